@@ -100,8 +100,8 @@ rt_status ew_peers_connect(ew_peers *peers, const rt_message *message, rt_error 
     for (uint32_t p = 0; p < peers->worker_count && !status; p++) {
         const char *address = all.workers[p].address;
         if (!address[0] || address[sizeof all.workers[p].address - 1])
-            return rt_fail(error, RT_WIRE, "coordinator: PEERS without an address of worker %" PRIu32,
-                           p);
+            return rt_fail(error, RT_WIRE,
+                           "coordinator: PEERS without an address of worker %" PRIu32, p);
         if (p != peers->rank)
             status = connect_to(peers, p, address, all.workers[p].key, error);
     }
@@ -219,8 +219,8 @@ rt_status ew_peers_look(ew_peers *peers, rt_error *error)
     if (status || !peers->gone_ns || since_s < peers->patience_s)
         return status;
     return rt_fail(error, RT_PEER,
-                   "worker %" PRIu32 " is gone: the connection to it has ended, and the coordinator "
-                   "said nothing of it for %g s (timeouts.peer_s)",
+                   "worker %" PRIu32 " is gone: the connection to it has ended, and the "
+                   "coordinator said nothing of it for %g s (timeouts.peer_s)",
                    peers->gone, peers->patience_s);
 }
 

@@ -45,7 +45,8 @@ void ew_peers_welcome(ew_peers *peers, const rt_wire_welcome *welcome, uint32_t 
 // worker's key is not on the list of those that may join; RT_IO.
 rt_status ew_peers_connect(ew_peers *peers, const rt_message *message, rt_error *error);
 
-// To the worker of a place; as rt_transport_ops.send, but for one that is gone: RT_OK, it is dropped.
+// To the worker of a place, as rt_transport_ops.send; but one that is gone is no error: the message
+// is dropped.
 rt_status ew_peers_send(ew_peers *peers, uint32_t place, rt_message *message);
 
 // Appends the endpoints to be waited for; at most RT_WORKERS_MAX. Returns how many.

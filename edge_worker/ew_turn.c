@@ -240,9 +240,10 @@ static rt_status wait_for_messages(ew_run *w, bool ready[ENDPOINTS_MAX], rt_erro
 // which an iteration passes through them, so that what one part hands on is taken up in the same
 // turn:
 //
-//     the trainer's result -> dense exchange -> rows and confirmations of the shards -> rows of other
-//     workers -> slices and words of the coordinator -> plans of its own -> sums of the exchange -> operations that have
-//     become possible -> messages out -> the next training, if all its rows are here
+//     the trainer's result -> dense exchange -> rows and confirmations of the shards -> rows of
+//     other workers -> slices and words of the coordinator -> plans of its own -> sums of the
+//     exchange -> operations that have become possible -> messages out -> the next training, if all
+//     its rows are here
 //
 // and where nothing is left to do the questions of the coordinator: a mark, a probe, the end.
 // Training itself is in a thread of its own (ew_trainer), which ends the wait when it is done.

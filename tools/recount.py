@@ -3,7 +3,7 @@
 
     build/lanyard sim CONFIG --policies esd --trace TRACE --placements PLACEMENTS [--set ...]
     tools/recount.py PLACEMENTS TRACE --workers N --rows CACHE_ROWS [--eviction emark|lru|lfu|light_lfu]
-                     [--first-touch local|pull] [--full-sync] [--staleness S|inf] [--overshoot ROWS]
+                     [--first-touch local|pull] [--full-sync] [--hand-over] [--staleness S|inf] [--overshoot ROWS]
 
 PLACEMENTS says who trains which sample, and the sample's keys; TRACE what every worker pulled and
 pushed in every iteration. Nothing is shared with the program: the rules below are those of the papers
@@ -15,6 +15,8 @@ a row only in the latest version.
   - One worker trained it: that worker holds the latest version, and the parameter server (PS) lacks
     it until the worker pushes it: when another worker trains the row (update push), or when its slot
     is needed (evict push). With --full-sync it pushes at the beginning of the next iteration.
+    With --hand-over a row that the PS lacks goes straight to the worker that alone trains it: nobody
+    pushes or pulls it, and the PS goes on lacking it.
   - Several did: each has its own gradient only and pushes it (gradient push); the PS has the latest
     version, nobody else.
   - A worker without the latest version pulls it (miss pull). A row never trained before is a first
@@ -162,6 +164,7 @@ class Recount:
         self.version = collections.defaultdict(int)  # latest
         self.version_ps = collections.defaultdict(int)
         self.unsynced = []  # (worker, key) with --full-sync
+        self.handed = set()  # keys of this iteration, with --hand-over
 
     def holder(self, key):
         return next((w for w, cache in enumerate(self.caches) if cache.has_latest(key)), None)
@@ -170,11 +173,15 @@ class Recount:
         for worker, _ in self.unsynced:
             counts[worker]["update_push"] += 1
         self.unsynced = []
+        self.handed = set()
         for key, users in trainers.items():
             holder = self.holder(key)
             if holder is None:
                 continue
-            if self.version_ps[key] < self.version[key] and users != {holder}:
+            is_lacking = self.version_ps[key] < self.version[key] and users != {holder}
+            if is_lacking and self.options.hand_over and len(users) == 1:
+                self.handed.add(key)
+            elif is_lacking:
                 counts[holder]["update_push"] += 1
                 self.version_ps[key] = self.version[key]
             if holder not in users:
@@ -189,6 +196,8 @@ class Recount:
         cache.remove(victim)
 
     def fetch(self, worker, key, counts):
+        if key in self.handed:
+            return
         if self.version[key] == 0:
             counts[worker]["first_touch"] += 1
         if self.version[key] > 0 or self.options.first_touch == "pull":
@@ -365,6 +374,7 @@ def main():
     parser.add_argument("--eviction", choices=("emark", "lru", "lfu", "light_lfu"), default="emark")
     parser.add_argument("--first-touch", choices=("local", "pull"), default="local")
     parser.add_argument("--full-sync", action="store_true")
+    parser.add_argument("--hand-over", action="store_true")
     parser.add_argument("--staleness", type=float, help="S, or inf; without it: synchronous training")
     parser.add_argument("--overshoot", type=int, default=0)
     sys.exit(compare(parser.parse_args()))

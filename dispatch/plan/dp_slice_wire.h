@@ -1,8 +1,8 @@
 // dp_slice_wire - a worker's slice of a plan as one message: its samples, rows and operations.
 //
 // Layout of a SLICE payload: rt_wire_slice, then the arrays that its counts announce, in the order
-// of dp_slice_view, each padded to 8 bytes. A SEND is a push, and a RECV a pull, that names a worker
-// in place of the PS. Everything is validated on arrival: counts against the
+// of dp_slice_view, each padded to 8 bytes. A SEND is a push, a RECV a pull, with a worker in
+// place of the PS. Everything is validated on arrival: counts against the
 // payload and the worker's limits, slots, row indices and modes against their ranges.
 #ifndef DP_SLICE_WIRE_H
 #define DP_SLICE_WIRE_H

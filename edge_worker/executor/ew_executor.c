@@ -88,8 +88,8 @@ static rt_status flush_outlet(ew_executor *e, uint32_t partner, ew_outlet *outle
 {
     char name[32];
     rt_status status = ew_outlet_flush(outlet, e->config.send, e->config.send_context, partner);
-    return status ? rt_fail(error, status, "cannot send to %s: %s", ew_partner_name(e, partner, name),
-                            rt_status_text(status))
+    return status ? rt_fail(error, status, "cannot send to %s: %s",
+                            ew_partner_name(e, partner, name), rt_status_text(status))
                   : RT_OK;
 }
 

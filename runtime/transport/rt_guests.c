@@ -41,8 +41,8 @@ rt_status rt_guests_listen(rt_guests *guests, rt_transport *transport, const rt_
         status = find_way(door, bound, reachable, error);
     if (!status && rt_address_is_loopback(bound) && !rt_address_is_loopback(door->coordinator))
         status = rt_fail(error, RT_CONFIG,
-                         "%s would listen at %s, which workers on other machines cannot reach: give "
-                         "%s, network.interface or --bind",
+                         "%s would listen at %s, which workers on other machines cannot reach: "
+                         "give %s, network.interface or --bind",
                          door->who, reachable, door->key);
     return status;
 }

@@ -1,7 +1,8 @@
 // rt_transport - ordered, reliable delivery of whole messages between peers of a run.
 //
-// An endpoint either listens (coordinator, PS shards) or connects to one listener (workers have one
-// endpoint per server). It belongs to one thread, which others wake through wait's wake_fd.
+// An endpoint either listens (coordinator, PS shards, workers that take rows from others) or
+// connects to one listener (workers have one endpoint per server). It belongs to one thread, which
+// others wake through wait's wake_fd.
 // Messages between two peers arrive in the order sent, or not at all once the peer is gone.
 // Some transports only move messages while an operation of the endpoint is called: who has sent
 // goes on to wait or receive, or ends the endpoint.

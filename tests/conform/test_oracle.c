@@ -264,7 +264,8 @@ static void describe(const fabric_shape *s, char text[300])
              "%u, row optimizer %d",
              s->seed, s->worker_count, s->shard_count, s->dispatch.policy, s->dispatch.alpha,
              s->cache, s->eviction, s->lookahead, s->dispatch.first_touch, s->dispatch.keeper,
-             s->dispatch.full_sync, s->dispatch.hand_over, s->consistency.bounded, s->bag_max, s->rows.kind);
+             s->dispatch.full_sync, s->dispatch.hand_over, s->consistency.bounded, s->bag_max,
+             s->rows.kind);
 }
 
 static void check_shape(const fabric_shape *shape, uint32_t schedules)

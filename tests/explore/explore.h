@@ -127,7 +127,20 @@ typedef enum {
     EX_BREAK_WIRE_NOT_ROUNDED,   // worker: a copy that went whole stays as it was
     EX_BREAK_WIRE_BASE_KEPT,     // worker: and its change goes from what came before
     EX_BREAK_WIRE_FIRST_ROUNDED, // PS: initial rows are answered rounded
-    EX_BREAK_WIRE_END
+    EX_BREAK_WIRE_END,
+    // Of rows that go from worker to worker, for test_explore_hands.c.
+    EX_BREAK_PLAN_NO_SEND = EX_BREAK_WIRE_END, // planner: SEND is missing
+    EX_BREAK_PLAN_NO_RECV,                     // planner: RECV is missing
+    EX_BREAK_PLAN_OLD_RECV,                    // planner: RECV of the version before L
+    EX_BREAK_PLAN_RECV_ANOTHER,                // planner: RECV from another worker
+    EX_BREAK_PLAN_PULL_FOR_RECV,               // planner: SEND, but the row is pulled
+    EX_BREAK_PLAN_SEND_STATELESS,              // planner: SEND without optimizer state
+    EX_BREAK_PLAN_SEND_LATE,  // planner: a fill stands before the SEND out of its slot
+    EX_BREAK_HAND_EARLY,      // worker: a row is captured for SEND before rel(slot)
+    EX_BREAK_HAND_LANDS,      // worker: a row of another worker lands before rel(slot)
+    EX_BREAK_HAND_LOST,       // worker: one that comes before its slice is not kept
+    EX_BREAK_HAND_TRAINS,     // worker: trains before all rows of other workers are in place
+    EX_BREAK_HANDS_END
 } ex_break;
 
 const char *ex_break_text(ex_break which);
@@ -147,6 +160,7 @@ typedef struct {
     bool homes; // planned: worker and shard of one number are on one box; with guard, whose verdict
                 // tells that all have pulled
     bool rounded; // rows travel in 16 bits, in which gradients here are exact
+    bool hands;    // rows go from worker to worker
     bool sits_out; // who trains nothing in an iteration takes no part in it, and is flushed
                    // meanwhile
     rt_eviction_kind eviction;
@@ -170,7 +184,9 @@ typedef enum {
     EX_PUSH_GRAD,
     EX_KEEP,
     EX_PUSH_DELTA, // mask: version that the slot has; keeper: pulls of the base
-    EX_FORGET      // on no slot; when all else of the slice is carried out
+    EX_FORGET,     // on no slot; when all else of the slice is carried out
+    EX_SEND,       // keeper: the worker at the other end
+    EX_RECV
 } ex_kind;
 
 // A node of a slice; previous and next: on the same slot of the same worker, 1 + slice x EX_NODES +
@@ -179,7 +195,7 @@ typedef struct {
     uint8_t kind, slot, key, version;
     uint8_t base, mask, keeper;
     uint8_t mode; // TRAIN
-    bool state;   // PULL: with optimizer state
+    bool state;   // PULL, SEND: with optimizer state
     bool whole;   // PULL, PUSH_ROW: in 32 bits, where rows travel rounded
     uint8_t shard; // where homes are planned
     uint8_t reason;
@@ -278,7 +294,8 @@ typedef enum {
     EX_MESSAGE_FORGET,
     EX_MESSAGE_ROWS,
     EX_MESSAGE_SUM_ROWS,
-    EX_MESSAGE_PUSHED
+    EX_MESSAGE_PUSHED,
+    EX_MESSAGE_HANDED
 } ex_message_kind;
 
 // slice, node: that it is of. One record each.
@@ -339,6 +356,7 @@ typedef struct {
     ex_queue up[EX_WORKERS][EX_SHARDS];
     ex_queue held[EX_WORKERS][EX_SHARDS]; // pushes that wait for credits
     ex_queue back[EX_WORKERS][EX_SHARDS]; // shard to worker
+    ex_queue across[EX_WORKERS][EX_WORKERS]; // worker to worker
 } ex_state;
 
 typedef enum {
@@ -347,14 +365,15 @@ typedef enum {
     EX_ACT_SETTLE, // guard: its verdict comes back
     EX_ACT_UP,     // a shard gets a message
     EX_ACT_BACK,   // a worker gets a message
-    EX_ACT_CUT     // a shard captures its rows
+    EX_ACT_CUT,    // a shard captures its rows
+    EX_ACT_HAND    // a worker gets a message of another one, number `shard`
 } ex_act;
 
 typedef struct {
     uint8_t act, worker, shard;
 } ex_action;
 
-enum { EX_ACTIONS = EX_WORKERS * (3 + 2 * EX_SHARDS) + EX_SHARDS };
+enum { EX_ACTIONS = EX_WORKERS * (3 + 2 * EX_SHARDS + EX_WORKERS) + EX_SHARDS };
 
 typedef struct {
     ex_program *program;

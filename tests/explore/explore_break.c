@@ -108,6 +108,34 @@ static bool forgets(const ex_slice *slice, uint32_t key)
     return false;
 }
 
+// Rules of rows that go from worker to worker.
+static bool break_hand_at(ex_program *p, ex_break which, uint32_t q, uint32_t w, uint32_t at)
+{
+    ex_slice *slice = &p->slices[q][w];
+    ex_node *n = &slice->nodes[at];
+    const bool send = n->kind == EX_SEND, recv = n->kind == EX_RECV;
+    switch (which) {
+    case EX_BREAK_PLAN_NO_SEND:
+        return send && (remove_node(slice, at), true);
+    case EX_BREAK_PLAN_NO_RECV:
+        return recv && (remove_node(slice, at), true);
+    case EX_BREAK_PLAN_OLD_RECV:
+        return recv && (n->version--, true);
+    case EX_BREAK_PLAN_RECV_ANOTHER:
+        return recv && p->scenario.worker_count > 2 &&
+               (n->keeper = (uint8_t)(EX_WORKERS - w - n->keeper), true);
+    case EX_BREAK_PLAN_PULL_FOR_RECV:
+        return recv && (n->kind = EX_PULL, true);
+    case EX_BREAK_PLAN_SEND_STATELESS:
+        return send && (n->state = false, true);
+    case EX_BREAK_PLAN_SEND_LATE:
+        return (recv || n->kind == EX_PULL) && index_of(slice, EX_SEND, n->slot) < at &&
+               (move_node(slice, at, 0), true);
+    default:
+        return false;
+    }
+}
+
 // Rules of homes, and of rows that travel rounded.
 static bool break_home_at(ex_program *p, ex_break which, uint32_t q, uint32_t w, uint32_t at)
 {
@@ -141,7 +169,7 @@ static bool break_home_at(ex_program *p, ex_break which, uint32_t q, uint32_t w,
     case EX_BREAK_WIRE_TAKEN_IN:
         return in && !(slice->nodes[index_of(slice, EX_PULL, n->slot)].whole = false);
     default:
-        return false;
+        return break_hand_at(p, which, q, w, at);
     }
 }
 

@@ -28,6 +28,7 @@ bool ex_explore_scenario(const ex_scenario *scenario, ex_break broken, bool repl
     sum->transitions += counts.transitions;
     sum->deltas += program->operations[DP_OP_PUSH_DELTA];
     sum->moved += program->operations[DP_OP_FORGET];
+    sum->handed += program->operations[DP_OP_SEND];
     for (uint32_t w = 0; scenario->floor && w < scenario->worker_count; w++)
         sum->dropped += program->slices[program->cut_slice - 1][w].node_count;
     ex_program_fini(program);

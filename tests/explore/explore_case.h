@@ -13,6 +13,7 @@ typedef struct {
     uint64_t deltas;  // PUSH_DELTA planned
     uint64_t dropped; // copies that sweeps give up
     uint64_t moved;   // FORGET planned
+    uint64_t handed;  // SEND planned
     ex_replayed replayed;
 } ex_totals;
 

@@ -168,6 +168,9 @@ uint32_t ex_actions(const ex_model *m, const ex_state *state, ex_action *actions
             if (state->back[w][i].count && may_come_back(m, state, w, i))
                 actions[count++] = (ex_action){EX_ACT_BACK, w, i};
         }
+        for (uint8_t i = 0; i < s->worker_count; i++)
+            if (state->across[i][w].count)
+                actions[count++] = (ex_action){EX_ACT_HAND, w, i};
     }
     for (uint8_t i = 0; i < s->shard_count; i++)
         if (ex_may_cut(m, state, i))
@@ -195,6 +198,9 @@ void ex_act_on(ex_model *m, ex_state *state, ex_action action)
         break;
     case EX_ACT_CUT:
         capture(m, state, action.shard);
+        break;
+    case EX_ACT_HAND:
+        ex_worker_receive_handed(m, state, action.worker, action.shard);
         break;
     }
 }
@@ -267,6 +273,8 @@ size_t ex_pack(const ex_model *m, const ex_state *state, uint8_t *bytes)
             put_queue(&to, &state->held[w][i]);
             put_queue(&to, &state->back[w][i]);
         }
+        for (uint32_t i = 0; i < s->worker_count && s->hands; i++)
+            put_queue(&to, &state->across[w][i]);
     }
     for (uint32_t k = 0; k < s->key_count; k++)
         for (uint32_t i = 0; i < s->shard_count; i++)

@@ -92,6 +92,7 @@ void ex_worker_receive_slice(ex_model *model, ex_state *state, uint32_t worker);
 void ex_worker_train(ex_model *model, ex_state *state, uint32_t worker);
 void ex_worker_settle(ex_model *model, ex_state *state, uint32_t worker);
 void ex_worker_receive(ex_model *model, ex_state *state, uint32_t worker, uint32_t shard);
+void ex_worker_receive_handed(ex_model *model, ex_state *state, uint32_t worker, uint32_t from);
 bool ex_worker_may_train(const ex_model *model, const ex_state *state, uint32_t worker);
 bool ex_worker_may_settle(const ex_model *model, const ex_state *state, uint32_t worker);
 

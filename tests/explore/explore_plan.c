@@ -59,8 +59,8 @@ void ex_scenario_print(const ex_scenario *s, char *text, size_t size)
         s->keeper ? ", keeper" : "", s->full_sync ? ", full_sync" : "",
         s->lookahead ? ", look-ahead" : "", s->first_touch_pull ? ", first touch by pull" : "",
         s->guard ? ", guard" : "");
-    at += (size_t)snprintf(text + at, size - at, "%s%s", s->homes ? ", homes" : "",
-                           s->rounded ? ", rounded" : "");
+    at += (size_t)snprintf(text + at, size - at, "%s%s%s", s->homes ? ", homes" : "",
+                           s->rounded ? ", rounded" : "", s->hands ? ", hands" : "");
     if (s->staleness)
         at += (size_t)snprintf(text + at, size - at, ", staleness %u", s->staleness);
     if (s->cut && s->floor)
@@ -290,7 +290,9 @@ static void add_slice(ex_program *p, ex_slice *slice, const dp_slice *from, cons
 {
     for (uint32_t i = 0; i < 2; i++)
         add_operations(p, slice, &from->release, kinds[i].operation, kinds[i].kind);
+    add_operations(p, slice, &from->release, DP_OP_SEND, EX_SEND);
     add_operations(p, slice, &from->release, DP_OP_PUSH_DELTA, EX_PUSH_DELTA);
+    add_operations(p, slice, &from->fill, DP_OP_RECV, EX_RECV);
     for (uint32_t i = 2; i < 5; i++)
         add_operations(p, slice, &from->fill, kinds[i].operation, kinds[i].kind);
     add_operations(p, slice, &from->after, DP_OP_PUSH_ROW, EX_PUSH_ROW); // taken in
@@ -331,7 +333,7 @@ static void check_fills(const ex_program *p, uint32_t worker)
         const ex_slice *slice = &p->slices[q][worker];
         for (uint32_t i = 0; i < slice->node_count; i++) {
             const ex_node *n = &slice->nodes[i];
-            if (n->kind != EX_PULL && n->kind != EX_PULL_SUM)
+            if (n->kind != EX_PULL && n->kind != EX_PULL_SUM && n->kind != EX_RECV)
                 continue;
             assert_true(n->next && (n->next - 1u) / EX_NODES == q);
             const ex_node *next = &slice->nodes[(n->next - 1u) % EX_NODES];
@@ -350,6 +352,8 @@ static void add_plan(ex_program *p, const dp_plan *plan, const rt_batch *batch)
     for (uint32_t w = 0; w < s->worker_count; w++) {
         dp_slice_limits limits = {.field_count = 1,
                                   .worker_count = s->worker_count,
+                                  .rank = w,
+                                  .hands = s->hands,
                                   .sample_count_max = s->slot_count,
                                   .lookup_count_max = s->slot_count,
                                   .slot_count = ex_slots_of(s),
@@ -387,6 +391,7 @@ static dp_planner_config planner_config(const ex_scenario *s)
         .dispatch = {.policy = RT_POLICY_RANDOM,
                      .keeper = s->keeper,
                      .full_sync = s->full_sync,
+                     .hand_over = s->hands,
                      .first_touch =
                          s->first_touch_pull ? RT_FIRST_TOUCH_PULL : RT_FIRST_TOUCH_LOCAL},
         .consistency = {s->staleness > 0, s->staleness},
@@ -416,6 +421,7 @@ static plan_checker *create_checker(const ex_scenario *s, const dp_planner_confi
     plan_checker_config checker = {.worker_count = s->worker_count,
                                    .first_touch = config->dispatch.first_touch,
                                    .full_sync = s->full_sync,
+                                   .hand_over = s->hands,
                                    .micro_batch_max = s->slot_count};
     for (uint32_t w = 0; w < s->worker_count; w++)
         checker.slot_count[w] = s->slot_count;

@@ -384,6 +384,7 @@ void ex_ps_receive(ex_model *m, ex_state *state, uint32_t worker, uint32_t shard
     case EX_MESSAGE_ROWS:
     case EX_MESSAGE_SUM_ROWS:
     case EX_MESSAGE_PUSHED:
+    case EX_MESSAGE_HANDED:
         break;
     }
 }

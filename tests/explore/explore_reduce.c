@@ -377,6 +377,8 @@ bool ex_is_alone(ex_reducer *r, const ex_state *state, ex_action action)
     case EX_ACT_TRAIN:
     case EX_ACT_SETTLE:
         return is_training_alone(r, state, action);
+    case EX_ACT_HAND: // explored without this reduction
+        break;
     }
     return false;
 }

@@ -39,6 +39,7 @@ struct replay {
     real_worker workers[EX_WORKERS];
     real_shard shards[EX_SHARDS];
     channel up[EX_WORKERS][EX_SHARDS], back[EX_WORKERS][EX_SHARDS];
+    channel across[EX_WORKERS][EX_WORKERS];
 };
 
 static void channel_put(channel *c, rt_message *message)
@@ -59,7 +60,9 @@ static rt_message channel_take(channel *c)
 static rt_status send_up(void *context, uint32_t to, rt_message *message)
 {
     real_worker *w = context;
-    channel_put(&w->all->up[w->rank][to], message);
+    const uint32_t shards = w->all->program->scenario.shard_count;
+    channel_put(to < shards ? &w->all->up[w->rank][to] : &w->all->across[w->rank][to - shards],
+                message);
     return RT_OK;
 }
 
@@ -95,6 +98,8 @@ static void create_worker(replay *r, uint32_t rank)
                                  .message_bytes = 1, // one record
                                  .limits = {.field_count = 1,
                                             .worker_count = s->worker_count,
+                                            .rank = rank,
+                                            .hands = s->hands,
                                             .sample_count_max = s->slot_count,
                                             .lookup_count_max = s->slot_count,
                                             .slot_count = ex_slots_of(s),
@@ -165,6 +170,8 @@ static void destroy(replay *r)
             empty(&r->up[w][s]);
             empty(&r->back[w][s]);
         }
+        for (uint32_t i = 0; i < EX_WORKERS; i++)
+            empty(&r->across[w][i]);
     }
     for (uint32_t s = 0; s < r->program->scenario.shard_count; s++)
         ps_shard_destroy(r->shards[s].shard);
@@ -230,7 +237,7 @@ static void same_row(const ex_program *p, uint32_t worker, const ex_message *wan
         return;
     }
     same_floats(p, want->value, coded,
-                want->state || want->kind == EX_MESSAGE_PUSH_ROW ? EX_ROW_FLOATS : EX_DIM);
+                want->state || want->kind != EX_MESSAGE_ROWS ? EX_ROW_FLOATS : EX_DIM);
 }
 
 static void same_sum(const ex_program *p, const ex_message *want, const uint8_t *record)
@@ -293,8 +300,9 @@ static void same_message(const ex_program *p, uint32_t worker, const ex_message 
                                             [EX_MESSAGE_FORGET] = RT_MESSAGE_FORGET,
                                             [EX_MESSAGE_ROWS] = RT_MESSAGE_ROWS,
                                             [EX_MESSAGE_SUM_ROWS] = RT_MESSAGE_SUM_ROWS,
-                                            [EX_MESSAGE_PUSHED] = RT_MESSAGE_PUSHED};
-    static const rt_message_type coded_types[EX_MESSAGE_PUSHED + 1] = {
+                                            [EX_MESSAGE_PUSHED] = RT_MESSAGE_PUSHED,
+                                            [EX_MESSAGE_HANDED] = RT_MESSAGE_HANDED};
+    static const rt_message_type coded_types[EX_MESSAGE_HANDED + 1] = {
         [EX_MESSAGE_PUSH_GRAD] = RT_MESSAGE_PUSH_GRAD_CODED,
         [EX_MESSAGE_PUSH_DELTA] = RT_MESSAGE_PUSH_DELTA_CODED,
         [EX_MESSAGE_ROWS] = RT_MESSAGE_ROWS_CODED,
@@ -348,6 +356,12 @@ static void compare(const replay *r, ex_action a, const ex_state *before, const 
                          kept(&before->up[w][i], here && a.act == EX_ACT_UP));
             same_channel(r->program, w, &after->back[w][i], &r->back[w][i],
                          kept(&before->back[w][i], here && a.act == EX_ACT_BACK));
+        }
+    for (uint32_t w = 0; w < s->worker_count; w++)
+        for (uint32_t i = 0; i < s->worker_count; i++) {
+            const bool here = a.act == EX_ACT_HAND && a.shard == w && a.worker == i;
+            same_channel(r->program, w, &after->across[w][i], &r->across[w][i],
+                         kept(&before->across[w][i], here));
         }
 }
 
@@ -414,6 +428,15 @@ static void deliver_back(replay *r, uint32_t worker, uint32_t shard)
         fail_msg("%s", error.text);
 }
 
+static void deliver_across(replay *r, uint32_t worker, uint32_t from)
+{
+    rt_error error = {0};
+    rt_message message = channel_take(&r->across[from][worker]);
+    if (ew_executor_receive(r->workers[worker].executor, rt_peer(RT_ROLE_WORKER, from), &message,
+                            &error))
+        fail_msg("%s", error.text);
+}
+
 static void same_shard(const replay *r, const ex_state *state, uint32_t shard)
 {
     const ex_program *p = r->program;
@@ -470,12 +493,16 @@ static void act(replay *r, ex_action a, const ex_state *before)
         if (r->program->scenario.floor)
             expire(r, a.shard);
         break;
+    case EX_ACT_HAND:
+        deliver_across(r, a.worker, a.shard);
+        break;
     }
 }
 
 static void check_end(const replay *r, const ex_state *state)
 {
     const ex_program *p = r->program;
+    uint64_t handed = 0;
     for (uint32_t s = 0; s < p->scenario.shard_count; s++) {
         ps_shard_statistics statistics;
         ps_shard_get_statistics(r->shards[s].shard, &statistics);
@@ -487,9 +514,12 @@ static void check_end(const replay *r, const ex_state *state)
     for (uint32_t w = 0; w < p->scenario.worker_count; w++) {
         ew_executor_statistics statistics = ew_executor_get_statistics(r->workers[w].executor);
         assert_int_equal(statistics.stale_reads, 0);
+        handed += statistics.handed;
         assert_memory_equal(&statistics.done, &p->planned[w], sizeof statistics.done);
         assert_true(ew_executor_idle(r->workers[w].executor));
     }
+    assert_int_equal(handed, p->operations[DP_OP_SEND]);
+    assert_int_equal(handed, p->operations[DP_OP_RECV]);
 }
 
 void ex_replay(void *context, const ex_program *program, const ex_action *actions, uint32_t count,

@@ -16,6 +16,7 @@ typedef struct {
     ex_worker *self;
     uint32_t worker;
     place_list ready, push_rows[EX_SHARDS], push_whole[EX_SHARDS], push_grads[EX_SHARDS];
+    place_list sends[EX_WORKERS];
 } turn;
 
 static void list_add(place_list *list, uint32_t at)
@@ -110,6 +111,21 @@ static void capture_row(turn *t, uint32_t s, uint32_t at)
     complete(t, at);
 }
 
+static void capture_send(turn *t, uint32_t at)
+{
+    const ex_node *n = node_at(t->model, t->worker, at);
+    ex_slot *slot = &t->self->slots[n->slot];
+    ex_message message = message_of(EX_MESSAGE_HANDED, at, n);
+    message.key = slot->key;
+    message.value = slot->value;
+    message.state = n->state && slot->state;
+    if (!slot->state)
+        ex_violate(t->model, "a row is handed over without its optimizer state");
+    queue_put(&t->state->across[t->worker][n->keeper], message);
+    slot->full = false;
+    complete(t, at);
+}
+
 static void capture_gradient(turn *t, uint32_t s, uint32_t at)
 {
     const ex_node *n = node_at(t->model, t->worker, at);
@@ -138,7 +154,7 @@ static void land(turn *t, uint32_t at, const ex_message *row)
 {
     const ex_node *n = node_at(t->model, t->worker, at);
     ex_slot *slot = &t->self->slots[n->slot];
-    if (n->kind == EX_PULL) {
+    if (n->kind == EX_PULL || n->kind == EX_RECV) {
         *slot = (ex_slot){.full = true,
                           .state = row->state,
                           .key = n->key,
@@ -190,6 +206,8 @@ static void start_push(turn *t, uint32_t at)
     else if (!slot->full || slot->version != (n->kind == EX_PUSH_DELTA ? n->mask : n->version))
         ex_violate(t->model, "the executor refuses: pushes version %u, the slot has %u", n->version,
                    slot->full ? slot->version : 0);
+    else if (n->kind == EX_SEND)
+        list_add(&t->sends[n->keeper], at);
     else
         list_add(&(is_change(t, n) || n->kind == EX_PUSH_DELTA ? t->push_rows
                                                                : t->push_whole)[shard],
@@ -203,6 +221,7 @@ static void advance(turn *t, uint32_t at)
     ex_slot *slot = &t->self->slots[n->slot];
     switch ((ex_kind)n->kind) {
     case EX_PUSH_ROW:
+    case EX_SEND:
     case EX_PUSH_DELTA:
     case EX_PUSH_GRAD:
         if (!is_done(t->self, at))
@@ -219,7 +238,8 @@ static void advance(turn *t, uint32_t at)
             land(t, at, &t->self->staged[at / EX_NODES][n->slot]);
         break;
     case EX_PULL:
-        if (is_done(t->self, at)) // EX_BREAK_LAND_EARLY
+    case EX_RECV:
+        if (is_done(t->self, at)) // EX_BREAK_LAND_EARLY, EX_BREAK_HAND_LANDS
             complete(t, at);
         else if (has_arrived(t, at))
             land(t, at, &t->self->staged[at / EX_NODES][n->slot]);
@@ -284,6 +304,9 @@ static void work(turn *t)
             while (grads->first < grads->count)
                 capture_gradient(t, s, grads->places[grads->first++]);
         }
+        for (uint32_t w = 0; w < scenario_of(t->model)->worker_count; w++)
+            while (t->sends[w].first < t->sends[w].count)
+                capture_send(t, t->sends[w].places[t->sends[w].first++]);
         more = t->ready.first < t->ready.count;
     }
     ex_worker *w = t->self;
@@ -334,11 +357,23 @@ void ex_worker_receive_slice(ex_model *m, ex_state *state, uint32_t worker)
         send_forgets_of(t, q);
     for (uint32_t i = 0; i < slice->node_count; i++) {
         const ex_node *n = &slice->nodes[i];
-        bool early = t->model->broken == EX_BREAK_PUSH_EARLY && n->kind == EX_PUSH_ROW;
+        const bool early = (t->model->broken == EX_BREAK_PUSH_EARLY && n->kind == EX_PUSH_ROW) ||
+                           (t->model->broken == EX_BREAK_HAND_EARLY && n->kind == EX_SEND);
         if (is_released(t->self, n) || early)
             list_add(&t->ready, q * EX_NODES + i);
     }
     work(t);
+}
+
+// EX_BREAK_HAND_TRAINS: all but a row of another worker is there.
+static bool waits_for_hand(const ex_worker *w, const ex_slice *slice, const ex_node *training)
+{
+    for (uint32_t i = 0; i < slice->node_count; i++) {
+        const ex_node *n = &slice->nodes[i];
+        if (n->kind == EX_RECV && n->slot == training->slot)
+            return is_released(w, n);
+    }
+    return false;
 }
 
 bool ex_worker_may_train(const ex_model *m, const ex_state *state, uint32_t worker)
@@ -349,7 +384,8 @@ bool ex_worker_may_train(const ex_model *m, const ex_state *state, uint32_t work
     const ex_slice *slice = slice_at(m, w->trained, worker);
     for (uint32_t i = 0; i < slice->node_count; i++)
         if (slice->nodes[i].kind == EX_TRAIN && !is_released(w, &slice->nodes[i]) &&
-            m->broken != EX_BREAK_TRAIN_EARLY)
+            m->broken != EX_BREAK_TRAIN_EARLY &&
+            !(m->broken == EX_BREAK_HAND_TRAINS && waits_for_hand(w, slice, &slice->nodes[i])))
             return false;
     return slice->iteration > 0;
 }
@@ -463,5 +499,45 @@ void ex_worker_receive(ex_model *m, ex_state *state, uint32_t worker, uint32_t s
         t->self->credits[s]++;
     if (message.kind != EX_MESSAGE_PUSHED)
         receive_row(t, &message);
+    work(t);
+}
+
+// The node that takes a row of another worker, whether its slice has come or not; or its number is
+// that of no node.
+static uint32_t find_recv(const turn *t, const ex_message *message, uint32_t from)
+{
+    const ex_slice *slice = slice_at(t->model, message->slice, t->worker);
+    for (uint32_t i = 0; i < slice->node_count; i++) {
+        const ex_node *n = &slice->nodes[i];
+        if (n->kind == EX_RECV && n->key == message->key && n->keeper == from)
+            return message->slice * EX_NODES + i;
+    }
+    return EX_SLICES * EX_NODES;
+}
+
+// What comes before its slice is kept for it.
+void ex_worker_receive_handed(ex_model *m, ex_state *state, uint32_t worker, uint32_t from)
+{
+    turn one = begin(m, state, worker), *t = &one;
+    const ex_message message = queue_take(&t->state->across[from][t->worker]);
+    const bool is_here = message.slice < t->self->received;
+    const uint32_t at = find_recv(t, &message, from);
+    if (at == EX_SLICES * EX_NODES || has_arrived(t, at)) {
+        ex_violate(m, "the executor refuses: a row of worker %u that no RECV takes", from);
+        return;
+    }
+    const ex_node *n = node_at(m, worker, at);
+    if (message.version != n->version)
+        ex_violate(m, "the executor refuses: version %u, expected exactly %u", message.version,
+                   n->version);
+    if (message.slice + 1u > t->self->received + scenario_of(m)->run_ahead + 2u)
+        ex_violate(m, "the executor refuses: a row for a slice that cannot be out");
+    if (m->broken == EX_BREAK_HAND_LOST && !is_here)
+        return;
+    t->self->arrived[at / EX_NODES] |= 1u << at % EX_NODES;
+    if (is_here && (is_released(t->self, n) || m->broken == EX_BREAK_HAND_LANDS))
+        land(t, at, &message);
+    else
+        t->self->staged[at / EX_NODES][n->slot] = message;
     work(t);
 }

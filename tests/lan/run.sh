@@ -82,7 +82,8 @@ for ((i = 0; i < shards; i++)); do
         --set "network.bind=\"$("$lan" address "$box")\""
 done
 for ((i = 0; i < workers; i++)); do
-    member "w$i" "worker$i" worker "$config" --rank "$i"
+    member "w$i" "worker$i" worker "$config" --rank "$i" \
+        --set "network.bind=\"$("$lan" address "w$i")\""
 done
 
 code=0

@@ -11,6 +11,8 @@
 #define RUN_S 120.0
 #define PYTHON "/usr/bin/python3"
 
+typedef enum { PLAIN, FULL_SYNC, HAND_OVER } move;
+
 static const char *const evictions[] = {"emark", "lru", "lfu", "light_lfu"};
 
 static void needs_python(void)
@@ -31,14 +33,14 @@ static void must_run(const char *const *arguments)
 }
 
 // One simulation of a policy; placements and trace go to these files.
-static void simulate(const char *policy, const char *eviction, bool full_sync, const char *first,
+static void simulate(const char *policy, const char *eviction, move way, const char *first,
                      const char *staleness, const char *placements, const char *trace)
 {
     char cache[64], spec[128], consistency[64];
     snprintf(consistency, sizeof consistency, "consistency.staleness=%s", staleness);
     snprintf(cache, sizeof cache, "cache.eviction=%s", eviction);
     snprintf(spec, sizeof spec, "%s:alpha=0.5:tables=3:full_sync=%s:first_touch=%s", policy,
-             full_sync ? "true" : "false", first);
+             way == FULL_SYNC ? "true" : "false", first);
     must_run((const char *const[]){process_lanyard(),
                                    "sim",
                                    "configs/demo.json",
@@ -55,6 +57,9 @@ static void simulate(const char *policy, const char *eviction, bool full_sync, c
                                    "--set",
                                    consistency,
                                    "--set",
+                                   way == HAND_OVER ? "dispatch.hand_over=true"
+                                                     : "dispatch.hand_over=false",
+                                   "--set",
                                    "stream.samples_max=3500",
                                    "--placements",
                                    placements,
@@ -64,15 +69,17 @@ static void simulate(const char *policy, const char *eviction, bool full_sync, c
 }
 
 // The most samples that a worker can get make room for 26 rows each: 16, or all 64.
-static int recount(const char *policy, const char *eviction, bool full_sync, const char *first,
+static int recount(const char *policy, const char *eviction, move way, const char *first,
                    const char *staleness, const char *placements, const char *trace, process *p)
 {
     const char *arguments[24] = {
         PYTHON, "tools/recount.py", placements, trace,           "--workers", "4", "--rows",
         "500",  "--eviction",       eviction,   "--first-touch", first};
     size_t count = 12;
-    if (full_sync)
+    if (way == FULL_SYNC)
         arguments[count++] = "--full-sync";
+    if (way == HAND_OVER)
+        arguments[count++] = "--hand-over";
     if (strcmp(staleness, "off") != 0) {
         arguments[count++] = "--staleness";
         arguments[count++] = staleness;
@@ -82,15 +89,15 @@ static int recount(const char *policy, const char *eviction, bool full_sync, con
     return process_run(p, arguments, RUN_S);
 }
 
-static void check(const char *policy, const char *eviction, bool full_sync, const char *first,
+static void check(const char *policy, const char *eviction, move way, const char *first,
                   const char *staleness)
 {
     char placements[400], trace[400];
     process p = {0};
     snprintf(placements, sizeof placements, "%s/placements", run_folder());
     snprintf(trace, sizeof trace, "%s/trace", run_folder());
-    simulate(policy, eviction, full_sync, first, staleness, placements, trace);
-    if (recount(policy, eviction, full_sync, first, staleness, placements, trace, &p) != 0 ||
+    simulate(policy, eviction, way, first, staleness, placements, trace);
+    if (recount(policy, eviction, way, first, staleness, placements, trace, &p) != 0 ||
         !strstr(p.text, " 0 differ"))
         fail_msg("%s, %s, staleness %s: %s", policy, eviction, staleness, p.text);
     process_fini(&p);
@@ -102,7 +109,7 @@ static void every_policy_and_eviction(void **state)
     needs_python();
     for (uint32_t policy = 0; policy < RT_POLICY_COUNT; policy++) {
         for (uint32_t e = 0; e < RT_COUNT_OF(evictions); e++)
-            check(dp_policy_find((rt_policy_kind)policy)->name, evictions[e], false,
+            check(dp_policy_find((rt_policy_kind)policy)->name, evictions[e], PLAIN,
                   e % 2 ? "pull" : "local", "off");
     }
 }
@@ -112,7 +119,15 @@ static void full_synchronisation(void **state)
     (void)state;
     needs_python();
     for (uint32_t e = 0; e < RT_COUNT_OF(evictions); e++)
-        check("laia", evictions[e], true, "pull", "off");
+        check("laia", evictions[e], FULL_SYNC, "pull", "off");
+}
+
+static void rows_that_are_handed_over(void **state)
+{
+    (void)state;
+    needs_python();
+    for (uint32_t e = 0; e < RT_COUNT_OF(evictions); e++)
+        check(e % 2 ? "makespan" : "esd", evictions[e], HAND_OVER, e / 2 ? "pull" : "local", "off");
 }
 
 static void bounded_staleness(void **state)
@@ -122,7 +137,7 @@ static void bounded_staleness(void **state)
     needs_python();
     for (uint32_t i = 0; i < RT_COUNT_OF(bounds) * RT_COUNT_OF(evictions); i++)
         check(dp_policy_find((rt_policy_kind)(i % RT_POLICY_COUNT))->name,
-              evictions[i % RT_COUNT_OF(evictions)], false, i % 3 ? "pull" : "local",
+              evictions[i % RT_COUNT_OF(evictions)], PLAIN, i % 3 ? "pull" : "local",
               bounds[i % RT_COUNT_OF(bounds)]);
 }
 
@@ -136,9 +151,9 @@ static void a_difference_is_found(void **state)
     snprintf(placements, sizeof placements, "%s/placements", run_folder());
     snprintf(trace, sizeof trace, "%s/trace", run_folder());
     snprintf(command, sizeof command, "sed -i '40s/\"miss_pull\":/\"miss_pull\":1/' '%s'", trace);
-    simulate("esd", "emark", false, "local", "off", placements, trace);
+    simulate("esd", "emark", PLAIN, "local", "off", placements, trace);
     must_run((const char *const[]){"/bin/sh", "-c", command, NULL});
-    assert_int_equal(recount("esd", "emark", false, "local", "off", placements, trace, &p), 1);
+    assert_int_equal(recount("esd", "emark", PLAIN, "local", "off", placements, trace, &p), 1);
     assert_non_null(strstr(p.text, "iteration 10, worker 3: miss_pull 1"));
     assert_non_null(strstr(p.text, " 1 differ"));
     process_fini(&p);
@@ -156,5 +171,6 @@ static void one_policy_at_a_time(void **state)
 }
 
 TEST_MAIN(TEST_SLOW(every_policy_and_eviction, 240), TEST(full_synchronisation),
+          TEST(rows_that_are_handed_over),
           TEST_SLOW(bounded_staleness, 240), TEST(a_difference_is_found),
           TEST(one_policy_at_a_time))

@@ -259,7 +259,17 @@ static void destroy(fabric *f)
 
 // ---- choices ---------------------------------------------------------------------------------
 
-typedef enum { HAND_OUT, DOWN, UP, BACK, ACROSS, TRAIN, FLUSH_WORKER, FLUSH_SHARD, EXPIRE } action_kind;
+typedef enum {
+    HAND_OUT,
+    DOWN,
+    UP,
+    BACK,
+    ACROSS,
+    TRAIN,
+    FLUSH_WORKER,
+    FLUSH_SHARD,
+    EXPIRE
+} action_kind;
 
 typedef struct {
     action_kind kind;

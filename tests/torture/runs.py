@@ -237,7 +237,10 @@ class BoxesRun(Run):
         self.may_shrink, self.complete = sets["on_worker_loss"] == "shrink", None
         self.add("ps", [["ps", "--rank", str(s)] for s in range(shards)])
         for rank in range(workers):
-            self.add(f"w{rank}", [["worker", "--rank", str(rank)]])
+            box = f"w{rank}"
+            own = subprocess.check_output([LAN, "address", box], text=True).strip()
+            # workers listen where rows go from one to the other
+            self.add(box, [["worker", "--bind", own, "--rank", str(rank)]])
         self.add("hub", [["coordinator", "--restart", "--out", self.out]])
 
     def add(self, box, commands):
