@@ -10,6 +10,7 @@
 #include "edge_worker/ew_run.h"
 #include "runtime/numbers/rt_optimizer.h"
 #include "runtime/rt_thread.h"
+#include "runtime/stream/rt_parser.h"
 
 #define PUSH_CREDITS 64u
 #define LINGER_MS 1000u
@@ -80,10 +81,29 @@ static rt_status create_rows(ew_run *w, rt_error *error)
         status = ew_bases_init(&w->bases, slots, dim, &config->optimizer_rows, config->seed,
                                (float)config->model.init_scale);
     if (!status && config->row_wire != RT_CODING_FP32)
-        status = ew_codes_init(&w->codes, config->row_wire, slots, dim, config->seed,
-                               (float)config->model.init_scale);
+        status = ew_codes_init(&w->codes, config->row_wire, w->bases.rows ? 0 : slots, dim,
+                               config->seed, (float)config->model.init_scale);
     return status ? rt_fail(error, status, "out of memory for a cache of %" PRIu32 " rows", slots)
                   : RT_OK;
+}
+
+// What the stream's fields are, where that matters: the configuration says it.
+static rt_status read_fields(ew_run *w, rt_error *error)
+{
+    const rt_config *config = w->config->config;
+    if (config->stream.shared_count == 0)
+        return RT_OK;
+    rt_schema *schema = rt_alloc(1, sizeof *schema);
+    if (!schema)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    rt_status status = rt_parser_read_schema(&config->stream, config->seed, schema, error);
+    if (!status && schema->field_count != w->member.welcome.field_count)
+        status = rt_fail(error, RT_CONFIG,
+                         "stream: %" PRIu32 " fields here, the coordinator has %" PRIu32,
+                         schema->field_count, w->member.welcome.field_count);
+    w->tables = schema->tables;
+    rt_free(schema);
+    return status;
 }
 
 static rt_status create_model(ew_run *w, rt_error *error)
@@ -95,6 +115,7 @@ static rt_status create_model(ew_run *w, rt_error *error)
                              .seed = config->seed,
                              .dense_count = welcome->dense_count,
                              .field_count = welcome->field_count,
+                             .tables = w->tables,
                              .sample_count_max = welcome->sample_count_max,
                              .lookup_count_max =
                                  welcome->sample_count_max * welcome->keys_per_sample_max};
@@ -139,6 +160,7 @@ static rt_status create_planner(ew_run *w, rt_error *error)
     const ew_planner_config planner = {.config = w->config->config,
                                        .welcome = &w->member.welcome,
                                        .limits = slice_limits(w->config->config, &w->member.welcome),
+                                       .tables = &w->tables,
                                        .rank = w->rank,
                                        .wake_fd = w->wake_fd};
     if (w->config->config->placement == RT_PLACEMENT_COORDINATOR)
@@ -286,6 +308,8 @@ static rt_status join(ew_run *w, rt_error *error)
         status = connect_shards(w, error);
     if (!status)
         w->link.local = local_shards(config->config, &w->member.welcome, config->rank);
+    if (!status)
+        status = read_fields(w, error);
     if (!status)
         status = create_model(w, error);
     if (!status)
