@@ -122,10 +122,16 @@ rt_identity cli_identity(const rt_config *config);
 void cli_give_way(const rt_config *config);
 
 // Who listens, and where its configuration says so.
-typedef enum { CLI_COORDINATOR, CLI_SHARD, CLI_FEEDER, CLI_SERVER } cli_listener;
+typedef enum {
+    CLI_COORDINATOR,
+    CLI_SHARD,
+    CLI_WORKER,
+    CLI_FEEDER,
+    CLI_SERVER
+} cli_listener;
 
 // Waits until this machine has the addresses that it is to listen on, for timeouts.start_s at most
-// (rt_await_places). rank: of a shard.
+// (rt_await_places). rank: of a shard or worker.
 rt_status cli_await(const rt_config *config, cli_listener who, uint32_t rank, int stop_fd,
                     rt_notify *notify, rt_error *error);
 

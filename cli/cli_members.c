@@ -93,9 +93,10 @@ static int read_member(int argc, char **argv, const char *role, member_arguments
     const bool is_worker = strcmp(role, "worker") == 0;
     const cli_option options[] = {{"rank", &rank_text, NULL},
                                   {"coordinator", &coordinator, NULL},
-                                  is_worker ? (cli_option){"share", &share, NULL}
-                                            : (cli_option){"bind", &bind, NULL}};
-    if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &path, sets, &set_count))
+                                  {"bind", &bind, NULL},
+                                  {"share", &share, NULL}}; // a worker's
+    if (!cli_parse(argc, argv, options, RT_COUNT_OF(options) - !is_worker, &path, sets,
+                   &set_count))
         return CLI_USAGE;
     // Without them, those of a worker which mpirun started.
     rank_text = rank_text || !is_worker ? rank_text : getenv("OMPI_COMM_WORLD_RANK");
@@ -169,7 +170,11 @@ int cli_worker(int argc, char **argv)
                                .box_workers = arguments.box_workers,
                                .coordinator = arguments.coordinator,
                                .notify = &arguments.notify};
-    code = member_exit(ew_worker_run(&worker, &error), &error);
+    rt_status status = cli_await(&arguments.config, CLI_WORKER, arguments.rank, -1,
+                                 &arguments.notify, &error);
+    if (!status)
+        status = ew_worker_run(&worker, &error);
+    code = member_exit(status, &error);
     rt_notify_close(&arguments.notify);
     rt_keys_clear(&arguments.keys);
     rt_config_fini(&arguments.config);

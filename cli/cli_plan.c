@@ -191,6 +191,20 @@ static void print_year(const cli_plan *plan, const rt_config *config, FILE *file
     print_bound(file, "memory: cache, buffers", (double)plan->worker_bytes, "cache.rows");
 }
 
+// Who has to let others in, beside coordinator and shards.
+static void print_workers_listen(const rt_config *config, FILE *file)
+{
+    const uint32_t port = config->network_worker_port;
+    if (!config->dispatch.hand_over)
+        return;
+    fprintf(file, "workers listen for each other (dispatch.hand_over): ");
+    if (port)
+        fprintf(file, "worker 0 at port %" PRIu32 ", worker %" PRIu32 " at %" PRIu32 "\n", port,
+                config->worker_count - 1, port + config->worker_count - 1);
+    else
+        fprintf(file, "each at any free port (network.worker_port)\n");
+}
+
 void cli_plan_print(const cli_plan *plan, const rt_config *config, FILE *file)
 {
     fprintf(file,
@@ -198,6 +212,7 @@ void cli_plan_print(const cli_plan *plan, const rt_config *config, FILE *file)
             " rows each; a row has %" PRIu64 " bytes and %" PRIu64 " of optimizer state\n",
             plan->micro_batch, config->worker_count, plan->lookups, plan->row_bytes,
             plan->state_bytes);
+    print_workers_listen(config, file);
     if (plan->slot_count)
         fprintf(file, "worker: %.1f MB, of these %" PRIu32 " cached rows in %.1f MB\n",
                 (double)plan->worker_bytes * MB, plan->slot_count, (double)plan->cache_bytes * MB);

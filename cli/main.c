@@ -181,9 +181,12 @@ static const cli_command commands[] = {
      "  --coordinator HOST:PORT  instead of network.coordinator\n"
      "  --bind HOST              listen there, instead of network.bind\n",
      cli_ps},
-    {"worker", "CONFIG --rank N [--coordinator HOST:PORT] [--share N] [--set KEY=VALUE]...",
+    {"worker",
+     "CONFIG --rank N [--coordinator HOST:PORT] [--bind HOST] [--share N] [--set KEY=VALUE]...",
      "one process of a run",
      "  --coordinator HOST:PORT  instead of network.coordinator\n"
+     "  --bind HOST              listen there for other workers (dispatch.hand_over), instead of\n"
+     "                           network.bind\n"
      "  --share N                workers on this box, which share its cores (compute.threads 0)\n",
      cli_worker},
     {"help", "[COMMAND | --man DIR | --completion bash|zsh]",

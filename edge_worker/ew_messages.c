@@ -72,6 +72,8 @@ static rt_status take_from_coordinator(ew_run *w, rt_message *message, rt_error 
     case RT_MESSAGE_LINK:
         w->probes = true;
         return RT_OK;
+    case RT_MESSAGE_PEERS:
+        return ew_peers_connect(&w->peers, message, error);
     case RT_MESSAGE_SAVE:
         return ew_saving_begin(&w->saving, &w->member, ew_run_self(w), w->trainer, error);
     case RT_MESSAGE_TAKEN:
@@ -154,6 +156,22 @@ rt_status ew_run_drain_shard(ew_run *w, uint32_t shard, rt_error *error)
             return status;
     }
     return RT_OK;
+}
+
+rt_status ew_run_drain_peers(ew_run *w, rt_error *error)
+{
+    rt_status status = w->finish_answered ? RT_OK : ew_peers_look(&w->peers, error);
+    for (uint32_t i = 0; i < RECEIVE_MAX && !status; i++) {
+        uint32_t peer;
+        rt_message message = {0};
+        status = ew_peers_receive(&w->peers, &peer, &message, error);
+        if (!status) { // it shares the link with what comes from the shards
+            bw_passive_received(&w->link, 0, message.size, 0, rt_now_ns() / 1000, false);
+            status = ew_executor_receive(w->executor, peer, &message, error);
+        }
+        rt_message_release(&message);
+    }
+    return status == RT_AGAIN ? RT_OK : status;
 }
 
 // ---- answers ---------------------------------------------------------------------------------
@@ -242,8 +260,9 @@ static rt_status finish_if_idle(ew_run *w, rt_error *error)
     if (!w->finishing || w->finish_answered || !is_idle(w))
         return RT_OK;
     w->finish_answered = true;
-    const rt_counts all = ew_executor_get_statistics(w->executor).done;
-    const rt_wire_report report = {.done = rt_counts_less(&all, &w->reported)};
+    const ew_executor_statistics all = ew_executor_get_statistics(w->executor);
+    const rt_wire_report report = {.done = rt_counts_less(&all.done, &w->reported),
+                                   .handed = (uint32_t)(all.handed - w->handed_reported)};
     if (rt_message_create(&message, RT_MESSAGE_FINISHED, ew_run_self(w), 0, 1, sizeof report))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     memcpy(rt_message_payload(&message), &report, sizeof report);

@@ -10,6 +10,7 @@
 #include "edge_worker/executor/ew_device_rows.h"
 #include "edge_worker/ew_exchange.h"
 #include "edge_worker/ew_links.h"
+#include "edge_worker/ew_peers.h"
 #include "edge_worker/ew_planner.h"
 #include "edge_worker/ew_saving.h"
 #include "edge_worker/ew_trainer.h"
@@ -31,6 +32,7 @@ typedef struct {
     rt_member member;
     rt_endpoint *endpoints[1 + RT_SHARDS_MAX]; // coordinator, then shards
     uint32_t shard_count;
+    ew_peers peers; // dispatch.hand_over
     uint32_t rank; // among the workers that take part
     ew_device device;
     bool device_open;
@@ -64,7 +66,7 @@ typedef struct {
     uint64_t waited_ns[EW_WAIT_COUNT];
     bw_passive link;
     bool prompt; // the next message was waited for
-    uint64_t stale_reported;
+    uint64_t stale_reported, handed_reported;
     uint64_t fingerprint; // of the plan of the job
     rt_counts reported;   // sum over all reports
     rt_wire_report report;
@@ -102,6 +104,9 @@ rt_status ew_run_drain_shard(ew_run *w, uint32_t shard, rt_error *error);
 // Measures the links and tells the coordinator.
 rt_status ew_run_measure_links(ew_run *w, double silence_s,
                                rt_status (*progress)(void *, rt_error *), rt_error *error);
+
+// Takes what other workers have handed over so far.
+rt_status ew_run_drain_peers(ew_run *w, rt_error *error);
 
 // What the coordinator asked for, once nothing else is left to do: a MARK, a probe, the end.
 rt_status ew_run_answer_if_idle(ew_run *w, rt_error *error);

@@ -6,15 +6,20 @@
 #include "edge_worker/ew_run.h"
 #include "runtime/rt_log.h"
 
+#define ENDPOINTS_MAX (1 + RT_SHARDS_MAX + RT_WORKERS_MAX)
+_Static_assert(ENDPOINTS_MAX <= RT_ENDPOINTS_MAX, "one wait is for all of them");
+
 static rt_status send_report(ew_run *w, const ew_trained *trained, const rt_counts *done,
                              uint32_t sample_count, uint64_t sequence, rt_error *error)
 {
     rt_message message;
-    uint64_t stale = ew_executor_get_statistics(w->executor).stale_reads;
+    const ew_executor_statistics all = ew_executor_get_statistics(w->executor);
     rt_wire_report *report = &w->report;
     report->sample_count = sample_count;
-    report->stale_reads = (uint32_t)(stale - w->stale_reported);
-    w->stale_reported = stale;
+    report->stale_reads = (uint32_t)(all.stale_reads - w->stale_reported);
+    report->handed = (uint32_t)(all.handed - w->handed_reported);
+    w->stale_reported = all.stale_reads;
+    w->handed_reported = all.handed;
     report->up_bytes_per_s = bw_passive_estimate(&w->link, BW_UP);
     report->down_bytes_per_s = bw_passive_estimate(&w->link, BW_DOWN);
     report->up_at_least = bw_passive_at_least(&w->link, BW_UP);
@@ -210,35 +215,50 @@ static rt_status take_sums(ew_run *w, rt_error *error)
     return status;
 }
 
+// Coordinator, shards, then other workers. ready: of the endpoints in this order.
+static rt_status wait_for_messages(ew_run *w, bool ready[ENDPOINTS_MAX], rt_error *error)
+{
+    rt_endpoint *endpoints[ENDPOINTS_MAX];
+    const uint32_t count = 1 + w->shard_count;
+    // The transport does not tell when it has room again.
+    const bool is_held_up =
+        ew_exchange_is_held_up(w->exchange) || ew_executor_is_held_up(w->executor);
+    const uint32_t wait_ms = is_held_up ? 1 : rt_member_wait_ms(&w->member);
+    const uint64_t begin_ns = rt_now_ns();
+    memcpy(endpoints, w->endpoints, count * sizeof *endpoints);
+    const uint32_t others = ew_peers_endpoints(&w->peers, endpoints + count);
+    rt_status status =
+        w->config->ops->wait(endpoints, count + others, w->wake_fd, wait_ms, ready);
+    if (status)
+        return rt_fail(error, status, "waiting for messages: %s", rt_status_text(status));
+    w->prompt = rt_now_ns() - begin_ns >= BW_PROMPT_NS;
+    account_wait(w);
+    return RT_OK;
+}
+
 // One turn: waits for messages, then each part does what it can without waiting, in the order in
 // which an iteration passes through them, so that what one part hands on is taken up in the same
 // turn:
 //
-//     the trainer's result -> dense exchange -> rows and confirmations of the shards -> slices and
-//     words of the coordinator -> plans of its own -> sums of the exchange -> operations that have
+//     the trainer's result -> dense exchange -> rows and confirmations of the shards -> rows of other
+//     workers -> slices and words of the coordinator -> plans of its own -> sums of the exchange -> operations that have
 //     become possible -> messages out -> the next training, if all its rows are here
 //
 // and where nothing is left to do the questions of the coordinator: a mark, a probe, the end.
 // Training itself is in a thread of its own (ew_trainer), which ends the wait when it is done.
 rt_status ew_run_turn(ew_run *w, rt_error *error)
 {
-    bool ready[1 + RT_SHARDS_MAX] = {false};
-    // The transport does not tell when it has room again.
-    const uint32_t wait_ms =
-        ew_exchange_is_held_up(w->exchange) ? 1 : rt_member_wait_ms(&w->member);
-    const uint64_t begin_ns = rt_now_ns();
-    rt_status status =
-        w->config->ops->wait(w->endpoints, 1 + w->shard_count, w->wake_fd, wait_ms, ready);
-    if (status)
-        return rt_fail(error, status, "waiting for messages: %s", rt_status_text(status));
-    w->prompt = rt_now_ns() - begin_ns >= BW_PROMPT_NS;
-    account_wait(w);
-    status = take_result(w, error);
+    bool ready[ENDPOINTS_MAX] = {false};
+    rt_status status = wait_for_messages(w, ready, error);
+    if (!status)
+        status = take_result(w, error);
     if (!status)
         status = ew_exchange_advance(w->exchange, error);
     for (uint32_t s = 0; s < w->shard_count && !status; s++)
         if (ready[1 + s])
             status = ew_run_drain_shard(w, s, error);
+    if (!status && w->peers.connected)
+        status = ew_run_drain_peers(w, error);
     if (!status)
         status = ready[0] ? ew_run_drain_coordinator(w, error) : rt_member_check(&w->member, error);
     if (!status)

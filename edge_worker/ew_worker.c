@@ -31,6 +31,20 @@ static rt_status send_to_shard(void *context, uint32_t shard, rt_message *messag
     return status;
 }
 
+// What the executor sends: to a shard, or behind those to another worker.
+static rt_status send_rows(void *context, uint32_t partner, rt_message *message)
+{
+    ew_run *w = context;
+    const size_t size = message->size;
+    const uint64_t now_us = rt_now_ns() / 1000;
+    if (partner < w->shard_count)
+        return send_to_shard(w, partner, message);
+    rt_status status = ew_peers_send(&w->peers, partner - w->shard_count, message);
+    if (!status) // it shares the link with what goes to the shards
+        bw_passive_sent(&w->link, 0, size, false, now_us);
+    return status;
+}
+
 static rt_status greet_shard(ew_run *w, uint32_t shard, rt_error *error)
 {
     rt_message message;
@@ -141,25 +155,29 @@ static rt_status create_model(ew_run *w, rt_error *error)
     return ew_trainer_create(&trainer, &w->trainer, error);
 }
 
-static dp_slice_limits slice_limits(const rt_config *config, const rt_wire_welcome *welcome)
+static dp_slice_limits slice_limits(const rt_config *config, const rt_wire_welcome *welcome,
+                                    uint32_t rank)
 {
     const bool planned = config->ps_homes == RT_HOMES_PLANNED;
     return (dp_slice_limits){.dense_count = welcome->dense_count,
                              .more_labels = rt_config_label_count(&config->stream) - 1,
                              .field_count = welcome->field_count,
                              .worker_count = welcome->worker_count,
+                             .rank = rank,
                              .sample_count_max = welcome->sample_count_max,
                              .lookup_count_max =
                                  welcome->sample_count_max * welcome->keys_per_sample_max,
                              .slot_count = welcome->slot_count,
-                             .shard_count = planned ? welcome->shard_count : 0};
+                             .shard_count = planned ? welcome->shard_count : 0,
+                             .hands = config->dispatch.hand_over};
 }
 
 static rt_status create_planner(ew_run *w, rt_error *error)
 {
     const ew_planner_config planner = {.config = w->config->config,
                                        .welcome = &w->member.welcome,
-                                       .limits = slice_limits(w->config->config, &w->member.welcome),
+                                       .limits = slice_limits(w->config->config,
+                                                              &w->member.welcome, w->rank),
                                        .tables = &w->tables,
                                        .rank = w->rank,
                                        .wake_fd = w->wake_fd};
@@ -214,7 +232,7 @@ static rt_status create_executor(ew_run *w, rt_error *error)
         .push_credits = PUSH_CREDITS,
         .message_bytes = w->config->config->network_message_bytes,
         .one_at_a_time = !w->config->config->network_overlap,
-        .limits = slice_limits(w->config->config, welcome),
+        .limits = slice_limits(w->config->config, welcome, w->rank),
         .values = w->config->config->model.embedding_dim,
         .state = rt_optimizer_state_floats(&w->config->config->optimizer_rows,
                                            w->config->config->model.embedding_dim),
@@ -222,7 +240,7 @@ static rt_status create_executor(ew_run *w, rt_error *error)
         .rows_context = w->device.unified ? (void *)&w->rows : (void *)&w->device_rows,
         .bases = w->bases.rows ? &w->bases : NULL,
         .codes = w->codes.rows ? &w->codes : NULL,
-        .send = send_to_shard,
+        .send = send_rows,
         .send_context = w,
     };
     if (ew_executor_create(&executor, &w->executor))
@@ -279,12 +297,17 @@ static rt_status join(ew_run *w, rt_error *error)
     rt_member_config member = {.ops = config->ops,
                                .self = ew_run_self(w),
                                .coordinator = config->coordinator,
-                               .address = "",
+                               .address = w->peers.address,
                                .keys = config->keys,
                                .identity = config->identity,
                                .timeout_start_s = config->config->timeout_start_s,
                                .timeout_peer_s = config->config->timeout_peer_s,
                                .notify = config->notify};
+    const ew_peers_config peers = {.config = config->config,
+                                   .identity = config->identity,
+                                   .rank = config->rank,
+                                   .coordinator = config->coordinator,
+                                   .notify = config->notify};
     w->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (w->wake_fd < 0)
         return rt_fail(error, RT_LIMIT, "cannot create an event descriptor");
@@ -301,9 +324,12 @@ static rt_status join(ew_run *w, rt_error *error)
         status = rt_transport_open(config->ops, config->keys, &w->transport, error);
     member.transport = w->transport;
     if (!status)
+        status = ew_peers_listen(&w->peers, config->ops, w->transport, &peers, error);
+    if (!status)
         status = rt_member_join(&w->member, &member, error);
     w->endpoints[0] = w->member.endpoint;
     w->rank = rt_member_rank(&w->member);
+    ew_peers_welcome(&w->peers, &w->member.welcome, w->rank);
     if (!status)
         status = connect_shards(w, error);
     if (!status)
@@ -334,6 +360,7 @@ static void leave(ew_run *w, rt_status status, const rt_error *error)
     rt_member_leave(&w->member, status == RT_STOPPED || status == RT_REFUSED ? NULL : error);
     for (uint32_t s = 0; s < w->shard_count; s++)
         w->config->ops->end(w->endpoints[1 + s], LINGER_MS);
+    ew_peers_end(&w->peers, LINGER_MS);
     if (w->transport)
         w->config->ops->close(w->transport);
     ew_weights_fini(&w->weights);

@@ -1,7 +1,6 @@
 #include "ps_lite/ps_server.h"
 
 #include <inttypes.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -12,14 +11,13 @@
 #include "ps_lite/ps_checkpoint.h"
 #include "ps_lite/ps_dense.h"
 #include "ps_lite/ps_files.h"
-#include "runtime/config/rt_address.h"
 #include "runtime/numbers/rt_stripes.h"
 #include "runtime/rt_log.h"
+#include "runtime/transport/rt_guests.h"
 
 #define RECEIVE_MAX 256u // messages of one endpoint before replies are flushed
 #define QUEUE_MESSAGES_MAX 4096u
 #define LINGER_MS 1000u
-#define WAY_LOOK_MS 100 // between two looks for a way to the coordinator
 
 // When the pushes of a worker came that are not confirmed yet, in order.
 typedef struct {
@@ -32,7 +30,6 @@ typedef struct {
     uint32_t place; // among the shards that take part: that of its rows and files
     const rt_transport_ops *ops;
     rt_transport *transport;
-    rt_endpoint *workers; // the listener
     rt_member member;     // the connection to the coordinator
     ps_shard *shard;
     ps_checkpoint checkpoint;
@@ -43,8 +40,7 @@ typedef struct {
     bw_responder probes;
     arrivals arrived[RT_WORKERS_MAX];
     bool prompt;      // the next message was waited for
-    uint64_t greeted; // mask of workers that said HELLO
-    rt_log_limit strangers;
+    rt_guests guests; // the listener
     bool busy;   // with a file: rows must not change
     bool unsent; // the shard holds messages that the transport did not take
     bool finished;
@@ -92,7 +88,7 @@ static rt_status send_to_worker(void *context, uint32_t peer, rt_message *messag
     char name[32];
     set_stamp(s, peer, rt_message_header(message));
     rt_message_header(message)->sender = self_of(s);
-    rt_status status = s->ops->send(s->workers, peer, message);
+    rt_status status = s->ops->send(s->guests.endpoint, peer, message);
     if (status != RT_NOT_FOUND)
         return status;
     rt_debug("%s of iteration %" PRIu64 " dropped: %s is not connected",
@@ -176,47 +172,22 @@ static rt_status check_welcome(const server *s, rt_error *error)
                    config->ps_shard_count);
 }
 
-// Under which address others find this shard. On a box whose network comes up late there is no way
-// to the coordinator yet, or no name of it: for timeouts.start_s that is waited for.
-static rt_status find_way(const server *s, const char *bound, char *reachable, size_t size,
-                          rt_error *error)
-{
-    const double limit_s = s->config->config->timeout_start_s;
-    const uint64_t deadline_ns = rt_now_ns() + (uint64_t)(limit_s * 1e9);
-    rt_error why = {0};
-    rt_status status = rt_address_reachable(bound, s->config->coordinator, reachable, size, &why);
-    if (status == RT_IO)
-        rt_info("waiting for a way to the coordinator: %s (timeouts.start_s: %g)", why.text,
-                limit_s);
-    while (status == RT_IO && rt_now_ns() < deadline_ns) {
-        rt_notify_ready(s->config->notify);
-        rt_notify_alive(s->config->notify);
-        (void)poll(NULL, 0, WAY_LOOK_MS);
-        status = rt_address_reachable(bound, s->config->coordinator, reachable, size, &why);
-    }
-    return status ? rt_fail(error, status, "%s", why.text) : RT_OK;
-}
-
 static rt_status join(server *s, rt_error *error)
 {
-    char address[RT_PATH_MAX], bound[RT_NAME_MAX], reachable[RT_NAME_MAX];
+    char who[32], reachable[RT_NAME_MAX];
     const rt_config *config = s->config->config;
-    const uint32_t self = self_of(s);
-    const char *given =
-        s->config->rank < config->network_ps_count ? config->network_ps[s->config->rank] : "";
-    rt_status status = rt_address_listen(config->network_bind, given, config->network_interface, 0,
-                                         address, sizeof address, error);
+    const uint32_t self = self_of(s), rank = s->config->rank;
+    snprintf(who, sizeof who, "shard %" PRIu32, rank);
+    const rt_door door = {.config = config,
+                          .who = who,
+                          .given = rank < config->network_ps_count ? config->network_ps[rank] : "",
+                          .key = "network.ps",
+                          .coordinator = s->config->coordinator,
+                          .notify = s->config->notify};
+    s->guests = (rt_guests){.ops = s->ops, .self = self, .identity = s->config->identity};
+    rt_status status = rt_transport_open(s->ops, s->config->keys, &s->transport, error);
     if (!status)
-        status = rt_transport_open(s->ops, s->config->keys, &s->transport, error);
-    if (!status)
-        status = s->ops->listen(s->transport, self, address, bound, &s->workers, error);
-    if (!status)
-        status = find_way(s, bound, reachable, sizeof reachable, error);
-    if (!status && rt_address_is_loopback(bound) && !rt_address_is_loopback(s->config->coordinator))
-        status = rt_fail(error, RT_CONFIG,
-                         "shard %u would listen at %s, which workers on other machines cannot "
-                         "reach: give network.ps, network.interface or --bind",
-                         s->config->rank, reachable);
+        status = rt_guests_listen(&s->guests, s->transport, &door, reachable, error);
     if (status)
         return status;
     const rt_member_config member = {.ops = s->ops,
@@ -234,6 +205,7 @@ static rt_status join(server *s, rt_error *error)
     if (!status)
         status = check_welcome(s, error);
     s->place = status ? 0 : rt_member_rank(&s->member);
+    s->guests.worker_count = s->member.welcome.worker_count;
     if (!status)
         status = create_shard(s, error);
     if (!status)
@@ -245,8 +217,8 @@ static void leave(server *s, rt_status status, const rt_error *error)
 {
     const bool was_told = status == RT_OK || status == RT_STOPPED || status == RT_REFUSED;
     rt_member_leave(&s->member, was_told ? NULL : error);
-    if (s->workers)
-        s->ops->end(s->workers, LINGER_MS);
+    if (s->guests.endpoint)
+        s->ops->end(s->guests.endpoint, LINGER_MS);
     if (s->transport)
         s->ops->close(s->transport);
     if (s->shard)
@@ -428,44 +400,9 @@ static rt_status drain_coordinator(server *s, rt_error *error)
     return RT_OK;
 }
 
-// Who is not of this run is told so, and not heard.
-static rt_status take_hello(server *s, uint32_t peer, const rt_message *message, rt_error *error)
-{
-    char name[32];
-    rt_wire_hello hello;
-    rt_message refusal;
-    const uint32_t self = self_of(s), rank = rt_peer_rank(peer);
-    rt_status status = rt_control_hello(message, peer, self, &hello, error);
-    if (!status)
-        status = rt_control_agree(&hello, &s->config->identity, rt_peer_name(peer, name), error);
-    if (!status && (rt_peer_role(peer) != RT_ROLE_WORKER || rank >= s->member.welcome.worker_count))
-        status = rt_fail(error, RT_WIRE, "%s is not one of the %u workers of this run",
-                         rt_peer_name(peer, name), s->member.welcome.worker_count);
-    if (!status)
-        s->greeted |= rt_bit(rank);
-    else if (rt_control_create_end(&refusal, RT_MESSAGE_STOP, self, status, error->text) == RT_OK) {
-        (void)s->ops->send(s->workers, peer, &refusal);
-        rt_message_release(&refusal);
-    }
-    return status;
-}
-
-static bool is_greeted(const server *s, uint32_t peer)
-{
-    return rt_peer_role(peer) == RT_ROLE_WORKER && rt_peer_rank(peer) < RT_WORKERS_MAX &&
-           (s->greeted >> rt_peer_rank(peer) & 1);
-}
-
-static void log_stranger(server *s, const char *what)
-{
-    uint64_t count;
-    if (rt_log_due(&s->strangers, &count))
-        rt_warn("refused %" PRIu64 " messages of strangers; the last: %s", count, what);
-}
-
 static bw_listener listener(const server *s)
 {
-    return (bw_listener){s->ops, s->workers, self_of(s)};
+    return (bw_listener){s->ops, s->guests.endpoint, self_of(s)};
 }
 
 static rt_status take_from_worker(server *s, uint32_t peer, rt_message *message, rt_error *error)
@@ -477,7 +414,7 @@ static rt_status take_from_worker(server *s, uint32_t peer, rt_message *message,
     case RT_MESSAGE_HEARTBEAT:
         break;
     case RT_MESSAGE_HELLO:
-        status = take_hello(s, peer, message, error);
+        status = rt_guests_take_hello(&s->guests, peer, message, error);
         break;
     case RT_MESSAGE_PROBE: {
         const bw_listener here = listener(s);
@@ -485,7 +422,7 @@ static rt_status take_from_worker(server *s, uint32_t peer, rt_message *message,
         break;
     }
     default:
-        if (!is_greeted(s, peer)) {
+        if (!rt_guests_know(&s->guests, peer)) {
             status = rt_fail(error, RT_WIRE, "%s sent %s before a HELLO", rt_peer_name(peer, name),
                              rt_message_type_name(type));
             break;
@@ -510,7 +447,7 @@ static rt_status drain_workers(server *s, rt_error *error)
         uint32_t peer = 0;
         char name[32];
         rt_error why = {0};
-        rt_status status = s->ops->receive(s->workers, &peer, &message, &why);
+        rt_status status = s->ops->receive(s->guests.endpoint, &peer, &message, &why);
         s->prompt &= i == 0;
         if (status == RT_AGAIN)
             return RT_OK;
@@ -518,8 +455,8 @@ static rt_status drain_workers(server *s, rt_error *error)
             rt_debug("%s has disconnected", rt_peer_name(peer, name));
         else if (!status)
             status = take_from_worker(s, peer, &message, &why);
-        if ((status == RT_WIRE || status == RT_CONFIG) && !is_greeted(s, peer))
-            log_stranger(s, why.text);
+        if ((status == RT_WIRE || status == RT_CONFIG) && !rt_guests_know(&s->guests, peer))
+            rt_guests_log_stranger(&s->guests, why.text);
         else if (status != RT_OK && status != RT_NOT_FOUND)
             return rt_fail(error, status, "%s", why.text);
     }
@@ -555,7 +492,7 @@ static rt_status tell_vitals(server *s, rt_error *error)
 // Waits for messages or wake_fd, and takes what came.
 static rt_status turn(server *s, int wake_fd, uint32_t wait_ms, rt_error *error)
 {
-    rt_endpoint *const endpoints[2] = {s->workers, s->member.endpoint};
+    rt_endpoint *const endpoints[2] = {s->guests.endpoint, s->member.endpoint};
     bool ready[2] = {false, false};
     // The transport does not tell when it has room again.
     const uint32_t limit_ms = (s->unsent || s->releases) && wait_ms ? 1 : wait_ms;

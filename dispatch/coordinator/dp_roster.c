@@ -324,9 +324,11 @@ static rt_status check_hello(const dp_roster *roster, const rt_wire_hello *hello
     if (hello->role != (uint32_t)rt_peer_role(found->peer) ||
         hello->rank != rt_peer_rank(found->peer))
         return rt_fail(error, RT_WIRE, "%s says that it is another one", name);
-    if (hello->role == RT_ROLE_PS && !hello->address[0])
+    const bool listens =
+        hello->role == RT_ROLE_PS || roster->config.config->dispatch.hand_over;
+    if (listens && !hello->address[0])
         return rt_fail(error, RT_WIRE, "%s does not say where it listens", name);
-    if (hello->role == RT_ROLE_PS && keys && keys->is_set && !rt_keys_find(keys, hello->key))
+    if (listens && keys && keys->is_set && !rt_keys_find(keys, hello->key))
         return rt_fail(error, RT_CONFIG, "%s has %s, which security.allow does not have", name,
                        is_zero(hello->key, sizeof hello->key) ? "no key" : "a key");
     return RT_OK;
@@ -468,6 +470,26 @@ rt_status dp_roster_assemble(dp_roster *roster, int stop_fd, rt_error *error)
     return RT_OK;
 }
 
+// Where the workers that take part listen for each other: to all of them, behind WELCOME.
+static rt_status tell_workers(dp_roster *roster, rt_error *error)
+{
+    rt_wire_workers all = {0};
+    rt_status status = RT_OK;
+    const uint32_t count = rt_bit_count(roster->workers);
+    for (uint32_t p = 0; p < count; p++) {
+        const member *worker = find_by_place(roster, rt_peer(RT_ROLE_WORKER, p));
+        memcpy(all.workers[p].address, worker->address, sizeof all.workers[p].address);
+        memcpy(all.workers[p].key, worker->key, sizeof all.workers[p].key);
+    }
+    for (uint32_t p = 0; p < count && !status; p++) {
+        rt_message message;
+        if (rt_control_create_struct(&message, RT_MESSAGE_PEERS, SELF, 0, &all, sizeof all, NULL))
+            return rt_fail(error, RT_NO_MEMORY, "out of memory");
+        status = dp_roster_send(roster, rt_peer(RT_ROLE_WORKER, p), &message, error);
+    }
+    return status;
+}
+
 rt_status dp_roster_welcome(dp_roster *roster, rt_wire_welcome *welcome, rt_error *error)
 {
     rt_status status = RT_OK;
@@ -487,7 +509,8 @@ rt_status dp_roster_welcome(dp_roster *roster, rt_wire_welcome *welcome, rt_erro
         memcpy(rt_message_payload(&message), welcome, sizeof *welcome);
         status = send_to(roster, roster->members[i].peer, &message, error);
     }
-    return status;
+    return status || !roster->config.config->dispatch.hand_over ? status
+                                                                : tell_workers(roster, error);
 }
 
 // ---- messages --------------------------------------------------------------------------------

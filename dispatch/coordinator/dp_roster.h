@@ -60,7 +60,8 @@ void dp_roster_dismiss(dp_roster *roster, uint64_t workers, uint64_t shards);
 // run; UINT32_MAX: it was nobody's, or somebody else's.
 uint32_t dp_roster_lost(const dp_roster *roster);
 
-// To all who take part, after assembling; who that is, and where shards listen, is filled in.
+// To all who take part, after assembling; who that is, and where shards listen, is filled in. With
+// dispatch.hand_over workers are also told where the others listen (PEERS).
 rt_status dp_roster_welcome(dp_roster *roster, rt_wire_welcome *welcome, rt_error *error);
 
 // Takes the message in every case. Waits while the member's queue is full, and goes on telling the

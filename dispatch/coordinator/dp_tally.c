@@ -26,6 +26,7 @@ typedef struct {
     float *predictions; // worker by worker, as dp_planned has labels
     load workers[RT_WORKERS_MAX];
     uint64_t reported_ns[RT_WORKERS_MAX]; // by rt_now_ns
+    uint64_t handed;                      // rows that came from other workers
     bool bad;                             // a loss is not finite
 } reported;
 
@@ -267,6 +268,7 @@ void dp_tally_report(dp_tally *tally, const dp_planned *planned, uint32_t worker
     rt_counts_add(&tally->executed[worker], &report->done);
     tally->stale_reads += report->stale_reads;
     open->bad |= !isfinite(report->loss_sum);
+    open->handed += report->handed;
     *now = (load){report->times, report->dense_early_bytes};
     open->reported_ns[worker] = rt_now_ns();
     rt_times_add(&sum->times, &now->times);
@@ -290,6 +292,7 @@ static void add_account(dp_account *sum, const dp_account *one, uint32_t worker_
     sum->hits.keys_hit += one->hits.keys_hit;
     sum->hits.distinct += one->hits.distinct;
     dp_clocks_add(&sum->clocks, &one->clocks);
+    dp_handed_add(&sum->handed, &one->handed);
     for (uint32_t j = 0; j < worker_count; j++) {
         rt_counts_add(&sum->workers[j], &one->workers[j]);
         sum->traffic[j].up += one->traffic[j].up;
@@ -427,6 +430,8 @@ static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt
     if (tally->config.config->consistency.bounded)
         write_clocks(json, &account->clocks, 1);
     rt_counts_write(json, "ops", &counts, 1);
+    if (tally->config.config->dispatch.hand_over)
+        rt_json_u64(json, "rows_handed", open_of(tally, planned)->handed);
     write_traffic(json, account, n, 1);
     write_loads(json, open_of(tally, planned)->workers, n, 1);
     write_ages(tally, planned, json);
@@ -532,6 +537,7 @@ void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_str
     dp_guard_add(&tally->guard, &tally->config.config->publish, &quality);
     write_iteration(tally, planned, &quality, stream);
     open->bad = false;
+    open->handed = 0;
     show(tally, planned, &quality, stream);
 }
 
@@ -628,6 +634,8 @@ static rt_status save_summary(const dp_tally *tally, const rt_quality *all, cons
                    dp_account_cost_s(planned, n) * per_iteration /
                        dp_account_unit_s(&tally->config.costs));
     rt_counts_write(&json, "ops", &executed, per_iteration);
+    if (tally->config.config->dispatch.hand_over)
+        rt_json_double(&json, "rows_handed", (double)planned->handed.rows * per_iteration);
     write_workers(tally, &json, per_iteration);
     write_hits(&json, &planned->hits);
     if (tally->config.config->consistency.bounded)

@@ -29,12 +29,14 @@ static uint64_t padded(uint64_t bytes)
     XX(push_versions, uint32_t, c->push_count)                        \
     XX(push_reasons, uint8_t, c->push_count)                          \
     XX(push_homes, uint8_t, home_count(c, c->push_count))             \
+    XX(push_peers, uint8_t, peer_count(c, c->push_count))             \
     XX(drop_slots, uint32_t, c->drop_count)                           \
     XX(pull_keys, uint64_t, c->pull_count)                            \
     XX(pull_slots, uint32_t, c->pull_count)                           \
     XX(pull_versions, uint32_t, c->pull_count)                        \
     XX(pull_flags, uint8_t, c->pull_count)                            \
     XX(pull_homes, uint8_t, home_count(c, c->pull_count))             \
+    XX(pull_peers, uint8_t, peer_count(c, c->pull_count))             \
     XX(init_keys, uint64_t, c->init_count)                            \
     XX(init_slots, uint32_t, c->init_count)                           \
     XX(pull_sum_keys, uint64_t, c->pull_sum_count)                    \
@@ -71,6 +73,11 @@ static uint64_t home_count(const rt_wire_slice *c, uint32_t count)
     return c->flags & DP_SLICE_HOMES ? count : 0;
 }
 
+static uint64_t peer_count(const rt_wire_slice *c, uint32_t count)
+{
+    return c->flags & DP_SLICE_HANDS ? count : 0;
+}
+
 static uint64_t bag_offset_count(const rt_wire_slice *c, const dp_slice_limits *limits)
 {
     if (c->flags & DP_SLICE_UNIFORM)
@@ -92,12 +99,14 @@ static void count_ops(const dp_ops *ops, rt_wire_slice *counts)
     for (uint32_t i = 0; i < ops->count; i++) {
         switch ((dp_op_kind)ops->items[i].kind) {
         case DP_OP_PUSH_ROW:
+        case DP_OP_SEND:
             counts->push_count++;
             break;
         case DP_OP_DROP:
             counts->drop_count++;
             break;
         case DP_OP_PULL:
+        case DP_OP_RECV:
             counts->pull_count++;
             break;
         case DP_OP_INIT:
@@ -118,8 +127,6 @@ static void count_ops(const dp_ops *ops, rt_wire_slice *counts)
         case DP_OP_FORGET:
             counts->forget_count++;
             break;
-        case DP_OP_SEND:
-        case DP_OP_RECV:
         case DP_OP_REDUCE:
         case DP_OP_MARK:
         case DP_OP_KINDS:
@@ -154,7 +161,8 @@ static rt_wire_slice slice_counts(const dp_plan *plan, const dp_slice *slice, co
     rt_wire_slice counts = {.flags = (uniform ? DP_SLICE_UNIFORM : 0) |
                                      (weighted ? DP_SLICE_WEIGHTED : 0) |
                                      (plan->iteration == 0 ? DP_SLICE_FLUSH : 0) |
-                                     (limits->shard_count ? DP_SLICE_HOMES : 0),
+                                     (limits->shard_count ? DP_SLICE_HOMES : 0) |
+                                     (limits->hands ? DP_SLICE_HANDS : 0),
                             .iteration = plan->iteration,
                             .batch_samples = plan->sample_count,
                             .sample_count = slice->sample_count,
@@ -286,6 +294,15 @@ static void put_home(const uint8_t *homes, uint32_t at, const dp_op *op)
         WRITABLE(homes, uint8_t)[at] = (uint8_t)dp_op_shard(op, 1);
 }
 
+// The worker at the other end of a SEND or RECV. Only with dispatch.hand_over are there any.
+static void put_peer(const uint8_t *peers, uint32_t at, const dp_op *op)
+{
+    const bool is_handed = op->kind == DP_OP_SEND || op->kind == DP_OP_RECV;
+    rt_assert(peers || !is_handed);
+    if (peers)
+        WRITABLE(peers, uint8_t)[at] = is_handed ? op->keeper : DP_NO_KEEPER;
+}
+
 static void put_push(const dp_op *op, const dp_slice_view *view, uint32_t at)
 {
     WRITABLE(view->push_slots, uint32_t)[at] = op->slot;
@@ -293,6 +310,7 @@ static void put_push(const dp_op *op, const dp_slice_view *view, uint32_t at)
     WRITABLE(view->push_reasons, uint8_t)[at] =
         (uint8_t)(op->reason | (op->flags & DP_OP_WHOLE ? DP_PUSH_WHOLE : 0));
     put_home(view->push_homes, at, op);
+    put_peer(view->push_peers, at, op);
 }
 
 static void put_forget(const dp_op *op, const dp_slice_view *view, uint32_t at)
@@ -337,7 +355,8 @@ static void put_fill(const dp_slice *slice, const dp_slice_view *view)
             WRITABLE(view->pull_versions, uint32_t)[pull] = op->version;
             WRITABLE(view->pull_flags, uint8_t)[pull] =
                 op->flags & (DP_OP_STATE | DP_OP_WHOLE);
-            put_home(view->pull_homes, pull++, op);
+            put_home(view->pull_homes, pull, op);
+            put_peer(view->pull_peers, pull++, op);
         }
     }
 }
@@ -444,8 +463,10 @@ static rt_status check_counts(const rt_wire_slice *c, const dp_slice_limits *lim
         return bad(error, "several labels without weights");
     if (flush != (c->iteration == 0))
         return bad(error, "its iteration does not fit its kind");
-    if (c->flags & ~(DP_SLICE_UNIFORM | DP_SLICE_FLUSH | DP_SLICE_WEIGHTED | DP_SLICE_HOMES) ||
+    if (c->flags & ~(DP_SLICE_UNIFORM | DP_SLICE_FLUSH | DP_SLICE_WEIGHTED | DP_SLICE_HOMES |
+                     DP_SLICE_HANDS) ||
         !(c->flags & DP_SLICE_HOMES) != (limits->shard_count == 0) ||
+        !(c->flags & DP_SLICE_HANDS) != !limits->hands ||
         flush != (c->dense_chunk_floats == 0) ||
         c->dense_chunk_floats > RT_WIRE_DENSE_CHUNK_FLOATS_MAX)
         return bad(error, "unknown flags");
@@ -513,6 +534,19 @@ static bool are_shards(const uint8_t *homes, uint32_t count, const dp_slice_limi
     return below;
 }
 
+// Of pushes or pulls: who is at the other end. flags: of each, what those with a worker have.
+static bool are_workers(const uint8_t *peers, const uint8_t *flags, uint8_t expected,
+                        uint32_t count, const dp_slice_limits *limits)
+{
+    for (uint32_t i = 0; peers && i < count; i++) {
+        if (peers[i] == DP_NO_KEEPER)
+            continue;
+        if (peers[i] >= limits->worker_count || peers[i] == limits->rank || flags[i] != expected)
+            return false;
+    }
+    return true;
+}
+
 static rt_status check_ops(const dp_slice_view *v, const dp_slice_limits *limits, rt_error *error)
 {
     const rt_wire_slice *c = &v->counts;
@@ -521,6 +555,9 @@ static rt_status check_ops(const dp_slice_view *v, const dp_slice_limits *limits
         !are_shards(v->grad_homes, c->grad_count, limits) ||
         !are_shards(v->forget_homes, c->forget_count, limits))
         return bad(error, "a row's home is no shard of this run");
+    if (!are_workers(v->push_peers, v->push_reasons, DP_REASON_UPDATE, c->push_count, limits) ||
+        !are_workers(v->pull_peers, v->pull_flags, DP_OP_STATE, c->pull_count, limits))
+        return bad(error, "a row that is handed over by or to no other worker, or without state");
     for (uint32_t i = 0; i < c->push_count; i++) {
         if ((v->push_reasons[i] & ~DP_PUSH_WHOLE) > DP_REASON_FLUSH)
             return bad(error, "an unknown reason of a push");

@@ -1,7 +1,8 @@
 // dp_slice_wire - a worker's slice of a plan as one message: its samples, rows and operations.
 //
 // Layout of a SLICE payload: rt_wire_slice, then the arrays that its counts announce, in the order
-// of dp_slice_view, each padded to 8 bytes. Everything is validated on arrival: counts against the
+// of dp_slice_view, each padded to 8 bytes. A SEND is a push, and a RECV a pull, that names a worker
+// in place of the PS. Everything is validated on arrival: counts against the
 // payload and the worker's limits, slots, row indices and modes against their ranges.
 #ifndef DP_SLICE_WIRE_H
 #define DP_SLICE_WIRE_H
@@ -14,6 +15,7 @@
 #define DP_SLICE_FLUSH 2u    // no training: the end of a run, or of a cut
 #define DP_SLICE_WEIGHTED 4u // samples have weights
 #define DP_SLICE_HOMES 8u    // homes of rows are planned: operations name the shard they are about
+#define DP_SLICE_HANDS 16u   // rows go from worker to worker: pushes and pulls name the worker
 #define DP_PUSH_WHOLE 0x80u  // with a reason: DP_OP_WHOLE
 
 typedef struct {
@@ -50,11 +52,13 @@ typedef struct {
     const uint32_t *push_slots, *push_versions; // push_count
     const uint8_t *push_reasons;                // dp_reason, DP_PUSH_WHOLE
     const uint8_t *push_homes; // shards, here and below; NULL: hashed
+    const uint8_t *push_peers; // SEND: the worker that gets the row, else DP_NO_KEEPER; NULL: none
     const uint32_t *drop_slots; // drop_count
     const uint64_t *pull_keys;  // pull_count
     const uint32_t *pull_slots, *pull_versions;
     const uint8_t *pull_flags; // DP_OP_STATE, DP_OP_WHOLE
     const uint8_t *pull_homes;
+    const uint8_t *pull_peers; // RECV: the worker that sends the row, likewise
     const uint64_t *init_keys; // init_count
     const uint32_t *init_slots;
     const uint64_t *pull_sum_keys; // pull_sum_count
@@ -78,10 +82,12 @@ typedef struct {
     uint32_t more_labels; // of a sample, after the first
     uint32_t field_count;
     uint32_t worker_count;
+    uint32_t rank; // decoding: of the worker whose slice it is
     uint32_t sample_count_max;
     uint32_t lookup_count_max;
     uint32_t slot_count;
     uint32_t shard_count; // 0: homes are not planned
+    bool hands;           // dispatch.hand_over: slices say which rows go from worker to worker
     bool is_trained; // the run begins with a model: its output has a bias already
 } dp_slice_limits;
 

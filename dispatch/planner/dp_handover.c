@@ -28,7 +28,7 @@ static int64_t directly(const dp_planner *planner, const dp_record *record, uint
 bool dp_handover_is_better(const dp_planner *planner, const dp_record *record, uint64_t trainers)
 {
     const uint64_t holders = record->copies.holders;
-    if (!planner->config.hand_over || record->version_ps == record->version ||
+    if (!planner->config.dispatch.hand_over || record->version_ps == record->version ||
         !rt_bits_one(trainers) || trainers == holders || dp_planner_sums_all(planner))
         return false;
     const uint32_t from = rt_lowest_bit(holders), to = rt_lowest_bit(trainers);

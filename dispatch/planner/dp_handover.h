@@ -7,7 +7,7 @@
 // several train it, or at a flush. A row that several need goes by way of the PS, which has to have
 // it before it can add their gradients.
 //
-// `lanyard sim` alone plans it (sim.hand_over): no executor carries it out. One thread.
+// With dispatch.hand_over. One thread.
 #ifndef DP_HANDOVER_H
 #define DP_HANDOVER_H
 

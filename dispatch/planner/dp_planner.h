@@ -57,7 +57,6 @@ typedef struct {
     rt_coding dense_wire;
     uint64_t dense_bytes; // of one worker, each way and iteration
     uint64_t dense_return_bytes; // weights and state that one who sat out fetches
-    bool hand_over; // rows may go from worker to worker (dp_handover.h)
     rt_dispatch_config dispatch;
     bool measure_error;     // see dp_decision
     uint64_t keys_expected; // the directory starts with room for so many

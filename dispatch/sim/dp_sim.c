@@ -311,7 +311,6 @@ rt_status dp_sim_run(const dp_sim_config *sim, dp_sim_result *result, rt_error *
         dp_setup(sim->config, sim->schema, sim->distinct_keys, &planner_config, error);
     if (!status)
         dp_setup_dense(sim->config, sim->config->sim_dense ? sim->dense_bytes : 0, &planner_config);
-    planner_config.hand_over = sim->config->sim_hand_over;
     planner_config.measure_error = sim->config->sim_dispatch_error;
     if (!status)
         status = rt_metrics_open(sim->journal, &s.journal, error);

@@ -128,15 +128,17 @@ static uint32_t take_group(ew_executor *e, ew_node_list *list, uint32_t most, ew
 }
 
 // The next message of a list, but for its rows; nodes: room in the batch's.
-static rt_status begin_group(ew_executor *e, ew_node_list *list, ew_node **nodes, uint32_t room,
-                             row_group *group)
+static rt_status begin_group(ew_executor *e, uint32_t partner, ew_node_list *list, ew_node **nodes,
+                             uint32_t room, row_group *group)
 {
     const size_t record_bytes = header_bytes(e) + record_words(e, group) * sizeof(float);
     const bool coded = is_change(e, group);
     const rt_message_type whole = e->config.bases ? RT_MESSAGE_PUSH_DELTA : RT_MESSAGE_PUSH_ROW;
     const rt_message_type change =
         e->config.bases ? RT_MESSAGE_PUSH_DELTA_CODED : RT_MESSAGE_PUSH_CHANGE;
-    const rt_message_type type = coded ? change : whole;
+    const rt_message_type pushed = coded ? change : whole;
+    const rt_message_type type =
+        partner >= e->config.shard_count ? RT_MESSAGE_HANDED : pushed;
     uint32_t most = ew_records_per_message(e, record_bytes);
     group->count = take_group(e, list, most < room ? most : room, nodes + group->first);
     group->slice = ew_slice_of(e, nodes[group->first]);
@@ -147,14 +149,17 @@ static rt_status begin_group(ew_executor *e, ew_node_list *list, ew_node **nodes
     return status;
 }
 
-// A copy whose change is pushed is of no use any more: it lacks the others'.
-static rt_status end_group(ew_executor *e, uint32_t shard, ew_node **nodes, row_group *group)
+// A copy whose change is pushed is of no use any more: it lacks the others'. One that is handed over
+// is given up.
+static rt_status end_group(ew_executor *e, uint32_t partner, ew_node **nodes, row_group *group)
 {
-    rt_status status = ew_outlet_put(&e->pushes[shard], &group->message);
+    const bool is_handed = partner >= e->config.shard_count;
+    rt_status status = ew_outlet_put(&e->pushes[partner], &group->message);
     for (uint32_t i = group->first; i < group->first + group->count && !status; i++) {
         uint8_t reason = reason_of(&group->slice->view, nodes[i]);
-        count_push(&group->slice->done, reason);
-        if (reason == DP_REASON_EVICT || nodes[i]->kind == NODE_PUSH_DELTA)
+        if (!is_handed)
+            count_push(&group->slice->done, reason);
+        if (reason == DP_REASON_EVICT || nodes[i]->kind == NODE_PUSH_DELTA || is_handed)
             e->slots[nodes[i]->slot].full = false;
         ew_node_complete(e, group->slice, nodes[i]);
     }
@@ -163,7 +168,7 @@ static rt_status end_group(ew_executor *e, uint32_t shard, ew_node **nodes, row_
 
 // Rows of many messages are read together: where slices alternate messages are small, and every
 // read costs a device a launch and a wait.
-static rt_status capture_batch(ew_executor *e, uint32_t shard, ew_node_list *list)
+static rt_status capture_batch(ew_executor *e, uint32_t partner, ew_node_list *list)
 {
     ew_node *nodes[EW_BATCH_MAX];
     row_group groups[MESSAGES_MAX];
@@ -172,8 +177,8 @@ static rt_status capture_batch(ew_executor *e, uint32_t shard, ew_node_list *lis
     while (!status && list->first && group_count < MESSAGES_MAX &&
            count < ew_batch_max(e)) {
         row_group *group = &groups[group_count++];
-        *group = (row_group){.first = count, .whole = list == &e->push_whole[shard]};
-        status = begin_group(e, list, nodes, ew_batch_max(e) - count, group);
+        *group = (row_group){.first = count, .whole = list == &e->push_whole[partner]};
+        status = begin_group(e, partner, list, nodes, ew_batch_max(e) - count, group);
         count += group->count;
     }
     if (!status)
@@ -189,32 +194,32 @@ static rt_status capture_batch(ew_executor *e, uint32_t shard, ew_node_list *lis
     }
     for (uint32_t g = 0; g < group_count; g++) {
         if (!status)
-            status = end_group(e, shard, nodes, &groups[g]);
+            status = end_group(e, partner, nodes, &groups[g]);
         rt_message_release(&groups[g].message); // empty where it went
     }
     return status;
 }
 
-rt_status ew_capture_rows(ew_executor *e, uint32_t shard)
+rt_status ew_capture_rows(ew_executor *e, uint32_t partner)
 {
     rt_status status = RT_OK;
-    while (!status && e->push_rows[shard].first)
-        status = capture_batch(e, shard, &e->push_rows[shard]);
-    while (!status && e->push_whole[shard].first)
-        status = capture_batch(e, shard, &e->push_whole[shard]);
+    while (!status && e->push_rows[partner].first)
+        status = capture_batch(e, partner, &e->push_rows[partner]);
+    while (!status && e->push_whole[partner].first)
+        status = capture_batch(e, partner, &e->push_whole[partner]);
     return status;
 }
 
-rt_status ew_capture_gradients(ew_executor *e, uint32_t shard)
+rt_status ew_capture_gradients(ew_executor *e, uint32_t partner)
 {
     ew_node *group[EW_BATCH_MAX];
     uint32_t values = e->config.values;
     const ew_codes *codes = e->config.codes;
     size_t record_bytes = sizeof(rt_wire_grad) + (codes ? codes->words : values) * sizeof(float);
-    while (e->push_grads[shard].first) {
+    while (e->push_grads[partner].first) {
         rt_message message;
         uint32_t count =
-            take_group(e, &e->push_grads[shard], ew_records_per_message(e, record_bytes), group);
+            take_group(e, &e->push_grads[partner], ew_records_per_message(e, record_bytes), group);
         ew_slice_state *slice = ew_slice_of(e, group[0]);
         const dp_slice_view *view = &slice->view;
         const rt_message_type type = codes ? RT_MESSAGE_PUSH_GRAD_CODED : RT_MESSAGE_PUSH_GRAD;
@@ -234,7 +239,7 @@ rt_status ew_capture_gradients(ew_executor *e, uint32_t shard)
             rt_coding_pack(codes ? codes->coding : RT_CODING_FP32,
                            e->gradients + (size_t)row * values, values, record + sizeof header);
         }
-        status = ew_outlet_put(&e->pushes[shard], &message);
+        status = ew_outlet_put(&e->pushes[partner], &message);
         if (status)
             return status;
         for (uint32_t i = 0; i < count; i++) {

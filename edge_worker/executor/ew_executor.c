@@ -15,13 +15,15 @@ rt_status ew_executor_create(const ew_executor_config *config, ew_executor **exe
     if (!e)
         return RT_NO_MEMORY;
     e->config = *config;
+    e->partner_count =
+        config->shard_count + (config->limits.hands ? config->limits.worker_count : 0);
     e->slices = rt_alloc(config->slice_count_max, sizeof *e->slices);
     e->slots = rt_alloc(config->limits.slot_count, sizeof *e->slots);
-    e->push_rows = rt_alloc(config->shard_count, sizeof *e->push_rows);
-    e->push_whole = rt_alloc(config->shard_count, sizeof *e->push_whole);
-    e->push_grads = rt_alloc(config->shard_count, sizeof *e->push_grads);
-    e->pulls = rt_alloc(config->shard_count, sizeof *e->pulls);
-    e->pushes = rt_alloc(config->shard_count, sizeof *e->pushes);
+    e->push_rows = rt_alloc(e->partner_count, sizeof *e->push_rows);
+    e->push_whole = rt_alloc(e->partner_count, sizeof *e->push_whole);
+    e->push_grads = rt_alloc(e->partner_count, sizeof *e->push_grads);
+    e->pulls = rt_alloc(e->partner_count, sizeof *e->pulls);
+    e->pushes = rt_alloc(e->partner_count, sizeof *e->pushes);
     e->batch_slots = rt_alloc(EW_BATCH_MAX, sizeof *e->batch_slots);
     e->batch_keys = rt_alloc(EW_BATCH_MAX, sizeof *e->batch_keys);
     e->batch_rows = rt_alloc(EW_BATCH_MAX, sizeof *e->batch_rows);
@@ -36,9 +38,9 @@ rt_status ew_executor_create(const ew_executor_config *config, ew_executor **exe
     }
     for (uint32_t i = 0; i < config->slice_count_max; i++)
         e->slices[i].index = i;
-    for (uint32_t s = 0; s < config->shard_count; s++) {
-        e->pushes[s].credits = config->push_credits;
-        e->pushes[s].counted = true;
+    for (uint32_t p = 0; p < e->partner_count; p++) {
+        e->pushes[p].credits = config->push_credits;
+        e->pushes[p].counted = p < config->shard_count;
     }
     *executor_p = e;
     return RT_OK;
@@ -52,13 +54,17 @@ void ew_executor_destroy(ew_executor *e)
         rt_message_release(&e->slices[i].message);
         rt_free(e->slices[i].nodes);
         rt_free(e->slices[i].staging);
+        rt_free(e->slices[i].handed);
     }
-    for (uint32_t s = 0; s < e->config.shard_count; s++) {
+    for (uint32_t p = 0; p < e->partner_count; p++) {
         if (e->pulls)
-            ew_outlet_fini(&e->pulls[s]);
+            ew_outlet_fini(&e->pulls[p]);
         if (e->pushes)
-            ew_outlet_fini(&e->pushes[s]);
+            ew_outlet_fini(&e->pushes[p]);
     }
+    for (uint32_t i = 0; i < e->parked_count; i++)
+        rt_message_release(&e->parked[i].message);
+    rt_free(e->parked);
     for (uint32_t i = 0; i < e->kept_capacity; i++)
         rt_free(e->kept[i].gradient);
     rt_free(e->kept);
@@ -78,20 +84,21 @@ void ew_executor_destroy(ew_executor *e)
 
 // ---- messages out ----------------------------------------------------------------------------
 
-static rt_status flush_outlet(ew_executor *e, uint32_t shard, ew_outlet *outlet, rt_error *error)
+static rt_status flush_outlet(ew_executor *e, uint32_t partner, ew_outlet *outlet, rt_error *error)
 {
-    rt_status status = ew_outlet_flush(outlet, e->config.send, e->config.send_context, shard);
-    return status ? rt_fail(error, status, "cannot send to PS shard %" PRIu32 ": %s", shard,
+    char name[32];
+    rt_status status = ew_outlet_flush(outlet, e->config.send, e->config.send_context, partner);
+    return status ? rt_fail(error, status, "cannot send to %s: %s", ew_partner_name(e, partner, name),
                             rt_status_text(status))
                   : RT_OK;
 }
 
 rt_status ew_executor_flush(ew_executor *e, rt_error *error)
 {
-    for (uint32_t s = 0; s < e->config.shard_count; s++) {
-        rt_status status = flush_outlet(e, s, &e->pulls[s], error);
+    for (uint32_t p = 0; p < e->partner_count; p++) {
+        rt_status status = flush_outlet(e, p, &e->pulls[p], error);
         if (!status)
-            status = flush_outlet(e, s, &e->pushes[s], error);
+            status = flush_outlet(e, p, &e->pushes[p], error);
         if (status)
             return status;
     }
@@ -213,6 +220,10 @@ static void landed(ew_executor *e, const ew_node *n)
         return;
     slot->key = n->key;
     slot->full = true;
+    if (ew_is_handed(ew_slice_of(e, n)->view.pull_peers, n->index)) {
+        ew_slice_of(e, n)->handed_done++;
+        return;
+    }
     done->miss_pull++;
     done->first_touch += n->version == 0;
 }
@@ -273,10 +284,7 @@ static rt_status advance(ew_executor *e, ew_node *n, rt_error *error)
                            "slice %" PRIu64 " pushes slot %" PRIu32 " at version %" PRIu32
                            ", it has %" PRIu32,
                            slice->sequence, n->slot, n->version, slot->version);
-        ew_node_list_add(&push_list(e, n)[ew_shard_of(
-                             e, slot->key,
-                             n->kind == NODE_PUSH_DELTA ? NULL : slice->view.push_homes, n->index)],
-                         n);
+        ew_node_list_add(&push_list(e, n)[ew_partner_of_push(e, n)], n);
         break;
     case NODE_DROP:
         slot->full = false;
@@ -330,9 +338,9 @@ static rt_status work(ew_executor *e, rt_error *error)
             if (status)
                 return status;
         }
-        for (uint32_t s = 0; s < e->config.shard_count; s++) {
-            if (ew_capture_rows(e, s) || ew_capture_gradients(e, s))
-                return rt_fail(error, RT_NO_MEMORY, "out of memory for messages to the PS");
+        for (uint32_t p = 0; p < e->partner_count; p++) {
+            if (ew_capture_rows(e, p) || ew_capture_gradients(e, p))
+                return rt_fail(error, RT_NO_MEMORY, "out of memory for messages with rows");
         }
         more = e->ready.first != NULL;
     }
@@ -415,7 +423,7 @@ static rt_status request_rows(ew_executor *e, ew_slice_state *s, ew_node_kind ki
         uint32_t count = 0;
         for (uint32_t at = first; at < end; at++) {
             const ew_node *n = &s->nodes[at];
-            if (n->kind != kind || ew_shard_of_pull(e, n) != shard)
+            if (n->kind != kind || ew_partner_of_pull(e, n) != shard)
                 continue;
             if (count == 0 &&
                 ew_message_for(e, type, s->sequence, most, sizeof(rt_wire_pull), &message))
@@ -454,9 +462,10 @@ static rt_status prepare_slice(ew_executor *e, ew_slice_state *s)
     add_nodes(s);
     s->nodes_left = s->node_count;
     s->done = (rt_counts){0};
+    s->handed_done = 0;
     s->train_left = c->row_count;
     s->pull_count = c->pull_count + c->pull_sum_count;
-    return RT_OK;
+    return ew_handed_prepare(s);
 }
 
 // Lets the operations of a slice start.
@@ -509,11 +518,20 @@ static rt_status receive_slice(ew_executor *e, rt_message *message, rt_error *er
 
 static bool all_pushed(const ew_executor *e)
 {
-    for (uint32_t s = 0; s < e->config.shard_count; s++) {
-        if (e->pushes[s].count || e->pushes[s].credits != e->config.push_credits)
+    for (uint32_t p = 0; p < e->partner_count; p++) {
+        if (e->pushes[p].count || e->pushes[p].credits != e->config.push_credits)
             return false;
     }
     return true;
+}
+
+bool ew_executor_is_held_up(const ew_executor *e)
+{
+    for (uint32_t p = e->config.shard_count; p < e->partner_count; p++) {
+        if (e->pushes[p].count)
+            return true;
+    }
+    return false;
 }
 
 rt_status ew_executor_begin(ew_executor *e, rt_error *error)
@@ -535,20 +553,21 @@ ew_wait ew_executor_waits_for(const ew_executor *e)
 // ---- rows in ---------------------------------------------------------------------------------
 
 static rt_status find_pull(ew_executor *e, const ew_slice_state *s, const rt_wire_row *row,
-                           ew_node_kind kind, uint32_t shard, ew_node **node_p, rt_error *error)
+                           ew_node_kind kind, uint32_t partner, ew_node **node_p, rt_error *error)
 {
+    char name[32];
     uint32_t at = row->tag & ~RT_WIRE_TAG_FLAGS;
     ew_node *n = at < s->node_count ? &s->nodes[at] : NULL;
+    if (partner >= e->config.shard_count)
+        return ew_handed_find(e, s, row, partner, node_p, error);
     if (!n || n->kind != kind || n->arrived || n->key != row->key ||
-        ew_shard_of_pull(e, n) != shard)
-        return rt_fail(error, RT_WIRE,
-                       "PS shard %" PRIu32 " sent key %" PRIx64 ", which nobody asked for", shard,
-                       row->key);
+        ew_partner_of_pull(e, n) != partner)
+        return rt_fail(error, RT_WIRE, "%s sent key %" PRIx64 ", which nobody asked for",
+                       ew_partner_name(e, partner, name), row->key);
     if (row->version != n->version)
         return rt_fail(error, RT_WIRE,
-                       "PS shard %" PRIu32 " sent key %" PRIx64 " at version %" PRIu32
-                       ", expected exactly %" PRIu32,
-                       shard, row->key, row->version, n->version);
+                       "%s sent key %" PRIx64 " at version %" PRIu32 ", expected exactly %" PRIu32,
+                       ew_partner_name(e, partner, name), row->key, row->version, n->version);
     *node_p = n;
     return RT_OK;
 }
@@ -594,38 +613,62 @@ static void take_row(ew_executor *e, ew_slice_state *s, ew_node *n, const float 
         e->statistics.rows_early++;
 }
 
-static rt_status receive_rows(ew_executor *e, uint32_t shard, const rt_message *message,
+static rt_status receive_rows(ew_executor *e, uint32_t partner, const rt_message *message,
                               ew_node_kind kind, rt_error *error)
 {
     const rt_wire_header *header = rt_message_header(message);
     rt_reader reader = rt_message_reader(message);
     ew_slice_state *s = ew_slice_at(e, header->iteration);
+    char name[32];
     landing batch;
     batch.count = 0;
     batch.floats = 0;
     if (s->sequence != header->iteration || header->iteration == 0)
-        return rt_fail(error, RT_WIRE,
-                       "PS shard %" PRIu32 " answers slice %" PRIu64 ", which is not open", shard,
-                       header->iteration);
+        return rt_fail(error, RT_WIRE, "%s answers slice %" PRIu64 ", which is not open",
+                       ew_partner_name(e, partner, name), header->iteration);
     for (uint32_t i = 0; i < header->count; i++) {
         ew_node *n = NULL;
         rt_wire_row row; // a copy: rows of odd size leave the next one at any multiple of 4
         const void *head = rt_reader_take(&reader, 1, sizeof row);
         if (head)
             memcpy(&row, head, sizeof row);
-        rt_status status = head ? find_pull(e, s, &row, kind, shard, &n, error) : RT_WIRE;
+        rt_status status = head ? find_pull(e, s, &row, kind, partner, &n, error) : RT_WIRE;
         const float *data =
             status ? NULL : rt_reader_take(&reader, row_words(e, n), sizeof(float));
         if (head && status)
             return status;
         if (!data)
-            return rt_fail(error, RT_WIRE, "PS shard %" PRIu32 ": rows are cut short", shard);
+            return rt_fail(error, RT_WIRE, "%s: rows are cut short",
+                           ew_partner_name(e, partner, name));
         take_row(e, s, n, data, &batch);
     }
     land_batch(e, s, &batch);
     if (reader.left)
-        return rt_fail(error, RT_WIRE, "PS shard %" PRIu32 ": bytes behind the last row", shard);
+        return rt_fail(error, RT_WIRE, "%s: bytes behind the last row",
+                       ew_partner_name(e, partner, name));
     return RT_OK;
+}
+
+// Who sends may have its slice before us.
+static rt_status receive_handed(ew_executor *e, uint32_t worker, rt_message *message,
+                                rt_error *error)
+{
+    if (rt_message_header(message)->iteration > e->received)
+        return ew_handed_park(e, worker, message, error);
+    return receive_rows(e, e->config.shard_count + worker, message, NODE_PULL, error);
+}
+
+// What has come before the slice.
+static rt_status take_parked(ew_executor *e, uint64_t sequence, rt_error *error)
+{
+    uint32_t worker;
+    rt_message message = {0};
+    rt_status status = RT_OK;
+    while (!status && ew_handed_unpark(e, sequence, &worker, &message) == RT_OK) {
+        status = receive_rows(e, e->config.shard_count + worker, &message, NODE_PULL, error);
+        rt_message_release(&message);
+    }
+    return status;
 }
 
 static rt_status receive_credit(ew_executor *e, uint32_t shard, rt_error *error)
@@ -648,13 +691,20 @@ static rt_status dispatch_message(ew_executor *e, uint32_t peer, rt_message *mes
 {
     const rt_wire_header *header = rt_message_header(message);
     uint32_t shard = rt_peer_rank(peer);
+    char name[32];
     if (header->epoch != e->config.epoch)
         return RT_OK; // of a run that was rolled back
-    if (rt_peer_role(peer) == RT_ROLE_COORDINATOR && header->type == RT_MESSAGE_SLICE)
-        return receive_slice(e, message, error);
+    if (rt_peer_role(peer) == RT_ROLE_COORDINATOR && header->type == RT_MESSAGE_SLICE) {
+        const uint64_t sequence = header->iteration;
+        rt_status status = receive_slice(e, message, error);
+        return status ? status : take_parked(e, sequence, error);
+    }
+    if (rt_peer_role(peer) == RT_ROLE_WORKER && header->type == RT_MESSAGE_HANDED &&
+        e->config.limits.hands && shard < e->config.limits.worker_count && shard != e->config.rank)
+        return receive_handed(e, shard, message, error);
     if (rt_peer_role(peer) != RT_ROLE_PS || shard >= e->config.shard_count)
-        return rt_fail(error, RT_WIRE, "%s from a peer that is no PS shard of this run",
-                       rt_message_type_name(header->type));
+        return rt_fail(error, RT_WIRE, "%s from %s, who is no PS shard of this run",
+                       rt_message_type_name(header->type), rt_peer_name(peer, name));
     switch (header->type) {
     case RT_MESSAGE_ROWS:
     case RT_MESSAGE_ROWS_CODED:
@@ -721,6 +771,7 @@ rt_status ew_executor_trained(ew_executor *e, const float *gradients, bool apply
     }
     rt_status status = work(e, error);
     e->gradients = NULL;
+    e->statistics.handed += s->handed_done;
     if (done)
         *done = s->done; // everything of the slice comes before or with its training
     return status;
@@ -732,8 +783,8 @@ bool ew_executor_idle(const ew_executor *e)
         if (e->slices[i].sequence)
             return false;
     }
-    for (uint32_t s = 0; s < e->config.shard_count; s++) {
-        if (e->pulls[s].count)
+    for (uint32_t p = 0; p < e->partner_count; p++) {
+        if (e->pulls[p].count)
             return false;
     }
     return all_pushed(e);

@@ -32,7 +32,8 @@ typedef struct {
     void *rows_context;
     ew_bases *bases; // bounded staleness; or NULL: no PUSH_DELTA
     ew_codes *codes; // rows travel rounded; or NULL: as they are
-    // Takes the message on RT_OK; RT_AGAIN: it is offered again at the next call of the executor.
+    // To a shard or, with limits.hands, to worker w as shard_count + w. Takes the message on RT_OK;
+    // RT_AGAIN: it is offered again at the next call of the executor.
     rt_status (*send)(void *context, uint32_t shard, rt_message *message);
     void *send_context;
 } ew_executor_config;
@@ -48,13 +49,14 @@ typedef struct {
     rt_counts done;       // executed operations
     uint64_t stale_reads; // rows that were not at the version that the plan names
     uint64_t rows_early;  // pulled rows that came before their slot was free
+    uint64_t handed;      // rows of trained slices that came from other workers
 } ew_executor_statistics;
 
 rt_status ew_executor_create(const ew_executor_config *config, ew_executor **executor_p);
 void ew_executor_destroy(ew_executor *executor);
 
-// Takes a message of type SLICE, ROWS, SUM_ROWS (either of them coded, too) or PUSHED, in every case (it is empty
-// afterwards).
+// Takes a message of type SLICE, ROWS, SUM_ROWS (either of them coded, too), PUSHED or HANDED, in
+// every case (it is empty afterwards). HANDED may come before the slice that takes its rows in.
 // RT_WIRE: it breaks the protocol (error says how; the run must end). RT_NO_MEMORY.
 rt_status ew_executor_receive(ew_executor *executor, uint32_t peer, rt_message *message,
                               rt_error *error);
@@ -88,6 +90,9 @@ ew_wait ew_executor_waits_for(const ew_executor *executor);
 
 // Offers messages again that the transport or the credits held up.
 rt_status ew_executor_flush(ew_executor *executor, rt_error *error);
+
+// A message to another worker waits for the transport, which does not tell when it has room again.
+bool ew_executor_is_held_up(const ew_executor *executor);
 
 // Every slice that came in is carried out and every push confirmed.
 bool ew_executor_idle(const ew_executor *executor);

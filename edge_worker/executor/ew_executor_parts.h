@@ -6,6 +6,9 @@
 //   PULL, PULL_SUM             when its row is ready and its data has arrived, then it lands,
 //   INIT, DROP                 at once,
 //   TRAIN                      when the training thread is done with the slice.
+//
+// A SEND is a PUSH_ROW to another worker, and a RECV a PULL that nobody asks for. What is kept by
+// partner counts the shards first, then, with dispatch.hand_over, the workers.
 #ifndef EW_EXECUTOR_PARTS_H
 #define EW_EXECUTOR_PARTS_H
 
@@ -44,6 +47,11 @@ struct ew_node {
 };
 
 typedef struct {
+    uint64_t key;
+    uint32_t node; // its index
+} ew_handed;
+
+typedef struct {
     rt_message message;
     dp_slice_view view;
     uint64_t sequence; // 0: free
@@ -53,6 +61,9 @@ typedef struct {
     uint32_t nodes_left; // not complete
     uint32_t train_left; // rows that are not in place
     uint32_t pull_count; // PULL and PULL_SUM
+    ew_handed *handed;   // its RECVs, by key
+    uint32_t handed_count, handed_capacity;
+    uint32_t handed_done; // of them, those that have landed
     rt_counts done;      // executed so far
     float *staging;      // rows that arrived before their slot was free
     uint32_t staging_capacity;
@@ -77,8 +88,15 @@ typedef struct {
     float *gradient; // values floats
 } ew_kept;
 
+// Rows that came before the slice that takes them in.
+typedef struct {
+    rt_message message;
+    uint32_t worker;
+} ew_parked;
+
 struct ew_executor {
     ew_executor_config config;
+    uint32_t partner_count;
     ew_slice_state *slices; // slice_count_max, by sequence
     uint64_t received;      // sequence of the last slice
     uint64_t begun;         // sequence of the last slice whose operations may start
@@ -86,10 +104,12 @@ struct ew_executor {
     bool job_out;
     ew_slot_state *slots;
     ew_node_list ready;      // to be looked at
-    ew_node_list *push_rows; // by shard: ready to be captured, PUSH_DELTA too
+    ew_node_list *push_rows; // by partner: ready to be captured, PUSH_DELTA too
     ew_node_list *push_whole; // likewise, where rows travel rounded: those that do not
     ew_node_list *push_grads;
-    ew_outlet *pulls, *pushes; // by shard
+    ew_outlet *pulls, *pushes; // by partner
+    ew_parked *parked;         // parked_count, in the order in which they came
+    uint32_t parked_count, parked_capacity;
     const float *gradients;    // of the slice that was just trained
     bool apply;                // likewise
     ew_kept *kept;             // gradients of rows whose sum is not in yet
@@ -139,11 +159,35 @@ static inline uint32_t ew_shard_of(const ew_executor *e, uint64_t key, const uin
     return homes ? homes[index] : rt_key_shard(key, e->config.shard_count);
 }
 
-static inline uint32_t ew_shard_of_pull(const ew_executor *e, const ew_node *n)
+// Whether an operation is one with another worker. peers: of the pushes or pulls of its slice.
+static inline bool ew_is_handed(const uint8_t *peers, uint32_t index)
 {
-    const uint8_t *homes = n->kind == NODE_PULL ? ew_slice_of(e, n)->view.pull_homes : NULL;
-    return ew_shard_of(e, n->key, homes, n->index);
+    return peers && peers[index] != DP_NO_KEEPER;
 }
+
+// Who sends the row of a PULL or PULL_SUM.
+static inline uint32_t ew_partner_of_pull(const ew_executor *e, const ew_node *n)
+{
+    const dp_slice_view *view = &ew_slice_of(e, n)->view;
+    if (n->kind == NODE_PULL && ew_is_handed(view->pull_peers, n->index))
+        return e->config.shard_count + view->pull_peers[n->index];
+    return ew_shard_of(e, n->key, n->kind == NODE_PULL ? view->pull_homes : NULL, n->index);
+}
+
+// Who gets the row of a PUSH_ROW or PUSH_DELTA, which is in its slot.
+static inline uint32_t ew_partner_of_push(const ew_executor *e, const ew_node *n)
+{
+    const dp_slice_view *view = &ew_slice_of(e, n)->view;
+    const uint64_t key = e->slots[n->slot].key;
+    if (n->kind == NODE_PUSH_DELTA)
+        return ew_shard_of(e, key, NULL, n->index);
+    if (ew_is_handed(view->push_peers, n->index))
+        return e->config.shard_count + view->push_peers[n->index];
+    return ew_shard_of(e, key, view->push_homes, n->index);
+}
+
+// "PS shard 1", "worker 2"; text holds at least 32 bytes. Returns text.
+const char *ew_partner_name(const ew_executor *e, uint32_t partner, char text[32]);
 
 // Rows of one call to ew_rows, and room for one of them as floats, where they travel rounded.
 static inline uint32_t ew_batch_max(const ew_executor *e)
@@ -166,14 +210,29 @@ uint32_t ew_records_per_message(const ew_executor *e, size_t record_bytes);
 // The node is done: the next one in the chain of its slot is ready.
 void ew_node_complete(ew_executor *e, ew_slice_state *slice, ew_node *n);
 
-// ew_capture.c: what leaves the slab. Copies every ready PUSH_ROW, PUSH_DELTA and PUSH_GRAD of a
-// shard into messages, and completes their nodes. RT_NO_MEMORY.
-rt_status ew_capture_rows(ew_executor *e, uint32_t shard);
-rt_status ew_capture_gradients(ew_executor *e, uint32_t shard);
+// ew_capture.c: what leaves the slab. Copies every ready PUSH_ROW, PUSH_DELTA and PUSH_GRAD to a
+// partner into messages, and completes their nodes. RT_NO_MEMORY.
+rt_status ew_capture_rows(ew_executor *e, uint32_t partner);
+rt_status ew_capture_gradients(ew_executor *e, uint32_t partner);
 
 // All of the slice is carried out: what it trained, everybody has pulled (docs/PROTOCOL.md), so
 // shards that lost rows may forget them. RT_NO_MEMORY.
 rt_status ew_capture_forgets(ew_executor *e, const ew_slice_state *slice);
+
+// ew_handed.c: rows from other workers. Sorts the slice's RECVs; RT_NO_MEMORY.
+rt_status ew_handed_prepare(ew_slice_state *slice);
+
+// The node that a row of another worker is for, which has not come yet. RT_WIRE: there is none.
+rt_status ew_handed_find(const ew_executor *e, const ew_slice_state *slice, const rt_wire_row *row,
+                         uint32_t partner, ew_node **node_p, rt_error *error);
+
+// Keeps a message whose slice has not come; it is empty afterwards. RT_WIRE: no slice that could
+// come takes so much. RT_NO_MEMORY.
+rt_status ew_handed_park(ew_executor *e, uint32_t worker, rt_message *message, rt_error *error);
+
+// Takes out the first parked message of a slice, and who sent it. RT_AGAIN: there is none.
+rt_status ew_handed_unpark(ew_executor *e, uint64_t sequence, uint32_t *worker_p,
+                           rt_message *message);
 
 // Copies the gradient of a KEEP node; its slot keeps it until the sum of the others is in.
 // RT_NO_MEMORY.

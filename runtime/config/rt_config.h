@@ -261,6 +261,7 @@ typedef struct {
     bool full_sync; // every trained row goes to the PS after every iteration (Herald's "vanilla")
     uint32_t window; // batches that are placed together; 0 and 1: each by itself
     bool keeper;    // KEEP and PULL_SUM of the protocol
+    bool hand_over; // SEND and RECV: rows may go from worker to worker
     rt_micro_batch_kind micro_batches;         // makespan
     uint32_t micro_batch_min, micro_batch_max; // makespan: samples per worker; max 0: no limit
     bool evict_cost;                           // esd: expected eviction pushes are part of the cost
@@ -426,6 +427,7 @@ typedef struct {
     uint32_t network_ps_count;             // 0: shards listen on any free port
     char network_ps[RT_SHARDS_MAX][RT_NAME_MAX]; // "HOST:PORT" of every shard
     uint32_t network_port;                       // of the coordinator; 0: any free one
+    uint32_t network_worker_port;                // of worker 0, the others follow; 0: any
     bool network_overlap;                        // iterations overlap
     uint32_t network_message_bytes;              // rows are sent in messages of about this size
     bool guard_skip_bad_batches;                 // "guards.skip_bad_batches"
@@ -460,7 +462,6 @@ typedef struct {
     uint32_t sim_warmup;          // iterations not counted
     bool sim_dense;               // the dense exchange is part of the predicted time
     bool sim_dispatch_error;      // esd: a second, exact solution tells what HybridDis lost
-    bool sim_hand_over;           // rows may go from worker to worker
     double compute_us_per_sample; // "sim.compute_us_per_sample"; 0: not known
 } rt_config;
 
@@ -543,6 +544,9 @@ void rt_config_leave_spares(rt_config *config);
 // The box of a worker or a shard, by its rank; RT_SITE_BOXES_MAX: boxes are not told.
 uint32_t rt_config_box_of_worker(const rt_config *config, uint32_t worker);
 uint32_t rt_config_box_of_shard(const rt_config *config, uint32_t shard);
+
+// Of a worker's box: "" where it is not told.
+const char *rt_config_host_of_worker(const rt_config *config, uint32_t worker);
 
 // Reads a JSON file over the present values, then checks nothing but single keys. A file may name
 // another one to be read before it: "include": "formats/avazu.json", relative to the file itself.

@@ -102,6 +102,12 @@ uint32_t rt_config_box_of_shard(const rt_config *config, uint32_t shard)
     return box_with(config, true, shard);
 }
 
+const char *rt_config_host_of_worker(const rt_config *config, uint32_t worker)
+{
+    const uint32_t box = rt_config_box_of_worker(config, worker);
+    return box < config->box_count ? config->boxes[box].host : "";
+}
+
 uint64_t rt_config_first_boxes(const rt_config *config)
 {
     uint64_t first = 0;

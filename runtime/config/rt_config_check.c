@@ -453,8 +453,8 @@ static rt_status check_consistency(const rt_config *config, rt_error *error)
          is_stale && dispatch->evict_cost},
         {"cache.lookahead", "rows leave a cache after an iteration, not within",
          is_stale && config->cache.lookahead > 0},
-        {"sim.hand_over", "copies of several workers meet at the parameter server",
-         config->sim_hand_over},
+        {"dispatch.hand_over", "copies of several workers meet at the parameter server",
+         dispatch->hand_over},
         {"dispatch.view", "\"strict\" knows no row that several hold; decisions see the caches",
          is_stale && dispatch->view == RT_VIEW_STRICT},
     };
@@ -501,14 +501,37 @@ static rt_status check_row_wire(const rt_config *config, rt_error *error)
         const char *key, *why;
         bool given;
     } others[] = {
-        {"sim.hand_over", "what a worker has of another one is no change of what the PS has",
-         config->sim_hand_over},
+        {"dispatch.hand_over", "what a worker has of another one is no change of what the PS has",
+         config->dispatch.hand_over},
     };
     for (size_t i = 0; i < RT_COUNT_OF(others) && config->row_wire != RT_CODING_FP32; i++)
         if (others[i].given)
             return rt_fail(error, RT_CONFIG, "network.row_wire: \"%s\" not with %s: %s",
                            rt_config_choice_name("network.row_wire", (int)config->row_wire),
                            others[i].key, others[i].why);
+    return RT_OK;
+}
+
+// Rows go from worker to worker over connections of their own.
+static rt_status check_hand_over(const rt_config *config, rt_error *error)
+{
+    if (!config->dispatch.hand_over)
+        return RT_OK;
+    if (config->ps_homes == RT_HOMES_PLANNED)
+        return rt_fail(error, RT_CONFIG,
+                       "dispatch.hand_over: not with ps.homes \"planned\": a push stays on the box "
+                       "there, so nothing is saved");
+    if (config->network_transport != RT_NETWORK_ZMQ)
+        return rt_fail(error, RT_CONFIG,
+                       "dispatch.hand_over: not with network.transport \"%s\": workers listen for "
+                       "each other by \"zmq\" alone",
+                       rt_config_choice_name("network.transport", (int)config->network_transport));
+    if (config->network_worker_port &&
+        config->network_worker_port + config->worker_count - 1 > UINT16_MAX)
+        return rt_fail(error, RT_CONFIG,
+                       "network.worker_port: %u, and that of worker %u is no port: at most %u",
+                       config->network_worker_port, config->worker_count - 1,
+                       UINT16_MAX + 1 - config->worker_count);
     return RT_OK;
 }
 
@@ -620,6 +643,8 @@ rt_status rt_config_check_model(const rt_config *config, rt_error *error)
         status = check_window(config, error);
     if (!status)
         status = check_row_wire(config, error);
+    if (!status)
+        status = check_hand_over(config, error);
     if (status == RT_OK)
         status = check_rate(&config->optimizer_rows, "optimizer.rows", error);
     if (!status)

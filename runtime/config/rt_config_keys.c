@@ -360,6 +360,13 @@ const rt_config_key rt_config_keys[] = {
     BOOL("dispatch.keeper", dispatch.keeper, "false",
          "A worker that was one of several trainers of a row and is the only one to train it next "
          "keeps its gradient and pulls the sum of the others."),
+    BOOL("dispatch.hand_over", dispatch.hand_over, "false",
+         "A row that one worker alone has and another one alone needs goes from worker to worker, "
+         "where that is cheaper by the link table (Herald, appendix B). Every worker listens for "
+         "the others then (`network.worker_port`). Pays where the link of the parameter servers is "
+         "narrower than those of the workers together. Needs `network.transport` `\"zmq\"`, "
+         "`network.row_wire` `\"fp32\"`, `ps.homes` `\"hashed\"`; not with "
+         "`consistency.staleness`."),
     U32("dispatch.tables", dispatch.tables, "0", IN(0, RT_FIELDS_MAX), "tables",
         "Score so many tables (fields), those with the highest degree of infrequency (herald); 0: "
         "all."),
@@ -591,13 +598,16 @@ const rt_config_key rt_config_keys[] = {
          "`HOST:PORT` of every shard, in order. Empty: each listens on a free port and tells the "
          "coordinator."),
     TEXT("network.interface", network_interface,
-         "Name of the interface whose address coordinator and shards listen on, where nothing else "
+         "Name of the interface whose address processes listen on, where nothing else "
          "says it (`eth0`)."),
     TEXT("network.bind", network_bind,
-         "Address that coordinator and shards listen on, whatever the keys above say; `0.0.0.0` is "
+         "Address that processes listen on, whatever the keys above say; `0.0.0.0` is "
          "every interface. Empty: as they say, else `127.0.0.1`."),
     U32("network.port", network_port, "0", IN(0, 65535), "",
         "Port of the coordinator; 0: that of `network.coordinator`, else any free one."),
+    U32("network.worker_port", network_worker_port, "0", IN(0, 65535), "",
+        "With `dispatch.hand_over`: worker r listens at this port + r, on `network.bind` or "
+        "`--bind`, else on the `host` of its box, else on `network.interface`; 0: any free port."),
     U32("network.message_bytes", network_message_bytes, "262144", IN(4096, 67108864), "bytes",
         "Rows are sent in messages of about this size."),
     CHOICE("network.collective", collective, rt_collective, "\"auto\"", rt_choices_collectives,
@@ -661,9 +671,6 @@ const rt_config_key rt_config_keys[] = {
     U32("sim.warmup", sim_warmup, "10", IN(0, 1e9), "iterations", "At the start, not counted."),
     BOOL("sim.dense", sim_dense, "true",
          "The exchange of the dense weights is part of the predicted time."),
-    BOOL("sim.hand_over", sim_hand_over, "false",
-         "A row that one worker alone has and another one alone needs goes from worker to worker "
-         "(Herald, appendix B)."),
     BOOL("sim.dispatch_error", sim_dispatch_error, "false",
          "Solve every batch a second time, exactly, and say what greedy placements cost (esd)."),
     DOUBLE("sim.compute_us_per_sample", compute_us_per_sample, "0", IN(0, 1e9), "us",

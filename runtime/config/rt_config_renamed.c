@@ -4,6 +4,7 @@
 // one value (JSON) that means what happens today: {"section.gone", NULL, "\"value\""}. Models and
 // checkpoints have all keys of their time. docs/STABILITY.md says for how long a line stays.
 const rt_config_renamed rt_config_renames[] = {
+    {"sim.hand_over", "dispatch.hand_over", NULL},
     {"dispatch.accounting", NULL, "\"bsp\""},
     {0},
 };

@@ -13,7 +13,7 @@
 #include "runtime/transport/rt_keys.h"
 #include "runtime/wire/rt_wire.h"
 
-#define RT_ENDPOINTS_MAX 72
+#define RT_ENDPOINTS_MAX 88 // a worker: coordinator, shards, its listener, other workers
 
 typedef struct rt_transport rt_transport; // sockets of one process (a ZeroMQ context)
 typedef struct rt_endpoint rt_endpoint;

@@ -21,7 +21,7 @@
 #define DOMAIN "lanyard"
 #define LISTENERS_MAX 8
 #define LOOK_MS 200 // for new listeners
-#define SERVERS_MAX (1 + RT_SHARDS_MAX)
+#define SERVERS_MAX (1 + RT_SHARDS_MAX + RT_WORKERS_MAX)
 
 // A listener whose refused connections are counted; its monitor belongs to the thread.
 typedef struct {

@@ -22,7 +22,7 @@ typedef struct {
     uint64_t pid;
     uint64_t config_hash;           // of all keys: both sides must run the same
     char program[RT_BUILD_MAX];     // rt_build()
-    char address[RT_ADDRESS_MAX];   // a shard's own listener; empty for workers
+    char address[RT_ADDRESS_MAX];   // of the own listener; empty: it has none
     uint8_t key[RT_WIRE_KEY_BYTES]; // public key of that listener; zeros: none
     uint64_t given_hash;            // of the keys that differ from this build's defaults
     uint32_t format;                // of the files of models and checkpoints (RT_MANIFEST_FORMAT)
@@ -51,6 +51,16 @@ typedef struct {
 } rt_wire_welcome;
 _Static_assert(sizeof(rt_wire_welcome) == 64 + 16 * (64 + 32), "wire layout");
 
+// PEERS: where every worker that takes part listens for the others, by their places; only with
+// dispatch.hand_over. The others are zeros.
+typedef struct {
+    struct {
+        char address[RT_ADDRESS_MAX];
+        uint8_t key[RT_WIRE_KEY_BYTES]; // zeros: none
+    } workers[RT_WORKERS_MAX];
+} rt_wire_workers;
+_Static_assert(sizeof(rt_wire_workers) == 64 * (64 + 32), "wire layout");
+
 // REPORT: an iteration is trained; followed by sample_count predictions (float) in slice order.
 // Also a worker's FINISHED after FINISH, for what it did since (the flush), without samples.
 typedef struct {
@@ -63,7 +73,7 @@ typedef struct {
     double up_bytes_per_s, down_bytes_per_s; // what its transfers say of the link; 0: nothing new
     double up_at_least, down_at_least;       // bytes/s, of messages that did not fill the link
     uint32_t skipped; // 1: a worker's loss is not finite, nothing of the iteration is applied
-    uint32_t reserved;
+    uint32_t handed;  // rows that came from other workers since the report before
     uint64_t dense_early_bytes; // of dense gradients that were sent before all was computed
 } rt_wire_report;
 _Static_assert(sizeof(rt_wire_report) == 168, "wire layout");

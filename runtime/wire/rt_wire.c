@@ -62,6 +62,7 @@ static payload_rule rule_of(uint32_t type)
     case RT_MESSAGE_DENSE_SUM_INT8:
     case RT_MESSAGE_VITALS:
     case RT_MESSAGE_OUTCOMES:
+    case RT_MESSAGE_PEERS:
         return (payload_rule){SHAPE_ANY, 0};
     case RT_MESSAGE_PULL:
     case RT_MESSAGE_PULL_SUM:
@@ -75,6 +76,7 @@ static payload_rule rule_of(uint32_t type)
     case RT_MESSAGE_PUSH_ROW:
     case RT_MESSAGE_SUM_ROWS:
     case RT_MESSAGE_SUM_ROWS_CODED:
+    case RT_MESSAGE_HANDED:
         return (payload_rule){SHAPE_STRIDES, sizeof(rt_wire_row)};
     case RT_MESSAGE_PUSH_CHANGE:
         return (payload_rule){SHAPE_STRIDES, sizeof(rt_wire_change)};

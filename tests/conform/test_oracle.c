@@ -260,11 +260,11 @@ static void describe(const fabric_shape *s, char text[300])
 {
     snprintf(text, 300,
              "seed %" PRIu64 ", %u workers, %u shards, policy %d alpha %g, cache %d, eviction %d, "
-             "lookahead %u, first touch %d, keeper %d, full sync %d, no re-use %d, bags %u, row "
-             "optimizer %d",
+             "lookahead %u, first touch %d, keeper %d, full sync %d, hand over %d, no re-use %d, bags "
+             "%u, row optimizer %d",
              s->seed, s->worker_count, s->shard_count, s->dispatch.policy, s->dispatch.alpha,
              s->cache, s->eviction, s->lookahead, s->dispatch.first_touch, s->dispatch.keeper,
-             s->dispatch.full_sync, s->consistency.bounded, s->bag_max, s->rows.kind);
+             s->dispatch.full_sync, s->dispatch.hand_over, s->consistency.bounded, s->bag_max, s->rows.kind);
 }
 
 static void check_shape(const fabric_shape *shape, uint32_t schedules)
@@ -306,7 +306,7 @@ static void check_shape(const fabric_shape *shape, uint32_t schedules)
 static const struct {
     rt_policy_kind policy;
     double alpha;
-    bool keeper, full_sync;
+    bool keeper, full_sync, hand_over;
     bool no_reuse;                             // consistency.staleness 0
     uint32_t micro_batch_min, micro_batch_max; // of 8
     uint32_t tables;
@@ -325,6 +325,9 @@ static const struct {
     {.policy = RT_POLICY_MAKESPAN},
     {.policy = RT_POLICY_MAKESPAN, .micro_batch_min = 1, .micro_batch_max = 20},
     {.policy = RT_POLICY_MAKESPAN, .keeper = true, .micro_batch_min = 2, .micro_batch_max = 12},
+    {.policy = RT_POLICY_RANDOM, .hand_over = true},
+    {.policy = RT_POLICY_LAIA, .hand_over = true, .keeper = true},
+    {.policy = RT_POLICY_MAKESPAN, .hand_over = true, .micro_batch_min = 1, .micro_batch_max = 20},
     {.policy = RT_POLICY_RANDOM, .no_reuse = true},
     {.policy = RT_POLICY_ESD, .alpha = 1, .no_reuse = true},
     {.policy = RT_POLICY_MAKESPAN, .no_reuse = true, .micro_batch_min = 2, .micro_batch_max = 12},
@@ -382,6 +385,7 @@ static void set_policy(fabric_shape *shape, size_t index)
     shape->dispatch.alpha = policies[index].alpha;
     shape->dispatch.keeper = policies[index].keeper;
     shape->dispatch.full_sync = policies[index].full_sync;
+    shape->dispatch.hand_over = policies[index].hand_over;
     shape->consistency = (rt_consistency_config){.bounded = policies[index].no_reuse};
     shape->dispatch.micro_batch_min = policies[index].micro_batch_min * m / 8;
     shape->dispatch.micro_batch_max =
@@ -506,6 +510,41 @@ static void a_seed_repeats_a_run(void **state)
         fabric_result_fini(&results[0]);
         fabric_result_fini(&results[1]);
     }
+}
+
+// A row that goes straight from one worker to another is the row that it would be by way of the PS:
+// placements are the same, and so is every bit.
+static void rows_that_are_handed_over(void **state)
+{
+    (void)state;
+    rt_random random = {9};
+    uint64_t handed = 0;
+    for (size_t p = 0; p < RT_COUNT_OF(policies); p++) {
+        fabric_shape shape = small_shape(85000 + p);
+        fabric_result results[2];
+        shape.worker_count = 2 + p % 4;
+        set_policy(&shape, p);
+        if (shape.consistency.bounded)
+            continue;
+        draw_rest(&shape, &random);
+        shape.cache = (cache_size)(p % 3);
+        shape.change_every = p % 2 ? 0 : 3;
+        shape.bad_every = p % 3 ? 0 : 5;
+        for (uint32_t i = 0; i < 2; i++) {
+            fabric_plan plan;
+            const fabric_schedule schedule = random_schedule(&random);
+            shape.dispatch.hand_over = i;
+            fabric_plan_init(&plan, &shape);
+            fabric_run(&plan, &schedule, &results[i]);
+            fabric_plan_fini(&plan);
+        }
+        assert_same(&results[0], &results[1]);
+        assert_int_equal(results[0].handed, 0);
+        handed += results[1].handed;
+        fabric_result_fini(&results[0]);
+        fabric_result_fini(&results[1]);
+    }
+    assert_true(handed > 1000);
 }
 
 // The schedules reach what they are for: rows that come early, parked pulls, full queues.
@@ -776,7 +815,8 @@ static void every_model_with_several_labels(void **state)
 TEST_MAIN(TEST_SLOW(one_worker_gives_the_same_bits, 300), TEST_SLOW(two_workers, 300),
           TEST_SLOW(four_workers, 600), TEST_SLOW(seven_workers, 600),
           TEST_SLOW(every_optimizer, 300), TEST_SLOW(schedules_do_not_matter, 300),
-          TEST(a_seed_repeats_a_run), TEST(schedules_reach_the_corners), TEST(large_dense_part),
+          TEST(a_seed_repeats_a_run), TEST(rows_that_are_handed_over),
+          TEST(schedules_reach_the_corners), TEST(large_dense_part),
           TEST(shaped_steps), TEST_SLOW(bad_batches, 300), TEST_SLOW(rows_end, 300),
           TEST_SLOW(rows_begin, 300), TEST_SLOW(participants_change, 300),
           TEST(participants_change_with_short_wires), TEST(shared_rows), TEST(every_model),

@@ -148,9 +148,10 @@ static void what_does_not_go_with_it(void **state)
          "dispatch.window: above 1 not with consistency.staleness"},
         {{"dispatch.window=2", "rows.admit=2", NULL},
          "dispatch.window: above 1 not with rows.admit"},
-        {{"sim.hand_over=true", "consistency.staleness=1", NULL}, "sim.hand_over: not with"},
-        {{"sim.hand_over=true", "network.row_wire=int8", NULL},
-         "network.row_wire: \"int8\" not with sim.hand_over"},
+        {{"dispatch.hand_over=true", "consistency.staleness=1", NULL},
+         "dispatch.hand_over: not with"},
+        {{"dispatch.hand_over=true", "network.row_wire=int8", NULL},
+         "network.row_wire: \"int8\" not with dispatch.hand_over"},
         {{"consistency.staleness=-1", NULL}, "consistency.staleness"},
         {{"consistency.staleness=often", NULL}, "expected \"off\", \"inf\", or a number"},
     };

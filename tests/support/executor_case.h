@@ -18,6 +18,9 @@
 #define SLOTS 8u
 #endif
 #define SHARDS 2u
+#ifndef HANDS // rows go from worker to worker
+#define HANDS false
+#endif
 #define SENT_MAX 64u
 #define COORDINATOR rt_peer(RT_ROLE_COORDINATOR, 0)
 
@@ -65,6 +68,8 @@ static inline void setup_as(rig *r, uint32_t slices, uint32_t credits, uint32_t 
     *r = (rig){.limits = {.dense_count = 0,
                           .field_count = FIELDS,
                           .worker_count = 4,
+                          .rank = 1,
+                          .hands = HANDS,
                           .sample_count_max = 4,
                           .lookup_count_max = 4 * FIELDS,
                           .slot_count = SLOTS}};
@@ -134,14 +139,14 @@ static inline void add_row(rig *r, uint32_t slot, uint32_t version, dp_mode mode
 static inline dp_op *add_op(rig *r, dp_op_kind kind, uint64_t key, uint32_t slot, uint32_t version)
 {
     dp_slice *slice = &r->plan.slices[0];
-    bool release = kind == DP_OP_PUSH_ROW || kind == DP_OP_DROP;
+    bool release = kind == DP_OP_PUSH_ROW || kind == DP_OP_DROP || kind == DP_OP_SEND;
     bool after = kind == DP_OP_PUSH_GRAD || kind == DP_OP_KEEP;
     dp_op *op = dp_ops_add(release ? &slice->release : after ? &slice->after : &slice->fill, kind);
     assert_non_null(op);
     op->key = key;
     op->slot = slot;
     op->version = version;
-    op->flags = kind == DP_OP_PULL ? DP_OP_STATE : 0;
+    op->flags = kind == DP_OP_PULL || kind == DP_OP_RECV ? DP_OP_STATE : 0;
     op->mask = 3;
     return op;
 }

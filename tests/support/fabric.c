@@ -51,6 +51,23 @@ static rt_status send_to_shard(void *context, uint32_t to, rt_message *message)
     return status;
 }
 
+// To a shard, or behind those to a worker.
+static rt_status send_rows(void *context, uint32_t to, rt_message *message)
+{
+    fabric_worker *w = context;
+    fabric *f = w->fabric;
+    if (to < f->s)
+        return send_to_shard(w, to, message);
+    const rt_wire_header header = *rt_message_header(message);
+    assert_int_equal(header.type, RT_MESSAGE_HANDED);
+    assert_int_not_equal(to - f->s, w->rank);
+    rt_status status = offer(f, &f->across[w->rank * f->n + to - f->s], message);
+    w->blocked |= status == RT_AGAIN;
+    f->bytes.up += !status ? header.payload_bytes : 0;
+    f->bytes.down += !status ? header.payload_bytes : 0;
+    return status;
+}
+
 static rt_status send_to_worker(void *context, uint32_t peer, rt_message *message)
 {
     fabric_shard *s = context;
@@ -143,7 +160,7 @@ static void create_worker(fabric *f, uint32_t rank)
         .rows_context = &w->rows,
         .bases = w->bases.rows ? &w->bases : NULL,
         .codes = w->codes.rows ? &w->codes : NULL,
-        .send = send_to_shard,
+        .send = send_rows,
         .send_context = w,
     };
     assert_int_equal(ew_executor_create(&executor, &w->executor), RT_OK);
@@ -196,12 +213,15 @@ static void create(fabric *f)
     f->down = calloc(f->n, sizeof *f->down);
     f->up = calloc((size_t)f->n * f->s, sizeof *f->up);
     f->back = calloc((size_t)f->n * f->s, sizeof *f->back);
+    f->across = calloc((size_t)f->n * f->n, sizeof *f->across);
     for (uint32_t i = 0; i < f->n; i++)
         f->down[i].speed = random_speed(f);
     for (uint32_t i = 0; i < f->n * f->s; i++) {
         f->up[i].speed = random_speed(f);
         f->back[i].speed = random_speed(f);
     }
+    for (uint32_t i = 0; i < f->n * f->n && f->plan->shape.dispatch.hand_over; i++)
+        f->across[i].speed = random_speed(f);
     for (uint32_t i = 0; i < f->n; i++)
         create_worker(f, i);
     for (uint32_t i = 0; i < f->s; i++)
@@ -227,16 +247,19 @@ static void destroy(fabric *f)
         fabric_queue_fini(&f->up[i]);
         fabric_queue_fini(&f->back[i]);
     }
+    for (uint32_t i = 0; i < f->n * f->n; i++)
+        fabric_queue_fini(&f->across[i]);
     free(f->workers);
     free(f->shards);
     free(f->down);
     free(f->up);
     free(f->back);
+    free(f->across);
 }
 
 // ---- choices ---------------------------------------------------------------------------------
 
-typedef enum { HAND_OUT, DOWN, UP, BACK, TRAIN, FLUSH_WORKER, FLUSH_SHARD, EXPIRE } action_kind;
+typedef enum { HAND_OUT, DOWN, UP, BACK, ACROSS, TRAIN, FLUSH_WORKER, FLUSH_SHARD, EXPIRE } action_kind;
 
 typedef struct {
     action_kind kind;
@@ -324,6 +347,8 @@ static bool worker_has_room(const fabric *f, uint32_t rank)
     bool room = false;
     for (uint32_t i = 0; i < f->s; i++)
         room |= queue_has_room(f, &f->up[rank * f->s + i]);
+    for (uint32_t i = 0; i < f->n; i++)
+        room |= i != rank && queue_has_room(f, &f->across[rank * f->n + i]);
     return room;
 }
 
@@ -358,6 +383,10 @@ static lottery draw(fabric *f)
             enter(f, &all, UP, i, f->up[i].speed);
         if (f->back[i].count)
             enter(f, &all, BACK, i, f->back[i].speed);
+    }
+    for (uint32_t i = 0; i < f->n * f->n; i++) {
+        if (f->across[i].count)
+            enter(f, &all, ACROSS, i, f->across[i].speed);
     }
     for (uint32_t i = 0; i < f->s; i++) {
         if (f->shards[i].unsent && shard_has_room(f, i))
@@ -423,6 +452,17 @@ static void deliver_back(fabric *f, uint32_t index)
     rt_message_release(&message);
 }
 
+static void deliver_across(fabric *f, uint32_t index)
+{
+    rt_error error = {0};
+    const uint32_t peer = rt_peer(RT_ROLE_WORKER, index / f->n);
+    fabric_worker *w = &f->workers[index % f->n];
+    rt_message message = fabric_queue_take(&f->across[index], peer);
+    if (ew_executor_receive(w->executor, peer, &message, &error))
+        fail_msg("worker %u, from worker %u: %s", w->rank, index / f->n, error.text);
+    assert_null(message.data);
+}
+
 static void act(fabric *f, const action *a)
 {
     rt_error error = {0};
@@ -439,6 +479,9 @@ static void act(fabric *f, const action *a)
         break;
     case BACK:
         deliver_back(f, a->index);
+        break;
+    case ACROSS:
+        deliver_across(f, a->index);
         break;
     case TRAIN:
         if (f->workers[a->index].training)
@@ -526,12 +569,14 @@ static void check_workers(fabric *f)
         ew_executor_statistics statistics = ew_executor_get_statistics(f->workers[i].executor);
         assert_int_equal(statistics.stale_reads, 0);
         f->result->early += statistics.rows_early;
+        f->result->handed += statistics.handed;
         f->result->loss_sum += f->workers[i].loss_sum;
         rt_counts_add(&done, &statistics.done);
         assert_memory_equal(ew_model_dense(f->workers[i].model, EW_VALUES, &count), dense,
                             count * sizeof *dense);
     }
     assert_memory_equal(&done, &f->plan->planned, sizeof done);
+    assert_int_equal(f->result->handed, f->plan->handed);
     assert_int_equal(f->bytes.up, f->plan->traffic.up);
     assert_int_equal(f->bytes.down, f->plan->traffic.down);
     f->result->dense_count = count;

@@ -67,6 +67,7 @@ typedef struct {
     uint32_t *versions;   // of each, at the end; 0: it has ended
     uint32_t key_count;
     rt_counts planned;  // all workers, all slices
+    uint64_t handed;    // likewise: rows from worker to worker
     dp_traffic traffic; // likewise: bytes that the cost model counts
 } fabric_plan;
 
@@ -91,6 +92,7 @@ typedef struct {
     uint64_t early;   // rows that came before their slot was free
     uint64_t parked;  // most pulls that waited at one shard
     uint64_t again;   // messages that a full queue refused
+    uint64_t handed;  // rows that went from worker to worker
     uint64_t fetched; // looks at weights that were on their way
 } fabric_result;
 

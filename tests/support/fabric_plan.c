@@ -194,7 +194,9 @@ dp_slice_limits fabric_limits(const fabric_plan *plan, uint32_t worker)
                              .lookup_count_max = micro_batch * plan->planner.keys_per_sample_max,
                              .slot_count = plan->planner.slot_count[worker],
                              .shard_count =
-                                 shape->homes == RT_HOMES_PLANNED ? shape->shard_count : 0};
+                                 shape->homes == RT_HOMES_PLANNED ? shape->shard_count : 0,
+                             .rank = worker,
+                             .hands = shape->dispatch.hand_over};
 }
 
 static void add_slices(fabric_plan *plan, const dp_plan *final, const rt_batch *batch)
@@ -212,6 +214,9 @@ static void add_slices(fabric_plan *plan, const dp_plan *final, const rt_batch *
         const dp_traffic traffic = dp_passing_traffic(&passing);
         plan->traffic.up += traffic.up;
         plan->traffic.down += traffic.down;
+        plan->handed += dp_slice_handed(&plan->planner.layout, plan->planner.rates.links, NULL, w,
+                                        &final->slices[w])
+                            .rows;
     }
     plan->slice_count++;
 }

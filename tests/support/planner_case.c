@@ -36,7 +36,6 @@ static void fill_config(const planner_shape *shape, dp_planner_config *config)
                                   .layout.wire = shape->row_wire,
                                   .micro_batch_min = shape->dispatch.micro_batch_min,
                                   .micro_batch_max = shape->dispatch.micro_batch_max,
-                                  .hand_over = shape->hand_over,
                                   .dispatch = shape->dispatch,
                                   .consistency = shape->consistency,
                                   .seed = shape->seed};
@@ -60,7 +59,7 @@ void planner_case_init(planner_case *pc, const planner_shape *shape)
         fail_msg("%s", error.text);
     plan_checker_config checker = {.worker_count = shape->worker_count,
                                    .first_touch = shape->dispatch.first_touch,
-                                   .hand_over = shape->hand_over,
+                                   .hand_over = shape->dispatch.hand_over,
                                    .full_sync = shape->dispatch.full_sync,
                                    .always_summed = shape->consistency.bounded,
                                    .micro_batch_min = shape->dispatch.micro_batch_min,

@@ -26,7 +26,6 @@ typedef struct {
     rt_eviction_kind eviction;
     uint32_t lookahead;
     uint32_t participants_min; // 0: all workers train, always
-    bool hand_over;
     rt_dispatch_config dispatch; // micro_batch_min and _max included
     rt_consistency_config consistency; // staleness 0, if any
     rt_coding row_wire;

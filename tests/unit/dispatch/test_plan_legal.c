@@ -96,8 +96,8 @@ static void run_family_with(family f, bool hand_over)
                            .sample_count_max = f.sample_count_max,
                            .field_count = f.field_count,
                            .participants_min = f.participants_min,
-                           .hand_over = hand_over,
                            .dispatch = {.view = f.view,
+                                        .hand_over = hand_over,
                                         .keeper = f.keeper,
                                         .full_sync = f.full_sync,
                                         .search_evaluations = 300}};

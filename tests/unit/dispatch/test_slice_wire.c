@@ -20,7 +20,9 @@ static dp_slice_limits limits_of(const planner_case *pc, uint32_t worker)
                              .worker_count = pc->shape.worker_count,
                              .sample_count_max = samples,
                              .lookup_count_max = samples * pc->config.keys_per_sample_max,
-                             .slot_count = pc->config.slot_count[worker]};
+                             .slot_count = pc->config.slot_count[worker],
+                             .rank = worker,
+                             .hands = pc->config.dispatch.hand_over};
 }
 
 static planner_shape shape_of(uint64_t seed, uint32_t bag_max)
@@ -59,6 +61,15 @@ static void check_samples(const dp_slice *slice, const rt_batch *batch, const dp
     }
 }
 
+// Who is at the other end, where rows go from worker to worker.
+static void check_peer(const dp_op *op, dp_op_kind handed, const uint8_t *peers, uint32_t k)
+{
+    if (op->kind == handed)
+        assert_non_null(peers);
+    if (peers)
+        assert_int_equal(peers[k], op->kind == handed ? op->keeper : DP_NO_KEEPER);
+}
+
 // Every operation of the plan is at its place in the view; each kind keeps its order.
 static void check_ops(const dp_ops *ops, const dp_slice *slice, const dp_slice_view *v,
                       rt_wire_slice *seen)
@@ -68,7 +79,9 @@ static void check_ops(const dp_ops *ops, const dp_slice *slice, const dp_slice_v
         uint32_t k = 0;
         switch ((dp_op_kind)op->kind) {
         case DP_OP_PUSH_ROW:
+        case DP_OP_SEND:
             k = seen->push_count++;
+            check_peer(op, DP_OP_SEND, v->push_peers, k);
             assert_int_equal(v->push_slots[k], op->slot);
             assert_int_equal(v->push_versions[k], op->version);
             assert_int_equal(v->push_reasons[k], op->reason);
@@ -77,7 +90,9 @@ static void check_ops(const dp_ops *ops, const dp_slice *slice, const dp_slice_v
             assert_int_equal(v->drop_slots[seen->drop_count++], op->slot);
             break;
         case DP_OP_PULL:
+        case DP_OP_RECV:
             k = seen->pull_count++;
+            check_peer(op, DP_OP_RECV, v->pull_peers, k);
             assert_true(v->pull_keys[k] == op->key);
             assert_int_equal(v->pull_slots[k], op->slot);
             assert_int_equal(v->pull_versions[k], op->version);
@@ -159,6 +174,7 @@ static void what_is_written_is_read(void **state)
         planner_shape shape = shape_of(seed, seed % 2 ? 1 : 3);
         shape.dispatch.policy = (rt_policy_kind)(seed % RT_POLICY_COUNT);
         shape.dispatch.first_touch = (rt_first_touch)(seed / 4 % 2);
+        shape.dispatch.hand_over = seed % 3 == 0;
         planner_case_init(&pc, &shape);
         for (uint32_t t = 1; t <= 20; t++) {
             planner_case_look_up(&pc, t == 20 ? 2 : shape.sample_count_max); // one worker idles
@@ -461,6 +477,49 @@ static void every_index_is_checked(void **state)
     rt_message_release(&one.message);
 }
 
+// A slice of a worker that takes rows from another one, and sends some.
+static void partners_are_checked(void **state)
+{
+    (void)state;
+    planner_case pc;
+    planner_shape shape = shape_of(3, 1);
+    uint32_t sent = 0, taken = 0;
+    shape.dispatch.hand_over = true;
+    planner_case_init(&pc, &shape);
+    for (uint32_t t = 1; t <= 20; t++) {
+        planner_case_look_up(&pc, shape.sample_count_max);
+        planner_case_commit(&pc);
+        sample_slice one = {.limits = limits_of(&pc, 1)};
+        dp_slice_view view;
+        rt_error error = {0};
+        assert_int_equal(
+            dp_slice_encode(pc.plan, 1, &pc.batch, &one.limits, COORDINATOR, t, &one.message),
+            RT_OK);
+        assert_int_equal(dp_slice_decode(&one.message, &one.limits, &view, &error), RT_OK);
+        for (uint32_t i = 0; i < view.counts.push_count; i++) {
+            if (view.push_peers[i] == DP_NO_KEEPER)
+                continue;
+            REFUSED(push_peers, i + 1, uint8_t, WORKERS);
+            REFUSED(push_peers, i + 1, uint8_t, 1); // the worker itself
+            REFUSED(push_reasons, i + 1, uint8_t, DP_REASON_EVICT);
+            sent++;
+        }
+        for (uint32_t i = 0; i < view.counts.pull_count; i++) {
+            if (view.pull_peers[i] == DP_NO_KEEPER)
+                continue;
+            REFUSED(pull_peers, i + 1, uint8_t, WORKERS);
+            REFUSED(pull_peers, i + 1, uint8_t, 1);
+            REFUSED(pull_flags, i + 1, uint8_t, 0); // without its state
+            taken++;
+        }
+        one.limits.hands = false;
+        assert_int_equal(decode_copy(&one, &one.message), RT_WIRE);
+        rt_message_release(&one.message);
+    }
+    assert_true(sent > 10 && taken > 10);
+    planner_case_fini(&pc);
+}
+
 // Whatever passes is within its bounds: flipped bits, from a seed.
 static void flipped_bits_harm_nobody(void **state)
 {
@@ -496,4 +555,5 @@ static void flipped_bits_harm_nobody(void **state)
 TEST_MAIN(TEST(what_is_written_is_read), TEST(kept_gradients), TEST(every_truncation_is_refused),
           TEST(longer_is_refused), TEST(every_count_is_checked), TEST(log_odds_are_checked),
           TEST(several_labels_come_along), TEST(a_flush_trains_nothing),
-          TEST(every_index_is_checked), TEST(flipped_bits_harm_nobody))
+          TEST(every_index_is_checked), TEST(partners_are_checked),
+          TEST(flipped_bits_harm_nobody))
