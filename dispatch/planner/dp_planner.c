@@ -55,7 +55,8 @@ static rt_status allocate_work(const dp_planner_config *config, uint64_t lookups
     work->row_keys = rt_alloc(config->worker_count, sizeof *work->row_keys);
     work->row_fills = rt_alloc(config->worker_count, sizeof *work->row_fills);
     if (!work->distinct || !work->trainers || !work->keepers || !work->movers ||
-        !work->senders || !work->homes || !work->row_keys || !work->row_fills || dp_plan_init(&work->plan, config->worker_count))
+        !work->senders || !work->homes || !work->row_keys || !work->row_fills ||
+        dp_plan_init(&work->plan, config->worker_count))
         return RT_NO_MEMORY;
     for (uint32_t j = 0; j < config->worker_count; j++) {
         work->row_keys[j] = rt_alloc(slice_lookups, sizeof(uint32_t));

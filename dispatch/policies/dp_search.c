@@ -90,7 +90,8 @@ rt_status dp_search_create(uint32_t worker_count, uint32_t box_count, uint32_t s
     s->scratch = rt_alloc(sample_count_max, sizeof *s->scratch);
     s->candidates = rt_alloc((size_t)worker_count * worker_count * CANDIDATES, sizeof(uint32_t));
     if (!s->classes || !s->keys || !s->shared_of || !s->uses || !s->offsets || !s->members ||
-        !s->base || !s->scores || !s->worker_of || !s->singles || !s->order || !s->scratch || !s->candidates) {
+        !s->base || !s->scores || !s->worker_of || !s->singles || !s->order || !s->scratch ||
+        !s->candidates) {
         dp_search_destroy(s);
         return RT_NO_MEMORY;
     }
