@@ -44,8 +44,8 @@ FOLDERS := runtime runtime/* dispatch/* ps_lite edge_worker edge_worker/* \
   bandwidth_probe cli
 # What no fuzz target reaches is not built for them.
 BEYOND_FUZZ := $(wildcard bandwidth_probe/*.c dispatch/bench/*.c dispatch/sim/*.c edge_worker/*.c edge_worker/bench/*.c \
-  edge_worker/collective/*.c edge_worker/serve/*.c runtime/page/*.c runtime/watch/*.c) \
-  $(filter-out cli/cli_common.c cli/cli_eval.c,$(wildcard cli/*.c))
+  edge_worker/collective/*.c runtime/page/*.c runtime/watch/*.c) \
+  $(filter-out edge_worker/serve/ew_question.c edge_worker/serve/ew_event.c,$(wildcard edge_worker/serve/*.c)) $(filter-out cli/cli_common.c cli/cli_eval.c,$(wildcard cli/*.c))
 SOURCES := $(filter-out cli/main.c $(WITHOUT) $(if $(filter fuzzer,$(SANITIZER)),$(BEYOND_FUZZ)),$(wildcard $(addsuffix /*.c,$(FOLDERS))))
 LIBRARY := $(DIR)/liblanyard.a
 PROGRAM := $(if $(wildcard cli/main.c),$(if $(SANITIZER),$(DIR)/lanyard,build/lanyard))
@@ -54,7 +54,7 @@ JOBS := $(if $(MAKELEVEL:0=),,-j$(shell nproc))
 MAKEFLAGS += --no-print-directory $(JOBS)
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all program library demo test asan tsan test-run bench bench-run torture soak soak-streams mutate arm64-test lan-test lan-bench prove fuzz fuzz-run fuzz-build \
+.PHONY: all program library demo test asan tsan test-run bench bench-run torture soak soak-month soak-streams mutate arm64-test lan-test lan-bench prove fuzz fuzz-run fuzz-build \
   fuzzers gpu-test gpu-bench gpu-build install uninstall deb deb-test image pages clean format help no-plugin no-ucx no-mpi FORCE
 
 first: all
@@ -81,7 +81,7 @@ format: ## lay out all sources as .clang-format says, and docs at 120 columns
 	tools/wrap_docs README.md $(filter-out docs/CONFIG.md,$(wildcard docs/*.md docs/*/*.md))
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "QUICK=1 with demo, bench, torture, lan-bench, prove, fuzz: the least that shows that they work"
+	@echo "QUICK=1 with demo, bench, torture, soak-month, lan-bench, prove, fuzz: the least that shows that they work"
 	@echo "SANITIZER=address|undefined|thread with all or test-run; CC=gcc or clang; Q= shows commands"
 
 $(addprefix $(DIR)/,runtime/numbers/rt_optimizer.o runtime/numbers/rt_bf16.o runtime/numbers/rt_int8.o ps_lite/ps_dense.o dispatch/cost/dp_cost.o edge_worker/device/%.o): private HOT = $(if $(SANITIZER),,-O3)

@@ -68,6 +68,12 @@ int cli_trace(int argc, char **argv);
 
 extern const cli_commands cli_benches; // what `lanyard bench` has
 
+// The commands that a command has of its own; NULL: none.
+static inline const cli_commands *cli_inner(const cli_command *command)
+{
+    return command->run == cli_bench ? &cli_benches : NULL;
+}
+
 // An option "--name VALUE" (value set) or "--name" (flag set).
 typedef struct {
     const char *name;

@@ -1,7 +1,7 @@
 // Completion for bash and zsh, made from the tables of commands and keys.
 #include <string.h>
 
-#include "cli/cli_help.h"
+#include "cli/cli_completion.h"
 #include "cli/cli_words.h"
 
 // What may follow, by its name in the usage.
@@ -116,7 +116,7 @@ static void put_bash_commands(FILE *out, const cli_commands *all)
 {
     for (size_t i = 0; i < all->count; i++) {
         const cli_command *command = &all->commands[i];
-        const cli_commands *inner = cli_help_inner(command);
+        const cli_commands *inner = cli_inner(command);
         if (inner)
             put_bash_inner(out, command, inner);
         else
@@ -127,7 +127,7 @@ static void put_bash_commands(FILE *out, const cli_commands *all)
 static void put_inner_names(FILE *out, const cli_commands *all)
 {
     for (size_t i = 0; i < all->count; i++) {
-        const cli_commands *inner = cli_help_inner(&all->commands[i]);
+        const cli_commands *inner = cli_inner(&all->commands[i]);
         for (size_t k = 0; inner && k < inner->count; k++)
             fprintf(out, "%s'%s %s'", k ? " | " : "", all->commands[i].name,
                     inner->commands[k].name);
@@ -306,7 +306,7 @@ static void put_zsh_commands(FILE *out, const cli_commands *all)
     char name[64], prefix[96];
     for (size_t i = 0; i < all->count; i++) {
         const cli_command *command = &all->commands[i];
-        const cli_commands *inner = cli_help_inner(command);
+        const cli_commands *inner = cli_inner(command);
         if (!inner) {
             put_zsh_command(out, command, command->name, all);
             continue;

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "cli/cli_completion.h"
+#include "cli/cli_manual.h"
 #include "cli/cli_words.h"
 #include "runtime/rt_build.h"
 #include "runtime/rt_plugin.h"
@@ -11,11 +13,6 @@
 #else
 #define HAS_UCX false
 #endif
-
-const cli_commands *cli_help_inner(const cli_command *command)
-{
-    return command->run == cli_bench ? &cli_benches : NULL;
-}
 
 static void put_synopsis(FILE *file, const cli_command *command, const char *program)
 {
@@ -60,7 +57,7 @@ static int explain(const cli_command *command, const char *program)
 int cli_help_command(const cli_command *command, int argc, char **argv)
 {
     char program[64];
-    const cli_commands *inner = cli_help_inner(command);
+    const cli_commands *inner = cli_inner(command);
     const cli_command *one = argc > 1 ? find(inner, argv[1]) : NULL;
     if (!one)
         return explain(command, "lanyard");

@@ -22,15 +22,4 @@ void cli_help_list(FILE *file, const cli_commands *all, const char *program);
 // `lanyard --version`: the build, and what it was built with.
 int cli_help_version(void);
 
-// The commands that a command has of its own; NULL: none.
-const cli_commands *cli_help_inner(const cli_command *command);
-
-// cli_manual.c: lanyard.1, lanyard-COMMAND.1 and lanyard-config.5 in a folder that is there.
-// RT_IO names the file.
-rt_status cli_manual_write(const cli_commands *all, const char *folder, rt_error *error);
-
-// cli_completion.c: functions that the shell reads.
-void cli_completion_bash(const cli_commands *all, FILE *out);
-void cli_completion_zsh(const cli_commands *all, FILE *out);
-
 #endif

@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "cli/cli_help.h"
+#include "cli/cli_manual.h"
 #include "cli/cli_words.h"
 #include "runtime/rt_build.h"
 #include "runtime/rt_roff.h"
@@ -109,7 +109,7 @@ static void put_see_also(FILE *out, const char *rest)
 
 static void put_command(FILE *out, const cli_command *command)
 {
-    const cli_commands *inner = cli_help_inner(command);
+    const cli_commands *inner = cli_inner(command);
     put_title(out, command->name, 1);
     put_name(out, command->name, command->help);
     fputs(".SH SYNOPSIS\n", out);

@@ -156,6 +156,8 @@ static void write_run(rt_json *json, const sim_run *runs, uint32_t count, const 
     dp_decisions_write(&result->decisions, dp_account_unit_s(&result->costs), json);
     rt_json_double(json, "distinct_keys", (double)account->hits.distinct * scale);
     rt_json_u64(json, "cache_rows", result->slot_count);
+    rt_json_u64(json, "sweeps", result->sweeps);
+    rt_json_u64(json, "rows_ended", result->rows_ended);
     rt_json_double(json, "decision_ms_p50", result->decision_ms_p50);
     rt_json_double(json, "decision_ms_p99", result->decision_ms_p99);
     rt_json_double(json, "decision_ms_max", result->decision_ms_max);

@@ -176,11 +176,18 @@ rt_status ew_run_drain_peers(ew_run *w, rt_error *error)
 
 // ---- answers ---------------------------------------------------------------------------------
 
+// Everything that came is carried out, and the shards have confirmed every push.
+static bool is_idle(const ew_run *w)
+{
+    return !w->phase && !ew_exchange_busy(w->exchange) && !ew_weights_busy(&w->weights) &&
+           (!w->planner || ew_planner_idle(w->planner)) && ew_executor_idle(w->executor);
+}
+
 // Everything that came before the MARK is carried out, and the shards have confirmed every push.
 static rt_status answer_mark_if_idle(ew_run *w, rt_error *error)
 {
     rt_message message;
-    if (!w->marked || !ew_run_is_idle(w))
+    if (!w->marked || !is_idle(w))
         return RT_OK;
     w->marked = false;
     if (w->mark_dense) {
@@ -190,6 +197,33 @@ static rt_status answer_mark_if_idle(ew_run *w, rt_error *error)
     }
     if (rt_message_create(&message, RT_MESSAGE_MARK, ew_run_self(w), w->mark, 0, 0))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    return rt_member_send(&w->member, &message, error);
+}
+
+rt_status ew_run_measure_links(ew_run *w, double silence_s,
+                               rt_status (*progress)(void *, rt_error *), rt_error *error)
+{
+    rt_message message;
+    rt_wire_link links[RT_SHARDS_MAX];
+    uint32_t count;
+    const ew_links_config config = {.ops = w->config->ops,
+                                    .shards = w->endpoints + 1,
+                                    .shard_count = w->shard_count,
+                                    .passive = &w->link,
+                                    .self = ew_run_self_to_shards(w),
+                                    .shards_in = w->member.welcome.shards_in,
+                                    .addresses = w->member.welcome.shards,
+                                    .turn_s = w->config->config->timeout_start_s,
+                                    .silence_s = silence_s,
+                                    .progress = progress,
+                                    .context = w};
+    rt_status status = ew_links_measure(&config, links, &count, error);
+    if (status)
+        return status;
+    if (rt_message_create(&message, RT_MESSAGE_LINK, ew_run_self(w), 0, count,
+                          count * sizeof *links))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    memcpy(rt_message_payload(&message), links, count * sizeof *links);
     return rt_member_send(&w->member, &message, error);
 }
 
@@ -210,7 +244,7 @@ static rt_status listen_meanwhile(void *context, rt_error *error)
 // given as long as at any other time.
 static rt_status probe_if_idle(ew_run *w, rt_error *error)
 {
-    if (!w->probes || !ew_run_is_idle(w))
+    if (!w->probes || !is_idle(w))
         return RT_OK;
     w->probes = false;
     rt_status status =
@@ -223,7 +257,7 @@ static rt_status probe_if_idle(ew_run *w, rt_error *error)
 static rt_status finish_if_idle(ew_run *w, rt_error *error)
 {
     rt_message message;
-    if (!w->finishing || w->finish_answered || !ew_run_is_idle(w))
+    if (!w->finishing || w->finish_answered || !is_idle(w))
         return RT_OK;
     w->finish_answered = true;
     const ew_executor_statistics all = ew_executor_get_statistics(w->executor);

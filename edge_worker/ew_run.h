@@ -89,17 +89,10 @@ static inline uint32_t ew_run_self_to_shards(const ew_run *w)
     return rt_peer(RT_ROLE_WORKER, w->rank);
 }
 
-// Measures the links and tells the coordinator.
-rt_status ew_run_measure_links(ew_run *w, double silence_s,
-                               rt_status (*progress)(void *, rt_error *), rt_error *error);
-
 // ---- ew_turn.c
 
 // Waits for messages, then each part does what it can without waiting.
 rt_status ew_run_turn(ew_run *w, rt_error *error);
-
-// Everything that came is carried out, and the shards have confirmed every push.
-bool ew_run_is_idle(const ew_run *w);
 
 // ---- ew_messages.c
 
@@ -110,6 +103,10 @@ rt_status ew_run_drain_shard(ew_run *w, uint32_t shard, rt_error *error);
 
 // Takes what other workers have handed over so far.
 rt_status ew_run_drain_peers(ew_run *w, rt_error *error);
+
+// Measures the links and tells the coordinator.
+rt_status ew_run_measure_links(ew_run *w, double silence_s,
+                               rt_status (*progress)(void *, rt_error *), rt_error *error);
 
 // What the coordinator asked for, once nothing else is left to do: a MARK, a probe, the end.
 rt_status ew_run_answer_if_idle(ew_run *w, rt_error *error);

@@ -215,12 +215,6 @@ static rt_status take_sums(ew_run *w, rt_error *error)
     return status;
 }
 
-bool ew_run_is_idle(const ew_run *w)
-{
-    return !w->phase && !ew_exchange_busy(w->exchange) && !ew_weights_busy(&w->weights) &&
-           (!w->planner || ew_planner_idle(w->planner)) && ew_executor_idle(w->executor);
-}
-
 // Coordinator, shards, then other workers. ready: of the endpoints in this order.
 static rt_status wait_for_messages(ew_run *w, bool ready[ENDPOINTS_MAX], rt_error *error)
 {

@@ -262,33 +262,6 @@ static uint32_t local_shards(const rt_config *config, const rt_wire_welcome *wel
     return local;
 }
 
-rt_status ew_run_measure_links(ew_run *w, double silence_s,
-                               rt_status (*progress)(void *, rt_error *), rt_error *error)
-{
-    rt_message message;
-    rt_wire_link links[RT_SHARDS_MAX];
-    uint32_t count;
-    const ew_links_config config = {.ops = w->config->ops,
-                                    .shards = w->endpoints + 1,
-                                    .shard_count = w->shard_count,
-                                    .passive = &w->link,
-                                    .self = ew_run_self_to_shards(w),
-                                    .shards_in = w->member.welcome.shards_in,
-                                    .addresses = w->member.welcome.shards,
-                                    .turn_s = w->config->config->timeout_start_s,
-                                    .silence_s = silence_s,
-                                    .progress = progress,
-                                    .context = w};
-    rt_status status = ew_links_measure(&config, links, &count, error);
-    if (status)
-        return status;
-    if (rt_message_create(&message, RT_MESSAGE_LINK, ew_run_self(w), 0, count,
-                          count * sizeof *links))
-        return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    memcpy(rt_message_payload(&message), links, count * sizeof *links);
-    return rt_member_send(&w->member, &message, error);
-}
-
 // What the coordinator says meanwhile waits.
 static rt_status beat(void *context, rt_error *error)
 {

@@ -36,6 +36,9 @@ torture: $(if $(QUICK),program,all) ## kill, freeze, cut off and damage runs for
 soak: program ## a day of 300 samples/s, ids that drift, at full speed: memory, hits and AUC stay what they are
 	tests/soak/day --program $(PROGRAM) --samples $(if $(QUICK),400000,26000000)
 
+soak-month: program ## 30 days of 300 samples/s, daily rhythm, ids that come and go, through the planner alone: memory and hits stay (QUICK=1: seconds)
+	tests/soak/month --program $(PROGRAM) $(if $(QUICK),--samples 600000,--document)
+
 soak-streams: program $(KAFKA_BOX) ## every source of events for 5 minutes while processes are killed, by SEED=1: nothing lost, nothing twice
 	@SOAK_SHOW=1 SOAK_SEED=$(SEED) SOAK_SECONDS=$(if $(QUICK),5,300) DIR=$(DIR) LANYARD=$(PROGRAM) tests/streams/test_streams
 

@@ -520,3 +520,9 @@ rt_status ps_model_reader_next(ps_model_reader *reader, uint64_t *key_p, uint32_
     reader->taken++;
     return RT_OK;
 }
+
+uint32_t ps_model_reader_ahead(const ps_model_reader *reader, const uint64_t **keys_p)
+{
+    *keys_p = block_keys(&reader->block) + reader->next;
+    return reader->block_rows - reader->next;
+}

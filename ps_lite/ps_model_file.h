@@ -62,6 +62,10 @@ rt_status ps_model_reader_open(const char *path, ps_progress progress, void *con
 rt_status ps_model_reader_next(ps_model_reader *reader, uint64_t *key_p, uint32_t *version_p,
                                const float **row_p, rt_error *error);
 
+// Keys of the rows that next gives before it reads on, for who prepares for them; how many. Valid
+// until it does.
+uint32_t ps_model_reader_ahead(const ps_model_reader *reader, const uint64_t **keys_p);
+
 // Of the file, after RT_END.
 rt_file_sum ps_model_reader_sum(const ps_model_reader *reader);
 void ps_model_reader_close(ps_model_reader *reader);

@@ -58,4 +58,7 @@ bool rt_json_is_utf8(const char *text, size_t size);
 const char *rt_json_format_double(double value, char text[32]);
 const char *rt_json_format_float(float value, char text[32]);
 
+// The digits of a whole number, which begin somewhere in text; returns where.
+const char *rt_json_format_i64(int64_t value, char text[32]);
+
 #endif

@@ -6,6 +6,11 @@
 #include <cjson/cJSON.h>
 #include <math.h>
 
+// The tree of a text that is one value of JSON and white space, the caller's (cJSON_Delete). NULL:
+// it is none, or memory ran out; *byte_p is where it ends to be some, counted from 0. Zero bytes
+// are refused, also as \u0000: libcjson's texts end at one.
+cJSON *rt_json_parse(const char *text, size_t size, size_t *byte_p);
+
 static inline const cJSON *rt_json_member(const cJSON *json, const char *name)
 {
     return cJSON_GetObjectItemCaseSensitive(json, name);

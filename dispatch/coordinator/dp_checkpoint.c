@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <malloc.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,17 +51,47 @@ struct dp_checkpoint {
     bool is_chained;             // the newest checkpoint is among them: changes can build on it
 };
 
-// The run that is gone on with, where its versions are there, or a new one.
-static rt_status begin_publishing(dp_checkpoint *c, bool resumes, rt_error *error)
+// The start that made a checkpoint, or published it; 0: it is not there, or not complete.
+static uint64_t epoch_of(const char *directory, uint32_t iteration)
 {
-    rt_published current;
-    rt_published_version version;
+    char folder[RT_FOLDER_MAX];
+    cJSON *root = NULL;
+    uint64_t epoch = 0;
+    if (rt_checkpoint_path(directory, iteration, folder, sizeof folder, NULL) ||
+        rt_manifest_read(folder, &root, NULL))
+        return 0;
+    if (!rt_manifest_u64(root, "epoch", UINT32_MAX, &epoch))
+        epoch = 0;
+    cJSON_Delete(root);
+    return epoch;
+}
+
+// Whether the checkpoint that the run goes on from is the newest of the versions.
+static bool find_last(const dp_checkpoint *c, rt_published_version *version)
+{
+    uint32_t *iterations, count;
+    if (c->past_count == 0 || rt_checkpoint_list(c->published, &iterations, &count, NULL))
+        return false;
+    const uint32_t newest = c->past[c->past_count - 1].iteration;
+    const bool is_last = count > 0 && iterations[count - 1] == newest;
+    rt_free(iterations);
+    const uint64_t epoch = is_last ? epoch_of(c->published, newest) : 0;
+    return epoch && epoch == epoch_of(c->directory, newest) &&
+           rt_published_version_of(c->published, newest, version, NULL) == RT_OK && version->run;
+}
+
+// A run goes on with its versions: servers then need only what changes from here on. Where the
+// history of the newest one is lost they are another run's, and servers read all rows.
+static rt_status begin_publishing(dp_checkpoint *c, rt_error *error)
+{
+    rt_published_version last;
     const double now_s = rt_unix_s();
     c->run = rt_hash_bytes(&now_s, sizeof now_s);
-    if (resumes && rt_published_read(c->published, &current, NULL) == RT_OK &&
-        rt_published_version_of(c->published, current.iteration, &version, NULL) == RT_OK &&
-        version.run)
-        c->run = version.run;
+    c->is_chained = find_last(c, &last);
+    if (c->is_chained) {
+        c->run = last.run;
+        c->published_s = isnan(last.trained_s) ? 0 : last.trained_s;
+    }
     return rt_checkpoint_make(c->published, error);
 }
 
@@ -75,16 +106,18 @@ rt_status dp_checkpoint_create(const dp_checkpoint_config *config, const dp_chec
     c->after = (dp_hook){.command = config->config->checkpoint.after, .metrics = config->metrics};
     snprintf(c->directory, sizeof c->directory, "%s", config->directory);
     snprintf(c->published, sizeof c->published, "%s", config->published ? config->published : "");
-    rt_status status = *c->published ? begin_publishing(c, past_count > 0, error) : RT_OK;
-    if (!status && rt_grow(&c->past, &c->past_capacity, past_count + 16u, sizeof *c->past))
+    rt_status status = RT_OK;
+    if (rt_grow(&c->past, &c->past_capacity, past_count + 16u, sizeof *c->past))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for checkpoints");
+    if (!status && past_count)
+        memcpy(c->past, past, past_count * sizeof *past);
+    c->past_count = status ? 0 : past_count;
+    if (!status && *c->published)
+        status = begin_publishing(c, error);
     if (status) {
         dp_checkpoint_destroy(c);
         return status;
     }
-    if (past_count)
-        memcpy(c->past, past, past_count * sizeof *past);
-    c->past_count = past_count;
     *checkpoint_p = c;
     return RT_OK;
 }

@@ -35,13 +35,26 @@ void dp_control_fini(dp_control *control)
 
 // ---- set -------------------------------------------------------------------------------------
 
+void dp_control_take_over(dp_run *c, const dp_reloaded *values)
+{
+    const dp_reloaded *old = &c->in_force;
+    if (values->alpha != old->alpha || values->alpha_auto != old->alpha_auto)
+        dp_controller_set_alpha(&c->controller, values->alpha_auto,
+                                values->alpha_auto ? old->alpha : values->alpha);
+    if (values->search_evaluations != old->search_evaluations ||
+        values->budget_ms != old->budget_ms)
+        dp_controller_set_search(&c->controller, values->search_evaluations, values->budget_ms);
+    c->in_force = *values;
+    dp_run_tell_records(c);
+}
+
 static rt_status set_search(dp_run *c, const rt_config *fresh, rt_error *error)
 {
     const rt_dispatch_config *dispatch = &fresh->dispatch;
     const dp_reloaded values = {dispatch->alpha, dispatch->alpha_auto, dispatch->search_evaluations,
                                 dispatch->budget_ms};
     (void)error;
-    dp_run_take_over(c, &values);
+    dp_control_take_over(c, &values);
     return RT_OK;
 }
 

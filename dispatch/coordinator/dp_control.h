@@ -14,6 +14,7 @@
 #ifndef DP_CONTROL_H
 #define DP_CONTROL_H
 
+#include "dispatch/coordinator/dp_reload.h"
 #include "runtime/config/rt_config.h"
 #include "runtime/rt_base.h"
 
@@ -42,6 +43,9 @@ void dp_control_resume(struct dp_run *run);
 // Sees to it that a checkpoint without the rows that were forgotten is made, as long as there is
 // none.
 void dp_control_step(struct dp_run *run);
+
+// Other values of the keys that can be reloaded.
+void dp_control_take_over(struct dp_run *run, const dp_reloaded *values);
 
 // Does what the text of a request asks for, or says why not. answer: what was done.
 rt_status dp_control_do(struct dp_run *run, char *request, char *answer, size_t size,

@@ -74,7 +74,8 @@ rt_status dp_feed_choose(dp_feed *feed, const rt_batch *batch)
     if (!feed->chooser || atomic_load(&feed->chooser_rests))
         return RT_OK;
     rt_status status = dp_participants_next(
-        feed->chooser, batch, dp_planner_participants(feed->planner), records, &count);
+        feed->chooser, batch, dp_planner_participants(feed->planner),
+        dp_planner_row_count(feed->planner), records, &count);
     for (uint32_t i = 0; i < count && !status; i++)
         apply_one(feed, &records[i]);
     return status;

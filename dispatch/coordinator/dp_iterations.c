@@ -71,13 +71,6 @@ static rt_status send_what_is_planned(dp_run *c, rt_error *error)
     return RT_OK;
 }
 
-static void tell_records(dp_run *c)
-{
-    dp_input input;
-    while (dp_controller_next(&c->controller, &input))
-        dp_feed_tell(c->feed, &input);
-}
-
 // All workers agree, and not too often.
 static rt_status check_verdict(dp_run *c, const dp_flight *f, rt_error *error)
 {
@@ -125,7 +118,7 @@ static void finish_iteration(dp_run *c, dp_flight *f)
     c->iteration_ns = now;
     dp_controller_decided(&c->controller, &planned->decision, (double)planned->decision_ns * 1e-9,
                           (double)planned->place_ns * 1e-9);
-    tell_records(c);
+    dp_run_tell_records(c);
     if (dp_ages_iterated(&c->ages, planned->iteration, now, &input))
         dp_feed_tell(c->feed, &input);
     dp_links_iterated(&c->links, planned->iteration, c->feed, dp_tally_metrics(c->tally));
@@ -454,25 +447,12 @@ static bool take_signals(dp_run *c)
     return reload;
 }
 
-void dp_run_take_over(dp_run *c, const dp_reloaded *values)
-{
-    const dp_reloaded *old = &c->in_force;
-    if (values->alpha != old->alpha || values->alpha_auto != old->alpha_auto)
-        dp_controller_set_alpha(&c->controller, values->alpha_auto,
-                                values->alpha_auto ? old->alpha : values->alpha);
-    if (values->search_evaluations != old->search_evaluations ||
-        values->budget_ms != old->budget_ms)
-        dp_controller_set_search(&c->controller, values->search_evaluations, values->budget_ms);
-    c->in_force = *values;
-    tell_records(c);
-}
-
 static void reload_config(dp_run *c)
 {
     dp_reloaded values;
     const bool asked = take_signals(c);
     if (dp_reload_look(&c->reload, asked, rt_now_ns(), &c->in_force, &values))
-        dp_run_take_over(c, &values);
+        dp_control_take_over(c, &values);
 }
 
 // The last checkpoint is on disk, or has failed.

@@ -110,6 +110,14 @@ static inline uint64_t dp_run_workers(const dp_run *run)
     return rt_bits_below(run->limits.worker_count);
 }
 
+// What the controller has decided goes to the planner.
+static inline void dp_run_tell_records(dp_run *run)
+{
+    dp_input input;
+    while (dp_controller_next(&run->controller, &input))
+        dp_feed_tell(run->feed, &input);
+}
+
 // ---- dp_iterations.c
 
 // Takes a message of a member (dp_run *context). RT_WIRE, and what its part returns.
@@ -117,9 +125,6 @@ rt_status dp_run_take(void *context, uint32_t peer, const rt_message *message, r
 
 // Waits for messages or plans, notes a request to stop, and takes all messages that came.
 rt_status dp_run_turn(dp_run *run, rt_error *error);
-
-// Other values of the keys that can be reloaded.
-void dp_run_take_over(dp_run *run, const dp_reloaded *values);
 
 // From now on workers that come back wait for timeouts.rejoin_s.
 void dp_run_put_off_taking_back(dp_run *run);

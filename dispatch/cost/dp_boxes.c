@@ -14,20 +14,11 @@ void dp_box_traffic_add(const dp_box_traffic *one, uint32_t box_count, dp_box_tr
     }
 }
 
-// From one box to another.
-static void add_bytes(uint32_t from, uint32_t to, uint64_t bytes, dp_box_traffic *traffic)
-{
-    if (from == to)
-        return;
-    traffic->up[from] += bytes;
-    traffic->down[to] += bytes;
-}
-
 static void add_row(uint32_t from, uint32_t to, uint64_t bytes, dp_box_traffic *traffic)
 {
     if (from == to || bytes == 0)
         return;
-    add_bytes(from, to, bytes, traffic);
+    dp_box_traffic_pass(from, to, bytes, traffic);
     traffic->rows_up[from]++;
     traffic->rows_down[to]++;
 }
@@ -42,7 +33,7 @@ static void add_ops(const dp_boxes *boxes, const dp_layout *layout, uint32_t sha
         const uint32_t there = boxes->of_shard[dp_op_shard(op, shard_count)];
         add_row(here, there, bytes.up, traffic);
         add_row(there, here, bytes.down, traffic);
-        add_bytes(here, there, bytes.request, traffic);
+        dp_box_traffic_pass(here, there, bytes.request, traffic);
         if (bytes.received)
             add_row(boxes->of_worker[ops->items[i].keeper], here, bytes.received, traffic);
     }
@@ -56,25 +47,13 @@ void dp_boxes_add_slice(const dp_boxes *boxes, const dp_layout *layout, uint32_t
     add_ops(boxes, layout, shard_count, worker, &slice->after, traffic);
 }
 
-void dp_boxes_add_dense(const dp_boxes *boxes, const dp_shards *shards, uint64_t participants,
-                        uint64_t bytes, dp_box_traffic *traffic)
-{
-    for (uint64_t rest = participants; rest && bytes; rest &= rest - 1) {
-        const uint32_t here = boxes->of_worker[rt_lowest_bit(rest)];
-        for (uint32_t s = 0; s < shards->dense_count; s++) {
-            add_bytes(here, boxes->of_shard[s], bytes / shards->dense_count, traffic);
-            add_bytes(boxes->of_shard[s], here, bytes / shards->dense_count, traffic);
-        }
-    }
-}
-
 void dp_boxes_add_return(const dp_boxes *boxes, const dp_shards *shards, uint64_t returning,
                          uint64_t bytes, dp_box_traffic *traffic)
 {
     for (uint64_t rest = returning; rest && bytes; rest &= rest - 1) {
         const uint32_t here = boxes->of_worker[rt_lowest_bit(rest)];
         for (uint32_t s = 0; s < shards->dense_count; s++)
-            add_bytes(boxes->of_shard[s], here, bytes / shards->dense_count, traffic);
+            dp_box_traffic_pass(boxes->of_shard[s], here, bytes / shards->dense_count, traffic);
     }
 }
 

@@ -9,22 +9,11 @@
 #include "dispatch/cost/dp_site.h"
 #include "dispatch/plan/dp_plan.h"
 
-// Bytes on the link of every box, and how many rows and gradients are among them.
-typedef struct {
-    uint64_t up[RT_SITE_BOXES_MAX], down[RT_SITE_BOXES_MAX];
-    uint64_t rows_up[RT_SITE_BOXES_MAX], rows_down[RT_SITE_BOXES_MAX];
-} dp_box_traffic;
-
 void dp_box_traffic_add(const dp_box_traffic *one, uint32_t box_count, dp_box_traffic *sum);
 
 // Operations of one worker: rows, gradients, requests, and words to shards that a row leaves.
 void dp_boxes_add_slice(const dp_boxes *boxes, const dp_layout *layout, uint32_t shard_count,
                         uint32_t worker, const dp_slice *slice, dp_box_traffic *traffic);
-
-// The dense exchange of those who take part: bytes of one worker each way, in equal parts at the
-// shards that have it.
-void dp_boxes_add_dense(const dp_boxes *boxes, const dp_shards *shards, uint64_t participants,
-                        uint64_t bytes, dp_box_traffic *traffic);
 
 // What those who sat out before fetch of the shards.
 void dp_boxes_add_return(const dp_boxes *boxes, const dp_shards *shards, uint64_t returning,

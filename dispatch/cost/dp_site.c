@@ -33,6 +33,18 @@ void dp_box_links(const dp_boxes *boxes, const dp_rates *rates, dp_link links[RT
             limit_by_shards(boxes, rates, b, &links[b]);
 }
 
+void dp_boxes_add_dense(const dp_boxes *boxes, const dp_shards *shards, uint64_t participants,
+                        uint64_t bytes, dp_box_traffic *traffic)
+{
+    for (uint64_t rest = participants; rest && bytes; rest &= rest - 1) {
+        const uint32_t here = boxes->of_worker[rt_lowest_bit(rest)];
+        for (uint32_t s = 0; s < shards->dense_count; s++) {
+            dp_box_traffic_pass(here, boxes->of_shard[s], bytes / shards->dense_count, traffic);
+            dp_box_traffic_pass(boxes->of_shard[s], here, bytes / shards->dense_count, traffic);
+        }
+    }
+}
+
 double *dp_rates_at(dp_rates *rates, dp_input_kind kind, uint32_t index)
 {
     switch (kind) {

@@ -45,6 +45,27 @@ typedef struct {
 // The links of all boxes, as far as it is known today.
 void dp_box_links(const dp_boxes *boxes, const dp_rates *rates, dp_link links[RT_SITE_BOXES_MAX]);
 
+// Bytes on the link of every box, and how many rows and gradients are among them.
+typedef struct {
+    uint64_t up[RT_SITE_BOXES_MAX], down[RT_SITE_BOXES_MAX];
+    uint64_t rows_up[RT_SITE_BOXES_MAX], rows_down[RT_SITE_BOXES_MAX];
+} dp_box_traffic;
+
+// What goes from one box to another.
+static inline void dp_box_traffic_pass(uint32_t from, uint32_t to, uint64_t bytes,
+                                       dp_box_traffic *traffic)
+{
+    if (from == to)
+        return;
+    traffic->up[from] += bytes;
+    traffic->down[to] += bytes;
+}
+
+// The dense exchange of those who take part: bytes of one worker each way, in equal parts at the
+// shards that have it.
+void dp_boxes_add_dense(const dp_boxes *boxes, const dp_shards *shards, uint64_t participants,
+                        uint64_t bytes, dp_box_traffic *traffic);
+
 // The value that records of a kind are about, of a worker or shard; NULL: none of these.
 double *dp_rates_at(dp_rates *rates, dp_input_kind kind, uint32_t index);
 

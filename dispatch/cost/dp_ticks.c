@@ -3,7 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "dispatch/cost/dp_boxes.h"
 #include "dispatch/solvers/dp_solver.h"
 #include "runtime/numbers/rt_coding.h"
 #include "runtime/rt_hash.h"

@@ -63,7 +63,7 @@ typedef struct {
     const dp_planner_config *config;
     const dp_demand *demand;
     double moved;
-    bool is_at_hand; // all rows are at home on the one box that takes part
+    double at_hand; // part of the rows that are at home on the one box that takes part
     uint32_t count; // of workers
     uint32_t ranks[RT_WORKERS_MAX];
 } question;
@@ -81,10 +81,9 @@ double dp_estimate_dense_s(const dp_planner_config *config, uint32_t rank)
 static double row_bytes(const question *q, uint32_t samples)
 {
     const dp_demand *d = q->demand;
-    if (q->is_at_hand)
-        return 0;
     const double together = (double)d->bytes[d->sample_count] * samples / d->sample_count;
-    return q->moved * ((1 - APART) * together + APART * (double)d->bytes[samples]);
+    return (1 - q->at_hand) * q->moved *
+           ((1 - APART) * together + APART * (double)d->bytes[samples]);
 }
 
 static double worker_s(const question *q, uint32_t rank, uint32_t samples)
@@ -95,21 +94,21 @@ static double worker_s(const question *q, uint32_t rank, uint32_t samples)
            rates->compute_s_per_sample[rank] * samples;
 }
 
-// Where homes are planned a box that trains alone has all rows, if it has a shard; several boxes
-// share rows, and move about as many as without.
-static bool are_at_hand(const dp_planner_config *config, uint64_t workers)
+// Where homes are planned a box that trains alone has all rows, if it has shards with room for them;
+// several boxes share rows, and move about as many as without.
+static double part_at_hand(const dp_planner_config *config, uint64_t workers)
 {
     const dp_boxes *boxes = &config->boxes;
     const uint32_t box = boxes->of_worker[rt_lowest_bit(workers)];
     uint32_t shards = 0;
     if (config->homes != RT_HOMES_PLANNED)
-        return false;
+        return 0;
     for (uint64_t rest = workers; rest; rest &= rest - 1)
         if (boxes->of_worker[rt_lowest_bit(rest)] != box)
-            return false;
+            return 0;
     for (uint32_t s = 0; s < config->rates.shards.count; s++)
         shards += boxes->of_shard[s] == box;
-    return shards > 0;
+    return config->shard_share > 0 ? fmin(1, shards * config->shard_share) : shards > 0;
 }
 
 // The most samples, of least to most, with which a worker is done in time; at least the least.
@@ -161,7 +160,7 @@ double dp_estimate_s(const dp_planner_config *config, const dp_demand *demand, d
     question q = {.config = config,
                   .demand = demand,
                   .moved = moved,
-                  .is_at_hand = are_at_hand(config, workers)};
+                  .at_hand = part_at_hand(config, workers)};
     uint32_t samples[RT_WORKERS_MAX];
     double slowest = 0, rows = 0, sum = 0;
     for (uint64_t rest = workers; rest; rest &= rest - 1)

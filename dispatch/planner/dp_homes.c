@@ -3,6 +3,7 @@
 #include <string.h>
 
 #define NO_SHARD UINT32_MAX
+#define PLACES UINT64_C(0x706c61636573) // not the bits that other hashes of a key look at
 
 static bool is_planned(const dp_planner *planner)
 {
@@ -12,6 +13,10 @@ static bool is_planned(const dp_planner *planner)
 static bool has_room(const dp_planner *planner, uint32_t shard)
 {
     const uint64_t most = planner->config.shard_rows_max;
+    const double share = planner->config.shard_share;
+    if (share > 0)
+        return (double)planner->directory.home_counts[shard] <
+               share * (double)planner->directory.key_count;
     return most == 0 || planner->directory.home_counts[shard] < most;
 }
 
@@ -48,6 +53,31 @@ static uint32_t emptiest(const dp_planner *planner)
         }
     }
     return best;
+}
+
+void dp_homes_assume(dp_planner *planner, dp_record *record)
+{
+    const dp_boxes *boxes = &planner->config.boxes;
+    const uint32_t count = planner->config.rates.shards.count;
+    const double share = planner->config.shard_share;
+    const double place = (double)(rt_mix(record->key ^ PLACES) >> 11) * 0x1p-53; // 0 to 1
+    uint32_t others[RT_SHARDS_MAX], other_count = 0, taken = 0;
+    if (record->version > 0 || record->home != DP_NO_HOME)
+        return;
+    for (uint32_t s = 0; s < count; s++) {
+        bool takes_part = false;
+        for (uint32_t w = 0; w < planner->config.worker_count; w++)
+            takes_part |= boxes->of_worker[w] == boxes->of_shard[s];
+        if (!takes_part) {
+            others[other_count++] = s;
+        } else if (place < share * ++taken) {
+            dp_directory_set_home(&planner->directory, record, s);
+            return;
+        }
+    }
+    const uint32_t s = other_count ? others[rt_key_shard(record->key, other_count)]
+                                   : rt_key_shard(record->key, count);
+    dp_directory_set_home(&planner->directory, record, s);
 }
 
 // Where a worker's push takes a row: its own box, if it takes part and has a shard there with room;

@@ -24,6 +24,10 @@ static inline bool dp_homes_at_hand(const dp_planner *planner, const dp_record *
            planner->config.dispatch.first_touch == RT_FIRST_TOUCH_LOCAL;
 }
 
+// In a trial (shard_share): a key that comes for the first time has a row, on a shard of who takes
+// part, each of which has its share of all rows, or on one of the others.
+void dp_homes_assume(dp_planner *planner, dp_record *record);
+
 // A PULL or PUSH_GRAD names the shard that it goes to: home, where homes are planned.
 static inline void dp_homes_name(const dp_planner *planner, uint8_t home, dp_op *op)
 {

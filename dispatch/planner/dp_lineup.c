@@ -10,6 +10,11 @@ uint64_t dp_planner_participants(const dp_planner *planner)
     return planner->participants;
 }
 
+uint64_t dp_planner_row_count(const dp_planner *planner)
+{
+    return planner->directory.key_count;
+}
+
 void dp_lineup_set(dp_planner *planner)
 {
     const dp_planner_config *config = &planner->config;

@@ -10,8 +10,10 @@
 // times swing by more than the little.
 #define CHANGE_LITTLE 0.1
 #define CHANGE_MUCH 0.4
+#define ROWS_MORE 4 // a fourth more rows than before, likewise
 
-#define LAYOUT UINT64_C(0x32) // of the state as bytes; before it there was no such number
+#define LAYOUT UINT64_C(0x32) // of the state as bytes, above the rows in its first number; before
+                              // it there was no such number
 
 struct dp_participants {
     dp_planner_config config; // with the values in force
@@ -22,6 +24,8 @@ struct dp_participants {
     uint64_t change;          // of a rate, since then: 0 none, 1 a little, 2 much
     uint64_t is_rough;        // what is in force is an estimate that no search has confirmed
     double moved;             // see dp_estimate_s
+    uint64_t keys_expected;   // of the run
+    uint64_t rows, rows_now;  // more than a shard takes, at the last choice and now; 0: they fit
     dp_choice choice;
 };
 
@@ -34,6 +38,7 @@ rt_status dp_participants_create(const dp_planner_config *config, dp_participant
     self->config.lookahead = 0; // what is ahead is not among the recent batches
     self->config.dispatch.window = 1;
     self->config.measure_error = false;
+    self->keys_expected = config->keys_expected;
     self->config.keys_expected = 0;
     self->config.rows.admit = 0; // what it sees was admitted
     self->config.rows.admit_share = 0;
@@ -138,12 +143,31 @@ static bool stands_still(const dp_participants *self)
     return self->choice.runs && self->recent.count == DP_RECENT_MAX;
 }
 
+// What shards lack room for is another reason to choose again.
+static void note_rows(dp_participants *self, uint64_t rows)
+{
+    const dp_planner_config *config = &self->config;
+    const uint64_t all = rt_max_u64(rows, self->keys_expected);
+    const uint64_t most = config->homes == RT_HOMES_PLANNED ? config->shard_rows_max : 0;
+    self->rows_now = most > 0 && all > most ? all : 0;
+    if (self->rows_now > self->rows + self->rows / ROWS_MORE)
+        self->change = 2;
+}
+
+// Shards that cannot take all rows: in a trial, which has few, they take the same part of them.
+static void judge_by_rows(dp_participants *self, uint64_t rows)
+{
+    self->rows = rows;
+    self->config.shard_share = rows ? (double)self->config.shard_rows_max / (double)rows : 0;
+}
+
 // ---- the two ways to a set -------------------------------------------------------------------
 
 static rt_status estimate(dp_participants *self, const rt_batch *batch, uint64_t *workers_p)
 {
     double estimates[RT_WORKERS_MAX];
     dp_demand demand;
+    judge_by_rows(self, self->rows_now);
     if (dp_demand_measure(batch, &self->config.layout, &demand))
         return RT_NO_MEMORY;
     const uint64_t likeliest =
@@ -171,6 +195,7 @@ static rt_status search(dp_participants *self, uint64_t *workers_p)
     if (!choice->runs && !search_is_due(self))
         return RT_OK;
     if (!choice->runs) {
+        judge_by_rows(self, self->rows_now);
         status = dp_choice_begin(choice, &self->config, &self->recent, self->moved, *workers_p);
         self->searched = self->seen;
         self->change = self->is_rough = 0;
@@ -187,7 +212,7 @@ static rt_status search(dp_participants *self, uint64_t *workers_p)
 }
 
 rt_status dp_participants_next(dp_participants *self, const rt_batch *batch, uint64_t current,
-                               dp_input *records, uint32_t *count_p)
+                               uint64_t rows, dp_input *records, uint32_t *count_p)
 {
     uint64_t workers = current;
     rt_status status = RT_OK;
@@ -199,6 +224,7 @@ rt_status dp_participants_next(dp_participants *self, const rt_batch *batch, uin
         if (!stands_still(self))
             status = dp_recent_add(&self->recent, batch);
         self->seen++;
+        note_rows(self, rows);
         if (!status && estimate_is_due(self, batch))
             status = estimate(self, batch, &workers);
         else if (!status)
@@ -217,7 +243,7 @@ rt_status dp_participants_next(dp_participants *self, const rt_batch *batch, uin
 
 void dp_participants_save(const dp_participants *self, rt_bytes *bytes)
 {
-    rt_bytes_put_u64(bytes, LAYOUT << 56);
+    rt_bytes_put_u64(bytes, LAYOUT << 56 | self->rows);
     rt_bytes_put_u64(bytes, self->seen);
     rt_bytes_put_u64(bytes, self->estimated);
     rt_bytes_put_u64(bytes, self->searched);
@@ -233,8 +259,10 @@ static rt_status load(dp_participants *self, rt_reader *reader)
     const dp_recent_limits limits = {self->config.sample_count_max,
                                      self->config.keys_per_sample_max,
                                      self->config.layout.field_count};
-    if (rt_reader_u64(reader) != LAYOUT << 56)
+    const uint64_t first = rt_reader_u64(reader);
+    if (first >> 56 != LAYOUT)
         return RT_DATA;
+    judge_by_rows(self, first & ~(UINT64_MAX << 56));
     self->seen = rt_reader_u64(reader);
     self->estimated = rt_reader_u64(reader);
     self->searched = rt_reader_u64(reader);

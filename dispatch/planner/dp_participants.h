@@ -42,9 +42,9 @@ void dp_participants_apply(dp_participants *chooser, const dp_input *input);
 
 // The records that change the set for the look-up of this batch, which is the next: *count_p of
 // RT_WORKERS_MAX, none where the set stays. current: the set in force. Each batch once, in order;
-// it is copied. At most half a planning. RT_NO_MEMORY.
+// it is copied. rows: that all shards have. At most half a planning. RT_NO_MEMORY.
 rt_status dp_participants_next(dp_participants *chooser, const rt_batch *batch, uint64_t current,
-                               dp_input *records, uint32_t *count_p);
+                               uint64_t rows, dp_input *records, uint32_t *count_p);
 
 // Whether a search is on its way: dp_participants_next plans.
 bool dp_participants_searches(const dp_participants *chooser);

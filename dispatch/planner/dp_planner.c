@@ -332,6 +332,8 @@ static void add_distinct(dp_planner *planner, uint32_t record_index, dp_record *
                          dp_distinct *distinct)
 {
     uint32_t index = planner->view.distinct_count++;
+    if (planner->config.shard_share > 0)
+        dp_homes_assume(planner, record);
     uint64_t holders = holders_of(planner, record_index, index);
     bool dirty =
         !planner->stale && (record->version != record->version_ps || rt_bits_many(holders));

@@ -53,6 +53,7 @@ typedef struct {
     dp_boxes boxes;
     rt_homes homes; // which shard a row is on; planned: boxes are told
     uint64_t shard_rows_max; // homes planned: rows that a shard takes; 0: any number
+    double shard_share; // or, in a trial: the part of all rows that it takes; 0: shard_rows_max
     dp_rates rates;
     rt_coding dense_wire;
     uint64_t dense_bytes; // of one worker, each way and iteration
@@ -128,6 +129,9 @@ rt_status dp_planner_apply(dp_planner *planner, dp_input *input, rt_error *error
 // The workers that train the batch looked up last. Never empty, and never fewer than
 // participants_min: where input records ask for that, all workers train.
 uint64_t dp_planner_participants(const dp_planner *planner);
+
+// Keys that were ever trained, and of which the shards have rows.
+uint64_t dp_planner_row_count(const dp_planner *planner);
 
 // The value in force for the batch looked up last. worker: 0 for kinds that are about none.
 double dp_planner_value(const dp_planner *planner, dp_input_kind kind, uint32_t worker);

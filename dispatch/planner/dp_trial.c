@@ -25,6 +25,8 @@ static void config_of(const dp_planner_config *all, uint64_t workers, dp_planner
         config->slot_count[j] = all->slot_count[rank];
         config->rates.compute_s_per_sample[j] = all->rates.compute_s_per_sample[rank];
     }
+    if (config->shard_share > 0)
+        config->dispatch.first_touch = RT_FIRST_TOUCH_PULL; // rows are there, most of them
     if (config->boxes.count)
         config->boxes.worker_count = config->worker_count;
 }

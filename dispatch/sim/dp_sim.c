@@ -100,7 +100,8 @@ static rt_status choose(simulation *s, rt_error *error)
         return RT_OK;
     const uint64_t begin = rt_now_ns();
     rt_status status = dp_participants_next(
-        s->chooser, s->batch, dp_planner_participants(s->planner), records, &count);
+        s->chooser, s->batch, dp_planner_participants(s->planner),
+        dp_planner_row_count(s->planner), records, &count);
     s->choice_ns = rt_now_ns() - begin;
     if (status)
         return rt_fail(error, status, "out of memory while the participants are chosen");

@@ -136,9 +136,9 @@ static rt_status begin_group(ew_executor *e, uint32_t partner, ew_node_list *lis
     const rt_message_type whole = e->config.bases ? RT_MESSAGE_PUSH_DELTA : RT_MESSAGE_PUSH_ROW;
     const rt_message_type change =
         e->config.bases ? RT_MESSAGE_PUSH_DELTA_CODED : RT_MESSAGE_PUSH_CHANGE;
-    const rt_message_type type = partner >= e->config.shard_count ? RT_MESSAGE_HANDED
-                                 : coded                          ? change
-                                                                  : whole;
+    const rt_message_type pushed = coded ? change : whole;
+    const rt_message_type type =
+        partner >= e->config.shard_count ? RT_MESSAGE_HANDED : pushed;
     uint32_t most = ew_records_per_message(e, record_bytes);
     group->count = take_group(e, list, most < room ? most : room, nodes + group->first);
     group->slice = ew_slice_of(e, nodes[group->first]);
@@ -149,8 +149,8 @@ static rt_status begin_group(ew_executor *e, uint32_t partner, ew_node_list *lis
     return status;
 }
 
-// A copy whose change is pushed is of no use any more: it lacks the others'. One that is handed
-// over is given up.
+// A copy whose change is pushed is of no use any more: it lacks the others'. One that is handed over
+// is given up.
 static rt_status end_group(ew_executor *e, uint32_t partner, ew_node **nodes, row_group *group)
 {
     const bool is_handed = partner >= e->config.shard_count;

@@ -173,6 +173,19 @@ static rt_status add_row(const loading *l, uint64_t key, uint32_t version, const
     return RT_OK;
 }
 
+// Rows on disk that a block of changes goes over: they are read side by side, not one by one.
+static uint32_t announce(const loading *l, const ps_model_reader *reader)
+{
+    const uint64_t *keys;
+    const uint32_t count = ps_model_reader_ahead(reader, &keys);
+    for (uint32_t i = 0; i < count && ps_table_is_on_disk(l->table); i++) {
+        const ps_entry *entry = ps_table_find(l->table, keys[i]);
+        if (entry)
+            ps_table_will_need(l->table, entry);
+    }
+    return count;
+}
+
 static rt_status load_folder(loading *l, const char *folder, uint32_t before, rt_error *error);
 
 // A file of changes needs the checkpoint that they are changes of.
@@ -218,11 +231,13 @@ static rt_status load_file(loading *l, const char *folder, const char *path, uin
         status = rt_fail(error, RT_CONFIG, "%s: rows of another model or stream format", path);
     if (!status && info.base > l->have && (l->shard != EW_ALL_SHARDS || info.shard == 0))
         status = load_base(l, folder, info.base, before, error);
-    while (!status) {
+    for (uint32_t ahead = 0; !status; ahead--) {
         uint64_t key;
         uint32_t version;
         const float *row;
         status = ps_model_reader_next(reader, &key, &version, &row, error);
+        if (!status && ahead == 0)
+            ahead = announce(l, reader) + 1;
         if (!status)
             status = add_row(l, key, version, row, info.base, error);
     }

@@ -138,3 +138,50 @@ rt_status ew_weights_update(ew_weights *weights, const ew_source *source, rt_err
         read_origin(weights, source);
     return status;
 }
+
+#define ROWS_AHEAD 4096u // that are on their way from the disk
+
+static void announce(const ps_table *rows, uint64_t row)
+{
+    if (ps_table_is_on_disk(rows) && row < ps_table_count(rows))
+        ps_table_will_need(rows, ps_table_find(rows, ps_table_key(rows, row)));
+}
+
+// In their order, so that rows on disk are read and written from front to back.
+static rt_status copy_rows(const ps_table *from, ps_table *to, uint32_t row_floats, rt_error *error)
+{
+    const uint64_t count = ps_table_count(from);
+    rt_status status = RT_OK;
+    for (uint64_t row = 0; row < count && !status; row++) {
+        status = ps_table_reserve(to, 1, error);
+        if (status)
+            break;
+        announce(from, row + ROWS_AHEAD);
+        const ps_entry *entry = ps_table_find(from, ps_table_key(from, row));
+        ps_entry *copy = ps_table_insert(to, entry->key);
+        copy->version = entry->version;
+        memcpy(ps_table_row(to, copy), ps_table_row(from, entry), row_floats * sizeof(float));
+    }
+    return status;
+}
+
+rt_status ew_weights_copy(const ew_weights *from, const ew_source *source, ew_weights *weights,
+                          rt_error *error)
+{
+    const rt_config *config = source->config;
+    *weights = (ew_weights){.config = config, .iteration = from->iteration};
+    if (source->schema != rt_config_schema(from->config))
+        return rt_fail(error, RT_CONFIG,
+                       "%s: of another model or stream format than the one before", source->folder);
+    rt_status status =
+        rt_parser_read_schema(&config->stream, config->seed, &weights->schema, error);
+    if (!status)
+        status = create_rows(weights, error);
+    if (!status)
+        status = copy_rows(from->rows, weights->rows, config->model.embedding_dim, error);
+    if (!status)
+        status = ew_weights_update(weights, source, error);
+    if (status)
+        ew_weights_close(weights);
+    return status;
+}

@@ -28,6 +28,11 @@ typedef struct {
 rt_status ew_weights_open(const ew_source *source, ew_weights *weights, rt_error *error);
 void ew_weights_close(ew_weights *weights); // also zeros
 
+// As ew_weights_open, of a source that builds on what `from` holds, which nobody changes meanwhile:
+// its rows are copied, so that of the files only the changes are read.
+rt_status ew_weights_copy(const ew_weights *from, const ew_source *source, ew_weights *weights,
+                          rt_error *error);
+
 // Puts what another source holds over it: a folder of changes that builds on this iteration, or
 // one with all rows. After an error weights is of no further use. Nobody reads it meanwhile.
 rt_status ew_weights_update(ew_weights *weights, const ew_source *source, rt_error *error);

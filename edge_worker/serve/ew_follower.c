@@ -99,7 +99,9 @@ static void drop(side *s)
     s->is_there = false;
 }
 
-static rt_status read_whole(const ew_follower *copy, side *s, const target *t, rt_error *error)
+// from: whose rows it builds on, or NULL: all of them are read.
+static rt_status read_anew(const ew_follower *copy, side *s, const side *from, const target *t,
+                           rt_error *error)
 {
     ew_source source;
     drop(s);
@@ -107,7 +109,8 @@ static rt_status read_whole(const ew_follower *copy, side *s, const target *t, r
                                       &s->config, &source, error);
     if (status)
         return status;
-    status = ew_weights_open(&source, &s->weights, error);
+    status = from ? ew_weights_copy(&from->weights, &source, &s->weights, error)
+                  : ew_weights_open(&source, &s->weights, error);
     if (status) {
         rt_config_fini(&s->config);
         return status;
@@ -132,19 +135,26 @@ static rt_status check_alike(const ew_weights *old, const ew_weights *new, rt_er
                            "it has other columns or layers: a server is started anew for that");
 }
 
-// Changes go over what is there, where they are of the same run and later.
+// Whether a version is of the same run as what is there, and later.
+static bool builds_on(const side *s, const target *t)
+{
+    return s->is_there && t->is_published && t->info.run && s->run == t->info.run &&
+           s->weights.iteration > 0 && t->info.iteration > s->weights.iteration;
+}
+
+// Changes go over what is there, or over a copy of what answers are made with.
 static rt_status read_version(const ew_follower *copy, side *s, const target *t, rt_error *error)
 {
-    const bool builds_on = s->is_there && t->is_published && t->info.run && s->run == t->info.run &&
-                           s->weights.iteration > 0 && t->info.iteration > s->weights.iteration;
+    const side *other = s == &copy->sides[0] ? &copy->sides[1] : &copy->sides[0];
     rt_status status = RT_AGAIN;
-    if (builds_on) {
+    if (builds_on(s, t)) {
         const ew_source source = {t->folder, &s->config, rt_config_schema(&s->config)};
         status = ew_weights_update(&s->weights, &source, error);
     }
+    if (status && builds_on(other, t))
+        status = read_anew(copy, s, other, t, error);
     if (status)
-        status = read_whole(copy, s, t, error);
-    const side *other = s == &copy->sides[0] ? &copy->sides[1] : &copy->sides[0];
+        status = read_anew(copy, s, NULL, t, error);
     if (!status && other->is_there)
         status = check_alike(&other->weights, &s->weights, error);
     if (!status)

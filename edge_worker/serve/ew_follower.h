@@ -3,10 +3,11 @@
 //
 // Two ew_weights by turns: answers are made with one while changes are put over the other, then
 // they change places at once. So every answer is of one version, and nobody waits. The other one
-// catches up with the next change: a copy takes twice the memory of a model once it has followed
-// one. A thread of its own follows the folder: the current.json of a published one (rt_published),
-// or the manifest of a model's. What cannot be read, or is not there any more, changes nothing: the
-// copy stays as it is, and grows older.
+// is made with the first change, a copy of the one that answers, and catches up with each that
+// follows: it takes twice the memory of a model once it has followed one. A thread of its own
+// follows the folder: the current.json of a published one (rt_published), or the manifest of a
+// model's. What cannot be read, or is not there any more, changes nothing: the copy stays as it is,
+// and grows older.
 #ifndef EW_FOLLOWER_H
 #define EW_FOLLOWER_H
 

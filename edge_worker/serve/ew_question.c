@@ -1,5 +1,6 @@
 #include "edge_worker/serve/ew_question.h"
 
+#include <cjson/cJSON.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -7,16 +8,15 @@
 #include <string.h>
 
 #include "runtime/rt_hash.h"
-#include "runtime/rt_json_cursor.h"
+#include "runtime/rt_json_read.h"
 
 #define NUMBER_BYTES 32u
-#define DIGITS_EXACT 15u // whole numbers of so many characters are below 2^53
 
 typedef struct {
     bool is_given, in_lists;
-    uint32_t count;     // values of a list
-    rt_json_slice text; // in the body, or in number; of a list its length alone
-    size_t list;        // where it begins in lists
+    const char *text; // in the tree of the body, or number
+    size_t length;
+    size_t list; // where it begins in lists, if it is there
     char number[NUMBER_BYTES];
 } value;
 
@@ -24,7 +24,6 @@ struct ew_questions {
     ew_cells *cells;
     rt_schema schema;
     value *shared, *own; // of the context and of one candidate, by column
-    rt_bytes body;       // of the question, with its strings decoded
     rt_bytes lists;      // cells that were arrays
     rt_json json;
     uint32_t *ranking;
@@ -57,7 +56,6 @@ void ew_questions_destroy(ew_questions *q)
     if (!q)
         return;
     rt_json_fini(&q->json);
-    rt_bytes_fini(&q->body);
     rt_bytes_fini(&q->lists);
     rt_free(q->ranking);
     rt_free(q->own);
@@ -78,62 +76,36 @@ void ew_questions_name(ew_questions *q, const char *name)
 
 // ---- JSON --------------------------------------------------------------------------------------
 
-static rt_status no_json(const rt_json_cursor *c, rt_error *error)
+// Whole numbers as digits, others in one way, whatever theirs was.
+static rt_status take_number(double number, const char *name, value *v, rt_error *error)
 {
-    return rt_fail(error, RT_DATA, "the body is no JSON (byte %zu)", (size_t)(c->at - c->begin));
-}
-
-static bool is_named(const rt_json_slice *name, const char *text)
-{
-    return name->length == strlen(text) && memcmp(name->text, text, name->length) == 0;
-}
-
-// Whole numbers stay as they are written; others are written in one way, whatever theirs was.
-static rt_status take_number(const rt_json_slice *text, const char *name, value *v, rt_error *error)
-{
-    bool is_plain = text->length <= DIGITS_EXACT &&
-                    strncmp(text->text, "-0", rt_min_u64(2, text->length)) != 0;
-    for (size_t i = text->text[0] == '-'; i < text->length && is_plain; i++)
-        is_plain = text->text[i] >= '0' && text->text[i] <= '9';
-    if (is_plain) {
-        v->text = *text;
-        return RT_OK;
-    }
-    const double number = strtod(text->text, NULL); // a delimiter stands behind it
     if (fabs(number) > 0x1p53)
         return rt_fail(error, RT_DATA,
                        "\"%s\": numbers beyond 2^53 are not exact in JSON: write a string", name);
-    if (number == rint(number))
-        snprintf(v->number, sizeof v->number, "%" PRId64, (int64_t)number);
-    else
-        rt_json_format_double(number, v->number);
-    v->text = (rt_json_slice){v->number, strlen(v->number)};
+    v->text = number == rint(number) ? rt_json_format_i64((int64_t)number, v->number)
+                                     : rt_json_format_double(number, v->number);
+    v->length = strlen(v->text);
     return RT_OK;
 }
 
 // name: of the column.
-static rt_status take_value(rt_json_cursor *c, const char *name, value *v, rt_error *error)
+static rt_status take_value(const cJSON *json, const char *name, value *v, rt_error *error)
 {
-    const rt_json_kind kind = rt_json_peek(c);
-    rt_json_slice text;
-    if (kind == RT_JSON_OBJECT || kind == RT_JSON_ARRAY)
-        return rt_fail(error, RT_DATA, "\"%s\": expected a string, a number or null", name);
-    if (!rt_json_take(c, &text))
-        return no_json(c, error);
     v->in_lists = false;
-    if (kind == RT_JSON_NUMBER)
-        return take_number(&text, name, v, error);
-    if (kind == RT_JSON_STRING)
-        v->text = text;
-    else if (kind == RT_JSON_NULL)
-        v->text = (rt_json_slice){"", 0};
-    else
-        v->text = (rt_json_slice){kind == RT_JSON_TRUE ? "1" : "0", 1};
+    if (cJSON_IsNumber(json))
+        return take_number(json->valuedouble, name, v, error);
+    if (cJSON_IsObject(json) || cJSON_IsArray(json))
+        return rt_fail(error, RT_DATA, "\"%s\": expected a string, a number or null", name);
+    v->text = cJSON_IsString(json)  ? json->valuestring
+              : cJSON_IsTrue(json)  ? "1"
+              : cJSON_IsFalse(json) ? "0"
+                                    : "";
+    v->length = strlen(v->text);
     return RT_OK;
 }
 
 // Values of an array, which become one cell.
-static rt_status take_list(ew_questions *q, rt_json_cursor *c, uint32_t column, value *v,
+static rt_status take_list(ew_questions *q, const cJSON *array, uint32_t column, value *v,
                            rt_error *error)
 {
     const char separator = ew_cells_separator(q->cells, column);
@@ -141,53 +113,45 @@ static rt_status take_list(ew_questions *q, rt_json_cursor *c, uint32_t column, 
     const size_t begin = q->lists.size;
     if (!separator)
         return rt_fail(error, RT_DATA, "\"%s\": expected one value", name);
-    (void)rt_json_enter(c);
-    while (rt_json_each(c)) {
+    for (const cJSON *item = array->child; item; item = item->next) {
         value one;
-        const rt_json_kind kind = rt_json_peek(c);
-        if (kind == RT_JSON_OBJECT || kind == RT_JSON_ARRAY)
+        if (cJSON_IsObject(item) || cJSON_IsArray(item))
             return rt_fail(error, RT_DATA, "\"%s\": expected values in an array", name);
-        const rt_status status = take_value(c, name, &one, error);
+        const rt_status status = take_value(item, name, &one, error);
         if (status)
             return status;
-        if (memchr(one.text.text, separator, one.text.length))
+        if (memchr(one.text, separator, one.length))
             return rt_fail(error, RT_DATA, "\"%s\": a value holds what divides values", name);
-        if (v->count++ > 0)
+        if (item != array->child)
             rt_bytes_put(&q->lists, &separator, 1);
-        rt_bytes_put(&q->lists, one.text.text, one.text.length);
+        rt_bytes_put(&q->lists, one.text, one.length);
     }
-    if (c->failed)
-        return no_json(c, error);
     if (q->lists.failed)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     v->in_lists = true;
     v->list = begin;
-    v->text.length = q->lists.size - begin;
+    v->length = q->lists.size - begin;
     return RT_OK;
 }
 
 // Members become cells; where each stands is remembered by its column.
-static rt_status take_members(ew_questions *q, rt_json_cursor *c, value *values, rt_error *error)
+static rt_status take_members(ew_questions *q, const cJSON *object, value *values, rt_error *error)
 {
     uint32_t column = EW_CELL_NONE;
-    rt_json_slice name;
-    (void)rt_json_enter(c);
-    while (rt_json_each(c) && rt_json_name(c, &name)) {
-        column = ew_cells_find_behind(q->cells, column, name.text, name.length);
+    for (const cJSON *one = object->child; one; one = one->next) {
+        column = ew_cells_find_behind(q->cells, column, one->string, strlen(one->string));
         if (column == EW_CELL_NONE)
-            return rt_fail(error, RT_DATA, "the model has no column \"%.*s\"",
-                           (int)rt_min_u64(name.length, RT_NAME_MAX), name.text);
+            return rt_fail(error, RT_DATA, "the model has no column \"%.*s\"", RT_NAME_MAX,
+                           one->string);
         value *v = &values[column];
         v->is_given = true;
-        v->count = 0;
-        const rt_status status =
-            rt_json_peek(c) == RT_JSON_ARRAY
-                ? take_list(q, c, column, v, error)
-                : take_value(c, ew_cells_name(q->cells, column), v, error);
+        const rt_status status = cJSON_IsArray(one)
+                                     ? take_list(q, one, column, v, error)
+                                     : take_value(one, ew_cells_name(q->cells, column), v, error);
         if (status)
             return status;
     }
-    return c->failed ? no_json(c, error) : RT_OK;
+    return RT_OK;
 }
 
 static void forget(const ew_questions *q, value *values)
@@ -201,9 +165,9 @@ static void put_cells(const ew_questions *q)
     ew_cells_clear(q->cells);
     for (uint32_t i = 0; i < ew_cells_count(q->cells); i++) {
         const value *v = q->own[i].is_given ? &q->own[i] : &q->shared[i];
-        const char *text = v->in_lists ? (const char *)q->lists.data + v->list : v->text.text;
-        if (v->is_given && v->text.length > 0)
-            ew_cells_put(q->cells, i, text, v->text.length);
+        const char *text = v->in_lists ? (const char *)q->lists.data + v->list : v->text;
+        if (v->is_given && v->length > 0)
+            ew_cells_put(q->cells, i, text, v->length);
     }
 }
 
@@ -217,14 +181,14 @@ static rt_status keep_candidate(ew_questions *q, const ew_question *question, ui
     return ew_event_put(q->event, id, now_s, q->lines, error);
 }
 
-static rt_status take_candidate(ew_questions *q, rt_json_cursor *c, rt_batch *batch,
+static rt_status take_candidate(ew_questions *q, const cJSON *json, rt_batch *batch,
                                 rt_error *error)
 {
     const size_t lists = q->lists.size;
-    if (rt_json_peek(c) != RT_JSON_OBJECT)
+    if (!cJSON_IsObject(json))
         return rt_fail(error, RT_DATA, "expected an object of columns");
     forget(q, q->own);
-    rt_status status = take_members(q, c, q->own, error);
+    rt_status status = take_members(q, json, q->own, error);
     if (status)
         return status;
     put_cells(q);
@@ -233,116 +197,95 @@ static rt_status take_candidate(ew_questions *q, rt_json_cursor *c, rt_batch *ba
     return status;
 }
 
-static rt_status take_candidates(ew_questions *q, rt_json_cursor *c, uint32_t most, rt_batch *batch,
-                                 const ew_question *question, rt_error *error)
+static rt_status take_candidates(ew_questions *q, const cJSON *array, uint32_t most,
+                                 rt_batch *batch, const ew_question *question, rt_error *error)
 {
     const double now_s = q->event ? rt_unix_s() : 0;
     uint32_t number = 0;
-    (void)rt_json_enter(c);
-    for (; rt_json_each(c); number++) {
+    for (const cJSON *one = array->child; one; one = one->next, number++) {
         if (number == most)
             return rt_fail(error, RT_LIMIT, "more than %" PRIu32 " candidates", most);
-        rt_status status = take_candidate(q, c, batch, error);
+        rt_status status = take_candidate(q, one, batch, error);
         if (!status)
             status = keep_candidate(q, question, number, now_s, error);
         if (status)
             return rt_fail_in(error, "candidate %" PRIu32, number);
     }
-    if (c->failed)
-        return no_json(c, error);
     return number > 0 ? RT_OK
                       : rt_fail(error, RT_DATA, "no candidates, expected 1 to %" PRIu32, most);
 }
 
-static rt_status take_id(const ew_questions *q, rt_json_cursor *c, ew_question *question,
+static rt_status take_id(const ew_questions *q, const cJSON *json, ew_question *question,
                          rt_error *error)
 {
-    rt_json_slice id;
-    if (c->failed) { // none was given
-        if (q->event)
-            snprintf(question->id, sizeof question->id, "%s", q->name);
-        return RT_OK;
-    }
-    const bool is_string = rt_json_peek(c) == RT_JSON_STRING;
-    if (is_string && !rt_json_take(c, &id))
-        return no_json(c, error);
-    if (!is_string || id.length >= sizeof question->id)
+    const char *id = json ? cJSON_GetStringValue(json) : q->event ? q->name : "";
+    if (!id || strlen(id) >= sizeof question->id)
         return rt_fail(error, RT_DATA, "\"id\": expected a string of up to %zu bytes",
                        sizeof question->id - 1);
-    snprintf(question->id, sizeof question->id, "%.*s", (int)id.length, id.text);
+    snprintf(question->id, sizeof question->id, "%s", id);
     return RT_OK;
 }
 
-// Where the parts of a question stand; failed: it is not there.
 typedef struct {
-    rt_json_cursor id, context, candidates;
+    const cJSON *id, *context, *candidates; // NULL: it is not there
 } parts;
 
-static rt_status find_part(rt_json_cursor *c, parts *found, rt_error *error)
+static rt_status find_part(const cJSON *member, parts *found, rt_error *error)
 {
-    rt_json_slice name;
-    if (!rt_json_name(c, &name))
-        return no_json(c, error);
-    rt_json_cursor *to = is_named(&name, "id")           ? &found->id
-                         : is_named(&name, "context")    ? &found->context
-                         : is_named(&name, "candidates") ? &found->candidates
+    const char *name = member->string;
+    const cJSON **to = strcmp(name, "id") == 0           ? &found->id
+                       : strcmp(name, "context") == 0    ? &found->context
+                       : strcmp(name, "candidates") == 0 ? &found->candidates
                                                          : NULL;
     if (!to)
-        return rt_fail(error, RT_DATA, "unknown member \"%.*s\"",
-                       (int)rt_min_u64(name.length, RT_NAME_MAX), name.text);
-    if (!to->failed)
-        return rt_fail(error, RT_DATA, "\"%.*s\" stands twice", (int)name.length, name.text);
-    *to = *c;
-    return rt_json_skip(c) ? RT_OK : no_json(c, error);
+        return rt_fail(error, RT_DATA, "unknown member \"%.*s\"", RT_NAME_MAX, name);
+    if (*to)
+        return rt_fail(error, RT_DATA, "\"%s\" stands twice", name);
+    *to = member;
+    return RT_OK;
 }
 
-static rt_status find_parts(rt_json_cursor *c, parts *found, rt_error *error)
+static rt_status find_parts(const cJSON *tree, parts *found, rt_error *error)
 {
-    static const char expected[] =
-        "expected {\"context\": {column: value, ...}, \"candidates\": [{...}, ...]}";
-    const rt_json_cursor none = {.failed = true};
-    *found = (parts){none, none, none};
-    const rt_json_kind kind = rt_json_peek(c);
-    if (kind == RT_JSON_NOTHING)
-        return no_json(c, error);
-    if (kind != RT_JSON_OBJECT)
-        return rt_fail(error, RT_DATA, "%s", expected);
-    (void)rt_json_enter(c);
-    while (rt_json_each(c)) {
-        const rt_status status = find_part(c, found, error);
+    *found = (parts){NULL, NULL, NULL};
+    const cJSON *members = cJSON_IsObject(tree) ? tree->child : NULL;
+    for (const cJSON *one = members; one; one = one->next) {
+        const rt_status status = find_part(one, found, error);
         if (status)
             return status;
     }
-    if (!rt_json_ends(c))
-        return no_json(c, error);
-    if (rt_json_peek(&found->candidates) != RT_JSON_ARRAY ||
-        (!found->context.failed && rt_json_peek(&found->context) != RT_JSON_OBJECT))
-        return rt_fail(error, RT_DATA, "%s", expected);
+    if (!cJSON_IsArray(found->candidates) || (found->context && !cJSON_IsObject(found->context)))
+        return rt_fail(
+            error, RT_DATA,
+            "expected {\"context\": {column: value, ...}, \"candidates\": [{...}, ...]}");
     return RT_OK;
 }
 
-// In a copy of the body: strings are decoded where they stand.
+static rt_status take_tree(ew_questions *q, const cJSON *tree, uint32_t most, rt_batch *batch,
+                           ew_question *question, rt_error *error)
+{
+    parts found;
+    rt_status status = find_parts(tree, &found, error);
+    if (!status)
+        status = take_id(q, found.id, question, error);
+    forget(q, q->shared);
+    if (!status && found.context && take_members(q, found.context, q->shared, error))
+        status = rt_fail_in(error, "context");
+    return status ? status : take_candidates(q, found.candidates, most, batch, question, error);
+}
+
 static rt_status take_json(ew_questions *q, const char *body, size_t size, uint32_t most,
                            rt_batch *batch, ew_question *question, rt_error *error)
 {
-    rt_json_cursor c;
-    parts found;
-    q->body.size = q->lists.size = 0;
+    size_t byte;
+    cJSON *tree = rt_json_parse(body, size, &byte);
+    if (!tree)
+        return rt_fail(error, RT_DATA, "the body is no JSON (byte %zu)", byte);
+    q->lists.size = 0;
     q->lists.failed = false;
-    rt_bytes_put(&q->body, body, size);
-    rt_bytes_put(&q->body, "", 1);
-    if (q->body.failed) {
-        q->body.failed = false;
-        return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    }
-    rt_json_cursor_init(&c, (char *)q->body.data, size);
-    rt_status status = find_parts(&c, &found, error);
-    if (!status)
-        status = take_id(q, &found.id, question, error);
-    forget(q, q->shared);
-    if (!status && !found.context.failed && take_members(q, &found.context, q->shared, error))
-        status = rt_fail_in(error, "context");
-    return status ? status : take_candidates(q, &found.candidates, most, batch, question, error);
+    const rt_status status = take_tree(q, tree, most, batch, question, error);
+    cJSON_Delete(tree);
+    return status;
 }
 
 // ---- binary ------------------------------------------------------------------------------------
@@ -394,8 +337,9 @@ rt_status ew_question_take(ew_questions *q, const char *body, size_t size, bool 
     rt_status status;
     *question = (ew_question){.is_binary = is_binary, .first = samples};
     if (is_binary && q->event) {
-        status = rt_fail(error, RT_DATA,
-                         "a binary question has no cells to log, and serve.log is set: ask /predict");
+        status =
+            rt_fail(error, RT_DATA,
+                    "a binary question has no cells to log, and serve.log is set: ask /predict");
     } else if (is_binary) {
         status = take_binary(q, body, size, most, batch, error);
     } else {

@@ -3,7 +3,6 @@
 // A string is its bytes, a number its shortest digits where it is an integer below 2^53, else
 // "%.17g"; true and false are those words, null and what is not there are empty cells. An array is
 // the cell of a multi column only, one value after the other; it may hold no array or object.
-#define _GNU_SOURCE // memmem
 #include <cjson/cJSON.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,6 +10,7 @@
 #include <string.h>
 
 #include "runtime/rt_hash.h"
+#include "runtime/rt_json_read.h"
 #include "runtime/stream/rt_columns.h"
 #include "runtime/stream/rt_parser.h"
 
@@ -214,21 +214,14 @@ static bool take_object(parser *p, const cJSON *root, rt_line_sample *sample,
 // The object of a line; NULL: it is none, problem says why.
 static cJSON *read_object(const rt_line *line, rt_line_problem *problem)
 {
-    const char *end, *last = line->text + line->length;
-    if (memchr(line->text, '\0', line->length) || memmem(line->text, line->length, "\\u0000", 6)) {
-        rt_line_reject(problem, "expected text, found a zero byte");
-        return NULL;
-    }
-    cJSON *root = cJSON_ParseWithLengthOpts(line->text, line->length, &end, false);
-    while (root && end < last && strchr(" \t\r", *end))
-        end++;
-    if (root && end >= last && cJSON_IsObject(root))
+    size_t byte;
+    cJSON *root = rt_json_parse(line->text, line->length, &byte);
+    if (cJSON_IsObject(root))
         return root;
-    if (!root || end < last)
-        rt_line_reject(problem, "expected a JSON object, found an error at byte %zu",
-                       end ? (size_t)(end - line->text) + 1 : 1);
-    else
+    if (root)
         rt_line_reject(problem, "expected a JSON object");
+    else
+        rt_line_reject(problem, "expected a JSON object, found an error at byte %zu", byte + 1);
     cJSON_Delete(root);
     return NULL;
 }

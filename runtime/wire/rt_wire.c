@@ -75,8 +75,8 @@ static payload_rule rule_of(uint32_t type)
         return (payload_rule){SHAPE_ROWS, sizeof(rt_wire_row)};
     case RT_MESSAGE_PUSH_ROW:
     case RT_MESSAGE_SUM_ROWS:
-    case RT_MESSAGE_HANDED:
     case RT_MESSAGE_SUM_ROWS_CODED:
+    case RT_MESSAGE_HANDED:
         return (payload_rule){SHAPE_STRIDES, sizeof(rt_wire_row)};
     case RT_MESSAGE_PUSH_CHANGE:
         return (payload_rule){SHAPE_STRIDES, sizeof(rt_wire_change)};

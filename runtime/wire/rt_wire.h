@@ -80,9 +80,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
     XX(PUSH_DELTA_CODED, 75) /* as PUSH_DELTA, likewise; state in 32 bits */                       \
     XX(SUM_ROWS_CODED, 76)  /* as SUM_ROWS, likewise */                                            \
     XX(PEERS, 80)           /* coordinator to worker, behind WELCOME: where the workers of the     \
-                               run listen for each other, rt_wire_workers (dispatch.hand_over) */  \
+                                run listen for each other, rt_wire_workers (dispatch.hand_over) */  \
     XX(HANDED, 81)          /* worker to worker: count x (rt_wire_row, floats with state);         \
-                               iteration: the slice that the rows are of, on both sides */
+                                iteration: the slice that the rows are of, on both sides */
 
 typedef enum {
 #define XX(name, number) RT_MESSAGE_##name = number,
@@ -135,8 +135,7 @@ typedef struct {
 } rt_wire_expire;
 _Static_assert(sizeof(rt_wire_expire) == 16, "wire layout");
 
-// ROWS, PUSH_ROW, HANDED: followed by dim floats and, unless they are ROWS whose tag does not ask, the
-// state.
+// ROWS, PUSH_ROW, HANDED: followed by dim floats and, but for ROWS whose tag does not ask, the state.
 typedef struct {
     uint64_t key;
     uint32_t version;

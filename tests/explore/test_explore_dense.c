@@ -123,7 +123,7 @@ static uint8_t right(const scenario *s, uint32_t t)
 
 static uint8_t with_step(const scenario *s, uint8_t weights, uint32_t t)
 {
-    return s->bad >> t & 1 ? weights : (uint8_t)(weights | 1u << (t - 1));
+    return (uint8_t)(s->bad >> t & 1 ? weights : weights | 1u << (t - 1));
 }
 
 // ---- a worker --------------------------------------------------------------------------------
@@ -164,6 +164,7 @@ static void begin(search *x, state *at, uint32_t w)
 // All that it can do.
 static void go_on(search *x, state *at, uint32_t w)
 {
+    rt_assert(w < WORKERS);
     const scenario *s = x->s;
     worker *one = &at->workers[w];
     while (!one->waits && one->next <= s->iterations && one->next <= one->received) {

@@ -29,12 +29,14 @@ static bool scenario_of_number(const family *f, uint64_t number, ex_scenario *s_
     s.full_sync = number / 17 % 5 == 0 && !f->keeper;
     s.keeper = f->keeper;
     s.sits_out = number / 19 % 4 == 0;
-    s.cut = number / 23 % 2 || f->sweeps ? (uint8_t)(2 + number / 3 % (shape->iterations - 2)) : 0;
+    if (number / 23 % 2 || f->sweeps)
+        s.cut = (uint8_t)(2 + number / 3 % (shape->iterations - 2));
     if (shape->worker_count > 2 && !ex_is_full()) { // too many orders otherwise
         s.run_ahead %= 2;
         s.push_credits = EX_QUEUE;
     }
-    s.floor = f->sweeps ? (uint8_t)(2 + number / 7 % (s.cut - 1u)) : 0;
+    if (f->sweeps)
+        s.floor = (uint8_t)(2 + number / 7 % (s.cut - 1u));
     *s_p = s;
     return ex_place(shape, number, s_p);
 }

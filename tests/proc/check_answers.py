@@ -268,9 +268,11 @@ def iterations(folder):
 
 
 def await_iteration(server, wanted):
+    """How many rows it has then."""
     for _ in range(600):
-        if json.loads(server.ask("/health"))["model"]["iteration"] == wanted:
-            return
+        model = json.loads(server.ask("/health"))["model"]
+        if model["iteration"] == wanted:
+            return model["rows"]
         time.sleep(0.05)
     sys.exit(f"serve: iteration {wanted} is not there: {server.ask('/health')}")
 
@@ -291,8 +293,8 @@ def follow(lanyard, library, run):
         sys.exit("two versions say the same")
     body = json.dumps({"candidates": [{n: c[i] for n, c in cells.items()}
                                       for i in range(CANDIDATES)]}).encode()
-    seen, wrong, ends = set(), [], threading.Event()
-    with Server(lanyard, folder) as server:
+    seen, wrong, rows, ends = set(), [], {}, threading.Event()
+    with Server(lanyard, folder, "--set", "ps.storage=disk", "--set", "ps.folder=" + run) as server:
         def ask():
             while not ends.is_set():
                 try:
@@ -313,14 +315,18 @@ def follow(lanyard, library, run):
         await_iteration(server, there[0])
         call(lanyard, "pin", folder, "--off")
         await_iteration(server, there[-1])
-        for number in there[:-1]:  # forwards, by changes
+        for number in there[:-1]:  # forwards: over a copy of what answers, then by changes
             call(lanyard, "pin", folder, "--version", str(number))
-            await_iteration(server, number)
+            rows[number] = await_iteration(server, number)
         call(lanyard, "pin", folder, "--off")
         await_iteration(server, there[-1])
         ends.set()
         for thread in threads:
             thread.join()
+    for number, count in rows.items():
+        held = len(package.read(os.path.join(folder, f"ckpt-{number:012d}")).keys)
+        if count != held:
+            sys.exit(f"a server of version {number} has {count} rows, expected {held}")
     if wrong or not {there[0], there[-2], there[-1]} <= seen:
         sys.exit(f"of versions {there} answers came of {sorted(seen)}; wrong: {wrong[:3]}")
     print(f"versions {there}: answers of {len(seen)} of them, each its own, none lost")

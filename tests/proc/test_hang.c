@@ -97,6 +97,7 @@ static void a_worker_that_hangs_is_replaced(void **state)
     assert_int_equal(waitpid(holder, &status, 0), holder);
     run_must_say(&p, ": alive, but has not "); // trained an iteration, or carried out a cut
     run_must_say(&p, " within 2 s (timeouts.answer_s)");
+    process_fini(&p);
     uint32_t workers[] = {2};
     run_must_train_once("out", 32000, workers, 1);
 }

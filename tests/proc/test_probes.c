@@ -64,8 +64,10 @@ static void pauses_change_nothing(void **state)
     process p;
     start(&p, "pinned", NULL, 0);
     run_must_end(&p, 0);
+    process_fini(&p);
     start(&p, "measured", sets, 2);
     run_must_end(&p, 0);
+    process_fini(&p);
     probes("measured", &in_pauses);
     assert_in_range(in_pauses, 3, 1000);
     assert_int_equal(probes("pinned", &in_pauses), 0);
@@ -94,6 +96,7 @@ static void pauses_can_be_interrupted(void **state)
     }
     assert_int_equal(kill(p.pid, SIGINT), 0);
     run_must_end(&p, 0);
+    process_fini(&p);
 }
 
 TEST_MAIN(TEST_SLOW(pauses_change_nothing, 120), TEST_SLOW(pauses_can_be_interrupted, 180))

@@ -34,25 +34,31 @@ static void run(const char *const sets[2], const char *flag, const char *text)
     process_fini(&p);
 }
 
-static char *manifest_of(uint32_t iteration)
+// Of a checkpoint, or of a version of the published models.
+static char *manifest_in(const char *folder, uint32_t iteration)
 {
     char name[100];
     size_t size;
-    snprintf(name, sizeof name, "checkpoints/ckpt-%012" PRIu32 "/manifest.json", iteration);
+    snprintf(name, sizeof name, "%s/ckpt-%012" PRIu32 "/manifest.json", folder, iteration);
     char *text = run_file("out", name, &size);
     if (!text)
-        fail_msg("there is no checkpoint of iteration %" PRIu32, iteration);
+        fail_msg("%s has nothing of iteration %" PRIu32, folder, iteration);
     return text;
+}
+
+static uint64_t number_in(const char *folder, uint32_t iteration, const char *name, int base)
+{
+    char *text = manifest_in(folder, iteration);
+    const char *at = strstr(text, name);
+    assert_non_null(at);
+    const uint64_t number = strtoull(at + strlen(name), NULL, base);
+    free(text);
+    return number;
 }
 
 static uint64_t base_of(uint32_t iteration)
 {
-    char *text = manifest_of(iteration);
-    const char *at = strstr(text, "\"base\": ");
-    assert_non_null(at);
-    const uint64_t base = strtoull(at + strlen("\"base\": "), NULL, 10);
-    free(text);
-    return base;
+    return number_in("checkpoints", iteration, "\"base\": ", 10);
 }
 
 // ---- what the next one builds on ---------------------------------------------------------------
@@ -71,6 +77,68 @@ static void other_shards_build_on_nothing(void **state)
     assert_int_equal(base_of(100), 80);
     run((const char *const[]){"ps.shards=2", "stream.samples_max=3872"}, "--resume",
         "going on after iteration 100");
+}
+
+static uint64_t published_base(uint32_t iteration)
+{
+    return number_in("published", iteration, "\"base\": ", 10);
+}
+
+static uint64_t published_run(uint32_t iteration)
+{
+    return number_in("published", iteration, "\"run\": \"", 16);
+}
+
+static void publish_up_to(const char *samples, bool resumes, const char *text)
+{
+    process p;
+    run_start_up(&p, config, "out", resumes ? "--resume" : NULL,
+                 (const char *const[]){"publish.every_s=1000", "publish.guard.log_loss=0",
+                                       "publish.guard.calibration=0", "checkpoint.full_every=9",
+                                       samples, NULL});
+    run_must_end(&p, 0);
+    if (text)
+        run_must_say(&p, text);
+    process_fini(&p);
+}
+
+static void lose_checkpoint(uint32_t iteration)
+{
+    char name[100];
+    snprintf(name, sizeof name, "out/checkpoints/ckpt-%012" PRIu32 "/manifest.json", iteration);
+    assert_int_equal(remove(run_path(name)), 0);
+}
+
+static void put_published(uint32_t iteration, const char *manifest)
+{
+    char name[100];
+    snprintf(name, sizeof name, "out/published/ckpt-%012" PRIu32 "/manifest.json", iteration);
+    assert_int_equal(remove(run_path(name)), 0);
+    run_write(name, manifest, strlen(manifest));
+}
+
+// Servers need only the changes of a run that was started again, unless what they have is lost.
+static void versions_go_on(void **state)
+{
+    (void)state;
+    publish_up_to("stream.samples_max=1312", false, NULL);
+    const uint64_t first = published_run(41);
+    publish_up_to("stream.samples_max=1952", true, "going on after iteration 41");
+    assert_int_equal(published_base(60), 41);
+    assert_int_equal(published_run(60), first);
+
+    char *lost = manifest_in("published", 61);
+    lose_checkpoint(60), lose_checkpoint(61);
+    publish_up_to("stream.samples_max=1952", true, "going on after iteration 41");
+    assert_int_equal(published_base(60), 0); // servers may have the one that is lost
+    const uint64_t second = published_run(60);
+    assert_int_not_equal(second, first);
+
+    put_published(61, lost); // as where the one in its place could not be published
+    free(lost);
+    publish_up_to("stream.samples_max=2592", true, "going on after iteration 61");
+    assert_int_equal(published_base(80), 0);
+    assert_int_not_equal(published_run(80), second);
 }
 
 // ---- what belongs together ---------------------------------------------------------------------
@@ -92,7 +160,7 @@ static void tell_of_planner(uint32_t iteration, const rt_file_sum *sum)
     char name[100], text[4096];
     size_t part_size;
     rt_bytes signed_text = {0};
-    char *manifest = manifest_of(iteration);
+    char *manifest = manifest_in("checkpoints", iteration);
     char *signature = strstr(manifest, ",\n  \"checksum\": \"");
     assert_non_null(signature);
     strcpy(signature, "\n}");
@@ -156,5 +224,5 @@ static void a_planner_of_another_iteration(void **state)
     run(more, "--resume", "going on after iteration 80");
 }
 
-TEST_MAIN(TEST_SLOW(other_shards_build_on_nothing, 120),
+TEST_MAIN(TEST_SLOW(other_shards_build_on_nothing, 120), TEST_SLOW(versions_go_on, 120),
           TEST_SLOW(a_planner_of_another_iteration, 120))

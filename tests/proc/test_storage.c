@@ -77,6 +77,7 @@ static void a_folder_that_is_not_there(void **state)
     run_must_end(&p, 1);
     run_must_say(&p, "ps.folder: /nowhere/at/all: cannot make a file for rows: No such file or "
                      "directory");
+    process_fini(&p);
 }
 
 TEST_MAIN(TEST(the_model_is_the_same), TEST(rows_end_there_too), TEST(stale_copies),

@@ -1,7 +1,8 @@
 """boxes - the boxes of a proof: memory that each may use, a disk of its own, processes that are started again.
 
-Inside of `tests/lan/lan.sh with`. What a box runs is in a memory control group of the box (version 1 or 2), which a
-process that outlives everything else removes, whatever becomes of the rest.
+Inside of `tests/lan/lan.sh with`. What a box runs is in control groups of the box (version 1 or 2): its memory has a
+bound, and of the processors, which all boxes share, every box has an equal part while it has work. A process that
+outlives everything else removes the groups, whatever becomes of the rest.
 """
 import ctypes
 import os
@@ -14,14 +15,16 @@ HERE = os.path.dirname(os.path.realpath(__file__))
 LAN = os.path.join(HERE, "..", "lan", "lan.sh")
 DISK = "/srv/lanyard"  # of every box, as the box sees it
 RESTART_S, ENDS_S = 0.3, 15
+PROCESSES = 3  # of a box, so many as would want a processor: all boxes together weigh as much beside the shops
 PR_SET_THP_DISABLE = 41
 
 
 class Limits:
-    """A memory control group for each box. reason: why there are none."""
+    """Control groups of each box, for memory and, with version 1 elsewhere, for processors (shares; None: there are
+    none). reason: why memory has no bound."""
 
-    def __init__(self, folder, version, reason=None):
-        self.folder, self.version, self.reason = folder, version, reason
+    def __init__(self, folder, version, reason=None, shares=None):
+        self.folder, self.version, self.reason, self.shares = folder, version, reason, shares
 
     def group(self, box):
         return os.path.join(self.folder, box)
@@ -52,6 +55,8 @@ class Limits:
         ctypes.CDLL(None).prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)
         if not self.reason:
             write(os.path.join(self.group(box), "cgroup.procs"), 0)
+        if self.shares:
+            write(os.path.join(self.shares, box, "cgroup.procs"), 0)
 
 
 def write(path, value):
@@ -59,27 +64,45 @@ def write(path, value):
         file.write(str(value))
 
 
-def own_group(text):
-    """The memory group of this process (version 1), from /proc/self/cgroup; None: version 2."""
+def own_group(text, controller="memory"):
+    """The group of this process (version 1), from /proc/self/cgroup; None: version 2."""
     for line in text.splitlines():
         _, controllers, path = line.split(":", 2)
-        if "memory" in controllers.split(","):
+        if controller in controllers.split(","):
             return path
     return None
+
+
+def make_shares(own, boxes, name):
+    """Groups of version 1 whose parts of the processors are equal; None: they cannot be made."""
+    folder = os.path.join("/sys/fs/cgroup/cpu" + own, name)
+    try:
+        for box in boxes:
+            os.makedirs(os.path.join(folder, box))
+        write(os.path.join(folder, "cpu.shares"), PROCESSES * len(boxes) * 1024)
+    except OSError:
+        return None
+    return folder
 
 
 def make_limits(boxes):
     """Empty groups, for this process and its children."""
     with open("/proc/self/cgroup", encoding="ascii") as file:
-        own = own_group(file.read())
+        text = file.read()
+    own, own_shares = own_group(text), own_group(text, "cpu")
     root = "/sys/fs/cgroup" if own is None else "/sys/fs/cgroup/memory" + own
     version = 2 if own is None else 1
-    folder = os.path.join(root, "lanyard-prove-%d" % os.getpid())
-    limits = Limits(folder, version)
+    name = "lanyard-prove-%d" % os.getpid()
+    folder = os.path.join(root, name)
+    limits = Limits(folder, version, shares=make_shares(own_shares, boxes, name) if own_shares else None)
     try:
         os.mkdir(folder)
         if version == 2:
-            write(os.path.join(folder, "cgroup.subtree_control"), "+memory")
+            try:
+                write(os.path.join(folder, "cgroup.subtree_control"), "+memory +cpu")  # whose weights are equal
+                write(os.path.join(folder, "cpu.weight"), PROCESSES * len(boxes) * 100)
+            except OSError:
+                write(os.path.join(folder, "cgroup.subtree_control"), "+memory")
         for box in boxes:
             os.mkdir(limits.group(box))
             limits.limit(box, 1 << 40)
@@ -103,13 +126,14 @@ def sweep_at_end(limits, folder):
         os.dup2(quiet, fd)
     os.read(reading, 1)
     shutil.rmtree(folder, ignore_errors=True)
+    folders = [limits.folder] + ([limits.shares] if limits.shares else [])
     for _ in range(100):
-        for path, _, _ in os.walk(limits.folder, topdown=False):
+        for path in [path for one in folders for path, _, _ in os.walk(one, topdown=False)]:
             try:
                 os.rmdir(path)
             except OSError:
                 pass  # its last process is still ending
-        if not os.path.exists(limits.folder):
+        if not any(map(os.path.exists, folders)):
             break
         time.sleep(0.1)
     os._exit(0)

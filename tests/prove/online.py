@@ -1,12 +1,14 @@
 """online - Lanyard on the boxes of a proof, while events come: what was served, what it took, what was lost.
 
 A coordinator in the first box, shards and workers where they are said to be, a feeder and a shop (shop.py) in every
-box, a server of predictions beside the coordinator. Events are dealt to the shops as fast as they are trained; what a
-shop has seen is for the boxes to keep.
+box, a server of predictions beside the coordinator; boxes that may be cut off have one of their own, with the model of
+this morning. Events are dealt to the shops as fast as they are trained, to all alike; what a shop has seen is for the
+boxes to keep.
 """
 import json
 import os
 import selectors
+import shutil
 import subprocess
 import sys
 import time
@@ -17,7 +19,7 @@ HERE = os.path.dirname(os.path.realpath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "torture"))
 from runs import Metrics  # noqa: E402
 
-PORTS = {"coordinator": 7000, "shard": 7001, "http": 7080, "feed": 7082, "serve": 8443}
+PORTS = {"coordinator": 7000, "shard": 7001, "http": 7080, "feed": 7082, "serve": 8443, "own": 8077}
 CHUNK, AHEAD = 64, 4  # events of a question; batches that may be on their way
 HELD = 85  # percent of the events, until all boxes are there
 DRAIN_S, STILL_S, SAVE_S, JOIN_S = 60, 20, 90, 60
@@ -27,6 +29,16 @@ def make_certificate(path, key):
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
                     "-days", "2", "-subj", "/CN=hub", "-keyout", key, "-out", path],
                    check=True, stderr=subprocess.DEVNULL)
+
+
+def quantile(weighed, share):
+    """Of (value, weight); None: there are none."""
+    rest = share * sum(weight for _, weight in weighed)
+    for value, weight in sorted(weighed):
+        rest -= weight
+        if rest <= 0:
+            return value
+    return None
 
 
 class Course(Metrics):
@@ -57,10 +69,11 @@ class Shop:
     """The shop of a box, and how many events it was dealt."""
 
     def __init__(self, site, box):
-        self.box, self.dealt, self.busy = box, 0, False
+        self.box, self.dealt, self.busy, self.asked = box, 0, False, 0
         command = [LAN, "in", box, "/usr/bin/python3", os.path.join(HERE, "shop.py"),
                    site.options.events_file, "%s:%d" % (address(site.hub), PORTS["serve"]), site.options.token,
                    site.options.certificate, "127.0.0.1:%d" % PORTS["http"]]
+        command += ["127.0.0.1:%d" % PORTS["own"]] if box in site.later else []
         with open(os.path.join(site.logs, "shop-" + box), "ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
         os.set_blocking(self.process.stdout.fileno(), False)
@@ -69,16 +82,17 @@ class Shop:
     def deal(self, first, count):
         self.process.stdin.write(b"%d %d\n" % (first, count))
         self.process.stdin.flush()
-        self.dealt, self.busy = self.dealt + count, True
+        self.dealt, self.busy, self.asked = self.dealt + count, True, count
 
     def answers(self):
-        """(first, texts) of what it has said since."""
+        """(first, count, who, samples, age, predictions) of what it has said since; who "-": nobody said anything."""
         self.rest += self.process.stdout.read() or b""
         *lines, self.rest = self.rest.split(b"\n")
         for line in lines:
-            first, *told = line.decode("ascii").split()
+            first, who, *told = line.decode("ascii").split()
+            samples, age, *said = told or (0, 0)
             self.busy = False
-            yield int(first), told
+            yield int(first), self.asked, who, int(samples), float(age), [float(p) for p in said]
 
 
 class Site:
@@ -90,6 +104,7 @@ class Site:
         self.logs = os.path.join(options.out, "logs", name)
         self.disks = {box: os.path.join(options.disks, name, box) for box in options.boxes}
         os.makedirs(self.logs)
+        self.told = open(os.path.join(self.logs, "answers"), "w", encoding="ascii")
         self.config = os.path.join(options.work, name + ".json")
         with open(self.config, "w", encoding="utf-8") as file:
             json.dump(self.configuration(), file, indent=1)
@@ -101,6 +116,7 @@ class Site:
         self.course = Course(os.path.join(self.run_folder, "metrics.jsonl"))
         self.processes, self.shops, self.server, self.answers = [], {}, None, False
         self.predictions = [None] * options.count
+        self.ages, self.own_answers = [], 0  # of the models that the hub answered with: (seconds, events)
         self.next, self.answered, self.cut, self.slack, self.served_from = 0, 0, None, 0, None
         self.added_s = self.joined_s = None
         self.memory, self.notes = {box: 0 for box in options.boxes}, []
@@ -141,16 +157,23 @@ class Site:
             self.start(box, "ps", "ps", self.config, "--rank", str(self.shards.index(box)))
         if box in self.workers:
             self.start(box, "worker", "worker", self.config, "--rank", str(self.workers.index(box)))
+        if box in self.later:
+            self.start(box, "serve", "serve", self.options.model, sets=self.server_sets() + [
+                "serve.address=127.0.0.1:%d" % PORTS["own"]])
+        seen = max([shop.dealt for shop in self.shops.values()] or [0])
         self.shops[box] = Shop(self, box)
+        self.shops[box].dealt = seen
+
+    def server_sets(self):
+        return ["ps.storage=disk", "ps.folder=" + self.folder, "serve.threads=1", "serve.candidates_max=%d" % CHUNK]
 
     def serve(self):
         """Once there is a first version."""
         if self.server is None and os.path.exists(os.path.join(self.run_folder, "published", "current.json")):
             self.server = self.start(
                 self.hub, "serve", "serve", self.folder + "/run/published",
-                sets=["serve.address=%s:%d" % (address(self.hub), PORTS["serve"]), "ps.storage=disk",
-                      "ps.folder=" + self.folder, "serve.log=%s/served" % self.folder, "serve.threads=1",
-                      "serve.candidates_max=%d" % CHUNK,
+                sets=self.server_sets() + [
+                      "serve.address=%s:%d" % (address(self.hub), PORTS["serve"]), "serve.log=%s/served" % self.folder,
                       "feed.to=%s:%d" % (address(self.hub), PORTS["feed"]), "security.insecure=true",
                       "security.certificate=" + self.options.certificate, "security.token=" + self.options.token,
                       "security.certificate_key=" + self.options.certificate_key])
@@ -179,22 +202,27 @@ class Site:
         return bool(self.joined_s)
 
     def deal(self):
+        """To all shops alike: one that goes without answers, and is the sooner done, sees no more than the others."""
         last = self.options.count if self.is_whole() else HELD * self.options.count // 100
         for shop in self.shops.values():
             count = min(CHUNK, last - self.next, self.room())
-            most = self.options.count // 20  # of one that is cut off
-            if shop.busy or count <= 0 or (shop.box == self.cut and shop.dealt - self.slack >= most):
+            others = [other.dealt for other in self.shops.values() if other is not shop]
+            if shop.busy or count <= 0 or shop.dealt > max(others) + CHUNK:
                 continue
             shop.deal(self.next, count)
             self.next += count
 
     def hear(self, selector):
         for key, _ in selector.select(0.005):
-            for first, told in key.data.answers():
-                self.answered += len(told)
-                self.predictions[first:first + len(told)] = [None if p == "-" else float(p) for p in told]
-                if self.served_from is None and told[0] != "-":
-                    self.served_from = first
+            for first, count, who, samples, age, said in key.data.answers():
+                seconds = time.monotonic() - self.began
+                print("%.3f" % seconds, first, count, key.data.box, who, samples, age, file=self.told)
+                self.answered += count
+                self.predictions[first:first + len(said)] = said
+                self.own_answers += len(said) if who == "own" else 0
+                if who == "hub":
+                    self.served_from = first if self.served_from is None else self.served_from
+                    self.ages.append((age, count))
 
     # ---- what happens to boxes
 
@@ -293,6 +321,7 @@ class Site:
                 summary = json.load(file)
         self.course.poll()
         trained = self.course.trained()
+        self.keep_metrics()
         killed = sum(self.options.limits.killed(box) for box in self.options.boxes)
         if coordinator.status != 0:
             self.notes.append({"at": self.next, "s": 0, "text": "ended with status %s" % coordinator.status})
@@ -302,12 +331,20 @@ class Site:
                 "unserved": sum(p is None for p in self.predictions[self.served_from or 0:self.next]),
                 "seconds": (self.last_s or time.monotonic()) - (self.first_s or self.began),
                 "samples_per_s": trained / max(1e-9, (self.last_s or time.monotonic()) - (self.first_s or self.began)),
+                "own": self.own_answers, "age_p50_s": quantile(self.ages, 0.5), "age_p90_s": quantile(self.ages, 0.9),
                 "bytes": sum(after[box] - before[box] for box in after), "memory": self.memory, "killed": killed,
                 "starts": coordinator.starts, "notes": self.notes, "join": summary.get("join"),
                 "keys": summary.get("keys"), "log_loss_before_training":
                     self.course.log_loss((self.served_from or 0))}
 
+    def keep_metrics(self):
+        """Beside the logs: disks go."""
+        path = os.path.join(self.run_folder, "metrics.jsonl")
+        if os.path.exists(path):
+            shutil.copy(path, self.logs)
+
     def close(self):
+        self.told.close()
         for shop in self.shops.values():
             shop.process.kill()
             shop.process.wait()

@@ -2,13 +2,15 @@
 
 A result is a dictionary (prove.json): date, settings, marks, count, first (events before it only warmed up), systems.
 A system has a title and, where they were measured, served (mean log loss of what was served), before (of predictions
-before training), samples_per_s, megabytes, lost, memory (MB of the fullest box) and curve, or the reason why it was not
+before training), samples_per_s, megabytes, lost, own (events that a box's own server answered), age_p50_s and age_p90_s
+(of the models that the hub answered with), memory (MB of the fullest box) and curve, or the reason why it was not
 run.
 """
 from html import escape
 
 POINTS = 40
-KEPT = ("samples_per_s", "lost", "untrained", "unserved", "starts", "killed", "trained", "seconds", "join")
+KEPT = ("samples_per_s", "lost", "untrained", "unserved", "own", "age_p50_s", "age_p90_s", "starts", "killed",
+        "trained", "seconds", "join")
 TITLES = {"lanyard": "Lanyard, five boxes", "one": "Lanyard, one box, its table on disk",
           "torch": "PyTorch, tables sharded",
           "vw": "Vowpal Wabbit, one box", "yesterday": "yesterday's model", "base": "base rate",
@@ -83,7 +85,8 @@ def cell(run, key, text):
 COLUMNS = [("log loss, served", "served", "%.4f"), ("where answered", "answered", "%.4f"),
            ("before training", "before", "%.4f"),
            ("samples/s", "samples_per_s", "%.0f"), ("MB over the links", "megabytes", "%.0f"),
-           ("samples lost", "lost", "%d"), ("not answered", "unserved", "%d"),
+           ("samples lost", "lost", "%d"), ("not answered", "unserved", "%d"), ("by the box itself", "own", "%d"),
+           ("age of the hub's model, median s", "age_p50_s", "%.1f"), ("p90 s", "age_p90_s", "%.1f"),
            ("memory of the fullest box, MB", "memory", "%.0f")]
 
 

@@ -1,12 +1,14 @@
 #!/usr/bin/python3
 """shop.py - the shop of a box: asks for scores, shows what it shows, and says what was clicked.
 
-usage: shop.py EVENTS ADDRESS TOKEN CERTIFICATE FEED
+usage: shop.py EVENTS ADDRESS TOKEN CERTIFICATE FEED [OWN]
 
 EVENTS: lines "label,cells" of stream.format table, the columns' names in the first. On standard input lines "FIRST
-COUNT" of events to see now; for each a line back, "FIRST p p ...", where p is what the server said, or "-" where it
-gave no answer (it is not asked for two seconds then). An event is a candidate of a question with the number FIRST as
-its name; what no server has written down is sent to the feeder FEED of this box, which also gets all outcomes.
+COUNT" of events to see now; for each a line back, "FIRST WHO SAMPLES AGE p p ...": "hub", or "own" where the hub gave
+no answer (it is not asked for two seconds then) and the server OWN of this box did; how many samples its model was
+trained on, how many seconds ago the last of them; and what it said. "FIRST -": nobody answered. An event is a candidate
+of a question with the number FIRST as its name; what the hub has not written down is sent to the feeder FEED of this
+box, which also gets all outcomes.
 """
 import http.client
 import json
@@ -50,22 +52,27 @@ def keep(feed, path, body):
     raise SystemExit("shop: the feeder takes nothing more")
 
 
-def see(events, names, server, feed, first, count):
-    """What was predicted of `count` events, as texts."""
+def see(events, names, server, own, feed, first, count):
+    """Of `count` events: who answered, of which model, what was predicted, as texts."""
     cells = [line.split(",") for line in events[first:first + count]]
-    answer = None
+    question = json.dumps({"id": str(first), "candidates": [dict(zip(names, one[1:])) for one in cells]})
+    who, answer = "hub", None
     if time.monotonic() >= server.rests:
-        candidates = [dict(zip(names, one[1:])) for one in cells]
-        answer = server.post("/predict", json.dumps({"id": str(first), "candidates": candidates}))
+        answer = server.post("/predict", question)
     if answer is None:
         # The name that the server would have given it: should it have it after all, it is known to be the same.
         keep(feed, "/events", "\n".join("%d.%d,%s" % (first, k, ",".join(one[1:])) for k, one in enumerate(cells)))
+        who, answer = "own", own.post("/predict", question) if own else None
     keep(feed, "/outcomes", "\n".join("%d.%d,%s" % (first, k, one[0]) for k, one in enumerate(cells)))
-    return ["-"] * count if answer is None else ["%.7g" % p for p in json.loads(answer)["probabilities"]]
+    if answer is None:
+        return ["-"]
+    answer = json.loads(answer)
+    model = answer["model"]
+    return [who, "%d" % model["samples"], "%.3f" % model["age_s"]] + ["%.7g" % p for p in answer["probabilities"]]
 
 
 def main():
-    path, address, token, certificate, feeder = sys.argv[1:]
+    path, address, token, certificate, feeder = sys.argv[1:6]
     with open(path, encoding="ascii") as file:
         head, *events = file.read().splitlines()
     names = head.split(",")[1:]
@@ -74,9 +81,10 @@ def main():
     with open(token, encoding="ascii") as file:
         server = Server(address, context, file.read().strip(), ASK_S)
     feed = Server(feeder)
+    own = Server(sys.argv[6], wait_s=ASK_S) if sys.argv[6:] else None
     for line in sys.stdin:
         first, count = map(int, line.split())
-        print(first, *see(events, names, server, feed, first, count), flush=True)
+        print(first, *see(events, names, server, own, feed, first, count), flush=True)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 
 #include "dispatch/cost/dp_ticks.h"
 #include "dispatch/planner/dp_account.h"
@@ -323,5 +324,52 @@ static void which_set_is_likeliest(void **state)
     close_scene(&s);
 }
 
-TEST_MAIN(TEST(in_units_the_same_is_found), TEST(trials_are_plans), TEST(caches_and_named_sets),
+// Bytes of rows that a box alone moves in its first batch, if its shard has so large a part of all.
+static double first_batch_bytes(const scene *s, double share)
+{
+    dp_planner_config config = s->config;
+    dp_trial *trial;
+    config.shard_share = share;
+    assert_int_equal(dp_trial_create(&config, 1, 1, &trial), RT_OK);
+    assert_int_equal(dp_trial_decide(trial, dp_recent_at(&s->recent, 0)), RT_OK);
+    assert_int_equal(dp_trial_commit(trial, true), RT_OK);
+    const double bytes = dp_trial_seconds(trial) * FAST; // of its link
+    dp_trial_destroy(trial);
+    return bytes;
+}
+
+// Where a shard has a part of all rows, a trial finds that part of its batches' rows there, and
+// pulls the others.
+static void rows_that_others_have(void **state)
+{
+    (void)state;
+    scene s;
+    dp_demand demand;
+    open_scene(&s, 3, 4, SAMPLES * FIELDS);
+    s.config.homes = RT_HOMES_PLANNED;
+    s.config.shard_rows_max = 200;
+    s.config.dense_bytes = 0;
+    s.config.rates.links[0] = (dp_link){FAST, FAST};
+    s.config.rates.compute_s_per_sample[0] = 0;
+    s.config.rates.shards = (dp_shards){4, 4, {0}};
+    s.config.boxes = (dp_boxes){.count = 4, .worker_count = 4};
+    for (uint32_t w = 0; w < 4; w++) {
+        s.config.boxes.of_worker[w] = s.config.boxes.of_shard[w] = (uint8_t)w;
+        s.config.boxes.given[w] = (dp_link){FAST, FAST};
+    }
+    assert_int_equal(dp_demand_measure(dp_recent_at(&s.recent, 0), &s.config.layout, &demand),
+                     RT_OK);
+    const double all = (double)demand.bytes[demand.sample_count];
+    assert_true(first_batch_bytes(&s, 0) == 0);
+    assert_true(first_batch_bytes(&s, 1) == 0);
+    for (double share = 0.25; share < 1; share += 0.25) {
+        const double part = first_batch_bytes(&s, share) / all;
+        printf("%.2f of the rows here: %.2f of a batch is pulled\n", share, part);
+        assert_true(fabs(part - (1 - share)) < 0.2); // of some 80 rows: four deviations
+    }
+    dp_demand_fini(&demand);
+    close_scene(&s);
+}
+
+TEST_MAIN(TEST(rows_that_others_have), TEST(in_units_the_same_is_found), TEST(trials_are_plans), TEST(caches_and_named_sets),
           TEST(what_a_batch_needs), TEST(times_of_sets), TEST(which_set_is_likeliest))

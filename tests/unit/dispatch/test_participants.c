@@ -18,6 +18,7 @@ typedef struct {
     dp_participants *chooser;
     random_batches batches;
     rt_batch batch;
+    uint64_t rows; // of all shards
 } scene;
 
 static void open_scene(scene *s, uint32_t worker_count, uint32_t slots)
@@ -54,7 +55,8 @@ static uint64_t next(scene *s, uint64_t current)
     dp_input records[RT_WORKERS_MAX];
     uint32_t count;
     random_batches_fill(&s->batches, &s->batch, SAMPLES);
-    assert_int_equal(dp_participants_next(s->chooser, &s->batch, current, records, &count), RT_OK);
+    assert_int_equal(
+        dp_participants_next(s->chooser, &s->batch, current, s->rows, records, &count), RT_OK);
     for (uint32_t i = 0; i < count; i++) {
         assert_int_equal(records[i].kind, DP_INPUT_PARTICIPATES);
         assert_int_equal(records[i].value, !(current >> records[i].worker & 1));
@@ -89,7 +91,7 @@ static void the_first_batch_is_trained_by_the_right_ones(void **state)
     random_batches_fill(&s.batches, &s.batch, 3); // this says nothing yet
     dp_input records[RT_WORKERS_MAX];
     uint32_t count;
-    assert_int_equal(dp_participants_next(s.chooser, &s.batch, 15, records, &count), RT_OK);
+    assert_int_equal(dp_participants_next(s.chooser, &s.batch, 15, 0, records, &count), RT_OK);
     assert_int_equal(count, 0);
     assert_int_equal(next(&s, 15), 11);
     assert_false(dp_participants_searches(s.chooser));
@@ -123,6 +125,63 @@ static void a_link_that_drops_and_recovers(void **state)
     assert_int_equal(next(&s, 15), 15);
     assert_true(dp_participants_searches(s.chooser));
     close_scene(&s);
+}
+
+// Every worker on a box with a shard for 200 rows; rows are long, and computing is nothing.
+static void open_site(scene *s)
+{
+    open_scene(s, WORKERS, SAMPLES * FIELDS);
+    dp_participants_destroy(s->chooser);
+    s->config.homes = RT_HOMES_PLANNED;
+    s->config.shard_rows_max = 200;
+    s->config.boxes = (dp_boxes){.count = WORKERS, .worker_count = WORKERS};
+    s->config.rates.shards = (dp_shards){WORKERS, WORKERS, {0}};
+    s->config.dense_bytes = DENSE / 100;
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        s->config.boxes.of_worker[w] = s->config.boxes.of_shard[w] = (uint8_t)w;
+        s->config.boxes.given[w] = (dp_link){FAST, FAST};
+        s->config.rates.compute_s_per_sample[w] = 0;
+        s->config.layout.values[w % FIELDS] = 2048;
+    }
+    assert_int_equal(dp_participants_create(&s->config, &s->chooser), RT_OK);
+}
+
+// A box alone moves no row while its shard has room for all of them; then it shares them with
+// others, as soon as that is known, and what is searched agrees. Also from a state.
+static void rows_that_one_box_cannot_hold(void **state)
+{
+    (void)state;
+    scene s, other;
+    rt_bytes bytes = {0};
+    rt_error error = {0};
+    open_site(&s);
+    s.rows = 200;
+    assert_int_equal(next(&s, 15), 1);
+    assert_int_equal(run(&s, 150, 1), 1);
+    s.rows = 1000;
+    const uint64_t several = next(&s, 1);
+    assert_true(rt_bits_many(several));
+    assert_true(rt_bits_many(run(&s, 20, several)));
+    assert_true(dp_participants_searches(s.chooser));
+    dp_participants_save(s.chooser, &bytes);
+    rt_reader reader = rt_bytes_reader(&bytes);
+    open_site(&other);
+    assert_int_equal(dp_participants_load(other.chooser, &s.config.rates, &reader, &error), RT_OK);
+    other.rows = s.rows;
+    for (uint32_t i = 0; i < 172; i++) // the stream goes on
+        random_batches_fill(&other.batches, &other.batch, SAMPLES);
+    uint64_t current = several;
+    for (uint32_t i = 0; i < 300; i++) {
+        const uint64_t workers = next(&s, current);
+        assert_int_equal(next(&other, current), workers);
+        current = workers;
+    }
+    assert_true(rt_bits_many(current));
+    s.rows = 200; // they have ended
+    assert_int_equal(run(&s, 2000, current), 1);
+    rt_bytes_fini(&bytes);
+    close_scene(&s);
+    close_scene(&other);
 }
 
 // Searches begin at a batch and three times as many later, and end.
@@ -263,5 +322,6 @@ static void sets_rotate(void **state)
 }
 
 TEST_MAIN(TEST(the_first_batch_is_trained_by_the_right_ones), TEST(a_link_that_drops_and_recovers),
+          TEST(rows_that_one_box_cannot_hold),
           TEST(searches_become_rare), TEST(a_state_goes_on), TEST(damaged_states),
           TEST(sets_rotate))

@@ -10,7 +10,7 @@
 
 #include "runtime/rt_hash.h"
 #include "runtime/rt_json.h"
-#include "runtime/rt_json_cursor.h"
+#include "runtime/rt_json_read.h"
 #include "tests/support/test.h"
 
 static void write_sample(rt_json *json)
@@ -218,174 +218,57 @@ static void test_save(void **state)
     rt_json_fini(&json);
 }
 
-// ---- reading, against libcjson -----------------------------------------------------------------
+// ---- reading -----------------------------------------------------------------------------------
 
-typedef struct {
-    char text[8192];
-    size_t size;
-} told;
-
-static void tell(told *t, const char *text, size_t length)
+// In a block of its own size, so that a byte behind it would be noticed. NULL: refused, at *byte_p.
+static cJSON *parse(const char *text, size_t size, size_t *byte_p)
 {
-    assert_true(t->size + length < sizeof t->text);
-    memcpy(t->text + t->size, text, length);
-    t->size += length;
+    char *copy = malloc(size + (size == 0));
+    memcpy(copy, text, size);
+    cJSON *tree = rt_json_parse(copy, size, byte_p);
+    free(copy);
+    return tree;
 }
 
-static void tell_text(told *t, char kind, const char *text, size_t length)
+static void test_parse(void **state)
 {
-    char head[32];
-    tell(t, head, (size_t)snprintf(head, sizeof head, "%c%zu:", kind, length));
-    tell(t, text, length);
-}
-
-static void tell_number(told *t, double value)
-{
-    char text[40];
-    tell_text(t, '#', text, (size_t)snprintf(text, sizeof text, "%.17g", value));
-}
-
-static void tell_tree(told *t, const cJSON *item)
-{
-    const bool is_list = cJSON_IsObject(item) || cJSON_IsArray(item);
-    if (is_list)
-        tell(t, "(", 1);
-    for (const cJSON *one = is_list ? item->child : NULL; one; one = one->next) {
-        if (cJSON_IsObject(item))
-            tell_text(t, '=', one->string, strlen(one->string));
-        tell_tree(t, one);
-    }
-    if (is_list)
-        tell(t, ")", 1);
-    else if (cJSON_IsString(item))
-        tell_text(t, '$', item->valuestring, strlen(item->valuestring));
-    else if (cJSON_IsNumber(item))
-        tell_number(t, item->valuedouble);
-    else
-        tell(t, cJSON_IsNull(item) ? "n" : cJSON_IsTrue(item) ? "t" : "f", 1);
-}
-
-static void tell_next(told *t, rt_json_cursor *c)
-{
-    rt_json_slice text;
-    char number[64];
-    const rt_json_kind kind = rt_json_peek(c);
-    if (kind == RT_JSON_OBJECT || kind == RT_JSON_ARRAY) {
-        tell(t, "(", 1);
-        (void)rt_json_enter(c);
-        while (rt_json_each(c)) {
-            if (kind == RT_JSON_OBJECT && rt_json_name(c, &text))
-                tell_text(t, '=', text.text, text.length);
-            tell_next(t, c);
-        }
-        tell(t, ")", 1);
-    } else if (rt_json_take(c, &text)) {
-        if (kind == RT_JSON_STRING)
-            tell_text(t, '$', text.text, text.length);
-        else if (kind != RT_JSON_NUMBER)
-            tell(t, text.text, 1);
-        else {
-            snprintf(number, sizeof number, "%.*s", (int)text.length, text.text);
-            tell_number(t, strtod(number, NULL));
-        }
-    }
-}
-
-// A document, or something near it.
-static void draw(rt_random *random, uint32_t depth, told *t)
-{
-    static const char *const plain[] = {"0", "-0", "17", "-3.25", "1e3", "2.5E-7", "true", "false",
-                                        "null", "\"\"", "\"ab c\"", "\"\\u00e9\\n\\\"\"",
-                                        "\"\\ud83d\\ude00/\\/\"", "\"\xc3\xa9\""};
-    static const char *const names[] = {"\"a\"", "\"id\" ", "\"\\u0062\"", "\"\""};
-    static const char *const spaces[] = {"", "", " ", "\n\t"};
-    const uint32_t kind = rt_random_below(random, depth > 0 ? 4 : 2);
-    tell(t, spaces[kind], strlen(spaces[kind]));
-    if (kind < 2) {
-        const char *text = plain[rt_random_below(random, RT_COUNT_OF(plain))];
-        tell(t, text, strlen(text));
-        return;
-    }
-    tell(t, kind == 2 ? "{" : "[", 1);
-    const uint32_t count = rt_random_below(random, 4);
-    for (uint32_t i = 0; i < count; i++) {
-        const char *name = names[rt_random_below(random, RT_COUNT_OF(names))];
-        if (i > 0)
-            tell(t, ", ", 2);
-        if (kind == 2)
-            tell(t, name, strlen(name));
-        if (kind == 2)
-            tell(t, ":", 1);
-        draw(random, depth - 1, t);
-    }
-    tell(t, kind == 2 ? "}" : "]", 1);
-}
-
-// The same as libcjson reads; what libcjson refuses is refused, and more (it passes over what
-// stands behind the end, and some numbers that are none). Skipping comes to the same end.
-static void test_cursor(void **state)
-{
-    rt_random random = {.state = 7};
-    uint32_t read = 0;
-    (void)state;
-    for (uint32_t i = 0; i < 20000; i++) {
-        static told document, ours, theirs;
-        rt_json_cursor c, skipping;
-        document.size = ours.size = theirs.size = 0;
-        draw(&random, 4, &document);
-        const bool is_whole = i % 2 == 0;
-        if (!is_whole)
-            document.text[rt_random_below(&random, (uint32_t)document.size)] =
-                "{}[],:\"\\e0-.t u\001"[rt_random_below(&random, 16)];
-        char *copy = malloc(document.size); // the end of what may be read
-        memcpy(copy, document.text, document.size);
-        cJSON *tree = cJSON_ParseWithLength(document.text, document.size);
-        rt_json_cursor_init(&c, copy, document.size);
-        skipping = c;
-        const bool is_skipped = rt_json_skip(&skipping);
-        tell_next(&ours, &c);
-        const bool is_read = rt_json_ends(&c);
-        if (is_whole && !is_read)
-            fail_msg("refused: %.*s", (int)document.size, document.text);
-        if (is_read && (!tree || !is_skipped || !rt_json_ends(&skipping)))
-            fail_msg("accepted: %.*s", (int)document.size, document.text);
-        if (is_read)
-            tell_tree(&theirs, tree);
-        assert_int_equal(is_read ? theirs.size : 0, is_read ? ours.size : 0);
-        assert_memory_equal(ours.text, theirs.text, theirs.size);
-        read += is_read && !is_whole;
-        cJSON_Delete(tree);
-        free(copy);
-    }
-    assert_in_range(read, 500, 9500); // both kinds of the damaged were there
-}
-
-static void test_cursor_refuses(void **state)
-{
-    static const char *const texts[] = {"",        " ",     "{",        "[1",     "[1,]",
-                                        "{\"a\"}", "01",    "-",        "1.",     "1e",
-                                        "+1",      "tru",   "\"a",      "\"\\x\"", "\"\\u12g4\"",
-                                        "\"\\u0000\"", "\"\\ud800\"", "\"\\udc00\"",
-                                        "[1}",     "{\"a\":1]", "{1:2}", "[1] 2", "{\"a\" 1}"};
-    char deep[RT_JSON_LEVELS_MAX + 1];
-    rt_json_cursor c;
-    static told ours;
+    static const char *const texts[] = {"1",     " {} ",     "[1, 2]\r\n\t ",  "\"a\\\\u0000\"",
+                                        "null ", "\"\\u00e9\"", "{\"a\": {\"b\": []}}\n"};
     (void)state;
     for (size_t i = 0; i < RT_COUNT_OF(texts); i++) {
-        char copy[64];
-        strcpy(copy, texts[i]);
-        rt_json_cursor_init(&c, copy, strlen(copy));
-        ours.size = 0;
-        tell_next(&ours, &c);
-        if (rt_json_ends(&c))
-            fail_msg("accepted: %s", texts[i]);
+        size_t byte = SIZE_MAX;
+        cJSON *tree = parse(texts[i], strlen(texts[i]), &byte);
+        if (!tree)
+            fail_msg("refused at byte %zu: %s", byte, texts[i]);
+        cJSON_Delete(tree);
     }
-    memset(deep, '[', sizeof deep);
-    rt_json_cursor_init(&c, deep, sizeof deep);
-    assert_false(rt_json_skip(&c));
-    assert_int_equal(c.at - c.begin, RT_JSON_LEVELS_MAX);
+    cJSON *tree = rt_json_parse("\"a\\\\u0000\"", 10, NULL);
+    assert_string_equal(cJSON_GetStringValue(tree), "a\\u0000");
+    cJSON_Delete(tree);
 }
 
-TEST_MAIN(TEST(test_cursor), TEST(test_cursor_refuses), TEST(test_layout), TEST(test_numbers_read_back),
+static void test_parse_refuses(void **state)
+{
+    static const struct {
+        const char *text;
+        size_t size, byte;
+    } cases[] = {
+        {"", 0, 0},           {"[1] 2", 5, 4},          {"{\"a\": 1}}", 9, 8},
+        {"[1, tru]", 8, 4},   {"[1\0]", 4, 2},          {"1\0", 2, 1},
+        {"\"\\u0000\"", 8, 1}, {"\"\\\\\\u0000\"", 10, 3}, {"\"\\\\u0000 \\u0000\"", 16, 9},
+        {"[\"\\u0000\", \0]", 13, 2}, {"\"\\ud800\"", 8, 1},
+    };
+    (void)state;
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
+        size_t byte = SIZE_MAX;
+        cJSON *tree = parse(cases[i].text, cases[i].size, &byte);
+        if (tree)
+            fail_msg("accepted: %s", cases[i].text);
+        if (byte != cases[i].byte)
+            fail_msg("byte %zu, expected %zu: %s", byte, cases[i].byte, cases[i].text);
+    }
+}
+
+TEST_MAIN(TEST(test_parse), TEST(test_parse_refuses), TEST(test_layout), TEST(test_numbers_read_back),
           TEST(test_fractions_read_back), TEST(test_not_finite_is_null),
           TEST(test_utf8), TEST(test_save))
