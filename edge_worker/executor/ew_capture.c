@@ -149,8 +149,8 @@ static rt_status begin_group(ew_executor *e, uint32_t partner, ew_node_list *lis
     return status;
 }
 
-// A copy whose change is pushed is of no use any more: it lacks the others'. One that is handed
-// over is given up.
+// A copy whose change is pushed is of no use any more: it lacks the others'. One that is handed over
+// is given up.
 static rt_status end_group(ew_executor *e, uint32_t partner, ew_node **nodes, row_group *group)
 {
     const bool is_handed = partner >= e->config.shard_count;
