@@ -57,6 +57,8 @@ rt_status cli_await(const rt_config *config, cli_listener who, uint32_t rank, in
     if (who == CLI_SHARD)
         add_server(&all, config, "network.ps",
                    rank < config->network_ps_count ? config->network_ps[rank] : "");
+    if (who == CLI_STANDBY)
+        add(&all, "coordinator.standby", config->standby);
     if (who == CLI_SERVER)
         add(&all, "serve.address", config->serve.address);
     return rt_await_places(all.of, all.count, config->timeout_start_s, stop_fd, notify, error);
