@@ -114,6 +114,7 @@ typedef struct {
     rt_join_unanswered unanswered;
     rt_join_late late;
     double late_s;         // how much longer it is kept, for late ones
+    double resend_s;       // after a start no window ends for so long, where outcomes are sent
     uint32_t events_max;   // that wait, or are kept
     rt_join_at_end at_end; // what becomes of those that wait when the input ends
 } rt_join_config;

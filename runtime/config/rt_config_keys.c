@@ -247,6 +247,9 @@ const rt_config_key rt_config_keys[] = {
            "What an outcome with label 1 does that comes when its event was trained with 0."),
     DOUBLE("stream.join.late_s", stream.join.late_s, "86400", IN(0, 1e9), "s",
            "So long after its window an event is kept for late outcomes (late train)."),
+    DOUBLE("stream.join.resend_s", stream.join.resend_s, "60", IN(0, 1e9), "s",
+           "Of outcomes that are sent (http, tcp, feed, mqtt): when a run goes on no window ends "
+           "for so long, so that those come first which nobody took while it was down."),
     U32("stream.join.events_max", stream.join.events_max, "100000", IN(1, 100000000), "events",
         "That wait or are kept at once, and outcomes that wait for their events. When there are "
         "more the oldest ones go as if their time were over, and are counted."),

@@ -3,8 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 // Whole pieces of a large file go past the page cache where the file system lets them: that takes a
@@ -13,6 +16,8 @@
 #define PIECE_ALIGN ((size_t)4096)
 // Where it does not, the kernel is made to write as we go, so that the sync at the end is short.
 #define SYNC_BYTES ((size_t)64 << 20)
+
+#define WRITERS_MAX 64u // of one name at a time
 
 struct rt_file {
     int descriptor;
@@ -40,9 +45,38 @@ static rt_status failed(const char *what, const char *path, rt_error *error)
                    strerror(errno));
 }
 
+// Whether the name is still that of the open file: its writer may have renamed it since.
+static bool is_named(int descriptor, const char *name)
+{
+    struct stat open_file, named;
+    return fstat(descriptor, &open_file) == 0 && stat(name, &named) == 0 &&
+           open_file.st_dev == named.st_dev && open_file.st_ino == named.st_ino;
+}
+
+// A file that nobody else writes: the descriptor has its lock. Where the file system knows no locks
+// the first name is taken. -1: errno says why.
+static int open_unfinished(const char *path, char *name, size_t size)
+{
+    for (uint32_t turn = 0; turn < WRITERS_MAX; turn++) {
+        if (turn == 0)
+            snprintf(name, size, "%s.tmp", path);
+        else
+            snprintf(name, size, "%s.%" PRIu32 ".tmp", path, turn);
+        const int descriptor = open(name, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+        if (descriptor < 0)
+            return -1;
+        const bool is_free = flock(descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+        if (is_free && is_named(descriptor, name) && ftruncate(descriptor, 0) == 0)
+            return descriptor;
+        close(descriptor);
+    }
+    errno = EBUSY;
+    return -1;
+}
+
 rt_status rt_file_create(const char *path, rt_file **file_p, rt_error *error)
 {
-    const size_t size = strlen(path) + sizeof ".tmp";
+    const size_t size = strlen(path) + sizeof ".4294967295.tmp";
     rt_file *file = rt_alloc(1, sizeof *file);
     if (!file)
         return rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
@@ -55,8 +89,7 @@ rt_status rt_file_create(const char *path, rt_file **file_p, rt_error *error)
     }
     file->piece = file->block + (PIECE_ALIGN - (uintptr_t)file->block % PIECE_ALIGN);
     snprintf(file->path, size, "%s", path);
-    snprintf(file->path_unfinished, size, "%s.tmp", path);
-    file->descriptor = open(file->path_unfinished, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    file->descriptor = open_unfinished(path, file->path_unfinished, size);
     if (file->descriptor < 0) {
         rt_status status = failed("create", file->path_unfinished, error);
         destroy(file);
@@ -120,9 +153,8 @@ void rt_file_abort(rt_file *file)
 {
     if (!file)
         return;
-    if (file->descriptor >= 0)
-        close(file->descriptor);
-    unlink(file->path_unfinished);
+    unlink(file->path_unfinished); // with the lock, or it could be another writer's
+    close(file->descriptor);
     destroy(file);
 }
 
@@ -150,16 +182,13 @@ rt_status rt_file_commit(rt_file *file, rt_error *error)
     rt_status status = write_piece(file, error);
     if (!status && fsync(file->descriptor) != 0)
         status = failed("sync", file->path_unfinished, error);
-    const int closed = close(file->descriptor);
-    file->descriptor = -1;
-    if (!status && closed != 0)
-        status = failed("close", file->path_unfinished, error);
     if (!status && rename(file->path_unfinished, file->path) != 0)
         status = failed("rename to its final name", file->path_unfinished, error);
     if (status) {
         rt_file_abort(file);
         return status;
     }
+    close(file->descriptor); // with its lock; all of it is synced
     status = sync_folder(file->path, error);
     destroy(file);
     return status;

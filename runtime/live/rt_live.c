@@ -25,6 +25,7 @@ struct rt_live {
     const rt_config *config;
     rt_mirror *mirror; // NULL: journals are here alone
     rt_journals journals;
+    bool is_old; // a journal had lines when it was opened
     struct {
         const rt_intake_ops *ops; // NULL: it is not sent, or comes to the intake of events
         void *intake;
@@ -84,6 +85,7 @@ static rt_status open_journal(rt_live *live, rt_flow flow, const char *directory
     rt_journal_keep_for(live->journals.of[flow], config->journal_keep_s);
     if (live->mirror)
         rt_mirror_attach(live->mirror, flow, live->journals.of[flow]);
+    live->is_old |= rt_journal_statistics(live->journals.of[flow]).next > 1;
     return RT_OK;
 }
 
@@ -176,6 +178,7 @@ typedef struct {
     uint64_t next;          // event
     size_t last_size;       // of the line given out last; 0: none that could come again
     uint64_t bytes_read;
+    bool was_away;
     char name[RT_NAME_MAX];
 } source;
 
@@ -204,6 +207,7 @@ static rt_status open_source(const rt_stream_config *config, uint64_t seed, void
     s->read = &config->live->read[flow];
     s->watch = (rt_source_watch){-1, -1};
     s->next = rt_journal_statistics(s->journal).first;
+    s->was_away = config->live->is_old;
     snprintf(s->name, sizeof s->name, "%s%s", kind, flow == RT_FLOW_OUTCOMES ? " (outcomes)" : "");
     atomic_store(s->read, s->next);
     *source_p = s;
@@ -270,6 +274,11 @@ static rt_status next_line(void *context, uint64_t deadline_ns, uint32_t line_fe
     return RT_OK;
 }
 
+static bool was_away(const void *context)
+{
+    return ((const source *)context)->was_away;
+}
+
 static void take_back(void *context)
 {
     source *s = context;
@@ -332,6 +341,7 @@ const rt_source_ops rt_source_live = {.name = RT_POSITION_JOURNAL,
                                       .watch = watch_source,
                                       .line = next_line,
                                       .back = take_back,
+                                      .was_away = was_away,
                                       .tell = tell,
                                       .seek = seek,
                                       .input_name = input_name,

@@ -252,7 +252,7 @@ static void end_one(rt_join *join, uint32_t index)
 
 static void end_until(rt_join *join, int64_t time_ms)
 {
-    while (join->heap_count > 0 && join->records[join->heap[0]].end_ms < time_ms)
+    while (!join->is_held && join->heap_count > 0 && join->records[join->heap[0]].end_ms < time_ms)
         end_one(join, join->heap[0]);
 }
 
@@ -271,6 +271,15 @@ void rt_join_advance(rt_join *join, int64_t time_ms)
 {
     pthread_mutex_lock(&join->lock);
     move_clock(join, time_ms);
+    pthread_mutex_unlock(&join->lock);
+}
+
+void rt_join_hold(rt_join *join, bool is_held)
+{
+    pthread_mutex_lock(&join->lock);
+    join->is_held = is_held;
+    if (join->has_clock)
+        end_until(join, join->clock_ms);
     pthread_mutex_unlock(&join->lock);
 }
 

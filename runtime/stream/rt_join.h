@@ -85,6 +85,10 @@ rt_status rt_join_outcome(rt_join *join, uint64_t id, int64_t time_ms, rt_join_l
 // (*) Moves the clock: for who knows the time without a record.
 void rt_join_advance(rt_join *join, int64_t time_ms);
 
+// (*) From now on no time is over, though the clock goes on; false: what is over by then ends now.
+// Events go for want of room all the same, and at rt_join_end.
+void rt_join_hold(rt_join *join, bool is_held);
+
 // (*) No more will come: with at_end train all that waits becomes ready.
 void rt_join_end(rt_join *join);
 

@@ -55,7 +55,7 @@ struct rt_join {
     bool remembers;
     uint64_t step, numbers, turns;
     int64_t clock_ms;
-    bool has_clock;
+    bool has_clock, is_held;
     uint32_t jumps; // in a row
     rt_join_counts counts;
 };

@@ -1,12 +1,17 @@
 #include "runtime/stream/rt_joined.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 
-#define NOT_WAITING 1u            // a deadline that is over: what is there, or RT_AGAIN
-#define VAIN_NS UINT64_C(1000000) // after a look in vain events go on so long without another
+#include "runtime/rt_log.h"
+
+#define NOT_WAITING 1u             // a deadline that is over: what is there, or RT_AGAIN
+#define VAIN_NS UINT64_C(1000000)  // after a look in vain events go on so long without another
+#define LOOK_NS UINT64_C(50000000) // an event that waits for outcomes, until the caller has a look
+#define HOLD_S 30u                 // one input waits so long for the other
 
 struct rt_joined {
     rt_join *join;
@@ -18,10 +23,14 @@ struct rt_joined {
     int64_t time_ms;
     rt_join_labels labels;
     uint32_t label_count;
-    bool dated;       // outcomes have times in their lines
-    bool ended;       // no outcome follows
-    bool finished;    // rt_join_end was said
-    uint64_t vain_ns; // when outcomes were looked for in vain; 0: they were not
+    bool dated;         // outcomes have times in their lines
+    bool ended;         // no outcome follows
+    bool finished;      // rt_join_end was said
+    uint64_t vain_ns;   // when outcomes were looked for in vain; 0: they were not
+    uint64_t held_ns;   // since when one input waits for the other; 0: none does
+    bool is_held;       // the event that is aside
+    uint64_t resend_ns; // no window ends until then; 0: they do
+    rt_log_limit limit;
 };
 
 int64_t rt_joined_arrival_ms(uint64_t arrival_ns)
@@ -112,6 +121,10 @@ rt_status rt_joined_create(const rt_stream_config *config, uint64_t seed, const 
         return status;
     }
     joined->dated = rt_stream_schema(joined->outcomes)->has_times;
+    if (rt_stream_was_away(joined->outcomes) && config->join.resend_s > 0) {
+        joined->resend_ns = rt_now_ns() + (uint64_t)(config->join.resend_s * 1e9);
+        rt_join_hold(joined->join, true);
+    }
     *joined_p = joined;
     return RT_OK;
 }
@@ -172,25 +185,91 @@ static rt_status take_head(rt_joined *joined, rt_error *error)
     return status ? rt_fail(error, status, "out of memory for an outcome that waits") : RT_OK;
 }
 
-// What can be done without another event; nothing is ready. RT_AGAIN: an event is wanted.
+// behind: something of the other input is on its way. Whether it is waited for.
+static bool waits_for(rt_joined *joined, bool behind, const char *what)
+{
+    uint64_t told;
+    if (!behind) {
+        joined->held_ns = 0;
+        return false;
+    }
+    if (joined->held_ns == 0)
+        joined->held_ns = rt_now_ns();
+    if (rt_now_ns() - joined->held_ns < HOLD_S * UINT64_C(1000000000))
+        return true;
+    if (rt_log_due(&joined->limit, &told))
+        rt_warn("stream.join: %s did not answer for %u s: it goes on without them, and what comes "
+                "of them then may be late",
+                what, HOLD_S);
+    return false;
+}
+
+static bool lacks_outcomes(const rt_joined *joined)
+{
+    return !joined->has_head && !joined->ended && rt_stream_is_behind(joined->outcomes);
+}
+
+// The next outcome, or RT_AGAIN. For an event the outcomes before it are waited for.
+static rt_status look_for_outcome(rt_joined *joined, const rt_joined_events *events, bool has_event,
+                                  rt_error *error)
+{
+    const uint64_t soon = rt_now_ns() + LOOK_NS, deadline_ns = events->deadline_ns;
+    rt_status status = RT_OK;
+    if (events->ended && !has_event)
+        return read_head(joined, deadline_ns, error);
+    if (has_event || events->idle)
+        status = read_head(joined, NOT_WAITING, error);
+    if (!has_event || (status && status != RT_AGAIN))
+        return status;
+    if (!waits_for(joined, lacks_outcomes(joined), "outcomes"))
+        return status;
+    status = read_head(joined, deadline_ns ? rt_min_u64(soon, deadline_ns) : soon, error);
+    joined->is_held = status == RT_AGAIN && lacks_outcomes(joined);
+    return status;
+}
+
+bool rt_joined_is_held(const rt_joined *joined)
+{
+    return joined->is_held;
+}
+
+// Nothing came, and nothing is known to come: what has no times is of now.
+static void let_time_pass(rt_joined *joined, const rt_joined_events *events)
+{
+    if (events->idle && !events->behind && !events->dated && !joined->dated &&
+        !lacks_outcomes(joined))
+        rt_join_advance(joined->join, rt_joined_arrival_ms(0));
+}
+
+static void end_resending(rt_joined *joined)
+{
+    if (joined->resend_ns == 0 || rt_now_ns() < joined->resend_ns)
+        return;
+    joined->resend_ns = 0;
+    rt_join_hold(joined->join, false);
+}
+
+// What can be done without another event; nothing is ready. RT_AGAIN: an event is wanted, or one is
+// held.
 static rt_status move(rt_joined *joined, const rt_joined_events *events, rt_error *error)
 {
     int64_t time_ms;
     const bool has_event = rt_join_has_offer(joined->join, &time_ms);
     const bool only_outcomes = events->ended && !has_event;
-    rt_status status = RT_OK;
-    if (has_event || only_outcomes || events->idle)
-        status = read_head(joined, only_outcomes ? events->deadline_ns : NOT_WAITING, error);
-    if (status && (status != RT_AGAIN || only_outcomes))
+    joined->is_held = false;
+    rt_status status = look_for_outcome(joined, events, has_event, error);
+    if (status && (status != RT_AGAIN || only_outcomes || joined->is_held))
         return status;
-    if (joined->has_head && (!has_event || joined->time_ms < time_ms))
-        return only_outcomes || has_event || events->idle ? take_head(joined, error) : RT_AGAIN;
+    if (joined->has_head && (!has_event || joined->time_ms < time_ms)) {
+        const bool is_next = only_outcomes || has_event ||
+                             (events->idle && !waits_for(joined, events->behind, "events"));
+        return is_next ? take_head(joined, error) : RT_AGAIN;
+    }
     if (has_event) {
         status = rt_join_admit(joined->join);
         return status ? rt_fail(error, status, "out of memory for an event that waits") : RT_OK;
     }
-    if (events->idle && !events->dated && !joined->dated)
-        rt_join_advance(joined->join, rt_joined_arrival_ms(0));
+    let_time_pass(joined, events);
     if (!events->ended)
         return rt_join_has_ready(joined->join) ? RT_OK : RT_AGAIN;
     if (joined->finished)
@@ -209,6 +288,9 @@ rt_status rt_joined_fill(rt_joined *joined, const rt_joined_events *events, rt_b
         }
         if (batch->sample_count == sample_count)
             return RT_OK;
+        end_resending(joined);
+        if (rt_join_has_ready(joined->join))
+            continue;
         rt_status status = move(joined, events, error);
         if (status)
             return status;

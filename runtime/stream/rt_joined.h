@@ -1,7 +1,13 @@
 // rt_joined - a stream's events, its outcomes and the join of both: who reads what next.
 //
 // Outcomes are a stream of their own (stream.join.outcomes), read as far as the events' times have
-// come; what has no time is of the time when it was read. One thread, but rt_joined_save and
+// come; what has no time is of the time when it arrived, or when it was read. Of two inputs with
+// something on its way (rt_source_ops.is_behind) neither is read ahead of the other: an event waits
+// for the next outcome, an outcome for the next event, at most HOLD_S; the clock of a join is the
+// lesser time of both then, and goes on by itself only where both are at their ends.
+//
+// A run that was down comes back with senders that have something to send: events that wait are
+// answered first, and no window ends for stream.join.resend_s. One thread, but rt_joined_save and
 // rt_joined_settle.
 #ifndef RT_JOINED_H
 #define RT_JOINED_H
@@ -14,6 +20,7 @@ typedef struct rt_joined rt_joined;
 typedef struct {
     bool ended;           // no event follows
     bool idle;            // there is none now: outcomes need not wait for one
+    bool behind;          // likewise, but some are on their way
     bool dated;           // events have times in their lines
     uint64_t deadline_ns; // as of rt_source_ops.line, for when only outcomes can come
 } rt_joined_events;
@@ -35,6 +42,9 @@ rt_status rt_joined_offer(rt_joined *joined, const rt_line_sample *sample, rt_er
 // outcomes.
 rt_status rt_joined_fill(rt_joined *joined, const rt_joined_events *events, rt_batch *batch,
                          uint32_t sample_count, rt_error *error);
+
+// Whether RT_AGAIN was said because an event waits for outcomes that are on their way: call again.
+bool rt_joined_is_held(const rt_joined *joined);
 
 // Milliseconds since 1970, of a record that came at this time; 0: now.
 int64_t rt_joined_arrival_ms(uint64_t arrival_ns);

@@ -2,8 +2,16 @@
 // checkpoint stands, so that nothing has to be kept here.
 //
 // A message is an event, or several in lines. Offsets are part of the position; a run that begins
-// anew starts with the oldest messages. One thread; librdkafka has threads of its own, and writes a
-// wake descriptor when messages are there.
+// anew starts with the oldest messages. A line arrived when its message was stamped, by its
+// producer or by the broker as the topic has it, so that it has the same time whenever it is read.
+//
+// Partitions are read by librdkafka's simple consumer, which has a queue for each: of their first
+// messages the one with the smallest stamp is next. With a join no message is given out while an
+// older one may follow, of a partition of which nothing is there and whose end was not seen; but
+// for a partition that does not answer at all, which is waited for at most HOLD_NS.
+//
+// One thread; librdkafka has threads of its own, and writes a wake descriptor when messages are
+// there.
 #include <inttypes.h>
 #include <librdkafka/rdkafka.h>
 #include <poll.h>
@@ -22,20 +30,35 @@
 #define PARTITIONS_EVERY_NS UINT64_C(30000000000)
 #define PARTITIONS_RETRY_NS UINT64_C(500000000)
 #define PARTITIONS_MAX 3000u
+#define HOLD_NS UINT64_C(30000000000)
+#define SERVE_NS UINT64_C(500000000) // so often the client is asked what failed
 
+// As in a position.
 typedef struct {
     uint64_t next; // offset of the next message
     uint64_t skip; // lines of it that were given out before
+} place;
+
+typedef struct {
+    place at;
+    rd_kafka_queue_t *queue;  // NULL: it is not read yet
+    rd_kafka_message_t *head; // at `at`; NULL: none is there
+    bool is_empty;            // since the last wake
+    bool is_at_end;           // all of its messages were there, and no connection was lost since
 } partition;
 
 typedef struct {
     const rt_stream_config *config;
     rd_kafka_t *client;
-    rd_kafka_queue_t *queue;
+    rd_kafka_topic_t *topic;
     int wake;
     rt_source_watch watch;
+    bool is_joined; // older messages go first, and are waited for
     partition *partitions;
-    uint32_t partition_count, partition_capacity, assigned_count;
+    uint32_t partition_count, partition_capacity, started_count;
+    bool is_missing;             // there is no such topic: nothing was ever sent
+    bool is_cut;                 // a connection was lost: ends are not known any more
+    uint64_t held_ns;            // since when a message waits for older ones; 0: none does
     uint64_t look_ns;            // for partitions, next
     rd_kafka_message_t *message; // NULL: none is open
     char *text;                  // of it, with room behind; text_size bytes from text_next on
@@ -43,7 +66,7 @@ typedef struct {
     uint64_t line; // of the message, the next one
     uint64_t arrival_ns;
     uint64_t bytes_read;
-    rt_log_limit limit;
+    rt_log_limit limit, silence;
 } kafka;
 
 static bool serves(const rt_stream_config *config)
@@ -58,16 +81,27 @@ static void close_message(kafka *k)
     k->message = NULL;
 }
 
+static void close_partition(kafka *k, uint32_t i)
+{
+    partition *p = &k->partitions[i];
+    if (p->head)
+        rd_kafka_message_destroy(p->head);
+    if (!p->queue)
+        return;
+    (void)rd_kafka_consume_stop(k->topic, (int32_t)i);
+    rd_kafka_queue_destroy(p->queue);
+}
+
 static void close_source(void *source)
 {
     kafka *k = source;
     close_message(k);
-    if (k->queue)
-        rd_kafka_queue_destroy(k->queue);
-    if (k->client) {
-        (void)rd_kafka_consumer_close(k->client);
+    for (uint32_t i = 0; i < k->partition_count; i++)
+        close_partition(k, i);
+    if (k->topic)
+        rd_kafka_topic_destroy(k->topic);
+    if (k->client)
         rd_kafka_destroy(k->client);
-    }
     if (k->wake >= 0)
         close(k->wake);
     rt_free(k->text);
@@ -87,6 +121,19 @@ static rt_status set(rd_kafka_conf_t *conf, const char *name, const char *value,
     if (rd_kafka_conf_set(conf, name, value, why, sizeof why) == RD_KAFKA_CONF_OK)
         return RT_OK;
     return rt_fail(error, RT_CONFIG, "stream.kafka: %s: %s", name, why);
+}
+
+// In rd_kafka_poll, so in the thread of the source.
+static void note_failure(rd_kafka_t *client, int reason, const char *text, void *context)
+{
+    kafka *k = context;
+    uint64_t told;
+    (void)client;
+    k->is_cut |= reason == RD_KAFKA_RESP_ERR__TRANSPORT ||
+                 reason == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN ||
+                 reason == RD_KAFKA_RESP_ERR__TIMED_OUT;
+    if (rt_log_due(&k->limit, &told))
+        rt_warn("stream.kafka: %s", text);
 }
 
 // "name=value,name=value"
@@ -117,9 +164,13 @@ static rt_status configure(const rt_stream_config *config, rd_kafka_conf_t *conf
     if (!status)
         status = set(conf, "enable.auto.commit", "false", error);
     if (!status)
+        status = set(conf, "enable.auto.offset.store", "false", error);
+    if (!status)
         status = set(conf, "auto.offset.reset", "earliest", error);
     if (!status)
         status = set_options(conf, config->kafka_options, error);
+    if (!status)
+        status = set(conf, "enable.partition.eof", "true", error);
     if (!status && *config->kafka_password)
         status =
             rt_http_read_word("stream.kafka.password", config->kafka_password, &password, error);
@@ -129,6 +180,7 @@ static rt_status configure(const rt_stream_config *config, rd_kafka_conf_t *conf
         explicit_bzero(password, strlen(password));
     rt_free(password);
     rd_kafka_conf_set_log_cb(conf, log_library);
+    rd_kafka_conf_set_error_cb(conf, note_failure);
     return status;
 }
 
@@ -136,7 +188,6 @@ static rt_status open_source(const rt_stream_config *config, uint64_t seed, void
                              rt_error *error)
 {
     char why[256];
-    const uint64_t one = 1;
     kafka *k = rt_alloc(1, sizeof *k);
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     (void)seed;
@@ -145,9 +196,11 @@ static rt_status open_source(const rt_stream_config *config, uint64_t seed, void
         return rt_fail(error, RT_NO_MEMORY, "out of memory for stream.kafka");
     }
     k->config = config;
+    k->is_joined = config->holds_outcomes || rt_config_has_join(config);
     k->watch = (rt_source_watch){-1, -1};
     k->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     rt_status status = configure(config, conf, error);
+    rd_kafka_conf_set_opaque(conf, k);
     if (!status && k->wake < 0)
         status = rt_fail(error, RT_LIMIT, "cannot create an event descriptor");
     if (!status) {
@@ -159,13 +212,16 @@ static rt_status open_source(const rt_stream_config *config, uint64_t seed, void
     }
     if (conf)
         rd_kafka_conf_destroy(conf);
+    if (!status) {
+        k->topic = rd_kafka_topic_new(k->client, config->kafka_topic, NULL);
+        if (!k->topic)
+            status = rt_fail(error, RT_CONFIG, "stream.kafka: topic %s: %s", config->kafka_topic,
+                             rd_kafka_err2str(rd_kafka_last_error()));
+    }
     if (status) {
         close_source(k);
         return status;
     }
-    (void)rd_kafka_poll_set_consumer(k->client);
-    k->queue = rd_kafka_queue_get_consumer(k->client);
-    rd_kafka_queue_io_event_enable(k->queue, k->wake, &one, sizeof one);
     *source_p = k;
     return RT_OK;
 }
@@ -189,29 +245,45 @@ static rt_status grow(kafka *k, uint32_t count, rt_error *error)
     return RT_OK;
 }
 
-// How many the topic has now; 0: nobody knows.
+// How many the topic has now; 0: nobody knows, or there is no such topic.
 static uint32_t count_partitions(kafka *k, const char **why_p)
 {
     const struct rd_kafka_metadata *metadata;
     uint32_t count = 0;
-    rd_kafka_topic_t *topic = rd_kafka_topic_new(k->client, k->config->kafka_topic, NULL);
-    const rd_kafka_resp_err_t reason =
-        topic ? rd_kafka_metadata(k->client, 0, topic, &metadata, METADATA_MS)
-              : rd_kafka_last_error();
-    *why_p = rd_kafka_err2str(reason);
-    if (!reason && metadata->topic_cnt == 1) {
-        count = (uint32_t)metadata->topics[0].partition_cnt;
-        if (metadata->topics[0].err)
-            *why_p = rd_kafka_err2str(metadata->topics[0].err);
-    }
-    if (!reason)
+    rd_kafka_resp_err_t reason = rd_kafka_metadata(k->client, 0, k->topic, &metadata, METADATA_MS);
+    if (!reason) {
+        if (metadata->topic_cnt == 1) {
+            count = (uint32_t)metadata->topics[0].partition_cnt;
+            reason = metadata->topics[0].err;
+        }
         rd_kafka_metadata_destroy(metadata);
-    if (topic)
-        rd_kafka_topic_destroy(topic);
+    }
+    k->is_missing = reason == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
+    *why_p = rd_kafka_err2str(reason);
     return count;
 }
 
-// All partitions are read, those that are new from their first message on.
+// From where it stands; from the first message on where it is new.
+static rt_status start_partition(kafka *k, uint32_t i, rt_error *error)
+{
+    static const uint64_t one = 1;
+    partition *p = &k->partitions[i];
+    p->queue = rd_kafka_queue_get_partition(k->client, k->config->kafka_topic, (int32_t)i);
+    if (!p->queue) // the client has not heard of it yet
+        return RT_AGAIN;
+    const int64_t from = p->at.next ? (int64_t)p->at.next : RD_KAFKA_OFFSET_BEGINNING;
+    if (rd_kafka_consume_start(k->topic, (int32_t)i, from) != 0) {
+        const char *why = rd_kafka_err2str(rd_kafka_last_error());
+        rd_kafka_queue_destroy(p->queue);
+        p->queue = NULL;
+        return rt_fail(error, RT_IO, "stream.kafka: topic %s, partition %" PRIu32 ": %s",
+                       k->config->kafka_topic, i, why);
+    }
+    rd_kafka_queue_io_event_enable(p->queue, k->wake, &one, sizeof one);
+    return RT_OK;
+}
+
+// All partitions are read.
 static rt_status look_for_partitions(kafka *k, rt_error *error)
 {
     const char *why;
@@ -224,25 +296,36 @@ static rt_status look_for_partitions(kafka *k, rt_error *error)
     if (count == 0 && rt_log_due(&k->limit, &told))
         rt_warn("stream.kafka: topic %s at %s: %s; trying again", k->config->kafka_topic,
                 k->config->kafka_brokers, why);
-    if (count <= k->assigned_count)
+    if (count <= k->started_count)
         return RT_OK;
-    rt_status status = grow(k, count, error);
-    if (status)
-        return status;
-    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)count);
-    for (uint32_t i = 0; i < count; i++) {
-        rd_kafka_topic_partition_t *one =
-            rd_kafka_topic_partition_list_add(list, k->config->kafka_topic, (int32_t)i);
-        one->offset =
-            k->partitions[i].next ? (int64_t)k->partitions[i].next : RD_KAFKA_OFFSET_BEGINNING;
+    rt_status status = grow(k, count > k->partition_count ? count : k->partition_count, error);
+    while (!status && k->started_count < count) {
+        status = start_partition(k, k->started_count, error);
+        k->started_count += !status;
     }
-    const rd_kafka_resp_err_t reason = rd_kafka_assign(k->client, list);
-    rd_kafka_topic_partition_list_destroy(list);
-    if (reason)
-        return rt_fail(error, RT_IO, "stream.kafka: %s", rd_kafka_err2str(reason));
-    k->assigned_count = count;
-    rt_info("stream.kafka: topic %s, %" PRIu32 " partitions", k->config->kafka_topic, count);
-    return RT_OK;
+    if (status == RT_AGAIN) {
+        k->look_ns = rt_now_ns() + PARTITIONS_RETRY_NS;
+        return RT_OK;
+    }
+    if (!status)
+        rt_info("stream.kafka: topic %s, %" PRIu32 " partitions", k->config->kafka_topic, count);
+    return status;
+}
+
+// What came since a connection was lost is asked for again from where each partition stands, so
+// that its end is told once more.
+static void ask_again(kafka *k)
+{
+    k->is_cut = false;
+    for (uint32_t i = 0; i < k->started_count; i++) {
+        partition *p = &k->partitions[i];
+        if (!p->is_at_end)
+            continue;
+        p->is_at_end = false;
+        p->is_empty = false;
+        const int64_t next = p->at.next ? (int64_t)p->at.next : RD_KAFKA_OFFSET_BEGINNING;
+        (void)rd_kafka_seek(k->topic, (int32_t)i, next, 0);
+    }
 }
 
 // ---- messages --------------------------------------------------------------------------------
@@ -277,36 +360,114 @@ static bool pass_over(kafka *k, uint64_t lines)
     return true;
 }
 
-// *is_one_p: a message is open now.
-static rt_status take_message(kafka *k, rd_kafka_message_t *message, bool *is_one_p,
-                              rt_error *error)
+// What a partition's queue gave is its head now, its end, or nothing.
+static rt_status take_message(kafka *k, partition *p, rd_kafka_message_t *message, rt_error *error)
 {
     uint64_t told;
-    struct timespec now;
-    k->message = message;
-    *is_one_p = false;
-    if (message->err) {
-        if (message->err != RD_KAFKA_RESP_ERR__PARTITION_EOF && rt_log_due(&k->limit, &told))
-            rt_warn("stream.kafka: %s", rd_kafka_message_errstr(message));
-        const bool is_fatal = message->err == RD_KAFKA_RESP_ERR__FATAL;
-        close_message(k);
-        return is_fatal ? rt_fail(error, RT_IO, "stream.kafka: the client cannot go on") : RT_OK;
-    }
-    const uint32_t at = (uint32_t)message->partition;
-    if (at >= k->partition_count || (uint64_t)message->offset < k->partitions[at].next) {
-        close_message(k); // it was read before the partitions were assigned again
+    const rd_kafka_resp_err_t reason = message->err;
+    if (!reason && (uint64_t)message->offset >= p->at.next) {
+        if ((uint64_t)message->offset > p->at.next)
+            p->at = (place){.next = (uint64_t)message->offset};
+        p->head = message;
+        p->is_at_end = false;
         return RT_OK;
     }
-    partition *p = &k->partitions[at];
-    if (p->skip && (uint64_t)message->offset > p->next)
-        p->skip = 0;
-    p->next = (uint64_t)message->offset;
+    if (reason == RD_KAFKA_RESP_ERR__PARTITION_EOF)
+        p->is_at_end = true;
+    else if (reason && rt_log_due(&k->limit, &told))
+        rt_warn("stream.kafka: %s", rd_kafka_message_errstr(message));
+    rd_kafka_message_destroy(message);
+    return reason == RD_KAFKA_RESP_ERR__FATAL
+               ? rt_fail(error, RT_IO, "stream.kafka: the client cannot go on")
+               : RT_OK;
+}
+
+static rt_status fill_heads(kafka *k, rt_error *error)
+{
+    uint64_t wakes;
+    rt_status status = RT_OK;
+    const bool is_woken = read(k->wake, &wakes, sizeof wakes) == sizeof wakes;
+    for (uint32_t i = 0; i < k->started_count && !status; i++) {
+        partition *p = &k->partitions[i];
+        p->is_empty &= !is_woken;
+        while (!status && !p->head && !p->is_empty) {
+            rd_kafka_message_t *message = rd_kafka_consume(k->topic, (int32_t)i, 0);
+            p->is_empty = !message;
+            if (message)
+                status = take_message(k, p, message, error);
+        }
+    }
+    return status;
+}
+
+static int64_t stamp_of(const rd_kafka_message_t *message)
+{
+    rd_kafka_timestamp_type_t type;
+    return rd_kafka_message_timestamp(message, &type); // -1: there is none
+}
+
+static bool is_behind(void *source)
+{
+    const kafka *k = source;
+    bool is_open = k->started_count == 0 && !k->is_missing;
+    for (uint32_t i = 0; i < k->started_count; i++) {
+        const partition *p = &k->partitions[i];
+        is_open |= !p->head && !p->is_at_end;
+    }
+    return is_open && !k->message;
+}
+
+// A message waits for one that may be older.
+static bool is_held(kafka *k)
+{
+    uint64_t told;
+    if (!is_behind(k)) {
+        k->held_ns = 0;
+        return false;
+    }
+    if (k->held_ns == 0)
+        k->held_ns = rt_now_ns();
+    if (rt_now_ns() - k->held_ns < HOLD_NS)
+        return true;
+    if (rt_log_due(&k->silence, &told))
+        rt_warn("stream.kafka: topic %s: a partition did not answer for %u s: the others go on",
+                k->config->kafka_topic, (unsigned)(HOLD_NS / 1000000000));
+    return false;
+}
+
+// The partition whose first message is the next one; NULL: there is none, or an older one may come.
+static partition *find_next(kafka *k)
+{
+    partition *next = NULL;
+    int64_t least = 0;
+    for (uint32_t i = 0; i < k->started_count; i++) {
+        partition *p = &k->partitions[i];
+        if (!p->head)
+            continue;
+        const int64_t stamp = stamp_of(p->head);
+        if (next && least <= stamp)
+            continue;
+        next = p;
+        least = stamp;
+    }
+    return next && k->is_joined && is_held(k) ? NULL : next;
+}
+
+// Opens a partition's first message. *is_one_p: it has a line that was not given out.
+static rt_status open_message(kafka *k, partition *p, bool *is_one_p, rt_error *error)
+{
+    struct timespec now;
+    k->message = p->head;
+    p->head = NULL;
     rt_status status = keep_text(k, error);
     clock_gettime(CLOCK_REALTIME, &now);
     k->arrival_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-    *is_one_p = !status && k->text_size > 0 && pass_over(k, p->skip);
+    const int64_t stamp = stamp_of(k->message);
+    if (stamp > 0 && (uint64_t)stamp < k->arrival_ns / 1000000)
+        k->arrival_ns = (uint64_t)stamp * 1000000;
+    *is_one_p = !status && k->text_size > 0 && pass_over(k, p->at.skip);
     if (!status && !*is_one_p) {
-        *p = (partition){.next = (uint64_t)message->offset + 1};
+        p->at = (place){.next = (uint64_t)k->message->offset + 1};
         close_message(k);
     }
     return status;
@@ -315,16 +476,14 @@ static rt_status take_message(kafka *k, rd_kafka_message_t *message, bool *is_on
 static rt_status wait_for_messages(kafka *k, uint64_t deadline_ns)
 {
     struct pollfd wanted[] = {{k->wake, POLLIN, 0}, {k->watch.stop, POLLIN, 0}};
-    uint64_t wakes;
     const uint64_t now = rt_now_ns();
-    uint64_t until = deadline_ns ? rt_min_u64(deadline_ns, k->look_ns) : k->look_ns;
+    uint64_t until = rt_min_u64(k->look_ns, now + SERVE_NS);
+    if (deadline_ns)
+        until = rt_min_u64(deadline_ns, until);
     const int wait_ms = now >= until ? 0 : (int)((until - now) / 1000000 + 1);
     (void)poll(wanted, 2, wait_ms);
     if (wanted[1].revents)
         return RT_STOPPED;
-    if (wanted[0].revents && read(k->wake, &wakes, sizeof wakes) < 0) {
-        // somebody else has read it
-    }
     return deadline_ns && rt_now_ns() >= deadline_ns && !wanted[0].revents ? RT_AGAIN : RT_OK;
 }
 
@@ -333,24 +492,24 @@ static rt_status next_message(kafka *k, uint64_t deadline_ns, rt_error *error)
     for (;;) {
         bool is_one = false;
         rt_status status = look_for_partitions(k, error);
+        (void)rd_kafka_poll(k->client, 0); // note_failure
+        if (k->is_cut)
+            ask_again(k);
+        if (!status)
+            status = fill_heads(k, error);
         if (status)
             return status;
-        rd_kafka_message_t *message = rd_kafka_consumer_poll(k->client, 0);
-        if (message) {
-            status = take_message(k, message, &is_one, error);
-            if (status || is_one)
-                return status;
-            continue;
-        }
-        status = wait_for_messages(k, deadline_ns);
-        if (status)
+        partition *next = find_next(k);
+        status = next ? open_message(k, next, &is_one, error) : wait_for_messages(k, deadline_ns);
+        if (status || is_one)
             return status;
     }
 }
 
 static void end_message(kafka *k)
 {
-    k->partitions[k->message->partition] = (partition){.next = (uint64_t)k->message->offset + 1};
+    partition *p = &k->partitions[k->message->partition];
+    p->at = (place){.next = (uint64_t)k->message->offset + 1};
     close_message(k);
 }
 
@@ -400,27 +559,26 @@ static void tell(const void *source, rt_bytes *bytes)
     const kafka *k = source;
     rt_bytes_put_u64(bytes, k->partition_count);
     for (uint32_t i = 0; i < k->partition_count; i++) {
-        partition p = k->partitions[i];
+        place at = k->partitions[i].at;
         if (k->message && (uint32_t)k->message->partition == i) {
             const bool is_done = k->text_next > k->text_size;
-            p.next = (uint64_t)k->message->offset + is_done;
-            p.skip = is_done ? 0 : k->line;
+            at.next = (uint64_t)k->message->offset + is_done;
+            at.skip = is_done ? 0 : k->line;
         }
-        rt_bytes_put(bytes, &p, sizeof p);
+        rt_bytes_put(bytes, &at, sizeof at);
     }
 }
 
-static rt_status seek(void *source, rt_reader *bytes, const rt_source_place *place, rt_error *error)
+static rt_status seek(void *source, rt_reader *bytes, const rt_source_place *at, rt_error *error)
 {
     kafka *k = source;
     const uint64_t count = bytes ? rt_reader_u64(bytes) : 0;
-    (void)place;
-    if (!bytes || bytes->failed || count > PARTITIONS_MAX ||
-        bytes->left != count * sizeof *k->partitions)
+    (void)at;
+    if (!bytes || bytes->failed || count > PARTITIONS_MAX || bytes->left != count * sizeof(place))
         return rt_fail(error, RT_DATA, "the offsets of Kafka are damaged");
     rt_status status = grow(k, (uint32_t)count, error);
-    if (!status && count)
-        rt_reader_get(bytes, k->partitions, count, sizeof *k->partitions);
+    for (uint32_t i = 0; i < count && !status; i++)
+        rt_reader_get(bytes, &k->partitions[i].at, 1, sizeof(place));
     return status;
 }
 
@@ -442,6 +600,7 @@ const rt_source_ops rt_source_kafka = {.name = "kafka",
                                        .watch = watch,
                                        .line = next_line,
                                        .back = take_back,
+                                       .is_behind = is_behind,
                                        .tell = tell,
                                        .seek = seek,
                                        .input_name = input_name,

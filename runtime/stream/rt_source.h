@@ -46,6 +46,14 @@ typedef struct {
                       rt_error *error);
     void (*back)(void *source); // as rt_lines_back
 
+    // Whether lines that came before now may not have been given out, though `line` said RT_AGAIN:
+    // they are on their way. NULL: what is there is always given out.
+    bool (*is_behind)(void *source);
+
+    // Whether there was a time when nobody took what was sent here: it may come now. NULL: none is
+    // sent.
+    bool (*was_away)(const void *source);
+
     // Samples, in place of lines: appends sample_count of them, fewer at the end (RT_END: none).
     // The batch has room. Opening such a source opens no input.
     rt_status (*samples)(void *source, rt_batch *batch, uint32_t sample_count, rt_error *error);

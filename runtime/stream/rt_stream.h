@@ -121,6 +121,11 @@ rt_status rt_stream_restore(rt_stream *stream, const rt_bytes *waiting, rt_error
 rt_status rt_stream_next(rt_stream *stream, rt_batch *batch, uint64_t deadline_ns,
                          rt_line_sample *sample, rt_error *error);
 
+// As rt_source_ops.is_behind, after RT_AGAIN.
+bool rt_stream_is_behind(const rt_stream *stream);
+// As rt_source_ops.was_away.
+bool rt_stream_was_away(const rt_stream *stream);
+
 // Whether its samples have weights (rt_batch.h).
 bool rt_stream_is_weighted(const rt_stream_config *config);
 // Names of events (stream.id): the window as it was at a position that was told less than 2 million

@@ -25,6 +25,18 @@ rt_status rt_stream_next(rt_stream *stream, rt_batch *batch, uint64_t deadline_n
     return status;
 }
 
+bool rt_stream_is_behind(const rt_stream *stream)
+{
+    const rt_source_ops *ops = stream->source_ops;
+    return ops->is_behind && ops->is_behind(stream->source);
+}
+
+bool rt_stream_was_away(const rt_stream *stream)
+{
+    const rt_source_ops *ops = stream->source_ops;
+    return ops->was_away && ops->was_away(stream->source);
+}
+
 // Reads an event for the join. Outcomes are looked at where none comes for a while.
 static rt_status read_event(rt_stream *stream, rt_joined_events *events, rt_batch *batch,
                             rt_error *error)
@@ -33,6 +45,7 @@ static rt_status read_event(rt_stream *stream, rt_joined_events *events, rt_batc
     const bool is_last = deadline_ns != 0 && deadline_ns <= soon;
     rt_status status = rt_stream_read_one(stream, batch, is_last ? deadline_ns : soon, error);
     events->idle = status == RT_AGAIN;
+    events->behind = events->idle && rt_stream_is_behind(stream);
     if (!status)
         return rt_joined_offer(stream->joined, &stream->last, error);
     if (status == RT_END || status == RT_STOPPED) {
@@ -54,6 +67,11 @@ rt_status rt_stream_read_joined(rt_stream *stream, rt_batch *batch, uint32_t sam
         rt_status status = rt_joined_fill(stream->joined, &events, batch, sample_count, error);
         if (!status)
             return RT_OK;
+        if (status == RT_AGAIN && rt_joined_is_held(stream->joined)) {
+            if (events.deadline_ns && rt_now_ns() >= events.deadline_ns)
+                return RT_OK;
+            continue;
+        }
         if (status == RT_AGAIN && events.ended)
             return RT_OK;
         if (status == RT_AGAIN) {

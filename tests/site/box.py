@@ -61,6 +61,8 @@ def answer(manager, one):
 
 
 def serve(manager):
+    if os.path.exists(SOCKET):  # of the process 1 before: the box was switched off
+        os.unlink(SOCKET)
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(SOCKET)
     listener.listen()

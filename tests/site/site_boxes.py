@@ -2,6 +2,7 @@
 
 The commands come from the document: a block there follows a comment that says where it belongs.
 """
+import itertools
 import json
 import os
 import re
@@ -14,6 +15,7 @@ LAN = os.path.join(ROOT, "tests", "lan", "lan.sh")
 DOCUMENT = os.path.join(ROOT, "docs", "DEPLOY.md")
 BOXES = ["hub", "w0", "w1", "w2", "w3"]
 BLOCK = re.compile(r"<!-- (.*?) -->\n```\n(.*?)```\n", re.DOTALL)
+CLOCKS = itertools.count(100000, 54321)  # seconds
 WAIT_S = 60 * int(os.environ.get("TEST_LIMIT_FACTOR", "1"))
 
 
@@ -39,9 +41,13 @@ class Box:
 
     def __init__(self, name):
         self.name = name
+        self.boot()
+
+    def boot(self):
+        """Its clock (CLOCK_MONOTONIC) starts at a time that no other box has."""
         self.process = subprocess.Popen(
-            [LAN, "in", name, "unshare", "--pid", "--fork", "--kill-child", "--mount-proc",
-             "python3", "-B", os.path.join(HERE, "box.py")],
+            [LAN, "in", self.name, "unshare", "--time", "--monotonic", str(next(CLOCKS)), "--pid", "--fork",
+             "--kill-child", "--mount-proc", "python3", "-B", os.path.join(HERE, "box.py")],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
 
     def ask(self, request):
@@ -86,6 +92,7 @@ class Box:
             time.sleep(0.05)
 
     def end(self):
+        """Without a word to anybody: what is on its disk is all that is left of it."""
         self.process.stdin.close()
         self.process.kill()
         self.process.wait()

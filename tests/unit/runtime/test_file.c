@@ -192,7 +192,40 @@ static void a_child_of_an_idle_one_stays_so(void **state)
     assert_int_equal(result.values[0], SCHED_IDLE);
 }
 
-TEST_MAIN(TEST(pieces_of_any_size), TEST(a_large_file_stays_out_of_the_page_cache),
+// As two shards of a box do that lack the same file of a checkpoint.
+static void two_writers_of_one_name(void **state)
+{
+    (void)state;
+    rt_file *first, *second;
+    rt_error error = {0};
+    const size_t size = 2 * MEGABYTE + 77;
+    uint8_t *bytes = malloc(size);
+    assert_non_null(bytes);
+    for (size_t i = 0; i < size; i++)
+        bytes[i] = (uint8_t)rt_mix(i);
+    const char *path = "two_writers";
+    assert_int_equal(rt_file_create(path, &first, &error), RT_OK);
+    assert_int_equal(rt_file_write(first, bytes, MEGABYTE + 5, &error), RT_OK);
+    assert_int_equal(rt_file_create(path, &second, &error), RT_OK);
+    assert_int_equal(rt_file_write(second, bytes, MEGABYTE, &error), RT_OK);
+    assert_int_equal(rt_file_write(first, bytes + MEGABYTE + 5, size - MEGABYTE - 5, &error), RT_OK);
+    assert_int_equal(rt_file_commit(first, &error), RT_OK);
+    must_hold(path, bytes, size);
+    assert_int_equal(rt_file_write(second, bytes + MEGABYTE, size - MEGABYTE, &error), RT_OK);
+    assert_int_equal(rt_file_commit(second, &error), RT_OK);
+    must_hold(path, bytes, size);
+    assert_int_equal(rt_file_create(path, &first, &error), RT_OK);
+    assert_int_equal(rt_file_create(path, &second, &error), RT_OK);
+    rt_file_abort(first);
+    assert_int_equal(rt_file_commit(second, &error), RT_OK);
+    must_hold(path, bytes, 0);
+    assert_int_not_equal(access("two_writers.tmp", F_OK), 0);
+    assert_int_not_equal(access("two_writers.1.tmp", F_OK), 0);
+    assert_int_equal(unlink(path), 0);
+    free(bytes);
+}
+
+TEST_MAIN(TEST(two_writers_of_one_name), TEST(pieces_of_any_size), TEST(a_large_file_stays_out_of_the_page_cache),
           TEST(a_disk_that_gets_full), TEST(a_child_gives_way),
           TEST(a_thread_behind_others),
           TEST(a_child_of_an_idle_one_stays_so))

@@ -272,6 +272,33 @@ static void test_edges_of_the_window(void **state)
     rt_join_destroy(join);
 }
 
+// A join that is held ends no window, whatever the clock says, and catches up when it is let go.
+static void test_held_windows_end_later(void **state)
+{
+    (void)state;
+    static outputs out;
+    const rt_join_settings settings = settings_of(RT_LATE_DROP, 1);
+    const input event = {1, 1000, true, false, 1}, other = {2, 1001, true, false, 1};
+    const input outcome = {1, 5000 + WINDOW_MS, false, true, 1};
+    rt_join *join = make_join(&settings);
+    out.count = 0;
+    rt_join_hold(join, true);
+    put(join, &event, &out);
+    put(join, &other, &out);
+    rt_join_advance(join, 4000 + WINDOW_MS);
+    drain(join, &out);
+    assert_int_equal(out.count, 0);
+    put(join, &outcome, &out);
+    assert_int_equal(out.count, 1);
+    assert_true(out.items[0].id == 1 && out.items[0].label == 1);
+    rt_join_hold(join, false);
+    drain(join, &out);
+    assert_int_equal(out.count, 2);
+    assert_true(out.items[1].id == 2 && out.items[1].label == 0);
+    assert_int_equal(rt_join_statistics(join).unanswered, 1);
+    rt_join_destroy(join);
+}
+
 // An id that waits comes again: it is left out.
 static void test_an_event_that_waits_comes_again(void **state)
 {
@@ -584,7 +611,8 @@ static void test_damaged_bytes_are_refused(void **state)
 }
 
 TEST_MAIN(TEST(test_what_every_event_comes_to), TEST(test_dropped_without_an_outcome),
-          TEST(test_edges_of_the_window), TEST(test_an_event_that_waits_comes_again),
-          TEST(test_no_more_than_there_is_room_for), TEST(test_one_wrong_date_moves_nothing),
-          TEST(test_goes_on_from_any_step), TEST(test_damaged_bytes_are_refused),
-          TEST(test_outcomes_fill_the_labels_that_they_name), TEST(test_dropped_without_any_label))
+          TEST(test_edges_of_the_window), TEST(test_held_windows_end_later),
+          TEST(test_an_event_that_waits_comes_again), TEST(test_no_more_than_there_is_room_for),
+          TEST(test_one_wrong_date_moves_nothing), TEST(test_goes_on_from_any_step),
+          TEST(test_damaged_bytes_are_refused), TEST(test_outcomes_fill_the_labels_that_they_name),
+          TEST(test_dropped_without_any_label))

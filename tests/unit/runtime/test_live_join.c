@@ -30,6 +30,7 @@ static rt_config config;
 static rt_live *live;
 static rt_stream *stream;
 static int http_port, tcp_ports[RT_FLOWS];
+static const char *window_s = "1000000", *resend_s = "0";
 
 static void set_port(const char *key, int port)
 {
@@ -47,7 +48,10 @@ static void open_live(const char *events, const char *outcomes)
     config_must_set(&config, "stream.format=table");
     config_must_set(&config, EVENTS);
     config_must_set(&config, OUTCOMES);
-    config_must_set(&config, "stream.join.window_s=1000000");
+    snprintf(text, sizeof text, "stream.join.window_s=%s", window_s);
+    config_must_set(&config, text);
+    snprintf(text, sizeof text, "stream.join.resend_s=%s", resend_s);
+    config_must_set(&config, text);
     snprintf(text, sizeof text, "stream.source=%s", events);
     config_must_set(&config, text);
     snprintf(text, sizeof text, "stream.join.source=%s", outcomes);
@@ -192,37 +196,84 @@ static void outcomes_by_a_second_port(void **state)
     close_live();
 }
 
+// What a checkpoint keeps, and another process that goes on with it.
+static rt_bytes kept_position, kept_waiting;
+
+static void keep(void)
+{
+    rt_bytes_fini(&kept_waiting);
+    rt_stream_tell(stream, &kept_position);
+    rt_stream_save(stream, &kept_position, &kept_waiting);
+}
+
+static void go_on(void)
+{
+    rt_bytes restored = {0};
+    rt_error error = {0};
+    open_live("http", "tcp");
+    rt_reader reader = rt_bytes_reader(&kept_waiting);
+    assert_true(rt_stream_take_waiting(&reader, &restored));
+    if (rt_stream_seek(stream, &kept_position, &error) ||
+        rt_stream_restore(stream, &restored, &error))
+        fail_msg("%s", error.text);
+    rt_bytes_fini(&restored);
+}
+
+static void end_keeping(void)
+{
+    rt_bytes_fini(&kept_position);
+    rt_bytes_fini(&kept_waiting);
+}
+
 // What waits comes from the checkpoint, both flows go on in their journals.
 static void goes_on_where_both_stood(void **state)
 {
     (void)state;
-    rt_bytes position = {0}, waiting = {0}, restored = {0};
-    rt_error error = {0};
     open_live("http", "tcp");
     must_answer("POST", "/events", "e1,1\ne2,2\ne3,3\n", "200 {\"accepted\":3}");
     send_lines(tcp_ports[RT_FLOW_OUTCOMES], "e2,1\n", "1\n");
     must_train(1, "2:1 ");
-    rt_stream_tell(stream, &position);
-    const rt_position_events events = rt_position_find_events(&position);
+    keep();
+    const rt_position_events events = rt_position_find_events(&kept_position);
     assert_int_equal(events.next[RT_FLOW_EVENTS], 4);
     assert_int_equal(events.next[RT_FLOW_OUTCOMES], 2);
-    rt_stream_save(stream, &position, &waiting);
     send_lines(tcp_ports[RT_FLOW_OUTCOMES], "e1,0\n", "1\n");
     must_train(1, "1:0 "); // a run that is lost then
     close_live();
-    open_live("http", "tcp");
-    rt_reader reader = rt_bytes_reader(&waiting);
-    assert_true(rt_stream_take_waiting(&reader, &restored));
-    if (rt_stream_seek(stream, &position, &error) || rt_stream_restore(stream, &restored, &error))
-        fail_msg("%s", error.text);
+    go_on();
     must_answer("POST", "/events", "e4,4\n", "200 {\"accepted\":1}");
     send_lines(tcp_ports[RT_FLOW_OUTCOMES], "e4,1\ne3,1\n", "2\n");
     must_train(3, "1:0 4:1 3:1 "); // e1's outcome is in the journal
     assert_int_equal(rt_stream_statistics(stream).join.waiting, 0);
     close_live();
-    rt_bytes_fini(&position);
-    rt_bytes_fini(&waiting);
-    rt_bytes_fini(&restored);
+    end_keeping();
+}
+
+// An outcome that nobody took while the run was down is there before the window ends that went on
+// meanwhile; then windows end as ever.
+static void what_was_not_taken_comes_first(void **state)
+{
+    (void)state;
+    open_live("http", "tcp");
+    must_answer("POST", "/events", "e1,1\ne2,2\n", "200 {\"accepted\":2}");
+    send_lines(tcp_ports[RT_FLOW_OUTCOMES], "e2,1\n", "1\n");
+    must_train(1, "2:1 ");
+    keep();
+    close_live();
+    window_s = "0.01";
+    resend_s = "1000";
+    (void)poll(NULL, 0, 20);
+    go_on();
+    must_answer("POST", "/events", "e3,3\n", "200 {\"accepted\":1}"); // moves the clock
+    send_lines(tcp_ports[RT_FLOW_OUTCOMES], "e1,1\n", "1\n");
+    must_train(1, "1:1 ");
+    keep();
+    close_live();
+    resend_s = "0.1";
+    go_on();
+    must_train(1, "3:0 ");
+    close_live();
+    end_keeping();
 }
 
 static void what_has_no_journal_is_told_of(void **state)
@@ -369,5 +420,6 @@ static void a_feeder_goes_on(void **state)
 }
 
 TEST_MAIN(TEST(outcomes_by_http), TEST(only_outcomes_are_sent), TEST(outcomes_by_a_second_port),
-          TEST(goes_on_where_both_stood), TEST(what_has_no_journal_is_told_of),
-          TEST(a_disk_that_takes_nothing), TEST(only_known_keys_feed), TEST(a_feeder_goes_on))
+          TEST(goes_on_where_both_stood), TEST(what_was_not_taken_comes_first),
+          TEST(what_has_no_journal_is_told_of), TEST(a_disk_that_takes_nothing),
+          TEST(only_known_keys_feed), TEST(a_feeder_goes_on))
