@@ -198,8 +198,6 @@ static rt_status begin(rt_mirror *m, rt_error *error)
         status = take_list(m, (char *)text.data, error);
     rt_bytes_fini(&text);
     memset(m->beside, 0, sizeof m->beside);
-    if (!status)
-        rt_mirror_journals_begin(m);
     return status;
 }
 
@@ -285,7 +283,7 @@ rt_status rt_mirror_open(const rt_mirror_config *config, rt_mirror **mirror_p, r
     m->random.state = rt_now_ns();
     m->away_ns = rt_now_ns();
     for (uint32_t f = 0; f < RT_MIRROR_FLOWS; f++)
-        m->flows[f] = (rt_mirror_flow){.mirror = m, .flow = f, .is_fresh = true};
+        m->flows[f] = (rt_mirror_flow){.mirror = m, .flow = f};
     pthread_mutex_init(&m->lock, NULL);
     pthread_cond_init(&m->changed, NULL);
     m->buffer = rt_alloc(1, RT_WIRE_MIRROR_BYTES_MAX);
@@ -430,10 +428,8 @@ static rt_status settle(void *context, bool is_written, rt_error *error)
     m->blocks += is_written && !status && f->is_done;
     m->alone += is_written && !status && !f->is_done;
     f->is_offered = false;
-    if (!is_written || status) { // it goes here: it goes there, too
-        f->cuts = true;
+    if (!is_written || status) // it goes here: it goes there, too
         f->kept = (rt_journal_extent){f->segment, f->offset};
-    }
     pthread_mutex_unlock(&m->lock);
     return status;
 }

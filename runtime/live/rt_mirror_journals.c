@@ -136,93 +136,68 @@ static rt_status send_block(rt_mirror_flow *f, uint64_t segment, uint64_t offset
     return RT_OK;
 }
 
-typedef struct {
-    bool is_offered, cuts;
-    uint64_t segment, offset;
-    rt_journal_extent kept;
-} wanted;
-
-static wanted look_at(rt_mirror_flow *f)
+// What is there beyond what is committed here, and was not acknowledged: blocks that were taken
+// back, or what a coordinator had sent that went down. From a standby that has just answered those
+// segments go, too, that are not here, but for those that lead to the first one here.
+static rt_status cut_excess(rt_mirror_flow *f, const rt_journal_extent *here, uint32_t count,
+                            rt_error *error)
 {
-    pthread_mutex_lock(&f->mirror->lock);
-    const wanted w = {f->is_offered && !f->is_done, f->cuts, f->segment, f->offset, f->kept};
-    f->cuts = false;
-    pthread_mutex_unlock(&f->mirror->lock);
-    return w;
-}
-
-// A block that was taken back: its bytes end at the standby, too. Before the next one is sent.
-static rt_status take_back(rt_mirror_flow *f, const wanted *w, rt_error *error)
-{
-    rt_status status = w->cuts ? cut(f, w->kept.first, w->kept.bytes, error) : RT_OK;
-    if (status) {
-        pthread_mutex_lock(&f->mirror->lock);
-        f->cuts = true;
-        pthread_mutex_unlock(&f->mirror->lock);
-    }
-    return status;
-}
-
-static rt_status begin_flow(rt_mirror_flow *f, rt_error *error);
-
-static rt_status bring_up(rt_mirror_flow *f, uint64_t *behind_p, rt_error *error)
-{
-    rt_journal_extent *here;
-    uint32_t count;
-    rt_status status = f->is_fresh ? begin_flow(f, error) : RT_OK;
-    const wanted w = look_at(f);
-    if (!status)
-        status = take_back(f, &w, error);
-    if (!status && rt_journal_extents(f->journal, &here, &count))
-        status = rt_fail(error, RT_NO_MEMORY, "out of memory");
-    if (status)
-        return status;
-    for (uint32_t i = 0; i < count && !status; i++)
-        status = send_segment(f, &here[i], error);
-    rt_free(here);
-    if (!status && w.is_offered)
-        status = send_block(f, w.segment, w.offset, error);
-    if (!status && !rt_journal_extents(f->journal, &here, &count)) {
-        const rt_journal_extent last = here[count - 1], *known = find_there(f, last.first);
-        *behind_p += last.bytes - rt_min_u64(last.bytes, known ? known->bytes : 0);
-        rt_free(here);
-    }
-    return status;
-}
-
-// Of a standby that has just answered: what it has beyond this journal ends, and so do segments
-// that do not lead to the first one here.
-static rt_status begin_flow(rt_mirror_flow *f, rt_error *error)
-{
-    rt_journal_extent *here;
-    uint32_t count;
-    f->is_fresh = false;
-    if (rt_journal_extents(f->journal, &here, &count))
-        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    rt_status status = RT_OK;
+    const bool leads_here = find_there(f, here[0].first) != NULL;
     pthread_mutex_lock(&f->mirror->lock);
     const rt_journal_extent kept = f->kept;
     pthread_mutex_unlock(&f->mirror->lock);
-    rt_status status = RT_OK;
-    const bool leads_here = find_there(f, here[0].first) != NULL;
     for (uint32_t i = f->there_count; i-- > 0 && !status;) {
         const rt_journal_extent there = f->there[i];
         uint64_t bytes = there.first < here[0].first && leads_here ? there.bytes : 0;
         for (uint32_t h = 0; h < count; h++)
             if (here[h].first == there.first)
                 bytes = here[h].bytes;
-        if (kept.first == there.first) // acknowledged a moment ago
+        if (kept.first == there.first) // acknowledged, and committed in a moment
             bytes = rt_max_u64(bytes, kept.bytes);
         status = cut(f, there.first, bytes, error);
     }
-    rt_free(here);
-    f->is_fresh = status != RT_OK;
     return status;
 }
 
-void rt_mirror_journals_begin(rt_mirror *m)
+// Where the block begins that a commit waits for; false: none does.
+static bool find_offered(rt_mirror_flow *f, rt_journal_extent *at)
 {
-    for (uint32_t i = 0; i < RT_MIRROR_FLOWS; i++)
-        m->flows[i].is_fresh = true;
+    pthread_mutex_lock(&f->mirror->lock);
+    const bool is_offered = f->is_offered && !f->is_done;
+    *at = (rt_journal_extent){f->segment, f->offset};
+    pthread_mutex_unlock(&f->mirror->lock);
+    return is_offered;
+}
+
+static uint64_t count_behind(rt_mirror_flow *f, const rt_journal_extent *here, uint32_t count)
+{
+    uint64_t behind = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const rt_journal_extent *known = find_there(f, here[i].first);
+        behind += here[i].bytes - rt_min_u64(here[i].bytes, known ? known->bytes : 0);
+    }
+    return behind;
+}
+
+static rt_status bring_up(rt_mirror_flow *f, uint64_t *behind_p, rt_error *error)
+{
+    rt_journal_extent *here, at;
+    uint32_t count;
+    const bool is_offered = find_offered(f, &at); // all before it is committed by now
+    if (rt_journal_extents(f->journal, &here, &count))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    rt_status status = cut_excess(f, here, count, error);
+    for (uint32_t i = 0; i < count && !status; i++)
+        status = send_segment(f, &here[i], error);
+    rt_free(here);
+    if (!status && is_offered)
+        status = send_block(f, at.first, at.bytes, error);
+    if (status || rt_journal_extents(f->journal, &here, &count))
+        return status;
+    *behind_p += count_behind(f, here, count);
+    rt_free(here);
+    return RT_OK;
 }
 
 static rt_journal *journal_of(rt_mirror_flow *f)

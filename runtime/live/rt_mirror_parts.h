@@ -19,14 +19,12 @@ typedef struct {
     // The mirror's thread: what the standby has.
     rt_journal_extent *there;
     uint32_t there_count, there_capacity;
-    bool is_fresh; // it was not compared with the journal yet
     // Under the lock: a block that a commit has offered, and where the last one ended.
     bool is_offered, is_done;
     uint64_t segment, offset;
     const uint8_t *bytes;
     size_t size;
     rt_journal_extent kept;
-    bool cuts; // the last one was taken back: its segment ends with kept
 } rt_mirror_flow;
 
 typedef struct {
@@ -74,9 +72,6 @@ rt_status rt_mirror_ask(rt_mirror *mirror, const rt_wire_mirror *what, const voi
 
 // Blocks that commits wait for, and what else journals have that the standby lacks. As ask.
 rt_status rt_mirror_journals(rt_mirror *mirror, rt_error *error);
-
-// The standby has said what it has: what it has too much ends before anything else is sent.
-void rt_mirror_journals_begin(rt_mirror *mirror);
 
 // The first segment of a journal here (0: there is no journal), and those before one end there.
 uint64_t rt_mirror_journal_first(rt_mirror *mirror, rt_flow flow);
