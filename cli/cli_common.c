@@ -265,6 +265,7 @@ ew_model_config cli_model(const rt_config *config, const rt_schema *schema)
                              .seed = config->seed,
                              .dense_count = schema->dense_count,
                              .field_count = schema->field_count,
+                             .tables = schema->tables,
                              .more_labels = schema->label_count - 1,
                              .sample_count_max = samples,
                              .lookup_count_max = samples * schema->keys_per_sample_max,

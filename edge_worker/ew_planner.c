@@ -73,6 +73,7 @@ static rt_status create_replica(const ew_planner_config *config, dp_replica **re
     planner.measure_error = config->config->sim_dispatch_error;
     const dp_replica_config replica = {.planner = &planner,
                                        .limits = config->limits,
+                                       .tables = config->tables,
                                        .rank = config->rank,
                                        .sender = rt_peer(RT_ROLE_COORDINATOR, 0)};
     return dp_replica_create(&replica, replica_p, error);

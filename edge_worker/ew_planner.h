@@ -9,12 +9,14 @@
 
 #include "dispatch/plan/dp_slice_wire.h"
 #include "runtime/config/rt_config.h"
+#include "runtime/stream/rt_tables.h"
 #include "runtime/wire/rt_control.h"
 
 typedef struct {
     const rt_config *config;        // the run's
     const rt_wire_welcome *welcome; // needed while creating
     dp_slice_limits limits;
+    const rt_tables *tables; // that fields share; needed while creating
     uint32_t rank;
     int wake_fd;
 } ew_planner_config;

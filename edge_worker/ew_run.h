@@ -34,6 +34,7 @@ typedef struct {
     uint32_t rank; // among the workers that take part
     ew_device device;
     bool device_open;
+    rt_tables tables; // that fields share
     ew_model *model;
     ew_host_rows rows;          // of a device that computes in host memory
     ew_device_rows device_rows; // of any other

@@ -10,6 +10,7 @@
 #include "edge_worker/ew_run.h"
 #include "runtime/numbers/rt_optimizer.h"
 #include "runtime/rt_thread.h"
+#include "runtime/stream/rt_parser.h"
 
 #define PUSH_CREDITS 64u
 #define LINGER_MS 1000u
@@ -51,8 +52,9 @@ static rt_status connect_shards(ew_run *w, rt_error *error)
                                                  w->member.welcome.shard_keys[s], error);
         if (status)
             return status;
-        status = w->config->ops->connect(w->transport, ew_run_self_to_shards(w), ew_run_shard(w, s),
-                                         w->member.welcome.shards[s], &w->endpoints[1 + s], error);
+        status =
+            w->config->ops->connect(w->transport, ew_run_self_to_shards(w), ew_run_shard(w, s),
+                                    w->member.welcome.shards[s], &w->endpoints[1 + s], error);
         if (status)
             return status;
         w->shard_count++;
@@ -79,24 +81,44 @@ static rt_status create_rows(ew_run *w, rt_error *error)
         status = ew_bases_init(&w->bases, slots, dim, &config->optimizer_rows, config->seed,
                                (float)config->model.init_scale);
     if (!status && config->row_wire != RT_CODING_FP32)
-        status = ew_codes_init(&w->codes, config->row_wire, slots, dim, config->seed,
-                               (float)config->model.init_scale);
+        status = ew_codes_init(&w->codes, config->row_wire, w->bases.rows ? 0 : slots, dim,
+                               config->seed, (float)config->model.init_scale);
     return status ? rt_fail(error, status, "out of memory for a cache of %" PRIu32 " rows", slots)
                   : RT_OK;
+}
+
+// What the stream's fields are, where that matters: the configuration says it.
+static rt_status read_fields(ew_run *w, rt_error *error)
+{
+    const rt_config *config = w->config->config;
+    if (config->stream.shared_count == 0)
+        return RT_OK;
+    rt_schema *schema = rt_alloc(1, sizeof *schema);
+    if (!schema)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    rt_status status = rt_parser_read_schema(&config->stream, config->seed, schema, error);
+    if (!status && schema->field_count != w->member.welcome.field_count)
+        status = rt_fail(error, RT_CONFIG,
+                         "stream: %" PRIu32 " fields here, the coordinator has %" PRIu32,
+                         schema->field_count, w->member.welcome.field_count);
+    w->tables = schema->tables;
+    rt_free(schema);
+    return status;
 }
 
 static rt_status create_model(ew_run *w, rt_error *error)
 {
     const rt_config *config = w->config->config;
     const rt_wire_welcome *welcome = &w->member.welcome;
-    ew_model_config model = {
-        .model = config->model,
-        .optimizer = rt_optimizer_with_rate(&config->optimizer_dense, welcome->dense_rate),
-        .seed = config->seed,
-        .dense_count = welcome->dense_count,
-        .field_count = welcome->field_count,
-        .sample_count_max = welcome->sample_count_max,
-        .lookup_count_max = welcome->sample_count_max * welcome->keys_per_sample_max};
+    ew_model_config model = {.model = config->model,
+                             .optimizer = rt_optimizer_with_rate(&config->optimizer_dense, welcome->dense_rate),
+                             .seed = config->seed,
+                             .dense_count = welcome->dense_count,
+                             .field_count = welcome->field_count,
+                             .tables = w->tables,
+                             .sample_count_max = welcome->sample_count_max,
+                             .lookup_count_max =
+                                 welcome->sample_count_max * welcome->keys_per_sample_max};
     ew_model_labels(&model, &config->stream);
     model.row_count_max = (uint32_t)rt_min_u64(model.lookup_count_max, welcome->slot_count);
     rt_status status = ew_model_create(&model, &w->device, &w->model, error);
@@ -106,16 +128,16 @@ static rt_status create_model(ew_run *w, rt_error *error)
     if (status)
         return status;
     bool unified = w->device.unified;
-    ew_trainer_config trainer = {
-        .device = &w->device,
-        .model = w->model,
-        .row_optimizer = rt_optimizer_with_rate(&config->optimizer_rows, welcome->row_rate),
-        .slab = unified ? w->rows.slab : w->device_rows.slab,
-        .slot_count = welcome->slot_count,
-        .row_stride = unified ? w->rows.stride : w->device_rows.stride,
-        .dim = config->model.embedding_dim,
-        .row_count_max = model.row_count_max,
-        .wake_fd = w->wake_fd};
+    ew_trainer_config trainer = {.device = &w->device,
+                                 .model = w->model,
+                                 .row_optimizer = rt_optimizer_with_rate(
+                                     &config->optimizer_rows, welcome->row_rate),
+                                 .slab = unified ? w->rows.slab : w->device_rows.slab,
+                                 .slot_count = welcome->slot_count,
+                                 .row_stride = unified ? w->rows.stride : w->device_rows.stride,
+                                 .dim = config->model.embedding_dim,
+                                 .row_count_max = model.row_count_max,
+                                 .wake_fd = w->wake_fd};
     return ew_trainer_create(&trainer, &w->trainer, error);
 }
 
@@ -137,8 +159,8 @@ static rt_status create_planner(ew_run *w, rt_error *error)
 {
     const ew_planner_config planner = {.config = w->config->config,
                                        .welcome = &w->member.welcome,
-                                       .limits =
-                                           slice_limits(w->config->config, &w->member.welcome),
+                                       .limits = slice_limits(w->config->config, &w->member.welcome),
+                                       .tables = &w->tables,
                                        .rank = w->rank,
                                        .wake_fd = w->wake_fd};
     if (w->config->config->placement == RT_PLACEMENT_COORDINATOR)
@@ -170,14 +192,14 @@ static rt_status create_exchange(ew_run *w, rt_error *error)
     if (status)
         return status;
     ew_trainer_attach(w->trainer, w->exchange);
-    w->weights = (ew_weights){
-        .shared = keeps,
-        .stripes = {exchange.count - 1, exchange.shard_count},
-        .optimizer = rt_optimizer_with_rate(&config->optimizer_dense, w->member.welcome.dense_rate),
-        .sender = ew_run_self_to_shards(w),
-        .exchange = w->exchange,
-        .ops = &ew_trainer_weights,
-        .context = w->trainer};
+    w->weights = (ew_weights){.shared = keeps,
+                              .stripes = {exchange.count - 1, exchange.shard_count},
+                              .optimizer = rt_optimizer_with_rate(
+                                  &config->optimizer_dense, w->member.welcome.dense_rate),
+                              .sender = ew_run_self_to_shards(w),
+                              .exchange = w->exchange,
+                              .ops = &ew_trainer_weights,
+                              .context = w->trainer};
     return ew_weights_init(&w->weights, error);
 }
 
@@ -314,6 +336,8 @@ static rt_status join(ew_run *w, rt_error *error)
         status = connect_shards(w, error);
     if (!status)
         w->link.local = local_shards(config->config, &w->member.welcome, config->rank);
+    if (!status)
+        status = read_fields(w, error);
     if (!status)
         status = create_model(w, error);
     if (!status)

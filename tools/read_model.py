@@ -3,7 +3,8 @@
 
     from read_model import read_model
     model = read_model("out/model")
-    model.keys      uint64, one per row; field = keys >> 56, id = keys & (2**56 - 1)
+    model.keys      uint64, one per row; table = keys >> 56, id = keys & (2**56 - 1); a field's table
+                    is its own number, or with stream.tables that of the first field that shares it
     model.versions  uint32
     model.values    float32, rows x dim
     model.state     float32, rows x state floats
@@ -211,8 +212,19 @@ class Model:
         row = self._order[np.minimum(at, len(self.keys) - 1)]
         return np.where(self.keys[row] == keys, row, -1)
 
+    def row_keys(self, keys):
+        """Keys of the rows that keys of fields name: with stream.tables fields share rows."""
+        keys = np.asarray(keys, np.uint64)
+        tables = _tables(self.config)
+        if tables is None:
+            return keys
+        field, number = keys >> np.uint64(56), keys & np.uint64(ID_MISSING)
+        own = number - tables[1][field]
+        own = np.where(number == ID_MISSING, number, own & np.uint64(ID_MISSING))
+        return tables[0][field] << np.uint64(56) | own
+
     def rows(self, keys):
-        """Values of keys, of any shape; a key without a row has those that training starts from, or,
+        """Values of keys of rows, of any shape; a key without a row has those that training starts from, or,
         of a model with rows.admit above 1 or rows.admit_share below it, zeros."""
         keys = np.asarray(keys, np.uint64)
         found = self.lookup(keys)
@@ -240,10 +252,11 @@ class Model:
         """samples x fields x dim. keys: samples x fields, or a list of every sample's, in which a
         field may have several."""
         if isinstance(keys, np.ndarray):
-            return self.rows(keys).astype(np.float64)
+            return self.rows(self.row_keys(keys)).astype(np.float64)
         samples = np.repeat(np.arange(len(keys)), [len(own) for own in keys])
         flat = np.concatenate([np.asarray(own, np.uint64) for own in keys])
         fields = (flat >> np.uint64(56)).astype(np.int64)
+        flat = self.row_keys(flat)
         shape = (len(keys), int(fields.max()) + 1)
         sums = np.zeros(shape + self.values.shape[1:])
         np.add.at(sums, (samples, fields), self.rows(flat))
@@ -322,6 +335,36 @@ ID_MISSING = (1 << 56) - 1
 def _criteo_columns():
     return [{"name": f"I{i}", "kind": "dense", "transform": "log1p"} for i in range(1, 14)] + \
         [{"name": f"C{i}", "kind": "categorical", "id": "hexadecimal"} for i in range(1, 27)]
+
+
+def _fields(stream):
+    """Names of the fields, in their order."""
+    if stream["format"] in ("table", "json"):
+        return [column["name"] for column in stream["table"]["columns"]
+                if column["kind"] in ("categorical", "multi")]
+    if stream["format"] == "criteo":
+        return [f"C{i}" for i in range(1, 27)]
+    if stream["format"] == "libsvm":
+        return [f"from {first}" for first in stream["libsvm"]["fields"]]
+    raise ModelError(f"stream.tables: fields of stream.format {stream['format']} have no names here")
+
+
+def _tables(config):
+    """By field its table and what its ids are above those of the table; None where none is shared."""
+    stream = config.get("stream", {})
+    if not stream.get("tables"):
+        return None
+    names = _fields(stream)
+    own = list(range(len(names)))
+    for pair in stream["tables"]:
+        user, owner = next((names.index(pair[:at]), names.index(pair[at + 1:]))
+                           for at, sign in enumerate(pair)
+                           if sign == "=" and pair[:at] in names and pair[at + 1:] in names)
+        low, high = sorted((own[user], own[owner]))
+        own = [low if one == high else one for one in own]
+    first = stream["libsvm"]["fields"] if stream["format"] == "libsvm" else [0] * len(names)
+    return (np.array(own, np.uint64),
+            np.array([first[f] - first[own[f]] for f in range(len(names))], np.uint64))
 
 
 def _hash(data):

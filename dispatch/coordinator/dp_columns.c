@@ -8,13 +8,27 @@ static bool is_first_touch(const dp_op *op)
     return op->kind == DP_OP_INIT || (op->kind == DP_OP_PULL && op->version == 0);
 }
 
+static void count_key(dp_columns *columns, uint32_t field, uint64_t key)
+{
+    columns->values[field]++;
+    columns->empty[field] += (key & RT_ID_MASK) == RT_ID_MISSING;
+}
+
+static void count_lookups(dp_columns *columns, const rt_batch *batch)
+{
+    const uint32_t fields = batch->tables->field_count;
+    uint32_t at = 0;
+    for (size_t bag = 0; bag < (size_t)batch->sample_count * fields; bag++)
+        for (; at < batch->bag_offsets[bag + 1]; at++)
+            count_key(columns, (uint32_t)(bag % fields), batch->keys[batch->lookups[at]]);
+}
+
 void dp_columns_count(dp_columns *columns, const rt_batch *batch, const dp_plan *plan)
 {
-    for (uint32_t i = 0; i < batch->key_count; i++) {
-        const uint32_t field = rt_key_field(batch->keys[i]);
-        columns->values[field]++;
-        columns->empty[field] += (batch->keys[i] & RT_ID_MASK) == RT_ID_MISSING;
-    }
+    if (batch->tables)
+        count_lookups(columns, batch);
+    for (uint32_t i = 0; i < batch->key_count && !batch->tables; i++)
+        count_key(columns, rt_key_field(batch->keys[i]), batch->keys[i]);
     for (uint32_t w = 0; w < plan->worker_count; w++) {
         const dp_ops *fill = &plan->slices[w].fill;
         for (uint32_t i = 0; i < fill->count; i++)
@@ -26,6 +40,13 @@ void dp_columns_count(dp_columns *columns, const rt_batch *batch, const dp_plan 
 static uint64_t key_in(const rt_batch *batch, uint32_t sample, uint32_t field)
 {
     uint32_t at = batch->key_offsets[sample];
+    if (batch->tables) {
+        const size_t bag = (size_t)sample * batch->tables->field_count + field;
+        at = batch->bag_offsets[bag];
+        return at == batch->bag_offsets[bag + 1]
+                   ? rt_key(field, RT_ID_MISSING)
+                   : rt_tables_field_key(batch->tables, field, batch->keys[batch->lookups[at]]);
+    }
     while (at + 1 < batch->key_offsets[sample + 1] && rt_key_field(batch->keys[at]) != field)
         at++;
     return batch->keys[at];

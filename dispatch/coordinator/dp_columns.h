@@ -12,7 +12,9 @@
 typedef struct {
     uint64_t values[RT_FIELDS_MAX]; // look-ups (sample, key)
     uint64_t empty[RT_FIELDS_MAX];  // of them those without a value
-    uint64_t fresh[RT_FIELDS_MAX];  // keys never trained before, for each worker that begins one
+    // Keys never trained before, for each worker that begins one; of a table that fields share all
+    // are those of its first field.
+    uint64_t fresh[RT_FIELDS_MAX];
 } dp_columns;
 
 // What a batch holds, and what its plan says of it.

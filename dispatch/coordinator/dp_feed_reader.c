@@ -23,6 +23,8 @@ static rt_status read_one(dp_feed *feed, dp_feed_batch *into, uint32_t batch_siz
     rt_status status = rt_stream_read(feed->stream, &into->batch, batch_size, error);
     if (!status)
         scale_one(feed, into);
+    if (!status && rt_tables_fold(&rt_stream_schema(feed->stream)->tables, &into->batch))
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory for a batch");
     const uint64_t *arrivals = rt_stream_arrivals(feed->stream, &into->arrival_count);
     if (into->arrival_count)
         memcpy(into->arrivals, arrivals, into->arrival_count * sizeof *arrivals);

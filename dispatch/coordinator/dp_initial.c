@@ -97,6 +97,14 @@ static rt_status compare_columns(const char *folder, const rt_schema *theirs, co
                              "%s: its field %" PRIu32 " is \"%s\", this run's is \"%s\": more "
                              "fields come behind those of the model",
                              folder, f, theirs->field_names[f], ours->field_names[f]);
+    for (uint32_t f = 0; f < theirs->field_count && !status; f++)
+        if (rt_tables_of(&theirs->tables, f) != rt_tables_of(&ours->tables, f))
+            status = rt_fail(error, RT_CONFIG,
+                             "%s: its field \"%s\" has the rows of \"%s\", this run's those of "
+                             "\"%s\" (stream.tables)",
+                             folder, theirs->field_names[f],
+                             theirs->field_names[rt_tables_of(&theirs->tables, f)],
+                             ours->field_names[rt_tables_of(&ours->tables, f)]);
     return status;
 }
 

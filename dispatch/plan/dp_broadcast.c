@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/rt_hash.h"
+#include "runtime/stream/rt_tables.h"
 
 static uint64_t padded(uint64_t bytes)
 {
@@ -18,12 +19,18 @@ void dp_broadcast_fini(dp_broadcast *broadcast)
     broadcast->batches = NULL;
 }
 
+// Keys travel as streams have them, with their fields; who receives a batch folds it again.
+static uint32_t key_count(const rt_batch *batch)
+{
+    return batch->tables ? batch->lookup_count : batch->key_count;
+}
+
 static uint64_t batch_bytes(const rt_batch *batch)
 {
     const uint64_t samples = batch->sample_count, labels = samples * batch->label_count;
     return sizeof(rt_wire_batch) + (batch->is_weighted ? 2 : 1) * padded(labels * sizeof(float)) +
            padded(samples * batch->dense_count * sizeof(float)) +
-           padded((samples + 1) * sizeof(uint32_t)) + batch->key_count * sizeof(uint64_t);
+           padded((samples + 1) * sizeof(uint32_t)) + key_count(batch) * sizeof(uint64_t);
 }
 
 uint64_t dp_broadcast_bytes(const rt_batch *batch)
@@ -37,6 +44,24 @@ static uint8_t *put(uint8_t *at, const void *items, uint64_t bytes)
         memcpy(at, items, bytes);
     memset(at + bytes, 0, padded(bytes) - bytes);
     return at + padded(bytes);
+}
+
+// Key offsets and keys of a folded batch, as they were before.
+static void put_unfolded(uint8_t *at, const rt_batch *batch)
+{
+    const uint32_t fields = batch->tables->field_count;
+    uint32_t *offsets = (uint32_t *)(void *)at;
+    const uint64_t size = (batch->sample_count + UINT64_C(1)) * sizeof *offsets;
+    uint64_t *keys = (uint64_t *)(void *)(at + padded(size));
+    uint32_t lookup = 0;
+    memset(at, 0, padded(size));
+    for (uint32_t i = 0; i < batch->sample_count; i++) {
+        for (uint32_t f = 0; f < fields; f++)
+            for (; lookup < batch->bag_offsets[(size_t)i * fields + f + 1]; lookup++)
+                keys[lookup] = rt_tables_field_key(batch->tables, f,
+                                                   batch->keys[batch->lookups[lookup]]);
+        offsets[i + 1] = lookup;
+    }
 }
 
 static rt_status reserve(dp_broadcast *broadcast, uint64_t more)
@@ -58,7 +83,7 @@ static rt_status reserve(dp_broadcast *broadcast, uint64_t more)
 rt_status dp_broadcast_add_batch(dp_broadcast *broadcast, const rt_batch *batch)
 {
     const rt_wire_batch head = {batch->sample_count | (batch->is_weighted ? DP_BATCH_WEIGHTED : 0),
-                                batch->key_count};
+                                key_count(batch)};
     uint64_t bytes = batch_bytes(batch), samples = batch->sample_count;
     if (reserve(broadcast, bytes))
         return RT_NO_MEMORY;
@@ -68,8 +93,12 @@ rt_status dp_broadcast_add_batch(dp_broadcast *broadcast, const rt_batch *batch)
     if (batch->is_weighted)
         at = put(at, batch->weights, samples * batch->label_count * sizeof(float));
     at = put(at, batch->dense, samples * batch->dense_count * sizeof(float));
-    at = put(at, batch->key_offsets, (samples + 1) * sizeof(uint32_t));
-    put(at, batch->keys, batch->key_count * sizeof(uint64_t));
+    if (batch->tables) {
+        put_unfolded(at, batch);
+    } else {
+        at = put(at, batch->key_offsets, (samples + 1) * sizeof(uint32_t));
+        put(at, batch->keys, batch->key_count * sizeof(uint64_t));
+    }
     broadcast->batch_bytes += bytes;
     broadcast->batch_count++;
     return RT_OK;

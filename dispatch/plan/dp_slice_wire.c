@@ -128,12 +128,29 @@ static void count_ops(const dp_ops *ops, rt_wire_slice *counts)
     }
 }
 
+// Of the slice's samples. Where fields share tables a plan has every row of a sample once, and what
+// travels is what every field looks up.
+static uint32_t count_lookups(const dp_slice *slice, const rt_batch *batch,
+                              const dp_slice_limits *limits)
+{
+    uint32_t count = 0;
+    if (!batch || !batch->tables)
+        return slice->lookup_count;
+    for (uint32_t k = 0; k < slice->sample_count; k++) {
+        const uint32_t *bags =
+            batch->bag_offsets + (size_t)slice->samples[k] * limits->field_count;
+        count += bags[limits->field_count] - bags[0];
+    }
+    return count;
+}
+
 static rt_wire_slice slice_counts(const dp_plan *plan, const dp_slice *slice, const rt_batch *batch,
                                   const dp_slice_limits *limits)
 {
     bool weighted = batch && batch->is_weighted;
+    const uint32_t lookup_count = count_lookups(slice, batch, limits);
     bool uniform = !(batch && batch->has_gaps) &&
-                   slice->lookup_count == (uint64_t)slice->sample_count * limits->field_count;
+                   lookup_count == (uint64_t)slice->sample_count * limits->field_count;
     rt_wire_slice counts = {.flags = (uniform ? DP_SLICE_UNIFORM : 0) |
                                      (weighted ? DP_SLICE_WEIGHTED : 0) |
                                      (plan->iteration == 0 ? DP_SLICE_FLUSH : 0) |
@@ -141,7 +158,7 @@ static rt_wire_slice slice_counts(const dp_plan *plan, const dp_slice *slice, co
                             .iteration = plan->iteration,
                             .batch_samples = plan->sample_count,
                             .sample_count = slice->sample_count,
-                            .lookup_count = slice->lookup_count,
+                            .lookup_count = lookup_count,
                             .row_count = slice->row_count,
                             .dense_chunk_floats = plan->dense_chunk_floats,
                             .workers = plan->iteration ? plan->participants : 0};
@@ -171,6 +188,16 @@ static void lay_out(const uint8_t *payload, const rt_wire_slice *c, const dp_sli
 // The encoder fills its own message in, through the same layout that a reader gets.
 #define WRITABLE(pointer, type) ((type *)(uintptr_t)(pointer))
 
+// Ends of the bags of one sample of a folded batch, whose first look-up is this one.
+static uint32_t put_bags(const rt_batch *batch, uint32_t sample, uint32_t field_count,
+                         uint32_t lookup, uint32_t *bags)
+{
+    const uint32_t *own = batch->bag_offsets + (size_t)sample * field_count;
+    for (uint32_t f = 0; f < field_count; f++)
+        bags[f + 1] = lookup + own[f + 1] - own[0];
+    return bags[field_count];
+}
+
 static void put_samples(const dp_slice *slice, const rt_batch *batch, const dp_slice_limits *limits,
                         const dp_slice_view *view)
 {
@@ -196,6 +223,10 @@ static void put_samples(const dp_slice *slice, const rt_batch *batch, const dp_s
         if (!offsets)
             continue;
         uint32_t *bags = offsets + (size_t)k * limits->field_count;
+        if (batch->tables) {
+            lookup = put_bags(batch, sample, limits->field_count, lookup, bags);
+            continue;
+        }
         for (uint32_t at = batch->key_offsets[sample]; at < batch->key_offsets[sample + 1]; at++)
             bags[rt_key_field(batch->keys[at]) + 1] = ++lookup;
     }
@@ -205,12 +236,30 @@ static void put_samples(const dp_slice *slice, const rt_batch *batch, const dp_s
         offsets[i] = offsets[i] ? offsets[i] : offsets[i - 1]; // an empty bag
 }
 
-static void put_rows(const dp_slice *slice, const dp_slice_view *view)
+// Of a folded batch: rows of the slice by look-up, where the plan has them by key.
+static void put_lookups(const dp_slice *slice, const rt_batch *batch, const dp_slice_limits *limits,
+                        const dp_slice_view *view)
+{
+    uint32_t *to = WRITABLE(view->lookup_rows, uint32_t);
+    const uint32_t *rows = slice->lookup_rows;
+    for (uint32_t k = 0; k < slice->sample_count; k++) {
+        const uint32_t sample = slice->samples[k], first = batch->key_offsets[sample];
+        const uint32_t *bags = batch->bag_offsets + (size_t)sample * limits->field_count;
+        for (uint32_t l = bags[0]; l < bags[limits->field_count]; l++)
+            *to++ = rows[batch->lookups[l] - first];
+        rows += batch->key_offsets[sample + 1] - first;
+    }
+}
+
+static void put_rows(const dp_slice *slice, const rt_batch *batch, const dp_slice_limits *limits,
+                     const dp_slice_view *view)
 {
     uint32_t *slots = WRITABLE(view->row_slots, uint32_t);
     uint32_t *versions = WRITABLE(view->row_versions, uint32_t);
     uint8_t *modes = WRITABLE(view->row_modes, uint8_t);
-    if (slice->lookup_count)
+    if (batch && batch->tables)
+        put_lookups(slice, batch, limits, view);
+    else if (slice->lookup_count)
         memcpy(WRITABLE(view->lookup_rows, uint32_t), slice->lookup_rows,
                slice->lookup_count * sizeof *slice->lookup_rows);
     for (uint32_t r = 0; r < slice->row_count; r++) {
@@ -351,7 +400,7 @@ rt_status dp_slice_encode(const dp_plan *plan, uint32_t worker, const rt_batch *
         WRITABLE(view.more_odds, float)[l] = rt_batch_label_log_odds(batch, l + 1);
     if (batch)
         put_samples(slice, batch, limits, &view);
-    put_rows(slice, &view);
+    put_rows(slice, batch, limits, &view);
     put_release(slice, &view);
     put_fill(slice, &view);
     put_after(slice, &view);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/rt_hash.h"
+#include "runtime/stream/rt_tables.h"
 
 typedef struct {
     uint32_t times, columns;
@@ -49,6 +50,7 @@ void dp_admission_destroy(dp_admission *admission)
         return;
     rt_free(admission->counters);
     rt_free(admission->refused);
+    rt_free(admission->places);
     rt_free(admission);
 }
 
@@ -122,14 +124,19 @@ rt_status dp_admission_filter(dp_admission *admission, const dp_directory *direc
 {
     uint32_t kept = 0, refused = 0, at = 0;
     if (rt_grow(&admission->refused, &admission->refused_capacity, batch->key_count,
-                sizeof *admission->refused))
+                sizeof *admission->refused) ||
+        (batch->tables && rt_grow(&admission->places, &admission->place_capacity, batch->key_count,
+                                  sizeof *admission->places)))
         return RT_NO_MEMORY;
     if (!admission->chance)
         count_all(admission, directory, batch);
     for (uint32_t i = 0; i < batch->sample_count; i++) {
         for (; at < batch->key_offsets[i + 1]; at++) {
             const uint64_t key = batch->keys[at];
-            if (is_refused(admission, directory, key))
+            const bool is_out = is_refused(admission, directory, key);
+            if (batch->tables)
+                admission->places[at] = is_out ? RT_BATCH_GONE : kept;
+            if (is_out)
                 admission->refused[refused++] = key;
             else
                 batch->keys[kept++] = key;
@@ -138,6 +145,8 @@ rt_status dp_admission_filter(dp_admission *admission, const dp_directory *direc
     }
     batch->key_count = kept;
     batch->has_gaps |= refused > 0;
+    if (batch->tables && refused > 0)
+        rt_batch_move_lookups(batch, batch->tables->field_count, admission->places);
     if (!admission->chance && admission->fresh >= rt_max_u64(1, admission->columns / 2))
         fade(admission);
     *refused_count_p = refused;

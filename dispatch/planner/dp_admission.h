@@ -35,7 +35,8 @@ typedef struct {
     uint64_t fresh;       // keys counted for the first time since the counts were halved
     uint8_t *counters;    // DP_ADMISSION_ROWS x columns
     uint64_t *refused;    // scratch: look-ups that are taken out
-    uint32_t refused_capacity;
+    uint32_t *places;     // likewise, of a folded batch: where its keys go
+    uint32_t refused_capacity, place_capacity;
 } dp_admission;
 
 // bytes: of the counters, rounded down to a power of two. RT_NO_MEMORY.

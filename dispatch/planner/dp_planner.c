@@ -380,7 +380,8 @@ static void look_up_block(dp_planner *planner, const uint64_t *keys, uint32_t co
 static bool batch_is_uniform(const rt_batch *batch, uint32_t field_count)
 {
     // Every sample has a key in every field, so field_count keys mean one each.
-    return !batch->has_gaps && batch->key_count == (uint64_t)batch->sample_count * field_count;
+    return !batch->has_gaps && !batch->tables &&
+           batch->key_count == (uint64_t)batch->sample_count * field_count;
 }
 
 static void set_value(dp_planner_config *config, const dp_input *input)

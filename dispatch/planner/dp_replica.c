@@ -10,6 +10,7 @@
 struct dp_replica {
     dp_replica_config config;
     dp_broadcast_limits limits;
+    rt_tables tables;
     dp_planner *planner;
     uint32_t ahead; // dp_planner_ahead
     rt_batch batches[BATCHES_MAX];
@@ -29,6 +30,9 @@ rt_status dp_replica_create(const dp_replica_config *config, dp_replica **replic
     const dp_planner_config *planner = config->planner;
     replica->config = *config;
     replica->config.planner = NULL;
+    replica->config.tables = NULL;
+    if (config->tables)
+        replica->tables = *config->tables;
     replica->ahead = dp_planner_ahead(planner);
     replica->limits = (dp_broadcast_limits){.dense_count = config->limits.dense_count,
                                             .more_labels = config->limits.more_labels,
@@ -78,6 +82,8 @@ static rt_status take_in(dp_replica *replica, const rt_message *message, rt_erro
         if (replica->ended || replica->received - oldest == replica->batch_count)
             return rt_fail(error, RT_WIRE, "coordinator: a BATCH that is too early");
         status = dp_broadcast_next_batch(&reader, batch_at(replica, replica->received), error);
+        if (!status && rt_tables_fold(&replica->tables, batch_at(replica, replica->received)))
+            status = rt_fail(error, RT_NO_MEMORY, "out of memory for a batch");
         replica->received++;
     }
     if (!status && reader.reader.left)

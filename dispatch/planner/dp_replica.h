@@ -9,10 +9,12 @@
 #include "dispatch/plan/dp_broadcast.h"
 #include "dispatch/planner/dp_planner.h"
 #include "dispatch/plan/dp_slice_wire.h"
+#include "runtime/stream/rt_tables.h"
 
 typedef struct {
     const dp_planner_config *planner; // as the coordinator's; needed while creating
     dp_slice_limits limits;
+    const rt_tables *tables; // that fields share; needed while creating; NULL: none
     uint32_t rank;   // the worker
     uint32_t sender; // that the slices name: the coordinator
 } dp_replica_config;

@@ -1,5 +1,6 @@
 #include "dispatch/planner/dp_setup.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -179,6 +180,12 @@ rt_status dp_setup(const rt_config *config, const rt_schema *schema, uint64_t di
                        model->embedding_dim_count, schema->field_count);
     for (uint32_t f = 0; f < schema->field_count; f++) {
         uint32_t dim = model->embedding_dim_count ? model->embedding_dims[f] : model->embedding_dim;
+        if (dim != planner->layout.values[rt_tables_of(&schema->tables, f)] &&
+            rt_tables_of(&schema->tables, f) != f)
+            return rt_fail(error, RT_CONFIG,
+                           "model.embedding_dim: %" PRIu32 " floats for field %" PRIu32
+                           ", which shares rows of %" PRIu32 " (stream.tables)",
+                           dim, f, planner->layout.values[rt_tables_of(&schema->tables, f)]);
         planner->layout.values[f] = dim;
         planner->layout.state[f] = rt_optimizer_state_floats(&config->optimizer_rows, dim);
     }

@@ -184,7 +184,7 @@ void dp_window_add(dp_window *w, const rt_batch *batch, uint32_t iteration)
     b->key_count = batch->key_count;
     b->distinct_count = 0;
     b->is_placed = false;
-    b->uniform = !batch->has_gaps;
+    b->uniform = !batch->has_gaps && !batch->tables;
     memcpy(b->offsets, batch->key_offsets, (batch->sample_count + 1) * sizeof *b->offsets);
     for (uint32_t k = 0; k < batch->key_count; k++) {
         b->lookups[k] = number_key(w, b, batch->keys[k]);

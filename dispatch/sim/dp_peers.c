@@ -112,6 +112,8 @@ rt_status dp_peer_read(dp_peer_run_state *run, uint32_t sample_count, dp_peer_ba
     rt_status status = rt_stream_read(run->stream, &run->raw, sample_count, error);
     if (status)
         return status;
+    if (rt_tables_fold(&rt_stream_schema(run->stream)->tables, &run->raw))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: a batch");
     return number_keys(run, batch) ? rt_fail(error, RT_NO_MEMORY, "out of memory: a batch")
                                    : RT_OK;
 }

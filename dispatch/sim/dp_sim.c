@@ -148,6 +148,8 @@ static rt_status read_ahead(simulation *s, rt_error *error)
         s->ended = status == RT_END;
         if (s->ended)
             break;
+        if (!status && rt_tables_fold(&rt_stream_schema(s->stream)->tables, batch))
+            status = rt_fail(error, RT_NO_MEMORY, "out of memory for a batch");
         if (status)
             return status;
         s->read_count++;

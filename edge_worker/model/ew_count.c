@@ -354,15 +354,25 @@ rt_status ew_count_model(const ew_model_config *config, const rt_optimizer_confi
     ew_model *model;
     ew_step_result result;
     const float label = 0; // its address says that there are labels
+    const uint32_t lookups = sample_count * config->field_count;
+    uint32_t *numbers = rt_alloc(lookups, sizeof *numbers); // every look-up a row of its own
     ew_micro_batch batch = {.sample_count = sample_count,
-                            .lookup_count = sample_count * config->field_count,
-                            .row_count = sample_count * config->field_count,
+                            .lookup_count = lookups,
+                            .row_count = lookups,
+                            .lookup_rows = numbers,
+                            .row_slots = numbers,
                             .row_stride = config->model.embedding_dim,
                             .scale = 1};
+    if (!numbers)
+        return rt_fail(error, RT_NO_MEMORY, "no memory for the model");
+    for (uint32_t i = 0; i < lookups; i++)
+        numbers[i] = i;
     ew_count_open(&sum, NULL, &device);
     rt_status status = ew_model_create(config, &device, &model, error);
-    if (status)
+    if (status) {
+        rt_free(numbers);
         return status;
+    }
     memset(counts, 0, sizeof *counts);
     (void)ew_model_dense(model, EW_VALUES, &counts->parameter_count);
     status = ew_model_predict(model, &batch, &result, error);
@@ -379,5 +389,6 @@ rt_status ew_count_model(const ew_model_config *config, const rt_optimizer_confi
                           batch.row_count, NULL);
     counts->step = sum.counts;
     ew_model_destroy(model);
+    rt_free(numbers);
     return status;
 }

@@ -83,7 +83,7 @@ static void init_values(const ew_model *model, float *values)
 static rt_status create_buffers(ew_model *model, rt_error *error)
 {
     const ew_model_config *config = &model->config;
-    size_t samples = config->sample_count_max, rows = config->row_count_max;
+    size_t samples = config->sample_count_max, rows = model->split.row_count_max;
     const size_t outputs = samples * model->label_count;
     const struct {
         size_t count;
@@ -94,7 +94,8 @@ static rt_status create_buffers(ew_model *model, rt_error *error)
         {outputs, &model->logit_gradients, false},
         {outputs, &model->predictions_buffer, false},
         {2, &model->loss_buffer, false},
-        {rows * config->model.embedding_dim, &model->row_gradients, false},
+        {rows * config->model.embedding_dim * (model->kind->has_sequence ? 2 : 1),
+         &model->row_gradients, false},
         {rows + 1, &model->lookups.row_starts, false},
         {rows, &model->lookups.row_fields, false},
         {rows, &model->lookups.row_scalars, false},
@@ -209,11 +210,13 @@ rt_status ew_model_create(const ew_model_config *config, const ew_device *device
     model->part = rt_alloc(1, model->kind->part_size);
     model->predictions =
         rt_alloc((size_t)config->sample_count_max * model->label_count, sizeof *model->predictions);
-    model->check_fields = rt_alloc(config->row_count_max, sizeof *model->check_fields);
+    model->check_tables = rt_alloc(config->row_count_max, sizeof *model->check_tables);
     model->filler = rt_alloc(config->row_count_max / ROW_COUNTS + 1, sizeof *model->filler);
-    if (!model->part || !model->predictions || !model->check_fields || !model->filler ||
+    if (!model->part || !model->predictions || !model->check_tables || !model->filler ||
         create_scaled(model))
         status = rt_fail(error, RT_NO_MEMORY, "no memory for the model");
+    if (!status)
+        status = ew_split_create(model, error);
     if (!status)
         status = create_buffers(model, error);
     if (!status)
@@ -234,7 +237,8 @@ void ew_model_destroy(ew_model *model)
         return;
     for (uint32_t i = 0; i < model->buffer_count; i++)
         model->device->ops->free(model->device->state, model->buffers[i]);
-    rt_free(model->check_fields);
+    ew_split_destroy(model);
+    rt_free(model->check_tables);
     rt_free(model->filler);
     rt_free(model->predictions);
     rt_free(model->scaled_labels);
@@ -282,13 +286,13 @@ static rt_status check_bags(const ew_model_config *config, const ew_micro_batch 
     return RT_OK;
 }
 
-// Indices within their arrays, and every row in one field only.
+// Indices within their arrays, and every row in one table only.
 static rt_status check_rows(ew_model *model, const ew_micro_batch *batch, uint32_t slot_count,
                             rt_error *error)
 {
-    uint32_t *fields = model->check_fields, field_count = model->config.field_count;
+    uint32_t *tables = model->check_tables, field_count = model->config.field_count;
     for (uint32_t r = 0; r < batch->row_count; r++) {
-        fields[r] = field_count;
+        tables[r] = field_count;
         if (batch->row_slots[r] >= slot_count)
             return rt_fail(error, RT_WIRE, "row %u is in slot %u, expected below %u", r,
                            batch->row_slots[r], slot_count);
@@ -296,14 +300,15 @@ static rt_status check_rows(ew_model *model, const ew_micro_batch *batch, uint32
     for (uint32_t bag = 0, l = 0; l < batch->lookup_count; bag++) {
         uint32_t end = batch->bag_offsets ? batch->bag_offsets[bag + 1] : bag + 1;
         for (; l < end; l++) {
-            uint32_t row = batch->lookup_rows[l], field = bag % field_count;
+            uint32_t row = batch->lookup_rows[l];
+            uint32_t table = rt_tables_of(&model->config.tables, bag % field_count);
             if (row >= batch->row_count)
                 return rt_fail(error, RT_WIRE, "look-up %u is of row %u, expected below %u", l, row,
                                batch->row_count);
-            if (fields[row] != field && fields[row] != field_count)
+            if (tables[row] != table && tables[row] != field_count)
                 return rt_fail(error, RT_WIRE, "row %u is in field %u and in field %u", row,
-                               fields[row], field);
-            fields[row] = field;
+                               tables[row], table);
+            tables[row] = table;
         }
     }
     return RT_OK;
@@ -327,7 +332,7 @@ static uint32_t rounded_rows(const ew_model *model, uint32_t row_count)
 {
     const uint32_t most = model->config.row_count_max;
     const uint32_t step = most / ROW_COUNTS + 1;
-    if (!model->device->ops->repeat || row_count == 0)
+    if (!model->device->ops->repeat || row_count == 0 || model->split.is_used)
         return row_count;
     return (uint32_t)rt_min_u64((uint64_t)(row_count + step - 1) / step * step, most);
 }
@@ -370,14 +375,18 @@ static void stage_labels(ew_model *model, const ew_micro_batch *batch)
             ew_device_stage(device, model->weights_buffer, weights, count * sizeof(float));
 }
 
-static void stage(ew_model *model, const ew_micro_batch *batch)
+static void stage(ew_model *model, const ew_micro_batch *given)
 {
     const ew_device *device = model->device;
     ew_lookups *lookups = &model->lookups;
-    size_t samples = batch->sample_count;
+    size_t samples = given->sample_count;
+    ew_micro_batch own = *given;
+    const ew_micro_batch *batch = &own;
     rt_assert(samples <= model->config.sample_count_max);
     rt_assert(batch->lookup_count <= model->config.lookup_count_max);
     rt_assert(batch->row_count <= model->config.row_count_max);
+    if (model->split.is_used)
+        ew_split_batch(model, &own);
     lookups->sample_count = batch->sample_count;
     lookups->lookup_count = batch->lookup_count;
     lookups->row_stride = batch->row_stride;
@@ -436,7 +445,7 @@ static void queue_or_repeat(ew_model *model, float scale)
     key.dense = model->dense;
     key.lookups = model->lookups;
     key.scale = scale;
-    if (device->ops->repeat && !model->layer_done)
+    if (device->ops->repeat && !model->layer_done && !model->split.is_used)
         device->ops->repeat(device->state, &key, sizeof key, queue_step, &key);
     else
         queue_step(&key);
@@ -516,10 +525,12 @@ rt_status ew_model_step(ew_model *model, const ew_micro_batch *batch, ew_layer_d
     if (status)
         return status;
     queue_or_repeat(model, batch->scale);
+    const float *gradients =
+        model->split.is_used ? ew_split_sum(model) : model->row_gradients;
     ew_model_done(model, 0);
     status = shifts ? model->device->ops->finish(model->device->state, error)
                     : fetch(model, batch, result, error);
-    result->row_gradients = model->row_gradients;
+    result->row_gradients = gradients;
     return status;
 }
 

@@ -9,6 +9,7 @@
 
 #include "edge_worker/device/ew_device.h"
 #include "runtime/files/rt_tensors.h"
+#include "runtime/stream/rt_tables.h"
 
 typedef struct ew_model ew_model;
 
@@ -18,6 +19,8 @@ typedef struct {
     uint64_t seed;                 // of their initial values
     uint32_t dense_count;          // dense features per sample
     uint32_t field_count;
+    rt_tables tables;                   // that fields share
+    uint32_t sequence_field, target_field; // din
     uint32_t more_labels;               // of a sample, after the first
     float label_weights[RT_LABELS_MAX]; // of the loss of each label; 0: 1
     uint32_t sample_count_max; // per step; likewise below
@@ -70,8 +73,8 @@ void ew_model_destroy(ew_model *model);
 uint32_t ew_model_label_count(const ew_model *model);
 
 // Whether a micro-batch from a peer is within the model's limits and every index in it is within
-// its array (slots below slot_count, bags in order, rows in one field each). RT_WIRE; error says
-// what is not.
+// its array (slots below slot_count, bags in order, rows in fields of one table each). RT_WIRE;
+// error says what is not.
 rt_status ew_model_check(ew_model *model, const ew_micro_batch *batch, uint32_t slot_count,
                          rt_error *error);
 

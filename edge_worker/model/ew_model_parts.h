@@ -6,7 +6,7 @@
 #ifndef EW_MODEL_PARTS_H
 #define EW_MODEL_PARTS_H
 
-#include "edge_worker/model/ew_model.h"
+#include "edge_worker/model/ew_split.h"
 
 #define EW_TENSORS_MAX 64u
 #define EW_BUFFERS_MAX 64u
@@ -18,6 +18,7 @@ typedef struct {
     rt_status (*create)(ew_model *model, void *part, rt_error *error);
     void (*forward)(ew_model *model, void *part);  // batch -> model->logits
     void (*backward)(ew_model *model, void *part); // model->logit_gradients -> all gradients
+    bool has_sequence; // model->split has the look-ups of the sequence field
 } ew_model_kind;
 
 extern const ew_model_kind ew_wdl, ew_dfm, ew_dcn, ew_dlrm, ew_ncf;
@@ -51,6 +52,7 @@ struct ew_model {
     const float *labels, *weights, *dense;
     float *logits, *logit_gradients; // sample_count x label_count
     float *row_gradients;            // row_count x dim
+    ew_split split;                  // of models whose fields share tables
 
     ew_layer_done layer_done; // may be NULL
     void *layer_context;
@@ -66,7 +68,7 @@ struct ew_model {
     float *scaled_labels, *scaled_weights; // host, where losses of labels have weights; else NULL
 
     uint32_t *filler;       // slots of rows that are no rows (host)
-    uint32_t *check_fields; // ew_model_check: the field of each row (host)
+    uint32_t *check_tables; // ew_model_check: the table of each row (host)
 };
 
 // Floats per row of a matrix: a multiple of a cache line.

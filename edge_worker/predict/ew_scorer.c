@@ -15,6 +15,7 @@ struct ew_scorer {
     float *slab;       // one row per look-up of a batch
     bool leaves_out;   // keys without a row, as training did (rows.admit)
     uint8_t *is_known; // by look-up of a batch
+    uint64_t *row_keys; // likewise, where fields share tables; else NULL
     uint32_t *numbers; // 0, 1, 2...: every look-up is a row of its own
     uint32_t *bag_offsets;
     double negatives_keep; // of training; 1: all
@@ -31,6 +32,7 @@ static rt_status create_model(ew_scorer *scorer, const ew_weights *weights, cons
                                    .seed = config->seed,
                                    .dense_count = weights->schema.dense_count,
                                    .field_count = weights->schema.field_count,
+                                   .tables = weights->schema.tables,
                                    .more_labels = weights->schema.label_count - 1,
                                    .sample_count_max = scorer->sample_count_max,
                                    .lookup_count_max = scorer->lookup_count_max,
@@ -53,6 +55,8 @@ rt_status ew_scorer_create(const ew_weights *weights, const ew_device *device,
     scorer->numbers = rt_alloc(lookups, sizeof *scorer->numbers);
     scorer->leaves_out = rt_rows_are_admitted(&weights->config->rows);
     scorer->is_known = rt_alloc(lookups, sizeof *scorer->is_known);
+    if (schema->tables.are_shared)
+        scorer->row_keys = rt_alloc(lookups, sizeof *scorer->row_keys);
     scorer->bag_offsets =
         rt_alloc((size_t)sample_count_max * schema->field_count + 1, sizeof *scorer->bag_offsets);
     rt_status status = RT_OK;
@@ -60,6 +64,7 @@ rt_status ew_scorer_create(const ew_weights *weights, const ew_device *device,
     if (scorer->negatives_keep > 0 && scorer->negatives_keep < 1)
         scorer->corrected = rt_alloc(sample_count_max, sizeof *scorer->corrected);
     if (!scorer->slab || !scorer->numbers || !scorer->is_known || !scorer->bag_offsets ||
+        (schema->tables.are_shared && !scorer->row_keys) ||
         (scorer->negatives_keep > 0 && scorer->negatives_keep < 1 && !scorer->corrected))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for predictions");
     for (uint32_t i = 0; i < lookups && !status; i++)
@@ -81,6 +86,7 @@ void ew_scorer_destroy(ew_scorer *scorer)
     ew_model_destroy(scorer->model);
     rt_scale_destroy(scorer->scale);
     rt_free(scorer->is_known);
+    rt_free(scorer->row_keys);
     rt_free(scorer->bag_offsets);
     rt_free(scorer->numbers);
     rt_free(scorer->slab);
@@ -133,15 +139,25 @@ static float *copy_rows(ew_scorer *scorer, const ew_weights *weights, const uint
 }
 
 // Reads of pages go side by side, and not one after the other as rows are copied.
-static void announce_rows(const ew_weights *weights, const rt_batch *batch)
+static void announce_rows(const ew_weights *weights, const uint64_t *keys, uint32_t count)
 {
     if (!ps_table_is_on_disk(weights->rows))
         return;
-    for (uint32_t i = 0; i < batch->key_count; i++) {
-        const ps_entry *entry = ps_table_find(weights->rows, batch->keys[i]);
+    for (uint32_t i = 0; i < count; i++) {
+        const ps_entry *entry = ps_table_find(weights->rows, keys[i]);
         if (entry)
             ps_table_will_need(weights->rows, entry);
     }
+}
+
+// The keys of the rows that a batch's keys name.
+static const uint64_t *row_keys(ew_scorer *scorer, const ew_weights *weights, const rt_batch *batch)
+{
+    if (!scorer->row_keys)
+        return batch->keys;
+    for (uint32_t i = 0; i < batch->key_count; i++)
+        scorer->row_keys[i] = rt_tables_row_key(&weights->schema.tables, batch->keys[i]);
+    return scorer->row_keys;
 }
 
 // Look-ups miss the caches: while one block is copied, rows of the next are loaded, and index lines
@@ -150,9 +166,9 @@ static uint32_t fetch_rows(ew_scorer *scorer, const ew_weights *weights, const r
 {
     ps_found found[2][BLOCK_KEYS];
     const uint32_t count = batch->key_count;
-    const uint64_t *keys = batch->keys;
+    const uint64_t *keys = row_keys(scorer, weights, batch);
     float *to = scorer->slab;
-    announce_rows(weights, batch);
+    announce_rows(weights, keys, count);
     if (count > 0)
         ps_table_find_all(weights->rows, keys, block_size(count, 0), found[0]);
     for (uint32_t at = 0, turn = 0; at < count; at += BLOCK_KEYS, turn ^= 1) {

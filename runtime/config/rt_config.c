@@ -400,11 +400,16 @@ rt_status rt_config_set(rt_config *config, const char *assignment, rt_error *err
     return status;
 }
 
+// What models of before did not have is part of it only where it is used: theirs stays as it was.
 uint64_t rt_config_schema(const rt_config *config)
 {
     char text[256];
-    int length =
-        snprintf(text, sizeof text, "%d %" PRIu32 " %d %d", config->stream.format,
-                 config->model.embedding_dim, config->model.kind, config->optimizer_rows.kind);
-    return rt_hash_bytes(text, (size_t)length);
+    const rt_model_config *model = &config->model;
+    int length = snprintf(text, sizeof text, "%d %" PRIu32 " %d %d", config->stream.format,
+                          model->embedding_dim, model->kind, config->optimizer_rows.kind);
+    uint64_t schema = rt_hash_bytes(text, (size_t)length);
+    for (uint32_t i = 0; i < config->stream.shared_count; i++)
+        schema = rt_mix(schema ^ rt_hash_bytes(config->stream.shared[i],
+                                               strlen(config->stream.shared[i])));
+    return schema;
 }

@@ -4,7 +4,7 @@
 #include "runtime/config/rt_config_keys.h"
 
 // The lists that say what stands in a line: stream.table.columns, stream.join.columns,
-// stream.libsvm.fields.
+// stream.libsvm.fields, stream.tables.
 
 static const rt_config_choice column_kinds[] = {
     {"label", RT_COLUMN_LABEL, "1 or 0, by `rule` and `value`"},
@@ -297,4 +297,41 @@ const rt_config_list rt_config_libsvm_fields = {
     .element = read_index,
     .take = take_fields,
     .write = write_fields,
+};
+
+// stream.tables -----------------------------------------------------------------------------------
+
+static rt_status read_pair(void *element, const cJSON *value, const char *path, rt_error *error)
+{
+    static const rt_config_key pair = {.type = RT_KEY_TEXT, .min = 3, .size = RT_SHARED_SIZE};
+    return rt_config_value_read(&pair, element, value, path, error);
+}
+
+static rt_status take_shared(rt_config *config, const void *elements, uint32_t count, bool is_alone,
+                             const char *path, rt_error *error)
+{
+    (void)is_alone, (void)path, (void)error;
+    memset(config->stream.shared, 0, sizeof config->stream.shared);
+    memcpy(config->stream.shared, elements, count * sizeof *config->stream.shared);
+    config->stream.shared_count = count;
+    return RT_OK;
+}
+
+static void write_shared(const rt_config *config, rt_json *json, const char *name)
+{
+    rt_json_begin_array(json, name);
+    for (uint32_t i = 0; i < config->stream.shared_count; i++)
+        rt_json_string(json, NULL, config->stream.shared[i]);
+    rt_json_end_array(json);
+}
+
+_Static_assert(RT_SHARED_MAX == 64, "the text below says so");
+const rt_config_list rt_config_shared = {
+    .expected = "`FIELD=OTHER`, or a list of at most 64 of them",
+    .count_max = RT_SHARED_MAX,
+    .element_size = RT_SHARED_SIZE,
+    .element = read_pair,
+    .take = take_shared,
+    .write = write_shared,
+    .takes_text = true,
 };

@@ -189,6 +189,10 @@ const rt_config_key rt_config_keys[] = {
     CHOICE("stream.dense_scaling", stream.dense_scaling, rt_dense_scaling, "\"standard\"",
            rt_choices_dense_scalings,
            "How dense features are scaled; the numbers are part of the model."),
+    LIST("stream.tables", rt_config_shared, "[]", "",
+         "Fields that share rows, by their names: `history=item` gives history the rows of item, so "
+         "that a value is the same row in both (docs/FORMATS.md). Every other field has rows of its "
+         "own."),
     DOUBLE("stream.negatives_keep", stream.negatives_keep, "1", ABOVE(0, 1), "",
            "w: of the samples with label 0 only this share is trained, chosen by a hash of `seed` "
            "and of the sample's id, or number. Predictions p become p / (p + (1 - p) / w), in the "
@@ -611,8 +615,7 @@ const rt_config_key rt_config_keys[] = {
     CHOICE("network.row_wire", row_wire, rt_coding, "\"fp32\"", rt_choices_row_wires,
            "Values of rows, what workers changed of them, and gradients of rows in messages. "
            "Workers and parameter servers compute in 32 bits; initial rows, the state of the "
-           "optimizer, and rows that are flushed travel as they are. Not with "
-           "`consistency.staleness` above 0 nor `dispatch.keeper`."),
+           "optimizer, and rows that are flushed travel as they are."),
     BOOL("network.dense_overlap", dense_overlap, "true",
          "The dense gradients of a layer are sent while those of the layers below are computed. "
          "The model is the same, bit for bit."),

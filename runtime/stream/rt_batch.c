@@ -17,6 +17,9 @@ void rt_batch_fini(rt_batch *batch)
     rt_free(batch->dense);
     rt_free(batch->key_offsets);
     rt_free(batch->keys);
+    rt_free(batch->bag_offsets);
+    rt_free(batch->lookups);
+    rt_free(batch->fold_slots);
     rt_batch_init(batch, batch->dense_count);
 }
 
@@ -25,6 +28,8 @@ void rt_batch_clear(rt_batch *batch)
     batch->sample_count = 0;
     batch->key_count = 0;
     batch->has_gaps = false;
+    batch->tables = NULL;
+    batch->lookup_count = 0;
 }
 
 void rt_batch_begin(rt_batch *batch, uint32_t label_count, bool is_weighted)
@@ -93,6 +98,21 @@ void rt_batch_set_labels(rt_batch *batch, uint32_t i, const float *labels, float
         batch->weights[first + l] = is_there ? weight : 0;
         batch->labels[first + l] = is_there ? labels[l] * weight : 0;
     }
+}
+
+void rt_batch_move_lookups(rt_batch *batch, uint32_t field_count, const uint32_t *places)
+{
+    const size_t bag_count = (size_t)batch->sample_count * field_count;
+    uint32_t kept = 0, at = 0;
+    for (size_t bag = 0; bag < bag_count; bag++) {
+        const uint32_t end = batch->bag_offsets[bag + 1];
+        batch->bag_offsets[bag] = kept;
+        for (; at < end; at++)
+            if (places[batch->lookups[at]] != RT_BATCH_GONE)
+                batch->lookups[kept++] = places[batch->lookups[at]];
+    }
+    batch->bag_offsets[bag_count] = kept;
+    batch->lookup_count = kept;
 }
 
 float rt_batch_log_odds(const rt_batch *batch)

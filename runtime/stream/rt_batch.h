@@ -5,6 +5,11 @@
 // field order, and no key stands twice in a sample. With has_gaps some keys were taken out
 // (rows.admit): fields may have none.
 //
+// Where fields share tables a planner's batch is folded (rt_tables.h): its keys are those of rows,
+// in no order, and no key stands twice in a sample. Which field uses which key say the look-ups: bag
+// i x fields + f, field f of sample i, has those from bag_offsets[bag] to bag_offsets[bag + 1], each
+// the place of a key in `keys`.
+//
 // Of a weighted batch a sample counts `weight` times, and `label` is what of that has label 1: 0 or
 // the weight itself. A correction of what was trained before may have a weight of 0 and a label of
 // 1: one time label 1 in place of one time label 0 (rt_join.h).
@@ -15,6 +20,11 @@
 #define RT_BATCH_H
 
 #include "runtime/rt_base.h"
+
+// Scratch of a fold: where a key of this sample is.
+typedef struct {
+    uint32_t stamp, place;
+} rt_batch_slot;
 
 typedef struct {
     uint32_t sample_count;
@@ -30,6 +40,12 @@ typedef struct {
     uint64_t *keys;        // key_count
     uint32_t sample_capacity;
     uint32_t key_capacity;
+    const struct rt_tables *tables; // it is folded, by these; otherwise NULL, and what follows is void
+    uint32_t lookup_count;
+    uint32_t *bag_offsets; // sample_count x fields + 1
+    uint32_t *lookups;     // lookup_count places of keys
+    rt_batch_slot *fold_slots;
+    uint32_t bag_capacity, lookup_capacity, fold_capacity;
 } rt_batch;
 
 // An empty batch; storage comes with the first reserve.
@@ -50,6 +66,11 @@ rt_status rt_batch_append(rt_batch *batch, float label, const float *dense, cons
 
 // Labels and weights of sample i of a weighted batch; labels: label_count, NAN where absent.
 void rt_batch_set_labels(rt_batch *batch, uint32_t i, const float *labels, float weight);
+
+// Look-ups of a folded batch some of whose keys were taken out: places[k] is where key k is now, or
+// RT_BATCH_GONE.
+#define RT_BATCH_GONE UINT32_MAX
+void rt_batch_move_lookups(rt_batch *batch, uint32_t field_count, const uint32_t *places);
 
 // Log odds of label 1 among the samples, by weight; half a sample of either label added: never
 // infinite. Of the first label, or of this one.

@@ -16,11 +16,14 @@ const rt_parser_ops *rt_parser_find(rt_format format)
     return NULL;
 }
 
-void rt_parser_put_labels(const rt_stream_config *config, rt_schema *schema)
+rt_status rt_parser_complete(const rt_stream_config *config, rt_schema *schema, rt_error *error)
 {
     schema->label_count = rt_config_label_count(config);
     for (uint32_t l = 0; l < schema->label_count; l++)
         snprintf(schema->label_names[l], RT_NAME_MAX, "%s", rt_config_label(config, l));
+    if (config->holds_outcomes) // they have no fields
+        return RT_OK;
+    return rt_tables_find(config, schema->field_names, schema->field_count, &schema->tables, error);
 }
 
 static rt_status generated_schema(const rt_stream_config *config, uint64_t seed, rt_schema *schema,
@@ -52,7 +55,5 @@ rt_status rt_parser_read_schema(const rt_stream_config *config, uint64_t seed, r
         if (!status)
             ops->destroy(parser);
     }
-    if (!status)
-        rt_parser_put_labels(config, schema);
-    return status;
+    return status ? status : rt_parser_complete(config, schema, error);
 }

@@ -40,8 +40,9 @@ typedef struct {
 
 const rt_parser_ops *rt_parser_find(rt_format format); // NULL: it is none of lines
 
-// How many labels samples have, and their names, which the configuration alone says.
-void rt_parser_put_labels(const rt_stream_config *config, rt_schema *schema);
+// What the configuration alone says of samples: how many labels they have, and their names; which
+// fields share tables. RT_CONFIG: as rt_tables_find.
+rt_status rt_parser_complete(const rt_stream_config *config, rt_schema *schema, rt_error *error);
 
 // What the samples of a configuration hold, without a source: rt_stream_read_schema for who reads
 // no stream.

@@ -88,7 +88,8 @@ static rt_status open_stream(const rt_stream_config *config, uint64_t seed, bool
     stream->one_class_told = config->labels_optional;
     rt_status status = open_parts(stream, config, seed, with_input, error);
     stream->schema.has_weights |= rt_stream_is_weighted(config);
-    rt_parser_put_labels(config, &stream->schema);
+    if (!status)
+        status = rt_parser_complete(config, &stream->schema, error);
     if (!status && with_input && joins)
         status = open_join(stream, config, error);
     if (status) {

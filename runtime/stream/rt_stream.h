@@ -10,6 +10,7 @@
 #include "runtime/config/rt_config.h"
 #include "runtime/stream/rt_batch.h"
 #include "runtime/stream/rt_join.h"
+#include "runtime/stream/rt_tables.h"
 #include "runtime/wire/rt_bytes.h"
 
 typedef struct {
@@ -20,6 +21,7 @@ typedef struct {
     bool has_weights, has_ids, has_times; // what lines say of their samples
     char field_names[RT_FIELDS_MAX][RT_NAME_MAX];
     char label_names[RT_LABELS_MAX][RT_NAME_MAX];
+    rt_tables tables; // that fields share
 } rt_schema;
 
 typedef struct {

@@ -13,7 +13,8 @@ static rt_status count_batches(rt_stream *stream, rt_keyset *set, rt_error *erro
     rt_batch_init(&batch, rt_stream_schema(stream)->dense_count);
     rt_status status;
     while (!(status = rt_stream_read(stream, &batch, COUNT_BATCH, error))) {
-        if (rt_keyset_add(set, batch.keys, batch.key_count)) {
+        if (rt_tables_fold(&rt_stream_schema(stream)->tables, &batch) ||
+            rt_keyset_add(set, batch.keys, batch.key_count)) {
             status = rt_fail(error, RT_NO_MEMORY, "out of memory after %llu distinct keys",
                              (unsigned long long)rt_keyset_count(set));
             break;

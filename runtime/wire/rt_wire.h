@@ -77,6 +77,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
     XX(ROWS_CODED, 72)      /* as ROWS, values as network.row_wire says (rt_coding) */             \
     XX(PUSH_CHANGE, 73)     /* worker to PS: count x (rt_wire_change, coded values, state) */      \
     XX(PUSH_GRAD_CODED, 74) /* as PUSH_GRAD, likewise */                                           \
+    XX(PUSH_DELTA_CODED, 75) /* as PUSH_DELTA, likewise; state in 32 bits */                       \
+    XX(SUM_ROWS_CODED, 76)  /* as SUM_ROWS, likewise */                                            \
     XX(MIRROR, 80)          /* coordinator to its standby: rt_wire_mirror, bytes; iteration: a     \
                                number of its own, which the answer has, too */                     \
     XX(MIRRORED, 81)        /* the answer, once it is on disk: rt_wire_mirrored, text */
@@ -94,7 +96,8 @@ static inline bool rt_message_is_push(uint32_t type)
 {
     return type == RT_MESSAGE_PUSH_ROW || type == RT_MESSAGE_PUSH_GRAD ||
            type == RT_MESSAGE_PUSH_DELTA || type == RT_MESSAGE_PUSH_CHANGE ||
-           type == RT_MESSAGE_PUSH_GRAD_CODED || type == RT_MESSAGE_FORGET;
+           type == RT_MESSAGE_PUSH_GRAD_CODED || type == RT_MESSAGE_PUSH_DELTA_CODED ||
+           type == RT_MESSAGE_FORGET;
 }
 
 typedef struct {

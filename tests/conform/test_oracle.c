@@ -82,6 +82,13 @@ static void reference_destroy(reference *r)
     free(r->bags);
 }
 
+// With shares the last field has the rows of the first.
+static uint64_t row_key(const fabric_plan *plan, uint64_t key)
+{
+    const bool is_last = rt_key_field(key) + 1 == plan->shape.field_count;
+    return plan->shape.shares && is_last ? rt_key(0, key & RT_ID_MASK) : key;
+}
+
 // Rows by first appearance, bags by counting. Returns the number of rows.
 static uint32_t index_batch(reference *r, const rt_batch *batch)
 {
@@ -90,7 +97,7 @@ static uint32_t index_batch(reference *r, const rt_batch *batch)
     memset(r->bags, 0, ((size_t)batch->sample_count * fields + 1) * sizeof *r->bags);
     for (uint32_t i = 0; i < batch->sample_count; i++) {
         for (uint32_t at = batch->key_offsets[i]; at < batch->key_offsets[i + 1]; at++) {
-            uint32_t key = find_key(r->plan, batch->keys[at]);
+            uint32_t key = find_key(r->plan, row_key(r->plan, batch->keys[at]));
             if (!r->numbers[key]) {
                 r->row_keys[row_count] = key;
                 r->numbers[key] = ++row_count;
@@ -127,19 +134,20 @@ static void reference_admit(reference *r, const rt_batch *offered, const rt_batc
     assert_int_equal(planned->key_count, kept);
 }
 
-static void reference_step(reference *r, const rt_batch *batch, uint32_t t)
+// came: the batch before rows were shared.
+static void reference_step(reference *r, const rt_batch *batch, const rt_batch *came, uint32_t t)
 {
     const fabric_shape *shape = &r->plan->shape;
     ew_step_result step;
     rt_error error = {0};
     float more_odds[RT_LABELS_MAX] = {0};
-    uint32_t row_count = index_batch(r, batch);
+    uint32_t row_count = index_batch(r, came);
     for (uint32_t l = 1; l < batch->label_count; l++)
         more_odds[l - 1] = rt_batch_label_log_odds(batch, l);
     for (uint32_t i = 0; i < row_count; i++)
         r->last[r->row_keys[i]] = t;
     ew_micro_batch all = {.sample_count = batch->sample_count,
-                          .lookup_count = batch->key_count,
+                          .lookup_count = came->key_count,
                           .row_count = row_count,
                           .labels = batch->labels,
                           .weights = batch->is_weighted ? batch->weights : NULL,
@@ -271,9 +279,10 @@ static void check_shape(const fabric_shape *shape, uint32_t schedules)
     fabric_plan_init(&plan, shape);
     reference_create(&r, &plan);
     for (uint32_t t = 1; t <= shape->iterations; t++) {
-        if (plan.offered)
-            reference_admit(&r, &plan.offered[t - 1], &plan.batches[t - 1]);
-        reference_step(&r, &plan.batches[t - 1], t);
+        const rt_batch *batch = &plan.batches[t - 1];
+        if (plan.offered && !shape->shares)
+            reference_admit(&r, &plan.offered[t - 1], batch);
+        reference_step(&r, batch, shape->shares ? &plan.offered[t - 1] : batch, t);
         reference_sweep(&r, plan.swept[t - 1]);
     }
     for (uint32_t i = 0; i < schedules; i++) {
@@ -730,6 +739,28 @@ static void every_model_with(uint32_t more_labels)
     }
 }
 
+// A row that two fields of a batch look up, often in one sample: every policy, every model.
+static void shared_rows(void **state)
+{
+    (void)state;
+    rt_random random = {17};
+    for (size_t i = 0; i < 2 * RT_COUNT_OF(policies); i++) {
+        fabric_shape shape = small_shape(97000 + i);
+        shape.shares = true;
+        shape.iterations = 20;
+        shape.ids_per_field = 24;
+        shape.cache = (cache_size)(i % 3);
+        shape.model.kind = i % 4 == 3 ? RT_MODEL_DFM : RT_MODEL_WDL;
+        set_policy(&shape, i % RT_COUNT_OF(policies));
+        draw_rest(&shape, &random);
+        check_shape(&shape, 2);
+        shape.worker_count = 1; // the same bits
+        shape.last_samples %= shape.samples_per_worker;
+        set_policy(&shape, i % RT_COUNT_OF(policies));
+        check_shape(&shape, 1);
+    }
+}
+
 static void every_model(void **state)
 {
     (void)state;
@@ -748,5 +779,5 @@ TEST_MAIN(TEST_SLOW(one_worker_gives_the_same_bits, 300), TEST_SLOW(two_workers,
           TEST(a_seed_repeats_a_run), TEST(schedules_reach_the_corners), TEST(large_dense_part),
           TEST(shaped_steps), TEST_SLOW(bad_batches, 300), TEST_SLOW(rows_end, 300),
           TEST_SLOW(rows_begin, 300), TEST_SLOW(participants_change, 300),
-          TEST(participants_change_with_short_wires), TEST(every_model),
+          TEST(participants_change_with_short_wires), TEST(shared_rows), TEST(every_model),
           TEST(every_model_with_several_labels))

@@ -7,8 +7,9 @@
   check_answers.py copy LANYARD LIBRARY CONFIG FOLDER   of a run that publishes to another box, with keys
   check_answers.py columns LANYARD FOLDER               of columns of every kind, some negatives left out
   check_answers.py disk LANYARD MODEL                    a server whose rows are on disk, and one in memory
+  check_answers.py shared OUT ROWS                       of a run on `history` rows: its rows, its columns
 
-FORMAT: criteo, avazu, movielens, labels (two labels, either may be missing). numpy's side is tools/read_model.py and the parsing here: none of
+FORMAT: criteo, avazu, movielens, history (of items, in the table of item), labels (two labels, either may be missing). numpy's side is tools/read_model.py and the parsing here: none of
 lanyard's own code. Status 1, and a line that says why, where two differ by more than 1e-6.
 """
 import ctypes
@@ -69,6 +70,11 @@ def make(kind, path, count, first):
                 cells = ["" if r[2] % 9 == 0 else str(click), f"u{user}", f"i{item}",
                          f"{r[3] % 100 / 8}", "" if r[4] % 3 == 0 else str(buy)]
                 file.write(",".join(cells) + "\n")
+            elif kind == "history":
+                user, item, count = r[0] % 90 + 1, r[1] % 40 + 1, r[2] % 7
+                liked = [r[3 + k] % 60 + 1 for k in range(count)] + [item] * (r[20] % 5 == 0)
+                score = 1 + mix(item % 5 * 3 + sum(one % 5 == item % 5 for one in liked) // 2) % 5
+                file.write(f"{user}\t{item}\t{'|'.join(map(str, liked))}\t{score}\t{88 * 10**7 + i}\n")
             else:
                 user, item = r[0] % 90 + 1, r[1] % 160 + 1
                 file.write(f"{user}\t{item}\t{1 + mix(user * 7 + item % 9) % 5}\t{88 * 10**7 + i}\n")
@@ -111,6 +117,14 @@ class Rows:
             self.labels = [[row[0], row[4]] for row in rows]
             self.cells = {name: [row[1 + i] for row in rows] for i, name in enumerate(["user", "item", "x"])}
             dense, ids = [[float(row[3])] for row in rows], [[number_of(c) for c in row[1:3]] for row in rows]
+        elif kind == "history":
+            self.labels = [int(int(row[3]) >= 4) for row in rows]
+            many = [list(dict.fromkeys(row[2].split("|"))) if row[2] else [] for row in rows]
+            self.cells = {"user": [row[0] for row in rows], "item": [row[1] for row in rows], "history": many}
+            self.keys = [[int(row[0]), 1 << 56 | int(row[1])] + [2 << 56 | int(one) for one in own or [MISSING]]
+                         for row, own in zip(rows, many)]
+            self.dense = np.zeros((len(rows), 0), np.float32)
+            return
         else:
             self.labels = [int(int(row[2]) >= 4) for row in rows]
             self.cells = {"user": [int(row[0]) for row in rows], "item": [int(row[1]) for row in rows]}
@@ -155,7 +169,7 @@ class Server:
         out = []
         for first in range(0, len(rows.lines), CANDIDATES):
             some = range(first, min(first + CANDIDATES, len(rows.lines)))
-            shared = {n: c[first] for n, c in rows.cells.items() if len({c[i] for i in some}) == 1}
+            shared = {n: c[first] for n, c in rows.cells.items() if all(c[i] == c[first] for i in some)}
             body = {"id": str(first), "context": shared, "candidates": [
                 {n: c[i] for n, c in rows.cells.items() if n not in shared} for i in some]}
             answer = json.loads(self.ask("/predict", json.dumps(body).encode()))
@@ -209,15 +223,21 @@ def same(lanyard, library, model, kind, path):
     compare("predict", predict, want)
     compare("numpy", read_model(model).predict(rows.dense, rows.keys), want)
     loaded = package.Model(model)
-    compare("Python, columns", loaded.predict(rows.cells), want)
+    texts = {name: ["|".join(one) if isinstance(one, list) else one for one in column]
+             for name, column in rows.cells.items()}
+    compare("Python, columns", loaded.predict(texts), want)
     compare("Python, lines", loaded.predict_lines("\n".join(rows.lines)), want)
-    compare("Python, keys", loaded.predict_keys(rows.dense, rows.keys), want)
+    if isinstance(rows.keys, np.ndarray):
+        compare("Python, keys", loaded.predict_keys(rows.dense, rows.keys), want)
     with Server(lanyard, model) as server:
         served = server.predict(rows)
         compare("serve", served, want)
-        compare("serve, binary", server.predict_binary(rows), want[:500])
+        binary = 0
+        if isinstance(rows.keys, np.ndarray):
+            binary = len(want[:500])
+            compare("serve, binary", server.predict_binary(rows), want[:500])
         asked = json.loads(server.ask("/metrics"))
-        if asked["candidates"] != len(want) + len(want[:500]) or asked["refused"]:
+        if asked["candidates"] != len(want) + binary or asked["refused"]:
             sys.exit(f"metrics count something else: {asked}")
     if want.ndim > 1:
         return same_labels(loaded, rows, served, judged)
@@ -441,12 +461,35 @@ def disk(lanyard, model):
         sys.exit("the rows are in memory, or are too few to tell")
 
 
+def shared(out, path):
+    """Items and histories have one table: rows by counting, look-ups of every column."""
+    rows, model = Rows("history", path), read_model(os.path.join(out, "model"))
+    want = {(field == 2 or field) << 56 | key & MISSING for own in rows.keys for key in own
+            for field in [key >> 56]}
+    if set(model.keys.tolist()) != want:
+        sys.exit(f"{len(model.keys)} rows, expected {len(want)}: {set(model.keys.tolist()) ^ want}")
+    values, empty = [0, 0, 0], [0, 0, 0]
+    for key in (key for own in rows.keys for key in own):
+        values[key >> 56] += 1
+        empty[key >> 56] += key & MISSING == MISSING
+    seen = [[0, 0, 0], [0, 0, 0]]
+    with open(os.path.join(out, "metrics.jsonl"), encoding="utf-8") as file:
+        for one in map(json.loads, file):
+            for f, column in enumerate(one["columns"] if one["record"] == "columns" else []):
+                seen[0][f] += column["values"]
+                seen[1][f] += column["empty"]
+    print(f"{len(want)} rows; values {values}, of these empty {empty}")
+    if seen != [values, empty]:
+        sys.exit(f"metrics have {seen}")
+
+
 def main():
     command, *rest = sys.argv[1:]
     if command == "make":
         make(rest[0], rest[1], int(rest[2]), int(rest[3]))
     else:
-        {"same": same, "follow": follow, "copy": copy, "columns": columns, "disk": disk}[command](*rest)
+        {"same": same, "follow": follow, "copy": copy, "columns": columns, "disk": disk,
+         "shared": shared}[command](*rest)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,12 @@ static const char ncf[] =
     " \"model\": {\"name\": \"ncf\", \"embedding_dim\": 8, \"mlp\": [16, 8]},"
     " \"optimizer\": {\"rows\": {\"learning_rate\": 0.1}}, \"cache\": {\"rows\": 20000}}";
 
+static const char history[] =
+    "{\"include\": \"%s/configs/formats/movielens_history.json\", \"workers\": 2,"
+    " \"batch\": {\"samples_per_worker\": 64},"
+    " \"model\": {\"deep_input\": \"all\", \"embedding_dim\": 8, \"mlp\": [16, 8]},"
+    " \"optimizer\": {\"rows\": {\"learning_rate\": 0.1}}, \"cache\": {\"rows\": 20000}}";
+
 static const char two_labels[] =
     "{\"workers\": 2, \"batch\": {\"samples_per_worker\": 64}, \"cache\": {\"rows\": 20000},"
     " \"stream\": {\"format\": \"table\", \"table\": {\"delimiter\": \",\", \"columns\": ["
@@ -143,6 +149,53 @@ static void same_answers_movielens(void **state)
 {
     (void)state;
     check_made(ncf, "movielens");
+}
+
+// A row that two fields look up. Whoever plans, the run is the same.
+static void same_answers_with_a_shared_table(void **state)
+{
+    char out[500], rows[500], other[500], files[600];
+    (void)state;
+    check_made(history, "history");
+    snprintf(out, sizeof out, "%s", test_path("out"));
+    snprintf(rows, sizeof rows, "%s", test_path("train"));
+    script("shared", out, rows, NULL, NULL, NULL);
+    snprintf(files, sizeof files, "stream.files=%s", rows);
+    snprintf(other, sizeof other, "%s", test_path("other"));
+    train(config_of(history), other, (const char *const[]){files, "planner.placement=worker", NULL});
+    run_must_be_the_same("out", "other", 1);
+    train(config_of(history), other,
+          (const char *const[]){files, "rows.admit=3", "model.pooling=mean", NULL});
+    snprintf(rows, sizeof rows, "%s", test_path("rows"));
+    snprintf(other, sizeof other, "%s", test_path("other/model"));
+    snprintf(out, sizeof out, "%s", process_beside("liblanyard.so"));
+    script("same", process_lanyard(), out, other, "history", rows);
+}
+
+// Stopped in the middle and gone on with: every bit as if it had not been.
+static void a_shared_table_goes_on(void **state)
+{
+    char rows[500], files[600], config[500];
+    (void)state;
+    need_numpy();
+    snprintf(rows, sizeof rows, "%s", test_path("train"));
+    script("make", "history", rows, "4096", "0", NULL);
+    snprintf(files, sizeof files, "stream.files=%s", rows);
+    snprintf(config, sizeof config, "%s", test_path("whole"));
+    const char *const end = "checkpoint.every_iterations=15";
+    const char *const strict = "dispatch.measure_compute=false";
+    train(config_of(history), config, (const char *const[]){files, end, strict, NULL});
+    snprintf(config, sizeof config, "%s", test_path("parts"));
+    train(config_of(history), config,
+          (const char *const[]){files, end, strict, "stream.samples_max=2304", NULL});
+    process p;
+    const char *const arguments[] = {process_lanyard(), "up", config_of(history), "--out", config,
+                                     "--resume", "--set", files, "--set", end, "--set", strict,
+                                     NULL};
+    must_run(&p, arguments);
+    process_fini(&p);
+    run_must_equal("whole", "parts", "model/rows-000-of-001.bin");
+    run_must_equal("whole", "parts", "model/dense.bin");
 }
 
 static void same_answers_on_real_rows(void **state)
@@ -351,6 +404,7 @@ static void same_answers_for_two_labels(void **state)
 
 TEST_MAIN(TEST_SLOW(same_answers_for_two_labels, 240), TEST_SLOW(same_answers_criteo, 240),
           TEST_SLOW(same_answers_avazu, 240), TEST_SLOW(same_answers_movielens, 240),
+          TEST_SLOW(same_answers_with_a_shared_table, 240), TEST_SLOW(a_shared_table_goes_on, 120),
           TEST_SLOW(same_answers_on_real_rows, 900), TEST_SLOW(lines_keep_their_places, 120),
           TEST_SLOW(columns_of_every_kind, 120), TEST_SLOW(rows_may_be_on_disk, 120),
           TEST_SLOW(the_package_installs, 240), TEST_SLOW(published_models_are_followed, 240),

@@ -38,6 +38,7 @@ typedef struct {
     rt_model_config model;
     rt_optimizer_config rows, dense; // optimizers
     dp_rows ends;                    // when rows end, and begin
+    bool shares;                     // the last field has the rows of the first
 } fabric_shape;
 
 // How it comes about: must not change any result.
@@ -54,7 +55,8 @@ typedef struct {
     fabric_shape shape;
     dp_planner_config planner;
     rt_batch *batches;    // shape.iterations, as they were planned
-    rt_batch *offered;    // with ends.admit: as they came; else NULL
+    rt_batch *offered;    // with ends.admit or shares: as they came; else NULL
+    rt_tables tables;
     rt_message *slices;   // slice_count x worker_count
     rt_counts *counts;    // the same, as planned
     uint32_t *placements; // iterations x samples of a full batch: workers

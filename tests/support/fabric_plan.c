@@ -129,12 +129,14 @@ static void make_batches(fabric_plan *plan)
 
 static void keep_offered(fabric_plan *plan)
 {
-    if (plan->shape.ends.admit < 2)
+    if (plan->shape.ends.admit < 2 && !plan->shape.shares)
         return;
     plan->offered = calloc(plan->shape.iterations, sizeof *plan->offered);
     for (uint32_t t = 0; t < plan->shape.iterations; t++) {
         const rt_batch *batch = &plan->batches[t];
         rt_batch_init(&plan->offered[t], batch->dense_count);
+        if (plan->shape.shares) // keys are all that anybody looks at
+            plan->offered[t].is_weighted = batch->is_weighted;
         for (uint32_t i = 0; i < batch->sample_count; i++)
             assert_int_equal(rt_batch_append(&plan->offered[t], batch->labels[i],
                                              batch->dense + (size_t)i * batch->dense_count,
@@ -142,6 +144,17 @@ static void keep_offered(fabric_plan *plan)
                                              batch->key_offsets[i + 1] - batch->key_offsets[i]),
                              RT_OK);
     }
+}
+
+// Said here anew, and not by rt_tables_find.
+static void share_rows(fabric_plan *plan)
+{
+    const uint32_t fields = plan->shape.field_count;
+    plan->tables = (rt_tables){.are_shared = plan->shape.shares, .field_count = fields};
+    for (uint32_t f = 0; f < fields; f++)
+        plan->tables.of[f] = (uint8_t)(f + 1 == fields ? 0 : f);
+    for (uint32_t t = 0; t < plan->shape.iterations; t++)
+        assert_int_equal(rt_tables_fold(&plan->tables, &plan->batches[t]), RT_OK);
 }
 
 static int compare_keys(const void *a, const void *b)
@@ -286,6 +299,7 @@ void fabric_plan_init(fabric_plan *plan, const fabric_shape *shape)
     configure_planner(plan);
     make_batches(plan);
     keep_offered(plan);
+    share_rows(plan);
     list_keys(plan);
     size_t slices = (size_t)(2 * shape->iterations + 1) * shape->worker_count;
     plan->floors = calloc(2 * shape->iterations + 1, sizeof *plan->floors);
@@ -332,6 +346,7 @@ ew_model_config fabric_model(const fabric_plan *plan, bool whole)
                              .seed = shape->seed,
                              .dense_count = shape->dense_count,
                              .field_count = shape->field_count,
+                             .tables = plan->tables,
                              .more_labels = shape->more_labels,
                              .label_weights = {1, 0.5f, 2},
                              .sample_count_max = samples,

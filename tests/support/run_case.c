@@ -16,7 +16,7 @@ const char *run_folder(void)
 {
     static char path[200];
     if (!path[0])
-        snprintf(path, sizeof path, "%s", test_directory());
+        snprintf(path, sizeof path, "%s", test_path(".")); // there is one folder of a case
     return path;
 }
 

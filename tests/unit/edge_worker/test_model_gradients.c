@@ -214,6 +214,7 @@ static double naive_loss(const fixture *f, naive_logit logit)
     return sum * f->batch.scale;
 }
 
+// With shared tables the last field has the rows of the first.
 static void fill_batch(fixture *f, bool bags, rt_random *random)
 {
     ew_micro_batch *batch = &f->batch;
@@ -224,7 +225,8 @@ static void fill_batch(fixture *f, bool bags, rt_random *random)
         f->dense[i] = (float)(2 * rt_random_unit(random) - 1);
     for (uint32_t bag = 0; bag < batch->sample_count * fields; bag++) {
         for (uint32_t size = bags ? rt_random_below(random, 4) : 1; size > 0; size--)
-            f->lookup_rows[count++] = bag % fields * ids + rt_random_below(random, ids);
+            f->lookup_rows[count++] = rt_tables_of(&f->config.tables, bag % fields) * ids +
+                                      rt_random_below(random, ids);
         f->bag_offsets[bag + 1] = count;
     }
     batch->lookup_count = count;
@@ -238,7 +240,7 @@ static void fill_batch(fixture *f, bool bags, rt_random *random)
     batch->row_slots = f->row_slots;
 }
 
-static void setup(fixture *f, const rt_model_config *model, bool bags)
+static void setup(fixture *f, const rt_model_config *model, bool bags, bool shares)
 {
     rt_random random = {(uint64_t)model->kind * 10 + bags};
     rt_error error;
@@ -250,6 +252,7 @@ static void setup(fixture *f, const rt_model_config *model, bool bags)
                                   .sample_count_max = 12,
                                   .lookup_count_max = LOOKUPS_MAX,
                                   .row_count_max = ROWS_MAX};
+    f->config.tables = (rt_tables){.are_shared = shares, .of = {0, 1, 0}};
     f->batch = (ew_micro_batch){
         .sample_count = 12, .row_stride = model->embedding_dim, .scale = 1.0f / 16};
     fill_batch(f, bags, &random);
@@ -294,13 +297,13 @@ static void compare(const fixture *f, naive_logit logit, double *arguments, cons
     }
 }
 
-static void check_model(rt_model_config model, bool bags, naive_logit logit)
+static void check_as(rt_model_config model, bool bags, bool shares, naive_logit logit)
 {
     static fixture f;
     ew_step_result result;
     rt_error error;
     uint32_t count;
-    setup(&f, &model, bags);
+    setup(&f, &model, bags, shares);
     assert_int_equal(ew_model_step(f.model, &f.batch, NULL, NULL, &result, &error), RT_OK);
     test_close(result.loss_sum * f.batch.scale, naive_loss(&f, logit), BOUND, 0, "loss");
     compare(&f, logit, f.parameters, ew_model_dense(f.model, EW_GRADIENTS, &count),
@@ -312,6 +315,11 @@ static void check_model(rt_model_config model, bool bags, naive_logit logit)
     free(f.parameters);
     free(f.rows);
     free(f.slab);
+}
+
+static void check_model(rt_model_config model, bool bags, naive_logit logit)
+{
+    check_as(model, bags, false, logit);
 }
 
 static void wide_and_deep(void **state)
@@ -326,8 +334,11 @@ static void wide_and_deep(void **state)
     model.deep_input = RT_DEEP_ALL;
     check_model(model, false, naive_wdl);
     check_model(model, true, naive_wdl);
+    check_as(model, false, true, naive_wdl);
+    check_as(model, true, true, naive_wdl);
     model.pooling = RT_POOL_MEAN;
     check_model(model, true, naive_wdl);
+    check_as(model, true, true, naive_wdl);
 }
 
 // One look-up per bag, and averaged bags.

@@ -1,0 +1,215 @@
+#include "edge_worker/model/ew_split.h"
+
+#include <string.h>
+
+#include "edge_worker/model/ew_model_parts.h"
+
+#define NONE UINT32_MAX
+
+// ---- creation ----------------------------------------------------------------------------------
+
+static rt_status create_host(const ew_model_config *config, ew_split *s)
+{
+    const size_t lookups = config->lookup_count_max, samples = config->sample_count_max;
+    const struct {
+        size_t count;
+        uint32_t **array_p;
+    } wanted[] = {
+        {config->row_count_max, &s->first},
+        {lookups, &s->next},
+        {lookups, &s->fields},
+        {lookups, &s->lookup_rows},
+        {samples * config->field_count + 1, &s->bag_offsets},
+        {lookups, &s->row_slots},
+        {lookups, &s->parts},
+        {config->row_count_max + (size_t)1, &s->part_offsets},
+        {lookups, &s->sequence_rows},
+        {lookups, &s->sequence_samples},
+        {samples + 1, &s->sequence_offsets},
+    };
+    for (size_t i = 0; i < RT_COUNT_OF(wanted); i++) {
+        *wanted[i].array_p = rt_alloc(wanted[i].count, sizeof(uint32_t));
+        if (!*wanted[i].array_p)
+            return RT_NO_MEMORY;
+    }
+    return RT_OK;
+}
+
+// 0, 1, 2 ... on the device: every row of a matrix by its number.
+static rt_status create_numbers(ew_model *model, rt_error *error)
+{
+    const ew_device *device = model->device;
+    ew_split *s = &model->split;
+    uint32_t *numbers = rt_alloc(s->number_count, sizeof *numbers);
+    rt_status status = ew_model_buffer(model, s->number_count, &s->numbers, error);
+    if (!status && !numbers)
+        status = rt_fail(error, RT_NO_MEMORY, "no memory for the model");
+    for (uint32_t i = 0; i < s->number_count && !status; i++)
+        numbers[i] = i;
+    if (!status) {
+        device->ops->copy(device->state, EW_COPY_IN, s->numbers, numbers,
+                          s->number_count * sizeof *numbers);
+        status = device->ops->finish(device->state, error);
+    }
+    rt_free(numbers);
+    return status;
+}
+
+static rt_status create_device(ew_model *model, rt_error *error)
+{
+    const ew_model_config *config = &model->config;
+    ew_split *s = &model->split;
+    const bool has_sequence = s->sequence_field != NONE;
+    const size_t lookups = config->lookup_count_max, sequence = has_sequence ? lookups : 0;
+    const struct {
+        size_t count;
+        void *buffer_p;
+        bool host_too;
+    } wanted[] = {
+        {(size_t)config->row_count_max * config->model.embedding_dim, &s->sums, false},
+        {lookups, &s->parts_buffer, true},
+        {config->row_count_max + (size_t)1, &s->part_offsets_buffer, true},
+        {sequence, &s->rows_buffer, true},
+        {sequence, &s->samples_buffer, true},
+        {has_sequence ? config->sample_count_max + (size_t)1 : 0, &s->offsets_buffer, true},
+    };
+    rt_status status = RT_OK;
+    for (size_t i = 0; i < RT_COUNT_OF(wanted) && !status; i++)
+        if (wanted[i].count > 0 && (!wanted[i].host_too || !model->device->unified))
+            status = ew_model_buffer(model, wanted[i].count, wanted[i].buffer_p, error);
+    return status ? status : create_numbers(model, error);
+}
+
+rt_status ew_split_create(ew_model *model, rt_error *error)
+{
+    const ew_model_config *config = &model->config;
+    ew_split *s = &model->split;
+    s->sequence_field = model->kind->has_sequence ? config->sequence_field : NONE;
+    s->is_used = config->tables.are_shared || model->kind->has_sequence;
+    s->row_count_max = s->is_used ? config->lookup_count_max : config->row_count_max;
+    if (!s->is_used)
+        return RT_OK;
+    const uint64_t numbers = rt_max_u64(2 * (uint64_t)s->row_count_max, config->sample_count_max);
+    s->number_count = (uint32_t)rt_min_u64(numbers, UINT32_MAX);
+    if (numbers > UINT32_MAX || create_host(config, s))
+        return rt_fail(error, RT_NO_MEMORY, "no memory for the model");
+    return create_device(model, error);
+}
+
+void ew_split_destroy(ew_model *model)
+{
+    ew_split *s = &model->split;
+    rt_free(s->first);
+    rt_free(s->next);
+    rt_free(s->fields);
+    rt_free(s->lookup_rows);
+    rt_free(s->bag_offsets);
+    rt_free(s->row_slots);
+    rt_free(s->parts);
+    rt_free(s->part_offsets);
+    rt_free(s->sequence_rows);
+    rt_free(s->sequence_samples);
+    rt_free(s->sequence_offsets);
+}
+
+// ---- a batch -----------------------------------------------------------------------------------
+
+// The device's row of a row in a field. Chains are as long as the fields that share a table.
+static uint32_t row_in(ew_split *s, const ew_micro_batch *batch, uint32_t row, uint32_t field)
+{
+    uint32_t *at = &s->first[row];
+    while (*at != NONE && s->fields[*at] < field)
+        at = &s->next[*at];
+    if (*at != NONE && s->fields[*at] == field)
+        return *at;
+    const uint32_t own = s->row_count++;
+    s->fields[own] = field;
+    s->next[own] = *at;
+    s->row_slots[own] = batch->row_slots[row];
+    *at = own;
+    return own;
+}
+
+static void set_parts(ew_split *s)
+{
+    uint32_t count = 0;
+    for (uint32_t r = 0; r < s->batch_rows; r++) {
+        s->part_offsets[r] = count;
+        for (uint32_t at = s->first[r]; at != NONE; at = s->next[at])
+            s->parts[count++] = at + (s->fields[at] == s->sequence_field ? s->row_count_max : 0);
+    }
+    s->part_offsets[s->batch_rows] = count;
+}
+
+static void stage_sequence(ew_model *model, uint32_t sample_count)
+{
+    const ew_device *device = model->device;
+    ew_split *s = &model->split;
+    s->rows_there = ew_device_stage(device, s->rows_buffer, s->sequence_rows,
+                                    s->sequence_count * sizeof(uint32_t));
+    s->samples_there = ew_device_stage(device, s->samples_buffer, s->sequence_samples,
+                                       s->sequence_count * sizeof(uint32_t));
+    s->offsets_there = ew_device_stage(device, s->offsets_buffer, s->sequence_offsets,
+                                       (sample_count + (size_t)1) * sizeof(uint32_t));
+}
+
+void ew_split_batch(ew_model *model, ew_micro_batch *batch)
+{
+    ew_split *s = &model->split;
+    const uint32_t fields = model->config.field_count;
+    uint32_t lookup = 0, kept = 0;
+    s->row_count = s->sequence_count = 0;
+    s->batch_rows = batch->row_count;
+    memset(s->first, 0xff, batch->row_count * sizeof *s->first); // NONE
+    for (uint32_t i = 0, bag = 0; i < batch->sample_count; i++) {
+        s->sequence_offsets[i] = s->sequence_count;
+        for (uint32_t f = 0; f < fields; f++, bag++) {
+            const uint32_t end = batch->bag_offsets ? batch->bag_offsets[bag + 1] : bag + 1;
+            s->bag_offsets[bag] = kept;
+            for (; lookup < end; lookup++) {
+                const uint32_t own = row_in(s, batch, batch->lookup_rows[lookup], f);
+                if (f != s->sequence_field) {
+                    s->lookup_rows[kept++] = own;
+                    continue;
+                }
+                s->sequence_samples[s->sequence_count] = i;
+                s->sequence_rows[s->sequence_count++] = own;
+            }
+        }
+    }
+    s->bag_offsets[(size_t)batch->sample_count * fields] = kept;
+    s->sequence_offsets[batch->sample_count] = s->sequence_count;
+    set_parts(s);
+    if (s->sequence_field != NONE)
+        stage_sequence(model, batch->sample_count);
+    batch->lookup_rows = s->lookup_rows;
+    batch->row_slots = s->row_slots;
+    batch->row_count = s->row_count;
+    batch->lookup_count = kept;
+    if (batch->bag_offsets || s->sequence_field != NONE)
+        batch->bag_offsets = s->bag_offsets;
+}
+
+const float *ew_split_sum(ew_model *model)
+{
+    const ew_device *device = model->device;
+    ew_split *s = &model->split;
+    const uint32_t dim = model->config.model.embedding_dim;
+    const ew_lookups parts = {
+        .sample_count = s->batch_rows,
+        .field_count = 1,
+        .lookup_count = s->row_count,
+        .row_count = s->row_count_max * 2,
+        .dim = dim,
+        .row_stride = dim,
+        .pooling = RT_POOL_SUM,
+        .lookup_rows = ew_device_stage(device, s->parts_buffer, s->parts,
+                                       s->row_count * sizeof(uint32_t)),
+        .bag_offsets = ew_device_stage(device, s->part_offsets_buffer, s->part_offsets,
+                                       (s->batch_rows + (size_t)1) * sizeof(uint32_t)),
+        .row_slots = s->numbers,
+        .slab = model->row_gradients,
+    };
+    device->layers->pool(device->state, &parts, NULL, 0, s->sums, dim);
+    return s->sums;
+}
