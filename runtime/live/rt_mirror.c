@@ -403,6 +403,7 @@ static void offer(void *context, uint64_t segment, uint64_t offset, const void *
     rt_mirror_flow *f = context;
     pthread_mutex_lock(&f->mirror->lock);
     f->is_offered = true;
+    f->offer++;
     f->is_done = false;
     f->segment = segment;
     f->offset = offset;

@@ -95,12 +95,12 @@ static rt_status send_segment(rt_mirror_flow *f, const rt_journal_extent *here, 
 }
 
 // A piece of the block that a commit waits for; false: it has been taken back.
-static bool copy_piece(rt_mirror_flow *f, uint64_t segment, uint64_t offset, size_t done,
-                       size_t *size_p, bool *is_last)
+static bool copy_piece(rt_mirror_flow *f, uint64_t offer, size_t done, size_t *size_p,
+                       bool *is_last)
 {
     rt_mirror *m = f->mirror;
     pthread_mutex_lock(&m->lock);
-    const bool is_there = f->is_offered && f->segment == segment && f->offset == offset;
+    const bool is_there = f->is_offered && f->offer == offer;
     if (is_there) {
         *size_p = rt_min_u64(f->size - done, RT_WIRE_MIRROR_BYTES_MAX);
         *is_last = done + *size_p == f->size;
@@ -110,7 +110,8 @@ static bool copy_piece(rt_mirror_flow *f, uint64_t segment, uint64_t offset, siz
     return is_there;
 }
 
-static rt_status send_block(rt_mirror_flow *f, uint64_t segment, uint64_t offset, rt_error *error)
+static rt_status send_block(rt_mirror_flow *f, uint64_t offer, uint64_t segment, uint64_t offset,
+                            rt_error *error)
 {
     rt_mirror *m = f->mirror;
     const rt_journal_extent *known = find_there(f, segment);
@@ -119,7 +120,7 @@ static rt_status send_block(rt_mirror_flow *f, uint64_t segment, uint64_t offset
     if (!known || known->bytes != offset) // what was committed before it comes first
         return RT_OK;
     while (!is_last) {
-        if (!copy_piece(f, segment, offset, done, &size, &is_last))
+        if (!copy_piece(f, offer, done, &size, &is_last))
             return RT_OK;
         rt_status status = send_bytes(f, segment, offset + done, m->buffer, size, is_last, error);
         if (status)
@@ -127,7 +128,7 @@ static rt_status send_block(rt_mirror_flow *f, uint64_t segment, uint64_t offset
         done += size;
     }
     pthread_mutex_lock(&m->lock);
-    if (f->is_offered && f->segment == segment && f->offset == offset) {
+    if (f->is_offered && f->offer == offer) {
         f->is_done = true;
         f->kept = (rt_journal_extent){segment, offset + done};
         pthread_cond_broadcast(&m->changed);
@@ -161,10 +162,11 @@ static rt_status cut_excess(rt_mirror_flow *f, const rt_journal_extent *here, ui
 }
 
 // Where the block begins that a commit waits for; false: none does.
-static bool find_offered(rt_mirror_flow *f, rt_journal_extent *at)
+static bool find_offered(rt_mirror_flow *f, uint64_t *offer_p, rt_journal_extent *at)
 {
     pthread_mutex_lock(&f->mirror->lock);
     const bool is_offered = f->is_offered && !f->is_done;
+    *offer_p = f->offer;
     *at = (rt_journal_extent){f->segment, f->offset};
     pthread_mutex_unlock(&f->mirror->lock);
     return is_offered;
@@ -184,7 +186,8 @@ static rt_status bring_up(rt_mirror_flow *f, uint64_t *behind_p, rt_error *error
 {
     rt_journal_extent *here, at;
     uint32_t count;
-    const bool is_offered = find_offered(f, &at); // all before it is committed by now
+    uint64_t offer;
+    const bool is_offered = find_offered(f, &offer, &at); // all before it is committed by now
     if (rt_journal_extents(f->journal, &here, &count))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     rt_status status = cut_excess(f, here, count, error);
@@ -192,7 +195,7 @@ static rt_status bring_up(rt_mirror_flow *f, uint64_t *behind_p, rt_error *error
         status = send_segment(f, &here[i], error);
     rt_free(here);
     if (!status && is_offered)
-        status = send_block(f, at.first, at.bytes, error);
+        status = send_block(f, offer, at.first, at.bytes, error);
     if (status || rt_journal_extents(f->journal, &here, &count))
         return status;
     *behind_p += count_behind(f, here, count);

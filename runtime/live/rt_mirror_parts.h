@@ -21,6 +21,7 @@ typedef struct {
     uint32_t there_count, there_capacity;
     // Under the lock: a block that a commit has offered, and where the last one ended.
     bool is_offered, is_done;
+    uint64_t offer; // its number: one that was taken back and the next may begin at the same place
     uint64_t segment, offset;
     const uint8_t *bytes;
     size_t size;
