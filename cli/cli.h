@@ -3,8 +3,8 @@
 // A command gets its own arguments and returns the exit status: 0 done, 1 failed (one clear error
 // was printed), 2 wrong usage; and of the processes of a run 3 ended because it failed elsewhere, 4
 // (coordinator) ended so that all start anew, with workers that are back, 5 ended because of what
-// would only happen again until somebody mends it, 6 (members) ended because the run goes on without
-// their box.
+// would only happen again until somebody mends it, 6 (members) ended because the run goes on
+// without their box.
 #ifndef CLI_H
 #define CLI_H
 
@@ -63,6 +63,8 @@ int cli_set(int argc, char **argv);
 int cli_forget(int argc, char **argv);
 int cli_add(int argc, char **argv);
 int cli_drain(int argc, char **argv);
+int cli_standby(int argc, char **argv);
+int cli_promote(int argc, char **argv);
 int cli_verify(int argc, char **argv);
 int cli_trace(int argc, char **argv);
 
@@ -127,13 +129,21 @@ typedef enum {
     CLI_SHARD,
     CLI_WORKER,
     CLI_FEEDER,
-    CLI_SERVER
+    CLI_SERVER,
+    CLI_STANDBY
 } cli_listener;
 
 // Waits until this machine has the addresses that it is to listen on, for timeouts.start_s at most
 // (rt_await_places). rank: of a shard or worker.
 rt_status cli_await(const rt_config *config, cli_listener who, uint32_t rank, int stop_fd,
                     rt_notify *notify, rt_error *error);
+
+// A standby that was promoted listens on its own box where the configuration says that of the
+// coordinator. After cli_identity: it is the same run.
+void cli_move_to_standby(rt_config *config);
+
+// Its epochs begin. RT_CONFIG: out is the folder of none; RT_IO, RT_DATA.
+rt_status cli_begin_promoted(const rt_config *config, const char *out, rt_error *error);
 
 // The model of a run on this stream, for micro-batches of batch.samples_per_worker.
 ew_model_config cli_model(const rt_config *config, const rt_schema *schema);

@@ -59,6 +59,8 @@ rt_status cli_await(const rt_config *config, cli_listener who, uint32_t rank, in
                    rank < config->network_ps_count ? config->network_ps[rank] : "");
     if (who == CLI_WORKER && config->dispatch.hand_over)
         add_server(&all, config, "boxes[].host", rt_config_host_of_worker(config, rank));
+    if (who == CLI_STANDBY)
+        add(&all, "coordinator.standby", config->standby);
     if (who == CLI_SERVER)
         add(&all, "serve.address", config->serve.address);
     return rt_await_places(all.of, all.count, config->timeout_start_s, stop_fd, notify, error);

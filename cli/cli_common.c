@@ -152,8 +152,9 @@ static char *shared_json(const rt_config *config)
     rt_config shared;
     if (rt_config_copy(config, &shared))
         return NULL;
-    char *const own[] = {shared.network_bind, shared.network_interface, shared.security_key,
-                         shared.security_allow, shared.security_server_key};
+    char *const own[] = {shared.network_bind,        shared.network_interface,
+                         shared.security_key,        shared.security_allow,
+                         shared.security_server_key, shared.security_standby_key};
     for (size_t i = 0; i < RT_COUNT_OF(own); i++)
         *own[i] = '\0';
     shared.compute.threads = 0; // likewise

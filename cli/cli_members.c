@@ -33,7 +33,7 @@ typedef struct {
     rt_keys keys;
     rt_identity identity;
     uint32_t rank, box_workers; // 0: it was not said
-    char coordinator[RT_NAME_MAX + 16];
+    char coordinator[RT_NAME_MAX + 16], standby[RT_NAME_MAX + 16];
     rt_notify notify;
 } member_arguments;
 
@@ -55,7 +55,7 @@ static bool take_bind(const char *address, rt_config *config)
     return false;
 }
 
-// --coordinator, or network.coordinator.
+// --coordinator, or network.coordinator, and where it is when it is not there.
 static int take_coordinator(const char *given, member_arguments *arguments)
 {
     const char *address = given ? given : arguments->config.network_coordinator;
@@ -64,6 +64,9 @@ static int take_coordinator(const char *given, member_arguments *arguments)
                         "network.coordinator in CONFIG\n");
         return CLI_USAGE;
     }
+    if (!given && *arguments->config.standby &&
+        !cli_address(arguments->config.standby, arguments->standby, sizeof arguments->standby))
+        return CLI_USAGE;
     return cli_address(address, arguments->coordinator, sizeof arguments->coordinator) ? CLI_OK
                                                                                        : CLI_USAGE;
 }
@@ -169,6 +172,7 @@ int cli_worker(int argc, char **argv)
                                .rank = arguments.rank,
                                .box_workers = arguments.box_workers,
                                .coordinator = arguments.coordinator,
+                               .standby = arguments.standby,
                                .notify = &arguments.notify};
     rt_status status = cli_await(&arguments.config, CLI_WORKER, arguments.rank, -1,
                                  &arguments.notify, &error);
@@ -194,11 +198,12 @@ int cli_ps(int argc, char **argv)
                                .config = &arguments.config,
                                .rank = arguments.rank,
                                .coordinator = arguments.coordinator,
+                               .standby = arguments.standby,
                                .identity = arguments.identity,
                                .schema = rt_config_schema(&arguments.config),
                                .notify = &arguments.notify};
-    rt_status status = cli_await(&arguments.config, CLI_SHARD, arguments.rank, -1,
-                                 &arguments.notify, &error);
+    rt_status status =
+        cli_await(&arguments.config, CLI_SHARD, arguments.rank, -1, &arguments.notify, &error);
     if (!status)
         status = ps_server_run(&server, &error);
     code = member_exit(status, &error);
@@ -318,8 +323,8 @@ static rt_status run_coordinator(dp_coordinator_config *coordinator, rt_keys *ke
     if (!status)
         status = hold_folder(config->checkpoint.directory, error);
     if (!status)
-        status = cli_await(config, CLI_COORDINATOR, 0, coordinator->stop_fd, coordinator->notify,
-                           error);
+        status =
+            cli_await(config, CLI_COORDINATOR, 0, coordinator->stop_fd, coordinator->notify, error);
     if (!status)
         status = cli_schema(config, &schema, error);
     if (!status)
@@ -342,12 +347,12 @@ int cli_coordinator(int argc, char **argv)
     const char *sets[CLI_SETS_MAX];
     uint32_t set_count;
     unsigned long announce_fd = 0;
-    bool trace = false, resume = false, restart = false;
+    bool trace = false, resume = false, restart = false, promoted = false;
     const cli_option options[] = {{"out", &out, NULL},         {"resume", NULL, &resume},
                                   {"restart", NULL, &restart}, {"announce-fd", &fd_text, NULL},
                                   {"watch", &watch, NULL},     {"bind", &bind, NULL},
                                   {"trace", NULL, &trace},     {"without", &without, NULL},
-                                  {"init", &model, NULL}};
+                                  {"init", &model, NULL},      {"promoted", NULL, &promoted}};
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &path, sets, &set_count) ||
         (fd_text && !parse_number(fd_text, INT32_MAX, &announce_fd)))
         return CLI_USAGE;
@@ -389,7 +394,11 @@ int cli_coordinator(int argc, char **argv)
                                          .announce = announce,
                                          .saved = say_saved,
                                          .announce_context = &fd};
-    rt_status status = run_coordinator(&coordinator, &keys, &error);
+    rt_status status = promoted ? cli_begin_promoted(&config, out, &error) : RT_OK;
+    if (promoted)
+        cli_move_to_standby(&config);
+    if (!status)
+        status = run_coordinator(&coordinator, &keys, &error);
     rt_notify_close(&notify);
     rt_keys_clear(&keys);
     rt_config_fini(&config);

@@ -17,7 +17,8 @@ static const cli_command commands[] = {
      "  --out DIR        metrics.jsonl, records.jsonl, summary.json, model/, checkpoints/ go "
      "there;\n"
      "                   those of an earlier run are replaced, but for checkpoints\n"
-     "  --init MODEL     begin with a finished model, model/ of a run: with other workers, shards,\n"
+     "  --init MODEL     begin with a finished model, model/ of a run: with other workers, "
+     "shards,\n"
      "                   caches, and more fields behind its own\n"
      "  --resume         go on from the newest checkpoint in DIR\n"
      "  --trace          DIR/trace.jsonl: what each worker did in each iteration, a line each\n"
@@ -91,7 +92,8 @@ static const cli_command commands[] = {
     {"set", "RUN KEY VALUE", "change a key of a run while it trains",
      "  RUN    the folder of the run, on the coordinator's box; or a CONFIG with "
      "network.coordinator\n"
-     "  KEY    dispatch.alpha, .search_evaluations, .budget_ms, .policy, .participants, log.level;\n"
+     "  KEY    dispatch.alpha, .search_evaluations, .budget_ms, .policy, .participants, "
+     "log.level;\n"
      "         optimizer.rows.learning_rate, optimizer.dense.learning_rate: by a checkpoint from "
      "which\n"
      "         all start anew\n"
@@ -101,13 +103,28 @@ static const cli_command commands[] = {
     {"add", "RUN BOX", "take a box of the configuration into a run that trains",
      "  RUN  as of `lanyard set`\n"
      "  BOX  its name in boxes; its workers and shards are started before, where `up` does not\n"
-     "Training stands still for a checkpoint, and goes on from it with the box (docs/OPERATIONS.md).\n",
+     "Training stands still for a checkpoint, and goes on from it with the box "
+     "(docs/OPERATIONS.md).\n",
      cli_add},
     {"drain", "RUN BOX", "go on without a box, whose rows move to the others",
      "  RUN  as of `lanyard set`\n"
      "  BOX  its name in boxes\n"
      "Its workers and shards end with status 6, after which their units do not start them again.\n",
      cli_drain},
+    {"standby", "CONFIG --out DIR [--set KEY=VALUE]...",
+     "follow the coordinator of a run from another box, to take its place when it is promoted",
+     "  --out DIR  what the coordinator has is kept there: journals, checkpoints\n"
+     "It listens on coordinator.standby. Once it was promoted it is the coordinator, also after "
+     "the\n"
+     "next start (docs/OPERATIONS.md).\n",
+     cli_standby},
+    {"promote", "CONFIG | DIR [--set KEY=VALUE]...",
+     "let the standby of a run lead it: its coordinator is lost, or is to be",
+     "  CONFIG  with coordinator.standby\n"
+     "  DIR     the folder of the standby, on its box\n"
+     "The coordinator before acknowledges nothing any more and ends, with status 5, as soon as it\n"
+     "hears of it (docs/OPERATIONS.md).\n",
+     cli_promote},
     {"verify", "DIR", "read all of a model or of checkpoints, and say whether they are whole",
      "  DIR  a model, a checkpoint, or the folder of a run or of checkpoints: all of them\n"
      "Status 1 where one is damaged, or lacks what it builds on.\n",
@@ -118,7 +135,8 @@ static const cli_command commands[] = {
      "Its row ends in shards and caches, and in checkpoints and published models from then on\n"
      "(docs/SECURITY.md).\n",
      cli_forget},
-    {"check", "CONFIG [--count] [--set KEY=VALUE]... [--model] | CONFIG --migrate | --document | --sources",
+    {"check",
+     "CONFIG [--count] [--set KEY=VALUE]... [--model] | CONFIG --migrate | --document | --sources",
      "check a configuration, print it with all defaults, and what it takes, or what its model "
      "costs",
      "  --count     read the input once to count its distinct keys: what a PS shard needs\n"
@@ -132,8 +150,7 @@ static const cli_command commands[] = {
      "  --out DIR  where the run will write: rights and space are tested there\n"
      "  --json     as JSON\n",
      cli_doctor},
-    {"bench", "dispatch | device [OPTION]...",
-     "measure this build on this machine",
+    {"bench", "dispatch | device [OPTION]...", "measure this build on this machine",
      "  dispatch  solvers and planner: times, memory, distance to the optimum\n"
      "  device    operations and training steps: times, bytes, share of the machine's peaks\n"
      "`lanyard bench dispatch --help` explains the options of one.\n",
@@ -154,9 +171,10 @@ static const cli_command commands[] = {
      "  --token FILE  what security.token names, if the coordinator asks for it\n"
      "Ctrl-C ends it.\n",
      cli_top},
-    {"report", "RUN... [--out FILE]",
-     "one HTML file about runs", "  RUN         what --out of `lanyard up` named\n"
-     "  --out FILE  instead of report.html\n", cli_report},
+    {"report", "RUN... [--out FILE]", "one HTML file about runs",
+     "  RUN         what --out of `lanyard up` named\n"
+     "  --out FILE  instead of report.html\n",
+     cli_report},
     {"trace", "RUN [--iteration N] [--count N] [--out FILE]",
      "where the time of iterations went on all boxes, as a Chrome trace",
      "  RUN            what --out of `lanyard up` named, also of a run that is training\n"
@@ -168,13 +186,15 @@ static const cli_command commands[] = {
     {"keygen", "DIR [--name BOX]", "make the key pair of a box, for runs on several",
      "  --name BOX  BOX.secret and BOX.public; default: the name of this machine\n", cli_keygen},
     {"coordinator",
-     "CONFIG [--out DIR] [--init MODEL] [--resume | --restart] [--trace] [--bind HOST] [--set KEY=VALUE]...",
+     "CONFIG [--out DIR] [--init MODEL] [--resume | --restart] [--trace] [--bind HOST] [--set "
+     "KEY=VALUE]...",
      "one process of a run",
      "  --out DIR        as with `lanyard up`, and so are --init, --resume and --trace\n"
      "  --restart        as --resume; from the beginning if no checkpoint was ever completed\n"
      "  --bind HOST      listen there, instead of network.bind\n"
      "`lanyard up` also gives --announce-fd FD (the address goes there), --watch CONFIG (file to\n"
-     "read again) and --without RANK,... (workers not to wait for).\n",
+     "read again) and --without RANK,... (workers not to wait for); `lanyard standby` "
+     "--promoted.\n",
      cli_coordinator},
     {"ps", "CONFIG --rank N [--coordinator HOST:PORT] [--bind HOST] [--set KEY=VALUE]...",
      "one process of a run",
@@ -192,7 +212,8 @@ static const cli_command commands[] = {
     {"help", "[COMMAND | --man DIR | --completion bash|zsh]",
      "this list, what one command takes, manual pages, completion for a shell",
      "  --man DIR              writes the manual pages to DIR\n"
-     "  --completion bash|zsh  prints what the shell reads: `. <(lanyard help --completion bash)`\n",
+     "  --completion bash|zsh  prints what the shell reads: `. <(lanyard help --completion "
+     "bash)`\n",
      help},
 };
 

@@ -297,6 +297,7 @@ static rt_status join(ew_run *w, rt_error *error)
     rt_member_config member = {.ops = config->ops,
                                .self = ew_run_self(w),
                                .coordinator = config->coordinator,
+                               .standby = config->standby,
                                .address = w->peers.address,
                                .keys = config->keys,
                                .identity = config->identity,

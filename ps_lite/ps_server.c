@@ -101,8 +101,8 @@ static rt_status send_to_worker(void *context, uint32_t peer, rt_message *messag
 // Whether files of changes come again and again, which name what has left since.
 static bool names_left(const rt_config *config)
 {
-    const bool comes_again = config->checkpoint.every_iterations || config->checkpoint.every_s > 0 ||
-                             config->publish.every_s > 0;
+    const bool comes_again = config->checkpoint.every_iterations ||
+                             config->checkpoint.every_s > 0 || config->publish.every_s > 0;
     return config->ps_homes == RT_HOMES_PLANNED && config->checkpoint.full_every > 1 && comes_again;
 }
 
@@ -113,35 +113,33 @@ static rt_status create_shard(server *s, rt_error *error)
     const uint64_t memory = config->ps_memory_bytes_max;
     if (ps_store_open(config, &s->store, error))
         return error->status;
-    const ps_shard_config shard = {.rank = s->place,
-                                   .shard_count = welcome->shard_count,
-                                   .worker_count = welcome->worker_count,
-                                   .dim = config->model.embedding_dim,
-                                   .optimizer = rt_optimizer_with_rate(&config->optimizer_rows,
-                                                                       welcome->row_rate),
-                                   .seed = config->seed,
-                                   .init_scale = (float)config->model.init_scale,
-                                   .homes = config->ps_homes,
-                                   .names_left = names_left(config),
-                                   .adds_deltas = config->consistency.staleness > 0,
-                                   .row_wire = config->row_wire,
-                                   .memory_bytes_max = memory,
-                                   .store = s->store,
-                                   .gradient_bytes_max = memory / 4,
-                                   .dense_bytes_max = memory / 4,
-                                   .keeps_dense = rt_stripes_keep(config),
-                                   .dense_optimizer = rt_optimizer_with_rate(
-                                       &config->optimizer_dense, welcome->dense_rate),
-                                   .pulls_parked_max = 1u << 22,
-                                   .message_bytes = config->network_message_bytes,
-                                   .queue_messages_max = QUEUE_MESSAGES_MAX,
-                                   .send = send_to_worker,
-                                   .context = s};
+    const ps_shard_config shard = {
+        .rank = s->place,
+        .shard_count = welcome->shard_count,
+        .worker_count = welcome->worker_count,
+        .dim = config->model.embedding_dim,
+        .optimizer = rt_optimizer_with_rate(&config->optimizer_rows, welcome->row_rate),
+        .seed = config->seed,
+        .init_scale = (float)config->model.init_scale,
+        .homes = config->ps_homes,
+        .names_left = names_left(config),
+        .adds_deltas = config->consistency.staleness > 0,
+        .row_wire = config->row_wire,
+        .memory_bytes_max = memory,
+        .store = s->store,
+        .gradient_bytes_max = memory / 4,
+        .dense_bytes_max = memory / 4,
+        .keeps_dense = rt_stripes_keep(config),
+        .dense_optimizer = rt_optimizer_with_rate(&config->optimizer_dense, welcome->dense_rate),
+        .pulls_parked_max = 1u << 22,
+        .message_bytes = config->network_message_bytes,
+        .queue_messages_max = QUEUE_MESSAGES_MAX,
+        .send = send_to_worker,
+        .context = s};
     if (ps_shard_create(&shard, &s->shard))
         return rt_fail(error, RT_NO_MEMORY, "out of memory: shard %u", s->config->rank);
     struct epoll_event event = {.events = EPOLLIN};
-    rt_status status =
-        ps_files_init(&s->files, &s->member, rt_peer(RT_ROLE_PS, s->place), error);
+    rt_status status = ps_files_init(&s->files, &s->member, rt_peer(RT_ROLE_PS, s->place), error);
     if (status)
         return status;
     s->wait_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -194,6 +192,7 @@ static rt_status join(server *s, rt_error *error)
                                      .transport = s->transport,
                                      .self = self,
                                      .coordinator = s->config->coordinator,
+                                     .standby = s->config->standby,
                                      .address = reachable,
                                      .keys = s->config->keys,
                                      .identity = s->config->identity,
@@ -235,8 +234,7 @@ static void leave(server *s, rt_status status, const rt_error *error)
 static rt_status say_finished(server *s, rt_error *error)
 {
     rt_message message = {0};
-    if (rt_control_create(&message, RT_MESSAGE_FINISHED, rt_peer(RT_ROLE_PS, s->place)) !=
-        RT_OK)
+    if (rt_control_create(&message, RT_MESSAGE_FINISHED, rt_peer(RT_ROLE_PS, s->place)) != RT_OK)
         return rt_fail(error, RT_NO_MEMORY, "out of memory: a message");
     return rt_member_send(&s->member, &message, error);
 }
@@ -323,9 +321,8 @@ static rt_status load(server *s, const rt_message *message, rt_error *error)
         ps_files_note_load(&s->files, rt_message_header(message)->iteration, &head);
     if (is_whole && head.flags & RT_WIRE_LOAD_FIRST && ps_shard_clear(s->shard))
         return rt_fail(error, RT_NO_MEMORY, "out of memory: shard %u", s->config->rank);
-    rt_status status =
-        ps_checkpoint_load(s->shard, message, s->config->schema, s->place, meanwhile, s,
-                           &answer, error);
+    rt_status status = ps_checkpoint_load(s->shard, message, s->config->schema, s->place, meanwhile,
+                                          s, &answer, error);
     return status ? status : rt_member_send(&s->member, &answer, error);
 }
 

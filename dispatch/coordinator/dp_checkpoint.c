@@ -185,21 +185,42 @@ static rt_status read_epoch(const char *path, uint32_t *epoch_p)
     return count == 2 && hash == hash_of_epoch(*epoch_p) ? RT_OK : RT_DATA;
 }
 
-rt_status dp_checkpoint_begin_epoch(const char *directory, uint32_t *epoch_p, rt_error *error)
+static rt_status write_epoch(const char *path, uint32_t epoch, rt_error *error)
 {
-    char path[RT_PATH_MAX + 16], text[64];
+    char text[64];
+    int length =
+        snprintf(text, sizeof text, "%" PRIu32 " %016" PRIx64 "\n", epoch, hash_of_epoch(epoch));
+    const rt_bytes bytes = {.data = (uint8_t *)text, .size = (size_t)length};
+    rt_file_sum sum;
+    return write_bytes(path, &bytes, &sum, error);
+}
+
+uint32_t dp_checkpoint_epoch(const char *directory)
+{
+    char path[RT_PATH_MAX + 16];
     uint32_t past;
     snprintf(path, sizeof path, "%s/epoch", directory);
     if (read_epoch(path, &past)) {
         past = (uint32_t)time(NULL); // in seconds: more than there were starts
         rt_warn("%s is damaged: counting on from %" PRIu32, path, past);
     }
-    *epoch_p = past + 1;
-    int length = snprintf(text, sizeof text, "%" PRIu32 " %016" PRIx64 "\n", *epoch_p,
-                          hash_of_epoch(*epoch_p));
-    const rt_bytes bytes = {.data = (uint8_t *)text, .size = (size_t)length};
-    rt_file_sum sum;
-    return write_bytes(path, &bytes, &sum, error);
+    return past;
+}
+
+rt_status dp_checkpoint_raise_epoch(const char *directory, uint32_t epoch, rt_error *error)
+{
+    char path[RT_PATH_MAX + 16];
+    snprintf(path, sizeof path, "%s/epoch", directory);
+    return dp_checkpoint_epoch(directory) + 1 >= epoch ? RT_OK
+                                                       : write_epoch(path, epoch - 1, error);
+}
+
+rt_status dp_checkpoint_begin_epoch(const char *directory, uint32_t *epoch_p, rt_error *error)
+{
+    char path[RT_PATH_MAX + 16];
+    snprintf(path, sizeof path, "%s/epoch", directory);
+    *epoch_p = dp_checkpoint_epoch(directory) + 1;
+    return write_epoch(path, *epoch_p, error);
 }
 
 // ---- beginning -------------------------------------------------------------------------------

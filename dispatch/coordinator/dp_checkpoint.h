@@ -55,6 +55,12 @@ typedef struct {
     dp_verdict verdict;        // where it is published
 } dp_checkpoint_content;
 
+// That of the start before; 0: there was none. Of a damaged file: the seconds of the clock.
+uint32_t dp_checkpoint_epoch(const char *directory);
+
+// Starts from now on have this one or those above it. RT_IO, RT_NO_MEMORY.
+rt_status dp_checkpoint_raise_epoch(const char *directory, uint32_t epoch, rt_error *error);
+
 // Every start of a run has an epoch of its own, above those before; kept in the directory, which is
 // there. RT_IO, RT_NO_MEMORY.
 rt_status dp_checkpoint_begin_epoch(const char *directory, uint32_t *epoch_p, rt_error *error);
@@ -89,8 +95,8 @@ void dp_checkpoint_write(dp_checkpoint *checkpoint);
 // Iteration of the newest one that is complete on disk; 0: there is none.
 uint32_t dp_checkpoint_newest(const dp_checkpoint *checkpoint);
 
-// Rows were forgotten up to that iteration: the next one after it has all rows, not changes. has_all:
-// it is complete, or nobody wants it.
+// Rows were forgotten up to that iteration: the next one after it has all rows, not changes.
+// has_all: it is complete, or nobody wants it.
 void dp_checkpoint_want_all(dp_checkpoint *checkpoint, uint32_t after);
 bool dp_checkpoint_has_all(const dp_checkpoint *checkpoint);
 

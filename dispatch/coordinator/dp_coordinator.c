@@ -149,19 +149,19 @@ static void take_over_values(dp_run *c)
 static dp_resume_config resume_config(dp_run *c)
 {
     return (dp_resume_config){.config = c->own.config,
-                                     .directory = c->checkpoints,
-                                     .schema = c->own.schema,
-                                     .config_hash = c->own.identity.config_hash,
-                                     .epoch = c->epoch,
-                                     .sender = DP_SELF,
-                                     .planner = &c->planner,
-                                     .limits = c->limits,
-                                     .roster = c->roster,
-                                     .tally = c->tally,
-                                     .stop_fd = c->own.stop_fd,
-                                     .wake_fd = c->wake_fd,
-                                     .other = dp_run_take,
-                                     .context = c};
+                              .directory = c->checkpoints,
+                              .schema = c->own.schema,
+                              .config_hash = c->own.identity.config_hash,
+                              .epoch = c->epoch,
+                              .sender = DP_SELF,
+                              .planner = &c->planner,
+                              .limits = c->limits,
+                              .roster = c->roster,
+                              .tally = c->tally,
+                              .stop_fd = c->own.stop_fd,
+                              .wake_fd = c->wake_fd,
+                              .other = dp_run_take,
+                              .context = c};
 }
 
 static rt_status begin_with_model(dp_run *c, rt_error *error)
@@ -276,7 +276,8 @@ static void keep_workers(dp_run *c, uint64_t workers)
     c->own.identity.config_hash = rt_hash_bytes(both, sizeof both);
 }
 
-// And one of these boxes, with the rates that were set. After the roster is made, whose members agree on the whole configuration.
+// And one of these boxes, with the rates that were set. After the roster is made, whose members
+// agree on the whole configuration.
 static void keep_boxes(dp_run *c)
 {
     const dp_members *m = &c->members;
@@ -318,6 +319,39 @@ static void note_loss(dp_run *c)
     dp_flaps_write(&c->flaps, c->checkpoints);
 }
 
+// A standby that was promoted says so before anything begins.
+static rt_status open_mirror(dp_run *c, rt_error *error)
+{
+    const rt_config *config = c->given;
+    const bool waits = config->standby_away == RT_STANDBY_WAIT;
+    char address[RT_NAME_MAX + 16];
+    if (!*config->standby)
+        return RT_OK;
+    if (!c->own.directory)
+        return rt_fail(error, RT_CONFIG, "coordinator.standby: needs a folder of the run: --out");
+    snprintf(address, sizeof address, "tcp://%s", config->standby);
+    const rt_mirror_config mirror = {.ops = c->own.ops == &rt_transport_mixed ? &rt_transport_zmq
+                                                                              : c->own.ops,
+                                     .keys = c->own.keys,
+                                     .address = address,
+                                     .directory = c->own.directory,
+                                     .checkpoints = c->checkpoints,
+                                     .epoch = dp_checkpoint_epoch(c->checkpoints),
+                                     .waits = waits,
+                                     .timeout_peer_s = config->timeout_peer_s};
+    rt_status status = rt_mirror_open(&mirror, &c->mirror, error);
+    if (status)
+        return status;
+    rt_notify_ready(c->own.notify);
+    status = rt_mirror_await(c->mirror, waits ? config->timeout_start_s : config->timeout_peer_s,
+                             c->own.stop_fd, error);
+    if (status != RT_TIMEOUT || waits)
+        return status;
+    rt_warn("%s: the run begins without it", error->text);
+    *error = (rt_error){0};
+    return RT_OK;
+}
+
 static rt_status open_live(dp_run *c, rt_error *error)
 {
     char journal[RT_PATH_MAX + 16] = "";
@@ -325,7 +359,7 @@ static rt_status open_live(dp_run *c, rt_error *error)
         return RT_OK;
     if (c->own.directory)
         snprintf(journal, sizeof journal, "%s/journal", c->own.directory);
-    rt_status status = rt_live_open(c->given, journal, &c->live, error);
+    rt_status status = rt_live_open_with(c->given, journal, c->mirror, &c->live, error);
     c->kept.stream.live = c->live;
     return status;
 }
@@ -375,9 +409,10 @@ static rt_status read_model(dp_run *c, const rt_stream *stream, rt_error *error)
                        "--init needs ps.homes \"hashed\": rows of a model are pulled before the "
                        "planner has given them a home");
     if (rt_rows_are_admitted(&c->given->rows))
-        return rt_fail(error, RT_CONFIG,
-                       "--init needs rows.admit 1 and rows.admit_share 1: keys of the model's rows would "
-                       "be left out until they had come often enough again");
+        return rt_fail(
+            error, RT_CONFIG,
+            "--init needs rows.admit 1 and rows.admit_share 1: keys of the model's rows would "
+            "be left out until they had come often enough again");
     c->kept.dispatch.first_touch = RT_FIRST_TOUCH_PULL;
     return dp_initial_read(c->own.model, c->given, rt_stream_schema(stream), &c->initial, error);
 }
@@ -411,6 +446,8 @@ static rt_status run(dp_run *c, rt_error *error)
     rt_stream *stream = NULL;
     rt_status status = dp_resume_prepare(config, c->own.directory, c->own.resume, c->checkpoints,
                                          sizeof c->checkpoints, &c->resumes, &c->has_epoch, error);
+    if (!status)
+        status = open_mirror(c, error);
     if (!status)
         status = dp_members_read(config, c->checkpoints, &c->members, error);
     if (!status)
@@ -473,6 +510,7 @@ static void close_all(dp_run *c)
     dp_shelf_close(c->shelf);
     dp_feed_destroy(c->feed);
     rt_live_close(c->live);
+    rt_mirror_close(c->mirror);
     dp_planner_destroy(c->resumed.planner);
     dp_tally_destroy(c->tally);
     dp_watch_close(&c->watch);
@@ -519,8 +557,11 @@ rt_status dp_coordinator_run(const dp_coordinator_config *config, rt_error *erro
         status = run(&c, error);
     if (status)
         note_loss(&c);
+    // Members of one that was replaced start again, and find the other.
+    const bool is_replaced = rt_mirror_check(c.mirror, NULL) == RT_REFUSED;
     if (c.roster)
-        dp_roster_stop(c.roster, status, status ? error->text : RT_RUN_COMPLETE);
+        dp_roster_stop(c.roster, is_replaced ? RT_PEER : status,
+                       status ? error->text : RT_RUN_COMPLETE);
     if (!status && c.input_failure.status) // complete for all but whoever gave the input
         status = rt_fail(error, c.input_failure.status, "%s", c.input_failure.text);
     close_all(&c);

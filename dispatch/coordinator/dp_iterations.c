@@ -408,7 +408,9 @@ static rt_status wait_for_events(dp_run *c, rt_error *error)
 
 rt_status dp_run_turn(dp_run *c, rt_error *error)
 {
-    rt_status status = wait_for_events(c, error);
+    rt_status status = rt_mirror_check(c->mirror, error);
+    if (!status)
+        status = wait_for_events(c, error);
     if (!status)
         status = receive_all(c, error);
     return status ? status : dp_collect_step(&c->collect, error);

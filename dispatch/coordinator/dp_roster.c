@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/live/rt_standby.h"
 #include "runtime/config/rt_address.h"
 #include "runtime/rt_log.h"
 #include "runtime/transport/rt_member.h"
@@ -73,8 +74,8 @@ static uint32_t place_of(const dp_roster *roster, uint32_t peer)
 // It is no part of this run; if it comes, it waits to be added.
 static bool is_out(const dp_roster *roster, uint32_t peer)
 {
-    const uint64_t out = rt_peer_role(peer) == RT_ROLE_PS ? roster->config.out_shards
-                                                          : roster->config.out_workers;
+    const uint64_t out =
+        rt_peer_role(peer) == RT_ROLE_PS ? roster->config.out_shards : roster->config.out_workers;
     return out >> rt_peer_rank(peer) & 1;
 }
 
@@ -366,6 +367,17 @@ static void answer_visitor(dp_roster *roster, uint32_t peer, const rt_message *m
     send_away(roster, peer, why.status, why.text);
 }
 
+// A coordinator whose standby this one was.
+static void answer_replaced(dp_roster *roster, uint32_t peer, const rt_message *question)
+{
+    rt_message answer;
+    log_stranger(roster, "a coordinator that was replaced came back: it is told so");
+    if (rt_standby_refuse(question, SELF, &answer))
+        return;
+    (void)roster->config.ops->send(roster->endpoint, peer, &answer);
+    rt_message_release(&answer);
+}
+
 static rt_status join(dp_roster *roster, uint32_t peer, const rt_message *message, rt_error *error)
 {
     char name[32];
@@ -594,7 +606,12 @@ static rt_status receive_one(dp_roster *roster, uint32_t *peer_p, rt_message *me
     if (type == RT_MESSAGE_CONTROL && rt_peer_role(*peer_p) == RT_ROLE_VISITOR) {
         *taken = !roster->begun;
         if (*taken)
-            dp_roster_answer(roster, *peer_p, RT_AGAIN, "the run has not begun: it waits for others");
+            dp_roster_answer(roster, *peer_p, RT_AGAIN,
+                             "the run has not begun: it waits for others");
+        return RT_OK;
+    }
+    if (type == RT_MESSAGE_MIRROR && rt_peer_role(*peer_p) == RT_ROLE_VISITOR) {
+        answer_replaced(roster, *peer_p, message);
         return RT_OK;
     }
     if (!from || !from->joined) {

@@ -46,6 +46,7 @@
 #include "dispatch/coordinator/dp_watch.h"
 #include "dispatch/planner/dp_controller.h"
 #include "runtime/live/rt_live.h"
+#include "runtime/live/rt_mirror.h"
 
 #define DP_SELF rt_peer(RT_ROLE_COORDINATOR, 0)
 
@@ -64,8 +65,9 @@ typedef struct dp_run {
     const rt_config *given; // that of all
     rt_transport *transport;
     dp_roster *roster;
-    rt_live *live; // NULL: nobody sends to this run
-    uint64_t live_ns; // of its last record
+    rt_mirror *mirror; // NULL: there is no standby
+    rt_live *live;     // NULL: nobody sends to this run
+    uint64_t live_ns;  // of its last record
     dp_feed *feed;
     dp_tally *tally;
     dp_slice_limits limits;

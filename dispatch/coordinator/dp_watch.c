@@ -152,6 +152,23 @@ static void write_checkpoint(const dp_run *c, uint64_t now, rt_json *json)
     rt_json_end_object(json);
 }
 
+static void write_standby(const dp_run *c, rt_json *json)
+{
+    rt_mirror_counts counts;
+    if (!c->mirror)
+        return;
+    rt_mirror_statistics(c->mirror, &counts);
+    rt_json_begin_object(json, "standby");
+    rt_json_bool(json, "there", counts.is_there);
+    rt_json_double(json, "away_s", counts.away_s);
+    rt_json_double(json, "behind_bytes",
+                   counts.is_there ? (double)counts.behind_bytes : (double)NAN);
+    rt_json_u64(json, "commits", counts.blocks);
+    rt_json_u64(json, "commits_alone", counts.alone);
+    rt_json_u64(json, "checkpoint", counts.checkpoint);
+    rt_json_end_object(json);
+}
+
 // Nothing is under way, and it is not the run itself that holds it up.
 static bool waits_for_input(const dp_run *c)
 {
@@ -175,6 +192,7 @@ static void record_members(dp_run *c, bool has_ended, uint64_t now)
     rt_json_end_object(json);
     write_checkpoint(c, now, json);
     write_lag(c, json);
+    write_standby(c, json);
     rt_json_bool(json, "waits_for_input", waits_for_input(c));
     rt_json_bool(json, "ended", has_ended);
     rt_metrics_end(dp_tally_metrics(c->tally));

@@ -62,7 +62,7 @@ typedef struct {
     rt_column_kind kind;
     rt_label_rule label_rule; // label: 1 if the cell equals / is at least label_value
     char label_value[RT_NAME_MAX];
-    double loss_weight; // label: of its loss in the sum
+    double loss_weight;     // label: of its loss in the sum
     rt_transform transform; // dense; hour, weekday and bucket also categorical
     rt_id_kind id;          // categorical, multi: the id is the hash of the bytes, or the number
     char separator;         // multi
@@ -126,8 +126,8 @@ typedef struct {
     rt_source_kind source;
     struct rt_live *live; // no key: what a live source reads (rt_live.h), of who opens the stream
     struct rt_value_names *names; // likewise: where values of a column are noted; NULL: nowhere
-    char id[RT_NAME_MAX]; // column or field that names an event; "": none does
-    uint32_t id_window;   // events of which an id is remembered
+    char id[RT_NAME_MAX];         // column or field that names an event; "": none does
+    uint32_t id_window;           // events of which an id is remembered
     char http_listen[RT_NAME_MAX], tcp_listen[RT_NAME_MAX]; // HOST:PORT
     char mqtt_broker[RT_NAME_MAX], mqtt_topic[256], mqtt_client[RT_NAME_MAX];
     char mqtt_user[RT_NAME_MAX], mqtt_password[RT_PATH_MAX], mqtt_ca[RT_PATH_MAX];
@@ -258,10 +258,10 @@ typedef struct {
     rt_solver_kind solver;
     rt_view_kind view; // which caches a decision sees
     rt_first_touch first_touch;
-    bool full_sync; // every trained row goes to the PS after every iteration (Herald's "vanilla")
+    bool full_sync;  // every trained row goes to the PS after every iteration (Herald's "vanilla")
     uint32_t window; // batches that are placed together; 0 and 1: each by itself
-    bool keeper;    // KEEP and PULL_SUM of the protocol
-    bool hand_over; // SEND and RECV: rows may go from worker to worker
+    bool keeper;     // KEEP and PULL_SUM of the protocol
+    bool hand_over;  // SEND and RECV: rows may go from worker to worker
     rt_micro_batch_kind micro_batches;         // makespan
     uint32_t micro_batch_min, micro_batch_max; // makespan: samples per worker; max 0: no limit
     bool evict_cost;                           // esd: expected eviction pushes are part of the cost
@@ -273,6 +273,7 @@ typedef struct {
     uint64_t participant_mask; // ranks, where they are listed
 } rt_dispatch_config;
 
+typedef enum { RT_STANDBY_WAIT, RT_STANDBY_GO_ON } rt_standby_away;
 typedef enum { RT_NETWORK_ZMQ, RT_NETWORK_UCX, RT_NETWORK_MIXED } rt_network_transport;
 
 // How old a copy of a row may be that is trained on (HET, VLDB'22).
@@ -325,8 +326,8 @@ typedef struct {
     uint32_t full_every;       // of so many one has all rows, the others those that changed
     uint32_t keep;             // the newest so many stay, and what they build on
     bool at_end;
-    uint32_t copies; // of the shards' files, on the coordinator's box
-    double keep_s;   // older ones go, but for the newest; 0: whatever their age
+    uint32_t copies;         // of the shards' files, on the coordinator's box
+    double keep_s;           // older ones go, but for the newest; 0: whatever their age
     char after[RT_PATH_MAX]; // a command for each that is complete; "": none
 } rt_checkpoint_config;
 
@@ -376,7 +377,8 @@ typedef struct {
     double admit_share;         // or: in a batch it gets one with this probability
 } rt_rows_config;
 
-// Whether keys may lack a row: it counts as zeros then, in training and wherever the model is asked.
+// Whether keys may lack a row: it counts as zeros then, in training and wherever the model is
+// asked.
 static inline bool rt_rows_are_admitted(const rt_rows_config *rows)
 {
     return rows->admit > 1 || rows->admit_share < 1;
@@ -398,9 +400,9 @@ typedef struct {
     uint64_t seed;
     char device[RT_NAME_MAX]; // of every worker: "auto", "cpu", "cuda", "cuda:N"
     rt_compute_config compute;
-    uint32_t box_count;          // "boxes"; 0: they are not told
+    uint32_t box_count;                     // "boxes"; 0: they are not told
     rt_box_config boxes[RT_SITE_BOXES_MAX]; // ranks of workers and shards go up from the first on
-    uint32_t worker_count;       // "workers"
+    uint32_t worker_count;                  // "workers"
     uint32_t samples_per_worker; // "batch.samples_per_worker", m; a batch has N = m x workers
     uint32_t batch_wait_ms;      // one that does not fill is trained as it is; 0: it waits
     rt_stream_config stream;
@@ -424,6 +426,8 @@ typedef struct {
     char network_bind[RT_NAME_MAX];        // address that servers listen on; "": as below
     char network_coordinator[RT_NAME_MAX]; // "HOST:PORT" where members find it; "": they are told
     char network_interface[RT_NAME_MAX];   // servers listen on its address; "": any
+    char standby[RT_NAME_MAX];             // "HOST:PORT" of who may take its place; "": nobody
+    rt_standby_away standby_away;          // what is done without it
     uint32_t network_ps_count;             // 0: shards listen on any free port
     char network_ps[RT_SHARDS_MAX][RT_NAME_MAX]; // "HOST:PORT" of every shard
     uint32_t network_port;                       // of the coordinator; 0: any free one
@@ -433,12 +437,13 @@ typedef struct {
     bool guard_skip_bad_batches;                 // "guards.skip_bad_batches"
     uint32_t guard_bad_batches_max;              // the run ends past so many
     rt_collective collective;               // "network.collective": how dense gradients are summed
-    rt_coding dense_wire;               // "network.dense_wire"
-    rt_coding row_wire;                 // "network.row_wire"
+    rt_coding dense_wire;                   // "network.dense_wire"
+    rt_coding row_wire;                     // "network.row_wire"
     bool dense_overlap;                     // "network.dense_overlap"
     char security_key[RT_PATH_MAX];         // own secret key file; "": no keys
     char security_allow[RT_PATH_MAX];       // public keys of those that may join
     char security_server_key[RT_PATH_MAX];  // public key file of the coordinator's box
+    char security_standby_key[RT_PATH_MAX]; // of the standby's
     bool security_insecure;                 // other addresses than loopback without keys
     char security_certificate[RT_PATH_MAX]; // of HTTP servers: PEM files; "": no TLS
     char security_certificate_key[RT_PATH_MAX];

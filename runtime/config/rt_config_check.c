@@ -572,6 +572,30 @@ static rt_status check_network(const rt_config *config, rt_error *error)
     return status;
 }
 
+// A standby takes over from checkpoints, at an address of its own.
+static rt_status check_standby(const rt_config *config, rt_error *error)
+{
+    uint32_t port;
+    if (!config->standby[0])
+        return RT_OK;
+    rt_status status = check_address("coordinator.standby", config->standby, &port, error);
+    if (!status && !config->network_coordinator[0])
+        status = rt_fail(error, RT_CONFIG,
+                         "coordinator.standby: needs network.coordinator, where the run is led "
+                         "until then");
+    if (!status && strcmp(config->standby, config->network_coordinator) == 0)
+        status = rt_fail(error, RT_CONFIG, "coordinator.standby: is also network.coordinator");
+    if (!status && config->checkpoint.every_s == 0 && config->checkpoint.every_iterations == 0)
+        status = rt_fail(error, RT_CONFIG,
+                         "coordinator.standby: takes over from checkpoints: give "
+                         "checkpoint.every_s or checkpoint.every_iterations");
+    if (!status && !config->checkpoint.copies)
+        status = rt_fail(error, RT_CONFIG,
+                         "coordinator.standby: needs checkpoint.copies 1, so that it gets the rows "
+                         "of all shards");
+    return status;
+}
+
 // Keys are all there or not at all: a list of boxes without a key would let everybody in.
 static rt_status check_security(const rt_config *config, rt_error *error)
 {
@@ -653,6 +677,8 @@ rt_status rt_config_check_model(const rt_config *config, rt_error *error)
         status = check_stream(&config->stream, error);
     if (!status)
         status = check_network(config, error);
+    if (!status)
+        status = check_standby(config, error);
     if (!status)
         status = check_security(config, error);
     if (!status && config->dense_wire != RT_CODING_FP32 &&

@@ -33,6 +33,12 @@ const rt_config_choice rt_choices_outcome_formats[] = {
     {"json", RT_FORMAT_JSON, "an object per line"},
     {0},
 };
+const rt_config_choice rt_choices_standby_away[] = {
+    {"wait", RT_STANDBY_WAIT, "nothing begins, and nothing is acknowledged, until it answers"},
+    {"go_on", RT_STANDBY_GO_ON,
+     "events are acknowledged without it, which the log and `lanyard top` say"},
+    {0},
+};
 const rt_config_choice rt_choices_unanswered_events[] = {
     {"negative", RT_JOIN_NEGATIVE, "it has label 0"},
     {"drop", RT_JOIN_DROP, "it is left out, and counted"},

@@ -12,6 +12,7 @@ extern const rt_config_choice rt_choices_formats[];
 extern const rt_config_choice rt_choices_quote_rules[];
 extern const rt_config_choice rt_choices_outcome_formats[];
 extern const rt_config_choice rt_choices_unanswered_events[];
+extern const rt_config_choice rt_choices_standby_away[];
 extern const rt_config_choice rt_choices_late_outcomes[];
 extern const rt_config_choice rt_choices_join_ends[];
 extern const rt_config_choice rt_choices_sources[];

@@ -462,9 +462,10 @@ const rt_config_key rt_config_keys[] = {
     U64("rows.admit_bytes", rows.admit_bytes, "1048576", IN(4096, 1073741824), "bytes",
         "With `rows.admit`: of the counts. They are halved whenever an eighth as many keys were "
         "counted for the first time."),
-    DOUBLE("rows.admit_share", rows.admit_share, "1", ABOVE(0, 1), "",
-           "In place of `rows.admit`: in every batch in which a key without a row comes, it gets one "
-           "with this probability, after 1 / share such batches on average. Needs no memory."),
+    DOUBLE(
+        "rows.admit_share", rows.admit_share, "1", ABOVE(0, 1), "",
+        "In place of `rows.admit`: in every batch in which a key without a row comes, it gets one "
+        "with this probability, after 1 / share such batches on average. Needs no memory."),
 
     TEXT("journal.directory", journal_directory,
          "Folder of the journal; empty: `journal` in the folder of `--out`."),
@@ -589,6 +590,13 @@ const rt_config_key rt_config_keys[] = {
     U32("restarts_max", restarts_max, "20", IN(0, 1e6), "restarts",
         "In an hour; a run that needs more ends."),
 
+    TEXT("coordinator.standby", standby,
+         "`HOST:PORT` where `lanyard standby` on another box follows the coordinator, and where it "
+         "leads the run once it was promoted. Workers, shards and feeders look there, too. Empty: "
+         "there is none."),
+    CHOICE("coordinator.standby_away", standby_away, rt_standby_away, "\"wait\"",
+           rt_choices_standby_away, "What is done while it does not answer."),
+
     CHOICE("network.transport", network_transport, rt_network_transport, "\"zmq\"",
            rt_choices_transports, "How messages travel."),
     TEXT("network.coordinator", network_coordinator,
@@ -641,6 +649,9 @@ const rt_config_key rt_config_keys[] = {
          "one file with all their lines."),
     TEXT("security.server_key", security_server_key,
          "Public key file of the box that the coordinator runs on."),
+    TEXT("security.standby_key", security_standby_key,
+         "Public key file of the standby's box (`coordinator.standby`). Empty: as "
+         "`security.server_key`."),
     BOOL("security.insecure", security_insecure, "false",
          "Use other addresses than loopback without keys. Everybody in the network can then read "
          "the data and change the model; every start warns of it."),
@@ -705,6 +716,7 @@ static const struct {
     {"links", "Known link rates. The dispatcher weighs transfers by them."},
     {"ps", "The parameter servers."},
     {"guards", "What a run does about batches that would spoil the model."},
+    {"coordinator", "A second box that can take over (docs/OPERATIONS.md)."},
     {"network", "Where processes listen and find each other; `lanyard up` needs none of it."},
     {"security", "Keys for runs on several boxes; see docs/SECURITY.md."},
     {"checkpoint", "What a run can go on from (`lanyard up CONFIG --resume`). SIGUSR1 to the\n"

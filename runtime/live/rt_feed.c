@@ -20,7 +20,7 @@
 typedef struct {
     rt_keys keys;
     rt_transport *transport;
-    char address[RT_NAME_MAX + 16];
+    rt_feed_hub hub;
     int wait_fd, wake_fd, stop_fd;
     rt_live *live;              // NULL: nothing of it is sent
     rt_spool *spools[RT_FLOWS]; // of what is not sent
@@ -33,13 +33,17 @@ typedef struct {
 static rt_status connect_links(feed *f, const rt_config *config, rt_error *error)
 {
     char host[RT_NAME_MAX];
-    uint32_t port;
+    uint32_t port, standby_port;
     if (!rt_address_split(config->feed_to, host, sizeof host, &port) || port == 0)
         return rt_fail(error, RT_CONFIG,
                        "feed.to: \"%s\" is no address, expected \"HOST:PORT\" of the coordinator's "
                        "box",
                        config->feed_to);
-    snprintf(f->address, sizeof f->address, "tcp://%s", config->feed_to);
+    f->hub.keys = &f->keys;
+    snprintf(f->hub.addresses[0], sizeof f->hub.addresses[0], "tcp://%s", config->feed_to);
+    if (rt_address_split(config->standby, host, sizeof host, &standby_port))
+        snprintf(f->hub.addresses[1], sizeof f->hub.addresses[1],
+                 strchr(host, ':') ? "tcp://[%s]:%u" : "tcp://%s:%u", host, port);
     f->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     f->wait_fd = epoll_create1(EPOLL_CLOEXEC);
     if (f->wake_fd < 0 || f->wait_fd < 0)
@@ -62,7 +66,7 @@ static rt_status link_flow(feed *f, rt_flow flow, rt_journal *journal, const cha
     char path[RT_PATH_MAX + 16];
     rt_live_place(place, flow, path, sizeof path);
     rt_status status =
-        rt_feed_link_init(&f->links[flow], flow, journal, path, f->transport, f->address, error);
+        rt_feed_link_init(&f->links[flow], flow, journal, path, f->transport, &f->hub, error);
     f->is_linked[flow] = !status;
     return status ? status : watch(f, rt_journal_fd(journal), error);
 }

@@ -67,6 +67,8 @@ static void disconnect(rt_feed_link *f)
     f->endpoint = NULL;
     f->is_answered = false;
     f->end_count = 0;
+    if (*f->hub->addresses[1]) // the other one next
+        f->address = f->hub->addresses[f->address == f->hub->addresses[0]];
 }
 
 static rt_status send_events(rt_feed_link *f, uint64_t first, uint32_t count, const char *lines,
@@ -96,8 +98,16 @@ static void connect_to(rt_feed_link *f)
     f->pause_until_ns = now + RECONNECT_NS;
     // Ranks are few: where another feeder has this one the coordinator says so (STOP).
     f->self = rt_peer(RT_ROLE_VISITOR, rt_random_below(&f->random, RT_WORKERS_MAX));
-    const rt_status status =
-        rt_transport_zmq.connect(f->transport, f->self, SERVER, f->address, &f->endpoint, &error);
+    const rt_keys *keys = f->hub->keys;
+    rt_status status = RT_OK;
+    if (keys->is_set && *f->hub->addresses[1])
+        status = rt_transport_zmq.trust(
+            f->transport, SERVER,
+            f->address == f->hub->addresses[1] ? keys->standby.bytes : keys->coordinator.bytes,
+            &error);
+    if (!status)
+        status = rt_transport_zmq.connect(f->transport, f->self, SERVER, f->address, &f->endpoint,
+                                          &error);
     if (status) {
         f->endpoint = NULL;
         if (rt_log_due(&f->limit, &count))
@@ -238,11 +248,14 @@ static void look_at_silence(rt_feed_link *f)
 // ---- all of it -------------------------------------------------------------------------------
 
 rt_status rt_feed_link_init(rt_feed_link *f, rt_flow flow, rt_journal *journal,
-                            const char *directory, rt_transport *transport, const char *address,
+                            const char *directory, rt_transport *transport, const rt_feed_hub *hub,
                             rt_error *error)
 {
-    *f = (rt_feed_link){
-        .flow = flow, .journal = journal, .transport = transport, .address = address};
+    *f = (rt_feed_link){.flow = flow,
+                        .journal = journal,
+                        .transport = transport,
+                        .hub = hub,
+                        .address = hub->addresses[0]};
     f->random.state = rt_now_ns();
     return take_name(f, directory, error);
 }

@@ -13,11 +13,18 @@
 
 #define RT_FEED_UNANSWERED_MAX 16u // messages
 
+// Where the coordinator takes events: on its box, and on the one that may take its place.
+typedef struct {
+    char addresses[2][RT_NAME_MAX + 16]; // "tcp://HOST:PORT"; the second may be ""
+    const rt_keys *keys;                 // of both
+} rt_feed_hub;
+
 typedef struct {
     rt_flow flow;
     rt_journal *journal;
     rt_transport *transport;
-    const char *address;
+    const rt_feed_hub *hub;
+    const char *address;   // of the connection, or of the next one
     rt_endpoint *endpoint; // NULL: no connection
     uint64_t feeder;
     uint32_t self;
@@ -32,10 +39,10 @@ typedef struct {
     rt_log_limit limit;
 } rt_feed_link;
 
-// directory: of the journal, which has the feeder's name. journal, transport and address outlive
-// it. RT_IO, RT_DATA: error names the file.
+// directory: of the journal, which has the feeder's name. journal, transport and hub outlive it.
+// RT_IO, RT_DATA: error names the file.
 rt_status rt_feed_link_init(rt_feed_link *link, rt_flow flow, rt_journal *journal,
-                            const char *directory, rt_transport *transport, const char *address,
+                            const char *directory, rt_transport *transport, const rt_feed_hub *hub,
                             rt_error *error);
 void rt_feed_link_fini(rt_feed_link *link);
 

@@ -220,6 +220,21 @@ static rt_status write_block(rt_journal *journal, uint64_t offset, rt_error *err
     return RT_OK;
 }
 
+// On this disk and, where there is another one, at the same time on that.
+static rt_status keep_block(rt_journal *journal, const rt_journal_segment *last, rt_error *error)
+{
+    const rt_journal_copy *copy = &journal->copy;
+    if (copy->offer)
+        copy->offer(copy->context, last->first, last->bytes, journal->block.data,
+                    journal->block.size);
+    rt_status status = write_block(journal, last->bytes, error);
+    rt_error other = {0};
+    const rt_status settled = copy->offer ? copy->settle(copy->context, !status, &other) : RT_OK;
+    if (!status && settled)
+        status = rt_fail(error, settled, "%s", other.text);
+    return status;
+}
+
 // What failed may be there in part: the segment ends before it, and the next one begins.
 static void give_up_segment(rt_journal *journal, uint64_t offset, const rt_error *error)
 {
@@ -245,8 +260,10 @@ static rt_journal_segment last_segment(rt_journal *journal)
 static bool is_aged(rt_journal *journal)
 {
     pthread_mutex_lock(&journal->lock);
-    const bool is_aged = journal->keep_s > 0 && journal->segments[journal->segment_count - 1].first != journal->counts.next &&
-                         rt_unix_s() - journal->begun_s > journal->keep_s / SEGMENTS_PER_LIFE;
+    const bool is_aged =
+        journal->keep_s > 0 &&
+        journal->segments[journal->segment_count - 1].first != journal->counts.next &&
+        rt_unix_s() - journal->begun_s > journal->keep_s / SEGMENTS_PER_LIFE;
     pthread_mutex_unlock(&journal->lock);
     return is_aged;
 }
@@ -294,7 +311,7 @@ static rt_status commit(rt_journal *journal, rt_journal_waiting *list, rt_error 
     if (journal->block.failed)
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for the journal");
     else if (journal->block.size > 0)
-        status = write_block(journal, last.bytes, error);
+        status = keep_block(journal, &last, error);
     pthread_mutex_lock(&journal->lock);
     if (!status) {
         copy_memory(&journal->coming, &journal->memory);
@@ -465,9 +482,8 @@ static rt_status take_segments(rt_journal *journal, rt_error *error)
             struct stat info = {0};
             rt_journal_path(journal, firsts[i], path, sizeof path);
             (void)stat(path, &info);
-            journal->segments[journal->segment_count++] =
-                (rt_journal_segment){firsts[i], (uint64_t)info.st_size,
-                                     (double)info.st_mtim.tv_sec};
+            journal->segments[journal->segment_count++] = (rt_journal_segment){
+                firsts[i], (uint64_t)info.st_size, (double)info.st_mtim.tv_sec};
         }
         status = take_last(journal, firsts[--count], error);
     }
@@ -614,6 +630,31 @@ bool rt_journal_is_pressed(rt_journal *journal)
     const bool is_pressed = bytes_of(journal) > journal->bytes_max / 2;
     pthread_mutex_unlock(&journal->lock);
     return is_pressed;
+}
+
+void rt_journal_copy_to(rt_journal *journal, const rt_journal_copy *copy)
+{
+    journal->copy = *copy;
+}
+
+rt_status rt_journal_extents(rt_journal *journal, rt_journal_extent **extents_p, uint32_t *count_p)
+{
+    pthread_mutex_lock(&journal->lock);
+    const uint32_t count = journal->segment_count;
+    rt_journal_extent *extents = rt_alloc(count, sizeof *extents);
+    for (uint32_t i = 0; extents && i < count; i++)
+        extents[i] = (rt_journal_extent){journal->segments[i].first, journal->segments[i].bytes};
+    pthread_mutex_unlock(&journal->lock);
+    if (!extents)
+        return RT_NO_MEMORY;
+    *extents_p = extents;
+    *count_p = count;
+    return RT_OK;
+}
+
+const char *rt_journal_directory(const rt_journal *journal)
+{
+    return journal->directory;
 }
 
 rt_journal_counts rt_journal_statistics(rt_journal *journal)

@@ -82,9 +82,34 @@ void rt_journal_keep_from(rt_journal *journal, uint64_t event);
 bool rt_journal_is_pressed(rt_journal *journal);
 
 // Segments are begun so that events of one go soon after keep_s; 0, as at the start: by size alone.
-// Is old: all events of the first segment are older than that, and there is another one. Any thread.
+// Is old: all events of the first segment are older than that, and there is another one. Any
+// thread.
 void rt_journal_keep_for(rt_journal *journal, double keep_s);
 bool rt_journal_is_old(rt_journal *journal);
+
+// What is committed must be somewhere else, too (rt_mirror). In the journal's thread.
+typedef struct {
+    // This block is being written at offset of a segment (its first event); the bytes stay until
+    // settle has returned.
+    void (*offer)(void *context, uint64_t segment, uint64_t offset, const void *bytes, size_t size);
+    // Waits until it is there. is_written false: it is not on disk here, and goes there, too. A
+    // status: nothing of it is acknowledged, and it goes here, too.
+    rt_status (*settle)(void *context, bool is_written, rt_error *error);
+    void *context;
+} rt_journal_copy;
+
+// Before the first append. copy is copied.
+void rt_journal_copy_to(rt_journal *journal, const rt_journal_copy *copy);
+
+typedef struct {
+    uint64_t first, bytes; // as far as it is committed
+} rt_journal_extent;
+
+// The segments, ascending; the caller's (rt_free). Any thread. RT_NO_MEMORY.
+rt_status rt_journal_extents(rt_journal *journal, rt_journal_extent **extents_p, uint32_t *count_p);
+
+// Where it is.
+const char *rt_journal_directory(const rt_journal *journal);
 
 rt_journal_counts rt_journal_statistics(rt_journal *journal);
 uint64_t rt_journal_bytes_max(const rt_journal *journal);

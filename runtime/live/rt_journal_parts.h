@@ -30,6 +30,8 @@ struct rt_journal {
     int event_fd;
     rt_log_limit failures, damages;
 
+    rt_journal_copy copy; // offer NULL: it is here alone
+
     // The journal's thread.
     bool must_roll;           // the next commit begins a segment
     int file;                 // the last segment; -1: it cannot be written any more

@@ -23,6 +23,7 @@ static const rt_intake_ops *const intakes[] = {
 
 struct rt_live {
     const rt_config *config;
+    rt_mirror *mirror; // NULL: journals are here alone
     rt_journals journals;
     bool is_old; // a journal had lines when it was opened
     struct {
@@ -82,6 +83,8 @@ static rt_status open_journal(rt_live *live, rt_flow flow, const char *directory
     if (status)
         return status;
     rt_journal_keep_for(live->journals.of[flow], config->journal_keep_s);
+    if (live->mirror)
+        rt_mirror_attach(live->mirror, flow, live->journals.of[flow]);
     live->is_old |= rt_journal_statistics(live->journals.of[flow]).next > 1;
     return RT_OK;
 }
@@ -126,11 +129,18 @@ static rt_status open_intakes(rt_live *live, rt_error *error)
 rt_status rt_live_open(const rt_config *config, const char *directory, rt_live **live_p,
                        rt_error *error)
 {
+    return rt_live_open_with(config, directory, NULL, live_p, error);
+}
+
+rt_status rt_live_open_with(const rt_config *config, const char *directory, rt_mirror *mirror,
+                            rt_live **live_p, rt_error *error)
+{
     const char *place = *config->journal_directory ? config->journal_directory : directory;
     rt_live *live = rt_alloc(1, sizeof *live);
     if (!live)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a source");
     live->config = config;
+    live->mirror = mirror;
     rt_status status = RT_OK;
     for (rt_flow flow = 0; flow < RT_FLOWS && !status; flow++)
         if (is_sent(config, flow))
@@ -149,6 +159,7 @@ void rt_live_close(rt_live *live)
 {
     if (!live)
         return;
+    rt_mirror_stop(live->mirror); // or commits would wait for who may be away
     for (rt_flow flow = 0; flow < RT_FLOWS; flow++)
         if (live->intakes[flow].ops)
             live->intakes[flow].ops->close(live->intakes[flow].intake);

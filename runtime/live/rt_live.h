@@ -13,6 +13,7 @@
 
 #include "runtime/config/rt_config.h"
 #include "runtime/live/rt_intake.h"
+#include "runtime/live/rt_mirror.h"
 
 typedef struct rt_live rt_live;
 
@@ -30,6 +31,9 @@ bool rt_live_is_wanted(const rt_config *config);
 // RT_NO_MEMORY, RT_UNSUPPORTED: error names the key or file.
 rt_status rt_live_open(const rt_config *config, const char *directory, rt_live **live_p,
                        rt_error *error);
+// The same with a mirror of its journals, which outlives it; NULL: none.
+rt_status rt_live_open_with(const rt_config *config, const char *directory, rt_mirror *mirror,
+                            rt_live **live_p, rt_error *error);
 void rt_live_close(rt_live *live); // NULL is fine
 
 rt_journal *rt_live_journal(const rt_live *live, rt_flow flow); // NULL: it is not sent

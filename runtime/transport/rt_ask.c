@@ -8,6 +8,7 @@
 
 #define COORDINATOR rt_peer(RT_ROLE_COORDINATOR, 0)
 #define RANKS 64u // of visitors, of which each takes one at random
+#define ATTEMPTS_MAX 4u
 #define WAIT_MS 50u
 #define LINGER_MS 1000u
 
@@ -21,7 +22,7 @@ static rt_status take_answer(const rt_message *message, char text[RT_ASK_BYTES_M
         return rt_fail(error, RT_WIRE, "coordinator: expected a CONTROLLED, got %s",
                        rt_message_type_name(header->type));
     if (header->type == RT_MESSAGE_STOP || header->iteration != RT_REASON_COMPLETE)
-        return rt_fail(error, RT_REFUSED, "%s", said);
+        return rt_fail(error, header->type == RT_MESSAGE_STOP ? RT_AGAIN : RT_REFUSED, "%s", said);
     memcpy(text, said, sizeof said);
     return RT_OK;
 }
@@ -86,7 +87,12 @@ rt_status rt_ask(const rt_ask_config *config, const char *request, char text[RT_
     rt_status status = rt_transport_open(config->ops, config->keys, &transport, error);
     if (status)
         return status;
-    status = ask(config, transport, rt_peer(RT_ROLE_VISITOR, rank % RANKS), request, text, error);
+    status = RT_AGAIN; // another visitor has the rank: the next one
+    for (uint32_t i = 0; i < ATTEMPTS_MAX && status == RT_AGAIN; i++)
+        status = ask(config, transport, rt_peer(RT_ROLE_VISITOR, (rank + i) % RANKS), request, text,
+                     error);
     config->ops->close(transport);
-    return status;
+    if (status == RT_AGAIN && error)
+        error->status = RT_REFUSED;
+    return status == RT_AGAIN ? RT_REFUSED : status;
 }

@@ -244,11 +244,11 @@ static rt_status load_secret(rt_keys *keys, const char *path, char *text, rt_err
                    path);
 }
 
-static rt_status load_coordinator(rt_keys *keys, const char *path, char *text, rt_error *error)
+static rt_status load_server(rt_public_key *key, const char *path, char *text, rt_error *error)
 {
     rt_status status = read_text(path, OTHERS_WRITE, text, error);
     text[strcspn(text, "\n")] = '\0';
-    return status ? status : parse_public(path, 1, text, &keys->coordinator, error);
+    return status ? status : parse_public(path, 1, text, key, error);
 }
 
 rt_status rt_keys_load(const rt_config *config, rt_keys *keys, rt_error *error)
@@ -267,7 +267,10 @@ rt_status rt_keys_load(const rt_config *config, rt_keys *keys, rt_error *error)
     if (!status)
         status = load_secret(keys, config->security_key, text, error);
     if (!status)
-        status = load_coordinator(keys, config->security_server_key, text, error);
+        status = load_server(&keys->coordinator, config->security_server_key, text, error);
+    keys->standby = keys->coordinator;
+    if (!status && *config->security_standby_key)
+        status = load_server(&keys->standby, config->security_standby_key, text, error);
     if (!status)
         status = load_allowed(keys, config->security_allow, text, error);
     if (text)

@@ -23,6 +23,7 @@ typedef struct {
     rt_public_key own;
     uint8_t secret[RT_KEY_BYTES];
     rt_public_key coordinator;
+    rt_public_key standby; // of the box that may take its place; where none is named, its own
     uint32_t allowed_count;
     rt_public_key allowed[RT_BOXES_MAX];
 } rt_keys;

@@ -14,6 +14,7 @@
 #define RETRY_MS 2 // while the queue to the coordinator is full
 #define VITALS_NS UINT64_C(2000000000)
 #define FIRST_VITALS_NS UINT64_C(1000000000)
+#define ATTEMPT_SHARE 0.6 // of timeout_peer_s, at one address before the other one is tried
 #define WAIT_SAID_NS UINT64_C(2000000000)
 // What a WELCOME may say. Products of these numbers are sizes, and must not wrap.
 #define DENSE_FEATURES_MAX (1u << 16)
@@ -97,7 +98,69 @@ static void say_that_we_wait(uint64_t since_ns, bool *said)
     rt_info("the coordinator is there; waiting until this process is taken into the run");
 }
 
-static rt_status await_welcome(rt_member *member, rt_error *error)
+// At which of the two addresses, and until when before the other one is tried.
+typedef struct {
+    bool at_standby;
+    uint64_t until_ns;
+} attempt;
+
+static bool has_standby(const rt_member *member)
+{
+    return member->config.standby && *member->config.standby;
+}
+
+static const char *address_of(const rt_member *member, const attempt *now)
+{
+    return now->at_standby ? member->config.standby : member->config.coordinator;
+}
+
+// A coordinator that is there is heard within a fifth of timeout_peer_s.
+static uint64_t attempt_ns(const rt_member *member)
+{
+    return has_standby(member)
+               ? (uint64_t)(member->config.timeout_peer_s * ATTEMPT_SHARE * NS_PER_S)
+               : UINT64_MAX / 2;
+}
+
+static rt_status connect_to(rt_member *member, attempt *now, rt_error *error)
+{
+    const rt_member_config *config = &member->config;
+    rt_status status = RT_OK;
+    if (config->keys && config->keys->is_set && has_standby(member))
+        status = config->ops->trust(
+            config->transport, COORDINATOR,
+            now->at_standby ? config->keys->standby.bytes : config->keys->coordinator.bytes, error);
+    if (!status)
+        status = config->ops->connect(config->transport, config->self, COORDINATOR,
+                                      address_of(member, now), &member->endpoint, error);
+    if (status) {
+        member->endpoint = NULL;
+        return status;
+    }
+    now->until_ns = rt_now_ns() + attempt_ns(member);
+    member->heard_ns = rt_now_ns();
+    return send_hello(member, error);
+}
+
+static rt_status try_other(rt_member *member, attempt *now, rt_error *error)
+{
+    if (member->endpoint)
+        member->config.ops->end(member->endpoint, 0);
+    member->endpoint = NULL;
+    now->at_standby = !now->at_standby;
+    rt_info("trying %s", address_of(member, now));
+    return connect_to(member, now, error);
+}
+
+// Whether what came says that somebody else leads the run, or that nobody is there.
+static bool leads_elsewhere(const rt_member *member, rt_status status, const rt_error *why)
+{
+    return has_standby(member) &&
+           (status == RT_NOT_FOUND || status == RT_PEER || status == RT_TIMEOUT ||
+            (status == RT_STOPPED && strcmp(why->text, RT_STANDBY_FOLLOWS) == 0));
+}
+
+static rt_status await_welcome(rt_member *member, attempt *now, rt_error *error)
 {
     const uint64_t begin = rt_now_ns();
     const uint64_t deadline = begin + (uint64_t)(member->config.timeout_start_s * NS_PER_S);
@@ -116,6 +179,12 @@ static rt_status await_welcome(rt_member *member, rt_error *error)
         // Who waits for others is not silent. Before the coordinator is there nothing can be sent.
         (void)rt_member_beat(member, NULL);
         status = rt_member_receive(member, &message, &why);
+        if (!heard && (leads_elsewhere(member, status, &why) || rt_now_ns() > now->until_ns)) {
+            rt_message_release(&message);
+            if (try_other(member, now, &why) && !member->endpoint)
+                return rt_fail(error, why.status, "%s", why.text);
+            continue;
+        }
         heard |= member->heard_ns != before;
         if (!status) {
             status = take_welcome(member, &message, error);
@@ -130,22 +199,23 @@ static rt_status await_welcome(rt_member *member, rt_error *error)
         if (heard)
             say_that_we_wait(begin, &said);
     }
-    return rt_fail(error, RT_TIMEOUT, "no answer from the coordinator at %s within %g s%s%.200s",
-                   member->config.coordinator, member->config.timeout_start_s,
-                   why.text[0] ? ": " : "", why.text);
+    return rt_fail(error, RT_TIMEOUT,
+                   "no answer from the coordinator at %s%s%s within %g s%s%.200s",
+                   member->config.coordinator, has_standby(member) ? " or " : "",
+                   has_standby(member) ? member->config.standby : "",
+                   member->config.timeout_start_s, why.text[0] ? ": " : "", why.text);
 }
 
 rt_status rt_member_join(rt_member *member, const rt_member_config *config, rt_error *error)
 {
+    attempt now = {0};
     *member = (rt_member){.config = *config};
     rt_notify_ready(config->notify);
-    rt_status status = config->ops->connect(config->transport, config->self, COORDINATOR,
-                                            config->coordinator, &member->endpoint, error);
-    if (status)
+    rt_status status = connect_to(member, &now, error);
+    if (status && !member->endpoint)
         return status;
-    status = send_hello(member, error);
     if (!status)
-        status = await_welcome(member, error);
+        status = await_welcome(member, &now, error);
     if (status)
         rt_member_leave(member, NULL);
     return status;

@@ -11,6 +11,8 @@
 
 #define RT_RUN_COMPLETE "the run is complete" // the reason of a STOP after which nothing is wrong
 #define RT_BOX_DRAINED "the run goes on without this box" // likewise, for its members
+// The reason of a STOP of a standby that only follows (rt_standby.h): the next address is tried.
+#define RT_STANDBY_FOLLOWS "this is the standby, which leads no run yet"
 // The reason of a STOP to a visitor who would be let in; the coordinator's build follows.
 #define RT_VISITOR_FITS "welcome, says lanyard "
 
@@ -19,6 +21,7 @@ typedef struct {
     rt_transport *transport;
     uint32_t self;           // rt_peer
     const char *coordinator; // address
+    const char *standby;     // where it is when it is not there (rt_standby.h); NULL or "": nowhere
     const char *address;     // own listener; "" for workers
     const rt_keys *keys;     // NULL: none
     rt_identity identity;
@@ -34,10 +37,10 @@ typedef struct {
     uint64_t vitals_ns; // when VITALS are due
 } rt_member;
 
-// Connects and waits for WELCOME: for timeout_start_s, and as long as the coordinator is heard,
-// which lets a worker wait that a run goes on without. RT_TIMEOUT: nobody answered (error names the
-// address), or the coordinator is silent; RT_STOPPED, RT_REFUSED: it said no (error has its
-// reason); RT_WIRE.
+// Connects and waits for WELCOME, at the two addresses in turn until one answers: for
+// timeout_start_s, and as long as the coordinator is heard, which lets a worker wait that a run
+// goes on without. RT_TIMEOUT: nobody answered (error names the address), or the coordinator is
+// silent; RT_STOPPED, RT_REFUSED: it said no (error has its reason); RT_WIRE.
 rt_status rt_member_join(rt_member *member, const rt_member_config *config, rt_error *error);
 
 // The place of a worker or shard among those that take part: by a worker's shards and other workers
@@ -71,8 +74,8 @@ rt_status rt_member_beat(rt_member *member, rt_error *error);
 bool rt_member_vitals_due(rt_member *member);
 rt_status rt_member_tell_vitals(rt_member *member, rt_wire_vitals *vitals, rt_error *error);
 
-// The message is taken in every case, as this member's. Waits while the queue is full. RT_PEER: the coordinator is
-// gone, or has not read for timeout_peer_s.
+// The message is taken in every case, as this member's. Waits while the queue is full. RT_PEER: the
+// coordinator is gone, or has not read for timeout_peer_s.
 rt_status rt_member_send(rt_member *member, rt_message *message, rt_error *error);
 
 // Milliseconds that a wait may last.

@@ -44,7 +44,7 @@ typedef struct {
     uint64_t dense_bytes;      // of one worker's dense exchange, each way and iteration
     uint32_t epoch;            // of all messages with rows and gradients
     uint32_t shards_in; // mask of the shards' ranks that take part; rows are where their place says
-    uint64_t workers;   // mask of the workers' ranks that take part; shards know them by their place
+    uint64_t workers; // mask of the workers' ranks that take part; shards know them by their place
     float row_rate, dense_rate; // learning rates that were set (`lanyard set`); 0: as configured
     char shards[RT_SHARDS_MAX][RT_ADDRESS_MAX];
     uint8_t shard_keys[RT_SHARDS_MAX][RT_WIRE_KEY_BYTES]; // zeros: none
@@ -135,10 +135,12 @@ typedef struct {
 _Static_assert(sizeof(rt_wire_vitals) == 40, "wire layout");
 
 #define RT_WIRE_LOAD_FIRST 1u // all rows held so far are dropped before
-#define RT_WIRE_LOAD_HOMES 2u // homes of rows were planned: a file has what its shard had, whatever
-                              // a hash says
-#define RT_WIRE_LOAD_MODEL 4u // not of a checkpoint, but of a model that the run begins with: it
-                              // has not trained these rows (version 0)
+#define RT_WIRE_LOAD_HOMES \
+    2u // homes of rows were planned: a file has what its shard had, whatever
+       // a hash says
+#define RT_WIRE_LOAD_MODEL \
+    4u // not of a checkpoint, but of a model that the run begins with: it
+       // has not trained these rows (version 0)
 
 // LOAD: rows of the files of shard_count shards in a folder. header.iteration: of the cut.
 typedef struct {
@@ -194,6 +196,41 @@ typedef struct {
 _Static_assert(sizeof(rt_wire_fetched) == 24, "wire layout");
 
 #define RT_WIRE_FETCH_BYTES_MAX (UINT32_C(1) << 20)
+
+// MIRROR: what a coordinator asks of its standby (rt_mirror.h).
+typedef enum {
+    RT_MIRROR_BEGIN =
+        1,           // id, epoch: the run. The answer's text: what the standby has, a line each:
+                     //   journal FLOW SEGMENT BYTES
+                     //   checkpoint ITERATION XXH3 (of its manifest)
+    RT_MIRROR_BLOCK, // bytes [offset, ...) of a segment (number) of a journal (flow)
+    RT_MIRROR_CUT,   // a segment ends at offset; 0: it goes
+    RT_MIRROR_FILE,  // bytes [offset, ...) of total of the file `name` beside the checkpoints
+    RT_MIRROR_DROP,  // the checkpoint of iteration `number` goes
+    RT_MIRROR_BEAT   // are you there?
+} rt_mirror_kind;
+
+#define RT_WIRE_MIRROR_SYNC 1u // the answer comes when these bytes are on disk
+#define RT_WIRE_MIRROR_BYTES_MAX (UINT32_C(1) << 20)
+
+typedef struct {
+    uint32_t kind; // rt_mirror_kind
+    uint32_t flow; // rt_flow
+    uint64_t id;
+    uint32_t epoch;
+    uint32_t flags; // RT_WIRE_MIRROR_...
+    uint64_t number, offset, total;
+    char name[128];
+} rt_wire_mirror;
+_Static_assert(sizeof(rt_wire_mirror) == 176, "wire layout");
+
+// MIRRORED: with a status text says why not. RT_REFUSED: the standby was promoted, or follows
+// another run; whoever asked leads no run any more.
+typedef struct {
+    uint32_t status; // rt_status
+    uint32_t epoch;  // that the standby knows of
+} rt_wire_mirrored;
+_Static_assert(sizeof(rt_wire_mirrored) == 8, "wire layout");
 
 // KEYS: a row that a shard holds.
 typedef struct {

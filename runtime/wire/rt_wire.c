@@ -14,8 +14,8 @@ typedef enum {
     SHAPE_RECORDS, // count records
     SHAPE_ROWS,    // count records, each followed by floats; the numbers of floats may differ
     SHAPE_STRIDES, // count records, each followed by the same number of floats
-    SHAPE_FLOATS, // one record, floats
-    SHAPE_HALVES, // one record, bf16
+    SHAPE_FLOATS,  // one record, floats
+    SHAPE_HALVES,  // one record, bf16
 } payload_shape;
 
 typedef struct {
@@ -63,6 +63,8 @@ static payload_rule rule_of(uint32_t type)
     case RT_MESSAGE_VITALS:
     case RT_MESSAGE_OUTCOMES:
     case RT_MESSAGE_PEERS:
+    case RT_MESSAGE_MIRROR:
+    case RT_MESSAGE_MIRRORED:
         return (payload_rule){SHAPE_ANY, 0};
     case RT_MESSAGE_PULL:
     case RT_MESSAGE_PULL_SUM:

@@ -58,7 +58,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
     XX(DENSE_STATE, 37)     /* the answer; and to PS, the weights that a run begins with:          \
                                rt_wire_dense_state, floats; count: as DENSE_GRAD's */              \
     XX(PUSH_DELTA, 38)      /* worker to PS: count x (rt_wire_delta, floats with state) */         \
-    XX(FORGET, 39)          /* worker to PS: rt_wire_pull[count], rows that have another home */    \
+    XX(FORGET, 39)          /* worker to PS: rt_wire_pull[count], rows that have another home */   \
     XX(PROBE, 40)           /* to whoever listens: rt_wire_probe, filler; iteration: its number */ \
     XX(PROBED, 41)          /* the answer: rt_wire_probed, filler; iteration: of the PROBE */      \
     XX(LINK, 42)            /* to a worker, empty: measure; its answer: rt_wire_link[count] */     \
@@ -66,12 +66,12 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
     XX(EVENTS, 50)          /* from a feeder: rt_wire_events, `count` lines; iteration: the first  \
                                one's number. 0 lines: a question */                                \
     XX(KEPT, 51)            /* the answer; iteration: the last number that is on disk; count: 1:   \
-                               what followed it has to come again */                              \
+                               what followed it has to come again */                               \
     XX(FETCH, 52)           /* to who publishes: rt_wire_fetch */                                  \
     XX(FETCHED, 53)         /* the answer: rt_wire_fetched, bytes or text */                       \
     XX(OUTCOMES, 56)        /* as EVENTS, of outcomes (stream.join); its answer is KEPT, too */    \
     XX(CONTROL, 60)         /* a visitor asks the coordinator for something: text, rt_ask.h */     \
-    XX(CONTROLLED, 61)      /* the answer; iteration: rt_reason; text: what was done, or why not */\
+    XX(CONTROLLED, 61) /* the answer; iteration: rt_reason; text: what was done, or why not */     \
     XX(DENSE_GRAD_INT8, 70) /* as DENSE_GRAD, in 8 bits: rt_wire_dense_int8, floats, rt_int8 */    \
     XX(DENSE_SUM_INT8, 71)  /* as DENSE_SUM, likewise: summed in 32 bits, then rounded */          \
     XX(ROWS_CODED, 72)      /* as ROWS, values as network.row_wire says (rt_coding) */             \
@@ -82,7 +82,10 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
     XX(PEERS, 80)           /* coordinator to worker, behind WELCOME: where the workers of the     \
                                run listen for each other, rt_wire_workers (dispatch.hand_over) */  \
     XX(HANDED, 81)          /* worker to worker: count x (rt_wire_row, floats with state);         \
-                               iteration: the slice that the rows are of, on both sides */
+                               iteration: the slice that the rows are of, on both sides */         \
+    XX(MIRROR, 82)          /* coordinator to its standby: rt_wire_mirror, bytes; iteration: a     \
+                               number of its own, which the answer has, too */                     \
+    XX(MIRRORED, 83)        /* the answer, once it is on disk: rt_wire_mirrored, text */
 
 typedef enum {
 #define XX(name, number) RT_MESSAGE_##name = number,
@@ -115,7 +118,8 @@ typedef struct {
 } rt_wire_header;
 _Static_assert(sizeof(rt_wire_header) == 40, "wire layout");
 
-// PULL: answer with the row once it has this version. FORGET: give it up, unless it has a later one.
+// PULL: answer with the row once it has this version. FORGET: give it up, unless it has a later
+// one.
 typedef struct {
     uint64_t key;
     uint32_t version; // exact; 0: never trained, the PS may create it

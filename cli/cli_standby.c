@@ -1,0 +1,267 @@
+// `lanyard standby` and `promote`: a second box that can lead the run.
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "dispatch/coordinator/dp_checkpoint.h"
+#include "dispatch/coordinator/dp_coordinator.h"
+#include "runtime/config/rt_address.h"
+#include "runtime/files/rt_checkpoint.h"
+#include "runtime/live/rt_standby.h"
+#include "runtime/transport/rt_ask.h"
+#include "runtime/transport/rt_keys.h"
+
+#define ANSWER_S 10.0
+
+// ---- leading ---------------------------------------------------------------------------------
+
+// "HOST:PORT" of the coordinator's box becomes that of the standby's, on the same port.
+static void move_address(char *address, size_t size, const char *from, const char *to)
+{
+    char host[RT_NAME_MAX], before[RT_NAME_MAX], after[RT_NAME_MAX];
+    uint32_t port, unused;
+    if (!rt_address_split(address, host, sizeof host, &port) ||
+        !rt_address_split(from, before, sizeof before, &unused) ||
+        !rt_address_split(to, after, sizeof after, &unused) || strcmp(host, before) != 0)
+        return;
+    snprintf(address, size, strchr(after, ':') ? "[%s]:%u" : "%s:%u", after, port);
+}
+
+void cli_move_to_standby(rt_config *config)
+{
+    char from[RT_NAME_MAX], to[RT_NAME_MAX];
+    uint32_t port;
+    rt_stream_config *stream = &config->stream;
+    snprintf(from, sizeof from, "%s", config->network_coordinator);
+    snprintf(to, sizeof to, "%s", config->standby);
+    char *const places[] = {stream->http_listen, stream->tcp_listen,   stream->join.listen,
+                            config->feed_listen, config->watch.listen, config->publish.address};
+    for (size_t i = 0; i < RT_COUNT_OF(places); i++)
+        move_address(places[i], RT_NAME_MAX, from, to);
+    snprintf(config->network_coordinator, sizeof config->network_coordinator, "%s", to);
+    if (config->network_port && rt_address_split(to, from, sizeof from, &port))
+        config->network_port = port;
+    config->standby[0] = '\0';
+}
+
+static rt_status find_checkpoints(const rt_config *config, const char *out, char *path, size_t size,
+                                  rt_error *error)
+{
+    const char *own = config->checkpoint.directory;
+    const int length = snprintf(path, size, "%s%s", *own ? own : out, *own ? "" : "/checkpoints");
+    return length > 0 && (size_t)length < size
+               ? RT_OK
+               : rt_fail(error, RT_CONFIG, "--out: the path %s is too long", out);
+}
+
+rt_status cli_begin_promoted(const rt_config *config, const char *out, rt_error *error)
+{
+    char checkpoints[RT_PATH_MAX];
+    rt_standby_state state;
+    if (!out)
+        return rt_fail(error, RT_CONFIG, "--promoted: needs --out, the folder of the standby");
+    rt_status status = rt_standby_read(out, &state, error);
+    if (!status && !state.is_promoted)
+        status = rt_fail(error, RT_CONFIG, "--promoted: %s is no standby that was promoted", out);
+    if (!status)
+        status = find_checkpoints(config, out, checkpoints, sizeof checkpoints, error);
+    return status ? status : dp_checkpoint_raise_epoch(checkpoints, state.epoch, error);
+}
+
+// ---- following -------------------------------------------------------------------------------
+
+static int open_stop_fd(void)
+{
+    sigset_t stop;
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGINT);
+    sigaddset(&stop, SIGTERM);
+    if (sigprocmask(SIG_BLOCK, &stop, NULL) != 0)
+        return -1;
+    return signalfd(-1, &stop, SFD_NONBLOCK | SFD_CLOEXEC);
+}
+
+// For `lanyard promote DIR`: the configuration, with the address to ask.
+static rt_status tell_running(const rt_config *config, const char *out, rt_error *error)
+{
+    char path[RT_PATH_MAX + 32], *json = NULL;
+    rt_config told;
+    if (rt_config_copy(config, &told))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    snprintf(path, sizeof path, "%s/" DP_RUNNING, out);
+    FILE *file = rt_config_to_json(&told, &json) ? NULL : fopen(path, "we");
+    const bool is_written = file && fputs(json, file) >= 0;
+    if (file)
+        fclose(file);
+    rt_free(json);
+    rt_config_fini(&told);
+    return is_written ? RT_OK : rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
+}
+
+// Both locks end with this process's image: the coordinator, which takes its place, takes its own.
+static rt_status hold(const char *path, rt_error *error)
+{
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return rt_fail(error, rt_status_of_errno(errno), "%s: %s", path, strerror(errno));
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+        return RT_OK;
+    close(fd);
+    return rt_fail(error, RT_IO, "%s: a coordinator or standby is at work there", path);
+}
+
+static rt_status follow(const rt_config *config, const char *out, rt_notify *notify,
+                        rt_error *error)
+{
+    char checkpoints[RT_PATH_MAX];
+    rt_keys *keys = rt_alloc(1, sizeof *keys);
+    const int stop_fd = open_stop_fd();
+    rt_status status =
+        keys ? rt_keys_load(config, keys, error) : rt_fail(error, RT_NO_MEMORY, "out of memory");
+    if (!status)
+        status = find_checkpoints(config, out, checkpoints, sizeof checkpoints, error);
+    if (!status)
+        status = rt_checkpoint_make(out, error);
+    if (!status)
+        status = hold(out, error);
+    if (!status)
+        status = tell_running(config, out, error);
+    const rt_standby_config standby = {.config = config,
+                                       .ops = cli_transport(config, false, 0),
+                                       .keys = keys,
+                                       .directory = out,
+                                       .checkpoints = checkpoints,
+                                       .stop_fd = stop_fd,
+                                       .notify = notify};
+    if (!status)
+        status = cli_await(config, CLI_STANDBY, 0, stop_fd, notify, error);
+    if (!status)
+        status = rt_standby_run(&standby, error);
+    if (stop_fd >= 0)
+        close(stop_fd);
+    if (keys)
+        rt_keys_clear(keys);
+    rt_free(keys);
+    return status;
+}
+
+// This process goes on as the coordinator: the same number, so that its unit stays.
+static int lead(const char *path, const char *out, const char *const *sets, uint32_t set_count)
+{
+    char *words[9 + 2 * CLI_SETS_MAX] = {
+        "lanyard",   "coordinator", (char *)(uintptr_t)path, "--out", (char *)(uintptr_t)out,
+        "--restart", "--promoted"};
+    size_t count = 7;
+    for (uint32_t i = 0; i < set_count; i++) {
+        words[count++] = "--set";
+        words[count++] = (char *)(uintptr_t)sets[i];
+    }
+    execv("/proc/self/exe", words);
+    fprintf(stderr, "lanyard standby: cannot become the coordinator: %s\n", strerror(errno));
+    return CLI_FAILED;
+}
+
+int cli_standby(int argc, char **argv)
+{
+    const char *path = NULL, *out = NULL, *sets[CLI_SETS_MAX];
+    uint32_t set_count;
+    rt_config config;
+    rt_error error = {0};
+    rt_standby_state state = {0};
+    rt_notify notify;
+    const cli_option options[] = {{"out", &out, NULL}};
+    if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &path, sets, &set_count))
+        return CLI_USAGE;
+    if (!out) {
+        fprintf(stderr, "lanyard standby: where is the run kept? Give --out DIR\n");
+        return CLI_USAGE;
+    }
+    const int code = cli_load_run(path, sets, set_count, "standby", &config);
+    if (code != CLI_OK)
+        return code == CLI_FAILED ? CLI_MEND : code;
+    rt_notify_open(getenv("NOTIFY_SOCKET"), getenv("WATCHDOG_USEC"), getenv("WATCHDOG_PID"),
+                   &notify);
+    rt_status status = *config.standby
+                           ? rt_standby_read(out, &state, &error)
+                           : rt_fail(&error, RT_CONFIG,
+                                     "coordinator.standby: where does the standby listen? It is "
+                                     "not in the configuration");
+    if (!status && !state.is_promoted)
+        status = follow(&config, out, &notify, &error);
+    rt_notify_close(&notify);
+    rt_config_fini(&config);
+    if (!status)
+        return lead(path, out, sets, set_count);
+    if (status == RT_STOPPED)
+        return CLI_OK;
+    (void)cli_fail(&error);
+    return rt_status_lasts(status) ? CLI_MEND : CLI_FAILED;
+}
+
+// ---- promoting -------------------------------------------------------------------------------
+
+static rt_status ask(const rt_config *config, char text[RT_ASK_BYTES_MAX], rt_error *error)
+{
+    char address[RT_NAME_MAX + 16];
+    rt_keys *keys = rt_alloc(1, sizeof *keys);
+    if (!*config->standby) {
+        rt_free(keys);
+        return rt_fail(error, RT_CONFIG, "coordinator.standby: the configuration names none");
+    }
+    rt_status status =
+        keys ? rt_keys_load(config, keys, error) : rt_fail(error, RT_NO_MEMORY, "out of memory");
+    if (!status) {
+        snprintf(address, sizeof address, "tcp://%s", config->standby);
+        keys->coordinator = keys->standby; // the key that it must prove
+        const bool is_ucx = config->network_transport == RT_NETWORK_UCX;
+        const rt_ask_config own = {.ops = is_ucx ? &rt_transport_ucx : &rt_transport_zmq,
+                                   .keys = keys,
+                                   .coordinator = address,
+                                   .timeout_s = ANSWER_S};
+        status = rt_ask(&own, "promote", text, error);
+    }
+    if (keys)
+        rt_keys_clear(keys);
+    rt_free(keys);
+    return status;
+}
+
+int cli_promote(int argc, char **argv)
+{
+    const char *path = NULL, *sets[CLI_SETS_MAX];
+    char place[RT_PATH_MAX + 32], text[RT_ASK_BYTES_MAX];
+    uint32_t set_count;
+    struct stat info;
+    rt_config config;
+    rt_error error = {0};
+    if (!cli_parse(argc, argv, NULL, 0, &path, sets, &set_count))
+        return CLI_USAGE;
+    if (!path) {
+        fprintf(stderr, "lanyard promote: which standby? Its folder, or a CONFIG with "
+                        "coordinator.standby\n");
+        return CLI_USAGE;
+    }
+    const bool is_folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    snprintf(place, sizeof place, "%s%s", path, is_folder ? "/" DP_RUNNING : "");
+    if (is_folder && access(place, F_OK) != 0) {
+        rt_fail(&error, RT_NOT_FOUND, "%s: no standby is there: %s is missing", path, DP_RUNNING);
+        return cli_fail(&error);
+    }
+    const int code = cli_load_model(place, sets, set_count, "lanyard", &config);
+    if (code != CLI_OK)
+        return code;
+    const rt_status status = ask(&config, text, &error);
+    rt_config_fini(&config);
+    if (status)
+        return cli_fail(&error);
+    printf("%s\n", text);
+    return CLI_OK;
+}

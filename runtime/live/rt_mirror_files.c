@@ -1,0 +1,210 @@
+// The checkpoints of a mirror: file by file, those that others build on first, manifests last.
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "runtime/files/rt_checkpoint.h"
+#include "runtime/files/rt_manifest.h"
+#include "runtime/live/rt_mirror_parts.h"
+#include "runtime/rt_hash.h"
+
+#define SYNC_BYTES (UINT64_C(8) << 20) // so often within a file: commits wait behind it
+#define BESIDE_BYTES_MAX 4096
+
+// What stands beside checkpoints and a start needs (dp_members, dp_flaps).
+static const char *const beside[] = {"boxes", "losses"};
+_Static_assert(RT_COUNT_OF(beside) == RT_MIRROR_BESIDE, "one hash each");
+
+static rt_status send_piece(rt_mirror *m, const char *name, uint64_t offset, uint64_t total,
+                            size_t size, rt_error *error)
+{
+    rt_wire_mirror what = {.kind = RT_MIRROR_FILE,
+                           .id = m->id,
+                           .epoch = m->config.epoch,
+                           .offset = offset,
+                           .total = total};
+    const bool is_last = offset + size == total;
+    if (is_last || (offset + size) / SYNC_BYTES != offset / SYNC_BYTES)
+        what.flags = RT_WIRE_MIRROR_SYNC;
+    if (!rt_control_put_text(what.name, sizeof what.name, name))
+        return rt_fail(error, RT_CONFIG, "%s: too long a name for a standby", name);
+    rt_status status = rt_mirror_ask(m, &what, m->buffer, size, NULL, error);
+    return status ? status : rt_mirror_journals(m, error);
+}
+
+// name: below the folder of the checkpoints.
+static rt_status send_file(rt_mirror *m, const char *name, rt_error *error)
+{
+    char path[RT_PATH_MAX + 160];
+    struct stat info;
+    snprintf(path, sizeof path, "%s/%s", m->checkpoints, name);
+    const int file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (file < 0)
+        return rt_fail(error, RT_NOT_FOUND, "%s: %s", path, strerror(errno));
+    rt_status status = fstat(file, &info) != 0
+                           ? rt_fail(error, RT_NOT_FOUND, "%s: %s", path, strerror(errno))
+                           : RT_OK;
+    const uint64_t total = status ? 0 : (uint64_t)info.st_size;
+    uint64_t offset = 0;
+    do {
+        const size_t wanted = rt_min_u64(total - offset, RT_WIRE_MIRROR_BYTES_MAX);
+        if (!status && pread(file, m->buffer, wanted, (off_t)offset) != (ssize_t)wanted)
+            status = rt_fail(error, RT_NOT_FOUND, "%s: is shorter by now", path);
+        if (!status)
+            status = send_piece(m, name, offset, total, wanted, error);
+        offset += wanted;
+    } while (!status && offset < total);
+    close(file);
+    return status;
+}
+
+// XXH3 of a manifest; RT_NOT_FOUND: the checkpoint is not complete.
+static rt_status hash_manifest(rt_mirror *m, uint32_t iteration, uint64_t *hash_p)
+{
+    char folder[RT_PATH_MAX + 64], path[RT_PATH_MAX + 96];
+    if (rt_checkpoint_path(m->checkpoints, iteration, folder, sizeof folder, NULL))
+        return RT_NOT_FOUND;
+    snprintf(path, sizeof path, "%s/" RT_MANIFEST_NAME, folder);
+    const int file = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t count = file >= 0 ? read(file, m->buffer, RT_WIRE_MIRROR_BYTES_MAX) : -1;
+    if (file >= 0)
+        close(file);
+    if (count > 0)
+        *hash_p = rt_hash_bytes(m->buffer, (size_t)count);
+    return count > 0 ? RT_OK : RT_NOT_FOUND;
+}
+
+static uint32_t find_saved(const rt_mirror *m, uint32_t iteration)
+{
+    uint32_t i = 0;
+    while (i < m->saved_count && m->saved[i].iteration != iteration)
+        i++;
+    return i;
+}
+
+static rt_status drop(rt_mirror *m, uint32_t at, rt_error *error)
+{
+    const rt_wire_mirror what = {.kind = RT_MIRROR_DROP,
+                                 .id = m->id,
+                                 .epoch = m->config.epoch,
+                                 .number = m->saved[at].iteration};
+    rt_status status = rt_mirror_ask(m, &what, NULL, 0, NULL, error);
+    if (!status)
+        memmove(m->saved + at, m->saved + at + 1, (--m->saved_count - at) * sizeof *m->saved);
+    return status;
+}
+
+static bool is_sent_first(const struct dirent *entry)
+{
+    const char *end = strrchr(entry->d_name, '.');
+    return entry->d_name[0] != '.' && strcmp(entry->d_name, RT_MANIFEST_NAME) != 0 &&
+           !(end && strcmp(end, ".tmp") == 0);
+}
+
+static rt_status send_checkpoint(rt_mirror *m, uint32_t iteration, rt_error *error)
+{
+    char folder[RT_PATH_MAX + 64], name[RT_PATH_MAX + 320];
+    rt_status status = rt_checkpoint_path(m->checkpoints, iteration, folder, sizeof folder, error);
+    const char *base = strrchr(folder, '/') + 1;
+    DIR *files = status ? NULL : opendir(folder);
+    if (!files)
+        return status ? status : rt_fail(error, RT_NOT_FOUND, "%s: %s", folder, strerror(errno));
+    for (struct dirent *entry; !status && (entry = readdir(files));) {
+        if (!is_sent_first(entry))
+            continue;
+        snprintf(name, sizeof name, "%s/%s", base, entry->d_name);
+        status = send_file(m, name, error);
+    }
+    closedir(files);
+    snprintf(name, sizeof name, "%s/" RT_MANIFEST_NAME, base);
+    return status ? status : send_file(m, name, error);
+}
+
+// One that is complete here is complete there.
+static rt_status bring_checkpoint(rt_mirror *m, uint32_t iteration, rt_error *error)
+{
+    uint64_t hash;
+    const uint32_t at = find_saved(m, iteration);
+    if (hash_manifest(m, iteration, &hash) || (at < m->saved_count && m->saved[at].hash == hash))
+        return RT_OK;
+    rt_status status = at < m->saved_count ? drop(m, at, error) : RT_OK; // of another history
+    if (!status)
+        status = send_checkpoint(m, iteration, error);
+    if (!status && rt_grow(&m->saved, &m->saved_capacity, m->saved_count + 1u, sizeof *m->saved))
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory");
+    if (!status)
+        m->saved[m->saved_count++] = (rt_mirror_checkpoint){iteration, hash};
+    return status;
+}
+
+static rt_status bring_beside(rt_mirror *m, uint32_t which, rt_error *error)
+{
+    char path[RT_PATH_MAX + 16];
+    snprintf(path, sizeof path, "%s/%s", m->checkpoints, beside[which]);
+    const int file = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t count = file >= 0 ? read(file, m->buffer, BESIDE_BYTES_MAX) : 0;
+    if (file >= 0)
+        close(file);
+    const uint64_t hash = count > 0 ? rt_hash_bytes(m->buffer, (size_t)count) : 0;
+    if (count <= 0 || hash == m->beside[which])
+        return RT_OK;
+    rt_status status = send_file(m, beside[which], error);
+    m->beside[which] = status ? 0 : hash;
+    return status;
+}
+
+static bool is_among(uint32_t iteration, const uint32_t *iterations, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (iterations[i] == iteration)
+            return true;
+    return false;
+}
+
+// What has gone here goes there, too: all that is left here is there by now.
+static rt_status let_go(rt_mirror *m, const uint32_t *iterations, uint32_t count,
+                        const uint64_t *firsts, rt_error *error)
+{
+    rt_status status = RT_OK;
+    for (uint32_t i = m->saved_count; i-- > 0 && !status;)
+        if (!is_among(m->saved[i].iteration, iterations, count))
+            status = drop(m, i, error);
+    for (uint32_t f = 0; f < RT_MIRROR_FLOWS && !status; f++)
+        status = rt_mirror_journal_keep_from(m, f, firsts[f], error);
+    return status;
+}
+
+static uint32_t newest(const rt_mirror *m)
+{
+    uint32_t newest = 0;
+    for (uint32_t i = 0; i < m->saved_count; i++)
+        newest = (uint32_t)rt_max_u64(newest, m->saved[i].iteration);
+    return newest;
+}
+
+rt_status rt_mirror_files(rt_mirror *m, rt_error *error)
+{
+    uint64_t firsts[RT_MIRROR_FLOWS];
+    uint32_t *iterations, count;
+    for (uint32_t f = 0; f < RT_MIRROR_FLOWS; f++) // before checkpoints are listed
+        firsts[f] = rt_mirror_journal_first(m, f);
+    rt_status status = rt_checkpoint_list(m->checkpoints, &iterations, &count, error);
+    if (status)
+        return RT_NOT_FOUND;
+    for (uint32_t b = 0; b < RT_COUNT_OF(beside) && !status; b++)
+        status = bring_beside(m, b, error);
+    for (uint32_t i = 0; i < count && !status; i++)
+        status = bring_checkpoint(m, iterations[i], error);
+    if (!status)
+        status = let_go(m, iterations, count, firsts, error);
+    rt_free(iterations);
+    pthread_mutex_lock(&m->lock);
+    m->checkpoint = newest(m);
+    pthread_mutex_unlock(&m->lock);
+    return status;
+}

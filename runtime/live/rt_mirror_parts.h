@@ -1,0 +1,86 @@
+// rt_mirror_parts - inside a mirror: its connection, and what is copied over it.
+#ifndef RT_MIRROR_PARTS_H
+#define RT_MIRROR_PARTS_H
+
+#include <pthread.h>
+
+#include "runtime/live/rt_mirror.h"
+#include "runtime/rt_hash.h"
+#include "runtime/rt_log.h"
+#include "runtime/wire/rt_bytes.h"
+#include "runtime/wire/rt_control.h"
+
+#define RT_MIRROR_BESIDE 2u // files beside the checkpoints
+
+typedef struct {
+    struct rt_mirror *mirror;
+    rt_flow flow;
+    rt_journal *journal; // NULL: nothing of this flow is sent
+    // The mirror's thread: what the standby has.
+    rt_journal_extent *there;
+    uint32_t there_count, there_capacity;
+    // Under the lock: a block that a commit has offered, and where the last one ended.
+    bool is_offered, is_done;
+    uint64_t offer; // its number: one that was taken back and the next may begin at the same place
+    uint64_t segment, offset;
+    const uint8_t *bytes;
+    size_t size;
+    rt_journal_extent kept;
+} rt_mirror_flow;
+
+typedef struct {
+    uint32_t iteration;
+    uint64_t hash; // of its manifest
+} rt_mirror_checkpoint;
+
+struct rt_mirror {
+    rt_mirror_config config;
+    char address[RT_NAME_MAX + 16], checkpoints[RT_PATH_MAX];
+    uint64_t id;
+    rt_transport *transport;
+    int wake_fd;
+    pthread_t thread;
+    bool runs;
+
+    // The mirror's thread.
+    rt_endpoint *endpoint;
+    uint32_t self;
+    uint64_t question, retry_ns, beat_ns, look_ns;
+    rt_random random;
+    rt_log_limit limit;
+    rt_mirror_checkpoint *saved; // that the standby has
+    uint32_t saved_count, saved_capacity;
+    uint64_t beside[RT_MIRROR_BESIDE]; // hashes of what was sent last
+    uint8_t *buffer;                   // RT_WIRE_MIRROR_BYTES_MAX
+
+    pthread_mutex_t lock; // the members below
+    pthread_cond_t changed;
+    rt_mirror_flow flows[RT_MIRROR_FLOWS];
+    bool stop, is_answered; // is_answered: once
+    bool is_there, is_in_step;
+    uint64_t away_ns; // since then
+    uint64_t blocks, alone, behind_bytes;
+    uint32_t checkpoint;
+    rt_error refusal; // RT_REFUSED: it was replaced
+    rt_error why;     // the standby is away
+};
+
+// One question and its answer. text (NULL: not wanted): of the answer, replaced. RT_PEER,
+// RT_TIMEOUT: the connection is to be given up; RT_REFUSED; RT_IO: the standby could not do it;
+// RT_STOPPED.
+rt_status rt_mirror_ask(rt_mirror *mirror, const rt_wire_mirror *what, const void *bytes,
+                        size_t size, rt_bytes *text, rt_error *error);
+
+// Blocks that commits wait for, and what else journals have that the standby lacks. As ask.
+rt_status rt_mirror_journals(rt_mirror *mirror, rt_error *error);
+
+// The first segment of a journal here (0: there is no journal), and those before one end there.
+uint64_t rt_mirror_journal_first(rt_mirror *mirror, rt_flow flow);
+rt_status rt_mirror_journal_keep_from(rt_mirror *mirror, rt_flow flow, uint64_t first,
+                                      rt_error *error);
+
+// Copies checkpoints that the standby lacks, and lets those go that are gone here. As ask; and
+// RT_NOT_FOUND: a file went meanwhile, to be tried again.
+rt_status rt_mirror_files(rt_mirror *mirror, rt_error *error);
+
+#endif

@@ -1,0 +1,199 @@
+#include "runtime/live/rt_standby.h"
+
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/live/rt_standby_disk.h"
+#include "runtime/rt_log.h"
+#include "runtime/transport/rt_ask.h"
+#include "runtime/transport/rt_member.h"
+
+#define SELF rt_peer(RT_ROLE_COORDINATOR, 0)
+#define WAIT_MS 200u
+#define LINGER_MS 500u
+
+typedef struct {
+    const rt_standby_config *config;
+    rt_standby_disk disk;
+    rt_transport *transport;
+    rt_endpoint *endpoint;
+    char bound[RT_NAME_MAX];
+    uint64_t heard_ns; // of the coordinator; 0: never
+    bool is_silent;    // that was said
+    rt_log_limit limit;
+} standby;
+
+static rt_status create_answer(const rt_message *question, uint32_t self, uint32_t epoch,
+                               const rt_error *error, const rt_bytes *text, rt_message *answer)
+{
+    const rt_wire_mirrored head = {.status = error->status, .epoch = epoch};
+    const char *said = error->status ? error->text : NULL;
+    if (!said && text && text->size > 0)
+        said = (const char *)text->data; // terminated
+    return rt_control_create_struct(answer, RT_MESSAGE_MIRRORED, self,
+                                    rt_message_header(question)->iteration, &head, sizeof head,
+                                    said);
+}
+
+rt_status rt_standby_refuse(const rt_message *question, uint32_t self, rt_message *answer)
+{
+    rt_error why = {0};
+    rt_fail(&why, RT_REFUSED, "the standby was promoted: it leads the run by now");
+    return create_answer(question, self, 0, &why, NULL, answer);
+}
+
+static void answer_mirror(standby *s, uint32_t peer, const rt_message *message)
+{
+    rt_wire_mirror what;
+    rt_message answer;
+    rt_bytes text = {0};
+    rt_error error = {0};
+    uint64_t count;
+    rt_reader reader = rt_message_reader(message);
+    rt_status status = rt_reader_get(&reader, &what, 1, sizeof what)
+                           ? RT_OK
+                           : rt_fail(&error, RT_WIRE, "a MIRROR that is cut off");
+    if (!status)
+        status = rt_standby_disk_adopt(&s->disk, what.id, what.epoch, &error);
+    if (!status) {
+        s->heard_ns = rt_now_ns();
+        if (what.kind == RT_MIRROR_BEGIN || s->is_silent)
+            rt_info("following the coordinator of epoch %" PRIu32, what.epoch);
+        s->is_silent = false;
+    }
+    if (!status && what.kind == RT_MIRROR_BEGIN) {
+        status = rt_standby_disk_list(&s->disk, &text, &error);
+        rt_bytes_put(&text, "", 1);
+    } else if (!status && what.kind != RT_MIRROR_BEAT) {
+        status = rt_standby_disk_take(&s->disk, &what, &reader, &error);
+    }
+    if (status && rt_log_due(&s->limit, &count))
+        rt_warn("refused: %s", error.text);
+    if (!create_answer(message, SELF, s->disk.state.epoch, &error, &text, &answer)) {
+        (void)s->config->ops->send(s->endpoint, peer, &answer);
+        rt_message_release(&answer);
+    }
+    rt_bytes_fini(&text);
+}
+
+static void answer_control(standby *s, uint32_t peer, const rt_message *message)
+{
+    char request[RT_ASK_BYTES_MAX], said[256];
+    rt_message answer;
+    rt_error error = {0};
+    rt_status status = rt_control_text(message, request, sizeof request);
+    if (!status && strcmp(request, "promote") == 0)
+        status = rt_standby_disk_promote(&s->disk, &error);
+    else
+        status = rt_fail(&error, RT_STOPPED,
+                         "this is the standby (coordinator.standby): it only knows `lanyard "
+                         "promote`");
+    const double ago_s = s->heard_ns ? (double)(rt_now_ns() - s->heard_ns) * 1e-9 : 0;
+    snprintf(said, sizeof said,
+             "promoted: epoch %" PRIu32 " begins; the coordinator was heard %.1f s ago",
+             s->disk.state.epoch, ago_s);
+    if (!status)
+        rt_info("%s", said);
+    if (rt_control_create_end(&answer, RT_MESSAGE_CONTROLLED, SELF, status,
+                              status ? error.text : said))
+        return;
+    if (!status)
+        rt_message_header(&answer)->iteration = RT_REASON_COMPLETE;
+    (void)s->config->ops->send(s->endpoint, peer, &answer);
+    rt_message_release(&answer);
+}
+
+// Members come here when the coordinator does not answer: they try it again, and come back.
+static void send_away(standby *s, uint32_t peer)
+{
+    rt_message answer;
+    if (rt_control_create_end(&answer, RT_MESSAGE_STOP, SELF, RT_STOPPED, RT_STANDBY_FOLLOWS))
+        return;
+    (void)s->config->ops->send(s->endpoint, peer, &answer);
+    rt_message_release(&answer);
+}
+
+static rt_status turn(standby *s)
+{
+    const rt_transport_ops *ops = s->config->ops;
+    bool ready;
+    uint32_t peer;
+    rt_message message = {0};
+    rt_status status = ops->receive(s->endpoint, &peer, &message, NULL);
+    rt_notify_alive(s->config->notify);
+    if (status) {
+        rt_message_release(&message);
+        if (status == RT_AGAIN)
+            (void)ops->wait(&s->endpoint, 1, s->config->stop_fd, WAIT_MS, &ready);
+        return RT_OK;
+    }
+    const uint32_t type = rt_message_header(&message)->type;
+    const bool is_visitor = rt_peer_role(peer) == RT_ROLE_VISITOR;
+    if (type == RT_MESSAGE_MIRROR && is_visitor)
+        answer_mirror(s, peer, &message);
+    else if (type == RT_MESSAGE_CONTROL && is_visitor)
+        answer_control(s, peer, &message);
+    else if (type == RT_MESSAGE_HELLO)
+        send_away(s, peer);
+    rt_message_release(&message);
+    return RT_OK;
+}
+
+static void look_at_silence(standby *s)
+{
+    const double limit_s = s->config->config->timeout_peer_s;
+    if (s->is_silent || s->heard_ns == 0 || (double)(rt_now_ns() - s->heard_ns) < limit_s * 1e9)
+        return;
+    s->is_silent = true;
+    rt_warn("the coordinator was silent for %g s (timeouts.peer_s): if it does not come back, "
+            "`lanyard promote` lets this box lead the run",
+            limit_s);
+}
+
+static bool is_stopped(const standby *s)
+{
+    struct pollfd stop = {s->config->stop_fd, POLLIN, 0};
+    return s->config->stop_fd >= 0 && poll(&stop, 1, 0) > 0;
+}
+
+static rt_status follow(standby *s, rt_error *error)
+{
+    char address[RT_NAME_MAX + 16];
+    const rt_standby_config *config = s->config;
+    snprintf(address, sizeof address, "tcp://%s", config->config->standby);
+    rt_status status = rt_transport_open(config->ops, config->keys, &s->transport, error);
+    if (!status)
+        status = config->ops->listen(s->transport, SELF, address, s->bound, &s->endpoint, error);
+    if (status)
+        return rt_fail_in(error, "coordinator.standby");
+    rt_notify_ready(config->notify);
+    rt_info("standby: listening on %s", s->bound);
+    while (!status && !s->disk.state.is_promoted) {
+        if (is_stopped(s))
+            return rt_fail(error, RT_STOPPED, "ends");
+        status = turn(s);
+        look_at_silence(s);
+    }
+    return status;
+}
+
+rt_status rt_standby_run(const rt_standby_config *config, rt_error *error)
+{
+    standby *s = rt_alloc(1, sizeof *s);
+    if (!s)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    s->config = config;
+    rt_status status = rt_standby_disk_open(config->config, config->directory, config->checkpoints,
+                                            &s->disk, error);
+    if (!status)
+        status = follow(s, error);
+    if (s->endpoint)
+        config->ops->end(s->endpoint, LINGER_MS);
+    if (s->transport)
+        config->ops->close(s->transport);
+    rt_standby_disk_close(&s->disk);
+    rt_free(s);
+    return status;
+}
