@@ -281,10 +281,27 @@ class Model:
         keys: samples x fields, field << 56 | id, one key per field; or a list of every sample's."""
         rows = self.pooled(keys)
         x = self.scaled(dense).astype(np.float64).reshape(len(rows), -1)
-        z = _LOGITS[self.config["model"]["name"]](self, rows, x)
+        name = self.config["model"]["name"]
+        if name == "din":
+            rows = self._attended(rows, keys)
+        z = _LOGITS[name](self, rows, x)
         p = 1 / (1 + np.exp(-z))
         share = self.config.get("stream", {}).get("negatives_keep", 1) or 1
         return p if share == 1 else p / (p + (1 - p) / share)
+
+    def _attended(self, rows, keys):
+        """rows, with the sum of weighed rows in the place of the sequence field."""
+        names, sizes = _fields(self.config["stream"]), self.config["model"]
+        sequence, target = names.index(sizes["sequence"]), names.index(sizes["target"])
+        samples, fields, flat, _ = self._lookups(keys)
+        there = fields == sequence
+        h, t = self.rows(flat[there]).astype(np.float64), rows[samples[there], target]
+        unit = self._mlp("attention", np.concatenate([h, t, h * t], 1))
+        weight, bias = self.dense["attention.output.weight"], self.dense["attention.output.bias"]
+        rows = rows.copy()
+        rows[:, sequence] = 0
+        np.add.at(rows[:, sequence], samples[there], (unit @ weight[0] + bias[0])[:, None] * h)
+        return rows
 
     def features(self, cells):
         """cells: name of a column -> its texts, "" where missing; of a column of several values, in
@@ -506,7 +523,11 @@ def _ncf(model, rows, _dense):
     return model._output(flat[:, :k] * flat[:, 3 * k:], model._mlp("mlp", flat[:, k:3 * k]))
 
 
-_LOGITS = {"wdl": _wdl, "dfm": _dfm, "dcn": _dcn, "dlrm": _dlrm, "ncf": _ncf}
+def _din(model, rows, dense):
+    return model._output(model._mlp("mlp", np.concatenate([rows.reshape(len(rows), -1), dense], 1)))
+
+
+_LOGITS = {"wdl": _wdl, "dfm": _dfm, "dcn": _dcn, "dlrm": _dlrm, "ncf": _ncf, "din": _din}
 
 
 def _read_shards(folder):

@@ -27,16 +27,15 @@ static rt_status create_model(ew_scorer *scorer, const ew_weights *weights, cons
                               rt_error *error)
 {
     const rt_config *config = weights->config;
-    const ew_model_config model = {.model = config->model,
+    ew_model_config model = {.model = config->model,
                                    .optimizer = {.kind = RT_OPTIMIZER_SGD},
                                    .seed = config->seed,
                                    .dense_count = weights->schema.dense_count,
-                                   .field_count = weights->schema.field_count,
-                                   .tables = weights->schema.tables,
                                    .more_labels = weights->schema.label_count - 1,
                                    .sample_count_max = scorer->sample_count_max,
                                    .lookup_count_max = scorer->lookup_count_max,
                                    .row_count_max = scorer->lookup_count_max};
+    ew_model_fields(&model, &weights->schema);
     return ew_model_create(&model, device, &scorer->model, error);
 }
 
