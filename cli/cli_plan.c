@@ -79,7 +79,7 @@ static void plan_memory(const rt_config *config, cli_plan *plan)
     plan->cache_bytes = plan->slot_count * row;
     if (config->consistency.staleness > 0)
         plan->cache_bytes *= 2; // rows as they came
-    if (config->row_wire != RT_CODING_FP32)
+    else if (config->row_wire != RT_CODING_FP32)
         plan->cache_bytes += plan->slot_count * (uint64_t)sizeof(uint32_t) *
                              (rt_coding_words(config->row_wire, config->model.embedding_dim) + 1);
     plan->worker_bytes = plan->cache_bytes + plan->slot_count * EXECUTOR_BYTES_PER_SLOT +

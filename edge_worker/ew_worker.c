@@ -81,8 +81,8 @@ static rt_status create_rows(ew_run *w, rt_error *error)
         status = ew_bases_init(&w->bases, slots, dim, &config->optimizer_rows, config->seed,
                                (float)config->model.init_scale);
     if (!status && config->row_wire != RT_CODING_FP32)
-        status = ew_codes_init(&w->codes, config->row_wire, slots, dim, config->seed,
-                               (float)config->model.init_scale);
+        status = ew_codes_init(&w->codes, config->row_wire, w->bases.rows ? 0 : slots, dim,
+                               config->seed, (float)config->model.init_scale);
     return status ? rt_fail(error, status, "out of memory for a cache of %" PRIu32 " rows", slots)
                   : RT_OK;
 }

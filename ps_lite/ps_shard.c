@@ -151,9 +151,9 @@ static rt_status dispatch(ps_shard *shard, uint32_t worker, rt_message *message,
     const uint32_t type = rt_message_header(message)->type;
     if (ps_dense_takes(type))
         return receive_dense(shard, worker, message, error);
-    if (type == RT_MESSAGE_PUSH_GRAD_CODED) {
+    if (type == RT_MESSAGE_PUSH_GRAD_CODED || type == RT_MESSAGE_PUSH_DELTA_CODED) {
         rt_message whole;
-        rt_status status = ps_shard_decode_grads(shard, worker, message, &whole, error);
+        rt_status status = ps_shard_decode_push(shard, worker, message, &whole, error);
         if (status)
             return status;
         rt_message_release(message);

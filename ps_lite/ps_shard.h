@@ -40,7 +40,7 @@ typedef struct {
     rt_homes homes;              // planned: any key may be on this shard
     bool names_left;             // and files of changes name keys that have left it
     bool adds_deltas;            // bounded staleness: PUSH_DELTA is taken
-    rt_coding row_wire;          // of values and gradients: other than fp32, PUSH_CHANGE is taken
+    rt_coding row_wire;          // of values and gradients: other than fp32, coded pushes are taken
     uint64_t memory_bytes_max;   // rows
     ps_store *store;             // for the rows' floats, or NULL: in memory; the caller's
     uint64_t gradient_bytes_max; // gradients that wait for others

@@ -1,4 +1,4 @@
-// Rows and gradients that travel rounded (network.row_wire): docs/PROTOCOL.md.
+// Rows, gradients, their sums and changes that travel rounded (network.row_wire): docs/PROTOCOL.md.
 #include <inttypes.h>
 
 #include "ps_lite/ps_shard_parts.h"
@@ -16,7 +16,7 @@ static rt_status refuse(uint32_t worker, rt_message_type type, rt_error *error)
                    rt_message_type_name(type));
 }
 
-// ---- PULL ------------------------------------------------------------------------------------
+// ---- PULL, PULL_SUM ------------------------------------------------------------------------------------
 
 rt_status ps_shard_answer_coded(ps_shard *shard, uint32_t worker, uint64_t iteration,
                                 rt_wire_row head, const float *row, rt_error *error)
@@ -25,9 +25,18 @@ rt_status ps_shard_answer_coded(ps_shard *shard, uint32_t worker, uint64_t itera
     const uint32_t state = head.tag & RT_WIRE_TAG_STATE ? shard->row_floats - dim : 0;
     const bool whole = head.version == 0 || head.tag & RT_WIRE_TAG_WHOLE;
     const rt_coding coding = whole ? RT_CODING_FP32 : shard->config.row_wire;
+    return ps_shard_write_coded(shard, worker, RT_MESSAGE_ROWS_CODED, iteration, head, coding, row,
+                                state, error);
+}
+
+rt_status ps_shard_write_coded(ps_shard *shard, uint32_t worker, rt_message_type type,
+                               uint64_t iteration, rt_wire_row head, rt_coding coding,
+                               const float *row, uint32_t state, rt_error *error)
+{
+    const uint32_t dim = shard->config.dim;
     const size_t bytes = rt_coding_words(coding, dim) * sizeof(float);
     uint8_t *record;
-    rt_status status = ps_outbox_record(shard->outbox, worker, RT_MESSAGE_ROWS_CODED, iteration,
+    rt_status status = ps_outbox_record(shard->outbox, worker, type, iteration,
                                         sizeof head + bytes + state * sizeof *row, &record, error);
     if (status)
         return status;
@@ -97,34 +106,53 @@ rt_status ps_shard_apply_changes(ps_shard *shard, const ps_request *in, rt_error
     return ps_outbox_notify(shard->outbox, in->worker, RT_MESSAGE_PUSHED, in->iteration, error);
 }
 
-// ---- PUSH_GRAD_CODED -------------------------------------------------------------------------
+// ---- PUSH_GRAD_CODED, PUSH_DELTA_CODED -------------------------------------------------------
 
-rt_status ps_shard_decode_grads(const ps_shard *shard, uint32_t worker, const rt_message *message,
-                                rt_message *whole_p, rt_error *error)
+typedef struct {
+    rt_message_type type; // that stands for it in 32 bits
+    size_t head_size;
+    uint32_t state; // floats behind the values, which travel as they are
+} coded_push;
+
+static coded_push coded_push_of(const ps_shard *shard, uint32_t type)
+{
+    if (type == RT_MESSAGE_PUSH_GRAD_CODED)
+        return (coded_push){RT_MESSAGE_PUSH_GRAD, sizeof(rt_wire_grad), 0};
+    return (coded_push){RT_MESSAGE_PUSH_DELTA, sizeof(rt_wire_delta),
+                        shard->row_floats - shard->config.dim};
+}
+
+rt_status ps_shard_decode_push(const ps_shard *shard, uint32_t worker, const rt_message *message,
+                               rt_message *whole_p, rt_error *error)
 {
     const rt_wire_header *header = rt_message_header(message);
     const rt_coding coding = shard->config.row_wire;
     const uint32_t dim = shard->config.dim;
-    const size_t coded = sizeof(rt_wire_grad) + rt_coding_words(coding, dim) * sizeof(float);
-    const size_t whole = sizeof(rt_wire_grad) + dim * sizeof(float);
+    const coded_push how = coded_push_of(shard, header->type);
+    const size_t values = rt_coding_words(coding, dim) * sizeof(float);
+    const size_t state = how.state * sizeof(float);
+    const size_t coded = how.head_size + values + state;
+    const size_t whole = how.head_size + dim * sizeof(float) + state;
     if (coding == RT_CODING_FP32)
-        return refuse(worker, RT_MESSAGE_PUSH_GRAD_CODED, error);
+        return refuse(worker, (rt_message_type)header->type, error);
     if (header->count * (uint64_t)coded != header->payload_bytes)
         return rt_fail(error, RT_WIRE,
-                       "worker %u: PUSH_GRAD_CODED of iteration %" PRIu64 ": %" PRIu32
+                       "worker %u: %s of iteration %" PRIu64 ": %" PRIu32
                        " records of %zu bytes do not make its payload of %" PRIu64 " bytes",
-                       worker, header->iteration, header->count, coded, header->payload_bytes);
-    rt_status status = rt_message_create(whole_p, RT_MESSAGE_PUSH_GRAD, header->sender,
-                                         header->iteration, header->count, header->count * whole);
+                       worker, rt_message_type_name(header->type), header->iteration,
+                       header->count, coded, header->payload_bytes);
+    rt_status status = rt_message_create(whole_p, how.type, header->sender, header->iteration,
+                                         header->count, header->count * whole);
     if (status)
-        return rt_fail(error, status, "out of memory: gradients of worker %u", worker);
+        return rt_fail(error, status, "out of memory: a push of worker %u", worker);
     rt_message_header(whole_p)->epoch = header->epoch;
     const uint8_t *in = rt_message_payload(message);
     uint8_t *out = rt_message_payload(whole_p);
     for (uint32_t i = 0; i < header->count; i++, in += coded, out += whole) {
-        memcpy(out, in, sizeof(rt_wire_grad));
-        rt_coding_unpack(coding, in + sizeof(rt_wire_grad), dim,
-                         (float *)(void *)(out + sizeof(rt_wire_grad)));
+        float *floats = (float *)(void *)(out + how.head_size);
+        memcpy(out, in, how.head_size);
+        rt_coding_unpack(coding, in + how.head_size, dim, floats);
+        memcpy(floats + dim, in + how.head_size + values, state);
     }
     return RT_OK;
 }

@@ -147,15 +147,22 @@ rt_status ps_shard_apply_forgets(ps_shard *shard, const ps_request *in, rt_error
 rt_status ps_shard_answer_coded(ps_shard *shard, uint32_t worker, uint64_t iteration,
                                 rt_wire_row head, const float *row, rt_error *error);
 
+// head, dim values in words of coding, so many floats of state behind them: into a message to a
+// worker.
+rt_status ps_shard_write_coded(ps_shard *shard, uint32_t worker, rt_message_type type,
+                               uint64_t iteration, rt_wire_row head, rt_coding coding,
+                               const float *row, uint32_t state, rt_error *error);
+
 // Words behind the head of a PUSH_CHANGE.
 uint32_t ps_shard_change_floats(const ps_shard *shard);
 
 rt_status ps_shard_check_changes(ps_shard *shard, const ps_request *in, rt_error *error);
 rt_status ps_shard_apply_changes(ps_shard *shard, const ps_request *in, rt_error *error);
 
-// *whole_p: the PUSH_GRAD that a PUSH_GRAD_CODED stands for, the caller's. RT_WIRE, RT_NO_MEMORY.
-rt_status ps_shard_decode_grads(const ps_shard *shard, uint32_t worker, const rt_message *message,
-                                rt_message *whole_p, rt_error *error);
+// *whole_p: the PUSH_GRAD or PUSH_DELTA that a coded one stands for, the caller's. RT_WIRE,
+// RT_NO_MEMORY.
+rt_status ps_shard_decode_push(const ps_shard *shard, uint32_t worker, const rt_message *message,
+                               rt_message *whole_p, rt_error *error);
 
 // ---- ps_shard_delta.c: bounded staleness ----
 

@@ -11,10 +11,10 @@ static rt_status answer_pull(ps_shard *shard, uint32_t worker, uint64_t iteratio
 {
     const rt_wire_row head = {found.entry->key, found.entry->version, tag};
     const uint32_t count = tag & RT_WIRE_TAG_STATE ? shard->row_floats : shard->config.dim;
-    if (shard->config.row_wire != RT_CODING_FP32)
-        return ps_shard_answer_coded(shard, worker, iteration, head, found.row, error);
     if (shard->deltas)
         ps_row_set_pulls(shard, found.row, ps_row_pulls(shard, found.row) + 1);
+    if (shard->config.row_wire != RT_CODING_FP32)
+        return ps_shard_answer_coded(shard, worker, iteration, head, found.row, error);
     return ps_shard_write_row(shard, worker, RT_MESSAGE_ROWS, iteration, head, found.row, count,
                               error);
 }

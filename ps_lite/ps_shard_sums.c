@@ -144,6 +144,9 @@ static rt_status answer_sum(ps_shard *shard, ps_aggregate *aggregate, rt_error *
     ps_aggregates_close(shard->aggregates, aggregate);
     shard->parked_counts[keeper]--;
     shard->statistics.sums_pulled++;
+    if (shard->config.row_wire != RT_CODING_FP32)
+        return ps_shard_write_coded(shard, keeper, RT_MESSAGE_SUM_ROWS_CODED, iteration, head,
+                                    shard->config.row_wire, shard->sum, 0, error);
     return ps_shard_write_row(shard, keeper, RT_MESSAGE_SUM_ROWS, iteration, head, shard->sum,
                               shard->config.dim, error);
 }

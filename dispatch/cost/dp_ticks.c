@@ -38,7 +38,7 @@ uint32_t dp_grad_bytes(const dp_layout *layout, uint32_t field)
 
 uint32_t dp_delta_bytes(const dp_layout *layout, uint32_t field)
 {
-    const uint32_t floats = layout->values[field] + layout->state[field];
+    const uint32_t floats = words(layout, field) + layout->state[field];
     return (uint32_t)(sizeof(rt_wire_delta) + floats * sizeof(float));
 }
 

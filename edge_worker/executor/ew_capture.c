@@ -61,10 +61,10 @@ static void capture_row_headers(ew_executor *e, const row_group *group, ew_node 
     for (uint32_t i = 0; i < group->count; i++) {
         const uint32_t at = group->first + i;
         uint8_t *record = rt_message_payload(&group->message) + i * record_bytes;
-        if (change)
-            write_change_header(e, nodes[at], record);
+        if (e->config.bases)
+            write_delta_header(e, nodes[at], record);
         else
-            (e->config.bases ? write_delta_header : write_header)(e, nodes[at], record);
+            (change ? write_change_header : write_header)(e, nodes[at], record);
         e->batch_slots[at] = nodes[at]->slot;
         e->batch_rows[at] =
             change ? ew_batch_row(e, at) : (float *)(void *)(record + header_bytes(e));
@@ -80,7 +80,10 @@ static void encode_changes(ew_executor *e, const row_group *group)
         const uint32_t slot = e->batch_slots[group->first + i];
         float *row = ew_batch_row(e, group->first + i);
         uint8_t *out = rt_message_payload(&group->message) + i * record_bytes + header_bytes(e);
-        ew_codes_change(e->config.codes, slot, e->slots[slot].key, row, out);
+        if (e->config.bases) // it is the change already
+            rt_coding_pack(e->config.codes->coding, row, e->config.values, out);
+        else
+            ew_codes_change(e->config.codes, slot, e->slots[slot].key, row, out);
         memcpy(out + (words - state) * sizeof(float), row + e->config.values,
                state * sizeof(float));
     }
@@ -129,9 +132,11 @@ static rt_status begin_group(ew_executor *e, ew_node_list *list, ew_node **nodes
                              row_group *group)
 {
     const size_t record_bytes = header_bytes(e) + record_words(e, group) * sizeof(float);
-    const rt_message_type type = e->config.bases       ? RT_MESSAGE_PUSH_DELTA
-                                 : is_change(e, group) ? RT_MESSAGE_PUSH_CHANGE
-                                                       : RT_MESSAGE_PUSH_ROW;
+    const bool coded = is_change(e, group);
+    const rt_message_type whole = e->config.bases ? RT_MESSAGE_PUSH_DELTA : RT_MESSAGE_PUSH_ROW;
+    const rt_message_type change =
+        e->config.bases ? RT_MESSAGE_PUSH_DELTA_CODED : RT_MESSAGE_PUSH_CHANGE;
+    const rt_message_type type = coded ? change : whole;
     uint32_t most = ew_records_per_message(e, record_bytes);
     group->count = take_group(e, list, most < room ? most : room, nodes + group->first);
     group->slice = ew_slice_of(e, nodes[group->first]);

@@ -2,7 +2,8 @@
 //
 // What is pushed of a row is what has changed since (docs/PROTOCOL.md), so a slot keeps the words
 // in which its row came; of an initial row there is nothing to keep. In host memory, beside the
-// slab of whatever device. One thread.
+// slab of whatever device. With bounded staleness ew_bases keeps rows as they came, and this says
+// only in which words they travel. One thread.
 #ifndef EW_CODES_H
 #define EW_CODES_H
 
@@ -18,7 +19,8 @@ typedef struct {
     float *scratch;     // values
 } ew_codes;
 
-// RT_NO_MEMORY. The settings of initial rows are those of ew_rows.
+// RT_NO_MEMORY. slot_count 0: nothing is kept, and only ew_codes_init, fini and the fields coding,
+// values, words are of use. The settings of initial rows are those of ew_rows.
 rt_status ew_codes_init(ew_codes *codes, rt_coding coding, uint32_t slot_count, uint32_t values,
                         uint64_t seed, float init_scale);
 void ew_codes_fini(ew_codes *codes);

@@ -159,9 +159,22 @@ static void decode_row(ew_executor *e, const ew_node *n, const float *words, flo
     const uint32_t values = e->config.values, state = row_floats(e, n) - values;
     if (n->flags & DP_OP_WHOLE) // its push, which comes next, says what others get of it
         memcpy(row, words, values * sizeof *row);
+    else if (e->config.bases)
+        rt_coding_unpack(n->version ? codes->coding : RT_CODING_FP32, words, values, row);
     else
         ew_codes_take(codes, n->slot, n->version, words, row);
     memcpy(row + values, words + row_words(e, n) - state, state * sizeof *row);
+}
+
+// A row that came, as floats: in those that it came in, or decoded into room for it.
+static const float *receive_row(ew_executor *e, const ew_node *n, const float *words, float *room)
+{
+    if (e->config.codes)
+        decode_row(e, n, words, room);
+    const float *row = e->config.codes ? room : words;
+    if (e->config.bases)
+        ew_bases_keep(e->config.bases, n->slot, row);
+    return row;
 }
 
 static uint32_t staging_stride(const ew_executor *e)
@@ -174,6 +187,10 @@ static void land_sum(ew_executor *e, const ew_node *n, float *sum)
 {
     uint32_t at = e->slots[n->slot].kept;
     ew_kept own = e->kept[at];
+    if (e->config.codes) {
+        rt_coding_unpack(e->config.codes->coding, sum, e->config.values, e->batch_values);
+        sum = e->batch_values;
+    }
     rt_assert(at < e->kept_count && own.slot == n->slot);
     e->slots[n->slot].keeps = false;
     for (uint32_t k = 0; k < e->config.values; k++)
@@ -203,17 +220,12 @@ static void landed(ew_executor *e, const ew_node *n)
 static void land_staged(ew_executor *e, ew_slice_state *slice, ew_node *n)
 {
     float *row = slice->staging + (size_t)n->index * staging_stride(e);
-    const float *in = row;
-    if (n->kind == NODE_PULL && e->config.bases)
-        ew_bases_keep(e->config.bases, n->slot, row);
-    if (n->kind == NODE_PULL && e->config.codes) {
-        decode_row(e, n, row, e->batch_values);
-        in = e->batch_values;
-    }
-    if (n->kind == NODE_PULL_SUM)
+    if (n->kind == NODE_PULL_SUM) {
         land_sum(e, n, row);
-    else
+    } else {
+        const float *in = receive_row(e, n, row, e->batch_values);
         e->config.rows->write(e->config.rows_context, &n->slot, 1, row_floats(e, n), &in);
+    }
     landed(e, n);
     ew_node_complete(e, slice, n);
 }
@@ -232,7 +244,7 @@ static void init_row(ew_executor *e, ew_slice_state *slice, ew_node *n)
     e->config.rows->init(e->config.rows_context, &n->slot, &n->key, 1);
     if (e->config.bases)
         ew_bases_first(e->config.bases, n->slot, n->key);
-    if (e->config.codes)
+    if (e->config.codes && !e->config.bases)
         ew_codes_first(e->config.codes, n->slot);
     e->slots[n->slot].key = n->key;
     e->slots[n->slot].version = 0;
@@ -243,7 +255,7 @@ static void init_row(ew_executor *e, ew_slice_state *slice, ew_node *n)
 
 static ew_node_list *push_list(ew_executor *e, const ew_node *n)
 {
-    const bool whole = e->config.codes &&
+    const bool whole = e->config.codes && n->kind == NODE_PUSH_ROW &&
                        ew_slice_of(e, n)->view.push_reasons[n->index] & DP_PUSH_WHOLE;
     return whole ? e->push_whole : e->push_rows;
 }
@@ -568,12 +580,7 @@ static void take_row(ew_executor *e, ew_slice_state *s, ew_node *n, const float 
         if (batch->count == ew_batch_max(e) || batch->floats != floats)
             land_batch(e, s, batch);
         batch->floats = floats;
-        if (e->config.bases)
-            ew_bases_keep(e->config.bases, n->slot, data);
-        if (e->config.codes) {
-            decode_row(e, n, data, ew_batch_row(e, batch->count));
-            data = ew_batch_row(e, batch->count);
-        }
+        data = receive_row(e, n, data, e->config.codes ? ew_batch_row(e, batch->count) : NULL);
         batch->nodes[batch->count] = n;
         e->batch_slots[batch->count] = n->slot;
         e->batch_rows[batch->count++] = (float *)(uintptr_t)data;
@@ -630,6 +637,12 @@ static rt_status receive_credit(ew_executor *e, uint32_t shard, rt_error *error)
     return RT_OK;
 }
 
+static rt_status refuse_coding(const ew_executor *e, uint32_t shard, uint32_t type, rt_error *error)
+{
+    return rt_fail(error, RT_WIRE, "PS shard %" PRIu32 ": %s, but network.row_wire is %s", shard,
+                   rt_message_type_name(type), e->config.codes ? "not \"fp32\"" : "\"fp32\"");
+}
+
 static rt_status dispatch_message(ew_executor *e, uint32_t peer, rt_message *message,
                                   rt_error *error)
 {
@@ -646,11 +659,12 @@ static rt_status dispatch_message(ew_executor *e, uint32_t peer, rt_message *mes
     case RT_MESSAGE_ROWS:
     case RT_MESSAGE_ROWS_CODED:
         if ((header->type == RT_MESSAGE_ROWS_CODED) != (e->config.codes != NULL))
-            return rt_fail(error, RT_WIRE, "PS shard %" PRIu32 ": %s, but network.row_wire is %s",
-                           shard, rt_message_type_name(header->type),
-                           e->config.codes ? "not \"fp32\"" : "\"fp32\"");
+            return refuse_coding(e, shard, header->type, error);
         return receive_rows(e, shard, message, NODE_PULL, error);
     case RT_MESSAGE_SUM_ROWS:
+    case RT_MESSAGE_SUM_ROWS_CODED:
+        if ((header->type == RT_MESSAGE_SUM_ROWS_CODED) != (e->config.codes != NULL))
+            return refuse_coding(e, shard, header->type, error);
         return receive_rows(e, shard, message, NODE_PULL_SUM, error);
     case RT_MESSAGE_PUSHED:
         return receive_credit(e, shard, error);

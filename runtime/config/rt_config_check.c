@@ -501,9 +501,6 @@ static rt_status check_row_wire(const rt_config *config, rt_error *error)
         const char *key, *why;
         bool given;
     } others[] = {
-        {"consistency.staleness", "changes of several workers would add up what rounding lost",
-         config->consistency.staleness > 0},
-        {"dispatch.keeper", "sums of gradients travel in 32 bits only", config->dispatch.keeper},
         {"sim.hand_over", "what a worker has of another one is no change of what the PS has",
          config->sim_hand_over},
     };

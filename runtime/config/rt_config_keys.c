@@ -613,8 +613,7 @@ const rt_config_key rt_config_keys[] = {
     CHOICE("network.row_wire", row_wire, rt_coding, "\"fp32\"", rt_choices_row_wires,
            "Values of rows, what workers changed of them, and gradients of rows in messages. "
            "Workers and parameter servers compute in 32 bits; initial rows, the state of the "
-           "optimizer, and rows that are flushed travel as they are. Not with "
-           "`consistency.staleness` above 0 nor `dispatch.keeper`."),
+           "optimizer, and rows that are flushed travel as they are."),
     BOOL("network.dense_overlap", dense_overlap, "true",
          "The dense gradients of a layer are sent while those of the layers below are computed. "
          "The model is the same, bit for bit."),

@@ -74,6 +74,7 @@ static payload_rule rule_of(uint32_t type)
         return (payload_rule){SHAPE_ROWS, sizeof(rt_wire_row)};
     case RT_MESSAGE_PUSH_ROW:
     case RT_MESSAGE_SUM_ROWS:
+    case RT_MESSAGE_SUM_ROWS_CODED:
         return (payload_rule){SHAPE_STRIDES, sizeof(rt_wire_row)};
     case RT_MESSAGE_PUSH_CHANGE:
         return (payload_rule){SHAPE_STRIDES, sizeof(rt_wire_change)};
@@ -81,6 +82,7 @@ static payload_rule rule_of(uint32_t type)
     case RT_MESSAGE_PUSH_GRAD_CODED:
         return (payload_rule){SHAPE_STRIDES, sizeof(rt_wire_grad)};
     case RT_MESSAGE_PUSH_DELTA:
+    case RT_MESSAGE_PUSH_DELTA_CODED:
         return (payload_rule){SHAPE_STRIDES, sizeof(rt_wire_delta)};
     case RT_MESSAGE_DENSE_GRAD:
     case RT_MESSAGE_DENSE_SUM:

@@ -76,7 +76,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
     XX(DENSE_SUM_INT8, 71)  /* as DENSE_SUM, likewise: summed in 32 bits, then rounded */          \
     XX(ROWS_CODED, 72)      /* as ROWS, values as network.row_wire says (rt_coding) */             \
     XX(PUSH_CHANGE, 73)     /* worker to PS: count x (rt_wire_change, coded values, state) */      \
-    XX(PUSH_GRAD_CODED, 74) /* as PUSH_GRAD, likewise */
+    XX(PUSH_GRAD_CODED, 74) /* as PUSH_GRAD, likewise */                                           \
+    XX(PUSH_DELTA_CODED, 75) /* as PUSH_DELTA, likewise; state in 32 bits */                       \
+    XX(SUM_ROWS_CODED, 76)  /* as SUM_ROWS, likewise */
 
 typedef enum {
 #define XX(name, number) RT_MESSAGE_##name = number,
@@ -91,7 +93,8 @@ static inline bool rt_message_is_push(uint32_t type)
 {
     return type == RT_MESSAGE_PUSH_ROW || type == RT_MESSAGE_PUSH_GRAD ||
            type == RT_MESSAGE_PUSH_DELTA || type == RT_MESSAGE_PUSH_CHANGE ||
-           type == RT_MESSAGE_PUSH_GRAD_CODED || type == RT_MESSAGE_FORGET;
+           type == RT_MESSAGE_PUSH_GRAD_CODED || type == RT_MESSAGE_PUSH_DELTA_CODED ||
+           type == RT_MESSAGE_FORGET;
 }
 
 typedef struct {

@@ -24,6 +24,7 @@ typedef struct {
     uint64_t uses;
     float *rows;      // of the server: key_count x floats
     uint32_t *clocks; // key_count
+    bool *pushed;     // key_count: others than the initial row
     copy *copies;     // n x key_count
     uint32_t *held;   // by worker: copies there
     // of one worker's micro-batch
@@ -58,6 +59,7 @@ static void create(het *h, const fabric_plan *plan)
     h->floats = h->dim + rt_optimizer_state_floats(&shape->rows, h->dim);
     h->rows = calloc((size_t)keys * h->floats, sizeof(float));
     h->clocks = calloc(keys, sizeof *h->clocks);
+    h->pushed = calloc(keys, sizeof *h->pushed);
     h->copies = calloc((size_t)keys * h->n, sizeof *h->copies);
     h->held = calloc(h->n, sizeof *h->held);
     h->keys = calloc(model.row_count_max, sizeof *h->keys);
@@ -99,7 +101,7 @@ static void destroy(het *h)
         ew_model_destroy(h->models[w]);
     void *const all[] = {h->models, h->rows,    h->clocks,   h->copies,    h->held,    h->keys,
                          h->slab,   h->labels,  h->dense,    h->gradients, h->numbers, h->bags,
-                         h->sum,    h->lookups, h->all_keys, h->all_counts};
+                         h->sum,    h->lookups, h->all_keys, h->all_counts, h->pushed};
     for (size_t i = 0; i < RT_COUNT_OF(all); i++)
         free(all[i]);
 }
@@ -107,9 +109,13 @@ static void destroy(het *h)
 static void push(het *h, uint32_t worker, uint32_t key)
 {
     const copy *c = copy_at(h, worker, key);
-    float *row = h->rows + (size_t)key * h->floats;
+    float *row = h->rows + (size_t)key * h->floats, change[64];
     for (uint32_t i = 0; i < h->floats; i++)
-        row[i] += c->row[i] - c->base[i];
+        change[i] = c->row[i] - c->base[i];
+    fabric_case_round(h->plan->shape.row_wire, change, h->dim);
+    for (uint32_t i = 0; i < h->floats; i++)
+        row[i] += change[i];
+    h->pushed[key] = true;
     if (c->current > h->clocks[key])
         h->clocks[key] = c->current;
 }
@@ -121,6 +127,8 @@ static void fetch(het *h, uint32_t worker, uint32_t key)
     c->there = c->valid = true;
     c->start = c->current = h->clocks[key];
     memcpy(c->row, h->rows + (size_t)key * h->floats, h->floats * sizeof(float));
+    if (h->pushed[key]) // an initial row travels whole
+        fabric_case_round(h->plan->shape.row_wire, c->row, h->dim);
     memcpy(c->base, c->row, h->floats * sizeof(float));
 }
 
@@ -326,6 +334,24 @@ static void every_policy_gives_hets_bits(void **state)
     }
 }
 
+// Rows, changes and gradients in 16 and in 8 bits, state in 32.
+static void rounded_changes_are_added_likewise(void **state)
+{
+    (void)state;
+    rt_random random = {7};
+    for (uint32_t i = 0; i < 4 * RT_COUNT_OF(bounds); i++) {
+        fabric_shape shape = shape_of(900 + i, bounds[i % RT_COUNT_OF(bounds)]);
+        shape.row_wire = i % 2 ? RT_CODING_INT8 : RT_CODING_BF16;
+        shape.dispatch.policy = (rt_policy_kind)(i % RT_POLICY_COUNT);
+        shape.worker_count = 2 + rt_random_below(&random, 5);
+        shape.cache = (cache_size)rt_random_below(&random, 3);
+        shape.rows.kind = optimizers[rt_random_below(&random, 3)];
+        shape.model.embedding_dim = 1 + rt_random_below(&random, 16);
+        shape.dispatch.first_touch = (rt_first_touch)rt_random_below(&random, 2);
+        check(&shape, 4);
+    }
+}
+
 // One plan, many orders of events: the same bits.
 static void schedules_do_not_matter(void **state)
 {
@@ -339,4 +365,5 @@ static void schedules_do_not_matter(void **state)
     }
 }
 
-TEST_MAIN(TEST_SLOW(every_policy_gives_hets_bits, 180), TEST_SLOW(schedules_do_not_matter, 180))
+TEST_MAIN(TEST_SLOW(every_policy_gives_hets_bits, 180), TEST_SLOW(schedules_do_not_matter, 180),
+          TEST_SLOW(rounded_changes_are_added_likewise, 180))

@@ -239,7 +239,8 @@ bool ex_program_break(ex_program *program, ex_break which, uint32_t place);
 // The number of a value that is made by a step; of all workers in mask.
 uint8_t ex_value_step(ex_program *program, uint8_t parent, uint32_t iteration, uint32_t mask);
 
-// The value plus what a worker changed of the one that it had pulled to make `changed`.
+// The value plus what a worker changed of the one that it had pulled to make `changed`; rounded,
+// where rows travel so.
 uint8_t ex_value_add(ex_program *program, uint8_t parent, uint8_t changed);
 void ex_value_change(const ex_program *program, uint8_t changed, float change[EX_ROW_FLOATS]);
 

@@ -117,6 +117,13 @@ void ex_value_change(const ex_program *p, uint8_t changed, float change[EX_ROW_F
         change[i] = p->values[changed].floats[i] - p->values[base].floats[i];
 }
 
+static void round_floats(float *floats)
+{
+    uint32_t words[EX_DIM];
+    rt_coding_pack(RT_CODING_BF16, floats, EX_DIM, words);
+    rt_coding_unpack(RT_CODING_BF16, words, EX_DIM, floats);
+}
+
 uint8_t ex_value_add(ex_program *p, uint8_t parent, uint8_t changed)
 {
     float change[EX_ROW_FLOATS];
@@ -130,16 +137,11 @@ uint8_t ex_value_add(ex_program *p, uint8_t parent, uint8_t changed)
     value->iteration = EX_ADDED;
     value->mask = changed;
     ex_value_change(p, changed, change);
+    if (p->scenario.rounded)
+        round_floats(change);
     for (uint32_t i = 0; i < EX_ROW_FLOATS; i++)
         value->floats[i] += change[i];
     return (uint8_t)p->value_count++;
-}
-
-static void round_floats(float *floats)
-{
-    uint32_t words[EX_DIM];
-    rt_coding_pack(RT_CODING_BF16, floats, EX_DIM, words);
-    rt_coding_unpack(RT_CODING_BF16, words, EX_DIM, floats);
 }
 
 // The number of the value that was made of another one in this way, or -1 with a copy of that, the

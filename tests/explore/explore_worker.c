@@ -74,7 +74,7 @@ static void flush_pushes(turn *t)
 
 static bool is_change(const turn *t, const ex_node *n)
 {
-    return scenario_of(t->model)->rounded && !n->whole;
+    return scenario_of(t->model)->rounded && !n->whole && n->kind == EX_PUSH_ROW;
 }
 
 // A copy that went whole is from now on what others get of it.
@@ -102,7 +102,7 @@ static void capture_row(turn *t, uint32_t s, uint32_t at)
         ex_violate(t->model, "a row is pushed without its optimizer state");
     if (is_change(t, n))
         message.base = slot->base;
-    else if (scenario_of(t->model)->rounded)
+    else if (scenario_of(t->model)->rounded && !delta)
         round_copy(t, slot);
     queue_put(&t->state->held[t->worker][s], message);
     if (n->reason == DP_REASON_EVICT || delta)

@@ -14,6 +14,7 @@ typedef struct {
     ex_family shape;
     bool homes, rounded;
     bool sweeps; // in the place of cuts
+    bool keeper; // sums travel, too
 } family;
 
 static bool scenario_of_number(const family *f, uint64_t number, ex_scenario *s_p)
@@ -25,7 +26,8 @@ static bool scenario_of_number(const family *f, uint64_t number, ex_scenario *s_
     s.rounded = f->rounded;
     s.guard |= f->homes;
     s.first_touch_pull &= !f->homes;
-    s.full_sync = number / 17 % 5 == 0;
+    s.full_sync = number / 17 % 5 == 0 && !f->keeper;
+    s.keeper = f->keeper;
     s.sits_out = number / 19 % 4 == 0;
     s.cut = number / 23 % 2 || f->sweeps ? (uint8_t)(2 + number / 3 % (shape->iterations - 2)) : 0;
     if (shape->worker_count > 2 && !ex_is_full()) { // too many orders otherwise
@@ -53,7 +55,7 @@ static uint64_t explore_family(family f, uint32_t every_replay)
            " words to forget, %" PRIu64 " actions replayed\n",
            f.shape.worker_count, f.shape.key_count, f.shape.slot_count, f.shape.shard_count,
            f.shape.iterations, f.homes ? ", homes" : "", f.rounded ? ", rounded" : "",
-           f.sweeps ? ", sweeps" : "", sum.scenarios, sum.states, sum.transitions, sum.moved,
+           f.sweeps ? ", sweeps" : f.keeper ? ", keeper" : "", sum.scenarios, sum.states, sum.transitions, sum.moved,
            sum.replayed.actions);
     assert_true(sum.replayed.actions > 0);
     return sum.moved;
@@ -77,6 +79,8 @@ static void rows_that_travel_rounded(void **state)
     explore_family((family){{2, 2, 2, 3, 1, 401}, .rounded = true}, 13);
     explore_family((family){{3, 2, 1, 3, 1, 1009}, .rounded = true}, 13);
     explore_family((family){{2, 2, 1, 4, 1, 101}, .rounded = true, .sweeps = true}, 13);
+    explore_family((family){{2, 2, 1, 4, 1, 101}, .rounded = true, .keeper = true}, 13);
+    explore_family((family){{3, 1, 1, 4, 1, 61}, .rounded = true, .keeper = true}, 13);
 }
 
 static void both(void **state)

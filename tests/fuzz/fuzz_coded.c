@@ -21,7 +21,8 @@ static void give(ps_shard *shard, const uint8_t *head, const uint8_t *bytes, siz
 {
     static const rt_message_type types[] = {RT_MESSAGE_PULL, RT_MESSAGE_PUSH_CHANGE,
                                             RT_MESSAGE_PUSH_GRAD_CODED, RT_MESSAGE_PUSH_ROW,
-                                            RT_MESSAGE_DENSE_GRAD_INT8, RT_MESSAGE_DENSE_STEP};
+                                            RT_MESSAGE_DENSE_GRAD_INT8, RT_MESSAGE_DENSE_STEP,
+                                            RT_MESSAGE_PUSH_DELTA_CODED, RT_MESSAGE_PULL_SUM};
     rt_message message;
     rt_error error;
     const uint32_t worker = head[1] % 2, peer = rt_peer(RT_ROLE_WORKER, worker);
@@ -50,6 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
                       .learning_rate = 0.1f},
         .seed = 1,
         .init_scale = 1,
+        .adds_deltas = bytes[0] & 32,
         .row_wire = bytes[0] & 16 ? RT_CODING_BF16 : RT_CODING_INT8,
         .memory_bytes_max = 1 << 20,
         .gradient_bytes_max = 1 << 20,

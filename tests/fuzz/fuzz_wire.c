@@ -13,7 +13,7 @@ static void mend(rt_message *message)
     rt_wire_header *header = rt_message_header(message);
     header->magic = RT_WIRE_MAGIC;
     header->version = RT_WIRE_VERSION;
-    header->type %= 76;
+    header->type %= 78;
     header->sender = rt_peer((rt_role)(1 + header->sender % 3), 0);
     header->stamp = 0;
     header->payload_bytes = message->size - sizeof *header;
@@ -27,8 +27,10 @@ static void read_all(const rt_message *message)
     _Static_assert(sizeof(rt_wire_delta) == sizeof(rt_wire_grad), "one size below");
     _Static_assert(sizeof(rt_wire_change) == sizeof(rt_wire_pull), "likewise");
     const bool is_delta = header->type == RT_MESSAGE_PUSH_DELTA ||
+                          header->type == RT_MESSAGE_PUSH_DELTA_CODED ||
                           header->type == RT_MESSAGE_PUSH_GRAD_CODED;
     const bool is_coded = header->type == RT_MESSAGE_ROWS_CODED ||
+                          header->type == RT_MESSAGE_SUM_ROWS_CODED ||
                           header->type == RT_MESSAGE_PUSH_CHANGE;
     size_t record_bytes = is_delta || header->type == RT_MESSAGE_PUSH_GRAD ? sizeof(rt_wire_grad)
                                                                            : sizeof(rt_wire_pull);

@@ -1,5 +1,5 @@
-// Bounded staleness, and rows that travel rounded, in whole runs: they repeat, go on from checkpoints as if nothing had been, end
-// rows, and say what does not go with it. (Simulation against run: test_up.c.)
+// Bounded staleness, and rows that travel rounded, alone and together, in whole runs: they repeat,
+// go on from checkpoints as if nothing had been, end rows, and say what does not go with it. (Simulation against run: test_up.c.)
 #include "tests/support/test.h"
 
 #include <stdio.h>
@@ -97,6 +97,18 @@ static void in_two_parts_in_8_bits_synced(void **state)
     in_two_parts("network.row_wire=int8", "dispatch.full_sync=true");
 }
 
+static void in_two_parts_stale_in_8_bits(void **state)
+{
+    (void)state;
+    in_two_parts("network.row_wire=int8", "consistency.staleness=4");
+}
+
+static void in_two_parts_kept_in_16_bits(void **state)
+{
+    (void)state;
+    in_two_parts("network.row_wire=bf16", "dispatch.keeper=true");
+}
+
 static void runs_repeat(void **state)
 {
     (void)state;
@@ -132,8 +144,6 @@ static void what_does_not_go_with_it(void **state)
         {{"consistency.staleness=0", "dispatch.keeper=true", NULL}, "dispatch.keeper: not with"},
         {{"consistency.staleness=9", "cache.lookahead=2", NULL}, "cache.lookahead: not with"},
         {{"consistency.staleness=9", "dispatch.view=strict", NULL}, "dispatch.view: not with"},
-        {{"network.row_wire=int8", "consistency.staleness=1", NULL},
-         "network.row_wire: \"int8\" not with consistency.staleness"},
         {{"dispatch.window=2", "consistency.staleness=0", NULL},
          "dispatch.window: above 1 not with consistency.staleness"},
         {{"dispatch.window=2", "rows.admit=2", NULL},
@@ -141,8 +151,6 @@ static void what_does_not_go_with_it(void **state)
         {{"sim.hand_over=true", "consistency.staleness=1", NULL}, "sim.hand_over: not with"},
         {{"sim.hand_over=true", "network.row_wire=int8", NULL},
          "network.row_wire: \"int8\" not with sim.hand_over"},
-        {{"network.row_wire=bf16", "dispatch.keeper=true", NULL},
-         "network.row_wire: \"bf16\" not with dispatch.keeper"},
         {{"consistency.staleness=-1", NULL}, "consistency.staleness"},
         {{"consistency.staleness=often", NULL}, "expected \"off\", \"inf\", or a number"},
     };
@@ -163,5 +171,7 @@ static void no_way_back(void **state)
 
 TEST_MAIN(TEST(in_two_parts_without_reuse), TEST(in_two_parts_with_light_lfu),
           TEST(in_two_parts_at_random), TEST(in_two_parts_in_8_bits),
-          TEST(in_two_parts_in_16_bits), TEST(in_two_parts_in_8_bits_synced), TEST(in_two_parts_with_rows_that_end), TEST(runs_repeat),
+          TEST(in_two_parts_in_16_bits), TEST(in_two_parts_in_8_bits_synced),
+          TEST(in_two_parts_stale_in_8_bits), TEST(in_two_parts_kept_in_16_bits),
+          TEST(in_two_parts_with_rows_that_end), TEST(runs_repeat),
           TEST(what_does_not_go_with_it), TEST(no_way_back))

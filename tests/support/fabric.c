@@ -26,7 +26,8 @@ static bool queue_has_room(const fabric *f, const fabric_queue *q)
 static bool is_of_rows(uint32_t type)
 {
     return type == RT_MESSAGE_PULL || type == RT_MESSAGE_PULL_SUM || type == RT_MESSAGE_ROWS ||
-           type == RT_MESSAGE_ROWS_CODED || type == RT_MESSAGE_SUM_ROWS || rt_message_is_push(type);
+           type == RT_MESSAGE_ROWS_CODED || type == RT_MESSAGE_SUM_ROWS ||
+           type == RT_MESSAGE_SUM_ROWS_CODED || rt_message_is_push(type);
 }
 
 static rt_status offer(fabric *f, fabric_queue *q, rt_message *message)
@@ -122,7 +123,7 @@ static void create_worker(fabric *f, uint32_t rank)
                                        shape->seed, (float)shape->model.init_scale),
                          RT_OK);
     if (shape->row_wire != RT_CODING_FP32)
-        assert_int_equal(ew_codes_init(&w->codes, shape->row_wire, slots,
+        assert_int_equal(ew_codes_init(&w->codes, shape->row_wire, w->bases.rows ? 0 : slots,
                                        shape->model.embedding_dim, shape->seed,
                                        (float)shape->model.init_scale),
                          RT_OK);

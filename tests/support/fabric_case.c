@@ -2,6 +2,9 @@
 
 #include "tests/support/test.h"
 
+#include <math.h>
+#include <string.h>
+
 fabric_shape fabric_case_shape(uint64_t seed)
 {
     const rt_optimizer_config adagrad = {.kind = RT_OPTIMIZER_ADAGRAD,
@@ -57,4 +60,35 @@ void fabric_case_must_give(const fabric_plan *plan, uint32_t schedules, rt_rando
                             result.dense_count * sizeof(float));
         fabric_result_fini(&result);
     }
+}
+
+static void round_bf16(float *values, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        const uint32_t rest = bits & 0xffff;
+        bits -= rest;
+        if (rest > 0x8000 || (rest == 0x8000 && bits & 0x10000))
+            bits += 0x10000;
+        memcpy(&values[i], &bits, sizeof bits);
+    }
+}
+
+static void round_int8(float *values, uint32_t count)
+{
+    float largest = 0;
+    for (uint32_t i = 0; i < count; i++)
+        largest = fmaxf(largest, fabsf(values[i]));
+    const float scale = largest / 127;
+    for (uint32_t i = 0; i < count; i++)
+        values[i] = largest > 0 ? scale * (float)(int)nearbyintf(values[i] * (1 / scale)) : 0;
+}
+
+void fabric_case_round(rt_coding coding, float *values, uint32_t count)
+{
+    if (coding == RT_CODING_BF16)
+        round_bf16(values, count);
+    if (coding == RT_CODING_INT8)
+        round_int8(values, count);
 }

@@ -17,4 +17,7 @@ fabric_schedule fabric_case_schedule(rt_random *random, uint32_t i);
 void fabric_case_must_give(const fabric_plan *plan, uint32_t schedules, rt_random *random,
                            const float *rows, uint32_t floats, ew_model *model);
 
+// The values of one row as they travel, by loops.
+void fabric_case_round(rt_coding coding, float *values, uint32_t count);
+
 #endif

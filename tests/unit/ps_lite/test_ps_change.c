@@ -146,6 +146,8 @@ static void what_breaks_the_protocol(void **state)
     refused(&f, message_of(0, RT_MESSAGE_PUSH_CHANGE, 9, 2, bytes, 32), "do not make its payload");
     refused(&f, message_of(0, RT_MESSAGE_PUSH_GRAD_CODED, 9, 1, bytes, 36),
             "do not make its payload");
+    refused(&f, message_of(0, RT_MESSAGE_PUSH_DELTA_CODED, 9, 1, bytes, 44),
+            "PUSH_DELTA_CODED of iteration 9: 1 records");
     refused(&f, gradient_of(0, 7, 6, 5), "mask 6 lacks the sender");
     accepted(&f, 0, gradient_of(0, 9, 3, 0)); // waits for the other's, on version 0
     refused(&f, change_of(9, 0, 1, 0), "while gradients of iteration 9 wait for version 0");
