@@ -260,16 +260,16 @@ static rt_status dense_inputs(ew_model_config *one, rt_error *error)
 ew_model_config cli_model(const rt_config *config, const rt_schema *schema)
 {
     const uint32_t samples = config->samples_per_worker;
-    return (ew_model_config){.model = config->model,
+    ew_model_config model = {.model = config->model,
                              .optimizer = config->optimizer_dense,
                              .seed = config->seed,
                              .dense_count = schema->dense_count,
-                             .field_count = schema->field_count,
-                             .tables = schema->tables,
                              .more_labels = schema->label_count - 1,
                              .sample_count_max = samples,
                              .lookup_count_max = samples * schema->keys_per_sample_max,
                              .row_count_max = samples * schema->keys_per_sample_max};
+    ew_model_fields(&model, schema);
+    return model;
 }
 
 rt_status cli_dense_bytes(const rt_config *config, const rt_schema *schema, uint64_t *bytes_p,

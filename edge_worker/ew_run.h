@@ -37,6 +37,7 @@ typedef struct {
     ew_device device;
     bool device_open;
     rt_tables tables; // that fields share
+    uint32_t sequence_field, target_field; // of the model, where it has such
     ew_model *model;
     ew_host_rows rows;          // of a device that computes in host memory
     ew_device_rows device_rows; // of any other

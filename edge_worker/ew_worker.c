@@ -106,7 +106,7 @@ static rt_status read_fields(ew_run *w, rt_error *error)
 {
     const rt_config *config = w->config->config;
     if (config->stream.shared_count == 0)
-        return RT_OK;
+        return RT_OK; // and no model has names of fields
     rt_schema *schema = rt_alloc(1, sizeof *schema);
     if (!schema)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
@@ -116,6 +116,8 @@ static rt_status read_fields(ew_run *w, rt_error *error)
                          "stream: %" PRIu32 " fields here, the coordinator has %" PRIu32,
                          schema->field_count, w->member.welcome.field_count);
     w->tables = schema->tables;
+    w->sequence_field = rt_schema_field(schema, config->model.sequence);
+    w->target_field = rt_schema_field(schema, config->model.target);
     rt_free(schema);
     return status;
 }
@@ -130,6 +132,8 @@ static rt_status create_model(ew_run *w, rt_error *error)
                              .dense_count = welcome->dense_count,
                              .field_count = welcome->field_count,
                              .tables = w->tables,
+                             .sequence_field = w->sequence_field,
+                             .target_field = w->target_field,
                              .sample_count_max = welcome->sample_count_max,
                              .lookup_count_max =
                                  welcome->sample_count_max * welcome->keys_per_sample_max};

@@ -251,13 +251,10 @@ class Model:
     def pooled(self, keys):
         """samples x fields x dim. keys: samples x fields, or a list of every sample's, in which a
         field may have several."""
-        if isinstance(keys, np.ndarray):
+        if isinstance(keys, np.ndarray) and _tables(self.config) is None:
             return self.rows(self.row_keys(keys)).astype(np.float64)
-        samples = np.repeat(np.arange(len(keys)), [len(own) for own in keys])
-        flat = np.concatenate([np.asarray(own, np.uint64) for own in keys])
-        fields = (flat >> np.uint64(56)).astype(np.int64)
-        flat = self.row_keys(flat)
-        shape = (len(keys), int(fields.max()) + 1)
+        samples, fields, flat, field_count = self._lookups(keys)
+        shape = (len(keys), field_count)
         sums = np.zeros(shape + self.values.shape[1:])
         np.add.at(sums, (samples, fields), self.rows(flat))
         if self.config["model"].get("pooling", "sum") == "mean":
@@ -268,15 +265,43 @@ class Model:
             sums /= np.maximum(counts, 1)[:, :, None]
         return sums
 
+    def _lookups(self, keys):
+        """Of every look-up its sample, field and row's key; and the number of fields."""
+        samples = np.repeat(np.arange(len(keys)), [len(own) for own in keys])
+        flat = np.concatenate([np.asarray(own, np.uint64) for own in keys])
+        fields = (flat >> np.uint64(56)).astype(np.int64)
+        tables, field_count = _tables(self.config), int(fields.max()) + 1
+        if tables is not None:
+            there = ~(tables[2][fields] & ((flat & np.uint64(ID_MISSING)) == ID_MISSING))
+            samples, fields, flat = samples[there], fields[there], flat[there]
+        return samples, fields, self.row_keys(flat), field_count
+
     def predict(self, dense, keys):
         """Probabilities of label 1; of a model of several labels samples x labels. dense: samples x features as they were read, after `transform`;
         keys: samples x fields, field << 56 | id, one key per field; or a list of every sample's."""
         rows = self.pooled(keys)
         x = self.scaled(dense).astype(np.float64).reshape(len(rows), -1)
-        z = _LOGITS[self.config["model"]["name"]](self, rows, x)
+        name = self.config["model"]["name"]
+        if name == "din":
+            rows = self._attended(rows, keys)
+        z = _LOGITS[name](self, rows, x)
         p = 1 / (1 + np.exp(-z))
         share = self.config.get("stream", {}).get("negatives_keep", 1) or 1
         return p if share == 1 else p / (p + (1 - p) / share)
+
+    def _attended(self, rows, keys):
+        """rows, with the sum of weighed rows in the place of the sequence field."""
+        names, sizes = _fields(self.config["stream"]), self.config["model"]
+        sequence, target = names.index(sizes["sequence"]), names.index(sizes["target"])
+        samples, fields, flat, _ = self._lookups(keys)
+        there = fields == sequence
+        h, t = self.rows(flat[there]).astype(np.float64), rows[samples[there], target]
+        unit = self._mlp("attention", np.concatenate([h, t, h * t], 1))
+        weight, bias = self.dense["attention.output.weight"], self.dense["attention.output.bias"]
+        rows = rows.copy()
+        rows[:, sequence] = 0
+        np.add.at(rows[:, sequence], samples[there], (unit @ weight[0] + bias[0])[:, None] * h)
+        return rows
 
     def features(self, cells):
         """cells: name of a column -> its texts, "" where missing; of a column of several values, in
@@ -350,21 +375,24 @@ def _fields(stream):
 
 
 def _tables(config):
-    """By field its table and what its ids are above those of the table; None where none is shared."""
+    """By field its table, what its ids are above those of the table, and whether the table is another's,
+    so that a missing value has no row; None where none is shared."""
     stream = config.get("stream", {})
     if not stream.get("tables"):
         return None
     names = _fields(stream)
-    own = list(range(len(names)))
+    own, borrowers = list(range(len(names))), []
     for pair in stream["tables"]:
         user, owner = next((names.index(pair[:at]), names.index(pair[at + 1:]))
                            for at, sign in enumerate(pair)
                            if sign == "=" and pair[:at] in names and pair[at + 1:] in names)
         low, high = sorted((own[user], own[owner]))
+        borrowers.append(user)
         own = [low if one == high else one for one in own]
     first = stream["libsvm"]["fields"] if stream["format"] == "libsvm" else [0] * len(names)
     return (np.array(own, np.uint64),
-            np.array([first[f] - first[own[f]] for f in range(len(names))], np.uint64))
+            np.array([first[f] - first[own[f]] for f in range(len(names))], np.uint64),
+            np.isin(range(len(names)), borrowers))
 
 
 def _hash(data):
@@ -495,7 +523,11 @@ def _ncf(model, rows, _dense):
     return model._output(flat[:, :k] * flat[:, 3 * k:], model._mlp("mlp", flat[:, k:3 * k]))
 
 
-_LOGITS = {"wdl": _wdl, "dfm": _dfm, "dcn": _dcn, "dlrm": _dlrm, "ncf": _ncf}
+def _din(model, rows, dense):
+    return model._output(model._mlp("mlp", np.concatenate([rows.reshape(len(rows), -1), dense], 1)))
+
+
+_LOGITS = {"wdl": _wdl, "dfm": _dfm, "dcn": _dcn, "dlrm": _dlrm, "ncf": _ncf, "din": _din}
 
 
 def _read_shards(folder):

@@ -18,9 +18,13 @@ static void count_lookups(dp_columns *columns, const rt_batch *batch)
 {
     const uint32_t fields = batch->tables->field_count;
     uint32_t at = 0;
-    for (size_t bag = 0; bag < (size_t)batch->sample_count * fields; bag++)
+    for (size_t bag = 0; bag < (size_t)batch->sample_count * fields; bag++) {
+        const uint32_t field = (uint32_t)(bag % fields);
+        if (batch->tables->borrows[field] && at == batch->bag_offsets[bag + 1])
+            count_key(columns, field, RT_ID_MISSING);
         for (; at < batch->bag_offsets[bag + 1]; at++)
-            count_key(columns, (uint32_t)(bag % fields), batch->keys[batch->lookups[at]]);
+            count_key(columns, field, batch->keys[batch->lookups[at]]);
+    }
 }
 
 void dp_columns_count(dp_columns *columns, const rt_batch *batch, const dp_plan *plan)

@@ -44,6 +44,23 @@ static const char *scaling_name(const rt_scale *scale)
                                  scale ? RT_SCALING_STANDARD : RT_SCALING_NONE);
 }
 
+static rt_status compare_attention(const char *folder, const rt_model_config *a,
+                                   const rt_model_config *b, rt_error *error)
+{
+    rt_status status = RT_OK;
+    if (strcmp(a->sequence, b->sequence) != 0)
+        status = differ(folder, "model.sequence", a->sequence, b->sequence, error);
+    if (!status && strcmp(a->target, b->target) != 0)
+        status = differ(folder, "model.target", a->target, b->target, error);
+    if (!status)
+        status = compare_numbers(folder, "number of layers (model.attention)",
+                                 a->attention_layer_count, b->attention_layer_count, error);
+    for (uint32_t i = 0; i < a->attention_layer_count && !status; i++)
+        status = compare_numbers(folder, "width of a layer (model.attention)", a->attention[i],
+                                 b->attention[i], error);
+    return status;
+}
+
 static rt_status compare_configs(const char *folder, const rt_config *theirs, const rt_config *ours,
                                  rt_error *error)
 {
@@ -66,6 +83,8 @@ static rt_status compare_configs(const char *folder, const rt_config *theirs, co
     if (!status)
         status = compare_numbers(folder, "number of layers (model.mlp)", a->mlp_layer_count,
                                  b->mlp_layer_count, error);
+    if (!status && a->kind == RT_MODEL_DIN)
+        status = compare_attention(folder, a, b, error);
     for (uint32_t i = 0; i < a->mlp_layer_count && !status; i++)
         status = compare_numbers(folder, "width of a layer (model.mlp)", a->mlp[i], b->mlp[i],
                                  error);

@@ -19,10 +19,17 @@ void dp_broadcast_fini(dp_broadcast *broadcast)
     broadcast->batches = NULL;
 }
 
-// Keys travel as streams have them, with their fields; who receives a batch folds it again.
+// Keys travel as streams have them, with their fields; who receives a batch folds it again. A bag
+// without a look-up was a missing value.
 static uint32_t key_count(const rt_batch *batch)
 {
-    return batch->tables ? batch->lookup_count : batch->key_count;
+    if (!batch->tables)
+        return batch->key_count;
+    const size_t bag_count = (size_t)batch->sample_count * batch->tables->field_count;
+    uint32_t count = batch->lookup_count;
+    for (size_t bag = 0; bag < bag_count; bag++)
+        count += batch->bag_offsets[bag] == batch->bag_offsets[bag + 1];
+    return count;
 }
 
 static uint64_t batch_bytes(const rt_batch *batch)
@@ -53,14 +60,18 @@ static void put_unfolded(uint8_t *at, const rt_batch *batch)
     uint32_t *offsets = (uint32_t *)(void *)at;
     const uint64_t size = (batch->sample_count + UINT64_C(1)) * sizeof *offsets;
     uint64_t *keys = (uint64_t *)(void *)(at + padded(size));
-    uint32_t lookup = 0;
+    uint32_t count = 0;
     memset(at, 0, padded(size));
     for (uint32_t i = 0; i < batch->sample_count; i++) {
-        for (uint32_t f = 0; f < fields; f++)
-            for (; lookup < batch->bag_offsets[(size_t)i * fields + f + 1]; lookup++)
-                keys[lookup] = rt_tables_field_key(batch->tables, f,
-                                                   batch->keys[batch->lookups[lookup]]);
-        offsets[i + 1] = lookup;
+        for (uint32_t f = 0; f < fields; f++) {
+            const uint32_t *bag = &batch->bag_offsets[(size_t)i * fields + f];
+            if (bag[0] == bag[1])
+                keys[count++] = rt_key(f, RT_ID_MISSING);
+            for (uint32_t l = bag[0]; l < bag[1]; l++)
+                keys[count++] =
+                    rt_tables_field_key(batch->tables, f, batch->keys[batch->lookups[l]]);
+        }
+        offsets[i + 1] = count;
     }
 }
 

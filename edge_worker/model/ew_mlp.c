@@ -15,7 +15,7 @@ static void declare(ew_model *model, ew_mlp *mlp, const char *name, uint32_t lay
 // Gradients of neighbouring layers use two buffers by turns.
 static rt_status create_buffers(ew_model *model, ew_mlp *mlp, rt_error *error)
 {
-    size_t samples = model->config.sample_count_max;
+    size_t samples = mlp->row_count_max ? mlp->row_count_max : model->config.sample_count_max;
     uint32_t last = mlp->layer_count - 1, widest = 0;
     float *turns[2] = {NULL};
     rt_status status = RT_OK;
@@ -58,11 +58,16 @@ rt_status ew_mlp_create(ew_model *model, ew_mlp *mlp, const char *name, uint32_t
     return create_buffers(model, mlp, error);
 }
 
+static uint32_t rows_of(const ew_model *model, const ew_mlp *mlp)
+{
+    return mlp->row_count_max ? mlp->row_count : model->lookups.sample_count;
+}
+
 void ew_mlp_forward(ew_model *model, ew_mlp *mlp, const float *input, uint32_t input_stride)
 {
     const ew_layer_ops *layers = model->device->layers;
     void *state = model->device->state;
-    uint32_t samples = model->lookups.sample_count;
+    uint32_t samples = rows_of(model, mlp);
     mlp->input = input;
     mlp->input_stride = input_stride;
     for (uint32_t i = 0; i < mlp->layer_count; i++) {
@@ -81,7 +86,7 @@ void ew_mlp_backward(ew_model *model, ew_mlp *mlp, uint32_t input_columns, float
 {
     const ew_layer_ops *layers = model->device->layers;
     void *state = model->device->state;
-    uint32_t samples = model->lookups.sample_count;
+    uint32_t samples = rows_of(model, mlp);
     for (uint32_t i = mlp->layer_count; i-- > 0;) {
         uint32_t in = mlp->widths[i], out = mlp->widths[i + 1], stride = mlp->strides[i];
         const float *weights = model->values + mlp->weights[i];

@@ -12,7 +12,7 @@
 
 static const ew_model_kind *const kinds[] = {
     [RT_MODEL_WDL] = &ew_wdl,   [RT_MODEL_DFM] = &ew_dfm, [RT_MODEL_DCN] = &ew_dcn,
-    [RT_MODEL_DLRM] = &ew_dlrm, [RT_MODEL_NCF] = &ew_ncf,
+    [RT_MODEL_DLRM] = &ew_dlrm, [RT_MODEL_NCF] = &ew_ncf, [RT_MODEL_DIN] = &ew_din,
 };
 
 uint32_t ew_model_parameter(ew_model *model, const char *name, uint32_t row_count,
@@ -187,6 +187,14 @@ void ew_model_labels(ew_model_config *config, const rt_stream_config *stream)
     config->more_labels = count - 1;
     for (uint32_t l = 0; l < count; l++)
         config->label_weights[l] = (float)rt_config_label_weight(stream, l);
+}
+
+void ew_model_fields(ew_model_config *config, const rt_schema *schema)
+{
+    config->field_count = schema->field_count;
+    config->tables = schema->tables;
+    config->sequence_field = rt_schema_field(schema, config->model.sequence);
+    config->target_field = rt_schema_field(schema, config->model.target);
 }
 
 uint32_t ew_model_label_count(const ew_model *model)

@@ -9,7 +9,7 @@
 
 #include "edge_worker/device/ew_device.h"
 #include "runtime/files/rt_tensors.h"
-#include "runtime/stream/rt_tables.h"
+#include "runtime/stream/rt_stream.h"
 
 typedef struct ew_model ew_model;
 
@@ -20,7 +20,7 @@ typedef struct {
     uint32_t dense_count;          // dense features per sample
     uint32_t field_count;
     rt_tables tables;                   // that fields share
-    uint32_t sequence_field, target_field; // din
+    uint32_t sequence_field, target_field; // din; of no field: field_count or more
     uint32_t more_labels;               // of a sample, after the first
     float label_weights[RT_LABELS_MAX]; // of the loss of each label; 0: 1
     uint32_t sample_count_max; // per step; likewise below
@@ -61,6 +61,8 @@ typedef void (*ew_layer_done)(void *context, uint32_t offset, uint32_t count);
 
 typedef enum { EW_VALUES, EW_GRADIENTS, EW_OPTIMIZER_STATE } ew_model_block;
 
+// The fields of a stream, by model.sequence and model.target too.
+void ew_model_fields(ew_model_config *config, const rt_schema *schema);
 // The labels of a stream.
 void ew_model_labels(ew_model_config *config, const rt_stream_config *stream);
 

@@ -21,7 +21,7 @@ typedef struct {
     bool has_sequence; // model->split has the look-ups of the sequence field
 } ew_model_kind;
 
-extern const ew_model_kind ew_wdl, ew_dfm, ew_dcn, ew_dlrm, ew_ncf;
+extern const ew_model_kind ew_wdl, ew_dfm, ew_dcn, ew_dlrm, ew_ncf, ew_din;
 
 typedef struct {
     char name[RT_TENSOR_NAME_MAX];
@@ -90,7 +90,8 @@ rt_status ew_model_buffer(ew_model *model, size_t count, void *buffer_p, rt_erro
 void ew_model_done(ew_model *model, uint32_t offset);
 
 // Layers of ReLU units. A model may set the output_ members before create, to place what the last
-// layer gives (sample_count_max x output_stride) in a matrix of its own.
+// layer gives (sample_count_max x output_stride) in a matrix of its own; or row_count_max, and
+// row_count before a pass, where the input has rows of its own number.
 typedef struct {
     float *output, *output_gradients;
     uint32_t output_stride;
@@ -102,7 +103,8 @@ typedef struct {
     float *values[RT_MLP_LAYERS_MAX];    // of each layer
     float *gradients[RT_MLP_LAYERS_MAX]; // the last one's is output_gradients, the others share two
     uint32_t strides[RT_MLP_LAYERS_MAX];
-    const float *input; // of the last forward pass
+    uint32_t row_count_max, row_count; // of the input, where these are not the samples; else 0
+    const float *input;                // of the last forward pass
     uint32_t input_stride;
 } ew_mlp;
 

@@ -43,7 +43,7 @@ static inputs inputs_of_columns(const ew_model *model, const ew_parameter *p)
         return (inputs){LABELS, 0};
     if (kind == &ew_wdl && is_first && model->config.model.deep_input == RT_DEEP_ALL)
         return (inputs){POOLED, 0};
-    if (kind == &ew_dfm && is_first)
+    if ((kind == &ew_dfm || kind == &ew_din) && is_first)
         return (inputs){POOLED, 0};
     if ((kind == &ew_wdl || kind == &ew_dfm) && is_output)
         return (inputs){POOLED, hidden_count(model)};

@@ -14,7 +14,7 @@ struct ew_scorer {
     rt_scale *scale;   // a copy, which counts; NULL: dense features stay as they are
     float *slab;       // one row per look-up of a batch
     bool leaves_out;   // keys without a row, as training did (rows.admit)
-    uint8_t *is_known; // by look-up of a batch
+    uint8_t *has_row; // by look-up of a batch
     uint64_t *row_keys; // likewise, where fields share tables; else NULL
     uint32_t *numbers; // 0, 1, 2...: every look-up is a row of its own
     uint32_t *bag_offsets;
@@ -27,16 +27,15 @@ static rt_status create_model(ew_scorer *scorer, const ew_weights *weights, cons
                               rt_error *error)
 {
     const rt_config *config = weights->config;
-    const ew_model_config model = {.model = config->model,
+    ew_model_config model = {.model = config->model,
                                    .optimizer = {.kind = RT_OPTIMIZER_SGD},
                                    .seed = config->seed,
                                    .dense_count = weights->schema.dense_count,
-                                   .field_count = weights->schema.field_count,
-                                   .tables = weights->schema.tables,
                                    .more_labels = weights->schema.label_count - 1,
                                    .sample_count_max = scorer->sample_count_max,
                                    .lookup_count_max = scorer->lookup_count_max,
                                    .row_count_max = scorer->lookup_count_max};
+    ew_model_fields(&model, &weights->schema);
     return ew_model_create(&model, device, &scorer->model, error);
 }
 
@@ -54,7 +53,7 @@ rt_status ew_scorer_create(const ew_weights *weights, const ew_device *device,
     scorer->slab = rt_alloc((size_t)lookups * scorer->dim, sizeof *scorer->slab);
     scorer->numbers = rt_alloc(lookups, sizeof *scorer->numbers);
     scorer->leaves_out = rt_rows_are_admitted(&weights->config->rows);
-    scorer->is_known = rt_alloc(lookups, sizeof *scorer->is_known);
+    scorer->has_row = rt_alloc(lookups, sizeof *scorer->has_row);
     if (schema->tables.are_shared)
         scorer->row_keys = rt_alloc(lookups, sizeof *scorer->row_keys);
     scorer->bag_offsets =
@@ -63,7 +62,7 @@ rt_status ew_scorer_create(const ew_weights *weights, const ew_device *device,
     scorer->negatives_keep = weights->config->stream.negatives_keep;
     if (scorer->negatives_keep > 0 && scorer->negatives_keep < 1)
         scorer->corrected = rt_alloc(sample_count_max, sizeof *scorer->corrected);
-    if (!scorer->slab || !scorer->numbers || !scorer->is_known || !scorer->bag_offsets ||
+    if (!scorer->slab || !scorer->numbers || !scorer->has_row || !scorer->bag_offsets ||
         (schema->tables.are_shared && !scorer->row_keys) ||
         (scorer->negatives_keep > 0 && scorer->negatives_keep < 1 && !scorer->corrected))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for predictions");
@@ -85,7 +84,7 @@ void ew_scorer_destroy(ew_scorer *scorer)
         return;
     ew_model_destroy(scorer->model);
     rt_scale_destroy(scorer->scale);
-    rt_free(scorer->is_known);
+    rt_free(scorer->has_row);
     rt_free(scorer->row_keys);
     rt_free(scorer->bag_offsets);
     rt_free(scorer->numbers);
@@ -118,19 +117,21 @@ static uint32_t block_size(uint32_t count, uint32_t from)
 }
 
 // A key that the model does not know has the value that training would start from; or, with
-// rows.admit, it is left out. Returns where the next row goes.
+// rows.admit, it is left out, as is one that names no row (has_row is 0 before). Returns where the
+// next row goes.
 static float *copy_rows(ew_scorer *scorer, const ew_weights *weights, const uint64_t *keys,
-                        const ps_found *found, uint32_t count, uint8_t *is_known, float *to)
+                        const ps_found *found, uint32_t count, uint8_t *has_row, float *to)
 {
     const uint32_t dim = scorer->dim;
     const rt_config *config = weights->config;
     for (uint32_t i = 0; i < count; i++) {
-        is_known[i] = found[i].entry != NULL;
-        scorer->counts.unknown += !is_known[i];
-        if (RT_LIKELY(is_known[i]))
-            memcpy(to, found[i].row, dim * sizeof *to);
-        else if (scorer->leaves_out)
+        const bool is_known = found[i].entry != NULL, is_none = has_row[i] == 0;
+        has_row[i] = (is_known || !scorer->leaves_out) && !is_none;
+        scorer->counts.unknown += !is_known && !is_none;
+        if (!has_row[i])
             continue;
+        if (RT_LIKELY(is_known))
+            memcpy(to, found[i].row, dim * sizeof *to);
         else
             rt_row_init(keys[i], config->seed, (float)config->model.init_scale, dim, to);
         to += dim;
@@ -150,13 +151,16 @@ static void announce_rows(const ew_weights *weights, const uint64_t *keys, uint3
     }
 }
 
-// The keys of the rows that a batch's keys name.
+// The keys of the rows that a batch's keys name, and whether they name one.
 static const uint64_t *row_keys(ew_scorer *scorer, const ew_weights *weights, const rt_batch *batch)
 {
+    memset(scorer->has_row, 1, batch->key_count);
     if (!scorer->row_keys)
         return batch->keys;
-    for (uint32_t i = 0; i < batch->key_count; i++)
+    for (uint32_t i = 0; i < batch->key_count; i++) {
         scorer->row_keys[i] = rt_tables_row_key(&weights->schema.tables, batch->keys[i]);
+        scorer->has_row[i] = !rt_tables_is_none(&weights->schema.tables, batch->keys[i]);
+    }
     return scorer->row_keys;
 }
 
@@ -178,7 +182,7 @@ static uint32_t fetch_rows(ew_scorer *scorer, const ew_weights *weights, const r
         if (next < count)
             ps_table_find_all(weights->rows, keys + next, block_size(count, next), found[turn ^ 1]);
         to = copy_rows(scorer, weights, keys + at, found[turn], block_size(count, at),
-                       scorer->is_known + at, to);
+                       scorer->has_row + at, to);
     }
     scorer->counts.lookups += count;
     return (uint32_t)((size_t)(to - scorer->slab) / scorer->dim);
@@ -195,7 +199,7 @@ static bool set_bags(ew_scorer *scorer, const rt_batch *batch, uint32_t fields, 
         for (uint32_t f = 0; f < fields; f++) {
             scorer->bag_offsets[bag++] = row;
             for (; at < end && rt_key_field(batch->keys[at]) == f; at++)
-                row += scorer->is_known[at] || !scorer->leaves_out;
+                row += scorer->has_row[at];
         }
     }
     scorer->bag_offsets[bag] = rows;

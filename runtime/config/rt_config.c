@@ -411,5 +411,8 @@ uint64_t rt_config_schema(const rt_config *config)
     for (uint32_t i = 0; i < config->stream.shared_count; i++)
         schema = rt_mix(schema ^ rt_hash_bytes(config->stream.shared[i],
                                                strlen(config->stream.shared[i])));
-    return schema;
+    if (model->kind != RT_MODEL_DIN)
+        return schema;
+    length = snprintf(text, sizeof text, "%s\n%s", model->sequence, model->target);
+    return rt_mix(schema ^ rt_hash_bytes(text, (size_t)length));
 }

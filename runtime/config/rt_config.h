@@ -162,7 +162,8 @@ typedef enum {
     RT_MODEL_DFM,
     RT_MODEL_DCN,
     RT_MODEL_DLRM,
-    RT_MODEL_NCF
+    RT_MODEL_NCF,
+    RT_MODEL_DIN
 } rt_model_kind;
 typedef enum { RT_DEEP_DENSE, RT_DEEP_ALL } rt_deep_input;
 typedef enum { RT_POOL_SUM, RT_POOL_MEAN } rt_pooling;
@@ -181,6 +182,9 @@ typedef struct {
     uint32_t mlp_bottom[RT_MLP_LAYERS_MAX];
     rt_cross cross; // dcn
     uint32_t cross_layer_count;
+    char sequence[RT_NAME_MAX], target[RT_NAME_MAX]; // din: fields
+    uint32_t attention_layer_count;                  // din: hidden layers of the activation unit
+    uint32_t attention[RT_MLP_LAYERS_MAX];
     double init_scale;   // standard deviation of initial row values
     double base_rate;    // share of label 1 that the initial bias stands for; 0: as 0.5
     bool base_rate_auto; // "auto": the first batch's, once that was predicted

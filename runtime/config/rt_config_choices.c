@@ -90,6 +90,7 @@ const rt_config_choice rt_choices_models[] = {
     {"dcn", RT_MODEL_DCN, "Deep & Cross"},
     {"dlrm", RT_MODEL_DLRM, "DLRM"},
     {"ncf", RT_MODEL_NCF, "neural collaborative filtering (NeuMF)"},
+    {"din", RT_MODEL_DIN, "Deep Interest Network: attention over a sequence"},
     {0},
 };
 const rt_config_choice rt_choices_deep_inputs[] = {

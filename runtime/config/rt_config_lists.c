@@ -254,6 +254,30 @@ const rt_config_list rt_config_mlp_bottom = {
     .write = write_mlp_bottom,
 };
 
+static rt_status take_attention(rt_config *config, const void *elements, uint32_t count,
+                                bool is_alone, const char *path, rt_error *error)
+{
+    (void)is_alone, (void)path, (void)error;
+    take_widths(config->model.attention, elements, count);
+    config->model.attention_layer_count = count;
+    return RT_OK;
+}
+
+static void write_attention(const rt_config *config, rt_json *json, const char *name)
+{
+    write_widths(config->model.attention, config->model.attention_layer_count, json, name);
+}
+
+const rt_config_list rt_config_attention = {
+    .expected = "a list of 1 to 8 integers in [1, 65536]",
+    .count_min = 1,
+    .count_max = RT_MLP_LAYERS_MAX,
+    .element_size = sizeof(uint32_t),
+    .element = read_width,
+    .take = take_attention,
+    .write = write_attention,
+};
+
 // links.workers -----------------------------------------------------------------------------------
 
 // As written: 0 where not given.

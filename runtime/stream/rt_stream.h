@@ -7,6 +7,8 @@
 #ifndef RT_STREAM_H
 #define RT_STREAM_H
 
+#include <string.h>
+
 #include "runtime/config/rt_config.h"
 #include "runtime/stream/rt_batch.h"
 #include "runtime/stream/rt_join.h"
@@ -23,6 +25,15 @@ typedef struct {
     char label_names[RT_LABELS_MAX][RT_NAME_MAX];
     rt_tables tables; // that fields share
 } rt_schema;
+
+// The number of a field; field_count: it has none of that name.
+static inline uint32_t rt_schema_field(const rt_schema *schema, const char *name)
+{
+    uint32_t f = 0;
+    while (f < schema->field_count && strcmp(schema->field_names[f], name) != 0)
+        f++;
+    return f;
+}
 
 typedef struct {
     uint64_t samples;

@@ -97,6 +97,7 @@ rt_status rt_tables_find(const rt_stream_config *config, const char (*names)[RT_
         if (status)
             return status;
         unite(tables, user, owner);
+        tables->borrows[user] = true;
     }
     for (uint32_t f = 0; f < config->libsvm.field_count && config->format == RT_FORMAT_LIBSVM &&
                          tables->are_shared;
@@ -142,7 +143,7 @@ static uint32_t place_of(rt_batch *batch, uint32_t slot_count, uint32_t stamp, u
 
 rt_status rt_tables_fold(const rt_tables *tables, rt_batch *batch)
 {
-    uint32_t slots, kept = 0, lookup = 0, bag = 0;
+    uint32_t slots, kept = 0, at = 0, lookup = 0, bag = 0;
     if (!tables->are_shared)
         return RT_OK;
     rt_assert(!batch->tables);
@@ -153,13 +154,16 @@ rt_status rt_tables_fold(const rt_tables *tables, rt_batch *batch)
         batch->key_offsets[i] = kept;
         for (uint32_t f = 0; f < tables->field_count; f++) {
             batch->bag_offsets[bag++] = lookup;
-            for (; lookup < end && rt_key_field(batch->keys[lookup]) == f; lookup++) {
+            for (; at < end && rt_key_field(batch->keys[at]) == f; at++) {
                 // Keys are written no further than they were read.
-                const uint64_t key = rt_tables_row_key(tables, batch->keys[lookup]);
-                batch->lookups[lookup] = place_of(batch, slots, i + 1, key, &kept);
+                const uint64_t key = rt_tables_row_key(tables, batch->keys[at]);
+                if (rt_tables_is_none(tables, batch->keys[at]))
+                    batch->has_gaps = true;
+                else
+                    batch->lookups[lookup++] = place_of(batch, slots, i + 1, key, &kept);
             }
         }
-        rt_assert(lookup == end);
+        rt_assert(at == end);
     }
     batch->bag_offsets[bag] = lookup;
     batch->key_offsets[batch->sample_count] = kept;

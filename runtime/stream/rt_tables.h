@@ -17,6 +17,7 @@ typedef struct rt_tables {
     bool are_shared; // otherwise every field is its own table, and nothing below is filled in
     uint32_t field_count;
     uint8_t of[RT_FIELDS_MAX]; // by field
+    bool borrows[RT_FIELDS_MAX]; // the rows are another's: a missing value has none
     // By field, what its ids are above those of its table: libsvm's indices count on from field to
     // field. Taken off modulo 2^64.
     uint64_t shifts[RT_FIELDS_MAX];
@@ -26,6 +27,13 @@ typedef struct rt_tables {
 static inline uint32_t rt_tables_of(const rt_tables *tables, uint32_t field)
 {
     return tables->are_shared ? tables->of[field] : field;
+}
+
+// A field's key that names no row: an empty list has nothing of the table's.
+static inline bool rt_tables_is_none(const rt_tables *tables, uint64_t key)
+{
+    return tables->are_shared && tables->borrows[rt_key_field(key)] &&
+           (key & RT_ID_MASK) == RT_ID_MISSING;
 }
 
 // The key of the row that a field's key names, and back.

@@ -80,7 +80,8 @@ typedef struct {
     uint32_t row_count;
 } batch;
 
-static void fill_batch(batch *b, uint64_t seed)
+// shares: the last field has the rows of the first.
+static void fill_batch(batch *b, uint64_t seed, bool shares)
 {
     rt_random random = {seed};
     uint32_t numbers[ROWS];
@@ -89,7 +90,7 @@ static void fill_batch(batch *b, uint64_t seed)
     for (uint32_t i = 0; i < SAMPLES; i++) {
         uint32_t sum = 0;
         for (uint32_t f = 0; f < FIELDS; f++) {
-            uint32_t id = rt_random_below(&random, IDS), slot = f * IDS + id;
+            uint32_t id = rt_random_below(&random, IDS), slot = (shares && f == FIELDS - 1 ? 0 : f) * IDS + id;
             if (numbers[slot] == UINT32_MAX) {
                 b->slots[b->row_count] = slot;
                 numbers[slot] = b->row_count++;
@@ -114,28 +115,35 @@ static ew_model *create_model(const ew_device *device, rt_model_kind kind)
                                         .mlp_bottom = {7},
                                         .cross = RT_CROSS_VECTOR,
                                         .cross_layer_count = 2,
+                                        .attention_layer_count = 1,
+                                        .attention = {6},
                                         .base_rate_auto = true},
                               .optimizer = adagrad,
                               .seed = 4,
                               .dense_count = DENSE,
                               .field_count = FIELDS,
+                              .sequence_field = FIELDS - 1,
                               .sample_count_max = SAMPLES,
                               .lookup_count_max = SAMPLES * FIELDS,
                               .row_count_max = ROWS};
     ew_model *model;
     rt_error error;
+    config.tables = (rt_tables){.are_shared = kind == RT_MODEL_DIN, .field_count = FIELDS};
+    config.tables.borrows[FIELDS - 1] = true;
+    for (uint32_t f = 0; f < FIELDS; f++)
+        config.tables.of[f] = (uint8_t)(f + 1 == FIELDS ? 0 : f);
     if (ew_model_create(&config, device, &model, &error) != RT_OK)
         fail_msg("%s", error.text);
     return model;
 }
 
 static void train_step(const ew_device *device, ew_model *model, slab *s, uint64_t step,
-                       trained *out)
+                       bool shares, trained *out)
 {
     batch b;
     rt_error error;
     ew_step_result result;
-    fill_batch(&b, step);
+    fill_batch(&b, step, shares);
     ew_micro_batch micro = {.sample_count = SAMPLES,
                             .lookup_count = SAMPLES * FIELDS,
                             .row_count = b.row_count,
@@ -176,7 +184,7 @@ static trained train_on(const ew_device *device, rt_model_kind kind)
         s.ops->init(s.context, &slot, &key, 1);
     }
     for (uint64_t step = 1; step <= STEPS; step++)
-        train_step(device, model, &s, step, &out);
+        train_step(device, model, &s, step, kind == RT_MODEL_DIN, &out);
     uint32_t slots[ROWS];
     for (uint32_t slot = 0; slot < ROWS; slot++) {
         slots[slot] = slot;
@@ -238,6 +246,7 @@ static void training_agrees(void **state)
     (void)state;
     for (rt_model_kind kind = RT_MODEL_WDL; kind <= RT_MODEL_DLRM; kind++)
         check_model(kind);
+    check_model(RT_MODEL_DIN);
 }
 
 // Random operations on few slots, so that batches are broken up in every way.

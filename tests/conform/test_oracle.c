@@ -756,7 +756,7 @@ static void rows_begin(void **state)
 static void every_model_with(uint32_t more_labels)
 {
     static const rt_model_kind kinds[] = {RT_MODEL_WDL, RT_MODEL_DFM, RT_MODEL_DCN, RT_MODEL_DLRM,
-                                          RT_MODEL_NCF};
+                                          RT_MODEL_NCF, RT_MODEL_DIN};
     for (size_t i = 0; i < RT_COUNT_OF(kinds); i++) {
         fabric_shape shape = small_shape(95000 + i);
         shape.iterations = 20;
@@ -765,6 +765,10 @@ static void every_model_with(uint32_t more_labels)
         shape.model.mlp_bottom[0] = 7;
         shape.model.cross_layer_count = 2;
         shape.cache = CACHE_MIDDLE;
+        shape.shares = kinds[i] == RT_MODEL_DIN;
+        shape.bag_max = shape.shares ? 3 : 1;
+        shape.model.attention_layer_count = 1;
+        shape.model.attention[0] = 5;
         if (kinds[i] == RT_MODEL_NCF) {
             shape.field_count = 2;
             shape.dense_count = 0;

@@ -28,10 +28,10 @@ class Case:
     """Inputs of one micro-batch and the parameters of one model."""
 
     def __init__(self, name, seed, samples, dense, fields, dim, mlp, pooling=None, share=1.0,
-                 label_weights=(1.0,)):
+                 label_weights=(1.0,), shares=False):
         self.name, self.samples, self.dense_count = name, samples, dense
         self.fields, self.dim, self.mlp, self.pooling = fields, dim, mlp, pooling
-        self.random = np.random.RandomState(seed)
+        self.random, self.shares = np.random.RandomState(seed), shares
         self.scale = share / samples  # the batch has samples / share samples over all workers
         self.labels = (self.random.rand(samples) < 0.4).astype(np.float64)
         self.dense = f32(self.random.randn(samples, dense))
@@ -55,7 +55,8 @@ class Case:
                 size = 1 if self.pooling is None else self.random.randint(0, 4)
                 chosen = self.random.choice(6, size=size, replace=False)
                 self.bags.append(len(chosen))
-                ids += [(field, int(c)) for c in chosen]
+                table = 0 if self.shares and field == self.fields - 1 else field
+                ids += [(table, int(c)) for c in chosen]
         distinct = {}
         self.lookup_rows = [distinct.setdefault(one, len(distinct)) for one in ids]
         self.row_count = len(distinct)
@@ -185,6 +186,33 @@ def ncf(case):
     return forward
 
 
+def din(case, widths):
+    """The last field is the sequence, in the rows of the first, the target."""
+    units = case.mlp_parameters("attention", 3 * case.dim, widths)
+    case.parameter("attention.output.weight", 1, units, fan_in=units)
+    case.parameter("attention.output.bias", 1, fan_in=units)
+    hidden = case.mlp_parameters("mlp", case.fields * case.dim + case.dense_count, case.mlp)
+    case.output_parameters(hidden)
+    last = case.fields - 1
+    at = np.concatenate([[0], np.cumsum(case.bags)])
+
+    def attended(p, rows, i, target):
+        bag = i * case.fields + last
+        h = rows[torch.tensor(case.lookup_rows[at[bag]:at[bag + 1]], dtype=torch.long)]
+        t = target.expand(len(h), -1)
+        unit = run_mlp(p, "attention", torch.cat([h, t, h * t], 1), len(widths))
+        weights = unit @ p["attention.output.weight"][0] + p["attention.output.bias"]
+        return (weights[:, None] * h).sum(0)
+
+    def forward(p, rows):
+        v = case.pooled(rows)
+        own = torch.stack([attended(p, rows, i, v[i, 0]) for i in range(case.samples)])
+        x = torch.cat([v[:, :last].flatten(1), own, torch.tensor(case.dense)], 1)
+        return case.output(p, run_mlp(p, "mlp", x, len(case.mlp)))
+
+    return forward
+
+
 class Rowwise:
     """Row-wise Adagrad (as in DLRM) for the rows, the last tensor: one accumulator per row, of the
     mean square. SGD for the dense parameters."""
@@ -308,6 +336,11 @@ def main():
     case = Case("ncf", 9, samples=26, dense=0, fields=2, dim=14, mlp=[12, 6])
     write(case, ncf(case))
 
+    for name, seed, pooling in (("din", 10, POOL_SUM), ("din_mean", 11, POOL_MEAN)):
+        case = Case(name, seed, samples=21, dense=2, fields=3, dim=7, mlp=[12, 8], pooling=pooling,
+                    share=0.5, shares=True)
+        write(case, din(case, [9]), [("attention", [9])])
+
     def several(name, seed, fields, dim, mlp, dense=3, **more):
         return Case(name, seed, 18, dense, fields, dim, mlp, label_weights=(1.0, 0.25, 3.0), **more)
 
@@ -323,6 +356,8 @@ def main():
     write(case, dcn(case, True, 2), [("cross_layers", 2), ("cross", 1)], ["sgd"])
     case = several("labels_dlrm", 26, fields=3, dim=6, mlp=[9, 7])
     write(case, dlrm(case, [7]), [("mlp_bottom", [7])], ["sgd"])
+    case = several("labels_din", 28, fields=3, dim=5, mlp=[9, 7], pooling=POOL_SUM, shares=True)
+    write(case, din(case, [6, 5]), [("attention", [6, 5])], ["sgd"])
     case = several("labels_ncf", 27, fields=2, dim=6, mlp=[9, 7], dense=0)
     write(case, ncf(case), optimizers=["sgd"])
 

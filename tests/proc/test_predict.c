@@ -39,6 +39,13 @@ static const char history[] =
     " \"model\": {\"deep_input\": \"all\", \"embedding_dim\": 8, \"mlp\": [16, 8]},"
     " \"optimizer\": {\"rows\": {\"learning_rate\": 0.1}}, \"cache\": {\"rows\": 20000}}";
 
+static const char din[] =
+    "{\"include\": \"%s/configs/formats/movielens_history.json\", \"workers\": 2,"
+    " \"batch\": {\"samples_per_worker\": 64},"
+    " \"model\": {\"name\": \"din\", \"sequence\": \"history\", \"target\": \"item\","
+    "  \"attention\": [8, 6], \"embedding_dim\": 8, \"mlp\": [16, 8]},"
+    " \"optimizer\": {\"rows\": {\"learning_rate\": 0.1}}, \"cache\": {\"rows\": 20000}}";
+
 static const char two_labels[] =
     "{\"workers\": 2, \"batch\": {\"samples_per_worker\": 64}, \"cache\": {\"rows\": 20000},"
     " \"stream\": {\"format\": \"table\", \"table\": {\"delimiter\": \",\", \"columns\": ["
@@ -172,11 +179,16 @@ static void same_answers_with_a_shared_table(void **state)
     script("same", process_lanyard(), out, other, "history", rows);
 }
 
+static void same_answers_with_attention(void **state)
+{
+    (void)state;
+    check_made(din, "history");
+}
+
 // Stopped in the middle and gone on with: every bit as if it had not been.
-static void a_shared_table_goes_on(void **state)
+static void check_going_on(const char *text)
 {
     char rows[500], files[600], config[500];
-    (void)state;
     need_numpy();
     snprintf(rows, sizeof rows, "%s", test_path("train"));
     script("make", "history", rows, "4096", "0", NULL);
@@ -184,18 +196,30 @@ static void a_shared_table_goes_on(void **state)
     snprintf(config, sizeof config, "%s", test_path("whole"));
     const char *const end = "checkpoint.every_iterations=15";
     const char *const strict = "dispatch.measure_compute=false";
-    train(config_of(history), config, (const char *const[]){files, end, strict, NULL});
+    train(config_of(text), config, (const char *const[]){files, end, strict, NULL});
     snprintf(config, sizeof config, "%s", test_path("parts"));
-    train(config_of(history), config,
+    train(config_of(text), config,
           (const char *const[]){files, end, strict, "stream.samples_max=2304", NULL});
     process p;
-    const char *const arguments[] = {process_lanyard(), "up", config_of(history), "--out", config,
+    const char *const arguments[] = {process_lanyard(), "up", config_of(text), "--out", config,
                                      "--resume", "--set", files, "--set", end, "--set", strict,
                                      NULL};
     must_run(&p, arguments);
     process_fini(&p);
     run_must_equal("whole", "parts", "model/rows-000-of-001.bin");
     run_must_equal("whole", "parts", "model/dense.bin");
+}
+
+static void a_shared_table_goes_on(void **state)
+{
+    (void)state;
+    check_going_on(history);
+}
+
+static void attention_goes_on(void **state)
+{
+    (void)state;
+    check_going_on(din);
 }
 
 static void same_answers_on_real_rows(void **state)
@@ -405,6 +429,7 @@ static void same_answers_for_two_labels(void **state)
 TEST_MAIN(TEST_SLOW(same_answers_for_two_labels, 240), TEST_SLOW(same_answers_criteo, 240),
           TEST_SLOW(same_answers_avazu, 240), TEST_SLOW(same_answers_movielens, 240),
           TEST_SLOW(same_answers_with_a_shared_table, 240), TEST_SLOW(a_shared_table_goes_on, 120),
+          TEST_SLOW(same_answers_with_attention, 240), TEST_SLOW(attention_goes_on, 120),
           TEST_SLOW(same_answers_on_real_rows, 900), TEST_SLOW(lines_keep_their_places, 120),
           TEST_SLOW(columns_of_every_kind, 120), TEST_SLOW(rows_may_be_on_disk, 120),
           TEST_SLOW(the_package_installs, 240), TEST_SLOW(published_models_are_followed, 240),

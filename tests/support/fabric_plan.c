@@ -151,6 +151,7 @@ static void share_rows(fabric_plan *plan)
 {
     const uint32_t fields = plan->shape.field_count;
     plan->tables = (rt_tables){.are_shared = plan->shape.shares, .field_count = fields};
+    plan->tables.borrows[fields - 1] = true;
     for (uint32_t f = 0; f < fields; f++)
         plan->tables.of[f] = (uint8_t)(f + 1 == fields ? 0 : f);
     for (uint32_t t = 0; t < plan->shape.iterations; t++)
@@ -352,6 +353,7 @@ ew_model_config fabric_model(const fabric_plan *plan, bool whole)
                              .dense_count = shape->dense_count,
                              .field_count = shape->field_count,
                              .tables = plan->tables,
+                             .sequence_field = shape->field_count - 1, // of a model that has one
                              .more_labels = shape->more_labels,
                              .label_weights = {1, 0.5f, 2},
                              .sample_count_max = samples,

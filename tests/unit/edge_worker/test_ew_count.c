@@ -27,12 +27,16 @@ static const struct {
     {"dcn, cross matrix", RT_MODEL_DCN, RT_DEEP_ALL, RT_CROSS_MATRIX},
     {"dlrm", RT_MODEL_DLRM, RT_DEEP_ALL, RT_CROSS_VECTOR},
     {"ncf", RT_MODEL_NCF, RT_DEEP_ALL, RT_CROSS_VECTOR},
+    {"din", RT_MODEL_DIN, RT_DEEP_ALL, RT_CROSS_VECTOR},
 };
 
 static ew_model_config config_of(size_t index)
 {
     bool ncf = models[index].kind == RT_MODEL_NCF;
     uint32_t fields = ncf ? 2 : 26;
+    const rt_tables tables = {.are_shared = models[index].kind == RT_MODEL_DIN,
+                              .field_count = fields,
+                              .borrows = {[25] = true}}; // one table, as far as anybody looks
     return (ew_model_config){.model = {.kind = models[index].kind,
                                        .embedding_dim = 16,
                                        .deep_input = models[index].deep,
@@ -41,7 +45,11 @@ static ew_model_config config_of(size_t index)
                                        .mlp_layer_count = 3,
                                        .mlp = {256, 256, 256},
                                        .mlp_bottom_layer_count = 2,
-                                       .mlp_bottom = {256, 64}},
+                                       .mlp_bottom = {256, 64},
+                                       .attention_layer_count = 1,
+                                       .attention = {36}},
+                             .tables = tables,
+                             .sequence_field = 25,
                              .optimizer = adagrad,
                              .dense_count = ncf ? 0 : 13,
                              .field_count = fields,
@@ -103,6 +111,13 @@ static weights formula_of(const ew_model_config *c)
     case RT_MODEL_NCF:
         sum = mlp_of(d, mlp, 3);
         return (weights){sum.products + w, sum.all + d / 2 + w + 1, 0};
+    case RT_MODEL_DIN:
+        sum = mlp_of(n, mlp, 3);
+        low = mlp_of(3 * d, c->model.attention, 1);
+        // Besides weights: a is spread over d columns, once; back it is their sum, and the target's
+        // gradients are added by a product with ones (d x d).
+        return (weights){sum.products + w + low.products + 36 + d, sum.all + w + 1 + low.all + 37,
+                         D * 256 + d - d * d};
     }
     return (weights){0};
 }

@@ -159,6 +159,19 @@ static void count_pieces(void *context, uint32_t offset, uint32_t count)
     *(uint32_t *)context += count;
 }
 
+// The last field is the sequence, the first the target.
+static void attend(ew_model_config *config)
+{
+    config->model.kind = RT_MODEL_DIN;
+    config->model.attention_layer_count = 1;
+    config->model.attention[0] = 5;
+    config->tables = (rt_tables){.are_shared = true, .field_count = FIELDS};
+    for (uint32_t f = 0; f + 1 < FIELDS; f++)
+        config->tables.of[f] = (uint8_t)f;
+    config->tables.borrows[FIELDS - 1] = true;
+    config->sequence_field = FIELDS - 1;
+}
+
 static void check_idle(const fixture *f, rt_model_kind kind)
 {
     ew_model *model;
@@ -168,6 +181,8 @@ static void check_idle(const fixture *f, rt_model_kind kind)
     ew_model_config config = f->config;
     config.model.kind = kind;
     config.model.cross_layer_count = 2;
+    if (kind == RT_MODEL_DIN)
+        attend(&config);
     config.field_count = kind == RT_MODEL_NCF ? 2 : FIELDS;
     config.dense_count = kind == RT_MODEL_NCF ? 0 : DENSE;
     assert_int_equal(ew_model_create(&config, &f->device, &model, &error), RT_OK);
@@ -189,8 +204,31 @@ static void idle_worker_contributes_zero(void **state)
     (void)state;
     fixture f;
     setup(&f);
-    for (rt_model_kind kind = RT_MODEL_WDL; kind <= RT_MODEL_NCF; kind++)
+    for (rt_model_kind kind = RT_MODEL_WDL; kind <= RT_MODEL_DIN; kind++)
         check_idle(&f, kind);
+    teardown(&f);
+}
+
+static void din_says_what_it_lacks(void **state)
+{
+    (void)state;
+    fixture f;
+    setup(&f);
+    for (uint32_t i = 0; i < 5; i++) {
+        static const char *const says[] = {"model.sequence", "model.target", "stream.tables",
+                                           "stream.tables", "stream.tables"};
+        rt_error error = {0};
+        ew_model *model;
+        ew_model_config config = f.config;
+        attend(&config);
+        config.sequence_field = i == 0 ? FIELDS : FIELDS - 1;
+        config.target_field = i == 1 ? UINT32_MAX : i == 2 ? FIELDS - 1 : 0;
+        config.tables.of[FIELDS - 1] = i == 3 ? FIELDS - 1 : 0;
+        config.tables.borrows[FIELDS - 1] = i != 4;
+        assert_int_equal(ew_model_create(&config, &f.device, &model, &error), RT_CONFIG);
+        if (!strstr(error.text, says[i]))
+            fail_msg("nothing about %s: %s", says[i], error.text);
+    }
     teardown(&f);
 }
 
@@ -443,6 +481,6 @@ static void a_base_rate_that_is_given(void **state)
 TEST_MAIN(TEST(log_odds_shift_the_bias_between_prediction_and_training),
           TEST(a_base_rate_that_is_given), TEST(papers_wide_and_deep_has_136673_weights),
           TEST(initial_values_follow_the_seed), TEST(steps_repeat_to_the_bit),
-          TEST(idle_worker_contributes_zero), TEST(shares_add_up), TEST(nan_reaches_the_loss),
+          TEST(idle_worker_contributes_zero), TEST(din_says_what_it_lacks), TEST(shares_add_up), TEST(nan_reaches_the_loss),
           TEST(bad_micro_batches_are_refused), TEST(bad_sizes_are_refused),
           TEST(parameters_survive_a_file))

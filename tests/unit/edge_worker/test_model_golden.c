@@ -64,8 +64,17 @@ static void read_config(fixture *f, const char *name, rt_model_kind kind)
         config->model.cross = (rt_cross)golden_number(dump, "cross");
         config->model.cross_layer_count = golden_number(dump, "cross_layers");
     }
+    uint32_t *attention = golden_integers(dump, "attention", &config->model.attention_layer_count);
+    if (attention)
+        memcpy(config->model.attention, attention,
+               config->model.attention_layer_count * sizeof(uint32_t));
+    free(attention);
     config->dense_count = golden_number(dump, "dense_count");
     config->field_count = golden_number(dump, "fields");
+    if (kind == RT_MODEL_DIN) {
+        config->tables = (rt_tables){.are_shared = true, .of = {0, 1}, .borrows = {[2] = true}};
+        config->sequence_field = config->field_count - 1; // the target is field 0
+    }
     batch->sample_count = golden_number(dump, "samples");
     f->lookup_rows = golden_integers(dump, "lookup_rows", &batch->lookup_count);
     f->bag_offsets = golden_integers(dump, "bag_offsets", &count);
@@ -312,6 +321,13 @@ static void neural_collaborative_filtering(void **state)
 }
 
 // Three labels, of which samples lack some, with weights of their losses, and of samples.
+static void deep_interest(void **state)
+{
+    (void)state;
+    check_model("din", RT_MODEL_DIN);
+    check_model("din_mean", RT_MODEL_DIN);
+}
+
 static void check_labels(const char *name, rt_model_kind kind)
 {
     check_pass(name, kind);
@@ -328,9 +344,11 @@ static void several_labels(void **state)
     check_labels("labels_dcn_matrix", RT_MODEL_DCN);
     check_labels("labels_dlrm", RT_MODEL_DLRM);
     check_labels("labels_ncf", RT_MODEL_NCF);
+    check_labels("labels_din", RT_MODEL_DIN);
 }
 
 TEST_MAIN(TEST(wide_and_deep_with_dense_deep_input), TEST(wide_and_deep_with_all_inputs),
           TEST(wide_and_deep_with_summed_bags), TEST(wide_and_deep_with_averaged_bags),
           TEST(deep_fm), TEST(deep_and_cross_with_vectors), TEST(deep_and_cross_with_matrices),
-          TEST(dlrm), TEST(neural_collaborative_filtering), TEST(several_labels))
+          TEST(dlrm), TEST(neural_collaborative_filtering), TEST(deep_interest),
+          TEST(several_labels))

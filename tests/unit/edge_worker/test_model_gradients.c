@@ -186,6 +186,37 @@ static double naive_ncf(const fixture *f, const double *pooled, const float *den
     return naive_output(f, x, half + hidden);
 }
 
+static double naive_din(const fixture *f, const double *pooled, const float *dense)
+{
+    double x[INPUTS_MAX];
+    return naive_output(f, x, naive_mlp(f, "mlp", x, naive_input(f, pooled, dense, x)));
+}
+
+// The sequence is the last field, the target the first.
+static void naive_attention(const fixture *f, uint32_t sample, double *pooled)
+{
+    const uint32_t dim = f->config.model.embedding_dim, fields = f->config.field_count;
+    const uint32_t bag = sample * fields + fields - 1, *bags = f->batch.bag_offsets;
+    double *sum = pooled + (fields - 1) * dim;
+    fixture unit = *f; // with the unit's widths
+    unit.config.model.mlp_layer_count = f->config.model.attention_layer_count;
+    memcpy(unit.config.model.mlp, f->config.model.attention, sizeof unit.config.model.mlp);
+    memset(sum, 0, dim * sizeof *sum);
+    for (uint32_t l = bags ? bags[bag] : bag; l < (bags ? bags[bag + 1] : bag + 1); l++) {
+        double x[INPUTS_MAX], weight = *parameter(f, "attention.output.bias");
+        const double *h = f->rows + f->lookup_rows[l] * dim;
+        for (uint32_t d = 0; d < dim; d++) {
+            x[d] = h[d];
+            x[dim + d] = pooled[d];
+            x[2 * dim + d] = h[d] * pooled[d];
+        }
+        const uint32_t units = naive_mlp(&unit, "attention", x, 3 * dim);
+        weight += product(parameter(f, "attention.output.weight"), x, units);
+        for (uint32_t d = 0; d < dim; d++)
+            sum[d] += weight * h[d];
+    }
+}
+
 static void naive_pool(const fixture *f, uint32_t sample, double *pooled)
 {
     uint32_t dim = f->config.model.embedding_dim, fields = f->config.field_count;
@@ -200,6 +231,8 @@ static void naive_pool(const fixture *f, uint32_t sample, double *pooled)
                 pooled[field * dim + d] +=
                     f->rows[f->lookup_rows[l] * dim + d] / (mean ? end - from : 1);
     }
+    if (f->config.model.kind == RT_MODEL_DIN)
+        naive_attention(f, sample, pooled);
 }
 
 // The loss whose gradients a step gives: scale x the summed log loss.
@@ -252,7 +285,9 @@ static void setup(fixture *f, const rt_model_config *model, bool bags, bool shar
                                   .sample_count_max = 12,
                                   .lookup_count_max = LOOKUPS_MAX,
                                   .row_count_max = ROWS_MAX};
-    f->config.tables = (rt_tables){.are_shared = shares, .of = {0, 1, 0}};
+    f->config.tables = (rt_tables){.are_shared = shares, .of = {0, 1, 0}, .borrows = {[2] = true}};
+    f->config.sequence_field = 2;
+    f->config.target_field = 0;
     f->batch = (ew_micro_batch){
         .sample_count = 12, .row_stride = model->embedding_dim, .scale = 1.0f / 16};
     fill_batch(f, bags, &random);
@@ -394,5 +429,20 @@ static void neural_collaborative_filtering(void **state)
         naive_ncf);
 }
 
+static void deep_interest(void **state)
+{
+    (void)state;
+    rt_model_config model = {.kind = RT_MODEL_DIN,
+                             .embedding_dim = 5,
+                             .mlp_layer_count = 2,
+                             .mlp = {9, 6},
+                             .attention_layer_count = 2,
+                             .attention = {7, 4}};
+    check_as(model, false, true, naive_din);
+    check_as(model, true, true, naive_din);
+    model.pooling = RT_POOL_MEAN; // of the other fields
+    check_as(model, true, true, naive_din);
+}
+
 TEST_MAIN(TEST(wide_and_deep), TEST(deep_fm), TEST_SLOW(deep_and_cross, 240), TEST_SLOW(dlrm, 240),
-          TEST(neural_collaborative_filtering))
+          TEST(neural_collaborative_filtering), TEST(deep_interest))

@@ -205,6 +205,27 @@ static void every_row_stands_once(void **state)
     assert_true(twice > 100);
 }
 
+// An empty list of another's rows has none; one of its own has the row of what is missing.
+static void missing_values(void **state)
+{
+    const uint64_t keys[] = {rt_key(0, RT_ID_MISSING), rt_key(1, 4), rt_key(2, RT_ID_MISSING),
+                             rt_key(3, RT_ID_MISSING), rt_key(4, 4)};
+    rt_batch batch;
+    rt_tables tables;
+    rt_error error = {0};
+    (void)state;
+    rt_batch_init(&batch, 0);
+    assert_int_equal(rt_batch_append(&batch, 0, NULL, keys, FIELDS), RT_OK);
+    assert_int_equal(find("[\"history=item\", \"last=item=user\"]", &tables, &error), RT_OK);
+    assert_int_equal(rt_tables_fold(&tables, &batch), RT_OK);
+    assert_true(batch.has_gaps);
+    assert_int_equal(batch.key_count, 3); // what is missing of 0 and 2; 4 of 1, twice
+    const uint32_t want[] = {0, 1, 2, 3, 3, 4};
+    assert_memory_equal(batch.bag_offsets, want, sizeof want);
+    assert_int_equal(batch.lookups[1], batch.lookups[3]);
+    rt_batch_fini(&batch);
+}
+
 // As rows.admit takes them out.
 static void keys_that_go_out(void **state)
 {
@@ -239,4 +260,5 @@ static void keys_that_go_out(void **state)
 
 TEST_MAIN(TEST(pairs_make_tables), TEST(pairs_that_are_none), TEST(every_format_can),
           TEST(indices_count_from_their_field), TEST(columns_must_make_the_same_ids),
-          TEST(every_row_stands_once), TEST(keys_that_go_out))
+          TEST(every_row_stands_once), TEST(missing_values),
+          TEST(keys_that_go_out))
