@@ -31,7 +31,8 @@ typedef struct {
 } dp_peer;
 
 // A SPEC "fae[:hot_rows=N][:profile=N|FILE][:schedule=true]" or
-// "bagpipe[:window=N][:replicate=true]". RT_NOT_FOUND: it names neither. RT_CONFIG: a key or value that is not known.
+// "bagpipe[:window=N][:replicate=true]". RT_NOT_FOUND: it names neither. RT_CONFIG: a key or
+// value that is not known.
 rt_status dp_peer_parse(const char *spec, dp_peer *peer, rt_error *error);
 
 // As dp_sim_run; of the result, costs, account, warm-up, slot count and what is said to be of such a
