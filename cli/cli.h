@@ -138,8 +138,8 @@ typedef enum {
 rt_status cli_await(const rt_config *config, cli_listener who, uint32_t rank, int stop_fd,
                     rt_notify *notify, rt_error *error);
 
-// A standby that was promoted listens on its own box where the configuration says that of the
-// coordinator. After cli_identity: it is the same run.
+// A standby that was promoted listens on its own box, with its own key, where the configuration says
+// that of the coordinator. After cli_identity: it is the same run.
 void cli_move_to_standby(rt_config *config);
 
 // Its epochs begin. RT_CONFIG: out is the folder of none; RT_IO, RT_DATA.

@@ -98,8 +98,7 @@ static int read_member(int argc, char **argv, const char *role, member_arguments
                                   {"coordinator", &coordinator, NULL},
                                   {"bind", &bind, NULL},
                                   {"share", &share, NULL}}; // a worker's
-    if (!cli_parse(argc, argv, options, RT_COUNT_OF(options) - !is_worker, &path, sets,
-                   &set_count))
+    if (!cli_parse(argc, argv, options, RT_COUNT_OF(options) - !is_worker, &path, sets, &set_count))
         return CLI_USAGE;
     // Without them, those of a worker which mpirun started.
     rank_text = rank_text || !is_worker ? rank_text : getenv("OMPI_COMM_WORLD_RANK");
@@ -174,8 +173,8 @@ int cli_worker(int argc, char **argv)
                                .coordinator = arguments.coordinator,
                                .standby = arguments.standby,
                                .notify = &arguments.notify};
-    rt_status status = cli_await(&arguments.config, CLI_WORKER, arguments.rank, -1,
-                                 &arguments.notify, &error);
+    rt_status status =
+        cli_await(&arguments.config, CLI_WORKER, arguments.rank, -1, &arguments.notify, &error);
     if (!status)
         status = ew_worker_run(&worker, &error);
     code = member_exit(status, &error);
@@ -372,28 +371,29 @@ int cli_coordinator(int argc, char **argv)
     int fd = fd_text ? (int)announce_fd : -1;
     rt_notify notify;
     open_notify(&notify);
-    dp_coordinator_config coordinator = {.config = &config,
-                                         .identity = identity,
-                                         .ops = cli_transport(&config, false, 0),
-                                         .keys = &keys,
-                                         .schema = rt_config_schema(&config),
-                                         .resume = restart  ? DP_RESUME_IF_ANY
-                                                   : resume ? DP_RESUME_NEWEST
-                                                            : DP_RESUME_NO,
-                                         .model = resume ? NULL : model,
-                                         .may_shrink = restart && cli_may_shrink(&config),
-                                         .without = ranks,
-                                         .spawned = fd_text != NULL,
-                                         .directory = out,
-                                         .trace = trace,
-                                         .stop_fd = open_stop_fd(),
-                                         .signal_fd = open_signal_fd(),
-                                         .reload = {watch ? watch : path, sets, set_count},
-                                         .progress = true,
-                                         .notify = &notify,
-                                         .announce = announce,
-                                         .saved = say_saved,
-                                         .announce_context = &fd};
+    dp_coordinator_config coordinator = {
+        .config = &config,
+        .identity = identity,
+        .ops = cli_transport(&config, false, 0),
+        .keys = &keys,
+        .schema = rt_config_schema(&config),
+        .resume = restart  ? DP_RESUME_IF_ANY
+                  : resume ? DP_RESUME_NEWEST
+                           : DP_RESUME_NO,
+        .model = resume ? NULL : model,
+        .may_shrink = restart && cli_may_shrink(&config),
+        .without = ranks,
+        .spawned = fd_text != NULL,
+        .directory = out,
+        .trace = trace,
+        .stop_fd = open_stop_fd(),
+        .signal_fd = open_signal_fd(),
+        .reload = {watch ? watch : path, sets, set_count, promoted ? cli_move_to_standby : NULL},
+        .progress = true,
+        .notify = &notify,
+        .announce = announce,
+        .saved = say_saved,
+        .announce_context = &fd};
     rt_status status = promoted ? cli_begin_promoted(&config, out, &error) : RT_OK;
     if (promoted)
         cli_move_to_standby(&config);

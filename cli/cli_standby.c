@@ -49,7 +49,10 @@ void cli_move_to_standby(rt_config *config)
     snprintf(config->network_coordinator, sizeof config->network_coordinator, "%s", to);
     if (config->network_port && rt_address_split(to, from, sizeof from, &port))
         config->network_port = port;
-    config->standby[0] = '\0';
+    if (*config->security_standby_key) // whoever reads running.json expects this box's key
+        snprintf(config->security_server_key, sizeof config->security_server_key, "%s",
+                 config->security_standby_key);
+    config->standby[0] = config->security_standby_key[0] = '\0';
 }
 
 static rt_status find_checkpoints(const rt_config *config, const char *out, char *path, size_t size,

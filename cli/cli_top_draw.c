@@ -118,6 +118,27 @@ static void draw_lag(screen *s, const cJSON *lag)
         line(s, "stream: %s MB of its files are left", short_of(bytes * MB).text);
 }
 
+static void draw_standby(screen *s, const cJSON *standby)
+{
+    char saved[64] = "no checkpoint yet", lacks[64] = "not in step yet";
+    const double iteration = rt_json_number(standby, "checkpoint"),
+                 behind = rt_json_number(standby, "behind_bytes");
+    if (!standby)
+        return;
+    if (iteration > 0)
+        snprintf(saved, sizeof saved, "checkpoint of iteration %.0f", iteration);
+    if (cJSON_IsTrue(rt_json_member(standby, "in_step")))
+        snprintf(lacks, sizeof lacks, "in step");
+    else if (behind > 0)
+        snprintf(lacks, sizeof lacks, "lacks %s MB of events", short_of(behind * MB).text);
+    if (cJSON_IsTrue(rt_json_member(standby, "there")))
+        line(s, "standby: %s, %s", lacks, saved);
+    else
+        line(s, "standby: AWAY for %s, %s; %s commits without it",
+             age_of(rt_json_number(standby, "away_s")).text, saved,
+             digits_of(rt_json_number(standby, "commits_alone"), 0).text);
+}
+
 static void draw_trouble(screen *s, const cJSON *json)
 {
     const cJSON *one;
@@ -233,6 +254,7 @@ void cli_top_draw(const cJSON *status, const char *source, uint32_t row_max, rt_
     screen s = {text, row_max};
     draw_run(&s, status, source);
     draw_lag(&s, rt_json_member(status, "lag"));
+    draw_standby(&s, rt_json_member(status, "standby"));
     draw_trouble(&s, status);
     draw_workers(&s, status);
     draw_shards(&s, status);

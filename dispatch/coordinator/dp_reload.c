@@ -77,6 +77,8 @@ static rt_status read_file(const dp_reload *reload, dp_reloaded *values, char *r
     if (!status) {
         *values = (dp_reloaded){fresh.dispatch.alpha, fresh.dispatch.alpha_auto,
                                 fresh.dispatch.search_evaluations, fresh.dispatch.budget_ms};
+        if (reload->source->adapt)
+            reload->source->adapt(&fresh);
         name_others(reload->running, &fresh, restart, size);
     }
     rt_config_fini(&fresh);

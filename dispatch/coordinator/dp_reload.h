@@ -9,7 +9,8 @@
 typedef struct {
     const char *path; // NULL: nothing is watched
     const char *const *sets;
-    uint32_t set_count; // assignments that follow the file
+    uint32_t set_count;               // assignments that follow the file
+    void (*adapt)(rt_config *config); // to what this process makes of it; NULL: nothing
 } dp_reload_source;
 
 typedef struct {

@@ -160,6 +160,7 @@ static void write_standby(const dp_run *c, rt_json *json)
     rt_mirror_statistics(c->mirror, &counts);
     rt_json_begin_object(json, "standby");
     rt_json_bool(json, "there", counts.is_there);
+    rt_json_bool(json, "in_step", counts.is_in_step);
     rt_json_double(json, "away_s", counts.away_s);
     rt_json_double(json, "behind_bytes",
                    counts.is_there ? (double)counts.behind_bytes : (double)NAN);

@@ -11,6 +11,10 @@
 #include "runtime/rt_json_read.h"
 
 #define NUMBER_BYTES 32u
+// A tree may take forty times its text: a JSON body has at most so many bytes, and so many more for
+// every candidate that it may have.
+#define QUESTION_BYTES (64u << 10)
+#define CANDIDATE_BYTES 2048u
 
 typedef struct {
     bool is_given, in_lists;
@@ -277,7 +281,13 @@ static rt_status take_tree(ew_questions *q, const cJSON *tree, uint32_t most, rt
 static rt_status take_json(ew_questions *q, const char *body, size_t size, uint32_t most,
                            rt_batch *batch, ew_question *question, rt_error *error)
 {
+    const size_t size_max = QUESTION_BYTES + most * (size_t)CANDIDATE_BYTES;
     size_t byte;
+    if (size > size_max)
+        return rt_fail(error, RT_LIMIT,
+                       "a body of %zu bytes, expected at most %zu for %" PRIu32
+                       " candidates (serve.candidates_max)",
+                       size, size_max, most);
     cJSON *tree = rt_json_parse(body, size, &byte);
     if (!tree)
         return rt_fail(error, RT_DATA, "the body is no JSON (byte %zu)", byte);

@@ -15,8 +15,9 @@
 #include "runtime/rt_log.h"
 #include "runtime/rt_spawn.h"
 
-#define BAD_BATCH_S 300.0 // so long after it
-#define LINES_MIN 100.0   // for a share of them
+#define BAD_BATCH_S 300.0   // so long after it
+#define STANDBY_AWAY_S 10.0 // a standby that starts again is back by then
+#define LINES_MIN 100.0     // for a share of them
 #define LAST_WAIT_MS 2000
 #define LAST_TURN_MS 10
 
@@ -137,6 +138,13 @@ static void worker_out(const rt_alerts *alerts, const rt_view *view, double unix
     f->value = view->out_count;
     if (view->out_count)
         snprintf(f->about, sizeof f->about, "worker %" PRIu32, view->out[0]);
+}
+
+static void standby_away(const rt_alerts *alerts, const rt_view *view, double unix_s, finding *f)
+{
+    (void)alerts;
+    f->threshold = STANDBY_AWAY_S;
+    f->value = rt_view_standby_away_s(view, unix_s);
 }
 
 #define XX(name, text) name,

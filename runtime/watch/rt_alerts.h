@@ -17,7 +17,8 @@
     XX(link_slow, "a link is slower than it was")                \
     XX(checkpoint_old, "no checkpoint was completed for long")   \
     XX(memory, "memory is near its limit")                       \
-    XX(worker_out, "a worker does not take part")
+    XX(worker_out, "a worker does not take part")                \
+    XX(standby_away, "the standby does not answer")
 
 #define XX(name, text) RT_ALERT_##name,
 typedef enum { RT_ALERTS_MAP(XX) RT_ALERT_COUNT } rt_alert_kind;

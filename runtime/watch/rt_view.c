@@ -210,6 +210,19 @@ static void take_rates(rt_view_worker *worker, const cJSON *json)
     }
 }
 
+static rt_view_standby standby_of(const rt_view *view, const cJSON *json)
+{
+    const bool is_there = cJSON_IsTrue(rt_json_member(json, "there"));
+    return (rt_view_standby){
+        .is_known = cJSON_IsObject(json),
+        .is_there = is_there,
+        .is_in_step = cJSON_IsTrue(rt_json_member(json, "in_step")),
+        .away_time_s = is_there ? (double)NAN : view->time_s - rt_json_number(json, "away_s"),
+        .behind_bytes = rt_json_number(json, "behind_bytes"),
+        .commits_alone = rt_json_number(json, "commits_alone"),
+        .checkpoint = rt_json_number(json, "checkpoint")};
+}
+
 static void take_members(rt_view *view, const cJSON *json, double unix_s)
 {
     const cJSON *workers = rt_json_member(json, "workers"),
@@ -252,6 +265,7 @@ static void take_members(rt_view *view, const cJSON *json, double unix_s)
     view->checkpoint_time_s = view->time_s - rt_json_number(checkpoint, "age_s");
     view->lag_events = rt_json_number(rt_json_member(json, "lag"), "events");
     view->lag_bytes = rt_json_number(rt_json_member(json, "lag"), "bytes");
+    view->standby = standby_of(view, rt_json_member(json, "standby"));
     copy_text(view->policy, sizeof view->policy, json, "policy");
     if (isnan(unix_s))
         view->offset_s = rt_json_number(json, "unix_s") - view->time_s;
@@ -353,6 +367,13 @@ double rt_view_age_s(const rt_view *view, double time_s, double unix_s)
 {
     const double age = unix_s - (view->offset_s + time_s);
     return age < 0 ? 0 : age;
+}
+
+double rt_view_standby_away_s(const rt_view *view, double unix_s)
+{
+    if (!view->standby.is_known || view->has_ended)
+        return NAN;
+    return view->standby.is_there ? 0 : rt_view_age_s(view, view->standby.away_time_s, unix_s);
 }
 
 rt_view_rates rt_view_rates_of(const rt_view *view, double unix_s)

@@ -76,6 +76,15 @@ typedef struct {
 } rt_view_slice;
 
 typedef struct {
+    bool is_known;             // the run has one
+    bool is_there, is_in_step; // it answers; and has all of the journals
+    double away_time_s;        // since then it does not answer; NAN: it does
+    double behind_bytes;       // that it lacks; NAN: it is away
+    double commits_alone;      // that were acknowledged without it, by this process
+    double checkpoint;         // iteration of the newest that it has as a whole; 0: none
+} rt_view_standby;
+
+typedef struct {
     double time_s, samples, malformed;
 } rt_view_tick;
 
@@ -106,6 +115,7 @@ typedef struct {
     double members_time_s;
     double checkpoint_every_s, checkpoint_time_s, checkpoint_iteration;
     double lag_events, lag_bytes;
+    rt_view_standby standby; // coordinator.standby
 
     uint32_t column_count;
     rt_view_column *columns; // RT_FIELDS_MAX
@@ -130,6 +140,9 @@ bool rt_view_take(rt_view *view, const char *line, double unix_s);
 
 // Seconds from a record's time until now; NAN where the clock is not known.
 double rt_view_age_s(const rt_view *view, double time_s, double unix_s);
+
+// For how long the standby does not answer; 0: it does; NAN: there is none, or the run has ended.
+double rt_view_standby_away_s(const rt_view *view, double unix_s);
 
 // Over the last ten seconds or the last iterations; 0: it stands still.
 typedef struct {

@@ -119,6 +119,21 @@ static void write_alerts(const rt_alerts *alerts, rt_json *json)
     rt_json_end_array(json);
 }
 
+static void write_standby(const rt_view *view, double unix_s, rt_json *json)
+{
+    const rt_view_standby *standby = &view->standby;
+    if (!standby->is_known)
+        return;
+    rt_json_begin_object(json, "standby");
+    rt_json_bool(json, "there", standby->is_there);
+    rt_json_bool(json, "in_step", standby->is_in_step);
+    rt_json_double(json, "away_s", rt_view_standby_away_s(view, unix_s));
+    rt_json_double(json, "behind_bytes", standby->behind_bytes);
+    rt_json_double(json, "commits_alone", standby->commits_alone);
+    rt_json_double(json, "checkpoint", standby->checkpoint);
+    rt_json_end_object(json);
+}
+
 static void write_speed(const rt_view *view, const rt_view_rates *rates, double unix_s,
                         rt_json *json)
 {
@@ -161,6 +176,7 @@ void rt_view_write_json(const rt_view *view, const rt_alerts *alerts, double uni
     rt_json_double(json, "bytes", view->lag_bytes);
     rt_json_double(json, "latency_p99_ms", view->latency_p99_ms);
     rt_json_end_object(json);
+    write_standby(view, unix_s, json);
     write_input(view, json);
     write_warnings(view, unix_s, json);
     write_alerts(alerts, json);

@@ -37,6 +37,16 @@ static void age(rt_page *page, const char *id, const char *name, double seconds)
     fact(page, id, name, rt_page_age(seconds, text));
 }
 
+static void write_standby(const rt_view *view, double unix_s, rt_page *page)
+{
+    if (!view->standby.is_there)
+        age(page, "standby", "standby, away", rt_view_standby_away_s(view, unix_s));
+    else if (view->standby.is_in_step)
+        fact(page, "standby", "standby", "in step");
+    else
+        number(page, "standby", "standby, bytes behind", view->standby.behind_bytes);
+}
+
 static void write_facts(const rt_view *view, double unix_s, rt_page *page)
 {
     const rt_view_rates rates = rt_view_rates_of(view, unix_s);
@@ -55,6 +65,8 @@ static void write_facts(const rt_view *view, double unix_s, rt_page *page)
         rt_view_age_s(view, view->checkpoint_time_s, unix_s));
     if (!isnan(view->lag_events))
         number(page, "lag", "events wait", view->lag_events);
+    if (view->standby.is_known)
+        write_standby(view, unix_s, page);
     shown_as(page, "malformed", "malformed lines", "%.1f%%", 100 * rates.malformed_share);
     rt_page_add(page, "</div>\n");
 }

@@ -187,6 +187,23 @@ static void write_parts(const rt_view *view, rt_page *text)
         view->out_count);
 }
 
+static void write_standby(const rt_view *view, double unix_s, rt_page *text)
+{
+    const rt_view_standby *standby = &view->standby;
+    if (!standby->is_known)
+        return;
+    one(text, "lanyard_standby_in_step", "gauge", "1: the standby has all of the journals.",
+        standby->is_in_step);
+    one(text, "lanyard_standby_away_seconds", "gauge",
+        "For so long it does not answer; 0: it does.", rt_view_standby_away_s(view, unix_s));
+    one(text, "lanyard_standby_behind_bytes", "gauge", "Bytes of the journals that it lacks.",
+        standby->behind_bytes);
+    one(text, "lanyard_standby_commits_alone_total", "counter",
+        "Commits that were acknowledged without it.", standby->commits_alone);
+    one(text, "lanyard_standby_checkpoint_iteration", "gauge",
+        "Of the newest checkpoint that it has as a whole; 0: none.", standby->checkpoint);
+}
+
 static void sample_memory(rt_page *text, const char *name, const char *who, uint32_t number,
                           double value)
 {
@@ -311,6 +328,7 @@ rt_status rt_view_write_prometheus(const rt_view *view, const rt_alerts *alerts,
     write_times(view, text);
     write_links(view, &rates, text);
     write_parts(view, text);
+    write_standby(view, unix_s, text);
     write_memory(view, false, "lanyard_process_resident_memory_bytes", "Memory of a process.",
                  text);
     write_memory(view, true, "lanyard_process_memory_limit_bytes", "What it may have.", text);

@@ -532,6 +532,7 @@ static void a_bad_bind_address(void **state)
         snprintf(assignment, sizeof assignment, "network.bind=%s", addresses[i]);
         prepare(&r, "up", NULL);
         set(&r, assignment);
+        set(&r, "timeouts.start_s=0.5");
         must_fail(&r, addresses[i]);
     }
 }

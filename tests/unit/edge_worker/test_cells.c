@@ -223,6 +223,11 @@ static void questions_that_are_none(void **state)
     must_refuse(&a, "{\"candidates\": [{}, {\"shop\": tru}]}", RT_DATA, "no JSON (byte 29)");
     must_refuse(&a, "{\"candidates\": [{\"shop\": \"\\q\"}]}", RT_DATA, "no JSON");
     must_refuse(&a, "{\"candidates\": [{\"shop\": \"a\"", RT_DATA, "no JSON");
+    static char wide[128 << 10];
+    snprintf(wide, sizeof wide, "{\"candidates\": [{}]}%70000s", " ");
+    assert_int_equal(ask(&a, wide), RT_OK);
+    snprintf(wide, sizeof wide, "{\"candidates\": [{}]}%72000s", " ");
+    must_refuse(&a, wide, RT_LIMIT, "expected at most 71680");
     end_asking(&a);
 }
 

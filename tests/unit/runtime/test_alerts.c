@@ -80,6 +80,9 @@ static void spoil(rt_view *view, rt_alert_kind kind)
         view->out_count = 1;
         view->out[0] = 7;
         break;
+    case RT_ALERT_standby_away: // 11 s
+        view->standby = (rt_view_standby){.is_known = true, .away_time_s = 89};
+        break;
     case RT_ALERT_COUNT:
         break;
     }
@@ -118,7 +121,8 @@ static void stays_silent(void **state)
     rt_alerts alerts;
     rt_view *view = make_view();
     for (int kind = 0; kind < RT_ALERT_COUNT; kind++)
-        if (kind != RT_ALERT_loss_not_finite && kind != RT_ALERT_worker_out)
+        if (kind != RT_ALERT_loss_not_finite && kind != RT_ALERT_worker_out &&
+            kind != RT_ALERT_standby_away)
             spoil(view, (rt_alert_kind)kind);
     rt_alerts_init(&none, "", &alerts);
     rt_alerts_step(&alerts, view, NOW);

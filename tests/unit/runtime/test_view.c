@@ -200,6 +200,56 @@ static void is_json(void **state)
     rt_view_fini(view);
 }
 
+static void give_standby(rt_view *view, const char *standby)
+{
+    char line[512];
+    snprintf(line, sizeof line,
+             "{\"record\":\"members\",\"time_s\":10,\"standby\":{%s,\"commits_alone\":7,"
+             "\"checkpoint\":2}}",
+             standby);
+    assert_true(rt_view_take(view, line, BEGIN_S + 10));
+}
+
+// What all who are shown the run are told of its standby.
+static void must_say(const rt_view *view, const char *in_json, const char *in_metrics,
+                     const char *in_page)
+{
+    rt_json json;
+    rt_page text = {0}, page = {0};
+    rt_json_init(&json, 0);
+    rt_view_write_json(view, NULL, BEGIN_S + 15, &json);
+    rt_page_add(&text, "%s", rt_json_text(&json, NULL));
+    assert_int_equal(rt_view_write_prometheus(view, NULL, BEGIN_S + 15, &text), RT_OK);
+    rt_view_write_page(view, NULL, BEGIN_S + 15, &page);
+    if (!strstr(text.text, in_json) || !strstr(text.text, in_metrics) ||
+        !strstr(page.text, in_page))
+        fail_msg("%s, %s or %s is not in %s%s", in_json, in_metrics, in_page, text.text, page.text);
+    rt_json_fini(&json);
+    rt_page_fini(&text);
+    rt_page_fini(&page);
+}
+
+static void tells_of_the_standby(void **state)
+{
+    (void)state;
+    rt_view *view = make_view();
+    assert_true(isnan(rt_view_standby_away_s(view, BEGIN_S))); // there is none
+    give_standby(view, "\"there\":true,\"in_step\":true,\"away_s\":0,\"behind_bytes\":0");
+    assert_true(rt_view_standby_away_s(view, BEGIN_S + 15) == 0);
+    must_say(view, "\"in_step\":true", "lanyard_standby_in_step 1\n",
+             "<b id=\"standby\">in step</b>");
+    give_standby(view, "\"there\":true,\"in_step\":false,\"away_s\":0,\"behind_bytes\":123");
+    must_say(view, "\"behind_bytes\":123", "lanyard_standby_behind_bytes 123\n",
+             "<b id=\"standby\">123</b>");
+    give_standby(view, "\"there\":false,\"in_step\":false,\"away_s\":4,\"behind_bytes\":null");
+    must_say(view, "\"away_s\":9,\"behind_bytes\":null,\"commits_alone\":7,\"checkpoint\":2",
+             "lanyard_standby_away_seconds 9\n", "<b id=\"standby\">9 s</b>");
+    must_say(view, "", "lanyard_standby_commits_alone_total 7\n", "");
+    view->has_ended = true; // nobody looks for it any more
+    assert_true(isnan(rt_view_standby_away_s(view, BEGIN_S + 15)));
+    rt_view_fini(view);
+}
+
 static void must_hold(const rt_page *page, const char *part, bool holds)
 {
     if ((strstr(page->text, part) != NULL) != holds)
@@ -307,4 +357,5 @@ static void follows_a_file(void **state)
 }
 
 TEST_MAIN(TEST(adds_up), TEST(stays_small), TEST(goes_back), TEST(takes_no_nonsense), TEST(is_json),
-          TEST(is_a_page), TEST(is_for_prometheus), TEST(follows_a_file))
+          TEST(tells_of_the_standby), TEST(is_a_page), TEST(is_for_prometheus),
+          TEST(follows_a_file))
