@@ -45,6 +45,7 @@ int cli_ps(int argc, char **argv);
 int cli_worker(int argc, char **argv);
 int cli_sim(int argc, char **argv);
 int cli_advise(int argc, char **argv);
+int cli_profile(int argc, char **argv);
 int cli_eval(int argc, char **argv);
 int cli_predict(int argc, char **argv);
 int cli_serve(int argc, char **argv);

@@ -15,7 +15,7 @@
 #include "runtime/rt_json.h"
 
 #define RUNS_MAX 32u
-#define SPEC_MAX 128u
+#define SPEC_MAX 1024u // fae:profile=FILE
 
 typedef struct {
     char spec[SPEC_MAX];
@@ -443,7 +443,7 @@ static void close_output(FILE *file, const char *path, rt_status *status, rt_err
 
 int cli_sim(int argc, char **argv)
 {
-    static sim_run runs[RUNS_MAX + 1]; // 33 x 20 KB: too much for a stack
+    static sim_run runs[RUNS_MAX + 1]; // 33 x 21 KB: too much for a stack
     const char *path = NULL, *policies = NULL, *records = NULL;
     output_paths paths = {0};
     const char *sets[CLI_SETS_MAX];

@@ -32,8 +32,8 @@ static const cli_command commands[] = {
      "  --policies SPEC,...  one simulation each; SPEC is a policy and keys of the section "
      "dispatch:\n"
      "                       laia,esd:alpha=0.5,makespan:micro_batch_min=32:micro_batch_max=224\n"
-     "                       or a system that is only simulated: fae:hot_rows=N, bagpipe:window=N "
-     "(docs/POLICIES.md)\n"
+     "                       or one that is only simulated (docs/POLICIES.md): fae:hot_rows=N,\n"
+     "                       fae:profile=FILE (of `lanyard profile`), bagpipe:window=N\n"
      "  --json               everything that was counted\n"
      "  --trace FILE         what each worker did in each iteration, a line each\n"
      "  --placements FILE    who gets which sample, and its keys, a line each: for "
@@ -49,6 +49,18 @@ static const cli_command commands[] = {
      "  --iterations N  batches of each simulation, the second half counts (48)\n"
      "  --json          all configurations, not only the first ten\n",
      cli_advise},
+    {"profile",
+     "CONFIG [--samples N] [--rows N | --memory BYTES] [--out FILE] [--count-memory BYTES] "
+     "[--json] [--set KEY=VALUE]...",
+     "which rows the stream looks up most, and how much of it they cover",
+     "  --samples N           read so many; default: to the end of the input\n"
+     "  --rows N              so many rows are hot; default: those that cover 90% of look-ups\n"
+     "  --memory BYTES        as many as fit, with the state of the optimizer\n"
+     "  --out FILE            the hot rows, for `lanyard sim --policies fae:profile=FILE`\n"
+     "  --count-memory BYTES  for counting (1 GiB: 25 million rows). Counts are exact: when it is\n"
+     "                        full counting ends, and a line says after how many samples\n"
+     "  --json                as JSON\n",
+     cli_profile},
     {"eval", "DIR [--json] [--predictions FILE] [--set KEY=VALUE]...",
      "log loss and AUC of a saved model or checkpoint on other rows",
      "  DIR     model/ of a run, or one of its checkpoints/ckpt-...; its config.json is read\n"

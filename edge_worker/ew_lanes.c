@@ -87,10 +87,13 @@ static void pack(ew_lanes *lanes, uint32_t shard, uint32_t first, uint32_t float
     }
 }
 
-// The last float of the vector, the verdict, is not rounded with gradients.
+// int8: floats at the end of a chunk that are not rounded: all of an early iteration; later the
+// last float of the vector, the verdict.
 static uint32_t whole_in(const ew_lanes *lanes, uint32_t shard, uint32_t first, uint32_t floats)
 {
     const uint32_t last = first + floats - 1;
+    if (lanes->iteration <= EW_LANES_WHOLE_ITERATIONS)
+        return floats;
     return rt_stripes_place(&lanes->stripes, shard, last) == lanes->stripes.count - 1;
 }
 
@@ -115,9 +118,10 @@ static void pack_int8(ew_lanes *lanes, uint32_t shard, uint32_t first, uint32_t 
     const uint32_t whole = whole_in(lanes, shard, first, floats), rounded = floats - whole;
     const rt_wire_dense_int8 head = {lanes->workers, floats, whole};
     memcpy(out, &head, sizeof head);
-    if (whole)
-        memcpy(out + sizeof head, &lanes->gradients[lanes->stripes.count - 1], sizeof(float));
-    pack_blocks(lanes, shard, first, rounded, out + sizeof head + whole * sizeof(float));
+    float *as_they_are = (float *)(void *)(out + sizeof head);
+    rt_stripes_gather(&lanes->stripes, shard, first + rounded, whole, lanes->gradients,
+                      as_they_are);
+    pack_blocks(lanes, shard, first, rounded, as_they_are + whole);
 }
 
 static uint64_t chunk_bytes(const ew_lanes *lanes, uint32_t shard, uint32_t first, uint32_t floats)
@@ -224,10 +228,10 @@ static void unpack_int8(ew_lanes *lanes, uint32_t shard, uint32_t first, uint32_
 {
     float values[RT_INT8_BLOCK];
     const uint32_t whole = whole_in(lanes, shard, first, floats), rounded = floats - whole;
-    const float *scales = (const float *)(const void *)(in + whole * sizeof(float));
+    const float *as_they_are = (const float *)(const void *)in, *scales = as_they_are + whole;
     const int8_t *codes = (const int8_t *)(scales + rt_int8_blocks(rounded));
-    if (whole)
-        memcpy(&lanes->gradients[lanes->stripes.count - 1], in, sizeof(float));
+    rt_stripes_scatter(&lanes->stripes, shard, first + rounded, whole, as_they_are,
+                       lanes->gradients);
     for (uint32_t at = 0; at < rounded; at += RT_INT8_BLOCK) {
         const uint32_t some = (uint32_t)rt_min_u64(rounded - at, RT_INT8_BLOCK);
         rt_int8_unpack(*scales++, codes + at, some, values);

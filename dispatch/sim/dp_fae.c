@@ -1,16 +1,11 @@
 // FAE: a static set of popular rows on every worker, summed like dense weights in every iteration,
 // all of it; every other row is pulled, and its gradient pushed, by every worker that trains it. No
 // cache beyond the hot set. (As Herald, ESD and Bagpipe describe and measure it.)
-#include <stdlib.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "dispatch/sim/dp_peer_parts.h"
-
-typedef struct {
-    uint64_t key;
-    uint32_t record;
-    uint32_t uses;
-} popular;
+#include "dispatch/sim/dp_popularity.h"
 
 // Samples that wait for a batch of their kind.
 typedef struct {
@@ -29,14 +24,6 @@ typedef struct {
     pool pools[2]; // cold, hot
 } fae;
 
-static int compare_popular(const void *a, const void *b)
-{
-    const popular *x = a, *y = b;
-    if (x->uses != y->uses)
-        return x->uses < y->uses ? 1 : -1;
-    return (x->key > y->key) - (x->key < y->key);
-}
-
 static rt_status reserve(fae *f)
 {
     const uint64_t records = f->run->directory.record_top;
@@ -48,64 +35,66 @@ static rt_status reserve(fae *f)
                : RT_OK;
 }
 
-// How often every record is used in the first samples of the stream.
-static rt_status count_uses(fae *f, uint32_t **uses_p, uint32_t *capacity, rt_error *error)
+static void make_hot(fae *f, uint32_t record)
 {
-    dp_peer_run_state *run = f->run;
-    dp_peer_batch batch = {0};
-    uint64_t left = run->peer->profile;
-    rt_status status = RT_OK;
-    while (left > 0 && !status) {
-        const uint32_t count = (uint32_t)rt_min_u64(left, run->batch_size);
-        status = dp_peer_read(run, count, &batch, error);
-        if (status)
-            break;
-        if (rt_grow(uses_p, capacity, run->directory.record_top, sizeof **uses_p))
-            status = rt_fail(error, RT_NO_MEMORY, "out of memory: the profile");
-        for (uint32_t i = 0; i < batch.key_count && !status; i++)
-            (*uses_p)[batch.records[i]]++;
-        left -= batch.sample_count;
-    }
-    dp_peer_batch_fini(&batch);
-    return status == RT_END ? RT_OK : status;
+    const uint32_t field = dp_peer_field(f->run, record);
+    f->is_hot[record] = true;
+    f->hot_bytes += f->run->costs.layout.values[field] * sizeof(float);
 }
 
-static rt_status choose_hot(fae *f, const uint32_t *uses, rt_error *error)
+// The first so many of these rows.
+static rt_status make_all_hot(fae *f, const dp_popular *rows, uint64_t count, rt_error *error)
 {
-    dp_peer_run_state *run = f->run;
-    const uint32_t count = run->directory.record_top;
-    const uint64_t wanted = run->peer->hot_rows ? run->peer->hot_rows : run->slot_count;
-    popular *all = rt_alloc(count, sizeof *all);
-    if ((count && !all) || reserve(f)) {
-        rt_free(all);
-        return rt_fail(error, RT_NO_MEMORY, "out of memory: the hot rows");
+    dp_directory *directory = &f->run->directory;
+    for (uint64_t i = 0; i < count; i++) {
+        if (dp_directory_reserve(directory, 1))
+            return rt_fail(error, RT_NO_MEMORY, "out of memory: the hot rows");
+        const uint32_t record = dp_directory_find(directory, rows[i].key);
+        if (reserve(f))
+            return rt_fail(error, RT_NO_MEMORY, "out of memory: the hot rows");
+        if (f->is_hot[record]) // no profile that was counted has it twice
+            return rt_fail(error, RT_DATA, "%s:%" PRIu64 ": a row that stands before it, too",
+                           f->run->peer->file, i + 2);
+        make_hot(f, record);
     }
-    for (uint32_t i = 0; i < count; i++)
-        all[i] = (popular){run->directory.records[i].key, i, uses[i]};
-    qsort(all, count, sizeof *all, compare_popular);
-    for (uint32_t i = 0; i < count && i < wanted; i++) {
-        f->is_hot[all[i].record] = true;
-        f->hot_bytes += run->costs.layout.values[rt_key_field(all[i].key)] * sizeof(float);
-    }
-    rt_free(all);
     return RT_OK;
 }
 
-// The stream from its start once more.
+// What `lanyard profile` counted.
+static rt_status read_profile(fae *f, rt_error *error)
+{
+    const dp_sim_config *sim = f->run->sim;
+    const dp_peer *peer = f->run->peer;
+    dp_popular *rows = NULL;
+    uint64_t count = 0;
+    rt_status status =
+        dp_popularity_read(peer->file, sim->config, sim->schema, &rows, &count, error);
+    if (!status && peer->hot_rows > count)
+        status = rt_fail(error, RT_CONFIG, "fae:hot_rows=%" PRIu64 ": %s has %" PRIu64 " rows",
+                         peer->hot_rows, peer->file, count);
+    if (!status)
+        status = make_all_hot(f, rows, peer->hot_rows ? peer->hot_rows : count, error);
+    rt_free(rows);
+    return status;
+}
+
+// What it would count. The stream from its start once more.
 static rt_status profile(fae *f, rt_error *error)
 {
     dp_peer_run_state *run = f->run;
     const rt_config *config = run->sim->config;
-    uint32_t *uses = NULL, capacity = 0;
-    rt_status status = count_uses(f, &uses, &capacity, error);
-    if (!status)
-        status = choose_hot(f, uses, error);
-    rt_free(uses);
-    if (status)
-        return status;
+    const dp_popularity_config settings = {.samples_max = run->peer->profile,
+                                           .memory_max = UINT64_MAX};
+    const uint64_t wanted = run->peer->hot_rows ? run->peer->hot_rows : run->slot_count;
+    dp_popularity popularity;
     rt_stream_close(run->stream);
     run->stream = NULL;
-    return rt_stream_open(&config->stream, config->seed, &run->stream, error);
+    rt_status status = dp_popularity_take(config, &settings, &popularity, error);
+    if (status)
+        return status;
+    status = make_all_hot(f, popularity.uses, rt_min_u64(wanted, popularity.row_count), error);
+    dp_popularity_fini(&popularity);
+    return status ? status : rt_stream_open(&config->stream, config->seed, &run->stream, error);
 }
 
 static bool sample_is_hot(const fae *f, const dp_peer_batch *batch, uint32_t i)
@@ -209,7 +198,7 @@ static rt_status train(fae *f, rt_error *error)
 rt_status dp_fae_run(dp_peer_run_state *run, rt_error *error)
 {
     fae f = {.run = run};
-    rt_status status = profile(&f, error);
+    rt_status status = run->peer->file[0] ? read_profile(&f, error) : profile(&f, error);
     if (!status)
         status = train(&f, error);
     rt_free(f.is_hot);

@@ -10,7 +10,8 @@
 static rt_status bad_option(const char *spec, const char *option, size_t length, rt_error *error)
 {
     return rt_fail(error, RT_CONFIG,
-                   "policy \"%s\": %.*s: expected fae[:hot_rows=N][:profile=N][:schedule=true] or "
+                   "policy \"%s\": %.*s: expected "
+                   "fae[:hot_rows=N][:profile=N|FILE][:schedule=true] or "
                    "bagpipe[:window=N][:replicate=true]",
                    spec, (int)length, option);
 }
@@ -37,12 +38,25 @@ static bool take_flag(const char *option, size_t length, const char *name, bool 
            (*value || strncmp(option + prefix, "false", 5) == 0);
 }
 
+// What is not a number names a file.
+static bool take_file(const char *option, size_t length, const char *name, char file[RT_PATH_MAX])
+{
+    const size_t prefix = strlen(name);
+    if (length <= prefix || strncmp(option, name, prefix) != 0 ||
+        strspn(option + prefix, "0123456789") >= length - prefix || length - prefix >= RT_PATH_MAX)
+        return false;
+    memcpy(file, option + prefix, length - prefix);
+    file[length - prefix] = '\0';
+    return true;
+}
+
 static bool take_option(dp_peer *peer, const char *option, size_t length)
 {
     uint64_t window;
     if (peer->kind == DP_PEER_FAE)
         return take_number(option, length, "hot_rows=", UINT32_MAX, &peer->hot_rows) ||
                take_number(option, length, "profile=", UINT32_MAX, &peer->profile) ||
+               take_file(option, length, "profile=", peer->file) ||
                take_flag(option, length, "schedule=", &peer->schedule);
     if (take_number(option, length, "window=", DP_PEER_WINDOW_MAX, &window)) {
         peer->window = (uint32_t)window;

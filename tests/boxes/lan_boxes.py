@@ -16,7 +16,7 @@ import time
 ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
 LAN = os.path.join(ROOT, "tests", "lan", "lan.sh")
 LANYARD = os.path.realpath(os.environ.get("LANYARD", os.path.join(ROOT, "build", "lanyard")))
-NO_RIGHTS, WAIT_S, RESTART_S = 77, 40 * int(os.environ.get("TEST_LIMIT_FACTOR", "1")), 0.3
+NO_RIGHTS, WAIT_S, RESTART_S = 77, 90 * int(os.environ.get("TEST_LIMIT_FACTOR", "1")), 0.3
 
 
 class Failed(Exception):

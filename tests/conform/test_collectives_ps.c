@@ -1,5 +1,6 @@
 // Dense gradients that become their sum at PS shards: spread over them, in fewer bits, by a
 // transport that takes few messages, and strange ones.
+#include "edge_worker/ew_lanes.h"
 #include "tests/support/exchange_case.h"
 
 #include <math.h>
@@ -151,8 +152,8 @@ static void ps_waits_for_the_transport(void **state)
             if (exchange_join_all(g, &error))
                 fail_msg("%s", error.text);
             g->up_max = up_max;
-            for (uint64_t t = 1; t <= 3; t++)
-                exchange_iterate(g, t, 10);
+            for (uint64_t t = 0; t < 3; t++)
+                exchange_iterate(g, EW_LANES_WHOLE_ITERATIONS + t, 10); // int8: whole, then not
             for (uint32_t rank = 0; rank < N; rank++) {
                 const float *sum = g->workers[rank].host;
                 assert_false(ew_exchange_is_held_up(g->workers[rank].exchange));
@@ -229,7 +230,7 @@ static void early_bytes_are_counted(void **state)
 // what the PS's rounding loses: at most 2^-9 of a sum, either way.
 static void bf16_sums(void **state)
 {
-    enum { COUNT = 5003, ITERATIONS = 60 };
+    enum { COUNT = 5003, ITERATIONS = EW_LANES_WHOLE_ITERATIONS + 60 };
     static double sent[COUNT], wanted[COUNT], bound[COUNT];
     (void)state;
     for (uint32_t n = 1; n <= 4; n += 3) {
@@ -265,12 +266,13 @@ static void bf16_sums(void **state)
 
 // ---- ps: int8 --------------------------------------------------------------------------------
 
-// All workers hold the same bits; over many iterations the sums add up to the sum of all gradients,
-// but for what each worker and the shards keep back: half a step of 1/127 of the largest there is,
-// which carried on is at most twice that. The last float, the verdict, is exact.
+// All workers hold the same bits; sums of the first iterations are those of 32 bits. Over many
+// iterations the sums add up to the sum of all gradients, but for what each worker and the shards
+// keep back: half a step of 1/127 of the largest there is, which carried on is at most twice that.
+// The last float, the verdict, is exact.
 static void int8_sums(void **state)
 {
-    enum { COUNT = 5003, ITERATIONS = 60 };
+    enum { COUNT = 5003, ITERATIONS = EW_LANES_WHOLE_ITERATIONS + 60 };
     static double sent[COUNT], wanted[COUNT];
     (void)state;
     for (uint32_t i = 0; i < 4; i++) {
@@ -285,17 +287,22 @@ static void int8_sums(void **state)
         memset(sent, 0, sizeof sent);
         memset(wanted, 0, sizeof wanted);
         for (uint64_t t = 1; t <= ITERATIONS; t++) {
+            uint32_t rounded = 0;
             exchange_iterate(g, t, 512 + 100 * (uint32_t)(t % 3));
             for (uint32_t k = 0; k < COUNT; k++) {
                 const float sum = g->workers[0].host[k];
+                float in_order = 0;
                 for (uint32_t rank = 0; rank < n; rank++) {
                     assert_memory_equal(&g->workers[rank].host[k], &sum, sizeof sum);
+                    in_order += exchange_gradient(rank, t, k);
                     wanted[k] += exchange_gradient(rank, t, k);
                 }
                 sent[k] += sum;
+                rounded += sum != in_order;
                 // Gradients are below 512: 512 / 127 x 1/2, of each worker and of the sum of n.
                 assert_true(fabs(sent[k] - wanted[k]) <= (k == COUNT - 1 ? 1e-3 : 2 * 2.03 * n));
             }
+            assert_int_equal(rounded > 0, t > EW_LANES_WHOLE_ITERATIONS);
         }
         exchange_group_close(g, true);
     }

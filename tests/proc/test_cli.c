@@ -44,7 +44,7 @@ static void every_command_has_help(void **state)
 {
     (void)state;
     static const char *const commands[] = {"up",     "sim",    "eval",  "check",
-                                           "doctor", "bench",  "probe", "report",
+                                           "doctor", "bench",  "probe", "report", "profile",
                                            "keygen", "worker", "ps",    "coordinator"};
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         char usage[64];
@@ -56,6 +56,13 @@ static void every_command_has_help(void **state)
     SAYS(0, "alpha=0.5", "sim", "CONFIG", "--help");
     SAYS(0, "--dump-matrices", "bench", "dispatch", "--help");
 }
+
+static const char table[] =
+    "{\"workers\": 2, \"batch\": {\"samples_per_worker\": 16},"
+    " \"stream\": {\"format\": \"table\", \"table\": {\"columns\": ["
+    "  {\"name\": \"label\", \"kind\": \"label\"}, {\"name\": \"user\", \"kind\": "
+    "\"categorical\"}]}},"
+    " \"model\": {\"embedding_dim\": 4, \"mlp\": [8, 4]}, \"timeouts\": {\"start_s\": 20}}";
 
 static void wrong_usage_is_named(void **state)
 {
@@ -79,16 +86,38 @@ static void wrong_usage_is_named(void **state)
     SAYS(2, "--set needs --config", "probe", "localhost:1", "--set", "seed=1");
     SAYS(1, "tcp://localhost: not an address", "probe", "localhost");
     SAYS(1, "no config.json: expected the folder model/ of a run", "eval", run_folder());
+    SAYS(2, "--rows and --memory: expected one of them", "profile", "configs/demo.json",
+         "--rows", "5", "--memory", "5000");
+    SAYS(2, "--samples \"0\": expected a whole number from 1", "profile", "configs/demo.json",
+         "--samples", "0");
+    SAYS(1, "this input has no end; expected --samples N", "profile", "configs/demo.json", "--set",
+         "stream.samples_max=0");
+}
+
+// The hot rows of a file, in order, after its head.
+static void hot_rows_go_from_profile_to_sim(void **state)
+{
+    (void)state;
+    char out[300], rows[320], spec[320];
+    snprintf(out, sizeof out, "%s", test_path("hot"));
+    snprintf(spec, sizeof spec, "fae:profile=%s", out);
+    write_file(test_path("table.json"), table);
+    write_file(test_path("rows"), "1,u1\n0,u2\n0,u1\n1,u3\n0,u1\n");
+    snprintf(rows, sizeof rows, "stream.files=%s", test_path("rows"));
+    SAYS(0, "5 samples (the whole input), 5 look-ups of 3 rows", "profile",
+         test_path("table.json"), "--set", rows, "--memory", "64", "--out", out);
+    SAYS(0, "2 rows are hot", "profile", test_path("table.json"), "--set", rows, "--memory", "64");
+    SAYS(0, "\"lookups\": 3,\n    \"share\": 0.6,\n    \"value_bytes\": 16,\n    \"row_bytes\": 32",
+         "profile", test_path("table.json"), "--set", rows, "--rows", "1", "--json");
+    SAYS(0, "2 samples (as many as --samples), 2 look-ups of 2 rows", "profile",
+         test_path("table.json"), "--set", rows, "--samples", "2");
+    SAYS(0, "workers sum 0.00 MB of rows among themselves", "sim", test_path("table.json"), "--set",
+         rows, "--set", "sim.warmup=0", "--set", "cache.rows=100", "--policies", spec);
+    SAYS(1, "hot: taken with another stream.format (table)", "sim", "configs/demo.json",
+         "--policies", spec);
 }
 
 // ---- folders and inputs of runs ----------------------------------------------------------------
-
-static const char table[] =
-    "{\"workers\": 2, \"batch\": {\"samples_per_worker\": 16},"
-    " \"stream\": {\"format\": \"table\", \"table\": {\"columns\": ["
-    "  {\"name\": \"label\", \"kind\": \"label\"}, {\"name\": \"user\", \"kind\": "
-    "\"categorical\"}]}},"
-    " \"model\": {\"embedding_dim\": 4, \"mlp\": [8, 4]}, \"timeouts\": {\"start_s\": 20}}";
 
 // A run that reads a pipe which stays open says that it waits, and has its folder for itself; after
 // it the folder is free.
@@ -234,7 +263,7 @@ static void a_coordinator_that_ends_early_has_said_why(void **state)
     process_fini(&p);
 }
 
-TEST_MAIN(TEST(every_command_has_help), TEST(wrong_usage_is_named), TEST(a_folder_has_one_run),
-          TEST(an_empty_input_is_an_error), TEST(what_cannot_be_is_refused_once),
+TEST_MAIN(TEST(every_command_has_help), TEST(wrong_usage_is_named),
+          TEST(hot_rows_go_from_profile_to_sim), TEST(a_folder_has_one_run), TEST(an_empty_input_is_an_error), TEST(what_cannot_be_is_refused_once),
           TEST(a_socket_is_no_input), TEST(a_model_needs_no_input),
           TEST(a_coordinator_that_ends_early_has_said_why))

@@ -1,0 +1,372 @@
+// How often every row is used, against a naive count of the same samples; the file of hot rows, and
+// FAE with it.
+#include "dispatch/sim/dp_popularity.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dispatch/sim/dp_peers.h"
+#include "tests/support/config_case.h"
+#include "tests/support/test.h"
+
+#define SAMPLES 900u
+#define MEMORY (UINT64_C(1) << 26)
+
+static rt_config config_of(const char *const *sets)
+{
+    rt_config config = config_fresh();
+    config_must_set(&config, "stream.format=synthetic");
+    config_must_set(&config, "stream.synthetic.scale=0.0005");
+    config_must_set(&config, "stream.samples_max=900");
+    config_must_set(&config, "batch.samples_per_worker=8");
+    config_must_set(&config, "model.embedding_dim=8");
+    config_must_set(&config, "cache.rows=2000");
+    config_must_set(&config, "sim.warmup=0");
+    for (; sets && *sets; sets++)
+        config_must_set(&config, *sets);
+    return config;
+}
+
+static rt_schema schema_of(const rt_config *config)
+{
+    rt_schema schema;
+    assert_int_equal(rt_stream_read_schema(&config->stream, config->seed, &schema, NULL), RT_OK);
+    return schema;
+}
+
+static dp_popularity take(const rt_config *config, uint64_t samples_max, uint64_t memory_max)
+{
+    dp_popularity profile;
+    rt_error error = {0};
+    const dp_popularity_config settings = {.samples_max = samples_max, .memory_max = memory_max};
+    if (dp_popularity_take(config, &settings, &profile, &error))
+        fail_msg("%s", error.text);
+    return profile;
+}
+
+// ---- counts ------------------------------------------------------------------------------------
+
+static int compare_keys(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+// Every key of the first samples, sorted; the caller's (free).
+static uint64_t *read_keys(const rt_config *config, uint32_t samples, uint32_t *count_p)
+{
+    rt_batch batch;
+    rt_stream *stream;
+    assert_int_equal(rt_stream_open(&config->stream, config->seed, &stream, NULL), RT_OK);
+    rt_batch_init(&batch, rt_stream_schema(stream)->dense_count);
+    assert_int_equal(rt_stream_read(stream, &batch, samples, NULL), RT_OK);
+    assert_int_equal(batch.sample_count, samples);
+    uint64_t *keys = malloc(batch.key_count * sizeof *keys);
+    memcpy(keys, batch.keys, batch.key_count * sizeof *keys);
+    qsort(keys, batch.key_count, sizeof *keys, compare_keys);
+    *count_p = batch.key_count;
+    rt_batch_fini(&batch);
+    rt_stream_close(stream);
+    return keys;
+}
+
+// Its rows are those of the first samples, each as often as it is among their keys, in the order of
+// their ranks.
+static void check_counts(const rt_config *config, const dp_popularity *profile)
+{
+    uint32_t count;
+    uint64_t distinct = 0;
+    uint64_t *keys = read_keys(config, (uint32_t)profile->samples, &count);
+    assert_int_equal(profile->lookups, count);
+    for (uint32_t k = 0; k < count; k++)
+        distinct += k == 0 || keys[k] != keys[k - 1];
+    assert_int_equal(profile->row_count, distinct);
+    for (uint64_t i = 0; i < profile->row_count; i++) {
+        const dp_popular *row = &profile->uses[i], *next = row + 1;
+        uint64_t uses = 0;
+        for (uint32_t k = 0; k < count; k++)
+            uses += keys[k] == row->key;
+        assert_int_equal(row->uses, uses);
+        if (i + 1 < profile->row_count)
+            assert_true(row->uses > next->uses ||
+                        (row->uses == next->uses && row->key < next->key));
+    }
+    free(keys);
+}
+
+static void counts_are_those_of_a_naive_count(void **state)
+{
+    (void)state;
+    rt_config config = config_of(NULL);
+    dp_popularity profile = take(&config, 0, MEMORY);
+    assert_int_equal(profile.samples, SAMPLES);
+    assert_int_equal(profile.end, DP_POPULARITY_INPUT);
+    check_counts(&config, &profile);
+    dp_popularity_fini(&profile);
+    profile = take(&config, 137, MEMORY);
+    assert_int_equal(profile.samples, 137);
+    assert_int_equal(profile.end, DP_POPULARITY_SAMPLES);
+    check_counts(&config, &profile);
+    dp_popularity_fini(&profile);
+    rt_config_fini(&config);
+}
+
+// Full, it has exact counts of fewer samples.
+static void a_full_table_ends_the_count(void **state)
+{
+    (void)state;
+    rt_config config = config_of((const char *const[]){"stream.synthetic.scale=1", NULL});
+    const uint64_t room = DP_POPULARITY_MEMORY_MIN / 2 / sizeof(dp_popular) / 4 * 3;
+    const uint32_t most = schema_of(&config).keys_per_sample_max;
+    dp_popularity profile = take(&config, 0, DP_POPULARITY_MEMORY_MIN);
+    assert_int_equal(profile.end, DP_POPULARITY_MEMORY);
+    assert_true(profile.samples < SAMPLES);
+    assert_true(profile.row_count <= room && profile.row_count + most > room);
+    check_counts(&config, &profile);
+    dp_popularity_fini(&profile);
+    profile = take(&config, 0, 8 * DP_POPULARITY_MEMORY_MIN);
+    assert_int_equal(profile.samples, SAMPLES);
+    check_counts(&config, &profile);
+    dp_popularity_fini(&profile);
+    rt_config_fini(&config);
+}
+
+// Columns that share a table: a row that a sample has in both is looked up once.
+static void columns_that_share_a_table_share_counts(void **state)
+{
+    (void)state;
+    char files[512];
+    rt_config config = config_fresh();
+    snprintf(files, sizeof files, "stream.files=%s",
+             config_write_file("rows.csv", "1,4,4\n0,4,7\n1,9,4\n0,4,4\n"));
+    config_must_set(&config, "stream.format=table");
+    config_must_set(&config,
+                    "stream.table.columns=[{\"name\": \"l\", \"kind\": \"label\"},"
+                    "{\"name\": \"item\", \"kind\": \"categorical\", \"id\": \"number\"},"
+                    "{\"name\": \"before\", \"kind\": \"categorical\", \"id\": \"number\"}]");
+    config_must_set(&config, "stream.table.delimiter=,");
+    config_must_set(&config, "stream.tables=[\"before=item\"]");
+    config_must_set(&config, files);
+    dp_popularity profile = take(&config, 0, MEMORY);
+    static const dp_popular want[] = {{4, 4}, {7, 1}, {9, 1}}; // field 0
+    assert_int_equal(profile.row_count, RT_COUNT_OF(want));
+    assert_memory_equal(profile.uses, want, sizeof want);
+    assert_int_equal(profile.lookups, 6);
+    dp_popularity_fini(&profile);
+    rt_config_fini(&config);
+}
+
+static void an_input_without_samples(void **state)
+{
+    (void)state;
+    char files[512];
+    dp_popularity profile;
+    rt_error error = {0};
+    const dp_popularity_config settings = {.memory_max = MEMORY};
+    snprintf(files, sizeof files, "stream.files=%s", config_write_file("rows", ""));
+    rt_config config = config_of((const char *const[]){"stream.format=criteo", files, NULL});
+    assert_int_equal(dp_popularity_take(&config, &settings, &profile, &error), RT_DATA);
+    assert_non_null(strstr(error.text, "no sample"));
+    assert_null(profile.uses);
+    rt_config_fini(&config);
+}
+
+// ---- the file ----------------------------------------------------------------------------------
+
+static void write_hot(const rt_config *config, const dp_popularity *profile, uint64_t rows,
+                      const char *path)
+{
+    rt_error error = {0};
+    const rt_schema schema = schema_of(config);
+    if (dp_popularity_write(profile, config, &schema, rows, path, &error))
+        fail_msg("%s", error.text);
+}
+
+static rt_status simulate(const rt_config *config, const char *spec, dp_sim_result *result,
+                          rt_error *error)
+{
+    dp_peer peer;
+    const rt_schema schema = schema_of(config);
+    const dp_sim_config sim = {.config = config, .schema = &schema, .dense_bytes = 1000};
+    assert_int_equal(dp_peer_parse(spec, &peer, error), RT_OK);
+    return dp_peer_run(&sim, &peer, result, error);
+}
+
+static dp_sim_result must_simulate(const rt_config *config, const char *spec)
+{
+    dp_sim_result result;
+    rt_error error = {0};
+    if (simulate(config, spec, &result, &error))
+        fail_msg("%s: %s", spec, error.text);
+    return result;
+}
+
+static void fae_moves_the_same_with_the_file(void **state)
+{
+    (void)state;
+    static const uint32_t rows[] = {1, 40, 300};
+    rt_config config = config_of((const char *const[]){"dispatch.first_touch=pull", NULL});
+    dp_popularity profile = take(&config, 0, MEMORY);
+    const char *path = test_path("hot");
+    for (size_t i = 0; i < 2 * RT_COUNT_OF(rows); i++) {
+        char counted[64], given[RT_PATH_MAX];
+        const uint32_t hot = rows[i / 2];
+        snprintf(counted, sizeof counted, "fae:hot_rows=%u:profile=%u", hot, SAMPLES);
+        write_hot(&config, &profile, i % 2 ? 500 : hot, path);
+        if (i % 2) // the first of more
+            snprintf(given, sizeof given, "fae:profile=%s:hot_rows=%u", path, hot);
+        else
+            snprintf(given, sizeof given, "fae:profile=%s", path);
+        const dp_sim_result a = must_simulate(&config, counted);
+        const dp_sim_result b = must_simulate(&config, given);
+        assert_int_equal(a.account.samples, b.account.samples);
+        assert_int_equal(a.account.hits.lookups_hit, b.account.hits.lookups_hit);
+        assert_int_equal(a.reduce_bytes, b.reduce_bytes);
+        assert_true(a.reduce_bytes > 0 && a.account.predicted_s == b.account.predicted_s);
+        for (uint32_t j = 0; j < config.worker_count; j++) {
+            assert_int_equal(a.account.traffic[j].up, b.account.traffic[j].up);
+            assert_int_equal(a.account.traffic[j].down, b.account.traffic[j].down);
+            assert_memory_equal(&a.account.workers[j], &b.account.workers[j],
+                                sizeof a.account.workers[j]);
+        }
+    }
+    dp_popularity_fini(&profile);
+    rt_config_fini(&config);
+}
+
+static void must_be_refused(const rt_config *config, const char *path, const char *more,
+                            rt_status want, const char *text)
+{
+    char spec[RT_PATH_MAX];
+    dp_sim_result result;
+    rt_error error = {0};
+    snprintf(spec, sizeof spec, "fae:profile=%s%s", path, more);
+    const rt_status got = simulate(config, spec, &result, &error);
+    if (got != want || !strstr(error.text, text) || !strstr(error.text, path))
+        fail_msg("%d, expected %d: \"%s\", expected \"%s\"", got, want, error.text, text);
+}
+
+// The dimension of the model may be another.
+static void a_file_of_another_stream_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *set, *text;
+    } others[] = {
+        {"seed=7", "another stream.synthetic and seed"},
+        {"stream.synthetic.zipf=1.7", "another stream.synthetic and seed"},
+        {"stream.synthetic.shape=avazu", "another stream.synthetic and seed"},
+        {"stream.format=criteo", "another stream.format (synthetic), expected that of this "
+                                 "configuration (criteo)"},
+    };
+    rt_config config = config_of(NULL);
+    dp_popularity profile = take(&config, 0, MEMORY);
+    const char *path = test_path("hot");
+    char spec[RT_PATH_MAX];
+    write_hot(&config, &profile, 3, path);
+    for (size_t i = 0; i < RT_COUNT_OF(others); i++) {
+        rt_config other = config_of((const char *const[]){others[i].set, NULL});
+        const rt_schema schema = schema_of(&other);
+        dp_popular *uses = NULL;
+        uint64_t count = 0;
+        rt_error error = {0};
+        assert_int_equal(dp_popularity_read(path, &other, &schema, &uses, &count, &error), RT_DATA);
+        if (!strstr(error.text, others[i].text) || !strstr(error.text, path) || uses)
+            fail_msg("\"%s\", expected \"%s\"", error.text, others[i].text);
+        rt_config_fini(&other);
+    }
+    rt_config same = config_of((const char *const[]){"model.embedding_dim=32", NULL});
+    snprintf(spec, sizeof spec, "fae:profile=%s", path);
+    (void)must_simulate(&same, spec);
+    must_be_refused(&config, path, ":hot_rows=4", RT_CONFIG, "has 3 rows");
+    must_be_refused(&config, test_path("nowhere"), "", RT_DATA, "cannot open");
+    rt_config_fini(&same);
+    dp_popularity_fini(&profile);
+    rt_config_fini(&config);
+}
+
+static void columns_have_their_names(void **state)
+{
+    (void)state;
+    static const char *const columns[] = {
+        "[{\"name\": \"l\", \"kind\": \"label\"}, {\"name\": \"a\", \"kind\": \"categorical\"}]",
+        "[{\"name\": \"l\", \"kind\": \"label\"}, {\"name\": \"b\", \"kind\": \"categorical\"}]",
+        "[{\"name\": \"l\", \"kind\": \"label\"}, {\"name\": \"a\", \"kind\": \"categorical\","
+        " \"id\": \"number\"}]"};
+    const dp_popularity profile = {.uses = (dp_popular[]){{1, 2}}, .row_count = 1};
+    const char *path = test_path("hot");
+    for (size_t i = 0; i < RT_COUNT_OF(columns); i++) {
+        char set[512];
+        dp_popular *uses = NULL;
+        uint64_t count;
+        rt_error error = {0};
+        snprintf(set, sizeof set, "stream.table.columns=%s", columns[i]);
+        rt_config config = config_of((const char *const[]){"stream.format=table", set, NULL});
+        const rt_schema schema = schema_of(&config);
+        if (i == 0)
+            write_hot(&config, &profile, 1, path);
+        const rt_status got = dp_popularity_read(path, &config, &schema, &uses, &count, &error);
+        assert_int_equal(got, i ? RT_DATA : RT_OK);
+        if (i)
+            assert_non_null(strstr(error.text, "another stream.table.columns"));
+        rt_free(uses);
+        rt_config_fini(&config);
+    }
+}
+
+// One change of a good file's text; "" takes a part out.
+static void damaged_files_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *from, *to, *text;
+    } damages[] = {
+        {"\"version\":1", "\"version\":2", ":1: version 2, expected 1"},
+        {"\"kind\":\"profile\"", "\"kind\":\"model\"", ":1: not a file of `lanyard profile`"},
+        {"{\"version\"", "\"version\"", ":1: not a file of `lanyard profile`"},
+        {"\"hot_rows\":3", "\"hot_rows\":2", ":4: expected the end after 2 rows"},
+        {"\"hot_rows\":3", "\"hot_rows\":4", "3 rows, expected 4"},
+        {"\"hot_rows\":3", "\"hot_rows\":-1", "expected \"hot_rows\" and \"xxh3\""},
+        {"\"xxh3\"", "\"xxh4\"", "expected \"hot_rows\" and \"xxh3\""},
+        {"\n0100000000000005 90\n", "\n0100000000000005 91\n", "damaged"},
+        {"\n0100000000000005 90\n", "\n01000000000000005 90\n", ":2: expected 16 digits"},
+        {"\n0100000000000005 90\n", "\n 100000000000005 90\n", ":2: expected 16 digits"},
+        {"\n0100000000000005 90\n", "\n0100000000000005 -90\n", ":2: expected 16 digits"},
+        {"\n0100000000000005 90\n", "\nff00000000000005 90\n", ":2: expected 16 digits"},
+        {" 70\n", " 70", ":4: expected 16 digits"},
+    };
+    const dp_popularity profile = {
+        .uses = (dp_popular[]){{rt_key(1, 5), 90}, {rt_key(0, 7), 80}, {rt_key(2, 1), 70}},
+        .row_count = 3};
+    rt_config config = config_of(NULL);
+    char text[4096], changed[4096], path[RT_PATH_MAX];
+    snprintf(path, sizeof path, "%s", config_write_file("good", ""));
+    write_hot(&config, &profile, 3, path);
+    FILE *file = fopen(path, "r");
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    for (size_t i = 0; i < RT_COUNT_OF(damages); i++) {
+        const char *at = strstr(text, damages[i].from);
+        assert_non_null(at);
+        snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - text), text, damages[i].to,
+                 at + strlen(damages[i].from));
+        snprintf(path, sizeof path, "%s", config_write_file("bad", changed));
+        must_be_refused(&config, path, "", RT_DATA, damages[i].text);
+    }
+    snprintf(path, sizeof path, "%s", config_write_file("bad", ""));
+    must_be_refused(&config, path, "", RT_DATA, ":1: not a file");
+    const dp_popularity twice = {
+        .uses = (dp_popular[]){{rt_key(1, 5), 90}, {rt_key(0, 7), 80}, {rt_key(1, 5), 70}},
+        .row_count = 3};
+    snprintf(path, sizeof path, "%s", config_write_file("twice", ""));
+    write_hot(&config, &twice, 3, path);
+    must_be_refused(&config, path, "", RT_DATA, ":4: a row that stands before it");
+    rt_config_fini(&config);
+}
+
+TEST_MAIN(TEST(counts_are_those_of_a_naive_count), TEST(a_full_table_ends_the_count),
+          TEST(columns_that_share_a_table_share_counts), TEST(an_input_without_samples),
+          TEST(fae_moves_the_same_with_the_file), TEST(a_file_of_another_stream_is_refused),
+          TEST(columns_have_their_names), TEST(damaged_files_are_refused))
