@@ -101,9 +101,34 @@ double dp_trial_seconds(const dp_trial *trial)
     return trial->account.predicted_s;
 }
 
+// What stays on a box takes no link. Of the boxes of those who train: what passes between two of
+// them is on the way up of one and on the way down of the other.
+static double bytes_between_boxes(const dp_trial *trial)
+{
+    const dp_account_config *costs = &trial->costs;
+    const dp_account *account = &trial->account;
+    const double iterations = (double)account->iterations;
+    dp_box_traffic dense = {0};
+    bool is_counted[RT_SITE_BOXES_MAX] = {false};
+    double up = 0, down = 0;
+    dp_boxes_add_dense(&costs->boxes, &costs->rates.shards, rt_bits_below(costs->worker_count),
+                       costs->dense_bytes, &dense);
+    for (uint32_t j = 0; j < costs->worker_count; j++) {
+        const uint32_t b = costs->boxes.of_worker[j];
+        if (is_counted[b])
+            continue;
+        is_counted[b] = true;
+        up += (double)account->boxes.up[b] - iterations * (double)dense.up[b];
+        down += (double)account->boxes.down[b] - iterations * (double)dense.down[b];
+    }
+    return fmax(up, down);
+}
+
 double dp_trial_row_bytes(const dp_trial *trial)
 {
     double up = 0, down = 0;
+    if (trial->costs.boxes.count)
+        return bytes_between_boxes(trial);
     for (uint32_t j = 0; j < trial->costs.worker_count; j++) {
         up += (double)trial->account.traffic[j].up;
         down += (double)trial->account.traffic[j].down;

@@ -27,7 +27,7 @@ rt_status dp_trial_decide(dp_trial *trial, const rt_batch *batch);
 rt_status dp_trial_commit(dp_trial *trial, bool counts);
 
 // Of the plans that counted: predicted seconds in all (dp_predict_s), and bytes of rows, up or down
-// of all workers, whichever are more.
+// of all workers, whichever are more. Where boxes are told, those on the links of the workers' boxes.
 double dp_trial_seconds(const dp_trial *trial);
 double dp_trial_row_bytes(const dp_trial *trial);
 
