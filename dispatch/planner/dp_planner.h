@@ -103,6 +103,10 @@ rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch);
 void dp_planner_place(dp_planner *planner);
 rt_status dp_planner_commit(dp_planner *planner, const dp_plan **plan_p);
 
+// The same in two calls of about equal work, for who has other things to do in between.
+rt_status dp_planner_begin_commit(dp_planner *planner);
+rt_status dp_planner_end_commit(dp_planner *planner, const dp_plan **plan_p);
+
 // No batch follows: the plan that commit still held back, or NULL.
 rt_status dp_planner_finish(dp_planner *planner, const dp_plan **plan_p);
 

@@ -89,8 +89,19 @@ rt_status dp_trial_decide(dp_trial *trial, const rt_batch *batch)
 
 rt_status dp_trial_commit(dp_trial *trial, bool counts)
 {
+    rt_status status = dp_trial_begin_commit(trial);
+    return status ? status : dp_trial_end_commit(trial, counts);
+}
+
+rt_status dp_trial_begin_commit(dp_trial *trial)
+{
+    return dp_planner_begin_commit(trial->planner);
+}
+
+rt_status dp_trial_end_commit(dp_trial *trial, bool counts)
+{
     const dp_plan *plan;
-    rt_status status = dp_planner_commit(trial->planner, &plan);
+    rt_status status = dp_planner_end_commit(trial->planner, &plan);
     if (!status && counts && plan)
         dp_account_add(&trial->costs, plan, &trial->account);
     return status;
