@@ -190,15 +190,22 @@ static void compute_row_ticks(dp_planner *planner, uint32_t keys_per_sample_max)
     planner->ticks.worker_count = config->worker_count;
 }
 
+// Of the iteration whose batch is looked up, or, before the first, of that.
+static uint64_t dense_bytes_now(const dp_planner *planner)
+{
+    return dp_dense_bytes(planner->config.dense_bytes, planner->config.dense_whole_bytes,
+                          (uint32_t)rt_max_u64(planner->iteration, 1));
+}
+
 static void add_servers(dp_planner *planner)
 {
     const dp_planner_config *config = &planner->config;
     if (config->boxes.count)
         dp_ticks_add_boxes(&config->layout, &config->boxes, &config->rates, planner->participants,
-                           config->dense_bytes, &planner->ticks);
+                           dense_bytes_now(planner), &planner->ticks);
     else
         dp_ticks_add_shards(&config->layout, config->rates.ps_bytes_per_s, &config->rates.shards,
-                            config->dense_bytes * rt_bit_count(planner->participants),
+                            dense_bytes_now(planner) * rt_bit_count(planner->participants),
                             &planner->ticks);
     planner->ticks.homes_move = config->homes == RT_HOMES_PLANNED;
 }
@@ -215,8 +222,8 @@ static void compute_ticks(dp_planner *planner)
     if (config->dispatch.window > 1) // what it costs next: a push and a pull
         transfers += 2;
     compute_row_ticks(planner, (uint32_t)((transfers * config->keys_per_sample_max + 1) / 2));
-    dp_ticks_add_load(config->rates.links, config->dense_bytes, config->rates.compute_s_per_sample,
-                      &planner->ticks);
+    dp_ticks_add_load(config->rates.links, dense_bytes_now(planner),
+                      config->rates.compute_s_per_sample, &planner->ticks);
     add_servers(planner);
     dp_lineup_ticks(planner);
 }
@@ -457,6 +464,8 @@ rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch)
     planner->iteration++;
     if (enter_inputs(planner))
         return RT_NO_MEMORY;
+    if (config->dense_whole_bytes > 0 && planner->iteration == RT_CODING_WHOLE_ITERATIONS + 1)
+        compute_ticks(planner);
     const uint32_t n = planner->view_ticks.worker_count;
     for (uint32_t j = 0; j < n; j++)
         planner->capacity[j] = batch->sample_count / n + (j < batch->sample_count % n);

@@ -57,6 +57,7 @@ typedef struct {
     dp_rates rates;
     rt_coding dense_wire;
     uint64_t dense_bytes; // of one worker, each way and iteration
+    uint64_t dense_whole_bytes; // of the first RT_CODING_WHOLE_ITERATIONS; 0: the same
     uint64_t dense_return_bytes; // weights and state that one who sat out fetches
     rt_dispatch_config dispatch;
     bool measure_error;     // see dp_decision
