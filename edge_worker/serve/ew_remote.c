@@ -17,6 +17,7 @@ struct ew_remote {
     uint32_t dim, fetch_ms;
     ew_cache *cache;
     ew_asker *asker;
+    atomic_flag is_told; // why rows are refused
     atomic_uint_fast64_t wanted, asked, fetched, questions, failures;
 };
 
@@ -128,10 +129,14 @@ static rt_status create_question(const ew_fetcher *f, uint32_t first, uint32_t c
 static rt_status check_head(const ew_fetcher *f, const rt_wire_looked_up *head,
                             const rt_reader *rest, uint32_t count, rt_error *error)
 {
-    const ew_remote *r = f->remote;
-    if (head->status)
-        return rt_fail(error, RT_PEER, "%s: %.*s", r->address, (int)rt_min_u64(rest->left, 200),
-                       (const char *)rest->next);
+    ew_remote *r = f->remote;
+    if (head->status) {
+        rt_fail(error, RT_PEER, "%s: %.*s", r->address, (int)rt_min_u64(rest->left, 200),
+                (const char *)rest->next);
+        if (!atomic_flag_test_and_set(&r->is_told))
+            rt_warn("rows: %s", error->text);
+        return RT_PEER;
+    }
     if (head->count != count || head->dim != r->dim)
         return rt_fail(error, RT_PEER, "%s: an answer of other rows than were asked for",
                        r->address);

@@ -404,6 +404,24 @@ static void *subscribe(void *context)
 
 // ---- beginning and end -------------------------------------------------------------------------
 
+// What a server without rows has left is no whole model: nothing is in force until one has come.
+static void forget_without_rows(const ew_subscriber *s)
+{
+    char path[PATH_SIZE];
+    rt_published here;
+    cJSON *root = NULL;
+    if (s->config.without_rows || rt_published_read(s->folder, &here, NULL) ||
+        rt_checkpoint_path(s->folder, here.iteration, path, sizeof path, NULL) ||
+        rt_manifest_read(path, &root, NULL))
+        return;
+    const bool lacks_rows = rt_manifest_check(path, root, NULL) &&
+                            rt_manifest_check_without_rows(path, root, NULL) == RT_OK;
+    cJSON_Delete(root);
+    snprintf(path, sizeof path, "%s/" RT_PUBLISHED_CURRENT, s->folder);
+    if (lacks_rows && unlink(path) == 0)
+        rt_info("%s has a model without its rows: they are fetched", s->folder);
+}
+
 rt_status ew_subscriber_open(const ew_subscriber_config *config, ew_subscriber **subscriber_p,
                              rt_error *error)
 {
@@ -415,6 +433,8 @@ rt_status ew_subscriber_open(const ew_subscriber_config *config, ew_subscriber *
     snprintf(s->address, sizeof s->address, "%s", config->address);
     pthread_mutex_init(&s->lock, NULL);
     rt_status status = rt_checkpoint_make(s->folder, error);
+    if (!status)
+        forget_without_rows(s);
     if (!status)
         status = rt_transport_open(&rt_transport_zmq, config->keys, &s->transport, error);
     if (!status)
