@@ -394,9 +394,19 @@ static void bounds_connections(void **state)
 
 // ---- security --------------------------------------------------------------------------------
 
+// A file of the case's folder: its path stays to the end of the case, unlike test_path's.
+static const char *kept_path(const char *name)
+{
+    static char paths[16][256];
+    static uint32_t count;
+    assert_true(count < RT_COUNT_OF(paths));
+    snprintf(paths[count], sizeof paths[count], "%s", test_path(name));
+    return paths[count++];
+}
+
 static const char *write_file(const char *name, const char *text, mode_t mode)
 {
-    char *path = strdup(test_path(name));
+    const char *path = kept_path(name);
     FILE *file = fopen(path, "w");
     fputs(text, file);
     fclose(file);
@@ -443,7 +453,7 @@ static void speaks_tls(void **state)
     assert_int_equal(system(command), 0);
     assert_int_equal(chmod(key, 0600), 0);
     config.certificate_key = key;
-    config.certificate = strdup(test_path("cert.pem"));
+    config.certificate = kept_path("cert.pem");
     config.token = write_file("token", "0123456789abcdef", 0600);
     rt_http *http = open_server(&config);
     assert_memory_equal(rt_http_url(http), "https://", 8);
