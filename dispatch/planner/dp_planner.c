@@ -380,13 +380,6 @@ static void look_up_block(dp_planner *planner, const uint64_t *keys, uint32_t co
     }
 }
 
-static bool batch_is_uniform(const rt_batch *batch, uint32_t field_count)
-{
-    // Every sample has a key in every field, so field_count keys mean one each.
-    return !batch->has_gaps && !batch->tables &&
-           batch->key_count == (uint64_t)batch->sample_count * field_count;
-}
-
 static void set_value(dp_planner_config *config, const dp_input *input)
 {
     const dp_input_kind kind = (dp_input_kind)input->kind;
@@ -467,7 +460,7 @@ rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch)
         .worker_count = n,
         .sample_count = batch->sample_count,
         .lookup_count = batch->key_count,
-        .uniform = batch_is_uniform(batch, config->layout.field_count),
+        .uniform = dp_planner_is_uniform(planner, batch),
         .offsets = batch->key_offsets,
         .lookups = planner->lookups,
         .distinct = dp_work_of(planner, planner->iteration)->distinct,

@@ -119,6 +119,15 @@ static inline void dp_planner_evicted(dp_planner *planner, uint32_t index)
         dp_planner_release(planner, index);
 }
 
+// dp_view.uniform. Where nothing was taken out every sample has a key in every field, so as many keys
+// as fields mean one each.
+static inline bool dp_planner_is_uniform(const dp_planner *planner, const rt_batch *batch)
+{
+    return !batch->has_gaps && !batch->tables &&
+           batch->key_count ==
+               (uint64_t)batch->sample_count * planner->config.layout.field_count;
+}
+
 // dp_distinct.held.
 static inline uint8_t dp_planner_held_byte(uint64_t holders, bool dirty)
 {
