@@ -51,11 +51,12 @@ static rt_status allocate_work(const dp_planner_config *config, uint64_t lookups
     work->keepers = rt_alloc(lookups, sizeof *work->keepers);
     work->movers = rt_alloc(lookups, sizeof *work->movers);
     work->senders = rt_alloc(lookups, sizeof *work->senders);
+    work->summers = rt_alloc(lookups, sizeof *work->summers);
     work->homes = rt_alloc(lookups, sizeof *work->homes);
     work->row_keys = rt_alloc(config->worker_count, sizeof *work->row_keys);
     work->row_fills = rt_alloc(config->worker_count, sizeof *work->row_fills);
     if (!work->distinct || !work->trainers || !work->keepers || !work->movers ||
-        !work->senders || !work->homes || !work->row_keys || !work->row_fills ||
+        !work->senders || !work->summers || !work->homes || !work->row_keys || !work->row_fills ||
         dp_plan_init(&work->plan, config->worker_count))
         return RT_NO_MEMORY;
     for (uint32_t j = 0; j < config->worker_count; j++) {
@@ -280,6 +281,7 @@ static void work_fini(dp_work *work, uint32_t worker_count)
     rt_free(work->keepers);
     rt_free(work->movers);
     rt_free(work->senders);
+    rt_free(work->summers);
     rt_free(work->homes);
     rt_free(work->row_keys);
     rt_free(work->row_fills);
