@@ -15,7 +15,7 @@
 #include "runtime/transport/rt_keys.h"
 
 typedef struct {
-    const char *folder, *run; // run: address, NULL: nobody is asked
+    const char *folder, *run; // run: address, or two; NULL: nobody is asked
     const char *sets[CLI_SETS_MAX];
     uint32_t set_count;
     rt_keys keys;
@@ -27,10 +27,14 @@ typedef struct {
 // With the keys that --set names: there is no model here yet that could name others.
 static rt_status subscribe(serving *s, rt_error *error)
 {
-    char address[RT_NAME_MAX + 16];
+    char address[RT_NAME_MAX + 16], standby[RT_NAME_MAX + 16] = "", first[RT_NAME_MAX];
+    const char *comma = strchr(s->run, ',');
+    const size_t size = comma ? (size_t)(comma - s->run) : strlen(s->run);
     rt_config config;
-    if (!cli_address(s->run, address, sizeof address))
-        return rt_fail(error, RT_CONFIG, "--run: expected HOST:PORT");
+    snprintf(first, sizeof first, "%.*s", (int)rt_min_u64(size, sizeof first - 1), s->run);
+    if (size >= sizeof first || !cli_address(first, address, sizeof address) ||
+        (comma && !cli_address(comma + 1, standby, sizeof standby)))
+        return rt_fail(error, RT_CONFIG, "--run: expected HOST:PORT, or two with a comma between");
     rt_status status = rt_config_init(&config);
     if (status)
         return rt_fail(error, status, "out of memory");
@@ -38,7 +42,7 @@ static rt_status subscribe(serving *s, rt_error *error)
         status = rt_config_set(&config, s->sets[i], error);
     if (!status)
         status = rt_keys_load(&config, &s->keys, error);
-    const ew_subscriber_config ask = {address, s->folder, config.publish.keep, &s->keys};
+    const ew_subscriber_config ask = {address, standby, s->folder, config.publish.keep, &s->keys};
     if (!status)
         status = ew_subscriber_open(&ask, &s->subscriber, error);
     if (!status)
