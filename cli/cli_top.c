@@ -29,7 +29,7 @@
 #define LINE_CLEAR "\033[K\n"
 
 typedef struct {
-    const char *source, *other; // other: a second address, or NULL
+    const char *source, *other;       // other: a second address, or NULL
     char given[2 * RT_NAME_MAX + 32]; // where addresses are
     bool is_folder;
     char *token; // NULL: none

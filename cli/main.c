@@ -81,8 +81,10 @@ static const cli_command commands[] = {
      "answer requests for predictions over HTTP",
      "  MODEL  model/ of a run, or the folder that a run publishes to (publish.every_s): what is\n"
      "         put there while it runs, it answers with\n"
-     "  --run ADDRESS  what a run on another box publishes (HOST:PORT, publish.address) is copied to\n"
-     "                 MODEL; the second one is asked where the first does not answer: the standby's\n"
+     "  --run ADDRESS  what a run on another box publishes (HOST:PORT, publish.address) is copied "
+     "to\n"
+     "                 MODEL; the second one is asked where the first does not answer: the "
+     "standby's\n"
      "The address is printed: POST /predict; GET /health, /metrics (docs/SERVING.md).\n",
      cli_serve},
     {"pin", "FOLDER [--version N | --off]",
