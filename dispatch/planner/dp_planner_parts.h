@@ -74,6 +74,7 @@ struct dp_planner {
     // dispatch.full_sync: records trained by one worker whose push opens the next plan
     uint32_t *unsynced;
     uint32_t unsynced_count;
+    bool held_back; // by a commit that has begun: the plan before becomes final with it
 
     // config.lookahead: batches that dp_planner_preview has seen
     dp_lookahead lookahead;
