@@ -30,6 +30,9 @@ typedef struct {
     uint32_t epoch; // the highest that is known; of a promoted one the first of its own
 } rt_standby_state;
 
+// The id of a run's folder, which a standby's has, too; 0: it has none. RT_DATA, RT_IO.
+rt_status rt_standby_read_id(const char *directory, uint64_t *id_p, rt_error *error);
+
 // Of a folder; one that never followed has zeros. RT_DATA, RT_IO.
 rt_status rt_standby_read(const char *directory, rt_standby_state *state, rt_error *error);
 

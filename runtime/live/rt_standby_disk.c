@@ -63,14 +63,15 @@ static rt_status write_state(const rt_standby_disk *disk, rt_error *error)
     return write_text(disk->directory, STATE, text, error);
 }
 
-static rt_status read_id(rt_standby_disk *disk, rt_error *error)
+rt_status rt_standby_read_id(const char *directory, uint64_t *id_p, rt_error *error)
 {
     char path[RT_PATH_MAX + 32];
-    snprintf(path, sizeof path, "%s/" ID, disk->directory);
+    *id_p = 0;
+    snprintf(path, sizeof path, "%s/" ID, directory);
     FILE *file = fopen(path, "re");
     if (!file)
         return errno == ENOENT ? RT_OK : rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
-    const bool is_read = fscanf(file, "%" SCNx64, &disk->id) == 1 && disk->id;
+    const bool is_read = fscanf(file, "%" SCNx64, id_p) == 1 && *id_p;
     fclose(file);
     return is_read ? RT_OK : rt_fail(error, RT_DATA, "%s: no id of a run", path);
 }
@@ -93,7 +94,7 @@ rt_status rt_standby_disk_open(const rt_config *config, const char *directory,
             status = rt_checkpoint_make(disk->journals[flow], error);
     }
     if (!status)
-        status = read_id(disk, error);
+        status = rt_standby_read_id(directory, &disk->id, error);
     return status ? status : rt_standby_read(directory, &disk->state, error);
 }
 

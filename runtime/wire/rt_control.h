@@ -26,9 +26,10 @@ typedef struct {
     uint8_t key[RT_WIRE_KEY_BYTES]; // public key of that listener; zeros: none
     uint64_t given_hash;            // of the keys that differ from this build's defaults
     uint32_t format;                // of the files of models and checkpoints (RT_MANIFEST_FORMAT)
-    uint32_t reserved;
+    uint32_t epoch;                 // the highest in which it has served the run below (rt_leader.h)
+    uint64_t run;                   // id of that run's folder; 0: none
 } rt_wire_hello;
-_Static_assert(sizeof(rt_wire_hello) == 160, "wire layout");
+_Static_assert(sizeof(rt_wire_hello) == 168, "wire layout");
 _Static_assert(offsetof(rt_wire_hello, address) == 48, "the same in every version");
 
 // WELCOME: sent to everyone once all have joined.
@@ -46,10 +47,11 @@ typedef struct {
     uint32_t shards_in; // mask of the shards' ranks that take part; rows are where their place says
     uint64_t workers; // mask of the workers' ranks that take part; shards know them by their place
     float row_rate, dense_rate; // learning rates that were set (`lanyard set`); 0: as configured
+    uint64_t run; // id of the run's folder, where it has or had a standby; else 0
     char shards[RT_SHARDS_MAX][RT_ADDRESS_MAX];
     uint8_t shard_keys[RT_SHARDS_MAX][RT_WIRE_KEY_BYTES]; // zeros: none
 } rt_wire_welcome;
-_Static_assert(sizeof(rt_wire_welcome) == 64 + 16 * (64 + 32), "wire layout");
+_Static_assert(sizeof(rt_wire_welcome) == 72 + 16 * (64 + 32), "wire layout");
 
 // PEERS: where every worker that takes part listens for the others, by their places; only with
 // dispatch.hand_over. The others are zeros.

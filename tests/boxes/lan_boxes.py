@@ -131,14 +131,14 @@ class Box:
             file.write(what if isinstance(what, str) else json.dumps(what))
         return self.path(name)
 
-    def records(self, run, kind):
+    def records(self, run, *kinds):
         """Of a run's metrics.jsonl."""
         path = self.path(os.path.join(run, "metrics.jsonl"))
         if not os.path.exists(path):
             return []
         with open(path, encoding="utf-8") as file:
             lines = [json.loads(line) for line in file if line.endswith("\n")]
-        return [one for one in lines if one["record"] == kind]
+        return [one for one in lines if one["record"] in kinds]
 
 
 class Site:
