@@ -74,11 +74,12 @@ rt_status ew_model_create(const ew_model_config *config, const ew_device *device
                           ew_model **model_p, rt_error *error);
 void ew_model_destroy(ew_model *model);
 
-uint32_t ew_model_output_count(const ew_model *model); // predictions of a sample: labels, or classes
+// Predictions of a sample: of its labels, or of the classes of its one label.
+uint32_t ew_model_output_count(const ew_model *model);
 
 // Whether a micro-batch from a peer is within the model's limits and every index in it is within
-// its array (slots below slot_count, bags in order, rows in fields of one table each, classes below their number). RT_WIRE;
-// error says what is not.
+// its array (slots below slot_count, bags in order, rows in fields of one table each, classes
+// below their number). RT_WIRE; error says what is not.
 rt_status ew_model_check(ew_model *model, const ew_micro_batch *batch, uint32_t slot_count,
                          rt_error *error);
 
