@@ -217,7 +217,10 @@ static rt_status create_checkpoint(dp_run *c, rt_error *error)
                       .sender = DP_SELF,
                       .worker_count = c->limits.worker_count,
                       .shard_count = own->ps_shard_count};
-    const dp_shelf_config shelf = {own->publish.address, published, c->own.keys};
+    const dp_shelf_config shelf = {.address = own->publish.address,
+                                   .folder = published,
+                                   .keys = c->own.keys,
+                                   .key = "publish.address"};
     if (!status && every_s > 0 && *own->publish.address)
         status = dp_shelf_open(&shelf, &c->shelf, error);
     if (every_s > 0 && (c->cut.every_s == 0 || every_s < c->cut.every_s))

@@ -209,6 +209,11 @@ static rt_status write_manifest(const ew_subscriber *s, const version *v, rt_err
     return status;
 }
 
+static bool is_rows(const cJSON *file)
+{
+    return cJSON_IsString(file) && strncmp(file->valuestring, "rows-", 5) == 0;
+}
+
 // Every file that the manifest names, and config.json; the manifest last.
 static rt_status fetch_version(ew_subscriber *s, const version *v, rt_error *error)
 {
@@ -226,6 +231,8 @@ static rt_status fetch_version(ew_subscriber *s, const version *v, rt_error *err
         const cJSON *file = cJSON_GetObjectItemCaseSensitive(part, "name");
         if (status)
             break;
+        if (s->config.without_rows && is_rows(file))
+            continue;
         if (cJSON_IsString(file))
             version_name(v->iteration, file->valuestring, name);
         status = cJSON_IsString(file) && rt_published_may_be(name)
@@ -234,6 +241,22 @@ static rt_status fetch_version(ew_subscriber *s, const version *v, rt_error *err
     }
     cJSON_Delete(root);
     return status ? status : write_manifest(s, v, error);
+}
+
+// Whether the files are here that a manifest names: those of rows may have stayed away.
+static bool has_files(const ew_subscriber *s, const version *v)
+{
+    char path[PATH_SIZE];
+    cJSON *root = NULL;
+    rt_status status = s->config.without_rows
+                           ? RT_OK
+                           : rt_checkpoint_path(s->folder, v->iteration, path, sizeof path, NULL);
+    if (!status && !s->config.without_rows)
+        status = rt_manifest_read(path, &root, NULL);
+    if (!status && root)
+        status = rt_manifest_check(path, root, NULL);
+    cJSON_Delete(root);
+    return status == RT_OK;
 }
 
 // Whether this very version is here.
@@ -252,7 +275,7 @@ static bool is_here(const ew_subscriber *s, const version *v)
         at += count;
     }
     fclose(file);
-    return same && at == v->manifest.size;
+    return same && at == v->manifest.size && has_files(s, v);
 }
 
 static rt_status fetch_manifest(ew_subscriber *s, version *v, uint32_t *base_p, rt_error *error)
@@ -286,6 +309,8 @@ static rt_status find_chain(ew_subscriber *s, uint32_t newest, version *chain, u
             return status;
         }
         (*count_p)++;
+        if (s->config.without_rows)
+            return RT_OK; // what it builds on are rows
     }
     return next && !status
                ? rt_fail(error, RT_DATA, "more than %u versions build on each other", CHAIN_MAX)
@@ -336,7 +361,7 @@ static rt_status put_in_force(ew_subscriber *s, const rt_published *current, rt_
     if (!status && !current->pinned)
         rt_published_remove_above(s->folder, current->iteration); // another run's
     if (!status)
-        rt_published_prune(s->folder, s->config.keep);
+        rt_published_prune(s->folder, s->config.keep, s->config.without_rows);
     close(lock);
     return status;
 }
@@ -379,6 +404,24 @@ static void *subscribe(void *context)
 
 // ---- beginning and end -------------------------------------------------------------------------
 
+// What a server without rows has left is no whole model: nothing is in force until one has come.
+static void forget_without_rows(const ew_subscriber *s)
+{
+    char path[PATH_SIZE];
+    rt_published here;
+    cJSON *root = NULL;
+    if (s->config.without_rows || rt_published_read(s->folder, &here, NULL) ||
+        rt_checkpoint_path(s->folder, here.iteration, path, sizeof path, NULL) ||
+        rt_manifest_read(path, &root, NULL))
+        return;
+    const bool lacks_rows = rt_manifest_check(path, root, NULL) &&
+                            rt_manifest_check_without_rows(path, root, NULL) == RT_OK;
+    cJSON_Delete(root);
+    snprintf(path, sizeof path, "%s/" RT_PUBLISHED_CURRENT, s->folder);
+    if (lacks_rows && unlink(path) == 0)
+        rt_info("%s has a model without its rows: they are fetched", s->folder);
+}
+
 rt_status ew_subscriber_open(const ew_subscriber_config *config, ew_subscriber **subscriber_p,
                              rt_error *error)
 {
@@ -390,6 +433,8 @@ rt_status ew_subscriber_open(const ew_subscriber_config *config, ew_subscriber *
     snprintf(s->address, sizeof s->address, "%s", config->address);
     pthread_mutex_init(&s->lock, NULL);
     rt_status status = rt_checkpoint_make(s->folder, error);
+    if (!status)
+        forget_without_rows(s);
     if (!status)
         status = rt_transport_open(&rt_transport_zmq, config->keys, &s->transport, error);
     if (!status)

@@ -16,6 +16,7 @@ typedef struct {
     const char *folder;  // made if it is not there
     uint32_t keep;       // versions
     const rt_keys *keys; // NULL: loopback only; outlives the subscriber
+    bool without_rows;   // all but their files, of the version in force alone
 } ew_subscriber_config;
 
 // RT_CONFIG, RT_IO, RT_NO_MEMORY, RT_LIMIT. That nobody answers is no error: it goes on asking.

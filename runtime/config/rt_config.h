@@ -350,11 +350,17 @@ typedef struct {
     char address[RT_NAME_MAX]; // where servers of other boxes are told; "": none are
 } rt_publish_config;
 
+typedef enum { RT_SERVE_ROWS_LOCAL, RT_SERVE_ROWS_FETCHED } rt_serve_rows;
+
 typedef struct {
     char address[RT_NAME_MAX]; // HOST:PORT
     uint32_t threads;          // that score; 0: one for each processor
     uint32_t candidates_max;   // of a request
     char log[RT_PATH_MAX];     // folder of the spool; "": nothing is logged
+    rt_serve_rows rows;
+    uint64_t cache_bytes_max;   // of fetched rows
+    uint32_t fetch_ms;          // that a question waits for rows
+    char hand_out[RT_NAME_MAX]; // HOST:PORT where other servers ask for rows; "": nowhere
 } rt_serve_config;
 
 typedef struct {

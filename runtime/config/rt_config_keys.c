@@ -562,6 +562,17 @@ const rt_config_key rt_config_keys[] = {
     TEXT("serve.log", serve.log,
          "Folder of a spool: what was served goes there, as events of `stream.format` with an id, "
          "and on to `feed.to`, into the join of a run (`stream.join`). Empty: nowhere."),
+    TEXT("serve.hand_out", serve.hand_out,
+         "HOST:PORT where servers of other boxes (`lanyard serve --run`) ask this one, which has all "
+         "rows of what a run publishes, for the model or, with `serve.rows` \"fetched\", for rows of "
+         "it; empty: nowhere. Beyond loopback it needs keys."),
+    CHOICE("serve.rows", serve.rows, rt_serve_rows, "\"local\"", rt_choices_serve_rows,
+           "Where the rows of the model are."),
+    U64("serve.cache_bytes_max", serve.cache_bytes_max, "268435456",
+        IN(65536, RT_CONFIG_INTEGER_MAX), "bytes",
+        "`serve.rows` \"fetched\": for the rows that were used last."),
+    U32("serve.fetch_ms", serve.fetch_ms, "200", IN(1, 60000), "ms",
+        "`serve.rows` \"fetched\": a question whose rows have not come by then is refused (503)."),
 
     TEXT("watch.listen", watch.listen,
          "HOST:PORT where the coordinator shows the run over HTTP (docs/WATCHING.md), for example "
