@@ -481,6 +481,7 @@ typedef struct {
     uint64_t sim_iterations;      // "sim.iterations"; 0: until the input ends
     uint32_t sim_warmup;          // iterations not counted
     bool sim_dense;               // the dense exchange is part of the predicted time
+    bool sim_reduce;              // gradients of a row may be summed by one of its trainers
     bool sim_dispatch_error;      // esd: a second, exact solution tells what HybridDis lost
     double compute_us_per_sample; // "sim.compute_us_per_sample"; 0: not known
 } rt_config;

@@ -704,6 +704,12 @@ const rt_config_key rt_config_keys[] = {
          "The exchange of the dense weights is part of the predicted time."),
     BOOL("sim.dispatch_error", sim_dispatch_error, "false",
          "Solve every batch a second time, exactly, and say what greedy placements cost (esd)."),
+    BOOL("sim.reduce", sim_reduce, "false",
+         "One of the workers that train a row may sum their gradients, instead of the parameter "
+         "servers, and keeps the row, where that leaves the busiest link less to do (REDUCE of "
+         "Bagpipe). Counted only: runs do not do it. Not with `dispatch.keeper`, "
+         "`dispatch.full_sync`, `consistency.staleness`, `network.row_wire` other than "
+         "`\"fp32\"`, planned homes."),
     DOUBLE("sim.compute_us_per_sample", compute_us_per_sample, "0", IN(0, 1e9), "us",
            "Computing time of a sample on a worker; 0: not known, left out."),
     {0},
