@@ -95,6 +95,7 @@ void dp_counts_add_op(rt_counts *counts, const dp_op *op)
     case DP_OP_RECV:
     case DP_OP_KEEP:
     case DP_OP_REDUCE:
+    case DP_OP_SUM:
     case DP_OP_MARK:
     case DP_OP_FORGET:
     case DP_OP_KINDS:

@@ -13,6 +13,7 @@
 
 #include "dispatch/planner/dp_handover.h"
 #include "dispatch/planner/dp_homes.h"
+#include "dispatch/planner/dp_reduce.h"
 #include "dispatch/cost/dp_ticks.h"
 
 // Of its link's time, the share that a worker which sits out spends on pushing what only it has.
@@ -89,6 +90,7 @@ static void collect(dp_planner *planner, dp_work *work)
     memset(work->keepers, DP_NO_KEEPER, view->distinct_count * sizeof *work->keepers);
     memset(work->movers, DP_NO_KEEPER, view->distinct_count * sizeof *work->movers);
     memset(work->senders, DP_NO_KEEPER, view->distinct_count * sizeof *work->senders);
+    memset(work->summers, DP_NO_KEEPER, view->distinct_count * sizeof *work->summers);
     memset(planner->row_of, 0, view->distinct_count * sizeof *planner->row_of);
     for (uint32_t i = 0; i < view->sample_count; i++) {
         uint32_t worker = planner->worker_of_sample[i];
@@ -178,6 +180,11 @@ static void settle_key(dp_planner *planner, dp_work *work, const dp_work *next, 
 {
     uint32_t index = work->distinct[d].record;
     dp_record *record = &planner->directory.records[index];
+    if (work->summers[d] != DP_NO_KEEPER) { // its copy has all gradients
+        dp_cache_outdate_all(planner->caches, work->trainers[d] & ~rt_bit(work->summers[d]),
+                             &record->copies);
+        return;
+    }
     uint8_t keeper = find_keeper(planner, work, next, d);
     work->keepers[d] = keeper;
     const uint64_t kept = keeper == DP_NO_KEEPER ? 0 : rt_bit(keeper);
@@ -196,6 +203,8 @@ static rt_status add_gradient(const dp_planner *planner, dp_work *work, uint32_t
 {
     dp_slice *slice = &work->plan.slices[worker];
     uint32_t d = work->row_keys[worker][row];
+    if (work->summers[d] != DP_NO_KEEPER)
+        return dp_reduce_add(work, worker, row);
     uint8_t keeper = work->keepers[d];
     bool keeps = keeper == worker;
     dp_op *op = dp_ops_add(&slice->after, keeps ? DP_OP_KEEP : DP_OP_PUSH_GRAD);
@@ -347,7 +356,8 @@ static rt_status fill_row(dp_planner *planner, dp_work *work, uint32_t worker, u
     if (planner->next_use)
         dp_eviction_expect(cache->eviction, op->slot, planner->next_use[d]);
     // A gradient needs no optimizer state: the PS has it.
-    if (!is_summed(planner, work->trainers[d]) || work->movers[d] == worker)
+    if (!is_summed(planner, work->trainers[d]) || work->movers[d] == worker ||
+        work->summers[d] == worker)
         op->flags = DP_OP_STATE;
     if (work->movers[d] == worker)
         op->flags |= dp_homes_whole(planner);
@@ -484,7 +494,9 @@ static rt_status train_key(dp_planner *planner, dp_work *work, uint32_t d)
         return RT_NO_MEMORY;
     dp_turnover_leave(&planner->turnover, record);
     record->version = planner->iteration;
-    if (is_summed(planner, trainers)) {
+    if (work->summers[d] != DP_NO_KEEPER) {
+        record->copies.holders = rt_bit(work->summers[d]);
+    } else if (is_summed(planner, trainers)) {
         rt_assert(record->version_ps == work->distinct[d].version);
         record->version_ps = planner->iteration;
         record->copies.holders = 0;
@@ -517,6 +529,8 @@ static rt_status place_strictly(dp_planner *planner, dp_work *work, uint64_t *at
 {
     const bool are_planned = dp_homes_are_planned(planner);
     dp_homes_begin(planner);
+    if (planner->config.reduce)
+        dp_reduce_choose(planner, work);
     rt_status status = push_unsynced(planner, &work->plan);
     for (uint32_t d = 0; d < planner->view.distinct_count && !status; d++) {
         dp_planner_prefetch_record(planner, work, d);

@@ -51,11 +51,12 @@ static rt_status allocate_work(const dp_planner_config *config, uint64_t lookups
     work->keepers = rt_alloc_unset(lookups, sizeof *work->keepers);
     work->movers = rt_alloc_unset(lookups, sizeof *work->movers);
     work->senders = rt_alloc_unset(lookups, sizeof *work->senders);
+    work->summers = rt_alloc(lookups, sizeof *work->summers);
     work->homes = rt_alloc(lookups, sizeof *work->homes);
     work->row_keys = rt_alloc(config->worker_count, sizeof *work->row_keys);
     work->row_fills = rt_alloc(config->worker_count, sizeof *work->row_fills);
     if (!work->distinct || !work->trainers || !work->keepers || !work->movers ||
-        !work->senders || !work->homes || !work->row_keys || !work->row_fills ||
+        !work->senders || !work->summers || !work->homes || !work->row_keys || !work->row_fills ||
         dp_plan_init(&work->plan, config->worker_count))
         return RT_NO_MEMORY;
     for (uint32_t j = 0; j < config->worker_count; j++) {
@@ -287,6 +288,7 @@ static void work_fini(dp_work *work, uint32_t worker_count)
     rt_free(work->keepers);
     rt_free(work->movers);
     rt_free(work->senders);
+    rt_free(work->summers);
     rt_free(work->homes);
     rt_free(work->row_keys);
     rt_free(work->row_fills);
@@ -387,13 +389,6 @@ static void look_up_block(dp_planner *planner, const uint64_t *keys, uint32_t co
     }
 }
 
-static bool batch_is_uniform(const rt_batch *batch, uint32_t field_count)
-{
-    // Every sample has a key in every field, so field_count keys mean one each.
-    return !batch->has_gaps && !batch->tables &&
-           batch->key_count == (uint64_t)batch->sample_count * field_count;
-}
-
 static void set_value(dp_planner_config *config, const dp_input *input)
 {
     const dp_input_kind kind = (dp_input_kind)input->kind;
@@ -476,7 +471,7 @@ rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch)
         .worker_count = n,
         .sample_count = batch->sample_count,
         .lookup_count = batch->key_count,
-        .uniform = batch_is_uniform(batch, config->layout.field_count),
+        .uniform = dp_planner_is_uniform(planner, batch),
         .offsets = batch->key_offsets,
         .lookups = planner->lookups,
         .distinct = dp_work_of(planner, planner->iteration)->distinct,

@@ -318,6 +318,30 @@ static void ticks_are_bounded_and_near(void **state)
 // ---------------------------------------------------------------------------------------
 
 // Worker 0 hands a row of 4 floats and 2 of state to worker 1, and pulls one of 4: 40 bytes and 32.
+// A gradient between workers takes both links and none of the PS.
+static void gradients_to_a_trainer(void **state)
+{
+    (void)state;
+    dp_plan plan;
+    dp_account account = {0};
+    dp_account_config config = {.layout = {.field_count = 1, .values = {4}, .state = {2}},
+                                .worker_count = 2,
+                                .rates = {.links = {{100, 200}, {50, 25}}, .ps_bytes_per_s = 1e-3}};
+    assert_int_equal(dp_plan_init(&plan, 2), RT_OK);
+    plan.participants = 3;
+    dp_ops_add(&plan.slices[0].after, DP_OP_REDUCE)->keeper = 1;
+    dp_ops_add(&plan.slices[1].after, DP_OP_SUM)->keeper = 0;
+    dp_account_add(&config, &plan, &account);
+    assert_int_equal(account.handed.rows, 0);
+    assert_int_equal(account.handed.gradients, 1);
+    assert_int_equal(account.traffic[0].up, 24 + 16);
+    assert_int_equal(account.traffic[1].down, 24 + 16);
+    assert_true(account.traffic[0].down == 0 && account.traffic[1].up == 0);
+    test_close(account.predicted_s, 40 / 25.0, 1e-12, 0, "predicted");
+    test_close(dp_account_cost_s(&account, 2), 40 / 25.0, 1e-12, 0, "cost");
+    dp_plan_fini(&plan);
+}
+
 static void rows_handed_over(void **state)
 {
     (void)state;
@@ -628,6 +652,6 @@ static void chunks_suit_the_slowest_link(void **state)
 
 TEST_MAIN(TEST(chunks_suit_the_slowest_link), TEST(matrix_is_algorithm_1),
           TEST(views_show_the_states), TEST(ticks_are_bounded_and_near), TEST(predicted_times),
-          TEST(rows_handed_over),
+          TEST(rows_handed_over), TEST(gradients_to_a_trainer),
           TEST(ticks_of_shards_are_the_predicted_time), TEST(unit_of_cost),
           TEST(sums_count_every_operation))
