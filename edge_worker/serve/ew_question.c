@@ -1,6 +1,5 @@
 #include "edge_worker/serve/ew_question.h"
 
-#include <cjson/cJSON.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,17 +7,18 @@
 #include <string.h>
 
 #include "runtime/rt_hash.h"
-#include "runtime/rt_json_read.h"
+#include "runtime/rt_json_nodes.h"
 
 #define NUMBER_BYTES 32u
-// A tree may take forty times its text: a JSON body has at most so many bytes, and so many more for
-// every candidate that it may have.
+#define EXACT_DIGITS 15u // of whole numbers, all below 2^53
+// The list of its values may take thirty times a text: a JSON body has at most so many bytes, and so
+// many more for every candidate that it may have.
 #define QUESTION_BYTES (64u << 10)
 #define CANDIDATE_BYTES 2048u
 
 typedef struct {
     bool is_given, in_lists;
-    const char *text; // in the tree of the body, or number
+    const char *text; // in the body, its strings, or number
     size_t length;
     size_t list; // where it begins in lists, if it is there
     char number[NUMBER_BYTES];
@@ -29,6 +29,7 @@ struct ew_questions {
     rt_schema schema;
     value *shared, *own; // of the context and of one candidate, by column
     rt_bytes lists;      // cells that were arrays
+    rt_json_nodes body;  // of the question
     rt_json json;
     uint32_t *ranking;
     uint32_t ranking_capacity;
@@ -60,6 +61,7 @@ void ew_questions_destroy(ew_questions *q)
     if (!q)
         return;
     rt_json_fini(&q->json);
+    rt_json_nodes_fini(&q->body);
     rt_bytes_fini(&q->lists);
     rt_free(q->ranking);
     rt_free(q->own);
@@ -80,9 +82,20 @@ void ew_questions_name(ew_questions *q, const char *name)
 
 // ---- JSON --------------------------------------------------------------------------------------
 
-// Whole numbers as digits, others in one way, whatever theirs was.
-static rt_status take_number(double number, const char *name, value *v, rt_error *error)
+static const rt_json_node *at(const ew_questions *q, uint32_t number)
 {
+    return &q->body.nodes[number];
+}
+
+// Whole numbers as digits, others in one way, whatever theirs was.
+static rt_status take_number(const rt_json_node *json, const char *name, value *v, rt_error *error)
+{
+    if (json->is_integer && json->length <= EXACT_DIGITS && json->text[0] != '-') {
+        v->text = json->text; // that is how it is written
+        v->length = json->length;
+        return RT_OK;
+    }
+    const double number = rt_json_node_number(json);
     if (fabs(number) > 0x1p53)
         return rt_fail(error, RT_DATA,
                        "\"%s\": numbers beyond 2^53 are not exact in JSON: write a string", name);
@@ -92,24 +105,29 @@ static rt_status take_number(double number, const char *name, value *v, rt_error
     return RT_OK;
 }
 
+static bool is_nested(const rt_json_node *json)
+{
+    return json->kind == RT_JSON_OBJECT || json->kind == RT_JSON_ARRAY;
+}
+
 // name: of the column.
-static rt_status take_value(const cJSON *json, const char *name, value *v, rt_error *error)
+static rt_status take_value(const rt_json_node *json, const char *name, value *v, rt_error *error)
 {
     v->in_lists = false;
-    if (cJSON_IsNumber(json))
-        return take_number(json->valuedouble, name, v, error);
-    if (cJSON_IsObject(json) || cJSON_IsArray(json))
+    if (json->kind == RT_JSON_NUMBER)
+        return take_number(json, name, v, error);
+    if (is_nested(json))
         return rt_fail(error, RT_DATA, "\"%s\": expected a string, a number or null", name);
-    v->text = cJSON_IsString(json)  ? json->valuestring
-              : cJSON_IsTrue(json)  ? "1"
-              : cJSON_IsFalse(json) ? "0"
-                                    : "";
-    v->length = strlen(v->text);
+    v->text = json->kind == RT_JSON_STRING  ? json->text
+              : json->kind == RT_JSON_TRUE  ? "1"
+              : json->kind == RT_JSON_FALSE ? "0"
+                                            : "";
+    v->length = json->kind == RT_JSON_STRING ? json->length : json->kind != RT_JSON_NULL;
     return RT_OK;
 }
 
 // Values of an array, which become one cell.
-static rt_status take_list(ew_questions *q, const cJSON *array, uint32_t column, value *v,
+static rt_status take_list(ew_questions *q, const rt_json_node *array, uint32_t column, value *v,
                            rt_error *error)
 {
     const char separator = ew_cells_separator(q->cells, column);
@@ -117,16 +135,16 @@ static rt_status take_list(ew_questions *q, const cJSON *array, uint32_t column,
     const size_t begin = q->lists.size;
     if (!separator)
         return rt_fail(error, RT_DATA, "\"%s\": expected one value", name);
-    for (const cJSON *item = array->child; item; item = item->next) {
+    for (uint32_t i = array->child; i; i = at(q, i)->next) {
         value one;
-        if (cJSON_IsObject(item) || cJSON_IsArray(item))
+        if (is_nested(at(q, i)))
             return rt_fail(error, RT_DATA, "\"%s\": expected values in an array", name);
-        const rt_status status = take_value(item, name, &one, error);
+        const rt_status status = take_value(at(q, i), name, &one, error);
         if (status)
             return status;
         if (memchr(one.text, separator, one.length))
             return rt_fail(error, RT_DATA, "\"%s\": a value holds what divides values", name);
-        if (item != array->child)
+        if (i != array->child)
             rt_bytes_put(&q->lists, &separator, 1);
         rt_bytes_put(&q->lists, one.text, one.length);
     }
@@ -138,18 +156,25 @@ static rt_status take_list(ew_questions *q, const cJSON *array, uint32_t column,
     return RT_OK;
 }
 
+static int shown(uint32_t length) // of a name, in an error
+{
+    return (int)rt_min_u64(length, RT_NAME_MAX);
+}
+
 // Members become cells; where each stands is remembered by its column.
-static rt_status take_members(ew_questions *q, const cJSON *object, value *values, rt_error *error)
+static rt_status take_members(ew_questions *q, const rt_json_node *object, value *values,
+                              rt_error *error)
 {
     uint32_t column = EW_CELL_NONE;
-    for (const cJSON *one = object->child; one; one = one->next) {
-        column = ew_cells_find_behind(q->cells, column, one->string, strlen(one->string));
+    for (uint32_t i = object->child; i; i = at(q, i)->next) {
+        const rt_json_node *one = at(q, i);
+        column = ew_cells_find_behind(q->cells, column, one->name, one->name_length);
         if (column == EW_CELL_NONE)
-            return rt_fail(error, RT_DATA, "the model has no column \"%.*s\"", RT_NAME_MAX,
-                           one->string);
+            return rt_fail(error, RT_DATA, "the model has no column \"%.*s\"",
+                           shown(one->name_length), one->name);
         value *v = &values[column];
         v->is_given = true;
-        const rt_status status = cJSON_IsArray(one)
+        const rt_status status = one->kind == RT_JSON_ARRAY
                                      ? take_list(q, one, column, v, error)
                                      : take_value(one, ew_cells_name(q->cells, column), v, error);
         if (status)
@@ -185,11 +210,11 @@ static rt_status keep_candidate(ew_questions *q, const ew_question *question, ui
     return ew_event_put(q->event, id, now_s, q->lines, error);
 }
 
-static rt_status take_candidate(ew_questions *q, const cJSON *json, rt_batch *batch,
+static rt_status take_candidate(ew_questions *q, const rt_json_node *json, rt_batch *batch,
                                 rt_error *error)
 {
     const size_t lists = q->lists.size;
-    if (!cJSON_IsObject(json))
+    if (json->kind != RT_JSON_OBJECT)
         return rt_fail(error, RT_DATA, "expected an object of columns");
     forget(q, q->own);
     rt_status status = take_members(q, json, q->own, error);
@@ -201,15 +226,15 @@ static rt_status take_candidate(ew_questions *q, const cJSON *json, rt_batch *ba
     return status;
 }
 
-static rt_status take_candidates(ew_questions *q, const cJSON *array, uint32_t most,
+static rt_status take_candidates(ew_questions *q, const rt_json_node *array, uint32_t most,
                                  rt_batch *batch, const ew_question *question, rt_error *error)
 {
     const double now_s = q->event ? rt_unix_s() : 0;
     uint32_t number = 0;
-    for (const cJSON *one = array->child; one; one = one->next, number++) {
+    for (uint32_t i = array->child; i; i = at(q, i)->next, number++) {
         if (number == most)
             return rt_fail(error, RT_LIMIT, "more than %" PRIu32 " candidates", most);
-        rt_status status = take_candidate(q, one, batch, error);
+        rt_status status = take_candidate(q, at(q, i), batch, error);
         if (!status)
             status = keep_candidate(q, question, number, now_s, error);
         if (status)
@@ -219,57 +244,67 @@ static rt_status take_candidates(ew_questions *q, const cJSON *array, uint32_t m
                       : rt_fail(error, RT_DATA, "no candidates, expected 1 to %" PRIu32, most);
 }
 
-static rt_status take_id(const ew_questions *q, const cJSON *json, ew_question *question,
+static rt_status take_id(const ew_questions *q, const rt_json_node *json, ew_question *question,
                          rt_error *error)
 {
-    const char *id = json ? cJSON_GetStringValue(json) : q->event ? q->name : "";
-    if (!id || strlen(id) >= sizeof question->id)
+    const char *id = json ? json->text : q->event ? q->name : "";
+    const size_t length = json ? json->length : strlen(id);
+    if ((json && json->kind != RT_JSON_STRING) || length >= sizeof question->id)
         return rt_fail(error, RT_DATA, "\"id\": expected a string of up to %zu bytes",
                        sizeof question->id - 1);
-    snprintf(question->id, sizeof question->id, "%s", id);
+    memcpy(question->id, id, length);
+    question->id[length] = '\0';
     return RT_OK;
 }
 
 typedef struct {
-    const cJSON *id, *context, *candidates; // NULL: it is not there
+    const rt_json_node *id, *context, *candidates; // NULL: it is not there
 } parts;
 
-static rt_status find_part(const cJSON *member, parts *found, rt_error *error)
+static bool is_called(const rt_json_node *member, const char *name)
 {
-    const char *name = member->string;
-    const cJSON **to = strcmp(name, "id") == 0           ? &found->id
-                       : strcmp(name, "context") == 0    ? &found->context
-                       : strcmp(name, "candidates") == 0 ? &found->candidates
-                                                         : NULL;
+    return member->name_length == strlen(name) &&
+           memcmp(member->name, name, member->name_length) == 0;
+}
+
+static rt_status find_part(const rt_json_node *member, parts *found, rt_error *error)
+{
+    const rt_json_node **to = is_called(member, "id")           ? &found->id
+                              : is_called(member, "context")    ? &found->context
+                              : is_called(member, "candidates") ? &found->candidates
+                                                                : NULL;
     if (!to)
-        return rt_fail(error, RT_DATA, "unknown member \"%.*s\"", RT_NAME_MAX, name);
+        return rt_fail(error, RT_DATA, "unknown member \"%.*s\"", shown(member->name_length),
+                       member->name);
     if (*to)
-        return rt_fail(error, RT_DATA, "\"%s\" stands twice", name);
+        return rt_fail(error, RT_DATA, "\"%.*s\" stands twice", shown(member->name_length),
+                       member->name);
     *to = member;
     return RT_OK;
 }
 
-static rt_status find_parts(const cJSON *tree, parts *found, rt_error *error)
+static rt_status find_parts(const ew_questions *q, parts *found, rt_error *error)
 {
     *found = (parts){NULL, NULL, NULL};
-    const cJSON *members = cJSON_IsObject(tree) ? tree->child : NULL;
-    for (const cJSON *one = members; one; one = one->next) {
-        const rt_status status = find_part(one, found, error);
+    for (uint32_t i = at(q, 0)->kind == RT_JSON_OBJECT ? at(q, 0)->child : 0; i;
+         i = at(q, i)->next) {
+        const rt_status status = find_part(at(q, i), found, error);
         if (status)
             return status;
     }
-    if (!cJSON_IsArray(found->candidates) || (found->context && !cJSON_IsObject(found->context)))
+    if (!found->candidates || found->candidates->kind != RT_JSON_ARRAY ||
+        (found->context && found->context->kind != RT_JSON_OBJECT))
         return rt_fail(
             error, RT_DATA,
             "expected {\"context\": {column: value, ...}, \"candidates\": [{...}, ...]}");
     return RT_OK;
 }
 
-static rt_status take_tree(ew_questions *q, const cJSON *tree, uint32_t most, rt_batch *batch,
-                           ew_question *question, rt_error *error)
+static rt_status take_parts(ew_questions *q, uint32_t most, rt_batch *batch, ew_question *question,
+                            rt_error *error)
 {
     parts found;
-    rt_status status = find_parts(tree, &found, error);
+    rt_status status = find_parts(q, &found, error);
     if (!status)
         status = take_id(q, found.id, question, error);
     forget(q, q->shared);
@@ -288,14 +323,14 @@ static rt_status take_json(ew_questions *q, const char *body, size_t size, uint3
                        "a body of %zu bytes, expected at most %zu for %" PRIu32
                        " candidates (serve.candidates_max)",
                        size, size_max, most);
-    cJSON *tree = rt_json_parse(body, size, &byte);
-    if (!tree)
+    const rt_status status = rt_json_nodes_parse(&q->body, body, size, &byte);
+    if (status == RT_NO_MEMORY)
+        return rt_fail(error, status, "out of memory");
+    if (status)
         return rt_fail(error, RT_DATA, "the body is no JSON (byte %zu)", byte);
     q->lists.size = 0;
     q->lists.failed = false;
-    const rt_status status = take_tree(q, tree, most, batch, question, error);
-    cJSON_Delete(tree);
-    return status;
+    return take_parts(q, most, batch, question, error);
 }
 
 // ---- binary ------------------------------------------------------------------------------------
