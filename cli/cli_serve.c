@@ -16,7 +16,7 @@
 #include "runtime/transport/rt_keys.h"
 
 typedef struct {
-    const char *folder, *run; // run: address, NULL: nobody is asked
+    const char *folder, *run; // run: address, or two; NULL: nobody is asked
     const char *sets[CLI_SETS_MAX];
     uint32_t set_count;
     char address[RT_NAME_MAX + 16]; // of run
@@ -32,9 +32,14 @@ typedef struct {
 // With the keys that --set names: there is no model here yet that could name others.
 static rt_status subscribe(serving *s, rt_error *error)
 {
+    char standby[RT_NAME_MAX + 16] = "", first[RT_NAME_MAX];
+    const char *comma = strchr(s->run, ',');
+    const size_t size = comma ? (size_t)(comma - s->run) : strlen(s->run);
     rt_config config;
-    if (!cli_address(s->run, s->address, sizeof s->address))
-        return rt_fail(error, RT_CONFIG, "--run: expected HOST:PORT");
+    snprintf(first, sizeof first, "%.*s", (int)rt_min_u64(size, sizeof first - 1), s->run);
+    if (size >= sizeof first || !cli_address(first, s->address, sizeof s->address) ||
+        (comma && !cli_address(comma + 1, standby, sizeof standby)))
+        return rt_fail(error, RT_CONFIG, "--run: expected HOST:PORT, or two with a comma between");
     rt_status status = rt_config_init(&config);
     if (status)
         return rt_fail(error, status, "out of memory");
@@ -43,8 +48,12 @@ static rt_status subscribe(serving *s, rt_error *error)
     if (!status)
         status = rt_keys_load(&config, &s->keys, error);
     s->fetches = config.serve.rows == RT_SERVE_ROWS_FETCHED;
-    const ew_subscriber_config ask = {s->address, s->folder, config.publish.keep, &s->keys,
-                                      s->fetches};
+    if (!status && s->fetches && comma)
+        status =
+            rt_fail(error, RT_CONFIG,
+                    "--run: with serve.rows \"fetched\" one address: rows are asked of that box");
+    const ew_subscriber_config ask = {s->address,          standby,  s->folder,
+                                      config.publish.keep, &s->keys, s->fetches};
     if (!status)
         status = ew_subscriber_open(&ask, &s->subscriber, error);
     if (!status)

@@ -30,7 +30,9 @@
 
 struct ew_subscriber {
     ew_subscriber_config config;
-    char folder[RT_FOLDER_MAX], address[RT_NAME_MAX + 16];
+    char folder[RT_FOLDER_MAX];
+    char address[RT_NAME_MAX + 16], other[RT_NAME_MAX + 16]; // other: "", or where it may be, too
+    bool at_standby;
     rt_transport *transport;
     rt_endpoint *endpoint; // NULL: not connected
     uint32_t self;
@@ -39,6 +41,7 @@ struct ew_subscriber {
     pthread_t thread;
     bool started;
     pthread_mutex_t lock;
+    rt_log_limit limit;
     char failure[256]; // why the last look brought nothing; with the lock held
 };
 
@@ -50,6 +53,12 @@ static rt_status connect_anew(ew_subscriber *s, rt_error *error)
     if (getrandom(&rank, sizeof rank, 0) != sizeof rank)
         return rt_fail(error, RT_IO, "getrandom: %s", strerror(errno));
     s->self = rt_peer(RT_ROLE_VISITOR, rank % RANKS);
+    const rt_keys *keys = s->config.keys;
+    if (keys && keys->is_set && *s->other &&
+        rt_transport_zmq.trust(s->transport, SERVER,
+                               s->at_standby ? keys->standby.bytes : keys->coordinator.bytes,
+                               error))
+        return error->status;
     return rt_transport_zmq.connect(s->transport, s->self, SERVER, s->address, &s->endpoint, error);
 }
 
@@ -381,12 +390,28 @@ static rt_status look(ew_subscriber *s, rt_error *error)
 
 static void note(ew_subscriber *s, const rt_error *error)
 {
+    uint64_t count;
     pthread_mutex_lock(&s->lock);
     const bool is_new = strcmp(s->failure, error->text) != 0;
     snprintf(s->failure, sizeof s->failure, "%.255s", error->text);
     pthread_mutex_unlock(&s->lock);
-    if (is_new && error->status)
+    if (error->status && (*s->other ? rt_log_due(&s->limit, &count) : is_new))
         rt_warn("published models: %s; trying on", error->text);
+}
+
+// Who leads the run may have changed.
+static void try_other(ew_subscriber *s)
+{
+    char before[sizeof s->address];
+    if (!*s->other)
+        return;
+    hang_up(s);
+    pthread_mutex_lock(&s->lock); // who waits may be about to name it
+    memcpy(before, s->address, sizeof before);
+    memcpy(s->address, s->other, sizeof before);
+    memcpy(s->other, before, sizeof before);
+    pthread_mutex_unlock(&s->lock);
+    s->at_standby = !s->at_standby;
 }
 
 static void *subscribe(void *context)
@@ -395,8 +420,10 @@ static void *subscribe(void *context)
     const struct timespec pause = {0, ASK_EVERY_NS};
     while (!atomic_load(&s->stops)) {
         rt_error error = {0};
-        (void)look(s, &error);
+        const rt_status status = look(s, &error);
         note(s, &error);
+        if (status == RT_TIMEOUT || status == RT_PEER || status == RT_IO)
+            try_other(s);
         (void)nanosleep(&pause, NULL);
     }
     return NULL;
@@ -431,6 +458,7 @@ rt_status ew_subscriber_open(const ew_subscriber_config *config, ew_subscriber *
     s->config = *config;
     snprintf(s->folder, sizeof s->folder, "%s", config->folder);
     snprintf(s->address, sizeof s->address, "%s", config->address);
+    snprintf(s->other, sizeof s->other, "%s", config->standby);
     pthread_mutex_init(&s->lock, NULL);
     rt_status status = rt_checkpoint_make(s->folder, error);
     if (!status)

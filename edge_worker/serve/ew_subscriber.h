@@ -13,6 +13,7 @@ typedef struct ew_subscriber ew_subscriber;
 
 typedef struct {
     const char *address; // "tcp://HOST:PORT"
+    const char *standby; // likewise, where the run is led from when it is not there; "": nowhere
     const char *folder;  // made if it is not there
     uint32_t keep;       // versions
     const rt_keys *keys; // NULL: loopback only; outlives the subscriber

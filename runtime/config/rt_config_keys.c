@@ -297,6 +297,9 @@ const rt_config_key rt_config_keys[] = {
          "The field that every row of the sequence is weighed against (din)."),
     LIST("model.attention", rt_config_attention, "[36]", "",
          "Widths of the hidden layers of the unit that weighs (din)."),
+    U32("model.fan_out", model.fan_out, "10", IN(1, RT_FAN_OUT_MAX), "",
+        "Neighbours of a sample's node: the fields are the node, so many neighbours, and, in as "
+        "many fields of several values, the neighbours of each of these (graphsage)."),
     DOUBLE("model.init_scale", model.init_scale, "0.01", IN(0, 10), "",
            "Standard deviation of initial row values."),
     {ROW("model.base_rate", RT_KEY_DOUBLE, "\"auto\"", "",
@@ -701,6 +704,12 @@ const rt_config_key rt_config_keys[] = {
          "The exchange of the dense weights is part of the predicted time."),
     BOOL("sim.dispatch_error", sim_dispatch_error, "false",
          "Solve every batch a second time, exactly, and say what greedy placements cost (esd)."),
+    BOOL("sim.reduce", sim_reduce, "false",
+         "One of the workers that train a row may sum their gradients, instead of the parameter "
+         "servers, and keeps the row, where that leaves the busiest link less to do (REDUCE of "
+         "Bagpipe). Counted only: runs do not do it. Not with `dispatch.keeper`, "
+         "`dispatch.full_sync`, `consistency.staleness`, `network.row_wire` other than "
+         "`\"fp32\"`, planned homes."),
     DOUBLE("sim.compute_us_per_sample", compute_us_per_sample, "0", IN(0, 1e9), "us",
            "Computing time of a sample on a worker; 0: not known, left out."),
     {0},

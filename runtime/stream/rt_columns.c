@@ -172,6 +172,17 @@ static bool parse_ignored(rt_columns *columns, uint32_t index, rt_cell value)
     return !one->is_wanted || parse_id(columns, one, value, &columns->ids[index]);
 }
 
+// Below RT_CLASSES_MAX, which floats hold.
+static bool parse_class(const rt_columns *columns, const rt_columns_one *one, rt_cell value,
+                        float *label_p)
+{
+    double number;
+    if (!rt_columns_number(columns->locale, value, &number))
+        return false;
+    *label_p = (float)number;
+    return number >= 0 && number < one->column.classes && number == floor(number);
+}
+
 static bool parse_label(const rt_columns *columns, const rt_columns_one *one, rt_cell value,
                         rt_line_sample *sample)
 {
@@ -187,6 +198,8 @@ static bool parse_label(const rt_columns *columns, const rt_columns_one *one, rt
         *label_p = NAN;
         return columns->schema.label_count > 1;
     }
+    if (one->column.classes)
+        return parse_class(columns, one, value, label_p);
     if (!one->is_label_number) {
         *label_p = value.length == strlen(wanted) && memcmp(value.text, wanted, value.length) == 0;
         return true;
@@ -325,6 +338,8 @@ const char *rt_columns_expected(const rt_columns *columns, uint32_t index)
         return "a time as time_format says";
     switch (one->column.kind) {
     case RT_COLUMN_LABEL:
+        if (one->column.classes)
+            return "a class: a whole number from 0 below `classes`";
         if (columns->schema.label_count > 1)
             return "a number or nothing"; // others take any text
         return one->is_label_number ? "a number" : "a value";

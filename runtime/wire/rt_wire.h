@@ -239,7 +239,7 @@ _Static_assert(sizeof(rt_wire_dense) == 8, "wire layout");
 
 // DENSE_GRAD_INT8, DENSE_SUM_INT8: followed by `whole` floats as they are, the last ones, and by
 // the others in blocks of RT_INT8_BLOCK (rt_int8). A verdict is not rounded with gradients, and of
-// the first iterations of a run no float is (EW_LANES_WHOLE_ITERATIONS).
+// the first iterations of a run no float is (RT_CODING_WHOLE_ITERATIONS).
 typedef struct {
     uint64_t workers; // that take part in the iteration
     uint32_t floats;  // 1 to RT_WIRE_DENSE_CHUNK_FLOATS_MAX
