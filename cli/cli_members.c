@@ -34,6 +34,7 @@ typedef struct {
     rt_identity identity;
     uint32_t rank, box_workers; // 0: it was not said
     char coordinator[RT_NAME_MAX + 16], standby[RT_NAME_MAX + 16];
+    char leader[32]; // in the working directory: who led the run (rt_leader.h)
     rt_notify notify;
 } member_arguments;
 
@@ -115,6 +116,7 @@ static int read_member(int argc, char **argv, const char *role, member_arguments
     arguments->rank = (uint32_t)rank;
     arguments->box_workers = (uint32_t)box_workers;
     snprintf(name, sizeof name, "%s %lu", role, rank);
+    snprintf(arguments->leader, sizeof arguments->leader, "leader.%s-%lu", role, rank);
     int code = cli_load_run(path, sets, set_count, name, &arguments->config);
     if (code != CLI_OK)
         return code == CLI_FAILED ? CLI_MEND : code;
@@ -172,6 +174,7 @@ int cli_worker(int argc, char **argv)
                                .box_workers = arguments.box_workers,
                                .coordinator = arguments.coordinator,
                                .standby = arguments.standby,
+                               .leader = arguments.leader,
                                .notify = &arguments.notify};
     rt_status status =
         cli_await(&arguments.config, CLI_WORKER, arguments.rank, -1, &arguments.notify, &error);
@@ -198,6 +201,7 @@ int cli_ps(int argc, char **argv)
                                .rank = arguments.rank,
                                .coordinator = arguments.coordinator,
                                .standby = arguments.standby,
+                               .leader = arguments.leader,
                                .identity = arguments.identity,
                                .schema = rt_config_schema(&arguments.config),
                                .notify = &arguments.notify};

@@ -302,6 +302,7 @@ static rt_status join(ew_run *w, rt_error *error)
                                .self = ew_run_self(w),
                                .coordinator = config->coordinator,
                                .standby = config->standby,
+                               .leader = config->leader,
                                .address = w->peers.address,
                                .keys = config->keys,
                                .identity = config->identity,

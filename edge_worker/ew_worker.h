@@ -18,6 +18,7 @@ typedef struct {
     uint32_t box_workers; // that share the cores of this box, this one among them; 0: not known, 1
     const char *coordinator; // address
     const char *standby;     // as in rt_member_config
+    const char *leader;      // likewise
     rt_notify *notify;       // or NULL
 } ew_worker_config;
 

@@ -193,6 +193,7 @@ static rt_status join(server *s, rt_error *error)
                                      .self = self,
                                      .coordinator = s->config->coordinator,
                                      .standby = s->config->standby,
+                                     .leader = s->config->leader,
                                      .address = reachable,
                                      .keys = s->config->keys,
                                      .identity = s->config->identity,

@@ -22,6 +22,7 @@ typedef struct {
     uint32_t rank;
     const char *coordinator; // address "tcp://host:port"
     const char *standby;     // as in rt_member_config
+    const char *leader;      // likewise
     rt_identity identity;    // workers and coordinator must have the same
     uint64_t schema;         // goes into model files
     rt_notify *notify;       // or NULL

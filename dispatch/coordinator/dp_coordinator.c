@@ -10,6 +10,7 @@
 
 #include "dispatch/coordinator/dp_run.h"
 #include "dispatch/planner/dp_setup.h"
+#include "runtime/live/rt_standby.h"
 #include "runtime/rt_log.h"
 #include "runtime/rt_hash.h"
 #include "runtime/transport/rt_member.h"
@@ -126,7 +127,8 @@ static rt_status welcome(dp_run *c, rt_error *error)
                                .dense_bytes = c->own.dense_bytes,
                                .epoch = c->epoch,
                                .row_rate = c->members.row_rate,
-                               .dense_rate = c->members.dense_rate};
+                               .dense_rate = c->members.dense_rate,
+                               .run = c->id};
     rt_status status = dp_roster_welcome(c->roster, &payload, error);
     if (!status)
         dp_links_place(&c->links, payload.shards);
@@ -215,7 +217,10 @@ static rt_status create_checkpoint(dp_run *c, rt_error *error)
                       .sender = DP_SELF,
                       .worker_count = c->limits.worker_count,
                       .shard_count = own->ps_shard_count};
-    const dp_shelf_config shelf = {own->publish.address, published, c->own.keys};
+    const dp_shelf_config shelf = {.address = own->publish.address,
+                                   .folder = published,
+                                   .keys = c->own.keys,
+                                   .key = "publish.address"};
     if (!status && every_s > 0 && *own->publish.address)
         status = dp_shelf_open(&shelf, &c->shelf, error);
     if (every_s > 0 && (c->cut.every_s == 0 || every_s < c->cut.every_s))
@@ -243,6 +248,8 @@ static rt_status conduct(dp_run *c, rt_stream *stream, rt_error *error)
         status = resume(c, error);
     else if (!status)
         status = begin_with_model(c, error);
+    if (!status)
+        rt_mirror_lead(c->mirror); // all shards have answered, where they have rows
     if (!status && stream) {
         status = begin_feed(c, stream, error);
         if (!status)
@@ -432,6 +439,8 @@ static rt_status create_roster(dp_run *c, rt_error *error)
                                      .aside = put_aside(c),
                                      .out_workers = workers & ~members->workers,
                                      .out_shards = shards & ~members->shards,
+                                     .run = c->id,
+                                     .epoch = c->id ? dp_checkpoint_epoch(c->checkpoints) + 1 : 0,
                                      .notify = c->own.notify};
     rt_status status = dp_roster_create(&roster, &c->roster, error);
     c->collect.roster = c->roster;
@@ -448,6 +457,8 @@ static rt_status run(dp_run *c, rt_error *error)
                                          sizeof c->checkpoints, &c->resumes, &c->has_epoch, error);
     if (!status)
         status = open_mirror(c, error);
+    if (!status && c->own.directory && c->has_epoch)
+        status = rt_standby_read_id(c->own.directory, &c->id, error);
     if (!status)
         status = dp_members_read(config, c->checkpoints, &c->members, error);
     if (!status)
@@ -558,7 +569,8 @@ rt_status dp_coordinator_run(const dp_coordinator_config *config, rt_error *erro
     if (status)
         note_loss(&c);
     // Members of one that was replaced start again, and find the other.
-    const bool is_replaced = rt_mirror_check(c.mirror, NULL) == RT_REFUSED;
+    const bool is_replaced = rt_mirror_check(c.mirror, NULL) == RT_REFUSED ||
+                             (c.roster && dp_roster_is_replaced(c.roster));
     if (c.roster)
         dp_roster_stop(c.roster, is_replaced ? RT_PEER : status,
                        status ? error->text : RT_RUN_COMPLETE);

@@ -39,6 +39,7 @@ struct dp_roster {
     uint64_t leaving_workers, leaving_shards;       // dp_roster_dismiss
     member members[RT_WORKERS_MAX + RT_SHARDS_MAX]; // workers, then shards
     uint64_t beat_ns;
+    rt_error replaced; // by whom a member has served meanwhile
     rt_log_limit strangers, refused;
 };
 
@@ -146,6 +147,11 @@ bool dp_roster_is_there(const dp_roster *roster, uint32_t peer)
             return roster->members[i].joined;
     }
     return false;
+}
+
+bool dp_roster_is_replaced(const dp_roster *roster)
+{
+    return roster->replaced.status != RT_OK;
 }
 
 uint32_t dp_roster_lost(const dp_roster *roster)
@@ -378,6 +384,20 @@ static void answer_replaced(dp_roster *roster, uint32_t peer, const rt_message *
     rt_message_release(&answer);
 }
 
+// The id of a run is known to those alone who have served it.
+static rt_status check_epoch(dp_roster *roster, const rt_wire_hello *hello, const char *name,
+                             rt_error *error)
+{
+    const dp_roster_config *own = &roster->config;
+    if (!own->run || hello->run != own->run || hello->epoch <= own->epoch)
+        return RT_OK;
+    (void)rt_fail(&roster->replaced, RT_REFUSED,
+                  "this coordinator was replaced: %s has served epoch %" PRIu32
+                  " of this run, which another one leads; this is epoch %" PRIu32,
+                  name, hello->epoch, own->epoch);
+    return rt_fail(error, RT_PEER, "%s", roster->replaced.text);
+}
+
 static rt_status join(dp_roster *roster, uint32_t peer, const rt_message *message, rt_error *error)
 {
     char name[32];
@@ -386,6 +406,8 @@ static rt_status join(dp_roster *roster, uint32_t peer, const rt_message *messag
     rt_status status = rt_control_hello(message, peer, SELF, &hello, error);
     if (!status)
         status = check_hello(roster, &hello, found, rt_peer_name(peer, name), error);
+    if (!status)
+        status = check_epoch(roster, &hello, name, error);
     if (status) {
         send_away(roster, peer, status, error->text);
         return status;
@@ -560,6 +582,8 @@ static void take_hello(dp_roster *roster, uint32_t peer, const rt_message *messa
     rt_status status = join(roster, peer, message, &why);
     if (!status)
         return;
+    if (dp_roster_is_replaced(roster))
+        return;
     if (status == RT_WIRE || !find_member(roster, peer) || roster->begun)
         log_stranger(roster, why.text);
     else if (rt_log_due(&roster->refused, &count))
@@ -642,6 +666,8 @@ rt_status dp_roster_receive(dp_roster *roster, uint32_t *peer_p, rt_message *mes
         if (!status && !taken)
             return RT_OK;
         rt_message_release(message);
+        if (!status && dp_roster_is_replaced(roster))
+            status = rt_fail(error, RT_REFUSED, "%s", roster->replaced.text);
         if (status)
             return status;
         if (roster->joined_count != joined)

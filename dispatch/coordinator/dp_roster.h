@@ -29,6 +29,8 @@ typedef struct {
     uint64_t without;    // and these not at all
     uint64_t aside;      // nor these, who do not take part even if they come: they wait
     uint64_t out_workers, out_shards; // of boxes that are no part of the run: the same
+    uint64_t run;        // id of the run's folder; 0: it has none
+    uint32_t epoch;      // of this start: a member that has served a later one of this run ends it
     rt_notify *notify;   // told that this process is alive, in every wait; or NULL
 } dp_roster_config;
 
@@ -59,6 +61,10 @@ void dp_roster_dismiss(dp_roster *roster, uint64_t workers, uint64_t shards);
 // Of the worker, by the configuration, whose connection ended or that was silent, and so ended the
 // run; UINT32_MAX: it was nobody's, or somebody else's.
 uint32_t dp_roster_lost(const dp_roster *roster);
+
+// A member has served a later coordinator of this run: this one was replaced, and has to end. What
+// is called then returns RT_REFUSED, and error says so.
+bool dp_roster_is_replaced(const dp_roster *roster);
 
 // To all who take part, after assembling; who that is, and where shards listen, is filled in. With
 // dispatch.hand_over workers are also told where the others listen (PEERS).

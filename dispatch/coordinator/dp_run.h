@@ -91,6 +91,7 @@ typedef struct dp_run {
     uint64_t distinct_keys;
     bool resumes, has_epoch;
     uint32_t epoch;
+    uint64_t id; // of the run's folder, where it has or had a standby; else 0
     dp_planner_config planner;
     dp_account_config costs;
     dp_resumed resumed; // planner NULL: a run of its own

@@ -17,10 +17,12 @@
 #define RT_FILES_MAX 256
 #define RT_COLUMNS_MAX 512
 #define RT_LABELS_MAX 8        // of a sample
+#define RT_CLASSES_MAX 1024    // of the one label of a sample
 #define RT_COLUMN_FROM_MAX 4   // columns that another one is made from
 #define RT_COLUMN_EDGES_MAX 32 // of buckets
 #define RT_MLP_LAYERS_MAX 8
 #define RT_SHARED_MAX 64                  // pairs of fields that share a table
+#define RT_FAN_OUT_MAX (RT_SHARED_MAX / 2) // of a graph: all its fields share one table
 #define RT_SHARED_SIZE (2 * RT_NAME_MAX)  // of "FIELD=OTHER"
 #define RT_CROSS_LAYERS_MAX 8
 
@@ -63,6 +65,7 @@ typedef struct {
     rt_label_rule label_rule; // label: 1 if the cell equals / is at least label_value
     char label_value[RT_NAME_MAX];
     double loss_weight;     // label: of its loss in the sum
+    uint32_t classes;       // label: it is one of so many, from 0; 0: it is 0 or 1
     rt_transform transform; // dense; hour, weekday and bucket also categorical
     rt_id_kind id;          // categorical, multi: the id is the hash of the bytes, or the number
     char separator;         // multi
@@ -163,7 +166,8 @@ typedef enum {
     RT_MODEL_DCN,
     RT_MODEL_DLRM,
     RT_MODEL_NCF,
-    RT_MODEL_DIN
+    RT_MODEL_DIN,
+    RT_MODEL_GRAPHSAGE
 } rt_model_kind;
 typedef enum { RT_DEEP_DENSE, RT_DEEP_ALL } rt_deep_input;
 typedef enum { RT_POOL_SUM, RT_POOL_MEAN } rt_pooling;
@@ -185,6 +189,7 @@ typedef struct {
     char sequence[RT_NAME_MAX], target[RT_NAME_MAX]; // din: fields
     uint32_t attention_layer_count;                  // din: hidden layers of the activation unit
     uint32_t attention[RT_MLP_LAYERS_MAX];
+    uint32_t fan_out;    // graphsage: neighbours of a sample's node
     double init_scale;   // standard deviation of initial row values
     double base_rate;    // share of label 1 that the initial bias stands for; 0: as 0.5
     bool base_rate_auto; // "auto": the first batch's, once that was predicted
@@ -345,11 +350,17 @@ typedef struct {
     char address[RT_NAME_MAX]; // where servers of other boxes are told; "": none are
 } rt_publish_config;
 
+typedef enum { RT_SERVE_ROWS_LOCAL, RT_SERVE_ROWS_FETCHED } rt_serve_rows;
+
 typedef struct {
     char address[RT_NAME_MAX]; // HOST:PORT
     uint32_t threads;          // that score; 0: one for each processor
     uint32_t candidates_max;   // of a request
     char log[RT_PATH_MAX];     // folder of the spool; "": nothing is logged
+    rt_serve_rows rows;
+    uint64_t cache_bytes_max;   // of fetched rows
+    uint32_t fetch_ms;          // that a question waits for rows
+    char hand_out[RT_NAME_MAX]; // HOST:PORT where other servers ask for rows; "": nowhere
 } rt_serve_config;
 
 typedef struct {
@@ -470,6 +481,7 @@ typedef struct {
     uint64_t sim_iterations;      // "sim.iterations"; 0: until the input ends
     uint32_t sim_warmup;          // iterations not counted
     bool sim_dense;               // the dense exchange is part of the predicted time
+    bool sim_reduce;              // gradients of a row may be summed by one of its trainers
     bool sim_dispatch_error;      // esd: a second, exact solution tells what HybridDis lost
     double compute_us_per_sample; // "sim.compute_us_per_sample"; 0: not known
 } rt_config;
@@ -502,6 +514,11 @@ static inline bool rt_config_source_is_live(const rt_stream_config *stream)
 uint32_t rt_config_label_count(const rt_stream_config *stream);
 const char *rt_config_label(const rt_stream_config *stream, uint32_t label);
 double rt_config_label_weight(const rt_stream_config *stream, uint32_t label);
+
+// Of how many classes the one label is; 0: it is, or they are, 0 or 1.
+uint32_t rt_config_class_count(const rt_stream_config *stream);
+// Predictions of a sample: one for each label, or class.
+uint32_t rt_config_output_count(const rt_stream_config *stream);
 
 // Whether labels come later (stream.join), and are sent.
 static inline bool rt_config_has_join(const rt_stream_config *stream)

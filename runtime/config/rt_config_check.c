@@ -254,12 +254,39 @@ static rt_status check_label(const rt_table_config *table, const char *list, uin
     return RT_OK;
 }
 
+// Classes exclude what is about labels of 0 and 1.
+static rt_status check_classes(const rt_table_config *table, const char *list, uint32_t index,
+                               rt_error *error)
+{
+    const rt_column *column = &table->columns[index];
+    if (column->classes == 0)
+        return RT_OK;
+    if (column->kind != RT_COLUMN_LABEL)
+        return rt_fail(error, RT_CONFIG, AT ".classes: is for a label", list, index);
+    if (column->classes == 1)
+        return rt_fail(error, RT_CONFIG, AT ".classes: 1, expected 2 or more, or 0 for a label of "
+                       "0 and 1", list, index);
+    if (has_several_labels(table))
+        return rt_fail(error, RT_CONFIG, AT ".classes: is for the only label, not for one of "
+                       "several", list, index);
+    if (column->label_rule != RT_LABEL_EQUALS || strcmp(column->label_value, "1") != 0)
+        return rt_fail(error, RT_CONFIG, AT ".classes: a class is a number as it stands, without "
+                       "rule and value", list, index);
+    for (uint32_t i = 0; i < table->column_count; i++)
+        if (table->columns[i].kind == RT_COLUMN_WEIGHT)
+            return rt_fail(error, RT_CONFIG, AT ".kind: samples of several classes "
+                           "have no weights", list, i);
+    return RT_OK;
+}
+
 static rt_status check_column(const rt_table_config *table, const char *list, bool is_text,
                               uint32_t index, rt_error *error)
 {
     char shown[RT_CONFIG_SHOWN_MAX];
     const rt_column *column = &table->columns[index];
     rt_status status = check_label(table, list, index, error);
+    if (!status)
+        status = check_classes(table, list, index, error);
     if (status)
         return status;
     if (is_text && column->kind == RT_COLUMN_MULTI && column->separator == table->delimiter)
@@ -376,6 +403,11 @@ static rt_status check_join(const rt_stream_config *stream, rt_error *error)
                              "%s[%u].kind: an outcome has an id, a time and a label, nothing else",
                              list, i);
     }
+    for (uint32_t i = 0; i < join->table.column_count && !status; i++) {
+        if (join->table.columns[i].classes)
+            status = rt_fail(error, RT_CONFIG,
+                             "%s[%u].classes: labels that come later are 0 or 1", list, i);
+    }
     if (!status && counts[RT_COLUMN_ID] != 1)
         status = rt_fail(error, RT_CONFIG, "%s: %u columns of kind \"id\", expected one", list,
                          counts[RT_COLUMN_ID]);
@@ -412,6 +444,9 @@ static rt_status check_stream(const rt_stream_config *stream, rt_error *error)
         status = rt_fail(error, RT_CONFIG,
                          "stream.negatives_keep: a sample of several labels is no negative of all "
                          "of them, expected 1");
+    if (!status && stream->negatives_keep < 1 && rt_config_class_count(stream))
+        status = rt_fail(error, RT_CONFIG,
+                         "stream.negatives_keep: no class is the negative one, expected 1");
     if (!status && stream->format == RT_FORMAT_SYNTHETIC && stream->negatives_keep < 1)
         status = rt_fail(error, RT_CONFIG,
                          "stream.negatives_keep: is for samples that are read; "
@@ -532,6 +567,25 @@ static rt_status check_hand_over(const rt_config *config, rt_error *error)
                        "network.worker_port: %u, and that of worker %u is no port: at most %u",
                        config->network_worker_port, config->worker_count - 1,
                        UINT16_MAX + 1 - config->worker_count);
+    return RT_OK;
+}
+
+// Of Bagpipe's sums the simulator knows what moves in synchronous training.
+static rt_status check_reduce(const rt_config *config, rt_error *error)
+{
+    const struct {
+        const char *key;
+        bool given;
+    } others[] = {
+        {"dispatch.keeper", config->dispatch.keeper},
+        {"dispatch.full_sync", config->dispatch.full_sync},
+        {"consistency.staleness", config->consistency.bounded},
+        {"network.row_wire", config->row_wire != RT_CODING_FP32},
+        {"ps.homes \"planned\"", config->ps_homes == RT_HOMES_PLANNED},
+    };
+    for (size_t i = 0; i < RT_COUNT_OF(others) && config->sim_reduce; i++)
+        if (others[i].given)
+            return rt_fail(error, RT_CONFIG, "sim.reduce: not with %s", others[i].key);
     return RT_OK;
 }
 
@@ -669,6 +723,8 @@ rt_status rt_config_check_model(const rt_config *config, rt_error *error)
         status = check_row_wire(config, error);
     if (!status)
         status = check_hand_over(config, error);
+    if (!status)
+        status = check_reduce(config, error);
     if (status == RT_OK)
         status = check_rate(&config->optimizer_rows, "optimizer.rows", error);
     if (!status)

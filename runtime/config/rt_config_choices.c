@@ -77,6 +77,12 @@ const rt_config_choice rt_choices_storages[] = {
      "in a file: memory has those that are used, as far as it reaches (docs/ARCHITECTURE.md)"},
     {0},
 };
+const rt_config_choice rt_choices_serve_rows[] = {
+    {"local", RT_SERVE_ROWS_LOCAL, "all of them here"},
+    {"fetched", RT_SERVE_ROWS_FETCHED,
+     "with `--run`: as questions need them, from the server there (its `serve.hand_out`)"},
+    {0},
+};
 const rt_config_choice rt_choices_placements[] = {
     {"coordinator", RT_PLACEMENT_COORDINATOR, "once; every worker is sent its slice"},
     {"worker", RT_PLACEMENT_WORKER,
@@ -91,6 +97,7 @@ const rt_config_choice rt_choices_models[] = {
     {"dlrm", RT_MODEL_DLRM, "DLRM"},
     {"ncf", RT_MODEL_NCF, "neural collaborative filtering (NeuMF)"},
     {"din", RT_MODEL_DIN, "Deep Interest Network: attention over a sequence"},
+    {"graphsage", RT_MODEL_GRAPHSAGE, "GraphSAGE, two layers: a node, its neighbours, and theirs"},
     {0},
 };
 const rt_config_choice rt_choices_deep_inputs[] = {

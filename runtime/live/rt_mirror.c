@@ -14,6 +14,7 @@
 
 #include "runtime/files/rt_file.h"
 #include "runtime/live/rt_mirror_parts.h"
+#include "runtime/live/rt_standby.h"
 #include "runtime/rt_hash.h"
 #include "runtime/rt_thread.h"
 
@@ -31,20 +32,17 @@
 static rt_status take_id(const char *directory, uint64_t *id_p, rt_error *error)
 {
     char path[RT_PATH_MAX + 16], text[32];
+    rt_status status = rt_standby_read_id(directory, id_p, error);
+    if (status || *id_p)
+        return status;
     snprintf(path, sizeof path, "%s/standby.id", directory);
-    FILE *file = fopen(path, "re");
-    if (file) {
-        const bool is_read = fscanf(file, "%" SCNx64, id_p) == 1 && *id_p;
-        fclose(file);
-        return is_read ? RT_OK : rt_fail(error, RT_DATA, "%s: no id of a run", path);
-    }
     do {
         if (getrandom(id_p, sizeof *id_p, 0) != sizeof *id_p)
             return rt_fail(error, RT_IO, "no random numbers: %s", strerror(errno));
     } while (*id_p == 0);
     snprintf(text, sizeof text, "%016" PRIx64 "\n", *id_p);
     rt_file *fresh;
-    rt_status status = rt_file_create(path, &fresh, error);
+    status = rt_file_create(path, &fresh, error);
     if (status)
         return status;
     status = rt_file_write(fresh, text, strlen(text), error);
@@ -381,6 +379,16 @@ rt_status rt_mirror_check(rt_mirror *m, rt_error *error)
     return status;
 }
 
+void rt_mirror_lead(rt_mirror *m)
+{
+    if (!m)
+        return;
+    pthread_mutex_lock(&m->lock);
+    m->leads = true;
+    pthread_cond_broadcast(&m->changed);
+    pthread_mutex_unlock(&m->lock);
+}
+
 void rt_mirror_statistics(rt_mirror *m, rt_mirror_counts *counts)
 {
     pthread_mutex_lock(&m->lock);
@@ -420,11 +428,11 @@ static rt_status settle(void *context, bool is_written, rt_error *error)
     rt_status status = RT_OK;
     pthread_mutex_lock(&m->lock);
     while (is_written && !f->is_done && !m->stop && !m->refusal.status &&
-           (m->config.waits || (m->is_there && m->is_in_step)))
+           (m->config.waits || !m->leads || (m->is_there && m->is_in_step)))
         pthread_cond_wait(&m->changed, &m->lock);
     if (is_written && m->refusal.status)
         status = rt_fail(error, RT_REFUSED, "%s", m->refusal.text);
-    else if (is_written && !f->is_done && m->stop && m->config.waits)
+    else if (is_written && !f->is_done && m->stop && (m->config.waits || !m->leads))
         status = rt_fail(error, RT_STOPPED, "the standby had it not when the run ended");
     m->blocks += is_written && !status && f->is_done;
     m->alone += is_written && !status && !f->is_done;

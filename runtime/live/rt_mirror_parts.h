@@ -57,6 +57,7 @@ struct rt_mirror {
     pthread_cond_t changed;
     rt_mirror_flow flows[RT_MIRROR_FLOWS];
     bool stop, is_answered; // is_answered: once
+    bool leads;             // rt_mirror_lead
     bool is_there, is_in_step;
     uint64_t away_ns; // since then
     uint64_t blocks, alone, behind_bytes;

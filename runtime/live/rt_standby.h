@@ -30,11 +30,15 @@ typedef struct {
     uint32_t epoch; // the highest that is known; of a promoted one the first of its own
 } rt_standby_state;
 
+// The id of a run's folder, which a standby's has, too; 0: it has none. RT_DATA, RT_IO.
+rt_status rt_standby_read_id(const char *directory, uint64_t *id_p, rt_error *error);
+
 // Of a folder; one that never followed has zeros. RT_DATA, RT_IO.
 rt_status rt_standby_read(const char *directory, rt_standby_state *state, rt_error *error);
 
 // Follows until it is promoted (RT_OK; a request "promote", rt_ask.h) or stop_fd is readable
-// (RT_STOPPED). RT_CONFIG, RT_IO, RT_DATA, RT_NO_MEMORY.
+// (RT_STOPPED). RT_CONFIG (also: the folder is that of a coordinator), RT_IO, RT_DATA,
+// RT_NO_MEMORY.
 rt_status rt_standby_run(const rt_standby_config *config, rt_error *error);
 
 // The answer of a coordinator to a MIRROR: it comes from one that was replaced. RT_NO_MEMORY.

@@ -63,16 +63,30 @@ static rt_status write_state(const rt_standby_disk *disk, rt_error *error)
     return write_text(disk->directory, STATE, text, error);
 }
 
-static rt_status read_id(rt_standby_disk *disk, rt_error *error)
+rt_status rt_standby_read_id(const char *directory, uint64_t *id_p, rt_error *error)
 {
     char path[RT_PATH_MAX + 32];
-    snprintf(path, sizeof path, "%s/" ID, disk->directory);
+    *id_p = 0;
+    snprintf(path, sizeof path, "%s/" ID, directory);
     FILE *file = fopen(path, "re");
     if (!file)
         return errno == ENOENT ? RT_OK : rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
-    const bool is_read = fscanf(file, "%" SCNx64, &disk->id) == 1 && disk->id;
+    const bool is_read = fscanf(file, "%" SCNx64, id_p) == 1 && *id_p;
     fclose(file);
     return is_read ? RT_OK : rt_fail(error, RT_DATA, "%s: no id of a run", path);
+}
+
+// Who has led the run has what nobody else got; blocks behind that would not fit.
+static rt_status check_folder(const rt_standby_disk *disk, rt_error *error)
+{
+    char path[RT_PATH_MAX + 32];
+    snprintf(path, sizeof path, "%s/" STATE, disk->directory);
+    return disk->id && access(path, F_OK) != 0
+               ? rt_fail(error, RT_CONFIG,
+                         "%s: the folder of a coordinator, which may have what the run has not: "
+                         "give the standby an empty one",
+                         disk->directory)
+               : RT_OK;
 }
 
 rt_status rt_standby_disk_open(const rt_config *config, const char *directory,
@@ -93,7 +107,9 @@ rt_status rt_standby_disk_open(const rt_config *config, const char *directory,
             status = rt_checkpoint_make(disk->journals[flow], error);
     }
     if (!status)
-        status = read_id(disk, error);
+        status = rt_standby_read_id(directory, &disk->id, error);
+    if (!status)
+        status = check_folder(disk, error);
     return status ? status : rt_standby_read(directory, &disk->state, error);
 }
 
@@ -218,14 +234,14 @@ rt_status rt_standby_disk_adopt(rt_standby_disk *disk, uint64_t id, uint32_t epo
                        "the standby has followed epoch %" PRIu32 ", this is %" PRIu32
                        ": an old copy of the coordinator's folder",
                        disk->state.epoch, epoch);
-    if (!disk->id) {
+    if (!disk->id || epoch > disk->state.epoch) { // before the id, see check_folder
+        disk->state.epoch = epoch;
+        status = write_state(disk, error);
+    }
+    if (!status && !disk->id) {
         snprintf(text, sizeof text, "%016" PRIx64 "\n", id);
         status = write_text(disk->directory, ID, text, error);
         disk->id = status ? 0 : id;
-    }
-    if (!status && epoch > disk->state.epoch) {
-        disk->state.epoch = epoch;
-        status = write_state(disk, error);
     }
     return status;
 }

@@ -36,6 +36,8 @@ static rt_status send_hello(rt_member *member, rt_error *error)
         return rt_fail(error, RT_CONFIG, "address %s is too long", member->config.address);
     if (member->config.keys && member->config.keys->is_set)
         memcpy(hello.key, member->config.keys->own.bytes, sizeof hello.key);
+    hello.run = member->leader.run;
+    hello.epoch = member->leader.epoch;
     if (rt_message_create(&message, RT_MESSAGE_HELLO, member->config.self, 0, 1, sizeof hello))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     memcpy(rt_message_payload(&message), &hello, sizeof hello);
@@ -87,6 +89,15 @@ static rt_status take_welcome(rt_member *member, const rt_message *message, rt_e
                        welcome->field_count, welcome->slot_count, welcome->sample_count_max,
                        welcome->keys_per_sample_max, welcome->run_ahead);
     return RT_OK;
+}
+
+// Before anything is served: a coordinator that was replaced is not followed.
+static rt_status follow(rt_member *member, rt_error *error)
+{
+    if (!member->config.leader || !member->welcome.run)
+        return RT_OK;
+    return rt_leader_follow(member->config.leader, member->welcome.run, member->welcome.epoch,
+                            &member->leader, error);
 }
 
 // Says once why nothing happens.
@@ -211,13 +222,20 @@ rt_status rt_member_join(rt_member *member, const rt_member_config *config, rt_e
     attempt now = {0};
     *member = (rt_member){.config = *config};
     rt_notify_ready(config->notify);
-    rt_status status = connect_to(member, &now, error);
+    rt_status status =
+        config->leader ? rt_leader_read(config->leader, &member->leader, error) : RT_OK;
+    if (status)
+        return status;
+    status = connect_to(member, &now, error);
     if (status && !member->endpoint)
         return status;
     if (!status)
         status = await_welcome(member, &now, error);
+    const bool is_welcome = !status;
+    if (!status)
+        status = follow(member, error);
     if (status)
-        rt_member_leave(member, NULL);
+        rt_member_leave(member, is_welcome ? error : NULL);
     return status;
 }
 

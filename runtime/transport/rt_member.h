@@ -7,6 +7,7 @@
 
 #include "runtime/rt_notify.h"
 #include "runtime/wire/rt_control.h"
+#include "runtime/transport/rt_leader.h"
 #include "runtime/transport/rt_transport.h"
 
 #define RT_RUN_COMPLETE "the run is complete" // the reason of a STOP after which nothing is wrong
@@ -25,6 +26,7 @@ typedef struct {
     const char *address;     // own listener; "" for workers
     const rt_keys *keys;     // NULL: none
     rt_identity identity;
+    const char *leader; // path of rt_leader's file; NULL: who has led the run is not kept
     double timeout_start_s, timeout_peer_s;
     rt_notify *notify; // told once this process waits for others, and with every beat; or NULL
 } rt_member_config;
@@ -33,6 +35,7 @@ typedef struct {
     rt_member_config config;
     rt_endpoint *endpoint;
     rt_wire_welcome welcome;
+    rt_leader leader;
     uint64_t heard_ns, sent_ns;
     uint64_t vitals_ns; // when VITALS are due
 } rt_member;
@@ -40,7 +43,8 @@ typedef struct {
 // Connects and waits for WELCOME, at the two addresses in turn until one answers: for
 // timeout_start_s, and as long as the coordinator is heard, which lets a worker wait that a run
 // goes on without. RT_TIMEOUT: nobody answered (error names the address), or the coordinator is
-// silent; RT_STOPPED, RT_REFUSED: it said no (error has its reason); RT_WIRE.
+// silent; RT_STOPPED, RT_REFUSED: it said no (error has its reason); RT_WIRE; RT_PEER: it was
+// replaced, in an epoch that this member has served; RT_DATA, RT_IO: as rt_leader.
 rt_status rt_member_join(rt_member *member, const rt_member_config *config, rt_error *error);
 
 // The place of a worker or shard among those that take part: by a worker's shards and other workers

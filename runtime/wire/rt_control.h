@@ -26,9 +26,10 @@ typedef struct {
     uint8_t key[RT_WIRE_KEY_BYTES]; // public key of that listener; zeros: none
     uint64_t given_hash;            // of the keys that differ from this build's defaults
     uint32_t format;                // of the files of models and checkpoints (RT_MANIFEST_FORMAT)
-    uint32_t reserved;
+    uint32_t epoch;                 // the highest in which it has served the run below (rt_leader.h)
+    uint64_t run;                   // id of that run's folder; 0: none
 } rt_wire_hello;
-_Static_assert(sizeof(rt_wire_hello) == 160, "wire layout");
+_Static_assert(sizeof(rt_wire_hello) == 168, "wire layout");
 _Static_assert(offsetof(rt_wire_hello, address) == 48, "the same in every version");
 
 // WELCOME: sent to everyone once all have joined.
@@ -46,10 +47,11 @@ typedef struct {
     uint32_t shards_in; // mask of the shards' ranks that take part; rows are where their place says
     uint64_t workers; // mask of the workers' ranks that take part; shards know them by their place
     float row_rate, dense_rate; // learning rates that were set (`lanyard set`); 0: as configured
+    uint64_t run; // id of the run's folder, where it has or had a standby; else 0
     char shards[RT_SHARDS_MAX][RT_ADDRESS_MAX];
     uint8_t shard_keys[RT_SHARDS_MAX][RT_WIRE_KEY_BYTES]; // zeros: none
 } rt_wire_welcome;
-_Static_assert(sizeof(rt_wire_welcome) == 64 + 16 * (64 + 32), "wire layout");
+_Static_assert(sizeof(rt_wire_welcome) == 72 + 16 * (64 + 32), "wire layout");
 
 // PEERS: where every worker that takes part listens for the others, by their places; only with
 // dispatch.hand_over. The others are zeros.
@@ -196,6 +198,39 @@ typedef struct {
 _Static_assert(sizeof(rt_wire_fetched) == 24, "wire layout");
 
 #define RT_WIRE_FETCH_BYTES_MAX (UINT32_C(1) << 20)
+
+// LOOK_UP: rows of a published version (docs/SERVING.md, "Rows of another box"). Followed by up to
+// RT_WIRE_LOOK_UPS_MAX rt_wire_wanted, which may be none: are you there?
+typedef struct {
+    uint64_t version; // XXH3 of its manifest.json
+} rt_wire_look_up;
+_Static_assert(sizeof(rt_wire_look_up) == 8, "wire layout");
+
+typedef struct {
+    uint64_t key;
+    uint64_t have; // XXH3 of the row that who asks has; 0: none
+} rt_wire_wanted;
+_Static_assert(sizeof(rt_wire_wanted) == 16, "wire layout");
+
+#define RT_WIRE_LOOK_UPS_MAX (UINT32_C(1) << 14)
+
+// LOOKED_UP: followed by one rt_look_up_found for each that was wanted, zeros up to a multiple of 8,
+// and dim floats for each ROW; with a status text follows. header.iteration: as the LOOK_UP had it.
+// All rows are of one version, which is another one where that was gone.
+typedef struct {
+    uint32_t status; // rt_status
+    uint32_t dim;
+    uint64_t version, iteration;
+    double trained_s;
+    uint32_t count, reserved;
+} rt_wire_looked_up;
+_Static_assert(sizeof(rt_wire_looked_up) == 40, "wire layout");
+
+typedef enum {
+    RT_LOOK_UP_NONE = 0, // the key has no row
+    RT_LOOK_UP_SAME = 1, // it is the one that who asks has
+    RT_LOOK_UP_ROW = 2
+} rt_look_up_found;
 
 // MIRROR: what a coordinator asks of its standby (rt_mirror.h).
 typedef enum {

@@ -17,8 +17,8 @@ static bool scenario_of_number(const ex_family *f, bool sweeps, uint64_t number,
     s.keeper = number / 13 % 3 == 0;
     s.full_sync = number / 17 % 9 == 0;
     s.sits_out = number / 19 % 4 == 0 && !s.keeper;
-    s.cut = number / 23 % 2 || sweeps ? (uint8_t)(2 + number / 3 % (f->iterations - 2)) : 0;
-    s.floor = sweeps ? (uint8_t)(2 + number / 7 % (s.cut - 1u)) : 0;
+    s.cut = (uint8_t)(number / 23 % 2 || sweeps ? 2 + number / 3 % (f->iterations - 2) : 0);
+    s.floor = (uint8_t)(sweeps ? 2 + number / 7 % (s.cut - 1u) : 0);
     s.keeper &= !sweeps;
     if (f->worker_count > 2 && !ex_is_full()) { // too many orders otherwise
         s.run_ahead %= 2;

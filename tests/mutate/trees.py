@@ -169,6 +169,7 @@ def measure(tree: Tree, tests: list, program: str, known: str, say) -> dict:
         with open(known, encoding="utf-8") as file:
             result = json.load(file)
     codes = {test: hash_of(os.path.join(tree.path, test)) + (program if "/proc/" in test else "") for test in tests}
+    others = {test: one for test, one in result.items() if test not in codes}  # not asked for this time
     result = {test: one for test, one in result.items() if codes.get(test) == one["code"]}
     for test in tests:
         if test not in result:
@@ -194,5 +195,5 @@ def measure(tree: Tree, tests: list, program: str, known: str, say) -> dict:
     for thread in threads:
         thread.join()
     with open(known, "w", encoding="utf-8") as file:
-        json.dump(result, file)
+        json.dump({**others, **result}, file)
     return result

@@ -9,7 +9,8 @@
   check_answers.py disk LANYARD MODEL                    a server whose rows are on disk, and one in memory
   check_answers.py shared OUT ROWS                       of a run on `history` rows: its rows, its columns
 
-FORMAT: criteo, avazu, movielens, history (of items, in the table of item), labels (two labels, either may be missing). numpy's side is tools/read_model.py and the parsing here: none of
+FORMAT: criteo, avazu, movielens, history (of items, in the table of item), graph (a node of
+4 classes, 3 neighbours, and theirs), labels (two labels, either may be missing). numpy's side is tools/read_model.py and the parsing here: none of
 lanyard's own code. Status 1, and a line that says why, where two differ by more than 1e-6.
 """
 import ctypes
@@ -70,6 +71,16 @@ def make(kind, path, count, first):
                 cells = ["" if r[2] % 9 == 0 else str(click), f"u{user}", f"i{item}",
                          f"{r[3] % 100 / 8}", "" if r[4] % 3 == 0 else str(buy)]
                 file.write(",".join(cells) + "\n")
+            elif kind == "graph":
+                node = r[0] % 90
+                near = ["" if r[2 + k] % 4 == 0 else str(node % 4 + 4 * (r[5 + k] % 23) + (r[8 + k] % 3 == 0))
+                        for k in range(3)]
+                if r[31] % 20 == 0:  # neighbours that few have
+                    near[0] = str(1000 + r[32] % 50 * 4 + node % 4)
+                far = ["|".join(str(int(one) % 4 + 4 * (r[12 + 5 * k + j] % 23)) for j in range(r[27 + k] % 5))
+                       if one else "" for k, one in enumerate(near)]
+                label = r[1] % 4 if r[1] % 11 == 0 else node % 4
+                file.write(",".join([str(label), "" if r[30] % 50 == 0 else str(node), *near, *far]) + "\n")
             elif kind == "history":
                 user, item, count = r[0] % 90 + 1, r[1] % 40 + 1, r[2] % 7
                 liked = [r[3 + k] % 60 + 1 for k in range(count)] + [item] * (r[20] % 5 == 0)
@@ -99,7 +110,7 @@ class Rows:
             self.lines = file.read().splitlines()
         if kind == "avazu":
             self.header, self.lines = self.lines[0], self.lines[1:]
-        rows = [line.split("," if kind in ("avazu", "labels") else "\t") for line in self.lines]
+        rows = [line.split("," if kind in ("avazu", "labels", "graph") else "\t") for line in self.lines]
         dense, ids = [], []
         if kind == "criteo":
             names = [f"I{i}" for i in range(1, 14)] + [f"C{i}" for i in range(1, 27)]
@@ -117,6 +128,17 @@ class Rows:
             self.labels = [[row[0], row[4]] for row in rows]
             self.cells = {name: [row[1 + i] for row in rows] for i, name in enumerate(["user", "item", "x"])}
             dense, ids = [[float(row[3])] for row in rows], [[number_of(c) for c in row[1:3]] for row in rows]
+        elif kind == "graph":
+            self.labels = [int(row[0]) for row in rows]
+            far = [[list(dict.fromkeys(cell.split("|"))) if cell else [] for cell in row[5:]] for row in rows]
+            self.cells = {"node": [row[1] for row in rows]}
+            self.cells.update({f"near{k}": [row[1 + k] for row in rows] for k in (1, 2, 3)})
+            self.cells.update({f"far{k}": [own[k - 1] for own in far] for k in (1, 2, 3)})
+            cells = [[[cell] if cell else [] for cell in row[1:5]] + own for row, own in zip(rows, far)]
+            self.keys = [[f << 56 | int(one) for f, cell in enumerate(own) for one in cell or [MISSING]]
+                         for own in cells]
+            self.dense = np.zeros((len(rows), 0), np.float32)
+            return
         elif kind == "history":
             self.labels = [int(int(row[3]) >= 4) for row in rows]
             many = [list(dict.fromkeys(row[2].split("|"))) if row[2] else [] for row in rows]
@@ -174,7 +196,8 @@ class Server:
                 {n: c[i] for n, c in rows.cells.items() if n not in shared} for i in some]}
             answer = json.loads(self.ask("/predict", json.dumps(body).encode()))
             p = answer["probabilities"]
-            first_label = [one[0] for one in p] if "labels" in answer else p
+            first_label = [one[0] for one in p] if "labels" in answer else \
+                [max(one) for one in p] if "classes" in answer else p
             if answer["id"] != str(first) or \
                     answer["ranking"] != sorted(range(len(p)), key=lambda i: -first_label[i]):
                 sys.exit(f"serve: id or ranking of {answer}")
@@ -239,12 +262,27 @@ def same(lanyard, library, model, kind, path):
         asked = json.loads(server.ask("/metrics"))
         if asked["candidates"] != len(want) + binary or asked["refused"]:
             sys.exit(f"metrics count something else: {asked}")
+    if kind == "graph":
+        return same_classes(loaded, rows, served, judged)
     if want.ndim > 1:
         return same_labels(loaded, rows, served, judged)
     loss = log_loss(rows.labels, served)
     print(f"log loss of what was served: {loss:.6f}, eval's: {judged['logloss']:.6f}")
     if abs(loss - judged["logloss"]) > BOUND:
         sys.exit("they differ")
+
+
+def same_classes(loaded, rows, served, judged):
+    """Log loss of the class that it was, and how often it was the likeliest."""
+    own = np.arange(len(rows.labels)), np.array(rows.labels)
+    loss = float(-np.mean(np.log(np.clip(served[own], 1e-7, 1 - 1e-7))))
+    accuracy = float(np.mean(served.argmax(1) == own[1]))
+    if loaded.labels != [str(c) for c in range(served.shape[1])]:
+        sys.exit(f"classes {loaded.labels}")
+    print(f"served: log loss {loss:.6f}, accuracy {accuracy:.4f}; eval: {judged}")
+    if np.abs(served.sum(1) - 1).max() > 1e-5 or abs(loss - judged["logloss"]) > BOUND or \
+            abs(accuracy - judged["accuracy"]) > 1e-9 or not 0.75 < accuracy <= 1 or judged["auc"] < 0.85:
+        sys.exit("they differ, or nothing was learnt")
 
 
 def same_labels(loaded, rows, served, judged):

@@ -320,6 +320,32 @@ static void nothing_to_evict(void **state)
     }
 }
 
+// Rows that are all needed go one after the other; then there is none, and no slot beyond the last
+// one is looked at (which only the address sanitizer can tell).
+static void needed_rows_run_out(void **state)
+{
+    (void)state;
+    enum { SLOTS = 64 };
+    for (rt_eviction_kind kind = RT_EVICT_EMARK; kind <= RT_EVICT_LIGHT_LFU; kind++) {
+        const dp_eviction_config config = {kind, SLOTS, false, true};
+        pair p;
+        pair_init_with(&p, &config, 0);
+        p.iteration = 1;
+        for (uint32_t slot = 0; slot < SLOTS; slot++) {
+            use(&p, slot);
+            expect(&p, slot, 9);
+        }
+        p.iteration = 2;
+        for (uint32_t i = 0; i < SLOTS; i++) {
+            assert_int_equal(victim(&p), i);
+            give_up(&p, i);
+            use(&p, i);
+        }
+        assert_int_equal(victim(&p), DP_NO_SLOT);
+        pair_fini(&p);
+    }
+}
+
 // ---- sorting -----------------------------------------------------------------------------------
 
 typedef struct {
@@ -371,4 +397,4 @@ static void sort_is_stable(void **state)
 TEST_MAIN(TEST(emark_is_its_rule), TEST(lru_is_its_rule), TEST(lfu_is_its_rule),
           TEST(light_lfu_is_its_rule), TEST(light_lfu_follows_a_drift), TEST(by_bytes),
           TEST(rows_that_are_needed), TEST(frequency_per_byte), TEST(emark_prefers_old_marks),
-          TEST(nothing_to_evict), TEST(sort_is_stable))
+          TEST(nothing_to_evict), TEST(needed_rows_run_out), TEST(sort_is_stable))

@@ -279,14 +279,15 @@ static void bad_data_ends_the_input(void **state)
     }
 }
 
-// What is told counts from the next look-up on, once; of two of a kind the second.
+// What is told counts from the next look-up on, once, whatever iteration it bears; of two of a kind
+// the second.
 static void what_is_told_takes_effect(void **state)
 {
     (void)state;
     static const dp_input told[] = {
         {.kind = DP_INPUT_LINK_UP, .worker = 1, .value = 1e6},
         {.kind = DP_INPUT_LINK_DOWN, .worker = 1, .value = 2e6},
-        {.kind = DP_INPUT_LINK_UP, .worker = 1, .value = 3e6},
+        {.kind = DP_INPUT_LINK_UP, .worker = 1, .value = 3e6, .iteration = 7},
         {.kind = DP_INPUT_LINK_UP, .worker = 0, .value = 4e6},
     };
     static const uint32_t order[] = {2, 1, 3};

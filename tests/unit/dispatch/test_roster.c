@@ -10,6 +10,8 @@
 #include "tests/support/test.h"
 
 #define HASH 7u
+#define RUN 77u // id of the run's folder
+#define EPOCH 5u
 #define WORKERS 3u
 #define PATIENCE_S 20u // a step that takes longer has failed
 #define COORDINATOR rt_peer(RT_ROLE_COORDINATOR, 0)
@@ -34,12 +36,17 @@ static void say(rt_endpoint *endpoint, uint32_t self, rt_message_type type, cons
     assert_int_equal(ops->send(endpoint, COORDINATOR, &message), RT_OK);
 }
 
-static rt_endpoint *join_as(fixture *f, uint32_t self, uint64_t config_hash)
+static rt_endpoint *join_after(fixture *f, uint32_t self, uint64_t config_hash, uint64_t run,
+                               uint32_t epoch)
 {
     rt_endpoint *endpoint = NULL;
     rt_error error = {0};
     rt_wire_hello hello = {
-        .role = rt_peer_role(self), .rank = rt_peer_rank(self), .config_hash = config_hash};
+        .role = rt_peer_role(self),
+        .rank = rt_peer_rank(self),
+        .config_hash = config_hash,
+        .run = run,
+        .epoch = epoch};
     rt_control_put_text(hello.program, sizeof hello.program, rt_build());
     if (rt_peer_role(self) == RT_ROLE_PS)
         rt_control_put_text(hello.address, sizeof hello.address, "tcp://127.0.0.1:1");
@@ -48,6 +55,11 @@ static rt_endpoint *join_as(fixture *f, uint32_t self, uint64_t config_hash)
         fail_msg("%s", error.text);
     say(endpoint, self, RT_MESSAGE_HELLO, &hello, sizeof hello);
     return endpoint;
+}
+
+static rt_endpoint *join_as(fixture *f, uint32_t self, uint64_t config_hash)
+{
+    return join_after(f, self, config_hash, 0, 0);
 }
 
 static rt_endpoint *join(fixture *f, uint32_t self)
@@ -80,7 +92,9 @@ static void start_with(fixture *f, uint64_t without, uint32_t shards, uint64_t o
                                      .may_shrink = true,
                                      .without = without,
                                      .out_workers = out_workers,
-                                     .out_shards = out_shards};
+                                     .out_shards = out_shards,
+                                     .run = RUN,
+                                     .epoch = EPOCH};
     if (dp_roster_create(&config, &f->roster, &error))
         fail_msg("%s", error.text);
     f->shard = join(f, rt_peer(RT_ROLE_PS, 0));
@@ -484,7 +498,59 @@ static void boxes_that_are_out_wait(void **state)
     finish(&f);
 }
 
-TEST_MAIN(TEST(the_others_are_numbered_anew), TEST(boxes_that_are_out_wait), TEST(who_is_late_is_not_waited_for),
-          TEST(who_waits_ends_nothing), TEST(who_waits_may_be_cut_off),
+// Lets messages come until that fails.
+static void await_failure(fixture *f, rt_error *error)
+{
+    rt_status status = RT_AGAIN;
+    while (status == RT_AGAIN && rt_now_ns() < f->end_ns) {
+        uint32_t peer;
+        rt_message message = {0};
+        assert_int_equal(dp_roster_wait(f->roster, -1, error), RT_OK);
+        status = dp_roster_receive(f->roster, &peer, &message, error);
+        rt_message_release(&message);
+    }
+    assert_int_equal(status, RT_REFUSED);
+}
+
+// Members that have served this start of the run, or one before, or another run, take part; one
+// that has served a later one ends it: the run is led from elsewhere, and its members go there.
+static void a_later_epoch_ends_the_run(void **state)
+{
+    (void)state;
+    fixture f;
+    rt_error error = {0};
+    char text[512];
+    start(&f, 2);
+    f.workers[0] = join_after(&f, rt_peer(RT_ROLE_WORKER, 0), HASH, RUN, EPOCH);
+    f.workers[2] = join_after(&f, rt_peer(RT_ROLE_WORKER, 2), HASH, RUN + 1, EPOCH + 100);
+    assemble(&f);
+    assert_false(dp_roster_is_replaced(f.roster));
+    f.workers[1] = join_after(&f, rt_peer(RT_ROLE_WORKER, 1), HASH, RUN, EPOCH + 1);
+    await_failure(&f, &error);
+    assert_true(dp_roster_is_replaced(f.roster));
+    assert_non_null(strstr(error.text, "this coordinator was replaced: worker 1 has served epoch 6"));
+    assert_int_equal(stop_of(&f, f.workers[1], text, sizeof text), RT_REASON_FAILED);
+    dp_roster_stop(f.roster, RT_PEER, error.text);
+    assert_int_equal(stop_of(&f, f.workers[0], text, sizeof text), RT_REASON_FAILED);
+    finish(&f);
+}
+
+static void a_later_epoch_ends_what_has_not_begun(void **state)
+{
+    (void)state;
+    fixture f;
+    rt_error error = {0};
+    start(&f, 0);
+    join_worker(&f, 0);
+    join_worker(&f, 1);
+    f.workers[2] = join_after(&f, rt_peer(RT_ROLE_WORKER, 2), HASH, RUN, EPOCH + 1);
+    assert_int_equal(dp_roster_assemble(f.roster, -1, &error), RT_REFUSED);
+    assert_non_null(strstr(error.text, "worker 2 has served epoch 6"));
+    finish(&f);
+}
+
+TEST_MAIN(TEST(the_others_are_numbered_anew), TEST(boxes_that_are_out_wait),
+          TEST(who_is_late_is_not_waited_for), TEST(a_later_epoch_ends_the_run),
+          TEST(a_later_epoch_ends_what_has_not_begun), TEST(who_waits_ends_nothing), TEST(who_waits_may_be_cut_off),
           TEST(a_heard_coordinator_is_waited_for), TEST(who_does_not_fit_is_waited_for),
           TEST(ends_say_whether_they_last), TEST(last_words_are_heard))

@@ -2,6 +2,7 @@
 #include "ps_lite/ps_server.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 
 #include "bandwidth_probe/bw_passive.h"
 #include "ps_lite/ps_model_file.h"
+#include "ps_lite/ps_table.h"
 #include "runtime/files/rt_file.h"
 #include "runtime/rt_hash.h"
 
@@ -231,6 +233,53 @@ static void test_a_run_from_hello_to_stop(void **context)
     take_model(&f, UINT64_MAX, RT_OK, "");
     from_coordinator(&f, RT_MESSAGE_STOP, "all done", 8);
     end(&f, RT_STOPPED, "all done");
+}
+
+// VITALS that tell of so many rows; earlier ones may tell of fewer.
+static rt_wire_vitals await_rows(fixture *f, uint64_t rows)
+{
+    const uint64_t end = rt_now_ns() + PATIENCE_MS * UINT64_C(1000000);
+    rt_wire_vitals vitals = {0};
+    while (vitals.rows != rows) {
+        rt_message message = {0};
+        rt_error error = {RT_OK, ""};
+        uint32_t peer;
+        bool ready;
+        if (rt_now_ns() > end)
+            fail_msg("no VITALS of %" PRIu64 " rows came", rows);
+        const rt_status status = ops->receive(f->coordinator, &peer, &message, &error);
+        if (status == RT_AGAIN)
+            ops->wait(&f->coordinator, 1, NO_WAKE, 100, &ready);
+        else if (status)
+            fail_msg("%s", error.text);
+        else if (rt_message_header(&message)->type == RT_MESSAGE_VITALS) {
+            assert_true(rt_control_has(&message, sizeof vitals));
+            memcpy(&vitals, rt_message_payload(&message), sizeof vitals);
+        }
+        rt_message_release(&message);
+    }
+    return vitals;
+}
+
+// What a shard tells of its rows are the figures of a table that holds the same.
+static void test_vitals_are_the_tables(void **context)
+{
+    (void)context;
+    const row_record push = {{5, 2, 0}, {1, 2, 3, 4}};
+    fixture f;
+    start(&f);
+    launch(&f);
+    join_run(&f, HASH);
+    from_worker(&f, RT_MESSAGE_PUSH_ROW, &push, sizeof push);
+    rt_message message = expect(f.worker, RT_MESSAGE_PUSHED);
+    rt_message_release(&message);
+    const ps_table_config table = {.memory_bytes_max = f.config.ps_memory_bytes_max,
+                                   .row_floats = DIM};
+    const rt_wire_vitals after = await_rows(&f, 1);
+    assert_int_equal(after.row_bytes_max, f.config.ps_memory_bytes_max);
+    assert_int_equal(after.row_bytes, ps_table_bytes_for(&table, 1));
+    from_coordinator(&f, RT_MESSAGE_STOP, "enough", 6);
+    end(&f, RT_STOPPED, "enough");
 }
 
 static void test_finish_is_answered_and_ends(void **context)
@@ -551,7 +600,8 @@ static void test_every_push_is_stamped_with_its_arrival(void **context)
     end(&f, RT_STOPPED, "enough");
 }
 
-TEST_MAIN(TEST(test_a_run_from_hello_to_stop), TEST(test_finish_is_answered_and_ends),
+TEST_MAIN(TEST(test_a_run_from_hello_to_stop), TEST(test_vitals_are_the_tables),
+          TEST(test_finish_is_answered_and_ends),
           TEST(test_broken_messages_are_told_to_the_coordinator), TEST(test_strangers_are_refused),
           TEST(test_a_silent_coordinator_ends_the_shard),
           TEST(test_a_worker_that_goes_does_not_end_the_shard),

@@ -153,7 +153,8 @@ static void end_standby(both *b)
     assert_int_equal(b->ended, RT_STOPPED);
 }
 
-static rt_status open_mirror(both *b, uint32_t epoch, bool waits, rt_error *error)
+// Of a coordinator whose shards have not come.
+static rt_status begin_mirror(both *b, uint32_t epoch, bool waits, rt_error *error)
 {
     const rt_mirror_config config = {.ops = &rt_transport_zmq,
                                      .address = b->address,
@@ -164,6 +165,13 @@ static rt_status open_mirror(both *b, uint32_t epoch, bool waits, rt_error *erro
                                      .timeout_peer_s = 2};
     assert_int_equal(rt_mirror_open(&config, &b->mirror, error), RT_OK);
     return rt_mirror_await(b->mirror, waits ? WAIT_S : 0.3, -1, error);
+}
+
+static rt_status open_mirror(both *b, uint32_t epoch, bool waits, rt_error *error)
+{
+    const rt_status status = begin_mirror(b, epoch, waits, error);
+    rt_mirror_lead(b->mirror);
+    return status;
 }
 
 static void open_journal(both *b)
@@ -326,6 +334,33 @@ static void without_it_whoever_waits_is_not_told(void **state)
     rt_config_fini(&b.config);
 }
 
+// Shards may follow another coordinator by now: nothing is acknowledged before they are here, and
+// what was written until then is on no disk if they do not come.
+static void alone_it_is_told_once_shards_are_there(void **state)
+{
+    (void)state;
+    both b;
+    outcome o = {0}, later = {0};
+    prepare(&b);
+    assert_int_equal(begin_mirror(&b, 1, false, NULL), RT_TIMEOUT);
+    open_journal(&b);
+    append(&b, &o, 3, false);
+    (void)poll(NULL, 0, 300);
+    assert_int_equal(o.done, 0);
+    close_all(&b);
+    assert_int_equal(o.failed, 3);
+    assert_int_equal(begin_mirror(&b, 1, false, NULL), RT_TIMEOUT);
+    open_journal(&b);
+    append(&b, &later, 3, false);
+    (void)poll(NULL, 0, 300);
+    assert_int_equal(later.done, 0);
+    rt_mirror_lead(b.mirror);
+    await(&later.kept, 3);
+    assert_int_equal(rt_journal_statistics(b.journal).next, 4);
+    close_all(&b);
+    rt_config_fini(&b.config);
+}
+
 // A disk that takes no more: what went to the other one of it goes there, too.
 static void what_is_not_written_on_both_is_on_none(void **state)
 {
@@ -412,6 +447,23 @@ static void follows_one_run_and_no_old_epoch(void **state)
     rt_config_fini(&b.config);
 }
 
+// What a coordinator has written, but nobody got, would stay where blocks are to go.
+static void no_folder_of_a_coordinator_is_followed_in(void **state)
+{
+    (void)state;
+    both b;
+    prepare(&b);
+    assert_int_equal(open_mirror(&b, 7, false, NULL), RT_TIMEOUT); // gives it its id
+    close_all(&b);
+    snprintf(b.there, sizeof b.there, "%s", b.here);
+    start_standby(&b);
+    pthread_join(b.thread, NULL);
+    assert_int_equal(b.ended, RT_CONFIG);
+    assert_non_null(strstr(b.error.text, "the folder of a coordinator"));
+    close(b.stop_fd);
+    rt_config_fini(&b.config);
+}
+
 static void put_file(const char *folder, const char *name, const char *text, size_t times)
 {
     char path[600];
@@ -458,6 +510,8 @@ static void checkpoints_come_and_go_as_here(void **state)
 }
 
 TEST_MAIN(TEST(acknowledged_is_synced_there), TEST(who_was_away_gets_what_it_lacks),
-          TEST(without_it_whoever_waits_is_not_told), TEST(what_is_not_written_on_both_is_on_none),
+          TEST(without_it_whoever_waits_is_not_told),
+          TEST(alone_it_is_told_once_shards_are_there), TEST(what_is_not_written_on_both_is_on_none),
           TEST(promoted_takes_nothing_more), TEST(follows_one_run_and_no_old_epoch),
+          TEST(no_folder_of_a_coordinator_is_followed_in),
           TEST(checkpoints_come_and_go_as_here))
