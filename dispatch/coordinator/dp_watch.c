@@ -188,7 +188,9 @@ static void record_members(dp_run *c, bool has_ended, uint64_t now)
     rt_json_u64(json, "iteration", dp_tally_iterations(c->tally));
     rt_json_string(json, "policy",
                    rt_config_choice_name("dispatch.policy", (int)config->dispatch.policy));
-    rt_json_u64(json, "dense_bytes", c->own.dense_bytes);
+    rt_json_u64(json, "dense_bytes", // of the next iteration
+                dp_dense_bytes(c->planner.dense_bytes, c->planner.dense_whole_bytes,
+                               (uint32_t)dp_tally_iterations(c->tally) + 1));
     write_workers(c, json);
     write_shards(c, json);
     rt_json_begin_object(json, "coordinator");
@@ -232,6 +234,17 @@ void dp_run_watch_iteration(dp_run *c, const dp_planned *planned)
         c->watch.due_ns = rt_now_ns() + FIRST_NS;
 }
 
+// The first record waits for what the shards hold, but not for longer than until the next one.
+static bool awaits_shards(const dp_run *c, uint64_t now)
+{
+    if (c->watch.has_recorded || now >= c->watch.due_ns + EVERY_NS)
+        return false;
+    for (uint32_t s = 0; s < c->own.config->ps_shard_count; s++)
+        if (!c->watch.shards[s].row_bytes_max)
+            return true;
+    return false;
+}
+
 void dp_run_watch(dp_run *c)
 {
     const uint64_t now = rt_now_ns();
@@ -240,8 +253,9 @@ void dp_run_watch(dp_run *c)
         c->watch.checkpoint = newest;
         c->watch.checkpoint_ns = now;
     }
-    if (c->watch.due_ns == 0 || now < c->watch.due_ns)
+    if (c->watch.due_ns == 0 || now < c->watch.due_ns || awaits_shards(c, now))
         return;
+    c->watch.has_recorded = true;
     c->watch.due_ns = now + EVERY_NS;
     record_all(c, false, now);
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ps_lite/ps_model_file.h"
@@ -54,6 +55,23 @@ static uint32_t count_in(const char *name, const char *text)
         count++;
     free(all);
     return count;
+}
+
+// Of a run with many iterations, too: metrics grow by megabytes in a second.
+static void a_late_record_is_seen(void **state)
+{
+    (void)state;
+    process none = {0};
+    const char *const path = run_path("out/metrics.jsonl");
+    assert_int_equal(mkdir(run_path("out"), 0700), 0);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    for (uint32_t i = 0; i < 20000; i++)
+        fprintf(file, "{\"record\":\"iteration\",\"iteration\":%u,\"pad\":\"%0500d\"}\n", i, 0);
+    fprintf(file, "{\"record\":\"members\",\"ended\":false}\n");
+    assert_int_equal(fclose(file), 0);
+    run_await_iterations(&none, "out", 20000);
+    run_await_records(&none, "out", "\"record\":\"members\"", 1);
 }
 
 static uint64_t iterations_of(void)
@@ -339,6 +357,7 @@ static void a_box_with_rows_goes_and_comes(void **state)
     run_up(site, "calm", NULL, NULL);
     run_start_up(&up, site, "out", NULL, NULL);
     run_await_records(&up, "out", VITALS, 2);
+    assert_int_equal(count_in("metrics.jsonl", "\"keys\":null"), 0); // the first record has them
     ask("drain", "b", NULL, 1, "no box of that name");
     ask("add", "s", NULL, 1, "takes part in this run already");
     ask("drain", "c", NULL, 1, "takes no part in this run");
@@ -426,7 +445,7 @@ static void rows_need_room(void **state)
     process_fini(&up);
 }
 
-TEST_MAIN(TEST_SLOW(values_are_set_while_it_trains, 120),
+TEST_MAIN(TEST(a_late_record_is_seen), TEST_SLOW(values_are_set_while_it_trains, 120),
           TEST_SLOW(clocks_are_set, 120), TEST_SLOW(a_box_with_rows_goes_and_comes, 120),
           TEST_SLOW(a_worker_leaves_as_by_hand, 120), TEST_SLOW(rates_change_as_by_hand, 120),
           TEST_SLOW(rows_need_room, 120),
