@@ -40,14 +40,25 @@ static double per_second(const cli_run *run)
     return 1e3 / rt_mean_of(&run->all[CLI_RUN_MS]);
 }
 
+// Of runs, of which others may have a label of 0 and 1.
+static bool has_accuracy(const report *r)
+{
+    for (uint32_t i = 0; i < r->run_count; i++)
+        if (r->runs[i].all[CLI_RUN_ACCURACY].count)
+            return true;
+    return false;
+}
+
 static void write_comparison(report *r)
 {
     rt_page *page = &r->page;
+    const bool of_classes = has_accuracy(r);
     rt_page_add(page, "<div class=\"table\"><table>\n<tr><th>run</th><th>iterations</th>"
                       "<th>iterations/s</th><th>of the first</th><th>samples/s</th>"
                       "<th>ms, measured</th><th>ms, predicted</th><th>cost, rows</th>"
                       "<th>hits</th><th>decision, ms</th><th>log loss</th><th>AUC</th>"
-                      "<th>last fifth: log loss</th><th>AUC</th><th>stale reads</th></tr>\n");
+                      "%s<th>last fifth: log loss</th><th>AUC</th>%s<th>stale reads</th></tr>\n",
+                of_classes ? "<th>accuracy</th>" : "", of_classes ? "<th>accuracy</th>" : "");
     for (uint32_t i = 0; i < r->run_count; i++) {
         const cli_run *run = &r->runs[i];
         rt_page_add(page, "<tr><td>");
@@ -64,8 +75,14 @@ static void write_comparison(report *r)
         cell(page, rt_mean_of(&run->all[CLI_RUN_DECISION_MS]));
         cell_fixed(page, run->has_summary ? run->log_loss : rt_mean_of(&run->all[CLI_RUN_LOSS]), 4);
         cell_fixed(page, run->has_summary ? run->auc : rt_mean_of(&run->all[CLI_RUN_AUC]), 4);
+        if (of_classes)
+            cell_fixed(page,
+                       run->has_summary ? run->accuracy : rt_mean_of(&run->all[CLI_RUN_ACCURACY]),
+                       4);
         cell_fixed(page, run->log_loss_last_fifth, 4);
         cell_fixed(page, run->auc_last_fifth, 4);
+        if (of_classes)
+            cell_fixed(page, run->accuracy_last_fifth, 4);
         cell(page, run->stale_reads);
         rt_page_add(page, "</tr>\n");
     }
@@ -133,6 +150,7 @@ static const struct {
     {"Cache hits", "% of look-ups", CLI_RUN_HITS, true, percent},
     {"Log loss of the predictions made before training", "nats", CLI_RUN_LOSS, false, identity},
     {"AUC of the predictions made before training", "", CLI_RUN_AUC, false, identity},
+    {"Accuracy of the predictions made before training", "", CLI_RUN_ACCURACY, false, identity},
     {"Time of a decision", "ms", CLI_RUN_DECISION_MS, true, identity},
     {"alpha", "share of samples placed exactly", CLI_RUN_ALPHA, true, identity},
 };
@@ -142,6 +160,8 @@ static void write_over_time(report *r)
     rt_page *page = &r->page;
     rt_page_add(page, "<h2>Over time</h2>\n<div class=\"charts\">\n");
     for (size_t c = 0; c < RT_COUNT_OF(over_time); c++) {
+        if (over_time[c].series == CLI_RUN_ACCURACY && !has_accuracy(r))
+            continue;
         rt_chart_line lines[RUNS_MAX];
         for (uint32_t i = 0; i < r->run_count; i++) {
             const cli_run *run = &r->runs[i];

@@ -64,6 +64,7 @@ static void add_iteration(cli_run *run, const cJSON *json)
         [CLI_RUN_HITS] = rt_json_number(hits, "lookups"),
         [CLI_RUN_LOSS] = rt_json_number(quality, "log_loss"),
         [CLI_RUN_AUC] = rt_json_number(quality, "auc"),
+        [CLI_RUN_ACCURACY] = rt_json_number(quality, "accuracy"),
         [CLI_RUN_SAMPLES] = rt_json_number(json, "samples"),
     };
     run->last_iteration = isnan(iteration) ? (double)run->iterations + 1 : iteration;
@@ -155,6 +156,8 @@ static void take_summary(cli_run *run, const cJSON *json)
     run->auc = rt_json_number(json, "auc");
     run->log_loss_last_fifth = rt_json_number(json, "logloss_last_fifth");
     run->auc_last_fifth = rt_json_number(json, "auc_last_fifth");
+    run->accuracy = rt_json_number(json, "accuracy");
+    run->accuracy_last_fifth = rt_json_number(json, "accuracy_last_fifth");
     take_labels(run, cJSON_GetObjectItemCaseSensitive(json, "labels"));
     run->stale_reads = rt_json_number(json, "stale_reads");
     run->dense_bytes = rt_json_number_or_0(json, "dense_bytes");
@@ -225,6 +228,8 @@ rt_status cli_run_load(const char *directory, cli_run *run, rt_error *error)
                      .auc = NAN,
                      .log_loss_last_fifth = NAN,
                      .auc_last_fifth = NAN,
+                     .accuracy = NAN,
+                     .accuracy_last_fifth = NAN,
                      .stale_reads = NAN};
     if (strlen(directory) >= RT_PATH_MAX)
         return rt_fail(error, RT_LIMIT, "the path of a run has more than %d bytes",

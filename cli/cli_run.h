@@ -24,6 +24,7 @@ typedef enum {
     CLI_RUN_HITS, // share of look-ups
     CLI_RUN_LOSS,
     CLI_RUN_AUC,
+    CLI_RUN_ACCURACY, // of a label of several classes
     CLI_RUN_SAMPLES,
     CLI_RUN_SERIES
 } cli_run_series;
@@ -58,6 +59,7 @@ typedef struct {
     uint32_t label_count; // 0: there is one
     cli_run_label labels[RT_LABELS_MAX];
     double dense_bytes, log_loss, auc, log_loss_last_fifth, auc_last_fifth, stale_reads;
+    double accuracy, accuracy_last_fifth; // of a label of several classes; else NAN
 } cli_run;
 
 // RT_NOT_FOUND: neither file is there; RT_DATA: no iteration in it; RT_NO_MEMORY. The run is the

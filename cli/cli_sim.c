@@ -116,7 +116,9 @@ static void write_run(rt_json *json, const sim_run *runs, uint32_t count, const 
     rt_json_double(json, "reduction_vs_laia", reduction_vs_laia(runs, count, run));
     rt_counts_write(json, "ops", &counts, scale);
     write_by_worker(json, result);
-    rt_json_u64(json, "dense_bytes", result->costs.dense_bytes);
+    rt_json_double(json, "dense_bytes",
+                   dp_account_dense_bytes(&result->costs, result->warmup_iterations,
+                                          account->iterations));
     rt_json_double(json, "reduce_bytes", (double)result->reduce_bytes * scale);
     rt_json_double(json, "reduce_critical_bytes", (double)result->reduce_critical_bytes * scale);
     rt_json_double(json, "rows_handed", (double)account->handed.rows * scale);

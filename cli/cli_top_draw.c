@@ -90,10 +90,14 @@ static void draw_run(screen *s, const cJSON *json, const char *source)
          short_of(rt_json_number(json, "iteration_ms")).text,
          short_of(rt_json_number(json, "predicted_ms")).text,
          short_of(rt_json_number(json, "decision_ms")).text);
-    line(s, "log loss %s (before %s), AUC %s, calibration %s, %s samples",
+    char accuracy[40] = ""; // of a label of several classes
+    if (isfinite(rt_json_number(window, "accuracy")))
+        snprintf(accuracy, sizeof accuracy, " accuracy %s,",
+                 digits_of(rt_json_number(window, "accuracy"), 4).text);
+    line(s, "log loss %s (before %s), AUC %s,%s calibration %s, %s samples",
          digits_of(rt_json_number(window, "log_loss"), 4).text,
          digits_of(rt_json_number(window, "log_loss_before"), 4).text,
-         digits_of(rt_json_number(window, "auc"), 4).text,
+         digits_of(rt_json_number(window, "auc"), 4).text, accuracy,
          digits_of(rt_json_number(window, "calibration"), 3).text,
          short_of(rt_json_number(window, "samples")).text);
     line(s, "hits %s  keys %s  malformed %s  bad batches %s  last iteration %s ago",

@@ -53,6 +53,7 @@ static rt_status allocate_scales(dp_feed *feed)
 static rt_status allocate(dp_feed *feed)
 {
     const dp_feed_config *config = &feed->config;
+    const bool has_classes = rt_config_class_count(&config->config->stream) > 0;
     feed->planned = rt_alloc(config->planned_max, sizeof *feed->planned);
     feed->batch_count = DP_FEED_BATCHES + rt_config_batches_ahead(config->config);
     if (!feed->planned || rt_queue_create(feed->batch_count, -1, &feed->free_batches) ||
@@ -65,7 +66,7 @@ static rt_status allocate(dp_feed *feed)
         feed->batches[i].arrivals = rt_alloc_lazy(feed->batch_size, sizeof(uint64_t));
         if (!feed->batches[i].arrivals)
             return RT_NO_MEMORY;
-        if (dp_ranges_init(&feed->batches[i].ranges, config->limits.dense_count))
+        if (dp_ranges_init(&feed->batches[i].ranges, config->limits.dense_count, has_classes))
             return RT_NO_MEMORY;
         (void)rt_queue_put(feed->free_batches, &feed->batches[i]);
     }
@@ -80,7 +81,7 @@ static rt_status allocate(dp_feed *feed)
                 return RT_NO_MEMORY;
         }
         if (!feed->planned[i].labels || !feed->planned[i].weights || !feed->planned[i].arrivals ||
-            dp_ranges_init(&feed->planned[i].ranges, config->limits.dense_count))
+            dp_ranges_init(&feed->planned[i].ranges, config->limits.dense_count, has_classes))
             return RT_NO_MEMORY;
         (void)rt_queue_put(feed->free_planned, &feed->planned[i]);
     }

@@ -2,9 +2,9 @@
 
 #include <math.h>
 
-rt_status dp_ranges_init(dp_ranges *ranges, uint32_t dense_count)
+rt_status dp_ranges_init(dp_ranges *ranges, uint32_t dense_count, bool has_classes)
 {
-    *ranges = (dp_ranges){.dense_count = dense_count};
+    *ranges = (dp_ranges){.dense_count = dense_count, .has_classes = has_classes};
     ranges->dense_min = rt_alloc(dense_count, sizeof(float));
     ranges->dense_max = rt_alloc(dense_count, sizeof(float));
     if (!ranges->dense_min || !ranges->dense_max) {
@@ -46,7 +46,8 @@ void dp_ranges_add(dp_ranges *ranges, const rt_batch *batch)
     ranges->sample_count += batch->sample_count;
     for (uint32_t i = 0; i < batch->sample_count; i++) {
         const float *dense = batch->dense + (size_t)i * count;
-        const float label = batch->labels[(size_t)i * batch->label_count] > 0;
+        const float given = batch->labels[(size_t)i * batch->label_count];
+        const float label = ranges->has_classes ? given : (float)(given > 0);
         ranges->label_sum += (double)label;
         widen(&ranges->label_min, &ranges->label_max, label, label);
         for (uint32_t k = 0; k < count; k++) {
@@ -110,7 +111,9 @@ void dp_ranges_write(const dp_ranges *ranges, rt_json *json, const char *name)
     rt_json_begin_object(json, name);
     rt_json_float(json, "label_min", ranges->label_min);
     rt_json_float(json, "label_max", ranges->label_max);
-    rt_json_double(json, "label_mean", ranges->label_sum / (double)ranges->sample_count);
+    rt_json_double(json, "label_mean",
+                   ranges->has_classes ? (double)NAN
+                                       : ranges->label_sum / (double)ranges->sample_count);
     write_all(json, "dense_min", ranges->dense_min, ranges->dense_count);
     write_all(json, "dense_max", ranges->dense_max, ranges->dense_count);
     rt_json_u64(json, "dense_not_finite", ranges->not_finite);

@@ -14,12 +14,13 @@ typedef struct {
     uint64_t not_finite; // dense values that are NaN or infinite; they count nowhere else
     double label_sum;
     float label_min, label_max;
+    bool has_classes; // a label is its class, and has no mean; else it is 0 or 1
     uint32_t dense_count;
     float *dense_min, *dense_max; // dense_count each; without a value: min above max
 } dp_ranges;
 
 // RT_NO_MEMORY: ranges holds nothing.
-rt_status dp_ranges_init(dp_ranges *ranges, uint32_t dense_count);
+rt_status dp_ranges_init(dp_ranges *ranges, uint32_t dense_count, bool has_classes);
 void dp_ranges_fini(dp_ranges *ranges); // also of a zeroed one
 
 void dp_ranges_clear(dp_ranges *ranges);

@@ -129,7 +129,8 @@ rt_status dp_tally_create(const dp_tally_config *config, dp_tally **tally_p, rt_
     if (!status)
         status = dp_labels_create(config->config, &tally->labels);
     if (!status)
-        status = dp_ranges_init(&tally->ranges, config->dense_count);
+        status = dp_ranges_init(&tally->ranges, config->dense_count,
+                                rt_config_class_count(stream) > 0);
     if (!status)
         status = create_open(tally, config->config);
     if (status)
@@ -659,7 +660,8 @@ static rt_status save_summary(const dp_tally *tally, const rt_quality *all, cons
     rt_json_string(&json, "plan_fingerprint", path);
     rt_json_double(&json, "slice_bytes", (double)tally->slice_bytes * per_iteration);
     write_placement(&json, tally->placement_bytes, per_iteration);
-    rt_json_u64(&json, "dense_bytes", tally->config.costs.dense_bytes);
+    rt_json_double(&json, "dense_bytes",
+                   dp_account_dense_bytes(&tally->config.costs, 0, planned->iterations));
     dp_reading_write(reading, &json);
     dp_latency_write(&tally->latency_all, &json, "latency_ms");
     rt_json_u64(&json, "dense_clipped", reading->stats.dense_clipped);

@@ -117,6 +117,16 @@ void dp_account_add(const dp_account_config *config, const dp_plan *plan, dp_acc
     dp_clocks_add(&account->clocks, &plan->clocks);
 }
 
+double dp_account_dense_bytes(const dp_account_config *config, uint64_t before, uint64_t count)
+{
+    const uint64_t first = RT_CODING_WHOLE_ITERATIONS; // of a run
+    const uint64_t whole = before < first ? rt_min_u64(first - before, count) : 0;
+    const double usual = (double)config->dense_bytes;
+    if (config->dense_whole_bytes == 0 || whole == 0)
+        return usual;
+    return usual + ((double)config->dense_whole_bytes - usual) * (double)whole / (double)count;
+}
+
 rt_counts dp_account_counts(const dp_account *account, uint32_t worker_count)
 {
     rt_counts sum = {0};

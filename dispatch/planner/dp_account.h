@@ -44,6 +44,9 @@ void dp_account_apply(const dp_input *input, dp_account_config *config);
 // Adds one final plan.
 void dp_account_add(const dp_account_config *config, const dp_plan *plan, dp_account *account);
 
+// Mean dense_bytes of the count iterations that follow so many of a run. count 0: of later ones.
+double dp_account_dense_bytes(const dp_account_config *config, uint64_t before, uint64_t count);
+
 rt_counts dp_account_counts(const dp_account *account, uint32_t worker_count); // all workers
 double dp_account_cost_s(const dp_account *account, uint32_t worker_count);
 

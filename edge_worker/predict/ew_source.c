@@ -9,6 +9,7 @@
 
 #include "runtime/files/rt_checkpoint.h"
 #include "runtime/files/rt_manifest.h"
+#include "runtime/rt_json_read.h"
 #include "runtime/rt_log.h"
 
 #define PATH_SIZE (RT_PATH_MAX + 160)
@@ -86,6 +87,19 @@ static rt_status check_without_manifest(const ew_source *source, rt_error *error
     return RT_OK;
 }
 
+// All else is there, and as it was written.
+static bool lacks_rows_alone(const char *folder, const cJSON *root)
+{
+    const cJSON *one, *parts = cJSON_GetObjectItemCaseSensitive(root, "parts");
+    cJSON_ArrayForEach(one, parts)
+    {
+        const char *name = rt_json_text_of(one, "name");
+        if (strncmp(name, "rows-", 5) == 0 && is_there(folder, name))
+            return false;
+    }
+    return rt_manifest_check_without_rows(folder, root, NULL) == RT_OK;
+}
+
 rt_status ew_source_check(const ew_source *source, rt_error *error)
 {
     cJSON *root = NULL;
@@ -97,6 +111,12 @@ rt_status ew_source_check(const ew_source *source, rt_error *error)
         return status;
     status = source->without_rows ? rt_manifest_check_without_rows(source->folder, root, error)
                                   : rt_manifest_check(source->folder, root, error);
+    if (status && !source->without_rows && lacks_rows_alone(source->folder, root))
+        status = rt_fail(error, RT_DATA,
+                         "%s: a version without its rows, as a server with serve.rows \"fetched\" "
+                         "keeps it: only such a server can use it (lanyard serve with --run "
+                         "HOST:PORT)",
+                         source->folder);
     if (!status && rt_manifest_hash(root, "schema", &schema) && schema != source->schema)
         status = rt_fail(error, RT_CONFIG, "%s: of another model or stream format than %s says",
                          source->folder, "its config.json");

@@ -423,6 +423,27 @@ static rt_status check_join(const rt_stream_config *stream, rt_error *error)
     return status;
 }
 
+// A node and each of its neighbours is one value; of theirs there may be many.
+static rt_status check_nodes(const rt_config *config, rt_error *error)
+{
+    const rt_stream_config *stream = &config->stream;
+    const bool has_columns =
+        stream->format == RT_FORMAT_TABLE || stream->format == RT_FORMAT_JSON;
+    uint32_t field = 0;
+    if (config->model.kind != RT_MODEL_GRAPHSAGE || !has_columns)
+        return RT_OK;
+    for (uint32_t i = 0; i < stream->table.column_count; i++) {
+        const rt_column_kind kind = stream->table.columns[i].kind;
+        if (kind == RT_COLUMN_MULTI && field <= config->model.fan_out)
+            return rt_fail(error, RT_CONFIG,
+                           "stream.table.columns[%u].kind: \"multi\" for %s, which is one node to "
+                           "model.name \"graphsage\": expected \"categorical\"",
+                           i, field == 0 ? "a sample's node" : "one of its neighbours");
+        field += kind == RT_COLUMN_MULTI || kind == RT_COLUMN_CATEGORICAL;
+    }
+    return RT_OK;
+}
+
 static rt_status check_libsvm(const rt_libsvm_config *libsvm, rt_error *error)
 {
     const uint64_t least = libsvm->index_first + libsvm->dense_count;
@@ -731,6 +752,8 @@ rt_status rt_config_check_model(const rt_config *config, rt_error *error)
         status = check_rate(&config->optimizer_dense, "optimizer.dense", error);
     if (!status)
         status = check_stream(&config->stream, error);
+    if (!status)
+        status = check_nodes(config, error);
     if (!status)
         status = check_network(config, error);
     if (!status)

@@ -34,6 +34,7 @@ rt_status rt_view_init(rt_view *view)
                                &view->lag_events,
                                &view->lag_bytes,
                                &view->dense_bytes,
+                               &view->window.accuracy,
                                &view->window.log_loss,
                                &view->window.auc,
                                &view->window.calibration};
@@ -75,7 +76,8 @@ static rt_view_quality quality_of(const cJSON *json)
                              .log_loss = rt_json_number(json, "log_loss"),
                              .auc = rt_json_number(json, "auc"),
                              .calibration = rt_json_number(json, "calibration"),
-                             .mean_label = rt_json_number(json, "mean_label")};
+                             .mean_label = rt_json_number(json, "mean_label"),
+                             .accuracy = rt_json_number(json, "accuracy")};
 }
 
 static rt_view_memory memory_of(const cJSON *json)
@@ -162,6 +164,7 @@ static void add_point(rt_view *view, double before_s)
         [RT_VIEW_iterations] = passed > 0 ? passed : (double)NAN, // turned round when it is shown
         [RT_VIEW_log_loss] = view->window.log_loss,
         [RT_VIEW_auc] = view->window.auc,
+        [RT_VIEW_accuracy] = view->window.accuracy,
         [RT_VIEW_calibration] = view->window.calibration,
         [RT_VIEW_cost] = view->cost,
         [RT_VIEW_predicted_ms] = view->predicted_ms,

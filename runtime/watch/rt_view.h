@@ -24,6 +24,7 @@
     XX(iterations, "Speed", "iterations/s", true)                                   \
     XX(log_loss, "Log loss, of the window", "nats", false)                          \
     XX(auc, "AUC, of the window", "", false)                                        \
+    XX(accuracy, "Accuracy, of the window", "", false)                              \
     XX(calibration, "Calibration, of the window", "mean prediction / label", false) \
     XX(cost, "Transmission cost", "rows on the fastest link, per iteration", true)  \
     XX(predicted_ms, "Predicted time of an iteration", "ms", true)                  \
@@ -35,7 +36,8 @@ typedef enum { RT_VIEW_SERIES_MAP(XX) RT_VIEW_SERIES } rt_view_series;
 #undef XX
 
 typedef struct {
-    double samples, log_loss, auc, calibration, mean_label;
+    double samples, log_loss, auc, calibration;
+    double mean_label, accuracy; // of a label of 0 and 1; of one of several classes; else NAN
 } rt_view_quality;
 
 typedef struct {

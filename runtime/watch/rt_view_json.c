@@ -1,3 +1,5 @@
+#include <math.h>
+
 #include "runtime/watch/rt_view_write.h"
 
 static void write_quality(rt_json *json, const rt_view_quality *quality)
@@ -6,6 +8,8 @@ static void write_quality(rt_json *json, const rt_view_quality *quality)
     rt_json_double(json, "log_loss", quality->log_loss);
     rt_json_double(json, "auc", quality->auc);
     rt_json_double(json, "calibration", quality->calibration);
+    if (!isnan(quality->accuracy)) // of classes only
+        rt_json_double(json, "accuracy", quality->accuracy);
 }
 
 static void write_memory(rt_json *json, const rt_view_memory *memory)

@@ -58,6 +58,8 @@ static void write_facts(const rt_view *view, double unix_s, rt_page *page)
     number(page, "samples", "samples/s", rates.samples_per_s);
     shown_as(page, "loss", "log loss", "%.4f", view->window.log_loss);
     shown_as(page, "auc", "AUC", "%.4f", view->window.auc);
+    if (!isnan(view->window.accuracy)) // of classes only
+        shown_as(page, "accuracy", "accuracy", "%.4f", view->window.accuracy);
     shown_as(page, "calibration", "calibration", "%.4f", view->window.calibration);
     shown_as(page, "hits", "cache hits", "%.1f%%", 100 * view->hits);
     number(page, "keys", "keys", view->keys);

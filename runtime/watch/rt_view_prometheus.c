@@ -93,6 +93,8 @@ static void write_window(const rt_view *view, rt_page *text)
     one(text, "lanyard_window_log_loss", "gauge", "Log loss of the window, in nats.",
         view->window.log_loss);
     one(text, "lanyard_window_auc", "gauge", "AUC of the window.", view->window.auc);
+    one(text, "lanyard_window_accuracy_ratio", "gauge",
+        "Of a label of several classes, whose likeliest one was right.", view->window.accuracy);
     one(text, "lanyard_window_calibration_ratio", "gauge", "Mean prediction over mean label.",
         view->window.calibration);
     one(text, "lanyard_reference_log_loss", "gauge",

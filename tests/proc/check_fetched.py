@@ -77,6 +77,9 @@ def same(lanyard, run, path):
     if any(name.startswith("rows-") for _, _, names in os.walk(os.path.join(run, "fetched"))
            for name in names):
         sys.exit("rows were copied")
+    alone = subprocess.run([lanyard, "serve", os.path.join(run, "fetched")], capture_output=True, text=True, timeout=60)
+    if alone.returncode == 0 or "a version without its rows" not in alone.stderr:
+        sys.exit(f"a server without rows and without --run: {alone.returncode}, {alone.stderr}")
     again = os.path.join(run, "fetched")  # with all rows it is another copy
     with lender(lanyard, published, port), Server(lanyard, again, "--run", f"127.0.0.1:{port}") as server:
         compare("copied after all", server.predict(rows), want)

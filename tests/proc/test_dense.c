@@ -97,7 +97,7 @@ static void overlap_changes_nothing(void **state)
     (void)state;
     static const char *const wires[] = {"network.dense_wire=fp32", "network.dense_wire=bf16",
                                         "network.dense_wire=int8"};
-    double bytes[RT_COUNT_OF(wires)];
+    double bytes[RT_COUNT_OF(wires)], iterations = 0;
     for (size_t wire = 0; wire < RT_COUNT_OF(wires); wire++) {
         process p[2] = {{0}};
         cJSON *with = run("with", (const char *[]){wires[wire], NULL}, &p[0]);
@@ -108,6 +108,7 @@ static void overlap_changes_nothing(void **state)
         assert_true(early_bytes(without) == 0);
         assert_true(early_bytes(with) > 0);
         bytes[wire] = number(with, "dense_bytes");
+        iterations = number(with, "iterations");
         assert_true(early_bytes(with) <= 3 * bytes[wire] * 1.01); // heads of chunks
         cJSON_Delete(with);
         cJSON_Delete(without);
@@ -116,7 +117,9 @@ static void overlap_changes_nothing(void **state)
     }
     const double floats = bytes[0] / 4;
     assert_true(bytes[1] * 2 == bytes[0]);
-    assert_true(bytes[2] == floats + 4 * ceil(floats / 256));
+    const double rounded = floats + 4 * ceil(floats / 256); // after 20 iterations in 32 bits
+    const double mean = rounded + (bytes[0] - rounded) * 20 / fmax(iterations, 20);
+    assert_true(fabs(bytes[2] - mean) < 1e-6 * mean && bytes[2] > rounded);
 }
 
 // As good a model: the spread between seeds is larger (0.01 in the AUC of the last fifth).

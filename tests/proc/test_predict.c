@@ -242,7 +242,8 @@ static void attention_goes_on(void **state)
 // Classes, a graph; and keys that have no row yet are neighbours that are missing.
 static void same_answers_of_a_graph(void **state)
 {
-    char out[500], rows[500], other[500], files[600];
+    char out[500], rows[500], other[500], files[600], folder[500];
+    process top;
     (void)state;
     check_made(graph, "graph");
     snprintf(rows, sizeof rows, "%s", test_path("train"));
@@ -250,6 +251,15 @@ static void same_answers_of_a_graph(void **state)
     snprintf(other, sizeof other, "%s", test_path("other"));
     train(config_of(graph), other, (const char *const[]){files, "planner.placement=worker", NULL});
     run_must_be_the_same("out", "other", 1);
+    char *summary = run_file("other", "summary.json", &(size_t){0});
+    if (!strstr(summary, "\"label_max\": 3"))
+        fail_msg("not the highest class in %s", summary);
+    free(summary);
+    snprintf(folder, sizeof folder, "%s", test_path("other"));
+    must_run(&top, (const char *const[]){process_lanyard(), "top", folder, "--once", NULL});
+    if (!strstr(top.text, " accuracy 0."))
+        fail_msg("no accuracy in %s", top.text);
+    process_fini(&top);
     train(config_of(graph), other, (const char *const[]){files, "rows.admit=20", NULL});
     snprintf(rows, sizeof rows, "%s", test_path("rows"));
     snprintf(other, sizeof other, "%s", test_path("other/model"));

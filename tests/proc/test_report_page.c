@@ -187,6 +187,37 @@ static void numbers_appear(void **state)
     end_scene(&s);
 }
 
+// Of a label of several classes, beside a run without.
+static void accuracy_appears(void **state)
+{
+    (void)state;
+    char a[300], b[300];
+    scene s = {.directory = test_directory()};
+    snprintf(a, sizeof a, "%s/a", s.directory);
+    snprintf(b, sizeof b, "%s/b", s.directory);
+    write_metrics(a, 2, 0.5, 1234);
+    write_summary(a);
+    assert_int_equal(report(&s, a, NULL), 0);
+    assert_null(strstr(s.page, "ccuracy"));
+    end_scene(&s);
+    FILE *file = create(b, "metrics.jsonl");
+    for (int t = 1; t <= 2; t++)
+        fprintf(file, "{\"record\":\"iteration\",\"time_s\":%d,\"iteration\":%d,\"samples\":100,"
+                      "\"quality\":{\"log_loss\":0.5,\"auc\":0.7,\"accuracy\":0.625}}\n", t, t);
+    assert_int_equal(fclose(file), 0);
+    file = create(b, "summary.json");
+    fputs("{\"logloss\":0.5,\"auc\":0.7,\"accuracy\":0.6789,\"logloss_last_fifth\":0.4,"
+          "\"auc_last_fifth\":0.8,\"accuracy_last_fifth\":0.7891,\"stale_reads\":0}\n", file);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(report(&s, a, b), 0);
+    check_markup(s.page);
+    expect(s.page, "<th>AUC</th><th>accuracy</th><th>last fifth");
+    expect(s.page, "<td>0.8765</td><td>-</td><td>0.4321</td><td>0.8888</td><td>-</td><td>0</td>");
+    expect(s.page, "<td>0.7000</td><td>0.6789</td><td>0.4000</td><td>0.8000</td><td>0.7891</td>");
+    expect(s.page, "Accuracy of the predictions");
+    end_scene(&s);
+}
+
 // A directory's name is the only text from outside.
 static void hostile_names_are_escaped(void **state)
 {
@@ -336,6 +367,6 @@ static void long_runs_are_boiled_down(void **state)
     end_scene(&s);
 }
 
-TEST_MAIN(TEST(numbers_appear), TEST(hostile_names_are_escaped), TEST(labels_have_a_table),
+TEST_MAIN(TEST(numbers_appear), TEST(accuracy_appears), TEST(hostile_names_are_escaped), TEST(labels_have_a_table),
           TEST(damaged_files_give_a_part), TEST(resumed_runs_keep_their_speed),
           TEST(what_is_no_run_is_named), TEST(long_runs_are_boiled_down))

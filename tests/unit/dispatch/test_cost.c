@@ -317,6 +317,20 @@ static void ticks_are_bounded_and_near(void **state)
 // ---- times
 // ---------------------------------------------------------------------------------------
 
+// int8: the first 20 iterations of a run are in 32 bits; the simulator leaves some out.
+static void dense_bytes_of_the_first(void **state)
+{
+    (void)state;
+    dp_account_config config = {.dense_bytes = 100, .dense_whole_bytes = 400};
+    test_close(dp_account_dense_bytes(&config, 0, 10), 400, 1e-12, 0, "all in 32 bits");
+    test_close(dp_account_dense_bytes(&config, 0, 80), 175, 1e-12, 0, "a quarter of them");
+    test_close(dp_account_dense_bytes(&config, 15, 10), 250, 1e-12, 0, "half of them");
+    test_close(dp_account_dense_bytes(&config, 20, 10), 100, 1e-12, 0, "none");
+    test_close(dp_account_dense_bytes(&config, 0, 0), 100, 1e-12, 0, "no iteration");
+    config.dense_whole_bytes = 0;
+    test_close(dp_account_dense_bytes(&config, 0, 10), 100, 1e-12, 0, "not int8");
+}
+
 // Worker 0 hands a row of 4 floats and 2 of state to worker 1, and pulls one of 4: 40 bytes and 32.
 // A gradient between workers takes both links and none of the PS.
 static void gradients_to_a_trainer(void **state)
@@ -652,6 +666,6 @@ static void chunks_suit_the_slowest_link(void **state)
 
 TEST_MAIN(TEST(chunks_suit_the_slowest_link), TEST(matrix_is_algorithm_1),
           TEST(views_show_the_states), TEST(ticks_are_bounded_and_near), TEST(predicted_times),
-          TEST(rows_handed_over), TEST(gradients_to_a_trainer),
+          TEST(dense_bytes_of_the_first), TEST(rows_handed_over), TEST(gradients_to_a_trainer),
           TEST(ticks_of_shards_are_the_predicted_time), TEST(unit_of_cost),
           TEST(sums_count_every_operation))

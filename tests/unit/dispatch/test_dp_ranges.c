@@ -2,6 +2,7 @@
 #include "dispatch/coordinator/dp_ranges.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "tests/support/test.h"
 
@@ -18,8 +19,8 @@ static void test_ranges_of_batches(void **context)
     rt_batch batch;
     dp_ranges one, all;
     rt_batch_init(&batch, 2);
-    assert_int_equal(dp_ranges_init(&one, 2), RT_OK);
-    assert_int_equal(dp_ranges_init(&all, 2), RT_OK);
+    assert_int_equal(dp_ranges_init(&one, 2, false), RT_OK);
+    assert_int_equal(dp_ranges_init(&all, 2, false), RT_OK);
     add(&batch, 1, 3, -2);
     add(&batch, 0, NAN, 7);
     add(&batch, 1, -1, -INFINITY);
@@ -42,12 +43,39 @@ static void test_ranges_of_batches(void **context)
     rt_batch_fini(&batch);
 }
 
+// Of classes the lowest and the highest; a mean of their numbers says nothing.
+static void test_ranges_of_classes(void **context)
+{
+    (void)context;
+    rt_batch batch;
+    dp_ranges one, all;
+    rt_json json;
+    rt_batch_init(&batch, 2);
+    assert_int_equal(dp_ranges_init(&one, 2, true), RT_OK);
+    assert_int_equal(dp_ranges_init(&all, 2, true), RT_OK);
+    add(&batch, 2, 0, 0);
+    add(&batch, 5, 0, 0);
+    add(&batch, 4, 0, 0);
+    dp_ranges_add(&one, &batch);
+    dp_ranges_merge(&all, &one);
+    rt_json_init(&json, 0);
+    rt_json_begin_object(&json, NULL);
+    dp_ranges_write(&all, &json, "ranges");
+    rt_json_end_object(&json);
+    assert_non_null(strstr(rt_json_text(&json, NULL),
+                           "\"label_min\":2,\"label_max\":5,\"label_mean\":null,"));
+    rt_json_fini(&json);
+    dp_ranges_fini(&one);
+    dp_ranges_fini(&all);
+    rt_batch_fini(&batch);
+}
+
 static void test_ranges_as_json(void **context)
 {
     (void)context;
     dp_ranges none;
     rt_json json;
-    assert_int_equal(dp_ranges_init(&none, 1), RT_OK);
+    assert_int_equal(dp_ranges_init(&none, 1, false), RT_OK);
     rt_json_init(&json, 0);
     rt_json_begin_object(&json, NULL);
     dp_ranges_write(&none, &json, "ranges");
@@ -59,4 +87,4 @@ static void test_ranges_as_json(void **context)
     dp_ranges_fini(&none);
 }
 
-TEST_MAIN(TEST(test_ranges_of_batches), TEST(test_ranges_as_json))
+TEST_MAIN(TEST(test_ranges_of_batches), TEST(test_ranges_of_classes), TEST(test_ranges_as_json))

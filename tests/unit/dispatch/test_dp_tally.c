@@ -158,7 +158,7 @@ static void run_iteration(scene *s, uint32_t iteration)
     const float dense = (float)iteration;
     rt_batch_init(&batch, 1);
     assert_int_equal(rt_batch_append(&batch, 1, &dense, NULL, 0), RT_OK);
-    assert_int_equal(dp_ranges_init(&planned->ranges, 1), RT_OK);
+    assert_int_equal(dp_ranges_init(&planned->ranges, 1, false), RT_OK);
     dp_ranges_add(&planned->ranges, &batch);
     planned->slice_bytes = 1000 * iteration;
     planned->placement_bytes[RT_PLACEMENT_COORDINATOR] = 100 * iteration;

@@ -496,6 +496,26 @@ static void test_check_of_tables(void **state)
                NULL);
 }
 
+// What a sample's node and its neighbours are to a graph's model; of theirs there may be many.
+static void test_check_of_nodes(void **state)
+{
+    (void)state;
+#define NODES(second) \
+    TABLE, "model.name=graphsage", "model.fan_out=1", \
+        "stream.table.columns=[" LABEL ",{\"kind\":\"dense\"},{\"kind\":\"categorical\"}," \
+        "{\"kind\":\"" second "\"},{\"kind\":\"multi\"}]"
+    check_says(SET(NODES("categorical")), NULL);
+    check_says(SET(NODES("multi")), "stream.table.columns[3].kind: \"multi\" for one of its "
+                                    "neighbours, which is one node to model.name \"graphsage\": "
+                                    "expected \"categorical\"");
+    check_says(SET(NODES("multi"), "model.name=dfm"), NULL);
+#undef NODES
+    check_says(SET(TABLE, "model.name=graphsage",
+                   "stream.table.columns=[" LABEL ",{\"kind\":\"multi\"}]"),
+               "stream.table.columns[1].kind: \"multi\" for a sample's node, which is one node to "
+               "model.name \"graphsage\": expected \"categorical\"");
+}
+
 static char *read_whole(const char *path)
 {
     FILE *file = fopen(path, "r");
@@ -596,5 +616,5 @@ TEST_MAIN(TEST(test_alpha_auto), TEST(test_differences_are_named), TEST(test_def
           TEST(test_every_key_reaches_its_member), TEST(test_columns),
           TEST(test_bounds_of_every_key), TEST(test_keys_do_not_share_members),
           TEST(test_round_trip), TEST(test_copy_is_deep), TEST(test_escaped_backslash),
-          TEST(test_set), TEST(test_set_errors), TEST(test_check), TEST(test_check_of_tables),
+          TEST(test_set), TEST(test_set_errors), TEST(test_check), TEST(test_check_of_tables), TEST(test_check_of_nodes),
           TEST(test_reference))

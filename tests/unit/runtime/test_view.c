@@ -250,6 +250,33 @@ static void tells_of_the_standby(void **state)
     rt_view_fini(view);
 }
 
+// Of a label of 0 and 1 nobody is told of an accuracy.
+static void tells_of_the_accuracy(void **state)
+{
+    (void)state;
+    rt_view *view = make_view();
+    rt_json json;
+    rt_page page = {0};
+    give(view, 1, 1, 0, 0.5);
+    rt_json_init(&json, 0);
+    rt_view_write_json(view, NULL, BEGIN_S + 2, &json);
+    assert_int_equal(rt_view_write_prometheus(view, NULL, BEGIN_S + 2, &page), RT_OK);
+    rt_view_write_page(view, NULL, BEGIN_S + 2, &page);
+    assert_true(!strstr(rt_json_text(&json, NULL), "accuracy"));
+    assert_true(!strstr(page.text, "ccuracy"));
+    rt_json_fini(&json);
+    rt_page_fini(&page);
+    assert_true(rt_view_take(view,
+                             "{\"record\":\"iteration\",\"time_s\":2,\"iteration\":2,"
+                             "\"samples\":10,\"window\":{\"samples\":10,\"log_loss\":0.5,"
+                             "\"auc\":0.75,\"calibration\":1,\"accuracy\":0.625}}",
+                             BEGIN_S + 2));
+    must_say(view, "\"accuracy\":0.625", "lanyard_window_accuracy_ratio 0.625\n",
+             "<b id=\"accuracy\">0.6250</b>");
+    must_say(view, "", "", "<h3>Accuracy, of the window");
+    rt_view_fini(view);
+}
+
 static void must_hold(const rt_page *page, const char *part, bool holds)
 {
     if ((strstr(page->text, part) != NULL) != holds)
@@ -357,5 +384,5 @@ static void follows_a_file(void **state)
 }
 
 TEST_MAIN(TEST(adds_up), TEST(stays_small), TEST(goes_back), TEST(takes_no_nonsense), TEST(is_json),
-          TEST(tells_of_the_standby), TEST(is_a_page), TEST(is_for_prometheus),
+          TEST(tells_of_the_standby), TEST(tells_of_the_accuracy), TEST(is_a_page), TEST(is_for_prometheus),
           TEST(follows_a_file))
