@@ -7,6 +7,7 @@
   check_answers.py copy LANYARD LIBRARY CONFIG FOLDER   of a run that publishes to another box, with keys
   check_answers.py columns LANYARD FOLDER               of columns of every kind, some negatives left out
   check_answers.py disk LANYARD MODEL                    a server whose rows are on disk, and one in memory
+  check_answers.py graph LANYARD FOLDER                 of a graph, by tools/graph_samples.py
   check_answers.py shared OUT ROWS                       of a run on `history` rows: its rows, its columns
 
 FORMAT: criteo, avazu, movielens, history (of items, in the table of item), graph (a node of
@@ -299,6 +300,61 @@ def same_labels(loaded, rows, served, judged):
             sys.exit("they differ, or nothing was learnt")
 
 
+# ---- samples of a graph
+
+def graph(lanyard, folder):
+    """What graph_samples.py draws are neighbours, each once; a seed is a file; lanyard learns from it."""
+    tool, rng = os.path.join(TREE, "tools/graph_samples.py"), np.random.RandomState(5)
+    edges, labels = (os.path.join(folder, name) for name in ("edges.csv", "labels.csv"))
+    pairs = [(a, int(b)) for a in range(300) for b in rng.choice(100, 3) * 3 + a % 3 if a != b]
+    with open(edges, "w", encoding="ascii") as file:
+        file.write("# a graph\n" + "".join(f"{a}\t{b}\n" for a, b in pairs))
+    with open(labels, "w", encoding="ascii") as file:
+        file.writelines(f"{node},{node % 3}\n" for node in range(298))
+    near = {node: set() for node in range(300)}
+    for a, b in pairs:
+        near[a].add(b)
+        near[b].add(a)
+    texts, words = [], ("--fan-out", "5", "--second", "4", "--epochs", "12", "--seed")
+    for out, seed in (("one", "1"), ("same", "1"), ("other", "2")):
+        call(tool, edges, labels, "--out", os.path.join(folder, out), *words, seed)
+        texts.append([open(os.path.join(folder, out, name), encoding="ascii").read()
+                      for name in ("train.csv", "test.csv")])
+    if texts[0] != texts[1] or texts[0] == texts[2]:
+        sys.exit("a seed is not a file")
+    rows = [[line.split(",") for line in text.splitlines()] for text in texts[0]]
+    seen = [{int(row[1]) for row in part} for part in rows]
+    if len(rows[0]) != 12 * 239 or len(rows[1]) != 59 or seen[0] & seen[1] or seen[0] | seen[1] != set(range(298)):
+        sys.exit(f"{len(rows[0])} and {len(rows[1])} samples")
+    for label, node, *cells in rows[0] + rows[1]:
+        drawn = [[int(one) for one in cell.split("|") if one] for cell in cells]
+        first = [one for cell in drawn[:5] for one in cell]
+        good = int(label) == int(node) % 3 and len(first) == min(5, len(near[int(node)])) == len(set(first)) \
+            and set(first) <= near[int(node)]
+        for own, far in zip(drawn[:5], drawn[5:]):
+            whose = near[own[0]] if own else set()
+            good &= len(far) == min(4, len(whose)) == len(set(far)) and set(far) <= whose
+        if not good:
+            sys.exit(f"no neighbours: {label}, {node}, {cells}")
+    config, out = os.path.join(folder, "run.json"), os.path.join(folder, "out")
+    with open(config, "w", encoding="ascii") as file:
+        json.dump({"include": "one/graph.json", "workers": 2, "batch": {"samples_per_worker": 32},
+                   "cache": {"rows": 1000}, "model": {"embedding_dim": 8, "mlp": [16, 8]},
+                   "optimizer": {"rows": {"learning_rate": 0.1}}}, file)
+    call(lanyard, "up", config, "--out", out)
+    judged = json.loads(call(lanyard, "eval", os.path.join(out, "model"), "--json", "--set",
+                             "stream.files=" + os.path.join(folder, "one/test.csv")))
+    print(judged)
+    if judged["accuracy"] < 0.9:
+        sys.exit("nothing was learnt")
+    for text, says in (("1 2 3\n", "edges.csv:1: expected two whole numbers"), ("1,-2\n", "edges.csv:1: numbers are")):
+        with open(edges, "w", encoding="ascii") as file:
+            file.write(text)
+        done = subprocess.run([tool, edges, labels, "--out", folder], capture_output=True, text=True, check=False)
+        if done.returncode != 1 or says not in done.stderr:
+            sys.exit(f"of {text!r} it says {done.stderr!r}")
+
+
 # ---- published models
 
 def iterations(folder):
@@ -533,7 +589,7 @@ def main():
         make(rest[0], rest[1], int(rest[2]), int(rest[3]))
     else:
         {"same": same, "follow": follow, "copy": copy, "columns": columns, "disk": disk,
-         "shared": shared}[command](*rest)
+         "shared": shared, "graph": graph}[command](*rest)
 
 
 if __name__ == "__main__":

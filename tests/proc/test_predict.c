@@ -257,6 +257,15 @@ static void same_answers_of_a_graph(void **state)
     script("same", process_lanyard(), out, other, "graph", rows);
 }
 
+static void samples_of_a_graph(void **state)
+{
+    char folder[500];
+    (void)state;
+    need_numpy();
+    snprintf(folder, sizeof folder, "%s", test_path(""));
+    script("graph", process_lanyard(), folder, NULL, NULL, NULL);
+}
+
 static void a_graph_goes_on(void **state)
 {
     (void)state;
@@ -472,6 +481,7 @@ TEST_MAIN(TEST_SLOW(same_answers_for_two_labels, 240), TEST_SLOW(same_answers_cr
           TEST_SLOW(same_answers_with_a_shared_table, 240), TEST_SLOW(a_shared_table_goes_on, 120),
           TEST_SLOW(same_answers_with_attention, 240), TEST_SLOW(attention_goes_on, 120),
           TEST_SLOW(same_answers_of_a_graph, 240), TEST_SLOW(a_graph_goes_on, 120),
+          TEST_SLOW(samples_of_a_graph, 120),
           TEST_SLOW(same_answers_on_real_rows, 900), TEST_SLOW(lines_keep_their_places, 120),
           TEST_SLOW(columns_of_every_kind, 120), TEST_SLOW(rows_may_be_on_disk, 120),
           TEST_SLOW(the_package_installs, 240), TEST_SLOW(published_models_are_followed, 240),
