@@ -103,6 +103,12 @@ static void a_run_from_hello_to_stop(void **state)
         assert_true(isfinite(number(summary, qualities[i])));
     assert_true(number(summary, "invalid_predictions") == 0);
     assert_true(cJSON_IsFalse(cJSON_GetObjectItem(summary, "interrupted")));
+    const cJSON *done = cJSON_GetObjectItem(summary, "ops_by_worker");
+    assert_int_equal(cJSON_GetArraySize(done), WORKERS);
+    for (int w = 0; w < (int)WORKERS; w++) { // of the flush: workers report nothing before
+        const double pushes = number(cJSON_GetArrayItem(done, w), "evict_push");
+        assert_true(fabs(pushes * ITERATIONS - (5 + w)) < 1e-6); // printed with six digits or more
+    }
     cJSON_Delete(summary);
 }
 
