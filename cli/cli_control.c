@@ -1,15 +1,19 @@
 // `lanyard set`, `forget`, `add` and `drain`: what people ask of a run that trains.
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 #include "dispatch/coordinator/dp_coordinator.h"
 #include "edge_worker/predict/ew_cells.h"
+#include "runtime/config/rt_address.h"
 #include "runtime/transport/rt_ask.h"
 
 #define ANSWER_S 10.0
+#define REACH_MS 2000 // of a coordinator that has a standby
 #define CHECKPOINT_S 120.0 // for what comes with a checkpoint
 
 typedef struct request_kind {
@@ -35,10 +39,46 @@ static int load(const char *run, const char *const *sets, uint32_t set_count, rt
     return cli_load_model(path, sets, set_count, "lanyard", config);
 }
 
+static rt_status ask_at(const rt_config *config, const rt_keys *keys, const char *place,
+                        double timeout_s, const char *request, char text[RT_ASK_BYTES_MAX],
+                        rt_error *error)
+{
+    char address[RT_NAME_MAX + 16];
+    const bool is_ucx = config->network_transport == RT_NETWORK_UCX; // mixed: by ZeroMQ
+    const rt_ask_config own = {.ops = is_ucx ? &rt_transport_ucx : &rt_transport_zmq,
+                               .keys = keys,
+                               .coordinator = address,
+                               .timeout_s = timeout_s};
+    snprintf(address, sizeof address, "tcp://%s", place);
+    const int fd = *config->standby && !is_ucx ? rt_address_connect(address, REACH_MS) : -1;
+    if (fd >= 0)
+        close(fd);
+    else if (*config->standby && !is_ucx) // nobody waits long for a box that is lost
+        return rt_fail(error, RT_PEER, "the coordinator at %s: %s", place, strerror(errno));
+    return rt_ask(&own, request, text, error);
+}
+
+// At the coordinator's address, and, where nobody answers, at that of the standby, which may have
+// been promoted. keys: those of the one that is asked.
+static rt_status ask_both(const rt_config *config, rt_keys *keys, double timeout_s,
+                          const char *request, char text[RT_ASK_BYTES_MAX], rt_error *error)
+{
+    rt_error first = {0}, second = {0};
+    rt_status status =
+        ask_at(config, keys, config->network_coordinator, timeout_s, request, text, &first);
+    const bool is_silent = status == RT_TIMEOUT || status == RT_PEER || status == RT_IO;
+    if (!status || !is_silent || !*config->standby) {
+        *error = first;
+        return status;
+    }
+    keys->coordinator = keys->standby;
+    status = ask_at(config, keys, config->standby, timeout_s, request, text, &second);
+    return status ? rt_fail(error, status, "%.200s; %.200s", first.text, second.text) : RT_OK;
+}
+
 static rt_status ask(const rt_config *config, double timeout_s, const char *request,
                      char text[RT_ASK_BYTES_MAX], rt_error *error)
 {
-    char address[RT_NAME_MAX + 16];
     rt_keys *keys = rt_alloc(1, sizeof *keys);
     if (!keys)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
@@ -47,15 +87,8 @@ static rt_status ask(const rt_config *config, double timeout_s, const char *requ
         status = rt_fail(error, RT_CONFIG,
                          "network.coordinator: where does the run listen? Give it, or the folder of "
                          "the run on the coordinator's box");
-    if (!status) {
-        snprintf(address, sizeof address, "tcp://%s", config->network_coordinator);
-        const bool is_ucx = config->network_transport == RT_NETWORK_UCX; // mixed: by ZeroMQ
-        const rt_ask_config own = {.ops = is_ucx ? &rt_transport_ucx : &rt_transport_zmq,
-                                   .keys = keys,
-                                   .coordinator = address,
-                                   .timeout_s = timeout_s};
-        status = rt_ask(&own, request, text, error);
-    }
+    if (!status)
+        status = ask_both(config, keys, timeout_s, request, text, error);
     rt_keys_clear(keys);
     rt_free(keys);
     return status;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "edge_worker/serve/ew_lender.h"
 #include "edge_worker/serve/ew_server.h"
 #include "edge_worker/serve/ew_subscriber.h"
 #include "runtime/rt_log.h"
@@ -15,22 +16,30 @@
 #include "runtime/transport/rt_keys.h"
 
 typedef struct {
-    const char *folder, *run; // run: address, NULL: nobody is asked
+    const char *folder, *run; // run: address, or two; NULL: nobody is asked
     const char *sets[CLI_SETS_MAX];
     uint32_t set_count;
+    char address[RT_NAME_MAX + 16]; // of run
+    bool fetches;                   // rows, from there
     rt_keys keys;
     ew_subscriber *subscriber;
     ew_follower *follower;
+    ew_remote *remote;
+    ew_lender *lender;
     ew_server *server;
 } serving;
 
 // With the keys that --set names: there is no model here yet that could name others.
 static rt_status subscribe(serving *s, rt_error *error)
 {
-    char address[RT_NAME_MAX + 16];
+    char standby[RT_NAME_MAX + 16] = "", first[RT_NAME_MAX];
+    const char *comma = strchr(s->run, ',');
+    const size_t size = comma ? (size_t)(comma - s->run) : strlen(s->run);
     rt_config config;
-    if (!cli_address(s->run, address, sizeof address))
-        return rt_fail(error, RT_CONFIG, "--run: expected HOST:PORT");
+    snprintf(first, sizeof first, "%.*s", (int)rt_min_u64(size, sizeof first - 1), s->run);
+    if (size >= sizeof first || !cli_address(first, s->address, sizeof s->address) ||
+        (comma && !cli_address(comma + 1, standby, sizeof standby)))
+        return rt_fail(error, RT_CONFIG, "--run: expected HOST:PORT, or two with a comma between");
     rt_status status = rt_config_init(&config);
     if (status)
         return rt_fail(error, status, "out of memory");
@@ -38,12 +47,53 @@ static rt_status subscribe(serving *s, rt_error *error)
         status = rt_config_set(&config, s->sets[i], error);
     if (!status)
         status = rt_keys_load(&config, &s->keys, error);
-    const ew_subscriber_config ask = {address, s->folder, config.publish.keep, &s->keys};
+    s->fetches = config.serve.rows == RT_SERVE_ROWS_FETCHED;
+    if (!status && s->fetches && comma)
+        status =
+            rt_fail(error, RT_CONFIG,
+                    "--run: with serve.rows \"fetched\" one address: rows are asked of that box");
+    const ew_subscriber_config ask = {s->address,          standby,  s->folder,
+                                      config.publish.keep, &s->keys, s->fetches};
     if (!status)
         status = ew_subscriber_open(&ask, &s->subscriber, error);
     if (!status)
         status = ew_subscriber_await(s->subscriber, config.timeout_start_s, error);
     rt_config_fini(&config);
+    return status;
+}
+
+static rt_status check_rows(const serving *s, const rt_config *config, rt_error *error)
+{
+    const bool wants = config->serve.rows == RT_SERVE_ROWS_FETCHED;
+    if (wants && !s->run)
+        return rt_fail(error, RT_CONFIG,
+                       "serve.rows: fetched rows come from another server: --run HOST:PORT, its "
+                       "serve.hand_out");
+    if (wants != s->fetches)
+        return rt_fail(error, RT_CONFIG, "serve.rows: the model's config.json says otherwise: give "
+                                         "it by --set");
+    if (wants && *config->serve.hand_out)
+        return rt_fail(error, RT_CONFIG,
+                       "serve.hand_out: a server with fetched rows has none to hand out");
+    return RT_OK;
+}
+
+// Where rows come from, or go to.
+static rt_status open_rows(serving *s, const rt_config *config, rt_error *error)
+{
+    rt_status status = check_rows(s, config, error);
+    if (!status && !s->run && *config->serve.hand_out)
+        status = rt_keys_load(config, &s->keys, error);
+    const ew_remote_config remote = {.address = s->address,
+                                     .keys = &s->keys,
+                                     .dim = config->model.embedding_dim,
+                                     .cache_bytes_max = config->serve.cache_bytes_max,
+                                     .fetch_ms = config->serve.fetch_ms};
+    const ew_lender_config lender = {config->serve.hand_out, s->folder, &s->keys, s->follower};
+    if (!status && s->fetches)
+        status = ew_remote_open(&remote, &s->remote, error);
+    if (!status && *config->serve.hand_out)
+        status = ew_lender_open(&lender, &s->lender, error);
     return status;
 }
 
@@ -55,7 +105,9 @@ static rt_status answer(serving *s, const rt_config *config, const sigset_t *end
     if (stop_fd >= 0)
         close(stop_fd);
     if (!status)
-        status = ew_server_open(config, s->follower, &s->server, error);
+        status = open_rows(s, config, error);
+    if (!status)
+        status = ew_server_open(config, s->follower, s->remote, &s->server, error);
     if (status)
         return status;
     printf("%s\n", ew_server_url(s->server));
@@ -68,7 +120,6 @@ static rt_status answer(serving *s, const rt_config *config, const sigset_t *end
 
 static rt_status serve(serving *s, rt_error *error)
 {
-    const ew_follower_config follow = {s->folder, s->sets, s->set_count};
     rt_config config;
     sigset_t ends;
     sigemptyset(&ends);
@@ -76,6 +127,7 @@ static rt_status serve(serving *s, rt_error *error)
     sigaddset(&ends, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &ends, NULL); // for sigwait, in all threads
     rt_status status = s->run ? subscribe(s, error) : RT_OK;
+    const ew_follower_config follow = {s->folder, s->sets, s->set_count, s->fetches};
     if (!status)
         status = ew_follower_open(&follow, &s->follower, error);
     if (status)
@@ -105,6 +157,8 @@ int cli_serve(int argc, char **argv)
         return CLI_USAGE;
     }
     rt_status status = serve(&s, &error);
+    ew_lender_close(s.lender);
+    ew_remote_close(s.remote);
     ew_follower_close(s.follower);
     ew_subscriber_close(s.subscriber);
     rt_keys_clear(&s.keys);

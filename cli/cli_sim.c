@@ -120,6 +120,7 @@ static void write_run(rt_json *json, const sim_run *runs, uint32_t count, const 
     rt_json_double(json, "reduce_bytes", (double)result->reduce_bytes * scale);
     rt_json_double(json, "reduce_critical_bytes", (double)result->reduce_critical_bytes * scale);
     rt_json_double(json, "rows_handed", (double)account->handed.rows * scale);
+    rt_json_double(json, "gradients_handed", (double)account->handed.gradients * scale);
     rt_json_double(json, "window_rows", (double)result->window_rows * scale);
     rt_json_double(json, "window_batches", (double)result->window_batches * scale);
     rt_json_double(json, "predicted_iteration_ms", account->predicted_s * 1e3 * scale);

@@ -29,7 +29,8 @@
 #define LINE_CLEAR "\033[K\n"
 
 typedef struct {
-    const char *source;
+    const char *source, *other;       // other: a second address, or NULL
+    char given[2 * RT_NAME_MAX + 32]; // where addresses are
     bool is_folder;
     char *token; // NULL: none
     rt_config defaults;
@@ -80,28 +81,15 @@ static bool is_ready(int fd, short events)
 static rt_status connect_to(const char *address, int *socket_p, rt_error *error)
 {
     char text[RT_NAME_MAX + 16];
-    struct sockaddr_storage place = {0};
-    socklen_t length = sizeof place;
-    int failure = 0;
-    socklen_t size = sizeof failure;
+    struct sockaddr_storage place;
+    socklen_t length;
     snprintf(text, sizeof text, "tcp://%s", address);
     if (!rt_address_resolve(text, &place, &length))
         return rt_fail(error, RT_IO, "%s: neither the folder of a run nor HOST:PORT", address);
-    const int fd = socket(place.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return rt_fail(error, RT_LIMIT, "no socket: %s", strerror(errno));
-    if (connect(fd, (struct sockaddr *)&place, length) != 0 && errno != EINPROGRESS)
-        failure = errno;
-    else if (!is_ready(fd, POLLOUT))
-        failure = ETIMEDOUT;
-    else
-        (void)getsockopt(fd, SOL_SOCKET, SO_ERROR, &failure, &size);
-    if (failure) {
-        close(fd);
+    *socket_p = rt_address_connect(text, ANSWER_MS);
+    if (*socket_p < 0)
         return rt_fail(error, RT_IO, "%s: %s: does a run listen there (watch.listen)?", address,
-                       strerror(failure));
-    }
-    *socket_p = fd;
+                       strerror(errno));
     return RT_OK;
 }
 
@@ -149,11 +137,29 @@ static rt_status ask(const top *t, char **answer_p, rt_error *error)
     return status;
 }
 
-static rt_status read_address(const top *t, char **json_p, rt_error *error)
+// At the address that answered last, then at the other one: who leads may have changed.
+static rt_status ask_both(top *t, char **answer_p, rt_error *error)
+{
+    rt_error why = {0};
+    rt_status status = ask(t, answer_p, error);
+    if (!status || !t->other)
+        return status;
+    const char *first = t->source;
+    t->source = t->other;
+    t->other = first;
+    if (ask(t, answer_p, &why)) {
+        const rt_error before = *error;
+        return rt_fail(error, before.status, "%.200s; %.200s", before.text, why.text);
+    }
+    *error = (rt_error){0};
+    return RT_OK;
+}
+
+static rt_status read_address(top *t, char **json_p, rt_error *error)
 {
     char *answer = NULL;
     unsigned code = 0;
-    rt_status status = ask(t, &answer, error);
+    rt_status status = ask_both(t, &answer, error);
     if (status)
         return status;
     const char *body = strstr(answer, "\r\n\r\n");
@@ -269,7 +275,13 @@ static bool is_folder(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-// A folder, HOST:PORT, or that with "http://" before it.
+// Of "http://HOST:PORT" what follows the scheme.
+static const char *without_scheme(const char *address)
+{
+    return strncmp(address, "http://", 7) == 0 ? address + 7 : address;
+}
+
+// A folder, HOST:PORT, or that with "http://" before it; two addresses with a comma between them.
 static rt_status choose_source(top *t, rt_error *error)
 {
     if (!t->source)
@@ -281,8 +293,13 @@ static rt_status choose_source(top *t, rt_error *error)
         return rt_fail(error, RT_CONFIG,
                        "%s: top speaks no TLS; run it on that box, or give it the folder",
                        t->source);
-    if (strncmp(t->source, "http://", 7) == 0)
-        t->source += 7;
+    if ((size_t)snprintf(t->given, sizeof t->given, "%s", t->source) >= sizeof t->given)
+        return rt_fail(error, RT_CONFIG, "%.40s...: longer than two addresses are", t->source);
+    char *comma = strchr(t->given, ',');
+    if (comma)
+        *comma = '\0';
+    t->source = without_scheme(t->given);
+    t->other = comma ? without_scheme(comma + 1) : NULL;
     return RT_OK;
 }
 

@@ -77,11 +77,14 @@ static const cli_command commands[] = {
      "(malformed, blank) gives \"nan\", so that lines stay side by side; a header gives none.\n"
      "Of a model of several labels one column for each, in the order of their columns, by tabs.\n",
      cli_predict},
-    {"serve", "MODEL [--run HOST:PORT] [--set KEY=VALUE]...",
+    {"serve", "MODEL [--run ADDRESS[,ADDRESS]] [--set KEY=VALUE]...",
      "answer requests for predictions over HTTP",
      "  MODEL  model/ of a run, or the folder that a run publishes to (publish.every_s): what is\n"
      "         put there while it runs, it answers with\n"
-     "  --run HOST:PORT  what a run on another box publishes (publish.address) is copied to MODEL\n"
+     "  --run ADDRESS  what a run on another box publishes (HOST:PORT, publish.address) is copied "
+     "to\n"
+     "                 MODEL; the second one is asked where the first does not answer: the "
+     "standby's\n"
      "The address is printed: POST /predict; GET /health, /metrics (docs/SERVING.md).\n",
      cli_serve},
     {"pin", "FOLDER [--version N | --off]",
@@ -103,7 +106,8 @@ static const cli_command commands[] = {
      cli_feed},
     {"set", "RUN KEY VALUE", "change a key of a run while it trains",
      "  RUN    the folder of the run, on the coordinator's box; or a CONFIG with "
-     "network.coordinator\n"
+     "network.coordinator,\n"
+     "         from any box with a key: coordinator.standby is asked where that does not answer\n"
      "  KEY    dispatch.alpha, .search_evaluations, .budget_ms, .policy, .participants, "
      "log.level;\n"
      "         optimizer.rows.learning_rate, optimizer.dense.learning_rate: by a checkpoint from "
@@ -174,9 +178,10 @@ static const cli_command commands[] = {
      "  --insecure       beyond loopback without keys\n"
      "  --json           as JSON\n",
      cli_probe},
-    {"top", "[ADDRESS | RUN] [--once] [--json] [--token FILE]",
+    {"top", "[ADDRESS[,ADDRESS] | RUN] [--once] [--json] [--token FILE]",
      "how a run stands: speed, quality, links, who takes part, memory",
-     "  ADDRESS       HOST:PORT of its coordinator (watch.listen); default 127.0.0.1:7070\n"
+     "  ADDRESS       HOST:PORT of its coordinator (watch.listen); default 127.0.0.1:7070; the\n"
+     "                second one, of the standby, is asked where the first does not answer\n"
      "  RUN           what --out named; default: this folder, if it is one\n"
      "  --once        print it and end, as where standard output is no terminal\n"
      "  --json        the same as JSON (docs/WATCHING.md)\n"

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/numbers/rt_bf16.h"
+#include "runtime/numbers/rt_coding.h"
 #include "runtime/numbers/rt_int8.h"
 
 #define CHUNKS_USUAL 1024u // at most, unless a chunk would be too large for a message
@@ -92,7 +93,7 @@ static void pack(ew_lanes *lanes, uint32_t shard, uint32_t first, uint32_t float
 static uint32_t whole_in(const ew_lanes *lanes, uint32_t shard, uint32_t first, uint32_t floats)
 {
     const uint32_t last = first + floats - 1;
-    if (lanes->iteration <= EW_LANES_WHOLE_ITERATIONS)
+    if (lanes->iteration <= RT_CODING_WHOLE_ITERATIONS)
         return floats;
     return rt_stripes_place(&lanes->stripes, shard, last) == lanes->stripes.count - 1;
 }

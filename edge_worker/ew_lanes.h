@@ -14,11 +14,6 @@
 
 #define EW_LANE_CHUNKS_MAX 4096u
 
-// int8: so many iterations of a run travel in 32 bits. The first steps of Adagrad from empty
-// accumulators are as long for a small gradient as for a large one, and rounding in a block makes
-// zeros of the small ones: their weights would not step at all (docs/results/models.md).
-#define EW_LANES_WHOLE_ITERATIONS 20u
-
 typedef struct {
     ew_outlet out;
     uint32_t count;        // floats of the part

@@ -23,20 +23,35 @@ void rt_keep_freed_memory(void)
     (void)mallopt(M_TRIM_THRESHOLD, KEPT_BYTES_MAX);
 }
 
-void *rt_alloc(size_t count, size_t size)
+static void *allocate(size_t count, size_t size, size_t *bytes_p)
 {
     size_t bytes;
     if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX / 2)
         return NULL;
     size_t align = bytes >= 2 * HUGE_BYTES ? HUGE_BYTES : 64;
-    bytes = (bytes + align - 1) / align * align;
-    void *block = aligned_alloc(align, bytes ? bytes : align);
+    bytes = bytes ? (bytes + align - 1) / align * align : align;
+    void *block = aligned_alloc(align, bytes);
     if (!block)
         return NULL;
     if (align == HUGE_BYTES)
         (void)madvise(block, bytes, MADV_HUGEPAGE); // advice: failing costs speed only
-    memset(block, 0, bytes ? bytes : align);
+    *bytes_p = bytes;
     return block;
+}
+
+void *rt_alloc(size_t count, size_t size)
+{
+    size_t bytes;
+    void *block = allocate(count, size, &bytes);
+    if (block)
+        memset(block, 0, bytes);
+    return block;
+}
+
+void *rt_alloc_unset(size_t count, size_t size)
+{
+    size_t bytes;
+    return allocate(count, size, &bytes);
 }
 
 // calloc knows which pages are new, and leaves them alone.
@@ -56,7 +71,7 @@ void rt_free(void *block)
     free(block);
 }
 
-rt_status rt_grow(void *block_p, uint32_t *capacity_p, uint64_t count, size_t size)
+rt_status rt_grow_unset(void *block_p, uint32_t *capacity_p, uint64_t count, size_t size)
 {
     if (count <= *capacity_p)
         return RT_OK;
@@ -66,7 +81,7 @@ rt_status rt_grow(void *block_p, uint32_t *capacity_p, uint64_t count, size_t si
         return RT_NO_MEMORY;
     void *block;
     memcpy(&block, block_p, sizeof block);
-    void *grown = rt_alloc((size_t)capacity, size);
+    void *grown = rt_alloc_unset((size_t)capacity, size);
     if (!grown)
         return RT_NO_MEMORY;
     if (block)
@@ -74,6 +89,18 @@ rt_status rt_grow(void *block_p, uint32_t *capacity_p, uint64_t count, size_t si
     rt_free(block);
     memcpy(block_p, &grown, sizeof grown);
     *capacity_p = (uint32_t)capacity;
+    return RT_OK;
+}
+
+rt_status rt_grow(void *block_p, uint32_t *capacity_p, uint64_t count, size_t size)
+{
+    const uint32_t before = *capacity_p;
+    uint8_t *block;
+    rt_status status = rt_grow_unset(block_p, capacity_p, count, size);
+    if (status || *capacity_p == before)
+        return status;
+    memcpy(&block, block_p, sizeof block);
+    memset(block + (size_t)before * size, 0, (size_t)(*capacity_p - before) * size);
     return RT_OK;
 }
 

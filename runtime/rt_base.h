@@ -77,13 +77,17 @@ void rt_keep_freed_memory(void);
 // count * size bytes, zeroed, 64-byte aligned; NULL when it does not fit into memory or size_t.
 // Free with rt_free. Large blocks ask the kernel for huge pages.
 void *rt_alloc(size_t count, size_t size);
-// The same, 16-byte aligned; a large block takes memory, and the time to clear it, as it is used.
+// The same with any contents: for what is written before it is read.
+void *rt_alloc_unset(size_t count, size_t size);
+// As rt_alloc, 16-byte aligned; a large block takes memory, and the time to clear it, as it is used.
 void *rt_alloc_lazy(size_t count, size_t size);
 void rt_free(void *block);
 
 // Grows *block_p to hold at least count elements (contents kept, growth by half); *capacity_p is
 // in elements. RT_NO_MEMORY leaves both untouched.
 rt_status rt_grow(void *block_p, uint32_t *capacity_p, uint64_t count, size_t size);
+// The same; what is new has any contents.
+rt_status rt_grow_unset(void *block_p, uint32_t *capacity_p, uint64_t count, size_t size);
 
 // Nanoseconds of the monotonic clock. The planner never calls it.
 uint64_t rt_now_ns(void);

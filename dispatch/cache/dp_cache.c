@@ -10,7 +10,7 @@ rt_status dp_cache_init(dp_cache *cache, uint32_t worker, const dp_eviction_conf
     cache->worker = worker;
     cache->slot_count = slot_count;
     cache->slots = rt_alloc(slot_count, sizeof *cache->slots);
-    cache->free_slots = rt_alloc(slot_count, sizeof *cache->free_slots);
+    cache->free_slots = rt_alloc_unset(slot_count, sizeof *cache->free_slots);
     if (!cache->slots || !cache->free_slots || dp_eviction_create(config, &cache->eviction)) {
         dp_cache_fini(cache);
         return RT_NO_MEMORY;

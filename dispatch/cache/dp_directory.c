@@ -98,8 +98,10 @@ static rt_status grow_table(dp_directory *directory, uint64_t key_count)
 rt_status dp_directory_reserve(dp_directory *directory, uint32_t key_count)
 {
     uint64_t records = (uint64_t)directory->record_top + key_count;
-    if (rt_grow(&directory->records, &directory->record_capacity, records, sizeof(dp_record)) ||
-        rt_grow(&directory->free_records, &directory->free_capacity, records, sizeof(uint32_t)))
+    if (rt_grow_unset(&directory->records, &directory->record_capacity, records,
+                      sizeof(dp_record)) ||
+        rt_grow_unset(&directory->free_records, &directory->free_capacity, records,
+                      sizeof(uint32_t)))
         return RT_NO_MEMORY;
     return grow_table(directory, directory->key_count + key_count);
 }

@@ -87,8 +87,8 @@ static bool is_pinned(const dp_eviction *v, uint32_t slot, uint32_t used, uint32
 static rt_status emark_init(emark *e, const uint32_t *bytes, uint32_t slot_count)
 {
     e->slots = rt_alloc(slot_count, sizeof *e->slots);
-    e->order = rt_alloc(slot_count, sizeof *e->order);
-    e->scratch = rt_alloc(slot_count, sizeof *e->scratch);
+    e->order = rt_alloc_unset(slot_count, sizeof *e->order);
+    e->scratch = rt_alloc_unset(slot_count, sizeof *e->scratch);
     e->target = 1;
     if (!e->slots || !e->order || !e->scratch)
         return RT_NO_MEMORY;

@@ -12,7 +12,7 @@ rt_status dp_outdated_init(dp_outdated *o, dp_emark_slot *slots, const uint32_t 
     o->bytes = bytes;
     o->scratch = scratch;
     o->capacity = slot_count + slot_count / 4 + 1; // a quarter more pays for making it one tail
-    o->items = rt_alloc(o->capacity, sizeof *o->items);
+    o->items = rt_alloc_unset(o->capacity, sizeof *o->items);
     return o->items ? RT_OK : RT_NO_MEMORY;
 }
 

@@ -590,7 +590,7 @@ static rt_status publish(const dp_checkpoint *c, rt_error *error)
         status = rt_published_write(c->published, &current, error);
     }
     if (!status)
-        rt_published_prune(c->published, c->config.config->publish.keep);
+        rt_published_prune(c->published, c->config.config->publish.keep, false);
     close(lock);
     return status;
 }

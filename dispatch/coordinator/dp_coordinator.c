@@ -217,7 +217,10 @@ static rt_status create_checkpoint(dp_run *c, rt_error *error)
                       .sender = DP_SELF,
                       .worker_count = c->limits.worker_count,
                       .shard_count = own->ps_shard_count};
-    const dp_shelf_config shelf = {own->publish.address, published, c->own.keys};
+    const dp_shelf_config shelf = {.address = own->publish.address,
+                                   .folder = published,
+                                   .keys = c->own.keys,
+                                   .key = "publish.address"};
     if (!status && every_s > 0 && *own->publish.address)
         status = dp_shelf_open(&shelf, &c->shelf, error);
     if (every_s > 0 && (c->cut.every_s == 0 || every_s < c->cut.every_s))
@@ -245,6 +248,8 @@ static rt_status conduct(dp_run *c, rt_stream *stream, rt_error *error)
         status = resume(c, error);
     else if (!status)
         status = begin_with_model(c, error);
+    if (!status)
+        rt_mirror_lead(c->mirror); // all shards have answered, where they have rows
     if (!status && stream) {
         status = begin_feed(c, stream, error);
         if (!status)
@@ -485,8 +490,6 @@ static rt_status run(dp_run *c, rt_error *error)
         c->own.announce(c->own.announce_context, dp_roster_address(c->roster));
     if (!status)
         status = dp_roster_assemble(c->roster, c->own.stop_fd, error);
-    if (!status)
-        rt_mirror_lead(c->mirror);
     if (!status && may_shrink) {
         keep_workers(c, dp_roster_workers(c->roster));
         status = create_parts(c, stream, error);

@@ -126,7 +126,9 @@ rt_status dp_move_ask(dp_run *c, bool joins, const char *box, rt_error *error)
         return status;
     const uint32_t b = find_box(c->given, box);
     if (b == c->given->box_count)
-        return rt_fail(error, RT_NOT_FOUND, "%s: the configuration has no box of that name", box);
+        return rt_fail(error, RT_NOT_FOUND, "%s: the configuration has no box of that name%s", box,
+                       joins ? ": put it into boxes, as spare, and start the coordinator again"
+                             : "");
     const uint64_t in = c->members.boxes;
     if ((in >> b & 1) == joins)
         return rt_fail(error, RT_CONFIG, "%s: takes %s", box,

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "runtime/files/rt_published.h"
 #include "runtime/rt_log.h"
 #include "runtime/rt_thread.h"
 #include "runtime/wire/rt_bytes.h"
@@ -20,6 +20,7 @@
 #define LINGER_MS 200
 
 struct dp_shelf {
+    dp_shelf_config config;
     char folder[RT_FOLDER_MAX], bound[RT_NAME_MAX];
     rt_transport *transport;
     rt_endpoint *endpoint;
@@ -28,6 +29,23 @@ struct dp_shelf {
     bool started;
 };
 
+// current.json, of the version that the server answers with: its folder may be ahead of it.
+static rt_status put_in_force(const dp_shelf *shelf, const rt_wire_fetch *fetch, uint8_t *to,
+                              size_t *size_p, rt_wire_fetched *fetched, rt_error *error)
+{
+    char text[96];
+    rt_published published;
+    const rt_status status = shelf->config.in_force(shelf->config.context, &published);
+    if (status || fetch->offset > 0)
+        return rt_fail(error, RT_NOT_FOUND, RT_PUBLISHED_CURRENT ": nothing is in force");
+    snprintf(text, sizeof text, "{\"iteration\":%" PRIu32 ",\"pinned\":%s}\n", published.iteration,
+             published.pinned ? "true" : "false");
+    *size_p = strlen(text);
+    fetched->total = *size_p;
+    memcpy(to, text, *size_p);
+    return RT_OK;
+}
+
 // The bytes that were asked for, or why there are none.
 static rt_status read_bytes(const dp_shelf *shelf, const rt_wire_fetch *fetch, rt_message *answer,
                             size_t *size_p, rt_wire_fetched *fetched, rt_error *error)
@@ -35,6 +53,8 @@ static rt_status read_bytes(const dp_shelf *shelf, const rt_wire_fetch *fetch, r
     char path[RT_FOLDER_MAX + sizeof fetch->name];
     struct stat info;
     uint8_t *to = rt_message_payload(answer) + sizeof *fetched;
+    if (shelf->config.in_force && strcmp(fetch->name, RT_PUBLISHED_CURRENT) == 0)
+        return put_in_force(shelf, fetch, to, size_p, fetched, error);
     if (!rt_published_may_be(fetch->name))
         return rt_fail(error, RT_NOT_FOUND, "no published file has this name");
     snprintf(path, sizeof path, "%s/%s", shelf->folder, fetch->name);
@@ -83,6 +103,23 @@ static rt_status answer(const dp_shelf *shelf, uint32_t peer, const rt_message *
     return status;
 }
 
+static rt_status look_up(const dp_shelf *shelf, uint32_t peer, const rt_message *question)
+{
+    static const char none[] = "rows are handed out by a server (serve.hand_out), not by a run";
+    const rt_wire_looked_up refused = {.status = RT_UNSUPPORTED};
+    rt_message message = {0};
+    rt_status status =
+        shelf->config.look_up
+            ? shelf->config.look_up(shelf->config.context, question, &message)
+            : rt_control_create_struct(&message, RT_MESSAGE_LOOKED_UP, SELF,
+                                       rt_message_header(question)->iteration, &refused,
+                                       sizeof refused, none);
+    if (!status)
+        status = rt_transport_zmq.send(shelf->endpoint, peer, &message);
+    rt_message_release(&message);
+    return status;
+}
+
 static void *hand_out(void *context)
 {
     dp_shelf *shelf = context;
@@ -96,6 +133,8 @@ static void *hand_out(void *context)
         rt_status status = ops->receive(shelf->endpoint, &peer, &message, &error);
         if (!status && rt_message_header(&message)->type == RT_MESSAGE_FETCH)
             (void)answer(shelf, peer, &message);
+        if (!status && rt_message_header(&message)->type == RT_MESSAGE_LOOK_UP)
+            (void)look_up(shelf, peer, &message);
         rt_message_release(&message);
         if (status == RT_AGAIN)
             (void)ops->wait(&shelf->endpoint, 1, shelf->wake_fd, WAIT_MS, &ready);
@@ -115,6 +154,7 @@ rt_status dp_shelf_open(const dp_shelf_config *config, dp_shelf **shelf_p, rt_er
     dp_shelf *shelf = rt_alloc(1, sizeof *shelf);
     if (!shelf)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    shelf->config = *config;
     snprintf(shelf->folder, sizeof shelf->folder, "%s", config->folder);
     snprintf(address, sizeof address, "tcp://%s", config->address);
     shelf->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -128,7 +168,7 @@ rt_status dp_shelf_open(const dp_shelf_config *config, dp_shelf **shelf_p, rt_er
         status = start(shelf, error);
     if (status) {
         dp_shelf_close(shelf);
-        return rt_fail_in(error, "publish.address");
+        return rt_fail_in(error, "%s", config->key);
     }
     rt_info("published models at %s", shelf->bound);
     *shelf_p = shelf;

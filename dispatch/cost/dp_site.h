@@ -4,6 +4,7 @@
 
 #include "dispatch/plan/dp_input.h"
 #include "runtime/config/rt_config.h"
+#include "runtime/numbers/rt_coding.h"
 
 // Floats per row by field.
 typedef struct {
@@ -65,6 +66,13 @@ static inline void dp_box_traffic_pass(uint32_t from, uint32_t to, uint64_t byte
 // shards that have it.
 void dp_boxes_add_dense(const dp_boxes *boxes, const dp_shards *shards, uint64_t participants,
                         uint64_t bytes, dp_box_traffic *traffic);
+
+// Bytes of the dense exchange in an iteration: `whole` in the first ones of a run, unless that is
+// 0. iteration 0: of none of a run, as later ones.
+static inline uint64_t dp_dense_bytes(uint64_t bytes, uint64_t whole, uint32_t iteration)
+{
+    return whole > 0 && iteration > 0 && iteration <= RT_CODING_WHOLE_ITERATIONS ? whole : bytes;
+}
 
 // The value that records of a kind are about, of a worker or shard; NULL: none of these.
 double *dp_rates_at(dp_rates *rates, dp_input_kind kind, uint32_t index);

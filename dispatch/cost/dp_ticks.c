@@ -262,10 +262,15 @@ static void add_op(const dp_layout *layout, const dp_op *op, dp_passing *sum)
     case DP_OP_RECV:
         sum->received += row_bytes(layout, field, true, false);
         break;
+    case DP_OP_REDUCE:
+        sum->sent += dp_grad_bytes(layout, field);
+        break;
+    case DP_OP_SUM:
+        sum->received += dp_grad_bytes(layout, field);
+        break;
     case DP_OP_DROP:
     case DP_OP_INIT:
     case DP_OP_KEEP:
-    case DP_OP_REDUCE:
     case DP_OP_MARK:
     case DP_OP_KINDS:
         break;
@@ -304,29 +309,38 @@ double dp_passing_cost_s(const dp_passing *all, const dp_link *link)
     return (double)all->up / link->up_bytes_per_s + (double)all->down / link->down_bytes_per_s;
 }
 
+static void add_handed(const dp_layout *layout, const dp_link *links, const uint8_t *box_of,
+                       uint32_t worker, const dp_ops *ops, dp_handed *sum)
+{
+    for (uint32_t i = 0; i < ops->count; i++) {
+        const dp_op *op = &ops->items[i];
+        if (op->kind != DP_OP_RECV && op->kind != DP_OP_SUM)
+            continue;
+        const uint64_t bytes = dp_op_passing(layout, op).received;
+        sum->rows += op->kind == DP_OP_RECV;
+        sum->gradients += op->kind == DP_OP_SUM;
+        sum->bytes += bytes;
+        const uint32_t from = box_of ? box_of[op->keeper] : op->keeper;
+        const uint32_t to = box_of ? box_of[worker] : worker;
+        if (from != to)
+            sum->cost_s += (double)bytes / fmin(links[from].up_bytes_per_s,
+                                                links[to].down_bytes_per_s);
+    }
+}
+
 dp_handed dp_slice_handed(const dp_layout *layout, const dp_link *links, const uint8_t *box_of,
                           uint32_t worker, const dp_slice *slice)
 {
     dp_handed sum = {0};
-    for (uint32_t i = 0; i < slice->fill.count; i++) {
-        const dp_op *op = &slice->fill.items[i];
-        if (op->kind != DP_OP_RECV)
-            continue;
-        const uint64_t bytes = dp_op_passing(layout, op).received;
-        sum.rows++;
-        sum.bytes += bytes;
-        const uint32_t from = box_of ? box_of[op->keeper] : op->keeper;
-        const uint32_t to = box_of ? box_of[worker] : worker;
-        if (from != to)
-            sum.cost_s += (double)bytes / fmin(links[from].up_bytes_per_s,
-                                               links[to].down_bytes_per_s);
-    }
+    add_handed(layout, links, box_of, worker, &slice->fill, &sum);
+    add_handed(layout, links, box_of, worker, &slice->after, &sum);
     return sum;
 }
 
 void dp_handed_add(dp_handed *sum, const dp_handed *one)
 {
     sum->rows += one->rows;
+    sum->gradients += one->gradients;
     sum->bytes += one->bytes;
     sum->cost_s += one->cost_s;
 }

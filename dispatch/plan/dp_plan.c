@@ -54,16 +54,18 @@ void dp_plan_clear(dp_plan *plan)
 
 rt_status dp_slice_reserve(dp_slice *slice, uint32_t sample_count, uint32_t lookup_count)
 {
-    if (rt_grow(&slice->samples, &slice->sample_capacity, sample_count, sizeof(uint32_t)) ||
-        rt_grow(&slice->lookup_rows, &slice->lookup_capacity, lookup_count, sizeof(uint32_t)) ||
-        rt_grow(&slice->rows, &slice->row_capacity, lookup_count, sizeof(dp_row)))
+    if (rt_grow_unset(&slice->samples, &slice->sample_capacity, sample_count, sizeof(uint32_t)) ||
+        rt_grow_unset(&slice->lookup_rows, &slice->lookup_capacity, lookup_count,
+                      sizeof(uint32_t)) ||
+        rt_grow_unset(&slice->rows, &slice->row_capacity, lookup_count, sizeof(dp_row)))
         return RT_NO_MEMORY;
     return RT_OK;
 }
 
 rt_status dp_ops_reserve(dp_ops *ops, uint32_t count)
 {
-    return rt_grow(&ops->items, &ops->capacity, (uint64_t)ops->count + count, sizeof(dp_op));
+    return rt_grow_unset(&ops->items, &ops->capacity, (uint64_t)ops->count + count,
+                         sizeof(dp_op));
 }
 
 void dp_counts_add_op(rt_counts *counts, const dp_op *op)
@@ -93,6 +95,7 @@ void dp_counts_add_op(rt_counts *counts, const dp_op *op)
     case DP_OP_RECV:
     case DP_OP_KEEP:
     case DP_OP_REDUCE:
+    case DP_OP_SUM:
     case DP_OP_MARK:
     case DP_OP_FORGET:
     case DP_OP_KINDS:

@@ -22,10 +22,11 @@ typedef enum {
     DP_OP_RECV,       // row from another worker
     DP_OP_PUSH_GRAD,  // this worker's gradient of a row that several trained
     DP_OP_KEEP,       // gradient and row stay, PULL_SUM follows
-    DP_OP_REDUCE,     // gradient joins an all-reduce among members
+    DP_OP_REDUCE,     // gradient to another worker, which sums (in simulation)
     DP_OP_PUSH_DELTA, // what this worker changed of a row since it came (bounded staleness)
     DP_OP_MARK,       // end of a worker's part of a cut
     DP_OP_FORGET,     // a shard gives up a row, up to a version: it is at home elsewhere
+    DP_OP_SUM,        // another worker's gradient comes into the sum here (in simulation)
     DP_OP_KINDS
 } dp_op_kind;
 
@@ -45,7 +46,7 @@ typedef enum { DP_MODE_OWN, DP_MODE_GRAD, DP_MODE_KEEP, DP_MODE_REDUCE } dp_mode
 
 typedef struct {
     uint64_t key;
-    uint64_t mask;    // PUSH_GRAD: workers in the sum; REDUCE: members; PUSH_DELTA: version that
+    uint64_t mask;    // PUSH_GRAD, REDUCE, SUM: workers in the sum; PUSH_DELTA: version that
                       // the slot has
     uint32_t slot;    // on this worker
     uint32_t version; // PULL, PUSH_ROW: of the row; PUSH_GRAD, KEEP, PULL_SUM: t that it makes;
@@ -55,7 +56,7 @@ typedef struct {
     uint8_t kind;     // dp_op_kind
     uint8_t reason;   // dp_reason
     uint8_t keeper;   // rank, or DP_NO_KEEPER; PUSH_DELTA: pulls of base that come before it; SEND,
-                      // RECV: the worker at the other end
+                      // RECV, REDUCE, SUM: the worker at the other end
     uint8_t flags;    // DP_OP_STATE, DP_OP_WHOLE
 } dp_op;
 _Static_assert(sizeof(dp_op) == 32, "ops are copied in bulk");
@@ -96,7 +97,7 @@ void dp_clocks_add(dp_clocks *sum, const dp_clocks *one);
 
 // One worker's part of a plan. Operations are in a legal order of execution: `release` (PUSH_ROW,
 // DROP, PUSH_DELTA), `fill` (PULL, INIT, RECV, PULL_SUM), training, `after` (PUSH_GRAD, KEEP,
-// REDUCE, PUSH_DELTA, FORGET). PUSH_ROW in `after` are rows that are taken in: they go between fill
+// REDUCE, SUM, PUSH_DELTA, FORGET). PUSH_ROW in `after` are rows that are taken in: they go between fill
 // and training.
 typedef struct {
     uint32_t sample_count;

@@ -128,6 +128,7 @@ static void count_ops(const dp_ops *ops, rt_wire_slice *counts)
             counts->forget_count++;
             break;
         case DP_OP_REDUCE:
+        case DP_OP_SUM:
         case DP_OP_MARK:
         case DP_OP_KINDS:
             rt_assert(!"an operation that slices do not carry");

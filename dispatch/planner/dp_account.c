@@ -2,19 +2,25 @@
 
 #include <math.h>
 
-double dp_predict_s(const dp_account_config *config, uint64_t participants,
+static uint64_t dense_bytes_of(const dp_account_config *config, uint32_t iteration)
+{
+    return dp_dense_bytes(config->dense_bytes, config->dense_whole_bytes, iteration);
+}
+
+double dp_predict_s(const dp_account_config *config, uint32_t iteration, uint64_t participants,
                     const dp_traffic *traffic, uint64_t handed, const uint32_t *micro_batch)
 {
     double slowest = 0, rows_up = 0, rows_down = 0;
-    const double dense = (double)config->dense_bytes * rt_bit_count(participants);
+    const uint64_t dense_bytes = dense_bytes_of(config, iteration);
+    const double dense = (double)dense_bytes * rt_bit_count(participants);
     for (uint32_t j = 0; j < config->worker_count; j++) {
         rows_up += (double)traffic[j].up;
         rows_down += (double)traffic[j].down;
     }
     for (uint64_t rest = participants; rest; rest &= rest - 1) {
         const uint32_t j = rt_lowest_bit(rest);
-        double up = (double)(traffic[j].up + config->dense_bytes);
-        double down = (double)(traffic[j].down + config->dense_bytes);
+        double up = (double)(traffic[j].up + dense_bytes);
+        double down = (double)(traffic[j].down + dense_bytes);
         double links = fmax(up / config->rates.links[j].up_bytes_per_s,
                             down / config->rates.links[j].down_bytes_per_s);
         slowest = fmax(slowest, links + config->rates.compute_s_per_sample[j] * micro_batch[j]);
@@ -31,6 +37,7 @@ void dp_account_init(const dp_planner_config *planner, dp_account_config *config
                                   .boxes = planner->boxes,
                                   .rates = planner->rates,
                                   .dense_bytes = planner->dense_bytes,
+                                  .dense_whole_bytes = planner->dense_whole_bytes,
                                   .dense_return_bytes = planner->dense_return_bytes};
 }
 
@@ -53,7 +60,8 @@ static double add_boxes(const dp_account_config *config, const dp_plan *plan,
         account->cost_s[j] += dp_boxes_slice_cost_s(boxes, &config->layout, &config->rates, j,
                                                     &plan->slices[j]);
     }
-    dp_boxes_add_dense(boxes, shards, plan->participants, config->dense_bytes, &traffic);
+    dp_boxes_add_dense(boxes, shards, plan->participants,
+                       dense_bytes_of(config, plan->iteration), &traffic);
     dp_boxes_add_return(boxes, shards, plan->returning, config->dense_return_bytes, &traffic);
     dp_box_traffic_add(&traffic, boxes->count, &account->boxes);
     account->moved += plan->moves;
@@ -98,8 +106,8 @@ void dp_account_add(const dp_account_config *config, const dp_plan *plan, dp_acc
     account->samples += plan->sample_count;
     account->predicted_s +=
         config->boxes.count ? add_boxes(config, plan, micro_batch, account)
-                            : dp_predict_s(config, plan->participants, traffic, handed.bytes,
-                                           micro_batch);
+                            : dp_predict_s(config, plan->iteration, plan->participants, traffic,
+                                           handed.bytes, micro_batch);
     dp_handed_add(&account->handed, &handed);
     account->hits.lookups += plan->hits.lookups;
     account->hits.lookups_hit += plan->hits.lookups_hit;

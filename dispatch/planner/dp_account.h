@@ -14,6 +14,7 @@ typedef struct {
     dp_boxes boxes;
     dp_rates rates;
     uint64_t dense_bytes;        // of one worker, each way and iteration
+    uint64_t dense_whole_bytes;  // of the first RT_CODING_WHOLE_ITERATIONS; 0: the same
     uint64_t dense_return_bytes; // weights and state that one who sat out fetches
 } dp_account_config;
 
@@ -55,7 +56,8 @@ double dp_account_unit_s(const dp_account_config *config);
 // per sample, m_j samples; PS: dp_shards_s. Down goes with it what a worker fetches that sat out
 // before (traffic of dp_account_add alone). The maximum is over those who take part: nobody waits
 // for what the others push. handed: bytes of traffic, each way, that no PS has part in.
-double dp_predict_s(const dp_account_config *config, uint64_t participants,
+// iteration: its number, on which the dense part depends.
+double dp_predict_s(const dp_account_config *config, uint32_t iteration, uint64_t participants,
                     const dp_traffic *traffic, uint64_t handed, const uint32_t *micro_batch);
 
 #endif

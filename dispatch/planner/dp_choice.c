@@ -148,9 +148,16 @@ static uint64_t next_set(const dp_choice *c)
 
 // ---- units -----------------------------------------------------------------------------------
 
+// A policy that searches takes longer to decide than all of a commit takes.
+static uint32_t parts_of(const dp_planner_config *config)
+{
+    return dp_policy_can(config->dispatch.policy, DP_POLICY_TIME) ? 2 : 3;
+}
+
 static rt_status prepare(dp_choice *c, const dp_planner_config *config, const dp_recent *recent)
 {
     c->config = *config;
+    c->parts = parts_of(config);
     if (dp_demand_measure(dp_recent_at(recent, 0), &config->layout, &c->demand))
         return RT_NO_MEMORY;
     dp_choice_order(&c->config, c->ranks);
@@ -186,12 +193,16 @@ static uint32_t counted(const dp_choice *c)
     return c->batch_count - c->batch_count / 2;
 }
 
-static rt_status plan_half(dp_choice *c, const dp_recent *recent)
+static rt_status plan_part(dp_choice *c, const dp_recent *recent)
 {
-    const uint32_t batch = c->done / 2;
-    const bool is_second = c->done++ % 2;
-    return is_second ? dp_trial_commit(c->trial, batch >= c->batch_count / 2)
-                     : dp_trial_decide(c->trial, dp_recent_at(recent, batch));
+    const uint32_t batch = c->done / c->parts, part = c->done % c->parts;
+    const bool counts = batch >= c->batch_count / 2;
+    c->done++;
+    if (part == 0)
+        return dp_trial_decide(c->trial, dp_recent_at(recent, batch));
+    if (c->parts == 2)
+        return dp_trial_commit(c->trial, counts);
+    return part == 1 ? dp_trial_begin_commit(c->trial) : dp_trial_end_commit(c->trial, counts);
 }
 
 // How much of the rows of a batch moved in the trial.
@@ -228,10 +239,10 @@ static rt_status open_trial(dp_choice *c)
 
 rt_status dp_choice_step(dp_choice *c, const dp_recent *recent)
 {
-    rt_status status = c->trial ? plan_half(c, recent) : open_trial(c);
+    rt_status status = c->trial ? plan_part(c, recent) : open_trial(c);
     if (!status && c->trial) {
         const double seconds = dp_trial_seconds(c->trial) / counted(c);
-        if (c->done == 2 * c->batch_count)
+        if (c->done == c->parts * c->batch_count)
             note(c, seconds, moved_in(c));
         else if (seconds > best_s(c))
             note(c, seconds, 0);
@@ -331,8 +342,8 @@ static bool load_tried(dp_choice *c, rt_reader *reader)
 static rt_status load_trial(dp_choice *c, const dp_recent *recent, rt_reader *reader)
 {
     const uint64_t workers = rt_reader_u64(reader), done = rt_reader_u64(reader);
-    if (reader->failed || done >= 2 * (uint64_t)c->batch_count || (workers == 0 && done > 0) ||
-        (workers != 0 && workers != next_set(c)))
+    if (reader->failed || done >= c->parts * (uint64_t)c->batch_count ||
+        (workers == 0 && done > 0) || (workers != 0 && workers != next_set(c)))
         return RT_DATA;
     if (workers == 0)
         return RT_OK;
@@ -340,7 +351,7 @@ static rt_status load_trial(dp_choice *c, const dp_recent *recent, rt_reader *re
     if (!status && c->workers != workers)
         status = RT_DATA;
     while (!status && c->done < done)
-        status = plan_half(c, recent);
+        status = plan_part(c, recent);
     return status;
 }
 

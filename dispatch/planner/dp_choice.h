@@ -1,5 +1,5 @@
 // dp_choice - the search for the set of workers whose iterations are predicted shortest, in units
-// of half a planning each, so that no iteration waits for all of it.
+// of a third of a planning each, or half of one, so that no iteration waits for all of it.
 //
 // Sets are tried on the last batches (dp_trial.h), with as large a part of the caches as there are
 // of DP_RECENT_MAX batches; the second half of the batches counts. Sets that are
@@ -42,7 +42,8 @@ typedef struct {
     uint32_t tried_count;
     dp_trial *trial; // in progress, or NULL
     uint64_t workers;
-    uint32_t done; // halves of plannings in it
+    uint32_t done;  // parts of plannings in it
+    uint32_t parts; // of a planning: 3, or 2 where a decision costs more than a commit
 } dp_choice;
 
 // All ranks, in the order in which sets are made of them.
@@ -59,8 +60,8 @@ uint64_t dp_choice_estimate(const dp_planner_config *config, const dp_demand *de
 rt_status dp_choice_begin(dp_choice *choice, const dp_planner_config *config,
                           const dp_recent *recent, double moved, uint64_t current);
 
-// One unit: a planner is made, or a batch decided (look-up, placement), or committed. runs is false
-// once it is done. RT_NO_MEMORY.
+// One unit: a planner is made, or a batch decided (look-up, placement), or committed: half a commit
+// where decisions are cheap. runs is false once it is done. RT_NO_MEMORY.
 rt_status dp_choice_step(dp_choice *choice, const dp_recent *recent);
 
 // Gives it up. It can be begun again, and is zero before that.

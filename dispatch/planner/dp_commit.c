@@ -13,6 +13,7 @@
 
 #include "dispatch/planner/dp_handover.h"
 #include "dispatch/planner/dp_homes.h"
+#include "dispatch/planner/dp_reduce.h"
 #include "dispatch/cost/dp_ticks.h"
 
 // Of its link's time, the share that a worker which sits out spends on pushing what only it has.
@@ -89,6 +90,7 @@ static void collect(dp_planner *planner, dp_work *work)
     memset(work->keepers, DP_NO_KEEPER, view->distinct_count * sizeof *work->keepers);
     memset(work->movers, DP_NO_KEEPER, view->distinct_count * sizeof *work->movers);
     memset(work->senders, DP_NO_KEEPER, view->distinct_count * sizeof *work->senders);
+    memset(work->summers, DP_NO_KEEPER, view->distinct_count * sizeof *work->summers);
     memset(planner->row_of, 0, view->distinct_count * sizeof *planner->row_of);
     for (uint32_t i = 0; i < view->sample_count; i++) {
         uint32_t worker = planner->worker_of_sample[i];
@@ -122,7 +124,8 @@ static rt_status push_row(dp_planner *planner, dp_plan *plan, uint32_t worker, d
         op->flags |= DP_OP_WHOLE;
     else if (planner->config.layout.wire != RT_CODING_FP32)
         op->base = record->version_ps;
-    if (dp_homes_push(planner, plan, worker, plan->slices[worker].release.count - 1, record))
+    if (dp_homes_are_planned(planner) &&
+        dp_homes_push(planner, plan, worker, plan->slices[worker].release.count - 1, record))
         return RT_NO_MEMORY;
     dp_turnover_leave(&planner->turnover, record);
     record->version_ps = record->version;
@@ -177,6 +180,11 @@ static void settle_key(dp_planner *planner, dp_work *work, const dp_work *next, 
 {
     uint32_t index = work->distinct[d].record;
     dp_record *record = &planner->directory.records[index];
+    if (work->summers[d] != DP_NO_KEEPER) { // its copy has all gradients
+        dp_cache_outdate_all(planner->caches, work->trainers[d] & ~rt_bit(work->summers[d]),
+                             &record->copies);
+        return;
+    }
     uint8_t keeper = find_keeper(planner, work, next, d);
     work->keepers[d] = keeper;
     const uint64_t kept = keeper == DP_NO_KEEPER ? 0 : rt_bit(keeper);
@@ -195,6 +203,8 @@ static rt_status add_gradient(const dp_planner *planner, dp_work *work, uint32_t
 {
     dp_slice *slice = &work->plan.slices[worker];
     uint32_t d = work->row_keys[worker][row];
+    if (work->summers[d] != DP_NO_KEEPER)
+        return dp_reduce_add(work, worker, row);
     uint8_t keeper = work->keepers[d];
     bool keeps = keeper == worker;
     dp_op *op = dp_ops_add(&slice->after, keeps ? DP_OP_KEEP : DP_OP_PUSH_GRAD);
@@ -346,7 +356,8 @@ static rt_status fill_row(dp_planner *planner, dp_work *work, uint32_t worker, u
     if (planner->next_use)
         dp_eviction_expect(cache->eviction, op->slot, planner->next_use[d]);
     // A gradient needs no optimizer state: the PS has it.
-    if (!is_summed(planner, work->trainers[d]) || work->movers[d] == worker)
+    if (!is_summed(planner, work->trainers[d]) || work->movers[d] == worker ||
+        work->summers[d] == worker)
         op->flags = DP_OP_STATE;
     if (work->movers[d] == worker)
         op->flags |= dp_homes_whole(planner);
@@ -479,11 +490,13 @@ static rt_status train_key(dp_planner *planner, dp_work *work, uint32_t d)
     dp_record *record = &planner->directory.records[index];
     uint64_t trainers = work->trainers[d];
     rt_assert(record->copies.holders == trainers && record->keeper == DP_NO_KEEPER);
-    if (dp_homes_train(planner, work, d))
+    if (dp_homes_are_planned(planner) && dp_homes_train(planner, work, d))
         return RT_NO_MEMORY;
     dp_turnover_leave(&planner->turnover, record);
     record->version = planner->iteration;
-    if (is_summed(planner, trainers)) {
+    if (work->summers[d] != DP_NO_KEEPER) {
+        record->copies.holders = rt_bit(work->summers[d]);
+    } else if (is_summed(planner, trainers)) {
         rt_assert(record->version_ps == work->distinct[d].version);
         record->version_ps = planner->iteration;
         record->copies.holders = 0;
@@ -506,29 +519,36 @@ static uint64_t stamp(const dp_planner *planner, dp_stage stage, uint64_t since)
     return now;
 }
 
-static uint64_t begin_stages(const dp_planner *planner)
+static uint64_t clock_now(const dp_planner *planner)
 {
-    if (!planner->profile)
-        return 0;
-    memset(planner->profile->ns, 0, sizeof planner->profile->ns);
-    return planner->profile->clock_ns();
+    return planner->profile ? planner->profile->clock_ns() : 0;
 }
 
 // *at: when the stage began.
-static rt_status plan_strictly(dp_planner *planner, dp_work *work, uint64_t *at)
+static rt_status place_strictly(dp_planner *planner, dp_work *work, uint64_t *at)
 {
+    const bool are_planned = dp_homes_are_planned(planner);
     dp_homes_begin(planner);
+    if (planner->config.reduce)
+        dp_reduce_choose(planner, work);
     rt_status status = push_unsynced(planner, &work->plan);
     for (uint32_t d = 0; d < planner->view.distinct_count && !status; d++) {
         dp_planner_prefetch_record(planner, work, d);
         status = release_key(planner, work, d);
-        dp_homes_choose_mover(planner, work, d);
+        if (are_planned)
+            dp_homes_choose_mover(planner, work, d);
     }
 
     *at = stamp(planner, DP_STAGE_RELEASE, *at);
     for (uint32_t w = 0; w < planner->config.worker_count && !status; w++)
         status = place_rows(planner, work, w);
     *at = stamp(planner, DP_STAGE_PLACE, *at);
+    return status;
+}
+
+static rt_status train_strictly(dp_planner *planner, dp_work *work)
+{
+    rt_status status = RT_OK;
     for (uint32_t d = 0; d < planner->view.distinct_count && !status; d++) {
         dp_planner_prefetch_record(planner, work, d);
         status = train_key(planner, work, d);
@@ -536,12 +556,14 @@ static rt_status plan_strictly(dp_planner *planner, dp_work *work, uint64_t *at)
     return status;
 }
 
-rt_status dp_planner_commit(dp_planner *planner, const dp_plan **plan_p)
+rt_status dp_planner_begin_commit(dp_planner *planner)
 {
     dp_work *work = dp_work_of(planner, planner->iteration);
     dp_work *before = dp_work_of(planner, planner->iteration - 1);
-    bool held_back = before->open;
-    uint64_t at = begin_stages(planner);
+    if (planner->profile)
+        memset(planner->profile->ns, 0, sizeof planner->profile->ns);
+    uint64_t at = clock_now(planner);
+    planner->held_back = before->open;
     dp_turnover_begin(&planner->turnover);
     if (planner->next_use)
         dp_preview_pass(planner);
@@ -549,9 +571,18 @@ rt_status dp_planner_commit(dp_planner *planner, const dp_plan **plan_p)
     at = stamp(planner, DP_STAGE_COLLECT, at);
     rt_status status = settle(planner, before, work);
     at = stamp(planner, DP_STAGE_SETTLE, at);
-    if (!status)
-        status = planner->stale ? dp_stale_plan(planner, planner->iteration)
-                                : plan_strictly(planner, work, &at);
+    if (!status && !planner->stale)
+        status = place_strictly(planner, work, &at);
+    return status;
+}
+
+rt_status dp_planner_end_commit(dp_planner *planner, const dp_plan **plan_p)
+{
+    dp_work *work = dp_work_of(planner, planner->iteration);
+    dp_work *before = dp_work_of(planner, planner->iteration - 1);
+    uint64_t at = clock_now(planner);
+    rt_status status = planner->stale ? dp_stale_plan(planner, planner->iteration)
+                                      : train_strictly(planner, work);
     if (!status)
         status = flush_who_sits_out(planner, &work->plan);
     at = stamp(planner, DP_STAGE_TRAIN, at);
@@ -565,10 +596,16 @@ rt_status dp_planner_commit(dp_planner *planner, const dp_plan **plan_p)
         status = settle(planner, work, NULL);
         *plan_p = &work->plan;
     } else {
-        *plan_p = held_back ? &before->plan : NULL;
+        *plan_p = planner->held_back ? &before->plan : NULL;
     }
     stamp(planner, DP_STAGE_SETTLE, at);
     return status;
+}
+
+rt_status dp_planner_commit(dp_planner *planner, const dp_plan **plan_p)
+{
+    rt_status status = dp_planner_begin_commit(planner);
+    return status ? status : dp_planner_end_commit(planner, plan_p);
 }
 
 rt_status dp_planner_finish(dp_planner *planner, const dp_plan **plan_p)

@@ -149,7 +149,10 @@ static void level(const question *q, uint32_t least, uint32_t most, uint32_t *sa
 double dp_estimate_row_bytes(const dp_planner_config *config, const dp_demand *demand,
                              uint64_t workers)
 {
-    const question q = {.config = config, .demand = demand, .moved = 1};
+    const question q = {.config = config,
+                        .demand = demand,
+                        .moved = 1,
+                        .at_hand = part_at_hand(config, workers)};
     const uint32_t count = rt_bit_count(workers);
     return count * row_bytes(&q, (demand->sample_count + count - 1) / count);
 }

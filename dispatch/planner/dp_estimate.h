@@ -27,7 +27,8 @@ void dp_demand_fini(dp_demand *demand);
 double dp_estimate_s(const dp_planner_config *config, const dp_demand *demand, double moved,
                      uint64_t workers);
 
-// Bytes of rows that these workers move in an iteration, one way, with equal shares, if all moved.
+// Bytes of rows that these workers move in an iteration, one way, with equal shares, if all moved
+// that are not at home on their box (as only a box that trains alone has them).
 double dp_estimate_row_bytes(const dp_planner_config *config, const dp_demand *demand,
                              uint64_t workers);
 

@@ -5,11 +5,6 @@
 #define NO_SHARD UINT32_MAX
 #define PLACES UINT64_C(0x706c61636573) // not the bits that other hashes of a key look at
 
-static bool is_planned(const dp_planner *planner)
-{
-    return planner->directory.homes != NULL;
-}
-
 static bool has_room(const dp_planner *planner, uint32_t shard)
 {
     const uint64_t most = planner->config.shard_rows_max;
@@ -96,7 +91,7 @@ uint8_t dp_homes_box(const dp_planner *planner, const dp_record *record, bool di
     const dp_boxes *boxes = &planner->config.boxes;
     if (!boxes->count)
         return DP_NO_BOX;
-    if (!is_planned(planner))
+    if (!dp_homes_are_planned(planner))
         return boxes->of_shard[rt_key_shard(record->key, planner->config.rates.shards.count)];
     if (record->home == DP_NO_HOME)
         return DP_NO_BOX;
@@ -124,8 +119,6 @@ rt_status dp_homes_push(dp_planner *planner, dp_plan *plan, uint32_t worker, uin
                         dp_record *record)
 {
     const uint32_t before = record->home;
-    if (!is_planned(planner))
-        return RT_OK;
     const dp_boxes *boxes = &planner->config.boxes;
     const uint32_t shard = pushed_to(planner, worker, record);
     dp_op *op = &plan->slices[worker].release.items[at];
@@ -177,7 +170,7 @@ void dp_homes_choose_mover(dp_planner *planner, dp_work *work, uint32_t d)
 {
     const dp_record *record = &planner->directory.records[work->distinct[d].record];
     const uint64_t trainers = work->trainers[d];
-    if (!is_planned(planner) || !rt_bits_many(trainers) || record->home == DP_NO_HOME ||
+    if (!rt_bits_many(trainers) || record->home == DP_NO_HOME ||
         is_at_home_with(planner, trainers, record->home))
         return;
     const uint32_t mover = least_busy(planner, trainers, record->key);
@@ -235,8 +228,6 @@ rt_status dp_homes_train(dp_planner *planner, dp_work *work, uint32_t d)
 {
     const uint64_t trainers = work->trainers[d];
     dp_record *record = &planner->directory.records[work->distinct[d].record];
-    if (!is_planned(planner))
-        return RT_OK;
     if (record->home == DP_NO_HOME)
         first_home(planner, trainers, record);
     else if (work->movers[d] != DP_NO_KEEPER && take_in(planner, work, d, record))

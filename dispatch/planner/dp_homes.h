@@ -24,6 +24,11 @@ static inline bool dp_homes_at_hand(const dp_planner *planner, const dp_record *
            planner->config.dispatch.first_touch == RT_FIRST_TOUCH_LOCAL;
 }
 
+static inline bool dp_homes_are_planned(const dp_planner *planner)
+{
+    return planner->directory.homes != NULL;
+}
+
 // In a trial (shard_share): a key that comes for the first time has a row, on a shard of who takes
 // part, each of which has its share of all rows, or on one of the others.
 void dp_homes_assume(dp_planner *planner, dp_record *record);
@@ -49,7 +54,7 @@ rt_status dp_homes_push(dp_planner *planner, dp_plan *plan, uint32_t worker, uin
                         dp_record *record);
 
 // Before the rows of an iteration are placed: who takes in a row of distinct key d that several
-// train; a rank, or DP_NO_KEEPER.
+// train; a rank, or DP_NO_KEEPER. Only where homes are planned, as dp_homes_train.
 void dp_homes_choose_mover(dp_planner *planner, dp_work *work, uint32_t d);
 
 // Training of distinct key d: its home afterwards. Those that take a row in push it first.

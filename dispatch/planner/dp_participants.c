@@ -12,7 +12,7 @@
 #define CHANGE_MUCH 0.4
 #define ROWS_MORE 4 // a fourth more rows than before, likewise
 
-#define LAYOUT UINT64_C(0x32) // of the state as bytes, above the rows in its first number; before
+#define LAYOUT UINT64_C(0x33) // of the state as bytes, above the rows in its first number; before
                               // it there was no such number
 
 struct dp_participants {

@@ -6,7 +6,7 @@
 // - an estimate from one batch (dp_estimate.h), before the first iteration and soon after a rate
 //   or computing time has changed much: quick and rough, so another set must save
 //   DP_PARTICIPANTS_MUCH;
-// - a search (dp_choice.h) on the last batches, half a planning per iteration: after
+// - a search (dp_choice.h) on the last batches, half a planning or less per iteration: after
 //   DP_PARTICIPANTS_FIRST batches, then whenever three times as many came, and after changes.
 //
 // Deterministic, reads no clock: equal batches and rates give the same sets. One thread. Memory:

@@ -46,21 +46,22 @@ static rt_status allocate_work(const dp_planner_config *config, uint64_t lookups
 {
     uint64_t slice_lookups =
         (uint64_t)dp_planner_micro_batch_max(config) * config->keys_per_sample_max;
-    work->distinct = rt_alloc(lookups, sizeof *work->distinct);
-    work->trainers = rt_alloc(lookups, sizeof *work->trainers);
-    work->keepers = rt_alloc(lookups, sizeof *work->keepers);
-    work->movers = rt_alloc(lookups, sizeof *work->movers);
-    work->senders = rt_alloc(lookups, sizeof *work->senders);
+    work->distinct = rt_alloc_unset(lookups, sizeof *work->distinct);
+    work->trainers = rt_alloc_unset(lookups, sizeof *work->trainers);
+    work->keepers = rt_alloc_unset(lookups, sizeof *work->keepers);
+    work->movers = rt_alloc_unset(lookups, sizeof *work->movers);
+    work->senders = rt_alloc_unset(lookups, sizeof *work->senders);
+    work->summers = rt_alloc(lookups, sizeof *work->summers);
     work->homes = rt_alloc(lookups, sizeof *work->homes);
     work->row_keys = rt_alloc(config->worker_count, sizeof *work->row_keys);
     work->row_fills = rt_alloc(config->worker_count, sizeof *work->row_fills);
     if (!work->distinct || !work->trainers || !work->keepers || !work->movers ||
-        !work->senders || !work->homes || !work->row_keys || !work->row_fills ||
+        !work->senders || !work->summers || !work->homes || !work->row_keys || !work->row_fills ||
         dp_plan_init(&work->plan, config->worker_count))
         return RT_NO_MEMORY;
     for (uint32_t j = 0; j < config->worker_count; j++) {
-        work->row_keys[j] = rt_alloc(slice_lookups, sizeof(uint32_t));
-        work->row_fills[j] = rt_alloc(slice_lookups, sizeof(uint32_t));
+        work->row_keys[j] = rt_alloc_unset(slice_lookups, sizeof(uint32_t));
+        work->row_fills[j] = rt_alloc_unset(slice_lookups, sizeof(uint32_t));
         if (!work->row_keys[j] || !work->row_fills[j] ||
             dp_slice_reserve(&work->plan.slices[j], dp_planner_micro_batch_max(config),
                              (uint32_t)slice_lookups))
@@ -118,7 +119,7 @@ static rt_status allocate_caches(dp_planner *planner, uint64_t lookups)
     if (dp_planner_create_caches(planner, &planner->caches))
         return RT_NO_MEMORY;
     if (dp_planner_decides_on_snapshots(config)) {
-        planner->missing = rt_alloc(lookups, sizeof *planner->missing);
+        planner->missing = rt_alloc_unset(lookups, sizeof *planner->missing);
         if (!planner->missing || dp_planner_create_caches(planner, &planner->shown))
             return RT_NO_MEMORY;
     }
@@ -160,12 +161,12 @@ static rt_status allocate(dp_planner *planner)
     uint64_t lookups = (uint64_t)config->sample_count_max * config->keys_per_sample_max;
     if (lookups > UINT32_MAX)
         return RT_NO_MEMORY;
-    planner->lookups = rt_alloc(lookups, sizeof *planner->lookups);
-    planner->held = rt_alloc(lookups, sizeof *planner->held);
-    planner->latest = rt_alloc(lookups, sizeof *planner->latest);
-    planner->worker_of_sample = rt_alloc(config->sample_count_max, sizeof(uint32_t));
-    planner->row_of = rt_alloc(lookups, sizeof *planner->row_of);
-    planner->unsynced = rt_alloc(lookups, sizeof *planner->unsynced);
+    planner->lookups = rt_alloc_unset(lookups, sizeof *planner->lookups);
+    planner->held = rt_alloc_unset(lookups, sizeof *planner->held);
+    planner->latest = rt_alloc_unset(lookups, sizeof *planner->latest);
+    planner->worker_of_sample = rt_alloc_unset(config->sample_count_max, sizeof(uint32_t));
+    planner->row_of = rt_alloc_unset(lookups, sizeof *planner->row_of);
+    planner->unsynced = rt_alloc_unset(lookups, sizeof *planner->unsynced);
     if (!planner->lookups || !planner->held || !planner->latest || !planner->worker_of_sample ||
         !planner->row_of || !planner->unsynced ||
         allocate_work(config, lookups, &planner->works[0]) ||
@@ -190,15 +191,22 @@ static void compute_row_ticks(dp_planner *planner, uint32_t keys_per_sample_max)
     planner->ticks.worker_count = config->worker_count;
 }
 
+// Of the iteration whose batch is looked up, or, before the first, of that.
+static uint64_t dense_bytes_now(const dp_planner *planner)
+{
+    return dp_dense_bytes(planner->config.dense_bytes, planner->config.dense_whole_bytes,
+                          (uint32_t)rt_max_u64(planner->iteration, 1));
+}
+
 static void add_servers(dp_planner *planner)
 {
     const dp_planner_config *config = &planner->config;
     if (config->boxes.count)
         dp_ticks_add_boxes(&config->layout, &config->boxes, &config->rates, planner->participants,
-                           config->dense_bytes, &planner->ticks);
+                           dense_bytes_now(planner), &planner->ticks);
     else
         dp_ticks_add_shards(&config->layout, config->rates.ps_bytes_per_s, &config->rates.shards,
-                            config->dense_bytes * rt_bit_count(planner->participants),
+                            dense_bytes_now(planner) * rt_bit_count(planner->participants),
                             &planner->ticks);
     planner->ticks.homes_move = config->homes == RT_HOMES_PLANNED;
 }
@@ -215,8 +223,8 @@ static void compute_ticks(dp_planner *planner)
     if (config->dispatch.window > 1) // what it costs next: a push and a pull
         transfers += 2;
     compute_row_ticks(planner, (uint32_t)((transfers * config->keys_per_sample_max + 1) / 2));
-    dp_ticks_add_load(config->rates.links, config->dense_bytes, config->rates.compute_s_per_sample,
-                      &planner->ticks);
+    dp_ticks_add_load(config->rates.links, dense_bytes_now(planner),
+                      config->rates.compute_s_per_sample, &planner->ticks);
     add_servers(planner);
     dp_lineup_ticks(planner);
 }
@@ -280,6 +288,7 @@ static void work_fini(dp_work *work, uint32_t worker_count)
     rt_free(work->keepers);
     rt_free(work->movers);
     rt_free(work->senders);
+    rt_free(work->summers);
     rt_free(work->homes);
     rt_free(work->row_keys);
     rt_free(work->row_fills);
@@ -380,13 +389,6 @@ static void look_up_block(dp_planner *planner, const uint64_t *keys, uint32_t co
     }
 }
 
-static bool batch_is_uniform(const rt_batch *batch, uint32_t field_count)
-{
-    // Every sample has a key in every field, so field_count keys mean one each.
-    return !batch->has_gaps && !batch->tables &&
-           batch->key_count == (uint64_t)batch->sample_count * field_count;
-}
-
 static void set_value(dp_planner_config *config, const dp_input *input)
 {
     const dp_input_kind kind = (dp_input_kind)input->kind;
@@ -457,6 +459,8 @@ rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch)
     planner->iteration++;
     if (enter_inputs(planner))
         return RT_NO_MEMORY;
+    if (config->dense_whole_bytes > 0 && planner->iteration == RT_CODING_WHOLE_ITERATIONS + 1)
+        compute_ticks(planner);
     const uint32_t n = planner->view_ticks.worker_count;
     for (uint32_t j = 0; j < n; j++)
         planner->capacity[j] = batch->sample_count / n + (j < batch->sample_count % n);
@@ -467,7 +471,7 @@ rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch)
         .worker_count = n,
         .sample_count = batch->sample_count,
         .lookup_count = batch->key_count,
-        .uniform = batch_is_uniform(batch, config->layout.field_count),
+        .uniform = dp_planner_is_uniform(planner, batch),
         .offsets = batch->key_offsets,
         .lookups = planner->lookups,
         .distinct = dp_work_of(planner, planner->iteration)->distinct,

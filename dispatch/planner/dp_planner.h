@@ -57,9 +57,13 @@ typedef struct {
     dp_rates rates;
     rt_coding dense_wire;
     uint64_t dense_bytes; // of one worker, each way and iteration
+    uint64_t dense_whole_bytes; // of the first RT_CODING_WHOLE_ITERATIONS; 0: the same
     uint64_t dense_return_bytes; // weights and state that one who sat out fetches
     rt_dispatch_config dispatch;
     bool measure_error;     // see dp_decision
+    bool reduce; // workers may sum the gradients of a row (dp_reduce.h), instead of the PS: in
+                 // simulation, of synchronous training with hashed homes, without the keeper rule
+                 // and without full_sync
     uint64_t keys_expected; // the directory starts with room for so many
     dp_rows rows;
     uint64_t seed;
@@ -102,6 +106,10 @@ rt_status dp_planner_admit(dp_planner *planner, rt_batch *batch, uint32_t *refus
 rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch);
 void dp_planner_place(dp_planner *planner);
 rt_status dp_planner_commit(dp_planner *planner, const dp_plan **plan_p);
+
+// The same in two calls of about equal work, for who has other things to do in between.
+rt_status dp_planner_begin_commit(dp_planner *planner);
+rt_status dp_planner_end_commit(dp_planner *planner, const dp_plan **plan_p);
 
 // No batch follows: the plan that commit still held back, or NULL.
 rt_status dp_planner_finish(dp_planner *planner, const dp_plan **plan_p);

@@ -21,6 +21,7 @@ typedef struct {
     uint8_t *keepers;      // by distinct key: DP_NO_KEEPER, or who keeps its gradient
     uint8_t *movers; // by distinct key: DP_NO_KEEPER, or who takes it in (dp_homes.h)
     uint8_t *senders; // by distinct key: DP_NO_KEEPER, or who sends it to its trainer
+    uint8_t *summers; // by distinct key: DP_NO_KEEPER, or who sums its gradients (dp_reduce.h)
     uint8_t *homes;  // by distinct key: its shard after the training, where homes are planned
     uint32_t **row_keys;   // by worker and row: distinct key
     uint32_t **row_fills;  // by worker and row: its operation in slice.fill, or DP_NO_FILL
@@ -74,6 +75,7 @@ struct dp_planner {
     // dispatch.full_sync: records trained by one worker whose push opens the next plan
     uint32_t *unsynced;
     uint32_t unsynced_count;
+    bool held_back; // by a commit that has begun: the plan before becomes final with it
 
     // config.lookahead: batches that dp_planner_preview has seen
     dp_lookahead lookahead;
@@ -117,6 +119,15 @@ static inline void dp_planner_evicted(dp_planner *planner, uint32_t index)
 {
     if (planner->directory.records[index].seen != planner->iteration)
         dp_planner_release(planner, index);
+}
+
+// dp_view.uniform. Where nothing was taken out every sample has a key in every field, so as many keys
+// as fields mean one each.
+static inline bool dp_planner_is_uniform(const dp_planner *planner, const rt_batch *batch)
+{
+    return !batch->has_gaps && !batch->tables &&
+           batch->key_count ==
+               (uint64_t)batch->sample_count * planner->config.layout.field_count;
 }
 
 // dp_distinct.held.

@@ -36,7 +36,7 @@ void dp_planner_preview(dp_planner *planner, const rt_batch *batch)
     rt_assert(batch->key_count <= (uint64_t)config->sample_count_max * config->keys_per_sample_max);
     planner->previewed = iteration;
     if (planner->window)
-        dp_window_add(planner->window, batch, iteration);
+        dp_window_add(planner->window, planner, batch, iteration);
     if (config->lookahead == 0)
         return;
     for (uint32_t begin = 0; begin < batch->key_count; begin += PREVIEW_BLOCK) {

@@ -213,6 +213,11 @@ void dp_setup_dense(const rt_config *config, uint64_t dense_bytes, dp_planner_co
 {
     const rt_optimizer_size state = rt_optimizer_find(config->optimizer_dense.kind)->state;
     planner->dense_bytes = dense_bytes;
+    planner->dense_whole_bytes =
+        config->dense_wire == RT_CODING_INT8
+            ? rt_coding_dense_bytes(RT_CODING_FP32,
+                                    rt_coding_dense_floats(config->dense_wire, dense_bytes))
+            : 0;
     planner->dense_return_bytes = rt_coding_dense_floats(config->dense_wire, dense_bytes) *
                                   (1 + state.per_value) * sizeof(float);
 }

@@ -17,6 +17,7 @@ static void config_of(const dp_planner_config *all, uint64_t workers, dp_planner
     config->worker_count = 0;
     config->participants = 0;
     config->participants_min = 0;
+    config->dense_whole_bytes = 0; // a choice is for longer than the first iterations
     config->dispatch.search_evaluations = (all->dispatch.search_evaluations + 1) / 2;
     for (uint64_t rest = workers; rest; rest &= rest - 1) {
         const uint32_t rank = rt_lowest_bit(rest), j = config->worker_count++;
@@ -89,8 +90,19 @@ rt_status dp_trial_decide(dp_trial *trial, const rt_batch *batch)
 
 rt_status dp_trial_commit(dp_trial *trial, bool counts)
 {
+    rt_status status = dp_trial_begin_commit(trial);
+    return status ? status : dp_trial_end_commit(trial, counts);
+}
+
+rt_status dp_trial_begin_commit(dp_trial *trial)
+{
+    return dp_planner_begin_commit(trial->planner);
+}
+
+rt_status dp_trial_end_commit(dp_trial *trial, bool counts)
+{
     const dp_plan *plan;
-    rt_status status = dp_planner_commit(trial->planner, &plan);
+    rt_status status = dp_planner_end_commit(trial->planner, &plan);
     if (!status && counts && plan)
         dp_account_add(&trial->costs, plan, &trial->account);
     return status;
@@ -101,9 +113,34 @@ double dp_trial_seconds(const dp_trial *trial)
     return trial->account.predicted_s;
 }
 
+// What stays on a box takes no link. Of the boxes of those who train: what passes between two of
+// them is on the way up of one and on the way down of the other.
+static double bytes_between_boxes(const dp_trial *trial)
+{
+    const dp_account_config *costs = &trial->costs;
+    const dp_account *account = &trial->account;
+    const double iterations = (double)account->iterations;
+    dp_box_traffic dense = {0};
+    bool is_counted[RT_SITE_BOXES_MAX] = {false};
+    double up = 0, down = 0;
+    dp_boxes_add_dense(&costs->boxes, &costs->rates.shards, rt_bits_below(costs->worker_count),
+                       costs->dense_bytes, &dense);
+    for (uint32_t j = 0; j < costs->worker_count; j++) {
+        const uint32_t b = costs->boxes.of_worker[j];
+        if (is_counted[b])
+            continue;
+        is_counted[b] = true;
+        up += (double)account->boxes.up[b] - iterations * (double)dense.up[b];
+        down += (double)account->boxes.down[b] - iterations * (double)dense.down[b];
+    }
+    return fmax(up, down);
+}
+
 double dp_trial_row_bytes(const dp_trial *trial)
 {
     double up = 0, down = 0;
+    if (trial->costs.boxes.count)
+        return bytes_between_boxes(trial);
     for (uint32_t j = 0; j < trial->costs.worker_count; j++) {
         up += (double)trial->account.traffic[j].up;
         down += (double)trial->account.traffic[j].down;

@@ -21,13 +21,16 @@ rt_status dp_trial_create(const dp_planner_config *config, uint64_t workers, dou
                           dp_trial **trial_p);
 void dp_trial_destroy(dp_trial *trial);
 
-// Plans a batch in two halves: look-up and placement; then the commit. counts: the plan that
-// becomes final with it counts below. The batch must stay from one to the other. RT_NO_MEMORY.
+// Plans a batch: look-up and placement; then the commit, at once or in two halves. counts: the plan
+// that becomes final with it counts below. The batch must stay until the end. RT_NO_MEMORY.
 rt_status dp_trial_decide(dp_trial *trial, const rt_batch *batch);
 rt_status dp_trial_commit(dp_trial *trial, bool counts);
+rt_status dp_trial_begin_commit(dp_trial *trial);
+rt_status dp_trial_end_commit(dp_trial *trial, bool counts);
 
 // Of the plans that counted: predicted seconds in all (dp_predict_s), and bytes of rows, up or down
-// of all workers, whichever are more.
+// of all workers, whichever are more. Where boxes are told, those on the links of the workers'
+// boxes.
 double dp_trial_seconds(const dp_trial *trial);
 double dp_trial_row_bytes(const dp_trial *trial);
 

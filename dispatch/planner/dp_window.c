@@ -174,7 +174,8 @@ static void set_trainers(window_batch *b, const uint32_t *worker_of_sample)
     b->is_placed = true;
 }
 
-void dp_window_add(dp_window *w, const rt_batch *batch, uint32_t iteration)
+void dp_window_add(dp_window *w, const dp_planner *planner, const rt_batch *batch,
+                   uint32_t iteration)
 {
     window_batch *b = batch_of(w, iteration);
     b->iteration = iteration;
@@ -184,7 +185,7 @@ void dp_window_add(dp_window *w, const rt_batch *batch, uint32_t iteration)
     b->key_count = batch->key_count;
     b->distinct_count = 0;
     b->is_placed = false;
-    b->uniform = !batch->has_gaps && !batch->tables;
+    b->uniform = dp_planner_is_uniform(planner, batch);
     memcpy(b->offsets, batch->key_offsets, (batch->sample_count + 1) * sizeof *b->offsets);
     for (uint32_t k = 0; k < batch->key_count; k++) {
         b->lookups[k] = number_key(w, b, batch->keys[k]);

@@ -26,7 +26,8 @@ rt_status dp_window_create(uint32_t size, uint32_t kept, uint32_t worker_count,
 void dp_window_destroy(dp_window *window); // NULL is allowed
 
 // A batch comes into sight, as number iteration.
-void dp_window_add(dp_window *window, const rt_batch *batch, uint32_t iteration);
+void dp_window_add(dp_window *window, const dp_planner *planner, const rt_batch *batch,
+                   uint32_t iteration);
 
 // Before the batch of the planner's view is placed: who trains its rows next, by distinct key
 // (dp_view.next). It stays the window's.

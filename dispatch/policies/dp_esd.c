@@ -42,7 +42,7 @@ static void destroy(void *state)
 
 static rt_status create_exact(esd *self, const dp_policy_config *config)
 {
-    self->exact_place = rt_alloc(config->sample_count_max, sizeof *self->exact_place);
+    self->exact_place = rt_alloc_unset(config->sample_count_max, sizeof *self->exact_place);
     if (!self->exact_place)
         return RT_NO_MEMORY;
     return dp_solver_transport.create(config->sample_count_max, config->worker_count,
@@ -61,9 +61,9 @@ static rt_status create(const dp_policy_config *config, void **state_p, rt_error
     self->stride = (config->worker_count + 7) / 8 * 8;
     self->cost = rt_alloc((size_t)rows * self->stride, sizeof *self->cost);
     self->opt_cost = rt_alloc((size_t)rows * self->stride, sizeof *self->opt_cost);
-    self->opt_place = rt_alloc(rows, sizeof *self->opt_place);
-    self->order = rt_alloc(rows, sizeof *self->order);
-    self->scratch = rt_alloc(rows, sizeof *self->scratch);
+    self->opt_place = rt_alloc_unset(rows, sizeof *self->opt_place);
+    self->order = rt_alloc_unset(rows, sizeof *self->order);
+    self->scratch = rt_alloc_unset(rows, sizeof *self->scratch);
     if (!self->cost || !self->opt_cost || !self->opt_place || !self->order || !self->scratch ||
         self->solver->create(rows, config->worker_count, &self->solver_state) ||
         (config->measure_error && create_exact(self, config))) {

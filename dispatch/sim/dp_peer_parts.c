@@ -95,6 +95,19 @@ void dp_peer_reduce(const dp_peer_run_state *run, dp_peer_moves *moves, uint32_t
     moves->reduce_critical_bytes += is_critical ? bytes : 0;
 }
 
+void dp_peer_fetch(const dp_peer_run_state *run, dp_peer_moves *moves, uint32_t owner,
+                   uint32_t worker, uint32_t record)
+{
+    const uint32_t field = dp_peer_field(run, record);
+    const uint64_t row = dp_row_bytes(&run->costs.layout, field, false);
+    const uint64_t gradient = dp_grad_bytes(&run->costs.layout, field);
+    moves->sent[owner] += row;
+    moves->received[worker] += row;
+    moves->sent[worker] += gradient;
+    moves->received[owner] += gradient;
+    moves->fetched++;
+}
+
 // What a worker sends, and receives, when all sum vectors of so many bytes in a ring.
 static double ring_bytes(const dp_peer_run_state *run, double bytes)
 {
@@ -111,8 +124,10 @@ static double predict_s(const dp_peer_run_state *run, const dp_peer_moves *moves
     double slowest = 0, up = 0, down = 0;
     for (uint32_t j = 0; j < run->costs.worker_count; j++) {
         const dp_link *link = &rates->links[j];
-        const double links = fmax(((double)moves->up[j] + ring) / link->up_bytes_per_s,
-                                  ((double)moves->down[j] + ring) / link->down_bytes_per_s);
+        const double links =
+            fmax(((double)(moves->up[j] + moves->sent[j]) + ring) / link->up_bytes_per_s,
+                 ((double)(moves->down[j] + moves->received[j]) + ring) /
+                     link->down_bytes_per_s);
         slowest = fmax(slowest, links + rates->compute_s_per_sample[j] * moves->micro_batch[j]);
         up += (double)moves->up[j];
         down += (double)moves->down[j];
@@ -133,12 +148,13 @@ bool dp_peer_iterated(dp_peer_run_state *run, const dp_peer_moves *moves)
         const dp_link *link = &run->costs.rates.links[j];
         const uint64_t requests = moves->workers[j].miss_pull * sizeof(rt_wire_pull);
         rt_counts_add(&account->workers[j], &moves->workers[j]);
-        account->traffic[j].up += moves->up[j];
-        account->traffic[j].down += moves->down[j];
+        account->traffic[j].up += moves->up[j] + moves->sent[j];
+        account->traffic[j].down += moves->down[j] + moves->received[j];
         account->micro_batch[j] += moves->micro_batch[j];
         account->cost_s[j] += (double)(moves->up[j] - requests) / link->up_bytes_per_s +
                               (double)moves->down[j] / link->down_bytes_per_s;
     }
+    account->handed.rows += moves->fetched;
     account->iterations++;
     account->samples += moves->sample_count;
     account->predicted_s += predict_s(run, moves);

@@ -19,6 +19,8 @@ typedef struct {
 typedef struct {
     rt_counts workers[RT_WORKERS_MAX];
     uint64_t up[RT_WORKERS_MAX], down[RT_WORKERS_MAX]; // bytes of records
+    uint64_t sent[RT_WORKERS_MAX], received[RT_WORKERS_MAX]; // of those between two workers
+    uint64_t fetched;                                        // rows that a worker had of another
     uint64_t reduce_bytes;                             // of the vectors that all workers sum
     uint64_t reduce_critical_bytes;                    // those that the next batch needs
     uint64_t window_rows, window_batches;
@@ -70,6 +72,10 @@ void dp_peer_push_grad(const dp_peer_run_state *run, dp_peer_moves *moves, uint3
 // Its gradient is summed among all workers; is_critical: the next batch needs it.
 void dp_peer_reduce(const dp_peer_run_state *run, dp_peer_moves *moves, uint32_t record,
                     bool is_critical);
+
+// A worker has the row of its owner, and returns its gradient.
+void dp_peer_fetch(const dp_peer_run_state *run, dp_peer_moves *moves, uint32_t owner,
+                   uint32_t worker, uint32_t record);
 
 // An iteration ends: counted after the warm-up. True: it was the last that is wanted.
 bool dp_peer_iterated(dp_peer_run_state *run, const dp_peer_moves *moves);

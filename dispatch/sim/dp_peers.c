@@ -12,7 +12,7 @@ static rt_status bad_option(const char *spec, const char *option, size_t length,
     return rt_fail(error, RT_CONFIG,
                    "policy \"%s\": %.*s: expected "
                    "fae[:hot_rows=N][:profile=N|FILE][:schedule=true] or "
-                   "bagpipe[:window=N][:replicate=true]",
+                   "bagpipe[:window=N][:replicate=true|:partition=true]",
                    spec, (int)length, option);
 }
 
@@ -62,7 +62,9 @@ static bool take_option(dp_peer *peer, const char *option, size_t length)
         peer->window = (uint32_t)window;
         return true;
     }
-    return take_flag(option, length, "replicate=", &peer->replicate);
+    return (take_flag(option, length, "replicate=", &peer->replicate) ||
+            take_flag(option, length, "partition=", &peer->partition)) &&
+           !(peer->replicate && peer->partition);
 }
 
 rt_status dp_peer_parse(const char *spec, dp_peer *peer, rt_error *error)

@@ -28,11 +28,12 @@ typedef struct {
     uint32_t window;   // bagpipe: batches looked ahead, the present one included; 0: what the cache
                        // holds
     bool replicate;    // bagpipe: every row is replicated (its first design), not only shared ones
+    bool partition;    // bagpipe: every row is on one worker (its second), samples go where rows are
 } dp_peer;
 
 // A SPEC "fae[:hot_rows=N][:profile=N|FILE][:schedule=true]" or
-// "bagpipe[:window=N][:replicate=true]". RT_NOT_FOUND: it names neither. RT_CONFIG: a key or
-// value that is not known.
+// "bagpipe[:window=N][:replicate=true|:partition=true]". RT_NOT_FOUND: it names neither. RT_CONFIG: a
+// key or value that is not known, or both designs.
 rt_status dp_peer_parse(const char *spec, dp_peer *peer, rt_error *error);
 
 // As dp_sim_run; of the result, costs, account, warm-up, slot count and what is said to be of such a

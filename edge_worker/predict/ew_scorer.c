@@ -142,7 +142,7 @@ static float *copy_rows(ew_scorer *scorer, const ew_weights *weights, const uint
 // Reads of pages go side by side, and not one after the other as rows are copied.
 static void announce_rows(const ew_weights *weights, const uint64_t *keys, uint32_t count)
 {
-    if (!ps_table_is_on_disk(weights->rows))
+    if (weights->elsewhere || !ps_table_is_on_disk(weights->rows))
         return;
     for (uint32_t i = 0; i < count; i++) {
         const ps_entry *entry = ps_table_find(weights->rows, keys[i]);
@@ -164,28 +164,45 @@ static const uint64_t *row_keys(ew_scorer *scorer, const ew_weights *weights, co
     return scorer->row_keys;
 }
 
+static void find_rows(const ew_weights *weights, const uint64_t *keys, uint32_t count,
+                      ps_found *found)
+{
+    if (weights->elsewhere)
+        weights->elsewhere->find(weights->elsewhere->context, keys, count, found);
+    else
+        ps_table_find_all(weights->rows, keys, count, found);
+}
+
 // Look-ups miss the caches: while one block is copied, rows of the next are loaded, and index lines
-// of the one after that. Returns how many rows there are.
-static uint32_t fetch_rows(ew_scorer *scorer, const ew_weights *weights, const rt_batch *batch)
+// of the one after that. *rows_p: how many there are.
+static rt_status fetch_rows(ew_scorer *scorer, const ew_weights *weights, const rt_batch *batch,
+                            uint32_t *rows_p, rt_error *error)
 {
     ps_found found[2][BLOCK_KEYS];
     const uint32_t count = batch->key_count;
+    const ew_rows_elsewhere *elsewhere = weights->elsewhere;
     const uint64_t *keys = row_keys(scorer, weights, batch);
     float *to = scorer->slab;
+    const rt_status status =
+        elsewhere ? elsewhere->gather(elsewhere->context, keys, scorer->has_row, count, error)
+                  : RT_OK;
+    if (status)
+        return status;
     announce_rows(weights, keys, count);
     if (count > 0)
-        ps_table_find_all(weights->rows, keys, block_size(count, 0), found[0]);
+        find_rows(weights, keys, block_size(count, 0), found[0]);
     for (uint32_t at = 0, turn = 0; at < count; at += BLOCK_KEYS, turn ^= 1) {
         const uint32_t next = at + BLOCK_KEYS, second = next + BLOCK_KEYS;
-        if (second < count)
+        if (second < count && !elsewhere)
             ps_table_prefetch(weights->rows, keys + second, block_size(count, second));
         if (next < count)
-            ps_table_find_all(weights->rows, keys + next, block_size(count, next), found[turn ^ 1]);
+            find_rows(weights, keys + next, block_size(count, next), found[turn ^ 1]);
         to = copy_rows(scorer, weights, keys + at, found[turn], block_size(count, at),
                        scorer->has_row + at, to);
     }
     scorer->counts.lookups += count;
-    return (uint32_t)((size_t)(to - scorer->slab) / scorer->dim);
+    *rows_p = (uint32_t)((size_t)(to - scorer->slab) / scorer->dim);
+    return RT_OK;
 }
 
 // rows: that fetch_rows made. False: one look-up per field, so that bags need not be told.
@@ -219,7 +236,10 @@ rt_status ew_scorer_run(ew_scorer *scorer, const ew_weights *weights, rt_batch *
         return status;
     if (scorer->scale)
         scorer->counts.dense_clipped += rt_scale_apply(scorer->scale, batch);
-    const uint32_t rows = fetch_rows(scorer, weights, batch);
+    uint32_t rows = 0;
+    status = fetch_rows(scorer, weights, batch, &rows, error);
+    if (status)
+        return status;
     const bool has_bags = set_bags(scorer, batch, weights->schema.field_count, rows);
     const ew_micro_batch micro = {.sample_count = batch->sample_count,
                                   .lookup_count = rows,

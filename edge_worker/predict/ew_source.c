@@ -95,7 +95,8 @@ rt_status ew_source_check(const ew_source *source, rt_error *error)
         return check_without_manifest(source, error);
     if (status)
         return status;
-    status = rt_manifest_check(source->folder, root, error);
+    status = source->without_rows ? rt_manifest_check_without_rows(source->folder, root, error)
+                                  : rt_manifest_check(source->folder, root, error);
     if (!status && rt_manifest_hash(root, "schema", &schema) && schema != source->schema)
         status = rt_fail(error, RT_CONFIG, "%s: of another model or stream format than %s says",
                          source->folder, "its config.json");

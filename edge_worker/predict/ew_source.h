@@ -16,6 +16,7 @@ typedef struct {
     const char *folder;
     const rt_config *config; // of the folder's config.json
     uint64_t schema;
+    bool without_rows; // they are elsewhere: their files need not be here
 } ew_source;
 
 // Loads config.json with sets over it, and checks it; reads_input: with what is about the input.

@@ -103,9 +103,9 @@ rt_status ew_weights_open(const ew_source *source, ew_weights *weights, rt_error
         status = ew_source_check(source, error);
     if (!status)
         status = open_dense(weights, source, error);
-    if (!status)
+    if (!status && !source->without_rows)
         status = create_rows(weights, error);
-    if (!status)
+    if (!status && !source->without_rows)
         status = ew_source_rows(source, EW_ALL_SHARDS, config->model.embedding_dim, weights->rows,
                                 NULL, error);
     if (status) {

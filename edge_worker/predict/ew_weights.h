@@ -10,12 +10,24 @@
 #include "runtime/stream/rt_scale.h"
 #include "runtime/stream/rt_stream.h"
 
+// Where a scorer finds rows that are not here: those of one batch, for one thread.
+typedef struct {
+    // Brings the rows of a batch's keys, but for those with named[i] 0. keys stay as they are until
+    // the next batch. A row that cannot be had is no error: the context notes whose it was.
+    rt_status (*gather)(void *context, const uint64_t *keys, const uint8_t *named, uint32_t count,
+                        rt_error *error);
+    // The rows of some of these keys, by their place in the array.
+    void (*find)(void *context, const uint64_t *keys, uint32_t count, ps_found *found);
+    void *context;
+} ew_rows_elsewhere;
+
 typedef struct {
     const rt_config *config; // of the folder
     rt_schema schema;
     uint64_t generation; // differs between any two in a process: what dense and scale belong to
     ps_store *store; // of rows on disk (ps.storage); NULL: they are in memory
-    ps_table *rows;
+    ps_table *rows;  // NULL: of a source without_rows
+    const ew_rows_elsewhere *elsewhere; // where they are then; who scores says
     rt_tensors *dense;
     char dense_path[RT_PATH_MAX + 64];
     rt_scale *scale;             // NULL: dense features stay as they are

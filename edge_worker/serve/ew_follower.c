@@ -12,6 +12,7 @@
 #include "runtime/files/rt_checkpoint.h"
 #include "runtime/files/rt_manifest.h"
 #include "runtime/files/rt_published.h"
+#include "runtime/rt_hash.h"
 #include "runtime/rt_log.h"
 #include "runtime/rt_priority.h"
 #include "runtime/rt_thread.h"
@@ -28,6 +29,7 @@ typedef struct {
     ew_version version;
     uint64_t run; // of a published version
     atomic_uint readers;
+    atomic_bool is_whole; // nobody changes it
 } side;
 
 struct ew_follower {
@@ -76,6 +78,21 @@ static rt_status find_target(const ew_follower *copy, target *t, rt_error *error
     return status;
 }
 
+static uint64_t sum_of(const char *path)
+{
+    char piece[4096];
+    size_t count;
+    FILE *file = fopen(path, "re");
+    rt_hasher *hasher = file ? rt_hasher_create() : NULL;
+    while (hasher && (count = fread(piece, 1, sizeof piece, file)) > 0)
+        rt_hasher_add(hasher, piece, count);
+    const uint64_t sum = hasher ? rt_hasher_sum(hasher) : 0;
+    rt_hasher_destroy(hasher);
+    if (file)
+        fclose(file);
+    return sum;
+}
+
 static void note_version(side *s, const target *t)
 {
     char path[PATH_SIZE + 32];
@@ -87,7 +104,8 @@ static void note_version(side *s, const target *t)
                               .samples = s->weights.samples,
                               .trained_s = t->is_published && !isnan(t->info.trained_s)
                                                ? t->info.trained_s
-                                               : (double)info.st_mtim.tv_sec};
+                                               : (double)info.st_mtim.tv_sec,
+                              .id = sum_of(path)};
 }
 
 static void drop(side *s)
@@ -109,6 +127,7 @@ static rt_status read_anew(const ew_follower *copy, side *s, const side *from, c
                                       &s->config, &source, error);
     if (status)
         return status;
+    source.without_rows = copy->config.without_rows;
     status = from ? ew_weights_copy(&from->weights, &source, &s->weights, error)
                   : ew_weights_open(&source, &s->weights, error);
     if (status) {
@@ -138,7 +157,7 @@ static rt_status check_alike(const ew_weights *old, const ew_weights *new, rt_er
 // Whether a version is of the same run as what is there, and later.
 static bool builds_on(const side *s, const target *t)
 {
-    return s->is_there && t->is_published && t->info.run && s->run == t->info.run &&
+    return s->is_there && s->weights.rows && t->is_published && t->info.run && s->run == t->info.run &&
            s->weights.iteration > 0 && t->info.iteration > s->weights.iteration;
 }
 
@@ -148,7 +167,8 @@ static rt_status read_version(const ew_follower *copy, side *s, const target *t,
     const side *other = s == &copy->sides[0] ? &copy->sides[1] : &copy->sides[0];
     rt_status status = RT_AGAIN;
     if (builds_on(s, t)) {
-        const ew_source source = {t->folder, &s->config, rt_config_schema(&s->config)};
+        const ew_source source = {
+            .folder = t->folder, .config = &s->config, .schema = rt_config_schema(&s->config)};
         status = ew_weights_update(&s->weights, &source, error);
     }
     if (status && builds_on(other, t))
@@ -177,6 +197,21 @@ const ew_weights *ew_follower_enter(ew_follower *copy, uint32_t *side_p, ew_vers
         }
         atomic_fetch_sub(&s->readers, 1); // it changed in between
     }
+}
+
+const ew_weights *ew_follower_enter_version(ew_follower *copy, uint64_t id, uint32_t *side_p,
+                                            ew_version *version)
+{
+    const uint32_t index = !atomic_load(&copy->active);
+    side *s = &copy->sides[index];
+    atomic_fetch_add(&s->readers, 1); // before the look: who changes it looks the other way round
+    if (atomic_load(&s->is_whole) && s->version.id == id) {
+        *side_p = index;
+        *version = s->version;
+        return &s->weights;
+    }
+    atomic_fetch_sub(&s->readers, 1);
+    return ew_follower_enter(copy, side_p, version);
 }
 
 void ew_follower_leave(ew_follower *copy, uint32_t side_index)
@@ -240,10 +275,11 @@ static void take_over(ew_follower *copy, const target *t, uint32_t index, bool c
 {
     const uint64_t samples_before = copy->state.version.samples;
     side *s = &copy->sides[index];
+    atomic_store(&s->is_whole, true);
     atomic_store(&copy->active, index);
     pthread_mutex_lock(&copy->lock);
     copy->state.version = s->version;
-    copy->state.rows = ps_table_count(s->weights.rows);
+    copy->state.rows = s->weights.rows ? ps_table_count(s->weights.rows) : 0;
     copy->state.failure[0] = '\0';
     if (counts) {
         copy->state.updates++;
@@ -276,6 +312,7 @@ static side *idle_side(ew_follower *copy, uint32_t *index_p)
 {
     *index_p = !atomic_load(&copy->active);
     side *s = &copy->sides[*index_p];
+    atomic_store(&s->is_whole, false);
     while (atomic_load(&s->readers) > 0)
         pause_ns(200000);
     return s;

@@ -19,6 +19,7 @@ typedef struct {
     const char *folder;      // of a model, or of published ones
     const char *const *sets; // over every config.json; they stay the caller's
     uint32_t set_count;
+    bool without_rows; // of the model; they are elsewhere (ew_remote)
 } ew_follower_config;
 
 // What an answer says of the version that it was made with.
@@ -26,6 +27,10 @@ typedef struct {
     uint64_t iteration, samples;
     double trained_s; // when the last of its samples were trained, seconds since 1970; of a model
                       // that does not say, when its manifest was written
+    uint64_t id;      // XXH3 of its manifest: the same on every box
+    // Where rows of other versions were used (ew_remote): of which, and trained_s is that of the
+    // oldest. Both 0: all is of this one.
+    uint64_t rows_oldest, rows_newest;
 } ew_version;
 
 typedef struct {
@@ -48,6 +53,10 @@ const rt_config *ew_follower_model_config(const ew_follower *copy);
 // What to answer with until leave. side_p: for leave. Any thread; never waits.
 const ew_weights *ew_follower_enter(ew_follower *copy, uint32_t *side_p, ew_version *version);
 void ew_follower_leave(ew_follower *copy, uint32_t side);
+
+// The same of the version with this id, if it is still there; else of the one that answers.
+const ew_weights *ew_follower_enter_version(ew_follower *copy, uint64_t id, uint32_t *side_p,
+                                            ew_version *version);
 
 void ew_follower_get_state(ew_follower *copy, ew_follower_state *state);
 

@@ -424,6 +424,12 @@ static void put_json(ew_questions *q, const ew_question *question, const float *
     rt_json_u64(json, "iteration", version->iteration);
     rt_json_u64(json, "samples", version->samples);
     rt_json_double(json, "age_s", age_s);
+    if (version->rows_newest) {
+        rt_json_begin_array(json, "rows");
+        rt_json_u64(json, NULL, version->rows_oldest);
+        rt_json_u64(json, NULL, version->rows_newest);
+        rt_json_end_array(json);
+    }
     rt_json_end_object(json);
     rt_json_end_object(json);
     const char *text = rt_json_text(json, &size);

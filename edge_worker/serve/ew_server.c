@@ -31,11 +31,14 @@ typedef struct {
     rt_http_request *request;
     uint64_t came_ns;
     ew_question question;
+    size_t lines; // where its events end in those of the batch
+    ew_version version;
 } asked;
 
 typedef struct {
     ew_server *server;
     ew_scorer *scorer;
+    ew_fetcher *fetcher; // NULL: all rows are here
     ew_cells *cells;
     ew_questions *questions;
     ew_event *event; // NULL: nothing is logged
@@ -51,6 +54,7 @@ typedef struct {
 struct ew_server {
     const rt_config *config;
     ew_follower *copy;
+    ew_remote *remote; // NULL: all rows are in copy
     ew_device device;
     rt_http *http;
     ew_log *log; // NULL: nothing is logged
@@ -134,6 +138,23 @@ static void put_counts(ew_server *server, rt_json *json)
     rt_json_double(json, "latency_p99_ms", latency_ms(server, 0.99));
 }
 
+// Of rows that are elsewhere.
+static void put_remote(ew_server *server, rt_json *json)
+{
+    if (!server->remote)
+        return;
+    const ew_remote_counts counts = ew_remote_counted(server->remote);
+    rt_json_begin_object(json, "rows");
+    rt_json_u64(json, "cached", counts.cached);
+    rt_json_u64(json, "cache_bytes", counts.cached_bytes);
+    rt_json_u64(json, "wanted", counts.wanted);
+    rt_json_u64(json, "asked", counts.asked);
+    rt_json_u64(json, "fetched", counts.fetched);
+    rt_json_u64(json, "questions", counts.questions);
+    rt_json_u64(json, "failures", counts.failures);
+    rt_json_end_object(json);
+}
+
 static void answer_state(ew_server *server, rt_http_request *request, bool with_counts)
 {
     rt_json json;
@@ -145,6 +166,7 @@ static void answer_state(ew_server *server, rt_http_request *request, bool with_
     if (with_counts)
         put_counts(server, &json);
     put_model(server, &json);
+    put_remote(server, &json);
     rt_json_end_object(&json);
     const char *text = rt_json_text(&json, &size);
     if (text)
@@ -218,7 +240,10 @@ static bool take(ew_server *server, bool waits, waiting *one)
 static void refuse(ew_server *server, rt_http_request *request, const rt_error *error)
 {
     atomic_fetch_add(&server->refused, 1);
-    const unsigned code = error->status == RT_DATA ? 400 : error->status == RT_LIMIT ? 413 : 500;
+    const unsigned code = error->status == RT_DATA    ? 400
+                          : error->status == RT_LIMIT ? 413
+                          : error->status == RT_PEER  ? 503
+                                                      : 500;
     rt_http_refuse(request, code, "%s", error->text);
 }
 
@@ -241,6 +266,7 @@ static void take_question(scoring *s, const waiting *one)
         refuse(server, one->request, &error);
     else
         s->asked_count++;
+    a->lines = s->lines.size;
 }
 
 // Those that wait and fit into one batch. False: the server ends.
@@ -260,7 +286,36 @@ static bool gather(scoring *s)
     return true;
 }
 
-static void answer(scoring *s, const float *probabilities, const ew_version *version)
+// Of which version each answer is. Questions that lack rows are refused, and their events are none.
+static uint32_t judge(scoring *s, const ew_version *version)
+{
+    const uint32_t *offsets = s->batch.key_offsets;
+    uint32_t good = 0, samples = 0;
+    size_t from = 0, kept = 0;
+    for (uint32_t i = 0; i < s->asked_count; i++) {
+        asked a = s->asked[i];
+        const uint32_t first = a.question.first, end = first + a.question.count;
+        const size_t lines = a.lines - from;
+        rt_error error = {0};
+        a.version = *version;
+        if (s->fetcher && ew_fetcher_judge(s->fetcher, offsets[first], offsets[end], &a.version,
+                                           &error)) {
+            refuse(s->server, a.request, &error);
+        } else {
+            if (lines > 0 && kept < from)
+                memmove(s->lines.data + kept, s->lines.data + from, lines);
+            kept += lines;
+            samples += a.question.count;
+            s->asked[good++] = a;
+        }
+        from += lines;
+    }
+    s->lines.size = kept;
+    s->asked_count = good;
+    return samples;
+}
+
+static void answer(scoring *s, const float *probabilities)
 {
     ew_server *server = s->server;
     const double now_s = rt_unix_s();
@@ -268,7 +323,7 @@ static void answer(scoring *s, const float *probabilities, const ew_version *ver
     for (uint32_t i = 0; i < s->asked_count; i++) {
         const asked *a = &s->asked[i];
         const bool binary = a->question.is_binary;
-        if (ew_question_answer(s->questions, &a->question, probabilities, version, now_s,
+        if (ew_question_answer(s->questions, &a->question, probabilities, &a->version, now_s,
                                &s->answer)) {
             rt_http_refuse(a->request, 500, "out of memory");
             continue;
@@ -291,7 +346,9 @@ static void score(scoring *s)
     ew_version version;
     const ew_scorer_counts before = ew_scorer_counted(s->scorer);
     const ew_weights *weights = ew_follower_enter(server->copy, &side, &version);
-    rt_status status = ew_scorer_run(s->scorer, weights, &s->batch, &probabilities, &error);
+    ew_weights view = *weights;
+    view.elsewhere = s->fetcher ? ew_fetcher_begin(s->fetcher, &version) : NULL;
+    rt_status status = ew_scorer_run(s->scorer, &view, &s->batch, &probabilities, &error);
     ew_follower_leave(server->copy, side);
     const ew_scorer_counts after = ew_scorer_counted(s->scorer);
     atomic_fetch_add(&server->lookups, after.lookups - before.lookups);
@@ -300,9 +357,10 @@ static void score(scoring *s)
         refuse(server, s->asked[i].request, &error);
     if (status)
         return;
+    const uint32_t samples = judge(s, &version);
     if (s->lines.size > 0) // before anybody can say what became of it
-        ew_log_put(server->log, s->lines.data, s->lines.size, s->batch.sample_count);
-    answer(s, probabilities, &version);
+        ew_log_put(server->log, s->lines.data, s->lines.size, samples);
+    answer(s, probabilities);
 }
 
 static void *work(void *context)
@@ -325,6 +383,8 @@ static rt_status create_thread(ew_server *server, scoring *s, const ew_weights *
     // Whoever asks for as many as may be finds room behind others.
     rt_status status = ew_scorer_create(
         weights, &server->device, 2 * server->config->serve.candidates_max, &s->scorer, error);
+    if (!status && server->remote && ew_fetcher_create(server->remote, &s->fetcher))
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory");
     if (!status)
         status = ew_cells_create(model, &s->cells, error);
     if (!status && ew_questions_create(s->cells, &weights->schema, &s->questions))
@@ -376,14 +436,15 @@ static rt_status listen_http(ew_server *server, rt_error *error)
     return rt_http_open(&http, &server->http, error);
 }
 
-rt_status ew_server_open(const rt_config *config, ew_follower *copy, ew_server **server_p,
-                         rt_error *error)
+rt_status ew_server_open(const rt_config *config, ew_follower *copy, ew_remote *remote,
+                         ew_server **server_p, rt_error *error)
 {
     ew_server *server = rt_alloc(1, sizeof *server);
     if (!server)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     server->config = config;
     server->copy = copy;
+    server->remote = remote;
     server->begin_ns = rt_now_ns();
     pthread_mutex_init(&server->lock, NULL);
     pthread_cond_init(&server->came, NULL);
@@ -428,6 +489,7 @@ void ew_server_close(ew_server *server)
         rt_bytes_fini(&s->lines);
         ew_cells_destroy(s->cells);
         ew_scorer_destroy(s->scorer);
+        ew_fetcher_destroy(s->fetcher);
         rt_batch_fini(&s->batch);
         rt_bytes_fini(&s->answer);
     }

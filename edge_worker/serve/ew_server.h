@@ -5,14 +5,14 @@
 #ifndef EW_SERVER_H
 #define EW_SERVER_H
 
-#include "edge_worker/serve/ew_follower.h"
+#include "edge_worker/serve/ew_remote.h"
 
 typedef struct ew_server ew_server;
 
-// config: serve.*, security.*; it and copy outlive the server. RT_CONFIG, RT_IO, RT_LIMIT,
-// RT_UNSUPPORTED, RT_NO_MEMORY.
-rt_status ew_server_open(const rt_config *config, ew_follower *copy, ew_server **server_p,
-                         rt_error *error);
+// config: serve.*, security.*; it, copy and remote outlive the server. remote: where the rows are
+// that copy is without; NULL: it has all. RT_CONFIG, RT_IO, RT_LIMIT, RT_UNSUPPORTED, RT_NO_MEMORY.
+rt_status ew_server_open(const rt_config *config, ew_follower *copy, ew_remote *remote,
+                         ew_server **server_p, rt_error *error);
 
 // "http://HOST:PORT"; valid while the server is.
 const char *ew_server_url(const ew_server *server);

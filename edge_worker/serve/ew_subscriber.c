@@ -30,7 +30,9 @@
 
 struct ew_subscriber {
     ew_subscriber_config config;
-    char folder[RT_FOLDER_MAX], address[RT_NAME_MAX + 16];
+    char folder[RT_FOLDER_MAX];
+    char address[RT_NAME_MAX + 16], other[RT_NAME_MAX + 16]; // other: "", or where it may be, too
+    bool at_standby;
     rt_transport *transport;
     rt_endpoint *endpoint; // NULL: not connected
     uint32_t self;
@@ -39,6 +41,7 @@ struct ew_subscriber {
     pthread_t thread;
     bool started;
     pthread_mutex_t lock;
+    rt_log_limit limit;
     char failure[256]; // why the last look brought nothing; with the lock held
 };
 
@@ -50,6 +53,12 @@ static rt_status connect_anew(ew_subscriber *s, rt_error *error)
     if (getrandom(&rank, sizeof rank, 0) != sizeof rank)
         return rt_fail(error, RT_IO, "getrandom: %s", strerror(errno));
     s->self = rt_peer(RT_ROLE_VISITOR, rank % RANKS);
+    const rt_keys *keys = s->config.keys;
+    if (keys && keys->is_set && *s->other &&
+        rt_transport_zmq.trust(s->transport, SERVER,
+                               s->at_standby ? keys->standby.bytes : keys->coordinator.bytes,
+                               error))
+        return error->status;
     return rt_transport_zmq.connect(s->transport, s->self, SERVER, s->address, &s->endpoint, error);
 }
 
@@ -209,6 +218,11 @@ static rt_status write_manifest(const ew_subscriber *s, const version *v, rt_err
     return status;
 }
 
+static bool is_rows(const cJSON *file)
+{
+    return cJSON_IsString(file) && strncmp(file->valuestring, "rows-", 5) == 0;
+}
+
 // Every file that the manifest names, and config.json; the manifest last.
 static rt_status fetch_version(ew_subscriber *s, const version *v, rt_error *error)
 {
@@ -226,6 +240,8 @@ static rt_status fetch_version(ew_subscriber *s, const version *v, rt_error *err
         const cJSON *file = cJSON_GetObjectItemCaseSensitive(part, "name");
         if (status)
             break;
+        if (s->config.without_rows && is_rows(file))
+            continue;
         if (cJSON_IsString(file))
             version_name(v->iteration, file->valuestring, name);
         status = cJSON_IsString(file) && rt_published_may_be(name)
@@ -234,6 +250,22 @@ static rt_status fetch_version(ew_subscriber *s, const version *v, rt_error *err
     }
     cJSON_Delete(root);
     return status ? status : write_manifest(s, v, error);
+}
+
+// Whether the files are here that a manifest names: those of rows may have stayed away.
+static bool has_files(const ew_subscriber *s, const version *v)
+{
+    char path[PATH_SIZE];
+    cJSON *root = NULL;
+    rt_status status = s->config.without_rows
+                           ? RT_OK
+                           : rt_checkpoint_path(s->folder, v->iteration, path, sizeof path, NULL);
+    if (!status && !s->config.without_rows)
+        status = rt_manifest_read(path, &root, NULL);
+    if (!status && root)
+        status = rt_manifest_check(path, root, NULL);
+    cJSON_Delete(root);
+    return status == RT_OK;
 }
 
 // Whether this very version is here.
@@ -252,7 +284,7 @@ static bool is_here(const ew_subscriber *s, const version *v)
         at += count;
     }
     fclose(file);
-    return same && at == v->manifest.size;
+    return same && at == v->manifest.size && has_files(s, v);
 }
 
 static rt_status fetch_manifest(ew_subscriber *s, version *v, uint32_t *base_p, rt_error *error)
@@ -286,6 +318,8 @@ static rt_status find_chain(ew_subscriber *s, uint32_t newest, version *chain, u
             return status;
         }
         (*count_p)++;
+        if (s->config.without_rows)
+            return RT_OK; // what it builds on are rows
     }
     return next && !status
                ? rt_fail(error, RT_DATA, "more than %u versions build on each other", CHAIN_MAX)
@@ -336,7 +370,7 @@ static rt_status put_in_force(ew_subscriber *s, const rt_published *current, rt_
     if (!status && !current->pinned)
         rt_published_remove_above(s->folder, current->iteration); // another run's
     if (!status)
-        rt_published_prune(s->folder, s->config.keep);
+        rt_published_prune(s->folder, s->config.keep, s->config.without_rows);
     close(lock);
     return status;
 }
@@ -356,12 +390,28 @@ static rt_status look(ew_subscriber *s, rt_error *error)
 
 static void note(ew_subscriber *s, const rt_error *error)
 {
+    uint64_t count;
     pthread_mutex_lock(&s->lock);
     const bool is_new = strcmp(s->failure, error->text) != 0;
     snprintf(s->failure, sizeof s->failure, "%.255s", error->text);
     pthread_mutex_unlock(&s->lock);
-    if (is_new && error->status)
+    if (error->status && (*s->other ? rt_log_due(&s->limit, &count) : is_new))
         rt_warn("published models: %s; trying on", error->text);
+}
+
+// Who leads the run may have changed.
+static void try_other(ew_subscriber *s)
+{
+    char before[sizeof s->address];
+    if (!*s->other)
+        return;
+    hang_up(s);
+    pthread_mutex_lock(&s->lock); // who waits may be about to name it
+    memcpy(before, s->address, sizeof before);
+    memcpy(s->address, s->other, sizeof before);
+    memcpy(s->other, before, sizeof before);
+    pthread_mutex_unlock(&s->lock);
+    s->at_standby = !s->at_standby;
 }
 
 static void *subscribe(void *context)
@@ -370,14 +420,34 @@ static void *subscribe(void *context)
     const struct timespec pause = {0, ASK_EVERY_NS};
     while (!atomic_load(&s->stops)) {
         rt_error error = {0};
-        (void)look(s, &error);
+        const rt_status status = look(s, &error);
         note(s, &error);
+        if (status == RT_TIMEOUT || status == RT_PEER || status == RT_IO)
+            try_other(s);
         (void)nanosleep(&pause, NULL);
     }
     return NULL;
 }
 
 // ---- beginning and end -------------------------------------------------------------------------
+
+// What a server without rows has left is no whole model: nothing is in force until one has come.
+static void forget_without_rows(const ew_subscriber *s)
+{
+    char path[PATH_SIZE];
+    rt_published here;
+    cJSON *root = NULL;
+    if (s->config.without_rows || rt_published_read(s->folder, &here, NULL) ||
+        rt_checkpoint_path(s->folder, here.iteration, path, sizeof path, NULL) ||
+        rt_manifest_read(path, &root, NULL))
+        return;
+    const bool lacks_rows = rt_manifest_check(path, root, NULL) &&
+                            rt_manifest_check_without_rows(path, root, NULL) == RT_OK;
+    cJSON_Delete(root);
+    snprintf(path, sizeof path, "%s/" RT_PUBLISHED_CURRENT, s->folder);
+    if (lacks_rows && unlink(path) == 0)
+        rt_info("%s has a model without its rows: they are fetched", s->folder);
+}
 
 rt_status ew_subscriber_open(const ew_subscriber_config *config, ew_subscriber **subscriber_p,
                              rt_error *error)
@@ -388,8 +458,11 @@ rt_status ew_subscriber_open(const ew_subscriber_config *config, ew_subscriber *
     s->config = *config;
     snprintf(s->folder, sizeof s->folder, "%s", config->folder);
     snprintf(s->address, sizeof s->address, "%s", config->address);
+    snprintf(s->other, sizeof s->other, "%s", config->standby);
     pthread_mutex_init(&s->lock, NULL);
     rt_status status = rt_checkpoint_make(s->folder, error);
+    if (!status)
+        forget_without_rows(s);
     if (!status)
         status = rt_transport_open(&rt_transport_zmq, config->keys, &s->transport, error);
     if (!status)

@@ -13,9 +13,11 @@ typedef struct ew_subscriber ew_subscriber;
 
 typedef struct {
     const char *address; // "tcp://HOST:PORT"
+    const char *standby; // likewise, where the run is led from when it is not there; "": nowhere
     const char *folder;  // made if it is not there
     uint32_t keep;       // versions
     const rt_keys *keys; // NULL: loopback only; outlives the subscriber
+    bool without_rows;   // all but their files, of the version in force alone
 } ew_subscriber_config;
 
 // RT_CONFIG, RT_IO, RT_NO_MEMORY, RT_LIMIT. That nobody answers is no error: it goes on asking.

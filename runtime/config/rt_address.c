@@ -5,6 +5,7 @@
 #include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -336,4 +337,31 @@ rt_status rt_address_reachable(const char *bound, const char *toward, char *addr
     return write_address(host, (uint32_t)atoi(strrchr(bound, ':') + 1), address, size)
                ? RT_OK
                : rt_fail(error, RT_LIMIT, "address %s of this machine is too long", host);
+}
+
+int rt_address_connect(const char *address, int limit_ms)
+{
+    struct sockaddr_storage place = {0};
+    socklen_t length = sizeof place;
+    int failure = 0;
+    socklen_t size = sizeof failure;
+    if (!rt_address_resolve(address, &place, &length)) {
+        errno = EHOSTUNREACH;
+        return -1;
+    }
+    const int fd = socket(place.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -1;
+    struct pollfd one = {.fd = fd, .events = POLLOUT};
+    if (connect(fd, (struct sockaddr *)&place, length) != 0 && errno != EINPROGRESS)
+        failure = errno;
+    else if (poll(&one, 1, limit_ms) != 1)
+        failure = ETIMEDOUT;
+    else
+        (void)getsockopt(fd, SOL_SOCKET, SO_ERROR, &failure, &size);
+    if (!failure)
+        return fd;
+    close(fd);
+    errno = failure;
+    return -1;
 }

@@ -25,6 +25,10 @@ bool rt_address_resolve(const char *address, struct sockaddr_storage *socket_p,
                         socklen_t *length_p);
 bool rt_address_write(const struct sockaddr_storage *from, char *address, size_t size);
 
+// A socket that is connected to it, the caller's, not blocking; -1: errno has the reason. A name
+// without an address is EHOSTUNREACH; nobody has answered within limit_ms: ETIMEDOUT.
+int rt_address_connect(const char *address, int limit_ms);
+
 // The name of the interface that has this address (is_local), or that leads to it. False: none.
 bool rt_address_interface(const struct sockaddr_storage *address, bool is_local, char *name,
                           size_t size);

@@ -345,11 +345,17 @@ typedef struct {
     char address[RT_NAME_MAX]; // where servers of other boxes are told; "": none are
 } rt_publish_config;
 
+typedef enum { RT_SERVE_ROWS_LOCAL, RT_SERVE_ROWS_FETCHED } rt_serve_rows;
+
 typedef struct {
     char address[RT_NAME_MAX]; // HOST:PORT
     uint32_t threads;          // that score; 0: one for each processor
     uint32_t candidates_max;   // of a request
     char log[RT_PATH_MAX];     // folder of the spool; "": nothing is logged
+    rt_serve_rows rows;
+    uint64_t cache_bytes_max;   // of fetched rows
+    uint32_t fetch_ms;          // that a question waits for rows
+    char hand_out[RT_NAME_MAX]; // HOST:PORT where other servers ask for rows; "": nowhere
 } rt_serve_config;
 
 typedef struct {
@@ -470,6 +476,7 @@ typedef struct {
     uint64_t sim_iterations;      // "sim.iterations"; 0: until the input ends
     uint32_t sim_warmup;          // iterations not counted
     bool sim_dense;               // the dense exchange is part of the predicted time
+    bool sim_reduce;              // gradients of a row may be summed by one of its trainers
     bool sim_dispatch_error;      // esd: a second, exact solution tells what HybridDis lost
     double compute_us_per_sample; // "sim.compute_us_per_sample"; 0: not known
 } rt_config;

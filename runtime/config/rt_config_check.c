@@ -535,6 +535,25 @@ static rt_status check_hand_over(const rt_config *config, rt_error *error)
     return RT_OK;
 }
 
+// Of Bagpipe's sums the simulator knows what moves in synchronous training.
+static rt_status check_reduce(const rt_config *config, rt_error *error)
+{
+    const struct {
+        const char *key;
+        bool given;
+    } others[] = {
+        {"dispatch.keeper", config->dispatch.keeper},
+        {"dispatch.full_sync", config->dispatch.full_sync},
+        {"consistency.staleness", config->consistency.bounded},
+        {"network.row_wire", config->row_wire != RT_CODING_FP32},
+        {"ps.homes \"planned\"", config->ps_homes == RT_HOMES_PLANNED},
+    };
+    for (size_t i = 0; i < RT_COUNT_OF(others) && config->sim_reduce; i++)
+        if (others[i].given)
+            return rt_fail(error, RT_CONFIG, "sim.reduce: not with %s", others[i].key);
+    return RT_OK;
+}
+
 static rt_status check_address(const char *path, const char *address, uint32_t *port_p,
                                rt_error *error)
 {
@@ -669,6 +688,8 @@ rt_status rt_config_check_model(const rt_config *config, rt_error *error)
         status = check_row_wire(config, error);
     if (!status)
         status = check_hand_over(config, error);
+    if (!status)
+        status = check_reduce(config, error);
     if (status == RT_OK)
         status = check_rate(&config->optimizer_rows, "optimizer.rows", error);
     if (!status)

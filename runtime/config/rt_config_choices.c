@@ -77,6 +77,12 @@ const rt_config_choice rt_choices_storages[] = {
      "in a file: memory has those that are used, as far as it reaches (docs/ARCHITECTURE.md)"},
     {0},
 };
+const rt_config_choice rt_choices_serve_rows[] = {
+    {"local", RT_SERVE_ROWS_LOCAL, "all of them here"},
+    {"fetched", RT_SERVE_ROWS_FETCHED,
+     "with `--run`: as questions need them, from the server there (its `serve.hand_out`)"},
+    {0},
+};
 const rt_config_choice rt_choices_placements[] = {
     {"coordinator", RT_PLACEMENT_COORDINATOR, "once; every worker is sent its slice"},
     {"worker", RT_PLACEMENT_WORKER,

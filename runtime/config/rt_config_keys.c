@@ -559,6 +559,17 @@ const rt_config_key rt_config_keys[] = {
     TEXT("serve.log", serve.log,
          "Folder of a spool: what was served goes there, as events of `stream.format` with an id, "
          "and on to `feed.to`, into the join of a run (`stream.join`). Empty: nowhere."),
+    TEXT("serve.hand_out", serve.hand_out,
+         "HOST:PORT where servers of other boxes (`lanyard serve --run`) ask this one, which has all "
+         "rows of what a run publishes, for the model or, with `serve.rows` \"fetched\", for rows of "
+         "it; empty: nowhere. Beyond loopback it needs keys."),
+    CHOICE("serve.rows", serve.rows, rt_serve_rows, "\"local\"", rt_choices_serve_rows,
+           "Where the rows of the model are."),
+    U64("serve.cache_bytes_max", serve.cache_bytes_max, "268435456",
+        IN(65536, RT_CONFIG_INTEGER_MAX), "bytes",
+        "`serve.rows` \"fetched\": for the rows that were used last."),
+    U32("serve.fetch_ms", serve.fetch_ms, "200", IN(1, 60000), "ms",
+        "`serve.rows` \"fetched\": a question whose rows have not come by then is refused (503)."),
 
     TEXT("watch.listen", watch.listen,
          "HOST:PORT where the coordinator shows the run over HTTP (docs/WATCHING.md), for example "
@@ -690,6 +701,12 @@ const rt_config_key rt_config_keys[] = {
          "The exchange of the dense weights is part of the predicted time."),
     BOOL("sim.dispatch_error", sim_dispatch_error, "false",
          "Solve every batch a second time, exactly, and say what greedy placements cost (esd)."),
+    BOOL("sim.reduce", sim_reduce, "false",
+         "One of the workers that train a row may sum their gradients, instead of the parameter "
+         "servers, and keeps the row, where that leaves the busiest link less to do (REDUCE of "
+         "Bagpipe). Counted only: runs do not do it. Not with `dispatch.keeper`, "
+         "`dispatch.full_sync`, `consistency.staleness`, `network.row_wire` other than "
+         "`\"fp32\"`, planned homes."),
     DOUBLE("sim.compute_us_per_sample", compute_us_per_sample, "0", IN(0, 1e9), "us",
            "Computing time of a sample on a worker; 0: not known, left out."),
     {0},

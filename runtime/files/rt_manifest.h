@@ -52,4 +52,7 @@ bool rt_manifest_part_of(const cJSON *root, const char *name, rt_manifest_part *
 // missing, or is another one, and what was expected; RT_IO, RT_NO_MEMORY.
 rt_status rt_manifest_check(const char *folder, const cJSON *root, rt_error *error);
 
+// The same but for the files of rows, which are elsewhere.
+rt_status rt_manifest_check_without_rows(const char *folder, const cJSON *root, rt_error *error);
+
 #endif

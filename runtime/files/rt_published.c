@@ -202,7 +202,7 @@ void rt_published_remove_above(const char *folder, uint32_t iteration)
     rt_free(iterations);
 }
 
-void rt_published_prune(const char *folder, uint32_t keep)
+void rt_published_prune(const char *folder, uint32_t keep, bool alone)
 {
     rt_published current = {0};
     rt_published_version *versions;
@@ -212,7 +212,7 @@ void rt_published_prune(const char *folder, uint32_t keep)
     if (rt_published_read(folder, &current, NULL) == RT_OK) // of the one in force, too
         while (first > 0 && versions[first].iteration > current.iteration)
             first--;
-    while (first > 0 && first < count && versions[first].base)
+    while (!alone && first > 0 && first < count && versions[first].base)
         first--;
     for (uint32_t i = 0; i < first && first < count; i++)
         rt_checkpoint_remove(folder, versions[i].iteration, NULL);

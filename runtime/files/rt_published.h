@@ -58,7 +58,8 @@ void rt_published_remove_above(const char *folder, uint32_t iteration);
 
 // With the lock held: of the versions that are not held the newest `keep` stay, and the one in
 // force, and those that these build on, and all that are newer.
-void rt_published_prune(const char *folder, uint32_t keep);
+// alone: a version is of use without those that it builds on (of a folder without rows).
+void rt_published_prune(const char *folder, uint32_t keep, bool alone);
 
 // The newest version that is not held and is older than the given one. RT_NOT_FOUND: none is.
 rt_status rt_published_before(const char *folder, uint32_t iteration, uint32_t *before_p,

@@ -37,7 +37,8 @@ rt_status rt_standby_read_id(const char *directory, uint64_t *id_p, rt_error *er
 rt_status rt_standby_read(const char *directory, rt_standby_state *state, rt_error *error);
 
 // Follows until it is promoted (RT_OK; a request "promote", rt_ask.h) or stop_fd is readable
-// (RT_STOPPED). RT_CONFIG, RT_IO, RT_DATA, RT_NO_MEMORY.
+// (RT_STOPPED). RT_CONFIG (also: the folder is that of a coordinator), RT_IO, RT_DATA,
+// RT_NO_MEMORY.
 rt_status rt_standby_run(const rt_standby_config *config, rt_error *error);
 
 // The answer of a coordinator to a MIRROR: it comes from one that was replaced. RT_NO_MEMORY.

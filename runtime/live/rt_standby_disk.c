@@ -76,6 +76,19 @@ rt_status rt_standby_read_id(const char *directory, uint64_t *id_p, rt_error *er
     return is_read ? RT_OK : rt_fail(error, RT_DATA, "%s: no id of a run", path);
 }
 
+// Who has led the run has what nobody else got; blocks behind that would not fit.
+static rt_status check_folder(const rt_standby_disk *disk, rt_error *error)
+{
+    char path[RT_PATH_MAX + 32];
+    snprintf(path, sizeof path, "%s/" STATE, disk->directory);
+    return disk->id && access(path, F_OK) != 0
+               ? rt_fail(error, RT_CONFIG,
+                         "%s: the folder of a coordinator, which may have what the run has not: "
+                         "give the standby an empty one",
+                         disk->directory)
+               : RT_OK;
+}
+
 rt_status rt_standby_disk_open(const rt_config *config, const char *directory,
                                const char *checkpoints, rt_standby_disk *disk, rt_error *error)
 {
@@ -95,6 +108,8 @@ rt_status rt_standby_disk_open(const rt_config *config, const char *directory,
     }
     if (!status)
         status = rt_standby_read_id(directory, &disk->id, error);
+    if (!status)
+        status = check_folder(disk, error);
     return status ? status : rt_standby_read(directory, &disk->state, error);
 }
 
@@ -219,14 +234,14 @@ rt_status rt_standby_disk_adopt(rt_standby_disk *disk, uint64_t id, uint32_t epo
                        "the standby has followed epoch %" PRIu32 ", this is %" PRIu32
                        ": an old copy of the coordinator's folder",
                        disk->state.epoch, epoch);
-    if (!disk->id) {
+    if (!disk->id || epoch > disk->state.epoch) { // before the id, see check_folder
+        disk->state.epoch = epoch;
+        status = write_state(disk, error);
+    }
+    if (!status && !disk->id) {
         snprintf(text, sizeof text, "%016" PRIx64 "\n", id);
         status = write_text(disk->directory, ID, text, error);
         disk->id = status ? 0 : id;
-    }
-    if (!status && epoch > disk->state.epoch) {
-        disk->state.epoch = epoch;
-        status = write_state(disk, error);
     }
     return status;
 }

@@ -199,6 +199,39 @@ _Static_assert(sizeof(rt_wire_fetched) == 24, "wire layout");
 
 #define RT_WIRE_FETCH_BYTES_MAX (UINT32_C(1) << 20)
 
+// LOOK_UP: rows of a published version (docs/SERVING.md, "Rows of another box"). Followed by up to
+// RT_WIRE_LOOK_UPS_MAX rt_wire_wanted, which may be none: are you there?
+typedef struct {
+    uint64_t version; // XXH3 of its manifest.json
+} rt_wire_look_up;
+_Static_assert(sizeof(rt_wire_look_up) == 8, "wire layout");
+
+typedef struct {
+    uint64_t key;
+    uint64_t have; // XXH3 of the row that who asks has; 0: none
+} rt_wire_wanted;
+_Static_assert(sizeof(rt_wire_wanted) == 16, "wire layout");
+
+#define RT_WIRE_LOOK_UPS_MAX (UINT32_C(1) << 14)
+
+// LOOKED_UP: followed by one rt_look_up_found for each that was wanted, zeros up to a multiple of 8,
+// and dim floats for each ROW; with a status text follows. header.iteration: as the LOOK_UP had it.
+// All rows are of one version, which is another one where that was gone.
+typedef struct {
+    uint32_t status; // rt_status
+    uint32_t dim;
+    uint64_t version, iteration;
+    double trained_s;
+    uint32_t count, reserved;
+} rt_wire_looked_up;
+_Static_assert(sizeof(rt_wire_looked_up) == 40, "wire layout");
+
+typedef enum {
+    RT_LOOK_UP_NONE = 0, // the key has no row
+    RT_LOOK_UP_SAME = 1, // it is the one that who asks has
+    RT_LOOK_UP_ROW = 2
+} rt_look_up_found;
+
 // MIRROR: what a coordinator asks of its standby (rt_mirror.h).
 typedef enum {
     RT_MIRROR_BEGIN =

@@ -45,6 +45,8 @@ static payload_rule rule_of(uint32_t type)
     case RT_MESSAGE_PUSHED:
     case RT_MESSAGE_FETCH:
     case RT_MESSAGE_FETCHED:
+    case RT_MESSAGE_LOOK_UP:
+    case RT_MESSAGE_LOOKED_UP:
     case RT_MESSAGE_EXPIRE:
     case RT_MESSAGE_CONTROL:
     case RT_MESSAGE_CONTROLLED:

@@ -69,6 +69,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
                                what followed it has to come again */                               \
     XX(FETCH, 52)           /* to who publishes: rt_wire_fetch */                                  \
     XX(FETCHED, 53)         /* the answer: rt_wire_fetched, bytes or text */                       \
+    XX(LOOK_UP, 54)         /* to a server that hands rows out: rt_wire_look_up, rt_wire_wanted... */ \
+    XX(LOOKED_UP, 55)       /* the answer: rt_wire_looked_up, a byte for each, rows; or text */    \
     XX(OUTCOMES, 56)        /* as EVENTS, of outcomes (stream.join); its answer is KEPT, too */    \
     XX(CONTROL, 60)         /* a visitor asks the coordinator for something: text, rt_ask.h */     \
     XX(CONTROLLED, 61) /* the answer; iteration: rt_reason; text: what was done, or why not */     \
@@ -237,7 +239,7 @@ _Static_assert(sizeof(rt_wire_dense) == 8, "wire layout");
 
 // DENSE_GRAD_INT8, DENSE_SUM_INT8: followed by `whole` floats as they are, the last ones, and by
 // the others in blocks of RT_INT8_BLOCK (rt_int8). A verdict is not rounded with gradients, and of
-// the first iterations of a run no float is (EW_LANES_WHOLE_ITERATIONS).
+// the first iterations of a run no float is (RT_CODING_WHOLE_ITERATIONS).
 typedef struct {
     uint64_t workers; // that take part in the iteration
     uint32_t floats;  // 1 to RT_WIRE_DENSE_CHUNK_FLOATS_MAX

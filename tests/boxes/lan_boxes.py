@@ -40,15 +40,15 @@ def wait_for(what, look, limit_s=WAIT_S):
 
 
 class Process:
-    def __init__(self, box, name, words):
-        self.box, self.name, self.words = box, name, words
+    def __init__(self, box, name, words, program=LANYARD):
+        self.box, self.name, self.words, self.program = box, name, words, program
         self.log = os.path.join(box.disk, name + ".log")
         self.child = None
         self.start()
 
     def start(self):
         with open(self.log, "ab") as log:
-            self.child = subprocess.Popen([LAN, "in", self.box.name, LANYARD] + self.words,
+            self.child = subprocess.Popen([LAN, "in", self.box.name, self.program] + self.words,
                                           stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                                           cwd=self.box.disk)
 
@@ -82,9 +82,9 @@ class Process:
 class Unit(Process):
     """stays_down: the statuses after which it is not started again."""
 
-    def __init__(self, box, name, words, stays_down=(2, 5, 6)):
+    def __init__(self, box, name, words, stays_down=(2, 5, 6), **more):
         self.stays_down, self.ends, self.statuses = stays_down, threading.Event(), []
-        super().__init__(box, name, words)
+        super().__init__(box, name, words, **more)
         self.thread = threading.Thread(target=self.keep, daemon=True)
         self.thread.start()
 

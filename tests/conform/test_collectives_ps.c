@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "runtime/numbers/rt_bf16.h"
+#include "runtime/numbers/rt_coding.h"
 #include "runtime/numbers/rt_stripes.h"
 #include "tests/support/test.h"
 
@@ -153,7 +154,7 @@ static void ps_waits_for_the_transport(void **state)
                 fail_msg("%s", error.text);
             g->up_max = up_max;
             for (uint64_t t = 0; t < 3; t++)
-                exchange_iterate(g, EW_LANES_WHOLE_ITERATIONS + t, 10); // int8: whole, then not
+                exchange_iterate(g, RT_CODING_WHOLE_ITERATIONS + t, 10); // int8: whole, then not
             for (uint32_t rank = 0; rank < N; rank++) {
                 const float *sum = g->workers[rank].host;
                 assert_false(ew_exchange_is_held_up(g->workers[rank].exchange));
@@ -230,7 +231,7 @@ static void early_bytes_are_counted(void **state)
 // what the PS's rounding loses: at most 2^-9 of a sum, either way.
 static void bf16_sums(void **state)
 {
-    enum { COUNT = 5003, ITERATIONS = EW_LANES_WHOLE_ITERATIONS + 60 };
+    enum { COUNT = 5003, ITERATIONS = RT_CODING_WHOLE_ITERATIONS + 60 };
     static double sent[COUNT], wanted[COUNT], bound[COUNT];
     (void)state;
     for (uint32_t n = 1; n <= 4; n += 3) {
@@ -272,7 +273,7 @@ static void bf16_sums(void **state)
 // The last float, the verdict, is exact.
 static void int8_sums(void **state)
 {
-    enum { COUNT = 5003, ITERATIONS = EW_LANES_WHOLE_ITERATIONS + 60 };
+    enum { COUNT = 5003, ITERATIONS = RT_CODING_WHOLE_ITERATIONS + 60 };
     static double sent[COUNT], wanted[COUNT];
     (void)state;
     for (uint32_t i = 0; i < 4; i++) {
@@ -302,7 +303,7 @@ static void int8_sums(void **state)
                 // Gradients are below 512: 512 / 127 x 1/2, of each worker and of the sum of n.
                 assert_true(fabs(sent[k] - wanted[k]) <= (k == COUNT - 1 ? 1e-3 : 2 * 2.03 * n));
             }
-            assert_int_equal(rounded > 0, t > EW_LANES_WHOLE_ITERATIONS);
+            assert_int_equal(rounded > 0, t > RT_CODING_WHOLE_ITERATIONS);
         }
         exchange_group_close(g, true);
     }

@@ -310,7 +310,7 @@ static const char site[] =
     "  {\"name\": \"s\", \"gbps\": 1, \"workers\": 0, \"shards\": 1},"
     "  {\"name\": \"c\", \"gbps\": 1, \"spare\": true}],"
     " \"batch\": {\"samples_per_worker\": 16},"
-    " \"stream\": {\"format\": \"synthetic\", \"samples_max\": 32000,"
+    " \"stream\": {\"format\": \"synthetic\", \"samples_max\": 120000,"
     "  \"synthetic\": {\"scale\": 0.001}},"
     " \"model\": {\"embedding_dim\": 4, \"mlp\": [8, 4]}, \"links\": {\"pin\": true},"
     " \"dispatch\": {\"measure_compute\": false}, \"checkpoint\": {\"at_end\": true},"

@@ -75,6 +75,7 @@ static void touch(plan_checker *c, uint32_t sample)
             key->trainers = key->arrived = 0;
             key->batch_sum = key->gradient_sum = 0;
             key->keeper = 0;
+            key->summer = key->summed = 0;
             key->kept = key->pulled = key->update_pushed = false;
             c->touched[c->touched_count++] = number;
         }
@@ -168,6 +169,22 @@ static bool finish_sum(plan_checker *c, known_key *key)
     return true;
 }
 
+// The worker that sums has the row with all gradients, the PS what it had.
+static bool finish_reduced(plan_checker *c, known_key *key)
+{
+    const uint32_t worker = rt_lowest_bit(key->summer), number = (uint32_t)(key - c->keys);
+    const uint64_t others = key->trainers & ~key->summer;
+    c->worker = worker;
+    model_slot *slot = &c->slots[worker][*plan_check_slot(c, number) - 1];
+    if (key->arrived != others || key->summed != others)
+        return plan_check_wrong(c, key->key, "gradients of %" PRIx64 " sent, %" PRIx64 " summed",
+                                key->arrived, key->summed);
+    slot->content = plan_check_stepped(slot->content, key->gradient_sum);
+    slot->version = key->version = c->iteration;
+    outdate(c, key, key->summer);
+    return true;
+}
+
 static bool finish_key(plan_checker *c, known_key *key)
 {
     bool summed = plan_check_is_summed(c, key);
@@ -177,6 +194,8 @@ static bool finish_key(plan_checker *c, known_key *key)
         return plan_check_wrong(c, key->key, "trained by %" PRIx64 ", held by %" PRIx64,
                                 key->trainers, key->holders);
     key->content = plan_check_stepped(key->content, key->batch_sum);
+    if (key->summer)
+        return finish_reduced(c, key);
     if (summed)
         return finish_sum(c, key);
     outdate(c, key, key->trainers);

@@ -8,12 +8,16 @@
 // Gradients of several workers are added up.
 static bool check_mode(plan_checker *c, known_key *key, const model_slot *slot, uint32_t mode)
 {
-    bool grad = mode == DP_MODE_GRAD || mode == DP_MODE_KEEP;
-    if (mode > DP_MODE_KEEP || grad != plan_check_is_summed(c, key))
+    bool grad = mode != DP_MODE_OWN;
+    if (mode > (c->config.reduce ? DP_MODE_REDUCE : DP_MODE_KEEP) || grad != plan_check_is_summed(c, key))
         return plan_check_wrong(c, key->key, "mode %" PRIu32 ", but %" PRIu32 " workers train it",
                                 mode, rt_bit_count(key->trainers));
     if (mode != DP_MODE_GRAD && !slot->has_state)
         return plan_check_wrong(c, key->key, "mode %" PRIu32 " without optimizer state", mode);
+    if (mode == DP_MODE_REDUCE && key->summer)
+        return plan_check_wrong(c, key->key, "summed by two workers");
+    if (mode == DP_MODE_REDUCE)
+        key->summer = rt_bit(c->worker);
     if (mode != DP_MODE_KEEP)
         return true;
     if (key->keeper)
@@ -97,7 +101,7 @@ bool plan_check_train(plan_checker *c, const dp_slice *slice)
     return true;
 }
 
-// What PUSH_GRAD and KEEP have in common; NULL: reported.
+// What PUSH_GRAD, KEEP, REDUCE and SUM have in common; NULL: reported.
 static model_slot *trained_slot(plan_checker *c, const dp_op *op, known_key **key_p)
 {
     model_slot *slot = plan_check_held(c, op, key_p);
@@ -106,6 +110,10 @@ static model_slot *trained_slot(plan_checker *c, const dp_op *op, known_key **ke
     const known_key *key = *key_p;
     uint32_t keeper = key->keeper ? rt_lowest_bit(key->keeper) : DP_NO_KEEPER;
     bool right = false;
+    if (op->kind == DP_OP_REDUCE)
+        keeper = key->summer ? rt_lowest_bit(key->summer) : DP_NO_KEEPER;
+    else if (op->kind == DP_OP_SUM) // any other trainer, each once
+        keeper = op->keeper;
     if (slot->trained != c->iteration || op->version != c->iteration)
         plan_check_wrong(c, op->key, "gradient of iteration %" PRIu32, op->version);
     else if (!plan_check_is_summed(c, key) || op->mask != (key->trainers & ~key->keeper))
@@ -127,6 +135,8 @@ static bool check_push_grad(plan_checker *c, const dp_op *op)
     model_slot *slot = trained_slot(c, op, &key);
     if (!slot)
         return false;
+    if (key->summer)
+        return plan_check_wrong(c, op->key, "PUSH_GRAD of a row that a worker sums");
     if (!key->keeper && key->version_ps != key->version)
         return plan_check_wrong(c, op->key, "PUSH_GRAD on base %" PRIu32 ", the PS has %" PRIu32,
                                 op->base, key->version_ps);
@@ -135,6 +145,35 @@ static bool check_push_grad(plan_checker *c, const dp_op *op)
     key->arrived |= rt_bit(c->worker);
     key->gradient_sum += slot->gradient;
     slot->stale = true; // it has its own gradient only
+    return true;
+}
+
+static bool check_reduce(plan_checker *c, const dp_op *op)
+{
+    known_key *key;
+    model_slot *slot = trained_slot(c, op, &key);
+    if (!slot)
+        return false;
+    if (!key->summer || key->summer == rt_bit(c->worker) || key->arrived >> c->worker & 1)
+        return plan_check_wrong(c, op->key, "REDUCE twice, or by the worker that sums");
+    key->arrived |= rt_bit(c->worker);
+    key->gradient_sum += slot->gradient;
+    slot->stale = true;
+    return true;
+}
+
+static bool check_sum(plan_checker *c, const dp_op *op)
+{
+    known_key *key;
+    model_slot *slot = trained_slot(c, op, &key);
+    if (!slot)
+        return false;
+    if (key->summer != rt_bit(c->worker) || op->keeper >= c->config.worker_count ||
+        !((key->trainers & ~key->summer & ~key->summed) >> op->keeper & 1))
+        return plan_check_wrong(c, op->key, "SUM of the gradient of %u, trained by %" PRIx64,
+                                op->keeper, key->trainers);
+    key->gradient_sum += key->summed ? 0 : slot->gradient;
+    key->summed |= rt_bit(op->keeper);
     return true;
 }
 
@@ -154,6 +193,8 @@ bool plan_check_after(plan_checker *c, const dp_ops *ops)
     for (uint32_t i = 0; i < ops->count; i++) {
         const dp_op *op = &ops->items[i];
         bool right = op->kind == DP_OP_PUSH_GRAD ? check_push_grad(c, op)
+                     : op->kind == DP_OP_REDUCE  ? check_reduce(c, op)
+                     : op->kind == DP_OP_SUM     ? check_sum(c, op)
                      : op->kind == DP_OP_KEEP
                          ? check_keep(c, op)
                          : plan_check_wrong(c, op->key, "operation %u after training", op->kind);

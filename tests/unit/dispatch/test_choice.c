@@ -128,8 +128,8 @@ static void must_be_best(const scene *s, uint64_t current, uint64_t chosen)
                  best * 1e3, now * 1e3);
 }
 
-// Every unit is at most half a planning; in the end the set is the one that planning all prefixes
-// at once finds.
+// Every unit is a part of a planning; in the end the set is the one that planning all prefixes at
+// once finds.
 static void in_units_the_same_is_found(void **state)
 {
     (void)state;
@@ -140,6 +140,9 @@ static void in_units_the_same_is_found(void **state)
         const uint32_t n = 2 + (uint32_t)seed % 5;
         uint32_t units = 0;
         open_scene(&s, seed, n, SAMPLES * FIELDS);
+        const bool searches = seed % 4 == 0; // without evaluations, of which a trial has half
+        s.config.dispatch.policy = searches ? RT_POLICY_MAKESPAN : RT_POLICY_ESD;
+        const uint32_t parts = searches ? 2 : 3;
         const uint64_t all = rt_bits_below(n);
         assert_int_equal(dp_choice_begin(&choice, &s.config, &s.recent, DP_ESTIMATE_MOVED, all),
                          RT_OK);
@@ -150,13 +153,14 @@ static void in_units_the_same_is_found(void **state)
             units++;
             if (choice.tried_count == tried) { // on its way
                 assert_int_equal(choice.done, done + had);
+                assert_true(choice.done < parts * BATCHES);
             } else { // one more is done: with its last batch, or given up
                 assert_int_equal(choice.tried_count, tried + 1);
                 assert_int_equal(choice.done, 0);
-                early += done + 1 < 2 * BATCHES;
+                early += done + 1 < parts * BATCHES;
             }
         }
-        assert_true(units <= (n + 1) * (2 * BATCHES + 1));
+        assert_true(units <= (n + 1) * (parts * BATCHES + 1));
         must_be_best(&s, all, dp_choice_result(&choice));
         changes += dp_choice_result(&choice) != all;
         dp_choice_end(&choice);
@@ -199,6 +203,35 @@ static void trials_are_plans(void **state)
         s.config.slot_count[w] = SAMPLES / 2 * FIELDS;
     const double least = planned_s(&s, ranks, 2);
     assert_true(trial_s(&s, 5, 0.25) == least);
+    close_scene(&s);
+}
+
+// In its first iterations a run may move more dense bytes than later: its plans know that, until
+// then; a trial is about what comes later.
+static void the_first_iterations_are_others(void **state)
+{
+    (void)state;
+    scene s;
+    dp_planner *planner;
+    rt_error error = {0};
+    open_scene(&s, 11, 3, SAMPLES * FIELDS);
+    const double later = trial_s(&s, 7, 1);
+    assert_int_equal(dp_planner_create(&s.config, &planner, &error), RT_OK);
+    const int64_t up = dp_planner_ticks(planner)->dense_up[1];
+    dp_planner_destroy(planner);
+    s.config.dense_whole_bytes = 4 * s.config.dense_bytes;
+    assert_true(trial_s(&s, 7, 1) == later);
+    assert_int_equal(dp_planner_create(&s.config, &planner, &error), RT_OK);
+    for (uint32_t t = 1; t <= RT_CODING_WHOLE_ITERATIONS + 2; t++) {
+        const dp_plan *plan;
+        assert_int_equal(dp_planner_look_up(planner, dp_recent_at(&s.recent, t)), RT_OK);
+        const int64_t now = dp_planner_ticks(planner)->dense_up[1];
+        const int64_t expected = t <= RT_CODING_WHOLE_ITERATIONS ? 4 * up : up;
+        assert_true(now >= expected - 4 && now <= expected + 4); // rounded
+        dp_planner_place(planner);
+        assert_int_equal(dp_planner_commit(planner, &plan), RT_OK);
+    }
+    dp_planner_destroy(planner);
     close_scene(&s);
 }
 
@@ -324,6 +357,109 @@ static void which_set_is_likeliest(void **state)
     close_scene(&s);
 }
 
+// Worker and shard w are on box w, and homes are planned.
+static void put_on_boxes(scene *s)
+{
+    const uint32_t n = s->config.worker_count;
+    s->config.homes = RT_HOMES_PLANNED;
+    s->config.rates.shards = (dp_shards){n, n, {0}};
+    s->config.boxes = (dp_boxes){.count = n, .worker_count = n};
+    for (uint32_t w = 0; w < n; w++) {
+        s->config.boxes.of_worker[w] = s->config.boxes.of_shard[w] = (uint8_t)w;
+        s->config.boxes.given[w] = s->config.rates.links[w] = (dp_link){FAST, FAST};
+        s->config.rates.compute_s_per_sample[w] = 0;
+    }
+}
+
+// Adds what passes from box to box, by shard and worker that an operation names.
+static void add_passing(const dp_planner_config *config, uint32_t worker, const dp_ops *ops,
+                        double *up, double *down)
+{
+    for (uint32_t i = 0; i < ops->count; i++) {
+        const dp_passing bytes = dp_op_passing(&config->layout, &ops->items[i]);
+        const uint32_t shard = dp_op_shard(&ops->items[i], config->rates.shards.count);
+        if (shard == worker)
+            continue; // of one box
+        up[worker] += (double)(bytes.up + bytes.request);
+        down[shard] += (double)(bytes.up + bytes.request);
+        up[shard] += (double)bytes.down;
+        down[worker] += (double)bytes.down;
+    }
+}
+
+// Bytes of rows on the links of the first `count` boxes, over the second half of the batches.
+static double bytes_on_links(const scene *s, uint32_t count, double *largest_p)
+{
+    dp_planner_config config = s->config;
+    dp_planner *planner;
+    double up[RT_SITE_BOXES_MAX] = {0}, down[RT_SITE_BOXES_MAX] = {0}, ups = 0, downs = 0;
+    config.worker_count = config.boxes.worker_count = count;
+    config.participants_min = 0;
+    *largest_p = 0;
+    assert_int_equal(dp_planner_create(&config, &planner, NULL), RT_OK);
+    for (uint32_t i = 0; i < BATCHES; i++) {
+        const dp_plan *plan;
+        assert_int_equal(dp_planner_look_up(planner, dp_recent_at(&s->recent, i)), RT_OK);
+        dp_planner_place(planner);
+        assert_int_equal(dp_planner_commit(planner, &plan), RT_OK);
+        for (uint32_t w = 0; w < count && i >= BATCHES / 2; w++) {
+            const dp_passing bytes = dp_slice_passing(&config.layout, &plan->slices[w]);
+            *largest_p += (double)(bytes.up + bytes.request);
+            add_passing(&config, w, &plan->slices[w].release, up, down);
+            add_passing(&config, w, &plan->slices[w].fill, up, down);
+            add_passing(&config, w, &plan->slices[w].after, up, down);
+        }
+    }
+    dp_planner_destroy(planner);
+    for (uint32_t b = 0; b < count; b++) {
+        ups += up[b];
+        downs += down[b];
+    }
+    return fmax(ups, downs);
+}
+
+static double trial_row_bytes(const scene *s, uint64_t workers)
+{
+    dp_trial *trial;
+    assert_int_equal(dp_trial_create(&s->config, workers, 1, &trial), RT_OK);
+    for (uint32_t i = 0; i < BATCHES; i++) {
+        assert_int_equal(dp_trial_decide(trial, dp_recent_at(&s->recent, i)), RT_OK);
+        assert_int_equal(dp_trial_commit(trial, i >= BATCHES / 2), RT_OK);
+    }
+    const double bytes = dp_trial_row_bytes(trial);
+    dp_trial_destroy(trial);
+    return bytes;
+}
+
+// What worker and shard of one box exchange is no row that moved, and neither is the dense
+// exchange.
+static void rows_that_stay_on_a_box(void **state)
+{
+    (void)state;
+    scene s;
+    dp_demand demand;
+    double all;
+    open_scene(&s, 6, 4, SAMPLES * FIELDS);
+    put_on_boxes(&s);
+    for (uint32_t count = 1; count <= 4; count++) {
+        const double expected = bytes_on_links(&s, count, &all);
+        const double bytes = trial_row_bytes(&s, rt_bits_below(count));
+        printf("%u boxes: %.0f of %.0f bytes pass a link\n", count, expected, all);
+        assert_true(bytes == expected && bytes < all);
+        assert_true(count == 1 ? bytes == 0 : bytes > 0);
+    }
+    assert_int_equal(dp_demand_measure(dp_recent_at(&s.recent, 0), &s.config.layout, &demand),
+                     RT_OK);
+    const double two = dp_estimate_row_bytes(&s.config, &demand, 3);
+    assert_true(dp_estimate_row_bytes(&s.config, &demand, 1) == 0); // all are at home there
+    s.config.shard_share = 0.25;
+    must_be_near(dp_estimate_row_bytes(&s.config, &demand, 1),
+                 0.75 * (double)demand.bytes[demand.sample_count]);
+    assert_true(dp_estimate_row_bytes(&s.config, &demand, 3) == two);
+    dp_demand_fini(&demand);
+    close_scene(&s);
+}
+
 // A trial computes as fast as its own workers, whatever the ranks before them do.
 static void computing_is_of_its_workers(void **state)
 {
@@ -359,17 +495,9 @@ static void rows_that_others_have(void **state)
     scene s;
     dp_demand demand;
     open_scene(&s, 3, 4, SAMPLES * FIELDS);
-    s.config.homes = RT_HOMES_PLANNED;
+    put_on_boxes(&s);
     s.config.shard_rows_max = 200;
     s.config.dense_bytes = 0;
-    s.config.rates.links[0] = (dp_link){FAST, FAST};
-    s.config.rates.compute_s_per_sample[0] = 0;
-    s.config.rates.shards = (dp_shards){4, 4, {0}};
-    s.config.boxes = (dp_boxes){.count = 4, .worker_count = 4};
-    for (uint32_t w = 0; w < 4; w++) {
-        s.config.boxes.of_worker[w] = s.config.boxes.of_shard[w] = (uint8_t)w;
-        s.config.boxes.given[w] = (dp_link){FAST, FAST};
-    }
     assert_int_equal(dp_demand_measure(dp_recent_at(&s.recent, 0), &s.config.layout, &demand),
                      RT_OK);
     const double all = (double)demand.bytes[demand.sample_count];
@@ -384,5 +512,8 @@ static void rows_that_others_have(void **state)
     close_scene(&s);
 }
 
-TEST_MAIN(TEST(rows_that_others_have), TEST(computing_is_of_its_workers), TEST(in_units_the_same_is_found), TEST(trials_are_plans), TEST(caches_and_named_sets),
+TEST_MAIN(TEST(rows_that_others_have), TEST(rows_that_stay_on_a_box),
+          TEST(computing_is_of_its_workers),
+          TEST(in_units_the_same_is_found), TEST(trials_are_plans), TEST(caches_and_named_sets),
+          TEST(the_first_iterations_are_others),
           TEST(what_a_batch_needs), TEST(times_of_sets), TEST(which_set_is_likeliest))

@@ -318,6 +318,30 @@ static void ticks_are_bounded_and_near(void **state)
 // ---------------------------------------------------------------------------------------
 
 // Worker 0 hands a row of 4 floats and 2 of state to worker 1, and pulls one of 4: 40 bytes and 32.
+// A gradient between workers takes both links and none of the PS.
+static void gradients_to_a_trainer(void **state)
+{
+    (void)state;
+    dp_plan plan;
+    dp_account account = {0};
+    dp_account_config config = {.layout = {.field_count = 1, .values = {4}, .state = {2}},
+                                .worker_count = 2,
+                                .rates = {.links = {{100, 200}, {50, 25}}, .ps_bytes_per_s = 1e-3}};
+    assert_int_equal(dp_plan_init(&plan, 2), RT_OK);
+    plan.participants = 3;
+    dp_ops_add(&plan.slices[0].after, DP_OP_REDUCE)->keeper = 1;
+    dp_ops_add(&plan.slices[1].after, DP_OP_SUM)->keeper = 0;
+    dp_account_add(&config, &plan, &account);
+    assert_int_equal(account.handed.rows, 0);
+    assert_int_equal(account.handed.gradients, 1);
+    assert_int_equal(account.traffic[0].up, 24 + 16);
+    assert_int_equal(account.traffic[1].down, 24 + 16);
+    assert_true(account.traffic[0].down == 0 && account.traffic[1].up == 0);
+    test_close(account.predicted_s, 40 / 25.0, 1e-12, 0, "predicted");
+    test_close(dp_account_cost_s(&account, 2), 40 / 25.0, 1e-12, 0, "cost");
+    dp_plan_fini(&plan);
+}
+
 static void rows_handed_over(void **state)
 {
     (void)state;
@@ -361,28 +385,36 @@ static void predicted_times(void **state)
     dp_account_config config = {.worker_count = 2, .rates.links = {{1000, 2000}, {100, 50}}};
     dp_traffic traffic[2] = {{500, 500}, {10, 20}}; // 0.5 s up, 0.25 s down; 0.1 s, 0.4 s
     uint32_t samples[2] = {10, 30};
-    test_close(dp_predict_s(&config, 3, traffic, 0, samples), 0.5, 1e-12, 0, "links");
+    test_close(dp_predict_s(&config, 1, 3, traffic, 0, samples), 0.5, 1e-12, 0, "links");
     config.rates.compute_s_per_sample[0] = 0.01; // 0.5 + 0.1
     config.rates.compute_s_per_sample[1] = 0.02; // 0.4 + 0.6
-    test_close(dp_predict_s(&config, 3, traffic, 0, samples), 1.0, 1e-12, 0, "computation");
+    test_close(dp_predict_s(&config, 1, 3, traffic, 0, samples), 1.0, 1e-12, 0, "computation");
     config.rates.ps_bytes_per_s = 260; // 510 up, 520 down
-    test_close(dp_predict_s(&config, 3, traffic, 0, samples), 2.0, 1e-12, 0, "PS");
+    test_close(dp_predict_s(&config, 1, 3, traffic, 0, samples), 2.0, 1e-12, 0, "PS");
     // Of the 510 and 520, 130 are rows that go from one worker to the other.
-    test_close(dp_predict_s(&config, 3, traffic, 130, samples), 1.5, 1e-12, 0, "rows handed over");
+    test_close(dp_predict_s(&config, 1, 3, traffic, 130, samples), 1.5, 1e-12, 0,
+               "rows handed over");
     config.rates.ps_bytes_per_s = 10000;
     config.dense_bytes = 100; // 1: 120 bytes down in 2.4 s, + 0.6
-    test_close(dp_predict_s(&config, 3, traffic, 0, samples), 3.0, 1e-12, 0, "dense");
+    test_close(dp_predict_s(&config, 1, 3, traffic, 0, samples), 3.0, 1e-12, 0, "dense");
+    config.dense_whole_bytes = 400; // in the first iterations: 420 bytes down in 8.4 s, + 0.6
+    for (uint32_t t = 0; t <= RT_CODING_WHOLE_ITERATIONS + 1; t++)
+        test_close(dp_predict_s(&config, t, 3, traffic, 0, samples),
+                   t > 0 && t <= RT_CODING_WHOLE_ITERATIONS ? 9.0 : 3.0, 1e-12, 0, "dense, whole");
+    config.dense_whole_bytes = 0;
     config.rates.ps_bytes_per_s = 100; // 720 down
-    test_close(dp_predict_s(&config, 3, traffic, 0, samples), 7.2, 1e-12, 0, "dense at the PS");
+    test_close(dp_predict_s(&config, 1, 3, traffic, 0, samples), 7.2, 1e-12, 0, "dense at the PS");
     config.rates.shards =
         (dp_shards){4, 1, {20, 0, 9, 100}}; // 520 of rows: 130 a shard, 200 dense at 0
-    test_close(dp_predict_s(&config, 3, traffic, 0, samples), 330 / 20.0, 1e-12, 0, "first shard");
+    test_close(dp_predict_s(&config, 1, 3, traffic, 0, samples), 330 / 20.0, 1e-12, 0,
+               "first shard");
     config.rates.shards.bytes_per_s[2] = 7;
-    test_close(dp_predict_s(&config, 3, traffic, 0, samples), 130 / 7.0, 1e-12, 0, "another shard");
+    test_close(dp_predict_s(&config, 1, 3, traffic, 0, samples), 130 / 7.0, 1e-12, 0,
+               "another shard");
     config.rates.shards.dense_count = 4; // 50 dense each
-    test_close(dp_predict_s(&config, 3, traffic, 0, samples), 180 / 7.0, 1e-12, 0, "all alike");
+    test_close(dp_predict_s(&config, 1, 3, traffic, 0, samples), 180 / 7.0, 1e-12, 0, "all alike");
     config.rates.ps_bytes_per_s = 10;
-    test_close(dp_predict_s(&config, 3, traffic, 0, samples), 72, 1e-12, 0, "all shards");
+    test_close(dp_predict_s(&config, 1, 3, traffic, 0, samples), 72, 1e-12, 0, "all shards");
 }
 
 // What the search counts in ticks is the time that the prediction names.
@@ -620,6 +652,6 @@ static void chunks_suit_the_slowest_link(void **state)
 
 TEST_MAIN(TEST(chunks_suit_the_slowest_link), TEST(matrix_is_algorithm_1),
           TEST(views_show_the_states), TEST(ticks_are_bounded_and_near), TEST(predicted_times),
-          TEST(rows_handed_over),
+          TEST(rows_handed_over), TEST(gradients_to_a_trainer),
           TEST(ticks_of_shards_are_the_predicted_time), TEST(unit_of_cost),
           TEST(sums_count_every_operation))

@@ -201,5 +201,50 @@ static void windows_move_less(void **state)
                  moves[1], moves[2]);
 }
 
+// A sum over all plans of 40 batches with one to three keys in a field. full: it is said that no
+// sample lacks a key in any field, as is so; not saying so must not change what a window expects.
+static uint64_t bags_with_a_window(uint64_t seed, bool full)
+{
+    const planner_shape shape = {.seed = seed,
+                                 .worker_count = 3,
+                                 .sample_count_max = 12,
+                                 .field_count = 4,
+                                 .ids_per_field = 40,
+                                 .bag_max = 3,
+                                 .zipf = 0.8,
+                                 .cache = CACHE_MIDDLE,
+                                 .lookahead = 2,
+                                 .dispatch = {.policy = RT_POLICY_ESD, .alpha = 1, .window = 3}};
+    planner_case pc;
+    rt_batch batches[40];
+    uint64_t sum = 0;
+    planner_case_init(&pc, &shape);
+    for (uint32_t t = 0; t < RT_COUNT_OF(batches); t++) {
+        rt_batch_init(&batches[t], 0);
+        random_batches_fill(&pc.batches, &batches[t], 12);
+        batches[t].has_gaps = !full;
+        dp_planner_preview(pc.planner, &batches[t]);
+        if (t < shape.lookahead)
+            continue;
+        const dp_plan *plan;
+        assert_int_equal(dp_planner_look_up(pc.planner, &batches[t - shape.lookahead]), RT_OK);
+        dp_planner_place(pc.planner);
+        assert_int_equal(dp_planner_commit(pc.planner, &plan), RT_OK);
+        sum = dp_fingerprint_add(sum, dp_plan_fingerprint(plan));
+    }
+    for (uint32_t t = 0; t < RT_COUNT_OF(batches); t++)
+        rt_batch_fini(&batches[t]);
+    planner_case_fini(&pc);
+    return sum;
+}
+
+// Several keys in a field: every one of them costs what it costs in a window, too.
+static void windows_see_every_key(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 8; seed++)
+        assert_true(bags_with_a_window(seed, true) == bags_with_a_window(seed, false));
+}
+
 TEST_MAIN(TEST(uses_are_known), TEST(nothing_shown_nothing_changed), TEST(longer_windows_pull_less),
-          TEST(windows_move_less))
+          TEST(windows_move_less), TEST(windows_see_every_key))

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dispatch/cost/dp_ticks.h"
 #include "tests/support/config_case.h"
 #include "tests/support/test.h"
 
@@ -220,6 +221,44 @@ static void bagpipe_moves_what_its_window_says(void **state)
     }
 }
 
+// Partitioned: a row comes to one worker and is written back once, whatever moves between workers,
+// and placing samples by their rows leaves fewer of those moves than giving them out in sequence.
+static void bagpipe_has_rows_on_one_worker(void **state)
+{
+    (void)state;
+    rt_config config = config_of(NULL);
+    rt_batch batches[COUNT];
+    read_all(&config, batches);
+    const expected want = expect_bagpipe(batches, 7, 2000, true, false);
+    const dp_sim_result got = simulate(&config, "bagpipe:window=7:partition=true");
+    const dp_sim_result sequence = simulate(&config, "bagpipe:window=7");
+    const dp_layout *layout = &got.costs.layout;
+    uint64_t pulls = 0, pushes = 0, up = 0, down = 0;
+    for (uint32_t j = 0; j < WORKERS; j++) {
+        pulls += got.account.workers[j].miss_pull;
+        pushes += got.account.workers[j].evict_push;
+        up += got.account.traffic[j].up;
+        down += got.account.traffic[j].down;
+    }
+    assert_int_equal(pulls, want.pulls[0]); // replicated, each worker pulls every row once
+    assert_int_equal(pushes, want.row_pushes);
+    assert_int_equal(got.reduce_bytes, 0);
+    const uint64_t fetched = got.account.handed.rows, whole = dp_row_bytes(layout, 0, true);
+    const uint64_t back_and_forth = dp_row_bytes(layout, 0, false) + dp_grad_bytes(layout, 0);
+    assert_int_equal(up, pulls * 16 + pushes * whole + fetched * back_and_forth);
+    assert_int_equal(down, pulls * whole + fetched * back_and_forth);
+    assert_true(fetched >= got.account.hits.keys - got.account.hits.distinct);
+    // If every row were with one of its users, which no placement sees to: in sequence it is half as
+    // many again.
+    const uint64_t at_least = sequence.account.hits.keys - sequence.account.hits.distinct;
+    if (4 * fetched >= 5 * at_least)
+        fail_msg("%" PRIu64 " rows from other workers, at least %" PRIu64 " in sequence", fetched,
+                 at_least);
+    for (uint32_t b = 0; b < COUNT; b++)
+        rt_batch_fini(&batches[b]);
+    rt_config_fini(&config);
+}
+
 static void a_batch_that_no_cache_holds(void **state)
 {
     (void)state;
@@ -344,7 +383,10 @@ static void specs(void **state)
                 peer.profile == 9);
     assert_int_equal(dp_peer_parse("bagpipe:window=3:replicate=false", &peer, &error), RT_OK);
     assert_true(peer.kind == DP_PEER_BAGPIPE && peer.window == 3 && !peer.replicate);
-    static const char *const bad[] = {"bagpipe:window=0",    "bagpipe:window=1025", "fae:window=3",
+    assert_int_equal(dp_peer_parse("bagpipe:partition=true", &peer, &error), RT_OK);
+    assert_true(peer.kind == DP_PEER_BAGPIPE && peer.partition);
+    static const char *const bad[] = {"bagpipe:partition=true:replicate=true",
+                                      "bagpipe:window=0",    "bagpipe:window=1025", "fae:window=3",
                                       "fae:hot_rows=-1",     "fae:hot_rows=",       "bagpipe:",
                                       "fae:schedule=truely", "fae:schedule=yes",    "fae:hot_rows=7x"};
     for (size_t i = 0; i < RT_COUNT_OF(bad); i++) {
@@ -353,5 +395,5 @@ static void specs(void **state)
     }
 }
 
-TEST_MAIN(TEST(bagpipe_moves_what_its_window_says), TEST(a_batch_that_no_cache_holds),
+TEST_MAIN(TEST(bagpipe_moves_what_its_window_says), TEST(bagpipe_has_rows_on_one_worker), TEST(a_batch_that_no_cache_holds),
           TEST(fae_moves_what_is_not_hot), TEST(fae_puts_hot_samples_together), TEST(specs))

@@ -90,12 +90,13 @@ typedef struct {
 } family;
 
 // Everything that can be combined, with small batches.
-static void run_family_with(family f, bool hand_over)
+static void run_family_with(family f, bool hand_over, bool reduce)
 {
     planner_shape shape = {.worker_count = f.worker_count,
                            .sample_count_max = f.sample_count_max,
                            .field_count = f.field_count,
                            .participants_min = f.participants_min,
+                           .reduce = reduce,
                            .dispatch = {.view = f.view,
                                         .hand_over = hand_over,
                                         .keeper = f.keeper,
@@ -126,7 +127,7 @@ static void run_family_with(family f, bool hand_over)
 
 static void run_family(family f)
 {
-    run_family_with(f, false);
+    run_family_with(f, false, false);
 }
 
 static void one_worker(void **state)
@@ -224,10 +225,72 @@ static void participants_change(void **state)
 static void rows_are_handed_over(void **state)
 {
     (void)state;
-    run_family_with((family){2, 8, 4, RT_VIEW_AUTO, false, false, false, 0}, true);
-    run_family_with((family){3, 9, 3, RT_VIEW_AUTO, true, false, false, 1}, true);
-    run_family_with((family){8, 32, 4, RT_VIEW_AUTO, false, true, true, 0}, true);
-    run_family_with((family){8, 32, 4, RT_VIEW_AUTO, false, false, true, 0}, true);
+    run_family_with((family){2, 8, 4, RT_VIEW_AUTO, false, false, false, 0}, true, false);
+    run_family_with((family){3, 9, 3, RT_VIEW_AUTO, true, false, false, 1}, true, false);
+    run_family_with((family){8, 32, 4, RT_VIEW_AUTO, false, true, true, 0}, true, false);
+    run_family_with((family){8, 32, 4, RT_VIEW_AUTO, false, false, true, 0}, true, false);
+}
+
+// One of the trainers of a row sums, alone and where rows are handed over, too.
+static void trainers_sum(void **state)
+{
+    (void)state;
+    run_family_with((family){2, 8, 4, RT_VIEW_AUTO, false, false, false, 0}, false, true);
+    run_family_with((family){3, 9, 3, RT_VIEW_AUTO, false, false, false, 1}, true, true);
+    run_family_with((family){8, 32, 4, RT_VIEW_AUTO, false, false, true, 0}, true, true);
+    run_family_with((family){64, 130, 2, RT_VIEW_AUTO, false, false, false, 9}, false, true);
+}
+
+static uint64_t count_after(const dp_plan *plan, dp_op_kind kind)
+{
+    uint64_t count = 0;
+    for (uint32_t j = 0; j < plan->worker_count; j++) {
+        const dp_ops *ops = &plan->slices[j].after;
+        for (uint32_t i = 0; i < ops->count; i++)
+            count += ops->items[i].kind == kind;
+    }
+    return count;
+}
+
+// Behind a narrow link of the PS most gradients go to trainers, some to the PS, whose link would be
+// idle; behind a wide one nearly all go there.
+static void links_say_who_sums(void **state)
+{
+    (void)state;
+    uint64_t sums[2] = {0}, gradients[2] = {0};
+    for (uint32_t wide = 0; wide < 2; wide++) {
+        const planner_shape shape = {.seed = 3,
+                                     .worker_count = 8,
+                                     .sample_count_max = 64,
+                                     .field_count = 6,
+                                     .ids_per_field = 60,
+                                     .bag_max = 1,
+                                     .zipf = 1,
+                                     .cache = CACHE_EVERYTHING,
+                                     .reduce = true,
+                                     .dispatch = {.policy = RT_POLICY_RANDOM, .hand_over = true}};
+        planner_case pc;
+        uint64_t sent = 0;
+        planner_case_init(&pc, &shape);
+        dp_planner_destroy(pc.planner);
+        for (uint32_t j = 0; j < shape.worker_count; j++)
+            pc.config.rates.links[j] = (dp_link){1e8, 1e8};
+        pc.config.rates.ps_bytes_per_s = wide ? 1e10 : 2e8;
+        assert_int_equal(dp_planner_create(&pc.config, &pc.planner, NULL), RT_OK);
+        for (uint32_t t = 0; t < 20; t++) {
+            planner_case_look_up(&pc, 64);
+            planner_case_commit(&pc);
+            sums[wide] += count_after(pc.plan, DP_OP_SUM);
+            sent += count_after(pc.plan, DP_OP_REDUCE);
+            gradients[wide] += count_after(pc.plan, DP_OP_PUSH_GRAD);
+        }
+        assert_int_equal(sums[wide], sent);
+        planner_case_fini(&pc);
+    }
+    if (sums[0] < 10 * sums[1] || gradients[0] == 0 || gradients[0] >= gradients[1])
+        fail_msg("narrow: %" PRIu64 " to trainers, %" PRIu64 " to the PS; wide: %" PRIu64
+                 ", %" PRIu64,
+                 sums[0], gradients[0], sums[1], gradients[1]);
 }
 
 // Batches of one sample, and more workers than samples.
@@ -487,6 +550,6 @@ TEST_MAIN(TEST(one_worker), TEST(two_workers), TEST(three_workers), TEST(four_wo
           TEST(seven_workers), TEST(eight_workers), TEST(sixty_four_workers), TEST(views),
           TEST(keepers), TEST(full_synchronisation), TEST(unequal_micro_batches),
           TEST(participants_change), TEST(fewer_samples_than_workers), TEST(a_long_run),
-          TEST(rows_are_handed_over), TEST(fewer_samples_than_workers), TEST(a_long_run),
+          TEST(rows_are_handed_over), TEST(trainers_sum), TEST(links_say_who_sums),
           TEST(keys_at_the_edges), TEST(evictions_follow_the_rule), TEST(a_small_cache_is_refused),
           TEST(records_wait_for_the_next_look_up))

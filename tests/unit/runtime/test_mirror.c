@@ -447,6 +447,23 @@ static void follows_one_run_and_no_old_epoch(void **state)
     rt_config_fini(&b.config);
 }
 
+// What a coordinator has written, but nobody got, would stay where blocks are to go.
+static void no_folder_of_a_coordinator_is_followed_in(void **state)
+{
+    (void)state;
+    both b;
+    prepare(&b);
+    assert_int_equal(open_mirror(&b, 7, false, NULL), RT_TIMEOUT); // gives it its id
+    close_all(&b);
+    snprintf(b.there, sizeof b.there, "%s", b.here);
+    start_standby(&b);
+    pthread_join(b.thread, NULL);
+    assert_int_equal(b.ended, RT_CONFIG);
+    assert_non_null(strstr(b.error.text, "the folder of a coordinator"));
+    close(b.stop_fd);
+    rt_config_fini(&b.config);
+}
+
 static void put_file(const char *folder, const char *name, const char *text, size_t times)
 {
     char path[600];
@@ -496,4 +513,5 @@ TEST_MAIN(TEST(acknowledged_is_synced_there), TEST(who_was_away_gets_what_it_lac
           TEST(without_it_whoever_waits_is_not_told),
           TEST(alone_it_is_told_once_shards_are_there), TEST(what_is_not_written_on_both_is_on_none),
           TEST(promoted_takes_nothing_more), TEST(follows_one_run_and_no_old_epoch),
+          TEST(no_folder_of_a_coordinator_is_followed_in),
           TEST(checkpoints_come_and_go_as_here))

@@ -123,11 +123,11 @@ static void the_newest_good_ones_stay(void **state)
                         {40, 30, true}, {50, 40, false}, {60, 50, true}};
     (void)state;
     publish(all, 6);
-    rt_published_prune(folder(), 9);
+    rt_published_prune(folder(), 9, false);
     must_have((const uint32_t[]){10, 20, 30, 40, 50, 60}, 6);
-    rt_published_prune(folder(), 2); // 50 and 30
+    rt_published_prune(folder(), 2, false); // 50 and 30
     must_have((const uint32_t[]){30, 40, 50, 60}, 4);
-    rt_published_prune(folder(), 1); // 50 builds on 40, that on 30
+    rt_published_prune(folder(), 1, false); // 50 builds on 40, that on 30
     must_have((const uint32_t[]){30, 40, 50, 60}, 4);
 }
 
@@ -137,10 +137,10 @@ static void the_one_in_force_stays(void **state)
     (void)state;
     publish(all, 4);
     pin(20);
-    rt_published_prune(folder(), 1);
+    rt_published_prune(folder(), 1, false);
     must_have((const uint32_t[]){10, 20, 30, 40}, 4); // 20 builds on 10
     pin(30);
-    rt_published_prune(folder(), 1);
+    rt_published_prune(folder(), 1, false);
     must_have((const uint32_t[]){30, 40}, 2);
 }
 

@@ -1,0 +1,303 @@
+#include "edge_worker/serve/ew_asker.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/rt_log.h"
+#include "runtime/rt_thread.h"
+#include "runtime/wire/rt_control.h"
+
+#define SERVER rt_peer(RT_ROLE_COORDINATOR, 0)
+#define RANKS 64u // of which each takes one at random
+#define WAIT_MS 200
+#define PAUSE_NS 200000000                  // before it is tried to connect again
+#define PROBE_EVERY_NS UINT64_C(1000000000) // of who does not answer
+#define PROBES_MAX 5u                       // then over another connection
+
+typedef enum { ASK_WAITS, ASK_SENT, ASK_ANSWERED, ASK_FAILED } ask_state;
+
+typedef struct ask {
+    struct ask *next;
+    uint64_t number;
+    ask_state state;
+    rt_message question, answer;
+} ask;
+
+struct ew_asker {
+    char address[RT_NAME_MAX + 16];
+    rt_transport *transport;
+    rt_endpoint *endpoint; // NULL: not connected
+    uint32_t self;
+    int wake_fd;
+    atomic_bool stops;
+    pthread_t thread;
+    bool started;
+    uint64_t probed_ns;
+    uint32_t probes; // without an answer
+
+    pthread_mutex_t lock; // of all below
+    pthread_cond_t answered;
+    ask *asks; // they are those of the threads that wait
+    uint64_t number;
+    bool is_silent;
+};
+
+// ---- who asks ----------------------------------------------------------------------------------
+
+static void leave(ew_asker *asker, const ask *own)
+{
+    ask **at = &asker->asks;
+    while (*at && *at != own)
+        at = &(*at)->next;
+    if (*at)
+        *at = own->next;
+}
+
+static void note_silence(ew_asker *asker, const char *why)
+{
+    if (!asker->is_silent)
+        rt_warn("rows: %s %s; trying on", asker->address, why);
+    asker->is_silent = true;
+}
+
+static struct timespec time_of(uint64_t ns)
+{
+    return (struct timespec){(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
+}
+
+static void wake(const ew_asker *asker)
+{
+    const uint64_t one = 1;
+    if (write(asker->wake_fd, &one, sizeof one) < 0)
+        return; // it is awake: the counter is full
+}
+
+rt_status ew_asker_ask(ew_asker *asker, rt_message *question, uint64_t deadline_ns,
+                       rt_message *answer, rt_error *error)
+{
+    const struct timespec end = time_of(deadline_ns);
+    ask own = {.question = *question};
+    *question = (rt_message){0};
+    int result = 0;
+    pthread_mutex_lock(&asker->lock);
+    own.number = ++asker->number;
+    own.state = asker->is_silent ? ASK_FAILED : ASK_WAITS;
+    if (!asker->is_silent) {
+        own.next = asker->asks;
+        asker->asks = &own;
+        wake(asker);
+    }
+    while (own.state < ASK_ANSWERED && result == 0)
+        result = pthread_cond_timedwait(&asker->answered, &asker->lock, &end);
+    leave(asker, &own);
+    if (own.state < ASK_ANSWERED)
+        note_silence(asker, "does not answer");
+    pthread_mutex_unlock(&asker->lock);
+    rt_message_release(&own.question);
+    if (own.state == ASK_ANSWERED) {
+        *answer = own.answer;
+        return RT_OK;
+    }
+    return rt_fail(error, own.state == ASK_FAILED ? RT_PEER : RT_TIMEOUT, "%s does not answer",
+                   asker->address);
+}
+
+// ---- the asker's thread ------------------------------------------------------------------------
+
+static rt_status connect_anew(ew_asker *asker, rt_error *error)
+{
+    uint32_t rank = 0;
+    if (getrandom(&rank, sizeof rank, 0) != sizeof rank)
+        return rt_fail(error, RT_IO, "getrandom: %s", strerror(errno));
+    asker->self = rt_peer(RT_ROLE_VISITOR, rank % RANKS);
+    return rt_transport_zmq.connect(asker->transport, asker->self, SERVER, asker->address,
+                                    &asker->endpoint, error);
+}
+
+// What was asked over a connection that ended has no answer.
+static void hang_up(ew_asker *asker)
+{
+    if (asker->endpoint)
+        rt_transport_zmq.end(asker->endpoint, 0);
+    asker->endpoint = NULL;
+    asker->probes = 0;
+    pthread_mutex_lock(&asker->lock);
+    note_silence(asker, "is away");
+    for (ask *one = asker->asks; one; one = one->next)
+        if (one->state < ASK_ANSWERED)
+            one->state = ASK_FAILED;
+    pthread_cond_broadcast(&asker->answered);
+    pthread_mutex_unlock(&asker->lock);
+}
+
+static rt_status send_one(const ew_asker *asker, rt_message *question, uint64_t number)
+{
+    rt_message_header(question)->sender = asker->self;
+    rt_message_header(question)->iteration = number;
+    return rt_transport_zmq.send(asker->endpoint, SERVER, question);
+}
+
+static rt_status send_all(ew_asker *asker)
+{
+    rt_status status = RT_OK;
+    pthread_mutex_lock(&asker->lock);
+    for (ask *one = asker->asks; one && !status; one = one->next) {
+        if (one->state != ASK_WAITS)
+            continue;
+        status = send_one(asker, &one->question, one->number);
+        if (!status)
+            one->state = ASK_SENT;
+    }
+    pthread_mutex_unlock(&asker->lock);
+    return status == RT_AGAIN ? RT_OK : status;
+}
+
+// Of who does not answer: a question for no rows.
+static rt_status probe(ew_asker *asker)
+{
+    const rt_wire_look_up none = {0};
+    rt_message message = {0};
+    pthread_mutex_lock(&asker->lock);
+    const bool is_silent = asker->is_silent;
+    pthread_mutex_unlock(&asker->lock);
+    if (!is_silent || rt_now_ns() - asker->probed_ns < PROBE_EVERY_NS)
+        return RT_OK;
+    if (asker->probes++ == PROBES_MAX)
+        return RT_PEER;
+    asker->probed_ns = rt_now_ns();
+    if (!rt_control_create_struct(&message, RT_MESSAGE_LOOK_UP, asker->self, 0, &none, sizeof none,
+                                  NULL))
+        (void)send_one(asker, &message, 0);
+    rt_message_release(&message);
+    return RT_OK;
+}
+
+static void take(ew_asker *asker, rt_message *message)
+{
+    const uint64_t number = rt_message_header(message)->iteration;
+    asker->probes = 0;
+    pthread_mutex_lock(&asker->lock);
+    if (asker->is_silent)
+        rt_info("rows: %s answers again", asker->address);
+    asker->is_silent = false;
+    ask *one = asker->asks;
+    while (one && one->number != number)
+        one = one->next;
+    if (one && one->state == ASK_SENT) {
+        one->answer = *message;
+        *message = (rt_message){0};
+        one->state = ASK_ANSWERED;
+        pthread_cond_broadcast(&asker->answered);
+    }
+    pthread_mutex_unlock(&asker->lock);
+}
+
+static rt_status receive_all(ew_asker *asker)
+{
+    for (;;) {
+        uint32_t peer;
+        rt_message message = {0};
+        rt_error error = {0};
+        const rt_status status =
+            rt_transport_zmq.receive(asker->endpoint, &peer, &message, &error);
+        const bool is_taken = !status && rt_message_header(&message)->type == RT_MESSAGE_STOP;
+        if (!status && rt_message_header(&message)->type == RT_MESSAGE_LOOKED_UP)
+            take(asker, &message);
+        rt_message_release(&message);
+        if (is_taken) // the rank: the next one is another
+            return RT_PEER;
+        if (status && status != RT_WIRE)
+            return status == RT_AGAIN ? RT_OK : status;
+    }
+}
+
+static void work_once(ew_asker *asker)
+{
+    const struct timespec pause = {0, PAUSE_NS};
+    rt_error error = {0};
+    bool ready;
+    uint64_t wakes;
+    rt_status status = asker->endpoint ? RT_OK : connect_anew(asker, &error);
+    if (!status)
+        status = send_all(asker);
+    if (!status)
+        status = probe(asker);
+    if (!status)
+        status = receive_all(asker);
+    if (status) {
+        hang_up(asker);
+        (void)nanosleep(&pause, NULL);
+        return;
+    }
+    (void)rt_transport_zmq.wait(&asker->endpoint, 1, asker->wake_fd, WAIT_MS, &ready);
+    while (read(asker->wake_fd, &wakes, sizeof wakes) > 0)
+        ;
+}
+
+static void *work(void *context)
+{
+    ew_asker *asker = context;
+    while (!atomic_load(&asker->stops))
+        work_once(asker);
+    return NULL;
+}
+
+// ---- beginning and end -------------------------------------------------------------------------
+
+rt_status ew_asker_open(const ew_asker_config *config, ew_asker **asker_p, rt_error *error)
+{
+    pthread_condattr_t clock;
+    ew_asker *asker = rt_alloc(1, sizeof *asker);
+    if (!asker)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    snprintf(asker->address, sizeof asker->address, "%s", config->address);
+    pthread_mutex_init(&asker->lock, NULL);
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC); // that of rt_now_ns
+    pthread_cond_init(&asker->answered, &clock);
+    pthread_condattr_destroy(&clock);
+    asker->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    rt_status status = asker->wake_fd < 0 ? rt_fail(error, RT_LIMIT, "eventfd: %s", strerror(errno))
+                                          : rt_transport_open(&rt_transport_zmq, config->keys,
+                                                              &asker->transport, error);
+    if (!status)
+        status = connect_anew(asker, error);
+    if (!status) {
+        asker->started = rt_thread_start(&asker->thread, work, asker) == 0;
+        if (!asker->started)
+            status = rt_fail(error, RT_LIMIT, "cannot start a thread");
+    }
+    if (status) {
+        ew_asker_close(asker);
+        return status;
+    }
+    *asker_p = asker;
+    return RT_OK;
+}
+
+void ew_asker_close(ew_asker *asker)
+{
+    if (!asker)
+        return;
+    atomic_store(&asker->stops, true);
+    if (asker->started) {
+        wake(asker);
+        pthread_join(asker->thread, NULL);
+    }
+    if (asker->endpoint)
+        rt_transport_zmq.end(asker->endpoint, 0);
+    if (asker->transport)
+        rt_transport_zmq.close(asker->transport);
+    if (asker->wake_fd >= 0)
+        close(asker->wake_fd);
+    pthread_cond_destroy(&asker->answered);
+    pthread_mutex_destroy(&asker->lock);
+    rt_free(asker);
+}
