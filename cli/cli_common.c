@@ -265,6 +265,7 @@ ew_model_config cli_model(const rt_config *config, const rt_schema *schema)
                              .seed = config->seed,
                              .dense_count = schema->dense_count,
                              .more_labels = schema->label_count - 1,
+                             .class_count = schema->class_count,
                              .sample_count_max = samples,
                              .lookup_count_max = samples * schema->keys_per_sample_max,
                              .row_count_max = samples * schema->keys_per_sample_max};

@@ -27,6 +27,11 @@ typedef struct {
     FILE *predictions;                // those of a sample in a line; NULL: not wanted
 } evaluation;
 
+static uint32_t class_count(const evaluation *e)
+{
+    return e->weights.schema.class_count;
+}
+
 static uint32_t label_count(const evaluation *e)
 {
     return e->weights.schema.label_count;
@@ -56,7 +61,9 @@ static void judge(evaluation *e, const float *probabilities)
         judge_label(e, probabilities, l);
     if (label_count(e) > 1)
         return;
-    if (batch->is_weighted)
+    if (class_count(e))
+        rt_meter_add_classes(e->meters[0], probabilities, batch->labels, batch->sample_count);
+    else if (batch->is_weighted)
         rt_meter_add_weighted(e->meters[0], probabilities, batch->labels, batch->weights, 1,
                               batch->sample_count);
     else
@@ -65,15 +72,15 @@ static void judge(evaluation *e, const float *probabilities)
 
 static rt_status evaluate_batch(evaluation *e, rt_error *error)
 {
-    const uint32_t labels = label_count(e);
+    const uint32_t outputs = e->weights.schema.output_count;
     const float *probabilities;
     rt_status status = ew_scorer_run(e->scorer, &e->weights, &e->batch, &probabilities, error);
     if (status)
         return status;
     judge(e, probabilities);
-    for (uint32_t i = 0; e->predictions && i < e->batch.sample_count * labels; i++)
+    for (uint32_t i = 0; e->predictions && i < e->batch.sample_count * outputs; i++)
         fprintf(e->predictions, "%.9g%c", (double)probabilities[i],
-                i % labels + 1 < labels ? '\t' : '\n');
+                i % outputs + 1 < outputs ? '\t' : '\n');
     return RT_OK;
 }
 
@@ -92,6 +99,8 @@ static void write_quality(rt_json *out, const rt_quality *quality)
     rt_json_u64(out, "samples", quality->sample_count);
     rt_json_double(out, "logloss", quality->log_loss);
     rt_json_double(out, "auc", quality->auc);
+    if (quality->class_count)
+        rt_json_double(out, "accuracy", quality->mean_label);
     rt_json_double(out, "calibration", quality->calibration);
 }
 
@@ -119,6 +128,9 @@ static void print_result(const evaluation *e, bool json)
                "%.1f%% of look-ups are unknown keys\n",
                quality.sample_count, quality.log_loss, quality.auc, quality.calibration,
                100 * unknown);
+        if (quality.class_count)
+            printf("accuracy %.4f of %" PRIu32 " classes\n", quality.mean_label,
+                   quality.class_count);
         print_labels(e);
         if (counts.dense_clipped)
             printf("%" PRIu64 " dense values lay beyond %g deviations and were clipped to that\n",
@@ -152,6 +164,8 @@ static rt_status create_meters(evaluation *e, rt_error *error)
             return rt_fail(error, RT_NO_MEMORY, "out of memory");
         if (rt_stream_is_weighted(&e->input))
             rt_meter_weigh(e->meters[l]);
+        if (class_count(e))
+            rt_meter_classify(e->meters[l], class_count(e));
     }
     return RT_OK;
 }

@@ -1,5 +1,5 @@
 // `lanyard predict`: the probability of label 1 for every line of an input, in its order; of
-// several labels one column for each.
+// several labels or classes one column for each.
 //
 // One thread reads, others score; who finishes the batch that is next in order writes it out.
 #define _GNU_SOURCE // sched_getaffinity
@@ -81,7 +81,7 @@ static void fail_with(prediction *p, const rt_error *error)
 static rt_status score(const scoring *s, job *j, rt_error *error)
 {
     const float *probabilities;
-    const uint32_t count = j->batch.sample_count, labels = j->batch.label_count;
+    const uint32_t count = j->batch.sample_count, labels = s->all->weights.schema.output_count;
     for (uint32_t i = 0; i < count; i++)
         j->is_place[i] = isnan(j->batch.labels[(size_t)i * j->batch.label_count]);
     rt_status status = ew_scorer_run(s->scorer, &s->all->weights, &j->batch, &probabilities, error);
@@ -216,7 +216,7 @@ static rt_status open_all(prediction *p, rt_error *error)
     }
     if (status)
         return status;
-    const size_t bytes = (size_t)BATCH_SAMPLES * NUMBER_BYTES * p->weights.schema.label_count;
+    const size_t bytes = (size_t)BATCH_SAMPLES * NUMBER_BYTES * p->weights.schema.output_count;
     for (uint32_t i = 0; i < p->job_count; i++) {
         rt_batch_init(&p->jobs[i].batch, p->weights.schema.dense_count);
         p->jobs[i].text = rt_alloc(bytes, 1);

@@ -66,7 +66,7 @@ static const cli_command commands[] = {
      "  DIR     model/ of a run, or one of its checkpoints/ckpt-...; its config.json is read\n"
      "  --json  as JSON\n"
      "  --predictions FILE  write the probability of label 1 of every sample, one a line; of\n"
-     "          several labels one column for each\n",
+     "          several labels or classes one column for each\n",
      cli_eval},
     {"predict", "MODEL [--out FILE] [--threads N] [--set KEY=VALUE]...",
      "the probability of label 1 of every line of an input, in its order",
@@ -75,7 +75,7 @@ static const cli_command commands[] = {
      "  --threads N  that score; default: one for each processor\n"
      "--set stream.files=- reads standard input. Lines need no label. A line that is no sample\n"
      "(malformed, blank) gives \"nan\", so that lines stay side by side; a header gives none.\n"
-     "Of a model of several labels one column for each, in the order of their columns, by tabs.\n",
+     "Of a model of several labels or classes one column for each, in their order, by tabs.\n",
      cli_predict},
     {"serve", "MODEL [--run ADDRESS[,ADDRESS]] [--set KEY=VALUE]...",
      "answer requests for predictions over HTTP",

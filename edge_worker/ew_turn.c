@@ -30,7 +30,7 @@ static rt_status send_report(ew_run *w, const ew_trained *trained, const rt_coun
     rt_counts_add(&w->reported, done);
     report->fingerprint = w->fingerprint;
     report->dense_early_bytes = trained ? ew_exchange_early_bytes(w->exchange) : 0;
-    const size_t bytes = sample_count * (size_t)ew_model_label_count(w->model) * sizeof(float);
+    const size_t bytes = sample_count * (size_t)ew_model_output_count(w->model) * sizeof(float);
     rt_status status = rt_message_create(&message, RT_MESSAGE_REPORT, ew_run_self(w), sequence, 1,
                                          sizeof *report + bytes);
     if (status)

@@ -15,12 +15,12 @@ library: $(LIBRARIES) ## build liblanyard, shared and static: a model's predicti
 build/liblanyard.so: $(LIB_OBJECTS)
 	@echo "link $@"
 	$(Q)$(CC) $(CFLAGS) -shared -Wl,-soname,liblanyard.so.$(LIB_ABI) -Wl,--gc-sections -Wl,-z,defs $^ $(LIB_NEEDS) -o $@
-# One object whose other names are its own.
+# One object whose other names are its own. The compiler knows the tools of the machine that it compiles for.
 build/liblanyard.a: $(LIB_OBJECTS)
 	@echo "link $@"
-	$(Q)ld -r $^ -o $(DIR)/liblanyard.o
-	$(Q)objcopy --localize-hidden $(DIR)/liblanyard.o
+	$(Q)$(CC) -r -nostdlib $^ -o $(DIR)/liblanyard.o
+	$(Q)$$($(CC) -print-prog-name=objcopy) --localize-hidden $(DIR)/liblanyard.o
 	@rm -f $@
-	$(Q)ar rcs $@ $(DIR)/liblanyard.o
+	$(Q)$$($(CC) -print-prog-name=ar) rcs $@ $(DIR)/liblanyard.o
 # Compiled once, for the program too.
 $(LIB_OBJECTS): private LIB = $(if $(SANITIZER),,-fPIC -fvisibility=hidden -ffunction-sections -fdata-sections)

@@ -277,17 +277,47 @@ class Model:
         return samples, fields, self.row_keys(flat), field_count
 
     def predict(self, dense, keys):
-        """Probabilities of label 1; of a model of several labels samples x labels. dense: samples x features as they were read, after `transform`;
+        """Probabilities of label 1; of a model of several labels or classes samples x so many. dense: samples x features as they were read, after `transform`;
         keys: samples x fields, field << 56 | id, one key per field; or a list of every sample's."""
-        rows = self.pooled(keys)
-        x = self.scaled(dense).astype(np.float64).reshape(len(rows), -1)
         name = self.config["model"]["name"]
+        rows = self._neighbourhoods(keys) if name == "graphsage" else self.pooled(keys)
+        x = self.scaled(dense).astype(np.float64).reshape(len(rows), -1)
         if name == "din":
             rows = self._attended(rows, keys)
         z = _LOGITS[name](self, rows, x)
+        if _classes(self.config.get("stream", {})):
+            e = np.exp(z - z.max(1, keepdims=True))
+            return e / e.sum(1, keepdims=True)
         p = 1 / (1 + np.exp(-z))
         share = self.config.get("stream", {}).get("negatives_keep", 1) or 1
         return p if share == 1 else p / (p + (1 - p) / share)
+
+    def _neighbourhoods(self, keys):
+        """samples x 2 widths of the first layer: what it makes of a sample's node, and the mean of
+        what it makes of the neighbours that are there."""
+        samples, fields, flat, field_count = self._lookups(keys)
+        admits = self.config.get("rows", {})
+        if admits.get("admit", 1) > 1 or admits.get("admit_share", 1) < 1:
+            there = self.lookup(flat) >= 0
+            samples, fields, flat = samples[there], fields[there], flat[there]
+        field_count, values = len(_fields(self.config["stream"])), self.rows(flat)
+        fan_out, count = (field_count - 1) // 2, len(keys)
+
+        def sums(chosen):
+            total, many = np.zeros((count, fan_out + 1, values.shape[1])), np.zeros((count, fan_out + 1))
+            at, which = chosen
+            np.add.at(total, (samples[which], at), values[which])
+            np.add.at(many, (samples[which], at), 1)
+            return total / np.maximum(many, 1)[:, :, None], many > 0
+        own = fields <= fan_out
+        near, far = own & (fields > 0), ~own
+        nodes, there = sums((fields[own], own))  # node 0 is the sample's own
+        means, _ = sums((np.concatenate([np.zeros(near.sum(), int), fields[far] - fan_out]),
+                         np.concatenate([np.flatnonzero(near), np.flatnonzero(far)])))
+        h = self._mlp("inner", np.concatenate([nodes, means], 2))
+        h *= there[:, :, None] | (np.arange(fan_out + 1) == 0)[None, :, None]
+        others = h[:, 1:].sum(1) / np.maximum(there[:, 1:].sum(1), 1)[:, None]
+        return np.concatenate([h[:, 0], others], 1)
 
     def _attended(self, rows, keys):
         """rows, with the sum of weighed rows in the place of the sequence field."""
@@ -372,6 +402,12 @@ def _fields(stream):
     if stream["format"] == "libsvm":
         return [f"from {first}" for first in stream["libsvm"]["fields"]]
     raise ModelError(f"stream.tables: fields of stream.format {stream['format']} have no names here")
+
+
+def _classes(stream):
+    """Of how many classes the label is; 0: it is 0 or 1."""
+    columns = stream.get("table", {}).get("columns", []) if stream.get("format") in ("table", "json") else []
+    return max([column.get("classes", 0) for column in columns] or [0])
 
 
 def _tables(config):
@@ -527,7 +563,12 @@ def _din(model, rows, dense):
     return model._output(model._mlp("mlp", np.concatenate([rows.reshape(len(rows), -1), dense], 1)))
 
 
-_LOGITS = {"wdl": _wdl, "dfm": _dfm, "dcn": _dcn, "dlrm": _dlrm, "ncf": _ncf, "din": _din}
+def _graphsage(model, rows, _dense):
+    return model._output(model._mlp("outer", rows))
+
+
+_LOGITS = {"wdl": _wdl, "dfm": _dfm, "dcn": _dcn, "dlrm": _dlrm, "ncf": _ncf, "din": _din,
+           "graphsage": _graphsage}
 
 
 def _read_shards(folder):

@@ -24,6 +24,7 @@ rt_status dp_bench_memory(const dp_bench *bench, rt_error *error);    // transpo
 rt_status dp_bench_stages(const dp_bench *bench, rt_error *error);    // planner, by workers
 rt_status dp_bench_directory(const dp_bench *bench, rt_error *error); // planner, by keys known
 rt_status dp_bench_gap(const dp_bench *bench, rt_error *error);       // to the optimum
+rt_status dp_bench_demand(const dp_bench *bench, rt_error *error);    // planner, by samples asked
 
 // Writes problems of 1024 and 8192 rows and 8 sinks, made from views of the planner, into
 // bench->dump_dir (format: tests/bench/solver_bench.c).

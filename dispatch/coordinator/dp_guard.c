@@ -13,6 +13,7 @@ void dp_guard_add(dp_guard *guard, const rt_publish_config *config, const rt_qua
     guard->loss = guard->loss * stays + count * batch->log_loss;
     guard->predicted = guard->predicted * stays + count * batch->mean_prediction;
     guard->labels = guard->labels * stays + count * batch->mean_label;
+    guard->class_count = batch->class_count;
 }
 
 // Of a model that always says the mean label.
@@ -58,8 +59,9 @@ void dp_guard_judge(dp_guard *guard, const rt_publish_config *config, dp_verdict
     *verdict = (dp_verdict){.log_loss = NAN, .normalised_entropy = NAN, .calibration = NAN};
     if (guard->samples > 0) {
         verdict->log_loss = guard->loss / guard->samples;
-        verdict->normalised_entropy =
-            verdict->log_loss / entropy_of(guard->labels / guard->samples);
+        const double base = guard->class_count ? log(guard->class_count)
+                                               : entropy_of(guard->labels / guard->samples);
+        verdict->normalised_entropy = verdict->log_loss / base;
         verdict->calibration = guard->labels > 0 ? guard->predicted / guard->labels : NAN;
     }
     judge_entropy(guard, config->guard_log_loss, verdict);

@@ -3,8 +3,9 @@
 // Keeps log loss, mean prediction and mean label of the last samples, every prediction made before
 // its sample was trained: sums that fade, by a factor of e over publish.guard.samples samples. Log
 // loss is judged as normalised entropy: divided by that of a model that always says the mean label
-// (He et al., ADKDD 2014, section 3), so that days with more clicks are no worse than others. A
-// plain value, one thread.
+// (He et al., ADKDD 2014, section 3), so that days with more clicks are no worse than others; of
+// several classes, by that of a model that gives all the same probability. A plain value, one
+// thread.
 #ifndef DP_GUARD_H
 #define DP_GUARD_H
 
@@ -13,6 +14,7 @@
 
 typedef struct {
     double samples, loss, predicted, labels; // fading sums
+    uint32_t class_count; // that a label is one of; 0: it is 0 or 1
     double good_entropy, good_calibration;   // of the last version that was published; 0: none was
 } dp_guard;
 

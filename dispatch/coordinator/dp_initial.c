@@ -85,6 +85,8 @@ static rt_status compare_configs(const char *folder, const rt_config *theirs, co
                                  b->mlp_layer_count, error);
     if (!status && a->kind == RT_MODEL_DIN)
         status = compare_attention(folder, a, b, error);
+    if (!status && a->kind == RT_MODEL_GRAPHSAGE)
+        status = compare_numbers(folder, "model.fan_out", a->fan_out, b->fan_out, error);
     for (uint32_t i = 0; i < a->mlp_layer_count && !status; i++)
         status = compare_numbers(folder, "width of a layer (model.mlp)", a->mlp[i], b->mlp[i],
                                  error);
@@ -103,6 +105,9 @@ static rt_status compare_columns(const char *folder, const rt_schema *theirs, co
     if (!status && theirs->label_count > ours->label_count)
         status = compare_numbers(folder, "number of labels", theirs->label_count,
                                  ours->label_count, error);
+    if (!status)
+        status = compare_numbers(folder, "number of classes", theirs->class_count,
+                                 ours->class_count, error);
     // A single label needs no name that says which.
     for (uint32_t l = 0; l < theirs->label_count && !status && ours->label_count > 1; l++)
         if (strcmp(theirs->label_names[l], ours->label_names[l]) != 0)

@@ -145,7 +145,8 @@ static rt_status take_report(dp_run *c, uint32_t peer, const rt_message *message
                                                     f->planned->label_offsets[worker]
                                               : 0;
     const float *predictions =
-        rt_reader_take(&reader, report.sample_count, (c->limits.more_labels + 1) * sizeof(float));
+        rt_reader_take(&reader, report.sample_count,
+                       rt_config_output_count(&c->own.config->stream) * sizeof(float));
     if (report.sample_count != expected || !predictions || reader.left)
         return rt_fail(error, RT_WIRE, "%s: a report on %" PRIu32 " samples, expected %" PRIu32,
                        name, report.sample_count, expected);

@@ -60,8 +60,8 @@ struct dp_tally {
 // As many iterations are out at once as the coordinator sends ahead.
 static rt_status create_open(dp_tally *tally, const rt_config *config)
 {
-    const uint32_t label_count = rt_config_label_count(&config->stream);
-    size_t samples = (size_t)config->worker_count * config->samples_per_worker * label_count;
+    const uint32_t outputs = rt_config_output_count(&config->stream);
+    size_t samples = (size_t)config->worker_count * config->samples_per_worker * outputs;
     tally->open_count = config->run_ahead + 1;
     tally->open = rt_alloc(tally->open_count, sizeof *tally->open);
     tally->predictions = rt_alloc(tally->open_count * samples, sizeof *tally->predictions);
@@ -124,6 +124,8 @@ rt_status dp_tally_create(const dp_tally_config *config, dp_tally **tally_p, rt_
     rt_status status = rt_meter_create(&tally->meter);
     if (!status && tally->is_weighted)
         rt_meter_weigh(tally->meter);
+    if (!status && rt_config_class_count(stream))
+        rt_meter_classify(tally->meter, rt_config_class_count(stream));
     if (!status)
         status = dp_labels_create(config->config, &tally->labels);
     if (!status)
@@ -273,7 +275,7 @@ void dp_tally_report(dp_tally *tally, const dp_planned *planned, uint32_t worker
     open->reported_ns[worker] = rt_now_ns();
     rt_times_add(&sum->times, &now->times);
     sum->dense_early_bytes += now->dense_early_bytes;
-    const size_t count = rt_config_label_count(&tally->config.config->stream);
+    const size_t count = rt_config_output_count(&tally->config.config->stream);
     memcpy(open->predictions + planned->label_offsets[worker] * count, predictions,
            report->sample_count * count * sizeof *predictions);
     if (tally->trace)
@@ -499,6 +501,12 @@ static void judge(dp_tally *tally, reported *open, const dp_planned *planned)
         rt_meter_roll(tally->meter, tally->config.config->watch.window_samples);
         return;
     }
+    if (rt_config_class_count(&tally->config.config->stream)) {
+        rt_meter_add_classes(tally->meter, open->predictions, planned->labels,
+                             planned->sample_count);
+        rt_meter_roll(tally->meter, tally->config.config->watch.window_samples);
+        return;
+    }
     rt_negatives_correct(open->predictions, planned->sample_count, keep, open->predictions);
     if (tally->is_weighted)
         rt_meter_add_weighted(tally->meter, open->predictions, planned->labels, planned->weights,
@@ -569,6 +577,10 @@ static void write_quality(rt_json *json, const rt_quality *all, const rt_quality
 {
     rt_json_double(json, "logloss", all->log_loss);
     rt_json_double(json, "auc", all->auc);
+    if (all->class_count) {
+        rt_json_double(json, "accuracy", all->mean_label);
+        rt_json_double(json, "accuracy_last_fifth", last->mean_label);
+    }
     rt_json_double(json, "normalised_entropy", all->normalised_entropy);
     rt_json_double(json, "calibration", all->calibration);
     rt_json_double(json, "logloss_last_fifth", last->log_loss);
@@ -674,6 +686,8 @@ rt_status dp_tally_finish(dp_tally *tally, const dp_reading *reading, bool inter
     if (planned->samples)
         printf("log loss %.4f, AUC %.4f; over the last fifth %.4f, %.4f\n", all.log_loss, all.auc,
                last.log_loss, last.auc);
+    if (planned->samples && all.class_count)
+        printf("accuracy %.4f; over the last fifth %.4f\n", all.mean_label, last.mean_label);
     if (tally->labels)
         dp_labels_print(tally->labels, &all);
     printf("transmission cost per iteration %.0f rows on the fastest link, hits %.1f%% of "

@@ -45,6 +45,9 @@ rt_status dp_watch_schema(const rt_config *config, const rt_schema *schema, dp_w
         return rt_fail(error, RT_CONFIG,
                        "watch.column: expected a categorical column of the stream, found \"%s\"",
                        column);
+    if (schema->class_count)
+        return rt_fail(error, RT_CONFIG,
+                       "watch.column: is for labels of 0 and 1, not for one of several classes");
     watch->slices = rt_alloc(1, sizeof *watch->slices);
     if (!watch->slices)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for watch.column");

@@ -16,8 +16,8 @@ _Static_assert(sizeof(quad) == GROUP * sizeof(int32_t), "one vector per group");
 // keys are in many samples of a batch, so the last ones stay here: key d at place d modulo count.
 // Tables by worker have RT_WORKERS_MAX members, a multiple of GROUP, so that a sum may run past the
 // last worker.
-#define KEPT_KEYS 1024u
-#define KEPT_GROUPS 1024u // 16 KB
+#define KEPT_KEYS 2048u
+#define KEPT_GROUPS 4096u // 64 KB
 
 typedef struct {
     uint32_t groups; // of a row

@@ -312,6 +312,39 @@ static void cpu_loss(void *state, uint32_t count, const float *logits, const flo
         *loss = sum;
 }
 
+// log of the sum of e^z. The largest logit is taken out, so that nothing overflows.
+static double log_sum(uint32_t class_count, const float *logits)
+{
+    double largest = logits[0], sum = 0;
+    for (uint32_t c = 1; c < class_count; c++)
+        largest = logits[c] > largest ? logits[c] : largest;
+    for (uint32_t c = 0; c < class_count; c++)
+        sum += exp(logits[c] - largest);
+    return largest + log(sum);
+}
+
+static void cpu_classes(void *state, uint32_t sample_count, uint32_t class_count,
+                        const float *logits, const float *labels, float scale, float *predictions,
+                        float *gradients, double *loss)
+{
+    (void)state;
+    double sum = 0;
+    for (uint32_t i = 0; i < sample_count; i++) {
+        const size_t first = (size_t)i * class_count;
+        const double all = log_sum(class_count, logits + first);
+        const uint32_t own = labels ? (uint32_t)labels[i] : class_count;
+        for (uint32_t c = 0; c < class_count; c++) {
+            const double prediction = exp(logits[first + c] - all);
+            predictions[first + c] = (float)prediction;
+            if (labels)
+                gradients[first + c] = (float)((prediction - (c == own)) * scale);
+        }
+        sum += labels ? all - logits[first + own] : 0;
+    }
+    if (labels)
+        *loss = sum;
+}
+
 typedef struct {
     const rt_optimizer_config *optimizer;
     rt_optimizer_terms terms;
@@ -354,5 +387,6 @@ const ew_layer_ops ew_cpu_layers = {
     .activate = cpu_activate,
     .activate_back = cpu_activate_back,
     .loss = cpu_loss,
+    .classes = cpu_classes,
     .step = cpu_step,
 };

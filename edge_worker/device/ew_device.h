@@ -124,6 +124,13 @@ typedef struct {
     void (*loss)(void *state, uint32_t count, const float *logits, const float *labels,
                  const float *weights, float scale, float *predictions, float *gradients,
                  double *loss);
+    // One of class_count classes: predictions = softmax of a sample's logits; gradients =
+    // (predictions - 1 where the class is labels[i]) x scale; *loss = summed -log of the class's
+    // prediction, from the logits. labels: sample_count whole numbers below class_count; NULL as
+    // above.
+    void (*classes)(void *state, uint32_t sample_count, uint32_t class_count, const float *logits,
+                    const float *labels, float scale, float *predictions, float *gradients,
+                    double *loss);
     // rt_optimizer_step on count parameters.
     void (*step)(void *state, const rt_optimizer_config *optimizer, uint32_t count, uint64_t step,
                  float *values, float *optimizer_state, const float *gradients);

@@ -181,6 +181,15 @@ static void count_loss(void *state, uint32_t count, const float *logits, const f
     add(state, (u64)count * LOSS_FLOPS, (labels ? 4 : 2) * (u64)count);
 }
 
+static void count_classes(void *state, uint32_t sample_count, uint32_t class_count,
+                          const float *logits, const float *labels, float scale, float *predictions,
+                          float *gradients, double *loss)
+{
+    const u64 count = (u64)sample_count * class_count;
+    (void)logits, (void)scale, (void)predictions, (void)gradients, (void)loss;
+    add(state, count * LOSS_FLOPS, (labels ? 3 : 2) * count + (labels ? sample_count : 0));
+}
+
 static void count_step(void *state, const rt_optimizer_config *optimizer, uint32_t count,
                        uint64_t step, float *values, float *optimizer_state, const float *gradients)
 {
@@ -318,6 +327,7 @@ static const ew_layer_ops count_layers = {
     .activate = count_activate,
     .activate_back = count_activate_back,
     .loss = count_loss,
+    .classes = count_classes,
     .step = count_step,
 };
 

@@ -280,4 +280,4 @@ static void backward(ew_model *model, void *part)
                               model->row_gradients);
 }
 
-const ew_model_kind ew_dcn = {"dcn", sizeof(dcn), create, forward, backward, false};
+const ew_model_kind ew_dcn = {"dcn", sizeof(dcn), create, forward, backward, false, false};

@@ -122,4 +122,4 @@ static void backward(ew_model *model, void *part)
                               model->values + wide, model->row_gradients);
 }
 
-const ew_model_kind ew_dfm = {"dfm", sizeof(dfm), create, forward, backward, false};
+const ew_model_kind ew_dfm = {"dfm", sizeof(dfm), create, forward, backward, false, false};

@@ -295,4 +295,4 @@ static void backward(ew_model *model, void *part)
                               model->row_gradients + (size_t)model->split.row_count_max * dim);
 }
 
-const ew_model_kind ew_din = {"din", sizeof(din), create, forward, backward, true};
+const ew_model_kind ew_din = {"din", sizeof(din), create, forward, backward, true, false};

@@ -102,4 +102,4 @@ static void backward(ew_model *model, void *part)
                               NULL, model->row_gradients);
 }
 
-const ew_model_kind ew_dlrm = {"dlrm", sizeof(dlrm), create, forward, backward, false};
+const ew_model_kind ew_dlrm = {"dlrm", sizeof(dlrm), create, forward, backward, false, false};

@@ -13,7 +13,7 @@ rt_status ew_labels_create(ew_model *model, rt_error *error)
 {
     const ew_device *device = model->device;
     const uint32_t samples = model->config.sample_count_max;
-    model->units_count = samples > RT_LABELS_MAX ? samples : RT_LABELS_MAX;
+    model->units_count = samples > model->label_count ? samples : model->label_count;
     rt_status status = ew_model_buffer(model, model->units_count + (size_t)1, &model->units, error);
     float *ones = rt_alloc(model->units_count, sizeof *ones);
     if (!status && !ones)
@@ -38,31 +38,31 @@ rt_status ew_labels_column(ew_model *model, float **column_p, rt_error *error)
 
 void ew_labels_clear(ew_model *model, float *column)
 {
-    product(model, model->lookups.sample_count, 1, 1, model->units, 1,
+    product(model, model->sample_count, 1, 1, model->units, 1,
             model->units + model->units_count, 0, column, 1);
 }
 
 void ew_labels_add(ew_model *model, const float *column, uint32_t label)
 {
-    product(model, model->lookups.sample_count, 1, 1, column, 1, model->units, 1,
+    product(model, model->sample_count, 1, 1, column, 1, model->units, 1,
             model->logits + label, model->label_count);
 }
 
 void ew_labels_take(ew_model *model, uint32_t label, float *column)
 {
-    product(model, model->lookups.sample_count, 1, 1, model->logit_gradients + label,
+    product(model, model->sample_count, 1, 1, model->logit_gradients + label,
             model->label_count, model->units, 0, column, 1);
 }
 
 void ew_labels_spread(ew_model *model, const float *column)
 {
-    product(model, model->lookups.sample_count, model->label_count, 1, column, 1, model->units, 1,
+    product(model, model->sample_count, model->label_count, 1, column, 1, model->units, 1,
             model->logits, model->label_count);
 }
 
 void ew_labels_sum(ew_model *model, float *column)
 {
-    product(model, model->lookups.sample_count, 1, model->label_count, model->logit_gradients,
+    product(model, model->sample_count, 1, model->label_count, model->logit_gradients,
             model->label_count, model->units, 0, column, 1);
 }
 

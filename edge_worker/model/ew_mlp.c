@@ -60,7 +60,7 @@ rt_status ew_mlp_create(ew_model *model, ew_mlp *mlp, const char *name, uint32_t
 
 static uint32_t rows_of(const ew_model *model, const ew_mlp *mlp)
 {
-    return mlp->row_count_max ? mlp->row_count : model->lookups.sample_count;
+    return mlp->row_count_max ? mlp->row_count : model->sample_count;
 }
 
 void ew_mlp_forward(ew_model *model, ew_mlp *mlp, const float *input, uint32_t input_stride)
@@ -122,7 +122,7 @@ void ew_linear_forward(ew_model *model, uint32_t weights, const float *values, u
 {
     const uint32_t labels = model->label_count;
     model->device->layers->gemm(model->device->state, false, labels > 1,
-                                model->lookups.sample_count, labels, count, values, stride,
+                                model->sample_count, labels, count, values, stride,
                                 model->values + weights, labels > 1 ? model->output_columns : 1,
                                 beta, model->logits, labels);
 }
@@ -132,7 +132,7 @@ static void linear_backward_all(ew_model *model, uint32_t weights, const float *
 {
     const ew_layer_ops *layers = model->device->layers;
     void *state = model->device->state;
-    const uint32_t samples = model->lookups.sample_count, labels = model->label_count;
+    const uint32_t samples = model->sample_count, labels = model->label_count;
     layers->gemm(state, true, false, labels, count, samples, model->logit_gradients, labels, values,
                  stride, 0, model->gradients + weights, model->output_columns);
     if (gradients)
@@ -145,7 +145,7 @@ void ew_linear_backward(ew_model *model, uint32_t weights, const float *values, 
 {
     const ew_layer_ops *layers = model->device->layers;
     void *state = model->device->state;
-    uint32_t samples = model->lookups.sample_count;
+    uint32_t samples = model->sample_count;
     if (model->label_count > 1) {
         linear_backward_all(model, weights, values, count, stride, gradients);
         return;
@@ -159,7 +159,7 @@ void ew_linear_backward(ew_model *model, uint32_t weights, const float *values, 
 
 void ew_bias_forward(ew_model *model, uint32_t bias)
 {
-    model->device->layers->activate(model->device->state, EW_IDENTITY, model->lookups.sample_count,
+    model->device->layers->activate(model->device->state, EW_IDENTITY, model->sample_count,
                                     model->label_count, model->values + bias, model->logits,
                                     model->label_count);
 }
@@ -167,6 +167,6 @@ void ew_bias_forward(ew_model *model, uint32_t bias)
 void ew_bias_backward(ew_model *model, uint32_t bias)
 {
     model->device->layers->activate_back(
-        model->device->state, EW_IDENTITY, model->lookups.sample_count, model->label_count,
+        model->device->state, EW_IDENTITY, model->sample_count, model->label_count,
         model->logits, model->logit_gradients, model->label_count, model->gradients + bias);
 }

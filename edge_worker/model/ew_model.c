@@ -13,6 +13,7 @@
 static const ew_model_kind *const kinds[] = {
     [RT_MODEL_WDL] = &ew_wdl,   [RT_MODEL_DFM] = &ew_dfm, [RT_MODEL_DCN] = &ew_dcn,
     [RT_MODEL_DLRM] = &ew_dlrm, [RT_MODEL_NCF] = &ew_ncf, [RT_MODEL_DIN] = &ew_din,
+    [RT_MODEL_GRAPHSAGE] = &ew_sage,
 };
 
 uint32_t ew_model_parameter(ew_model *model, const char *name, uint32_t row_count,
@@ -74,8 +75,8 @@ static void init_values(const ew_model *model, float *values)
         }
     }
     const double rate = model->config.model.base_rate;
-    for (uint32_t l = 0; !model->config.model.base_rate_auto && rate > 0 && l < model->label_count;
-         l++)
+    const bool has_rate = !model->config.model.base_rate_auto && rate > 0;
+    for (uint32_t l = 0; has_rate && !model->config.class_count && l < model->label_count; l++)
         values[output_bias(model)->offset + l] += (float)log(rate / (1 - rate));
 }
 
@@ -84,7 +85,8 @@ static rt_status create_buffers(ew_model *model, rt_error *error)
 {
     const ew_model_config *config = &model->config;
     size_t samples = config->sample_count_max, rows = model->split.row_count_max;
-    const size_t outputs = samples * model->label_count;
+    const size_t lookups = model->split.lookup_count_max;
+    const size_t outputs = samples * model->label_count, truths = samples * model->truth_count;
     const struct {
         size_t count;
         void *buffer_p;
@@ -99,12 +101,12 @@ static rt_status create_buffers(ew_model *model, rt_error *error)
         {rows + 1, &model->lookups.row_starts, false},
         {rows, &model->lookups.row_fields, false},
         {rows, &model->lookups.row_scalars, false},
-        {config->lookup_count_max, &model->lookups.row_samples, false},
-        {outputs, &model->labels_buffer, true},
-        {outputs, &model->weights_buffer, true},
+        {lookups, &model->lookups.row_samples, false},
+        {truths, &model->labels_buffer, true},
+        {truths, &model->weights_buffer, true},
         {samples * config->dense_count, &model->dense_buffer, true},
-        {config->lookup_count_max, &model->rows_buffer, true},
-        {samples * config->field_count + 1, &model->bags_buffer, true},
+        {lookups, &model->rows_buffer, true},
+        {samples * (config->field_count + 1) + 1, &model->bags_buffer, true}, // a graph's: one more
         {rows, &model->slots_buffer, true},
     };
     rt_status status = RT_OK;
@@ -113,7 +115,7 @@ static rt_status create_buffers(ew_model *model, rt_error *error)
             status = ew_model_buffer(model, wanted[i].count, wanted[i].buffer_p, error);
     if (!status && model->label_count > 1)
         status = ew_labels_create(model, error);
-    model->lookups.field_count = config->field_count;
+    model->lookups.field_count = model->split.fan_out ? 2 : config->field_count;
     model->lookups.dim = config->model.embedding_dim;
     model->lookups.pooling = config->model.pooling;
     return status;
@@ -149,6 +151,10 @@ static rt_status check_config(const ew_model_config *config, rt_error *error)
     const rt_model_config *model = &config->model;
     if ((size_t)model->kind >= RT_COUNT_OF(kinds) || !kinds[model->kind])
         return rt_fail(error, RT_UNSUPPORTED, "model.name: this build has no such model");
+    if (config->class_count == 1 || config->class_count > RT_CLASSES_MAX ||
+        (config->class_count && config->more_labels))
+        return rt_fail(error, RT_CONFIG, "model: %u classes of %u labels, expected 2 to %d of one",
+                       config->class_count, config->more_labels + 1, RT_CLASSES_MAX);
     if (config->more_labels >= RT_LABELS_MAX)
         return rt_fail(error, RT_CONFIG, "model: %u labels, expected at most %d",
                        config->more_labels + 1, RT_LABELS_MAX);
@@ -167,14 +173,14 @@ static rt_status check_config(const ew_model_config *config, rt_error *error)
 // Where the losses of labels have weights they go into labels and weights, which need room.
 static rt_status create_scaled(ew_model *model)
 {
-    const size_t outputs = (size_t)model->config.sample_count_max * model->label_count;
+    const size_t outputs = (size_t)model->config.sample_count_max * model->truth_count;
     bool is_scaled = false;
-    for (uint32_t l = 0; l < model->label_count; l++) {
+    for (uint32_t l = 0; l < model->truth_count; l++) {
         float *weight = &model->config.label_weights[l];
         *weight = *weight > 0 ? *weight : 1;
         is_scaled |= *weight != 1;
     }
-    if (!is_scaled || model->label_count == 1)
+    if (!is_scaled || model->truth_count == 1)
         return RT_OK;
     model->scaled_labels = rt_alloc(outputs, sizeof *model->scaled_labels);
     model->scaled_weights = rt_alloc(outputs, sizeof *model->scaled_weights);
@@ -185,6 +191,7 @@ void ew_model_labels(ew_model_config *config, const rt_stream_config *stream)
 {
     const uint32_t count = rt_config_label_count(stream);
     config->more_labels = count - 1;
+    config->class_count = rt_config_class_count(stream);
     for (uint32_t l = 0; l < count; l++)
         config->label_weights[l] = (float)rt_config_label_weight(stream, l);
 }
@@ -197,7 +204,7 @@ void ew_model_fields(ew_model_config *config, const rt_schema *schema)
     config->target_field = rt_schema_field(schema, config->model.target);
 }
 
-uint32_t ew_model_label_count(const ew_model *model)
+uint32_t ew_model_output_count(const ew_model *model)
 {
     return model->label_count;
 }
@@ -214,7 +221,8 @@ rt_status ew_model_create(const ew_model_config *config, const ew_device *device
     model->config = *config;
     model->device = device;
     model->kind = kinds[config->model.kind];
-    model->label_count = config->more_labels + 1;
+    model->truth_count = config->more_labels + 1;
+    model->label_count = config->class_count ? config->class_count : model->truth_count;
     model->part = rt_alloc(1, model->kind->part_size);
     model->predictions =
         rt_alloc((size_t)config->sample_count_max * model->label_count, sizeof *model->predictions);
@@ -322,6 +330,20 @@ static rt_status check_rows(ew_model *model, const ew_micro_batch *batch, uint32
     return RT_OK;
 }
 
+static rt_status check_classes(const ew_model_config *config, const ew_micro_batch *batch,
+                               rt_error *error)
+{
+    if (config->class_count && batch->weights)
+        return rt_fail(error, RT_WIRE, "micro-batch of classes with weights");
+    for (uint32_t i = 0; config->class_count && batch->labels && i < batch->sample_count; i++) {
+        const float class = batch->labels[i];
+        if (!(class >= 0 && class < (float)config->class_count) || class != floorf(class))
+            return rt_fail(error, RT_WIRE, "sample %u has class %g, expected 0 to %u", i,
+                           (double)class, config->class_count - 1);
+    }
+    return RT_OK;
+}
+
 rt_status ew_model_check(ew_model *model, const ew_micro_batch *batch, uint32_t slot_count,
                          rt_error *error)
 {
@@ -330,6 +352,8 @@ rt_status ew_model_check(ew_model *model, const ew_micro_batch *batch, uint32_t 
         status = check_bags(&model->config, batch, error);
     if (!status)
         status = check_rows(model, batch, slot_count, error);
+    if (!status)
+        status = check_classes(&model->config, batch, error);
     return status;
 }
 
@@ -363,10 +387,10 @@ static void stage_slots(ew_model *model, const ew_micro_batch *batch)
 static void stage_labels(ew_model *model, const ew_micro_batch *batch)
 {
     const ew_device *device = model->device;
-    const size_t count = (size_t)batch->sample_count * model->label_count;
+    const size_t count = (size_t)batch->sample_count * model->truth_count;
     const float *labels = batch->labels, *weights = batch->weights;
     for (size_t i = 0; i < count && labels && model->scaled_labels; i++) {
-        const float scale = model->config.label_weights[i % model->label_count];
+        const float scale = model->config.label_weights[i % model->truth_count];
         model->scaled_labels[i] = labels[i] * scale;
         model->scaled_weights[i] = weights[i] * scale;
     }
@@ -395,7 +419,8 @@ static void stage(ew_model *model, const ew_micro_batch *given)
     rt_assert(batch->row_count <= model->config.row_count_max);
     if (model->split.is_used)
         ew_split_batch(model, &own);
-    lookups->sample_count = batch->sample_count;
+    model->sample_count = batch->sample_count;
+    lookups->sample_count = model->split.fan_out ? model->split.node_count : batch->sample_count;
     lookups->lookup_count = batch->lookup_count;
     lookups->row_stride = batch->row_stride;
     lookups->slab = batch->slab;
@@ -406,7 +431,8 @@ static void stage(ew_model *model, const ew_micro_batch *given)
     if (batch->bag_offsets)
         lookups->bag_offsets =
             ew_device_stage(device, model->bags_buffer, batch->bag_offsets,
-                            (samples * model->config.field_count + 1) * sizeof(uint32_t));
+                            ((size_t)lookups->sample_count * lookups->field_count + 1) *
+                                sizeof(uint32_t));
     stage_labels(model, batch);
     model->dense = ew_device_stage(device, model->dense_buffer, batch->dense,
                                    samples * model->config.dense_count * sizeof(float));
@@ -418,10 +444,16 @@ static void forward(ew_model *model, float scale)
     const ew_device *device = model->device;
     device->layers->index(device->state, &model->lookups);
     model->kind->forward(model, model->part);
-    device->layers->loss(device->state, model->lookups.sample_count * model->label_count,
-                         model->logits, model->labels, model->weights, scale,
-                         model->predictions_buffer, model->labels ? model->logit_gradients : NULL,
-                         model->labels ? model->loss_buffer : NULL);
+    float *gradients = model->labels ? model->logit_gradients : NULL;
+    double *loss = model->labels ? model->loss_buffer : NULL;
+    if (model->config.class_count)
+        device->layers->classes(device->state, model->sample_count, model->label_count,
+                                model->logits, model->labels, scale, model->predictions_buffer,
+                                gradients, loss);
+    else
+        device->layers->loss(device->state, model->sample_count * model->label_count, model->logits,
+                             model->labels, model->weights, scale, model->predictions_buffer,
+                             gradients, loss);
 }
 
 // All that the operations of a step depend on; the rest is the same for all steps of a model.
@@ -484,8 +516,8 @@ double ew_model_loss(const ew_model *model)
 
 static bool shifts_bias(const ew_model *model, float log_odds, const float *more_odds)
 {
-    bool shifts = log_odds != 0;
-    for (uint32_t l = 1; l < model->label_count && more_odds; l++)
+    bool shifts = log_odds != 0 && !model->config.class_count; // a softmax has no odds of 1
+    for (uint32_t l = 1; l < model->truth_count && more_odds; l++)
         shifts |= more_odds[l - 1] != 0;
     return shifts && model->config.model.base_rate_auto;
 }
@@ -524,7 +556,7 @@ rt_status ew_model_step(ew_model *model, const ew_micro_batch *batch, ew_layer_d
                         void *context, ew_step_result *result, rt_error *error)
 {
     rt_assert(batch->labels != NULL || batch->sample_count == 0);
-    rt_assert(batch->weights != NULL || batch->sample_count == 0 || model->label_count == 1);
+    rt_assert(batch->weights != NULL || batch->sample_count == 0 || model->truth_count == 1);
     model->layer_done = layer_done;
     model->layer_context = context;
     stage(model, batch);

@@ -23,6 +23,7 @@ typedef struct {
     uint32_t sequence_field, target_field; // din; of no field: field_count or more
     uint32_t more_labels;               // of a sample, after the first
     float label_weights[RT_LABELS_MAX]; // of the loss of each label; 0: 1
+    uint32_t class_count;               // of the one label; 0: it is 0 or 1
     uint32_t sample_count_max; // per step; likewise below
     uint32_t lookup_count_max;
     uint32_t row_count_max;
@@ -33,8 +34,9 @@ typedef struct {
     uint32_t sample_count; // 0: the worker sits out, its gradients are zero
     uint32_t lookup_count;
     uint32_t row_count;
-    const float *labels;  // sample_count x labels of a sample; NULL for prediction
-    const float *weights; // likewise; NULL (not of several labels): all are 1; rt_batch.h
+    const float *labels;  // sample_count x labels of a sample; NULL for prediction; of classes the
+                          // sample's class
+    const float *weights; // likewise; NULL (not of several labels, always of classes): all are 1
     const float *dense;   // sample_count x dense_count
     const uint32_t *lookup_rows;
     const uint32_t *bag_offsets; // NULL: one look-up per sample and field (see ew_lookups)
@@ -50,7 +52,7 @@ typedef struct {
 
 // Valid until the next step or prediction.
 typedef struct {
-    const float *predictions;   // host, per sample and label, as before this step
+    const float *predictions;   // host, per sample and label or class, as before this step
     double loss_sum; // log loss summed over the micro-batch and its labels; NaN shows here
     const float *row_gradients; // device, row_count x embedding_dim
 } ew_step_result;
@@ -63,7 +65,7 @@ typedef enum { EW_VALUES, EW_GRADIENTS, EW_OPTIMIZER_STATE } ew_model_block;
 
 // The fields of a stream, by model.sequence and model.target too.
 void ew_model_fields(ew_model_config *config, const rt_schema *schema);
-// The labels of a stream.
+// The labels or classes of a stream.
 void ew_model_labels(ew_model_config *config, const rt_stream_config *stream);
 
 // RT_CONFIG (sizes that this model cannot have), RT_UNSUPPORTED, RT_NO_MEMORY. device outlives the
@@ -72,11 +74,12 @@ rt_status ew_model_create(const ew_model_config *config, const ew_device *device
                           ew_model **model_p, rt_error *error);
 void ew_model_destroy(ew_model *model);
 
-uint32_t ew_model_label_count(const ew_model *model);
+// Predictions of a sample: of its labels, or of the classes of its one label.
+uint32_t ew_model_output_count(const ew_model *model);
 
 // Whether a micro-batch from a peer is within the model's limits and every index in it is within
-// its array (slots below slot_count, bags in order, rows in fields of one table each). RT_WIRE;
-// error says what is not.
+// its array (slots below slot_count, bags in order, rows in fields of one table each, classes
+// below their number). RT_WIRE; error says what is not.
 rt_status ew_model_check(ew_model *model, const ew_micro_batch *batch, uint32_t slot_count,
                          rt_error *error);
 

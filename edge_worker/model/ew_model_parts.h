@@ -19,9 +19,10 @@ typedef struct {
     void (*forward)(ew_model *model, void *part);  // batch -> model->logits
     void (*backward)(ew_model *model, void *part); // model->logit_gradients -> all gradients
     bool has_sequence; // model->split has the look-ups of the sequence field
+    bool has_hops;     // model->lookups are those of a graph's nodes (ew_split.h)
 } ew_model_kind;
 
-extern const ew_model_kind ew_wdl, ew_dfm, ew_dcn, ew_dlrm, ew_ncf, ew_din;
+extern const ew_model_kind ew_wdl, ew_dfm, ew_dcn, ew_dlrm, ew_ncf, ew_din, ew_sage;
 
 typedef struct {
     char name[RT_TENSOR_NAME_MAX];
@@ -36,7 +37,8 @@ struct ew_model {
     const ew_device *device;
     const ew_model_kind *kind;
     void *part;
-    uint32_t label_count;
+    uint32_t label_count; // of outputs: labels, or classes
+    uint32_t truth_count; // of what is known of a sample: labels; of classes one
     uint32_t output_columns; // of the last layer, which has a row for every label
 
     ew_parameter parameters[EW_TENSORS_MAX];
@@ -48,6 +50,7 @@ struct ew_model {
     uint32_t buffer_count;
 
     // The current batch, in device memory.
+    uint32_t sample_count;
     ew_lookups lookups;
     const float *labels, *weights, *dense;
     float *logits, *logit_gradients; // sample_count x label_count

@@ -118,4 +118,4 @@ static void backward(ew_model *model, void *part)
                               model->row_gradients);
 }
 
-const ew_model_kind ew_ncf = {"ncf", sizeof(ncf), create, forward, backward, false};
+const ew_model_kind ew_ncf = {"ncf", sizeof(ncf), create, forward, backward, false, false};

@@ -10,7 +10,7 @@
 
 static rt_status create_host(const ew_model_config *config, ew_split *s)
 {
-    const size_t lookups = config->lookup_count_max, samples = config->sample_count_max;
+    const size_t lookups = s->lookup_count_max, samples = config->sample_count_max;
     const struct {
         size_t count;
         uint32_t **array_p;
@@ -19,13 +19,14 @@ static rt_status create_host(const ew_model_config *config, ew_split *s)
         {lookups, &s->next},
         {lookups, &s->fields},
         {lookups, &s->lookup_rows},
-        {samples * config->field_count + 1, &s->bag_offsets},
+        {samples * (config->field_count + 1) + 1, &s->bag_offsets},
         {lookups, &s->row_slots},
         {lookups, &s->parts},
         {config->row_count_max + (size_t)1, &s->part_offsets},
         {lookups, &s->sequence_rows},
         {lookups, &s->sequence_samples},
         {samples + 1, &s->sequence_offsets},
+        {2 * samples + 1, &s->node_bags},
     };
     for (size_t i = 0; i < RT_COUNT_OF(wanted); i++) {
         *wanted[i].array_p = rt_alloc(wanted[i].count, sizeof(uint32_t));
@@ -60,7 +61,7 @@ static rt_status create_device(ew_model *model, rt_error *error)
     const ew_model_config *config = &model->config;
     ew_split *s = &model->split;
     const bool has_sequence = s->sequence_field != NONE;
-    const size_t lookups = config->lookup_count_max, sequence = has_sequence ? lookups : 0;
+    const size_t lookups = s->lookup_count_max, sequence = has_sequence ? lookups : 0;
     const struct {
         size_t count;
         void *buffer_p;
@@ -72,6 +73,7 @@ static rt_status create_device(ew_model *model, rt_error *error)
         {sequence, &s->rows_buffer, true},
         {sequence, &s->samples_buffer, true},
         {has_sequence ? config->sample_count_max + (size_t)1 : 0, &s->offsets_buffer, true},
+        {s->fan_out ? 2 * (size_t)config->sample_count_max + 1 : 0, &s->node_bags_buffer, true},
     };
     rt_status status = RT_OK;
     for (size_t i = 0; i < RT_COUNT_OF(wanted) && !status; i++)
@@ -85,13 +87,22 @@ rt_status ew_split_create(ew_model *model, rt_error *error)
     const ew_model_config *config = &model->config;
     ew_split *s = &model->split;
     s->sequence_field = model->kind->has_sequence ? config->sequence_field : NONE;
-    s->is_used = config->tables.are_shared || model->kind->has_sequence;
-    s->row_count_max = s->is_used ? config->lookup_count_max : config->row_count_max;
+    s->fan_out = model->kind->has_hops ? config->model.fan_out : 0;
+    s->is_used = config->tables.are_shared || model->kind->has_sequence || s->fan_out;
+    // A neighbour's row is looked up twice: as a node, and as a neighbour.
+    const uint64_t lookups = config->lookup_count_max * (s->fan_out ? UINT64_C(2) : 1);
+    const uint64_t nodes = config->sample_count_max * (s->fan_out + UINT64_C(1));
+    const uint64_t numbers = rt_max_u64(2 * lookups, nodes);
+    s->lookup_count_max = config->lookup_count_max;
+    s->row_count_max = config->row_count_max;
     if (!s->is_used)
         return RT_OK;
-    const uint64_t numbers = rt_max_u64(2 * (uint64_t)s->row_count_max, config->sample_count_max);
-    s->number_count = (uint32_t)rt_min_u64(numbers, UINT32_MAX);
-    if (numbers > UINT32_MAX || create_host(config, s))
+    if (numbers > UINT32_MAX)
+        return rt_fail(error, RT_NO_MEMORY, "no memory for the model");
+    s->lookup_count_max = s->row_count_max = (uint32_t)lookups;
+    s->node_count_max = (uint32_t)nodes;
+    s->number_count = (uint32_t)numbers;
+    if (create_host(config, s))
         return rt_fail(error, RT_NO_MEMORY, "no memory for the model");
     return create_device(model, error);
 }
@@ -110,6 +121,7 @@ void ew_split_destroy(ew_model *model)
     rt_free(s->sequence_rows);
     rt_free(s->sequence_samples);
     rt_free(s->sequence_offsets);
+    rt_free(s->node_bags);
 }
 
 // ---- a batch -----------------------------------------------------------------------------------
@@ -153,14 +165,11 @@ static void stage_sequence(ew_model *model, uint32_t sample_count)
                                        (sample_count + (size_t)1) * sizeof(uint32_t));
 }
 
-void ew_split_batch(ew_model *model, ew_micro_batch *batch)
+static void split_fields(ew_model *model, ew_micro_batch *batch)
 {
     ew_split *s = &model->split;
     const uint32_t fields = model->config.field_count;
     uint32_t lookup = 0, kept = 0;
-    s->row_count = s->sequence_count = 0;
-    s->batch_rows = batch->row_count;
-    memset(s->first, 0xff, batch->row_count * sizeof *s->first); // NONE
     for (uint32_t i = 0, bag = 0; i < batch->sample_count; i++) {
         s->sequence_offsets[i] = s->sequence_count;
         for (uint32_t f = 0; f < fields; f++, bag++) {
@@ -179,15 +188,82 @@ void ew_split_batch(ew_model *model, ew_micro_batch *batch)
     }
     s->bag_offsets[(size_t)batch->sample_count * fields] = kept;
     s->sequence_offsets[batch->sample_count] = s->sequence_count;
-    set_parts(s);
     if (s->sequence_field != NONE)
         stage_sequence(model, batch->sample_count);
-    batch->lookup_rows = s->lookup_rows;
-    batch->row_slots = s->row_slots;
-    batch->row_count = s->row_count;
     batch->lookup_count = kept;
     if (batch->bag_offsets || s->sequence_field != NONE)
         batch->bag_offsets = s->bag_offsets;
+}
+
+// ---- nodes of a graph --------------------------------------------------------------------------
+
+typedef enum { ROLE_OWN, ROLE_NEIGHBOUR, ROLE_COUNT } role;
+
+// What a batch's bag holds goes behind the last look-up, in this role. Returns how many there are.
+static uint32_t add_bag(ew_split *s, const ew_micro_batch *batch, uint32_t bag, role as,
+                        uint32_t kept)
+{
+    uint32_t lookup = batch->bag_offsets ? batch->bag_offsets[bag] : bag;
+    const uint32_t end = batch->bag_offsets ? batch->bag_offsets[bag + 1] : bag + 1;
+    for (; lookup < end; lookup++)
+        s->lookup_rows[kept++] = row_in(s, batch, batch->lookup_rows[lookup], as);
+    return kept;
+}
+
+// The node of a bag, and its neighbours: those of bag_count bags from another one on.
+static uint32_t add_node(ew_split *s, const ew_micro_batch *batch, uint32_t bag, uint32_t from,
+                         uint32_t bag_count, uint32_t kept)
+{
+    uint32_t *offsets = s->bag_offsets + (size_t)s->node_count++ * ROLE_COUNT;
+    offsets[ROLE_OWN] = kept;
+    offsets[ROLE_NEIGHBOUR] = kept = add_bag(s, batch, bag, ROLE_OWN, kept);
+    for (uint32_t k = 0; k < bag_count; k++)
+        kept = add_bag(s, batch, from + k, ROLE_NEIGHBOUR, kept);
+    return kept;
+}
+
+static bool is_there(const ew_micro_batch *batch, uint32_t bag)
+{
+    return !batch->bag_offsets || batch->bag_offsets[bag] < batch->bag_offsets[bag + 1];
+}
+
+static void split_nodes(ew_model *model, ew_micro_batch *batch)
+{
+    ew_split *s = &model->split;
+    const uint32_t fan_out = s->fan_out;
+    uint32_t kept = 0;
+    s->node_count = 0;
+    for (uint32_t i = 0; i < batch->sample_count; i++) {
+        const uint32_t bag = i * model->config.field_count;
+        s->node_bags[2 * i] = s->node_count;
+        kept = add_node(s, batch, bag, bag + 1, fan_out, kept);
+        s->node_bags[2 * i + 1] = s->node_count;
+        for (uint32_t k = 1; k <= fan_out; k++)
+            if (is_there(batch, bag + k))
+                kept = add_node(s, batch, bag + k, bag + fan_out + k, 1, kept);
+    }
+    s->node_bags[(size_t)2 * batch->sample_count] = s->node_count;
+    s->bag_offsets[(size_t)s->node_count * ROLE_COUNT] = kept;
+    s->node_bags_there =
+        ew_device_stage(model->device, s->node_bags_buffer, s->node_bags,
+                        ((size_t)2 * batch->sample_count + 1) * sizeof *s->node_bags);
+    batch->lookup_count = kept;
+    batch->bag_offsets = s->bag_offsets;
+}
+
+// ---- a batch, either way -----------------------------------------------------------------------
+
+void ew_split_batch(ew_model *model, ew_micro_batch *batch)
+{
+    ew_split *s = &model->split;
+    s->row_count = s->sequence_count = 0;
+    s->batch_rows = batch->row_count;
+    memset(s->first, 0xff, batch->row_count * sizeof *s->first); // NONE
+    (s->fan_out ? split_nodes : split_fields)(model, batch);
+    set_parts(s);
+    batch->lookup_rows = s->lookup_rows;
+    batch->row_slots = s->row_slots;
+    batch->row_count = s->row_count;
 }
 
 const float *ew_split_sum(ew_model *model)

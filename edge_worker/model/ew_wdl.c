@@ -95,4 +95,4 @@ static void backward(ew_model *model, void *part)
                       self->wide_all ? NULL : model->values + wide, model->row_gradients);
 }
 
-const ew_model_kind ew_wdl = {"wdl", sizeof(wdl), create, forward, backward, false};
+const ew_model_kind ew_wdl = {"wdl", sizeof(wdl), create, forward, backward, false, false};

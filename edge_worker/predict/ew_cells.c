@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/numbers/rt_decimal.h"
 #include "runtime/rt_hash.h"
 #include "runtime/stream/rt_criteo.h"
 #include "runtime/stream/rt_parser.h"
@@ -300,6 +301,8 @@ static rt_status finish_line(rt_bytes *line, rt_error *error)
 static bool is_number(const cell *c, double *value_p)
 {
     char text[64], *end;
+    if (rt_decimal_short(c->text, c->length, value_p))
+        return true;
     if (c->length >= sizeof text)
         return false;
     memcpy(text, c->text, c->length);

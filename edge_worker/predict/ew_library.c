@@ -32,6 +32,7 @@ struct lanyard_model {
     ew_weights weights;
     ew_device device;
     ew_cells *cells; // for names
+    char (*output_names)[RT_NAME_MAX];
     pthread_mutex_t lock;
     room *rooms; // that nobody uses
 };
@@ -64,6 +65,17 @@ static int tell(const rt_error *failure, int bad, char *text, size_t size)
 
 // ---- models ----------------------------------------------------------------------------------
 
+static rt_status name_outputs(lanyard_model *model, rt_error *error)
+{
+    const rt_schema *schema = &model->weights.schema;
+    model->output_names = rt_alloc(schema->output_count, sizeof *model->output_names);
+    if (!model->output_names)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    for (uint32_t i = 0; i < schema->output_count; i++)
+        rt_schema_output_name(schema, i, model->output_names[i]);
+    return RT_OK;
+}
+
 static rt_status load(lanyard_model *model, const char *folder, rt_error *error)
 {
     ew_source source;
@@ -73,7 +85,9 @@ static rt_status load(lanyard_model *model, const char *folder, rt_error *error)
         status = ew_device_open("cpu", &model->device, error);
     if (!status)
         status = ew_weights_open(&source, &model->weights, error);
-    return status ? status : ew_cells_create(&model->config, &model->cells, error);
+    if (!status)
+        status = ew_cells_create(&model->config, &model->cells, error);
+    return status ? status : name_outputs(model, error);
 }
 
 PUBLIC int lanyard_load(const char *folder, lanyard_model **model_p, char *error, size_t error_size)
@@ -112,6 +126,7 @@ PUBLIC void lanyard_free(lanyard_model *model)
         destroy_room(r);
     }
     ew_cells_destroy(model->cells);
+    rt_free(model->output_names);
     ew_weights_close(&model->weights);
     ew_device_close(&model->device);
     if (model->has_config)
@@ -138,13 +153,13 @@ PUBLIC size_t lanyard_field_count(const lanyard_model *model)
 
 PUBLIC size_t lanyard_label_count(const lanyard_model *model)
 {
-    return model->weights.schema.label_count;
+    return model->weights.schema.output_count;
 }
 
 PUBLIC const char *lanyard_label_name(const lanyard_model *model, size_t number)
 {
     const rt_schema *schema = &model->weights.schema;
-    return number < schema->label_count ? schema->label_names[number] : NULL;
+    return number < schema->output_count ? model->output_names[number] : NULL;
 }
 
 // ---- rooms -----------------------------------------------------------------------------------
@@ -199,7 +214,7 @@ static rt_status score_batch(const lanyard_model *model, room *r, size_t from, f
                              rt_error *error)
 {
     const float *probabilities;
-    const uint32_t count = r->batch.sample_count, labels = model->weights.schema.label_count;
+    const uint32_t count = r->batch.sample_count, labels = model->weights.schema.output_count;
     float *to = all + from * labels;
     rt_status status =
         count ? ew_scorer_run(r->scorer, &model->weights, &r->batch, &probabilities, error) : RT_OK;

@@ -32,6 +32,7 @@ static rt_status create_model(ew_scorer *scorer, const ew_weights *weights, cons
                                    .seed = config->seed,
                                    .dense_count = weights->schema.dense_count,
                                    .more_labels = weights->schema.label_count - 1,
+                                   .class_count = weights->schema.class_count,
                                    .sample_count_max = scorer->sample_count_max,
                                    .lookup_count_max = scorer->lookup_count_max,
                                    .row_count_max = scorer->lookup_count_max};

@@ -43,8 +43,8 @@ const char *lanyard_column_name(const lanyard_model *model, size_t number);
 size_t lanyard_dense_count(const lanyard_model *model); /* dense features per sample */
 size_t lanyard_field_count(const lanyard_model *model); /* fields of keys */
 
-/* Labels that the model predicts, most often one. Their names by number from 0; NULL behind the
- * last. Valid until free. */
+/* Labels that the model predicts, most often one; of a label of several classes so many, named "0",
+ * "1" ... Their names by number from 0; NULL behind the last. Valid until free. */
 size_t lanyard_label_count(const lanyard_model *model);
 const char *lanyard_label_name(const lanyard_model *model, size_t number);
 

@@ -367,31 +367,45 @@ rt_status ew_question_take(ew_questions *q, const char *body, size_t size, bool 
 
 // ---- answers -----------------------------------------------------------------------------------
 
-// Best first by the first of the labels; equal ones as they were asked for.
+// Of several labels the first counts, of several classes the likeliest.
+static float rank_of(const ew_questions *q, const float *probabilities, uint32_t candidate)
+{
+    const size_t outputs = q->schema.output_count;
+    const float *own = probabilities + candidate * outputs;
+    float largest = own[0];
+    for (size_t c = 1; c < q->schema.class_count; c++)
+        largest = own[c] > largest ? own[c] : largest;
+    return largest;
+}
+
+// Best first; equal ones as they were asked for.
 static bool rank(ew_questions *q, const float *probabilities, uint32_t count)
 {
-    const size_t labels = q->schema.label_count;
     if (rt_grow(&q->ranking, &q->ranking_capacity, count, sizeof *q->ranking))
         return false;
     for (uint32_t i = 0; i < count; i++) { // few: insertion
+        const float own = rank_of(q, probabilities, i);
         uint32_t at = i;
-        for (; at > 0 && probabilities[q->ranking[at - 1] * labels] < probabilities[i * labels];
-             at--)
+        for (; at > 0 && rank_of(q, probabilities, q->ranking[at - 1]) < own; at--)
             q->ranking[at] = q->ranking[at - 1];
         q->ranking[at] = i;
     }
     return true;
 }
 
-// Of one label a number for every candidate, of several a list of numbers, and what they are of.
+// Of one label a number for every candidate, of several labels or classes a list of numbers, and
+// what they are of.
 static void put_probabilities(ew_questions *q, const float *probabilities, uint32_t count)
 {
     rt_json *json = &q->json;
-    const uint32_t labels = q->schema.label_count;
+    char name[RT_NAME_MAX];
+    const uint32_t labels = q->schema.output_count;
     if (labels > 1) {
-        rt_json_begin_array(json, "labels");
-        for (uint32_t l = 0; l < labels; l++)
-            rt_json_string(json, NULL, q->schema.label_names[l]);
+        rt_json_begin_array(json, q->schema.class_count ? "classes" : "labels");
+        for (uint32_t l = 0; l < labels; l++) {
+            rt_schema_output_name(&q->schema, l, name);
+            rt_json_string(json, NULL, name);
+        }
         rt_json_end_array(json);
     }
     rt_json_begin_array(json, "probabilities");
@@ -442,7 +456,7 @@ rt_status ew_question_answer(ew_questions *q, const ew_question *question,
                              const float *probabilities, const ew_version *version, double now_s,
                              rt_bytes *bytes)
 {
-    const uint32_t labels = q->schema.label_count;
+    const uint32_t labels = q->schema.output_count;
     const float *own = probabilities + (size_t)question->first * labels;
     const double age_s = now_s - version->trained_s;
     bytes->size = 0;

@@ -131,11 +131,11 @@ class Model:
             raise ModelError(error.value.decode(errors="replace"))
 
     def _room(self, count):
-        """For so many samples: one dimension, or, of a model of several labels, samples x labels."""
+        """For so many samples: one dimension, or, of a model of several labels or classes, samples x so many."""
         return np.empty((count, len(self.labels)) if len(self.labels) > 1 else count, np.float32)
 
     def predict(self, columns):
-        """Probabilities of label 1, float32; of a model of several labels samples x labels, here and
+        """Probabilities of label 1, float32; of a model of several labels or classes samples x so many, here and
         below. columns: name -> array (numbers, str or bytes), all of
         one length; one that is not named is missing in all samples, and so are NaN and ""."""
         arrays = {name: _values_of(name, values) for name, values in columns.items()}

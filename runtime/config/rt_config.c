@@ -411,6 +411,8 @@ uint64_t rt_config_schema(const rt_config *config)
     for (uint32_t i = 0; i < config->stream.shared_count; i++)
         schema = rt_mix(schema ^ rt_hash_bytes(config->stream.shared[i],
                                                strlen(config->stream.shared[i])));
+    if (model->kind == RT_MODEL_GRAPHSAGE)
+        return rt_mix(schema ^ model->fan_out);
     if (model->kind != RT_MODEL_DIN)
         return schema;
     length = snprintf(text, sizeof text, "%s\n%s", model->sequence, model->target);

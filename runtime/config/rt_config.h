@@ -17,10 +17,12 @@
 #define RT_FILES_MAX 256
 #define RT_COLUMNS_MAX 512
 #define RT_LABELS_MAX 8        // of a sample
+#define RT_CLASSES_MAX 1024    // of the one label of a sample
 #define RT_COLUMN_FROM_MAX 4   // columns that another one is made from
 #define RT_COLUMN_EDGES_MAX 32 // of buckets
 #define RT_MLP_LAYERS_MAX 8
 #define RT_SHARED_MAX 64                  // pairs of fields that share a table
+#define RT_FAN_OUT_MAX (RT_SHARED_MAX / 2) // of a graph: all its fields share one table
 #define RT_SHARED_SIZE (2 * RT_NAME_MAX)  // of "FIELD=OTHER"
 #define RT_CROSS_LAYERS_MAX 8
 
@@ -63,6 +65,7 @@ typedef struct {
     rt_label_rule label_rule; // label: 1 if the cell equals / is at least label_value
     char label_value[RT_NAME_MAX];
     double loss_weight;     // label: of its loss in the sum
+    uint32_t classes;       // label: it is one of so many, from 0; 0: it is 0 or 1
     rt_transform transform; // dense; hour, weekday and bucket also categorical
     rt_id_kind id;          // categorical, multi: the id is the hash of the bytes, or the number
     char separator;         // multi
@@ -163,7 +166,8 @@ typedef enum {
     RT_MODEL_DCN,
     RT_MODEL_DLRM,
     RT_MODEL_NCF,
-    RT_MODEL_DIN
+    RT_MODEL_DIN,
+    RT_MODEL_GRAPHSAGE
 } rt_model_kind;
 typedef enum { RT_DEEP_DENSE, RT_DEEP_ALL } rt_deep_input;
 typedef enum { RT_POOL_SUM, RT_POOL_MEAN } rt_pooling;
@@ -185,6 +189,7 @@ typedef struct {
     char sequence[RT_NAME_MAX], target[RT_NAME_MAX]; // din: fields
     uint32_t attention_layer_count;                  // din: hidden layers of the activation unit
     uint32_t attention[RT_MLP_LAYERS_MAX];
+    uint32_t fan_out;    // graphsage: neighbours of a sample's node
     double init_scale;   // standard deviation of initial row values
     double base_rate;    // share of label 1 that the initial bias stands for; 0: as 0.5
     bool base_rate_auto; // "auto": the first batch's, once that was predicted
@@ -509,6 +514,11 @@ static inline bool rt_config_source_is_live(const rt_stream_config *stream)
 uint32_t rt_config_label_count(const rt_stream_config *stream);
 const char *rt_config_label(const rt_stream_config *stream, uint32_t label);
 double rt_config_label_weight(const rt_stream_config *stream, uint32_t label);
+
+// Of how many classes the one label is; 0: it is, or they are, 0 or 1.
+uint32_t rt_config_class_count(const rt_stream_config *stream);
+// Predictions of a sample: one for each label, or class.
+uint32_t rt_config_output_count(const rt_stream_config *stream);
 
 // Whether labels come later (stream.join), and are sent.
 static inline bool rt_config_has_join(const rt_stream_config *stream)

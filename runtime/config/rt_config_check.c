@@ -254,12 +254,39 @@ static rt_status check_label(const rt_table_config *table, const char *list, uin
     return RT_OK;
 }
 
+// Classes exclude what is about labels of 0 and 1.
+static rt_status check_classes(const rt_table_config *table, const char *list, uint32_t index,
+                               rt_error *error)
+{
+    const rt_column *column = &table->columns[index];
+    if (column->classes == 0)
+        return RT_OK;
+    if (column->kind != RT_COLUMN_LABEL)
+        return rt_fail(error, RT_CONFIG, AT ".classes: is for a label", list, index);
+    if (column->classes == 1)
+        return rt_fail(error, RT_CONFIG, AT ".classes: 1, expected 2 or more, or 0 for a label of "
+                       "0 and 1", list, index);
+    if (has_several_labels(table))
+        return rt_fail(error, RT_CONFIG, AT ".classes: is for the only label, not for one of "
+                       "several", list, index);
+    if (column->label_rule != RT_LABEL_EQUALS || strcmp(column->label_value, "1") != 0)
+        return rt_fail(error, RT_CONFIG, AT ".classes: a class is a number as it stands, without "
+                       "rule and value", list, index);
+    for (uint32_t i = 0; i < table->column_count; i++)
+        if (table->columns[i].kind == RT_COLUMN_WEIGHT)
+            return rt_fail(error, RT_CONFIG, AT ".kind: samples of several classes "
+                           "have no weights", list, i);
+    return RT_OK;
+}
+
 static rt_status check_column(const rt_table_config *table, const char *list, bool is_text,
                               uint32_t index, rt_error *error)
 {
     char shown[RT_CONFIG_SHOWN_MAX];
     const rt_column *column = &table->columns[index];
     rt_status status = check_label(table, list, index, error);
+    if (!status)
+        status = check_classes(table, list, index, error);
     if (status)
         return status;
     if (is_text && column->kind == RT_COLUMN_MULTI && column->separator == table->delimiter)
@@ -376,6 +403,11 @@ static rt_status check_join(const rt_stream_config *stream, rt_error *error)
                              "%s[%u].kind: an outcome has an id, a time and a label, nothing else",
                              list, i);
     }
+    for (uint32_t i = 0; i < join->table.column_count && !status; i++) {
+        if (join->table.columns[i].classes)
+            status = rt_fail(error, RT_CONFIG,
+                             "%s[%u].classes: labels that come later are 0 or 1", list, i);
+    }
     if (!status && counts[RT_COLUMN_ID] != 1)
         status = rt_fail(error, RT_CONFIG, "%s: %u columns of kind \"id\", expected one", list,
                          counts[RT_COLUMN_ID]);
@@ -412,6 +444,9 @@ static rt_status check_stream(const rt_stream_config *stream, rt_error *error)
         status = rt_fail(error, RT_CONFIG,
                          "stream.negatives_keep: a sample of several labels is no negative of all "
                          "of them, expected 1");
+    if (!status && stream->negatives_keep < 1 && rt_config_class_count(stream))
+        status = rt_fail(error, RT_CONFIG,
+                         "stream.negatives_keep: no class is the negative one, expected 1");
     if (!status && stream->format == RT_FORMAT_SYNTHETIC && stream->negatives_keep < 1)
         status = rt_fail(error, RT_CONFIG,
                          "stream.negatives_keep: is for samples that are read; "

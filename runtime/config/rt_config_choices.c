@@ -97,6 +97,7 @@ const rt_config_choice rt_choices_models[] = {
     {"dlrm", RT_MODEL_DLRM, "DLRM"},
     {"ncf", RT_MODEL_NCF, "neural collaborative filtering (NeuMF)"},
     {"din", RT_MODEL_DIN, "Deep Interest Network: attention over a sequence"},
+    {"graphsage", RT_MODEL_GRAPHSAGE, "GraphSAGE, two layers: a node, its neighbours, and theirs"},
     {0},
 };
 const rt_config_choice rt_choices_deep_inputs[] = {

@@ -7,7 +7,7 @@
 // stream.libsvm.fields, stream.tables.
 
 static const rt_config_choice column_kinds[] = {
-    {"label", RT_COLUMN_LABEL, "1 or 0, by `rule` and `value`"},
+    {"label", RT_COLUMN_LABEL, "1 or 0, by `rule` and `value`; or one of `classes`"},
     {"dense", RT_COLUMN_DENSE, "a number; an empty cell is 0"},
     {"categorical", RT_COLUMN_CATEGORICAL, "one id"},
     {"multi", RT_COLUMN_MULTI, "several ids in one cell"},
@@ -129,6 +129,11 @@ static const rt_config_key column_members[] = {
     {MEMBER("loss_weight", RT_KEY_DOUBLE, "1",
             "What the loss of this one of several labels is multiplied by (label).", loss_weight),
      .min = 1e-6, .max = 1e6, .is_brief = true},
+    {MEMBER("classes", RT_KEY_U32, "0",
+            "The label is one of so many classes, a whole number from 0, and the model predicts a "
+            "probability of each; 0: it is 1 or 0 (label).",
+            classes),
+     .min = 0, .max = RT_CLASSES_MAX, .is_brief = true},
     {MEMBER("transform", RT_KEY_CHOICE, "\"none\"",
             "Applied to the cell (dense; all but log1p also categorical: the result is the id).",
             transform),
@@ -184,6 +189,8 @@ static bool is_default(const rt_config_key *key, const rt_column *column, const 
         return column->edge_count == 0;
     if (key->type == RT_KEY_DOUBLE)
         return memcmp(at, other, sizeof(double)) == 0;
+    if (key->type == RT_KEY_U32)
+        return memcmp(at, other, sizeof(uint32_t)) == 0;
     return strcmp(at, other) == 0;
 }
 

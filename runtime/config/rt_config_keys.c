@@ -297,6 +297,9 @@ const rt_config_key rt_config_keys[] = {
          "The field that every row of the sequence is weighed against (din)."),
     LIST("model.attention", rt_config_attention, "[36]", "",
          "Widths of the hidden layers of the unit that weighs (din)."),
+    U32("model.fan_out", model.fan_out, "10", IN(1, RT_FAN_OUT_MAX), "",
+        "Neighbours of a sample's node: the fields are the node, so many neighbours, and, in as "
+        "many fields of several values, the neighbours of each of these (graphsage)."),
     DOUBLE("model.init_scale", model.init_scale, "0.01", IN(0, 10), "",
            "Standard deviation of initial row values."),
     {ROW("model.base_rate", RT_KEY_DOUBLE, "\"auto\"", "",

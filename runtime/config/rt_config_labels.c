@@ -37,6 +37,18 @@ const char *rt_config_label(const rt_stream_config *stream, uint32_t label)
     return column && column->name[0] ? column->name : generated[label];
 }
 
+uint32_t rt_config_class_count(const rt_stream_config *stream)
+{
+    const rt_column *column = column_of(stream, 0);
+    return column ? column->classes : 0;
+}
+
+uint32_t rt_config_output_count(const rt_stream_config *stream)
+{
+    const uint32_t classes = rt_config_class_count(stream);
+    return classes ? classes : rt_config_label_count(stream);
+}
+
 double rt_config_label_weight(const rt_stream_config *stream, uint32_t label)
 {
     const rt_column *column = column_of(stream, label);

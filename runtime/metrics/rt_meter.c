@@ -23,9 +23,9 @@ typedef struct {
     uint64_t invalid;
     // Numbers of samples; where there are weights, their sums in units of 1 / WEIGHT_UNIT. A
     // correction of what was trained before may leave a bin below zero.
-    int64_t positives;
+    int64_t positives; // of classes: whose likeliest class was the right one
     double loss_sum;
-    double prediction_sum;
+    double prediction_sum; // of classes: of the likeliest one's
 } sums;
 
 typedef struct {
@@ -47,6 +47,7 @@ typedef struct {
 
 struct rt_meter {
     bool weighs;
+    uint32_t class_count; // 0: labels are 0 or 1
     coarse rolled[ROLLED_MAX], rolled_sum, rolled_batch; // the last one: scratch
     uint32_t rolled_first, rolled_count;                 // in use
     tally total;
@@ -114,6 +115,12 @@ static void weigh(tally *one)
         for (uint32_t i = 0; i < BIN_COUNT; i++)
             one->bins[label][i] *= (int64_t)WEIGHT_UNIT;
     }
+}
+
+void rt_meter_classify(rt_meter *meter, uint32_t class_count)
+{
+    rt_assert(!meter->weighs && meter->total.sums.seen == 0);
+    meter->class_count = class_count;
 }
 
 void rt_meter_weigh(rt_meter *meter)
@@ -203,6 +210,11 @@ static void masses_of(const samples *from, uint32_t i, double masses[2])
     masses[0] = (weight - masses[1]) * from->negative_weight;
 }
 
+static double clipped(double p)
+{
+    return p < RT_METER_CLIP ? RT_METER_CLIP : p > 1 - RT_METER_CLIP ? 1 - RT_METER_CLIP : p;
+}
+
 // Adds to the three tallies at once: the logarithms cost more than all the rest.
 static void add_chunk(tally *const tallies[3], const samples *from, uint32_t count, double unit)
 {
@@ -217,7 +229,7 @@ static void add_chunk(tally *const tallies[3], const samples *from, uint32_t cou
         }
         masses_of(from, i, masses);
         prediction_sum += p * (masses[0] + masses[1]);
-        p = p < RT_METER_CLIP ? RT_METER_CLIP : p > 1 - RT_METER_CLIP ? 1 - RT_METER_CLIP : p;
+        p = clipped(p);
         double log_p = log(p), log_q = log(1 - p);
         double position = (log_p - log_q + LOGIT_MAX) * BINS_PER_LOGIT;
         uint32_t bin = position <= 0               ? 0
@@ -237,6 +249,59 @@ static void add_chunk(tally *const tallies[3], const samples *from, uint32_t cou
         tallies[k]->sums.positives += positives;
         tallies[k]->sums.loss_sum += loss_sum;
         tallies[k]->sums.prediction_sum += prediction_sum;
+    }
+}
+
+// The class of the largest probability, the first of equal ones; class_count: one is none.
+static uint32_t likeliest(const float *predictions, uint32_t class_count)
+{
+    uint32_t best = 0;
+    for (uint32_t c = 0; c < class_count; c++) {
+        if (!(predictions[c] >= 0 && predictions[c] <= 1))
+            return class_count;
+        best = predictions[c] > predictions[best] ? c : best;
+    }
+    return best;
+}
+
+// One sample of a label of classes.
+static void add_class(tally *const tallies[3], uint32_t class_count, const float *predictions,
+                      uint32_t own)
+{
+    const uint32_t best = likeliest(predictions, class_count);
+    const double loss = best < class_count ? -log(clipped((double)predictions[own])) : 0;
+    for (uint32_t k = 0; k < 3; k++) {
+        sums *to = &tallies[k]->sums;
+        to->seen++;
+        to->invalid += best == class_count;
+        to->positives += best == own;
+        to->loss_sum += loss;
+        to->prediction_sum += best < class_count ? (double)predictions[best] : 0;
+    }
+    for (uint32_t c = 0; c < class_count && best < class_count; c++) {
+        const double p = clipped((double)predictions[c]);
+        const double position = (log(p) - log(1 - p) + LOGIT_MAX) * BINS_PER_LOGIT;
+        const uint32_t bin = position <= 0               ? 0
+                             : position >= BIN_COUNT - 1 ? BIN_COUNT - 1
+                                                         : (uint32_t)position;
+        for (uint32_t k = 0; k < 3; k++)
+            tallies[k]->bins[c == own][bin]++;
+    }
+}
+
+void rt_meter_add_classes(rt_meter *meter, const float *predictions, const float *labels,
+                          uint32_t count)
+{
+    const uint32_t class_count = meter->class_count;
+    rt_assert(class_count > 0);
+    for (uint32_t i = 0; i < count; i++) {
+        while (meter->segments[meter->segment_count - 1]->sums.seen == meter->segment_size)
+            begin_segment(meter);
+        rt_assert(labels[i] >= 0 && labels[i] < (float)class_count);
+        tally *const tallies[3] = {meter->segments[meter->segment_count - 1], &meter->window,
+                                   &meter->total};
+        add_class(tallies, class_count, predictions + (size_t)i * class_count,
+                  (uint32_t)labels[i]);
     }
 }
 
@@ -313,9 +378,10 @@ static double mass_of(const evidence *one, bool weighs)
     return weighs ? mass / WEIGHT_UNIT : (double)(one->sums->seen - one->sums->invalid);
 }
 
-static rt_quality quality_of(evidence of, uint64_t first_sample, bool weighs)
+static rt_quality quality_of(const rt_meter *meter, evidence of, uint64_t first_sample)
 {
     const sums *one = of.sums;
+    const bool weighs = meter->weighs;
     rt_quality quality = {.first_sample = first_sample,
                           .sample_count = one->seen - one->invalid,
                           .invalid_count = one->invalid,
@@ -324,7 +390,8 @@ static rt_quality quality_of(evidence of, uint64_t first_sample, bool weighs)
                           .normalised_entropy = (double)NAN,
                           .calibration = (double)NAN,
                           .mean_label = (double)NAN,
-                          .mean_prediction = (double)NAN};
+                          .mean_prediction = (double)NAN,
+                          .class_count = meter->class_count};
     const double count = mass_of(&of, weighs);
     if (quality.sample_count == 0 || count <= 0)
         return quality;
@@ -334,7 +401,9 @@ static rt_quality quality_of(evidence of, uint64_t first_sample, bool weighs)
     quality.log_loss = one->loss_sum / count;
     if (mean > 0)
         quality.calibration = one->prediction_sum / count / mean;
-    if (mean > 0 && mean < 1) {
+    if (meter->class_count) {
+        quality.normalised_entropy = quality.log_loss / log(meter->class_count);
+    } else if (mean > 0 && mean < 1) {
         double entropy = -mean * log(mean) - (1 - mean) * log1p(-mean);
         quality.normalised_entropy = quality.log_loss / entropy;
     }
@@ -343,13 +412,13 @@ static rt_quality quality_of(evidence of, uint64_t first_sample, bool weighs)
 
 rt_quality rt_meter_total(const rt_meter *meter)
 {
-    return quality_of(evidence_of(&meter->total), 0, meter->weighs);
+    return quality_of(meter, evidence_of(&meter->total), 0);
 }
 
 rt_quality rt_meter_window(const rt_meter *meter)
 {
-    return quality_of(evidence_of(&meter->window), meter->total.sums.seen - meter->window.sums.seen,
-                      meter->weighs);
+    return quality_of(meter, evidence_of(&meter->window),
+                      meter->total.sums.seen - meter->window.sums.seen);
 }
 
 rt_quality rt_meter_last_fifth(rt_meter *meter)
@@ -366,7 +435,7 @@ rt_quality rt_meter_last_fifth(rt_meter *meter)
     clear(&meter->sum);
     for (uint32_t i = first; i < meter->segment_count; i++)
         add_tally(&meter->sum, meter->segments[i]);
-    return quality_of(evidence_of(&meter->sum), start, meter->weighs);
+    return quality_of(meter, evidence_of(&meter->sum), start);
 }
 
 // ---- the last samples ------------------------------------------------------------------------
@@ -429,5 +498,5 @@ rt_quality rt_meter_rolled(const rt_meter *meter)
 {
     const coarse *one = &meter->rolled_sum;
     const evidence of = {&one->sums, {one->bins[0], one->bins[1]}, COARSE_COUNT};
-    return quality_of(of, meter->total.sums.seen - one->sums.seen, meter->weighs);
+    return quality_of(meter, of, meter->total.sums.seen - one->sums.seen);
 }

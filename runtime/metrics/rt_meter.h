@@ -13,6 +13,12 @@
 // - The last fifth starts at most 0.65% of the run away from four fifths of it (exactly there in
 //   runs of up to 150 samples).
 //
+// Of a label of several classes (rt_meter_classify) the log loss is that of the class that it was;
+// the AUC is over all pairs of a probability of a class that it was and one of a class that it was
+// not (one against the rest, all classes together); the mean label is the share of samples whose
+// likeliest class was the right one, the mean prediction the mean probability of the likeliest; and
+// the entropy that a loss is divided by that of giving all classes the same probability.
+//
 // Where samples have weights (rt_meter_weigh) all numbers but counts of samples are by weight, in
 // units of 2^-20.
 #ifndef RT_METER_H
@@ -37,6 +43,7 @@ typedef struct {
     double calibration; // mean prediction / mean label (ibid.)
     double mean_label;
     double mean_prediction;
+    uint32_t class_count; // 0: the label is 0 or 1
 } rt_quality;
 
 // On RT_OK *meter_p is the caller's. RT_NO_MEMORY.
@@ -45,6 +52,13 @@ void rt_meter_destroy(rt_meter *meter);
 
 // Adds count predicted probabilities and their labels (0 or 1), in the order of the run.
 void rt_meter_add(rt_meter *meter, const float *predictions, const float *labels, uint32_t count);
+
+// From now on, and before anything is added: one of class_count classes.
+void rt_meter_classify(rt_meter *meter, uint32_t class_count);
+
+// Adds count samples of a meter of classes: so many probabilities each, and which class it was.
+void rt_meter_add_classes(rt_meter *meter, const float *predictions, const float *labels,
+                          uint32_t count);
 
 // From now on there are weights; what was added before weighs 1 each.
 void rt_meter_weigh(rt_meter *meter);

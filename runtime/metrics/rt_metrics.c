@@ -216,6 +216,6 @@ void rt_metrics_quality(rt_json *json, const char *key, const rt_quality *qualit
     rt_json_double(json, "auc", quality->auc);
     rt_json_double(json, "normalised_entropy", quality->normalised_entropy);
     rt_json_double(json, "calibration", quality->calibration);
-    rt_json_double(json, "mean_label", quality->mean_label);
+    rt_json_double(json, quality->class_count ? "accuracy" : "mean_label", quality->mean_label);
     rt_json_end_object(json);
 }

@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "runtime/rt_date.h"
+#include "runtime/numbers/rt_decimal.h"
 #include "runtime/rt_hash.h"
 
-#define EXACT_DIGITS_MAX 15 // any integer of so many digits is a double
 #define WEIGHT_MAX 1e6
 #define TIME_MS_MAX 4e14 // 14,000 years
 
@@ -27,42 +27,9 @@ static bool is_plain_number(rt_cell number)
     return number.length > 0;
 }
 
-// Digits and at most one point. The digits as an integer and the power of ten are both exact
-// doubles, so their quotient is correctly rounded (Clinger, PLDI 1990, section 4).
-static bool parse_short_number(rt_cell number, double *value_p)
-{
-    static const double powers[] = {1e0, 1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
-                                    1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
-    const char *at = number.text, *end = at + number.length;
-    bool is_negative = at < end && *at == '-';
-    at += is_negative;
-    if (end - at > EXACT_DIGITS_MAX + 1)
-        return false;
-    int64_t digits = 0;
-    uint32_t digit_count = 0, fraction = 0;
-    bool has_point = false;
-    for (; at < end; at++) {
-        uint32_t digit = (uint32_t)*at - '0';
-        if (*at == '.' && !has_point) {
-            has_point = true;
-        } else if (digit <= 9) {
-            digits = digits * 10 + (int64_t)digit;
-            digit_count++;
-            fraction += has_point;
-        } else {
-            return false;
-        }
-    }
-    if (digit_count == 0 || digit_count > EXACT_DIGITS_MAX)
-        return false;
-    double value = (double)digits / powers[fraction];
-    *value_p = is_negative ? -value : value;
-    return true;
-}
-
 bool rt_columns_number(locale_t locale, rt_cell number, double *value_p)
 {
-    if (parse_short_number(number, value_p))
+    if (rt_decimal_short(number.text, number.length, value_p))
         return true;
     if (!is_plain_number(number))
         return false;
@@ -205,6 +172,17 @@ static bool parse_ignored(rt_columns *columns, uint32_t index, rt_cell value)
     return !one->is_wanted || parse_id(columns, one, value, &columns->ids[index]);
 }
 
+// Below RT_CLASSES_MAX, which floats hold.
+static bool parse_class(const rt_columns *columns, const rt_columns_one *one, rt_cell value,
+                        float *label_p)
+{
+    double number;
+    if (!rt_columns_number(columns->locale, value, &number))
+        return false;
+    *label_p = (float)number;
+    return number >= 0 && number < one->column.classes && number == floor(number);
+}
+
 static bool parse_label(const rt_columns *columns, const rt_columns_one *one, rt_cell value,
                         rt_line_sample *sample)
 {
@@ -220,6 +198,8 @@ static bool parse_label(const rt_columns *columns, const rt_columns_one *one, rt
         *label_p = NAN;
         return columns->schema.label_count > 1;
     }
+    if (one->column.classes)
+        return parse_class(columns, one, value, label_p);
     if (!one->is_label_number) {
         *label_p = value.length == strlen(wanted) && memcmp(value.text, wanted, value.length) == 0;
         return true;
@@ -358,6 +338,8 @@ const char *rt_columns_expected(const rt_columns *columns, uint32_t index)
         return "a time as time_format says";
     switch (one->column.kind) {
     case RT_COLUMN_LABEL:
+        if (one->column.classes)
+            return "a class: a whole number from 0 below `classes`";
         if (columns->schema.label_count > 1)
             return "a number or nothing"; // others take any text
         return one->is_label_number ? "a number" : "a value";

@@ -1,5 +1,6 @@
 #include "runtime/stream/rt_parser.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "runtime/stream/rt_synthetic.h"
@@ -16,9 +17,19 @@ const rt_parser_ops *rt_parser_find(rt_format format)
     return NULL;
 }
 
+void rt_schema_output_name(const rt_schema *schema, uint32_t output, char name[RT_NAME_MAX])
+{
+    if (schema->class_count)
+        snprintf(name, RT_NAME_MAX, "%" PRIu32, output);
+    else
+        snprintf(name, RT_NAME_MAX, "%s", schema->label_names[output]);
+}
+
 rt_status rt_parser_complete(const rt_stream_config *config, rt_schema *schema, rt_error *error)
 {
     schema->label_count = rt_config_label_count(config);
+    schema->class_count = rt_config_class_count(config);
+    schema->output_count = rt_config_output_count(config);
     for (uint32_t l = 0; l < schema->label_count; l++)
         snprintf(schema->label_names[l], RT_NAME_MAX, "%s", rt_config_label(config, l));
     if (config->holds_outcomes) // they have no fields

@@ -19,12 +19,17 @@ typedef struct {
     uint32_t dense_count;
     uint32_t field_count;                 // at most RT_FIELDS_MAX
     uint32_t label_count;                 // at least 1
+    uint32_t class_count;                 // of the one label; 0: it is 0 or 1
+    uint32_t output_count;                // predictions of a sample: labels, or classes
     uint32_t keys_per_sample_max;         // the caps of multi-valued columns added up
     bool has_weights, has_ids, has_times; // what lines say of their samples
     char field_names[RT_FIELDS_MAX][RT_NAME_MAX];
     char label_names[RT_LABELS_MAX][RT_NAME_MAX];
     rt_tables tables; // that fields share
 } rt_schema;
+
+// What a prediction of a sample is of: a label's name, or a class by its number.
+void rt_schema_output_name(const rt_schema *schema, uint32_t output, char name[RT_NAME_MAX]);
 
 // The number of a field; field_count: it has none of that name.
 static inline uint32_t rt_schema_field(const rt_schema *schema, const char *name)

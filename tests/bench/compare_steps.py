@@ -21,31 +21,11 @@ import subprocess
 import sys
 import time
 
+import newest
+
 HERE = os.path.dirname(os.path.abspath(__file__))
-# What the wheel needs on a machine without a GPU: without CUDA's libraries, which would be 3 GB more.
-WHEELS = ("torch numpy typing_extensions sympy mpmath networkx jinja2 MarkupSafe fsspec filelock "
-          "nvidia-cufile nvidia-cusparselt-cu13 nvidia-nvshmem-cu13 nvidia-nccl-cu13").split()
-
-
-def start_again_with_newest():
-    """Does not return, unless this is the newest PyTorch already."""
-    where = os.path.join(HERE, "../../build/torch")
-    python = os.path.join(where, "bin", "python")
-    if os.path.realpath(sys.prefix) == os.path.realpath(where):
-        return
-    if not os.path.exists(os.path.join(where, "complete")):
-        subprocess.run([sys.executable, "-m", "venv", where], check=True)
-        subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", *WHEELS], check=True)
-        with open(os.path.join(where, "complete"), "w", encoding="utf-8"):
-            pass
-    libraries = [os.environ.get("CUDA_LIBRARIES", "/usr/local/cuda/lib64"),
-                 os.environ.get("LD_LIBRARY_PATH", "")]
-    os.environ["LD_LIBRARY_PATH"] = ":".join(path for path in libraries if path)
-    os.execv(python, [python, *sys.argv])
-
-
 if __name__ == "__main__" and "--newest" in sys.argv:
-    start_again_with_newest()
+    newest.start_again()
 sys.path.insert(0, HERE)
 import train_reference as reference  # noqa: E402
 import numpy as np  # noqa: E402  (after it: it sets the environment of the BLAS)
@@ -82,6 +62,7 @@ def time_step(name, samples, dim, seconds):
     kind, more = MODELS[name]
     arguments = argparse.Namespace(**{"dim": dim, "mlp": [256] * 3, "mlp_bottom": [256, 64],
                                       "deep_input": "all", "cross": "vector", "seed": 1, "rate": 0.02,
+                                      "row_rate": 0.02,
                                       "epsilon": 1e-8, "accumulator": 0.1, "optimizer": "adagrad",
                                       **more})
     model = reference.MODELS[kind](arguments)

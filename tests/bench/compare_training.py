@@ -1,13 +1,17 @@
 #!/usr/bin/python3
 """compare_training - a whole run of `lanyard up` beside a PyTorch loop of the same model.
 
-  tests/bench/compare_training.py build/lanyard [--file ROWS] [--turns 3]
+  tests/bench/compare_training.py build/lanyard [--file ROWS] [--turns 3] [--samples N]
+                                  [--model wdl] [--dim 16] [--workers 4 | --threads N] [--newest]
+                                  [--device cuda]
 
-Wide & Deep on Criteo rows as in configs/criteo.json: 4 workers and their parameter server on this
-machine, all processes together, against PyTorch in one process on one thread with its BLAS told
-what the CPU is. In turn, so that both see the same machine; medians are printed with their spread.
-PyTorch's ids are numbered before its clock starts; Lanyard's clock includes reading, parsing,
-planning and moving rows. ROWS: $LANYARD_DATA or ../shared/data holds criteo_kaggle_100k.tsv.zst.
+Criteo rows as in configs/criteo.json: 4 workers and their parameter server on this machine, all
+processes together, against PyTorch in one process on one thread with its BLAS told what the CPU is.
+--threads N: one worker with N threads against PyTorch with as many. --device cuda: one worker on a
+GPU against PyTorch on the same. --newest: PyPI's PyTorch, as in compare_steps. In turn, so that both
+see the same machine; medians are printed with their spread. PyTorch's ids are numbered before its
+clock starts; Lanyard's clock includes reading, parsing, planning and moving rows. ROWS: $LANYARD_DATA
+or ../shared/data holds criteo_kaggle_100k.tsv.zst.
 """
 import argparse
 import json
@@ -17,22 +21,39 @@ import subprocess
 import sys
 import tempfile
 
+import newest
+
 NAME = "criteo_kaggle_100k.tsv.zst"
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def run_lanyard(program, rows):
+def run_lanyard(arguments, workers):
+    keys = [f"stream.files={arguments.file}", f"stream.samples_max={arguments.samples}",
+            f"model.name={arguments.model}", f"model.embedding_dim={arguments.dim}",
+            f"workers={workers}", f"batch.samples_per_worker={1024 // workers}",
+            f"compute.threads={arguments.threads or 1}", f"device={arguments.device}",
+            "log.level=warn"]
+    if workers == 1:
+        keys.append("cache.ratio=1")  # PyTorch has all rows, too
+    if arguments.model == "dlrm":
+        keys.append(f"model.mlp_bottom=[256,{arguments.dim}]")
     with tempfile.TemporaryDirectory() as out:
-        subprocess.run([program, "up", os.path.join(HERE, "../../configs/criteo.json"), "--out", out,
-                        "--set", "stream.files=" + rows, "--set", "log.level=warn"],
-                       check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        command = [arguments.program, "up", os.path.join(HERE, "../../configs/criteo.json"), "--out", out]
+        for key in keys:
+            command += ["--set", key]
+        run = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        if run.returncode:
+            sys.exit(f"compare_training: {run.stderr.strip()}")
         with open(os.path.join(out, "summary.json"), encoding="utf-8") as file:
             return json.load(file)
 
 
-def run_reference(rows):
-    lines = subprocess.run([sys.executable, os.path.join(HERE, "train_reference.py"), rows,
-                            "--deep-input", "all"], check=True, stdout=subprocess.PIPE, text=True)
+def run_reference(arguments):
+    lines = subprocess.run([sys.executable, os.path.join(HERE, "train_reference.py"), arguments.file,
+                            "--deep-input", "all", "--samples", str(arguments.samples),
+                            "--model", arguments.model, "--dim", str(arguments.dim),
+                            "--threads", str(arguments.threads or 1), "--device", arguments.device],
+                           check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(lines.stdout.strip().splitlines()[-1])
 
 
@@ -50,16 +71,28 @@ def main():
     parser.add_argument("--file", default=os.path.join(
         os.environ.get("LANYARD_DATA", "../shared/data"), NAME))
     parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--samples", type=int, default=0, help="the first so many; 0: all")
+    parser.add_argument("--model", choices=["wdl", "dfm", "dlrm"], default="wdl")
+    parser.add_argument("--dim", type=int, default=16)
+    parser.add_argument("--workers", type=int, choices=[1, 2, 4, 8], default=4)
+    parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--newest", action="store_true", help="PyTorch from PyPI")
     arguments = parser.parse_args()
     if not os.path.exists(arguments.file):
         print(f"skipped: {arguments.file} is not here (set LANYARD_DATA, or --file ROWS)")
         return
+    if arguments.newest:
+        newest.start_again()
+    workers = 1 if arguments.threads or arguments.device == "cuda" else arguments.workers
     ours, theirs = [], []
     for _ in range(arguments.turns):
-        ours.append(run_lanyard(arguments.program, arguments.file))
-        theirs.append(run_reference(arguments.file))
-    ratio = show("lanyard up, 4 workers", ours) / show("PyTorch, one thread", theirs)
-    print(f"ratio {ratio:.2f}; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+        ours.append(run_lanyard(arguments, workers))
+        theirs.append(run_reference(arguments))
+    where = "on a GPU" if arguments.device == "cuda" else f"{arguments.threads or 1} thread(s) each"
+    ratio = show(f"lanyard up, {workers} worker(s)", ours) / show("PyTorch", theirs)
+    print(f"{arguments.model}, dim {arguments.dim}, {where}: ratio {ratio:.2f}; {os.cpu_count()} cores, "
+          f"load {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":

@@ -8,9 +8,10 @@ FILE holds Criteo rows (label, I1..I13, C1..C26, tab separated; .zst is unpacked
 log(1 + max(x, 0)), scaled by mean and deviation of all rows so far as Lanyard's are, rows and
 weights start as Lanyard's do for the same --seed, the bias takes the first batch's base rate once that
 was predicted, the order of the file is the order of training, metrics are taken on each batch before
-training on it. One thread, with the BLAS told what
-the CPU is (Debian's OpenBLAS 0.3.21 takes new Intel CPUs for old ones). The distinct ids of every
-batch are found before the clock starts, as Lanyard's planner does it outside of the worker's step.
+training on it. One thread, unless --threads says more, with the BLAS told what the CPU is (Debian's
+OpenBLAS 0.3.21 takes new Intel CPUs for old ones); with --device cuda on a GPU, where rows and model
+stay, and to which batches go one by one. The distinct ids of every batch are found before the clock
+starts, as Lanyard's planner does it outside of the worker's step.
 Needs python3-torch and python3-numpy, which nothing else here does.
 """
 import argparse
@@ -21,8 +22,10 @@ import subprocess
 import sys
 import time
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Read when PyTorch is loaded: before arguments are.
+THREADS = sys.argv[sys.argv.index("--threads") + 1] if "--threads" in sys.argv[:-1] else "1"
+os.environ.setdefault("OMP_NUM_THREADS", THREADS)
+os.environ.setdefault("OPENBLAS_NUM_THREADS", THREADS)
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 with open("/proc/cpuinfo", encoding="ascii") as info:
     flags = info.read()
@@ -147,7 +150,7 @@ class Dlrm(torch.nn.Module):
         super().__init__()
         self.bottom = make_mlp(DENSE, bottom + [dim])
         a, b = np.tril_indices(FIELDS + 1, -1)
-        self.pairs = torch.from_numpy(a * (FIELDS + 1) + b)
+        self.register_buffer("pairs", torch.from_numpy(a * (FIELDS + 1) + b))
         self.top = make_mlp(dim + len(a), widths)
         self.output = linear(widths[-1], 1)
 
@@ -227,6 +230,7 @@ class Rows:
     def __init__(self, keys, arguments):
         self.values = torch.from_numpy(
             initial_values.rows(keys, arguments.seed, 0.01, arguments.dim))
+        self.values = self.values.to(getattr(arguments, "device", "cpu"))
         self.epsilon = arguments.epsilon
         self.squares = torch.full_like(self.values, arguments.accumulator)
         self.adagrad, self.rate = arguments.optimizer == "adagrad", arguments.row_rate
@@ -254,11 +258,11 @@ def make_optimizer(model, arguments):
 
 def train(arguments):
     torch.manual_seed(arguments.seed)
-    torch.set_num_threads(1)
+    torch.set_num_threads(arguments.threads)
     take = take_movielens if arguments.model == "ncf" else take_criteo
     labels, dense, ids, keys = read(arguments.file, arguments.samples, take)
     Initial.seed = arguments.seed
-    model = MODELS[arguments.model](arguments)
+    model = MODELS[arguments.model](arguments).to(arguments.device)
     table, optimizer = Rows(keys, arguments), make_optimizer(model, arguments)
     batches, scale = [], Scale()
     for at in range(0, len(labels), arguments.batch):
@@ -269,7 +273,8 @@ def train(arguments):
     loss_of = torch.nn.BCEWithLogitsLoss()
     predictions = []
     start, cpu_start = time.perf_counter(), time.process_time()
-    for rows, lookups, x, y in batches:
+    for batch in batches:
+        rows, lookups, x, y = (part.to(arguments.device) for part in batch)
         taken = table.take(rows)
         logits = model(torch.nn.functional.embedding(lookups, taken), x)
         predictions.append(torch.sigmoid(logits.detach()))
@@ -283,8 +288,8 @@ def train(arguments):
         loss.backward()
         optimizer.step()
         table.step(rows, taken)
+    predictions = torch.cat(predictions).cpu().numpy()  # a GPU has done all of it then
     seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
-    predictions = torch.cat(predictions).numpy()
     last = len(labels) * 4 // 5
     return {"model": arguments.model, "batch": arguments.batch, "dim": arguments.dim,
             "samples": len(labels), "samples_per_s": round(len(labels) / seconds),
@@ -313,6 +318,8 @@ def main():
     parser.add_argument("--accumulator", type=float, default=0.0)
     parser.add_argument("--samples", type=int, default=0, help="stop after so many; 0: all")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
     json.dump(train(parser.parse_args()), sys.stdout)
     print()
 

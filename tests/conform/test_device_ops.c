@@ -527,6 +527,55 @@ static void loss_is_exact_on(const ew_device *device)
         buffer_destroy(all[i]);
 }
 
+// Logits that overflow where the largest is not taken out, equal ones, and one far above the others.
+static void classes_are_exact_on(const ew_device *device)
+{
+    enum { CLASSES = 3, COUNT = 5 };
+    const float logits[COUNT * CLASSES] = {0,  1,    -1,    800,   801,   799, 2, 2, 2,
+                                           90, -0.5, -1000, 1e30f, -1e30f, 0};
+    const float labels[COUNT] = {1, 0, 2, 0, 0};
+    rt_random random = {5};
+    buffer z = buffer_of(device, logits, COUNT * CLASSES), y = buffer_of(device, labels, COUNT);
+    buffer predictions = buffer_create(device, COUNT * CLASSES, &random);
+    buffer gradients = buffer_create(device, COUNT * CLASSES, &random);
+    buffer loss = buffer_create(device, 2, &random);
+    double sum = 0, got;
+    device->layers->classes(device->state, COUNT, CLASSES, z.device_values, y.device_values, 0.125f,
+                            predictions.device_values, gradients.device_values,
+                            (double *)(void *)loss.device_values);
+    download(&predictions);
+    download(&gradients);
+    download(&loss);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        const float *own = logits + i * CLASSES;
+        const long double largest = fmaxf(own[0], fmaxf(own[1], own[2]));
+        long double all = 0;
+        for (uint32_t c = 0; c < CLASSES; c++)
+            all += expl(own[c] - largest);
+        sum += (double)(logl(all) + largest - own[(uint32_t)labels[i]]);
+        for (uint32_t c = 0; c < CLASSES; c++) {
+            const long double p = expl(own[c] - largest) / all;
+            const double gradient = 0.125 * (double)(p - (c == (uint32_t)labels[i]));
+            expect(predictions.values[i * CLASSES + c], (double)p, fmax((double)p, 1e-20), 0,
+                   "prediction", i);
+            expect(gradients.values[i * CLASSES + c], gradient, 0.125, 0, "gradient", i);
+        }
+    }
+    memcpy(&got, loss.values, sizeof got);
+    test_close(got, sum, 1e-12, 0, "loss");
+    device->layers->classes(device->state, COUNT, CLASSES, z.device_values, NULL, 0.125f,
+                            predictions.device_values, NULL, NULL);
+    device->layers->classes(device->state, 0, CLASSES, z.device_values, y.device_values, 0.125f,
+                            predictions.device_values, gradients.device_values,
+                            (double *)(void *)loss.device_values);
+    download(&loss);
+    memcpy(&got, loss.values, sizeof got);
+    assert_true(got == 0);
+    buffer *every[] = {&z, &y, &predictions, &gradients, &loss};
+    for (size_t i = 0; i < RT_COUNT_OF(every); i++)
+        buffer_destroy(every[i]);
+}
+
 // Row operations and the dense step against rt_optimizer on the host, bit for bit.
 static rt_optimizer_config optimizer_of(rt_optimizer_kind kind, float clip_norm)
 {
@@ -681,6 +730,7 @@ ON_EVERY_DEVICE(gemm_multiplies)
 ON_EVERY_DEVICE(activate_and_back)
 ON_EVERY_DEVICE(loss_is_exact)
 ON_EVERY_DEVICE(weighted_loss_is_exact)
+ON_EVERY_DEVICE(classes_are_exact)
 ON_EVERY_DEVICE(optimizer_steps)
 
 TEST_MAIN(TEST(memory_is_zeroed_and_copied), TEST(index_sorts_look_ups_by_row),
@@ -688,4 +738,5 @@ TEST_MAIN(TEST(memory_is_zeroed_and_copied), TEST(index_sorts_look_ups_by_row),
           TEST(pool_gathers_and_pools), TEST(wide_adds_weighted_embeddings),
           TEST(wide_back_sums_by_row), TEST(rows_back_sums_by_row), TEST(gemm_multiplies),
           TEST(activate_and_back), TEST(loss_is_exact), TEST(weighted_loss_is_exact),
+          TEST(classes_are_exact),
           TEST(optimizer_steps))

@@ -80,8 +80,14 @@ typedef struct {
     uint32_t row_count;
 } batch;
 
-// shares: the last field has the rows of the first.
-static void fill_batch(batch *b, uint64_t seed, bool shares)
+static uint32_t table_of(rt_model_kind kind, uint32_t field)
+{
+    const bool is_first = kind == RT_MODEL_GRAPHSAGE || (kind == RT_MODEL_DIN && field == FIELDS - 1);
+    return is_first ? 0 : field;
+}
+
+// A sequence has the rows of the first field; of a graph all fields have.
+static void fill_batch(batch *b, uint64_t seed, rt_model_kind kind)
 {
     rt_random random = {seed};
     uint32_t numbers[ROWS];
@@ -90,7 +96,7 @@ static void fill_batch(batch *b, uint64_t seed, bool shares)
     for (uint32_t i = 0; i < SAMPLES; i++) {
         uint32_t sum = 0;
         for (uint32_t f = 0; f < FIELDS; f++) {
-            uint32_t id = rt_random_below(&random, IDS), slot = (shares && f == FIELDS - 1 ? 0 : f) * IDS + id;
+            const uint32_t id = rt_random_below(&random, IDS), slot = table_of(kind, f) * IDS + id;
             if (numbers[slot] == UINT32_MAX) {
                 b->slots[b->row_count] = slot;
                 numbers[slot] = b->row_count++;
@@ -102,6 +108,14 @@ static void fill_batch(batch *b, uint64_t seed, bool shares)
             b->dense[i * DENSE + d] = (float)rt_random_unit(&random);
         b->labels[i] = sum > FIELDS * IDS / 2 ? 1 : 0;
     }
+}
+
+static void make_graph(ew_model_config *config)
+{
+    config->model.pooling = RT_POOL_MEAN;
+    config->model.fan_out = FIELDS / 2;
+    config->dense_count = 0;
+    config->class_count = 2;
 }
 
 static ew_model *create_model(const ew_device *device, rt_model_kind kind)
@@ -128,22 +142,25 @@ static ew_model *create_model(const ew_device *device, rt_model_kind kind)
                               .row_count_max = ROWS};
     ew_model *model;
     rt_error error;
-    config.tables = (rt_tables){.are_shared = kind == RT_MODEL_DIN, .field_count = FIELDS};
-    config.tables.borrows[FIELDS - 1] = true;
-    for (uint32_t f = 0; f < FIELDS; f++)
-        config.tables.of[f] = (uint8_t)(f + 1 == FIELDS ? 0 : f);
+    config.tables = (rt_tables){.are_shared = kind >= RT_MODEL_DIN, .field_count = FIELDS};
+    for (uint32_t f = 0; f < FIELDS; f++) {
+        config.tables.of[f] = (uint8_t)table_of(kind, f);
+        config.tables.borrows[f] = table_of(kind, f) != f;
+    }
+    if (kind == RT_MODEL_GRAPHSAGE)
+        make_graph(&config);
     if (ew_model_create(&config, device, &model, &error) != RT_OK)
         fail_msg("%s", error.text);
     return model;
 }
 
 static void train_step(const ew_device *device, ew_model *model, slab *s, uint64_t step,
-                       bool shares, trained *out)
+                       rt_model_kind kind, trained *out)
 {
     batch b;
     rt_error error;
     ew_step_result result;
-    fill_batch(&b, step, shares);
+    fill_batch(&b, step, kind);
     ew_micro_batch micro = {.sample_count = SAMPLES,
                             .lookup_count = SAMPLES * FIELDS,
                             .row_count = b.row_count,
@@ -184,7 +201,7 @@ static trained train_on(const ew_device *device, rt_model_kind kind)
         s.ops->init(s.context, &slot, &key, 1);
     }
     for (uint64_t step = 1; step <= STEPS; step++)
-        train_step(device, model, &s, step, kind == RT_MODEL_DIN, &out);
+        train_step(device, model, &s, step, kind, &out);
     uint32_t slots[ROWS];
     for (uint32_t slot = 0; slot < ROWS; slot++) {
         slots[slot] = slot;
@@ -247,6 +264,7 @@ static void training_agrees(void **state)
     for (rt_model_kind kind = RT_MODEL_WDL; kind <= RT_MODEL_DLRM; kind++)
         check_model(kind);
     check_model(RT_MODEL_DIN);
+    check_model(RT_MODEL_GRAPHSAGE);
 }
 
 // Random operations on few slots, so that batches are broken up in every way.

@@ -585,10 +585,22 @@ static void rows_begin(void **state)
     assert_true(planned > offered / 5 && planned < offered / 5 * 4);
 }
 
+static void draw_graph(fabric_shape *shape, uint32_t class_count)
+{
+    shape->field_count = 5;
+    shape->dense_count = 0;
+    shape->class_count = class_count; // as many as labels have values
+    shape->model.fan_out = 2;
+    shape->model.pooling = RT_POOL_MEAN;
+    shape->model.mlp_layer_count = 2;
+    shape->model.mlp[0] = 6;
+    shape->model.mlp[1] = 5;
+}
+
 static void every_model_with(uint32_t more_labels)
 {
     static const rt_model_kind kinds[] = {RT_MODEL_WDL, RT_MODEL_DFM, RT_MODEL_DCN, RT_MODEL_DLRM,
-                                          RT_MODEL_NCF, RT_MODEL_DIN};
+                                          RT_MODEL_NCF, RT_MODEL_DIN, RT_MODEL_GRAPHSAGE};
     for (size_t i = 0; i < RT_COUNT_OF(kinds); i++) {
         fabric_shape shape = small_shape(95000 + i);
         shape.iterations = 20;
@@ -597,7 +609,8 @@ static void every_model_with(uint32_t more_labels)
         shape.model.mlp_bottom[0] = 7;
         shape.model.cross_layer_count = 2;
         shape.cache = CACHE_MIDDLE;
-        shape.shares = kinds[i] == RT_MODEL_DIN;
+        shape.is_graph = kinds[i] == RT_MODEL_GRAPHSAGE;
+        shape.shares = kinds[i] == RT_MODEL_DIN || shape.is_graph;
         shape.bag_max = shape.shares ? 3 : 1;
         shape.model.attention_layer_count = 1;
         shape.model.attention[0] = 5;
@@ -605,6 +618,8 @@ static void every_model_with(uint32_t more_labels)
             shape.field_count = 2;
             shape.dense_count = 0;
         }
+        if (shape.is_graph)
+            draw_graph(&shape, more_labels == 0 ? 2 : 0);
         shape.more_labels = more_labels;
         shape.change_every = more_labels ? 3 : 0; // the shards have the dense weights
         set_policy(&shape, 9);

@@ -28,7 +28,7 @@ class Case:
     """Inputs of one micro-batch and the parameters of one model."""
 
     def __init__(self, name, seed, samples, dense, fields, dim, mlp, pooling=None, share=1.0,
-                 label_weights=(1.0,), shares=False):
+                 label_weights=(1.0,), shares=False, classes=0):
         self.name, self.samples, self.dense_count = name, samples, dense
         self.fields, self.dim, self.mlp, self.pooling = fields, dim, mlp, pooling
         self.random, self.shares = np.random.RandomState(seed), shares
@@ -39,8 +39,11 @@ class Case:
         self.rows = f32(0.5 * self.random.randn(self.row_count, dim))
         self.parameters = []  # (name, array) in the order of the block
         self.label_weights, self.weights = label_weights, None
+        self.classes, self.outputs = classes, classes or len(label_weights)
         if len(label_weights) > 1:
             self.make_labels(np.random.RandomState(1000 + seed))
+        if classes:
+            self.labels = np.random.RandomState(2000 + seed).randint(0, classes, samples)
 
     def make_labels(self, random):
         """Of several labels a third is absent, and samples have weights."""
@@ -66,13 +69,13 @@ class Case:
         self.parameters.append((name, values))
 
     def output_parameters(self, inputs):
-        self.parameter("output.weight", len(self.label_weights), inputs, fan_in=inputs)
-        self.parameter("output.bias", len(self.label_weights), fan_in=inputs)
+        self.parameter("output.weight", self.outputs, inputs, fan_in=inputs)
+        self.parameter("output.bias", self.outputs, fan_in=inputs)
 
     def output(self, p, x):
-        """One logit per sample; of several labels samples x labels."""
+        """One logit per sample; of several labels or classes samples x so many."""
         z = x @ p["output.weight"].T + p["output.bias"]
-        return z if len(self.label_weights) > 1 else z[:, 0]
+        return z if self.outputs > 1 else z[:, 0]
 
     def mlp_parameters(self, name, inputs, widths):
         for i, width in enumerate(widths):
@@ -89,6 +92,21 @@ class Case:
         if self.pooling == POOL_MEAN:
             out = out / torch.tensor(np.maximum(self.bags, 1))[:, None]
         return out.view(self.samples, self.fields, self.dim)
+
+
+class GraphCase(Case):
+    """A node, fan_out neighbours, and neighbours of these: all rows of one table, some missing."""
+
+    def make_lookups(self):
+        fan_out, distinct = (self.fields - 1) // 2, {}
+        self.bags, self.lookup_rows = [], []
+        for _ in range(self.samples):
+            there = np.concatenate([[1], self.random.randint(0, 4, fan_out) > 0]).astype(int)
+            for size in [*there, *self.random.randint(0, 4, fan_out)]:
+                chosen = self.random.choice(9, size=size, replace=False)
+                self.bags.append(size)
+                self.lookup_rows += [distinct.setdefault(int(c), len(distinct)) for c in chosen]
+        self.row_count = len(distinct)
 
 
 def run_mlp(p, name, x, layers):
@@ -213,6 +231,36 @@ def din(case, widths):
     return forward
 
 
+def graphsage(case):
+    """Sample by sample, node by node. Neighbours of a neighbour that is missing are nobody's."""
+    fan_out = (case.fields - 1) // 2
+    width = case.mlp_parameters("inner", 2 * case.dim, case.mlp[:1])
+    hidden = case.mlp_parameters("outer", 2 * width, case.mlp[1:])
+    case.output_parameters(hidden)
+    at = np.concatenate([[0], np.cumsum(case.bags)])
+
+    def mean(vectors, size):
+        return torch.stack(vectors).mean(0) if vectors else torch.zeros(size)
+
+    def node(p, own, others):
+        x = torch.cat([mean(own, case.dim), mean(others, case.dim)])
+        return run_mlp(p, "inner", x, 1)
+
+    def embedded(p, rows, i):
+        cells = [[rows[r] for r in case.lookup_rows[at[bag]:at[bag + 1]]]
+                 for bag in range(i * case.fields, (i + 1) * case.fields)]
+        near = cells[1:fan_out + 1]
+        others = [node(p, near[k], cells[1 + fan_out + k]) for k in range(fan_out) if near[k]]
+        own = node(p, cells[0], [row for cell in near for row in cell])
+        return torch.cat([own, mean(others, width)])
+
+    def forward(p, rows):
+        y = torch.stack([embedded(p, rows, i) for i in range(case.samples)])
+        return case.output(p, run_mlp(p, "outer", y, len(case.mlp) - 1))
+
+    return forward
+
+
 class Rowwise:
     """Row-wise Adagrad (as in DLRM) for the rows, the last tensor: one accumulator per row, of the
     mean square. SGD for the dense parameters."""
@@ -262,6 +310,15 @@ def block(parameters):
     return torch.cat([p.reshape(-1) for p in parameters])
 
 
+def loss_of(case, logits):
+    if case.classes:
+        return torch.nn.functional.cross_entropy(logits, torch.tensor(case.labels), reduction="sum")
+    return torch.nn.functional.binary_cross_entropy_with_logits(
+        logits, torch.tensor(case.labels), reduction="sum",
+        weight=None if case.weights is None else
+        torch.tensor(case.weights * np.array(case.label_weights)))
+
+
 def train(case, forward, make_optimizer, steps):
     p = {name: torch.tensor(v, requires_grad=True) for name, v in case.parameters}
     rows = torch.tensor(case.rows, requires_grad=True)
@@ -271,14 +328,12 @@ def train(case, forward, make_optimizer, steps):
         for t in list(p.values()) + [rows]:
             t.grad = None
         logits = forward(p, rows)
-        loss = torch.nn.functional.binary_cross_entropy_with_logits(
-            logits, torch.tensor(case.labels), reduction="sum",
-            weight=None if case.weights is None else
-            torch.tensor(case.weights * np.array(case.label_weights)))
+        loss = loss_of(case, logits)
         (loss * case.scale).backward()
         for t in list(p.values()) + [rows]:
             t.grad = torch.zeros_like(t) if t.grad is None else t.grad
-        states.append((torch.sigmoid(logits), loss, block([t.grad for t in p.values()]), rows.grad))
+        prediction = torch.softmax(logits, 1) if case.classes else torch.sigmoid(logits)
+        states.append((prediction, loss, block([t.grad for t in p.values()]), rows.grad))
         if optimizer:
             optimizer.step()
             states[-1] += (block(p.values()).detach().clone(), rows.detach().clone())
@@ -292,6 +347,8 @@ def write(case, forward, extra=(), optimizers=tuple(OPTIMIZERS)):
               ("pooling", POOL_SUM if case.pooling is None else case.pooling),
               ("scale", case.scale), *extra, ("labels", labels), ("dense", case.dense),
               ("lookup_rows", case.lookup_rows), ("rows", case.rows)]
+    if case.classes:
+        arrays.append(("classes", case.classes))
     if case.weights is not None:
         arrays += [("weights", case.weights), ("label_weights", case.label_weights)]
     if case.pooling is not None:
@@ -360,6 +417,31 @@ def main():
     write(case, din(case, [6, 5]), [("attention", [6, 5])], ["sgd"])
     case = several("labels_ncf", 27, fields=2, dim=6, mlp=[9, 7], dense=0)
     write(case, ncf(case), optimizers=["sgd"])
+
+    def graph(name, seed, mlp, **others):
+        case = GraphCase(name, seed, samples=15, dense=0, fields=7, dim=5, mlp=mlp,
+                         pooling=POOL_MEAN, shares=True, **others)
+        return case, graphsage(case), [("fan_out", 3)]
+    write(*graph("graphsage", 31, [11, 8], share=0.5))
+    write(*graph("graphsage_deep", 32, [9, 7, 6], classes=4), ["sgd"])
+    write(*graph("labels_graphsage", 33, [9, 7], label_weights=(1.0, 0.5, 2.0)), ["sgd"])
+
+    def classes(name, seed, **others):
+        return Case(name, seed, samples=14, dense=2, mlp=[9, 7], classes=5, **others)
+    case = classes("classes_wdl_dense", 41, fields=3, dim=4)
+    write(case, wdl(case, False))
+    case = classes("classes_wdl_all", 42, fields=3, dim=5, pooling=POOL_MEAN, share=0.25)
+    write(case, wdl(case, True), optimizers=["sgd"])
+    case = classes("classes_dfm", 43, fields=3, dim=5, share=0.5)
+    write(case, dfm(case), optimizers=["sgd"])
+    case = classes("classes_dcn_vector", 44, fields=3, dim=4)
+    write(case, dcn(case, False, 3), [("cross_layers", 3), ("cross", 0)], ["sgd"])
+    case = classes("classes_dcn_matrix", 45, fields=3, dim=4)
+    write(case, dcn(case, True, 2), [("cross_layers", 2), ("cross", 1)], ["sgd"])
+    case = classes("classes_dlrm", 46, fields=3, dim=6)
+    write(case, dlrm(case, [7]), [("mlp_bottom", [7])], ["sgd"])
+    case = classes("classes_din", 47, fields=3, dim=5, pooling=POOL_SUM, shares=True)
+    write(case, din(case, [6, 5]), [("attention", [6, 5])], ["sgd"])
 
 
 if __name__ == "__main__":

@@ -7,9 +7,11 @@
   check_answers.py copy LANYARD LIBRARY CONFIG FOLDER   of a run that publishes to another box, with keys
   check_answers.py columns LANYARD FOLDER               of columns of every kind, some negatives left out
   check_answers.py disk LANYARD MODEL                    a server whose rows are on disk, and one in memory
+  check_answers.py graph LANYARD FOLDER                 of a graph, by tools/graph_samples.py
   check_answers.py shared OUT ROWS                       of a run on `history` rows: its rows, its columns
 
-FORMAT: criteo, avazu, movielens, history (of items, in the table of item), labels (two labels, either may be missing). numpy's side is tools/read_model.py and the parsing here: none of
+FORMAT: criteo, avazu, movielens, history (of items, in the table of item), graph (a node of
+4 classes, 3 neighbours, and theirs), labels (two labels, either may be missing). numpy's side is tools/read_model.py and the parsing here: none of
 lanyard's own code. Status 1, and a line that says why, where two differ by more than 1e-6.
 """
 import ctypes
@@ -70,6 +72,16 @@ def make(kind, path, count, first):
                 cells = ["" if r[2] % 9 == 0 else str(click), f"u{user}", f"i{item}",
                          f"{r[3] % 100 / 8}", "" if r[4] % 3 == 0 else str(buy)]
                 file.write(",".join(cells) + "\n")
+            elif kind == "graph":
+                node = r[0] % 90
+                near = ["" if r[2 + k] % 4 == 0 else str(node % 4 + 4 * (r[5 + k] % 23) + (r[8 + k] % 3 == 0))
+                        for k in range(3)]
+                if r[31] % 20 == 0:  # neighbours that few have
+                    near[0] = str(1000 + r[32] % 50 * 4 + node % 4)
+                far = ["|".join(str(int(one) % 4 + 4 * (r[12 + 5 * k + j] % 23)) for j in range(r[27 + k] % 5))
+                       if one else "" for k, one in enumerate(near)]
+                label = r[1] % 4 if r[1] % 11 == 0 else node % 4
+                file.write(",".join([str(label), "" if r[30] % 50 == 0 else str(node), *near, *far]) + "\n")
             elif kind == "history":
                 user, item, count = r[0] % 90 + 1, r[1] % 40 + 1, r[2] % 7
                 liked = [r[3 + k] % 60 + 1 for k in range(count)] + [item] * (r[20] % 5 == 0)
@@ -99,7 +111,7 @@ class Rows:
             self.lines = file.read().splitlines()
         if kind == "avazu":
             self.header, self.lines = self.lines[0], self.lines[1:]
-        rows = [line.split("," if kind in ("avazu", "labels") else "\t") for line in self.lines]
+        rows = [line.split("," if kind in ("avazu", "labels", "graph") else "\t") for line in self.lines]
         dense, ids = [], []
         if kind == "criteo":
             names = [f"I{i}" for i in range(1, 14)] + [f"C{i}" for i in range(1, 27)]
@@ -117,6 +129,17 @@ class Rows:
             self.labels = [[row[0], row[4]] for row in rows]
             self.cells = {name: [row[1 + i] for row in rows] for i, name in enumerate(["user", "item", "x"])}
             dense, ids = [[float(row[3])] for row in rows], [[number_of(c) for c in row[1:3]] for row in rows]
+        elif kind == "graph":
+            self.labels = [int(row[0]) for row in rows]
+            far = [[list(dict.fromkeys(cell.split("|"))) if cell else [] for cell in row[5:]] for row in rows]
+            self.cells = {"node": [row[1] for row in rows]}
+            self.cells.update({f"near{k}": [row[1 + k] for row in rows] for k in (1, 2, 3)})
+            self.cells.update({f"far{k}": [own[k - 1] for own in far] for k in (1, 2, 3)})
+            cells = [[[cell] if cell else [] for cell in row[1:5]] + own for row, own in zip(rows, far)]
+            self.keys = [[f << 56 | int(one) for f, cell in enumerate(own) for one in cell or [MISSING]]
+                         for own in cells]
+            self.dense = np.zeros((len(rows), 0), np.float32)
+            return
         elif kind == "history":
             self.labels = [int(int(row[3]) >= 4) for row in rows]
             many = [list(dict.fromkeys(row[2].split("|"))) if row[2] else [] for row in rows]
@@ -174,7 +197,8 @@ class Server:
                 {n: c[i] for n, c in rows.cells.items() if n not in shared} for i in some]}
             answer = json.loads(self.ask("/predict", json.dumps(body).encode()))
             p = answer["probabilities"]
-            first_label = [one[0] for one in p] if "labels" in answer else p
+            first_label = [one[0] for one in p] if "labels" in answer else \
+                [max(one) for one in p] if "classes" in answer else p
             if answer["id"] != str(first) or \
                     answer["ranking"] != sorted(range(len(p)), key=lambda i: -first_label[i]):
                 sys.exit(f"serve: id or ranking of {answer}")
@@ -239,12 +263,27 @@ def same(lanyard, library, model, kind, path):
         asked = json.loads(server.ask("/metrics"))
         if asked["candidates"] != len(want) + binary or asked["refused"]:
             sys.exit(f"metrics count something else: {asked}")
+    if kind == "graph":
+        return same_classes(loaded, rows, served, judged)
     if want.ndim > 1:
         return same_labels(loaded, rows, served, judged)
     loss = log_loss(rows.labels, served)
     print(f"log loss of what was served: {loss:.6f}, eval's: {judged['logloss']:.6f}")
     if abs(loss - judged["logloss"]) > BOUND:
         sys.exit("they differ")
+
+
+def same_classes(loaded, rows, served, judged):
+    """Log loss of the class that it was, and how often it was the likeliest."""
+    own = np.arange(len(rows.labels)), np.array(rows.labels)
+    loss = float(-np.mean(np.log(np.clip(served[own], 1e-7, 1 - 1e-7))))
+    accuracy = float(np.mean(served.argmax(1) == own[1]))
+    if loaded.labels != [str(c) for c in range(served.shape[1])]:
+        sys.exit(f"classes {loaded.labels}")
+    print(f"served: log loss {loss:.6f}, accuracy {accuracy:.4f}; eval: {judged}")
+    if np.abs(served.sum(1) - 1).max() > 1e-5 or abs(loss - judged["logloss"]) > BOUND or \
+            abs(accuracy - judged["accuracy"]) > 1e-9 or not 0.75 < accuracy <= 1 or judged["auc"] < 0.85:
+        sys.exit("they differ, or nothing was learnt")
 
 
 def same_labels(loaded, rows, served, judged):
@@ -259,6 +298,61 @@ def same_labels(loaded, rows, served, judged):
         if abs(loss - theirs["logloss"]) > BOUND or len(there) != theirs["samples"] or \
                 not 0.65 < theirs["auc"] <= 1:
             sys.exit("they differ, or nothing was learnt")
+
+
+# ---- samples of a graph
+
+def graph(lanyard, folder):
+    """What graph_samples.py draws are neighbours, each once; a seed is a file; lanyard learns from it."""
+    tool, rng = os.path.join(TREE, "tools/graph_samples.py"), np.random.RandomState(5)
+    edges, labels = (os.path.join(folder, name) for name in ("edges.csv", "labels.csv"))
+    pairs = [(a, int(b)) for a in range(300) for b in rng.choice(100, 3) * 3 + a % 3 if a != b]
+    with open(edges, "w", encoding="ascii") as file:
+        file.write("# a graph\n" + "".join(f"{a}\t{b}\n" for a, b in pairs))
+    with open(labels, "w", encoding="ascii") as file:
+        file.writelines(f"{node},{node % 3}\n" for node in range(298))
+    near = {node: set() for node in range(300)}
+    for a, b in pairs:
+        near[a].add(b)
+        near[b].add(a)
+    texts, words = [], ("--fan-out", "5", "--second", "4", "--epochs", "12", "--seed")
+    for out, seed in (("one", "1"), ("same", "1"), ("other", "2")):
+        call(tool, edges, labels, "--out", os.path.join(folder, out), *words, seed)
+        texts.append([open(os.path.join(folder, out, name), encoding="ascii").read()
+                      for name in ("train.csv", "test.csv")])
+    if texts[0] != texts[1] or texts[0] == texts[2]:
+        sys.exit("a seed is not a file")
+    rows = [[line.split(",") for line in text.splitlines()] for text in texts[0]]
+    seen = [{int(row[1]) for row in part} for part in rows]
+    if len(rows[0]) != 12 * 239 or len(rows[1]) != 59 or seen[0] & seen[1] or seen[0] | seen[1] != set(range(298)):
+        sys.exit(f"{len(rows[0])} and {len(rows[1])} samples")
+    for label, node, *cells in rows[0] + rows[1]:
+        drawn = [[int(one) for one in cell.split("|") if one] for cell in cells]
+        first = [one for cell in drawn[:5] for one in cell]
+        good = int(label) == int(node) % 3 and len(first) == min(5, len(near[int(node)])) == len(set(first)) \
+            and set(first) <= near[int(node)]
+        for own, far in zip(drawn[:5], drawn[5:]):
+            whose = near[own[0]] if own else set()
+            good &= len(far) == min(4, len(whose)) == len(set(far)) and set(far) <= whose
+        if not good:
+            sys.exit(f"no neighbours: {label}, {node}, {cells}")
+    config, out = os.path.join(folder, "run.json"), os.path.join(folder, "out")
+    with open(config, "w", encoding="ascii") as file:
+        json.dump({"include": "one/graph.json", "workers": 2, "batch": {"samples_per_worker": 32},
+                   "cache": {"rows": 1000}, "model": {"embedding_dim": 8, "mlp": [16, 8]},
+                   "optimizer": {"rows": {"learning_rate": 0.1}}}, file)
+    call(lanyard, "up", config, "--out", out)
+    judged = json.loads(call(lanyard, "eval", os.path.join(out, "model"), "--json", "--set",
+                             "stream.files=" + os.path.join(folder, "one/test.csv")))
+    print(judged)
+    if judged["accuracy"] < 0.9:
+        sys.exit("nothing was learnt")
+    for text, says in (("1 2 3\n", "edges.csv:1: expected two whole numbers"), ("1,-2\n", "edges.csv:1: numbers are")):
+        with open(edges, "w", encoding="ascii") as file:
+            file.write(text)
+        done = subprocess.run([tool, edges, labels, "--out", folder], capture_output=True, text=True, check=False)
+        if done.returncode != 1 or says not in done.stderr:
+            sys.exit(f"of {text!r} it says {done.stderr!r}")
 
 
 # ---- published models
@@ -495,7 +589,7 @@ def main():
         make(rest[0], rest[1], int(rest[2]), int(rest[3]))
     else:
         {"same": same, "follow": follow, "copy": copy, "columns": columns, "disk": disk,
-         "shared": shared}[command](*rest)
+         "shared": shared, "graph": graph}[command](*rest)
 
 
 if __name__ == "__main__":

@@ -46,6 +46,23 @@ static const char din[] =
     "  \"attention\": [8, 6], \"embedding_dim\": 8, \"mlp\": [16, 8]},"
     " \"optimizer\": {\"rows\": {\"learning_rate\": 0.1}}, \"cache\": {\"rows\": 20000}}";
 
+static const char graph[] =
+    "{\"workers\": 2, \"batch\": {\"samples_per_worker\": 64}, \"cache\": {\"rows\": 20000},"
+    " \"stream\": {\"format\": \"table\", \"tables\": [\"near1=node\", \"near2=node\","
+    "  \"near3=node\", \"far1=node\", \"far2=node\", \"far3=node\"],"
+    "  \"table\": {\"delimiter\": \",\", \"columns\": ["
+    "  {\"name\": \"class\", \"kind\": \"label\", \"classes\": 4},"
+    "  {\"name\": \"node\", \"kind\": \"categorical\", \"id\": \"number\"},"
+    "  {\"name\": \"near1\", \"kind\": \"categorical\", \"id\": \"number\"},"
+    "  {\"name\": \"near2\", \"kind\": \"categorical\", \"id\": \"number\"},"
+    "  {\"name\": \"near3\", \"kind\": \"categorical\", \"id\": \"number\"},"
+    "  {\"name\": \"far1\", \"kind\": \"multi\", \"id\": \"number\"},"
+    "  {\"name\": \"far2\", \"kind\": \"multi\", \"id\": \"number\"},"
+    "  {\"name\": \"far3\", \"kind\": \"multi\", \"id\": \"number\"}]}},"
+    " \"model\": {\"name\": \"graphsage\", \"fan_out\": 3, \"pooling\": \"mean\","
+    "  \"embedding_dim\": 8, \"mlp\": [16, 8]},"
+    " \"optimizer\": {\"rows\": {\"learning_rate\": 0.1}}}";
+
 static const char two_labels[] =
     "{\"workers\": 2, \"batch\": {\"samples_per_worker\": 64}, \"cache\": {\"rows\": 20000},"
     " \"stream\": {\"format\": \"table\", \"table\": {\"delimiter\": \",\", \"columns\": ["
@@ -186,12 +203,12 @@ static void same_answers_with_attention(void **state)
 }
 
 // Stopped in the middle and gone on with: every bit as if it had not been.
-static void check_going_on(const char *text)
+static void check_going_on(const char *text, const char *format)
 {
     char rows[500], files[600], config[500];
     need_numpy();
     snprintf(rows, sizeof rows, "%s", test_path("train"));
-    script("make", "history", rows, "4096", "0", NULL);
+    script("make", format, rows, "4096", "0", NULL);
     snprintf(files, sizeof files, "stream.files=%s", rows);
     snprintf(config, sizeof config, "%s", test_path("whole"));
     const char *const end = "checkpoint.every_iterations=15";
@@ -213,13 +230,46 @@ static void check_going_on(const char *text)
 static void a_shared_table_goes_on(void **state)
 {
     (void)state;
-    check_going_on(history);
+    check_going_on(history, "history");
 }
 
 static void attention_goes_on(void **state)
 {
     (void)state;
-    check_going_on(din);
+    check_going_on(din, "history");
+}
+
+// Classes, a graph; and keys that have no row yet are neighbours that are missing.
+static void same_answers_of_a_graph(void **state)
+{
+    char out[500], rows[500], other[500], files[600];
+    (void)state;
+    check_made(graph, "graph");
+    snprintf(rows, sizeof rows, "%s", test_path("train"));
+    snprintf(files, sizeof files, "stream.files=%s", rows);
+    snprintf(other, sizeof other, "%s", test_path("other"));
+    train(config_of(graph), other, (const char *const[]){files, "planner.placement=worker", NULL});
+    run_must_be_the_same("out", "other", 1);
+    train(config_of(graph), other, (const char *const[]){files, "rows.admit=20", NULL});
+    snprintf(rows, sizeof rows, "%s", test_path("rows"));
+    snprintf(other, sizeof other, "%s", test_path("other/model"));
+    snprintf(out, sizeof out, "%s", process_beside("liblanyard.so"));
+    script("same", process_lanyard(), out, other, "graph", rows);
+}
+
+static void samples_of_a_graph(void **state)
+{
+    char folder[500];
+    (void)state;
+    need_numpy();
+    snprintf(folder, sizeof folder, "%s", test_path(""));
+    script("graph", process_lanyard(), folder, NULL, NULL, NULL);
+}
+
+static void a_graph_goes_on(void **state)
+{
+    (void)state;
+    check_going_on(graph, "graph");
 }
 
 static void same_answers_on_real_rows(void **state)
@@ -430,6 +480,8 @@ TEST_MAIN(TEST_SLOW(same_answers_for_two_labels, 240), TEST_SLOW(same_answers_cr
           TEST_SLOW(same_answers_avazu, 240), TEST_SLOW(same_answers_movielens, 240),
           TEST_SLOW(same_answers_with_a_shared_table, 240), TEST_SLOW(a_shared_table_goes_on, 120),
           TEST_SLOW(same_answers_with_attention, 240), TEST_SLOW(attention_goes_on, 120),
+          TEST_SLOW(same_answers_of_a_graph, 240), TEST_SLOW(a_graph_goes_on, 120),
+          TEST_SLOW(samples_of_a_graph, 120),
           TEST_SLOW(same_answers_on_real_rows, 900), TEST_SLOW(lines_keep_their_places, 120),
           TEST_SLOW(columns_of_every_kind, 120), TEST_SLOW(rows_may_be_on_disk, 120),
           TEST_SLOW(the_package_installs, 240), TEST_SLOW(published_models_are_followed, 240),

@@ -63,7 +63,7 @@ const char config_everything[] =
     "   \"base_rate\": 0.625, \"drift\": 0.375}},"
     " \"model\": {\"name\": \"dlrm\", \"embedding_dim\": 48, \"deep_input\": \"dense\","
     "  \"pooling\": \"mean\", \"mlp\": [64, 32], \"init_scale\": 0.0625,"
-    "  \"sequence\": \"v\", \"target\": \"u\", \"attention\": [20, 10],"
+    "  \"sequence\": \"v\", \"target\": \"u\", \"attention\": [20, 10], \"fan_out\": 7,"
     "  \"base_rate\": 0.125},"
     " \"optimizer\": {"
     "  \"rows\": {\"name\": \"ftrl\", \"learning_rate\": 0.1, \"epsilon\": 0.2,"

@@ -39,6 +39,8 @@ typedef struct {
     rt_optimizer_config rows, dense; // optimizers
     dp_rows ends;                    // when rows end, and begin
     bool shares;                     // the last field has the rows of the first
+    bool is_graph;                   // with shares: all fields have them
+    uint32_t class_count;            // that labels are taken for; 0: none
 } fabric_shape;
 
 // How it comes about: must not change any result.

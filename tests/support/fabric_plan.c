@@ -151,9 +151,11 @@ static void share_rows(fabric_plan *plan)
 {
     const uint32_t fields = plan->shape.field_count;
     plan->tables = (rt_tables){.are_shared = plan->shape.shares, .field_count = fields};
-    plan->tables.borrows[fields - 1] = true;
-    for (uint32_t f = 0; f < fields; f++)
-        plan->tables.of[f] = (uint8_t)(f + 1 == fields ? 0 : f);
+    for (uint32_t f = 0; f < fields; f++) {
+        const bool is_first = plan->shape.is_graph || f + 1 == fields;
+        plan->tables.of[f] = (uint8_t)(is_first ? 0 : f);
+        plan->tables.borrows[f] = is_first && f > 0;
+    }
     for (uint32_t t = 0; t < plan->shape.iterations; t++)
         assert_int_equal(rt_tables_fold(&plan->tables, &plan->batches[t]), RT_OK);
 }
@@ -355,6 +357,7 @@ ew_model_config fabric_model(const fabric_plan *plan, bool whole)
                              .tables = plan->tables,
                              .sequence_field = shape->field_count - 1, // of a model that has one
                              .more_labels = shape->more_labels,
+                             .class_count = shape->class_count,
                              .label_weights = {1, 0.5f, 2},
                              .sample_count_max = samples,
                              .lookup_count_max = lookups,

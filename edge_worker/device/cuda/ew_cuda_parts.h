@@ -255,6 +255,9 @@ void ew_cuda_activate_back(void *state, ew_activation activation, uint32_t row_c
 void ew_cuda_loss(void *state, uint32_t count, const float *logits, const float *labels,
                   const float *weights, float scale, float *predictions, float *gradients,
                   double *loss);
+void ew_cuda_classes(void *state, uint32_t sample_count, uint32_t class_count, const float *logits,
+                     const float *labels, float scale, float *predictions, float *gradients,
+                     double *loss);
 void ew_cuda_step(void *state, const rt_optimizer_config *optimizer, uint32_t count, uint64_t step,
                   float *values, float *optimizer_state, const float *gradients);
 void ew_cuda_fm(void *state, uint32_t sample_count, uint32_t count, uint32_t dim, const float *x,

@@ -179,7 +179,44 @@ static void no_policy_undercuts_the_references(void **state)
     rt_report_destroy(bench.report);
 }
 
+static double number_of(const cJSON *row, const char *name)
+{
+    const cJSON *item = cJSON_GetObjectItem(row, name);
+    return cJSON_IsNumber(item) ? item->valuedouble : NAN;
+}
+
+// What a search may spend is what it spends at most, and esd and a search without a bound are the
+// ends of what is gained. A swap that was begun goes to its end: three evaluations more.
+static void a_search_keeps_to_its_evaluations(void **state)
+{
+    (void)state;
+    rt_error error = {0};
+    dp_bench bench = {.quick = true};
+    assert_int_equal(rt_report_create(NULL, &bench.report), RT_OK);
+    assert_int_equal(dp_bench_demand(&bench, &error), RT_OK);
+    cJSON *json = cJSON_Parse(rt_report_json(bench.report)), *row;
+    cJSON *rows = cJSON_GetObjectItem(cJSON_GetObjectItem(json, "demand"), "rows");
+    static const double bounds[] = {0, 8, 4, 2, 1, 0.5, 0.25, 0}; // per sample; the first is esd
+    assert_int_equal(cJSON_GetArraySize(rows), 8 + 5);
+    uint32_t at = 0;
+    cJSON_ArrayForEach(row, rows)
+    {
+        const double batch_size = number_of(row, "N"), asked = number_of(row, "asked/s");
+        assert_int_equal((int)batch_size, 8 * 16);
+        assert_true(number_of(row, "predicted_ms") > 0);
+        if (at < 8)
+            assert_true(number_of(row, "evaluations") <= bounds[at] * batch_size + 3);
+        assert_true(at < 8 ? isnan(asked) : asked > 0 && number_of(row, "budget_ms") > 0);
+        at++;
+    }
+    assert_true(number_of(cJSON_GetArrayItem(rows, 0), "gain_%") == 0);
+    assert_true(number_of(cJSON_GetArrayItem(rows, 1), "gain_%") == 100);
+    cJSON_Delete(json);
+    rt_report_destroy(bench.report);
+}
+
 TEST_MAIN(TEST(percentiles_of_times), TEST(work_in_a_process_of_its_own),
           TEST(cases_plan_real_batches), TEST(files_start_again_at_their_end),
           TEST_SLOW(matrices_are_written_as_problems, 120),
-          TEST_SLOW(no_policy_undercuts_the_references, 300))
+          TEST_SLOW(no_policy_undercuts_the_references, 300),
+          TEST_SLOW(a_search_keeps_to_its_evaluations, 300))

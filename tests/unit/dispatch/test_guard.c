@@ -109,6 +109,23 @@ static void old_samples_fade(void **state)
     test_close(verdict.normalised_entropy, sum / weight, 1e-12, 1, "the fading mean");
 }
 
+// Whatever the accuracy, the base is a model that gives all classes the same probability.
+static void several_classes(void **state)
+{
+    dp_guard guard = {0};
+    dp_verdict verdict;
+    (void)state;
+    const rt_quality batch = {.sample_count = 100,
+                              .log_loss = 1.5,
+                              .mean_label = 0.9,
+                              .mean_prediction = 0.9,
+                              .class_count = 7};
+    dp_guard_add(&guard, &margins, &batch);
+    dp_guard_judge(&guard, &margins, &verdict);
+    test_close(verdict.normalised_entropy, 1.5 / log(7), 1e-12, 1, "log loss");
+    assert_false(verdict.is_held);
+}
+
 TEST_MAIN(TEST(worse_than_the_base_rate), TEST(worse_than_the_last_good_one),
           TEST(another_base_rate), TEST(calibration), TEST(margins_of_nothing),
-          TEST(old_samples_fade))
+          TEST(old_samples_fade), TEST(several_classes))

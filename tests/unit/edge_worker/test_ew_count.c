@@ -28,15 +28,18 @@ static const struct {
     {"dlrm", RT_MODEL_DLRM, RT_DEEP_ALL, RT_CROSS_VECTOR},
     {"ncf", RT_MODEL_NCF, RT_DEEP_ALL, RT_CROSS_VECTOR},
     {"din", RT_MODEL_DIN, RT_DEEP_ALL, RT_CROSS_VECTOR},
+    {"graphsage", RT_MODEL_GRAPHSAGE, RT_DEEP_ALL, RT_CROSS_VECTOR},
 };
 
 static ew_model_config config_of(size_t index)
 {
-    bool ncf = models[index].kind == RT_MODEL_NCF;
-    uint32_t fields = ncf ? 2 : 26;
-    const rt_tables tables = {.are_shared = models[index].kind == RT_MODEL_DIN,
-                              .field_count = fields,
-                              .borrows = {[25] = true}}; // one table, as far as anybody looks
+    const bool ncf = models[index].kind == RT_MODEL_NCF;
+    const bool graph = models[index].kind == RT_MODEL_GRAPHSAGE;
+    const uint32_t fields = ncf ? 2 : graph ? 21 : 26;
+    rt_tables tables = {.are_shared = graph || models[index].kind == RT_MODEL_DIN,
+                        .field_count = fields}; // one table, as far as anybody looks
+    for (uint32_t f = 1; f < fields; f++)
+        tables.borrows[f] = graph || f == 25;
     return (ew_model_config){.model = {.kind = models[index].kind,
                                        .embedding_dim = 16,
                                        .deep_input = models[index].deep,
@@ -47,11 +50,13 @@ static ew_model_config config_of(size_t index)
                                        .mlp_bottom_layer_count = 2,
                                        .mlp_bottom = {256, 64},
                                        .attention_layer_count = 1,
-                                       .attention = {36}},
+                                       .attention = {36},
+                                       .pooling = graph ? RT_POOL_MEAN : RT_POOL_SUM,
+                                       .fan_out = 10},
                              .tables = tables,
                              .sequence_field = 25,
                              .optimizer = adagrad,
-                             .dense_count = ncf ? 0 : 13,
+                             .dense_count = ncf || graph ? 0 : 13,
                              .field_count = fields,
                              .sample_count_max = SAMPLES,
                              .lookup_count_max = SAMPLES * fields,
@@ -118,6 +123,11 @@ static weights formula_of(const ew_model_config *c)
         // gradients are added by a product with ones (d x d).
         return (weights){sum.products + w + low.products + 36 + d, sum.all + w + 1 + low.all + 37,
                          D * 256 + d - d * d};
+    case RT_MODEL_GRAPHSAGE:
+        low = mlp_of(2 * d, mlp, 1);
+        sum = mlp_of(2 * 256, mlp + 1, 2);
+        // The first layer is computed of every node: a sample's own and its 10 neighbours.
+        return (weights){sum.products + w + 11 * low.products, sum.all + w + 1 + low.all, 0};
     }
     return (weights){0};
 }

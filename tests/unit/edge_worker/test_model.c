@@ -172,6 +172,20 @@ static void attend(ew_model_config *config)
     config->sequence_field = FIELDS - 1;
 }
 
+// Of FIELDS fields: a node, neighbours, and the neighbours of these.
+static void make_graph(ew_model_config *config)
+{
+    config->model.kind = RT_MODEL_GRAPHSAGE;
+    config->model.fan_out = FIELDS / 2;
+    config->model.pooling = RT_POOL_MEAN;
+    config->model.mlp_layer_count = 2;
+    config->model.mlp[0] = config->model.mlp[1] = 5;
+    config->dense_count = 0;
+    config->tables = (rt_tables){.are_shared = true, .field_count = FIELDS};
+    for (uint32_t f = 1; f < FIELDS; f++)
+        config->tables.borrows[f] = true;
+}
+
 static void check_idle(const fixture *f, rt_model_kind kind)
 {
     ew_model *model;
@@ -185,6 +199,8 @@ static void check_idle(const fixture *f, rt_model_kind kind)
         attend(&config);
     config.field_count = kind == RT_MODEL_NCF ? 2 : FIELDS;
     config.dense_count = kind == RT_MODEL_NCF ? 0 : DENSE;
+    if (kind == RT_MODEL_GRAPHSAGE)
+        make_graph(&config);
     assert_int_equal(ew_model_create(&config, &f->device, &model, &error), RT_OK);
     float *gradients = ew_model_dense(model, EW_GRADIENTS, &count);
     for (uint32_t i = 0; i < count; i++)
@@ -204,7 +220,7 @@ static void idle_worker_contributes_zero(void **state)
     (void)state;
     fixture f;
     setup(&f);
-    for (rt_model_kind kind = RT_MODEL_WDL; kind <= RT_MODEL_DIN; kind++)
+    for (rt_model_kind kind = RT_MODEL_WDL; kind <= RT_MODEL_GRAPHSAGE; kind++)
         check_idle(&f, kind);
     teardown(&f);
 }
@@ -229,6 +245,61 @@ static void din_says_what_it_lacks(void **state)
         if (!strstr(error.text, says[i]))
             fail_msg("nothing about %s: %s", says[i], error.text);
     }
+    teardown(&f);
+}
+
+static void a_graph_says_what_it_lacks(void **state)
+{
+    (void)state;
+    static const char *const says[] = {"expects 5: a node",  "expected 1 to 32", "stream.tables",
+                                       "stream.tables",      "dense features",   "model.pooling",
+                                       "model.mlp: has 1",   "1 classes",        "of 2 labels"};
+    fixture f;
+    setup(&f);
+    for (uint32_t i = 0; i < RT_COUNT_OF(says); i++) {
+        rt_error error = {0};
+        ew_model *model;
+        ew_model_config config = f.config;
+        make_graph(&config);
+        config.model.fan_out = i == 0 ? 2 : i == 1 ? 33 : 1;
+        config.tables.of[2] = i == 2 ? 2 : 0;
+        config.tables.borrows[1] = i != 3;
+        config.dense_count = i == 4 ? 1 : 0;
+        config.model.pooling = i == 5 ? RT_POOL_SUM : RT_POOL_MEAN;
+        config.model.mlp_layer_count = i == 6 ? 1 : 2;
+        config.class_count = i == 7 ? 1 : i == 8 ? 3 : 0;
+        config.more_labels = i == 8 ? 1 : 0;
+        assert_int_equal(ew_model_create(&config, &f.device, &model, &error), RT_CONFIG);
+        if (!strstr(error.text, says[i]))
+            fail_msg("nothing about %s: %s", says[i], error.text);
+    }
+    teardown(&f);
+}
+
+static void classes_are_checked(void **state)
+{
+    (void)state;
+    fixture f;
+    rt_error error;
+    ew_model *model;
+    setup(&f);
+    ew_model_config config = f.config;
+    config.class_count = 3;
+    assert_int_equal(ew_model_create(&config, &f.device, &model, &error), RT_OK);
+    float labels[SAMPLES] = {2, 0, 1}, weights[SAMPLES] = {0};
+    const float bad[] = {3, -1, 0.5f, NAN};
+    ew_micro_batch batch = f.batch;
+    batch.labels = labels;
+    assert_int_equal(ew_model_check(model, &batch, FIELDS * 4, &error), RT_OK);
+    for (size_t i = 0; i < RT_COUNT_OF(bad); i++) {
+        labels[4] = bad[i];
+        assert_int_equal(ew_model_check(model, &batch, FIELDS * 4, &error), RT_WIRE);
+        assert_non_null(strstr(error.text, "sample 4 has class"));
+    }
+    labels[4] = 0;
+    batch.weights = weights;
+    assert_int_equal(ew_model_check(model, &batch, FIELDS * 4, &error), RT_WIRE);
+    ew_model_destroy(model);
     teardown(&f);
 }
 
@@ -481,6 +552,7 @@ static void a_base_rate_that_is_given(void **state)
 TEST_MAIN(TEST(log_odds_shift_the_bias_between_prediction_and_training),
           TEST(a_base_rate_that_is_given), TEST(papers_wide_and_deep_has_136673_weights),
           TEST(initial_values_follow_the_seed), TEST(steps_repeat_to_the_bit),
-          TEST(idle_worker_contributes_zero), TEST(din_says_what_it_lacks), TEST(shares_add_up), TEST(nan_reaches_the_loss),
+          TEST(idle_worker_contributes_zero), TEST(din_says_what_it_lacks), TEST(a_graph_says_what_it_lacks),
+          TEST(classes_are_checked), TEST(shares_add_up), TEST(nan_reaches_the_loss),
           TEST(bad_micro_batches_are_refused), TEST(bad_sizes_are_refused),
           TEST(parameters_survive_a_file))

@@ -43,6 +43,16 @@ static void read_labels(fixture *f)
     f->batch.weights = golden_values(&f->dump, "weights", f->batch.sample_count * weights->count);
 }
 
+// A graph's fields are all of the first one's table.
+static void read_graph(fixture *f)
+{
+    ew_model_config *config = &f->config;
+    config->model.fan_out = golden_number(&f->dump, "fan_out");
+    config->tables = (rt_tables){.are_shared = true, .field_count = config->field_count};
+    for (uint32_t k = 1; k < config->field_count; k++)
+        config->tables.borrows[k] = true;
+}
+
 static void read_config(fixture *f, const char *name, rt_model_kind kind)
 {
     const golden *dump = &f->dump;
@@ -75,6 +85,8 @@ static void read_config(fixture *f, const char *name, rt_model_kind kind)
         config->tables = (rt_tables){.are_shared = true, .of = {0, 1}, .borrows = {[2] = true}};
         config->sequence_field = config->field_count - 1; // the target is field 0
     }
+    if (kind == RT_MODEL_GRAPHSAGE)
+        read_graph(f);
     batch->sample_count = golden_number(dump, "samples");
     f->lookup_rows = golden_integers(dump, "lookup_rows", &batch->lookup_count);
     f->bag_offsets = golden_integers(dump, "bag_offsets", &count);
@@ -82,6 +94,8 @@ static void read_config(fixture *f, const char *name, rt_model_kind kind)
     f->label_count = 1;
     if (golden_find(dump, "label_weights"))
         read_labels(f);
+    if (golden_find(dump, "classes"))
+        f->config.class_count = golden_number(dump, "classes");
     batch->labels = golden_values(dump, "labels", batch->sample_count * f->label_count);
     batch->dense = golden_values(dump, "dense", batch->sample_count * config->dense_count);
     batch->lookup_rows = f->lookup_rows;
@@ -183,7 +197,7 @@ static void check_pass(const char *name, rt_model_kind kind)
     uint32_t dense_count;
     setup(&f, name, kind, (rt_optimizer_config){.kind = RT_OPTIMIZER_SGD});
     const float *gradients = ew_model_dense(f.model, EW_GRADIENTS, &dense_count);
-    const uint32_t outputs = f.batch.sample_count * f.label_count;
+    const uint32_t outputs = f.batch.sample_count * ew_model_output_count(f.model);
     const float *want = golden_values(&f.dump, "predictions", outputs);
     uint32_t row_floats = f.batch.row_count * f.config.model.embedding_dim;
 
@@ -347,8 +361,29 @@ static void several_labels(void **state)
     check_labels("labels_din", RT_MODEL_DIN);
 }
 
+static void graphs(void **state)
+{
+    (void)state;
+    check_model("graphsage", RT_MODEL_GRAPHSAGE);
+    check_labels("graphsage_deep", RT_MODEL_GRAPHSAGE);
+    check_labels("labels_graphsage", RT_MODEL_GRAPHSAGE);
+}
+
+// One label that is one of five classes.
+static void several_classes(void **state)
+{
+    (void)state;
+    check_model("classes_wdl_dense", RT_MODEL_WDL);
+    check_labels("classes_wdl_all", RT_MODEL_WDL);
+    check_labels("classes_dfm", RT_MODEL_DFM);
+    check_labels("classes_dcn_vector", RT_MODEL_DCN);
+    check_labels("classes_dcn_matrix", RT_MODEL_DCN);
+    check_labels("classes_dlrm", RT_MODEL_DLRM);
+    check_labels("classes_din", RT_MODEL_DIN);
+}
+
 TEST_MAIN(TEST(wide_and_deep_with_dense_deep_input), TEST(wide_and_deep_with_all_inputs),
           TEST(wide_and_deep_with_summed_bags), TEST(wide_and_deep_with_averaged_bags),
           TEST(deep_fm), TEST(deep_and_cross_with_vectors), TEST(deep_and_cross_with_matrices),
           TEST(dlrm), TEST(neural_collaborative_filtering), TEST(deep_interest),
-          TEST(several_labels))
+          TEST(several_labels), TEST(graphs), TEST(several_classes))

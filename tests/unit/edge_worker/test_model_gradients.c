@@ -192,6 +192,41 @@ static double naive_din(const fixture *f, const double *pooled, const float *den
     return naive_output(f, x, naive_mlp(f, "mlp", x, naive_input(f, pooled, dense, x)));
 }
 
+// A node's own row and the mean of others give what the first layer makes of it; count of values.
+static uint32_t naive_node(const fixture *f, const double *own, const double *others,
+                           uint32_t count, double *x)
+{
+    const uint32_t dim = f->config.model.embedding_dim;
+    fixture inner = *f; // with one layer
+    inner.config.model.mlp_layer_count = 1;
+    for (uint32_t d = 0; d < dim; d++) {
+        x[d] = own[d];
+        x[dim + d] = 0;
+        for (uint32_t k = 0; k < count; k++)
+            x[dim + d] += others[k * dim + d] / count;
+    }
+    return naive_mlp(&inner, "inner", x, 2 * dim);
+}
+
+// Nobody is missing.
+static double naive_sage(const fixture *f, const double *pooled, const float *unused)
+{
+    const uint32_t dim = f->config.model.embedding_dim, fan_out = f->config.model.fan_out;
+    double y[INPUTS_MAX], x[INPUTS_MAX];
+    (void)unused;
+    const uint32_t width = naive_node(f, pooled, pooled + dim, fan_out, y);
+    memset(y + width, 0, width * sizeof *y);
+    for (uint32_t k = 1; k <= fan_out; k++) {
+        naive_node(f, pooled + k * dim, pooled + (fan_out + k) * dim, 1, x);
+        for (uint32_t i = 0; i < width; i++)
+            y[width + i] += x[i] / fan_out;
+    }
+    fixture outer = *f; // without the first layer
+    outer.config.model.mlp_layer_count--;
+    memcpy(outer.config.model.mlp, f->config.model.mlp + 1, sizeof(uint32_t[2]));
+    return naive_output(f, y, naive_mlp(&outer, "outer", y, 2 * width));
+}
+
 // The sequence is the last field, the target the first.
 static void naive_attention(const fixture *f, uint32_t sample, double *pooled)
 {
@@ -273,6 +308,15 @@ static void fill_batch(fixture *f, bool bags, rt_random *random)
     batch->row_slots = f->row_slots;
 }
 
+static void make_graph(ew_model_config *config)
+{
+    config->dense_count = 0;
+    config->field_count = 2 * config->model.fan_out + 1;
+    config->tables = (rt_tables){.are_shared = true, .field_count = config->field_count};
+    for (uint32_t f = 1; f < config->field_count; f++)
+        config->tables.borrows[f] = true;
+}
+
 static void setup(fixture *f, const rt_model_config *model, bool bags, bool shares)
 {
     rt_random random = {(uint64_t)model->kind * 10 + bags};
@@ -286,6 +330,8 @@ static void setup(fixture *f, const rt_model_config *model, bool bags, bool shar
                                   .lookup_count_max = LOOKUPS_MAX,
                                   .row_count_max = ROWS_MAX};
     f->config.tables = (rt_tables){.are_shared = shares, .of = {0, 1, 0}, .borrows = {[2] = true}};
+    if (model->kind == RT_MODEL_GRAPHSAGE)
+        make_graph(&f->config);
     f->config.sequence_field = 2;
     f->config.target_field = 0;
     f->batch = (ew_micro_batch){
@@ -444,5 +490,18 @@ static void deep_interest(void **state)
     check_as(model, true, true, naive_din);
 }
 
+static void graphsage(void **state)
+{
+    (void)state;
+    check_as((rt_model_config){.kind = RT_MODEL_GRAPHSAGE,
+                               .embedding_dim = 5,
+                               .pooling = RT_POOL_MEAN,
+                               .fan_out = 2,
+                               .mlp_layer_count = 3,
+                               .mlp = {9, 7, 6}},
+             false, true, naive_sage);
+}
+
 TEST_MAIN(TEST(wide_and_deep), TEST(deep_fm), TEST_SLOW(deep_and_cross, 240), TEST_SLOW(dlrm, 240),
-          TEST(neural_collaborative_filtering), TEST(deep_interest))
+          TEST(neural_collaborative_filtering), TEST(deep_interest),
+          TEST(graphsage))

@@ -89,16 +89,16 @@ static void answer(source *s, uint32_t peer, const rt_message *question)
         memset(found, manner == SAME_OF_NONE ? RT_LOOK_UP_SAME : 9, count);
     size_t size = (size_t)(row_at - payload);
     size = manner == CUT_SHORT ? size - 4 : manner == TOO_LONG ? size + 4 : size;
+    if (count > 0) { // before the answer: who has it looks
+        atomic_store(&s->wanted, count);
+        atomic_fetch_add(&s->questions, 1);
+    }
     rt_message message;
     assert_int_equal(rt_control_create_struct(&message, RT_MESSAGE_LOOKED_UP, SERVER,
                                               rt_message_header(question)->iteration, payload, size,
                                               NULL),
                      RT_OK);
     assert_int_equal(rt_transport_zmq.send(s->endpoint, peer, &message), RT_OK);
-    if (count > 0) {
-        atomic_store(&s->wanted, count);
-        atomic_fetch_add(&s->questions, 1);
-    }
 }
 
 static void *hand_out(void *context)

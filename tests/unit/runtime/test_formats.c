@@ -354,6 +354,84 @@ static void test_no_negatives_of_several_labels(void **state)
     rt_config_fini(&config);
 }
 
+// ---- classes -----------------------------------------------------------------------------------
+
+#define CLASS_COLUMNS(more)                                                         \
+    "stream.table.columns=[{\"name\":\"class\",\"kind\":\"label\",\"classes\":3" more \
+    "},{\"name\":\"u\",\"kind\":\"categorical\"}"
+
+static void class_config(rt_config *config, const char *columns)
+{
+    *config = config_fresh();
+    config_must_set(config, "stream.format=table");
+    config_must_set(config, "stream.files=-");
+    config_must_set(config, columns);
+}
+
+// Whole numbers below 3; whoever predicts needs none.
+static void test_classes(void **state)
+{
+    (void)state;
+    static const float want[] = {0, 2, 1};
+    for (uint32_t optional = 0; optional < 2; optional++) {
+        rt_config config;
+        rt_error error = {0};
+        rt_stream *stream;
+        rt_batch batch;
+        char set[700], name[RT_NAME_MAX];
+        class_config(&config, CLASS_COLUMNS("") "]");
+        snprintf(set, sizeof set, "stream.files=%s",
+                 config_write_file("classes", "0,a\n2,b\n1,c\n3,d\n-1,e\n0.5,f\n,g\nx,h\n"));
+        config_must_set(&config, set);
+        config_must_set(&config, "stream.malformed_share_max=1");
+        config.stream.labels_optional = optional;
+        assert_int_equal(rt_config_check(&config, &error), RT_OK);
+        assert_int_equal(rt_stream_open(&config.stream, 1, &stream, &error), RT_OK);
+        const rt_schema *schema = rt_stream_schema(stream);
+        assert_int_equal(schema->label_count, 1);
+        assert_int_equal(schema->class_count, 3);
+        assert_int_equal(schema->output_count, 3);
+        rt_schema_output_name(schema, 2, name);
+        assert_string_equal(name, "2");
+        rt_batch_init(&batch, schema->dense_count);
+        assert_int_equal(rt_stream_read(stream, &batch, 16, &error), RT_OK);
+        assert_int_equal(batch.sample_count, optional ? 8 : 3);
+        for (uint32_t i = 0; i < batch.sample_count; i++)
+            assert_true(batch.labels[i] == (optional ? 0 : want[i]));
+        assert_int_equal(rt_stream_statistics(stream).malformed, optional ? 0 : 5);
+        rt_batch_fini(&batch);
+        rt_stream_close(stream);
+        rt_config_fini(&config);
+    }
+}
+
+static void test_classes_that_cannot_be(void **state)
+{
+    (void)state;
+    static const char *const cases[][3] = {
+        {CLASS_COLUMNS("") ",{\"name\":\"b\",\"kind\":\"label\"}]", NULL, "is for the only label"},
+        {CLASS_COLUMNS("") ",{\"kind\":\"weight\"}]", NULL, "columns[2].kind: samples of several"},
+        {CLASS_COLUMNS(",\"value\":\"2\"") "]", NULL, "without rule and value"},
+        {CLASS_COLUMNS(",\"rule\":\"at_least\"") "]", NULL, "without rule and value"},
+        {CLASS_COLUMNS("") "]", "stream.negatives_keep=0.5", "stream.negatives_keep: no class"},
+        {CLASS_COLUMNS("") ",{\"name\":\"c\",\"kind\":\"dense\",\"classes\":4}]", NULL,
+         "columns[2].classes: is for a label"},
+        {"stream.table.columns=[{\"kind\":\"label\",\"classes\":1},{\"kind\":\"categorical\"}]",
+         NULL, "classes: 1, expected 2 or more"},
+    };
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
+        rt_config config;
+        rt_error error = {0};
+        class_config(&config, cases[i][0]);
+        if (cases[i][1])
+            config_must_set(&config, cases[i][1]);
+        assert_int_equal(rt_config_check(&config, &error), RT_CONFIG);
+        if (!strstr(error.text, cases[i][2]))
+            fail_msg("%s: \"%s\"", cases[i][2], error.text);
+        rt_config_fini(&config);
+    }
+}
+
 #define NINTH(number) "{\"name\":\"y" number "\",\"kind\":\"label\"}"
 
 static void test_columns_that_cannot_be(void **state)
@@ -444,6 +522,6 @@ static void test_dates_that_are_none(void **state)
 TEST_MAIN(TEST(test_delimited_as_python_reads_it), TEST(test_json_as_python_reads_it),
           TEST(test_libsvm_as_python_reads_it), TEST(test_lines_of_json_that_are_none),
           TEST(test_lines_of_libsvm_that_are_none), TEST(test_columns_that_cannot_be),
-          TEST(test_several_labels), TEST(test_lines_without_labels),
+          TEST(test_classes), TEST(test_classes_that_cannot_be), TEST(test_several_labels), TEST(test_lines_without_labels),
           TEST(test_no_negatives_of_several_labels), TEST(test_every_day_of_the_calendar),
           TEST(test_dates_that_are_none))

@@ -290,7 +290,66 @@ static void test_rolled(void **state)
     check_rolled(100, 3000);
 }
 
-TEST_MAIN(TEST(test_rolled), TEST(test_auc_of_distinct_levels_is_exact),
+// Against all pairs of a probability of the class that it was and one of another.
+static void test_classes_against_brute_force(void **state)
+{
+    (void)state;
+    enum { COUNT = 400, CLASSES = 3 };
+    static float predictions[COUNT * CLASSES], labels[COUNT];
+    rt_random random = {7};
+    rt_meter *meter, *again;
+    double loss = 0, right = 0, largest = 0, ordered = 0, pair_count = 0;
+    for (uint32_t i = 0; i < COUNT; i++) {
+        const uint32_t a = rt_random_below(&random, 8), b = rt_random_below(&random, 8);
+        float *own = predictions + i * CLASSES; // levels that lie far apart
+        own[0] = (float)(1 + a) / 19, own[1] = (float)(1 + b) / 19, own[2] = 1 - own[0] - own[1];
+        labels[i] = (float)rt_random_below(&random, CLASSES);
+        uint32_t best = own[1] > own[0] ? 1 : 0;
+        best = own[2] > own[best] ? 2 : best;
+        loss -= log((double)own[(uint32_t)labels[i]]);
+        right += best == (uint32_t)labels[i];
+        largest += (double)own[best];
+    }
+    for (uint32_t i = 0; i < COUNT * CLASSES; i++)
+        for (uint32_t k = 0; k < COUNT * CLASSES; k++) {
+            if (i % CLASSES != (uint32_t)labels[i / CLASSES] ||
+                k % CLASSES == (uint32_t)labels[k / CLASSES])
+                continue;
+            const double distance = (double)predictions[i] - (double)predictions[k];
+            ordered += fabs(distance) < 1e-6 ? 0.5 : distance > 0;
+            pair_count++;
+        }
+    assert_int_equal(rt_meter_create(&meter), RT_OK);
+    rt_meter_classify(meter, CLASSES);
+    rt_meter_add_classes(meter, predictions, labels, COUNT);
+    const rt_quality quality = rt_meter_total(meter);
+    assert_int_equal(quality.sample_count, COUNT);
+    assert_int_equal(quality.class_count, CLASSES);
+    test_close(quality.log_loss, loss / COUNT, 1e-12, 0, "log loss");
+    test_close(quality.normalised_entropy, loss / COUNT / log(CLASSES), 1e-12, 0, "entropy");
+    test_close(quality.mean_label, right / COUNT, 1e-12, 0, "accuracy");
+    test_close(quality.calibration, largest / right, 1e-12, 0, "calibration");
+    test_close(quality.auc, ordered / pair_count, 1e-3, 0, "AUC"); // ties of sums that were rounded
+    assert_int_equal(rt_meter_last_fifth(meter).sample_count, COUNT / 5);
+    rt_bytes bytes = {0};
+    rt_meter_save(meter, &bytes);
+    assert_int_equal(rt_meter_create(&again), RT_OK);
+    rt_meter_classify(again, CLASSES);
+    rt_reader reader = rt_bytes_reader(&bytes);
+    assert_int_equal(rt_meter_load(again, &reader), RT_OK);
+    predictions[1] = NAN; // no probability: the sample is left out
+    rt_meter_add_classes(meter, predictions, labels, 2);
+    rt_meter_add_classes(again, predictions, labels, 2);
+    const rt_quality one = rt_meter_total(meter), other = rt_meter_total(again);
+    assert_int_equal(one.invalid_count, 1);
+    assert_int_equal(one.sample_count, COUNT + 1);
+    assert_true(one.log_loss == other.log_loss && one.mean_label == other.mean_label);
+    rt_bytes_fini(&bytes);
+    rt_meter_destroy(meter);
+    rt_meter_destroy(again);
+}
+
+TEST_MAIN(TEST(test_rolled), TEST(test_classes_against_brute_force), TEST(test_auc_of_distinct_levels_is_exact),
           TEST(test_auc_of_any_predictions), TEST(test_auc_by_hand),
           TEST(test_sums_against_long_double), TEST(test_window_is_what_came_since),
           TEST(test_undefined_is_nan), TEST(test_what_is_no_probability_is_counted),

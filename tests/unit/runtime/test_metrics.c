@@ -120,7 +120,7 @@ static void write_beyond_the_bound(void)
 static void test_quality_record(void **state)
 {
     (void)state;
-    rt_quality quality = {8, 2, 1, 0.5, (double)NAN, 0.75, 1.5, 0.25, 0.375};
+    rt_quality quality = {8, 2, 1, 0.5, (double)NAN, 0.75, 1.5, 0.25, 0.375, 0};
     rt_json json;
     rt_json_init(&json, 0);
     rt_json_begin_object(&json, NULL);
@@ -130,6 +130,13 @@ static void test_quality_record(void **state)
                         "{\"quality\":{\"first_sample\":8,\"samples\":2,\"invalid\":1,"
                         "\"log_loss\":0.5,\"auc\":null,\"normalised_entropy\":0.75,"
                         "\"calibration\":1.5,\"mean_label\":0.25}}");
+    rt_json_fini(&json);
+    quality.class_count = 3;
+    rt_json_init(&json, 0);
+    rt_json_begin_object(&json, NULL);
+    rt_metrics_quality(&json, "quality", &quality);
+    rt_json_end_object(&json);
+    assert_non_null(strstr(rt_json_text(&json, NULL), "\"calibration\":1.5,\"accuracy\":0.25}}"));
     rt_json_fini(&json);
 }
 

@@ -261,6 +261,17 @@ static void await_same(const char *path, const char *other)
     assert_true(are_same(path, other));
 }
 
+// The mirror knows it a moment after the bytes are there.
+static void await_in_step(both *b)
+{
+    rt_mirror_counts counts = {0};
+    for (int n = 0; !counts.is_in_step && n < WAIT_S * 100; n++) {
+        (void)poll(NULL, 0, 10);
+        rt_mirror_statistics(b->mirror, &counts);
+    }
+    assert_true(counts.is_in_step);
+}
+
 static void acknowledged_is_synced_there(void **state)
 {
     (void)state;
@@ -299,7 +310,8 @@ static void who_was_away_gets_what_it_lacks(void **state)
     assert_int_equal(o.kept, 70);
     start_standby(&b);
     await_same(b.here_journal, b.there_journal);
-    append(&b, &more, 10, true); // in step again
+    await_in_step(&b);
+    append(&b, &more, 10, true);
     assert_int_equal(more.kept, 10);
     assert_int_equal(more.not_there, 0);
     close_all(&b);
@@ -382,6 +394,7 @@ static void what_is_not_written_on_both_is_on_none(void **state)
     assert_int_equal(o.not_there, 1);
     full_folder = NULL;
     await_same(b.here_journal, b.there_journal);
+    await_in_step(&b);
     append(&b, &later, 10, true);
     assert_int_equal(later.kept, 10);
     assert_int_equal(later.not_there, 0);
