@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "dispatch/coordinator/dp_labels.h"
-#include "dispatch/coordinator/dp_latency.h"
 #include "dispatch/plan/dp_trace.h"
+#include "runtime/metrics/rt_latency.h"
 #include "runtime/numbers/rt_negatives.h"
 
 #define SHOW_TTY_NS UINT64_C(250000000)
@@ -46,7 +46,7 @@ struct dp_tally {
     uint64_t stale_reads;
     uint64_t bad_batches;
     dp_ranges ranges;                // of the whole run
-    dp_latency latency, latency_all; // of the last iteration; of this process
+    rt_latency latency, latency_all; // of the last iteration; of this process
     uint64_t decision_ns, slice_bytes, placement_bytes[2];
     dp_decisions decisions;
     uint64_t fingerprint; // of all plans so far
@@ -426,7 +426,7 @@ static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt
     rt_json_double(json, "choice_ms", (double)planned->choice_ns * 1e-6);
     rt_json_double(json, "commit_ms", (double)planned->commit_ns * 1e-6);
     rt_json_double(json, "read_ms", (double)planned->read_ns * 1e-6);
-    dp_latency_write(&tally->latency, json, "latency_ms");
+    rt_latency_write(&tally->latency, json, "latency_ms");
     rt_json_u64(json, "slice_bytes", planned->slice_bytes);
     write_placement(json, planned->placement_bytes, 1);
     write_hits(json, &account->hits);
@@ -539,9 +539,9 @@ void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_str
     tally->fingerprint = dp_fingerprint_add(tally->fingerprint, planned->fingerprint);
     tally->bad_batches += open->bad;
     dp_ranges_merge(&tally->ranges, &planned->ranges);
-    tally->latency = (dp_latency){0};
-    dp_latency_add_arrivals(&tally->latency, planned->arrivals, planned->arrival_count);
-    dp_latency_merge(&tally->latency_all, &tally->latency);
+    tally->latency = (rt_latency){0};
+    rt_latency_add_arrivals(&tally->latency, planned->arrivals, planned->arrival_count);
+    rt_latency_merge(&tally->latency_all, &tally->latency);
     rt_quality quality = rt_meter_window(tally->meter);
     dp_guard_add(&tally->guard, &tally->config.config->publish, &quality);
     write_iteration(tally, planned, &quality, stream);
@@ -663,7 +663,7 @@ static rt_status save_summary(const dp_tally *tally, const rt_quality *all, cons
     rt_json_double(&json, "dense_bytes",
                    dp_account_dense_bytes(&tally->config.costs, 0, planned->iterations));
     dp_reading_write(reading, &json);
-    dp_latency_write(&tally->latency_all, &json, "latency_ms");
+    rt_latency_write(&tally->latency_all, &json, "latency_ms");
     rt_json_u64(&json, "dense_clipped", reading->stats.dense_clipped);
     rt_json_bool(&json, "interrupted", interrupted);
     rt_json_end_object(&json);
@@ -699,8 +699,8 @@ rt_status dp_tally_finish(dp_tally *tally, const dp_reading *reading, bool inter
            100 * share(planned->hits.lookups_hit, planned->hits.lookups), tally->stale_reads);
     if (tally->latency_all.count)
         printf("from arrival to trained rows %.0f ms (half of the samples), %.0f ms (99%%)\n",
-               (double)dp_latency_quantile_ns(&tally->latency_all, 0.5) * 1e-6,
-               (double)dp_latency_quantile_ns(&tally->latency_all, 0.99) * 1e-6);
+               (double)rt_latency_quantile_ns(&tally->latency_all, 0.5) * 1e-6,
+               (double)rt_latency_quantile_ns(&tally->latency_all, 0.99) * 1e-6);
     if (reading->stats.duplicates)
         printf("%" PRIu64 " events had come before (stream.id) and were dropped\n",
                reading->stats.duplicates);

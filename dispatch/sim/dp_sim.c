@@ -10,8 +10,8 @@
 #include "dispatch/planner/dp_setup.h"
 #include "dispatch/planner/dp_sweep.h"
 #include "dispatch/plan/dp_trace.h"
+#include "runtime/metrics/rt_latency.h"
 
-#define TIMES_MAX (1u << 20) // iterations whose times are kept for the percentiles
 #define PROGRESS_NS UINT64_C(500000000)
 
 typedef struct {
@@ -26,8 +26,7 @@ typedef struct {
     uint64_t preview_ns; // since the last plan
     uint64_t choice_ns;  // of participants, for the next plan
     uint64_t longest_ns; // choice and decision
-    uint32_t *decision_ns, *commit_ns;
-    uint32_t time_count, decision_capacity, commit_capacity;
+    rt_latency decision, commit; // times of them
     uint64_t planning_ns, planned_samples;
     uint64_t begin_ns, shown_ns;
     dp_account_config costs; // in force, where result->costs is what the run began with
@@ -58,18 +57,9 @@ rt_status dp_sim_apply_spec(rt_config *config, const char *spec, rt_error *error
     return RT_OK;
 }
 
-static int compare_u32(const void *a, const void *b)
+static double quantile_ms(const rt_latency *times, double share)
 {
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
-
-static double percentile_ms(uint32_t *times_ns, uint32_t count, double share)
-{
-    if (count == 0)
-        return 0;
-    qsort(times_ns, count, sizeof *times_ns, compare_u32);
-    return times_ns[(uint32_t)(share * (count - 1))] * 1e-6;
+    return (double)rt_latency_quantile_ns(times, share) * 1e-6;
 }
 
 static rt_status apply_input(simulation *s, dp_input *input, rt_error *error)
@@ -184,13 +174,8 @@ static rt_status plan_batch(simulation *s, bool counted, const dp_plan **plan_p)
     s->planning_ns += s->choice_ns + end - begin;
     s->longest_ns = rt_max_u64(s->longest_ns, s->choice_ns + decided - begin);
     s->planned_samples += s->batch->sample_count;
-    if (s->time_count == TIMES_MAX)
-        return RT_OK;
-    if (rt_grow(&s->decision_ns, &s->decision_capacity, s->time_count + 1u, sizeof(uint32_t)) ||
-        rt_grow(&s->commit_ns, &s->commit_capacity, s->time_count + 1u, sizeof(uint32_t)))
-        return RT_NO_MEMORY;
-    s->decision_ns[s->time_count] = (uint32_t)rt_min_u64(decided - begin, UINT32_MAX);
-    s->commit_ns[s->time_count++] = (uint32_t)rt_min_u64(end - decided, UINT32_MAX);
+    rt_latency_add(&s->decision, decided - begin);
+    rt_latency_add(&s->commit, end - decided);
     return RT_OK;
 }
 
@@ -289,10 +274,10 @@ static rt_status simulate(simulation *s, dp_sim_result *result, rt_error *error)
 
 static void finish(simulation *s, dp_sim_result *result)
 {
-    result->decision_ms_p50 = percentile_ms(s->decision_ns, s->time_count, 0.5);
-    result->decision_ms_p99 = percentile_ms(s->decision_ns, s->time_count, 0.99);
+    result->decision_ms_p50 = quantile_ms(&s->decision, 0.5);
+    result->decision_ms_p99 = quantile_ms(&s->decision, 0.99);
     result->decision_ms_max = (double)s->longest_ns * 1e-6;
-    result->commit_ms_p50 = percentile_ms(s->commit_ns, s->time_count, 0.5);
+    result->commit_ms_p50 = quantile_ms(&s->commit, 0.5);
     result->planned_samples_per_s =
         s->planning_ns ? (double)s->planned_samples * 1e9 / (double)s->planning_ns : 0;
     result->directory_keys = dp_planner_directory(s->planner)->key_count;
@@ -337,7 +322,5 @@ rt_status dp_sim_run(const dp_sim_config *sim, dp_sim_result *result, rt_error *
     dp_planner_destroy(s.planner);
     dp_participants_destroy(s.chooser);
     rt_metrics_close(s.journal);
-    rt_free(s.decision_ns);
-    rt_free(s.commit_ns);
     return status;
 }

@@ -196,8 +196,10 @@ static rt_status bring_up(rt_mirror_flow *f, uint64_t *behind_p, rt_error *error
     rt_free(here);
     if (!status && is_offered)
         status = send_block(f, offer, at.first, at.bytes, error);
-    if (status || rt_journal_extents(f->journal, &here, &count))
+    if (status)
         return status;
+    if (rt_journal_extents(f->journal, &here, &count)) // or it would pass for being in step
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
     *behind_p += count_behind(f, here, count);
     rt_free(here);
     return RT_OK;

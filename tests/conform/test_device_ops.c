@@ -576,6 +576,48 @@ static void classes_are_exact_on(const ew_device *device)
         buffer_destroy(every[i]);
 }
 
+// As many classes as a model may have, and more samples than a block has threads.
+static void many_classes_are_exact_on(const ew_device *device)
+{
+    enum { CLASSES = RT_CLASSES_MAX, COUNT = 521 };
+    rt_random random = {6};
+    buffer z = buffer_create(device, COUNT * CLASSES, &random);
+    buffer y = buffer_create(device, COUNT, &random);
+    buffer predictions = buffer_create(device, COUNT * CLASSES, &random);
+    buffer gradients = buffer_create(device, COUNT * CLASSES, &random);
+    buffer loss = buffer_create(device, 2, &random);
+    double sum = 0, got;
+    for (uint32_t i = 0; i < COUNT; i++)
+        y.values[i] = (float)((i * 511) % CLASSES); // both ends are among them
+    y.values[1] = CLASSES - 1;
+    upload(&y);
+    device->layers->classes(device->state, COUNT, CLASSES, z.device_values, y.device_values, 0.125f,
+                            predictions.device_values, gradients.device_values,
+                            (double *)(void *)loss.device_values);
+    download(&predictions);
+    download(&gradients);
+    download(&loss);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        const float *own = z.values + (size_t)i * CLASSES;
+        const uint32_t label = (uint32_t)y.values[i];
+        double all = 0;
+        for (uint32_t c = 0; c < CLASSES; c++)
+            all += exp((double)own[c]);
+        sum += log(all) - (double)own[label];
+        for (uint32_t c = 0; c < CLASSES; c++) {
+            const uint32_t at = i * CLASSES + c;
+            const double p = exp((double)own[c]) / all;
+            expect(predictions.values[at], p, p, 0, "prediction", at);
+            expect(gradients.values[at], 0.125 * (p - (c == label)), 0.125, 0, "gradient", at);
+        }
+    }
+    memcpy(&got, loss.values, sizeof got);
+    test_close(got, sum, 1e-12, 0, "loss");
+    buffer *every[] = {&z, &y, &predictions, &gradients, &loss};
+    for (size_t i = 0; i < RT_COUNT_OF(every); i++)
+        buffer_destroy(every[i]);
+}
+
 // Row operations and the dense step against rt_optimizer on the host, bit for bit.
 static rt_optimizer_config optimizer_of(rt_optimizer_kind kind, float clip_norm)
 {
@@ -731,6 +773,7 @@ ON_EVERY_DEVICE(activate_and_back)
 ON_EVERY_DEVICE(loss_is_exact)
 ON_EVERY_DEVICE(weighted_loss_is_exact)
 ON_EVERY_DEVICE(classes_are_exact)
+ON_EVERY_DEVICE(many_classes_are_exact)
 ON_EVERY_DEVICE(optimizer_steps)
 
 TEST_MAIN(TEST(memory_is_zeroed_and_copied), TEST(index_sorts_look_ups_by_row),
@@ -738,5 +781,5 @@ TEST_MAIN(TEST(memory_is_zeroed_and_copied), TEST(index_sorts_look_ups_by_row),
           TEST(pool_gathers_and_pools), TEST(wide_adds_weighted_embeddings),
           TEST(wide_back_sums_by_row), TEST(rows_back_sums_by_row), TEST(gemm_multiplies),
           TEST(activate_and_back), TEST(loss_is_exact), TEST(weighted_loss_is_exact),
-          TEST(classes_are_exact),
+          TEST(classes_are_exact), TEST(many_classes_are_exact),
           TEST(optimizer_steps))

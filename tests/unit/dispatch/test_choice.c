@@ -460,6 +460,19 @@ static void rows_that_stay_on_a_box(void **state)
     close_scene(&s);
 }
 
+// A trial computes as fast as its own workers, whatever the ranks before them do.
+static void computing_is_of_its_workers(void **state)
+{
+    (void)state;
+    scene s;
+    open_scene(&s, 5, 3, SAMPLES * FIELDS);
+    for (uint32_t w = 0; w < 3; w++)
+        s.config.rates.compute_s_per_sample[w] = w == 1; // a second, or nothing
+    assert_true(trial_s(&s, rt_bit(1), 1) >= SAMPLES);
+    assert_true(trial_s(&s, rt_bit(0) | rt_bit(2), 1) < SAMPLES / 4);
+    close_scene(&s);
+}
+
 // Bytes of rows that a box alone moves in its first batch, if its shard has so large a part of all.
 static double first_batch_bytes(const scene *s, double share)
 {
@@ -500,6 +513,7 @@ static void rows_that_others_have(void **state)
 }
 
 TEST_MAIN(TEST(rows_that_others_have), TEST(rows_that_stay_on_a_box),
+          TEST(computing_is_of_its_workers),
           TEST(in_units_the_same_is_found), TEST(trials_are_plans), TEST(caches_and_named_sets),
           TEST(the_first_iterations_are_others),
           TEST(what_a_batch_needs), TEST(times_of_sets), TEST(which_set_is_likeliest))

@@ -103,7 +103,54 @@ static void a_run_from_hello_to_stop(void **state)
         assert_true(isfinite(number(summary, qualities[i])));
     assert_true(number(summary, "invalid_predictions") == 0);
     assert_true(cJSON_IsFalse(cJSON_GetObjectItem(summary, "interrupted")));
+    const cJSON *done = cJSON_GetObjectItem(summary, "ops_by_worker");
+    assert_int_equal(cJSON_GetArraySize(done), WORKERS);
+    for (int w = 0; w < (int)WORKERS; w++) { // of the flush: workers report nothing before
+        const double pushes = number(cJSON_GetArrayItem(done, w), "evict_push");
+        assert_true(fabs(pushes * ITERATIONS - (5 + w)) < 1e-6); // printed with six digits or more
+    }
     cJSON_Delete(summary);
+}
+
+// One worker is told of its cache as those of many are.
+static void a_run_of_one_worker(void **state)
+{
+    (void)state;
+    fixture f;
+    prepare(&f);
+    f.config.worker_count = 1;
+    start(&f);
+    assert_int_equal(f.welcome.worker_count, 1);
+    assert_int_equal(f.welcome.workers, 1);
+    assert_int_equal(f.welcome.slot_count, 100000);
+    say(&f, 0, RT_MESSAGE_FAILED, 0, "enough", 6, NULL, 0);
+    expect_stop(&f, RT_REASON_FAILED);
+    finish(&f, RT_PEER, "enough");
+}
+
+// A run's records take the place of an earlier run's with its first iteration, be it the only one.
+static void records_of_a_single_iteration(void **state)
+{
+    (void)state;
+    fixture f;
+    char path[600], line[1024] = "";
+    prepare(&f);
+    f.config.stream.samples_max = WORKERS * BATCH;
+    snprintf(path, sizeof path, "%s/records.jsonl", f.out);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs("of an earlier run\n", file);
+    fclose(file);
+    start(&f);
+    train_to(&f, 1);
+    take_flush(&f);
+    end_well(&f);
+    finish(&f, RT_OK, "");
+    file = fopen(path, "r");
+    if (file && fgets(line, sizeof line, file))
+        assert_null(strstr(line, "of an earlier run"));
+    if (file)
+        fclose(file);
 }
 
 // Workers compute 2 ms on a sample, as they say, so the planner is told; half of the window is
@@ -359,7 +406,8 @@ static void a_run_that_begins_anew(void **state)
     check_model(&f, ITERATIONS, samples);
 }
 
-TEST_MAIN(TEST(a_run_from_hello_to_stop), TEST(computing_times_reach_the_planner),
+TEST_MAIN(TEST(a_run_from_hello_to_stop), TEST(a_run_of_one_worker),
+          TEST(records_of_a_single_iteration), TEST(computing_times_reach_the_planner),
           TEST(slices_wait_for_reports), TEST(a_stop_ends_it_early),
           TEST(a_checkpoint_when_somebody_asks), TEST(a_checkpoint_and_a_copy_of_the_rows),
           TEST(without_checkpoints_to_resume_from), TEST(errors_before_the_first_member),

@@ -188,9 +188,9 @@ static UNUSED void start(fixture *f)
             fail_msg("the coordinator does not listen");
         usleep(1000);
     }
-    for (uint32_t m = 0; m < MEMBERS; m++)
+    for (uint32_t m = 0; m <= f->config.worker_count; m++)
         join_run(f, m);
-    for (uint32_t m = 0; m < MEMBERS; m++) {
+    for (uint32_t m = 0; m <= f->config.worker_count; m++) {
         rt_message message = expect(f, m, RT_MESSAGE_WELCOME);
         assert_true(rt_control_has(&message, sizeof f->welcome));
         memcpy(&f->welcome, rt_message_payload(&message), sizeof f->welcome);
@@ -296,7 +296,7 @@ static UNUSED void give_file(fixture *f, uint32_t member, uint64_t iteration, co
 
 static UNUSED void expect_stop(fixture *f, rt_reason reason)
 {
-    for (uint32_t m = 0; m < MEMBERS; m++) {
+    for (uint32_t m = 0; m <= f->config.worker_count; m++) {
         rt_message message = next(f, m);
         while (rt_message_header(&message)->type != RT_MESSAGE_STOP) { // slices that are under way
             rt_message_release(&message);

@@ -2,6 +2,7 @@
 #include "dispatch/coordinator/dp_feed.h"
 
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -214,6 +215,71 @@ static void write_lines(int writer, const char *line, uint32_t count)
         assert_int_equal(write(writer, line, strlen(line)), strlen(line));
 }
 
+// Begins with events that have names.
+static int begin_named(feed_case *c, dp_feed_config *config)
+{
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(dup2(ends[0], STDIN_FILENO), STDIN_FILENO);
+    close(ends[0]);
+    begin(c, "stream.files=-");
+    rt_stream_close(c->stream);
+    assert_int_equal(rt_config_set(&c->config, "stream.id=41", NULL), RT_OK);
+    assert_int_equal(rt_stream_open(&c->config.stream, 1, &c->stream, NULL), RT_OK);
+    *config = config_of(c);
+    config->cuts = true;
+    return ends[1];
+}
+
+static void write_named(int writer, uint32_t first, uint32_t last)
+{
+    for (uint32_t name = first; name <= last; name++) {
+        char line[512] = "1";
+        for (uint32_t f = 0; f < 39; f++)
+            strcat(line, f < 13 ? "\t0" : "\t0000000a");
+        snprintf(line + strlen(line), 32, "\tevent-%u\n", name);
+        write_lines(writer, line, 1);
+    }
+}
+
+// What was read before a checkpoint is known behind it: its events are not trained again.
+static void names_outlive_a_restart(void **state)
+{
+    (void)state;
+    feed_case c;
+    dp_feed *feed;
+    dp_feed_config config;
+    rt_bytes ids = {0}, position = {0};
+    int writer = begin_named(&c, &config);
+    assert_int_equal(dp_feed_create(&config, c.stream, &feed, NULL), RT_OK);
+    write_named(writer, 1, 8);
+    expect_iteration(&c, feed, 1);
+    dp_feed_request_cut(feed);
+    dp_planned *planned = take(&c, feed);
+    assert_true(planned->is_cut);
+    rt_bytes_put(&ids, planned->ids.data, planned->ids.size);
+    dp_feed_give(feed, planned);
+    dp_feed_destroy(feed);
+    close(writer);
+    fini(&c);
+
+    writer = begin_named(&c, &config);
+    config.iteration = 1;
+    config.restored = planner_at(&c, 1);
+    rt_stream_tell(c.stream, &position);
+    config.position = &position;
+    config.ids = &ids;
+    assert_int_equal(dp_feed_create(&config, c.stream, &feed, NULL), RT_OK);
+    write_named(writer, 5, 16); // four of them again
+    expect_iteration(&c, feed, 2);
+    assert_int_equal(dp_feed_stream_stats(feed).duplicates, 4);
+    dp_feed_destroy(feed);
+    close(writer);
+    rt_bytes_fini(&ids);
+    rt_bytes_fini(&position);
+    fini(&c);
+}
+
 // A batch that does not fill is planned, and the journal says how large it was.
 static void a_short_batch_is_in_the_journal(void **state)
 {
@@ -415,6 +481,7 @@ static void caches_of_an_input_of_unknown_length(void **state)
 
 TEST_MAIN(TEST(a_run_ends_before_its_iterations_wrap), TEST(a_cut_serves_a_request),
           TEST(a_cut_does_not_wait_for_input), TEST(a_short_batch_is_in_the_journal),
-          TEST(bad_data_ends_the_input), TEST(what_is_told_takes_effect),
-          TEST(times_are_of_their_parts), TEST(workers_that_plan_get_batches),
+          TEST(bad_data_ends_the_input), TEST(names_outlive_a_restart),
+          TEST(what_is_told_takes_effect), TEST(times_are_of_their_parts),
+          TEST(workers_that_plan_get_batches),
           TEST(caches_of_an_input_of_unknown_length))

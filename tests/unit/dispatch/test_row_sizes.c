@@ -83,7 +83,9 @@ static void layout(void **state)
     config_must_set(&config, "cache.rows=10000");
     config_must_set(&config, "model.embedding_dim=[4, 32, 8]");
     config_must_set(&config, "optimizer.rows.name=adagrad");
+    config_must_set(&config, "network.dense_wire=bf16");
     assert_int_equal(dp_setup(&config, &schema, 0, &planner, &error), RT_OK);
+    assert_int_equal(planner.dense_wire, RT_CODING_BF16);
     assert_int_equal(planner.layout.field_count, 3);
     for (uint32_t f = 0; f < 3; f++) { // one accumulator per value
         assert_int_equal(planner.layout.values[f], ((uint32_t[]){4, 32, 8})[f]);

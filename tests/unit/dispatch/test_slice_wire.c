@@ -520,6 +520,29 @@ static void partners_are_checked(void **state)
     planner_case_fini(&pc);
 }
 
+// A chunk of the dense exchange may be as long as a message of it, and no longer.
+static void the_longest_dense_chunk(void **state)
+{
+    (void)state;
+    planner_case pc;
+    const planner_shape shape = shape_of(5, 1);
+    rt_message message;
+    dp_slice_view view;
+    planner_case_init(&pc, &shape);
+    planner_case_look_up(&pc, shape.sample_count_max);
+    planner_case_commit(&pc);
+    const dp_slice_limits limits = limits_of(&pc, 0);
+    dp_plan plan = *pc.plan;
+    plan.dense_chunk_floats = RT_WIRE_DENSE_CHUNK_FLOATS_MAX;
+    check_slice(&pc, &plan, &pc.batch, 0, 1);
+    plan.dense_chunk_floats++;
+    assert_int_equal(dp_slice_encode(&plan, 0, &pc.batch, &limits, COORDINATOR, 1, &message),
+                     RT_OK);
+    assert_int_equal(dp_slice_decode(&message, &limits, &view, NULL), RT_WIRE);
+    rt_message_release(&message);
+    planner_case_fini(&pc);
+}
+
 // Whatever passes is within its bounds: flipped bits, from a seed.
 static void flipped_bits_harm_nobody(void **state)
 {
@@ -556,4 +579,5 @@ TEST_MAIN(TEST(what_is_written_is_read), TEST(kept_gradients), TEST(every_trunca
           TEST(longer_is_refused), TEST(every_count_is_checked), TEST(log_odds_are_checked),
           TEST(several_labels_come_along), TEST(a_flush_trains_nothing),
           TEST(every_index_is_checked), TEST(partners_are_checked),
+          TEST(the_longest_dense_chunk),
           TEST(flipped_bits_harm_nobody))

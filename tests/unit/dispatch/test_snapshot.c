@@ -487,7 +487,46 @@ static void who_takes_part(void **context)
     planner_case_fini(&pc);
 }
 
+// The counts of keys that have no row yet are as long as they say, and what follows is behind them.
+static void counts_of_keys(void **context)
+{
+    (void)context;
+    planner_case pc;
+    rt_batch batch;
+    rt_bytes state = {0}, again = {0};
+    rt_error error = {0};
+    dp_restored restored;
+    dp_planner *one, *other;
+    const planner_shape shape = shape_of(RT_POLICY_ESD, RT_EVICT_LRU);
+    planner_case_init(&pc, &shape);
+    pc.config.rows.admit = 3;
+    pc.config.rows.admit_bytes = 1 << 16;
+    rt_batch_init(&batch, 0);
+    assert_int_equal(dp_planner_create(&pc.config, &one, NULL), RT_OK);
+    for (uint32_t t = 0; t < 3; t++) {
+        uint32_t refused;
+        random_batches_fill(&pc.batches, &batch, SAMPLES);
+        assert_int_equal(dp_planner_admit(one, &batch, &refused), RT_OK);
+    }
+    dp_planner_save(one, &(rt_bytes){0}, &state);
+    rt_reader reader = rt_bytes_reader(&state);
+    assert_int_equal(dp_planner_create(&pc.config, &other, NULL), RT_OK);
+    if (dp_planner_load(other, &reader, true, &restored, &error))
+        fail_msg("%s", error.text);
+    assert_int_equal(reader.left, 0);
+    dp_planner_save(other, &(rt_bytes){0}, &again);
+    assert_int_equal(again.size, state.size);
+    assert_memory_equal(again.data, state.data, state.size);
+    rt_bytes_fini(&state);
+    rt_bytes_fini(&again);
+    rt_bytes_fini(&restored.lineup);
+    rt_batch_fini(&batch);
+    dp_planner_destroy(one);
+    dp_planner_destroy(other);
+    planner_case_fini(&pc);
+}
+
 TEST_MAIN(TEST(rows_of_another_cut), TEST_SLOW(every_policy_and_eviction, 200),
           TEST(a_policy_that_was_set), TEST(few_evaluations), TEST(windows), TEST(keeper_look_ahead_and_full_sync), TEST(values_in_force),
           TEST(damaged_states), TEST(more_evictions_than_fills), TEST(who_takes_part),
-          TEST(another_view))
+          TEST(another_view), TEST(counts_of_keys))

@@ -435,7 +435,6 @@ static void test_a_worker_that_goes_does_not_end_the_shard(void **context)
 
 #define ROWS_FILE "rows-000-of-001.bin"
 
-// A file of rows as the shard expects it, whose bytes the case holds back: a pipe has its name.
 typedef struct {
     rt_wire_load load;
     uint8_t bytes[1024];
@@ -443,7 +442,8 @@ typedef struct {
     int writer;
 } held_file;
 
-static void hold_file(held_file *held)
+// A file of rows as the shard expects it.
+static void write_rows(held_file *held)
 {
     const ps_model_info info = {.schema = 77, .row_count = 1, .shard_count = 1, .dim = DIM};
     const float row[DIM] = {1, 2, 3, 4};
@@ -464,6 +464,12 @@ static void hold_file(held_file *held)
     held->size = fread(held->bytes, 1, sizeof held->bytes, file);
     assert_int_equal(held->size, sum.bytes);
     fclose(file);
+}
+
+// Likewise, but the case holds its bytes back: a pipe has its name.
+static void hold_file(held_file *held)
+{
+    write_rows(held);
     assert_int_equal(unlink(test_path(ROWS_FILE)), 0);
     assert_int_equal(mkfifo(test_path(ROWS_FILE), 0600), 0);
 }
@@ -480,6 +486,47 @@ static void load(fixture *f, const held_file *held)
 {
     send_bytes(f->coordinator, rt_peer(RT_ROLE_COORDINATOR, 0), rt_peer(RT_ROLE_PS, 0),
                RT_MESSAGE_LOAD, 2, 0, &held->load, sizeof held->load);
+}
+
+static rt_wire_written expect_loaded(fixture *f)
+{
+    rt_wire_written loaded;
+    rt_message message = expect(f->coordinator, RT_MESSAGE_LOADED);
+    assert_true(message.size >= sizeof(rt_wire_header) + sizeof loaded);
+    memcpy(&loaded, rt_message_payload(&message), sizeof loaded);
+    rt_message_release(&message);
+    return loaded;
+}
+
+// A model that a run begins with is known by the XXH3 of its files' bytes.
+static void test_a_model_is_known_by_its_bytes(void **context)
+{
+    (void)context;
+    const rt_wire_pull pull = {5, 0, 9};
+    const float want[DIM] = {1, 2, 3, 4};
+    fixture f;
+    held_file held;
+    row_record got;
+    write_rows(&held);
+    held.load.flags |= RT_WIRE_LOAD_MODEL;
+    held.load.files[0].hash = rt_hash_bytes(held.bytes, held.size);
+    start(&f);
+    launch(&f);
+    join_run(&f, HASH);
+    load(&f, &held);
+    assert_int_equal(expect_loaded(&f).status, RT_OK);
+    from_worker(&f, RT_MESSAGE_PULL, &pull, sizeof pull);
+    rt_message message = expect(f.worker, RT_MESSAGE_ROWS);
+    assert_true(rt_control_has(&message, sizeof got));
+    memcpy(&got, rt_message_payload(&message), sizeof got);
+    rt_message_release(&message);
+    assert_memory_equal(got.floats, want, sizeof want);
+
+    held.load.files[0].hash++;
+    load(&f, &held);
+    assert_int_equal(expect_loaded(&f).status, RT_DATA);
+    from_coordinator(&f, RT_MESSAGE_STOP, "enough", 6);
+    end(&f, RT_STOPPED, "enough");
 }
 
 static void start_loading(fixture *f, held_file *held, double peer_s)
@@ -606,4 +653,5 @@ TEST_MAIN(TEST(test_a_run_from_hello_to_stop), TEST(test_vitals_are_the_tables),
           TEST(test_a_silent_coordinator_ends_the_shard),
           TEST(test_a_worker_that_goes_does_not_end_the_shard),
           TEST(test_every_push_is_stamped_with_its_arrival),
-          TEST(test_a_slow_disk_holds_nothing_up), TEST(test_a_slow_disk_delays_no_end))
+          TEST(test_a_model_is_known_by_its_bytes), TEST(test_a_slow_disk_holds_nothing_up),
+          TEST(test_a_slow_disk_delays_no_end))

@@ -1,8 +1,10 @@
 // Which coordinator a member has served, on its disk: no run is served in an epoch that is over.
 #include "runtime/transport/rt_leader.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "tests/support/test.h"
 
@@ -48,6 +50,27 @@ static void what_is_not_on_disk_is_not_served(void **state)
     assert_int_equal(leader.epoch, 0);
 }
 
+// A disk that takes only the first bytes of the file.
+static void a_full_disk_leaves_what_was_there(void **state)
+{
+    (void)state;
+    rt_error error = {0};
+    rt_leader leader = {0}, read = {0};
+    struct rlimit before;
+    follow(&leader, RUN, 3, RT_OK);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    const struct rlimit few = {8, before.rlim_max};
+    assert_true(signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &few), 0);
+    const rt_status status = rt_leader_follow(test_path("leader"), RUN, 4, &leader, &error);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(status, RT_IO);
+    assert_int_equal(leader.epoch, 3);
+    assert_int_equal(rt_leader_read(test_path("leader"), &read, &error), RT_OK);
+    assert_true(read.run == RUN && read.epoch == 3);
+    follow(&leader, RUN, 4, RT_OK); // there is room again
+}
+
 static void a_damaged_file_is_an_error(void **state)
 {
     (void)state;
@@ -70,4 +93,4 @@ static void a_damaged_file_is_an_error(void **state)
 }
 
 TEST_MAIN(TEST(epochs_of_a_run_only_rise), TEST(what_is_not_on_disk_is_not_served),
-          TEST(a_damaged_file_is_an_error))
+          TEST(a_full_disk_leaves_what_was_there), TEST(a_damaged_file_is_an_error))
