@@ -29,7 +29,7 @@ static rt_view *make_view(void)
     view.iterations = view.iteration = 50;
     view.iteration_time_s = view.time_s = 99;
     view.samples = 1000;
-    view.window = (rt_view_quality){500, 0.5, 0.7, 1, 0.3};
+    view.window = (rt_view_quality){500, 0.5, 0.7, 1, 0.3, NAN};
     view.reference_loss = 0.5;
     view.worker_count = 2;
     view.workers[0].ways[0] = view.workers[1].ways[1] = (rt_view_way){.bytes_per_s = 1, .best = 1};
