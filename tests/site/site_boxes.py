@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import re
+import select
 import subprocess
 import time
 
@@ -17,6 +18,7 @@ BOXES = ["hub", "w0", "w1", "w2", "w3"]
 BLOCK = re.compile(r"<!-- (.*?) -->\n```\n(.*?)```\n", re.DOTALL)
 CLOCKS = itertools.count(100000, 54321)  # seconds
 WAIT_S = 60 * int(os.environ.get("TEST_LIMIT_FACTOR", "1"))
+ANSWER_S = 3 * WAIT_S  # one command in a box: a unit that does not end by itself is killed after 90 s
 
 
 class Failed(Exception):
@@ -53,6 +55,8 @@ class Box:
     def ask(self, request):
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
+        if not select.select([self.process.stdout], [], [], ANSWER_S)[0]:
+            raise Failed(f"{self.name}: no end within {ANSWER_S} s of {request}")
         line = self.process.stdout.readline()
         if not line:
             raise Failed(f"{self.name}: its process 1 has ended")

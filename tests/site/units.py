@@ -103,7 +103,8 @@ class Unit:
             os.makedirs(folder, exist_ok=True)
             record = pwd.getpwnam(user)
             os.chown(folder, record.pw_uid, record.pw_gid)
-        script = ["set -eu", "mount --make-rprivate /"]
+        # bash alone would forget a SIGINT that comes while it waits for a mount.
+        script = ["set -eu", "trap 'trap - INT; kill -INT $$' INT", "mount --make-rprivate /"]
         if self.last("ProtectSystem") == "strict":
             for path in state + words_of(self.keys.get("ReadWritePaths", [])) + ["/run"]:
                 if path.startswith("-") and not os.path.exists(path[1:]):
@@ -127,7 +128,8 @@ class Unit:
                     for word in shlex.split(command)]
         # Only main has its pid in WATCHDOG_PID, and here every process keeps it through exec.
         script.append("export WATCHDOG_PID=$$; exec " + shlex.join(privileges + expanded))
-        return ["unshare", "--mount", "bash", "-c", "\n".join(script)]
+        # A test in the background of a shell has SIGINT ignored; a service has not.
+        return ["env", "--default-signal=INT", "unshare", "--mount", "bash", "-c", "\n".join(script)]
 
     def listen(self):
         path = f"/run/notify-{self.name}"
@@ -220,15 +222,16 @@ class Unit:
         with self.changed:
             self.wanted = False
             self.changed.notify_all()
-        process = self.process
-        if process and process.poll() is None:
-            process.send_signal(getattr(signal, self.last("KillSignal", "SIGTERM")))
-            try:
-                process.wait(float(self.last("TimeoutStopSec", "90")))
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-        if self.thread:
-            self.thread.join()
+        signalled, end = None, time.monotonic() + float(self.last("TimeoutStopSec", "90"))
+        while self.thread and self.thread.is_alive():  # it may be about to start its process again
+            process = self.process
+            if process and process.poll() is None:
+                if time.monotonic() > end:
+                    os.killpg(process.pid, signal.SIGKILL)
+                elif process is not signalled:
+                    process.send_signal(getattr(signal, self.last("KillSignal", "SIGTERM")))
+                    signalled = process
+            self.thread.join(0.05)
 
 
 class Manager:
