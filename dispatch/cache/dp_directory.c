@@ -10,6 +10,8 @@
 #define ENTRIES_MIN 1024u
 #define ENTRIES_MAX (UINT64_C(1) << 32) // dp_record.entry has 32 bits
 #define LOAD_NUMERATOR 7u               // of 10
+#define STEP_ENTRIES (UINT64_C(1) << 16) // that are cleared at once
+#define MOVE_INSTRUCTIONS 26u           // of an entry, into a larger table
 
 static uint64_t entries_for(uint64_t key_count)
 {
@@ -49,6 +51,7 @@ void dp_directory_set_home(dp_directory *directory, dp_record *record, uint32_t 
 void dp_directory_fini(dp_directory *directory)
 {
     rt_free(directory->entries);
+    rt_free(directory->next);
     rt_free(directory->homes);
     rt_free(directory->records);
     rt_free(directory->free_records);
@@ -60,6 +63,23 @@ static bool entry_is_free(const dp_entry *entry)
     return (entry->version | entry->record) == 0;
 }
 
+// The table that comes next, of count entries: entries_max more of it are clear.
+static rt_status clear_next(dp_directory *directory, uint64_t count, uint64_t entries_max)
+{
+    if (directory->next_count != count) {
+        rt_free(directory->next);
+        directory->next_count = directory->next_cleared = 0;
+        directory->next = rt_alloc_unset(count, sizeof(dp_entry));
+        if (!directory->next)
+            return RT_NO_MEMORY;
+        directory->next_count = count;
+    }
+    const uint64_t entries = rt_min_u64(entries_max, count - directory->next_cleared);
+    memset(directory->next + directory->next_cleared, 0, entries * sizeof(dp_entry));
+    directory->next_cleared += entries;
+    return RT_OK;
+}
+
 static rt_status grow_table(dp_directory *directory, uint64_t key_count)
 {
     uint64_t count = entries_for(key_count);
@@ -67,13 +87,14 @@ static rt_status grow_table(dp_directory *directory, uint64_t key_count)
         return RT_OK;
     if (count > ENTRIES_MAX)
         return RT_NO_MEMORY;
-    dp_entry *entries = rt_alloc(count, sizeof(dp_entry));
     uint8_t *homes = directory->homes ? rt_alloc(count, sizeof *homes) : NULL;
-    if (!entries || (directory->homes && !homes)) {
-        rt_free(entries);
+    if (clear_next(directory, count, count) || (directory->homes && !homes)) {
         rt_free(homes);
         return RT_NO_MEMORY;
     }
+    dp_entry *entries = directory->next;
+    directory->next = NULL;
+    directory->next_count = directory->next_cleared = 0;
     for (uint64_t i = 0; i <= directory->mask; i++) {
         const dp_entry *old = &directory->entries[i];
         if (entry_is_free(old))
@@ -95,15 +116,43 @@ static rt_status grow_table(dp_directory *directory, uint64_t key_count)
     return RT_OK;
 }
 
-rt_status dp_directory_reserve(dp_directory *directory, uint32_t key_count)
+rt_status dp_directory_expect(dp_directory *directory, uint64_t record_count)
 {
-    uint64_t records = (uint64_t)directory->record_top + key_count;
-    if (rt_grow_unset(&directory->records, &directory->record_capacity, records,
+    if (rt_grow_unset(&directory->records, &directory->record_capacity, record_count,
                       sizeof(dp_record)) ||
-        rt_grow_unset(&directory->free_records, &directory->free_capacity, records,
+        rt_grow_unset(&directory->free_records, &directory->free_capacity, record_count,
                       sizeof(uint32_t)))
         return RT_NO_MEMORY;
+    return RT_OK;
+}
+
+rt_status dp_directory_reserve(dp_directory *directory, uint32_t key_count)
+{
+    if (dp_directory_expect(directory, (uint64_t)directory->record_top + key_count))
+        return RT_NO_MEMORY;
     return grow_table(directory, directory->key_count + key_count);
+}
+
+static bool must_clear(const dp_directory *directory, uint64_t count)
+{
+    return count > directory->mask + 1 && count <= ENTRIES_MAX &&
+           (directory->next_count != count || directory->next_cleared < count);
+}
+
+rt_status dp_directory_reserve_step(dp_directory *directory, uint32_t key_count, bool *done_p)
+{
+    const uint64_t count = entries_for(directory->key_count + key_count);
+    *done_p = !must_clear(directory, count);
+    return *done_p ? dp_directory_reserve(directory, key_count)
+                   : clear_next(directory, count, STEP_ENTRIES);
+}
+
+uint64_t dp_directory_step_work(const dp_directory *directory, uint32_t key_count)
+{
+    const uint64_t count = entries_for(directory->key_count + key_count);
+    if (must_clear(directory, count))
+        return rt_min_u64(STEP_ENTRIES, count) * sizeof(dp_entry);
+    return count > directory->mask + 1 ? (directory->mask + 1) * MOVE_INSTRUCTIONS : 0;
 }
 
 static uint32_t take_record(dp_directory *directory)

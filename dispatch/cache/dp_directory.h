@@ -53,6 +53,8 @@ typedef struct {
     uint8_t *homes; // by entry, while it has no record: its shard; NULL: homes are not planned
     uint64_t home_counts[RT_SHARDS_MAX]; // keys on every shard, those with a record too
     uint64_t mask; // entries - 1
+    dp_entry *next; // a larger table on its way, or NULL: of next_count, next_cleared are clear
+    uint64_t next_count, next_cleared;
     uint64_t key_count;
     dp_record *records;
     uint32_t record_capacity;
@@ -74,6 +76,15 @@ void dp_directory_set_home(dp_directory *directory, dp_record *record, uint32_t 
 
 // Makes sure that key_count more keys can be found without growing. RT_NO_MEMORY.
 rt_status dp_directory_reserve(dp_directory *directory, uint32_t key_count);
+
+// The same in steps of bounded work, for who has other things to do in between; *done_p: it was the
+// last. step_work: about how many instructions the next one takes.
+rt_status dp_directory_reserve_step(dp_directory *directory, uint32_t key_count, bool *done_p);
+uint64_t dp_directory_step_work(const dp_directory *directory, uint32_t key_count);
+
+// Room for so many records at once, which takes no work while the directory is empty; otherwise they
+// grow with the keys. RT_NO_MEMORY.
+rt_status dp_directory_expect(dp_directory *directory, uint64_t record_count);
 
 static inline uint64_t dp_directory_home(const dp_directory *directory, uint64_t key)
 {

@@ -148,16 +148,9 @@ static uint64_t next_set(const dp_choice *c)
 
 // ---- units -----------------------------------------------------------------------------------
 
-// A policy that searches takes longer to decide than all of a commit takes.
-static uint32_t parts_of(const dp_planner_config *config)
-{
-    return dp_policy_can(config->dispatch.policy, DP_POLICY_TIME) ? 2 : 3;
-}
-
 static rt_status prepare(dp_choice *c, const dp_planner_config *config, const dp_recent *recent)
 {
     c->config = *config;
-    c->parts = parts_of(config);
     if (dp_demand_measure(dp_recent_at(recent, 0), &config->layout, &c->demand))
         return RT_NO_MEMORY;
     dp_choice_order(&c->config, c->ranks);
@@ -176,7 +169,7 @@ rt_status dp_choice_begin(dp_choice *c, const dp_planner_config *config, const d
     c->batch_count = recent->count;
     c->tried_count = 0;
     c->workers = 0;
-    c->done = 0;
+    c->done = c->batch = 0;
     return prepare(c, config, recent);
 }
 
@@ -195,14 +188,12 @@ static uint32_t counted(const dp_choice *c)
 
 static rt_status plan_part(dp_choice *c, const dp_recent *recent)
 {
-    const uint32_t batch = c->done / c->parts, part = c->done % c->parts;
-    const bool counts = batch >= c->batch_count / 2;
+    bool is_planned;
+    rt_status status = dp_trial_step(c->trial, dp_recent_at(recent, c->batch),
+                                     c->batch >= c->batch_count / 2, &is_planned);
     c->done++;
-    if (part == 0)
-        return dp_trial_decide(c->trial, dp_recent_at(recent, batch));
-    if (c->parts == 2)
-        return dp_trial_commit(c->trial, counts);
-    return part == 1 ? dp_trial_begin_commit(c->trial) : dp_trial_end_commit(c->trial, counts);
+    c->batch += is_planned;
+    return status;
 }
 
 // How much of the rows of a batch moved in the trial.
@@ -219,7 +210,7 @@ static void note(dp_choice *c, double predicted_s, double moved)
     dp_trial_destroy(c->trial);
     c->trial = NULL;
     c->workers = 0;
-    c->done = 0;
+    c->done = c->batch = 0;
 }
 
 // The set that is tried next has a trial; those that do not fit are passed over. No trial: there is
@@ -237,18 +228,43 @@ static rt_status open_trial(dp_choice *c)
     return RT_OK;
 }
 
-rt_status dp_choice_step(dp_choice *c, const dp_recent *recent)
+static rt_status do_part(dp_choice *c, const dp_recent *recent)
 {
     rt_status status = c->trial ? plan_part(c, recent) : open_trial(c);
     if (!status && c->trial) {
         const double seconds = dp_trial_seconds(c->trial) / counted(c);
-        if (c->done == c->parts * c->batch_count)
+        if (c->batch == c->batch_count)
             note(c, seconds, moved_in(c));
         else if (seconds > best_s(c))
             note(c, seconds, 0);
     }
     if (!status && !c->trial && next_set(c) == 0)
         dp_choice_end(c);
+    return status;
+}
+
+static double next_work(const dp_choice *c, const dp_recent *recent)
+{
+    return (double)(c->trial ? dp_trial_work(c->trial, dp_recent_at(recent, c->batch))
+                             : DP_TRIAL_CREATION_WORK);
+}
+
+static double unit_work(const dp_choice *c, const dp_recent *recent)
+{
+    const bool searches = dp_policy_can(c->config.dispatch.policy, DP_POLICY_TIME);
+    const uint32_t keys = dp_recent_at(recent, 0)->key_count;
+    return (searches ? DP_CHOICE_SEARCH_SHARE : DP_CHOICE_SHARE) *
+           (double)dp_trial_decision_work(&c->config, keys);
+}
+
+rt_status dp_choice_step(dp_choice *c, const dp_recent *recent)
+{
+    const double most = unit_work(c, recent);
+    double work = next_work(c, recent);
+    rt_status status;
+    do {
+        status = do_part(c, recent);
+    } while (!status && c->runs && (work += next_work(c, recent)) <= most);
     return status;
 }
 
@@ -342,16 +358,17 @@ static bool load_tried(dp_choice *c, rt_reader *reader)
 static rt_status load_trial(dp_choice *c, const dp_recent *recent, rt_reader *reader)
 {
     const uint64_t workers = rt_reader_u64(reader), done = rt_reader_u64(reader);
-    if (reader->failed || done >= c->parts * (uint64_t)c->batch_count ||
-        (workers == 0 && done > 0) || (workers != 0 && workers != next_set(c)))
+    if (reader->failed || (workers == 0 && done > 0) || (workers != 0 && workers != next_set(c)))
         return RT_DATA;
     if (workers == 0)
         return RT_OK;
     rt_status status = open_trial(c);
     if (!status && c->workers != workers)
         status = RT_DATA;
-    while (!status && c->done < done)
+    while (!status && c->done < done && c->batch < c->batch_count)
         status = plan_part(c, recent);
+    if (!status && (c->done < done || c->batch == c->batch_count))
+        status = RT_DATA; // it would have been over
     return status;
 }
 

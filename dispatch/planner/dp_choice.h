@@ -1,5 +1,5 @@
 // dp_choice - the search for the set of workers whose iterations are predicted shortest, in units
-// of a third of a planning each, or half of one, so that no iteration waits for all of it.
+// of less work than a decision with all workers is, so that no iteration waits for all of it.
 //
 // Sets are tried on the last batches (dp_trial.h), with as large a part of the caches as there are
 // of DP_RECENT_MAX batches; the second half of the batches counts. Sets that are
@@ -20,6 +20,8 @@
 #include "dispatch/planner/dp_trial.h"
 
 #define DP_CHOICE_GAIN 0.05 // share of the time that another set must save
+#define DP_CHOICE_SHARE 0.95
+#define DP_CHOICE_SEARCH_SHARE 0.55
 
 // A set and its predicted seconds per iteration.
 typedef struct {
@@ -42,8 +44,8 @@ typedef struct {
     uint32_t tried_count;
     dp_trial *trial; // in progress, or NULL
     uint64_t workers;
-    uint32_t done;  // parts of plannings in it
-    uint32_t parts; // of a planning: 3, or 2 where a decision costs more than a commit
+    uint32_t done;  // parts of it (dp_trial_step)
+    uint32_t batch; // that it is at
 } dp_choice;
 
 // All ranks, in the order in which sets are made of them.
@@ -55,13 +57,15 @@ void dp_choice_order(const dp_planner_config *config, uint32_t *ranks);
 uint64_t dp_choice_estimate(const dp_planner_config *config, const dp_demand *demand, double moved,
                             double *estimates);
 
-// Begins one over the batches that are there, at least two. They must stay the oldest until it is
+// Begins one over the batches that are there, at least two; less work than a unit. They must stay the oldest until it is
 // done; others may come behind them. RT_NO_MEMORY.
 rt_status dp_choice_begin(dp_choice *choice, const dp_planner_config *config,
                           const dp_recent *recent, double moved, uint64_t current);
 
-// One unit: a planner is made, or a batch decided (look-up, placement), or committed: half a commit
-// where decisions are cheap. runs is false once it is done. RT_NO_MEMORY.
+// One unit: as many parts of trials as are less work in all than DP_CHOICE_SHARE of a decision with
+// all workers (of a policy that searches, DP_CHOICE_SEARCH_SHARE, which is one placement of a
+// trial); at least one. Work is counted, not timed: dp_trial_work. runs is false once the search is
+// done. RT_NO_MEMORY.
 rt_status dp_choice_step(dp_choice *choice, const dp_recent *recent);
 
 // Gives it up. It can be begun again, and is zero before that.

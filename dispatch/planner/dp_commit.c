@@ -508,104 +508,209 @@ static rt_status train_key(dp_planner *planner, dp_work *work, uint32_t d)
     return RT_OK;
 }
 
-// Ends a stage that began at since; returns when. Without a profile nothing is measured.
-static uint64_t stamp(const dp_planner *planner, dp_stage stage, uint64_t since)
+// ---- in parts --------------------------------------------------------------------------------
+
+// What a commit is made of, in this order; each goes over keys of the batch, a block at a time, or
+// over workers.
+typedef enum {
+    PART_COLLECT,
+    PART_SETTLE,
+    PART_RELEASE,
+    PART_PLACE,
+    PART_STALE, // all of it, with bounded staleness
+    PART_TRAIN,
+    PART_FORGET, // in the caches that decisions see: rows that others have trained
+    PART_SHOW,   // and those that were trained
+    PART_FINISH,
+    PART_COUNT
+} commit_part;
+
+#define KEYS_BLOCK 2048u
+
+// Instructions per key or row, measured with caches that are full (callgrind, 2026-11, x86-64): what
+// counts are their proportions. A row that takes the place of another is EVICTION more.
+static const uint32_t instructions[PART_COUNT] = {
+    [PART_COLLECT] = 30, [PART_SETTLE] = 100, [PART_RELEASE] = 100, [PART_PLACE] = 200,
+    [PART_STALE] = 600,  [PART_TRAIN] = 60,   [PART_FORGET] = 40,   [PART_SHOW] = 150,
+    [PART_FINISH] = 100,
+};
+#define EVICTION 300u
+
+static const dp_stage stages[PART_COUNT] = {
+    [PART_COLLECT] = DP_STAGE_COLLECT, [PART_SETTLE] = DP_STAGE_SETTLE,
+    [PART_RELEASE] = DP_STAGE_RELEASE, [PART_PLACE] = DP_STAGE_PLACE,
+    [PART_STALE] = DP_STAGE_TRAIN,     [PART_TRAIN] = DP_STAGE_TRAIN,
+    [PART_FORGET] = DP_STAGE_SHOWN,    [PART_SHOW] = DP_STAGE_SHOWN,
+    [PART_FINISH] = DP_STAGE_SETTLE,
+};
+
+// How many calls a part takes; 0: this planner has no such part. A batch without keys has a block.
+static uint32_t steps_of(const dp_planner *planner, uint32_t part)
 {
-    dp_profile *profile = planner->profile;
-    if (!profile)
-        return 0;
-    uint64_t now = profile->clock_ns();
-    profile->ns[stage] += now - since;
-    return now;
+    const uint32_t blocks = planner->view.distinct_count / KEYS_BLOCK + 1;
+    const uint32_t workers = planner->config.worker_count;
+    switch ((commit_part)part) {
+    case PART_RELEASE:
+    case PART_TRAIN:
+        return planner->stale ? 0 : blocks;
+    case PART_PLACE:
+        return planner->stale ? 0 : workers;
+    case PART_STALE:
+        return planner->stale != NULL;
+    case PART_SETTLE:
+        return planner->config.dispatch.keeper;
+    case PART_FORGET:
+        return planner->shown ? blocks : 0;
+    case PART_SHOW:
+        return planner->shown ? workers : 0;
+    default:
+        return 1;
+    }
 }
 
-static uint64_t clock_now(const dp_planner *planner)
+static void begin(dp_planner *planner, dp_work *work)
 {
-    return planner->profile ? planner->profile->clock_ns() : 0;
+    planner->held_back = dp_work_of(planner, planner->iteration - 1)->open;
+    dp_turnover_begin(&planner->turnover);
+    if (planner->next_use)
+        dp_preview_pass(planner);
+    collect(planner, work);
 }
 
-// *at: when the stage began.
-static rt_status place_strictly(dp_planner *planner, dp_work *work, uint64_t *at)
+// What precedes the first key.
+static rt_status begin_release(dp_planner *planner, dp_work *work)
 {
-    const bool are_planned = dp_homes_are_planned(planner);
     dp_homes_begin(planner);
     if (planner->config.reduce)
         dp_reduce_choose(planner, work);
-    rt_status status = push_unsynced(planner, &work->plan);
-    for (uint32_t d = 0; d < planner->view.distinct_count && !status; d++) {
+    return push_unsynced(planner, &work->plan);
+}
+
+static rt_status release_keys(dp_planner *planner, dp_work *work, uint32_t from, uint32_t until)
+{
+    const bool are_planned = dp_homes_are_planned(planner);
+    rt_status status = from == 0 ? begin_release(planner, work) : RT_OK;
+    for (uint32_t d = from; d < until && !status; d++) {
         dp_planner_prefetch_record(planner, work, d);
         status = release_key(planner, work, d);
         if (are_planned)
             dp_homes_choose_mover(planner, work, d);
     }
-
-    *at = stamp(planner, DP_STAGE_RELEASE, *at);
-    for (uint32_t w = 0; w < planner->config.worker_count && !status; w++)
-        status = place_rows(planner, work, w);
-    *at = stamp(planner, DP_STAGE_PLACE, *at);
     return status;
 }
 
-static rt_status train_strictly(dp_planner *planner, dp_work *work)
+static rt_status train_keys(dp_planner *planner, dp_work *work, uint32_t from, uint32_t until)
 {
     rt_status status = RT_OK;
-    for (uint32_t d = 0; d < planner->view.distinct_count && !status; d++) {
+    for (uint32_t d = from; d < until && !status; d++) {
         dp_planner_prefetch_record(planner, work, d);
         status = train_key(planner, work, d);
     }
     return status;
 }
 
-rt_status dp_planner_begin_commit(dp_planner *planner)
+static rt_status finish_commit(dp_planner *planner, dp_work *work)
 {
-    dp_work *work = dp_work_of(planner, planner->iteration);
-    dp_work *before = dp_work_of(planner, planner->iteration - 1);
-    if (planner->profile)
-        memset(planner->profile->ns, 0, sizeof planner->profile->ns);
-    uint64_t at = clock_now(planner);
-    planner->held_back = before->open;
-    dp_turnover_begin(&planner->turnover);
-    if (planner->next_use)
-        dp_preview_pass(planner);
-    collect(planner, work);
-    at = stamp(planner, DP_STAGE_COLLECT, at);
-    rt_status status = settle(planner, before, work);
-    at = stamp(planner, DP_STAGE_SETTLE, at);
-    if (!status && !planner->stale)
-        status = place_strictly(planner, work, &at);
-    return status;
-}
-
-rt_status dp_planner_end_commit(dp_planner *planner, const dp_plan **plan_p)
-{
-    dp_work *work = dp_work_of(planner, planner->iteration);
-    dp_work *before = dp_work_of(planner, planner->iteration - 1);
-    uint64_t at = clock_now(planner);
-    rt_status status = planner->stale ? dp_stale_plan(planner, planner->iteration)
-                                      : train_strictly(planner, work);
-    if (!status)
-        status = flush_who_sits_out(planner, &work->plan);
-    at = stamp(planner, DP_STAGE_TRAIN, at);
-    if (planner->shown)
-        dp_shown_follow(planner, work);
-    at = stamp(planner, DP_STAGE_SHOWN, at);
+    rt_status status = flush_who_sits_out(planner, &work->plan);
     work->open = !planner->stale; // which leaves nothing to be settled
     if (!status)
         dp_lineup_predict(planner, &work->plan);
-    if (!status && !planner->config.dispatch.keeper) {
+    if (!status && !planner->config.dispatch.keeper)
         status = settle(planner, work, NULL);
-        *plan_p = &work->plan;
-    } else {
-        *plan_p = planner->held_back ? &before->plan : NULL;
+    return status;
+}
+
+static rt_status do_step(dp_planner *planner, uint32_t part, uint32_t step)
+{
+    dp_work *work = dp_work_of(planner, planner->iteration);
+    dp_work *before = dp_work_of(planner, planner->iteration - 1);
+    const uint32_t from = step * KEYS_BLOCK;
+    const uint32_t until =
+        (uint32_t)rt_min_u64(from + KEYS_BLOCK, planner->view.distinct_count);
+    switch ((commit_part)part) {
+    case PART_COLLECT:
+        begin(planner, work);
+        return RT_OK;
+    case PART_SETTLE:
+        return settle(planner, before, work);
+    case PART_RELEASE:
+        return release_keys(planner, work, from, until);
+    case PART_PLACE:
+        return place_rows(planner, work, step);
+    case PART_STALE:
+        return dp_stale_plan(planner, planner->iteration);
+    case PART_TRAIN:
+        return train_keys(planner, work, from, until);
+    case PART_FORGET:
+        dp_shown_forget(planner, work, from, until);
+        return RT_OK;
+    case PART_SHOW:
+        dp_shown_place(planner, work, step);
+        return RT_OK;
+    default:
+        return finish_commit(planner, work);
     }
-    stamp(planner, DP_STAGE_SETTLE, at);
+}
+
+static const dp_plan *final_plan(dp_planner *planner)
+{
+    if (!planner->config.dispatch.keeper)
+        return &dp_work_of(planner, planner->iteration)->plan;
+    return planner->held_back ? &dp_work_of(planner, planner->iteration - 1)->plan : NULL;
+}
+
+static uint64_t placing_work(const dp_planner *planner, const dp_work *work)
+{
+    const uint32_t worker = planner->part_step, rows = work->plan.slices[worker].row_count;
+    const bool shows = planner->part == PART_SHOW;
+    const uint32_t free = (shows ? planner->shown : planner->caches)[worker].free_count;
+    return (uint64_t)rows * instructions[planner->part] +
+           (rows > free ? (uint64_t)(rows - free) * EVICTION : 0);
+}
+
+uint64_t dp_planner_part_work(const dp_planner *planner)
+{
+    const dp_work *work = &planner->works[planner->iteration & 1];
+    const uint32_t part = planner->part, keys = planner->view.distinct_count;
+    if (part == PART_PLACE || part == PART_SHOW)
+        return placing_work(planner, work);
+    uint64_t count = work->plan.hits.keys;
+    if (part == PART_COLLECT)
+        count = planner->view.lookup_count;
+    else if (part == PART_RELEASE || part == PART_TRAIN || part == PART_FORGET)
+        count = rt_min_u64(keys - planner->part_step * KEYS_BLOCK, KEYS_BLOCK);
+    return count * instructions[part];
+}
+
+rt_status dp_planner_commit_part(dp_planner *planner, bool *done_p, const dp_plan **plan_p)
+{
+    dp_profile *profile = planner->profile;
+    if (profile && planner->part == PART_COLLECT)
+        memset(profile->ns, 0, sizeof profile->ns);
+    const uint64_t since = profile ? profile->clock_ns() : 0;
+    rt_status status = do_step(planner, planner->part, planner->part_step);
+    if (profile)
+        profile->ns[stages[planner->part]] += profile->clock_ns() - since;
+    planner->part_step++;
+    while (planner->part < PART_COUNT && planner->part_step >= steps_of(planner, planner->part)) {
+        planner->part++;
+        planner->part_step = 0;
+    }
+    *done_p = planner->part == PART_COUNT;
+    if (*done_p) {
+        planner->part = 0;
+        *plan_p = final_plan(planner);
+    }
     return status;
 }
 
 rt_status dp_planner_commit(dp_planner *planner, const dp_plan **plan_p)
 {
-    rt_status status = dp_planner_begin_commit(planner);
-    return status ? status : dp_planner_end_commit(planner, plan_p);
+    bool done = false;
+    rt_status status = RT_OK;
+    while (!done && !status)
+        status = dp_planner_commit_part(planner, &done, plan_p);
+    return status;
 }
 
 rt_status dp_planner_finish(dp_planner *planner, const dp_plan **plan_p)

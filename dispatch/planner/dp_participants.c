@@ -12,7 +12,7 @@
 #define CHANGE_MUCH 0.4
 #define ROWS_MORE 4 // a fourth more rows than before, likewise
 
-#define LAYOUT UINT64_C(0x33) // of the state as bytes, above the rows in its first number; before
+#define LAYOUT UINT64_C(0x34) // of the state as bytes, above the rows in its first number; before
                               // it there was no such number
 
 struct dp_participants {
@@ -196,12 +196,11 @@ static rt_status search(dp_participants *self, uint64_t *workers_p)
         return RT_OK;
     if (!choice->runs) {
         judge_by_rows(self, self->rows_now);
-        status = dp_choice_begin(choice, &self->config, &self->recent, self->moved, *workers_p);
         self->searched = self->seen;
         self->change = self->is_rough = 0;
+        return dp_choice_begin(choice, &self->config, &self->recent, self->moved, *workers_p);
     }
-    if (!status)
-        status = dp_choice_step(choice, &self->recent);
+    status = dp_choice_step(choice, &self->recent);
     if (status || choice->runs)
         return status;
     const dp_candidate *best = dp_choice_best(choice);

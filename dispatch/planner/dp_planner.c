@@ -90,6 +90,14 @@ static bool sizes_differ(const dp_layout *layout)
     return false;
 }
 
+static rt_status create_cache(const dp_planner *planner, uint32_t worker, dp_cache *cache)
+{
+    const dp_planner_config *config = &planner->config;
+    const dp_eviction_config eviction = {config->eviction, config->slot_count[worker],
+                                         planner->by_bytes, config->lookahead > 0};
+    return dp_cache_init(cache, worker, &eviction);
+}
+
 rt_status dp_planner_create_caches(const dp_planner *planner, dp_cache **caches_p)
 {
     const dp_planner_config *config = &planner->config;
@@ -97,9 +105,7 @@ rt_status dp_planner_create_caches(const dp_planner *planner, dp_cache **caches_
     if (!*caches_p)
         return RT_NO_MEMORY;
     for (uint32_t j = 0; j < config->worker_count; j++) {
-        dp_eviction_config eviction = {config->eviction, config->slot_count[j], planner->by_bytes,
-                                       config->lookahead > 0};
-        if (dp_cache_init(&(*caches_p)[j], j, &eviction))
+        if (create_cache(planner, j, &(*caches_p)[j]))
             return RT_NO_MEMORY;
     }
     return RT_OK;
@@ -112,24 +118,45 @@ void dp_planner_destroy_caches(dp_cache *caches, uint32_t worker_count)
     rt_free(caches);
 }
 
+bool dp_planner_is_whole(const dp_planner *planner)
+{
+    return planner->caches_missing == 0;
+}
+
+// What workers have comes first, then what decisions see.
+rt_status dp_planner_add_cache(dp_planner *planner)
+{
+    const uint32_t n = planner->config.worker_count, left = planner->caches_missing--;
+    rt_assert(left > 0);
+    const bool is_shown = planner->shown && left <= n;
+    const uint32_t worker = (n - left % n) % n;
+    dp_cache *cache = &(is_shown ? planner->shown : planner->caches)[worker];
+    if (create_cache(planner, worker, cache))
+        return RT_NO_MEMORY;
+    if (planner->cached && (is_shown || !planner->shown))
+        dp_cache_count_fields(cache, &planner->directory, planner->cached);
+    return RT_OK;
+}
+
 static rt_status allocate_caches(dp_planner *planner, uint64_t lookups)
 {
     const dp_planner_config *config = &planner->config;
     planner->by_bytes = sizes_differ(&config->layout);
-    if (dp_planner_create_caches(planner, &planner->caches))
+    planner->caches = rt_alloc(config->worker_count, sizeof *planner->caches);
+    planner->caches_missing = config->worker_count;
+    if (!planner->caches)
         return RT_NO_MEMORY;
     if (dp_planner_decides_on_snapshots(config)) {
         planner->missing = rt_alloc_unset(lookups, sizeof *planner->missing);
-        if (!planner->missing || dp_planner_create_caches(planner, &planner->shown))
+        planner->shown = rt_alloc(config->worker_count, sizeof *planner->shown);
+        planner->caches_missing *= 2;
+        if (!planner->missing || !planner->shown)
             return RT_NO_MEMORY;
     }
     if (dp_policy_can(config->dispatch.policy, DP_POLICY_TABLES)) {
-        dp_cache *seen = planner->shown ? planner->shown : planner->caches;
         planner->cached = rt_alloc(RT_FIELDS_MAX, sizeof *planner->cached);
         if (!planner->cached)
             return RT_NO_MEMORY;
-        for (uint32_t j = 0; j < config->worker_count; j++)
-            dp_cache_count_fields(&seen[j], &planner->directory, planner->cached);
     }
     if (config->dispatch.window > 1 &&
         dp_window_create(config->dispatch.window, dp_planner_ahead(config) + 1,
@@ -248,6 +275,34 @@ rt_status dp_planner_create_policy(dp_planner *planner, rt_error *error)
 rt_status dp_planner_create(const dp_planner_config *config, dp_planner **planner_p,
                             rt_error *error)
 {
+    dp_planner *planner;
+    rt_status status = dp_planner_begin(config, 0, &planner, error);
+    if (status)
+        return status;
+    while (!dp_planner_is_whole(planner)) {
+        status = dp_planner_add_cache(planner);
+        if (status) {
+            dp_planner_destroy(planner);
+            return rt_fail(error, status, "out of memory for the planner's caches and batch");
+        }
+    }
+    *planner_p = planner;
+    return RT_OK;
+}
+
+// Rows in caches, and those of a batch: more records there are never.
+static rt_status expect_records(dp_planner *planner, uint64_t key_count)
+{
+    const dp_planner_config *config = &planner->config;
+    uint64_t most = (uint64_t)config->sample_count_max * config->keys_per_sample_max;
+    for (uint32_t j = 0; j < config->worker_count; j++)
+        most += config->slot_count[j] * (planner->shown ? UINT64_C(2) : 1);
+    return dp_directory_expect(&planner->directory, rt_min_u64(key_count, most));
+}
+
+rt_status dp_planner_begin(const dp_planner_config *config, uint64_t key_count,
+                           dp_planner **planner_p, rt_error *error)
+{
     rt_assert(config->worker_count >= 1 && config->worker_count <= RT_WORKERS_MAX);
     rt_assert(dp_planner_ahead(config) <= DP_LOOKAHEAD_MAX);
     rt_status status = dp_planner_check(config, error);
@@ -261,6 +316,8 @@ rt_status dp_planner_create(const dp_planner_config *config, dp_planner **planne
     if (config->participants == 0)
         planner->config.participants = planner->took_part;
     status = allocate(planner);
+    if (!status)
+        status = expect_records(planner, key_count);
     if (status) {
         rt_fail(error, status, "out of memory for the planner's caches and batch");
     } else {
@@ -448,10 +505,20 @@ rt_status dp_planner_admit(dp_planner *planner, rt_batch *batch, uint32_t *refus
     return status;
 }
 
+rt_status dp_planner_make_room(dp_planner *planner, const rt_batch *batch, bool *done_p)
+{
+    return dp_directory_reserve_step(&planner->directory, batch->key_count, done_p);
+}
+
+uint64_t dp_planner_room_work(const dp_planner *planner, const rt_batch *batch)
+{
+    return dp_directory_step_work(&planner->directory, batch->key_count);
+}
+
 rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch)
 {
     const dp_planner_config *config = &planner->config;
-    rt_assert(planner->iteration < DP_ITERATIONS_MAX);
+    rt_assert(planner->iteration < DP_ITERATIONS_MAX && dp_planner_is_whole(planner));
     rt_assert(batch->sample_count >= 1 && batch->sample_count <= config->sample_count_max);
     rt_assert(batch->key_count <= (uint64_t)config->sample_count_max * config->keys_per_sample_max);
     if (dp_directory_reserve(&planner->directory, batch->key_count))
@@ -569,6 +636,11 @@ double dp_planner_value(const dp_planner *planner, dp_input_kind kind, uint32_t 
     if (kind == DP_INPUT_PARTICIPATES)
         return (double)(planner->participants >> worker & 1);
     return kind == DP_INPUT_TABLES ? config->dispatch.tables : 0;
+}
+
+const dp_planner_config *dp_planner_configuration(const dp_planner *planner)
+{
+    return &planner->config;
 }
 
 const dp_rates *dp_planner_rates(const dp_planner *planner)

@@ -89,6 +89,14 @@ rt_status dp_planner_create(const dp_planner_config *config, dp_planner **planne
                             rt_error *error);
 void dp_planner_destroy(dp_planner *planner);
 
+// The same in parts: at first it has no caches, and can only be destroyed; then, until it is whole,
+// add_cache gives it the next. key_count: room for as many keys that are in caches as so many keys
+// make. RT_NO_MEMORY: it must not be used further.
+rt_status dp_planner_begin(const dp_planner_config *config, uint64_t key_count,
+                           dp_planner **planner_p, rt_error *error);
+rt_status dp_planner_add_cache(dp_planner *planner);
+bool dp_planner_is_whole(const dp_planner *planner);
+
 // Shows the planner a batch before its turn, at most dp_planner_ahead ahead of the one looked up
 // next; in order, none left out. With `lookahead` a row that it needs is not evicted while there is
 // another one. The batch stays the caller's. The same batches must come to the look-up. Without a
@@ -100,6 +108,11 @@ void dp_planner_preview(dp_planner *planner, const rt_batch *batch);
 // look-ups that were taken out. RT_NO_MEMORY: the planner must not be used further.
 rt_status dp_planner_admit(dp_planner *planner, rt_batch *batch, uint32_t *refused_p);
 
+// Room for the keys of a batch, which the look-up would make otherwise, in steps: *done_p: it was the
+// last. RT_NO_MEMORY, as there. room_work: about how many instructions the next one takes.
+rt_status dp_planner_make_room(dp_planner *planner, const rt_batch *batch, bool *done_p);
+uint64_t dp_planner_room_work(const dp_planner *planner, const rt_batch *batch);
+
 // At least one sample, at most sample_count_max; at most DP_ITERATIONS_MAX times. The batch must
 // stay until the commit. An incomplete batch is spread evenly. RT_NO_MEMORY: the planner must not
 // be used further.
@@ -107,9 +120,12 @@ rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch);
 void dp_planner_place(dp_planner *planner);
 rt_status dp_planner_commit(dp_planner *planner, const dp_plan **plan_p);
 
-// The same in two calls of about equal work, for who has other things to do in between.
-rt_status dp_planner_begin_commit(dp_planner *planner);
-rt_status dp_planner_end_commit(dp_planner *planner, const dp_plan **plan_p);
+// The same in parts, for who has other things to do in between: each call does the next one. *done_p:
+// it was the last, and *plan_p is as above. Until then nothing else may be asked of the planner.
+rt_status dp_planner_commit_part(dp_planner *planner, bool *done_p, const dp_plan **plan_p);
+
+// About how many instructions the next part takes: a bound that depends on counts alone.
+uint64_t dp_planner_part_work(const dp_planner *planner);
 
 // No batch follows: the plan that commit still held back, or NULL.
 rt_status dp_planner_finish(dp_planner *planner, const dp_plan **plan_p);
@@ -133,6 +149,9 @@ const dp_decision *dp_planner_decision(const dp_planner *planner);
 // order in which they were taken. RT_CONFIG: worker or value out of range. RT_AGAIN:
 // DP_INPUTS_WAITING_MAX records wait for their iteration.
 rt_status dp_planner_apply(dp_planner *planner, dp_input *input, rt_error *error);
+
+// With the values in force.
+const dp_planner_config *dp_planner_configuration(const dp_planner *planner);
 
 // The workers that train the batch looked up last. Never empty, and never fewer than
 // participants_min: where input records ask for that, all workers train.

@@ -44,6 +44,7 @@ struct dp_planner {
     dp_directory directory;
     dp_cache *caches; // worker_count
     dp_cache *shown;  // worker_count, what decisions see instead (dp_shown.c); or NULL
+    uint32_t caches_missing; // of both, until dp_planner_add_cache
     struct dp_window *window; // dispatch.window above 1; or NULL
     dp_stale *stale;  // consistency.staleness above 0; or NULL
     dp_admission *admission; // rows.admit above 1; or NULL
@@ -76,6 +77,7 @@ struct dp_planner {
     uint32_t *unsynced;
     uint32_t unsynced_count;
     bool held_back; // by a commit that has begun: the plan before becomes final with it
+    uint32_t part, part_step; // of a commit: what is next (dp_commit.c)
 
     // config.lookahead: batches that dp_planner_preview has seen
     dp_lookahead lookahead;
@@ -94,9 +96,11 @@ struct dp_planner {
 // The uses of the batch that is committed are not ahead any longer: makes next_use. dp_preview.c
 void dp_preview_pass(dp_planner *planner);
 
-// The caches that decisions see follow a placement: after collect, before the work is settled.
+// The caches that decisions see follow a placement: after collect, before the work is settled. First
+// the holders that do not train forget these keys of the batch, then come the rows of every worker.
 // dp_shown.c
-void dp_shown_follow(dp_planner *planner, dp_work *work);
+void dp_shown_forget(dp_planner *planner, const dp_work *work, uint32_t from, uint32_t until);
+void dp_shown_place(dp_planner *planner, dp_work *work, uint32_t worker);
 
 // A record's copies in one of the planner's two sets of caches.
 static inline dp_copies *dp_planner_copies(const dp_planner *planner, const dp_cache *caches,

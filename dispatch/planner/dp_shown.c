@@ -44,7 +44,7 @@ static void expect(const dp_planner *planner, dp_cache *cache, uint32_t slot, ui
 }
 
 // Rows that are there are marked as used first, so that no eviction takes one of them.
-static void place_rows(dp_planner *planner, dp_work *work, uint32_t worker)
+void dp_shown_place(dp_planner *planner, dp_work *work, uint32_t worker)
 {
     dp_cache *cache = &planner->shown[worker];
     const uint32_t *row_keys = work->row_keys[worker];
@@ -71,14 +71,12 @@ static void place_rows(dp_planner *planner, dp_work *work, uint32_t worker)
     }
 }
 
-void dp_shown_follow(dp_planner *planner, dp_work *work)
+void dp_shown_forget(dp_planner *planner, const dp_work *work, uint32_t from, uint32_t until)
 {
-    for (uint32_t d = 0; d < planner->view.distinct_count; d++) {
+    for (uint32_t d = from; d < until; d++) {
         dp_planner_prefetch_record(planner, work, d);
         dp_copies *shown = &record_of(planner, work, d)->shown;
         for (uint64_t rest = shown->holders & ~work->trainers[d]; rest; rest &= rest - 1)
             dp_cache_outdate(planner->shown, rt_lowest_bit(rest), shown);
     }
-    for (uint32_t w = 0; w < planner->config.worker_count; w++)
-        place_rows(planner, work, w);
 }

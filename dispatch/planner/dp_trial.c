@@ -3,8 +3,21 @@
 #include <math.h>
 
 #include "dispatch/planner/dp_account.h"
+#include "dispatch/planner/dp_recent.h"
+
+// Of a trial, what is next.
+typedef enum { PART_CACHE, PART_ROOM, PART_LOOK_UP, PART_PLACE, PART_COMMIT, PART_ACCOUNT } trial_part;
+
+// Instructions, measured (callgrind, 2026-11, x86-64): what counts are their proportions.
+#define PER_SLOT 34u
+#define PER_LOOK_UP 100u
+#define PER_PLACED 36u // key of a sample; and as many more as there are workers
+#define PER_EVALUATED 14u // key, and worker of eight times as many as hold all
+#define PER_LINE 40u      // of a plan, in its account
 
 struct dp_trial {
+    trial_part next;
+    const dp_plan *plan; // of the batch, once it is final
     dp_planner *planner;
     dp_account_config costs;
     dp_account account;
@@ -56,13 +69,15 @@ static void scale_caches(dp_planner_config *config, double part)
 rt_status dp_trial_create(const dp_planner_config *all, uint64_t workers, double part,
                           dp_trial **trial_p)
 {
+    const uint64_t key_count =
+        (uint64_t)DP_RECENT_MAX * all->sample_count_max * all->keys_per_sample_max;
     dp_planner_config config;
     dp_trial *trial = rt_alloc(1, sizeof *trial);
     if (!trial)
         return RT_NO_MEMORY;
     config_of(all, workers, &config);
     scale_caches(&config, part);
-    rt_status status = dp_planner_create(&config, &trial->planner, NULL);
+    rt_status status = dp_planner_begin(&config, key_count, &trial->planner, NULL);
     if (status) {
         rt_free(trial);
         return status;
@@ -80,32 +95,103 @@ void dp_trial_destroy(dp_trial *trial)
     rt_free(trial);
 }
 
-rt_status dp_trial_decide(dp_trial *trial, const rt_batch *batch)
+static rt_status add_cache(dp_trial *trial)
 {
-    rt_status status = dp_planner_look_up(trial->planner, batch);
-    if (!status)
+    rt_status status = dp_planner_add_cache(trial->planner);
+    if (dp_planner_is_whole(trial->planner))
+        trial->next = PART_ROOM;
+    return status;
+}
+
+static rt_status make_room(dp_trial *trial, const rt_batch *batch)
+{
+    bool done;
+    rt_status status = dp_planner_make_room(trial->planner, batch, &done);
+    if (done)
+        trial->next = PART_LOOK_UP;
+    return status;
+}
+
+static rt_status commit(dp_trial *trial, bool counts, bool *done_p)
+{
+    bool is_planned;
+    rt_status status = dp_planner_commit_part(trial->planner, &is_planned, &trial->plan);
+    if (status || !is_planned)
+        return status;
+    *done_p = !counts || !trial->plan;
+    trial->next = *done_p ? PART_ROOM : PART_ACCOUNT;
+    return RT_OK;
+}
+
+rt_status dp_trial_step(dp_trial *trial, const rt_batch *batch, bool counts, bool *done_p)
+{
+    *done_p = false;
+    switch (trial->next) {
+    case PART_CACHE:
+        return add_cache(trial);
+    case PART_ROOM:
+        return make_room(trial, batch);
+    case PART_LOOK_UP:
+        trial->next = PART_PLACE;
+        return dp_planner_look_up(trial->planner, batch);
+    case PART_PLACE:
+        trial->next = PART_COMMIT;
         dp_planner_place(trial->planner);
+        return RT_OK;
+    case PART_COMMIT:
+        return commit(trial, counts, done_p);
+    case PART_ACCOUNT:
+        dp_account_add(&trial->costs, trial->plan, &trial->account);
+        break;
+    }
+    trial->next = PART_ROOM;
+    *done_p = true;
+    return RT_OK;
+}
+
+rt_status dp_trial_plan(dp_trial *trial, const rt_batch *batch, bool counts)
+{
+    bool done = false;
+    rt_status status = RT_OK;
+    while (!done && !status)
+        status = dp_trial_step(trial, batch, counts, &done);
     return status;
 }
 
-rt_status dp_trial_commit(dp_trial *trial, bool counts)
+// A policy that searches evaluates every worker for a sample at once.
+static uint64_t placing_work(const dp_planner_config *config, uint32_t key_count)
 {
-    rt_status status = dp_trial_begin_commit(trial);
-    return status ? status : dp_trial_end_commit(trial, counts);
+    const rt_dispatch_config *dispatch = &config->dispatch;
+    uint64_t work = (uint64_t)key_count * (PER_PLACED + config->worker_count);
+    if (dp_policy_can(dispatch->policy, DP_POLICY_TIME))
+        work += (uint64_t)dispatch->search_evaluations * config->keys_per_sample_max *
+                PER_EVALUATED * ((config->worker_count + 7) / 8 * 8);
+    return work;
 }
 
-rt_status dp_trial_begin_commit(dp_trial *trial)
+uint64_t dp_trial_decision_work(const dp_planner_config *config, uint32_t key_count)
 {
-    return dp_planner_begin_commit(trial->planner);
+    return (uint64_t)key_count * PER_LOOK_UP + placing_work(config, key_count);
 }
 
-rt_status dp_trial_end_commit(dp_trial *trial, bool counts)
+uint64_t dp_trial_work(const dp_trial *trial, const rt_batch *batch)
 {
-    const dp_plan *plan;
-    rt_status status = dp_planner_end_commit(trial->planner, &plan);
-    if (!status && counts && plan)
-        dp_account_add(&trial->costs, plan, &trial->account);
-    return status;
+    const dp_planner_config *config = dp_planner_configuration(trial->planner);
+    switch (trial->next) {
+    case PART_CACHE:
+        return (uint64_t)config->slot_count[0] * PER_SLOT;
+    case PART_ROOM:
+        return dp_planner_room_work(trial->planner, batch);
+    case PART_LOOK_UP:
+        return (uint64_t)batch->key_count * PER_LOOK_UP;
+    case PART_PLACE:
+        return placing_work(config, batch->key_count);
+    case PART_COMMIT:
+        return dp_planner_part_work(trial->planner);
+    case PART_ACCOUNT:
+        break;
+    }
+    return (uint64_t)batch->key_count * PER_LINE;
 }
 
 double dp_trial_seconds(const dp_trial *trial)
