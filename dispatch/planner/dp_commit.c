@@ -530,8 +530,8 @@ typedef enum {
 // Instructions per key or row, measured with caches that are full (callgrind, 2026-11, x86-64): what
 // counts are their proportions. A row that takes the place of another is EVICTION more.
 static const uint32_t instructions[PART_COUNT] = {
-    [PART_COLLECT] = 30, [PART_SETTLE] = 100, [PART_RELEASE] = 100, [PART_PLACE] = 200,
-    [PART_STALE] = 600,  [PART_TRAIN] = 60,   [PART_FORGET] = 40,   [PART_SHOW] = 150,
+    [PART_COLLECT] = 30, [PART_SETTLE] = 100, [PART_RELEASE] = 75,  [PART_PLACE] = 270,
+    [PART_STALE] = 600,  [PART_TRAIN] = 60,   [PART_FORGET] = 40,   [PART_SHOW] = 130,
     [PART_FINISH] = 100,
 };
 #define EVICTION 300u

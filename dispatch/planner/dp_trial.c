@@ -11,8 +11,8 @@ typedef enum { PART_CACHE, PART_ROOM, PART_LOOK_UP, PART_PLACE, PART_COMMIT, PAR
 // Instructions, measured (callgrind, 2026-11, x86-64): what counts are their proportions.
 #define PER_SLOT 34u
 #define PER_LOOK_UP 100u
-#define PER_PLACED 36u // key of a sample; and as many more as there are workers
-#define PER_EVALUATED 14u // key, and worker of eight times as many as hold all
+#define PER_PLACED 38u    // key of a sample; and as many more as there are workers
+#define PER_EVALUATED 98u // likewise, and eight workers at once; and three times as many more
 #define PER_LINE 40u      // of a plan, in its account
 
 struct dp_trial {
@@ -158,14 +158,13 @@ rt_status dp_trial_plan(dp_trial *trial, const rt_batch *batch, bool counts)
     return status;
 }
 
-// A policy that searches evaluates every worker for a sample at once.
 static uint64_t placing_work(const dp_planner_config *config, uint32_t key_count)
 {
     const rt_dispatch_config *dispatch = &config->dispatch;
     uint64_t work = (uint64_t)key_count * (PER_PLACED + config->worker_count);
     if (dp_policy_can(dispatch->policy, DP_POLICY_TIME))
         work += (uint64_t)dispatch->search_evaluations * config->keys_per_sample_max *
-                PER_EVALUATED * ((config->worker_count + 7) / 8 * 8);
+                (PER_EVALUATED * ((config->worker_count + 7) / 8) + 3 * config->worker_count);
     return work;
 }
 
