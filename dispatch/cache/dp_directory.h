@@ -116,6 +116,11 @@ rt_status dp_directory_add(dp_directory *directory, uint64_t key, uint32_t versi
 // Gives a record without copies back; its version stays in the table.
 void dp_directory_release(dp_directory *directory, uint32_t record);
 
+// The same in two parts, for who gives many back on several threads: what concerns the record's key
+// alone, false where it was given back already; and the rest.
+bool dp_directory_detach(dp_directory *directory, uint32_t record);
+void dp_directory_reclaim(dp_directory *directory, uint32_t record);
+
 // Calls take with the version of every key, in no order that means anything.
 void dp_directory_walk(const dp_directory *directory, void (*take)(void *context, uint32_t version),
                        void *context);

@@ -105,6 +105,14 @@ rt_status dp_planner_create_caches(const dp_planner *planner, dp_cache **caches_
     return RT_OK;
 }
 
+rt_status dp_planner_create_seats(const dp_planner *planner, dp_seats **seats_p)
+{
+    const dp_planner_config *config = &planner->config;
+    return dp_seats_create(config->worker_count,
+                           dp_planner_micro_batch_max(config) * config->keys_per_sample_max,
+                           seats_p);
+}
+
 void dp_planner_destroy_caches(dp_cache *caches, uint32_t worker_count)
 {
     for (uint32_t j = 0; caches && j < worker_count; j++)
@@ -118,11 +126,12 @@ static rt_status allocate_caches(dp_planner *planner, uint64_t lookups)
     planner->by_bytes = sizes_differ(&config->layout);
     if (dp_planner_create_caches(planner, &planner->caches))
         return RT_NO_MEMORY;
-    if (dp_planner_decides_on_snapshots(config)) {
-        planner->missing = rt_alloc_unset(lookups, sizeof *planner->missing);
-        if (!planner->missing || dp_planner_create_caches(planner, &planner->shown))
-            return RT_NO_MEMORY;
-    }
+    if (dp_planner_create_seats(planner, &planner->seats))
+        return RT_NO_MEMORY;
+    if (dp_planner_decides_on_snapshots(config) &&
+        (dp_planner_create_seats(planner, &planner->shown_seats) ||
+         dp_planner_create_caches(planner, &planner->shown)))
+        return RT_NO_MEMORY;
     if (dp_policy_can(config->dispatch.policy, DP_POLICY_TABLES)) {
         dp_cache *seen = planner->shown ? planner->shown : planner->caches;
         planner->cached = rt_alloc(RT_FIELDS_MAX, sizeof *planner->cached);
@@ -165,10 +174,9 @@ static rt_status allocate(dp_planner *planner)
     planner->held = rt_alloc_unset(lookups, sizeof *planner->held);
     planner->latest = rt_alloc_unset(lookups, sizeof *planner->latest);
     planner->worker_of_sample = rt_alloc_unset(config->sample_count_max, sizeof(uint32_t));
-    planner->row_of = rt_alloc_unset(lookups, sizeof *planner->row_of);
     planner->unsynced = rt_alloc_unset(lookups, sizeof *planner->unsynced);
     if (!planner->lookups || !planner->held || !planner->latest || !planner->worker_of_sample ||
-        !planner->row_of || !planner->unsynced ||
+        !planner->unsynced || dp_planner_set_pool(planner, NULL) ||
         allocate_work(config, lookups, &planner->works[0]) ||
         allocate_work(config, lookups, &planner->works[1]) ||
         dp_directory_init(&planner->directory, config->keys_expected) ||
@@ -317,7 +325,10 @@ void dp_planner_destroy(dp_planner *planner)
     rt_free(planner->latest);
     rt_free(planner->worker_of_sample);
     rt_free(planner->row_of);
-    rt_free(planner->missing);
+    rt_free(planner->held_rows.keys);
+    rt_free(planner->gone);
+    dp_seats_destroy(planner->seats, planner->config.worker_count);
+    dp_seats_destroy(planner->shown_seats, planner->config.worker_count);
     rt_free(planner->cached);
     rt_free(planner->unsynced);
     rt_free(planner);
