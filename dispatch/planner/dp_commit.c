@@ -1,13 +1,15 @@
 // dp_commit - from a placement to a plan: the planner column of the coherence protocol.
 //
 // The order matters and is the same for every policy:
-//   collect    samples, look-ups and distinct rows of every worker
+//   collect    samples, look-ups and distinct rows of every worker (dp_gather.c)
 //   settle     the iteration before becomes final: who keeps a gradient is known now
 //   release    rows leave their holders where others need them
 //   place      slots for all rows of every worker: hits first, then evictions and fills; who sits
 //              out pushes rows
 //   train      what training makes of every key
 //   show       the caches that the next decision sees (dp_shown.c)
+// With threads (dp_threads.c) the workers' parts of a stage are worked off at once, and those of
+// place and show together.
 #include <math.h>
 #include <string.h>
 
@@ -19,103 +21,18 @@
 // Of its link's time, the share that a worker which sits out spends on pushing what only it has.
 #define FLUSH_SHARE 0.5
 
-// ---- collect ---------------------------------------------------------------------------------
-
-// Samples, look-ups and distinct rows of one worker; adds it to the trainers of its keys. rows:
-// those of the workers before it.
-static void collect_rows(dp_planner *planner, dp_work *work, uint32_t worker, uint32_t rows)
-{
-    const dp_view *view = &planner->view;
-    const uint64_t *latest = planner->latest;
-    const uint32_t *lookups = view->lookups, *offsets = view->offsets;
-    dp_slice *slice = &work->plan.slices[worker];
-    uint32_t *row_of = planner->row_of, *row_keys = work->row_keys[worker];
-    uint32_t *lookup_rows = slice->lookup_rows;
-    uint32_t row_count = 0;
-    uint64_t hits = 0;
-    for (uint32_t k = 0; k < slice->sample_count; k++) {
-        const uint32_t sample = slice->samples[k];
-        const uint32_t *end = lookups + offsets[sample + 1];
-        for (const uint32_t *at = lookups + offsets[sample]; at < end; at++) {
-            const uint32_t d = *at;
-            if (row_of[d] <= rows) {
-                row_keys[row_count++] = d;
-                row_of[d] = rows + row_count;
-                work->trainers[d] |= rt_bit(worker);
-            }
-            *lookup_rows++ = row_of[d] - rows - 1;
-            hits += latest[d] >> worker & 1;
-        }
-    }
-    slice->row_count = row_count;
-    slice->lookup_count = (uint32_t)(lookup_rows - slice->lookup_rows);
-    work->plan.hits.lookups_hit += hits;
-    work->plan.hits.lookups += slice->lookup_count;
-    work->plan.hits.keys += row_count;
-}
-
-// All who take part send chunks of one size: one that suits the slowest of their links.
-static uint32_t dense_chunk_floats(const dp_planner *planner)
-{
-    const dp_planner_config *config = &planner->config;
-    const uint32_t count = planner->view.worker_count;
-    const dp_shards *shards = &config->rates.shards;
-    double slowest = config->rates.links[planner->rank_of[0]].up_bytes_per_s;
-    if (config->rates.ps_bytes_per_s > 0)
-        slowest = fmin(slowest, config->rates.ps_bytes_per_s / count);
-    for (uint32_t s = 0; s < shards->dense_count; s++) {
-        if (shards->bytes_per_s[s] > 0)
-            slowest = fmin(slowest, shards->bytes_per_s[s] / count);
-    }
-    for (uint32_t j = 0; j < count; j++) {
-        const dp_link *link = &config->rates.links[planner->rank_of[j]];
-        slowest = fmin(slowest, fmin(link->up_bytes_per_s, link->down_bytes_per_s));
-    }
-    return dp_dense_chunk_floats(slowest, config->dense_wire);
-}
-
-static void collect(dp_planner *planner, dp_work *work)
-{
-    const dp_view *view = &planner->view;
-    dp_plan *plan = &work->plan;
-    dp_plan_clear(plan);
-    plan->iteration = planner->iteration;
-    plan->sample_count = view->sample_count;
-    plan->participants = planner->participants;
-    plan->returning = planner->participants & ~planner->took_part;
-    planner->took_part = planner->participants;
-    plan->dense_chunk_floats = dense_chunk_floats(planner);
-    plan->hits.distinct = view->distinct_count;
-    memset(work->trainers, 0, view->distinct_count * sizeof *work->trainers);
-    memset(work->keepers, DP_NO_KEEPER, view->distinct_count * sizeof *work->keepers);
-    memset(work->movers, DP_NO_KEEPER, view->distinct_count * sizeof *work->movers);
-    memset(work->senders, DP_NO_KEEPER, view->distinct_count * sizeof *work->senders);
-    memset(work->summers, DP_NO_KEEPER, view->distinct_count * sizeof *work->summers);
-    memset(planner->row_of, 0, view->distinct_count * sizeof *planner->row_of);
-    for (uint32_t i = 0; i < view->sample_count; i++) {
-        uint32_t worker = planner->worker_of_sample[i];
-        rt_assert(worker < plan->worker_count);
-        dp_slice *slice = &plan->slices[worker];
-        rt_assert(slice->sample_count < dp_planner_micro_batch_max(&planner->config));
-        rt_assert(view->offsets[i + 1] - view->offsets[i] <= planner->config.keys_per_sample_max);
-        slice->samples[slice->sample_count++] = i;
-    }
-    for (uint32_t w = 0; w < plan->worker_count; w++)
-        collect_rows(planner, work, w, (uint32_t)plan->hits.keys);
-}
-
 // ---- operations ------------------------------------------------------------------------------
 
 // Where rows travel rounded, the change of this one does, unless the PS has not got any more what
 // it is a change of. stays: nor if the copy will be read again, which becomes what others get of it.
-static rt_status push_row(dp_planner *planner, dp_plan *plan, uint32_t worker, dp_record *record,
-                          dp_reason reason, bool stays)
+static rt_status push_row(dp_planner *planner, dp_plan *plan, uint32_t worker, uint32_t slot,
+                          dp_record *record, dp_reason reason, bool stays)
 {
     dp_op *op = dp_ops_add(&plan->slices[worker].release, DP_OP_PUSH_ROW);
     if (!op)
         return RT_NO_MEMORY;
     op->key = record->key;
-    op->slot = dp_cache_slot(planner->caches, worker, &record->copies);
+    op->slot = slot;
     op->version = record->version;
     op->reason = (uint8_t)reason;
     op->flags = DP_OP_STATE;
@@ -132,128 +49,14 @@ static rt_status push_row(dp_planner *planner, dp_plan *plan, uint32_t worker, d
     return RT_OK;
 }
 
-static rt_status add_drop(dp_planner *planner, dp_plan *plan, uint32_t worker, dp_record *record)
+static rt_status add_drop(dp_plan *plan, uint32_t worker, uint32_t slot, const dp_record *record)
 {
     dp_op *op = dp_ops_add(&plan->slices[worker].release, DP_OP_DROP);
     if (!op)
         return RT_NO_MEMORY;
     op->key = record->key;
-    op->slot = dp_cache_slot(planner->caches, worker, &record->copies);
+    op->slot = slot;
     op->version = record->version;
-    return RT_OK;
-}
-
-// Gradients go to the PS, which steps the row.
-static bool is_summed(const dp_planner *planner, uint64_t trainers)
-{
-    return rt_bits_many(trainers) || (trainers && dp_planner_sums_all(planner));
-}
-
-// ---- settle ----------------------------------------------------------------------------------
-
-// A key that workers a, b and c trained in iteration t. Who trains it in t + 1?
-//
-//     a alone        a: KEEP           b, c: PUSH_GRAD, mask {b, c}, keeper a
-//                    t + 1: a pulls the sum of the others (PULL_SUM) and steps its row itself
-//     anybody else,  a, b, c: PUSH_GRAD, mask {a, b, c}
-//     or nobody      the PS makes the row of version t; t + 1: whoever needs it pulls it
-//
-// Keeping saves a gradient on its way up; the sum on its way down is no larger than the row. The
-// answer is in the placement of t + 1, so with dispatch.keeper plan t is held back until then.
-
-// KEEP: the only worker that trains the key in the next iteration was among its trainers.
-static uint8_t find_keeper(const dp_planner *planner, const dp_work *work, const dp_work *next,
-                           uint32_t d)
-{
-    const dp_record *record = &planner->directory.records[work->distinct[d].record];
-    if (!next || record->seen != next->plan.iteration)
-        return DP_NO_KEEPER;
-    uint64_t users = next->trainers[record->distinct];
-    if (!rt_bits_one(users) || !(users & work->trainers[d]))
-        return DP_NO_KEEPER;
-    return (uint8_t)rt_lowest_bit(users);
-}
-
-// Until here a key that several workers trained has copies, but no holder. Now the trainers' copies
-// are given up (each knew only its own gradient), except the keeper's.
-static void settle_key(dp_planner *planner, dp_work *work, const dp_work *next, uint32_t d)
-{
-    uint32_t index = work->distinct[d].record;
-    dp_record *record = &planner->directory.records[index];
-    if (work->summers[d] != DP_NO_KEEPER) { // its copy has all gradients
-        dp_cache_outdate_all(planner->caches, work->trainers[d] & ~rt_bit(work->summers[d]),
-                             &record->copies);
-        return;
-    }
-    uint8_t keeper = find_keeper(planner, work, next, d);
-    work->keepers[d] = keeper;
-    const uint64_t kept = keeper == DP_NO_KEEPER ? 0 : rt_bit(keeper);
-    dp_cache_outdate_all(planner->caches, work->trainers[d] & ~kept, &record->copies);
-    if (keeper != DP_NO_KEEPER) {
-        record->copies.holders = kept;
-        record->keeper = keeper;
-        record->version_ps = work->distinct[d].version;
-        dp_turnover_enter(&planner->turnover, record);
-    } else if (!next || record->seen != next->plan.iteration) {
-        dp_planner_release(planner, index);
-    }
-}
-
-static rt_status add_gradient(const dp_planner *planner, dp_work *work, uint32_t worker, uint32_t row)
-{
-    dp_slice *slice = &work->plan.slices[worker];
-    uint32_t d = work->row_keys[worker][row];
-    if (work->summers[d] != DP_NO_KEEPER)
-        return dp_reduce_add(work, worker, row);
-    uint8_t keeper = work->keepers[d];
-    bool keeps = keeper == worker;
-    dp_op *op = dp_ops_add(&slice->after, keeps ? DP_OP_KEEP : DP_OP_PUSH_GRAD);
-    if (!op)
-        return RT_NO_MEMORY;
-    op->key = work->distinct[d].key;
-    op->mask = work->trainers[d] & ~(keeper == DP_NO_KEEPER ? 0 : rt_bit(keeper));
-    op->slot = slice->rows[row].slot;
-    op->version = work->plan.iteration;
-    op->base = work->distinct[d].version;
-    op->keeper = keeper;
-    dp_homes_name(planner, work->homes[d], op);
-    slice->rows[row].mode = keeps ? DP_MODE_KEEP : DP_MODE_GRAD;
-    if (keeps && work->row_fills[worker][row] != DP_NO_FILL) // it will step the row itself
-        slice->fill.items[work->row_fills[worker][row]].flags |= DP_OP_STATE;
-    return RT_OK;
-}
-
-// Records and copies are far apart in memory: both are fetched some keys before their use.
-static void prefetch_copies(const dp_planner *planner, const dp_work *work, uint32_t d,
-                            uint32_t count)
-{
-    if (d + 2 * DP_AHEAD < count && is_summed(planner, work->trainers[d + 2 * DP_AHEAD]))
-        dp_directory_prefetch(&planner->directory, work->distinct[d + 2 * DP_AHEAD].record);
-    if (d + DP_AHEAD < count && is_summed(planner, work->trainers[d + DP_AHEAD])) {
-        uint32_t record = work->distinct[d + DP_AHEAD].record;
-        dp_cache_prefetch(planner->caches, planner->directory.records[record].copies.first);
-    }
-}
-
-// Makes a committed plan final. next: the work of the following iteration, collected; or NULL.
-static rt_status settle(dp_planner *planner, dp_work *work, const dp_work *next)
-{
-    if (!work->open)
-        return RT_OK;
-    work->open = false;
-    uint32_t count = (uint32_t)work->plan.hits.distinct;
-    for (uint32_t d = 0; d < count; d++) {
-        prefetch_copies(planner, work, d, count);
-        if (is_summed(planner, work->trainers[d]))
-            settle_key(planner, work, next, d);
-    }
-    for (uint32_t w = 0; w < work->plan.worker_count; w++) {
-        for (uint32_t r = 0; r < work->plan.slices[w].row_count; r++) {
-            if (is_summed(planner, work->trainers[work->row_keys[w][r]]) &&
-                add_gradient(planner, work, w, r))
-                return RT_NO_MEMORY;
-        }
-    }
     return RT_OK;
 }
 
@@ -270,20 +73,55 @@ static rt_status release_key(dp_planner *planner, dp_work *work, uint32_t d)
         return RT_OK;
     rt_assert(rt_bits_one(record->copies.holders)); // of several trainers none is a holder
     uint32_t holder = rt_lowest_bit(record->copies.holders);
+    const uint32_t slot = dp_cache_slot(planner->caches, holder, &record->copies);
     const bool stays = trainers >> holder & 1;
     const bool sends = dp_handover_is_better(planner, record, trainers);
     if (sends && dp_handover_send(planner, work, d, record))
         return RT_NO_MEMORY;
     if (!sends && record->version_ps < record->version && trainers != record->copies.holders &&
-        push_row(planner, &work->plan, holder, record, DP_REASON_UPDATE, stays))
+        push_row(planner, &work->plan, holder, slot, record, DP_REASON_UPDATE, stays))
         return RT_NO_MEMORY;
     if (stays)
         return RT_OK;
-    if (!sends && add_drop(planner, &work->plan, holder, record))
+    if (!sends && add_drop(&work->plan, holder, slot, record))
         return RT_NO_MEMORY;
     dp_turnover_leave(&planner->turnover, record);
     dp_cache_outdate(planner->caches, holder, &record->copies);
     dp_turnover_enter(&planner->turnover, record);
+    return RT_OK;
+}
+
+// Distinct keys by holder: as many lists as workers, each in the order of keys.
+static void list_held(dp_planner *planner)
+{
+    dp_held_rows *held = &planner->held_rows;
+    const uint32_t count = planner->view.distinct_count, n = planner->config.worker_count;
+    uint32_t next[RT_WORKERS_MAX], sum = 0;
+    memset(held->ends, 0, sizeof held->ends);
+    for (uint32_t d = 0; d < count; d++) {
+        if (planner->latest[d])
+            held->ends[rt_lowest_bit(planner->latest[d]) + 1]++;
+    }
+    for (uint32_t w = 0; w < n; w++) {
+        next[w] = sum;
+        sum += held->ends[w + 1];
+        held->ends[w + 1] = sum;
+    }
+    for (uint32_t d = 0; d < count; d++) {
+        if (planner->latest[d])
+            held->keys[next[rt_lowest_bit(planner->latest[d])]++] = d;
+    }
+}
+
+static rt_status release_worker(dp_planner *planner, dp_work *work, uint32_t worker)
+{
+    const uint32_t *keys = planner->held_rows.keys, end = planner->held_rows.ends[worker + 1];
+    for (uint32_t i = planner->held_rows.ends[worker]; i < end; i++) {
+        if (i + DP_AHEAD < end)
+            dp_directory_prefetch(&planner->directory, work->distinct[keys[i + DP_AHEAD]].record);
+        if (release_key(planner, work, keys[i]))
+            return RT_NO_MEMORY;
+    }
     return RT_OK;
 }
 
@@ -294,7 +132,8 @@ static rt_status push_unsynced(dp_planner *planner, dp_plan *plan)
     for (uint32_t i = 0; i < planner->unsynced_count; i++) {
         dp_record *record = &planner->directory.records[planner->unsynced[i]];
         uint32_t worker = rt_lowest_bit(record->copies.holders);
-        if (push_row(planner, plan, worker, record, DP_REASON_UPDATE, true))
+        const uint32_t slot = dp_cache_slot(planner->caches, worker, &record->copies);
+        if (push_row(planner, plan, worker, slot, record, DP_REASON_UPDATE, true))
             return RT_NO_MEMORY;
     }
     planner->unsynced_count = 0;
@@ -303,6 +142,8 @@ static rt_status push_unsynced(dp_planner *planner, dp_plan *plan)
 
 // ---- place -----------------------------------------------------------------------------------
 
+// Who has the latest copy is alone with it, unless it trains the row with others now, and then it
+// does not go. So nobody else looks at the record of a copy that is not outdated.
 static rt_status evict(dp_planner *planner, dp_plan *plan, uint32_t worker)
 {
     dp_cache *cache = &planner->caches[worker];
@@ -310,17 +151,17 @@ static rt_status evict(dp_planner *planner, dp_plan *plan, uint32_t worker)
     uint32_t slot = dp_eviction_victim(cache->eviction, planner->iteration);
     rt_assert(slot != DP_NO_SLOT); // dp_planner_create made sure that a micro-batch fits
     uint32_t index = cache->slots[slot].record;
-    dp_record *record = &planner->directory.records[index];
-    if (record->copies.holders >> worker & 1) {
-        rt_assert(rt_bits_one(record->copies.holders));
+    if (!dp_eviction_is_outdated(cache->eviction, slot)) {
+        dp_record *record = &planner->directory.records[index];
+        rt_assert(record->copies.holders == rt_bit(worker));
         planner->turnover.evictions[worker]++;
         bool dirty = record->version_ps < record->version;
-        if (dirty ? push_row(planner, plan, worker, record, DP_REASON_EVICT, false)
-                  : add_drop(planner, plan, worker, record))
+        if (dirty ? push_row(planner, plan, worker, slot, record, DP_REASON_EVICT, false)
+                  : add_drop(plan, worker, slot, record))
             return RT_NO_MEMORY;
     }
-    dp_cache_drop(planner->caches, worker, &record->copies);
-    dp_planner_evicted(planner, index);
+    dp_seats_leave(&planner->seats[worker], index, slot);
+    dp_cache_vacate(cache, slot);
     return RT_OK;
 }
 
@@ -330,33 +171,35 @@ static rt_status fill_row(dp_planner *planner, dp_work *work, uint32_t worker, u
 {
     dp_cache *cache = &planner->caches[worker];
     dp_slice *slice = &work->plan.slices[worker];
-    uint32_t d = work->row_keys[worker][row], index = work->distinct[d].record;
+    uint32_t d = work->row_keys[worker][row];
+    const dp_distinct *key = &work->distinct[d];
     if (cache->free_count > DP_AHEAD)
         dp_cache_prefetch(planner->caches,
                           dp_copy(worker, cache->free_slots[cache->free_count - 1 - DP_AHEAD]));
     uint32_t slot = slice->rows[row].slot;
     if (slot == DP_NO_SLOT && cache->free_count == 0 && evict(planner, &work->plan, worker))
         return RT_NO_MEMORY;
-    dp_record *record = &planner->directory.records[index];
     bool local =
-        record->version == 0 && planner->config.dispatch.first_touch == RT_FIRST_TOUCH_LOCAL;
+        key->version == 0 && planner->config.dispatch.first_touch == RT_FIRST_TOUCH_LOCAL;
     work->row_fills[worker][row] = slice->fill.count;
     dp_op *op = dp_ops_add(&slice->fill, local ? DP_OP_INIT : DP_OP_PULL);
     if (!op)
         return RT_NO_MEMORY;
-    op->key = record->key;
-    op->version = record->version;
-    if (slot == DP_NO_SLOT)
-        slot = dp_cache_fill(cache, &record->copies, index, planner->iteration);
+    op->key = key->key;
+    op->version = key->version;
+    if (slot == DP_NO_SLOT) {
+        slot = dp_cache_take(cache, key->record, planner->iteration);
+        dp_seats_take(&planner->seats[worker], key->record, slot);
+    }
     op->slot = slot;
     planner->turnover.fills[worker]++;
     if (planner->by_bytes)
         dp_eviction_weigh(cache->eviction, op->slot,
-                          dp_row_bytes(&planner->config.layout, rt_key_field(record->key), true));
+                          dp_row_bytes(&planner->config.layout, key->field, true));
     if (planner->next_use)
         dp_eviction_expect(cache->eviction, op->slot, planner->next_use[d]);
     // A gradient needs no optimizer state: the PS has it.
-    if (!is_summed(planner, work->trainers[d]) || work->movers[d] == worker ||
+    if (!dp_planner_is_summed(planner, work->trainers[d]) || work->movers[d] == worker ||
         work->summers[d] == worker)
         op->flags = DP_OP_STATE;
     if (work->movers[d] == worker)
@@ -364,7 +207,7 @@ static rt_status fill_row(dp_planner *planner, dp_work *work, uint32_t worker, u
     if (work->senders[d] != DP_NO_KEEPER)
         dp_handover_receive(planner, work, d, op);
     else if (!local)
-        dp_homes_name(planner, record->home, op);
+        dp_homes_name(planner, planner->directory.records[key->record].home, op);
     slice->rows[row].slot = op->slot;
     return RT_OK;
 }
@@ -380,7 +223,7 @@ static rt_status use_row(dp_planner *planner, dp_work *work, uint32_t worker, ui
         dp_eviction_expect(planner->caches[worker].eviction, slot,
                            planner->next_use[work->row_keys[worker][row]]);
     if (record->keeper != worker) {
-        work->plan.hits.keys_hit++;
+        planner->parts[worker].keys_hit++;
         return RT_OK;
     }
     dp_op *op = dp_ops_add(&slice->fill, DP_OP_PULL_SUM);
@@ -398,7 +241,10 @@ static rt_status use_row(dp_planner *planner, dp_work *work, uint32_t worker, ui
 static rt_status place_rows(dp_planner *planner, dp_work *work, uint32_t worker)
 {
     dp_slice *slice = &work->plan.slices[worker];
+    dp_cache *cache = &planner->caches[worker];
+    dp_seats *seats = &planner->seats[worker];
     const uint32_t *row_keys = work->row_keys[worker];
+    seats->left_count = seats->taken_count = 0;
     for (uint32_t r = 0; r < slice->row_count; r++) {
         dp_planner_prefetch_row(planner, planner->caches, work, worker, r);
         const dp_distinct *key = &work->distinct[row_keys[r]];
@@ -410,8 +256,10 @@ static rt_status place_rows(dp_planner *planner, dp_work *work, uint32_t worker)
                 return RT_NO_MEMORY;
             continue;
         }
-        slice->rows[r].slot =
-            dp_cache_renew(planner->caches, worker, &record->copies, planner->iteration);
+        const uint32_t slot = dp_cache_slot(planner->caches, worker, &record->copies);
+        if (slot != DP_NO_SLOT)
+            dp_cache_use_anew(cache, slot, planner->iteration);
+        slice->rows[r].slot = slot;
         work->row_fills[worker][r] = DP_FILL_FOLLOWS;
     }
     for (uint32_t r = 0; r < slice->row_count; r++) {
@@ -441,7 +289,7 @@ static rt_status flush_slot(dp_planner *planner, dp_plan *plan, uint32_t worker,
                             dp_record *record)
 {
     return planner->stale ? dp_stale_flush(planner, plan, worker, slot)
-                          : push_row(planner, plan, worker, record, DP_REASON_FLUSH, true);
+                          : push_row(planner, plan, worker, slot, record, DP_REASON_FLUSH, true);
 }
 
 // Rows that its link moves in its share of the last iteration's time; at least one.
@@ -489,14 +337,15 @@ static rt_status train_key(dp_planner *planner, dp_work *work, uint32_t d)
     uint32_t index = work->distinct[d].record;
     dp_record *record = &planner->directory.records[index];
     uint64_t trainers = work->trainers[d];
-    rt_assert(record->copies.holders == trainers && record->keeper == DP_NO_KEEPER);
+    rt_assert(!(record->copies.holders & ~trainers) && record->keeper == DP_NO_KEEPER);
+    record->copies.holders = trainers; // all have their slots
     if (dp_homes_are_planned(planner) && dp_homes_train(planner, work, d))
         return RT_NO_MEMORY;
     dp_turnover_leave(&planner->turnover, record);
     record->version = planner->iteration;
     if (work->summers[d] != DP_NO_KEEPER) {
         record->copies.holders = rt_bit(work->summers[d]);
-    } else if (is_summed(planner, trainers)) {
+    } else if (dp_planner_is_summed(planner, trainers)) {
         rt_assert(record->version_ps == work->distinct[d].version);
         record->version_ps = planner->iteration;
         record->copies.holders = 0;
@@ -508,88 +357,44 @@ static rt_status train_key(dp_planner *planner, dp_work *work, uint32_t d)
     return RT_OK;
 }
 
-// ---- in parts --------------------------------------------------------------------------------
+// ---- stages ----------------------------------------------------------------------------------
 
-// What a commit is made of, in this order; each goes over keys of the batch, a block at a time, or
-// over workers.
+// Of one commit, in this order. Where one thread does all of it they go in steps, over keys of the
+// batch, a block at a time, or over workers; otherwise each is one step.
 typedef enum {
-    PART_COLLECT,
-    PART_SETTLE,
-    PART_RELEASE,
-    PART_PLACE,
-    PART_STALE, // all of it, with bounded staleness
-    PART_TRAIN,
-    PART_FORGET, // in the caches that decisions see: rows that others have trained
-    PART_SHOW,   // and those that were trained
-    PART_FINISH,
-    PART_COUNT
-} commit_part;
+    STAGE_COLLECT,
+    STAGE_SETTLE,
+    STAGE_RELEASE,
+    STAGE_PLACE,
+    STAGE_STALE, // all of it, with bounded staleness
+    STAGE_TRAIN,
+    STAGE_OUTDATE, // in the caches that decisions see
+    STAGE_SHOW,
+    STAGE_LEAVE,
+    STAGE_FINISH,
+    STAGE_COUNT
+} commit_stage;
 
 #define KEYS_BLOCK 2048u
 
-// Instructions per key or row, measured with caches that are full (callgrind, 2026-11, x86-64): what
-// counts are their proportions. A row that takes the place of another is EVICTION more.
-static const uint32_t instructions[PART_COUNT] = {
-    [PART_COLLECT] = 30, [PART_SETTLE] = 100, [PART_RELEASE] = 75,  [PART_PLACE] = 270,
-    [PART_STALE] = 600,  [PART_TRAIN] = 60,   [PART_FORGET] = 40,   [PART_SHOW] = 130,
-    [PART_FINISH] = 100,
-};
-#define EVICTION 300u
-
-static const dp_stage stages[PART_COUNT] = {
-    [PART_COLLECT] = DP_STAGE_COLLECT, [PART_SETTLE] = DP_STAGE_SETTLE,
-    [PART_RELEASE] = DP_STAGE_RELEASE, [PART_PLACE] = DP_STAGE_PLACE,
-    [PART_STALE] = DP_STAGE_TRAIN,     [PART_TRAIN] = DP_STAGE_TRAIN,
-    [PART_FORGET] = DP_STAGE_SHOWN,    [PART_SHOW] = DP_STAGE_SHOWN,
-    [PART_FINISH] = DP_STAGE_SETTLE,
-};
-
-// How many calls a part takes; 0: this planner has no such part. A batch without keys has a block.
-static uint32_t steps_of(const dp_planner *planner, uint32_t part)
-{
-    const uint32_t blocks = planner->view.distinct_count / KEYS_BLOCK + 1;
-    const uint32_t workers = planner->config.worker_count;
-    switch ((commit_part)part) {
-    case PART_RELEASE:
-    case PART_TRAIN:
-        return planner->stale ? 0 : blocks;
-    case PART_PLACE:
-        return planner->stale ? 0 : workers;
-    case PART_STALE:
-        return planner->stale != NULL;
-    case PART_SETTLE:
-        return planner->config.dispatch.keeper;
-    case PART_FORGET:
-        return planner->shown ? blocks : 0;
-    case PART_SHOW:
-        return planner->shown ? workers : 0;
-    default:
-        return 1;
-    }
-}
-
-static void begin(dp_planner *planner, dp_work *work)
-{
-    planner->held_back = dp_work_of(planner, planner->iteration - 1)->open;
-    dp_turnover_begin(&planner->turnover);
-    if (planner->next_use)
-        dp_preview_pass(planner);
-    collect(planner, work);
-}
-
-// What precedes the first key.
+// Who has which row before training: rows leave their holders.
 static rt_status begin_release(dp_planner *planner, dp_work *work)
 {
     dp_homes_begin(planner);
     if (planner->config.reduce)
         dp_reduce_choose(planner, work);
-    return push_unsynced(planner, &work->plan);
+    return dp_planner_pool(planner) ? RT_OK : push_unsynced(planner, &work->plan);
 }
 
-static rt_status release_keys(dp_planner *planner, dp_work *work, uint32_t from, uint32_t until)
+static rt_status release(dp_planner *planner, dp_work *work, uint32_t from, uint32_t until)
 {
     const bool are_planned = dp_homes_are_planned(planner);
+    rt_pool *pool = dp_planner_pool(planner);
     rt_status status = from == 0 ? begin_release(planner, work) : RT_OK;
+    if (pool) {
+        list_held(planner);
+        return dp_planner_each_worker(planner, pool, work, release_worker);
+    }
     for (uint32_t d = from; d < until && !status; d++) {
         dp_planner_prefetch_record(planner, work, d);
         status = release_key(planner, work, d);
@@ -599,9 +404,76 @@ static rt_status release_keys(dp_planner *planner, dp_work *work, uint32_t from,
     return status;
 }
 
-static rt_status train_keys(dp_planner *planner, dp_work *work, uint32_t from, uint32_t until)
+typedef struct {
+    dp_planner *planner;
+    dp_work *work;
+    rt_status status[RT_WORKERS_MAX];
+} placing;
+
+// The workers' rows, and behind them those of the caches that decisions see.
+static void place_some(void *context, uint32_t part)
 {
+    placing *all = context;
+    const uint32_t n = all->planner->config.worker_count;
+    if (part < n)
+        all->status[part] = place_rows(all->planner, all->work, part);
+    else
+        dp_shown_place(all->planner, all->work, part - n);
+}
+
+static void end_placing(dp_planner *planner, dp_work *work, bool shown)
+{
+    dp_planner_settle_seats(planner, true, shown);
+    for (uint32_t w = 0; w < planner->config.worker_count; w++)
+        work->plan.hits.keys_hit += planner->parts[w].keys_hit;
+}
+
+static rt_status place_all(dp_planner *planner, dp_work *work)
+{
+    const uint32_t n = planner->config.worker_count;
+    const bool shown = planner->shown != NULL;
+    placing all = {.planner = planner, .work = work};
+    if (shown)
+        dp_shown_outdate(planner, work, 0, planner->view.distinct_count);
+    rt_pool_run(dp_planner_pool(planner), shown ? 2 * n : n, place_some, &all);
+    end_placing(planner, work, shown);
+    for (uint32_t w = 0; w < n; w++) {
+        if (all.status[w])
+            return all.status[w];
+    }
+    return RT_OK;
+}
+
+// A worker's rows; after the last worker, the chains.
+static rt_status place(dp_planner *planner, dp_work *work, uint32_t step)
+{
+    if (dp_planner_pool(planner))
+        return place_all(planner, work);
+    if (step < planner->config.worker_count)
+        return place_rows(planner, work, step);
+    end_placing(planner, work, false);
+    return RT_OK;
+}
+
+// The keys that a worker is the first to train.
+static rt_status train_worker(dp_planner *planner, dp_work *work, uint32_t worker)
+{
+    const uint32_t *keys = work->row_keys[worker], count = work->plan.slices[worker].row_count;
+    for (uint32_t r = 0; r < count; r++) {
+        if (r + DP_AHEAD < count)
+            dp_directory_prefetch(&planner->directory, work->distinct[keys[r + DP_AHEAD]].record);
+        if (rt_lowest_bit(work->trainers[keys[r]]) == worker && train_key(planner, work, keys[r]))
+            return RT_NO_MEMORY;
+    }
+    return RT_OK;
+}
+
+static rt_status train(dp_planner *planner, dp_work *work, uint32_t from, uint32_t until)
+{
+    rt_pool *pool = dp_planner_pool(planner);
     rt_status status = RT_OK;
+    if (pool)
+        return dp_planner_each_worker(planner, pool, work, train_worker);
     for (uint32_t d = from; d < until && !status; d++) {
         dp_planner_prefetch_record(planner, work, d);
         status = train_key(planner, work, d);
@@ -609,47 +481,132 @@ static rt_status train_keys(dp_planner *planner, dp_work *work, uint32_t from, u
     return status;
 }
 
-static rt_status finish_commit(dp_planner *planner, dp_work *work)
+static void show(dp_planner *planner, dp_work *work, uint32_t step)
+{
+    if (step < planner->config.worker_count)
+        dp_shown_place(planner, work, step);
+    else
+        dp_planner_settle_seats(planner, false, true);
+}
+
+static void begin(dp_planner *planner, dp_work *work)
+{
+    planner->held_back = dp_work_of(planner, planner->iteration - 1)->open;
+    dp_turnover_begin(&planner->turnover);
+    if (planner->next_use)
+        dp_preview_pass(planner);
+    dp_planner_collect(planner, work);
+}
+
+static rt_status finish(dp_planner *planner, dp_work *work)
 {
     rt_status status = flush_who_sits_out(planner, &work->plan);
     work->open = !planner->stale; // which leaves nothing to be settled
     if (!status)
         dp_lineup_predict(planner, &work->plan);
     if (!status && !planner->config.dispatch.keeper)
-        status = settle(planner, work, NULL);
+        status = dp_planner_settle(planner, work, NULL);
     return status;
 }
 
-static rt_status do_step(dp_planner *planner, uint32_t part, uint32_t step)
+// ---- steps -----------------------------------------------------------------------------------
+
+// 0: this planner has no such stage. A batch without keys has a block.
+static uint32_t steps_of(const dp_planner *planner, uint32_t stage)
+{
+    const uint32_t blocks = planner->view.distinct_count / KEYS_BLOCK + 1;
+    const uint32_t workers = planner->config.worker_count + 1; // and the chains
+    const bool pool = dp_planner_pool(planner) != NULL, shows = planner->shown && !pool;
+    switch ((commit_stage)stage) {
+    case STAGE_SETTLE:
+        return planner->config.dispatch.keeper;
+    case STAGE_RELEASE:
+    case STAGE_TRAIN:
+        return planner->stale ? 0 : pool ? 1 : blocks;
+    case STAGE_PLACE:
+        return planner->stale ? 0 : pool ? 1 : workers;
+    case STAGE_STALE:
+        return planner->stale != NULL;
+    case STAGE_OUTDATE:
+        return shows ? blocks : 0;
+    case STAGE_SHOW:
+        return shows ? workers : 0;
+    case STAGE_LEAVE:
+        return planner->stale == NULL;
+    default:
+        return 1;
+    }
+}
+
+static rt_status do_step(dp_planner *planner, uint32_t stage, uint32_t step)
 {
     dp_work *work = dp_work_of(planner, planner->iteration);
     dp_work *before = dp_work_of(planner, planner->iteration - 1);
     const uint32_t from = step * KEYS_BLOCK;
     const uint32_t until =
         (uint32_t)rt_min_u64(from + KEYS_BLOCK, planner->view.distinct_count);
-    switch ((commit_part)part) {
-    case PART_COLLECT:
+    switch ((commit_stage)stage) {
+    case STAGE_COLLECT:
         begin(planner, work);
         return RT_OK;
-    case PART_SETTLE:
-        return settle(planner, before, work);
-    case PART_RELEASE:
-        return release_keys(planner, work, from, until);
-    case PART_PLACE:
-        return place_rows(planner, work, step);
-    case PART_STALE:
+    case STAGE_SETTLE:
+        return dp_planner_settle(planner, before, work);
+    case STAGE_RELEASE:
+        return release(planner, work, from, until);
+    case STAGE_PLACE:
+        return place(planner, work, step);
+    case STAGE_STALE:
         return dp_stale_plan(planner, planner->iteration);
-    case PART_TRAIN:
-        return train_keys(planner, work, from, until);
-    case PART_FORGET:
-        dp_shown_forget(planner, work, from, until);
+    case STAGE_TRAIN:
+        return train(planner, work, from, until);
+    case STAGE_OUTDATE:
+        dp_shown_outdate(planner, work, from, until);
         return RT_OK;
-    case PART_SHOW:
-        dp_shown_place(planner, work, step);
+    case STAGE_SHOW:
+        show(planner, work, step);
+        return RT_OK;
+    case STAGE_LEAVE:
+        dp_planner_release_left(planner);
         return RT_OK;
     default:
-        return finish_commit(planner, work);
+        return finish(planner, work);
     }
+}
+
+// Instructions per key or row, measured with caches that are full (callgrind, 2026-11, x86-64): what
+// counts are their proportions. A row that takes the place of another is EVICTION more.
+static const uint32_t instructions[STAGE_COUNT] = {
+    [STAGE_COLLECT] = 30, [STAGE_SETTLE] = 100, [STAGE_RELEASE] = 75, [STAGE_PLACE] = 270,
+    [STAGE_STALE] = 600,  [STAGE_TRAIN] = 60,   [STAGE_OUTDATE] = 40, [STAGE_SHOW] = 130,
+    [STAGE_LEAVE] = 40,   [STAGE_FINISH] = 100,
+};
+#define EVICTION 300u
+#define CHAIN 60u
+
+static uint64_t placing_work(const dp_planner *planner, const dp_work *work)
+{
+    const uint32_t worker = planner->step;
+    if (worker == planner->config.worker_count)
+        return (uint64_t)work->plan.hits.keys * CHAIN;
+    const uint32_t rows = work->plan.slices[worker].row_count;
+    const bool shows = planner->stage == STAGE_SHOW;
+    const uint32_t free = (shows ? planner->shown : planner->caches)[worker].free_count;
+    return (uint64_t)rows * instructions[planner->stage] +
+           (rows > free ? (uint64_t)(rows - free) * EVICTION : 0);
+}
+
+uint64_t dp_planner_step_work(const dp_planner *planner)
+{
+    const dp_work *work = &planner->works[planner->iteration & 1];
+    const uint32_t stage = planner->stage, keys = planner->view.distinct_count;
+    if (stage == STAGE_PLACE || stage == STAGE_SHOW)
+        return placing_work(planner, work);
+    uint64_t count = work->plan.hits.keys;
+    if (stage == STAGE_COLLECT)
+        count = planner->view.lookup_count;
+    else if (stage == STAGE_RELEASE || stage == STAGE_TRAIN || stage == STAGE_OUTDATE)
+        count = rt_min_u64(keys - planner->step * KEYS_BLOCK, KEYS_BLOCK);
+    return count * instructions[stage];
 }
 
 static const dp_plan *final_plan(dp_planner *planner)
@@ -659,46 +616,31 @@ static const dp_plan *final_plan(dp_planner *planner)
     return planner->held_back ? &dp_work_of(planner, planner->iteration - 1)->plan : NULL;
 }
 
-static uint64_t placing_work(const dp_planner *planner, const dp_work *work)
-{
-    const uint32_t worker = planner->part_step, rows = work->plan.slices[worker].row_count;
-    const bool shows = planner->part == PART_SHOW;
-    const uint32_t free = (shows ? planner->shown : planner->caches)[worker].free_count;
-    return (uint64_t)rows * instructions[planner->part] +
-           (rows > free ? (uint64_t)(rows - free) * EVICTION : 0);
-}
+static const dp_stage measured_as[STAGE_COUNT] = {
+    [STAGE_COLLECT] = DP_STAGE_COLLECT, [STAGE_SETTLE] = DP_STAGE_SETTLE,
+    [STAGE_RELEASE] = DP_STAGE_RELEASE, [STAGE_PLACE] = DP_STAGE_PLACE,
+    [STAGE_STALE] = DP_STAGE_TRAIN,     [STAGE_TRAIN] = DP_STAGE_TRAIN,
+    [STAGE_OUTDATE] = DP_STAGE_SHOWN,   [STAGE_SHOW] = DP_STAGE_SHOWN,
+    [STAGE_LEAVE] = DP_STAGE_SHOWN,     [STAGE_FINISH] = DP_STAGE_SETTLE,
+};
 
-uint64_t dp_planner_part_work(const dp_planner *planner)
-{
-    const dp_work *work = &planner->works[planner->iteration & 1];
-    const uint32_t part = planner->part, keys = planner->view.distinct_count;
-    if (part == PART_PLACE || part == PART_SHOW)
-        return placing_work(planner, work);
-    uint64_t count = work->plan.hits.keys;
-    if (part == PART_COLLECT)
-        count = planner->view.lookup_count;
-    else if (part == PART_RELEASE || part == PART_TRAIN || part == PART_FORGET)
-        count = rt_min_u64(keys - planner->part_step * KEYS_BLOCK, KEYS_BLOCK);
-    return count * instructions[part];
-}
-
-rt_status dp_planner_commit_part(dp_planner *planner, bool *done_p, const dp_plan **plan_p)
+rt_status dp_planner_commit_step(dp_planner *planner, bool *done_p, const dp_plan **plan_p)
 {
     dp_profile *profile = planner->profile;
-    if (profile && planner->part == PART_COLLECT)
+    if (profile && planner->stage == STAGE_COLLECT)
         memset(profile->ns, 0, sizeof profile->ns);
     const uint64_t since = profile ? profile->clock_ns() : 0;
-    rt_status status = do_step(planner, planner->part, planner->part_step);
+    rt_status status = do_step(planner, planner->stage, planner->step);
     if (profile)
-        profile->ns[stages[planner->part]] += profile->clock_ns() - since;
-    planner->part_step++;
-    while (planner->part < PART_COUNT && planner->part_step >= steps_of(planner, planner->part)) {
-        planner->part++;
-        planner->part_step = 0;
+        profile->ns[measured_as[planner->stage]] += profile->clock_ns() - since;
+    planner->step++;
+    while (planner->stage < STAGE_COUNT && planner->step >= steps_of(planner, planner->stage)) {
+        planner->stage++;
+        planner->step = 0;
     }
-    *done_p = planner->part == PART_COUNT;
+    *done_p = planner->stage == STAGE_COUNT;
     if (*done_p) {
-        planner->part = 0;
+        planner->stage = 0;
         *plan_p = final_plan(planner);
     }
     return status;
@@ -709,7 +651,7 @@ rt_status dp_planner_commit(dp_planner *planner, const dp_plan **plan_p)
     bool done = false;
     rt_status status = RT_OK;
     while (!done && !status)
-        status = dp_planner_commit_part(planner, &done, plan_p);
+        status = dp_planner_commit_step(planner, &done, plan_p);
     return status;
 }
 
@@ -717,7 +659,7 @@ rt_status dp_planner_finish(dp_planner *planner, const dp_plan **plan_p)
 {
     dp_work *last = dp_work_of(planner, planner->iteration);
     *plan_p = last->open ? &last->plan : NULL;
-    return settle(planner, last, NULL);
+    return dp_planner_settle(planner, last, NULL);
 }
 
 rt_status dp_planner_flush(dp_planner *planner, const dp_plan **plan_p)

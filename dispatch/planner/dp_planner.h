@@ -21,6 +21,7 @@
 #include "dispatch/cost/dp_site.h"
 #include "dispatch/plan/dp_plan.h"
 #include "dispatch/policies/dp_policy.h"
+#include "runtime/rt_pool.h"
 #include "runtime/stream/rt_batch.h"
 
 // Iterations of a run: they are versions of rows, and have 32 bits. (Look-ahead counts beyond.)
@@ -120,12 +121,12 @@ rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch);
 void dp_planner_place(dp_planner *planner);
 rt_status dp_planner_commit(dp_planner *planner, const dp_plan **plan_p);
 
-// The same in parts, for who has other things to do in between: each call does the next one. *done_p:
-// it was the last, and *plan_p is as above. Until then nothing else may be asked of the planner.
-rt_status dp_planner_commit_part(dp_planner *planner, bool *done_p, const dp_plan **plan_p);
+// The same in steps, for who has other things to do in between: each call does the next. *done_p: it
+// was the last, and *plan_p is as above. Until then nothing else may be asked of the planner.
+rt_status dp_planner_commit_step(dp_planner *planner, bool *done_p, const dp_plan **plan_p);
 
-// About how many instructions the next part takes: a bound that depends on counts alone.
-uint64_t dp_planner_part_work(const dp_planner *planner);
+// About how many instructions the next one takes, by counts alone.
+uint64_t dp_planner_step_work(const dp_planner *planner);
 
 // No batch follows: the plan that commit still held back, or NULL.
 rt_status dp_planner_finish(dp_planner *planner, const dp_plan **plan_p);
@@ -167,6 +168,10 @@ const dp_rates *dp_planner_rates(const dp_planner *planner); // those of them th
 // Records for the next look-up, in short.
 void dp_planner_set_alpha(dp_planner *planner, double alpha);
 void dp_planner_set_link(dp_planner *planner, uint32_t worker, dp_link link);
+
+// Lends the planner threads, or takes them back (NULL, as after create); the pool outlives their use.
+// The plans do not depend on it. What they work on: docs/POLICIES.md. RT_NO_MEMORY: nothing changes.
+rt_status dp_planner_set_pool(dp_planner *planner, rt_pool *pool);
 
 // Where the time of a commit goes, for benchmarks: the planner reads no clock, it is lent one. The
 // stages are those of dp_commit.c.

@@ -115,7 +115,7 @@ static rt_status make_room(dp_trial *trial, const rt_batch *batch)
 static rt_status commit(dp_trial *trial, bool counts, bool *done_p)
 {
     bool is_planned;
-    rt_status status = dp_planner_commit_part(trial->planner, &is_planned, &trial->plan);
+    rt_status status = dp_planner_commit_step(trial->planner, &is_planned, &trial->plan);
     if (status || !is_planned)
         return status;
     *done_p = !counts || !trial->plan;
@@ -186,7 +186,7 @@ uint64_t dp_trial_work(const dp_trial *trial, const rt_batch *batch)
     case PART_PLACE:
         return placing_work(config, batch->key_count);
     case PART_COMMIT:
-        return dp_planner_part_work(trial->planner);
+        return dp_planner_step_work(trial->planner);
     case PART_ACCOUNT:
         break;
     }
