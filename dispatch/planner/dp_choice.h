@@ -20,7 +20,7 @@
 #include "dispatch/planner/dp_trial.h"
 
 #define DP_CHOICE_GAIN 0.05 // share of the time that another set must save
-#define DP_CHOICE_SHARE 0.95
+#define DP_CHOICE_SHARE 0.85
 #define DP_CHOICE_SEARCH_SHARE 0.55
 
 // A set and its predicted seconds per iteration.

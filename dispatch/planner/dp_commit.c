@@ -576,12 +576,12 @@ static rt_status do_step(dp_planner *planner, uint32_t stage, uint32_t step)
 // Instructions per key or row, measured with caches that are full (callgrind, 2026-11, x86-64): what
 // counts are their proportions. A row that takes the place of another is EVICTION more.
 static const uint32_t instructions[STAGE_COUNT] = {
-    [STAGE_COLLECT] = 30, [STAGE_SETTLE] = 100, [STAGE_RELEASE] = 75, [STAGE_PLACE] = 270,
-    [STAGE_STALE] = 600,  [STAGE_TRAIN] = 60,   [STAGE_OUTDATE] = 40, [STAGE_SHOW] = 130,
-    [STAGE_LEAVE] = 40,   [STAGE_FINISH] = 100,
+    [STAGE_COLLECT] = 30, [STAGE_SETTLE] = 100, [STAGE_RELEASE] = 90, [STAGE_PLACE] = 230,
+    [STAGE_STALE] = 600,  [STAGE_TRAIN] = 85,   [STAGE_OUTDATE] = 42, [STAGE_SHOW] = 110,
+    [STAGE_LEAVE] = 60,   [STAGE_FINISH] = 100,
 };
 #define EVICTION 300u
-#define CHAIN 60u
+#define CHAIN 30u
 
 static uint64_t placing_work(const dp_planner *planner, const dp_work *work)
 {
@@ -595,6 +595,16 @@ static uint64_t placing_work(const dp_planner *planner, const dp_work *work)
            (rows > free ? (uint64_t)(rows - free) * EVICTION : 0);
 }
 
+// Copies that were evicted, in both sets of caches.
+static uint64_t left_count(const dp_planner *planner)
+{
+    uint64_t count = 0;
+    for (uint32_t w = 0; w < planner->config.worker_count; w++)
+        count += planner->seats[w].left_count +
+                 (planner->shown ? planner->shown_seats[w].left_count : 0);
+    return count;
+}
+
 uint64_t dp_planner_step_work(const dp_planner *planner)
 {
     const dp_work *work = &planner->works[planner->iteration & 1];
@@ -604,6 +614,8 @@ uint64_t dp_planner_step_work(const dp_planner *planner)
     uint64_t count = work->plan.hits.keys;
     if (stage == STAGE_COLLECT)
         count = planner->view.lookup_count;
+    else if (stage == STAGE_LEAVE)
+        count = left_count(planner);
     else if (stage == STAGE_RELEASE || stage == STAGE_TRAIN || stage == STAGE_OUTDATE)
         count = rt_min_u64(keys - planner->step * KEYS_BLOCK, KEYS_BLOCK);
     return count * instructions[stage];

@@ -8,6 +8,9 @@
 #include "dispatch/planner/dp_window.h"
 
 #define LOOK_UP_BLOCK 128u // look-ups whose memory is fetched together
+#define LOOK_UPS_STEP 8192u
+#define PER_LOOK_UP 75u // instructions, as in dp_commit.c
+#define PER_KEY 90u
 
 static uint32_t equal_share(const dp_planner_config *config)
 {
@@ -517,14 +520,15 @@ static void describe_some(void *context, uint32_t part)
     }
 }
 
-static void look_up_keys(dp_planner *planner, const rt_batch *batch)
+// Look-ups from one on; the keys that they are of are not described yet.
+static void look_up_keys(dp_planner *planner, const rt_batch *batch, uint32_t from, uint32_t until)
 {
     rt_pool *pool = dp_planner_pool(planner);
     look_up_parts all = {planner, batch, rt_pool_threads(pool)};
     if (pool)
         rt_pool_run(pool, all.part_count, peek_some, &all);
-    for (uint32_t i = 0; i < batch->key_count; i += LOOK_UP_BLOCK) {
-        const uint32_t count = (uint32_t)rt_min_u64(batch->key_count - i, LOOK_UP_BLOCK);
+    for (uint32_t i = from; i < until; i += LOOK_UP_BLOCK) {
+        const uint32_t count = (uint32_t)rt_min_u64(until - i, LOOK_UP_BLOCK);
         uint32_t *lookups = planner->lookups + i;
         if (pool)
             find_rest(&planner->directory, batch->keys + i, count, lookups);
@@ -532,26 +536,13 @@ static void look_up_keys(dp_planner *planner, const rt_batch *batch)
             find_block(&planner->directory, batch->keys + i, count, lookups);
         number_block(planner, count, lookups);
     }
-    rt_pool_run(pool, all.part_count, describe_some, &all);
 }
 
-static void set_value(dp_planner_config *config, const dp_input *input)
+static void describe_keys(dp_planner *planner, const rt_batch *batch)
 {
-    const dp_input_kind kind = (dp_input_kind)input->kind;
-    double *rate = dp_rates_at(&config->rates, kind, input->worker);
-    if (rate)
-        *rate = input->value;
-    else if (kind == DP_INPUT_ALPHA)
-        config->dispatch.alpha = input->value;
-    else if (kind == DP_INPUT_SEARCH_EVALUATIONS)
-        config->dispatch.search_evaluations = (uint32_t)input->value;
-    else if (kind == DP_INPUT_TABLES)
-        config->dispatch.tables = (uint32_t)input->value;
-    else if (kind == DP_INPUT_POLICY)
-        config->dispatch.policy = (rt_policy_kind)input->value;
-    else if (kind == DP_INPUT_PARTICIPATES)
-        config->participants = (config->participants & ~rt_bit(input->worker)) |
-                               (input->value > 0 ? rt_bit(input->worker) : 0);
+    rt_pool *pool = dp_planner_pool(planner);
+    look_up_parts all = {planner, batch, rt_pool_threads(pool)};
+    rt_pool_run(pool, all.part_count, describe_some, &all);
 }
 
 void dp_planner_recompute(dp_planner *planner)
@@ -559,24 +550,6 @@ void dp_planner_recompute(dp_planner *planner)
     compute_ticks(planner);
     if (planner->policy->configure)
         planner->policy->configure(planner->policy_state, &planner->config.dispatch);
-}
-
-// Input records of the iteration that begins come into force.
-static rt_status enter_inputs(dp_planner *planner)
-{
-    uint32_t count = 0;
-    while (count < planner->waiting_count &&
-           planner->waiting[count].iteration <= planner->iteration)
-        set_value(&planner->config, &planner->waiting[count++]);
-    if (count == 0)
-        return RT_OK;
-    planner->waiting_count -= count;
-    memmove(planner->waiting, planner->waiting + count,
-            planner->waiting_count * sizeof *planner->waiting);
-    rt_status status = dp_planner_switch(planner, NULL);
-    if (!status)
-        dp_planner_recompute(planner);
-    return status;
 }
 
 // What is taken out is no use that is ahead, either.
@@ -604,7 +577,7 @@ uint64_t dp_planner_room_work(const dp_planner *planner, const rt_batch *batch)
     return dp_directory_step_work(&planner->directory, batch->key_count);
 }
 
-rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch)
+static rt_status begin_look_up(dp_planner *planner, const rt_batch *batch)
 {
     const dp_planner_config *config = &planner->config;
     rt_assert(planner->iteration < DP_ITERATIONS_MAX && dp_planner_is_whole(planner));
@@ -613,7 +586,7 @@ rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch)
     if (dp_directory_reserve(&planner->directory, batch->key_count))
         return RT_NO_MEMORY;
     planner->iteration++;
-    if (enter_inputs(planner))
+    if (dp_planner_enter_inputs(planner))
         return RT_NO_MEMORY;
     if (config->dense_whole_bytes > 0 && planner->iteration == RT_CODING_WHOLE_ITERATIONS + 1)
         compute_ticks(planner);
@@ -643,15 +616,56 @@ rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch)
         .always_summed = dp_planner_sums_all(planner),
         .pool = planner->pool,
     };
-    look_up_keys(planner, batch);
-    if (config->dispatch.evict_cost) {
-        int32_t evict[RT_WORKERS_MAX];
-        dp_turnover_expect(&planner->turnover, planner->caches, &planner->ticks, evict);
-        for (uint32_t j = 0; j < n; j++)
-            planner->evict[j] = evict[planner->rank_of[j]];
-        planner->view.evict = planner->evict;
-    }
     return RT_OK;
+}
+
+static void expect_evictions(dp_planner *planner)
+{
+    int32_t evict[RT_WORKERS_MAX];
+    dp_turnover_expect(&planner->turnover, planner->caches, &planner->ticks, evict);
+    for (uint32_t j = 0; j < planner->view.worker_count; j++)
+        planner->evict[j] = evict[planner->rank_of[j]];
+    planner->view.evict = planner->evict;
+}
+
+static uint32_t look_ups_of_step(const dp_planner *planner, const rt_batch *batch)
+{
+    const uint32_t left = batch->key_count - planner->looked_up;
+    return dp_planner_pool(planner) ? left : (uint32_t)rt_min_u64(left, LOOK_UPS_STEP);
+}
+
+rt_status dp_planner_look_up_step(dp_planner *planner, const rt_batch *batch, bool *done_p)
+{
+    const uint32_t from = planner->looked_up, count = look_ups_of_step(planner, batch);
+    *done_p = false;
+    if (from == 0 && begin_look_up(planner, batch))
+        return RT_NO_MEMORY;
+    if (count > 0) {
+        look_up_keys(planner, batch, from, from + count);
+        planner->looked_up += count;
+        return RT_OK;
+    }
+    describe_keys(planner, batch);
+    if (planner->config.dispatch.evict_cost)
+        expect_evictions(planner);
+    planner->looked_up = 0;
+    *done_p = true;
+    return RT_OK;
+}
+
+uint64_t dp_planner_look_up_work(const dp_planner *planner, const rt_batch *batch)
+{
+    const uint64_t count = look_ups_of_step(planner, batch);
+    return count ? count * PER_LOOK_UP : (uint64_t)planner->view.distinct_count * PER_KEY;
+}
+
+rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch)
+{
+    bool done = false;
+    rt_status status = RT_OK;
+    while (!done && !status)
+        status = dp_planner_look_up_step(planner, batch, &done);
+    return status;
 }
 
 void dp_planner_place(dp_planner *planner)
@@ -683,74 +697,6 @@ void dp_planner_place(dp_planner *planner)
         planner->decision.tables =
             dispatch->tables && dispatch->tables < fields ? dispatch->tables : fields;
     }
-}
-
-// ---- input records ---------------------------------------------------------------------------
-
-rt_status dp_planner_apply(dp_planner *planner, dp_input *input, rt_error *error)
-{
-    rt_status status = dp_input_check(input, planner->config.worker_count, error);
-    if (!status && input->kind == DP_INPUT_POLICY)
-        status = dp_planner_can_switch(planner, (rt_policy_kind)input->value, error);
-    if (status)
-        return status;
-    if (planner->waiting_count == DP_INPUTS_WAITING_MAX)
-        return rt_fail(error, RT_AGAIN, "%u input records wait for their iteration",
-                       DP_INPUTS_WAITING_MAX);
-    if (input->iteration <= planner->iteration)
-        input->iteration = planner->iteration + 1;
-    input->number = ++planner->input_count;
-    uint32_t at = planner->waiting_count++;
-    for (; at > 0 && planner->waiting[at - 1].iteration > input->iteration; at--)
-        planner->waiting[at] = planner->waiting[at - 1];
-    planner->waiting[at] = *input;
-    return RT_OK;
-}
-
-double dp_planner_value(const dp_planner *planner, dp_input_kind kind, uint32_t worker)
-{
-    const dp_planner_config *config = &planner->config;
-    rt_assert(worker < (kind == DP_INPUT_SHARD_LINK ? RT_SHARDS_MAX : config->worker_count));
-    const double *rate = dp_rates_at((dp_rates *)&config->rates, kind, worker); // only read
-    if (rate)
-        return *rate;
-    if (kind == DP_INPUT_ALPHA)
-        return config->dispatch.alpha;
-    if (kind == DP_INPUT_SEARCH_EVALUATIONS)
-        return config->dispatch.search_evaluations;
-    if (kind == DP_INPUT_POLICY)
-        return config->dispatch.policy;
-    if (kind == DP_INPUT_PARTICIPATES)
-        return (double)(planner->participants >> worker & 1);
-    return kind == DP_INPUT_TABLES ? config->dispatch.tables : 0;
-}
-
-const dp_planner_config *dp_planner_configuration(const dp_planner *planner)
-{
-    return &planner->config;
-}
-
-const dp_rates *dp_planner_rates(const dp_planner *planner)
-{
-    return &planner->config.rates;
-}
-
-static void apply_next(dp_planner *planner, dp_input_kind kind, uint32_t worker, double value)
-{
-    dp_input input = {.kind = kind, .worker = worker, .value = value};
-    rt_status status = dp_planner_apply(planner, &input, NULL);
-    rt_assert(status == RT_OK);
-}
-
-void dp_planner_set_alpha(dp_planner *planner, double alpha)
-{
-    apply_next(planner, DP_INPUT_ALPHA, 0, alpha);
-}
-
-void dp_planner_set_link(dp_planner *planner, uint32_t worker, dp_link link)
-{
-    apply_next(planner, DP_INPUT_LINK_UP, worker, link.up_bytes_per_s);
-    apply_next(planner, DP_INPUT_LINK_DOWN, worker, link.down_bytes_per_s);
 }
 
 // ---- views -----------------------------------------------------------------------------------

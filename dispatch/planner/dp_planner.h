@@ -118,6 +118,11 @@ uint64_t dp_planner_room_work(const dp_planner *planner, const rt_batch *batch);
 // stay until the commit. An incomplete batch is spread evenly. RT_NO_MEMORY: the planner must not
 // be used further.
 rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch);
+// The same in steps: *done_p: it was the last. look_up_work: about how many instructions the next one
+// takes, by counts alone.
+rt_status dp_planner_look_up_step(dp_planner *planner, const rt_batch *batch, bool *done_p);
+uint64_t dp_planner_look_up_work(const dp_planner *planner, const rt_batch *batch);
+
 void dp_planner_place(dp_planner *planner);
 rt_status dp_planner_commit(dp_planner *planner, const dp_plan **plan_p);
 

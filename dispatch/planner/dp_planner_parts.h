@@ -76,6 +76,8 @@ struct dp_planner {
     uint32_t rows_max[RT_WORKERS_MAX];
     uint32_t *worker_of_sample;
 
+    uint32_t looked_up; // of a look-up in steps
+
     // scratch of a commit
     uint32_t *row_of; // by thread and distinct key: 1 + its last row, counted over all workers that
                       // the thread collects; 0: none
@@ -120,6 +122,9 @@ void dp_planner_settle_seats(dp_planner *planner, bool own, bool shown);
 
 // Records that lost their last copy in this commit are given back.
 void dp_planner_release_left(dp_planner *planner);
+
+// Input records of the iteration that begins come into force. RT_NO_MEMORY. dp_values.c
+rt_status dp_planner_enter_inputs(dp_planner *planner);
 
 // The first stage of a commit: the work of the batch that was placed begins. dp_gather.c
 void dp_planner_collect(dp_planner *planner, dp_work *work);

@@ -112,6 +112,15 @@ static rt_status make_room(dp_trial *trial, const rt_batch *batch)
     return status;
 }
 
+static rt_status look_up(dp_trial *trial, const rt_batch *batch)
+{
+    bool done;
+    rt_status status = dp_planner_look_up_step(trial->planner, batch, &done);
+    if (done)
+        trial->next = PART_PLACE;
+    return status;
+}
+
 static rt_status commit(dp_trial *trial, bool counts, bool *done_p)
 {
     bool is_planned;
@@ -132,8 +141,7 @@ rt_status dp_trial_step(dp_trial *trial, const rt_batch *batch, bool counts, boo
     case PART_ROOM:
         return make_room(trial, batch);
     case PART_LOOK_UP:
-        trial->next = PART_PLACE;
-        return dp_planner_look_up(trial->planner, batch);
+        return look_up(trial, batch);
     case PART_PLACE:
         trial->next = PART_COMMIT;
         dp_planner_place(trial->planner);
@@ -182,7 +190,7 @@ uint64_t dp_trial_work(const dp_trial *trial, const rt_batch *batch)
     case PART_ROOM:
         return dp_planner_room_work(trial->planner, batch);
     case PART_LOOK_UP:
-        return (uint64_t)batch->key_count * PER_LOOK_UP;
+        return dp_planner_look_up_work(trial->planner, batch);
     case PART_PLACE:
         return placing_work(config, batch->key_count);
     case PART_COMMIT:

@@ -1,0 +1,106 @@
+// Input records, and the values that they set. See dp_planner.h.
+#include <string.h>
+
+#include "dispatch/planner/dp_planner_parts.h"
+
+static void set_value(dp_planner_config *config, const dp_input *input)
+{
+    const dp_input_kind kind = (dp_input_kind)input->kind;
+    double *rate = dp_rates_at(&config->rates, kind, input->worker);
+    if (rate)
+        *rate = input->value;
+    else if (kind == DP_INPUT_ALPHA)
+        config->dispatch.alpha = input->value;
+    else if (kind == DP_INPUT_SEARCH_EVALUATIONS)
+        config->dispatch.search_evaluations = (uint32_t)input->value;
+    else if (kind == DP_INPUT_TABLES)
+        config->dispatch.tables = (uint32_t)input->value;
+    else if (kind == DP_INPUT_POLICY)
+        config->dispatch.policy = (rt_policy_kind)input->value;
+    else if (kind == DP_INPUT_PARTICIPATES)
+        config->participants = (config->participants & ~rt_bit(input->worker)) |
+                               (input->value > 0 ? rt_bit(input->worker) : 0);
+}
+
+rt_status dp_planner_enter_inputs(dp_planner *planner)
+{
+    uint32_t count = 0;
+    while (count < planner->waiting_count &&
+           planner->waiting[count].iteration <= planner->iteration)
+        set_value(&planner->config, &planner->waiting[count++]);
+    if (count == 0)
+        return RT_OK;
+    planner->waiting_count -= count;
+    memmove(planner->waiting, planner->waiting + count,
+            planner->waiting_count * sizeof *planner->waiting);
+    rt_status status = dp_planner_switch(planner, NULL);
+    if (!status)
+        dp_planner_recompute(planner);
+    return status;
+}
+
+rt_status dp_planner_apply(dp_planner *planner, dp_input *input, rt_error *error)
+{
+    rt_status status = dp_input_check(input, planner->config.worker_count, error);
+    if (!status && input->kind == DP_INPUT_POLICY)
+        status = dp_planner_can_switch(planner, (rt_policy_kind)input->value, error);
+    if (status)
+        return status;
+    if (planner->waiting_count == DP_INPUTS_WAITING_MAX)
+        return rt_fail(error, RT_AGAIN, "%u input records wait for their iteration",
+                       DP_INPUTS_WAITING_MAX);
+    if (input->iteration <= planner->iteration)
+        input->iteration = planner->iteration + 1;
+    input->number = ++planner->input_count;
+    uint32_t at = planner->waiting_count++;
+    for (; at > 0 && planner->waiting[at - 1].iteration > input->iteration; at--)
+        planner->waiting[at] = planner->waiting[at - 1];
+    planner->waiting[at] = *input;
+    return RT_OK;
+}
+
+double dp_planner_value(const dp_planner *planner, dp_input_kind kind, uint32_t worker)
+{
+    const dp_planner_config *config = &planner->config;
+    rt_assert(worker < (kind == DP_INPUT_SHARD_LINK ? RT_SHARDS_MAX : config->worker_count));
+    const double *rate = dp_rates_at((dp_rates *)&config->rates, kind, worker); // only read
+    if (rate)
+        return *rate;
+    if (kind == DP_INPUT_ALPHA)
+        return config->dispatch.alpha;
+    if (kind == DP_INPUT_SEARCH_EVALUATIONS)
+        return config->dispatch.search_evaluations;
+    if (kind == DP_INPUT_POLICY)
+        return config->dispatch.policy;
+    if (kind == DP_INPUT_PARTICIPATES)
+        return (double)(planner->participants >> worker & 1);
+    return kind == DP_INPUT_TABLES ? config->dispatch.tables : 0;
+}
+
+const dp_planner_config *dp_planner_configuration(const dp_planner *planner)
+{
+    return &planner->config;
+}
+
+const dp_rates *dp_planner_rates(const dp_planner *planner)
+{
+    return &planner->config.rates;
+}
+
+static void apply_next(dp_planner *planner, dp_input_kind kind, uint32_t worker, double value)
+{
+    dp_input input = {.kind = kind, .worker = worker, .value = value};
+    rt_status status = dp_planner_apply(planner, &input, NULL);
+    rt_assert(status == RT_OK);
+}
+
+void dp_planner_set_alpha(dp_planner *planner, double alpha)
+{
+    apply_next(planner, DP_INPUT_ALPHA, 0, alpha);
+}
+
+void dp_planner_set_link(dp_planner *planner, uint32_t worker, dp_link link)
+{
+    apply_next(planner, DP_INPUT_LINK_UP, worker, link.up_bytes_per_s);
+    apply_next(planner, DP_INPUT_LINK_DOWN, worker, link.down_bytes_per_s);
+}
