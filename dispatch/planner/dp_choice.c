@@ -249,17 +249,16 @@ static double next_work(const dp_choice *c, const dp_recent *recent)
                              : DP_TRIAL_CREATION_WORK);
 }
 
-static double unit_work(const dp_choice *c, const dp_recent *recent)
+static double unit_work(const dp_choice *c, uint32_t key_count)
 {
     const bool searches = dp_policy_can(c->config.dispatch.policy, DP_POLICY_TIME);
-    const uint32_t keys = dp_recent_at(recent, 0)->key_count;
     return (searches ? DP_CHOICE_SEARCH_SHARE : DP_CHOICE_SHARE) *
-           (double)dp_trial_decision_work(&c->config, keys);
+           (double)dp_trial_decision_work(&c->config, key_count);
 }
 
-rt_status dp_choice_step(dp_choice *c, const dp_recent *recent)
+rt_status dp_choice_step(dp_choice *c, const dp_recent *recent, uint32_t key_count)
 {
-    const double most = unit_work(c, recent);
+    const double most = unit_work(c, key_count);
     double work = next_work(c, recent);
     rt_status status;
     do {

@@ -20,7 +20,7 @@
 #include "dispatch/planner/dp_trial.h"
 
 #define DP_CHOICE_GAIN 0.05 // share of the time that another set must save
-#define DP_CHOICE_SHARE 0.85
+#define DP_CHOICE_SHARE 0.8
 #define DP_CHOICE_SEARCH_SHARE 0.55
 
 // A set and its predicted seconds per iteration.
@@ -62,11 +62,11 @@ uint64_t dp_choice_estimate(const dp_planner_config *config, const dp_demand *de
 rt_status dp_choice_begin(dp_choice *choice, const dp_planner_config *config,
                           const dp_recent *recent, double moved, uint64_t current);
 
-// One unit: as many parts of trials as are less work in all than DP_CHOICE_SHARE of a decision with
-// all workers (of a policy that searches, DP_CHOICE_SEARCH_SHARE, which is one placement of a
-// trial); at least one. Work is counted, not timed: dp_trial_work. runs is false once the search is
-// done. RT_NO_MEMORY.
-rt_status dp_choice_step(dp_choice *choice, const dp_recent *recent);
+// One unit: as many parts of trials as are less work in all than DP_CHOICE_SHARE of a decision on
+// key_count keys with all workers (of a policy that searches, DP_CHOICE_SEARCH_SHARE, which is one
+// placement of a trial); at least one part. Work is counted, not timed: dp_trial_work. runs is false
+// once the search is done. RT_NO_MEMORY.
+rt_status dp_choice_step(dp_choice *choice, const dp_recent *recent, uint32_t key_count);
 
 // Gives it up. It can be begun again, and is zero before that.
 void dp_choice_end(dp_choice *choice);

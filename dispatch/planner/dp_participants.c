@@ -186,7 +186,7 @@ static rt_status estimate(dp_participants *self, const rt_batch *batch, uint64_t
 }
 
 // One unit of a search; another set once it is done.
-static rt_status search(dp_participants *self, uint64_t *workers_p)
+static rt_status search(dp_participants *self, const rt_batch *batch, uint64_t *workers_p)
 {
     dp_choice *choice = &self->choice;
     rt_status status = RT_OK;
@@ -200,7 +200,7 @@ static rt_status search(dp_participants *self, uint64_t *workers_p)
         self->change = self->is_rough = 0;
         return dp_choice_begin(choice, &self->config, &self->recent, self->moved, *workers_p);
     }
-    status = dp_choice_step(choice, &self->recent);
+    status = dp_choice_step(choice, &self->recent, batch->key_count);
     if (status || choice->runs)
         return status;
     const dp_candidate *best = dp_choice_best(choice);
@@ -227,7 +227,7 @@ rt_status dp_participants_next(dp_participants *self, const rt_batch *batch, uin
         if (!status && estimate_is_due(self, batch))
             status = estimate(self, batch, &workers);
         else if (!status)
-            status = search(self, &workers);
+            status = search(self, batch, &workers);
     }
     for (uint64_t rest = current ^ workers; rest && !status; rest &= rest - 1) {
         const uint32_t worker = rt_lowest_bit(rest);

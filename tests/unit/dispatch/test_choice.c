@@ -128,8 +128,7 @@ static void must_be_best(const scene *s, uint64_t current, uint64_t chosen)
                  best * 1e3, now * 1e3);
 }
 
-// Every unit is a part of a planning; in the end the set is the one that planning all prefixes at
-// once finds.
+// In units the search finds the set that planning all prefixes at once finds.
 static void in_units_the_same_is_found(void **state)
 {
     (void)state;
@@ -138,29 +137,20 @@ static void in_units_the_same_is_found(void **state)
         scene s;
         dp_choice choice = {0};
         const uint32_t n = 2 + (uint32_t)seed % 5;
-        uint32_t units = 0;
         open_scene(&s, seed, n, SAMPLES * FIELDS);
-        const bool searches = seed % 4 == 0; // without evaluations, of which a trial has half
-        s.config.dispatch.policy = searches ? RT_POLICY_MAKESPAN : RT_POLICY_ESD;
-        const uint32_t parts = searches ? 2 : 3;
+        if (seed % 4 == 0) // without evaluations, of which a trial has half
+            s.config.dispatch.policy = RT_POLICY_MAKESPAN;
         const uint64_t all = rt_bits_below(n);
         assert_int_equal(dp_choice_begin(&choice, &s.config, &s.recent, DP_ESTIMATE_MOVED, all),
                          RT_OK);
         while (choice.runs) {
             const uint32_t tried = choice.tried_count, done = choice.done;
-            const bool had = choice.trial != NULL;
-            assert_int_equal(dp_choice_step(&choice, &s.recent), RT_OK);
-            units++;
-            if (choice.tried_count == tried) { // on its way
-                assert_int_equal(choice.done, done + had);
-                assert_true(choice.done < parts * BATCHES);
-            } else { // one more is done: with its last batch, or given up
-                assert_int_equal(choice.tried_count, tried + 1);
-                assert_int_equal(choice.done, 0);
-                early += done + 1 < parts * BATCHES;
-            }
+            const dp_trial *trial = choice.trial;
+            assert_int_equal(dp_choice_step(&choice, &s.recent, SAMPLES * FIELDS), RT_OK);
+            if (choice.tried_count == tried && trial)
+                assert_true(choice.done > done && choice.batch < BATCHES);
+            early += choice.tried_count > tried && choice.tried[tried].moved == 0;
         }
-        assert_true(units <= (n + 1) * (parts * BATCHES + 1));
         must_be_best(&s, all, dp_choice_result(&choice));
         changes += dp_choice_result(&choice) != all;
         dp_choice_end(&choice);
@@ -175,12 +165,68 @@ static double trial_s(const scene *s, uint64_t workers, double part)
     dp_trial *trial;
     assert_int_equal(dp_trial_create(&s->config, workers, part, &trial), RT_OK);
     for (uint32_t i = 0; i < BATCHES; i++) {
-        assert_int_equal(dp_trial_decide(trial, dp_recent_at(&s->recent, i)), RT_OK);
-        assert_int_equal(dp_trial_commit(trial, i >= BATCHES / 2), RT_OK);
+        assert_int_equal(dp_trial_plan(trial, dp_recent_at(&s->recent, i), i >= BATCHES / 2),
+                         RT_OK);
     }
     const double seconds = dp_trial_seconds(trial) / (BATCHES - BATCHES / 2);
     dp_trial_destroy(trial);
     return seconds;
+}
+
+// The work of a unit, part by part: of a search that goes through its trials all at once.
+static void add_parts(const scene *s, uint64_t workers, double *works, uint32_t *count)
+{
+    dp_trial *trial;
+    works[(*count)++] = (double)DP_TRIAL_CREATION_WORK;
+    assert_int_equal(dp_trial_create(&s->config, workers, 1, &trial), RT_OK);
+    for (uint32_t i = 0; i < BATCHES; i++) {
+        const rt_batch *batch = dp_recent_at(&s->recent, i);
+        bool done = false;
+        while (!done) {
+            works[(*count)++] = (double)dp_trial_work(trial, batch);
+            assert_int_equal(dp_trial_step(trial, batch, i >= BATCHES / 2, &done), RT_OK);
+        }
+    }
+    dp_trial_destroy(trial);
+}
+
+// A unit is as many parts as are less work in all than its share of a decision, and no more: of the
+// same parts, one after the other, so many that the next one would be too much; at least one.
+static void units_have_a_bound(void **state)
+{
+    (void)state;
+    static double works[8192];
+    for (uint32_t kind = 0; kind < 2; kind++) {
+        scene s;
+        dp_choice choice = {0};
+        uint32_t count = 0, at = 0, lonely = 0, units = 0;
+        open_scene(&s, 12, 4, SAMPLES * FIELDS);
+        s.config.dispatch.policy = kind ? RT_POLICY_MAKESPAN : RT_POLICY_LAIA;
+        s.config.dispatch.search_evaluations = 100;
+        const double most =
+            (kind ? DP_CHOICE_SEARCH_SHARE : DP_CHOICE_SHARE) *
+            (double)dp_trial_decision_work(&s.config, SAMPLES * FIELDS);
+        add_parts(&s, 15, works, &count);
+        assert_int_equal(dp_choice_begin(&choice, &s.config, &s.recent, DP_ESTIMATE_MOVED, 15),
+                         RT_OK);
+        while (choice.tried_count == 0) { // of the first trial, which is that of all
+            assert_int_equal(dp_choice_step(&choice, &s.recent, SAMPLES * FIELDS), RT_OK);
+            const uint32_t end = choice.tried_count ? count : choice.done + 1;
+            double work = 0;
+            assert_true(end > at && end <= count);
+            for (uint32_t i = at; i < end; i++)
+                work += works[i];
+            assert_true(work <= most || end == at + 1);
+            assert_true(end == count || work + works[end] > most);
+            lonely += work > most;
+            units++;
+            at = end;
+        }
+        printf("%u parts in %u units, %u of one that is too large\n", count, units, lonely);
+        assert_true(units > BATCHES && units < count);
+        dp_choice_end(&choice);
+        close_scene(&s);
+    }
 }
 
 // A trial is a planner with its workers alone, and with caches of a part, as far as a share fits.
@@ -244,14 +290,14 @@ static void caches_and_named_sets(void **state)
     open_scene(&s, 5, 4, (SAMPLES + 2) / 3 * FIELDS); // of three workers, not of two
     assert_int_equal(dp_choice_begin(&choice, &s.config, &s.recent, 0.5, 0xe), RT_OK);
     while (choice.runs)
-        assert_int_equal(dp_choice_step(&choice, &s.recent), RT_OK);
+        assert_int_equal(dp_choice_step(&choice, &s.recent, SAMPLES * FIELDS), RT_OK);
     assert_int_equal(choice.tried[0].workers, 0xe);
     for (uint32_t i = 0; i < choice.tried_count; i++)
         assert_true(rt_bit_count(choice.tried[i].workers) >= 3);
     dp_choice_end(&choice);
     assert_int_equal(dp_choice_begin(&choice, &s.config, &s.recent, 0.5, 3), RT_OK);
     while (choice.runs)
-        assert_int_equal(dp_choice_step(&choice, &s.recent), RT_OK);
+        assert_int_equal(dp_choice_step(&choice, &s.recent, SAMPLES * FIELDS), RT_OK);
     assert_true(isinf(choice.tried[0].predicted_s));
     assert_true(rt_bit_count(dp_choice_result(&choice)) >= 3);
     dp_choice_end(&choice);
@@ -259,7 +305,7 @@ static void caches_and_named_sets(void **state)
         s.config.slot_count[w] = FIELDS; // nobody's cache holds anything
     assert_int_equal(dp_choice_begin(&choice, &s.config, &s.recent, 0.5, 15), RT_OK);
     while (choice.runs)
-        assert_int_equal(dp_choice_step(&choice, &s.recent), RT_OK);
+        assert_int_equal(dp_choice_step(&choice, &s.recent, SAMPLES * FIELDS), RT_OK);
     assert_int_equal(dp_choice_result(&choice), 15);
     close_scene(&s);
 }
@@ -423,8 +469,8 @@ static double trial_row_bytes(const scene *s, uint64_t workers)
     dp_trial *trial;
     assert_int_equal(dp_trial_create(&s->config, workers, 1, &trial), RT_OK);
     for (uint32_t i = 0; i < BATCHES; i++) {
-        assert_int_equal(dp_trial_decide(trial, dp_recent_at(&s->recent, i)), RT_OK);
-        assert_int_equal(dp_trial_commit(trial, i >= BATCHES / 2), RT_OK);
+        assert_int_equal(dp_trial_plan(trial, dp_recent_at(&s->recent, i), i >= BATCHES / 2),
+                         RT_OK);
     }
     const double bytes = dp_trial_row_bytes(trial);
     dp_trial_destroy(trial);
@@ -480,8 +526,7 @@ static double first_batch_bytes(const scene *s, double share)
     dp_trial *trial;
     config.shard_share = share;
     assert_int_equal(dp_trial_create(&config, 1, 1, &trial), RT_OK);
-    assert_int_equal(dp_trial_decide(trial, dp_recent_at(&s->recent, 0)), RT_OK);
-    assert_int_equal(dp_trial_commit(trial, true), RT_OK);
+    assert_int_equal(dp_trial_plan(trial, dp_recent_at(&s->recent, 0), true), RT_OK);
     const double bytes = dp_trial_seconds(trial) * FAST; // of its link
     dp_trial_destroy(trial);
     return bytes;
@@ -514,6 +559,6 @@ static void rows_that_others_have(void **state)
 
 TEST_MAIN(TEST(rows_that_others_have), TEST(rows_that_stay_on_a_box),
           TEST(computing_is_of_its_workers),
-          TEST(in_units_the_same_is_found), TEST(trials_are_plans), TEST(caches_and_named_sets),
+          TEST(in_units_the_same_is_found), TEST(units_have_a_bound), TEST(trials_are_plans), TEST(caches_and_named_sets),
           TEST(the_first_iterations_are_others),
           TEST(what_a_batch_needs), TEST(times_of_sets), TEST(which_set_is_likeliest))
