@@ -300,13 +300,32 @@ rt_status dp_planner_create(const dp_planner_config *config, dp_planner **planne
     return RT_OK;
 }
 
+// Operations of an equal share, so that lists which grow are not copied again and again.
+static rt_status expect_operations(dp_planner *planner, dp_work *work)
+{
+    const dp_planner_config *config = &planner->config;
+    const uint32_t rows = equal_share(config) * config->keys_per_sample_max;
+    for (uint32_t j = 0; j < config->worker_count; j++) {
+        dp_slice *slice = &work->plan.slices[j];
+        if (dp_ops_reserve(&slice->fill, rows) || dp_ops_reserve(&slice->release, rows) ||
+            dp_ops_reserve(&slice->after, rows))
+            return RT_NO_MEMORY;
+    }
+    return RT_OK;
+}
+
 // Rows in caches, and those of a batch: there are never more records.
-static rt_status expect_records(dp_planner *planner, uint64_t key_count)
+static rt_status expect_keys(dp_planner *planner, uint64_t key_count)
 {
     const dp_planner_config *config = &planner->config;
     uint64_t most = (uint64_t)config->sample_count_max * config->keys_per_sample_max;
+    if (key_count == 0)
+        return RT_OK;
     for (uint32_t j = 0; j < config->worker_count; j++)
         most += config->slot_count[j] * (planner->shown ? UINT64_C(2) : 1);
+    if (expect_operations(planner, &planner->works[0]) ||
+        expect_operations(planner, &planner->works[1]))
+        return RT_NO_MEMORY;
     return dp_directory_expect(&planner->directory, rt_min_u64(key_count, most));
 }
 
@@ -327,7 +346,7 @@ rt_status dp_planner_begin(const dp_planner_config *config, uint64_t key_count,
         planner->config.participants = planner->took_part;
     status = allocate(planner);
     if (!status)
-        status = expect_records(planner, key_count);
+        status = expect_keys(planner, key_count);
     if (status) {
         rt_fail(error, status, "out of memory for the planner's caches and batch");
     } else {

@@ -91,8 +91,8 @@ rt_status dp_planner_create(const dp_planner_config *config, dp_planner **planne
 void dp_planner_destroy(dp_planner *planner);
 
 // The same in parts: at first it has no caches, and can only be destroyed; then, until it is whole,
-// add_cache gives it the next. key_count: room for as many keys that are in caches as so many keys
-// make. RT_NO_MEMORY: it must not be used further.
+// add_cache gives it the next. key_count: it will see at most so many, and has room for their records
+// and operations at once; 0: as it needs it. RT_NO_MEMORY: it must not be used further.
 rt_status dp_planner_begin(const dp_planner_config *config, uint64_t key_count,
                            dp_planner **planner_p, rt_error *error);
 rt_status dp_planner_add_cache(dp_planner *planner);

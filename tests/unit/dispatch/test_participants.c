@@ -192,14 +192,14 @@ static void searches_become_rare(void **state)
     uint32_t begins = 0, units = 0;
     bool before = false;
     open_scene(&s, WORKERS, SAMPLES * FIELDS);
-    for (uint32_t t = 0; t < 12000; t++) {
+    for (uint32_t t = 0; t < 20000; t++) {
         assert_int_equal(next(&s, 15), 15);
         begins += dp_participants_searches(s.chooser) && !before;
         before = dp_participants_searches(s.chooser);
         units += before;
     }
     assert_true(begins >= 3 && begins <= 8);
-    assert_true(units < 4000);
+    assert_true(units < 10000);
     close_scene(&s);
 }
 
