@@ -14,7 +14,7 @@ typedef struct {
 static const section dispatch_sections[] = {
     {"opt", dp_bench_opt},        {"scaling", dp_bench_scaling},     {"memory", dp_bench_memory},
     {"planner", dp_bench_stages}, {"directory", dp_bench_directory}, {"gap", dp_bench_gap},
-    {"demand", dp_bench_demand},
+    {"demand", dp_bench_demand},  {"threads", dp_bench_threads},
 };
 
 static bool known_section(const char *name)

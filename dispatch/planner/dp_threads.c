@@ -8,6 +8,10 @@
 
 rt_status dp_planner_set_pool(dp_planner *planner, rt_pool *pool)
 {
+    if (!pool && planner->row_of) { // there is room for one
+        planner->pool = NULL;
+        return RT_OK;
+    }
     const uint64_t lookups =
         (uint64_t)planner->config.sample_count_max * planner->config.keys_per_sample_max;
     const uint32_t threads = rt_pool_threads(pool);
