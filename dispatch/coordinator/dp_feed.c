@@ -156,8 +156,11 @@ static void open_ledger(dp_feed *feed, const char *path, bool is_fresh)
                  strerror(errno));
 }
 
-static rt_status lend_threads(dp_feed *feed, rt_error *error)
+// To the planner, which is restored, or made already.
+static rt_status lend_threads(dp_feed *feed, dp_planner *restored, rt_error *error)
 {
+    if (restored)
+        feed->planner = restored;
     rt_status status = dp_setup_threads(feed->config.config, &feed->pool, error);
     if (!status && dp_planner_set_pool(feed->planner, feed->pool))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for the planner's threads");
@@ -209,10 +212,8 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
     if (!status && feed->stop_fd < 0)
         status = rt_fail(error, RT_LIMIT, "cannot create an event descriptor");
     feed->stream = stream;
-    if (!status && config->restored)
-        feed->planner = config->restored;
     if (!status)
-        status = lend_threads(feed, error);
+        status = lend_threads(feed, config->restored, error);
     if (!status) {
         open_ledger(feed, config->ledger, config->is_fresh);
         rt_stream_watch(stream, feed->stop_fd, feed->ledger_fd);
