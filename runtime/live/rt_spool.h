@@ -8,8 +8,8 @@
 
 typedef struct rt_spool rt_spool;
 
-// config is kept. directory: as rt_journal_place. wake_fd: an eventfd that is written when the input
-// has ended. As rt_live_open.
+// config is kept. directory: as rt_journal_place. wake_fd: an eventfd that is written when the
+// input has ended. As rt_live_open.
 rt_status rt_spool_open(const rt_config *config, rt_flow flow, const char *directory, int wake_fd,
                         rt_spool **spool_p, rt_error *error);
 void rt_spool_close(rt_spool *spool); // NULL is fine

@@ -100,7 +100,7 @@ static void send_bytes(scene *s, rt_message_type type, size_t size, uint32_t cou
     rt_message_release(&message);
 }
 
-// The next answer, which must be to the last question: whatever came before it got none, or its own.
+// The next answer, which must be to the last question: what came before got none, or its own.
 static rt_message receive(scene *s, rt_message_type type)
 {
     for (;;) {
