@@ -122,8 +122,8 @@ rt_status dp_bench_threads(const dp_bench *bench, rt_error *error)
     }
     rt_report_note(bench->report,
                    "n = %u, synthetic Criteo rows unless there is a file, medians of time on the "
-                   "wall: other programs slow this down. %" PRIu32 " cores. plans: a fingerprint of "
-                   "all plans, which threads must not change.",
+                   "wall: other programs slow this down. %" PRIu32 " cores. plans: a fingerprint "
+                   "of all plans, which threads must not change.",
                    WORKERS, rt_thread_cores());
     rt_report_end(bench->report);
     return status;
