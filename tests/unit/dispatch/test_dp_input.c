@@ -236,6 +236,12 @@ static void a_journal_reads_back(void **state)
                                 .kind = kind,
                                 .worker = dp_input_subject(kind) ? i % 5 : 0,
                                 .value = value};
+        if (i % 16 == 15) { // a key, whatever its bits
+            const dp_input forget = dp_input_forget(rt_random_u64(&random));
+            written[i].kind = forget.kind;
+            written[i].worker = forget.worker;
+            written[i].value = forget.value;
+        }
         dp_journal_write(journal, &written[i]);
     }
     rt_metrics_close(journal);
