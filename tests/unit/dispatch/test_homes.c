@@ -53,19 +53,20 @@ static uint32_t number_of(uint64_t key)
 
 static void fill_config(const site *s, dp_planner_config *config)
 {
-    *config = (dp_planner_config){
-        .worker_count = s->workers,
-        .sample_count_max = 6 * s->workers,
-        .keys_per_sample_max = FIELDS,
-        .participants_min = s->some_sit_out ? 1 : 0,
-        .layout.field_count = FIELDS,
-        .homes = s->homes,
-        .shard_rows_max = s->shard_rows_max,
-        .dense_bytes = 1200,
-        .dispatch = {.policy = s->policy, .alpha = 1, .search_evaluations = 200},
-        .rates.shards = {s->shards, s->shards, {0}},
-        .boxes = {.count = s->boxes, .worker_count = s->workers},
-        .seed = s->seed};
+    *config = (dp_planner_config){.worker_count = s->workers,
+                                  .sample_count_max = 6 * s->workers,
+                                  .keys_per_sample_max = FIELDS,
+                                  .participants_min = s->some_sit_out ? 1 : 0,
+                                  .layout.field_count = FIELDS,
+                                  .homes = s->homes,
+                                  .shard_rows_max = s->shard_rows_max,
+                                  .dense_bytes = 1200,
+                                  .dispatch = {.policy = s->policy,
+                                               .alpha = 1,
+                                               .search_evaluations = 200},
+                                  .rates.shards = {s->shards, s->shards, {0}},
+                                  .boxes = {.count = s->boxes, .worker_count = s->workers},
+                                  .seed = s->seed};
     memcpy(config->boxes.of_worker, s->box_of_worker, sizeof s->box_of_worker);
     memcpy(config->boxes.of_shard, s->box_of_shard, sizeof s->box_of_shard);
     for (uint32_t f = 0; f < FIELDS; f++) {
@@ -155,8 +156,8 @@ static void pass_plan(run *r, const dp_plan *plan)
         }
     }
     for (uint32_t b = 0; b < r->config.boxes.count; b++) {
-        const double link =
-            fmax((double)one.up[b] / (1e6 * (1 + b)), (double)one.down[b] / (2e6 * (1 + b)));
+        const double link = fmax((double)one.up[b] / (1e6 * (1 + b)),
+                                 (double)one.down[b] / (2e6 * (1 + b)));
         slowest = fmax(slowest, link);
         for (uint32_t w = 0; w < plan->worker_count; w++)
             if (r->config.boxes.of_worker[w] == b && plan->participants >> w & 1)
@@ -196,8 +197,7 @@ static void carry_out_pulls(run *r, const dp_plan *plan)
             const dp_op *op = &plan->slices[w].fill.items[i];
             if (op->kind == DP_OP_PULL && r->at[shard_of(r, op)][number_of(op->key)] != op->version)
                 fail_msg("iteration %" PRIu32 ", worker %" PRIu32 ": key %" PRIx64
-                         " version %" PRIu32 " is pulled from shard %" PRIu32
-                         ", which has %" PRIu32,
+                         " version %" PRIu32 " is pulled from shard %" PRIu32 ", which has %" PRIu32,
                          plan->iteration, w, op->key, op->version, shard_of(r, op),
                          r->at[shard_of(r, op)][number_of(op->key)]);
         }
@@ -301,8 +301,8 @@ static void check_flush(run *r)
     carry_out(r, plan);
     check_homes(r);
     for (uint32_t key = 0; key < KEYS; key++) {
-        const uint32_t version =
-            dp_directory_version(dp_planner_directory(r->planner), rt_key(key / IDS, key % IDS));
+        const uint32_t version = dp_directory_version(dp_planner_directory(r->planner),
+                                                      rt_key(key / IDS, key % IDS));
         uint32_t found = 0;
         for (uint32_t s = 0; s < r->config.rates.shards.count; s++)
             found += r->at[s][key];
@@ -328,8 +328,9 @@ static void step(run *r, const site *s, uint32_t t)
     const dp_plan *plan;
     rt_error error = {0};
     if (s->some_sit_out && t % 3 == 0) {
-        dp_input input = {
-            .kind = DP_INPUT_PARTICIPATES, .worker = t / 3 % s->workers, .value = t % 2};
+        dp_input input = {.kind = DP_INPUT_PARTICIPATES,
+                          .worker = t / 3 % s->workers,
+                          .value = t % 2};
         assert_int_equal(dp_planner_apply(r->planner, &input, NULL), RT_OK);
     }
     random_batches_fill(&r->batches, &r->batch, t % 5 ? 6 * s->workers : 1 + t % 7);
@@ -479,5 +480,6 @@ static void rows_follow_who_trains_alone(void **state)
 }
 
 TEST_MAIN(TEST(a_worker_and_a_shard_on_every_box), TEST(boxes_that_differ), TEST(rows_that_end),
-          TEST(workers_that_sit_out), TEST(shards_that_are_full), TEST(one_box_that_is_full),
+          TEST(workers_that_sit_out), TEST(shards_that_are_full),
+          TEST(one_box_that_is_full),
           TEST(rows_follow_who_trains_alone))
