@@ -390,6 +390,52 @@ static void publishing_more_often_than_others(void **state)
     publish_beside(1e6);
 }
 
+// 600 KB of events, as Criteo's format has them.
+static void send_events(int to)
+{
+    char line[300];
+    rt_random random = {3};
+    for (uint32_t i = 0; i < 2400; i++) {
+        size_t size = (size_t)snprintf(line, sizeof line, "%u\t\t\t\t\t\t\t\t\t\t\t\t\t", i % 2);
+        for (uint32_t f = 0; f < 26; f++)
+            size += (size_t)snprintf(line + size, sizeof line - size, "\t%08x",
+                                     rt_random_below(&random, 1000));
+        line[size++] = '\n';
+        assert_int_equal(write(to, line, size), size);
+    }
+}
+
+// So that what it covers may go; nothing else asks for one.
+static void a_journal_that_is_half_full_asks_for_a_checkpoint(void **state)
+{
+    (void)state;
+    fixture f;
+    uint32_t iteration = 1;
+    const uint16_t port = test_free_port();
+    prepare(&f);
+    f.config.stream.format = RT_FORMAT_CRITEO;
+    f.config.stream.source = RT_SOURCE_TCP;
+    f.config.stream.samples_max = 0;
+    f.config.journal_bytes_max = 1 << 20;
+    snprintf(f.config.stream.tcp_listen, sizeof f.config.stream.tcp_listen, "127.0.0.1:%u", port);
+    start(&f);
+    const int sender = test_connect(port);
+    send_events(sender);
+    while (iteration) { // up to the flush of a cut
+        for (uint32_t w = 0; w < WORKERS; w++) {
+            rt_message slice = expect(&f, 1 + w, RT_MESSAGE_SLICE);
+            const rt_wire_report one = report_on(&slice, &iteration);
+            if (iteration)
+                report(&f, w, rt_message_header(&slice)->iteration, &one);
+            rt_message_release(&slice);
+        }
+    }
+    close(sender);
+    say(&f, 0, RT_MESSAGE_FAILED, 0, "enough", 6, NULL, 0);
+    expect_stop(&f, RT_REASON_FAILED);
+    finish(&f, RT_PEER, "enough");
+}
+
 // The standby is spoken to where it is said to be; until it has answered, nothing begins.
 static void a_standby_is_asked_first(void **state)
 {
@@ -477,6 +523,6 @@ TEST_MAIN(TEST(a_run_from_hello_to_stop), TEST(a_run_of_one_worker),
           TEST(slices_wait_for_reports), TEST(a_stop_ends_it_early),
           TEST(a_checkpoint_when_somebody_asks), TEST(a_checkpoint_and_a_copy_of_the_rows),
           TEST(publishing_takes_checkpoints), TEST(publishing_more_often_than_others),
-          TEST(a_standby_is_asked_first),
+          TEST(a_journal_that_is_half_full_asks_for_a_checkpoint), TEST(a_standby_is_asked_first),
           TEST(without_checkpoints_to_resume_from), TEST(errors_before_the_first_member),
           TEST(a_run_that_begins_anew))
