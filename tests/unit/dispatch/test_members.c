@@ -14,8 +14,8 @@ static rt_config config_with(const char *boxes)
     char set[600], *at = set;
     at += sprintf(at, "boxes=[");
     for (const char *name = boxes; *name; name++)
-        at += sprintf(at, "%s{\"name\": \"%c\", \"gbps\": 1, \"shards\": 1}", name > boxes ? "," : "",
-                      *name);
+        at += sprintf(at, "%s{\"name\": \"%c\", \"gbps\": 1, \"shards\": 1}",
+                      name > boxes ? "," : "", *name);
     sprintf(at, "]");
     config_must_set(&config, set);
     return config;
@@ -45,7 +45,8 @@ static void must_fail(const rt_config *config, const char *text, rt_status want,
     put(text);
     const rt_status status = dp_members_read(config, folder(), &members, &error);
     if (status != want || !strstr(error.text, words))
-        fail_msg("%s: status %d (%s), expected %d with '%s'", text, status, error.text, want, words);
+        fail_msg("%s: status %d (%s), expected %d with '%s'", text, status, error.text, want,
+                 words);
 }
 
 static void what_is_written_is_read(void **state)

@@ -395,7 +395,7 @@ static void nothing_is_left_to_move(void **state)
         uint32_t worker_of[SAMPLES_MAX], before[SAMPLES_MAX], runs = 0;
         dp_prices prices;
         dp_search_limits limits;
-        make_problem(2 + seed % 3, 30, 6, seed % 2, &random);
+        make_problem(2 + (uint32_t)seed % 3, 30, 6, seed % 2, &random);
         random_prices(&p.view, &random, &prices);
         fill_placement(&random, worker_of);
         equal_limits(&limits, 100000);
@@ -460,5 +460,6 @@ static void loads_are_what_moves(void **state)
 
 TEST_MAIN(TEST(cost_is_the_definition), TEST(rows_that_differ_on_slow_links_only),
           TEST(search_improves_within_its_limits), TEST(no_step_raises_the_cost),
-          TEST(same_seed_same_placement), TEST(close_to_the_optimum), TEST(nothing_is_left_to_move), TEST(loads_are_what_moves),
+          TEST(same_seed_same_placement), TEST(close_to_the_optimum),
+          TEST(nothing_is_left_to_move), TEST(loads_are_what_moves),
           TEST(absurd_prices_are_bounded), TEST(many_workers_and_a_slow_ps))
