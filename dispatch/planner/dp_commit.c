@@ -455,14 +455,19 @@ static rt_status place(dp_planner *planner, dp_work *work, uint32_t step)
     return RT_OK;
 }
 
-// The keys that a worker is the first to train.
+// Whose part a key's training is: of the worker that owns the row after it, if one does.
+static uint32_t trainer_of(const dp_work *work, uint32_t d)
+{
+    return work->summers[d] != DP_NO_KEEPER ? work->summers[d] : rt_lowest_bit(work->trainers[d]);
+}
+
 static rt_status train_worker(dp_planner *planner, dp_work *work, uint32_t worker)
 {
     const uint32_t *keys = work->row_keys[worker], count = work->plan.slices[worker].row_count;
     for (uint32_t r = 0; r < count; r++) {
         if (r + DP_AHEAD < count)
             dp_directory_prefetch(&planner->directory, work->distinct[keys[r + DP_AHEAD]].record);
-        if (rt_lowest_bit(work->trainers[keys[r]]) == worker && train_key(planner, work, keys[r]))
+        if (trainer_of(work, keys[r]) == worker && train_key(planner, work, keys[r]))
             return RT_NO_MEMORY;
     }
     return RT_OK;

@@ -174,8 +174,8 @@ const dp_rates *dp_planner_rates(const dp_planner *planner); // those of them th
 void dp_planner_set_alpha(dp_planner *planner, double alpha);
 void dp_planner_set_link(dp_planner *planner, uint32_t worker, dp_link link);
 
-// Lends the planner threads, or takes them back (NULL, as after create); the pool outlives their use.
-// The plans do not depend on it. What they work on: docs/POLICIES.md. RT_NO_MEMORY: nothing changes.
+// Lends the planner threads, or takes them back (NULL, as after create); the pool outlives that.
+// Plans do not depend on it. RT_NO_MEMORY: nothing changes; never where threads are taken back.
 rt_status dp_planner_set_pool(dp_planner *planner, rt_pool *pool);
 
 // Where the time of a commit goes, for benchmarks: the planner reads no clock, it is lent one. The

@@ -81,7 +81,7 @@ struct dp_planner {
     // scratch of a commit
     uint32_t *row_of; // by thread and distinct key: 1 + its last row, counted over all workers that
                       // the thread collects; 0: none
-    dp_seats *seats, *shown_seats; // by worker, of caches and shown; shown_seats: with shown, or NULL
+    dp_seats *seats, *shown_seats; // by worker, of caches, and of shown, where there is that; or NULL
     dp_hits parts[RT_WORKERS_MAX]; // by worker: of plan.hits
     dp_held_rows held_rows;
     uint64_t *gone; // by distinct key: workers whose copy in shown is the latest no longer

@@ -8,6 +8,10 @@
 
 rt_status dp_planner_set_pool(dp_planner *planner, rt_pool *pool)
 {
+    if (!pool && planner->row_of) { // there is room for one
+        planner->pool = NULL;
+        return RT_OK;
+    }
     const uint64_t lookups =
         (uint64_t)planner->config.sample_count_max * planner->config.keys_per_sample_max;
     const uint32_t threads = rt_pool_threads(pool);
@@ -114,12 +118,11 @@ void dp_planner_settle_seats(dp_planner *planner, bool own, bool shown)
 
 // ---- records ---------------------------------------------------------------------------------
 
-// A key of the present batch has copies, or keeps its record until its plan is final.
+// Keys of the present batch have copies by now.
 static bool is_left(const dp_planner *planner, uint32_t index)
 {
     const dp_record *record = &planner->directory.records[index];
-    return record->seen != planner->iteration && record->copies.first == DP_NO_COPY &&
-           record->shown.first == DP_NO_COPY;
+    return record->copies.first == DP_NO_COPY && record->shown.first == DP_NO_COPY;
 }
 
 // What is given back here is marked by a slot that there is not.
