@@ -67,6 +67,9 @@ static void choose_after(chooser *from, dp_slice *slice, const dp_row *row)
     dp_op *op = dp_ops_add(&slice->after, kind);
     rt_assert(op);
     op->key = choose(from, 4);
+    for (uint32_t i = 0; i < slice->fill.count && choose(from, 8); i++)
+        if (slice->fill.items[i].slot == row->slot) // or hardly a sum would be of its row
+            op->key = slice->fill.items[i].key;
     op->slot = row->slot;
     op->mask = 1 + choose(from, 7);
     if (kind == DP_OP_REDUCE || kind == DP_OP_SUM) {
@@ -139,6 +142,21 @@ static rt_message invent(chooser *from, uint64_t sequence)
     return message;
 }
 
+// Gradients in the right form, which a sum may wait for.
+static rt_message invent_gradients(chooser *from, uint64_t sequence)
+{
+    uint8_t records[2][sizeof(rt_wire_grad) + VALUES * sizeof(float)] = {{0}};
+    const uint32_t count = 1 + choose(from, 2);
+    for (uint32_t i = 0; i < count; i++) {
+        const rt_wire_grad grad = {.key = choose(from, 4),
+                                   .mask = rt_bit(limits.rank) | rt_bit(OTHER),
+                                   .base = choose(from, 4),
+                                   .keeper = choose(from, 8) ? RT_WIRE_NO_KEEPER : RT_WIRE_NO_STEP};
+        memcpy(records[i], &grad, sizeof grad);
+    }
+    return wrap(records[0], count * sizeof records[0], RT_MESSAGE_GRADS, sequence, count);
+}
+
 static bool train(ew_executor *executor)
 {
     ew_job job;
@@ -171,10 +189,13 @@ static void run(ew_executor *executor, bool coded, const uint8_t *bytes, size_t 
             message = invent(&(chooser){bytes + 2, length}, ++sequence);
         } else if (kind == 3) {
             message = wrap(bytes + 2, 0, RT_MESSAGE_PUSHED, sequence, 0);
-        } else if (kind >= 5) { // of a slice that may not be there yet
+        } else if (kind == 5) { // of a slice that may not be there yet
             peer = rt_peer(RT_ROLE_WORKER, OTHER);
-            message = wrap(bytes + 2, length, kind == 5 ? RT_MESSAGE_HANDED : RT_MESSAGE_GRADS,
-                           sequence + bytes[0] % 2, 1 + bytes[0] / 64);
+            type = bytes[0] / 8 % 2 ? RT_MESSAGE_HANDED : RT_MESSAGE_GRADS;
+            message = wrap(bytes + 2, length, type, sequence + bytes[0] % 2, 1 + bytes[0] / 64);
+        } else if (kind == 6) {
+            peer = rt_peer(RT_ROLE_WORKER, OTHER);
+            message = invent_gradients(&(chooser){bytes + 2, length}, sequence + bytes[0] % 2);
         } else {
             message = wrap(bytes + 2, length, type, sequence, 1 + bytes[0] / 64);
         }
