@@ -5,11 +5,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "dispatch/coordinator/dp_columns.h"
+#include "dispatch/coordinator/dp_live.h"
 #include "dispatch/coordinator/dp_reading.h"
 #include "dispatch/coordinator/dp_slices.h"
 #include "runtime/rt_hash.h"
+#include "runtime/stream/rt_source.h"
 #include "tests/support/test.h"
 
 #define FIELDS 3u
@@ -159,6 +162,48 @@ static void what_was_read(void **state)
     }
 }
 
+// Three events that were sent, none of them read.
+static void what_was_sent(void **state)
+{
+    (void)state;
+    static const char *const some[] = {"commits",        "commit_ms",   "commits_failed", "full",
+                                       "repeated",       "lost",        "refused",        "unnamed",
+                                       "journal_bytes", "connections"};
+    const rt_stream_stats stats = {.duplicates = 6, .malformed = 7};
+    rt_metrics *metrics = make_metrics();
+    rt_config config;
+    rt_live *live;
+    void *source;
+    char kept[8] = "";
+    const uint16_t port = test_free_port();
+    assert_int_equal(rt_config_init(&config), RT_OK);
+    config.stream.source = RT_SOURCE_TCP;
+    snprintf(config.stream.tcp_listen, sizeof config.stream.tcp_listen, "127.0.0.1:%u", port);
+    assert_int_equal(rt_live_open(&config, test_path("journal"), &live, NULL), RT_OK);
+    config.stream.live = live;
+    assert_int_equal(rt_source_live.open(&config.stream, 1, &source, NULL), RT_OK);
+    const int sender = test_connect(port);
+    assert_int_equal(write(sender, "a\nb\nc\n", 6), 6);
+    while (!strchr(kept, '3')) // numbers in lines, the last one of all three
+        assert_true(read(sender, kept, sizeof kept - 1) > 0);
+    dp_live_record(live, &stats, metrics);
+    cJSON *json = cJSON_Parse(told);
+    assert_string_equal(cJSON_GetObjectItem(json, "record")->valuestring, "stream");
+    assert_true(cJSON_GetObjectItem(json, "events")->valuedouble == 3);
+    assert_true(cJSON_GetObjectItem(json, "read")->valuedouble == 0);
+    assert_true(cJSON_GetObjectItem(json, "journal_first")->valuedouble == 1);
+    assert_true(cJSON_GetObjectItem(json, "duplicates")->valuedouble == 6);
+    assert_true(cJSON_GetObjectItem(json, "malformed_lines")->valuedouble == 7);
+    for (size_t i = 0; i < RT_COUNT_OF(some); i++)
+        assert_true(cJSON_IsNumber(cJSON_GetObjectItem(json, some[i])));
+    cJSON_Delete(json);
+    close(sender);
+    rt_source_live.close(source);
+    rt_live_close(live);
+    rt_config_fini(&config);
+    rt_metrics_close(metrics);
+}
+
 // ---- slices ----------------------------------------------------------------------------------
 
 typedef struct {
@@ -289,5 +334,5 @@ static void bounds_names(void **state)
     rt_value_names_destroy(names);
 }
 
-TEST_MAIN(TEST(counts_columns), TEST(what_was_read), TEST(judges_slices), TEST(keeps_what_comes_most),
+TEST_MAIN(TEST(counts_columns), TEST(what_was_read), TEST(what_was_sent), TEST(judges_slices), TEST(keeps_what_comes_most),
           TEST(bounds_names))
