@@ -381,7 +381,7 @@ typedef enum {
 static rt_status begin_release(dp_planner *planner, dp_work *work)
 {
     dp_homes_begin(planner);
-    if (planner->config.reduce)
+    if (planner->config.dispatch.reduce)
         dp_reduce_choose(planner, work);
     return dp_planner_pool(planner) ? RT_OK : push_unsynced(planner, &work->plan);
 }
