@@ -6,7 +6,7 @@
 // - an estimate from one batch (dp_estimate.h), before the first iteration and soon after a rate
 //   or computing time has changed much: quick and rough, so another set must save
 //   DP_PARTICIPANTS_MUCH;
-// - a search (dp_choice.h) on the last batches, half a planning or less per iteration: after
+// - a search (dp_choice.h) on the last batches, less work than a decision per iteration: after
 //   DP_PARTICIPANTS_FIRST batches, then whenever three times as many came, and after changes.
 //
 // Deterministic, reads no clock: equal batches and rates give the same sets. One thread. Memory:
@@ -42,7 +42,7 @@ void dp_participants_apply(dp_participants *chooser, const dp_input *input);
 
 // The records that change the set for the look-up of this batch, which is the next: *count_p of
 // RT_WORKERS_MAX, none where the set stays. current: the set in force. Each batch once, in order;
-// it is copied. rows: that all shards have. At most half a planning. RT_NO_MEMORY.
+// it is copied. rows: that all shards have. Less work than a decision. RT_NO_MEMORY.
 rt_status dp_participants_next(dp_participants *chooser, const rt_batch *batch, uint64_t current,
                                uint64_t rows, dp_input *records, uint32_t *count_p);
 

@@ -214,12 +214,12 @@ static void a_set_changes_when_a_search_is_over(void **state)
     for (uint32_t w = 0; w < WORKERS; w++)
         s.config.rates.compute_s_per_sample[w] = 0.0005; // 16 ms of one, 4 ms of four
     assert_int_equal(dp_participants_create(&s.config, &s.chooser), RT_OK);
-    assert_int_equal(run(&s, 1000, 15), 15); // until searches are rare
+    assert_int_equal(run(&s, 4000, 15), 15); // until searches are rare
     assert_false(dp_participants_searches(s.chooser));
     tell_link(&s, 2, FAST * 0.75); // too little for an estimate; without it a tenth is saved
     uint64_t current = next(&s, 15);
     assert_true(dp_participants_searches(s.chooser));
-    for (; current == 15 && units < 500; units++)
+    for (; current == 15 && units < 2000; units++)
         current = next(&s, current);
     assert_int_equal(current, 11);
     assert_false(dp_participants_searches(s.chooser));
