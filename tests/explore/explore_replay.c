@@ -141,10 +141,29 @@ static void create_shard(replay *r, uint32_t rank)
     assert_int_equal(ps_shard_create(&config, &one->shard), RT_OK);
 }
 
-static void create(replay *r, const ex_program *program)
+// A message of another epoch, which says nothing here.
+static void put_stray(replay *r, uint32_t from, uint32_t to, const ex_message *stray)
+{
+    const size_t size = sizeof(rt_wire_row) + EX_ROW_FLOATS * sizeof(float);
+    const rt_wire_row row = {.key = r->program->keys[stray->key], .version = stray->version};
+    rt_message message;
+    assert_int_equal(rt_message_create(&message, RT_MESSAGE_HANDED, rt_peer(RT_ROLE_WORKER, from),
+                                       stray->slice + 1u, 1, size),
+                     RT_OK);
+    rt_message_header(&message)->epoch = 9;
+    memset(rt_message_payload(&message), 0, size);
+    memcpy(rt_message_payload(&message), &row, sizeof row);
+    channel_put(&r->across[from][to], &message);
+}
+
+static void create(replay *r, const ex_program *program, const ex_state *start)
 {
     memset(r, 0, sizeof *r);
     r->program = program;
+    for (uint32_t from = 0; from < EX_WORKERS; from++)
+        for (uint32_t to = 0; to < EX_WORKERS; to++)
+            for (uint32_t i = 0; i < start->across[from][to].count; i++)
+                put_stray(r, from, to, &start->across[from][to].messages[i]);
     for (uint32_t w = 0; w < program->scenario.worker_count; w++)
         create_worker(r, w);
     for (uint32_t s = 0; s < program->scenario.shard_count; s++)
@@ -508,7 +527,8 @@ static void check_end(const replay *r, const ex_state *state)
         ps_shard_get_statistics(r->shards[s].shard, &statistics);
         assert_int_equal(statistics.pulls_parked, 0);
         assert_int_equal(statistics.gradients_waiting, 0);
-        assert_int_equal(statistics.row_pushes_ignored, 0);
+        if (!p->scenario.hands) // else an owner's push may overtake that of who had the row before
+            assert_int_equal(statistics.row_pushes_ignored, 0);
         same_shard(r, state, s);
     }
     for (uint32_t w = 0; w < p->scenario.worker_count; w++) {
@@ -529,7 +549,7 @@ void ex_replay(void *context, const ex_program *program, const ex_action *action
     const ex_model model = {.program = (ex_program *)(uintptr_t)program};
     ex_action possible[EX_ACTIONS];
     replay r;
-    create(&r, program);
+    create(&r, program, states[0]);
     for (uint32_t i = 0; i < count; i++) {
         act(&r, actions[i], states[i]);
         compare(&r, actions[i], states[i], states[i + 1]);
