@@ -30,10 +30,13 @@ enum {
     EX_VALUES = 256,
     EX_DIM = EX_WORKERS, // floats of a row; trainer w moves number w
     EX_ROW_FLOATS = EX_DIM + 1,
+    EX_SUMS_ELSEWHERE = 4,
     EX_DEPTH = 400,          // actions of a run
     EX_IN_DISORDER = 1 << 3, // of the mask of a value: gradients were added in another order
     EX_TWICE = 1 << 4,       // one was added twice
     EX_OF_NOBODY = 1 << 5,   // or one that is of another epoch
+    EX_SAYS_STEP = 1 << 6,   // of ex_worker.sums: who sent one says that the batch counts
+    EX_SAYS_NO_STEP = 1 << 7,
     EX_CHANGED = 253,        // of a value, instead of an iteration: see ex_value
     EX_ROUNDED = 254,
     EX_ADDED = 255,
@@ -162,7 +165,7 @@ enum {
     XX(SUM_LOST, "worker: a gradient that comes before its slice is not kept")             \
     XX(SUM_LOST_UNTRAINED, "worker: nor is one that comes before the training")            \
     XX(SUM_NOT_AWAITED, "worker: what follows on the slot does not wait for the sum")      \
-    XX(SUM_UNREPORTED, "worker: an iteration is reported before its sums are in")          \
+    XX(SUM_AHEAD, "worker: trains on while a slice that is too old waits for a sum")  \
     XX(SUM_UNMARKED, "worker: MARK is answered before sums are in")                        \
     XX(SUM_OLD_EPOCH, "worker: takes a gradient of an older epoch")
 
@@ -319,8 +322,8 @@ void ex_expect_ordered(ex_program *program);
 bool ex_is_bad(const ex_scenario *scenario, uint32_t iteration);
 uint32_t ex_shard_of(const ex_scenario *scenario, uint32_t key);
 
-// The link of the PS, which decides who sums: 1: so slow that workers do, 2: as fast as that of a
-// worker, 3: not worth counting.
+// The link of the PS, which decides who sums: so slow that workers do (1; EX_SUMS_ELSEWHERE: all but
+// worker 0, whose link is slow, too), as fast as that of a worker (2), not worth counting (3).
 double ex_ps_bytes_per_s(const ex_scenario *scenario);
 void ex_gradient(uint32_t iteration, uint32_t mask, float gradient[EX_DIM]);
 rt_optimizer_config ex_optimizer(void);
@@ -350,7 +353,7 @@ typedef struct {
     uint8_t kind, slice, node, key;
     uint8_t version, value; // SUM_ROWS: value is the mask of the gradients in the sum
     bool state;             // the row has its optimizer state
-    bool step;              // PUSH_GRAD: the batch counts
+    bool step;              // PUSH_GRAD, SUMMAND: the batch counts
     bool old;               // of an older epoch
     uint8_t base;           // PUSH_CHANGE: version that came
 } ex_message;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/rt_hash.h"
 #include "tests/support/test.h"
 
 bool ex_is_full(void)
@@ -76,7 +77,8 @@ ex_scenario ex_varied(uint32_t workers, uint32_t keys, uint32_t slots, uint32_t 
                          .slot_count = (uint8_t)slots,
                          .shard_count = (uint8_t)shards,
                          .iterations = (uint8_t)iterations,
-                         .run_ahead = (uint8_t)(number % 3),
+                         .run_ahead =
+                             (uint8_t)(rt_mix(number) % 3), // else it hangs on who trains first
                          .push_credits = number / 3 % 4 ? EX_QUEUE : 1,
                          .first_touch_pull = number / 5 % 2,
                          .guard = number / 7 % 3 == 0,

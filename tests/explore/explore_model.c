@@ -149,7 +149,7 @@ static bool may_receive(const ex_model *m, const ex_state *state, uint32_t worke
     if (q == p->slice_count)
         return false;
     for (uint32_t w = 0; w < p->scenario.worker_count; w++)
-        least = (uint32_t)rt_min_u64(ex_worker_reported(m, state, w), least);
+        least = (uint32_t)rt_min_u64(state->workers[w].trained, least);
     if (p->cut_slice && q >= p->cut_slice && m->broken != EX_BREAK_CUT_OPEN &&
         m->broken != EX_BREAK_SWEEP_OPEN && state->captured != (1u << p->scenario.shard_count) - 1)
         return false;
@@ -301,7 +301,7 @@ size_t ex_pack(const ex_model *m, const ex_state *state, uint8_t *bytes)
             put_queue(&to, &state->held[w][i]);
             put_queue(&to, &state->back[w][i]);
         }
-        for (uint32_t i = 0; i < s->worker_count && s->hands; i++)
+        for (uint32_t i = 0; i < s->worker_count && (s->hands || s->sums); i++)
             put_queue(&to, &state->across[w][i]);
     }
     for (uint32_t k = 0; k < s->key_count; k++)

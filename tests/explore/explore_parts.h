@@ -99,9 +99,6 @@ bool ex_worker_may_settle(const ex_model *model, const ex_state *state, uint32_t
 // Every slice that came is carried out; pushes may be unconfirmed.
 bool ex_worker_done(const ex_model *model, const ex_state *state, uint32_t worker);
 
-// Slices that it has reported as trained: those whose gradients of other workers are in, too.
-uint32_t ex_worker_reported(const ex_model *model, const ex_state *state, uint32_t worker);
-
 // ---- explore_ps.c
 
 void ex_ps_receive(ex_model *model, ex_state *state, uint32_t worker, uint32_t shard);

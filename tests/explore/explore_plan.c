@@ -50,7 +50,7 @@ bool ex_break_is_of_plan(ex_break which)
 
 double ex_ps_bytes_per_s(const ex_scenario *scenario)
 {
-    const double rates[] = {0, 1e6, 1e8, 0};
+    const double rates[] = {0, 1e6, 1e8, 0, 1e6};
     return rates[scenario->sums];
 }
 
@@ -372,6 +372,7 @@ static void add_plan(ex_program *p, const dp_plan *plan, const rt_batch *batch)
                                   .worker_count = s->worker_count,
                                   .rank = w,
                                   .hands = s->hands,
+                                  .sums = s->sums > 0,
                                   .sample_count_max = s->slot_count,
                                   .lookup_count_max = s->slot_count,
                                   .slot_count = ex_slots_of(s),
@@ -380,8 +381,6 @@ static void add_plan(ex_program *p, const dp_plan *plan, const rt_batch *batch)
         *slice = (ex_slice){.iteration = (uint8_t)plan->iteration};
         add_slice(p, slice, &plan->slices[w], batch);
         dp_counts_add_slice(&p->planned[w], &plan->slices[w]);
-        if (s->sums)
-            continue; // no slice carries REDUCE and SUM
         assert_int_equal(dp_slice_encode(plan, w, batch, &limits, rt_peer(RT_ROLE_COORDINATOR, 0),
                                          q + 1, &p->messages[q][w]),
                          RT_OK);
@@ -412,11 +411,11 @@ static dp_planner_config planner_config(const ex_scenario *s)
                      .keeper = s->keeper,
                      .full_sync = s->full_sync,
                      .hand_over = s->hands,
+                     .reduce = s->sums > 0,
                      .first_touch =
                          s->first_touch_pull ? RT_FIRST_TOUCH_PULL : RT_FIRST_TOUCH_LOCAL},
         .consistency = {s->staleness > 0, s->staleness},
         .overshoot = s->staleness ? s->slot_count : 0,
-        .reduce = s->sums > 0,
         .seed = SEED};
     config.rates.ps_bytes_per_s = ex_ps_bytes_per_s(s);
     if (s->rounded)
@@ -432,6 +431,8 @@ static dp_planner_config planner_config(const ex_scenario *s)
         config.boxes.given[w] = (dp_link){1e8, 1e8};
         config.slot_count[w] = ex_slots_of(s);
         config.rates.links[w] = (dp_link){1e8, 1e8};
+        if (w == 0 && s->sums == EX_SUMS_ELSEWHERE)
+            config.rates.links[w] = (dp_link){1e7, 1e7};
     }
     // dp_planner_check asks for the larger of N / n and micro_batch_max
     config.sample_count_max = (uint32_t)s->worker_count * s->slot_count;

@@ -100,6 +100,7 @@ static void create_worker(replay *r, uint32_t rank)
                                             .worker_count = s->worker_count,
                                             .rank = rank,
                                             .hands = s->hands,
+                                            .sums = s->sums > 0,
                                             .sample_count_max = s->slot_count,
                                             .lookup_count_max = s->slot_count,
                                             .slot_count = ex_slots_of(s),
@@ -147,7 +148,9 @@ static void put_stray(replay *r, uint32_t from, uint32_t to, const ex_message *s
     const size_t size = sizeof(rt_wire_row) + EX_ROW_FLOATS * sizeof(float);
     const rt_wire_row row = {.key = r->program->keys[stray->key], .version = stray->version};
     rt_message message;
-    assert_int_equal(rt_message_create(&message, RT_MESSAGE_HANDED, rt_peer(RT_ROLE_WORKER, from),
+    const rt_message_type type =
+        stray->kind == EX_MESSAGE_HANDED ? RT_MESSAGE_HANDED : RT_MESSAGE_GRADS;
+    assert_int_equal(rt_message_create(&message, type, rt_peer(RT_ROLE_WORKER, from),
                                        stray->slice + 1u, 1, size),
                      RT_OK);
     rt_message_header(&message)->epoch = 9;
@@ -281,7 +284,8 @@ static void same_gradient(const ex_program *p, uint32_t worker, const ex_message
     assert_int_equal(grad.key, p->keys[want->key]);
     assert_int_equal(grad.mask, n->mask);
     assert_int_equal(grad.base, n->base);
-    assert_int_equal(grad.keeper, n->keeper == DP_NO_KEEPER ? no_keeper : n->keeper);
+    const bool is_kept = n->kind == EX_PUSH_GRAD && n->keeper != DP_NO_KEEPER;
+    assert_int_equal(grad.keeper, is_kept ? n->keeper : no_keeper);
     ex_gradient(want->version, 1u << worker, own);
     if (p->scenario.rounded)
         same_coded(own, NULL, record + sizeof grad);
@@ -320,8 +324,9 @@ static void same_message(const ex_program *p, uint32_t worker, const ex_message 
                                             [EX_MESSAGE_ROWS] = RT_MESSAGE_ROWS,
                                             [EX_MESSAGE_SUM_ROWS] = RT_MESSAGE_SUM_ROWS,
                                             [EX_MESSAGE_PUSHED] = RT_MESSAGE_PUSHED,
-                                            [EX_MESSAGE_HANDED] = RT_MESSAGE_HANDED};
-    static const rt_message_type coded_types[EX_MESSAGE_HANDED + 1] = {
+                                            [EX_MESSAGE_HANDED] = RT_MESSAGE_HANDED,
+                                            [EX_MESSAGE_SUMMAND] = RT_MESSAGE_GRADS};
+    static const rt_message_type coded_types[EX_MESSAGE_SUMMAND + 1] = {
         [EX_MESSAGE_PUSH_GRAD] = RT_MESSAGE_PUSH_GRAD_CODED,
         [EX_MESSAGE_PUSH_DELTA] = RT_MESSAGE_PUSH_DELTA_CODED,
         [EX_MESSAGE_ROWS] = RT_MESSAGE_ROWS_CODED,
@@ -342,7 +347,7 @@ static void same_message(const ex_program *p, uint32_t worker, const ex_message 
         same_delta(p, worker, want, record);
     else if (want->kind == EX_MESSAGE_PUSH_CHANGE)
         same_change(p, want, record);
-    else if (want->kind == EX_MESSAGE_PUSH_GRAD)
+    else if (want->kind == EX_MESSAGE_PUSH_GRAD || want->kind == EX_MESSAGE_SUMMAND)
         same_gradient(p, worker, want, record);
     else if (want->kind == EX_MESSAGE_SUM_ROWS)
         same_sum(p, want, record);
@@ -521,7 +526,7 @@ static void act(replay *r, ex_action a, const ex_state *before)
 static void check_end(const replay *r, const ex_state *state)
 {
     const ex_program *p = r->program;
-    uint64_t handed = 0;
+    uint64_t handed = 0, gradients = 0;
     for (uint32_t s = 0; s < p->scenario.shard_count; s++) {
         ps_shard_statistics statistics;
         ps_shard_get_statistics(r->shards[s].shard, &statistics);
@@ -535,11 +540,14 @@ static void check_end(const replay *r, const ex_state *state)
         ew_executor_statistics statistics = ew_executor_get_statistics(r->workers[w].executor);
         assert_int_equal(statistics.stale_reads, 0);
         handed += statistics.handed;
+        gradients += statistics.gradients;
         assert_memory_equal(&statistics.done, &p->planned[w], sizeof statistics.done);
         assert_true(ew_executor_idle(r->workers[w].executor));
     }
     assert_int_equal(handed, p->operations[DP_OP_SEND]);
     assert_int_equal(handed, p->operations[DP_OP_RECV]);
+    assert_int_equal(gradients, p->operations[DP_OP_REDUCE]);
+    assert_int_equal(gradients, p->operations[DP_OP_SUM]);
 }
 
 void ex_replay(void *context, const ex_program *program, const ex_action *actions, uint32_t count,

@@ -60,15 +60,6 @@ bool ex_worker_done(const ex_model *m, const ex_state *state, uint32_t worker)
     return w->trained == w->received;
 }
 
-uint32_t ex_worker_reported(const ex_model *m, const ex_state *state, uint32_t worker)
-{
-    const ex_worker *w = &state->workers[worker];
-    for (uint32_t q = 0; q < w->trained && m->broken != EX_BREAK_SUM_UNREPORTED; q++)
-        if (sum_nodes(slice_at(m, q, worker)) & ~w->done[q])
-            return q;
-    return w->trained;
-}
-
 bool ex_idle(const ex_model *m, const ex_state *state, uint32_t worker)
 {
     return ex_worker_done(m, state, worker) && all_pushed(m, state, worker);
@@ -152,6 +143,7 @@ static void capture_reduce(turn *t, uint32_t at)
     ex_slot *slot = &t->self->slots[n->slot];
     ex_message message = message_of(EX_MESSAGE_SUMMAND, at, n);
     message.key = slot->key;
+    message.step = batch_counts(t->model, t->worker, n->version);
     queue_put(&t->state->across[t->worker][n->keeper], message);
     slot->full = false;
     complete(t, at);
@@ -182,12 +174,12 @@ static void step_slot(turn *t, ex_slot *slot, uint32_t iteration, uint32_t mask)
 }
 
 // The mask of a sum with one gradient more.
-static uint8_t sum_with(const turn *t, uint8_t sum, uint32_t worker)
+static uint8_t sum_with(const turn *t, uint8_t sum, uint32_t worker, bool step)
 {
     const uint32_t later = sum & (EX_IN_DISORDER - 1u) & ~((2u << worker) - 1);
     if (t->model->broken == EX_BREAK_SUM_AS_COMES && later)
         sum |= EX_IN_DISORDER;
-    return (uint8_t)(sum | 1u << worker);
+    return (uint8_t)(sum | 1u << worker | (step ? EX_SAYS_STEP : EX_SAYS_NO_STEP));
 }
 
 static bool is_sum_of(const ex_node *n, const ex_node *other)
@@ -208,7 +200,10 @@ static uint32_t sums_left(const turn *t, uint32_t q, const ex_node *sum, const u
 static void step_sum(turn *t, uint32_t q, const ex_node *n)
 {
     uint8_t *sum = &t->self->sums[q][n->slot];
-    step_slot(t, &t->self->slots[n->slot], n->version, *sum);
+    const uint32_t says = *sum & (EX_SAYS_STEP | EX_SAYS_NO_STEP);
+    if (says == (EX_SAYS_STEP | EX_SAYS_NO_STEP))
+        ex_violate(t->model, "the executor refuses: workers do not agree whether a batch counts");
+    step_slot(t, &t->self->slots[n->slot], n->version, *sum & ~says);
     *sum = 0;
 }
 
@@ -442,7 +437,8 @@ void ex_worker_receive_slice(ex_model *m, ex_state *state, uint32_t worker)
     turn one = begin(m, state, worker), *t = &one;
     uint32_t q = t->self->received++;
     const ex_slice *slice = slice_at(t->model, q, t->worker);
-    uint32_t ring = scenario_of(t->model)->run_ahead + 2u;
+    const uint32_t places = scenario_of(t->model)->sums ? 2 : 1; // as many again wait for sums
+    const uint32_t ring = places * (scenario_of(t->model)->run_ahead + 2u);
     if (q >= ring &&
         (t->self->done[q - ring] != all_nodes(slice_at(t->model, q - ring, t->worker)) ||
          t->self->trained <= q - ring))
@@ -472,6 +468,23 @@ static bool waits_for_hand(const ex_worker *w, const ex_slice *slice, const ex_n
     return false;
 }
 
+// Where workers sum: an operation in front of the training waits for a sum of an earlier slice, or
+// one that is too old does.
+static bool is_held_up(const ex_model *m, const ex_state *state, uint32_t worker)
+{
+    const ex_worker *w = &state->workers[worker];
+    const ex_slice *slice = slice_at(m, w->trained, worker);
+    const uint32_t far = scenario_of(m)->run_ahead + 2u;
+    uint32_t before = 0;
+    if (!scenario_of(m)->sums || m->broken == EX_BREAK_SUM_AHEAD)
+        return false;
+    for (uint32_t i = 0; i < slice->node_count && slice->nodes[i].kind != EX_TRAIN; i++)
+        before |= 1u << i;
+    return before & ~w->done[w->trained] ||
+           (w->trained >= far &&
+            w->done[w->trained - far] != all_nodes(slice_at(m, w->trained - far, worker)));
+}
+
 bool ex_worker_may_train(const ex_model *m, const ex_state *state, uint32_t worker)
 {
     const ex_worker *w = &state->workers[worker];
@@ -483,7 +496,7 @@ bool ex_worker_may_train(const ex_model *m, const ex_state *state, uint32_t work
             m->broken != EX_BREAK_TRAIN_EARLY &&
             !(m->broken == EX_BREAK_HAND_TRAINS && waits_for_hand(w, slice, &slice->nodes[i])))
             return false;
-    return slice->iteration > 0;
+    return slice->iteration > 0 && !is_held_up(m, state, worker);
 }
 
 // Against what sequential training gives, not against the plan alone.
@@ -518,8 +531,9 @@ static void skip_sums(turn *t, uint32_t q, const ex_node *n)
 static void begin_sum(turn *t, uint32_t q, const ex_node *n)
 {
     uint8_t *sum = &t->self->sums[q][n->slot];
+    const uint32_t iteration = slice_at(t->model, q, t->worker)->iteration;
     if (t->model->broken != EX_BREAK_SUM_FORGETS)
-        *sum = sum_with(t, *sum, t->worker);
+        *sum = sum_with(t, *sum, t->worker, batch_counts(t->model, t->worker, iteration));
     if (t->model->broken == EX_BREAK_SUM_NOT_AWAITED)
         skip_sums(t, q, n);
 }
@@ -640,7 +654,7 @@ static void receive_summand(turn *t, uint32_t at, const ex_message *message)
     const ex_node *n = node_at(t->model, t->worker, at);
     const bool is_trained = message->slice < t->self->trained;
     uint8_t *sum = &t->self->sums[message->slice][n->slot];
-    *sum = sum_with(t, *sum, n->keeper);
+    *sum = sum_with(t, *sum, n->keeper, message->step);
     if (message->old)
         *sum |= EX_OF_NOBODY;
     if (broken == EX_BREAK_SUM_TWICE && !is_trained)
