@@ -151,8 +151,8 @@ static void a_gradient_goes_to_who_sums(void **state)
         assert_memory_equal(rt_message_payload(out) + sizeof head, gradients, DIM * sizeof(float));
         assert_true(ew_executor_idle(r.executor));
         begin(&r); // the copy lacks the others' gradients: it must not be pushed
-        add_op(&r, DP_OP_PUSH_ROW, key(0), 0, 2);
-        refuse_slice(&r, ++r.sequence, "pushes slot 0 at version 2, it has 1");
+        add_op(&r, DP_OP_PUSH_ROW, key(0), 0, 1);
+        refuse_slice(&r, ++r.sequence, "slice 3 pushes slot 0 at version 1");
         teardown(&r);
     }
 }
