@@ -49,18 +49,18 @@ static uint64_t explore_family(family f, uint32_t every_replay)
 static void two_workers(void **state)
 {
     (void)state;
-    uint64_t handed = explore_family((family){{2, 2, 1, 4, 1, 7}, false}, 13);
-    handed += explore_family((family){{2, 2, 2, 3, 2, 31}, false}, 13);
-    handed += explore_family((family){{2, 2, 1, 4, 2, 31}, true}, 13);
+    uint64_t handed = explore_family((family){{2, 2, 1, 4, 1, 23}, false}, 13);
+    handed += explore_family((family){{2, 2, 2, 3, 2, 97}, false}, 13);
+    handed += explore_family((family){{2, 2, 1, 4, 2, 53}, true}, 13);
     assert_true(handed > 50);
 }
 
 static void three_workers(void **state)
 {
     (void)state;
-    uint64_t handed = explore_family((family){{3, 1, 1, 4, 1, 11}, false}, 17);
-    handed += explore_family((family){{3, 2, 1, 3, 1, 211}, false}, 7);
-    handed += explore_family((family){{3, 2, 1, 3, 2, 607}, true}, 7);
+    uint64_t handed = explore_family((family){{3, 1, 1, 4, 1, 23}, false}, 17);
+    handed += explore_family((family){{3, 2, 1, 3, 1, 401}, false}, 7);
+    handed += explore_family((family){{3, 2, 1, 3, 2, 907}, true}, 7);
     assert_true(handed > 20);
 }
 

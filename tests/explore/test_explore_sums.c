@@ -51,18 +51,18 @@ static uint64_t explore_family(family f, uint32_t every_replay)
 static void two_workers(void **state)
 {
     (void)state;
-    uint64_t reduced = explore_family((family){{2, 2, 1, 4, 1, 7}, .sweeps = false}, 13);
-    reduced += explore_family((family){{2, 2, 2, 3, 2, 13}, .sweeps = false}, 13);
-    reduced += explore_family((family){{2, 2, 1, 4, 2, 13}, .sweeps = true}, 13);
+    uint64_t reduced = explore_family((family){{2, 2, 1, 4, 1, 19}, .sweeps = false}, 23);
+    reduced += explore_family((family){{2, 2, 2, 3, 2, 41}, .sweeps = false}, 23);
+    reduced += explore_family((family){{2, 2, 1, 4, 2, 41}, .sweeps = true}, 23);
     assert_true(reduced > 50);
 }
 
 static void three_workers(void **state)
 {
     (void)state;
-    uint64_t reduced = explore_family((family){{3, 1, 1, 4, 1, 5}, .sweeps = false}, 13);
-    reduced += explore_family((family){{3, 2, 1, 3, 1, 101}, .sweeps = false}, 13);
-    reduced += explore_family((family){{3, 2, 1, 3, 2, 203}, .sweeps = true}, 13);
+    uint64_t reduced = explore_family((family){{3, 1, 1, 4, 1, 13}, .sweeps = false}, 23);
+    reduced += explore_family((family){{3, 2, 1, 3, 1, 307}, .sweeps = false}, 23);
+    reduced += explore_family((family){{3, 2, 1, 3, 2, 607}, .sweeps = true}, 23);
     assert_true(reduced > 20);
 }
 
