@@ -322,8 +322,8 @@ void ex_expect_ordered(ex_program *program);
 bool ex_is_bad(const ex_scenario *scenario, uint32_t iteration);
 uint32_t ex_shard_of(const ex_scenario *scenario, uint32_t key);
 
-// The link of the PS, which decides who sums: so slow that workers do (1; EX_SUMS_ELSEWHERE: all but
-// worker 0, whose link is slow, too), as fast as that of a worker (2), not worth counting (3).
+// The link of the PS, which decides who sums: so slow that workers do (1; EX_SUMS_ELSEWHERE: all
+// but worker 0, whose link is slow, too), as fast as that of a worker (2), not worth counting (3).
 double ex_ps_bytes_per_s(const ex_scenario *scenario);
 void ex_gradient(uint32_t iteration, uint32_t mask, float gradient[EX_DIM]);
 rt_optimizer_config ex_optimizer(void);

@@ -68,7 +68,8 @@ static void three_workers(void **state)
 static void broken_rules_are_found(void **state)
 {
     // A row that is handed on after its worker sat out: two workers, and an iteration more.
-    const family short_runs = {{3, 2, 1, 3, 1, 101}, false}, long_runs = {{2, 2, 1, 4, 1, 1}, false};
+    const family short_runs = {{3, 2, 1, 3, 1, 101}, false};
+    const family long_runs = {{2, 2, 1, 4, 1, 1}, false};
     bool all = true;
     (void)state;
     for (ex_break broken = EX_BREAK_HOMES_END + 1; broken < EX_BREAK_HANDS_END; broken++) {
