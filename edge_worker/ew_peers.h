@@ -34,8 +34,8 @@ typedef struct {
     rt_notify *notify;       // or NULL
 } ew_peers_config;
 
-// Listens, where the configuration asks for it (rt_dispatch_is_mutual); otherwise does nothing. Errors are
-// rt_guests_listen's.
+// Listens, where the configuration asks for it (rt_dispatch_is_mutual); otherwise does nothing.
+// Errors are rt_guests_listen's.
 rt_status ew_peers_listen(ew_peers *peers, const rt_transport_ops *ops, rt_transport *transport,
                           const ew_peers_config *config, rt_error *error);
 

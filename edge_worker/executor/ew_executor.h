@@ -6,8 +6,9 @@
 // trains (unless one_at_a_time says otherwise). All calls come from one thread (the communication
 // thread); training itself runs elsewhere, between ew_executor_next_job and ew_executor_trained.
 //
-// Bounds: at most slice_count_max slices are not trained (the coordinator keeps to run_ahead), and as
-// many wait for gradients that they sum, so all memory is bounded by them. Push messages beyond push_credits per shard wait here.
+// Bounds: at most slice_count_max slices are not trained (the coordinator keeps to run_ahead), and
+// as many wait for gradients that they sum, so all memory is bounded by them. Push messages beyond
+// push_credits per shard wait here.
 #ifndef EW_EXECUTOR_H
 #define EW_EXECUTOR_H
 
@@ -56,10 +57,9 @@ typedef struct {
 rt_status ew_executor_create(const ew_executor_config *config, ew_executor **executor_p);
 void ew_executor_destroy(ew_executor *executor);
 
-// Takes a message of type SLICE, ROWS, SUM_ROWS (either of them coded, too), PUSHED, HANDED or GRADS,
-// in every case (it is empty afterwards). HANDED and GRADS may come before the slice that takes them
-// in.
-// RT_WIRE: it breaks the protocol (error says how; the run must end). RT_NO_MEMORY.
+// Takes a message of type SLICE, ROWS, SUM_ROWS (either of them coded, too), PUSHED, HANDED or
+// GRADS, in every case (it is empty afterwards). HANDED and GRADS may come before the slice that
+// takes them in. RT_WIRE: it breaks the protocol (error says how; the run must end). RT_NO_MEMORY.
 rt_status ew_executor_receive(ew_executor *executor, uint32_t peer, rt_message *message,
                               rt_error *error);
 

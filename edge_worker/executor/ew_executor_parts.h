@@ -8,9 +8,9 @@
 //   SUM                        when the gradients of all trainers are in, and the row is stepped,
 //   TRAIN                      when the training thread is done with the slice.
 //
-// A SEND is a PUSH_ROW to another worker, a REDUCE a PUSH_GRAD to one, and a RECV a PULL that nobody
-// asks for. What is kept by partner counts the shards first, then, with dispatch.hand_over or
-// dispatch.reduce, the workers.
+// A SEND is a PUSH_ROW to another worker, a REDUCE a PUSH_GRAD to one, and a RECV a PULL that
+// nobody asks for. What is kept by partner counts the shards first, then, with dispatch.hand_over
+// or dispatch.reduce, the workers.
 #ifndef EW_EXECUTOR_PARTS_H
 #define EW_EXECUTOR_PARTS_H
 
@@ -41,8 +41,8 @@ struct ew_node {
     uint32_t slot;
     uint32_t version; // PUSH_ROW, PULL: of the row; TRAIN: before training; PULL_SUM: after;
                       // PUSH_DELTA: that the slot has; SUM: that it makes
-    uint32_t index;   // in its array of the slice; PULL, PULL_SUM: place in the staging buffer; SUM:
-                      // place among the slice's sums
+    uint32_t index;   // in its array of the slice; PULL, PULL_SUM: place in the staging buffer;
+                      // SUM: place among the slice's sums
     uint32_t slice;   // index into ew_executor.slices
     uint8_t kind;
     uint8_t flags; // PULL: DP_OP_STATE, DP_OP_WHOLE
@@ -282,9 +282,9 @@ rt_status ew_sums_receive(ew_executor *e, uint32_t worker, const rt_message *mes
 // the trainers do not agree.
 rt_status ew_sum_begin(ew_executor *e, ew_slice_state *slice, ew_node *n, rt_error *error);
 
-// Whether a training whose rows are in place has to wait. Gradients of the iteration before may come
-// late, and with them the pushes of this slice, which are part of its report; and a slice's place is
-// free only once its sums are done.
+// Whether a training whose rows are in place has to wait. Gradients of the iteration before may
+// come late, and with them the pushes of this slice, which are part of its report; and a slice's
+// place is free only once its sums are done.
 bool ew_sums_hold_up(const ew_executor *e, const ew_slice_state *slice);
 
 // Copies the gradient of a KEEP node; its slot keeps it until the sum of the others is in.

@@ -1,5 +1,5 @@
-// Gradients of rows that this worker sums (SUM): finding what they are for, keeping them until all are
-// in, and the step.
+// Gradients of rows that this worker sums (SUM): finding what they are for, keeping them until all
+// are in, and the step.
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

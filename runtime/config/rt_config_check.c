@@ -170,8 +170,8 @@ static rt_status check_mutual(const rt_config *config, rt_error *error)
     return RT_OK;
 }
 
-// One worker steps a row with all gradients, and keeps it: in synchronous training, of rows that are
-// not pushed anyway. (A keeper steps another way, and waits for the next batch.)
+// One worker steps a row with all gradients, and keeps it: in synchronous training, of rows that
+// are not pushed anyway. (A keeper steps another way, and waits for the next batch.)
 static rt_status check_reduce(const rt_config *config, rt_error *error)
 {
     const struct {

@@ -642,8 +642,8 @@ const rt_config_key rt_config_keys[] = {
     U32("network.port", network_port, "0", IN(0, 65535), "",
         "Port of the coordinator; 0: that of `network.coordinator`, else any free one."),
     U32("network.worker_port", network_worker_port, "0", IN(0, 65535), "",
-        "With `dispatch.hand_over` or `dispatch.reduce`: worker r listens at this port + r, on `network.bind` or "
-        "`--bind`, else on the `host` of its box, else on `network.interface`; 0: any free port."),
+        "With `dispatch.hand_over` or `dispatch.reduce`: worker r listens at this port + r, on "
+        "`network.bind` or `--bind`, else on the `host` of its box, else on `network.interface`; 0: any free port."),
     U32("network.message_bytes", network_message_bytes, "262144", IN(4096, 67108864), "bytes",
         "Rows are sent in messages of about this size."),
     CHOICE("network.collective", collective, rt_collective, "\"auto\"", rt_choices_collectives,

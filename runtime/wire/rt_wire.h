@@ -152,8 +152,8 @@ typedef struct {
 } rt_wire_row;
 _Static_assert(sizeof(rt_wire_row) == 16, "wire layout");
 
-// PUSH_GRAD, GRADS: followed by dim floats. The version that the sum makes is the header's iteration,
-// and of GRADS the iteration of its slice.
+// PUSH_GRAD, GRADS: followed by dim floats. The version that the sum makes is the header's
+// iteration, and of GRADS the iteration of its slice.
 typedef struct {
     uint64_t key;
     uint64_t mask;   // workers whose gradients belong to the sum

@@ -92,11 +92,12 @@ static void describe(const fabric_shape *s, char text[300])
 {
     snprintf(text, 300,
              "seed %" PRIu64 ", %u workers, %u shards, policy %d alpha %g, cache %d, eviction %d, "
-             "lookahead %u, first touch %d, keeper %d, full sync %d, hand over %d, reduce %d, no re-use %d, "
-             "bags %u, row optimizer %d",
+             "lookahead %u, first touch %d, keeper %d, full sync %d, hand over %d, reduce %d, "
+             "no re-use %d, bags %u, row optimizer %d",
              s->seed, s->worker_count, s->shard_count, s->dispatch.policy, s->dispatch.alpha,
              s->cache, s->eviction, s->lookahead, s->dispatch.first_touch, s->dispatch.keeper,
-             s->dispatch.full_sync, s->dispatch.hand_over, s->dispatch.reduce, s->consistency.bounded, s->bag_max,
+             s->dispatch.full_sync, s->dispatch.hand_over, s->dispatch.reduce,
+             s->consistency.bounded, s->bag_max,
              s->rows.kind);
 }
 

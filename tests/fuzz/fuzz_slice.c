@@ -1,5 +1,5 @@
-// Bytes of a coordinator, of a shard and of another worker: a slice that passes is carried out as far
-// as it goes, and rows and gradients that nobody asked for, or that do not fit, are refused.
+// Bytes of a coordinator, of a shard and of another worker: a slice that passes is carried out as
+// far as it goes, and rows and gradients that nobody asked for, or that do not fit, are refused.
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,8 +57,9 @@ static uint32_t choose(chooser *from, uint32_t bound)
 
 static void choose_after(chooser *from, dp_slice *slice, const dp_row *row)
 {
-    static const dp_op_kind kinds[] = {
-        [DP_MODE_GRAD] = DP_OP_PUSH_GRAD, [DP_MODE_KEEP] = DP_OP_KEEP, [DP_MODE_REDUCE] = DP_OP_SUM};
+    static const dp_op_kind kinds[] = {[DP_MODE_GRAD] = DP_OP_PUSH_GRAD,
+                                       [DP_MODE_KEEP] = DP_OP_KEEP,
+                                       [DP_MODE_REDUCE] = DP_OP_SUM};
     if (row->mode == DP_MODE_OWN)
         return;
     dp_op_kind kind = kinds[row->mode];

@@ -17,7 +17,8 @@
 #define HAND_OVER "dispatch.hand_over=true"
 #define GRADIENTS "\"gradients_handed\":"
 
-// A link of the PS that is no wider than two of the workers': some rows are summed there, some here.
+// A link of the PS that is no wider than two of the workers': some rows are summed there, some
+// here.
 static const char config[] =
     "{\"workers\": 4, \"batch\": {\"samples_per_worker\": 24},"
     " \"stream\": {\"format\": \"synthetic\", \"samples_max\": 4800,"
@@ -34,8 +35,8 @@ static void run(const char *out, const char *flag, const char *set, const char *
     run_up(config, out, flag, (const char *const[]){REDUCE, set, other, NULL});
 }
 
-// Placements do not look at the caches here, so nothing but the place of the sums differs; and their
-// order is that of workers, wherever they are made.
+// Placements do not look at the caches here, so nothing but the place of the sums differs; and
+// their order is that of workers, wherever they are made.
 static void the_model_is_that_of_a_run_without(void **state)
 {
     static const char *const ways[] = {"dispatch.hand_over=false", HAND_OVER};
@@ -114,7 +115,8 @@ static void it_goes_on_from_a_checkpoint_as_if_nothing_had_been(void **state)
     run_must_be_the_same("whole", "again", 2);
 }
 
-// Who sums may wait for a gradient that does not come any more: it is the coordinator who finds that.
+// Who sums may wait for a gradient that does not come any more: it is the coordinator who finds
+// that.
 static void a_worker_is_lost_and_comes_back(void **state)
 {
     process p = {0};

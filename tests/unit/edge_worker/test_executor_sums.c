@@ -1,5 +1,5 @@
-// An executor alone: gradients of rows that it sums, gradients that it sends to who does, and what is
-// wrong with some of them. It is worker 1 of 4.
+// An executor alone: gradients of rows that it sums, gradients that it sends to who does, and what
+// is wrong with some of them. It is worker 1 of 4.
 #define SUMS true
 #include "tests/support/executor_case.h"
 
@@ -13,7 +13,8 @@ static uint64_t key(uint32_t n)
 }
 
 // A message with one gradient: floats from first on.
-static rt_message gradient_message(uint64_t sequence, rt_wire_grad head, uint32_t floats, float first)
+static rt_message gradient_message(uint64_t sequence, rt_wire_grad head, uint32_t floats,
+                                   float first)
 {
     rt_message message;
     const uint32_t bytes = (uint32_t)sizeof head + floats * (uint32_t)sizeof(float);
@@ -181,8 +182,8 @@ static void gradients_may_come_before_their_slice(void **state)
     teardown(&r);
 }
 
-// A push of the row waits for the sum, and the training whose slice has that push does, too; one that
-// needs another row alone does not.
+// A push of the row waits for the sum, and the training whose slice has that push does, too; one
+// that needs another row alone does not.
 static void what_follows_waits(void **state)
 {
     (void)state;
@@ -269,7 +270,8 @@ static void a_bad_batch(void **state)
     for (uint32_t agree = 0; agree < 2; agree++) {
         float before[DIM + STATE];
         const rt_wire_grad head = {key(0), ALL, 1, agree ? RT_WIRE_NO_STEP : RT_WIRE_NO_KEEPER};
-        rt_message first = gradient_message(2, head, DIM, 1), last = gradient_message(2, head, DIM, 1);
+        rt_message first = gradient_message(2, head, DIM, 1);
+        rt_message last = gradient_message(2, head, DIM, 1);
         sum_a_row(&r);
         memcpy(before, row_at(&r, 0), sizeof before);
         assert_int_equal(give(&r, rt_peer(RT_ROLE_WORKER, BEFORE), &first, &error), RT_OK);
@@ -328,7 +330,8 @@ static void lies_are_named(void **state)
     refuse(BEHIND, gradient_message(2, wrong, DIM, 1), "for workers f at version 1");
     wrong = right;
     wrong.base = 2;
-    refuse(BEHIND, gradient_message(2, wrong, DIM, 1), "at version 2 (keeper ffffffff), expected b at 1");
+    refuse(BEHIND, gradient_message(2, wrong, DIM, 1),
+           "at version 2 (keeper ffffffff), expected b at 1");
     wrong = right;
     wrong.keeper = 1;
     refuse(BEHIND, gradient_message(2, wrong, DIM, 1), "(keeper 1)");
