@@ -563,7 +563,7 @@ static rt_status place_all(dp_planner *planner, dp_work *work, bool shown)
 static rt_status place_strictly(dp_planner *planner, dp_work *work, uint64_t *at)
 {
     dp_homes_begin(planner);
-    if (planner->config.reduce)
+    if (planner->config.dispatch.reduce)
         dp_reduce_choose(planner, work);
     rt_status status = release(planner, work);
     *at = stamp(planner, DP_STAGE_RELEASE, *at);

@@ -138,9 +138,9 @@ static void protocols(void **state)
     planner_shape shape = shape_of(RT_POLICY_MAKESPAN, CACHE_MIDDLE);
     shape.dispatch.hand_over = true;
     assert_true(must_not_depend(shape).handed > 0);
-    shape.reduce = true;
+    shape.dispatch.reduce = true;
     assert_true(must_not_depend(shape).handed > 0);
-    shape.reduce = shape.dispatch.hand_over = false;
+    shape.dispatch.reduce = shape.dispatch.hand_over = false;
     shape.dispatch.keeper = true;
     assert_true(must_not_depend(shape).summed > 0);
     shape.dispatch.keeper = false;
