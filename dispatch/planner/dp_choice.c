@@ -109,7 +109,7 @@ static bool is_worth(const dp_choice *c, uint32_t count)
     if (count < 1 || count > c->config.worker_count || !isfinite(c->estimates[count - 1]) ||
         c->estimates[count - 1] > HOPELESS * c->estimates[c->likeliest - 1])
         return false;
-    for (uint32_t k = 0; k < count; k++) {
+    for (uint32_t k = 0; k < count && count > 1; k++) {
         if (dp_estimate_dense_s(&c->config, c->ranks[k]) > best_s(c))
             return false;
     }

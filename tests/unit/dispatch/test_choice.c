@@ -312,7 +312,7 @@ static void times_of_sets(void **state)
                      RT_OK);
     const double all = (double)demand.bytes[SAMPLES], half = (double)demand.bytes[SAMPLES / 2];
     const double dense = 100000 / FAST, compute = 0.0001 * SAMPLES;
-    must_be_near(dp_estimate_s(config, &demand, 0.5, 1), dense + 0.5 * all / FAST + compute);
+    must_be_near(dp_estimate_s(config, &demand, 0.5, 1), 0.5 * all / FAST + compute); // alone
     const double of_half = 0.5 * (0.75 * all / 2 + 0.25 * half);
     must_be_near(dp_estimate_s(config, &demand, 0.5, 3), dense + of_half / FAST + compute / 2);
     must_be_near(2 * of_half, 0.5 * dp_estimate_row_bytes(config, &demand, 3));
@@ -322,7 +322,9 @@ static void times_of_sets(void **state)
     assert_true(level < equal && level >= 10 * dense);
     config->rates.ps_bytes_per_s = FAST / 100; // the server is what all wait for
     const double server = dp_estimate_s(config, &demand, 0.5, 1);
-    must_be_near(server, (100000 + 0.5 * all) / (FAST / 100));
+    must_be_near(server, 0.5 * all / (FAST / 100));
+    must_be_near(dp_estimate_s(config, &demand, 0.5, 3),
+                 (200000 + 2 * of_half) / (FAST / 100));
     dp_demand_fini(&demand);
     close_scene(&s);
 }
@@ -340,14 +342,18 @@ static void which_set_is_likeliest(void **state)
         config->rates.links[w] = (dp_link){FAST, FAST};
         config->rates.compute_s_per_sample[w] = 0;
     }
-    config->dense_bytes = 10000000; // next to which rows are nothing
+    config->dense_bytes = 10000000; // next to which rows are nothing; who trains alone has none
     assert_int_equal(dp_demand_measure(dp_recent_at(&s.recent, 0), &config->layout, &demand),
                      RT_OK);
+    assert_int_equal(dp_choice_estimate(config, &demand, 0.5, estimates), 1);
+    assert_true(estimates[0] < 0.01 * estimates[1]);
+    config->participants_min = 2;
     assert_int_equal(dp_choice_estimate(config, &demand, 0.5, estimates), 15);
     config->rates.links[1] = (dp_link){FAST / 10, FAST};
     assert_int_equal(dp_choice_estimate(config, &demand, 0.5, estimates), 13);
     config->rates.ps_bytes_per_s = FAST / 100; // as fast with any, but alone a box shares no row
     config->dense_bytes = 0;
+    config->participants_min = 1;
     assert_int_equal(dp_choice_estimate(config, &demand, 0.5, estimates), 1);
     assert_true(estimates[1] < 1.05 * estimates[0]);
     config->participants_min = 4;
