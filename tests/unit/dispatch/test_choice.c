@@ -170,6 +170,27 @@ static void in_units_the_same_is_found(void **state)
     assert_true(early > 10);
 }
 
+// A few batches from empty caches do not prove what the estimate holds for far worse.
+static void few_batches_and_the_estimate(void **state)
+{
+    (void)state;
+    const struct {
+        uint32_t batches;
+        double estimate; // of worker 0 alone; of both 1
+        uint64_t result;
+    } cases[] = {{8, 1.5, 3}, {8, 1.2, 1}, {DP_RECENT_MAX, 1.5, 1}, {8, 0.5, 1}};
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
+        dp_choice choice = {.config.worker_count = 2,
+                            .ranks = {0, 1},
+                            .estimates = {cases[i].estimate, 1},
+                            .current = 3,
+                            .batch_count = cases[i].batches,
+                            .tried = {{3, 1, 0}, {1, 0.8, 0}},
+                            .tried_count = 2};
+        assert_int_equal(dp_choice_result(&choice), cases[i].result);
+    }
+}
+
 static double trial_s(const scene *s, uint64_t workers, double part)
 {
     dp_trial *trial;
@@ -518,7 +539,7 @@ static void rows_that_others_have(void **state)
     close_scene(&s);
 }
 
-TEST_MAIN(TEST(rows_that_others_have), TEST(rows_that_stay_on_a_box),
+TEST_MAIN(TEST(few_batches_and_the_estimate), TEST(rows_that_others_have), TEST(rows_that_stay_on_a_box),
           TEST(computing_is_of_its_workers),
           TEST(in_units_the_same_is_found), TEST(trials_are_plans), TEST(caches_and_named_sets),
           TEST(the_first_iterations_are_others),
