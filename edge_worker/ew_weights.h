@@ -3,8 +3,8 @@
 // The worker's half of ps_lite/ps_weights.h. Whoever takes part steps its own weights, so they are
 // those after the iteration before; after a pause they are fetched from the shards, each part in
 // the version that is asked for. Who trains alone tells the shards nothing of its steps, and gives
-// them the weights as they are by then before others need them. Where all workers always take part nothing is sent. Plain state of
-// the communication thread; errors name the shard.
+// them the weights as they are by then before others need them. Where all workers always take part
+// nothing is sent. Plain state of the communication thread; errors name the shard.
 #ifndef EW_WEIGHTS_H
 #define EW_WEIGHTS_H
 

@@ -83,8 +83,8 @@ static rt_status make_room(ps_weights *weights, uint32_t worker, const rt_wire_d
     return RT_OK;
 }
 
-// Who trained alone knows better. Nobody fetches meanwhile, and no sum is under way: all who trained
-// before have said their steps.
+// Who trained alone knows better. Nobody fetches meanwhile, and no sum is under way: all who
+// trained before have said their steps.
 static bool is_newer(const ps_weights *weights, const rt_wire_header *header)
 {
     return are_there(weights) && header->count == 0 && header->iteration > weights->version &&

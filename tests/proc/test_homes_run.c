@@ -137,8 +137,8 @@ static void other_shards_and_hashed_homes(void **state)
     }
 }
 
-// One box with worker and shard takes part: the dense part is that of a run of one worker, which
-// exchanges nothing with anybody; who is asked for it at a cut and at the end gets it of the shards.
+// One box with worker and shard takes part: the dense part is that of a run of one worker. Who is
+// asked for it at a cut and at the end gets it of the shards.
 static void one_trains_alone(void **state)
 {
     (void)state;

@@ -539,7 +539,8 @@ static void rows_that_others_have(void **state)
     close_scene(&s);
 }
 
-TEST_MAIN(TEST(few_batches_and_the_estimate), TEST(rows_that_others_have), TEST(rows_that_stay_on_a_box),
+TEST_MAIN(TEST(few_batches_and_the_estimate), TEST(rows_that_others_have),
+          TEST(rows_that_stay_on_a_box),
           TEST(computing_is_of_its_workers),
           TEST(in_units_the_same_is_found), TEST(trials_are_plans), TEST(caches_and_named_sets),
           TEST(the_first_iterations_are_others),

@@ -747,6 +747,7 @@ static void ticks_of_boxes(void **state)
 
 TEST_MAIN(TEST(ticks_of_boxes), TEST(chunks_suit_the_slowest_link), TEST(matrix_is_algorithm_1),
           TEST(views_show_the_states), TEST(ticks_are_bounded_and_near), TEST(predicted_times),
-          TEST(dense_bytes_of_the_first), TEST(who_trains_alone), TEST(rows_handed_over), TEST(gradients_to_a_trainer),
+          TEST(dense_bytes_of_the_first), TEST(who_trains_alone), TEST(rows_handed_over),
+          TEST(gradients_to_a_trainer),
           TEST(ticks_of_shards_are_the_predicted_time), TEST(unit_of_cost),
           TEST(sums_count_every_operation))
