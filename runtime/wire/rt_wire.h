@@ -11,7 +11,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is little-endian");
 
 #define RT_WIRE_MAGIC 0x59414c52u // "RLAY"
-#define RT_WIRE_VERSION 7u
+#define RT_WIRE_VERSION 8u
 #define RT_WIRE_PAYLOAD_BYTES_MAX (UINT64_C(1) << 30)
 #define RT_WIRE_DENSE_CHUNK_FLOATS_MAX (UINT32_C(1) << 16)
 
@@ -82,12 +82,15 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
     XX(PUSH_DELTA_CODED, 75) /* as PUSH_DELTA, likewise; state in 32 bits */                       \
     XX(SUM_ROWS_CODED, 76)  /* as SUM_ROWS, likewise */                                            \
     XX(PEERS, 80)           /* coordinator to worker, behind WELCOME: where the workers of the     \
-                               run listen for each other, rt_wire_workers (dispatch.hand_over) */  \
+                               run listen for each other, rt_wire_workers (dispatch.hand_over,     \
+                               dispatch.reduce) */                                                 \
     XX(HANDED, 81)          /* worker to worker: count x (rt_wire_row, floats with state);         \
                                iteration: the slice that the rows are of, on both sides */         \
     XX(MIRROR, 82)          /* coordinator to its standby: rt_wire_mirror, bytes; iteration: a     \
                                number of its own, which the answer has, too */                     \
-    XX(MIRRORED, 83)        /* the answer, once it is on disk: rt_wire_mirrored, text */
+    XX(MIRRORED, 83)        /* the answer, once it is on disk: rt_wire_mirrored, text */           \
+    XX(GRADS, 84)           /* worker to worker, who sums them: as PUSH_GRAD (dispatch.reduce);    \
+                               iteration: as HANDED's */
 
 typedef enum {
 #define XX(name, number) RT_MESSAGE_##name = number,
@@ -149,7 +152,8 @@ typedef struct {
 } rt_wire_row;
 _Static_assert(sizeof(rt_wire_row) == 16, "wire layout");
 
-// PUSH_GRAD: followed by dim floats. The header's iteration is the version that the sum makes.
+// PUSH_GRAD, GRADS: followed by dim floats. The version that the sum makes is the header's
+// iteration, and of GRADS the iteration of its slice.
 typedef struct {
     uint64_t key;
     uint64_t mask;   // workers whose gradients belong to the sum
@@ -158,7 +162,7 @@ typedef struct {
 } rt_wire_grad;
 _Static_assert(sizeof(rt_wire_grad) == 24, "wire layout");
 
-#define RT_WIRE_NO_KEEPER 0xffffffffu // the PS applies the sum
+#define RT_WIRE_NO_KEEPER 0xffffffffu // the PS, or the worker that sums, applies the sum
 #define RT_WIRE_NO_STEP 0xfffffffeu   // nobody does: the row gets its version, not the step
 
 // Whether the PS makes the version, with a step or without.
