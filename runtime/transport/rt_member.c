@@ -36,8 +36,8 @@ static rt_status send_hello(rt_member *member, rt_error *error)
         return rt_fail(error, RT_CONFIG, "address %s is too long", member->config.address);
     if (member->config.keys && member->config.keys->is_set)
         memcpy(hello.key, member->config.keys->own.bytes, sizeof hello.key);
-    hello.run = member->leader.run;
-    hello.epoch = member->leader.epoch;
+    hello.run = member->leaders.of[0].run;
+    hello.epoch = member->leaders.of[0].epoch;
     if (rt_message_create(&message, RT_MESSAGE_HELLO, member->config.self, 0, 1, sizeof hello))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     memcpy(rt_message_payload(&message), &hello, sizeof hello);
@@ -96,8 +96,8 @@ static rt_status follow(rt_member *member, rt_error *error)
 {
     if (!member->config.leader || !member->welcome.run)
         return RT_OK;
-    return rt_leader_follow(member->config.leader, member->welcome.run, member->welcome.epoch,
-                            &member->leader, error);
+    return rt_leaders_follow(member->config.leader, member->welcome.run, member->welcome.epoch,
+                             &member->leaders, error);
 }
 
 // Says once why nothing happens.
@@ -223,7 +223,7 @@ rt_status rt_member_join(rt_member *member, const rt_member_config *config, rt_e
     *member = (rt_member){.config = *config};
     rt_notify_ready(config->notify);
     rt_status status =
-        config->leader ? rt_leader_read(config->leader, &member->leader, error) : RT_OK;
+        config->leader ? rt_leaders_read(config->leader, &member->leaders, error) : RT_OK;
     if (status)
         return status;
     status = connect_to(member, &now, error);

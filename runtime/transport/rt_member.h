@@ -35,7 +35,7 @@ typedef struct {
     rt_member_config config;
     rt_endpoint *endpoint;
     rt_wire_welcome welcome;
-    rt_leader leader;
+    rt_leaders leaders;
     uint64_t heard_ns, sent_ns;
     uint64_t vitals_ns; // when VITALS are due
 } rt_member;
