@@ -306,6 +306,9 @@ static rt_status join(ew_run *w, rt_error *error)
                                .address = w->peers.address,
                                .keys = config->keys,
                                .identity = config->identity,
+                               .box = rt_config_hash_box(
+                                   config->config,
+                                   rt_config_box_of_worker(config->config, config->rank)),
                                .timeout_start_s = config->config->timeout_start_s,
                                .timeout_peer_s = config->config->timeout_peer_s,
                                .notify = config->notify};

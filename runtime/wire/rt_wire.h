@@ -11,7 +11,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is little-endian");
 
 #define RT_WIRE_MAGIC 0x59414c52u // "RLAY"
-#define RT_WIRE_VERSION 7u
+#define RT_WIRE_VERSION 8u
 #define RT_WIRE_PAYLOAD_BYTES_MAX (UINT64_C(1) << 30)
 #define RT_WIRE_DENSE_CHUNK_FLOATS_MAX (UINT32_C(1) << 16)
 
@@ -87,7 +87,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
                                iteration: the slice that the rows are of, on both sides */         \
     XX(MIRROR, 82)          /* coordinator to its standby: rt_wire_mirror, bytes; iteration: a     \
                                number of its own, which the answer has, too */                     \
-    XX(MIRRORED, 83)        /* the answer, once it is on disk: rt_wire_mirrored, text */
+    XX(MIRRORED, 83)        /* the answer, once it is on disk: rt_wire_mirrored, text */           \
+    XX(ALLOW, 84)           /* coordinator to member, before WELCOME: rt_wire_allowed[count] */
 
 typedef enum {
 #define XX(name, number) RT_MESSAGE_##name = number,
