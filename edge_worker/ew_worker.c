@@ -200,8 +200,8 @@ static rt_status create_exchange(ew_run *w, rt_error *error)
                                    .overlap = config->dense_overlap,
                                    .rank = w->rank,
                                    .worker_count = w->member.welcome.worker_count,
-                                   .shard_count = (uint32_t)rt_min_u64(
-                                       rt_stripes_shards(config), w->member.welcome.shard_count),
+                                   .shard_count =
+                                       rt_stripes_shards(config, w->member.welcome.shard_count),
                                    .device_state = w->device.unified ? NULL : w->device.state,
                                    .keyed = w->config->keys != NULL,
                                    .timeout_s = config->timeout_start_s,
