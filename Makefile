@@ -63,9 +63,9 @@ include mk/cuda.mk mk/mpi.mk mk/library.mk mk/tests.mk mk/install.mk
 program: $(UCX) $(PROGRAM) $(PLUGIN) $(MPI_PLUGIN) ## build the program (build/lanyard) and its plug-ins
 all: program library $(if $(SANITIZER),,pages) $(LIBRARY) $(TESTS) $(CPU_PLUGIN) $(PTX_PLUGINS) ## build the program and its tests
 
-demo: ## build and train on this machine, here on DATA=file (Criteo format) if given
+demo: ## build (kernels for the GPUs of this machine) and train, on DATA=file (Criteo format) if given
 	@tools/setup
-	@$(MAKE) program
+	@$(MAKE) program $(if $(filter file,$(origin GPUS)),GPUS=here)
 	build/lanyard up $(if $(DATA),configs/criteo.json --set stream.files=$(DATA),configs/demo.json) \
 	  $(if $(QUICK),--set stream.samples_max=20000) --out build/demo
 	@echo "look at build/demo/summary.json, metrics.jsonl (every iteration) and model/; then try"

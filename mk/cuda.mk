@@ -4,10 +4,15 @@
 NVCC := $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
 # Code for these (87: Jetson Orin; 100, 120: Blackwell), as far as this nvcc knows them, and for all that come after
 # the first one PTX, which the driver compiles.
-GPUS := 75 80 86 87 89 90 100 120
-GPU_CODE := $(if $(NVCC),$(filter $(GPUS),$(patsubst compute_%,%,$(shell $(NVCC) --list-gpu-arch))))
+ALL_GPUS := 75 80 86 87 89 90 100 120
+# GPUS=here: for the GPUs of this box alone; for all where the driver does not say which they are (Jetson).
+GPUS := $(ALL_GPUS)
+KNOWN_GPUS := $(if $(NVCC),$(patsubst compute_%,%,$(shell $(NVCC) --list-gpu-arch)))
+HERE = $(or $(filter $(KNOWN_GPUS),$(subst .,,$(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null))),\
+  $(if $(wildcard /dev/nvidia0 /dev/nvhost-gpu),$(ALL_GPUS)))
+GPU_CODE := $(filter $(if $(filter here,$(GPUS)),$(HERE),$(GPUS)),$(KNOWN_GPUS))
 KERNELS := $(wildcard edge_worker/device/cuda/*.cu dispatch/solvers/cuda/*.cu)
-PLUGIN := $(if $(SANITIZER),,$(if $(NVCC),build/liblanyard_cuda.so,no-plugin))
+PLUGIN := $(if $(SANITIZER),,$(if $(GPU_CODE),build/liblanyard_cuda.so,no-plugin))
 CPU_PLUGIN := $(DIR)/tests/liblanyard_cuda_cpu.so
 PLUGIN_PARTS := runtime/rt_base runtime/rt_status runtime/numbers/rt_optimizer
 SHARED_HEADERS := runtime/rt_status.h runtime/rt_cuda.h runtime/config/rt_config.h runtime/config/rt_choice.h runtime/numbers/rt_optimizer.h \
@@ -37,7 +42,7 @@ gpu-build: $(GPU_TESTS) build/gpu/tests/gpu/gpu_bench $(PLUGIN)
 	$(if $(NVCC),,$(error nvcc was not found: it comes with the CUDA toolkit))
 
 no-plugin:
-	@echo "no nvcc: build/liblanyard_cuda.so is left out; the program will compute on the CPU"
+	@echo "$(if $(NVCC),GPUS=$(GPUS): no such GPU,no nvcc): build/liblanyard_cuda.so is left out; the program will compute on the CPU"
 build/liblanyard_cuda.so: $(KERNELS:%.cu=build/cuda/%.o) $(PLUGIN_PARTS:%=build/cuda/%.o)
 	@echo "link $@"
 	$(Q)$(NVCC) -shared $^ -lcublas -Xlinker -z,defs,-rpath,$(dir $(NVCC))../lib64 -o $@

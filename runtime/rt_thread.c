@@ -33,6 +33,13 @@ int rt_thread_start(pthread_t *thread, void *(*run)(void *), void *context)
     return start(thread, NULL, run, context);
 }
 
+rt_status rt_thread_run(pthread_t *thread, bool *runs_p, void *(*run)(void *), void *context,
+                        rt_error *error)
+{
+    *runs_p = rt_thread_start(thread, run, context) == 0;
+    return *runs_p ? RT_OK : rt_fail(error, RT_LIMIT, "cannot start a thread");
+}
+
 int rt_thread_detach(void *(*run)(void *), void *context)
 {
     pthread_t thread;

@@ -11,6 +11,11 @@
 // Runs run(context) in a thread that the caller joins. 0, or an errno: nothing was started.
 int rt_thread_start(pthread_t *thread, void *(*run)(void *), void *context);
 
+// The same for an object that joins it where it ends: *runs_p says whether there is one to join.
+// RT_LIMIT: it could not be started.
+rt_status rt_thread_run(pthread_t *thread, bool *runs_p, void *(*run)(void *), void *context,
+                        rt_error *error);
+
 // The same in a detached one, for waits that may last as long as a disk does.
 int rt_thread_detach(void *(*run)(void *), void *context);
 

@@ -142,12 +142,6 @@ static void *hand_out(void *context)
     return NULL;
 }
 
-static rt_status start(dp_shelf *shelf, rt_error *error)
-{
-    shelf->started = rt_thread_start(&shelf->thread, hand_out, shelf) == 0;
-    return shelf->started ? RT_OK : rt_fail(error, RT_LIMIT, "cannot start a thread");
-}
-
 rt_status dp_shelf_open(const dp_shelf_config *config, dp_shelf **shelf_p, rt_error *error)
 {
     char address[RT_NAME_MAX + 16];
@@ -165,7 +159,7 @@ rt_status dp_shelf_open(const dp_shelf_config *config, dp_shelf **shelf_p, rt_er
         status = rt_transport_zmq.listen(shelf->transport, SELF, address, shelf->bound,
                                          &shelf->endpoint, error);
     if (!status)
-        status = start(shelf, error);
+        status = rt_thread_run(&shelf->thread, &shelf->started, hand_out, shelf, error);
     if (status) {
         dp_shelf_close(shelf);
         return rt_fail_in(error, "%s", config->key);

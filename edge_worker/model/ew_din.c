@@ -60,10 +60,7 @@ static rt_status create_buffers(ew_model *model, din *self, rt_error *error)
     const ew_model_config *config = &model->config;
     const size_t samples = config->sample_count_max, lookups = config->lookup_count_max;
     const size_t dim = self->dim;
-    const struct {
-        size_t count;
-        void *buffer_p;
-    } wanted[] = {
+    const ew_model_wanted wanted[] = {
         {samples * self->stride, &self->input},
         {samples * self->stride, &self->input_gradients},
         {lookups * self->x_stride, &self->x},
@@ -80,10 +77,7 @@ static rt_status create_buffers(ew_model *model, din *self, rt_error *error)
         {model->split.row_count_max, &self->rows.row_scalars},
         {lookups, &self->rows.row_samples},
     };
-    rt_status status = RT_OK;
-    for (size_t i = 0; i < RT_COUNT_OF(wanted) && !status; i++)
-        status = ew_model_buffer(model, wanted[i].count, wanted[i].buffer_p, error);
-    return status;
+    return ew_model_buffers(model, wanted, RT_COUNT_OF(wanted), error);
 }
 
 static rt_status fill_constants(ew_model *model, din *self, rt_error *error)

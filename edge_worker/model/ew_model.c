@@ -45,6 +45,15 @@ rt_status ew_model_buffer(ew_model *model, size_t count, void *buffer_p, rt_erro
     return RT_OK;
 }
 
+rt_status ew_model_buffers(ew_model *model, const ew_model_wanted *wanted, size_t wanted_count,
+                           rt_error *error)
+{
+    rt_status status = RT_OK;
+    for (size_t i = 0; i < wanted_count && !status; i++)
+        status = ew_model_buffer(model, wanted[i].count, wanted[i].buffer_p, error);
+    return status;
+}
+
 void ew_model_done(ew_model *model, uint32_t offset)
 {
     rt_assert(offset <= model->done_from);

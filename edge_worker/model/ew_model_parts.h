@@ -89,6 +89,15 @@ uint32_t ew_model_parameter(ew_model *model, const char *name, uint32_t row_coun
 // Zeroed device memory that lives as long as the model. RT_NO_MEMORY.
 rt_status ew_model_buffer(ew_model *model, size_t count, void *buffer_p, rt_error *error);
 
+// The same for a list of them.
+typedef struct {
+    size_t count;
+    void *buffer_p;
+} ew_model_wanted;
+
+rt_status ew_model_buffers(ew_model *model, const ew_model_wanted *wanted, size_t wanted_count,
+                           rt_error *error);
+
 // Gradients from offset to the last piece reported are final.
 void ew_model_done(ew_model *model, uint32_t offset);
 

@@ -71,10 +71,7 @@ static rt_status check(const ew_model_config *config, rt_error *error)
 static rt_status create_buffers(ew_model *model, sage *self, rt_error *error)
 {
     const size_t nodes = model->split.node_count_max, samples = model->config.sample_count_max;
-    const struct {
-        size_t count;
-        void *buffer_p;
-    } wanted[] = {
+    const ew_model_wanted wanted[] = {
         {nodes * self->x_stride, &self->x},
         {nodes * self->x_stride, &self->x_gradients},
         {samples * self->y_stride, &self->y},
@@ -86,10 +83,7 @@ static rt_status create_buffers(ew_model *model, sage *self, rt_error *error)
         {nodes, &self->nodes.row_scalars},
         {nodes, &self->nodes.row_samples},
     };
-    rt_status status = RT_OK;
-    for (size_t i = 0; i < RT_COUNT_OF(wanted) && !status; i++)
-        status = ew_model_buffer(model, wanted[i].count, wanted[i].buffer_p, error);
-    return status;
+    return ew_model_buffers(model, wanted, RT_COUNT_OF(wanted), error);
 }
 
 static rt_status create(ew_model *model, void *part, rt_error *error)

@@ -269,11 +269,8 @@ rt_status ew_asker_open(const ew_asker_config *config, ew_asker **asker_p, rt_er
                                                               &asker->transport, error);
     if (!status)
         status = connect_anew(asker, error);
-    if (!status) {
-        asker->started = rt_thread_start(&asker->thread, work, asker) == 0;
-        if (!asker->started)
-            status = rt_fail(error, RT_LIMIT, "cannot start a thread");
-    }
+    if (!status)
+        status = rt_thread_run(&asker->thread, &asker->started, work, asker, error);
     if (status) {
         ew_asker_close(asker);
         return status;

@@ -379,11 +379,8 @@ rt_status ew_follower_open(const ew_follower_config *config, ew_follower **copy_
     copy->state.fresh_max_s = NAN;
     pthread_mutex_init(&copy->lock, NULL);
     rt_status status = read_first(copy, error);
-    if (!status) {
-        copy->started = rt_thread_start(&copy->thread, follow, copy) == 0;
-        if (!copy->started)
-            status = rt_fail(error, RT_LIMIT, "cannot start a thread");
-    }
+    if (!status)
+        status = rt_thread_run(&copy->thread, &copy->started, follow, copy, error);
     if (status) {
         ew_follower_close(copy);
         return status;

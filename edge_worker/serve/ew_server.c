@@ -416,9 +416,7 @@ static rt_status create_threads(ew_server *server, rt_error *error)
     ew_follower_leave(server->copy, side);
     for (uint32_t i = 0; i < server->thread_count && !status; i++) {
         scoring *s = &server->threads[i];
-        s->started = rt_thread_start(&s->thread, work, s) == 0;
-        if (!s->started)
-            status = rt_fail(error, RT_LIMIT, "cannot start a thread");
+        status = rt_thread_run(&s->thread, &s->started, work, s, error);
     }
     return status;
 }

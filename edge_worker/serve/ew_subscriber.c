@@ -467,11 +467,8 @@ rt_status ew_subscriber_open(const ew_subscriber_config *config, ew_subscriber *
         status = rt_transport_open(&rt_transport_zmq, config->keys, &s->transport, error);
     if (!status)
         status = connect_anew(s, error);
-    if (!status) {
-        s->started = rt_thread_start(&s->thread, subscribe, s) == 0;
-        if (!s->started)
-            status = rt_fail(error, RT_LIMIT, "cannot start a thread");
-    }
+    if (!status)
+        status = rt_thread_run(&s->thread, &s->started, subscribe, s, error);
     if (status) {
         ew_subscriber_close(s);
         return status;

@@ -113,6 +113,15 @@ extern const rt_config_list rt_config_files, rt_config_dims, rt_config_mlp, rt_c
 // rt_config_boxes.c: what follows from "boxes" stands in the config, and nothing else. RT_CONFIG
 // names the key that says something else.
 rt_status rt_config_check_boxes(const rt_config *config, rt_error *error);
+
+// rt_config_check_stream.c: where a run's samples come from, which a finished model does not ask.
+// RT_CONFIG, RT_UNSUPPORTED.
+rt_status rt_config_check_source(const rt_config *config, rt_error *error);
+
+// Parts of rt_config_check_model: what samples look like; addresses, keys and messages
+// (rt_config_check_network.c). RT_CONFIG.
+rt_status rt_config_check_stream(const rt_config *config, rt_error *error);
+rt_status rt_config_check_network(const rt_config *config, rt_error *error);
 extern const rt_config_choice rt_config_homes[];
 extern const rt_config_choice rt_config_link_transports[]; // of one worker or box
 

@@ -64,7 +64,7 @@ static rt_status link_flow(feed *f, rt_flow flow, rt_journal *journal, const cha
                            rt_error *error)
 {
     char path[RT_PATH_MAX + 16];
-    rt_live_place(place, flow, path, sizeof path);
+    rt_journal_place(place, flow, path, sizeof path);
     rt_status status =
         rt_feed_link_init(&f->links[flow], flow, journal, path, f->transport, &f->hub, error);
     f->is_linked[flow] = !status;

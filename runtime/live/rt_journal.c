@@ -527,6 +527,11 @@ static rt_status start(rt_journal *journal, rt_error *error)
                                 : rt_fail(error, RT_LIMIT, "cannot start the journal's thread");
 }
 
+void rt_journal_place(const char *directory, rt_flow flow, char *path, size_t size)
+{
+    snprintf(path, size, "%s%s", directory, flow == RT_FLOW_OUTCOMES ? "/outcomes" : "");
+}
+
 rt_status rt_journal_open(const char *directory, uint64_t bytes_max, rt_journal **journal_p,
                           rt_error *error)
 {

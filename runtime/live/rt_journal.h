@@ -16,6 +16,7 @@
 #define RT_JOURNAL_H
 
 #include "runtime/stream/rt_line.h"
+#include "runtime/stream/rt_position.h"
 #include "runtime/wire/rt_bytes.h"
 
 #define RT_JOURNAL_ORIGINS_MAX 1024u
@@ -53,6 +54,9 @@ typedef struct {
     uint64_t full;      // appends that were turned away
     uint64_t lost;      // events that damage took
 } rt_journal_counts;
+
+// "DIRECTORY", or "DIRECTORY/outcomes": where the journal of a flow is, one folder for both.
+void rt_journal_place(const char *directory, rt_flow flow, char *path, size_t size);
 
 // bytes_max: of all segments together. Makes the folder. RT_IO, RT_DATA (damaged, another
 // version), RT_NO_MEMORY; error names the file.

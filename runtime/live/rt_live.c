@@ -58,11 +58,6 @@ rt_live_counts rt_live_statistics(rt_live *live, rt_flow flow)
     return counts;
 }
 
-void rt_live_place(const char *directory, rt_flow flow, char *path, size_t size)
-{
-    snprintf(path, size, "%s%s", directory, flow == RT_FLOW_OUTCOMES ? "/outcomes" : "");
-}
-
 static rt_status open_journal(rt_live *live, rt_flow flow, const char *directory, rt_error *error)
 {
     char path[RT_PATH_MAX + 16];
@@ -77,7 +72,7 @@ static rt_status open_journal(rt_live *live, rt_flow flow, const char *directory
                        key, rt_config_choice_name(key, kind));
     if (flow == RT_FLOW_OUTCOMES && mkdir(directory, 0777) != 0 && errno != EEXIST)
         return rt_fail(error, RT_IO, "%s: cannot be made: %s", directory, strerror(errno));
-    rt_live_place(directory, flow, path, sizeof path);
+    rt_journal_place(directory, flow, path, sizeof path);
     rt_status status =
         rt_journal_open(path, config->journal_bytes_max, &live->journals.of[flow], error);
     if (status)

@@ -41,7 +41,4 @@ rt_journal *rt_live_journal(const rt_live *live, rt_flow flow); // NULL: it is n
 // Of a flow that is sent.
 rt_live_counts rt_live_statistics(rt_live *live, rt_flow flow);
 
-// "DIRECTORY", or "DIRECTORY/outcomes": where the journal of a flow is.
-void rt_live_place(const char *directory, rt_flow flow, char *path, size_t size);
-
 #endif

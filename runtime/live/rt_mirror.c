@@ -345,10 +345,10 @@ void rt_mirror_close(rt_mirror *m)
 rt_status rt_mirror_await(rt_mirror *m, double limit_s, int stop_fd, rt_error *error)
 {
     const uint64_t end_ns = rt_now_ns() + (uint64_t)(limit_s * NS_PER_S);
-    rt_status status = RT_AGAIN;
-    m->runs = m->runs || rt_thread_start(&m->thread, run, m) == 0;
-    if (!m->runs)
-        return rt_fail(error, RT_LIMIT, "cannot start a thread");
+    rt_status status = m->runs ? RT_OK : rt_thread_run(&m->thread, &m->runs, run, m, error);
+    if (status)
+        return status;
+    status = RT_AGAIN;
     while (status == RT_AGAIN) {
         struct pollfd stop = {stop_fd, POLLIN, 0};
         rt_error why;

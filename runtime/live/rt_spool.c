@@ -180,7 +180,7 @@ rt_status rt_spool_open(const rt_config *config, rt_flow flow, const char *direc
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a spool");
     spool->stream = flow == RT_FLOW_EVENTS ? config->stream : rt_joined_config(&config->stream);
     spool->seed = config->seed;
-    rt_live_place(directory, flow, place, sizeof place);
+    rt_journal_place(directory, flow, place, sizeof place);
     spool->wake = wake_fd;
     spool->stop = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     pthread_mutex_init(&spool->lock, NULL);

@@ -3,12 +3,13 @@
 #ifndef RT_SPOOL_H
 #define RT_SPOOL_H
 
-#include "runtime/live/rt_live.h"
+#include "runtime/config/rt_config.h"
+#include "runtime/live/rt_journal.h"
 
 typedef struct rt_spool rt_spool;
 
-// config is kept. directory: as rt_live_place. wake_fd: an eventfd that is written when the input
-// has ended. As rt_live_open.
+// config is kept. directory: as rt_journal_place. wake_fd: an eventfd that is written when the
+// input has ended. As rt_live_open.
 rt_status rt_spool_open(const rt_config *config, rt_flow flow, const char *directory, int wake_fd,
                         rt_spool **spool_p, rt_error *error);
 void rt_spool_close(rt_spool *spool); // NULL is fine

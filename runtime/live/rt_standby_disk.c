@@ -11,7 +11,6 @@
 #include "runtime/files/rt_checkpoint.h"
 #include "runtime/files/rt_file.h"
 #include "runtime/files/rt_manifest.h"
-#include "runtime/live/rt_live.h"
 #include "runtime/live/rt_segment.h"
 #include "runtime/rt_hash.h"
 
@@ -100,7 +99,7 @@ rt_status rt_standby_disk_open(const rt_config *config, const char *directory,
     const char *place = *config->journal_directory ? config->journal_directory : own;
     rt_status status = rt_checkpoint_make(checkpoints, error);
     for (rt_flow flow = 0; flow < RT_FLOWS && !status; flow++) {
-        rt_live_place(place, flow, disk->journals[flow], sizeof disk->journals[flow]);
+        rt_journal_place(place, flow, disk->journals[flow], sizeof disk->journals[flow]);
         const bool is_sent = flow == RT_FLOW_EVENTS ? rt_config_source_is_live(&config->stream)
                                                     : rt_config_join_is_live(&config->stream);
         if (is_sent)

@@ -288,12 +288,6 @@ static rt_status listen_on(rt_viewer *viewer, rt_error *error)
     return status;
 }
 
-static rt_status start(rt_viewer *viewer, rt_error *error)
-{
-    viewer->thread_runs = rt_thread_start(&viewer->thread, run, viewer) == 0;
-    return viewer->thread_runs ? RT_OK : rt_fail(error, RT_LIMIT, "cannot start a thread");
-}
-
 static void init_locks(rt_viewer *viewer)
 {
     pthread_condattr_t clock;
@@ -327,7 +321,7 @@ rt_status rt_viewer_open(const rt_config *config, const char *directory, bool go
     if (!status && *config->watch.listen)
         status = listen_on(viewer, error);
     if (!status)
-        status = start(viewer, error);
+        status = rt_thread_run(&viewer->thread, &viewer->thread_runs, run, viewer, error);
     if (status) {
         rt_viewer_close(viewer);
         return status;

@@ -439,6 +439,72 @@ static void activate_and_back_on(const ew_device *device)
     check_activate(device, EW_RELU, 0, 9, 16);
 }
 
+// What a loss reads and writes.
+typedef struct {
+    buffer logits, labels, predictions, gradients, loss;
+} loss_buffers;
+
+// output_count logits, and as many predictions and gradients, of sample_count samples.
+static loss_buffers loss_buffers_create(const ew_device *device, uint32_t sample_count,
+                                        uint32_t output_count, uint64_t seed)
+{
+    rt_random random = {seed};
+    return (loss_buffers){.logits = buffer_create(device, output_count, &random),
+                          .labels = buffer_create(device, sample_count, &random),
+                          .predictions = buffer_create(device, output_count, &random),
+                          .gradients = buffer_create(device, output_count, &random),
+                          .loss = buffer_create(device, 2, &random)};
+}
+
+static loss_buffers loss_buffers_of(const ew_device *device, const float *logits,
+                                    uint32_t output_count, const float *labels,
+                                    uint32_t sample_count)
+{
+    loss_buffers b = loss_buffers_create(device, sample_count, output_count, 3);
+    memcpy(b.logits.values, logits, output_count * sizeof *logits);
+    memcpy(b.labels.values, labels, sample_count * sizeof *labels);
+    upload(&b.logits);
+    upload(&b.labels);
+    return b;
+}
+
+static void loss_buffers_destroy(loss_buffers *b)
+{
+    buffer *all[] = {&b->logits, &b->labels, &b->predictions, &b->gradients, &b->loss};
+    for (size_t i = 0; i < RT_COUNT_OF(all); i++)
+        buffer_destroy(all[i]);
+}
+
+// The loss; predictions and gradients are fetched, too.
+static double fetch_loss(loss_buffers *b)
+{
+    double loss;
+    download(&b->predictions);
+    download(&b->gradients);
+    download(&b->loss);
+    memcpy(&loss, b->loss.values, sizeof loss);
+    return loss;
+}
+
+// The log loss of the first ones, with a scale of 1/8. weights: of the device, NULL: none.
+static double log_loss(loss_buffers *b, uint32_t count, const float *weights)
+{
+    const ew_device *device = b->logits.device;
+    device->layers->loss(device->state, count, b->logits.device_values, b->labels.device_values,
+                         weights, 0.125f, b->predictions.device_values, b->gradients.device_values,
+                         (double *)(void *)b->loss.device_values);
+    return fetch_loss(b);
+}
+
+static double class_loss(loss_buffers *b, uint32_t count, uint32_t class_count)
+{
+    const ew_device *device = b->logits.device;
+    device->layers->classes(device->state, count, class_count, b->logits.device_values,
+                            b->labels.device_values, 0.125f, b->predictions.device_values,
+                            b->gradients.device_values, (double *)(void *)b->loss.device_values);
+    return fetch_loss(b);
+}
+
 // Weights as rt_batch.h has them: a sample, a positive, none at all, a correction of weight 0, and
 // 1 as if there were none.
 static void weighted_loss_is_exact_on(const ew_device *device)
@@ -447,33 +513,22 @@ static void weighted_loss_is_exact_on(const ew_device *device)
     const float weights[] = {2.5f, 3, 0, 0, 0.5f, 1, 1};
     const float labels[] = {0, 3, 0, 1, 0, 1, 0};
     const uint32_t count = RT_COUNT_OF(logits);
-    rt_random random = {4};
-    buffer z = buffer_of(device, logits, count), y = buffer_of(device, labels, count);
+    loss_buffers b = loss_buffers_of(device, logits, count, labels, count);
     buffer w = buffer_of(device, weights, count);
-    buffer predictions = buffer_create(device, count, &random);
-    buffer gradients = buffer_create(device, count, &random);
-    buffer loss = buffer_create(device, 2, &random);
-    double sum = 0, got;
-    device->layers->loss(device->state, count, z.device_values, y.device_values, w.device_values,
-                         0.125f, predictions.device_values, gradients.device_values,
-                         (double *)(void *)loss.device_values);
-    download(&predictions);
-    download(&gradients);
-    download(&loss);
+    const double got = log_loss(&b, count, w.device_values);
+    double sum = 0;
     for (uint32_t i = 0; i < count; i++) {
         const long double e = expl(-(long double)logits[i]), p = 1 / (1 + e);
         // What is of label 1 and what of label 0, each with its own loss.
         sum += (double)(labels[i] * log1pl(e) + (weights[i] - labels[i]) * (log1pl(e) + logits[i]));
         const double gradient =
             0.125 * (double)(labels[i] * (p - 1) + (weights[i] - labels[i]) * p);
-        expect(predictions.values[i], (double)p, (double)p, 0, "prediction", i);
-        expect(gradients.values[i], gradient, fmax(fabs(gradient), 1e-20), 0, "gradient", i);
+        expect(b.predictions.values[i], (double)p, (double)p, 0, "prediction", i);
+        expect(b.gradients.values[i], gradient, fmax(fabs(gradient), 1e-20), 0, "gradient", i);
     }
-    memcpy(&got, loss.values, sizeof got);
     test_close(got, sum, 1e-14 * 30, 0, "loss");
-    buffer *all[] = {&z, &y, &w, &predictions, &gradients, &loss};
-    for (size_t i = 0; i < RT_COUNT_OF(all); i++)
-        buffer_destroy(all[i]);
+    buffer_destroy(&w);
+    loss_buffers_destroy(&b);
 }
 
 static void loss_is_exact_on(const ew_device *device)
@@ -481,50 +536,52 @@ static void loss_is_exact_on(const ew_device *device)
     const float logits[] = {0, 1, -1, 20, -20, 90, -90, 1e30f, -1e30f, 1e-6f, 0.5f};
     const float labels[] = {1, 0, 1, 1, 1, 0, 1, 1, 0, 1, 0};
     const uint32_t count = RT_COUNT_OF(logits);
-    rt_random random = {3};
-    buffer z = buffer_of(device, logits, count), y = buffer_of(device, labels, count);
-    buffer predictions = buffer_create(device, count, &random);
-    buffer gradients = buffer_create(device, count, &random);
-    buffer loss = buffer_create(device, 2, &random);
-    device->layers->loss(device->state, count, z.device_values, y.device_values, NULL, 0.125f,
-                         predictions.device_values, gradients.device_values,
-                         (double *)(void *)loss.device_values);
-    download(&predictions);
-    download(&gradients);
-    download(&loss);
-    double sum = 0, got;
+    loss_buffers b = loss_buffers_of(device, logits, count, labels, count);
+    const double got = log_loss(&b, count, NULL);
+    double sum = 0;
     for (uint32_t i = 0; i < count; i++) {
         long double e = expl(-(long double)logits[i]); // wide enough for the small ones
         long double p = 1 / (1 + e), loss_i = labels[i] > 0 ? log1pl(e) : log1pl(e) + logits[i];
         if (fabsf(logits[i]) > 1000)
             p = logits[i] > 0, loss_i = 0;
         sum += (double)loss_i;
-        expect(predictions.values[i], (double)p, (double)p, 0, "prediction", i);
+        expect(b.predictions.values[i], (double)p, (double)p, 0, "prediction", i);
         double gradient = 0.125 * (double)(p - labels[i]);
-        expect(gradients.values[i], gradient, fmax(fabs(gradient), 1e-20), 0, "gradient", i);
+        expect(b.gradients.values[i], gradient, fmax(fabs(gradient), 1e-20), 0, "gradient", i);
     }
-    memcpy(&got, loss.values, sizeof got);
     test_close(got, sum, 1e-14 * count, 0, "loss");
     // Alone, so that no large term hides it: log(1 + e^-40).
-    z.values[0] = 40;
-    upload(&z);
-    device->layers->loss(device->state, 1, z.device_values, y.device_values, NULL, 0.125f,
-                         predictions.device_values, gradients.device_values,
-                         (double *)(void *)loss.device_values);
-    download(&loss);
-    memcpy(&got, loss.values, sizeof got);
-    test_close(got, 4.248354255291589e-18, 1e-14, 0, "loss of a confident prediction");
-    device->layers->loss(device->state, count, z.device_values, NULL, NULL, 0.125f,
-                         predictions.device_values, NULL, NULL);
-    device->layers->loss(device->state, 0, z.device_values, y.device_values, NULL, 0.125f,
-                         predictions.device_values, gradients.device_values,
-                         (double *)(void *)loss.device_values);
-    download(&loss);
-    memcpy(&got, loss.values, sizeof got);
-    assert_true(got == 0);
-    buffer *all[] = {&z, &y, &predictions, &gradients, &loss};
-    for (size_t i = 0; i < RT_COUNT_OF(all); i++)
-        buffer_destroy(all[i]);
+    b.logits.values[0] = 40;
+    upload(&b.logits);
+    test_close(log_loss(&b, 1, NULL), 4.248354255291589e-18, 1e-14, 0,
+               "loss of a confident prediction");
+    device->layers->loss(device->state, count, b.logits.device_values, NULL, NULL, 0.125f,
+                         b.predictions.device_values, NULL, NULL);
+    assert_true(log_loss(&b, 0, NULL) == 0);
+    loss_buffers_destroy(&b);
+}
+
+static void check_classes(loss_buffers *b, uint32_t sample_count, uint32_t class_count)
+{
+    const double got = class_loss(b, sample_count, class_count);
+    double sum = 0;
+    for (uint32_t i = 0; i < sample_count; i++) {
+        const uint32_t first = i * class_count, label = (uint32_t)b->labels.values[i];
+        const float *own = b->logits.values + first;
+        long double largest = own[0], all = 0; // taken out, so that nothing overflows
+        for (uint32_t c = 1; c < class_count; c++)
+            largest = fmaxl(largest, own[c]);
+        for (uint32_t c = 0; c < class_count; c++)
+            all += expl(own[c] - largest);
+        sum += (double)(logl(all) + largest - own[label]);
+        for (uint32_t c = 0; c < class_count; c++) {
+            const double p = (double)(expl(own[c] - largest) / all);
+            expect(b->predictions.values[first + c], p, fmax(p, 1e-20), 0, "prediction", first + c);
+            expect(b->gradients.values[first + c], 0.125 * (p - (c == label)), 0.125, 0, "gradient",
+                   first + c);
+        }
+    }
+    test_close(got, sum, 1e-12, 0, "loss");
 }
 
 // Logits that overflow where the largest is not taken out, equal ones, and one far above the others.
@@ -534,88 +591,25 @@ static void classes_are_exact_on(const ew_device *device)
     const float logits[COUNT * CLASSES] = {0,  1,    -1,    800,   801,   799, 2, 2, 2,
                                            90, -0.5, -1000, 1e30f, -1e30f, 0};
     const float labels[COUNT] = {1, 0, 2, 0, 0};
-    rt_random random = {5};
-    buffer z = buffer_of(device, logits, COUNT * CLASSES), y = buffer_of(device, labels, COUNT);
-    buffer predictions = buffer_create(device, COUNT * CLASSES, &random);
-    buffer gradients = buffer_create(device, COUNT * CLASSES, &random);
-    buffer loss = buffer_create(device, 2, &random);
-    double sum = 0, got;
-    device->layers->classes(device->state, COUNT, CLASSES, z.device_values, y.device_values, 0.125f,
-                            predictions.device_values, gradients.device_values,
-                            (double *)(void *)loss.device_values);
-    download(&predictions);
-    download(&gradients);
-    download(&loss);
-    for (uint32_t i = 0; i < COUNT; i++) {
-        const float *own = logits + i * CLASSES;
-        const long double largest = fmaxf(own[0], fmaxf(own[1], own[2]));
-        long double all = 0;
-        for (uint32_t c = 0; c < CLASSES; c++)
-            all += expl(own[c] - largest);
-        sum += (double)(logl(all) + largest - own[(uint32_t)labels[i]]);
-        for (uint32_t c = 0; c < CLASSES; c++) {
-            const long double p = expl(own[c] - largest) / all;
-            const double gradient = 0.125 * (double)(p - (c == (uint32_t)labels[i]));
-            expect(predictions.values[i * CLASSES + c], (double)p, fmax((double)p, 1e-20), 0,
-                   "prediction", i);
-            expect(gradients.values[i * CLASSES + c], gradient, 0.125, 0, "gradient", i);
-        }
-    }
-    memcpy(&got, loss.values, sizeof got);
-    test_close(got, sum, 1e-12, 0, "loss");
-    device->layers->classes(device->state, COUNT, CLASSES, z.device_values, NULL, 0.125f,
-                            predictions.device_values, NULL, NULL);
-    device->layers->classes(device->state, 0, CLASSES, z.device_values, y.device_values, 0.125f,
-                            predictions.device_values, gradients.device_values,
-                            (double *)(void *)loss.device_values);
-    download(&loss);
-    memcpy(&got, loss.values, sizeof got);
-    assert_true(got == 0);
-    buffer *every[] = {&z, &y, &predictions, &gradients, &loss};
-    for (size_t i = 0; i < RT_COUNT_OF(every); i++)
-        buffer_destroy(every[i]);
+    loss_buffers b = loss_buffers_of(device, logits, COUNT * CLASSES, labels, COUNT);
+    check_classes(&b, COUNT, CLASSES);
+    device->layers->classes(device->state, COUNT, CLASSES, b.logits.device_values, NULL, 0.125f,
+                            b.predictions.device_values, NULL, NULL);
+    assert_true(class_loss(&b, 0, CLASSES) == 0);
+    loss_buffers_destroy(&b);
 }
 
 // As many classes as a model may have, and more samples than a block has threads.
 static void many_classes_are_exact_on(const ew_device *device)
 {
     enum { CLASSES = RT_CLASSES_MAX, COUNT = 521 };
-    rt_random random = {6};
-    buffer z = buffer_create(device, COUNT * CLASSES, &random);
-    buffer y = buffer_create(device, COUNT, &random);
-    buffer predictions = buffer_create(device, COUNT * CLASSES, &random);
-    buffer gradients = buffer_create(device, COUNT * CLASSES, &random);
-    buffer loss = buffer_create(device, 2, &random);
-    double sum = 0, got;
+    loss_buffers b = loss_buffers_create(device, COUNT, COUNT * CLASSES, 6);
     for (uint32_t i = 0; i < COUNT; i++)
-        y.values[i] = (float)((i * 511) % CLASSES); // both ends are among them
-    y.values[1] = CLASSES - 1;
-    upload(&y);
-    device->layers->classes(device->state, COUNT, CLASSES, z.device_values, y.device_values, 0.125f,
-                            predictions.device_values, gradients.device_values,
-                            (double *)(void *)loss.device_values);
-    download(&predictions);
-    download(&gradients);
-    download(&loss);
-    for (uint32_t i = 0; i < COUNT; i++) {
-        const float *own = z.values + (size_t)i * CLASSES;
-        const uint32_t label = (uint32_t)y.values[i];
-        double all = 0;
-        for (uint32_t c = 0; c < CLASSES; c++)
-            all += exp((double)own[c]);
-        sum += log(all) - (double)own[label];
-        for (uint32_t c = 0; c < CLASSES; c++) {
-            const uint32_t at = i * CLASSES + c;
-            const double p = exp((double)own[c]) / all;
-            expect(predictions.values[at], p, p, 0, "prediction", at);
-            expect(gradients.values[at], 0.125 * (p - (c == label)), 0.125, 0, "gradient", at);
-        }
-    }
-    memcpy(&got, loss.values, sizeof got);
-    test_close(got, sum, 1e-12, 0, "loss");
-    buffer *every[] = {&z, &y, &predictions, &gradients, &loss};
-    for (size_t i = 0; i < RT_COUNT_OF(every); i++)
-        buffer_destroy(every[i]);
+        b.labels.values[i] = (float)((i * 511) % CLASSES); // both ends are among them
+    b.labels.values[1] = CLASSES - 1;
+    upload(&b.labels);
+    check_classes(&b, COUNT, CLASSES);
+    loss_buffers_destroy(&b);
 }
 
 // Row operations and the dense step against rt_optimizer on the host, bit for bit.

@@ -125,7 +125,8 @@ inside() { # the first process of the new namespaces
     shift
     trap 'exit 143' TERM
     trap 'exit 130' INT
-    "$@" <&0 &
+    # In the background it would have SIGINT ignored, and so would all that it starts.
+    env --default-signal=INT,QUIT "$@" <&0 &
     local code=0
     wait $! || code=$?
     exit "$code"

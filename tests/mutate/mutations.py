@@ -18,7 +18,7 @@ OTHER_TRUTH = {"true": "false", "false": "true"}
 # Statements that begin with one of these calls are left as they are.
 SILENT = re.compile(
     r"\s*(?:\(void\))?(?:rt_(?:debug|info|warn|assert)|_Static_assert|fprintf|__builtin_\w+|va_end|munmap|"
-    r"return rt_fail|(?:\w+_)?(?:prefetch|free|fini|destroy|release|close|abort)\w*)\b *\(")
+    r"return rt_fail|(?:\w+(?:_|\.|->))*(?:prefetch|free|fini|destroy|release|close|abort)\w*)\b *\(")
 NO_MEMORY = re.compile(r"RT_NO_MEMORY|out of memory|rt_alloc|rt_grow")
 BINARY = r"(?<= )(%s)(?= |$)"
 COMPARISON = re.compile(BINARY % r"<=|>=|<|>")
@@ -124,6 +124,13 @@ def changes(code: str, begins: bool) -> Iterator[tuple]:
         yield "early success", failure.start(2), failure.start(2), "0 * (int)"
 
 
+def guards_silence(code: list, i: int) -> bool:
+    """Whether the line is a condition for nothing but one statement that is left as it is."""
+    condition, then = CONDITION.match(code[i]), code[i + 1]
+    return bool(condition and not code[i].endswith("{") and SILENT.match(then) and not FAILURE.match(then) and
+                then.endswith(";") and not code[i + 2].lstrip().startswith("else"))
+
+
 def find(path: str, text: str) -> Iterator[Mutation]:
     lines, code = text.split("\n"), blank(text).split("\n")
     for body in bodies(code):
@@ -133,7 +140,7 @@ def find(path: str, text: str) -> Iterator[Mutation]:
             if begins and code[i].strip():
                 silent = bool(SILENT.match(code[i])) and not FAILURE.match(code[i])
             depth += code[i].count("(") - code[i].count(")")
-            if silent or NO_MEMORY.search(lines[i]) or i < body[1] and NO_MEMORY.search(lines[i + 1]):
+            if silent or guards_silence(code, i) or NO_MEMORY.search(lines[i]) or i < body[1] and NO_MEMORY.search(lines[i + 1]):
                 continue
             begins = begins and code[i - 1].rstrip().endswith((";", "{", "}", ")", ":", "else"))
             for operator, start, end, text_after in changes(code[i], begins):

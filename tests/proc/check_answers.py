@@ -439,18 +439,25 @@ def await_address(path, process):
         sys.exit(f"no address of published models: {file.read()}")
 
 
+def make_keys(lanyard, keys, elsewhere):
+    """Keys of two boxes that may in a folder, that of a stranger elsewhere. Returns the options of a box."""
+    places = {"hub": keys, "shop": keys, "stranger": elsewhere}
+    for box, place in places.items():
+        call(lanyard, "keygen", place, "--name", box)
+
+    def secured(box):
+        sets = [f"security.key={places[box]}/{box}.secret", f"security.allow={keys}",
+                f"security.server_key={keys}/hub.public"]
+        return [word for one in sets for word in ("--set", one)]
+    return secured
+
+
 def copy(lanyard, library, config, folder):
     """A run over CURVE, fed by a pipe; a server of another box, which is asked after the run is gone."""
     os.environ["LANYARD_LIBRARY"] = library
     import lanyard as package
     keys, log, rows = (os.path.join(folder, name) for name in ("keys", "log", "rows"))
-    for box in ("hub", "shop", "stranger"):
-        call(lanyard, "keygen", keys if box != "stranger" else folder, "--name", box)
-
-    def secured(box, where=keys):
-        sets = [f"security.key={where}/{box}.secret", f"security.allow={keys}",
-                f"security.server_key={keys}/hub.public"]
-        return [word for one in sets for word in ("--set", one)]
+    secured = make_keys(lanyard, keys, folder)
     make("criteo", rows, 4000, 0)
     run = os.path.join(folder, "run")
     with open(log, "w", encoding="utf-8") as output:
@@ -464,7 +471,7 @@ def copy(lanyard, library, config, folder):
         up.stdin.write(file.read())
     up.stdin.flush()
     done = subprocess.run([lanyard, "serve", os.path.join(folder, "none"), "--run", address,
-                           *secured("stranger", folder), "--set", "timeouts.start_s=3"],
+                           *secured("stranger"), "--set", "timeouts.start_s=3"],
                           capture_output=True, text=True, timeout=60, check=False)
     if done.returncode != 1 or "no model has come" not in done.stderr:
         sys.exit(f"a stranger was told: {done.stdout}{done.stderr}")

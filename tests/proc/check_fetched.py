@@ -24,7 +24,7 @@ TREE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 sys.path.insert(0, os.path.join(TREE, "python"))
 sys.path.insert(0, os.path.join(TREE, "tests/proc"))
 from check_answers import (BOUND, CANDIDATES, Rows, Server, await_iteration, call,  # noqa: E402
-                           compare, iterations)
+                           compare, iterations, make_keys)
 from check_served import await_that, free_port  # noqa: E402
 
 
@@ -174,26 +174,20 @@ def change(lanyard, library, run):
 
 def keys(lanyard, run, folder):
     where, published, port = os.path.join(folder, "keys"), os.path.join(run, "published"), free_port()
-    for box in ("hub", "shop", "stranger"):
-        call(lanyard, "keygen", where if box != "stranger" else folder, "--name", box)
-
-    def secured(box, place=where):
-        sets = [f"security.key={place}/{box}.secret", f"security.allow={where}",
-                f"security.server_key={where}/hub.public"]
-        return [word for one in sets for word in ("--set", one)]
+    secured = make_keys(lanyard, where, folder)
     body = {"candidates": [{"C1": "0000000a", "I2": 3}]}
     with lender(lanyard, published, port, *secured("hub")) as whole:
         want = answer(whole, body)["probabilities"]
         with fetching(lanyard, run, port, 65536, *secured("shop")) as server:
             compare("over CURVE", answer(server, body)["probabilities"], np.array(want))
         # A stranger with a copy of the dense part is not given rows either.
-        for who in (secured("stranger", folder), []):
+        for who in (secured("stranger"), []):
             done = subprocess.run([lanyard, "serve", os.path.join(folder, "none"), "--run", f"127.0.0.1:{port}",
                                    "--set", "serve.rows=fetched", *who, "--set", "timeouts.start_s=3"],
                                   capture_output=True, text=True, timeout=60, check=False)
             if done.returncode != 1 or "no model has come" not in done.stderr:
                 sys.exit(f"a stranger was told: {done.stdout}{done.stderr}")
-        with fetching(lanyard, run, port, 65536, *secured("stranger", folder), "--set",
+        with fetching(lanyard, run, port, 65536, *secured("stranger"), "--set",
                       "serve.fetch_ms=1000") as server:
             if answer(server, body) != 503:
                 sys.exit("a stranger was given rows")

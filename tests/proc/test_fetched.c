@@ -20,29 +20,11 @@ static const char config[] =
     " \"publish\": {\"every_s\": 1000, \"keep\": 9,"
     "  \"guard\": {\"log_loss\": 0, \"calibration\": 0}}}";
 
-static void must_run(const char *const *arguments)
-{
-    process p = {0};
-    if (process_run(&p, arguments, RUN_S) != 0)
-        fail_msg("%s %s: %s", arguments[0], arguments[1], p.text);
-    printf("%s", p.text);
-    process_fini(&p);
-}
-
-static void need_numpy(void)
-{
-    process p = {0};
-    const char *const numpy[] = {"/usr/bin/python3", "-c", "import numpy", NULL};
-    if (process_run(&p, numpy, RUN_S) != 0)
-        test_skip("/usr/bin/python3 has no numpy (Debian package python3-numpy)");
-    process_fini(&p);
-}
-
 // A run that has published some versions; rows: of Criteo's format, others than it was trained on.
 static void run_once(char run[500], char rows[500])
 {
     char training[500], path[500], files[600];
-    need_numpy();
+    process_need_numpy();
     snprintf(run, 500, "%s", test_path("run"));
     snprintf(rows, 500, "%s", test_path("rows"));
     snprintf(training, sizeof training, "%s", test_path("train"));
@@ -57,17 +39,17 @@ static void run_once(char run[500], char rows[500])
          NULL},
         {"/usr/bin/python3", "tests/proc/check_answers.py", "make", "criteo", rows, "1500", "4000",
          NULL}};
-    must_run(make[0]);
-    must_run(make[1]);
+    process_must_run(make[0], RUN_S);
+    process_must_run(make[1], RUN_S);
     const char *const up[] = {
         process_lanyard(), "up", path, "--out", run, "--set", files, NULL};
-    must_run(up);
+    process_must_run(up, RUN_S);
 }
 
 static void script(const char *command, const char *a, const char *b, const char *c)
 {
     const char *const arguments[] = {"/usr/bin/python3", SCRIPT, command, a, b, c, NULL};
-    must_run(arguments);
+    process_must_run(arguments, RUN_S);
 }
 
 static void a_cache_of_a_tenth_says_the_same(void **state)

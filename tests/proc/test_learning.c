@@ -310,16 +310,6 @@ static void write_ratings(const char *name, uint32_t rows, uint32_t seed)
     assert_int_equal(fclose(file), 0);
 }
 
-static bool has_numpy(void)
-{
-    process p = {0};
-    const char *const probe[] = {"/usr/bin/python3", "-c", "import numpy", NULL};
-    const bool found = access(probe[0], X_OK) == 0 && process_run(&p, probe, RUN_S) == 0;
-    if (p.text)
-        process_fini(&p);
-    return found && access("tests/proc/check_predictions.py", R_OK) == 0;
-}
-
 // MODEL_FORMAT.md's recipe, by another program: rows that were trained and rows that were not.
 static void another_program_predicts_the_same(void **state)
 {
@@ -332,8 +322,7 @@ static void another_program_predicts_the_same(void **state)
                                             {"model.name=dlrm", "model.mlp_bottom=[10]"},
                                             {"model.name=wdl", "stream.dense_scaling=none"},
                                             {"model.name=ncf"}};
-    if (!has_numpy())
-        test_skip("python3 with numpy is not here");
+    process_need_numpy();
     char model[400], rows[400], files[420], tests[420], out[400];
     snprintf(model, sizeof model, "%s/out/model", run_folder());
     snprintf(out, sizeof out, "%s/predictions", run_folder());

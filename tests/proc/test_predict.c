@@ -100,21 +100,14 @@ static void must_run(process *p, const char *const *arguments)
 static void script(const char *command, const char *a, const char *b, const char *c, const char *d,
                    const char *e)
 {
-    process p;
     const char *const arguments[] = {"/usr/bin/python3", SCRIPT, command, a, b, c, d, e, NULL};
-    must_run(&p, arguments);
-    printf("%s", p.text);
-    process_fini(&p);
+    process_must_run(arguments, RUN_S);
 }
 
-static void need_numpy(void)
+// numpy, and the library that the package is over.
+static void need_package(void)
 {
-    process p = {0};
-    const char *const arguments[] = {"/usr/bin/python3", "-c", "import numpy", NULL};
-    const int status = process_run(&p, arguments, RUN_S);
-    process_fini(&p);
-    if (status != 0)
-        test_skip("/usr/bin/python3 has no numpy (Debian package python3-numpy)");
+    process_need_numpy();
     if (access(process_beside("liblanyard.so"), R_OK) != 0)
         test_skip("there is no %s", process_beside("liblanyard.so"));
 }
@@ -149,7 +142,7 @@ static void check_same(const char *text, const char *format, const char *trainin
 static void check_made(const char *text, const char *format)
 {
     char training[500], rows[500];
-    need_numpy();
+    need_package();
     snprintf(training, sizeof training, "%s", test_path("train"));
     snprintf(rows, sizeof rows, "%s", test_path("rows"));
     script("make", format, training, "6000", "0", NULL);
@@ -206,7 +199,7 @@ static void same_answers_with_attention(void **state)
 static void check_going_on(const char *text, const char *format)
 {
     char rows[500], files[600], config[500];
-    need_numpy();
+    need_package();
     snprintf(rows, sizeof rows, "%s", test_path("train"));
     script("make", format, rows, "4096", "0", NULL);
     snprintf(files, sizeof files, "stream.files=%s", rows);
@@ -271,7 +264,7 @@ static void samples_of_a_graph(void **state)
 {
     char folder[500];
     (void)state;
-    need_numpy();
+    need_package();
     snprintf(folder, sizeof folder, "%s", test_path(""));
     script("graph", process_lanyard(), folder, NULL, NULL, NULL);
 }
@@ -292,7 +285,7 @@ static void same_answers_on_real_rows(void **state)
     const char *folder = getenv("LANYARD_DATA");
     char path[600];
     (void)state;
-    need_numpy();
+    need_package();
     if (!folder)
         test_skip("LANYARD_DATA names no folder with the three sets");
     for (size_t i = 0; i < RT_COUNT_OF(sets); i++) {
@@ -362,7 +355,7 @@ static void lines_keep_their_places(void **state)
     char training[500], rows[500], spoilt[500], out[500], files[520];
     static double whole[ROWS + 1], some[ROWS + 1];
     (void)state;
-    need_numpy();
+    need_package();
     snprintf(training, sizeof training, "%s", test_path("train"));
     snprintf(rows, sizeof rows, "%s", test_path("rows"));
     snprintf(spoilt, sizeof spoilt, "%s", test_path("spoilt"));
@@ -390,7 +383,7 @@ static void columns_of_every_kind(void **state)
 {
     char program[500], folder[500];
     (void)state;
-    need_numpy();
+    need_package();
     snprintf(program, sizeof program, "%s", process_lanyard());
     snprintf(folder, sizeof folder, "%s", test_path("columns"));
     assert_int_equal(mkdir(folder, 0700), 0);
@@ -401,7 +394,7 @@ static void rows_may_be_on_disk(void **state)
 {
     char out[500], program[500];
     (void)state;
-    need_numpy();
+    need_package();
     snprintf(program, sizeof program, "%s", process_lanyard());
     snprintf(out, sizeof out, "%s", test_path("out"));
     train(config_of(wdl), out,
@@ -419,7 +412,7 @@ static void the_package_installs(void **state)
     process p;
     char command[3000], out[500];
     (void)state;
-    need_numpy();
+    need_package();
     p = (process){0};
     const char *const there[] = {"/usr/bin/python3", "-c", "import venv, ensurepip, setuptools",
                                  NULL};
@@ -453,7 +446,7 @@ static void published_models_are_followed(void **state)
 {
     char out[500], program[500], library[500];
     (void)state;
-    need_numpy();
+    need_package();
     snprintf(out, sizeof out, "%s", test_path("out"));
     snprintf(program, sizeof program, "%s", process_lanyard());
     snprintf(library, sizeof library, "%s", process_beside("liblanyard.so"));
@@ -471,7 +464,7 @@ static void published_models_are_copied(void **state)
 {
     char program[500], library[500], config[500], folder[500];
     (void)state;
-    need_numpy();
+    need_package();
     snprintf(program, sizeof program, "%s", process_lanyard());
     snprintf(library, sizeof library, "%s", process_beside("liblanyard.so"));
     snprintf(config, sizeof config, "%s", config_of(wdl));

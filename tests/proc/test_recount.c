@@ -23,15 +23,6 @@ static void needs_python(void)
     process_fini(&p);
 }
 
-static void must_run(const char *const *arguments)
-{
-    process p = {0};
-    int status = process_run(&p, arguments, RUN_S);
-    if (status != 0)
-        fail_msg("%s %s: exit status %d\n%s", arguments[0], arguments[1], status, p.text);
-    process_fini(&p);
-}
-
 // One simulation of a policy; placements and trace go to these files.
 static void simulate(const char *policy, const char *eviction, move way, const char *first,
                      const char *staleness, const char *placements, const char *trace)
@@ -41,31 +32,13 @@ static void simulate(const char *policy, const char *eviction, move way, const c
     snprintf(cache, sizeof cache, "cache.eviction=%s", eviction);
     snprintf(spec, sizeof spec, "%s:alpha=0.5:tables=3:full_sync=%s:first_touch=%s", policy,
              way == FULL_SYNC ? "true" : "false", first);
-    must_run((const char *const[]){process_lanyard(),
-                                   "sim",
-                                   "configs/demo.json",
-                                   "--policies",
-                                   spec,
-                                   "--set",
-                                   "workers=4",
-                                   "--set",
-                                   "batch.samples_per_worker=16",
-                                   "--set",
-                                   "cache.rows=500",
-                                   "--set",
-                                   cache,
-                                   "--set",
-                                   consistency,
-                                   "--set",
-                                   way == HAND_OVER ? "dispatch.hand_over=true"
-                                                     : "dispatch.hand_over=false",
-                                   "--set",
-                                   "stream.samples_max=3500",
-                                   "--placements",
-                                   placements,
-                                   "--trace",
-                                   trace,
-                                   NULL});
+    const char *const arguments[] = {
+        process_lanyard(), "sim", "configs/demo.json", "--policies", spec, "--set", "workers=4",
+        "--set", "batch.samples_per_worker=16", "--set", "cache.rows=500", "--set", cache, "--set",
+        consistency, "--set",
+        way == HAND_OVER ? "dispatch.hand_over=true" : "dispatch.hand_over=false", "--set",
+        "stream.samples_max=3500", "--placements", placements, "--trace", trace, NULL};
+    process_must_run(arguments, RUN_S);
 }
 
 // The most samples that a worker can get make room for 26 rows each: 16, or all 64.
@@ -152,7 +125,7 @@ static void a_difference_is_found(void **state)
     snprintf(trace, sizeof trace, "%s/trace", run_folder());
     snprintf(command, sizeof command, "sed -i '40s/\"miss_pull\":/\"miss_pull\":1/' '%s'", trace);
     simulate("esd", "emark", PLAIN, "local", "off", placements, trace);
-    must_run((const char *const[]){"/bin/sh", "-c", command, NULL});
+    process_must_run((const char *const[]){"/bin/sh", "-c", command, NULL}, RUN_S);
     assert_int_equal(recount("esd", "emark", PLAIN, "local", "off", placements, trace, &p), 1);
     assert_non_null(strstr(p.text, "iteration 10, worker 3: miss_pull 1"));
     assert_non_null(strstr(p.text, " 1 differ"));

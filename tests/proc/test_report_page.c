@@ -13,6 +13,7 @@
 #define RUN_S 60
 #define DEPTH_MAX 64
 #define PAGE_MAX (4u << 20)
+#define RUN_PATH 300
 
 typedef struct {
     process process;
@@ -20,6 +21,12 @@ typedef struct {
     char out[400];
     char *page; // NULL: none was written
 } scene;
+
+// The path of a run's folder in the case's own.
+static void name_run(const scene *s, const char *name, char path[RUN_PATH])
+{
+    snprintf(path, RUN_PATH, "%s/%s", s->directory, name);
+}
 
 static FILE *create(const char *directory, const char *name)
 {
@@ -160,10 +167,10 @@ static void check_markup(const char *page)
 static void numbers_appear(void **state)
 {
     (void)state;
-    char a[300], b[300];
+    char a[RUN_PATH], b[RUN_PATH];
     scene s = {.directory = test_directory()};
-    snprintf(a, sizeof a, "%s/a", s.directory);
-    snprintf(b, sizeof b, "%s/b", s.directory);
+    name_run(&s, "a", a);
+    name_run(&s, "b", b);
     write_metrics(a, 40, 0.5, 1234);
     write_summary(a);
     write_metrics(b, 40, 0.25, 777);
@@ -191,10 +198,10 @@ static void numbers_appear(void **state)
 static void accuracy_appears(void **state)
 {
     (void)state;
-    char a[300], b[300];
+    char a[RUN_PATH], b[RUN_PATH];
     scene s = {.directory = test_directory()};
-    snprintf(a, sizeof a, "%s/a", s.directory);
-    snprintf(b, sizeof b, "%s/b", s.directory);
+    name_run(&s, "a", a);
+    name_run(&s, "b", b);
     write_metrics(a, 2, 0.5, 1234);
     write_summary(a);
     assert_int_equal(report(&s, a, NULL), 0);
@@ -242,9 +249,9 @@ static void hostile_names_are_escaped(void **state)
 static void labels_have_a_table(void **state)
 {
     (void)state;
-    char directory[400];
+    char directory[RUN_PATH];
     scene s = {.directory = test_directory()};
-    snprintf(directory, sizeof directory, "%s/two", s.directory);
+    name_run(&s, "two", directory);
     write_metrics(directory, 3, 1, 5);
     FILE *file = create(directory, "summary.json");
     fprintf(file, "{\"logloss\":0.5,\"labels\":{\"click\":{\"logloss\":0.1234,\"auc\":0.7123,"
@@ -262,9 +269,9 @@ static void labels_have_a_table(void **state)
 static void damaged_files_give_a_part(void **state)
 {
     (void)state;
-    char directory[300];
+    char directory[RUN_PATH];
     scene s = {.directory = test_directory()};
-    snprintf(directory, sizeof directory, "%s/run", s.directory);
+    name_run(&s, "run", directory);
     FILE *file = create(directory, "metrics.jsonl");
     write_iteration(file, 1, 1, 10);
     fprintf(file, "{\"record\":\"iteration\",\"time_s\":\n[]\nnull\n\"<b>\"\n\n");
@@ -296,9 +303,9 @@ static void damaged_files_give_a_part(void **state)
 static void resumed_runs_keep_their_speed(void **state)
 {
     (void)state;
-    char directory[300];
+    char directory[RUN_PATH];
     scene s = {.directory = test_directory()};
-    snprintf(directory, sizeof directory, "%s/resumed", s.directory);
+    name_run(&s, "resumed", directory);
     FILE *file = create(directory, "metrics.jsonl");
     for (unsigned t = 1; t <= 40; t++)
         write_iteration(file, t, 0.5, 10);
@@ -316,11 +323,11 @@ static void resumed_runs_keep_their_speed(void **state)
 static void what_is_no_run_is_named(void **state)
 {
     (void)state;
-    char nothing[300], empty[300], good[300];
+    char nothing[RUN_PATH], empty[RUN_PATH], good[RUN_PATH];
     scene s = {.directory = test_directory()};
-    snprintf(nothing, sizeof nothing, "%s/nothing", s.directory);
-    snprintf(empty, sizeof empty, "%s/empty", s.directory);
-    snprintf(good, sizeof good, "%s/good", s.directory);
+    name_run(&s, "nothing", nothing);
+    name_run(&s, "empty", empty);
+    name_run(&s, "good", good);
     write_metrics(empty, 0, 1, 1);
     write_metrics(good, 5, 1, 1);
     assert_int_equal(report(&s, good, nothing), 1);
@@ -343,9 +350,9 @@ static void what_is_no_run_is_named(void **state)
 static void long_runs_are_boiled_down(void **state)
 {
     (void)state;
-    char directory[300];
+    char directory[RUN_PATH];
     scene s = {.directory = test_directory()};
-    snprintf(directory, sizeof directory, "%s/long", s.directory);
+    name_run(&s, "long", directory);
     FILE *file = create(directory, "metrics.jsonl.1");
     for (unsigned t = 1; t <= 5000; t++)
         write_iteration(file, t, 0.01, 100);

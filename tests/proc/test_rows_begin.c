@@ -100,12 +100,8 @@ static void predictions_agree(void **state)
     (void)state;
     static const char *const models[] = {"model.name=wdl", "model.name=dfm", "model.name=dcn",
                                          "model.name=dlrm"};
-    char files[400], rows[300], out[300], model[300], *numpy[] = {"/usr/bin/python3", "-c",
-                                                                  "import numpy", NULL};
-    process p = {0};
-    if (process_run(&p, (const char *const *)numpy, RUN_CASE_S) != 0)
-        test_skip("python3-numpy is not installed");
-    process_fini(&p);
+    char files[400], rows[300], out[300], model[300];
+    process_need_numpy();
     write_rows("train.tsv", 3000, 1);
     write_rows("rows.tsv", 500, 2);
     snprintf(files, sizeof files, "stream.files=%s", run_path("train.tsv"));
@@ -116,6 +112,7 @@ static void predictions_agree(void **state)
         const char *const sets[] = {files, models[m], "optimizer.rows.learning_rate=0.1",
                                     strstr(models[m], "dlrm") ? "model.mlp_bottom=[8]" : NULL,
                                     NULL};
+        process p = {0};
         char test[400];
         run_up(criteo, "out", NULL, sets);
         snprintf(test, sizeof test, "stream.files=%s", rows);

@@ -10,20 +10,12 @@
 
 static void check(const char *format)
 {
-    process p = {0};
     char folder[500];
-    const char *const numpy[] = {"/usr/bin/python3", "-c", "import numpy", NULL};
-    if (process_run(&p, numpy, CHECK_S) != 0)
-        test_skip("/usr/bin/python3 has no numpy (Debian package python3-numpy)");
-    process_fini(&p);
+    process_need_numpy();
     snprintf(folder, sizeof folder, "%s", test_directory());
     const char *const arguments[] = {"/usr/bin/python3", "tests/proc/check_served.py",
                                      process_lanyard(), folder, format, NULL};
-    p = (process){0};
-    if (process_run(&p, arguments, CHECK_S) != 0)
-        fail_msg("%s", p.text);
-    printf("%s", p.text);
-    process_fini(&p);
+    process_must_run(arguments, CHECK_S);
 }
 
 static void events_of_tables(void **state)

@@ -128,8 +128,7 @@ class Unit:
                     for word in shlex.split(command)]
         # Only main has its pid in WATCHDOG_PID, and here every process keeps it through exec.
         script.append("export WATCHDOG_PID=$$; exec " + shlex.join(privileges + expanded))
-        # A test in the background of a shell has SIGINT ignored; a service has not.
-        return ["env", "--default-signal=INT", "unshare", "--mount", "bash", "-c", "\n".join(script)]
+        return ["unshare", "--mount", "bash", "-c", "\n".join(script)]
 
     def listen(self):
         path = f"/run/notify-{self.name}"

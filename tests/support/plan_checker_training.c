@@ -129,6 +129,14 @@ static model_slot *trained_slot(plan_checker *c, const dp_op *op, known_key **ke
     return right ? slot : NULL;
 }
 
+// A gradient goes to who sums: the copy that it was made with has it alone, and is outdated.
+static void gradient_leaves(const plan_checker *c, known_key *key, model_slot *slot)
+{
+    key->arrived |= rt_bit(c->worker);
+    key->gradient_sum += slot->gradient;
+    slot->stale = true;
+}
+
 static bool check_push_grad(plan_checker *c, const dp_op *op)
 {
     known_key *key;
@@ -142,9 +150,7 @@ static bool check_push_grad(plan_checker *c, const dp_op *op)
                                 op->base, key->version_ps);
     if (key->arrived >> c->worker & 1 || key->keeper == rt_bit(c->worker))
         return plan_check_wrong(c, op->key, "PUSH_GRAD twice, or by the keeper");
-    key->arrived |= rt_bit(c->worker);
-    key->gradient_sum += slot->gradient;
-    slot->stale = true; // it has its own gradient only
+    gradient_leaves(c, key, slot);
     return true;
 }
 
@@ -156,9 +162,7 @@ static bool check_reduce(plan_checker *c, const dp_op *op)
         return false;
     if (!key->summer || key->summer == rt_bit(c->worker) || key->arrived >> c->worker & 1)
         return plan_check_wrong(c, op->key, "REDUCE twice, or by the worker that sums");
-    key->arrived |= rt_bit(c->worker);
-    key->gradient_sum += slot->gradient;
-    slot->stale = true;
+    gradient_leaves(c, key, slot);
     return true;
 }
 

@@ -16,6 +16,7 @@
 #include "tests/support/test.h"
 
 #define ARGUMENTS_MAX 64
+#define NUMPY_S 60
 
 const char *process_lanyard(void)
 {
@@ -143,6 +144,33 @@ int process_run(process *p, const char *const *arguments, double limit_s)
 {
     process_start(p, arguments);
     return process_end(p, limit_s);
+}
+
+void process_must_run(const char *const *arguments, double limit_s)
+{
+    process p = {0};
+    const int status = process_run(&p, arguments, limit_s);
+    if (status != 0)
+        fail_msg("%s %s: exit status %d\n%s", arguments[0], arguments[1], status, p.text);
+    printf("%s", p.text);
+    process_fini(&p);
+}
+
+bool process_has_numpy(void)
+{
+    process p = {0};
+    const char *const probe[] = {"/usr/bin/python3", "-c", "import numpy", NULL};
+    if (access(probe[0], X_OK) != 0)
+        return false;
+    const bool found = process_run(&p, probe, NUMPY_S) == 0;
+    process_fini(&p);
+    return found;
+}
+
+void process_need_numpy(void)
+{
+    if (!process_has_numpy())
+        test_skip("/usr/bin/python3 has no numpy (Debian package python3-numpy)");
 }
 
 // Words of a command line are separated by zero bytes.

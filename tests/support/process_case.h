@@ -45,6 +45,13 @@ void process_fini(process *p);
 // start, end; the output stays in p->text.
 int process_run(process *p, const char *const *arguments, double limit_s);
 
+// The same of a program that must succeed; what it said is printed.
+void process_must_run(const char *const *arguments, double limit_s);
+
+// Whether Debian's Python has numpy, which some scripts of the tests need; and a skip without.
+bool process_has_numpy(void);
+void process_need_numpy(void);
+
 // The child of p whose arguments contain all words of a command, as in "worker --rank 1".
 pid_t process_child(const process *p, const char *command);
 

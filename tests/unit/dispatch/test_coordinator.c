@@ -2,6 +2,9 @@
 // fail.
 #include "tests/unit/dispatch/test_coordinator_support.h"
 
+#include <netinet/in.h>
+#include <poll.h>
+
 // ---- what is left of a run -------------------------------------------------------------------
 
 static cJSON *json_of(const fixture *f, const char *name)
@@ -349,6 +352,115 @@ static void a_checkpoint_and_a_copy_of_the_rows(void **state)
     ask_for_checkpoint(true);
 }
 
+// A run that publishes has checkpoints as often as that, if others are rarer.
+static void publish_beside(double every_s)
+{
+    fixture f;
+    uint64_t samples = 0;
+    uint32_t iteration = 1;
+    prepare(&f);
+    f.config.publish.every_s = 1e-6; // at once
+    f.config.checkpoint.every_s = every_s;
+    start(&f);
+    while (iteration) { // up to the flush of a cut
+        for (uint32_t w = 0; w < WORKERS; w++) {
+            rt_message slice = expect(&f, 1 + w, RT_MESSAGE_SLICE);
+            const rt_wire_report one = report_on(&slice, &iteration);
+            if (iteration)
+                report(&f, w, rt_message_header(&slice)->iteration, &one);
+            samples += one.sample_count;
+            rt_message_release(&slice);
+        }
+    }
+    assert_true(samples < ITERATIONS * WORKERS * BATCH);
+    say(&f, 0, RT_MESSAGE_FAILED, 0, "enough", 6, NULL, 0);
+    expect_stop(&f, RT_REASON_FAILED);
+    finish(&f, RT_PEER, "enough");
+}
+
+static void publishing_takes_checkpoints(void **state)
+{
+    (void)state;
+    publish_beside(0);
+}
+
+static void publishing_more_often_than_others(void **state)
+{
+    (void)state;
+    publish_beside(1e6);
+}
+
+// 600 KB of events, as Criteo's format has them.
+static void send_events(int to)
+{
+    char line[300];
+    rt_random random = {3};
+    for (uint32_t i = 0; i < 2400; i++) {
+        size_t size = (size_t)snprintf(line, sizeof line, "%u\t\t\t\t\t\t\t\t\t\t\t\t\t", i % 2);
+        for (uint32_t f = 0; f < 26; f++)
+            size += (size_t)snprintf(line + size, sizeof line - size, "\t%08x",
+                                     rt_random_below(&random, 1000));
+        line[size++] = '\n';
+        assert_int_equal(write(to, line, size), size);
+    }
+}
+
+// So that what it covers may go; nothing else asks for one.
+static void a_journal_that_is_half_full_asks_for_a_checkpoint(void **state)
+{
+    (void)state;
+    fixture f;
+    uint32_t iteration = 1;
+    const uint16_t port = test_free_port();
+    prepare(&f);
+    f.config.stream.format = RT_FORMAT_CRITEO;
+    f.config.stream.source = RT_SOURCE_TCP;
+    f.config.stream.samples_max = 0;
+    f.config.journal_bytes_max = 1 << 20;
+    snprintf(f.config.stream.tcp_listen, sizeof f.config.stream.tcp_listen, "127.0.0.1:%u", port);
+    start(&f);
+    const int sender = test_connect(port);
+    send_events(sender);
+    while (iteration) { // up to the flush of a cut
+        for (uint32_t w = 0; w < WORKERS; w++) {
+            rt_message slice = expect(&f, 1 + w, RT_MESSAGE_SLICE);
+            const rt_wire_report one = report_on(&slice, &iteration);
+            if (iteration)
+                report(&f, w, rt_message_header(&slice)->iteration, &one);
+            rt_message_release(&slice);
+        }
+    }
+    close(sender);
+    say(&f, 0, RT_MESSAGE_FAILED, 0, "enough", 6, NULL, 0);
+    expect_stop(&f, RT_REASON_FAILED);
+    finish(&f, RT_PEER, "enough");
+}
+
+// The standby is spoken to where it is said to be; until it has answered, nothing begins.
+static void a_standby_is_asked_first(void **state)
+{
+    (void)state;
+    fixture f;
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof at;
+    struct pollfd silent = {.events = POLLIN};
+    silent.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(silent.fd, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(silent.fd, 8), 0);
+    assert_int_equal(getsockname(silent.fd, (struct sockaddr *)&at, &length), 0);
+    prepare(&f);
+    f.own.stop_fd = eventfd(0, EFD_CLOEXEC);
+    snprintf(f.config.standby, sizeof f.config.standby, "127.0.0.1:%u", ntohs(at.sin_port));
+    assert_int_equal(pthread_create(&f.thread, NULL, run_coordinator, &f), 0);
+    assert_int_equal(poll(&silent, 1, 1000 * (int)(PATIENCE_S * test_limit_factor())), 1);
+    assert_int_equal(eventfd_write(f.own.stop_fd, 1), 0);
+    pthread_join(f.thread, NULL);
+    assert_int_equal(f.status, RT_STOPPED);
+    close(silent.fd);
+    close(f.own.stop_fd);
+    rt_config_fini(&f.config);
+}
+
 // With nothing to resume from a run that may begin anew does, and one that must not says so.
 static void without_checkpoints_to_resume_from(void **state)
 {
@@ -410,5 +522,7 @@ TEST_MAIN(TEST(a_run_from_hello_to_stop), TEST(a_run_of_one_worker),
           TEST(records_of_a_single_iteration), TEST(computing_times_reach_the_planner),
           TEST(slices_wait_for_reports), TEST(a_stop_ends_it_early),
           TEST(a_checkpoint_when_somebody_asks), TEST(a_checkpoint_and_a_copy_of_the_rows),
+          TEST(publishing_takes_checkpoints), TEST(publishing_more_often_than_others),
+          TEST(a_journal_that_is_half_full_asks_for_a_checkpoint), TEST(a_standby_is_asked_first),
           TEST(without_checkpoints_to_resume_from), TEST(errors_before_the_first_member),
           TEST(a_run_that_begins_anew))

@@ -664,7 +664,39 @@ static void chunks_suit_the_slowest_link(void **state)
     planner_case_fini(&pc);
 }
 
-TEST_MAIN(TEST(chunks_suit_the_slowest_link), TEST(matrix_is_algorithm_1),
+// Rows of a worker pass its box's link, which is as fast as the fastest that a worker there found.
+static void ticks_of_boxes(void **state)
+{
+    (void)state;
+    const dp_layout layout = {.field_count = 2, .values = {8, 32}, .state = {8, 1}};
+    const dp_boxes boxes = {.count = 2,
+                            .worker_count = 3,
+                            .of_worker = {0, 1, 1},
+                            .of_shard = {1},
+                            .given = {{1, 1}, {1, 1}}};
+    const dp_rates rates = {.shards.count = 1,
+                            .links = {{1e8, 5e7}, {1e7, 1e6}, {9e6, 2e7}}};
+    const dp_link links[] = {{1e8, 5e7}, {1e7, 2e7}};
+    dp_ticks ticks;
+    dp_ticks_compute(&layout, rates.links, 3, 4, &ticks);
+    dp_ticks_add_boxes(&layout, &boxes, &rates, 7, 1000, &ticks);
+    for (uint32_t f = 0; f < 2; f++) {
+        const double row = dp_row_bytes(&layout, f, true) / ticks.tick_s;
+        const double grad = dp_grad_bytes(&layout, f) / ticks.tick_s;
+        for (uint32_t j = 0; j < 3; j++) {
+            const uint32_t b = boxes.of_worker[j];
+            const dp_link *link = &links[b];
+            assert_int_equal(ticks.box_up[f][b], rint(row / link->up_bytes_per_s));
+            assert_int_equal(ticks.box_down[f][b], rint(row / link->down_bytes_per_s));
+            assert_int_equal(ticks.box_grad[f][b], rint(grad / link->down_bytes_per_s));
+            assert_int_equal(ticks.push[f][j], ticks.box_up[f][b]);
+            assert_int_equal(ticks.pull[f][j], ticks.box_down[f][b]);
+            assert_int_equal(ticks.grad[f][j], rint(grad / link->up_bytes_per_s));
+        }
+    }
+}
+
+TEST_MAIN(TEST(ticks_of_boxes), TEST(chunks_suit_the_slowest_link), TEST(matrix_is_algorithm_1),
           TEST(views_show_the_states), TEST(ticks_are_bounded_and_near), TEST(predicted_times),
           TEST(dense_bytes_of_the_first), TEST(rows_handed_over), TEST(gradients_to_a_trainer),
           TEST(ticks_of_shards_are_the_predicted_time), TEST(unit_of_cost),

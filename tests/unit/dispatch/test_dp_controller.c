@@ -186,6 +186,20 @@ static void fixed_alpha_is_left_alone(void **state)
     assert_int_equal(p.changes, 0);
 }
 
+// However long it had to wait before.
+static void a_reload_forgets_what_was_tried(void **state)
+{
+    (void)state;
+    plant p;
+    plant_init(&p, automatic, 2, 0);
+    run_alpha(&p, 20000, 0, 15e-3, 0, 10e-3); // 0.25 is well below, 0.375 too much: again and again
+    const double before = p.in_force.alpha;
+    assert_true(before > 0 && before < 1);
+    dp_controller_set_alpha(&p.controller, true, before);
+    run_alpha(&p, 2 * DP_CONTROLLER_WINDOW, 1e-3, 1e-3, 0, 10e-3);
+    assert_true(p.in_force.alpha > before);
+}
+
 // ---- search -------------------------------------------------------------------------------------
 
 // A placement takes fixed_s + evaluation_s for each; the search spends at most `most` of them.
@@ -304,5 +318,6 @@ static void unknown_computing_times_are_learned(void **state)
 TEST_MAIN(TEST(tables_follow_the_budget), TEST(alpha_is_the_largest_that_hides),
           TEST(alpha_falls_at_once_and_rises_late), TEST(rare_outliers_do_not_count),
           TEST(noise_at_the_limit_does_not_swing_it), TEST(fixed_alpha_is_left_alone),
+          TEST(a_reload_forgets_what_was_tried),
           TEST(a_budget_is_met), TEST(budgets_that_cannot_be_met),
           TEST(computing_times_are_told_when_they_last), TEST(unknown_computing_times_are_learned))

@@ -212,6 +212,43 @@ static void dense_bytes_are_in_the_ticks(void **state)
     planner_case_fini(&pc);
 }
 
+// A policy sees workers that take part, numbered anew, each with its own costs.
+static void ticks_are_those_of_who_takes_part(void **state)
+{
+    (void)state;
+    planner_shape shape = small_shape(5);
+    planner_case pc;
+    shape.cache = CACHE_EVERYTHING;
+    shape.participants_min = 1;
+    planner_case_init(&pc, &shape);
+    dp_planner_config config = pc.config;
+    dp_planner *planner;
+    config.dense_bytes = 100000;
+    for (uint32_t j = 0; j < 4; j++) {
+        config.rates.links[j] = (dp_link){1e8 * (1 + j), 1e7 * (9 - j)};
+        config.rates.compute_s_per_sample[j] = 1e-5 * (1 + j);
+    }
+    assert_int_equal(dp_planner_create(&config, &planner, NULL), RT_OK);
+    dp_input input = {.kind = DP_INPUT_PARTICIPATES, .worker = 1, .value = 0};
+    assert_int_equal(dp_planner_apply(planner, &input, NULL), RT_OK);
+    random_batches_fill(&pc.batches, &pc.batch, shape.sample_count_max);
+    assert_int_equal(dp_planner_look_up(planner, &pc.batch), RT_OK);
+    const dp_view *view = dp_planner_view(planner);
+    const dp_ticks *seen = view->ticks;
+    assert_int_equal(view->worker_count, 3);
+    for (uint32_t j = 0; j < 3; j++) {
+        const uint32_t rank = j + (j >= 1);
+        const dp_link *link = &config.rates.links[rank];
+        const double up = 1e5 / link->up_bytes_per_s / seen->tick_s;
+        const double down = 1e5 / link->down_bytes_per_s / seen->tick_s;
+        assert_true(fabs((double)seen->dense_up[j] - up) <= 0.5);
+        assert_true(fabs((double)seen->dense_down[j] - down) <= 0.5);
+        assert_true(fabs(seen->compute[j] - 1e-5 * (1 + rank) / seen->tick_s) <= 0.5);
+    }
+    dp_planner_destroy(planner);
+    planner_case_fini(&pc);
+}
+
 // ---- journal ------------------------------------------------------------------------------------
 
 static void a_journal_reads_back(void **state)
@@ -236,6 +273,12 @@ static void a_journal_reads_back(void **state)
                                 .kind = kind,
                                 .worker = dp_input_subject(kind) ? i % 5 : 0,
                                 .value = value};
+        if (i % 16 == 15) { // a key, whatever its bits
+            const dp_input forget = dp_input_forget(rt_random_u64(&random));
+            written[i].kind = forget.kind;
+            written[i].worker = forget.worker;
+            written[i].value = forget.value;
+        }
         dp_journal_write(journal, &written[i]);
     }
     rt_metrics_close(journal);
@@ -443,7 +486,8 @@ static void short_batches_read_back(void **state)
 
 TEST_MAIN(TEST(records_take_effect_at_their_iteration), TEST(a_late_record_is_renamed),
           TEST(records_out_of_range_are_refused), TEST(ticks_follow_the_records),
-          TEST(dense_bytes_are_in_the_ticks), TEST(a_journal_reads_back),
+          TEST(dense_bytes_are_in_the_ticks),
+          TEST(ticks_are_those_of_who_takes_part), TEST(a_journal_reads_back),
           TEST(bad_journals_are_refused), TEST(short_batches_read_back),
           TEST(half_a_line_is_left_out), TEST(a_run_is_planned_again_from_its_journal),
           TEST(fingerprints_see_the_order), TEST(a_record_changes_one_rate))

@@ -242,7 +242,55 @@ static void the_summary_has_what_was_executed(void **state)
     }
     test_close(number(all, "miss_pull"), WORKERS * pulls, 1e-9, 0, "pulls");
     test_close(number(all, "flush_push"), 3, 1e-9, 0, "flush pushes");
+    test_close(number(summary, "slice_bytes"), 1000 * pulls, 1e-9, 0, "bytes of slices");
     cJSON_Delete(summary);
+}
+
+static void must_have(const cJSON *object, const char *const *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!cJSON_HasObjectItem(object, names[i]))
+            fail_msg("no %s", names[i]);
+    }
+}
+
+// What docs/METRICS.md names, but for what some options add.
+static void every_member_is_there(void **state)
+{
+    (void)state;
+    static const char *const of_summary[] = {
+        "iterations", "samples", "samples_per_s", "seconds", "logloss", "auc",
+        "normalised_entropy", "calibration", "logloss_last_fifth", "auc_last_fifth",
+        "normalised_entropy_last_fifth", "calibration_last_fifth", "invalid_predictions",
+        "bad_batches", "ranges", "stale_reads", "cost", "ops", "ops_by_worker", "bytes_up",
+        "bytes_down", "times_ms", "dense_early_bytes", "hit_ratio", "predicted_iteration_ms",
+        "decision_ms", "alpha", "opt_share", "heu_share", "dispatch_error_bound", "dispatch_error",
+        "dispatch_device_ms", "plan_fingerprint", "slice_bytes", "placement_bytes", "dense_bytes",
+        "malformed_lines", "odd_labels", "duplicates", "input_bytes_lost", "negatives_left_out",
+        "input_error", "inputs", "dense_clipped", "interrupted",
+    };
+    static const char *const of_iteration[] = {
+        "record", "time_s", "iteration", "samples", "participants", "keys", "admitted", "refused",
+        "malformed_lines", "odd_labels", "quality", "window", "bad", "dense_clipped", "ranges",
+        "cost", "predicted_ms", "alpha", "opt_share", "heu_share", "dispatch_error_bound",
+        "dispatch_error", "dispatch_device_ms", "decision_ms", "choice_ms", "commit_ms", "read_ms",
+        "slice_bytes", "placement_bytes", "hit_ratio", "ops", "bytes_up", "bytes_down", "times_ms",
+        "dense_early_bytes", "planned_before_ms", "reported_before_ms",
+    };
+    static scene s;
+    const dp_reading reading = {0};
+    const char *directory = test_directory();
+    open_scene(&s, directory, 1);
+    for (uint32_t t = 1; t <= ITERATIONS; t++)
+        run_iteration(&s, t);
+    assert_int_equal(dp_tally_finish(s.tally, &reading, false, NULL), RT_OK);
+    close_scene(&s);
+    cJSON *summary = read_json(directory, "summary.json", 0);
+    cJSON *iteration = read_json(directory, "metrics.jsonl", 2);
+    must_have(summary, of_summary, RT_COUNT_OF(of_summary));
+    must_have(iteration, of_iteration, RT_COUNT_OF(of_iteration));
+    cJSON_Delete(summary);
+    cJSON_Delete(iteration);
 }
 
 // Sums that end early, wherever, leave a tally as it was created.
@@ -319,5 +367,6 @@ static void people_are_told(void **state)
 }
 
 TEST_MAIN(TEST(people_are_told), TEST(the_summary_has_what_was_executed),
+          TEST(every_member_is_there),
           TEST(sums_cut_short_leave_nothing), TEST(reports_of_two_iterations_mix),
           TEST(a_resumed_run_has_one_summary))

@@ -406,6 +406,7 @@ static void times_are_of_their_parts(void **state)
         assert_int_equal(planned->iteration, t);
         assert_true(planned->place_ns > 0 && planned->place_ns < planned->decision_ns);
         assert_true(planned->decision_ns + planned->commit_ns <= passed_ns);
+        assert_true(planned->choice_ns > 0 && planned->choice_ns <= passed_ns);
         assert_true(planned->read_ns <= passed_ns);
         dp_feed_give(feed, planned);
     }

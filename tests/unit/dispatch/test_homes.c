@@ -7,6 +7,7 @@
 #include "dispatch/cost/dp_boxes.h"
 #include "dispatch/planner/dp_account.h"
 #include "dispatch/planner/dp_planner.h"
+#include "dispatch/planner/dp_snapshot.h"
 #include "dispatch/planner/dp_sweep.h"
 #include "tests/support/random_batches.h"
 #include "tests/support/test.h"
@@ -280,6 +281,18 @@ static void carry_out(run *r, const dp_plan *plan)
     r->moves += plan->moves;
 }
 
+// Caches filled anew, as after a start: every row comes from the shard that has it.
+static void check_refill(run *r)
+{
+    const dp_plan *plan;
+    uint32_t slot = 0;
+    rt_status status;
+    while ((status = dp_planner_refill(r->planner, 50, &slot, &plan)) == RT_OK)
+        carry_out_pulls(r, plan);
+    assert_int_equal(status, RT_END);
+    assert_true(slot > 0);
+}
+
 // Everything is at the shards, once, where the directory says.
 static void check_flush(run *r)
 {
@@ -295,6 +308,7 @@ static void check_flush(run *r)
             found += r->at[s][key];
         assert_int_equal(found, version);
     }
+    check_refill(r);
 }
 
 static void sweep(run *r)

@@ -203,6 +203,30 @@ static void searches_become_rare(void **state)
     close_scene(&s);
 }
 
+// What a search has found so far changes nothing: another set comes when all are compared.
+static void a_set_changes_when_a_search_is_over(void **state)
+{
+    (void)state;
+    scene s;
+    uint32_t units = 0;
+    open_scene(&s, WORKERS, SAMPLES * FIELDS);
+    dp_participants_destroy(s.chooser);
+    for (uint32_t w = 0; w < WORKERS; w++)
+        s.config.rates.compute_s_per_sample[w] = 0.0005; // 16 ms of one, 4 ms of four
+    assert_int_equal(dp_participants_create(&s.config, &s.chooser), RT_OK);
+    assert_int_equal(run(&s, 1000, 15), 15); // until searches are rare
+    assert_false(dp_participants_searches(s.chooser));
+    tell_link(&s, 2, FAST * 0.75); // too little for an estimate; without it a tenth is saved
+    uint64_t current = next(&s, 15);
+    assert_true(dp_participants_searches(s.chooser));
+    for (; current == 15 && units < 500; units++)
+        current = next(&s, current);
+    assert_int_equal(current, 11);
+    assert_false(dp_participants_searches(s.chooser));
+    assert_true(units > 3);
+    close_scene(&s);
+}
+
 // One made from the bytes of another goes on as that does: with the same sets in the same
 // iterations, also from the middle of a search, before and after its batches stand still.
 static void a_state_goes_on(void **state)
@@ -323,5 +347,5 @@ static void sets_rotate(void **state)
 
 TEST_MAIN(TEST(the_first_batch_is_trained_by_the_right_ones), TEST(a_link_that_drops_and_recovers),
           TEST(rows_that_one_box_cannot_hold),
-          TEST(searches_become_rare), TEST(a_state_goes_on), TEST(damaged_states),
+          TEST(searches_become_rare), TEST(a_set_changes_when_a_search_is_over), TEST(a_state_goes_on), TEST(damaged_states),
           TEST(sets_rotate))

@@ -73,9 +73,9 @@ static void join_worker(fixture *f, uint32_t rank)
     f->workers[rank] = join(f, rt_peer(RT_ROLE_WORKER, rank));
 }
 
-// Who is without is not waited for, all others are.
-static void start_with(fixture *f, uint64_t without, uint32_t shards, uint64_t out_workers,
-                       uint64_t out_shards)
+// Who is without is not waited for, all others are. No member has joined yet.
+static void start_alone(fixture *f, uint64_t without, uint32_t shards, uint64_t out_workers,
+                        uint64_t out_shards)
 {
     rt_error error = {0};
     *f = (fixture){.config = {.worker_count = WORKERS,
@@ -98,6 +98,12 @@ static void start_with(fixture *f, uint64_t without, uint32_t shards, uint64_t o
                                      .epoch = EPOCH};
     if (dp_roster_create(&config, &f->roster, &error))
         fail_msg("%s", error.text);
+}
+
+static void start_with(fixture *f, uint64_t without, uint32_t shards, uint64_t out_workers,
+                       uint64_t out_shards)
+{
+    start_alone(f, without, shards, out_workers, out_shards);
     f->shard = join(f, rt_peer(RT_ROLE_PS, 0));
 }
 
@@ -112,7 +118,8 @@ static void finish(fixture *f)
         if (f->workers[w])
             ops->end(f->workers[w], 0);
     }
-    ops->end(f->shard, 0);
+    if (f->shard)
+        ops->end(f->shard, 0);
     dp_roster_destroy(f->roster);
     ops->close(f->transport);
 }
@@ -234,6 +241,23 @@ static void who_is_late_is_not_waited_for(void **state)
     finish(&f);
 }
 
+// A shard is waited for, however late it is: only it has its rows.
+static void no_run_without_a_shard(void **state)
+{
+    (void)state;
+    fixture f;
+    rt_error error = {0};
+    start_alone(&f, 0, 1, 0, 0);
+    f.config.timeout_rejoin_s = 0;
+    f.config.timeout_start_s = 1;
+    join_worker(&f, 0);
+    join_worker(&f, 1);
+    join_worker(&f, 2);
+    assert_int_equal(dp_roster_assemble(f.roster, -1, &error), RT_TIMEOUT);
+    assert_non_null(strstr(error.text, "ps 0"));
+    finish(&f);
+}
+
 // It waits, may leave, fall silent and come again; the run hears of none of that.
 static void who_waits_ends_nothing(void **state)
 {
@@ -334,6 +358,38 @@ static uint64_t stop_of(fixture *f, rt_endpoint *endpoint, char *text, size_t si
     const uint64_t reason = rt_message_header(&message)->iteration;
     rt_message_release(&message);
     return reason;
+}
+
+// It is told whether a member like it would be let in, and is none.
+static void a_visitor_learns_whether_it_fits(void **state)
+{
+    (void)state;
+    fixture f;
+    char text[256];
+    start(&f, 2);
+    join_worker(&f, 0);
+    join_worker(&f, 2);
+    assemble(&f);
+    for (uint32_t differs = 0; differs < 2; differs++) {
+        rt_error error = {0};
+        uint32_t peer;
+        rt_message message = {0};
+        rt_endpoint *visitor = join_as(&f, rt_peer(RT_ROLE_VISITOR, differs), HASH + differs);
+        // Until the answer is there: a HELLO that was read is an RT_AGAIN of the roster's.
+        bool ready = false;
+        while (!ready && rt_now_ns() < f.end_ns) {
+            assert_int_equal(dp_roster_receive(f.roster, &peer, &message, &error), RT_AGAIN);
+            assert_int_equal(ops->wait(&visitor, 1, -1, 20, &ready), RT_OK);
+        }
+        (void)stop_of(&f, visitor, text, sizeof text);
+        if (differs)
+            assert_non_null(strstr(text, "another configuration"));
+        else
+            assert_memory_equal(text, RT_VISITOR_FITS, strlen(RT_VISITOR_FITS));
+        ops->end(visitor, 0);
+    }
+    assert_int_equal(dp_roster_workers(f.roster), 5);
+    finish(&f);
 }
 
 typedef struct {
@@ -624,7 +680,8 @@ static void a_box_more_waits(void **state)
 }
 
 TEST_MAIN(TEST(a_box_more_waits), TEST(the_others_are_numbered_anew), TEST(boxes_that_are_out_wait),
-          TEST(who_is_late_is_not_waited_for), TEST(a_later_epoch_ends_the_run),
+          TEST(who_is_late_is_not_waited_for), TEST(no_run_without_a_shard),
+          TEST(a_visitor_learns_whether_it_fits), TEST(a_later_epoch_ends_the_run),
           TEST(a_later_epoch_ends_what_has_not_begun), TEST(who_waits_ends_nothing), TEST(who_waits_may_be_cut_off),
           TEST(a_heard_coordinator_is_waited_for), TEST(who_does_not_fit_is_waited_for),
           TEST(ends_say_whether_they_last), TEST(last_words_are_heard))

@@ -182,6 +182,27 @@ static void all_of_it_is_read(void **state)
     assert_true(!saved.past && !saved.loads && !saved.count && !saved.dense.data);
 }
 
+// What a shard is told of one checkpoint has nothing of the one that was read before.
+static void fewer_shards_than_before(void **state)
+{
+    (void)state;
+    dp_saved saved;
+    rt_error error = {0};
+    written first = of(4, 0);
+    first.shard_count = SHARDS - 1;
+    first.parts = 2 + SHARDS - 1;
+    write_checkpoint(first);
+    write_checkpoint(of(9, 4));
+    if (dp_saved_read(directory(), 9, SCHEMA, &saved, &error))
+        fail_msg("%s", error.text);
+    assert_int_equal(saved.count, 2);
+    assert_int_equal(saved.loads[0].shard_count, SHARDS - 1);
+    assert_true(saved.loads[0].files[SHARDS - 2].bytes > 0);
+    assert_true(saved.loads[0].files[SHARDS - 1].bytes == 0);
+    check_load(&saved.loads[1], 9);
+    dp_saved_fini(&saved);
+}
+
 // Reading the newest one fails so, with these words.
 static void must_fail(uint32_t iteration, rt_status want, const char *words)
 {
@@ -314,7 +335,8 @@ static void chains_have_an_end(void **state)
     must_fail(1001, RT_DATA, "more than 1000 checkpoints build on each other");
 }
 
-TEST_MAIN(TEST(all_of_it_is_read), TEST(what_was_never_completed_is_not_found),
+TEST_MAIN(TEST(all_of_it_is_read), TEST(fewer_shards_than_before),
+          TEST(what_was_never_completed_is_not_found),
           TEST(a_gap_in_the_chain_is_damage), TEST(another_schema_is_refused),
           TEST(manifests_that_cannot_be), TEST(as_many_shards_as_there_may_be),
           TEST(own_parts_that_are_not_those_of_the_manifest), TEST(chains_have_an_end))

@@ -386,6 +386,41 @@ static void close_to_the_optimum(void **state)
     assert_true(found_sum < 1.1 * best_sum);
 }
 
+// Where it finds nothing to change, no sample costs less on another worker.
+static void nothing_is_left_to_move(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        rt_random random = {seed};
+        uint32_t worker_of[SAMPLES_MAX], before[SAMPLES_MAX], runs = 0;
+        dp_prices prices;
+        dp_search_limits limits;
+        make_problem(2 + (uint32_t)seed % 3, 30, 6, seed % 2, &random);
+        random_prices(&p.view, &random, &prices);
+        fill_placement(&random, worker_of);
+        equal_limits(&limits, 100000);
+        for (uint32_t j = 0; j < p.view.worker_count; j++) {
+            limits.min[j] = 0;
+            limits.max[j] = p.view.sample_count;
+        }
+        dp_search *search = make_search();
+        do {
+            memcpy(before, worker_of, sizeof before);
+            dp_search_run(search, &p.view, &prices, &limits, &random, worker_of);
+        } while (memcmp(before, worker_of, 30 * sizeof *before) != 0 && ++runs < 1000);
+        const int64_t found = naive_cost(&prices, worker_of);
+        for (uint32_t i = 0; i < p.view.sample_count; i++) {
+            const uint32_t own = worker_of[i];
+            for (uint32_t j = 0; j < p.view.worker_count; j++) {
+                worker_of[i] = j;
+                assert_true(naive_cost(&prices, worker_of) >= found);
+            }
+            worker_of[i] = own;
+        }
+        dp_search_destroy(search);
+    }
+}
+
 static void loads_are_what_moves(void **state)
 {
     (void)state;
@@ -425,5 +460,6 @@ static void loads_are_what_moves(void **state)
 
 TEST_MAIN(TEST(cost_is_the_definition), TEST(rows_that_differ_on_slow_links_only),
           TEST(search_improves_within_its_limits), TEST(no_step_raises_the_cost),
-          TEST(same_seed_same_placement), TEST(close_to_the_optimum), TEST(loads_are_what_moves),
+          TEST(same_seed_same_placement), TEST(close_to_the_optimum),
+          TEST(nothing_is_left_to_move), TEST(loads_are_what_moves),
           TEST(absurd_prices_are_bounded), TEST(many_workers_and_a_slow_ps))

@@ -35,19 +35,28 @@ static rt_config config_of(const char *const *sets)
     return config;
 }
 
-static rt_status run_traced(const char *const *sets, uint64_t dense_bytes, FILE *trace,
-                            dp_sim_result *result, rt_error *error)
+static rt_status run_with(const char *const *sets, uint64_t dense_bytes, FILE *trace,
+                          const dp_inputs *inputs, dp_sim_result *result, rt_error *error)
 {
     rt_config config = config_of(sets);
     rt_stream *stream;
     assert_int_equal(rt_stream_open(&config.stream, config.seed, &stream, NULL), RT_OK);
     rt_schema schema = *rt_stream_schema(stream);
     rt_stream_close(stream);
-    const dp_sim_config sim = {
-        .config = &config, .schema = &schema, .dense_bytes = dense_bytes, .trace = trace};
+    const dp_sim_config sim = {.config = &config,
+                               .schema = &schema,
+                               .dense_bytes = dense_bytes,
+                               .trace = trace,
+                               .inputs = inputs};
     rt_status status = dp_sim_run(&sim, result, error);
     rt_config_fini(&config);
     return status;
+}
+
+static rt_status run_traced(const char *const *sets, uint64_t dense_bytes, FILE *trace,
+                            dp_sim_result *result, rt_error *error)
+{
+    return run_with(sets, dense_bytes, trace, NULL, result, error);
 }
 
 static dp_sim_result run(const char *const *sets)
@@ -244,8 +253,48 @@ static void all_take_part_where_computing_is_slow(void **state)
     assert_int_equal(result.participants, 15);
 }
 
+// Records of a run in which somebody chose: nobody chooses beside them, here those on slow links.
+static void who_took_part_is_not_chosen_again(void **state)
+{
+    (void)state;
+    rt_error error = {0};
+    dp_sim_result result;
+    dp_input out[] = {{.kind = DP_INPUT_PARTICIPATES, .iteration = 2, .worker = 0},
+                      {.kind = DP_INPUT_PARTICIPATES, .iteration = 2, .worker = 1}};
+    const dp_inputs inputs = {.items = out, .count = 2};
+    const char *const sets[] = {"dispatch.policy=esd", "cache.rows=2000",
+                                "dispatch.participants=auto", NULL};
+    assert_int_equal(run_with(sets, 400000, NULL, &inputs, &result, &error), RT_OK);
+    assert_int_equal(result.participants, 12);
+}
+
+// Half a stream would give half a result, without a word.
+static void bad_data_is_an_error(void **state)
+{
+    (void)state;
+    rt_error error = {0};
+    dp_sim_result result;
+    char files[600];
+    FILE *file = fopen(test_path("rows"), "w");
+    assert_non_null(file);
+    for (uint32_t i = 0; i < 10 * WORKERS * PER_WORKER; i++) {
+        fprintf(file, "%u", i % 2);
+        for (uint32_t f = 0; f < 39; f++)
+            fprintf(file, f < 13 ? "\t%u" : "\t%08x", i % (f + 2));
+        fputc('\n', file);
+    }
+    for (uint32_t i = 0; i < 1200; i++)
+        fputs("garbage\n", file);
+    fclose(file);
+    snprintf(files, sizeof files, "stream.files=[\"%s\"]", test_path("rows"));
+    const char *const sets[] = {"stream.format=criteo", "stream.samples_max=0", files, NULL};
+    assert_int_equal(run_traced(sets, 0, NULL, &result, &error), RT_DATA);
+    assert_non_null(strstr(error.text, "are malformed"));
+}
+
 TEST_MAIN(TEST(the_warm_up_is_not_counted), TEST(nothing_but_warm_up_is_an_error),
           TEST(so_many_iterations), TEST(the_dense_part_is_a_choice),
           TEST(dispatch_errors_are_a_choice), TEST(times_are_of_what_counts),
           TEST(traces_have_every_iteration), TEST(a_spec_is_a_policy_and_its_keys),
-          TEST(no_set_is_better_than_the_chosen_one), TEST(all_take_part_where_computing_is_slow))
+          TEST(no_set_is_better_than_the_chosen_one), TEST(all_take_part_where_computing_is_slow),
+          TEST(who_took_part_is_not_chosen_again), TEST(bad_data_is_an_error))

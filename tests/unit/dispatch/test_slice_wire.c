@@ -241,22 +241,28 @@ typedef struct {
     dp_slice_limits limits;
 } sample_slice;
 
-static sample_slice make_slice(uint32_t bag_max)
+static sample_slice make_slice_of(uint32_t bag_max, uint32_t iteration)
 {
     planner_case pc;
     sample_slice one = {0};
     planner_shape shape = shape_of(3, bag_max);
     shape.cache = CACHE_SMALLEST;
     planner_case_init(&pc, &shape);
-    for (uint32_t t = 1; t <= 6; t++) {
+    for (uint32_t t = 1; t <= iteration; t++) {
         planner_case_look_up(&pc, shape.sample_count_max);
         planner_case_commit(&pc);
     }
     one.limits = limits_of(&pc, 1);
     assert_int_equal(
-        dp_slice_encode(pc.plan, 1, &pc.batch, &one.limits, COORDINATOR, 6, &one.message), RT_OK);
+        dp_slice_encode(pc.plan, 1, &pc.batch, &one.limits, COORDINATOR, iteration, &one.message),
+        RT_OK);
     planner_case_fini(&pc);
     return one;
+}
+
+static sample_slice make_slice(uint32_t bag_max)
+{
+    return make_slice_of(bag_max, 6);
 }
 
 // In a block of exactly its size, so that sanitizers see every byte too far.
@@ -472,8 +478,18 @@ static void every_index_is_checked(void **state)
     REFUSED(grad_rows, c->grad_count, uint32_t, c->row_count);
     REFUSED(grad_rows, c->grad_count, uint32_t, view.grad_rows[c->grad_count - 2]);
     REFUSED(grad_keepers, c->grad_count, uint8_t, WORKERS);
-    if (c->init_count)
-        REFUSED(init_slots, c->init_count, uint32_t, slots);
+    rt_message_release(&one.message);
+}
+
+// Of rows that are trained for the first time.
+static void slots_of_new_rows_are_checked(void **state)
+{
+    (void)state;
+    sample_slice one = make_slice_of(1, 1);
+    dp_slice_view view;
+    rt_error error = {0};
+    assert_int_equal(dp_slice_decode(&one.message, &one.limits, &view, &error), RT_OK);
+    REFUSED(init_slots, view.counts.init_count, uint32_t, one.limits.slot_count);
     rt_message_release(&one.message);
 }
 
@@ -578,6 +594,7 @@ static void flipped_bits_harm_nobody(void **state)
 TEST_MAIN(TEST(what_is_written_is_read), TEST(kept_gradients), TEST(every_truncation_is_refused),
           TEST(longer_is_refused), TEST(every_count_is_checked), TEST(log_odds_are_checked),
           TEST(several_labels_come_along), TEST(a_flush_trains_nothing),
-          TEST(every_index_is_checked), TEST(partners_are_checked),
+          TEST(every_index_is_checked), TEST(slots_of_new_rows_are_checked),
+          TEST(partners_are_checked),
           TEST(the_longest_dense_chunk),
           TEST(flipped_bits_harm_nobody))

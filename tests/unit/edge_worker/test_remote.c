@@ -118,10 +118,15 @@ static void *hand_out(void *context)
     return NULL;
 }
 
+static const uint64_t some[] = {5, 9, 5, 14, 12, 33};
+#define SOME RT_COUNT_OF(some)
+
 typedef struct {
     source source;
     ew_remote *remote;
     ew_fetcher *fetcher;
+    ps_found found[SOME]; // what the last batch got
+    ew_version told;
 } scene;
 
 static void open_scene(scene *on, uint32_t fetch_ms)
@@ -153,56 +158,63 @@ static void close_scene(scene *on)
     rt_transport_zmq.close(s->transport);
 }
 
-static const uint64_t some[] = {5, 9, 5, 14, 12, 33};
-#define SOME RT_COUNT_OF(some)
-
-// A batch of keys with the dense part of a version; named: NULL: all are.
+// A batch of keys, at most SOME, with the dense part of a version.
 static rt_status gather(scene *on, uint64_t version, const uint64_t *keys, const uint8_t *named,
-                        uint32_t count, ps_found *found, ew_version *told)
+                        uint32_t count)
 {
-    static const uint8_t all[KEYS_MAX] = {[0 ... KEYS_MAX - 1] = 1};
     rt_error error = {0};
     const ew_version asked = version_of(version);
     const ew_rows_elsewhere *rows = ew_fetcher_begin(on->fetcher, &asked);
-    assert_int_equal(rows->gather(rows->context, keys, named ? named : all, count, &error), RT_OK);
+    assert_int_equal(rows->gather(rows->context, keys, named, count, &error), RT_OK);
     for (uint32_t i = 0; i < count; i += 2) // by blocks, as a scorer does
-        rows->find(rows->context, keys + i, i + 1 < count ? 2 : 1, found + i);
-    return ew_fetcher_judge(on->fetcher, 0, count, told, &error);
+        rows->find(rows->context, keys + i, i + 1 < count ? 2 : 1, on->found + i);
+    return ew_fetcher_judge(on->fetcher, 0, count, &on->told, &error);
+}
+
+// The first ones of `some`, all of which name rows.
+static rt_status gather_some(scene *on, uint64_t version, uint32_t count)
+{
+    static const uint8_t all[SOME] = {1, 1, 1, 1, 1, 1};
+    return gather(on, version, some, all, count);
 }
 
 // That all of `some` are there, those of odd keys as in a version.
-static void must_have(const ps_found *found, uint64_t version)
+static void must_have(const scene *on, uint64_t version)
 {
     for (uint32_t i = 0; i < SOME; i++) {
         float row[DIM];
-        assert_int_equal(found[i].entry != NULL, some[i] % 7 != 0);
-        if (!found[i].entry)
+        assert_int_equal(on->found[i].entry != NULL, some[i] % 7 != 0);
+        if (!on->found[i].entry)
             continue;
         make_row(some[i], version, row);
-        assert_memory_equal(found[i].row, row, sizeof row);
+        assert_memory_equal(on->found[i].row, row, sizeof row);
     }
+}
+
+// With the dense part of a version, rows of odd keys are as in another.
+static void must_gather(scene *on, uint64_t version, uint64_t rows)
+{
+    assert_int_equal(gather_some(on, version, SOME), RT_OK);
+    must_have(on, rows);
 }
 
 static void rows_are_asked_for_once(void **state)
 {
     scene on;
-    ps_found found[SOME];
-    ew_version told;
     (void)state;
     open_scene(&on, 20000);
     for (uint32_t turn = 0; turn < 3; turn++) {
-        assert_int_equal(gather(&on, 1, some, NULL, SOME, found, &told), RT_OK);
-        must_have(found, 1);
-        assert_int_equal(told.iteration, 10);
-        assert_int_equal(told.rows_newest, 0); // all of one version
+        must_gather(&on, 1, 1);
+        assert_int_equal(on.told.iteration, 10);
+        assert_int_equal(on.told.rows_newest, 0); // all of one version
     }
     assert_int_equal(atomic_load(&on.source.questions), 1);
     assert_int_equal(atomic_load(&on.source.wanted), 5); // each key once, that without a row too
     assert_int_equal(ew_remote_counted(on.remote).fetched, 4);
     const uint8_t named[] = {0, 0};
     const uint64_t other[] = {101, 103};
-    assert_int_equal(gather(&on, 1, other, named, 2, found, &told), RT_OK);
-    assert_true(!found[0].entry && !found[1].entry);
+    assert_int_equal(gather(&on, 1, other, named, 2), RT_OK);
+    assert_true(!on.found[0].entry && !on.found[1].entry);
     assert_int_equal(atomic_load(&on.source.questions), 1); // they name no rows
     close_scene(&on);
 }
@@ -210,15 +222,12 @@ static void rows_are_asked_for_once(void **state)
 static void what_has_not_changed_does_not_come_again(void **state)
 {
     scene on;
-    ps_found found[SOME];
-    ew_version told;
     (void)state;
     open_scene(&on, 20000);
-    assert_int_equal(gather(&on, 1, some, NULL, SOME, found, &told), RT_OK);
+    assert_int_equal(gather_some(&on, 1, SOME), RT_OK);
     atomic_store(&on.source.version, 2);
-    assert_int_equal(gather(&on, 2, some, NULL, SOME, found, &told), RT_OK);
-    must_have(found, 2);
-    assert_int_equal(told.rows_newest, 0);
+    must_gather(&on, 2, 2);
+    assert_int_equal(on.told.rows_newest, 0);
     assert_int_equal(atomic_load(&on.source.wanted), 5);
     assert_int_equal(ew_remote_counted(on.remote).fetched, 4 + 3); // 12 is the same
     close_scene(&on);
@@ -227,20 +236,17 @@ static void what_has_not_changed_does_not_come_again(void **state)
 static void other_versions_are_told(void **state)
 {
     scene on;
-    ps_found found[SOME];
-    ew_version told;
     (void)state;
     open_scene(&on, 20000);
-    assert_int_equal(gather(&on, 1, some, NULL, 1, found, &told), RT_OK); // 5
-    atomic_store(&on.source.version, 3);                                  // and 2 is gone
-    assert_int_equal(gather(&on, 2, some, NULL, SOME, found, &told), RT_OK);
-    must_have(found, 3);
-    assert_int_equal(told.iteration, 20);
-    assert_int_equal(told.rows_oldest, 20);
-    assert_int_equal(told.rows_newest, 30);
-    assert_true(told.trained_s == 200);
-    assert_int_equal(gather(&on, 3, some, NULL, SOME, found, &told), RT_OK);
-    assert_int_equal(told.rows_newest, 0); // it has become that one
+    assert_int_equal(gather_some(&on, 1, 1), RT_OK); // 5
+    atomic_store(&on.source.version, 3); // and 2 is gone
+    must_gather(&on, 2, 3);
+    assert_int_equal(on.told.iteration, 20);
+    assert_int_equal(on.told.rows_oldest, 20);
+    assert_int_equal(on.told.rows_newest, 30);
+    assert_true(on.told.trained_s == 200);
+    assert_int_equal(gather_some(&on, 3, SOME), RT_OK);
+    assert_int_equal(on.told.rows_newest, 0); // it has become that one
     assert_int_equal(atomic_load(&on.source.questions), 2);
     close_scene(&on);
 }
@@ -248,44 +254,39 @@ static void other_versions_are_told(void **state)
 static void nothing_is_made_up_in_silence(void **state)
 {
     scene on;
-    ps_found found[SOME];
-    ew_version told;
     (void)state;
     open_scene(&on, 300);
-    assert_int_equal(gather(&on, 1, some, NULL, 5, found, &told), RT_OK);
+    assert_int_equal(gather_some(&on, 1, 5), RT_OK);
     atomic_store(&on.source.manners, SILENT);
-    assert_int_equal(gather(&on, 2, some, NULL, SOME, found, &told), RT_PEER); // 33 is not here
-    assert_int_equal(gather(&on, 2, some, NULL, 5, found, &told), RT_OK);
-    assert_int_equal(told.iteration, 20);
-    assert_int_equal(told.rows_oldest, 10);
-    assert_int_equal(told.rows_newest, 20);
-    assert_true(told.trained_s == 100); // as old as the oldest
-    assert_int_equal(gather(&on, 1, some, NULL, 5, found, &told), RT_OK);
-    assert_int_equal(told.rows_newest, 0);
+    assert_int_equal(gather_some(&on, 2, SOME), RT_PEER); // 33 is not here
+    assert_int_equal(gather_some(&on, 2, 5), RT_OK);
+    assert_int_equal(on.told.iteration, 20);
+    assert_int_equal(on.told.rows_oldest, 10);
+    assert_int_equal(on.told.rows_newest, 20);
+    assert_true(on.told.trained_s == 100); // as old as the oldest
+    assert_int_equal(gather_some(&on, 1, 5), RT_OK);
+    assert_int_equal(on.told.rows_newest, 0);
     atomic_store(&on.source.version, 2);
     atomic_store(&on.source.manners, GOOD);
-    while (gather(&on, 2, some, NULL, SOME, found, &told)) // until it is found to answer again
+    while (gather_some(&on, 2, SOME)) // until it is found to answer again
         ;
-    must_have(found, 2);
+    must_have(&on, 2);
     close_scene(&on);
 }
 
 static void nonsense_is_no_answer(void **state)
 {
     scene on;
-    ps_found found[SOME];
-    ew_version told;
     (void)state;
     open_scene(&on, 20000);
     for (int manner = REFUSES; manner < MANNERS; manner++) {
         atomic_store(&on.source.manners, manner);
-        if (gather(&on, 1, some, NULL, SOME, found, &told) != RT_PEER)
+        if (gather_some(&on, 1, SOME) != RT_PEER)
             fail_msg("nonsense %d was believed", manner);
         assert_int_equal(ew_remote_counted(on.remote).cached, 0);
     }
     atomic_store(&on.source.manners, GOOD);
-    assert_int_equal(gather(&on, 1, some, NULL, SOME, found, &told), RT_OK);
-    must_have(found, 1);
+    must_gather(&on, 1, 1);
     close_scene(&on);
 }
 

@@ -190,6 +190,18 @@ static void test_the_old_file_stays_until_the_new_one_is_complete(void **context
     assert_int_equal(read_rows("/nowhere/at/all", 0, &error), RT_IO);
 }
 
-TEST_MAIN(TEST(test_what_is_written_is_read), TEST(test_damage_is_found),
+// Cut short it would be the path of another file.
+static void test_a_path_that_does_not_fit(void **state)
+{
+    (void)state;
+    char path[32];
+    rt_error error = {0};
+    assert_int_equal(ps_model_file_path("/0123456789a", 1, 4, path, sizeof path, &error), RT_CONFIG);
+    assert_string_equal(error.text, "the path /0123456789a is too long");
+    assert_int_equal(ps_model_file_path("/0123456789", 1, 4, path, sizeof path, &error), RT_OK);
+    assert_string_equal(path, "/0123456789/rows-001-of-004.bin");
+}
+
+TEST_MAIN(TEST(test_what_is_written_is_read), TEST(test_a_path_that_does_not_fit), TEST(test_damage_is_found),
           TEST(test_damage_is_found_in_packed_files), TEST(test_packed_files),
           TEST(test_the_old_file_stays_until_the_new_one_is_complete))
