@@ -57,7 +57,7 @@ rt_status cli_await(const rt_config *config, cli_listener who, uint32_t rank, in
     if (who == CLI_SHARD)
         add_server(&all, config, "network.ps",
                    rank < config->network_ps_count ? config->network_ps[rank] : "");
-    if (who == CLI_WORKER && config->dispatch.hand_over)
+    if (who == CLI_WORKER && rt_dispatch_is_mutual(&config->dispatch))
         add_server(&all, config, "boxes[].host", rt_config_host_of_worker(config, rank));
     if (who == CLI_STANDBY)
         add(&all, "coordinator.standby", config->standby);

@@ -195,9 +195,10 @@ static void print_year(const cli_plan *plan, const rt_config *config, FILE *file
 static void print_workers_listen(const rt_config *config, FILE *file)
 {
     const uint32_t port = config->network_worker_port;
-    if (!config->dispatch.hand_over)
+    if (!rt_dispatch_is_mutual(&config->dispatch))
         return;
-    fprintf(file, "workers listen for each other (dispatch.hand_over): ");
+    fprintf(file, "workers listen for each other (%s): ",
+            config->dispatch.hand_over ? "dispatch.hand_over" : "dispatch.reduce");
     if (port)
         fprintf(file, "worker 0 at port %" PRIu32 ", worker %" PRIu32 " at %" PRIu32 "\n", port,
                 config->worker_count - 1, port + config->worker_count - 1);

@@ -230,8 +230,8 @@ static const cli_command commands[] = {
      "CONFIG --rank N [--coordinator HOST:PORT] [--bind HOST] [--share N] [--set KEY=VALUE]...",
      "one process of a run",
      "  --coordinator HOST:PORT  instead of network.coordinator\n"
-     "  --bind HOST              listen there for other workers (dispatch.hand_over), instead of\n"
-     "                           network.bind\n"
+     "  --bind HOST              listen there for other workers (dispatch.hand_over,\n"
+     "                           dispatch.reduce), instead of network.bind\n"
      "  --share N                workers on this box, which share its cores (compute.threads 0)\n",
      cli_worker},
     {"help", "[COMMAND | --man DIR | --completion bash|zsh]",

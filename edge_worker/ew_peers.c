@@ -15,7 +15,7 @@ rt_status ew_peers_listen(ew_peers *peers, const rt_transport_ops *ops, rt_trans
     char who[32], given[RT_NAME_MAX + 2] = "";
     const rt_config *run = config->config;
     const char *host = rt_config_host_of_worker(run, config->rank);
-    if (!run->dispatch.hand_over)
+    if (!rt_dispatch_is_mutual(&run->dispatch))
         return RT_OK;
     *peers = (ew_peers){.ops = ops,
                         .transport = transport,
@@ -92,7 +92,8 @@ rt_status ew_peers_connect(ew_peers *peers, const rt_message *message, rt_error 
     rt_status status = RT_OK;
     if (!peers->ops || peers->connected)
         return rt_fail(error, RT_WIRE, "coordinator: PEERS, but %s",
-                       peers->ops ? "they have come already" : "dispatch.hand_over is false");
+                       peers->ops ? "they have come already"
+                                  : "dispatch.hand_over and dispatch.reduce are false");
     if (!rt_control_has(message, sizeof all))
         return rt_fail(error, RT_WIRE, "coordinator: PEERS of %zu bytes, expected %zu",
                        message->size - sizeof(rt_wire_header), sizeof all);

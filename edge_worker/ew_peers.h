@@ -1,6 +1,7 @@
-// ew_peers - a worker's connections to the other workers of its run (dispatch.hand_over).
+// ew_peers - a worker's connections to the other workers of its run (dispatch.hand_over,
+// dispatch.reduce).
 //
-// Every worker listens, and connects to all others: what it hands over goes out by its own
+// Every worker listens, and connects to all others: rows and gradients go out by its own
 // connections, what comes in comes by its listener, from those that have said HELLO. An address is
 // told to the coordinator in HELLO, all of them come back in PEERS. A worker that is gone is the
 // coordinator's to find; what goes to it is dropped. Only where the coordinator says nothing for
@@ -33,8 +34,8 @@ typedef struct {
     rt_notify *notify;       // or NULL
 } ew_peers_config;
 
-// Listens, where the configuration has dispatch.hand_over; otherwise does nothing. Errors are
-// rt_guests_listen's.
+// Listens, where the configuration asks for it (rt_dispatch_is_mutual); otherwise does nothing.
+// Errors are rt_guests_listen's.
 rt_status ew_peers_listen(ew_peers *peers, const rt_transport_ops *ops, rt_transport *transport,
                           const ew_peers_config *config, rt_error *error);
 

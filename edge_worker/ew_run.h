@@ -32,7 +32,7 @@ typedef struct {
     rt_member member;
     rt_endpoint *endpoints[1 + RT_SHARDS_MAX]; // coordinator, then shards
     uint32_t shard_count;
-    ew_peers peers; // dispatch.hand_over
+    ew_peers peers; // dispatch.hand_over, dispatch.reduce
     uint32_t rank; // among the workers that take part
     ew_device device;
     bool device_open;
@@ -67,7 +67,7 @@ typedef struct {
     uint64_t waited_ns[EW_WAIT_COUNT];
     bw_passive link;
     bool prompt; // the next message was waited for
-    uint64_t stale_reported, handed_reported;
+    uint64_t stale_reported, handed_reported, gradients_reported;
     uint64_t fingerprint; // of the plan of the job
     rt_counts reported;   // sum over all reports
     rt_wire_report report;

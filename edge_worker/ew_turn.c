@@ -20,6 +20,8 @@ static rt_status send_report(ew_run *w, const ew_trained *trained, const rt_coun
     report->handed = (uint32_t)(all.handed - w->handed_reported);
     w->stale_reported = all.stale_reads;
     w->handed_reported = all.handed;
+    report->gradients = (uint32_t)(all.gradients - w->gradients_reported);
+    w->gradients_reported = all.gradients;
     report->up_bytes_per_s = bw_passive_estimate(&w->link, BW_UP);
     report->down_bytes_per_s = bw_passive_estimate(&w->link, BW_DOWN);
     report->up_at_least = bw_passive_at_least(&w->link, BW_UP);

@@ -173,7 +173,8 @@ static dp_slice_limits slice_limits(const rt_config *config, const rt_wire_welco
                                  welcome->sample_count_max * welcome->keys_per_sample_max,
                              .slot_count = welcome->slot_count,
                              .shard_count = planned ? welcome->shard_count : 0,
-                             .hands = config->dispatch.hand_over};
+                             .hands = config->dispatch.hand_over,
+                             .sums = config->dispatch.reduce};
 }
 
 static rt_status create_planner(ew_run *w, rt_error *error)

@@ -44,6 +44,7 @@ static rt_status create_parts(dp_run *c, rt_stream *stream, rt_error *error)
         .slot_count = c->planner.slot_count[0],
         .shard_count = config->ps_homes == RT_HOMES_PLANNED ? config->ps_shard_count : 0,
         .hands = config->dispatch.hand_over,
+        .sums = config->dispatch.reduce,
         .is_trained = c->own.model != NULL,
     };
     c->prober = (dp_prober){.roster = c->roster,

@@ -359,7 +359,7 @@ static rt_status check_hello(const dp_roster *roster, const rt_wire_hello *hello
         hello->rank != rt_peer_rank(found->peer))
         return rt_fail(error, RT_WIRE, "%s says that it is another one", name);
     const bool listens =
-        hello->role == RT_ROLE_PS || roster->config.config->dispatch.hand_over;
+        hello->role == RT_ROLE_PS || rt_dispatch_is_mutual(&roster->config.config->dispatch);
     if (listens && !hello->address[0])
         return rt_fail(error, RT_WIRE, "%s does not say where it listens", name);
     if (hello->box != rt_config_hash_box(roster->config.config, box_of(roster, found->peer)))
@@ -601,8 +601,8 @@ rt_status dp_roster_welcome(dp_roster *roster, rt_wire_welcome *welcome, rt_erro
         memcpy(rt_message_payload(&message), welcome, sizeof *welcome);
         status = send_to(roster, roster->members[i].peer, &message, error);
     }
-    return status || !roster->config.config->dispatch.hand_over ? status
-                                                                : tell_workers(roster, error);
+    const bool is_mutual = rt_dispatch_is_mutual(&roster->config.config->dispatch);
+    return status || !is_mutual ? status : tell_workers(roster, error);
 }
 
 // ---- messages --------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ uint32_t dp_roster_lost(const dp_roster *roster);
 bool dp_roster_is_replaced(const dp_roster *roster);
 
 // To all who take part, after assembling; who that is, and where shards listen, is filled in. With
-// dispatch.hand_over workers are also told where the others listen (PEERS).
+// dispatch.hand_over or dispatch.reduce workers are also told where the others listen (PEERS).
 rt_status dp_roster_welcome(dp_roster *roster, rt_wire_welcome *welcome, rt_error *error);
 
 // Takes the message in every case. Waits while the member's queue is full, and goes on telling the

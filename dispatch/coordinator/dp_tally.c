@@ -27,6 +27,7 @@ typedef struct {
     load workers[RT_WORKERS_MAX];
     uint64_t reported_ns[RT_WORKERS_MAX]; // by rt_now_ns
     uint64_t handed;                      // rows that came from other workers
+    uint64_t gradients;                   // of rows, that went to other workers
     bool bad;                             // a loss is not finite
 } reported;
 
@@ -272,6 +273,7 @@ void dp_tally_report(dp_tally *tally, const dp_planned *planned, uint32_t worker
     tally->stale_reads += report->stale_reads;
     open->bad |= !isfinite(report->loss_sum);
     open->handed += report->handed;
+    open->gradients += report->gradients;
     *now = (load){report->times, report->dense_early_bytes};
     open->reported_ns[worker] = rt_now_ns();
     rt_times_add(&sum->times, &now->times);
@@ -435,6 +437,8 @@ static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt
     rt_counts_write(json, "ops", &counts, 1);
     if (tally->config.config->dispatch.hand_over)
         rt_json_u64(json, "rows_handed", open_of(tally, planned)->handed);
+    if (tally->config.config->dispatch.reduce)
+        rt_json_u64(json, "gradients_handed", open_of(tally, planned)->gradients);
     write_traffic(json, account, n, 1);
     write_loads(json, open_of(tally, planned)->workers, n, 1);
     write_ages(tally, planned, json);
@@ -546,7 +550,7 @@ void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_str
     dp_guard_add(&tally->guard, &tally->config.config->publish, &quality);
     write_iteration(tally, planned, &quality, stream);
     open->bad = false;
-    open->handed = 0;
+    open->handed = open->gradients = 0;
     show(tally, planned, &quality, stream);
 }
 
@@ -649,6 +653,9 @@ static rt_status save_summary(const dp_tally *tally, const rt_quality *all, cons
     rt_counts_write(&json, "ops", &executed, per_iteration);
     if (tally->config.config->dispatch.hand_over)
         rt_json_double(&json, "rows_handed", (double)planned->handed.rows * per_iteration);
+    if (tally->config.config->dispatch.reduce)
+        rt_json_double(&json, "gradients_handed",
+                       (double)planned->handed.gradients * per_iteration);
     write_workers(tally, &json, per_iteration);
     write_hits(&json, &planned->hits);
     if (tally->config.config->consistency.bounded)

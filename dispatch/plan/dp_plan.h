@@ -22,11 +22,11 @@ typedef enum {
     DP_OP_RECV,       // row from another worker
     DP_OP_PUSH_GRAD,  // this worker's gradient of a row that several trained
     DP_OP_KEEP,       // gradient and row stay, PULL_SUM follows
-    DP_OP_REDUCE,     // gradient to another worker, which sums (in simulation)
+    DP_OP_REDUCE,     // gradient to another worker, which sums
     DP_OP_PUSH_DELTA, // what this worker changed of a row since it came (bounded staleness)
     DP_OP_MARK,       // end of a worker's part of a cut
     DP_OP_FORGET,     // a shard gives up a row, up to a version: it is at home elsewhere
-    DP_OP_SUM,        // another worker's gradient comes into the sum here (in simulation)
+    DP_OP_SUM,        // another worker's gradient comes into the sum here
     DP_OP_KINDS
 } dp_op_kind;
 

@@ -47,7 +47,11 @@ static uint64_t padded(uint64_t bytes)
     XX(grad_bases, uint32_t, c->grad_count)                           \
     XX(grad_keepers, uint8_t, c->grad_count)                          \
     XX(grad_homes, uint8_t, home_count(c, c->grad_count))             \
+    XX(grad_peers, uint8_t, adder_count(c))                           \
     XX(keep_rows, uint32_t, c->keep_count)                            \
+    XX(sum_keys, uint64_t, c->sum_count)                              \
+    XX(sum_masks, uint64_t, c->sum_count)                             \
+    XX(sum_rows, uint32_t, c->sum_count)                              \
     XX(delta_slots, uint32_t, c->delta_count)                         \
     XX(delta_held, uint32_t, c->delta_count)                          \
     XX(delta_versions, uint32_t, c->delta_count)                      \
@@ -78,6 +82,11 @@ static uint64_t peer_count(const rt_wire_slice *c, uint32_t count)
     return c->flags & DP_SLICE_HANDS ? count : 0;
 }
 
+static uint64_t adder_count(const rt_wire_slice *c)
+{
+    return c->flags & DP_SLICE_SUMS ? c->grad_count : 0;
+}
+
 static uint64_t bag_offset_count(const rt_wire_slice *c, const dp_slice_limits *limits)
 {
     if (c->flags & DP_SLICE_UNIFORM)
@@ -92,6 +101,13 @@ static uint64_t payload_bytes(const rt_wire_slice *c, const dp_slice_limits *lim
     SLICE_ARRAYS(XX)
 #undef XX
     return bytes;
+}
+
+// Of the SUMs of a row, which follow each other.
+static bool is_first_sum(const dp_ops *ops, uint32_t i)
+{
+    const dp_op *op = &ops->items[i];
+    return i == 0 || op[-1].kind != DP_OP_SUM || op[-1].slot != op->slot;
 }
 
 static void count_ops(const dp_ops *ops, rt_wire_slice *counts)
@@ -116,7 +132,11 @@ static void count_ops(const dp_ops *ops, rt_wire_slice *counts)
             counts->pull_sum_count++;
             break;
         case DP_OP_PUSH_GRAD:
+        case DP_OP_REDUCE:
             counts->grad_count++;
+            break;
+        case DP_OP_SUM:
+            counts->sum_count += is_first_sum(ops, i);
             break;
         case DP_OP_KEEP:
             counts->keep_count++;
@@ -127,8 +147,6 @@ static void count_ops(const dp_ops *ops, rt_wire_slice *counts)
         case DP_OP_FORGET:
             counts->forget_count++;
             break;
-        case DP_OP_REDUCE:
-        case DP_OP_SUM:
         case DP_OP_MARK:
         case DP_OP_KINDS:
             rt_assert(!"an operation that slices do not carry");
@@ -163,7 +181,8 @@ static rt_wire_slice slice_counts(const dp_plan *plan, const dp_slice *slice, co
                                      (weighted ? DP_SLICE_WEIGHTED : 0) |
                                      (plan->iteration == 0 ? DP_SLICE_FLUSH : 0) |
                                      (limits->shard_count ? DP_SLICE_HOMES : 0) |
-                                     (limits->hands ? DP_SLICE_HANDS : 0),
+                                     (limits->hands ? DP_SLICE_HANDS : 0) |
+                                     (limits->sums ? DP_SLICE_SUMS : 0),
                             .iteration = plan->iteration,
                             .batch_samples = plan->sample_count,
                             .sample_count = slice->sample_count,
@@ -362,10 +381,24 @@ static void put_fill(const dp_slice *slice, const dp_slice_view *view)
     }
 }
 
-// Gradients name the row of the slice: rows and their operations stand in the same order.
+// A gradient to the PS has a keeper, or none; one to a worker has that worker.
+static void put_gradient(const dp_op *op, const dp_slice_view *view, uint32_t row, uint32_t at)
+{
+    const bool is_reduced = op->kind == DP_OP_REDUCE;
+    rt_assert(view->grad_peers || !is_reduced);
+    WRITABLE(view->grad_masks, uint64_t)[at] = op->mask;
+    WRITABLE(view->grad_rows, uint32_t)[at] = row;
+    WRITABLE(view->grad_bases, uint32_t)[at] = op->base;
+    WRITABLE(view->grad_keepers, uint8_t)[at] = is_reduced ? DP_NO_KEEPER : op->keeper;
+    put_home(view->grad_homes, at, op);
+    if (view->grad_peers)
+        WRITABLE(view->grad_peers, uint8_t)[at] = is_reduced ? op->keeper : DP_NO_KEEPER;
+}
+
+// Gradients and sums name the row of the slice: rows and their operations stand in the same order.
 static void put_after(const dp_slice *slice, const dp_slice_view *view)
 {
-    uint32_t grad = 0, keep = 0, row = 0, forget = 0;
+    uint32_t grad = 0, keep = 0, row = 0, forget = 0, sum = 0;
     uint32_t delta = view->counts.delta_count - view->counts.delta_late;
     uint32_t push = view->counts.push_count - view->counts.push_late;
     for (uint32_t i = 0; i < slice->after.count; i++) {
@@ -390,11 +423,15 @@ static void put_after(const dp_slice *slice, const dp_slice_view *view)
             WRITABLE(view->keep_rows, uint32_t)[keep++] = row;
             continue;
         }
-        WRITABLE(view->grad_masks, uint64_t)[grad] = op->mask;
-        WRITABLE(view->grad_rows, uint32_t)[grad] = row;
-        WRITABLE(view->grad_bases, uint32_t)[grad] = op->base;
-        WRITABLE(view->grad_keepers, uint8_t)[grad] = op->keeper;
-        put_home(view->grad_homes, grad++, op);
+        if (op->kind != DP_OP_SUM) {
+            put_gradient(op, view, row, grad++);
+            continue;
+        }
+        if (!is_first_sum(&slice->after, i))
+            continue;
+        WRITABLE(view->sum_keys, uint64_t)[sum] = op->key;
+        WRITABLE(view->sum_masks, uint64_t)[sum] = op->mask;
+        WRITABLE(view->sum_rows, uint32_t)[sum++] = row;
     }
 }
 
@@ -458,16 +495,17 @@ static rt_status check_counts(const rt_wire_slice *c, const dp_slice_limits *lim
 {
     bool flush = c->flags & DP_SLICE_FLUSH;
     const bool has_odds = c->log_odds != 0 || signbit(c->log_odds);
-    if ((has_odds && c->iteration != 1) || !(fabsf(c->log_odds) <= LOG_ODDS_MAX) || c->reserved)
+    if ((has_odds && c->iteration != 1) || !(fabsf(c->log_odds) <= LOG_ODDS_MAX))
         return bad(error, "impossible log odds of its labels");
     if (limits->more_labels && c->sample_count && !(c->flags & DP_SLICE_WEIGHTED))
         return bad(error, "several labels without weights");
     if (flush != (c->iteration == 0))
         return bad(error, "its iteration does not fit its kind");
     if (c->flags & ~(DP_SLICE_UNIFORM | DP_SLICE_FLUSH | DP_SLICE_WEIGHTED | DP_SLICE_HOMES |
-                     DP_SLICE_HANDS) ||
+                     DP_SLICE_HANDS | DP_SLICE_SUMS) ||
         !(c->flags & DP_SLICE_HOMES) != (limits->shard_count == 0) ||
         !(c->flags & DP_SLICE_HANDS) != !limits->hands ||
+        !(c->flags & DP_SLICE_SUMS) != !limits->sums ||
         flush != (c->dense_chunk_floats == 0) ||
         c->dense_chunk_floats > RT_WIRE_DENSE_CHUNK_FLOATS_MAX)
         return bad(error, "unknown flags");
@@ -486,7 +524,8 @@ static rt_status check_counts(const rt_wire_slice *c, const dp_slice_limits *lim
     if (c->push_count > limits->slot_count || c->drop_count > limits->slot_count ||
         c->pull_count > limits->slot_count || c->init_count > limits->slot_count ||
         c->pull_sum_count > limits->slot_count || c->grad_count > c->row_count ||
-        c->keep_count > c->row_count || c->delta_count > 2 * (uint64_t)limits->slot_count ||
+        c->keep_count > c->row_count || c->sum_count > (limits->sums ? c->row_count : 0) ||
+        c->delta_count > 2 * (uint64_t)limits->slot_count ||
         c->delta_late > c->delta_count || (flush && c->delta_late) ||
         c->push_late > c->push_count || (flush && c->push_late) ||
         (c->push_late && !(c->flags & DP_SLICE_HOMES)) ||
@@ -509,20 +548,23 @@ static rt_status check_bags(const dp_slice_view *v, const dp_slice_limits *limit
     return RT_OK;
 }
 
-// Rows of mode GRAD have one gradient each and rows of mode KEEP one KEEP, in the order of rows.
+// Rows of mode GRAD have one gradient each, rows of mode KEEP one KEEP and rows of mode REDUCE one
+// sum, in the order of rows.
 static rt_status check_modes(const dp_slice_view *v, rt_error *error)
 {
     const rt_wire_slice *c = &v->counts;
-    uint32_t grad = 0, keep = 0;
+    uint32_t grad = 0, keep = 0, sum = 0;
     for (uint32_t r = 0; r < c->row_count; r++) {
-        if (v->row_modes[r] > DP_MODE_KEEP)
+        if (v->row_modes[r] > DP_MODE_REDUCE)
             return bad(error, "an unknown training mode");
         if (v->row_modes[r] == DP_MODE_GRAD && (grad == c->grad_count || v->grad_rows[grad++] != r))
             return bad(error, "gradients do not fit the rows' modes");
         if (v->row_modes[r] == DP_MODE_KEEP && (keep == c->keep_count || v->keep_rows[keep++] != r))
             return bad(error, "kept gradients do not fit the rows' modes");
+        if (v->row_modes[r] == DP_MODE_REDUCE && (sum == c->sum_count || v->sum_rows[sum++] != r))
+            return bad(error, "sums do not fit the rows' modes");
     }
-    if (grad != c->grad_count || keep != c->keep_count)
+    if (grad != c->grad_count || keep != c->keep_count || sum != c->sum_count)
         return bad(error, "more gradients than rows that have one");
     return RT_OK;
 }
@@ -546,6 +588,27 @@ static bool are_workers(const uint8_t *peers, const uint8_t *flags, uint8_t expe
             return false;
     }
     return true;
+}
+
+// Who sums takes part, and so do all whose gradients it waits for.
+static rt_status check_sums(const dp_slice_view *v, const dp_slice_limits *limits, rt_error *error)
+{
+    const rt_wire_slice *c = &v->counts;
+    const uint64_t own = rt_bit(limits->rank);
+    for (uint32_t i = 0; v->grad_peers && i < c->grad_count; i++) {
+        const uint64_t mask = v->grad_masks[i];
+        if (v->grad_peers[i] == DP_NO_KEEPER)
+            continue;
+        if (v->grad_peers[i] >= limits->worker_count || v->grad_peers[i] == limits->rank ||
+            !(mask >> v->grad_peers[i] & 1) || !(mask & own) || mask & ~c->workers ||
+            v->grad_keepers[i] != DP_NO_KEEPER)
+            return bad(error, "a gradient for a worker that cannot sum it");
+    }
+    for (uint32_t i = 0; i < c->sum_count; i++) {
+        if (!(v->sum_masks[i] & own) || v->sum_masks[i] == own || v->sum_masks[i] & ~c->workers)
+            return bad(error, "a sum of gradients of workers that do not train the row");
+    }
+    return RT_OK;
 }
 
 static rt_status check_ops(const dp_slice_view *v, const dp_slice_limits *limits, rt_error *error)
@@ -592,7 +655,8 @@ static rt_status check_values(const dp_slice_view *v, const dp_slice_limits *lim
             return bad(error, "impossible log odds of its labels");
     if (!all_below(v->lookup_rows, c->lookup_count, c->row_count) ||
         !all_below(v->grad_rows, c->grad_count, c->row_count) ||
-        !all_below(v->keep_rows, c->keep_count, c->row_count))
+        !all_below(v->keep_rows, c->keep_count, c->row_count) ||
+        !all_below(v->sum_rows, c->sum_count, c->row_count))
         return bad(error, "a row index is out of range");
     if (!all_below(v->row_slots, c->row_count, slots) ||
         !all_below(v->push_slots, c->push_count, slots) ||
@@ -605,6 +669,8 @@ static rt_status check_values(const dp_slice_view *v, const dp_slice_limits *lim
     rt_status status = check_modes(v, error);
     if (!status)
         status = check_ops(v, limits, error);
+    if (!status)
+        status = check_sums(v, limits, error);
     return status ? status : check_bags(v, limits, error);
 }
 

@@ -1,9 +1,10 @@
 // dp_slice_wire - a worker's slice of a plan as one message: its samples, rows and operations.
 //
 // Layout of a SLICE payload: rt_wire_slice, then the arrays that its counts announce, in the order
-// of dp_slice_view, each padded to 8 bytes. A SEND is a push, a RECV a pull, with a worker in
-// place of the PS. Everything is validated on arrival: counts against the
-// payload and the worker's limits, slots, row indices and modes against their ranges.
+// of dp_slice_view, each padded to 8 bytes. A SEND is a push, a RECV a pull, a REDUCE a gradient,
+// with a worker in place of the PS; the SUMs of a row are one entry. Everything is validated on
+// arrival: counts against the payload and the worker's limits, slots, row indices and modes against
+// their ranges.
 #ifndef DP_SLICE_WIRE_H
 #define DP_SLICE_WIRE_H
 
@@ -16,6 +17,7 @@
 #define DP_SLICE_WEIGHTED 4u // samples have weights
 #define DP_SLICE_HOMES 8u    // homes of rows are planned: operations name the shard they are about
 #define DP_SLICE_HANDS 16u   // rows go from worker to worker: pushes and pulls name the worker
+#define DP_SLICE_SUMS 32u   // trainers may sum: gradients name the worker
 #define DP_PUSH_WHOLE 0x80u  // with a reason: DP_OP_WHOLE
 
 typedef struct {
@@ -32,7 +34,7 @@ typedef struct {
     uint64_t fingerprint;        // of the whole plan, for the report; 0: not known, or a flush
     uint64_t workers;            // mask of those that take part in the iteration; of a flush: 0
     float log_odds;              // iteration 1: of label 1 in the whole batch (the first); else 0
-    uint32_t reserved;           // zero
+    uint32_t sum_count;          // rows whose gradients are summed here
     uint32_t push_late;          // of the pushes, the last so many follow the pulls
     uint32_t forget_count;
 } rt_wire_slice;
@@ -67,7 +69,11 @@ typedef struct {
     const uint32_t *grad_rows, *grad_bases;
     const uint8_t *grad_keepers; // rank, or DP_NO_KEEPER
     const uint8_t *grad_homes;
+    const uint8_t *grad_peers; // REDUCE: the worker that sums, else DP_NO_KEEPER; NULL: none
     const uint32_t *keep_rows;   // keep_count
+    const uint64_t *sum_keys;    // sum_count
+    const uint64_t *sum_masks;   // workers that train the row, this one among them
+    const uint32_t *sum_rows;
     const uint32_t *delta_slots; // delta_count
     const uint32_t *delta_held;  // version that the slot has
     const uint32_t *delta_versions, *delta_bases;
@@ -88,6 +94,7 @@ typedef struct {
     uint32_t slot_count;
     uint32_t shard_count; // 0: homes are not planned
     bool hands;           // dispatch.hand_over: slices say which rows go from worker to worker
+    bool sums;            // dispatch.reduce: and which gradients
     bool is_trained; // the run begins with a model: its output has a bias already
 } dp_slice_limits;
 

@@ -529,7 +529,7 @@ static rt_status place_strictly(dp_planner *planner, dp_work *work, uint64_t *at
 {
     const bool are_planned = dp_homes_are_planned(planner);
     dp_homes_begin(planner);
-    if (planner->config.reduce)
+    if (planner->config.dispatch.reduce)
         dp_reduce_choose(planner, work);
     rt_status status = push_unsynced(planner, &work->plan);
     for (uint32_t d = 0; d < planner->view.distinct_count && !status; d++) {

@@ -61,9 +61,6 @@ typedef struct {
     uint64_t dense_return_bytes; // weights and state that one who sat out fetches
     rt_dispatch_config dispatch;
     bool measure_error;     // see dp_decision
-    bool reduce; // workers may sum the gradients of a row (dp_reduce.h), instead of the PS: in
-                 // simulation, of synchronous training with hashed homes, without the keeper rule
-                 // and without full_sync
     uint64_t keys_expected; // the directory starts with room for so many
     dp_rows rows;
     uint64_t seed;

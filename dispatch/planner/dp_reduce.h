@@ -10,7 +10,8 @@
 // What is known when a row's turn comes: what all pulls, pushes of dirty rows and rows handed over
 // of the iteration take on every link, the dense exchange, and the sums chosen before. Integers.
 //
-// In simulation (sim.reduce): REDUCE and SUM are no operations of a slice. One thread.
+// With dispatch.reduce: of synchronous training with hashed homes, without the keeper rule and
+// without full_sync. One thread.
 #ifndef DP_REDUCE_H
 #define DP_REDUCE_H
 

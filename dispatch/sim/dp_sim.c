@@ -298,7 +298,6 @@ rt_status dp_sim_run(const dp_sim_config *sim, dp_sim_result *result, rt_error *
     if (!status)
         dp_setup_dense(sim->config, sim->config->sim_dense ? sim->dense_bytes : 0, &planner_config);
     planner_config.measure_error = sim->config->sim_dispatch_error;
-    planner_config.reduce = sim->config->sim_reduce;
     if (!status)
         status = rt_metrics_open(sim->journal, &s.journal, error);
     if (!status)

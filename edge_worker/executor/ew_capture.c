@@ -215,6 +215,7 @@ rt_status ew_capture_gradients(ew_executor *e, uint32_t partner)
     ew_node *group[EW_BATCH_MAX];
     uint32_t values = e->config.values;
     const ew_codes *codes = e->config.codes;
+    const bool is_handed = partner >= e->config.shard_count; // to the worker that sums
     size_t record_bytes = sizeof(rt_wire_grad) + (codes ? codes->words : values) * sizeof(float);
     while (e->push_grads[partner].first) {
         rt_message message;
@@ -222,9 +223,12 @@ rt_status ew_capture_gradients(ew_executor *e, uint32_t partner)
             take_group(e, &e->push_grads[partner], ew_records_per_message(e, record_bytes), group);
         ew_slice_state *slice = ew_slice_of(e, group[0]);
         const dp_slice_view *view = &slice->view;
-        const rt_message_type type = codes ? RT_MESSAGE_PUSH_GRAD_CODED : RT_MESSAGE_PUSH_GRAD;
+        const rt_message_type type = is_handed ? RT_MESSAGE_GRADS
+                                     : codes   ? RT_MESSAGE_PUSH_GRAD_CODED
+                                               : RT_MESSAGE_PUSH_GRAD;
         rt_status status =
-            ew_message_for(e, type, view->counts.iteration, count, record_bytes, &message);
+            ew_message_for(e, type, is_handed ? slice->sequence : view->counts.iteration, count,
+                           record_bytes, &message);
         if (status)
             return status;
         for (uint32_t i = 0; i < count; i++) {
@@ -246,7 +250,10 @@ rt_status ew_capture_gradients(ew_executor *e, uint32_t partner)
             e->slots[group[i]->slot].full = false; // outdated by the others' gradients
             ew_node_complete(e, slice, group[i]);
         }
-        slice->done.grad_push += count;
+        if (is_handed)
+            e->statistics.gradients += count;
+        else
+            slice->done.grad_push += count;
     }
     return RT_OK;
 }

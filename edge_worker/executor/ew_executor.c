@@ -15,9 +15,10 @@ rt_status ew_executor_create(const ew_executor_config *config, ew_executor **exe
     if (!e)
         return RT_NO_MEMORY;
     e->config = *config;
-    e->partner_count =
-        config->shard_count + (config->limits.hands ? config->limits.worker_count : 0);
-    e->slices = rt_alloc(config->slice_count_max, sizeof *e->slices);
+    const bool is_mutual = config->limits.hands || config->limits.sums;
+    e->partner_count = config->shard_count + (is_mutual ? config->limits.worker_count : 0);
+    e->slice_count = (config->limits.sums ? 2 : 1) * config->slice_count_max;
+    e->slices = rt_alloc(e->slice_count, sizeof *e->slices);
     e->slots = rt_alloc(config->limits.slot_count, sizeof *e->slots);
     e->push_rows = rt_alloc(e->partner_count, sizeof *e->push_rows);
     e->push_whole = rt_alloc(e->partner_count, sizeof *e->push_whole);
@@ -36,7 +37,7 @@ rt_status ew_executor_create(const ew_executor_config *config, ew_executor **exe
         ew_executor_destroy(e);
         return RT_NO_MEMORY;
     }
-    for (uint32_t i = 0; i < config->slice_count_max; i++)
+    for (uint32_t i = 0; i < e->slice_count; i++)
         e->slices[i].index = i;
     for (uint32_t p = 0; p < e->partner_count; p++) {
         e->pushes[p].credits = config->push_credits;
@@ -50,11 +51,13 @@ void ew_executor_destroy(ew_executor *e)
 {
     if (!e)
         return;
-    for (uint32_t i = 0; e->slices && i < e->config.slice_count_max; i++) {
+    for (uint32_t i = 0; e->slices && i < e->slice_count; i++) {
         rt_message_release(&e->slices[i].message);
         rt_free(e->slices[i].nodes);
         rt_free(e->slices[i].staging);
         rt_free(e->slices[i].handed);
+        rt_free(e->slices[i].sums);
+        rt_free(e->slices[i].gradients);
     }
     for (uint32_t p = 0; p < e->partner_count; p++) {
         if (e->pulls)
@@ -128,7 +131,7 @@ static rt_status free_done_slices(ew_executor *e)
             break;
         e->trained++;
     }
-    for (uint32_t i = 0; i < e->config.slice_count_max; i++) {
+    for (uint32_t i = 0; i < e->slice_count; i++) {
         ew_slice_state *s = &e->slices[i];
         if (s->sequence && s->nodes_left == 0 && s->sequence <= e->trained) {
             if (ew_capture_forgets(e, s))
@@ -311,9 +314,10 @@ static rt_status advance(ew_executor *e, ew_node *n, rt_error *error)
         slice->train_left--;
         break;
     case NODE_PUSH_GRAD:
-        ew_node_list_add(
-            &e->push_grads[ew_shard_of(e, slot->key, slice->view.grad_homes, n->index)], n);
+        ew_node_list_add(&e->push_grads[ew_partner_of_gradient(e, n)], n);
         break;
+    case NODE_SUM:
+        return ew_sum_begin(e, slice, n, error);
     case NODE_KEEP: {
         if (slot->keeps)
             return rt_fail(error, RT_WIRE,
@@ -351,73 +355,12 @@ static rt_status work(ew_executor *e, rt_error *error)
 
 // ---- slices in -------------------------------------------------------------------------------
 
-static ew_node *add_node(ew_slice_state *s, ew_node_kind kind, uint32_t slot, uint32_t index)
-{
-    ew_node *n = &s->nodes[s->node_count++];
-    *n = (ew_node){.kind = (uint8_t)kind, .slot = slot, .index = index, .slice = s->index};
-    return n;
-}
-
-static void add_fills(ew_slice_state *s)
-{
-    const dp_slice_view *v = &s->view;
-    for (uint32_t i = 0; i < v->counts.pull_count; i++) {
-        ew_node *n = add_node(s, NODE_PULL, v->pull_slots[i], i);
-        n->key = v->pull_keys[i];
-        n->version = v->pull_versions[i];
-        n->flags = v->pull_flags[i];
-    }
-    for (uint32_t i = 0; i < v->counts.pull_sum_count; i++) {
-        ew_node *n = add_node(s, NODE_PULL_SUM, v->pull_sum_slots[i], v->counts.pull_count + i);
-        n->key = v->pull_sum_keys[i];
-        n->version = v->pull_sum_versions[i];
-    }
-    for (uint32_t i = 0; i < v->counts.init_count; i++)
-        add_node(s, NODE_INIT, v->init_slots[i], i)->key = v->init_keys[i];
-}
-
-static void add_deltas(ew_slice_state *s, uint32_t from, uint32_t end)
-{
-    for (uint32_t i = from; i < end; i++)
-        add_node(s, NODE_PUSH_DELTA, s->view.delta_slots[i], i)->version = s->view.delta_held[i];
-}
-
-// The nodes in the order of the protocol: pushes and drops, then fills, pushes of rows that are taken
-// in, training, gradients.
-static void add_nodes(ew_slice_state *s)
-{
-    const dp_slice_view *v = &s->view;
-    const rt_wire_slice *c = &v->counts;
-    const uint32_t early = c->push_count - c->push_late;
-    for (uint32_t i = 0; i < early; i++)
-        add_node(s, NODE_PUSH_ROW, v->push_slots[i], i)->version = v->push_versions[i];
-    for (uint32_t i = 0; i < c->drop_count; i++)
-        add_node(s, NODE_DROP, v->drop_slots[i], i);
-    add_deltas(s, 0, c->delta_count - c->delta_late);
-    add_fills(s);
-    for (uint32_t i = early; i < c->push_count; i++)
-        add_node(s, NODE_PUSH_ROW, v->push_slots[i], i)->version = v->push_versions[i];
-    for (uint32_t i = 0; i < c->row_count; i++)
-        add_node(s, NODE_TRAIN, v->row_slots[i], i)->version = v->row_versions[i];
-    for (uint32_t i = 0; i < c->grad_count; i++)
-        add_node(s, NODE_PUSH_GRAD, v->row_slots[v->grad_rows[i]], i);
-    for (uint32_t i = 0; i < c->keep_count; i++)
-        add_node(s, NODE_KEEP, v->row_slots[v->keep_rows[i]], i);
-    add_deltas(s, c->delta_count - c->delta_late, c->delta_count);
-}
-
-static uint32_t first_pull_node(const ew_slice_state *s)
-{
-    const rt_wire_slice *c = &s->view.counts;
-    return c->push_count - c->push_late + c->drop_count + (c->delta_count - c->delta_late);
-}
-
 // Requests go out as soon as the slice is known: the staging buffer has room for every answer.
 static rt_status request_rows(ew_executor *e, ew_slice_state *s, ew_node_kind kind,
                               rt_message_type type)
 {
     uint32_t most = ew_records_per_message(e, sizeof(rt_wire_pull));
-    uint32_t first = first_pull_node(s), end = first + s->pull_count;
+    uint32_t first = ew_first_pull_node(&s->view.counts), end = first + s->pull_count;
     for (uint32_t shard = 0; shard < e->config.shard_count; shard++) {
         rt_message message = {0};
         uint32_t count = 0;
@@ -450,22 +393,20 @@ static rt_status request_rows(ew_executor *e, ew_slice_state *s, ew_node_kind ki
 static rt_status prepare_slice(ew_executor *e, ew_slice_state *s)
 {
     const rt_wire_slice *c = &s->view.counts;
-    uint64_t nodes = (uint64_t)c->push_count + c->drop_count + c->pull_count + c->init_count +
-                     c->pull_sum_count + c->row_count + c->grad_count + c->keep_count +
-                     c->delta_count;
+    uint64_t nodes = ew_nodes_of(c);
     uint64_t staged = ((uint64_t)c->pull_count + c->pull_sum_count) * staging_stride(e);
     if (nodes >= RT_WIRE_TAG_WHOLE ||
         rt_grow(&s->nodes, &s->node_capacity, nodes, sizeof *s->nodes) ||
         rt_grow(&s->staging, &s->staging_capacity, staged, sizeof *s->staging))
         return RT_NO_MEMORY;
-    s->node_count = 0;
-    add_nodes(s);
+    ew_nodes_add(s);
     s->nodes_left = s->node_count;
     s->done = (rt_counts){0};
     s->handed_done = 0;
     s->train_left = c->row_count;
     s->pull_count = c->pull_count + c->pull_sum_count;
-    return ew_handed_prepare(s);
+    rt_status status = ew_handed_prepare(s);
+    return status ? status : ew_sums_prepare(e, s);
 }
 
 // Lets the operations of a slice start.
@@ -492,11 +433,11 @@ static rt_status receive_slice(ew_executor *e, rt_message *message, rt_error *er
         return rt_fail(error, RT_WIRE, "slice %" PRIu64 " came after slice %" PRIu64, sequence,
                        e->received);
     ew_slice_state *s = ew_slice_at(e, sequence);
-    if (s->sequence)
+    if (s->sequence || sequence > e->trained + e->config.slice_count_max)
         return rt_fail(error, RT_WIRE,
                        "slice %" PRIu64 " came, but slice %" PRIu64
                        " is not done: more than %" PRIu32 " outstanding",
-                       sequence, s->sequence, e->config.slice_count_max);
+                       sequence, sequence - e->config.slice_count_max, e->config.slice_count_max);
     dp_slice_view view;
     rt_status status = dp_slice_decode(message, &e->config.limits, &view, error);
     if (status)
@@ -649,13 +590,21 @@ static rt_status receive_rows(ew_executor *e, uint32_t partner, const rt_message
     return RT_OK;
 }
 
+static rt_status take_handed(ew_executor *e, uint32_t worker, const rt_message *message,
+                             rt_error *error)
+{
+    if (rt_message_header(message)->type == RT_MESSAGE_GRADS)
+        return ew_sums_receive(e, worker, message, error);
+    return receive_rows(e, e->config.shard_count + worker, message, NODE_PULL, error);
+}
+
 // Who sends may have its slice before us.
 static rt_status receive_handed(ew_executor *e, uint32_t worker, rt_message *message,
                                 rt_error *error)
 {
     if (rt_message_header(message)->iteration > e->received)
         return ew_handed_park(e, worker, message, error);
-    return receive_rows(e, e->config.shard_count + worker, message, NODE_PULL, error);
+    return take_handed(e, worker, message, error);
 }
 
 // What has come before the slice.
@@ -665,7 +614,7 @@ static rt_status take_parked(ew_executor *e, uint64_t sequence, rt_error *error)
     rt_message message = {0};
     rt_status status = RT_OK;
     while (!status && ew_handed_unpark(e, sequence, &worker, &message) == RT_OK) {
-        status = receive_rows(e, e->config.shard_count + worker, &message, NODE_PULL, error);
+        status = take_handed(e, worker, &message, error);
         rt_message_release(&message);
     }
     return status;
@@ -686,6 +635,12 @@ static rt_status refuse_coding(const ew_executor *e, uint32_t shard, uint32_t ty
                    rt_message_type_name(type), e->config.codes ? "not \"fp32\"" : "\"fp32\"");
 }
 
+static bool takes_of_workers(const ew_executor *e, uint32_t type)
+{
+    return type == RT_MESSAGE_HANDED ? e->config.limits.hands
+                                     : type == RT_MESSAGE_GRADS && e->config.limits.sums;
+}
+
 static rt_status dispatch_message(ew_executor *e, uint32_t peer, rt_message *message,
                                   rt_error *error)
 {
@@ -699,8 +654,8 @@ static rt_status dispatch_message(ew_executor *e, uint32_t peer, rt_message *mes
         rt_status status = receive_slice(e, message, error);
         return status ? status : take_parked(e, sequence, error);
     }
-    if (rt_peer_role(peer) == RT_ROLE_WORKER && header->type == RT_MESSAGE_HANDED &&
-        e->config.limits.hands && shard < e->config.limits.worker_count && shard != e->config.rank)
+    if (rt_peer_role(peer) == RT_ROLE_WORKER && takes_of_workers(e, header->type) &&
+        shard < e->config.limits.worker_count && shard != e->config.rank)
         return receive_handed(e, shard, message, error);
     if (rt_peer_role(peer) != RT_ROLE_PS || shard >= e->config.shard_count)
         return rt_fail(error, RT_WIRE, "%s from %s, who is no PS shard of this run",
@@ -736,7 +691,8 @@ rt_status ew_executor_receive(ew_executor *e, uint32_t peer, rt_message *message
 rt_status ew_executor_next_job(ew_executor *e, ew_job *job)
 {
     const ew_slice_state *s = ew_slice_at(e, e->trained + 1);
-    if (e->job_out || s->sequence != e->trained + 1 || s->sequence > e->begun || s->train_left)
+    if (e->job_out || s->sequence != e->trained + 1 || s->sequence > e->begun || s->train_left ||
+        ew_sums_hold_up(e, s))
         return RT_AGAIN;
     e->job_out = true;
     *job = (ew_job){s->sequence, &s->view};
@@ -756,8 +712,7 @@ rt_status ew_executor_trained(ew_executor *e, const float *gradients, bool apply
 {
     ew_slice_state *s = ew_slice_at(e, e->trained + 1);
     const rt_wire_slice *c = &s->view.counts;
-    const uint32_t first = first_pull_node(s) + c->pull_count + c->pull_sum_count +
-                           c->init_count + c->push_late;
+    const uint32_t first = ew_first_train_node(c);
     rt_assert(e->job_out);
     e->job_out = false;
     e->trained++;
@@ -779,7 +734,7 @@ rt_status ew_executor_trained(ew_executor *e, const float *gradients, bool apply
 
 bool ew_executor_idle(const ew_executor *e)
 {
-    for (uint32_t i = 0; i < e->config.slice_count_max; i++) {
+    for (uint32_t i = 0; i < e->slice_count; i++) {
         if (e->slices[i].sequence)
             return false;
     }

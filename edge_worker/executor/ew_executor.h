@@ -6,8 +6,9 @@
 // trains (unless one_at_a_time says otherwise). All calls come from one thread (the communication
 // thread); training itself runs elsewhere, between ew_executor_next_job and ew_executor_trained.
 //
-// Bounds: at most slice_count_max slices are outstanding (the coordinator keeps to run_ahead), so
-// all memory is bounded by them. Push messages beyond push_credits per shard wait here.
+// Bounds: at most slice_count_max slices are not trained (the coordinator keeps to run_ahead), and
+// as many wait for gradients that they sum, so all memory is bounded by them. Push messages beyond
+// push_credits per shard wait here.
 #ifndef EW_EXECUTOR_H
 #define EW_EXECUTOR_H
 
@@ -32,8 +33,8 @@ typedef struct {
     void *rows_context;
     ew_bases *bases; // bounded staleness; or NULL: no PUSH_DELTA
     ew_codes *codes; // rows travel rounded; or NULL: as they are
-    // To a shard or, with limits.hands, to worker w as shard_count + w. Takes the message on RT_OK;
-    // RT_AGAIN: it is offered again at the next call of the executor.
+    // To a shard or, with limits.hands or limits.sums, to worker w as shard_count + w. Takes the
+    // message on RT_OK; RT_AGAIN: it is offered again at the next call of the executor.
     rt_status (*send)(void *context, uint32_t shard, rt_message *message);
     void *send_context;
 } ew_executor_config;
@@ -50,14 +51,15 @@ typedef struct {
     uint64_t stale_reads; // rows that were not at the version that the plan names
     uint64_t rows_early;  // pulled rows that came before their slot was free
     uint64_t handed;      // rows of trained slices that came from other workers
+    uint64_t gradients;   // of trained slices, that went to other workers
 } ew_executor_statistics;
 
 rt_status ew_executor_create(const ew_executor_config *config, ew_executor **executor_p);
 void ew_executor_destroy(ew_executor *executor);
 
-// Takes a message of type SLICE, ROWS, SUM_ROWS (either of them coded, too), PUSHED or HANDED, in
-// every case (it is empty afterwards). HANDED may come before the slice that takes its rows in.
-// RT_WIRE: it breaks the protocol (error says how; the run must end). RT_NO_MEMORY.
+// Takes a message of type SLICE, ROWS, SUM_ROWS (either of them coded, too), PUSHED, HANDED or
+// GRADS, in every case (it is empty afterwards). HANDED and GRADS may come before the slice that
+// takes them in. RT_WIRE: it breaks the protocol (error says how; the run must end). RT_NO_MEMORY.
 rt_status ew_executor_receive(ew_executor *executor, uint32_t peer, rt_message *message,
                               rt_error *error);
 

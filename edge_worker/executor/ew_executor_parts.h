@@ -5,10 +5,12 @@
 //   PUSH_ROW, PUSH_DELTA, PUSH_GRAD, KEEP  when its bytes are captured in a message or buffer,
 //   PULL, PULL_SUM             when its row is ready and its data has arrived, then it lands,
 //   INIT, DROP                 at once,
+//   SUM                        when the gradients of all trainers are in, and the row is stepped,
 //   TRAIN                      when the training thread is done with the slice.
 //
-// A SEND is a PUSH_ROW to another worker, and a RECV a PULL that nobody asks for. What is kept by
-// partner counts the shards first, then, with dispatch.hand_over, the workers.
+// A SEND is a PUSH_ROW to another worker, a REDUCE a PUSH_GRAD to one, and a RECV a PULL that
+// nobody asks for. What is kept by partner counts the shards first, then, with dispatch.hand_over
+// or dispatch.reduce, the workers.
 #ifndef EW_EXECUTOR_PARTS_H
 #define EW_EXECUTOR_PARTS_H
 
@@ -27,7 +29,8 @@ typedef enum {
     NODE_PULL_SUM,
     NODE_TRAIN,
     NODE_PUSH_GRAD,
-    NODE_KEEP
+    NODE_KEEP,
+    NODE_SUM // one for all SUMs of its row
 } ew_node_kind;
 
 typedef struct ew_node ew_node;
@@ -37,8 +40,9 @@ struct ew_node {
     uint64_t key;        // PULL, INIT, PULL_SUM
     uint32_t slot;
     uint32_t version; // PUSH_ROW, PULL: of the row; TRAIN: before training; PULL_SUM: after;
-                      // PUSH_DELTA: that the slot has
-    uint32_t index;   // in its array of the slice; PULL, PULL_SUM: place in the staging buffer
+                      // PUSH_DELTA: that the slot has; SUM: that it makes
+    uint32_t index;   // in its array of the slice; PULL, PULL_SUM: place in the staging buffer;
+                      // SUM: place among the slice's sums
     uint32_t slice;   // index into ew_executor.slices
     uint8_t kind;
     uint8_t flags; // PULL: DP_OP_STATE, DP_OP_WHOLE
@@ -50,6 +54,17 @@ typedef struct {
     uint64_t key;
     uint32_t node; // its index
 } ew_handed;
+
+// A row that is stepped here with the gradients of all its trainers.
+typedef struct {
+    uint64_t key;
+    uint64_t mask;    // its trainers
+    uint64_t waits;   // of them, those whose gradients are not in; this worker is one of them
+    uint64_t no_step; // of the others, those who say that the iteration does not count
+    size_t first;     // place in the slice's gradients, which stand in the order of workers
+    uint32_t node;    // its index
+    uint32_t row;     // of the slice
+} ew_sum;
 
 typedef struct {
     rt_message message;
@@ -64,6 +79,10 @@ typedef struct {
     ew_handed *handed;   // its RECVs, by key
     uint32_t handed_count, handed_capacity;
     uint32_t handed_done; // of them, those that have landed
+    ew_sum *sums;        // by key
+    uint32_t sum_capacity;
+    float *gradients; // of all sums
+    uint32_t gradient_capacity;
     rt_counts done;      // executed so far
     float *staging;      // rows that arrived before their slot was free
     uint32_t staging_capacity;
@@ -88,7 +107,7 @@ typedef struct {
     float *gradient; // values floats
 } ew_kept;
 
-// Rows that came before the slice that takes them in.
+// Rows or gradients that came before the slice that takes them in.
 typedef struct {
     rt_message message;
     uint32_t worker;
@@ -97,7 +116,8 @@ typedef struct {
 struct ew_executor {
     ew_executor_config config;
     uint32_t partner_count;
-    ew_slice_state *slices; // slice_count_max, by sequence
+    ew_slice_state *slices; // slice_count, by sequence
+    uint32_t slice_count; // slice_count_max; twice as many where sums may outlive their training
     uint64_t received;      // sequence of the last slice
     uint64_t begun;         // sequence of the last slice whose operations may start
     uint64_t trained;       // sequence of the last slice that is trained or needs none
@@ -123,7 +143,7 @@ struct ew_executor {
 
 static inline ew_slice_state *ew_slice_at(const ew_executor *e, uint64_t sequence)
 {
-    return &e->slices[sequence % e->config.slice_count_max];
+    return &e->slices[sequence % e->slice_count];
 }
 
 static inline ew_slice_state *ew_slice_of(const ew_executor *e, const ew_node *n)
@@ -159,7 +179,8 @@ static inline uint32_t ew_shard_of(const ew_executor *e, uint64_t key, const uin
     return homes ? homes[index] : rt_key_shard(key, e->config.shard_count);
 }
 
-// Whether an operation is one with another worker. peers: of the pushes or pulls of its slice.
+// Whether an operation is one with another worker. peers: of the pushes, pulls or gradients of its
+// slice.
 static inline bool ew_is_handed(const uint8_t *peers, uint32_t index)
 {
     return peers && peers[index] != DP_NO_KEEPER;
@@ -186,6 +207,15 @@ static inline uint32_t ew_partner_of_push(const ew_executor *e, const ew_node *n
     return ew_shard_of(e, key, view->push_homes, n->index);
 }
 
+// Who gets the gradient of a row, which is in its slot.
+static inline uint32_t ew_partner_of_gradient(const ew_executor *e, const ew_node *n)
+{
+    const dp_slice_view *view = &ew_slice_of(e, n)->view;
+    if (ew_is_handed(view->grad_peers, n->index))
+        return e->config.shard_count + view->grad_peers[n->index];
+    return ew_shard_of(e, e->slots[n->slot].key, view->grad_homes, n->index);
+}
+
 // "PS shard 1", "worker 2"; text holds at least 32 bytes. Returns text.
 const char *ew_partner_name(const ew_executor *e, uint32_t partner, char text[32]);
 
@@ -206,6 +236,13 @@ rt_status ew_message_for(const ew_executor *e, rt_message_type type, uint64_t it
 
 // Records that one message to a shard has room for, at least 1 and at most EW_BATCH_MAX.
 uint32_t ew_records_per_message(const ew_executor *e, size_t record_bytes);
+
+// ew_nodes.c: what a slice consists of, in the order of the protocol: pushes and drops, then fills,
+// pushes of rows that are taken in, training, gradients, sums. There is room for all of them.
+uint64_t ew_nodes_of(const rt_wire_slice *counts);
+void ew_nodes_add(ew_slice_state *slice);
+uint32_t ew_first_pull_node(const rt_wire_slice *counts);
+uint32_t ew_first_train_node(const rt_wire_slice *counts);
 
 // The node is done: the next one in the chain of its slot is ready.
 void ew_node_complete(ew_executor *e, ew_slice_state *slice, ew_node *n);
@@ -233,6 +270,22 @@ rt_status ew_handed_park(ew_executor *e, uint32_t worker, rt_message *message, r
 // Takes out the first parked message of a slice, and who sent it. RT_AGAIN: there is none.
 rt_status ew_handed_unpark(ew_executor *e, uint64_t sequence, uint32_t *worker_p,
                            rt_message *message);
+
+// ew_sums.c: gradients of a row that this worker sums. Room for those of the slice; RT_NO_MEMORY.
+rt_status ew_sums_prepare(const ew_executor *e, ew_slice_state *slice);
+
+// GRADS of a worker, of a slice that has come. RT_WIRE: no sum waits for one of them.
+rt_status ew_sums_receive(ew_executor *e, uint32_t worker, const rt_message *message,
+                          rt_error *error);
+
+// The row of a SUM node is trained: its own gradient is in. RT_WIRE: its slot has another key, or
+// the trainers do not agree.
+rt_status ew_sum_begin(ew_executor *e, ew_slice_state *slice, ew_node *n, rt_error *error);
+
+// Whether a training whose rows are in place has to wait. Gradients of the iteration before may
+// come late, and with them the pushes of this slice, which are part of its report; and a slice's
+// place is free only once its sums are done.
+bool ew_sums_hold_up(const ew_executor *e, const ew_slice_state *slice);
 
 // Copies the gradient of a KEEP node; its slot keeps it until the sum of the others is in.
 // RT_NO_MEMORY.

@@ -1,5 +1,5 @@
 // Rows that come from other workers (RECV): finding what they are for, and keeping those that come
-// before the slice that takes them in.
+// before the slice that takes them in, and gradients likewise.
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +55,8 @@ rt_status ew_handed_find(const ew_executor *e, const ew_slice_state *slice, cons
     return RT_OK;
 }
 
-// Rows that a worker has waiting here for one slice.
+// Rows and gradients that a worker has waiting here for one slice. What it hands over takes a slot
+// here: that of a row, or of the row that is summed.
 static uint64_t rows_parked(const ew_executor *e, uint32_t worker, uint64_t sequence)
 {
     uint64_t rows = 0;
@@ -72,19 +73,21 @@ rt_status ew_handed_park(ew_executor *e, uint32_t worker, rt_message *message, r
 {
     const rt_wire_header *header = rt_message_header(message);
     const uint64_t sequence = header->iteration;
+    const char *what = header->type == RT_MESSAGE_GRADS ? "gradients" : "rows";
     if (sequence > e->received + e->config.slice_count_max)
         return rt_fail(error, RT_WIRE,
-                       "worker %" PRIu32 " hands rows over for slice %" PRIu64
+                       "worker %" PRIu32 " hands %s over for slice %" PRIu64
                        ", the last one here is %" PRIu64 " and %" PRIu32 " may be outstanding",
-                       worker, sequence, e->received, e->config.slice_count_max);
+                       worker, what, sequence, e->received, e->config.slice_count_max);
     if (header->count == 0 ||
         rows_parked(e, worker, sequence) + header->count > e->config.limits.slot_count)
         return rt_fail(error, RT_WIRE,
-                       "worker %" PRIu32 " hands over %" PRIu32 " rows for slice %" PRIu64
+                       "worker %" PRIu32 " hands over %" PRIu32 " %s for slice %" PRIu64
                        ", with those before none or more than the %" PRIu32 " slots",
-                       worker, header->count, sequence, e->config.limits.slot_count);
+                       worker, header->count, what, sequence, e->config.limits.slot_count);
     if (rt_grow(&e->parked, &e->parked_capacity, (uint64_t)e->parked_count + 1, sizeof *e->parked))
-        return rt_fail(error, RT_NO_MEMORY, "out of memory for rows of worker %" PRIu32, worker);
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for %s of worker %" PRIu32, what,
+                       worker);
     e->parked[e->parked_count++] = (ew_parked){*message, worker};
     *message = (rt_message){0};
     return RT_OK;

@@ -272,6 +272,7 @@ typedef struct {
     uint32_t window; // batches that are placed together; 0 and 1: each by itself
     bool keeper;     // KEEP and PULL_SUM of the protocol
     bool hand_over;  // SEND and RECV: rows may go from worker to worker
+    bool reduce;     // REDUCE and SUM: gradients may, to one of the trainers of their row
     rt_micro_batch_kind micro_batches;         // makespan
     uint32_t micro_batch_min, micro_batch_max; // makespan: samples per worker; max 0: no limit
     bool evict_cost;                           // esd: expected eviction pushes are part of the cost
@@ -282,6 +283,12 @@ typedef struct {
     rt_participants participants;
     uint64_t participant_mask; // ranks, where they are listed
 } rt_dispatch_config;
+
+// Workers send to each other, so they listen for each other.
+static inline bool rt_dispatch_is_mutual(const rt_dispatch_config *dispatch)
+{
+    return dispatch->hand_over || dispatch->reduce;
+}
 
 typedef enum { RT_STANDBY_WAIT, RT_STANDBY_GO_ON } rt_standby_away;
 typedef enum { RT_NETWORK_ZMQ, RT_NETWORK_UCX, RT_NETWORK_MIXED } rt_network_transport;
@@ -482,7 +489,6 @@ typedef struct {
     uint64_t sim_iterations;      // "sim.iterations"; 0: until the input ends
     uint32_t sim_warmup;          // iterations not counted
     bool sim_dense;               // the dense exchange is part of the predicted time
-    bool sim_reduce;              // gradients of a row may be summed by one of its trainers
     bool sim_dispatch_error;      // esd: a second, exact solution tells what HybridDis lost
     double compute_us_per_sample; // "sim.compute_us_per_sample"; 0: not known
 } rt_config;

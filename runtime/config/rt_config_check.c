@@ -144,19 +144,22 @@ static rt_status check_row_wire(const rt_config *config, rt_error *error)
     return RT_OK;
 }
 
-// Rows go from worker to worker over connections of their own.
-static rt_status check_hand_over(const rt_config *config, rt_error *error)
+// Rows and gradients go from worker to worker over connections of their own.
+static rt_status check_mutual(const rt_config *config, rt_error *error)
 {
-    if (!config->dispatch.hand_over)
+    const char *key = config->dispatch.hand_over ? "dispatch.hand_over" : "dispatch.reduce";
+    if (!rt_dispatch_is_mutual(&config->dispatch))
         return RT_OK;
     if (config->ps_homes == RT_HOMES_PLANNED)
         return rt_fail(error, RT_CONFIG,
-                       "dispatch.hand_over: not with ps.homes \"planned\": a push stays on the box "
-                       "there, so nothing is saved");
+                       "%s: not with ps.homes \"planned\": a push stays on the box there, so "
+                       "nothing is saved",
+                       key);
     if (config->network_transport != RT_NETWORK_ZMQ)
         return rt_fail(error, RT_CONFIG,
-                       "dispatch.hand_over: not with network.transport \"%s\": workers listen for "
-                       "each other by \"zmq\" alone",
+                       "%s: not with network.transport \"%s\": workers listen for each other by "
+                       "\"zmq\" alone",
+                       key,
                        rt_config_choice_name("network.transport", (int)config->network_transport));
     if (config->network_worker_port &&
         config->network_worker_port + config->worker_count - 1 > UINT16_MAX)
@@ -167,7 +170,8 @@ static rt_status check_hand_over(const rt_config *config, rt_error *error)
     return RT_OK;
 }
 
-// Of Bagpipe's sums the simulator knows what moves in synchronous training.
+// One worker steps a row with all gradients, and keeps it: in synchronous training, of rows that
+// are not pushed anyway. (A keeper steps another way, and waits for the next batch.)
 static rt_status check_reduce(const rt_config *config, rt_error *error)
 {
     const struct {
@@ -178,11 +182,10 @@ static rt_status check_reduce(const rt_config *config, rt_error *error)
         {"dispatch.full_sync", config->dispatch.full_sync},
         {"consistency.staleness", config->consistency.bounded},
         {"network.row_wire", config->row_wire != RT_CODING_FP32},
-        {"ps.homes \"planned\"", config->ps_homes == RT_HOMES_PLANNED},
     };
-    for (size_t i = 0; i < RT_COUNT_OF(others) && config->sim_reduce; i++)
+    for (size_t i = 0; i < RT_COUNT_OF(others) && config->dispatch.reduce; i++)
         if (others[i].given)
-            return rt_fail(error, RT_CONFIG, "sim.reduce: not with %s", others[i].key);
+            return rt_fail(error, RT_CONFIG, "dispatch.reduce: not with %s", others[i].key);
     return RT_OK;
 }
 
@@ -226,7 +229,7 @@ rt_status rt_config_check_model(const rt_config *config, rt_error *error)
     if (!status)
         status = check_row_wire(config, error);
     if (!status)
-        status = check_hand_over(config, error);
+        status = check_mutual(config, error);
     if (!status)
         status = check_reduce(config, error);
     if (!status)

@@ -376,6 +376,14 @@ const rt_config_key rt_config_keys[] = {
          "narrower than those of the workers together. Needs `network.transport` `\"zmq\"`, "
          "`network.row_wire` `\"fp32\"`, `ps.homes` `\"hashed\"`; not with "
          "`consistency.staleness`."),
+    BOOL("dispatch.reduce", dispatch.reduce, "false",
+         "One of the workers that train a row may sum their gradients, instead of the parameter "
+         "servers, and keeps the row, where that leaves the busiest link less to do (REDUCE of "
+         "Bagpipe). Gradients go from worker to worker, as rows do with `dispatch.hand_over`, with "
+         "which it is best combined. Pays where the link of the parameter servers is narrow. Needs "
+         "`network.transport` `\"zmq\"`, `network.row_wire` `\"fp32\"`, `ps.homes` "
+         "`\"hashed\"`; not with `dispatch.keeper`, `dispatch.full_sync`, "
+         "`consistency.staleness`."),
     U32("dispatch.tables", dispatch.tables, "0", IN(0, RT_FIELDS_MAX), "tables",
         "Score so many tables (fields), those with the highest degree of infrequency (herald); 0: "
         "all."),
@@ -634,8 +642,8 @@ const rt_config_key rt_config_keys[] = {
     U32("network.port", network_port, "0", IN(0, 65535), "",
         "Port of the coordinator; 0: that of `network.coordinator`, else any free one."),
     U32("network.worker_port", network_worker_port, "0", IN(0, 65535), "",
-        "With `dispatch.hand_over`: worker r listens at this port + r, on `network.bind` or "
-        "`--bind`, else on the `host` of its box, else on `network.interface`; 0: any free port."),
+        "With `dispatch.hand_over` or `dispatch.reduce`: worker r listens at this port + r, on "
+        "`network.bind` or `--bind`, else on the `host` of its box, else on `network.interface`; 0: any free port."),
     U32("network.message_bytes", network_message_bytes, "262144", IN(4096, 67108864), "bytes",
         "Rows are sent in messages of about this size."),
     CHOICE("network.collective", collective, rt_collective, "\"auto\"", rt_choices_collectives,
@@ -704,12 +712,6 @@ const rt_config_key rt_config_keys[] = {
          "The exchange of the dense weights is part of the predicted time."),
     BOOL("sim.dispatch_error", sim_dispatch_error, "false",
          "Solve every batch a second time, exactly, and say what greedy placements cost (esd)."),
-    BOOL("sim.reduce", sim_reduce, "false",
-         "One of the workers that train a row may sum their gradients, instead of the parameter "
-         "servers, and keeps the row, where that leaves the busiest link less to do (REDUCE of "
-         "Bagpipe). Counted only: runs do not do it. Not with `dispatch.keeper`, "
-         "`dispatch.full_sync`, `consistency.staleness`, `network.row_wire` other than "
-         "`\"fp32\"`, planned homes."),
     DOUBLE("sim.compute_us_per_sample", compute_us_per_sample, "0", IN(0, 1e9), "us",
            "Computing time of a sample on a worker; 0: not known, left out."),
     {0},

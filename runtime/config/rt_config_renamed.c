@@ -5,6 +5,7 @@
 // checkpoints have all keys of their time. docs/STABILITY.md says for how long a line stays.
 const rt_config_renamed rt_config_renames[] = {
     {"sim.hand_over", "dispatch.hand_over", NULL},
+    {"sim.reduce", "dispatch.reduce", NULL},
     {"dispatch.accounting", NULL, "\"bsp\""},
     {0},
 };

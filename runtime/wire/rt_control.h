@@ -63,8 +63,8 @@ typedef struct {
 } rt_wire_allowed;
 _Static_assert(sizeof(rt_wire_allowed) == 64 + 32, "wire layout");
 
-// PEERS: where every worker that takes part listens for the others, by their places; only with
-// dispatch.hand_over. The others are zeros.
+// PEERS: where every worker that takes part listens for the others, by their places; only where
+// workers send to each other (rt_dispatch_is_mutual). The others are zeros.
 typedef struct {
     struct {
         char address[RT_ADDRESS_MAX];
@@ -87,8 +87,10 @@ typedef struct {
     uint32_t skipped; // 1: a worker's loss is not finite, nothing of the iteration is applied
     uint32_t handed;  // rows that came from other workers since the report before
     uint64_t dense_early_bytes; // of dense gradients that were sent before all was computed
+    uint32_t gradients; // of rows, that went to other workers since the report before
+    uint32_t reserved;  // zero
 } rt_wire_report;
-_Static_assert(sizeof(rt_wire_report) == 168, "wire layout");
+_Static_assert(sizeof(rt_wire_report) == 176, "wire layout");
 
 // What a process is, as far as others must agree with it.
 typedef struct {

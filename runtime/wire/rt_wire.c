@@ -87,6 +87,7 @@ static payload_rule rule_of(uint32_t type)
         return (payload_rule){SHAPE_STRIDES, sizeof(rt_wire_change)};
     case RT_MESSAGE_PUSH_GRAD:
     case RT_MESSAGE_PUSH_GRAD_CODED:
+    case RT_MESSAGE_GRADS:
         return (payload_rule){SHAPE_STRIDES, sizeof(rt_wire_grad)};
     case RT_MESSAGE_PUSH_DELTA:
     case RT_MESSAGE_PUSH_DELTA_CODED:

@@ -82,13 +82,16 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
     XX(PUSH_DELTA_CODED, 75) /* as PUSH_DELTA, likewise; state in 32 bits */                       \
     XX(SUM_ROWS_CODED, 76)  /* as SUM_ROWS, likewise */                                            \
     XX(PEERS, 80)           /* coordinator to worker, behind WELCOME: where the workers of the     \
-                               run listen for each other, rt_wire_workers (dispatch.hand_over) */  \
+                               run listen for each other, rt_wire_workers (dispatch.hand_over,     \
+                               dispatch.reduce) */                                                 \
     XX(HANDED, 81)          /* worker to worker: count x (rt_wire_row, floats with state);         \
                                iteration: the slice that the rows are of, on both sides */         \
     XX(MIRROR, 82)          /* coordinator to its standby: rt_wire_mirror, bytes; iteration: a     \
                                number of its own, which the answer has, too */                     \
     XX(MIRRORED, 83)        /* the answer, once it is on disk: rt_wire_mirrored, text */           \
-    XX(ALLOW, 84)           /* coordinator to member, before WELCOME: rt_wire_allowed[count] */
+    XX(GRADS, 84)           /* worker to worker, who sums them: as PUSH_GRAD (dispatch.reduce);    \
+                               iteration: as HANDED's */                                          \
+    XX(ALLOW, 85)           /* coordinator to member, before WELCOME: rt_wire_allowed[count] */
 
 typedef enum {
 #define XX(name, number) RT_MESSAGE_##name = number,
@@ -150,7 +153,8 @@ typedef struct {
 } rt_wire_row;
 _Static_assert(sizeof(rt_wire_row) == 16, "wire layout");
 
-// PUSH_GRAD: followed by dim floats. The header's iteration is the version that the sum makes.
+// PUSH_GRAD, GRADS: followed by dim floats. The version that the sum makes is the header's
+// iteration, and of GRADS the iteration of its slice.
 typedef struct {
     uint64_t key;
     uint64_t mask;   // workers whose gradients belong to the sum
@@ -159,7 +163,7 @@ typedef struct {
 } rt_wire_grad;
 _Static_assert(sizeof(rt_wire_grad) == 24, "wire layout");
 
-#define RT_WIRE_NO_KEEPER 0xffffffffu // the PS applies the sum
+#define RT_WIRE_NO_KEEPER 0xffffffffu // the PS, or the worker that sums, applies the sum
 #define RT_WIRE_NO_STEP 0xfffffffeu   // nobody does: the row gets its version, not the step
 
 // Whether the PS makes the version, with a step or without.

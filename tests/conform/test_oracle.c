@@ -92,11 +92,12 @@ static void describe(const fabric_shape *s, char text[300])
 {
     snprintf(text, 300,
              "seed %" PRIu64 ", %u workers, %u shards, policy %d alpha %g, cache %d, eviction %d, "
-             "lookahead %u, first touch %d, keeper %d, full sync %d, hand over %d, no re-use %d, bags "
-             "%u, row optimizer %d",
+             "lookahead %u, first touch %d, keeper %d, full sync %d, hand over %d, reduce %d, "
+             "no re-use %d, bags %u, row optimizer %d",
              s->seed, s->worker_count, s->shard_count, s->dispatch.policy, s->dispatch.alpha,
              s->cache, s->eviction, s->lookahead, s->dispatch.first_touch, s->dispatch.keeper,
-             s->dispatch.full_sync, s->dispatch.hand_over, s->consistency.bounded, s->bag_max,
+             s->dispatch.full_sync, s->dispatch.hand_over, s->dispatch.reduce,
+             s->consistency.bounded, s->bag_max,
              s->rows.kind);
 }
 
@@ -139,7 +140,7 @@ static void check_shape(const fabric_shape *shape, uint32_t schedules)
 static const struct {
     rt_policy_kind policy;
     double alpha;
-    bool keeper, full_sync, hand_over;
+    bool keeper, full_sync, hand_over, reduce;
     bool no_reuse;                             // consistency.staleness 0
     uint32_t micro_batch_min, micro_batch_max; // of 8
     uint32_t tables;
@@ -164,6 +165,13 @@ static const struct {
     {.policy = RT_POLICY_RANDOM, .no_reuse = true},
     {.policy = RT_POLICY_ESD, .alpha = 1, .no_reuse = true},
     {.policy = RT_POLICY_MAKESPAN, .no_reuse = true, .micro_batch_min = 2, .micro_batch_max = 12},
+    {.policy = RT_POLICY_RANDOM, .reduce = true},
+    {.policy = RT_POLICY_ESD, .alpha = 1, .hand_over = true, .reduce = true},
+    {.policy = RT_POLICY_MAKESPAN,
+     .hand_over = true,
+     .reduce = true,
+     .micro_batch_min = 1,
+     .micro_batch_max = 20},
 };
 
 static const rt_optimizer_kind row_optimizers[] = {
@@ -219,6 +227,7 @@ static void set_policy(fabric_shape *shape, size_t index)
     shape->dispatch.keeper = policies[index].keeper;
     shape->dispatch.full_sync = policies[index].full_sync;
     shape->dispatch.hand_over = policies[index].hand_over;
+    shape->dispatch.reduce = policies[index].reduce;
     shape->consistency = (rt_consistency_config){.bounded = policies[index].no_reuse};
     shape->dispatch.micro_batch_min = policies[index].micro_batch_min * m / 8;
     shape->dispatch.micro_batch_max =
@@ -357,7 +366,7 @@ static void rows_that_are_handed_over(void **state)
         fabric_result results[2];
         shape.worker_count = 2 + p % 4;
         set_policy(&shape, p);
-        if (shape.consistency.bounded)
+        if (shape.consistency.bounded || shape.dispatch.reduce)
             continue;
         draw_rest(&shape, &random);
         shape.cache = (cache_size)(p % 3);
@@ -378,6 +387,43 @@ static void rows_that_are_handed_over(void **state)
         fabric_result_fini(&results[1]);
     }
     assert_true(handed > 1000);
+}
+
+// Of one plan of everything but who sums: a trainer's sum is that of the PS, and so is its step, in
+// batches that count and in those that do not. Every bit is the same.
+static void sums_by_trainers(void **state)
+{
+    (void)state;
+    rt_random random = {19};
+    uint64_t gradients = 0, handed = 0;
+    for (uint32_t i = 0; i < 20; i++) {
+        fabric_shape shape = small_shape(86000 + i);
+        fabric_result results[4];
+        shape.worker_count = 2 + i % 4;
+        set_policy(&shape, 0); // no other places samples alike whatever the caches have
+        draw_rest(&shape, &random);
+        shape.rows = optimizer(shape.rows.kind);
+        shape.cache = (cache_size)(i % 3);
+        shape.change_every = i % 2 ? 0 : 3;
+        shape.bad_every = i % 3 ? 0 : 5;
+        for (uint32_t k = 0; k < 4; k++) {
+            fabric_plan plan;
+            const fabric_schedule schedule = random_schedule(&random);
+            shape.dispatch.reduce = k & 1;
+            shape.dispatch.hand_over = k >> 1;
+            fabric_plan_init(&plan, &shape);
+            fabric_run(&plan, &schedule, &results[k]);
+            fabric_plan_fini(&plan);
+            assert_same(&results[0], &results[k]);
+            assert_true(results[k].gradients == 0 || k & 1);
+            gradients += results[k].gradients;
+            handed += k == 3 ? results[k].handed : 0;
+        }
+        for (uint32_t k = 0; k < 4; k++)
+            fabric_result_fini(&results[k]);
+    }
+    printf("%" PRIu64 " gradients, %" PRIu64 " rows beside them\n", gradients, handed);
+    assert_true(gradients > 10000 && handed > 1000);
 }
 
 // The schedules reach what they are for: rows that come early, parked pulls, full queues.
@@ -668,6 +714,7 @@ TEST_MAIN(TEST_SLOW(one_worker_gives_the_same_bits, 300), TEST_SLOW(two_workers,
           TEST_SLOW(four_workers, 600), TEST_SLOW(seven_workers, 600),
           TEST_SLOW(every_optimizer, 300), TEST_SLOW(schedules_do_not_matter, 300),
           TEST(a_seed_repeats_a_run), TEST(rows_that_are_handed_over),
+          TEST(sums_by_trainers),
           TEST(schedules_reach_the_corners), TEST(large_dense_part),
           TEST(shaped_steps), TEST_SLOW(bad_batches, 300), TEST_SLOW(rows_end, 300),
           TEST_SLOW(rows_begin, 300), TEST_SLOW(participants_change, 300),

@@ -1,5 +1,5 @@
-// Bytes of a coordinator and of a shard: a slice that passes is carried out as far as it goes, and
-// rows that nobody asked for, or that do not fit, are refused.
+// Bytes of a coordinator, of a shard and of another worker: a slice that passes is carried out as
+// far as it goes, and rows and gradients that nobody asked for, or that do not fit, are refused.
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,12 +9,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 #define VALUES 2u
 
-static const dp_slice_limits limits = {.dense_count = 1,
-                                       .field_count = 2,
-                                       .worker_count = 3,
-                                       .sample_count_max = 4,
-                                       .lookup_count_max = 16,
-                                       .slot_count = 8};
+#define OTHER 2u // a worker
+
+// hands, sums: where rows travel as they are.
+static dp_slice_limits limits = {.dense_count = 1,
+                                 .rank = 1,
+                                 .field_count = 2,
+                                 .worker_count = 3,
+                                 .sample_count_max = 4,
+                                 .lookup_count_max = 16,
+                                 .slot_count = 8};
 
 static rt_status swallow(void *context, uint32_t shard, rt_message *message)
 {
@@ -51,29 +55,54 @@ static uint32_t choose(chooser *from, uint32_t bound)
     return *from->next++ % bound;
 }
 
+static void choose_after(chooser *from, dp_slice *slice, const dp_row *row)
+{
+    static const dp_op_kind kinds[] = {[DP_MODE_GRAD] = DP_OP_PUSH_GRAD,
+                                       [DP_MODE_KEEP] = DP_OP_KEEP,
+                                       [DP_MODE_REDUCE] = DP_OP_SUM};
+    if (row->mode == DP_MODE_OWN)
+        return;
+    dp_op_kind kind = kinds[row->mode];
+    if (kind == DP_OP_PUSH_GRAD && limits.sums && choose(from, 2))
+        kind = DP_OP_REDUCE;
+    dp_op *op = dp_ops_add(&slice->after, kind);
+    rt_assert(op);
+    op->key = choose(from, 4);
+    for (uint32_t i = 0; i < slice->fill.count && choose(from, 8); i++)
+        if (slice->fill.items[i].slot == row->slot) // or hardly a sum would be of its row
+            op->key = slice->fill.items[i].key;
+    op->slot = row->slot;
+    op->mask = 1 + choose(from, 7);
+    if (kind == DP_OP_REDUCE || kind == DP_OP_SUM) {
+        op->mask = rt_bit(limits.rank) | rt_bit(OTHER);
+        op->keeper = OTHER;
+    }
+}
+
 static void choose_ops(chooser *from, dp_slice *slice)
 {
     for (uint32_t i = choose(from, 8); i > 0; i--) {
-        static const dp_op_kind kinds[] = {DP_OP_PUSH_ROW, DP_OP_DROP, DP_OP_PULL, DP_OP_INIT,
-                                           DP_OP_PULL_SUM};
+        static const dp_op_kind kinds[] = {DP_OP_PUSH_ROW, DP_OP_DROP, DP_OP_SEND, DP_OP_PULL,
+                                           DP_OP_INIT,     DP_OP_RECV, DP_OP_PULL_SUM};
         uint32_t kind = choose(from, RT_COUNT_OF(kinds));
-        dp_op *op = dp_ops_add(kind < 2 ? &slice->release : &slice->fill, kinds[kind]);
+        if ((kinds[kind] == DP_OP_SEND || kinds[kind] == DP_OP_RECV) && !limits.hands)
+            continue;
+        dp_op *op = dp_ops_add(kind < 3 ? &slice->release : &slice->fill, kinds[kind]);
         rt_assert(op);
         op->key = choose(from, 4);
         op->slot = choose(from, limits.slot_count);
         op->version = choose(from, 4);
         op->reason = (uint8_t)choose(from, 3);
         op->flags = (uint8_t)choose(from, op->kind == DP_OP_PUSH_ROW ? 4 : 2);
+        if (op->kind == DP_OP_SEND || op->kind == DP_OP_RECV)
+            op->keeper = OTHER;
+        if (op->kind == DP_OP_SEND)
+            op->reason = DP_REASON_UPDATE;
+        if (op->kind == DP_OP_RECV)
+            op->flags = DP_OP_STATE;
     }
-    for (uint32_t r = 0; r < slice->row_count; r++) {
-        if (slice->rows[r].mode == DP_MODE_OWN)
-            continue;
-        bool keep = slice->rows[r].mode == DP_MODE_KEEP;
-        dp_op *op = dp_ops_add(&slice->after, keep ? DP_OP_KEEP : DP_OP_PUSH_GRAD);
-        rt_assert(op);
-        op->slot = slice->rows[r].slot;
-        op->mask = 1 + choose(from, 7);
-    }
+    for (uint32_t r = 0; r < slice->row_count; r++)
+        choose_after(from, slice, &slice->rows[r]);
 }
 
 // A slice in the right form, whatever it says.
@@ -92,6 +121,8 @@ static rt_message invent(chooser *from, uint64_t sequence)
     rt_batch_init(&batch, 1);
     plan.iteration = (uint32_t)sequence;
     plan.sample_count = 4;
+    plan.participants = rt_bits_below(limits.worker_count);
+    plan.dense_chunk_floats = 1;
     slice->sample_count = choose(from, 4);
     slice->lookup_count = slice->row_count = slice->sample_count * 2;
     for (uint32_t i = 0; i < slice->sample_count; i++) {
@@ -102,7 +133,7 @@ static rt_message invent(chooser *from, uint64_t sequence)
     for (uint32_t r = 0; r < slice->row_count; r++) {
         slice->lookup_rows[r] = r;
         slice->rows[r] = (dp_row){choose(from, limits.slot_count), choose(from, 4),
-                                  choose(from, DP_MODE_REDUCE)};
+                                  choose(from, DP_MODE_REDUCE + limits.sums)};
     }
     choose_ops(from, slice);
     status = dp_slice_encode(&plan, 0, &batch, &limits, 0, sequence, &message);
@@ -110,6 +141,21 @@ static rt_message invent(chooser *from, uint64_t sequence)
     rt_batch_fini(&batch);
     dp_plan_fini(&plan);
     return message;
+}
+
+// Gradients in the right form, which a sum may wait for.
+static rt_message invent_gradients(chooser *from, uint64_t sequence)
+{
+    uint8_t records[2][sizeof(rt_wire_grad) + VALUES * sizeof(float)] = {{0}};
+    const uint32_t count = 1 + choose(from, 2);
+    for (uint32_t i = 0; i < count; i++) {
+        const rt_wire_grad grad = {.key = choose(from, 4),
+                                   .mask = rt_bit(limits.rank) | rt_bit(OTHER),
+                                   .base = choose(from, 4),
+                                   .keeper = choose(from, 8) ? RT_WIRE_NO_KEEPER : RT_WIRE_NO_STEP};
+        memcpy(records[i], &grad, sizeof grad);
+    }
+    return wrap(records[0], count * sizeof records[0], RT_MESSAGE_GRADS, sequence, count);
 }
 
 static bool train(ew_executor *executor)
@@ -130,7 +176,7 @@ static void run(ew_executor *executor, bool coded, const uint8_t *bytes, size_t 
     rt_error error;
     while (size >= 2) {
         size_t length = rt_min_u64(bytes[1], size - 2);
-        uint8_t kind = bytes[0] % 5;
+        uint8_t kind = bytes[0] % 7;
         rt_message message = {0};
         uint32_t peer = rt_peer(RT_ROLE_PS, 0);
         rt_message_type type = kind != 1 ? RT_MESSAGE_SUM_ROWS
@@ -144,6 +190,13 @@ static void run(ew_executor *executor, bool coded, const uint8_t *bytes, size_t 
             message = invent(&(chooser){bytes + 2, length}, ++sequence);
         } else if (kind == 3) {
             message = wrap(bytes + 2, 0, RT_MESSAGE_PUSHED, sequence, 0);
+        } else if (kind == 5) { // of a slice that may not be there yet
+            peer = rt_peer(RT_ROLE_WORKER, OTHER);
+            type = bytes[0] / 8 % 2 ? RT_MESSAGE_HANDED : RT_MESSAGE_GRADS;
+            message = wrap(bytes + 2, length, type, sequence + bytes[0] % 2, 1 + bytes[0] / 64);
+        } else if (kind == 6) {
+            peer = rt_peer(RT_ROLE_WORKER, OTHER);
+            message = invent_gradients(&(chooser){bytes + 2, length}, sequence + bytes[0] % 2);
         } else {
             message = wrap(bytes + 2, length, type, sequence, 1 + bytes[0] / 64);
         }
@@ -160,6 +213,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     ew_host_rows rows;
     ew_codes codes = {0};
     const rt_coding coding = (rt_coding)(size ? bytes[size - 1] % 3 : 0);
+    limits.hands = limits.sums = coding == RT_CODING_FP32;
     rt_optimizer_config optimizer = {.kind = RT_OPTIMIZER_ADAGRAD, .learning_rate = 0.1f};
     if (ew_host_rows_init(&rows, limits.slot_count, VALUES, &optimizer, 1, 0.1f))
         return 0;

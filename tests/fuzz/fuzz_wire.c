@@ -35,7 +35,8 @@ static void read_all(const rt_message *message)
     _Static_assert(sizeof(rt_wire_change) == sizeof(rt_wire_pull), "likewise");
     const bool is_delta = header->type == RT_MESSAGE_PUSH_DELTA ||
                           header->type == RT_MESSAGE_PUSH_DELTA_CODED ||
-                          header->type == RT_MESSAGE_PUSH_GRAD_CODED;
+                          header->type == RT_MESSAGE_PUSH_GRAD_CODED ||
+                          header->type == RT_MESSAGE_GRADS;
     const bool is_coded = header->type == RT_MESSAGE_ROWS_CODED ||
                           header->type == RT_MESSAGE_SUM_ROWS_CODED ||
                           header->type == RT_MESSAGE_PUSH_CHANGE;

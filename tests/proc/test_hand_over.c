@@ -32,28 +32,6 @@ static void run(const char *out, const char *flag, const char *set, const char *
     run_up(config, out, flag, (const char *const[]){set, other, NULL});
 }
 
-// The first value of a member in a text.
-static void value_of(const char *text, const char *name, char value[64])
-{
-    const char *at = strstr(text, name);
-    if (!at)
-        fail_msg("%s is not there", name);
-    at += strlen(name);
-    snprintf(value, 64, "%.*s", (int)strcspn(at, ",\n"), at);
-}
-
-// All that the records of iterations say.
-static double sum_of(const char *out, const char *name)
-{
-    size_t size;
-    double sum = 0;
-    char *metrics = run_file(out, "metrics.jsonl", &size);
-    for (const char *at = metrics; (at = strstr(at, name)); at += strlen(name))
-        sum += strtod(at + strlen(name), NULL);
-    free(metrics);
-    return sum;
-}
-
 // Every row is trained where it would be, in the same order. (Where workers sit out that is not so:
 // they push as many rows as an iteration has time for, and what is pushed counts in decisions.)
 static void the_model_is_that_of_a_run_without(void **state)
@@ -61,7 +39,7 @@ static void the_model_is_that_of_a_run_without(void **state)
     (void)state;
     run("without", NULL, "dispatch.hand_over=false", "dispatch.participants=all");
     run("with", NULL, HAND_OVER, "dispatch.participants=all");
-    assert_true(sum_of("with", "\"rows_handed\":") > 500);
+    assert_true(run_sum("with", "\"rows_handed\":") > 500);
     run_must_equal("with", "without", "model/rows-000-of-002.bin");
     run_must_equal("with", "without", "model/rows-001-of-002.bin");
     run_must_equal("with", "without", "model/dense.bin");
@@ -83,7 +61,7 @@ static void keys_and_workers_that_plan(void **state)
     run_up(config, "keyed", NULL,
            (const char *const[]){HAND_OVER, "dispatch.participants=all", "planner.placement=worker",
                                  key, allow, server, NULL});
-    assert_true(sum_of("keyed", "\"rows_handed\":") > 500);
+    assert_true(run_sum("keyed", "\"rows_handed\":") > 500);
     run_must_be_the_same("plain", "keyed", 2);
 }
 
@@ -96,17 +74,17 @@ static void it_is_what_the_simulator_says(void **state)
     run("with", NULL, HAND_OVER, NULL);
     run_start_config(&p, "sim", config, NULL, (const char *const[]){HAND_OVER, NULL});
     run_must_end(&p, 0);
-    value_of(p.text, "\"plan_fingerprint\": ", planned);
+    run_value(p.text, "\"plan_fingerprint\": ", planned);
     char *summary = run_file("with", "summary.json", &size);
-    value_of(summary, "\"plan_fingerprint\": ", real);
+    run_value(summary, "\"plan_fingerprint\": ", real);
     assert_string_equal(real, planned);
-    value_of(p.text, "\"rows_handed\": ", planned);
-    value_of(summary, "\"rows_handed\": ", rows);
+    run_value(p.text, "\"rows_handed\": ", planned);
+    run_value(summary, "\"rows_handed\": ", rows);
     assert_string_equal(rows, planned);
-    value_of(summary, "\"stale_reads\": ", real);
+    run_value(summary, "\"stale_reads\": ", real);
     assert_string_equal(real, "0");
-    value_of(summary, "\"iterations\": ", real);
-    const double carried_out = sum_of("with", "\"rows_handed\":");
+    run_value(summary, "\"iterations\": ", real);
+    const double carried_out = run_sum("with", "\"rows_handed\":");
     assert_true(carried_out > 500);
     assert_int_equal((uint64_t)carried_out, (uint64_t)(atof(rows) * atof(real) + 0.5));
     free(summary);

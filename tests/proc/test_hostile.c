@@ -24,11 +24,12 @@
 #define SILENT_MAX 1000 // connections
 #define WARNINGS_MAX 60 // of a run that heard tens of thousands of things it did not like
 #define WORKERS 2u
+#define PORTS 3u
 #define FLOATS_MAX 16 // of a row with its state
 
 typedef struct {
     char config[300], out[300];
-    uint32_t ports[2]; // coordinator, shard
+    uint32_t ports[PORTS]; // coordinator, shard, worker 0
     bool with_keys;
     process process;
 } live;
@@ -57,7 +58,8 @@ static void write_config(live *run)
             "{\"workers\": %u, \"batch\": {\"samples_per_worker\": 16},%s"
             " \"stream\": {\"format\": \"criteo\", \"files\": \"-\"},"
             " \"model\": {\"embedding_dim\": 4, \"deep_input\": \"dense\", \"mlp\": [8]},"
-            " \"cache\": {\"rows\": 600},"
+            " \"cache\": {\"rows\": 600}, \"links\": {\"ps_gbps\": 1},"
+            " \"dispatch\": {\"hand_over\": true, \"reduce\": true},"
             " \"network\": {\"coordinator\": \"127.0.0.1:%u\", \"ps\": [\"127.0.0.1:%u\"]},"
             " \"timeouts\": {\"peer_s\": 20, \"start_s\": 40}}",
             WORKERS, keys, run->ports[0], run->ports[1]);
@@ -66,6 +68,7 @@ static void write_config(live *run)
 
 static void start(live *run, const char *name, bool with_keys)
 {
+    static const char listens[] = "worker 0 listens for other workers at tcp://127.0.0.1:";
     *run = (live){.ports = {test_free_port(), test_free_port()}, .with_keys = with_keys};
     snprintf(run->config, sizeof run->config, "%s/%s.json", folder(), name);
     snprintf(run->out, sizeof run->out, "%s/%s", folder(), name);
@@ -73,6 +76,9 @@ static void start(live *run, const char *name, bool with_keys)
     const char *const arguments[] = {process_lanyard(), "up", run->config, "--out", run->out, NULL};
     run->process.with_input = true;
     process_start(&run->process, arguments);
+    const size_t at = process_await(&run->process, 0, listens, RUN_S);
+    run->ports[2] = (uint32_t)strtoul(run->process.text + at, NULL, 10);
+    assert_true(run->ports[2] > 0);
     process_await(&run->process, 0, "worker 0: device", RUN_S);
     process_await(&run->process, 0, "worker 1: device", RUN_S);
 }
@@ -233,8 +239,8 @@ static void attack_with_bytes(const live *run, openings *open)
     const uint8_t cut[3] = {0, 200, 'R'}; // announces 200 bytes and ends
     srandom(1);
     for (uint32_t i = 0; i < SILENT_MAX; i++)
-        hold(open, dial(run->ports[i % 2]));
-    for (uint32_t p = 0; p < 2; p++) {
+        hold(open, dial(run->ports[i % PORTS]));
+    for (uint32_t p = 0; p < PORTS; p++) {
         for (uint32_t i = 0; i < 8; i++) {
             const uint8_t *const announced[] = {two_gb, hundred_mb, endless};
             identity_of(RT_ROLE_WORKER, i, 77 + i, identity);
@@ -303,7 +309,7 @@ static void say_everything(void *socket, uint32_t peer)
     say_message(socket, RT_MESSAGE_HELLO, peer, 9, 1, &hello, 48);
     rt_control_put_text(hello.program, sizeof hello.program, rt_build());
     say_message(socket, RT_MESSAGE_HELLO, peer, RT_WIRE_VERSION, 1, &hello, sizeof hello);
-    for (uint32_t type = 0; type < 50; type++) {
+    for (uint32_t type = 0; type <= RT_MESSAGE_GRADS + 1; type++) {
         for (uint32_t count = 0; count < 3; count++)
             say_message(socket, type, peer, RT_WIRE_VERSION, count, zeros, count * 40);
         say_message(socket, type, peer, RT_WIRE_VERSION, 1u << 28, zeros, sizeof zeros);
@@ -326,7 +332,7 @@ static void attack_with_messages(const live *run, const uint8_t *server_key)
     const uint32_t peers[] = {rt_peer(RT_ROLE_WORKER, 0), rt_peer(RT_ROLE_WORKER, WORKERS),
                               rt_peer(RT_ROLE_WORKER, 63), rt_peer(RT_ROLE_PS, 0),
                               rt_peer(RT_ROLE_COORDINATOR, 0)};
-    for (uint32_t p = 0; p < 2; p++) {
+    for (uint32_t p = 0; p < PORTS; p++) {
         void *sockets[RT_COUNT_OF(peers) + 2];
         for (size_t i = 0; i < RT_COUNT_OF(peers); i++) {
             uint8_t identity[12];

@@ -21,6 +21,9 @@
 #ifndef HANDS // rows go from worker to worker
 #define HANDS false
 #endif
+#ifndef SUMS // trainers sum gradients
+#define SUMS false
+#endif
 #define SENT_MAX 64u
 #define COORDINATOR rt_peer(RT_ROLE_COORDINATOR, 0)
 
@@ -70,6 +73,7 @@ static inline void setup_as(rig *r, uint32_t slices, uint32_t credits, uint32_t 
                           .worker_count = 4,
                           .rank = 1,
                           .hands = HANDS,
+                          .sums = SUMS,
                           .sample_count_max = 4,
                           .lookup_count_max = 4 * FIELDS,
                           .slot_count = SLOTS}};
@@ -123,7 +127,7 @@ static inline dp_slice *begin(rig *r)
     r->plan.iteration = (uint32_t)r->sequence + 1;
     r->plan.sample_count = 4;
     r->plan.dense_chunk_floats = 1;
-    r->plan.participants = 1;
+    r->plan.participants = SUMS ? 15 : 1;
     return &r->plan.slices[0];
 }
 
@@ -140,7 +144,8 @@ static inline dp_op *add_op(rig *r, dp_op_kind kind, uint64_t key, uint32_t slot
 {
     dp_slice *slice = &r->plan.slices[0];
     bool release = kind == DP_OP_PUSH_ROW || kind == DP_OP_DROP || kind == DP_OP_SEND;
-    bool after = kind == DP_OP_PUSH_GRAD || kind == DP_OP_KEEP;
+    bool after = kind == DP_OP_PUSH_GRAD || kind == DP_OP_KEEP || kind == DP_OP_REDUCE ||
+                 kind == DP_OP_SUM;
     dp_op *op = dp_ops_add(release ? &slice->release : after ? &slice->after : &slice->fill, kind);
     assert_non_null(op);
     op->key = key;

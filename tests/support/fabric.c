@@ -59,7 +59,7 @@ static rt_status send_rows(void *context, uint32_t to, rt_message *message)
     if (to < f->s)
         return send_to_shard(w, to, message);
     const rt_wire_header header = *rt_message_header(message);
-    assert_int_equal(header.type, RT_MESSAGE_HANDED);
+    assert_true(header.type == RT_MESSAGE_HANDED || header.type == RT_MESSAGE_GRADS);
     assert_int_not_equal(to - f->s, w->rank);
     rt_status status = offer(f, &f->across[w->rank * f->n + to - f->s], message);
     w->blocked |= status == RT_AGAIN;
@@ -220,7 +220,7 @@ static void create(fabric *f)
         f->up[i].speed = random_speed(f);
         f->back[i].speed = random_speed(f);
     }
-    for (uint32_t i = 0; i < f->n * f->n && f->plan->shape.dispatch.hand_over; i++)
+    for (uint32_t i = 0; i < f->n * f->n && rt_dispatch_is_mutual(&f->plan->shape.dispatch); i++)
         f->across[i].speed = random_speed(f);
     for (uint32_t i = 0; i < f->n; i++)
         create_worker(f, i);
@@ -580,6 +580,7 @@ static void check_workers(fabric *f)
         assert_int_equal(statistics.stale_reads, 0);
         f->result->early += statistics.rows_early;
         f->result->handed += statistics.handed;
+        f->result->gradients += statistics.gradients;
         f->result->loss_sum += f->workers[i].loss_sum;
         rt_counts_add(&done, &statistics.done);
         assert_memory_equal(ew_model_dense(f->workers[i].model, EW_VALUES, &count), dense,
@@ -587,6 +588,7 @@ static void check_workers(fabric *f)
     }
     assert_memory_equal(&done, &f->plan->planned, sizeof done);
     assert_int_equal(f->result->handed, f->plan->handed);
+    assert_int_equal(f->result->gradients, f->plan->gradients);
     assert_int_equal(f->bytes.up, f->plan->traffic.up);
     assert_int_equal(f->bytes.down, f->plan->traffic.down);
     f->result->dense_count = count;

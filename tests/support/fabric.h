@@ -70,6 +70,7 @@ typedef struct {
     uint32_t key_count;
     rt_counts planned;  // all workers, all slices
     uint64_t handed;    // likewise: rows from worker to worker
+    uint64_t gradients; // likewise
     dp_traffic traffic; // likewise: bytes that the cost model counts
 } fabric_plan;
 
@@ -95,6 +96,7 @@ typedef struct {
     uint64_t parked;  // most pulls that waited at one shard
     uint64_t again;   // messages that a full queue refused
     uint64_t handed;  // rows that went from worker to worker
+    uint64_t gradients; // likewise
     uint64_t fetched; // looks at weights that were on their way
 } fabric_result;
 

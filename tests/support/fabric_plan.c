@@ -64,6 +64,7 @@ static void configure_planner(fabric_plan *plan)
                                                                          : shape->worker_count,
                        .worker_count = shape->worker_count};
     }
+    config->rates.ps_bytes_per_s = shape->dispatch.reduce ? 1e8 : 0; // or no worker would sum
     for (uint32_t b = 0; b < config->boxes.count; b++) {
         config->boxes.given[b] = (dp_link){6e8, 6e8};
         if (b < shape->worker_count)
@@ -199,7 +200,8 @@ dp_slice_limits fabric_limits(const fabric_plan *plan, uint32_t worker)
                              .shard_count =
                                  shape->homes == RT_HOMES_PLANNED ? shape->shard_count : 0,
                              .rank = worker,
-                             .hands = shape->dispatch.hand_over};
+                             .hands = shape->dispatch.hand_over,
+                             .sums = shape->dispatch.reduce};
 }
 
 static void add_slices(fabric_plan *plan, const dp_plan *final, const rt_batch *batch)
@@ -217,9 +219,10 @@ static void add_slices(fabric_plan *plan, const dp_plan *final, const rt_batch *
         const dp_traffic traffic = dp_passing_traffic(&passing);
         plan->traffic.up += traffic.up;
         plan->traffic.down += traffic.down;
-        plan->handed += dp_slice_handed(&plan->planner.layout, plan->planner.rates.links, NULL, w,
-                                        &final->slices[w])
-                            .rows;
+        const dp_handed handed = dp_slice_handed(
+            &plan->planner.layout, plan->planner.rates.links, NULL, w, &final->slices[w]);
+        plan->handed += handed.rows;
+        plan->gradients += handed.gradients;
     }
     plan->slice_count++;
 }

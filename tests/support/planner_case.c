@@ -37,14 +37,13 @@ static void fill_config(const planner_shape *shape, dp_planner_config *config)
                                   .micro_batch_min = shape->dispatch.micro_batch_min,
                                   .micro_batch_max = shape->dispatch.micro_batch_max,
                                   .dispatch = shape->dispatch,
-                                  .reduce = shape->reduce,
                                   .consistency = shape->consistency,
                                   .seed = shape->seed};
     for (uint32_t f = 0; f < shape->field_count; f++) {
         config->layout.values[f] = 8 + 4 * (f % 3);
         config->layout.state[f] = f % 2 ? 1 : config->layout.values[f];
     }
-    config->rates.ps_bytes_per_s = shape->reduce ? 1e8 : 0; // or no worker would sum
+    config->rates.ps_bytes_per_s = shape->dispatch.reduce ? 1e8 : 0; // or no worker would sum
     for (uint32_t j = 0; j < shape->worker_count; j++) {
         double slower = j % 2 ? 10 : 1;
         config->slot_count[j] = slot_count(shape, j);
@@ -62,7 +61,7 @@ void planner_case_init(planner_case *pc, const planner_shape *shape)
     plan_checker_config checker = {.worker_count = shape->worker_count,
                                    .first_touch = shape->dispatch.first_touch,
                                    .hand_over = shape->dispatch.hand_over,
-                                   .reduce = shape->reduce,
+                                   .reduce = shape->dispatch.reduce,
                                    .full_sync = shape->dispatch.full_sync,
                                    .always_summed = shape->consistency.bounded,
                                    .micro_batch_min = shape->dispatch.micro_batch_min,

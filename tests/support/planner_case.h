@@ -29,7 +29,6 @@ typedef struct {
     rt_dispatch_config dispatch; // micro_batch_min and _max included
     rt_consistency_config consistency; // staleness 0, if any
     rt_coding row_wire;
-    bool reduce;
 } planner_shape;
 
 typedef struct {

@@ -138,6 +138,26 @@ void run_same_line(const char *out, const char *other, const char *key)
     free(text[1]);
 }
 
+void run_value(const char *text, const char *name, char value[64])
+{
+    const char *at = strstr(text, name);
+    if (!at)
+        fail_msg("%s is not there", name);
+    at += strlen(name);
+    snprintf(value, 64, "%.*s", (int)strcspn(at, ",\n"), at);
+}
+
+double run_sum(const char *out, const char *name)
+{
+    size_t size;
+    double sum = 0;
+    char *metrics = run_file(out, "metrics.jsonl", &size);
+    for (const char *at = metrics; (at = strstr(at, name)); at += strlen(name))
+        sum += strtod(at + strlen(name), NULL);
+    free(metrics);
+    return sum;
+}
+
 void run_must_be_the_same(const char *out, const char *other, uint32_t shards)
 {
     char name[64];

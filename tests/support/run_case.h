@@ -46,6 +46,12 @@ char *run_file(const char *out, const char *name, size_t *size_p);
 void run_must_equal(const char *out, const char *other, const char *name); // of a file
 void run_same_line(const char *out, const char *other, const char *key);   // of summary.json
 
+// The first value of a member ("\"stale_reads\": ") in a text.
+void run_value(const char *text, const char *name, char value[64]);
+
+// Of a member ("\"rows_handed\":"), over all records of iterations in FOLDER/out.
+double run_sum(const char *out, const char *name);
+
 // Model, plans, and what was predicted on the way.
 void run_must_be_the_same(const char *out, const char *other, uint32_t shards);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/rt_hash.h"
+#include "runtime/stream/rt_tables.h"
 #include "tests/support/test.h"
 
 #define DENSE 3u
@@ -65,6 +66,45 @@ static void check_input(const dp_input *got, const dp_input *want)
     assert_int_equal(got->kind, want->kind);
     assert_int_equal(got->worker, want->worker);
     assert_true(got->value == want->value);
+}
+
+// Fields that share rows are folded; what a sample lacks has no look-up then. Both travel as they
+// were.
+static void folded_batches_are_unfolded(void **state)
+{
+    (void)state;
+    static const rt_tables tables = {
+        .are_shared = true, .field_count = FIELDS, .of = {0, 0}, .borrows = {false, true}};
+    static dp_broadcast broadcast;
+    rt_batch batch, want, got;
+    rt_message message;
+    dp_broadcast_reader reader;
+    rt_error error = {0};
+    const dp_broadcast_limits limits = limits_of(8);
+    rt_batch_init(&batch, DENSE);
+    rt_batch_init(&want, DENSE);
+    for (uint32_t i = 0; i < 8; i++) {
+        const float dense[DENSE] = {(float)i};
+        const uint64_t keys[] = {rt_key(0, i % 3), rt_key(0, 7),
+                                 rt_key(1, i % 4 ? i % 3 : RT_ID_MISSING)};
+        assert_int_equal(rt_batch_append(&batch, 1, dense, keys, 3), RT_OK);
+        assert_int_equal(rt_batch_append(&want, 1, dense, keys, 3), RT_OK);
+    }
+    assert_int_equal(rt_tables_fold(&tables, &batch), RT_OK);
+    assert_true(batch.key_count < want.key_count);
+    assert_int_equal(dp_broadcast_bytes(&batch), dp_broadcast_bytes(&want));
+    assert_int_equal(dp_broadcast_add_batch(&broadcast, &batch), RT_OK);
+    assert_int_equal(dp_broadcast_take(&broadcast, SENDER, 1, true, &message), RT_OK);
+    assert_int_equal(dp_broadcast_begin(&message, &limits, &reader, &error), RT_OK);
+    rt_batch_init(&got, DENSE);
+    if (dp_broadcast_next_batch(&reader, &got, &error))
+        fail_msg("%s", error.text);
+    check_batch(&got, &want);
+    rt_batch_fini(&batch);
+    rt_batch_fini(&want);
+    rt_batch_fini(&got);
+    rt_message_release(&message);
+    dp_broadcast_fini(&broadcast);
 }
 
 // Batches of odd and even sizes, so that arrays do and do not end at a multiple of eight bytes; two
@@ -340,7 +380,8 @@ static void no_byte_may_be_missing(void **state)
     rt_message_release(&message);
 }
 
-TEST_MAIN(TEST(what_goes_in_comes_out), TEST(several_labels_come_along),
+TEST_MAIN(TEST(what_goes_in_comes_out), TEST(folded_batches_are_unfolded),
+          TEST(several_labels_come_along),
           TEST(bytes_are_where_the_header_says), TEST(no_more_records_than_can_wait),
           TEST(numbers_that_cannot_be), TEST(keys_are_one_run_per_field),
           TEST(samples_have_at_most_so_many_keys), TEST(no_byte_may_be_missing))

@@ -314,6 +314,19 @@ static void ticks_are_bounded_and_near(void **state)
     }
 }
 
+// As fine as the bound allows, but for one tick of each of a sample's transfers.
+static void ticks_reach_the_bound(void **state)
+{
+    (void)state;
+    const dp_layout layout = {.field_count = 1, .values = {100}, .state = {100}};
+    const dp_link link = {1e6, 1e7};
+    for (uint32_t keys = 1000; keys < 10000; keys += 777) {
+        dp_ticks ticks;
+        dp_ticks_compute(&layout, &link, 1, keys, &ticks);
+        assert_int_equal(ticks.push[0][0], DP_COST_MAX / (2 * keys) - 1);
+    }
+}
+
 // ---- times
 // ---------------------------------------------------------------------------------------
 
@@ -697,7 +710,7 @@ static void ticks_of_boxes(void **state)
 }
 
 TEST_MAIN(TEST(ticks_of_boxes), TEST(chunks_suit_the_slowest_link), TEST(matrix_is_algorithm_1),
-          TEST(views_show_the_states), TEST(ticks_are_bounded_and_near), TEST(predicted_times),
+          TEST(views_show_the_states), TEST(ticks_are_bounded_and_near), TEST(ticks_reach_the_bound), TEST(predicted_times),
           TEST(dense_bytes_of_the_first), TEST(rows_handed_over), TEST(gradients_to_a_trainer),
           TEST(ticks_of_shards_are_the_predicted_time), TEST(unit_of_cost),
           TEST(sums_count_every_operation))

@@ -1,8 +1,10 @@
 // The epoch of a run's start: above those of all starts before, whatever became of the file.
 #include "tests/support/test.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "dispatch/coordinator/dp_checkpoint.h"
@@ -66,5 +68,21 @@ static void a_folder_that_is_not_there(void **state)
     assert_non_null(strstr(error.text, "nowhere/epoch"));
 }
 
-TEST_MAIN(TEST(every_start_has_its_own), TEST(a_damaged_one_is_counted_on_by_the_clock),
+// A start whose number is not on disk would share it with the next one.
+static void a_disk_without_room(void **state)
+{
+    (void)state;
+    rt_error error = {0};
+    uint32_t epoch = 0;
+    const struct rlimit none = {0, RLIM_INFINITY}, before = {RLIM_INFINITY, RLIM_INFINITY};
+    assert_int_equal(begin(), 1);
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+    const rt_status status = dp_checkpoint_begin_epoch(test_path(""), &epoch, &error);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0); // messages of the case are files, too
+    assert_int_equal(status, RT_IO);
+    assert_int_equal(begin(), 2);
+}
+
+TEST_MAIN(TEST(a_disk_without_room), TEST(every_start_has_its_own), TEST(a_damaged_one_is_counted_on_by_the_clock),
           TEST(a_folder_that_is_not_there))

@@ -281,16 +281,26 @@ static void carry_out(run *r, const dp_plan *plan)
     r->moves += plan->moves;
 }
 
-// Caches filled anew, as after a start: every row comes from the shard that has it.
+// Caches filled anew, as after a start: every row comes from the shard that has it, and as many as
+// there were.
 static void check_refill(run *r)
 {
     const dp_plan *plan;
-    uint32_t slot = 0;
+    const dp_directory *directory = dp_planner_directory(r->planner);
+    uint32_t slot = 0, pulls = 0, copies = 0;
     rt_status status;
-    while ((status = dp_planner_refill(r->planner, 50, &slot, &plan)) == RT_OK)
+    while ((status = dp_planner_refill(r->planner, 50, &slot, &plan)) == RT_OK) {
         carry_out_pulls(r, plan);
+        for (uint32_t w = 0; w < plan->worker_count; w++)
+            pulls += plan->slices[w].fill.count;
+    }
     assert_int_equal(status, RT_END);
-    assert_true(slot > 0);
+    for (uint32_t i = 0; i <= directory->mask; i++) {
+        const uint32_t number = directory->entries[i].record;
+        copies += number ? rt_bit_count(directory->records[number - 1].copies.holders) : 0;
+    }
+    assert_true(slot > 0 && copies > 0);
+    assert_int_equal(pulls, copies);
 }
 
 // Everything is at the shards, once, where the directory says.

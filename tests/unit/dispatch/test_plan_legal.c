@@ -96,9 +96,9 @@ static void run_family_with(family f, bool hand_over, bool reduce)
                            .sample_count_max = f.sample_count_max,
                            .field_count = f.field_count,
                            .participants_min = f.participants_min,
-                           .reduce = reduce,
                            .dispatch = {.view = f.view,
                                         .hand_over = hand_over,
+                                        .reduce = reduce,
                                         .keeper = f.keeper,
                                         .full_sync = f.full_sync,
                                         .search_evaluations = 300}};
@@ -267,8 +267,9 @@ static void links_say_who_sums(void **state)
                                      .bag_max = 1,
                                      .zipf = 1,
                                      .cache = CACHE_EVERYTHING,
-                                     .reduce = true,
-                                     .dispatch = {.policy = RT_POLICY_RANDOM, .hand_over = true}};
+                                     .dispatch = {.policy = RT_POLICY_RANDOM,
+                                                  .hand_over = true,
+                                                  .reduce = true}};
         planner_case pc;
         uint64_t sent = 0;
         planner_case_init(&pc, &shape);

@@ -386,6 +386,38 @@ static void close_to_the_optimum(void **state)
     assert_true(found_sum < 1.1 * best_sum);
 }
 
+// Rows of one sample each, equally dear everywhere: no placement is better than another.
+static void what_costs_the_same_stays(void **state)
+{
+    (void)state;
+    rt_random random = {5};
+    uint32_t worker_of[SAMPLES_MAX], before[SAMPLES_MAX];
+    dp_prices prices = {0};
+    dp_search_limits limits;
+    make_problem(3, 30, 30, true, &random);
+    for (uint32_t j = 0; j < 3; j++) {
+        prices.up[j] = prices.down[j] = 1;
+        for (uint32_t f = 0; f < FIELDS; f++)
+            p.ticks.pull[f][j] = p.ticks.push[f][j] = p.ticks.grad[f][j] = 100;
+    }
+    for (uint32_t d = 0; d < p.view.distinct_count; d++) {
+        p.distinct[d].holders = p.distinct[d].dirty = 0;
+        p.distinct[d].uses = 1;
+        p.lookups[d % 30 * FIELDS + d / 30] = d;
+    }
+    fill_placement(&random, worker_of);
+    memcpy(before, worker_of, sizeof before);
+    equal_limits(&limits, 100000);
+    for (uint32_t j = 0; j < 3; j++) {
+        limits.min[j] = 0;
+        limits.max[j] = 30;
+    }
+    dp_search *search = make_search();
+    dp_search_run(search, &p.view, &prices, &limits, &random, worker_of);
+    assert_memory_equal(worker_of, before, 30 * sizeof *before);
+    dp_search_destroy(search);
+}
+
 // Where it finds nothing to change, no sample costs less on another worker.
 static void nothing_is_left_to_move(void **state)
 {
@@ -461,5 +493,6 @@ static void loads_are_what_moves(void **state)
 TEST_MAIN(TEST(cost_is_the_definition), TEST(rows_that_differ_on_slow_links_only),
           TEST(search_improves_within_its_limits), TEST(no_step_raises_the_cost),
           TEST(same_seed_same_placement), TEST(close_to_the_optimum),
-          TEST(nothing_is_left_to_move), TEST(loads_are_what_moves),
-          TEST(absurd_prices_are_bounded), TEST(many_workers_and_a_slow_ps))
+          TEST(nothing_is_left_to_move), TEST(what_costs_the_same_stays),
+          TEST(loads_are_what_moves), TEST(absurd_prices_are_bounded),
+          TEST(many_workers_and_a_slow_ps))

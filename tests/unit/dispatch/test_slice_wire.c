@@ -22,7 +22,8 @@ static dp_slice_limits limits_of(const planner_case *pc, uint32_t worker)
                              .lookup_count_max = samples * pc->config.keys_per_sample_max,
                              .slot_count = pc->config.slot_count[worker],
                              .rank = worker,
-                             .hands = pc->config.dispatch.hand_over};
+                             .hands = pc->config.dispatch.hand_over,
+                             .sums = pc->config.dispatch.reduce};
 }
 
 static planner_shape shape_of(uint64_t seed, uint32_t bag_max)
@@ -110,11 +111,22 @@ static void check_ops(const dp_ops *ops, const dp_slice *slice, const dp_slice_v
             assert_int_equal(v->pull_sum_versions[k], op->version);
             break;
         case DP_OP_PUSH_GRAD:
+        case DP_OP_REDUCE:
             k = seen->grad_count++;
+            check_peer(op, DP_OP_REDUCE, v->grad_peers, k);
             assert_true(v->grad_masks[k] == op->mask);
             assert_int_equal(slice->rows[v->grad_rows[k]].slot, op->slot);
             assert_int_equal(v->grad_bases[k], op->base);
-            assert_int_equal(v->grad_keepers[k], op->keeper);
+            assert_int_equal(v->grad_keepers[k],
+                             op->kind == DP_OP_REDUCE ? DP_NO_KEEPER : op->keeper);
+            break;
+        case DP_OP_SUM: // one entry for all of a row
+            if (i > 0 && op[-1].kind == DP_OP_SUM && op[-1].key == op->key)
+                break;
+            k = seen->sum_count++;
+            assert_true(v->sum_keys[k] == op->key && v->sum_masks[k] == op->mask);
+            assert_true(op->mask >> op->keeper & 1);
+            assert_int_equal(slice->rows[v->sum_rows[k]].slot, op->slot);
             break;
         case DP_OP_KEEP:
             k = seen->keep_count++;
@@ -175,6 +187,7 @@ static void what_is_written_is_read(void **state)
         shape.dispatch.policy = (rt_policy_kind)(seed % RT_POLICY_COUNT);
         shape.dispatch.first_touch = (rt_first_touch)(seed / 4 % 2);
         shape.dispatch.hand_over = seed % 3 == 0;
+        shape.dispatch.reduce = seed % 4 < 2;
         planner_case_init(&pc, &shape);
         for (uint32_t t = 1; t <= 20; t++) {
             planner_case_look_up(&pc, t == 20 ? 2 : shape.sample_count_max); // one worker idles
@@ -536,6 +549,52 @@ static void partners_are_checked(void **state)
     planner_case_fini(&pc);
 }
 
+// Slices of workers that sum gradients of others, and send others some.
+static void sums_are_checked(void **state)
+{
+    (void)state;
+    planner_case pc;
+    planner_shape shape = shape_of(3, 1);
+    uint32_t sent = 0, summed = 0;
+    shape.dispatch.reduce = true;
+    planner_case_init(&pc, &shape);
+    for (uint32_t t = 1; t <= 30; t++) {
+        const uint32_t w = t % WORKERS, other = (w + 1) % WORKERS;
+        planner_case_look_up(&pc, shape.sample_count_max);
+        planner_case_commit(&pc);
+        sample_slice one = {.limits = limits_of(&pc, w)};
+        dp_slice_view view;
+        rt_error error = {0};
+        assert_int_equal(
+            dp_slice_encode(pc.plan, w, &pc.batch, &one.limits, COORDINATOR, t, &one.message),
+            RT_OK);
+        assert_int_equal(dp_slice_decode(&one.message, &one.limits, &view, &error), RT_OK);
+        for (uint32_t i = 0; i < view.counts.grad_count; i++) {
+            if (view.grad_peers[i] == DP_NO_KEEPER)
+                continue;
+            REFUSED(grad_peers, i + 1, uint8_t, WORKERS);
+            REFUSED(grad_peers, i + 1, uint8_t, w); // the worker itself
+            REFUSED(grad_masks, i + 1, uint64_t, rt_bit(w));
+            REFUSED(grad_masks, i + 1, uint64_t, rt_bit(view.grad_peers[i]));
+            REFUSED(grad_keepers, i + 1, uint8_t, 0);
+            sent++;
+        }
+        for (uint32_t i = 0; i < view.counts.sum_count; i++) {
+            REFUSED(sum_masks, i + 1, uint64_t, rt_bit(w)); // nobody else
+            REFUSED(sum_masks, i + 1, uint64_t, rt_bit(other));
+            REFUSED(sum_masks, i + 1, uint64_t, rt_bit(w) | rt_bit(WORKERS));
+            REFUSED(sum_rows, i + 1, uint32_t, view.counts.row_count);
+            REFUSED(row_modes, view.sum_rows[i] + 1, uint8_t, DP_MODE_OWN);
+            summed++;
+        }
+        one.limits.sums = false;
+        assert_int_equal(decode_copy(&one, &one.message), RT_WIRE);
+        rt_message_release(&one.message);
+    }
+    assert_true(sent > 10 && summed > 10);
+    planner_case_fini(&pc);
+}
+
 // A chunk of the dense exchange may be as long as a message of it, and no longer.
 static void the_longest_dense_chunk(void **state)
 {
@@ -595,6 +654,6 @@ TEST_MAIN(TEST(what_is_written_is_read), TEST(kept_gradients), TEST(every_trunca
           TEST(longer_is_refused), TEST(every_count_is_checked), TEST(log_odds_are_checked),
           TEST(several_labels_come_along), TEST(a_flush_trains_nothing),
           TEST(every_index_is_checked), TEST(slots_of_new_rows_are_checked),
-          TEST(partners_are_checked),
+          TEST(partners_are_checked), TEST(sums_are_checked),
           TEST(the_longest_dense_chunk),
           TEST(flipped_bits_harm_nobody))

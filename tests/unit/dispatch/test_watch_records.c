@@ -5,10 +5,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "dispatch/coordinator/dp_columns.h"
+#include "dispatch/coordinator/dp_live.h"
+#include "dispatch/coordinator/dp_reading.h"
 #include "dispatch/coordinator/dp_slices.h"
 #include "runtime/rt_hash.h"
+#include "runtime/stream/rt_source.h"
 #include "tests/support/test.h"
 
 #define FIELDS 3u
@@ -91,6 +95,7 @@ static void counts_columns(void **state)
         {2 * SAMPLES, 0, 2}, {2 * SAMPLES, 2 * ((SAMPLES + 2) / 3), 0}, {2 * SAMPLES, 0, 4}};
     static const char *const names[] = {"values", "empty", "new"};
     assert_int_equal(cJSON_GetArraySize(columns), FIELDS);
+    assert_true(cJSON_GetObjectItem(json, "iteration")->valuedouble == 5);
     for (uint32_t f = 0; f < FIELDS; f++) {
         const cJSON *one = cJSON_GetArrayItem(columns, (int)f);
         assert_string_equal(cJSON_GetObjectItem(one, "name")->valuestring, schema.field_names[f]);
@@ -107,6 +112,96 @@ static void counts_columns(void **state)
     rt_metrics_close(metrics);
     dp_plan_fini(&plan);
     rt_batch_fini(&batch);
+}
+
+// Every number by its name; a join only where there is one.
+static void what_was_read(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"malformed_lines", "odd_labels", "duplicates",
+                                        "input_bytes_lost", "negatives_left_out"};
+    static const char *const of_join[] = {"events",     "outcomes", "waiting",
+                                          "kept",       "unanswered", "late",
+                                          "unmatched", "repeated",  "crowded"};
+    dp_reading reading = {.stats = {.malformed = 1,
+                                    .odd_labels = 2,
+                                    .duplicates = 3,
+                                    .bytes_lost = 4,
+                                    .left_out = 5}};
+    for (uint32_t joined = 0; joined < 3; joined++) {
+        rt_json json;
+        if (joined)
+            reading.stats.join = (rt_join_counts){.events = joined == 1,
+                                                  .outcomes = 2,
+                                                  .waiting = 3,
+                                                  .kept = 4,
+                                                  .unanswered = 5,
+                                                  .late = 6,
+                                                  .unmatched = 7,
+                                                  .repeated = 8,
+                                                  .crowded = 9};
+        if (joined)
+            (void)rt_fail(&reading.failure, RT_IO, "why");
+        rt_json_init(&json, 0);
+        rt_json_begin_object(&json, NULL);
+        dp_reading_write(&reading, &json);
+        rt_json_end_object(&json);
+        cJSON *object = cJSON_Parse(rt_json_text(&json, NULL));
+        for (uint32_t i = 0; i < RT_COUNT_OF(names); i++)
+            assert_true(cJSON_GetObjectItem(object, names[i])->valuedouble == i + 1);
+        assert_string_equal(cJSON_GetObjectItem(object, "input_error")->valuestring,
+                            joined ? "why" : "");
+        assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(object, "inputs")), 0);
+        const cJSON *join = cJSON_GetObjectItem(object, "join");
+        assert_int_equal(join != NULL, joined > 0);
+        for (uint32_t i = 0; join && i < RT_COUNT_OF(of_join); i++)
+            assert_true(cJSON_GetObjectItem(join, of_join[i])->valuedouble ==
+                        (i == 0 ? joined == 1 : i + 1));
+        cJSON_Delete(object);
+        rt_json_fini(&json);
+    }
+}
+
+// Three events that were sent, none of them read.
+static void what_was_sent(void **state)
+{
+    (void)state;
+    static const char *const some[] = {"commits",        "commit_ms",   "commits_failed", "full",
+                                       "repeated",       "lost",        "refused",        "unnamed",
+                                       "journal_bytes", "connections"};
+    const rt_stream_stats stats = {.duplicates = 6, .malformed = 7};
+    rt_metrics *metrics = make_metrics();
+    rt_config config;
+    rt_live *live;
+    void *source;
+    char kept[8] = "";
+    const uint16_t port = test_free_port();
+    assert_int_equal(rt_config_init(&config), RT_OK);
+    config.stream.source = RT_SOURCE_TCP;
+    snprintf(config.stream.tcp_listen, sizeof config.stream.tcp_listen, "127.0.0.1:%u", port);
+    assert_int_equal(rt_live_open(&config, test_path("journal"), &live, NULL), RT_OK);
+    config.stream.live = live;
+    assert_int_equal(rt_source_live.open(&config.stream, 1, &source, NULL), RT_OK);
+    const int sender = test_connect(port);
+    assert_int_equal(write(sender, "a\nb\nc\n", 6), 6);
+    while (!strchr(kept, '3')) // numbers in lines, the last one of all three
+        assert_true(read(sender, kept, sizeof kept - 1) > 0);
+    dp_live_record(live, &stats, metrics);
+    cJSON *json = cJSON_Parse(told);
+    assert_string_equal(cJSON_GetObjectItem(json, "record")->valuestring, "stream");
+    assert_true(cJSON_GetObjectItem(json, "events")->valuedouble == 3);
+    assert_true(cJSON_GetObjectItem(json, "read")->valuedouble == 0);
+    assert_true(cJSON_GetObjectItem(json, "journal_first")->valuedouble == 1);
+    assert_true(cJSON_GetObjectItem(json, "duplicates")->valuedouble == 6);
+    assert_true(cJSON_GetObjectItem(json, "malformed_lines")->valuedouble == 7);
+    for (size_t i = 0; i < RT_COUNT_OF(some); i++)
+        assert_true(cJSON_IsNumber(cJSON_GetObjectItem(json, some[i])));
+    cJSON_Delete(json);
+    close(sender);
+    rt_source_live.close(source);
+    rt_live_close(live);
+    rt_config_fini(&config);
+    rt_metrics_close(metrics);
 }
 
 // ---- slices ----------------------------------------------------------------------------------
@@ -239,5 +334,5 @@ static void bounds_names(void **state)
     rt_value_names_destroy(names);
 }
 
-TEST_MAIN(TEST(counts_columns), TEST(judges_slices), TEST(keeps_what_comes_most),
+TEST_MAIN(TEST(counts_columns), TEST(what_was_read), TEST(what_was_sent), TEST(judges_slices), TEST(keeps_what_comes_most),
           TEST(bounds_names))

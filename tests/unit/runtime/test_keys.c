@@ -508,5 +508,6 @@ static void where_to_listen(void **state)
 
 TEST_MAIN(TEST(pairs_are_made_and_read), TEST(keys_are_never_written_over), TEST(modes_are_checked),
           TEST(broken_files_are_named), TEST(only_known_keys_get_in),
-          TEST(replays_and_fragments_are_not_heard), TEST(a_key_more_gets_in), TEST(a_shard_must_have_the_key_that_was_named),
+          TEST(replays_and_fragments_are_not_heard), TEST(a_key_more_gets_in),
+          TEST(a_shard_must_have_the_key_that_was_named),
           TEST(without_keys_only_loopback), TEST(where_to_listen))
