@@ -241,12 +241,11 @@ static bool put_box(rt_json *json, const char *name, const new_box *box)
 {
     rt_json_begin_object(json, "box");
     rt_json_string(json, "name", name);
-    const bool numbers = put_number(json, "gbps", box->gbps) &&
-                         put_number(json, "gbps_up", box->gbps_up) &&
-                         put_number(json, "gbps_down", box->gbps_down) &&
-                         put_number(json, "workers", box->workers) &&
-                         put_number(json, "shards", box->shards) &&
-                         put_number(json, "port", box->port);
+    const bool numbers =
+        put_number(json, "gbps", box->gbps) && put_number(json, "gbps_up", box->gbps_up) &&
+        put_number(json, "gbps_down", box->gbps_down) &&
+        put_number(json, "workers", box->workers) && put_number(json, "shards", box->shards) &&
+        put_number(json, "port", box->port);
     put_text(json, "host", box->host);
     put_text(json, "transport", box->transport);
     rt_json_end_object(json);
@@ -264,8 +263,9 @@ static rt_status lay_key(const char *run, const char *from, char path[RT_PATH_MA
     struct stat info;
     snprintf(path, RT_PATH_MAX + 32, "%s/" DP_ADDED_KEY, run);
     if (stat(run, &info) != 0 || !S_ISDIR(info.st_mode))
-        return rt_fail(error, RT_CONFIG,
-                       "--public-key: RUN has to be the folder of the run, on the coordinator's box");
+        return rt_fail(
+            error, RT_CONFIG,
+            "--public-key: RUN has to be the folder of the run, on the coordinator's box");
     rt_status status = rt_keys_read_public(from, &key, error);
     if (status)
         return status;
@@ -320,10 +320,10 @@ int cli_add(int argc, char **argv)
     rt_config config;
     new_box box = {0};
     const cli_option options[] = {
-        {"gbps", &box.gbps, NULL},       {"gbps-up", &box.gbps_up, NULL},
+        {"gbps", &box.gbps, NULL},           {"gbps-up", &box.gbps_up, NULL},
         {"gbps-down", &box.gbps_down, NULL}, {"workers", &box.workers, NULL},
-        {"shards", &box.shards, NULL},   {"host", &box.host, NULL},
-        {"port", &box.port, NULL},       {"transport", &box.transport, NULL},
+        {"shards", &box.shards, NULL},       {"host", &box.host, NULL},
+        {"port", &box.port, NULL},           {"transport", &box.transport, NULL},
         {"public-key", &box.key, NULL}};
     bool is_new = false;
     for (int i = 3; i < argc; i++)

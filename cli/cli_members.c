@@ -339,8 +339,8 @@ static rt_status run_coordinator(dp_coordinator_config *coordinator, rt_keys *ke
     return status;
 }
 
-// site: the configuration as the other boxes have it, before this one's own values. Other than CLI_OK:
-// both are given back.
+// site: the configuration as the other boxes have it, before this one's own values. Other than
+// CLI_OK: both are given back.
 static int take_site(rt_config *config, rt_config *site, const char *bind)
 {
     cli_give_way(config);

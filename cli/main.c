@@ -121,7 +121,8 @@ static const cli_command commands[] = {
      "[--port N] [--transport T] [--public-key FILE] [--set KEY=VALUE]...",
      "take a box into a run that trains",
      "  RUN                as of `lanyard set`\n"
-     "  BOX                its name in boxes; its workers and shards are started before, where `up`\n"
+     "  BOX                its name in boxes; its workers and shards are started before, where "
+     "`up`\n"
      "                     does not\n"
      "  --gbps G           the box is new to the run: what it is, as in boxes (docs/CONFIG.md).\n"
      "                     The answer names its ranks, and the configuration to start them with\n"

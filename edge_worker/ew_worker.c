@@ -299,20 +299,20 @@ static void name_interface_to_nccl(const rt_config *config)
 static rt_status join(ew_run *w, rt_error *error)
 {
     const ew_worker_config *config = w->config;
-    rt_member_config member = {.ops = config->ops,
-                               .self = ew_run_self(w),
-                               .coordinator = config->coordinator,
-                               .standby = config->standby,
-                               .leader = config->leader,
-                               .address = w->peers.address,
-                               .keys = config->keys,
-                               .identity = config->identity,
-                               .box = rt_config_hash_box(
-                                   config->config,
-                                   rt_config_box_of_worker(config->config, config->rank)),
-                               .timeout_start_s = config->config->timeout_start_s,
-                               .timeout_peer_s = config->config->timeout_peer_s,
-                               .notify = config->notify};
+    rt_member_config member = {
+        .ops = config->ops,
+        .self = ew_run_self(w),
+        .coordinator = config->coordinator,
+        .standby = config->standby,
+        .leader = config->leader,
+        .address = w->peers.address,
+        .keys = config->keys,
+        .identity = config->identity,
+        .box = rt_config_hash_box(config->config,
+                                  rt_config_box_of_worker(config->config, config->rank)),
+        .timeout_start_s = config->config->timeout_start_s,
+        .timeout_peer_s = config->config->timeout_peer_s,
+        .notify = config->notify};
     const ew_peers_config peers = {.config = config->config,
                                    .identity = config->identity,
                                    .rank = config->rank,

@@ -188,20 +188,20 @@ static rt_status join(server *s, rt_error *error)
         status = rt_guests_listen(&s->guests, s->transport, &door, reachable, error);
     if (status)
         return status;
-    const rt_member_config member = {.ops = s->ops,
-                                     .transport = s->transport,
-                                     .self = self,
-                                     .coordinator = s->config->coordinator,
-                                     .standby = s->config->standby,
-                                     .leader = s->config->leader,
-                                     .address = reachable,
-                                     .keys = s->config->keys,
-                                     .identity = s->config->identity,
-                                     .box = rt_config_hash_box(
-                                         config, rt_config_box_of_shard(config, rank)),
-                                     .timeout_start_s = config->timeout_start_s,
-                                     .timeout_peer_s = config->timeout_peer_s,
-                                     .notify = s->config->notify};
+    const rt_member_config member = {
+        .ops = s->ops,
+        .transport = s->transport,
+        .self = self,
+        .coordinator = s->config->coordinator,
+        .standby = s->config->standby,
+        .leader = s->config->leader,
+        .address = reachable,
+        .keys = s->config->keys,
+        .identity = s->config->identity,
+        .box = rt_config_hash_box(config, rt_config_box_of_shard(config, rank)),
+        .timeout_start_s = config->timeout_start_s,
+        .timeout_peer_s = config->timeout_peer_s,
+        .notify = s->config->notify};
     rt_info("shard %u of %u listens at %s", s->config->rank, config->ps_shard_count, reachable);
     status = rt_member_join(&s->member, &member, error);
     if (!status)

@@ -27,7 +27,8 @@ static rt_status take_key(const cJSON *json, const char *path, dp_added *added, 
     return RT_OK;
 }
 
-// Where the configuration has a box at that place it must be the same one: ranks follow from places.
+// Where the configuration has a box at that place it must be the same one: ranks follow from
+// places.
 static rt_status take_box(const cJSON *json, const char *path, uint32_t at, rt_config *config,
                           rt_error *error)
 {
@@ -43,11 +44,12 @@ static rt_status take_box(const cJSON *json, const char *path, uint32_t at, rt_c
     if (at < config->box_count && strcmp(config->boxes[at].name, name) == 0)
         return RT_OK;
     if (at < config->box_count)
-        return rt_fail(error, RT_CONFIG,
-                       "%s: box \"%s\" was added as number %" PRIu32 " of boxes, which is \"%s\" in "
-                       "the configuration: write those that were added behind the others, in order, "
-                       "or leave them all away",
-                       path, name, at + 1, config->boxes[at].name);
+        return rt_fail(
+            error, RT_CONFIG,
+            "%s: box \"%s\" was added as number %" PRIu32 " of boxes, which is \"%s\" in "
+            "the configuration: write those that were added behind the others, in order, "
+            "or leave them all away",
+            path, name, at + 1, config->boxes[at].name);
     char *text = cJSON_PrintUnformatted(box);
     rt_status status = text ? rt_config_add_box(config, text, error)
                             : rt_fail(error, RT_NO_MEMORY, "out of memory");
@@ -208,8 +210,8 @@ static rt_status check_key(const dp_run *c, const char *box, const char *text, r
     return RT_OK;
 }
 
-// As one of the run: what it would be with it is a configuration as any other. The lists that others
-// may point to stay where they are.
+// As one of the run: what it would be with it is a configuration as any other. The lists that
+// others may point to stay where they are.
 static rt_status extend(dp_run *c, const char *box, const cJSON *json, rt_error *error)
 {
     rt_config *whole = &c->whole;
@@ -279,10 +281,11 @@ static void let_in(dp_run *c, const char *box, char *answer, size_t size)
         rt_warn("%s", why.text);
         snprintf(path, sizeof path, "(it could not be written: %.200s)", why.text);
     }
-    snprintf(answer, size,
-             "%s is known to this run: %s. Start them there with the configuration %s: they are taken "
-             "in with a checkpoint as soon as they are all there",
-             box, ranks, path);
+    snprintf(
+        answer, size,
+        "%s is known to this run: %s. Start them there with the configuration %s: they are taken "
+        "in with a checkpoint as soon as they are all there",
+        box, ranks, path);
 }
 
 static void note(dp_added *added, uint32_t at, const rt_public_key *key)
@@ -325,10 +328,11 @@ rt_status dp_added_ask(dp_run *c, const char *box, const char *text, char *answe
                          "underscores",
                          box);
     if (!status && find_box(&c->whole, box) < c->whole.box_count)
-        status = rt_fail(error, RT_CONFIG,
-                         "%s: is a box of this run already: `lanyard add RUN %s`, without more, takes "
-                         "it in",
-                         box, box);
+        status =
+            rt_fail(error, RT_CONFIG,
+                    "%s: is a box of this run already: `lanyard add RUN %s`, without more, takes "
+                    "it in",
+                    box, box);
     if (status)
         return status;
     cJSON *json = cJSON_Parse(text);

@@ -376,7 +376,10 @@ static const struct {
     const char *name;
     uint32_t arguments;
     verb run;
-} verbs[] = {{"set", 2, set}, {"forget", 1, forget}, {"add", 1, add}, {"add", 2, add_new},
+} verbs[] = {{"set", 2, set},
+             {"forget", 1, forget},
+             {"add", 1, add},
+             {"add", 2, add_new},
              {"drain", 1, drain}};
 
 rt_status dp_control_do(dp_run *c, char *request, char *answer, size_t size, rt_error *error)

@@ -14,7 +14,8 @@
 #include "runtime/rt_log.h"
 
 #define NAME "boxes"
-// Names may be escaped: one in the list, and of what was added a name, a host and a key with its name.
+// Names may be escaped: one in the list, and of what was added a name, a host and a key with its
+// name.
 #define BYTES_MAX (RT_SITE_BOXES_MAX * (4 * 6 * RT_NAME_MAX + 512) + 256)
 
 dp_members dp_members_of(const rt_config *config, uint64_t boxes)

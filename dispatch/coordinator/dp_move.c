@@ -140,8 +140,7 @@ rt_status dp_move_ask(dp_run *c, bool joins, const char *box, rt_error *error)
     const uint32_t b = find_box(c->given, box);
     if (b == c->given->box_count)
         return rt_fail(error, RT_NOT_FOUND, "%s: the configuration has no box of that name%s", box,
-                       joins ? ": `lanyard add RUN BOX --gbps G` says what it is"
-                             : "");
+                       joins ? ": `lanyard add RUN BOX --gbps G` says what it is" : "");
     const uint64_t in = c->members.boxes;
     if ((in >> b & 1) == joins)
         return rt_fail(error, RT_CONFIG, "%s: takes %s", box,
@@ -199,10 +198,11 @@ rt_status dp_move_end(dp_run *c, bool is_written, rt_error *error)
     move->next.still_s = c->cut.drained_s > 0 ? c->cut.drained_s : rt_unix_s();
     dp_added added = c->added;
     dp_added_joined(&added, move->next.boxes);
-    rt_status status = is_written ? dp_members_write(c->given, c->checkpoints, &move->next, &added,
-                                                     &why)
-                                  : rt_fail(&why, RT_IO, "the checkpoint could not be written: "
-                                            "the run goes on as it was");
+    rt_status status = is_written
+                           ? dp_members_write(c->given, c->checkpoints, &move->next, &added, &why)
+                           : rt_fail(&why, RT_IO,
+                                     "the checkpoint could not be written: "
+                                     "the run goes on as it was");
     if (status) {
         dp_members_set_rates(&c->members, &c->control.in_force);
         answer(c, status, why.text);

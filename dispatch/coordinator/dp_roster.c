@@ -363,9 +363,9 @@ static rt_status check_hello(const dp_roster *roster, const rt_wire_hello *hello
     if (listens && !hello->address[0])
         return rt_fail(error, RT_WIRE, "%s does not say where it listens", name);
     if (hello->box != rt_config_hash_box(roster->config.config, box_of(roster, found->peer)))
-        return rt_fail(error, RT_CONFIG,
-                       "%s has another entry of its box in boxes: `lanyard add` wrote a file for it",
-                       name);
+        return rt_fail(
+            error, RT_CONFIG,
+            "%s has another entry of its box in boxes: `lanyard add` wrote a file for it", name);
     if (listens && keys && keys->is_set && !rt_keys_find(keys, hello->key) &&
         !(roster->config.added && dp_added_find_key(roster->config.added, hello->key)))
         return rt_fail(error, RT_CONFIG, "%s has %s, which security.allow does not have", name,

@@ -53,8 +53,8 @@ rt_status dp_roster_assemble(dp_roster *roster, int stop_fd, rt_error *error);
 uint64_t dp_roster_workers(const dp_roster *roster);
 uint64_t dp_roster_waiting(const dp_roster *roster);
 
-// The configuration has these workers and shards behind those that there were: nobody waits for them,
-// and if they come, they wait.
+// The configuration has these workers and shards behind those that there were: nobody waits for
+// them, and if they come, they wait.
 void dp_roster_extend(dp_roster *roster, uint64_t workers, uint64_t shards);
 
 // Whether a member is connected, by its rank of the configuration.

@@ -585,8 +585,7 @@ void rt_config_leave_last_spares(rt_config *config);
 rt_status rt_config_add_box(rt_config *config, const char *json, rt_error *error);
 
 // The entry of a box as such an object, and a hash of it; "spare" is left away. No such box: 0.
-void rt_config_write_box(const rt_config *config, uint32_t box, rt_json *json,
-                         const char *key);
+void rt_config_write_box(const rt_config *config, uint32_t box, rt_json *json, const char *key);
 uint64_t rt_config_hash_box(const rt_config *config, uint32_t box);
 
 // The box of a worker or a shard, by its rank; RT_SITE_BOXES_MAX: boxes are not told.

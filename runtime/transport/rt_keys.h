@@ -37,8 +37,8 @@ rt_status rt_keys_create(const char *directory, const char *name, rt_error *erro
 // security.insecure a warning is logged. RT_IO, RT_CONFIG: error names the file, and what to do.
 rt_status rt_keys_load(const rt_config *config, rt_keys *keys, rt_error *error);
 
-// The public key in a file that `lanyard keygen` wrote, which nobody but its owner may change. RT_IO,
-// RT_CONFIG: error names the file.
+// The public key in a file that `lanyard keygen` wrote, which nobody but its owner may change.
+// RT_IO, RT_CONFIG: error names the file.
 rt_status rt_keys_read_public(const char *path, rt_public_key *key, rt_error *error);
 
 // Of letters, digits, dots, dashes, underscores: fit for the name of a file.

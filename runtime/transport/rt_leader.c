@@ -52,10 +52,10 @@ static rt_status write_leaders(const char *path, const rt_leaders *leaders, rt_e
     size_t used = 0;
     rt_file *file;
     for (uint32_t i = 0; i < RT_LEADER_RUNS_MAX && leaders->of[i].run; i++)
-        used += (size_t)snprintf(text + used, sizeof text - used,
-                                 "run %016" PRIx64 " epoch %" PRIu32 " %016" PRIx64 "\n",
-                                 leaders->of[i].run, leaders->of[i].epoch,
-                                 hash_of(&leaders->of[i]));
+        used +=
+            (size_t)snprintf(text + used, sizeof text - used,
+                             "run %016" PRIx64 " epoch %" PRIu32 " %016" PRIx64 "\n",
+                             leaders->of[i].run, leaders->of[i].epoch, hash_of(&leaders->of[i]));
     rt_status status = rt_file_create(path, &file, error);
     if (status)
         return status;

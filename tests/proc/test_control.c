@@ -389,15 +389,16 @@ static void drain_once_it_can(const char *box)
 static void add_new(int status, const char *says)
 {
     process p;
-    const char *const words[] = {"add",       run_path("out"), "n", "--gbps", "1",
-                                 "--workers", "0",             "--shards", "1", NULL};
+    const char *const words[] = {"add", run_path("out"), "n", "--gbps", "1", "--workers",
+                                 "0",   "--shards",      "1", NULL};
     run_start(&p, words, NULL);
     run_must_end(&p, status);
     run_must_say(&p, says);
     process_fini(&p);
 }
 
-// A box that the configuration lacks gets rows, and gives them back: `up` starts its shard by itself.
+// A box that the configuration lacks gets rows, and gives them back: `up` starts its shard by
+// itself.
 static void a_box_that_is_new_comes_and_goes(void **state)
 {
     (void)state;
@@ -494,5 +495,5 @@ TEST_MAIN(TEST(a_late_record_is_seen), TEST_SLOW(values_are_set_while_it_trains,
           TEST_SLOW(clocks_are_set, 120), TEST_SLOW(a_box_with_rows_goes_and_comes, 120),
           TEST_SLOW(a_box_that_is_new_comes_and_goes, 120),
           TEST_SLOW(a_worker_leaves_as_by_hand, 120), TEST_SLOW(rates_change_as_by_hand, 120),
-          TEST_SLOW(rows_need_room, 120),
-          TEST_SLOW(what_is_forgotten_is_nowhere, 120), TEST_SLOW(nor_on_disk, 120), TEST_SLOW(a_kill_brings_nobody_back, 120))
+          TEST_SLOW(rows_need_room, 120), TEST_SLOW(what_is_forgotten_is_nowhere, 120),
+          TEST_SLOW(nor_on_disk, 120), TEST_SLOW(a_kill_brings_nobody_back, 120))

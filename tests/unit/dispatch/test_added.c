@@ -88,8 +88,8 @@ static void a_run_without_them_has_none(void **state)
 static void the_configuration_may_have_them_too(void **state)
 {
     (void)state;
-    rt_config config = config_of("boxes=[" BOX("a", ", \"shards\": 1") "," BOX("b", "") ","
-                                 BOX("c", ", \"workers\": 3") "]");
+    rt_config config = config_of("boxes=[" BOX("a", ", \"shards\": 1") "," BOX("b", "") "," BOX(
+        "c", ", \"workers\": 3") "]");
     write_some();
     assert_int_equal(read(&config, RT_OK, "").count, 2);
     assert_int_equal(config.box_count, 4);
@@ -101,8 +101,8 @@ static void the_configuration_may_have_them_too(void **state)
 static void other_places_are_refused(void **state)
 {
     (void)state;
-    rt_config config = config_of("boxes=[" BOX("a", ", \"shards\": 1") "," BOX("b", "") ","
-                                 BOX("d", "") "]");
+    rt_config config =
+        config_of("boxes=[" BOX("a", ", \"shards\": 1") "," BOX("b", "") "," BOX("d", "") "]");
     write_some();
     (void)read(&config, RT_CONFIG, "box \"c\" was added as number 3 of boxes, which is \"d\"");
     rt_config_fini(&config);
@@ -119,11 +119,11 @@ static void broken_files_are_named(void **state)
         "{\"added\": [{\"at\": 2}]}",
         "{\"added\": [{\"at\": -1, \"box\": " BOX("c", "") "}]}",
         "{\"added\": [{\"at\": 64, \"box\": " BOX("c", "") "}]}",
-        "{\"added\": [{\"at\": 2, \"box\": " BOX("c", "") "}, {\"at\": 4, \"box\": "
-            BOX("d", "") "}]}",
+        "{\"added\": [{\"at\": 2, \"box\": " BOX("c", "") "}, {\"at\": 4, \"box\": " BOX("d",
+                                                                                         "") "}]}",
         "{\"added\": [{\"at\": 2, \"box\": " BOX("c", "") ", \"key\": {\"name\": \"c\"}}]}",
         "{\"added\": [{\"at\": 2, \"box\": " BOX("c", "") ", \"key\": {\"name\": \"c\", "
-            "\"public\": \"short\"}}]}"};
+                                                          "\"public\": \"short\"}}]}"};
     write_some();
     for (size_t i = 0; i < RT_COUNT_OF(broken); i++) {
         rt_config config = config_of(TWO);

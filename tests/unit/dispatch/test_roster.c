@@ -609,10 +609,8 @@ static void a_later_epoch_ends_what_has_not_begun(void **state)
 static rt_endpoint *join_of_box(fixture *f, uint32_t self, uint64_t box)
 {
     rt_endpoint *endpoint = NULL;
-    rt_wire_hello hello = {.role = rt_peer_role(self),
-                           .rank = rt_peer_rank(self),
-                           .config_hash = HASH,
-                           .box = box};
+    rt_wire_hello hello = {
+        .role = rt_peer_role(self), .rank = rt_peer_rank(self), .config_hash = HASH, .box = box};
     rt_control_put_text(hello.program, sizeof hello.program, rt_build());
     rt_control_put_text(hello.address, sizeof hello.address, "tcp://127.0.0.1:1");
     assert_int_equal(ops->connect(f->transport, self, COORDINATOR, dp_roster_address(f->roster),
@@ -629,8 +627,8 @@ static void give_box(rt_config *config, uint32_t workers, uint32_t shards)
     snprintf(box->name, sizeof box->name, "box%u", config->box_count);
 }
 
-// A box more while the run trains: its members wait, as those of any that is out; who says something
-// else of its box than the run knows is told so. The others keep their places.
+// A box more while the run trains: its members wait, as those of any that is out; who says
+// something else of its box than the run knows is told so. The others keep their places.
 static void a_box_more_waits(void **state)
 {
     (void)state;
@@ -682,6 +680,7 @@ static void a_box_more_waits(void **state)
 TEST_MAIN(TEST(a_box_more_waits), TEST(the_others_are_numbered_anew), TEST(boxes_that_are_out_wait),
           TEST(who_is_late_is_not_waited_for), TEST(no_run_without_a_shard),
           TEST(a_visitor_learns_whether_it_fits), TEST(a_later_epoch_ends_the_run),
-          TEST(a_later_epoch_ends_what_has_not_begun), TEST(who_waits_ends_nothing), TEST(who_waits_may_be_cut_off),
-          TEST(a_heard_coordinator_is_waited_for), TEST(who_does_not_fit_is_waited_for),
-          TEST(ends_say_whether_they_last), TEST(last_words_are_heard))
+          TEST(a_later_epoch_ends_what_has_not_begun), TEST(who_waits_ends_nothing),
+          TEST(who_waits_may_be_cut_off), TEST(a_heard_coordinator_is_waited_for),
+          TEST(who_does_not_fit_is_waited_for), TEST(ends_say_whether_they_last),
+          TEST(last_words_are_heard))

@@ -186,8 +186,8 @@ static void the_hash_of_a_box_is_that_of_its_entry(void **state)
     (void)state;
     rt_config one = config_fresh(), other = config_fresh();
     config_must_set(&one, "boxes=[" BOX("a", ", \"shards\": 1") "," BOX("b", "") "]");
-    config_must_set(&other, "boxes=[" BOX("a", ", \"shards\": 2") ","
-                            BOX("b", ", \"spare\": true") "]");
+    config_must_set(&other,
+                    "boxes=[" BOX("a", ", \"shards\": 2") "," BOX("b", ", \"spare\": true") "]");
     assert_true(rt_config_hash_box(&one, 0) != rt_config_hash_box(&other, 0));
     assert_true(rt_config_hash_box(&one, 1) == rt_config_hash_box(&other, 1));
     assert_true(rt_config_hash_box(&one, 0) != rt_config_hash_box(&one, 1));
@@ -302,9 +302,8 @@ static void written_without_a_box(void **state)
 }
 
 TEST_MAIN(TEST(workers_shards_and_links_follow), TEST(addresses_follow),
-          TEST(spare_boxes_stay_away),
-          TEST(a_box_more_stands_behind_the_others), TEST(who_comes_later_takes_part_in_a_list),
-          TEST(a_box_that_does_not_fit_is_refused), TEST(the_hash_of_a_box_is_that_of_its_entry),
-          TEST(what_contradicts_is_refused_by_name), TEST(homes_need_boxes),
-          TEST(order_in_a_file_means_nothing), TEST(written_and_read_again),
+          TEST(spare_boxes_stay_away), TEST(a_box_more_stands_behind_the_others),
+          TEST(who_comes_later_takes_part_in_a_list), TEST(a_box_that_does_not_fit_is_refused),
+          TEST(the_hash_of_a_box_is_that_of_its_entry), TEST(what_contradicts_is_refused_by_name),
+          TEST(homes_need_boxes), TEST(order_in_a_file_means_nothing), TEST(written_and_read_again),
           TEST(written_without_a_box))

@@ -408,9 +408,9 @@ static void a_key_more_gets_in(void **state)
     assert_int_equal(ops->allow(both.here, &liar, &error), RT_CONFIG);
     assert_int_equal(ops->trust(both.here, SHARD, c.own.bytes, &error), RT_OK);
     assert_int_equal(rt_transport_open(ops, &c, &both.there, NULL), RT_OK);
-    assert_int_equal(ops->listen(both.here, COORDINATOR, "tcp://127.0.0.1:0", both.address,
-                                 &both.server, NULL),
-                     RT_OK);
+    assert_int_equal(
+        ops->listen(both.here, COORDINATOR, "tcp://127.0.0.1:0", both.address, &both.server, NULL),
+        RT_OK);
     assert_int_equal(
         ops->connect(both.there, WORKER, COORDINATOR, both.address, &both.client, NULL), RT_OK);
     send_beat(both.client);
@@ -509,5 +509,5 @@ static void where_to_listen(void **state)
 TEST_MAIN(TEST(pairs_are_made_and_read), TEST(keys_are_never_written_over), TEST(modes_are_checked),
           TEST(broken_files_are_named), TEST(only_known_keys_get_in),
           TEST(replays_and_fragments_are_not_heard), TEST(a_key_more_gets_in),
-          TEST(a_shard_must_have_the_key_that_was_named),
-          TEST(without_keys_only_loopback), TEST(where_to_listen))
+          TEST(a_shard_must_have_the_key_that_was_named), TEST(without_keys_only_loopback),
+          TEST(where_to_listen))

@@ -155,6 +155,6 @@ static void a_damaged_file_is_an_error(void **state)
 }
 
 TEST_MAIN(TEST(epochs_of_a_run_only_rise), TEST(what_is_not_on_disk_is_not_served),
-          TEST(runs_are_kept_apart), TEST(the_run_of_longest_ago_goes), TEST(a_file_of_one_run_is_read),
-          TEST(a_full_disk_leaves_what_was_there), TEST(other_files_are_errors),
-          TEST(a_damaged_file_is_an_error))
+          TEST(runs_are_kept_apart), TEST(the_run_of_longest_ago_goes),
+          TEST(a_file_of_one_run_is_read), TEST(a_full_disk_leaves_what_was_there),
+          TEST(other_files_are_errors), TEST(a_damaged_file_is_an_error))

@@ -146,8 +146,8 @@ static rt_message allow(uint32_t count, const char *name)
 {
     rt_message message;
     const size_t size = count * sizeof(rt_wire_allowed);
-    assert_int_equal(rt_message_create(&message, RT_MESSAGE_ALLOW,
-                                       rt_peer(RT_ROLE_COORDINATOR, 0), 0, count, size),
+    assert_int_equal(rt_message_create(&message, RT_MESSAGE_ALLOW, rt_peer(RT_ROLE_COORDINATOR, 0),
+                                       0, count, size),
                      RT_OK);
     memset(rt_message_payload(&message), 0, size);
     for (uint32_t i = 0; i < count; i++)
@@ -162,8 +162,8 @@ static void keys_of_boxes_that_were_added_are_taken(void **state)
     (void)state;
     rt_error error = {0};
     mute coordinator = {.room = UINT32_MAX, .allow = {allow(2, "c")}, .allow_count = 1};
-    const uint64_t hash = rt_hash_bytes(rt_message_payload(&coordinator.allow[0]),
-                                        2 * sizeof(rt_wire_allowed));
+    const uint64_t hash =
+        rt_hash_bytes(rt_message_payload(&coordinator.allow[0]), 2 * sizeof(rt_wire_allowed));
     assert_int_equal(join_within(&coordinator, PATIENCE_S, &error), RT_TIMEOUT);
     assert_int_equal(coordinator.hellos, 2);
     assert_true(coordinator.told == hash);
@@ -220,5 +220,5 @@ static void who_gives_up_hears_the_reason(void **state)
 }
 
 TEST_MAIN(TEST(waiting_for_others_is_not_silence), TEST(a_coordinator_may_come_later),
-          TEST(keys_of_boxes_that_were_added_are_taken),
-          TEST(an_allow_that_is_none_ends_joining), TEST(who_gives_up_hears_the_reason))
+          TEST(keys_of_boxes_that_were_added_are_taken), TEST(an_allow_that_is_none_ends_joining),
+          TEST(who_gives_up_hears_the_reason))
