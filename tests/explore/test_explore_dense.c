@@ -17,6 +17,7 @@
 #include "runtime/rt_base.h"
 #include "runtime/rt_hash.h"
 #include "tests/explore/explore_case.h"
+#include "tests/explore/explore_rules.h"
 
 // What is explored, also of cases that pass: the runner shows the output of those that fail.
 static FILE *report;
@@ -36,18 +37,9 @@ enum { WORKERS = 3, SHARDS = 2, ITERATIONS = 4, QUEUE = 12 };
     XX(FETCH_HALF, "who comes back begins once the first shard has answered")         \
     XX(ASKED_UNREADY, "worker 0 hands the weights out as they are when it is asked at the end")
 
-typedef enum {
-#define XX(name, text) BREAK_##name,
-    BREAK_MAP(XX)
-#undef XX
-        BREAKS
-} broken;
+typedef enum { BREAK_MAP(EXPLORE_RULE) BREAKS } broken;
 
-static const char *const texts[] = {
-#define XX(name, text) text,
-    BREAK_MAP(XX)
-#undef XX
-};
+static const char *const texts[] = {BREAK_MAP(EXPLORE_TEXT)};
 
 typedef struct {
     uint8_t workers, shards, iterations, run_ahead;
