@@ -317,8 +317,11 @@ static bool has_weights(fabric_worker *w)
     uint64_t needed = w->weights.version;
     if (next && fabric_takes_part(w, next))
         needed = next->iteration - 1;
-    else if (!next && w->iteration == w->fabric->plan->shape.iterations)
+    const bool is_end = !next && w->iteration == w->fabric->plan->shape.iterations;
+    if (is_end)
         needed = w->fabric->plan->shape.iterations;
+    if (next ? next->workers != rt_bit(w->rank) : is_end)
+        fabric_must(w, ew_weights_share(&w->weights, &error), &error);
     rt_status status = ew_weights_get(&w->weights, needed, &error);
     fabric_must(w, status == RT_AGAIN ? RT_OK : status, &error);
     w->fabric->result->fetched += status == RT_AGAIN;
@@ -610,7 +613,8 @@ static void check_shards(fabric *f)
         assert_int_equal(statistics.pulls_parked, 0);
         assert_int_equal(statistics.gradients_waiting, 0);
         assert_int_equal(statistics.deltas_waiting, 0);
-        assert_int_equal(statistics.row_pushes_ignored, 0);
+        if (!f->plan->shape.dispatch.hand_over) // where an owner's push may overtake an older one
+            assert_int_equal(statistics.row_pushes_ignored, 0);
         assert_int_equal(statistics.messages_discarded, 0);
         f->result->parked = rt_max_u64(f->result->parked, statistics.pulls_parked_max);
         rows += statistics.rows;

@@ -56,6 +56,19 @@ static double predicted_s(const dp_sim_result *result)
     return result->account.predicted_s / (double)result->account.iterations;
 }
 
+// Each combination once.
+static void must_differ(const dp_advices *advices)
+{
+    for (uint32_t i = 0; i < advices->count; i++) {
+        for (uint32_t k = 0; k < i; k++) {
+            uint32_t same = 0;
+            for (uint32_t l = 0; l < DP_ADVICE_LINES; l++)
+                same += strcmp(advices->items[i].lines[l], advices->items[k].lines[l]) == 0;
+            assert_true(same < DP_ADVICE_LINES);
+        }
+    }
+}
+
 // With its settings a simulation predicts the very same.
 static void the_first_choice_is_what_sim_says(void **state)
 {
@@ -65,6 +78,7 @@ static void the_first_choice_is_what_sim_says(void **state)
     ASK(&a, NULL);
     assert_int_equal(dp_advise(&a.sim, ITERATIONS, &advices, NULL), RT_OK);
     assert_true(advices.count > 20);
+    must_differ(&advices);
     for (uint32_t i = 1; i < advices.count; i++)
         assert_true(advices.items[i - 1].predicted_s <= advices.items[i].predicted_s);
     const dp_advice *picks[] = {&advices.items[0], &advices.items[advices.count - 1]};

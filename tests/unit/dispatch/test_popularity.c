@@ -133,14 +133,24 @@ static void a_full_table_ends_the_count(void **state)
     rt_config_fini(&config);
 }
 
+static void write_hot(const rt_config *config, const dp_popularity *profile, uint64_t rows,
+                      const char *path)
+{
+    rt_error error = {0};
+    const rt_schema schema = schema_of(config);
+    if (dp_popularity_write(profile, config, &schema, rows, path, &error))
+        fail_msg("%s", error.text);
+}
+
 // Columns that share a table: a row that a sample has in both is looked up once.
 static void columns_that_share_a_table_share_counts(void **state)
 {
     (void)state;
-    char files[512];
+    char files[512], hot[520];
     rt_config config = config_fresh();
     snprintf(files, sizeof files, "stream.files=%s",
              config_write_file("rows.csv", "1,4,4\n0,4,7\n1,9,4\n0,4,4\n"));
+    snprintf(hot, sizeof hot, "%s.hot", files + strlen("stream.files="));
     config_must_set(&config, "stream.format=table");
     config_must_set(&config,
                     "stream.table.columns=[{\"name\": \"l\", \"kind\": \"label\"},"
@@ -154,6 +164,15 @@ static void columns_that_share_a_table_share_counts(void **state)
     assert_int_equal(profile.row_count, RT_COUNT_OF(want));
     assert_memory_equal(profile.uses, want, sizeof want);
     assert_int_equal(profile.lookups, 6);
+    // A file of these counts is none of columns with rows of their own.
+    dp_popular *uses = NULL;
+    uint64_t count = 0;
+    rt_error error = {0};
+    write_hot(&config, &profile, 3, hot);
+    config_must_set(&config, "stream.tables=[]");
+    const rt_schema schema = schema_of(&config);
+    assert_int_equal(dp_popularity_read(hot, &config, &schema, &uses, &count, &error), RT_DATA);
+    assert_non_null(strstr(error.text, "another stream.tables"));
     dp_popularity_fini(&profile);
     rt_config_fini(&config);
 }
@@ -174,15 +193,6 @@ static void an_input_without_samples(void **state)
 }
 
 // ---- the file ----------------------------------------------------------------------------------
-
-static void write_hot(const rt_config *config, const dp_popularity *profile, uint64_t rows,
-                      const char *path)
-{
-    rt_error error = {0};
-    const rt_schema schema = schema_of(config);
-    if (dp_popularity_write(profile, config, &schema, rows, path, &error))
-        fail_msg("%s", error.text);
-}
 
 static rt_status simulate(const rt_config *config, const char *spec, dp_sim_result *result,
                           rt_error *error)

@@ -181,10 +181,12 @@ static void nothing_moves_while_a_worker_measures(void **state)
     step(&c, true, false);
     assert_true(c.prober.open); // nothing is handed out, but iterations are under way
     assert_int_equal(t->endpoint.count, 0);
+    assert_int_equal(dp_prober_awaited(&c.prober).workers, 0);
     step(&c, false, true);
     assert_int_equal(notes_ranks(t, RT_MESSAGE_MARK, RT_ROLE_WORKER, 1), 7);
     assert_int_equal(mark(&c, rt_peer(RT_ROLE_WORKER, 0), 1), RT_OK);
     assert_int_equal(mark(&c, rt_peer(RT_ROLE_WORKER, 2), 1), RT_OK);
+    assert_int_equal(dp_prober_awaited(&c.prober).workers, 2);
     step(&c, false, true);
     assert_int_equal(notes_ranks(t, RT_MESSAGE_LINK, RT_ROLE_WORKER, 0), 0);
     assert_int_equal(mark(&c, rt_peer(RT_ROLE_WORKER, 1), 1), RT_OK);
