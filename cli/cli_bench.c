@@ -14,7 +14,7 @@ typedef struct {
 static const section dispatch_sections[] = {
     {"opt", dp_bench_opt},        {"scaling", dp_bench_scaling},     {"memory", dp_bench_memory},
     {"planner", dp_bench_stages}, {"directory", dp_bench_directory}, {"gap", dp_bench_gap},
-    {"demand", dp_bench_demand},
+    {"demand", dp_bench_demand},  {"threads", dp_bench_threads},
 };
 
 static bool known_section(const char *name)
@@ -105,8 +105,8 @@ static const cli_command benches[] = {
     {"dispatch",
      "[--section NAME] [--file ROWS] [--quick] [--json] | --dump-matrices DIR [--file ROWS]",
      "solvers and planner: times, memory, distance to the optimum",
-     "  --section NAME       opt, scaling, memory, planner, directory, gap or demand; default: "
-     "all\n"
+     "  --section NAME       opt, scaling, memory, planner, directory, gap, demand or threads; "
+     "default: all\n"
      "  --file ROWS          samples of this Criteo file, not generated ones\n"
      "  --quick              the least that shows that it works\n"
      "  --json               as JSON\n"

@@ -159,6 +159,7 @@ static char *shared_json(const rt_config *config)
         *own[i] = '\0';
     shared.compute.threads = 0; // likewise
     shared.compute.nice = 0;    // likewise
+    shared.planner_threads = 0; // likewise
     shared.compute.idle = false;
     shared.watch = (rt_watch_config){0};
     shared.alerts = (rt_alerts_config){0};

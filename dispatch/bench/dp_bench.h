@@ -25,6 +25,7 @@ rt_status dp_bench_stages(const dp_bench *bench, rt_error *error);    // planner
 rt_status dp_bench_directory(const dp_bench *bench, rt_error *error); // planner, by keys known
 rt_status dp_bench_gap(const dp_bench *bench, rt_error *error);       // to the optimum
 rt_status dp_bench_demand(const dp_bench *bench, rt_error *error);    // planner, by samples asked
+rt_status dp_bench_threads(const dp_bench *bench, rt_error *error);   // planner, by threads
 
 // Writes problems of 1024 and 8192 rows and 8 sinks, made from views of the planner, into
 // bench->dump_dir (format: tests/bench/solver_bench.c).

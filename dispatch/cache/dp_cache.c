@@ -51,9 +51,9 @@ static inline void count_slot(const dp_cache *cache, uint32_t slot, bool is_ther
         count_field(cache, slot, is_there);
 }
 
-static inline void chain(dp_cache *cache, uint32_t slot, dp_copies *copies, uint32_t record_index)
+void dp_cache_link(dp_cache *cache, uint32_t slot, dp_copies *copies)
 {
-    cache->slots[slot] = (dp_slot){record_index, copies->first};
+    cache->slots[slot].next_copy = copies->first;
     copies->first = dp_copy(cache->worker, slot);
 }
 
@@ -65,35 +65,49 @@ static inline void hold(const dp_cache *cache, uint32_t slot, dp_copies *copies)
 
 void dp_cache_put(dp_cache *cache, uint32_t slot, dp_copies *copies, uint32_t record_index)
 {
-    chain(cache, slot, copies, record_index);
+    cache->slots[slot].record = record_index;
+    dp_cache_link(cache, slot, copies);
     if (!dp_eviction_is_outdated(cache->eviction, slot))
         hold(cache, slot, copies);
 }
 
-uint32_t dp_cache_fill(dp_cache *cache, dp_copies *copies, uint32_t record_index,
-                       uint32_t iteration)
+uint32_t dp_cache_take(dp_cache *cache, uint32_t record_index, uint32_t iteration)
 {
     rt_assert(cache->free_count > 0);
     uint32_t slot = cache->free_slots[--cache->free_count];
     cache->occupied++;
     dp_eviction_use(cache->eviction, slot, iteration);
-    chain(cache, slot, copies, record_index);
-    hold(cache, slot, copies);
+    cache->slots[slot].record = record_index;
+    count_slot(cache, slot, true);
     return slot;
 }
 
-void dp_cache_refresh(dp_cache *caches, uint32_t worker, uint32_t slot, dp_copies *copies,
-                      uint32_t iteration)
+uint32_t dp_cache_fill(dp_cache *cache, dp_copies *copies, uint32_t record_index,
+                       uint32_t iteration)
 {
-    dp_cache *cache = &caches[worker];
-    rt_assert(!(copies->holders >> worker & 1));
-    hold(cache, slot, copies);
+    uint32_t slot = dp_cache_take(cache, record_index, iteration);
+    dp_cache_link(cache, slot, copies);
+    copies->holders |= rt_bit(cache->worker);
+    return slot;
+}
+
+void dp_cache_use_anew(dp_cache *cache, uint32_t slot, uint32_t iteration)
+{
+    count_slot(cache, slot, true);
     cache->outdated--;
     cache->occupied++;
     dp_eviction_use(cache->eviction, slot, iteration);
 }
 
-static void free_slot(dp_cache *cache, uint32_t slot)
+void dp_cache_refresh(dp_cache *caches, uint32_t worker, uint32_t slot, dp_copies *copies,
+                      uint32_t iteration)
+{
+    rt_assert(!(copies->holders >> worker & 1));
+    copies->holders |= rt_bit(worker);
+    dp_cache_use_anew(&caches[worker], slot, iteration);
+}
+
+void dp_cache_vacate(dp_cache *cache, uint32_t slot)
 {
     if (dp_eviction_is_outdated(cache->eviction, slot)) {
         cache->outdated--;
@@ -105,19 +119,26 @@ static void free_slot(dp_cache *cache, uint32_t slot)
     cache->free_slots[cache->free_count++] = slot;
 }
 
-void dp_cache_drop(dp_cache *caches, uint32_t worker, dp_copies *copies)
+void dp_cache_unlink(dp_cache *caches, uint32_t worker, uint32_t slot, dp_copies *copies)
 {
+    const uint32_t copy = dp_copy(worker, slot);
     uint32_t *link = &copies->first;
-    while (*link != DP_NO_COPY && dp_copy_worker(*link) != worker)
+    while (*link != copy && *link != DP_NO_COPY)
         link = &caches[dp_copy_worker(*link)].slots[dp_copy_slot(*link)].next_copy;
-    rt_assert(*link != DP_NO_COPY); // its worker part would be that of worker 63
-    uint32_t slot = dp_copy_slot(*link);
+    rt_assert(*link == copy);
     *link = caches[worker].slots[slot].next_copy;
     copies->holders &= ~rt_bit(worker);
-    free_slot(&caches[worker], slot);
 }
 
-static void keep_outdated(dp_cache *cache, uint32_t slot)
+void dp_cache_drop(dp_cache *caches, uint32_t worker, dp_copies *copies)
+{
+    const uint32_t slot = dp_cache_slot(caches, worker, copies);
+    rt_assert(slot != DP_NO_SLOT); // its worker part would be that of worker 63
+    dp_cache_unlink(caches, worker, slot, copies);
+    dp_cache_vacate(&caches[worker], slot);
+}
+
+void dp_cache_keep_outdated(dp_cache *cache, uint32_t slot)
 {
     cache->occupied--;
     cache->outdated++;
@@ -132,7 +153,7 @@ void dp_cache_outdate(dp_cache *caches, uint32_t worker, dp_copies *copies)
         return;
     }
     copies->holders &= ~rt_bit(worker);
-    keep_outdated(&caches[worker], dp_cache_slot(caches, worker, copies));
+    dp_cache_keep_outdated(&caches[worker], dp_cache_slot(caches, worker, copies));
 }
 
 void dp_cache_outdate_all(dp_cache *caches, uint64_t workers, dp_copies *copies)
@@ -144,11 +165,11 @@ void dp_cache_outdate_all(dp_cache *caches, uint64_t workers, dp_copies *copies)
         dp_cache *cache = &caches[worker];
         if (workers >> worker & 1 && !dp_eviction_keeps(cache->eviction)) {
             *link = cache->slots[slot].next_copy;
-            free_slot(cache, slot);
+            dp_cache_vacate(cache, slot);
             continue;
         }
         if (workers >> worker & 1)
-            keep_outdated(cache, slot);
+            dp_cache_keep_outdated(cache, slot);
         link = &cache->slots[slot].next_copy;
     }
 }

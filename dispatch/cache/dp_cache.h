@@ -68,6 +68,16 @@ uint32_t dp_cache_fill(dp_cache *cache, dp_copies *copies, uint32_t record_index
 // nothing else changes. For a cache whose free slots and eviction are known already.
 void dp_cache_put(dp_cache *cache, uint32_t slot, dp_copies *copies, uint32_t record_index);
 
+// fill, refresh, drop and outdate in two parts, for who does them on several threads (dp_seats.h):
+// of one cache, without the record's chain and holders; and of those. record_index sits in the slot
+// from take on.
+uint32_t dp_cache_take(dp_cache *cache, uint32_t record_index, uint32_t iteration);
+void dp_cache_use_anew(dp_cache *cache, uint32_t slot, uint32_t iteration); // an outdated copy's
+void dp_cache_vacate(dp_cache *cache, uint32_t slot);
+void dp_cache_keep_outdated(dp_cache *cache, uint32_t slot); // only where dp_eviction_keeps
+void dp_cache_link(dp_cache *cache, uint32_t slot, dp_copies *copies); // holders stay as they are
+void dp_cache_unlink(dp_cache *caches, uint32_t worker, uint32_t slot, dp_copies *copies);
+
 // This worker's copy of record is outdated. caches is the array that holds every worker's cache.
 void dp_cache_outdate(dp_cache *caches, uint32_t worker, dp_copies *copies);
 

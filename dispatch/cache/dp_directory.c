@@ -185,10 +185,12 @@ rt_status dp_directory_add(dp_directory *directory, uint64_t key, uint32_t versi
     return RT_OK;
 }
 
-void dp_directory_release(dp_directory *directory, uint32_t index)
+bool dp_directory_detach(dp_directory *directory, uint32_t index)
 {
     dp_record *record = &directory->records[index];
     dp_entry *entry = &directory->entries[record->entry];
+    if (entry->record != index + 1)
+        return false;
     rt_assert(record->copies.holders == 0 && record->copies.first == DP_NO_COPY);
     rt_assert(record->shown.first == DP_NO_COPY);
     rt_assert(record->version == record->version_ps && record->version > 0);
@@ -196,8 +198,20 @@ void dp_directory_release(dp_directory *directory, uint32_t index)
     if (directory->homes)
         directory->homes[record->entry] = record->home;
     entry->record = 0;
+    return true;
+}
+
+void dp_directory_reclaim(dp_directory *directory, uint32_t index)
+{
     directory->free_records[directory->free_count++] = index;
     directory->record_count--;
+}
+
+void dp_directory_release(dp_directory *directory, uint32_t index)
+{
+    const bool was_there = dp_directory_detach(directory, index);
+    rt_assert(was_there);
+    dp_directory_reclaim(directory, index);
 }
 
 uint32_t dp_directory_version(const dp_directory *directory, uint64_t key)

@@ -103,8 +103,17 @@ static inline void dp_directory_prefetch(const dp_directory *directory, uint32_t
     __builtin_prefetch(&directory->records[record], 1);
 }
 
-// The record of key, or DP_NO_RECORD; makes none.
+// The record of key, or DP_NO_RECORD; makes none. Several threads may peek at once. _at: as above.
 uint32_t dp_directory_peek(const dp_directory *directory, uint64_t key);
+
+static inline uint32_t dp_directory_peek_at(const dp_directory *directory, uint64_t key,
+                                            uint64_t home)
+{
+    const dp_entry *entry = &directory->entries[home];
+    if (RT_LIKELY(entry->key == key && entry->record))
+        return entry->record - 1;
+    return dp_directory_peek(directory, key);
+}
 
 // Whether it has an entry: it was trained, or is in the present batch. Makes none.
 bool dp_directory_knows(const dp_directory *directory, uint64_t key);
@@ -115,6 +124,11 @@ rt_status dp_directory_add(dp_directory *directory, uint64_t key, uint32_t versi
 
 // Gives a record without copies back; its version stays in the table.
 void dp_directory_release(dp_directory *directory, uint32_t record);
+
+// The same in two parts, for who gives many back on several threads: what concerns the record's key
+// alone, false where it was given back already; and the rest.
+bool dp_directory_detach(dp_directory *directory, uint32_t record);
+void dp_directory_reclaim(dp_directory *directory, uint32_t record);
 
 // Calls take with the version of every key, in no order that means anything.
 void dp_directory_walk(const dp_directory *directory, void (*take)(void *context, uint32_t version),

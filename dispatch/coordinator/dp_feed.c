@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "dispatch/coordinator/dp_feed_parts.h"
+#include "dispatch/planner/dp_setup.h"
 #include "runtime/rt_log.h"
 #include "runtime/rt_thread.h"
 
@@ -131,6 +132,7 @@ static void release(dp_feed *feed)
     rt_scale_destroy(feed->scale);
     rt_scale_destroy(feed->stood_scale);
     dp_planner_destroy(feed->planner);
+    rt_pool_destroy(feed->pool);
     dp_participants_destroy(feed->chooser);
     dp_broadcast_fini(&feed->broadcast);
     rt_metrics_close(feed->journal);
@@ -152,6 +154,17 @@ static void open_ledger(dp_feed *feed, const char *path, bool is_fresh)
     if (feed->ledger_fd < 0)
         rt_debug("%s: cannot be written: %s; what a restart loses of pipes is not counted", path,
                  strerror(errno));
+}
+
+// To the planner, which is restored, or made already.
+static rt_status lend_threads(dp_feed *feed, dp_planner *restored, rt_error *error)
+{
+    if (restored)
+        feed->planner = restored;
+    rt_status status = dp_setup_threads(feed->config.config, &feed->pool, error);
+    if (!status && dp_planner_set_pool(feed->planner, feed->pool))
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory for the planner's threads");
+    return status;
 }
 
 rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_feed **feed_p,
@@ -199,8 +212,8 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
     if (!status && feed->stop_fd < 0)
         status = rt_fail(error, RT_LIMIT, "cannot create an event descriptor");
     feed->stream = stream;
-    if (!status && config->restored)
-        feed->planner = config->restored;
+    if (!status)
+        status = lend_threads(feed, config->restored, error);
     if (!status) {
         open_ledger(feed, config->ledger, config->is_fresh);
         rt_stream_watch(stream, feed->stop_fd, feed->ledger_fd);
@@ -213,6 +226,8 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
             status = rt_fail(error, RT_LIMIT, "cannot start the planner's threads");
     }
     if (status) {
+        if (config->restored)
+            (void)dp_planner_set_pool(config->restored, NULL); // which cannot fail
         feed->planner = config->restored ? NULL : feed->planner; // it stays the caller's
         release(feed);
         rt_stream_watch(stream, -1, -1); // so does this

@@ -31,6 +31,7 @@ struct dp_feed {
     rt_stream *stream;
     rt_scale *scale; // the reader's; NULL: dense features stay as they are
     dp_planner *planner;
+    rt_pool *pool;            // lent to the planner; NULL: it needs none
     dp_participants *chooser; // NULL: nobody chooses
     atomic_bool chooser_rests;
     dp_feed_batch batches[DP_FEED_BATCHES_MAX];

@@ -25,17 +25,35 @@ static void copy_labels(const dp_plan *plan, const rt_batch *batch, dp_planned *
     planned->label_offsets[plan->worker_count] = at;
 }
 
+typedef struct {
+    dp_feed *feed;
+    const dp_plan *plan;
+    const rt_batch *batch;
+    dp_planned *planned;
+    rt_status status[RT_WORKERS_MAX];
+} encoding;
+
+static void encode_slice(void *context, uint32_t w)
+{
+    encoding *all = context;
+    dp_feed *feed = all->feed;
+    rt_message *slice = &all->planned->slices[w];
+    all->status[w] = dp_slice_encode(all->plan, w, all->batch, &feed->config.limits,
+                                     feed->config.sender, all->planned->sequence, slice);
+    if (all->status[w])
+        return;
+    dp_slice_set_fingerprint(slice, all->planned->fingerprint);
+    rt_message_header(slice)->epoch = feed->config.epoch;
+}
+
 static rt_status encode_slices(dp_feed *feed, const dp_plan *plan, const rt_batch *batch,
                                dp_planned *planned)
 {
+    encoding all = {.feed = feed, .plan = plan, .batch = batch, .planned = planned};
+    rt_pool_run(feed->pool, plan->worker_count, encode_slice, &all);
     for (uint32_t w = 0; w < plan->worker_count; w++) {
-        rt_status status =
-            dp_slice_encode(plan, w, batch, &feed->config.limits, feed->config.sender,
-                            planned->sequence, &planned->slices[w]);
-        if (status)
-            return status;
-        dp_slice_set_fingerprint(&planned->slices[w], planned->fingerprint);
-        rt_message_header(&planned->slices[w])->epoch = feed->config.epoch;
+        if (all.status[w])
+            return all.status[w];
     }
     return RT_OK;
 }

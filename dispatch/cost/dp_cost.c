@@ -7,6 +7,11 @@
 // per look-up decides, so a batch costs O(look-ups + samples x workers), and a pass over the
 // workers for keys with several holders.
 
+// Samples of one thread: [begin, end).
+typedef struct {
+    uint32_t begin, end;
+} sample_range;
+
 #define GROUP 4u // workers that one step of a loop takes on
 
 typedef int32_t quad __attribute__((vector_size(16), may_alias));
@@ -153,9 +158,9 @@ static void add_key_on_box(const dp_view *view, uint32_t index, int32_t *row)
     }
 }
 
-static void cost_on_boxes(const dp_view *view, int32_t *cost, uint32_t stride)
+static void cost_on_boxes(const dp_view *view, sample_range samples, int32_t *cost, uint32_t stride)
 {
-    for (uint32_t i = 0; i < view->sample_count; i++) {
+    for (uint32_t i = samples.begin; i < samples.end; i++) {
         int32_t *row = cost + (size_t)i * stride;
         memset(row, 0, view->worker_count * sizeof *row);
         for (uint32_t k = view->offsets[i]; k < view->offsets[i + 1]; k++)
@@ -164,9 +169,9 @@ static void cost_on_boxes(const dp_view *view, int32_t *cost, uint32_t stride)
 }
 
 // A row that another worker trains next will be pushed, and pulled there.
-static void add_next(const dp_view *view, int32_t *cost, uint32_t stride)
+static void add_next(const dp_view *view, sample_range samples, int32_t *cost, uint32_t stride)
 {
-    for (uint32_t i = 0; i < view->sample_count; i++) {
+    for (uint32_t i = samples.begin; i < samples.end; i++) {
         int32_t *row = cost + (size_t)i * stride;
         for (uint32_t k = view->offsets[i]; k < view->offsets[i + 1]; k++) {
             const uint32_t next = view->next[view->lookups[k]];
@@ -181,7 +186,7 @@ static void add_next(const dp_view *view, int32_t *cost, uint32_t stride)
     }
 }
 
-static void cost_on_links(const dp_view *view, int32_t *cost, uint32_t stride)
+static void cost_on_links(const dp_view *view, sample_range samples, int32_t *cost, uint32_t stride)
 {
     const dp_ticks *ticks = view->ticks;
     uint32_t n = view->worker_count;
@@ -192,7 +197,7 @@ static void cost_on_links(const dp_view *view, int32_t *cost, uint32_t stride)
         for (uint32_t j = 0; j < n; j++)
             base[j] += ticks->pull[f][j] + (view->evict ? view->evict[j] : 0);
     }
-    for (uint32_t i = 0; i < view->sample_count; i++) {
+    for (uint32_t i = samples.begin; i < samples.end; i++) {
         quad row[RT_WORKERS_MAX / GROUP];
         int32_t *by_worker = (int32_t *)row;
         uint32_t begin = view->offsets[i], end = view->offsets[i + 1];
@@ -213,12 +218,28 @@ static void cost_on_links(const dp_view *view, int32_t *cost, uint32_t stride)
     }
 }
 
+typedef struct {
+    const dp_view *view;
+    int32_t *cost;
+    uint32_t stride, part_count;
+} matrix;
+
+static void fill_part(void *context, uint32_t part)
+{
+    const matrix *m = context;
+    const uint64_t count = m->view->sample_count;
+    const sample_range samples = {(uint32_t)(count * part / m->part_count),
+                                (uint32_t)(count * (part + 1) / m->part_count)};
+    if (m->view->ticks->box_count)
+        cost_on_boxes(m->view, samples, m->cost, m->stride);
+    else
+        cost_on_links(m->view, samples, m->cost, m->stride);
+    if (m->view->next)
+        add_next(m->view, samples, m->cost, m->stride);
+}
+
 void dp_cost_matrix(const dp_view *view, int32_t *cost, uint32_t stride)
 {
-    if (view->ticks->box_count)
-        cost_on_boxes(view, cost, stride);
-    else
-        cost_on_links(view, cost, stride);
-    if (view->next)
-        add_next(view, cost, stride);
+    matrix m = {view, cost, stride, rt_pool_threads(view->pool)};
+    rt_pool_run(view->pool, m.part_count, fill_part, &m);
 }

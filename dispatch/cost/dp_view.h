@@ -13,6 +13,7 @@
 #define DP_VIEW_H
 
 #include "runtime/rt_base.h"
+#include "runtime/rt_pool.h"
 
 // Transfer costs in ticks by field and worker (T_j of ESD, section 4, for rows of that field).
 typedef struct {
@@ -99,6 +100,8 @@ typedef struct {
                             // the row that makes room (dp_turnover); NULL: left out
     const uint8_t *next;    // dispatch.window: by distinct key, the worker that alone is expected to
                             // train it next, or DP_NO_NEXT; NULL: nothing is expected
+    rt_pool *pool; // threads that a policy may use beside its own; NULL: none. No placement may
+                   // depend on them
 } dp_view;
 
 #define DP_NO_NEXT 0xffu

@@ -1,13 +1,15 @@
 // dp_commit - from a placement to a plan: the planner column of the coherence protocol.
 //
 // The order matters and is the same for every policy:
-//   collect    samples, look-ups and distinct rows of every worker
+//   collect    samples, look-ups and distinct rows of every worker (dp_gather.c)
 //   settle     the iteration before becomes final: who keeps a gradient is known now
 //   release    rows leave their holders where others need them
 //   place      slots for all rows of every worker: hits first, then evictions and fills; who sits
 //              out pushes rows
 //   train      what training makes of every key
 //   show       the caches that the next decision sees (dp_shown.c)
+// With threads (dp_threads.c) the workers' parts of a stage are worked off at once, and those of
+// place and show together.
 #include <math.h>
 #include <string.h>
 
@@ -19,105 +21,18 @@
 // Of its link's time, the share that a worker which sits out spends on pushing what only it has.
 #define FLUSH_SHARE 0.5
 
-// ---- collect ---------------------------------------------------------------------------------
-
-// Samples, look-ups and distinct rows of one worker; adds it to the trainers of its keys. rows:
-// those of the workers before it.
-static void collect_rows(dp_planner *planner, dp_work *work, uint32_t worker, uint32_t rows)
-{
-    const dp_view *view = &planner->view;
-    const uint64_t *latest = planner->latest;
-    const uint32_t *lookups = view->lookups, *offsets = view->offsets;
-    dp_slice *slice = &work->plan.slices[worker];
-    uint32_t *row_of = planner->row_of, *row_keys = work->row_keys[worker];
-    uint32_t *lookup_rows = slice->lookup_rows;
-    uint32_t row_count = 0;
-    uint64_t hits = 0;
-    for (uint32_t k = 0; k < slice->sample_count; k++) {
-        const uint32_t sample = slice->samples[k];
-        const uint32_t *end = lookups + offsets[sample + 1];
-        for (const uint32_t *at = lookups + offsets[sample]; at < end; at++) {
-            const uint32_t d = *at;
-            if (row_of[d] <= rows) {
-                row_keys[row_count++] = d;
-                row_of[d] = rows + row_count;
-                work->trainers[d] |= rt_bit(worker);
-            }
-            *lookup_rows++ = row_of[d] - rows - 1;
-            hits += latest[d] >> worker & 1;
-        }
-    }
-    slice->row_count = row_count;
-    slice->lookup_count = (uint32_t)(lookup_rows - slice->lookup_rows);
-    work->plan.hits.lookups_hit += hits;
-    work->plan.hits.lookups += slice->lookup_count;
-    work->plan.hits.keys += row_count;
-}
-
-// All who take part send chunks of one size: one that suits the slowest of their links.
-static uint32_t dense_chunk_floats(const dp_planner *planner)
-{
-    const dp_planner_config *config = &planner->config;
-    const uint32_t count = planner->view.worker_count;
-    const dp_shards *shards = &config->rates.shards;
-    double slowest = config->rates.links[planner->rank_of[0]].up_bytes_per_s;
-    if (config->rates.ps_bytes_per_s > 0)
-        slowest = fmin(slowest, config->rates.ps_bytes_per_s / count);
-    for (uint32_t s = 0; s < shards->dense_count; s++) {
-        if (shards->bytes_per_s[s] > 0)
-            slowest = fmin(slowest, shards->bytes_per_s[s] / count);
-    }
-    for (uint32_t j = 0; j < count; j++) {
-        const dp_link *link = &config->rates.links[planner->rank_of[j]];
-        slowest = fmin(slowest, fmin(link->up_bytes_per_s, link->down_bytes_per_s));
-    }
-    return dp_dense_chunk_floats(slowest, config->dense_wire);
-}
-
-static void collect(dp_planner *planner, dp_work *work)
-{
-    const dp_view *view = &planner->view;
-    dp_plan *plan = &work->plan;
-    dp_plan_clear(plan);
-    plan->iteration = planner->iteration;
-    plan->sample_count = view->sample_count;
-    plan->participants = planner->participants;
-    plan->returning = planner->participants & ~planner->took_part;
-    if (planner->participants != planner->took_part && rt_bit_count(planner->took_part) == 1)
-        plan->sharing = planner->took_part;
-    planner->took_part = planner->participants;
-    plan->dense_chunk_floats = dense_chunk_floats(planner);
-    plan->hits.distinct = view->distinct_count;
-    memset(work->trainers, 0, view->distinct_count * sizeof *work->trainers);
-    memset(work->keepers, DP_NO_KEEPER, view->distinct_count * sizeof *work->keepers);
-    memset(work->movers, DP_NO_KEEPER, view->distinct_count * sizeof *work->movers);
-    memset(work->senders, DP_NO_KEEPER, view->distinct_count * sizeof *work->senders);
-    memset(work->summers, DP_NO_KEEPER, view->distinct_count * sizeof *work->summers);
-    memset(planner->row_of, 0, view->distinct_count * sizeof *planner->row_of);
-    for (uint32_t i = 0; i < view->sample_count; i++) {
-        uint32_t worker = planner->worker_of_sample[i];
-        rt_assert(worker < plan->worker_count);
-        dp_slice *slice = &plan->slices[worker];
-        rt_assert(slice->sample_count < dp_planner_micro_batch_max(&planner->config));
-        rt_assert(view->offsets[i + 1] - view->offsets[i] <= planner->config.keys_per_sample_max);
-        slice->samples[slice->sample_count++] = i;
-    }
-    for (uint32_t w = 0; w < plan->worker_count; w++)
-        collect_rows(planner, work, w, (uint32_t)plan->hits.keys);
-}
-
 // ---- operations ------------------------------------------------------------------------------
 
 // Where rows travel rounded, the change of this one does, unless the PS has not got any more what
 // it is a change of. stays: nor if the copy will be read again, which becomes what others get of it.
-static rt_status push_row(dp_planner *planner, dp_plan *plan, uint32_t worker, dp_record *record,
-                          dp_reason reason, bool stays)
+static rt_status push_row(dp_planner *planner, dp_plan *plan, uint32_t worker, uint32_t slot,
+                          dp_record *record, dp_reason reason, bool stays)
 {
     dp_op *op = dp_ops_add(&plan->slices[worker].release, DP_OP_PUSH_ROW);
     if (!op)
         return RT_NO_MEMORY;
     op->key = record->key;
-    op->slot = dp_cache_slot(planner->caches, worker, &record->copies);
+    op->slot = slot;
     op->version = record->version;
     op->reason = (uint8_t)reason;
     op->flags = DP_OP_STATE;
@@ -134,13 +49,13 @@ static rt_status push_row(dp_planner *planner, dp_plan *plan, uint32_t worker, d
     return RT_OK;
 }
 
-static rt_status add_drop(dp_planner *planner, dp_plan *plan, uint32_t worker, dp_record *record)
+static rt_status add_drop(dp_plan *plan, uint32_t worker, uint32_t slot, const dp_record *record)
 {
     dp_op *op = dp_ops_add(&plan->slices[worker].release, DP_OP_DROP);
     if (!op)
         return RT_NO_MEMORY;
     op->key = record->key;
-    op->slot = dp_cache_slot(planner->caches, worker, &record->copies);
+    op->slot = slot;
     op->version = record->version;
     return RT_OK;
 }
@@ -237,26 +152,46 @@ static void prefetch_copies(const dp_planner *planner, const dp_work *work, uint
     }
 }
 
+static rt_status add_gradients(dp_planner *planner, dp_work *work, uint32_t worker)
+{
+    for (uint32_t r = 0; r < work->plan.slices[worker].row_count; r++) {
+        if (is_summed(planner, work->trainers[work->row_keys[worker][r]]) &&
+            add_gradient(planner, work, worker, r))
+            return RT_NO_MEMORY;
+    }
+    return RT_OK;
+}
+
+// settle_key for the copies of one worker, where no gradient is kept and a copy that is given up
+// stays as an outdated one: its slot is in the plan, and the record needs no change.
+static rt_status settle_worker(dp_planner *planner, dp_work *work, uint32_t worker)
+{
+    const dp_slice *slice = &work->plan.slices[worker];
+    for (uint32_t r = 0; r < slice->row_count; r++) {
+        const uint32_t d = work->row_keys[worker][r];
+        if (r + DP_AHEAD < slice->row_count)
+            dp_eviction_prefetch(planner->caches[worker].eviction, slice->rows[r + DP_AHEAD].slot);
+        if (is_summed(planner, work->trainers[d]) && work->summers[d] != worker)
+            dp_cache_keep_outdated(&planner->caches[worker], slice->rows[r].slot);
+    }
+    return add_gradients(planner, work, worker);
+}
+
 // Makes a committed plan final. next: the work of the following iteration, collected; or NULL.
 static rt_status settle(dp_planner *planner, dp_work *work, const dp_work *next)
 {
     if (!work->open)
         return RT_OK;
     work->open = false;
+    if (!planner->config.dispatch.keeper && dp_eviction_keeps(planner->caches[0].eviction))
+        return dp_planner_each_worker(planner, dp_planner_pool(planner), work, settle_worker);
     uint32_t count = (uint32_t)work->plan.hits.distinct;
     for (uint32_t d = 0; d < count; d++) {
         prefetch_copies(planner, work, d, count);
         if (is_summed(planner, work->trainers[d]))
             settle_key(planner, work, next, d);
     }
-    for (uint32_t w = 0; w < work->plan.worker_count; w++) {
-        for (uint32_t r = 0; r < work->plan.slices[w].row_count; r++) {
-            if (is_summed(planner, work->trainers[work->row_keys[w][r]]) &&
-                add_gradient(planner, work, w, r))
-                return RT_NO_MEMORY;
-        }
-    }
-    return RT_OK;
+    return dp_planner_each_worker(planner, NULL, work, add_gradients);
 }
 
 // ---- release ---------------------------------------------------------------------------------
@@ -272,20 +207,55 @@ static rt_status release_key(dp_planner *planner, dp_work *work, uint32_t d)
         return RT_OK;
     rt_assert(rt_bits_one(record->copies.holders)); // of several trainers none is a holder
     uint32_t holder = rt_lowest_bit(record->copies.holders);
+    const uint32_t slot = dp_cache_slot(planner->caches, holder, &record->copies);
     const bool stays = trainers >> holder & 1;
     const bool sends = dp_handover_is_better(planner, record, trainers);
     if (sends && dp_handover_send(planner, work, d, record))
         return RT_NO_MEMORY;
     if (!sends && record->version_ps < record->version && trainers != record->copies.holders &&
-        push_row(planner, &work->plan, holder, record, DP_REASON_UPDATE, stays))
+        push_row(planner, &work->plan, holder, slot, record, DP_REASON_UPDATE, stays))
         return RT_NO_MEMORY;
     if (stays)
         return RT_OK;
-    if (!sends && add_drop(planner, &work->plan, holder, record))
+    if (!sends && add_drop(&work->plan, holder, slot, record))
         return RT_NO_MEMORY;
     dp_turnover_leave(&planner->turnover, record);
     dp_cache_outdate(planner->caches, holder, &record->copies);
     dp_turnover_enter(&planner->turnover, record);
+    return RT_OK;
+}
+
+// Distinct keys by holder: as many lists as workers, each in the order of keys.
+static void list_held(dp_planner *planner)
+{
+    dp_held_rows *held = &planner->held_rows;
+    const uint32_t count = planner->view.distinct_count, n = planner->config.worker_count;
+    uint32_t next[RT_WORKERS_MAX], sum = 0;
+    memset(held->ends, 0, sizeof held->ends);
+    for (uint32_t d = 0; d < count; d++) {
+        if (planner->latest[d])
+            held->ends[rt_lowest_bit(planner->latest[d]) + 1]++;
+    }
+    for (uint32_t w = 0; w < n; w++) {
+        next[w] = sum;
+        sum += held->ends[w + 1];
+        held->ends[w + 1] = sum;
+    }
+    for (uint32_t d = 0; d < count; d++) {
+        if (planner->latest[d])
+            held->keys[next[rt_lowest_bit(planner->latest[d])]++] = d;
+    }
+}
+
+static rt_status release_worker(dp_planner *planner, dp_work *work, uint32_t worker)
+{
+    const uint32_t *keys = planner->held_rows.keys, end = planner->held_rows.ends[worker + 1];
+    for (uint32_t i = planner->held_rows.ends[worker]; i < end; i++) {
+        if (i + DP_AHEAD < end)
+            dp_directory_prefetch(&planner->directory, work->distinct[keys[i + DP_AHEAD]].record);
+        if (release_key(planner, work, keys[i]))
+            return RT_NO_MEMORY;
+    }
     return RT_OK;
 }
 
@@ -296,7 +266,8 @@ static rt_status push_unsynced(dp_planner *planner, dp_plan *plan)
     for (uint32_t i = 0; i < planner->unsynced_count; i++) {
         dp_record *record = &planner->directory.records[planner->unsynced[i]];
         uint32_t worker = rt_lowest_bit(record->copies.holders);
-        if (push_row(planner, plan, worker, record, DP_REASON_UPDATE, true))
+        const uint32_t slot = dp_cache_slot(planner->caches, worker, &record->copies);
+        if (push_row(planner, plan, worker, slot, record, DP_REASON_UPDATE, true))
             return RT_NO_MEMORY;
     }
     planner->unsynced_count = 0;
@@ -305,6 +276,8 @@ static rt_status push_unsynced(dp_planner *planner, dp_plan *plan)
 
 // ---- place -----------------------------------------------------------------------------------
 
+// Who has the latest copy is alone with it, unless it trains the row with others now, and then it
+// does not go. So nobody else looks at the record of a copy that is not outdated.
 static rt_status evict(dp_planner *planner, dp_plan *plan, uint32_t worker)
 {
     dp_cache *cache = &planner->caches[worker];
@@ -312,17 +285,17 @@ static rt_status evict(dp_planner *planner, dp_plan *plan, uint32_t worker)
     uint32_t slot = dp_eviction_victim(cache->eviction, planner->iteration);
     rt_assert(slot != DP_NO_SLOT); // dp_planner_create made sure that a micro-batch fits
     uint32_t index = cache->slots[slot].record;
-    dp_record *record = &planner->directory.records[index];
-    if (record->copies.holders >> worker & 1) {
-        rt_assert(rt_bits_one(record->copies.holders));
+    if (!dp_eviction_is_outdated(cache->eviction, slot)) {
+        dp_record *record = &planner->directory.records[index];
+        rt_assert(record->copies.holders == rt_bit(worker));
         planner->turnover.evictions[worker]++;
         bool dirty = record->version_ps < record->version;
-        if (dirty ? push_row(planner, plan, worker, record, DP_REASON_EVICT, false)
-                  : add_drop(planner, plan, worker, record))
+        if (dirty ? push_row(planner, plan, worker, slot, record, DP_REASON_EVICT, false)
+                  : add_drop(plan, worker, slot, record))
             return RT_NO_MEMORY;
     }
-    dp_cache_drop(planner->caches, worker, &record->copies);
-    dp_planner_evicted(planner, index);
+    dp_seats_leave(&planner->seats[worker], index, slot);
+    dp_cache_vacate(cache, slot);
     return RT_OK;
 }
 
@@ -332,29 +305,31 @@ static rt_status fill_row(dp_planner *planner, dp_work *work, uint32_t worker, u
 {
     dp_cache *cache = &planner->caches[worker];
     dp_slice *slice = &work->plan.slices[worker];
-    uint32_t d = work->row_keys[worker][row], index = work->distinct[d].record;
+    uint32_t d = work->row_keys[worker][row];
+    const dp_distinct *key = &work->distinct[d];
     if (cache->free_count > DP_AHEAD)
         dp_cache_prefetch(planner->caches,
                           dp_copy(worker, cache->free_slots[cache->free_count - 1 - DP_AHEAD]));
     uint32_t slot = slice->rows[row].slot;
     if (slot == DP_NO_SLOT && cache->free_count == 0 && evict(planner, &work->plan, worker))
         return RT_NO_MEMORY;
-    dp_record *record = &planner->directory.records[index];
     bool local =
-        record->version == 0 && planner->config.dispatch.first_touch == RT_FIRST_TOUCH_LOCAL;
+        key->version == 0 && planner->config.dispatch.first_touch == RT_FIRST_TOUCH_LOCAL;
     work->row_fills[worker][row] = slice->fill.count;
     dp_op *op = dp_ops_add(&slice->fill, local ? DP_OP_INIT : DP_OP_PULL);
     if (!op)
         return RT_NO_MEMORY;
-    op->key = record->key;
-    op->version = record->version;
-    if (slot == DP_NO_SLOT)
-        slot = dp_cache_fill(cache, &record->copies, index, planner->iteration);
+    op->key = key->key;
+    op->version = key->version;
+    if (slot == DP_NO_SLOT) {
+        slot = dp_cache_take(cache, key->record, planner->iteration);
+        dp_seats_take(&planner->seats[worker], key->record, slot);
+    }
     op->slot = slot;
     planner->turnover.fills[worker]++;
     if (planner->by_bytes)
         dp_eviction_weigh(cache->eviction, op->slot,
-                          dp_row_bytes(&planner->config.layout, rt_key_field(record->key), true));
+                          dp_row_bytes(&planner->config.layout, key->field, true));
     if (planner->next_use)
         dp_eviction_expect(cache->eviction, op->slot, planner->next_use[d]);
     // A gradient needs no optimizer state: the PS has it.
@@ -366,7 +341,7 @@ static rt_status fill_row(dp_planner *planner, dp_work *work, uint32_t worker, u
     if (work->senders[d] != DP_NO_KEEPER)
         dp_handover_receive(planner, work, d, op);
     else if (!local)
-        dp_homes_name(planner, record->home, op);
+        dp_homes_name(planner, planner->directory.records[key->record].home, op);
     slice->rows[row].slot = op->slot;
     return RT_OK;
 }
@@ -382,7 +357,7 @@ static rt_status use_row(dp_planner *planner, dp_work *work, uint32_t worker, ui
         dp_eviction_expect(planner->caches[worker].eviction, slot,
                            planner->next_use[work->row_keys[worker][row]]);
     if (record->keeper != worker) {
-        work->plan.hits.keys_hit++;
+        planner->parts[worker].keys_hit++;
         return RT_OK;
     }
     dp_op *op = dp_ops_add(&slice->fill, DP_OP_PULL_SUM);
@@ -400,7 +375,10 @@ static rt_status use_row(dp_planner *planner, dp_work *work, uint32_t worker, ui
 static rt_status place_rows(dp_planner *planner, dp_work *work, uint32_t worker)
 {
     dp_slice *slice = &work->plan.slices[worker];
+    dp_cache *cache = &planner->caches[worker];
+    dp_seats *seats = &planner->seats[worker];
     const uint32_t *row_keys = work->row_keys[worker];
+    seats->left_count = seats->taken_count = 0;
     for (uint32_t r = 0; r < slice->row_count; r++) {
         dp_planner_prefetch_row(planner, planner->caches, work, worker, r);
         const dp_distinct *key = &work->distinct[row_keys[r]];
@@ -412,8 +390,10 @@ static rt_status place_rows(dp_planner *planner, dp_work *work, uint32_t worker)
                 return RT_NO_MEMORY;
             continue;
         }
-        slice->rows[r].slot =
-            dp_cache_renew(planner->caches, worker, &record->copies, planner->iteration);
+        const uint32_t slot = dp_cache_slot(planner->caches, worker, &record->copies);
+        if (slot != DP_NO_SLOT)
+            dp_cache_use_anew(cache, slot, planner->iteration);
+        slice->rows[r].slot = slot;
         work->row_fills[worker][r] = DP_FILL_FOLLOWS;
     }
     for (uint32_t r = 0; r < slice->row_count; r++) {
@@ -443,7 +423,7 @@ static rt_status flush_slot(dp_planner *planner, dp_plan *plan, uint32_t worker,
                             dp_record *record)
 {
     return planner->stale ? dp_stale_flush(planner, plan, worker, slot)
-                          : push_row(planner, plan, worker, record, DP_REASON_FLUSH, true);
+                          : push_row(planner, plan, worker, slot, record, DP_REASON_FLUSH, true);
 }
 
 // Rows that its link moves in its share of the last iteration's time; at least one.
@@ -491,7 +471,8 @@ static rt_status train_key(dp_planner *planner, dp_work *work, uint32_t d)
     uint32_t index = work->distinct[d].record;
     dp_record *record = &planner->directory.records[index];
     uint64_t trainers = work->trainers[d];
-    rt_assert(record->copies.holders == trainers && record->keeper == DP_NO_KEEPER);
+    rt_assert(!(record->copies.holders & ~trainers) && record->keeper == DP_NO_KEEPER);
+    record->copies.holders = trainers; // all have their slots
     if (dp_homes_are_planned(planner) && dp_homes_train(planner, work, d))
         return RT_NO_MEMORY;
     dp_turnover_leave(&planner->turnover, record);
@@ -526,13 +507,15 @@ static uint64_t clock_now(const dp_planner *planner)
     return planner->profile ? planner->profile->clock_ns() : 0;
 }
 
-// *at: when the stage began.
-static rt_status place_strictly(dp_planner *planner, dp_work *work, uint64_t *at)
+// Who has which row before training: rows leave their holders.
+static rt_status release(dp_planner *planner, dp_work *work)
 {
     const bool are_planned = dp_homes_are_planned(planner);
-    dp_homes_begin(planner);
-    if (planner->config.dispatch.reduce)
-        dp_reduce_choose(planner, work);
+    rt_pool *pool = dp_planner_pool(planner);
+    if (pool) {
+        list_held(planner);
+        return dp_planner_each_worker(planner, pool, work, release_worker);
+    }
     rt_status status = push_unsynced(planner, &work->plan);
     for (uint32_t d = 0; d < planner->view.distinct_count && !status; d++) {
         dp_planner_prefetch_record(planner, work, d);
@@ -540,22 +523,93 @@ static rt_status place_strictly(dp_planner *planner, dp_work *work, uint64_t *at
         if (are_planned)
             dp_homes_choose_mover(planner, work, d);
     }
+    return status;
+}
 
+typedef struct {
+    dp_planner *planner;
+    dp_work *work;
+    rt_status status[RT_WORKERS_MAX];
+} placing;
+
+// The workers' rows, and behind them those of the caches that decisions see.
+static void place_some(void *context, uint32_t part)
+{
+    placing *all = context;
+    const uint32_t n = all->planner->config.worker_count;
+    if (part < n)
+        all->status[part] = place_rows(all->planner, all->work, part);
+    else
+        dp_shown_place(all->planner, all->work, part - n);
+}
+
+static rt_status place_all(dp_planner *planner, dp_work *work, bool shown)
+{
+    const uint32_t n = planner->config.worker_count;
+    placing all = {.planner = planner, .work = work};
+    if (shown)
+        dp_shown_outdate(planner, work);
+    rt_pool_run(dp_planner_pool(planner), shown ? 2 * n : n, place_some, &all);
+    dp_planner_settle_seats(planner, true, shown);
+    for (uint32_t w = 0; w < n; w++) {
+        work->plan.hits.keys_hit += planner->parts[w].keys_hit;
+        if (all.status[w])
+            return all.status[w];
+    }
+    return RT_OK;
+}
+
+// *at: when the stage began.
+static rt_status place_strictly(dp_planner *planner, dp_work *work, uint64_t *at)
+{
+    dp_homes_begin(planner);
+    if (planner->config.dispatch.reduce)
+        dp_reduce_choose(planner, work);
+    rt_status status = release(planner, work);
     *at = stamp(planner, DP_STAGE_RELEASE, *at);
-    for (uint32_t w = 0; w < planner->config.worker_count && !status; w++)
-        status = place_rows(planner, work, w);
+    if (!status)
+        status = place_all(planner, work, planner->shown && dp_planner_pool(planner));
     *at = stamp(planner, DP_STAGE_PLACE, *at);
     return status;
 }
 
+// Whose part a key's training is: of the worker that owns the row after it, if one does.
+static uint32_t trainer_of(const dp_work *work, uint32_t d)
+{
+    return work->summers[d] != DP_NO_KEEPER ? work->summers[d] : rt_lowest_bit(work->trainers[d]);
+}
+
+static rt_status train_worker(dp_planner *planner, dp_work *work, uint32_t worker)
+{
+    const uint32_t *keys = work->row_keys[worker], count = work->plan.slices[worker].row_count;
+    for (uint32_t r = 0; r < count; r++) {
+        if (r + DP_AHEAD < count)
+            dp_directory_prefetch(&planner->directory, work->distinct[keys[r + DP_AHEAD]].record);
+        if (trainer_of(work, keys[r]) == worker && train_key(planner, work, keys[r]))
+            return RT_NO_MEMORY;
+    }
+    return RT_OK;
+}
+
 static rt_status train_strictly(dp_planner *planner, dp_work *work)
 {
+    rt_pool *pool = dp_planner_pool(planner);
     rt_status status = RT_OK;
+    if (pool)
+        return dp_planner_each_worker(planner, pool, work, train_worker);
     for (uint32_t d = 0; d < planner->view.distinct_count && !status; d++) {
         dp_planner_prefetch_record(planner, work, d);
         status = train_key(planner, work, d);
     }
     return status;
+}
+
+static void show(dp_planner *planner, dp_work *work)
+{
+    dp_shown_outdate(planner, work);
+    for (uint32_t w = 0; w < planner->config.worker_count; w++)
+        dp_shown_place(planner, work, w);
+    dp_planner_settle_seats(planner, false, true);
 }
 
 rt_status dp_planner_begin_commit(dp_planner *planner)
@@ -569,7 +623,7 @@ rt_status dp_planner_begin_commit(dp_planner *planner)
     dp_turnover_begin(&planner->turnover);
     if (planner->next_use)
         dp_preview_pass(planner);
-    collect(planner, work);
+    dp_planner_collect(planner, work);
     at = stamp(planner, DP_STAGE_COLLECT, at);
     rt_status status = settle(planner, before, work);
     at = stamp(planner, DP_STAGE_SETTLE, at);
@@ -588,8 +642,10 @@ rt_status dp_planner_end_commit(dp_planner *planner, const dp_plan **plan_p)
     if (!status)
         status = flush_who_sits_out(planner, &work->plan);
     at = stamp(planner, DP_STAGE_TRAIN, at);
-    if (planner->shown)
-        dp_shown_follow(planner, work);
+    if (!status && planner->shown && !dp_planner_pool(planner))
+        show(planner, work);
+    if (!status && !planner->stale)
+        dp_planner_release_left(planner);
     at = stamp(planner, DP_STAGE_SHOWN, at);
     work->open = !planner->stale; // which leaves nothing to be settled
     if (!status)

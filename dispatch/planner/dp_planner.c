@@ -105,6 +105,14 @@ rt_status dp_planner_create_caches(const dp_planner *planner, dp_cache **caches_
     return RT_OK;
 }
 
+rt_status dp_planner_create_seats(const dp_planner *planner, dp_seats **seats_p)
+{
+    const dp_planner_config *config = &planner->config;
+    return dp_seats_create(config->worker_count,
+                           dp_planner_micro_batch_max(config) * config->keys_per_sample_max,
+                           seats_p);
+}
+
 void dp_planner_destroy_caches(dp_cache *caches, uint32_t worker_count)
 {
     for (uint32_t j = 0; caches && j < worker_count; j++)
@@ -118,11 +126,12 @@ static rt_status allocate_caches(dp_planner *planner, uint64_t lookups)
     planner->by_bytes = sizes_differ(&config->layout);
     if (dp_planner_create_caches(planner, &planner->caches))
         return RT_NO_MEMORY;
-    if (dp_planner_decides_on_snapshots(config)) {
-        planner->missing = rt_alloc_unset(lookups, sizeof *planner->missing);
-        if (!planner->missing || dp_planner_create_caches(planner, &planner->shown))
-            return RT_NO_MEMORY;
-    }
+    if (dp_planner_create_seats(planner, &planner->seats))
+        return RT_NO_MEMORY;
+    if (dp_planner_decides_on_snapshots(config) &&
+        (dp_planner_create_seats(planner, &planner->shown_seats) ||
+         dp_planner_create_caches(planner, &planner->shown)))
+        return RT_NO_MEMORY;
     if (dp_policy_can(config->dispatch.policy, DP_POLICY_TABLES)) {
         dp_cache *seen = planner->shown ? planner->shown : planner->caches;
         planner->cached = rt_alloc(RT_FIELDS_MAX, sizeof *planner->cached);
@@ -165,10 +174,9 @@ static rt_status allocate(dp_planner *planner)
     planner->held = rt_alloc_unset(lookups, sizeof *planner->held);
     planner->latest = rt_alloc_unset(lookups, sizeof *planner->latest);
     planner->worker_of_sample = rt_alloc_unset(config->sample_count_max, sizeof(uint32_t));
-    planner->row_of = rt_alloc_unset(lookups, sizeof *planner->row_of);
     planner->unsynced = rt_alloc_unset(lookups, sizeof *planner->unsynced);
     if (!planner->lookups || !planner->held || !planner->latest || !planner->worker_of_sample ||
-        !planner->row_of || !planner->unsynced ||
+        !planner->unsynced || dp_planner_set_pool(planner, NULL) ||
         allocate_work(config, lookups, &planner->works[0]) ||
         allocate_work(config, lookups, &planner->works[1]) ||
         dp_directory_init(&planner->directory, config->keys_expected) ||
@@ -317,7 +325,10 @@ void dp_planner_destroy(dp_planner *planner)
     rt_free(planner->latest);
     rt_free(planner->worker_of_sample);
     rt_free(planner->row_of);
-    rt_free(planner->missing);
+    rt_free(planner->held_rows.keys);
+    rt_free(planner->gone);
+    dp_seats_destroy(planner->seats, planner->config.worker_count);
+    dp_seats_destroy(planner->shown_seats, planner->config.worker_count);
     rt_free(planner->cached);
     rt_free(planner->unsynced);
     rt_free(planner);
@@ -337,11 +348,12 @@ static uint64_t holders_of(dp_planner *planner, uint32_t record_index, uint32_t 
     return dp_lineup_numbers(planner, holders);
 }
 
-// The first look-up of a key in this batch.
-static void add_distinct(dp_planner *planner, uint32_t record_index, dp_record *record,
-                         dp_distinct *distinct)
+// What the policy sees of a distinct key, and what was known of it before the batch.
+static void describe(dp_planner *planner, uint32_t index)
 {
-    uint32_t index = planner->view.distinct_count++;
+    dp_distinct *distinct = &dp_work_of(planner, planner->iteration)->distinct[index];
+    const uint32_t record_index = distinct->record, uses = distinct->uses;
+    dp_record *record = &planner->directory.records[record_index];
     if (planner->config.shard_share > 0)
         dp_homes_assume(planner, record);
     uint64_t holders = holders_of(planner, record_index, index);
@@ -349,44 +361,122 @@ static void add_distinct(dp_planner *planner, uint32_t record_index, dp_record *
         !planner->stale && (record->version != record->version_ps || rt_bits_many(holders));
     if (dp_homes_at_hand(planner, record))
         holders = rt_bits_below(planner->view.worker_count);
-    record->seen = planner->iteration;
-    record->distinct = index;
-    distinct[index] = (dp_distinct){.key = record->key,
-                                    .holders = holders,
-                                    .record = record_index,
-                                    .version = record->version,
-                                    .held = dp_planner_held_byte(holders, dirty),
-                                    .field = (uint8_t)rt_key_field(record->key),
-                                    .dirty = dirty,
-                                    .box = dp_homes_box(planner, record, dirty)};
+    *distinct = (dp_distinct){.key = record->key,
+                              .holders = holders,
+                              .record = record_index,
+                              .version = record->version,
+                              .uses = uses,
+                              .held = dp_planner_held_byte(holders, dirty),
+                              .field = (uint8_t)rt_key_field(record->key),
+                              .dirty = dirty,
+                              .box = dp_homes_box(planner, record, dirty)};
     planner->latest[index] = planner->stale ? 0 : record->copies.holders; // dp_stale.c counts
-    planner->held[index] = distinct[index].held;
+    planner->held[index] = distinct->held;
 }
 
 // Entries and records are far apart in memory: a block of probes is fetched before it is used.
-static void look_up_block(dp_planner *planner, const uint64_t *keys, uint32_t count,
-                          uint32_t *lookups)
+static void find_block(dp_directory *directory, const uint64_t *keys, uint32_t count,
+                       uint32_t *records)
 {
-    dp_directory *directory = &planner->directory;
-    dp_distinct *distinct = dp_work_of(planner, planner->iteration)->distinct;
-    dp_record *records = directory->records;
-    const uint32_t iteration = planner->iteration;
     uint64_t homes[LOOK_UP_BLOCK];
     for (uint32_t i = 0; i < count; i++) {
         homes[i] = dp_directory_home(directory, keys[i]);
         __builtin_prefetch(&directory->entries[homes[i]], 1);
     }
     for (uint32_t i = 0; i < count; i++) {
-        lookups[i] = dp_directory_find_at(directory, keys[i], homes[i]);
-        __builtin_prefetch(&records[lookups[i]], 1);
+        records[i] = dp_directory_find_at(directory, keys[i], homes[i]);
+        dp_directory_prefetch(directory, records[i]);
     }
+}
+
+// The same where several threads look: a key without a record stays without, DP_NO_RECORD.
+static void peek_block(const dp_directory *directory, const uint64_t *keys, uint32_t count,
+                       uint32_t *records)
+{
+    uint64_t homes[LOOK_UP_BLOCK];
+    for (uint32_t i = 0; i < count; i++) {
+        homes[i] = dp_directory_home(directory, keys[i]);
+        __builtin_prefetch(&directory->entries[homes[i]]);
+    }
+    for (uint32_t i = 0; i < count; i++)
+        records[i] = dp_directory_peek_at(directory, keys[i], homes[i]);
+}
+
+// And after it, one thread, in the order of the batch.
+static void find_rest(dp_directory *directory, const uint64_t *keys, uint32_t count,
+                      uint32_t *records)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (records[i] == DP_NO_RECORD)
+            records[i] = dp_directory_find(directory, keys[i]);
+        dp_directory_prefetch(directory, records[i]);
+    }
+}
+
+// Records become distinct keys, numbered in the order of the batch.
+static void number_block(dp_planner *planner, uint32_t count, uint32_t *lookups)
+{
+    dp_distinct *distinct = dp_work_of(planner, planner->iteration)->distinct;
+    dp_record *records = planner->directory.records;
+    const uint32_t iteration = planner->iteration;
     for (uint32_t i = 0; i < count; i++) {
         dp_record *record = &records[lookups[i]];
-        if (RT_UNLIKELY(record->seen != iteration))
-            add_distinct(planner, lookups[i], record, distinct);
+        if (RT_UNLIKELY(record->seen != iteration)) {
+            record->seen = iteration;
+            record->distinct = planner->view.distinct_count++;
+            distinct[record->distinct].record = lookups[i];
+            distinct[record->distinct].uses = 0;
+        }
         distinct[record->distinct].uses++;
         lookups[i] = record->distinct;
     }
+}
+
+// Look-ups, or distinct keys, of one of part_count parts.
+typedef struct {
+    dp_planner *planner;
+    const rt_batch *batch;
+    uint32_t part_count;
+} look_up_parts;
+
+static void peek_some(void *context, uint32_t part)
+{
+    const look_up_parts *all = context;
+    const uint64_t count = all->batch->key_count;
+    const uint32_t end = (uint32_t)(count * (part + 1) / all->part_count);
+    for (uint32_t i = (uint32_t)(count * part / all->part_count); i < end; i += LOOK_UP_BLOCK)
+        peek_block(&all->planner->directory, all->batch->keys + i,
+                   (uint32_t)rt_min_u64(end - i, LOOK_UP_BLOCK), all->planner->lookups + i);
+}
+
+static void describe_some(void *context, uint32_t part)
+{
+    const look_up_parts *all = context;
+    const uint64_t count = all->planner->view.distinct_count;
+    const uint32_t end = (uint32_t)(count * (part + 1) / all->part_count);
+    const dp_work *work = dp_work_of(all->planner, all->planner->iteration);
+    for (uint32_t d = (uint32_t)(count * part / all->part_count); d < end; d++) {
+        dp_planner_prefetch_record(all->planner, work, d);
+        describe(all->planner, d);
+    }
+}
+
+static void look_up_keys(dp_planner *planner, const rt_batch *batch)
+{
+    rt_pool *pool = dp_planner_pool(planner);
+    look_up_parts all = {planner, batch, rt_pool_threads(pool)};
+    if (pool)
+        rt_pool_run(pool, all.part_count, peek_some, &all);
+    for (uint32_t i = 0; i < batch->key_count; i += LOOK_UP_BLOCK) {
+        const uint32_t count = (uint32_t)rt_min_u64(batch->key_count - i, LOOK_UP_BLOCK);
+        uint32_t *lookups = planner->lookups + i;
+        if (pool)
+            find_rest(&planner->directory, batch->keys + i, count, lookups);
+        else
+            find_block(&planner->directory, batch->keys + i, count, lookups);
+        number_block(planner, count, lookups);
+    }
+    rt_pool_run(pool, all.part_count, describe_some, &all);
 }
 
 static void set_value(dp_planner_config *config, const dp_input *input)
@@ -485,11 +575,9 @@ rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch)
         .cached = planner->cached,
         .owed = planner->stale ? planner->stale->owed : NULL,
         .always_summed = dp_planner_sums_all(planner),
+        .pool = planner->pool,
     };
-    for (uint32_t i = 0; i < batch->key_count; i += LOOK_UP_BLOCK) {
-        uint32_t count = (uint32_t)rt_min_u64(batch->key_count - i, LOOK_UP_BLOCK);
-        look_up_block(planner, batch->keys + i, count, planner->lookups + i);
-    }
+    look_up_keys(planner, batch);
     if (config->dispatch.evict_cost) {
         int32_t evict[RT_WORKERS_MAX];
         dp_turnover_expect(&planner->turnover, planner->caches, &planner->ticks, evict);

@@ -21,6 +21,7 @@
 #include "dispatch/cost/dp_site.h"
 #include "dispatch/plan/dp_plan.h"
 #include "dispatch/policies/dp_policy.h"
+#include "runtime/rt_pool.h"
 #include "runtime/stream/rt_batch.h"
 
 // Iterations of a run: they are versions of rows, and have 32 bits. (Look-ahead counts beyond.)
@@ -145,6 +146,10 @@ const dp_rates *dp_planner_rates(const dp_planner *planner); // those of them th
 // Records for the next look-up, in short.
 void dp_planner_set_alpha(dp_planner *planner, double alpha);
 void dp_planner_set_link(dp_planner *planner, uint32_t worker, dp_link link);
+
+// Lends the planner threads, or takes them back (NULL, as after create); the pool outlives that.
+// Plans do not depend on it. RT_NO_MEMORY: nothing changes; never where threads are taken back.
+rt_status dp_planner_set_pool(dp_planner *planner, rt_pool *pool);
 
 // Where the time of a commit goes, for benchmarks: the planner reads no clock, it is lent one. The
 // stages are those of dp_commit.c.

@@ -3,6 +3,7 @@
 #define DP_PLANNER_PARTS_H
 
 #include "dispatch/cache/dp_lookahead.h"
+#include "dispatch/cache/dp_seats.h"
 #include "dispatch/planner/dp_admission.h"
 #include "dispatch/planner/dp_planner.h"
 #include "dispatch/planner/dp_stale.h"
@@ -28,6 +29,12 @@ typedef struct {
     dp_plan plan;
     bool open; // committed, but not final
 } dp_work;
+
+// Distinct keys by the worker that alone has the latest copy, for who releases them.
+typedef struct {
+    uint32_t *keys;
+    uint32_t ends[RT_WORKERS_MAX + 1]; // of worker w: from ends[w] on, up to ends[w + 1]
+} dp_held_rows;
 
 struct dp_planner {
     dp_planner_config config;
@@ -69,8 +76,12 @@ struct dp_planner {
     uint32_t *worker_of_sample;
 
     // scratch of a commit
-    uint32_t *row_of; // by distinct key: 1 + its last row, counted over all workers; 0: none
-    uint32_t *missing; // distinct keys
+    uint32_t *row_of; // by thread and distinct key: 1 + its last row, counted over all workers that
+                      // the thread collects; 0: none
+    dp_seats *seats, *shown_seats; // by worker, of caches, and of shown, where there is that; or NULL
+    dp_hits parts[RT_WORKERS_MAX]; // by worker: of plan.hits
+    dp_held_rows held_rows;
+    uint64_t *gone; // by distinct key: workers whose copy in shown is the latest no longer
 
     // dispatch.full_sync: records trained by one worker whose push opens the next plan
     uint32_t *unsynced;
@@ -89,14 +100,36 @@ struct dp_planner {
     uint32_t *cached; // by field: see dp_view; or NULL
 
     dp_profile *profile; // or NULL
+    rt_pool *pool;       // or NULL
 };
+
+// The threads that may work on a commit; NULL: one does all of it. Homes, rows that are pushed by
+// full_sync, and keepers depend on the order of keys over all workers; so do the slots of evictions
+// that do not keep outdated copies, and counts that all caches share.
+rt_pool *dp_planner_pool(const dp_planner *planner);
+
+// Runs part for every worker, on the threads of pool; the first failure, in the order of workers.
+typedef rt_status (*dp_worker_part)(dp_planner *planner, dp_work *work, uint32_t worker);
+rt_status dp_planner_each_worker(dp_planner *planner, rt_pool *pool, dp_work *work,
+                                 dp_worker_part part);
+
+// Copies that left or came in one set of caches, or in both: chains and holders follow.
+void dp_planner_settle_seats(dp_planner *planner, bool own, bool shown);
+
+// Records that lost their last copy in this commit are given back.
+void dp_planner_release_left(dp_planner *planner);
+
+// The first stage of a commit: the work of the batch that was placed begins. dp_gather.c
+void dp_planner_collect(dp_planner *planner, dp_work *work);
 
 // The uses of the batch that is committed are not ahead any longer: makes next_use. dp_preview.c
 void dp_preview_pass(dp_planner *planner);
 
-// The caches that decisions see follow a placement: after collect, before the work is settled.
-// dp_shown.c
-void dp_shown_follow(dp_planner *planner, dp_work *work);
+// The caches that decisions see follow a placement, after collect. In three steps: copies that are
+// the latest no longer; the slots of every worker, which workers may do at once; and the chains
+// (dp_planner_settle_seats). dp_shown.c
+void dp_shown_outdate(dp_planner *planner, dp_work *work);
+void dp_shown_place(dp_planner *planner, dp_work *work, uint32_t worker);
 
 // A record's copies in one of the planner's two sets of caches.
 static inline dp_copies *dp_planner_copies(const dp_planner *planner, const dp_cache *caches,
@@ -188,6 +221,7 @@ rt_status dp_planner_switch(dp_planner *planner, rt_error *error);
 // ---- dp_planner.c, for dp_switch.c ----
 bool dp_planner_decides_on_snapshots(const dp_planner_config *config);
 rt_status dp_planner_create_caches(const dp_planner *planner, dp_cache **caches_p);
+rt_status dp_planner_create_seats(const dp_planner *planner, dp_seats **seats_p);
 void dp_planner_destroy_caches(dp_cache *caches, uint32_t worker_count);
 rt_status dp_planner_create_policy(dp_planner *planner, rt_error *error);
 

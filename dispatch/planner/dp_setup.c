@@ -7,7 +7,9 @@
 #include "runtime/numbers/rt_coding.h"
 #include "runtime/numbers/rt_optimizer.h"
 #include "runtime/numbers/rt_stripes.h"
+#include "runtime/rt_thread.h"
 
+#define THREADS_MAX 4u // of a planner, unless more are asked for
 #define DEFAULT_CACHE_BYTES (64u << 20) // of a worker, where the input does not tell
 
 static bool has_size(const rt_config *config)
@@ -220,4 +222,13 @@ void dp_setup_dense(const rt_config *config, uint64_t dense_bytes, dp_planner_co
             : 0;
     planner->dense_return_bytes = rt_coding_dense_floats(config->dense_wire, dense_bytes) *
                                   (1 + state.per_value) * sizeof(float);
+}
+
+rt_status dp_setup_threads(const rt_config *config, rt_pool **pool_p, rt_error *error)
+{
+    const uint32_t half = (uint32_t)rt_max_u64(rt_thread_cores() / 2, 1);
+    const uint32_t count = config->planner_threads ? config->planner_threads
+                                                   : (uint32_t)rt_min_u64(half, THREADS_MAX);
+    *pool_p = NULL;
+    return count > 1 ? rt_pool_create(count, pool_p, error) : RT_OK;
 }

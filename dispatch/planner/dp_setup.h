@@ -28,4 +28,8 @@ uint64_t dp_setup_rows_that_fit(const rt_config *config);
 // The most samples that a worker may get in an iteration; 0: all take equally many.
 uint32_t dp_setup_micro_batch_max(const rt_config *config);
 
+// Threads for a planner (dp_planner_set_pool), as planner.threads asks for; NULL: one is enough.
+// RT_NO_MEMORY, RT_LIMIT.
+rt_status dp_setup_threads(const rt_config *config, rt_pool **pool_p, rt_error *error);
+
 #endif

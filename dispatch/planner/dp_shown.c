@@ -10,9 +10,9 @@
 #include "dispatch/planner/dp_planner_parts.h"
 #include "dispatch/cost/dp_ticks.h"
 
-static dp_record *record_of(dp_planner *planner, const dp_work *work, uint32_t d)
+static dp_copies *shown_of(dp_planner *planner, const dp_work *work, uint32_t d)
 {
-    return &planner->directory.records[work->distinct[d].record];
+    return &planner->directory.records[work->distinct[d].record].shown;
 }
 
 static void evict(dp_planner *planner, dp_cache *cache)
@@ -20,17 +20,15 @@ static void evict(dp_planner *planner, dp_cache *cache)
     dp_planner_prefetch_victims(planner, planner->shown, cache);
     uint32_t slot = dp_eviction_victim(cache->eviction, planner->iteration);
     rt_assert(slot != DP_NO_SLOT); // dp_planner_create made sure that a micro-batch fits
-    uint32_t index = cache->slots[slot].record;
-    dp_cache_drop(planner->shown, cache->worker, &planner->directory.records[index].shown);
-    dp_planner_evicted(planner, index);
+    dp_seats_leave(&planner->shown_seats[cache->worker], cache->slots[slot].record, slot);
+    dp_cache_vacate(cache, slot);
 }
 
 static uint32_t fill(dp_planner *planner, dp_cache *cache, const dp_distinct *key)
 {
-    dp_record *record = &planner->directory.records[key->record];
     if (cache->free_count == 0)
         evict(planner, cache);
-    uint32_t slot = dp_cache_fill(cache, &record->shown, key->record, planner->iteration);
+    uint32_t slot = dp_cache_take(cache, key->record, planner->iteration);
     if (planner->by_bytes)
         dp_eviction_weigh(cache->eviction, slot,
                           dp_row_bytes(&planner->config.layout, key->field, true));
@@ -43,42 +41,90 @@ static void expect(const dp_planner *planner, dp_cache *cache, uint32_t slot, ui
         dp_eviction_expect(cache->eviction, slot, planner->next_use[d]);
 }
 
-// Rows that are there are marked as used first, so that no eviction takes one of them.
-static void place_rows(dp_planner *planner, dp_work *work, uint32_t worker)
+// ---- copies that are the latest no longer ----------------------------------------------------
+
+static void outdate_key(dp_planner *planner, dp_work *work, uint32_t d)
 {
-    dp_cache *cache = &planner->shown[worker];
-    const uint32_t *row_keys = work->row_keys[worker];
-    const uint32_t row_count = work->plan.slices[worker].row_count;
-    uint32_t missing = 0;
-    for (uint32_t r = 0; r < row_count; r++) {
-        dp_planner_prefetch_row(planner, planner->shown, work, worker, r);
-        dp_copies *shown = &record_of(planner, work, row_keys[r])->shown;
-        uint32_t slot;
-        if (shown->holders >> worker & 1) {
-            slot = dp_cache_slot(planner->shown, worker, shown);
-            dp_eviction_use(cache->eviction, slot, planner->iteration);
-        } else {
-            slot = dp_cache_renew(planner->shown, worker, shown, planner->iteration);
-        }
-        if (slot != DP_NO_SLOT)
-            expect(planner, cache, slot, row_keys[r]);
-        else
-            planner->missing[missing++] = row_keys[r];
-    }
-    for (uint32_t i = 0; i < missing; i++) {
-        uint32_t d = planner->missing[i];
-        expect(planner, cache, fill(planner, cache, &work->distinct[d]), d);
+    dp_copies *shown = shown_of(planner, work, d);
+    for (uint64_t rest = shown->holders & ~work->trainers[d]; rest; rest &= rest - 1)
+        dp_cache_outdate(planner->shown, rt_lowest_bit(rest), shown);
+    shown->holders = work->trainers[d]; // who has no copy yet gets one
+}
+
+typedef struct {
+    dp_planner *planner;
+    dp_work *work;
+    uint32_t part_count;
+} key_parts;
+
+static void note_gone(void *context, uint32_t part)
+{
+    const key_parts *all = context;
+    dp_planner *planner = all->planner;
+    const uint64_t count = planner->view.distinct_count;
+    const uint32_t end = (uint32_t)(count * (part + 1) / all->part_count);
+    for (uint32_t d = (uint32_t)(count * part / all->part_count); d < end; d++) {
+        dp_planner_prefetch_record(planner, all->work, d);
+        dp_copies *shown = shown_of(planner, all->work, d);
+        planner->gone[d] = shown->holders & ~all->work->trainers[d];
+        shown->holders = all->work->trainers[d];
     }
 }
 
-void dp_shown_follow(dp_planner *planner, dp_work *work)
+void dp_shown_outdate(dp_planner *planner, dp_work *work)
 {
+    rt_pool *pool = dp_planner_pool(planner);
+    key_parts all = {planner, work, rt_pool_threads(pool)};
+    if (pool) {
+        rt_pool_run(pool, all.part_count, note_gone, &all);
+        return;
+    }
     for (uint32_t d = 0; d < planner->view.distinct_count; d++) {
         dp_planner_prefetch_record(planner, work, d);
-        dp_copies *shown = &record_of(planner, work, d)->shown;
-        for (uint64_t rest = shown->holders & ~work->trainers[d]; rest; rest &= rest - 1)
-            dp_cache_outdate(planner->shown, rt_lowest_bit(rest), shown);
+        outdate_key(planner, work, d);
     }
-    for (uint32_t w = 0; w < planner->config.worker_count; w++)
-        place_rows(planner, work, w);
+}
+
+static void outdate_gone(dp_planner *planner, const dp_work *work, uint32_t worker)
+{
+    dp_cache *cache = &planner->shown[worker];
+    for (uint32_t d = 0; d < planner->view.distinct_count; d++) {
+        if (planner->gone[d] >> worker & 1)
+            dp_cache_keep_outdated(
+                cache, dp_cache_slot(planner->shown, worker, shown_of(planner, work, d)));
+    }
+}
+
+// ---- slots -----------------------------------------------------------------------------------
+
+// Rows that are there are marked as used first, so that no eviction takes one of them. The others
+// wait among the seats, with their key in place of the slot.
+void dp_shown_place(dp_planner *planner, dp_work *work, uint32_t worker)
+{
+    dp_cache *cache = &planner->shown[worker];
+    dp_seats *seats = &planner->shown_seats[worker];
+    const uint32_t *row_keys = work->row_keys[worker];
+    const uint32_t row_count = work->plan.slices[worker].row_count;
+    seats->left_count = seats->taken_count = 0;
+    if (dp_planner_pool(planner))
+        outdate_gone(planner, work, worker);
+    for (uint32_t r = 0; r < row_count; r++) {
+        dp_planner_prefetch_row(planner, planner->shown, work, worker, r);
+        const uint32_t d = row_keys[r];
+        const uint32_t slot = dp_cache_slot(planner->shown, worker, shown_of(planner, work, d));
+        if (slot == DP_NO_SLOT) {
+            dp_seats_take(seats, work->distinct[d].record, d);
+            continue;
+        }
+        if (dp_eviction_is_outdated(cache->eviction, slot))
+            dp_cache_use_anew(cache, slot, planner->iteration);
+        else
+            dp_eviction_use(cache->eviction, slot, planner->iteration);
+        expect(planner, cache, slot, d);
+    }
+    for (uint32_t i = 0; i < seats->taken_count; i++) {
+        const uint32_t d = seats->taken[i].slot;
+        seats->taken[i].slot = fill(planner, cache, &work->distinct[d]);
+        expect(planner, cache, seats->taken[i].slot, d);
+    }
 }

@@ -43,18 +43,13 @@ static void drop_shown(dp_planner *planner)
     planner->shown = NULL;
 }
 
-static uint64_t lookups_max(const dp_planner *planner)
-{
-    return (uint64_t)planner->config.sample_count_max * planner->config.keys_per_sample_max;
-}
-
 static rt_status create_shown(dp_planner *planner, bool counts)
 {
-    if (!planner->missing)
-        planner->missing = rt_alloc(lookups_max(planner), sizeof *planner->missing);
+    if (!planner->shown_seats && dp_planner_create_seats(planner, &planner->shown_seats))
+        return RT_NO_MEMORY;
     if (counts && !planner->cached)
         planner->cached = rt_alloc(RT_FIELDS_MAX, sizeof *planner->cached);
-    if (!planner->missing || (counts && !planner->cached) ||
+    if ((counts && !planner->cached) ||
         dp_planner_create_caches(planner, &planner->shown))
         return RT_NO_MEMORY;
     for (uint32_t w = 0; counts && w < planner->config.worker_count; w++)

@@ -30,42 +30,81 @@ uint32_t dp_laia_choose(rt_random *random, const uint32_t *score, uint32_t *room
     return best;
 }
 
+typedef struct {
+    rt_random random;
+    uint32_t *scores; // sample_count_max x worker_count
+} laia;
+
+static void destroy(void *state)
+{
+    laia *self = state;
+    rt_free(self->scores);
+    rt_free(self);
+}
+
 static rt_status create(const dp_policy_config *config, void **state_p, rt_error *error)
 {
-    rt_random *random = rt_alloc(1, sizeof *random);
-    if (!random)
+    laia *self = rt_alloc(1, sizeof *self);
+    if (self)
+        self->scores = rt_alloc_unset((size_t)config->sample_count_max * config->worker_count,
+                                      sizeof *self->scores);
+    if (!self || !self->scores) {
+        rt_free(self);
         return rt_fail(error, RT_NO_MEMORY, "out of memory for policy laia");
-    *random = dp_laia_random(config->seed);
-    *state_p = random;
+    }
+    self->random = dp_laia_random(config->seed);
+    *state_p = self;
     return RT_OK;
+}
+
+typedef struct {
+    const dp_view *view;
+    uint32_t *scores;
+    uint32_t part_count;
+} scoring;
+
+static void score_some(void *context, uint32_t part)
+{
+    const scoring *all = context;
+    const dp_view *view = all->view;
+    const uint64_t count = view->sample_count;
+    const uint32_t end = (uint32_t)(count * (part + 1) / all->part_count);
+    for (uint32_t i = (uint32_t)(count * part / all->part_count); i < end; i++) {
+        uint32_t score[RT_WORKERS_MAX] = {0};
+        for (uint32_t k = view->offsets[i]; k < view->offsets[i + 1]; k++)
+            dp_laia_score(view, view->lookups[k], score);
+        memcpy(all->scores + (size_t)i * view->worker_count, score,
+               view->worker_count * sizeof *score);
+    }
 }
 
 static void place(void *state, const dp_view *view, uint32_t *worker_of_sample)
 {
+    laia *self = state;
+    scoring all = {view, self->scores, rt_pool_threads(view->pool)};
     uint32_t room[RT_WORKERS_MAX];
+    rt_pool_run(view->pool, all.part_count, score_some, &all);
     memcpy(room, view->capacity, view->worker_count * sizeof *room);
-    for (uint32_t i = 0; i < view->sample_count; i++) {
-        uint32_t score[RT_WORKERS_MAX] = {0};
-        for (uint32_t k = view->offsets[i]; k < view->offsets[i + 1]; k++)
-            dp_laia_score(view, view->lookups[k], score);
-        worker_of_sample[i] = dp_laia_choose(state, score, room, view->worker_count);
-    }
+    for (uint32_t i = 0; i < view->sample_count; i++)
+        worker_of_sample[i] =
+            dp_laia_choose(&self->random, self->scores + (size_t)i * view->worker_count, room,
+                           view->worker_count);
 }
 
 static void save(const void *state, rt_bytes *bytes)
 {
-    rt_bytes_put(bytes, state, sizeof(rt_random));
+    rt_bytes_put(bytes, &((const laia *)state)->random, sizeof(rt_random));
 }
 
 static bool load(void *state, rt_reader *reader)
 {
-    return rt_reader_get(reader, state, 1, sizeof(rt_random));
+    return rt_reader_get(reader, &((laia *)state)->random, 1, sizeof(rt_random));
 }
 
 const dp_policy_ops dp_policy_laia = {.name = "laia",
                                       .traits = DP_POLICY_REFERENCE | DP_POLICY_SNAPSHOTS,
                                       .create = create,
-                                      .destroy = rt_free,
+                                      .destroy = destroy,
                                       .place = place,
                                       .save = save,
                                       .load = load};

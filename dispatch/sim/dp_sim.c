@@ -289,6 +289,7 @@ static void finish(simulation *s, dp_sim_result *result)
 rt_status dp_sim_run(const dp_sim_config *sim, dp_sim_result *result, rt_error *error)
 {
     simulation s = {.sim = sim};
+    rt_pool *pool = NULL;
     dp_planner_config planner_config;
     memset(result, 0, sizeof *result);
     for (uint32_t i = 0; i < RT_COUNT_OF(s.batches); i++)
@@ -302,6 +303,10 @@ rt_status dp_sim_run(const dp_sim_config *sim, dp_sim_result *result, rt_error *
         status = rt_metrics_open(sim->journal, &s.journal, error);
     if (!status)
         status = dp_planner_create(&planner_config, &s.planner, error);
+    if (!status)
+        status = dp_setup_threads(sim->config, &pool, error);
+    if (!status && dp_planner_set_pool(s.planner, pool))
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory for the planner's threads");
     if (!status && !inputs_name_participants(sim->inputs))
         status = dp_participants_open(&planner_config, NULL, NULL, &s.chooser, error);
     if (!status)
@@ -319,6 +324,7 @@ rt_status dp_sim_run(const dp_sim_config *sim, dp_sim_result *result, rt_error *
     for (uint32_t i = 0; i < RT_COUNT_OF(s.batches); i++)
         rt_batch_fini(&s.batches[i]);
     dp_planner_destroy(s.planner);
+    rt_pool_destroy(pool);
     dp_participants_destroy(s.chooser);
     rt_metrics_close(s.journal);
     return status;

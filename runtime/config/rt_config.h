@@ -436,6 +436,7 @@ typedef struct {
     rt_consistency_config consistency;
     rt_links_config links;
     rt_placement_kind placement;  // "planner.placement"
+    uint32_t planner_threads;     // "planner.threads"; 0: half of the cores, at most 4
     uint32_t run_ahead;           // "planner.run_ahead": iterations planned before they are done
     uint32_t ps_shard_count;      // "ps.shards"
     uint64_t ps_memory_bytes_max; // per shard

@@ -30,8 +30,14 @@ enum {
     EX_VALUES = 256,
     EX_DIM = EX_WORKERS, // floats of a row; trainer w moves number w
     EX_ROW_FLOATS = EX_DIM + 1,
-    EX_DEPTH = 400, // actions of a run
-    EX_CHANGED = 253, // of a value, instead of an iteration: see ex_value
+    EX_SUMS_ELSEWHERE = 4,
+    EX_DEPTH = 400,          // actions of a run
+    EX_IN_DISORDER = 1 << 3, // of the mask of a value: gradients were added in another order
+    EX_TWICE = 1 << 4,       // one was added twice
+    EX_OF_NOBODY = 1 << 5,   // or one that is of another epoch
+    EX_SAYS_STEP = 1 << 6,   // of ex_worker.sums: who sent one says that the batch counts
+    EX_SAYS_NO_STEP = 1 << 7,
+    EX_CHANGED = 253,        // of a value, instead of an iteration: see ex_value
     EX_ROUNDED = 254,
     EX_ADDED = 255,
     EX_WAITING = 8 // changes of a key at the PS
@@ -87,61 +93,95 @@ enum {
     XX(CUT_OPEN, "coordinator: slices go out while a cut is open")                         \
     XX(RUN_AHEAD, "coordinator: run-ahead is not kept")
 
+// Of bounded staleness, for test_explore_stale.c.
+#define EX_STALE_MAP(XX)                                                       \
+    XX(DELTA_ANY_BASE, "PS: a change is added whatever the row's version")     \
+    XX(DELTA_NO_PULLS, "PS: a change does not wait for the pulls of its base") \
+    XX(DELTA_NO_WAKE, "PS: changes that wait are not looked at again")         \
+    XX(DELTA_UNCOUNTED, "PS: pulls are not counted")
+
+// Of sweeps, for test_explore_sweep.c.
+#define EX_SWEEP_MAP(XX)                                                          \
+    XX(SWEEP_UNCONFIRMED, "worker: MARK is answered before pushes are confirmed") \
+    XX(SWEEP_ONE_MARK, "coordinator: EXPIRE follows the first MARK")              \
+    XX(SWEEP_OPEN, "coordinator: slices go out before all shards have answered")  \
+    XX(SWEEP_NOT_ALL, "coordinator: shard 0 is not told")                         \
+    XX(SWEEP_MORE, "PS: rows of version F end")                                   \
+    XX(SWEEP_LESS, "PS: rows of version F - 1 stay")
+
+// Of homes that move and of rows that travel rounded, for test_explore_homes.c.
+#define EX_HOMES_MAP(XX)                                                              \
+    XX(FORGET_ANY, "PS: FORGET takes a row of any version")                           \
+    XX(FORGET_PARKED, "PS: FORGET takes the pulls that wait")                         \
+    XX(FORGET_SUMS, "PS: FORGET takes the gradients that wait")                       \
+    XX(FORGET_AT_ONCE, "worker: FORGET leaves with the requests")                     \
+    XX(FORGET_UNSETTLED, "worker: FORGET leaves before the verdict")                  \
+    XX(FORGET_UNCONFIRMED, "worker: MARK is answered while FORGET is under way")      \
+    XX(PLAN_NO_FORGET, "planner: FORGET is missing")                                  \
+    XX(PLAN_FORGET_PUSHED, "planner: FORGET of the version that is pushed elsewhere") \
+    XX(PLAN_PUSH_STAYS, "planner: PUSH_ROW goes to another shard than pulls of it")   \
+    XX(PLAN_NOT_TAKEN_IN, "planner: the row is not pushed to where gradients go")     \
+    XX(PLAN_TAKEN_IN_STATELESS, "planner: a row is taken in without its state")       \
+    XX(PLAN_GRAD_STAYS, "planner: a gradient goes to another shard than the others")  \
+    XX(WIRE_STAYS_CHANGED, "planner: of a copy that stays, its change")               \
+    XX(WIRE_MOVED_CHANGED, "planner: of a row that moves, its change")                \
+    XX(WIRE_ENDED_CHANGED, "planner: of a copy whose row has ended, its change")      \
+    XX(WIRE_TAKEN_IN, "planner: a row that is taken in is pulled rounded")            \
+    XX(WIRE_NOT_ROUNDED, "worker: a copy that went whole stays as it was")            \
+    XX(WIRE_BASE_KEPT, "worker: a copy that went whole keeps the version that came")  \
+    XX(WIRE_FIRST_ROUNDED, "PS: initial rows are answered rounded")
+
+// Of rows that go from worker to worker, for test_explore_hands.c.
+#define EX_HANDS_MAP(XX)                                                            \
+    XX(PLAN_NO_SEND, "planner: SEND is missing")                                    \
+    XX(PLAN_NO_RECV, "planner: RECV is missing")                                    \
+    XX(PLAN_OLD_RECV, "planner: RECV of the version before L")                      \
+    XX(PLAN_RECV_ANOTHER, "planner: RECV from another worker")                      \
+    XX(PLAN_PULL_FOR_RECV, "planner: SEND, but the row is pulled")                  \
+    XX(PLAN_SEND_STATELESS, "planner: SEND without optimizer state")                \
+    XX(PLAN_SEND_LATE, "planner: a fill stands before the SEND out of its slot")    \
+    XX(HAND_EARLY, "worker: a row is captured for SEND before rel(slot)")           \
+    XX(HAND_LANDS, "worker: a row of another worker lands before rel(slot)")        \
+    XX(HAND_LOST, "worker: a row that comes before its slice is not kept")          \
+    XX(HAND_TRAINS, "worker: trains before all rows of other workers are in place") \
+    XX(HAND_OLD_EPOCH, "worker: takes a row of an older epoch")                     \
+    XX(HAND_STORE_OLD, "PS: an older row that comes late is stored")
+
+// Of gradients that a trainer sums, for test_explore_sums.c.
+#define EX_SUMS_MAP(XX)                                                                    \
+    XX(PLAN_NO_REDUCE, "planner: REDUCE is missing")                                       \
+    XX(PLAN_NO_SUM, "planner: SUM is missing")                                             \
+    XX(PLAN_REDUCE_ANOTHER, "planner: REDUCE to another worker than the one that sums")    \
+    XX(PLAN_SUM_ANOTHER, "planner: SUM of another worker's gradient")                      \
+    XX(PLAN_GRAD_FOR_REDUCE, "planner: PUSH_GRAD in the place of REDUCE")                  \
+    XX(PLAN_SUM_STATELESS, "planner: the row is summed where its state is not")            \
+    XX(PLAN_SUM_STORED, "planner: the PS is taken to have the row that a worker sums")     \
+    XX(PLAN_SENDER_VALID, "planner: the copy of who sent its gradient is taken for valid") \
+    XX(SUM_EARLY, "worker: the step comes with the first gradient")                        \
+    XX(SUM_EACH, "worker: every gradient is a step of its own")                            \
+    XX(SUM_AS_COMES, "worker: gradients are added in the order in which they come")        \
+    XX(SUM_TWICE, "worker: a gradient that was kept counts twice")                         \
+    XX(SUM_FORGETS, "worker: who sums leaves its own gradient out")                        \
+    XX(SUM_LOST, "worker: a gradient that comes before its slice is not kept")             \
+    XX(SUM_LOST_UNTRAINED, "worker: nor is one that comes before the training")            \
+    XX(SUM_NOT_AWAITED, "worker: what follows on the slot does not wait for the sum")      \
+    XX(SUM_AHEAD, "worker: trains on while a slice that is too old waits for a sum")  \
+    XX(SUM_UNMARKED, "worker: MARK is answered before sums are in")                        \
+    XX(SUM_OLD_EPOCH, "worker: takes a gradient of an older epoch")
+
+#define EX_RULE(name, text) EX_BREAK_##name,
+
 typedef enum {
-#define XX(name, text) EX_BREAK_##name,
-    EX_BREAK_MAP(XX)
-#undef XX
-        EX_BREAKS,
-    // Of bounded staleness, for test_explore_stale.c.
-    EX_BREAK_DELTA_ANY_BASE,  // PS: a change is added whatever the row's version
-    EX_BREAK_DELTA_NO_PULLS,  // PS: and does not wait for the pulls of its base
-    EX_BREAK_DELTA_NO_WAKE,   // PS: changes that wait are not looked at again
-    EX_BREAK_DELTA_UNCOUNTED, // PS: pulls are not counted
-    EX_BREAK_STALE_END,
-    // Of sweeps, for test_explore_sweep.c.
-    EX_BREAK_SWEEP_UNCONFIRMED = EX_BREAK_STALE_END, // worker: MARK while pushes are unconfirmed
-    EX_BREAK_SWEEP_ONE_MARK,                         // coordinator: EXPIRE follows the first MARK
-    EX_BREAK_SWEEP_OPEN,    // coordinator: slices go out before all shards have answered
-    EX_BREAK_SWEEP_NOT_ALL, // coordinator: shard 0 is not told
-    EX_BREAK_SWEEP_MORE,    // PS: ends rows of version F, too
-    EX_BREAK_SWEEP_LESS,    // PS: rows of version F - 1 stay
-    EX_BREAK_SWEEP_END,
-    // Of homes that move and of rows that travel rounded, for test_explore_homes.c.
-    EX_BREAK_FORGET_ANY = EX_BREAK_SWEEP_END, // PS: forgets a row whatever its version
-    EX_BREAK_FORGET_PARKED,                   // PS: and the pulls that wait
-    EX_BREAK_FORGET_SUMS,                     // PS: and the gradients that wait
-    EX_BREAK_FORGET_AT_ONCE,                  // worker: FORGET leaves with the requests
-    EX_BREAK_FORGET_UNSETTLED,                // worker: FORGET leaves before the verdict
-    EX_BREAK_FORGET_UNCONFIRMED,              // worker: MARK is answered while it is on its way
-    EX_BREAK_PLAN_NO_FORGET,                  // planner: FORGET is missing
-    EX_BREAK_PLAN_FORGET_PUSHED,      // planner: FORGET of the version that is pushed elsewhere
-    EX_BREAK_PLAN_PUSH_STAYS,         // planner: PUSH_ROW goes to another shard than pulls of it
-    EX_BREAK_PLAN_NOT_TAKEN_IN,       // planner: the row is not pushed to where gradients go
-    EX_BREAK_PLAN_TAKEN_IN_STATELESS, // planner: and pulled without its state
-    EX_BREAK_PLAN_GRAD_STAYS,         // planner: a gradient goes to another shard than the others
-    EX_BREAK_HOMES_END,
-    EX_BREAK_WIRE_STAYS_CHANGED = EX_BREAK_HOMES_END, // planner: of a copy that stays, its change
-    EX_BREAK_WIRE_MOVED_CHANGED,                      // planner: of a row that moves, its change
-    EX_BREAK_WIRE_ENDED_CHANGED, // planner: of a copy whose row has ended, its change
-    EX_BREAK_WIRE_TAKEN_IN,      // planner: a row that is taken in is pulled rounded
-    EX_BREAK_WIRE_NOT_ROUNDED,   // worker: a copy that went whole stays as it was
-    EX_BREAK_WIRE_BASE_KEPT,     // worker: and its change goes from what came before
-    EX_BREAK_WIRE_FIRST_ROUNDED, // PS: initial rows are answered rounded
-    EX_BREAK_WIRE_END,
-    // Of rows that go from worker to worker, for test_explore_hands.c.
-    EX_BREAK_PLAN_NO_SEND = EX_BREAK_WIRE_END, // planner: SEND is missing
-    EX_BREAK_PLAN_NO_RECV,                     // planner: RECV is missing
-    EX_BREAK_PLAN_OLD_RECV,                    // planner: RECV of the version before L
-    EX_BREAK_PLAN_RECV_ANOTHER,                // planner: RECV from another worker
-    EX_BREAK_PLAN_PULL_FOR_RECV,               // planner: SEND, but the row is pulled
-    EX_BREAK_PLAN_SEND_STATELESS,              // planner: SEND without optimizer state
-    EX_BREAK_PLAN_SEND_LATE,  // planner: a fill stands before the SEND out of its slot
-    EX_BREAK_HAND_EARLY,      // worker: a row is captured for SEND before rel(slot)
-    EX_BREAK_HAND_LANDS,      // worker: a row of another worker lands before rel(slot)
-    EX_BREAK_HAND_LOST,       // worker: one that comes before its slice is not kept
-    EX_BREAK_HAND_TRAINS,     // worker: trains before all rows of other workers are in place
-    EX_BREAK_HANDS_END
+    EX_BREAK_MAP(EX_RULE) EX_BREAKS,
+    EX_STALE_MAP(EX_RULE) EX_BREAK_STALE_END,
+    EX_SWEEP_MAP(EX_RULE) EX_BREAK_SWEEP_END,
+    EX_HOMES_MAP(EX_RULE) EX_BREAK_HOMES_END,
+    EX_HANDS_MAP(EX_RULE) EX_BREAK_HANDS_END,
+    EX_SUMS_MAP(EX_RULE) EX_BREAK_SUMS_END
 } ex_break;
+
+// A rule of the planner: its plans are changed.
+bool ex_break_is_of_plan(ex_break which);
 
 const char *ex_break_text(ex_break which);
 
@@ -160,7 +200,10 @@ typedef struct {
     bool homes; // planned: worker and shard of one number are on one box; with guard, whose verdict
                 // tells that all have pulled
     bool rounded; // rows travel in 16 bits, in which gradients here are exact
-    bool hands;    // rows go from worker to worker
+    bool hands;   // rows go from worker to worker
+    uint8_t
+        sums;    // and gradients to a trainer that sums them: see ex_ps_bytes_per_s; 0: they do not
+    bool strays; // a row or gradient of an older epoch is under way between two workers
     bool sits_out; // who trains nothing in an iteration takes no part in it, and is flushed
                    // meanwhile
     rt_eviction_kind eviction;
@@ -186,7 +229,9 @@ typedef enum {
     EX_PUSH_DELTA, // mask: version that the slot has; keeper: pulls of the base
     EX_FORGET,     // on no slot; when all else of the slice is carried out
     EX_SEND,       // keeper: the worker at the other end
-    EX_RECV
+    EX_RECV,
+    EX_REDUCE,
+    EX_SUM
 } ex_kind;
 
 // A node of a slice; previous and next: on the same slot of the same worker, 1 + slice x EX_NODES +
@@ -194,9 +239,9 @@ typedef enum {
 typedef struct {
     uint8_t kind, slot, key, version;
     uint8_t base, mask, keeper;
-    uint8_t mode; // TRAIN
-    bool state;   // PULL, SEND: with optimizer state
-    bool whole;   // PULL, PUSH_ROW: in 32 bits, where rows travel rounded
+    uint8_t mode;  // TRAIN
+    bool state;    // PULL, SEND: with optimizer state
+    bool whole;    // PULL, PUSH_ROW: in 32 bits, where rows travel rounded
     uint8_t shard; // where homes are planned
     uint8_t reason;
     uint16_t previous, next;
@@ -276,6 +321,10 @@ void ex_expect_ordered(ex_program *program);
 
 bool ex_is_bad(const ex_scenario *scenario, uint32_t iteration);
 uint32_t ex_shard_of(const ex_scenario *scenario, uint32_t key);
+
+// The link of the PS, which decides who sums: so slow that workers do (1; EX_SUMS_ELSEWHERE: all
+// but worker 0, whose link is slow, too), as fast as that of a worker (2), not worth counting (3).
+double ex_ps_bytes_per_s(const ex_scenario *scenario);
 void ex_gradient(uint32_t iteration, uint32_t mask, float gradient[EX_DIM]);
 rt_optimizer_config ex_optimizer(void);
 
@@ -295,7 +344,8 @@ typedef enum {
     EX_MESSAGE_ROWS,
     EX_MESSAGE_SUM_ROWS,
     EX_MESSAGE_PUSHED,
-    EX_MESSAGE_HANDED
+    EX_MESSAGE_HANDED,
+    EX_MESSAGE_SUMMAND // of a sum at another worker
 } ex_message_kind;
 
 // slice, node: that it is of. One record each.
@@ -303,7 +353,8 @@ typedef struct {
     uint8_t kind, slice, node, key;
     uint8_t version, value; // SUM_ROWS: value is the mask of the gradients in the sum
     bool state;             // the row has its optimizer state
-    bool step;              // PUSH_GRAD: the batch counts
+    bool step;              // PUSH_GRAD, SUMMAND: the batch counts
+    bool old;               // of an older epoch
     uint8_t base;           // PUSH_CHANGE: version that came
 } ex_message;
 
@@ -325,6 +376,7 @@ typedef struct {
     uint8_t credits[EX_SHARDS];
     uint32_t done[EX_SLICES], arrived[EX_SLICES]; // bits of nodes
     ex_message staged[EX_SLICES][EX_SLOTS];       // by slot
+    uint8_t sums[EX_SLICES][EX_SLOTS]; // by slot: workers whose gradients came, as ex_value's mask
     ex_slot slots[EX_SLOTS];
 } ex_worker;
 
@@ -354,8 +406,8 @@ typedef struct {
     uint32_t parked[EX_WORKERS][EX_SLICES]; // bits of nodes
     uint8_t captured;                       // shards that have their part of the cut
     ex_queue up[EX_WORKERS][EX_SHARDS];
-    ex_queue held[EX_WORKERS][EX_SHARDS]; // pushes that wait for credits
-    ex_queue back[EX_WORKERS][EX_SHARDS]; // shard to worker
+    ex_queue held[EX_WORKERS][EX_SHARDS];    // pushes that wait for credits
+    ex_queue back[EX_WORKERS][EX_SHARDS];    // shard to worker
     ex_queue across[EX_WORKERS][EX_WORKERS]; // worker to worker
 } ex_state;
 

@@ -108,6 +108,59 @@ static bool forgets(const ex_slice *slice, uint32_t key)
     return false;
 }
 
+// What a worker sent the gradient of, or summed, in the iteration of a version.
+static bool has_node(const ex_program *p, uint32_t w, ex_kind kind, dp_mode mode, const ex_node *n)
+{
+    for (uint32_t q = 0; q < p->slice_count; q++) {
+        const ex_slice *slice = &p->slices[q][w];
+        for (uint32_t i = 0; i < slice->node_count; i++) {
+            const ex_node *other = &slice->nodes[i];
+            if (other->kind == kind && other->key == n->key && slice->iteration == n->version &&
+                (kind != EX_TRAIN || other->mode == mode))
+                return true;
+        }
+    }
+    return false;
+}
+
+// The third of three workers.
+static bool name_another(const ex_program *p, uint32_t w, ex_node *n)
+{
+    return p->scenario.worker_count > 2 &&
+           (n->keeper = (uint8_t)(EX_WORKERS - w - n->keeper), true);
+}
+
+// Rules of gradients that a trainer sums.
+static bool break_sum_at(ex_program *p, ex_break which, uint32_t q, uint32_t w, uint32_t at)
+{
+    ex_slice *slice = &p->slices[q][w];
+    ex_node *n = &slice->nodes[at];
+    const ex_node *training = training_of(slice, n);
+    const bool reduce = n->kind == EX_REDUCE, sum = n->kind == EX_SUM;
+    const bool fill = n->kind == EX_PULL || n->kind == EX_RECV;
+    switch (which) {
+    case EX_BREAK_PLAN_NO_REDUCE:
+        return reduce && (remove_node(slice, at), true);
+    case EX_BREAK_PLAN_NO_SUM:
+        return sum && (remove_node(slice, at), true);
+    case EX_BREAK_PLAN_REDUCE_ANOTHER:
+        return reduce && name_another(p, w, n);
+    case EX_BREAK_PLAN_SUM_ANOTHER:
+        return sum && name_another(p, w, n);
+    case EX_BREAK_PLAN_GRAD_FOR_REDUCE:
+        return reduce && (n->kind = EX_PUSH_GRAD, n->keeper = DP_NO_KEEPER, true);
+    case EX_BREAK_PLAN_SUM_STATELESS:
+        return fill && training->mode == DP_MODE_REDUCE && (n->state = false, true);
+    case EX_BREAK_PLAN_SUM_STORED:
+        return n->kind == EX_PUSH_ROW && has_node(p, w, EX_TRAIN, DP_MODE_REDUCE, n) &&
+               (remove_node(slice, at), true);
+    case EX_BREAK_PLAN_SENDER_VALID:
+        return fill && has_node(p, w, EX_REDUCE, DP_MODE_GRAD, n) && (remove_node(slice, at), true);
+    default:
+        return false;
+    }
+}
+
 // Rules of rows that go from worker to worker.
 static bool break_hand_at(ex_program *p, ex_break which, uint32_t q, uint32_t w, uint32_t at)
 {
@@ -122,8 +175,7 @@ static bool break_hand_at(ex_program *p, ex_break which, uint32_t q, uint32_t w,
     case EX_BREAK_PLAN_OLD_RECV:
         return recv && (n->version--, true);
     case EX_BREAK_PLAN_RECV_ANOTHER:
-        return recv && p->scenario.worker_count > 2 &&
-               (n->keeper = (uint8_t)(EX_WORKERS - w - n->keeper), true);
+        return recv && name_another(p, w, n);
     case EX_BREAK_PLAN_PULL_FOR_RECV:
         return recv && (n->kind = EX_PULL, true);
     case EX_BREAK_PLAN_SEND_STATELESS:
@@ -132,7 +184,7 @@ static bool break_hand_at(ex_program *p, ex_break which, uint32_t q, uint32_t w,
         return (recv || n->kind == EX_PULL) && index_of(slice, EX_SEND, n->slot) < at &&
                (move_node(slice, at, 0), true);
     default:
-        return false;
+        return break_sum_at(p, which, q, w, at);
     }
 }
 

@@ -1,8 +1,11 @@
 #include "tests/explore/explore_case.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/rt_hash.h"
 #include "tests/support/test.h"
 
 bool ex_is_full(void)
@@ -29,6 +32,7 @@ bool ex_explore_scenario(const ex_scenario *scenario, ex_break broken, bool repl
     sum->deltas += program->operations[DP_OP_PUSH_DELTA];
     sum->moved += program->operations[DP_OP_FORGET];
     sum->handed += program->operations[DP_OP_SEND];
+    sum->reduced += program->operations[DP_OP_REDUCE];
     for (uint32_t w = 0; scenario->floor && w < scenario->worker_count; w++)
         sum->dropped += program->slices[program->cut_slice - 1][w].node_count;
     ex_program_fini(program);
@@ -73,7 +77,8 @@ ex_scenario ex_varied(uint32_t workers, uint32_t keys, uint32_t slots, uint32_t 
                          .slot_count = (uint8_t)slots,
                          .shard_count = (uint8_t)shards,
                          .iterations = (uint8_t)iterations,
-                         .run_ahead = (uint8_t)(number % 3),
+                         .run_ahead =
+                             (uint8_t)(rt_mix(number) % 3), // else it hangs on who trains first
                          .push_credits = number / 3 % 4 ? EX_QUEUE : 1,
                          .first_touch_pull = number / 5 % 2,
                          .guard = number / 7 % 3 == 0,
@@ -115,4 +120,43 @@ bool ex_place(const ex_family *f, uint64_t number, ex_scenario *s)
             return false;
     }
     return true;
+}
+
+// ---- families --------------------------------------------------------------------------------
+
+ex_totals ex_explore_family(const ex_family *f, ex_numbered numbered, const void *context,
+                            uint32_t every_replay)
+{
+    ex_totals sum = {0};
+    const uint64_t count = ex_placement_count(f);
+    const uint32_t every = ex_is_full() ? (f->every + 9) / 10 : f->every;
+    for (uint64_t number = 1; number < count; number += every) {
+        ex_scenario s;
+        if (numbered(context, number, &s))
+            ex_must_hold(&s, every_replay && sum.scenarios % every_replay == 0, &sum);
+    }
+    printf("%u workers, %u keys, %u slots, %u shards, %u iterations: %" PRIu64
+           " scenarios, %" PRIu64 " states, %" PRIu64 " transitions, %" PRIu64
+           " actions replayed\n",
+           f->worker_count, f->key_count, f->slot_count, f->shard_count, f->iterations,
+           sum.scenarios, sum.states, sum.transitions, sum.replayed.actions);
+    return sum;
+}
+
+uint64_t ex_find_broken(const ex_family *f, ex_numbered numbered, const void *context,
+                        ex_break broken, uint64_t from, char *violation, size_t size)
+{
+    const uint64_t count = ex_placement_count(f);
+    ex_totals sum = {0};
+    for (uint64_t number = from; number < count; number += f->every) {
+        ex_scenario s;
+        if (!numbered(context, number, &s))
+            continue;
+        const bool right = ex_break_is_of_plan(broken)
+                               ? ex_explore_broken(&s, broken, violation, size)
+                               : ex_explore_scenario(&s, broken, false, &sum, violation, size);
+        if (!right)
+            return number;
+    }
+    return 0;
 }

@@ -14,6 +14,7 @@ typedef struct {
     uint64_t dropped; // copies that sweeps give up
     uint64_t moved;   // FORGET planned
     uint64_t handed;  // SEND planned
+    uint64_t reduced; // REDUCE planned
     ex_replayed replayed;
 } ex_totals;
 
@@ -43,5 +44,18 @@ uint64_t ex_placement_count(const ex_family *family);
 
 // Placement number `number`. False: an iteration has no sample.
 bool ex_place(const ex_family *family, uint64_t number, ex_scenario *s);
+
+// A family's scenario by the number of its placement. False: there is none of this number.
+typedef bool (*ex_numbered)(const void *family, uint64_t number, ex_scenario *s);
+
+// One of family->every placements, ten times as many in full, with no rule broken; one of
+// every_replay scenarios is replayed, too (0: none).
+ex_totals ex_explore_family(const ex_family *family, ex_numbered numbered, const void *context,
+                            uint32_t every_replay);
+
+// The number of the first placement, from `from` on in steps of family->every, that shows the
+// broken rule, or 0. violation, of at least 512 bytes, says how.
+uint64_t ex_find_broken(const ex_family *family, ex_numbered numbered, const void *context,
+                        ex_break broken, uint64_t from, char *violation, size_t size);
 
 #endif

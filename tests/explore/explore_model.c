@@ -107,11 +107,36 @@ static void capture(ex_model *m, ex_state *state, uint32_t shard)
 
 // ---- events ----------------------------------------------------------------------------------
 
+// What a process of an older epoch has sent for the first row or gradient that this worker takes
+// from another one. False: it takes none.
+static bool add_stray(const ex_model *m, ex_state *state, uint32_t worker)
+{
+    for (uint32_t q = 0; q < m->program->slice_count; q++) {
+        const ex_slice *slice = slice_at(m, q, worker);
+        for (uint32_t i = 0; i < slice->node_count; i++) {
+            const ex_node *n = &slice->nodes[i];
+            const bool hands = n->kind == EX_RECV;
+            if (!hands && n->kind != EX_SUM)
+                continue;
+            ex_message stray =
+                message_of(hands ? EX_MESSAGE_HANDED : EX_MESSAGE_SUMMAND, q * EX_NODES + i, n);
+            stray.old = stray.state = true;
+            stray.value = ex_value_step(m->program, n->key, 1, EX_OF_NOBODY);
+            queue_put(&state->across[n->keeper][worker], stray);
+            return true;
+        }
+    }
+    return false;
+}
+
 void ex_start(const ex_model *m, ex_state *state)
 {
     memset(state, 0, sizeof *state);
     for (uint32_t w = 0; w < EX_WORKERS; w++)
         memset(state->workers[w].credits, scenario_of(m)->push_credits, EX_SHARDS);
+    for (uint32_t w = 0; w < scenario_of(m)->worker_count && scenario_of(m)->strays; w++)
+        if (add_stray(m, state, w))
+            break;
 }
 
 // The coordinator has up to run_ahead + 1 slices with the workers, and none that comes after a cut
@@ -124,7 +149,7 @@ static bool may_receive(const ex_model *m, const ex_state *state, uint32_t worke
     if (q == p->slice_count)
         return false;
     for (uint32_t w = 0; w < p->scenario.worker_count; w++)
-        least = state->workers[w].trained < least ? state->workers[w].trained : least;
+        least = (uint32_t)rt_min_u64(state->workers[w].trained, least);
     if (p->cut_slice && q >= p->cut_slice && m->broken != EX_BREAK_CUT_OPEN &&
         m->broken != EX_BREAK_SWEEP_OPEN && state->captured != (1u << p->scenario.shard_count) - 1)
         return false;
@@ -215,9 +240,13 @@ void ex_check_end(ex_model *m, const ex_state *state)
         for (uint32_t i = 0; i < p->scenario.slot_count; i++)
             if (state->workers[w].slots[i].kept)
                 ex_violate(m, "worker %u still keeps a gradient", w);
-        for (uint32_t q = 0; q < p->slice_count; q++)
+        for (uint32_t q = 0; q < p->slice_count; q++) {
             if (state->parked[w][q])
                 ex_violate(m, "a pull is parked at the end");
+            for (uint32_t i = 0; i < p->scenario.slot_count; i++)
+                if (state->workers[w].sums[q][i])
+                    ex_violate(m, "worker %u has a sum that it stepped no row with", w);
+        }
     }
     for (uint32_t s = 0; s < p->scenario.shard_count; s++)
         check_rows(m, state, s, p->scenario.iterations, "end");
@@ -241,8 +270,7 @@ bool ex_is_free(const ex_model *m, const ex_state *state, ex_action action)
     const ex_message *head = queue_head(&state->back[action.worker][action.shard]);
     if (head->kind == EX_MESSAGE_PUSHED)
         return scenario_of(m)->push_credits >= EX_QUEUE;
-    const uint32_t next =
-        node_at(m, action.worker, head->slice * EX_NODES + head->node)->next;
+    const uint32_t next = node_at(m, action.worker, head->slice * EX_NODES + head->node)->next;
     return !next || node_at(m, action.worker, next - 1)->kind != EX_PUSH_ROW;
 }
 
@@ -273,7 +301,7 @@ size_t ex_pack(const ex_model *m, const ex_state *state, uint8_t *bytes)
             put_queue(&to, &state->held[w][i]);
             put_queue(&to, &state->back[w][i]);
         }
-        for (uint32_t i = 0; i < s->worker_count && s->hands; i++)
+        for (uint32_t i = 0; i < s->worker_count && (s->hands || s->sums); i++)
             put_queue(&to, &state->across[w][i]);
     }
     for (uint32_t k = 0; k < s->key_count; k++)

@@ -19,8 +19,9 @@
 const char *ex_break_text(ex_break which)
 {
     static const char *const texts[] = {
-#define XX(name, text) text,
-        EX_BREAK_MAP(XX)
+#define XX(name, text) [EX_BREAK_##name] = text,
+        EX_BREAK_MAP(XX) EX_STALE_MAP(XX) EX_SWEEP_MAP(XX) EX_HOMES_MAP(XX) EX_HANDS_MAP(XX)
+            EX_SUMS_MAP(XX)
 #undef XX
     };
     return texts[which];
@@ -41,6 +42,18 @@ void ex_gradient(uint32_t iteration, uint32_t mask, float gradient[EX_DIM])
         gradient[w] = mask >> w & 1 ? 1.0f + (float)iteration : 0.0f;
 }
 
+bool ex_break_is_of_plan(ex_break which)
+{
+    static const char planner[] = "planner: ";
+    return strncmp(ex_break_text(which), planner, sizeof planner - 1) == 0;
+}
+
+double ex_ps_bytes_per_s(const ex_scenario *scenario)
+{
+    const double rates[] = {0, 1e6, 1e8, 0, 1e6};
+    return rates[scenario->sums];
+}
+
 bool ex_is_bad(const ex_scenario *scenario, uint32_t iteration)
 {
     return scenario->guard && scenario->bad >> (iteration - 1) & 1;
@@ -54,13 +67,17 @@ uint32_t ex_shard_of(const ex_scenario *scenario, uint32_t key)
 void ex_scenario_print(const ex_scenario *s, char *text, size_t size)
 {
     size_t at = (size_t)snprintf(
-        text, size, "%u workers, %u keys, %u slots, %u shards, run-ahead %u, credits %u%s%s%s%s%s",
+        text, size,
+        "%u workers, %u keys, %u slots, %u shards, run-ahead %u, credits %u%s%s%s%s%s%s",
         s->worker_count, s->key_count, s->slot_count, s->shard_count, s->run_ahead, s->push_credits,
         s->keeper ? ", keeper" : "", s->full_sync ? ", full_sync" : "",
         s->lookahead ? ", look-ahead" : "", s->first_touch_pull ? ", first touch by pull" : "",
-        s->guard ? ", guard" : "");
+        s->guard ? ", guard" : "", s->sits_out ? ", some sit out" : "");
     at += (size_t)snprintf(text + at, size - at, "%s%s%s", s->homes ? ", homes" : "",
                            s->rounded ? ", rounded" : "", s->hands ? ", hands" : "");
+    if (s->sums)
+        at += (size_t)snprintf(text + at, size - at, ", sums %u%s", s->sums,
+                               s->strays ? ", strays" : "");
     if (s->staleness)
         at += (size_t)snprintf(text + at, size - at, ", staleness %u", s->staleness);
     if (s->cut && s->floor)
@@ -239,9 +256,10 @@ static ex_node *add_node(ex_slice *slice, ex_kind kind, uint32_t slot)
 
 static const struct {
     uint8_t operation, kind;
-} kinds[] = {{DP_OP_PUSH_ROW, EX_PUSH_ROW}, {DP_OP_DROP, EX_DROP}, {DP_OP_PULL, EX_PULL},
-             {DP_OP_PULL_SUM, EX_PULL_SUM}, {DP_OP_INIT, EX_INIT}, {DP_OP_PUSH_GRAD, EX_PUSH_GRAD},
-             {DP_OP_KEEP, EX_KEEP}};
+} kinds[] = {
+    {DP_OP_PUSH_ROW, EX_PUSH_ROW}, {DP_OP_DROP, EX_DROP},     {DP_OP_PULL, EX_PULL},
+    {DP_OP_PULL_SUM, EX_PULL_SUM}, {DP_OP_INIT, EX_INIT},     {DP_OP_PUSH_GRAD, EX_PUSH_GRAD},
+    {DP_OP_KEEP, EX_KEEP},         {DP_OP_REDUCE, EX_REDUCE}, {DP_OP_SUM, EX_SUM}};
 
 // All operations of a kind, as dp_slice_encode groups them.
 static void add_operations(ex_program *p, ex_slice *slice, const dp_ops *ops, dp_op_kind operation,
@@ -297,7 +315,7 @@ static void add_slice(ex_program *p, ex_slice *slice, const dp_slice *from, cons
         add_operations(p, slice, &from->fill, kinds[i].operation, kinds[i].kind);
     add_operations(p, slice, &from->after, DP_OP_PUSH_ROW, EX_PUSH_ROW); // taken in
     add_rows(p, slice, from, batch);
-    for (uint32_t i = 5; i < 7; i++)
+    for (uint32_t i = 5; i < 9; i++)
         add_operations(p, slice, &from->after, kinds[i].operation, kinds[i].kind);
     add_operations(p, slice, &from->after, DP_OP_PUSH_DELTA, EX_PUSH_DELTA);
     add_operations(p, slice, &from->after, DP_OP_FORGET, EX_FORGET);
@@ -354,6 +372,7 @@ static void add_plan(ex_program *p, const dp_plan *plan, const rt_batch *batch)
                                   .worker_count = s->worker_count,
                                   .rank = w,
                                   .hands = s->hands,
+                                  .sums = s->sums > 0,
                                   .sample_count_max = s->slot_count,
                                   .lookup_count_max = s->slot_count,
                                   .slot_count = ex_slots_of(s),
@@ -392,11 +411,13 @@ static dp_planner_config planner_config(const ex_scenario *s)
                      .keeper = s->keeper,
                      .full_sync = s->full_sync,
                      .hand_over = s->hands,
+                     .reduce = s->sums > 0,
                      .first_touch =
                          s->first_touch_pull ? RT_FIRST_TOUCH_PULL : RT_FIRST_TOUCH_LOCAL},
         .consistency = {s->staleness > 0, s->staleness},
         .overshoot = s->staleness ? s->slot_count : 0,
         .seed = SEED};
+    config.rates.ps_bytes_per_s = ex_ps_bytes_per_s(s);
     if (s->rounded)
         config.layout.wire = RT_CODING_BF16;
     if (s->homes) {
@@ -410,6 +431,8 @@ static dp_planner_config planner_config(const ex_scenario *s)
         config.boxes.given[w] = (dp_link){1e8, 1e8};
         config.slot_count[w] = ex_slots_of(s);
         config.rates.links[w] = (dp_link){1e8, 1e8};
+        if (w == 0 && s->sums == EX_SUMS_ELSEWHERE)
+            config.rates.links[w] = (dp_link){1e7, 1e7};
     }
     // dp_planner_check asks for the larger of N / n and micro_batch_max
     config.sample_count_max = (uint32_t)s->worker_count * s->slot_count;
@@ -422,6 +445,7 @@ static plan_checker *create_checker(const ex_scenario *s, const dp_planner_confi
                                    .first_touch = config->dispatch.first_touch,
                                    .full_sync = s->full_sync,
                                    .hand_over = s->hands,
+                                   .reduce = s->sums > 0,
                                    .micro_batch_max = s->slot_count};
     for (uint32_t w = 0; w < s->worker_count; w++)
         checker.slot_count[w] = s->slot_count;

@@ -232,7 +232,11 @@ static void take_row(shard_turn *t, const ex_message *in)
 {
     ex_row *row = row_of(t, in->key);
     check_version(t, in);
-    if (row->exists && in->version <= row->version && t->model->broken != EX_BREAK_STORE_ANY) {
+    if (row->exists && in->version < row->version && scenario_of(t->model)->hands &&
+        t->model->broken != EX_BREAK_HAND_STORE_OLD)
+        return; // it was handed on since, and the owner's push came first
+    if (row->exists && in->version <= row->version && t->model->broken != EX_BREAK_STORE_ANY &&
+        t->model->broken != EX_BREAK_HAND_STORE_OLD) {
         ex_violate(t->model, "a version comes to the PS a second time");
         return;
     }
@@ -385,6 +389,7 @@ void ex_ps_receive(ex_model *m, ex_state *state, uint32_t worker, uint32_t shard
     case EX_MESSAGE_SUM_ROWS:
     case EX_MESSAGE_PUSHED:
     case EX_MESSAGE_HANDED:
+    case EX_MESSAGE_SUMMAND:
         break;
     }
 }

@@ -1,4 +1,5 @@
-// The worker of the exploration: ew_executor.c and ew_capture.c, with their checks.
+// The worker of the exploration: ew_executor.c, ew_capture.c, ew_handed.c and ew_sums.c, with their
+// checks.
 #include "tests/explore/explore_parts.h"
 
 // A node of a worker: slice x EX_NODES + node.
@@ -16,7 +17,7 @@ typedef struct {
     ex_worker *self;
     uint32_t worker;
     place_list ready, push_rows[EX_SHARDS], push_whole[EX_SHARDS], push_grads[EX_SHARDS];
-    place_list sends[EX_WORKERS];
+    place_list sends[EX_WORKERS], reduces[EX_WORKERS];
 } turn;
 
 static void list_add(place_list *list, uint32_t at)
@@ -40,12 +41,23 @@ static uint32_t all_nodes(const ex_slice *slice)
     return (1u << slice->node_count) - 1;
 }
 
+static uint32_t sum_nodes(const ex_slice *slice)
+{
+    uint32_t nodes = 0;
+    for (uint32_t i = 0; i < slice->node_count; i++)
+        nodes |= slice->nodes[i].kind == EX_SUM ? 1u << i : 0;
+    return nodes;
+}
+
 bool ex_worker_done(const ex_model *m, const ex_state *state, uint32_t worker)
 {
     const ex_worker *w = &state->workers[worker];
-    for (uint32_t q = 0; q < w->received; q++)
-        if (w->done[q] != all_nodes(slice_at(m, q, worker)))
+    for (uint32_t q = 0; q < w->received; q++) {
+        const ex_slice *slice = slice_at(m, q, worker);
+        const uint32_t sums = m->broken == EX_BREAK_SUM_UNMARKED ? sum_nodes(slice) : 0;
+        if ((w->done[q] | sums) != all_nodes(slice))
             return false;
+    }
     return w->trained == w->received;
 }
 
@@ -126,6 +138,18 @@ static void capture_send(turn *t, uint32_t at)
     complete(t, at);
 }
 
+static void capture_reduce(turn *t, uint32_t at)
+{
+    const ex_node *n = node_at(t->model, t->worker, at);
+    ex_slot *slot = &t->self->slots[n->slot];
+    ex_message message = message_of(EX_MESSAGE_SUMMAND, at, n);
+    message.key = slot->key;
+    message.step = batch_counts(t->model, t->worker, n->version);
+    queue_put(&t->state->across[t->worker][n->keeper], message);
+    slot->full = false;
+    complete(t, at);
+}
+
 static void capture_gradient(turn *t, uint32_t s, uint32_t at)
 {
     const ex_node *n = node_at(t->model, t->worker, at);
@@ -148,6 +172,63 @@ static void step_slot(turn *t, ex_slot *slot, uint32_t iteration, uint32_t mask)
     if (apply)
         slot->value = ex_value_step(t->model->program, slot->value, iteration, mask);
     slot->version = (uint8_t)iteration;
+}
+
+// The mask of a sum with one gradient more.
+static uint8_t sum_with(const turn *t, uint8_t sum, uint32_t worker, bool step)
+{
+    const uint32_t later = sum & (EX_IN_DISORDER - 1u) & ~((2u << worker) - 1);
+    if (t->model->broken == EX_BREAK_SUM_AS_COMES && later)
+        sum |= EX_IN_DISORDER;
+    return (uint8_t)(sum | 1u << worker | (step ? EX_SAYS_STEP : EX_SAYS_NO_STEP));
+}
+
+static bool is_sum_of(const ex_node *n, const ex_node *other)
+{
+    return n->kind == EX_SUM && n->slot == other->slot;
+}
+
+// The gradients that the row lacks; 0: all are in.
+static uint32_t sums_left(const turn *t, uint32_t q, const ex_node *sum, const uint32_t *done)
+{
+    const ex_slice *slice = slice_at(t->model, q, t->worker);
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < slice->node_count; i++)
+        left |= is_sum_of(&slice->nodes[i], sum) && !(done[q] >> i & 1) ? 1u << i : 0;
+    return left;
+}
+
+static void step_sum(turn *t, uint32_t q, const ex_node *n)
+{
+    uint8_t *sum = &t->self->sums[q][n->slot];
+    const uint32_t says = *sum & (EX_SAYS_STEP | EX_SAYS_NO_STEP);
+    if (says == (EX_SAYS_STEP | EX_SAYS_NO_STEP))
+        ex_violate(t->model, "the executor refuses: workers do not agree whether a batch counts");
+    step_slot(t, &t->self->slots[n->slot], n->version, *sum & ~says);
+    *sum = 0;
+}
+
+// The step of every gradient by itself, the own one at the end.
+static void step_each(turn *t, uint32_t q, const ex_node *n, bool last)
+{
+    step_slot(t, &t->self->slots[n->slot], n->version, 1u << n->keeper);
+    if (!last)
+        return;
+    step_slot(t, &t->self->slots[n->slot], n->version, 1u << t->worker);
+    t->self->sums[q][n->slot] = 0;
+}
+
+// A gradient is in, and so is the own one: with the last of them the row is stepped, once.
+static void take_summand(turn *t, uint32_t at)
+{
+    const uint32_t q = at / EX_NODES;
+    const ex_node *n = node_at(t->model, t->worker, at);
+    const bool last = sums_left(t, q, n, t->self->done) == 1u << at % EX_NODES;
+    if (t->model->broken == EX_BREAK_SUM_EACH)
+        step_each(t, q, n, last);
+    else if (last)
+        step_sum(t, q, n);
+    complete(t, at);
 }
 
 static void land(turn *t, uint32_t at, const ex_message *row)
@@ -227,6 +308,13 @@ static void advance(turn *t, uint32_t at)
         if (!is_done(t->self, at))
             start_push(t, at);
         break;
+    case EX_REDUCE:
+        list_add(&t->reduces[n->keeper], at);
+        break;
+    case EX_SUM:
+        if (!is_done(t->self, at) && has_arrived(t, at))
+            take_summand(t, at);
+        break;
     case EX_DROP:
         slot->full = false;
         complete(t, at);
@@ -304,9 +392,13 @@ static void work(turn *t)
             while (grads->first < grads->count)
                 capture_gradient(t, s, grads->places[grads->first++]);
         }
-        for (uint32_t w = 0; w < scenario_of(t->model)->worker_count; w++)
-            while (t->sends[w].first < t->sends[w].count)
-                capture_send(t, t->sends[w].places[t->sends[w].first++]);
+        for (uint32_t w = 0; w < scenario_of(t->model)->worker_count; w++) {
+            place_list *sends = &t->sends[w], *reduces = &t->reduces[w];
+            while (sends->first < sends->count)
+                capture_send(t, sends->places[sends->first++]);
+            while (reduces->first < reduces->count)
+                capture_reduce(t, reduces->places[reduces->first++]);
+        }
         more = t->ready.first < t->ready.count;
     }
     ex_worker *w = t->self;
@@ -346,7 +438,8 @@ void ex_worker_receive_slice(ex_model *m, ex_state *state, uint32_t worker)
     turn one = begin(m, state, worker), *t = &one;
     uint32_t q = t->self->received++;
     const ex_slice *slice = slice_at(t->model, q, t->worker);
-    uint32_t ring = scenario_of(t->model)->run_ahead + 2u;
+    const uint32_t places = scenario_of(t->model)->sums ? 2 : 1; // as many again wait for sums
+    const uint32_t ring = places * (scenario_of(t->model)->run_ahead + 2u);
     if (q >= ring &&
         (t->self->done[q - ring] != all_nodes(slice_at(t->model, q - ring, t->worker)) ||
          t->self->trained <= q - ring))
@@ -376,6 +469,23 @@ static bool waits_for_hand(const ex_worker *w, const ex_slice *slice, const ex_n
     return false;
 }
 
+// Where workers sum: an operation in front of the training waits for a sum of an earlier slice, or
+// one that is too old does.
+static bool is_held_up(const ex_model *m, const ex_state *state, uint32_t worker)
+{
+    const ex_worker *w = &state->workers[worker];
+    const ex_slice *slice = slice_at(m, w->trained, worker);
+    const uint32_t far = scenario_of(m)->run_ahead + 2u;
+    uint32_t before = 0;
+    if (!scenario_of(m)->sums || m->broken == EX_BREAK_SUM_AHEAD)
+        return false;
+    for (uint32_t i = 0; i < slice->node_count && slice->nodes[i].kind != EX_TRAIN; i++)
+        before |= 1u << i;
+    return before & ~w->done[w->trained] ||
+           (w->trained >= far &&
+            w->done[w->trained - far] != all_nodes(slice_at(m, w->trained - far, worker)));
+}
+
 bool ex_worker_may_train(const ex_model *m, const ex_state *state, uint32_t worker)
 {
     const ex_worker *w = &state->workers[worker];
@@ -387,7 +497,7 @@ bool ex_worker_may_train(const ex_model *m, const ex_state *state, uint32_t work
             m->broken != EX_BREAK_TRAIN_EARLY &&
             !(m->broken == EX_BREAK_HAND_TRAINS && waits_for_hand(w, slice, &slice->nodes[i])))
             return false;
-    return slice->iteration > 0;
+    return slice->iteration > 0 && !is_held_up(m, state, worker);
 }
 
 // Against what sequential training gives, not against the plan alone.
@@ -409,6 +519,26 @@ static void check_read(turn *t, const ex_node *n, uint32_t iteration)
         ex_violate(t->model, "trained before the sum of iteration %u is in", slot->kept);
 }
 
+// EX_BREAK_SUM_EARLY, EX_BREAK_SUM_NOT_AWAITED: as if the gradients were in.
+static void skip_sums(turn *t, uint32_t q, const ex_node *n)
+{
+    const ex_slice *slice = slice_at(t->model, q, t->worker);
+    for (uint32_t i = 0; i < slice->node_count; i++)
+        if (is_sum_of(&slice->nodes[i], n) && !is_done(t->self, q * EX_NODES + i))
+            complete(t, q * EX_NODES + i);
+}
+
+// Where the worker sums: its own gradient is the first that it has.
+static void begin_sum(turn *t, uint32_t q, const ex_node *n)
+{
+    uint8_t *sum = &t->self->sums[q][n->slot];
+    const uint32_t iteration = slice_at(t->model, q, t->worker)->iteration;
+    if (t->model->broken != EX_BREAK_SUM_FORGETS)
+        *sum = sum_with(t, *sum, t->worker, batch_counts(t->model, t->worker, iteration));
+    if (t->model->broken == EX_BREAK_SUM_NOT_AWAITED)
+        skip_sums(t, q, n);
+}
+
 static void settle(turn *t)
 {
     uint32_t q = t->self->trained++;
@@ -421,6 +551,8 @@ static void settle(turn *t)
         if (n->mode == DP_MODE_OWN)
             step_slot(t, &t->self->slots[n->slot], slice->iteration, 1u << t->worker);
         complete(t, q * EX_NODES + i);
+        if (n->mode == DP_MODE_REDUCE)
+            begin_sum(t, q, n);
     }
     work(t);
 }
@@ -502,28 +634,83 @@ void ex_worker_receive(ex_model *m, ex_state *state, uint32_t worker, uint32_t s
     work(t);
 }
 
-// The node that takes a row of another worker, whether its slice has come or not; or its number is
-// that of no node.
-static uint32_t find_recv(const turn *t, const ex_message *message, uint32_t from)
+// The node that takes a row or a gradient of another worker, whether its slice has come or not; or
+// its number is that of no node.
+static uint32_t find_taker(const turn *t, const ex_message *message, uint32_t from)
 {
+    const ex_kind kind = message->kind == EX_MESSAGE_HANDED ? EX_RECV : EX_SUM;
     const ex_slice *slice = slice_at(t->model, message->slice, t->worker);
     for (uint32_t i = 0; i < slice->node_count; i++) {
         const ex_node *n = &slice->nodes[i];
-        if (n->kind == EX_RECV && n->key == message->key && n->keeper == from)
+        if (n->kind == kind && n->key == message->key && n->keeper == from)
             return message->slice * EX_NODES + i;
     }
     return EX_SLICES * EX_NODES;
 }
 
-// What comes before its slice is kept for it.
+// What comes before its slice, or before the training, is kept for it.
+static void receive_summand(turn *t, uint32_t at, const ex_message *message)
+{
+    const ex_break broken = t->model->broken;
+    const ex_node *n = node_at(t->model, t->worker, at);
+    const bool is_trained = message->slice < t->self->trained;
+    uint8_t *sum = &t->self->sums[message->slice][n->slot];
+    *sum = sum_with(t, *sum, n->keeper, message->step);
+    if (message->old)
+        *sum |= EX_OF_NOBODY;
+    if (broken == EX_BREAK_SUM_TWICE && !is_trained)
+        *sum |= EX_TWICE;
+    if (broken == EX_BREAK_SUM_EARLY && is_trained) {
+        if (!is_done(t->self, at))
+            step_sum(t, message->slice, n);
+        skip_sums(t, message->slice, n);
+    } else if (broken == EX_BREAK_SUM_NOT_AWAITED && is_trained) {
+        if (!sums_left(t, message->slice, n, t->self->arrived))
+            step_sum(t, message->slice, n);
+    } else if (is_trained && is_released(t->self, n)) {
+        take_summand(t, at);
+    }
+}
+
+static void receive_handed(turn *t, uint32_t at, const ex_message *message)
+{
+    const ex_node *n = node_at(t->model, t->worker, at);
+    const bool is_here = message->slice < t->self->received;
+    if (is_here && (is_released(t->self, n) || t->model->broken == EX_BREAK_HAND_LANDS))
+        land(t, at, message);
+    else
+        t->self->staged[at / EX_NODES][n->slot] = *message;
+}
+
+static bool is_lost(const turn *t, const ex_message *message)
+{
+    const bool is_here = message->slice < t->self->received;
+    const bool is_trained = message->slice < t->self->trained;
+    if (message->kind == EX_MESSAGE_HANDED)
+        return t->model->broken == EX_BREAK_HAND_LOST && !is_here;
+    return (t->model->broken == EX_BREAK_SUM_LOST && !is_here) ||
+           (t->model->broken == EX_BREAK_SUM_LOST_UNTRAINED && !is_trained);
+}
+
+static bool is_dropped(const turn *t, const ex_message *message)
+{
+    const bool taken = message->kind == EX_MESSAGE_HANDED
+                           ? t->model->broken == EX_BREAK_HAND_OLD_EPOCH
+                           : t->model->broken == EX_BREAK_SUM_OLD_EPOCH;
+    return message->old && !taken;
+}
+
+// A row or a gradient of another worker.
 void ex_worker_receive_handed(ex_model *m, ex_state *state, uint32_t worker, uint32_t from)
 {
     turn one = begin(m, state, worker), *t = &one;
     const ex_message message = queue_take(&t->state->across[from][t->worker]);
-    const bool is_here = message.slice < t->self->received;
-    const uint32_t at = find_recv(t, &message, from);
+    if (is_dropped(t, &message))
+        return;
+    const uint32_t at = find_taker(t, &message, from);
     if (at == EX_SLICES * EX_NODES || has_arrived(t, at)) {
-        ex_violate(m, "the executor refuses: a row of worker %u that no RECV takes", from);
+        ex_violate(m, "the executor refuses: a row or gradient of worker %u that nothing takes",
+                   from);
         return;
     }
     const ex_node *n = node_at(m, worker, at);
@@ -532,12 +719,12 @@ void ex_worker_receive_handed(ex_model *m, ex_state *state, uint32_t worker, uin
                    n->version);
     if (message.slice + 1u > t->self->received + scenario_of(m)->run_ahead + 2u)
         ex_violate(m, "the executor refuses: a row for a slice that cannot be out");
-    if (m->broken == EX_BREAK_HAND_LOST && !is_here)
+    if (is_lost(t, &message))
         return;
     t->self->arrived[at / EX_NODES] |= 1u << at % EX_NODES;
-    if (is_here && (is_released(t->self, n) || m->broken == EX_BREAK_HAND_LANDS))
-        land(t, at, &message);
+    if (message.kind == EX_MESSAGE_HANDED)
+        receive_handed(t, at, &message);
     else
-        t->self->staged[at / EX_NODES][n->slot] = message;
+        receive_summand(t, at, &message);
     work(t);
 }

@@ -17,6 +17,7 @@
 #include "runtime/rt_base.h"
 #include "runtime/rt_hash.h"
 #include "tests/explore/explore_case.h"
+#include "tests/explore/explore_rules.h"
 
 // What is explored, also of cases that pass: the runner shows the output of those that fail.
 static FILE *report;
@@ -40,18 +41,9 @@ enum { WORKERS = 3, SHARDS = 2, ITERATIONS = 4, QUEUE = 12 };
     XX(SHARED_FIRST, "a shard keeps the weights that it has")                                     \
     XX(SHARED_OLD, "who trained alone gives the weights from before its last step")
 
-typedef enum {
-#define XX(name, text) BREAK_##name,
-    BREAK_MAP(XX)
-#undef XX
-        BREAKS
-} broken;
+typedef enum { BREAK_MAP(EXPLORE_RULE) BREAKS } broken;
 
-static const char *const texts[] = {
-#define XX(name, text) text,
-    BREAK_MAP(XX)
-#undef XX
-};
+static const char *const texts[] = {BREAK_MAP(EXPLORE_TEXT)};
 
 typedef struct {
     uint8_t workers, shards, iterations, run_ahead;

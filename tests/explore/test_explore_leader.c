@@ -16,6 +16,7 @@
 
 #include "runtime/rt_base.h"
 #include "runtime/rt_hash.h"
+#include "tests/explore/explore_rules.h"
 
 // What is explored, also of cases that pass.
 static FILE *report;
@@ -42,18 +43,9 @@ enum {
     XX(ACKNOWLEDGES_EARLY, "with \"go_on\" they are before all shards have answered")         \
     XX(PROMOTED_FOLLOWS, "a promoted standby takes blocks of the one before")
 
-typedef enum {
-#define XX(name, text) BREAK_##name,
-    BREAK_MAP(XX)
-#undef XX
-        BREAKS
-} broken;
+typedef enum { BREAK_MAP(EXPLORE_RULE) BREAKS } broken;
 
-static const char *const texts[] = {
-#define XX(name, text) text,
-    BREAK_MAP(XX)
-#undef XX
-};
+static const char *const texts[] = {BREAK_MAP(EXPLORE_TEXT)};
 
 typedef enum { DOWN, GATHERS, WELCOMES, LEADS, REPLACED } phase;
 

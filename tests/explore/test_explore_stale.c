@@ -103,7 +103,7 @@ static void broken_rules_are_found(void **state)
             found = place(&f, number, &s) &&
                     !ex_explore_scenario(&s, broken, false, &sum, violation, sizeof violation);
         }
-        printf("rule %d: %.120s\n", broken, violation);
+        printf("%s: %.120s\n", ex_break_text(broken), violation);
         assert_true(found);
     }
 }

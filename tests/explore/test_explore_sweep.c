@@ -87,15 +87,7 @@ static void with_stale_copies(void **state)
 static void broken_rules_are_found(void **state)
 {
     (void)state;
-    static const char *const names[] = {"MARK before pushes are confirmed",
-                                        "EXPIRE after the first MARK",
-                                        "slices before all shards have answered",
-                                        "a shard is not told",
-                                        "rows of version F end",
-                                        "rows of version F - 1 stay"};
     const family f = {{2, 2, 1, 4, 2, 1}, false};
-    _Static_assert(RT_COUNT_OF(names) == EX_BREAK_SWEEP_END - EX_BREAK_SWEEP_UNCONFIRMED,
-                   "a name for each");
     for (ex_break broken = EX_BREAK_SWEEP_UNCONFIRMED; broken < EX_BREAK_SWEEP_END; broken++) {
         ex_totals sum = {0};
         char violation[1024] = "";
@@ -108,7 +100,7 @@ static void broken_rules_are_found(void **state)
             found = ends &&
                     !ex_explore_scenario(&s, broken, false, &sum, violation, sizeof violation);
         }
-        printf("%s: %.160s\n", names[broken - EX_BREAK_SWEEP_UNCONFIRMED], violation);
+        printf("%s: %.160s\n", ex_break_text(broken), violation);
         assert_true(found);
     }
 }

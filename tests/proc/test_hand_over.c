@@ -120,7 +120,7 @@ static void a_worker_is_lost_and_comes_back(void **state)
     size_t at = process_await(&p, 0, "worker 2 was lost; 3 workers go on", RUN_CASE_S);
     at = process_await(&p, at, "workers are back: all start anew", RUN_CASE_S);
     process_await(&p, at, "going on after iteration", RUN_CASE_S);
-    run_await_going_on(&p, "lost");
+    run_await_going_on(&p, "lost", 4);
     assert_int_equal(kill(p.pid, SIGINT), 0);
     run_must_end(&p, 0);
     process_fini(&p);

@@ -59,7 +59,7 @@ static void a_worker_comes_back(void **state)
     assert_int_equal(kill(process_child(&p, "--rank 1"), SIGKILL), 0);
     const size_t at = process_await(&p, 0, "workers are back: all start anew", RUN_CASE_S);
     process_await(&p, at, "going on after iteration", RUN_CASE_S);
-    run_await_going_on(&p, "hit");
+    run_await_going_on(&p, "hit", 3);
     assert_int_equal(kill(p.pid, SIGINT), 0);
     run_must_end(&p, 0); // restarts_max is 1: the second start, a planned one, does not count
     run_must_say(&p, "worker 1 was lost; 2 workers go on");
@@ -209,7 +209,7 @@ static void take_back_and_end(boxes *b)
     const size_t at =
         process_await(&b->coordinator, 0, "workers are back: all start anew", RUN_CASE_S);
     process_await(&b->coordinator, at, "going on after iteration", RUN_CASE_S);
-    run_await_going_on(&b->coordinator, "hit");
+    run_await_going_on(&b->coordinator, "hit", 3);
     assert_int_equal(kill(process_child(&b->coordinator, "coordinator"), SIGINT), 0);
     end_boxes(b);
     fini_boxes(b);

@@ -342,7 +342,7 @@ static void goes_on(void **state)
     const double before = await_number(address, "iteration", 20);
     kill(process_child(&p, "--rank 1"), SIGKILL);
     process_await(&p, begin, "watch: listening on ", WAIT_S);
-    run_await_going_on(&p, "again");
+    run_await_going_on(&p, "again", 3);
     const double after = await_number(address, "iteration", before + 1);
     const char *text = must_get(address, "/metrics");
     assert_true(metric(text, "lanyard_iterations_total") >= after - 1); // those of both starts

@@ -613,7 +613,8 @@ static void check_shards(fabric *f)
         assert_int_equal(statistics.pulls_parked, 0);
         assert_int_equal(statistics.gradients_waiting, 0);
         assert_int_equal(statistics.deltas_waiting, 0);
-        assert_int_equal(statistics.row_pushes_ignored, 0);
+        if (!f->plan->shape.dispatch.hand_over) // where an owner's push may overtake an older one
+            assert_int_equal(statistics.row_pushes_ignored, 0);
         assert_int_equal(statistics.messages_discarded, 0);
         f->result->parked = rt_max_u64(f->result->parked, statistics.pulls_parked_max);
         rows += statistics.rows;

@@ -64,14 +64,15 @@ void run_await_iterations(process *p, const char *out, uint32_t count);
 // Waits until a checkpoint is complete.
 void run_await_checkpoint(process *p, const char *out);
 
-// Waits until an iteration was reported after the run went on from a checkpoint for the last time.
-void run_await_going_on(process *p, const char *out);
+// Waits until so many workers train, after the run went on from a checkpoint for the last time.
+void run_await_going_on(process *p, const char *out, uint32_t workers);
 
 // The samples that summary.json says were trained.
 uint64_t run_samples(const char *out);
 
 // The history that survives trains sample_count samples, each once, in iterations without a gap, by
-// so many workers at first, so many then, and so on; stale reads 0.
+// so many workers at first, so many then, and so on; stale reads 0. If these are several numbers, a
+// worker that was too slow for a start may be missing for a while, but not at the end.
 void run_must_train_once(const char *out, uint64_t sample_count, uint32_t workers[], size_t count);
 
 #endif

@@ -1,0 +1,166 @@
+// dp_threads - how a planner's work is shared by the threads that it was lent.
+//
+// What is worked off at once touches different workers' caches and slices, or different keys, or
+// different samples; nothing depends on who does it, or when.
+#include <stddef.h>
+
+#include "dispatch/planner/dp_planner_parts.h"
+
+rt_status dp_planner_set_pool(dp_planner *planner, rt_pool *pool)
+{
+    if (!pool && planner->row_of) { // there is room for one
+        planner->pool = NULL;
+        return RT_OK;
+    }
+    const uint64_t lookups =
+        (uint64_t)planner->config.sample_count_max * planner->config.keys_per_sample_max;
+    const uint32_t threads = rt_pool_threads(pool);
+    uint32_t *row_of = rt_alloc_unset(threads * lookups, sizeof *row_of);
+    uint32_t *keys = rt_alloc_unset(lookups, sizeof *keys);
+    uint64_t *gone = rt_alloc_unset(lookups, sizeof *gone);
+    if (!row_of || !keys || !gone) {
+        rt_free(row_of);
+        rt_free(keys);
+        rt_free(gone);
+        return RT_NO_MEMORY;
+    }
+    rt_free(planner->row_of);
+    rt_free(planner->held_rows.keys);
+    rt_free(planner->gone);
+    planner->row_of = row_of;
+    planner->held_rows.keys = keys;
+    planner->gone = gone;
+    planner->pool = rt_pool_threads(pool) > 1 ? pool : NULL;
+    return RT_OK;
+}
+
+rt_pool *dp_planner_pool(const dp_planner *planner)
+{
+    const dp_planner_config *config = &planner->config;
+    const bool one_by_one = planner->stale || config->homes == RT_HOMES_PLANNED ||
+                            config->dispatch.keeper || config->dispatch.full_sync ||
+                            planner->caches[0].by_field ||
+                            (planner->shown && planner->shown[0].by_field) ||
+                            !dp_eviction_keeps(planner->caches[0].eviction);
+    return one_by_one ? NULL : planner->pool;
+}
+
+// ---- workers ---------------------------------------------------------------------------------
+
+typedef struct {
+    dp_planner *planner;
+    dp_work *work;
+    dp_worker_part part;
+    rt_status status[RT_WORKERS_MAX];
+} worker_parts;
+
+static void run_worker(void *context, uint32_t worker)
+{
+    worker_parts *all = context;
+    all->status[worker] = all->part(all->planner, all->work, worker);
+}
+
+rt_status dp_planner_each_worker(dp_planner *planner, rt_pool *pool, dp_work *work,
+                                 dp_worker_part part)
+{
+    worker_parts all = {.planner = planner, .work = work, .part = part};
+    const uint32_t count = planner->config.worker_count;
+    rt_pool_run(pool, count, run_worker, &all);
+    for (uint32_t w = 0; w < count; w++) {
+        if (all.status[w])
+            return all.status[w];
+    }
+    return RT_OK;
+}
+
+// ---- chains ----------------------------------------------------------------------------------
+
+typedef struct {
+    dp_planner *planner;
+    dp_seating seatings[2];
+    uint32_t seating_count, part_count;
+} seat_parts;
+
+static void unlink_part(void *context, uint32_t part)
+{
+    const seat_parts *all = context;
+    for (uint32_t i = 0; i < all->seating_count; i++)
+        dp_seats_unlink(&all->seatings[i], &all->planner->directory, part, all->part_count);
+}
+
+static void link_part(void *context, uint32_t part)
+{
+    const seat_parts *all = context;
+    for (uint32_t i = 0; i < all->seating_count; i++)
+        dp_seats_link(&all->seatings[i], &all->planner->directory, part, all->part_count);
+}
+
+static void add_seating(const dp_planner *planner, bool shown, seat_parts *all)
+{
+    all->seatings[all->seating_count++] =
+        (dp_seating){.seats = shown ? planner->shown_seats : planner->seats,
+                     .caches = shown ? planner->shown : planner->caches,
+                     .worker_count = planner->config.worker_count,
+                     .shown = shown};
+}
+
+void dp_planner_settle_seats(dp_planner *planner, bool own, bool shown)
+{
+    rt_pool *pool = dp_planner_pool(planner);
+    seat_parts all = {.planner = planner, .part_count = rt_pool_threads(pool)};
+    if (own)
+        add_seating(planner, false, &all);
+    if (shown)
+        add_seating(planner, true, &all);
+    rt_pool_run(pool, all.part_count, unlink_part, &all);
+    rt_pool_run(pool, all.part_count, link_part, &all);
+}
+
+// ---- records ---------------------------------------------------------------------------------
+
+// Keys of the present batch have copies by now.
+static bool is_left(const dp_planner *planner, uint32_t index)
+{
+    const dp_record *record = &planner->directory.records[index];
+    return record->copies.first == DP_NO_COPY && record->shown.first == DP_NO_COPY;
+}
+
+// What is given back here is marked by a slot that there is not.
+static void detach_part(void *context, uint32_t part)
+{
+    const seat_parts *all = context;
+    dp_planner *planner = all->planner;
+    for (uint32_t i = 0; i < all->seating_count; i++) {
+        for (uint32_t w = 0; w < planner->config.worker_count; w++) {
+            const dp_seats *seats = &all->seatings[i].seats[w];
+            for (uint32_t k = 0; k < seats->left_count; k++) {
+                dp_seat *seat = &seats->left[k];
+                if (k + DP_AHEAD < seats->left_count)
+                    dp_directory_prefetch(&planner->directory, seat[DP_AHEAD].record);
+                if (dp_seats_part(seat->record, all->part_count) == part &&
+                    is_left(planner, seat->record) &&
+                    dp_directory_detach(&planner->directory, seat->record))
+                    seat->slot = DP_NO_SLOT;
+            }
+        }
+    }
+}
+
+void dp_planner_release_left(dp_planner *planner)
+{
+    rt_pool *pool = dp_planner_pool(planner);
+    seat_parts all = {.planner = planner, .part_count = rt_pool_threads(pool)};
+    add_seating(planner, false, &all);
+    if (planner->shown)
+        add_seating(planner, true, &all);
+    rt_pool_run(pool, all.part_count, detach_part, &all);
+    for (uint32_t i = 0; i < all.seating_count; i++) {
+        for (uint32_t w = 0; w < planner->config.worker_count; w++) {
+            const dp_seats *seats = &all.seatings[i].seats[w];
+            for (uint32_t k = 0; k < seats->left_count; k++) {
+                if (seats->left[k].slot == DP_NO_SLOT)
+                    dp_directory_reclaim(&planner->directory, seats->left[k].record);
+            }
+        }
+    }
+}
