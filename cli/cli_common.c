@@ -152,6 +152,7 @@ static char *shared_json(const rt_config *config)
     rt_config shared;
     if (rt_config_copy(config, &shared))
         return NULL;
+    rt_config_leave_last_spares(&shared); // boxes that were added later are not in every file
     char *const own[] = {shared.network_bind,        shared.network_interface,
                          shared.security_key,        shared.security_allow,
                          shared.security_server_key, shared.security_standby_key};

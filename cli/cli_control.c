@@ -1,15 +1,19 @@
 // `lanyard set`, `forget`, `add` and `drain`: what people ask of a run that trains.
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "dispatch/coordinator/dp_added.h"
 #include "dispatch/coordinator/dp_coordinator.h"
 #include "edge_worker/predict/ew_cells.h"
 #include "runtime/config/rt_address.h"
+#include "runtime/files/rt_file.h"
 #include "runtime/transport/rt_ask.h"
 
 #define ANSWER_S 10.0
@@ -205,10 +209,142 @@ int cli_forget(int argc, char **argv)
     return run(argc, argv, &kind);
 }
 
+// ---- add --------------------------------------------------------------------------------------
+
+// What the command line says of a box that no configuration has.
+typedef struct {
+    const char *gbps, *gbps_up, *gbps_down, *workers, *shards, *host, *port, *transport, *key;
+} new_box;
+
+static bool put_number(rt_json *json, const char *name, const char *text)
+{
+    char *end;
+    const double value = text ? strtod(text, &end) : 0;
+    if (!text)
+        return true;
+    if (end == text || *end || !isfinite(value)) {
+        fprintf(stderr, "lanyard add: %s: %s is no number\n", name, text);
+        return false;
+    }
+    rt_json_double(json, name, value);
+    return true;
+}
+
+static void put_text(rt_json *json, const char *name, const char *text)
+{
+    if (text)
+        rt_json_string(json, name, text);
+}
+
+// Its object in boxes, as the coordinator reads it.
+static bool put_box(rt_json *json, const char *name, const new_box *box)
+{
+    rt_json_begin_object(json, "box");
+    rt_json_string(json, "name", name);
+    const bool numbers =
+        put_number(json, "gbps", box->gbps) && put_number(json, "gbps_up", box->gbps_up) &&
+        put_number(json, "gbps_down", box->gbps_down) &&
+        put_number(json, "workers", box->workers) && put_number(json, "shards", box->shards) &&
+        put_number(json, "port", box->port);
+    put_text(json, "host", box->host);
+    put_text(json, "transport", box->transport);
+    rt_json_end_object(json);
+    return numbers;
+}
+
+// The key lies in the folder of the run while the coordinator is asked: who may write there may let
+// it in. path: of that file.
+static rt_status lay_key(const char *run, const char *from, char path[RT_PATH_MAX + 32],
+                         char text[RT_KEY_TEXT_SIZE], rt_error *error)
+{
+    rt_public_key key;
+    rt_file *file;
+    char line[256];
+    struct stat info;
+    snprintf(path, RT_PATH_MAX + 32, "%s/" DP_ADDED_KEY, run);
+    if (stat(run, &info) != 0 || !S_ISDIR(info.st_mode))
+        return rt_fail(
+            error, RT_CONFIG,
+            "--public-key: RUN has to be the folder of the run, on the coordinator's box");
+    rt_status status = rt_keys_read_public(from, &key, error);
+    if (status)
+        return status;
+    const int length = rt_key_line(&key, line, sizeof line);
+    rt_key_text(key.bytes, text);
+    status = rt_file_create(path, &file, error);
+    if (status)
+        return status;
+    status = rt_file_write(file, line, (size_t)length, error);
+    if (!status)
+        return rt_file_commit(file, error);
+    rt_file_abort(file);
+    return status;
+}
+
+static int ask_for_new(const char *run, const rt_config *config, const char *name,
+                       const new_box *box)
+{
+    char key[RT_KEY_TEXT_SIZE], path[RT_PATH_MAX + 32], request[RT_ASK_BYTES_MAX];
+    char text[RT_ASK_BYTES_MAX];
+    rt_error error = {0};
+    rt_json json;
+    rt_status status = box->key ? lay_key(run, box->key, path, key, &error) : RT_OK;
+    if (status)
+        return cli_fail(&error);
+    rt_json_init(&json, 0);
+    rt_json_begin_object(&json, NULL);
+    const bool is_box = put_box(&json, name, box);
+    put_text(&json, "key", box->key ? key : NULL);
+    rt_json_end_object(&json);
+    const char *object = rt_json_text(&json, NULL);
+    const int length = snprintf(request, sizeof request, "add\n%s\n%s", name, object ? object : "");
+    rt_json_fini(&json);
+    if (length >= (int)sizeof request)
+        status = rt_fail(&error, RT_CONFIG, "%s: too long for a request", name);
+    if (!status && is_box)
+        status = ask(config, CHECKPOINT_S, request, text, &error);
+    if (box->key)
+        (void)unlink(path);
+    if (status)
+        return cli_fail(&error);
+    if (is_box)
+        printf("%s\n", text);
+    return is_box ? CLI_OK : CLI_USAGE;
+}
+
 int cli_add(int argc, char **argv)
 {
     static const request_kind kind = {"add", "RUN BOX", 1, CHECKPOINT_S, make_plain};
-    return run(argc, argv, &kind);
+    const char *path = NULL, *sets[CLI_SETS_MAX];
+    uint32_t set_count;
+    rt_config config;
+    new_box box = {0};
+    const cli_option options[] = {
+        {"gbps", &box.gbps, NULL},           {"gbps-up", &box.gbps_up, NULL},
+        {"gbps-down", &box.gbps_down, NULL}, {"workers", &box.workers, NULL},
+        {"shards", &box.shards, NULL},       {"host", &box.host, NULL},
+        {"port", &box.port, NULL},           {"transport", &box.transport, NULL},
+        {"public-key", &box.key, NULL}};
+    bool is_new = false;
+    for (int i = 3; i < argc; i++)
+        is_new |= strncmp(argv[i], "--", 2) == 0 && strcmp(argv[i], "--set") != 0;
+    if (!is_new || strncmp(argv[1], "--", 2) == 0 || strncmp(argv[2], "--", 2) == 0)
+        return run(argc, argv, &kind);
+    const char *const name = argv[2];
+    if (strchr(name, '\n')) {
+        fprintf(stderr, "lanyard add: a line end stands in an argument\n");
+        return CLI_USAGE;
+    }
+    argv[2] = argv[1];
+    argv[1] = argv[0];
+    if (!cli_parse(argc - 1, argv + 1, options, RT_COUNT_OF(options), &path, sets, &set_count))
+        return CLI_USAGE;
+    int code = load(path, sets, set_count, &config);
+    if (code != CLI_OK)
+        return code;
+    code = ask_for_new(path, &config, name, &box);
+    rt_config_fini(&config);
+    return code;
 }
 
 int cli_drain(int argc, char **argv)

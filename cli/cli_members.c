@@ -339,10 +339,27 @@ static rt_status run_coordinator(dp_coordinator_config *coordinator, rt_keys *ke
     return status;
 }
 
+// site: the configuration as the other boxes have it, before this one's own values. Other than
+// CLI_OK: both are given back.
+static int take_site(rt_config *config, rt_config *site, const char *bind)
+{
+    cli_give_way(config);
+    if (rt_config_copy(config, site)) {
+        rt_config_fini(config);
+        rt_error_log("out of memory");
+        return CLI_FAILED;
+    }
+    if (take_bind(bind, config))
+        return CLI_OK;
+    rt_config_fini(site);
+    rt_config_fini(config);
+    return CLI_USAGE;
+}
+
 int cli_coordinator(int argc, char **argv)
 {
     rt_error error = {0};
-    rt_config config;
+    rt_config config, site;
     rt_keys keys;
     const char *path = NULL, *out = NULL, *fd_text = NULL, *watch = NULL, *bind = NULL;
     const char *without = NULL, *model = NULL;
@@ -366,17 +383,16 @@ int cli_coordinator(int argc, char **argv)
     int code = cli_load_run(path, sets, set_count, "coordinator", &config);
     if (code != CLI_OK)
         return code == CLI_FAILED ? CLI_MEND : code;
-    cli_give_way(&config);
     const rt_identity identity = cli_identity(&config);
-    if (!take_bind(bind, &config)) {
-        rt_config_fini(&config);
-        return CLI_USAGE;
-    }
+    code = take_site(&config, &site, bind);
+    if (code != CLI_OK)
+        return code;
     int fd = fd_text ? (int)announce_fd : -1;
     rt_notify notify;
     open_notify(&notify);
     dp_coordinator_config coordinator = {
         .config = &config,
+        .site = &site,
         .identity = identity,
         .ops = cli_transport(&config, false, 0),
         .keys = &keys,
@@ -405,6 +421,7 @@ int cli_coordinator(int argc, char **argv)
         status = run_coordinator(&coordinator, &keys, &error);
     rt_notify_close(&notify);
     rt_keys_clear(&keys);
+    rt_config_fini(&site);
     rt_config_fini(&config);
     return coordinator_exit(status, &error);
 }

@@ -443,14 +443,18 @@ static rt_status put_config(run *r, rt_error *error)
                    : rt_fail(error, RT_IO, "cannot pass the configuration on: %s", strerror(errno));
 }
 
+// Who takes part; boxes that were added are of the configuration from then on.
 static rt_status read_members(run *r, rt_error *error)
 {
     char folder[RT_PATH_MAX + 16] = "";
+    dp_added added;
     if (*r->config->checkpoint.directory)
         snprintf(folder, sizeof folder, "%s", r->config->checkpoint.directory);
     else if (r->out)
         snprintf(folder, sizeof folder, "%s/checkpoints", r->out);
-    rt_status status = dp_members_read(r->config, folder, &r->members, error);
+    rt_status status = dp_members_read_added(folder, r->config, &added, error);
+    if (!status)
+        status = dp_members_read(r->config, folder, &r->members, error);
     r->absent &= r->members.workers;
     return status;
 }
@@ -470,9 +474,9 @@ static bool attempt(run *r)
     r->back = 0;
     r->first_failed = NULL;
     r->told = false;
-    rt_status status = put_config(r, &error);
+    rt_status status = read_members(r, &error);
     if (!status)
-        status = read_members(r, &error);
+        status = put_config(r, &error);
     if (!status)
         status = spawn_all(r, &error);
     if (!status)

@@ -116,11 +116,20 @@ static const cli_command commands[] = {
      "  VALUE  as after --set\n"
      "What changes plans is in records.jsonl and in checkpoints (docs/OPERATIONS.md).\n",
      cli_set},
-    {"add", "RUN BOX", "take a box of the configuration into a run that trains",
-     "  RUN  as of `lanyard set`\n"
-     "  BOX  its name in boxes; its workers and shards are started before, where `up` does not\n"
-     "Training stands still for a checkpoint, and goes on from it with the box "
-     "(docs/OPERATIONS.md).\n",
+    {"add",
+     "RUN BOX [--gbps G | --gbps-up G --gbps-down G] [--workers N] [--shards N] [--host HOST] "
+     "[--port N] [--transport T] [--public-key FILE] [--set KEY=VALUE]...",
+     "take a box into a run that trains",
+     "  RUN                as of `lanyard set`\n"
+     "  BOX                its name in boxes; its workers and shards are started before, where "
+     "`up`\n"
+     "                     does not\n"
+     "  --gbps G           the box is new to the run: what it is, as in boxes (docs/CONFIG.md).\n"
+     "                     The answer names its ranks, and the configuration to start them with\n"
+     "  --public-key FILE  of `lanyard keygen` on the new box; all members of the run learn it.\n"
+     "                     RUN is the folder of the run then\n"
+     "Training stands still for a checkpoint, and goes on from it with the box, as soon as its "
+     "members\nare there (docs/OPERATIONS.md).\n",
      cli_add},
     {"drain", "RUN BOX", "go on without a box, whose rows move to the others",
      "  RUN  as of `lanyard set`\n"

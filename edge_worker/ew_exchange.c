@@ -28,6 +28,7 @@ struct ew_exchange {
 
     // The iteration in progress.
     bool open, trained;
+    bool alone; // takes part alone (ps)
     uint64_t iteration, early_bytes;
     uint32_t final_from; // written by the training thread
 };
@@ -285,14 +286,22 @@ void ew_exchange_destroy(ew_exchange *x, bool is_complete)
 
 // ---- an iteration ----------------------------------------------------------------------------
 
+// Who takes part alone has the sum in its own gradients: nothing is sent.
+bool ew_exchange_alone(const ew_exchange *x)
+{
+    return x->alone;
+}
+
 void ew_exchange_begin(ew_exchange *x, uint64_t iteration, uint32_t chunk_floats, uint64_t workers)
 {
     rt_assert(!x->open);
     x->open = true;
     x->trained = false;
+    x->alone = !x->reducer && rt_bit_count(workers) == 1;
     x->iteration = iteration;
     x->early_bytes = 0;
-    ew_lanes_begin(&x->lanes, iteration, chunk_floats, workers);
+    if (!x->alone)
+        ew_lanes_begin(&x->lanes, iteration, chunk_floats, workers);
     __atomic_store_n(&x->final_from, x->config.count, __ATOMIC_RELEASE);
     if (x->reducer)
         ew_reducer_begin(x->reducer);
@@ -302,7 +311,7 @@ void ew_exchange_final(ew_exchange *x, uint32_t from)
 {
     const uint64_t one = 1;
     const uint32_t step = ew_lanes_step(&x->lanes), before = x->final_from; // this thread's
-    if (!x->config.overlap || from >= before)
+    if (!x->config.overlap || x->alone || from >= before)
         return;
     __atomic_store_n(&x->final_from, from, __ATOMIC_RELEASE);
     if (x->reducer)
@@ -323,7 +332,7 @@ void ew_exchange_trained(ew_exchange *x)
 
 rt_status ew_exchange_advance(ew_exchange *x, rt_error *error)
 {
-    const bool sends = x->open && !x->reducer;
+    const bool sends = x->open && !x->reducer && !x->alone;
     const uint32_t final_from =
         sends ? __atomic_load_n(&x->final_from, __ATOMIC_ACQUIRE) : x->config.count;
     uint64_t bytes = 0;
@@ -353,7 +362,7 @@ rt_status ew_exchange_receive(ew_exchange *x, const rt_message *message, rt_erro
 {
     if (rt_message_header(message)->type == RT_MESSAGE_DENSE_JOINED)
         return take_joined(x, message, error);
-    if (!x->open || x->reducer)
+    if (!x->open || x->reducer || x->alone)
         return rt_fail(error, RT_WIRE, "PS shard %" PRIu32 ": a dense sum that nobody waits for",
                        rt_peer_rank(rt_message_header(message)->sender));
     return ew_lanes_take(&x->lanes, message, error);
@@ -367,7 +376,7 @@ rt_status ew_exchange_take(ew_exchange *x, rt_error *error)
     if (x->reducer)
         status = ew_reducer_state(x->reducer, error);
     else
-        status = ew_lanes_complete(&x->lanes) ? RT_OK : RT_AGAIN;
+        status = x->alone || ew_lanes_complete(&x->lanes) ? RT_OK : RT_AGAIN;
     x->open = status == RT_AGAIN;
     return status;
 }
@@ -377,6 +386,7 @@ bool ew_exchange_last(const ew_exchange *x, float *sum)
     const uint32_t last = x->config.count - 1;
     rt_error ignored;
     bool there = x->reducer ? x->trained && ew_reducer_state(x->reducer, &ignored) == RT_OK
+                 : x->alone ? x->trained
                             : ew_lanes_arrived(&x->lanes, last);
     if (there)
         *sum = x->config.gradients[last];

@@ -8,7 +8,8 @@
 // How (network.collective):
 //   ps    messages to the shards and back, in chunks (ew_lanes); sums in worker order, so a run
 //         repeats bit for bit whatever arrives when, with overlap and without; of those workers
-//         that take part in the iteration
+//         that take part in the iteration; who does so alone sends nothing, and its gradients,
+//         as they are in 32 bits, are the sum
 //   mpi, nccl   a library's all-reduce on a thread of its own (ew_reducer, ew_collective): equal
 //         bits on all workers; the order of additions is the library's
 // All workers decide by the same answer of shard 0 (DENSE_JOINED); with auto, once more when they
@@ -91,6 +92,8 @@ rt_status ew_exchange_take(ew_exchange *exchange, rt_error *error);
 // Whether the sum of the last float is there; *sum is it. It may be before the others', and stays
 // until the next begin.
 bool ew_exchange_last(const ew_exchange *exchange, float *sum);
+// Of the iteration begun last: this worker takes part alone (ps).
+bool ew_exchange_alone(const ew_exchange *exchange);
 bool ew_exchange_busy(const ew_exchange *exchange); // between begin and RT_OK of take
 
 // Of the iteration begun last: bytes of gradients that were sent before trained.

@@ -190,7 +190,7 @@ static rt_status answer_mark_if_idle(ew_run *w, rt_error *error)
     if (!w->marked || !is_idle(w))
         return RT_OK;
     w->marked = false;
-    if (w->mark_dense) {
+    if (w->mark_dense && w->rank == 0) {
         rt_status status = send_state(w, error);
         if (status)
             return status;

@@ -72,12 +72,17 @@ static bool takes_part(const ew_run *w, const rt_wire_slice *slice)
 }
 
 // The next iteration in which this worker trains needs the dense weights after the one before it;
-// so does, after the last one, whoever they are asked of.
+// so does, after the last one, worker 0, of whom they are asked. Who trained alone has them alone,
+// and gives them to the shards before others train, and to be asked of worker 0.
 static rt_status await_weights(ew_run *w, rt_error *error)
 {
     const rt_wire_slice *next = ew_executor_next_counts(w->executor);
-    const bool is_asked =
-        (w->marked && w->mark_dense) || (w->finishing && !w->finish_answered && w->rank == 0);
+    const bool is_end = (w->marked && w->mark_dense) || (w->finishing && !w->finish_answered);
+    const bool is_asked = is_end && w->rank == 0;
+    const bool is_shared = next ? next->workers != rt_bit(w->rank) : is_end && w->rank != 0;
+    rt_status status = is_shared ? ew_weights_share(&w->weights, error) : RT_OK;
+    if (status)
+        return status;
     uint64_t needed = w->weights.version;
     if (next && takes_part(w, next))
         needed = next->iteration - 1;
@@ -127,7 +132,8 @@ static rt_status start_training(ew_run *w, rt_error *error)
 {
     const rt_wire_slice *slice = &w->job.slice->counts;
     const bool is_first =
-        slice->iteration == w->weights.begun + 1 && w->rank == rt_lowest_bit(slice->workers);
+        slice->iteration == w->weights.begun + 1 && w->rank == rt_lowest_bit(slice->workers) &&
+        slice->workers != rt_bit(w->rank);
     const float *more_odds = w->job.slice->more_odds;
     rt_status status =
         is_first ? ew_weights_begin(&w->weights, slice->log_odds, more_odds, error) : RT_OK;
@@ -212,7 +218,8 @@ static rt_status take_sums(ew_run *w, rt_error *error)
     w->idle_ns = w->summed_ns;
     uint32_t count;
     const float *gradients = ew_trainer_dense_gradients(w->trainer, &count);
-    status = ew_weights_step(&w->weights, w->iteration, w->apply, gradients, error);
+    status = ew_weights_step(&w->weights, w->iteration, w->apply, ew_exchange_alone(w->exchange),
+                             gradients, error);
     ew_trainer_dense(w->trainer, w->iteration, w->apply);
     return status;
 }

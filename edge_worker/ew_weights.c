@@ -104,17 +104,33 @@ static rt_status send_block(ew_weights *w, uint32_t shard, rt_error *error)
     return status;
 }
 
+static rt_status send_blocks(ew_weights *w, rt_error *error)
+{
+    rt_status status = RT_OK;
+    for (uint32_t s = 0; s < w->stripes.shard_count && !status; s++)
+        if (has_part(w, s))
+            status = send_block(w, s, error);
+    return status;
+}
+
 rt_status ew_weights_begin(ew_weights *w, float log_odds, const float *more_odds, rt_error *error)
 {
     if (!w->shared)
         return RT_OK;
     rt_status status = w->ops->read(w->context, w->values, w->state, error);
-    if (!status)
-        w->ops->shift(w->context, log_odds, more_odds, w->values);
-    for (uint32_t s = 0; s < w->stripes.shard_count && !status; s++)
-        if (has_part(w, s))
-            status = send_block(w, s, error);
-    return status;
+    if (status)
+        return status;
+    w->ops->shift(w->context, log_odds, more_odds, w->values);
+    return send_blocks(w, error);
+}
+
+rt_status ew_weights_share(ew_weights *w, rt_error *error)
+{
+    if (!w->ahead)
+        return RT_OK;
+    w->ahead = false;
+    rt_status status = w->ops->read(w->context, w->values, w->state, error);
+    return status ? status : send_blocks(w, error);
 }
 
 // Without payload and with the iteration alone, or a step.
@@ -137,11 +153,14 @@ static rt_status send_all(ew_weights *w, rt_message_type type, uint64_t iteratio
     return RT_OK;
 }
 
-rt_status ew_weights_step(ew_weights *w, uint64_t iteration, bool applies, const float *gradients,
-                          rt_error *error)
+rt_status ew_weights_step(ew_weights *w, uint64_t iteration, bool applies, bool alone,
+                          const float *gradients, rt_error *error)
 {
     w->version = iteration;
     if (!w->shared)
+        return RT_OK;
+    w->ahead = alone;
+    if (alone)
         return RT_OK;
     const rt_wire_dense_step step = {
         applies, applies ? rt_optimizer_scale(&w->optimizer, w->stripes.count, gradients) : 1};

@@ -2,8 +2,9 @@
 //
 // The worker's half of ps_lite/ps_weights.h. Whoever takes part steps its own weights, so they are
 // those after the iteration before; after a pause they are fetched from the shards, each part in
-// the version that is asked for. Where all workers always take part nothing is sent. Plain state of
-// the communication thread; errors name the shard.
+// the version that is asked for. Who trains alone tells the shards nothing of its steps, and gives
+// them the weights as they are by then before others need them. Where all workers always take part
+// nothing is sent. Plain state of the communication thread; errors name the shard.
 #ifndef EW_WEIGHTS_H
 #define EW_WEIGHTS_H
 
@@ -29,6 +30,7 @@ typedef struct {
     void *context;
     uint64_t begun;   // iteration that the run goes on after
     uint64_t version; // iteration of the last step that the model has
+    bool ahead;       // the shards have not heard of it: it was trained alone
 
     // a fetch
     uint64_t wanted;                 // version; while left > 0
@@ -49,9 +51,13 @@ void ew_weights_resume(ew_weights *weights, uint64_t iteration);
 rt_status ew_weights_begin(ew_weights *weights, float log_odds, const float *more_odds,
                            rt_error *error);
 
-// The sum of an iteration is complete, gradients holds it. The step is told to the shards.
-rt_status ew_weights_step(ew_weights *weights, uint64_t iteration, bool applies,
+// The sum of an iteration is complete, gradients holds it. The step is told to the shards, unless
+// this worker trained alone.
+rt_status ew_weights_step(ew_weights *weights, uint64_t iteration, bool applies, bool alone,
                           const float *gradients, rt_error *error);
+
+// Others will need the weights that the model has: the shards get them if they have older ones.
+rt_status ew_weights_share(ew_weights *weights, rt_error *error);
 
 // RT_OK: the model has the weights after this iteration. RT_AGAIN: they are on their way; asks for
 // them where that has not happened.

@@ -201,8 +201,8 @@ static rt_status create_exchange(ew_run *w, rt_error *error)
                                    .overlap = config->dense_overlap,
                                    .rank = w->rank,
                                    .worker_count = w->member.welcome.worker_count,
-                                   .shard_count = (uint32_t)rt_min_u64(
-                                       rt_stripes_shards(config), w->member.welcome.shard_count),
+                                   .shard_count =
+                                       rt_stripes_shards(config, w->member.welcome.shard_count),
                                    .device_state = w->device.unified ? NULL : w->device.state,
                                    .keyed = w->config->keys != NULL,
                                    .timeout_s = config->timeout_start_s,
@@ -299,17 +299,20 @@ static void name_interface_to_nccl(const rt_config *config)
 static rt_status join(ew_run *w, rt_error *error)
 {
     const ew_worker_config *config = w->config;
-    rt_member_config member = {.ops = config->ops,
-                               .self = ew_run_self(w),
-                               .coordinator = config->coordinator,
-                               .standby = config->standby,
-                               .leader = config->leader,
-                               .address = w->peers.address,
-                               .keys = config->keys,
-                               .identity = config->identity,
-                               .timeout_start_s = config->config->timeout_start_s,
-                               .timeout_peer_s = config->config->timeout_peer_s,
-                               .notify = config->notify};
+    rt_member_config member = {
+        .ops = config->ops,
+        .self = ew_run_self(w),
+        .coordinator = config->coordinator,
+        .standby = config->standby,
+        .leader = config->leader,
+        .address = w->peers.address,
+        .keys = config->keys,
+        .identity = config->identity,
+        .box = rt_config_hash_box(config->config,
+                                  rt_config_box_of_worker(config->config, config->rank)),
+        .timeout_start_s = config->config->timeout_start_s,
+        .timeout_peer_s = config->config->timeout_peer_s,
+        .notify = config->notify};
     const ew_peers_config peers = {.config = config->config,
                                    .identity = config->identity,
                                    .rank = config->rank,

@@ -156,12 +156,12 @@ static rt_status check_welcome(const server *s, rt_error *error)
 {
     const rt_config *config = s->config->config;
     const rt_wire_welcome *welcome = &s->member.welcome;
-    const bool may_lack_boxes = config->box_count > 0;
-    const bool may_shrink = may_lack_boxes || config->on_worker_loss == RT_LOSS_SHRINK;
+    const bool may_shrink = config->on_worker_loss == RT_LOSS_SHRINK;
+    if (config->box_count > 0)
+        return RT_OK; // they come and go, some that this configuration does not have
     if ((welcome->worker_count == config->worker_count ||
          (may_shrink && welcome->worker_count < config->worker_count)) &&
-        (welcome->shard_count == config->ps_shard_count ||
-         (may_lack_boxes && welcome->shard_count < config->ps_shard_count)))
+        welcome->shard_count == config->ps_shard_count)
         return RT_OK;
     return rt_fail(error, RT_CONFIG,
                    "the coordinator runs %u workers and %u shards, this configuration has %u and "
@@ -188,18 +188,20 @@ static rt_status join(server *s, rt_error *error)
         status = rt_guests_listen(&s->guests, s->transport, &door, reachable, error);
     if (status)
         return status;
-    const rt_member_config member = {.ops = s->ops,
-                                     .transport = s->transport,
-                                     .self = self,
-                                     .coordinator = s->config->coordinator,
-                                     .standby = s->config->standby,
-                                     .leader = s->config->leader,
-                                     .address = reachable,
-                                     .keys = s->config->keys,
-                                     .identity = s->config->identity,
-                                     .timeout_start_s = config->timeout_start_s,
-                                     .timeout_peer_s = config->timeout_peer_s,
-                                     .notify = s->config->notify};
+    const rt_member_config member = {
+        .ops = s->ops,
+        .transport = s->transport,
+        .self = self,
+        .coordinator = s->config->coordinator,
+        .standby = s->config->standby,
+        .leader = s->config->leader,
+        .address = reachable,
+        .keys = s->config->keys,
+        .identity = s->config->identity,
+        .box = rt_config_hash_box(config, rt_config_box_of_shard(config, rank)),
+        .timeout_start_s = config->timeout_start_s,
+        .timeout_peer_s = config->timeout_peer_s,
+        .notify = s->config->notify};
     rt_info("shard %u of %u listens at %s", s->config->rank, config->ps_shard_count, reachable);
     status = rt_member_join(&s->member, &member, error);
     if (!status)

@@ -2,7 +2,8 @@
 //
 // For runs in which workers sit out: who comes back fetches here what the others have trained
 // (dispatch.participants). A worker that takes part in a run's first iteration sends the weights
-// that it begins with (DENSE_STATE), before its first gradient. The sums that the shard sends are
+// that it begins with (DENSE_STATE), before its first gradient. Who trained alone since, and told
+// nothing, sends those that it has, which take their place. The sums that the shard sends are
 // kept until it is known what becomes of the iteration (DENSE_STEP: whether it counts, and by what
 // clip_norm scales it); then they are the gradient of a step. All who took part say so, because
 // only one of those who go on can be relied upon to be heard before the next sum is complete: the

@@ -348,10 +348,22 @@ static rt_status add(dp_run *c, const char *box, const char *second, char *answe
     return move(c, true, box, answer, size, error);
 }
 
+// One that no configuration has.
+static rt_status add_new(dp_run *c, const char *box, const char *text, char *answer, size_t size,
+                         rt_error *error)
+{
+    rt_status status = dp_added_ask(c, box, text, answer, size, error);
+    if (!status && c->move.is_asked)
+        c->move.visitor = c->control.visitor;
+    return status;
+}
+
 static rt_status drain(dp_run *c, const char *box, const char *second, char *answer, size_t size,
                        rt_error *error)
 {
     (void)second;
+    if (dp_added_let_go(c, box, answer, size))
+        return RT_OK;
     return move(c, false, box, answer, size, error);
 }
 
@@ -364,7 +376,11 @@ static const struct {
     const char *name;
     uint32_t arguments;
     verb run;
-} verbs[] = {{"set", 2, set}, {"forget", 1, forget}, {"add", 1, add}, {"drain", 1, drain}};
+} verbs[] = {{"set", 2, set},
+             {"forget", 1, forget},
+             {"add", 1, add},
+             {"add", 2, add_new},
+             {"drain", 1, drain}};
 
 rt_status dp_control_do(dp_run *c, char *request, char *answer, size_t size, rt_error *error)
 {

@@ -6,6 +6,7 @@
 //                        value is checked with all others that are in force
 //     forget KEY         16 hexadecimal digits: the row of a key, and all copies of it, end
 //     add BOX            a box joins with the next checkpoint, or leaves (dp_move.h); answered then
+//     add BOX TEXT       one that no configuration has, which is let in (dp_added.h)
 //     drain BOX
 //
 // What changes plans becomes input records, so that records.jsonl and checkpoints know it; every

@@ -284,6 +284,23 @@ static void keep_workers(dp_run *c, uint64_t workers)
     c->own.identity.config_hash = rt_hash_bytes(both, sizeof both);
 }
 
+// The hash on which members agree tells nothing of the last spare boxes.
+static uint64_t hash_of_boxes(const dp_run *c)
+{
+    const dp_members *m = &c->members;
+    const uint32_t count = rt_config_site_boxes(c->given);
+    const dp_members site = dp_members_of(c->given, rt_bits_below(count));
+    uint64_t all[3 + RT_SITE_BOXES_MAX] = {c->own.identity.config_hash, m->workers, m->shards};
+    uint32_t used = 3;
+    if (m->workers == site.workers && m->shards == site.shards)
+        return c->own.identity.config_hash;
+    for (uint32_t b = count; b < c->given->box_count; b++) {
+        if (m->boxes >> b & 1)
+            all[used++] = rt_config_hash_box(c->given, b);
+    }
+    return rt_hash_bytes(all, used * sizeof *all);
+}
+
 // And one of these boxes, with the rates that were set. After the roster is made, whose members
 // agree on the whole configuration.
 static void keep_boxes(dp_run *c)
@@ -291,12 +308,10 @@ static void keep_boxes(dp_run *c)
     const dp_members *m = &c->members;
     dp_members_set_rates(m, &c->kept);
     dp_members_set_rates(m, &c->control.in_force);
-    const uint64_t all[3] = {c->own.identity.config_hash, m->workers, m->shards};
-    if (rt_bit_count(m->workers) == c->given->worker_count &&
-        rt_bit_count(m->shards) == c->given->ps_shard_count)
-        return;
-    rt_config_keep_members(&c->kept, m->workers, m->shards);
-    c->own.identity.config_hash = rt_hash_bytes(all, sizeof all);
+    if (rt_bit_count(m->workers) != c->given->worker_count ||
+        rt_bit_count(m->shards) != c->given->ps_shard_count)
+        rt_config_keep_members(&c->kept, m->workers, m->shards);
+    c->own.identity.config_hash = hash_of_boxes(c);
 }
 
 // Workers that were lost too often of late; not all of them, for a run needs some.
@@ -435,6 +450,7 @@ static rt_status create_roster(dp_run *c, rt_error *error)
                                      .config = c->given,
                                      .identity = c->own.identity,
                                      .keys = c->own.keys,
+                                     .added = &c->added,
                                      .may_shrink = c->own.may_shrink,
                                      .without = c->own.without,
                                      .aside = put_aside(c),
@@ -460,6 +476,8 @@ static rt_status run(dp_run *c, rt_error *error)
         status = open_mirror(c, error);
     if (!status && c->own.directory && c->has_epoch)
         status = rt_standby_read_id(c->own.directory, &c->id, error);
+    if (!status)
+        status = dp_added_begin(c, error);
     if (!status)
         status = dp_members_read(config, c->checkpoints, &c->members, error);
     if (!status)
@@ -542,21 +560,40 @@ static void close_all(dp_run *c)
         close(c->wait_fd);
 }
 
+static void drop_config(dp_run *c)
+{
+    dp_control_fini(&c->control);
+    rt_config_fini(&c->kept);
+    rt_config_fini(&c->whole);
+}
+
+static rt_status copy_config(const rt_config *config, dp_run *c)
+{
+    rt_status status = rt_config_copy(config, &c->whole);
+    if (status)
+        return status;
+    status = rt_config_copy(config, &c->kept);
+    if (status) {
+        rt_config_fini(&c->whole);
+        return status;
+    }
+    c->given = &c->whole;
+    c->own.config = &c->kept;
+    status = dp_control_init(config, &c->control);
+    if (status)
+        drop_config(c);
+    return status;
+}
+
 rt_status dp_coordinator_run(const dp_coordinator_config *config, rt_error *error)
 {
     dp_run c = {.own = *config,
-                .given = config->config,
                 .overdue = {.limit_s = config->config->timeout_answer_s},
                 .wake_fd = -1,
                 .wait_fd = -1};
     const rt_dispatch_config *dispatch = &config->config->dispatch;
-    if (rt_config_copy(config->config, &c.kept))
+    if (copy_config(config->config, &c))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    if (dp_control_init(config->config, &c.control)) {
-        rt_config_fini(&c.kept);
-        return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    }
-    c.own.config = &c.kept;
     c.in_force = (dp_reloaded){dispatch->alpha, dispatch->alpha_auto, dispatch->search_evaluations,
                                dispatch->budget_ms};
     dp_reload_init(&config->reload, config->config, &c.reload);
@@ -579,7 +616,6 @@ rt_status dp_coordinator_run(const dp_coordinator_config *config, rt_error *erro
         status = rt_fail(error, c.input_failure.status, "%s", c.input_failure.text);
     close_all(&c);
     end_running(&c);
-    dp_control_fini(&c.control);
-    rt_config_fini(&c.kept);
+    drop_config(&c);
     return status;
 }

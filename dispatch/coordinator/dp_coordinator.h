@@ -15,6 +15,7 @@
 
 typedef struct {
     const rt_config *config;
+    const rt_config *site; // as the other boxes have it in their files; NULL: config
     rt_identity identity; // members must have the same
     uint64_t schema;
     const rt_transport_ops *ops;

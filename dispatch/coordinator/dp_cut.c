@@ -34,9 +34,9 @@ rt_status dp_cut_begin(dp_cut *cut, dp_planned *planned, rt_error *error)
     cut->drained_ns = 0;
     cut->begin_ns = rt_now_ns();
     for (uint32_t w = 0; w < cut->worker_count; w++) {
-        rt_message mark; // count: worker 0 sends the dense part
-        const bool is_sender = w == 0 && planned->is_cut;
-        if (rt_message_create(&mark, RT_MESSAGE_MARK, cut->sender, planned->sequence, is_sender, 0))
+        rt_message mark; // count: worker 0 sends the dense part, and needs the others' to have it
+        if (rt_message_create(&mark, RT_MESSAGE_MARK, cut->sender, planned->sequence,
+                              planned->is_cut, 0))
             return rt_fail(error, RT_NO_MEMORY, "out of memory");
         rt_status status = dp_roster_send(cut->roster, rt_peer(RT_ROLE_WORKER, w), &mark, error);
         if (status)

@@ -218,6 +218,7 @@ static void cut_journal(dp_run *c)
 static rt_status go_on_with_checkpoint(dp_run *c, rt_error *error)
 {
     dp_control_step(c);
+    dp_added_step(c);
     if (!c->checkpoint)
         return c->flights.count ? RT_OK : dp_cut_step(&c->cut, error);
     dp_checkpoint_step(c->checkpoint);

@@ -14,7 +14,9 @@
 #include "runtime/rt_log.h"
 
 #define NAME "boxes"
-#define BYTES_MAX (RT_SITE_BOXES_MAX * (6 * RT_NAME_MAX + 8) + 256) // names may be escaped
+// Names may be escaped: one in the list, and of what was added a name, a host and a key with its
+// name.
+#define BYTES_MAX (RT_SITE_BOXES_MAX * (4 * 6 * RT_NAME_MAX + 512) + 256)
 
 dp_members dp_members_of(const rt_config *config, uint64_t boxes)
 {
@@ -111,13 +113,14 @@ static rt_status take(const rt_config *config, const char *path, const cJSON *js
     return status;
 }
 
-rt_status dp_members_read(const rt_config *config, const char *folder, dp_members *members,
-                          rt_error *error)
+// *json_p: NULL where the file is not there, or is no JSON (*found).
+static rt_status read_file(const char *folder, char path[RT_PATH_MAX + 16], cJSON **json_p,
+                           bool *found, rt_error *error)
 {
-    char path[RT_PATH_MAX + 16];
-    *members = dp_members_of(config, rt_config_first_boxes(config));
-    snprintf(path, sizeof path, "%s/" NAME, folder);
+    *json_p = NULL;
+    snprintf(path, RT_PATH_MAX + 16, "%s/" NAME, folder);
     FILE *file = *folder ? fopen(path, "re") : NULL;
+    *found = file != NULL;
     if (!file && *folder && errno != ENOENT && errno != ENOTDIR)
         return rt_fail(error, rt_status_of_errno(errno), "%s: %s", path, strerror(errno));
     if (!file)
@@ -126,11 +129,35 @@ rt_status dp_members_read(const rt_config *config, const char *folder, dp_member
     if (text)
         text[fread(text, 1, BYTES_MAX - 1, file)] = '\0';
     fclose(file);
-    cJSON *json = text ? cJSON_Parse(text) : NULL;
-    rt_status status = text ? take(config, path, json, members, error)
-                            : rt_fail(error, RT_NO_MEMORY, "out of memory");
-    cJSON_Delete(json);
+    *json_p = text ? cJSON_Parse(text) : NULL;
     rt_free(text);
+    return text ? RT_OK : rt_fail(error, RT_NO_MEMORY, "out of memory");
+}
+
+rt_status dp_members_read(const rt_config *config, const char *folder, dp_members *members,
+                          rt_error *error)
+{
+    char path[RT_PATH_MAX + 16];
+    cJSON *json;
+    bool found;
+    *members = dp_members_of(config, rt_config_first_boxes(config));
+    rt_status status = read_file(folder, path, &json, &found, error);
+    if (!status && found)
+        status = take(config, path, json, members, error);
+    cJSON_Delete(json);
+    return status;
+}
+
+rt_status dp_members_read_added(const char *folder, rt_config *config, dp_added *added,
+                                rt_error *error)
+{
+    char path[RT_PATH_MAX + 16];
+    cJSON *json;
+    bool found;
+    rt_status status = read_file(folder, path, &json, &found, error);
+    if (!status)
+        status = dp_added_take(rt_json_member(json, "added"), path, config, added, error);
+    cJSON_Delete(json);
     return status;
 }
 
@@ -152,7 +179,7 @@ static rt_status save(const rt_json *json, const char *path, rt_error *error)
 }
 
 rt_status dp_members_write(const rt_config *config, const char *folder, const dp_members *members,
-                           rt_error *error)
+                           const dp_added *added, rt_error *error)
 {
     char path[RT_PATH_MAX + 16];
     rt_json json;
@@ -169,6 +196,7 @@ rt_status dp_members_write(const rt_config *config, const char *folder, const dp
     }
     if (config->box_count)
         rt_json_end_array(&json);
+    dp_added_write(added, config, &json);
     put_rate(&json, rate_keys[0], members->row_rate, config->optimizer_rows.learning_rate);
     put_rate(&json, rate_keys[1], members->dense_rate, config->optimizer_dense.learning_rate);
     rt_json_double(&json, "still_s", members->still_s);

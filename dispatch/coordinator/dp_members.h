@@ -7,6 +7,7 @@
 #ifndef DP_MEMBERS_H
 #define DP_MEMBERS_H
 
+#include "dispatch/coordinator/dp_added.h"
 #include "runtime/config/rt_config.h"
 
 typedef struct {
@@ -28,8 +29,13 @@ void dp_members_set_rates(const dp_members *members, rt_config *config);
 rt_status dp_members_read(const rt_config *config, const char *folder, dp_members *members,
                           rt_error *error);
 
+// What the file says of boxes that were added, first of all: config gets those that it lacks.
+// Errors as dp_added_take; RT_IO.
+rt_status dp_members_read_added(const char *folder, rt_config *config, dp_added *added,
+                                rt_error *error);
+
 // RT_IO, RT_NO_MEMORY.
 rt_status dp_members_write(const rt_config *config, const char *folder, const dp_members *members,
-                           rt_error *error);
+                           const dp_added *added, rt_error *error);
 
 #endif

@@ -31,7 +31,7 @@ static rt_status check_run(const dp_run *c, const char *what, rt_error *error)
     return RT_OK;
 }
 
-static rt_status check_boxes(const dp_run *c, const char *box, rt_error *error)
+rt_status dp_move_check_boxes(const dp_run *c, const char *box, rt_error *error)
 {
     if (c->given->box_count == 0)
         return rt_fail(error, RT_CONFIG,
@@ -119,16 +119,28 @@ static rt_status check_next(const dp_run *c, const char *box, const dp_members *
     return status;
 }
 
+rt_status dp_move_check_join(const dp_run *c, const char *box, rt_error *error)
+{
+    const uint32_t b = find_box(c->given, box);
+    const dp_members next = dp_members_of(c->given, c->members.boxes | rt_bit(b));
+    return check_next(c, box, &next, error);
+}
+
+bool dp_move_is_there(const dp_run *c, uint32_t box)
+{
+    const dp_members joining = dp_members_of(c->given, rt_bit(box));
+    return check_presence(c, c->given->boxes[box].name, &joining, NULL) == RT_OK;
+}
+
 rt_status dp_move_ask(dp_run *c, bool joins, const char *box, rt_error *error)
 {
-    rt_status status = check_boxes(c, box, error);
+    rt_status status = dp_move_check_boxes(c, box, error);
     if (status)
         return status;
     const uint32_t b = find_box(c->given, box);
     if (b == c->given->box_count)
         return rt_fail(error, RT_NOT_FOUND, "%s: the configuration has no box of that name%s", box,
-                       joins ? ": put it into boxes, as spare, and start the coordinator again"
-                             : "");
+                       joins ? ": `lanyard add RUN BOX --gbps G` says what it is" : "");
     const uint64_t in = c->members.boxes;
     if ((in >> b & 1) == joins)
         return rt_fail(error, RT_CONFIG, "%s: takes %s", box,
@@ -174,7 +186,8 @@ static void answer(dp_run *c, rt_status status, const char *text)
 {
     c->move.is_asked = false;
     rt_info("%s", text);
-    dp_roster_answer(c->roster, c->move.visitor, status, text);
+    if (c->move.visitor)
+        dp_roster_answer(c->roster, c->move.visitor, status, text);
 }
 
 rt_status dp_move_end(dp_run *c, bool is_written, rt_error *error)
@@ -183,9 +196,13 @@ rt_status dp_move_end(dp_run *c, bool is_written, rt_error *error)
     char text[sizeof move->what + 64];
     rt_error why = {0};
     move->next.still_s = c->cut.drained_s > 0 ? c->cut.drained_s : rt_unix_s();
-    rt_status status = is_written ? dp_members_write(c->given, c->checkpoints, &move->next, &why)
-                                  : rt_fail(&why, RT_IO, "the checkpoint could not be written: "
-                                            "the run goes on as it was");
+    dp_added added = c->added;
+    dp_added_joined(&added, move->next.boxes);
+    rt_status status = is_written
+                           ? dp_members_write(c->given, c->checkpoints, &move->next, &added, &why)
+                           : rt_fail(&why, RT_IO,
+                                     "the checkpoint could not be written: "
+                                     "the run goes on as it was");
     if (status) {
         dp_members_set_rates(&c->members, &c->control.in_force);
         answer(c, status, why.text);
@@ -220,6 +237,6 @@ void dp_move_iterated(dp_run *c)
     rt_metrics_end(dp_tally_metrics(c->tally));
     rt_info("all started anew: training stood still for %.1f s", pause_s);
     members->still_s = 0;
-    if (dp_members_write(c->given, c->checkpoints, members, &why))
+    if (dp_members_write(c->given, c->checkpoints, members, &c->added, &why))
         rt_warn("%s", why.text);
 }

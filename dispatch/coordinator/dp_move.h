@@ -17,9 +17,19 @@ typedef struct {
     bool is_asked;
     dp_members next;                  // from the next start on
     uint64_t away_workers, away_shards; // by the ranks of the configuration, of the box that leaves
-    uint32_t visitor;                 // who asked
+    uint32_t visitor;                   // who asked; 0: nobody
     char what[2 * RT_NAME_MAX];       // "till-2 leaves"
 } dp_move;
+
+// Whether boxes of this run can come and go now. RT_CONFIG, RT_AGAIN.
+rt_status dp_move_check_boxes(const struct dp_run *run, const char *box, rt_error *error);
+
+// What is against it that a box of the configuration, which takes no part, joins: as dp_move_ask,
+// but for members that are not there.
+rt_status dp_move_check_join(const struct dp_run *run, const char *box, rt_error *error);
+
+// All members of a box, by its index, are there.
+bool dp_move_is_there(const struct dp_run *run, uint32_t box);
 
 // Requests of dp_control.h. RT_OK: the answer comes later, with dp_move_end; otherwise error says
 // what is against it: no such box, one that is in already, or not; no checkpoints; members of it that

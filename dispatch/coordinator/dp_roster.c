@@ -7,6 +7,7 @@
 
 #include "runtime/live/rt_standby.h"
 #include "runtime/config/rt_address.h"
+#include "runtime/rt_hash.h"
 #include "runtime/rt_log.h"
 #include "runtime/transport/rt_member.h"
 
@@ -112,6 +113,24 @@ rt_status dp_roster_create(const dp_roster_config *config, dp_roster **roster_p,
     }
     *roster_p = roster;
     return RT_OK;
+}
+
+void dp_roster_extend(dp_roster *roster, uint64_t workers, uint64_t shards)
+{
+    const rt_config *config = roster->config.config;
+    const uint32_t more = config->worker_count - roster->worker_count;
+    const uint32_t shard_count = roster->member_count - roster->worker_count;
+    member *first_shard = &roster->members[roster->worker_count];
+    rt_assert(config->worker_count <= RT_WORKERS_MAX && config->ps_shard_count <= RT_SHARDS_MAX);
+    memmove(first_shard + more, first_shard, shard_count * sizeof *first_shard);
+    for (uint32_t w = roster->worker_count; w < config->worker_count; w++)
+        roster->members[w] = (member){.peer = rt_peer(RT_ROLE_WORKER, w)};
+    roster->worker_count = config->worker_count;
+    roster->member_count += more;
+    for (uint32_t s = shard_count; s < config->ps_shard_count; s++)
+        roster->members[roster->member_count++] = (member){.peer = rt_peer(RT_ROLE_PS, s)};
+    roster->config.out_workers |= workers;
+    roster->config.out_shards |= shards;
 }
 
 void dp_roster_destroy(dp_roster *roster)
@@ -311,6 +330,14 @@ static bool is_zero(const uint8_t *bytes, size_t size)
     return *bytes == 0 && memcmp(bytes, bytes + 1, size - 1) == 0;
 }
 
+static uint32_t box_of(const dp_roster *roster, uint32_t peer)
+{
+    const rt_config *config = roster->config.config;
+    const uint32_t rank = rt_peer_rank(peer);
+    return rt_peer_role(peer) == RT_ROLE_PS ? rt_config_box_of_shard(config, rank)
+                                            : rt_config_box_of_worker(config, rank);
+}
+
 // What a HELLO says against this run.
 static rt_status check_hello(const dp_roster *roster, const rt_wire_hello *hello,
                              const member *found, const char *name, rt_error *error)
@@ -335,7 +362,12 @@ static rt_status check_hello(const dp_roster *roster, const rt_wire_hello *hello
         hello->role == RT_ROLE_PS || rt_dispatch_is_mutual(&roster->config.config->dispatch);
     if (listens && !hello->address[0])
         return rt_fail(error, RT_WIRE, "%s does not say where it listens", name);
-    if (listens && keys && keys->is_set && !rt_keys_find(keys, hello->key))
+    if (hello->box != rt_config_hash_box(roster->config.config, box_of(roster, found->peer)))
+        return rt_fail(
+            error, RT_CONFIG,
+            "%s has another entry of its box in boxes: `lanyard add` wrote a file for it", name);
+    if (listens && keys && keys->is_set && !rt_keys_find(keys, hello->key) &&
+        !(roster->config.added && dp_added_find_key(roster->config.added, hello->key)))
         return rt_fail(error, RT_CONFIG, "%s has %s, which security.allow does not have", name,
                        is_zero(hello->key, sizeof hello->key) ? "no key" : "a key");
     return RT_OK;
@@ -398,6 +430,29 @@ static rt_status check_epoch(dp_roster *roster, const rt_wire_hello *hello, cons
     return rt_fail(error, RT_PEER, "%s", roster->replaced.text);
 }
 
+// Keys of boxes that were added, where it does not have them. *told: they are on their way, and it
+// says HELLO again when it has taken them.
+static rt_status tell_keys(dp_roster *roster, uint32_t peer, uint64_t has, bool *told,
+                           rt_error *error)
+{
+    rt_wire_allowed all[RT_SITE_BOXES_MAX];
+    const dp_roster_config *own = &roster->config;
+    const uint32_t count =
+        own->added && own->keys && own->keys->is_set ? dp_added_list(own->added, all) : 0;
+    const size_t size = count * sizeof *all;
+    rt_message message;
+    *told = count > 0 && has != rt_hash_bytes(all, size);
+    if (!*told)
+        return RT_OK;
+    if (rt_message_create(&message, RT_MESSAGE_ALLOW, SELF, 0, count, size))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    memcpy(rt_message_payload(&message), all, size);
+    rt_status status = own->ops->send(roster->endpoint, peer, &message);
+    rt_message_release(&message);
+    return status ? rt_fail(error, status, "cannot tell it keys: %s", rt_status_text(status))
+                  : RT_OK;
+}
+
 static rt_status join(dp_roster *roster, uint32_t peer, const rt_message *message, rt_error *error)
 {
     char name[32];
@@ -408,10 +463,13 @@ static rt_status join(dp_roster *roster, uint32_t peer, const rt_message *messag
         status = check_hello(roster, &hello, found, rt_peer_name(peer, name), error);
     if (!status)
         status = check_epoch(roster, &hello, name, error);
-    if (status) {
+    bool told = false;
+    if (!status)
+        status = tell_keys(roster, peer, hello.allowed, &told, error);
+    if (status)
         send_away(roster, peer, status, error->text);
+    if (status || told)
         return status;
-    }
     roster->joined_count += !found->joined;
     found->joined = true;
     const bool is_aside = rt_peer_role(peer) == RT_ROLE_WORKER && roster->config.may_shrink &&

@@ -12,6 +12,7 @@
 #ifndef DP_ROSTER_H
 #define DP_ROSTER_H
 
+#include "dispatch/coordinator/dp_added.h"
 #include "runtime/config/rt_config.h"
 #include "runtime/rt_notify.h"
 #include "runtime/wire/rt_control.h"
@@ -25,6 +26,7 @@ typedef struct {
     const rt_config *config;
     rt_identity identity;
     const rt_keys *keys; // NULL: loopback only
+    const dp_added *added; // boxes with keys that members are told (ALLOW); NULL: none
     bool may_shrink;     // after timeouts.rejoin_s workers are no longer waited for
     uint64_t without;    // and these not at all
     uint64_t aside;      // nor these, who do not take part even if they come: they wait
@@ -50,6 +52,10 @@ rt_status dp_roster_assemble(dp_roster *roster, int stop_fd, rt_error *error);
 // that came later, those of boxes which are out left aside.
 uint64_t dp_roster_workers(const dp_roster *roster);
 uint64_t dp_roster_waiting(const dp_roster *roster);
+
+// The configuration has these workers and shards behind those that there were: nobody waits for
+// them, and if they come, they wait.
+void dp_roster_extend(dp_roster *roster, uint64_t workers, uint64_t shards);
 
 // Whether a member is connected, by its rank of the configuration.
 bool dp_roster_is_there(const dp_roster *roster, uint32_t peer);

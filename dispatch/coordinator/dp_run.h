@@ -28,6 +28,7 @@
 #ifndef DP_RUN_H
 #define DP_RUN_H
 
+#include "dispatch/coordinator/dp_added.h"
 #include "dispatch/coordinator/dp_ages.h"
 #include "dispatch/coordinator/dp_collect.h"
 #include "dispatch/coordinator/dp_control.h"
@@ -62,7 +63,9 @@ typedef struct dp_run {
     dp_run_phase phase;
     dp_coordinator_config own; // its config is &kept: that of the workers that take part
     rt_config kept;
-    const rt_config *given; // that of all
+    rt_config whole;        // that of all, with boxes that were added
+    const rt_config *given; // &whole
+    dp_added added;
     rt_transport *transport;
     dp_roster *roster;
     rt_mirror *mirror; // NULL: there is no standby

@@ -188,9 +188,9 @@ static void record_members(dp_run *c, bool has_ended, uint64_t now)
     rt_json_u64(json, "iteration", dp_tally_iterations(c->tally));
     rt_json_string(json, "policy",
                    rt_config_choice_name("dispatch.policy", (int)config->dispatch.policy));
-    rt_json_u64(json, "dense_bytes", // of the next iteration
+    rt_json_u64(json, "dense_bytes", // of the next iteration, of one of several
                 dp_dense_bytes(c->planner.dense_bytes, c->planner.dense_whole_bytes,
-                               (uint32_t)dp_tally_iterations(c->tally) + 1));
+                               (uint32_t)dp_tally_iterations(c->tally) + 1, 0));
     write_workers(c, json);
     write_shards(c, json);
     rt_json_begin_object(json, "coordinator");

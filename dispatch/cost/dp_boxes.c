@@ -48,12 +48,17 @@ void dp_boxes_add_slice(const dp_boxes *boxes, const dp_layout *layout, uint32_t
 }
 
 void dp_boxes_add_return(const dp_boxes *boxes, const dp_shards *shards, uint64_t returning,
-                         uint64_t bytes, dp_box_traffic *traffic)
+                         uint64_t sharing, uint64_t bytes, dp_box_traffic *traffic)
 {
     for (uint64_t rest = returning; rest && bytes; rest &= rest - 1) {
         const uint32_t here = boxes->of_worker[rt_lowest_bit(rest)];
         for (uint32_t s = 0; s < shards->dense_count; s++)
             dp_box_traffic_pass(boxes->of_shard[s], here, bytes / shards->dense_count, traffic);
+    }
+    for (uint64_t rest = sharing; rest && bytes; rest &= rest - 1) {
+        const uint32_t here = boxes->of_worker[rt_lowest_bit(rest)];
+        for (uint32_t s = 0; s < shards->dense_count; s++)
+            dp_box_traffic_pass(here, boxes->of_shard[s], bytes / shards->dense_count, traffic);
     }
 }
 

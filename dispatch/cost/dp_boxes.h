@@ -15,9 +15,9 @@ void dp_box_traffic_add(const dp_box_traffic *one, uint32_t box_count, dp_box_tr
 void dp_boxes_add_slice(const dp_boxes *boxes, const dp_layout *layout, uint32_t shard_count,
                         uint32_t worker, const dp_slice *slice, dp_box_traffic *traffic);
 
-// What those who sat out before fetch of the shards.
+// What those who sat out before fetch of the shards, and what who trained alone gives to them.
 void dp_boxes_add_return(const dp_boxes *boxes, const dp_shards *shards, uint64_t returning,
-                         uint64_t bytes, dp_box_traffic *traffic);
+                         uint64_t sharing, uint64_t bytes, dp_box_traffic *traffic);
 
 // Iteration time: the slowest link, with the computing time of who waits for it.
 //     max( max_b max(up_b / U_b, down_b / D_b), max_j [ the same of j's box + c_j m_j ] )

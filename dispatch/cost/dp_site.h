@@ -67,10 +67,14 @@ static inline void dp_box_traffic_pass(uint32_t from, uint32_t to, uint64_t byte
 void dp_boxes_add_dense(const dp_boxes *boxes, const dp_shards *shards, uint64_t participants,
                         uint64_t bytes, dp_box_traffic *traffic);
 
-// Bytes of the dense exchange in an iteration: `whole` in the first ones of a run, unless that is
-// 0. iteration 0: of none of a run, as later ones.
-static inline uint64_t dp_dense_bytes(uint64_t bytes, uint64_t whole, uint32_t iteration)
+// Bytes of the dense exchange in an iteration, of one who takes part: `whole` in the first ones of
+// a run, unless that is 0; none where one alone takes part, whose gradients are the sum. iteration
+// 0: of none of a run, as later ones.
+static inline uint64_t dp_dense_bytes(uint64_t bytes, uint64_t whole, uint32_t iteration,
+                                      uint64_t participants)
 {
+    if (rt_bit_count(participants) == 1)
+        return 0;
     return whole > 0 && iteration > 0 && iteration <= RT_CODING_WHOLE_ITERATIONS ? whole : bytes;
 }
 

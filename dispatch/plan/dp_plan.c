@@ -36,7 +36,7 @@ void dp_plan_clear(dp_plan *plan)
 {
     plan->iteration = 0;
     plan->sample_count = 0;
-    plan->returning = 0;
+    plan->returning = plan->sharing = 0;
     plan->dense_chunk_floats = 0;
     plan->moves = 0;
     plan->hits = (dp_hits){0};

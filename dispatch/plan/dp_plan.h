@@ -123,6 +123,7 @@ typedef struct {
     uint32_t sample_count;
     uint64_t participants;       // workers that train and take part in the dense exchange
     uint64_t returning;          // of them, those that sat out before: they fetch dense weights
+    uint64_t sharing;            // who trained alone before: gives the dense weights to the shards
     uint32_t dense_chunk_floats; // of a message of the dense exchange
     dp_slice *slices;            // worker_count
     uint64_t moves;              // rows that change their home

@@ -2,16 +2,17 @@
 
 #include <math.h>
 
-static uint64_t dense_bytes_of(const dp_account_config *config, uint32_t iteration)
+static uint64_t dense_bytes_of(const dp_account_config *config, uint32_t iteration,
+                               uint64_t participants)
 {
-    return dp_dense_bytes(config->dense_bytes, config->dense_whole_bytes, iteration);
+    return dp_dense_bytes(config->dense_bytes, config->dense_whole_bytes, iteration, participants);
 }
 
 double dp_predict_s(const dp_account_config *config, uint32_t iteration, uint64_t participants,
                     const dp_traffic *traffic, uint64_t handed, const uint32_t *micro_batch)
 {
     double slowest = 0, rows_up = 0, rows_down = 0;
-    const uint64_t dense_bytes = dense_bytes_of(config, iteration);
+    const uint64_t dense_bytes = dense_bytes_of(config, iteration, participants);
     const double dense = (double)dense_bytes * rt_bit_count(participants);
     for (uint32_t j = 0; j < config->worker_count; j++) {
         rows_up += (double)traffic[j].up;
@@ -61,8 +62,9 @@ static double add_boxes(const dp_account_config *config, const dp_plan *plan,
                                                     &plan->slices[j]);
     }
     dp_boxes_add_dense(boxes, shards, plan->participants,
-                       dense_bytes_of(config, plan->iteration), &traffic);
-    dp_boxes_add_return(boxes, shards, plan->returning, config->dense_return_bytes, &traffic);
+                       dense_bytes_of(config, plan->iteration, plan->participants), &traffic);
+    dp_boxes_add_return(boxes, shards, plan->returning, plan->sharing, config->dense_return_bytes,
+                        &traffic);
     dp_box_traffic_add(&traffic, boxes->count, &account->boxes);
     account->moved += plan->moves;
     return dp_boxes_predict_s(boxes, &config->rates, plan->participants, &traffic, micro_batch);
@@ -94,6 +96,7 @@ void dp_account_add(const dp_account_config *config, const dp_plan *plan, dp_acc
         account->traffic[j].down += traffic[j].down;
         account->micro_batch[j] += micro_batch[j];
         traffic[j].down += plan->returning >> j & 1 ? config->dense_return_bytes : 0;
+        traffic[j].up += plan->sharing >> j & 1 ? config->dense_return_bytes : 0;
         if (!config->boxes.count)
             account->cost_s[j] += dp_passing_cost_s(&passing, &config->rates.links[j]);
         if (passing.received == 0)
@@ -122,6 +125,8 @@ double dp_account_dense_bytes(const dp_account_config *config, uint64_t before, 
     const uint64_t first = RT_CODING_WHOLE_ITERATIONS; // of a run
     const uint64_t whole = before < first ? rt_min_u64(first - before, count) : 0;
     const double usual = (double)config->dense_bytes;
+    if (config->worker_count == 1)
+        return 0;
     if (config->dense_whole_bytes == 0 || whole == 0)
         return usual;
     return usual + ((double)config->dense_whole_bytes - usual) * (double)whole / (double)count;

@@ -15,7 +15,8 @@ typedef struct {
     dp_rates rates;
     uint64_t dense_bytes;        // of one worker, each way and iteration
     uint64_t dense_whole_bytes;  // of the first RT_CODING_WHOLE_ITERATIONS; 0: the same
-    uint64_t dense_return_bytes; // weights and state that one who sat out fetches
+    uint64_t dense_return_bytes; // weights and state that one who sat out fetches, and that one
+                                 // who trained alone gives to the shards
 } dp_account_config;
 
 // One iteration, or a sum over iterations.
@@ -44,7 +45,8 @@ void dp_account_apply(const dp_input *input, dp_account_config *config);
 // Adds one final plan.
 void dp_account_add(const dp_account_config *config, const dp_plan *plan, dp_account *account);
 
-// Mean dense_bytes of the count iterations that follow so many of a run. count 0: of later ones.
+// Mean dense_bytes, where several take part, of the count iterations that follow so many of a run;
+// of one worker 0. count 0: of later ones.
 double dp_account_dense_bytes(const dp_account_config *config, uint64_t before, uint64_t count);
 
 rt_counts dp_account_counts(const dp_account *account, uint32_t worker_count); // all workers
@@ -57,9 +59,9 @@ double dp_account_unit_s(const dp_account_config *config);
 //     max( max_j [ max(up_j / B_up_j, down_j / B_down_j) + c_j m_j ], PS(sum up), PS(sum down) )
 // up_j, down_j: bytes of worker j, the dense part included where it takes part; c_j compute time
 // per sample, m_j samples; PS: dp_shards_s. Down goes with it what a worker fetches that sat out
-// before (traffic of dp_account_add alone). The maximum is over those who take part: nobody waits
-// for what the others push. handed: bytes of traffic, each way, that no PS has part in.
-// iteration: its number, on which the dense part depends.
+// before, up what one that trained alone gives to the shards (traffic of dp_account_add alone). The
+// maximum is over those who take part: nobody waits for what the others push. handed: bytes of
+// traffic, each way, that no PS has part in. iteration: its number; the dense part depends on it.
 double dp_predict_s(const dp_account_config *config, uint32_t iteration, uint64_t participants,
                     const dp_traffic *traffic, uint64_t handed, const uint32_t *micro_batch);
 

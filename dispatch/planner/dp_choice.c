@@ -6,6 +6,7 @@
 #include "dispatch/cost/dp_ticks.h"
 
 #define HOPELESS 2.0 // times the least estimate: such a set is not tried
+#define DOUBTFUL 1.25 // times the estimate of the set in force: few batches do not prove it better
 
 // ---- sets ------------------------------------------------------------------------------------
 
@@ -109,7 +110,7 @@ static bool is_worth(const dp_choice *c, uint32_t count)
     if (count < 1 || count > c->config.worker_count || !isfinite(c->estimates[count - 1]) ||
         c->estimates[count - 1] > HOPELESS * c->estimates[c->likeliest - 1])
         return false;
-    for (uint32_t k = 0; k < count; k++) {
+    for (uint32_t k = 0; k < count && count > 1; k++) { // who trains alone exchanges nothing
         if (dp_estimate_dense_s(&c->config, c->ranks[k]) > best_s(c))
             return false;
     }
@@ -252,13 +253,27 @@ rt_status dp_choice_step(dp_choice *c, const dp_recent *recent)
     return status;
 }
 
+// Trials begin with empty caches. Until these are full a box alone looks better than it is, and
+// several worse, who have to bring together first what belongs together.
+static bool is_doubtful(const dp_choice *c, uint64_t workers)
+{
+    double estimate = 0, current = INFINITY; // of prefixes; of others none are there
+    for (uint32_t k = 1; k <= c->config.worker_count; k++) {
+        if (prefix(c->ranks, k) == workers)
+            estimate = c->estimates[k - 1];
+        if (prefix(c->ranks, k) == c->current)
+            current = c->estimates[k - 1];
+    }
+    return c->batch_count < DP_RECENT_MAX && estimate > DOUBTFUL * current;
+}
+
 uint64_t dp_choice_result(const dp_choice *c)
 {
     const dp_candidate *best = dp_choice_best(c), *current = find_tried(c, c->current);
     if (!best)
         return c->current;
     const bool better = best->predicted_s < (1 - DP_CHOICE_GAIN) * current->predicted_s;
-    return better ? best->workers : c->current;
+    return better && !is_doubtful(c, best->workers) ? best->workers : c->current;
 }
 
 // ---- state -----------------------------------------------------------------------------------

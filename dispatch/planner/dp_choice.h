@@ -68,7 +68,7 @@ rt_status dp_choice_step(dp_choice *choice, const dp_recent *recent);
 void dp_choice_end(dp_choice *choice);
 
 // Once it is done: the set to go on with, which is the one in force unless another saves
-// DP_CHOICE_GAIN.
+// DP_CHOICE_GAIN. One that is estimated to be far slower is taken only after DP_RECENT_MAX batches.
 uint64_t dp_choice_result(const dp_choice *choice);
 
 // The best that was tried; NULL: none fits.

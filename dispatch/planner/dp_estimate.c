@@ -89,7 +89,7 @@ static double row_bytes(const question *q, uint32_t samples)
 static double worker_s(const question *q, uint32_t rank, uint32_t samples)
 {
     const dp_rates *rates = &q->config->rates;
-    return dp_estimate_dense_s(q->config, rank) +
+    return (q->count > 1 ? dp_estimate_dense_s(q->config, rank) : 0) +
            row_bytes(q, samples) / slower_way(&rates->links[rank]) +
            rates->compute_s_per_sample[rank] * samples;
 }
@@ -180,7 +180,7 @@ double dp_estimate_s(const dp_planner_config *config, const dp_demand *demand, d
         rows += row_bytes(&q, samples[j]);
         sum += samples[j];
     }
-    const double dense = (double)config->dense_bytes * q.count;
+    const double dense = q.count > 1 ? (double)config->dense_bytes * q.count : 0;
     return fmax(slowest, dp_shards_s(config->rates.ps_bytes_per_s, &config->rates.shards,
                                      rows * all / sum, dense));
 }

@@ -32,7 +32,7 @@ double dp_estimate_s(const dp_planner_config *config, const dp_demand *demand, d
 double dp_estimate_row_bytes(const dp_planner_config *config, const dp_demand *demand,
                              uint64_t workers);
 
-// Seconds that the dense exchange alone keeps a worker.
+// Seconds that the dense exchange alone keeps a worker, if it does not train alone.
 double dp_estimate_dense_s(const dp_planner_config *config, uint32_t rank);
 
 #endif

@@ -109,6 +109,8 @@ void dp_planner_collect(dp_planner *planner, dp_work *work)
     plan->sample_count = view->sample_count;
     plan->participants = planner->participants;
     plan->returning = planner->participants & ~planner->took_part;
+    if (planner->participants != planner->took_part && rt_bit_count(planner->took_part) == 1)
+        plan->sharing = planner->took_part;
     planner->took_part = planner->participants;
     plan->dense_chunk_floats = dense_chunk_floats(planner);
     plan->hits.distinct = view->distinct_count;

@@ -203,7 +203,7 @@ static void compute_row_ticks(dp_planner *planner, uint32_t keys_per_sample_max)
 static uint64_t dense_bytes_now(const dp_planner *planner)
 {
     return dp_dense_bytes(planner->config.dense_bytes, planner->config.dense_whole_bytes,
-                          (uint32_t)rt_max_u64(planner->iteration, 1));
+                          (uint32_t)rt_max_u64(planner->iteration, 1), planner->participants);
 }
 
 static void add_servers(dp_planner *planner)

@@ -168,7 +168,7 @@ rt_status dp_setup(const rt_config *config, const rt_schema *schema, uint64_t di
     planner->consistency = config->consistency;
     planner->rates.ps_bytes_per_s = config->links.ps_gbps * 1e9 / 8;
     planner->rates.shards.count = config->ps_shard_count;
-    planner->rates.shards.dense_count = rt_stripes_shards(config);
+    planner->rates.shards.dense_count = rt_stripes_shards(config, config->ps_shard_count);
     planner->dense_wire = config->dense_wire;
     planner->seed = config->seed;
     planner->keys_expected = config->cache.distinct_keys;

@@ -123,8 +123,9 @@ static double bytes_between_boxes(const dp_trial *trial)
     dp_box_traffic dense = {0};
     bool is_counted[RT_SITE_BOXES_MAX] = {false};
     double up = 0, down = 0;
-    dp_boxes_add_dense(&costs->boxes, &costs->rates.shards, rt_bits_below(costs->worker_count),
-                       costs->dense_bytes, &dense);
+    const uint64_t all = rt_bits_below(costs->worker_count);
+    dp_boxes_add_dense(&costs->boxes, &costs->rates.shards, all,
+                       dp_dense_bytes(costs->dense_bytes, 0, 0, all), &dense);
     for (uint32_t j = 0; j < costs->worker_count; j++) {
         const uint32_t b = costs->boxes.of_worker[j];
         if (is_counted[b])

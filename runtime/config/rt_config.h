@@ -9,6 +9,7 @@
 
 #include "runtime/config/rt_choice.h"
 #include "runtime/rt_base.h"
+#include "runtime/rt_json.h"
 #include "runtime/rt_log.h"
 
 #define RT_CONFIG_VERSION 1 // "version" of a file; docs/STABILITY.md
@@ -573,6 +574,20 @@ void rt_config_members_of_boxes(const rt_config *config, uint64_t boxes, uint64_
 // The boxes that a run begins with: all but spare ones; and leaving those away.
 uint64_t rt_config_first_boxes(const rt_config *config);
 void rt_config_leave_spares(rt_config *config);
+
+// Boxes up to the last one that is not spare. Those behind it are known to the coordinator and to
+// themselves; members of the others may lack them in their configuration.
+uint32_t rt_config_site_boxes(const rt_config *config);
+void rt_config_leave_last_spares(rt_config *config);
+
+// A spare box more, behind all others. json: an object as those of "boxes", whose "spare" does not
+// count. RT_CONFIG: it is none, or does not fit to the others, which error says; RT_NO_MEMORY. Then
+// config is as before.
+rt_status rt_config_add_box(rt_config *config, const char *json, rt_error *error);
+
+// The entry of a box as such an object, and a hash of it; "spare" is left away. No such box: 0.
+void rt_config_write_box(const rt_config *config, uint32_t box, rt_json *json, const char *key);
+uint64_t rt_config_hash_box(const rt_config *config, uint32_t box);
 
 // The box of a worker or a shard, by its rank; RT_SITE_BOXES_MAX: boxes are not told.
 uint32_t rt_config_box_of_worker(const rt_config *config, uint32_t worker);

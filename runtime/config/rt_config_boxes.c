@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "runtime/config/rt_config_keys.h"
+#include "runtime/rt_hash.h"
 
 // "boxes": the machines of a site, and the keys that follow from them.
 
@@ -278,6 +279,19 @@ static rt_status take_boxes(rt_config *config, const void *elements, uint32_t co
     return RT_OK;
 }
 
+// What a box is, whether it takes part or not.
+static void write_entry(const rt_box_config *box, rt_json *json)
+{
+    rt_json_string(json, "name", box->name);
+    rt_json_double(json, "gbps_up", box->link.gbps_up);
+    rt_json_double(json, "gbps_down", box->link.gbps_down);
+    rt_json_u64(json, "workers", box->worker_count);
+    rt_json_u64(json, "shards", box->shard_count);
+    rt_json_string(json, "host", box->host);
+    rt_json_u64(json, "port", box->port);
+    rt_json_string(json, "transport", box->transport == RT_NETWORK_ZMQ ? "zmq" : "ucx");
+}
+
 static void write_boxes(const rt_config *config, rt_json *json, const char *name)
 {
     rt_json_begin_array(json, name);
@@ -286,14 +300,7 @@ static void write_boxes(const rt_config *config, rt_json *json, const char *name
         if (box->worker_count + box->shard_count == 0)
             continue; // its worker was left out of this start (rt_config_keep_members)
         rt_json_begin_object(json, NULL);
-        rt_json_string(json, "name", box->name);
-        rt_json_double(json, "gbps_up", box->link.gbps_up);
-        rt_json_double(json, "gbps_down", box->link.gbps_down);
-        rt_json_u64(json, "workers", box->worker_count);
-        rt_json_u64(json, "shards", box->shard_count);
-        rt_json_string(json, "host", box->host);
-        rt_json_u64(json, "port", box->port);
-        rt_json_string(json, "transport", box->transport == RT_NETWORK_ZMQ ? "zmq" : "ucx");
+        write_entry(box, json);
         rt_json_bool(json, "spare", box->spare);
         rt_json_end_object(json);
     }
@@ -310,6 +317,94 @@ const rt_config_list rt_config_boxes = {
     .write = write_boxes,
     .members = box_members,
 };
+
+// ---- a box more --------------------------------------------------------------------------------
+
+void rt_config_write_box(const rt_config *config, uint32_t box, rt_json *json, const char *key)
+{
+    rt_json_begin_object(json, key);
+    write_entry(&config->boxes[box], json);
+    rt_json_end_object(json);
+}
+
+uint64_t rt_config_hash_box(const rt_config *config, uint32_t box)
+{
+    rt_json json;
+    size_t size;
+    if (box >= config->box_count)
+        return 0;
+    rt_json_init(&json, 0);
+    rt_config_write_box(config, box, &json, NULL);
+    const char *text = rt_json_text(&json, &size);
+    const uint64_t hash = text ? rt_hash_bytes(text, size) : 0;
+    rt_json_fini(&json);
+    return hash;
+}
+
+uint32_t rt_config_site_boxes(const rt_config *config)
+{
+    uint32_t count = config->box_count;
+    while (count > 0 && config->boxes[count - 1].spare)
+        count--;
+    return count;
+}
+
+void rt_config_leave_last_spares(rt_config *config)
+{
+    uint64_t workers, shards;
+    const uint32_t count = rt_config_site_boxes(config);
+    if (count == config->box_count)
+        return;
+    rt_config_members_of_boxes(config, rt_bits_below(count), &workers, &shards);
+    rt_config_keep_members(config, workers, shards);
+    config->box_count = count;
+}
+
+// The list of those who take part is of those who are there; who comes later does, too.
+static void add_participants(rt_config *config, uint32_t first)
+{
+    for (uint32_t w = first; w < config->worker_count; w++)
+        if (config->dispatch.participants == RT_PARTICIPANTS_LIST)
+            config->dispatch.participant_mask |= rt_bit(w);
+}
+
+static rt_status add_entry(rt_config *config, box_entry *entry, const char *path, rt_error *error)
+{
+    rt_box_config boxes[RT_SITE_BOXES_MAX + 1];
+    const uint32_t count = config->box_count, workers = config->worker_count;
+    const bool had_hosts = has_hosts(config->boxes, count);
+    entry->spare = true;
+    memcpy(boxes, config->boxes, count * sizeof *boxes);
+    boxes[count] = box_of(entry);
+    if (count == RT_SITE_BOXES_MAX)
+        return rt_fail(error, RT_CONFIG, "boxes: there are %u already, there can be no more",
+                       RT_SITE_BOXES_MAX);
+    if (entry->shards && entry->host[0] && !had_hosts)
+        return rt_fail(error, RT_CONFIG,
+                       "%s: box \"%s\" has a \"host\" for its shards, the others have none", path,
+                       entry->name);
+    rt_status status = check_all(boxes, count + 1, "boxes", error);
+    if (status)
+        return status;
+    config->boxes[count] = boxes[count];
+    config->box_count = count + 1;
+    follow(config->boxes, count + 1, config);
+    config->network_ps_count = had_hosts ? config->ps_shard_count : 0;
+    add_participants(config, workers);
+    return RT_OK;
+}
+
+rt_status rt_config_add_box(rt_config *config, const char *text, rt_error *error)
+{
+    char path[RT_CONFIG_KEY_PATH_MAX];
+    box_entry entry = {0};
+    cJSON *json = cJSON_Parse(text);
+    snprintf(path, sizeof path, "boxes[%" PRIu32 "]", config->box_count);
+    rt_status status = json ? read_box(&entry, json, path, error)
+                            : rt_fail(error, RT_CONFIG, "%s: no JSON object", path);
+    cJSON_Delete(json);
+    return status ? status : add_entry(config, &entry, path, error);
+}
 
 // ---- what may not stand beside them ------------------------------------------------------------
 

@@ -14,7 +14,7 @@
 #include "runtime/rt_hash.h"
 
 #define SYNC_BYTES (UINT64_C(8) << 20) // so often within a file: commits wait behind it
-#define BESIDE_BYTES_MAX 4096
+#define BESIDE_BYTES_MAX (256u << 10)  // dp_members of 64 boxes
 
 // What stands beside checkpoints and a start needs (dp_members, dp_flaps).
 static const char *const beside[] = {"boxes", "losses"};

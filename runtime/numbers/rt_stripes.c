@@ -9,10 +9,10 @@ bool rt_stripes_keep(const rt_config *config)
     return config->dispatch.participants != RT_PARTICIPANTS_ALL;
 }
 
-uint32_t rt_stripes_shards(const rt_config *config)
+uint32_t rt_stripes_shards(const rt_config *config, uint32_t shard_count)
 {
     const bool is_whole = !rt_optimizer_is_elementwise(&config->optimizer_dense);
-    return is_whole && rt_stripes_keep(config) ? 1 : config->ps_shard_count;
+    return is_whole && rt_stripes_keep(config) ? 1 : shard_count;
 }
 
 uint32_t rt_stripes_part(const rt_stripes *stripes, uint32_t shard)

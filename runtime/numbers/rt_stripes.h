@@ -16,9 +16,9 @@ typedef struct {
     uint32_t shard_count; // that have a part of it: 0 to shard_count - 1
 } rt_stripes;
 
-// The shards that sum the dense gradients of a run. An optimizer with state of the whole block
-// keeps it whole, at shard 0, where shards step it.
-uint32_t rt_stripes_shards(const rt_config *config);
+// How many of the shards that take part sum the dense gradients of a run. An optimizer with state
+// of the whole block keeps it whole, at shard 0, where shards step it.
+uint32_t rt_stripes_shards(const rt_config *config, uint32_t shard_count);
 
 // Whether the shards keep the dense weights and step them: only where a worker can sit out, and
 // will need them when it comes back.

@@ -19,7 +19,7 @@
 #define OTHERS_READ (S_IRWXG | S_IRWXO)
 #define OTHERS_WRITE (S_IWGRP | S_IWOTH)
 
-static bool name_is_valid(const char *name)
+bool rt_key_name_is_valid(const char *name)
 {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                   "0123456789._-";
@@ -39,6 +39,12 @@ static rt_status need_curve(rt_error *error)
 const char *rt_key_text(const uint8_t bytes[RT_KEY_BYTES], char text[RT_KEY_TEXT_SIZE])
 {
     return zmq_z85_encode(text, bytes, RT_KEY_BYTES);
+}
+
+int rt_key_line(const rt_public_key *key, char *text, size_t size)
+{
+    char shown[RT_KEY_TEXT_SIZE];
+    return snprintf(text, size, PUBLIC_WORDS " %s %s\n", key->name, rt_key_text(key->bytes, shown));
 }
 
 // ---- making ----------------------------------------------------------------------------------
@@ -67,7 +73,7 @@ rt_status rt_keys_create(const char *directory, const char *name, rt_error *erro
     rt_status status = need_curve(error);
     if (status)
         return status;
-    if (!name_is_valid(name))
+    if (!rt_key_name_is_valid(name))
         return rt_fail(error, RT_CONFIG,
                        "\"%s\" is no name for a box, expected at most %d letters, digits, dots, "
                        "dashes, underscores",
@@ -148,7 +154,7 @@ static rt_status parse_public(const char *path, unsigned number, const char *lin
     char text[RT_KEY_TEXT_SIZE] = "", rest;
     *key = (rt_public_key){0};
     if (sscanf(line, PUBLIC_WORDS " %63s %40s %c", key->name, text, &rest) == 2 &&
-        name_is_valid(key->name) && decode(text, key->bytes))
+        rt_key_name_is_valid(key->name) && decode(text, key->bytes))
         return RT_OK;
     return rt_fail(error, RT_CONFIG,
                    "%s:%u: expected \"" PUBLIC_WORDS " NAME KEY\", as `lanyard "
@@ -232,7 +238,7 @@ static rt_status load_secret(rt_keys *keys, const char *path, char *text, rt_err
         return status;
     bool is_pair = sscanf(text, SECRET_WORDS " %63s %40s %40s %c", keys->own.name, public_text,
                           secret_text, &rest) == 3 &&
-                   name_is_valid(keys->own.name) && decode(public_text, keys->own.bytes) &&
+                   rt_key_name_is_valid(keys->own.name) && decode(public_text, keys->own.bytes) &&
                    decode(secret_text, keys->secret) &&
                    zmq_curve_public(derived, secret_text) == 0 && strcmp(derived, public_text) == 0;
     explicit_bzero(secret_text, sizeof secret_text);
@@ -249,6 +255,29 @@ static rt_status load_server(rt_public_key *key, const char *path, char *text, r
     rt_status status = read_text(path, OTHERS_WRITE, text, error);
     text[strcspn(text, "\n")] = '\0';
     return status ? status : parse_public(path, 1, text, key, error);
+}
+
+rt_status rt_keys_read_public(const char *path, rt_public_key *key, rt_error *error)
+{
+    rt_status status = need_curve(error);
+    char *text = status ? NULL : rt_alloc(1, FILE_BYTES_MAX + 1);
+    if (!status && !text)
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory");
+    if (!status)
+        status = load_server(key, path, text, error);
+    rt_free(text);
+    return status;
+}
+
+rt_status rt_key_parse(const char *name, const char *text, rt_public_key *key, rt_error *error)
+{
+    rt_public_key read = {0};
+    if (!rt_key_name_is_valid(name) || !decode(text, read.bytes))
+        return rt_fail(error, RT_CONFIG, "%.*s: expected a name and a public key in Z85",
+                       (int)RT_NAME_MAX, name);
+    snprintf(read.name, sizeof read.name, "%s", name);
+    *key = read;
+    return RT_OK;
 }
 
 rt_status rt_keys_load(const rt_config *config, rt_keys *keys, rt_error *error)

@@ -37,6 +37,16 @@ rt_status rt_keys_create(const char *directory, const char *name, rt_error *erro
 // security.insecure a warning is logged. RT_IO, RT_CONFIG: error names the file, and what to do.
 rt_status rt_keys_load(const rt_config *config, rt_keys *keys, rt_error *error);
 
+// The public key in a file that `lanyard keygen` wrote, which nobody but its owner may change.
+// RT_IO, RT_CONFIG: error names the file.
+rt_status rt_keys_read_public(const char *path, rt_public_key *key, rt_error *error);
+
+// Of letters, digits, dots, dashes, underscores: fit for the name of a file.
+bool rt_key_name_is_valid(const char *name);
+
+// A key of its name and its text (rt_key_text). RT_CONFIG.
+rt_status rt_key_parse(const char *name, const char *text, rt_public_key *key, rt_error *error);
+
 // RT_CONFIG: an address that needs keys, or that they be given up, and has neither.
 rt_status rt_keys_check_address(bool has_keys, bool is_insecure, const char *address,
                                 rt_error *error);
@@ -46,6 +56,9 @@ const char *rt_keys_find(const rt_keys *keys, const uint8_t bytes[RT_KEY_BYTES])
 
 // Overwrites the secret.
 void rt_keys_clear(rt_keys *keys);
+
+// The line of a public key file; returns its length.
+int rt_key_line(const rt_public_key *key, char *text, size_t size);
 
 // The key as people compare it. Returns text.
 const char *rt_key_text(const uint8_t bytes[RT_KEY_BYTES], char text[RT_KEY_TEXT_SIZE]);

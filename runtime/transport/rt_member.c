@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <string.h>
 
+#include "runtime/rt_hash.h"
 #include "runtime/rt_log.h"
 #include "runtime/rt_memory.h"
 
@@ -36,8 +37,10 @@ static rt_status send_hello(rt_member *member, rt_error *error)
         return rt_fail(error, RT_CONFIG, "address %s is too long", member->config.address);
     if (member->config.keys && member->config.keys->is_set)
         memcpy(hello.key, member->config.keys->own.bytes, sizeof hello.key);
-    hello.run = member->leader.run;
-    hello.epoch = member->leader.epoch;
+    hello.run = member->leaders.of[0].run;
+    hello.epoch = member->leaders.of[0].epoch;
+    hello.box = member->config.box;
+    hello.allowed = member->allowed;
     if (rt_message_create(&message, RT_MESSAGE_HELLO, member->config.self, 0, 1, sizeof hello))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     memcpy(rt_message_payload(&message), &hello, sizeof hello);
@@ -91,13 +94,39 @@ static rt_status take_welcome(rt_member *member, const rt_message *message, rt_e
     return RT_OK;
 }
 
+// Keys of boxes that were added to the run: the coordinator answers for them. Then HELLO again.
+static rt_status take_allow(rt_member *member, const rt_message *message, rt_error *error)
+{
+    const uint32_t count = rt_message_header(message)->count;
+    const rt_wire_allowed *all = (const void *)rt_message_payload(message);
+    const size_t size = (size_t)count * sizeof *all;
+    if (count == 0 || count > RT_SITE_BOXES_MAX || !rt_control_has(message, size))
+        return rt_fail(error, RT_WIRE, "coordinator: an ALLOW with %" PRIu32 " boxes", count);
+    const uint64_t hash = rt_hash_bytes(all, size);
+    if (hash == member->allowed)
+        return rt_fail(error, RT_WIRE, "coordinator: the same ALLOW twice");
+    for (uint32_t i = 0; i < count; i++) {
+        rt_public_key key = {0};
+        if (memchr(all[i].name, 0, sizeof all[i].name) == NULL)
+            return rt_fail(error, RT_WIRE, "coordinator: an ALLOW with a name that does not end");
+        _Static_assert(sizeof key.name == sizeof all->name, "names fit");
+        memcpy(key.name, all[i].name, sizeof key.name);
+        memcpy(key.bytes, all[i].key, sizeof key.bytes);
+        rt_status status = member->config.ops->allow(member->config.transport, &key, error);
+        if (status)
+            return status;
+    }
+    member->allowed = hash;
+    return send_hello(member, error);
+}
+
 // Before anything is served: a coordinator that was replaced is not followed.
 static rt_status follow(rt_member *member, rt_error *error)
 {
     if (!member->config.leader || !member->welcome.run)
         return RT_OK;
-    return rt_leader_follow(member->config.leader, member->welcome.run, member->welcome.epoch,
-                            &member->leader, error);
+    return rt_leaders_follow(member->config.leader, member->welcome.run, member->welcome.epoch,
+                             &member->leaders, error);
 }
 
 // Says once why nothing happens.
@@ -197,6 +226,12 @@ static rt_status await_welcome(rt_member *member, attempt *now, rt_error *error)
             continue;
         }
         heard |= member->heard_ns != before;
+        if (!status && rt_message_header(&message)->type == RT_MESSAGE_ALLOW) {
+            status = take_allow(member, &message, &why);
+            rt_message_release(&message);
+            if (!status)
+                continue;
+        }
         if (!status) {
             status = take_welcome(member, &message, error);
             rt_message_release(&message);
@@ -223,7 +258,7 @@ rt_status rt_member_join(rt_member *member, const rt_member_config *config, rt_e
     *member = (rt_member){.config = *config};
     rt_notify_ready(config->notify);
     rt_status status =
-        config->leader ? rt_leader_read(config->leader, &member->leader, error) : RT_OK;
+        config->leader ? rt_leaders_read(config->leader, &member->leaders, error) : RT_OK;
     if (status)
         return status;
     status = connect_to(member, &now, error);

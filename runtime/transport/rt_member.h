@@ -26,6 +26,7 @@ typedef struct {
     const char *address;     // own listener; "" for workers
     const rt_keys *keys;     // NULL: none
     rt_identity identity;
+    uint64_t box;       // rt_config_hash_box of its box; 0: boxes are not told
     const char *leader; // path of rt_leader's file; NULL: who has led the run is not kept
     double timeout_start_s, timeout_peer_s;
     rt_notify *notify; // told once this process waits for others, and with every beat; or NULL
@@ -35,7 +36,8 @@ typedef struct {
     rt_member_config config;
     rt_endpoint *endpoint;
     rt_wire_welcome welcome;
-    rt_leader leader;
+    rt_leaders leaders;
+    uint64_t allowed; // hash of the last ALLOW; 0: none
     uint64_t heard_ns, sent_ns;
     uint64_t vitals_ns; // when VITALS are due
 } rt_member;

@@ -74,6 +74,11 @@ static rt_status transport_trust(rt_transport *transport, uint32_t server,
     return rt_transport_zmq.trust(transport->zmq, server, key, error);
 }
 
+static rt_status transport_allow(rt_transport *transport, const rt_public_key *key, rt_error *error)
+{
+    return rt_transport_zmq.allow(transport->zmq, key, error);
+}
+
 static void endpoint_end(rt_endpoint *endpoint, uint32_t linger_ms)
 {
     if (!endpoint)
@@ -260,4 +265,5 @@ const rt_transport_ops rt_transport_mixed = {
     .wait = endpoint_wait,
     .secure = transport_secure,
     .trust = transport_trust,
+    .allow = transport_allow,
 };

@@ -52,6 +52,9 @@ typedef struct rt_transport_ops {
     // it is not on the list of those that may join.
     rt_status (*trust)(rt_transport *transport, uint32_t server, const uint8_t key[RT_KEY_BYTES],
                        rt_error *error);
+    // With keys: one more that may join, beside those that came with secure; one thread. RT_CONFIG:
+    // there is another one of that name; RT_LIMIT.
+    rt_status (*allow)(rt_transport *transport, const rt_public_key *key, rt_error *error);
 } rt_transport_ops;
 
 // Opens a transport; keys NULL: for loopback only.

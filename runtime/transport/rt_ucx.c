@@ -511,6 +511,12 @@ static rt_status transport_trust(rt_transport *transport, uint32_t server,
     return RT_OK;
 }
 
+static rt_status transport_allow(rt_transport *transport, const rt_public_key *key, rt_error *error)
+{
+    (void)transport, (void)key, (void)error;
+    return RT_OK;
+}
+
 const rt_transport_ops rt_transport_ucx = {
     .name = "ucx",
     .open = transport_open,
@@ -523,6 +529,7 @@ const rt_transport_ops rt_transport_ucx = {
     .wait = endpoint_wait,
     .secure = transport_secure,
     .trust = transport_trust,
+    .allow = transport_allow,
 };
 
 #else

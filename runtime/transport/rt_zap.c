@@ -34,6 +34,8 @@ typedef struct {
 struct rt_zap {
     void *context;
     rt_keys keys;
+    rt_public_key more[RT_BOXES_MAX]; // rt_zap_allow
+    atomic_uint more_count;           // entries below it are complete
     struct {
         uint32_t peer; // 0: none
         uint8_t key[RT_KEY_BYTES];
@@ -55,6 +57,41 @@ rt_status rt_zap_check_address(const rt_zap *zap, const char *address, rt_error 
 {
     return rt_keys_check_address(rt_zap_has_keys(zap, address), zap && zap->keys.is_insecure,
                                  address, error);
+}
+
+// NULL: nobody's whom we know.
+static const char *find_name(const rt_zap *zap, const uint8_t key[RT_KEY_BYTES])
+{
+    const char *name = rt_keys_find(&zap->keys, key);
+    const uint32_t count = atomic_load_explicit(&zap->more_count, memory_order_acquire);
+    for (uint32_t i = 0; i < count && !name; i++)
+        name = memcmp(zap->more[i].bytes, key, RT_KEY_BYTES) == 0 ? zap->more[i].name : NULL;
+    return name;
+}
+
+static bool has_name(const rt_zap *zap, uint32_t more_count, const char *name)
+{
+    bool found = strcmp(zap->keys.own.name, name) == 0;
+    for (uint32_t i = 0; i < zap->keys.allowed_count; i++)
+        found |= strcmp(zap->keys.allowed[i].name, name) == 0;
+    for (uint32_t i = 0; i < more_count; i++)
+        found |= strcmp(zap->more[i].name, name) == 0;
+    return found;
+}
+
+rt_status rt_zap_allow(rt_zap *zap, const rt_public_key *key, rt_error *error)
+{
+    const uint32_t at = atomic_load_explicit(&zap->more_count, memory_order_relaxed);
+    if (!zap->keys.is_set || find_name(zap, key->bytes))
+        return RT_OK;
+    if (has_name(zap, at, key->name))
+        return rt_fail(error, RT_CONFIG, "%s: security.allow has another key of that name",
+                       key->name);
+    if (at == RT_BOXES_MAX)
+        return rt_fail(error, RT_LIMIT, "more than %u boxes were added", RT_BOXES_MAX);
+    zap->more[at] = *key;
+    atomic_store_explicit(&zap->more_count, at + 1, memory_order_release);
+    return RT_OK;
 }
 
 // ---- the thread ------------------------------------------------------------------------------
@@ -104,7 +141,7 @@ static void answer(rt_zap *zap, const frame frames[ZAP_FRAMES], int count)
     const frame *request = &frames[1];
     if (count == ZAP_FRAMES && frame_is(&frames[0], ZAP_VERSION) && frame_is(&frames[5], "CURVE") &&
         frames[6].size == RT_KEY_BYTES) {
-        name = rt_keys_find(&zap->keys, frames[6].bytes);
+        name = find_name(zap, frames[6].bytes);
         if (!name)
             log_unknown(zap, frames);
     }
@@ -243,7 +280,7 @@ rt_status rt_zap_trust(rt_zap *zap, uint32_t server, const uint8_t key[RT_KEY_BY
     size_t at = 0;
     if (!zap->keys.is_set)
         return RT_OK;
-    if (!rt_keys_find(&zap->keys, key))
+    if (!find_name(zap, key))
         return rt_fail(error, RT_CONFIG, "%s has the key %s, which security.allow does not have",
                        rt_peer_name(server, name), rt_key_text(key, text));
     while (at < SERVERS_MAX && zap->servers[at].peer && zap->servers[at].peer != server)

@@ -19,6 +19,11 @@ rt_status rt_zap_create(void *context, const rt_keys *keys, rt_zap **zap_p, rt_e
 // After zmq_ctx_term, which ends the thread. NULL is allowed.
 void rt_zap_destroy(rt_zap *zap);
 
+// A box more whose key gets in, beside those of the list, from now on; called by one thread. Where
+// it is on the list already nothing changes. RT_CONFIG: the list has another key of that name;
+// RT_LIMIT.
+rt_status rt_zap_allow(rt_zap *zap, const rt_public_key *key, rt_error *error);
+
 // The key that a server must prove to have. RT_CONFIG: it is not on the list.
 rt_status rt_zap_trust(rt_zap *zap, uint32_t server, const uint8_t key[RT_KEY_BYTES],
                        rt_error *error);

@@ -94,6 +94,11 @@ static rt_status transport_trust(rt_transport *transport, uint32_t server,
     return transport->zap ? rt_zap_trust(transport->zap, server, key, error) : RT_OK;
 }
 
+static rt_status transport_allow(rt_transport *transport, const rt_public_key *key, rt_error *error)
+{
+    return transport->zap ? rt_zap_allow(transport->zap, key, error) : RT_OK;
+}
+
 static rt_status address_fail(rt_error *error, const char *what, const char *address, int reason)
 {
     if (reason == EPROTONOSUPPORT || reason == ENOCOMPATPROTO)
@@ -420,4 +425,5 @@ const rt_transport_ops rt_transport_zmq = {
     .wait = endpoint_wait,
     .secure = transport_secure,
     .trust = transport_trust,
+    .allow = transport_allow,
 };

@@ -126,8 +126,10 @@ static void take_workers(rt_view *view, const cJSON *json)
         }
         for (uint32_t way = 0; way < 2; way++) {
             const double rows = rt_json_value(cJSON_GetArrayItem(bytes[way], j));
-            const double dense =
-                worker->takes_part && !isnan(view->dense_bytes) ? view->dense_bytes : 0;
+            const double dense = // who trains alone exchanges nothing
+                worker->takes_part && rt_bit_count(part) > 1 && !isnan(view->dense_bytes)
+                    ? view->dense_bytes
+                    : 0;
             take_way(&worker->ways[way], (isnan(rows) ? 0 : rows) + dense);
         }
         if ((uint32_t)j >= view->worker_count) {

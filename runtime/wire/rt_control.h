@@ -28,8 +28,10 @@ typedef struct {
     uint32_t format;                // of the files of models and checkpoints (RT_MANIFEST_FORMAT)
     uint32_t epoch;                 // the highest in which it has served the run below (rt_leader.h)
     uint64_t run;                   // id of that run's folder; 0: none
+    uint64_t box;     // of a member: rt_config_hash_box of its box; 0: boxes are not told
+    uint64_t allowed; // of a member: hash of the payload of the last ALLOW that it took; 0: none
 } rt_wire_hello;
-_Static_assert(sizeof(rt_wire_hello) == 168, "wire layout");
+_Static_assert(sizeof(rt_wire_hello) == 184, "wire layout");
 _Static_assert(offsetof(rt_wire_hello, address) == 48, "the same in every version");
 
 // WELCOME: sent to everyone once all have joined.
@@ -52,6 +54,14 @@ typedef struct {
     uint8_t shard_keys[RT_SHARDS_MAX][RT_WIRE_KEY_BYTES]; // zeros: none
 } rt_wire_welcome;
 _Static_assert(sizeof(rt_wire_welcome) == 72 + 16 * (64 + 32), "wire layout");
+
+// ALLOW: keys of boxes that were added to the run, which its members allow from now on beside those
+// that they have; count of these. A member answers with its HELLO again, and has joined with that.
+typedef struct {
+    char name[64];
+    uint8_t key[RT_WIRE_KEY_BYTES];
+} rt_wire_allowed;
+_Static_assert(sizeof(rt_wire_allowed) == 64 + 32, "wire layout");
 
 // PEERS: where every worker that takes part listens for the others, by their places; only where
 // workers send to each other (rt_dispatch_is_mutual). The others are zeros.

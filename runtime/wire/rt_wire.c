@@ -67,6 +67,7 @@ static payload_rule rule_of(uint32_t type)
     case RT_MESSAGE_PEERS:
     case RT_MESSAGE_MIRROR:
     case RT_MESSAGE_MIRRORED:
+    case RT_MESSAGE_ALLOW:
         return (payload_rule){SHAPE_ANY, 0};
     case RT_MESSAGE_PULL:
     case RT_MESSAGE_PULL_SUM:

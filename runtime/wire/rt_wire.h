@@ -90,7 +90,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
                                number of its own, which the answer has, too */                     \
     XX(MIRRORED, 83)        /* the answer, once it is on disk: rt_wire_mirrored, text */           \
     XX(GRADS, 84)           /* worker to worker, who sums them: as PUSH_GRAD (dispatch.reduce);    \
-                               iteration: as HANDED's */
+                               iteration: as HANDED's */                                          \
+    XX(ALLOW, 85)           /* coordinator to member, before WELCOME: rt_wire_allowed[count] */
 
 typedef enum {
 #define XX(name, number) RT_MESSAGE_##name = number,

@@ -35,7 +35,11 @@ enum { WORKERS = 3, SHARDS = 2, ITERATIONS = 4, QUEUE = 12 };
     XX(NO_WAKE, "a fetch that waits is not looked at again")                          \
     XX(NO_FETCH, "who comes back trains with the weights it has")                     \
     XX(FETCH_HALF, "who comes back begins once the first shard has answered")         \
-    XX(ASKED_UNREADY, "worker 0 hands the weights out as they are when it is asked at the end")
+    XX(ASKED_UNREADY, "worker 0 hands the weights out as they are when it is asked at the end")   \
+    XX(NEVER_SHARED, "who trained alone does not give its weights to the shards")                 \
+    XX(NOT_AT_END, "who trained alone gives them when others train, and not at the end")           \
+    XX(SHARED_FIRST, "a shard keeps the weights that it has")                                     \
+    XX(SHARED_OLD, "who trained alone gives the weights from before its last step")
 
 typedef enum { BREAK_MAP(EXPLORE_RULE) BREAKS } broken;
 
@@ -65,6 +69,7 @@ typedef struct {
     uint8_t waits;    // 1: for sums, 2: for weights
     uint8_t got;      // shards that have answered
     uint8_t version, weights[SHARDS];
+    uint8_t ahead;    // 1: the shards have not heard of its version
     uint8_t answered; // 1: what it was asked for at the end is out
 } worker;
 
@@ -133,6 +138,34 @@ static void fetch(const scenario *s, state *at, uint32_t w, uint32_t version)
     tell_shards(s, at, w, PULL, version);
 }
 
+static bool is_alone(const scenario *s, uint32_t w, uint32_t t)
+{
+    return s->part[t] == 1u << w;
+}
+
+// Its gradient is the sum.
+static void train_alone(const scenario *s, state *at, uint32_t w)
+{
+    worker *one = &at->workers[w];
+    for (uint32_t k = 0; k < s->shards; k++)
+        one->weights[k] = with_step(s, one->weights[k], one->next);
+    one->version = one->next++;
+    one->ahead = 1;
+}
+
+static void share(const scenario *s, state *at, uint32_t w)
+{
+    worker *one = &at->workers[w];
+    if (!one->ahead || s->broken == BREAK_NEVER_SHARED)
+        return;
+    one->ahead = 0;
+    for (uint32_t k = 0; k < s->shards; k++) {
+        const uint32_t last = s->broken == BREAK_SHARED_OLD ? 1u << (one->version - 1) : 0;
+        put(&at->up[w][k],
+            (message){BEGIN, one->version, (uint8_t)(one->weights[k] & ~last)});
+    }
+}
+
 static void begin(search *x, state *at, uint32_t w)
 {
     const scenario *s = x->s;
@@ -142,6 +175,10 @@ static void begin(search *x, state *at, uint32_t w)
     for (uint32_t k = 0; k < s->shards; k++) {
         if (one->weights[k] != right(s, t - 1))
             violate(x, "trains with other weights", w, t);
+    }
+    if (is_alone(s, w, t)) {
+        train_alone(s, at, w);
+        return;
     }
     const bool is_first = s->broken == BREAK_BEGIN_BY_ZERO ? false : w == rt_lowest_bit(s->part[1]);
     if (t == 1 && is_first && !late)
@@ -160,6 +197,8 @@ static void go_on(search *x, state *at, uint32_t w)
     const scenario *s = x->s;
     worker *one = &at->workers[w];
     while (!one->waits && one->next <= s->iterations && one->next <= one->received) {
+        if (!is_alone(s, w, one->next))
+            share(s, at, w);
         if (one->next == 1 && w == 0 && s->broken == BREAK_BEGIN_BY_ZERO)
             tell_shards(s, at, w, BEGIN, 0);
         if (!(s->part[one->next] >> w & 1)) {
@@ -170,7 +209,11 @@ static void go_on(search *x, state *at, uint32_t w)
             begin(x, at, w);
         }
     }
-    if (one->waits || one->next <= s->iterations || w != 0 || one->answered)
+    if (one->waits || one->next <= s->iterations)
+        return;
+    if (w != 0 && s->broken != BREAK_NOT_AT_END)
+        share(s, at, w);
+    if (w != 0 || one->answered)
         return;
     if (one->version != s->iterations && s->broken != BREAK_ASKED_UNREADY) {
         fetch(s, at, w, s->iterations);
@@ -266,8 +309,12 @@ static void take_by_shard(search *x, state *at, uint32_t k, uint32_t w, message 
     shard *one = &at->shards[k];
     switch ((message_kind)m.kind) {
     case BEGIN:
+        if (one->begun && x->s->broken == BREAK_SHARED_FIRST)
+            break;
+        if (one->begun && (m.iteration <= one->version || one->summed > one->version))
+            violate(x, "weights that do not follow", k, m.iteration);
         one->begun = 1;
-        one->version = 0;
+        one->version = m.iteration;
         one->weights = m.weights;
         answer(x, at, k);
         break;
@@ -333,7 +380,8 @@ static void check_end(search *x, const state *at)
         bool waiting = false;
         for (uint32_t w = 0; w < s->workers; w++)
             waiting |= one->wanted[w] != 0;
-        if (one->version != s->iterations || one->weights != right(s, s->iterations) || waiting)
+        if (waiting || (!at->workers[0].ahead && (one->version != s->iterations ||
+                                                  one->weights != right(s, s->iterations))))
             violate(x, "a shard is not where it should be at the end", k, one->version);
     }
     if (!at->workers[0].answered)

@@ -371,6 +371,52 @@ static void a_box_with_rows_goes_and_comes(void **state)
     same_model("out", "calm", 2);
 }
 
+// Until its shards have said what they hold.
+static void drain_once_it_can(const char *box)
+{
+    for (bool again = true; again;) {
+        process p;
+        const char *const words[] = {"drain", run_path("out"), box, NULL};
+        run_start(&p, words, NULL);
+        const int status = process_end(&p, RUN_CASE_S);
+        again = strstr(p.text, "ask again in a few seconds") != NULL;
+        if (status && !again)
+            fail_msg("%s", p.text);
+        process_fini(&p);
+    }
+}
+
+static void add_new(int status, const char *says)
+{
+    process p;
+    const char *const words[] = {"add", run_path("out"), "n", "--gbps", "1", "--workers",
+                                 "0",   "--shards",      "1", NULL};
+    run_start(&p, words, NULL);
+    run_must_end(&p, status);
+    run_must_say(&p, says);
+    process_fini(&p);
+}
+
+// A box that the configuration lacks gets rows, and gives them back: `up` starts its shard by
+// itself.
+static void a_box_that_is_new_comes_and_goes(void **state)
+{
+    (void)state;
+    process up;
+    run_up(site, "calm", NULL, NULL);
+    run_start_up(&up, site, "out", NULL, NULL);
+    run_await_records(&up, "out", VITALS, 2);
+    ask("add", "n", NULL, 1, "`lanyard add RUN BOX --gbps G` says what it is");
+    add_new(0, "n joins: all start anew from iteration");
+    run_await_records(&up, "out", "\"boxes\":[\"a\",\"s\",\"n\"],\"pause_s\"", 1);
+    add_new(1, "n: is a box of this run already");
+    drain_once_it_can("n");
+    run_await_records(&up, "out", "\"boxes\":[\"a\",\"s\"],\"pause_s\"", 1);
+    run_must_end(&up, 0);
+    process_fini(&up);
+    same_model("out", "calm", 2);
+}
+
 // The iteration from which all started anew, as `up` has said behind at.
 static uint64_t anew_at(const process *up, const char *what)
 {
@@ -447,6 +493,7 @@ static void rows_need_room(void **state)
 
 TEST_MAIN(TEST(a_late_record_is_seen), TEST_SLOW(values_are_set_while_it_trains, 120),
           TEST_SLOW(clocks_are_set, 120), TEST_SLOW(a_box_with_rows_goes_and_comes, 120),
+          TEST_SLOW(a_box_that_is_new_comes_and_goes, 120),
           TEST_SLOW(a_worker_leaves_as_by_hand, 120), TEST_SLOW(rates_change_as_by_hand, 120),
-          TEST_SLOW(rows_need_room, 120),
-          TEST_SLOW(what_is_forgotten_is_nowhere, 120), TEST_SLOW(nor_on_disk, 120), TEST_SLOW(a_kill_brings_nobody_back, 120))
+          TEST_SLOW(rows_need_room, 120), TEST_SLOW(what_is_forgotten_is_nowhere, 120),
+          TEST_SLOW(nor_on_disk, 120), TEST_SLOW(a_kill_brings_nobody_back, 120))

@@ -137,7 +137,43 @@ static void other_shards_and_hashed_homes(void **state)
     }
 }
 
+// One box with worker and shard takes part: the dense part is that of a run of one worker. Who is
+// asked for it at a cut and at the end gets it of the shards.
+static void one_trains_alone(void **state)
+{
+    (void)state;
+    static const char one[] =
+        "{\"workers\": 1, \"batch\": {\"samples_per_worker\": 96},"
+        " \"stream\": {\"format\": \"synthetic\", \"samples_max\": 5760,"
+        "  \"synthetic\": {\"scale\": 0.001}},"
+        " \"model\": {\"embedding_dim\": 4, \"mlp\": [8, 4]},"
+        " \"cache\": {\"rows\": 3000}, \"timeouts\": {\"start_s\": 20}}";
+    const char *const alone[] = {"dispatch.participants=[1]", "cache.rows=3000", NULL};
+    char planned[64], real[64];
+    size_t size;
+    process p;
+    run_up(one, "one", NULL, (const char *const[]){NULL});
+    run_up(config, "alone", NULL, alone);
+    run_must_equal("one", "alone", "model/dense.bin");
+    run_up(config, "again", NULL, alone);
+    remove_last_checkpoint("again");
+    run_up(config, "again", "--resume", alone);
+    run_must_be_the_same("alone", "again", 3);
+    const char *const short_wire[] = {alone[0], alone[1], "network.dense_wire=bf16",
+                                      "checkpoint.every_iterations=0", NULL};
+    run_up(config, "bf16", NULL, short_wire); // nothing is on the wire
+    run_must_equal("one", "bf16", "model/dense.bin");
+    run_start_config(&p, "sim", config, NULL, short_wire);
+    run_must_end(&p, 0);
+    member_of(p.text, "\"plan_fingerprint\": \"", planned);
+    char *summary = run_file("bf16", "summary.json", &size);
+    member_of(summary, "\"plan_fingerprint\": \"", real);
+    assert_string_equal(real, planned);
+    free(summary);
+    process_fini(&p);
+}
+
 TEST_MAIN(TEST_SLOW(plans_are_those_of_the_simulator, 120),
           TEST_SLOW(a_run_goes_on_as_if_nothing_had_been, 180),
-          TEST_SLOW(changes_name_what_has_left, 120),
+          TEST_SLOW(changes_name_what_has_left, 120), TEST_SLOW(one_trains_alone, 180),
           TEST_SLOW(other_shards_and_hashed_homes, 240))

@@ -317,8 +317,11 @@ static bool has_weights(fabric_worker *w)
     uint64_t needed = w->weights.version;
     if (next && fabric_takes_part(w, next))
         needed = next->iteration - 1;
-    else if (!next && w->iteration == w->fabric->plan->shape.iterations)
+    const bool is_end = !next && w->iteration == w->fabric->plan->shape.iterations;
+    if (is_end)
         needed = w->fabric->plan->shape.iterations;
+    if (next ? next->workers != rt_bit(w->rank) : is_end)
+        fabric_must(w, ew_weights_share(&w->weights, &error), &error);
     rt_status status = ew_weights_get(&w->weights, needed, &error);
     fabric_must(w, status == RT_AGAIN ? RT_OK : status, &error);
     w->fabric->result->fetched += status == RT_AGAIN;

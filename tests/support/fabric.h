@@ -97,6 +97,7 @@ typedef struct {
     uint64_t again;   // messages that a full queue refused
     uint64_t handed;  // rows that went from worker to worker
     uint64_t gradients; // likewise
+    uint64_t alone;     // iterations that one worker trained alone
     uint64_t fetched; // looks at weights that were on their way
 } fabric_result;
 

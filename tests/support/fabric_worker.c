@@ -54,7 +54,7 @@ void fabric_begin_job(fabric_worker *w)
                w->rows.stride * sizeof(float));
     const rt_wire_slice *c = &slice->counts;
     rt_error error = {0};
-    if (c->iteration == 1 && w->rank == rt_lowest_bit(c->workers))
+    if (c->iteration == 1 && w->rank == rt_lowest_bit(c->workers) && c->workers != rt_bit(w->rank))
         fabric_must(w, ew_weights_begin(&w->weights, c->log_odds, slice->more_odds, &error),
                     &error);
     ew_exchange_begin(w->exchange, c->iteration, c->dense_chunk_floats, c->workers);
@@ -63,6 +63,8 @@ void fabric_begin_job(fabric_worker *w)
     if (rt_random_below(&w->fabric->random, 2))
         step_job(w);
 }
+
+static void take_dense_sum(fabric_worker *w);
 
 static void send_dense(fabric_worker *w)
 {
@@ -81,6 +83,8 @@ void fabric_end_job(fabric_worker *w)
     w->training = w->found = false;
     w->awaits_verdict = true;
     send_dense(w);
+    if (ew_exchange_alone(w->exchange))
+        take_dense_sum(w);
 }
 
 // As ew_worker and ew_trainer do it.
@@ -108,12 +112,11 @@ static void settle_job(fabric_worker *w, bool apply)
 }
 
 // As ew_turn: the verdict may be there before the rest.
-void fabric_take_dense_sum(fabric_worker *w, const rt_message *message)
+static void take_dense_sum(fabric_worker *w)
 {
     float verdict;
     uint32_t count;
     rt_error error = {0};
-    fabric_must(w, ew_exchange_receive(w->exchange, message, &error), &error);
     if (w->awaits_verdict && ew_exchange_last(w->exchange, &verdict))
         settle_job(w, verdict == 0);
     rt_status status = ew_exchange_take(w->exchange, &error);
@@ -122,7 +125,17 @@ void fabric_take_dense_sum(fabric_worker *w, const rt_message *message)
     fabric_must(w, status, &error);
     w->dense_open = false;
     const float *gradients = ew_model_dense(w->model, EW_GRADIENTS, &count);
-    fabric_must(w, ew_weights_step(&w->weights, w->iteration, w->apply, gradients, &error), &error);
+    fabric_must(w, ew_weights_step(&w->weights, w->iteration, w->apply,
+                                   ew_exchange_alone(w->exchange), gradients, &error),
+                &error);
+    w->fabric->result->alone += ew_exchange_alone(w->exchange);
     if (w->apply)
         ew_model_dense_step(w->model, w->iteration);
+}
+
+void fabric_take_dense_sum(fabric_worker *w, const rt_message *message)
+{
+    rt_error error = {0};
+    fabric_must(w, ew_exchange_receive(w->exchange, message, &error), &error);
+    take_dense_sum(w);
 }

@@ -170,6 +170,27 @@ static void in_units_the_same_is_found(void **state)
     assert_true(early > 10);
 }
 
+// A few batches from empty caches do not prove what the estimate holds for far worse.
+static void few_batches_and_the_estimate(void **state)
+{
+    (void)state;
+    const struct {
+        uint32_t batches;
+        double estimate; // of worker 0 alone; of both 1
+        uint64_t result;
+    } cases[] = {{8, 1.5, 3}, {8, 1.2, 1}, {DP_RECENT_MAX, 1.5, 1}, {8, 0.5, 1}};
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
+        dp_choice choice = {.config.worker_count = 2,
+                            .ranks = {0, 1},
+                            .estimates = {cases[i].estimate, 1},
+                            .current = 3,
+                            .batch_count = cases[i].batches,
+                            .tried = {{3, 1, 0}, {1, 0.8, 0}},
+                            .tried_count = 2};
+        assert_int_equal(dp_choice_result(&choice), cases[i].result);
+    }
+}
+
 static double trial_s(const scene *s, uint64_t workers, double part)
 {
     dp_trial *trial;
@@ -312,7 +333,7 @@ static void times_of_sets(void **state)
                      RT_OK);
     const double all = (double)demand.bytes[SAMPLES], half = (double)demand.bytes[SAMPLES / 2];
     const double dense = 100000 / FAST, compute = 0.0001 * SAMPLES;
-    must_be_near(dp_estimate_s(config, &demand, 0.5, 1), dense + 0.5 * all / FAST + compute);
+    must_be_near(dp_estimate_s(config, &demand, 0.5, 1), 0.5 * all / FAST + compute); // alone
     const double of_half = 0.5 * (0.75 * all / 2 + 0.25 * half);
     must_be_near(dp_estimate_s(config, &demand, 0.5, 3), dense + of_half / FAST + compute / 2);
     must_be_near(2 * of_half, 0.5 * dp_estimate_row_bytes(config, &demand, 3));
@@ -322,7 +343,9 @@ static void times_of_sets(void **state)
     assert_true(level < equal && level >= 10 * dense);
     config->rates.ps_bytes_per_s = FAST / 100; // the server is what all wait for
     const double server = dp_estimate_s(config, &demand, 0.5, 1);
-    must_be_near(server, (100000 + 0.5 * all) / (FAST / 100));
+    must_be_near(server, 0.5 * all / (FAST / 100));
+    must_be_near(dp_estimate_s(config, &demand, 0.5, 3),
+                 (200000 + 2 * of_half) / (FAST / 100));
     dp_demand_fini(&demand);
     close_scene(&s);
 }
@@ -340,14 +363,18 @@ static void which_set_is_likeliest(void **state)
         config->rates.links[w] = (dp_link){FAST, FAST};
         config->rates.compute_s_per_sample[w] = 0;
     }
-    config->dense_bytes = 10000000; // next to which rows are nothing
+    config->dense_bytes = 10000000; // next to which rows are nothing; who trains alone has none
     assert_int_equal(dp_demand_measure(dp_recent_at(&s.recent, 0), &config->layout, &demand),
                      RT_OK);
+    assert_int_equal(dp_choice_estimate(config, &demand, 0.5, estimates), 1);
+    assert_true(estimates[0] < 0.01 * estimates[1]);
+    config->participants_min = 2;
     assert_int_equal(dp_choice_estimate(config, &demand, 0.5, estimates), 15);
     config->rates.links[1] = (dp_link){FAST / 10, FAST};
     assert_int_equal(dp_choice_estimate(config, &demand, 0.5, estimates), 13);
     config->rates.ps_bytes_per_s = FAST / 100; // as fast with any, but alone a box shares no row
     config->dense_bytes = 0;
+    config->participants_min = 1;
     assert_int_equal(dp_choice_estimate(config, &demand, 0.5, estimates), 1);
     assert_true(estimates[1] < 1.05 * estimates[0]);
     config->participants_min = 4;
@@ -512,7 +539,8 @@ static void rows_that_others_have(void **state)
     close_scene(&s);
 }
 
-TEST_MAIN(TEST(rows_that_others_have), TEST(rows_that_stay_on_a_box),
+TEST_MAIN(TEST(few_batches_and_the_estimate), TEST(rows_that_others_have),
+          TEST(rows_that_stay_on_a_box),
           TEST(computing_is_of_its_workers),
           TEST(in_units_the_same_is_found), TEST(trials_are_plans), TEST(caches_and_named_sets),
           TEST(the_first_iterations_are_others),

@@ -334,7 +334,8 @@ static void ticks_reach_the_bound(void **state)
 static void dense_bytes_of_the_first(void **state)
 {
     (void)state;
-    dp_account_config config = {.dense_bytes = 100, .dense_whole_bytes = 400};
+    dp_account_config config = {
+        .worker_count = 2, .dense_bytes = 100, .dense_whole_bytes = 400};
     test_close(dp_account_dense_bytes(&config, 0, 10), 400, 1e-12, 0, "all in 32 bits");
     test_close(dp_account_dense_bytes(&config, 0, 80), 175, 1e-12, 0, "a quarter of them");
     test_close(dp_account_dense_bytes(&config, 15, 10), 250, 1e-12, 0, "half of them");
@@ -342,6 +343,54 @@ static void dense_bytes_of_the_first(void **state)
     test_close(dp_account_dense_bytes(&config, 0, 0), 100, 1e-12, 0, "no iteration");
     config.dense_whole_bytes = 0;
     test_close(dp_account_dense_bytes(&config, 0, 10), 100, 1e-12, 0, "not int8");
+    config.worker_count = 1;
+    test_close(dp_account_dense_bytes(&config, 0, 10), 0, 1e-12, 0, "nobody to add to");
+}
+
+static double predicted_of(const dp_account_config *config, uint64_t participants,
+                           uint64_t returning, uint64_t sharing, dp_account *account)
+{
+    dp_plan plan;
+    *account = (dp_account){0};
+    assert_int_equal(dp_plan_init(&plan, config->worker_count), RT_OK);
+    plan.iteration = 1;
+    plan.participants = participants;
+    plan.returning = returning;
+    plan.sharing = sharing;
+    dp_account_add(config, &plan, account);
+    dp_plan_fini(&plan);
+    return account->predicted_s;
+}
+
+// Who trains alone moves no dense byte, on boxes and without; before others train it gives the
+// weights to the shards, of which they fetch them.
+static void who_trains_alone(void **state)
+{
+    (void)state;
+    dp_account account;
+    dp_account_config config = {.worker_count = 2,
+                                .dense_bytes = 600,
+                                .dense_whole_bytes = 2400,
+                                .dense_return_bytes = 1200,
+                                .rates = {.links = {{100, 200}, {50, 25}}, .shards.count = 2}};
+    config.rates.shards.dense_count = 2;
+    test_close(predicted_of(&config, 1, 0, 0, &account), 0, 1e-12, 0, "alone");
+    test_close(predicted_of(&config, 3, 0, 0, &account), 2400 / 25.0, 1e-12, 0, "both");
+    test_close(predicted_of(&config, 3, 2, 1, &account), 3600 / 25.0, 1e-12, 0, "one comes back");
+    test_close(predicted_of(&config, 1, 1, 2, &account), 1200 / 200.0, 1e-12, 0, "another alone");
+
+    config.boxes = (dp_boxes){.count = 2,
+                              .worker_count = 2,
+                              .of_worker = {0, 1},
+                              .of_shard = {0, 1},
+                              .given = {{100, 200}, {50, 25}}};
+    test_close(predicted_of(&config, 1, 0, 0, &account), 0, 1e-12, 0, "alone");
+    assert_true(account.boxes.up[0] == 0 && account.boxes.down[1] == 0);
+    (void)predicted_of(&config, 3, 0, 0, &account); // half of it stays on its box
+    assert_true(account.boxes.up[0] == 2400 && account.boxes.up[1] == 2400);
+    (void)predicted_of(&config, 3, 2, 1, &account); // half of the weights each way
+    assert_true(account.boxes.up[0] == 2400 + 2 * 600 && account.boxes.down[1] == 2400 + 2 * 600);
+    assert_true(account.boxes.up[1] == 2400 && account.boxes.down[0] == 2400);
 }
 
 // Worker 0 hands a row of 4 floats and 2 of state to worker 1, and pulls one of 4: 40 bytes and 32.
@@ -710,7 +759,8 @@ static void ticks_of_boxes(void **state)
 }
 
 TEST_MAIN(TEST(ticks_of_boxes), TEST(chunks_suit_the_slowest_link), TEST(matrix_is_algorithm_1),
-          TEST(views_show_the_states), TEST(ticks_are_bounded_and_near), TEST(ticks_reach_the_bound), TEST(predicted_times),
-          TEST(dense_bytes_of_the_first), TEST(rows_handed_over), TEST(gradients_to_a_trainer),
+          TEST(views_show_the_states), TEST(ticks_are_bounded_and_near),
+          TEST(ticks_reach_the_bound), TEST(predicted_times), TEST(dense_bytes_of_the_first),
+          TEST(who_trains_alone), TEST(rows_handed_over), TEST(gradients_to_a_trainer),
           TEST(ticks_of_shards_are_the_predicted_time), TEST(unit_of_cost),
           TEST(sums_count_every_operation))

@@ -17,6 +17,8 @@
 #define KEYS (FIELDS * IDS)
 #define SHARDS 6u
 #define FORGETS 10000u
+#define DENSE 1200u   // bytes of gradients, and of weights with their state
+#define WEIGHTS 6000u
 
 typedef struct {
     uint32_t workers, boxes, shards;
@@ -38,6 +40,8 @@ typedef struct {
     uint32_t at[SHARDS][KEYS]; // version that a shard has; 0: no row
     dp_box_traffic traffic;    // counted here
     double predicted_s;
+    uint64_t took_part; // in the iteration before
+    uint32_t alone;     // iterations
     uint64_t moves;
     dp_op forgets[FORGETS]; // that are under way
     uint32_t forget_count;
@@ -60,7 +64,8 @@ static void fill_config(const site *s, dp_planner_config *config)
                                   .layout.field_count = FIELDS,
                                   .homes = s->homes,
                                   .shard_rows_max = s->shard_rows_max,
-                                  .dense_bytes = 1200,
+                                  .dense_bytes = DENSE,
+                                  .dense_return_bytes = WEIGHTS,
                                   .dispatch = {.policy = s->policy,
                                                .alpha = 1,
                                                .search_evaluations = 200},
@@ -135,6 +140,27 @@ static void pass_op(run *r, dp_box_traffic *one, uint32_t worker, const dp_op *o
     pass(r, one, there, here, 16 + (op->flags & DP_OP_STATE ? 64 : 32), true);
 }
 
+// The dense exchange of several; who comes back fetches the weights, and has them of the shards,
+// which one that trained alone gave them to.
+static void pass_dense(run *r, const dp_plan *plan, uint32_t worker, dp_box_traffic *one)
+{
+    const uint32_t shards = r->config.rates.shards.count, here = r->config.boxes.of_worker[worker];
+    const uint64_t before = r->took_part, now = plan->participants;
+    const bool trains = now >> worker & 1, trained = before >> worker & 1;
+    for (uint32_t s = 0; s < shards; s++) {
+        const uint32_t there = r->config.boxes.of_shard[s];
+        if (trains && now != rt_bit(worker)) {
+            pass(r, one, here, there, DENSE / shards, false);
+            pass(r, one, there, here, DENSE / shards, false);
+        }
+        if (before && trains && !trained)
+            pass(r, one, there, here, WEIGHTS / shards, false);
+        if (before == rt_bit(worker) && now != before)
+            pass(r, one, here, there, WEIGHTS / shards, false);
+    }
+    r->alone += trains && now == rt_bit(worker);
+}
+
 static void pass_plan(run *r, const dp_plan *plan)
 {
     static dp_box_traffic one;
@@ -147,14 +173,9 @@ static void pass_plan(run *r, const dp_plan *plan)
             for (uint32_t i = 0; i < lists[l]->count; i++)
                 if (lists[l]->items[i].kind != DP_OP_DROP && lists[l]->items[i].kind != DP_OP_INIT)
                     pass_op(r, &one, w, &lists[l]->items[i]);
-        for (uint32_t s = 0; s < r->config.rates.shards.count; s++) {
-            if (!(plan->participants >> w & 1))
-                continue;
-            const uint32_t here = r->config.boxes.of_worker[w], there = r->config.boxes.of_shard[s];
-            pass(r, &one, here, there, 1200 / r->config.rates.shards.count, false);
-            pass(r, &one, there, here, 1200 / r->config.rates.shards.count, false);
-        }
+        pass_dense(r, plan, w, &one);
     }
+    r->took_part = plan->participants;
     for (uint32_t b = 0; b < r->config.boxes.count; b++) {
         const double link = fmax((double)one.up[b] / (1e6 * (1 + b)),
                                  (double)one.down[b] / (2e6 * (1 + b)));
@@ -333,16 +354,32 @@ static void sweep(run *r)
     assert_int_equal(dp_sweep(r->planner, floor, &plan, &ended), RT_OK);
 }
 
+static void let(run *r, uint32_t worker, bool participates)
+{
+    dp_input input = {
+        .kind = DP_INPUT_PARTICIPATES, .worker = worker, .value = participates};
+    assert_int_equal(dp_planner_apply(r->planner, &input, NULL), RT_OK);
+}
+
+// Workers 1 and 3 are left in the end; 1 then trains alone, with others, alone, and 0 alone.
+static void let_some_sit_out(run *r, const site *s, uint32_t t)
+{
+    if (t % 3 == 0)
+        let(r, t / 3 % s->workers, t % 2);
+    if (t == 37 || t == 50)
+        let(r, 3, false);
+    if (t == 43 || t == 52)
+        let(r, 0, true);
+    if (t == 52)
+        let(r, 1, false);
+}
+
 static void step(run *r, const site *s, uint32_t t)
 {
     const dp_plan *plan;
     rt_error error = {0};
-    if (s->some_sit_out && t % 3 == 0) {
-        dp_input input = {.kind = DP_INPUT_PARTICIPATES,
-                          .worker = t / 3 % s->workers,
-                          .value = t % 2};
-        assert_int_equal(dp_planner_apply(r->planner, &input, NULL), RT_OK);
-    }
+    if (s->some_sit_out)
+        let_some_sit_out(r, s, t);
     random_batches_fill(&r->batches, &r->batch, t % 5 ? 6 * s->workers : 1 + t % 7);
     assert_int_equal(dp_planner_look_up(r->planner, &r->batch), RT_OK);
     dp_planner_place(r->planner);
@@ -367,6 +404,7 @@ static void run_site(const site *s)
     check_flush(&r);
     assert_memory_equal(&r.traffic, &r.account.boxes, sizeof r.traffic);
     test_close(r.account.predicted_s, r.predicted_s, 1e-12, 0, "predicted time");
+    assert_int_equal(r.alone > 10, s->some_sit_out);
     assert_int_equal(r.moves > 0, s->homes == RT_HOMES_PLANNED && s->boxes > 1);
     run_fini(&r);
 }

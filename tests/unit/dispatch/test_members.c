@@ -28,6 +28,8 @@ static const char *folder(void)
     return path;
 }
 
+static const dp_added none;
+
 static void put(const char *text)
 {
     char path[420];
@@ -59,7 +61,7 @@ static void what_is_written_is_read(void **state)
     dp_members some = dp_members_of(&config, 10);
     some.row_rate = 0.25f;
     some.still_s = 1.5e9;
-    assert_int_equal(dp_members_write(&config, folder(), &some, NULL), RT_OK);
+    assert_int_equal(dp_members_write(&config, folder(), &some, &none, NULL), RT_OK);
     assert_int_equal(dp_members_read(&config, folder(), &members, NULL), RT_OK);
     assert_true(members.boxes == 10 && members.workers == 10 && members.shards == 10);
     assert_true(members.row_rate == 0.25f && members.dense_rate == 0 && members.still_s == 1.5e9);
@@ -76,7 +78,7 @@ static void files_that_cannot_be(void **state)
     (void)state;
     rt_config config = config_with("ab");
     const dp_members all = dp_members_of(&config, 3);
-    assert_int_equal(dp_members_write(&config, folder(), &all, NULL), RT_OK);
+    assert_int_equal(dp_members_write(&config, folder(), &all, &none, NULL), RT_OK);
     must_fail(&config, "{\"boxes\": [\"a\", 7]}", RT_DATA, "expected names of boxes");
     must_fail(&config, "{\"boxes\": 7}", RT_DATA, "expected an object with a list \"boxes\"");
     must_fail(&config, "[]", RT_DATA, "expected an object");

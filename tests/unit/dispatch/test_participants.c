@@ -35,7 +35,7 @@ static void open_scene(scene *s, uint32_t worker_count, uint32_t slots)
     for (uint32_t w = 0; w < worker_count; w++) {
         s->config.slot_count[w] = slots;
         s->config.rates.links[w] = (dp_link){FAST, FAST};
-        s->config.rates.compute_s_per_sample[w] = 0.001; // 32 ms of one, 8 ms of four
+        s->config.rates.compute_s_per_sample[w] = 0.0015; // 48 ms of one, 12 ms of four
     }
     assert_int_equal(dp_participants_create(&s->config, &s->chooser), RT_OK);
     random_batches_init(&s->batches, 7, FIELDS, 50, 1, 1.0);

@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "runtime/transport/rt_member.h"
@@ -605,9 +606,81 @@ static void a_later_epoch_ends_what_has_not_begun(void **state)
     finish(&f);
 }
 
-TEST_MAIN(TEST(the_others_are_numbered_anew), TEST(boxes_that_are_out_wait),
+static rt_endpoint *join_of_box(fixture *f, uint32_t self, uint64_t box)
+{
+    rt_endpoint *endpoint = NULL;
+    rt_wire_hello hello = {
+        .role = rt_peer_role(self), .rank = rt_peer_rank(self), .config_hash = HASH, .box = box};
+    rt_control_put_text(hello.program, sizeof hello.program, rt_build());
+    rt_control_put_text(hello.address, sizeof hello.address, "tcp://127.0.0.1:1");
+    assert_int_equal(ops->connect(f->transport, self, COORDINATOR, dp_roster_address(f->roster),
+                                  &endpoint, NULL),
+                     RT_OK);
+    say(endpoint, self, RT_MESSAGE_HELLO, &hello, sizeof hello);
+    return endpoint;
+}
+
+static void give_box(rt_config *config, uint32_t workers, uint32_t shards)
+{
+    rt_box_config *box = &config->boxes[config->box_count++];
+    *box = (rt_box_config){.worker_count = workers, .shard_count = shards, .link = {1, 1}};
+    snprintf(box->name, sizeof box->name, "box%u", config->box_count);
+}
+
+// A box more while the run trains: its members wait, as those of any that is out; who says
+// something else of its box than the run knows is told so. The others keep their places.
+static void a_box_more_waits(void **state)
+{
+    (void)state;
+    fixture f;
+    char text[256];
+    rt_error error = {0};
+    uint32_t peer;
+    rt_message message;
+    start(&f, 2);
+    join_worker(&f, 0);
+    join_worker(&f, 2);
+    assemble(&f);
+    give_box(&f.config, WORKERS, 1);
+    give_box(&f.config, 2, 1);
+    f.config.worker_count += 2;
+    f.config.ps_shard_count += 1;
+    dp_roster_extend(f.roster, 3u << WORKERS, 2);
+    const uint32_t worker = rt_peer(RT_ROLE_WORKER, WORKERS + 1), shard = rt_peer(RT_ROLE_PS, 1);
+    rt_endpoint *other = join_of_box(&f, worker, rt_config_hash_box(&f.config, 0));
+    while (dp_roster_receive(f.roster, &peer, &message, &error) == RT_AGAIN &&
+           ops->receive(other, &peer, &message, &error) == RT_AGAIN)
+        assert_int_equal(dp_roster_wait(f.roster, -1, &error), RT_OK);
+    assert_int_equal(rt_control_text(&message, text, sizeof text), RT_OK);
+    assert_non_null(strstr(text, "worker 4 has another entry of its box"));
+    rt_message_release(&message);
+    ops->end(other, 0);
+    const uint64_t box = rt_config_hash_box(&f.config, 1);
+    rt_endpoint *members[] = {join_of_box(&f, rt_peer(RT_ROLE_WORKER, WORKERS), box),
+                              join_of_box(&f, shard, box)};
+    while (!dp_roster_is_there(f.roster, rt_peer(RT_ROLE_WORKER, WORKERS)) ||
+           !dp_roster_is_there(f.roster, shard)) {
+        assert_true(rt_now_ns() < f.end_ns);
+        assert_int_equal(dp_roster_wait(f.roster, -1, &error), RT_OK);
+        rt_status status = dp_roster_receive(f.roster, &peer, &message, &error);
+        if (status != RT_AGAIN)
+            fail_msg("%s", error.text);
+    }
+    assert_int_equal(dp_roster_workers(f.roster), 5); // of those that train
+    assert_int_equal(rt_control_create(&message, RT_MESSAGE_FINISH, COORDINATOR), RT_OK);
+    assert_int_equal(dp_roster_send(f.roster, rt_peer(RT_ROLE_PS, 0), &message, &error), RT_OK);
+    message = receive(&f, f.shard);
+    assert_int_equal(rt_message_header(&message)->type, RT_MESSAGE_FINISH);
+    rt_message_release(&message);
+    ops->end(members[0], 0);
+    ops->end(members[1], 0);
+    finish(&f);
+}
+
+TEST_MAIN(TEST(a_box_more_waits), TEST(the_others_are_numbered_anew), TEST(boxes_that_are_out_wait),
           TEST(who_is_late_is_not_waited_for), TEST(no_run_without_a_shard),
           TEST(a_visitor_learns_whether_it_fits), TEST(a_later_epoch_ends_the_run),
-          TEST(a_later_epoch_ends_what_has_not_begun), TEST(who_waits_ends_nothing), TEST(who_waits_may_be_cut_off),
-          TEST(a_heard_coordinator_is_waited_for), TEST(who_does_not_fit_is_waited_for),
-          TEST(ends_say_whether_they_last), TEST(last_words_are_heard))
+          TEST(a_later_epoch_ends_what_has_not_begun), TEST(who_waits_ends_nothing),
+          TEST(who_waits_may_be_cut_off), TEST(a_heard_coordinator_is_waited_for),
+          TEST(who_does_not_fit_is_waited_for), TEST(ends_say_whether_they_last),
+          TEST(last_words_are_heard))

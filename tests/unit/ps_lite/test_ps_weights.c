@@ -30,14 +30,20 @@ static rt_message message_of(rt_message_type type, uint32_t worker, uint64_t t, 
     return message;
 }
 
-static rt_message state_of(const fixture *f, uint32_t worker, uint32_t first, uint32_t count)
+static rt_message state_at(const fixture *f, uint64_t t, uint32_t worker, uint32_t first,
+                           uint32_t count)
 {
     float block[3 * COUNT];
     const rt_wire_dense_state head = {COUNT, COUNT + f->state_count};
     memcpy(block, f->values, sizeof f->values);
     memcpy(block + COUNT, f->state, f->state_count * sizeof *block);
-    return message_of(RT_MESSAGE_DENSE_STATE, worker, BEGUN, first, &head, sizeof head,
+    return message_of(RT_MESSAGE_DENSE_STATE, worker, t, first, &head, sizeof head,
                       block + first, count * sizeof *block);
+}
+
+static rt_message state_of(const fixture *f, uint32_t worker, uint32_t first, uint32_t count)
+{
+    return state_at(f, BEGUN, worker, first, count);
 }
 
 static rt_message step_of(uint32_t worker, uint64_t t, uint32_t applies, float scale)
@@ -264,6 +270,37 @@ static void an_empty_part(void **state)
     ps_dense_destroy(f.dense);
 }
 
+// Who trained alone gives what it has: others go on from there.
+static void weights_of_who_trained_alone(void **state)
+{
+    (void)state;
+    fixture f;
+    float block[3 * COUNT];
+    setup(&f, RT_OPTIMIZER_ADAM);
+    begin(&f);
+    iterate(&f, BEGUN + 1, 1, 1);
+    taken(&f, pull_of(0, BEGUN + 7));
+    for (uint32_t i = 0; i < COUNT; i++)
+        f.values[i] += (float)i;
+    for (uint32_t i = 0; i < f.state_count; i++)
+        f.state[i] += 0.5f;
+    taken(&f, state_at(&f, BEGUN + 7, 1, 0, 200));
+    assert_int_equal(pieces_for(&f, 0, block), 0); // not before all of it is there
+    refused(&f, gradient_of(0, 1, BEGUN + 8, 0, COUNT + 1, 1), "weights after 11 are not there");
+    taken(&f, state_at(&f, BEGUN + 7, 1, 200, COUNT + f.state_count - 200));
+    must_be_equal(&f, BEGUN + 7);
+    assert_int_equal(pieces_for(&f, 0, block), COUNT + f.state_count);
+    assert_memory_equal(block, f.values, sizeof f.values);
+    taken(&f, step_of(2, BEGUN + 1, 1, 1)); // of before: nobody looks
+    refused(&f, state_at(&f, BEGUN + 7, 1, 0, 200), "that nobody waits for"); // not newer
+    refused(&f, state_at(&f, BEGUN + 3, 1, 0, 200), "that nobody waits for");
+    iterate(&f, BEGUN + 8, 1, 1);
+    must_be_equal(&f, BEGUN + 8);
+    taken(&f, gradient_of(0, 1, BEGUN + 9, 0, COUNT + 1, 1));
+    refused(&f, state_at(&f, BEGUN + 10, 1, 0, 200), "that nobody waits for"); // a step is due
+    ps_dense_destroy(f.dense);
+}
+
 // What is kept is what was sent: rounded.
 static void a_rounded_sum_is_the_gradient(void **state)
 {
@@ -288,4 +325,5 @@ static void a_rounded_sum_is_the_gradient(void **state)
 
 TEST_MAIN(TEST(steps_are_the_optimizers), TEST(a_fetch_waits_for_its_step),
           TEST(what_does_not_follow_is_refused), TEST(an_empty_part),
+          TEST(weights_of_who_trained_alone),
           TEST(a_rounded_sum_is_the_gradient))

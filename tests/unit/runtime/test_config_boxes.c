@@ -89,6 +89,114 @@ static void addresses_follow(void **state)
     rt_config_fini(&config);
 }
 
+// All keys as text; the caller's.
+static char *text_of(const rt_config *config)
+{
+    char *text = NULL;
+    assert_int_equal(rt_config_to_json(config, &text), RT_OK);
+    return text;
+}
+
+#define HOST(name, host, rest) BOX(name, ", \"shards\": 1, \"host\": \"" host "\"" rest)
+
+// As if it had stood there, behind the others; and without it all is as before, and so is the hash
+// on which members agree.
+static void a_box_more_stands_behind_the_others(void **state)
+{
+    (void)state;
+    static const char *const sites[][3] = {
+        {HOST("a", "h1", "") "," HOST("b", "h2", ""), HOST("c", "h3", ""),
+         HOST("c", "h3", ", \"spare\": true")},
+        {BOX("a", ", \"shards\": 2") "," BOX("b", ", \"workers\": 3"),
+         "{\"name\": \"c\", \"gbps_up\": 0.1, \"gbps_down\": 0.3, \"workers\": 2, "
+         "\"transport\": \"zmq\"}",
+         "{\"name\": \"c\", \"gbps_up\": 0.1, \"gbps_down\": 0.3, \"workers\": 2, "
+         "\"transport\": \"zmq\", \"spare\": true}"}};
+    for (size_t i = 0; i < RT_COUNT_OF(sites); i++) {
+        char set[1024];
+        rt_error error = {0};
+        rt_config given = config_fresh(), whole = config_fresh();
+        snprintf(set, sizeof set, "boxes=[%s]", sites[i][0]);
+        config_must_set(&given, set);
+        snprintf(set, sizeof set, "boxes=[%s,%s]", sites[i][0], sites[i][2]);
+        config_must_set(&whole, set);
+        char *before = text_of(&given), *want = text_of(&whole);
+        if (rt_config_add_box(&given, sites[i][1], &error))
+            fail_msg("%s", error.text);
+        char *got = text_of(&given);
+        assert_string_equal(got, want);
+        assert_true(given.boxes[2].spare);
+        assert_int_equal(rt_config_site_boxes(&given), 2);
+        rt_config_leave_last_spares(&given);
+        char *after = text_of(&given);
+        assert_string_equal(after, before);
+        rt_free(before), rt_free(want), rt_free(got), rt_free(after);
+        rt_config_fini(&given);
+        rt_config_fini(&whole);
+    }
+}
+
+static void who_comes_later_takes_part_in_a_list(void **state)
+{
+    (void)state;
+    rt_config config = config_fresh();
+    config_must_set(&config, "boxes=[" BOX("a", ", \"shards\": 1") "," BOX("b", "") "]");
+    config_must_set(&config, "dispatch.participants=[0,1]");
+    char *before = text_of(&config);
+    assert_int_equal(rt_config_add_box(&config, BOX("c", ""), NULL), RT_OK);
+    assert_int_equal(config.dispatch.participant_mask, 7);
+    rt_config_leave_last_spares(&config);
+    char *after = text_of(&config);
+    assert_string_equal(after, before);
+    rt_free(before), rt_free(after);
+    rt_config_fini(&config);
+}
+
+static void a_box_that_does_not_fit_is_refused(void **state)
+{
+    (void)state;
+    static const char *const wrong[][2] = {
+        {BOX("a", ", \"workers\": 2"), "is also the name of box 0"},
+        {"{\"name\": \"c\"}", "expected either"},
+        {"{\"gbps\": 1}", "\"name\" is missing"},
+        {BOX("c", ", \"workers\": 64"), "65 workers"},
+        {BOX("c", ", \"workers\": 0"), "neither a worker nor a shard"},
+        {BOX("c", ", \"shards\": 1, \"host\": \"h\""), "the others have none"},
+        {BOX("c", ", \"colour\": 1"), "colour"},
+        {"[1]", "is no box"},
+        {"nonsense", "no JSON object"}};
+    rt_config config = config_fresh();
+    config_must_set(&config, "boxes=[" BOX("a", ", \"shards\": 1") "]");
+    char *before = text_of(&config);
+    for (size_t i = 0; i < RT_COUNT_OF(wrong); i++) {
+        rt_error error = {0};
+        assert_int_equal(rt_config_add_box(&config, wrong[i][0], &error), RT_CONFIG);
+        if (!strstr(error.text, wrong[i][1]))
+            fail_msg("\"%s\", expected \"%s\"", error.text, wrong[i][1]);
+        char *after = text_of(&config);
+        assert_string_equal(after, before);
+        rt_free(after);
+    }
+    rt_free(before);
+    rt_config_fini(&config);
+}
+
+static void the_hash_of_a_box_is_that_of_its_entry(void **state)
+{
+    (void)state;
+    rt_config one = config_fresh(), other = config_fresh();
+    config_must_set(&one, "boxes=[" BOX("a", ", \"shards\": 1") "," BOX("b", "") "]");
+    config_must_set(&other,
+                    "boxes=[" BOX("a", ", \"shards\": 2") "," BOX("b", ", \"spare\": true") "]");
+    assert_true(rt_config_hash_box(&one, 0) != rt_config_hash_box(&other, 0));
+    assert_true(rt_config_hash_box(&one, 1) == rt_config_hash_box(&other, 1));
+    assert_true(rt_config_hash_box(&one, 0) != rt_config_hash_box(&one, 1));
+    assert_true(rt_config_hash_box(&one, 2) == 0);
+    assert_true(rt_config_hash_box(&one, rt_config_box_of_worker(&one, 2)) == 0);
+    rt_config_fini(&one);
+    rt_config_fini(&other);
+}
+
 static void must_say(const char *const *sets, const char *text)
 {
     rt_config config = config_fresh();
@@ -194,7 +302,8 @@ static void written_without_a_box(void **state)
 }
 
 TEST_MAIN(TEST(workers_shards_and_links_follow), TEST(addresses_follow),
-          TEST(spare_boxes_stay_away),
-          TEST(what_contradicts_is_refused_by_name), TEST(homes_need_boxes),
-          TEST(order_in_a_file_means_nothing), TEST(written_and_read_again),
+          TEST(spare_boxes_stay_away), TEST(a_box_more_stands_behind_the_others),
+          TEST(who_comes_later_takes_part_in_a_list), TEST(a_box_that_does_not_fit_is_refused),
+          TEST(the_hash_of_a_box_is_that_of_its_entry), TEST(what_contradicts_is_refused_by_name),
+          TEST(homes_need_boxes), TEST(order_in_a_file_means_nothing), TEST(written_and_read_again),
           TEST(written_without_a_box))

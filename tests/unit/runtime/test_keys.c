@@ -383,6 +383,43 @@ static void replays_and_fragments_are_not_heard(void **state)
     rt_config_fini(&config);
 }
 
+// One that was added later is heard, and may be a server; a second key of a name is refused.
+static void a_key_more_gets_in(void **state)
+{
+    (void)state;
+    rt_config config = config_with_keys();
+    rt_error error = {0};
+    rt_keys a = keys_of("a", &config), b = keys_of("b", &config), c = keys_of("c", &config);
+    pair both;
+    uint32_t peer;
+    rt_message message = {0};
+    expect_heard(&a, &c, false);
+    assert_int_equal(rt_transport_open(ops, &a, &both.here, NULL), RT_OK);
+    assert_int_equal(ops->trust(both.here, SHARD, c.own.bytes, &error), RT_CONFIG);
+    assert_int_equal(ops->allow(both.here, &b.own, &error), RT_OK); // it is on the list already
+    rt_public_key liar = c.own;
+    snprintf(liar.name, sizeof liar.name, "%s", b.own.name);
+    assert_int_equal(ops->allow(both.here, &liar, &error), RT_CONFIG);
+    assert_non_null(strstr(error.text, "another key of that name"));
+    assert_int_equal(ops->allow(both.here, &c.own, &error), RT_OK);
+    liar = b.own;
+    liar.bytes[0] ^= 1;
+    snprintf(liar.name, sizeof liar.name, "%s", c.own.name);
+    assert_int_equal(ops->allow(both.here, &liar, &error), RT_CONFIG);
+    assert_int_equal(ops->trust(both.here, SHARD, c.own.bytes, &error), RT_OK);
+    assert_int_equal(rt_transport_open(ops, &c, &both.there, NULL), RT_OK);
+    assert_int_equal(
+        ops->listen(both.here, COORDINATOR, "tcp://127.0.0.1:0", both.address, &both.server, NULL),
+        RT_OK);
+    assert_int_equal(
+        ops->connect(both.there, WORKER, COORDINATOR, both.address, &both.client, NULL), RT_OK);
+    send_beat(both.client);
+    assert_int_equal(receive_within(both.server, PATIENCE_MS, &peer, &message), RT_OK);
+    rt_message_release(&message);
+    pair_close(&both);
+    rt_config_fini(&config);
+}
+
 static void a_shard_must_have_the_key_that_was_named(void **state)
 {
     (void)state;
@@ -471,5 +508,6 @@ static void where_to_listen(void **state)
 
 TEST_MAIN(TEST(pairs_are_made_and_read), TEST(keys_are_never_written_over), TEST(modes_are_checked),
           TEST(broken_files_are_named), TEST(only_known_keys_get_in),
-          TEST(replays_and_fragments_are_not_heard), TEST(a_shard_must_have_the_key_that_was_named),
-          TEST(without_keys_only_loopback), TEST(where_to_listen))
+          TEST(replays_and_fragments_are_not_heard), TEST(a_key_more_gets_in),
+          TEST(a_shard_must_have_the_key_that_was_named), TEST(without_keys_only_loopback),
+          TEST(where_to_listen))

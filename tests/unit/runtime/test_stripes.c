@@ -59,12 +59,12 @@ static void where_weights_are_kept(void **state)
     config.ps_shard_count = 4;
     config.optimizer_dense.kind = RT_OPTIMIZER_ROWWISE_ADAGRAD;
     assert_false(rt_stripes_keep(&config));
-    assert_int_equal(rt_stripes_shards(&config), 4);
+    assert_int_equal(rt_stripes_shards(&config, config.ps_shard_count), 4);
     config.dispatch.participants = RT_PARTICIPANTS_AUTO;
     assert_true(rt_stripes_keep(&config));
-    assert_int_equal(rt_stripes_shards(&config), 1);
+    assert_int_equal(rt_stripes_shards(&config, config.ps_shard_count), 1);
     config.optimizer_dense.kind = RT_OPTIMIZER_ADAM;
-    assert_int_equal(rt_stripes_shards(&config), 4);
+    assert_int_equal(rt_stripes_shards(&config, config.ps_shard_count), 4);
     rt_config_fini(&config);
 }
 

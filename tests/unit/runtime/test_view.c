@@ -24,7 +24,7 @@ static void format_iteration(char *line, size_t size, unsigned t, double time_s,
 {
     snprintf(line, size,
              "{\"record\":\"iteration\",\"time_s\":%.9g,\"iteration\":%u,\"samples\":100,"
-             "\"participants\":[0],\"malformed_lines\":%u,\"bad\":false,"
+             "\"participants\":[0,3],\"malformed_lines\":%u,\"bad\":false,"
              "\"window\":{\"samples\":500,\"log_loss\":%.9g,\"auc\":0.75,\"calibration\":1.25},"
              "\"cost\":321,\"predicted_ms\":20,\"hit_ratio\":{\"lookups\":0.5,\"keys\":0.25},"
              "\"bytes_up\":[1000,2000],\"bytes_down\":[3000,4000],"
@@ -83,6 +83,21 @@ static void adds_up(void **state)
     assert_string_equal(rt_view_state(view, now), "trains");
     assert_string_equal(rt_view_state(view, now + 100), "stalls");
     assert_true(rt_view_rates_of(view, now + 100).samples_per_s == 0);
+    rt_view_fini(view);
+}
+
+// Who trains alone has no dense exchange.
+static void alone(void **state)
+{
+    (void)state;
+    char line[1024];
+    rt_view *view = make_view();
+    give_members(view, 0.5);
+    give(view, 1, 1, 0, 0.5);
+    format_iteration(line, sizeof line, 2, 1.5, 0, 0.5);
+    memcpy(strstr(line, "[0,3]"), "[0]  ", 5);
+    assert_true(rt_view_take(view, line, BEGIN_S + 1.5));
+    test_close(view->workers[0].ways[0].sum, 2 * 1000 + 500, 1e-9, 1, "bytes up");
     rt_view_fini(view);
 }
 
@@ -383,6 +398,7 @@ static void follows_a_file(void **state)
     rt_view_fini(view);
 }
 
-TEST_MAIN(TEST(adds_up), TEST(stays_small), TEST(goes_back), TEST(takes_no_nonsense), TEST(is_json),
+TEST_MAIN(TEST(adds_up), TEST(alone), TEST(stays_small), TEST(goes_back),
+          TEST(takes_no_nonsense), TEST(is_json),
           TEST(tells_of_the_standby), TEST(tells_of_the_accuracy), TEST(is_a_page), TEST(is_for_prometheus),
           TEST(follows_a_file))
