@@ -6,7 +6,14 @@
 #include "dispatch/planner/dp_recent.h"
 
 // Of a trial, what is next.
-typedef enum { PART_CACHE, PART_ROOM, PART_LOOK_UP, PART_PLACE, PART_COMMIT, PART_ACCOUNT } trial_part;
+typedef enum {
+    PART_CACHE,
+    PART_ROOM,
+    PART_LOOK_UP,
+    PART_PLACE,
+    PART_COMMIT,
+    PART_ACCOUNT
+} trial_part;
 
 // Instructions, measured (callgrind, 2026-11, x86-64): what counts are their proportions.
 #define PER_SLOT 34u
