@@ -83,26 +83,55 @@ static int verify(const char *folder)
     return CLI_OK;
 }
 
-// The folder of a run, or of checkpoints: all of them. CLI_USAGE: it is none.
+static bool has_file(const char *folder, const char *name)
+{
+    char path[RT_PATH_MAX + 80];
+    struct stat ignored;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return stat(path, &ignored) == 0;
+}
+
+// All of a folder of checkpoints. A run may be writing one, or was ended while it did: without a
+// manifest it is none. CLI_USAGE: nothing is there.
+static int verify_folder(const char *folder)
+{
+    char path[RT_PATH_MAX + 64];
+    uint32_t *iterations, count, whole = 0;
+    bool failed = false;
+    if (rt_checkpoint_list(folder, &iterations, &count, NULL))
+        return CLI_USAGE;
+    for (uint32_t k = 0; k < count; k++) {
+        if (rt_checkpoint_path(folder, iterations[k], path, sizeof path, NULL))
+            continue;
+        if (!has_file(path, "manifest.json"))
+            printf("%s: not finished (no manifest.json), left out\n", path);
+        else if (verify(path) == CLI_OK)
+            whole++;
+        else
+            failed = true;
+    }
+    rt_free(iterations);
+    if (count == 0)
+        return CLI_USAGE;
+    return failed || whole == 0 ? CLI_FAILED : CLI_OK;
+}
+
+// The folder of a run, or of checkpoints. CLI_USAGE: it is none.
 static int verify_all(const char *given)
 {
-    static const char *const inside[] = {"/checkpoints", ""};
-    int code = CLI_USAGE;
-    for (size_t i = 0; i < RT_COUNT_OF(inside) && code == CLI_USAGE; i++) {
-        char folder[RT_PATH_MAX + 16], path[RT_PATH_MAX + 64];
-        uint32_t *iterations, count;
-        snprintf(folder, sizeof folder, "%s%s", given, inside[i]);
-        if (rt_checkpoint_list(folder, &iterations, &count, NULL))
-            continue;
-        for (uint32_t k = 0; k < count; k++) {
-            if (rt_checkpoint_path(folder, iterations[k], path, sizeof path, NULL))
-                continue;
-            const int one = verify(path);
-            code = code == CLI_FAILED ? code : one;
-        }
-        rt_free(iterations);
-    }
-    return code;
+    char inside[RT_PATH_MAX + 16];
+    snprintf(inside, sizeof inside, "%s/checkpoints", given);
+    int code = verify_folder(inside);
+    if (code == CLI_USAGE)
+        code = verify_folder(given);
+    if (code != CLI_USAGE || !has_file(given, "metrics.jsonl"))
+        return code;
+    snprintf(inside, sizeof inside, "%s/model", given);
+    if (has_file(inside, "manifest.json"))
+        return verify(inside);
+    fprintf(stderr, "lanyard verify: %s is a run without checkpoints (checkpoint.every_s) and, so "
+                    "far, without a model\n", given);
+    return CLI_FAILED;
 }
 
 int cli_verify(int argc, char **argv)

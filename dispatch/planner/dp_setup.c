@@ -78,6 +78,14 @@ static rt_status cache_rows(const rt_config *config, const rt_schema *schema,
         config->cache.rows ? (double)config->cache.rows : ceil(config->cache.ratio * (double)keys);
     if (rows < 1)
         rows = (double)default_rows(config, schema);
+    // A share of a small input: at least what any training needs.
+    const uint64_t least = (uint64_t)config->samples_per_worker * schema->keys_per_sample_max;
+    if (!config->cache.rows && rows < (double)least) {
+        rt_info("cache.ratio of %" PRIu64 " keys is %.0f rows: caches have %" PRIu64
+                " instead, which a worker's batch may need",
+                keys, rows, least);
+        rows = (double)least;
+    }
     if (rows >= DP_SLOTS_MAX)
         return rt_fail(error, RT_CONFIG, "a cache of %.0f rows per worker, at most %u are possible",
                        rows, DP_SLOTS_MAX - 1);

@@ -59,9 +59,9 @@ static size_t put_rows(const ew_weights *weights, uint32_t dim, const rt_wire_wa
     return (size_t)(row - to);
 }
 
-static rt_status refuse(uint64_t number, const char *why, rt_message *answer)
+static rt_status refuse(uint64_t number, rt_status status, const char *why, rt_message *answer)
 {
-    const rt_wire_looked_up refused = {.status = RT_WIRE};
+    const rt_wire_looked_up refused = {.status = (uint32_t)status};
     return rt_control_create_struct(answer, RT_MESSAGE_LOOKED_UP, SELF, number, &refused,
                                     sizeof refused, why);
 }
@@ -77,7 +77,7 @@ static rt_status look_up(void *context, const rt_message *question, rt_message *
     if (!rt_reader_get(&reader, &asked, 1, sizeof asked) ||
         reader.left % sizeof(rt_wire_wanted) != 0 ||
         reader.left / sizeof(rt_wire_wanted) > RT_WIRE_LOOK_UPS_MAX)
-        return refuse(number, "not a LOOK_UP of this version", answer);
+        return refuse(number, RT_WIRE, "not a LOOK_UP of this version", answer);
     const uint32_t count = (uint32_t)(reader.left / sizeof(rt_wire_wanted));
     const rt_wire_wanted *wanted = rt_reader_take(&reader, count, sizeof *wanted);
     const ew_weights *weights =
@@ -97,7 +97,7 @@ static rt_status look_up(void *context, const rt_message *question, rt_message *
         rt_message_finish(answer, 0, put_rows(weights, dim, wanted, count, to));
     }
     ew_follower_leave(lender->copy, side);
-    return status;
+    return status ? refuse(number, status, "out of memory for so many rows", answer) : RT_OK;
 }
 
 rt_status ew_lender_open(const ew_lender_config *config, ew_lender **lender_p, rt_error *error)

@@ -317,10 +317,10 @@ const rt_config_key rt_config_keys[] = {
     U64("cache.rows", cache.rows, "0", IN(0, RT_CACHE_ROWS_MAX), "rows",
         "Rows that each worker can hold; 0: by `cache.ratio`."),
     DOUBLE("cache.ratio", cache.ratio, "0.08", ABOVE(0, 1), "",
-           "Rows per worker as a share of the distinct keys of the input. Where these cannot be "
+           "Rows per worker as a share of the distinct keys of the input, and at least what a "
+           "worker's batch may need. Where these keys cannot be "
            "counted (pipes, standard input, generated samples without end) and "
-           "`cache.distinct_keys` is 0: as many rows as take 64 MiB, and at least twice what a "
-           "worker's batch may need."),
+           "`cache.distinct_keys` is 0: as many rows as take 64 MiB, and at least twice that."),
     U64("cache.distinct_keys", cache.distinct_keys, "0", IN(0, RT_CONFIG_INTEGER_MAX), "keys",
         "Distinct keys of the input, for `cache.ratio`; 0: the input is read once to count them."),
     CHOICE("cache.eviction", cache.eviction, rt_eviction_kind, "\"emark\"", rt_choices_evictions,

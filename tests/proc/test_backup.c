@@ -116,6 +116,36 @@ static void damage_is_found(void **state)
     free(verify("out", 0));
 }
 
+// A checkpoint that is being written, or was when its run ended, is none.
+static void what_is_not_finished_is_left_out(void **state)
+{
+    (void)state;
+    run_up(config, "out", NULL, NULL);
+    assert_int_equal(mkdir(run_path("out/checkpoints/ckpt-000000000046"), 0777), 0);
+    char *text = verify("out", 0);
+    assert_non_null(strstr(text, "ckpt-000000000046: not finished (no manifest.json), left out"));
+    assert_non_null(strstr(text, "ckpt-000000000045: whole"));
+    free(text);
+    assert_int_equal(mkdir(run_path("alone"), 0777), 0);
+    assert_int_equal(mkdir(run_path("alone/ckpt-000000000046"), 0777), 0);
+    free(verify("alone", 1));
+}
+
+// A run without checkpoints has its model, or nothing yet.
+static void a_run_without_checkpoints_is_its_model(void **state)
+{
+    (void)state;
+    static const char *const none[] = {"checkpoint.every_iterations=0", NULL};
+    run_up(config, "out", NULL, none);
+    char *text = verify("out", 0);
+    assert_non_null(strstr(text, "out/model: whole"));
+    free(text);
+    assert_int_equal(unlink(run_path("out/model/manifest.json")), 0);
+    text = verify("out", 1);
+    assert_non_null(strstr(text, "a run without checkpoints"));
+    free(text);
+}
+
 // A command that hangs, or fails, is no matter to training.
 static void a_command_that_hangs_stops_nothing(void **state)
 {
@@ -147,4 +177,6 @@ static void old_checkpoints_go(void **state)
 }
 
 TEST_MAIN(TEST_SLOW(a_copy_is_verified_and_gone_on_with, 120), TEST_SLOW(damage_is_found, 120),
+          TEST_SLOW(what_is_not_finished_is_left_out, 60),
+          TEST_SLOW(a_run_without_checkpoints_is_its_model, 60),
           TEST_SLOW(a_command_that_hangs_stops_nothing, 120), TEST_SLOW(old_checkpoints_go, 60))
