@@ -84,6 +84,8 @@ static const char *hash_source(rt_hasher *hasher, const rt_config *config)
         hash_number(hasher, stream->synthetic_zipf);
         hash_u64(hasher, stream->synthetic_clusters);
         hash_number(hasher, stream->synthetic_drift);
+        if (stream->synthetic_first)
+            hash_u64(hasher, stream->synthetic_first);
         return "stream.synthetic and seed";
     default: // the format says it all
         return NULL;

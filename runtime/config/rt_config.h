@@ -159,6 +159,7 @@ typedef struct {
     uint32_t synthetic_labels;   // of a sample
     double synthetic_base_rate;  // share of label 1; 0: that of the shape
     double synthetic_drift;      // share of the popularity ranks replaced per million samples
+    uint64_t synthetic_first;    // number of the first sample
 } rt_stream_config;
 
 typedef enum {

@@ -274,6 +274,9 @@ const rt_config_key rt_config_keys[] = {
         "often as the one before."),
     DOUBLE("stream.synthetic.drift", stream.synthetic_drift, "0", IN(0, 1), "",
            "Share of the popularity ranks that are replaced in a million samples."),
+    U64("stream.synthetic.first", stream.synthetic_first, "0", IN(0, RT_CONFIG_INTEGER_MAX),
+        "samples",
+        "The stream begins so many samples later: for a model that begins anew after some drift."),
 
     CHOICE("model.name", model.kind, rt_model_kind, "\"wdl\"", rt_choices_models, "The model."),
     LIST("model.embedding_dim", rt_config_dims, "16", "floats",

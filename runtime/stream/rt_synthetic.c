@@ -350,6 +350,7 @@ rt_status rt_synthetic_create(const rt_stream_config *config, uint64_t seed,
         return rt_fail(error, RT_NO_MEMORY, "out of memory for the generator");
     }
     synthetic->base = rt_mix(seed + GOLDEN);
+    synthetic->position = config->synthetic_first;
     *synthetic_p = synthetic;
     return RT_OK;
 }

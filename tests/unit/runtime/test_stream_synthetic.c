@@ -125,6 +125,13 @@ static void a_seed_gives_the_same_samples(void **state)
     assert_memory_equal(other.dense, first.dense + 9000 * 13, 13000 * sizeof(float));
     rt_synthetic_destroy(synthetic);
     rt_batch_fini(&other);
+    config.synthetic_first = 9000;
+    config.samples_max = 1000;
+    generate(&config, 7, &other);
+    assert_int_equal(other.sample_count, 1000);
+    assert_memory_equal(other.keys, first.keys + 9000 * 26, 26000 * sizeof(uint64_t));
+    assert_memory_equal(other.labels, first.labels + 9000, 1000 * sizeof(float));
+    rt_batch_fini(&other);
     rt_batch_fini(&first);
 }
 
