@@ -58,21 +58,13 @@ static void plans_are_those_of_the_simulator(void **state)
     process_fini(&p);
 }
 
-static void remove_last_checkpoint(const char *out)
-{
-    char command[512];
-    snprintf(command, sizeof command, "cd %s/%s && rm -r model summary.json && "
-             "rm -r $(ls -d checkpoints/ckpt-* | tail -1)", run_folder(), out);
-    assert_int_equal(system(command), 0);
-}
-
 static void a_run_goes_on_as_if_nothing_had_been(void **state)
 {
     (void)state;
     run(config, "whole", NULL, NULL);
     run(config, "again", NULL, NULL);
     run_must_be_the_same("whole", "again", 3);
-    remove_last_checkpoint("again");
+    run_lose_the_end("again");
     run(config, "again", "--resume", NULL);
     run_must_be_the_same("whole", "again", 3);
 }
@@ -128,7 +120,7 @@ static void other_shards_and_hashed_homes(void **state)
     run(config, "out", NULL, NULL);
     for (uint32_t i = 0; i < RT_COUNT_OF(others); i++) {
         process p;
-        remove_last_checkpoint("out");
+        run_lose_the_end("out");
         run(others[i].text, "out", "--resume", others[i].set);
         run_start(&p, (const char *const[]){"eval", run_path("out/model"), NULL}, NULL);
         run_must_end(&p, 0);
@@ -156,7 +148,7 @@ static void one_trains_alone(void **state)
     run_up(config, "alone", NULL, alone);
     run_must_equal("one", "alone", "model/dense.bin");
     run_up(config, "again", NULL, alone);
-    remove_last_checkpoint("again");
+    run_lose_the_end("again");
     run_up(config, "again", "--resume", alone);
     run_must_be_the_same("alone", "again", 3);
     const char *const short_wire[] = {alone[0], alone[1], "network.dense_wire=bf16",

@@ -102,15 +102,11 @@ static void it_is_what_the_simulator_says(void **state)
 
 static void it_goes_on_from_a_checkpoint_as_if_nothing_had_been(void **state)
 {
-    char command[512];
     (void)state;
     run("whole", NULL, HAND_OVER, "checkpoint.every_iterations=15");
     run("again", NULL, HAND_OVER, "checkpoint.every_iterations=15");
     run_must_be_the_same("whole", "again", 2);
-    snprintf(command, sizeof command,
-             "cd %s && rm -r model summary.json && rm -r $(ls -d checkpoints/ckpt-* | tail -1)",
-             run_path("again"));
-    assert_int_equal(system(command), 0);
+    run_lose_the_end("again");
     run("again", "--resume", HAND_OVER, "checkpoint.every_iterations=15");
     run_must_be_the_same("whole", "again", 2);
 }
@@ -119,22 +115,12 @@ static void it_goes_on_from_a_checkpoint_as_if_nothing_had_been(void **state)
 // that.
 static void a_worker_is_lost_and_comes_back(void **state)
 {
-    process p = {0};
     (void)state;
-    run_start_up(&p, config, "lost", NULL,
-                 (const char *const[]){REDUCE, HAND_OVER, ENDLESS, "on_worker_loss=shrink",
-                                       "dispatch.participants=all",
-                                       "checkpoint.every_iterations=100", NULL});
-    run_await_checkpoint(&p, "lost");
-    assert_int_equal(kill(process_child(&p, "--rank 2"), SIGKILL), 0);
-    size_t at = process_await(&p, 0, "worker 2 was lost; 3 workers go on", RUN_CASE_S);
-    at = process_await(&p, at, "workers are back: all start anew", RUN_CASE_S);
-    process_await(&p, at, "going on after iteration", RUN_CASE_S);
-    run_await_going_on(&p, "lost", 4);
-    assert_int_equal(kill(p.pid, SIGINT), 0);
-    run_must_end(&p, 0);
-    process_fini(&p);
-    run_must_train_once("lost", run_samples("lost"), (uint32_t[]){4, 3, 4}, 3);
+    run_must_regain_a_worker(config, "lost",
+                             (const char *const[]){REDUCE, HAND_OVER, ENDLESS,
+                                                   "on_worker_loss=shrink",
+                                                   "dispatch.participants=all",
+                                                   "checkpoint.every_iterations=100", NULL});
 }
 
 // What cannot go with it; and its name of before.

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -325,4 +326,29 @@ void run_must_train_once(const char *out, uint64_t sample_count, uint32_t worker
     assert_int_equal(number_of(text, "\"iterations\": "), last);
     assert_non_null(strstr(text, "\"stale_reads\": 0"));
     free(text);
+}
+
+void run_lose_the_end(const char *out)
+{
+    char command[700];
+    snprintf(command, sizeof command,
+             "cd %s && rm -r model summary.json && rm -r $(ls -d checkpoints/ckpt-* | tail -1)",
+             run_path(out));
+    assert_int_equal(system(command), 0);
+}
+
+void run_must_regain_a_worker(const char *config, const char *out, const char *const *sets)
+{
+    process p = {0};
+    run_start_up(&p, config, out, NULL, sets);
+    run_await_checkpoint(&p, out);
+    assert_int_equal(kill(process_child(&p, "--rank 2"), SIGKILL), 0);
+    size_t at = process_await(&p, 0, "worker 2 was lost; 3 workers go on", RUN_CASE_S);
+    at = process_await(&p, at, "workers are back: all start anew", RUN_CASE_S);
+    process_await(&p, at, "going on after iteration", RUN_CASE_S);
+    run_await_going_on(&p, out, 4);
+    assert_int_equal(kill(p.pid, SIGINT), 0);
+    run_must_end(&p, 0);
+    process_fini(&p);
+    run_must_train_once(out, run_samples(out), (uint32_t[]){4, 3, 4}, 3);
 }

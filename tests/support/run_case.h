@@ -67,6 +67,13 @@ void run_await_checkpoint(process *p, const char *out);
 // Waits until so many workers train, after the run went on from a checkpoint for the last time.
 void run_await_going_on(process *p, const char *out, uint32_t workers);
 
+// Forgets the end of a run: its model, its summary and its last checkpoint.
+void run_lose_the_end(const char *out);
+
+// An endless run of four workers (sets, ended by NULL) that loses worker 2 and takes it back; every
+// sample is trained once.
+void run_must_regain_a_worker(const char *config, const char *out, const char *const *sets);
+
 // The samples that summary.json says were trained.
 uint64_t run_samples(const char *out);
 
