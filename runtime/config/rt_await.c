@@ -90,3 +90,17 @@ rt_status rt_await_places(const rt_await_place *places, uint32_t count, double t
         status = await(&places[i], deadline_ns, timeout_s, stop_fd, notify, error);
     return status;
 }
+
+void rt_await_host(const char *who, const char *address, double timeout_s, rt_notify *notify)
+{
+    const uint64_t deadline_ns = rt_now_ns() + (uint64_t)(timeout_s * NS_PER_S);
+    bool said = false;
+    while (!rt_address_host_is_known(address) && rt_now_ns() < deadline_ns) {
+        if (!said)
+            rt_info("waiting for %s at %s: no host is called so yet (%g s)", who, address,
+                    timeout_s);
+        said = true;
+        rt_notify_alive(notify);
+        (void)pause_for(-1, LOOK_MS);
+    }
+}

@@ -1,4 +1,5 @@
-// rt_await - waits until this machine has the addresses that a process is to listen on.
+// rt_await - waits until this machine has the addresses that a process is to listen on, and until it
+// knows by name whom the process is to connect to.
 //
 // A box may start its programs before its network: a name that nobody knows yet, an interface that
 // is not there yet, or has no address yet. Nothing is kept: whoever listens binds after this.
@@ -17,5 +18,9 @@ typedef struct {
 // RT_STOPPED: stop_fd (or -1) became readable. notify: told that this process waits; or NULL.
 rt_status rt_await_places(const rt_await_place *places, uint32_t count, double timeout_s,
                           int stop_fd, rt_notify *notify, rt_error *error);
+
+// Waits, timeout_s at most, until the host of "tcp://HOST:PORT" has an address: a resolver may come
+// up last. A line says for whom. Whoever connects then says what is wrong, as with other mistakes.
+void rt_await_host(const char *who, const char *address, double timeout_s, rt_notify *notify);
 
 #endif

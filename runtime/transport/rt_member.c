@@ -4,6 +4,8 @@
 #include <poll.h>
 #include <string.h>
 
+#include "runtime/config/rt_address.h"
+#include "runtime/config/rt_await.h"
 #include "runtime/rt_hash.h"
 #include "runtime/rt_log.h"
 #include "runtime/rt_memory.h"
@@ -182,12 +184,15 @@ static rt_status connect_to(rt_member *member, attempt *now, rt_error *error)
     return send_hello(member, error);
 }
 
+// One that nobody knows by name yet is no other.
 static rt_status try_other(rt_member *member, attempt *now, rt_error *error)
 {
     if (member->endpoint)
         member->config.ops->end(member->endpoint, 0);
     member->endpoint = NULL;
     now->at_standby = !now->at_standby;
+    if (!rt_address_host_is_known(address_of(member, now)))
+        now->at_standby = !now->at_standby;
     rt_info("trying %s", address_of(member, now));
     return connect_to(member, now, error);
 }
@@ -261,6 +266,10 @@ rt_status rt_member_join(rt_member *member, const rt_member_config *config, rt_e
         config->leader ? rt_leaders_read(config->leader, &member->leaders, error) : RT_OK;
     if (status)
         return status;
+    now.at_standby = has_standby(member) && !rt_address_host_is_known(config->coordinator) &&
+                     rt_address_host_is_known(config->standby);
+    rt_await_host("the coordinator", address_of(member, &now), config->timeout_start_s,
+                  config->notify);
     status = connect_to(member, &now, error);
     if (status && !member->endpoint)
         return status;
