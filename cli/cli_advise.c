@@ -79,7 +79,11 @@ static void print_table(const rt_config *config, const dp_advices *advices)
     for (uint32_t i = 0; i < advices->count && i < SHOWN; i++) {
         const dp_advice *one = &advices->items[i];
         char text[32];
-        printf("%10.2f %12.2f %10.1f %6u  %-11s", 1 / one->predicted_s, one->bytes * 1e-6,
+        if (one->predicted_s > 0)
+            printf("%10.2f", 1 / one->predicted_s);
+        else // one box, and nothing moves
+            printf("%10s", "?");
+        printf(" %12.2f %10.1f %6u  %-11s", one->bytes * 1e-6,
                (double)one->cache_bytes * 1e-6, rt_bit_count(one->participants),
                guarantee(one, text, sizeof text));
         for (uint32_t l = 0; l < DP_ADVICE_LINES; l++)
