@@ -58,7 +58,7 @@ static void print_settings(const char *what, const dp_advice *one)
 {
     printf("%s", what);
     for (uint32_t l = 0; l < DP_ADVICE_LINES; l++)
-        printf(" --set %s", one->lines[l]);
+        printf("%s%s", *one->lines[l] ? " --set " : "", one->lines[l]);
     printf("\n");
 }
 
@@ -79,11 +79,15 @@ static void print_table(const rt_config *config, const dp_advices *advices)
     for (uint32_t i = 0; i < advices->count && i < SHOWN; i++) {
         const dp_advice *one = &advices->items[i];
         char text[32];
-        printf("%10.2f %12.2f %10.1f %6u  %-11s", 1 / one->predicted_s, one->bytes * 1e-6,
+        if (one->predicted_s > 0)
+            printf("%10.2f", 1 / one->predicted_s);
+        else // one box, and nothing moves
+            printf("%10s", "?");
+        printf(" %12.2f %10.1f %6u  %-11s", one->bytes * 1e-6,
                (double)one->cache_bytes * 1e-6, rt_bit_count(one->participants),
                guarantee(one, text, sizeof text));
         for (uint32_t l = 0; l < DP_ADVICE_LINES; l++)
-            printf(" %s", one->lines[l]);
+            printf("%s%s", *one->lines[l] ? " " : "", one->lines[l]);
         printf("\n");
     }
     if (own.compute_s > 0)
@@ -109,7 +113,8 @@ static void write_advice(rt_json *json, const dp_advice *one)
     rt_json_begin_object(json, NULL);
     rt_json_begin_array(json, "set");
     for (uint32_t l = 0; l < DP_ADVICE_LINES; l++)
-        rt_json_string(json, NULL, one->lines[l]);
+        if (*one->lines[l])
+            rt_json_string(json, NULL, one->lines[l]);
     rt_json_end_array(json);
     rt_json_double(json, "iterations_per_s", 1 / one->predicted_s);
     rt_json_double(json, "predicted_iteration_ms", one->predicted_s * 1e3);

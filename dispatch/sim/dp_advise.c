@@ -1,6 +1,8 @@
 #include "dispatch/sim/dp_advise.h"
 
 #include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +24,16 @@ static void add_value(axis *a, const char *value)
 {
     rt_assert(a->count < VALUES_MAX);
     snprintf(a->values[a->count++], sizeof *a->values, "%s", value);
+}
+
+// Elsewhere rows that do not pass the PS save nothing (docs/REPRODUCTION.md).
+static bool is_ps_narrow(const rt_config *config)
+{
+    const rt_links_config *links = &config->links;
+    double sum = 0;
+    for (uint32_t j = 0; j < config->worker_count; j++)
+        sum += links->given_count ? fmin(links->workers[j].gbps_up, links->workers[j].gbps_down) : 1;
+    return links->ps_gbps > 0 && links->ps_gbps < sum;
 }
 
 static void make_axes(const rt_config *config, uint32_t cache_rows, axis axes[DP_ADVICE_LINES])
@@ -49,6 +61,13 @@ static void make_axes(const rt_config *config, uint32_t cache_rows, axis axes[DP
     axes[4].key = "dispatch.window";
     add_value(&axes[4], "1");
     add_value(&axes[4], WINDOW);
+    axes[5].key = "dispatch.hand_over";
+    axes[6].key = "dispatch.reduce";
+    for (uint32_t a = 5; a < DP_ADVICE_LINES; a++) {
+        add_value(&axes[a], "false");
+        if (is_ps_narrow(config) || config->dispatch.hand_over || config->dispatch.reduce)
+            add_value(&axes[a], "true");
+    }
 }
 
 static uint32_t combinations(const axis *axes)
@@ -64,6 +83,9 @@ static rt_status choose(const axis *axes, uint32_t number, dp_advice *advice, rt
                         rt_error *error)
 {
     for (uint32_t a = 0; a < DP_ADVICE_LINES; a++) {
+        advice->lines[a][0] = 0;
+        if (axes[a].count == 1 && strcmp(axes[a].values[0], "false") == 0)
+            continue;
         snprintf(advice->lines[a], sizeof *advice->lines, "%s=%s", axes[a].key,
                  axes[a].values[number % axes[a].count]);
         number /= axes[a].count;
@@ -89,12 +111,16 @@ static void judge(const rt_config *config, const dp_sim_result *result, dp_advic
     advice->consistency = config->consistency;
 }
 
-// A window that changes nothing, or that stale copies do not allow.
+// A window that changes nothing, what stale copies do not allow, and one of two things that go
+// together.
 static bool is_vain(const rt_config *config)
 {
-    return config->dispatch.window > 1 &&
-           (config->consistency.bounded ||
-            !dp_policy_can(config->dispatch.policy, DP_POLICY_WINDOWS));
+    const rt_dispatch_config *dispatch = &config->dispatch;
+    if (dispatch->hand_over != dispatch->reduce)
+        return true;
+    if (config->consistency.bounded)
+        return dispatch->window > 1 || dispatch->hand_over;
+    return dispatch->window > 1 && !dp_policy_can(dispatch->policy, DP_POLICY_WINDOWS);
 }
 
 // Whether the combination is one that can run; otherwise it is counted.
@@ -123,6 +149,14 @@ static void lengthen(rt_config *config)
     config->sim_warmup = iterations / 2;
 }
 
+static void say(const dp_advice *advice, uint32_t number, uint32_t of)
+{
+    fprintf(stderr, "%" PRIu32 " of %" PRIu32 ":", number, of);
+    for (uint32_t l = 0; l < DP_ADVICE_LINES; l++)
+        fprintf(stderr, "%s%s", *advice->lines[l] ? " " : "", advice->lines[l]);
+    fprintf(stderr, "\n");
+}
+
 static rt_status simulate(const dp_sim_config *like, const axis *axes, uint32_t number,
                           dp_advices *advices, rt_error *error)
 {
@@ -139,9 +173,7 @@ static rt_status simulate(const dp_sim_config *like, const axis *axes, uint32_t 
         return RT_OK;
     }
     if (!status && sim.progress)
-        fprintf(stderr, "%" PRIu32 " of %" PRIu32 ": %s %s %s %s %s\n", number + 1,
-                combinations(axes), advice->lines[0], advice->lines[1], advice->lines[2],
-                advice->lines[3], advice->lines[4]);
+        say(advice, number + 1, combinations(axes));
     lengthen(&config);
     if (!status)
         status = dp_sim_run(&sim, &result, error);

@@ -1,16 +1,18 @@
 // dp_advise - which configuration would be fastest on this stream and these links: every policy x
-// participants x staleness x size of the caches x window, each in simulation.
+// participants x staleness x size of the caches x window, and, where the link of the PS is narrower
+// than those of the workers together, rows and sums from worker to worker, each in simulation.
 #ifndef DP_ADVISE_H
 #define DP_ADVISE_H
 
 #include "dispatch/sim/dp_sim.h"
 
-#define DP_ADVICE_LINES 5u // a setting per thing that is varied
-#define DP_ADVICES_MAX 192u
+#define DP_ADVICE_LINES 7u // a setting per thing that is varied
+#define DP_ADVICES_MAX 768u
 #define DP_ADVICE_ITERATIONS_MIN 4u
 
 typedef struct {
-    char lines[DP_ADVICE_LINES][64]; // "key=value" over the configuration that was asked about
+    char lines[DP_ADVICE_LINES][64]; // "key=value" over the configuration that was asked about;
+                                     // empty: not varied, as it was
     double predicted_s;              // per iteration
     double bytes;                    // of rows and requests per iteration, all workers, both ways
     uint64_t cache_bytes;            // of one worker's slab

@@ -130,6 +130,41 @@ static void staleness_is_tried(void **state)
     }
 }
 
+// Rows and sums from worker to worker are tried, both together, where the PS has the narrow link;
+// there they are of use.
+static void a_narrow_ps_is_got_round(void **state)
+{
+    (void)state;
+    asked a, again;
+    dp_advices advices;
+    uint32_t with = 0, first = DP_ADVICES_MAX;
+    ASK(&a, "links.workers=[5, 5, 5, 5]", "links.ps_gbps=0.5");
+    assert_int_equal(dp_advise(&a.sim, ITERATIONS, &advices, NULL), RT_OK);
+    for (uint32_t i = 0; i < advices.count; i++) {
+        const dp_advice *one = &advices.items[i];
+        const bool has = has_line(one, "dispatch.hand_over=true");
+        assert_int_equal(has, has_line(one, "dispatch.reduce=true"));
+        assert_false(has && one->consistency.bounded);
+        with += has;
+        if (!one->consistency.bounded && has_line(one, "dispatch.participants=all") && i < first)
+            first = i;
+    }
+    assert_true(with > 0 && first < advices.count);
+    const dp_advice *best = &advices.items[first];
+    assert_true(has_line(best, "dispatch.reduce=true"));
+    ASK(&again, best->lines[0], best->lines[1], best->lines[2], best->lines[3], best->lines[4],
+        best->lines[5], best->lines[6], "links.workers=[5, 5, 5, 5]", "links.ps_gbps=0.5");
+    const dp_sim_result result = simulate(&again);
+    assert_true(predicted_s(&result) == best->predicted_s);
+    rt_config_fini(&again.config);
+    rt_config_fini(&a.config);
+    ASK(&a, "links.ps_gbps=20"); // wider than 10.55
+    assert_int_equal(dp_advise(&a.sim, 6, &advices, NULL), RT_OK);
+    for (uint32_t i = 0; i < advices.count; i++)
+        assert_true(!*advices.items[i].lines[5] && !*advices.items[i].lines[6]);
+    rt_config_fini(&a.config);
+}
+
 // Copies that may lack 100 updates move nothing for as long: what does not see them move is no
 // prediction.
 static void stale_copies_are_seen_to_move(void **state)
@@ -247,6 +282,7 @@ static void rows_bound_what_a_worker_gets(void **state)
 }
 
 TEST_MAIN(TEST(the_first_choice_is_what_sim_says), TEST(staleness_is_tried),
+          TEST_SLOW(a_narrow_ps_is_got_round, 120),
           TEST(stale_copies_are_seen_to_move), TEST(the_work_is_bounded),
           TEST(caches_that_are_too_small), TEST(the_best_fixed_set),
           TEST(free_micro_batches_need_no_bounds), TEST(rows_bound_what_a_worker_gets))
