@@ -395,6 +395,13 @@ static rt_status open_part(rt_standby_disk *disk, const char *path, uint64_t off
     return disk->part_file >= 0 ? RT_OK : rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
 }
 
+static rt_status remove_file(const rt_standby_disk *disk, const char *path, rt_error *error)
+{
+    if (unlink(path) != 0 && errno != ENOENT)
+        return rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
+    return sync_folder(disk->checkpoints, error);
+}
+
 static rt_status take_file(rt_standby_disk *disk, const rt_wire_mirror *what,
                            const rt_reader *bytes, rt_error *error)
 {
@@ -403,6 +410,8 @@ static rt_status take_file(rt_standby_disk *disk, const rt_wire_mirror *what,
         what->offset > what->total || bytes->left > what->total - what->offset)
         return rt_fail(error, RT_WIRE, "a file that no standby keeps");
     snprintf(path, sizeof path, "%s/%s", disk->checkpoints, what->name);
+    if (what->total == 0 && !strchr(what->name, '/'))
+        return remove_file(disk, path, error);
     snprintf(part, sizeof part, "%s.part", path);
     rt_status status = open_part(disk, part, what->offset, error);
     if (!status)

@@ -524,6 +524,44 @@ static void checkpoints_come_and_go_as_here(void **state)
     rt_config_fini(&b.config);
 }
 
+static void await_size(const char *folder, const char *name, off_t size)
+{
+    char path[400];
+    struct stat info;
+    off_t found = -2;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    for (uint32_t i = 0; i < WAIT_S * 100 && found != size; i++) {
+        found = stat(path, &info) == 0 ? info.st_size : -1;
+        (void)poll(NULL, 0, 10);
+    }
+    assert_int_equal(found, size);
+}
+
+// Rows that people want forgotten would come back with a checkpoint of the standby.
+static void keys_to_be_forgotten_are_there_as_long_as_here(void **state)
+{
+    (void)state;
+    both b;
+    char path[400];
+    prepare(&b);
+    snprintf(path, sizeof path, "%s/forgotten", b.here_saved);
+    start_standby(&b);
+    assert_int_equal(open_mirror(&b, 1, true, NULL), RT_OK);
+    put_file(b.here_saved, "forgotten", "00000000000000aa\n", 2);
+    await_size(b.there_saved, "forgotten", 34);
+    assert_int_equal(unlink(path), 0);
+    await_size(b.there_saved, "forgotten", -1);
+    put_file(b.here_saved, "forgotten", "00000000000000ab\n", 1);
+    await_size(b.there_saved, "forgotten", 17);
+    close_all(&b);
+    assert_int_equal(unlink(path), 0); // while the standby was away
+    assert_int_equal(open_mirror(&b, 1, true, NULL), RT_OK);
+    await_size(b.there_saved, "forgotten", -1);
+    close_all(&b);
+    end_standby(&b);
+    rt_config_fini(&b.config);
+}
+
 // ---- a connection as the standby sees it
 
 typedef struct {
@@ -657,5 +695,7 @@ TEST_MAIN(TEST(acknowledged_is_synced_there), TEST(who_was_away_gets_what_it_lac
           TEST(alone_it_is_told_once_shards_are_there), TEST(what_is_not_written_on_both_is_on_none),
           TEST(promoted_takes_nothing_more), TEST(follows_one_run_and_no_old_epoch),
           TEST(no_folder_of_a_coordinator_is_followed_in),
-          TEST(checkpoints_come_and_go_as_here), TEST(an_old_connection_takes_nothing_back),
+          TEST(checkpoints_come_and_go_as_here),
+          TEST(keys_to_be_forgotten_are_there_as_long_as_here),
+          TEST(an_old_connection_takes_nothing_back),
           TEST(a_block_elsewhere_changes_nothing))
