@@ -274,6 +274,47 @@ static UNUSED void finish_workers(fixture *f)
 
 static UNUSED const char rows[] = "rows of shard 0";
 
+// Answers what a cut asks of members; the iteration that it is of.
+static UNUSED uint32_t play_cut(fixture *f)
+{
+    rt_wire_cut order;
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        rt_message message = expect(f, 1 + w, RT_MESSAGE_MARK);
+        const rt_wire_part part = {.total = 5};
+        if (w == 0)
+            say(f, 1, RT_MESSAGE_PART, 0, &part, sizeof part, "dense", 5);
+        say(f, 1 + w, RT_MESSAGE_MARK, rt_message_header(&message)->iteration, NULL, 0, NULL, 0);
+        rt_message_release(&message);
+    }
+    rt_message message = expect(f, 0, RT_MESSAGE_CUT);
+    const uint32_t iteration = (uint32_t)rt_message_header(&message)->iteration;
+    assert_true(rt_control_has(&message, sizeof order));
+    memcpy(&order, rt_message_payload(&message), sizeof order);
+    rt_message_release(&message);
+    assert_int_equal(order.base, 0);
+    say(f, 0, RT_MESSAGE_CUT, iteration, NULL, 0, NULL, 0);
+    const rt_wire_written written = {.bytes = strlen(rows), .hash = 88, .ns = 1000};
+    say(f, 0, RT_MESSAGE_WRITTEN, iteration, &written, sizeof written, NULL, 0);
+    return iteration;
+}
+
+// Trains up to the flush of a cut, which everybody has then; samples that were trained.
+static UNUSED uint64_t train_to_flush(fixture *f)
+{
+    uint64_t samples = 0;
+    for (uint32_t iteration = 1; iteration;) {
+        for (uint32_t w = 0; w < WORKERS; w++) {
+            rt_message slice = expect(f, 1 + w, RT_MESSAGE_SLICE);
+            const rt_wire_report one = report_on(&slice, &iteration);
+            if (iteration)
+                report(f, w, rt_message_header(&slice)->iteration, &one);
+            samples += one.sample_count;
+            rt_message_release(&slice);
+        }
+    }
+    return samples;
+}
+
 // The file of the model, or of a checkpoint, that a member has: one piece, until it is written.
 static UNUSED void give_file(fixture *f, uint32_t member, uint64_t iteration, const char *bytes)
 {
@@ -314,6 +355,36 @@ static UNUSED void end_well(fixture *f)
     give_file(f, 1, 0, "dense weights");
     give_file(f, 0, 0, rows);
     expect_stop(f, RT_REASON_COMPLETE);
+}
+
+// ---- what is left of a run -------------------------------------------------------------------
+
+static UNUSED cJSON *json_of(const fixture *f, const char *name)
+{
+    char path[600], text[65536];
+    snprintf(path, sizeof path, "%s/%s", f->out, name);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    cJSON *root = cJSON_Parse(text);
+    assert_non_null(root);
+    return root;
+}
+
+static UNUSED double number(const cJSON *object, const char *name)
+{
+    const cJSON *item = cJSON_GetObjectItem(object, name);
+    if (!cJSON_IsNumber(item))
+        fail_msg("no %s", name);
+    return item->valuedouble;
+}
+
+static UNUSED void text_must_be(const cJSON *object, const char *name, const char *want)
+{
+    const cJSON *item = cJSON_GetObjectItem(object, name);
+    assert_true(cJSON_IsString(item));
+    assert_string_equal(item->valuestring, want);
 }
 
 #endif
