@@ -101,6 +101,9 @@ static UNUSED void join_run(fixture *f, uint32_t member)
     rt_error error = {0};
     const uint32_t self = peer_of(member);
     rt_wire_hello hello = rt_control_greet(self, &f->own.identity);
+    hello.box = rt_config_hash_box(
+        &f->config, member == 0 ? rt_config_box_of_shard(&f->config, 0)
+                                : rt_config_box_of_worker(&f->config, member - 1));
     if (member == 0)
         rt_control_put_text(hello.address, sizeof hello.address, "tcp://127.0.0.1:1");
     if (ops->connect(f->transport, self, COORDINATOR, f->address, &f->members[member], &error))
@@ -335,7 +338,8 @@ static UNUSED void give_file(fixture *f, uint32_t member, uint64_t iteration, co
     }
 }
 
-static UNUSED void expect_stop(fixture *f, rt_reason reason)
+// drained: the member that is told of another end; MEMBERS: none is.
+static UNUSED void expect_stops(fixture *f, rt_reason reason, uint32_t drained)
 {
     for (uint32_t m = 0; m <= f->config.worker_count; m++) {
         rt_message message = next(f, m);
@@ -343,10 +347,16 @@ static UNUSED void expect_stop(fixture *f, rt_reason reason)
             rt_message_release(&message);
             message = next(f, m);
         }
-        assert_int_equal(rt_message_header(&message)->iteration, reason);
+        assert_int_equal(rt_message_header(&message)->iteration,
+                         m == drained ? RT_REASON_DRAINED : reason);
         rt_message_release(&message);
         ops->end(f->members[m], 0); // the coordinator waits for that
     }
+}
+
+static UNUSED void expect_stop(fixture *f, rt_reason reason)
+{
+    expect_stops(f, reason, MEMBERS);
 }
 
 static UNUSED void end_well(fixture *f)
@@ -385,6 +395,26 @@ static UNUSED void text_must_be(const cJSON *object, const char *name, const cha
     const cJSON *item = cJSON_GetObjectItem(object, name);
     assert_true(cJSON_IsString(item));
     assert_string_equal(item->valuestring, want);
+}
+
+// The last record of this kind.
+static UNUSED cJSON *last_record(const fixture *f, const char *kind)
+{
+    char path[600], line[8192], start[64];
+    cJSON *found = NULL;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", f->out);
+    snprintf(start, sizeof start, "{\"record\":\"%s\"", kind);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file)) {
+        if (strncmp(line, start, strlen(start)) != 0)
+            continue;
+        cJSON_Delete(found);
+        found = cJSON_Parse(line);
+    }
+    fclose(file);
+    assert_non_null(found);
+    return found;
 }
 
 #endif

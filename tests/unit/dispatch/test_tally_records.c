@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "runtime/numbers/rt_negatives.h"
+#include "tests/support/json_case.h"
 #include "tests/support/said.h"
 #include "tests/support/test.h"
 
@@ -284,34 +285,6 @@ static cJSON *record_of(const char *directory, const char *kind, uint32_t number
     return NULL;
 }
 
-static void must_equal(const cJSON *got, const cJSON *want, const char *where)
-{
-    char path[256];
-    if (!got || (got->type & 0xff) != (want->type & 0xff))
-        fail_msg("%s: %s instead of %s", where, got ? cJSON_Print(got) : "nothing", cJSON_Print(want));
-    if (cJSON_IsNumber(want))
-        test_close(got->valuedouble, want->valuedouble, 1e-9, 1e-9, where);
-    if (cJSON_IsString(want))
-        assert_string_equal(got->valuestring, want->valuestring);
-    if (cJSON_GetArraySize(got) != cJSON_GetArraySize(want))
-        fail_msg("%s: %s instead of %s", where, cJSON_Print(got), cJSON_Print(want));
-    int at = 0;
-    for (const cJSON *one = want->child; one; one = one->next, at++) {
-        snprintf(path, sizeof path, "%s.%s", where, one->string ? one->string : "[]");
-        must_equal(one->string ? cJSON_GetObjectItemCaseSensitive(got, one->string)
-                               : cJSON_GetArrayItem(got, at), one, path);
-    }
-}
-
-// What depends on the clock is judged, and taken away.
-static void take_between(cJSON *json, const char *name, double low, double high)
-{
-    cJSON *one = cJSON_DetachItemFromObjectCaseSensitive(json, name);
-    if (!cJSON_IsNumber(one) || one->valuedouble < low || one->valuedouble > high)
-        fail_msg("%s: %s", name, one ? cJSON_Print(one) : "nothing");
-    cJSON_Delete(one);
-}
-
 static void take_ages(cJSON *record)
 {
     const double hour = (double)HOUR_NS * 1e-6, bin = 0.025; // of rt_latency.h
@@ -328,8 +301,8 @@ static void take_ages(cJSON *record)
         assert_true(before > 0 && before < hour);
     }
     cJSON_Delete(reported);
-    take_between(record, "planned_before_ms", 2 * hour, 3 * hour);
-    take_between(record, "time_s", 0, 3600);
+    json_take_between(record, "planned_before_ms", 2 * hour, 3 * hour);
+    json_take_between(record, "time_s", 0, 3600);
 }
 
 typedef struct {
@@ -447,7 +420,7 @@ static void check_iteration(const scene *s, const char *directory, uint32_t t)
     assert_non_null(record);
     assert_non_null(json);
     take_ages(record);
-    must_equal(record, json, "iteration");
+    json_must_equal(record, json, "iteration");
     cJSON_Delete(record);
     cJSON_Delete(json);
 }
@@ -511,13 +484,13 @@ static void check_summary(scene *s, const char *directory, double computed_s)
     assert_non_null(summary);
     assert_non_null(json);
     const double seconds = cJSON_GetObjectItem(summary, "seconds")->valuedouble;
-    take_between(summary, "seconds", computed_s, computed_s + 900);
-    take_between(summary, "samples_per_s", ITERATIONS * SAMPLES / seconds * (1 - 1e-9),
+    json_take_between(summary, "seconds", computed_s, computed_s + 900);
+    json_take_between(summary, "samples_per_s", ITERATIONS * SAMPLES / seconds * (1 - 1e-9),
                  ITERATIONS * SAMPLES / seconds * (1 + 1e-9));
     cJSON *latency = cJSON_DetachItemFromObjectCaseSensitive(summary, "latency_ms");
     assert_non_null(latency);
     cJSON_Delete(latency);
-    must_equal(summary, json, "summary");
+    json_must_equal(summary, json, "summary");
     cJSON_Delete(summary);
     cJSON_Delete(json);
 }
@@ -648,8 +621,8 @@ static void a_sweep(void **state)
     cJSON *record = record_of(directory, "sweep", 1);
     cJSON *want = cJSON_Parse("{\"record\":\"sweep\",\"iteration\":1,\"floor\":2,\"forgotten\":3,"
                               "\"keys_ended\":4,\"keys\":5,\"rows_ended\":6,\"pause_ms\":7.5}");
-    take_between(record, "time_s", 0, 3600);
-    must_equal(record, want, "sweep");
+    json_take_between(record, "time_s", 0, 3600);
+    json_must_equal(record, want, "sweep");
     cJSON_Delete(record);
     cJSON_Delete(want);
 }
@@ -730,8 +703,8 @@ static void a_later_start_keeps_files(void **state)
     cJSON *record = record_of(directory, "resumed", 1);
     cJSON *want = cJSON_Parse("{\"record\":\"resumed\",\"iteration\":0,\"caches\":false}");
     assert_null(record_of(directory, "resumed", 2)); // not of the first start: there was nothing
-    take_between(record, "time_s", 0, 3600);
-    must_equal(record, want, "resumed");
+    json_take_between(record, "time_s", 0, 3600);
+    json_must_equal(record, want, "resumed");
     cJSON_Delete(record);
     cJSON_Delete(want);
 }
