@@ -255,12 +255,10 @@ static void ask_for_checkpoint(bool copies)
     const uint32_t cut = play_cut(&f);
     if (copies)
         give_file(&f, 0, cut, rows);
-    snprintf(folder, sizeof folder, "%s/checkpoints/ckpt-%012u", f.out, cut);
-    while (rt_manifest_read(folder, &manifest, NULL)) { // it is being written
+    while (!count_lines(&f, "metrics.jsonl", "\"record\":\"checkpoint\"")) { // it is being written
         assert_true(rt_now_ns() < f.end_ns);
         usleep(1000);
     }
-    cJSON_Delete(manifest);
     assert_int_equal(cut * WORKERS * BATCH, samples);
     samples += train_to(&f, ITERATIONS);
     assert_int_equal(samples, ITERATIONS * WORKERS * BATCH);
@@ -270,6 +268,7 @@ static void ask_for_checkpoint(bool copies)
     cJSON *members = last_record(&f, "members");
     assert_true(number(cJSON_GetObjectItem(members, "checkpoint"), "iteration") == cut);
     cJSON_Delete(members);
+    snprintf(folder, sizeof folder, "%s/checkpoints/ckpt-%012u", f.out, cut);
     assert_int_equal(rt_manifest_read(folder, &manifest, NULL), RT_OK);
     text_must_be(manifest, "kind", "checkpoint");
     assert_true(number(manifest, "iteration") == cut && number(manifest, "base") == 0);

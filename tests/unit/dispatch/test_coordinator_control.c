@@ -28,20 +28,6 @@ static void fail_run(fixture *f)
     finish(f, RT_PEER, "enough");
 }
 
-// Lines of a file that have all of a text.
-static uint32_t count_lines(const fixture *f, const char *name, const char *text)
-{
-    char path[600], line[8192];
-    uint32_t count = 0;
-    snprintf(path, sizeof path, "%s/%s", f->out, name);
-    FILE *file = fopen(path, "r");
-    while (file && fgets(line, sizeof line, file))
-        count += strstr(line, text) != NULL;
-    if (file)
-        fclose(file);
-    return count;
-}
-
 static void must_have_lines(const fixture *f, const char *name, const char *text, uint32_t want)
 {
     const uint32_t count = count_lines(f, name, text);

@@ -417,4 +417,18 @@ static UNUSED cJSON *last_record(const fixture *f, const char *kind)
     return found;
 }
 
+// Lines of a file that have a text.
+static UNUSED uint32_t count_lines(const fixture *f, const char *name, const char *text)
+{
+    char path[600], line[8192];
+    uint32_t count = 0;
+    snprintf(path, sizeof path, "%s/%s", f->out, name);
+    FILE *file = fopen(path, "r");
+    while (file && fgets(line, sizeof line, file))
+        count += strstr(line, text) != NULL;
+    if (file)
+        fclose(file);
+    return count;
+}
+
 #endif
