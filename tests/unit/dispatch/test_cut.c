@@ -243,6 +243,7 @@ static void answers_that_no_sweep_waits_for(void **state)
     }
 }
 
-TEST_MAIN(TEST(a_request_is_met_once), TEST(a_sweep_is_a_cut), TEST(answers_that_no_sweep_waits_for), TEST(shards_wait_for_every_worker),
+TEST_MAIN(TEST(a_request_is_met_once), TEST(a_sweep_is_a_cut),
+          TEST(answers_that_no_sweep_waits_for), TEST(shards_wait_for_every_worker),
           TEST(shards_wait_for_the_dense_part), TEST(what_nobody_waits_for),
           TEST(members_that_cannot_be_asked))

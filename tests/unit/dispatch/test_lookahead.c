@@ -269,5 +269,6 @@ static void windows_forget(void **state)
     planner_case_fini(&pc);
 }
 
-TEST_MAIN(TEST(windows_forget), TEST(uses_are_known), TEST(nothing_shown_nothing_changed), TEST(longer_windows_pull_less),
+TEST_MAIN(TEST(windows_forget), TEST(uses_are_known), TEST(nothing_shown_nothing_changed),
+          TEST(longer_windows_pull_less),
           TEST(windows_move_less), TEST(windows_see_every_key))

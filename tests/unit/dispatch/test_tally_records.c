@@ -787,4 +787,5 @@ static void progress(void **state)
 }
 
 TEST_MAIN(TEST(a_sweep), TEST(a_fresh_run_replaces_files), TEST(a_later_start_keeps_files),
-          TEST(a_trace_that_cannot_be_written), TEST(progress), TEST(one_label), TEST(two_labels), TEST(classes), TEST(half_of_the_negatives))
+          TEST(a_trace_that_cannot_be_written), TEST(progress), TEST(one_label), TEST(two_labels),
+          TEST(classes), TEST(half_of_the_negatives))
