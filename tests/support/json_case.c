@@ -8,7 +8,8 @@ void json_must_equal(const cJSON *got, const cJSON *want, const char *where)
 {
     char path[256];
     if (!got || (got->type & 0xff) != (want->type & 0xff))
-        fail_msg("%s: %s instead of %s", where, got ? cJSON_Print(got) : "nothing", cJSON_Print(want));
+        fail_msg("%s: %s instead of %s", where, got ? cJSON_Print(got) : "nothing",
+                 cJSON_Print(want));
     if (cJSON_IsNumber(want))
         test_close(got->valuedouble, want->valuedouble, 1e-9, 1e-9, where);
     if (cJSON_IsString(want))
@@ -19,7 +20,8 @@ void json_must_equal(const cJSON *got, const cJSON *want, const char *where)
     for (const cJSON *one = want->child; one; one = one->next, at++) {
         snprintf(path, sizeof path, "%s.%s", where, one->string ? one->string : "[]");
         json_must_equal(one->string ? cJSON_GetObjectItemCaseSensitive(got, one->string)
-                               : cJSON_GetArrayItem(got, at), one, path);
+                                    : cJSON_GetArrayItem(got, at),
+                        one, path);
     }
 }
 

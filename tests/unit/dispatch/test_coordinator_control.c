@@ -37,9 +37,10 @@ static void must_have_lines(const fixture *f, const char *name, const char *text
 
 // ---- set -------------------------------------------------------------------------------------
 
-#define SETTABLE                                                                                 \
-    "dispatch.alpha, dispatch.search_evaluations, dispatch.budget_ms, dispatch.policy, "         \
-    "dispatch.participants, optimizer.rows.learning_rate, optimizer.dense.learning_rate, log.level"
+#define SETTABLE                                                                           \
+    "dispatch.alpha, dispatch.search_evaluations, dispatch.budget_ms, dispatch.policy, "   \
+    "dispatch.participants, optimizer.rows.learning_rate, optimizer.dense.learning_rate, " \
+    "log.level"
 
 static void open_with(fixture *f, rt_participants who, uint64_t mask, bool has_folder)
 {
@@ -100,9 +101,10 @@ static void what_cannot_be_set(void **state)
     open_with(&f, RT_PARTICIPANTS_ALL, 0, false);
     refuse(&f, "set\nworkers\n2",
            "workers: cannot be set while a run trains; expected one of " SETTABLE);
-    refuse(&f, "set\ndispatch.participants\n[1]",
-           "dispatch.participants: this run began with \"all\": its shards keep no dense weights for "
-           "workers that come back");
+    refuse(
+        &f, "set\ndispatch.participants\n[1]",
+        "dispatch.participants: this run began with \"all\": its shards keep no dense weights for "
+        "workers that come back");
     refuse(&f, "set\noptimizer.rows.learning_rate\n0.5",
            "optimizer.rows.learning_rate: goes by a checkpoint from which all start anew, and this "
            "run makes none: it has neither --out nor checkpoint.directory, or workers that plan");
@@ -145,8 +147,9 @@ static void rows_are_forgotten(void **state)
     fixture f;
     open_with(&f, RT_PARTICIPANTS_ALL, 0, true);
     train_to(&f, 2);
-    static const char *const wrong[] = {"0123456789abcde", "0123456789abcdef0", "0123456789abcdeg",
-                                        "0123456789ABCDEF", "0123456789abcdef,1", "x"};
+    static const char *const wrong[] = {"0123456789abcde",    "0123456789abcdef0",
+                                        "0123456789abcdeg",   "0123456789ABCDEF",
+                                        "0123456789abcdef,1", "x"};
     for (size_t i = 0; i < RT_COUNT_OF(wrong); i++) {
         char request[64];
         snprintf(request, sizeof request, "forget\n%s", wrong[i]);
@@ -294,9 +297,10 @@ static void open_boxes(fixture *f)
 {
     prepare(f);
     f->config.stream.samples_max = 0; // no end
-    config_must_set(&f->config, "boxes=[" BOX("a", ",\"shards\":1,\"workers\":1") ","
-                                    BOX("b", ",\"workers\":1") ","
-                                    BOX("c", ",\"shards\":1,\"workers\":0,\"spare\":true") "]");
+    config_must_set(
+        &f->config,
+        "boxes=[" BOX("a", ",\"shards\":1,\"workers\":1") "," BOX("b", ",\"workers\":1") "," BOX(
+            "c", ",\"shards\":1,\"workers\":0,\"spare\":true") "]");
     assert_int_equal(f->config.worker_count, WORKERS);
     assert_int_equal(f->config.ps_shard_count, 2);
     start(f);
@@ -311,10 +315,12 @@ static void boxes_that_cannot_move(void **state)
     refuse(&f, "add\na", "a: takes part in this run already");
     refuse(&f, "drain\nc", "c: takes no part in this run");
     refuse(&f, "drain\nx", "x: the configuration has no box of that name");
-    refuse(&f, "add\nx", "x: the configuration has no box of that name: `lanyard add RUN BOX --gbps G` "
-                         "says what it is");
+    refuse(&f, "add\nx",
+           "x: the configuration has no box of that name: `lanyard add RUN BOX --gbps G` "
+           "says what it is");
     refuse(&f, "drain\na", "a: has the last shard of this run");
-    refuse(&f, "add\nc", "c: not there yet: ps 1; start them on that box, they wait to be taken in");
+    refuse(&f, "add\nc",
+           "c: not there yet: ps 1; start them on that box, they wait to be taken in");
     fail_run(&f);
 }
 
@@ -348,10 +354,12 @@ static void boxes_that_cannot_be_new(void **state)
     (void)state;
     fixture f;
     open_boxes(&f);
-    refuse(&f, "add\nd d\n{}", "d d: a box that is added has a name of letters, digits, dots, dashes, "
-                               "underscores");
-    refuse(&f, "add\nc\n{}", "c: is a box of this run already: `lanyard add RUN c`, without more, "
-                             "takes it in");
+    refuse(&f, "add\nd d\n{}",
+           "d d: a box that is added has a name of letters, digits, dots, dashes, "
+           "underscores");
+    refuse(&f, "add\nc\n{}",
+           "c: is a box of this run already: `lanyard add RUN c`, without more, "
+           "takes it in");
     refuse(&f, "add\nd\n7", "d: a request that is no JSON object");
     refuse(&f, "add\nd\n{\"box\":" BOX("e", ",\"workers\":1") "}", "d: a request with another box");
     refuse(&f, "add\nd\n{\"box\":" BOX("d", ",\"workers\":1") ",\"key\":\"k\"}",
@@ -366,15 +374,19 @@ static void a_box_that_is_new(void **state)
     fixture f;
     char says[1024], says_of_e[1024];
     open_boxes(&f);
-    snprintf(says_of_e, sizeof says_of_e, "e is known to this run: worker 4. Start them there with the "
-             "configuration %s/checkpoints/e.json: they are taken in with a checkpoint as soon as they "
-             "are all there", f.out);
-    snprintf(says, sizeof says, "d is known to this run: worker 2, worker 3, ps 2. Start them there "
+    snprintf(
+        says_of_e, sizeof says_of_e,
+        "e is known to this run: worker 4. Start them there with the "
+        "configuration %s/checkpoints/e.json: they are taken in with a checkpoint as soon as they "
+        "are all there",
+        f.out);
+    snprintf(says, sizeof says,
+             "d is known to this run: worker 2, worker 3, ps 2. Start them there "
              "with the configuration %s/checkpoints/d.json: they are taken in with a checkpoint as "
-             "soon as they are all there", f.out);
+             "soon as they are all there",
+             f.out);
     ask(&f, "add\nd\n{\"box\":" BOX("d", ",\"workers\":2,\"shards\":1") "}", RT_OK, says);
-    ask(&f, "add\ne\n{\"box\":" BOX("e", ",\"workers\":1") "}", RT_OK,
-        says_of_e);
+    ask(&f, "add\ne\n{\"box\":" BOX("e", ",\"workers\":1") "}", RT_OK, says_of_e);
     cJSON *boxes = read_boxes(&f), *added = cJSON_GetObjectItem(boxes, "added");
     assert_int_equal(cJSON_GetArraySize(added), 2);
     for (int i = 0; i < 2; i++) {
@@ -384,14 +396,16 @@ static void a_box_that_is_new(void **state)
         assert_true(cJSON_IsTrue(cJSON_GetObjectItem(one, "awaited")));
     }
     cJSON_Delete(boxes);
-    refuse(&f, "add\nd", "d: not there yet: worker 2, worker 3, ps 2; start them on that box, they "
-                         "wait to be taken in");
+    refuse(&f, "add\nd",
+           "d: not there yet: worker 2, worker 3, ps 2; start them on that box, they "
+           "wait to be taken in");
     ask(&f, "drain\nd", RT_OK, "d is not waited for any more: `lanyard add` takes it in");
     refuse(&f, "drain\nd", "d: takes no part in this run");
     boxes = read_boxes(&f);
     added = cJSON_GetObjectItem(boxes, "added");
     for (int i = 0; i < 2; i++)
-        assert_int_equal(cJSON_IsTrue(cJSON_GetObjectItem(cJSON_GetArrayItem(added, i), "awaited")), i);
+        assert_int_equal(cJSON_IsTrue(cJSON_GetObjectItem(cJSON_GetArrayItem(added, i), "awaited")),
+                         i);
     cJSON_Delete(boxes);
     rt_config told;
     rt_error error = {0};
@@ -407,6 +421,6 @@ static void a_box_that_is_new(void **state)
 
 TEST_MAIN(TEST(what_is_set_becomes_records), TEST(what_cannot_be_set),
           TEST(only_who_began_so_can_choose), TEST(rows_are_forgotten), TEST(without_checkpoints),
-          TEST(too_many_are_forgotten), TEST(other_rates_begin_anew),
-          TEST(boxes_that_cannot_move), TEST(without_boxes), TEST(a_box_leaves),
-          TEST(boxes_that_cannot_be_new), TEST(a_box_that_is_new))
+          TEST(too_many_are_forgotten), TEST(other_rates_begin_anew), TEST(boxes_that_cannot_move),
+          TEST(without_boxes), TEST(a_box_leaves), TEST(boxes_that_cannot_be_new),
+          TEST(a_box_that_is_new))

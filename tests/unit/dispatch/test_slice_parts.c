@@ -43,29 +43,63 @@ static void make_ops(dp_slice *s)
                                          DP_MODE_GRAD};
     for (uint32_t r = 0; r < ROWS; r++)
         s->rows[r] = (dp_row){.slot = 5 - r, .version = 30 + r, .mode = modes[r]};
-    add(&s->release, (dp_op){.kind = DP_OP_PUSH_ROW, .slot = 11, .version = 3, .keeper = NONE,
-                             .reason = DP_REASON_EVICT, .flags = DP_OP_WHOLE}, 2);
+    add(&s->release,
+        (dp_op){.kind = DP_OP_PUSH_ROW,
+                .slot = 11,
+                .version = 3,
+                .keeper = NONE,
+                .reason = DP_REASON_EVICT,
+                .flags = DP_OP_WHOLE},
+        2);
     add(&s->release, (dp_op){.kind = DP_OP_DROP, .slot = 13}, 0);
     add(&s->release, (dp_op){.kind = DP_OP_SEND, .slot = 12, .version = 4, .keeper = 2}, 1);
-    add(&s->release, (dp_op){.kind = DP_OP_PUSH_DELTA, .slot = 14, .mask = 5, .version = 9, .base = 7,
-                             .keeper = 2, .reason = DP_REASON_FLUSH}, 0);
+    add(&s->release,
+        (dp_op){.kind = DP_OP_PUSH_DELTA,
+                .slot = 14,
+                .mask = 5,
+                .version = 9,
+                .base = 7,
+                .keeper = 2,
+                .reason = DP_REASON_FLUSH},
+        0);
     add(&s->release, (dp_op){.kind = DP_OP_DROP, .slot = 10}, 0);
-    add(&s->fill, (dp_op){.kind = DP_OP_PULL, .key = KEY(1), .slot = 15, .version = 6, .keeper = NONE,
-                          .flags = DP_OP_STATE | DP_OP_WHOLE}, 3);
+    add(&s->fill,
+        (dp_op){.kind = DP_OP_PULL,
+                .key = KEY(1),
+                .slot = 15,
+                .version = 6,
+                .keeper = NONE,
+                .flags = DP_OP_STATE | DP_OP_WHOLE},
+        3);
     add(&s->fill, (dp_op){.kind = DP_OP_INIT, .key = KEY(3), .slot = 17}, 0);
-    add(&s->fill, (dp_op){.kind = DP_OP_RECV, .key = KEY(2), .slot = 16, .version = 8, .keeper = 0,
-                          .flags = DP_OP_STATE}, 0);
+    add(&s->fill,
+        (dp_op){.kind = DP_OP_RECV,
+                .key = KEY(2),
+                .slot = 16,
+                .version = 8,
+                .keeper = 0,
+                .flags = DP_OP_STATE},
+        0);
     add(&s->fill, (dp_op){.kind = DP_OP_PULL_SUM, .key = KEY(4), .slot = 18, .version = 2}, 0);
     add(&s->fill, (dp_op){.kind = DP_OP_INIT, .key = KEY(5), .slot = 0}, 0);
     add(&s->fill, (dp_op){.kind = DP_OP_PULL_SUM, .key = KEY(6), .slot = 1, .version = 22}, 0);
     add(&s->after, (dp_op){.kind = DP_OP_PUSH_ROW, .slot = 19, .version = 1, .keeper = NONE}, 1);
-    add(&s->after, (dp_op){.kind = DP_OP_PUSH_GRAD, .slot = 4, .mask = 0xb, .base = 3, .keeper = 3}, 2);
+    add(&s->after, (dp_op){.kind = DP_OP_PUSH_GRAD, .slot = 4, .mask = 0xb, .base = 3, .keeper = 3},
+        2);
     add(&s->after, (dp_op){.kind = DP_OP_KEEP, .slot = 3}, 0);
     add(&s->after, (dp_op){.kind = DP_OP_SUM, .key = KEY(7), .slot = 2, .mask = 7, .keeper = 0}, 0);
     add(&s->after, (dp_op){.kind = DP_OP_SUM, .key = KEY(7), .slot = 2, .mask = 7, .keeper = 2}, 0);
-    add(&s->after, (dp_op){.kind = DP_OP_REDUCE, .slot = 1, .mask = 0xe, .base = 4, .keeper = 3}, 3);
-    add(&s->after, (dp_op){.kind = DP_OP_PUSH_DELTA, .slot = 20, .mask = 6, .version = 10, .base = 8,
-                           .keeper = 1, .reason = DP_REASON_UPDATE}, 0);
+    add(&s->after, (dp_op){.kind = DP_OP_REDUCE, .slot = 1, .mask = 0xe, .base = 4, .keeper = 3},
+        3);
+    add(&s->after,
+        (dp_op){.kind = DP_OP_PUSH_DELTA,
+                .slot = 20,
+                .mask = 6,
+                .version = 10,
+                .base = 8,
+                .keeper = 1,
+                .reason = DP_REASON_UPDATE},
+        0);
     add(&s->after, (dp_op){.kind = DP_OP_FORGET, .key = KEY(8), .version = 12}, 3);
     add(&s->after, (dp_op){.kind = DP_OP_FORGET, .key = KEY(9), .version = 13}, 1);
 }
@@ -83,12 +117,23 @@ static void make(made *m)
         m->dense[2 * i] = (float)i;
         m->dense[2 * i + 1] = (float)i + 0.5f;
     }
-    m->batch = (rt_batch){.sample_count = 3, .dense_count = 2, .label_count = 1, .key_count = 7,
-                          .labels = m->labels, .dense = m->dense, .key_offsets = m->key_offsets,
+    m->batch = (rt_batch){.sample_count = 3,
+                          .dense_count = 2,
+                          .label_count = 1,
+                          .key_count = 7,
+                          .labels = m->labels,
+                          .dense = m->dense,
+                          .key_offsets = m->key_offsets,
                           .keys = m->keys};
-    m->limits = (dp_slice_limits){.dense_count = 2, .field_count = 2, .worker_count = WORKERS,
-                                  .rank = RANK, .sample_count_max = 2, .lookup_count_max = 6,
-                                  .slot_count = SLOTS, .shard_count = SHARDS, .hands = true,
+    m->limits = (dp_slice_limits){.dense_count = 2,
+                                  .field_count = 2,
+                                  .worker_count = WORKERS,
+                                  .rank = RANK,
+                                  .sample_count_max = 2,
+                                  .lookup_count_max = 6,
+                                  .slot_count = SLOTS,
+                                  .shard_count = SHARDS,
+                                  .hands = true,
                                   .sums = true};
     assert_int_equal(dp_plan_init(&m->plan, WORKERS), RT_OK);
     m->plan.iteration = 5;
@@ -109,8 +154,8 @@ static void make(made *m)
 static rt_message encode(const made *m)
 {
     rt_message message;
-    assert_int_equal(dp_slice_encode(&m->plan, RANK, &m->batch, &m->limits, COORDINATOR, 9, &message),
-                     RT_OK);
+    assert_int_equal(
+        dp_slice_encode(&m->plan, RANK, &m->batch, &m->limits, COORDINATOR, 9, &message), RT_OK);
     assert_int_equal(message.size, dp_slice_bytes(&m->plan, RANK, &m->batch, &m->limits));
     return message;
 }
@@ -124,11 +169,11 @@ static dp_slice_view decode(const made *m, const rt_message *message)
     return view;
 }
 
-#define SAME(array, ...)                                                                        \
-    do {                                                                                        \
-        const __typeof__(*(array)) want[] = {__VA_ARGS__};                                      \
-        assert_non_null(array);                                                                 \
-        assert_memory_equal(array, want, sizeof want);                                          \
+#define SAME(array, ...)                                   \
+    do {                                                   \
+        const __typeof__(*(array)) want[] = {__VA_ARGS__}; \
+        assert_non_null(array);                            \
+        assert_memory_equal(array, want, sizeof want);     \
     } while (0)
 
 static void every_value_has_its_place(void **state)
@@ -138,12 +183,26 @@ static void every_value_has_its_place(void **state)
     make(&m);
     rt_message message = encode(&m);
     const dp_slice_view v = decode(&m, &message);
-    const rt_wire_slice counts = {
-        .flags = DP_SLICE_HOMES | DP_SLICE_HANDS | DP_SLICE_SUMS, .iteration = 5, .batch_samples = 3,
-        .sample_count = 2, .lookup_count = 5, .row_count = ROWS, .push_count = 3, .drop_count = 2,
-        .pull_count = 2, .init_count = 2, .pull_sum_count = 2, .grad_count = 2, .keep_count = 1,
-        .delta_count = 2, .delta_late = 1, .dense_chunk_floats = 4096, .workers = 0xf, .sum_count = 1,
-        .push_late = 1, .forget_count = 2};
+    const rt_wire_slice counts = {.flags = DP_SLICE_HOMES | DP_SLICE_HANDS | DP_SLICE_SUMS,
+                                  .iteration = 5,
+                                  .batch_samples = 3,
+                                  .sample_count = 2,
+                                  .lookup_count = 5,
+                                  .row_count = ROWS,
+                                  .push_count = 3,
+                                  .drop_count = 2,
+                                  .pull_count = 2,
+                                  .init_count = 2,
+                                  .pull_sum_count = 2,
+                                  .grad_count = 2,
+                                  .keep_count = 1,
+                                  .delta_count = 2,
+                                  .delta_late = 1,
+                                  .dense_chunk_floats = 4096,
+                                  .workers = 0xf,
+                                  .sum_count = 1,
+                                  .push_late = 1,
+                                  .forget_count = 2};
     assert_memory_equal(&v.counts, &counts, sizeof counts);
     assert_null(v.weights);
     assert_null(v.more_odds);
@@ -213,7 +272,8 @@ static void gaps(void **state)
 static void folded(void **state)
 {
     (void)state;
-    static const uint32_t bag_offsets[] = {0, 1, 3, 4, 5, 6, 8}, lookups[] = {0, 1, 0, 2, 2, 4, 3, 4};
+    static const uint32_t bag_offsets[] = {0, 1, 3, 4, 5, 6, 8},
+                          lookups[] = {0, 1, 0, 2, 2, 4, 3, 4};
     static const uint32_t key_offsets[] = {0, 2, 3, 5}, lookup_rows[] = {0, 1, 2, 1};
     made m;
     make(&m);
@@ -246,8 +306,10 @@ typedef struct {
     const char *text; // NULL: it is taken
 } change;
 
-#define AT(name, index, value, text) \
-    {offsetof(dp_slice_view, name), index, sizeof *((dp_slice_view *)NULL)->name, value, text}
+#define AT(name, index, value, text)                                                             \
+    {                                                                                            \
+        offsetof(dp_slice_view, name), index, sizeof *((dp_slice_view *)NULL)->name, value, text \
+    }
 #define SLOT "a slot is out of range"
 #define ROW "a row index is out of range"
 #define HOME "a row's home is no shard of this run"
@@ -257,15 +319,29 @@ typedef struct {
 #define NO_CHANGE "a change that can be that of no row"
 
 static const change changes[] = {
-    AT(row_slots, 4, 20, NULL), AT(row_slots, 4, 21, SLOT), AT(push_slots, 2, 21, SLOT),
-    AT(drop_slots, 1, 21, SLOT), AT(delta_slots, 1, 21, SLOT), AT(pull_slots, 1, 21, SLOT),
-    AT(init_slots, 1, 21, SLOT), AT(pull_sum_slots, 1, 21, SLOT), AT(push_slots, 2, 20, NULL),
-    AT(drop_slots, 1, 20, NULL), AT(delta_slots, 0, 20, NULL), AT(pull_slots, 1, 20, NULL),
-    AT(init_slots, 1, 20, NULL), AT(pull_sum_slots, 1, 20, NULL),
-    AT(lookup_rows, 4, 5, ROW), AT(lookup_rows, 4, 4, NULL), AT(grad_rows, 1, 5, ROW),
-    AT(keep_rows, 0, 5, ROW), AT(sum_rows, 0, 5, ROW),
-    AT(grad_rows, 0, 0, "gradients do not fit"), AT(keep_rows, 0, 1, "kept gradients do not fit"),
-    AT(sum_rows, 0, 4, "sums do not fit"), AT(row_modes, 0, 4, "an unknown training mode"),
+    AT(row_slots, 4, 20, NULL),
+    AT(row_slots, 4, 21, SLOT),
+    AT(push_slots, 2, 21, SLOT),
+    AT(drop_slots, 1, 21, SLOT),
+    AT(delta_slots, 1, 21, SLOT),
+    AT(pull_slots, 1, 21, SLOT),
+    AT(init_slots, 1, 21, SLOT),
+    AT(pull_sum_slots, 1, 21, SLOT),
+    AT(push_slots, 2, 20, NULL),
+    AT(drop_slots, 1, 20, NULL),
+    AT(delta_slots, 0, 20, NULL),
+    AT(pull_slots, 1, 20, NULL),
+    AT(init_slots, 1, 20, NULL),
+    AT(pull_sum_slots, 1, 20, NULL),
+    AT(lookup_rows, 4, 5, ROW),
+    AT(lookup_rows, 4, 4, NULL),
+    AT(grad_rows, 1, 5, ROW),
+    AT(keep_rows, 0, 5, ROW),
+    AT(sum_rows, 0, 5, ROW),
+    AT(grad_rows, 0, 0, "gradients do not fit"),
+    AT(keep_rows, 0, 1, "kept gradients do not fit"),
+    AT(sum_rows, 0, 4, "sums do not fit"),
+    AT(row_modes, 0, 4, "an unknown training mode"),
     AT(row_modes, 0, DP_MODE_GRAD, "gradients do not fit"),
     AT(row_modes, 0, DP_MODE_KEEP, "kept gradients do not fit"),
     AT(row_modes, 0, DP_MODE_REDUCE, "sums do not fit"),
@@ -274,30 +350,55 @@ static const change changes[] = {
     AT(row_modes, 4, DP_MODE_REDUCE, "sums do not fit"),
     AT(row_modes, 2, DP_MODE_OWN, "more gradients than rows that have one"),
     AT(row_modes, 3, DP_MODE_OWN, "more gradients than rows that have one"),
-    AT(push_homes, 2, 3, NULL), AT(push_homes, 2, 4, HOME), AT(pull_homes, 0, 4, HOME),
-    AT(grad_homes, 1, 4, HOME), AT(forget_homes, 0, 4, HOME), AT(forget_homes, 1, 3, NULL),
-    AT(push_peers, 1, 3, NULL), AT(push_peers, 1, 4, PEER), AT(push_peers, 1, RANK, PEER),
-    AT(push_peers, 0, 2, PEER), AT(push_reasons, 1, DP_REASON_EVICT, PEER),
-    AT(pull_peers, 1, 3, NULL), AT(pull_peers, 1, 4, PEER), AT(pull_peers, 1, RANK, PEER),
-    AT(pull_peers, 0, 2, PEER), AT(pull_flags, 1, 0, PEER),
-    AT(push_reasons, 0, DP_REASON_FLUSH, NULL), AT(push_reasons, 0, DP_REASON_FLUSH + 1,
-                                                   "an unknown reason of a push"),
-    AT(push_reasons, 0, DP_PUSH_WHOLE | DP_REASON_FLUSH, NULL), AT(pull_flags, 0, 0, NULL),
+    AT(push_homes, 2, 3, NULL),
+    AT(push_homes, 2, 4, HOME),
+    AT(pull_homes, 0, 4, HOME),
+    AT(grad_homes, 1, 4, HOME),
+    AT(forget_homes, 0, 4, HOME),
+    AT(forget_homes, 1, 3, NULL),
+    AT(push_peers, 1, 3, NULL),
+    AT(push_peers, 1, 4, PEER),
+    AT(push_peers, 1, RANK, PEER),
+    AT(push_peers, 0, 2, PEER),
+    AT(push_reasons, 1, DP_REASON_EVICT, PEER),
+    AT(pull_peers, 1, 3, NULL),
+    AT(pull_peers, 1, 4, PEER),
+    AT(pull_peers, 1, RANK, PEER),
+    AT(pull_peers, 0, 2, PEER),
+    AT(pull_flags, 1, 0, PEER),
+    AT(push_reasons, 0, DP_REASON_FLUSH, NULL),
+    AT(push_reasons, 0, DP_REASON_FLUSH + 1, "an unknown reason of a push"),
+    AT(push_reasons, 0, DP_PUSH_WHOLE | DP_REASON_FLUSH, NULL),
+    AT(pull_flags, 0, 0, NULL),
     AT(pull_flags, 0, 4, "unknown flags of a pull"),
-    AT(delta_reasons, 0, DP_REASON_FLUSH + 1, NO_CHANGE), AT(delta_pulls, 0, WORKERS, NULL),
-    AT(delta_pulls, 1, WORKERS + 1, NO_CHANGE), AT(delta_versions, 1, 8, NO_CHANGE),
-    AT(delta_versions, 1, 9, NULL), AT(delta_bases, 0, 9, NO_CHANGE), AT(delta_bases, 0, 8, NULL),
+    AT(delta_reasons, 0, DP_REASON_FLUSH + 1, NO_CHANGE),
+    AT(delta_pulls, 0, WORKERS, NULL),
+    AT(delta_pulls, 1, WORKERS + 1, NO_CHANGE),
+    AT(delta_versions, 1, 8, NO_CHANGE),
+    AT(delta_versions, 1, 9, NULL),
+    AT(delta_bases, 0, 9, NO_CHANGE),
+    AT(delta_bases, 0, 8, NULL),
     AT(grad_masks, 0, 0, "a gradient names workers that do not exist"),
     AT(grad_masks, 0, 0x10, "a gradient names workers that do not exist"),
-    AT(grad_masks, 0, 0xf, NULL), AT(grad_keepers, 0, NONE, NULL),
+    AT(grad_masks, 0, 0xf, NULL),
+    AT(grad_keepers, 0, NONE, NULL),
     AT(grad_keepers, 0, 4, "a gradient names a keeper that does not exist"),
-    AT(grad_peers, 1, 4, CANNOT_SUM), AT(grad_peers, 1, RANK, CANNOT_SUM),
-    AT(grad_peers, 1, 0, CANNOT_SUM), AT(grad_peers, 1, 2, NULL), AT(grad_masks, 1, 0xc, CANNOT_SUM),
-    AT(grad_keepers, 1, 3, CANNOT_SUM), AT(sum_masks, 0, 2, NO_SUM), AT(sum_masks, 0, 5, NO_SUM),
-    AT(sum_masks, 0, 0x17, NO_SUM), AT(sum_masks, 0, 0xf, NULL),
-    AT(bag_offsets, 0, 1, "bag offsets do not cover"), AT(bag_offsets, 4, 4, "bag offsets do not"),
-    AT(bag_offsets, 2, 0, "bag offsets fall"), AT(bag_offsets, 3, 6, "bag offsets fall"),
-    AT(bag_offsets, 2, 1, NULL), AT(bag_offsets, 3, 5, NULL),
+    AT(grad_peers, 1, 4, CANNOT_SUM),
+    AT(grad_peers, 1, RANK, CANNOT_SUM),
+    AT(grad_peers, 1, 0, CANNOT_SUM),
+    AT(grad_peers, 1, 2, NULL),
+    AT(grad_masks, 1, 0xc, CANNOT_SUM),
+    AT(grad_keepers, 1, 3, CANNOT_SUM),
+    AT(sum_masks, 0, 2, NO_SUM),
+    AT(sum_masks, 0, 5, NO_SUM),
+    AT(sum_masks, 0, 0x17, NO_SUM),
+    AT(sum_masks, 0, 0xf, NULL),
+    AT(bag_offsets, 0, 1, "bag offsets do not cover"),
+    AT(bag_offsets, 4, 4, "bag offsets do not"),
+    AT(bag_offsets, 2, 0, "bag offsets fall"),
+    AT(bag_offsets, 3, 6, "bag offsets fall"),
+    AT(bag_offsets, 2, 1, NULL),
+    AT(bag_offsets, 3, 5, NULL),
 };
 
 static void must_decode(const made *m, const rt_message *message, const char *text, size_t number)

@@ -233,7 +233,8 @@ static void open_scene(scene *s, uint32_t labels, uint32_t classes)
     if (classes) {
         static const rt_column column = {.kind = RT_COLUMN_LABEL, .classes = OUTPUTS_MAX};
         s->config.stream.format = RT_FORMAT_TABLE;
-        assert_int_equal(rt_config_copy_columns(&column, 1, &s->config.stream.table.columns), RT_OK);
+        assert_int_equal(rt_config_copy_columns(&column, 1, &s->config.stream.table.columns),
+                         RT_OK);
         s->config.stream.table.column_count = 1;
         assert_int_equal(classes, rt_config_class_count(&s->config.stream));
     }
@@ -367,8 +368,9 @@ static void put_qualities(writer *to, const rt_quality *all, const rt_quality *l
 
 static void put_counts(writer *to, double first, double x)
 {
-    put(to, "{\"miss_pull\":%.17g,\"update_push\":%.17g,\"evict_push\":%.17g,\"flush_push\":%.17g,"
-            "\"grad_push\":%.17g,\"first_touch\":%.17g,\"pull_sum\":%.17g}",
+    put(to,
+        "{\"miss_pull\":%.17g,\"update_push\":%.17g,\"evict_push\":%.17g,\"flush_push\":%.17g,"
+        "\"grad_push\":%.17g,\"first_touch\":%.17g,\"pull_sum\":%.17g}",
         first * x, (first + 1) * x, (first + 2) * x, (first + 3) * x, (first + 4) * x,
         (first + 5) * x, (first + 6) * x);
 }
@@ -389,7 +391,8 @@ static void put_shared(writer *to, double x, double alpha, double opt, double he
     put(to, "\"dense_early_bytes\":[%.17g,%.17g],\"times_ms\":[", 82 * x, 82 * 11 * x);
     for (uint32_t j = 0; j < WORKERS; j++) {
         const double y = x * (1 + 10 * j);
-        put(to, "{\"compute\":%.17g,\"dense\":%.17g,\"push\":%.17g,\"pull\":%.17g,\"plan\":%.17g}%s",
+        put(to,
+            "{\"compute\":%.17g,\"dense\":%.17g,\"push\":%.17g,\"pull\":%.17g,\"plan\":%.17g}%s",
             j ? 70 * y : (double)COMPUTE_NS * 1e-6, 71 * y, 72 * y, 73 * y, 74 * y, j ? "]," : ",");
     }
 }
@@ -416,8 +419,10 @@ static void check_iteration(const scene *s, const char *directory, uint32_t t)
     }
     put_quality(&want, "window", &window);
     put(&want, "\"bad\":%s,\"dense_clipped\":%u,", t == 2 ? "true" : "false", 104 * t);
-    put(&want, "\"ranges\":{\"label_min\":0,\"label_max\":1,\"label_mean\":0.5,\"dense_min\":[%u],"
-               "\"dense_max\":[%u],\"dense_not_finite\":1},", t, t);
+    put(&want,
+        "\"ranges\":{\"label_min\":0,\"label_max\":1,\"label_mean\":0.5,\"dense_min\":[%u],"
+        "\"dense_max\":[%u],\"dense_not_finite\":1},",
+        t, t);
     put(&want, "\"predicted_ms\":%u,\"choice_ms\":%u,\"commit_ms\":%u,\"read_ms\":%u,", 500 * t,
         113 * t, 114 * t, 115 * t);
     put(&want, "\"staleness\":{\"stale_keys\":%u,\"clock_messages\":%u,\"clock_spread\":%u},",
@@ -458,8 +463,9 @@ static void put_summary(scene *s, writer *to)
         put(to, "\"samples\":%u}%s,", (unsigned)one.sample_count, l ? "}" : "");
     }
     put(to, "\"bad_batches\":1,\"stale_reads\":%u,", 51 * 12 * 6);
-    put(to, "\"ranges\":{\"label_min\":0,\"label_max\":1,\"dense_min\":[1],\"dense_max\":[3],"
-            "\"dense_not_finite\":3,\"label_mean\":%s},",
+    put(to,
+        "\"ranges\":{\"label_min\":0,\"label_max\":1,\"dense_min\":[1],\"dense_max\":[3],"
+        "\"dense_not_finite\":3,\"label_mean\":%s},",
         s->outputs > s->labels ? "null" : "0.5");
     put(to, "\"rows_handed\":%g,\"gradients_handed\":%g,", 24 * x, 25 * x);
     put(to, "\"staleness\":{\"stale_keys\":%g,\"clock_messages\":%g,\"clock_spread\":26},", 21 * x,
@@ -498,7 +504,7 @@ static void check_summary(scene *s, const char *directory, double computed_s)
     const double seconds = cJSON_GetObjectItem(summary, "seconds")->valuedouble;
     json_take_between(summary, "seconds", computed_s, computed_s + 900);
     json_take_between(summary, "samples_per_s", ITERATIONS * SAMPLES / seconds * (1 - 1e-9),
-                 ITERATIONS * SAMPLES / seconds * (1 + 1e-9));
+                      ITERATIONS * SAMPLES / seconds * (1 + 1e-9));
     if (s->resumed) // of this process alone: the last iteration
         take_latency(summary, 1, 4, 4);
     else // 1, 2, 3 hours, four times each, and 4, 8, 12
@@ -526,14 +532,18 @@ static void check_told(scene *s, const char *told)
         put(&want, "%s: log loss %.4f, AUC %.4f, calibration %.3f\n", l ? "label2" : "label",
             one.log_loss, one.auc, one.calibration);
     }
-    put(&want, "transmission cost per iteration %.0f rows on the fastest link, hits 75.0%% of "
-               "look-ups, stale reads %u\n", 0.25 * 2 * 12 / UNIT_S, 51 * 12 * 6);
+    put(&want,
+        "transmission cost per iteration %.0f rows on the fastest link, hits 75.0%% of "
+        "look-ups, stale reads %u\n",
+        0.25 * 2 * 12 / UNIT_S, 51 * 12 * 6);
     if (!rest || strncmp(rest, want.text, want.size) != 0)
         fail_msg("%s\nwithout\n%s", told, want.text);
     double half, most;
     rest = strstr(told, "from arrival");
-    assert_int_equal(sscanf(rest, "from arrival to trained rows %lf ms (half of the samples), %lf ms (99%%)\n",
-                            &half, &most), 2);
+    assert_int_equal(
+        sscanf(rest, "from arrival to trained rows %lf ms (half of the samples), %lf ms (99%%)\n",
+               &half, &most),
+        2);
     test_close(half, s->resumed ? 3.6e6 : 2 * 3.6e6, 0.025, 0, "half of the samples");
     test_close(most, s->resumed ? 4 * 3.6e6 : 12 * 3.6e6, 0.025, 0, "all of them");
     assert_string_equal(
@@ -549,8 +559,8 @@ static void check_told(scene *s, const char *told)
 }
 
 // Stopped behind iteration 2 and resumed, a run has the same records and the same summary.
-static void run_to_end(scene *s, const char *directory, uint32_t labels, uint32_t classes, double keep,
-                       bool stops)
+static void run_to_end(scene *s, const char *directory, uint32_t labels, uint32_t classes,
+                       double keep, bool stops)
 {
     said_output out;
     rt_bytes saved = {0};
@@ -619,6 +629,17 @@ static void half_of_the_negatives(void **state)
     run(1, 0, 0.5);
 }
 
+// The first record of this kind, but for its time.
+static void must_be_record(const char *directory, const char *kind, const char *text)
+{
+    cJSON *record = record_of(directory, kind, 1), *want = cJSON_Parse(text);
+    assert_non_null(record);
+    json_take_between(record, "time_s", 0, 3600);
+    json_must_equal(record, want, kind);
+    cJSON_Delete(record);
+    cJSON_Delete(want);
+}
+
 static void a_sweep(void **state)
 {
     (void)state;
@@ -631,13 +652,9 @@ static void a_sweep(void **state)
     run_iteration(&s, 1); // the file has its name from then on
     dp_tally_swept(s.tally, &sweep, 6, 7.5);
     close_scene(&s);
-    cJSON *record = record_of(directory, "sweep", 1);
-    cJSON *want = cJSON_Parse("{\"record\":\"sweep\",\"iteration\":1,\"floor\":2,\"forgotten\":3,"
-                              "\"keys_ended\":4,\"keys\":5,\"rows_ended\":6,\"pause_ms\":7.5}");
-    json_take_between(record, "time_s", 0, 3600);
-    json_must_equal(record, want, "sweep");
-    cJSON_Delete(record);
-    cJSON_Delete(want);
+    must_be_record(directory, "sweep",
+                   "{\"record\":\"sweep\",\"iteration\":1,\"floor\":2,\"forgotten\":3,"
+                   "\"keys_ended\":4,\"keys\":5,\"rows_ended\":6,\"pause_ms\":7.5}");
 }
 
 // ---- files of an earlier run -----------------------------------------------------------------
@@ -713,13 +730,9 @@ static void a_later_start_keeps_files(void **state)
     }
     assert_int_equal(lines_of(directory, "trace.jsonl"), 4 * WORKERS);
     assert_int_equal(lines_of(directory, "metrics.jsonl"), 4 + 1);
-    cJSON *record = record_of(directory, "resumed", 1);
-    cJSON *want = cJSON_Parse("{\"record\":\"resumed\",\"iteration\":0,\"caches\":false}");
+    must_be_record(directory, "resumed",
+                   "{\"record\":\"resumed\",\"iteration\":0,\"caches\":false}");
     assert_null(record_of(directory, "resumed", 2)); // not of the first start: there was nothing
-    json_take_between(record, "time_s", 0, 3600);
-    json_must_equal(record, want, "resumed");
-    cJSON_Delete(record);
-    cJSON_Delete(want);
 }
 
 static void a_trace_that_cannot_be_written(void **state)
@@ -769,7 +782,8 @@ static void progress(void **state)
     assert_null(strstr(text, "iteration 2"));
     assert_non_null(second);
     assert_null(strchr(text, '\n'));
-    assert_int_equal(sscanf(second + 4, "iteration 3: %lf samples/s, log loss %lf", &rate, &loss), 2);
+    assert_int_equal(sscanf(second + 4, "iteration 3: %lf samples/s, log loss %lf", &rate, &loss),
+                     2);
     assert_true(rate > 0 && rate <= 2 * SAMPLES / 0.3 + 1);
     char want[128];
     snprintf(want, sizeof want, ", cost %.0f, hits 75.0%%, ", 0.25 * 3 * 12 / UNIT_S);
