@@ -262,6 +262,96 @@ static void one_cut_at_a_time(void **state)
     expect_failed(&f, RT_WIRE, "a CUT while another one is being written");
 }
 
+// ---- the model -------------------------------------------------------------------------------
+
+// More rows than may be under way as pieces of a model.
+enum { MANY = 81920, A_PUSH = 2048 };
+
+static void push_many(fixture *f)
+{
+    row_record *records = rt_alloc(A_PUSH, sizeof *records);
+    for (uint32_t first = 0; first < MANY; first += A_PUSH) {
+        for (uint32_t i = 0; i < A_PUSH; i++)
+            records[i] = (row_record){{first + i, 2, 0}, {(float)(first + i), 2, 3, 4}};
+        send_bytes(f->worker, rt_peer(RT_ROLE_WORKER, 0), rt_peer(RT_ROLE_PS, 0),
+                   RT_MESSAGE_PUSH_ROW, 3, A_PUSH, records, A_PUSH * sizeof *records);
+        rt_message message = expect(f->worker, RT_MESSAGE_PUSHED);
+        rt_message_release(&message);
+    }
+    rt_free(records);
+}
+
+static void say_taken(fixture *f, uint64_t offset, bool is_complete, rt_status status)
+{
+    struct {
+        rt_wire_taken head;
+        char text[8];
+    } answer = {{.offset = offset, .is_complete = is_complete, .status = status}, "no room"};
+    order(f, RT_MESSAGE_TAKEN, 0, &answer, sizeof answer.head + (status ? 7 : 0));
+}
+
+// A few pieces are under way, until they are taken: the shard goes on with what else there is
+// meanwhile, and the file is whole.
+static void a_large_model_goes_as_it_is_taken(void **state)
+{
+    (void)state;
+    fixture f;
+    size_t more;
+    uint64_t got = 0, total = 1;
+    FILE *file = fopen(test_path(ROWS_FILE), "w");
+    assert_non_null(file);
+    begin(&f);
+    push_many(&f);
+    order(&f, RT_MESSAGE_SAVE, 0, NULL, 0);
+    for (uint32_t pieces = 0; got < total; pieces++) {
+        rt_wire_piece piece;
+        const uint8_t *bytes = told(&f, RT_MESSAGE_PIECE, 0, &piece, sizeof piece, &more);
+        assert_true(piece.offset == got && piece.status == RT_OK && piece.file == 0);
+        assert_int_equal(fwrite(bytes, 1, more, file), more);
+        got += more;
+        total = piece.total;
+        if (pieces < RT_WIRE_PIECES_MAX - 1)
+            continue;
+        if (pieces == RT_WIRE_PIECES_MAX - 1) { // nothing comes: it answers others
+            const rt_wire_probe probe = {.kind = RT_PROBE_BEGIN};
+            from_worker(&f, RT_MESSAGE_PROBE, &probe, sizeof probe);
+            rt_message message = expect(f.worker, RT_MESSAGE_PROBED);
+            rt_message_release(&message);
+        }
+        say_taken(&f, got, got == total, RT_OK);
+    }
+    assert_true(total > 2 * RT_WIRE_PIECES_MAX * RT_WIRE_PIECE_BYTES_MAX);
+    fclose(file);
+    ps_model_info info;
+    ps_model_reader *reader;
+    uint64_t key, count = 0;
+    uint32_t version;
+    const float *row;
+    assert_int_equal(ps_model_reader_open(test_path(ROWS_FILE), NULL, NULL, &info, &reader, NULL),
+                     RT_OK);
+    while (ps_model_reader_next(reader, &key, &version, &row, NULL) == RT_OK)
+        assert_true(key == count++ && row[0] == (float)key);
+    assert_int_equal(count, MANY);
+    ps_model_reader_close(reader);
+    stop(&f);
+}
+
+// A coordinator without room for it: the shard ends with what it was told.
+static void a_model_that_nobody_has_room_for(void **state)
+{
+    (void)state;
+    fixture f;
+    rt_wire_piece piece;
+    size_t more;
+    begin(&f);
+    push_many(&f);
+    order(&f, RT_MESSAGE_SAVE, 0, NULL, 0);
+    for (uint32_t i = 0; i < RT_WIRE_PIECES_MAX; i++)
+        (void)told(&f, RT_MESSAGE_PIECE, 0, &piece, sizeof piece, &more);
+    say_taken(&f, RT_WIRE_PIECE_BYTES_MAX, false, RT_IO);
+    expect_failed(&f, RT_IO, "no room");
+}
+
 // ---- keys, and rows that end -----------------------------------------------------------------
 
 static uint64_t keys_from(fixture *f, uint64_t from, rt_wire_key keys[8])
@@ -466,5 +556,6 @@ static void pieces_that_nobody_waits_for(void **state)
 
 TEST_MAIN(TEST(a_cut_is_written_and_sent), TEST(a_cut_of_rows_on_disk),
           TEST(a_folder_that_cannot_be_made), TEST(impossible_cuts), TEST(one_cut_at_a_time),
+          TEST(a_large_model_goes_as_it_is_taken), TEST(a_model_that_nobody_has_room_for),
           TEST(keys_are_told), TEST(rows_end), TEST(files_that_do_not_fit), TEST(impossible_loads),
           TEST(a_lost_file_comes_back), TEST(pieces_that_nobody_waits_for))
