@@ -178,5 +178,6 @@ static void numbers_at_the_edge(void **state)
     teardown(&f);
 }
 
-TEST_MAIN(TEST(what_waits_is_bounded), TEST(numbers_at_the_edge), TEST(in_the_order_of_versions), TEST(pulls_come_before_the_next_version),
-          TEST(pulls_of_the_initial_row), TEST(what_breaks_the_protocol))
+TEST_MAIN(TEST(what_waits_is_bounded), TEST(numbers_at_the_edge), TEST(in_the_order_of_versions),
+          TEST(pulls_come_before_the_next_version), TEST(pulls_of_the_initial_row),
+          TEST(what_breaks_the_protocol))

@@ -422,6 +422,7 @@ static void test_reading_can_be_ended(void **state)
 
 TEST_MAIN(TEST(test_headers_keep_every_number), TEST(test_impossible_headers_are_refused),
           TEST(test_blocks_that_are_not_in_their_place), TEST(test_keys_ahead),
-          TEST(test_reading_can_be_ended), TEST(test_what_is_written_is_read), TEST(test_a_path_that_does_not_fit), TEST(test_damage_is_found),
+          TEST(test_reading_can_be_ended), TEST(test_what_is_written_is_read),
+          TEST(test_a_path_that_does_not_fit), TEST(test_damage_is_found),
           TEST(test_damage_is_found_in_packed_files), TEST(test_packed_files),
           TEST(test_the_old_file_stays_until_the_new_one_is_complete))

@@ -426,4 +426,5 @@ static void a_table_gives_room_back(void **state)
 
 TEST_MAIN(TEST(a_copy_sees_the_past), TEST(held_twice), TEST(only_what_changed_is_written),
           TEST(rows_that_end_while_they_are_held), TEST(bounds_and_folders), TEST(a_full_disk),
-          TEST(a_page_that_cannot_be_read), TEST(another_page_that_cannot_be_read), TEST(a_table_on_disk), TEST(a_table_gives_room_back))
+          TEST(a_page_that_cannot_be_read), TEST(another_page_that_cannot_be_read),
+          TEST(a_table_on_disk), TEST(a_table_gives_room_back))

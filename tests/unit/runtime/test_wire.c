@@ -430,7 +430,8 @@ static void names(void **state)
 TEST_MAIN(TEST(create_fills_the_header), TEST(create_refuses_what_nobody_would_accept),
           TEST(release_gives_back_once), TEST(finish_shortens), TEST(payload_sizes_by_type),
           TEST(payloads_of_records_alone), TEST(the_largest_message),
-          TEST(copies_share_their_bytes), TEST(senders_are_those_of_a_run), TEST(count_does_not_overflow), TEST(bad_headers_are_named),
+          TEST(copies_share_their_bytes), TEST(senders_are_those_of_a_run),
+          TEST(count_does_not_overflow), TEST(bad_headers_are_named),
           TEST(truncated_messages_are_refused), TEST(rubbish_is_refused),
           TEST(other_versions_may_say_hello_and_stop), TEST(any_epoch_passes),
           TEST(reader_stops_at_the_end), TEST(reader_does_not_overflow), TEST(names))
