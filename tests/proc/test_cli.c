@@ -105,6 +105,7 @@ static void folders_without_a_model_are_named(void **state)
     assert_int_equal(mkdir(published, 0777), 0);
     SAYS(1, "a run: no config.json: expected the folder model/ of a run", "eval", run);
     SAYS(1, "a run/published: no model yet: the run has published none", "serve", published);
+    SAYS(1, "a run: no current.json: expected the folder that a run publishes to", "rollback", run);
     snprintf(file, sizeof file, "%s/lock", published);
     write_file(file, "");
     SAYS(1, "a run/published: no model yet: the run has published none", "serve", published);
@@ -113,6 +114,16 @@ static void folders_without_a_model_are_named(void **state)
     snprintf(file, sizeof file, "%s/model/config.json", run);
     write_file(file, "{}");
     SAYS(1, "a run/model", "predict", run);
+    snprintf(file, sizeof file, "%s/current.json", published);
+    write_file(file, "{\"iteration\": 58, \"pinned\": false}");
+    for (int i = 58; i < 60; i++) {
+        snprintf(file, sizeof file, "%s/ckpt-%012d", published, i);
+        assert_int_equal(mkdir(file, 0777), 0);
+        snprintf(file, sizeof file, "%s/ckpt-%012d/manifest.json", published, i);
+        write_file(file, "{}");
+    }
+    SAYS(1, "a run/published has none of iteration 3, but 58 59", "pin", published, "--version",
+         "3");
 }
 
 // The hot rows of a file, in order, after its head.
