@@ -358,8 +358,10 @@ static void promote_who_leads(void)
     ask("promote", NULL, NULL, 1, "coordinator.standby: none is named");
     if (!at)
         fail_msg("no address in %s", running);
-    at += strlen("\"coordinator\": \"");
-    snprintf(standby, sizeof standby, "coordinator.standby=%.*s", (int)strcspn(at, "\""), at);
+    at = strchr(at + strlen("\"coordinator\": \""),
+                ':'); // its port; by another name, as it is no other place
+    snprintf(standby, sizeof standby, "coordinator.standby=localhost%.*s", (int)strcspn(at, "\""),
+             at);
     free(running);
     ask("promote", "--set", standby, 1, "who listens there leads the run already");
 }
