@@ -352,6 +352,7 @@ static void same_model(const char *out, const char *other, uint32_t shards)
 // The coordinator has no standby, and then is taken for one.
 static void promote_who_leads(void)
 {
+    process p;
     size_t size;
     char standby[128], *running = run_file("out", "running.json", &size);
     const char *at = strstr(running, "\"coordinator\": \"");
@@ -363,7 +364,13 @@ static void promote_who_leads(void)
     snprintf(standby, sizeof standby, "coordinator.standby=localhost%.*s", (int)strcspn(at, "\""),
              at);
     free(running);
-    ask("promote", "--set", standby, 1, "who listens there leads the run already");
+    run_start(&p,
+              (const char *const[]){"promote", run_path("out"), "--set", standby, "--set",
+                                    "checkpoint.every_s=60", NULL},
+              NULL);
+    run_must_end(&p, 1);
+    run_must_say(&p, "who listens there leads the run already");
+    process_fini(&p);
 }
 
 // Rows go to the shard that is left, and back: the model is that of a run in which nothing happened.
