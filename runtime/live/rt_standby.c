@@ -187,7 +187,7 @@ static rt_status follow(standby *s, rt_error *error)
     if (status)
         return rt_fail_in(error, "coordinator.standby");
     rt_notify_ready(config->notify);
-    rt_info("standby: listening on %s", s->bound);
+    rt_info("listening on %s", s->bound);
     while (!status && !s->disk.state.is_promoted) {
         if (is_stopped(s))
             return rt_fail(error, RT_STOPPED, "ends");
