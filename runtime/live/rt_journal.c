@@ -672,11 +672,6 @@ rt_journal_counts rt_journal_statistics(rt_journal *journal)
     return counts;
 }
 
-uint64_t rt_journal_bytes_max(const rt_journal *journal)
-{
-    return journal->bytes_max;
-}
-
 bool rt_journal_begin_at(rt_journal *journal, uint64_t event)
 {
     pthread_mutex_lock(&journal->lock);

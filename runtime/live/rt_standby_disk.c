@@ -24,16 +24,8 @@ static rt_status write_text(const char *directory, const char *name, const char 
                             rt_error *error)
 {
     char path[RT_PATH_MAX + 32];
-    rt_file *file;
     snprintf(path, sizeof path, "%s/%s", directory, name);
-    rt_status status = rt_file_create(path, &file, error);
-    if (status)
-        return status;
-    status = rt_file_write(file, text, strlen(text), error);
-    if (!status)
-        return rt_file_commit(file, error);
-    rt_file_abort(file);
-    return status;
+    return rt_file_save(path, text, strlen(text), error);
 }
 
 rt_status rt_standby_read(const char *directory, rt_standby_state *state, rt_error *error)

@@ -330,11 +330,6 @@ rt_status rt_viewer_open(const rt_config *config, const char *directory, bool go
     return RT_OK;
 }
 
-const char *rt_viewer_url(const rt_viewer *viewer)
-{
-    return viewer->http ? rt_http_url(viewer->http) : NULL;
-}
-
 void rt_viewer_close(rt_viewer *viewer)
 {
     if (!viewer)
