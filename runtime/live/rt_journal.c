@@ -300,8 +300,7 @@ static rt_status commit(rt_journal *journal, rt_journal_waiting *list, rt_error 
         return status;
     const rt_journal_segment last = last_segment(journal);
     uint64_t next = journal->counts.next;
-    journal->block.size = 0;
-    journal->block.failed = false;
+    rt_bytes_clear(&journal->block);
     pthread_mutex_lock(&journal->lock);
     copy_memory(&journal->memory, &journal->coming);
     for (rt_journal_waiting *w = list; w; w = w->next)

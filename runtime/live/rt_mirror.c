@@ -90,7 +90,7 @@ static rt_status take_answer(rt_mirror *m, const rt_message *answer, rt_bytes *t
         return rt_fail(error, head.status == RT_REFUSED ? RT_REFUSED : RT_IO, "%s: %.*s",
                        m->address, (int)rt_min_u64(reader.left, 300), (const char *)reader.next);
     if (text) {
-        text->size = 0;
+        rt_bytes_clear(text);
         rt_bytes_put(text, reader.next, reader.left);
         rt_bytes_put(text, "", 1);
     }

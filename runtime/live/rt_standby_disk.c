@@ -191,7 +191,7 @@ static rt_status list_checkpoints(rt_standby_disk *disk, rt_bytes *text, rt_erro
 rt_status rt_standby_disk_list(rt_standby_disk *disk, rt_bytes *text, rt_error *error)
 {
     rt_status status = RT_OK;
-    text->size = 0;
+    rt_bytes_clear(text);
     close_part(disk);
     for (rt_flow flow = 0; flow < RT_FLOWS && !status; flow++)
         status = list_journal(disk, flow, text, error);

@@ -195,8 +195,7 @@ static bool take_queue(rt_viewer *viewer, bool waits)
         continue;
     const rt_bytes full = viewer->queue;
     viewer->queue = viewer->taken;
-    viewer->queue.size = 0;
-    viewer->queue.failed = false;
+    rt_bytes_clear(&viewer->queue);
     viewer->taken = full;
     const bool goes_on = !viewer->ends;
     pthread_mutex_unlock(&viewer->lock);
