@@ -32,7 +32,8 @@ static bool read_iterations(const char *text, uint32_t *iterations_p)
     if (*text < '0' || *text > '9' || *end || value < DP_ADVICE_ITERATIONS_MIN ||
         value > 1000000) {
         fprintf(stderr,
-                "lanyard advise: --iterations \"%s\": expected a number from %u to 1000000\n", text, DP_ADVICE_ITERATIONS_MIN);
+                "lanyard advise: --iterations \"%s\": expected a number from %u to 1000000\n", text,
+                DP_ADVICE_ITERATIONS_MIN);
         return false;
     }
     *iterations_p = (uint32_t)value;

@@ -258,7 +258,6 @@ static rt_status lay_key(const char *run, const char *from, char path[RT_PATH_MA
                          char text[RT_KEY_TEXT_SIZE], rt_error *error)
 {
     rt_public_key key;
-    rt_file *file;
     char line[256];
     struct stat info;
     snprintf(path, RT_PATH_MAX + 32, "%s/" DP_ADDED_KEY, run);
@@ -271,14 +270,7 @@ static rt_status lay_key(const char *run, const char *from, char path[RT_PATH_MA
         return status;
     const int length = rt_key_line(&key, line, sizeof line);
     rt_key_text(key.bytes, text);
-    status = rt_file_create(path, &file, error);
-    if (status)
-        return status;
-    status = rt_file_write(file, line, (size_t)length, error);
-    if (!status)
-        return rt_file_commit(file, error);
-    rt_file_abort(file);
-    return status;
+    return rt_file_save(path, line, (size_t)length, error);
 }
 
 static int ask_for_new(const char *run, const rt_config *config, const char *name,

@@ -285,20 +285,6 @@ static rt_status write_page(report *r)
     return page->failed ? RT_NO_MEMORY : status;
 }
 
-static rt_status save(const report *r, const char *path, rt_error *error)
-{
-    rt_file *file;
-    rt_status status = rt_file_create(path, &file, error);
-    if (status)
-        return status;
-    status = rt_file_write(file, r->page.text, r->page.size, error);
-    if (status) {
-        rt_file_abort(file);
-        return status;
-    }
-    return rt_file_commit(file, error);
-}
-
 static rt_status make_report(report *r, const char *const *directories, uint32_t count,
                              const char *out, rt_error *error)
 {
@@ -312,7 +298,7 @@ static rt_status make_report(report *r, const char *const *directories, uint32_t
     }
     if (write_page(r))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    return save(r, out, error);
+    return rt_file_save(out, r->page.text, r->page.size, error);
 }
 
 // Any number of directories: not what cli_parse takes.

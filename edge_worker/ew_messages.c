@@ -6,7 +6,8 @@
 
 #define RECEIVE_MAX 256u // messages of one endpoint before the others have their turn
 
-// The dense part of a checkpoint, or (iteration 0) of the model that a run begins with; once all of it is there it takes the place of the model's.
+// The dense part of a checkpoint, or (iteration 0) of the model that a run begins with; once all of
+// it is there it takes the place of the model's.
 static rt_status take_part(ew_run *w, const rt_message *message, rt_error *error)
 {
     rt_wire_part part;

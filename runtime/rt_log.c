@@ -25,17 +25,6 @@ void rt_log_set_level(rt_log_level level)
     level_max = level;
 }
 
-rt_status rt_log_level_parse(const char *text, rt_log_level *level_p)
-{
-    for (int i = RT_LOG_ERROR; i <= RT_LOG_TRACE; i++) {
-        if (strcmp(text, level_names[i]) == 0) {
-            *level_p = (rt_log_level)i;
-            return RT_OK;
-        }
-    }
-    return RT_CONFIG;
-}
-
 static struct {
     pthread_mutex_t lock;
     uint64_t count;

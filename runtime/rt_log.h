@@ -18,9 +18,6 @@ void rt_log_setup(rt_log_level level, const char *name);
 // Another level from now on. Any thread.
 void rt_log_set_level(rt_log_level level);
 
-// RT_CONFIG when text is no level's name ("error", "warn", "info", "debug", "trace").
-rt_status rt_log_level_parse(const char *text, rt_log_level *level_p);
-
 void rt_log(rt_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #define RT_LOG_RECENT 8u

@@ -99,14 +99,6 @@ void dp_cache_use_anew(dp_cache *cache, uint32_t slot, uint32_t iteration)
     dp_eviction_use(cache->eviction, slot, iteration);
 }
 
-void dp_cache_refresh(dp_cache *caches, uint32_t worker, uint32_t slot, dp_copies *copies,
-                      uint32_t iteration)
-{
-    rt_assert(!(copies->holders >> worker & 1));
-    copies->holders |= rt_bit(worker);
-    dp_cache_use_anew(&caches[worker], slot, iteration);
-}
-
 void dp_cache_vacate(dp_cache *cache, uint32_t slot)
 {
     if (dp_eviction_is_outdated(cache->eviction, slot)) {

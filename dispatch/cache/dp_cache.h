@@ -1,7 +1,8 @@
 // dp_cache - the planner's view of one worker's cache: which record sits in which slot.
 //
 // Slots are numbers below slot_count; the worker's slab has the same. All copies of a record, over
-// all workers, form a chain that starts in dp_copies.first. One thread.
+// all workers, form a chain that starts in dp_copies.first. One thread; or one for each cache, while
+// nobody changes a chain (dp_seats.h).
 //
 // A copy that is not the latest any longer is outdated. It is of no use to anybody, but with some
 // evictions (dp_eviction_keeps) it keeps its slot, and with it what eviction knows of the row,
@@ -68,9 +69,8 @@ uint32_t dp_cache_fill(dp_cache *cache, dp_copies *copies, uint32_t record_index
 // nothing else changes. For a cache whose free slots and eviction are known already.
 void dp_cache_put(dp_cache *cache, uint32_t slot, dp_copies *copies, uint32_t record_index);
 
-// fill, refresh, drop and outdate in two parts, for who does them on several threads (dp_seats.h):
-// of one cache, without the record's chain and holders; and of those. record_index sits in the slot
-// from take on.
+// What several threads do at once (dp_seats.h) is in two parts: of one cache, without the record's
+// chain and holders; and of those. record_index sits in the slot from take on.
 uint32_t dp_cache_take(dp_cache *cache, uint32_t record_index, uint32_t iteration);
 void dp_cache_use_anew(dp_cache *cache, uint32_t slot, uint32_t iteration); // an outdated copy's
 void dp_cache_vacate(dp_cache *cache, uint32_t slot);
@@ -103,21 +103,6 @@ static inline uint32_t dp_cache_slot(const dp_cache *caches, uint32_t worker,
     while (copy != DP_NO_COPY && dp_copy_worker(copy) != worker)
         copy = caches[dp_copy_worker(copy)].slots[dp_copy_slot(copy)].next_copy;
     return copy == DP_NO_COPY ? DP_NO_SLOT : dp_copy_slot(copy);
-}
-
-// The worker's outdated copy, in slot, is the latest again.
-void dp_cache_refresh(dp_cache *caches, uint32_t worker, uint32_t slot, dp_copies *copies,
-                      uint32_t iteration);
-
-// A worker that is no holder takes the row anew in the slot of its outdated copy, if it has one:
-// returns that slot, and the worker is a holder; or DP_NO_SLOT.
-static inline uint32_t dp_cache_renew(dp_cache *caches, uint32_t worker, dp_copies *copies,
-                                      uint32_t iteration)
-{
-    const uint32_t slot = dp_cache_slot(caches, worker, copies);
-    if (slot != DP_NO_SLOT)
-        dp_cache_refresh(caches, worker, slot, copies, iteration);
-    return slot;
 }
 
 #endif

@@ -3,7 +3,8 @@
 // Two levels. An open-addressing table has 16 bytes for every key that was trained and has not ended
 // since (dp_sweep.h); a key that is forgotten starts anew. Keys with a copy in some cache, or in the
 // present batch, also have a record from a pool. One probe per look-up finds both. The table
-// doubles at 70% load; records keep their index. One thread.
+// doubles at 70% load; records keep their index. One thread makes and erases; several may peek,
+// change different records, and detach them.
 //
 // States of a key (docs/PROTOCOL.md): L = version, P = version_ps, H = holders.
 //   unborn L = 0; PS only P = L, H empty; clean P = L; owned P < L, |H| = 1; replicated P < L,

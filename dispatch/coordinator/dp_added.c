@@ -131,7 +131,8 @@ const char *dp_added_find_key(const dp_added *added, const uint8_t key[RT_KEY_BY
 
 // ---- a run begins ----------------------------------------------------------------------------
 
-rt_status dp_added_adopt(const rt_config *whole, rt_config *config, rt_error *error)
+// Gives a configuration the boxes that `whole` has behind its own.
+static rt_status adopt(const rt_config *whole, rt_config *config, rt_error *error)
 {
     rt_status status = RT_OK;
     rt_json json;
@@ -151,9 +152,9 @@ rt_status dp_added_begin(dp_run *c, rt_error *error)
 {
     rt_status status = dp_members_read_added(c->checkpoints, &c->whole, &c->added, error);
     if (!status)
-        status = dp_added_adopt(&c->whole, &c->kept, error);
+        status = adopt(&c->whole, &c->kept, error);
     if (!status)
-        status = dp_added_adopt(&c->whole, &c->control.in_force, error);
+        status = adopt(&c->whole, &c->control.in_force, error);
     if (!status && c->added.count)
         status = rt_config_check(&c->whole, error);
     for (uint32_t i = 0; i < c->added.count && !status; i++) {
@@ -165,14 +166,6 @@ rt_status dp_added_begin(dp_run *c, rt_error *error)
 }
 
 // ---- a box more ------------------------------------------------------------------------------
-
-static uint32_t find_box(const rt_config *config, const char *name)
-{
-    uint32_t b = 0;
-    while (b < config->box_count && strcmp(config->boxes[b].name, name) != 0)
-        b++;
-    return b;
-}
 
 static bool has_other_key(const rt_public_key *key, const rt_public_key *other)
 {
@@ -232,26 +225,17 @@ static rt_status extend(dp_run *c, const char *box, const cJSON *json, rt_error 
 static rt_status write_config(const dp_run *c, const char *path, rt_error *error)
 {
     rt_config told;
-    rt_file *file;
     char *text = NULL;
     if (rt_config_copy(c->own.site ? c->own.site : &c->whole, &told))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    rt_status status = dp_added_adopt(&c->whole, &told, error);
+    rt_status status = adopt(&c->whole, &told, error);
     told.network_bind[0] = '\0'; // of this box
     if (!status && rt_config_to_json(&told, &text))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory");
     rt_config_fini(&told);
     if (!status)
-        status = rt_file_create(path, &file, error);
-    if (status) {
-        rt_free(text);
-        return status;
-    }
-    status = rt_file_write(file, text, strlen(text), error);
+        status = rt_file_save(path, text, strlen(text), error);
     rt_free(text);
-    if (!status)
-        return rt_file_commit(file, error);
-    rt_file_abort(file);
     return status;
 }
 
@@ -327,7 +311,7 @@ rt_status dp_added_ask(dp_run *c, const char *box, const char *text, char *answe
                          "%s: a box that is added has a name of letters, digits, dots, dashes, "
                          "underscores",
                          box);
-    if (!status && find_box(&c->whole, box) < c->whole.box_count)
+    if (!status && rt_config_find_box(&c->whole, box) < c->whole.box_count)
         status =
             rt_fail(error, RT_CONFIG,
                     "%s: is a box of this run already: `lanyard add RUN %s`, without more, takes "
@@ -351,7 +335,7 @@ rt_status dp_added_ask(dp_run *c, const char *box, const char *text, char *answe
 bool dp_added_let_go(dp_run *c, const char *box, char *answer, size_t size)
 {
     rt_error why = {0};
-    const uint32_t b = find_box(&c->whole, box), i = b - c->added.first;
+    const uint32_t b = rt_config_find_box(&c->whole, box), i = b - c->added.first;
     if (b == c->whole.box_count || b < c->added.first || i >= c->added.count ||
         !c->added.of[i].awaited)
         return false;

@@ -41,9 +41,6 @@ uint32_t dp_added_list(const dp_added *added, rt_wire_allowed all[RT_SITE_BOXES_
 // NULL: it is no key of theirs.
 const char *dp_added_find_key(const dp_added *added, const uint8_t key[RT_KEY_BYTES]);
 
-// Gives a configuration the boxes that `whole` has behind its own. RT_CONFIG, RT_NO_MEMORY.
-rt_status dp_added_adopt(const rt_config *whole, rt_config *config, rt_error *error);
-
 // A run begins: its boxes are those of the file, too, and their keys are allowed. After the folder
 // of checkpoints is known, before anything is made of the configuration. Errors as dp_added_take.
 rt_status dp_added_begin(struct dp_run *run, rt_error *error);

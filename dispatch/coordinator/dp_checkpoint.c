@@ -153,16 +153,8 @@ int dp_checkpoint_fd(const dp_checkpoint *c)
 static rt_status write_bytes(const char *path, const rt_bytes *bytes, rt_file_sum *sum,
                              rt_error *error)
 {
-    rt_file *file;
     *sum = (rt_file_sum){bytes->size, rt_hash_bytes(bytes->data, bytes->size)};
-    rt_status status = rt_file_create(path, &file, error);
-    if (status)
-        return status;
-    status = rt_file_write(file, bytes->data, bytes->size, error);
-    if (!status)
-        return rt_file_commit(file, error);
-    rt_file_abort(file);
-    return status;
+    return rt_file_save(path, bytes->data, bytes->size, error);
 }
 
 static uint64_t hash_of_epoch(uint32_t epoch)

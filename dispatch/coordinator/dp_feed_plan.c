@@ -138,7 +138,7 @@ static rt_status plan_one(dp_feed *feed, dp_feed_batch *read, dp_planned *planne
     feed->iteration = dp_planner_view(feed->planner)->iteration;
     if (read->batch.sample_count < feed->batch_size)
         dp_journal_batch(feed->journal, feed->iteration, read->batch.sample_count);
-    feed->stood.size = 0;
+    rt_bytes_clear(&feed->stood);
     rt_bytes_put(&feed->stood, read->end.data, read->end.size);
     rt_stream_settle(feed->stream, &feed->stood);
     if (feed->scale)
@@ -312,7 +312,7 @@ static rt_status plan_end(dp_feed *feed, uint64_t sequence, planning *before)
     const bool is_wanted = config->checkpoint.at_end || config->publish.every_s > 0;
     const bool is_cut = feed->config.cuts && is_wanted && feed->iteration > feed->last_cut;
     if (feed->input_end.size > 0) { // files that are known to be at their end
-        feed->stood.size = 0;
+        rt_bytes_clear(&feed->stood);
         rt_bytes_put(&feed->stood, feed->input_end.data, feed->input_end.size);
     }
     pthread_mutex_lock(&feed->lock);

@@ -28,15 +28,6 @@ dp_members dp_members_of(const rt_config *config, uint64_t boxes)
     return members;
 }
 
-static uint64_t find_box(const rt_config *config, const char *name)
-{
-    for (uint32_t b = 0; b < config->box_count; b++) {
-        if (strcmp(config->boxes[b].name, name) == 0)
-            return rt_bit(b);
-    }
-    return 0;
-}
-
 // ---- learning rates --------------------------------------------------------------------------
 
 static const char *const rate_keys[] = {"optimizer.rows.learning_rate",
@@ -85,12 +76,13 @@ static rt_status take_boxes(const rt_config *config, const char *path, const cJS
     cJSON_ArrayForEach(one, names)
     {
         const char *name = cJSON_GetStringValue(one);
-        const uint64_t box = name ? find_box(config, name) : 0;
         if (!name)
             return rt_fail(error, RT_DATA, "%s: expected names of boxes", path);
-        if (!box)
+        const uint32_t box = rt_config_find_box(config, name);
+        if (box == config->box_count)
             rt_info("%s: the configuration has no box \"%s\": it is left out", path, name);
-        boxes |= box;
+        else
+            boxes |= rt_bit(box);
     }
     *members = dp_members_of(config, boxes);
     if (!members->workers || !members->shards)
@@ -165,17 +157,9 @@ rt_status dp_members_read_added(const char *folder, rt_config *config, dp_added 
 static rt_status save(const rt_json *json, const char *path, rt_error *error)
 {
     size_t size;
-    rt_file *file;
     const char *text = rt_json_text(json, &size);
-    if (!text)
-        return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    rt_status status = rt_file_create(path, &file, error);
-    if (!status)
-        status = rt_file_write(file, text, size, error);
-    if (!status)
-        return rt_file_commit(file, error);
-    rt_file_abort(file);
-    return status;
+    return text ? rt_file_save(path, text, size, error)
+                : rt_fail(error, RT_NO_MEMORY, "out of memory");
 }
 
 rt_status dp_members_write(const rt_config *config, const char *folder, const dp_members *members,

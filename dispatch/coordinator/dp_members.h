@@ -24,8 +24,9 @@ dp_members dp_members_of(const rt_config *config, uint64_t boxes);
 void dp_members_set_rates(const dp_members *members, rt_config *config);
 
 // folder: of the checkpoints, "": there is none. Boxes that the configuration does not have any more
-// are left out, and so is a rate that is configured otherwise since it was set: the log says so. RT_CONFIG: none is left that has a worker, or none with a shard;
-// RT_DATA, RT_IO: of the file, which error names.
+// are left out, and so is a rate that is configured otherwise since it was set: the log says so.
+// RT_CONFIG: none is left that has a worker, or none with a shard; RT_DATA, RT_IO: of the file, which
+// error names; RT_NO_MEMORY.
 rt_status dp_members_read(const rt_config *config, const char *folder, dp_members *members,
                           rt_error *error);
 

@@ -3,19 +3,10 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "dispatch/coordinator/dp_run.h"
 #include "dispatch/planner/dp_setup.h"
 #include "runtime/rt_log.h"
-
-static uint32_t find_box(const rt_config *config, const char *name)
-{
-    uint32_t b = 0;
-    while (b < config->box_count && strcmp(config->boxes[b].name, name) != 0)
-        b++;
-    return b;
-}
 
 // what: the box, or the key.
 static rt_status check_run(const dp_run *c, const char *what, rt_error *error)
@@ -121,7 +112,7 @@ static rt_status check_next(const dp_run *c, const char *box, const dp_members *
 
 rt_status dp_move_check_join(const dp_run *c, const char *box, rt_error *error)
 {
-    const uint32_t b = find_box(c->given, box);
+    const uint32_t b = rt_config_find_box(c->given, box);
     const dp_members next = dp_members_of(c->given, c->members.boxes | rt_bit(b));
     return check_next(c, box, &next, error);
 }
@@ -137,7 +128,7 @@ rt_status dp_move_ask(dp_run *c, bool joins, const char *box, rt_error *error)
     rt_status status = dp_move_check_boxes(c, box, error);
     if (status)
         return status;
-    const uint32_t b = find_box(c->given, box);
+    const uint32_t b = rt_config_find_box(c->given, box);
     if (b == c->given->box_count)
         return rt_fail(error, RT_NOT_FOUND, "%s: the configuration has no box of that name%s", box,
                        joins ? ": `lanyard add RUN BOX --gbps G` says what it is" : "");

@@ -366,7 +366,8 @@ static rt_status load_state(resume *r, const dp_saved *saved, dp_resumed *resume
         status = dp_tally_load(r->config->tally, &reader, &r->damage);
     if (!status)
         status = load_scale(r, &reader, resumed);
-    resumed->waiting.size = resumed->ids.size = 0;
+    rt_bytes_clear(&resumed->waiting);
+    rt_bytes_clear(&resumed->ids);
     if (!status && !rt_stream_take_waiting(&reader, &resumed->waiting))
         status = rt_fail(&r->damage, RT_DATA, "the events that wait (stream.join) are cut off");
     if (!status)

@@ -184,8 +184,3 @@ void dp_shelf_close(dp_shelf *shelf)
         close(shelf->wake_fd);
     rt_free(shelf);
 }
-
-const char *dp_shelf_address(const dp_shelf *shelf)
-{
-    return shelf->bound;
-}

@@ -27,7 +27,4 @@ typedef struct {
 rt_status dp_shelf_open(const dp_shelf_config *config, dp_shelf **shelf_p, rt_error *error);
 void dp_shelf_close(dp_shelf *shelf); // also NULL
 
-// "tcp://HOST:PORT" with the port that was found.
-const char *dp_shelf_address(const dp_shelf *shelf);
-
 #endif

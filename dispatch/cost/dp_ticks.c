@@ -35,7 +35,7 @@ uint32_t dp_grad_bytes(const dp_layout *layout, uint32_t field)
     return (uint32_t)(sizeof(rt_wire_grad) + words(layout, field) * sizeof(float));
 }
 
-uint32_t dp_delta_bytes(const dp_layout *layout, uint32_t field)
+static uint32_t delta_bytes(const dp_layout *layout, uint32_t field)
 {
     const uint32_t floats = words(layout, field) + layout->state[field];
     return (uint32_t)(sizeof(rt_wire_delta) + floats * sizeof(float));
@@ -240,7 +240,7 @@ static void add_op(const dp_layout *layout, const dp_op *op, dp_passing *sum)
         sum->up += row_bytes(layout, field, true, whole);
         break;
     case DP_OP_PUSH_DELTA:
-        sum->up += dp_delta_bytes(layout, field);
+        sum->up += delta_bytes(layout, field);
         break;
     case DP_OP_PUSH_GRAD:
         sum->up += dp_grad_bytes(layout, field);

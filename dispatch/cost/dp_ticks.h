@@ -11,7 +11,6 @@
 uint32_t dp_row_bytes(const dp_layout *layout, uint32_t field, bool with_state);
 uint32_t dp_whole_row_bytes(const dp_layout *layout, uint32_t field, bool with_state);
 uint32_t dp_grad_bytes(const dp_layout *layout, uint32_t field);
-uint32_t dp_delta_bytes(const dp_layout *layout, uint32_t field);
 
 // T = D / B for every field and worker. The tick is chosen so that the slowest transfer takes at
 // most 2^18 of them and the cost of one sample stays below DP_COST_MAX.

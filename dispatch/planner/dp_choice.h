@@ -57,8 +57,8 @@ void dp_choice_order(const dp_planner_config *config, uint32_t *ranks);
 uint64_t dp_choice_estimate(const dp_planner_config *config, const dp_demand *demand, double moved,
                             double *estimates);
 
-// Begins one over the batches that are there, at least two; less work than a unit. They must stay the oldest until it is
-// done; others may come behind them. RT_NO_MEMORY.
+// Begins one over the batches that are there, at least two; less work than a unit. They must stay
+// the oldest until it is done; others may come behind them. RT_NO_MEMORY.
 rt_status dp_choice_begin(dp_choice *choice, const dp_planner_config *config,
                           const dp_recent *recent, double moved, uint64_t current);
 

@@ -7,7 +7,8 @@
 // several train it, or at a flush. A row that several need goes by way of the PS, which has to have
 // it before it can add their gradients.
 //
-// With dispatch.hand_over. One thread.
+// With dispatch.hand_over. Several threads may plan at once (dp_threads.c): to send changes the
+// holder's slice, to receive that of the only trainer, and both what is of the one key.
 #ifndef DP_HANDOVER_H
 #define DP_HANDOVER_H
 

@@ -1,7 +1,8 @@
 // dp_planner - turns batches into plans; the one place that decides where rows and samples go.
 //
 // Deterministic and pure: no clock, no random device, no I/O. Equal configurations, batches and
-// input records give bit-identical plans, on any machine. One thread. Memory is bounded by the
+// input records give bit-identical plans, on any machine. One thread, which may be lent others
+// (dp_planner_set_pool): plans do not depend on how many. Memory is bounded by the
 // caches, one batch, and 16 to 32 bytes per key (config.rows bounds their number).
 //
 // One iteration is three calls, so that a caller can time them apart:

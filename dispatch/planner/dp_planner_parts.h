@@ -1,4 +1,14 @@
-// dp_planner_parts - the inside of a planner, for dp_planner.c (look-up) and dp_commit.c (plans).
+// dp_planner_parts - the inside of a planner, for the files that are one:
+//
+//   dp_planner    creation, look-up, placing by the policy
+//   dp_commit     from a placement to a plan: the order of its stages, of which dp_gather has the
+//                 first and dp_settle the last; dp_shown the caches that the next decision sees
+//   dp_threads    what of these is shared by several threads, and how
+//   dp_lineup     who trains; dp_values, dp_switch: input records, and another policy
+//   dp_legal      whether directory and caches agree, for tests
+//
+// What a planner can do without has a file and a state of its own (dp_stale, dp_window,
+// dp_admission, dp_homes, dp_handover, dp_reduce).
 #ifndef DP_PLANNER_PARTS_H
 #define DP_PLANNER_PARTS_H
 
@@ -156,13 +166,6 @@ static inline void dp_planner_release(dp_planner *planner, uint32_t index)
     const dp_record *record = &planner->directory.records[index];
     if (record->copies.first == DP_NO_COPY && record->shown.first == DP_NO_COPY)
         dp_directory_release(&planner->directory, index);
-}
-
-// After a copy of it was evicted. A key of the present batch is about to get copies.
-static inline void dp_planner_evicted(dp_planner *planner, uint32_t index)
-{
-    if (planner->directory.records[index].seen != planner->iteration)
-        dp_planner_release(planner, index);
 }
 
 // dp_view.uniform. Where nothing was taken out every sample has a key in every field, so as many keys

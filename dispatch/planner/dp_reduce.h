@@ -11,7 +11,7 @@
 // of the iteration take on every link, the dense exchange, and the sums chosen before. Integers.
 //
 // With dispatch.reduce: of synchronous training with hashed homes, without the keeper rule and
-// without full_sync. One thread.
+// without full_sync. One thread chooses; a thread for each worker may add (dp_threads.c).
 #ifndef DP_REDUCE_H
 #define DP_REDUCE_H
 

@@ -238,11 +238,12 @@ rt_status ew_message_for(const ew_executor *e, rt_message_type type, uint64_t it
 uint32_t ew_records_per_message(const ew_executor *e, size_t record_bytes);
 
 // ew_nodes.c: what a slice consists of, in the order of the protocol: pushes and drops, then fills,
-// pushes of rows that are taken in, training, gradients, sums. There is room for all of them.
+// pushes of rows that are taken in, training, gradients, sums, late changes. There is room for all.
 uint64_t ew_nodes_of(const rt_wire_slice *counts);
 void ew_nodes_add(ew_slice_state *slice);
 uint32_t ew_first_pull_node(const rt_wire_slice *counts);
 uint32_t ew_first_train_node(const rt_wire_slice *counts);
+uint32_t ew_first_sum_node(const rt_wire_slice *counts);
 
 // The node is done: the next one in the chain of its slot is ready.
 void ew_node_complete(ew_executor *e, ew_slice_state *slice, ew_node *n);

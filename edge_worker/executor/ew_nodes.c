@@ -73,3 +73,8 @@ uint32_t ew_first_train_node(const rt_wire_slice *c)
 {
     return ew_first_pull_node(c) + c->pull_count + c->pull_sum_count + c->init_count + c->push_late;
 }
+
+uint32_t ew_first_sum_node(const rt_wire_slice *c)
+{
+    return ew_first_train_node(c) + c->row_count + c->grad_count + c->keep_count;
+}

@@ -16,6 +16,7 @@ rt_status ew_sums_prepare(const ew_executor *e, ew_slice_state *slice)
 {
     const dp_slice_view *view = &slice->view;
     const uint32_t count = view->counts.sum_count;
+    const uint32_t first = ew_first_sum_node(&view->counts);
     uint64_t floats = 0;
     if (rt_grow(&slice->sums, &slice->sum_capacity, count, sizeof *slice->sums))
         return RT_NO_MEMORY;
@@ -24,7 +25,7 @@ rt_status ew_sums_prepare(const ew_executor *e, ew_slice_state *slice)
                                   .mask = view->sum_masks[i],
                                   .waits = view->sum_masks[i],
                                   .first = floats,
-                                  .node = slice->node_count - count + i,
+                                  .node = first + i,
                                   .row = view->sum_rows[i]};
         floats += (uint64_t)rt_bit_count(view->sum_masks[i]) * e->config.values;
     }

@@ -350,7 +350,7 @@ rt_status ew_cells_append(ew_cells *cells, rt_batch *batch, rt_error *error)
     if (!cells->ops)
         return append_generated(cells, batch, error);
     const char delimiter = cells->config.format == RT_FORMAT_TABLE ? cells->table.delimiter : '\t';
-    cells->line.size = 0;
+    rt_bytes_clear(&cells->line);
     for (uint32_t i = 0; i < cells->count && !status; i++) {
         if (i > 0)
             rt_bytes_put(&cells->line, &delimiter, 1);
@@ -370,7 +370,7 @@ rt_status ew_cells_append_line(ew_cells *cells, const char *text, size_t length,
 {
     if (!cells->ops)
         return rt_fail(error, RT_UNSUPPORTED, "generated samples have no lines");
-    cells->line.size = 0;
+    rt_bytes_clear(&cells->line);
     rt_bytes_put(&cells->line, text, length);
     rt_status status = finish_line(&cells->line, error);
     return status ? status

@@ -291,8 +291,7 @@ static rt_status take_json(ew_questions *q, const char *body, size_t size, uint3
     cJSON *tree = rt_json_parse(body, size, &byte);
     if (!tree)
         return rt_fail(error, RT_DATA, "the body is no JSON (byte %zu)", byte);
-    q->lists.size = 0;
-    q->lists.failed = false;
+    rt_bytes_clear(&q->lists);
     const rt_status status = take_tree(q, tree, most, batch, question, error);
     cJSON_Delete(tree);
     return status;

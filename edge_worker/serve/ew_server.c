@@ -275,7 +275,7 @@ static bool gather(scoring *s)
     const uint32_t most = s->server->config->serve.candidates_max;
     waiting one;
     s->asked_count = 0;
-    s->lines.size = 0;
+    rt_bytes_clear(&s->lines);
     rt_batch_clear(&s->batch);
     if (!take(s->server, true, &one))
         return false;

@@ -205,17 +205,9 @@ static rt_status fetch_file(ew_subscriber *s, uint32_t iteration, const char *fi
 static rt_status write_manifest(const ew_subscriber *s, const version *v, rt_error *error)
 {
     char name[128], path[PATH_SIZE];
-    rt_file *to;
     version_name(v->iteration, RT_MANIFEST_NAME, name);
     snprintf(path, sizeof path, "%s/%s", s->folder, name);
-    rt_status status = rt_file_create(path, &to, error);
-    if (status)
-        return status;
-    status = rt_file_write(to, v->manifest.data, v->manifest.size, error);
-    if (!status)
-        return rt_file_commit(to, error);
-    rt_file_abort(to);
-    return status;
+    return rt_file_save(path, v->manifest.data, v->manifest.size, error);
 }
 
 static bool is_rows(const cJSON *file)

@@ -590,6 +590,9 @@ rt_status rt_config_add_box(rt_config *config, const char *json, rt_error *error
 void rt_config_write_box(const rt_config *config, uint32_t box, rt_json *json, const char *key);
 uint64_t rt_config_hash_box(const rt_config *config, uint32_t box);
 
+// The box of this name: its index, or box_count where there is none.
+uint32_t rt_config_find_box(const rt_config *config, const char *name);
+
 // The box of a worker or a shard, by its rank; RT_SITE_BOXES_MAX: boxes are not told.
 uint32_t rt_config_box_of_worker(const rt_config *config, uint32_t worker);
 uint32_t rt_config_box_of_shard(const rt_config *config, uint32_t shard);

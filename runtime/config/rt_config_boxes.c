@@ -93,6 +93,14 @@ static uint32_t box_with(const rt_config *config, bool is_shard, uint32_t rank)
     return RT_SITE_BOXES_MAX;
 }
 
+uint32_t rt_config_find_box(const rt_config *config, const char *name)
+{
+    uint32_t b = 0;
+    while (b < config->box_count && strcmp(config->boxes[b].name, name) != 0)
+        b++;
+    return b;
+}
+
 uint32_t rt_config_box_of_worker(const rt_config *config, uint32_t worker)
 {
     return box_with(config, false, worker);

@@ -107,8 +107,9 @@ bool rt_config_is_section(const char *path);
 const char *rt_config_section_help(const char *section);
 
 extern const rt_config_list rt_config_files, rt_config_dims, rt_config_mlp, rt_config_mlp_bottom,
-    rt_config_attention, rt_config_shared, rt_config_columns, rt_config_join_columns, rt_config_outcomes,
-    rt_config_libsvm_fields, rt_config_links, rt_config_shards, rt_config_boxes, rt_config_participants, rt_config_staleness;
+    rt_config_attention, rt_config_shared, rt_config_columns, rt_config_join_columns,
+    rt_config_outcomes, rt_config_libsvm_fields, rt_config_links, rt_config_shards,
+    rt_config_boxes, rt_config_participants, rt_config_staleness;
 
 // rt_config_boxes.c: what follows from "boxes" stands in the config, and nothing else. RT_CONFIG
 // names the key that says something else.

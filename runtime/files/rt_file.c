@@ -194,6 +194,19 @@ rt_status rt_file_commit(rt_file *file, rt_error *error)
     return status;
 }
 
+rt_status rt_file_save(const char *path, const void *bytes, size_t size, rt_error *error)
+{
+    rt_file *file;
+    rt_status status = rt_file_create(path, &file, error);
+    if (status)
+        return status;
+    status = rt_file_write(file, bytes, size, error);
+    if (!status)
+        return rt_file_commit(file, error);
+    rt_file_abort(file);
+    return status;
+}
+
 // ---- as a sink
 
 static rt_status open_place(void *context, uint64_t total, rt_error *error)

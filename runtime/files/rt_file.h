@@ -21,6 +21,9 @@ rt_status rt_file_write(rt_file *file, const void *bytes, size_t size, rt_error 
 rt_status rt_file_commit(rt_file *file, rt_error *error);
 void rt_file_abort(rt_file *file);
 
+// A file of these bytes; errors as all of the above.
+rt_status rt_file_save(const char *path, const void *bytes, size_t size, rt_error *error);
+
 // A sink that makes such a file. Lives as long as its place does.
 typedef struct {
     const char *path;

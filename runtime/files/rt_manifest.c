@@ -73,19 +73,12 @@ rt_status rt_manifest_write(rt_json *json, const char *folder, rt_error *error)
 {
     char path[RT_FOLDER_MAX + 32];
     rt_bytes bytes = {0};
-    rt_file *file = NULL;
     rt_json_end_object(json);
     const char *text = rt_json_text(json, NULL);
     rt_manifest_sign(text, &bytes);
     snprintf(path, sizeof path, "%s/" RT_MANIFEST_NAME, folder);
     rt_status status = !text || bytes.failed ? rt_fail(error, RT_NO_MEMORY, "out of memory")
-                                             : rt_file_create(path, &file, error);
-    if (!status)
-        status = rt_file_write(file, bytes.data, bytes.size, error);
-    if (!status)
-        status = rt_file_commit(file, error);
-    else
-        rt_file_abort(file);
+                                             : rt_file_save(path, bytes.data, bytes.size, error);
     rt_bytes_fini(&bytes);
     rt_json_fini(json);
     return status;

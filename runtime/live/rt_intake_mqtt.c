@@ -151,10 +151,10 @@ static bool turn(intake *in)
     if (wanted[0].fd < 0)
         return false;
     (void)poll(wanted, 2, POLL_MS);
-    in->batch.size = 0;
+    rt_bytes_clear(&in->batch);
     in->batch_count = 0;
     const int reason = read_all(in);
-    if (in->batch.size > 0 && commit(in))
+    if ((in->batch.size > 0 || in->batch.failed) && commit(in))
         return false; // nothing of it is acknowledged: it comes again
     return !reason && !mosquitto_loop_misc(in->client) && !write_all(in);
 }

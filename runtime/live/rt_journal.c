@@ -300,8 +300,7 @@ static rt_status commit(rt_journal *journal, rt_journal_waiting *list, rt_error 
         return status;
     const rt_journal_segment last = last_segment(journal);
     uint64_t next = journal->counts.next;
-    journal->block.size = 0;
-    journal->block.failed = false;
+    rt_bytes_clear(&journal->block);
     pthread_mutex_lock(&journal->lock);
     copy_memory(&journal->memory, &journal->coming);
     for (rt_journal_waiting *w = list; w; w = w->next)
@@ -670,11 +669,6 @@ rt_journal_counts rt_journal_statistics(rt_journal *journal)
     counts.first = journal->segments[0].first;
     pthread_mutex_unlock(&journal->lock);
     return counts;
-}
-
-uint64_t rt_journal_bytes_max(const rt_journal *journal)
-{
-    return journal->bytes_max;
 }
 
 bool rt_journal_begin_at(rt_journal *journal, uint64_t event)

@@ -116,7 +116,6 @@ rt_status rt_journal_extents(rt_journal *journal, rt_journal_extent **extents_p,
 const char *rt_journal_directory(const rt_journal *journal);
 
 rt_journal_counts rt_journal_statistics(rt_journal *journal);
-uint64_t rt_journal_bytes_max(const rt_journal *journal);
 
 // The first event of a journal that never had one will have this number. False: it has some.
 bool rt_journal_begin_at(rt_journal *journal, uint64_t event);

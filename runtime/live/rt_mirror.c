@@ -41,15 +41,7 @@ static rt_status take_id(const char *directory, uint64_t *id_p, rt_error *error)
             return rt_fail(error, RT_IO, "no random numbers: %s", strerror(errno));
     } while (*id_p == 0);
     snprintf(text, sizeof text, "%016" PRIx64 "\n", *id_p);
-    rt_file *fresh;
-    status = rt_file_create(path, &fresh, error);
-    if (status)
-        return status;
-    status = rt_file_write(fresh, text, strlen(text), error);
-    if (!status)
-        return rt_file_commit(fresh, error);
-    rt_file_abort(fresh);
-    return status;
+    return rt_file_save(path, text, strlen(text), error);
 }
 
 // ---- the connection: the mirror's thread -----------------------------------------------------
@@ -98,7 +90,7 @@ static rt_status take_answer(rt_mirror *m, const rt_message *answer, rt_bytes *t
         return rt_fail(error, head.status == RT_REFUSED ? RT_REFUSED : RT_IO, "%s: %.*s",
                        m->address, (int)rt_min_u64(reader.left, 300), (const char *)reader.next);
     if (text) {
-        text->size = 0;
+        rt_bytes_clear(text);
         rt_bytes_put(text, reader.next, reader.left);
         rt_bytes_put(text, "", 1);
     }

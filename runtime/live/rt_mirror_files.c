@@ -41,6 +41,16 @@ static rt_status send_piece(rt_mirror *m, const char *name, uint64_t offset, uin
     return status ? status : rt_mirror_journals(m, error);
 }
 
+// What has gone here goes there, too; for any other reason the standby lacks what it should have.
+static rt_status cannot_read(rt_mirror *m, const char *path, int reason, rt_error *error)
+{
+    uint64_t count;
+    if (reason != ENOENT && rt_log_due(&m->unread, &count))
+        rt_warn("coordinator.standby: checkpoints do not get there: %s: %s", path,
+                strerror(reason));
+    return rt_fail(error, RT_NOT_FOUND, "%s: %s", path, strerror(reason));
+}
+
 // name: below the folder of the checkpoints.
 static rt_status send_file(rt_mirror *m, const char *name, rt_error *error)
 {
@@ -49,15 +59,16 @@ static rt_status send_file(rt_mirror *m, const char *name, rt_error *error)
     snprintf(path, sizeof path, "%s/%s", m->checkpoints, name);
     const int file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (file < 0)
-        return rt_fail(error, RT_NOT_FOUND, "%s: %s", path, strerror(errno));
-    rt_status status = fstat(file, &info) != 0
-                           ? rt_fail(error, RT_NOT_FOUND, "%s: %s", path, strerror(errno))
-                           : RT_OK;
+        return cannot_read(m, path, errno, error);
+    rt_status status = fstat(file, &info) != 0 ? cannot_read(m, path, errno, error) : RT_OK;
     const uint64_t total = status ? 0 : (uint64_t)info.st_size;
     uint64_t offset = 0;
     do {
         const size_t wanted = rt_min_u64(total - offset, RT_WIRE_MIRROR_BYTES_MAX);
-        if (!status && pread(file, m->buffer, wanted, (off_t)offset) != (ssize_t)wanted)
+        const ssize_t count = status ? 0 : pread(file, m->buffer, wanted, (off_t)offset);
+        if (count < 0)
+            status = cannot_read(m, path, errno, error);
+        else if (!status && (size_t)count != wanted)
             status = rt_fail(error, RT_NOT_FOUND, "%s: is shorter by now", path);
         if (!status)
             status = send_piece(m, name, offset, total, wanted, error);
@@ -117,7 +128,7 @@ static rt_status send_checkpoint(rt_mirror *m, uint32_t iteration, rt_error *err
     const char *base = strrchr(folder, '/') + 1;
     DIR *files = status ? NULL : opendir(folder);
     if (!files)
-        return status ? status : rt_fail(error, RT_NOT_FOUND, "%s: %s", folder, strerror(errno));
+        return status ? status : cannot_read(m, folder, errno, error);
     for (struct dirent *entry; !status && (entry = readdir(files));) {
         if (!is_sent_first(entry))
             continue;

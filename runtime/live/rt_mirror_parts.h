@@ -47,7 +47,7 @@ struct rt_mirror {
     uint32_t self;
     uint64_t question, retry_ns, beat_ns, look_ns;
     rt_random random;
-    rt_log_limit limit;
+    rt_log_limit limit, unread; // unread: of files here
     rt_mirror_checkpoint *saved; // that the standby has
     uint32_t saved_count, saved_capacity;
     uint64_t beside[RT_MIRROR_BESIDE]; // hashes of what was sent last; 0: not known

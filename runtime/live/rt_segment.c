@@ -43,7 +43,7 @@ void rt_journal_memory_set(rt_journal_memory *memory, uint64_t origin, uint64_t 
 
 void rt_journal_memory_note(rt_journal_memory *memory, const void *note, size_t size)
 {
-    memory->note.size = 0;
+    rt_bytes_clear(&memory->note);
     rt_bytes_put(&memory->note, note, size);
 }
 
@@ -179,7 +179,7 @@ rt_status rt_frame_read(int file, uint64_t offset, uint64_t end, rt_frame_head *
         return RT_DATA;
     if (!rest)
         return RT_OK;
-    rest->size = 0;
+    rt_bytes_clear(rest);
     uint8_t *to = rt_bytes_extend(rest, head->size + RT_LINE_PAD);
     if (!to)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a journal");

@@ -69,7 +69,7 @@ static bool is_stopped(rt_spool *spool)
 // Lines and the position behind them go into the spool at once, before more is read.
 static rt_status commit(rt_spool *spool)
 {
-    spool->note.size = 0;
+    rt_bytes_clear(&spool->note);
     spool->ops->tell(spool->source, &spool->note);
     if (spool->lines.failed || spool->note.failed)
         return RT_NO_MEMORY;
@@ -96,7 +96,7 @@ static rt_status commit(rt_spool *spool)
         if (status == RT_IO)
             usleep(FULL_US);
     } while (status == RT_IO && !is_stopped(spool)); // the disk is full, say
-    spool->lines.size = 0;
+    rt_bytes_clear(&spool->lines);
     spool->line_count = 0;
     return status;
 }

@@ -24,16 +24,8 @@ static rt_status write_text(const char *directory, const char *name, const char 
                             rt_error *error)
 {
     char path[RT_PATH_MAX + 32];
-    rt_file *file;
     snprintf(path, sizeof path, "%s/%s", directory, name);
-    rt_status status = rt_file_create(path, &file, error);
-    if (status)
-        return status;
-    status = rt_file_write(file, text, strlen(text), error);
-    if (!status)
-        return rt_file_commit(file, error);
-    rt_file_abort(file);
-    return status;
+    return rt_file_save(path, text, strlen(text), error);
 }
 
 rt_status rt_standby_read(const char *directory, rt_standby_state *state, rt_error *error)
@@ -199,7 +191,7 @@ static rt_status list_checkpoints(rt_standby_disk *disk, rt_bytes *text, rt_erro
 rt_status rt_standby_disk_list(rt_standby_disk *disk, rt_bytes *text, rt_error *error)
 {
     rt_status status = RT_OK;
-    text->size = 0;
+    rt_bytes_clear(text);
     close_part(disk);
     for (rt_flow flow = 0; flow < RT_FLOWS && !status; flow++)
         status = list_journal(disk, flow, text, error);

@@ -13,7 +13,7 @@ static bool take(rt_reader *reader, size_t size, rt_bytes *position)
 bool rt_position_take(rt_reader *reader, rt_bytes *position)
 {
     rt_reader head = *reader;
-    position->size = 0;
+    rt_bytes_clear(position);
     if (rt_reader_u64(&head) != RT_POSITION_MAGIC)
         return take(reader, sizeof(rt_position_old), position);
     const uint32_t version = rt_reader_u32(&head), size = rt_reader_u32(&head);

@@ -41,8 +41,7 @@ void rt_stream_tell(const rt_stream *stream, rt_bytes *position)
     char name[RT_POSITION_NAME_BYTES] = {0};
     rt_stream_state s = stream->state;
     rt_bytes parser = {0};
-    position->size = 0;
-    position->failed = false;
+    rt_bytes_clear(position);
     strncpy(name, stream->source_ops->name, sizeof name - 1);
     rt_bytes_put_u64(position, RT_POSITION_MAGIC);
     rt_bytes_put_u32(position, RT_POSITION_VERSION);

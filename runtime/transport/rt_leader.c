@@ -50,20 +50,12 @@ static rt_status write_leaders(const char *path, const rt_leaders *leaders, rt_e
 {
     char text[RT_LEADER_RUNS_MAX * LINE_MAX];
     size_t used = 0;
-    rt_file *file;
     for (uint32_t i = 0; i < RT_LEADER_RUNS_MAX && leaders->of[i].run; i++)
         used +=
             (size_t)snprintf(text + used, sizeof text - used,
                              "run %016" PRIx64 " epoch %" PRIu32 " %016" PRIx64 "\n",
                              leaders->of[i].run, leaders->of[i].epoch, hash_of(&leaders->of[i]));
-    rt_status status = rt_file_create(path, &file, error);
-    if (status)
-        return status;
-    status = rt_file_write(file, text, used, error);
-    if (!status)
-        return rt_file_commit(file, error);
-    rt_file_abort(file);
-    return status;
+    return rt_file_save(path, text, used, error);
 }
 
 // Where the run stands; the last place, whose run goes, if it stands nowhere.

@@ -49,14 +49,13 @@ typedef struct {
 // replaced, in an epoch that this member has served; RT_DATA, RT_IO: as rt_leader.
 rt_status rt_member_join(rt_member *member, const rt_member_config *config, rt_error *error);
 
-// The place of a worker or shard among those that take part: by a worker's shards and other workers
-// know it, by a shard's its rows are found.
+// The place of this member among those of its role that take part. Shards and other workers know a
+// worker by its place; a shard's says which rows are its own.
 uint32_t rt_member_rank(const rt_member *member);
 
 // For a failure that may only be how the end of the run looks from here: reports it, and hears what
-// the coordinator has to say, for a second at most. RT_REFUSED, and RT_STOPPED
-// where its box is drained: that takes the place of error;
-// otherwise error's own status.
+// the coordinator has to say, for a second at most. Returns error's status: its own, unless the
+// coordinator says RT_REFUSED, or RT_STOPPED because the box is drained, which takes its place.
 rt_status rt_member_give_up(rt_member *member, rt_error *error);
 
 // Reports a failure to the coordinator, as far as that is still possible, and leaves.
@@ -68,15 +67,17 @@ rt_status rt_member_check(const rt_member *member, rt_error *error);
 
 // The next message for the caller; heartbeats are taken care of. RT_AGAIN: none. RT_STOPPED: the
 // run ends (error has the reason, RT_RUN_COMPLETE if nothing is wrong). RT_REFUSED: likewise, and
-// somebody has to mend something before it can begin again.
-// RT_TIMEOUT: the coordinator is silent. RT_WIRE.
+// somebody has to mend something before it can begin again. RT_TIMEOUT: the coordinator is silent;
+// RT_NOT_FOUND: the connection to it has ended; RT_WIRE.
 rt_status rt_member_receive(rt_member *member, rt_message *message, rt_error *error);
 
-// Sends a heartbeat when one is due. Call at least every timeout_peer_s / 5.
+// Sends a heartbeat when one is due. Call at least every timeout_peer_s / 5. RT_PEER: the
+// coordinator is gone; RT_NO_MEMORY.
 rt_status rt_member_beat(rt_member *member, rt_error *error);
 
-// Sends VITALS where they are due, every two seconds; its own memory is filled in. A coordinator
-// that has enough to read goes without.
+// Whether VITALS are due, every two seconds; asking takes the turn. Then sends them, with the memory
+// of this process filled in; a coordinator that has enough to read goes without. Errors as
+// rt_member_beat.
 bool rt_member_vitals_due(rt_member *member);
 rt_status rt_member_tell_vitals(rt_member *member, rt_wire_vitals *vitals, rt_error *error);
 

@@ -195,8 +195,7 @@ static bool take_queue(rt_viewer *viewer, bool waits)
         continue;
     const rt_bytes full = viewer->queue;
     viewer->queue = viewer->taken;
-    viewer->queue.size = 0;
-    viewer->queue.failed = false;
+    rt_bytes_clear(&viewer->queue);
     viewer->taken = full;
     const bool goes_on = !viewer->ends;
     pthread_mutex_unlock(&viewer->lock);
@@ -328,11 +327,6 @@ rt_status rt_viewer_open(const rt_config *config, const char *directory, bool go
     }
     *viewer_p = viewer;
     return RT_OK;
-}
-
-const char *rt_viewer_url(const rt_viewer *viewer)
-{
-    return viewer->http ? rt_http_url(viewer->http) : NULL;
 }
 
 void rt_viewer_close(rt_viewer *viewer)

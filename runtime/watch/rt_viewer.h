@@ -21,8 +21,6 @@ rt_status rt_viewer_open(const rt_config *config, const char *directory, bool go
 // For rt_metrics_tap. Any thread.
 void rt_viewer_take(void *viewer, const char *line, size_t size);
 
-const char *rt_viewer_url(const rt_viewer *viewer); // NULL: it does not listen
-
 // Shows what it was given to the end, and waits for a command that runs (for 2 s at most). NULL is
 // fine.
 void rt_viewer_close(rt_viewer *viewer);

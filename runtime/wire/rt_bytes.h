@@ -1,7 +1,8 @@
 // rt_bytes - a block of bytes that grows at its end, for state that goes into a file or a message.
 //
 // Plain value, zero-initialised; one thread. Running out of memory is noted and told once, at the
-// end: puts after it do nothing. Reading back: rt_reader (rt_wire.h), which never passes the end.
+// end: puts after it do nothing, until it is cleared. Reading back: rt_reader (rt_wire.h), which
+// never passes the end.
 #ifndef RT_BYTES_H
 #define RT_BYTES_H
 
@@ -15,6 +16,13 @@ typedef struct {
 } rt_bytes;
 
 void rt_bytes_fini(rt_bytes *bytes);
+
+// Empty again, as one that never failed; it keeps its memory.
+static inline void rt_bytes_clear(rt_bytes *bytes)
+{
+    bytes->size = 0;
+    bytes->failed = false;
+}
 
 // Appends size bytes.
 void rt_bytes_put(rt_bytes *bytes, const void *from, size_t size);

@@ -19,6 +19,7 @@
 
 #include "runtime/live/rt_segment.h"
 #include "runtime/live/rt_standby.h"
+#include "runtime/rt_log.h"
 #include "runtime/transport/rt_ask.h"
 #include "runtime/wire/rt_control.h"
 #include "tests/support/test.h"
@@ -562,6 +563,34 @@ static void keys_to_be_forgotten_are_there_as_long_as_here(void **state)
     rt_config_fini(&b.config);
 }
 
+// A checkpoint that stays away from the standby without a word would be missed once it leads.
+static void a_file_that_cannot_be_read_is_told(void **state)
+{
+    (void)state;
+    both b;
+    char path[500], texts[RT_LOG_RECENT][RT_LOG_RECENT_BYTES];
+    uint64_t seen = 0;
+    bool is_told = false;
+    prepare(&b);
+    make_checkpoint(&b, "ckpt-000000000010", "ten bytes.");
+    snprintf(path, sizeof path, "%s/ckpt-000000000010/rows.bin", b.here_saved);
+    assert_int_equal(symlink("elsewhere", path), 0); // no file of a checkpoint
+    start_standby(&b);
+    assert_int_equal(open_mirror(&b, 1, true, NULL), RT_OK);
+    for (uint32_t i = 0; i < WAIT_S * 100 && !is_told; i++) {
+        const uint32_t count = rt_log_recent(&seen, texts);
+        for (uint32_t t = 0; t < count; t++)
+            is_told |= strstr(texts[t], "rows.bin") != NULL;
+        (void)poll(NULL, 0, 10);
+    }
+    assert_true(is_told);
+    assert_int_equal(unlink(path), 0);
+    await_same(b.here_saved, b.there_saved);
+    close_all(&b);
+    end_standby(&b);
+    rt_config_fini(&b.config);
+}
+
 // ---- a connection as the standby sees it
 
 typedef struct {
@@ -697,5 +726,6 @@ TEST_MAIN(TEST(acknowledged_is_synced_there), TEST(who_was_away_gets_what_it_lac
           TEST(no_folder_of_a_coordinator_is_followed_in),
           TEST(checkpoints_come_and_go_as_here),
           TEST(keys_to_be_forgotten_are_there_as_long_as_here),
+          TEST(a_file_that_cannot_be_read_is_told),
           TEST(an_old_connection_takes_nothing_back),
           TEST(a_block_elsewhere_changes_nothing))

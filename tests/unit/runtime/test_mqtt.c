@@ -2,9 +2,11 @@
 // broker that speaks TLS and wants a password: who has neither hears nothing.
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,6 +17,20 @@
 #ifdef RT_HAS_MQTT
 
 #define LIMIT_S 20
+
+// The intake's thread gets no memory while it is set.
+static atomic_bool is_out_of_memory;
+
+// In place of libc's, in this program.
+void *aligned_alloc(size_t align, size_t size)
+{
+    char name[16] = "";
+    void *block = NULL;
+    prctl(PR_GET_NAME, name);
+    if (atomic_load(&is_out_of_memory) && strcmp(name, "mqtt") == 0)
+        return NULL;
+    return posix_memalign(&block, align, size) ? NULL : block;
+}
 
 // settings: of the broker.
 static pid_t start_broker(int port, const char *log, const char *settings)
@@ -96,6 +112,43 @@ static void acknowledges_after_fsync(void **state)
     assert_int_equal(rt_live_statistics(live, RT_FLOW_EVENTS).journal.next, 1);
 
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    await_log(log, "Received PUBACK from lanyard"); // the broker sent it again
+    assert_int_equal(rt_live_statistics(live, RT_FLOW_EVENTS).journal.next, 3);
+    rt_live_close(live);
+    rt_config_fini(&config);
+    kill(broker, SIGTERM);
+    waitpid(broker, NULL, 0);
+}
+
+// What there was no memory for comes again, and what comes then is kept.
+static void without_memory_nothing_is_acknowledged(void **state)
+{
+    (void)state;
+    if (system("command -v mosquitto >/dev/null && command -v mosquitto_pub >/dev/null") != 0)
+        test_skip("mosquitto is not installed (tools/setup test)");
+    char log[600], command[256];
+    const int port = test_free_port();
+    snprintf(log, sizeof log, "%s", test_path("log"));
+    const pid_t broker = start_broker(port, log, "allow_anonymous true\n");
+    await_log(log, "running");
+    rt_config config;
+    rt_live *live;
+    rt_error error = {0};
+    assert_int_equal(rt_config_init(&config), RT_OK);
+    config.stream.source = RT_SOURCE_MQTT;
+    snprintf(config.stream.mqtt_broker, sizeof config.stream.mqtt_broker, "127.0.0.1:%d", port);
+    if (rt_live_open(&config, test_path("journal"), &live, &error))
+        fail_msg("%s", error.text);
+    await_log(log, "Sending SUBACK to lanyard");
+    atomic_store(&is_out_of_memory, true);
+    snprintf(command, sizeof command,
+             "printf 'one\ntwo' | mosquitto_pub -p %d -q 1 -t lanyard/events -s", port);
+    assert_int_equal(system(command), 0);
+    await_log(log, "Sending PUBLISH to lanyard");
+    usleep(300000);
+    assert_false(log_has(log, "Received PUBACK from lanyard"));
+    assert_int_equal(rt_live_statistics(live, RT_FLOW_EVENTS).journal.next, 1);
+    atomic_store(&is_out_of_memory, false);
     await_log(log, "Received PUBACK from lanyard"); // the broker sent it again
     assert_int_equal(rt_live_statistics(live, RT_FLOW_EVENTS).journal.next, 3);
     rt_live_close(live);
@@ -190,10 +243,16 @@ static void acknowledges_after_fsync(void **state)
     test_skip("this build has no MQTT (tools/setup mqtt)");
 }
 
+static void without_memory_nothing_is_acknowledged(void **state)
+{
+    acknowledges_after_fsync(state);
+}
+
 static void over_tls_with_a_password(void **state)
 {
     acknowledges_after_fsync(state);
 }
 #endif
 
-TEST_MAIN(TEST(acknowledges_after_fsync), TEST(over_tls_with_a_password))
+TEST_MAIN(TEST(acknowledges_after_fsync), TEST(without_memory_nothing_is_acknowledged),
+          TEST(over_tls_with_a_password))
