@@ -63,9 +63,8 @@ rt_status ps_shard_clear(ps_shard *shard)
 {
     const ps_table_config config = ps_shard_table_config(shard);
     ps_table *empty;
-    rt_status status = ps_table_create(&config, &empty);
-    if (status)
-        return status;
+    if (ps_table_create(&config, &empty))
+        return RT_NO_MEMORY;
     ps_table_destroy(shard->table);
     shard->table = empty;
     shard->floor = 0;

@@ -148,17 +148,23 @@ static inline void launch(fixture *f)
     memcpy(f->shard_address, hello.address, sizeof hello.address);
 }
 
-static inline void join_run(fixture *f, uint64_t worker_hash)
+// The coordinator's welcome, and a worker that comes.
+static inline void join_run_as(fixture *f, const rt_wire_welcome *welcome, uint64_t worker_hash)
 {
     rt_error error = {RT_OK, ""};
-    const rt_wire_welcome welcome = welcome_of(f);
-    from_coordinator(f, RT_MESSAGE_WELCOME, &welcome, sizeof welcome);
+    from_coordinator(f, RT_MESSAGE_WELCOME, welcome, sizeof *welcome);
     if (ops->connect(f->transport, rt_peer(RT_ROLE_WORKER, 0), rt_peer(RT_ROLE_PS, 0),
                      f->shard_address, &f->worker, &error) != RT_OK)
         fail_msg("%s", error.text);
     rt_wire_hello hello = {.role = RT_ROLE_WORKER, .config_hash = worker_hash};
     rt_control_put_text(hello.program, sizeof hello.program, rt_build());
     from_worker(f, RT_MESSAGE_HELLO, &hello, sizeof hello);
+}
+
+static inline void join_run(fixture *f, uint64_t worker_hash)
+{
+    const rt_wire_welcome welcome = welcome_of(f);
+    join_run_as(f, &welcome, worker_hash);
 }
 
 static inline void end(fixture *f, rt_status status, const char *text)

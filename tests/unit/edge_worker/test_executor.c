@@ -473,6 +473,46 @@ static void kept_gradients_are_told_apart(void **state)
     teardown(&r);
 }
 
+// A slot keeps one gradient after the other; each sum is for the one before it, once.
+static void a_keeper_keeps_again(void **state)
+{
+    (void)state;
+    rig r;
+    rt_error error;
+    const uint64_t keys[] = {key_of(0, 0, 0), key_of(1, 0, 0)};
+    float want[DIM + STATE];
+    setup(&r, 3, 4, 4096);
+    begin(&r);
+    for (uint32_t i = 0; i < 2; i++)
+        add_op(&r, DP_OP_INIT, keys[i], i, 0);
+    for (uint32_t t = 1; t <= 5; t++) {
+        const float gradients[] = {(float)t, -(float)t, 0, 0};
+        if (t > 1)
+            begin(&r);
+        add_row(&r, 0, t - 1, DP_MODE_KEEP);
+        add_row(&r, 1, t - 1, DP_MODE_OWN);
+        add_op(&r, DP_OP_KEEP, keys[0], 0, t)->keeper = 1;
+        if (t > 1)
+            add_op(&r, DP_OP_PULL_SUM, keys[0], 0, t - 1);
+        give_slice(&r);
+        if (t > 1) { // of the iteration before
+            const float last[DIM] = {(float)(t - 1) + 7, 8 - (float)(t - 1)};
+            const rt_wire_pull pull = pull_at(&r, t - 2, 0);
+            const rt_wire_row head = {keys[0], t - 1, pull.tag};
+            assert_int_equal(pull.version, t - 1);
+            memcpy(want, row_at(&r, 0), sizeof want);
+            rt_optimizer_step(&r.rows.optimizer, DIM, t - 1, want, want + DIM, last);
+            rt_message rows = rows_message(RT_MESSAGE_SUM_ROWS, t, head, DIM, 7);
+            assert_int_equal(give(&r, rt_peer(RT_ROLE_PS, 0), &rows, &error), RT_OK);
+            assert_memory_equal(row_at(&r, 0), want, sizeof want);
+        }
+        train(&r, gradients);
+    }
+    assert_int_equal(ew_executor_get_statistics(r.executor).stale_reads, 0);
+    assert_int_equal(ew_executor_get_statistics(r.executor).done.pull_sum, 4);
+    teardown(&r);
+}
+
 static void a_sum_needs_a_kept_gradient(void **state)
 {
     (void)state;
@@ -520,5 +560,6 @@ TEST_MAIN(TEST(slices_come_in_order), TEST(slices_outstanding_are_bounded),
           TEST(requests_are_split), TEST(an_early_row_waits_for_its_slot),
           TEST(pushes_wait_for_credits), TEST(slices_one_at_a_time),
           TEST(a_full_transport_gets_it_again), TEST(a_broken_transport_is_named),
-          TEST(a_keeper_steps_with_the_sum), TEST(a_sum_needs_a_kept_gradient),
+          TEST(a_keeper_steps_with_the_sum), TEST(a_keeper_keeps_again),
+          TEST(a_sum_needs_a_kept_gradient),
           TEST(a_gradient_is_kept_once))

@@ -187,6 +187,40 @@ static void a_lie_that_waited_is_named(void **state)
     teardown(&r);
 }
 
+// The transport does not tell when a worker's connection has room again: who waits for that asks.
+// Nobody has to ask for what shards do not take: a credit comes back first.
+static void a_full_connection_to_a_worker_is_known(void **state)
+{
+    (void)state;
+    rig r;
+    rt_error error;
+    exchange_rows(&r);
+    r.answer = RT_AGAIN;
+    add_op(&r, DP_OP_PUSH_ROW, key(1), 1, 1);
+    r.plan.slices[0].rows[1].version = 1;
+    give_slice(&r);
+    assert_false(ew_executor_is_held_up(r.executor)); // slice 1 is not trained yet
+    train(&r, NULL);
+    assert_true(ew_executor_is_held_up(r.executor));
+    assert_int_equal(ew_executor_waits_for(r.executor), EW_WAIT_PUSH);
+    r.answer = RT_OK;
+    assert_int_equal(ew_executor_flush(r.executor, &error), RT_OK);
+    assert_false(ew_executor_is_held_up(r.executor));
+    assert_int_equal(r.sent_count, 2);
+    teardown(&r);
+
+    const uint64_t keys[] = {key(0), key(1)};
+    setup(&r, 3, 4, 4096);
+    init_slice(&r, keys, 2);
+    train(&r, NULL);
+    r.answer = RT_AGAIN;
+    begin(&r);
+    add_op(&r, DP_OP_PUSH_ROW, key(0), 0, 1);
+    give_slice(&r);
+    assert_false(ew_executor_is_held_up(r.executor)); // it waits for a shard
+    teardown(&r);
+}
+
 // Each once, though what is known of a slice is kept where an earlier one's was.
 static void rows_of_every_slice_are_counted(void **state)
 {
@@ -230,4 +264,5 @@ static void rows_of_another_epoch_are_dropped(void **state)
 TEST_MAIN(TEST(a_row_goes_out_with_its_state), TEST(a_row_may_come_before_its_slice),
           TEST(a_row_that_waits_at_the_end_is_given_back), TEST(lies_are_named),
           TEST(a_row_comes_once), TEST(what_waits_is_bounded), TEST(a_lie_that_waited_is_named),
+          TEST(a_full_connection_to_a_worker_is_known),
           TEST(rows_of_every_slice_are_counted), TEST(rows_of_another_epoch_are_dropped))

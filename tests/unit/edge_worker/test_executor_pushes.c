@@ -275,6 +275,95 @@ static void operations_go_where_the_slice_says(void **state)
     teardown(&r);
 }
 
-TEST_MAIN(TEST(gradients_go_out_with_their_rows), TEST(pushes_are_counted_by_reason),
+// Rows that are taken in on the way to another home: they come, go to the new one, and are trained.
+static void rows_pass_through_to_a_new_home(void **state)
+{
+    (void)state;
+    const uint64_t keys[] = {key_of(0, 0, 0), key_of(1, 0, 0), key_of(0, 0, 1)};
+    rig r;
+    rt_error error;
+    ew_executor_config config = config_of(&r, 3, 4, 4096);
+    config.limits.shard_count = SHARDS;
+    create(&r, &config);
+    begin(&r);
+    dp_op_set_shard(add_op(&r, DP_OP_INIT, keys[2], 4, 0), 0);
+    give_slice(&r);
+    train(&r, NULL);
+    begin(&r);
+    dp_op_set_shard(add_op(&r, DP_OP_PUSH_ROW, keys[2], 4, 0), 0); // early
+    for (uint32_t i = 0; i < 2; i++) {
+        dp_op_set_shard(add_op(&r, DP_OP_PULL, keys[i], i, 5 + i), 0);
+        add_row(&r, i, 5 + i, DP_MODE_OWN);
+        dp_op *late = dp_ops_add(&r.plan.slices[0].after, DP_OP_PUSH_ROW);
+        late->key = keys[i];
+        late->slot = i;
+        late->version = 5 + i;
+        dp_op_set_shard(late, 1);
+    }
+    give_slice(&r);
+    assert_int_equal(r.sent_count, 2);
+    (void)sent_as(&r, 0, 0, RT_MESSAGE_PULL, 2, 2);
+    (void)sent_as(&r, 1, 0, RT_MESSAGE_PUSH_ROW, 2, 1);
+    for (uint32_t i = 0; i < 2; i++) {
+        const rt_wire_pull pull = pull_at(&r, 0, i);
+        assert_no_job(&r);
+        assert_int_equal(answer(&r, 0, &pull, 5 + i, DIM + STATE, 10 * (float)(i + 1), &error), RT_OK);
+        (void)sent_as(&r, 2 + i, 1, RT_MESSAGE_PUSH_ROW, 2, 1);
+        rt_wire_row head;
+        float value;
+        memcpy(&head, payload_of(&r, 2 + i), sizeof head);
+        memcpy(&value, payload_of(&r, 2 + i) + sizeof head, sizeof value);
+        assert_true(head.key == keys[i] && head.version == 5 + i);
+        assert_true(value == 10 * (float)(i + 1));
+    }
+    train(&r, NULL);
+    assert_int_equal(ew_executor_get_statistics(r.executor).stale_reads, 0);
+    teardown(&r);
+}
+
+// ---- what comes next -------------------------------------------------------------------------
+
+// Sizes of the next training, as soon as its slice is there; of a flush, which trains nothing, none.
+static void what_is_trained_next_is_known(void **state)
+{
+    (void)state;
+    const uint64_t keys[] = {key_of(0, 0, 0), key_of(1, 0, 0)};
+    rig r;
+    ew_job job;
+    rt_error error = {0};
+    static const float zeros[2 * DIM];
+    setup(&r, 3, 4, 4096);
+    assert_null(ew_executor_next_counts(r.executor));
+    assert_int_equal(ew_executor_waits_for(r.executor), EW_WAIT_PLAN);
+    begin(&r);
+    add_op(&r, DP_OP_PULL, keys[0], 0, 1);
+    add_op(&r, DP_OP_INIT, keys[1], 1, 0);
+    add_row(&r, 0, 1, DP_MODE_OWN);
+    add_row(&r, 1, 0, DP_MODE_OWN);
+    give_slice(&r);
+    const rt_wire_slice *counts = ew_executor_next_counts(r.executor);
+    assert_non_null(counts);
+    assert_true(counts->iteration == 1 && counts->row_count == 2);
+    assert_int_equal(ew_executor_waits_for(r.executor), EW_WAIT_PULL);
+    assert_no_job(&r);
+    const rt_wire_pull pull = pull_at(&r, 0, 0);
+    assert_int_equal(answer(&r, 0, &pull, 1, DIM + STATE, 3, &error), RT_OK);
+    assert_int_equal(ew_executor_next_job(r.executor, &job), RT_OK);
+    assert_non_null(ew_executor_next_counts(r.executor));
+    assert_int_equal(ew_executor_trained(r.executor, zeros, true, NULL, &error), RT_OK);
+    assert_null(ew_executor_next_counts(r.executor));
+    assert_int_equal(ew_executor_waits_for(r.executor), EW_WAIT_PLAN);
+    begin(&r);
+    r.plan.iteration = 0; // a flush, whose row cannot come
+    r.plan.dense_chunk_floats = 0;
+    add_op(&r, DP_OP_PULL, key_of(0, 0, 7), 5, 1);
+    give_slice(&r);
+    assert_null(ew_executor_next_counts(r.executor));
+    assert_false(ew_executor_idle(r.executor)); // its row is awaited
+    teardown(&r);
+}
+
+TEST_MAIN(TEST(rows_pass_through_to_a_new_home), TEST(what_is_trained_next_is_known),
+          TEST(gradients_go_out_with_their_rows), TEST(pushes_are_counted_by_reason),
           TEST(more_changes_than_a_batch), TEST(shards_are_told_what_to_forget),
           TEST(operations_go_where_the_slice_says))

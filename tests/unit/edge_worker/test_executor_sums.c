@@ -114,6 +114,107 @@ static void the_order_is_that_of_workers(void **state)
     }
 }
 
+// Floats of which the sums depend on the order.
+static void gradient_of(uint32_t worker, uint32_t row, float *values)
+{
+    for (uint32_t k = 0; k < DIM; k++)
+        values[k] = (float)(1 + worker) * 1e-3f + (float)(row + k) * (worker % 2 ? 1e4f : 7.7f);
+}
+
+// This worker, and one of the others at least.
+static uint64_t some_trainers(rt_random *random)
+{
+    static const uint64_t others[] = {1, 4, 8, 5, 9, 12, 13};
+    return rt_bit(1) | others[rt_random_below(random, RT_COUNT_OF(others))];
+}
+
+// The gradients that a worker has of rows, so many to a message, the last row first.
+static void give_all(rig *r, uint32_t worker, const uint64_t *keys, const uint64_t *masks,
+                     uint32_t row_count, uint32_t most, rt_error *error)
+{
+    struct {
+        rt_wire_grad head;
+        float values[DIM];
+    } records[8];
+    uint32_t count = 0;
+    for (uint32_t i = row_count; i-- > 0;) {
+        if (masks[i] >> worker & 1) {
+            records[count].head = (rt_wire_grad){keys[i], masks[i], 1, RT_WIRE_NO_KEEPER};
+            gradient_of(worker, i, records[count++].values);
+        }
+        if (count == 0 || (count < most && i > 0))
+            continue;
+        rt_message message;
+        assert_int_equal(rt_message_create(&message, RT_MESSAGE_GRADS,
+                                           rt_peer(RT_ROLE_WORKER, worker), 2, count,
+                                           count * sizeof records[0]),
+                         RT_OK);
+        memcpy(rt_message_payload(&message), records, count * sizeof records[0]);
+        if (give(r, rt_peer(RT_ROLE_WORKER, worker), &message, error))
+            fail_msg("%s", error->text);
+        count = 0;
+    }
+}
+
+// Many rows, each with trainers of its own; a worker's gradients come in one message, or in two,
+// the rows in any order.
+static void every_row_has_its_own_trainers(void **state)
+{
+    (void)state;
+    enum { ROWS = 8, ME = 1, WORKERS = 4 };
+    for (uint64_t seed = 0; seed < 60; seed++) {
+        rig r;
+        rt_error error;
+        rt_random random = {seed};
+        uint64_t keys[ROWS], masks[ROWS];
+        float own[ROWS * DIM], want[ROWS][DIM + STATE];
+        setup(&r, 3, 4, 4096);
+        for (uint32_t i = 0; i < ROWS; i++)
+            keys[i] = key(ROWS - i);
+        init_slice(&r, keys, ROWS);
+        train(&r, NULL);
+        begin(&r);
+        for (uint32_t i = 0; i < ROWS; i++) {
+            masks[i] = some_trainers(&random);
+            add_row(&r, i, 1, DP_MODE_REDUCE);
+            for (uint32_t w = 0; w < WORKERS; w++) {
+                if (w == ME || !(masks[i] >> w & 1))
+                    continue;
+                dp_op *op = add_op(&r, DP_OP_SUM, keys[i], i, 2);
+                op->mask = masks[i];
+                op->base = 1;
+                op->keeper = (uint8_t)w;
+            }
+            gradient_of(ME, i, own + i * DIM);
+            memcpy(want[i], row_at(&r, i), sizeof want[i]);
+        }
+        give_slice(&r);
+        if (seed % 3 == 0)
+            train(&r, own);
+        for (uint32_t w = WORKERS; w-- > 0;)
+            if (w != ME)
+                give_all(&r, w, keys, masks, ROWS, seed % 2 ? ROWS : 3, &error);
+        if (seed % 3)
+            train(&r, own);
+        for (uint32_t i = 0; i < ROWS; i++) {
+            float sum[DIM], one[DIM];
+            bool first = true;
+            for (uint32_t w = 0; w < WORKERS; w++) {
+                if (!(masks[i] >> w & 1))
+                    continue;
+                gradient_of(w, i, first ? sum : one);
+                for (uint32_t k = 0; !first && k < DIM; k++)
+                    sum[k] += one[k];
+                first = false;
+            }
+            rt_optimizer_step(&r.rows.optimizer, DIM, 2, want[i], want[i] + DIM, sum);
+            assert_memory_equal(row_at(&r, i), want[i], sizeof want[i]);
+        }
+        assert_true(ew_executor_idle(r.executor));
+        teardown(&r);
+    }
+}
+
 static void a_gradient_goes_to_who_sums(void **state)
 {
     (void)state;
@@ -400,7 +501,7 @@ static void gradients_of_another_epoch_are_dropped(void **state)
     teardown(&r); // with one that is still awaited: a leak otherwise
 }
 
-TEST_MAIN(TEST(the_order_is_that_of_workers), TEST(a_gradient_goes_to_who_sums),
+TEST_MAIN(TEST(the_order_is_that_of_workers), TEST(every_row_has_its_own_trainers), TEST(a_gradient_goes_to_who_sums),
           TEST(gradients_may_come_before_their_slice), TEST(what_follows_waits),
           TEST(a_sum_is_not_left_behind), TEST(more_slices_are_refused), TEST(a_bad_batch),
           TEST(lies_are_named), TEST(a_gradient_comes_once), TEST(what_waits_is_bounded),

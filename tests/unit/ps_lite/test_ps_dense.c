@@ -309,6 +309,77 @@ static void test_strange_int8(void **context)
     ps_dense_destroy(dense);
 }
 
+// Messages of sizes at the edge of what may be: of one float, of as many as a message has, of none
+// that are rounded; and just beyond.
+static void test_sizes_at_the_edge(void **context)
+{
+    (void)context;
+    const uint32_t most = RT_WIRE_DENSE_CHUNK_FLOATS_MAX;
+    float *values = rt_alloc(most + 1, sizeof *values);
+    const struct {
+        uint32_t floats, whole;
+        rt_status status;
+    } cases[] = {{0, 0, RT_WIRE},    {1, 0, RT_OK},       {1, 1, RT_OK},       {most, 0, RT_OK},
+                 {most, 7, RT_OK},   {most, most, RT_OK}, {most + 1, 0, RT_WIRE},
+                 {most + 1, most + 1, RT_WIRE}};
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
+        ps_dense *dense = dense_of(5, UINT64_C(1) << 30);
+        rt_error error = {0};
+        rt_message sum = {0};
+        const uint32_t floats = cases[i].floats;
+        rt_message message = blocks_message(0, 1, 0, values, floats, cases[i].whole);
+        assert_int_equal(receive(dense, 0, &message, &sum, &error), cases[i].status);
+        rt_message_release(&message);
+        message = gradient(1, 31, 1, 9, floats);
+        assert_int_equal(receive(dense, 1, &message, &sum, &error), cases[i].status);
+        rt_message_release(&message);
+        message = chunk_of(RT_MESSAGE_DENSE_GRAD_BF16, 2, 31, 1, 10, 2 * floats);
+        assert_int_equal(receive(dense, 2, &message, &sum, &error), cases[i].status);
+        rt_message_release(&message);
+        ps_dense_destroy(dense);
+    }
+    rt_free(values);
+}
+
+// What rounding loses of a part is kept in as many floats as the part reaches to: within the bound,
+// to the float.
+static void test_what_is_lost_is_bounded(void **context)
+{
+    (void)context;
+    enum { COUNT = 100, PLACES = 2000 }; // places of floats that the bound allows
+    static float values[COUNT];
+    for (uint32_t more = 0; more < 2; more++) {
+        ps_dense *dense = dense_of(5, PLACES * sizeof(float));
+        rt_error error = {0};
+        rt_message sum = {0};
+        rt_message message = blocks_message(0, 1, PLACES - COUNT + more, values, COUNT, 1);
+        assert_int_equal(receive(dense, 0, &message, &sum, &error), more ? RT_LIMIT : RT_OK);
+        rt_message_release(&message);
+        ps_dense_destroy(dense);
+    }
+}
+
+// Iterations do not go back, for each worker by itself; chunks of one may come in any order.
+static void test_iterations_do_not_go_back(void **context)
+{
+    (void)context;
+    ps_dense *dense = dense_of(2, 1 << 20);
+    rt_error error = {0};
+    rt_message sum = {0};
+    static const struct {
+        uint32_t worker, t, chunk;
+        rt_status status;
+    } cases[] = {{0, 5, 3, RT_OK}, {0, 5, 1, RT_OK},   {1, 4, 1, RT_OK},  {0, 4, 1, RT_WIRE},
+                 {0, 6, 1, RT_OK}, {0, 5, 2, RT_WIRE}, {1, 5, 7, RT_OK}};
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
+        rt_message message = gradient(cases[i].worker, 3, cases[i].t, cases[i].chunk, FLOATS);
+        assert_int_equal(receive(dense, cases[i].worker, &message, &sum, &error), cases[i].status);
+        rt_message_release(&message);
+    }
+    assert_int_equal(ps_dense_open(dense), 5);
+    ps_dense_destroy(dense);
+}
+
 // The answer is for all, once, and has every worker's record in its place.
 enum { JOINERS = 3 };
 
@@ -335,6 +406,7 @@ static void join_round(ps_dense *dense, uint32_t number)
     rt_wire_dense_join joins[JOINERS];
     assert_int_equal(rt_message_header(&answer)->type, RT_MESSAGE_DENSE_JOINED);
     assert_int_equal(rt_message_header(&answer)->count, JOINERS);
+    assert_int_equal(rt_message_header(&answer)->iteration, 0);
     memcpy(joins, rt_message_payload(&answer), sizeof joins);
     for (uint32_t worker = 0; worker < JOINERS; worker++)
         assert_true(joins[worker].collectives == worker + number &&
@@ -360,4 +432,5 @@ static void test_joins(void **state)
 
 TEST_MAIN(TEST(test_random_orders_give_sums_in_worker_order), TEST(test_bytes_are_given_back),
           TEST(test_number_of_sums_is_bounded), TEST(test_bf16_sums), TEST(test_int8_sums),
-          TEST(test_strange_int8), TEST(test_joins))
+          TEST(test_strange_int8), TEST(test_sizes_at_the_edge),
+          TEST(test_what_is_lost_is_bounded), TEST(test_iterations_do_not_go_back), TEST(test_joins))

@@ -38,10 +38,19 @@ static void take_model(fixture *f, uint64_t offset, uint32_t status, const char 
     from_coordinator(f, RT_MESSAGE_TAKEN, &answer, sizeof answer.head + strlen(text));
 }
 
+// Microseconds that a stamp tells, as a time of this machine near now.
+static uint64_t time_of(uint32_t stamp, uint64_t now_us)
+{
+    const uint64_t turn = UINT64_C(1) << 31;
+    const uint64_t us = now_us / turn * turn + (stamp >> 1);
+    return us > now_us ? us - turn : us;
+}
+
 static void test_a_run_from_hello_to_stop(void **context)
 {
     (void)context;
     fixture f;
+    const uint64_t begin_us = rt_now_ns() / 1000;
     start(&f);
     launch(&f);
     join_run(&f, HASH);
@@ -56,6 +65,9 @@ static void test_a_run_from_hello_to_stop(void **context)
     row_record got;
     assert_true(rt_control_has(&message, sizeof got));
     memcpy(&got, rt_message_payload(&message), sizeof got);
+    const uint32_t stamp = rt_message_header(&message)->stamp; // when it was sent
+    assert_true(stamp & 1);
+    assert_in_range(time_of(stamp, rt_now_ns() / 1000), begin_us, rt_now_ns() / 1000);
     rt_message_release(&message);
     assert_true(got.head.key == 5 && got.head.version == 2 && got.head.tag == 9);
     assert_memory_equal(got.floats, push.floats, sizeof push.floats);
@@ -387,6 +399,14 @@ static void test_a_slow_disk_holds_nothing_up(void **context)
     from_worker(&f, RT_MESSAGE_PROBE, &probe, sizeof probe);
     rt_message message = expect(f.worker, RT_MESSAGE_PROBED);
     rt_message_release(&message);
+    struct { // dense gradients are of no row
+        rt_wire_dense head;
+        float value;
+    } dense = {{1}, 7};
+    send_bytes(f.worker, rt_peer(RT_ROLE_WORKER, 0), rt_peer(RT_ROLE_PS, 0), RT_MESSAGE_DENSE_GRAD,
+               1, 0, &dense, sizeof dense.head + sizeof dense.value);
+    message = expect(f.worker, RT_MESSAGE_DENSE_SUM);
+    rt_message_release(&message);
     assert_int_equal(write(held.writer, held.bytes, held.size), held.size);
     close(held.writer);
     message = expect(f.coordinator, RT_MESSAGE_LOADED);
@@ -428,14 +448,6 @@ static void test_a_slow_disk_delays_no_end(void **context)
     load(&f, &held);
     expect_failed(&f, RT_WIRE, "LOAD while rows are read or written");
     close(held.writer);
-}
-
-// Microseconds that a stamp tells, as a time of this machine near now.
-static uint64_t time_of(uint32_t stamp, uint64_t now_us)
-{
-    const uint64_t turn = UINT64_C(1) << 31;
-    const uint64_t us = now_us / turn * turn + (stamp >> 1);
-    return us > now_us ? us - turn : us;
 }
 
 // Each PUSHED says when its push came, however many there were before: in twos, so that one waits

@@ -396,7 +396,45 @@ static void test_dense_sums_go_to_who_takes_part(void **context)
     teardown(&f);
 }
 
-TEST_MAIN(TEST(test_first_touch_creates_by_init),
+// Weights go to who has asked for them, beside the sums, from this shard.
+static void test_dense_weights_are_sent(void **context)
+{
+    (void)context;
+    fixture f;
+    struct {
+        rt_wire_dense_state head;
+        float values[2];
+    } block = {{2, 2}, {10, 20}}, got;
+    const float ones[2] = {1, 2};
+    const rt_wire_dense_step step = {1, 1};
+    ps_shard_config config = config_of(&f);
+    config.keeps_dense = true;
+    config.dense_optimizer = (rt_optimizer_config){.kind = RT_OPTIMIZER_SGD, .learning_rate = 0.5f};
+    start(&f, &config);
+    accepted(&f, 0, message_of(0, RT_MESSAGE_DENSE_STATE, 0, 0, &block, sizeof block));
+    accepted(&f, 1, message_of(1, RT_MESSAGE_DENSE_PULL, 1, 0, NULL, 0));
+    accepted(&f, 2, message_of(2, RT_MESSAGE_DENSE_PULL, 1, 0, NULL, 0));
+    for (uint32_t worker = 0; worker < WORKERS; worker++)
+        accepted(&f, worker, dense_of(worker, 1, 0, ones, 2));
+    assert_int_equal(f.sent_count, WORKERS);
+    assert_int_equal(statistics_of(&f).dense_pieces, 0);
+    drop_sent(&f);
+    accepted(&f, 0, message_of(0, RT_MESSAGE_DENSE_STEP, 1, 1, &step, sizeof step));
+    assert_int_equal(f.sent_count, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        const rt_wire_header *header = rt_message_header(&f.sent[i]);
+        assert_int_equal(f.peers[i], rt_peer(RT_ROLE_WORKER, 1 + i));
+        assert_true(header->type == RT_MESSAGE_DENSE_STATE && header->sender == rt_peer(RT_ROLE_PS, 0));
+        assert_true(header->iteration == 1 && header->count == 0);
+        memcpy(&got, rt_message_payload(&f.sent[i]), sizeof got);
+        assert_true(got.values[0] == 10 - 0.5f * 3 && got.values[1] == 20 - 0.5f * 6);
+    }
+    assert_int_equal(statistics_of(&f).dense_pieces, 2);
+    assert_int_equal(statistics_of(&f).dense_sums, 1);
+    teardown(&f);
+}
+
+TEST_MAIN(TEST(test_dense_weights_are_sent), TEST(test_first_touch_creates_by_init),
           TEST(test_pulls_wait_for_their_version_and_block_nobody),
           TEST(test_a_newer_row_answers_with_its_version),
           TEST(test_stale_pushes_are_ignored_and_answered),

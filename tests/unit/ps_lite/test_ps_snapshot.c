@@ -107,6 +107,33 @@ static void what_changed_by_key(void **state)
     }
 }
 
+// A file of rows of another kind is refused, whatever about them differs.
+static void rows_of_another_kind(void **state)
+{
+    (void)state;
+    const ps_model_info own = info_of(0, false);
+    ps_table *table = make_rows(9, false);
+    rt_file_place place = {.path = test_path("kind")};
+    const rt_sink sink = rt_file_sink(&place);
+    assert_int_equal(ps_snapshot_write(table, &own, &sink, NULL, NULL, NULL, NULL), RT_OK);
+    ps_table_destroy(table);
+    for (uint32_t i = 0; i < 6; i++) {
+        rt_error error = {0};
+        ps_model_info info = own;
+        table = make();
+        info.dim -= i == 0 || i == 4;
+        info.state_floats += i == 1 || i == 4; // as many floats in all
+        info.optimizer += i == 2;
+        info.schema += i == 3;
+        const rt_status want = i == 5 ? RT_OK : RT_CONFIG;
+        assert_int_equal(ps_snapshot_read(table, &info, test_path("kind"), NULL, NULL, NULL, &error),
+                         want);
+        assert_int_equal(ps_table_count(table), want ? 0 : 9);
+        assert_int_equal(strstr(error.text, "schema") != NULL, i == 3);
+        ps_table_destroy(table);
+    }
+}
+
 typedef struct {
     const char *path; // beside the final one
     uint32_t before;  // calls before the file was begun
@@ -137,6 +164,9 @@ static void progress_is_made_while_sorting(void **state)
     const rt_sink sink = rt_file_sink(&place);
     assert_int_equal(ps_snapshot_write(table, &info, &sink, note_call, &seen, NULL, &error), RT_OK);
     assert_true(seen.before >= comparisons_min / 65536);
+    // Then once for each block of rows; merging takes no more than twice as many comparisons.
+    assert_int_equal(seen.all - seen.before, (count + PS_MODEL_BLOCK_ROWS - 1) / PS_MODEL_BLOCK_ROWS);
+    assert_true(seen.before <= 2 * comparisons_min / 65536);
     seen = (calls){.path = beside, .end_at = 3};
     place.path = test_path("ended");
     assert_int_equal(ps_snapshot_write(table, &info, &sink, note_call, &seen, NULL, &error),
@@ -197,5 +227,5 @@ static void packing_stops_where_it_gains_little(void **state)
     }
 }
 
-TEST_MAIN(TEST(what_changed_by_key), TEST(progress_is_made_while_sorting),
+TEST_MAIN(TEST(what_changed_by_key), TEST(rows_of_another_kind), TEST(progress_is_made_while_sorting),
           TEST(packing_stops_where_it_gains_little))

@@ -245,6 +245,31 @@ static void a_full_disk(void **state)
     ps_store_destroy(store);
 }
 
+// What has changed cannot be written any more: that is told, and what names the folder says why.
+static void changes_that_cannot_be_written(void **state)
+{
+    (void)state;
+    ps_store *store = make(4 * BLOCK);
+    rt_error error = {0};
+    struct rlimit before, small = {BLOCK, 0};
+    uint64_t *words = add(store);
+    (void)add(store);
+    assert_int_equal(ps_store_hold(store, &error), RT_OK);
+    words[WORDS + 5] = 7; // in the second block
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small.rlim_max = before.rlim_max;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    assert_int_equal(ps_store_release(store, &error), RT_IO);
+    assert_non_null(strstr(error.text, "cannot write rows: File too large"));
+    assert_int_equal(ps_store_hold(store, &error), RT_IO);
+    assert_true(ps_store_is_held(store));
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(release_all(store), 1); // there is room again
+    assert_int_equal(words[WORDS + 5], 7);
+    ps_store_destroy(store);
+}
+
 // Cuts off every file that this process has open, which does to their mapped pages what a bad disk
 // does: they are not there.
 static void lose_files(void)
@@ -426,5 +451,6 @@ static void a_table_gives_room_back(void **state)
 
 TEST_MAIN(TEST(a_copy_sees_the_past), TEST(held_twice), TEST(only_what_changed_is_written),
           TEST(rows_that_end_while_they_are_held), TEST(bounds_and_folders), TEST(a_full_disk),
+          TEST(changes_that_cannot_be_written),
           TEST(a_page_that_cannot_be_read), TEST(another_page_that_cannot_be_read),
           TEST(a_table_on_disk), TEST(a_table_gives_room_back))

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/numbers/rt_bf16.h"
+#include "runtime/numbers/rt_int8.h"
 #include "tests/support/test.h"
 
 enum { COUNT = 300, BEGUN = 4, WORKERS = 3 };
@@ -224,7 +225,7 @@ static void what_does_not_follow_is_refused(void **state)
     refused(&f, state_of(&f, 0, 20, 10), "from 20");
     refused(&f, step_of(0, BEGUN + 1, 1, 1), "is not complete");
     // A sum while the weights before it are not there.
-    refused(&f, gradient_of(0, 1, BEGUN + 1, 0, COUNT + 1, 1), "weights after 4 are not there");
+    refused(&f, gradient_of(0, 1, BEGUN + 1, 0, COUNT + 1, 1), "a dense sum of iteration 5 is complete, but the weights after 4 are not there");
     taken(&f, state_of(&f, 0, 10, COUNT + f.state_count - 10));
     refused(&f, state_of(&f, 0, COUNT + f.state_count, 0), "that nobody waits for");
     refused(&f, gradient_of(0, 1, BEGUN + 2, 0, COUNT + 1, 1), "weights after 5 are not there");
@@ -232,9 +233,12 @@ static void what_does_not_follow_is_refused(void **state)
 
     setup(&f, RT_OPTIMIZER_ADAGRAD);
     begin(&f);
-    refused(&f, gradient_of(0, 1, BEGUN + 1, 1, COUNT + 1, 1), "but there are 300 weights here");
+    refused(&f, gradient_of(0, 1, BEGUN + 1, 1, COUNT + 1, 1), "dense gradients 1 to 302, but there are 300 weights here");
     taken(&f, gradient_of(0, 1, BEGUN + 1, 0, COUNT, 1));
     refused(&f, step_of(0, BEGUN + 2, 1, 1), "iteration 6");
+    const rt_wire_dense_step two[2] = {{1, 1}, {1, 1}};
+    refused(&f, message_of(RT_MESSAGE_DENSE_STEP, 0, BEGUN + 1, 2, two, sizeof two, NULL, 0),
+            "a DENSE_STEP of 2 records");
     refused(&f, step_of(0, BEGUN + 1, 2, 1), "which cannot be");
     refused(&f, step_of(0, BEGUN + 1, 1, -1), "which cannot be");
     taken(&f, step_of(0, BEGUN + 1, 1, 1));
@@ -466,7 +470,31 @@ static void a_rounded_sum_is_the_gradient(void **state)
     ps_dense_destroy(f.dense);
 }
 
-TEST_MAIN(TEST(steps_are_the_optimizers), TEST(a_fetch_waits_for_its_step),
+// In 8 bits likewise, with weights that are not in blocks at the end.
+static void a_sum_of_blocks_is_the_gradient(void **state)
+{
+    (void)state;
+    enum { WHOLE = 5, ROUNDED = COUNT - WHOLE };
+    fixture f;
+    float sum[COUNT];
+    uint8_t bytes[2 * COUNT * sizeof(float)];
+    const rt_wire_dense_int8 head = {1, COUNT, WHOLE};
+    setup(&f, RT_OPTIMIZER_SGD);
+    begin(&f);
+    for (uint32_t i = 0; i < COUNT; i++)
+        sum[i] = (float)i / 3;
+    memcpy(bytes, sum + ROUNDED, WHOLE * sizeof *sum);
+    rt_int8_pack_blocks(sum, NULL, ROUNDED, bytes + WHOLE * sizeof *sum);
+    rt_int8_unpack_blocks(bytes + WHOLE * sizeof *sum, ROUNDED, sum); // rounded twice it is the same
+    taken(&f, message_of(RT_MESSAGE_DENSE_GRAD_INT8, 0, BEGUN + 1, 0, &head, sizeof head, bytes,
+                         WHOLE * sizeof *sum + rt_int8_bytes(ROUNDED)));
+    taken(&f, step_of(0, BEGUN + 1, 1, 1));
+    rt_optimizer_step_scaled(&f.optimizer, COUNT, BEGUN + 1, 1, f.values, f.state, sum);
+    must_be_equal(&f, BEGUN + 1);
+    ps_dense_destroy(f.dense);
+}
+
+TEST_MAIN(TEST(a_sum_of_blocks_is_the_gradient), TEST(steps_are_the_optimizers), TEST(a_fetch_waits_for_its_step),
           TEST(what_does_not_follow_is_refused), TEST(an_empty_part),
           TEST(weights_of_who_trained_alone), TEST(large_weights_go_in_pieces),
           TEST(nothing_newer_while_pieces_go), TEST(weights_have_a_bound),
