@@ -68,10 +68,33 @@ static rt_status encode_batches(dp_feed *feed, uint32_t worker_count, dp_planned
     return status;
 }
 
+static bool has_more_than_drops(const dp_ops *ops)
+{
+    for (uint32_t i = 0; i < ops->count; i++)
+        if (ops->items[i].kind != DP_OP_DROP)
+            return true;
+    return false;
+}
+
+// Of who trains nothing, operations are few.
+static uint64_t find_needed(const dp_plan *plan)
+{
+    uint64_t needed = plan->iteration ? plan->participants : 0;
+    for (uint32_t w = 0; w < plan->worker_count; w++) {
+        const dp_slice *slice = &plan->slices[w];
+        if (!(needed >> w & 1) &&
+            (has_more_than_drops(&slice->release) || has_more_than_drops(&slice->fill) ||
+             has_more_than_drops(&slice->after)))
+            needed |= rt_bit(w);
+    }
+    return needed;
+}
+
 static rt_status encode(dp_feed *feed, const dp_plan *plan, const rt_batch *batch,
                         dp_planned *planned)
 {
     uint64_t *bytes = planned->placement_bytes;
+    planned->needed = find_needed(plan);
     rt_status status = dp_feed_workers_plan(feed)
                            ? encode_batches(feed, plan->worker_count, planned)
                            : encode_slices(feed, plan, batch, planned);
@@ -378,7 +401,11 @@ void *dp_feed_plan(void *context)
     rt_status status = plan_all(feed);
     if (status && status != RT_END && status != RT_STOPPED) {
         rt_error error = {0};
-        rt_fail(&error, status, "planning failed: %s", rt_status_text(status));
+        if (status == RT_PEER)
+            rt_fail(&error, status,
+                    "a worker that was lost had rows in versions that nobody else has");
+        else
+            rt_fail(&error, status, "planning failed: %s", rt_status_text(status));
         dp_feed_fail(feed, &error);
     }
     rt_queue_close(feed->free_batches);

@@ -27,12 +27,13 @@ static inline bool dp_flights_full(const dp_flights *flights)
     return flights->count == flights->max;
 }
 
-void dp_flights_put(dp_flights *flights, dp_planned *planned); // not full
+// reported: workers that will not report it. Not full.
+void dp_flights_put(dp_flights *flights, dp_planned *planned, uint64_t reported);
 // The one that was put first of those that this worker has not reported; NULL: there is none.
 dp_flight *dp_flights_awaited(const dp_flights *flights, uint32_t worker);
 dp_planned *dp_flights_take(dp_flights *flights, dp_flight *flight);      // it is free then
 
 // The one that was put first; NULL: there is none.
-const dp_flight *dp_flights_oldest(const dp_flights *flights);
+dp_flight *dp_flights_oldest(const dp_flights *flights);
 
 #endif

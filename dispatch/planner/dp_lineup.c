@@ -18,7 +18,7 @@ uint64_t dp_planner_row_count(const dp_planner *planner)
 void dp_lineup_set(dp_planner *planner)
 {
     const dp_planner_config *config = &planner->config;
-    const uint64_t all = rt_bits_below(config->worker_count);
+    const uint64_t all = rt_bits_below(config->worker_count) & ~config->lost;
     const uint32_t fewest =
         config->participants_min ? config->participants_min : config->worker_count;
     const uint64_t left = planner->participants;

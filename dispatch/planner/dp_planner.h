@@ -43,6 +43,7 @@ typedef struct {
     uint32_t keys_per_sample_max;
     uint64_t participants;     // workers that train in the first iteration; 0: all
     uint32_t participants_min; // the fewest that may ever train; 0: all of them must
+    uint64_t lost;             // workers that never train again (DP_INPUT_LOST)
     uint32_t micro_batch_min, micro_batch_max; // samples per worker; equal: N / n, see dp_view
     uint32_t slot_count[RT_WORKERS_MAX];       // at least the rows of one micro-batch
     rt_consistency_config consistency;
