@@ -95,6 +95,7 @@ static rt_status encode(dp_feed *feed, const dp_plan *plan, const rt_batch *batc
 {
     uint64_t *bytes = planned->placement_bytes;
     planned->needed = find_needed(plan);
+    planned->clean = dp_planner_clean(feed->planner);
     rt_status status = dp_feed_workers_plan(feed)
                            ? encode_batches(feed, plan->worker_count, planned)
                            : encode_slices(feed, plan, batch, planned);

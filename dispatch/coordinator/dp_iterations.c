@@ -35,8 +35,9 @@ static bool ends_for_all(const dp_run *c)
 static rt_status send_planned(dp_run *c, dp_planned *planned, rt_error *error)
 {
     rt_status status = RT_OK;
-    if (!dp_lost_sent(&c->lost, planned->sequence, planned->iteration, planned->participants,
-                      planned->needed)) {
+    const dp_lost_slice slice = {planned->sequence, planned->iteration, planned->participants,
+                                 planned->needed, planned->clean};
+    if (!dp_lost_sent(&c->lost, &slice)) {
         dp_feed_give(c->feed, planned);
         return rt_fail(error, RT_PEER,
                        "a worker was lost that an iteration needs which was planned before");

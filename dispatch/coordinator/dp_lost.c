@@ -1,13 +1,15 @@
 #include "dispatch/coordinator/dp_lost.h"
 
-bool dp_lost_sent(dp_lost *lost, uint64_t sequence, uint32_t iteration, uint64_t participants,
-                  uint64_t needed)
+bool dp_lost_sent(dp_lost *lost, const dp_lost_slice *slice)
 {
+    const uint64_t participants = slice->iteration ? slice->participants : 0;
+    const uint64_t needed = slice->needed | participants;
     for (uint64_t rest = needed; rest; rest &= rest - 1)
-        lost->needed[rt_lowest_bit(rest)] = sequence;
-    for (uint64_t rest = iteration ? participants : 0; rest; rest &= rest - 1)
-        lost->trained[rt_lowest_bit(rest)] = iteration;
-    return !(lost->gone & (needed | (iteration ? participants : 0)));
+        lost->needed[rt_lowest_bit(rest)] = slice->sequence;
+    for (uint64_t rest = participants; rest; rest &= rest - 1)
+        lost->trained[rt_lowest_bit(rest)] = slice->iteration;
+    lost->clean = slice->clean;
+    return !(lost->gone & needed);
 }
 
 void dp_lost_reported(dp_lost *lost, uint32_t worker, uint64_t sequence, bool idle)
@@ -24,5 +26,6 @@ void dp_lost_completed(dp_lost *lost, uint32_t iteration)
 bool dp_lost_is_spare(const dp_lost *lost, uint32_t worker)
 {
     const uint32_t trained = lost->trained[worker];
-    return lost->settled[worker] >= lost->needed[worker] && (!trained || lost->complete > trained);
+    return lost->clean >> worker & 1 && lost->settled[worker] >= lost->needed[worker] &&
+           (!trained || lost->complete > trained);
 }

@@ -2,8 +2,9 @@
 //
 // A worker that sits out (dispatch.participants), has nothing to do in any slice that was sent to
 // it, and has nothing under way to others, can go at any moment and nobody misses anything: the run
-// goes on, from where it is (docs/PROTOCOL.md, "A worker that is lost"). Three things say so:
+// goes on, from where it is (docs/PROTOCOL.md, "A worker that is lost"). Four things say so:
 //
+// - clean: by the last plan that was sent it has no row in a version that the PS lacks;
 // - needed: the last slice in which it trains, or sends something to others;
 // - settled: the last slice whose report said that all it had sent until then is confirmed;
 // - an iteration after the last one that it trained is complete: its dense gradients have arrived,
@@ -17,6 +18,7 @@
 #include "runtime/config/rt_config.h"
 
 typedef struct {
+    uint64_t clean; // workers
     uint64_t gone; // workers that the run goes on without
     bool is_news;  // iterations may be complete now that were waited for them
     uint64_t needed[RT_WORKERS_MAX], settled[RT_WORKERS_MAX]; // sequence numbers of slices
@@ -24,10 +26,17 @@ typedef struct {
     uint32_t complete;                // the last iteration that all have reported
 } dp_lost;
 
-// A slice for all goes out. needed: workers that have something to do in it; participants: of
-// iteration, 0 of a flush. False: one that has gone is among them.
-bool dp_lost_sent(dp_lost *lost, uint64_t sequence, uint32_t iteration, uint64_t participants,
-                  uint64_t needed);
+// A slice for all goes out.
+typedef struct {
+    uint64_t sequence;
+    uint32_t iteration;    // 0: a flush
+    uint64_t participants; // of the iteration
+    uint64_t needed;       // workers that have something to do in it
+    uint64_t clean;        // and those that have no row then which the PS lacks
+} dp_lost_slice;
+
+// False: one that has gone is needed.
+bool dp_lost_sent(dp_lost *lost, const dp_lost_slice *slice);
 
 // A worker's report on a slice; idle: what it has sent is confirmed, all that came is carried out.
 void dp_lost_reported(dp_lost *lost, uint32_t worker, uint64_t sequence, bool idle);

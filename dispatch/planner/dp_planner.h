@@ -161,6 +161,10 @@ const dp_planner_config *dp_planner_configuration(const dp_planner *planner);
 // participants_min: where input records ask for that, all workers train.
 uint64_t dp_planner_participants(const dp_planner *planner);
 
+// Those that sit out, and have no row in a version that the PS lacks once the plans so far are
+// carried out.
+uint64_t dp_planner_clean(const dp_planner *planner);
+
 // Keys that were ever trained, and of which the shards have rows.
 uint64_t dp_planner_row_count(const dp_planner *planner);
 
