@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -250,6 +251,13 @@ static void put_off_return(run *r, uint32_t rank)
     r->back_ns[rank] = rt_now_ns() + (uint64_t)(r->config->timeout_rejoin_s * 1e9);
 }
 
+// By then the coordinator has found that it is gone, and ended the run or not.
+static void put_off_for_judgement(run *r, uint32_t rank)
+{
+    const double longer_s = fmax(r->config->timeout_rejoin_s, r->config->timeout_peer_s);
+    r->back_ns[rank] = rt_now_ns() + (uint64_t)(longer_s * 1e9);
+}
+
 // A worker that the attempt goes on without, to wait beside it.
 static void spawn_waiting(run *r, uint32_t rank)
 {
@@ -311,7 +319,7 @@ static void judge(run *r, child *c, int status)
         return;
     if (is_coordinators_to_judge(r, c, status)) {
         r->left |= rt_bit(rt_peer_rank(c->peer));
-        put_off_return(r, rt_peer_rank(c->peer));
+        put_off_for_judgement(r, rt_peer_rank(c->peer));
         return;
     }
     // The coordinator told it that the run has failed, and says itself why.
