@@ -113,8 +113,9 @@ rt_status dp_planner_make_room(dp_planner *planner, const rt_batch *batch, bool 
 uint64_t dp_planner_room_work(const dp_planner *planner, const rt_batch *batch);
 
 // At least one sample, at most sample_count_max; at most DP_ITERATIONS_MAX times. The batch must
-// stay until the commit. An incomplete batch is spread evenly. RT_NO_MEMORY: the planner must not
-// be used further.
+// stay until the commit. An incomplete batch is spread evenly. RT_NO_MEMORY, and RT_PEER: a worker
+// that is lost (DP_INPUT_LOST) had rows in versions that nobody else has: the planner must not be
+// used further.
 rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch);
 // The same in steps: *done_p: it was the last. look_up_work: about how many instructions the next one
 // takes, by counts alone.
