@@ -18,6 +18,12 @@ static rt_status change(const char *folder, const char *wanted, choice choose,
 {
     int lock;
     rt_status status = rt_published_read(folder, published, error); // before a lock file is made
+    if (status == RT_NOT_FOUND)
+        status =
+            rt_fail(error, status,
+                    "%s: no " RT_PUBLISHED_CURRENT ": expected the folder that a run publishes "
+                    "to (published/ in that of --out), and a model in it",
+                    folder);
     if (!status)
         status = rt_published_lock(folder, &lock, error);
     if (status)
@@ -29,6 +35,20 @@ static rt_status change(const char *folder, const char *wanted, choice choose,
         status = rt_published_write(folder, published, error);
     close(lock);
     return status;
+}
+
+// Names those that there are.
+static rt_status fail_without_version(const char *folder, uint32_t iteration, rt_error *error)
+{
+    uint32_t *iterations, count;
+    char there[200] = "";
+    if (rt_checkpoint_list(folder, &iterations, &count, NULL))
+        return RT_NOT_FOUND;
+    for (uint32_t i = 0; i < count; i++)
+        snprintf(there + strlen(there), sizeof there - strlen(there), " %" PRIu32, iterations[i]);
+    rt_free(iterations);
+    return rt_fail(error, RT_NOT_FOUND, "--version: %s has none of iteration %" PRIu32 ", but%s",
+                   folder, iteration, there);
 }
 
 static rt_status pin(const char *folder, const char *wanted, rt_published *published,
@@ -44,7 +64,9 @@ static rt_status pin(const char *folder, const char *wanted, rt_published *publi
         return rt_fail(error, RT_CONFIG, "--version: expected the iteration of a version, found %s",
                        wanted);
     published->iteration = (uint32_t)number;
-    return rt_published_version_of(folder, published->iteration, &version, error);
+    const rt_status status = rt_published_version_of(folder, published->iteration, &version, error);
+    return status == RT_NOT_FOUND ? fail_without_version(folder, published->iteration, error)
+                                  : status;
 }
 
 // The newest good one is in force, and so are those that come.

@@ -132,7 +132,7 @@ static rt_status serve(serving *s, rt_error *error)
         status = ew_follower_open(&follow, &s->follower, error);
     if (status)
         return status;
-    status = rt_config_copy(ew_follower_model_config(s->follower), &config);
+    status = ew_follower_copy_config(s->follower, &config);
     if (status)
         return rt_fail(error, status, "out of memory");
     rt_log_setup(config.log_level, "serve");

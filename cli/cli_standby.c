@@ -217,7 +217,8 @@ static rt_status ask(const rt_config *config, char text[RT_ASK_BYTES_MAX], rt_er
     rt_keys *keys = rt_alloc(1, sizeof *keys);
     if (!*config->standby) {
         rt_free(keys);
-        return rt_fail(error, RT_CONFIG, "coordinator.standby: the configuration names none");
+        return rt_fail(error, RT_CONFIG,
+                       "coordinator.standby: none is named, or it is the one that leads already");
     }
     rt_status status =
         keys ? rt_keys_load(config, keys, error) : rt_fail(error, RT_NO_MEMORY, "out of memory");

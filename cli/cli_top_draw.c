@@ -52,6 +52,15 @@ static cell short_of(double value)
     return c;
 }
 
+// Of a mean that fades: what is next to nothing would take more letters than a column has.
+static cell ms_of(double ms)
+{
+    cell c = short_of(ms);
+    if (ms < 0.01 && ms > 0)
+        snprintf(c.text, sizeof c.text, "%.*f", ms < 0.00005 ? 0 : 4, ms);
+    return c;
+}
+
 static cell digits_of(double value, int digits)
 {
     cell c = {"-"};
@@ -174,7 +183,7 @@ static void draw_worker(screen *s, const cJSON *worker)
     char parts[8 * RT_VIEW_TIMES + 8] = "";
     for (uint32_t k = 0; k < RT_VIEW_TIMES; k++)
         snprintf(parts + strlen(parts), sizeof parts - strlen(parts), "%7.7s",
-                 short_of(rt_json_number(times, rt_view_time_names[k])).text);
+                 ms_of(rt_json_number(times, rt_view_time_names[k])).text);
     line(s, "%2.0f%c%s %7.7s %4.4s %7.7s %4.4s  %s", rt_json_number(worker, "rank"),
          cJSON_IsFalse(rt_json_member(worker, "takes_part")) ? '-' : ' ', parts,
          short_of(rt_json_number(up, "bytes_per_s") * MBIT).text,

@@ -396,6 +396,8 @@ rt_status dp_control_do(dp_run *c, char *request, char *answer, size_t size, rt_
         if (strcmp(verbs[i].name, request) == 0 && count == verbs[i].arguments + 1)
             return verbs[i].run(c, parts[1], parts[2], answer, size, error);
     }
+    if (strcmp(request, "promote") == 0)
+        return rt_fail(error, RT_AGAIN, "who listens there leads the run already");
     return rt_fail(error, RT_WIRE, "a request \"%.40s\" with %" PRIu32 " arguments, which this build "
                    "does not know", request, count - 1);
 }

@@ -1,5 +1,6 @@
 #include "edge_worker/predict/ew_source.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,6 +10,7 @@
 
 #include "runtime/files/rt_checkpoint.h"
 #include "runtime/files/rt_manifest.h"
+#include "runtime/files/rt_published.h"
 #include "runtime/rt_json_read.h"
 #include "runtime/rt_log.h"
 
@@ -41,6 +43,35 @@ static rt_status load_config(const char *path, const char *const *sets, uint32_t
     return status;
 }
 
+static bool is_empty(const char *folder)
+{
+    DIR *directory = opendir(folder);
+    int count = 0;
+    while (directory && readdir(directory))
+        count++;
+    if (directory)
+        closedir(directory);
+    return count == 2; // itself and the one above
+}
+
+// Says what the folder seems to be instead.
+static rt_status fail_without_model(const char *folder, rt_error *error)
+{
+    static const char expected[] = "expected the folder model/ of a run, or a checkpoint";
+    struct stat info;
+    if (stat(folder, &info) != 0)
+        return rt_fail(error, RT_NOT_FOUND, "%s: %s: %s", folder, strerror(errno), expected);
+    if (is_there(folder, "model/config.json"))
+        return rt_fail(error, RT_NOT_FOUND, "%s is the folder of a run: its model is %s/model",
+                       folder, folder);
+    if (is_empty(folder) || is_there(folder, RT_PUBLISHED_LOCK))
+        return rt_fail(error, RT_NOT_FOUND,
+                       "%s: no model yet: the run has published none, or its guard held them back "
+                       "(publish.guard)",
+                       folder);
+    return rt_fail(error, RT_NOT_FOUND, "%s: no config.json: %s", folder, expected);
+}
+
 rt_status ew_source_open(const char *folder, const char *const *sets, uint32_t set_count,
                          bool reads_input, rt_config *config, ew_source *source, rt_error *error)
 {
@@ -53,9 +84,7 @@ rt_status ew_source_open(const char *folder, const char *const *sets, uint32_t s
                        "ended between two renames; the whole one is %s",
                        folder, path, path);
     if (!is_there(folder, "config.json"))
-        return rt_fail(error, RT_NOT_FOUND,
-                       "%s: no config.json: expected the folder model/ of a run, or a checkpoint",
-                       folder);
+        return fail_without_model(folder, error);
     snprintf(path, sizeof path, "%s/config.json", folder);
     rt_status status = load_config(path, sets, set_count, reads_input, config, error);
     if (!status)

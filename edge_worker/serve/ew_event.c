@@ -20,8 +20,8 @@ typedef struct {
 } value;
 
 struct ew_event {
-    const rt_config *config;
     const ew_cells *cells;
+    rt_column *columns; // a copy: the configuration goes with its version of the model
     bool is_json, has_quotes;
     char delimiter;
     uint32_t count;
@@ -81,19 +81,19 @@ rt_status ew_event_create(const rt_config *config, const ew_cells *cells, ew_eve
     ew_event *event = rt_alloc(1, sizeof *event);
     if (!event)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    event->config = config;
     event->cells = cells;
     event->is_json = config->stream.format == RT_FORMAT_JSON;
     event->delimiter = table->delimiter;
     event->has_quotes = table->quotes == RT_QUOTES_RFC4180 ||
                         (table->quotes == RT_QUOTES_AUTO && table->delimiter != '\t');
     event->parts = rt_alloc(table->column_count, sizeof *event->parts);
-    if (!event->parts) {
+    if (!event->parts ||
+        rt_config_copy_columns(table->columns, table->column_count, &event->columns)) {
         ew_event_destroy(event);
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     }
     for (uint32_t i = 0; i < table->column_count; i++) {
-        const rt_column *one = &table->columns[i];
+        const rt_column *one = &event->columns[i];
         if (one->from_count == 0)
             event->parts[event->count++] =
                 (part){one, ew_cells_find(cells, one->name, strlen(one->name))};
@@ -107,6 +107,7 @@ void ew_event_destroy(ew_event *event)
     if (!event)
         return;
     rt_free(event->parts);
+    rt_free(event->columns);
     rt_free(event);
 }
 

@@ -10,7 +10,7 @@
 
 typedef struct ew_event ew_event;
 
-// config and cells outlive it. RT_CONFIG: events of this format have no id, or there is no outcome
+// cells outlive it. RT_CONFIG: events of this format have no id, or there is no outcome
 // that it could wait for; error names the key. RT_NO_MEMORY.
 rt_status ew_event_create(const rt_config *config, const ew_cells *cells, ew_event **event_p,
                           rt_error *error);

@@ -18,6 +18,9 @@
 #include "runtime/rt_thread.h"
 
 #define LOOK_EVERY_NS 100000000 // whether there is another version
+// A version that cannot be taken over may be a whole model that was read in vain: it is tried again
+// after pauses that double, up to this one.
+#define RETRY_NS_MAX UINT64_C(10000000000)
 #define PATH_SIZE (RT_PATH_MAX + 96)
 #define FRESH_BINS 400u // of histogram, FRESH_BIN_S each; the last holds all that is older
 #define FRESH_BIN_S 0.05
@@ -42,6 +45,8 @@ struct ew_follower {
     bool started;
     atomic_bool stops;
     struct stat seen;     // of the file that is followed, when it was read last
+    struct stat refused;  // likewise, when what it names could not be taken over
+    uint64_t retry_ns, pause_ns; // when that is tried again, and the pause before
     pthread_mutex_t lock; // of what follows
     ew_follower_state state;
     double fresh[FRESH_BINS + 1u]; // samples
@@ -288,10 +293,21 @@ static void take_over(ew_follower *copy, const target *t, uint32_t index, bool c
     pthread_mutex_unlock(&copy->lock);
 }
 
-static void note_failure(ew_follower *copy, const rt_error *error)
+static bool is_same_file(const struct stat *a, const struct stat *b)
 {
+    return a->st_ino == b->st_ino && a->st_dev == b->st_dev && a->st_size == b->st_size &&
+           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+// info: of the file that names it.
+static void note_failure(ew_follower *copy, const struct stat *info, const rt_error *error)
+{
+    const bool is_other = !is_same_file(info, &copy->refused);
+    copy->pause_ns = is_other ? LOOK_EVERY_NS : rt_min_u64(2 * copy->pause_ns, RETRY_NS_MAX);
+    copy->retry_ns = rt_now_ns() + copy->pause_ns;
+    copy->refused = *info;
     pthread_mutex_lock(&copy->lock);
-    copy->state.failures++;
+    copy->state.failures += is_other;
     const bool is_new = strcmp(copy->state.failure, error->text) != 0;
     snprintf(copy->state.failure, sizeof copy->state.failure, "%.255s", error->text);
     pthread_mutex_unlock(&copy->lock);
@@ -299,12 +315,6 @@ static void note_failure(ew_follower *copy, const rt_error *error)
         rt_warn("another model is not taken over, answers go on with that of iteration %" PRIu64
                 ": %s",
                 copy->state.version.iteration, error->text);
-}
-
-static bool is_same_file(const struct stat *a, const struct stat *b)
-{
-    return a->st_ino == b->st_ino && a->st_dev == b->st_dev && a->st_size == b->st_size &&
-           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
 // Nobody has come in since the last change of places; who did before is waited for.
@@ -326,13 +336,14 @@ static void look(ew_follower *copy)
     rt_error error = {0};
     uint32_t index;
     followed_file(copy, path);
-    if (stat(path, &info) != 0 || is_same_file(&info, &copy->seen))
+    if (stat(path, &info) != 0 || is_same_file(&info, &copy->seen) ||
+        (is_same_file(&info, &copy->refused) && rt_now_ns() < copy->retry_ns))
         return;
     rt_status status = find_target(copy, &t, &error);
     if (!status)
         status = read_version(copy, idle_side(copy, &index), &t, &error);
     if (status) {
-        note_failure(copy, &error);
+        note_failure(copy, &info, &error);
         return;
     }
     copy->seen = info;
@@ -402,7 +413,12 @@ void ew_follower_close(ew_follower *copy)
     rt_free(copy);
 }
 
-const rt_config *ew_follower_model_config(const ew_follower *copy)
+rt_status ew_follower_copy_config(ew_follower *copy, rt_config *config)
 {
-    return &copy->sides[atomic_load(&copy->active)].config;
+    uint32_t index;
+    ew_version version;
+    const rt_status status =
+        rt_config_copy(ew_follower_enter(copy, &index, &version)->config, config);
+    ew_follower_leave(copy, index);
+    return status;
 }

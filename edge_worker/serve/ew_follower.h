@@ -7,7 +7,7 @@
 // follows: it takes twice the memory of a model once it has followed one. A thread of its own
 // follows the folder: the current.json of a published one (rt_published), or the manifest of a
 // model's. What cannot be read, or is not there any more, changes nothing: the copy stays as it is,
-// and grows older.
+// and grows older; it is tried again after a while.
 #ifndef EW_FOLLOWER_H
 #define EW_FOLLOWER_H
 
@@ -36,19 +36,19 @@ typedef struct {
 typedef struct {
     ew_version version;
     uint64_t rows;
-    uint64_t updates, failures; // versions taken over, and that could not be
+    uint64_t updates, failures; // versions taken over, and that could not be at first
     // From the training of a sample to its first answers: of the versions taken over while the
     // server ran, every sample of one counted. NAN: none yet.
     double fresh_p50_s, fresh_p99_s, fresh_max_s;
     char failure[256]; // the last one, "" once a version was taken over after it
 } ew_follower_state;
 
-// Reads the model and begins to follow the folder. config_p: the model's, valid until close.
-// RT_NOT_FOUND, and as ew_weights_open.
+// Reads the model and begins to follow the folder. RT_NOT_FOUND, and as ew_weights_open.
 rt_status ew_follower_open(const ew_follower_config *config, ew_follower **copy_p, rt_error *error);
 void ew_follower_close(ew_follower *copy); // nobody is inside
 
-const rt_config *ew_follower_model_config(const ew_follower *copy);
+// That of the version that answers; the caller's (rt_config_fini). RT_NO_MEMORY.
+rt_status ew_follower_copy_config(ew_follower *copy, rt_config *config);
 
 // What to answer with until leave. side_p: for leave. Any thread; never waits.
 const ew_weights *ew_follower_enter(ew_follower *copy, uint32_t *side_p, ew_version *version);

@@ -425,7 +425,7 @@ static rt_status listen_http(ew_server *server, rt_error *error)
 {
     rt_http_config http;
     rt_http_defaults(server->config, &http);
-    http.name = "serve";
+    http.name = "http"; // the log begins its lines with "serve"
     http.key = "serve.address";
     http.address = server->config->serve.address;
     http.connections_max = CONNECTIONS_MAX;

@@ -129,12 +129,23 @@ rt_status rt_address_of_interface(const char *name, char *host, size_t size, rt_
     return status;
 }
 
+// Who listens at a name and who goes there look it up by themselves. All take its first IPv4
+// address, and another one only where it has none: "localhost" is both on most machines, [::1]
+// first.
+static int look_up(const char *host, const char *port, int flags, struct addrinfo **found_p)
+{
+    struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM, .ai_flags = flags};
+    if (getaddrinfo(host, port, &hints, found_p) == 0)
+        return 0;
+    hints.ai_family = AF_UNSPEC;
+    return getaddrinfo(host, port, &hints, found_p);
+}
+
 // ZeroMQ listens on numbers only. Names may be known late: when the network is there, or a box.
 static rt_status resolve(const char *host, char *number, size_t size, rt_error *error)
 {
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
     struct addrinfo *found = NULL;
-    int reason = getaddrinfo(host, NULL, &hints, &found);
+    int reason = look_up(host, NULL, AI_PASSIVE, &found);
     if (reason)
         return rt_fail(error, RT_IO, "cannot listen on %s: %s", host, gai_strerror(reason));
     reason = getnameinfo(found->ai_addr, found->ai_addrlen, number, (socklen_t)size, NULL, 0,
@@ -257,10 +268,9 @@ bool rt_address_resolve(const char *address, struct sockaddr_storage *socket_p, 
 {
     char host[NI_MAXHOST];
     const char *port;
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
     struct addrinfo *found = NULL;
     if (!split(address, host, sizeof host, &port) ||
-        getaddrinfo(strcmp(host, "*") == 0 ? "0.0.0.0" : host, port, &hints, &found) != 0)
+        look_up(strcmp(host, "*") == 0 ? "0.0.0.0" : host, port, AI_NUMERICSERV, &found) != 0)
         return false;
     memcpy(socket_p, found->ai_addr, found->ai_addrlen);
     *length_p = found->ai_addrlen;

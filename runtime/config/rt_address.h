@@ -20,7 +20,8 @@ bool rt_address_host_is_known(const char *address);
 rt_status rt_address_fail(rt_error *error, const char *what, const char *address, int reason,
                           const char *text);
 
-// "tcp://HOST:PORT" for the socket calls, and back. False: it has no such form, or is unknown.
+// "tcp://HOST:PORT" for the socket calls, and back. Of a name its first IPv4 address, or what it
+// has in place of one. False: it has no such form, or is unknown.
 bool rt_address_resolve(const char *address, struct sockaddr_storage *socket_p,
                         socklen_t *length_p);
 bool rt_address_write(const struct sockaddr_storage *from, char *address, size_t size);

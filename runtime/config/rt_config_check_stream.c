@@ -300,10 +300,13 @@ static rt_status check_table(const rt_stream_config *stream, rt_error *error)
         return status;
     const uint32_t field_count = counts[RT_COLUMN_CATEGORICAL] + counts[RT_COLUMN_MULTI];
     const uint32_t label_count = counts[RT_COLUMN_LABEL];
+    const bool is_half_joined = label_count == 0 && stream->join.table.column_count > 0;
     if (is_joined ? label_count > 0 : label_count < 1 || label_count > RT_LABELS_MAX)
         return rt_fail(error, RT_CONFIG, "%s: %u columns of kind \"label\", expected %s", list,
                        label_count,
                        is_joined          ? "none: labels come by stream.join"
+                       : is_half_joined   ? "one; or, for labels that come later, "
+                                            "stream.join.source or stream.join.outcomes"
                        : label_count == 0 ? "one"
                                           : "at most 8");
     if (field_count == 0 || field_count > RT_FIELDS_MAX)

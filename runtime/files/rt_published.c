@@ -64,7 +64,7 @@ rt_status rt_published_write(const char *folder, const rt_published *published, 
 rt_status rt_published_lock(const char *folder, int *lock_p, rt_error *error)
 {
     char path[PATH_SIZE];
-    snprintf(path, sizeof path, "%s/lock", folder);
+    snprintf(path, sizeof path, "%s/" RT_PUBLISHED_LOCK, folder);
     const int lock = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0666);
     if (lock < 0)
         return rt_fail(error, RT_IO, "cannot write %s: %s", path, strerror(errno));

@@ -12,6 +12,7 @@
 #include "runtime/rt_base.h"
 
 #define RT_PUBLISHED_CURRENT "current.json"
+#define RT_PUBLISHED_LOCK "lock"
 
 typedef struct {
     uint32_t iteration; // of the version in force

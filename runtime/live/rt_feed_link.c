@@ -71,10 +71,18 @@ static void disconnect(rt_feed_link *f)
         f->address = f->hub->addresses[f->address == f->hub->addresses[0]];
 }
 
+// Damage of the spool took what is between what was sent and first.
+static bool is_behind_gap(const rt_feed_link *f, uint64_t first)
+{
+    return first > f->sent + 1;
+}
+
 static rt_status send_events(rt_feed_link *f, uint64_t first, uint32_t count, const char *lines,
                              size_t size)
 {
-    const rt_wire_events head = {f->feeder, rt_journal_statistics(f->journal).first};
+    const uint64_t left =
+        is_behind_gap(f, first) ? first : rt_journal_statistics(f->journal).first;
+    const rt_wire_events head = {f->feeder, left};
     rt_message message;
     rt_status status =
         rt_message_create(&message, types[f->flow], f->self, first, count, sizeof head + size);
@@ -214,6 +222,8 @@ static rt_status send_some(rt_feed_link *f, rt_error *error)
         }
         if (status)
             return status;
+        if (is_behind_gap(f, f->frame.first) && f->end_count > 0)
+            return RT_OK; // the coordinator is not to wait for what is lost, but for all before it
         const size_t size = part_of(&f->frame, &count);
         status = send_events(f, f->frame.first, count, f->frame.lines, size);
         if (status == RT_AGAIN)

@@ -16,8 +16,12 @@
 #define SYNC_BYTES (UINT64_C(8) << 20) // so often within a file: commits wait behind it
 #define BESIDE_BYTES_MAX (256u << 10)  // dp_members of 64 boxes
 
-// What stands beside checkpoints and a start needs (dp_members, dp_flaps).
-static const char *const beside[] = {"boxes", "losses"};
+// What stands beside checkpoints and a start needs (dp_members, dp_flaps, dp_control).
+static const struct {
+    const char *name;
+    bool ends; // it goes once no checkpoint needs it any more
+} beside[] = {{"boxes", false}, {"losses", false}, {"forgotten", true}};
+#define GONE 1u // in place of a hash
 _Static_assert(RT_COUNT_OF(beside) == RT_MIRROR_BESIDE, "one hash each");
 
 static rt_status send_piece(rt_mirror *m, const char *name, uint64_t offset, uint64_t total,
@@ -142,19 +146,31 @@ static rt_status bring_checkpoint(rt_mirror *m, uint32_t iteration, rt_error *er
     return status;
 }
 
-static rt_status bring_beside(rt_mirror *m, uint32_t which, rt_error *error)
+// *is_gone: it is not here, and ends there with end_beside.
+static rt_status bring_beside(rt_mirror *m, uint32_t which, bool *is_gone, rt_error *error)
 {
     char path[RT_PATH_MAX + 16];
-    snprintf(path, sizeof path, "%s/%s", m->checkpoints, beside[which]);
+    snprintf(path, sizeof path, "%s/%s", m->checkpoints, beside[which].name);
     const int file = open(path, O_RDONLY | O_CLOEXEC);
+    *is_gone = file < 0 && errno == ENOENT && beside[which].ends;
     const ssize_t count = file >= 0 ? read(file, m->buffer, BESIDE_BYTES_MAX) : 0;
     if (file >= 0)
         close(file);
     const uint64_t hash = count > 0 ? rt_hash_bytes(m->buffer, (size_t)count) : 0;
     if (count <= 0 || hash == m->beside[which])
         return RT_OK;
-    rt_status status = send_file(m, beside[which], error);
+    rt_status status = send_file(m, beside[which].name, error);
     m->beside[which] = status ? 0 : hash;
+    return status;
+}
+
+// After the checkpoints that do without it.
+static rt_status end_beside(rt_mirror *m, uint32_t which, rt_error *error)
+{
+    if (m->beside[which] == GONE)
+        return RT_OK;
+    rt_status status = send_piece(m, beside[which].name, 0, 0, 0, error);
+    m->beside[which] = status ? 0 : GONE;
     return status;
 }
 
@@ -190,16 +206,21 @@ static uint32_t newest(const rt_mirror *m)
 rt_status rt_mirror_files(rt_mirror *m, rt_error *error)
 {
     uint64_t firsts[RT_MIRROR_FLOWS];
+    bool is_gone[RT_MIRROR_BESIDE] = {false};
     uint32_t *iterations, count;
+    rt_status status = RT_OK;
     for (uint32_t f = 0; f < RT_MIRROR_FLOWS; f++) // before checkpoints are listed
         firsts[f] = rt_mirror_journal_first(m, f);
-    rt_status status = rt_checkpoint_list(m->checkpoints, &iterations, &count, error);
+    for (uint32_t b = 0; b < RT_COUNT_OF(beside) && !status; b++) // likewise
+        status = bring_beside(m, b, &is_gone[b], error);
     if (status)
+        return status;
+    if (rt_checkpoint_list(m->checkpoints, &iterations, &count, error))
         return RT_NOT_FOUND;
-    for (uint32_t b = 0; b < RT_COUNT_OF(beside) && !status; b++)
-        status = bring_beside(m, b, error);
     for (uint32_t i = 0; i < count && !status; i++)
         status = bring_checkpoint(m, iterations[i], error);
+    for (uint32_t b = 0; b < RT_COUNT_OF(beside) && !status; b++)
+        status = is_gone[b] ? end_beside(m, b, error) : RT_OK;
     if (!status)
         status = let_go(m, iterations, count, firsts, error);
     rt_free(iterations);

@@ -10,7 +10,7 @@
 #include "runtime/wire/rt_bytes.h"
 #include "runtime/wire/rt_control.h"
 
-#define RT_MIRROR_BESIDE 2u // files beside the checkpoints
+#define RT_MIRROR_BESIDE 3u // files beside the checkpoints
 
 typedef struct {
     struct rt_mirror *mirror;
@@ -50,7 +50,7 @@ struct rt_mirror {
     rt_log_limit limit;
     rt_mirror_checkpoint *saved; // that the standby has
     uint32_t saved_count, saved_capacity;
-    uint64_t beside[RT_MIRROR_BESIDE]; // hashes of what was sent last
+    uint64_t beside[RT_MIRROR_BESIDE]; // hashes of what was sent last; 0: not known
     uint8_t *buffer;                   // RT_WIRE_MIRROR_BYTES_MAX
 
     pthread_mutex_t lock; // the members below

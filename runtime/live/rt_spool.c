@@ -150,8 +150,9 @@ static rt_status open_source(rt_spool *spool, rt_error *error)
     rt_bytes note = {0};
     spool->ops = rt_source_of(stream);
     if (!spool->ops || !spool->ops->line)
-        return rt_fail(error, RT_CONFIG, "stream.source: a feeder reads lines, of %s",
-                       "a source that this build has");
+        return rt_fail(error, RT_CONFIG,
+                       "stream.source: expected a source of lines that this build has: a feeder "
+                       "reads lines");
     rt_status status = spool->ops->open(stream, spool->seed, &spool->source, error);
     if (status)
         return status;

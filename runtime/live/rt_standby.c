@@ -20,6 +20,8 @@ typedef struct {
     rt_transport *transport;
     rt_endpoint *endpoint;
     char bound[RT_NAME_MAX];
+    uint32_t mirror;   // who began last
+    uint64_t question; // of it, the last
     uint64_t heard_ns; // of the coordinator; 0: never
     bool is_silent;    // that was said
     rt_log_limit limit;
@@ -44,6 +46,18 @@ rt_status rt_standby_refuse(const rt_message *question, uint32_t self, rt_messag
     return create_answer(question, self, 0, &why, NULL, answer);
 }
 
+// A connection that the coordinator gave up may still bring what was under way, behind what the next
+// one has brought since: what is acknowledged by now would be cut off.
+static rt_status take_turn(standby *s, uint32_t peer, uint32_t kind, uint64_t question,
+                           rt_error *error)
+{
+    if (kind != RT_MIRROR_BEGIN && (peer != s->mirror || question <= s->question))
+        return rt_fail(error, RT_WIRE, "a MIRROR of a connection that another one has followed");
+    s->mirror = peer;
+    s->question = question;
+    return RT_OK;
+}
+
 static void answer_mirror(standby *s, uint32_t peer, const rt_message *message)
 {
     rt_wire_mirror what;
@@ -57,6 +71,8 @@ static void answer_mirror(standby *s, uint32_t peer, const rt_message *message)
                            : rt_fail(&error, RT_WIRE, "a MIRROR that is cut off");
     if (!status)
         status = rt_standby_disk_adopt(&s->disk, what.id, what.epoch, &error);
+    if (!status)
+        status = take_turn(s, peer, what.kind, rt_message_header(message)->iteration, &error);
     if (!status) {
         s->heard_ns = rt_now_ns();
         if (what.kind == RT_MIRROR_BEGIN || s->is_silent)
@@ -66,6 +82,8 @@ static void answer_mirror(standby *s, uint32_t peer, const rt_message *message)
     if (!status && what.kind == RT_MIRROR_BEGIN) {
         status = rt_standby_disk_list(&s->disk, &text, &error);
         rt_bytes_put(&text, "", 1);
+        if (!status && text.failed)
+            status = rt_fail(&error, RT_NO_MEMORY, "out of memory");
     } else if (!status && what.kind != RT_MIRROR_BEAT) {
         status = rt_standby_disk_take(&s->disk, &what, &reader, &error);
     }
@@ -169,7 +187,7 @@ static rt_status follow(standby *s, rt_error *error)
     if (status)
         return rt_fail_in(error, "coordinator.standby");
     rt_notify_ready(config->notify);
-    rt_info("standby: listening on %s", s->bound);
+    rt_info("listening on %s", s->bound);
     while (!status && !s->disk.state.is_promoted) {
         if (is_stopped(s))
             return rt_fail(error, RT_STOPPED, "ends");

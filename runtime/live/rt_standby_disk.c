@@ -309,32 +309,37 @@ static void segment_path(const rt_standby_disk *disk, const rt_wire_mirror *what
     snprintf(path, size, "%s/%s", disk->journals[what->flow], name);
 }
 
+static rt_status open_segment(rt_standby_disk *disk, const rt_wire_mirror *what, const char *path,
+                              rt_error *error)
+{
+    if (disk->segment_file >= 0 && disk->segment_flow == what->flow &&
+        disk->segment == what->number)
+        return RT_OK;
+    close_segment(disk);
+    disk->segment_file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (disk->segment_file < 0)
+        return rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
+    disk->segment_flow = what->flow;
+    disk->segment = what->number;
+    return sync_folder(disk->journals[what->flow], error);
+}
+
 static rt_status take_block(rt_standby_disk *disk, const rt_wire_mirror *what,
                             const rt_reader *bytes, rt_error *error)
 {
     char path[sizeof disk->journals[0] + RT_SEGMENT_NAME_MAX];
     segment_path(disk, what, path, sizeof path);
-    rt_status status = RT_OK;
-    if (disk->segment_file < 0 || disk->segment_flow != what->flow ||
-        disk->segment != what->number) {
-        close_segment(disk);
-        disk->segment_file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-        if (disk->segment_file < 0)
-            return rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
-        disk->segment_flow = what->flow;
-        disk->segment = what->number;
-        status = sync_folder(disk->journals[what->flow], error);
-    }
+    rt_status status = open_segment(disk, what, path, error);
     if (!status)
         status = expect_size(disk->segment_file, path, what->offset, error);
-    if (!status)
+    if (!status) {
         status = write_at(disk->segment_file, path, what->offset, bytes,
                           what->flags & RT_WIRE_MIRROR_SYNC, error);
-    if (status) { // what is there of it in part goes; the next list tells what is left
-        if (disk->segment_file >= 0)
+        if (status) // what is there of it in part goes; the next list tells what is left
             (void)ftruncate(disk->segment_file, (off_t)what->offset);
-        close_segment(disk);
     }
+    if (status)
+        close_segment(disk);
     return status;
 }
 
@@ -390,6 +395,13 @@ static rt_status open_part(rt_standby_disk *disk, const char *path, uint64_t off
     return disk->part_file >= 0 ? RT_OK : rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
 }
 
+static rt_status remove_file(const rt_standby_disk *disk, const char *path, rt_error *error)
+{
+    if (unlink(path) != 0 && errno != ENOENT)
+        return rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
+    return sync_folder(disk->checkpoints, error);
+}
+
 static rt_status take_file(rt_standby_disk *disk, const rt_wire_mirror *what,
                            const rt_reader *bytes, rt_error *error)
 {
@@ -398,6 +410,8 @@ static rt_status take_file(rt_standby_disk *disk, const rt_wire_mirror *what,
         what->offset > what->total || bytes->left > what->total - what->offset)
         return rt_fail(error, RT_WIRE, "a file that no standby keeps");
     snprintf(path, sizeof path, "%s/%s", disk->checkpoints, what->name);
+    if (what->total == 0 && !strchr(what->name, '/'))
+        return remove_file(disk, path, error);
     snprintf(part, sizeof part, "%s.part", path);
     rt_status status = open_part(disk, part, what->offset, error);
     if (!status)

@@ -281,8 +281,10 @@ static rt_status endpoint_listen(rt_transport *transport, uint32_t self, const c
     struct sockaddr_storage at, bound_to;
     socklen_t length;
     ucs_status_t status;
-    if (!rt_address_is_valid(address) || !rt_address_resolve(address, &at, &length))
+    if (!rt_address_is_valid(address))
         return rt_address_fail(error, what, address, EINVAL, "");
+    if (!rt_address_resolve(address, &at, &length))
+        return rt_address_fail(error, what, address, ENODEV, "");
     if (rt_keys_check_address(false, transport->is_insecure, address, error))
         return RT_CONFIG;
     int listener = rt_ucx_door_listen(&at, length, &bound_to);

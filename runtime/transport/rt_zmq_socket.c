@@ -23,6 +23,14 @@
 #define LISTENER_MESSAGE_BYTES_MAX (INT64_C(128) << 20)
 #define CONGESTION_CONTROL "reno"
 
+// ZeroMQ looks up IPv4 addresses alone, or IPv6 ones alone.
+static bool is_six(const char *address)
+{
+    struct sockaddr_storage place = {0};
+    socklen_t length;
+    return rt_address_resolve(address, &place, &length) && place.ss_family == AF_INET6;
+}
+
 void *rt_zmq_socket_create(void *context, int type, const char *address)
 {
     const struct {
@@ -39,7 +47,7 @@ void *rt_zmq_socket_create(void *context, int type, const char *address)
         {ZMQ_TCP_KEEPALIVE_INTVL, 5},
         {ZMQ_TCP_KEEPALIVE_CNT, 4},
         {ZMQ_TCP_MAXRT, UNHEARD_MS},
-        {ZMQ_IPV6, strchr(address, '[') != NULL},
+        {ZMQ_IPV6, is_six(address)},
         {ZMQ_ROUTER_MANDATORY, 1}, // the last: for a ROUTER only
     };
     size_t count = RT_COUNT_OF(options) - (type != ZMQ_ROUTER);
@@ -113,6 +121,22 @@ bool rt_zmq_socket_tune(int fd)
     return is_local && choose_reno(fd);
 }
 
+// ZeroMQ listens at numbers and interfaces only; what is neither may be the name of a box.
+static int bind_by_name(void *socket, const char *address)
+{
+    struct sockaddr_storage place = {0};
+    socklen_t length;
+    char number[64];
+    if (zmq_bind(socket, address) == 0)
+        return 0;
+    const int reason = errno;
+    if (reason == ENODEV && rt_address_resolve(address, &place, &length) &&
+        rt_address_write(&place, number, sizeof number))
+        return zmq_bind(socket, number);
+    errno = reason;
+    return -1;
+}
+
 // Connections have what their listener had when they were accepted.
 int rt_zmq_socket_bind(void *context, void *socket, const char *address)
 {
@@ -120,10 +144,10 @@ int rt_zmq_socket_bind(void *context, void *socket, const char *address)
     int event, reason;
     int32_t listener;
     if (!rt_address_is_loopback(address))
-        return zmq_bind(socket, address);
+        return bind_by_name(socket, address);
     snprintf(name, sizeof name, "inproc://listening-%p", socket);
     void *monitor = rt_zmq_socket_monitor(context, socket, name, ZMQ_EVENT_LISTENING);
-    int failed = zmq_bind(socket, address);
+    int failed = bind_by_name(socket, address);
     reason = errno;
     if (!monitor)
         return failed;

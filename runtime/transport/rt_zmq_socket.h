@@ -12,8 +12,8 @@
 // A ROUTER or DEALER for the address. NULL with errno when ZeroMQ cannot give one.
 void *rt_zmq_socket_create(void *context, int type, const char *address);
 
-// Binds; connections to a loopback address will be tuned. Uses the socket's monitor, and leaves
-// none. -1 with errno when it cannot be bound.
+// Binds, also by the name of a box; connections to a loopback address will be tuned. Uses the
+// socket's monitor, and leaves none. -1 with errno when it cannot be bound.
 int rt_zmq_socket_bind(void *context, void *socket, const char *address);
 
 // The descriptor to poll.

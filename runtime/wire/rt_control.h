@@ -252,7 +252,8 @@ typedef enum {
                      //   checkpoint ITERATION XXH3 (of its manifest)
     RT_MIRROR_BLOCK, // bytes [offset, ...) of a segment (number) of a journal (flow)
     RT_MIRROR_CUT,   // a segment ends at offset; 0: it goes
-    RT_MIRROR_FILE,  // bytes [offset, ...) of total of the file `name` beside the checkpoints
+    RT_MIRROR_FILE,  // bytes [offset, ...) of total of the file `name` below the checkpoints'
+                     // folder; total 0, of one that is in none of them: it goes
     RT_MIRROR_DROP,  // the checkpoint of iteration `number` goes
     RT_MIRROR_BEAT   // are you there?
 } rt_mirror_kind;

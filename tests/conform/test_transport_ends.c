@@ -278,6 +278,22 @@ static void expect_listen_error(const rt_transport_ops *ops, const char *address
     ops->close(transport);
 }
 
+// A box has a name in most configurations; others hear of a number.
+static void listens_by_name(const rt_transport_ops *ops)
+{
+    rt_transport *transport = NULL;
+    rt_endpoint *server = NULL;
+    rt_error error = {0};
+    char bound[RT_NAME_MAX];
+    assert_int_equal(ops->open(&transport, &error), RT_OK);
+    if (ops->listen(transport, COORDINATOR, "tcp://localhost:0", bound, &server, &error))
+        fail_msg("%s", error.text);
+    if (strncmp(bound, "tcp://127.0.0.1:", 16) != 0 && strncmp(bound, "tcp://[::1]:", 12) != 0)
+        fail_msg("listens at %s", bound);
+    ops->end(server, 0);
+    ops->close(transport);
+}
+
 static void listen_errors_are_named(const rt_transport_ops *ops)
 {
     pair both;
@@ -285,6 +301,7 @@ static void listen_errors_are_named(const rt_transport_ops *ops)
     expect_listen_error(ops, both.address, "already in use");
     pair_close(&both);
     expect_listen_error(ops, "tcp://192.0.2.1:0", "no such interface"); // RFC 5737: nobody's
+    expect_listen_error(ops, "tcp://no-such-host.invalid:0", "no such interface");
     expect_listen_error(ops, "tcp://127.0.0.1:99999", "not an address");
     expect_listen_error(ops, "tcp://127.0.0.1:80x", "not an address");
     expect_listen_error(ops, "tcp://127.0.0.1", "not an address");
@@ -386,6 +403,7 @@ static void server_never_comes(const rt_transport_ops *ops)
     XX(restarted_client_is_let_in)     \
     XX(started_twice)                  \
     XX(any_order_of_ends)              \
+    XX(listens_by_name)                \
     XX(listen_errors_are_named)        \
     XX(connect_errors_are_named)       \
     XX(server_comes_later)             \

@@ -3,8 +3,8 @@
 No parser: the sources are laid out by clang-format, so that binary operators stand between spaces, a function's
 body between a "{" and a "}" at the beginning of a line, and a statement begins a line. Comments, literals and
 preprocessor lines are blanked out first. What a change cannot show in a test is left out: log lines, assertions,
-prefetches, what gives memory and files back (the address sanitizer watches that), and lines that only run when
-memory is used up.
+prefetches (from memory or a disk), what gives memory and files back (the address sanitizer watches that), and lines
+that only run when memory is used up.
 """
 import re
 from typing import Iterator, NamedTuple
@@ -18,7 +18,7 @@ OTHER_TRUTH = {"true": "false", "false": "true"}
 # Statements that begin with one of these calls are left as they are.
 SILENT = re.compile(
     r"\s*(?:\(void\))?(?:rt_(?:debug|info|warn|assert)|_Static_assert|fprintf|__builtin_\w+|va_end|munmap|"
-    r"return rt_fail|(?:\w+(?:_|\.|->))*(?:prefetch|free|fini|destroy|release|close|abort)\w*)\b *\(")
+    r"return rt_fail|(?:\w+(?:_|\.|->))*(?:prefetch|will_need|free|fini|destroy|release|close|abort)\w*)\b *\(")
 NO_MEMORY = re.compile(r"RT_NO_MEMORY|out of memory|rt_alloc|rt_grow")
 BINARY = r"(?<= )(%s)(?= |$)"
 COMPARISON = re.compile(BINARY % r"<=|>=|<|>")

@@ -85,13 +85,45 @@ static void wrong_usage_is_named(void **state)
     SAYS(2, "expected HOST:PORT", "probe");
     SAYS(2, "--set needs --config", "probe", "localhost:1", "--set", "seed=1");
     SAYS(1, "tcp://localhost: not an address", "probe", "localhost");
-    SAYS(1, "no config.json: expected the folder model/ of a run", "eval", run_folder());
     SAYS(2, "--rows and --memory: expected one of them", "profile", "configs/demo.json",
          "--rows", "5", "--memory", "5000");
     SAYS(2, "--samples \"0\": expected a whole number from 1", "profile", "configs/demo.json",
          "--samples", "0");
     SAYS(1, "this input has no end; expected --samples N", "profile", "configs/demo.json", "--set",
          "stream.samples_max=0");
+}
+
+// Each says what that folder is instead, as far as one can see.
+static void folders_without_a_model_are_named(void **state)
+{
+    (void)state;
+    char run[500], published[500], file[600];
+    snprintf(run, sizeof run, "%s", test_path("a run"));
+    snprintf(published, sizeof published, "%s", test_path("a run/published"));
+    SAYS(1, "a run: No such file or directory: expected the folder model/ of a run", "eval", run);
+    assert_int_equal(mkdir(run, 0777), 0);
+    assert_int_equal(mkdir(published, 0777), 0);
+    SAYS(1, "a run: no config.json: expected the folder model/ of a run", "eval", run);
+    SAYS(1, "a run/published: no model yet: the run has published none", "serve", published);
+    SAYS(1, "a run: no current.json: expected the folder that a run publishes to", "rollback", run);
+    snprintf(file, sizeof file, "%s/lock", published);
+    write_file(file, "");
+    SAYS(1, "a run/published: no model yet: the run has published none", "serve", published);
+    snprintf(file, sizeof file, "%s/model", run);
+    assert_int_equal(mkdir(file, 0777), 0);
+    snprintf(file, sizeof file, "%s/model/config.json", run);
+    write_file(file, "{}");
+    SAYS(1, "a run/model", "predict", run);
+    snprintf(file, sizeof file, "%s/current.json", published);
+    write_file(file, "{\"iteration\": 58, \"pinned\": false}");
+    for (int i = 58; i < 60; i++) {
+        snprintf(file, sizeof file, "%s/ckpt-%012d", published, i);
+        assert_int_equal(mkdir(file, 0777), 0);
+        snprintf(file, sizeof file, "%s/ckpt-%012d/manifest.json", published, i);
+        write_file(file, "{}");
+    }
+    SAYS(1, "a run/published has none of iteration 3, but 58 59", "pin", published, "--version",
+         "3");
 }
 
 // The hot rows of a file, in order, after its head.
@@ -264,6 +296,7 @@ static void a_coordinator_that_ends_early_has_said_why(void **state)
 }
 
 TEST_MAIN(TEST(every_command_has_help), TEST(wrong_usage_is_named),
-          TEST(hot_rows_go_from_profile_to_sim), TEST(a_folder_has_one_run), TEST(an_empty_input_is_an_error), TEST(what_cannot_be_is_refused_once),
-          TEST(a_socket_is_no_input), TEST(a_model_needs_no_input),
-          TEST(a_coordinator_that_ends_early_has_said_why))
+          TEST(folders_without_a_model_are_named), TEST(hot_rows_go_from_profile_to_sim),
+          TEST(a_folder_has_one_run), TEST(an_empty_input_is_an_error),
+          TEST(what_cannot_be_is_refused_once), TEST(a_socket_is_no_input),
+          TEST(a_model_needs_no_input), TEST(a_coordinator_that_ends_early_has_said_why))

@@ -349,6 +349,30 @@ static void same_model(const char *out, const char *other, uint32_t shards)
     run_same_line(out, other, "\"logloss\"");
 }
 
+// The coordinator has no standby, and then is taken for one.
+static void promote_who_leads(void)
+{
+    process p;
+    size_t size;
+    char standby[128], *running = run_file("out", "running.json", &size);
+    const char *at = strstr(running, "\"coordinator\": \"");
+    ask("promote", NULL, NULL, 1, "coordinator.standby: none is named");
+    if (!at)
+        fail_msg("no address in %s", running);
+    at = strchr(at + strlen("\"coordinator\": \""),
+                ':'); // its port; by another name, as it is no other place
+    snprintf(standby, sizeof standby, "coordinator.standby=localhost%.*s", (int)strcspn(at, "\""),
+             at);
+    free(running);
+    run_start(&p,
+              (const char *const[]){"promote", run_path("out"), "--set", standby, "--set",
+                                    "checkpoint.every_s=60", NULL},
+              NULL);
+    run_must_end(&p, 1);
+    run_must_say(&p, "who listens there leads the run already");
+    process_fini(&p);
+}
+
 // Rows go to the shard that is left, and back: the model is that of a run in which nothing happened.
 static void a_box_with_rows_goes_and_comes(void **state)
 {
@@ -362,6 +386,7 @@ static void a_box_with_rows_goes_and_comes(void **state)
     ask("add", "s", NULL, 1, "takes part in this run already");
     ask("drain", "c", NULL, 1, "takes no part in this run");
     ask("drain", "a", NULL, 1, "has the last worker");
+    promote_who_leads();
     ask("drain", "s", NULL, 0, "s leaves: all start anew from iteration");
     run_await_records(&up, "out", "\"boxes\":[\"a\"],\"pause_s\"", 1);
     ask("add", "s", NULL, 0, "s joins: all start anew from iteration");
@@ -448,6 +473,11 @@ static void a_worker_leaves_as_by_hand(void **state)
     run_up(site, "hand", NULL, (const char *const[]){both, bound, NULL});
     run_up(site, "hand", "--resume", (const char *const[]){one, NULL});
     same_model("out", "hand", 1);
+    size_t size; // somebody wanted it so: nobody is to be told that a worker is missing
+    char *records = run_file("out", "metrics.jsonl", &size);
+    if (!strstr(records, "\"out\":[]") || strstr(records, "\"out\":[1]"))
+        fail_msg("a worker of a drained box is missed: %s", records);
+    free(records);
 }
 
 // Rates change at an iteration: as if the run had been ended there, and gone on by hand with them.

@@ -11,8 +11,10 @@
 #include "runtime/rt_hash.h"
 #include "tests/support/test.h"
 
+#ifndef DIM
 #define DIM 2u
-#define STATE 2u // adagrad
+#endif
+#define STATE DIM // adagrad
 #define FIELDS 2u
 #ifndef SLOTS
 #define SLOTS 8u
@@ -61,8 +63,9 @@ static inline void forget_sent(rig *r)
     r->sent_count = 0;
 }
 
-static inline void setup_as(rig *r, uint32_t slices, uint32_t credits, uint32_t message_bytes,
-                            bool one_at_a_time)
+// Of an executor of this rig, whose rows are ready.
+static inline ew_executor_config config_of(rig *r, uint32_t slices, uint32_t credits,
+                                           uint32_t message_bytes)
 {
     rt_optimizer_config optimizer = {.kind = RT_OPTIMIZER_ADAGRAD,
                                      .learning_rate = 0.5f,
@@ -78,23 +81,35 @@ static inline void setup_as(rig *r, uint32_t slices, uint32_t credits, uint32_t 
                           .lookup_count_max = 4 * FIELDS,
                           .slot_count = SLOTS}};
     assert_int_equal(ew_host_rows_init(&r->rows, SLOTS, DIM, &optimizer, 7, 0.1f), RT_OK);
-    ew_executor_config config = {.rank = 1,
-                                 .shard_count = SHARDS,
-                                 .epoch = 0,
-                                 .slice_count_max = slices,
-                                 .push_credits = credits,
-                                 .message_bytes = message_bytes,
-                                 .one_at_a_time = one_at_a_time,
-                                 .limits = r->limits,
-                                 .values = DIM,
-                                 .state = STATE,
-                                 .rows = &ew_host_rows_ops,
-                                 .rows_context = &r->rows,
-                                 .send = take,
-                                 .send_context = r};
-    assert_int_equal(ew_executor_create(&config, &r->executor), RT_OK);
+    return (ew_executor_config){.rank = 1,
+                                .shard_count = SHARDS,
+                                .epoch = 0,
+                                .slice_count_max = slices,
+                                .push_credits = credits,
+                                .message_bytes = message_bytes,
+                                .limits = r->limits,
+                                .values = DIM,
+                                .state = STATE,
+                                .rows = &ew_host_rows_ops,
+                                .rows_context = &r->rows,
+                                .send = take,
+                                .send_context = r};
+}
+
+static inline void create(rig *r, const ew_executor_config *config)
+{
+    r->limits = config->limits;
+    assert_int_equal(ew_executor_create(config, &r->executor), RT_OK);
     assert_int_equal(dp_plan_init(&r->plan, 1), RT_OK);
     assert_int_equal(dp_slice_reserve(&r->plan.slices[0], 4, 4 * FIELDS), RT_OK);
+}
+
+static inline void setup_as(rig *r, uint32_t slices, uint32_t credits, uint32_t message_bytes,
+                            bool one_at_a_time)
+{
+    ew_executor_config config = config_of(r, slices, credits, message_bytes);
+    config.one_at_a_time = one_at_a_time;
+    create(r, &config);
 }
 
 static inline void setup(rig *r, uint32_t slices, uint32_t credits, uint32_t message_bytes)
@@ -143,9 +158,10 @@ static inline void add_row(rig *r, uint32_t slot, uint32_t version, dp_mode mode
 static inline dp_op *add_op(rig *r, dp_op_kind kind, uint64_t key, uint32_t slot, uint32_t version)
 {
     dp_slice *slice = &r->plan.slices[0];
-    bool release = kind == DP_OP_PUSH_ROW || kind == DP_OP_DROP || kind == DP_OP_SEND;
+    bool release = kind == DP_OP_PUSH_ROW || kind == DP_OP_DROP || kind == DP_OP_SEND ||
+                   kind == DP_OP_PUSH_DELTA;
     bool after = kind == DP_OP_PUSH_GRAD || kind == DP_OP_KEEP || kind == DP_OP_REDUCE ||
-                 kind == DP_OP_SUM;
+                 kind == DP_OP_SUM || kind == DP_OP_FORGET;
     dp_op *op = dp_ops_add(release ? &slice->release : after ? &slice->after : &slice->fill, kind);
     assert_non_null(op);
     op->key = key;
@@ -261,7 +277,7 @@ static inline rt_status answer(rig *r, uint32_t shard, const rt_wire_pull *pull,
     return give(r, rt_peer(RT_ROLE_PS, shard), &message, error);
 }
 
-static const float *row_at(const rig *r, uint32_t slot)
+static inline float *row_at(const rig *r, uint32_t slot)
 {
     return r->rows.slab + (size_t)slot * r->rows.stride;
 }

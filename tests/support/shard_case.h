@@ -178,8 +178,8 @@ static inline uint32_t count_sent(const fixture *f, rt_message_type type)
 }
 
 // The only record of the only message of a type; returns its floats.
-static const float *only_record(fixture *f, rt_message_type type, uint32_t worker,
-                                rt_wire_row *head)
+static inline const float *only_record(fixture *f, rt_message_type type, uint32_t worker,
+                                       rt_wire_row *head)
 {
     flush(f);
     assert_int_equal(count_sent(f, type), 1);

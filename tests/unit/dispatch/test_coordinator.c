@@ -5,36 +5,6 @@
 #include <netinet/in.h>
 #include <poll.h>
 
-// ---- what is left of a run -------------------------------------------------------------------
-
-static cJSON *json_of(const fixture *f, const char *name)
-{
-    char path[600], text[65536];
-    snprintf(path, sizeof path, "%s/%s", f->out, name);
-    FILE *file = fopen(path, "r");
-    assert_non_null(file);
-    text[fread(text, 1, sizeof text - 1, file)] = '\0';
-    fclose(file);
-    cJSON *root = cJSON_Parse(text);
-    assert_non_null(root);
-    return root;
-}
-
-static double number(const cJSON *object, const char *name)
-{
-    const cJSON *item = cJSON_GetObjectItem(object, name);
-    if (!cJSON_IsNumber(item))
-        fail_msg("no %s", name);
-    return item->valuedouble;
-}
-
-static void text_must_be(const cJSON *object, const char *name, const char *want)
-{
-    const cJSON *item = cJSON_GetObjectItem(object, name);
-    assert_true(cJSON_IsString(item));
-    assert_string_equal(item->valuestring, want);
-}
-
 static void part_must_be(const cJSON *manifest, const char *name, const char *bytes)
 {
     rt_manifest_part part;
@@ -263,30 +233,6 @@ static void a_stop_ends_it_early(void **state)
     cJSON_Delete(summary);
 }
 
-// Answers what a cut asks of members; the iteration that it is of.
-static uint32_t play_cut(fixture *f)
-{
-    rt_wire_cut order;
-    for (uint32_t w = 0; w < WORKERS; w++) {
-        rt_message message = expect(f, 1 + w, RT_MESSAGE_MARK);
-        const rt_wire_part part = {.total = 5};
-        if (w == 0)
-            say(f, 1, RT_MESSAGE_PART, 0, &part, sizeof part, "dense", 5);
-        say(f, 1 + w, RT_MESSAGE_MARK, rt_message_header(&message)->iteration, NULL, 0, NULL, 0);
-        rt_message_release(&message);
-    }
-    rt_message message = expect(f, 0, RT_MESSAGE_CUT);
-    const uint32_t iteration = (uint32_t)rt_message_header(&message)->iteration;
-    assert_true(rt_control_has(&message, sizeof order));
-    memcpy(&order, rt_message_payload(&message), sizeof order);
-    rt_message_release(&message);
-    assert_int_equal(order.base, 0);
-    say(f, 0, RT_MESSAGE_CUT, iteration, NULL, 0, NULL, 0);
-    const rt_wire_written written = {.bytes = strlen(rows), .hash = 88, .ns = 1000};
-    say(f, 0, RT_MESSAGE_WRITTEN, iteration, &written, sizeof written, NULL, 0);
-    return iteration;
-}
-
 // A signal asks for a checkpoint; the run goes on after it. copies: the shard's file comes here.
 static void ask_for_checkpoint(bool copies)
 {
@@ -294,7 +240,6 @@ static void ask_for_checkpoint(bool copies)
     fixture f;
     int pair[2];
     char folder[700];
-    uint32_t iteration = 1;
     cJSON *manifest;
     rt_manifest_part part;
     prepare(&f);
@@ -306,25 +251,23 @@ static void ask_for_checkpoint(bool copies)
     assert_int_equal(f.welcome.epoch, 1);
     uint64_t samples = train_to(&f, 2);
     assert_int_equal(write(pair[1], &asks, sizeof asks), sizeof asks);
-    while (iteration) { // up to the flush of the cut
-        for (uint32_t w = 0; w < WORKERS; w++) {
-            rt_message slice = expect(&f, 1 + w, RT_MESSAGE_SLICE);
-            const rt_wire_report one = report_on(&slice, &iteration);
-            if (iteration)
-                report(&f, w, rt_message_header(&slice)->iteration, &one);
-            samples += one.sample_count;
-            rt_message_release(&slice);
-        }
-    }
+    samples += train_to_flush(&f);
     const uint32_t cut = play_cut(&f);
     if (copies)
         give_file(&f, 0, cut, rows);
+    while (!count_lines(&f, "metrics.jsonl", "\"record\":\"checkpoint\"")) { // it is being written
+        assert_true(rt_now_ns() < f.end_ns);
+        usleep(1000);
+    }
     assert_int_equal(cut * WORKERS * BATCH, samples);
     samples += train_to(&f, ITERATIONS);
     assert_int_equal(samples, ITERATIONS * WORKERS * BATCH);
     take_flush(&f);
     end_well(&f);
     finish(&f, RT_OK, "");
+    cJSON *members = last_record(&f, "members");
+    assert_true(number(cJSON_GetObjectItem(members, "checkpoint"), "iteration") == cut);
+    cJSON_Delete(members);
     snprintf(folder, sizeof folder, "%s/checkpoints/ckpt-%012u", f.out, cut);
     assert_int_equal(rt_manifest_read(folder, &manifest, NULL), RT_OK);
     text_must_be(manifest, "kind", "checkpoint");

@@ -1,6 +1,8 @@
 // What workers and shards must not say to a coordinator.
 #include "tests/unit/dispatch/test_coordinator_support.h"
 
+#include "tests/support/json_case.h"
+
 typedef void (*change)(rt_wire_report *report, uint64_t *sequence);
 
 static void more_samples(rt_wire_report *report, uint64_t *sequence)
@@ -196,8 +198,66 @@ static void whoever_answers_finish_twice(void **state)
     finish(&f, RT_WIRE, "worker 1: a FINISHED of 176 bytes that nobody waits for");
 }
 
+// ---- what processes have in memory -----------------------------------------------------------
+
+static void members_are_recorded(void **state)
+{
+    (void)state;
+    static const rt_wire_vitals vitals[MEMBERS] = {
+        {.resident_bytes = 1, .memory_max_bytes = 2, .rows = 3, .row_bytes = 4, .row_bytes_max = 5},
+        {.resident_bytes = 6, .memory_max_bytes = 7},
+        {.resident_bytes = 8}};
+    static const char expected[] =
+        "{\"record\":\"members\",\"iteration\":40,\"policy\":\"esd\",\"dense_bytes\":4000,"
+        "\"workers\":[{\"rank\":0,\"up\":62500000,\"down\":31250000,\"rss_bytes\":6,"
+        "\"memory_max_bytes\":7},{\"rank\":1,\"up\":125000000,\"down\":250000000,\"rss_bytes\":8,"
+        "\"memory_max_bytes\":null}],\"out\":[],\"shards\":[{\"keys\":3,\"row_bytes\":4,"
+        "\"row_bytes_max\":5,\"rss_bytes\":1,\"memory_max_bytes\":2}],"
+        "\"checkpoint\":{\"every_s\":0,\"iteration\":0},\"lag\":{},\"waits_for_input\":false,"
+        "\"ended\":true}";
+    fixture f;
+    prepare(&f);
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        f.config.links.workers[w].gbps_up = w ? 1 : 0.5;
+        f.config.links.workers[w].gbps_down = w ? 2 : 0.25;
+    }
+    start(&f);
+    train_to(&f, 2);
+    for (uint32_t m = 0; m < MEMBERS; m++)
+        say(&f, m, RT_MESSAGE_VITALS, 0, &vitals[m], sizeof vitals[m], NULL, 0);
+    train_to(&f, ITERATIONS);
+    take_flush(&f);
+    end_well(&f);
+    finish(&f, RT_OK, "");
+    cJSON *record = last_record(&f, "members"), *want = cJSON_Parse(expected);
+    cJSON *coordinator = cJSON_DetachItemFromObjectCaseSensitive(record, "coordinator");
+    assert_true(number(coordinator, "rss_bytes") > 1e5);
+    assert_true(cJSON_HasObjectItem(coordinator, "memory_max_bytes"));
+    json_take_between(record, "time_s", 0, 3600);
+    json_take_between(record, "unix_s", 1.7e9, 1e11);
+    json_take_between(cJSON_GetObjectItem(record, "checkpoint"), "age_s", 0, 3600);
+    json_must_equal(record, want, "members");
+    cJSON_Delete(coordinator);
+    cJSON_Delete(record);
+    cJSON_Delete(want);
+}
+
+// Too few bytes of them.
+static void half_of_the_vitals(void **state)
+{
+    (void)state;
+    const rt_wire_vitals vitals = {0};
+    fixture f;
+    prepare(&f);
+    start(&f);
+    say(&f, 2, RT_MESSAGE_VITALS, 0, &vitals, sizeof vitals / 2, NULL, 0);
+    expect_stop(&f, RT_REASON_FAILED);
+    finish(&f, RT_WIRE, "worker 1: VITALS of 20 bytes, expected 40");
+}
+
 TEST_MAIN(TEST(a_report_on_other_samples), TEST(a_report_by_another_plan),
           TEST(a_report_on_another_slice), TEST(a_verdict_that_differs),
           TEST(a_bad_batch_that_was_applied), TEST(a_report_twice), TEST(a_report_before_its_turn),
           TEST(bad_batches_are_counted), TEST(messages_that_nobody_waits_for),
-          TEST(whoever_answers_finish_twice))
+          TEST(whoever_answers_finish_twice),
+          TEST(members_are_recorded), TEST(half_of_the_vitals))

@@ -101,6 +101,9 @@ static UNUSED void join_run(fixture *f, uint32_t member)
     rt_error error = {0};
     const uint32_t self = peer_of(member);
     rt_wire_hello hello = rt_control_greet(self, &f->own.identity);
+    hello.box = rt_config_hash_box(
+        &f->config, member == 0 ? rt_config_box_of_shard(&f->config, 0)
+                                : rt_config_box_of_worker(&f->config, member - 1));
     if (member == 0)
         rt_control_put_text(hello.address, sizeof hello.address, "tcp://127.0.0.1:1");
     if (ops->connect(f->transport, self, COORDINATOR, f->address, &f->members[member], &error))
@@ -274,6 +277,47 @@ static UNUSED void finish_workers(fixture *f)
 
 static UNUSED const char rows[] = "rows of shard 0";
 
+// Answers what a cut asks of members; the iteration that it is of.
+static UNUSED uint32_t play_cut(fixture *f)
+{
+    rt_wire_cut order;
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        rt_message message = expect(f, 1 + w, RT_MESSAGE_MARK);
+        const rt_wire_part part = {.total = 5};
+        if (w == 0)
+            say(f, 1, RT_MESSAGE_PART, 0, &part, sizeof part, "dense", 5);
+        say(f, 1 + w, RT_MESSAGE_MARK, rt_message_header(&message)->iteration, NULL, 0, NULL, 0);
+        rt_message_release(&message);
+    }
+    rt_message message = expect(f, 0, RT_MESSAGE_CUT);
+    const uint32_t iteration = (uint32_t)rt_message_header(&message)->iteration;
+    assert_true(rt_control_has(&message, sizeof order));
+    memcpy(&order, rt_message_payload(&message), sizeof order);
+    rt_message_release(&message);
+    assert_int_equal(order.base, 0);
+    say(f, 0, RT_MESSAGE_CUT, iteration, NULL, 0, NULL, 0);
+    const rt_wire_written written = {.bytes = strlen(rows), .hash = 88, .ns = 1000};
+    say(f, 0, RT_MESSAGE_WRITTEN, iteration, &written, sizeof written, NULL, 0);
+    return iteration;
+}
+
+// Trains up to the flush of a cut, which everybody has then; samples that were trained.
+static UNUSED uint64_t train_to_flush(fixture *f)
+{
+    uint64_t samples = 0;
+    for (uint32_t iteration = 1; iteration;) {
+        for (uint32_t w = 0; w < WORKERS; w++) {
+            rt_message slice = expect(f, 1 + w, RT_MESSAGE_SLICE);
+            const rt_wire_report one = report_on(&slice, &iteration);
+            if (iteration)
+                report(f, w, rt_message_header(&slice)->iteration, &one);
+            samples += one.sample_count;
+            rt_message_release(&slice);
+        }
+    }
+    return samples;
+}
+
 // The file of the model, or of a checkpoint, that a member has: one piece, until it is written.
 static UNUSED void give_file(fixture *f, uint32_t member, uint64_t iteration, const char *bytes)
 {
@@ -294,7 +338,8 @@ static UNUSED void give_file(fixture *f, uint32_t member, uint64_t iteration, co
     }
 }
 
-static UNUSED void expect_stop(fixture *f, rt_reason reason)
+// drained: the member that is told of another end; MEMBERS: none is.
+static UNUSED void expect_stops(fixture *f, rt_reason reason, uint32_t drained)
 {
     for (uint32_t m = 0; m <= f->config.worker_count; m++) {
         rt_message message = next(f, m);
@@ -302,10 +347,16 @@ static UNUSED void expect_stop(fixture *f, rt_reason reason)
             rt_message_release(&message);
             message = next(f, m);
         }
-        assert_int_equal(rt_message_header(&message)->iteration, reason);
+        assert_int_equal(rt_message_header(&message)->iteration,
+                         m == drained ? RT_REASON_DRAINED : reason);
         rt_message_release(&message);
         ops->end(f->members[m], 0); // the coordinator waits for that
     }
+}
+
+static UNUSED void expect_stop(fixture *f, rt_reason reason)
+{
+    expect_stops(f, reason, MEMBERS);
 }
 
 static UNUSED void end_well(fixture *f)
@@ -314,6 +365,70 @@ static UNUSED void end_well(fixture *f)
     give_file(f, 1, 0, "dense weights");
     give_file(f, 0, 0, rows);
     expect_stop(f, RT_REASON_COMPLETE);
+}
+
+// ---- what is left of a run -------------------------------------------------------------------
+
+static UNUSED cJSON *json_of(const fixture *f, const char *name)
+{
+    char path[600], text[65536];
+    snprintf(path, sizeof path, "%s/%s", f->out, name);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    cJSON *root = cJSON_Parse(text);
+    assert_non_null(root);
+    return root;
+}
+
+static UNUSED double number(const cJSON *object, const char *name)
+{
+    const cJSON *item = cJSON_GetObjectItem(object, name);
+    if (!cJSON_IsNumber(item))
+        fail_msg("no %s", name);
+    return item->valuedouble;
+}
+
+static UNUSED void text_must_be(const cJSON *object, const char *name, const char *want)
+{
+    const cJSON *item = cJSON_GetObjectItem(object, name);
+    assert_true(cJSON_IsString(item));
+    assert_string_equal(item->valuestring, want);
+}
+
+// The last record of this kind.
+static UNUSED cJSON *last_record(const fixture *f, const char *kind)
+{
+    char path[600], line[8192], start[64];
+    cJSON *found = NULL;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", f->out);
+    snprintf(start, sizeof start, "{\"record\":\"%s\"", kind);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file)) {
+        if (strncmp(line, start, strlen(start)) != 0)
+            continue;
+        cJSON_Delete(found);
+        found = cJSON_Parse(line);
+    }
+    fclose(file);
+    assert_non_null(found);
+    return found;
+}
+
+// Lines of a file that have a text.
+static UNUSED uint32_t count_lines(const fixture *f, const char *name, const char *text)
+{
+    char path[600], line[8192];
+    uint32_t count = 0;
+    snprintf(path, sizeof path, "%s/%s", f->out, name);
+    FILE *file = fopen(path, "r");
+    while (file && fgets(line, sizeof line, file))
+        count += strstr(line, text) != NULL;
+    if (file)
+        fclose(file);
+    return count;
 }
 
 #endif

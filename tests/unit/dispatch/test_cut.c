@@ -37,7 +37,7 @@ static void begin(cut_case *c)
     assert_int_equal(dp_roster_create(&roster, &c->roster, NULL), RT_OK);
     assert_int_equal(dp_tally_create(&tally, &c->tally, NULL), RT_OK);
     const dp_checkpoint_config checkpoint = {
-        .directory = test_directory(), .config = &c->config, .metrics = dp_tally_metrics(c->tally)};
+        .directory = test_path("checkpoints"), .config = &c->config, .metrics = dp_tally_metrics(c->tally)};
     assert_int_equal(dp_checkpoint_create(&checkpoint, NULL, 0, &c->checkpoint, NULL), RT_OK);
     c->cut = (dp_cut){.roster = c->roster,
                       .tally = c->tally,
@@ -258,7 +258,34 @@ static void another_worker_gives_the_dense_part(void **state)
     fini(&c);
 }
 
+// Each time one thing is wrong.
+static void answers_that_no_sweep_waits_for(void **state)
+{
+    (void)state;
+    cut_case c;
+    const rt_wire_expire answer = {.rows = 1};
+    bool is_over = true;
+    for (uint32_t i = 0; i < 6; i++) {
+        rt_message message;
+        const uint32_t peer = rt_peer(i == 1 ? RT_ROLE_WORKER : RT_ROLE_PS, 1);
+        begin(&c);
+        c.planned.is_cut = i == 2;
+        c.cut.planned = i == 3 ? NULL : &c.planned;
+        c.cut.asked = i != 4;
+        assert_int_equal(rt_control_create_struct(&message, RT_MESSAGE_EXPIRE, peer, ITERATION,
+                                                  &answer, sizeof answer, NULL), RT_OK);
+        message.size -= i == 5;
+        assert_int_equal(dp_cut_expired(&c.cut, peer, &message, &is_over, NULL), i ? RT_WIRE : RT_OK);
+        assert_int_equal(c.cut.ended_rows, i ? 0 : 1);
+        assert_int_equal(c.cut.captured, i ? 0 : 2);
+        assert_false(is_over);
+        rt_message_release(&message);
+        fini(&c);
+    }
+}
+
 TEST_MAIN(TEST(a_request_is_met_once), TEST(lost_workers_are_not_waited_for),
-          TEST(another_worker_gives_the_dense_part), TEST(a_sweep_is_a_cut), TEST(shards_wait_for_every_worker),
+          TEST(another_worker_gives_the_dense_part), TEST(a_sweep_is_a_cut),
+          TEST(answers_that_no_sweep_waits_for), TEST(shards_wait_for_every_worker),
           TEST(shards_wait_for_the_dense_part), TEST(what_nobody_waits_for),
           TEST(members_that_cannot_be_asked))

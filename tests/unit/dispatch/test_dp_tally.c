@@ -1,13 +1,13 @@
 #include "dispatch/coordinator/dp_tally.h"
 
 #include <cjson/cJSON.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/support/said.h"
 #include "tests/support/test.h"
 
 #define WORKERS 2u
@@ -326,21 +326,12 @@ static void sums_cut_short_leave_nothing(void **state)
 // What a run says at its end, on standard output.
 static const char *said_at_the_end(scene *s, bool interrupted)
 {
-    static char text[4096];
+    said_output out;
     const dp_reading reading = {0};
-    fflush(stdout);
-    const int own = dup(STDOUT_FILENO);
-    const int said = open(test_path("said"), O_RDWR | O_CREAT | O_TRUNC, 0600);
-    assert_true(own >= 0 && said >= 0);
-    dup2(said, STDOUT_FILENO);
+    said_begin(&out, STDOUT_FILENO);
     const rt_status status = dp_tally_finish(s->tally, &reading, interrupted, NULL);
-    fflush(stdout);
-    dup2(own, STDOUT_FILENO);
-    close(own);
-    const ssize_t length = pread(said, text, sizeof text - 1, 0);
-    close(said);
-    assert_true(status == RT_OK && length >= 0);
-    text[length] = '\0';
+    const char *text = said_end(&out);
+    assert_int_equal(status, RT_OK);
     return text;
 }
 

@@ -246,5 +246,29 @@ static void windows_see_every_key(void **state)
         assert_true(bags_with_a_window(seed, true) == bags_with_a_window(seed, false));
 }
 
-TEST_MAIN(TEST(uses_are_known), TEST(nothing_shown_nothing_changed), TEST(longer_windows_pull_less),
+// More keys than a window has room for: those that left it are forgotten in time.
+static void windows_forget(void **state)
+{
+    (void)state;
+    const planner_shape shape = {.seed = 5,
+                                 .worker_count = 3,
+                                 .sample_count_max = 12,
+                                 .field_count = 3,
+                                 .ids_per_field = 1u << 20,
+                                 .bag_max = 1,
+                                 .cache = CACHE_MIDDLE,
+                                 .lookahead = 2,
+                                 .dispatch = {.policy = RT_POLICY_ESD, .alpha = 1, .window = 3}};
+    planner_case pc;
+    planner_case_init(&pc, &shape);
+    for (uint32_t t = 0; t < 100; t++) { // 3600 keys, in room for some hundred
+        planner_case_look_up(&pc, 12);
+        planner_case_commit(&pc);
+        check_next(&pc, 3);
+    }
+    planner_case_fini(&pc);
+}
+
+TEST_MAIN(TEST(windows_forget), TEST(uses_are_known), TEST(nothing_shown_nothing_changed),
+          TEST(longer_windows_pull_less),
           TEST(windows_move_less), TEST(windows_see_every_key))

@@ -77,14 +77,29 @@ static void part_of_the_way(void **state)
     assert_in_range(sizes[0], 32, 33);
 }
 
-// Bounds of all together that cannot hold the batch give way; nothing is lost.
+static void must_be(const dp_share *shares, uint32_t count, uint32_t samples, const uint32_t *want)
+{
+    uint32_t sizes[WORKERS];
+    dp_shares_level(shares, count, samples, sizes);
+    for (uint32_t j = 0; j < count; j++)
+        assert_int_equal(sizes[j], want[j]);
+}
+
+// Bounds of all together that cannot hold the batch give way in turn, from worker 0 on; nothing is
+// lost, and nobody has less than none.
 static void bounds_that_cannot_be_kept(void **state)
 {
     (void)state;
-    const dp_share shares[] = {{0, 1, 0, 3}, {0, 1, 0, 3}};
-    uint32_t sizes[2];
-    dp_shares_level(shares, 2, 10, sizes);
-    assert_int_equal(sizes[0] + sizes[1], 10);
+    const dp_share most[] = {{0, 1, 0, 3}, {0, 1, 0, 3}, {0, 1, 0, 3}};
+    const dp_share least[] = {{0, 1, 4, 9}, {0, 1, 4, 9}}, one_has_none[] = {
+        {0, 1, 0, 9}, {0, 1, 4, 9}, {0, 1, 4, 9}};
+    must_be(most, 2, 10, (const uint32_t[]){5, 5});
+    must_be(most, 2, 9, (const uint32_t[]){5, 4});
+    must_be(most, 3, 10, (const uint32_t[]){4, 3, 3});
+    must_be(least, 2, 5, (const uint32_t[]){2, 3});
+    must_be(least, 2, 0, (const uint32_t[]){0, 0});
+    must_be(one_has_none, 3, 1, (const uint32_t[]){0, 0, 1});
+    must_be(one_has_none, 3, 6, (const uint32_t[]){0, 3, 3});
 }
 
 TEST_MAIN(TEST(the_level_is_the_least_longest_time), TEST(part_of_the_way),

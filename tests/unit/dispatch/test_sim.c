@@ -268,6 +268,22 @@ static void who_took_part_is_not_chosen_again(void **state)
     assert_int_equal(result.participants, 12);
 }
 
+// Whatever ended was there once: rows that were touched first, less those that ended, are left.
+static void rows_that_end_are_counted(void **state)
+{
+    (void)state;
+    const char *const one = "workers=1", *const link = "links.workers=[5]"; // who touches first is one
+    const dp_sim_result none = RUN("sim.warmup=0", link, one);
+    const dp_sim_result some = RUN("sim.warmup=0", link, one, "rows.expire_iterations=5");
+    assert_int_equal(none.sweeps, 0);
+    assert_int_equal(none.rows_ended, 0);
+    assert_int_equal(dp_account_counts(&none.account, 1).first_touch, none.directory_keys);
+    assert_in_range(some.sweeps, 2, WORKERS * BATCHES);
+    assert_true(some.rows_ended > some.sweeps);
+    assert_int_equal(dp_account_counts(&some.account, 1).first_touch - some.rows_ended,
+                     some.directory_keys);
+}
+
 // Half a stream would give half a result, without a word.
 static void bad_data_is_an_error(void **state)
 {
@@ -297,4 +313,4 @@ TEST_MAIN(TEST(the_warm_up_is_not_counted), TEST(nothing_but_warm_up_is_an_error
           TEST(dispatch_errors_are_a_choice), TEST(times_are_of_what_counts),
           TEST(traces_have_every_iteration), TEST(a_spec_is_a_policy_and_its_keys),
           TEST(no_set_is_better_than_the_chosen_one), TEST(all_take_part_where_computing_is_slow),
-          TEST(who_took_part_is_not_chosen_again), TEST(bad_data_is_an_error))
+          TEST(who_took_part_is_not_chosen_again), TEST(rows_that_end_are_counted), TEST(bad_data_is_an_error))

@@ -187,6 +187,31 @@ static void a_lie_that_waited_is_named(void **state)
     teardown(&r);
 }
 
+// Each once, though what is known of a slice is kept where an earlier one's was.
+static void rows_of_every_slice_are_counted(void **state)
+{
+    (void)state;
+    rig r;
+    rt_error error;
+    const uint64_t keys[] = {key(0), key(1)};
+    setup(&r, 3, 4, 4096);
+    init_slice(&r, keys, 2);
+    train(&r, NULL);
+    for (uint32_t t = 2; t < 10; t++) {
+        begin(&r);
+        add_op(&r, DP_OP_DROP, key(t - 1), 1, 0);
+        add_op(&r, DP_OP_RECV, key(t), 1, 1)->keeper = FROM;
+        add_row(&r, 0, t - 1, DP_MODE_OWN);
+        add_row(&r, 1, 1, DP_MODE_OWN);
+        give_slice(&r);
+        assert_int_equal(give_handed(&r, t, key(t), 1, 50, &error), RT_OK);
+        train(&r, NULL);
+        assert_int_equal(ew_executor_get_statistics(r.executor).handed, t - 1);
+    }
+    assert_int_equal(ew_executor_get_statistics(r.executor).stale_reads, 0);
+    teardown(&r);
+}
+
 static void rows_of_another_epoch_are_dropped(void **state)
 {
     (void)state;
@@ -205,4 +230,4 @@ static void rows_of_another_epoch_are_dropped(void **state)
 TEST_MAIN(TEST(a_row_goes_out_with_its_state), TEST(a_row_may_come_before_its_slice),
           TEST(a_row_that_waits_at_the_end_is_given_back), TEST(lies_are_named),
           TEST(a_row_comes_once), TEST(what_waits_is_bounded), TEST(a_lie_that_waited_is_named),
-          TEST(rows_of_another_epoch_are_dropped))
+          TEST(rows_of_every_slice_are_counted), TEST(rows_of_another_epoch_are_dropped))

@@ -118,6 +118,98 @@ static void gradients_are_summed(void **state)
     teardown(&plain);
 }
 
+// Several in a message, each what its own bytes say.
+static void records_of_a_message_are_told_apart(void **state)
+{
+    (void)state;
+    enum { COUNT = 3, BYTES = sizeof(rt_wire_delta) + 4 * WORDS + 4 };
+    fixture f;
+    uint8_t bytes[COUNT * BYTES];
+    ps_shard_config config = config_of(&f);
+    config.row_wire = RT_CODING_INT8;
+    config.adds_deltas = true;
+    config.init_scale = 0;
+    start(&f, &config);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        const rt_wire_delta head = {.key = 7 + i, .version = 2 + i};
+        const float values[DIM] = {127, (float)i, -1 - (float)i, 5}, own = 0.5f + (float)i;
+        memcpy(bytes + i * BYTES, &head, sizeof head);
+        rt_coding_pack(RT_CODING_INT8, values, DIM, bytes + i * BYTES + sizeof head);
+        memcpy(bytes + i * BYTES + sizeof head + 4 * WORDS, &own, sizeof own);
+    }
+    accepted(&f, 0, message_of(0, RT_MESSAGE_PUSH_DELTA_CODED, 9, COUNT, bytes, sizeof bytes));
+    for (uint32_t i = 0; i < COUNT; i++) {
+        const float want[ROW] = {127, (float)i, -1 - (float)i, 5, 0.5f + (float)i};
+        uint32_t version = 0;
+        const float *row = ps_shard_find(f.shard, 7 + i, &version);
+        assert_int_equal(version, 2 + i);
+        assert_memory_equal(row, want, sizeof want);
+    }
+    assert_int_equal(statistics_of(&f).deltas, COUNT);
+    teardown(&f);
+
+    begin(&f);
+    coded_grad grads[COUNT];
+    for (uint32_t i = 0; i < COUNT; i++) {
+        const float values[DIM] = {127, (float)i, 0, 1};
+        grads[i] = (coded_grad){{7 + i, 1, 0, RT_WIRE_NO_KEEPER}, {0}};
+        rt_coding_pack(RT_CODING_INT8, values, DIM, grads[i].words);
+    }
+    accepted(&f, 0, message_of(0, RT_MESSAGE_PUSH_GRAD_CODED, 9, COUNT, grads, sizeof grads));
+    for (uint32_t i = 0; i < COUNT; i++) {
+        const ps_shard_config own = config_of(&f);
+        const float sum[DIM] = {127, (float)i, 0, 1};
+        float want[ROW] = {0};
+        uint32_t version = 0;
+        rt_row_init(7 + i, 5, 1, DIM, want);
+        rt_optimizer_step(&own.optimizer, DIM, 9, want, want + DIM, sum);
+        assert_memory_equal(ps_shard_find(f.shard, 7 + i, &version), want, sizeof want);
+    }
+    teardown(&f);
+}
+
+// Rows whole where the pull asks for that, with state where it asks for that; sums rounded.
+static void answers_are_as_they_are_asked_for(void **state)
+{
+    (void)state;
+    fixture f;
+    rt_wire_row head;
+    float want[ROW], rounded[DIM];
+    uint32_t words[WORDS];
+    begin(&f);
+    accepted(&f, 0, change_of(7, 0, 3, 0.5f));
+    uint32_t version;
+    memcpy(want, ps_shard_find(f.shard, 7, &version), sizeof want);
+    rt_coding_pack(RT_CODING_INT8, want, DIM, words);
+    for (uint32_t tag = 0; tag < 4; tag++) {
+        const bool with_state = tag & 1, whole = tag & 2;
+        drop_sent(&f);
+        accepted(&f, 1, pull_of(1, RT_MESSAGE_PULL, 4, 7, 3, 77 | (with_state ? RT_WIRE_TAG_STATE : 0) |
+                                                                 (whole ? RT_WIRE_TAG_WHOLE : 0)));
+        const float *record = only_record(&f, RT_MESSAGE_ROWS_CODED, 1, &head);
+        const size_t values = whole ? sizeof rounded : sizeof words;
+        assert_true(head.key == 7 && head.version == 3 && (head.tag & 77) == 77);
+        assert_int_equal(rt_message_header(&f.sent[0])->payload_bytes,
+                         sizeof head + values + (with_state ? sizeof(float) : 0));
+        assert_memory_equal(record, whole ? (const void *)want : words, values);
+        if (with_state)
+            assert_memory_equal((const uint8_t *)record + values, want + DIM, sizeof(float));
+    }
+    drop_sent(&f);
+    accepted(&f, 0, pull_of(0, RT_MESSAGE_PULL_SUM, 9, 9, 9, 6));
+    coded_grad grad = {{9, 2, 3, 0}, {0}};
+    rt_coding_pack(RT_CODING_INT8, steps, DIM, grad.words);
+    accepted(&f, 1, message_of(1, RT_MESSAGE_PUSH_GRAD_CODED, 9, 1, &grad,
+                               sizeof(rt_wire_grad) + 4 * WORDS));
+    const float *sum = only_record(&f, RT_MESSAGE_SUM_ROWS_CODED, 0, &head);
+    assert_true(head.key == 9 && head.version == 9 && head.tag == 6);
+    assert_int_equal(rt_message_header(&f.sent[f.sent_count - 1])->payload_bytes,
+                     sizeof head + 4 * WORDS);
+    rt_coding_unpack(RT_CODING_INT8, sum, DIM, rounded);
+    assert_memory_equal(rounded, steps, sizeof rounded);
+    teardown(&f);
+}
+
 static void refused(fixture *f, rt_message message, const char *words)
 {
     rt_error error = {0};
@@ -161,4 +253,5 @@ static void what_breaks_the_protocol(void **state)
 }
 
 TEST_MAIN(TEST(a_change_is_added), TEST(an_initial_row_is_whole), TEST(gradients_are_summed),
+          TEST(records_of_a_message_are_told_apart), TEST(answers_are_as_they_are_asked_for),
           TEST(what_breaks_the_protocol))

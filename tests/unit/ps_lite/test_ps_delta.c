@@ -132,5 +132,52 @@ static void what_breaks_the_protocol(void **state)
     teardown(&f);
 }
 
-TEST_MAIN(TEST(in_the_order_of_versions), TEST(pulls_come_before_the_next_version),
-          TEST(pulls_of_the_initial_row), TEST(what_breaks_the_protocol))
+// As many bytes as the values of a row, and 104 that are kept beside them.
+static void what_waits_is_bounded(void **state)
+{
+    (void)state;
+    for (uint32_t room = 1; room < 4; room++) {
+        for (uint32_t less = 0; less < 2; less++) {
+            fixture f;
+            ps_shard_config config = config_of(&f);
+            rt_error error = {0};
+            config.adds_deltas = true;
+            config.gradient_bytes_max = room * (DIM * sizeof(float) + 104) - less;
+            start(&f, &config);
+            for (uint32_t i = 0; i < room - less; i++)
+                accepted(&f, 0, delta_of(0, i, 3, 4, 0, 1)); // waits for version 3
+            assert_int_equal(receive(&f, 0, delta_of(0, 99, 3, 4, 0, 1), &error), RT_LIMIT);
+            assert_non_null(strstr(error.text, "worker 0: changes of 1 rows while"));
+            assert_int_equal(statistics_of(&f).deltas_waiting, room - less);
+            teardown(&f);
+        }
+    }
+}
+
+// Versions that cannot follow each other, to the number; more pulls than there are workers.
+static void numbers_at_the_edge(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    refused(&f, delta_of(0, 1, 4, 4, 0, 1), "version 4 on base 4");
+    accepted(&f, 0, delta_of(0, 1, 4, 5, 3, 1)); // as many pulls as workers
+    refused(&f, delta_of(0, 2, 4, 5, 4, 1), "4 pulls of one version by 3 workers");
+    rt_message strange = delta_of(0, 3, 0, 5, 0, 1);
+    rt_wire_delta head;
+    memcpy(&head, rt_message_payload(&strange), sizeof head);
+    head.reserved = 1;
+    memcpy(rt_message_payload(&strange), &head, sizeof head);
+    refused(&f, strange, "version 5 on base 0");
+    delta_record two[2] = {{.head = {.key = 8, .version = 5}}, {.head = {.key = 8, .version = 6}}};
+    uint8_t bytes[2 * (sizeof(rt_wire_delta) + ROW * 4)];
+    for (uint32_t i = 0; i < 2; i++)
+        memcpy(bytes + i * sizeof bytes / 2, &two[i], sizeof bytes / 2);
+    refused(&f, message_of(0, RT_MESSAGE_PUSH_DELTA, 1, 2, bytes, sizeof bytes),
+            "twice in one message");
+    teardown(&f);
+}
+
+TEST_MAIN(TEST(what_waits_is_bounded), TEST(numbers_at_the_edge), TEST(in_the_order_of_versions),
+          TEST(pulls_come_before_the_next_version), TEST(pulls_of_the_initial_row),
+          TEST(what_breaks_the_protocol))

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "runtime/files/rt_file.h"
+#include "runtime/rt_hash.h"
 #include "tests/support/test.h"
 
 static ps_model_info info_of(uint64_t rows)
@@ -202,6 +203,226 @@ static void test_a_path_that_does_not_fit(void **state)
     assert_string_equal(path, "/0123456789/rows-001-of-004.bin");
 }
 
-TEST_MAIN(TEST(test_what_is_written_is_read), TEST(test_a_path_that_does_not_fit), TEST(test_damage_is_found),
+// ---- what headers say ------------------------------------------------------------------------
+
+enum { HEADER = 64, FLOOR = 8 };
+
+// Bytes of a file of this many rows that says what info says; its size.
+static size_t file_of(const ps_model_info *info, uint8_t *bytes, size_t most)
+{
+    const char *path = file_in(test_path("."));
+    ps_model_writer *writer = NULL;
+    float row[5];
+    rt_file_place place = {.path = path};
+    const rt_sink sink = rt_file_sink(&place);
+    assert_int_equal(ps_model_writer_open(&sink, info, &writer, NULL), RT_OK);
+    for (uint64_t i = 0; i < info->row_count; i++) {
+        row_of(i, row);
+        assert_int_equal(ps_model_writer_add(writer, i, 5, row, NULL), RT_OK);
+    }
+    assert_int_equal(ps_model_writer_commit(writer, NULL, NULL), RT_OK);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    const size_t size = fread(bytes, 1, most, file);
+    fclose(file);
+    return size;
+}
+
+// Both kinds of headers keep every number; the longer one is there where it has something to say.
+static void test_headers_keep_every_number(void **state)
+{
+    (void)state;
+    uint8_t bytes[4096];
+    for (uint32_t i = 0; i < 4; i++) {
+        ps_model_info want = info_of(3), got;
+        ps_model_reader *reader;
+        want.iteration = 900;
+        want.base = i ? 800 : 0;
+        want.floor = i & 1 ? 70 : 0;
+        want.left_count = i & 2 ? 2 : 0;
+        const size_t size = file_of(&want, bytes, sizeof bytes);
+        uint32_t version, header_bytes;
+        memcpy(&version, bytes + 8, sizeof version);
+        memcpy(&header_bytes, bytes + 12, sizeof header_bytes);
+        assert_int_equal(version, i ? 3 : 2);
+        assert_int_equal(header_bytes, HEADER + 8 + (i ? FLOOR : 0));
+        assert_int_equal(size, header_bytes + 24 + 3 * (8 + 4 + 20));
+        assert_int_equal(ps_model_file_bytes(&want), size);
+        assert_int_equal(ps_model_reader_open(file_in(test_path(".")), NULL, NULL, &got, &reader,
+                                              NULL),
+                         RT_OK);
+        assert_true(got.iteration == 900 && got.base == want.base && got.floor == want.floor);
+        assert_true(got.left_count == want.left_count && got.row_count == 3 && got.dim == 3);
+        ps_model_reader_close(reader);
+    }
+}
+
+// Sets a number of a header, whose checksum stays right; what a reader says of that.
+static rt_status with_number(uint8_t *bytes, size_t size, size_t at, uint32_t number,
+                             rt_error *error)
+{
+    uint8_t changed[4096];
+    uint32_t header_bytes;
+    ps_model_info info;
+    ps_model_reader *reader;
+    memcpy(changed, bytes, size);
+    memcpy(changed + at, &number, sizeof number);
+    memcpy(&header_bytes, bytes + 12, sizeof header_bytes);
+    const uint64_t checksum = rt_hash_bytes(changed, header_bytes - sizeof checksum);
+    memcpy(changed + header_bytes - sizeof checksum, &checksum, sizeof checksum);
+    const char *path = file_in(test_path("."));
+    overwrite(path, changed, size);
+    const rt_status status = ps_model_reader_open(path, NULL, NULL, &info, &reader, error);
+    if (!status)
+        ps_model_reader_close(reader);
+    return status;
+}
+
+// Places in the header (docs/MODEL_FORMAT.md), and numbers there that are just good, or just not.
+static void test_impossible_headers_are_refused(void **state)
+{
+    (void)state;
+    enum { VERSION = 8, SIZE = 12, SHARD = 32, SHARDS = 36, DIM = 40, STATE = 44, BLOCK = 52 };
+    enum { BASE = 60, LEFT = 68 };
+    uint8_t bytes[4096];
+    rt_error error;
+    ps_model_info info = info_of(3);
+    info.base = 800;
+    info.floor = 70;
+    const size_t size = file_of(&info, bytes, sizeof bytes);
+    const struct {
+        size_t at;
+        uint32_t number;
+        bool good;
+    } cases[] = {{DIM, 1, true},       {DIM, 65536, true},   {DIM, 0, false},
+                 {DIM, 65537, false},  {STATE, 0, true},     {STATE, 65536, true},
+                 {STATE, 65537, false}, {SHARD, 3, true},     {SHARD, 4, false},
+                 {SHARDS, 2, true},    {SHARDS, 1, false},   {BLOCK, PS_MODEL_BLOCK_ROWS, true},
+                 {BLOCK, PS_MODEL_BLOCK_ROWS + 1, false},    {BLOCK, PS_MODEL_BLOCK_ROWS - 1, false},
+                 {LEFT, 3, true},      {LEFT, 4, false},     {BASE, 0, true},
+                 {VERSION, 3, true},   {VERSION, 4, false},  {VERSION, 1, false},
+                 {SIZE, 81, false},    {SIZE, 79, false}};
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
+        error = (rt_error){0};
+        // The checksum is over as many bytes as the header says.
+        if (cases[i].at == SIZE) {
+            memcpy(bytes + SIZE, &cases[i].number, sizeof(uint32_t));
+            overwrite(file_in(test_path(".")), bytes, size);
+            assert_int_equal(read_rows(file_in(test_path(".")), 3, &error), RT_DATA);
+            const uint32_t right = 80;
+            memcpy(bytes + SIZE, &right, sizeof right);
+            continue;
+        }
+        if (with_number(bytes, size, cases[i].at, cases[i].number, &error) !=
+            (cases[i].good ? RT_OK : RT_DATA))
+            fail_msg("%u at %zu: %s", cases[i].number, cases[i].at, error.text);
+    }
+    info.left_count = 1; // of changes alone
+    assert_int_equal(file_of(&info, bytes, sizeof bytes), size);
+    assert_int_equal(with_number(bytes, size, BASE, 0, &error), RT_DATA);
+    assert_non_null(strstr(error.text, "are impossible"));
+}
+
+// ---- what blocks say -------------------------------------------------------------------------
+
+// A block whose checksum is right, and which says something else than its place does.
+static void test_blocks_that_are_not_in_their_place(void **state)
+{
+    (void)state;
+    enum { BEGIN = HEADER + 8, ROWS = 8, INDEX = 12, STORED = 16, FLAGS = 20 };
+    uint8_t bytes[4096], changed[4096];
+    rt_error error;
+    const ps_model_info info = info_of(3);
+    const size_t size = file_of(&info, bytes, sizeof bytes), block = size - BEGIN;
+    static const struct {
+        size_t at;
+        int by;
+    } cases[] = {{ROWS, 1}, {ROWS, -1}, {INDEX, 1}, {STORED, 1}, {STORED, -1}, {STORED, -8},
+                 {FLAGS, 2}, {FLAGS, 1}};
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
+        uint32_t number;
+        memcpy(changed, bytes, size);
+        memcpy(&number, changed + BEGIN + cases[i].at, sizeof number);
+        number += (uint32_t)cases[i].by;
+        memcpy(changed + BEGIN + cases[i].at, &number, sizeof number);
+        const size_t stored = cases[i].at == STORED && cases[i].by < 0 ? block + cases[i].by : block;
+        const uint64_t checksum = rt_hash_bytes(changed + BEGIN + 8, stored - 8);
+        memcpy(changed + BEGIN, &checksum, sizeof checksum);
+        overwrite(file_in(test_path(".")), changed, size);
+        assert_int_equal(read_rows(file_in(test_path(".")), 3, &error), RT_DATA);
+        if (!strstr(error.text, "block 0 (rows from 0 on) is damaged"))
+            fail_msg("case %zu: %s", i, error.text);
+    }
+}
+
+// Keys of rows that are in memory already: those of the block that were not given out.
+static void test_keys_ahead(void **state)
+{
+    (void)state;
+    const uint64_t rows = PS_MODEL_BLOCK_ROWS + 10;
+    const char *path = file_in(test_directory());
+    ps_model_info info;
+    ps_model_reader *reader;
+    uint64_t key;
+    uint32_t version;
+    const float *row;
+    const uint64_t *keys;
+    write_rows(path, rows);
+    assert_int_equal(ps_model_reader_open(path, NULL, NULL, &info, &reader, NULL), RT_OK);
+    assert_int_equal(ps_model_reader_ahead(reader, &keys), 0);
+    for (uint64_t i = 0; i < rows; i++) {
+        assert_int_equal(ps_model_reader_next(reader, &key, &version, &row, NULL), RT_OK);
+        const uint64_t end = i < PS_MODEL_BLOCK_ROWS ? PS_MODEL_BLOCK_ROWS : rows;
+        const uint32_t ahead = ps_model_reader_ahead(reader, &keys);
+        assert_int_equal(ahead, end - i - 1);
+        for (uint32_t k = 0; k < ahead && k < 3; k++)
+            assert_int_equal(keys[k], (i + 1 + k) * 977);
+    }
+    ps_model_reader_close(reader);
+}
+
+typedef struct {
+    uint32_t calls, end_at;
+} calls;
+
+static rt_status note_call(void *context, int wait_fd, rt_error *error)
+{
+    calls *seen = context;
+    (void)wait_fd;
+    return ++seen->calls == seen->end_at ? rt_fail(error, RT_STOPPED, "enough") : RT_OK;
+}
+
+// Reading can be ended anywhere, by whoever is called meanwhile.
+static void test_reading_can_be_ended(void **state)
+{
+    (void)state;
+    const uint64_t rows = PS_MODEL_BLOCK_ROWS + 10;
+    const char *path = file_in(test_directory());
+    write_rows(path, rows);
+    for (uint32_t end_at = 0; end_at < 8; end_at++) {
+        calls seen = {.end_at = end_at};
+        ps_model_info info;
+        ps_model_reader *reader;
+        uint64_t key;
+        uint32_t version;
+        const float *row;
+        rt_error error = {0};
+        rt_status status = ps_model_reader_open(path, note_call, &seen, &info, &reader, &error);
+        const bool is_open = status == RT_OK;
+        while (!status)
+            status = ps_model_reader_next(reader, &key, &version, &row, &error);
+        if (is_open)
+            ps_model_reader_close(reader);
+        const bool is_ended = end_at && seen.calls >= end_at;
+        assert_int_equal(status, is_ended ? RT_STOPPED : RT_END);
+        assert_true(end_at == 0 || seen.calls <= end_at); // it is not asked again
+        assert_true(end_at != 0 || seen.calls >= 5);      // header, two blocks of two parts
+    }
+}
+
+TEST_MAIN(TEST(test_headers_keep_every_number), TEST(test_impossible_headers_are_refused),
+          TEST(test_blocks_that_are_not_in_their_place), TEST(test_keys_ahead),
+          TEST(test_reading_can_be_ended), TEST(test_what_is_written_is_read),
+          TEST(test_a_path_that_does_not_fit), TEST(test_damage_is_found),
           TEST(test_damage_is_found_in_packed_files), TEST(test_packed_files),
           TEST(test_the_old_file_stays_until_the_new_one_is_complete))

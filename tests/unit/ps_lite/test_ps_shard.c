@@ -252,6 +252,54 @@ static void test_many_wait(void **context)
     teardown(&f);
 }
 
+// Every number, after one of everything and two of some.
+static void test_everything_is_counted(void **context)
+{
+    (void)context;
+    fixture f;
+    const rt_wire_pull three[] = {{1, 0, 0}, {2, 0, 1}, {3, 9, 2}}; // the last one waits
+    uint8_t rows[2 * (sizeof(rt_wire_row) + ROW * 4)];
+    const row_record older = row_of(4, 5, 10), newer = row_of(5, 6, 20);
+    const float floats[2] = {1, 2};
+    setup(&f);
+    accepted(&f, 0, message_of(0, RT_MESSAGE_PULL, 1, 3, three, sizeof three));
+    accepted(&f, 1, pull_of(1, RT_MESSAGE_PULL, 1, 3, 9, 0));
+    memcpy(rows, &older, sizeof rows / 2);
+    memcpy(rows + sizeof rows / 2, &newer, sizeof rows / 2);
+    accepted(&f, 0, message_of(0, RT_MESSAGE_PUSH_ROW, 3, 2, rows, sizeof rows));
+    accepted(&f, 0, push_of(0, 3, 4, 5, 1)); // nothing new
+    accepted(&f, 0, push_of(0, 9, 3, 9, 1)); // what two wait for
+    accepted(&f, 0, grad_of(0, 7, 4, 3, 5, RT_WIRE_NO_KEEPER, 1));
+    accepted(&f, 1, grad_of(1, 7, 4, 3, 5, RT_WIRE_NO_KEEPER, 1));
+    accepted(&f, 0, grad_of(0, 8, 5, 1, 6, RT_WIRE_NO_STEP, 1));
+    accepted(&f, 0, grad_of(0, 9, 6, 1, 8, 2, 1));
+    accepted(&f, 2, pull_of(2, RT_MESSAGE_PULL_SUM, 9, 6, 9, 0));
+    accepted(&f, 1, grad_of(1, 9, 8, 3, 0, RT_WIRE_NO_KEEPER, 1)); // waits for worker 0
+    for (uint32_t worker = 0; worker < WORKERS; worker++)
+        accepted(&f, worker, dense_of(worker, 1, 0, floats, 2));
+    rt_message old = push_of(0, 1, 1, 1, 10);
+    rt_message_header(&old)->epoch = EPOCH + 1;
+    accepted(&f, 0, old);
+    const ps_shard_statistics got = statistics_of(&f);
+    const ps_shard_statistics want = {.rows = 5,
+                                      .row_bytes = got.row_bytes,
+                                      .pulls = 4,
+                                      .pulls_parked_max = 2,
+                                      .rows_created = 2,
+                                      .row_pushes = 4,
+                                      .row_pushes_ignored = 1,
+                                      .gradients = 5,
+                                      .gradients_waiting = 1,
+                                      .steps = 1,
+                                      .steps_skipped = 1,
+                                      .sums_pulled = 1,
+                                      .dense_sums = 1,
+                                      .messages_discarded = 1};
+    assert_memory_equal(&got, &want, sizeof got);
+    assert_true(got.row_bytes > 0);
+    teardown(&f);
+}
+
 // ---- Outgoing messages
 
 static void test_replies_are_split_by_size_and_by_iteration(void **context)
@@ -358,6 +406,6 @@ TEST_MAIN(TEST(test_first_touch_creates_by_init),
           TEST(test_pulls_of_the_base_are_answered_before_the_sum),
           TEST(test_first_touch_by_several_creates_from_base_0),
           TEST(test_keeper_gets_the_sum_of_the_others), TEST(test_two_sums_of_a_key_are_kept_apart),
-          TEST(test_many_wait), TEST(test_replies_are_split_by_size_and_by_iteration),
+          TEST(test_many_wait), TEST(test_everything_is_counted), TEST(test_replies_are_split_by_size_and_by_iteration),
           TEST(test_a_full_transport_keeps_order_and_has_a_bound),
           TEST(test_dense_sums_go_to_who_takes_part))

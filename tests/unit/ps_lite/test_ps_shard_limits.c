@@ -260,6 +260,81 @@ static void test_bounds(void **context)
     teardown(&f);
 }
 
+// As many gradients as bytes are allowed for, of 104 and the floats each: to the byte, and of one
+// message as of many.
+static void test_gradients_that_fit(void **context)
+{
+    (void)context;
+    for (uint32_t room = 1; room < 4; room++) {
+        for (uint32_t less = 0; less < 2; less++) {
+            fixture f;
+            grad_record all[4];
+            ps_shard_config config = config_of(&f);
+            const uint32_t fit = room - less;
+            config.gradient_bytes_max = room * (DIM * sizeof(float) + 104) - less;
+            start(&f, &config);
+            for (uint32_t i = 0; i < 4; i++)
+                all[i] = (grad_record){{i, 6, 0, RT_WIRE_NO_KEEPER}, {1, 2, 3, 4}};
+            limited(&f, 1, message_of(1, RT_MESSAGE_PUSH_GRAD, 3, fit + 1, all,
+                                      (fit + 1) * sizeof all[0]),
+                    "gradients while 0 wait for other workers");
+            assert_int_equal(statistics_of(&f).gradients_waiting, 0);
+            accepted(&f, 1, message_of(1, RT_MESSAGE_PUSH_GRAD, 3, fit, all, fit * sizeof all[0]));
+            limited(&f, 1, grad_of(1, 3, 99, 6, 0, RT_WIRE_NO_KEEPER, 1), "1 gradients while");
+            assert_int_equal(statistics_of(&f).gradients_waiting, fit);
+            teardown(&f);
+        }
+    }
+}
+
+// Iterations that a version can be: up to the last one.
+static void test_the_last_version(void **context)
+{
+    (void)context;
+    fixture f;
+    setup(&f);
+    accepted(&f, 0, grad_of(0, UINT32_MAX, 1, 1, UINT32_MAX - 1, RT_WIRE_NO_KEEPER, 1));
+    rejected(&f, 0, grad_of(0, UINT32_MAX, 2, 1, UINT32_MAX, RT_WIRE_NO_KEEPER, 1), "base");
+    accepted(&f, 0, push_of(0, 1, 3, UINT32_MAX, 1));
+    expect_row(&f, 3, UINT32_MAX, 1);
+    accepted(&f, 1, pull_of(1, RT_MESSAGE_PULL, 1, 3, UINT32_MAX, 0));
+    assert_int_equal(statistics_of(&f).pulls_parked, 0);
+    teardown(&f);
+}
+
+// Where there is no room for another row, those that are there are still served: a message is only
+// refused for rows that it would make.
+static void test_a_full_table_serves_its_rows(void **context)
+{
+    (void)context;
+    fixture f;
+    rt_error error = {0};
+    ps_shard_config config = config_of(&f);
+    config.memory_bytes_max = 64 << 10;
+    config.row_wire = RT_CODING_FP32;
+    start(&f, &config);
+    uint64_t count = 0;
+    while (receive(&f, 0, push_of(0, 2, count, 2, 1), &error) == RT_OK) {
+        drop_sent(&f);
+        count++;
+    }
+    drop_sent(&f);
+    const rt_wire_pull pulls[] = {{0, 0, 0}, {1, 0, 0}, {2, 0, 0}};
+    accepted(&f, 0, message_of(0, RT_MESSAGE_PULL, 3, 3, pulls, sizeof pulls));
+    accepted(&f, 0, pull_of(0, RT_MESSAGE_PULL, 3, count, 5, 0)); // of no row: it only waits
+    const rt_wire_pull first = {count, 0, 0};
+    assert_int_equal(receive(&f, 0, message_of(0, RT_MESSAGE_PULL, 3, 1, &first, sizeof first),
+                             &error),
+                     RT_CONFIG);
+    accepted(&f, 0, grad_of(0, 3, count, 3, 0, 2, 1)); // for a keeper: makes no row
+    accepted(&f, 0, grad_of(0, 4, count, 3, 3, RT_WIRE_NO_KEEPER, 1));
+    assert_int_equal(receive(&f, 0, grad_of(0, 5, count, 3, 0, RT_WIRE_NO_KEEPER, 1), &error),
+                     RT_CONFIG);
+    accepted(&f, 0, grad_of(0, 5, 0, 3, 2, RT_WIRE_NO_KEEPER, 1));
+    assert_int_equal(statistics_of(&f).rows, count);
+    teardown(&f);
+}
+
 // ---- Files
 
 static void test_save_and_load(void **context)
@@ -306,4 +381,6 @@ static void test_save_and_load(void **context)
 TEST_MAIN(TEST(test_a_version_without_a_step), TEST(test_broken_messages_are_rejected),
           TEST(test_messages_are_checked_before_they_are_applied),
           TEST(test_a_key_twice_in_a_message), TEST(test_other_shards_keys_are_rejected),
-          TEST(test_other_epochs_are_discarded), TEST(test_bounds), TEST(test_save_and_load))
+          TEST(test_other_epochs_are_discarded), TEST(test_bounds),
+          TEST(test_gradients_that_fit), TEST(test_the_last_version),
+          TEST(test_a_full_table_serves_its_rows), TEST(test_save_and_load))

@@ -321,6 +321,127 @@ static void test_the_index_grows_in_steps(void **context)
     ps_table_destroy(table);
 }
 
+// Bytes of an index of 2^10 places for up to 640 rows, of twice as many for each time as many rows;
+// and of blocks of as many rows as 16 KB, a 64th of the bound, or 16 MB hold, with 8 bytes for the
+// key of each. Rows are 64-byte aligned where that costs at most an eighth.
+static void test_what_a_number_of_rows_takes(void **context)
+{
+    (void)context;
+    const uint64_t small = UINT64_C(1) << 20, large = UINT64_C(1) << 34;
+    const struct {
+        uint32_t floats;
+        uint64_t bytes_max, block_rows, block_bytes;
+    } cases[] = {
+        {16, small, 128, 128 * (8 + 64)},         {15, small, 128, 128 * (8 + 64)},
+        {17, small, 128, 128 * (8 + 80)},         {113, small, 32, 32 * (8 + 464)},
+        {120, small, 16, 16 * (8 + 512)},         {5000, small, 1, 8 + 20032},
+        {16, 4 * small, 512, 512 * (8 + 64)},     {16, large, 131072, 131072 * (8 + 64)},
+        {2, large, 524288, 524288 * (8 + 16)},
+    };
+    static const struct {
+        uint64_t rows, index_bytes;
+    } counts[] = {{1, 16384}, {640, 16384}, {641, 32768}, {1280, 32768}, {1281, 65536},
+                  {5120, 131072}, {5121, 262144}};
+    for (size_t c = 0; c < RT_COUNT_OF(cases); c++) {
+        ps_table_config config = {.row_floats = cases[c].floats,
+                                  .memory_bytes_max = cases[c].bytes_max};
+        assert_int_equal(ps_table_bytes_for(&config, 0), 16384);
+        for (size_t n = 0; n < RT_COUNT_OF(counts); n++) {
+            const uint64_t rows = counts[n].rows;
+            const uint64_t blocks = (rows + cases[c].block_rows - 1) / cases[c].block_rows;
+            const uint64_t want = counts[n].index_bytes + blocks * cases[c].block_bytes;
+            assert_int_equal(ps_table_bytes_for(&config, rows), want);
+            ps_table *table = NULL;
+            rt_error error = {0};
+            const bool fits = want <= config.memory_bytes_max;
+            assert_int_equal(ps_table_create(&config, &table), RT_OK);
+            assert_int_equal(ps_table_reserve(table, rows, &error), fits ? RT_OK : RT_CONFIG);
+            assert_int_equal(ps_table_bytes(table), fits ? want : 16384);
+            ps_table_destroy(table);
+        }
+        config.is_on_disk = true; // keys alone are in memory, beside as large blocks as may be
+        uint64_t rows = 1;
+        const uint64_t stride = (cases[c].block_bytes / cases[c].block_rows) - 8;
+        while ((8 + stride) * 2 * rows <= UINT64_C(16) << 20)
+            rows *= 2;
+        uint64_t index = 16384;
+        while (rows + 1 > index / 16 / 8 * 5)
+            index *= 2;
+        assert_int_equal(ps_table_bytes_for(&config, rows + 1), index + 2 * 8 * rows);
+    }
+}
+
+// The bound to the byte: what takes as much as it allows fits, and with one byte less nothing is
+// taken at all.
+static void test_the_bound_is_exact(void **context)
+{
+    (void)context;
+    static const uint64_t counts[] = {1, 128, 129, 640, 641, 3000};
+    for (size_t n = 0; n < RT_COUNT_OF(counts); n++) {
+        // Blocks of 128 rows, whatever the bound below a megabyte is.
+        const uint64_t bytes = (counts[n] > 2560 ? 131072 : counts[n] > 640 ? 32768 : 16384) +
+                               (counts[n] + 127) / 128 * 128 * (8 + 64);
+        for (uint32_t less = 0; less < 2; less++) {
+            ps_table *table = make(16, bytes - less);
+            assert_int_equal(ps_table_reserve(table, counts[n], NULL), less ? RT_CONFIG : RT_OK);
+            assert_int_equal(ps_table_bytes(table), less ? 16384 : bytes);
+            assert_int_equal(ps_table_reserve(table, (counts[n] + 127) / 128 * 128 + 1, NULL),
+                             RT_CONFIG);
+            ps_table_destroy(table);
+        }
+    }
+}
+
+// Blocks that are empty are freed, but for one, so that a row that comes and goes at the edge of a
+// block takes no memory anew every time.
+static void test_one_empty_block_stays(void **context)
+{
+    (void)context;
+    enum { BLOCK = 128, ROWS = 5 * BLOCK };
+    ps_table *table = make(16, 1 << 20);
+    const uint64_t block_bytes = BLOCK * (8 + 64);
+    assert_int_equal(ps_table_reserve(table, ROWS, NULL), RT_OK);
+    for (uint64_t key = 0; key < ROWS; key++)
+        ps_table_insert(table, key)->version = (uint32_t)key + 1;
+    assert_int_equal(ps_table_bytes(table), 16384 + 5 * block_bytes);
+    for (uint64_t left = ROWS; left-- > 0;) {
+        const uint64_t used = (left + BLOCK - 1) / BLOCK, blocks = rt_min_u64(5, used + 1);
+        assert_true(ps_table_erase(table, left));
+        assert_int_equal(ps_table_bytes(table), 16384 + blocks * block_bytes);
+    }
+    assert_int_equal(ps_table_reserve(table, ROWS, NULL), RT_OK);
+    for (uint64_t key = 0; key < ROWS; key++)
+        ps_table_insert(table, key)->version = (uint32_t)key + 1;
+    for (uint64_t at = 0; ps_table_erase_below(table, ROWS - BLOCK, &at);) // 129 rows stay
+        continue;
+    assert_int_equal(ps_table_count(table), BLOCK + 1);
+    assert_int_equal(ps_table_bytes(table), 16384 + 3 * block_bytes);
+    ps_table_destroy(table);
+}
+
+// A row that people ask to have forgotten is not found in memory, either.
+static void test_an_erased_row_leaves_zeros(void **context)
+{
+    (void)context;
+    enum { ROWS = 300, FLOATS = 16 };
+    ps_table *table = make(FLOATS, 1 << 20);
+    assert_int_equal(ps_table_reserve(table, ROWS, NULL), RT_OK);
+    for (uint64_t key = 0; key < ROWS; key++)
+        fill_row(ps_table_row(table, ps_table_insert(table, key)), FLOATS, key + 1);
+    static const uint64_t gone[] = {7, 299, 150, 0};
+    for (size_t i = 0; i < RT_COUNT_OF(gone); i++) {
+        assert_true(ps_table_erase(table, gone[i]));
+        ps_entry *entry = ps_table_insert(table, 1000 + i); // takes the place of the last row
+        for (uint32_t k = 0; k < FLOATS; k++)
+            assert_true(ps_table_row(table, entry)[k] == 0);
+        fill_row(ps_table_row(table, entry), FLOATS, 1001 + i);
+    }
+    for (uint64_t key = 1; key < ROWS - 1; key++)
+        if (key != 7 && key != 150)
+            check_row(ps_table_row(table, ps_table_find(table, key)), FLOATS, key + 1);
+    ps_table_destroy(table);
+}
+
 static void test_limit_is_an_error_that_names_it(void **context)
 {
     (void)context;
@@ -379,4 +500,6 @@ TEST_MAIN(TEST(test_table_equals_a_naive_map), TEST(test_rows_below_a_floor_are_
           TEST(test_rows_never_move_and_do_not_overlap), TEST(test_reserve_keeps_entries_in_place),
           TEST(test_all_is_there_while_the_index_grows), TEST(test_what_has_moved_stays_as_it_is),
           TEST(test_the_index_grows_in_steps), TEST(test_limit_is_an_error_that_names_it),
+          TEST(test_what_a_number_of_rows_takes), TEST(test_the_bound_is_exact),
+          TEST(test_one_empty_block_stays), TEST(test_an_erased_row_leaves_zeros),
           TEST(test_memory_is_what_the_rows_take))

@@ -301,6 +301,149 @@ static void weights_of_who_trained_alone(void **state)
     ps_dense_destroy(f.dense);
 }
 
+// A part with so many weights, of SGD: no state.
+static void begin_large(fixture *f, uint32_t count, uint64_t bytes_max)
+{
+    *f = (fixture){.optimizer = {.kind = RT_OPTIMIZER_SGD, .learning_rate = 0.1f}};
+    const ps_dense_config config = {
+        .worker_count = WORKERS, .bytes_max = bytes_max, .keeps = true, .optimizer = f->optimizer};
+    const rt_wire_dense_state head = {count, count};
+    float *block = rt_alloc(count, sizeof *block);
+    assert_int_equal(ps_dense_create(&config, &f->dense), RT_OK);
+    for (uint32_t i = 0; i < count; i++)
+        block[i] = (float)i;
+    const uint32_t most = RT_WIRE_DENSE_CHUNK_FLOATS_MAX;
+    for (uint32_t first = 0, some; first < count; first += some) {
+        some = (uint32_t)rt_min_u64(count - first, most);
+        taken(f, message_of(RT_MESSAGE_DENSE_STATE, 0, BEGUN, first, &head, sizeof head,
+                            block + first, some * sizeof *block));
+    }
+    rt_free(block);
+}
+
+// In pieces of as many floats as a message may have; one worker after another, each from the first
+// float to the last.
+static void large_weights_go_in_pieces(void **state)
+{
+    (void)state;
+    const uint32_t most = RT_WIRE_DENSE_CHUNK_FLOATS_MAX;
+    const uint32_t counts[] = {1, most - 1, most, most + 1, 2 * most, 2 * most + 7};
+    for (size_t c = 0; c < RT_COUNT_OF(counts); c++) {
+        fixture f;
+        ps_dense_answer answer;
+        begin_large(&f, counts[c], UINT64_C(1) << 30);
+        taken(&f, pull_of(2, BEGUN));
+        taken(&f, pull_of(0, BEGUN + 1)); // can have nothing yet
+        taken(&f, pull_of(1, BEGUN));
+        for (uint32_t worker = 1; worker < 3; worker++) {
+            for (uint32_t first = 0; first < counts[c];) {
+                rt_wire_dense_state head;
+                assert_int_equal(ps_dense_next(f.dense, &answer), RT_OK);
+                const rt_wire_header *header = rt_message_header(&answer.message);
+                const uint32_t some = (uint32_t)rt_min_u64(counts[c] - first, most);
+                assert_int_equal(answer.workers, rt_bit(worker));
+                assert_true(header->count == first && header->iteration == BEGUN);
+                assert_int_equal(header->payload_bytes, sizeof head + some * sizeof(float));
+                const uint8_t *bytes = rt_message_payload(&answer.message);
+                memcpy(&head, bytes, sizeof head);
+                assert_true(head.value_count == counts[c] && head.total == counts[c]);
+                for (uint32_t i = 0; i < some; i++) {
+                    float value;
+                    memcpy(&value, bytes + sizeof head + i * sizeof value, sizeof value);
+                    assert_true(value == (float)(first + i));
+                }
+                first += some;
+                rt_message_release(&answer.message);
+            }
+        }
+        assert_int_equal(ps_dense_next(f.dense, &answer), RT_AGAIN);
+        ps_dense_destroy(f.dense);
+    }
+}
+
+// While a part of the weights is out, who knows better has to wait for the rest of it.
+static void nothing_newer_while_pieces_go(void **state)
+{
+    (void)state;
+    const uint32_t count = RT_WIRE_DENSE_CHUNK_FLOATS_MAX + 1;
+    const rt_wire_dense_state head = {count, count};
+    static const float some[2];
+    fixture f;
+    ps_dense_answer answer;
+    begin_large(&f, count, UINT64_C(1) << 30);
+    taken(&f, pull_of(2, BEGUN));
+    assert_int_equal(ps_dense_next(f.dense, &answer), RT_OK);
+    rt_message_release(&answer.message);
+    refused(&f, message_of(RT_MESSAGE_DENSE_STATE, 1, BEGUN + 5, 0, &head, sizeof head, some, 8),
+            "that nobody waits for");
+    assert_int_equal(ps_dense_next(f.dense, &answer), RT_OK);
+    rt_message_release(&answer.message);
+    taken(&f, message_of(RT_MESSAGE_DENSE_STATE, 1, BEGUN + 5, 0, &head, sizeof head, some, 8));
+    refused(&f, message_of(RT_MESSAGE_DENSE_STATE, 1, BEGUN + 5, 2, &head, sizeof head, some, 0),
+            "that nobody waits for"); // a piece of nothing
+    ps_dense_destroy(f.dense);
+}
+
+// Values, state and sum, with room for the verdict.
+static void weights_have_a_bound(void **state)
+{
+    (void)state;
+    enum { VALUES = 1000, BYTES = (2 * VALUES + 1) * 4 };
+    for (uint32_t less = 0; less < 2; less++) {
+        fixture f;
+        const rt_wire_dense_state head = {VALUES, VALUES};
+        begin_large(&f, 0, BYTES - less);
+        const rt_status status =
+            give(&f, message_of(RT_MESSAGE_DENSE_STATE, 0, 1, 0, &head, sizeof head, NULL, 0),
+                 less ? "take 8004 bytes, a shard has 8003 for them" : NULL);
+        assert_int_equal(status, less ? RT_LIMIT : RT_OK);
+        ps_dense_destroy(f.dense);
+    }
+}
+
+// Pieces that do not go on where those before ended, by each thing that they say of themselves.
+static void pieces_that_do_not_fit(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 6; i++) {
+        fixture f;
+        setup(&f, RT_OPTIMIZER_ADAGRAD);
+        const uint32_t total = COUNT + f.state_count;
+        rt_wire_dense_state head = {COUNT, total};
+        float floats[3 * COUNT + 1] = {0};
+        taken(&f, state_of(&f, 0, 0, 10));
+        head.value_count += i == 0;
+        head.total += i == 1;
+        const uint32_t worker = i == 2, first = 10 + (i == 3), count = total - 10 + (i == 4);
+        rt_message message = message_of(RT_MESSAGE_DENSE_STATE, worker, BEGUN + (i == 5), first,
+                                        &head, sizeof head, floats, count * sizeof *floats);
+        refused(&f, message, "that nobody waits for");
+        taken(&f, state_of(&f, 0, 10, total - 10)); // the rest, as it should be
+        ps_dense_destroy(f.dense);
+    }
+}
+
+// A step needs the sum of all weights: with one float less there is none. The verdict is no weight.
+static void a_step_needs_the_whole_sum(void **state)
+{
+    (void)state;
+    static const float zeros[COUNT];
+    fixture f;
+    setup(&f, RT_OPTIMIZER_SGD);
+    begin(&f);
+    taken(&f, gradient_of(0, 1, BEGUN + 1, COUNT, 1, 1)); // the verdict
+    refused(&f, step_of(0, BEGUN + 1, 1, 1), "is not complete");
+    taken(&f, gradient_of(0, 1, BEGUN + 1, 1, COUNT - 1, 1));
+    refused(&f, step_of(0, BEGUN + 1, 1, 1), "is not complete");
+    taken(&f, gradient_of(0, 1, BEGUN + 1, 0, 1, 1));
+    refused(&f, step_of(0, BEGUN + 1, 1, -0.5f), "which cannot be");
+    refused(&f, step_of(0, BEGUN + 1, 1, __builtin_nanf("")), "which cannot be");
+    taken(&f, step_of(0, BEGUN + 1, 1, 0)); // a scale of 0 may be: decay is left
+    rt_optimizer_step_scaled(&f.optimizer, COUNT, BEGUN + 1, 0, f.values, f.state, zeros);
+    must_be_equal(&f, BEGUN + 1);
+    ps_dense_destroy(f.dense);
+}
+
 // What is kept is what was sent: rounded.
 static void a_rounded_sum_is_the_gradient(void **state)
 {
@@ -325,5 +468,7 @@ static void a_rounded_sum_is_the_gradient(void **state)
 
 TEST_MAIN(TEST(steps_are_the_optimizers), TEST(a_fetch_waits_for_its_step),
           TEST(what_does_not_follow_is_refused), TEST(an_empty_part),
-          TEST(weights_of_who_trained_alone),
+          TEST(weights_of_who_trained_alone), TEST(large_weights_go_in_pieces),
+          TEST(nothing_newer_while_pieces_go), TEST(weights_have_a_bound),
+          TEST(pieces_that_do_not_fit), TEST(a_step_needs_the_whole_sum),
           TEST(a_rounded_sum_is_the_gradient))

@@ -1,8 +1,47 @@
 #include "runtime/config/rt_address.h"
 
+#include <dlfcn.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <string.h>
 
 #include "tests/support/test.h"
+
+// Two boxes: "both" has an IPv6 address and then an IPv4 one, "six" the first alone.
+int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints,
+                struct addrinfo **found_p)
+{
+    int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+    *(void **)&real = dlsym(RTLD_NEXT, "getaddrinfo");
+    const bool has_four = host && strcmp(host, "both") == 0;
+    if (!has_four && (!host || strcmp(host, "six") != 0))
+        return real(host, port, hints, found_p);
+    if (hints->ai_family == AF_INET)
+        return has_four ? real("127.0.0.1", port, hints, found_p) : EAI_NONAME;
+    int reason = real("::1", port, hints, found_p);
+    if (!reason && has_four)
+        reason = real("127.0.0.1", port, hints, &(*found_p)->ai_next);
+    return reason;
+}
+
+// Who connects by ZeroMQ takes IPv4 wherever there is one: who listens has to do the same.
+static void a_name_is_its_ipv4_address(void **state)
+{
+    (void)state;
+    struct sockaddr_storage place = {0};
+    socklen_t length = 0;
+    char address[64];
+    assert_int_equal(rt_address_listen("", "both:7000", "", 0, address, sizeof address, NULL),
+                     RT_OK);
+    assert_string_equal(address, "tcp://127.0.0.1:7000");
+    assert_true(rt_address_resolve("tcp://both:7000", &place, &length));
+    assert_int_equal(place.ss_family, AF_INET);
+    assert_int_equal(rt_address_listen("", "six:7000", "", 0, address, sizeof address, NULL),
+                     RT_OK);
+    assert_string_equal(address, "tcp://[::1]:7000");
+    assert_true(rt_address_resolve("tcp://six:7000", &place, &length));
+    assert_int_equal(place.ss_family, AF_INET6);
+}
 
 static void one_interface_stays(void **state)
 {
@@ -51,5 +90,6 @@ static void what_cannot_be_reached_is_named(void **state)
     assert_int_equal(rt_address_reachable("tcp://127.0.0.1:1", "", address, 8, &error), RT_LIMIT);
 }
 
-TEST_MAIN(TEST(one_interface_stays), TEST(every_interface_becomes_the_one_that_leads_there),
+TEST_MAIN(TEST(a_name_is_its_ipv4_address), TEST(one_interface_stays),
+          TEST(every_interface_becomes_the_one_that_leads_there),
           TEST(what_cannot_be_reached_is_named))

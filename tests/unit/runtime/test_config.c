@@ -473,6 +473,10 @@ static void test_check_of_tables(void **state)
 {
     (void)state;
     check_says(SET(TABLE), "stream.table.columns: 0 columns of kind \"label\", expected one");
+    check_says(
+        SET(TABLE, "stream.join.columns=[" LABEL "]"),
+        "stream.table.columns: 0 columns of kind \"label\", expected one; or, for labels that "
+        "come later, stream.join.source or stream.join.outcomes");
     check_says(SET(TABLE, "stream.table.columns=[" LABEL "]"),
                "stream.table.columns: 0 columns of kind \"categorical\" or \"multi\", expected "
                "1 to 256");

@@ -17,8 +17,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "runtime/live/rt_segment.h"
 #include "runtime/live/rt_standby.h"
 #include "runtime/transport/rt_ask.h"
+#include "runtime/wire/rt_control.h"
 #include "tests/support/test.h"
 
 #define BYTES_MAX (UINT64_C(1) << 20) // of a journal: segments of 64 KiB
@@ -522,9 +524,178 @@ static void checkpoints_come_and_go_as_here(void **state)
     rt_config_fini(&b.config);
 }
 
+static void await_size(const char *folder, const char *name, off_t size)
+{
+    char path[400];
+    struct stat info;
+    off_t found = -2;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    for (uint32_t i = 0; i < WAIT_S * 100 && found != size; i++) {
+        found = stat(path, &info) == 0 ? info.st_size : -1;
+        (void)poll(NULL, 0, 10);
+    }
+    assert_int_equal(found, size);
+}
+
+// Rows that people want forgotten would come back with a checkpoint of the standby.
+static void keys_to_be_forgotten_are_there_as_long_as_here(void **state)
+{
+    (void)state;
+    both b;
+    char path[400];
+    prepare(&b);
+    snprintf(path, sizeof path, "%s/forgotten", b.here_saved);
+    start_standby(&b);
+    assert_int_equal(open_mirror(&b, 1, true, NULL), RT_OK);
+    put_file(b.here_saved, "forgotten", "00000000000000aa\n", 2);
+    await_size(b.there_saved, "forgotten", 34);
+    assert_int_equal(unlink(path), 0);
+    await_size(b.there_saved, "forgotten", -1);
+    put_file(b.here_saved, "forgotten", "00000000000000ab\n", 1);
+    await_size(b.there_saved, "forgotten", 17);
+    close_all(&b);
+    assert_int_equal(unlink(path), 0); // while the standby was away
+    assert_int_equal(open_mirror(&b, 1, true, NULL), RT_OK);
+    await_size(b.there_saved, "forgotten", -1);
+    close_all(&b);
+    end_standby(&b);
+    rt_config_fini(&b.config);
+}
+
+// ---- a connection as the standby sees it
+
+typedef struct {
+    rt_transport *transport;
+    rt_endpoint *end;
+    uint32_t self;
+    uint64_t question;
+} line;
+
+static line call(const both *b, uint32_t rank)
+{
+    line l = {.self = rt_peer(RT_ROLE_VISITOR, rank)};
+    assert_int_equal(rt_transport_open(&rt_transport_zmq, NULL, &l.transport, NULL), RT_OK);
+    assert_int_equal(rt_transport_zmq.connect(l.transport, l.self, rt_peer(RT_ROLE_COORDINATOR, 0),
+                                              b->address, &l.end, NULL),
+                     RT_OK);
+    return l;
+}
+
+static void hang_up(line *l)
+{
+    rt_transport_zmq.end(l->end, 0);
+    rt_transport_zmq.close(l->transport);
+}
+
+// The status that the standby answers with.
+static rt_status ask(line *l, rt_wire_mirror what, size_t size)
+{
+    rt_message message;
+    uint32_t peer;
+    bool ready;
+    what.id = 7;
+    what.epoch = 1;
+    assert_int_equal(rt_message_create(&message, RT_MESSAGE_MIRROR, l->self, ++l->question, 1,
+                                       sizeof what + size),
+                     RT_OK);
+    memcpy(rt_message_payload(&message), &what, sizeof what);
+    memset(rt_message_payload(&message) + sizeof what, 'x', size);
+    assert_int_equal(
+        rt_transport_zmq.send(l->end, rt_peer(RT_ROLE_COORDINATOR, 0), &message), RT_OK);
+    rt_status status = RT_AGAIN;
+    for (uint32_t i = 0; i < WAIT_S && status == RT_AGAIN; i++) {
+        (void)rt_transport_zmq.wait(&l->end, 1, -1, 1000, &ready);
+        status = rt_transport_zmq.receive(l->end, &peer, &message, NULL);
+    }
+    assert_int_equal(status, RT_OK);
+    rt_wire_mirrored answer;
+    rt_reader reader = rt_message_reader(&message);
+    assert_true(rt_reader_get(&reader, &answer, 1, sizeof answer));
+    rt_message_release(&message);
+    return (rt_status)answer.status;
+}
+
+static rt_status begin(line *l)
+{
+    return ask(l, (rt_wire_mirror){.kind = RT_MIRROR_BEGIN}, 0);
+}
+
+static rt_status put(line *l, uint64_t offset, size_t size)
+{
+    const rt_wire_mirror what = {
+        .kind = RT_MIRROR_BLOCK, .flags = RT_WIRE_MIRROR_SYNC, .number = 1, .offset = offset};
+    return ask(l, what, size);
+}
+
+static off_t segment_size(const both *b)
+{
+    char name[RT_SEGMENT_NAME_MAX], path[400];
+    struct stat info;
+    rt_segment_name(1, name);
+    snprintf(path, sizeof path, "%s/%s", b->there_journal, name);
+    return stat(path, &info) == 0 ? info.st_size : -1;
+}
+
+// After a cut in the network TCP brings what was under way on a connection that the mirror has given
+// up, behind what the next one has brought since: nothing of that may be taken back.
+static void an_old_connection_takes_nothing_back(void **state)
+{
+    (void)state;
+    both b;
+    prepare(&b);
+    start_standby(&b);
+    line old = call(&b, 1), new = call(&b, 2);
+    assert_int_equal(begin(&old), RT_OK);
+    assert_int_equal(put(&old, 0, 100), RT_OK);
+    assert_int_equal(begin(&new), RT_OK);
+    assert_int_equal(put(&new, 100, 50), RT_OK);
+    assert_int_not_equal(put(&old, 100, 50), RT_OK);
+    assert_int_equal(segment_size(&b), 150);
+    assert_int_not_equal(put(&old, 150, 50), RT_OK);
+    assert_int_equal(segment_size(&b), 150);
+    const rt_wire_mirror cut = {.kind = RT_MIRROR_CUT, .number = 1, .offset = 100};
+    assert_int_not_equal(ask(&old, cut, 0), RT_OK);
+    assert_int_equal(segment_size(&b), 150);
+    assert_int_equal(put(&new, 150, 50), RT_OK);
+    new.question -= 2; // as one of this number that came late
+    assert_int_not_equal(ask(&new, cut, 0), RT_OK);
+    assert_int_equal(segment_size(&b), 200);
+    assert_int_equal(begin(&new), RT_OK);
+    assert_int_equal(ask(&new, cut, 0), RT_OK);
+    assert_int_equal(segment_size(&b), 100);
+    hang_up(&old);
+    hang_up(&new);
+    end_standby(&b);
+    rt_config_fini(&b.config);
+}
+
+// A block goes where the segment ends; a refused one neither cuts it nor fills a gap with zeros.
+static void a_block_elsewhere_changes_nothing(void **state)
+{
+    (void)state;
+    both b;
+    prepare(&b);
+    start_standby(&b);
+    line l = call(&b, 1);
+    assert_int_equal(begin(&l), RT_OK);
+    assert_int_equal(put(&l, 0, 100), RT_OK);
+    assert_int_not_equal(put(&l, 60, 10), RT_OK);
+    assert_int_equal(segment_size(&b), 100);
+    assert_int_not_equal(put(&l, 130, 10), RT_OK);
+    assert_int_equal(segment_size(&b), 100);
+    assert_int_equal(put(&l, 100, 10), RT_OK);
+    assert_int_equal(segment_size(&b), 110);
+    hang_up(&l);
+    end_standby(&b);
+    rt_config_fini(&b.config);
+}
+
 TEST_MAIN(TEST(acknowledged_is_synced_there), TEST(who_was_away_gets_what_it_lacks),
           TEST(without_it_whoever_waits_is_not_told),
           TEST(alone_it_is_told_once_shards_are_there), TEST(what_is_not_written_on_both_is_on_none),
           TEST(promoted_takes_nothing_more), TEST(follows_one_run_and_no_old_epoch),
           TEST(no_folder_of_a_coordinator_is_followed_in),
-          TEST(checkpoints_come_and_go_as_here))
+          TEST(checkpoints_come_and_go_as_here),
+          TEST(keys_to_be_forgotten_are_there_as_long_as_here),
+          TEST(an_old_connection_takes_nothing_back),
+          TEST(a_block_elsewhere_changes_nothing))

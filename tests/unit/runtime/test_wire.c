@@ -160,6 +160,124 @@ static void payload_sizes_by_type(void **state)
     assert_true(is_valid(RT_MESSAGE_STOP, 0, 11));
 }
 
+// Records that are there, and not a byte more; every type that has them.
+static void payloads_of_records_alone(void **state)
+{
+    (void)state;
+    static const struct {
+        rt_message_type type;
+        uint32_t bytes;
+        bool floats; // may follow
+    } types[] = {{RT_MESSAGE_PULL, 16, false},         {RT_MESSAGE_PULL_SUM, 16, false},
+                 {RT_MESSAGE_FORGET, 16, false},       {RT_MESSAGE_LINK, sizeof(rt_wire_link), false},
+                 {RT_MESSAGE_ROWS, 16, true},          {RT_MESSAGE_ROWS_CODED, 16, true},
+                 {RT_MESSAGE_PUSH_ROW, 16, true},      {RT_MESSAGE_SUM_ROWS, 16, true},
+                 {RT_MESSAGE_SUM_ROWS_CODED, 16, true}, {RT_MESSAGE_HANDED, 16, true},
+                 {RT_MESSAGE_PUSH_CHANGE, 16, true},   {RT_MESSAGE_PUSH_GRAD, 24, true},
+                 {RT_MESSAGE_PUSH_GRAD_CODED, 24, true}, {RT_MESSAGE_GRADS, 24, true},
+                 {RT_MESSAGE_PUSH_DELTA, 24, true},    {RT_MESSAGE_PUSH_DELTA_CODED, 24, true},
+                 {RT_MESSAGE_DENSE_STEP, 8, false},
+                 {RT_MESSAGE_DENSE_JOIN, sizeof(rt_wire_dense_join), false},
+                 {RT_MESSAGE_DENSE_JOINED, sizeof(rt_wire_dense_join), false}};
+    for (size_t i = 0; i < RT_COUNT_OF(types); i++) {
+        for (uint32_t count = 0; count < 4; count++) {
+            const uint32_t bytes = count * types[i].bytes;
+            assert_true(is_valid(types[i].type, count, bytes));
+            assert_int_equal(is_valid(types[i].type, count, bytes + 4 * count),
+                             types[i].floats || count == 0);
+            for (uint32_t more = 1; more < 4; more++)
+                assert_false(is_valid(types[i].type, count, bytes + more));
+            if (count)
+                assert_false(is_valid(types[i].type, count, bytes - 4));
+        }
+    }
+    for (uint32_t bytes = 0; bytes < 20; bytes++) { // one record, of 8 bytes, and numbers
+        assert_int_equal(is_valid(RT_MESSAGE_DENSE_GRAD, 1, bytes), bytes >= 8 && bytes % 4 == 0);
+        assert_int_equal(is_valid(RT_MESSAGE_DENSE_STATE, 1, bytes), bytes >= 8 && bytes % 4 == 0);
+        assert_int_equal(is_valid(RT_MESSAGE_DENSE_SUM_BF16, 1, bytes),
+                         bytes >= 8 && bytes % 2 == 0);
+        assert_int_equal(is_valid(RT_MESSAGE_SAVE, 0, bytes), bytes == 0);
+        assert_int_equal(is_valid(RT_MESSAGE_MARK, 0, bytes), bytes == 0);
+        assert_true(is_valid(RT_MESSAGE_PIECE, 0, bytes));
+    }
+}
+
+// The largest payload, which nobody writes here; and one more.
+static void the_largest_message(void **state)
+{
+    (void)state;
+    rt_message message;
+    assert_int_equal(rt_message_create(&message, RT_MESSAGE_PIECE, SENDER, 1, 1,
+                                       RT_WIRE_PAYLOAD_BYTES_MAX),
+                     RT_OK);
+    assert_int_equal(rt_message_validate(&message, SENDER, NULL), RT_OK);
+    message.size++;
+    rt_message_header(&message)->payload_bytes++;
+    assert_int_equal(rt_message_validate(&message, SENDER, NULL), RT_WIRE);
+    rt_message_release(&message);
+    assert_int_equal(rt_message_create(&message, RT_MESSAGE_PIECE, SENDER, 1, 1,
+                                       RT_WIRE_PAYLOAD_BYTES_MAX + 1),
+                     RT_LIMIT);
+}
+
+static uint32_t given_back;
+
+static void count_release(void *hint)
+{
+    given_back++;
+    free(hint);
+}
+
+// One block for all; the last one gives it back.
+static void copies_share_their_bytes(void **state)
+{
+    (void)state;
+    for (uint32_t count = 1; count <= 4; count++) {
+        rt_message message = message_of(RT_MESSAGE_STOP, 0, 12), copies[4];
+        uint8_t *data = message.data;
+        message.release = count_release;
+        given_back = 0;
+        assert_int_equal(rt_message_share(&message, count, copies), RT_OK);
+        assert_null(message.data);
+        for (uint32_t i = 0; i < count; i++) {
+            assert_true(copies[i].data == data && copies[i].size == 52);
+            assert_int_equal(rt_message_validate(&copies[i], SENDER, NULL), RT_OK);
+        }
+        for (uint32_t i = 0; i < count; i++) {
+            assert_int_equal(given_back, 0);
+            rt_message_release(&copies[i]);
+        }
+        assert_int_equal(given_back, 1);
+    }
+}
+
+// Who may be named as a sender, and which of them set the time.
+static void senders_are_those_of_a_run(void **state)
+{
+    (void)state;
+    const struct {
+        uint32_t sender;
+        bool is_known, may_stamp;
+    } cases[] = {{rt_peer(RT_ROLE_COORDINATOR, 0), true, false},
+                 {rt_peer(RT_ROLE_COORDINATOR, 1), false, false},
+                 {rt_peer(RT_ROLE_WORKER, 0), true, false},
+                 {rt_peer(RT_ROLE_WORKER, RT_WORKERS_MAX - 1), true, false},
+                 {rt_peer(RT_ROLE_WORKER, RT_WORKERS_MAX), false, false},
+                 {rt_peer(RT_ROLE_PS, 0), true, true},
+                 {rt_peer(RT_ROLE_PS, 0xffffff), true, true},
+                 {rt_peer(RT_ROLE_VISITOR, 5), true, false}};
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
+        rt_message message = message_of(RT_MESSAGE_HEARTBEAT, 0, 0);
+        rt_message_header(&message)->sender = cases[i].sender;
+        assert_int_equal(rt_message_validate(&message, SENDER, NULL),
+                         cases[i].is_known ? RT_OK : RT_WIRE);
+        rt_message_header(&message)->stamp = 1;
+        assert_int_equal(rt_message_validate(&message, SENDER, NULL),
+                         cases[i].may_stamp ? RT_OK : RT_WIRE);
+        rt_message_release(&message);
+    }
+}
+
 // 2^32 - 1 records of 16 bytes are 64 GB: must not wrap round to something that fits.
 static void count_does_not_overflow(void **state)
 {
@@ -311,6 +429,8 @@ static void names(void **state)
 
 TEST_MAIN(TEST(create_fills_the_header), TEST(create_refuses_what_nobody_would_accept),
           TEST(release_gives_back_once), TEST(finish_shortens), TEST(payload_sizes_by_type),
+          TEST(payloads_of_records_alone), TEST(the_largest_message),
+          TEST(copies_share_their_bytes), TEST(senders_are_those_of_a_run),
           TEST(count_does_not_overflow), TEST(bad_headers_are_named),
           TEST(truncated_messages_are_refused), TEST(rubbish_is_refused),
           TEST(other_versions_may_say_hello_and_stop), TEST(any_epoch_passes),

@@ -1,0 +1,426 @@
+// What people ask of a run: every request, what it is answered, and what it becomes.
+#include "tests/unit/dispatch/test_coordinator_support.h"
+
+#include "dispatch/coordinator/dp_control.h"
+#include "runtime/transport/rt_ask.h"
+#include "tests/support/config_case.h"
+
+static void ask(fixture *f, const char *request, rt_status want, const char *says)
+{
+    char text[RT_ASK_BYTES_MAX] = "";
+    rt_error error = {0};
+    const rt_ask_config config = {.ops = ops, .coordinator = f->address, .timeout_s = PATIENCE_S};
+    const rt_status status = rt_ask(&config, request, text, &error);
+    const char *answer = status ? error.text : text;
+    if (status != want || strcmp(answer, says) != 0)
+        fail_msg("%s\n%d: \"%s\", expected\n%d: \"%s\"", request, status, answer, want, says);
+}
+
+static void refuse(fixture *f, const char *request, const char *says)
+{
+    ask(f, request, RT_REFUSED, says);
+}
+
+static void fail_run(fixture *f)
+{
+    say(f, 0, RT_MESSAGE_FAILED, 0, "enough", 6, NULL, 0);
+    expect_stop(f, RT_REASON_FAILED);
+    finish(f, RT_PEER, "enough");
+}
+
+static void must_have_lines(const fixture *f, const char *name, const char *text, uint32_t want)
+{
+    const uint32_t count = count_lines(f, name, text);
+    if (count != want)
+        fail_msg("%s: %u lines with %s, expected %u", name, count, text, want);
+}
+
+// ---- set -------------------------------------------------------------------------------------
+
+#define SETTABLE                                                                           \
+    "dispatch.alpha, dispatch.search_evaluations, dispatch.budget_ms, dispatch.policy, "   \
+    "dispatch.participants, optimizer.rows.learning_rate, optimizer.dense.learning_rate, " \
+    "log.level"
+
+static void open_with(fixture *f, rt_participants who, uint64_t mask, bool has_folder)
+{
+    prepare(f);
+    f->own.directory = has_folder ? f->out : NULL;
+    f->config.dispatch.participants = who;
+    f->config.dispatch.participant_mask = mask;
+    f->config.dispatch.measure_compute = false; // no records but ours
+    start(f);
+}
+
+static void set(fixture *f, const char *key, const char *value)
+{
+    char request[128], says[160];
+    snprintf(request, sizeof request, "set\n%s\n%s", key, value);
+    snprintf(says, sizeof says, "%s is %s from the next plan on", key, value);
+    ask(f, request, RT_OK, says);
+}
+
+// Each is one record, for every worker one.
+static void what_is_set_becomes_records(void **state)
+{
+    (void)state;
+    fixture f;
+    open_with(&f, RT_PARTICIPANTS_LIST, 3, true);
+    train_to(&f, 2);
+    set(&f, "dispatch.alpha", "0.25");
+    set(&f, "dispatch.search_evaluations", "777");
+    set(&f, "dispatch.policy", "laia");
+    set(&f, "dispatch.participants", "[1]");
+    set(&f, "log.level", "error");
+    train_to(&f, 12);
+    must_have_lines(&f, "records.jsonl", "\"kind\":", 4);
+    must_have_lines(&f, "records.jsonl", "\"kind\":\"alpha\",\"value\":0.25", 1);
+    must_have_lines(&f, "records.jsonl", "\"kind\":\"search_evaluations\",\"value\":777", 1);
+    must_have_lines(&f, "records.jsonl", "\"kind\":\"participates\",\"worker\":0,\"value\":0", 1);
+    set(&f, "dispatch.participants", "all"); // of values that are in force already nothing comes
+    set(&f, "dispatch.policy", "random");
+    train_to(&f, 24);
+    must_have_lines(&f, "records.jsonl", "\"kind\":", 6);
+    must_have_lines(&f, "records.jsonl", "\"kind\":\"participates\",\"worker\":0,\"value\":1", 1);
+    char name[64];
+    snprintf(name, sizeof name, "\"kind\":\"policy\",\"value\":%d", RT_POLICY_LAIA);
+    must_have_lines(&f, "records.jsonl", name, 1);
+    snprintf(name, sizeof name, "\"kind\":\"policy\",\"value\":%d", RT_POLICY_RANDOM);
+    must_have_lines(&f, "records.jsonl", name, 1);
+    must_have_lines(&f, "metrics.jsonl", "\"record\":\"set\"", 7);
+    must_have_lines(&f, "metrics.jsonl", "\"key\":\"dispatch.alpha\",\"value\":\"0.25\"", 1);
+    must_have_lines(&f, "metrics.jsonl", "\"key\":\"log.level\",\"value\":\"error\"", 1);
+    fail_run(&f);
+}
+
+// What is refused changes nothing.
+static void what_cannot_be_set(void **state)
+{
+    (void)state;
+    fixture f;
+    open_with(&f, RT_PARTICIPANTS_ALL, 0, false);
+    refuse(&f, "set\nworkers\n2",
+           "workers: cannot be set while a run trains; expected one of " SETTABLE);
+    refuse(
+        &f, "set\ndispatch.participants\n[1]",
+        "dispatch.participants: this run began with \"all\": its shards keep no dense weights for "
+        "workers that come back");
+    refuse(&f, "set\noptimizer.rows.learning_rate\n0.5",
+           "optimizer.rows.learning_rate: goes by a checkpoint from which all start anew, and this "
+           "run makes none: it has neither --out nor checkpoint.directory, or workers that plan");
+    refuse(&f, "set\ndispatch.alpha",
+           "a request \"set\" with 1 arguments, which this build does not know");
+    refuse(&f, "sets\ndispatch.alpha\n1",
+           "a request \"sets\" with 2 arguments, which this build does not know");
+    refuse(&f, "drain", "a request \"drain\" with 0 arguments, which this build does not know");
+    refuse(&f, "forget\nx\ny",
+           "a request \"forget\" with 2 arguments, which this build does not know");
+    fail_run(&f);
+}
+
+static void only_who_began_so_can_choose(void **state)
+{
+    (void)state;
+    fixture f;
+    open_with(&f, RT_PARTICIPANTS_LIST, 3, true);
+    refuse(&f, "set\ndispatch.participants\nauto",
+           "dispatch.participants: only a run that began with it can choose");
+    train_to(&f, 10);
+    must_have_lines(&f, "records.jsonl", "\"kind\":", 0);
+    must_have_lines(&f, "metrics.jsonl", "\"record\":\"set\"", 0);
+    fail_run(&f);
+}
+
+// ---- forget ----------------------------------------------------------------------------------
+
+#define HEXADECIMAL "forget: expected keys of 16 hexadecimal digits"
+
+static bool is_listed(const fixture *f, const char *key)
+{
+    return count_lines(f, "checkpoints/forgotten", key) == 1;
+}
+
+// Their keys are beside the checkpoints until one is there that has all rows, and not these.
+static void rows_are_forgotten(void **state)
+{
+    (void)state;
+    fixture f;
+    open_with(&f, RT_PARTICIPANTS_ALL, 0, true);
+    train_to(&f, 2);
+    static const char *const wrong[] = {"0123456789abcde",    "0123456789abcdef0",
+                                        "0123456789abcdeg",   "0123456789ABCDEF",
+                                        "0123456789abcdef,1", "x"};
+    for (size_t i = 0; i < RT_COUNT_OF(wrong); i++) {
+        char request[64];
+        snprintf(request, sizeof request, "forget\n%s", wrong[i]);
+        refuse(&f, request, HEXADECIMAL);
+    }
+    ask(&f, "forget\n0000000000000000,0000000000000001", RT_OK,
+        "2 keys: their rows end before the next batch is trained; checkpoints from then on do "
+        "without");
+    ask(&f, "forget\nfedcba9876543210", RT_OK,
+        "1 keys: their rows end before the next batch is trained; checkpoints from then on do "
+        "without");
+    assert_true(is_listed(&f, "0000000000000000\n") && is_listed(&f, "0000000000000001\n"));
+    assert_true(is_listed(&f, "fedcba9876543210\n"));
+    (void)train_to_flush(&f);
+    const uint32_t cut = play_cut(&f);
+    if (f.config.checkpoint.copies)
+        give_file(&f, 0, cut, rows);
+    assert_in_range(cut, 2 + 2 + 8, ITERATIONS);
+    train_to(&f, cut + 5);
+    while (access(test_path("out/checkpoints/forgotten"), F_OK) == 0) { // it is being written
+        assert_true(rt_now_ns() < f.end_ns);
+        usleep(10000);
+    }
+    must_have_lines(&f, "metrics.jsonl", "\"record\":\"forget\"", 2);
+    must_have_lines(&f, "metrics.jsonl", "\"keys\":2}", 1);
+    must_have_lines(&f, "records.jsonl", "\"kind\":\"forget\"", 3);
+    must_have_lines(&f, "records.jsonl", "\"key\":\"0000000000000000\"", 1);
+    must_have_lines(&f, "records.jsonl", "\"key\":\"0000000000000001\"", 1);
+    must_have_lines(&f, "records.jsonl", "\"key\":\"fedcba9876543210\"", 1);
+    fail_run(&f);
+}
+
+static void without_checkpoints(void **state)
+{
+    (void)state;
+    fixture f;
+    open_with(&f, RT_PARTICIPANTS_ALL, 0, false);
+    ask(&f, "forget\n0123456789abcdef", RT_OK,
+        "1 keys: their rows end before the next batch is trained");
+    assert_int_equal(access(test_path("out/checkpoints"), F_OK), -1);
+    fail_run(&f);
+}
+
+// As many as can wait, and not one more.
+static void too_many_are_forgotten(void **state)
+{
+    (void)state;
+    enum { PART = DP_FORGET_MAX / 2 };
+    fixture f;
+    char request[16 + 17 * PART] = "forget\n", *at = request + strlen(request);
+    open_with(&f, RT_PARTICIPANTS_ALL, 0, true);
+    for (uint32_t i = 0; i < PART; i++)
+        at += snprintf(at, 18, "%s%016x", i ? "," : "", i);
+    for (uint32_t i = 0; i < 2; i++)
+        ask(&f, request, RT_OK,
+            "128 keys: their rows end before the next batch is trained; checkpoints from then on "
+            "do without");
+    refuse(&f, "forget\n0123456789abcdef",
+           "forget: 256 keys wait for a checkpoint without their rows: ask again later");
+    fail_run(&f);
+}
+
+// ---- what goes by a checkpoint ---------------------------------------------------------------
+
+typedef struct {
+    pthread_t thread;
+    fixture *f;
+    const char *request;
+    char text[RT_ASK_BYTES_MAX];
+    rt_error error;
+    rt_status status;
+} question;
+
+static void *wait_for_answer(void *context)
+{
+    question *q = context;
+    const rt_ask_config config = {
+        .ops = ops, .coordinator = q->f->address, .timeout_s = PATIENCE_S};
+    q->status = rt_ask(&config, q->request, q->text, &q->error);
+    return NULL;
+}
+
+static void begin_question(question *q, fixture *f, const char *request)
+{
+    *q = (question){.f = f, .request = request};
+    assert_int_equal(pthread_create(&q->thread, NULL, wait_for_answer, q), 0);
+}
+
+static cJSON *read_boxes(const fixture *f)
+{
+    return json_of(f, "checkpoints/boxes");
+}
+
+// It is answered with the checkpoint, with which the run ends, to start anew.
+static void must_start_anew(fixture *f, question *q, const char *what, uint32_t drained)
+{
+    char says[128];
+    (void)train_to_flush(f);
+    const uint32_t cut = play_cut(f);
+    if (f->config.checkpoint.copies)
+        give_file(f, 0, cut, rows);
+    expect_stops(f, RT_REASON_FAILED, drained);
+    pthread_join(q->thread, NULL);
+    snprintf(says, sizeof says, "%s: all start anew from iteration %u", what, cut);
+    if (q->status || strcmp(q->text, says) != 0)
+        fail_msg("%d: %s%s, expected %s", q->status, q->text, q->error.text, says);
+    finish(f, RT_AGAIN, says);
+}
+
+static void must_have_rate(const cJSON *boxes, const char *key, double value, double configured)
+{
+    const cJSON *rate = cJSON_GetObjectItemCaseSensitive(boxes, key);
+    test_close(number(rate, "value"), value, 1e-6, 0, key);
+    test_close(number(rate, "configured"), configured, 1e-6, 0, key);
+}
+
+static void other_rates_begin_anew(void **state)
+{
+    (void)state;
+    fixture f;
+    question q;
+    open_with(&f, RT_PARTICIPANTS_ALL, 0, true);
+    const double rates[] = {(double)f.config.optimizer_rows.learning_rate,
+                            (double)f.config.optimizer_dense.learning_rate};
+    train_to(&f, 2);
+    begin_question(&q, &f, "set\noptimizer.rows.learning_rate\n0.375");
+    while (count_lines(&f, "metrics.jsonl", "\"key\":\"optimizer.rows.learning_rate\"") == 0)
+        usleep(1000);
+    refuse(&f, "set\noptimizer.dense.learning_rate\n0.5",
+           "optimizer.dense.learning_rate: optimizer.rows.learning_rate changes already with the "
+           "next checkpoint: ask again later");
+    must_start_anew(&f, &q, "optimizer.rows.learning_rate changes", MEMBERS);
+    cJSON *boxes = read_boxes(&f);
+    must_have_rate(boxes, "optimizer.rows.learning_rate", 0.375, rates[0]);
+    must_have_rate(boxes, "optimizer.dense.learning_rate", rates[1], rates[1]);
+    cJSON_Delete(boxes);
+}
+
+// ---- boxes -----------------------------------------------------------------------------------
+
+#define BOX(name, rest) "{\"name\":\"" name "\",\"gbps\":1" rest "}"
+
+// A shard and a worker, a worker, and a shard that takes no part.
+static void open_boxes(fixture *f)
+{
+    prepare(f);
+    f->config.stream.samples_max = 0; // no end
+    config_must_set(
+        &f->config,
+        "boxes=[" BOX("a", ",\"shards\":1,\"workers\":1") "," BOX("b", ",\"workers\":1") "," BOX(
+            "c", ",\"shards\":1,\"workers\":0,\"spare\":true") "]");
+    assert_int_equal(f->config.worker_count, WORKERS);
+    assert_int_equal(f->config.ps_shard_count, 2);
+    start(f);
+    train_to(f, 2);
+}
+
+static void boxes_that_cannot_move(void **state)
+{
+    (void)state;
+    fixture f;
+    open_boxes(&f);
+    refuse(&f, "add\na", "a: takes part in this run already");
+    refuse(&f, "drain\nc", "c: takes no part in this run");
+    refuse(&f, "drain\nx", "x: the configuration has no box of that name");
+    refuse(&f, "add\nx",
+           "x: the configuration has no box of that name: `lanyard add RUN BOX --gbps G` "
+           "says what it is");
+    refuse(&f, "drain\na", "a: has the last shard of this run");
+    refuse(&f, "add\nc",
+           "c: not there yet: ps 1; start them on that box, they wait to be taken in");
+    fail_run(&f);
+}
+
+static void without_boxes(void **state)
+{
+    (void)state;
+    fixture f;
+    open_with(&f, RT_PARTICIPANTS_ALL, 0, true);
+    refuse(&f, "drain\na", "a: the configuration does not say which boxes there are: boxes");
+    fail_run(&f);
+}
+
+static void a_box_leaves(void **state)
+{
+    (void)state;
+    fixture f;
+    question q;
+    open_boxes(&f);
+    begin_question(&q, &f, "drain\nb");
+    must_start_anew(&f, &q, "b leaves", 2);
+    cJSON *boxes = read_boxes(&f), *names = cJSON_GetObjectItem(boxes, "boxes");
+    assert_int_equal(cJSON_GetArraySize(names), 1);
+    assert_string_equal(cJSON_GetArrayItem(names, 0)->valuestring, "a");
+    assert_true(number(boxes, "still_s") > 1e9); // by the clock of the day
+    cJSON_Delete(boxes);
+}
+
+// What is no box, or cannot be one, leaves nothing behind.
+static void boxes_that_cannot_be_new(void **state)
+{
+    (void)state;
+    fixture f;
+    open_boxes(&f);
+    refuse(&f, "add\nd d\n{}",
+           "d d: a box that is added has a name of letters, digits, dots, dashes, "
+           "underscores");
+    refuse(&f, "add\nc\n{}",
+           "c: is a box of this run already: `lanyard add RUN c`, without more, "
+           "takes it in");
+    refuse(&f, "add\nd\n7", "d: a request that is no JSON object");
+    refuse(&f, "add\nd\n{\"box\":" BOX("e", ",\"workers\":1") "}", "d: a request with another box");
+    refuse(&f, "add\nd\n{\"box\":" BOX("d", ",\"workers\":1") ",\"key\":\"k\"}",
+           "d: this run uses no keys (security.key)");
+    assert_int_equal(access(test_path("out/checkpoints/boxes"), F_OK), -1);
+    fail_run(&f);
+}
+
+static void a_box_that_is_new(void **state)
+{
+    (void)state;
+    fixture f;
+    char says[1024], says_of_e[1024];
+    open_boxes(&f);
+    snprintf(
+        says_of_e, sizeof says_of_e,
+        "e is known to this run: worker 4. Start them there with the "
+        "configuration %s/checkpoints/e.json: they are taken in with a checkpoint as soon as they "
+        "are all there",
+        f.out);
+    snprintf(says, sizeof says,
+             "d is known to this run: worker 2, worker 3, ps 2. Start them there "
+             "with the configuration %s/checkpoints/d.json: they are taken in with a checkpoint as "
+             "soon as they are all there",
+             f.out);
+    ask(&f, "add\nd\n{\"box\":" BOX("d", ",\"workers\":2,\"shards\":1") "}", RT_OK, says);
+    ask(&f, "add\ne\n{\"box\":" BOX("e", ",\"workers\":1") "}", RT_OK, says_of_e);
+    cJSON *boxes = read_boxes(&f), *added = cJSON_GetObjectItem(boxes, "added");
+    assert_int_equal(cJSON_GetArraySize(added), 2);
+    for (int i = 0; i < 2; i++) {
+        const cJSON *one = cJSON_GetArrayItem(added, i);
+        assert_true(number(one, "at") == 3 + i);
+        text_must_be(cJSON_GetObjectItem(one, "box"), "name", i ? "e" : "d");
+        assert_true(cJSON_IsTrue(cJSON_GetObjectItem(one, "awaited")));
+    }
+    cJSON_Delete(boxes);
+    refuse(&f, "add\nd",
+           "d: not there yet: worker 2, worker 3, ps 2; start them on that box, they "
+           "wait to be taken in");
+    ask(&f, "drain\nd", RT_OK, "d is not waited for any more: `lanyard add` takes it in");
+    refuse(&f, "drain\nd", "d: takes no part in this run");
+    boxes = read_boxes(&f);
+    added = cJSON_GetObjectItem(boxes, "added");
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(cJSON_IsTrue(cJSON_GetObjectItem(cJSON_GetArrayItem(added, i), "awaited")),
+                         i);
+    cJSON_Delete(boxes);
+    rt_config told;
+    rt_error error = {0};
+    assert_int_equal(rt_config_init(&told), RT_OK);
+    if (rt_config_load(&told, test_path("out/checkpoints/d.json"), &error))
+        fail_msg("%s", error.text);
+    assert_int_equal(told.box_count, 4); // as it was when d was added
+    assert_string_equal(told.boxes[3].name, "d");
+    assert_string_equal(told.network_bind, ""); // of another box
+    rt_config_fini(&told);
+    fail_run(&f);
+}
+
+TEST_MAIN(TEST(what_is_set_becomes_records), TEST(what_cannot_be_set),
+          TEST(only_who_began_so_can_choose), TEST(rows_are_forgotten), TEST(without_checkpoints),
+          TEST(too_many_are_forgotten), TEST(other_rates_begin_anew), TEST(boxes_that_cannot_move),
+          TEST(without_boxes), TEST(a_box_leaves), TEST(boxes_that_cannot_be_new),
+          TEST(a_box_that_is_new))

@@ -1,0 +1,53 @@
+// Events of what was served.
+#include "edge_worker/serve/ew_event.h"
+
+#include <string.h>
+
+#include "tests/support/config_case.h"
+#include "tests/support/test.h"
+
+#define COLUMNS                                                                         \
+    "stream.table.columns=[{\"name\":\"id\",\"kind\":\"id\"},{\"name\":\"item\","       \
+    "\"kind\":\"categorical\"},{\"name\":\"price\",\"kind\":\"dense\"}]"
+#define OUTCOMES                                                                       \
+    "stream.join.columns=[{\"name\":\"id\",\"kind\":\"id\"},{\"name\":\"y\",\"kind\":" \
+    "\"label\"}]"
+
+static void put(ew_cells *cells, const char *name, const char *text)
+{
+    ew_cells_put(cells, ew_cells_find(cells, name, strlen(name)), text, strlen(text));
+}
+
+// A server goes on with its events while the model that they were made by goes, and its
+// configuration with it.
+static void outlives_its_configuration(void **state)
+{
+    (void)state;
+    ew_cells *cells;
+    ew_event *event;
+    rt_bytes lines = {0};
+    rt_error error = {0};
+    rt_config config = config_fresh();
+    config_must_set(&config, "stream.format=table");
+    config_must_set(&config, COLUMNS);
+    config_must_set(&config, OUTCOMES);
+    config_must_set(&config, "stream.join.source=http");
+    if (ew_cells_create(&config, &cells, &error) ||
+        ew_event_create(&config, cells, &event, &error))
+        fail_msg("%s", error.text);
+    memset(config.stream.table.columns, 0x5a,
+           config.stream.table.column_count * sizeof *config.stream.table.columns);
+    rt_config_fini(&config);
+    ew_cells_clear(cells);
+    put(cells, "item", "bread");
+    put(cells, "price", "2.5");
+    if (ew_event_put(event, "e7", 0, &lines, &error))
+        fail_msg("%s", error.text);
+    rt_bytes_put(&lines, "", 1);
+    assert_string_equal((const char *)lines.data, "e7,bread,2.5\n");
+    rt_bytes_fini(&lines);
+    ew_event_destroy(event);
+    ew_cells_destroy(cells);
+}
+
+TEST_MAIN(TEST(outlives_its_configuration))
