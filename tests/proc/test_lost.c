@@ -104,7 +104,7 @@ static void it_is_taken_back(void **state)
     assert_int_equal(kill(p.pid, SIGINT), 0);
     run_must_end(&p, 0);
     process_fini(&p);
-    run_must_train_once("hit", run_samples("hit"), (uint32_t[]){3}, 1);
+    run_must_train_once("hit", run_samples("hit"), (uint32_t[]){3, 3}, 2);
 }
 
 // Who takes part changes every third iteration: some losses are spared, others are not, and every
