@@ -35,8 +35,11 @@ static bool ends_for_all(const dp_run *c)
 static rt_status send_planned(dp_run *c, dp_planned *planned, rt_error *error)
 {
     rt_status status = RT_OK;
-    for (uint32_t w = 0; w < c->limits.worker_count && !status; w++)
-        status = dp_roster_send(c->roster, rt_peer(RT_ROLE_WORKER, w), &planned->slices[w], error);
+    for (uint32_t w = 0; w < c->limits.worker_count && !status; w++) {
+        if (!(planned->left_out >> w & 1))
+            status =
+                dp_roster_send(c->roster, rt_peer(RT_ROLE_WORKER, w), &planned->slices[w], error);
+    }
     if (!status && planned->iteration == 0) // a flush trains nothing: MARK, FINISH ask for its end
         c->phase = planned->is_last ? DP_RUN_DRAINS : c->phase;
     if (!status && planned->iteration == 0)
@@ -97,7 +100,7 @@ static rt_status check_verdict(dp_run *c, const dp_flight *f, rt_error *error)
     return RT_OK;
 }
 
-// All workers have reported.
+// All workers that have a slice of it have reported.
 static void finish_iteration(dp_run *c, dp_flight *f)
 {
     const dp_planned *planned = f->planned;
@@ -123,6 +126,18 @@ static void finish_iteration(dp_run *c, dp_flight *f)
         dp_feed_tell(c->feed, &input);
     dp_links_iterated(&c->links, planned->iteration, c->feed, dp_tally_metrics(c->tally));
     dp_feed_give(c->feed, dp_flights_take(&c->flights, f));
+}
+
+// In their order: workers that are left out of an iteration may have to report on one before it.
+static rt_status finish_iterations(dp_run *c, rt_error *error)
+{
+    rt_status status = RT_OK;
+    for (dp_flight *f; !status && (f = dp_flights_complete(&c->flights, dp_run_workers(c)));) {
+        status = check_verdict(c, f, error);
+        if (!status)
+            finish_iteration(c, f);
+    }
+    return status;
 }
 
 static rt_status take_report(dp_run *c, uint32_t peer, const rt_message *message, rt_error *error)
@@ -163,12 +178,7 @@ static rt_status take_report(dp_run *c, uint32_t peer, const rt_message *message
                            report.sample_count);
     f->skipped |= report.skipped ? rt_bit(worker) : 0;
     f->bad |= !isfinite(report.loss_sum);
-    if (rt_bit_count(f->reported) < c->limits.worker_count)
-        return RT_OK;
-    rt_status status = check_verdict(c, f, error);
-    if (!status)
-        finish_iteration(c, f);
-    return status;
+    return finish_iterations(c, error);
 }
 
 // ---- checkpoints -----------------------------------------------------------------------------

@@ -388,7 +388,9 @@ static void write_ages(dp_tally *tally, const dp_planned *planned, rt_json *json
     rt_json_double(json, "planned_before_ms", (double)(now_ns - planned->ready_ns) * 1e-6);
     rt_json_begin_array(json, "reported_before_ms");
     for (uint32_t j = 0; j < tally->config.costs.worker_count; j++)
-        rt_json_double(json, NULL, (double)(now_ns - open->reported_ns[j]) * 1e-6);
+        rt_json_double(json, NULL, planned->left_out >> j & 1
+                                       ? (double)NAN
+                                       : (double)(now_ns - open->reported_ns[j]) * 1e-6);
     rt_json_end_array(json);
 }
 
@@ -551,6 +553,7 @@ void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_str
     write_iteration(tally, planned, &quality, stream);
     open->bad = false;
     open->handed = open->gradients = 0;
+    memset(open->workers, 0, sizeof open->workers); // who is left out next time reports nothing
     show(tally, planned, &quality, stream);
 }
 
