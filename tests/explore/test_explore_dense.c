@@ -502,7 +502,8 @@ static void explore_all(uint8_t workers, uint8_t shards, uint8_t iterations, boo
     fprintf(report,
             "%u workers, %u shards, %u iterations%s: %llu scenarios, %llu states, %llu "
             "transitions\n",
-            workers, shards, iterations, leaves_out ? ", left out" : "", (unsigned long long)scenarios, (unsigned long long)states,
+            workers, shards, iterations, leaves_out ? ", left out" : "", (unsigned long long)scenarios,
+            (unsigned long long)states,
             (unsigned long long)transitions);
     assert_true(scenarios > 10);
 }
