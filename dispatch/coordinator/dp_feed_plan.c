@@ -25,6 +25,8 @@ static void copy_labels(const dp_plan *plan, const rt_batch *batch, dp_planned *
     planned->label_offsets[plan->worker_count] = at;
 }
 
+#define LEFT_OUT_MAX 63u // slices in a row; then one goes out, and its report tells of the worker
+
 // Who sits out and has nothing to do gets no slice. The first empty ones go out all the same: by them
 // a worker learns that it trains no more, and hands on what it alone has; with sums by trainers there
 // are as many as a worker may have, the last of which it reports once its own sums are made.
@@ -36,7 +38,8 @@ static uint64_t find_idle(dp_feed *feed, const dp_plan *plan)
         const bool has_part = plan->participants >> w & 1;
         const bool is_empty = !has_part && dp_slice_is_empty(&plan->slices[w]);
         feed->empty[w] = is_empty ? feed->empty[w] + 1 : 0;
-        idle |= feed->empty[w] > told ? rt_bit(w) : 0;
+        const bool is_left_out = feed->empty[w] > told && feed->left_out[w] < LEFT_OUT_MAX;
+        idle |= is_left_out ? rt_bit(w) : 0;
     }
     return idle;
 }

@@ -38,7 +38,7 @@ typedef struct {
     uint32_t push_late;          // of the pushes, the last so many follow the pulls
     uint32_t forget_count;
     uint32_t left_out; // slices between this one and the one before it that this worker was not
-                       // sent: it sits out, and nothing was in them (modulo 2^32)
+                       // sent: it sits out, and nothing was in them
     uint32_t cut;      // of a flush: the iteration that is trained before it; 0: not known
 } rt_wire_slice;
 _Static_assert(sizeof(rt_wire_slice) == 104, "wire layout");

@@ -438,7 +438,7 @@ static rt_status check_place(const ew_executor *e, uint64_t sequence, uint32_t l
 {
     const uint32_t most = e->config.slice_count_max;
     const bool waits = e->trained < e->received; // else none is outstanding
-    if (sequence <= e->received || (uint32_t)(sequence - e->received - 1) != left_out)
+    if (sequence <= e->received || sequence - e->received - 1 != left_out)
         return rt_fail(error, RT_WIRE,
                        "slice %" PRIu64 " came after slice %" PRIu64 ", and %" PRIu32
                        " were left out",

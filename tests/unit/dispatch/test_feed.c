@@ -513,6 +513,27 @@ static void who_sits_out_gets_no_slices(void **state)
     fini(&c);
 }
 
+// One of 64 goes out all the same.
+static void who_sits_out_is_heard_of_again(void **state)
+{
+    (void)state;
+    const dp_input part = {.kind = DP_INPUT_PARTICIPATES, .worker = 1, .value = 0};
+    feed_case c;
+    dp_feed *feed;
+    const int writer = begin_pipe(&c);
+    c.planner.participants_min = 1;
+    dp_feed_config config = config_of(&c);
+    assert_int_equal(dp_feed_create(&config, c.stream, &feed, NULL), RT_OK);
+    dp_feed_tell(feed, &part);
+    for (uint32_t t = 1; t <= 130; t++) {
+        write_batch(&c, writer);
+        expect_idle(&c, feed, t % 64 != 1, t == 1 ? 0 : 63);
+    }
+    dp_feed_destroy(feed);
+    close(writer);
+    fini(&c);
+}
+
 // An input that cannot be counted needs no key of the user: caches have a size of their own.
 static void caches_of_an_input_of_unknown_length(void **state)
 {
@@ -556,4 +577,5 @@ TEST_MAIN(TEST(a_run_ends_before_its_iterations_wrap), TEST(a_cut_serves_a_reque
           TEST(bad_data_ends_the_input), TEST(names_outlive_a_restart),
           TEST(what_is_told_takes_effect), TEST(times_are_of_their_parts),
           TEST(workers_that_plan_get_batches), TEST(who_sits_out_gets_no_slices),
+          TEST(who_sits_out_is_heard_of_again),
           TEST(caches_of_an_input_of_unknown_length))
