@@ -87,7 +87,7 @@ static rt_status await_weights(ew_run *w, rt_error *error)
     if (next && takes_part(w, next))
         needed = next->iteration - 1;
     else if (is_asked && !next)
-        needed = rt_max_u64(w->iteration, w->weights.version);
+        needed = rt_max_u64(ew_executor_iteration(w->executor), w->weights.version);
     return ew_weights_get(&w->weights, needed, error);
 }
 
@@ -105,7 +105,7 @@ static rt_status next_job(ew_run *w, rt_error *error)
     account_wait(w);
     w->fingerprint = slice->fingerprint;
     w->iteration = slice->iteration;
-    w->report.times = (rt_times){.plan_ns = w->waited_ns[EW_WAIT_PLAN],
+    w->report.times = (rt_times){.plan_ns = slice->left_out ? 0 : w->waited_ns[EW_WAIT_PLAN],
                                  .push_ns = w->waited_ns[EW_WAIT_PUSH],
                                  .pull_ns = w->waited_ns[EW_WAIT_PULL]};
     memset(w->waited_ns, 0, sizeof w->waited_ns);

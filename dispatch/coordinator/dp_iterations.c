@@ -42,7 +42,7 @@ static rt_status send_planned(dp_run *c, dp_planned *planned, rt_error *error)
         return rt_fail(error, RT_PEER,
                        "a worker was lost that an iteration needs which was planned before");
     }
-    for (uint64_t rest = dp_run_workers(c); rest && !status; rest &= rest - 1) {
+    for (uint64_t rest = dp_run_workers(c) & ~planned->left_out; rest && !status; rest &= rest - 1) {
         const uint32_t w = rt_lowest_bit(rest);
         status = dp_roster_send(c->roster, rt_peer(RT_ROLE_WORKER, w), &planned->slices[w], error);
     }
@@ -106,7 +106,7 @@ static rt_status check_verdict(dp_run *c, const dp_flight *f, rt_error *error)
     return RT_OK;
 }
 
-// All workers have reported.
+// All workers that have a slice of it have reported.
 static void finish_iteration(dp_run *c, dp_flight *f)
 {
     const dp_planned *planned = f->planned;
@@ -135,26 +135,15 @@ static void finish_iteration(dp_run *c, dp_flight *f)
     dp_feed_give(c->feed, dp_flights_take(&c->flights, f));
 }
 
-static rt_status finish_if_complete(dp_run *c, dp_flight *f, rt_error *error)
-{
-    if (rt_bit_count(f->reported) < c->limits.worker_count)
-        return RT_OK;
-    rt_status status = check_verdict(c, f, error);
-    if (!status)
-        finish_iteration(c, f);
-    return status;
-}
-
-// Iterations that were waited for a worker alone that is lost.
-static rt_status finish_without(dp_run *c, rt_error *error)
+// In their order: workers that are left out of an iteration may have to report on one before it.
+static rt_status finish_iterations(dp_run *c, rt_error *error)
 {
     rt_status status = RT_OK;
-    for (uint32_t left = c->lost.is_news ? c->flights.count : 0; left && !status; left--) {
-        dp_flight *oldest = dp_flights_oldest(&c->flights);
-        if (oldest)
-            status = finish_if_complete(c, oldest, error);
+    for (dp_flight *f; !status && (f = dp_flights_complete(&c->flights, dp_run_workers(c)));) {
+        status = check_verdict(c, f, error);
+        if (!status)
+            finish_iteration(c, f);
     }
-    c->lost.is_news = false;
     return status;
 }
 
@@ -197,7 +186,7 @@ static rt_status take_report(dp_run *c, uint32_t peer, const rt_message *message
                            report.sample_count);
     f->skipped |= report.skipped ? rt_bit(worker) : 0;
     f->bad |= !isfinite(report.loss_sum);
-    return finish_if_complete(c, f, error);
+    return finish_iterations(c, error);
 }
 
 // ---- checkpoints -----------------------------------------------------------------------------
@@ -446,7 +435,7 @@ rt_status dp_run_turn(dp_run *c, rt_error *error)
     if (!status)
         status = receive_all(c, error);
     if (!status)
-        status = finish_without(c, error);
+        status = finish_iterations(c, error); // some may have waited for a worker that is lost
     return status ? status : dp_collect_step(&c->collect, error);
 }
 

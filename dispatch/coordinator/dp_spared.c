@@ -15,7 +15,7 @@ static void report_nothing(dp_run *c, dp_planned *planned, uint32_t worker)
 void dp_run_fly(dp_run *c, dp_planned *planned)
 {
     dp_flights_put(&c->flights, planned, c->lost.gone);
-    for (uint64_t rest = c->lost.gone; rest; rest &= rest - 1)
+    for (uint64_t rest = c->lost.gone & ~planned->left_out; rest; rest &= rest - 1)
         report_nothing(c, planned, rt_lowest_bit(rest));
 }
 
@@ -28,7 +28,6 @@ static void stop_waiting_for(dp_run *c, uint32_t worker)
         report_nothing(c, f->planned, worker);
     }
     c->lost.gone |= rt_bit(worker);
-    c->lost.is_news = true;
     dp_cut_lose(&c->cut, worker);
     dp_prober_lose(&c->prober, worker);
 }
