@@ -82,7 +82,7 @@ static rt_status encode_slices(dp_feed *feed, const dp_plan *plan, const rt_batc
     for (uint32_t w = 0; w < plan->worker_count; w++) {
         if (all.status[w])
             return all.status[w];
-        feed->left_out[w] += planned->left_out >> w & 1;
+        feed->left_out[w] += (uint32_t)(planned->left_out >> w & 1);
     }
     return RT_OK;
 }
