@@ -181,6 +181,9 @@ int cli_worker(int argc, char **argv)
     if (!status)
         status = ew_worker_run(&worker, &error);
     code = member_exit(status, &error);
+    // The run may go on without this worker: others are to judge.
+    if (status == RT_PEER && cli_may_shrink(&arguments.config))
+        code = CLI_ENDED;
     rt_notify_close(&arguments.notify);
     rt_keys_clear(&arguments.keys);
     rt_config_fini(&arguments.config);

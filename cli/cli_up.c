@@ -4,12 +4,14 @@
 // to go, then made to. With on_worker_loss all of them are started again then, from the newest
 // checkpoint: nothing of a failed attempt is kept but what is on disk. With "shrink" a lost worker
 // stays away for timeouts.rejoin_s; then it is started beside the others and waits until the
-// coordinator ends the attempt, at a checkpoint, so that all start anew. Children die with this
+// coordinator ends the attempt, at a checkpoint, so that all start anew. Whether the loss ends the
+// attempt is the coordinator's to say: it may go on without a worker that sat out. Children die with this
 // process (PR_SET_PDEATHSIG), so nothing stays behind.
 #define _GNU_SOURCE // memfd_create
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -67,6 +69,7 @@ typedef struct {
     dp_flaps flaps;        // workers that were lost of late
     dp_members members;    // who takes part
     uint64_t absent, back; // workers that the attempt began without; of them, those that are back
+    uint64_t left; // workers that ended since, and the coordinator may have gone on without
     uint64_t back_ns[RT_WORKERS_MAX]; // when absent ones are to be started
 } run;
 
@@ -248,6 +251,13 @@ static void put_off_return(run *r, uint32_t rank)
     r->back_ns[rank] = rt_now_ns() + (uint64_t)(r->config->timeout_rejoin_s * 1e9);
 }
 
+// By then the coordinator has found that it is gone, and ended the run or not.
+static void put_off_for_judgement(run *r, uint32_t rank)
+{
+    const double longer_s = fmax(r->config->timeout_rejoin_s, r->config->timeout_peer_s);
+    r->back_ns[rank] = rt_now_ns() + (uint64_t)(longer_s * 1e9);
+}
+
 // A worker that the attempt goes on without, to wait beside it.
 static void spawn_waiting(run *r, uint32_t rank)
 {
@@ -261,10 +271,11 @@ static void spawn_waiting(run *r, uint32_t rank)
     r->back |= rt_bit(rank);
 }
 
-// Starts what has been away for long enough. One that ended again leaves its place to the next.
+// Starts what has been away for long enough, while the run goes on without it. One that ended again
+// leaves its place to the next.
 static void spawn_absent(run *r)
 {
-    for (uint64_t rest = r->absent; rest; rest &= rest - 1) {
+    for (uint64_t rest = r->absent | r->left; rest; rest &= rest - 1) {
         const uint32_t rank = rt_lowest_bit(rest), peer = rt_peer(RT_ROLE_WORKER, rank);
         uint32_t at = 0;
         while (at < r->child_count && r->children[at].peer != peer)
@@ -274,11 +285,23 @@ static void spawn_absent(run *r)
             continue;
         if (at < r->child_count)
             r->children[at] = r->children[--r->child_count];
+        r->absent |= rt_bit(rank);
+        r->left &= ~rt_bit(rank);
         spawn_waiting(r, rank);
     }
 }
 
 // ---- watching --------------------------------------------------------------------------------
+
+// A worker was killed, or the coordinator did without it while it stood still: if the run cannot go
+// on, the coordinator ends it.
+static bool is_coordinators_to_judge(const run *r, const child *c, int status)
+{
+    const bool is_away =
+        WIFSIGNALED(status) || (WIFEXITED(status) && WEXITSTATUS(status) == CLI_ENDED);
+    return is_away && rt_peer_role(c->peer) == RT_ROLE_WORKER && cli_may_shrink(r->config) &&
+           !r->told && r->children[0].pid;
+}
 
 static void judge(run *r, child *c, int status)
 {
@@ -294,6 +317,11 @@ static void judge(run *r, child *c, int status)
     }
     if (c == r->children && WIFEXITED(status) && WEXITSTATUS(status) == CLI_ANEW)
         return;
+    if (is_coordinators_to_judge(r, c, status)) {
+        r->left |= rt_bit(rt_peer_rank(c->peer));
+        put_off_for_judgement(r, rt_peer_rank(c->peer));
+        return;
+    }
     // The coordinator told it that the run has failed, and says itself why.
     if (c != r->children && WIFEXITED(status) &&
         (WEXITSTATUS(status) == CLI_ENDED || WEXITSTATUS(status) == CLI_DRAINED))
@@ -471,7 +499,7 @@ static bool attempt(run *r)
 {
     rt_error error = {0};
     r->child_count = 0;
-    r->back = 0;
+    r->back = r->left = 0;
     r->first_failed = NULL;
     r->told = false;
     rt_status status = read_members(r, &error);

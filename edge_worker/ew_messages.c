@@ -62,13 +62,16 @@ static rt_status take_from_coordinator(ew_run *w, rt_message *message, rt_error 
         return ew_executor_receive(w->executor, rt_peer(RT_ROLE_COORDINATOR, 0), message, error);
     case RT_MESSAGE_FINISH:
         w->finishing = true;
+        w->giver = rt_message_header(message)->count;
         return RT_OK;
     case RT_MESSAGE_PART:
         return take_part(w, message, error);
     case RT_MESSAGE_MARK:
         w->marked = true;
         w->mark = rt_message_header(message)->iteration;
-        w->mark_dense = rt_message_header(message)->count;
+        w->mark_dense = rt_message_header(message)->count > 0;
+        if (w->mark_dense)
+            w->giver = rt_message_header(message)->count - 1;
         return RT_OK;
     case RT_MESSAGE_LINK:
         w->probes = true;
@@ -177,8 +180,7 @@ rt_status ew_run_drain_peers(ew_run *w, rt_error *error)
 
 // ---- answers ---------------------------------------------------------------------------------
 
-// Everything that came is carried out, and the shards have confirmed every push.
-static bool is_idle(const ew_run *w)
+bool ew_run_is_idle(const ew_run *w)
 {
     return !w->phase && !ew_exchange_busy(w->exchange) && !ew_weights_busy(&w->weights) &&
            (!w->planner || ew_planner_idle(w->planner)) && ew_executor_idle(w->executor);
@@ -188,10 +190,10 @@ static bool is_idle(const ew_run *w)
 static rt_status answer_mark_if_idle(ew_run *w, rt_error *error)
 {
     rt_message message;
-    if (!w->marked || !is_idle(w))
+    if (!w->marked || !ew_run_is_idle(w))
         return RT_OK;
     w->marked = false;
-    if (w->mark_dense && w->rank == 0) {
+    if (w->mark_dense && w->rank == w->giver) {
         rt_status status = send_state(w, error);
         if (status)
             return status;
@@ -245,7 +247,7 @@ static rt_status listen_meanwhile(void *context, rt_error *error)
 // given as long as at any other time.
 static rt_status probe_if_idle(ew_run *w, rt_error *error)
 {
-    if (!w->probes || !is_idle(w))
+    if (!w->probes || !ew_run_is_idle(w))
         return RT_OK;
     w->probes = false;
     rt_status status =
@@ -258,7 +260,7 @@ static rt_status probe_if_idle(ew_run *w, rt_error *error)
 static rt_status finish_if_idle(ew_run *w, rt_error *error)
 {
     rt_message message;
-    if (!w->finishing || w->finish_answered || !is_idle(w))
+    if (!w->finishing || w->finish_answered || !ew_run_is_idle(w))
         return RT_OK;
     w->finish_answered = true;
     const ew_executor_statistics all = ew_executor_get_statistics(w->executor);

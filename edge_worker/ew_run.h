@@ -57,7 +57,8 @@ typedef struct {
     bool finishing, finish_answered, ended;
     bool marked;       // a MARK waits for its answer
     uint64_t mark;     // its number
-    bool mark_dense;   // the dense part goes before the answer
+    bool mark_dense;   // the dense part of the giver goes before its answer
+    uint32_t giver;    // worker that is asked for the dense weights, at a MARK that says so or FINISH
     bool probes;       // the coordinator asked for a LINK
     ew_saving saving;  // of the model, when the coordinator asks for it
     rt_bytes restored; // dense part of a checkpoint, as far as it has come
@@ -108,6 +109,9 @@ rt_status ew_run_drain_peers(ew_run *w, rt_error *error);
 // Measures the links and tells the coordinator.
 rt_status ew_run_measure_links(ew_run *w, double silence_s,
                                rt_status (*progress)(void *, rt_error *), rt_error *error);
+
+// Everything that came is carried out, and the shards have confirmed every push.
+bool ew_run_is_idle(const ew_run *run);
 
 // What the coordinator asked for, once nothing else is left to do: a MARK, a probe, the end.
 rt_status ew_run_answer_if_idle(ew_run *w, rt_error *error);

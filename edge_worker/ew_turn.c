@@ -72,14 +72,14 @@ static bool takes_part(const ew_run *w, const rt_wire_slice *slice)
 }
 
 // The next iteration in which this worker trains needs the dense weights after the one before it;
-// so does, after the last one, worker 0, of whom they are asked. Who trained alone has them alone,
-// and gives them to the shards before others train, and to be asked of worker 0.
+// so does, after the last one, the giver, of whom they are asked. Who trained alone has them alone,
+// and gives them to the shards before others train, and to be asked of the giver.
 static rt_status await_weights(ew_run *w, rt_error *error)
 {
     const rt_wire_slice *next = ew_executor_next_counts(w->executor);
     const bool is_end = (w->marked && w->mark_dense) || (w->finishing && !w->finish_answered);
-    const bool is_asked = is_end && w->rank == 0;
-    const bool is_shared = next ? next->workers != rt_bit(w->rank) : is_end && w->rank != 0;
+    const bool is_asked = is_end && w->rank == w->giver;
+    const bool is_shared = next ? next->workers != rt_bit(w->rank) : is_end && w->rank != w->giver;
     rt_status status = is_shared ? ew_weights_share(&w->weights, error) : RT_OK;
     if (status)
         return status;
@@ -87,7 +87,7 @@ static rt_status await_weights(ew_run *w, rt_error *error)
     if (next && takes_part(w, next))
         needed = next->iteration - 1;
     else if (is_asked && !next)
-        needed = rt_max_u64(w->iteration, w->weights.version);
+        needed = rt_max_u64(ew_executor_iteration(w->executor), w->weights.version);
     return ew_weights_get(&w->weights, needed, error);
 }
 
@@ -105,7 +105,7 @@ static rt_status next_job(ew_run *w, rt_error *error)
     account_wait(w);
     w->fingerprint = slice->fingerprint;
     w->iteration = slice->iteration;
-    w->report.times = (rt_times){.plan_ns = w->waited_ns[EW_WAIT_PLAN],
+    w->report.times = (rt_times){.plan_ns = slice->left_out ? 0 : w->waited_ns[EW_WAIT_PLAN],
                                  .push_ns = w->waited_ns[EW_WAIT_PUSH],
                                  .pull_ns = w->waited_ns[EW_WAIT_PULL]};
     memset(w->waited_ns, 0, sizeof w->waited_ns);
@@ -125,7 +125,11 @@ static rt_status sit_out(ew_run *w, rt_error *error)
     w->apply = true;
     w->idle_ns = rt_now_ns();
     rt_status status = ew_executor_trained(w->executor, NULL, true, &done, error);
-    return status ? status : send_report(w, NULL, &done, 0, w->job.sequence, error);
+    w->report.idle = ew_run_is_idle(w);
+    if (!status)
+        status = send_report(w, NULL, &done, 0, w->job.sequence, error);
+    w->report.idle = 0;
+    return status;
 }
 
 static rt_status start_training(ew_run *w, rt_error *error)

@@ -7,7 +7,8 @@ static rt_parcel_in *find(dp_collect *collect, uint32_t peer)
     const uint32_t rank = rt_peer_rank(peer);
     if (rt_peer_role(peer) == RT_ROLE_PS && rank < RT_SHARDS_MAX)
         return &collect->shards[rank];
-    return rt_peer_role(peer) == RT_ROLE_WORKER && rank == 0 ? &collect->worker : NULL;
+    return rt_peer_role(peer) == RT_ROLE_WORKER && rank == collect->giver ? &collect->worker
+                                                                          : NULL;
 }
 
 void dp_collect_fini(dp_collect *collect)
@@ -23,7 +24,8 @@ rt_status dp_collect_expect(dp_collect *collect, uint32_t peer, uint64_t iterati
     rt_parcel_in *in = find(collect, peer);
     rt_assert(in);
     rt_parcel_drop(in);
-    return rt_parcel_expect(in, peer, iteration, rt_peer_rank(peer), path, collect->wake_fd, error);
+    const uint32_t file = rt_peer_role(peer) == RT_ROLE_PS ? rt_peer_rank(peer) : 0;
+    return rt_parcel_expect(in, peer, iteration, file, path, collect->wake_fd, error);
 }
 
 void dp_collect_drop(dp_collect *collect, uint32_t peer)
@@ -67,7 +69,7 @@ static rt_status answer(dp_collect *collect, uint32_t peer, rt_error *error)
 
 rt_status dp_collect_step(dp_collect *collect, rt_error *error)
 {
-    rt_status status = answer(collect, rt_peer(RT_ROLE_WORKER, 0), error);
+    rt_status status = answer(collect, rt_peer(RT_ROLE_WORKER, collect->giver), error);
     for (uint32_t s = 0; s < RT_SHARDS_MAX && !status; s++)
         status = answer(collect, rt_peer(RT_ROLE_PS, s), error);
     return status;

@@ -1,6 +1,6 @@
 // dp_collect - files that members send to the coordinator's box, as they come in.
 //
-// One at a time of each shard, and one of worker 0. Pieces are written by threads (rt_parcel); the
+// One at a time of each shard, and one of a worker. Pieces are written by threads (rt_parcel); the
 // coordinator goes on meanwhile, and holds a megabyte of each file at most. One thread.
 #ifndef DP_COLLECT_H
 #define DP_COLLECT_H
@@ -12,6 +12,7 @@ typedef struct {
     dp_roster *roster;
     uint32_t sender; // rt_peer of the coordinator
     int wake_fd;     // an eventfd: written when dp_collect_step has something to do
+    uint32_t giver;  // the worker that sends the dense part
     rt_parcel_in worker, shards[RT_SHARDS_MAX];
 } dp_collect;
 
@@ -24,7 +25,7 @@ rt_status dp_collect_expect(dp_collect *collect, uint32_t peer, uint64_t iterati
 // What is still on its way of it is not taken any more.
 void dp_collect_drop(dp_collect *collect, uint32_t peer);
 
-// The one that peer sends; its status says how far it is. Never NULL for worker 0 and shards.
+// The one that peer sends; its status says how far it is. Never NULL for the giver and shards.
 const rt_parcel_in *dp_collect_of(const dp_collect *collect, uint32_t peer);
 
 // Takes a PIECE. RT_WIRE: nobody waits for it. One of a file that was dropped is passed over.

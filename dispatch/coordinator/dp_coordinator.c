@@ -458,6 +458,8 @@ static rt_status create_roster(dp_run *c, rt_error *error)
                                      .out_shards = shards & ~members->shards,
                                      .run = c->id,
                                      .epoch = c->id ? dp_checkpoint_epoch(c->checkpoints) + 1 : 0,
+                                     .spares = dp_run_spares,
+                                     .context = c,
                                      .notify = c->own.notify};
     rt_status status = dp_roster_create(&roster, &c->roster, error);
     c->collect.roster = c->roster;

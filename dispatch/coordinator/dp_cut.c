@@ -12,6 +12,17 @@ void dp_cut_fini(dp_cut *cut)
     cut->planned = NULL;
 }
 
+void dp_cut_lose(dp_cut *cut, uint32_t worker)
+{
+    cut->lost |= rt_bit(worker);
+}
+
+// Workers whose answer is awaited.
+static uint64_t awaited_workers(const dp_cut *cut)
+{
+    return rt_bits_below(cut->worker_count) & ~cut->lost & ~cut->marks;
+}
+
 void dp_cut_request(dp_cut *cut)
 {
     const double passed_s = (double)(rt_now_ns() - cut->end_ns) * 1e-9;
@@ -33,10 +44,12 @@ rt_status dp_cut_begin(dp_cut *cut, dp_planned *planned, rt_error *error)
     cut->dense_bytes = cut->ended_rows = 0;
     cut->drained_ns = 0;
     cut->begin_ns = rt_now_ns();
-    for (uint32_t w = 0; w < cut->worker_count; w++) {
-        rt_message mark; // count: worker 0 sends the dense part, and needs the others' to have it
+    cut->lead = rt_lowest_bit(awaited_workers(cut));
+    for (uint64_t rest = awaited_workers(cut); rest; rest &= rest - 1) {
+        const uint32_t w = rt_lowest_bit(rest);
+        rt_message mark; // count: 1 + who sends the dense part, and needs the others' to have it
         if (rt_message_create(&mark, RT_MESSAGE_MARK, cut->sender, planned->sequence,
-                              planned->is_cut, 0))
+                              planned->is_cut ? 1 + cut->lead : 0, 0))
             return rt_fail(error, RT_NO_MEMORY, "out of memory");
         rt_status status = dp_roster_send(cut->roster, rt_peer(RT_ROLE_WORKER, w), &mark, error);
         if (status)
@@ -61,7 +74,7 @@ rt_status dp_cut_part(dp_cut *cut, uint32_t peer, const rt_message *message, rt_
 {
     rt_wire_part part;
     rt_reader reader = rt_message_reader(message);
-    if (peer != rt_peer(RT_ROLE_WORKER, 0) || !cut->planned ||
+    if (peer != rt_peer(RT_ROLE_WORKER, cut->lead) || !cut->planned ||
         !rt_reader_get(&reader, &part, 1, sizeof part) || part.offset != cut->dense.size ||
         part.total > RT_WIRE_PAYLOAD_BYTES_MAX || part.total < part.offset ||
         reader.left > part.total - part.offset)
@@ -146,9 +159,8 @@ static rt_status expire(dp_cut *cut, rt_error *error)
 rt_status dp_cut_step(dp_cut *cut, rt_error *error)
 {
     if (cut->planned && !cut->planned->is_cut)
-        return cut->asked || rt_bit_count(cut->marks) < cut->worker_count ? RT_OK
-                                                                          : expire(cut, error);
-    if (!cut->planned || cut->asked || rt_bit_count(cut->marks) < cut->worker_count ||
+        return cut->asked || awaited_workers(cut) ? RT_OK : expire(cut, error);
+    if (!cut->planned || cut->asked || awaited_workers(cut) ||
         cut->dense_bytes == 0 || cut->dense.size < cut->dense_bytes)
         return RT_OK;
     const bool busy = dp_checkpoint_busy(cut->checkpoint);
@@ -163,14 +175,13 @@ rt_status dp_cut_step(dp_cut *cut, rt_error *error)
 
 dp_awaited dp_cut_awaited(const dp_cut *cut)
 {
-    const uint64_t workers = UINT64_MAX >> (64 - cut->worker_count);
     const bool lacks_dense =
         cut->planned->is_cut && (cut->dense_bytes == 0 || cut->dense.size < cut->dense_bytes);
     dp_awaited awaited = {.what = "has not carried out a cut", .number = cut->planned->sequence};
     if (cut->asked)
         awaited.shards = (rt_bit(cut->shard_count) - 1) & ~cut->captured;
     else
-        awaited.workers = workers & (~cut->marks | (lacks_dense ? 1 : 0));
+        awaited.workers = awaited_workers(cut) | (lacks_dense ? rt_bit(cut->lead) : 0);
     return awaited;
 }
 

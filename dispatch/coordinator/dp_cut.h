@@ -4,7 +4,7 @@
 // The plan of a checkpoint's cut flushes every dirty row. Nothing that was planned after it goes out
 // while dp_cut.planned is set, so that no update of a later iteration exists while the cut is open:
 //   MARK   to every worker; each answers once all so far is carried out and the shards have
-//          processed every push of it; worker 0 sends the dense part before (PART)
+//          processed every push of it; one of them, the lead, sends the dense part before (PART)
 //   CUT    to every shard, when all have answered and the last iteration is reported; each
 //          captures its rows (a forked copy writes them) and answers at once
 //   EXPIRE instead of PART and CUT for a sweep; each shard answers when its rows have ended
@@ -24,6 +24,7 @@ typedef struct {
     dp_tally *tally;
     dp_checkpoint *checkpoint;
     uint32_t sender, worker_count, shard_count;
+    uint64_t lost; // workers that the run goes on without
     double every_s; // from the end of a cut until the next is due; 0: never
     bool is_wanted; // one was asked for
 
@@ -33,7 +34,8 @@ typedef struct {
     uint64_t captured;   // shards
     uint64_t ended_rows; // of the sweep that is open
     bool asked;          // shards were told
-    rt_bytes dense;      // of worker 0, dense_bytes once it is complete
+    uint32_t lead;       // the worker that is asked for the dense weights
+    rt_bytes dense;      // of it, dense_bytes once they are complete
     uint64_t dense_bytes;
     double drained_s; // the time of drained_ns, in seconds since 1970
     uint64_t begin_ns, drained_ns, asked_ns;
@@ -48,6 +50,9 @@ void dp_cut_request(dp_cut *cut);
 
 // The slices of the cut are out. planned is the cut's from now on.
 rt_status dp_cut_begin(dp_cut *cut, dp_planned *planned, rt_error *error);
+
+// The run goes on without a worker, which is not the lead of an open cut.
+void dp_cut_lose(dp_cut *cut, uint32_t worker);
 
 // Answers of workers. RT_WIRE: nobody waits for that.
 rt_status dp_cut_mark(dp_cut *cut, uint32_t peer, const rt_message *message, rt_error *error);

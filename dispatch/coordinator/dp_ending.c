@@ -10,7 +10,6 @@
 #include "runtime/rt_hash.h"
 
 #define SAID_NS UINT64_C(5000000000) // how often it is said how far the model has come
-#define WORKER rt_peer(RT_ROLE_WORKER, 0)
 
 // ---- FINISH ----------------------------------------------------------------------------------
 
@@ -19,6 +18,8 @@ static rt_status ask(dp_run *c, uint32_t peer, rt_message_type type, rt_error *e
     rt_message message;
     if (rt_control_create(&message, type, DP_SELF))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    if (type == RT_MESSAGE_FINISH) // who is asked for the dense weights then
+        rt_message_header(&message)->count = rt_peer_rank(dp_run_lead(c));
     return dp_roster_send(c->roster, peer, &message, error);
 }
 
@@ -27,8 +28,8 @@ static rt_status finish_workers(dp_run *c, rt_error *error)
 {
     rt_status status = RT_OK;
     c->phase = DP_RUN_FINISHES;
-    for (uint32_t w = 0; w < c->limits.worker_count && !status; w++)
-        status = ask(c, rt_peer(RT_ROLE_WORKER, w), RT_MESSAGE_FINISH, error);
+    for (uint64_t rest = dp_run_workers(c); rest && !status; rest &= rest - 1)
+        status = ask(c, rt_peer(RT_ROLE_WORKER, rt_lowest_bit(rest)), RT_MESSAGE_FINISH, error);
     while (!status && c->finished_workers != dp_run_workers(c))
         status = dp_run_turn(c, error);
     return status;
@@ -36,15 +37,15 @@ static rt_status finish_workers(dp_run *c, rt_error *error)
 
 // ---- the model -------------------------------------------------------------------------------
 
-// Files of the model that members send: worker 0 the dense part, every shard its rows.
+// Files of the model that members send: one worker the dense part, every shard its rows.
 static uint32_t sender_count(const dp_run *c)
 {
     return 1 + c->own.config->ps_shard_count;
 }
 
-static uint32_t sender_of(uint32_t i)
+static uint32_t sender_of(const dp_run *c, uint32_t i)
 {
-    return i == 0 ? WORKER : rt_peer(RT_ROLE_PS, i - 1);
+    return i == 0 ? dp_run_lead(c) : rt_peer(RT_ROLE_PS, i - 1);
 }
 
 static void name_of(const dp_run *c, uint32_t i, char *name, size_t size)
@@ -60,13 +61,14 @@ static rt_status ask_for_model(dp_run *c, const char *folder, rt_error *error)
 {
     rt_status status = RT_OK;
     c->phase = DP_RUN_SAVES;
+    c->collect.giver = rt_peer_rank(dp_run_lead(c));
     for (uint32_t i = 0; i < sender_count(c) && !status; i++) {
         char name[64], path[RT_FOLDER_MAX + 64];
         name_of(c, i, name, sizeof name);
         snprintf(path, sizeof path, "%s/%s", folder, name);
-        status = dp_collect_expect(&c->collect, sender_of(i), 0, path, error);
+        status = dp_collect_expect(&c->collect, sender_of(c, i), 0, path, error);
         if (!status)
-            status = ask(c, sender_of(i), RT_MESSAGE_SAVE, error);
+            status = ask(c, sender_of(c, i), RT_MESSAGE_SAVE, error);
     }
     return status;
 }
@@ -77,7 +79,7 @@ static rt_status look_at_model(const dp_run *c, uint64_t *got_p, uint64_t *total
     bool whole = true;
     *got_p = *total_p = 0;
     for (uint32_t i = 0; i < sender_count(c); i++) {
-        const rt_parcel_in *in = dp_collect_of(&c->collect, sender_of(i));
+        const rt_parcel_in *in = dp_collect_of(&c->collect, sender_of(c, i));
         if (in->status != RT_OK && in->status != RT_AGAIN)
             return rt_fail(error, in->status, "%s", in->error.text);
         whole &= in->status == RT_OK;
@@ -143,7 +145,7 @@ static rt_status write_manifest(const dp_run *c, const char *folder, rt_error *e
         rt_manifest_put_part(&json, "scale.bin", &scale);
     for (uint32_t i = 0; i < sender_count(c); i++) {
         char name[64];
-        const rt_parcel_in *in = dp_collect_of(&c->collect, sender_of(i));
+        const rt_parcel_in *in = dp_collect_of(&c->collect, sender_of(c, i));
         name_of(c, i, name, sizeof name);
         part =
             (rt_manifest_part){.sum.bytes = in->total, .xxh3 = rt_parcel_sum(in), .has_xxh3 = true};

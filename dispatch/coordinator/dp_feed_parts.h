@@ -57,6 +57,8 @@ struct dp_feed {
     rt_metrics *journal;    // the planner thread's
     dp_broadcast broadcast; // what the workers do not know yet; the planner thread's
     bool ended;             // no batch follows; the planner thread's
+    uint64_t empty[RT_WORKERS_MAX]; // slices of iterations in a row that had nothing for a worker
+    uint32_t left_out[RT_WORKERS_MAX]; // of them, since one went to it
     pthread_mutex_t lock;   // the members below
     rt_error failure;
     rt_error input_failure; // of a stream that gave batches before

@@ -25,35 +25,64 @@ static void copy_labels(const dp_plan *plan, const rt_batch *batch, dp_planned *
     planned->label_offsets[plan->worker_count] = at;
 }
 
+#define LEFT_OUT_MAX 63u // slices in a row; then one goes out, and its report tells of the worker
+
+// Who sits out and has nothing to do gets no slice. The first empty ones go out all the same: by them
+// a worker learns that it trains no more, and hands on what it alone has; with sums by trainers there
+// are as many as a worker may have, the last of which it reports once its own sums are made.
+static uint64_t find_idle(dp_feed *feed, const dp_plan *plan)
+{
+    const uint64_t told = feed->config.limits.sums ? feed->config.planned_max : 1;
+    uint64_t idle = 0;
+    for (uint32_t w = 0; w < plan->worker_count && plan->iteration; w++) {
+        const bool has_part = plan->participants >> w & 1;
+        const bool is_empty = !has_part && dp_slice_is_empty(&plan->slices[w]);
+        feed->empty[w] = is_empty ? feed->empty[w] + 1 : 0;
+        const bool is_left_out = feed->empty[w] > told && feed->left_out[w] < LEFT_OUT_MAX;
+        idle |= is_left_out ? rt_bit(w) : 0;
+    }
+    return idle;
+}
+
 typedef struct {
     dp_feed *feed;
     const dp_plan *plan;
     const rt_batch *batch;
     dp_planned *planned;
+    uint64_t workers; // a part for each
     rt_status status[RT_WORKERS_MAX];
 } encoding;
 
-static void encode_slice(void *context, uint32_t w)
+static void encode_slice(void *context, uint32_t part)
 {
     encoding *all = context;
     dp_feed *feed = all->feed;
+    const dp_planned *planned = all->planned;
+    const uint32_t w = rt_bit_at(all->workers, part);
     rt_message *slice = &all->planned->slices[w];
     all->status[w] = dp_slice_encode(all->plan, w, all->batch, &feed->config.limits,
-                                     feed->config.sender, all->planned->sequence, slice);
+                                     feed->config.sender, planned->sequence, slice);
     if (all->status[w])
         return;
-    dp_slice_set_fingerprint(slice, all->planned->fingerprint);
+    dp_slice_set_fingerprint(slice, planned->fingerprint);
+    dp_slice_set_place(slice, feed->left_out[w], planned->iteration ? 0 : planned->cut);
     rt_message_header(slice)->epoch = feed->config.epoch;
+    feed->left_out[w] = 0;
 }
 
 static rt_status encode_slices(dp_feed *feed, const dp_plan *plan, const rt_batch *batch,
                                dp_planned *planned)
 {
-    encoding all = {.feed = feed, .plan = plan, .batch = batch, .planned = planned};
-    rt_pool_run(feed->pool, plan->worker_count, encode_slice, &all);
+    encoding all = {.feed = feed,
+                    .plan = plan,
+                    .batch = batch,
+                    .planned = planned,
+                    .workers = rt_bits_below(plan->worker_count) & ~planned->left_out};
+    rt_pool_run(feed->pool, rt_bit_count(all.workers), encode_slice, &all);
     for (uint32_t w = 0; w < plan->worker_count; w++) {
         if (all.status[w])
             return all.status[w];
+        feed->left_out[w] += (uint32_t)(planned->left_out >> w & 1);
     }
     return RT_OK;
 }
@@ -68,17 +97,45 @@ static rt_status encode_batches(dp_feed *feed, uint32_t worker_count, dp_planned
     return status;
 }
 
+static bool has_more_than_drops(const dp_ops *ops)
+{
+    for (uint32_t i = 0; i < ops->count; i++)
+        if (ops->items[i].kind != DP_OP_DROP)
+            return true;
+    return false;
+}
+
+// Of who trains nothing, operations are few.
+static uint64_t find_needed(const dp_plan *plan)
+{
+    uint64_t needed = plan->iteration ? plan->participants : 0;
+    for (uint32_t w = 0; w < plan->worker_count; w++) {
+        const dp_slice *slice = &plan->slices[w];
+        if (!(needed >> w & 1) &&
+            (has_more_than_drops(&slice->release) || has_more_than_drops(&slice->fill) ||
+             has_more_than_drops(&slice->after)))
+            needed |= rt_bit(w);
+    }
+    return needed;
+}
+
 static rt_status encode(dp_feed *feed, const dp_plan *plan, const rt_batch *batch,
                         dp_planned *planned)
 {
     uint64_t *bytes = planned->placement_bytes;
+    planned->needed = find_needed(plan);
+    planned->clean = dp_planner_clean(feed->planner);
+    const uint64_t idle = find_idle(feed, plan);
+    planned->left_out = dp_feed_workers_plan(feed) ? 0 : idle; // all need the batches
     rt_status status = dp_feed_workers_plan(feed)
                            ? encode_batches(feed, plan->worker_count, planned)
                            : encode_slices(feed, plan, batch, planned);
     bytes[RT_PLACEMENT_COORDINATOR] = 0;
     bytes[RT_PLACEMENT_WORKER] = batch ? plan->worker_count * dp_broadcast_bytes(batch) : 0;
     for (uint32_t w = 0; w < plan->worker_count && !status; w++) {
-        bytes[RT_PLACEMENT_COORDINATOR] += dp_slice_bytes(plan, w, batch, &feed->config.limits);
+        if (!(idle >> w & 1))
+            bytes[RT_PLACEMENT_COORDINATOR] +=
+                dp_slice_bytes(plan, w, batch, &feed->config.limits);
         planned->slice_bytes += planned->slices[w].size;
     }
     return status;
@@ -378,7 +435,11 @@ void *dp_feed_plan(void *context)
     rt_status status = plan_all(feed);
     if (status && status != RT_END && status != RT_STOPPED) {
         rt_error error = {0};
-        rt_fail(&error, status, "planning failed: %s", rt_status_text(status));
+        if (status == RT_PEER)
+            rt_fail(&error, status,
+                    "a worker that was lost had rows in versions that nobody else has");
+        else
+            rt_fail(&error, status, "planning failed: %s", rt_status_text(status));
         dp_feed_fail(feed, &error);
     }
     rt_queue_close(feed->free_batches);

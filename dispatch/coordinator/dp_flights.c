@@ -16,11 +16,11 @@ void dp_flights_fini(dp_flights *flights, dp_feed *feed)
     *flights = (dp_flights){0};
 }
 
-void dp_flights_put(dp_flights *flights, dp_planned *planned)
+void dp_flights_put(dp_flights *flights, dp_planned *planned, uint64_t reported)
 {
     dp_flight *flight = &flights->list[planned->sequence % flights->max];
     rt_assert(!flight->planned);
-    *flight = (dp_flight){.planned = planned};
+    *flight = (dp_flight){.planned = planned, .reported = reported | planned->left_out};
     flights->count++;
 }
 
@@ -45,9 +45,15 @@ static dp_flight *oldest_without(const dp_flights *flights, uint64_t workers)
     return oldest;
 }
 
-const dp_flight *dp_flights_oldest(const dp_flights *flights)
+dp_flight *dp_flights_oldest(const dp_flights *flights)
 {
     return oldest_without(flights, 0);
+}
+
+dp_flight *dp_flights_complete(const dp_flights *flights, uint64_t workers)
+{
+    dp_flight *oldest = oldest_without(flights, 0);
+    return oldest && (workers & ~oldest->reported) == 0 ? oldest : NULL;
 }
 
 dp_flight *dp_flights_awaited(const dp_flights *flights, uint32_t worker)

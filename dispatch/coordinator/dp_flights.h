@@ -8,7 +8,7 @@
 
 typedef struct {
     dp_planned *planned; // NULL: free
-    uint64_t reported;   // mask of workers
+    uint64_t reported;   // mask of workers, from the start those that got no slice
     uint64_t skipped;    // of them, those that applied nothing
     bool bad;            // a loss is not finite
 } dp_flight;
@@ -27,12 +27,16 @@ static inline bool dp_flights_full(const dp_flights *flights)
     return flights->count == flights->max;
 }
 
-void dp_flights_put(dp_flights *flights, dp_planned *planned); // not full
+// reported: workers that will not report it, beside those that got no slice. Not full.
+void dp_flights_put(dp_flights *flights, dp_planned *planned, uint64_t reported);
 // The one that was put first of those that this worker has not reported; NULL: there is none.
 dp_flight *dp_flights_awaited(const dp_flights *flights, uint32_t worker);
+// The one that was put first, once all of these workers have reported it; NULL: they have not, or
+// there is none.
+dp_flight *dp_flights_complete(const dp_flights *flights, uint64_t workers);
 dp_planned *dp_flights_take(dp_flights *flights, dp_flight *flight);      // it is free then
 
 // The one that was put first; NULL: there is none.
-const dp_flight *dp_flights_oldest(const dp_flights *flights);
+dp_flight *dp_flights_oldest(const dp_flights *flights);
 
 #endif

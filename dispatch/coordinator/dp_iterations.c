@@ -35,8 +35,17 @@ static bool ends_for_all(const dp_run *c)
 static rt_status send_planned(dp_run *c, dp_planned *planned, rt_error *error)
 {
     rt_status status = RT_OK;
-    for (uint32_t w = 0; w < c->limits.worker_count && !status; w++)
+    const dp_lost_slice slice = {planned->sequence, planned->iteration, planned->participants,
+                                 planned->needed, planned->clean};
+    if (!dp_lost_sent(&c->lost, &slice)) {
+        dp_feed_give(c->feed, planned);
+        return rt_fail(error, RT_PEER,
+                       "a worker was lost that an iteration needs which was planned before");
+    }
+    for (uint64_t rest = dp_run_workers(c) & ~planned->left_out; rest && !status; rest &= rest - 1) {
+        const uint32_t w = rt_lowest_bit(rest);
         status = dp_roster_send(c->roster, rt_peer(RT_ROLE_WORKER, w), &planned->slices[w], error);
+    }
     if (!status && planned->iteration == 0) // a flush trains nothing: MARK, FINISH ask for its end
         c->phase = planned->is_last ? DP_RUN_DRAINS : c->phase;
     if (!status && planned->iteration == 0)
@@ -51,7 +60,7 @@ static rt_status send_planned(dp_run *c, dp_planned *planned, rt_error *error)
         dp_feed_give(c->feed, planned);
         return status;
     }
-    dp_flights_put(&c->flights, planned);
+    dp_run_fly(c, planned);
     return RT_OK;
 }
 
@@ -97,7 +106,7 @@ static rt_status check_verdict(dp_run *c, const dp_flight *f, rt_error *error)
     return RT_OK;
 }
 
-// All workers have reported.
+// All workers that have a slice of it have reported.
 static void finish_iteration(dp_run *c, dp_flight *f)
 {
     const dp_planned *planned = f->planned;
@@ -122,7 +131,20 @@ static void finish_iteration(dp_run *c, dp_flight *f)
     if (dp_ages_iterated(&c->ages, planned->iteration, now, &input))
         dp_feed_tell(c->feed, &input);
     dp_links_iterated(&c->links, planned->iteration, c->feed, dp_tally_metrics(c->tally));
+    dp_lost_completed(&c->lost, planned->iteration);
     dp_feed_give(c->feed, dp_flights_take(&c->flights, f));
+}
+
+// In their order: workers that are left out of an iteration may have to report on one before it.
+static rt_status finish_iterations(dp_run *c, rt_error *error)
+{
+    rt_status status = RT_OK;
+    for (dp_flight *f; !status && (f = dp_flights_complete(&c->flights, dp_run_workers(c)));) {
+        status = check_verdict(c, f, error);
+        if (!status)
+            finish_iteration(c, f);
+    }
+    return status;
 }
 
 static rt_status take_report(dp_run *c, uint32_t peer, const rt_message *message, rt_error *error)
@@ -156,6 +178,7 @@ static rt_status take_report(dp_run *c, uint32_t peer, const rt_message *message
                        ", here %016" PRIx64 ")",
                        name, f->planned->iteration, report.fingerprint, f->planned->fingerprint);
     f->reported |= rt_bit(worker);
+    dp_lost_reported(&c->lost, worker, sequence, report.idle);
     dp_tally_report(c->tally, f->planned, worker, &report, predictions);
     dp_links_reported(&c->links, worker, &report);
     dp_prober_reported(&c->prober, worker, &report, rt_now_ns());
@@ -163,12 +186,7 @@ static rt_status take_report(dp_run *c, uint32_t peer, const rt_message *message
                            report.sample_count);
     f->skipped |= report.skipped ? rt_bit(worker) : 0;
     f->bad |= !isfinite(report.loss_sum);
-    if (rt_bit_count(f->reported) < c->limits.worker_count)
-        return RT_OK;
-    rt_status status = check_verdict(c, f, error);
-    if (!status)
-        finish_iteration(c, f);
-    return status;
+    return finish_iterations(c, error);
 }
 
 // ---- checkpoints -----------------------------------------------------------------------------
@@ -361,8 +379,9 @@ static void watch_child(dp_run *c)
 static dp_awaited awaited_of_model(const dp_run *c)
 {
     dp_awaited from = {.what = "has sent nothing more of the model"};
-    const rt_parcel_in *in = dp_collect_of(&c->collect, rt_peer(RT_ROLE_WORKER, 0));
-    from.workers = in->status == RT_AGAIN;
+    const uint32_t lead = dp_run_lead(c);
+    const rt_parcel_in *in = dp_collect_of(&c->collect, lead);
+    from.workers = in->status == RT_AGAIN ? rt_bit(rt_peer_rank(lead)) : 0;
     from.number = in->answered;
     for (uint32_t s = 0; s < c->own.config->ps_shard_count; s++) {
         in = dp_collect_of(&c->collect, rt_peer(RT_ROLE_PS, s));
@@ -415,6 +434,8 @@ rt_status dp_run_turn(dp_run *c, rt_error *error)
         status = wait_for_events(c, error);
     if (!status)
         status = receive_all(c, error);
+    if (!status)
+        status = finish_iterations(c, error); // some may have waited for a worker that is lost
     return status ? status : dp_collect_step(&c->collect, error);
 }
 

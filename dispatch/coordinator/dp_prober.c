@@ -29,10 +29,23 @@ void dp_prober_reported(dp_prober *prober, uint32_t worker, const rt_wire_report
         prober->workers[worker].told_ns[BW_DOWN] = now_ns;
 }
 
+static uint64_t workers_of(const dp_prober *p)
+{
+    return rt_bits_below(p->worker_count) & ~p->lost;
+}
+
+void dp_prober_lose(dp_prober *p, uint32_t worker)
+{
+    p->lost |= rt_bit(worker);
+    p->wanted &= ~p->lost;
+    p->asked &= ~p->lost;
+}
+
 static uint64_t due(const dp_prober *p, uint64_t now_ns)
 {
     uint64_t mask = 0;
-    for (uint32_t w = 0; w < p->worker_count; w++) {
+    for (uint64_t rest = workers_of(p); rest; rest &= rest - 1) {
+        const uint32_t w = rt_lowest_bit(rest);
         const dp_prober_worker *one = &p->workers[w];
         const uint64_t told = rt_min_u64(one->told_ns[BW_UP], one->told_ns[BW_DOWN]);
         const bool doubted =
@@ -67,8 +80,8 @@ static rt_status drain(dp_prober *p, uint64_t now_ns, rt_error *error)
     p->drains = true;
     p->marks = 0;
     p->number++;
-    for (uint32_t w = 0; w < p->worker_count && !status; w++)
-        status = ask(p, w, RT_MESSAGE_MARK, p->number, error);
+    for (uint64_t rest = workers_of(p); rest && !status; rest &= rest - 1)
+        status = ask(p, rt_lowest_bit(rest), RT_MESSAGE_MARK, p->number, error);
     return status;
 }
 
@@ -105,7 +118,7 @@ rt_status dp_prober_step(dp_prober *p, bool may_begin, bool quiet, uint64_t now_
         return RT_OK;
     if (!p->drains)
         return drain(p, now_ns, error);
-    if (p->asked || rt_bit_count(p->marks) < p->worker_count)
+    if (p->asked || workers_of(p) & ~p->marks)
         return RT_OK;
     if (!p->wanted) {
         close_pause(p, now_ns);
@@ -162,10 +175,9 @@ rt_status dp_prober_take(dp_prober *p, uint32_t peer, const rt_message *message,
 
 dp_awaited dp_prober_awaited(const dp_prober *p)
 {
-    const uint64_t workers = UINT64_MAX >> (64 - p->worker_count);
     return (dp_awaited){.workers = !p->drains ? 0
                                    : p->asked ? p->asked
-                                              : workers & ~p->marks,
+                                              : workers_of(p) & ~p->marks,
                         .what = "has not measured its link",
                         .number = p->number};
 }

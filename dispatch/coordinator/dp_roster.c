@@ -22,7 +22,8 @@
 typedef struct {
     uint32_t peer; // by the configuration
     bool joined;
-    bool waits; // it joined after the run had begun without it
+    bool waits; // it joined after the run had begun without it, or had lost it
+    bool gone;  // a worker that the run goes on without
     uint64_t heard_ns;
     char address[RT_ADDRESS_MAX];
     uint8_t key[RT_WIRE_KEY_BYTES];
@@ -184,6 +185,19 @@ static void note_loss(dp_roster *roster, uint32_t peer)
         roster->lost = rt_peer_rank(peer);
 }
 
+// Whether the run goes on without it. What it may still say is a stranger's.
+static bool spare(dp_roster *roster, member *m, const char *why)
+{
+    const dp_roster_config *own = &roster->config;
+    if (!roster->begun || rt_peer_role(m->peer) != RT_ROLE_WORKER || !own->spares ||
+        !own->spares(own->context, rt_peer_rank(place_of(roster, m->peer)), why))
+        return false;
+    m->joined = m->waits = false;
+    m->gone = true;
+    roster->joined_count--;
+    return true;
+}
+
 // A worker that waited is gone: the run does without it anyway.
 static void forget(dp_roster *roster, member *m, const char *why)
 {
@@ -228,22 +242,29 @@ static rt_status hear_last_words(dp_roster *roster, rt_error *error)
     return RT_OK;
 }
 
-// Ends the run, because sending to the peer failed with `reason`.
+// Ends the run, because sending to the peer failed with `reason`, unless it can be spared. error:
+// NULL where the run has ended, or it is somebody else's turn.
 static rt_status gone(dp_roster *roster, uint32_t peer, rt_status reason, rt_error *error)
 {
     char name[32];
-    rt_status status = error ? hear_last_words(roster, error) : RT_OK;
-    if (status)
-        return status;
+    rt_error why = {0};
     rt_peer_name(peer, name);
     // A connection that ended looks full as long as what came over it was not read.
     if (reason == RT_AGAIN)
-        return rt_fail(error, RT_PEER, "%s has not read for %.1f s (timeouts.peer_s): dropped",
-                       name, roster->config.config->timeout_peer_s);
-    note_loss(roster, peer);
-    if (reason == RT_NOT_FOUND)
-        return rt_fail(error, RT_PEER, "%s is gone: its connection has ended", name);
-    return rt_fail(error, RT_PEER, "cannot send to %s: %s", name, rt_status_text(reason));
+        rt_fail(&why, RT_PEER, "%s has not read for %.1f s (timeouts.peer_s): dropped", name,
+                roster->config.config->timeout_peer_s);
+    else if (reason == RT_NOT_FOUND)
+        rt_fail(&why, RT_PEER, "%s is gone: its connection has ended", name);
+    else
+        rt_fail(&why, RT_PEER, "cannot send to %s: %s", name, rt_status_text(reason));
+    if (error && spare(roster, find_member(roster, peer), why.text))
+        return RT_OK;
+    rt_status status = error ? hear_last_words(roster, error) : RT_OK;
+    if (status)
+        return status;
+    if (reason != RT_AGAIN)
+        note_loss(roster, peer);
+    return rt_fail(error, RT_PEER, "%s", why.text);
 }
 
 // Heartbeats to all who have room for one.
@@ -264,10 +285,12 @@ static rt_status beat(dp_roster *roster, rt_error *error)
             return rt_fail(error, RT_NO_MEMORY, "out of memory");
         rt_status status = roster->config.ops->send(roster->endpoint, peer, &message);
         rt_message_release(&message);
-        if (status && status != RT_AGAIN && m->waits)
+        if (!status || status == RT_AGAIN) // a full queue says as much
+            continue;
+        if (m->waits)
             forget(roster, m, rt_status_text(status));
-        else if (status && status != RT_AGAIN) // a full queue says as much
-            return gone(roster, peer, status, error);
+        else if ((status = gone(roster, peer, status, error)))
+            return status;
     }
     return RT_OK;
 }
@@ -288,7 +311,11 @@ static rt_status send_to(dp_roster *roster, uint32_t peer, rt_message *message, 
 
 rt_status dp_roster_send(dp_roster *roster, uint32_t peer, rt_message *message, rt_error *error)
 {
-    return send_to(roster, find_by_place(roster, peer)->peer, message, error);
+    const member *to = find_by_place(roster, peer);
+    if (!to->gone)
+        return send_to(roster, to->peer, message, error);
+    rt_message_release(message);
+    return RT_OK;
 }
 
 void dp_roster_dismiss(dp_roster *roster, uint64_t workers, uint64_t shards)
@@ -616,13 +643,17 @@ static rt_status check_silence(dp_roster *roster, rt_error *error)
         char name[32];
         if (!m->joined || now <= m->heard_ns || silent_s <= roster->config.config->timeout_peer_s)
             continue;
-        if (m->waits)
+        if (m->waits) {
             forget(roster, m, "it is silent");
-        else {
-            note_loss(roster, m->peer);
-            return rt_fail(error, RT_PEER, "%s was silent for %.1f s (timeouts.peer_s)",
-                           rt_peer_name(m->peer, name), silent_s);
+            continue;
         }
+        (void)rt_fail(error, RT_PEER, "%s was silent for %.1f s (timeouts.peer_s)",
+                      rt_peer_name(m->peer, name), silent_s);
+        if (!spare(roster, m, error->text)) {
+            note_loss(roster, m->peer);
+            return RT_PEER;
+        }
+        *error = (rt_error){0};
     }
     return RT_OK;
 }
@@ -706,8 +737,13 @@ static rt_status receive_one(dp_roster *roster, uint32_t *peer_p, rt_message *me
     }
     from->heard_ns = rt_now_ns();
     *peer_p = place_of(roster, from->peer);
-    if (type == RT_MESSAGE_FAILED)
-        return member_failed(message, rt_peer_name(from->peer, name), error);
+    if (type == RT_MESSAGE_FAILED) {
+        status = member_failed(message, rt_peer_name(from->peer, name), error);
+        if (status != RT_PEER || !spare(roster, from, error->text))
+            return status;
+        *error = (rt_error){0};
+        return RT_OK;
+    }
     *taken = type == RT_MESSAGE_HEARTBEAT;
     return RT_OK;
 }

@@ -2,7 +2,7 @@
 //
 // The coordinator's side of rt_member. Owns the listening endpoint. One thread. A member that is
 // silent for timeouts.peer_s, says that it failed, or breaks the protocol, ends the run, whose
-// samples it holds; the error names it. Who never joined can do none of that: it is refused, told
+// samples it holds, unless it is a worker that can be spared; the error names it. Who never joined can do none of that: it is refused, told
 // why, and logged, one line for many.
 //
 // With may_shrink a run begins without workers that do not come; members of boxes that are out are
@@ -33,6 +33,10 @@ typedef struct {
     uint64_t out_workers, out_shards; // of boxes that are no part of the run: the same
     uint64_t run;        // id of the run's folder; 0: it has none
     uint32_t epoch;      // of this start: a member that has served a later one of this run ends it
+    // Whether the run, once it has begun, goes on without a worker that is lost (by its place), whose
+    // messages are no longer heard; NULL: never. why: what has become of it.
+    bool (*spares)(void *context, uint32_t worker, const char *why);
+    void *context;
     rt_notify *notify;   // told that this process is alive, in every wait; or NULL
 } dp_roster_config;
 

@@ -14,7 +14,7 @@
 //       |  nothing is under way
 //     FINISHES   FINISH to the workers, until each has FINISHED
 //       |
-//     SAVES      SAVE to shards and worker 0, until all PIECEs are on disk; then the manifest
+//     SAVES      SAVE to shards and one worker, until all PIECEs are on disk; then the manifest
 //
 // While it TRAINS one flight is an iteration between its slices and the last REPORT on it. With two
 // workers, planner.run_ahead 1, and a checkpoint after iteration 3:
@@ -39,6 +39,7 @@
 #include "dispatch/coordinator/dp_flights.h"
 #include "dispatch/coordinator/dp_initial.h"
 #include "dispatch/coordinator/dp_links.h"
+#include "dispatch/coordinator/dp_lost.h"
 #include "dispatch/coordinator/dp_move.h"
 #include "dispatch/coordinator/dp_overdue.h"
 #include "dispatch/coordinator/dp_prober.h"
@@ -89,6 +90,7 @@ typedef struct dp_run {
     uint64_t take_back_ns; // from then on workers that came back are taken back
     uint32_t hold;         // iteration of the checkpoint that does so, until it is written; else 0
     dp_flaps flaps;
+    dp_lost lost;
     dp_members members; // boxes that take part
     dp_move move;
     uint64_t distinct_keys;
@@ -110,10 +112,16 @@ typedef struct dp_run {
     dp_watch watch;
 } dp_run;
 
-// Mask of the workers that take part, by their places.
+// Mask of the workers that take part, by their places, but for those that are lost.
 static inline uint64_t dp_run_workers(const dp_run *run)
 {
-    return rt_bits_below(run->limits.worker_count);
+    return rt_bits_below(run->limits.worker_count) & ~run->lost.gone;
+}
+
+// Of them, the one that is asked for the dense weights.
+static inline uint32_t dp_run_lead(const dp_run *run)
+{
+    return rt_peer(RT_ROLE_WORKER, rt_lowest_bit(dp_run_workers(run)));
 }
 
 // What the controller has decided goes to the planner.
@@ -131,6 +139,15 @@ rt_status dp_run_take(void *context, uint32_t peer, const rt_message *message, r
 
 // Waits for messages or plans, notes a request to stop, and takes all messages that came.
 rt_status dp_run_turn(dp_run *run, rt_error *error);
+
+// ---- dp_spared.c
+
+// The slices of an iteration are out.
+void dp_run_fly(dp_run *run, dp_planned *planned);
+
+// A worker (dp_run *context), by its place, is lost: whether the run goes on without it. why: what
+// has become of it.
+bool dp_run_spares(void *context, uint32_t worker, const char *why);
 
 // From now on workers that come back wait for timeouts.rejoin_s.
 void dp_run_put_off_taking_back(dp_run *run);

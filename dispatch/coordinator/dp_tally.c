@@ -388,7 +388,9 @@ static void write_ages(dp_tally *tally, const dp_planned *planned, rt_json *json
     rt_json_double(json, "planned_before_ms", (double)(now_ns - planned->ready_ns) * 1e-6);
     rt_json_begin_array(json, "reported_before_ms");
     for (uint32_t j = 0; j < tally->config.costs.worker_count; j++)
-        rt_json_double(json, NULL, (double)(now_ns - open->reported_ns[j]) * 1e-6);
+        rt_json_double(json, NULL, planned->left_out >> j & 1
+                                       ? (double)NAN
+                                       : (double)(now_ns - open->reported_ns[j]) * 1e-6);
     rt_json_end_array(json);
 }
 
@@ -524,6 +526,14 @@ static void judge(dp_tally *tally, reported *open, const dp_planned *planned)
                       planned->slice_keys, planned->sample_count);
 }
 
+// Who got no slice has executed nothing.
+static void trace_idle(const dp_tally *tally, const dp_planned *planned)
+{
+    const rt_counts nothing = {0};
+    for (uint64_t rest = tally->trace ? planned->left_out : 0; rest; rest &= rest - 1)
+        dp_trace_counts(tally->trace, planned->iteration, rt_lowest_bit(rest), 0, &nothing);
+}
+
 void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_stream_stats *stream)
 {
     reported *open = open_of(tally, planned);
@@ -532,6 +542,7 @@ void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_str
         take_folder(tally);
     if (tally->begin_ns == 0) // the first iteration starts the clock, as far as it was waited for
         tally->begin_ns = tally->last_ns - open->workers[0].times.compute_ns - tally->past_ns;
+    trace_idle(tally, planned);
     rt_meter_begin_window(tally->meter);
     judge(tally, open, planned);
     add_account(&tally->planned, &planned->account, tally->config.costs.worker_count);
@@ -551,6 +562,7 @@ void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_str
     write_iteration(tally, planned, &quality, stream);
     open->bad = false;
     open->handed = open->gradients = 0;
+    memset(open->workers, 0, sizeof open->workers); // who is left out next time reports nothing
     show(tally, planned, &quality, stream);
 }
 

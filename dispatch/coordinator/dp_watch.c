@@ -111,6 +111,8 @@ static void write_workers(const dp_run *c, rt_json *json)
     rt_json_end_array(json);
     // Who was drained, or is spare, is missed by nobody.
     rest = c->members.workers & ~dp_roster_workers(c->roster);
+    for (uint64_t gone = c->lost.gone; gone; gone &= gone - 1)
+        rest |= rt_bit(rt_bit_at(dp_roster_workers(c->roster), rt_lowest_bit(gone)));
     rt_json_begin_array(json, "out");
     for (; rest; rest &= rest - 1)
         rt_json_u64(json, NULL, rt_lowest_bit(rest));

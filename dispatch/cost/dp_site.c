@@ -65,6 +65,7 @@ double *dp_rates_at(dp_rates *rates, dp_input_kind kind, uint32_t index)
     case DP_INPUT_ROWS_FLOOR:
     case DP_INPUT_POLICY:
     case DP_INPUT_FORGET:
+    case DP_INPUT_LOST:
     case DP_INPUT_KINDS:
         break;
     }

@@ -23,6 +23,7 @@ typedef enum {
     DP_INPUT_ROWS_FLOOR,         // rows trained last before this iteration end; see dp_sweep.h
     DP_INPUT_POLICY,             // dispatch.policy, as its number in the list of docs/CONFIG.md
     DP_INPUT_FORGET,             // the row of a key ends: dp_input_key
+    DP_INPUT_LOST,               // 1: a worker that sat out has gone, and does not come back
     DP_INPUT_KINDS
 } dp_input_kind;
 

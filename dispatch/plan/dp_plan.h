@@ -141,6 +141,14 @@ rt_status dp_slice_reserve(dp_slice *slice, uint32_t sample_count, uint32_t look
 // Room for count more operations. RT_NO_MEMORY.
 rt_status dp_ops_reserve(dp_ops *ops, uint32_t count);
 
+// No sample, no row, no operation: the worker sits out, and has nothing to do.
+static inline bool dp_slice_is_empty(const dp_slice *slice)
+{
+    return slice->sample_count + slice->row_count + slice->release.count + slice->fill.count +
+               slice->after.count ==
+           0;
+}
+
 // Appends an operation and returns it, zeroed but for kind and keeper; NULL when out of memory.
 static inline dp_op *dp_ops_add(dp_ops *ops, dp_op_kind kind)
 {

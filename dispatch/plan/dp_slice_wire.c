@@ -470,6 +470,13 @@ void dp_slice_set_fingerprint(rt_message *message, uint64_t fingerprint)
            sizeof fingerprint);
 }
 
+void dp_slice_set_place(rt_message *message, uint32_t left_out, uint32_t cut)
+{
+    uint8_t *payload = rt_message_payload(message);
+    memcpy(payload + offsetof(rt_wire_slice, left_out), &left_out, sizeof left_out);
+    memcpy(payload + offsetof(rt_wire_slice, cut), &cut, sizeof cut);
+}
+
 uint64_t dp_slice_bytes(const dp_plan *plan, uint32_t worker, const rt_batch *batch,
                         const dp_slice_limits *limits)
 {
@@ -499,7 +506,7 @@ static rt_status check_counts(const rt_wire_slice *c, const dp_slice_limits *lim
         return bad(error, "impossible log odds of its labels");
     if (limits->more_labels && c->sample_count && !(c->flags & DP_SLICE_WEIGHTED))
         return bad(error, "several labels without weights");
-    if (flush != (c->iteration == 0))
+    if (flush != (c->iteration == 0) || (c->cut && !flush))
         return bad(error, "its iteration does not fit its kind");
     if (c->flags & ~(DP_SLICE_UNIFORM | DP_SLICE_FLUSH | DP_SLICE_WEIGHTED | DP_SLICE_HOMES |
                      DP_SLICE_HANDS | DP_SLICE_SUMS) ||

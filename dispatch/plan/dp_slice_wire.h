@@ -37,8 +37,11 @@ typedef struct {
     uint32_t sum_count;          // rows whose gradients are summed here
     uint32_t push_late;          // of the pushes, the last so many follow the pulls
     uint32_t forget_count;
+    uint32_t left_out; // slices between this one and the one before it that this worker was not
+                       // sent: it sits out, and nothing was in them
+    uint32_t cut;      // of a flush: the iteration that is trained before it; 0: not known
 } rt_wire_slice;
-_Static_assert(sizeof(rt_wire_slice) == 96, "wire layout");
+_Static_assert(sizeof(rt_wire_slice) == 104, "wire layout");
 
 // A slice in place: pointers into the message.
 typedef struct {
@@ -106,6 +109,9 @@ rt_status dp_slice_encode(const dp_plan *plan, uint32_t worker, const rt_batch *
 
 // Into an encoded slice: dp_plan_fingerprint of its plan.
 void dp_slice_set_fingerprint(rt_message *message, uint64_t fingerprint);
+
+// Likewise: rt_wire_slice.left_out, and cut, which is 0 but for a flush.
+void dp_slice_set_place(rt_message *message, uint32_t left_out, uint32_t cut);
 
 // Size of that message.
 uint64_t dp_slice_bytes(const dp_plan *plan, uint32_t worker, const rt_batch *batch,

@@ -25,7 +25,7 @@ void dp_choice_order(const dp_planner_config *config, uint32_t *ranks)
 {
     double seconds[RT_WORKERS_MAX];
     for (uint32_t j = 0; j < config->worker_count; j++) {
-        const double one = share_s(config, j);
+        const double one = config->lost >> j & 1 ? INFINITY : share_s(config, j);
         uint32_t at = j;
         for (; at > 0 && seconds[at - 1] > one; at--) {
             seconds[at] = seconds[at - 1];
@@ -49,7 +49,8 @@ static void estimate_all(const dp_planner_config *config, const dp_demand *deman
 {
     for (uint32_t k = 0; k < config->worker_count; k++) {
         const uint64_t workers = prefix(ranks, k + 1);
-        const bool fits = k + 1 >= config->participants_min && dp_trial_fits(config, workers);
+        const bool fits = !(workers & config->lost) && k + 1 >= config->participants_min &&
+                          dp_trial_fits(config, workers);
         estimates[k] = fits ? dp_estimate_s(config, demand, moved, workers) : INFINITY;
     }
 }

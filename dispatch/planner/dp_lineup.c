@@ -10,6 +10,17 @@ uint64_t dp_planner_participants(const dp_planner *planner)
     return planner->participants;
 }
 
+uint64_t dp_planner_clean(const dp_planner *planner)
+{
+    uint64_t clean = 0;
+    const uint64_t out = rt_bits_below(planner->config.worker_count) & ~planner->participants;
+    for (uint64_t rest = out; rest; rest &= rest - 1) {
+        const uint32_t w = rt_lowest_bit(rest);
+        clean |= planner->flushed[w] == planner->caches[w].slot_count ? rt_bit(w) : 0;
+    }
+    return clean;
+}
+
 uint64_t dp_planner_row_count(const dp_planner *planner)
 {
     return planner->directory.key_count;
@@ -18,7 +29,7 @@ uint64_t dp_planner_row_count(const dp_planner *planner)
 void dp_lineup_set(dp_planner *planner)
 {
     const dp_planner_config *config = &planner->config;
-    const uint64_t all = rt_bits_below(config->worker_count);
+    const uint64_t all = rt_bits_below(config->worker_count) & ~config->lost;
     const uint32_t fewest =
         config->participants_min ? config->participants_min : config->worker_count;
     const uint64_t left = planner->participants;

@@ -96,9 +96,10 @@ static uint64_t turned(const dp_participants *self)
     const dp_planner_config *config = &self->config;
     const uint32_t n = config->worker_count,
                    least = (uint32_t)rt_max_u64(config->participants_min, 1);
-    uint64_t workers = rt_mix(rt_mix(config->seed) + self->seen) & rt_bits_below(n);
-    for (uint64_t j = self->seen; rt_bit_count(workers) < least; j++)
-        workers |= rt_bit((uint32_t)(j % n));
+    const uint64_t all = rt_bits_below(n) & ~config->lost;
+    uint64_t workers = rt_mix(rt_mix(config->seed) + self->seen) & all;
+    for (uint64_t j = self->seen; rt_bit_count(workers) < least && workers != all; j++)
+        workers |= rt_bit((uint32_t)(j % n)) & all;
     return workers;
 }
 
@@ -108,6 +109,12 @@ void dp_participants_apply(dp_participants *self, const dp_input *input)
     if (input->kind == DP_INPUT_POLICY) {
         self->config.dispatch.policy = (rt_policy_kind)input->value;
         self->change = 2;
+    }
+    if (input->kind == DP_INPUT_LOST && input->value > 0) {
+        self->config.lost |= rt_bit(input->worker);
+        self->change = rt_max_u64(1, self->change);
+        if (self->choice.runs)
+            dp_choice_end(&self->choice);
     }
     if (!rate)
         return;

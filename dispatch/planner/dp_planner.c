@@ -605,8 +605,9 @@ static rt_status begin_look_up(dp_planner *planner, const rt_batch *batch)
     if (dp_directory_reserve(&planner->directory, batch->key_count))
         return RT_NO_MEMORY;
     planner->iteration++;
-    if (dp_planner_enter_inputs(planner))
-        return RT_NO_MEMORY;
+    rt_status status = dp_planner_enter_inputs(planner);
+    if (status)
+        return status;
     if (config->dense_whole_bytes > 0 && planner->iteration == RT_CODING_WHOLE_ITERATIONS + 1)
         compute_ticks(planner);
     const uint32_t n = planner->view_ticks.worker_count;
@@ -657,8 +658,9 @@ rt_status dp_planner_look_up_step(dp_planner *planner, const rt_batch *batch, bo
 {
     const uint32_t from = planner->looked_up, count = look_ups_of_step(planner, batch);
     *done_p = false;
-    if (from == 0 && begin_look_up(planner, batch))
-        return RT_NO_MEMORY;
+    rt_status status = from == 0 ? begin_look_up(planner, batch) : RT_OK;
+    if (status)
+        return status;
     if (count > 0) {
         look_up_keys(planner, batch, from, from + count);
         planner->looked_up += count;

@@ -44,6 +44,7 @@ typedef struct {
     uint32_t keys_per_sample_max;
     uint64_t participants;     // workers that train in the first iteration; 0: all
     uint32_t participants_min; // the fewest that may ever train; 0: all of them must
+    uint64_t lost;             // workers that never train again (DP_INPUT_LOST)
     uint32_t micro_batch_min, micro_batch_max; // samples per worker; equal: N / n, see dp_view
     uint32_t slot_count[RT_WORKERS_MAX];       // at least the rows of one micro-batch
     rt_consistency_config consistency;
@@ -113,8 +114,9 @@ rt_status dp_planner_make_room(dp_planner *planner, const rt_batch *batch, bool 
 uint64_t dp_planner_room_work(const dp_planner *planner, const rt_batch *batch);
 
 // At least one sample, at most sample_count_max; at most DP_ITERATIONS_MAX times. The batch must
-// stay until the commit. An incomplete batch is spread evenly. RT_NO_MEMORY: the planner must not
-// be used further.
+// stay until the commit. An incomplete batch is spread evenly. RT_NO_MEMORY, and RT_PEER: a worker
+// that is lost (DP_INPUT_LOST) had rows in versions that nobody else has: the planner must not be
+// used further.
 rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch);
 // The same in steps: *done_p: it was the last. look_up_work: about how many instructions the next one
 // takes, by counts alone.
@@ -160,6 +162,10 @@ const dp_planner_config *dp_planner_configuration(const dp_planner *planner);
 // The workers that train the batch looked up last. Never empty, and never fewer than
 // participants_min: where input records ask for that, all workers train.
 uint64_t dp_planner_participants(const dp_planner *planner);
+
+// Those that sit out, and have no row in a version that the PS lacks once the plans so far are
+// carried out.
+uint64_t dp_planner_clean(const dp_planner *planner);
 
 // Keys that were ever trained, and of which the shards have rows.
 uint64_t dp_planner_row_count(const dp_planner *planner);

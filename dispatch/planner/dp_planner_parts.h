@@ -133,7 +133,8 @@ void dp_planner_settle_seats(dp_planner *planner, bool own, bool shown);
 // Records that lost their last copy in this commit are given back.
 void dp_planner_release_left(dp_planner *planner);
 
-// Input records of the iteration that begins come into force. RT_NO_MEMORY. dp_values.c
+// Input records of the iteration that begins come into force. RT_NO_MEMORY; RT_PEER: a worker that
+// is lost had rows in versions that nobody else has. dp_values.c
 rt_status dp_planner_enter_inputs(dp_planner *planner);
 
 // The first stage of a commit: the work of the batch that was placed begins. dp_gather.c

@@ -37,6 +37,7 @@ static void config_of(const dp_planner_config *all, uint64_t workers, dp_planner
     config->worker_count = 0;
     config->participants = 0;
     config->participants_min = 0;
+    config->lost = 0; // none of these
     config->dense_whole_bytes = 0; // a choice is for longer than the first iterations
     config->dispatch.search_evaluations = (all->dispatch.search_evaluations + 1) / 2;
     for (uint64_t rest = workers; rest; rest &= rest - 1) {

@@ -20,16 +20,34 @@ static void set_value(dp_planner_config *config, const dp_input *input)
     else if (kind == DP_INPUT_PARTICIPATES)
         config->participants = (config->participants & ~rt_bit(input->worker)) |
                                (input->value > 0 ? rt_bit(input->worker) : 0);
+    else if (kind == DP_INPUT_LOST && input->value > 0)
+        config->lost |= rt_bit(input->worker);
+}
+
+// What only a worker that is lost has in its latest version is lost with it. Its other copies stay
+// in the books until their slots' keys end: nobody reads them, for it trains no more.
+static bool has_lost_rows(const dp_planner *planner, uint64_t lost)
+{
+    for (uint64_t rest = lost; rest; rest &= rest - 1) {
+        const uint32_t worker = rt_lowest_bit(rest);
+        for (uint32_t slot = 0; slot < planner->caches[worker].slot_count; slot++)
+            if (dp_planner_dirty_in(planner, worker, slot))
+                return true;
+    }
+    return false;
 }
 
 rt_status dp_planner_enter_inputs(dp_planner *planner)
 {
     uint32_t count = 0;
+    const uint64_t lost_before = planner->config.lost;
     while (count < planner->waiting_count &&
            planner->waiting[count].iteration <= planner->iteration)
         set_value(&planner->config, &planner->waiting[count++]);
     if (count == 0)
         return RT_OK;
+    if (has_lost_rows(planner, planner->config.lost & ~lost_before))
+        return RT_PEER;
     planner->waiting_count -= count;
     memmove(planner->waiting, planner->waiting + count,
             planner->waiting_count * sizeof *planner->waiting);
@@ -74,6 +92,8 @@ double dp_planner_value(const dp_planner *planner, dp_input_kind kind, uint32_t 
         return config->dispatch.policy;
     if (kind == DP_INPUT_PARTICIPATES)
         return (double)(planner->participants >> worker & 1);
+    if (kind == DP_INPUT_LOST)
+        return (double)(config->lost >> worker & 1);
     return kind == DP_INPUT_TABLES ? config->dispatch.tables : 0;
 }
 

@@ -121,16 +121,22 @@ static void chain(ew_executor *e, ew_node *n)
     slot->tail = n;
 }
 
-// Slices that train nothing count as trained when their turn comes.
-static rt_status free_done_slices(ew_executor *e)
+// Slices that train nothing count as trained when their turn comes; so do those that were left out,
+// once the one behind them is here.
+static void pass_idle_slices(ew_executor *e)
 {
-    for (;;) {
-        const ew_slice_state *s = ew_slice_at(e, e->trained + 1);
-        if (s->sequence != e->trained + 1 || s->sequence > e->begun ||
-            !(s->view.counts.flags & DP_SLICE_FLUSH))
+    for (const ew_slice_state *s; (s = ew_slice_behind(e, e->trained));) {
+        e->trained = s->sequence - 1;
+        if (s->sequence > e->begun || !(s->view.counts.flags & DP_SLICE_FLUSH))
             break;
         e->trained++;
+        e->iteration = (uint32_t)rt_max_u64(e->iteration, s->view.counts.cut);
     }
+}
+
+static rt_status free_done_slices(ew_executor *e)
+{
+    pass_idle_slices(e);
     for (uint32_t i = 0; i < e->slice_count; i++) {
         ew_slice_state *s = &e->slices[i];
         if (s->sequence && s->nodes_left == 0 && s->sequence <= e->trained) {
@@ -426,22 +432,35 @@ static rt_status begin_slice(ew_executor *e, ew_slice_state *s, rt_error *error)
     return RT_OK;
 }
 
-static rt_status receive_slice(ew_executor *e, rt_message *message, rt_error *error)
+// Whether the slice is the next one, with those that were left out before it, and may be out.
+static rt_status check_place(const ew_executor *e, uint64_t sequence, uint32_t left_out,
+                             rt_error *error)
 {
-    uint64_t sequence = rt_message_header(message)->iteration;
-    if (sequence != e->received + 1)
-        return rt_fail(error, RT_WIRE, "slice %" PRIu64 " came after slice %" PRIu64, sequence,
-                       e->received);
-    ew_slice_state *s = ew_slice_at(e, sequence);
-    if (s->sequence || sequence > e->trained + e->config.slice_count_max)
+    const uint32_t most = e->config.slice_count_max;
+    const bool waits = e->trained < e->received; // else none is outstanding
+    if (sequence <= e->received || sequence - e->received - 1 != left_out)
+        return rt_fail(error, RT_WIRE,
+                       "slice %" PRIu64 " came after slice %" PRIu64 ", and %" PRIu32
+                       " were left out",
+                       sequence, e->received, left_out);
+    if (ew_slice_at(e, sequence)->sequence || (waits && sequence > e->trained + most))
         return rt_fail(error, RT_WIRE,
                        "slice %" PRIu64 " came, but slice %" PRIu64
                        " is not done: more than %" PRIu32 " outstanding",
-                       sequence, sequence - e->config.slice_count_max, e->config.slice_count_max);
+                       sequence, sequence - most, most);
+    return RT_OK;
+}
+
+static rt_status receive_slice(ew_executor *e, rt_message *message, rt_error *error)
+{
+    uint64_t sequence = rt_message_header(message)->iteration;
     dp_slice_view view;
     rt_status status = dp_slice_decode(message, &e->config.limits, &view, error);
+    if (!status)
+        status = check_place(e, sequence, view.counts.left_out, error);
     if (status)
         return status;
+    ew_slice_state *s = ew_slice_at(e, sequence);
     if (e->config.bases ? view.counts.push_count : view.counts.delta_count)
         return rt_fail(error, RT_WIRE,
                        "slice %" PRIu64 " pushes %s, but consistency.staleness is %s", sequence,
@@ -480,7 +499,7 @@ rt_status ew_executor_begin(ew_executor *e, rt_error *error)
     if (e->begun == e->received || e->trained < e->begun || !all_pushed(e) ||
         (e->begun && ew_slice_at(e, e->begun)->sequence == e->begun))
         return RT_OK;
-    rt_status status = begin_slice(e, ew_slice_at(e, e->begun + 1), error);
+    rt_status status = begin_slice(e, ew_slice_behind(e, e->begun), error);
     return status ? status : work(e, error);
 }
 
@@ -716,6 +735,7 @@ rt_status ew_executor_trained(ew_executor *e, const float *gradients, bool apply
     rt_assert(e->job_out);
     e->job_out = false;
     e->trained++;
+    e->iteration = c->iteration;
     e->gradients = gradients;
     e->apply = apply;
     for (uint32_t i = 0; i < c->row_count; i++) {
@@ -730,6 +750,11 @@ rt_status ew_executor_trained(ew_executor *e, const float *gradients, bool apply
     if (done)
         *done = s->done; // everything of the slice comes before or with its training
     return status;
+}
+
+uint32_t ew_executor_iteration(const ew_executor *e)
+{
+    return e->iteration;
 }
 
 bool ew_executor_idle(const ew_executor *e)

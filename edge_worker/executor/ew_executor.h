@@ -96,6 +96,9 @@ rt_status ew_executor_flush(ew_executor *executor, rt_error *error);
 // A message to another worker waits for the transport, which does not tell when it has room again.
 bool ew_executor_is_held_up(const ew_executor *executor);
 
+// Trained so far as this worker knows, by itself or, before a flush, by others; 0: none yet.
+uint32_t ew_executor_iteration(const ew_executor *executor);
+
 // Every slice that came in is carried out and every push confirmed.
 bool ew_executor_idle(const ew_executor *executor);
 

@@ -120,7 +120,9 @@ struct ew_executor {
     uint32_t slice_count; // slice_count_max; twice as many where sums may outlive their training
     uint64_t received;      // sequence of the last slice
     uint64_t begun;         // sequence of the last slice whose operations may start
-    uint64_t trained;       // sequence of the last slice that is trained or needs none
+    uint64_t trained;       // sequence of the last slice that is trained or needs none, or that
+                            // was left out behind it
+    uint32_t iteration;     // that is trained then, here or elsewhere
     bool job_out;
     ew_slot_state *slots;
     ew_node_list ready;      // to be looked at
@@ -144,6 +146,18 @@ struct ew_executor {
 static inline ew_slice_state *ew_slice_at(const ew_executor *e, uint64_t sequence)
 {
     return &e->slices[sequence % e->slice_count];
+}
+
+// The first slice here behind this one: those between were left out, or have not come. NULL: none.
+static inline ew_slice_state *ew_slice_behind(const ew_executor *e, uint64_t sequence)
+{
+    ew_slice_state *next = NULL;
+    for (uint32_t i = 0; i < e->slice_count; i++) {
+        ew_slice_state *s = &e->slices[i];
+        if (s->sequence > sequence && (!next || s->sequence < next->sequence))
+            next = s;
+    }
+    return next;
 }
 
 static inline ew_slice_state *ew_slice_of(const ew_executor *e, const ew_node *n)

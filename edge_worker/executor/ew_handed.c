@@ -68,13 +68,27 @@ static uint64_t rows_parked(const ew_executor *e, uint32_t worker, uint64_t sequ
     return rows;
 }
 
-// Slices are handed out to all at once, and no worker may have more than slice_count_max of them.
+// Slices are handed out to all at once, and no more than slice_count_max of them are out. A worker
+// without any may have been left out for as long as it was: only those that wait here say which are.
+static bool may_be_out(const ew_executor *e, uint64_t sequence)
+{
+    const uint64_t most = e->config.slice_count_max;
+    if (e->trained < e->received)
+        return sequence <= e->received + most;
+    for (uint32_t i = 0; i < e->parked_count; i++) {
+        const uint64_t other = rt_message_header(&e->parked[i].message)->iteration;
+        if (sequence >= other + most || other >= sequence + most)
+            return false;
+    }
+    return true;
+}
+
 rt_status ew_handed_park(ew_executor *e, uint32_t worker, rt_message *message, rt_error *error)
 {
     const rt_wire_header *header = rt_message_header(message);
     const uint64_t sequence = header->iteration;
     const char *what = header->type == RT_MESSAGE_GRADS ? "gradients" : "rows";
-    if (sequence > e->received + e->config.slice_count_max)
+    if (!may_be_out(e, sequence))
         return rt_fail(error, RT_WIRE,
                        "worker %" PRIu32 " hands %s over for slice %" PRIu64
                        ", the last one here is %" PRIu64 " and %" PRIu32 " may be outstanding",

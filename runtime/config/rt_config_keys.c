@@ -620,7 +620,8 @@ const rt_config_key rt_config_keys[] = {
 
     CHOICE("on_worker_loss", on_worker_loss, rt_on_loss, "\"stop\"", rt_choices_losses,
            "What `lanyard up` does when a process is lost, and with `shrink` also what "
-           "`lanyard coordinator --restart` does when a worker is missing."),
+           "`lanyard coordinator --restart` does when a worker is missing, and that the coordinator "
+           "goes on without a worker that sits out (`dispatch.participants`)."),
     U32("restarts_max", restarts_max, "20", IN(0, 1e6), "restarts",
         "In an hour; a run that needs more ends."),
 

@@ -358,7 +358,7 @@ rt_status rt_member_check(const rt_member *member, rt_error *error)
     double silent_s = (double)(rt_now_ns() - member->heard_ns) / NS_PER_S;
     if (silent_s <= member->config.timeout_peer_s)
         return RT_OK;
-    return rt_fail(error, RT_TIMEOUT, "the coordinator was silent for %.1f s", silent_s);
+    return rt_fail(error, RT_PEER, "the coordinator was silent for %.1f s", silent_s);
 }
 
 rt_status rt_member_receive(rt_member *member, rt_message *message, rt_error *error)
@@ -367,7 +367,7 @@ rt_status rt_member_receive(rt_member *member, rt_message *message, rt_error *er
         uint32_t peer;
         rt_status status = member->config.ops->receive(member->endpoint, &peer, message, error);
         if (status == RT_AGAIN)
-            return rt_member_check(member, error) ? RT_TIMEOUT : RT_AGAIN;
+            return rt_member_check(member, error) ? RT_PEER : RT_AGAIN;
         if (status)
             return status;
         member->heard_ns = rt_now_ns();

@@ -44,9 +44,9 @@ typedef struct {
 
 // Connects and waits for WELCOME, at the two addresses in turn until one answers: for
 // timeout_start_s, and as long as the coordinator is heard, which lets a worker wait that a run
-// goes on without. RT_TIMEOUT: nobody answered (error names the address), or the coordinator is
-// silent; RT_STOPPED, RT_REFUSED: it said no (error has its reason); RT_WIRE; RT_PEER: it was
-// replaced, in an epoch that this member has served; RT_DATA, RT_IO: as rt_leader.
+// goes on without. RT_TIMEOUT: nobody answered (error names the address); RT_STOPPED, RT_REFUSED:
+// it said no (error has its reason); RT_WIRE; RT_PEER: it is silent now, or was replaced, in an
+// epoch that this member has served; RT_DATA, RT_IO: as rt_leader.
 rt_status rt_member_join(rt_member *member, const rt_member_config *config, rt_error *error);
 
 // The place of this member among those of its role that take part. Shards and other workers know a
@@ -61,13 +61,13 @@ rt_status rt_member_give_up(rt_member *member, rt_error *error);
 // Reports a failure to the coordinator, as far as that is still possible, and leaves.
 void rt_member_leave(rt_member *member, const rt_error *failure);
 
-// For a turn in which the transport has nothing of the coordinator: RT_TIMEOUT when it has been
+// For a turn in which the transport has nothing of the coordinator: RT_PEER when it has been
 // silent for too long.
 rt_status rt_member_check(const rt_member *member, rt_error *error);
 
 // The next message for the caller; heartbeats are taken care of. RT_AGAIN: none. RT_STOPPED: the
 // run ends (error has the reason, RT_RUN_COMPLETE if nothing is wrong). RT_REFUSED: likewise, and
-// somebody has to mend something before it can begin again. RT_TIMEOUT: the coordinator is silent;
+// somebody has to mend something before it can begin again. RT_PEER: the coordinator is silent;
 // RT_NOT_FOUND: the connection to it has ended; RT_WIRE.
 rt_status rt_member_receive(rt_member *member, rt_message *message, rt_error *error);
 

@@ -88,7 +88,7 @@ typedef struct {
     uint32_t handed;  // rows that came from other workers since the report before
     uint64_t dense_early_bytes; // of dense gradients that were sent before all was computed
     uint32_t gradients; // of rows, that went to other workers since the report before
-    uint32_t reserved;  // zero
+    uint32_t idle; // 1: of a worker that sat out: all that came is carried out, all it sent confirmed
 } rt_wire_report;
 _Static_assert(sizeof(rt_wire_report) == 176, "wire layout");
 

@@ -522,7 +522,7 @@ static void participants_change(void **state)
 static void participants_change_with_short_wires(void **state)
 {
     (void)state;
-    uint64_t alone = 0;
+    uint64_t alone = 0, left_out = 0;
     for (uint32_t i = 0; i < 12; i++) {
         fabric_plan plan;
         fabric_result results[2];
@@ -540,11 +540,13 @@ static void participants_change_with_short_wires(void **state)
         }
         assert_same(&results[0], &results[1]);
         alone += results[0].alone;
+        left_out += plan.left_out;
         fabric_plan_fini(&plan);
         fabric_result_fini(&results[0]);
         fabric_result_fini(&results[1]);
     }
-    assert_true(alone > 0); // who trains alone exchanges nothing, and rounds nothing
+    assert_true(alone > 0);    // who trains alone exchanges nothing, and rounds nothing
+    assert_true(left_out > 0); // who has nothing to do gets no slice
 }
 
 // Every other, or every third, batch has a loss that is not finite: nothing of it is applied, not

@@ -238,14 +238,17 @@ static void carry_out(rule *r, uint32_t slice)
     dp_slice_view views[RT_WORKERS_MAX];
     rt_error error = {0};
     bool applies = true, is_first = true;
+    uint32_t iteration = 0;
     for (uint32_t w = 0; w < r->n; w++) {
         const dp_slice_limits limits = fabric_limits(r->plan, w);
-        if (dp_slice_decode(&r->plan->slices[slice * r->n + w], &limits, &views[w], &error))
+        const rt_message *message = &r->plan->slices[slice * r->n + w];
+        views[w] = (dp_slice_view){0};
+        if (message->data && dp_slice_decode(message, &limits, &views[w], &error))
             fail_msg("%s", error.text);
         for (uint32_t i = 0; i + views[w].counts.push_late < views[w].counts.push_count; i++)
             push(r, w, &views[w], i);
+        iteration = message->data ? views[w].counts.iteration : iteration;
     }
-    const uint32_t iteration = views[0].counts.iteration;
     for (uint32_t w = 0; w < r->n; w++) {
         for (uint32_t i = 0; i < views[w].counts.pull_count; i++)
             pull(r, w, &views[w], i);

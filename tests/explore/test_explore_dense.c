@@ -39,7 +39,8 @@ enum { WORKERS = 3, SHARDS = 2, ITERATIONS = 4, QUEUE = 12 };
     XX(NEVER_SHARED, "who trained alone does not give its weights to the shards")                 \
     XX(NOT_AT_END, "who trained alone gives them when others train, and not at the end")           \
     XX(SHARED_FIRST, "a shard keeps the weights that it has")                                     \
-    XX(SHARED_OLD, "who trained alone gives the weights from before its last step")
+    XX(SHARED_OLD, "who trained alone gives the weights from before its last step")               \
+    XX(NOT_TOLD, "who trains no more gets no slice that says so")
 
 typedef enum { BREAK_MAP(EXPLORE_RULE) BREAKS } broken;
 
@@ -49,6 +50,7 @@ typedef struct {
     uint8_t workers, shards, iterations, run_ahead;
     uint8_t part[ITERATIONS + 1]; // mask of workers, by iteration from 1
     uint8_t bad;                  // bits of iterations
+    bool leaves_out;              // who sits out gets one slice that says so, and then none
     broken broken;
 } scenario;
 
@@ -143,6 +145,12 @@ static bool is_alone(const scenario *s, uint32_t w, uint32_t t)
     return s->part[t] == 1u << w;
 }
 
+static bool is_left_out(const scenario *s, uint32_t w, uint32_t t)
+{
+    return s->leaves_out && t > 1 && !(s->part[t] >> w & 1) &&
+           (s->broken == BREAK_NOT_TOLD || !(s->part[t - 1] >> w & 1));
+}
+
 // Its gradient is the sum.
 static void train_alone(const scenario *s, state *at, uint32_t w)
 {
@@ -197,7 +205,7 @@ static void go_on(search *x, state *at, uint32_t w)
     const scenario *s = x->s;
     worker *one = &at->workers[w];
     while (!one->waits && one->next <= s->iterations && one->next <= one->received) {
-        if (!is_alone(s, w, one->next))
+        if (!is_alone(s, w, one->next) && !is_left_out(s, w, one->next))
             share(s, at, w);
         if (one->next == 1 && w == 0 && s->broken == BREAK_BEGIN_BY_ZERO)
             tell_shards(s, at, w, BEGIN, 0);
@@ -388,13 +396,25 @@ static void check_end(search *x, const state *at)
         violate(x, "the weights do not come at the end", 0, s->iterations);
 }
 
-static bool may_receive(const scenario *s, const state *at, uint32_t w)
+// The first iteration from t on of which a worker gets a slice; past the last one: the flush.
+static uint32_t next_slice(const scenario *s, uint32_t w, uint32_t t)
+{
+    while (t <= s->iterations && is_left_out(s, w, t))
+        t++;
+    return t;
+}
+
+// Up to which iteration the worker may get slices now; 0: none. What is left out nobody waits for.
+static uint32_t may_receive(const scenario *s, const state *at, uint32_t w)
 {
     uint32_t least = ITERATIONS + 1;
-    for (uint32_t i = 0; i < s->workers; i++)
-        least = at->workers[i].next < least ? at->workers[i].next : least;
-    return at->workers[w].received < s->iterations &&
-           at->workers[w].received + 1u <= least + s->run_ahead;
+    for (uint32_t i = 0; i < s->workers; i++) {
+        const uint32_t own = next_slice(s, i, at->workers[i].next);
+        least = own < least ? own : least;
+    }
+    uint32_t t = next_slice(s, w, at->workers[w].received + 1u);
+    t = t > s->iterations ? s->iterations : t; // a flush comes with the last slices
+    return t > at->workers[w].received && t <= least + s->run_ahead ? t : 0;
 }
 
 static void explore(search *x, const state *at)
@@ -404,9 +424,10 @@ static void explore(search *x, const state *at)
     if (*x->violation || !note(x, at))
         return;
     for (uint32_t w = 0; w < s->workers && !*x->violation; w++) {
-        if (may_receive(s, at, w)) {
+        const uint32_t last = may_receive(s, at, w);
+        if (last) {
             state next = *at;
-            next.workers[w].received++;
+            next.workers[w].received = (uint8_t)last;
             go_on(x, &next, w);
             x->transitions++;
             explore(x, &next);
@@ -458,12 +479,16 @@ static bool draw(uint64_t number, scenario *s)
     return number < 1u << s->iterations;
 }
 
-static void explore_all(uint8_t workers, uint8_t shards, uint8_t iterations, uint64_t every)
+static void explore_all(uint8_t workers, uint8_t shards, uint8_t iterations, bool leaves_out,
+                        uint64_t every)
 {
     uint64_t scenarios = 0, states = 0, transitions = 0;
     for (uint64_t number = 0;; number += ex_is_full() ? 1 : every) {
         search x;
-        scenario s = {.workers = workers, .shards = shards, .iterations = iterations};
+        scenario s = {.workers = workers,
+                      .shards = shards,
+                      .iterations = iterations,
+                      .leaves_out = leaves_out};
         if (!draw(number, &s))
             break;
         run(&s, &x);
@@ -475,8 +500,10 @@ static void explore_all(uint8_t workers, uint8_t shards, uint8_t iterations, uin
         transitions += x.transitions;
     }
     fprintf(report,
-            "%u workers, %u shards, %u iterations: %llu scenarios, %llu states, %llu transitions\n",
-            workers, shards, iterations, (unsigned long long)scenarios, (unsigned long long)states,
+            "%u workers, %u shards, %u iterations%s: %llu scenarios, %llu states, %llu "
+            "transitions\n",
+            workers, shards, iterations, leaves_out ? ", left out" : "", (unsigned long long)scenarios,
+            (unsigned long long)states,
             (unsigned long long)transitions);
     assert_true(scenarios > 10);
 }
@@ -484,12 +511,22 @@ static void explore_all(uint8_t workers, uint8_t shards, uint8_t iterations, uin
 static void every_order(void **context)
 {
     (void)context;
-    explore_all(2, 1, 4, 1);
-    explore_all(2, 2, 3, 1);
-    explore_all(3, 1, 3, 7);
-    explore_all(3, 2, 2, 31);
+    explore_all(2, 1, 4, false, 1);
+    explore_all(2, 2, 3, false, 1);
+    explore_all(3, 1, 3, false, 7);
+    explore_all(3, 2, 2, false, 31);
     if (ex_is_full())
-        explore_all(3, 1, 4, 1);
+        explore_all(3, 1, 4, false, 1);
+}
+
+// Slices with nothing in them do not go out.
+static void every_order_with_slices_left_out(void **context)
+{
+    (void)context;
+    explore_all(2, 1, 4, true, 1);
+    explore_all(2, 2, 3, true, 1);
+    explore_all(3, 1, 3, true, 7);
+    explore_all(3, 2, 2, true, 31);
 }
 
 // Each is found in some scenario of two or three workers.
@@ -502,6 +539,7 @@ static void broken_rules(void **context)
         for (uint64_t number = 0; !found || number < 40; number++) {
             search x;
             scenario s = {.workers = 3, .shards = 2, .iterations = 2, .broken = (broken)b};
+            s.leaves_out = s.broken == BREAK_NOT_TOLD;
             if (!draw(number * 5 + 3, &s))
                 break;
             run(&s, &x);
@@ -519,7 +557,9 @@ static void broken_rules(void **context)
 
 int main(int argc, char **argv)
 {
-    static const test_case cases[] = {TEST_SLOW(every_order, 3600), TEST_SLOW(broken_rules, 300)};
+    static const test_case cases[] = {TEST_SLOW(every_order, 3600),
+                                      TEST_SLOW(every_order_with_slices_left_out, 3600),
+                                      TEST_SLOW(broken_rules, 300)};
     report = fdopen(dup(STDOUT_FILENO), "w");
     assert_non_null(report);
     setvbuf(report, NULL, _IOLBF, 0);

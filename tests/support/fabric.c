@@ -289,11 +289,21 @@ static void enter(fabric *f, lottery *draw, action_kind kind, uint32_t index, ui
         draw->chosen = (action){kind, index, weight};
 }
 
+// Of the slices that are out: those that were left out before the first that a worker has are not.
+static uint64_t trained_by(const fabric *f, uint32_t worker)
+{
+    const fabric_worker *w = &f->workers[worker];
+    uint64_t trained = w->trained;
+    while (trained < w->given && !f->plan->slices[trained * f->n + worker].data)
+        trained++;
+    return trained < w->given ? trained : f->handed;
+}
+
 static bool may_hand_out(const fabric *f)
 {
-    uint64_t least = UINT64_MAX;
+    uint64_t least = f->handed;
     for (uint32_t i = 0; i < f->n; i++)
-        least = rt_min_u64(least, f->workers[i].trained);
+        least = rt_min_u64(least, trained_by(f, i));
     return !f->floor && f->handed < f->plan->slice_count &&
            f->handed - least <= f->schedule->run_ahead;
 }
@@ -317,7 +327,7 @@ static bool has_weights(fabric_worker *w)
     uint64_t needed = w->weights.version;
     if (next && fabric_takes_part(w, next))
         needed = next->iteration - 1;
-    const bool is_end = !next && w->iteration == w->fabric->plan->shape.iterations;
+    const bool is_end = !next && ew_executor_iteration(w->executor) == w->fabric->plan->shape.iterations;
     if (is_end)
         needed = w->fabric->plan->shape.iterations;
     if (next ? next->workers != rt_bit(w->rank) : is_end)
@@ -411,8 +421,12 @@ static lottery draw(fabric *f)
 static void hand_out(fabric *f)
 {
     for (uint32_t i = 0; i < f->n; i++) {
-        rt_message message = fabric_copy(&f->plan->slices[(size_t)f->handed * f->n + i]);
+        const rt_message *slice = &f->plan->slices[(size_t)f->handed * f->n + i];
+        if (!slice->data)
+            continue;
+        rt_message message = fabric_copy(slice);
         fabric_queue_put(&f->down[i], &message);
+        f->workers[i].given = f->handed + 1;
     }
     f->floor = f->plan->floors[f->handed++];
 }

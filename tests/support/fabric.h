@@ -43,6 +43,8 @@ typedef struct {
     uint32_t class_count;            // that labels are taken for; 0: none
 } fabric_shape;
 
+#define FABRIC_RUN_AHEAD_MAX 5u
+
 // How it comes about: must not change any result.
 typedef struct {
     uint64_t seed;          // of the choices
@@ -59,7 +61,11 @@ typedef struct {
     rt_batch *batches;    // shape.iterations, as they were planned
     rt_batch *offered;    // with ends.admit or shares: as they came; else NULL
     rt_tables tables;
-    rt_message *slices;   // slice_count x worker_count
+    rt_message *slices;   // slice_count x worker_count; empty: left out
+    uint32_t left_out;    // of them
+    uint32_t iteration;   // while planning: of the slice that was added last
+    uint32_t idle[RT_WORKERS_MAX], gap[RT_WORKERS_MAX]; // while planning: slices in a row with
+                          // nothing for a worker, and those of them that are left out
     rt_counts *counts;    // the same, as planned
     uint32_t *placements; // iterations x samples of a full batch: workers
     uint32_t slice_count; // the flush is the last

@@ -204,15 +204,40 @@ dp_slice_limits fabric_limits(const fabric_plan *plan, uint32_t worker)
                              .sums = shape->dispatch.reduce};
 }
 
+// As dp_feed has it: a worker that sits out and has nothing to do gets no slice, but the first.
+static bool is_left_out(fabric_plan *plan, const dp_plan *final, uint32_t w)
+{
+    const uint32_t told = plan->shape.dispatch.reduce ? FABRIC_RUN_AHEAD_MAX + 2 : 1;
+    if (final->iteration == 0)
+        return false;
+    const bool is_idle = !(final->participants >> w & 1) && dp_slice_is_empty(&final->slices[w]);
+    plan->idle[w] = is_idle ? plan->idle[w] + 1 : 0;
+    return plan->idle[w] > told;
+}
+
+static void encode_slice(fabric_plan *plan, const dp_plan *final, const rt_batch *batch, uint32_t w)
+{
+    const dp_slice_limits limits = fabric_limits(plan, w);
+    rt_message *slice = &plan->slices[(size_t)plan->slice_count * plan->shape.worker_count + w];
+    assert_int_equal(
+        dp_slice_encode(final, w, batch, &limits, COORDINATOR, plan->slice_count + 1, slice),
+        RT_OK);
+    dp_slice_set_place(slice, plan->gap[w], final->iteration ? 0 : plan->iteration);
+    plan->gap[w] = 0;
+}
+
 static void add_slices(fabric_plan *plan, const dp_plan *final, const rt_batch *batch)
 {
     const fabric_shape *shape = &plan->shape;
+    plan->iteration = final->iteration ? final->iteration : plan->iteration;
     for (uint32_t w = 0; w < shape->worker_count; w++) {
-        const dp_slice_limits limits = fabric_limits(plan, w);
         size_t at = (size_t)plan->slice_count * shape->worker_count + w;
-        assert_int_equal(dp_slice_encode(final, w, batch, &limits, COORDINATOR,
-                                         plan->slice_count + 1, &plan->slices[at]),
-                         RT_OK);
+        if (is_left_out(plan, final, w)) {
+            plan->gap[w]++;
+            plan->left_out++;
+            continue;
+        }
+        encode_slice(plan, final, batch, w);
         dp_counts_add_slice(&plan->counts[at], &final->slices[w]);
         rt_counts_add(&plan->planned, &plan->counts[at]);
         const dp_passing passing = dp_slice_passing(&plan->planner.layout, &final->slices[w]);

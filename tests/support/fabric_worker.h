@@ -25,6 +25,7 @@ typedef struct {
     ew_weights weights;
     uint64_t iteration; // of the last job
     uint64_t trained;   // sequence of the last job, or sweep
+    uint64_t given;     // of the last slice that was handed out to it
     ew_step_result step;
     double loss_sum;
     float *before; // rows of the job when it began

@@ -199,7 +199,8 @@ static pid_t parent_of(const char *pid)
     return parent;
 }
 
-pid_t process_child(const process *p, const char *command)
+// 0: there is none.
+static pid_t find_child(const process *p, const char *command)
 {
     pid_t found = 0;
     DIR *all = opendir("/proc");
@@ -218,7 +219,27 @@ pid_t process_child(const process *p, const char *command)
             found = atoi(entry->d_name);
     }
     closedir(all);
+    return found;
+}
+
+pid_t process_child(const process *p, const char *command)
+{
+    const pid_t found = find_child(p, command);
     if (!found)
         fail_msg("no child \"%s\"; the program said:\n%s", command, p->text);
     return found;
+}
+
+// `up` gives its children the configuration in a descriptor.
+pid_t process_worker(const process *p, unsigned rank)
+{
+    for (unsigned fd = 3; fd < 64; fd++) {
+        char command[64];
+        snprintf(command, sizeof command, "worker /proc/self/fd/%u --rank %u", fd, rank);
+        const pid_t found = find_child(p, command);
+        if (found)
+            return found;
+    }
+    fail_msg("no worker %u; the program said:\n%s", rank, p->text);
+    return 0;
 }

@@ -55,4 +55,7 @@ void process_need_numpy(void);
 // The child of p whose arguments contain all words of a command, as in "worker --rank 1".
 pid_t process_child(const process *p, const char *command);
 
+// The worker of that rank that `lanyard up`, which is p, has started.
+pid_t process_worker(const process *p, unsigned rank);
+
 #endif

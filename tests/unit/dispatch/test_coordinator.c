@@ -126,6 +126,53 @@ static void records_of_a_single_iteration(void **state)
         fclose(file);
 }
 
+// Worker 1 sits out: after its first slice it gets none, and nobody waits for it. Its report on the
+// first is late, when others are trained: they stand in their order in the records all the same.
+static void who_sits_out_is_not_waited_for(void **state)
+{
+    (void)state;
+    fixture f;
+    char path[600], line[4096];
+    uint32_t iteration, told = 0;
+    prepare(&f);
+    f.config.dispatch.participants = RT_PARTICIPANTS_LIST;
+    f.config.dispatch.participant_mask = 1;
+    start(&f);
+    rt_message first = expect(&f, 2, RT_MESSAGE_SLICE);
+    rt_wire_report late = report_on(&first, &iteration);
+    late.times.plan_ns = UINT64_C(7777000000);
+    for (uint32_t t = 1; t <= ITERATIONS; t++) {
+        rt_message slice = expect(&f, 1, RT_MESSAGE_SLICE);
+        const rt_wire_report one = report_on(&slice, &iteration);
+        assert_int_equal(iteration, t);
+        report(&f, 0, t, &one);
+        rt_message_release(&slice);
+        if (t == 3) // no more may be out
+            report(&f, 1, 1, &late);
+    }
+    rt_message_release(&first);
+    take_flush(&f);
+    end_well(&f);
+    finish(&f, RT_OK, "");
+    snprintf(path, sizeof path, "%s/metrics.jsonl", f.out);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file)) {
+        char want[32];
+        const bool is_first = strstr(line, "\"record\":\"iteration\"") != NULL;
+        snprintf(want, sizeof want, "\"iteration\":%u,", told + 1);
+        told += is_first;
+        if (is_first && !strstr(line, want))
+            fail_msg("%s is not of iteration %u", line, told);
+        if (is_first) { // the others have no report of worker 1
+            assert_int_equal(strstr(line, "\"plan\":7777}") != NULL, told == 1);
+            assert_int_equal(strstr(line, ",null]") != NULL, told > 1);
+        }
+    }
+    fclose(file);
+    assert_int_equal(told, ITERATIONS);
+}
+
 // Workers compute 2 ms on a sample, as they say, so the planner is told; half of the window is
 // enough, and the same again is no news.
 static void computing_times_reach_the_planner(void **state)
@@ -463,7 +510,7 @@ static void a_run_that_begins_anew(void **state)
 
 TEST_MAIN(TEST(a_run_from_hello_to_stop), TEST(a_run_of_one_worker),
           TEST(records_of_a_single_iteration), TEST(computing_times_reach_the_planner),
-          TEST(slices_wait_for_reports), TEST(a_stop_ends_it_early),
+          TEST(slices_wait_for_reports), TEST(who_sits_out_is_not_waited_for), TEST(a_stop_ends_it_early),
           TEST(a_checkpoint_when_somebody_asks), TEST(a_checkpoint_and_a_copy_of_the_rows),
           TEST(publishing_takes_checkpoints), TEST(publishing_more_often_than_others),
           TEST(a_journal_that_is_half_full_asks_for_a_checkpoint), TEST(a_standby_is_asked_first),

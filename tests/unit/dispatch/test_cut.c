@@ -217,6 +217,47 @@ static void a_sweep_is_a_cut(void **state)
     fini(&c);
 }
 
+// The run goes on without a worker: nobody waits for it.
+static void lost_workers_are_not_waited_for(void **state)
+{
+    (void)state;
+    cut_case c;
+    begin(&c);
+    dp_cut_lose(&c.cut, 2); // while the cut is open
+    assert_int_equal(mark(&c, rt_peer(RT_ROLE_WORKER, 0), SEQUENCE), RT_OK);
+    assert_int_equal(dp_cut_awaited(&c.cut).workers, 3); // 0: the dense part
+    assert_int_equal(send_part(&c, rt_peer(RT_ROLE_WORKER, 0), 0, DENSE_BYTES), RT_OK);
+    assert_int_equal(dp_cut_awaited(&c.cut).workers, 2);
+    assert_int_equal(asked(&c), 0);
+    assert_int_equal(mark(&c, rt_peer(RT_ROLE_WORKER, 1), SEQUENCE), RT_OK);
+    assert_int_equal(asked(&c), 3);
+    fini(&c);
+}
+
+static void another_worker_gives_the_dense_part(void **state)
+{
+    (void)state;
+    cut_case c;
+    begin(&c);
+    c.cut.planned = NULL;
+    dp_cut_lose(&c.cut, 0);
+    rt_endpoint *endpoint = &c.transport.endpoint;
+    endpoint->count = 0;
+    assert_int_equal(dp_cut_begin(&c.cut, &c.planned, NULL), RT_OK);
+    assert_int_equal(notes_ranks(&c.transport, RT_MESSAGE_MARK, RT_ROLE_WORKER, SEQUENCE), 6);
+    for (uint32_t i = 0; i < endpoint->count; i++)
+        assert_int_equal(endpoint->sent[i].header.count, 1 + 1); // worker 1 gives the dense part
+    assert_int_equal(send_part(&c, rt_peer(RT_ROLE_WORKER, 0), 0, DENSE_BYTES), RT_WIRE);
+    assert_int_equal(dp_cut_awaited(&c.cut).workers, 6);
+    for (uint32_t w = 1; w < WORKERS; w++)
+        assert_int_equal(mark(&c, rt_peer(RT_ROLE_WORKER, w), SEQUENCE), RT_OK);
+    assert_int_equal(dp_cut_awaited(&c.cut).workers, 2);
+    assert_int_equal(asked(&c), 0);
+    assert_int_equal(send_part(&c, rt_peer(RT_ROLE_WORKER, 1), 0, DENSE_BYTES), RT_OK);
+    assert_int_equal(asked(&c), 3);
+    fini(&c);
+}
+
 // Each time one thing is wrong.
 static void answers_that_no_sweep_waits_for(void **state)
 {
@@ -243,7 +284,8 @@ static void answers_that_no_sweep_waits_for(void **state)
     }
 }
 
-TEST_MAIN(TEST(a_request_is_met_once), TEST(a_sweep_is_a_cut),
+TEST_MAIN(TEST(a_request_is_met_once), TEST(lost_workers_are_not_waited_for),
+          TEST(another_worker_gives_the_dense_part), TEST(a_sweep_is_a_cut),
           TEST(answers_that_no_sweep_waits_for), TEST(shards_wait_for_every_worker),
           TEST(shards_wait_for_the_dense_part), TEST(what_nobody_waits_for),
           TEST(members_that_cannot_be_asked))

@@ -8,6 +8,7 @@
 
 #include "dispatch/sim/dp_sim.h"
 #include "dispatch/cost/dp_ticks.h"
+#include "dispatch/planner/dp_planner_parts.h"
 #include "tests/support/config_case.h"
 #include "tests/support/planner_case.h"
 
@@ -249,6 +250,59 @@ static void ticks_are_those_of_who_takes_part(void **state)
     planner_case_fini(&pc);
 }
 
+// ---- a worker that is lost ----------------------------------------------------------------------
+
+static uint64_t dirty_workers(const dp_planner *planner)
+{
+    uint64_t dirty = 0;
+    for (uint32_t w = 0; w < planner->config.worker_count; w++) {
+        for (uint32_t slot = 0; slot < planner->caches[w].slot_count; slot++)
+            dirty |= dp_planner_dirty_in(planner, w, slot) ? rt_bit(w) : 0;
+    }
+    return dirty;
+}
+
+// Who is said to be clean has no row that the PS lacks, and everybody who sits out becomes clean; it
+// can be lost then, and never trains again, whoever asks for it.
+static void a_lost_worker_trains_no_more(void **state)
+{
+    (void)state;
+    planner_shape shape = small_shape(6);
+    planner_case pc;
+    uint32_t waited = 0;
+    shape.cache = CACHE_EVERYTHING;
+    shape.participants_min = 1;
+    planner_case_init(&pc, &shape);
+    for (uint32_t t = 0; t < 5; t++)
+        step(&pc);
+    assert_int_equal(dp_planner_clean(pc.planner), 0);
+    assert_int_equal(dirty_workers(pc.planner), 15);
+    apply(pc.planner, DP_INPUT_PARTICIPATES, 1, 0, 0);
+    for (; !(dp_planner_clean(pc.planner) & 2); waited++) {
+        step(&pc);
+        assert_true(waited < 100);
+        assert_int_equal(dp_planner_clean(pc.planner) & dirty_workers(pc.planner), 0);
+        assert_int_equal(dp_planner_clean(pc.planner) & ~UINT64_C(2), 0); // the others train
+    }
+    assert_true(waited > 1);
+    apply(pc.planner, DP_INPUT_LOST, 1, 1, 0);
+    apply(pc.planner, DP_INPUT_PARTICIPATES, 1, 1, 0);
+    for (uint32_t t = 0; t < 20; t++) {
+        step(&pc);
+        assert_int_equal(dp_planner_participants(pc.planner), 13);
+        const dp_slice *slice = &pc.plan->slices[1];
+        for (uint32_t i = 0; i < slice->release.count; i++)
+            assert_int_equal(slice->release.items[i].kind, DP_OP_DROP);
+        assert_int_equal(slice->fill.count + slice->after.count, 0);
+    }
+    assert_true(dp_planner_value(pc.planner, DP_INPUT_LOST, 1) == 1);
+    assert_true(dp_planner_value(pc.planner, DP_INPUT_LOST, 2) == 0);
+    apply(pc.planner, DP_INPUT_LOST, 2, 1, 0); // it trains
+    random_batches_fill(&pc.batches, &pc.batch, shape.sample_count_max);
+    assert_int_equal(dp_planner_look_up(pc.planner, &pc.batch), RT_PEER);
+    planner_case_fini(&pc);
+}
+
 // ---- journal ------------------------------------------------------------------------------------
 
 static void a_journal_reads_back(void **state)
@@ -487,7 +541,8 @@ static void short_batches_read_back(void **state)
 TEST_MAIN(TEST(records_take_effect_at_their_iteration), TEST(a_late_record_is_renamed),
           TEST(records_out_of_range_are_refused), TEST(ticks_follow_the_records),
           TEST(dense_bytes_are_in_the_ticks),
-          TEST(ticks_are_those_of_who_takes_part), TEST(a_journal_reads_back),
+          TEST(ticks_are_those_of_who_takes_part), TEST(a_lost_worker_trains_no_more),
+          TEST(a_journal_reads_back),
           TEST(bad_journals_are_refused), TEST(short_batches_read_back),
           TEST(half_a_line_is_left_out), TEST(a_run_is_planned_again_from_its_journal),
           TEST(fingerprints_see_the_order), TEST(a_record_changes_one_rate))

@@ -442,6 +442,98 @@ static void workers_that_plan_get_batches(void **state)
     fini(&c);
 }
 
+static rt_wire_slice slice_of(const dp_planned *planned, uint32_t worker)
+{
+    rt_wire_slice counts;
+    assert_non_null(planned->slices[worker].data);
+    memcpy(&counts, rt_message_payload(&planned->slices[worker]), sizeof counts);
+    return counts;
+}
+
+// What worker 1, which sits out, gets of an iteration. left_out: nothing, or how many it did not
+// get before.
+static void expect_idle(const feed_case *c, dp_feed *feed, bool gets_none, uint32_t left_out)
+{
+    dp_planned *planned = take(c, feed);
+    const uint64_t bytes = planned->slices[0].size + planned->slices[1].size;
+    assert_int_equal(planned->participants, 1);
+    assert_int_equal(planned->left_out, gets_none ? 2 : 0);
+    assert_int_equal(planned->slice_bytes, bytes);
+    assert_int_equal(planned->placement_bytes[RT_PLACEMENT_COORDINATOR], bytes);
+    assert_int_equal(slice_of(planned, 0).left_out, 0);
+    if (gets_none)
+        assert_null(planned->slices[1].data);
+    else
+        assert_int_equal(slice_of(planned, 1).left_out, left_out);
+    dp_feed_give(feed, planned);
+}
+
+// Who sits out gets one slice that says so, and then none, until there is something in it, which is
+// in the next plan if it is called back. A cut is for all.
+static void who_sits_out_gets_no_slices(void **state)
+{
+    (void)state;
+    dp_input part = {.kind = DP_INPUT_PARTICIPATES, .worker = 1, .value = 0};
+    feed_case c;
+    dp_feed *feed;
+    const int writer = begin_pipe(&c);
+    c.planner.participants_min = 1;
+    dp_feed_config config = config_of(&c);
+    config.cuts = true;
+    assert_int_equal(dp_feed_create(&config, c.stream, &feed, NULL), RT_OK);
+    dp_feed_tell(feed, &part);
+    for (uint32_t t = 1; t <= 4; t++) {
+        write_batch(&c, writer);
+        expect_idle(&c, feed, t > 1, 0);
+    }
+    dp_feed_request_cut(feed);
+    write_batch(&c, writer);
+    dp_planned *planned = take(&c, feed);
+    assert_true(planned->is_cut);
+    assert_int_equal(slice_of(planned, 1).left_out, 3);
+    assert_int_equal(slice_of(planned, 1).cut, 4);
+    assert_int_equal(slice_of(planned, 0).cut, 4);
+    dp_feed_give(feed, planned);
+    expect_idle(&c, feed, true, 0);
+    part.value = 1;
+    dp_feed_tell(feed, &part);
+    write_batch(&c, writer);
+    planned = take(&c, feed);
+    assert_int_equal(planned->participants, 3);
+    assert_int_equal(planned->left_out, 0);
+    assert_int_equal(slice_of(planned, 1).left_out, 1);
+    assert_int_equal(slice_of(planned, 1).cut, 0);
+    dp_feed_give(feed, planned);
+    part.value = 0;
+    dp_feed_tell(feed, &part);
+    write_batch(&c, writer);
+    expect_idle(&c, feed, false, 0);
+    dp_feed_destroy(feed);
+    close(writer);
+    fini(&c);
+}
+
+// One of 64 goes out all the same.
+static void who_sits_out_is_heard_of_again(void **state)
+{
+    (void)state;
+    const dp_input part = {.kind = DP_INPUT_PARTICIPATES, .worker = 1, .value = 0};
+    feed_case c;
+    dp_feed *feed;
+    const int writer = begin_pipe(&c);
+    c.planner.participants_min = 1;
+    dp_feed_config config = config_of(&c);
+    assert_int_equal(dp_feed_create(&config, c.stream, &feed, NULL), RT_OK);
+    dp_feed_tell(feed, &part);
+    for (uint32_t t = 1; t <= 130; t++) {
+        write_batch(&c, writer);
+        expect_idle(&c, feed, t % 64 != 1, t == 1 ? 0 : 63);
+    }
+    dp_feed_destroy(feed);
+    close(writer);
+    fini(&c);
+}
+
 // An input that cannot be counted needs no key of the user: caches have a size of their own.
 static void caches_of_an_input_of_unknown_length(void **state)
 {
@@ -484,5 +576,6 @@ TEST_MAIN(TEST(a_run_ends_before_its_iterations_wrap), TEST(a_cut_serves_a_reque
           TEST(a_cut_does_not_wait_for_input), TEST(a_short_batch_is_in_the_journal),
           TEST(bad_data_ends_the_input), TEST(names_outlive_a_restart),
           TEST(what_is_told_takes_effect), TEST(times_are_of_their_parts),
-          TEST(workers_that_plan_get_batches),
+          TEST(workers_that_plan_get_batches), TEST(who_sits_out_gets_no_slices),
+          TEST(who_sits_out_is_heard_of_again),
           TEST(caches_of_an_input_of_unknown_length))

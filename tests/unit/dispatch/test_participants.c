@@ -345,7 +345,47 @@ static void sets_rotate(void **state)
     close_scene(&s);
 }
 
-TEST_MAIN(TEST(the_first_batch_is_trained_by_the_right_ones), TEST(a_link_that_drops_and_recovers),
+static void tell_lost(scene *s, uint32_t worker)
+{
+    const dp_input input = {.kind = DP_INPUT_LOST, .worker = worker, .value = 1};
+    dp_participants_apply(s->chooser, &input);
+}
+
+// However good its link becomes; a search that may have found it best is ended.
+static void who_is_lost_is_not_chosen(void **state)
+{
+    (void)state;
+    scene s;
+    open_scene(&s, WORKERS, SAMPLES * FIELDS);
+    tell_link(&s, 2, FAST / 10);
+    assert_int_equal(next(&s, 15), 11);
+    assert_int_equal(run(&s, DP_PARTICIPANTS_GAP - 2, 11), 11);
+    tell_link(&s, 2, FAST);
+    tell_lost(&s, 2);
+    assert_int_equal(run(&s, 400, 11), 11);
+    close_scene(&s);
+
+    open_scene(&s, WORKERS, SAMPLES * FIELDS);
+    tell_link(&s, 2, FAST / 10);
+    assert_int_equal(run(&s, DP_PARTICIPANTS_FIRST + 1, 15), 11);
+    assert_true(dp_participants_searches(s.chooser));
+    tell_lost(&s, 2);
+    assert_false(dp_participants_searches(s.chooser));
+    assert_int_equal(run(&s, 400, 11), 11);
+    close_scene(&s);
+
+    open_scene(&s, WORKERS, SAMPLES * FIELDS);
+    dp_participants_destroy(s.chooser);
+    s.config.dispatch.participants = RT_PARTICIPANTS_ROTATE;
+    s.config.participants_min = 3;
+    assert_int_equal(dp_participants_open(&s.config, NULL, NULL, &s.chooser, NULL), RT_OK);
+    tell_lost(&s, 1);
+    for (uint32_t t = 0; t < 60; t++)
+        assert_int_equal(next(&s, 13), 13); // the only set that is large enough
+    close_scene(&s);
+}
+
+TEST_MAIN(TEST(the_first_batch_is_trained_by_the_right_ones), TEST(who_is_lost_is_not_chosen), TEST(a_link_that_drops_and_recovers),
           TEST(rows_that_one_box_cannot_hold),
           TEST(searches_become_rare), TEST(a_set_changes_when_a_search_is_over), TEST(a_state_goes_on), TEST(damaged_states),
           TEST(sets_rotate))

@@ -405,7 +405,36 @@ static void pinned_links_and_0_never_pause(void **state)
     fini(&c);
 }
 
-TEST_MAIN(TEST(nothing_moves_while_a_worker_measures), TEST(what_nobody_waits_for),
+// Neither the answer of a worker that is lost is waited for, nor its measurement, nor is it asked.
+static void lost_workers_are_not_waited_for(void **state)
+{
+    (void)state;
+    prober_case c;
+    rt_transport *t = &c.transport;
+    begin(&c);
+    pass(&c, EVERY_S);
+    step(&c, true, true);
+    assert_int_equal(mark(&c, rt_peer(RT_ROLE_WORKER, 0), 1), RT_OK);
+    assert_int_equal(mark(&c, rt_peer(RT_ROLE_WORKER, 2), 1), RT_OK);
+    dp_prober_lose(&c.prober, 1); // before its MARK
+    assert_int_equal(dp_prober_awaited(&c.prober).workers, 0);
+    step(&c, false, true);
+    assert_int_equal(notes_ranks(t, RT_MESSAGE_LINK, RT_ROLE_WORKER, 0), 1);
+    dp_prober_lose(&c.prober, 0); // while it measures
+    step(&c, false, true);
+    assert_int_equal(notes_ranks(t, RT_MESSAGE_LINK, RT_ROLE_WORKER, 0), 5);
+    assert_int_equal(dp_prober_awaited(&c.prober).workers, 4);
+    assert_int_equal(answer(&c, 2, 100, 20), RT_OK);
+    step(&c, false, true);
+    assert_false(c.prober.open);
+    t->endpoint.count = 0;
+    pass(&c, EVERY_S);
+    step(&c, true, true);
+    assert_int_equal(notes_ranks(t, RT_MESSAGE_MARK, RT_ROLE_WORKER, 2), 4);
+    fini(&c);
+}
+
+TEST_MAIN(TEST(nothing_moves_while_a_worker_measures), TEST(lost_workers_are_not_waited_for), TEST(what_nobody_waits_for),
           TEST(links_that_tell_are_left_alone), TEST(a_change_is_checked),
           TEST(pauses_are_a_small_share), TEST(a_stop_ends_a_pause),
           TEST(a_resumed_run_knows_slow_boxes), TEST(pinned_links_and_0_never_pause),

@@ -677,7 +677,93 @@ static void a_box_more_waits(void **state)
     finish(&f);
 }
 
-TEST_MAIN(TEST(a_box_more_waits), TEST(the_others_are_numbered_anew), TEST(boxes_that_are_out_wait),
+typedef struct {
+    uint64_t may; // mask of places
+    uint32_t asked;
+    char why[256];
+} sparing;
+
+static bool spares(void *context, uint32_t worker, const char *why)
+{
+    sparing *all = context;
+    all->asked++;
+    snprintf(all->why, sizeof all->why, "%u: %s", worker, why);
+    return all->may >> worker & 1;
+}
+
+static void await_question(fixture *f, const sparing *all, uint32_t count)
+{
+    while (all->asked < count) {
+        uint32_t peer;
+        rt_message message = {0};
+        rt_error error = {0};
+        assert_true(rt_now_ns() < f->end_ns);
+        say(f->shard, rt_peer(RT_ROLE_PS, 0), RT_MESSAGE_HEARTBEAT, NULL, 0);
+        say(f->workers[2], rt_peer(RT_ROLE_WORKER, 2), RT_MESSAGE_HEARTBEAT, NULL, 0);
+        assert_int_equal(dp_roster_wait(f->roster, -1, &error), RT_OK);
+        rt_status status = dp_roster_receive(f->roster, &peer, &message, &error);
+        rt_message_release(&message);
+        if (status && status != RT_AGAIN)
+            fail_msg("%s", error.text);
+        assert_string_equal(error.text, "");
+    }
+}
+
+// Workers that the run can do without may say that they fail, be cut off and fall silent; what is
+// sent to them goes nowhere, and they wait if they come back. One that it needs ends it.
+static void who_can_be_spared_ends_nothing(void **state)
+{
+    (void)state;
+    fixture f;
+    rt_error error = {0};
+    rt_message message;
+    sparing all = {.may = 3};
+    start_alone(&f, 2, 1, 0, 0);
+    dp_roster_destroy(f.roster);
+    const dp_roster_config config = {.ops = ops,
+                                     .transport = f.transport,
+                                     .config = &f.config,
+                                     .identity = {.config_hash = HASH},
+                                     .may_shrink = true,
+                                     .spares = spares,
+                                     .context = &all};
+    assert_int_equal(dp_roster_create(&config, &f.roster, &error), RT_OK);
+    f.shard = join(&f, rt_peer(RT_ROLE_PS, 0));
+    for (uint32_t w = 0; w < WORKERS; w++)
+        join_worker(&f, w);
+    assemble(&f);
+    assert_int_equal(dp_roster_workers(f.roster), 7);
+    say(f.workers[0], rt_peer(RT_ROLE_WORKER, 0), RT_MESSAGE_FAILED, "enough", 6);
+    await_question(&f, &all, 1);
+    assert_string_equal(all.why, "0: worker 0 failed: enough");
+    assert_int_equal(rt_control_create(&message, RT_MESSAGE_FINISH, COORDINATOR), RT_OK);
+    assert_int_equal(dp_roster_send(f.roster, rt_peer(RT_ROLE_WORKER, 0), &message, &error), RT_OK);
+    assert_int_equal(dp_roster_workers(f.roster), 7); // by their places
+    ops->end(f.workers[1], 0);
+    f.workers[1] = NULL;
+    f.config.timeout_peer_s = 2 * test_limit_factor(); // heartbeats, and silence
+    await_question(&f, &all, 2);
+    assert_string_equal(all.why, "1: worker 1 is gone: its connection has ended");
+    join_worker(&f, 1);
+    await_waiting(&f, 2);
+    f.end_ns = rt_now_ns() + PATIENCE_S * test_limit_factor() * UINT64_C(1000000000);
+    for (rt_status status = RT_OK; status != RT_PEER;) { // worker 2 says nothing
+        uint32_t peer;
+        assert_true(rt_now_ns() < f.end_ns);
+        say(f.shard, rt_peer(RT_ROLE_PS, 0), RT_MESSAGE_HEARTBEAT, NULL, 0);
+        say(f.workers[1], rt_peer(RT_ROLE_WORKER, 1), RT_MESSAGE_HEARTBEAT, NULL, 0);
+        (void)dp_roster_wait(f.roster, -1, &error);
+        message = (rt_message){0};
+        status = dp_roster_receive(f.roster, &peer, &message, &error);
+        rt_message_release(&message);
+    }
+    assert_non_null(strstr(error.text, "worker 2 was silent"));
+    assert_int_equal(all.asked, 3);
+    assert_int_equal(dp_roster_lost(f.roster), 2);
+    finish(&f);
+}
+
+TEST_MAIN(TEST(a_box_more_waits), TEST(who_can_be_spared_ends_nothing), TEST(the_others_are_numbered_anew), TEST(boxes_that_are_out_wait),
           TEST(who_is_late_is_not_waited_for), TEST(no_run_without_a_shard),
           TEST(a_visitor_learns_whether_it_fits), TEST(a_later_epoch_ends_the_run),
           TEST(a_later_epoch_ends_what_has_not_begun), TEST(who_waits_ends_nothing),

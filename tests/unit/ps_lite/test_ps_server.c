@@ -220,7 +220,7 @@ static void test_a_silent_coordinator_ends_the_shard(void **context)
     f.config.timeout_peer_s = 0.2;
     launch(&f);
     join_run(&f, HASH);
-    expect_failed(&f, RT_TIMEOUT, "coordinator was silent");
+    expect_failed(&f, RT_PEER, "coordinator was silent");
     start(&f);
     f.config.timeout_start_s = 0.2;
     f.config.timeout_peer_s = 0.1;
@@ -434,7 +434,7 @@ static void test_a_slow_disk_delays_no_end(void **context)
     assert_int_equal(unlink(test_path(ROWS_FILE)), 0);
 
     start_loading(&f, &held, 0.5);
-    expect_failed(&f, RT_TIMEOUT, "coordinator was silent");
+    expect_failed(&f, RT_PEER, "coordinator was silent");
     close(held.writer);
     assert_int_equal(unlink(test_path(ROWS_FILE)), 0);
 

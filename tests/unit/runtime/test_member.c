@@ -164,7 +164,7 @@ static void keys_of_boxes_that_were_added_are_taken(void **state)
     mute coordinator = {.room = UINT32_MAX, .allow = {allow(2, "c")}, .allow_count = 1};
     const uint64_t hash =
         rt_hash_bytes(rt_message_payload(&coordinator.allow[0]), 2 * sizeof(rt_wire_allowed));
-    assert_int_equal(join_within(&coordinator, PATIENCE_S, &error), RT_TIMEOUT);
+    assert_int_equal(join_within(&coordinator, PATIENCE_S, &error), RT_PEER);
     assert_int_equal(coordinator.hellos, 2);
     assert_true(coordinator.told == hash);
     assert_int_equal(known_count, 2);
