@@ -75,16 +75,26 @@ typedef struct {
 
 // ---- children --------------------------------------------------------------------------------
 
-// arguments[0] is "lanyard", which is this program, or another one on the path.
-_Noreturn static void exec_child(bool reads_input, pid_t parent, char *const *arguments)
+// arguments[0] is "lanyard", which is this program, or another one on the path. ready_fd is closed
+// once signals that the parent sends are heard.
+_Noreturn static void exec_child(bool reads_input, pid_t parent, int ready_fd,
+                                 char *const *arguments)
 {
+    static const int parents[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
     sigset_t none;
     sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
     // Ctrl-C reaches the parent, which passes it on to the coordinator alone; but who reads a
-    // terminal has to stay in its foreground group.
-    if (!(reads_input && isatty(STDIN_FILENO)))
+    // terminal has to stay in its foreground group. What came before the child left that group was
+    // blocked, and is forgotten here.
+    if (!(reads_input && isatty(STDIN_FILENO))) {
         setpgid(0, 0);
+        for (size_t i = 0; i < RT_COUNT_OF(parents); i++) {
+            void (*const usual)(int) = signal(parents[i], SIG_IGN);
+            (void)signal(parents[i], usual);
+        }
+    }
+    close(ready_fd);
+    sigprocmask(SIG_SETMASK, &none, NULL);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(EXIT_FAILURE); // it ended before the line above
@@ -103,12 +113,20 @@ static rt_status spawn(run *r, uint32_t peer, const char *name, char *const *arg
 {
     child *c = &r->children[r->child_count];
     pid_t parent = getpid();
+    int ready[2];
     *c = (child){.peer = peer};
     snprintf(c->name, sizeof c->name, "%s", name);
+    if (pipe2(ready, O_CLOEXEC) != 0)
+        return rt_fail(error, RT_LIMIT, "cannot start %s: %s", c->name, strerror(errno));
     fflush(NULL);
     c->pid = fork();
     if (c->pid == 0)
-        exec_child(r->child_count == 0, parent, arguments);
+        exec_child(r->child_count == 0, parent, ready[1], arguments);
+    const int reason = errno;
+    close(ready[1]);
+    (void)!read(ready[0], &(char){0}, 1); // its end
+    close(ready[0]);
+    errno = reason;
     if (c->pid < 0) {
         c->pid = 0;
         return rt_fail(error, RT_LIMIT, "cannot start %s: %s", c->name, strerror(errno));

@@ -224,12 +224,14 @@ static const cli_command commands[] = {
      cli_coordinator},
     {"ps", "CONFIG --rank N [--coordinator HOST:PORT] [--bind HOST] [--set KEY=VALUE]...",
      "one process of a run",
+     "  --rank N                 its number, from 0: below ps.shards (of boxes: `lanyard check`)\n"
      "  --coordinator HOST:PORT  instead of network.coordinator\n"
      "  --bind HOST              listen there, instead of network.bind\n",
      cli_ps},
     {"worker",
      "CONFIG --rank N [--coordinator HOST:PORT] [--bind HOST] [--share N] [--set KEY=VALUE]...",
      "one process of a run",
+     "  --rank N                 its number, from 0: below workers (of boxes: `lanyard check`)\n"
      "  --coordinator HOST:PORT  instead of network.coordinator\n"
      "  --bind HOST              listen there for other workers (dispatch.hand_over,\n"
      "                           dispatch.reduce), instead of network.bind\n"

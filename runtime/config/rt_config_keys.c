@@ -124,9 +124,9 @@ const rt_config_key rt_config_keys[] = {
          "On a GPU matrix products round their factors to 10 bits of mantissa (TF32), which is "
          "several times faster; sums stay 32 bits. The model is a slightly different one."),
     LIST("boxes", rt_config_boxes, "[]", "",
-         "The machines of a site: `workers`, `links.workers`, `ps.shards` and `network.ps` follow "
-         "from them, box by box, and may not say anything else. What a worker and a shard of one "
-         "box exchange takes no link; a box's link carries what its workers exchange with others "
+         "The machines of a site: `workers`, `links.workers`, `links.ps_gbps`, `ps.shards` and "
+         "`network.ps` follow from them, box by box, and may not say anything else. What a worker "
+         "and a shard of one box exchange takes no link; a box's link carries what its workers exchange with others "
          "and what others want of its shards."),
     U32("workers", worker_count, "4", IN(1, RT_WORKERS_MAX), "", "Number of workers."),
     U32("batch.samples_per_worker", samples_per_worker, "256", IN(1, 65536), "samples",

@@ -53,6 +53,8 @@ static void every_command_has_help(void **state)
         SAYS(0, usage, commands[i], "-h");
         SAYS(0, usage, "--help");
     }
+    SAYS(0, "  --rank N                 its number, from 0", "worker", "--help");
+    SAYS(0, "  --rank N                 its number, from 0", "ps", "--help");
     SAYS(0, "alpha=0.5", "sim", "CONFIG", "--help");
     SAYS(0, "--dump-matrices", "bench", "dispatch", "--help");
 }

@@ -48,7 +48,7 @@ static void must_be_clean(const process *one, int status, const char *order)
 
 // One run with the n-th call failing; false when there is no n-th call.
 static bool run_once(const char *command, const char *kind, unsigned long n,
-                     const char *const *arguments)
+                     const char *const *arguments, int *status_p)
 {
     char order[64];
     process one = {0};
@@ -58,8 +58,8 @@ static bool run_once(const char *command, const char *kind, unsigned long n,
     setenv("ASAN_OPTIONS", "verify_asan_link_order=0", 1); // it stands before the sanitizer
     process_start(&one, arguments);
     unsetenv("LD_PRELOAD");
-    int status = process_end(&one, END_S);
-    must_be_clean(&one, status, order);
+    *status_p = process_end(&one, END_S);
+    must_be_clean(&one, *status_p, order);
     bool happened = strstr(one.text, "failing: ") != NULL;
     process_fini(&one);
     return happened;
@@ -70,8 +70,9 @@ static void fail_each(const char *command, const char *kind, const char *const *
     const bool all = getenv("LANYARD_FAIL_ALL") != NULL;
     const uint64_t end_ns = rt_now_ns() + (uint64_t)(CASE_S * 1e9);
     unsigned long n = 1, runs = 0;
+    int status;
     for (; runs < RUNS_MAX && (all || rt_now_ns() < end_ns); runs++) {
-        if (!run_once(command, kind, n, arguments))
+        if (!run_once(command, kind, n, arguments, &status))
             break;
         n += all || n < EVERY_MAX ? 1 : n / 4;
     }
@@ -141,9 +142,23 @@ RUN_CASE(coordinator, send)
 RUN_CASE(ps, send)
 RUN_CASE(worker, send)
 
+// Ctrl-C is for `up` alone: also that which comes before its children are a group of their own.
+static void no_child_is_ended_by_ctrl_c(void **state)
+{
+    (void)state;
+    char path[300], out[300];
+    int status;
+    prepare();
+    snprintf(path, sizeof path, "%s/config.json", folder());
+    snprintf(out, sizeof out, "%s/out", folder());
+    const char *const arguments[] = {process_lanyard(), "up", path, "--out", out, NULL};
+    assert_true(run_once("up", "group", 1, arguments, &status));
+    assert_int_equal(status, 0);
+}
+
 #define LIMIT_S 120
 
-TEST_MAIN(TEST_SLOW(memory_of_reading_a_configuration, LIMIT_S),
+TEST_MAIN(TEST(no_child_is_ended_by_ctrl_c), TEST_SLOW(memory_of_reading_a_configuration, LIMIT_S),
           TEST_SLOW(memory_of_a_simulation, LIMIT_S), TEST_SLOW(memory_of_a_coordinator, LIMIT_S),
           TEST_SLOW(memory_of_a_ps, LIMIT_S), TEST_SLOW(memory_of_a_worker, LIMIT_S),
           TEST_SLOW(write_of_a_coordinator, LIMIT_S), TEST_SLOW(write_of_a_ps, LIMIT_S),

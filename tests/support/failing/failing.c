@@ -6,6 +6,7 @@
 //   sync    fsync, fdatasync: input or output error
 //   send    send and sendmsg, of any library: connection reset
 //   end     rename, renameat2, unlink, rmdir: the process is killed before the call
+//   group   setpgid: before it a SIGINT comes, as to all of a terminal's group
 //   exit    the process is killed when it would have ended by itself (N is 1)
 // But for send only calls of the program itself and of libcjson count: what others make of it is
 // theirs. Says "failing: KIND N at OFFSET" (for addr2line) on standard error when it happens.
@@ -170,6 +171,14 @@ __attribute__((visibility("default"))) ssize_t send(int socket, const void *byte
     (void)shutdown(socket, SHUT_RDWR); // a reset ends both directions
     errno = ECONNRESET;
     return -1;
+}
+
+__attribute__((visibility("default"))) int setpgid(pid_t process, pid_t group)
+{
+    NEXT(setpgid, int, pid_t, pid_t);
+    if (fails("group", __builtin_return_address(0)))
+        kill(getpid(), SIGINT);
+    return real(process, group);
 }
 
 #define ENDING(name, parameters, arguments, ...)               \
