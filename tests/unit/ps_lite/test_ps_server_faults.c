@@ -1,6 +1,7 @@
 // A shard's server whose transport says no: what it waits for meanwhile, and how it ends. Over real
 // sockets, with a hand on what their calls return. And probes, while nobody else has a turn.
 #include <stdatomic.h>
+#include <stdio.h>
 
 #include "tests/support/server_case.h"
 
@@ -8,6 +9,11 @@
 static rt_endpoint *_Atomic guests;
 static atomic_int send_says, receive_says, wait_says; // rt_status; RT_OK: what is so
 static atomic_uint last_wait_ms, sends;
+
+// And to the one that goes to the coordinator: the message with this number, from 1, is not taken;
+// 0: all are.
+static rt_endpoint *_Atomic upward;
+static atomic_uint fails_at;
 
 static rt_status faulty_listen(rt_transport *transport, uint32_t self, const char *address,
                                char *bound, rt_endpoint **endpoint_p, rt_error *error)
@@ -18,9 +24,22 @@ static rt_status faulty_listen(rt_transport *transport, uint32_t self, const cha
     return status;
 }
 
+static rt_status faulty_connect(rt_transport *transport, uint32_t self, uint32_t server,
+                                const char *address, rt_endpoint **endpoint_p, rt_error *error)
+{
+    const rt_status status =
+        ops->connect(transport, self, server, address, endpoint_p, error);
+    if (!status)
+        atomic_store(&upward, *endpoint_p);
+    return status;
+}
+
 static rt_status faulty_send(rt_endpoint *endpoint, uint32_t peer, rt_message *message)
 {
     const rt_status status = (rt_status)atomic_load(&send_says);
+    if (endpoint == atomic_load(&upward) && atomic_load(&fails_at) && !is_sign_of_life(message) &&
+        atomic_fetch_sub(&fails_at, 1) == 1)
+        return RT_IO;
     if (endpoint != atomic_load(&guests))
         return ops->send(endpoint, peer, message);
     atomic_fetch_add(&sends, 1);
@@ -50,6 +69,7 @@ static void begin(fixture *f)
 {
     faulty = *ops;
     faulty.listen = faulty_listen;
+    faulty.connect = faulty_connect;
     faulty.send = faulty_send;
     faulty.receive = faulty_receive;
     faulty.wait = faulty_wait;
@@ -125,6 +145,46 @@ static void a_transport_that_fails_ends_the_shard(void **state)
     }
 }
 
+// An answer that the coordinator does not get: the run cannot go on, and the shard says so, whatever
+// it was asked.
+static void answers_that_are_not_taken(void **state)
+{
+    (void)state;
+    static const rt_wire_expire expire;
+    static rt_wire_cut cut;
+    static rt_wire_load load;
+    snprintf(cut.folder, sizeof cut.folder, "%s", test_path("ckpt-000000000000"));
+    const struct {
+        rt_message_type type;
+        const void *payload;
+        size_t size;
+        uint32_t answers;
+    } orders[] = {{RT_MESSAGE_KEYS, NULL, 0, 1},
+                  {RT_MESSAGE_EXPIRE, &expire, sizeof expire, 1},
+                  {RT_MESSAGE_CUT, &cut, sizeof cut, 2},
+                  {RT_MESSAGE_LOAD, &load, sizeof load, 1},
+                  {RT_MESSAGE_SAVE, NULL, 0, 1},
+                  {RT_MESSAGE_FINISH, NULL, 0, 1}};
+    for (size_t i = 0; i < RT_COUNT_OF(orders); i++) {
+        for (uint32_t n = 1; n <= orders[i].answers; n++) {
+            fixture f;
+            rt_message message = {0};
+            begin(&f);
+            push(&f);
+            message = expect(f.worker, RT_MESSAGE_PUSHED);
+            atomic_store(&fails_at, n);
+            from_coordinator(&f, orders[i].type, orders[i].payload, orders[i].size);
+            do {
+                rt_message_release(&message);
+                receive(f.coordinator, &message);
+            } while (rt_message_header(&message)->type != RT_MESSAGE_FAILED);
+            rt_message_release(&message);
+            assert_int_equal(atomic_load(&fails_at), 0);
+            end(&f, RT_PEER, "cannot send to the coordinator");
+        }
+    }
+}
+
 // ---- probes ----------------------------------------------------------------------------------
 
 static void probe(rt_endpoint *from, uint32_t worker, uint32_t kind, uint64_t number)
@@ -165,4 +225,5 @@ static void a_probe_that_falls_silent_loses_its_turn(void **state)
 }
 
 TEST_MAIN(TEST(what_is_not_taken_is_offered_again), TEST(a_transport_that_fails_ends_the_shard),
+          TEST(answers_that_are_not_taken),
           TEST(a_probe_that_falls_silent_loses_its_turn))
