@@ -1,5 +1,6 @@
 // A shard's server whose transport says no: what it waits for meanwhile, and how it ends. Over real
 // sockets, with a hand on what their calls return. And probes, while nobody else has a turn.
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 
@@ -87,12 +88,12 @@ static void push(fixture *f)
 }
 
 // Until a condition holds of what the server's thread does.
-#define AWAIT(condition)                                                           \
-    do {                                                                           \
-        const uint64_t end_ns = rt_now_ns() + PATIENCE_MS * UINT64_C(1000000);     \
-        while (!(condition))                                                       \
-            if (rt_now_ns() > end_ns)                                              \
-                fail_msg("%s never came", #condition);                             \
+#define AWAIT(condition)                                                       \
+    do {                                                                       \
+        const uint64_t end_ns = rt_now_ns() + PATIENCE_MS * UINT64_C(1000000); \
+        for (; !(condition); (void)poll(NULL, 0, 1))                           \
+            if (rt_now_ns() > end_ns)                                          \
+                fail_msg("%s never came", #condition);                         \
     } while (0)
 
 // The transport does not tell when it has room again: the server asks every millisecond, as long as
@@ -106,7 +107,7 @@ static void what_is_not_taken_is_offered_again(void **state)
     atomic_store(&send_says, RT_AGAIN);
     push(&f);
     AWAIT(atomic_load(&sends) > 20); // offered again and again
-    assert_int_equal(atomic_load(&last_wait_ms), 1);
+    assert_true(atomic_load(&last_wait_ms) <= 1);
     atomic_store(&send_says, RT_OK);
     rt_message message = expect(f.worker, RT_MESSAGE_PUSHED);
     rt_message_release(&message);
