@@ -225,7 +225,8 @@ static void what_does_not_follow_is_refused(void **state)
     refused(&f, state_of(&f, 0, 20, 10), "from 20");
     refused(&f, step_of(0, BEGUN + 1, 1, 1), "is not complete");
     // A sum while the weights before it are not there.
-    refused(&f, gradient_of(0, 1, BEGUN + 1, 0, COUNT + 1, 1), "a dense sum of iteration 5 is complete, but the weights after 4 are not there");
+    refused(&f, gradient_of(0, 1, BEGUN + 1, 0, COUNT + 1, 1),
+            "a dense sum of iteration 5 is complete, but the weights after 4 are not there");
     taken(&f, state_of(&f, 0, 10, COUNT + f.state_count - 10));
     refused(&f, state_of(&f, 0, COUNT + f.state_count, 0), "that nobody waits for");
     refused(&f, gradient_of(0, 1, BEGUN + 2, 0, COUNT + 1, 1), "weights after 5 are not there");
@@ -233,7 +234,8 @@ static void what_does_not_follow_is_refused(void **state)
 
     setup(&f, RT_OPTIMIZER_ADAGRAD);
     begin(&f);
-    refused(&f, gradient_of(0, 1, BEGUN + 1, 1, COUNT + 1, 1), "dense gradients 1 to 302, but there are 300 weights here");
+    refused(&f, gradient_of(0, 1, BEGUN + 1, 1, COUNT + 1, 1),
+            "dense gradients 1 to 302, but there are 300 weights here");
     taken(&f, gradient_of(0, 1, BEGUN + 1, 0, COUNT, 1));
     refused(&f, step_of(0, BEGUN + 2, 1, 1), "iteration 6");
     const rt_wire_dense_step two[2] = {{1, 1}, {1, 1}};
