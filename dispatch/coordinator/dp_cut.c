@@ -163,12 +163,12 @@ rt_status dp_cut_step(dp_cut *cut, rt_error *error)
 
 dp_awaited dp_cut_awaited(const dp_cut *cut)
 {
-    const uint64_t workers = UINT64_MAX >> (64 - cut->worker_count);
+    const uint64_t workers = rt_bits_below(cut->worker_count);
     const bool lacks_dense =
         cut->planned->is_cut && (cut->dense_bytes == 0 || cut->dense.size < cut->dense_bytes);
     dp_awaited awaited = {.what = "has not carried out a cut", .number = cut->planned->sequence};
     if (cut->asked)
-        awaited.shards = (rt_bit(cut->shard_count) - 1) & ~cut->captured;
+        awaited.shards = rt_bits_below(cut->shard_count) & ~cut->captured;
     else
         awaited.workers = workers & (~cut->marks | (lacks_dense ? 1 : 0));
     return awaited;

@@ -162,7 +162,7 @@ rt_status dp_prober_take(dp_prober *p, uint32_t peer, const rt_message *message,
 
 dp_awaited dp_prober_awaited(const dp_prober *p)
 {
-    const uint64_t workers = UINT64_MAX >> (64 - p->worker_count);
+    const uint64_t workers = rt_bits_below(p->worker_count);
     return (dp_awaited){.workers = !p->drains ? 0
                                    : p->asked ? p->asked
                                               : workers & ~p->marks,
