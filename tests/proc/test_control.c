@@ -227,6 +227,7 @@ static void a_kill_brings_nobody_back(void **state)
     run_await_records(&up, "out", "\"record\":\"checkpoint\"", 1);
     ask("forget", "C1", "0badcafe", 0, NULL);
     kill(up.pid, SIGKILL);
+    run_must_end(&up, 128 + SIGKILL); // its coordinator too, which has the folder until then
     process_fini(&up);
     assert_int_equal(access(run_path("out/checkpoints/forgotten"), F_OK), 0);
     append_rows(1600, false, 3);
