@@ -106,7 +106,7 @@ static bool pump(process *p, uint64_t deadline_ns, const char *awaited)
 
 bool process_goes_on(process *p)
 {
-    while (is_readable(p, 0)) {
+    while (p->text && is_readable(p, 0)) {
         if (!take_output(p))
             return false;
     }

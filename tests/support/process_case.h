@@ -38,7 +38,7 @@ void process_start(process *p, const char *const *arguments);
 size_t process_await(process *p, size_t from, const char *text, double limit_s);
 
 // Reads what has been said by now, without waiting, so that nobody is held up by a full pipe. False: the
-// program has ended, and all that it started.
+// program has ended, and all that it started. (One that was never started has not.)
 bool process_goes_on(process *p);
 
 // Waits for the end of the program and of all that it started. The exit status; 128 + signal.
