@@ -35,10 +35,10 @@ static inline uint64_t rt_bit(uint32_t index)
 {
     return UINT64_C(1) << index;
 }
-// The lowest count bits, 1 to 64.
+// The lowest count bits, 0 to 64.
 static inline uint64_t rt_bits_below(uint32_t count)
 {
-    return UINT64_MAX >> (64 - count);
+    return count > 0 ? UINT64_MAX >> (64 - count) : 0;
 }
 static inline uint32_t rt_lowest_bit(uint64_t mask)
 {

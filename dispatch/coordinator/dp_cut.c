@@ -179,7 +179,7 @@ dp_awaited dp_cut_awaited(const dp_cut *cut)
         cut->planned->is_cut && (cut->dense_bytes == 0 || cut->dense.size < cut->dense_bytes);
     dp_awaited awaited = {.what = "has not carried out a cut", .number = cut->planned->sequence};
     if (cut->asked)
-        awaited.shards = (rt_bit(cut->shard_count) - 1) & ~cut->captured;
+        awaited.shards = rt_bits_below(cut->shard_count) & ~cut->captured;
     else
         awaited.workers = awaited_workers(cut) | (lacks_dense ? rt_bit(cut->lead) : 0);
     return awaited;

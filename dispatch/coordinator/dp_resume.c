@@ -316,7 +316,7 @@ static rt_status load_keys(resume *r, rt_error *error)
     const uint32_t shards = r->config->config->ps_shard_count;
     rt_status status = RT_OK;
     memset(r->keys_from, 0, sizeof r->keys_from);
-    r->keys_missing = rt_bit(shards) - 1;
+    r->keys_missing = rt_bits_below(shards);
     for (uint32_t s = 0; s < shards && !status; s++)
         status = send_empty(r, rt_peer(RT_ROLE_PS, s), RT_MESSAGE_KEYS, 0, error);
     while (!status && r->keys_missing)

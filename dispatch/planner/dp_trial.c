@@ -5,7 +5,7 @@
 #include "dispatch/planner/dp_account.h"
 #include "dispatch/planner/dp_recent.h"
 
-// Of a trial, what is next.
+// Of a trial, what is next: caches once, then the others for every batch.
 typedef enum {
     PART_CACHE,
     PART_ROOM,
@@ -103,66 +103,40 @@ void dp_trial_destroy(dp_trial *trial)
     rt_free(trial);
 }
 
-static rt_status add_cache(dp_trial *trial)
-{
-    rt_status status = dp_planner_add_cache(trial->planner);
-    if (dp_planner_is_whole(trial->planner))
-        trial->next = PART_ROOM;
-    return status;
-}
-
-static rt_status make_room(dp_trial *trial, const rt_batch *batch)
-{
-    bool done;
-    rt_status status = dp_planner_make_room(trial->planner, batch, &done);
-    if (done)
-        trial->next = PART_LOOK_UP;
-    return status;
-}
-
-static rt_status look_up(dp_trial *trial, const rt_batch *batch)
-{
-    bool done;
-    rt_status status = dp_planner_look_up_step(trial->planner, batch, &done);
-    if (done)
-        trial->next = PART_PLACE;
-    return status;
-}
-
-static rt_status commit(dp_trial *trial, bool counts, bool *done_p)
-{
-    bool is_planned;
-    rt_status status = dp_planner_commit_step(trial->planner, &is_planned, &trial->plan);
-    if (status || !is_planned)
-        return status;
-    *done_p = !counts || !trial->plan;
-    trial->next = *done_p ? PART_ROOM : PART_ACCOUNT;
-    return RT_OK;
-}
-
 rt_status dp_trial_step(dp_trial *trial, const rt_batch *batch, bool counts, bool *done_p)
 {
+    dp_planner *planner = trial->planner;
+    rt_status status = RT_OK;
+    bool is_over = true; // this part
     *done_p = false;
     switch (trial->next) {
     case PART_CACHE:
-        return add_cache(trial);
+        status = dp_planner_add_cache(planner);
+        is_over = dp_planner_is_whole(planner);
+        break;
     case PART_ROOM:
-        return make_room(trial, batch);
+        status = dp_planner_make_room(planner, batch, &is_over);
+        break;
     case PART_LOOK_UP:
-        return look_up(trial, batch);
+        status = dp_planner_look_up_step(planner, batch, &is_over);
+        break;
     case PART_PLACE:
-        trial->next = PART_COMMIT;
-        dp_planner_place(trial->planner);
-        return RT_OK;
+        dp_planner_place(planner);
+        break;
     case PART_COMMIT:
-        return commit(trial, counts, done_p);
+        status = dp_planner_commit_step(planner, &is_over, &trial->plan);
+        *done_p = !status && is_over && (!counts || !trial->plan);
+        break;
     case PART_ACCOUNT:
         dp_account_add(&trial->costs, trial->plan, &trial->account);
+        *done_p = true;
         break;
     }
-    trial->next = PART_ROOM;
-    *done_p = true;
-    return RT_OK;
+    if (*done_p)
+        trial->next = PART_ROOM;
+    else if (!status && is_over)
+        trial->next++;
+    return status;
 }
 
 rt_status dp_trial_plan(dp_trial *trial, const rt_batch *batch, bool counts)

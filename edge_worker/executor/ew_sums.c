@@ -44,7 +44,7 @@ static void add_gradient(const ew_executor *e, ew_slice_state *slice, ew_sum *su
                          const void *gradient)
 {
     const size_t values = e->config.values;
-    const size_t place = rt_bit_count(sum->mask & (rt_bit(worker) - 1));
+    const size_t place = rt_bits_under(sum->mask, worker);
     memcpy(slice->gradients + sum->first + place * values, gradient, values * sizeof(float));
     sum->waits &= ~rt_bit(worker);
 }

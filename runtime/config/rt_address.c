@@ -168,7 +168,8 @@ rt_status rt_address_listen(const char *bind, const char *given, const char *int
         status = RT_OK;
     } else if (*host) {
         status = resolve(host, number, sizeof number, error);
-        snprintf(host, sizeof host, "%s", number);
+        if (!status)
+            snprintf(host, sizeof host, "%s", number);
     } else if (*interface) {
         status = rt_address_of_interface(interface, host, sizeof host, error);
     } else {

@@ -330,6 +330,15 @@ static void schedules_do_not_matter(void **state)
     }
 }
 
+static void run_once(const fabric_shape *shape, const fabric_schedule *schedule,
+                     fabric_result *result)
+{
+    fabric_plan plan;
+    fabric_plan_init(&plan, shape);
+    fabric_run(&plan, schedule, result);
+    fabric_plan_fini(&plan);
+}
+
 // A seed stands for a whole run: samples, plan, schedule, result.
 static void a_seed_repeats_a_run(void **state)
 {
@@ -340,12 +349,9 @@ static void a_seed_repeats_a_run(void **state)
         shape.cache = CACHE_MIDDLE;
         set_policy(&shape, p);
         for (uint32_t i = 0; i < 2; i++) {
-            fabric_plan plan;
             fabric_schedule schedule = {
                 .seed = 3, .run_ahead = 2, .push_credits = 2, .message_bytes = 500};
-            fabric_plan_init(&plan, &shape);
-            fabric_run(&plan, &schedule, &results[i]);
-            fabric_plan_fini(&plan);
+            run_once(&shape, &schedule, &results[i]);
         }
         assert_same(&results[0], &results[1]);
         assert_int_equal(results[0].turns, results[1].turns);
@@ -373,12 +379,9 @@ static void rows_that_are_handed_over(void **state)
         shape.change_every = p % 2 ? 0 : 3;
         shape.bad_every = p % 3 ? 0 : 5;
         for (uint32_t i = 0; i < 2; i++) {
-            fabric_plan plan;
             const fabric_schedule schedule = random_schedule(&random);
             shape.dispatch.hand_over = i;
-            fabric_plan_init(&plan, &shape);
-            fabric_run(&plan, &schedule, &results[i]);
-            fabric_plan_fini(&plan);
+            run_once(&shape, &schedule, &results[i]);
         }
         assert_same(&results[0], &results[1]);
         assert_int_equal(results[0].handed, 0);
@@ -407,13 +410,10 @@ static void sums_by_trainers(void **state)
         shape.change_every = i % 2 ? 0 : 3;
         shape.bad_every = i % 3 ? 0 : 5;
         for (uint32_t k = 0; k < 4; k++) {
-            fabric_plan plan;
             const fabric_schedule schedule = random_schedule(&random);
             shape.dispatch.reduce = k & 1;
             shape.dispatch.hand_over = k >> 1;
-            fabric_plan_init(&plan, &shape);
-            fabric_run(&plan, &schedule, &results[k]);
-            fabric_plan_fini(&plan);
+            run_once(&shape, &schedule, &results[k]);
             assert_same(&results[0], &results[k]);
             assert_true(results[k].gradients == 0 || k & 1);
             gradients += results[k].gradients;

@@ -69,14 +69,13 @@ void ex_must_hold(const ex_scenario *scenario, bool replayed, ex_totals *sum)
     fail_msg("%s: %s", text, violation);
 }
 
-ex_scenario ex_varied(uint32_t workers, uint32_t keys, uint32_t slots, uint32_t shards,
-                      uint32_t iterations, uint64_t number)
+ex_scenario ex_varied(const ex_family *f, uint64_t number)
 {
-    return (ex_scenario){.worker_count = (uint8_t)workers,
-                         .key_count = (uint8_t)keys,
-                         .slot_count = (uint8_t)slots,
-                         .shard_count = (uint8_t)shards,
-                         .iterations = (uint8_t)iterations,
+    return (ex_scenario){.worker_count = (uint8_t)f->worker_count,
+                         .key_count = (uint8_t)f->key_count,
+                         .slot_count = (uint8_t)f->slot_count,
+                         .shard_count = (uint8_t)f->shard_count,
+                         .iterations = (uint8_t)f->iterations,
                          .run_ahead =
                              (uint8_t)(rt_mix(number) % 3), // else it hangs on who trains first
                          .push_credits = number / 3 % 4 ? EX_QUEUE : 1,
@@ -120,6 +119,19 @@ bool ex_place(const ex_family *f, uint64_t number, ex_scenario *s)
             return false;
     }
     return true;
+}
+
+bool ex_place_with_cut(const ex_family *f, uint64_t number, bool sweeps, ex_scenario *s)
+{
+    if (number / 23 % 2 || sweeps)
+        s->cut = (uint8_t)(2 + number / 3 % (f->iterations - 2));
+    if (sweeps)
+        s->floor = (uint8_t)(2 + number / 7 % (s->cut - 1u));
+    if (f->worker_count > 2 && !ex_is_full()) { // too many orders otherwise
+        s->run_ahead %= 2;
+        s->push_credits = EX_QUEUE;
+    }
+    return ex_place(f, number, s);
 }
 
 // ---- families --------------------------------------------------------------------------------

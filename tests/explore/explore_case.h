@@ -29,21 +29,24 @@ bool ex_explore_broken(const ex_scenario *scenario, ex_break broken, char *viola
 // ex_explore_scenario with no rule broken: what is wrong ends the test.
 void ex_must_hold(const ex_scenario *scenario, bool replayed, ex_totals *sum);
 
-// Scenario number `number` by run-ahead, credits, first touch, guard, bad batch and eviction, in
-// the sizes given; nothing is placed yet.
-ex_scenario ex_varied(uint32_t workers, uint32_t keys, uint32_t slots, uint32_t shards,
-                      uint32_t iterations, uint64_t number);
-
 // Every placement of keys on workers, at most slot_count on one.
 typedef struct {
     uint32_t worker_count, key_count, slot_count, iterations, shard_count;
     uint32_t every; // one of so many placements
 } ex_family;
 
+// Scenario number `number` by run-ahead, credits, first touch, guard, bad batch and eviction, in
+// the family's sizes; nothing is placed yet.
+ex_scenario ex_varied(const ex_family *family, uint64_t number);
+
 uint64_t ex_placement_count(const ex_family *family);
 
 // Placement number `number`. False: an iteration has no sample.
 bool ex_place(const ex_family *family, uint64_t number, ex_scenario *s);
+
+// The same, with a cut in every other scenario, or a sweep in each; and of three workers as many
+// orders as can be followed.
+bool ex_place_with_cut(const ex_family *family, uint64_t number, bool sweeps, ex_scenario *s);
 
 // A family's scenario by the number of its placement. False: there is none of this number.
 typedef bool (*ex_numbered)(const void *family, uint64_t number, ex_scenario *s);

@@ -18,23 +18,14 @@ static bool scenario_of_number(const void *context, uint64_t number, ex_scenario
 {
     const family *one = context;
     const ex_family *f = &one->shape;
-    ex_scenario s = ex_varied(f->worker_count, f->key_count, f->slot_count, f->shard_count,
-                              f->iterations, number);
+    ex_scenario s = ex_varied(f, number);
     s.hands = true;
     s.keeper = number / 13 % 3 == 0 && !one->sweeps;
     s.full_sync = number / 17 % 9 == 0;
     s.sits_out = number / 19 % 4 == 0 && !(number / 13 % 3 == 0);
-    if (number / 23 % 2 || one->sweeps)
-        s.cut = (uint8_t)(2 + number / 3 % (f->iterations - 2));
-    if (one->sweeps)
-        s.floor = (uint8_t)(2 + number / 7 % (s.cut - 1u));
     s.strays = number / 29 % 2;
-    if (f->worker_count > 2 && !ex_is_full()) { // too many orders otherwise
-        s.run_ahead %= 2;
-        s.push_credits = EX_QUEUE;
-    }
     *s_p = s;
-    return ex_place(f, number, s_p);
+    return ex_place_with_cut(f, number, one->sweeps, s_p);
 }
 
 // How many rows were handed over.

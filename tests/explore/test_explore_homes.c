@@ -20,8 +20,7 @@ typedef struct {
 static bool scenario_of_number(const family *f, uint64_t number, ex_scenario *s_p)
 {
     const ex_family *shape = &f->shape;
-    ex_scenario s = ex_varied(shape->worker_count, shape->key_count, shape->slot_count,
-                              shape->shard_count, shape->iterations, number);
+    ex_scenario s = ex_varied(shape, number);
     s.homes = f->homes;
     s.rounded = f->rounded;
     s.guard |= f->homes;
@@ -29,16 +28,8 @@ static bool scenario_of_number(const family *f, uint64_t number, ex_scenario *s_
     s.full_sync = number / 17 % 5 == 0 && !f->keeper;
     s.keeper = f->keeper;
     s.sits_out = number / 19 % 4 == 0;
-    if (number / 23 % 2 || f->sweeps)
-        s.cut = (uint8_t)(2 + number / 3 % (shape->iterations - 2));
-    if (shape->worker_count > 2 && !ex_is_full()) { // too many orders otherwise
-        s.run_ahead %= 2;
-        s.push_credits = EX_QUEUE;
-    }
-    if (f->sweeps)
-        s.floor = (uint8_t)(2 + number / 7 % (s.cut - 1u));
     *s_p = s;
-    return ex_place(shape, number, s_p);
+    return ex_place_with_cut(shape, number, f->sweeps, s_p);
 }
 
 // How many words to forget were planned.

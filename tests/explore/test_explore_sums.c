@@ -18,24 +18,16 @@ static bool scenario_of_number(const void *context, uint64_t number, ex_scenario
 {
     const family *one = context;
     const ex_family *f = &one->shape;
-    ex_scenario s = ex_varied(f->worker_count, f->key_count, f->slot_count, f->shard_count,
-                              f->iterations, number);
+    ex_scenario s = ex_varied(f, number);
     s.hands = number / 31 % 3 > 0;
     s.sums = (uint8_t)(1 + number / 13 % 4);
     s.strays = number / 29 % 2;
     s.sits_out = number / 19 % 4 == 0;
-    if (number / 23 % 2 || one->sweeps)
-        s.cut = (uint8_t)(2 + number / 3 % (f->iterations - 2));
-    if (one->sweeps)
-        s.floor = (uint8_t)(2 + number / 7 % (s.cut - 1u));
-    if (one->stays_close)
-        s.run_ahead = s.cut = 0;
-    if (f->worker_count > 2 && !ex_is_full()) { // too many orders otherwise
-        s.run_ahead %= 2;
-        s.push_credits = EX_QUEUE;
-    }
     *s_p = s;
-    return ex_place(f, number, s_p);
+    const bool is_one = ex_place_with_cut(f, number, one->sweeps, s_p);
+    if (one->stays_close)
+        s_p->run_ahead = s_p->cut = 0;
+    return is_one;
 }
 
 // How many gradients went to a worker.

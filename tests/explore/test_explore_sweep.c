@@ -27,8 +27,7 @@ static uint32_t keys_that_end(const ex_scenario *s)
 static bool scenario_of_number(const family *f, uint64_t number, ex_scenario *s_p)
 {
     const ex_family *shape = &f->shape;
-    ex_scenario s = ex_varied(shape->worker_count, shape->key_count, shape->slot_count,
-                              shape->shard_count, shape->iterations, number);
+    ex_scenario s = ex_varied(shape, number);
     s.cut = (uint8_t)(2 + number / 3 % (shape->iterations - 2));
     s.floor = (uint8_t)(2 + number / 7 % (s.cut - 1u));
     s.keeper = !f->stale && number / 13 % 3 == 0;

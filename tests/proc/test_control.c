@@ -36,15 +36,6 @@ static void ask(const char *verb, const char *first, const char *second, int sta
     process_fini(&p);
 }
 
-static void take_fingerprint(const char *text, char fingerprint[17])
-{
-    const char *at = text ? strstr(text, "\"plan_fingerprint\": \"") : NULL;
-    if (!at)
-        fail_msg("no fingerprint in:\n%s", text);
-    memcpy(fingerprint, at + strlen("\"plan_fingerprint\": \""), 16);
-    fingerprint[16] = '\0';
-}
-
 static uint32_t count_in(const char *name, const char *text)
 {
     size_t size;
@@ -89,8 +80,7 @@ static void values_are_set_while_it_trains(void **state)
 {
     (void)state;
     process up, sim;
-    size_t size;
-    char ran[17], simulated[17], bound[64], records[400], path[400];
+    char bound[64], records[400], path[400];
     run_write("config.json", endless, sizeof endless - 1);
     snprintf(path, sizeof path, "%s", run_path("config.json"));
     run_start_up(&up, endless, "out", NULL, NULL);
@@ -116,17 +106,13 @@ static void values_are_set_while_it_trains(void **state)
     assert_int_equal(count_in("records.jsonl", "\"kind\":\"policy\""), 5);
     assert_int_equal(count_in("records.jsonl", "\"kind\":\"participates\""), 2);
     assert_int_equal(access(run_path("out/running.json"), F_OK), -1);
-    char *summary = run_file("out", "summary.json", &size);
-    take_fingerprint(summary, ran);
-    free(summary);
     snprintf(bound, sizeof bound, "sim.iterations=%" PRIu64, iterations_of());
     snprintf(records, sizeof records, "%s", run_path("out/records.jsonl"));
     const char *const words[] = {"sim", path, "--json", "--records", records, NULL};
     run_start(&sim, words, (const char *const[]){bound, NULL});
     run_must_end(&sim, 0);
-    take_fingerprint(sim.text, simulated);
+    run_must_have_planned("out", sim.text);
     process_fini(&sim);
-    assert_string_equal(ran, simulated);
     ask("set", "dispatch.alpha", "1", 1, "no run is there");
 }
 
@@ -241,6 +227,7 @@ static void a_kill_brings_nobody_back(void **state)
     run_await_records(&up, "out", "\"record\":\"checkpoint\"", 1);
     ask("forget", "C1", "0badcafe", 0, NULL);
     kill(up.pid, SIGKILL);
+    run_must_end(&up, 128 + SIGKILL); // its coordinator too, which has the folder until then
     process_fini(&up);
     assert_int_equal(access(run_path("out/checkpoints/forgotten"), F_OK), 0);
     append_rows(1600, false, 3);

@@ -15,6 +15,7 @@
 
 #define ENDLESS "stream.samples_max=100000000" // the case ends the run
 #define HAND_OVER "dispatch.hand_over=true"
+#define ROWS "\"rows_handed\":"
 
 static const char config[] =
     "{\"workers\": 4, \"batch\": {\"samples_per_worker\": 24},"
@@ -39,7 +40,7 @@ static void the_model_is_that_of_a_run_without(void **state)
     (void)state;
     run("without", NULL, "dispatch.hand_over=false", "dispatch.participants=all");
     run("with", NULL, HAND_OVER, "dispatch.participants=all");
-    assert_true(run_sum("with", "\"rows_handed\":") > 500);
+    assert_true(run_sum("with", ROWS) > 500);
     run_must_equal("with", "without", "model/rows-000-of-002.bin");
     run_must_equal("with", "without", "model/rows-001-of-002.bin");
     run_must_equal("with", "without", "model/dense.bin");
@@ -61,45 +62,24 @@ static void keys_and_workers_that_plan(void **state)
     run_up(config, "keyed", NULL,
            (const char *const[]){HAND_OVER, "dispatch.participants=all", "planner.placement=worker",
                                  key, allow, server, NULL});
-    assert_true(run_sum("keyed", "\"rows_handed\":") > 500);
+    assert_true(run_sum("keyed", ROWS) > 500);
     run_must_be_the_same("plain", "keyed", 2);
 }
 
 static void it_is_what_the_simulator_says(void **state)
 {
-    process p;
-    char planned[64], real[64], rows[64];
-    size_t size;
     (void)state;
     run("with", NULL, HAND_OVER, NULL);
-    run_start_config(&p, "sim", config, NULL, (const char *const[]){HAND_OVER, NULL});
-    run_must_end(&p, 0);
-    run_value(p.text, "\"plan_fingerprint\": ", planned);
-    char *summary = run_file("with", "summary.json", &size);
-    run_value(summary, "\"plan_fingerprint\": ", real);
-    assert_string_equal(real, planned);
-    run_value(p.text, "\"rows_handed\": ", planned);
-    run_value(summary, "\"rows_handed\": ", rows);
-    assert_string_equal(rows, planned);
-    run_value(summary, "\"stale_reads\": ", real);
-    assert_string_equal(real, "0");
-    run_value(summary, "\"iterations\": ", real);
-    const double carried_out = run_sum("with", "\"rows_handed\":");
-    assert_true(carried_out > 500);
-    assert_int_equal((uint64_t)carried_out, (uint64_t)(atof(rows) * atof(real) + 0.5));
-    free(summary);
-    process_fini(&p);
+    run_must_be_simulated(config, "with", (const char *const[]){HAND_OVER, NULL},
+                          (const char *const[]){ROWS, NULL});
+    assert_true(run_sum_as_summed_up("with", ROWS) > 500);
 }
 
 static void it_goes_on_from_a_checkpoint_as_if_nothing_had_been(void **state)
 {
     (void)state;
-    run("whole", NULL, HAND_OVER, "checkpoint.every_iterations=15");
-    run("again", NULL, HAND_OVER, "checkpoint.every_iterations=15");
-    run_must_be_the_same("whole", "again", 2);
-    run_lose_the_end("again");
-    run("again", "--resume", HAND_OVER, "checkpoint.every_iterations=15");
-    run_must_be_the_same("whole", "again", 2);
+    run_must_go_on_alike(
+        config, 2, (const char *const[]){HAND_OVER, "checkpoint.every_iterations=15", NULL});
 }
 
 // The others have connections to it; it is the coordinator who finds that it is gone.

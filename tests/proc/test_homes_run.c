@@ -32,41 +32,18 @@ static void run(const char *text, const char *out, const char *flag, const char 
     run_up(text, out, flag, (const char *const[]){set, NULL});
 }
 
-// The text of a member that stands once in a file.
-static void member_of(const char *text, const char *name, char value[64])
-{
-    const char *at = strstr(text, name);
-    assert_non_null(at);
-    snprintf(value, 64, "%.16s", at + strlen(name));
-}
-
 static void plans_are_those_of_the_simulator(void **state)
 {
-    process p;
-    char planned[64], real[64];
-    size_t size;
     (void)state;
+    const char *const none[] = {NULL};
     run(config, "out", NULL, "checkpoint.every_iterations=0"); // whose flushes change plans
-    run_start_config(&p, "sim", config, NULL, (const char *const[]){NULL});
-    run_must_end(&p, 0);
-    member_of(p.text, "\"plan_fingerprint\": \"", planned);
-    char *summary = run_file("out", "summary.json", &size);
-    member_of(summary, "\"plan_fingerprint\": \"", real);
-    assert_string_equal(real, planned);
-    assert_null(strstr(summary, "\"stale_reads\": 1"));
-    free(summary);
-    process_fini(&p);
+    run_must_be_simulated(config, "out", none, none);
 }
 
 static void a_run_goes_on_as_if_nothing_had_been(void **state)
 {
     (void)state;
-    run(config, "whole", NULL, NULL);
-    run(config, "again", NULL, NULL);
-    run_must_be_the_same("whole", "again", 3);
-    run_lose_the_end("again");
-    run(config, "again", "--resume", NULL);
-    run_must_be_the_same("whole", "again", 3);
+    run_must_go_on_alike(config, 3, (const char *const[]){NULL});
 }
 
 // Of a file of changes: keys that have left its shard.
@@ -141,9 +118,6 @@ static void one_trains_alone(void **state)
         " \"model\": {\"embedding_dim\": 4, \"mlp\": [8, 4]},"
         " \"cache\": {\"rows\": 3000}, \"timeouts\": {\"start_s\": 20}}";
     const char *const alone[] = {"dispatch.participants=[1]", "cache.rows=3000", NULL};
-    char planned[64], real[64];
-    size_t size;
-    process p;
     run_up(one, "one", NULL, (const char *const[]){NULL});
     run_up(config, "alone", NULL, alone);
     run_must_equal("one", "alone", "model/dense.bin");
@@ -155,14 +129,7 @@ static void one_trains_alone(void **state)
                                       "checkpoint.every_iterations=0", NULL};
     run_up(config, "bf16", NULL, short_wire); // nothing is on the wire
     run_must_equal("one", "bf16", "model/dense.bin");
-    run_start_config(&p, "sim", config, NULL, short_wire);
-    run_must_end(&p, 0);
-    member_of(p.text, "\"plan_fingerprint\": \"", planned);
-    char *summary = run_file("bf16", "summary.json", &size);
-    member_of(summary, "\"plan_fingerprint\": \"", real);
-    assert_string_equal(real, planned);
-    free(summary);
-    process_fini(&p);
+    run_must_be_simulated(config, "bf16", short_wire, (const char *const[]){NULL});
 }
 
 TEST_MAIN(TEST_SLOW(plans_are_those_of_the_simulator, 120),

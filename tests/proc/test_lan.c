@@ -275,15 +275,43 @@ static void probes_find_the_shaped_rate(void **state)
     }
 }
 
+// Of the slow workers' links: bit 2 * worker + up of each that has a record, all near what is shaped.
+static unsigned links_measured(const char *path, bool *all_near_p)
+{
+    static char text[TEXT_MAX];
+    unsigned seen = 0;
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    while (fgets(text, sizeof text, file)) {
+        cJSON *record = cJSON_Parse(text);
+        assert_non_null(record);
+        const bool up = strcmp(string(record, "kind"), "link_up") == 0;
+        if (up || strcmp(string(record, "kind"), "link_down") == 0) {
+            const int worker = (int)number(record, "worker");
+            const double mbit = number(record, "value") * 8e-6;
+            assert_in_range(worker, 0, 3);
+            if (worker >= 2) { // the others as configured, but a busy machine may read them as slower
+                print_message("worker %d %s: %g Mbit/s\n", worker, up ? "up" : "down", mbit);
+                *all_near_p &= fabs(mbit / (worker == 3 && !up ? 60 : 20) - 1) <= 0.15;
+                seen |= 1u << (2 * worker + up);
+            }
+        }
+        cJSON_Delete(record);
+    }
+    fclose(file);
+    return seen;
+}
+
 // All links are configured alike; what the workers measure when they join becomes records of the
-// planner.
+// planner. Who measures needs the processor: on a busy machine the first try may fail.
 static void measured_links_reach_the_planner(void **state)
 {
     (void)state;
     static char text[TEXT_MAX];
     char out[300], path[400];
-    unsigned seen = 0;
+    bool all_near = false;
     snprintf(out, sizeof out, "%s/lan", test_directory());
+    snprintf(path, sizeof path, "%s/records.jsonl", out);
     setenv("LANYARD", program(), 1);
     char *lan[] = {LAN,
                    "with",
@@ -299,29 +327,12 @@ static void measured_links_reach_the_planner(void **state)
                    "links.pin=false",
                    "links.workers=[0.2,0.2,0.2,0.2]",
                    NULL};
-    assert_int_equal(run(lan, text), 0);
-    snprintf(path, sizeof path, "%s/records.jsonl", out);
-    FILE *file = fopen(path, "r");
-    assert_non_null(file);
-    while (fgets(text, sizeof text, file)) {
-        cJSON *record = cJSON_Parse(text);
-        assert_non_null(record);
-        bool up = strcmp(string(record, "kind"), "link_up") == 0;
-        if (up || strcmp(string(record, "kind"), "link_down") == 0) {
-            int worker = (int)number(record, "worker");
-            if (worker < 2) { // as configured, but a busy machine may read them as slower
-                cJSON_Delete(record);
-                continue;
-            }
-            assert_in_range(worker, 2, 3);
-            test_close(number(record, "value") * 8e-6, worker == 3 && !up ? 60 : 20, 0.15, 0,
-                       "measured rate");
-            seen |= 1u << (2 * worker + up);
-        }
-        cJSON_Delete(record);
+    for (int attempt = 0; attempt < 3 && !all_near; attempt++) {
+        assert_int_equal(run(lan, text), 0);
+        all_near = true;
+        assert_int_equal(links_measured(path, &all_near), 0xf0);
     }
-    fclose(file);
-    assert_int_equal(seen, 0xf0);
+    assert_true(all_near);
 }
 
 // Shard 1 sits on a box of its own, whose link is slower than those of all workers: that is its
@@ -508,7 +519,7 @@ static void wrong_use_is_named(void **state)
 }
 
 TEST_MAIN(TEST(run_equals_one_machine), TEST(bytes_fit_the_links), TEST(killed_lan_leaves_nothing),
-          TEST(probes_find_the_shaped_rate), TEST(measured_links_reach_the_planner),
+          TEST(probes_find_the_shaped_rate), TEST_SLOW(measured_links_reach_the_planner, 120),
           TEST(a_slow_box_limits_its_shard), TEST(shards_share_the_dense_exchange),
           TEST_SLOW(measured_rates_are_near, 120), TEST_SLOW(a_change_is_followed, 170), TEST(boxes_have_files_of_their_own),
           TEST(wrong_use_is_named))

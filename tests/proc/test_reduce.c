@@ -70,45 +70,20 @@ static void however_slices_come(void **state)
 // What the workers report is what the plans say: every number, summed up.
 static void it_is_what_the_simulator_says(void **state)
 {
-    static const char *const members[] = {"\"rows_handed\": ", "\"gradients_handed\": ",
-                                          "\"miss_pull\": ",   "\"update_push\": ",
-                                          "\"evict_push\": ",  "\"grad_push\": "};
-    process p;
-    char planned[64], real[64];
-    size_t size;
     (void)state;
     run("with", NULL, HAND_OVER, NULL);
-    run_start_config(&p, "sim", config, NULL, (const char *const[]){REDUCE, HAND_OVER, NULL});
-    run_must_end(&p, 0);
-    char *summary = run_file("with", "summary.json", &size);
-    run_value(p.text, "\"plan_fingerprint\": ", planned);
-    run_value(summary, "\"plan_fingerprint\": ", real);
-    assert_string_equal(real, planned);
-    for (size_t i = 0; i < RT_COUNT_OF(members); i++) {
-        run_value(p.text, members[i], planned);
-        run_value(summary, members[i], real);
-        assert_string_equal(real, planned);
-    }
-    run_value(p.text, "\"gradients_handed\": ", planned);
-    run_value(summary, "\"iterations\": ", real);
-    const double carried_out = run_sum("with", GRADIENTS);
-    assert_true(carried_out > 500);
-    assert_int_equal((uint64_t)carried_out, (uint64_t)(atof(planned) * atof(real) + 0.5));
-    run_value(summary, "\"stale_reads\": ", real);
-    assert_string_equal(real, "0");
-    free(summary);
-    process_fini(&p);
+    run_must_be_simulated(config, "with", (const char *const[]){REDUCE, HAND_OVER, NULL},
+                          (const char *const[]){"\"rows_handed\":", GRADIENTS, "\"miss_pull\":",
+                                                "\"update_push\":", "\"evict_push\":",
+                                                "\"grad_push\":", NULL});
+    assert_true(run_sum_as_summed_up("with", GRADIENTS) > 500);
 }
 
 static void it_goes_on_from_a_checkpoint_as_if_nothing_had_been(void **state)
 {
     (void)state;
-    run("whole", NULL, HAND_OVER, "checkpoint.every_iterations=15");
-    run("again", NULL, HAND_OVER, "checkpoint.every_iterations=15");
-    run_must_be_the_same("whole", "again", 2);
-    run_lose_the_end("again");
-    run("again", "--resume", HAND_OVER, "checkpoint.every_iterations=15");
-    run_must_be_the_same("whole", "again", 2);
+    run_must_go_on_alike(
+        config, 2, (const char *const[]){REDUCE, HAND_OVER, "checkpoint.every_iterations=15", NULL});
 }
 
 // Who sums may wait for a gradient that does not come any more: it is the coordinator who finds

@@ -20,15 +20,6 @@ static const char config[] =
     " \"dispatch\": {\"measure_compute\": false}, \"sim\": {\"warmup\": 0},"
     " \"cache\": {\"rows\": 700}, \"timeouts\": {\"start_s\": 20}}";
 
-static void take_fingerprint(const char *text, char fingerprint[17])
-{
-    const char *at = text ? strstr(text, "\"plan_fingerprint\": \"") : NULL;
-    if (!at)
-        fail_msg("no fingerprint in:\n%s", text);
-    memcpy(fingerprint, at + strlen("\"plan_fingerprint\": \""), 16);
-    fingerprint[16] = '\0';
-}
-
 static void the_simulator_stores_the_same_rows(void **state)
 {
     (void)state;
@@ -42,20 +33,8 @@ static void the_simulator_stores_the_same_rows(void **state)
         {"rows.admit=1", "rows.admit_share=0.25", "dispatch.policy=laia", NULL},
     };
     for (size_t i = 0; i < RT_COUNT_OF(sets); i++) {
-        process p = {0};
-        char ran[17], simulated[17];
         run_up(config, "out", NULL, sets[i]);
-        size_t size;
-        char *text = run_file("out", "summary.json", &size);
-        take_fingerprint(text, ran);
-        free(text);
-        run_write("config.json", config, sizeof config - 1);
-        const char *const words[] = {"sim", run_path("config.json"), "--json", NULL};
-        run_start(&p, words, sets[i]);
-        run_must_end(&p, 0);
-        take_fingerprint(p.text, simulated);
-        process_fini(&p);
-        assert_string_equal(ran, simulated);
+        run_must_be_simulated(config, "out", sets[i], (const char *const[]){NULL});
     }
 }
 

@@ -31,24 +31,6 @@ static void run(const char *out, const char *const *sets)
     run_up(config, out, NULL, sets);
 }
 
-static void take_fingerprint(const char *text, char fingerprint[17])
-{
-    const char *at = strstr(text, "\"plan_fingerprint\": \"");
-    if (!at)
-        fail_msg("no fingerprint in:\n%s", text);
-    memcpy(fingerprint, at + strlen("\"plan_fingerprint\": \""), 16);
-    fingerprint[16] = '\0';
-}
-
-static void fingerprint_of_run(const char *out, char fingerprint[17])
-{
-    size_t size;
-    char *text = run_file(out, "summary.json", &size);
-    assert_non_null(text);
-    take_fingerprint(text, fingerprint);
-    free(text);
-}
-
 static uint32_t count_sweeps(const char *out)
 {
     size_t size;
@@ -70,16 +52,9 @@ static void the_simulator_ends_the_same_rows(void **state)
         {"rows.max=2500", "rows.expire_iterations=30", "dispatch.keeper=true", NULL},
     };
     for (size_t i = 0; i < RT_COUNT_OF(sets); i++) {
-        process p;
-        char ran[17], simulated[17];
         run("out", sets[i]);
         assert_true(count_sweeps("out") > 3);
-        fingerprint_of_run("out", ran);
-        start(&p, "sim", NULL, sets[i]);
-        run_must_end(&p, 0);
-        take_fingerprint(p.text, simulated);
-        process_fini(&p);
-        assert_string_equal(ran, simulated);
+        run_must_be_simulated(config, "out", sets[i], (const char *const[]){NULL});
     }
 }
 
@@ -143,24 +118,15 @@ static void time_ends_rows(void **state)
 {
     (void)state;
     process p;
-    char ran[17], simulated[17], records[400];
     static const char *const sets[] = {"rows.expire_s=0.2", "stream.samples_max=60000", NULL};
     run("out", sets);
     assert_true(count_sweeps("out") > 0);
-    fingerprint_of_run("out", ran);
-    snprintf(records, sizeof records, "%s/out/records.jsonl", run_folder());
-    const char *arguments[] = {
-        process_lanyard(),          "sim", "", "--json", "--records", records, "--set",
-        "stream.samples_max=60000", NULL};
-    char path[300];
-    snprintf(path, sizeof path, "%s/config.json", run_folder());
-    arguments[2] = path;
-    p = (process){0};
-    process_start(&p, arguments);
+    const char *const words[] = {"sim",       run_path("config.json"),       "--json",
+                                 "--records", run_path("out/records.jsonl"), NULL};
+    run_start(&p, words, sets + 1); // what ends when is in the records
     run_must_end(&p, 0);
-    take_fingerprint(p.text, simulated);
+    run_must_have_planned("out", p.text);
     process_fini(&p);
-    assert_string_equal(ran, simulated);
 }
 
 TEST_MAIN(TEST(the_simulator_ends_the_same_rows), TEST(a_run_in_two_parts),

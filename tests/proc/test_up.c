@@ -337,7 +337,7 @@ static void compare_traces(const char *const *sets, size_t set_count)
 static void simulation_and_run_agree(void **state)
 {
     (void)state;
-    static const char *const sets[][6] = {
+    static const char *const sets[][7] = {
         {"dispatch.policy=esd", "cache.rows=500"},
         {"dispatch.policy=random", "cache.rows=416", "dispatch.first_touch=pull"},
         {"dispatch.policy=laia", "cache.rows=20000", "workers=2"},
@@ -358,7 +358,8 @@ static void simulation_and_run_agree(void **state)
         {"dispatch.policy=makespan", "cache.rows=2000", "dispatch.participants=auto",
          "dispatch.measure_compute=false", "links.workers=[1,0.2,0.01]", "dispatch.window=3"},
         {"dispatch.policy=esd", "cache.rows=2000", "dispatch.participants=auto",
-         "planner.placement=worker", "cache.lookahead=2", "links.workers=[1,0.01,0.3]"},
+         "planner.placement=worker", "cache.lookahead=2", "links.workers=[1,0.01,0.3]",
+         "dispatch.measure_compute=false"},
         {"dispatch.policy=random", "cache.rows=430", "consistency.staleness=0"},
         {"dispatch.policy=laia", "cache.rows=300", "consistency.staleness=10",
          "cache.eviction=light_lfu", "planner.placement=worker", "network.row_wire=int8"},

@@ -213,17 +213,6 @@ static void says_what_is_wrong(void **state)
     process_fini(&p);
 }
 
-static unsigned free_port(void)
-{
-    struct sockaddr_in place = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof place;
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&place, sizeof place), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&place, &length), 0);
-    close(fd);
-    return ntohs(place.sin_port);
-}
-
 // ---- disturbance -----------------------------------------------------------------------------
 
 typedef struct {
@@ -268,7 +257,7 @@ static void begins_under_fire(void **state)
     hammering h = {.ends = false};
     char listen_at[96], out[32];
     for (int round = 0; round < 3; round++) {
-        snprintf(h.address, sizeof h.address, "127.0.0.1:%u", free_port());
+        snprintf(h.address, sizeof h.address, "127.0.0.1:%u", test_free_port());
         snprintf(listen_at, sizeof listen_at, "watch.listen=%s", h.address);
         atomic_store(&h.ends, false);
         for (size_t i = 0; i < RT_COUNT_OF(threads); i++)
@@ -332,7 +321,7 @@ static void goes_on(void **state)
     (void)state;
     process p;
     char address[64], listen_at[96];
-    snprintf(address, sizeof address, "127.0.0.1:%u", free_port());
+    snprintf(address, sizeof address, "127.0.0.1:%u", test_free_port());
     snprintf(listen_at, sizeof listen_at, "watch.listen=%s", address);
     const char *const sets[] = {listen_at, "on_worker_loss=restart", "checkpoint.every_s=0.5",
                                 NULL};

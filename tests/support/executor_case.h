@@ -134,6 +134,12 @@ static inline uint64_t key_of(uint32_t field, uint32_t shard, uint32_t n)
     }
 }
 
+// The n-th of field 0, of one shard after the other.
+static inline uint64_t key(uint32_t n)
+{
+    return key_of(0, n % SHARDS, n / SHARDS);
+}
+
 // ---- slices ----------------------------------------------------------------------------------
 
 static inline dp_slice *begin(rig *r)
@@ -205,13 +211,18 @@ static inline void give_slice(rig *r)
         fail_msg("%s", error.text);
 }
 
-static inline void refuse_slice(rig *r, uint64_t sequence, const char *text)
+static inline void must_refuse(rig *r, uint32_t peer, rt_message *message, const char *text)
 {
     rt_error error;
-    rt_message message = slice_message(r, sequence);
-    assert_int_equal(give(r, COORDINATOR, &message, &error), RT_WIRE);
+    assert_int_equal(give(r, peer, message, &error), RT_WIRE);
     if (!strstr(error.text, text))
         fail_msg("\"%s\" does not say \"%s\"", error.text, text);
+}
+
+static inline void refuse_slice(rig *r, uint64_t sequence, const char *text)
+{
+    rt_message message = slice_message(r, sequence);
+    must_refuse(r, COORDINATOR, &message, text);
 }
 
 static inline void init_slice(rig *r, const uint64_t *keys, uint32_t count)
@@ -243,20 +254,27 @@ static inline void assert_no_job(rig *r)
 
 // ---- rows ------------------------------------------------------------------------------------
 
-// A ROWS or SUM_ROWS message with one record, the request's tag, and floats from first on.
+// A message with one record: its head, and floats from first on.
+static inline rt_message record_message(rt_message_type type, uint64_t iteration, const void *head,
+                                        uint32_t head_bytes, uint32_t floats, float first)
+{
+    rt_message message;
+    const uint32_t bytes = head_bytes + floats * (uint32_t)sizeof(float);
+    assert_int_equal(rt_message_create(&message, type, rt_peer(RT_ROLE_PS, 0), iteration, 1, bytes),
+                     RT_OK);
+    memcpy(rt_message_payload(&message), head, head_bytes);
+    for (uint32_t i = 0; i < floats; i++) {
+        const float value = first + (float)i;
+        memcpy(rt_message_payload(&message) + head_bytes + i * sizeof value, &value, sizeof value);
+    }
+    return message;
+}
+
+// Of a row, as shards (ROWS, SUM_ROWS) and workers (HANDED) send it.
 static inline rt_message rows_message(rt_message_type type, uint64_t iteration, rt_wire_row head,
                                       uint32_t floats, float first)
 {
-    rt_message message;
-    uint32_t bytes = (uint32_t)sizeof head + floats * (uint32_t)sizeof(float);
-    assert_int_equal(rt_message_create(&message, type, rt_peer(RT_ROLE_PS, 0), iteration, 1, bytes),
-                     RT_OK);
-    memcpy(rt_message_payload(&message), &head, sizeof head);
-    for (uint32_t i = 0; i < floats; i++) {
-        float value = first + (float)i;
-        memcpy(rt_message_payload(&message) + sizeof head + i * sizeof value, &value, sizeof value);
-    }
-    return message;
+    return record_message(type, iteration, &head, sizeof head, floats, first);
 }
 
 // The i-th pull of a request message.

@@ -88,7 +88,7 @@ static void touch(plan_checker *c, uint32_t sample)
 static bool check_share(plan_checker *c, uint32_t sample_count)
 {
     const uint32_t n = rt_bit_count(c->participants), total = c->batch->sample_count;
-    const uint32_t number = rt_bit_count(c->participants & (rt_bit(c->worker) - 1));
+    const uint32_t number = rt_bits_under(c->participants, c->worker);
     uint32_t least = total / n + (number < total % n), most = least;
     if (!(c->participants >> c->worker & 1))
         return sample_count == 0 || plan_check_wrong(c, 0, "it sits out, and has samples");

@@ -75,14 +75,15 @@ void process_start(process *p, const char *const *arguments)
         free(copies[i]);
 }
 
-// Reads what there is; false at the end of the output.
-static bool pump(process *p, uint64_t deadline_ns, const char *awaited)
+static bool is_readable(const process *p, int limit_ms)
 {
-    uint64_t now = rt_now_ns();
     struct pollfd one = {p->output, POLLIN, 0};
-    int left_ms = now < deadline_ns ? (int)((deadline_ns - now) / 1000000) + 1 : 0;
-    if (poll(&one, 1, left_ms) == 0)
-        fail_msg("%s did not come in time; the program said:\n%s", awaited, p->text);
+    return poll(&one, 1, limit_ms) != 0;
+}
+
+// Reads what there is; false at the end of the output.
+static bool take_output(process *p)
+{
     assert_true(p->length + 1 < PROCESS_OUTPUT_MAX);
     ssize_t got = read(p->output, p->text + p->length, PROCESS_OUTPUT_MAX - 1 - p->length);
     if (got < 0 && errno == EINTR)
@@ -91,6 +92,25 @@ static bool pump(process *p, uint64_t deadline_ns, const char *awaited)
     p->length += (size_t)got;
     p->text[p->length] = '\0';
     return got > 0;
+}
+
+// The same, once there is something.
+static bool pump(process *p, uint64_t deadline_ns, const char *awaited)
+{
+    const uint64_t now = rt_now_ns();
+    const int left_ms = now < deadline_ns ? (int)((deadline_ns - now) / 1000000) + 1 : 0;
+    if (!is_readable(p, left_ms))
+        fail_msg("%s did not come in time; the program said:\n%s", awaited, p->text);
+    return take_output(p);
+}
+
+bool process_goes_on(process *p)
+{
+    while (p->text && is_readable(p, 0)) {
+        if (!take_output(p))
+            return false;
+    }
+    return true;
 }
 
 static uint64_t deadline(double limit_s)

@@ -148,6 +148,42 @@ void run_value(const char *text, const char *name, char value[64])
     snprintf(value, 64, "%.*s", (int)strcspn(at, ",\n"), at);
 }
 
+static void summary_value(const char *out, const char *name, char value[64])
+{
+    size_t size;
+    char *summary = run_file(out, "summary.json", &size);
+    assert_non_null(summary);
+    run_value(summary, name, value);
+    free(summary);
+}
+
+static void must_have(const char *out, const char *simulated, const char *name)
+{
+    char want[64], got[64];
+    run_value(simulated, name, want);
+    summary_value(out, name, got);
+    if (strcmp(got, want) != 0)
+        fail_msg("%s%s in %s, simulated %s", name, got, out, want);
+}
+
+void run_must_have_planned(const char *out, const char *simulated)
+{
+    must_have(out, simulated, "\"plan_fingerprint\": ");
+}
+
+void run_must_be_simulated(const char *config, const char *out, const char *const *sets,
+                           const char *const *members)
+{
+    process p;
+    run_start_config(&p, "sim", config, NULL, sets);
+    run_must_end(&p, 0);
+    run_must_have_planned(out, p.text);
+    must_have(out, "\"stale_reads\": 0,", "\"stale_reads\": ");
+    for (; *members; members++)
+        must_have(out, p.text, *members);
+    process_fini(&p);
+}
+
 double run_sum(const char *out, const char *name)
 {
     size_t size;
@@ -156,6 +192,16 @@ double run_sum(const char *out, const char *name)
     for (const char *at = metrics; (at = strstr(at, name)); at += strlen(name))
         sum += strtod(at + strlen(name), NULL);
     free(metrics);
+    return sum;
+}
+
+double run_sum_as_summed_up(const char *out, const char *name)
+{
+    char each[64], iterations[64];
+    const double sum = run_sum(out, name);
+    summary_value(out, name, each);
+    summary_value(out, "\"iterations\": ", iterations);
+    assert_int_equal((uint64_t)sum, (uint64_t)(atof(each) * atof(iterations) + 0.5));
     return sum;
 }
 
@@ -185,13 +231,15 @@ void run_await_records(process *p, const char *out, const char *text, uint32_t c
     const uint64_t end = rt_now_ns() + (uint64_t)(RUN_CASE_S * test_limit_factor() * 1e9);
     for (uint32_t seen = 0; seen < count;) {
         size_t size = 0;
+        const bool goes_on = process_goes_on(p);
         char *metrics = run_file(out, "metrics.jsonl", &size);
         seen = 0;
         for (const char *at = metrics; at && (at = strstr(at, text)); at++)
             seen++;
         free(metrics);
-        if (rt_now_ns() > end)
-            fail_msg("%u times %s, waited for %u; it said:\n%s", seen, text, count, p->text);
+        if (seen < count && (!goes_on || rt_now_ns() > end))
+            fail_msg("%u times %s, waited for %u%s; it said:\n%s", seen, text, count,
+                     goes_on ? "" : " until it ended", p->text);
         (void)poll(NULL, 0, 1 + (int)(size >> 20)); // to read is not to hold up who writes
     }
 }
@@ -242,14 +290,15 @@ void run_await_going_on(process *p, const char *out, uint32_t workers)
     const uint64_t end = rt_now_ns() + (uint64_t)(RUN_CASE_S * test_limit_factor() * 1e9);
     for (bool is_seen = false; !is_seen; (void)poll(NULL, 0, 20)) {
         size_t size;
+        const bool goes_on = process_goes_on(p);
         char *metrics = run_file(out, "metrics.jsonl", &size), *last = metrics;
         for (char *at = metrics; at && (at = strstr(at, "\"record\":\"resumed\"")); at++)
             last = at;
         is_seen = last && last != metrics && has_workers(last, workers);
         free(metrics);
-        if (rt_now_ns() > end)
-            fail_msg("no iteration of %u workers after the run went on; it said:\n%s", workers,
-                     p->text);
+        if (!is_seen && (!goes_on || rt_now_ns() > end))
+            fail_msg("no iteration of %u workers after the run went on%s; it said:\n%s", workers,
+                     goes_on ? "" : ", until it ended", p->text);
     }
 }
 
@@ -335,6 +384,16 @@ void run_lose_the_end(const char *out)
              "cd %s && rm -r model summary.json && rm -r $(ls -d checkpoints/ckpt-* | tail -1)",
              run_path(out));
     assert_int_equal(system(command), 0);
+}
+
+void run_must_go_on_alike(const char *config, uint32_t shards, const char *const *sets)
+{
+    run_up(config, "whole", NULL, sets);
+    run_up(config, "again", NULL, sets);
+    run_must_be_the_same("whole", "again", shards);
+    run_lose_the_end("again");
+    run_up(config, "again", "--resume", sets);
+    run_must_be_the_same("whole", "again", shards);
 }
 
 void run_must_regain_a_worker(const char *config, const char *out, const char *const *sets)

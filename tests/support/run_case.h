@@ -49,8 +49,19 @@ void run_same_line(const char *out, const char *other, const char *key);   // of
 // The first value of a member ("\"stale_reads\": ") in a text.
 void run_value(const char *text, const char *name, char value[64]);
 
+// FOLDER/out's run made the plans that a summary of the simulator tells of.
+void run_must_have_planned(const char *out, const char *simulated);
+
+// The same of "lanyard sim CONFIG --set SET...". Members ("\"rows_handed\":") have the same values in
+// both summaries; what training reads is as new as it must be. Lists that end with NULL.
+void run_must_be_simulated(const char *config, const char *out, const char *const *sets,
+                           const char *const *members);
+
 // Of a member ("\"rows_handed\":"), over all records of iterations in FOLDER/out.
 double run_sum(const char *out, const char *name);
+
+// The same, which must be what summary.json has of one iteration times their number.
+double run_sum_as_summed_up(const char *out, const char *name);
 
 // Model, plans, and what was predicted on the way.
 void run_must_be_the_same(const char *out, const char *other, uint32_t shards);
@@ -69,6 +80,10 @@ void run_await_going_on(process *p, const char *out, uint32_t workers);
 
 // Forgets the end of a run: its model, its summary and its last checkpoint.
 void run_lose_the_end(const char *out);
+
+// Runs with these sets, which make checkpoints and end with NULL: one that loses its end and goes on
+// comes to the same as one that does not.
+void run_must_go_on_alike(const char *config, uint32_t shards, const char *const *sets);
 
 // An endless run of four workers (sets, ended by NULL) that loses worker 2 and takes it back; every
 // sample is trained once.

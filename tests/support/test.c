@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,15 +70,29 @@ const char *test_path(const char *name)
     return path;
 }
 
+// Below those that Linux hands out (ip_local_port_range: from 32768 on), and above the defaults of
+// the program.
+#define PORT_MIN 10000u
+#define PORT_MAX 31999u
+#define PORTS_OF_CASE 97u // then the next process's begin
+
 uint16_t test_free_port(void)
 {
-    struct sockaddr_in place = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    socklen_t size = sizeof place;
-    const int one = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(one, (const struct sockaddr *)&place, sizeof place), 0);
-    assert_int_equal(getsockname(one, (struct sockaddr *)&place, &size), 0);
-    close(one);
-    return ntohs(place.sin_port);
+    static uint32_t taken;
+    const uint32_t count = PORT_MAX - PORT_MIN + 1, begin = (uint32_t)getpid() * PORTS_OF_CASE;
+    for (uint32_t tried = 0; tried < count; tried++) {
+        const uint16_t port = (uint16_t)(PORT_MIN + (begin + taken++) % count);
+        const struct sockaddr_in place = {.sin_family = AF_INET,
+                                          .sin_addr = {htonl(INADDR_LOOPBACK)},
+                                          .sin_port = htons(port)};
+        const int one = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        const bool is_free = bind(one, (const struct sockaddr *)&place, sizeof place) == 0;
+        close(one);
+        if (is_free)
+            return port;
+    }
+    fail_msg("no free port from %u to %u", PORT_MIN, PORT_MAX);
+    return 0;
 }
 
 int test_connect(uint16_t port)

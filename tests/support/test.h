@@ -59,7 +59,8 @@ const char *test_path(const char *name);
 // Size bytes that depend on the size alone, the caller's (free).
 uint8_t *test_random_bytes(size_t size);
 
-// A TCP port of loopback that nobody listens on; another process may come first.
+// A TCP port of loopback that nobody listens on, another one at every call. The system gives it to nobody who
+// asks for any port, so that none of the many that tests and their programs ask for is this one.
 uint16_t test_free_port(void);
 
 // A connection to a port of loopback, the caller's (close).

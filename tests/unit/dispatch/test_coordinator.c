@@ -96,9 +96,7 @@ static void a_run_of_one_worker(void **state)
     assert_int_equal(f.welcome.worker_count, 1);
     assert_int_equal(f.welcome.workers, 1);
     assert_int_equal(f.welcome.slot_count, 100000);
-    say(&f, 0, RT_MESSAGE_FAILED, 0, "enough", 6, NULL, 0);
-    expect_stop(&f, RT_REASON_FAILED);
-    finish(&f, RT_PEER, "enough");
+    end_by_failure(&f);
 }
 
 // A run's records take the place of an earlier run's with its first iteration, be it the only one.
@@ -242,9 +240,7 @@ static void slices_wait_for_reports(void **state)
         assert_int_equal(rt_message_header(&slice)->iteration, 4 + i);
         rt_message_release(&slice);
     }
-    say(&f, 0, RT_MESSAGE_FAILED, 0, "enough", 6, NULL, 0);
-    expect_stop(&f, RT_REASON_FAILED);
-    finish(&f, RT_PEER, "enough");
+    end_by_failure(&f);
 }
 
 // ---- stopping, checkpoints -------------------------------------------------------------------
@@ -254,24 +250,13 @@ static void a_stop_ends_it_early(void **state)
 {
     (void)state;
     fixture f;
-    uint32_t iteration = 1;
     prepare(&f);
     f.own.stop_fd = eventfd(0, EFD_CLOEXEC);
     f.config.stream.samples_max = 0; // no end
     start(&f);
     train_to(&f, 3);
     assert_int_equal(eventfd_write(f.own.stop_fd, 1), 0);
-    for (uint64_t flushed = 0; flushed != 3;) {
-        for (uint32_t w = 0; w < WORKERS; w++) {
-            rt_message slice = expect(&f, 1 + w, RT_MESSAGE_SLICE);
-            const rt_wire_report one = report_on(&slice, &iteration);
-            if (iteration)
-                report(&f, w, rt_message_header(&slice)->iteration, &one);
-            else
-                flushed |= rt_bit(w);
-            rt_message_release(&slice);
-        }
-    }
+    train_to_flush(&f);
     end_well(&f);
     finish(&f, RT_OK, "");
     close(f.own.stop_fd);
@@ -346,26 +331,13 @@ static void a_checkpoint_and_a_copy_of_the_rows(void **state)
 static void publish_beside(double every_s)
 {
     fixture f;
-    uint64_t samples = 0;
-    uint32_t iteration = 1;
     prepare(&f);
     f.config.publish.every_s = 1e-6; // at once
     f.config.checkpoint.every_s = every_s;
     start(&f);
-    while (iteration) { // up to the flush of a cut
-        for (uint32_t w = 0; w < WORKERS; w++) {
-            rt_message slice = expect(&f, 1 + w, RT_MESSAGE_SLICE);
-            const rt_wire_report one = report_on(&slice, &iteration);
-            if (iteration)
-                report(&f, w, rt_message_header(&slice)->iteration, &one);
-            samples += one.sample_count;
-            rt_message_release(&slice);
-        }
-    }
+    const uint64_t samples = train_to_flush(&f); // of a cut
     assert_true(samples < ITERATIONS * WORKERS * BATCH);
-    say(&f, 0, RT_MESSAGE_FAILED, 0, "enough", 6, NULL, 0);
-    expect_stop(&f, RT_REASON_FAILED);
-    finish(&f, RT_PEER, "enough");
+    end_by_failure(&f);
 }
 
 static void publishing_takes_checkpoints(void **state)
@@ -400,7 +372,6 @@ static void a_journal_that_is_half_full_asks_for_a_checkpoint(void **state)
 {
     (void)state;
     fixture f;
-    uint32_t iteration = 1;
     const uint16_t port = test_free_port();
     prepare(&f);
     f.config.stream.format = RT_FORMAT_CRITEO;
@@ -411,19 +382,9 @@ static void a_journal_that_is_half_full_asks_for_a_checkpoint(void **state)
     start(&f);
     const int sender = test_connect(port);
     send_events(sender);
-    while (iteration) { // up to the flush of a cut
-        for (uint32_t w = 0; w < WORKERS; w++) {
-            rt_message slice = expect(&f, 1 + w, RT_MESSAGE_SLICE);
-            const rt_wire_report one = report_on(&slice, &iteration);
-            if (iteration)
-                report(&f, w, rt_message_header(&slice)->iteration, &one);
-            rt_message_release(&slice);
-        }
-    }
+    train_to_flush(&f); // of a cut
     close(sender);
-    say(&f, 0, RT_MESSAGE_FAILED, 0, "enough", 6, NULL, 0);
-    expect_stop(&f, RT_REASON_FAILED);
-    finish(&f, RT_PEER, "enough");
+    end_by_failure(&f);
 }
 
 // The standby is spoken to where it is said to be; until it has answered, nothing begins.

@@ -236,19 +236,38 @@ static UNUSED void report(fixture *f, uint32_t worker, uint64_t sequence,
         report->sample_count * sizeof(float));
 }
 
+// Trains the slices of one iteration and reports on them; those of a flush it only takes. Samples.
+static UNUSED uint64_t train_next(fixture *f, uint32_t *iteration)
+{
+    uint64_t samples = 0;
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        rt_message slice = expect(f, 1 + w, RT_MESSAGE_SLICE);
+        const rt_wire_report one = report_on(&slice, iteration);
+        if (*iteration)
+            report(f, w, rt_message_header(&slice)->iteration, &one);
+        samples += one.sample_count;
+        rt_message_release(&slice);
+    }
+    return samples;
+}
+
 // Trains up to an iteration; samples that were trained.
-static uint64_t train_to(fixture *f, uint32_t last)
+static UNUSED uint64_t train_to(fixture *f, uint32_t last)
 {
     uint64_t samples = 0;
     for (uint32_t t = 0; t < last;) {
-        for (uint32_t w = 0; w < WORKERS; w++) {
-            rt_message slice = expect(f, 1 + w, RT_MESSAGE_SLICE);
-            const rt_wire_report one = report_on(&slice, &t);
-            report(f, w, rt_message_header(&slice)->iteration, &one);
-            samples += one.sample_count;
-            rt_message_release(&slice);
-        }
+        samples += train_next(f, &t);
+        assert_int_not_equal(t, 0);
     }
+    return samples;
+}
+
+// Trains what comes before the next flush; samples.
+static UNUSED uint64_t train_to_flush(fixture *f)
+{
+    uint64_t samples = 0;
+    for (uint32_t t = 1; t > 0;)
+        samples += train_next(f, &t);
     return samples;
 }
 
@@ -301,23 +320,6 @@ static UNUSED uint32_t play_cut(fixture *f)
     return iteration;
 }
 
-// Trains up to the flush of a cut, which everybody has then; samples that were trained.
-static UNUSED uint64_t train_to_flush(fixture *f)
-{
-    uint64_t samples = 0;
-    for (uint32_t iteration = 1; iteration;) {
-        for (uint32_t w = 0; w < WORKERS; w++) {
-            rt_message slice = expect(f, 1 + w, RT_MESSAGE_SLICE);
-            const rt_wire_report one = report_on(&slice, &iteration);
-            if (iteration)
-                report(f, w, rt_message_header(&slice)->iteration, &one);
-            samples += one.sample_count;
-            rt_message_release(&slice);
-        }
-    }
-    return samples;
-}
-
 // The file of the model, or of a checkpoint, that a member has: one piece, until it is written.
 static UNUSED void give_file(fixture *f, uint32_t member, uint64_t iteration, const char *bytes)
 {
@@ -357,6 +359,14 @@ static UNUSED void expect_stops(fixture *f, rt_reason reason, uint32_t drained)
 static UNUSED void expect_stop(fixture *f, rt_reason reason)
 {
     expect_stops(f, reason, MEMBERS);
+}
+
+// The shard gives up; that ends the run.
+static UNUSED void end_by_failure(fixture *f)
+{
+    say(f, 0, RT_MESSAGE_FAILED, 0, "enough", 6, NULL, 0);
+    expect_stop(f, RT_REASON_FAILED);
+    finish(f, RT_PEER, "enough");
 }
 
 static UNUSED void end_well(fixture *f)

@@ -13,6 +13,13 @@
 #define WORKERS 3u
 #define FIELDS 3u
 
+// Plans a batch.
+static void plan_next(planner_case *pc)
+{
+    planner_case_look_up(pc, pc->shape.sample_count_max);
+    planner_case_commit(pc);
+}
+
 static dp_slice_limits limits_of(const planner_case *pc, uint32_t worker)
 {
     uint32_t samples = dp_planner_micro_batch_max(&pc->config);
@@ -254,21 +261,34 @@ typedef struct {
     dp_slice_limits limits;
 } sample_slice;
 
+// Of the plan that the case has made last.
+static sample_slice slice_of(const planner_case *pc, uint32_t worker, uint64_t sequence)
+{
+    sample_slice one = {.limits = limits_of(pc, worker)};
+    assert_int_equal(dp_slice_encode(pc->plan, worker, &pc->batch, &one.limits, COORDINATOR,
+                                     sequence, &one.message),
+                     RT_OK);
+    return one;
+}
+
+static dp_slice_view view_of(const sample_slice *one)
+{
+    dp_slice_view view;
+    rt_error error = {0};
+    if (dp_slice_decode(&one->message, &one->limits, &view, &error))
+        fail_msg("%s", error.text);
+    return view;
+}
+
 static sample_slice make_slice_of(uint32_t bag_max, uint32_t iteration)
 {
     planner_case pc;
-    sample_slice one = {0};
     planner_shape shape = shape_of(3, bag_max);
     shape.cache = CACHE_SMALLEST;
     planner_case_init(&pc, &shape);
-    for (uint32_t t = 1; t <= iteration; t++) {
-        planner_case_look_up(&pc, shape.sample_count_max);
-        planner_case_commit(&pc);
-    }
-    one.limits = limits_of(&pc, 1);
-    assert_int_equal(
-        dp_slice_encode(pc.plan, 1, &pc.batch, &one.limits, COORDINATOR, iteration, &one.message),
-        RT_OK);
+    for (uint32_t t = 1; t <= iteration; t++)
+        plan_next(&pc);
+    const sample_slice one = slice_of(&pc, 1, iteration);
     planner_case_fini(&pc);
     return one;
 }
@@ -391,8 +411,7 @@ static void several_labels_come_along(void **state)
         rt_error error = {0};
         dp_slice_limits limits = limits_of(&pc, 1);
         limits.more_labels = 2;
-        planner_case_look_up(&pc, shape.sample_count_max);
-        planner_case_commit(&pc);
+        plan_next(&pc);
         rt_batch_init(&batch, 0);
         rt_batch_begin(&batch, 3, true);
         for (uint32_t i = 0; i < pc.batch.sample_count; i++) {
@@ -467,9 +486,7 @@ static void every_index_is_checked(void **state)
 {
     (void)state;
     sample_slice one = make_slice(3);
-    dp_slice_view view;
-    rt_error error = {0};
-    assert_int_equal(dp_slice_decode(&one.message, &one.limits, &view, &error), RT_OK);
+    const dp_slice_view view = view_of(&one);
     const rt_wire_slice *c = &view.counts;
     uint32_t slots = one.limits.slot_count;
     REFUSED(bag_offsets, c->sample_count * FIELDS + 1, uint32_t, c->lookup_count + 1);
@@ -500,9 +517,7 @@ static void slots_of_new_rows_are_checked(void **state)
 {
     (void)state;
     sample_slice one = make_slice_of(1, 1);
-    dp_slice_view view;
-    rt_error error = {0};
-    assert_int_equal(dp_slice_decode(&one.message, &one.limits, &view, &error), RT_OK);
+    const dp_slice_view view = view_of(&one);
     REFUSED(init_slots, view.counts.init_count, uint32_t, one.limits.slot_count);
     rt_message_release(&one.message);
 }
@@ -517,15 +532,9 @@ static void partners_are_checked(void **state)
     shape.dispatch.hand_over = true;
     planner_case_init(&pc, &shape);
     for (uint32_t t = 1; t <= 20; t++) {
-        planner_case_look_up(&pc, shape.sample_count_max);
-        planner_case_commit(&pc);
-        sample_slice one = {.limits = limits_of(&pc, 1)};
-        dp_slice_view view;
-        rt_error error = {0};
-        assert_int_equal(
-            dp_slice_encode(pc.plan, 1, &pc.batch, &one.limits, COORDINATOR, t, &one.message),
-            RT_OK);
-        assert_int_equal(dp_slice_decode(&one.message, &one.limits, &view, &error), RT_OK);
+        plan_next(&pc);
+        sample_slice one = slice_of(&pc, 1, t);
+        const dp_slice_view view = view_of(&one);
         for (uint32_t i = 0; i < view.counts.push_count; i++) {
             if (view.push_peers[i] == DP_NO_KEEPER)
                 continue;
@@ -561,15 +570,9 @@ static void sums_are_checked(void **state)
     planner_case_init(&pc, &shape);
     for (uint32_t t = 1; t <= 30; t++) {
         const uint32_t w = t % WORKERS, other = (w + 1) % WORKERS;
-        planner_case_look_up(&pc, shape.sample_count_max);
-        planner_case_commit(&pc);
-        sample_slice one = {.limits = limits_of(&pc, w)};
-        dp_slice_view view;
-        rt_error error = {0};
-        assert_int_equal(
-            dp_slice_encode(pc.plan, w, &pc.batch, &one.limits, COORDINATOR, t, &one.message),
-            RT_OK);
-        assert_int_equal(dp_slice_decode(&one.message, &one.limits, &view, &error), RT_OK);
+        plan_next(&pc);
+        sample_slice one = slice_of(&pc, w, t);
+        const dp_slice_view view = view_of(&one);
         for (uint32_t i = 0; i < view.counts.grad_count; i++) {
             if (view.grad_peers[i] == DP_NO_KEEPER)
                 continue;
@@ -605,8 +608,7 @@ static void the_longest_dense_chunk(void **state)
     rt_message message;
     dp_slice_view view;
     planner_case_init(&pc, &shape);
-    planner_case_look_up(&pc, shape.sample_count_max);
-    planner_case_commit(&pc);
+    plan_next(&pc);
     const dp_slice_limits limits = limits_of(&pc, 0);
     dp_plan plan = *pc.plan;
     plan.dense_chunk_floats = RT_WIRE_DENSE_CHUNK_FLOATS_MAX;

@@ -5,11 +5,6 @@
 
 #define FROM 3u // the worker at the other end
 
-static uint64_t key(uint32_t n)
-{
-    return key_of(0, n % SHARDS, n / SHARDS);
-}
-
 // As worker FROM sends it: floats from first on.
 static rt_message handed(uint64_t sequence, uint64_t row_key, uint32_t version, uint32_t floats,
                          float first)
@@ -107,21 +102,13 @@ static void a_row_that_waits_at_the_end_is_given_back(void **state)
 
 // ---- lies ------------------------------------------------------------------------------------
 
-static void must_be_refused(rig *r, uint32_t worker, rt_message *message, const char *words)
-{
-    rt_error error;
-    assert_int_equal(give(r, rt_peer(RT_ROLE_WORKER, worker), message, &error), RT_WIRE);
-    if (!strstr(error.text, words))
-        fail_msg("\"%s\" does not say \"%s\"", error.text, words);
-    teardown(r);
-}
-
 static void refuse(uint32_t worker, rt_message message, const char *words)
 {
     rig r;
     exchange_rows(&r);
     give_slice(&r);
-    must_be_refused(&r, worker, &message, words);
+    must_refuse(&r, rt_peer(RT_ROLE_WORKER, worker), &message, words);
+    teardown(&r);
 }
 
 static void lies_are_named(void **state)
@@ -157,7 +144,8 @@ static void a_row_comes_once(void **state)
     give_slice(&r);
     assert_int_equal(give_handed(&r, 2, key(2), 1, 50, &error), RT_OK);
     rt_message again = handed(2, key(2), 1, DIM + STATE, 50);
-    must_be_refused(&r, FROM, &again, "which slice 2 does not take from it");
+    must_refuse(&r, rt_peer(RT_ROLE_WORKER, FROM), &again, "which slice 2 does not take from it");
+    teardown(&r);
 }
 
 // Of one worker, for one slice: as many rows as there are slots.
@@ -172,7 +160,8 @@ static void what_waits_is_bounded(void **state)
         assert_int_equal(give_handed(&r, 3, key(i), 1, 50, &error), RT_OK);
     }
     rt_message more = handed(2, key(2), 1, DIM + STATE, 50);
-    must_be_refused(&r, FROM, &more, "worker 3 hands over 1 rows for slice 2");
+    must_refuse(&r, rt_peer(RT_ROLE_WORKER, FROM), &more, "worker 3 hands over 1 rows for slice 2");
+    teardown(&r);
 }
 
 // What lied before its slice came is found then.

@@ -7,26 +7,11 @@
 #define BEHIND 3u // and one behind
 #define ALL (rt_bit(BEFORE) | rt_bit(1) | rt_bit(BEHIND))
 
-static uint64_t key(uint32_t n)
-{
-    return key_of(0, n % SHARDS, n / SHARDS);
-}
-
 // A message with one gradient: floats from first on.
 static rt_message gradient_message(uint64_t sequence, rt_wire_grad head, uint32_t floats,
                                    float first)
 {
-    rt_message message;
-    const uint32_t bytes = (uint32_t)sizeof head + floats * (uint32_t)sizeof(float);
-    assert_int_equal(rt_message_create(&message, RT_MESSAGE_GRADS, rt_peer(RT_ROLE_WORKER, 0),
-                                       sequence, 1, bytes),
-                     RT_OK);
-    memcpy(rt_message_payload(&message), &head, sizeof head);
-    for (uint32_t i = 0; i < floats; i++) {
-        const float value = first + (float)i;
-        memcpy(rt_message_payload(&message) + sizeof head + i * sizeof value, &value, sizeof value);
-    }
-    return message;
+    return record_message(RT_MESSAGE_GRADS, sequence, &head, sizeof head, floats, first);
 }
 
 static rt_status give_gradient(rig *r, uint32_t worker, uint64_t sequence, uint64_t row_key,
@@ -395,20 +380,12 @@ static void a_bad_batch(void **state)
 
 // ---- lies ------------------------------------------------------------------------------------
 
-static void must_be_refused(rig *r, uint32_t worker, rt_message *message, const char *words)
-{
-    rt_error error;
-    assert_int_equal(give(r, rt_peer(RT_ROLE_WORKER, worker), message, &error), RT_WIRE);
-    if (!strstr(error.text, words))
-        fail_msg("\"%s\" does not say \"%s\"", error.text, words);
-    teardown(r);
-}
-
 static void refuse(uint32_t worker, rt_message message, const char *words)
 {
     rig r;
     sum_a_row(&r);
-    must_be_refused(&r, worker, &message, words);
+    must_refuse(&r, rt_peer(RT_ROLE_WORKER, worker), &message, words);
+    teardown(&r);
 }
 
 static void lies_are_named(void **state)
@@ -449,7 +426,8 @@ static void a_gradient_comes_once(void **state)
     rt_message again = gradient_message(2, head, DIM, 1);
     sum_a_row(&r);
     must_give(&r, BEHIND, 2, key(0), 1, 1);
-    must_be_refused(&r, BEHIND, &again, "which slice 2 does not sum from it");
+    must_refuse(&r, rt_peer(RT_ROLE_WORKER, BEHIND), &again, "which slice 2 does not sum from it");
+    teardown(&r);
 }
 
 // Of one worker, for one slice: as many as there are slots.
@@ -462,7 +440,9 @@ static void what_waits_is_bounded(void **state)
     sum_a_row(&r);
     for (uint32_t i = 0; i < SLOTS; i++)
         must_give(&r, BEHIND, 3, key(i), 1, 1);
-    must_be_refused(&r, BEHIND, &more, "worker 3 hands over 1 gradients for slice 3");
+    must_refuse(&r, rt_peer(RT_ROLE_WORKER, BEHIND), &more,
+                "worker 3 hands over 1 gradients for slice 3");
+    teardown(&r);
 }
 
 // The slot has the row that the slice names, or it is the coordinator who lies.
@@ -498,7 +478,7 @@ static void gradients_of_another_epoch_are_dropped(void **state)
     rt_message_header(&old)->epoch = 9;
     assert_int_equal(give(&r, rt_peer(RT_ROLE_WORKER, BEHIND), &old, &error), RT_OK);
     must_give(&r, BEHIND, 2, key(0), 1, 1); // the first that counts
-    teardown(&r); // with one that is still awaited: a leak otherwise
+    teardown(&r);                           // with one that is still awaited: a leak otherwise
 }
 
 TEST_MAIN(TEST(the_order_is_that_of_workers), TEST(every_row_has_its_own_trainers), TEST(a_gradient_goes_to_who_sums),

@@ -74,6 +74,13 @@ static void another_protocol_is_refused_with_both_builds(void **state)
     rt_message_release(&message);
 }
 
+// Not byte by byte: there is room between the members.
+static bool is_same(const rt_identity *a, const rt_identity *b)
+{
+    return a->config_hash == b->config_hash && a->given_hash == b->given_hash &&
+           a->format == b->format;
+}
+
 // The second hash is of what differs from the defaults, however it came to be so.
 static void defaults_do_not_count_as_given(void **state)
 {
@@ -84,7 +91,7 @@ static void defaults_do_not_count_as_given(void **state)
     const rt_identity plain = cli_identity(&one);
     assert_int_equal(rt_config_set(&other, "checkpoint.keep=3", NULL), RT_OK); // the default
     rt_identity changed = cli_identity(&other);
-    assert_memory_equal(&plain, &changed, sizeof plain);
+    assert_true(is_same(&plain, &changed));
     assert_int_equal(rt_config_set(&other, "checkpoint.keep=4", NULL), RT_OK);
     changed = cli_identity(&other);
     assert_true(changed.given_hash != plain.given_hash);
@@ -92,7 +99,7 @@ static void defaults_do_not_count_as_given(void **state)
     assert_int_equal(rt_config_set(&other, "checkpoint.keep=3", NULL), RT_OK);
     assert_int_equal(rt_config_set(&other, "network.bind=10.0.0.1", NULL), RT_OK); // a box's own
     changed = cli_identity(&other);
-    assert_memory_equal(&plain, &changed, sizeof plain);
+    assert_true(is_same(&plain, &changed));
     rt_config_fini(&one);
     rt_config_fini(&other);
 }

@@ -413,12 +413,15 @@ static void keeps_what_it_acknowledged_when_killed(void **state)
             pause();
         }
         close(out[1]);
-        usleep(60000u + 17000u * (unsigned)round);
-        kill(child, SIGKILL);
-        waitpid(child, NULL, 0);
         uint64_t told[2], best[THREADS] = {0};
-        while (read(out[0], told, sizeof told) == sizeof told)
+        for (int more = 20 * (round + 1); read(out[0], told, sizeof told) == sizeof told; more--) {
             best[told[0] - 1 - (uint64_t)round * THREADS] = told[1];
+            if (more == 0) { // and then it is killed in the midst of something
+                usleep(300u * (unsigned)round);
+                kill(child, SIGKILL);
+            }
+        }
+        waitpid(child, NULL, 0);
         close(out[0]);
         rt_journal *journal = open_journal(BYTES_MAX);
         for (uint64_t i = 0; i < THREADS; i++) {
