@@ -420,5 +420,6 @@ static void people_are_told(void **state)
 
 TEST_MAIN(TEST(people_are_told), TEST(the_summary_has_what_was_executed),
           TEST(every_member_is_there),
-          TEST(sums_of_older_versions_are_read), TEST(sums_cut_short_leave_nothing), TEST(reports_of_two_iterations_mix),
+          TEST(sums_of_older_versions_are_read), TEST(sums_cut_short_leave_nothing),
+          TEST(reports_of_two_iterations_mix),
           TEST(a_resumed_run_has_one_summary))
