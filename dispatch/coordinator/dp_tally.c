@@ -198,7 +198,7 @@ void dp_tally_save(const dp_tally *t, rt_bytes *bytes)
     rt_bytes_put_u64(bytes, t->slice_bytes);
     rt_bytes_put(bytes, &t->decisions, sizeof t->decisions);
     rt_bytes_put_u64(bytes, t->fingerprint);
-    rt_bytes_put_u64(bytes, t->begin_ns ? t->last_ns - t->begin_ns : 0);
+    rt_bytes_put_u64(bytes, t->begin_ns ? t->last_ns - t->begin_ns : t->past_ns);
     dp_ranges_save(&t->ranges, bytes);
     rt_meter_save(t->meter, bytes);
     if (t->labels)

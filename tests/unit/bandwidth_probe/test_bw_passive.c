@@ -3,6 +3,7 @@
 #include "bandwidth_probe/bw_passive.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "runtime/rt_hash.h"
 #include "tests/support/test.h"
@@ -54,6 +55,7 @@ static void rig_init(rig *r, double mbit_up, double mbit_down)
     *r = (rig){.up = wire_of(mbit_up), .down = wire_of(mbit_down), .random = {11}};
     r->shard_offset_us = UINT64_C(0x7fff0000); // its stamps soon start from 0 again
     r->now_us = 1e6;
+    memset(&r->passive, 0xa5, sizeof r->passive); // whatever was there
     bw_passive_init(&r->passive);
 }
 

@@ -2,6 +2,7 @@
 // microsecond, a wait lasts until the next answer is due; a busy machine changes nothing.
 #include "bandwidth_probe/bw_probe.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,7 +32,7 @@ typedef struct {
     uint64_t sent_bytes, answered_bytes;
     uint32_t filler_nonzero;
     bool deaf;      // messages get lost
-    bool malformed; // answers carry a wrong number
+    enum { RIGHT, NUMBER, KIND, SHORT, LONG, WRONG } answer; // what is wrong with answers
     bw_stream_end stream;
 } world;
 
@@ -54,6 +55,16 @@ static bool all_zero(const uint8_t *bytes, size_t size)
     return true;
 }
 
+static void lengthen(rt_message *message, size_t by)
+{
+    const size_t size = message->size;
+    uint8_t *data = calloc(1, size + by);
+    assert_non_null(data);
+    memcpy(data, message->data, size);
+    rt_message_release(message);
+    *message = (rt_message){data, size + by, free, data};
+}
+
 static rt_status server_send(rt_endpoint *endpoint, uint32_t peer, rt_message *message)
 {
     world *w = world_of(endpoint);
@@ -61,8 +72,13 @@ static rt_status server_send(rt_endpoint *endpoint, uint32_t peer, rt_message *m
     assert_true(w->count < QUEUE);
     w->answered_bytes += message->size - head;
     w->filler_nonzero += !all_zero(message->data + head, message->size - head);
-    if (w->malformed)
-        rt_message_header(message)->iteration++;
+    rt_message_header(message)->iteration += w->answer == NUMBER;
+    if (w->answer == KIND)
+        rt_message_header(message)->type = RT_MESSAGE_PROBE;
+    if (w->answer == SHORT)
+        message->size -= 8;
+    if (w->answer == LONG)
+        lengthen(message, 8);
     uint32_t at = (w->first + w->count++) % QUEUE;
     w->answers[at] = *message;
     w->peers[at] = peer;
@@ -170,16 +186,24 @@ static void both_ways_within_bounds(void **state)
 static void a_wrong_answer_is_named(void **state)
 {
     (void)state;
-    world *w = make_world(1);
-    rt_error error = {0};
-    bw_result result = {.rtt_s = 7};
-    const bw_probe_config config = client_config(w);
-    w->malformed = true;
-    assert_int_equal(bw_probe_run(&config, &result, &error), RT_WIRE);
-    assert_string_equal(error.text, "ps 0: PROBED number 2 with 8 bytes, expected the answer to "
-                                    "probe 1 with 8");
-    assert_true(result.rtt_s == 7);
-    end_world(w);
+    static const char *const got[WRONG] = {[NUMBER] = "PROBED number 2 with 8",
+                                           [KIND] = "PROBE number 1 with 8",
+                                           [SHORT] = "PROBED number 1 with 0",
+                                           [LONG] = "PROBED number 1 with 16"};
+    for (uint32_t how = NUMBER; how < WRONG; how++) {
+        char want[128];
+        world *w = make_world(1);
+        rt_error error = {0};
+        bw_result result = {.rtt_s = 7};
+        const bw_probe_config config = client_config(w);
+        w->answer = how;
+        assert_int_equal(bw_probe_run(&config, &result, &error), RT_WIRE);
+        snprintf(want, sizeof want, "ps 0: %s bytes, expected the answer to probe 1 with 8",
+                 got[how]);
+        assert_string_equal(error.text, want);
+        assert_true(result.rtt_s == 7);
+        end_world(w);
+    }
 }
 
 static rt_message probe_message(uint32_t peer, rt_probe_kind kind, uint64_t number, uint32_t filler,

@@ -182,6 +182,41 @@ static void rows_are_forgotten(void **state)
     fail_run(&f);
 }
 
+// Rows that were not trained for 20 iterations end: what a record says of that.
+static void rows_end(void **state)
+{
+    (void)state;
+    fixture f;
+    rt_wire_expire order;
+    const rt_wire_expire answer = {.rows = 17};
+    prepare(&f);
+    f.config.rows.expire_iterations = 20;
+    f.config.dispatch.measure_compute = false;
+    start(&f);
+    (void)train_to_flush(&f);
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        rt_message message = expect(&f, 1 + w, RT_MESSAGE_MARK);
+        say(&f, 1 + w, RT_MESSAGE_MARK, rt_message_header(&message)->iteration, NULL, 0, NULL, 0);
+        rt_message_release(&message);
+    }
+    rt_message message = expect(&f, 0, RT_MESSAGE_EXPIRE);
+    const uint32_t cut = (uint32_t)rt_message_header(&message)->iteration;
+    memcpy(&order, rt_message_payload(&message), sizeof order);
+    rt_message_release(&message);
+    say(&f, 0, RT_MESSAGE_EXPIRE, cut, &answer, sizeof answer, NULL, 0);
+    for (uint32_t w = 0; w < WORKERS; w++) { // it goes on
+        message = expect(&f, 1 + w, RT_MESSAGE_SLICE);
+        rt_message_release(&message);
+    }
+    cJSON *sweep = last_record(&f, "sweep");
+    assert_true(cut > 20 && number(sweep, "iteration") == cut);
+    assert_true(order.floor == cut - 20 + 1 && number(sweep, "floor") == order.floor);
+    assert_true(number(sweep, "rows_ended") == 17 && number(sweep, "forgotten") == 0);
+    assert_true(number(sweep, "keys_ended") > 0 && number(sweep, "keys") > 0);
+    cJSON_Delete(sweep);
+    fail_run(&f);
+}
+
 static void without_checkpoints(void **state)
 {
     (void)state;
@@ -420,7 +455,7 @@ static void a_box_that_is_new(void **state)
 }
 
 TEST_MAIN(TEST(what_is_set_becomes_records), TEST(what_cannot_be_set),
-          TEST(only_who_began_so_can_choose), TEST(rows_are_forgotten), TEST(without_checkpoints),
+          TEST(only_who_began_so_can_choose), TEST(rows_are_forgotten), TEST(rows_end), TEST(without_checkpoints),
           TEST(too_many_are_forgotten), TEST(other_rates_begin_anew), TEST(boxes_that_cannot_move),
           TEST(without_boxes), TEST(a_box_leaves), TEST(boxes_that_cannot_be_new),
           TEST(a_box_that_is_new))

@@ -323,6 +323,67 @@ static void sums_cut_short_leave_nothing(void **state)
     rt_bytes_fini(&after);
 }
 
+// The sums of plans as a version of before saved them: the first `size` bytes of them.
+static void make_older(const rt_bytes *newest, size_t size, rt_bytes *older)
+{
+    const size_t behind = sizeof(uint64_t) + sizeof(dp_account);
+    uint64_t sums;
+    memcpy(&sums, newest->data, sizeof sums);
+    older->size = 0;
+    rt_bytes_put_u64(older, sums - sizeof(dp_account) + size);
+    rt_bytes_put(older, newest->data + sizeof sums, size);
+    rt_bytes_put(older, newest->data + behind, newest->size - behind);
+}
+
+// What they did not know yet begins at zero; all else is there.
+static void sums_of_older_versions_are_read(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {offsetof(dp_account, clocks),
+                                   offsetof(dp_account, clocks) + sizeof(dp_clocks),
+                                   sizeof(dp_account)};
+    static scene s;
+    rt_bytes newest = {0}, older = {0}, again = {0};
+    const char *directory = test_directory();
+    open_scene(&s, directory, 1);
+    for (uint32_t t = 1; t <= 2; t++) {
+        dp_account *account = &s.planned[t - 1].account;
+        account->clocks = (dp_clocks){5 * t, 6 * t, 7};
+        account->handed.rows = 8 * t;
+        account->samples = 9 * t;
+        run_iteration(&s, t);
+    }
+    dp_tally_save(s.tally, &newest);
+    close_scene(&s);
+    for (size_t i = 0; i < RT_COUNT_OF(sizes); i++) {
+        rt_error error = {0};
+        for (int by = -8; by <= 8; by += 8) {
+            make_older(&newest, sizes[i] + (size_t)by, &older);
+            rt_reader reader = rt_bytes_reader(&older);
+            open_scene(&s, directory, 1);
+            const rt_status status = dp_tally_load(s.tally, &reader, &error);
+            assert_int_equal(status, by ? RT_DATA : RT_OK);
+            assert_int_equal(by ? 0 : reader.left, 0);
+            again.size = 0;
+            dp_tally_save(s.tally, &again);
+            close_scene(&s);
+            if (by)
+                continue;
+            assert_int_equal(again.size, newest.size);
+            make_older(&newest, sizes[i], &older);
+            const size_t after = sizeof(uint64_t) + sizes[i], none = sizeof(dp_account) - sizes[i];
+            assert_memory_equal(again.data + sizeof(uint64_t), older.data + sizeof(uint64_t),
+                                sizes[i]);
+            for (size_t k = 0; k < none; k++)
+                assert_int_equal(again.data[after + k], 0);
+            assert_memory_equal(again.data + after + none, older.data + after, older.size - after);
+        }
+    }
+    rt_bytes_fini(&newest);
+    rt_bytes_fini(&older);
+    rt_bytes_fini(&again);
+}
+
 // What a run says at its end, on standard output.
 static const char *said_at_the_end(scene *s, bool interrupted)
 {
@@ -359,5 +420,6 @@ static void people_are_told(void **state)
 
 TEST_MAIN(TEST(people_are_told), TEST(the_summary_has_what_was_executed),
           TEST(every_member_is_there),
-          TEST(sums_cut_short_leave_nothing), TEST(reports_of_two_iterations_mix),
+          TEST(sums_of_older_versions_are_read), TEST(sums_cut_short_leave_nothing),
+          TEST(reports_of_two_iterations_mix),
           TEST(a_resumed_run_has_one_summary))

@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "dispatch/coordinator/dp_reading.h"
 #include "dispatch/planner/dp_setup.h"
 #include "tests/support/test.h"
 
@@ -332,7 +333,11 @@ static void bad_data_ends_the_input(void **state)
             planned = take(&c, feed);
             assert_true(planned->is_last);
             dp_feed_give(feed, planned);
+            dp_reading reading;
             assert_int_equal(dp_feed_input_failure(feed, &error), RT_DATA);
+            dp_reading_take(feed, &reading); // what the summary says
+            assert_string_equal(reading.failure.text, error.text);
+            assert_true(reading.stats.malformed > 0 && reading.feed == feed);
         } else {
             rt_status status;
             while ((status = dp_feed_take(feed, &planned, &error)) == RT_AGAIN)

@@ -289,10 +289,12 @@ static void check_homes(run *r)
 
 static void carry_out(run *r, const dp_plan *plan)
 {
+    const uint32_t waiting = r->forget_count;
     for (uint32_t w = 0; w < plan->worker_count; w++)
         carry_out_pushes(r, &plan->slices[w].release);
     carry_out_pulls(r, plan);
     send_forgets(r, plan);
+    assert_true(plan->moves >= r->forget_count - waiting); // a row without versions moves in silence
     take_forgets(r, 3);
     for (uint32_t w = 0; w < plan->worker_count; w++)
         carry_out_pushes(r, &plan->slices[w].after);
@@ -527,7 +529,42 @@ static void rows_follow_who_trains_alone(void **state)
     run_fini(&r);
 }
 
-TEST_MAIN(TEST(a_worker_and_a_shard_on_every_box), TEST(boxes_that_differ), TEST(rows_that_end),
+// What a worker's operations take one after another: all three lists of a slice count.
+static void costs_add_up(void **state)
+{
+    (void)state;
+    static const dp_op_kind kinds[] = {DP_OP_PUSH_ROW, DP_OP_PULL, DP_OP_PUSH_GRAD};
+    dp_planner_config config;
+    dp_slice all = {0};
+    double sum = 0;
+    fill_config(&boxes_of_four, &config);
+    for (uint32_t i = 0; i < 3; i++) {
+        dp_slice one = {0};
+        dp_slice *const slices[] = {&one, &all};
+        for (uint32_t k = 0; k < 2; k++) {
+            dp_ops *const lists[] = {&slices[k]->release, &slices[k]->fill, &slices[k]->after};
+            dp_op *op = dp_ops_add(lists[i], kinds[i]);
+            assert_non_null(op);
+            op->key = rt_key(0, 1);
+            op->flags = DP_OP_STATE;
+            dp_op_set_shard(op, 2); // on another box
+        }
+        const double cost =
+            dp_boxes_slice_cost_s(&config.boxes, &config.layout, &config.rates, 0, &one);
+        assert_true(cost > 0);
+        sum += cost;
+        rt_free(one.release.items);
+        rt_free(one.fill.items);
+        rt_free(one.after.items);
+    }
+    test_close(dp_boxes_slice_cost_s(&config.boxes, &config.layout, &config.rates, 0, &all), sum,
+               1e-12, 0, "cost");
+    rt_free(all.release.items);
+    rt_free(all.fill.items);
+    rt_free(all.after.items);
+}
+
+TEST_MAIN(TEST(costs_add_up), TEST(a_worker_and_a_shard_on_every_box), TEST(boxes_that_differ), TEST(rows_that_end),
           TEST(workers_that_sit_out), TEST(shards_that_are_full),
           TEST(one_box_that_is_full),
           TEST(rows_follow_who_trains_alone))

@@ -121,6 +121,29 @@ typedef struct {
     uint64_t critical, window_rows, window_batches;
 } expected;
 
+// Samples are given out in sequence, to all workers equally many. An iteration takes no less than
+// what each link carries in it.
+static void compare_loads(const rt_config *config, const rt_batch *batches,
+                          const dp_sim_result *result)
+{
+    uint64_t lookups = 0, samples[WORKERS] = {0};
+    const dp_account *account = &result->account;
+    for (uint32_t b = 0; b < COUNT; b++) {
+        lookups += batches[b].key_count;
+        for (uint32_t j = 0; j < WORKERS; j++)
+            samples[j] += batches[b].sample_count / WORKERS + (j < batches[b].sample_count % WORKERS);
+    }
+    assert_int_equal(account->hits.lookups, lookups);
+    assert_in_range(account->hits.lookups_hit, 0, lookups);
+    for (uint32_t j = 0; j < WORKERS; j++) {
+        const double up = config->links.workers[j].gbps_up * 1e9 / 8;
+        const double down = config->links.workers[j].gbps_down * 1e9 / 8;
+        assert_int_equal(account->micro_batch[j], samples[j]);
+        assert_true(account->predicted_s >= (double)account->traffic[j].up / up * (1 - 1e-9));
+        assert_true(account->predicted_s >= (double)account->traffic[j].down / down * (1 - 1e-9));
+    }
+}
+
 static void compare(const dp_sim_result *result, const expected *want)
 {
     uint64_t row_pushes = 0, first = 0;
@@ -215,6 +238,7 @@ static void bagpipe_moves_what_its_window_says(void **state)
                                              cases[i].replicate, cases[i].pulls_first);
         const dp_sim_result got = simulate(&config, cases[i].spec);
         compare(&got, &want);
+        compare_loads(&config, batches, &got);
         for (uint32_t b = 0; b < COUNT; b++)
             rt_batch_fini(&batches[b]);
         rt_config_fini(&config);
@@ -347,6 +371,7 @@ static void fae_moves_what_is_not_hot(void **state)
         snprintf(spec, sizeof spec, "fae:hot_rows=%u:profile=%u", sizes[i], profile);
         const dp_sim_result got = simulate(&config, spec);
         compare(&got, &want);
+        compare_loads(&config, batches, &got);
     }
     for (uint32_t b = 0; b < COUNT; b++)
         rt_batch_fini(&batches[b]);

@@ -326,6 +326,66 @@ static void columns_have_their_names(void **state)
     }
 }
 
+#define COLUMNS(rest) "stream.table.columns=[{\"name\":\"l\",\"kind\":\"label\"}," rest "]"
+#define COLUMN(name, rest) "{\"name\":\"" name "\",\"kind\":\"categorical\"" rest "}"
+#define TWO COLUMN("a", "") "," COLUMN("b", "") ","
+
+// Whatever says what a key means: each of these is refused where the other one was written.
+static void every_meaning_counts(void **state)
+{
+    (void)state;
+    static const char table[] = "stream.format=table", libsvm[] = "stream.format=libsvm";
+    static const struct {
+        const char *format, *one, *other, *key;
+    } cases[] = {
+        {table, COLUMNS(COLUMN("a", "")), COLUMNS(COLUMN("a", ",\"missing\":\"-\"")), "columns"},
+        {table, COLUMNS(COLUMN("a", "")), COLUMNS("{\"name\":\"a\",\"kind\":\"multi\"}"), "columns"},
+        {table, COLUMNS(TWO COLUMN("c", ",\"from\":[\"a\",\"b\"]")),
+         COLUMNS(TWO COLUMN("c", ",\"from\":[\"b\",\"a\"]")), "columns"},
+        {table, COLUMNS(COLUMN("a", ",\"edges\":[1,2]")), COLUMNS(COLUMN("a", ",\"edges\":[1,3]")),
+         "columns"},
+        {libsvm, "stream.libsvm.index_first=0", "stream.libsvm.index_first=1", "stream.libsvm"},
+        {libsvm, "stream.libsvm.dense=2", "stream.libsvm.dense=3", "stream.libsvm"},
+        {libsvm, "stream.libsvm.fields=[1,9]", "stream.libsvm.fields=[1,8]", "stream.libsvm"},
+        {"seed=1", "stream.synthetic.first=0", "stream.synthetic.first=5", "synthetic and seed"},
+        {"seed=1", "stream.synthetic.clusters=3", "stream.synthetic.clusters=4", "synthetic and seed"},
+        {"seed=1", "stream.synthetic.drift=0", "stream.synthetic.drift=0.5", "synthetic and seed"},
+    };
+    const dp_popularity profile = {.uses = (dp_popular[]){{1, 2}}, .row_count = 1};
+    const char *path = test_path("hot");
+    for (size_t i = 0; i < 2 * RT_COUNT_OF(cases); i++) {
+        const char *format = cases[i / 2].format, *one = cases[i / 2].one;
+        rt_config written = config_of((const char *const[]){format, one, NULL});
+        rt_config own = config_of(
+            (const char *const[]){format, i % 2 ? cases[i / 2].other : one, NULL});
+        const rt_schema schema = schema_of(&own);
+        dp_popular *uses = NULL;
+        uint64_t count;
+        rt_error error = {0};
+        write_hot(&written, &profile, 1, path);
+        const rt_status got = dp_popularity_read(path, &own, &schema, &uses, &count, &error);
+        if (got != (i % 2 ? RT_DATA : RT_OK) || (got && !strstr(error.text, cases[i / 2].key)))
+            fail_msg("%s: \"%s\"", i % 2 ? cases[i / 2].other : one, error.text);
+        rt_free(uses);
+        rt_config_fini(&written);
+        rt_config_fini(&own);
+    }
+}
+
+static void a_file_that_cannot_be_written(void **state)
+{
+    (void)state;
+    const dp_popularity profile = {.uses = (dp_popular[]){{1, 2}}, .row_count = 1};
+    rt_config config = config_of(NULL);
+    const rt_schema schema = schema_of(&config);
+    rt_error error = {0};
+    const rt_status status = dp_popularity_write(&profile, &config, &schema, 1,
+                                                 test_path("no/such/folder"), &error);
+    assert_int_equal(status, RT_IO);
+    assert_non_null(strstr(error.text, "no/such/folder"));
+    rt_config_fini(&config);
+}
+
 // One change of a good file's text; "" takes a part out.
 static void damaged_files_are_refused(void **state)
 {
@@ -376,7 +436,8 @@ static void damaged_files_are_refused(void **state)
     rt_config_fini(&config);
 }
 
-TEST_MAIN(TEST(counts_are_those_of_a_naive_count), TEST(a_full_table_ends_the_count),
+TEST_MAIN(TEST(every_meaning_counts), TEST(a_file_that_cannot_be_written),
+          TEST(counts_are_those_of_a_naive_count), TEST(a_full_table_ends_the_count),
           TEST(columns_that_share_a_table_share_counts), TEST(an_input_without_samples),
           TEST(fae_moves_the_same_with_the_file), TEST(a_file_of_another_stream_is_refused),
           TEST(columns_have_their_names), TEST(damaged_files_are_refused))

@@ -176,6 +176,46 @@ static dp_slice_view decode(const made *m, const rt_message *message)
         assert_memory_equal(array, want, sizeof want);     \
     } while (0)
 
+static void check_ops(const dp_slice_view *v)
+{
+    SAME(v->push_slots, 11, 12, 19);
+    SAME(v->push_versions, 3, 4, 1);
+    SAME(v->push_reasons, DP_REASON_EVICT | DP_PUSH_WHOLE, 0, 0);
+    SAME(v->push_homes, 2, 1, 1);
+    SAME(v->push_peers, NONE, 2, NONE);
+    SAME(v->drop_slots, 13, 10);
+    SAME(v->pull_keys, KEY(1), KEY(2));
+    SAME(v->pull_slots, 15, 16);
+    SAME(v->pull_versions, 6, 8);
+    SAME(v->pull_flags, DP_OP_STATE | DP_OP_WHOLE, DP_OP_STATE);
+    SAME(v->pull_homes, 3, 0);
+    SAME(v->pull_peers, NONE, 0);
+    SAME(v->init_keys, KEY(3), KEY(5));
+    SAME(v->init_slots, 17, 0);
+    SAME(v->pull_sum_keys, KEY(4), KEY(6));
+    SAME(v->pull_sum_slots, 18, 1);
+    SAME(v->pull_sum_versions, 2, 22);
+    SAME(v->grad_masks, 0xb, 0xe);
+    SAME(v->grad_rows, 1, 4);
+    SAME(v->grad_bases, 3, 4);
+    SAME(v->grad_keepers, 3, NONE);
+    SAME(v->grad_homes, 2, 3);
+    SAME(v->grad_peers, NONE, 3);
+    SAME(v->keep_rows, 2);
+    SAME(v->sum_keys, KEY(7));
+    SAME(v->sum_masks, 7);
+    SAME(v->sum_rows, 3);
+    SAME(v->delta_slots, 14, 20);
+    SAME(v->delta_held, 5, 6);
+    SAME(v->delta_versions, 9, 10);
+    SAME(v->delta_bases, 7, 8);
+    SAME(v->delta_pulls, 2, 1);
+    SAME(v->delta_reasons, DP_REASON_FLUSH, DP_REASON_UPDATE);
+    SAME(v->forget_keys, KEY(8), KEY(9));
+    SAME(v->forget_versions, 12, 13);
+    SAME(v->forget_homes, 3, 1);
+}
+
 static void every_value_has_its_place(void **state)
 {
     (void)state;
@@ -213,42 +253,7 @@ static void every_value_has_its_place(void **state)
     SAME(v.row_slots, 5, 4, 3, 2, 1);
     SAME(v.row_versions, 30, 31, 32, 33, 34);
     SAME(v.row_modes, DP_MODE_OWN, DP_MODE_GRAD, DP_MODE_KEEP, DP_MODE_REDUCE, DP_MODE_GRAD);
-    SAME(v.push_slots, 11, 12, 19);
-    SAME(v.push_versions, 3, 4, 1);
-    SAME(v.push_reasons, DP_REASON_EVICT | DP_PUSH_WHOLE, 0, 0);
-    SAME(v.push_homes, 2, 1, 1);
-    SAME(v.push_peers, NONE, 2, NONE);
-    SAME(v.drop_slots, 13, 10);
-    SAME(v.pull_keys, KEY(1), KEY(2));
-    SAME(v.pull_slots, 15, 16);
-    SAME(v.pull_versions, 6, 8);
-    SAME(v.pull_flags, DP_OP_STATE | DP_OP_WHOLE, DP_OP_STATE);
-    SAME(v.pull_homes, 3, 0);
-    SAME(v.pull_peers, NONE, 0);
-    SAME(v.init_keys, KEY(3), KEY(5));
-    SAME(v.init_slots, 17, 0);
-    SAME(v.pull_sum_keys, KEY(4), KEY(6));
-    SAME(v.pull_sum_slots, 18, 1);
-    SAME(v.pull_sum_versions, 2, 22);
-    SAME(v.grad_masks, 0xb, 0xe);
-    SAME(v.grad_rows, 1, 4);
-    SAME(v.grad_bases, 3, 4);
-    SAME(v.grad_keepers, 3, NONE);
-    SAME(v.grad_homes, 2, 3);
-    SAME(v.grad_peers, NONE, 3);
-    SAME(v.keep_rows, 2);
-    SAME(v.sum_keys, KEY(7));
-    SAME(v.sum_masks, 7);
-    SAME(v.sum_rows, 3);
-    SAME(v.delta_slots, 14, 20);
-    SAME(v.delta_held, 5, 6);
-    SAME(v.delta_versions, 9, 10);
-    SAME(v.delta_bases, 7, 8);
-    SAME(v.delta_pulls, 2, 1);
-    SAME(v.delta_reasons, DP_REASON_FLUSH, DP_REASON_UPDATE);
-    SAME(v.forget_keys, KEY(8), KEY(9));
-    SAME(v.forget_versions, 12, 13);
-    SAME(v.forget_homes, 3, 1);
+    check_ops(&v);
     rt_message_release(&message);
     dp_plan_fini(&m.plan);
 }

@@ -1,10 +1,12 @@
 // A planner made from a snapshot plans on as the one that the snapshot was taken of: every
 // fingerprint is equal, for every policy and eviction, with keeper, look-ahead, full_sync.
+#define _GNU_SOURCE // memmem
 #include "tests/support/test.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "dispatch/planner/dp_planner_parts.h"
 #include "dispatch/planner/dp_snapshot.h"
 #include "tests/support/planner_case.h"
 
@@ -526,7 +528,81 @@ static void counts_of_keys(void **context)
     planner_case_fini(&pc);
 }
 
-TEST_MAIN(TEST(rows_of_another_cut), TEST_SLOW(every_policy_and_eviction, 200),
+// The section of a state that ends with these bytes, by so many bytes longer (zeros) or shorter.
+static rt_bytes resized(const rt_bytes *state, const rt_bytes *part, int by)
+{
+    rt_bytes other = {0};
+    const uint8_t *found = memmem(state->data, state->size, part->data, part->size);
+    assert_non_null(found);
+    const size_t end = (size_t)(found - state->data) + part->size;
+    uint64_t size = 0;
+    size_t at = end - sizeof size;
+    while (memcpy(&size, state->data + at, sizeof size), size != end - at - sizeof size)
+        at--;
+    rt_bytes_put(&other, state->data, at);
+    rt_bytes_put_u64(&other, size + (uint64_t)by);
+    rt_bytes_put(&other, state->data + at + sizeof size, size + (uint64_t)(by < 0 ? by : 0));
+    rt_bytes_put(&other, (uint8_t[16]){0}, by > 0 ? (size_t)by : 0);
+    rt_bytes_put(&other, state->data + end, state->size - end);
+    return other;
+}
+
+static void must_be_refused(const planner_case *pc, const dp_planner *from, const rt_bytes *state,
+                            const rt_bytes *part, const char *text)
+{
+    for (int by = -8; by <= 8; by += 8) {
+        rt_error error = {0};
+        dp_restored restored;
+        dp_planner *planner;
+        rt_bytes other = resized(state, part, by);
+        const rt_status status = load(&pc->config, from, &other, &planner, &restored, &error);
+        if (status != (by ? RT_DATA : RT_OK) || (by && !strstr(error.text, text)))
+            fail_msg("by %d: %d, \"%s\"", by, status, error.text);
+        if (!status)
+            rt_bytes_fini(&restored.lineup);
+        dp_planner_destroy(planner);
+        rt_bytes_fini(&other);
+    }
+}
+
+// Each section is as long as what is in it.
+static void sections_of_another_length(void **context)
+{
+    (void)context;
+    planner_case pc;
+    rt_batch batch;
+    driven one = {0};
+    rt_bytes state, counts = {0}, eviction = {0};
+    const planner_shape shape = shape_of(RT_POLICY_ESD, RT_EVICT_LFU);
+    planner_case_init(&pc, &shape);
+    pc.config.rows.admit = 3;
+    pc.config.rows.admit_bytes = 1 << 16;
+    rt_batch_init(&batch, 0);
+    assert_int_equal(dp_planner_create(&pc.config, &one.planner, NULL), RT_OK);
+    for (uint32_t t = 0; t < 6; t++) {
+        uint32_t refused;
+        const dp_plan *plan;
+        random_batches_fill(&pc.batches, &batch, SAMPLES);
+        assert_int_equal(dp_planner_admit(one.planner, &batch, &refused), RT_OK);
+        assert_int_equal(dp_planner_look_up(one.planner, &batch), RT_OK);
+        dp_planner_place(one.planner);
+        assert_int_equal(dp_planner_commit(one.planner, &plan), RT_OK);
+    }
+    cut(&one, &state);
+    dp_admission_save(one.planner->admission, &counts);
+    dp_eviction_save(one.planner->caches[1].eviction, &eviction);
+    must_be_refused(&pc, one.planner, &state, &counts, "counts of keys that cannot be");
+    must_be_refused(&pc, one.planner, &state, &eviction,
+                    "the eviction of a cache cannot be that of these slots");
+    rt_bytes_fini(&state);
+    rt_bytes_fini(&counts);
+    rt_bytes_fini(&eviction);
+    rt_batch_fini(&batch);
+    dp_planner_destroy(one.planner);
+    planner_case_fini(&pc);
+}
+
+TEST_MAIN(TEST(sections_of_another_length), TEST(rows_of_another_cut), TEST_SLOW(every_policy_and_eviction, 200),
           TEST(a_policy_that_was_set), TEST(few_evaluations), TEST(windows), TEST(keeper_look_ahead_and_full_sync), TEST(values_in_force),
           TEST(damaged_states), TEST(more_evictions_than_fills), TEST(who_takes_part),
           TEST(another_view), TEST(counts_of_keys))
