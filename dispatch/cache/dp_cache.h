@@ -78,8 +78,9 @@ void dp_cache_keep_outdated(dp_cache *cache, uint32_t slot); // only where dp_ev
 void dp_cache_link(dp_cache *cache, uint32_t slot, dp_copies *copies); // holders stay as they are
 void dp_cache_unlink(dp_cache *caches, uint32_t worker, uint32_t slot, dp_copies *copies);
 
-// This worker's copy of record is outdated. caches is the array that holds every worker's cache.
-void dp_cache_outdate(dp_cache *caches, uint32_t worker, dp_copies *copies);
+// This worker's copy of record, in slot, is outdated. caches is the array that holds every worker's
+// cache.
+void dp_cache_outdate(dp_cache *caches, uint32_t worker, uint32_t slot, dp_copies *copies);
 
 // Takes this worker's copy of record, outdated or not, out of the chain; its slot is free.
 void dp_cache_drop(dp_cache *caches, uint32_t worker, dp_copies *copies);

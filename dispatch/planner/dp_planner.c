@@ -202,10 +202,13 @@ static rt_status allocate(dp_planner *planner)
     planner->lookups = rt_alloc_unset(lookups, sizeof *planner->lookups);
     planner->held = rt_alloc_unset(lookups, sizeof *planner->held);
     planner->latest = rt_alloc_unset(lookups, sizeof *planner->latest);
+    planner->slots = rt_alloc_unset(lookups * config->worker_count, sizeof *planner->slots);
+    planner->shown_slots =
+        rt_alloc_unset(lookups * config->worker_count, sizeof *planner->shown_slots);
     planner->worker_of_sample = rt_alloc_unset(config->sample_count_max, sizeof(uint32_t));
     planner->unsynced = rt_alloc_unset(lookups, sizeof *planner->unsynced);
-    if (!planner->lookups || !planner->held || !planner->latest || !planner->worker_of_sample ||
-        !planner->unsynced || dp_planner_set_pool(planner, NULL) ||
+    if (!planner->lookups || !planner->held || !planner->latest || !planner->slots ||
+        !planner->shown_slots || !planner->worker_of_sample || !planner->unsynced || dp_planner_set_pool(planner, NULL) ||
         allocate_work(config, lookups, &planner->works[0]) ||
         allocate_work(config, lookups, &planner->works[1]) ||
         dp_directory_init(&planner->directory, config->keys_expected) ||
@@ -401,6 +404,8 @@ void dp_planner_destroy(dp_planner *planner)
     rt_free(planner->lookups);
     rt_free(planner->held);
     rt_free(planner->latest);
+    rt_free(planner->slots);
+    rt_free(planner->shown_slots);
     rt_free(planner->worker_of_sample);
     rt_free(planner->row_of);
     rt_free(planner->held_rows.keys);
@@ -537,6 +542,8 @@ static void describe_some(void *context, uint32_t part)
         dp_planner_prefetch_record(all->planner, work, d);
         describe(all->planner, d);
     }
+    if (all->planner->located)
+        dp_planner_locate(all->planner, (uint32_t)(count * part / all->part_count), end);
 }
 
 // Look-ups from one on; the keys that they are of are not described yet.
@@ -607,6 +614,7 @@ static rt_status begin_look_up(dp_planner *planner, const rt_batch *batch)
     planner->iteration++;
     if (dp_planner_enter_inputs(planner))
         return RT_NO_MEMORY;
+    planner->located = dp_planner_locates(planner);
     if (config->dense_whole_bytes > 0 && planner->iteration == RT_CODING_WHOLE_ITERATIONS + 1)
         compute_ticks(planner);
     const uint32_t n = planner->view_ticks.worker_count;

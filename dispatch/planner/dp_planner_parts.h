@@ -72,6 +72,9 @@ struct dp_planner {
     uint32_t *lookups;
     uint8_t *held;
     uint64_t *latest; // by distinct key: H, whatever the view shows
+    uint32_t *slots, *shown_slots; // by distinct key and worker: of its copy, outdated ones too; or
+                                   // DP_NO_SLOT. Where it is located
+    bool located;                  // dp_planner_locates
     uint32_t capacity[RT_WORKERS_MAX];
     uint32_t rows_max[RT_WORKERS_MAX];
     uint32_t *worker_of_sample;
@@ -112,6 +115,13 @@ struct dp_planner {
 // that do not keep outdated copies, and counts that all caches share.
 rt_pool *dp_planner_pool(const dp_planner *planner);
 
+// Whether a worker's slots depend on the placement alone, and chains of copies stay as they are from
+// the look-up until all rows have their slots: then every key's chain is followed once.
+bool dp_planner_locates(const dp_planner *planner);
+
+// The slots of some distinct keys of the batch. dp_locate.c
+void dp_planner_locate(dp_planner *planner, uint32_t from, uint32_t until);
+
 // Runs part for every worker, on the threads of pool; the first failure, in the order of workers.
 typedef rt_status (*dp_worker_part)(dp_planner *planner, dp_work *work, uint32_t worker);
 rt_status dp_planner_each_worker(dp_planner *planner, rt_pool *pool, dp_work *work,
@@ -148,6 +158,18 @@ static inline dp_copies *dp_planner_copies(const dp_planner *planner, const dp_c
 {
     dp_record *of = &planner->directory.records[record];
     return caches == planner->caches ? &of->copies : &of->shown;
+}
+
+// The slot of worker's copy of a distinct key in one of the two sets of caches.
+static inline uint32_t dp_planner_slot(const dp_planner *planner, const dp_cache *caches,
+                                       const dp_work *work, uint32_t d, uint32_t worker)
+{
+    if (planner->located) {
+        const uint32_t *slots = caches == planner->caches ? planner->slots : planner->shown_slots;
+        return slots[(size_t)d * planner->config.worker_count + worker];
+    }
+    return dp_cache_slot(caches, worker,
+                         dp_planner_copies(planner, caches, work->distinct[d].record));
 }
 
 // Gives the record back if no cache of either kind has a copy.
@@ -187,15 +209,20 @@ static inline uint8_t dp_planner_held_byte(uint64_t holders, bool dirty)
 // The record of the copy in a slot, if the PS lacks what it has; or NULL. dp_commit.c
 dp_record *dp_planner_dirty_in(const dp_planner *planner, uint32_t worker, uint32_t slot);
 
-// The copies of a row that is placed soon; its record was fetched before. caches: one of the two
-// sets.
+// What is to be known of the copy of a row that is placed soon. caches: one of the two sets.
 static inline void dp_planner_prefetch_row(const dp_planner *planner, const dp_cache *caches,
                                            const dp_work *work, uint32_t worker, uint32_t row)
 {
     if (row + DP_AHEAD >= work->plan.slices[worker].row_count)
         return;
-    const uint32_t record = work->distinct[work->row_keys[worker][row + DP_AHEAD]].record;
-    const uint32_t first = dp_planner_copies(planner, caches, record)->first;
+    const uint32_t d = work->row_keys[worker][row + DP_AHEAD];
+    if (planner->located) {
+        const uint32_t slot = dp_planner_slot(planner, caches, work, d, worker);
+        if (slot != DP_NO_SLOT)
+            dp_eviction_prefetch(caches[worker].eviction, slot);
+        return;
+    }
+    const uint32_t first = dp_planner_copies(planner, caches, work->distinct[d].record)->first;
     if (first != DP_NO_COPY)
         dp_cache_prefetch(caches, first);
 }

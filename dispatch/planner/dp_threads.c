@@ -34,14 +34,18 @@ rt_status dp_planner_set_pool(dp_planner *planner, rt_pool *pool)
     return RT_OK;
 }
 
-rt_pool *dp_planner_pool(const dp_planner *planner)
+bool dp_planner_locates(const dp_planner *planner)
 {
     const dp_planner_config *config = &planner->config;
-    const bool one_by_one = planner->stale || config->homes == RT_HOMES_PLANNED ||
-                            config->dispatch.keeper || config->dispatch.full_sync ||
+    return !planner->stale && config->homes != RT_HOMES_PLANNED && !config->dispatch.keeper &&
+           dp_eviction_keeps(planner->caches[0].eviction);
+}
+
+rt_pool *dp_planner_pool(const dp_planner *planner)
+{
+    const bool one_by_one = !dp_planner_locates(planner) || planner->config.dispatch.full_sync ||
                             planner->caches[0].by_field ||
-                            (planner->shown && planner->shown[0].by_field) ||
-                            !dp_eviction_keeps(planner->caches[0].eviction);
+                            (planner->shown && planner->shown[0].by_field);
     return one_by_one ? NULL : planner->pool;
 }
 
