@@ -5,7 +5,7 @@
 
 #include "dispatch/planner/dp_planner_parts.h"
 
-#define BLOCK 32u // chains
+#define BLOCK 64u // chains
 
 // Copies whose next is looked for: of which key, and which copy.
 typedef struct {

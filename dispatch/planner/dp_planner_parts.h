@@ -72,6 +72,7 @@ struct dp_planner {
     uint32_t *lookups;
     uint8_t *held;
     uint64_t *latest; // by distinct key: H, whatever the view shows
+    uint32_t *uses;   // by distinct key, while it is looked up
     uint32_t *slots, *shown_slots; // by distinct key and worker: of its copy, outdated ones too; or
                                    // DP_NO_SLOT. Where it is located
     bool located;                  // dp_planner_locates
@@ -160,14 +161,20 @@ static inline dp_copies *dp_planner_copies(const dp_planner *planner, const dp_c
     return caches == planner->caches ? &of->copies : &of->shown;
 }
 
-// The slot of worker's copy of a distinct key in one of the two sets of caches.
+// Where the slot of worker's copy of a distinct key is noted.
+static inline const uint32_t *dp_planner_noted(const dp_planner *planner, const dp_cache *caches,
+                                               uint32_t d, uint32_t worker)
+{
+    const uint32_t *slots = caches == planner->caches ? planner->slots : planner->shown_slots;
+    return &slots[(size_t)d * planner->config.worker_count + worker];
+}
+
+// That slot, in one of the two sets of caches.
 static inline uint32_t dp_planner_slot(const dp_planner *planner, const dp_cache *caches,
                                        const dp_work *work, uint32_t d, uint32_t worker)
 {
-    if (planner->located) {
-        const uint32_t *slots = caches == planner->caches ? planner->slots : planner->shown_slots;
-        return slots[(size_t)d * planner->config.worker_count + worker];
-    }
+    if (planner->located)
+        return *dp_planner_noted(planner, caches, d, worker);
     return dp_cache_slot(caches, worker,
                          dp_planner_copies(planner, caches, work->distinct[d].record));
 }
@@ -213,9 +220,13 @@ dp_record *dp_planner_dirty_in(const dp_planner *planner, uint32_t worker, uint3
 static inline void dp_planner_prefetch_row(const dp_planner *planner, const dp_cache *caches,
                                            const dp_work *work, uint32_t worker, uint32_t row)
 {
-    if (row + DP_AHEAD >= work->plan.slices[worker].row_count)
+    const uint32_t count = work->plan.slices[worker].row_count;
+    const uint32_t *keys = work->row_keys[worker];
+    if (planner->located && row + 2 * DP_AHEAD < count)
+        __builtin_prefetch(dp_planner_noted(planner, caches, keys[row + 2 * DP_AHEAD], worker));
+    if (row + DP_AHEAD >= count)
         return;
-    const uint32_t d = work->row_keys[worker][row + DP_AHEAD];
+    const uint32_t d = keys[row + DP_AHEAD];
     if (planner->located) {
         const uint32_t slot = dp_planner_slot(planner, caches, work, d, worker);
         if (slot != DP_NO_SLOT)
