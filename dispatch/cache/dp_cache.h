@@ -1,5 +1,6 @@
 // dp_cache - the planner's view of one worker's cache: which record sits in which slot.
 //
+// Several threads may change caches at once, each another one: a cache has cache lines of its own.
 // Slots are numbers below slot_count; the worker's slab has the same. All copies of a record, over
 // all workers, form a chain that starts in dp_copies.first. One thread.
 //
@@ -50,7 +51,7 @@ typedef struct {
     // dp_cache_count_fields, or NULL
     const dp_directory *directory;
     uint32_t *by_field;
-} dp_cache;
+} __attribute__((aligned(64))) dp_cache;
 
 rt_status dp_cache_init(dp_cache *cache, uint32_t worker, const dp_eviction_config *config);
 void dp_cache_fini(dp_cache *cache);

@@ -164,7 +164,7 @@ static rt_status evict(dp_planner *planner, dp_plan *plan, uint32_t worker)
     if (!dp_eviction_is_outdated(cache->eviction, slot)) {
         dp_record *record = &planner->directory.records[index];
         rt_assert(record->copies.holders == rt_bit(worker));
-        planner->turnover.evictions[worker]++;
+        planner->turnover.workers[worker].evictions++;
         bool dirty = record->version_ps < record->version;
         if (dirty ? push_row(planner, plan, worker, slot, record, DP_REASON_EVICT, false)
                   : add_drop(plan, worker, slot, record))
@@ -202,7 +202,7 @@ static rt_status fill_row(dp_planner *planner, dp_work *work, uint32_t worker, u
         dp_seats_take(&planner->seats[worker], key->record, slot);
     }
     op->slot = slot;
-    planner->turnover.fills[worker]++;
+    planner->turnover.workers[worker].fills++;
     if (planner->by_bytes)
         dp_eviction_weigh(cache->eviction, op->slot,
                           dp_row_bytes(&planner->config.layout, key->field, true));
@@ -234,7 +234,7 @@ static rt_status use_row(dp_planner *planner, dp_work *work, uint32_t worker, ui
         dp_eviction_expect(planner->caches[worker].eviction, slot, planner->next_use[d]);
     dp_record *record = &planner->directory.records[work->distinct[d].record];
     if (!planner->config.dispatch.keeper || record->keeper != worker) {
-        planner->parts[worker].keys_hit++;
+        planner->parts[worker].hits.keys_hit++;
         return RT_OK;
     }
     dp_op *op = dp_ops_add(&slice->fill, DP_OP_PULL_SUM);
@@ -447,7 +447,7 @@ static void end_placing(dp_planner *planner, dp_work *work, bool shown)
 {
     dp_planner_settle_seats(planner, true, shown);
     for (uint32_t w = 0; w < planner->config.worker_count; w++)
-        work->plan.hits.keys_hit += planner->parts[w].keys_hit;
+        work->plan.hits.keys_hit += planner->parts[w].hits.keys_hit;
 }
 
 static rt_status place_all(dp_planner *planner, dp_work *work)

@@ -413,6 +413,7 @@ void dp_planner_destroy(dp_planner *planner)
     rt_free(planner->row_of);
     rt_free(planner->held_rows.keys);
     rt_free(planner->gone);
+    rt_free(planner->trained);
     dp_seats_destroy(planner->seats, planner->config.worker_count);
     dp_seats_destroy(planner->shown_seats, planner->config.worker_count);
     rt_free(planner->cached);

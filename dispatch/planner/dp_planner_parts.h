@@ -36,6 +36,11 @@ typedef struct {
     uint32_t ends[RT_WORKERS_MAX + 1]; // of worker w: from ends[w] on, up to ends[w + 1]
 } dp_held_rows;
 
+// Of plan.hits; several threads count, each a worker's.
+typedef struct {
+    dp_hits hits;
+} __attribute__((aligned(64))) dp_worker_hits;
+
 struct dp_planner {
     dp_planner_config config;
     dp_ticks ticks;                    // of all workers, by rank
@@ -86,7 +91,9 @@ struct dp_planner {
     uint32_t *row_of; // by thread and distinct key: 1 + its last row, counted over all workers that
                       // the thread collects; 0: none
     dp_seats *seats, *shown_seats; // by worker, of caches, and of shown, where there is that; or NULL
-    dp_hits parts[RT_WORKERS_MAX]; // by worker: of plan.hits
+    uint64_t *trained; // by thread and distinct key: those of the key's trainers that the thread
+                       // collects; with a pool
+    dp_worker_hits parts[RT_WORKERS_MAX];
     dp_held_rows held_rows;
     uint64_t *gone; // by distinct key: workers whose copy in shown is the latest no longer
 
