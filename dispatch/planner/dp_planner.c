@@ -193,6 +193,15 @@ static rt_status allocate_caches(dp_planner *planner, uint64_t lookups)
     return dp_turnover_init(&planner->turnover, config->worker_count);
 }
 
+static rt_status allocate_changes(dp_planner *planner, uint64_t lookups)
+{
+    const uint32_t workers = (planner->config.worker_count + 3) / 4 * 4;
+    if (workers > DP_COST_WORKERS_MAX)
+        return RT_OK;
+    planner->changes = rt_alloc_unset(lookups * workers, sizeof *planner->changes);
+    return planner->changes ? RT_OK : RT_NO_MEMORY;
+}
+
 static rt_status allocate(dp_planner *planner)
 {
     const dp_planner_config *config = &planner->config;
@@ -210,8 +219,8 @@ static rt_status allocate(dp_planner *planner)
     planner->unsynced = rt_alloc_unset(lookups, sizeof *planner->unsynced);
     if (!planner->lookups || !planner->held || !planner->latest || !planner->uses ||
         !planner->slots || !planner->shown_slots || !planner->worker_of_sample ||
-        !planner->unsynced || dp_planner_set_pool(planner, NULL) ||
-        allocate_work(config, lookups, &planner->works[0]) ||
+        !planner->unsynced || allocate_changes(planner, lookups) ||
+        dp_planner_set_pool(planner, NULL) || allocate_work(config, lookups, &planner->works[0]) ||
         allocate_work(config, lookups, &planner->works[1]) ||
         dp_directory_init(&planner->directory, config->keys_expected) ||
         (config->homes == RT_HOMES_PLANNED && dp_directory_keep_homes(&planner->directory)))
@@ -407,6 +416,7 @@ void dp_planner_destroy(dp_planner *planner)
     rt_free(planner->held);
     rt_free(planner->latest);
     rt_free(planner->uses);
+    rt_free(planner->changes);
     rt_free(planner->slots);
     rt_free(planner->shown_slots);
     rt_free(planner->worker_of_sample);
@@ -646,6 +656,7 @@ static rt_status begin_look_up(dp_planner *planner, const rt_batch *batch)
         .cached = planner->cached,
         .owed = planner->stale ? planner->stale->owed : NULL,
         .always_summed = dp_planner_sums_all(planner),
+        .changes = planner->changes,
         .pool = planner->pool,
     };
     return RT_OK;

@@ -81,6 +81,7 @@ struct dp_planner {
     uint32_t *slots, *shown_slots; // by distinct key and worker: of its copy, outdated ones too; or
                                    // DP_NO_SLOT. Where it is located
     bool located;                  // dp_planner_locates
+    int32_t *changes; // see dp_view; or NULL
     uint32_t capacity[RT_WORKERS_MAX];
     uint32_t rows_max[RT_WORKERS_MAX];
     uint32_t *worker_of_sample;
