@@ -138,14 +138,15 @@ void dp_cache_keep_outdated(dp_cache *cache, uint32_t slot)
     dp_eviction_outdate(cache->eviction, slot);
 }
 
-void dp_cache_outdate(dp_cache *caches, uint32_t worker, dp_copies *copies)
+void dp_cache_outdate(dp_cache *caches, uint32_t worker, uint32_t slot, dp_copies *copies)
 {
     if (!dp_eviction_keeps(caches[worker].eviction)) {
-        dp_cache_drop(caches, worker, copies);
+        dp_cache_unlink(caches, worker, slot, copies);
+        dp_cache_vacate(&caches[worker], slot);
         return;
     }
     copies->holders &= ~rt_bit(worker);
-    dp_cache_keep_outdated(&caches[worker], dp_cache_slot(caches, worker, copies));
+    dp_cache_keep_outdated(&caches[worker], slot);
 }
 
 void dp_cache_outdate_all(dp_cache *caches, uint64_t workers, dp_copies *copies)

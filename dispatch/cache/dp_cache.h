@@ -1,5 +1,6 @@
 // dp_cache - the planner's view of one worker's cache: which record sits in which slot.
 //
+// Several threads may change caches at once, each another one: a cache has cache lines of its own.
 // Slots are numbers below slot_count; the worker's slab has the same. All copies of a record, over
 // all workers, form a chain that starts in dp_copies.first. One thread; or one for each cache, while
 // nobody changes a chain (dp_seats.h).
@@ -51,7 +52,7 @@ typedef struct {
     // dp_cache_count_fields, or NULL
     const dp_directory *directory;
     uint32_t *by_field;
-} dp_cache;
+} __attribute__((aligned(64))) dp_cache;
 
 rt_status dp_cache_init(dp_cache *cache, uint32_t worker, const dp_eviction_config *config);
 void dp_cache_fini(dp_cache *cache);
@@ -78,8 +79,9 @@ void dp_cache_keep_outdated(dp_cache *cache, uint32_t slot); // only where dp_ev
 void dp_cache_link(dp_cache *cache, uint32_t slot, dp_copies *copies); // holders stay as they are
 void dp_cache_unlink(dp_cache *caches, uint32_t worker, uint32_t slot, dp_copies *copies);
 
-// This worker's copy of record is outdated. caches is the array that holds every worker's cache.
-void dp_cache_outdate(dp_cache *caches, uint32_t worker, dp_copies *copies);
+// This worker's copy of record, in slot, is outdated. caches is the array that holds every worker's
+// cache.
+void dp_cache_outdate(dp_cache *caches, uint32_t worker, uint32_t slot, dp_copies *copies);
 
 // Takes this worker's copy of record, outdated or not, out of the chain; its slot is free.
 void dp_cache_drop(dp_cache *caches, uint32_t worker, dp_copies *copies);

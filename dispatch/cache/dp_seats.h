@@ -18,7 +18,7 @@ typedef struct {
 typedef struct {
     dp_seat *left, *taken;
     uint32_t left_count, taken_count;
-} dp_seats;
+} __attribute__((aligned(64))) dp_seats; // several threads count, each a worker's
 
 // One for every worker, each with room for so many copies of either kind. RT_NO_MEMORY.
 rt_status dp_seats_create(uint32_t worker_count, uint32_t seat_count_max, dp_seats **seats_p);

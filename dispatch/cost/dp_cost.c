@@ -27,13 +27,22 @@ _Static_assert(sizeof(quad) == GROUP * sizeof(int32_t), "one vector per group");
 typedef struct {
     uint32_t groups; // of a row
     uint32_t mask;   // places - 1
+    const quad *all; // of every distinct key, where there is room for them: nothing is kept here
     uint32_t key[KEPT_KEYS]; // 1 + index of the distinct key; 0: none
     quad change[KEPT_GROUPS];
 } kept_changes;
 
-static void forget_changes(uint32_t worker_count, kept_changes *kept)
+static uint32_t groups_of(const dp_view *view)
 {
-    kept->groups = (worker_count + GROUP - 1) / GROUP;
+    return (view->worker_count + GROUP - 1) / GROUP;
+}
+
+static void forget_changes(const dp_view *view, kept_changes *kept)
+{
+    kept->groups = groups_of(view);
+    kept->all = (const quad *)view->changes;
+    if (kept->all)
+        return;
     kept->mask = KEPT_KEYS - 1;
     while ((kept->mask + 1) * kept->groups > KEPT_GROUPS)
         kept->mask /= 2;
@@ -116,10 +125,33 @@ add_keys(const dp_view *view, uint32_t begin, uint32_t end, kept_changes *kept, 
         row[g] += sums[g] + everywhere;
 }
 
+// The same where the changes of all keys are at hand: no branch depends on who holds a key.
+static inline __attribute__((always_inline)) void
+add_changes(const dp_view *view, uint32_t begin, uint32_t end, const quad *all, uint32_t groups,
+            quad *row)
+{
+    quad sums[DP_COST_WORKERS_MAX / GROUP];
+    for (uint32_t g = 0; g < groups; g++)
+        sums[g] = row[g];
+    for (uint32_t k = begin; k < end; k++) {
+        const quad *change = all + (size_t)view->lookups[k] * groups;
+        for (uint32_t g = 0; g < groups; g++)
+            sums[g] += change[g];
+    }
+    for (uint32_t g = 0; g < groups; g++)
+        row[g] = sums[g];
+}
+
 static void sample_row(const dp_view *view, uint32_t begin, uint32_t end, kept_changes *kept,
                        quad *row)
 {
-    if (kept->groups == 1)
+    if (kept->all && kept->groups == 1)
+        add_changes(view, begin, end, kept->all, 1, row);
+    else if (kept->all && kept->groups == 2)
+        add_changes(view, begin, end, kept->all, 2, row);
+    else if (kept->all)
+        add_changes(view, begin, end, kept->all, kept->groups, row);
+    else if (kept->groups == 1)
         add_keys(view, begin, end, kept, 1, row);
     else if (kept->groups == 2)
         add_keys(view, begin, end, kept, 2, row);
@@ -192,7 +224,7 @@ static void cost_on_links(const dp_view *view, sample_range samples, int32_t *co
     uint32_t n = view->worker_count;
     int32_t base[RT_WORKERS_MAX] = {0};
     kept_changes kept;
-    forget_changes(n, &kept);
+    forget_changes(view, &kept);
     for (uint32_t f = 0; f < ticks->field_count; f++) {
         for (uint32_t j = 0; j < n; j++)
             base[j] += ticks->pull[f][j] + (view->evict ? view->evict[j] : 0);
@@ -238,8 +270,26 @@ static void fill_part(void *context, uint32_t part)
         add_next(m->view, samples, m->cost, m->stride);
 }
 
+static void find_changes(void *context, uint32_t part)
+{
+    const matrix *m = context;
+    const uint32_t groups = groups_of(m->view);
+    const uint64_t count = m->view->distinct_count;
+    const uint32_t end = (uint32_t)(count * (part + 1) / m->part_count);
+    quad *all = (quad *)m->view->changes;
+    for (uint32_t d = (uint32_t)(count * part / m->part_count); d < end; d++) {
+        if (m->view->held[d] == DP_HELD_BY_NONE)
+            memset(all + (size_t)d * groups, 0, groups * sizeof *all);
+        else
+            find_change(m->view, &m->view->distinct[d], all + (size_t)d * groups);
+    }
+}
+
 void dp_cost_matrix(const dp_view *view, int32_t *cost, uint32_t stride)
 {
     matrix m = {view, cost, stride, rt_pool_threads(view->pool)};
+    rt_assert(!view->changes || view->worker_count <= DP_COST_WORKERS_MAX);
+    if (view->changes && !view->ticks->box_count)
+        rt_pool_run(view->pool, m.part_count, find_changes, &m);
     rt_pool_run(view->pool, m.part_count, fill_part, &m);
 }

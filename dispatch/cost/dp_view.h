@@ -100,11 +100,17 @@ typedef struct {
                             // the row that makes room (dp_turnover); NULL: left out
     const uint8_t *next;    // dispatch.window: by distinct key, the worker that alone is expected to
                             // train it next, or DP_NO_NEXT; NULL: nothing is expected
+    int32_t *changes; // scratch of dp_cost_matrix: distinct_count x worker_count, rounded up to a
+                      // multiple of 4, 16-byte aligned; NULL: none, and with more workers than
+                      // DP_COST_WORKERS_MAX
     rt_pool *pool; // threads that a policy may use beside its own; NULL: none. No placement may
                    // depend on them
 } dp_view;
 
 #define DP_NO_NEXT 0xffu
+
+// With more, what every key changes in the cost of a sample takes more memory than it saves time.
+#define DP_COST_WORKERS_MAX 16u
 
 // Where boxes are told: ticks of a pull by worker j of a row on a box, and of its push there. A
 // transfer is as fast as the slower of the two links that it passes.

@@ -108,7 +108,7 @@ typedef struct {
     uint32_t *lookup_rows; // lookup_count indices into rows, sample by sample, in key order
     dp_row *rows;          // row_count, distinct
     dp_ops release, fill, after;
-} dp_slice;
+} __attribute__((aligned(64))) dp_slice; // which several threads make, each one's by itself
 
 // How much of an iteration was served from the caches.
 typedef struct {

@@ -73,7 +73,7 @@ static rt_status release_key(dp_planner *planner, dp_work *work, uint32_t d)
         return RT_OK;
     rt_assert(rt_bits_one(record->copies.holders)); // of several trainers none is a holder
     uint32_t holder = rt_lowest_bit(record->copies.holders);
-    const uint32_t slot = dp_cache_slot(planner->caches, holder, &record->copies);
+    const uint32_t slot = dp_planner_slot(planner, planner->caches, work, d, holder);
     const bool stays = trainers >> holder & 1;
     const bool sends = dp_handover_is_better(planner, record, trainers);
     if (sends && dp_handover_send(planner, work, d, record))
@@ -86,7 +86,7 @@ static rt_status release_key(dp_planner *planner, dp_work *work, uint32_t d)
     if (!sends && add_drop(&work->plan, holder, slot, record))
         return RT_NO_MEMORY;
     dp_turnover_leave(&planner->turnover, record);
-    dp_cache_outdate(planner->caches, holder, &record->copies);
+    dp_cache_outdate(planner->caches, holder, slot, &record->copies);
     dp_turnover_enter(&planner->turnover, record);
     return RT_OK;
 }
@@ -113,12 +113,22 @@ static void list_held(dp_planner *planner)
     }
 }
 
+// The record of a held key that is released soon, and its copy in the cache of the holder.
+static void prefetch_held(const dp_planner *planner, const dp_work *work, uint32_t d,
+                          uint32_t holder)
+{
+    dp_directory_prefetch(&planner->directory, work->distinct[d].record);
+    if (planner->located)
+        dp_eviction_prefetch(planner->caches[holder].eviction,
+                             dp_planner_slot(planner, planner->caches, work, d, holder));
+}
+
 static rt_status release_worker(dp_planner *planner, dp_work *work, uint32_t worker)
 {
     const uint32_t *keys = planner->held_rows.keys, end = planner->held_rows.ends[worker + 1];
     for (uint32_t i = planner->held_rows.ends[worker]; i < end; i++) {
         if (i + DP_AHEAD < end)
-            dp_directory_prefetch(&planner->directory, work->distinct[keys[i + DP_AHEAD]].record);
+            prefetch_held(planner, work, keys[i + DP_AHEAD], worker);
         if (release_key(planner, work, keys[i]))
             return RT_NO_MEMORY;
     }
@@ -154,7 +164,7 @@ static rt_status evict(dp_planner *planner, dp_plan *plan, uint32_t worker)
     if (!dp_eviction_is_outdated(cache->eviction, slot)) {
         dp_record *record = &planner->directory.records[index];
         rt_assert(record->copies.holders == rt_bit(worker));
-        planner->turnover.evictions[worker]++;
+        planner->turnover.workers[worker].evictions++;
         bool dirty = record->version_ps < record->version;
         if (dirty ? push_row(planner, plan, worker, slot, record, DP_REASON_EVICT, false)
                   : add_drop(plan, worker, slot, record))
@@ -192,7 +202,7 @@ static rt_status fill_row(dp_planner *planner, dp_work *work, uint32_t worker, u
         dp_seats_take(&planner->seats[worker], key->record, slot);
     }
     op->slot = slot;
-    planner->turnover.fills[worker]++;
+    planner->turnover.workers[worker].fills++;
     if (planner->by_bytes)
         dp_eviction_weigh(cache->eviction, op->slot,
                           dp_row_bytes(&planner->config.layout, key->field, true));
@@ -212,18 +222,19 @@ static rt_status fill_row(dp_planner *planner, dp_work *work, uint32_t worker, u
     return RT_OK;
 }
 
+// A row in the latest version.
 static rt_status use_row(dp_planner *planner, dp_work *work, uint32_t worker, uint32_t row,
-                         dp_record *record)
+                         uint32_t slot)
 {
     dp_slice *slice = &work->plan.slices[worker];
-    uint32_t slot = dp_cache_slot(planner->caches, worker, &record->copies);
+    const uint32_t d = work->row_keys[worker][row];
     slice->rows[row].slot = slot;
     dp_eviction_use(planner->caches[worker].eviction, slot, planner->iteration);
     if (planner->next_use)
-        dp_eviction_expect(planner->caches[worker].eviction, slot,
-                           planner->next_use[work->row_keys[worker][row]]);
-    if (record->keeper != worker) {
-        planner->parts[worker].keys_hit++;
+        dp_eviction_expect(planner->caches[worker].eviction, slot, planner->next_use[d]);
+    dp_record *record = &planner->directory.records[work->distinct[d].record];
+    if (!planner->config.dispatch.keeper || record->keeper != worker) {
+        planner->parts[worker].hits.keys_hit++;
         return RT_OK;
     }
     dp_op *op = dp_ops_add(&slice->fill, DP_OP_PULL_SUM);
@@ -234,6 +245,16 @@ static rt_status use_row(dp_planner *planner, dp_work *work, uint32_t worker, ui
     op->version = record->version;
     record->keeper = DP_NO_KEEPER;
     return RT_OK;
+}
+
+// Whether a worker that trains a key has its latest version: nobody takes that from it until then,
+// unless keepers are settled in between.
+static bool holds(const dp_planner *planner, const dp_work *work, uint32_t d, uint32_t worker)
+{
+    const uint64_t holders =
+        planner->located ? planner->latest[d]
+                         : planner->directory.records[work->distinct[d].record].copies.holders;
+    return holders >> worker & 1;
 }
 
 // Slots for all rows that a worker trains. Rows that have one, latest or outdated, are marked as
@@ -247,16 +268,15 @@ static rt_status place_rows(dp_planner *planner, dp_work *work, uint32_t worker)
     seats->left_count = seats->taken_count = 0;
     for (uint32_t r = 0; r < slice->row_count; r++) {
         dp_planner_prefetch_row(planner, planner->caches, work, worker, r);
-        const dp_distinct *key = &work->distinct[row_keys[r]];
-        dp_record *record = &planner->directory.records[key->record];
-        slice->rows[r] = (dp_row){DP_NO_SLOT, key->version, DP_MODE_OWN};
+        const uint32_t d = row_keys[r];
+        const uint32_t slot = dp_planner_slot(planner, planner->caches, work, d, worker);
+        slice->rows[r] = (dp_row){DP_NO_SLOT, work->distinct[d].version, DP_MODE_OWN};
         work->row_fills[worker][r] = DP_NO_FILL;
-        if (record->copies.holders >> worker & 1) {
-            if (use_row(planner, work, worker, r, record))
+        if (holds(planner, work, d, worker)) {
+            if (use_row(planner, work, worker, r, slot))
                 return RT_NO_MEMORY;
             continue;
         }
-        const uint32_t slot = dp_cache_slot(planner->caches, worker, &record->copies);
         if (slot != DP_NO_SLOT)
             dp_cache_use_anew(cache, slot, planner->iteration);
         slice->rows[r].slot = slot;
@@ -396,7 +416,9 @@ static rt_status release(dp_planner *planner, dp_work *work, uint32_t from, uint
         return dp_planner_each_worker(planner, pool, work, release_worker);
     }
     for (uint32_t d = from; d < until && !status; d++) {
-        dp_planner_prefetch_record(planner, work, d);
+        if (d + DP_AHEAD < until && planner->latest[d + DP_AHEAD])
+            prefetch_held(planner, work, d + DP_AHEAD,
+                          rt_lowest_bit(planner->latest[d + DP_AHEAD]));
         status = release_key(planner, work, d);
         if (are_planned)
             dp_homes_choose_mover(planner, work, d);
@@ -425,7 +447,7 @@ static void end_placing(dp_planner *planner, dp_work *work, bool shown)
 {
     dp_planner_settle_seats(planner, true, shown);
     for (uint32_t w = 0; w < planner->config.worker_count; w++)
-        work->plan.hits.keys_hit += planner->parts[w].keys_hit;
+        work->plan.hits.keys_hit += planner->parts[w].hits.keys_hit;
 }
 
 static rt_status place_all(dp_planner *planner, dp_work *work)

@@ -5,19 +5,10 @@
 #include "dispatch/planner/dp_planner_parts.h"
 #include "dispatch/cost/dp_ticks.h"
 
-// Several threads add workers to the trainers of a key.
-static void add_trainer(uint64_t *trainers, uint32_t worker, bool shared)
-{
-    if (shared)
-        __atomic_fetch_or(trainers, rt_bit(worker), __ATOMIC_RELAXED);
-    else
-        *trainers |= rt_bit(worker);
-}
-
 // Samples, look-ups and distinct rows of one worker; adds it to the trainers of its keys. rows:
 // those of the workers before it that row_of was used for.
 static void collect_rows(dp_planner *planner, dp_work *work, uint32_t worker, uint32_t rows,
-                         uint32_t *row_of, bool shared)
+                         uint32_t *row_of, uint64_t *trainers)
 {
     const dp_view *view = &planner->view;
     const uint64_t *latest = planner->latest;
@@ -35,7 +26,7 @@ static void collect_rows(dp_planner *planner, dp_work *work, uint32_t worker, ui
             if (row_of[d] <= rows) {
                 row_keys[row_count++] = d;
                 row_of[d] = rows + row_count;
-                add_trainer(&work->trainers[d], worker, shared);
+                trainers[d] |= rt_bit(worker);
             }
             *lookup_rows++ = row_of[d] - rows - 1;
             hits += latest[d] >> worker & 1;
@@ -43,7 +34,7 @@ static void collect_rows(dp_planner *planner, dp_work *work, uint32_t worker, ui
     }
     slice->row_count = row_count;
     slice->lookup_count = (uint32_t)(lookup_rows - slice->lookup_rows);
-    planner->parts[worker] =
+    planner->parts[worker].hits =
         (dp_hits){.lookups_hit = hits, .lookups = slice->lookup_count, .keys = row_count};
 }
 
@@ -51,22 +42,39 @@ typedef struct {
     dp_planner *planner;
     dp_work *work;
     uint64_t lookups_max;
-    bool shared;
+    uint64_t *trainers; // by thread and distinct key
+    uint32_t part_count;
     uint32_t next; // worker that nobody has collected yet
 } collecting;
 
-// A thread collects workers until none is left.
+// A thread collects workers until none is left. What it knows of trainers stays with it until all
+// are done: keys that all workers train would go from one processor's cache to the other's.
 static void collect_some(void *context, uint32_t thread)
 {
     collecting *all = context;
     dp_planner *planner = all->planner;
     uint32_t *row_of = planner->row_of + thread * all->lookups_max;
+    uint64_t *trainers = all->trainers + thread * all->lookups_max;
     uint32_t worker, rows = 0;
+    memset(trainers, 0, planner->view.distinct_count * sizeof *trainers);
     memset(row_of, 0, planner->view.distinct_count * sizeof *row_of);
     while ((worker = __atomic_fetch_add(&all->next, 1, __ATOMIC_RELAXED)) <
            planner->config.worker_count) {
-        collect_rows(planner, all->work, worker, rows, row_of, all->shared);
+        collect_rows(planner, all->work, worker, rows, row_of, trainers);
         rows += all->work->plan.slices[worker].row_count;
+    }
+}
+
+static void add_trainers(void *context, uint32_t part)
+{
+    const collecting *all = context;
+    const uint64_t count = all->planner->view.distinct_count;
+    const uint32_t end = (uint32_t)(count * (part + 1) / all->part_count);
+    for (uint32_t d = (uint32_t)(count * part / all->part_count); d < end; d++) {
+        uint64_t trainers = 0;
+        for (uint32_t thread = 0; thread < all->part_count; thread++)
+            trainers |= all->trainers[thread * all->lookups_max + d];
+        all->work->trainers[d] = trainers;
     }
 }
 
@@ -74,9 +82,9 @@ static void collect_some(void *context, uint32_t thread)
 static void add_hits(dp_planner *planner, dp_plan *plan)
 {
     for (uint32_t w = 0; w < plan->worker_count; w++) {
-        plan->hits.lookups_hit += planner->parts[w].lookups_hit;
-        plan->hits.lookups += planner->parts[w].lookups;
-        plan->hits.keys += planner->parts[w].keys;
+        plan->hits.lookups_hit += planner->parts[w].hits.lookups_hit;
+        plan->hits.lookups += planner->parts[w].hits.lookups;
+        plan->hits.keys += planner->parts[w].hits.keys;
     }
 }
 
@@ -114,7 +122,6 @@ void dp_planner_collect(dp_planner *planner, dp_work *work)
     planner->took_part = planner->participants;
     plan->dense_chunk_floats = dense_chunk_floats(planner);
     plan->hits.distinct = view->distinct_count;
-    memset(work->trainers, 0, view->distinct_count * sizeof *work->trainers);
     memset(work->keepers, DP_NO_KEEPER, view->distinct_count * sizeof *work->keepers);
     memset(work->movers, DP_NO_KEEPER, view->distinct_count * sizeof *work->movers);
     memset(work->senders, DP_NO_KEEPER, view->distinct_count * sizeof *work->senders);
@@ -128,10 +135,14 @@ void dp_planner_collect(dp_planner *planner, dp_work *work)
         slice->samples[slice->sample_count++] = i;
     }
     rt_pool *pool = dp_planner_pool(planner);
-    collecting all = {planner, work,
-                      (uint64_t)planner->config.sample_count_max *
-                          planner->config.keys_per_sample_max,
-                      pool != NULL, 0};
-    rt_pool_run(pool, rt_pool_threads(pool), collect_some, &all);
+    collecting all = {.planner = planner,
+                      .work = work,
+                      .lookups_max = (uint64_t)planner->config.sample_count_max *
+                                     planner->config.keys_per_sample_max,
+                      .trainers = pool ? planner->trained : work->trainers,
+                      .part_count = rt_pool_threads(pool)};
+    rt_pool_run(pool, all.part_count, collect_some, &all);
+    if (pool)
+        rt_pool_run(pool, all.part_count, add_trainers, &all);
     add_hits(planner, plan);
 }

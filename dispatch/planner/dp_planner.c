@@ -193,6 +193,15 @@ static rt_status allocate_caches(dp_planner *planner, uint64_t lookups)
     return dp_turnover_init(&planner->turnover, config->worker_count);
 }
 
+static rt_status allocate_changes(dp_planner *planner, uint64_t lookups)
+{
+    const uint32_t workers = (planner->config.worker_count + 3) / 4 * 4;
+    if (workers > DP_COST_WORKERS_MAX)
+        return RT_OK;
+    planner->changes = rt_alloc_unset(lookups * workers, sizeof *planner->changes);
+    return planner->changes ? RT_OK : RT_NO_MEMORY;
+}
+
 static rt_status allocate(dp_planner *planner)
 {
     const dp_planner_config *config = &planner->config;
@@ -202,11 +211,16 @@ static rt_status allocate(dp_planner *planner)
     planner->lookups = rt_alloc_unset(lookups, sizeof *planner->lookups);
     planner->held = rt_alloc_unset(lookups, sizeof *planner->held);
     planner->latest = rt_alloc_unset(lookups, sizeof *planner->latest);
+    planner->uses = rt_alloc_unset(lookups, sizeof *planner->uses);
+    planner->slots = rt_alloc_unset(lookups * config->worker_count, sizeof *planner->slots);
+    planner->shown_slots =
+        rt_alloc_unset(lookups * config->worker_count, sizeof *planner->shown_slots);
     planner->worker_of_sample = rt_alloc_unset(config->sample_count_max, sizeof(uint32_t));
     planner->unsynced = rt_alloc_unset(lookups, sizeof *planner->unsynced);
-    if (!planner->lookups || !planner->held || !planner->latest || !planner->worker_of_sample ||
-        !planner->unsynced || dp_planner_set_pool(planner, NULL) ||
-        allocate_work(config, lookups, &planner->works[0]) ||
+    if (!planner->lookups || !planner->held || !planner->latest || !planner->uses ||
+        !planner->slots || !planner->shown_slots || !planner->worker_of_sample ||
+        !planner->unsynced || allocate_changes(planner, lookups) ||
+        dp_planner_set_pool(planner, NULL) || allocate_work(config, lookups, &planner->works[0]) ||
         allocate_work(config, lookups, &planner->works[1]) ||
         dp_directory_init(&planner->directory, config->keys_expected) ||
         (config->homes == RT_HOMES_PLANNED && dp_directory_keep_homes(&planner->directory)))
@@ -401,10 +415,15 @@ void dp_planner_destroy(dp_planner *planner)
     rt_free(planner->lookups);
     rt_free(planner->held);
     rt_free(planner->latest);
+    rt_free(planner->uses);
+    rt_free(planner->changes);
+    rt_free(planner->slots);
+    rt_free(planner->shown_slots);
     rt_free(planner->worker_of_sample);
     rt_free(planner->row_of);
     rt_free(planner->held_rows.keys);
     rt_free(planner->gone);
+    rt_free(planner->trained);
     dp_seats_destroy(planner->seats, planner->config.worker_count);
     dp_seats_destroy(planner->shown_seats, planner->config.worker_count);
     rt_free(planner->cached);
@@ -430,7 +449,7 @@ static uint64_t holders_of(dp_planner *planner, uint32_t record_index, uint32_t 
 static void describe(dp_planner *planner, uint32_t index)
 {
     dp_distinct *distinct = &dp_work_of(planner, planner->iteration)->distinct[index];
-    const uint32_t record_index = distinct->record, uses = distinct->uses;
+    const uint32_t record_index = distinct->record;
     dp_record *record = &planner->directory.records[record_index];
     if (planner->config.shard_share > 0)
         dp_homes_assume(planner, record);
@@ -443,7 +462,7 @@ static void describe(dp_planner *planner, uint32_t index)
                               .holders = holders,
                               .record = record_index,
                               .version = record->version,
-                              .uses = uses,
+                              .uses = planner->uses[index],
                               .held = dp_planner_held_byte(holders, dirty),
                               .field = (uint8_t)rt_key_field(record->key),
                               .dirty = dirty,
@@ -480,33 +499,36 @@ static void peek_block(const dp_directory *directory, const uint64_t *keys, uint
         records[i] = dp_directory_peek_at(directory, keys[i], homes[i]);
 }
 
-// And after it, one thread, in the order of the batch.
-static void find_rest(dp_directory *directory, const uint64_t *keys, uint32_t count,
-                      uint32_t *records)
+// The next of the batch's distinct keys.
+static uint32_t add_distinct(dp_planner *planner, uint32_t record_index)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        if (records[i] == DP_NO_RECORD)
-            records[i] = dp_directory_find(directory, keys[i]);
-        dp_directory_prefetch(directory, records[i]);
-    }
+    dp_record *record = &planner->directory.records[record_index];
+    const uint32_t d = planner->view.distinct_count++;
+    record->seen = planner->iteration;
+    record->distinct = d;
+    dp_work_of(planner, planner->iteration)->distinct[d].record = record_index;
+    planner->uses[d] = 0;
+    return d;
 }
 
-// Records become distinct keys, numbered in the order of the batch.
-static void number_block(dp_planner *planner, uint32_t count, uint32_t *lookups)
+// Records become distinct keys, numbered in the order of the batch. One thread does this, for every
+// look-up: pointers are at hand, and a number is not read again from where it was written.
+static void number_block(dp_planner *planner, const uint64_t *keys, uint32_t count,
+                         uint32_t *lookups)
 {
-    dp_distinct *distinct = dp_work_of(planner, planner->iteration)->distinct;
-    dp_record *records = planner->directory.records;
+    dp_record *const records = planner->directory.records;
+    uint32_t *const uses = planner->uses;
     const uint32_t iteration = planner->iteration;
     for (uint32_t i = 0; i < count; i++) {
-        dp_record *record = &records[lookups[i]];
-        if (RT_UNLIKELY(record->seen != iteration)) {
-            record->seen = iteration;
-            record->distinct = planner->view.distinct_count++;
-            distinct[record->distinct].record = lookups[i];
-            distinct[record->distinct].uses = 0;
-        }
-        distinct[record->distinct].uses++;
-        lookups[i] = record->distinct;
+        uint32_t index = lookups[i];
+        __builtin_prefetch(&records[lookups[i + DP_AHEAD < count ? i + DP_AHEAD : i]], 1);
+        if (RT_UNLIKELY(index == DP_NO_RECORD))
+            index = dp_directory_find(&planner->directory, keys[i]);
+        const uint32_t d = RT_LIKELY(records[index].seen == iteration)
+                               ? records[index].distinct
+                               : add_distinct(planner, index);
+        uses[d]++;
+        lookups[i] = d;
     }
 }
 
@@ -537,6 +559,8 @@ static void describe_some(void *context, uint32_t part)
         dp_planner_prefetch_record(all->planner, work, d);
         describe(all->planner, d);
     }
+    if (all->planner->located)
+        dp_planner_locate(all->planner, (uint32_t)(count * part / all->part_count), end);
 }
 
 // Look-ups from one on; the keys that they are of are not described yet.
@@ -549,11 +573,9 @@ static void look_up_keys(dp_planner *planner, const rt_batch *batch, uint32_t fr
     for (uint32_t i = from; i < until; i += LOOK_UP_BLOCK) {
         const uint32_t count = (uint32_t)rt_min_u64(until - i, LOOK_UP_BLOCK);
         uint32_t *lookups = planner->lookups + i;
-        if (pool)
-            find_rest(&planner->directory, batch->keys + i, count, lookups);
-        else
+        if (!pool)
             find_block(&planner->directory, batch->keys + i, count, lookups);
-        number_block(planner, count, lookups);
+        number_block(planner, batch->keys + i, count, lookups);
     }
 }
 
@@ -608,6 +630,7 @@ static rt_status begin_look_up(dp_planner *planner, const rt_batch *batch)
     rt_status status = dp_planner_enter_inputs(planner);
     if (status)
         return status;
+    planner->located = dp_planner_locates(planner);
     if (config->dense_whole_bytes > 0 && planner->iteration == RT_CODING_WHOLE_ITERATIONS + 1)
         compute_ticks(planner);
     const uint32_t n = planner->view_ticks.worker_count;
@@ -634,6 +657,7 @@ static rt_status begin_look_up(dp_planner *planner, const rt_batch *batch)
         .cached = planner->cached,
         .owed = planner->stale ? planner->stale->owed : NULL,
         .always_summed = dp_planner_sums_all(planner),
+        .changes = planner->changes,
         .pool = planner->pool,
     };
     return RT_OK;

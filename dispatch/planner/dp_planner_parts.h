@@ -46,6 +46,11 @@ typedef struct {
     uint32_t ends[RT_WORKERS_MAX + 1]; // of worker w: from ends[w] on, up to ends[w + 1]
 } dp_held_rows;
 
+// Of plan.hits; several threads count, each a worker's.
+typedef struct {
+    dp_hits hits;
+} __attribute__((aligned(64))) dp_worker_hits;
+
 struct dp_planner {
     dp_planner_config config;
     dp_ticks ticks;                    // of all workers, by rank
@@ -82,6 +87,11 @@ struct dp_planner {
     uint32_t *lookups;
     uint8_t *held;
     uint64_t *latest; // by distinct key: H, whatever the view shows
+    uint32_t *uses;   // by distinct key, while it is looked up
+    uint32_t *slots, *shown_slots; // by distinct key and worker: of its copy, outdated ones too; or
+                                   // DP_NO_SLOT. Where it is located
+    bool located;                  // dp_planner_locates
+    int32_t *changes; // see dp_view; or NULL
     uint32_t capacity[RT_WORKERS_MAX];
     uint32_t rows_max[RT_WORKERS_MAX];
     uint32_t *worker_of_sample;
@@ -92,7 +102,9 @@ struct dp_planner {
     uint32_t *row_of; // by thread and distinct key: 1 + its last row, counted over all workers that
                       // the thread collects; 0: none
     dp_seats *seats, *shown_seats; // by worker, of caches, and of shown, where there is that; or NULL
-    dp_hits parts[RT_WORKERS_MAX]; // by worker: of plan.hits
+    uint64_t *trained; // by thread and distinct key: those of the key's trainers that the thread
+                       // collects; with a pool
+    dp_worker_hits parts[RT_WORKERS_MAX];
     dp_held_rows held_rows;
     uint64_t *gone; // by distinct key: workers whose copy in shown is the latest no longer
 
@@ -121,6 +133,13 @@ struct dp_planner {
 // full_sync, and keepers depend on the order of keys over all workers; so do the slots of evictions
 // that do not keep outdated copies, and counts that all caches share.
 rt_pool *dp_planner_pool(const dp_planner *planner);
+
+// Whether a worker's slots depend on the placement alone, and chains of copies stay as they are from
+// the look-up until all rows have their slots: then every key's chain is followed once.
+bool dp_planner_locates(const dp_planner *planner);
+
+// The slots of some distinct keys of the batch. dp_locate.c
+void dp_planner_locate(dp_planner *planner, uint32_t from, uint32_t until);
 
 // Runs part for every worker, on the threads of pool; the first failure, in the order of workers.
 typedef rt_status (*dp_worker_part)(dp_planner *planner, dp_work *work, uint32_t worker);
@@ -161,6 +180,24 @@ static inline dp_copies *dp_planner_copies(const dp_planner *planner, const dp_c
     return caches == planner->caches ? &of->copies : &of->shown;
 }
 
+// Where the slot of worker's copy of a distinct key is noted.
+static inline const uint32_t *dp_planner_noted(const dp_planner *planner, const dp_cache *caches,
+                                               uint32_t d, uint32_t worker)
+{
+    const uint32_t *slots = caches == planner->caches ? planner->slots : planner->shown_slots;
+    return &slots[(size_t)d * planner->config.worker_count + worker];
+}
+
+// That slot, in one of the two sets of caches.
+static inline uint32_t dp_planner_slot(const dp_planner *planner, const dp_cache *caches,
+                                       const dp_work *work, uint32_t d, uint32_t worker)
+{
+    if (planner->located)
+        return *dp_planner_noted(planner, caches, d, worker);
+    return dp_cache_slot(caches, worker,
+                         dp_planner_copies(planner, caches, work->distinct[d].record));
+}
+
 // Gives the record back if no cache of either kind has a copy.
 static inline void dp_planner_release(dp_planner *planner, uint32_t index)
 {
@@ -191,15 +228,24 @@ static inline uint8_t dp_planner_held_byte(uint64_t holders, bool dirty)
 // The record of the copy in a slot, if the PS lacks what it has; or NULL. dp_commit.c
 dp_record *dp_planner_dirty_in(const dp_planner *planner, uint32_t worker, uint32_t slot);
 
-// The copies of a row that is placed soon; its record was fetched before. caches: one of the two
-// sets.
+// What is to be known of the copy of a row that is placed soon. caches: one of the two sets.
 static inline void dp_planner_prefetch_row(const dp_planner *planner, const dp_cache *caches,
                                            const dp_work *work, uint32_t worker, uint32_t row)
 {
-    if (row + DP_AHEAD >= work->plan.slices[worker].row_count)
+    const uint32_t count = work->plan.slices[worker].row_count;
+    const uint32_t *keys = work->row_keys[worker];
+    if (planner->located && row + 2 * DP_AHEAD < count)
+        __builtin_prefetch(dp_planner_noted(planner, caches, keys[row + 2 * DP_AHEAD], worker));
+    if (row + DP_AHEAD >= count)
         return;
-    const uint32_t record = work->distinct[work->row_keys[worker][row + DP_AHEAD]].record;
-    const uint32_t first = dp_planner_copies(planner, caches, record)->first;
+    const uint32_t d = keys[row + DP_AHEAD];
+    if (planner->located) {
+        const uint32_t slot = dp_planner_slot(planner, caches, work, d, worker);
+        if (slot != DP_NO_SLOT)
+            dp_eviction_prefetch(caches[worker].eviction, slot);
+        return;
+    }
+    const uint32_t first = dp_planner_copies(planner, caches, work->distinct[d].record)->first;
     if (first != DP_NO_COPY)
         dp_cache_prefetch(caches, first);
 }

@@ -10,6 +10,8 @@
 #include "dispatch/planner/dp_planner_parts.h"
 #include "dispatch/cost/dp_ticks.h"
 
+#define GONE_BLOCK 64u // keys whose copies are fetched together
+
 static dp_copies *shown_of(dp_planner *planner, const dp_work *work, uint32_t d)
 {
     return &planner->directory.records[work->distinct[d].record].shown;
@@ -46,8 +48,11 @@ static void expect(const dp_planner *planner, dp_cache *cache, uint32_t slot, ui
 static void outdate_key(dp_planner *planner, dp_work *work, uint32_t d)
 {
     dp_copies *shown = shown_of(planner, work, d);
-    for (uint64_t rest = shown->holders & ~work->trainers[d]; rest; rest &= rest - 1)
-        dp_cache_outdate(planner->shown, rt_lowest_bit(rest), shown);
+    for (uint64_t rest = shown->holders & ~work->trainers[d]; rest; rest &= rest - 1) {
+        const uint32_t worker = rt_lowest_bit(rest);
+        dp_cache_outdate(planner->shown, worker,
+                         dp_planner_slot(planner, planner->shown, work, d, worker), shown);
+    }
     shown->holders = work->trainers[d]; // who has no copy yet gets one
 }
 
@@ -88,10 +93,18 @@ void dp_shown_outdate(dp_planner *planner, dp_work *work, uint32_t from, uint32_
 static void outdate_gone(dp_planner *planner, const dp_work *work, uint32_t worker)
 {
     dp_cache *cache = &planner->shown[worker];
-    for (uint32_t d = 0; d < planner->view.distinct_count; d++) {
-        if (planner->gone[d] >> worker & 1)
-            dp_cache_keep_outdated(
-                cache, dp_cache_slot(planner->shown, worker, shown_of(planner, work, d)));
+    const uint32_t count = planner->view.distinct_count;
+    for (uint32_t begin = 0; begin < count; begin += GONE_BLOCK) {
+        const uint32_t end = (uint32_t)rt_min_u64(begin + GONE_BLOCK, count);
+        uint32_t slots[GONE_BLOCK], slot_count = 0;
+        for (uint32_t d = begin; d < end; d++) {
+            if (!(planner->gone[d] >> worker & 1))
+                continue;
+            slots[slot_count] = dp_planner_slot(planner, planner->shown, work, d, worker);
+            dp_eviction_prefetch(cache->eviction, slots[slot_count++]);
+        }
+        for (uint32_t i = 0; i < slot_count; i++)
+            dp_cache_keep_outdated(cache, slots[i]);
     }
 }
 
@@ -111,7 +124,7 @@ void dp_shown_place(dp_planner *planner, dp_work *work, uint32_t worker)
     for (uint32_t r = 0; r < row_count; r++) {
         dp_planner_prefetch_row(planner, planner->shown, work, worker, r);
         const uint32_t d = row_keys[r];
-        const uint32_t slot = dp_cache_slot(planner->shown, worker, shown_of(planner, work, d));
+        const uint32_t slot = dp_planner_slot(planner, planner->shown, work, d, worker);
         if (slot == DP_NO_SLOT) {
             dp_seats_take(seats, work->distinct[d].record, d);
             continue;

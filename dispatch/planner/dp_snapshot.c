@@ -101,8 +101,8 @@ static void save_worker(const dp_planner *planner, uint32_t w, rt_bytes *bytes)
     const snapshot_worker head = {.up_bytes_per_s = rates->links[w].up_bytes_per_s,
                                   .down_bytes_per_s = rates->links[w].down_bytes_per_s,
                                   .compute_s = rates->compute_s_per_sample[w],
-                                  .fills = planner->turnover.fills[w],
-                                  .evictions = planner->turnover.evictions[w]};
+                                  .fills = planner->turnover.workers[w].fills,
+                                  .evictions = planner->turnover.workers[w].evictions};
     rt_bytes_put(bytes, &head, sizeof head);
     save_cache(planner, &planner->caches[w], bytes);
     if (planner->shown)
@@ -401,8 +401,8 @@ static rt_status load_worker(dp_planner *planner, uint32_t w, bool has_shown, bo
         planner->config.rates.links[w] = (dp_link){worker.up_bytes_per_s, worker.down_bytes_per_s};
         planner->config.rates.compute_s_per_sample[w] = worker.compute_s;
     }
-    planner->turnover.fills[w] = worker.fills;
-    planner->turnover.evictions[w] = worker.evictions;
+    planner->turnover.workers[w].fills = worker.fills;
+    planner->turnover.workers[w].evictions = worker.evictions;
     return load_caches(planner, w, has_shown, reader, error);
 }
 

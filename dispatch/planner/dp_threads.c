@@ -18,8 +18,10 @@ rt_status dp_planner_set_pool(dp_planner *planner, rt_pool *pool)
     uint32_t *row_of = rt_alloc_unset(threads * lookups, sizeof *row_of);
     uint32_t *keys = rt_alloc_unset(lookups, sizeof *keys);
     uint64_t *gone = rt_alloc_unset(lookups, sizeof *gone);
-    if (!row_of || !keys || !gone) {
+    uint64_t *trained = rt_alloc_unset(pool ? threads * lookups : 0, sizeof *trained);
+    if (!row_of || !keys || !gone || !trained) {
         rt_free(row_of);
+        rt_free(trained);
         rt_free(keys);
         rt_free(gone);
         return RT_NO_MEMORY;
@@ -27,21 +29,27 @@ rt_status dp_planner_set_pool(dp_planner *planner, rt_pool *pool)
     rt_free(planner->row_of);
     rt_free(planner->held_rows.keys);
     rt_free(planner->gone);
+    rt_free(planner->trained);
     planner->row_of = row_of;
+    planner->trained = trained;
     planner->held_rows.keys = keys;
     planner->gone = gone;
     planner->pool = rt_pool_threads(pool) > 1 ? pool : NULL;
     return RT_OK;
 }
 
-rt_pool *dp_planner_pool(const dp_planner *planner)
+bool dp_planner_locates(const dp_planner *planner)
 {
     const dp_planner_config *config = &planner->config;
-    const bool one_by_one = planner->stale || config->homes == RT_HOMES_PLANNED ||
-                            config->dispatch.keeper || config->dispatch.full_sync ||
+    return !planner->stale && config->homes != RT_HOMES_PLANNED && !config->dispatch.keeper &&
+           dp_eviction_keeps(planner->caches[0].eviction);
+}
+
+rt_pool *dp_planner_pool(const dp_planner *planner)
+{
+    const bool one_by_one = !dp_planner_locates(planner) || planner->config.dispatch.full_sync ||
                             planner->caches[0].by_field ||
-                            (planner->shown && planner->shown[0].by_field) ||
-                            !dp_eviction_keeps(planner->caches[0].eviction);
+                            (planner->shown && planner->shown[0].by_field);
     return one_by_one ? NULL : planner->pool;
 }
 

@@ -17,19 +17,18 @@ void dp_turnover_fini(dp_turnover *turnover)
 
 void dp_turnover_begin(dp_turnover *turnover)
 {
-    memset(turnover->fills, 0, sizeof turnover->fills);
-    memset(turnover->evictions, 0, sizeof turnover->evictions);
+    memset(turnover->workers, 0, sizeof turnover->workers);
 }
 
 void dp_turnover_expect(const dp_turnover *turnover, const dp_cache *caches, const dp_ticks *ticks,
                         int32_t *evict)
 {
     for (uint32_t j = 0; j < ticks->worker_count; j++) {
-        uint64_t push = 0, shares = (uint64_t)caches[j].occupied * turnover->fills[j];
+        uint64_t push = 0, shares = (uint64_t)caches[j].occupied * turnover->workers[j].fills;
         for (uint32_t f = 0; f < ticks->field_count; f++)
             push += (uint64_t)turnover->owned[j][f] * (uint64_t)ticks->push[f][j];
         evict[j] =
-            shares ? (int32_t)((unsigned __int128)push * turnover->evictions[j] / shares) : 0;
+            shares ? (int32_t)((unsigned __int128)push * turnover->workers[j].evictions / shares) : 0;
     }
 }
 

@@ -15,10 +15,14 @@
 #include "dispatch/cache/dp_cache.h"
 #include "dispatch/cost/dp_view.h"
 
+// Of one iteration and worker; several threads count, each a worker's.
+typedef struct {
+    uint32_t fills, evictions;
+} __attribute__((aligned(64))) dp_worker_turnover;
+
 typedef struct {
     uint32_t (*owned)[RT_FIELDS_MAX]; // d, by worker and field
-    uint32_t fills[RT_WORKERS_MAX];   // of one iteration
-    uint32_t evictions[RT_WORKERS_MAX];
+    dp_worker_turnover workers[RT_WORKERS_MAX];
 } dp_turnover;
 
 rt_status dp_turnover_init(dp_turnover *turnover, uint32_t worker_count);

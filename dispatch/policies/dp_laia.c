@@ -7,6 +7,9 @@
 
 #include "dispatch/policies/dp_policy.h"
 
+#define LOOK_UPS_AT_ONCE 255u
+#define GROUPS_MAX (RT_WORKERS_MAX / 8)
+
 rt_random dp_laia_random(uint64_t seed)
 {
     return (rt_random){rt_mix(seed ^ UINT64_C(0x6c616961))};
@@ -63,6 +66,44 @@ typedef struct {
     uint32_t part_count;
 } scoring;
 
+// Eight workers, one bit each, to a byte each: seven copies of the lower bits, of which each gives one.
+static inline uint64_t bytes_of(uint64_t holders)
+{
+    return ((holders & 0x7f) * UINT64_C(0x0002040810204081) & UINT64_C(0x0101010101010101)) |
+           (holders & 0x80) << 49;
+}
+
+// Scores of so few look-ups that they fit into a byte for each worker, groups of eight at once.
+static inline __attribute__((always_inline)) void
+add_look_ups(const dp_view *view, uint32_t from, uint32_t until, uint32_t groups, uint32_t *score)
+{
+    uint64_t sums[GROUPS_MAX];
+    for (uint32_t g = 0; g < groups; g++)
+        sums[g] = 0;
+    for (uint32_t k = from; k < until; k++) {
+        const uint64_t holders = view->distinct[view->lookups[k]].holders;
+        for (uint32_t g = 0; g < groups; g++)
+            sums[g] += bytes_of(holders >> 8 * g & 0xff);
+    }
+    for (uint32_t j = 0; j < view->worker_count; j++)
+        score[j] += sums[j / 8] >> 8 * (j % 8) & 0xff;
+}
+
+static void score_sample(const dp_view *view, uint32_t sample, uint32_t *score)
+{
+    const uint32_t end = view->offsets[sample + 1], groups = (view->worker_count + 7) / 8;
+    for (uint32_t from = view->offsets[sample]; from < end; from += LOOK_UPS_AT_ONCE) {
+        const uint32_t until = (uint32_t)rt_min_u64((uint64_t)from + LOOK_UPS_AT_ONCE, end);
+        if (view->ticks->box_count)
+            for (uint32_t k = from; k < until; k++)
+                dp_laia_score(view, view->lookups[k], score);
+        else if (groups == 1) // the compiler keeps the sum in a register
+            add_look_ups(view, from, until, 1, score);
+        else
+            add_look_ups(view, from, until, groups, score);
+    }
+}
+
 static void score_some(void *context, uint32_t part)
 {
     const scoring *all = context;
@@ -71,8 +112,7 @@ static void score_some(void *context, uint32_t part)
     const uint32_t end = (uint32_t)(count * (part + 1) / all->part_count);
     for (uint32_t i = (uint32_t)(count * part / all->part_count); i < end; i++) {
         uint32_t score[RT_WORKERS_MAX] = {0};
-        for (uint32_t k = view->offsets[i]; k < view->offsets[i + 1]; k++)
-            dp_laia_score(view, view->lookups[k], score);
+        score_sample(view, i, score);
         memcpy(all->scores + (size_t)i * view->worker_count, score,
                view->worker_count * sizeof *score);
     }

@@ -1,71 +1,14 @@
-#include "dispatch/policies/dp_search.h"
+#include "dispatch/policies/dp_search_parts.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "dispatch/cache/dp_eviction.h"
-
-#define LANES 8u
-#define USES_MAX 255u // keys with more are trained everywhere: they decide nothing
-#define CLASSES_MAX RT_FIELDS_MAX
 #define CANDIDATES 12u // samples per pair of workers that a swap considers
 #define SWAP_TRIES 3u
 #define PASSES_MAX 64u
 #define STOP_SHARE 200u // a pass that improves less than 1/200 of the samples is the last
 
 typedef int32_t lanes __attribute__((vector_size(LANES * sizeof(int32_t))));
-
-// Weighted ticks of one row size; lanes beyond the workers are never chosen.
-typedef struct {
-    int32_t pull[RT_WORKERS_MAX] __attribute__((aligned(32)));
-    int32_t push[RT_WORKERS_MAX] __attribute__((aligned(32)));
-    int32_t grad[RT_WORKERS_MAX] __attribute__((aligned(32)));
-    int32_t both[RT_WORKERS_MAX] __attribute__((aligned(32)));  // pull + grad
-    int32_t alone[RT_WORKERS_MAX] __attribute__((aligned(32))); // pull + later push
-    int32_t later[RT_WORKERS_MAX] __attribute__((aligned(32))); // later push
-} row_class;
-
-// A distinct key that several samples have.
-typedef struct {
-    uint64_t users;     // U
-    uint64_t held;      // workers with the latest copy, or one that may be read
-    uint64_t owed;      // workers that push before they pull (dp_view)
-    int32_t pull_sum;   // over U without held
-    int32_t grad_sum;   // over U
-    int32_t owner_push; // what the dirty owner's push costs; 0 when the PS has the row
-    uint16_t row_class;
-    uint8_t owner; // dirty owner, or NO_OWNER
-    uint8_t next;  // who trains it next, or DP_NO_NEXT
-} shared_key;
-
-#define NO_OWNER 0xffu
-
-struct dp_search {
-    uint32_t worker_count, lane_count;
-    uint32_t sample_count;
-    double scale; // of all prices
-    const dp_view *view;
-    row_class *classes; // by row size; class_of_field
-    uint32_t class_count;
-    uint16_t class_of_field[RT_FIELDS_MAX];
-    shared_key *keys;
-    uint32_t *shared_of; // by distinct key: index into keys, or NONE
-    uint8_t *uses;       // keys x lane_count: samples of the key on each worker
-    uint32_t key_count;
-    uint32_t *offsets;   // sample_count + 1, into members
-    uint32_t *members;   // shared keys of every sample
-    int32_t *base;       // sample x lane_count: keys that only this sample has, and its price
-    int32_t *scores;     // sample x lane_count: as last evaluated
-    uint32_t *worker_of; // of the placement in progress
-    uint32_t loads[RT_WORKERS_MAX]; // samples
-    uint32_t rows[RT_WORKERS_MAX];  // distinct rows; keys with more than USES_MAX count everywhere
-    uint32_t *singles;              // by sample: its keys that no other sample has
-    uint64_t *order, *scratch;
-    uint32_t *candidates; // worker x worker x CANDIDATES
-    uint32_t evaluations;
-};
-
-#define NONE UINT32_MAX
 
 rt_status dp_search_create(uint32_t worker_count, uint32_t box_count, uint32_t sample_count_max,
                            uint32_t lookup_count_max, dp_search **search_p)
@@ -79,8 +22,9 @@ rt_status dp_search_create(uint32_t worker_count, uint32_t box_count, uint32_t s
     s->classes = rt_alloc((size_t)CLASSES_MAX * (box_count + 1), sizeof *s->classes);
     s->keys = rt_alloc(lookup_count_max, sizeof *s->keys);
     s->shared_of = rt_alloc(lookup_count_max, sizeof *s->shared_of);
-    s->uses = rt_alloc((size_t)lookup_count_max / 2 + 1, s->lane_count);
-    s->offsets = rt_alloc((size_t)sample_count_max + 1, sizeof *s->offsets);
+    s->key_count_max = lookup_count_max / 2 + 1;
+    s->uses = rt_alloc(s->key_count_max, worker_count);
+    s->ends = rt_alloc(sample_count_max, sizeof *s->ends);
     s->members = rt_alloc(lookup_count_max, sizeof *s->members);
     s->base = rt_alloc(rows, sizeof *s->base);
     s->scores = rt_alloc(rows, sizeof *s->scores);
@@ -89,7 +33,7 @@ rt_status dp_search_create(uint32_t worker_count, uint32_t box_count, uint32_t s
     s->order = rt_alloc(sample_count_max, sizeof *s->order);
     s->scratch = rt_alloc(sample_count_max, sizeof *s->scratch);
     s->candidates = rt_alloc((size_t)worker_count * worker_count * CANDIDATES, sizeof(uint32_t));
-    if (!s->classes || !s->keys || !s->shared_of || !s->uses || !s->offsets || !s->members ||
+    if (!s->classes || !s->keys || !s->shared_of || !s->uses || !s->ends || !s->members ||
         !s->base || !s->scores || !s->worker_of || !s->singles || !s->order || !s->scratch ||
         !s->candidates) {
         dp_search_destroy(s);
@@ -107,7 +51,7 @@ void dp_search_destroy(dp_search *s)
     rt_free(s->keys);
     rt_free(s->shared_of);
     rt_free(s->uses);
-    rt_free(s->offsets);
+    rt_free(s->ends);
     rt_free(s->members);
     rt_free(s->base);
     rt_free(s->scores);
@@ -283,27 +227,70 @@ static uint8_t dirty_owner(const dp_distinct *d, const row_class *c)
     return (uint8_t)best;
 }
 
-static void collect_keys(dp_search *s)
+// A stage of the preparation, in parts: of the distinct keys, or of the samples.
+typedef struct {
+    dp_search *s;
+    uint32_t part_count;
+    uint32_t keys[PARTS_MAX + 1]; // shared ones of the parts before
+    int32_t samples[RT_WORKERS_MAX]; // what one more costs, by worker
+} preparing;
+
+static bool is_shared(const dp_distinct *distinct)
+{
+    return distinct->uses >= 2 && distinct->uses <= USES_MAX;
+}
+
+static void count_some(void *context, uint32_t part)
+{
+    preparing *all = context;
+    const dp_view *view = all->s->view;
+    const uint32_t end = dp_search_part_begin(view->distinct_count, part + 1, all->part_count);
+    uint32_t count = 0;
+    for (uint32_t d = dp_search_part_begin(view->distinct_count, part, all->part_count); d < end;
+         d++)
+        count += is_shared(&view->distinct[d]);
+    all->keys[part + 1] = count;
+}
+
+static shared_key key_of(const dp_search *s, uint32_t d)
 {
     const dp_view *view = s->view;
-    s->key_count = 0;
-    for (uint32_t d = 0; d < view->distinct_count; d++) {
-        const dp_distinct *distinct = &view->distinct[d];
+    const dp_distinct *distinct = &view->distinct[d];
+    const uint16_t class = class_of(s, distinct);
+    const row_class *c = &s->classes[class];
+    const uint8_t owner = dirty_owner(distinct, c);
+    return (shared_key){.held = distinct->holders,
+                        .owed = view->owed ? view->owed[d] : 0,
+                        .owner_push = owner == NO_OWNER ? 0 : c->push[owner],
+                        .row_class = class,
+                        .owner = owner,
+                        .next = view->next ? view->next[d] : DP_NO_NEXT};
+}
+
+static void collect_some(void *context, uint32_t part)
+{
+    const preparing *all = context;
+    dp_search *s = all->s;
+    const uint32_t count = s->view->distinct_count;
+    const uint32_t end = dp_search_part_begin(count, part + 1, all->part_count);
+    uint32_t k = all->keys[part];
+    for (uint32_t d = dp_search_part_begin(count, part, all->part_count); d < end; d++) {
         s->shared_of[d] = NONE;
-        if (distinct->uses < 2 || distinct->uses > USES_MAX)
+        if (!is_shared(&s->view->distinct[d]))
             continue;
-        const uint16_t class = class_of(s, distinct);
-        const row_class *c = &s->classes[class];
-        uint8_t owner = dirty_owner(distinct, c);
-        s->shared_of[d] = s->key_count;
-        s->keys[s->key_count++] = (shared_key){.held = distinct->holders,
-                                               .owed = view->owed ? view->owed[d] : 0,
-                                               .owner_push = owner == NO_OWNER ? 0 : c->push[owner],
-                                               .row_class = class,
-                                               .owner = owner,
-                                               .next = view->next ? view->next[d] : DP_NO_NEXT};
+        s->shared_of[d] = k;
+        s->keys[k++] = key_of(s, d);
     }
-    memset(s->uses, 0, (size_t)s->key_count * s->lane_count);
+}
+
+static void collect_keys(preparing *all)
+{
+    rt_pool *pool = all->s->view->pool;
+    rt_pool_run(pool, all->part_count, count_some, all);
+    for (uint32_t part = 0; part < all->part_count; part++)
+        all->keys[part + 1] += all->keys[part];
+    all->s->key_count = all->keys[all->part_count];
+    rt_pool_run(pool, all->part_count, collect_some, all);
 }
 
 // A key of this sample alone: its trainer pulls it, unless it holds it, and will own it.
@@ -328,42 +315,51 @@ static void add_single(const dp_search *s, const dp_distinct *d, uint64_t owed, 
         row[owner] -= push;
 }
 
-static void collect_samples(dp_search *s, const dp_prices *prices)
+static void collect_sample(dp_search *s, uint32_t sample, const int32_t *price)
 {
     const dp_view *view = s->view;
-    int32_t samples[RT_WORKERS_MAX];
-    uint32_t count = 0;
-    for (uint32_t j = 0; j < s->worker_count; j++)
-        samples[j] = weighted(prices->sample[j], s->scale);
-    for (uint32_t i = 0; i < view->sample_count; i++) {
-        int32_t *row = s->base + (size_t)i * s->lane_count;
-        s->offsets[i] = count;
-        memset(row, 0, s->lane_count * sizeof *row);
-        memcpy(row, samples, s->worker_count * sizeof *row);
-        s->singles[i] = 0;
-        for (uint32_t k = view->offsets[i]; k < view->offsets[i + 1]; k++) {
-            uint32_t d = view->lookups[k];
-            if (s->shared_of[d] != NONE) {
-                s->members[count++] = s->shared_of[d];
-            } else if (view->distinct[d].uses == 1) {
-                add_single(s, &view->distinct[d], view->owed ? view->owed[d] : 0,
-                           view->next ? view->next[d] : DP_NO_NEXT, row);
-                s->singles[i]++;
-            }
+    int32_t *row = s->base + (size_t)sample * s->lane_count;
+    uint32_t *member = s->members + view->offsets[sample];
+    uint32_t singles = 0;
+    memset(row, 0, s->lane_count * sizeof *row);
+    memcpy(row, price, s->worker_count * sizeof *row);
+    for (uint32_t k = view->offsets[sample]; k < view->offsets[sample + 1]; k++) {
+        const uint32_t d = view->lookups[k];
+        if (s->shared_of[d] != NONE) {
+            *member++ = s->shared_of[d];
+        } else if (view->distinct[d].uses == 1) {
+            add_single(s, &view->distinct[d], view->owed ? view->owed[d] : 0,
+                       view->next ? view->next[d] : DP_NO_NEXT, row);
+            singles++;
         }
     }
-    s->offsets[view->sample_count] = count;
+    s->ends[sample] = (uint32_t)(member - s->members);
+    s->singles[sample] = singles;
+    // What is known without evaluating; not the scores of the batch before: a resumed run has none.
+    memcpy(s->scores + (size_t)sample * s->lane_count, row, s->lane_count * sizeof *row);
+}
+
+static void sample_some(void *context, uint32_t part)
+{
+    const preparing *all = context;
+    const uint32_t count = all->s->sample_count;
+    const uint32_t end = dp_search_part_begin(count, part + 1, all->part_count);
+    for (uint32_t i = dp_search_part_begin(count, part, all->part_count); i < end; i++)
+        collect_sample(all->s, i, all->samples);
 }
 
 static void set_problem(dp_search *s, const dp_view *view, const dp_prices *prices)
 {
+    preparing all = {.s = s, .part_count = dp_search_parts(view)};
     s->view = view;
     s->worker_count = view->worker_count;
     s->sample_count = view->sample_count;
     s->scale = scale_of(s, prices);
     make_classes(s, prices);
-    collect_keys(s);
-    collect_samples(s, prices);
+    collect_keys(&all);
+    for (uint32_t j = 0; j < s->worker_count; j++)
+        all.samples[j] = weighted(prices->sample[j], s->scale);
+    rt_pool_run(view->pool, all.part_count, sample_some, &all);
 }
 
 // ---- placing ---------------------------------------------------------------------------------
@@ -375,10 +371,15 @@ static int32_t pull_of(const shared_key *key, const row_class *c, uint32_t worke
            (key->owed >> worker & 1 ? c->push[worker] : 0);
 }
 
+static inline uint8_t *uses_of(const dp_search *s, uint32_t k, uint32_t worker)
+{
+    return &s->uses[(size_t)worker * s->key_count_max + k];
+}
+
 static void enter(dp_search *s, uint32_t k, uint32_t worker)
 {
     shared_key *key = &s->keys[k];
-    if (s->uses[(size_t)k * s->lane_count + worker]++)
+    if ((*uses_of(s, k, worker))++)
         return;
     const row_class *c = &s->classes[key->row_class];
     s->rows[worker]++;
@@ -390,7 +391,7 @@ static void enter(dp_search *s, uint32_t k, uint32_t worker)
 static void leave(dp_search *s, uint32_t k, uint32_t worker)
 {
     shared_key *key = &s->keys[k];
-    if (--s->uses[(size_t)k * s->lane_count + worker])
+    if (--*uses_of(s, k, worker))
         return;
     const row_class *c = &s->classes[key->row_class];
     s->rows[worker]--;
@@ -401,7 +402,7 @@ static void leave(dp_search *s, uint32_t k, uint32_t worker)
 
 static void put(dp_search *s, uint32_t sample, uint32_t worker)
 {
-    for (uint32_t m = s->offsets[sample]; m < s->offsets[sample + 1]; m++)
+    for (uint32_t m = s->view->offsets[sample]; m < s->ends[sample]; m++)
         enter(s, s->members[m], worker);
     s->worker_of[sample] = worker;
     s->rows[worker] += s->singles[sample];
@@ -411,22 +412,90 @@ static void put(dp_search *s, uint32_t sample, uint32_t worker)
 static void take(dp_search *s, uint32_t sample)
 {
     uint32_t worker = s->worker_of[sample];
-    for (uint32_t m = s->offsets[sample]; m < s->offsets[sample + 1]; m++)
+    for (uint32_t m = s->view->offsets[sample]; m < s->ends[sample]; m++)
         leave(s, s->members[m], worker);
     s->rows[worker] -= s->singles[sample];
     s->loads[worker]--;
 }
 
-static void set_placement(dp_search *s, const uint32_t *worker_of_sample)
+// A whole placement, in parts: every worker's samples by themselves, then the users of some keys.
+// Beside them the samples are put into an order.
+typedef struct {
+    dp_search *s;
+    const uint32_t *worker_of_sample;
+    rt_random *random; // NULL: no order is needed
+    uint32_t part_count;
+} settling;
+
+static void shuffle(dp_search *s, rt_random *random)
 {
+    for (uint32_t i = 0; i < s->sample_count; i++)
+        s->order[i] = i;
+    for (uint32_t i = s->sample_count; i > 1; i--) {
+        uint32_t other = rt_random_below(random, i);
+        uint64_t kept = s->order[i - 1];
+        s->order[i - 1] = s->order[other];
+        s->order[other] = kept;
+    }
+}
+
+static void put_worker(const settling *all, uint32_t worker)
+{
+    dp_search *s = all->s;
+    uint8_t *uses = uses_of(s, 0, worker);
+    uint32_t samples = 0, rows = 0;
+    memset(uses, 0, s->key_count);
+    for (uint32_t i = 0; i < s->sample_count; i++) {
+        if (all->worker_of_sample[i] != worker)
+            continue;
+        for (uint32_t m = s->view->offsets[i]; m < s->ends[i]; m++)
+            rows += uses[s->members[m]]++ == 0;
+        s->worker_of[i] = worker;
+        rows += s->singles[i];
+        samples++;
+    }
+    s->loads[worker] = samples;
+    s->rows[worker] = rows;
+}
+
+static void put_some(void *context, uint32_t part)
+{
+    const settling *all = context;
+    if (part > 0)
+        put_worker(all, part - 1);
+    else if (all->random)
+        shuffle(all->s, all->random);
+}
+
+static void tally_some(void *context, uint32_t part)
+{
+    const settling *all = context;
+    dp_search *s = all->s;
+    const uint32_t end = dp_search_part_begin(s->key_count, part + 1, all->part_count);
+    for (uint32_t k = dp_search_part_begin(s->key_count, part, all->part_count); k < end; k++) {
+        shared_key *key = &s->keys[k];
+        const row_class *c = &s->classes[key->row_class];
+        for (uint32_t j = 0; j < s->worker_count; j++) {
+            if (!*uses_of(s, k, j))
+                continue;
+            key->users |= rt_bit(j);
+            key->grad_sum += c->grad[j];
+            key->pull_sum += pull_of(key, c, j);
+        }
+    }
+}
+
+static void set_placement(dp_search *s, const uint32_t *worker_of_sample, rt_random *random)
+{
+    settling all = {s, worker_of_sample, random, dp_search_parts(s->view)};
     uint32_t everywhere = 0;
     for (uint32_t d = 0; d < s->view->distinct_count; d++)
         everywhere += s->view->distinct[d].uses > USES_MAX;
     memset(s->loads, 0, sizeof s->loads);
+    rt_pool_run(s->view->pool, 1 + s->worker_count, put_some, &all);
+    rt_pool_run(s->view->pool, all.part_count, tally_some, &all);
     for (uint32_t j = 0; j < s->worker_count; j++)
-        s->rows[j] = everywhere;
-    for (uint32_t i = 0; i < s->sample_count; i++)
-        put(s, i, worker_of_sample[i]);
+        s->rows[j] += everywhere;
 }
 
 // Whether a worker's cache holds the rows of the sample beside those it needs already.
@@ -514,10 +583,10 @@ static void evaluate(dp_search *s, uint32_t sample, int32_t *row)
 {
     uint32_t worker = s->worker_of[sample];
     memcpy(row, s->base + (size_t)sample * s->lane_count, s->lane_count * sizeof *row);
-    for (uint32_t m = s->offsets[sample]; m < s->offsets[sample + 1]; m++) {
+    for (uint32_t m = s->view->offsets[sample]; m < s->ends[sample]; m++) {
         uint32_t k = s->members[m];
         const shared_key *key = &s->keys[k];
-        if (s->uses[(size_t)k * s->lane_count + worker] > 1) {
+        if (*uses_of(s, k, worker) > 1) {
             add_key(s, key, key->users, key->pull_sum, key->grad_sum, row);
             continue;
         }
@@ -531,30 +600,66 @@ static void evaluate(dp_search *s, uint32_t sample, int32_t *row)
 
 // ---- local search ----------------------------------------------------------------------------
 
+static uint32_t *candidates_of(const dp_search *s, uint32_t from, uint32_t to)
+{
+    return s->candidates + ((size_t)from * s->worker_count + to) * CANDIDATES;
+}
+
+static int32_t gain_of(const dp_search *s, uint32_t sample, uint32_t to)
+{
+    const int32_t *row = s->scores + (size_t)sample * s->lane_count;
+    return row[to] - row[s->worker_of[sample]];
+}
+
+// Insertion into a short sorted list. Returns the gain of its last, which another has to be below.
+static int32_t insert(const dp_search *s, uint32_t *list, uint32_t sample, uint32_t to)
+{
+    const int32_t gain = gain_of(s, sample, to);
+    uint32_t at = CANDIDATES;
+    for (; at > 0; at--) {
+        const uint32_t other = list[at - 1];
+        if (other != NONE && gain_of(s, other, to) <= gain)
+            break;
+        if (at < CANDIDATES)
+            list[at] = other;
+    }
+    if (at < CANDIDATES)
+        list[at] = sample;
+    return list[CANDIDATES - 1] == NONE ? INT32_MAX : gain_of(s, list[CANDIDATES - 1], to);
+}
+
+// The workers to which a sample is more willing to change than the last of their lists.
+static uint64_t find_willing(const dp_search *s, const int32_t *row, int32_t here,
+                             const int32_t *bound)
+{
+    uint64_t willing = 0;
+    for (uint32_t first = 0; first < s->lane_count; first += LANES) {
+        const lanes *costs = (const lanes *)(const void *)(row + first);
+        const lanes *most = (const lanes *)(const void *)(bound + first);
+        const lanes below = *costs - here < *most;
+        const lanes bits = below & (lanes){1, 2, 4, 8, 16, 32, 64, 128};
+        const int32_t byte = (bits[0] | bits[1]) | (bits[2] | bits[3]) | (bits[4] | bits[5]) |
+                             (bits[6] | bits[7]);
+        willing |= (uint64_t)byte << first;
+    }
+    return willing;
+}
+
 // For every ordered pair of workers the samples most willing to change, by their last scores.
 static void find_candidates(dp_search *s)
 {
-    uint32_t n = s->worker_count;
+    const uint32_t n = s->worker_count;
+    int32_t bounds[RT_WORKERS_MAX][RT_WORKERS_MAX] __attribute__((aligned(32)));
     memset(s->candidates, 0xff, (size_t)n * n * CANDIDATES * sizeof *s->candidates);
+    for (uint32_t from = 0; from < n; from++)
+        for (uint32_t to = 0; to < s->lane_count; to++)
+            bounds[from][to] = to == from || to >= n ? INT32_MIN : INT32_MAX;
     for (uint32_t i = 0; i < s->sample_count; i++) {
         const int32_t *row = s->scores + (size_t)i * s->lane_count;
-        uint32_t from = s->worker_of[i];
-        for (uint32_t to = 0; to < n; to++) {
-            uint32_t *list = s->candidates + ((size_t)from * n + to) * CANDIDATES;
-            int32_t gain = row[to] - row[from];
-            uint32_t at = CANDIDATES;
-            for (; at > 0; at--) { // insertion into a short sorted list
-                uint32_t other = list[at - 1];
-                if (other != NONE) {
-                    const int32_t *scores = s->scores + (size_t)other * s->lane_count;
-                    if (scores[to] - scores[from] <= gain)
-                        break;
-                }
-                if (at < CANDIDATES)
-                    list[at] = other;
-            }
-            if (at < CANDIDATES)
-                list[at] = i;
+        const uint32_t from = s->worker_of[i];
+        for (uint64_t rest = find_willing(s, row, row[from], bounds[from]); rest; rest &= rest - 1) {
+            const uint32_t to = rt_lowest_bit(rest);
+            bounds[from][to] = insert(s, candidates_of(s, from, to), i, to);
         }
     }
 }
@@ -563,8 +668,8 @@ static void find_candidates(dp_search *s)
 static bool try_swap(dp_search *s, const dp_search_limits *limits, uint32_t sample, uint32_t to,
                      int32_t gain)
 {
-    uint32_t from = s->worker_of[sample], n = s->worker_count;
-    const uint32_t *list = s->candidates + ((size_t)to * n + from) * CANDIDATES;
+    const uint32_t from = s->worker_of[sample];
+    const uint32_t *list = candidates_of(s, to, from);
     uint32_t tries = 0;
     for (uint32_t at = 0; at < CANDIDATES && tries < SWAP_TRIES; at++) {
         uint32_t other = list[at];
@@ -611,36 +716,21 @@ static bool improve_sample(dp_search *s, const dp_search_limits *limits, uint32_
     return try_swap(s, limits, sample, swap, row[swap] - row[from]);
 }
 
-static void shuffle(dp_search *s, rt_random *random)
-{
-    for (uint32_t i = 0; i < s->sample_count; i++)
-        s->order[i] = i;
-    for (uint32_t i = s->sample_count; i > 1; i--) {
-        uint32_t other = rt_random_below(random, i);
-        uint64_t kept = s->order[i - 1];
-        s->order[i - 1] = s->order[other];
-        s->order[other] = kept;
-    }
-}
-
 uint32_t dp_search_run(dp_search *s, const dp_view *view, const dp_prices *prices,
                        const dp_search_limits *limits, rt_random *random,
                        uint32_t *worker_of_sample)
 {
     s->evaluations = 0;
     set_problem(s, view, prices);
-    set_placement(s, worker_of_sample);
+    set_placement(s, worker_of_sample, random);
     fit_caches(s, limits);
-    if (limits->evaluations_max > 2 * s->sample_count) {
-        for (uint32_t i = 0; i < s->sample_count; i++)
-            evaluate(s, i, s->scores + (size_t)i * s->lane_count);
-    } else { // what is known without; not those of the batch before: a resumed run has none
-        memcpy(s->scores, s->base, (size_t)s->sample_count * s->lane_count * sizeof *s->scores);
-    }
+    for (uint32_t i = 0; i < s->sample_count && limits->evaluations_max > 2 * s->sample_count; i++)
+        evaluate(s, i, s->scores + (size_t)i * s->lane_count);
     for (uint32_t pass = 0; pass < PASSES_MAX; pass++) {
         uint32_t improved = 0;
         find_candidates(s);
-        shuffle(s, random);
+        if (pass > 0)
+            shuffle(s, random);
         for (uint32_t i = 0; i < s->sample_count && s->evaluations < limits->evaluations_max; i++)
             improved += improve_sample(s, limits, (uint32_t)s->order[i]);
         if (s->evaluations >= limits->evaluations_max || improved * STOP_SHARE < s->sample_count)
@@ -650,114 +740,14 @@ uint32_t dp_search_run(dp_search *s, const dp_view *view, const dp_prices *price
     return s->evaluations;
 }
 
-// ---- totals ----------------------------------------------------------------------------------
-
-// From a worker to the box of a row (up), or back.
-static void add_passing(const dp_view *view, uint32_t worker, uint32_t box, bool up, int32_t own,
-                        int32_t there, dp_loads *loads)
-{
-    const uint32_t here = view->ticks->box_of[worker];
-    if (here == box || box == DP_NO_BOX)
-        return;
-    (up ? loads->up : loads->down)[worker] += own;
-    (up ? loads->box_up : loads->box_down)[here] += own;
-    (up ? loads->box_down : loads->box_up)[box] += there;
-}
-
-// As add_loads, where boxes are told. A row that is nowhere yet will be with one of its trainers,
-// as will one that several train and none has at home, where homes are planned.
-static void add_box_loads(const dp_view *view, uint32_t index, uint64_t users, dp_loads *loads)
-{
-    const dp_ticks *ticks = view->ticks;
-    const dp_distinct *d = &view->distinct[index];
-    const int32_t *row_up = ticks->box_up[d->field], *row_down = ticks->box_down[d->field];
-    const int32_t *grad = ticks->box_grad[d->field];
-    if (d->dirty && d->holders && users != d->holders) {
-        const uint32_t owner = rt_lowest_bit(d->holders);
-        add_passing(view, owner, d->box, true, ticks->push[d->field][owner],
-                    d->box == DP_NO_BOX ? 0 : row_down[d->box], loads);
-    }
-    for (uint64_t rest = users & ~d->holders; rest; rest &= rest - 1) {
-        const uint32_t j = rt_lowest_bit(rest);
-        add_passing(view, j, d->box, false, ticks->pull[d->field][j],
-                    d->box == DP_NO_BOX ? 0 : row_up[d->box], loads);
-    }
-    if (!(users & (users - 1)) && !view->always_summed)
-        return;
-    uint32_t box = d->box;
-    if (box == DP_NO_BOX)
-        box = ticks->box_of[rt_lowest_bit(users)];
-    for (uint64_t rest = users; rest; rest &= rest - 1) {
-        const uint32_t j = rt_lowest_bit(rest);
-        add_passing(view, j, box, true, ticks->grad[d->field][j], grad[box], loads);
-    }
-}
-
-static void add_loads(const dp_view *view, uint32_t index, uint64_t users, dp_loads *loads)
-{
-    const dp_ticks *ticks = view->ticks;
-    if (ticks->box_count) {
-        add_box_loads(view, index, users, loads);
-        return;
-    }
-    const dp_distinct *d = &view->distinct[index];
-    bool dirty = d->dirty && d->holders;
-    if (dirty && users != d->holders) {
-        uint32_t owner = rt_lowest_bit(d->holders);
-        loads->up[owner] += ticks->push[d->field][owner];
-        loads->ps_up += ticks->ps_row[d->field];
-    }
-    for (uint64_t rest = users & ~d->holders; rest; rest &= rest - 1) {
-        uint32_t j = rt_lowest_bit(rest);
-        loads->down[j] += ticks->pull[d->field][j];
-        loads->ps_down += ticks->ps_row[d->field];
-    }
-    if (view->owed) {
-        for (uint64_t rest = users & view->owed[index]; rest; rest &= rest - 1) {
-            loads->up[rt_lowest_bit(rest)] += ticks->push[d->field][rt_lowest_bit(rest)];
-            loads->ps_up += ticks->ps_row[d->field];
-        }
-        return;
-    }
-    if (!(users & (users - 1)) && !view->always_summed)
-        return;
-    for (uint64_t rest = users; rest; rest &= rest - 1) {
-        uint32_t j = rt_lowest_bit(rest);
-        loads->up[j] += ticks->grad[d->field][j];
-        loads->ps_up += ticks->ps_grad[d->field];
-    }
-}
-
-// Keys outside the search have more than USES_MAX samples: they are trained wherever there are any.
-void dp_search_loads(const dp_search *s, dp_loads *loads)
-{
-    const dp_view *view = s->view;
-    uint64_t busy = 0;
-    memset(loads, 0, sizeof *loads);
-    memcpy(loads->samples, s->loads, sizeof loads->samples);
-    memcpy(loads->rows, s->rows, sizeof loads->rows);
-    for (uint32_t j = 0; j < s->worker_count; j++)
-        busy |= s->loads[j] ? rt_bit(j) : 0;
-    for (uint32_t d = 0; d < view->distinct_count; d++) {
-        if (s->shared_of[d] != NONE)
-            add_loads(view, d, s->keys[s->shared_of[d]].users, loads);
-        else if (view->distinct[d].uses > USES_MAX)
-            add_loads(view, d, busy, loads);
-    }
-    for (uint32_t i = 0; i < s->sample_count; i++) {
-        for (uint32_t at = view->offsets[i]; at < view->offsets[i + 1]; at++) {
-            if (view->distinct[view->lookups[at]].uses == 1)
-                add_loads(view, view->lookups[at], rt_bit(s->worker_of[i]), loads);
-        }
-    }
-}
+// ---- the cost as a whole ---------------------------------------------------------------------
 
 int64_t dp_search_cost(dp_search *s, const dp_view *view, const dp_prices *prices,
                        const uint32_t *worker_of_sample)
 {
     int64_t sum = 0;
     set_problem(s, view, prices);
-    set_placement(s, worker_of_sample);
+    set_placement(s, worker_of_sample, NULL);
     for (uint32_t k = 0; k < s->key_count; k++)
         sum += key_cost(&s->keys[k], &s->classes[s->keys[k].row_class], s->keys[k].users,
                         s->keys[k].pull_sum, s->keys[k].grad_sum);

@@ -14,7 +14,8 @@
 // matrix sees 20.
 // Every transfer is weighted by worker and direction (prices), so that the caller can aim at the
 // slowest link instead of the sum. One evaluation gives the cost of a sample on all workers at
-// once. Bounded by a count of evaluations; deterministic. One thread.
+// once. Bounded by a count of evaluations; deterministic. The threads of a view prepare a search and
+// add up its loads; one searches.
 #ifndef DP_SEARCH_H
 #define DP_SEARCH_H
 
@@ -69,7 +70,7 @@ uint32_t dp_search_run(dp_search *search, const dp_view *view, const dp_prices *
                        uint32_t *worker_of_sample);
 
 // The loads of the placement that dp_search_run left, gradients included, later pushes not.
-void dp_search_loads(const dp_search *search, dp_loads *loads);
+void dp_search_loads(dp_search *search, dp_loads *loads);
 
 // The weighted cost of a placement, from scratch; later pushes included. All prices are scaled down
 // where the rows of one sample could cost more than 10^9.

@@ -87,6 +87,7 @@ typedef struct {
     uint32_t offsets[SAMPLES + 1];
     uint32_t lookups[SAMPLES * FIELDS * BAG];
     int32_t evict[RT_WORKERS_MAX];
+    int32_t changes[DISTINCT * DP_COST_WORKERS_MAX] __attribute__((aligned(16)));
     dp_view view;
 } made_up;
 
@@ -122,6 +123,10 @@ static void make_up(made_up *m, rt_random *random, uint32_t worker_count, bool u
                         .distinct = m->distinct,
                         .held = m->held,
                         .ticks = &m->ticks};
+    if (worker_count <= DP_COST_WORKERS_MAX && rt_random_below(random, 2)) {
+        memset(m->changes, 0x55, sizeof m->changes);
+        m->view.changes = m->changes;
+    }
     if (rt_random_below(random, 2)) { // otherwise not counted
         m->view.evict = m->evict;
         for (uint32_t j = 0; j < worker_count; j++)
@@ -158,7 +163,7 @@ static void check_made_up(const made_up *m, uint32_t stride)
 static void matrix_is_algorithm_1(void **state)
 {
     (void)state;
-    static const uint32_t workers[] = {1, 2, 3, 8, 63, 64};
+    static const uint32_t workers[] = {1, 2, 3, 8, 13, 16, 63, 64};
     static made_up m;
     rt_random random = {1};
     for (uint32_t w = 0; w < RT_COUNT_OF(workers); w++) {

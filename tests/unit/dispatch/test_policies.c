@@ -391,6 +391,40 @@ static void laia_takes_the_best_holder(void **state)
     check_fair(ties_of, 8, tied);
 }
 
+// More look-ups in a sample than a byte counts, and more workers than one group has.
+static void laia_counts_long_samples(void **state)
+{
+    (void)state;
+    enum { MOST = 600, SECOND = 250, WORKERS = 20, LAST = WORKERS - 1 };
+    static uint32_t lookups[MOST + SECOND];
+    const uint32_t offsets[] = {0, MOST + SECOND};
+    const dp_distinct distinct[] = {{.holders = rt_bit(LAST), .held = LAST},
+                                    {.holders = rt_bit(3) | rt_bit(9), .held = DP_HELD_BY_MANY}};
+    const uint8_t held[] = {LAST, DP_HELD_BY_MANY};
+    static const dp_ticks ticks;
+    uint32_t capacity[WORKERS], placement = 0;
+    for (uint32_t k = 0; k < MOST + SECOND; k++)
+        lookups[k] = k >= MOST;
+    for (uint32_t j = 0; j < WORKERS; j++)
+        capacity[j] = 1;
+    const dp_view view = {.worker_count = WORKERS,
+                          .sample_count = 1,
+                          .lookup_count = MOST + SECOND,
+                          .distinct_count = 2,
+                          .offsets = offsets,
+                          .lookups = lookups,
+                          .distinct = distinct,
+                          .held = held,
+                          .capacity = capacity,
+                          .ticks = &ticks};
+    const dp_policy_config config = {.worker_count = WORKERS, .sample_count_max = 1};
+    void *laia;
+    assert_int_equal(dp_policy_laia.create(&config, &laia, NULL), RT_OK);
+    dp_policy_laia.place(laia, &view, &placement);
+    assert_int_equal(placement, LAST);
+    dp_policy_laia.destroy(laia);
+}
+
 // ---- random
 // --------------------------------------------------------------------------------------------
 
@@ -651,7 +685,8 @@ static void same_state_on_other_processors(void **context)
 
 TEST_MAIN(TEST(hybrid_of_one_sample_each), TEST(hybrid_of_three_samples_each),
           TEST(hybrid_of_128_samples_each), TEST(hybrid_of_64_workers),
-          TEST(planner_passes_alpha_on), TEST(laia_takes_the_best_holder), TEST(random_is_fair),
+          TEST(planner_passes_alpha_on), TEST(laia_takes_the_best_holder),
+          TEST(laia_counts_long_samples), TEST(random_is_fair),
           TEST(names_lead_to_their_tables), TEST(traits_are_theirs),
           TEST(equal_seeds_give_equal_plans), TEST(fingerprint_shows_everything),
           TEST(state_of_makespan_fits_together), TEST(same_state_on_other_processors))
