@@ -198,7 +198,8 @@ static rt_status answer_mark_if_idle(ew_run *w, rt_error *error)
         if (status)
             return status;
     }
-    if (rt_message_create(&message, RT_MESSAGE_MARK, ew_run_self(w), w->mark, 0, 0))
+    const uint32_t giver = w->mark_dense ? 1 + w->giver : 0; // as the question had it
+    if (rt_message_create(&message, RT_MESSAGE_MARK, ew_run_self(w), w->mark, giver, 0))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     return rt_member_send(&w->member, &message, error);
 }

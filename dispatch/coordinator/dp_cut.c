@@ -12,15 +12,37 @@ void dp_cut_fini(dp_cut *cut)
     cut->planned = NULL;
 }
 
-void dp_cut_lose(dp_cut *cut, uint32_t worker)
-{
-    cut->lost |= rt_bit(worker);
-}
-
 // Workers whose answer is awaited.
 static uint64_t awaited_workers(const dp_cut *cut)
 {
     return rt_bits_below(cut->worker_count) & ~cut->lost & ~cut->marks;
+}
+
+static bool lacks_dense(const dp_cut *cut)
+{
+    return cut->planned->is_cut && (cut->dense_bytes == 0 || cut->dense.size < cut->dense_bytes);
+}
+
+void dp_cut_lose(dp_cut *cut, uint32_t worker)
+{
+    cut->lost |= rt_bit(worker);
+    if (!cut->planned || cut->asked || worker != cut->lead || !lacks_dense(cut))
+        return;
+    rt_bytes_fini(&cut->dense);
+    cut->dense_bytes = 0;
+    cut->lead = rt_lowest_bit(rt_bits_below(cut->worker_count) & ~cut->lost);
+    cut->marks &= ~rt_bit(cut->lead);
+    cut->asks_anew = true;
+}
+
+// count: 1 + who sends the dense part, and needs the others' to have it
+static rt_status send_mark(dp_cut *cut, uint32_t worker, rt_error *error)
+{
+    rt_message mark;
+    if (rt_message_create(&mark, RT_MESSAGE_MARK, cut->sender, cut->planned->sequence,
+                          cut->planned->is_cut ? 1 + cut->lead : 0, 0))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    return dp_roster_send(cut->roster, rt_peer(RT_ROLE_WORKER, worker), &mark, error);
 }
 
 void dp_cut_request(dp_cut *cut)
@@ -39,23 +61,16 @@ rt_status dp_cut_begin(dp_cut *cut, dp_planned *planned, rt_error *error)
     rt_assert(!cut->planned);
     cut->planned = planned;
     cut->marks = cut->captured = 0;
-    cut->asked = false;
+    cut->asked = cut->asks_anew = false;
     cut->is_requested &= !planned->is_cut;
     cut->dense_bytes = cut->ended_rows = 0;
     cut->drained_ns = 0;
     cut->begin_ns = rt_now_ns();
     cut->lead = rt_lowest_bit(awaited_workers(cut));
-    for (uint64_t rest = awaited_workers(cut); rest; rest &= rest - 1) {
-        const uint32_t w = rt_lowest_bit(rest);
-        rt_message mark; // count: 1 + who sends the dense part, and needs the others' to have it
-        if (rt_message_create(&mark, RT_MESSAGE_MARK, cut->sender, planned->sequence,
-                              planned->is_cut ? 1 + cut->lead : 0, 0))
-            return rt_fail(error, RT_NO_MEMORY, "out of memory");
-        rt_status status = dp_roster_send(cut->roster, rt_peer(RT_ROLE_WORKER, w), &mark, error);
-        if (status)
-            return status;
-    }
-    return RT_OK;
+    rt_status status = RT_OK;
+    for (uint64_t rest = awaited_workers(cut); rest && !status; rest &= rest - 1)
+        status = send_mark(cut, rt_lowest_bit(rest), error);
+    return status;
 }
 
 rt_status dp_cut_mark(dp_cut *cut, uint32_t peer, const rt_message *message, rt_error *error)
@@ -66,6 +81,9 @@ rt_status dp_cut_mark(dp_cut *cut, uint32_t peer, const rt_message *message, rt_
         rt_message_header(message)->iteration != cut->planned->sequence)
         return rt_fail(error, RT_WIRE, "%s: a MARK that nobody waits for",
                        rt_peer_name(peer, name));
+    const uint32_t giver = rt_message_header(message)->count;
+    if (rt_peer_rank(peer) == cut->lead && giver != 0 && giver != 1 + cut->lead)
+        return RT_OK; // of the MARK before, which named the one that is lost
     cut->marks |= rt_bit(rt_peer_rank(peer));
     return RT_OK;
 }
@@ -158,10 +176,13 @@ static rt_status expire(dp_cut *cut, rt_error *error)
 
 rt_status dp_cut_step(dp_cut *cut, rt_error *error)
 {
+    if (cut->planned && cut->asks_anew) {
+        cut->asks_anew = false;
+        return send_mark(cut, cut->lead, error);
+    }
     if (cut->planned && !cut->planned->is_cut)
         return cut->asked || awaited_workers(cut) ? RT_OK : expire(cut, error);
-    if (!cut->planned || cut->asked || awaited_workers(cut) ||
-        cut->dense_bytes == 0 || cut->dense.size < cut->dense_bytes)
+    if (!cut->planned || cut->asked || awaited_workers(cut) || lacks_dense(cut))
         return RT_OK;
     const bool busy = dp_checkpoint_busy(cut->checkpoint);
     if (!cut->drained_ns) {
@@ -175,13 +196,11 @@ rt_status dp_cut_step(dp_cut *cut, rt_error *error)
 
 dp_awaited dp_cut_awaited(const dp_cut *cut)
 {
-    const bool lacks_dense =
-        cut->planned->is_cut && (cut->dense_bytes == 0 || cut->dense.size < cut->dense_bytes);
     dp_awaited awaited = {.what = "has not carried out a cut", .number = cut->planned->sequence};
     if (cut->asked)
         awaited.shards = rt_bits_below(cut->shard_count) & ~cut->captured;
     else
-        awaited.workers = awaited_workers(cut) | (lacks_dense ? rt_bit(cut->lead) : 0);
+        awaited.workers = awaited_workers(cut) | (lacks_dense(cut) ? rt_bit(cut->lead) : 0);
     return awaited;
 }
 

@@ -34,6 +34,7 @@ typedef struct {
     uint64_t captured;   // shards
     uint64_t ended_rows; // of the sweep that is open
     bool asked;          // shards were told
+    bool asks_anew;      // the lead is another one, and does not know it
     uint32_t lead;       // the worker that is asked for the dense weights
     rt_bytes dense;      // of it, dense_bytes once they are complete
     uint64_t dense_bytes;
@@ -51,7 +52,7 @@ void dp_cut_request(dp_cut *cut);
 // The slices of the cut are out. planned is the cut's from now on.
 rt_status dp_cut_begin(dp_cut *cut, dp_planned *planned, rt_error *error);
 
-// The run goes on without a worker, which is not the lead of an open cut.
+// The run goes on without a worker. If it was to give the dense part, another one is asked.
 void dp_cut_lose(dp_cut *cut, uint32_t worker);
 
 // Answers of workers. RT_WIRE: nobody waits for that.

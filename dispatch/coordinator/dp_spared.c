@@ -36,11 +36,9 @@ static bool may_go(const dp_run *c, uint32_t worker)
 {
     const uint64_t bit = rt_bit(worker);
     const bool trains = c->phase == DP_RUN_TRAINS || c->phase == DP_RUN_DRAINS;
-    // Who is asked for the dense weights of a cut gives them, or nobody does.
-    const bool gives = c->cut.planned && c->cut.planned->is_cut && worker == c->cut.lead;
     return trains && c->given->on_worker_loss == RT_LOSS_SHRINK &&
            c->own.config->dispatch.participants != RT_PARTICIPANTS_ALL &&
-           !rt_dispatch_is_mutual(&c->own.config->dispatch) && !gives &&
+           !rt_dispatch_is_mutual(&c->own.config->dispatch) &&
            (dp_run_workers(c) & ~bit) != 0 && dp_lost_is_spare(&c->lost, worker);
 }
 

@@ -58,13 +58,19 @@ static void fini(cut_case *c)
     rt_config_fini(&c->config);
 }
 
-static rt_status mark(cut_case *c, uint32_t peer, uint64_t sequence)
+// giver: 1 + the worker that was to give the dense part; 0: nobody.
+static rt_status mark_of(cut_case *c, uint32_t peer, uint64_t sequence, uint32_t giver)
 {
     rt_message message;
-    assert_int_equal(rt_message_create(&message, RT_MESSAGE_MARK, peer, sequence, 0, 0), RT_OK);
+    assert_int_equal(rt_message_create(&message, RT_MESSAGE_MARK, peer, sequence, giver, 0), RT_OK);
     rt_status status = dp_cut_mark(&c->cut, peer, &message, NULL);
     rt_message_release(&message);
     return status;
+}
+
+static rt_status mark(cut_case *c, uint32_t peer, uint64_t sequence)
+{
+    return mark_of(c, peer, sequence, 1 + c->cut.lead);
 }
 
 // Bytes [offset, offset + size) of the dense part.
@@ -284,7 +290,35 @@ static void answers_that_no_sweep_waits_for(void **state)
     }
 }
 
-TEST_MAIN(TEST(a_request_is_met_once), TEST(lost_workers_are_not_waited_for),
+// Some of it has come: the next one is asked. What it answered to the question before, or answers
+// later, is not meant.
+static void the_giver_is_lost_meanwhile(void **state)
+{
+    (void)state;
+    cut_case c;
+    begin(&c);
+    rt_endpoint *endpoint = &c.transport.endpoint;
+    assert_int_equal(mark(&c, rt_peer(RT_ROLE_WORKER, 2), SEQUENCE), RT_OK);
+    assert_int_equal(send_part(&c, rt_peer(RT_ROLE_WORKER, 0), 0, DENSE_BYTES - 8), RT_OK);
+    dp_cut_lose(&c.cut, 0);
+    assert_int_equal(mark_of(&c, rt_peer(RT_ROLE_WORKER, 1), SEQUENCE, 1 + 0), RT_OK);
+    endpoint->count = 0;
+    assert_int_equal(asked(&c), 0);
+    assert_int_equal(notes_ranks(&c.transport, RT_MESSAGE_MARK, RT_ROLE_WORKER, SEQUENCE), 2);
+    assert_int_equal(endpoint->sent[0].header.count, 1 + 1);
+    assert_int_equal(asked(&c), 0);
+    assert_int_equal(endpoint->count, 1); // it is asked once
+    assert_int_equal(dp_cut_awaited(&c.cut).workers, 2);
+    assert_int_equal(send_part(&c, rt_peer(RT_ROLE_WORKER, 1), 0, DENSE_BYTES), RT_OK);
+    assert_int_equal(asked(&c), 0);
+    assert_int_equal(mark(&c, rt_peer(RT_ROLE_WORKER, 1), SEQUENCE), RT_OK);
+    assert_int_equal(asked(&c), 3);
+    dp_cut_lose(&c.cut, 1); // it has given all
+    assert_false(c.cut.asks_anew);
+    fini(&c);
+}
+
+TEST_MAIN(TEST(a_request_is_met_once), TEST(the_giver_is_lost_meanwhile), TEST(lost_workers_are_not_waited_for),
           TEST(another_worker_gives_the_dense_part), TEST(a_sweep_is_a_cut),
           TEST(answers_that_no_sweep_waits_for), TEST(shards_wait_for_every_worker),
           TEST(shards_wait_for_the_dense_part), TEST(what_nobody_waits_for),
