@@ -15,7 +15,8 @@
 #include "runtime/wire/rt_control.h"
 
 #define SERVER rt_peer(RT_ROLE_COORDINATOR, 0)
-#define RANKS 64u // of which each takes one at random
+#define RANKS 64u // of visitors, of which each asker takes one at random: the upper half, beside those
+                  // of the subscriber (ew_subscriber.c) of the same process
 #define WAIT_MS 200
 #define PAUSE_NS 200000000                  // before it is tried to connect again
 #define PROBE_EVERY_NS UINT64_C(1000000000) // of who does not answer
@@ -116,7 +117,7 @@ static rt_status connect_anew(ew_asker *asker, rt_error *error)
     uint32_t rank = 0;
     if (getrandom(&rank, sizeof rank, 0) != sizeof rank)
         return rt_fail(error, RT_IO, "getrandom: %s", strerror(errno));
-    asker->self = rt_peer(RT_ROLE_VISITOR, rank % RANKS);
+    asker->self = rt_peer(RT_ROLE_VISITOR, RANKS + rank % RANKS);
     return rt_transport_zmq.connect(asker->transport, asker->self, SERVER, asker->address,
                                     &asker->endpoint, error);
 }
