@@ -16,11 +16,11 @@ void dp_flights_fini(dp_flights *flights, dp_feed *feed)
     *flights = (dp_flights){0};
 }
 
-void dp_flights_put(dp_flights *flights, dp_planned *planned, uint64_t reported)
+void dp_flights_put(dp_flights *flights, dp_planned *planned)
 {
     dp_flight *flight = &flights->list[planned->sequence % flights->max];
     rt_assert(!flight->planned);
-    *flight = (dp_flight){.planned = planned, .reported = reported | planned->left_out};
+    *flight = (dp_flight){.planned = planned, .reported = planned->left_out};
     flights->count++;
 }
 

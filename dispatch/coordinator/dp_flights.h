@@ -27,8 +27,7 @@ static inline bool dp_flights_full(const dp_flights *flights)
     return flights->count == flights->max;
 }
 
-// reported: workers that will not report it, beside those that got no slice. Not full.
-void dp_flights_put(dp_flights *flights, dp_planned *planned, uint64_t reported);
+void dp_flights_put(dp_flights *flights, dp_planned *planned); // not full
 // The one that was put first of those that this worker has not reported; NULL: there is none.
 dp_flight *dp_flights_awaited(const dp_flights *flights, uint32_t worker);
 // The one that was put first, once all of these workers have reported it; NULL: they have not, or

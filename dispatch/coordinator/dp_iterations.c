@@ -60,7 +60,8 @@ static rt_status send_planned(dp_run *c, dp_planned *planned, rt_error *error)
         dp_feed_give(c->feed, planned);
         return status;
     }
-    dp_run_fly(c, planned);
+    planned->left_out |= c->lost.gone;
+    dp_flights_put(&c->flights, planned);
     return RT_OK;
 }
 

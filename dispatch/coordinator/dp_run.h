@@ -142,9 +142,6 @@ rt_status dp_run_turn(dp_run *run, rt_error *error);
 
 // ---- dp_spared.c
 
-// The slices of an iteration are out.
-void dp_run_fly(dp_run *run, dp_planned *planned);
-
 // A worker (dp_run *context), by its place, is lost: whether the run goes on without it. why: what
 // has become of it.
 bool dp_run_spares(void *context, uint32_t worker, const char *why);

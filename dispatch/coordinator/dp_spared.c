@@ -4,28 +4,13 @@
 #include "dispatch/coordinator/dp_run.h"
 #include "runtime/rt_log.h"
 
-// Its report of an iteration in which it had nothing to do.
-static void report_nothing(dp_run *c, dp_planned *planned, uint32_t worker)
-{
-    static const rt_wire_report nothing;
-    static const float no_predictions;
-    dp_tally_report(c->tally, planned, worker, &nothing, &no_predictions);
-}
-
-void dp_run_fly(dp_run *c, dp_planned *planned)
-{
-    dp_flights_put(&c->flights, planned, c->lost.gone);
-    for (uint64_t rest = c->lost.gone & ~planned->left_out; rest; rest &= rest - 1)
-        report_nothing(c, planned, rt_lowest_bit(rest));
-}
-
-// What is under way waits for it no longer.
+// What is under way waits for it no longer: it had nothing to do there.
 static void stop_waiting_for(dp_run *c, uint32_t worker)
 {
     dp_flight *f;
     while ((f = dp_flights_awaited(&c->flights, worker))) {
         f->reported |= rt_bit(worker);
-        report_nothing(c, f->planned, worker);
+        f->planned->left_out |= rt_bit(worker);
     }
     c->lost.gone |= rt_bit(worker);
     dp_cut_lose(&c->cut, worker);

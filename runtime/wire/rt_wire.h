@@ -23,12 +23,13 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
     XX(HEARTBEAT, 5)   /* both ways, no payload */                                                 \
     XX(STOP, 6)        /* end now; iteration: rt_reason; payload: reason as text */                \
     XX(FAILED, 7)      /* to the coordinator: sender gives up; iteration, payload: as STOP */      \
-    XX(FINISH, 8)      /* coordinator: no more slices; payload none */                             \
+    XX(FINISH, 8)      /* coordinator: no more slices; count: the worker that gives the model */   \
     XX(FINISHED, 9)    /* answer to FINISH: all is done */                                         \
     XX(SAVE, 10)       /* coordinator: send your part of the model, or of the checkpoint of        \
                           `iteration`, as PIECEs; payload none */                                  \
     XX(BATCH, 11)      /* coordinator to worker: batches to plan from, dp_broadcast.h */           \
-    XX(MARK, 12)       /* to a worker: answer with the same once all so far is carried out */      \
+    XX(MARK, 12)       /* to a worker: answer with the same once all so far is carried out; */     \
+                       /* count of a cut: 1 + the worker that gives the dense weights */           \
     XX(PART, 13)       /* a piece of the dense part of a checkpoint, rt_wire_part and bytes */     \
     XX(CUT, 14)        /* to a shard: write your rows, rt_wire_cut; answer: they are captured */   \
     XX(WRITTEN, 15)    /* a shard's rows are on disk, or not: rt_wire_written, text */             \

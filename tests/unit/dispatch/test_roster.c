@@ -147,24 +147,32 @@ static void join_again_if_refused(fixture *f, uint32_t rank)
     join_worker(f, rank);
 }
 
+// The shard and these workers say that they are there, and what came is taken.
+static rt_status take_a_turn(fixture *f, uint64_t workers, rt_error *error)
+{
+    uint32_t peer;
+    rt_message message = {0};
+    say(f->shard, rt_peer(RT_ROLE_PS, 0), RT_MESSAGE_HEARTBEAT, NULL, 0);
+    for (uint64_t rest = workers; rest; rest &= rest - 1) {
+        const uint32_t w = rt_lowest_bit(rest);
+        say(f->workers[w], rt_peer(RT_ROLE_WORKER, w), RT_MESSAGE_HEARTBEAT, NULL, 0);
+    }
+    assert_int_equal(dp_roster_wait(f->roster, -1, error), RT_OK);
+    rt_status status = dp_roster_receive(f->roster, &peer, &message, error);
+    rt_message_release(&message);
+    return status == RT_AGAIN ? RT_OK : status;
+}
+
 // Lets messages come until the mask of those that wait is this one; those that take part go on
 // saying that they are there.
 static void await_waiting(fixture *f, uint64_t want)
 {
     while (dp_roster_waiting(f->roster) != want) {
-        uint32_t peer;
-        rt_message message = {0};
         rt_error error = {0};
         if (rt_now_ns() > f->end_ns)
             fail_msg("%#" PRIx64 " wait, expected %#" PRIx64, dp_roster_waiting(f->roster), want);
         join_again_if_refused(f, 1);
-        say(f->shard, rt_peer(RT_ROLE_PS, 0), RT_MESSAGE_HEARTBEAT, NULL, 0);
-        say(f->workers[0], rt_peer(RT_ROLE_WORKER, 0), RT_MESSAGE_HEARTBEAT, NULL, 0);
-        say(f->workers[2], rt_peer(RT_ROLE_WORKER, 2), RT_MESSAGE_HEARTBEAT, NULL, 0);
-        assert_int_equal(dp_roster_wait(f->roster, -1, &error), RT_OK);
-        rt_status status = dp_roster_receive(f->roster, &peer, &message, &error);
-        rt_message_release(&message);
-        if (status && status != RT_AGAIN)
+        if (take_a_turn(f, 5, &error))
             fail_msg("%s", error.text);
     }
 }
@@ -694,16 +702,9 @@ static bool spares(void *context, uint32_t worker, const char *why)
 static void await_question(fixture *f, const sparing *all, uint32_t count)
 {
     while (all->asked < count) {
-        uint32_t peer;
-        rt_message message = {0};
         rt_error error = {0};
         assert_true(rt_now_ns() < f->end_ns);
-        say(f->shard, rt_peer(RT_ROLE_PS, 0), RT_MESSAGE_HEARTBEAT, NULL, 0);
-        say(f->workers[2], rt_peer(RT_ROLE_WORKER, 2), RT_MESSAGE_HEARTBEAT, NULL, 0);
-        assert_int_equal(dp_roster_wait(f->roster, -1, &error), RT_OK);
-        rt_status status = dp_roster_receive(f->roster, &peer, &message, &error);
-        rt_message_release(&message);
-        if (status && status != RT_AGAIN)
+        if (take_a_turn(f, 4, &error))
             fail_msg("%s", error.text);
         assert_string_equal(error.text, "");
     }
@@ -748,14 +749,8 @@ static void who_can_be_spared_ends_nothing(void **state)
     await_waiting(&f, 2);
     f.end_ns = rt_now_ns() + PATIENCE_S * test_limit_factor() * UINT64_C(1000000000);
     for (rt_status status = RT_OK; status != RT_PEER;) { // worker 2 says nothing
-        uint32_t peer;
         assert_true(rt_now_ns() < f.end_ns);
-        say(f.shard, rt_peer(RT_ROLE_PS, 0), RT_MESSAGE_HEARTBEAT, NULL, 0);
-        say(f.workers[1], rt_peer(RT_ROLE_WORKER, 1), RT_MESSAGE_HEARTBEAT, NULL, 0);
-        (void)dp_roster_wait(f.roster, -1, &error);
-        message = (rt_message){0};
-        status = dp_roster_receive(f.roster, &peer, &message, &error);
-        rt_message_release(&message);
+        status = take_a_turn(&f, 2, &error);
     }
     assert_non_null(strstr(error.text, "worker 2 was silent"));
     assert_int_equal(all.asked, 3);
