@@ -73,25 +73,54 @@ static void await_log(const char *log, const char *text)
     fail_msg("the broker did not say \"%s\"", text);
 }
 
+// A broker without passwords, and a run that has subscribed there.
+typedef struct {
+    char log[600]; // the broker's
+    int port;
+    pid_t broker;
+    rt_config config;
+    rt_live *live;
+} site;
+
+static void open_site(site *s)
+{
+    rt_error error = {0};
+    if (system("command -v mosquitto >/dev/null && command -v mosquitto_pub >/dev/null") != 0)
+        test_skip("mosquitto is not installed (tools/setup test)");
+    s->port = test_free_port();
+    snprintf(s->log, sizeof s->log, "%s", test_path("log"));
+    s->broker = start_broker(s->port, s->log, "allow_anonymous true\n");
+    await_log(s->log, "running");
+    assert_int_equal(rt_config_init(&s->config), RT_OK);
+    s->config.stream.source = RT_SOURCE_MQTT;
+    snprintf(s->config.stream.mqtt_broker, sizeof s->config.stream.mqtt_broker, "127.0.0.1:%d",
+             s->port);
+    if (rt_live_open(&s->config, test_path("journal"), &s->live, &error))
+        fail_msg("%s", error.text);
+    await_log(s->log, "Sending SUBACK to lanyard");
+}
+
+static void send_two_events(const site *s)
+{
+    char command[256];
+    snprintf(command, sizeof command,
+             "printf 'one\\ntwo' | mosquitto_pub -p %d -q 1 -t lanyard/events -s", s->port);
+    assert_int_equal(system(command), 0);
+}
+
+static void close_site(site *s)
+{
+    rt_live_close(s->live);
+    rt_config_fini(&s->config);
+    kill(s->broker, SIGTERM);
+    waitpid(s->broker, NULL, 0);
+}
+
 static void acknowledges_after_fsync(void **state)
 {
     (void)state;
-    if (system("command -v mosquitto >/dev/null && command -v mosquitto_pub >/dev/null") != 0)
-        test_skip("mosquitto is not installed (tools/setup test)");
-    char log[600], command[256];
-    const int port = test_free_port();
-    snprintf(log, sizeof log, "%s", test_path("log"));
-    const pid_t broker = start_broker(port, log, "allow_anonymous true\n");
-    await_log(log, "running");
-    rt_config config;
-    rt_live *live;
-    rt_error error = {0};
-    assert_int_equal(rt_config_init(&config), RT_OK);
-    config.stream.source = RT_SOURCE_MQTT;
-    snprintf(config.stream.mqtt_broker, sizeof config.stream.mqtt_broker, "127.0.0.1:%d", port);
-    if (rt_live_open(&config, test_path("journal"), &live, &error))
-        fail_msg("%s", error.text);
-    await_log(log, "Sending SUBACK to lanyard");
+    site s;
+    open_site(&s);
 
     struct rlimit limit, tight;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
@@ -99,62 +128,38 @@ static void acknowledges_after_fsync(void **state)
     tight = limit;
     tight.rlim_cur = 60; // a head of a segment, and no event
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &tight), 0);
-    snprintf(command, sizeof command,
-             "printf 'one\\ntwo' | mosquitto_pub -p %d -q 1 -t lanyard/events -s", port);
-    assert_int_equal(system(command), 0);
+    send_two_events(&s);
     for (int i = 0;
-         i < LIMIT_S * 50 && rt_live_statistics(live, RT_FLOW_EVENTS).journal.failures == 0; i++)
+         i < LIMIT_S * 50 && rt_live_statistics(s.live, RT_FLOW_EVENTS).journal.failures == 0; i++)
         usleep(20000);
-    assert_true(rt_live_statistics(live, RT_FLOW_EVENTS).journal.failures > 0);
-    assert_true(log_has(log, "Sending PUBLISH to lanyard"));
+    assert_true(rt_live_statistics(s.live, RT_FLOW_EVENTS).journal.failures > 0);
+    assert_true(log_has(s.log, "Sending PUBLISH to lanyard"));
     usleep(300000);
-    assert_false(log_has(log, "Received PUBACK from lanyard")); // it is not on disk
-    assert_int_equal(rt_live_statistics(live, RT_FLOW_EVENTS).journal.next, 1);
+    assert_false(log_has(s.log, "Received PUBACK from lanyard")); // it is not on disk
+    assert_int_equal(rt_live_statistics(s.live, RT_FLOW_EVENTS).journal.next, 1);
 
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    await_log(log, "Received PUBACK from lanyard"); // the broker sent it again
-    assert_int_equal(rt_live_statistics(live, RT_FLOW_EVENTS).journal.next, 3);
-    rt_live_close(live);
-    rt_config_fini(&config);
-    kill(broker, SIGTERM);
-    waitpid(broker, NULL, 0);
+    await_log(s.log, "Received PUBACK from lanyard"); // the broker sent it again
+    assert_int_equal(rt_live_statistics(s.live, RT_FLOW_EVENTS).journal.next, 3);
+    close_site(&s);
 }
 
 // What there was no memory for comes again, and what comes then is kept.
 static void without_memory_nothing_is_acknowledged(void **state)
 {
     (void)state;
-    if (system("command -v mosquitto >/dev/null && command -v mosquitto_pub >/dev/null") != 0)
-        test_skip("mosquitto is not installed (tools/setup test)");
-    char log[600], command[256];
-    const int port = test_free_port();
-    snprintf(log, sizeof log, "%s", test_path("log"));
-    const pid_t broker = start_broker(port, log, "allow_anonymous true\n");
-    await_log(log, "running");
-    rt_config config;
-    rt_live *live;
-    rt_error error = {0};
-    assert_int_equal(rt_config_init(&config), RT_OK);
-    config.stream.source = RT_SOURCE_MQTT;
-    snprintf(config.stream.mqtt_broker, sizeof config.stream.mqtt_broker, "127.0.0.1:%d", port);
-    if (rt_live_open(&config, test_path("journal"), &live, &error))
-        fail_msg("%s", error.text);
-    await_log(log, "Sending SUBACK to lanyard");
+    site s;
+    open_site(&s);
     atomic_store(&is_out_of_memory, true);
-    snprintf(command, sizeof command,
-             "printf 'one\ntwo' | mosquitto_pub -p %d -q 1 -t lanyard/events -s", port);
-    assert_int_equal(system(command), 0);
-    await_log(log, "Sending PUBLISH to lanyard");
+    send_two_events(&s);
+    await_log(s.log, "Sending PUBLISH to lanyard");
     usleep(300000);
-    assert_false(log_has(log, "Received PUBACK from lanyard"));
-    assert_int_equal(rt_live_statistics(live, RT_FLOW_EVENTS).journal.next, 1);
+    assert_false(log_has(s.log, "Received PUBACK from lanyard"));
+    assert_int_equal(rt_live_statistics(s.live, RT_FLOW_EVENTS).journal.next, 1);
     atomic_store(&is_out_of_memory, false);
-    await_log(log, "Received PUBACK from lanyard"); // the broker sent it again
-    assert_int_equal(rt_live_statistics(live, RT_FLOW_EVENTS).journal.next, 3);
-    rt_live_close(live);
-    rt_config_fini(&config);
-    kill(broker, SIGTERM);
-    waitpid(broker, NULL, 0);
+    await_log(s.log, "Received PUBACK from lanyard"); // the broker sent it again
+    assert_int_equal(rt_live_statistics(s.live, RT_FLOW_EVENTS).journal.next, 3);
+    close_site(&s);
 }
 
 static void make(const char *command)
