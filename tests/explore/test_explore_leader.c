@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "runtime/rt_base.h"
-#include "runtime/rt_hash.h"
 #include "tests/explore/explore_rules.h"
+#include "tests/explore/explore_states.h"
 
 // What is explored, also of cases that pass.
 static FILE *report;
@@ -67,35 +67,21 @@ typedef struct {
 typedef struct {
     broken broken;
     bool waits; // coordinator.standby_away
-    state *list;
-    uint32_t *seen;    // 1 + places in list; 0: free
-    uint32_t *parents; // by place in list, 1 + place
-    uint32_t room, count, capacity, parent_capacity, from;
+    explore_states found;
+    uint32_t *parents; // by place among them, 1 + place
+    uint32_t parent_capacity, from;
     uint64_t transitions;
     char violation[160];
 } search;
 
-static uint64_t hash_of(const state *at)
-{
-    return rt_hash_bytes(at, sizeof *at);
-}
-
 static void add(search *x, const state *at)
 {
-    uint64_t place = hash_of(at) % x->room;
     x->transitions++;
-    while (x->seen[place]) {
-        if (memcmp(&x->list[x->seen[place] - 1], at, sizeof *at) == 0)
-            return;
-        place = (place + 1) % x->room;
-    }
-    assert_true(x->count < x->room / 2);
-    assert_int_equal(rt_grow(&x->list, &x->capacity, x->count + 1u, sizeof *x->list), RT_OK);
-    assert_int_equal(rt_grow(&x->parents, &x->parent_capacity, x->count + 1u, sizeof *x->parents),
-                     RT_OK);
-    x->parents[x->count] = x->from;
-    x->list[x->count++] = *at;
-    x->seen[place] = x->count;
+    if (!explore_states_add(&x->found, at))
+        return;
+    assert_int_equal(
+        rt_grow(&x->parents, &x->parent_capacity, x->found.count, sizeof *x->parents), RT_OK);
+    x->parents[x->found.count - 1] = x->from;
 }
 
 static bool reaches(const state *at, uint32_t c, uint32_t s)
@@ -317,7 +303,7 @@ static void check(search *x, const state *at)
 static void show(const search *x, uint32_t place)
 {
     static const char *const phases[] = {"down", "gathers", "welcomes", "leads", "replaced"};
-    const state *at = &x->list[place];
+    const state *at = explore_states_at(&x->found, place);
     if (x->parents[place])
         show(x, x->parents[place] - 1);
     fprintf(report, "    hub %s e%u joined %x answered %x, spare %s%s e%u joined %x answered %x;",
@@ -334,12 +320,10 @@ static void explore(search *x)
 {
     state first;
     memset(&first, 0, sizeof first);
-    x->room = 1u << 24;
-    x->seen = calloc(x->room, sizeof *x->seen);
-    assert_non_null(x->seen);
+    explore_states_init(&x->found, sizeof(state), 1u << 24);
     add(x, &first);
-    for (uint32_t i = 0; i < x->count && !*x->violation; i++) {
-        const state at = x->list[i];
+    for (uint32_t i = 0; i < x->found.count && !*x->violation; i++) {
+        const state at = *(const state *)explore_states_at(&x->found, i);
         x->from = 1 + i;
         check(x, &at);
         if (*x->violation && x->broken == BREAK_NONE)
@@ -360,10 +344,9 @@ static void explore(search *x)
         promote(x, &at);
     }
     fprintf(report, "    %s, %s: %u states, %llu transitions: %s\n", x->waits ? "wait" : "go_on",
-            texts[x->broken], x->count, (unsigned long long)x->transitions,
+            texts[x->broken], x->found.count, (unsigned long long)x->transitions,
             *x->violation ? x->violation : "holds");
-    free(x->seen);
-    rt_free(x->list);
+    explore_states_fini(&x->found);
     rt_free(x->parents);
 }
 

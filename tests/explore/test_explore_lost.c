@@ -16,8 +16,8 @@
 
 #include "dispatch/coordinator/dp_lost.h"
 #include "runtime/rt_base.h"
-#include "runtime/rt_hash.h"
 #include "tests/explore/explore_rules.h"
+#include "tests/explore/explore_states.h"
 
 // What is explored, also of cases that pass.
 static FILE *report;
@@ -61,26 +61,15 @@ typedef struct {
     broken broken;
     uint8_t roles[SLICES + 1];
     uint8_t ahead, flights; // slices that are planned but not sent; that may be under way
-    state *list;
-    uint32_t *seen; // 1 + places in list; 0: free
-    uint32_t room, count, capacity;
+    explore_states found;
     uint64_t transitions, states, spared;
     char violation[160];
 } search;
 
 static void add(search *x, const state *at)
 {
-    uint64_t place = rt_hash_bytes(at, sizeof *at) % x->room;
     x->transitions++;
-    while (x->seen[place]) {
-        if (memcmp(&x->list[x->seen[place] - 1], at, sizeof *at) == 0)
-            return;
-        place = (place + 1) % x->room;
-    }
-    assert_true(x->count < x->room / 2);
-    assert_int_equal(rt_grow(&x->list, &x->capacity, x->count + 1u, sizeof *x->list), RT_OK);
-    x->list[x->count++] = *at;
-    x->seen[place] = x->count;
+    (void)explore_states_add(&x->found, at);
 }
 
 static uint8_t bit(uint32_t i)
@@ -381,11 +370,10 @@ static void explore(search *x)
     state first;
     memset(&first, 0, sizeof first);
     first.lives = 1;
-    x->count = 0;
-    memset(x->seen, 0, x->room * sizeof *x->seen);
+    explore_states_clear(&x->found);
     add(x, &first);
-    for (uint32_t i = 0; i < x->count && !*x->violation; i++) {
-        const state at = x->list[i];
+    for (uint32_t i = 0; i < x->found.count && !*x->violation; i++) {
+        const state at = *(const state *)explore_states_at(&x->found, i);
         const uint64_t before = x->transitions;
         send_slice(x, &at);
         hear_report(x, &at);
@@ -400,7 +388,7 @@ static void explore(search *x)
         if (is_end)
             check_end(x, &at);
     }
-    x->states += x->count;
+    x->states += x->found.count;
 }
 
 static void explore_all(search *x)
@@ -408,9 +396,7 @@ static void explore_all(search *x)
     uint32_t all = 1;
     for (uint32_t t = 1; t < SLICES; t++)
         all *= ROLES;
-    x->room = 1u << 18;
-    x->seen = calloc(x->room, sizeof *x->seen);
-    assert_non_null(x->seen);
+    explore_states_init(&x->found, sizeof(state), 1u << 18);
     for (uint32_t number = 0; number < 4 * all && !*x->violation; number++) {
         uint32_t rest = number / 4;
         x->ahead = number & 1;
@@ -423,8 +409,7 @@ static void explore_all(search *x)
     fprintf(report, "    %s: %llu states, %llu transitions, %llu losses spared: %s\n",
             texts[x->broken], (unsigned long long)x->states, (unsigned long long)x->transitions,
             (unsigned long long)x->spared, *x->violation ? x->violation : "holds");
-    free(x->seen);
-    rt_free(x->list);
+    explore_states_fini(&x->found);
 }
 
 static void nothing_is_lost_with_a_worker_that_is_spared(void **unused)
