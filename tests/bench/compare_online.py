@@ -1,17 +1,21 @@
 #!/usr/bin/python3
 """compare_online - speed against quality, beside Vowpal Wabbit, on the same rows and cores.
 
-  tests/bench/compare_online.py build/lanyard [--file ROWS] [--rows 100000] [--turns 3] [--document FILE]
+  tests/bench/compare_online.py build/lanyard [--file ROWS] [--rows 100000] [--turns 3] [--document]
+  tests/bench/compare_online.py --check
 
 Everybody reads the rows once, in order, and predicts each before learning from it; log loss is
 over all of these predictions, samples/s over the whole process, reading and writing included.
 Criteo rows (--file: unpacked, or .zst). Vowpal Wabbit comes from PyPI into build/vw, in its own text
-format, which is written before its clock starts; with its defaults, with a lower rate, and with
-products of four fields' words (-q). Lanyard: configs/criteo.json with one worker that can hold all
-rows, at several sizes of a batch. In turn, medians; the table's last column says who is both faster
-and better. Without PyPI it is skipped, with the reason.
+format, which is written before its clock starts; with its defaults, the best that were found of
+its optimizers and rates, and products of four fields' words (-q). Lanyard: configs/criteo.json with
+one worker that can hold all rows, at several sizes of a batch. In turn, medians; the table's last
+column says who is both faster and better. Without PyPI it is skipped, with the reason.
+--document: into docs/results, online.md's table and online.svg. --check: whether that picture is of
+that table; 1 if it is not.
 """
 import argparse
+import datetime
 import json
 import math
 import os
@@ -23,10 +27,15 @@ import sys
 import tempfile
 import time
 
+from svg import line_at, picture, spread, text_at
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 NAME = "criteo_kaggle_100k.tsv"
+PAGE, PICTURE = (os.path.join(HERE, "../../docs/results", name) for name in ("online.md", "online.svg"))
+BEGIN, END = "<!-- begin: written by tests/bench/compare_online.py -->\n", "<!-- end of online -->"
 BITS = ["-b", "22", "--loss_function", "logistic", "--no_stdin"]
-LEARNERS = {"vw, linear": [], "vw, linear, l 0.1": ["-l", "0.1"],
+LEARNERS = {"vw, its defaults": [], "vw, l 0.3, power_t 0.3": ["-l", "0.3", "--power_t", "0.3"],
+            "vw, coin": ["--coin"], "vw, ftrl, alpha 0.05": ["--ftrl", "--ftrl_alpha", "0.05"],
             "vw, pairs of 4 fields": ["-l", "0.1"] + [f"-q{a}{b}" for a in "ABC" for b in "BCD" if a < b]}
 VW = os.path.join(HERE, "../../build/vw")
 VW_RUN = ("import sys, vowpalwabbit; w = vowpalwabbit.Workspace(arg_list=sys.argv[1:], "
@@ -94,25 +103,89 @@ def run_lanyard(program, batch, rows):
             return seconds, json.load(file)["logloss"]
 
 
-def table(results, count):
-    points = {name: (count / statistics.median(s for s, _ in runs), runs[0][1])
-              for name, runs in results.items()}
+def points_of(results, count):
+    """Name -> (samples/s, log loss), as the table has them."""
+    return {name: (round(count / statistics.median(s for s, _ in runs)), round(runs[0][1], 4))
+            for name, runs in results.items()}
+
+
+def points_in(page):
+    """The same, from a page."""
+    rows = (line.strip("| ").split(" | ") for line in page.split("\n") if line.startswith("| "))
+    return {cells[0]: (int(cells[1]), float(cells[2])) for cells in rows if cells[1].isdigit()}
+
+
+def table(points):
     lines = ["| | samples/s | log loss | both faster and better |", "|---|---|---|---|"]
     for name, (rate, loss) in sorted(points.items(), key=lambda item: item[1][1]):
         above = [other for other, (r, l) in points.items() if r > rate and l < loss]
-        lines.append(f"| {name} | {rate:.0f} | {loss:.4f} | {'; '.join(above) or 'nobody'} |")
+        lines.append(f"| {name} | {rate} | {loss:.4f} | {'; '.join(above) or 'nobody'} |")
     return "\n".join(lines)
+
+
+def axis(values, step):
+    """Multiples of step around the values."""
+    first, last = math.floor(min(values) / step), math.ceil(max(values) / step)
+    return [i * step for i in range(first, last + 1)]
+
+
+def draw(unordered):
+    """A point for each: to the right is faster (a scale of powers), below is better."""
+    width, left, right, top, height = 760, 60, 230, 50, 260
+    points = dict(sorted(unordered.items()))
+    losses = axis([loss for _, loss in points.values()], 0.01)
+    rates = axis([math.log10(rate) for rate, _ in points.values()], 0.5)
+    x_of = lambda rate: left + (width - left - right) * (math.log10(rate) - rates[0]) / (rates[-1] - rates[0])
+    y_of = lambda loss: top + height * (losses[-1] - loss) / (losses[-1] - losses[0])
+    out = [text_at(12, 22, "Log loss of predictions before training, and samples/s", ' font-size="15"')]
+    for loss in losses:
+        out += [line_at(left, y_of(loss), width - right, y_of(loss), "#dddddd"),
+                text_at(left - 6, y_of(loss) + 4, f"{loss:.2f}", ' text-anchor="end" fill="#555555"')]
+    for rate in (10 ** power for power in rates):
+        out += [line_at(x_of(rate), top, x_of(rate), top + height, "#dddddd"),
+                text_at(x_of(rate), top + height + 18, f"{rate:,.0f}", ' text-anchor="middle" fill="#555555"')]
+    names = list(points)
+    for name, y in zip(names, spread([y_of(points[name][1]) for name in names], 15)):
+        rate, loss = points[name]
+        colour = "#1f6fb4" if name in LANYARD else "#7d5ba6"
+        out += [f'<circle cx="{x_of(rate):.1f}" cy="{y_of(loss):.1f}" r="5" fill="{colour}"/>',
+                line_at(x_of(rate) + 6, y_of(loss), width - right + 6, y, colour, ' stroke-dasharray="2 3"'),
+                text_at(width - right + 10, y + 4, name, f' fill="{colour}"')]
+    return picture(width, top + height + 30, out)
+
+
+def check():
+    with open(PAGE, encoding="utf-8") as page, open(PICTURE, encoding="utf-8") as file:
+        same = file.read() == draw(points_in(page.read()))
+    print("docs/results/online.svg is", "up to date" if same else "not what online.md says")
+    return 0 if same else 1
+
+
+def write_documents(text, points):
+    with open(PAGE, encoding="utf-8") as file:
+        before, begin, rest = file.read().partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        sys.exit(f"{PAGE} lacks the lines {BEGIN.strip()} and {END}")
+    for path, content in ((PAGE, before + BEGIN + text + "\n" + END + after), (PICTURE, draw(points))):
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(content)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("program")
+    parser.add_argument("program", nargs="?")
     parser.add_argument("--file", default=os.path.join(
         os.environ.get("LANYARD_DATA", "../shared/data"), NAME))
     parser.add_argument("--rows", type=int, default=100000)
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--document", help="the table is written there too")
+    parser.add_argument("--document", action="store_true")
+    parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
+    if arguments.check:
+        sys.exit(check())
+    if not arguments.program:
+        parser.error("a program is needed")
     path = next((p for p in (arguments.file, arguments.file + ".zst") if os.path.exists(p)), None)
     if not path:
         print(f"skipped: {arguments.file} is not here (set LANYARD_DATA, or --file ROWS)")
@@ -134,12 +207,12 @@ def main():
                 results.setdefault(name, []).append(run_lanyard(arguments.program, batch, rows))
     finally:
         shutil.rmtree(folder)
-    text = (table(results, count) + f"\n\n{count} rows, {arguments.turns} turns, {os.cpu_count()} "
-            f"cores, load {os.getloadavg()[0]:.1f}")
+    points = points_of(results, count)
+    text = (f"{table(points)}\n\n{datetime.date.today()}, {count} rows, {arguments.turns} turns, {os.cpu_count()} "
+            f"cores, load {os.getloadavg()[0]:.1f}.")
     print(text)
     if arguments.document:
-        with open(arguments.document, "w", encoding="utf-8") as file:
-            file.write(text + "\n")
+        write_documents(text, points)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,11 @@ before training), samples_per_s, megabytes, lost, own (events that a box's own s
 (of the models that the hub answered with), memory (MB of the fullest box) and curve, or the reason why it was not
 run.
 """
-from html import escape
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../bench"))
+from svg import line_at, picture, spread, text_at  # noqa: E402
 
 POINTS = 40
 KEPT = ("samples_per_s", "lost", "untrained", "unserved", "own", "age_p50_s", "age_p90_s", "starts", "killed",
@@ -24,7 +28,6 @@ BAR_LEFT, BAR_STEP = 250, 20
 
 def judge(options, found, today):
     import datetime
-    import os
 
     import numpy as np
 
@@ -134,23 +137,6 @@ def short_table(one):
 
 # ---- the picture
 
-def text_at(x, y, text, more=""):
-    return '<text x="%.1f" y="%.1f"%s>%s</text>' % (x, y, more, escape(text))
-
-
-def line_at(x1, y1, x2, y2, colour, more=""):
-    return '<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s"%s/>' % (x1, y1, x2, y2, colour, more)
-
-
-def spread(places, least):
-    """The same places, apart by at least so much, in their order."""
-    moved = {}
-    for at in sorted(range(len(places)), key=lambda i: places[i]):
-        above = max(moved.values()) + least if moved else places[at]
-        moved[at] = max(places[at], above)
-    return [moved[at] for at in range(len(places))]
-
-
 def draw_curves(one, out):
     curves = {name: run["curve"] for name, run in one["systems"].items() if "curve" in run}
     values = [value for curve in curves.values() for value in curve]
@@ -192,14 +178,11 @@ def draw_bars(one, out, top, key, title, text):
 
 
 def draw(one):
-    out = ['<rect width="100%" height="100%" fill="#ffffff"/>',
-           text_at(12, 22, "Log loss of what was served (dashed: predicted before training, by who serves nothing)",
+    out = [text_at(12, 22, "Log loss of what was served (dashed: predicted before training, by who serves nothing)",
                    ' font-size="15"'),
            text_at(12, 42, "%d events over five boxes, table %.1f times the memory of a box" %
                    (one["count"], one["table"] / one["memory"]), ' fill="#555555"')]
     draw_curves(one, out)
     bottom = draw_bars(one, out, TOP + HEIGHT + 30, "samples_per_s", "samples/s", "%.0f")
     bottom = draw_bars(one, out, bottom, "megabytes", "MB over the links", "%.0f")
-    head = ('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="13">' %
-            (WIDTH, bottom - 10))
-    return "\n".join([head] + out + ["</svg>"]) + "\n"
+    return picture(WIDTH, bottom - 10, out)
