@@ -1,4 +1,5 @@
 // `lanyard serve`: answers over HTTP with a model, or with the newest that a run has published.
+#include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
@@ -11,9 +12,13 @@
 #include "edge_worker/serve/ew_lender.h"
 #include "edge_worker/serve/ew_server.h"
 #include "edge_worker/serve/ew_subscriber.h"
+#include "runtime/config/rt_await.h"
 #include "runtime/rt_log.h"
 #include "runtime/rt_priority.h"
 #include "runtime/transport/rt_keys.h"
+
+#define LOOK_MS 100                         // between two looks for the first model
+#define SAY_AGAIN_NS UINT64_C(600000000000) // what is waited for
 
 typedef struct {
     const char *folder, *run; // run: address, or two; NULL: nobody is asked
@@ -21,6 +26,7 @@ typedef struct {
     uint32_t set_count;
     char address[RT_NAME_MAX + 16]; // of run
     bool fetches;                   // rows, from there
+    double start_s;                 // it is waited for so long: timeouts.start_s
     rt_keys keys;
     ew_subscriber *subscriber;
     ew_follower *follower;
@@ -48,6 +54,7 @@ static rt_status subscribe(serving *s, rt_error *error)
     if (!status)
         status = rt_keys_load(&config, &s->keys, error);
     s->fetches = config.serve.rows == RT_SERVE_ROWS_FETCHED;
+    s->start_s = config.timeout_start_s;
     if (!status && s->fetches && comma)
         status =
             rt_fail(error, RT_CONFIG,
@@ -56,10 +63,31 @@ static rt_status subscribe(serving *s, rt_error *error)
                                       config.publish.keep, &s->keys, s->fetches};
     if (!status)
         status = ew_subscriber_open(&ask, &s->subscriber, error);
-    if (!status)
-        status = ew_subscriber_await(s->subscriber, config.timeout_start_s, error);
     rt_config_fini(&config);
     return status;
+}
+
+// However long it takes until a run of this box has published: who starts first is not for the two
+// to say. With --run it has an end, as for members of a run: whoever does not answer may be nobody.
+static rt_status await_model(const serving *s, int stop_fd, rt_error *error)
+{
+    const uint64_t begin_ns = rt_now_ns();
+    uint64_t said_ns = 0;
+    for (;;) {
+        const rt_status status = s->subscriber ? ew_subscriber_find(s->subscriber, error)
+                                               : ew_source_find(s->folder, error);
+        if (status != RT_AGAIN)
+            return status;
+        const uint64_t now_ns = rt_now_ns();
+        if (s->subscriber && (double)(now_ns - begin_ns) > s->start_s * 1e9)
+            return RT_TIMEOUT;
+        if (!said_ns || now_ns - said_ns >= SAY_AGAIN_NS) {
+            rt_info("waits for a model: %s", error->text);
+            said_ns = now_ns;
+        }
+        if (!rt_await_pause(stop_fd, LOOK_MS))
+            return rt_fail(error, RT_STOPPED, "ends, while it waited for a model");
+    }
 }
 
 static rt_status check_rows(const serving *s, const rt_config *config, rt_error *error)
@@ -97,13 +125,11 @@ static rt_status open_rows(serving *s, const rt_config *config, rt_error *error)
     return status;
 }
 
-static rt_status answer(serving *s, const rt_config *config, const sigset_t *ends, rt_error *error)
+static rt_status answer(serving *s, const rt_config *config, int stop_fd, const sigset_t *ends,
+                        rt_error *error)
 {
     int number;
-    const int stop_fd = signalfd(-1, ends, SFD_NONBLOCK | SFD_CLOEXEC);
     rt_status status = cli_await(config, CLI_SERVER, 0, stop_fd, NULL, error);
-    if (stop_fd >= 0)
-        close(stop_fd);
     if (!status)
         status = open_rows(s, config, error);
     if (!status)
@@ -118,15 +144,12 @@ static rt_status answer(serving *s, const rt_config *config, const sigset_t *end
     return RT_OK;
 }
 
-static rt_status serve(serving *s, rt_error *error)
+static rt_status follow_and_answer(serving *s, int stop_fd, const sigset_t *ends, rt_error *error)
 {
     rt_config config;
-    sigset_t ends;
-    sigemptyset(&ends);
-    sigaddset(&ends, SIGINT);
-    sigaddset(&ends, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, &ends, NULL); // for sigwait, in all threads
     rt_status status = s->run ? subscribe(s, error) : RT_OK;
+    if (!status)
+        status = await_model(s, stop_fd, error);
     const ew_follower_config follow = {s->folder, s->sets, s->set_count, s->fetches};
     if (!status)
         status = ew_follower_open(&follow, &s->follower, error);
@@ -136,10 +159,28 @@ static rt_status serve(serving *s, rt_error *error)
     if (status)
         return rt_fail(error, status, "out of memory");
     rt_log_setup(config.log_level, "serve");
-    status = answer(s, &config, &ends, error);
+    status = answer(s, &config, stop_fd, ends, error);
     ew_server_close(s->server); // while config is there
     rt_config_fini(&config);
     return status;
+}
+
+static rt_status serve(serving *s, rt_error *error)
+{
+    sigset_t ends;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &ends, NULL); // for sigwait, in all threads
+    const int stop_fd = signalfd(-1, &ends, SFD_NONBLOCK | SFD_CLOEXEC);
+    if (stop_fd < 0)
+        return rt_fail(error, RT_IO, "signalfd: %s", strerror(errno));
+    const rt_status status = follow_and_answer(s, stop_fd, &ends, error);
+    close(stop_fd);
+    if (status != RT_STOPPED)
+        return status;
+    rt_info("%s", error->text);
+    return RT_OK;
 }
 
 int cli_serve(int argc, char **argv)

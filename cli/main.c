@@ -80,7 +80,7 @@ static const cli_command commands[] = {
     {"serve", "MODEL [--run ADDRESS[,ADDRESS]] [--set KEY=VALUE]...",
      "answer requests for predictions over HTTP",
      "  MODEL  model/ of a run, or the folder that a run publishes to (publish.every_s): what is\n"
-     "         put there while it runs, it answers with\n"
+     "         put there while it runs, it answers with; until there is one it waits\n"
      "  --run ADDRESS  what a run on another box publishes (HOST:PORT, publish.address) is copied "
      "to\n"
      "                 MODEL; the second one is asked where the first does not answer: the "

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <libgen.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -43,48 +44,74 @@ static rt_status load_config(const char *path, const char *const *sets, uint32_t
     return status;
 }
 
-static bool is_empty(const char *folder)
+static const char expected[] = "expected the folder model/ of a run, or a checkpoint";
+
+static rt_status count_entries(const char *folder, uint32_t *count_p, rt_error *error)
 {
     DIR *directory = opendir(folder);
-    int count = 0;
-    while (directory && readdir(directory))
-        count++;
-    if (directory)
-        closedir(directory);
-    return count == 2; // itself and the one above
+    if (!directory)
+        return rt_fail(error, RT_IO, "cannot read %s: %s", folder, strerror(errno));
+    *count_p = 0;
+    while (readdir(directory))
+        ++*count_p;
+    closedir(directory);
+    return RT_OK;
 }
 
-// Says what the folder seems to be instead.
-static rt_status fail_without_model(const char *folder, rt_error *error)
+static rt_status fail_without_folder(const char *folder, int reason, bool *may_come,
+                                     rt_error *error)
 {
-    static const char expected[] = "expected the folder model/ of a run, or a checkpoint";
+    char old[PATH_SIZE], above[PATH_SIZE];
     struct stat info;
+    snprintf(old, sizeof old, "%s.old", folder);
+    if (reason == ENOENT && stat(old, &info) == 0)
+        return rt_fail(error, RT_NOT_FOUND,
+                       "%s is not there, but %s is: the process that put a new model in its place "
+                       "ended between two renames; the whole one is %s",
+                       folder, old, old);
+    snprintf(above, sizeof above, "%s", folder);
+    *may_come = reason == ENOENT && stat(dirname(above), &info) == 0;
+    return rt_fail(error, RT_NOT_FOUND, "%s: %s: %s", folder, strerror(reason), expected);
+}
+
+// Says what the folder seems to be instead. *may_come: a place where a model may yet come.
+static rt_status fail_without_model(const char *folder, bool *may_come, rt_error *error)
+{
+    struct stat info;
+    uint32_t entries = 0;
+    *may_come = false;
     if (stat(folder, &info) != 0)
-        return rt_fail(error, RT_NOT_FOUND, "%s: %s: %s", folder, strerror(errno), expected);
+        return fail_without_folder(folder, errno, may_come, error);
     if (is_there(folder, "model/config.json"))
         return rt_fail(error, RT_NOT_FOUND, "%s is the folder of a run: its model is %s/model",
                        folder, folder);
-    if (is_empty(folder) || is_there(folder, RT_PUBLISHED_LOCK))
+    const rt_status status = count_entries(folder, &entries, error);
+    *may_come = entries == 2 || is_there(folder, RT_PUBLISHED_LOCK); // 2: itself and the one above
+    if (!status && *may_come)
         return rt_fail(error, RT_NOT_FOUND,
                        "%s: no model yet: the run has published none, or its guard held them back "
                        "(publish.guard)",
                        folder);
-    return rt_fail(error, RT_NOT_FOUND, "%s: no config.json: %s", folder, expected);
+    return status ? status
+                  : rt_fail(error, RT_NOT_FOUND, "%s: no config.json: %s", folder, expected);
+}
+
+rt_status ew_source_find(const char *folder, rt_error *error)
+{
+    if (is_there(folder, "config.json") || is_there(folder, RT_PUBLISHED_CURRENT))
+        return RT_OK;
+    bool may_come;
+    const rt_status status = fail_without_model(folder, &may_come, error);
+    return may_come ? RT_AGAIN : status;
 }
 
 rt_status ew_source_open(const char *folder, const char *const *sets, uint32_t set_count,
                          bool reads_input, rt_config *config, ew_source *source, rt_error *error)
 {
     char path[PATH_SIZE];
-    struct stat info;
-    snprintf(path, sizeof path, "%s.old", folder);
-    if (stat(folder, &info) != 0 && errno == ENOENT && stat(path, &info) == 0)
-        return rt_fail(error, RT_NOT_FOUND,
-                       "%s is not there, but %s is: the process that put a new model in its place "
-                       "ended between two renames; the whole one is %s",
-                       folder, path, path);
+    bool may_come;
     if (!is_there(folder, "config.json"))
-        return fail_without_model(folder, error);
+        return fail_without_model(folder, &may_come, error);
     snprintf(path, sizeof path, "%s/config.json", folder);
     rt_status status = load_config(path, sets, set_count, reads_input, config, error);
     if (!status)

@@ -25,6 +25,11 @@ typedef struct {
 rt_status ew_source_open(const char *folder, const char *const *sets, uint32_t set_count,
                          bool reads_input, rt_config *config, ew_source *source, rt_error *error);
 
+// Whether a folder has a model, or published ones. RT_AGAIN: not yet, but one may come: the folder
+// is empty, or one that a run publishes to, or is not there while the one above it is.
+// RT_NOT_FOUND, RT_IO: waiting mends nothing. error says which.
+rt_status ew_source_find(const char *folder, rt_error *error);
+
 // Whether all is there that manifest.json names. A folder without one is a checkpoint that was
 // never completed, RT_DATA; or a model of the version before: a warning says that nobody knows
 // whether its files belong together. RT_IO, RT_NO_MEMORY.

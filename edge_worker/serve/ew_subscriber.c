@@ -483,20 +483,14 @@ void ew_subscriber_close(ew_subscriber *s)
     rt_free(s);
 }
 
-rt_status ew_subscriber_await(ew_subscriber *s, double limit_s, rt_error *error)
+rt_status ew_subscriber_find(ew_subscriber *s, rt_error *error)
 {
-    const struct timespec pause = {0, 50000000};
-    const uint64_t end_ns = rt_now_ns() + (uint64_t)(limit_s * 1e9);
     rt_published current;
-    while (rt_published_read(s->folder, &current, NULL)) {
-        if (rt_now_ns() > end_ns) {
-            pthread_mutex_lock(&s->lock);
-            rt_fail(error, RT_TIMEOUT, "no model has come to %s from %s: %s", s->folder, s->address,
-                    s->failure[0] ? s->failure : "none is published yet");
-            pthread_mutex_unlock(&s->lock);
-            return RT_TIMEOUT;
-        }
-        (void)nanosleep(&pause, NULL);
-    }
-    return RT_OK;
+    if (rt_published_read(s->folder, &current, NULL) == RT_OK)
+        return RT_OK;
+    pthread_mutex_lock(&s->lock);
+    rt_fail(error, RT_AGAIN, "no model has come to %s from %s yet: %s", s->folder, s->address,
+            s->failure[0] ? s->failure : "it is asked for one");
+    pthread_mutex_unlock(&s->lock);
+    return RT_AGAIN;
 }

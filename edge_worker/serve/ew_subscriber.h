@@ -25,7 +25,7 @@ rt_status ew_subscriber_open(const ew_subscriber_config *config, ew_subscriber *
                              rt_error *error);
 void ew_subscriber_close(ew_subscriber *subscriber); // also NULL
 
-// Waits until there is a model in the folder. RT_TIMEOUT: error says what is in the way.
-rt_status ew_subscriber_await(ew_subscriber *subscriber, double limit_s, rt_error *error);
+// Whether there is a model in the folder. RT_AGAIN: not yet, and error says what is in the way.
+rt_status ew_subscriber_find(ew_subscriber *subscriber, rt_error *error);
 
 #endif

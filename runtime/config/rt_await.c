@@ -53,8 +53,7 @@ static const char *find_obstacle(const char *place)
     return obstacle;
 }
 
-// False: to be stopped.
-static bool pause_for(int stop_fd, int ms)
+bool rt_await_pause(int stop_fd, int ms)
 {
     struct pollfd stop = {stop_fd, POLLIN, 0};
     return poll(&stop, 1, ms) <= 0 || !(stop.revents & POLLIN);
@@ -71,7 +70,7 @@ static rt_status await(const rt_await_place *wanted, uint64_t deadline_ns, doubl
         said = obstacle;
         rt_notify_ready(notify);
         rt_notify_alive(notify);
-        if (!pause_for(stop_fd, LOOK_MS))
+        if (!rt_await_pause(stop_fd, LOOK_MS))
             return rt_fail(error, RT_STOPPED, "%s: ended while waiting for %s", wanted->key,
                            wanted->place);
         obstacle = find_obstacle(wanted->place);
@@ -101,6 +100,6 @@ void rt_await_host(const char *who, const char *address, double timeout_s, rt_no
                     timeout_s);
         said = true;
         rt_notify_alive(notify);
-        (void)pause_for(-1, LOOK_MS);
+        (void)rt_await_pause(-1, LOOK_MS);
     }
 }

@@ -23,4 +23,7 @@ rt_status rt_await_places(const rt_await_place *places, uint32_t count, double t
 // up last. A line says for whom. Whoever connects then says what is wrong, as with other mistakes.
 void rt_await_host(const char *who, const char *address, double timeout_s, rt_notify *notify);
 
+// Waits for ms. False: stop_fd (or -1) is readable, which ends it at once.
+bool rt_await_pause(int stop_fd, int ms);
+
 #endif

@@ -38,6 +38,14 @@ static void must_say(const char *const *arguments, int want, const char *text)
     process_fini(&p);
 }
 
+static size_t count_of(const char *text, const char *part)
+{
+    size_t count = 0;
+    for (; (text = strstr(text, part)); text++)
+        count++;
+    return count;
+}
+
 #define SAYS(want, text, ...) must_say((const char *const[]){__VA_ARGS__, NULL}, want, text)
 
 static void every_command_has_help(void **state)
@@ -106,11 +114,11 @@ static void folders_without_a_model_are_named(void **state)
     assert_int_equal(mkdir(run, 0777), 0);
     assert_int_equal(mkdir(published, 0777), 0);
     SAYS(1, "a run: no config.json: expected the folder model/ of a run", "eval", run);
-    SAYS(1, "a run/published: no model yet: the run has published none", "serve", published);
+    SAYS(1, "a run/published: no model yet: the run has published none", "eval", published);
     SAYS(1, "a run: no current.json: expected the folder that a run publishes to", "rollback", run);
     snprintf(file, sizeof file, "%s/lock", published);
     write_file(file, "");
-    SAYS(1, "a run/published: no model yet: the run has published none", "serve", published);
+    SAYS(1, "a run/published: no model yet: the run has published none", "eval", published);
     snprintf(file, sizeof file, "%s/model", run);
     assert_int_equal(mkdir(file, 0777), 0);
     snprintf(file, sizeof file, "%s/model/config.json", run);
@@ -126,6 +134,42 @@ static void folders_without_a_model_are_named(void **state)
     }
     SAYS(1, "a run/published has none of iteration 3, but 58 59", "pin", published, "--version",
          "3");
+}
+
+// Says once what it waits for, and ends when it is told to.
+static void must_wait(const char *folder, const char *option, const char *value, const char *text)
+{
+    process p = {0};
+    process_start(&p, (const char *const[]){process_lanyard(), "serve", folder, option, value, NULL});
+    process_await(&p, 0, text, RUN_CASE_S);
+    usleep(300000); // more looks
+    kill(p.pid, SIGINT);
+    assert_int_equal(process_end(&p, RUN_CASE_S), 0);
+    run_must_say(&p, "serve: ends, while it waited for a model");
+    assert_int_equal(count_of(p.text, "waits for a model: "), 1);
+    assert_null(strstr(p.text, "error: "));
+    process_fini(&p);
+}
+
+static void a_server_waits_only_where_a_model_may_come(void **state)
+{
+    (void)state;
+    char run[400], published[500], file[600], none[600];
+    snprintf(run, sizeof run, "%s", test_path("a run"));
+    snprintf(published, sizeof published, "%s/published/", run);
+    snprintf(file, sizeof file, "%s/published/lock", run);
+    snprintf(none, sizeof none, "%s/published/lock/model", run);
+    SAYS(1, "published/: No such file or directory: expected", "serve", published); // nor "a run"
+    assert_int_equal(mkdir(run, 0777), 0);
+    must_wait(published, NULL, NULL, "waits for a model: ");
+    assert_int_equal(mkdir(published, 0777), 0);
+    must_wait(published, NULL, NULL, "no model yet: the run has published none");
+    write_file(file, "");
+    must_wait(published, NULL, NULL, "no model yet: the run has published none");
+    must_wait(test_path("copy"), "--run", "127.0.0.1:1", "copy from tcp://127.0.0.1:1 yet: ");
+    SAYS(1, "a run: no config.json: expected the folder model/ of a run", "serve", run);
+    SAYS(1, "lock: Not a directory", "serve", file);
+    SAYS(1, "lock/model: Not a directory: expected the folder model/", "serve", none);
 }
 
 // The hot rows of a file, in order, after its head.
@@ -210,14 +254,6 @@ static void must_not_be_there(const char *name)
         fail_msg("%s is there", name);
 }
 
-static size_t count_of(const char *text, const char *part)
-{
-    size_t count = 0;
-    for (; (text = strstr(text, part)); text++)
-        count++;
-    return count;
-}
-
 // One error, which names the key, and nothing is left behind.
 static void up_must_refuse(const char *set, const char *more, const char *text)
 {
@@ -298,7 +334,8 @@ static void a_coordinator_that_ends_early_has_said_why(void **state)
 }
 
 TEST_MAIN(TEST(every_command_has_help), TEST(wrong_usage_is_named),
-          TEST(folders_without_a_model_are_named), TEST(hot_rows_go_from_profile_to_sim),
+          TEST(folders_without_a_model_are_named),
+          TEST(a_server_waits_only_where_a_model_may_come), TEST(hot_rows_go_from_profile_to_sim),
           TEST(a_folder_has_one_run), TEST(an_empty_input_is_an_error),
           TEST(what_cannot_be_is_refused_once), TEST(a_socket_is_no_input),
           TEST(a_model_needs_no_input), TEST(a_coordinator_that_ends_early_has_said_why))

@@ -2,8 +2,10 @@
 #include "tests/support/test.h"
 
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "edge_worker/serve/ew_follower.h"
 #include "tests/support/run_case.h"
@@ -57,4 +59,23 @@ static void a_version_that_comes_late(void **state)
     ew_follower_close(copy);
 }
 
-TEST_MAIN(TEST(a_version_that_comes_late))
+// Its server is there first, and answers once the run has published.
+static void a_run_that_comes_late(void **state)
+{
+    (void)state;
+    process p = {0};
+    char folder[500];
+    snprintf(folder, sizeof folder, "%s", run_path("out"));
+    assert_int_equal(mkdir(folder, 0777), 0);
+    snprintf(folder, sizeof folder, "%s", run_path("out/published"));
+    process_start(&p, (const char *const[]){process_lanyard(), "serve", folder, "--set",
+                                            "serve.address=127.0.0.1:0", NULL});
+    const size_t waits = process_await(&p, 0, "waits for a model: ", RUN_CASE_S);
+    run_up(config, "out", NULL, NULL);
+    process_await(&p, waits, "http://127.0.0.1:", RUN_CASE_S);
+    kill(p.pid, SIGTERM);
+    run_must_end(&p, 0);
+    process_fini(&p);
+}
+
+TEST_MAIN(TEST(a_version_that_comes_late), TEST(a_run_that_comes_late))
