@@ -125,17 +125,21 @@ static rt_status set_dense_rate(dp_run *c, const rt_config *fresh, rt_error *err
     return set_rate(c, "optimizer.dense.learning_rate", fresh, error);
 }
 
+static const char by_plan[] = "from the next plan on", at_once[] = "from now on",
+                  by_checkpoint[] = "from the next checkpoint on, with which all start anew";
+
 static const struct {
     const char *key;
     rt_status (*apply)(dp_run *c, const rt_config *fresh, rt_error *error);
-} settable[] = {{"dispatch.alpha", set_search},
-                {"dispatch.search_evaluations", set_search},
-                {"dispatch.budget_ms", set_search},
-                {"dispatch.policy", set_policy},
-                {"dispatch.participants", set_participants},
-                {"optimizer.rows.learning_rate", set_row_rate},
-                {"optimizer.dense.learning_rate", set_dense_rate},
-                {"log.level", set_log_level}};
+    const char *when; // it holds
+} settable[] = {{"dispatch.alpha", set_search, by_plan},
+                {"dispatch.search_evaluations", set_search, by_plan},
+                {"dispatch.budget_ms", set_search, by_plan},
+                {"dispatch.policy", set_policy, by_plan},
+                {"dispatch.participants", set_participants, by_plan},
+                {"optimizer.rows.learning_rate", set_row_rate, by_checkpoint},
+                {"optimizer.dense.learning_rate", set_dense_rate, by_checkpoint},
+                {"log.level", set_log_level, at_once}};
 
 static rt_status find_settable(const char *key, size_t *index_p, rt_error *error)
 {
@@ -191,7 +195,7 @@ static rt_status set(dp_run *c, const char *key, const char *value, char *answer
     rt_json_string(json, "key", key);
     rt_json_string(json, "value", value);
     rt_metrics_end(dp_tally_metrics(c->tally));
-    snprintf(answer, size, "%s is %s from the next plan on", key, value);
+    snprintf(answer, size, "%s is %s %s", key, value, settable[index].when);
     return RT_OK;
 }
 

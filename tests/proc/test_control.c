@@ -486,6 +486,7 @@ static void rates_change_as_by_hand(void **state)
              16 * anew_at(&up, "optimizer.rows.learning_rate changes"));
     snprintf(second, sizeof second, "stream.samples_max=%" PRIu64,
              16 * anew_at(&up, "optimizer.dense.learning_rate changes"));
+    run_must_say(&up, "asked: optimizer.rows.learning_rate is 0.3 from the next checkpoint on");
     process_fini(&up);
     run_up(site, "hand", NULL, (const char *const[]){first, NULL});
     run_up(site, "hand", "--resume", (const char *const[]){second, rows, NULL});

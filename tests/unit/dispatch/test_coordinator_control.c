@@ -52,12 +52,17 @@ static void open_with(fixture *f, rt_participants who, uint64_t mask, bool has_f
     start(f);
 }
 
-static void set(fixture *f, const char *key, const char *value)
+static void set_from(fixture *f, const char *key, const char *value, const char *when)
 {
     char request[128], says[160];
     snprintf(request, sizeof request, "set\n%s\n%s", key, value);
-    snprintf(says, sizeof says, "%s is %s from the next plan on", key, value);
+    snprintf(says, sizeof says, "%s is %s from %s on", key, value, when);
     ask(f, request, RT_OK, says);
+}
+
+static void set(fixture *f, const char *key, const char *value)
+{
+    set_from(f, key, value, "the next plan");
 }
 
 // Each is one record, for every worker one.
@@ -71,7 +76,7 @@ static void what_is_set_becomes_records(void **state)
     set(&f, "dispatch.search_evaluations", "777");
     set(&f, "dispatch.policy", "laia");
     set(&f, "dispatch.participants", "[1]");
-    set(&f, "log.level", "error");
+    set_from(&f, "log.level", "error", "now");
     train_to(&f, 12);
     must_have_lines(&f, "records.jsonl", "\"kind\":", 4);
     must_have_lines(&f, "records.jsonl", "\"kind\":\"alpha\",\"value\":0.25", 1);
