@@ -26,7 +26,8 @@
 #include "runtime/wire/rt_control.h"
 
 #define FILES_WANTED 1024
-#define PROCESS_BYTES 100e6 // beside what is planned: code, BLAS, buffers
+#define MB 1e-6
+#define SPARE_BYTES 1e9 // of a disk: less is worth a look
 #define say cli_doctor_say
 
 void cli_doctor_say(doctor *d, grade as, const char *subject, const char *format, ...)
@@ -187,31 +188,33 @@ static void check_rights(doctor *d)
             (unsigned long)files.rlim_max, FILES_WANTED);
 }
 
-static double model_bytes(const doctor *d, const cli_plan *plan)
+static cli_residents residents_of(const doctor *d)
 {
-    double rows = plan->distinct_keys ? (double)plan->distinct_keys / d->config.ps_shard_count : 0;
-    return rows * (double)(plan->row_bytes + plan->state_bytes + 16) * d->shards_here +
-           (double)plan->dense_bytes * 3;
+    const bool all_here = !d->config.network_coordinator[0];
+    return (cli_residents){.workers = all_here ? d->config.worker_count : !d->has_coordinator,
+                           .shards = d->shards_here,
+                           .has_coordinator = d->has_coordinator};
 }
 
 static void check_disk(doctor *d, const cli_plan *plan)
 {
     const char *folder = d->out && access(d->out, F_OK) == 0 ? d->out : ".";
+    const cli_residents here = residents_of(d);
+    const double wanted = (double)cli_plan_disk(plan, &d->config, &here);
     struct statvfs info;
-    const double wanted = 2 * model_bytes(d, plan); // the new one is written beside the old
+    char takes[128];
     if (statvfs(folder, &info) != 0) {
         say(d, LOOK, "disk", "%s: %s", folder, strerror(errno));
         return;
     }
     const double left = (double)info.f_bavail * (double)info.f_frsize;
-    const grade enough = left < wanted + 1e9 ? LOOK : FINE;
-    say(d, left < wanted ? BROKEN : enough, "disk",
-        "%.1f GB are free at %s, %s %.2f GB for a model and its successor%s", left * 1e-9, folder,
-        plan->distinct_keys ? "a run needs" : "without its rows a run needs", wanted * 1e-9,
-        left < wanted ? ": make room" : "");
+    const grade enough = left < wanted + SPARE_BYTES ? LOOK : FINE;
+    cli_plan_tell_disk(plan, &d->config, &here, takes, sizeof takes);
+    say(d, left < wanted ? BROKEN : enough, "disk", "%.1f MB are free at %s: %s%s", left * MB,
+        folder, takes, left < wanted ? ": make room" : "");
 }
 
-static void check_memory(doctor *d, const cli_plan *plan)
+static double available_bytes(void)
 {
     unsigned long long available_kb = 0;
     char line[256];
@@ -221,18 +224,24 @@ static void check_memory(doctor *d, const cli_plan *plan)
             break;
     if (file)
         fclose(file);
-    const bool all_here = !d->config.network_coordinator[0];
-    const uint32_t workers = all_here ? d->config.worker_count : !d->has_coordinator;
-    const double wanted = (double)plan->worker_bytes * workers +
-                          (double)plan->shard_bytes * d->shards_here +
-                          (double)plan->coordinator_bytes * d->has_coordinator +
-                          PROCESS_BYTES * (workers + d->shards_here + d->has_coordinator);
-    const double available = (double)available_kb * 1024;
-    say(d, available < wanted ? BROKEN : FINE, "memory",
-        "%.2f GB are available, %u workers, %u shards%s on this box take about %.2f GB%s",
-        available * 1e-9, workers, d->shards_here, d->has_coordinator ? ", the coordinator" : "",
-        wanted * 1e-9,
-        available < wanted ? ": lower cache.rows, or spread the shards over more boxes" : "");
+    return (double)available_kb * 1024;
+}
+
+static void check_memory(doctor *d, const cli_plan *plan)
+{
+    const cli_residents here = residents_of(d);
+    const double available = available_bytes(), wanted = (double)cli_plan_memory(plan, &here);
+    const double tables = (double)d->config.ps_memory_bytes_max * here.shards;
+    const bool may_grow = !plan->distinct_keys && available < wanted + tables;
+    char takes[512];
+    cli_plan_tell_memory(plan, &d->config, &here, takes, sizeof takes);
+    if (available < wanted)
+        say(d, BROKEN, "memory",
+            "%.1f MB are available: %s: lower cache.rows, or spread the shards over more boxes",
+            available * MB, takes);
+    else
+        say(d, may_grow ? LOOK : FINE, "memory", "%.1f MB are available: %s", available * MB,
+            takes);
 }
 
 static void check_device(doctor *d)

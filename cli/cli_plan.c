@@ -116,6 +116,80 @@ rt_status cli_plan_make(const rt_config *config, bool count, cli_plan *plan, rt_
     return RT_OK;
 }
 
+// ---- a box -----------------------------------------------------------------------------------
+
+// With key and version.
+static double row_bytes_on_disk(const cli_plan *plan)
+{
+    return (double)(plan->row_bytes + plan->state_bytes + sizeof(uint64_t) + sizeof(uint32_t));
+}
+
+uint64_t cli_plan_memory(const cli_plan *plan, const cli_residents *who)
+{
+    return who->workers * (plan->worker_bytes + CLI_PROCESS_BYTES) +
+           who->shards * (plan->shard_bytes + CLI_PROCESS_BYTES) +
+           who->has_coordinator * (plan->coordinator_bytes + CLI_PROCESS_BYTES);
+}
+
+uint64_t cli_plan_disk(const cli_plan *plan, const rt_config *config, const cli_residents *who)
+{
+    const uint64_t dense = plan->dense_bytes * 3; // weights, the optimizer's state
+    const double share = who->has_coordinator ? 1 : (double)who->shards / config->ps_shard_count;
+    const double rows = (double)plan->distinct_keys * row_bytes_on_disk(plan) * share;
+    return 2 * ((uint64_t)rows + who->has_coordinator * dense);
+}
+
+static void say_count(char *text, size_t size, const char *what, uint32_t count)
+{
+    if (count)
+        snprintf(text, size, "%" PRIu32 " %s%s, ", count, what, count == 1 ? "" : "s");
+    else
+        *text = '\0';
+}
+
+void cli_plan_tell_memory(const cli_plan *plan, const rt_config *config, const cli_residents *who,
+                          char *text, size_t size)
+{
+    char workers[32], shards[32], rows[96] = "", rest[256] = "";
+    const bool follows = who->shards || who->has_coordinator || !plan->slot_count;
+    say_count(workers, sizeof workers, "worker", who->workers);
+    say_count(shards, sizeof shards, "shard", who->shards);
+    if (who->shards)
+        snprintf(rows, sizeof rows, ", rows of at most %.1f MB on a shard (ps.memory_bytes_max)",
+                 (double)config->ps_memory_bytes_max * MB);
+    if (!plan->distinct_keys && follows)
+        snprintf(rest, sizeof rest,
+                 "; how many distinct keys there are is not known (cache.distinct_keys): what they "
+                 "take comes on top%s",
+                 rows);
+    snprintf(text, size, "%s%s%sabout %.1f MB of memory, with %.1f MB for each process itself%s",
+             workers, shards, who->has_coordinator ? "the coordinator, " : "",
+             (double)cli_plan_memory(plan, who) * MB, (double)CLI_PROCESS_BYTES * MB, rest);
+}
+
+void cli_plan_tell_disk(const cli_plan *plan, const rt_config *config, const cli_residents *who,
+                        char *text, size_t size)
+{
+    const double bytes = (double)cli_plan_disk(plan, config, who);
+    if (!who->shards && !who->has_coordinator)
+        snprintf(text, size, "no model is kept here");
+    else
+        snprintf(text, size, "a model and its successor, about %.1f MB of disk%s", bytes * MB,
+                 plan->distinct_keys ? "" : ", and their rows on top");
+}
+
+static void print_box(const cli_plan *plan, const rt_config *config, FILE *file)
+{
+    char text[512];
+    const cli_residents all = {config->worker_count, config->ps_shard_count, true};
+    cli_plan_tell_memory(plan, config, &all, text, sizeof text);
+    fprintf(file, "on one box: %s\n", text);
+    cli_plan_tell_disk(plan, config, &all, text, sizeof text);
+    fprintf(file, "on one box: %s\n", text);
+}
+
+// ---- in words --------------------------------------------------------------------------------
+
 static double time_ms(uint64_t bytes, double gbps)
 {
     return (double)bytes * 8 / (gbps * 1e6);
@@ -153,12 +227,13 @@ static void print_bound(FILE *file, const char *what, double bytes, const char *
 static void print_year(const cli_plan *plan, const rt_config *config, FILE *file)
 {
     const rt_checkpoint_config *checkpoint = &config->checkpoint;
-    const double row = (double)(plan->row_bytes + plan->state_bytes);
+    const double row = row_bytes_on_disk(plan);
     const double rows = (double)plan->rows_max;
     const double folders = checkpoint->keep + checkpoint->full_every;
     const bool makes = checkpoint->every_iterations || checkpoint->every_s > 0 ||
                        checkpoint->at_end || config->publish.every_s > 0;
-    fprintf(file, "after a year at most, beside about 100 MB of memory of each process:\n");
+    fprintf(file, "after a year at most, beside about %.1f MB of memory of each process:\n",
+            (double)CLI_PROCESS_BYTES * MB);
     if (plan->rows_max == 0) {
         fprintf(file, "    it follows from the distinct keys of the input, which --count counts\n");
         return;
@@ -174,18 +249,18 @@ static void print_year(const cli_plan *plan, const rt_config *config, FILE *file
     if (rt_live_is_wanted(config))
         print_bound(file, "disk: journal", (double)config->journal_bytes_max, "journal.bytes_max");
     if (makes && (checkpoint->copies || config->network_ps_count == 0))
-        print_bound(file, "disk: checkpoints", folders * rows * (row + 12),
+        print_bound(file, "disk: checkpoints", folders * rows * row,
                     "(checkpoint.keep + .full_every) x rows.max");
     if (config->publish.every_s > 0)
         print_bound(file, "disk: published models",
-                    (double)(config->publish.keep + checkpoint->full_every) * rows * (row + 12),
+                    (double)(config->publish.keep + checkpoint->full_every) * rows * row,
                     "(publish.keep + checkpoint.full_every) x rows.max");
     fprintf(file, "  the box of a PS shard\n");
     print_bound(file, "memory: rows", (double)config->ps_memory_bytes_max,
                 "ps.memory_bytes_max; twice while a checkpoint is written");
     if (makes)
         print_bound(file, "disk: its files of checkpoints",
-                    folders * rows * (row + 12) / config->ps_shard_count,
+                    folders * rows * row / config->ps_shard_count,
                     "as above, a shard's share");
     fprintf(file, "  the box of a worker\n");
     print_bound(file, "memory: cache, buffers", (double)plan->worker_bytes, "cache.rows");
@@ -235,6 +310,7 @@ void cli_plan_print(const cli_plan *plan, const rt_config *config, FILE *file)
             "counts what they really are); a slice is about %.3f MB\n",
             (double)plan->dense_bytes * MB, (double)plan->rows_bytes * MB,
             (double)plan->slice_bytes * MB);
+    print_box(plan, config, file);
     print_links(plan, config, file);
     print_year(plan, config, file);
 }

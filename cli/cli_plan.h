@@ -1,14 +1,16 @@
 // cli_plan - what a run takes, known before it starts: memory per process, bytes per link.
 //
 // Exact where the numbers are given (slab, table, dense exchange), an upper bound for rows in
-// traffic: what they really move, `lanyard sim` counts. Process overhead, about 100 MB with a BLAS,
-// comes on top.
+// traffic: what they really move, `lanyard sim` counts. What a process takes of itself, about
+// CLI_PROCESS_BYTES with a BLAS, is in none of the numbers per process, and in those per box.
 #ifndef CLI_PLAN_H
 #define CLI_PLAN_H
 
 #include <stdio.h>
 
 #include "cli/cli.h"
+
+#define CLI_PROCESS_BYTES UINT64_C(100000000) // code, BLAS, buffers
 
 typedef struct {
     rt_schema schema;
@@ -27,6 +29,24 @@ typedef struct {
 // count: read the input once if its distinct keys are needed and not declared. RT_CONFIG: something
 // cannot fit, error says what and which key to change; RT_IO: the input cannot be read here.
 rt_status cli_plan_make(const rt_config *config, bool count, cli_plan *plan, rt_error *error);
+
+// Who is on a box.
+typedef struct {
+    uint32_t workers, shards;
+    bool has_coordinator;
+} cli_residents;
+
+// What a box takes, in bytes: memory of all its processes; a model beside the one that takes its place
+// on disk, which is whole on the coordinator's box, and on others what their shards have of it. Where
+// the distinct keys are not known, without what follows from them.
+uint64_t cli_plan_memory(const cli_plan *plan, const cli_residents *who);
+uint64_t cli_plan_disk(const cli_plan *plan, const rt_config *config, const cli_residents *who);
+
+// The same in words, for whoever reads of one box (check: all are on it; doctor: this one).
+void cli_plan_tell_memory(const cli_plan *plan, const rt_config *config, const cli_residents *who,
+                          char *text, size_t size);
+void cli_plan_tell_disk(const cli_plan *plan, const rt_config *config, const cli_residents *who,
+                        char *text, size_t size);
 
 void cli_plan_print(const cli_plan *plan, const rt_config *config, FILE *file);
 

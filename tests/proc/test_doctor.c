@@ -3,10 +3,12 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/rt_base.h"
 #include "tests/support/run_case.h"
 
 #define SAY_S 30.0
@@ -134,4 +136,67 @@ static void a_folder_must_be_possible(void **state)
                "directory");
 }
 
-TEST_MAIN(TEST(the_coordinator_is_asked), TEST(a_folder_must_be_possible))
+// What follows a mark in what a command says, up to the end of the line; static, until the next
+// call with another keep.
+static const char *told(const char *command, const char *keys, const char *mark, int keep)
+{
+    static char texts[2][700];
+    process p = {0};
+    const char *const all[] = {process_lanyard(), command, "configs/demo.json",
+                               "--set",           keys,    NULL};
+    assert_int_equal(process_run(&p, all, SAY_S), 0);
+    const char *at = strstr(p.text, mark);
+    if (!at)
+        fail_msg("%s: nothing of \"%s\" in:\n%s", command, mark, p.text);
+    at += strlen(mark);
+    snprintf(texts[keep], sizeof texts[keep], "%.*s", (int)strcspn(at, "\n"), at);
+    process_fini(&p);
+    return texts[keep];
+}
+
+// Where all is on one box.
+static void check_and_doctor_say_the_same(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"cache.distinct_keys=0", "cache.distinct_keys=500000"};
+    static const char workers[] = "on one box: 4 workers", model[] = "on one box: a model and";
+    for (size_t i = 0; i < RT_COUNT_OF(keys); i++) {
+        assert_string_equal(told("doctor", keys[i], "MB are available: 4 workers", 0),
+                            told("check", keys[i], workers, 1));
+        const char *disk = strstr(told("doctor", keys[i], " disk ", 0), "a model and");
+        assert_non_null(disk);
+        assert_string_equal(disk + strlen("a model and"), told("check", keys[i], model, 1));
+        assert_true(!strstr(told("check", keys[i], workers, 1), "is not known") == (i == 1));
+    }
+    // 16 floats, as many of Adagrad's state, key and version; the dense part; all of it twice.
+    const double mb = strtod(strstr(told("check", keys[1], model, 1), "about ") + 6, NULL);
+    test_close(mb, 2 * 500000 * (16 * 4 + 16 * 4 + 12) * 1e-6 + 5.8, 0.01, 0, "MB of disk");
+}
+
+// The coordinator's box has the whole model, also where no shard is.
+static void a_model_comes_to_the_coordinator(void **state)
+{
+    (void)state;
+    char coordinator[64];
+    process p = {0};
+    snprintf(coordinator, sizeof coordinator, "network.coordinator=127.0.0.1:%u", test_free_port());
+    const char *const all[] = {process_lanyard(),
+                               "doctor",
+                               "configs/demo.json",
+                               "--set",
+                               "cache.distinct_keys=500000",
+                               "--set",
+                               coordinator,
+                               "--set",
+                               "network.ps=[\"192.0.2.1:7001\"]",
+                               "--set",
+                               "security.insecure=true",
+                               NULL};
+    (void)process_run(&p, all, SAY_S); // the shard's box is nowhere
+    run_must_say(&p, ": a model and its successor, about 14");
+    run_must_say(&p, "MB are available: the coordinator, about 1");
+    process_fini(&p);
+}
+
+TEST_MAIN(TEST(the_coordinator_is_asked), TEST(a_folder_must_be_possible),
+          TEST(check_and_doctor_say_the_same), TEST(a_model_comes_to_the_coordinator))
