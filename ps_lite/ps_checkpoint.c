@@ -55,6 +55,7 @@ static void write_rows(void *context, rt_child_result *result)
     char path[RT_FOLDER_MAX + 64];
     rt_file_sum sum = {0};
     rt_file_place place = {.path = path};
+    remove_old(c); // before: a disk may have no room for one more
     rt_status status = rt_checkpoint_make(c->folder, &result->error);
     if (!status)
         status = ps_model_file_path(c->folder, c->rank, c->shard_count, path, sizeof path,
@@ -66,8 +67,6 @@ static void write_rows(void *context, rt_child_result *result)
     }
     result->values[0] = sum.bytes;
     result->values[1] = sum.hash;
-    if (!status)
-        remove_old(c);
 }
 
 rt_status ps_checkpoint_begin(ps_checkpoint *c, const rt_message *message, rt_error *error)

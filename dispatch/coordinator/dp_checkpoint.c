@@ -70,7 +70,8 @@ static uint64_t epoch_of(const char *directory, uint32_t iteration)
 static bool find_last(const dp_checkpoint *c, rt_published_version *version)
 {
     uint32_t *iterations, count;
-    if (c->past_count == 0 || rt_checkpoint_list(c->published, &iterations, &count, NULL))
+    if (c->past_count == 0 || c->config.is_of_others ||
+        rt_checkpoint_list(c->published, &iterations, &count, NULL))
         return false;
     const uint32_t newest = c->past[c->past_count - 1].iteration;
     const bool is_last = count > 0 && iterations[count - 1] == newest;
@@ -112,6 +113,8 @@ rt_status dp_checkpoint_create(const dp_checkpoint_config *config, const dp_chec
     if (!status && past_count)
         memcpy(c->past, past, past_count * sizeof *past);
     c->past_count = status ? 0 : past_count;
+    if (config->is_of_others)
+        dp_checkpoint_want_all(c, dp_checkpoint_newest(c));
     if (!status && *c->published)
         status = begin_publishing(c, error);
     if (status) {
@@ -367,7 +370,8 @@ rt_status dp_checkpoint_begin(dp_checkpoint *c, dp_checkpoint_content *content, 
     c->own_done = false;
     c->begin_ns = rt_now_ns();
     c->step = STEP_PARTS;
-    *cut = (rt_wire_cut){.base = c->base, .keep_from = c->keep_from};
+    // Shards remove what nobody needs already: this one may never be complete.
+    *cut = (rt_wire_cut){.base = c->base, .keep_from = c->past_count ? c->past[0].iteration : 0};
     rt_control_put_text(cut->folder, sizeof cut->folder, c->folder);
     return RT_OK;
 }

@@ -205,7 +205,8 @@ static rt_status create_checkpoint(dp_run *c, rt_error *error)
                                          .schema = c->own.schema,
                                          .epoch = c->epoch,
                                          .metrics = dp_tally_metrics(c->tally),
-                                         .collect = &c->collect};
+                                         .collect = &c->collect,
+                                         .is_of_others = c->resumed.is_of_others};
     if (!*c->checkpoints)
         return RT_OK;
     rt_status status = dp_checkpoint_create(&config, c->resumed.past, c->resumed.past_count,

@@ -470,11 +470,29 @@ static void report(const resume *r, const dp_resumed *resumed)
     rt_metrics_end(metrics);
 }
 
+// What the next checkpoint builds on, and which stay.
+static rt_status take_past(const resume *r, const dp_saved *saved, dp_resumed *resumed,
+                           rt_error *error)
+{
+    const rt_wire_load *load = &saved->loads[saved->count - 1];
+    const rt_config *config = r->config->config;
+    const bool planned = config->ps_homes == RT_HOMES_PLANNED;
+    resumed->is_of_others = load->shard_count != config->ps_shard_count ||
+                            planned != !!(load->flags & RT_WIRE_LOAD_HOMES);
+    rt_status status =
+        dp_saved_past(r->config->directory, saved, &resumed->past, &resumed->past_count, error);
+    if (!status)
+        resumed->past[resumed->past_count - 1].events = rt_position_find_events(&resumed->position);
+    return status;
+}
+
 static rt_status go_on(resume *r, dp_saved *saved, dp_resumed *resumed, rt_error *error)
 {
     rt_status status = send_dense(r, saved, error);
     if (!status)
         status = fill_caches(r, error);
+    if (!status)
+        status = take_past(r, saved, resumed, error);
     if (status)
         return status;
     rt_info("going on after iteration %" PRIu32 ", %" PRIu64 " samples (%s)", saved->iteration,
@@ -483,16 +501,6 @@ static rt_status go_on(resume *r, dp_saved *saved, dp_resumed *resumed, rt_error
     report(r, resumed);
     resumed->planner = r->planner;
     resumed->sequence_next = r->sequence + 1;
-    // With another number of shards, or other homes, the next checkpoint builds on nothing.
-    const rt_wire_load *load = &saved->loads[saved->count - 1];
-    const bool planned = r->config->config->ps_homes == RT_HOMES_PLANNED;
-    if (load->shard_count == r->config->config->ps_shard_count &&
-        planned == !!(load->flags & RT_WIRE_LOAD_HOMES)) {
-        resumed->past = saved->past;
-        resumed->past_count = saved->count;
-        resumed->past[saved->count - 1].events = rt_position_find_events(&resumed->position);
-        saved->past = NULL;
-    }
     return RT_OK;
 }
 

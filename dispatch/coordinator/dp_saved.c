@@ -94,8 +94,9 @@ static bool take_manifest(const cJSON *root, manifest *m)
            rt_manifest_hash(root, "config", &m->config_hash) && take_parts(root, m);
 }
 
-static rt_status read_manifest(const char *directory, uint32_t iteration, uint64_t schema,
-                               manifest *m, rt_error *error)
+// Of whatever model.
+static rt_status read_any_manifest(const char *directory, uint32_t iteration, manifest *m,
+                                   rt_error *error)
 {
     char folder[RT_FOLDER_MAX] = "";
     cJSON *root = NULL;
@@ -107,12 +108,19 @@ static rt_status read_manifest(const char *directory, uint32_t iteration, uint64
         status =
             rt_fail(error, RT_DATA, "%s: no manifest of iteration %" PRIu32, folder, iteration);
     cJSON_Delete(root);
+    (void)rt_control_put_text(m->load.folder, sizeof m->load.folder, folder); // as long as folder
+    return status;
+}
+
+static rt_status read_manifest(const char *directory, uint32_t iteration, uint64_t schema,
+                               manifest *m, rt_error *error)
+{
+    rt_status status = read_any_manifest(directory, iteration, m, error);
     if (!status && m->schema != schema)
         status = rt_fail(error, RT_CONFIG,
                          "%s: of another model, optimizer or stream format (schema %016" PRIx64
                          ", this run has %016" PRIx64 ")",
-                         folder, m->schema, schema);
-    (void)rt_control_put_text(m->load.folder, sizeof m->load.folder, folder); // as long as folder
+                         m->load.folder, m->schema, schema);
     return status;
 }
 
@@ -195,4 +203,32 @@ void dp_saved_fini(dp_saved *saved)
     rt_free(saved->past);
     rt_free(saved->loads);
     *saved = (dp_saved){0};
+}
+
+// ---- those before ----------------------------------------------------------------------------
+
+rt_status dp_saved_past(const char *directory, const dp_saved *saved, dp_checkpoint_past **past_p,
+                        uint32_t *count_p, rt_error *error)
+{
+    uint32_t *iterations, count, used = 0;
+    manifest m;
+    rt_status status = rt_checkpoint_list(directory, &iterations, &count, error);
+    if (status)
+        return status;
+    dp_checkpoint_past *past = rt_alloc((size_t)count + saved->count, sizeof *past);
+    if (!past)
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory");
+    for (uint32_t i = 0; i < count && !status && iterations[i] < saved->past[0].iteration; i++) {
+        if (read_any_manifest(directory, iterations[i], &m, NULL))
+            continue;
+        if (m.base == 0 || (used && m.base == past[used - 1].iteration))
+            past[used++] = (dp_checkpoint_past){m.iteration, m.base, {{0}}};
+    }
+    rt_free(iterations);
+    if (status)
+        return status;
+    memcpy(past + used, saved->past, saved->count * sizeof *past);
+    *past_p = past;
+    *count_p = used + saved->count;
+    return RT_OK;
 }

@@ -25,4 +25,10 @@ rt_status dp_saved_read(const char *directory, uint32_t iteration, uint64_t sche
                         rt_error *error);
 void dp_saved_fini(dp_saved *saved);
 
+// All that are complete up to this one, ascending, with what they build on, for the caller
+// (rt_free): what stays is counted over starts. Older ones that cannot be read are not among them.
+// RT_IO, RT_NO_MEMORY.
+rt_status dp_saved_past(const char *directory, const dp_saved *saved, dp_checkpoint_past **past_p,
+                        uint32_t *count_p, rt_error *error);
+
 #endif

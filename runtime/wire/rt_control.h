@@ -122,9 +122,9 @@ _Static_assert(sizeof(rt_wire_part) == 16, "wire layout");
 
 #define RT_WIRE_PART_BYTES_MAX (UINT32_C(1) << 20)
 
-// CUT: write rows whose version is above base (0: all) to a folder, and remove checkpoints of
-// iterations before keep_from from its parent. header.iteration: of the cut. The answer has no
-// payload.
+// CUT: remove checkpoints of iterations before keep_from from the parent of a folder, then write
+// rows whose version is above base (0: all) to it. What is removed is needed by nobody, whether
+// this one will be complete or not. header.iteration: of the cut. The answer has no payload.
 typedef struct {
     uint32_t base;
     uint32_t keep_from;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "dispatch/coordinator/dp_checkpoint.h"
+#include "runtime/files/rt_checkpoint.h"
 #include "runtime/files/rt_manifest.h"
 #include "runtime/stream/rt_position.h"
 #include "tests/support/process_case.h"
@@ -77,6 +78,55 @@ static void other_shards_build_on_nothing(void **state)
     assert_int_equal(base_of(100), 80);
     run((const char *const[]){"ps.shards=2", "stream.samples_max=3872"}, "--resume",
         "going on after iteration 100");
+}
+
+// ---- which stay --------------------------------------------------------------------------------
+
+// The checkpoints that are there, as "40 60".
+static void must_stay(const char *want)
+{
+    char found[256] = "";
+    uint32_t *iterations, count;
+    assert_int_equal(rt_checkpoint_list(run_path("out/checkpoints"), &iterations, &count, NULL),
+                     RT_OK);
+    for (uint32_t i = 0, used = 0; i < count && used < sizeof found; i++)
+        used += (uint32_t)snprintf(found + used, sizeof found - used, "%s%" PRIu32, i ? " " : "",
+                                   iterations[i]);
+    rt_free(iterations);
+    assert_string_equal(found, want);
+}
+
+// Goes on for 10 iterations, at whose end there is one more.
+static void go_on(uint32_t iterations, const char *more, const char *const *stay)
+{
+    char samples[64];
+    process p;
+    snprintf(samples, sizeof samples, "stream.samples_max=%" PRIu32, 32 * iterations);
+    run_start_up(&p, config, "out", iterations > 10 ? "--resume" : NULL,
+                 (const char *const[]){"checkpoint.every_iterations=0", "checkpoint.at_end=true",
+                                       samples, "checkpoint.keep=2", more, NULL});
+    run_must_end(&p, 0);
+    process_fini(&p);
+    must_stay(*stay);
+}
+
+// A run that is started again and again, with a checkpoint each time, would fill the disk if every
+// start counted its own only.
+static void as_many_stay_over_starts(void **state)
+{
+    (void)state;
+    static const char *const stay[] = {"10", "10 20", "20 30", "30 40", "40 50", "50 60"};
+    for (uint32_t i = 0; i < RT_COUNT_OF(stay); i++) // other shards do not matter
+        go_on(10 * (i + 1), i % 4 == 3 ? "ps.shards=2" : "checkpoint.full_every=1", &stay[i]);
+}
+
+// What those that stay build on stays as well.
+static void chains_stay_over_starts(void **state)
+{
+    (void)state;
+    static const char *const stay[] = {"10", "10 20", "10 20 30", "10 20 30 40", "40 50"};
+    for (uint32_t i = 0; i < RT_COUNT_OF(stay); i++)
+        go_on(10 * (i + 1), "checkpoint.full_every=3", &stay[i]);
 }
 
 static uint64_t published_base(uint32_t iteration)
@@ -224,5 +274,6 @@ static void a_planner_of_another_iteration(void **state)
     run(more, "--resume", "going on after iteration 80");
 }
 
-TEST_MAIN(TEST_SLOW(other_shards_build_on_nothing, 120), TEST_SLOW(versions_go_on, 120),
+TEST_MAIN(TEST_SLOW(other_shards_build_on_nothing, 120), TEST_SLOW(as_many_stay_over_starts, 120),
+          TEST_SLOW(chains_stay_over_starts, 120), TEST_SLOW(versions_go_on, 120),
           TEST_SLOW(a_planner_of_another_iteration, 120))

@@ -203,6 +203,39 @@ static void fewer_shards_than_before(void **state)
     dp_saved_fini(&saved);
 }
 
+// Those before count among what stays, of another model, too, if they can be read with what they
+// build on.
+static void those_before_are_found(void **state)
+{
+    (void)state;
+    static const dp_checkpoint_past want[] = {{3, 0, {{0}}}, {4, 3, {{0}}},   {8, 0, {{0}}},
+                                              {9, 0, {{0}}}, {12, 9, {{0}}}};
+    dp_saved saved;
+    dp_checkpoint_past *past;
+    uint32_t count;
+    rt_error error = {0};
+    written other = of(8, 0);
+    other.schema++;
+    write_checkpoint(of(9, 0));
+    write_checkpoint(of(12, 9));
+    write_checkpoint(of(20, 12)); // of a history that is lost
+    write_manifest(of(2, 1));     // on nothing
+    write_manifest(of(3, 0));
+    write_manifest(of(4, 3));
+    write_manifest(of(5, 4));
+    assert_int_equal(unlink(file_of(5, "manifest.json")), 0); // never completed
+    write_manifest(of(6, 5));
+    write_manifest(of(7, 3)); // on the same as another one
+    write_manifest(other);
+    assert_int_equal(dp_saved_read(directory(), 12, SCHEMA, &saved, &error), RT_OK);
+    assert_int_equal(dp_saved_past(directory(), &saved, &past, &count, &error), RT_OK);
+    assert_int_equal(count, RT_COUNT_OF(want));
+    for (uint32_t i = 0; i < count; i++)
+        assert_true(past[i].iteration == want[i].iteration && past[i].base == want[i].base);
+    rt_free(past);
+    dp_saved_fini(&saved);
+}
+
 // Reading the newest one fails so, with these words.
 static void must_fail(uint32_t iteration, rt_status want, const char *words)
 {
@@ -335,7 +368,7 @@ static void chains_have_an_end(void **state)
     must_fail(1001, RT_DATA, "more than 1000 checkpoints build on each other");
 }
 
-TEST_MAIN(TEST(all_of_it_is_read), TEST(fewer_shards_than_before),
+TEST_MAIN(TEST(all_of_it_is_read), TEST(those_before_are_found), TEST(fewer_shards_than_before),
           TEST(what_was_never_completed_is_not_found),
           TEST(a_gap_in_the_chain_is_damage), TEST(another_schema_is_refused),
           TEST(manifests_that_cannot_be), TEST(as_many_shards_as_there_may_be),
