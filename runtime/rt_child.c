@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "runtime/rt_log.h"
 #include "runtime/rt_priority.h"
 
 #define RESULT_FD (STDERR_FILENO + 1)
@@ -43,6 +44,16 @@ _Noreturn static void become_child(pid_t parent, int fd,
     _exit(told ? 0 : 1);
 }
 
+pid_t rt_child_fork(void)
+{
+    rt_log_hold();
+    const pid_t pid = fork();
+    const int reason = errno;
+    rt_log_release();
+    errno = reason;
+    return pid;
+}
+
 rt_status rt_child_start(rt_child *child, void (*work)(void *context, rt_child_result *result),
                          void *context, double limit_s, rt_error *error)
 {
@@ -53,7 +64,7 @@ rt_status rt_child_start(rt_child *child, void (*work)(void *context, rt_child_r
         return rt_fail(error, RT_LIMIT, "cannot create a pipe: %s", strerror(errno));
     *child = (rt_child){.fd = pipes[0], .begin_ns = rt_now_ns()};
     child->deadline_ns = child->begin_ns + (uint64_t)(limit_s * 1e9);
-    child->pid = fork();
+    child->pid = rt_child_fork();
     if (child->pid == 0)
         become_child(parent, pipes[1], work, context);
     close(pipes[1]);

@@ -2,7 +2,8 @@
 //
 // The copy has the memory of the moment of the fork, so it can write out a state that changes
 // meanwhile (pages are copied when they change: memory may double at worst). It has one thread and
-// no descriptors but standard error; it must not touch sockets, locks of other threads, or the log.
+// no descriptors but standard error; it must not touch sockets, or locks that other threads may
+// hold: of those of this project the log's alone is whole in a copy, and glibc's (heap, streams) are.
 // It runs with low priority, dies with its parent, and ends when its time is over. One owner.
 #ifndef RT_CHILD_H
 #define RT_CHILD_H
@@ -23,6 +24,9 @@ typedef struct {
     uint64_t values[4];
     uint64_t ns; // that it took
 } rt_child_result;
+
+// fork(), of a process with any number of threads: the copy can log, and allocate.
+pid_t rt_child_fork(void);
 
 // work fills in result->error and result->values. RT_LIMIT: no more processes; error says why.
 rt_status rt_child_start(rt_child *child, void (*work)(void *context, rt_child_result *result),

@@ -31,6 +31,16 @@ static struct {
     char texts[RT_LOG_RECENT][RT_LOG_RECENT_BYTES];
 } recent = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+void rt_log_hold(void)
+{
+    pthread_mutex_lock(&recent.lock);
+}
+
+void rt_log_release(void)
+{
+    pthread_mutex_unlock(&recent.lock);
+}
+
 static void remember(const char *text)
 {
     pthread_mutex_lock(&recent.lock);

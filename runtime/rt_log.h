@@ -27,6 +27,11 @@ void rt_log(rt_log_level level, const char *format, ...) __attribute__((format(p
 // RT_LOG_RECENT, without level and name; returns their number, and *seen is that of all. Any thread.
 uint32_t rt_log_recent(uint64_t *seen, char texts[RT_LOG_RECENT][RT_LOG_RECENT_BYTES]);
 
+// For whoever forks (rt_child_fork): between the two no thread is inside the log, so that the copy,
+// which has one thread and every lock as it stood, can log once it has called the second, too.
+void rt_log_hold(void);
+void rt_log_release(void);
+
 // What others can cause as often as they like is counted, and one line in 5 s stands for many.
 typedef struct {
     uint64_t count, logged_ns;

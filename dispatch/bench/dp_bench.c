@@ -15,6 +15,7 @@
 
 #include "dispatch/planner/dp_setup.h"
 #include "dispatch/sim/dp_sim.h"
+#include "runtime/rt_child.h"
 
 #define CACHE_SHARE 0.08
 
@@ -217,7 +218,7 @@ rt_status dp_bench_apart(dp_bench_work work, const void *argument, void *result,
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     fflush(NULL);
     malloc_trim(0); // or the child would find the parent's freed memory resident, and reuse it
-    pid_t child = fork();
+    pid_t child = rt_child_fork();
     if (child == 0)
         _exit(work(argument, shared) == RT_OK ? 0 : 1);
     bool ended = child > 0 && wait4(child, &state, 0, &usage) == child;

@@ -3,7 +3,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -13,8 +15,10 @@
 #include "runtime/files/rt_checkpoint.h"
 #include "runtime/rt_child.h"
 #include "runtime/rt_hash.h"
+#include "runtime/rt_log.h"
 #include "runtime/files/rt_pack.h"
 
+#define CHILD_S 20.0 // one that hangs is ended then
 #define MAGIC UINT64_C(0x1122334455667788)
 
 // Half of it random, half of it the same: some blocks are packed, some are not.
@@ -154,6 +158,46 @@ static void children_that_fail(void **state)
     assert_int_equal(child.fd, -1);
 }
 
+static void work_warns(void *context, rt_child_result *result)
+{
+    (void)context;
+    rt_warn("what the copy of %d says", (int)getppid());
+    result->values[0] = 1;
+}
+
+// As one that writes a line, but nearly always inside.
+static void *keep_the_log_busy(void *context)
+{
+    atomic_bool *stops = context;
+    while (!atomic_load(stops)) {
+        rt_log_hold();
+        (void)usleep(500);
+        rt_log_release();
+        (void)usleep(50);
+    }
+    return NULL;
+}
+
+// Whoever is inside the log in the moment of the fork is not there in the copy to let go of it.
+static void a_child_logs(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    atomic_bool stops = false;
+    assert_int_equal(pthread_create(&thread, NULL, keep_the_log_busy, &stops), 0);
+    for (int i = 0; i < 50; i++) {
+        rt_child child;
+        assert_int_equal(rt_child_start(&child, work_warns, NULL, CHILD_S, NULL), RT_OK);
+        const rt_child_result result = await(&child);
+        if (result.error.status)
+            fail_msg("child %d: %s", i, result.error.text);
+        assert_int_equal(result.values[0], 1);
+    }
+    atomic_store(&stops, true);
+    pthread_join(thread, NULL);
+    rt_warn("and so does this process");
+}
+
 // A file that may not grow further, as on a full disk: an error, the old file stays.
 static void a_full_disk(void **state)
 {
@@ -215,4 +259,4 @@ static void folders(void **state)
 }
 
 TEST_MAIN(TEST(what_is_packed_is_unpacked), TEST(damage_is_found), TEST(a_child_works_beside),
-          TEST(children_that_fail), TEST(a_full_disk), TEST(folders))
+          TEST(children_that_fail), TEST(a_child_logs), TEST(a_full_disk), TEST(folders))
