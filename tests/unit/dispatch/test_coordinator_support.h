@@ -38,6 +38,7 @@
 #define COORDINATOR rt_peer(RT_ROLE_COORDINATOR, 0)
 #define SHARD rt_peer(RT_ROLE_PS, 0)
 #define MEMBERS (1 + WORKERS)
+#define MEMBERS_MAX (MEMBERS + 1) // with a second shard, that only some cases have
 
 static UNUSED const rt_transport_ops *const ops = &rt_transport_zmq;
 
@@ -52,14 +53,16 @@ typedef struct {
     char address[RT_NAME_MAX];
     uint32_t saved; // calls
     rt_transport *transport;
-    rt_endpoint *members[MEMBERS]; // the shard, then the workers
+    rt_endpoint *members[MEMBERS_MAX]; // the shard, the workers, the second shard
     rt_wire_welcome welcome;       // of worker 0
     uint64_t end_ns;
 } fixture;
 
 static uint32_t peer_of(uint32_t member)
 {
-    return member == 0 ? SHARD : rt_peer(RT_ROLE_WORKER, member - 1);
+    if (member == 0 || member > WORKERS)
+        return rt_peer(RT_ROLE_PS, member ? member - WORKERS : 0);
+    return rt_peer(RT_ROLE_WORKER, member - 1);
 }
 
 static UNUSED void note_address(void *context, const char *address)
@@ -99,12 +102,13 @@ static UNUSED void say(fixture *f, uint32_t member, rt_message_type type, uint64
 static UNUSED void join_run(fixture *f, uint32_t member)
 {
     rt_error error = {0};
-    const uint32_t self = peer_of(member);
+    const uint32_t self = peer_of(member), rank = rt_peer_rank(self);
+    const bool is_shard = rt_peer_role(self) == RT_ROLE_PS;
     rt_wire_hello hello = rt_control_greet(self, &f->own.identity);
-    hello.box = rt_config_hash_box(
-        &f->config, member == 0 ? rt_config_box_of_shard(&f->config, 0)
-                                : rt_config_box_of_worker(&f->config, member - 1));
-    if (member == 0)
+    hello.box = rt_config_hash_box(&f->config, is_shard
+                                                   ? rt_config_box_of_shard(&f->config, rank)
+                                                   : rt_config_box_of_worker(&f->config, rank));
+    if (is_shard)
         rt_control_put_text(hello.address, sizeof hello.address, "tcp://127.0.0.1:1");
     if (ops->connect(f->transport, self, COORDINATOR, f->address, &f->members[member], &error))
         fail_msg("%s", error.text);
