@@ -548,7 +548,7 @@ static rt_status find_whole(resume *r, dp_saved *saved, dp_resumed *resumed, rt_
         status = all_damaged(r->config, damaged, damaged_count, error);
     else if (!status && !r->planner)
         status = rt_fail(error, RT_NOT_FOUND, "%s: no checkpoint was completed", directory);
-    const bool found = r->planner || status == RT_NOT_FOUND;
+    const bool found = !status || status == RT_NOT_FOUND; // else the last one is not judged yet
     for (uint32_t i = count; i > left && found; i--)
         rt_checkpoint_set_aside(directory, iterations[i - 1]);
     rt_free(iterations);

@@ -149,7 +149,8 @@ static UNUSED rt_message expect(fixture *f, uint32_t member, rt_message_type typ
     return message;
 }
 
-static UNUSED void prepare(fixture *f)
+// Of a run in a folder that is there.
+static UNUSED void prepare_again(fixture *f)
 {
     *f = (fixture){.end_ns = rt_now_ns() + PATIENCE_S * test_limit_factor() * UINT64_C(1000000000)};
     pthread_mutex_init(&f->lock, NULL);
@@ -165,7 +166,6 @@ static UNUSED void prepare(fixture *f)
     c->timeout_peer_s = 2 * PATIENCE_S;
     strcpy(c->network_bind, "127.0.0.1");
     snprintf(f->out, sizeof f->out, "%s", test_path("out"));
-    assert_int_equal(mkdir(f->out, 0700), 0);
     f->own =
         (dp_coordinator_config){.config = c,
                                 .identity = {.config_hash = HASH, .given_hash = 5, .format = 2},
@@ -179,6 +179,12 @@ static UNUSED void prepare(fixture *f)
                                 .announce = note_address,
                                 .saved = note_saved,
                                 .announce_context = f};
+}
+
+static UNUSED void prepare(fixture *f)
+{
+    prepare_again(f);
+    assert_int_equal(mkdir(f->out, 0700), 0);
 }
 
 // Up to the WELCOMEs.
@@ -300,8 +306,9 @@ static UNUSED void finish_workers(fixture *f)
 
 static UNUSED const char rows[] = "rows of shard 0";
 
-// Answers what a cut asks of members; the iteration that it is of.
-static UNUSED uint32_t play_cut(fixture *f)
+// Answers what a cut asks of members; the iteration that it is of. base: of the checkpoint that it
+// changes.
+static UNUSED uint32_t play_cut_upon(fixture *f, uint32_t base)
 {
     rt_wire_cut order;
     for (uint32_t w = 0; w < WORKERS; w++) {
@@ -317,11 +324,16 @@ static UNUSED uint32_t play_cut(fixture *f)
     assert_true(rt_control_has(&message, sizeof order));
     memcpy(&order, rt_message_payload(&message), sizeof order);
     rt_message_release(&message);
-    assert_int_equal(order.base, 0);
+    assert_int_equal(order.base, base);
     say(f, 0, RT_MESSAGE_CUT, iteration, NULL, 0, NULL, 0);
     const rt_wire_written written = {.bytes = strlen(rows), .hash = 88, .ns = 1000};
     say(f, 0, RT_MESSAGE_WRITTEN, iteration, &written, sizeof written, NULL, 0);
     return iteration;
+}
+
+static UNUSED uint32_t play_cut(fixture *f)
+{
+    return play_cut_upon(f, 0);
 }
 
 // The file of the model, or of a checkpoint, that a member has: one piece, until it is written.
