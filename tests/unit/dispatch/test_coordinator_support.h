@@ -108,7 +108,7 @@ static UNUSED void join_run(fixture *f, uint32_t member)
     hello.box = rt_config_hash_box(&f->config, is_shard
                                                    ? rt_config_box_of_shard(&f->config, rank)
                                                    : rt_config_box_of_worker(&f->config, rank));
-    if (is_shard)
+    if (is_shard || rt_dispatch_is_mutual(&f->config.dispatch))
         rt_control_put_text(hello.address, sizeof hello.address, "tcp://127.0.0.1:1");
     if (ops->connect(f->transport, self, COORDINATOR, f->address, &f->members[member], &error))
         fail_msg("%s", error.text);
@@ -343,7 +343,9 @@ static UNUSED void give_file(fixture *f, uint32_t member, uint64_t iteration, co
     const rt_wire_piece piece = {.total = size,
                                  .checksum = rt_hash_bytes(bytes, size),
                                  .sum = rt_hash_bytes(bytes, size),
-                                 .file = rt_peer_rank(peer_of(member))};
+                                 .file = rt_peer_role(peer_of(member)) == RT_ROLE_PS
+                                             ? rt_peer_rank(peer_of(member))
+                                             : 0};
     rt_wire_taken taken = {0};
     rt_message message = expect(f, member, RT_MESSAGE_SAVE);
     rt_message_release(&message);
