@@ -91,7 +91,8 @@ static void who_sits_out_may_go(void **state)
         assert_true(cJSON_GetArrayItem(out, 0)->valuedouble == gone);
         snprintf(want, sizeof want, "%u ", gone);
         assert_int_equal(count_lines(&f, "checkpoints/losses", want), 1);
-        assert_int_equal(count_lines(&f, "records.jsonl", "\"kind\":\"lost\""), 1);
+        snprintf(want, sizeof want, "\"kind\":\"lost\",\"worker\":%u,\"value\":1", gone);
+        assert_int_equal(count_lines(&f, "records.jsonl", want), 1);
         cJSON_Delete(lost);
         cJSON_Delete(members);
         char command[600];
