@@ -4,6 +4,15 @@
 
 #include <time.h>
 
+#include "dispatch/coordinator/dp_flaps.h"
+
+static void say_finished(fixture *f, uint32_t worker, const rt_wire_report *flushed)
+{
+    rt_message message = expect(f, 1 + worker, RT_MESSAGE_FINISH);
+    rt_message_release(&message);
+    say(f, 1 + worker, RT_MESSAGE_FINISHED, 0, flushed, sizeof *flushed, NULL, 0);
+}
+
 // ---- lost while it trains ----------------------------------------------------------------------
 
 // Worker `trains` takes part, the other one sits out. What may be checkpointed never is.
@@ -47,19 +56,28 @@ static void await_lines(const fixture *f, const char *name, const char *text, ui
 static void end_alone(fixture *f, uint32_t worker)
 {
     const rt_wire_report flushed = {0};
-    rt_message message = expect(f, 1 + worker, RT_MESSAGE_FINISH);
-    rt_message_release(&message);
-    say(f, 1 + worker, RT_MESSAGE_FINISHED, 0, &flushed, sizeof flushed, NULL, 0);
+    say_finished(f, worker, &flushed);
     give_file(f, 1 + worker, 0, "dense weights");
     give_file(f, 0, 0, rows);
     for (uint32_t m = 0; m < MEMBERS; m++) {
         if (m == 2 - worker)
             continue;
-        message = expect(f, m, RT_MESSAGE_STOP);
+        rt_message message = expect(f, m, RT_MESSAGE_STOP);
         assert_int_equal(rt_message_header(&message)->iteration, RT_REASON_COMPLETE);
         rt_message_release(&message);
         ops->end(f->members[m], 0);
     }
+}
+
+// The run ends because of a member, whoever hears of it.
+static void leave_all(fixture *f, const char *text)
+{
+    pthread_join(f->thread, NULL);
+    for (uint32_t m = 0; m < MEMBERS; m++) {
+        if (f->members[m])
+            ops->end(f->members[m], 0);
+    }
+    finish_joined(f, RT_PEER, text);
 }
 
 // It has nothing that others lack: the run goes on, from where it is, and a later start knows.
@@ -95,9 +113,7 @@ static void who_sits_out_may_go(void **state)
         assert_int_equal(count_lines(&f, "records.jsonl", want), 1);
         cJSON_Delete(lost);
         cJSON_Delete(members);
-        char command[600];
-        snprintf(command, sizeof command, "rm -r '%s'", f.out);
-        assert_int_equal(system(command), 0);
+        remove_out(&f);
     }
 }
 
@@ -134,16 +150,8 @@ static void who_must_not_go(void **state)
             say(&f, 0, RT_MESSAGE_FAILED, 0, "enough", 6, NULL, 0);
             snprintf(want, sizeof want, "ps 0 failed: enough");
         }
-        pthread_join(f.thread, NULL);
-        if (f.status != RT_PEER || !strstr(f.error.text, want))
-            fail_msg("case %u: status %d (%s)", which, f.status, f.error.text);
-        for (uint32_t m = 0; m < MEMBERS; m++)
-            ops->end(f.members[m], 0);
-        ops->close(f.transport);
-        rt_config_fini(&f.config);
-        char command[600];
-        snprintf(command, sizeof command, "rm -r '%s'", f.out);
-        assert_int_equal(system(command), 0);
+        leave_all(&f, want);
+        remove_out(&f);
     }
 }
 
@@ -160,18 +168,171 @@ static void who_ended_a_run_is_noted(void **state)
         start(&f);
         ops->end(f.members[2], 0);
         f.members[2] = NULL;
-        pthread_join(f.thread, NULL); // a heartbeat, or a slice, cannot be sent
-        assert_int_equal(f.status, RT_PEER);
-        assert_string_equal(f.error.text, "worker 1 is gone: its connection has ended");
+        leave_all(&f, "worker 1 is gone: its connection has ended");
         assert_int_equal(count_lines(&f, "checkpoints/losses", "1 "), shrinks);
-        ops->end(f.members[0], 0);
-        ops->end(f.members[1], 0);
-        ops->close(f.transport);
-        rt_config_fini(&f.config);
-        char command[600];
-        snprintf(command, sizeof command, "rm -r '%s'", f.out);
-        assert_int_equal(system(command), 0);
+        remove_out(&f);
     }
 }
 
-TEST_MAIN(TEST(who_sits_out_may_go), TEST(who_must_not_go), TEST(who_ended_a_run_is_noted))
+// ---- not there when it begins ------------------------------------------------------------------
+
+// As start, of the members of a mask alone. What is told of the run is there by then.
+static void start_some(fixture *f, uint32_t members, uint32_t workers)
+{
+    begin_run(f);
+    for (uint32_t m = 0; m < MEMBERS; m++) {
+        if (members >> m & 1)
+            join_run(f, m);
+    }
+    for (uint32_t m = 0; m < MEMBERS; m++) {
+        if (!(members >> m & 1) || (m > 0 && !(workers >> (m - 1) & 1)))
+            continue;
+        rt_message message = expect(f, m, RT_MESSAGE_WELCOME);
+        memcpy(&f->welcome, rt_message_payload(&message), sizeof f->welcome);
+        rt_message_release(&message);
+    }
+    assert_int_equal(f->welcome.workers, workers);
+}
+
+static void prepare_shrinking(fixture *f)
+{
+    prepare(f);
+    f->own.may_shrink = true;
+    f->config.on_worker_loss = RT_LOSS_SHRINK;
+    f->config.dispatch.measure_compute = false;
+    f->config.checkpoint.every_iterations = 1000000;
+    f->config.checkpoint.copies = false;
+    f->config.timeout_rejoin_s = 1000;
+}
+
+// One that nobody waits for: the run is one of the others, and has a hash of its own. When it comes,
+// and has waited for timeouts.rejoin_s, all start anew from a checkpoint.
+static void who_comes_late_is_taken_back(void **state)
+{
+    (void)state;
+    fixture f;
+    char folder[700], hash[32], want[128];
+    cJSON *manifest;
+    prepare_shrinking(&f);
+    f.own.without = 1;
+    f.config.stream.samples_max = 0; // no end
+    f.config.timeout_rejoin_s = 0.2;
+    start_some(&f, 5, 2);
+    assert_int_equal(f.welcome.worker_count, 1);
+    assert_int_equal(train_one(&f, 1, false), 1);
+    join_run(&f, 1);
+    uint32_t last = 1;
+    for (uint32_t t = last; t; t = train_one(&f, 1, false))
+        last = t;
+    rt_message message = expect(&f, 2, RT_MESSAGE_MARK);
+    const rt_wire_part part = {.total = 5};
+    say(&f, 2, RT_MESSAGE_PART, 0, &part, sizeof part, "dense", 5);
+    say(&f, 2, RT_MESSAGE_MARK, rt_message_header(&message)->iteration, NULL, 0, NULL, 0);
+    rt_message_release(&message);
+    message = expect(&f, 0, RT_MESSAGE_CUT);
+    const rt_wire_written written = {.bytes = 5, .hash = 88, .ns = 1000};
+    assert_int_equal(rt_message_header(&message)->iteration, last);
+    say(&f, 0, RT_MESSAGE_CUT, last, NULL, 0, NULL, 0);
+    say(&f, 0, RT_MESSAGE_WRITTEN, last, &written, sizeof written, NULL, 0);
+    rt_message_release(&message);
+    expect_stop(&f, RT_REASON_FAILED);
+    snprintf(want, sizeof want, "workers are back: all start anew from iteration %u", last);
+    finish(&f, RT_AGAIN, want);
+    snprintf(folder, sizeof folder, "%s/checkpoints/ckpt-%012u", f.out, last);
+    assert_int_equal(rt_manifest_read(folder, &manifest, NULL), RT_OK);
+    const uint64_t both[2] = {HASH, 2};
+    snprintf(hash, sizeof hash, "%016" PRIx64, rt_hash_bytes(both, sizeof both));
+    text_must_be(manifest, "config", hash);
+    cJSON_Delete(manifest);
+    assert_int_equal(count_lines(&f, "checkpoints/losses", ""), 0); // nobody was lost
+}
+
+static void note_losses(const fixture *f, uint32_t worker, uint32_t count)
+{
+    char path[600];
+    snprintf(path, sizeof path, "%s/checkpoints", f->out);
+    (void)mkdir(path, 0700);
+    strcat(path, "/losses");
+    FILE *file = fopen(path, "a");
+    assert_non_null(file);
+    for (uint32_t i = 0; i < count; i++)
+        fprintf(file, "%u %ld\n", worker, (long)time(NULL) - 5);
+    fclose(file);
+}
+
+// One that was lost too often waits, though it is there; but a run needs some, and all of a run
+// that may not shrink.
+static void who_was_lost_too_often_waits(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t losses[WORKERS];
+        bool may_shrink;
+        uint32_t workers;
+    } cases[] = {{{0, DP_FLAPS_MAX}, true, 1},
+                 {{DP_FLAPS_MAX, 1}, true, 2},
+                 {{0, DP_FLAPS_MAX - 1}, true, 3},
+                 {{DP_FLAPS_MAX, DP_FLAPS_MAX}, true, 3},
+                 {{0, DP_FLAPS_MAX}, false, 3}};
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
+        fixture f;
+        prepare_shrinking(&f);
+        f.own.may_shrink = cases[i].may_shrink;
+        for (uint32_t w = 0; w < WORKERS; w++)
+            note_losses(&f, w, cases[i].losses[w]);
+        start_some(&f, 7, cases[i].workers);
+        say(&f, 0, RT_MESSAGE_FAILED, 0, "enough", 6, NULL, 0);
+        leave_all(&f, "ps 0 failed: enough");
+        remove_out(&f);
+    }
+}
+
+// ---- there, and does not answer ----------------------------------------------------------------
+
+static void who_does_not_answer_is_named(void **state)
+{
+    (void)state;
+    enum { TRAINING, MARKING, CAPTURING, FINISHING, SAVING, CASES };
+    static const char *const texts[] = {
+        "worker 1: alive, but has not trained an iteration within",
+        "worker 0, worker 1: alive, but has not carried out a cut within",
+        "ps 0: alive, but has not carried out a cut within",
+        "worker 1: alive, but has not finished the run within",
+        "worker 0, ps 0: alive, but has sent nothing more of the model within"};
+    for (uint32_t which = TRAINING; which < CASES; which++) {
+        fixture f;
+        const rt_wire_report flushed = {0};
+        prepare(&f);
+        f.config.timeout_answer_s = 0.5 * test_limit_factor();
+        f.config.stream.samples_max = 3 * WORKERS * BATCH;
+        f.config.checkpoint.every_iterations = which == MARKING || which == CAPTURING ? 2 : 0;
+        start(&f);
+        if (which == TRAINING)
+            (void)train_one(&f, 0, false);
+        else
+            train_to_flush(&f);
+        if (which == CAPTURING) {
+            const rt_wire_part part = {.total = 5};
+            say(&f, 1, RT_MESSAGE_PART, 0, &part, sizeof part, "dense", 5);
+            for (uint32_t w = 0; w < WORKERS; w++) {
+                rt_message message = expect(&f, 1 + w, RT_MESSAGE_MARK);
+                const uint64_t sequence = rt_message_header(&message)->iteration;
+                say(&f, 1 + w, RT_MESSAGE_MARK, sequence, NULL, 0, NULL, 0);
+                rt_message_release(&message);
+            }
+        }
+        if (which == FINISHING)
+            say_finished(&f, 0, &flushed);
+        if (which == SAVING) {
+            say_finished(&f, 0, &flushed);
+            say_finished(&f, 1, &flushed);
+        }
+        expect_stop(&f, RT_REASON_FAILED);
+        finish(&f, RT_TIMEOUT, texts[which]);
+        remove_out(&f);
+    }
+}
+
+TEST_MAIN(TEST(who_sits_out_may_go), TEST(who_must_not_go), TEST(who_ended_a_run_is_noted),
+          TEST(who_comes_late_is_taken_back), TEST(who_was_lost_too_often_waits),
+          TEST(who_does_not_answer_is_named))

@@ -187,8 +187,16 @@ static UNUSED void prepare(fixture *f)
     assert_int_equal(mkdir(f->out, 0700), 0);
 }
 
-// Up to the WELCOMEs.
-static UNUSED void start(fixture *f)
+// Of a case of several runs.
+static UNUSED void remove_out(const fixture *f)
+{
+    char command[600];
+    snprintf(command, sizeof command, "rm -r '%s'", f->out);
+    assert_int_equal(system(command), 0);
+}
+
+// Until members can join.
+static UNUSED void begin_run(fixture *f)
 {
     rt_error error = {0};
     assert_int_equal(ops->open(&f->transport, &error), RT_OK);
@@ -201,6 +209,12 @@ static UNUSED void start(fixture *f)
             fail_msg("the coordinator does not listen");
         usleep(1000);
     }
+}
+
+// Up to the WELCOMEs.
+static UNUSED void start(fixture *f)
+{
+    begin_run(f);
     for (uint32_t m = 0; m <= f->config.worker_count; m++)
         join_run(f, m);
     for (uint32_t m = 0; m <= f->config.worker_count; m++) {
@@ -211,14 +225,19 @@ static UNUSED void start(fixture *f)
     }
 }
 
-// What the coordinator's error must say.
-static UNUSED void finish(fixture *f, rt_status want, const char *text)
+// What the coordinator's error must say, whose thread has ended.
+static UNUSED void finish_joined(fixture *f, rt_status want, const char *text)
 {
-    pthread_join(f->thread, NULL);
     if (f->status != want || !strstr(f->error.text, text))
         fail_msg("status %d (%s), expected %d with '%s'", f->status, f->error.text, want, text);
     ops->close(f->transport);
     rt_config_fini(&f->config);
+}
+
+static UNUSED void finish(fixture *f, rt_status want, const char *text)
+{
+    pthread_join(f->thread, NULL);
+    finish_joined(f, want, text);
 }
 
 // ---- workers that train ----------------------------------------------------------------------

@@ -130,9 +130,7 @@ static void end(loading *l, rt_status want, const char *text)
     close(l->how.wake_fd);
     dp_saved_fini(&l->model);
     rt_config_fini(&f->config);
-    char command[600];
-    snprintf(command, sizeof command, "rm -r '%s'", f->out);
-    assert_int_equal(system(command), 0);
+    remove_out(f);
     if (f->status != want || strcmp(f->error.text, text) != 0)
         fail_msg("status %d (%s), expected %d (%s)", f->status, f->error.text, want, text);
 }
