@@ -117,6 +117,52 @@ static void who_sits_out_may_go(void **state)
     }
 }
 
+// A cut is carried out; giver: as the question named it.
+static void say_mark(fixture *f, uint32_t worker, uint64_t sequence, uint32_t giver)
+{
+    rt_message message;
+    const uint32_t self = rt_peer(RT_ROLE_WORKER, worker);
+    assert_int_equal(rt_message_create(&message, RT_MESSAGE_MARK, self, sequence, giver, 0), RT_OK);
+    assert_int_equal(ops->send(f->members[1 + worker], COORDINATOR, &message), RT_OK);
+}
+
+// The one that a cut asked for the dense weights: another one gives them.
+static void who_goes_during_a_cut(void **state)
+{
+    (void)state;
+    const rt_wire_part part = {.total = 5};
+    const rt_wire_written written = {.bytes = 5, .hash = 88};
+    fixture f;
+    prepare_pair(&f, 1);
+    f.config.checkpoint.every_iterations = 4;
+    f.config.checkpoint.copies = false;
+    start(&f);
+    assert_int_equal(train_one(&f, 0, true), 1);
+    for (uint32_t t = 1; t <= 4; t++)
+        assert_int_equal(train_one(&f, 1, false), t);
+    assert_int_equal(train_one(&f, 1, false), 0); // the flush of the cut
+    rt_message message = expect(&f, 2, RT_MESSAGE_MARK);
+    const uint64_t sequence = rt_message_header(&message)->iteration;
+    assert_int_equal(rt_message_header(&message)->count, 1 + 0);
+    say_mark(&f, 1, sequence, 1 + 0);
+    rt_message_release(&message);
+    fail_worker(&f, 0);
+    message = expect(&f, 2, RT_MESSAGE_MARK);
+    assert_int_equal(rt_message_header(&message)->count, 1 + 1);
+    assert_int_equal(rt_message_header(&message)->iteration, sequence);
+    rt_message_release(&message);
+    say(&f, 2, RT_MESSAGE_PART, 0, &part, sizeof part, "dense", 5);
+    say_mark(&f, 1, sequence, 1 + 1);
+    message = expect(&f, 0, RT_MESSAGE_CUT);
+    assert_int_equal(rt_message_header(&message)->iteration, 4);
+    rt_message_release(&message);
+    say(&f, 0, RT_MESSAGE_CUT, 4, NULL, 0, NULL, 0);
+    say(&f, 0, RT_MESSAGE_WRITTEN, 4, &written, sizeof written, NULL, 0);
+    assert_int_equal(train_one(&f, 1, false), 5);
+    say(&f, 0, RT_MESSAGE_FAILED, 0, "enough", 6, NULL, 0);
+    leave_all(&f, "ps 0 failed: enough");
+}
+
 // Each of these ends the run: it trains, it is needed by others, or nobody has allowed it.
 static void who_must_not_go(void **state)
 {
@@ -333,6 +379,6 @@ static void who_does_not_answer_is_named(void **state)
     }
 }
 
-TEST_MAIN(TEST(who_sits_out_may_go), TEST(who_must_not_go), TEST(who_ended_a_run_is_noted),
+TEST_MAIN(TEST(who_sits_out_may_go), TEST(who_goes_during_a_cut), TEST(who_must_not_go), TEST(who_ended_a_run_is_noted),
           TEST(who_comes_late_is_taken_back), TEST(who_was_lost_too_often_waits),
           TEST(who_does_not_answer_is_named))
