@@ -26,6 +26,7 @@ typedef struct {
     uint32_t loaded[RT_SHARDS_MAX];
     uint64_t sending;    // shards that get a copy
     uint32_t sending_to; // of them, the one whose turn it is
+    uint64_t given_up;   // whose copy could not be read: it may still answer what was sent of it
     rt_parcel_file copies[RT_SHARDS_MAX];
     uint64_t tried[RT_SHARDS_MAX]; // copies that a shard got for the load that it is at
     int wait_fd;                   // readable when a copy can go on, or the run is to end
@@ -149,6 +150,7 @@ static bool begin_copy(resume *r, uint32_t shard, uint32_t file, const char *why
         rt_parcel_open(&r->copies[shard], path, &config, r->config->wake_fd, NULL))
         return false;
     r->sending |= rt_bit(shard);
+    r->given_up &= ~rt_bit(shard);
     rt_info("ps %" PRIu32 " gets the copy of %s: %s", shard, path, why);
     return true;
 }
@@ -177,6 +179,8 @@ static rt_status take_taken(resume *r, uint32_t shard, const rt_message *message
 {
     char name[32];
     rt_parcel_file *copy = &r->copies[shard];
+    if (r->given_up >> shard & 1)
+        return RT_OK;
     if (!(r->sending >> shard & 1))
         return rt_fail(error, RT_WIRE, "ps %" PRIu32 ": a TAKEN of bytes that were not sent",
                        shard);
@@ -204,6 +208,7 @@ static void judge_copies(resume *r)
                     r->copies[s].out.refusal.text);
         rt_parcel_close(&r->copies[s]);
         r->sending &= ~rt_bit(s);
+        r->given_up |= rt_bit(s);
     }
 }
 
@@ -551,7 +556,7 @@ static rt_status find_whole(resume *r, dp_saved *saved, dp_resumed *resumed, rt_
         status = all_damaged(r->config, damaged, damaged_count, error);
     else if (!status && !r->planner)
         status = rt_fail(error, RT_NOT_FOUND, "%s: no checkpoint was completed", directory);
-    const bool found = r->planner || status == RT_NOT_FOUND;
+    const bool found = !status || status == RT_NOT_FOUND; // else the last one is not judged yet
     for (uint32_t i = count; i > left && found; i--)
         rt_checkpoint_set_aside(directory, iterations[i - 1]);
     rt_free(iterations);

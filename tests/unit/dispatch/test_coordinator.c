@@ -381,10 +381,16 @@ static void a_journal_that_is_half_full_asks_for_a_checkpoint(void **state)
     snprintf(f.config.stream.tcp_listen, sizeof f.config.stream.tcp_listen, "127.0.0.1:%u", port);
     start(&f);
     const int sender = test_connect(port);
+    const uint64_t begin_ns = rt_now_ns();
     send_events(sender);
     train_to_flush(&f); // of a cut
     close(sender);
     end_by_failure(&f);
+    cJSON *iteration = last_record(&f, "iteration");
+    const double since_ms = (double)(rt_now_ns() - begin_ns) * 1e-6;
+    const cJSON *latency = cJSON_GetObjectItem(iteration, "latency_ms"); // since they came
+    assert_true(number(latency, "p50") > 0 && number(latency, "max") < since_ms);
+    cJSON_Delete(iteration);
 }
 
 // The standby is spoken to where it is said to be; until it has answered, nothing begins.

@@ -233,6 +233,55 @@ static void without_checkpoints(void **state)
     fail_run(&f);
 }
 
+// A slice that a worker keeps for a while.
+static rt_message take_slice(fixture *f, uint32_t worker, uint32_t want)
+{
+    uint32_t iteration;
+    rt_message slice = expect(f, 1 + worker, RT_MESSAGE_SLICE);
+    (void)report_on(&slice, &iteration);
+    assert_int_equal(iteration, want);
+    return slice;
+}
+
+// Without checkpoints keys wait until all plans that may have been made without them are trained.
+static void how_long_keys_wait(void **state)
+{
+    (void)state;
+    enum { PART = DP_FORGET_MAX / 2, AHEAD = 2, LAST = 2 + AHEAD + 8 }; // 8: on their way
+    fixture f;
+    rt_message kept[AHEAD + 1][WORKERS];
+    char request[16 + 17 * PART] = "forget\n", *at = request + strlen(request);
+    open_with(&f, RT_PARTICIPANTS_ALL, 0, false);
+    for (uint32_t i = 0; i < PART; i++)
+        at += snprintf(at, 18, "%s%016x", i ? "," : "", i);
+    train_to(&f, 2);
+    for (uint32_t i = 0; i < AHEAD + 1; i++) { // the last one: once iteration 2 is complete
+        for (uint32_t w = 0; w < WORKERS; w++)
+            kept[i][w] = take_slice(&f, w, 3 + i);
+    }
+    for (uint32_t i = 0; i < 2; i++)
+        ask(&f, request, RT_OK, "128 keys: their rows end before the next batch is trained");
+    for (uint32_t t = 3; t <= LAST + 1; t++) {
+        if (t == LAST + 1)
+            refuse(&f, "forget\n0123456789abcdef",
+                   "forget: 256 keys wait for a checkpoint without their rows: ask again later");
+        for (uint32_t w = 0; w < WORKERS; w++) {
+            uint32_t iteration;
+            rt_message *slice = &kept[(t - 3) % (AHEAD + 1)][w];
+            const rt_wire_report one = report_on(slice, &iteration);
+            report(&f, w, rt_message_header(slice)->iteration, &one);
+            rt_message_release(slice);
+        }
+        for (uint32_t w = 0; w < WORKERS; w++)
+            kept[(t - 3) % (AHEAD + 1)][w] = take_slice(&f, w, t + AHEAD + 1);
+    }
+    ask(&f, "forget\n0123456789abcdef", RT_OK,
+        "1 keys: their rows end before the next batch is trained");
+    for (uint32_t i = 0; i < (AHEAD + 1) * WORKERS; i++)
+        rt_message_release(&kept[i / WORKERS][i % WORKERS]);
+    fail_run(&f);
+}
+
 // As many as can wait, and not one more.
 static void too_many_are_forgotten(void **state)
 {
@@ -461,6 +510,6 @@ static void a_box_that_is_new(void **state)
 
 TEST_MAIN(TEST(what_is_set_becomes_records), TEST(what_cannot_be_set),
           TEST(only_who_began_so_can_choose), TEST(rows_are_forgotten), TEST(rows_end), TEST(without_checkpoints),
-          TEST(too_many_are_forgotten), TEST(other_rates_begin_anew), TEST(boxes_that_cannot_move),
+          TEST(too_many_are_forgotten), TEST(how_long_keys_wait), TEST(other_rates_begin_anew), TEST(boxes_that_cannot_move),
           TEST(without_boxes), TEST(a_box_leaves), TEST(boxes_that_cannot_be_new),
           TEST(a_box_that_is_new))

@@ -38,6 +38,7 @@
 #define COORDINATOR rt_peer(RT_ROLE_COORDINATOR, 0)
 #define SHARD rt_peer(RT_ROLE_PS, 0)
 #define MEMBERS (1 + WORKERS)
+#define MEMBERS_MAX (MEMBERS + 1) // with a second shard, that only some cases have
 
 static UNUSED const rt_transport_ops *const ops = &rt_transport_zmq;
 
@@ -52,14 +53,16 @@ typedef struct {
     char address[RT_NAME_MAX];
     uint32_t saved; // calls
     rt_transport *transport;
-    rt_endpoint *members[MEMBERS]; // the shard, then the workers
+    rt_endpoint *members[MEMBERS_MAX]; // the shard, the workers, the second shard
     rt_wire_welcome welcome;       // of worker 0
     uint64_t end_ns;
 } fixture;
 
 static uint32_t peer_of(uint32_t member)
 {
-    return member == 0 ? SHARD : rt_peer(RT_ROLE_WORKER, member - 1);
+    if (member == 0 || member > WORKERS)
+        return rt_peer(RT_ROLE_PS, member ? member - WORKERS : 0);
+    return rt_peer(RT_ROLE_WORKER, member - 1);
 }
 
 static UNUSED void note_address(void *context, const char *address)
@@ -99,12 +102,13 @@ static UNUSED void say(fixture *f, uint32_t member, rt_message_type type, uint64
 static UNUSED void join_run(fixture *f, uint32_t member)
 {
     rt_error error = {0};
-    const uint32_t self = peer_of(member);
+    const uint32_t self = peer_of(member), rank = rt_peer_rank(self);
+    const bool is_shard = rt_peer_role(self) == RT_ROLE_PS;
     rt_wire_hello hello = rt_control_greet(self, &f->own.identity);
-    hello.box = rt_config_hash_box(
-        &f->config, member == 0 ? rt_config_box_of_shard(&f->config, 0)
-                                : rt_config_box_of_worker(&f->config, member - 1));
-    if (member == 0)
+    hello.box = rt_config_hash_box(&f->config, is_shard
+                                                   ? rt_config_box_of_shard(&f->config, rank)
+                                                   : rt_config_box_of_worker(&f->config, rank));
+    if (is_shard || rt_dispatch_is_mutual(&f->config.dispatch))
         rt_control_put_text(hello.address, sizeof hello.address, "tcp://127.0.0.1:1");
     if (ops->connect(f->transport, self, COORDINATOR, f->address, &f->members[member], &error))
         fail_msg("%s", error.text);
@@ -145,7 +149,8 @@ static UNUSED rt_message expect(fixture *f, uint32_t member, rt_message_type typ
     return message;
 }
 
-static UNUSED void prepare(fixture *f)
+// Of a run in a folder that is there.
+static UNUSED void prepare_again(fixture *f)
 {
     *f = (fixture){.end_ns = rt_now_ns() + PATIENCE_S * test_limit_factor() * UINT64_C(1000000000)};
     pthread_mutex_init(&f->lock, NULL);
@@ -161,7 +166,6 @@ static UNUSED void prepare(fixture *f)
     c->timeout_peer_s = 2 * PATIENCE_S;
     strcpy(c->network_bind, "127.0.0.1");
     snprintf(f->out, sizeof f->out, "%s", test_path("out"));
-    assert_int_equal(mkdir(f->out, 0700), 0);
     f->own =
         (dp_coordinator_config){.config = c,
                                 .identity = {.config_hash = HASH, .given_hash = 5, .format = 2},
@@ -177,8 +181,22 @@ static UNUSED void prepare(fixture *f)
                                 .announce_context = f};
 }
 
-// Up to the WELCOMEs.
-static UNUSED void start(fixture *f)
+static UNUSED void prepare(fixture *f)
+{
+    prepare_again(f);
+    assert_int_equal(mkdir(f->out, 0700), 0);
+}
+
+// Of a case of several runs.
+static UNUSED void remove_out(const fixture *f)
+{
+    char command[600];
+    snprintf(command, sizeof command, "rm -r '%s'", f->out);
+    assert_int_equal(system(command), 0);
+}
+
+// Until members can join.
+static UNUSED void begin_run(fixture *f)
 {
     rt_error error = {0};
     assert_int_equal(ops->open(&f->transport, &error), RT_OK);
@@ -191,6 +209,12 @@ static UNUSED void start(fixture *f)
             fail_msg("the coordinator does not listen");
         usleep(1000);
     }
+}
+
+// Up to the WELCOMEs.
+static UNUSED void start(fixture *f)
+{
+    begin_run(f);
     for (uint32_t m = 0; m <= f->config.worker_count; m++)
         join_run(f, m);
     for (uint32_t m = 0; m <= f->config.worker_count; m++) {
@@ -201,14 +225,19 @@ static UNUSED void start(fixture *f)
     }
 }
 
-// What the coordinator's error must say.
-static UNUSED void finish(fixture *f, rt_status want, const char *text)
+// What the coordinator's error must say, whose thread has ended.
+static UNUSED void finish_joined(fixture *f, rt_status want, const char *text)
 {
-    pthread_join(f->thread, NULL);
     if (f->status != want || !strstr(f->error.text, text))
         fail_msg("status %d (%s), expected %d with '%s'", f->status, f->error.text, want, text);
     ops->close(f->transport);
     rt_config_fini(&f->config);
+}
+
+static UNUSED void finish(fixture *f, rt_status want, const char *text)
+{
+    pthread_join(f->thread, NULL);
+    finish_joined(f, want, text);
 }
 
 // ---- workers that train ----------------------------------------------------------------------
@@ -296,8 +325,9 @@ static UNUSED void finish_workers(fixture *f)
 
 static UNUSED const char rows[] = "rows of shard 0";
 
-// Answers what a cut asks of members; the iteration that it is of.
-static UNUSED uint32_t play_cut(fixture *f)
+// Answers what a cut asks of members; the iteration that it is of. base: of the checkpoint that it
+// changes.
+static UNUSED uint32_t play_cut_upon(fixture *f, uint32_t base)
 {
     rt_wire_cut order;
     for (uint32_t w = 0; w < WORKERS; w++) {
@@ -313,11 +343,16 @@ static UNUSED uint32_t play_cut(fixture *f)
     assert_true(rt_control_has(&message, sizeof order));
     memcpy(&order, rt_message_payload(&message), sizeof order);
     rt_message_release(&message);
-    assert_int_equal(order.base, 0);
+    assert_int_equal(order.base, base);
     say(f, 0, RT_MESSAGE_CUT, iteration, NULL, 0, NULL, 0);
     const rt_wire_written written = {.bytes = strlen(rows), .hash = 88, .ns = 1000};
     say(f, 0, RT_MESSAGE_WRITTEN, iteration, &written, sizeof written, NULL, 0);
     return iteration;
+}
+
+static UNUSED uint32_t play_cut(fixture *f)
+{
+    return play_cut_upon(f, 0);
 }
 
 // The file of the model, or of a checkpoint, that a member has: one piece, until it is written.
@@ -327,7 +362,9 @@ static UNUSED void give_file(fixture *f, uint32_t member, uint64_t iteration, co
     const rt_wire_piece piece = {.total = size,
                                  .checksum = rt_hash_bytes(bytes, size),
                                  .sum = rt_hash_bytes(bytes, size),
-                                 .file = rt_peer_rank(peer_of(member))};
+                                 .file = rt_peer_role(peer_of(member)) == RT_ROLE_PS
+                                             ? rt_peer_rank(peer_of(member))
+                                             : 0};
     rt_wire_taken taken = {0};
     rt_message message = expect(f, member, RT_MESSAGE_SAVE);
     rt_message_release(&message);

@@ -3,6 +3,7 @@
 
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -419,6 +420,49 @@ static void times_are_of_their_parts(void **state)
     fini(&c);
 }
 
+static int compare_keys(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+// How many keys there are after each iteration, and how many of them are new: those of the batches.
+static void keys_are_counted(void **state)
+{
+    (void)state;
+    feed_case c;
+    dp_feed *feed;
+    rt_stream *again;
+    rt_batch batch;
+    static uint64_t keys[10 * WORKERS * 4 * RT_FIELDS_MAX];
+    uint32_t count = 0;
+    begin(&c, NULL);
+    dp_feed_config config = config_of(&c);
+    assert_int_equal(rt_stream_open(&c.config.stream, 1, &again, NULL), RT_OK);
+    rt_batch_init(&batch, rt_stream_schema(again)->dense_count);
+    assert_int_equal(dp_feed_create(&config, c.stream, &feed, NULL), RT_OK);
+    for (uint32_t t = 1; t <= 10; t++) {
+        const uint32_t before = count;
+        assert_int_equal(rt_stream_read(again, &batch, WORKERS * 4, NULL), RT_OK);
+        memcpy(keys + count, batch.keys, batch.key_count * sizeof *keys);
+        qsort(keys, count + batch.key_count, sizeof *keys, compare_keys);
+        const uint32_t all = count + batch.key_count;
+        count = 0;
+        for (uint32_t i = 0; i < all; i++) {
+            if (count == 0 || keys[count - 1] != keys[i])
+                keys[count++] = keys[i];
+        }
+        dp_planned *planned = take(&c, feed);
+        assert_int_equal(planned->keys, count);
+        assert_int_equal(planned->admitted, count - before);
+        dp_feed_give(feed, planned);
+    }
+    dp_feed_destroy(feed);
+    rt_batch_fini(&batch);
+    rt_stream_close(again);
+    fini(&c);
+}
+
 // Where workers plan, all get the same message: the batches themselves.
 static void workers_that_plan_get_batches(void **state)
 {
@@ -580,7 +624,7 @@ static void caches_of_an_input_of_unknown_length(void **state)
 TEST_MAIN(TEST(a_run_ends_before_its_iterations_wrap), TEST(a_cut_serves_a_request),
           TEST(a_cut_does_not_wait_for_input), TEST(a_short_batch_is_in_the_journal),
           TEST(bad_data_ends_the_input), TEST(names_outlive_a_restart),
-          TEST(what_is_told_takes_effect), TEST(times_are_of_their_parts),
+          TEST(what_is_told_takes_effect), TEST(times_are_of_their_parts), TEST(keys_are_counted),
           TEST(workers_that_plan_get_batches), TEST(who_sits_out_gets_no_slices),
           TEST(who_sits_out_is_heard_of_again),
           TEST(caches_of_an_input_of_unknown_length))
