@@ -489,11 +489,13 @@ def _id_of(column, text):
 
 
 def _ids_of(column, cell):
-    """Of a column of several values: the first values_max, equal ones once."""
+    """Of a column of several values: equal ones once, of these the first values_max."""
     cell = cell or column.get("missing", "")
     values = cell if isinstance(cell, list) else cell.split(column.get("separator", "|"))
     ids = []
-    for value in [one for one in values if one][:column.get("values_max", 8)]:
+    for value in filter(None, values):
+        if len(ids) == column.get("values_max", 8):
+            break
         one = _id_of(dict(column, missing=""), value)
         if one not in ids:
             ids.append(one)

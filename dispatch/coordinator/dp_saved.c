@@ -24,7 +24,7 @@ static rt_status read_file(const char *path, uint64_t size_max, rt_bytes *bytes,
 {
     FILE *file = fopen(path, "rbe");
     if (!file)
-        return rt_fail(error, errno == ENOENT ? RT_NOT_FOUND : rt_status_of_errno(errno),
+        return rt_fail(error, errno == ENOENT ? RT_DATA : rt_status_of_errno(errno),
                        "cannot open %s: %s", path, strerror(errno));
     rt_status status = RT_OK;
     for (size_t got = 1; got > 0 && !status;) {
@@ -161,7 +161,11 @@ static rt_status read_chain(const char *directory, const manifest *newest, uint6
         saved->loads[saved->count++] = m.load;
         if (m.base == 0)
             break;
-        rt_status status = read_manifest(directory, m.base, schema, &m, error);
+        const uint32_t base = m.base;
+        rt_status status = read_manifest(directory, base, schema, &m, error);
+        if (status == RT_NOT_FOUND) // not of the one that is to be read
+            return rt_fail(error, RT_DATA, "it builds on the one of iteration %" PRIu32
+                           ", which is not there as a whole", base);
         if (status)
             return status;
     }
@@ -193,7 +197,7 @@ rt_status dp_saved_read(const char *directory, uint32_t iteration, uint64_t sche
         status = read_chain(directory, &m, schema, saved, error);
     if (status)
         dp_saved_fini(saved);
-    return status == RT_NOT_FOUND ? RT_DATA : status;
+    return status;
 }
 
 void dp_saved_fini(dp_saved *saved)

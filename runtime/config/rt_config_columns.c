@@ -143,8 +143,8 @@ static const rt_config_key column_members[] = {
     {MEMBER("separator", RT_KEY_CHARACTER, "\"|\"", "Between the values of a cell (multi).",
             separator),
      .characters = "|;, :/^\t"},
-    {MEMBER("values_max", RT_KEY_U32, "8", "Further values of a cell are dropped (multi).",
-            values_max),
+    {MEMBER("values_max", RT_KEY_U32, "8",
+            "Further values of a cell are dropped (multi); equal ones count once.", values_max),
      .min = 1, .max = 1024},
     {MEMBER("path", RT_KEY_TEXT, "\"\"",
             "Where the value stands in an object (json): names, and numbers in arrays, from the "

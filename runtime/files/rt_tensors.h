@@ -13,7 +13,7 @@
 #define RT_TENSORS_MAX 4096u
 
 typedef struct {
-    char name[RT_TENSOR_NAME_MAX]; // "deep.0.weight"; unique in a file, zero-terminated, ASCII
+    char name[RT_TENSOR_NAME_MAX]; // "mlp.0.weight"; unique in a file, zero-terminated, ASCII
                                    // without quotes and backslashes
     uint32_t rank;                 // dimensions, 0 (one value) to RT_TENSOR_RANK_MAX
     uint64_t shape[RT_TENSOR_RANK_MAX];

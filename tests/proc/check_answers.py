@@ -524,7 +524,8 @@ def columns_cells(number):
             "at": "" if r[4] % 9 == 0 else str(np.datetime64(time, "s")).replace("T", " "),
             "unix": str(time), "shop": "" if r[5] % 4 == 0 else f"s{r[5] % 12}",
             "code": hex(r[6] % 30) if r[6] % 2 else str(r[6] % 30),
-            "tags": "|".join(f"t{r[7] * k % 9}" for k in range(r[7] % 6)), "old": str(r[8] % 8)}
+            # Some come again before there are as many others as count.
+            "tags": "|".join(f"t{r[7] * k % 9 // 2}" for k in range(r[7] % 6)), "old": str(r[8] % 8)}
 
 
 def columns(lanyard, folder):

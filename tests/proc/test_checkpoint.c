@@ -213,14 +213,22 @@ static void request(process *p, const char *out, const char *how, uint32_t count
     run_await_records(p, out, how, count);
 }
 
+// Those that are there, ascending; the caller's (rt_free).
+static uint32_t *list_all(const char *out, uint32_t *count_p)
+{
+    char directory[300];
+    uint32_t *iterations;
+    snprintf(directory, sizeof directory, "%s/%s/checkpoints", run_folder(), out);
+    assert_int_equal(rt_checkpoint_list(directory, &iterations, count_p, NULL), RT_OK);
+    assert_true(*count_p > 1);
+    return iterations;
+}
+
 // Flips a bit of a file of every checkpoint; the second time puts it back.
 static void bend_all(const char *out, const char *file)
 {
-    char directory[300], name[100];
-    uint32_t *iterations, count;
-    snprintf(directory, sizeof directory, "%s/%s/checkpoints", run_folder(), out);
-    assert_int_equal(rt_checkpoint_list(directory, &iterations, &count, NULL), RT_OK);
-    assert_true(count > 1);
+    char name[100];
+    uint32_t count, *iterations = list_all(out, &count);
     for (uint32_t i = 0; i < count; i++) {
         size_t size;
         snprintf(name, sizeof name, "checkpoints/ckpt-%012" PRIu32 "/%s", iterations[i], file);
@@ -231,6 +239,33 @@ static void bend_all(const char *out, const char *file)
         free(bytes);
     }
     rt_free(iterations);
+}
+
+// Of every checkpoint, or only of the one that the others build on.
+static void rename_file(const char *out, const char *file, const char *name, bool of_first)
+{
+    char from[400], to[400];
+    uint32_t count, *iterations = list_all(out, &count);
+    for (uint32_t i = 0; i < (of_first ? 1 : count); i++) {
+        const int length = snprintf(from, sizeof from, "%s/%s/checkpoints/ckpt-%012" PRIu32 "/",
+                                    run_folder(), out, iterations[i]);
+        memcpy(to, from, (size_t)length);
+        snprintf(from + length, sizeof from - (size_t)length, "%s", file);
+        snprintf(to + length, sizeof to - (size_t)length, "%s", name);
+        assert_int_equal(rename(from, to), 0);
+    }
+    rt_free(iterations);
+}
+
+// Damage, for this reason, and not that there is none (with which a restart begins anew).
+static void must_be_damage(const char *const *sets, const char *why)
+{
+    process p;
+    start(&p, "hit", "--resume", sets);
+    run_must_end(&p, 1);
+    run_must_say(&p, why);
+    run_must_say(&p, "no checkpoint can be read");
+    process_fini(&p);
 }
 
 // Beginning anew would throw away what was trained: a restart does not, and changes nothing.
@@ -251,11 +286,14 @@ static void nothing_left_to_restart_from(void **state)
     if (strstr(p.text, "restart 2: ") || strstr(p.text, "from the beginning"))
         fail_msg("it began anew:\n%s", p.text);
     process_fini(&p);
-    start(&p, "hit", "--resume", sets);
-    run_must_end(&p, 1);
-    run_must_say(&p, "no checkpoint can be read");
-    process_fini(&p);
+    must_be_damage(sets, "planner.bin");
     bend_all("hit", "planner.bin");
+    rename_file("hit", "dense.bin", "away", false);
+    must_be_damage(sets, "dense.bin: No such file");
+    rename_file("hit", "away", "dense.bin", false);
+    rename_file("hit", "manifest.json", "away", true); // restored without what they build on
+    must_be_damage(sets, "it builds on the one of iteration ");
+    rename_file("hit", "away", "manifest.json", true);
     start(&p, "hit", "--resume", sets);
     process_await(&p, 0, "going on after iteration", RUN_S);
     assert_int_equal(kill(p.pid, SIGINT), 0);

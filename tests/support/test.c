@@ -70,6 +70,18 @@ const char *test_path(const char *name)
     return path;
 }
 
+bool test_file_has(const char *path, const char *text)
+{
+    static char all[16 << 20];
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return false;
+    const size_t size = fread(all, 1, sizeof all - 1, file);
+    fclose(file);
+    all[size] = '\0';
+    return strstr(all, text) != NULL;
+}
+
 // Below those that Linux hands out (ip_local_port_range: from 32768 on), and above the defaults of
 // the program.
 #define PORT_MIN 10000u

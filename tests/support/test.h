@@ -8,6 +8,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -55,6 +56,9 @@ const char *test_directory(void);
 
 // Path of a file in a directory of the case, the same one at every call; static, until the next call.
 const char *test_path(const char *name);
+
+// Whether the text stands in the file's first 16 MiB; false where there is no file.
+bool test_file_has(const char *path, const char *text);
 
 // Size bytes that depend on the size alone, the caller's (free).
 uint8_t *test_random_bytes(size_t size);

@@ -242,8 +242,9 @@ static void must_fail(uint32_t iteration, rt_status want, const char *words)
     dp_saved saved;
     rt_error error = {0};
     const rt_status status = dp_saved_read(directory(), iteration, SCHEMA, &saved, &error);
-    if (status != want || !strstr(error.text, words))
-        fail_msg("status %d (%s), expected %d with '%s'", status, error.text, want, words);
+    if (status != want || error.status != want || !strstr(error.text, words))
+        fail_msg("status %d (%d: %s), expected %d with '%s'", status, error.status, error.text,
+                 want, words);
     assert_true(!saved.state.data && !saved.dense.data && !saved.past && !saved.loads);
 }
 
@@ -263,7 +264,7 @@ static void a_gap_in_the_chain_is_damage(void **state)
     write_checkpoint(of(4, 0));
     write_checkpoint(of(9, 4));
     assert_int_equal(unlink(file_of(4, "manifest.json")), 0);
-    must_fail(9, RT_DATA, "ckpt-000000000004");
+    must_fail(9, RT_DATA, "it builds on the one of iteration 4, which is not there");
 }
 
 static void another_schema_is_refused(void **state)

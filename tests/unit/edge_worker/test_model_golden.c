@@ -189,6 +189,21 @@ static void expect_piece(void *context, uint32_t offset, uint32_t count)
     p->from = offset;
 }
 
+// Every array by its name, the number of a layer being L.
+static void expect_in_document(const ew_model *model)
+{
+    rt_tensor tensor;
+    for (uint32_t i = 0; ew_model_tensor(model, i, NULL, &tensor); i++) {
+        char name[sizeof tensor.name + 2];
+        snprintf(name, sizeof name, "`%s`", tensor.name);
+        char *layer = strpbrk(name, "0123456789");
+        if (layer)
+            *layer = 'L';
+        if (!test_file_has("docs/MODEL_FORMAT.md", name))
+            fail_msg("docs/MODEL_FORMAT.md does not name %s", name);
+    }
+}
+
 static void check_pass(const char *name, rt_model_kind kind)
 {
     fixture f;
@@ -196,6 +211,7 @@ static void check_pass(const char *name, rt_model_kind kind)
     rt_error error;
     uint32_t dense_count;
     setup(&f, name, kind, (rt_optimizer_config){.kind = RT_OPTIMIZER_SGD});
+    expect_in_document(f.model);
     const float *gradients = ew_model_dense(f.model, EW_GRADIENTS, &dense_count);
     const uint32_t outputs = f.batch.sample_count * ew_model_output_count(f.model);
     const float *want = golden_values(&f.dump, "predictions", outputs);

@@ -63,30 +63,17 @@ static void write_both(rt_json *json)
     rt_times_write(json, "times_ms", &times, 2);
 }
 
-static char *read_document(void)
-{
-    FILE *file = fopen("docs/METRICS.md", "r");
-    assert_non_null(file);
-    char *text = calloc(1, 1 << 20);
-    assert_non_null(text);
-    assert_true(fread(text, 1, (1 << 20) - 1, file) > 0);
-    fclose(file);
-    return text;
-}
-
 static void check_names(const cJSON *object, const char *const *names, uint32_t count, double first)
 {
-    char *document = read_document();
     assert_int_equal(cJSON_GetArraySize(object), count);
     for (uint32_t i = 0; i < count; i++) {
         char row[64];
         const cJSON *one = cJSON_GetObjectItemCaseSensitive(object, names[i]);
         assert_true(cJSON_IsNumber(one) && one->valuedouble == first * (double)(1u << i));
         snprintf(row, sizeof row, "| `%s` |", names[i]);
-        if (!strstr(document, row))
+        if (!test_file_has("docs/METRICS.md", row))
             fail_msg("docs/METRICS.md has no row %s", row);
     }
-    free(document);
 }
 
 // Under its own name, and told of in docs/METRICS.md.

@@ -51,22 +51,10 @@ static pid_t start_broker(int port, const char *log, const char *settings)
     return child;
 }
 
-static bool log_has(const char *log, const char *text)
-{
-    static char all[1 << 20];
-    FILE *file = fopen(log, "r");
-    if (!file)
-        return false;
-    const size_t size = fread(all, 1, sizeof all - 1, file);
-    fclose(file);
-    all[size] = '\0';
-    return strstr(all, text) != NULL;
-}
-
 static void await_log(const char *log, const char *text)
 {
     for (int i = 0; i < LIMIT_S * 50; i++) {
-        if (log_has(log, text))
+        if (test_file_has(log, text))
             return;
         usleep(20000);
     }
@@ -133,9 +121,9 @@ static void acknowledges_after_fsync(void **state)
          i < LIMIT_S * 50 && rt_live_statistics(s.live, RT_FLOW_EVENTS).journal.failures == 0; i++)
         usleep(20000);
     assert_true(rt_live_statistics(s.live, RT_FLOW_EVENTS).journal.failures > 0);
-    assert_true(log_has(s.log, "Sending PUBLISH to lanyard"));
+    assert_true(test_file_has(s.log, "Sending PUBLISH to lanyard"));
     usleep(300000);
-    assert_false(log_has(s.log, "Received PUBACK from lanyard")); // it is not on disk
+    assert_false(test_file_has(s.log, "Received PUBACK from lanyard")); // it is not on disk
     assert_int_equal(rt_live_statistics(s.live, RT_FLOW_EVENTS).journal.next, 1);
 
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
@@ -154,7 +142,7 @@ static void without_memory_nothing_is_acknowledged(void **state)
     send_two_events(&s);
     await_log(s.log, "Sending PUBLISH to lanyard");
     usleep(300000);
-    assert_false(log_has(s.log, "Received PUBACK from lanyard"));
+    assert_false(test_file_has(s.log, "Received PUBACK from lanyard"));
     assert_int_equal(rt_live_statistics(s.live, RT_FLOW_EVENTS).journal.next, 1);
     atomic_store(&is_out_of_memory, false);
     await_log(s.log, "Received PUBACK from lanyard"); // the broker sent it again
