@@ -164,45 +164,63 @@ static uint32_t take_record(dp_directory *directory)
     return directory->record_top++;
 }
 
-uint32_t dp_directory_probe(dp_directory *directory, uint64_t key, uint64_t home)
+dp_sought dp_directory_seek(const dp_directory *directory, uint64_t key, uint64_t home)
 {
     uint64_t at = home;
-    dp_entry *entry = &directory->entries[at];
-    while (!entry_is_free(entry)) {
-        if (entry->key == key) {
-            if (RT_LIKELY(entry->record))
-                return entry->record - 1;
-            break;
-        }
+    const dp_entry *entry = &directory->entries[at];
+    while (!entry_is_free(entry) && entry->key != key) {
         at = (at + 1) & directory->mask;
         entry = &directory->entries[at];
     }
-    if (entry_is_free(entry))
-        directory->key_count++;
-    uint32_t index = take_record(directory);
-    entry->key = key;
-    entry->record = index + 1;
+    return (dp_sought){.record = entry->record ? entry->record - 1 : DP_NO_RECORD,
+                       .entry = (uint32_t)at,
+                       .has_entry = !entry_is_free(entry)};
+}
+
+// Another key may have come to the entry that was free. Of what has an entry only attach touches
+// memory far away.
+void dp_directory_reserve_record(dp_directory *directory, uint64_t key, dp_sought *sought)
+{
+    sought->record = take_record(directory);
+    if (sought->has_entry)
+        return;
+    uint64_t at = sought->entry;
+    while (!entry_is_free(&directory->entries[at]))
+        at = (at + 1) & directory->mask;
+    directory->entries[at] = (dp_entry){.key = key, .record = sought->record + 1};
+    directory->key_count++;
+    sought->entry = (uint32_t)at;
+}
+
+void dp_directory_attach(dp_directory *directory, uint64_t key, const dp_sought *sought)
+{
+    dp_entry *entry = &directory->entries[sought->entry];
     const bool has_home = directory->homes && entry->version > 0;
-    directory->records[index] = (dp_record){.key = key,
-                                            .version = entry->version,
-                                            .version_ps = entry->version,
-                                            .entry = (uint32_t)at,
-                                            .copies.first = DP_NO_COPY,
-                                            .shown.first = DP_NO_COPY,
-                                            .keeper = DP_NO_KEEPER,
-                                            .home = has_home ? directory->homes[at] : DP_NO_HOME};
-    return index;
+    entry->record = sought->record + 1;
+    directory->records[sought->record] =
+        (dp_record){.key = key,
+                    .version = entry->version,
+                    .version_ps = entry->version,
+                    .entry = sought->entry,
+                    .copies.first = DP_NO_COPY,
+                    .shown.first = DP_NO_COPY,
+                    .keeper = DP_NO_KEEPER,
+                    .home = has_home ? directory->homes[sought->entry] : DP_NO_HOME};
+}
+
+uint32_t dp_directory_find(dp_directory *directory, uint64_t key)
+{
+    dp_sought sought = dp_directory_seek(directory, key, dp_directory_home(directory, key));
+    if (sought.record == DP_NO_RECORD) {
+        dp_directory_reserve_record(directory, key, &sought);
+        dp_directory_attach(directory, key, &sought);
+    }
+    return sought.record;
 }
 
 uint32_t dp_directory_peek(const dp_directory *directory, uint64_t key)
 {
-    uint64_t at = dp_directory_home(directory, key);
-    for (; !entry_is_free(&directory->entries[at]); at = (at + 1) & directory->mask) {
-        const dp_entry *entry = &directory->entries[at];
-        if (entry->key == key)
-            return entry->record ? entry->record - 1 : DP_NO_RECORD;
-    }
-    return DP_NO_RECORD;
+    return dp_directory_seek(directory, key, dp_directory_home(directory, key)).record;
 }
 
 bool dp_directory_knows(const dp_directory *directory, uint64_t key)

@@ -2,9 +2,9 @@
 //
 // Two levels. An open-addressing table has 16 bytes for every key that was trained and has not ended
 // since (dp_sweep.h); a key that is forgotten starts anew. Keys with a copy in some cache, or in the
-// present batch, also have a record from a pool. One probe per look-up finds both. The table
-// doubles at 70% load; records keep their index. One thread makes and erases; several may peek,
-// change different records, and detach them.
+// present batch, also have a record from a pool. One probe finds both. The table doubles at 70% load;
+// records keep their index. One thread makes and erases; several may peek, seek, change different
+// records, attach and detach them.
 //
 // States of a key (docs/PROTOCOL.md): L = version, P = version_ps, H = holders.
 //   unborn L = 0; PS only P = L, H empty; clean P = L; owned P < L, |H| = 1; replicated P < L,
@@ -92,40 +92,29 @@ static inline uint64_t dp_directory_home(const dp_directory *directory, uint64_t
     return rt_mix(key) & directory->mask;
 }
 
-// dp_directory_find_at where the entry at home is not that of key, or has no record.
-uint32_t dp_directory_probe(dp_directory *directory, uint64_t key, uint64_t home);
-
-// The record of key, made if there is none; needs room from dp_directory_reserve. home:
-// dp_directory_home(directory, key), which a caller that fetched the entry ahead has at hand.
-static inline uint32_t dp_directory_find_at(dp_directory *directory, uint64_t key, uint64_t home)
-{
-    const dp_entry *entry = &directory->entries[home];
-    if (RT_LIKELY(entry->key == key && entry->record))
-        return entry->record - 1;
-    return dp_directory_probe(directory, key, home);
-}
-
-static inline uint32_t dp_directory_find(dp_directory *directory, uint64_t key)
-{
-    return dp_directory_find_at(directory, key, dp_directory_home(directory, key));
-}
+// The record of key, made if there is none; needs room from dp_directory_reserve.
+uint32_t dp_directory_find(dp_directory *directory, uint64_t key);
 
 static inline void dp_directory_prefetch(const dp_directory *directory, uint32_t record)
 {
     __builtin_prefetch(&directory->records[record], 1);
 }
 
-// The record of key, or DP_NO_RECORD; makes none. Several threads may peek at once. _at: as above.
+// The record of key, or DP_NO_RECORD; makes none. Several threads may peek at once.
 uint32_t dp_directory_peek(const dp_directory *directory, uint64_t key);
 
-static inline uint32_t dp_directory_peek_at(const dp_directory *directory, uint64_t key,
-                                            uint64_t home)
-{
-    const dp_entry *entry = &directory->entries[home];
-    if (RT_LIKELY(entry->key == key && entry->record))
-        return entry->record - 1;
-    return dp_directory_peek(directory, key);
-}
+// find in three steps, for many keys on several threads. Several may seek: home is
+// dp_directory_home(directory, key), which a caller that fetched the entry ahead has at hand. One
+// thread then reserves records for those that have none. What is left of making a record concerns
+// nothing else: several threads may attach.
+typedef struct {
+    uint32_t record;  // or DP_NO_RECORD
+    uint32_t entry;   // the key's, or where it may come
+    bool has_entry;
+} dp_sought;
+dp_sought dp_directory_seek(const dp_directory *directory, uint64_t key, uint64_t home);
+void dp_directory_reserve_record(dp_directory *directory, uint64_t key, dp_sought *sought);
+void dp_directory_attach(dp_directory *directory, uint64_t key, const dp_sought *sought);
 
 // Whether it has an entry: it was trained, or is in the present batch. Makes none.
 bool dp_directory_knows(const dp_directory *directory, uint64_t key);

@@ -6,8 +6,8 @@
 // trainers has an update of its own there, which the PS lacks until it is pushed, so their row is
 // dirty.
 //
-// Made by the planner from one directory probe per look-up. All costs are integers: a tick is a
-// fixed fraction of the slowest transfer (dp_ticks), so sums are exact and every exact solver
+// Made by the planner from one directory probe per distinct key. All costs are integers: a tick is
+// a fixed fraction of the slowest transfer (dp_ticks), so sums are exact and every exact solver
 // reaches the same total.
 #ifndef DP_VIEW_H
 #define DP_VIEW_H

@@ -7,11 +7,6 @@
 #include "dispatch/cost/dp_ticks.h"
 #include "dispatch/planner/dp_window.h"
 
-#define LOOK_UP_BLOCK 128u // look-ups whose memory is fetched together
-#define LOOK_UPS_STEP 8192u
-#define PER_LOOK_UP 75u // instructions, as in dp_commit.c
-#define PER_KEY 90u
-
 static uint32_t equal_share(const dp_planner_config *config)
 {
     const uint32_t fewest =
@@ -211,15 +206,16 @@ static rt_status allocate(dp_planner *planner)
     planner->lookups = rt_alloc_unset(lookups, sizeof *planner->lookups);
     planner->held = rt_alloc_unset(lookups, sizeof *planner->held);
     planner->latest = rt_alloc_unset(lookups, sizeof *planner->latest);
-    planner->uses = rt_alloc_unset(lookups, sizeof *planner->uses);
+    planner->missing = rt_alloc_unset(lookups, sizeof *planner->missing);
     planner->slots = rt_alloc_unset(lookups * config->worker_count, sizeof *planner->slots);
     planner->shown_slots =
         rt_alloc_unset(lookups * config->worker_count, sizeof *planner->shown_slots);
     planner->worker_of_sample = rt_alloc_unset(config->sample_count_max, sizeof(uint32_t));
     planner->unsynced = rt_alloc_unset(lookups, sizeof *planner->unsynced);
-    if (!planner->lookups || !planner->held || !planner->latest || !planner->uses ||
+    if (!planner->lookups || !planner->held || !planner->latest || !planner->missing ||
         !planner->slots || !planner->shown_slots || !planner->worker_of_sample ||
-        !planner->unsynced || allocate_changes(planner, lookups) ||
+        !planner->unsynced || dp_numbers_init(&planner->numbers, lookups) ||
+        allocate_changes(planner, lookups) ||
         dp_planner_set_pool(planner, NULL) || allocate_work(config, lookups, &planner->works[0]) ||
         allocate_work(config, lookups, &planner->works[1]) ||
         dp_directory_init(&planner->directory, config->keys_expected) ||
@@ -262,7 +258,7 @@ static void add_servers(dp_planner *planner)
     planner->ticks.homes_move = config->homes == RT_HOMES_PLANNED;
 }
 
-static void compute_ticks(dp_planner *planner)
+void dp_planner_compute_ticks(dp_planner *planner)
 {
     dp_lineup_set(planner);
     const dp_planner_config *config = &planner->config;
@@ -370,7 +366,7 @@ rt_status dp_planner_begin(const dp_planner_config *config, uint64_t key_count,
         dp_planner_destroy(planner);
         return status;
     }
-    compute_ticks(planner);
+    dp_planner_compute_ticks(planner);
     *planner_p = planner;
     return RT_OK;
 }
@@ -415,7 +411,8 @@ void dp_planner_destroy(dp_planner *planner)
     rt_free(planner->lookups);
     rt_free(planner->held);
     rt_free(planner->latest);
-    rt_free(planner->uses);
+    rt_free(planner->missing);
+    dp_numbers_fini(&planner->numbers);
     rt_free(planner->changes);
     rt_free(planner->slots);
     rt_free(planner->shown_slots);
@@ -431,287 +428,14 @@ void dp_planner_destroy(dp_planner *planner)
     rt_free(planner);
 }
 
-// ---- look-up ---------------------------------------------------------------------------------
-
-// Workers that hold a row, as the policy sees them.
-static uint64_t holders_of(dp_planner *planner, uint32_t record_index, uint32_t index)
-{
-    const dp_record *record = &planner->directory.records[record_index];
-    uint64_t holders = planner->shown ? record->shown.holders : record->copies.holders, owed;
-    if (planner->stale) {
-        holders = dp_stale_holders(planner, record_index, &owed);
-        planner->stale->owed[index] = dp_lineup_numbers(planner, owed);
-    }
-    return dp_lineup_numbers(planner, holders);
-}
-
-// What the policy sees of a distinct key, and what was known of it before the batch.
-static void describe(dp_planner *planner, uint32_t index)
-{
-    dp_distinct *distinct = &dp_work_of(planner, planner->iteration)->distinct[index];
-    const uint32_t record_index = distinct->record;
-    dp_record *record = &planner->directory.records[record_index];
-    if (planner->config.shard_share > 0)
-        dp_homes_assume(planner, record);
-    uint64_t holders = holders_of(planner, record_index, index);
-    bool dirty =
-        !planner->stale && (record->version != record->version_ps || rt_bits_many(holders));
-    if (dp_homes_at_hand(planner, record))
-        holders = rt_bits_below(planner->view.worker_count);
-    *distinct = (dp_distinct){.key = record->key,
-                              .holders = holders,
-                              .record = record_index,
-                              .version = record->version,
-                              .uses = planner->uses[index],
-                              .held = dp_planner_held_byte(holders, dirty),
-                              .field = (uint8_t)rt_key_field(record->key),
-                              .dirty = dirty,
-                              .box = dp_homes_box(planner, record, dirty)};
-    planner->latest[index] = planner->stale ? 0 : record->copies.holders; // dp_stale.c counts
-    planner->held[index] = distinct->held;
-}
-
-// Entries and records are far apart in memory: a block of probes is fetched before it is used.
-static void find_block(dp_directory *directory, const uint64_t *keys, uint32_t count,
-                       uint32_t *records)
-{
-    uint64_t homes[LOOK_UP_BLOCK];
-    for (uint32_t i = 0; i < count; i++) {
-        homes[i] = dp_directory_home(directory, keys[i]);
-        __builtin_prefetch(&directory->entries[homes[i]], 1);
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        records[i] = dp_directory_find_at(directory, keys[i], homes[i]);
-        dp_directory_prefetch(directory, records[i]);
-    }
-}
-
-// The same where several threads look: a key without a record stays without, DP_NO_RECORD.
-static void peek_block(const dp_directory *directory, const uint64_t *keys, uint32_t count,
-                       uint32_t *records)
-{
-    uint64_t homes[LOOK_UP_BLOCK];
-    for (uint32_t i = 0; i < count; i++) {
-        homes[i] = dp_directory_home(directory, keys[i]);
-        __builtin_prefetch(&directory->entries[homes[i]]);
-    }
-    for (uint32_t i = 0; i < count; i++)
-        records[i] = dp_directory_peek_at(directory, keys[i], homes[i]);
-}
-
-// The next of the batch's distinct keys.
-static uint32_t add_distinct(dp_planner *planner, uint32_t record_index)
-{
-    dp_record *record = &planner->directory.records[record_index];
-    const uint32_t d = planner->view.distinct_count++;
-    record->seen = planner->iteration;
-    record->distinct = d;
-    dp_work_of(planner, planner->iteration)->distinct[d].record = record_index;
-    planner->uses[d] = 0;
-    return d;
-}
-
-// Records become distinct keys, numbered in the order of the batch. One thread does this, for every
-// look-up: pointers are at hand, and a number is not read again from where it was written.
-static void number_block(dp_planner *planner, const uint64_t *keys, uint32_t count,
-                         uint32_t *lookups)
-{
-    dp_record *const records = planner->directory.records;
-    uint32_t *const uses = planner->uses;
-    const uint32_t iteration = planner->iteration;
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t index = lookups[i];
-        __builtin_prefetch(&records[lookups[i + DP_AHEAD < count ? i + DP_AHEAD : i]], 1);
-        if (RT_UNLIKELY(index == DP_NO_RECORD))
-            index = dp_directory_find(&planner->directory, keys[i]);
-        const uint32_t d = RT_LIKELY(records[index].seen == iteration)
-                               ? records[index].distinct
-                               : add_distinct(planner, index);
-        uses[d]++;
-        lookups[i] = d;
-    }
-}
-
-// Look-ups, or distinct keys, of one of part_count parts.
-typedef struct {
-    dp_planner *planner;
-    const rt_batch *batch;
-    uint32_t part_count;
-} look_up_parts;
-
-static void peek_some(void *context, uint32_t part)
-{
-    const look_up_parts *all = context;
-    const uint64_t count = all->batch->key_count;
-    const uint32_t end = (uint32_t)(count * (part + 1) / all->part_count);
-    for (uint32_t i = (uint32_t)(count * part / all->part_count); i < end; i += LOOK_UP_BLOCK)
-        peek_block(&all->planner->directory, all->batch->keys + i,
-                   (uint32_t)rt_min_u64(end - i, LOOK_UP_BLOCK), all->planner->lookups + i);
-}
-
-static void describe_some(void *context, uint32_t part)
-{
-    const look_up_parts *all = context;
-    const uint64_t count = all->planner->view.distinct_count;
-    const uint32_t end = (uint32_t)(count * (part + 1) / all->part_count);
-    const dp_work *work = dp_work_of(all->planner, all->planner->iteration);
-    for (uint32_t d = (uint32_t)(count * part / all->part_count); d < end; d++) {
-        dp_planner_prefetch_record(all->planner, work, d);
-        describe(all->planner, d);
-    }
-    if (all->planner->located)
-        dp_planner_locate(all->planner, (uint32_t)(count * part / all->part_count), end);
-}
-
-// Look-ups from one on; the keys that they are of are not described yet.
-static void look_up_keys(dp_planner *planner, const rt_batch *batch, uint32_t from, uint32_t until)
-{
-    rt_pool *pool = dp_planner_pool(planner);
-    look_up_parts all = {planner, batch, rt_pool_threads(pool)};
-    if (pool)
-        rt_pool_run(pool, all.part_count, peek_some, &all);
-    for (uint32_t i = from; i < until; i += LOOK_UP_BLOCK) {
-        const uint32_t count = (uint32_t)rt_min_u64(until - i, LOOK_UP_BLOCK);
-        uint32_t *lookups = planner->lookups + i;
-        if (!pool)
-            find_block(&planner->directory, batch->keys + i, count, lookups);
-        number_block(planner, batch->keys + i, count, lookups);
-    }
-}
-
-static void describe_keys(dp_planner *planner, const rt_batch *batch)
-{
-    rt_pool *pool = dp_planner_pool(planner);
-    look_up_parts all = {planner, batch, rt_pool_threads(pool)};
-    rt_pool_run(pool, all.part_count, describe_some, &all);
-}
-
 void dp_planner_recompute(dp_planner *planner)
 {
-    compute_ticks(planner);
+    dp_planner_compute_ticks(planner);
     if (planner->policy->configure)
         planner->policy->configure(planner->policy_state, &planner->config.dispatch);
 }
 
-// What is taken out is no use that is ahead, either.
-rt_status dp_planner_admit(dp_planner *planner, rt_batch *batch, uint32_t *refused_p)
-{
-    dp_admission *admission = planner->admission;
-    *refused_p = 0;
-    if (!admission)
-        return RT_OK;
-    admission->draw = planner->iteration + 1;
-    rt_status status = dp_admission_filter(admission, &planner->directory, batch, refused_p);
-    for (uint32_t i = 0; i < *refused_p && planner->next_use; i++)
-        (void)dp_lookahead_pass(&planner->lookahead, admission->refused[i],
-                                planner->iteration + 1);
-    return status;
-}
-
-rt_status dp_planner_make_room(dp_planner *planner, const rt_batch *batch, bool *done_p)
-{
-    return dp_directory_reserve_step(&planner->directory, batch->key_count, done_p);
-}
-
-uint64_t dp_planner_room_work(const dp_planner *planner, const rt_batch *batch)
-{
-    return dp_directory_step_work(&planner->directory, batch->key_count);
-}
-
-static rt_status begin_look_up(dp_planner *planner, const rt_batch *batch)
-{
-    const dp_planner_config *config = &planner->config;
-    rt_assert(planner->iteration < DP_ITERATIONS_MAX && dp_planner_is_whole(planner));
-    rt_assert(batch->sample_count >= 1 && batch->sample_count <= config->sample_count_max);
-    rt_assert(batch->key_count <= (uint64_t)config->sample_count_max * config->keys_per_sample_max);
-    if (dp_directory_reserve(&planner->directory, batch->key_count))
-        return RT_NO_MEMORY;
-    planner->iteration++;
-    rt_status status = dp_planner_enter_inputs(planner);
-    if (status)
-        return status;
-    planner->located = dp_planner_locates(planner);
-    if (config->dense_whole_bytes > 0 && planner->iteration == RT_CODING_WHOLE_ITERATIONS + 1)
-        compute_ticks(planner);
-    const uint32_t n = planner->view_ticks.worker_count;
-    for (uint32_t j = 0; j < n; j++)
-        planner->capacity[j] = batch->sample_count / n + (j < batch->sample_count % n);
-    for (uint32_t j = 0; j < n; j++)
-        planner->rows_max[j] = config->slot_count[planner->rank_of[j]];
-    planner->view = (dp_view){
-        .iteration = planner->iteration,
-        .worker_count = n,
-        .sample_count = batch->sample_count,
-        .lookup_count = batch->key_count,
-        .uniform = dp_planner_is_uniform(planner, batch),
-        .offsets = batch->key_offsets,
-        .lookups = planner->lookups,
-        .distinct = dp_work_of(planner, planner->iteration)->distinct,
-        .held = planner->held,
-        .capacity = planner->capacity,
-        .micro_batch_min = config->micro_batch_min,
-        .micro_batch_max = config->micro_batch_max,
-        .rows_max = planner->rows_max,
-        .ranks = planner->rank_of,
-        .ticks = &planner->view_ticks,
-        .cached = planner->cached,
-        .owed = planner->stale ? planner->stale->owed : NULL,
-        .always_summed = dp_planner_sums_all(planner),
-        .changes = planner->changes,
-        .pool = planner->pool,
-    };
-    return RT_OK;
-}
-
-static void expect_evictions(dp_planner *planner)
-{
-    int32_t evict[RT_WORKERS_MAX];
-    dp_turnover_expect(&planner->turnover, planner->caches, &planner->ticks, evict);
-    for (uint32_t j = 0; j < planner->view.worker_count; j++)
-        planner->evict[j] = evict[planner->rank_of[j]];
-    planner->view.evict = planner->evict;
-}
-
-static uint32_t look_ups_of_step(const dp_planner *planner, const rt_batch *batch)
-{
-    const uint32_t left = batch->key_count - planner->looked_up;
-    return dp_planner_pool(planner) ? left : (uint32_t)rt_min_u64(left, LOOK_UPS_STEP);
-}
-
-rt_status dp_planner_look_up_step(dp_planner *planner, const rt_batch *batch, bool *done_p)
-{
-    const uint32_t from = planner->looked_up, count = look_ups_of_step(planner, batch);
-    *done_p = false;
-    rt_status status = from == 0 ? begin_look_up(planner, batch) : RT_OK;
-    if (status)
-        return status;
-    if (count > 0) {
-        look_up_keys(planner, batch, from, from + count);
-        planner->looked_up += count;
-        return RT_OK;
-    }
-    describe_keys(planner, batch);
-    if (planner->config.dispatch.evict_cost)
-        expect_evictions(planner);
-    planner->looked_up = 0;
-    *done_p = true;
-    return RT_OK;
-}
-
-uint64_t dp_planner_look_up_work(const dp_planner *planner, const rt_batch *batch)
-{
-    const uint64_t count = look_ups_of_step(planner, batch);
-    return count ? count * PER_LOOK_UP : (uint64_t)planner->view.distinct_count * PER_KEY;
-}
-
-rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch)
-{
-    bool done = false;
-    rt_status status = RT_OK;
-    while (!done && !status)
-        status = dp_planner_look_up_step(planner, batch, &done);
-    return status;
-}
+// ---- placement -------------------------------------------------------------------------------
 
 void dp_planner_place(dp_planner *planner)
 {

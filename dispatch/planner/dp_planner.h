@@ -6,7 +6,7 @@
 // caches, one batch, and 16 to 32 bytes per key (config.rows bounds their number).
 //
 // One iteration is three calls, so that a caller can time them apart:
-//     dp_planner_look_up(planner, batch)   one directory probe per (sample, key)
+//     dp_planner_look_up(planner, batch)   one directory probe per distinct key
 //     dp_planner_place(planner)            the policy decides
 //     dp_planner_commit(planner, &plan)    cache update, row operations, plan
 // With the keeper rule (dispatch.keeper) a plan is final only when the next batch is placed: commit

@@ -1,6 +1,7 @@
 // dp_planner_parts - the inside of a planner, for the files that are one:
 //
-//   dp_planner    creation, look-up, placing by the policy
+//   dp_planner    creation, placing by the policy
+//   dp_look_up    from a batch to the view of it; dp_numbers the distinct keys, dp_locate their copies
 //   dp_commit     from a placement to a plan: the order of its stages, of which dp_gather has the
 //                 first and dp_settle the last; dp_shown the caches that the next decision sees
 //   dp_threads    what of these is shared by several threads, and how
@@ -15,6 +16,7 @@
 #include "dispatch/cache/dp_lookahead.h"
 #include "dispatch/cache/dp_seats.h"
 #include "dispatch/planner/dp_admission.h"
+#include "dispatch/planner/dp_numbers.h"
 #include "dispatch/planner/dp_planner.h"
 #include "dispatch/planner/dp_stale.h"
 #include "dispatch/planner/dp_turnover.h"
@@ -45,6 +47,12 @@ typedef struct {
     uint32_t *keys;
     uint32_t ends[RT_WORKERS_MAX + 1]; // of worker w: from ends[w] on, up to ends[w + 1]
 } dp_held_rows;
+
+// A distinct key of the batch that had no record when it was looked up.
+typedef struct {
+    uint32_t distinct;
+    dp_sought sought;
+} dp_missing;
 
 // Of plan.hits; several threads count, each a worker's.
 typedef struct {
@@ -87,7 +95,8 @@ struct dp_planner {
     uint32_t *lookups;
     uint8_t *held;
     uint64_t *latest; // by distinct key: H, whatever the view shows
-    uint32_t *uses;   // by distinct key, while it is looked up
+    dp_numbers numbers;  // the distinct keys
+    dp_missing *missing; // scratch of a look-up
     uint32_t *slots, *shown_slots; // by distinct key and worker: of its copy, outdated ones too; or
                                    // DP_NO_SLOT. Where it is located
     bool located;                  // dp_planner_locates
@@ -289,6 +298,9 @@ rt_status dp_planner_create_policy(dp_planner *planner, rt_error *error);
 // The caches that decisions see begin as those of the workers; they are there, and empty.
 // dp_snapshot.c. RT_NO_MEMORY.
 rt_status dp_planner_copy_caches(dp_planner *planner);
+
+// Who trains and what transfers cost, with the values in force. dp_planner.c
+void dp_planner_compute_ticks(dp_planner *planner);
 
 // After a change of planner->config by anything but an input record. dp_planner.c
 void dp_planner_recompute(dp_planner *planner);

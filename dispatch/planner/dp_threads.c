@@ -19,7 +19,8 @@ rt_status dp_planner_set_pool(dp_planner *planner, rt_pool *pool)
     uint32_t *keys = rt_alloc_unset(lookups, sizeof *keys);
     uint64_t *gone = rt_alloc_unset(lookups, sizeof *gone);
     uint64_t *trained = rt_alloc_unset(pool ? threads * lookups : 0, sizeof *trained);
-    if (!row_of || !keys || !gone || !trained) {
+    if (!row_of || !keys || !gone || !trained ||
+        (threads > 1 && dp_numbers_share(&planner->numbers, lookups, threads))) {
         rt_free(row_of);
         rt_free(trained);
         rt_free(keys);

@@ -234,6 +234,47 @@ static void five_million_keys(void **state)
     rt_free(records);
 }
 
+// All seek before any record is made, then records are attached in another order: as if each had
+// been found in its turn.
+static void found_in_steps(void **state)
+{
+    (void)state;
+    dp_directory one, all;
+    dp_sought sought[600];
+    assert_int_equal(dp_directory_init(&one, 0), RT_OK);
+    assert_int_equal(dp_directory_init(&all, 0), RT_OK);
+    for (uint32_t batch = 0; batch < 4; batch++) { // half of the keys are known from before
+        const uint64_t first = batch * 300;
+        uint32_t records[600];
+        assert_int_equal(dp_directory_reserve(&one, 600), RT_OK);
+        assert_int_equal(dp_directory_reserve(&all, 600), RT_OK);
+        for (uint32_t i = 0; i < 600; i++)
+            records[i] = dp_directory_find(&one, first + i);
+        for (uint32_t i = 0; i < 600; i++)
+            sought[i] = dp_directory_seek(&all, first + i, dp_directory_home(&all, first + i));
+        for (uint32_t i = 0; i < 600; i++) {
+            assert_int_equal(sought[i].record, DP_NO_RECORD);
+            assert_int_equal(sought[i].has_entry, batch > 0 && i < 300);
+            dp_directory_reserve_record(&all, first + i, &sought[i]);
+            assert_int_equal(sought[i].record, records[i]);
+        }
+        for (uint32_t i = 600; i-- > 0;)
+            dp_directory_attach(&all, first + i, &sought[i]);
+        assert_true(dp_directory_legal(&all, NULL));
+        assert_int_equal(all.key_count, one.key_count);
+        assert_memory_equal(all.entries, one.entries, (one.mask + 1) * sizeof *one.entries);
+        assert_memory_equal(all.records, one.records, one.record_top * sizeof *one.records);
+        for (uint32_t i = 0; i < 600; i++) {
+            one.records[records[i]].version = one.records[records[i]].version_ps = batch + 1;
+            all.records[records[i]] = one.records[records[i]];
+            dp_directory_release(&one, records[i]);
+            dp_directory_release(&all, records[i]);
+        }
+    }
+    dp_directory_fini(&one);
+    dp_directory_fini(&all);
+}
+
 static void illegal_states_are_named(void **state)
 {
     (void)state;
@@ -278,4 +319,5 @@ static void illegal_states_are_named(void **state)
 
 TEST_MAIN(TEST(is_a_map), TEST(records_survive_growth), TEST(load_stays_below_70_percent),
           TEST(expected_keys_need_no_growth), TEST(too_many_keys_are_refused),
-          TEST_SLOW(five_million_keys, 120), TEST(illegal_states_are_named))
+          TEST_SLOW(five_million_keys, 120), TEST(found_in_steps),
+          TEST(illegal_states_are_named))
