@@ -1,6 +1,7 @@
 #include "dispatch/coordinator/dp_ages.h"
 
 #define STEPS 16u
+#define MS UINT64_C(1000000)
 
 void dp_ages_init(dp_ages *ages, double expire_s)
 {
@@ -33,4 +34,21 @@ bool dp_ages_iterated(dp_ages *ages, uint32_t iteration, uint64_t now_ns, dp_inp
     }
     note(ages, iteration, now_ns);
     return is_old;
+}
+
+void dp_ages_keep(const dp_ages *ages, uint64_t now_ns, dp_ages_kept *kept)
+{
+    *kept = (dp_ages_kept){.count = ages->count};
+    for (uint32_t i = 0; i < ages->count; i++) {
+        const uint32_t at = (ages->first + i) % DP_AGES_NOTES;
+        kept->notes[i].iteration = ages->notes[at].iteration;
+        kept->notes[i].age_ms = (now_ns - ages->notes[at].ns) / MS;
+    }
+}
+
+// A note may be from before the clock began: only differences are looked at.
+void dp_ages_go_on(dp_ages *ages, const dp_ages_kept *kept, uint64_t now_ns)
+{
+    for (uint32_t i = 0; ages->limit_ns && i < kept->count; i++)
+        note(ages, kept->notes[i].iteration, now_ns - kept->notes[i].age_ms * MS);
 }

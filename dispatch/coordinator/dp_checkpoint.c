@@ -546,6 +546,19 @@ static void put_parts(const dp_checkpoint *c, rt_json *json, bool with_planner)
     rt_json_end_array(json);
 }
 
+// For dp_saved: iterations and how many milliseconds ago they were, the oldest first.
+static void put_ages(const dp_checkpoint *c, rt_json *json)
+{
+    const dp_ages_kept *ages = &c->content.ages;
+    uint64_t numbers[2 * DP_AGES_NOTES];
+    for (uint32_t i = 0; i < ages->count; i++) {
+        numbers[2 * i] = ages->notes[i].iteration;
+        numbers[2 * i + 1] = ages->notes[i].age_ms;
+    }
+    if (ages->count)
+        rt_json_u64s(json, "ages", numbers, 2 * ages->count);
+}
+
 // ---- publishing ------------------------------------------------------------------------------
 
 static rt_status write_version(void *context, const char *version, rt_error *error)
@@ -625,6 +638,7 @@ static void close_checkpoint(void *context, rt_child_result *result)
         return;
     }
     begin_manifest(c, &json);
+    put_ages(c, &json);
     put_parts(c, &json, true);
     if (rt_manifest_write(&json, c->folder, &result->error) ||
         rt_checkpoint_list(c->directory, &iterations, &count, NULL))

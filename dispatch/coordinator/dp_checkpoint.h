@@ -8,6 +8,7 @@
 #ifndef DP_CHECKPOINT_H
 #define DP_CHECKPOINT_H
 
+#include "dispatch/coordinator/dp_ages.h"
 #include "dispatch/coordinator/dp_collect.h"
 #include "dispatch/coordinator/dp_guard.h"
 #include "runtime/stream/rt_position.h"
@@ -54,6 +55,7 @@ typedef struct {
     double pause_ms;           // from then on until all rows were captured; set later
     double trained_s;          // when the last of its samples were trained: seconds since 1970
     dp_verdict verdict;        // where it is published
+    dp_ages_kept ages;         // at the cut
 } dp_checkpoint_content;
 
 // That of the start before; 0: there was none. Of a damaged file: the seconds of the clock.

@@ -186,6 +186,7 @@ static rt_status resume(dp_run *c, rt_error *error)
     if (status)
         return status;
     take_over_values(c);
+    dp_ages_go_on(&c->ages, &c->resumed.ages, rt_now_ns());
     return RT_OK;
 }
 
@@ -216,6 +217,7 @@ static rt_status create_checkpoint(dp_run *c, rt_error *error)
                       .end_ns = rt_now_ns(),
                       .tally = c->tally,
                       .checkpoint = c->checkpoint,
+                      .ages = &c->ages,
                       .sender = DP_SELF,
                       .worker_count = c->limits.worker_count,
                       .shard_count = own->ps_shard_count};

@@ -131,6 +131,8 @@ static rt_status ask_shards(dp_cut *cut, rt_error *error)
     cut->asked = true;
     cut->asked_ns = rt_now_ns();
     content.trained_s = cut->drained_s;
+    if (cut->ages)
+        dp_ages_keep(cut->ages, cut->drained_ns, &content.ages);
     dp_tally_judge(cut->tally, &content.verdict);
     content.wait_ms = (double)(cut->asked_ns - cut->drained_ns) * 1e-6;
     gather_state(cut, &content.state);

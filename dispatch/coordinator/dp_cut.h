@@ -23,6 +23,7 @@ typedef struct {
     dp_feed *feed;
     dp_tally *tally;
     dp_checkpoint *checkpoint;
+    const dp_ages *ages; // NULL: there are none
     uint32_t sender, worker_count, shard_count;
     uint64_t lost; // workers that the run goes on without
     double every_s; // from the end of a cut until the next is due; 0: never

@@ -5,12 +5,19 @@
 #include "dispatch/coordinator/dp_feed_parts.h"
 #include "runtime/rt_log.h"
 
+// Whether a record takes the place of another one. Keys are about the same if all of them is: ids
+// that are small numbers are the same in several columns.
+static bool is_about(const dp_input *input, const dp_input *other)
+{
+    return input->kind == other->kind && input->worker == other->worker &&
+           (input->kind != DP_INPUT_FORGET || dp_input_key(input) == dp_input_key(other));
+}
+
 void dp_feed_tell(dp_feed *feed, const dp_input *input)
 {
     uint32_t at = 0;
     pthread_mutex_lock(&feed->lock);
-    while (at < feed->told_count &&
-           (feed->told[at].kind != input->kind || feed->told[at].worker != input->worker))
+    while (at < feed->told_count && !is_about(input, &feed->told[at]))
         at++;
     rt_assert(at < DP_INPUTS_WAITING_MAX);
     feed->told[at] = *input;

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "dispatch/coordinator/dp_control.h"
 #include "dispatch/coordinator/dp_feed.h"
 #include "dispatch/plan/dp_broadcast.h"
 #include "dispatch/planner/dp_participants.h"
@@ -67,7 +68,8 @@ struct dp_feed {
     uint32_t told_count;
 };
 
-_Static_assert(DP_INPUTS_WAITING_MAX >= DP_INPUT_KINDS * RT_WORKERS_MAX, "one of each fits");
+_Static_assert(DP_INPUTS_WAITING_MAX >= (DP_INPUT_KINDS - 1) * RT_WORKERS_MAX + DP_FORGET_MAX,
+               "one of each fits");
 
 // The first failure stays.
 void dp_feed_fail(dp_feed *feed, const rt_error *error);

@@ -506,6 +506,7 @@ static rt_status go_on(resume *r, dp_saved *saved, dp_resumed *resumed, rt_error
     report(r, resumed);
     resumed->planner = r->planner;
     resumed->sequence_next = r->sequence + 1;
+    resumed->ages = saved->ages;
     return RT_OK;
 }
 

@@ -41,6 +41,7 @@ typedef struct {
     uint64_t sequence_next;   // of slices
     dp_checkpoint_past *past; // the caller's (rt_free)
     uint32_t past_count;
+    dp_ages_kept ages;
     bool is_of_others; // with another number of shards, or other homes
 } dp_resumed;
 

@@ -16,6 +16,7 @@ typedef struct {
     uint64_t samples, schema, config_hash;
     rt_file_sum planner, dense;
     rt_wire_load load;
+    dp_ages_kept ages;
 } manifest;
 
 // ---- files -----------------------------------------------------------------------------------
@@ -83,9 +84,31 @@ static bool take_homes(const cJSON *root, manifest *m)
     return !homes || planned || strcmp(homes->valuestring, "hashed") == 0;
 }
 
+// Pairs of numbers; there are none where rows do not end by time, and of versions before.
+static bool take_ages(const cJSON *root, dp_ages_kept *ages)
+{
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(root, "ages"), *item;
+    uint32_t count = 0;
+    cJSON_ArrayForEach(item, list)
+    {
+        const double value = cJSON_IsNumber(item) ? item->valuedouble : -1;
+        const double most = count % 2 ? 1e15 : UINT32_MAX - 1.0;
+        if (count == 2 * DP_AGES_NOTES || !(value >= 0 && value <= most))
+            return false;
+        if (count % 2)
+            ages->notes[count / 2].age_ms = (uint64_t)value;
+        else
+            ages->notes[count / 2].iteration = (uint32_t)value;
+        count++;
+    }
+    ages->count = count / 2;
+    return count % 2 == 0;
+}
+
 static bool take_manifest(const cJSON *root, manifest *m)
 {
-    return take_homes(root, m) && rt_manifest_u32(root, "iteration", UINT32_MAX, &m->iteration) &&
+    return take_homes(root, m) && take_ages(root, &m->ages) &&
+           rt_manifest_u32(root, "iteration", UINT32_MAX, &m->iteration) &&
            rt_manifest_u32(root, "base", UINT32_MAX, &m->base) &&
            rt_manifest_u32(root, "epoch", UINT32_MAX, &m->epoch) &&
            rt_manifest_u32(root, "shards", RT_SHARDS_MAX, &m->shard_count) && m->shard_count > 0 &&
@@ -192,6 +215,7 @@ rt_status dp_saved_read(const char *directory, uint32_t iteration, uint64_t sche
     saved->epoch = m.epoch;
     saved->samples = m.samples;
     saved->config_hash = m.config_hash;
+    saved->ages = m.ages;
     status = read_own(&m, saved, error);
     if (!status)
         status = read_chain(directory, &m, schema, saved, error);

@@ -12,6 +12,7 @@ typedef struct {
     uint32_t iteration, epoch;
     uint64_t samples;
     uint64_t config_hash; // of the run that wrote it
+    dp_ages_kept ages;
     rt_bytes state, dense;
     dp_checkpoint_past
         *past;           // this one and all that it builds on, ascending: the first has all rows

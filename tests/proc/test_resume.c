@@ -204,25 +204,35 @@ static char *part_of(char *manifest, const char *name, size_t *size_p)
     return at;
 }
 
-// A manifest of the checkpoint that says this of planner.bin, and is signed.
-static void tell_of_planner(uint32_t iteration, const rt_file_sum *sum)
+// The manifest of a checkpoint, with another text in the place of the one from part on, signed.
+static void rewrite_manifest(uint32_t iteration, char *manifest, const char *part, size_t part_size,
+                             const char *instead)
 {
     char name[100], text[4096];
-    size_t part_size;
     rt_bytes signed_text = {0};
-    char *manifest = manifest_in("checkpoints", iteration);
     char *signature = strstr(manifest, ",\n  \"checksum\": \"");
     assert_non_null(signature);
     strcpy(signature, "\n}");
-    const char *part = part_of(manifest, "\"planner.bin\"", &part_size);
-    snprintf(text, sizeof text,
-             "%.*s\"planner.bin\", \"bytes\": %" PRIu64 ", \"hash\": \"%016" PRIx64 "\"%s",
-             (int)(part - manifest), manifest, sum->bytes, sum->hash, part + part_size);
+    snprintf(text, sizeof text, "%.*s%s%s", (int)(part - manifest), manifest, instead,
+             part + part_size);
     rt_manifest_sign(text, &signed_text);
     assert_false(signed_text.failed);
     snprintf(name, sizeof name, "out/checkpoints/ckpt-%012" PRIu32 "/manifest.json", iteration);
     run_write(name, signed_text.data, signed_text.size);
     rt_bytes_fini(&signed_text);
+}
+
+// A manifest of the checkpoint that says this of planner.bin.
+static void tell_of_planner(uint32_t iteration, const rt_file_sum *sum)
+{
+    char instead[200];
+    size_t part_size;
+    char *manifest = manifest_in("checkpoints", iteration);
+    const char *part = part_of(manifest, "\"planner.bin\"", &part_size);
+    snprintf(instead, sizeof instead,
+             "\"planner.bin\", \"bytes\": %" PRIu64 ", \"hash\": \"%016" PRIx64 "\"", sum->bytes,
+             sum->hash);
+    rewrite_manifest(iteration, manifest, part, part_size, instead);
     free(manifest);
 }
 
@@ -274,6 +284,34 @@ static void a_planner_of_another_iteration(void **state)
     run(more, "--resume", "going on after iteration 80");
 }
 
+// ---- what is counted over starts ---------------------------------------------------------------
+
+// Rows that were trained last before iteration 11, long ago, end as soon as the run goes on.
+static void rows_grow_old_over_starts(void **state)
+{
+    (void)state;
+    static const char ages[] = "\"ages\": [";
+    process p;
+    run((const char *const[]){"rows.expire_s=1000000", "stream.samples_max=1312"}, NULL, NULL);
+    char *manifest = manifest_in("checkpoints", 40);
+    const char *at = strstr(manifest, ages);
+    assert_non_null(at);
+    at += strlen(ages);
+    rewrite_manifest(40, manifest, at, strcspn(at, "]"), "10, 1000000000");
+    free(manifest);
+    run_start_up(&p, config, "out", "--resume",
+                 (const char *const[]){"rows.expire_s=1000000", "stream.samples_max=1952", NULL});
+    run_must_end(&p, 0);
+    run_must_say(&p, "going on after iteration 40");
+    process_fini(&p);
+    size_t size;
+    char *metrics = run_file("out", "metrics.jsonl", &size);
+    assert_non_null(strstr(metrics, "\"record\":\"sweep\""));
+    assert_non_null(strstr(metrics, "\"floor\":11"));
+    free(metrics);
+}
+
 TEST_MAIN(TEST_SLOW(other_shards_build_on_nothing, 120), TEST_SLOW(as_many_stay_over_starts, 120),
-          TEST_SLOW(chains_stay_over_starts, 120), TEST_SLOW(versions_go_on, 120),
+          TEST_SLOW(chains_stay_over_starts, 120), TEST_SLOW(rows_grow_old_over_starts, 120),
+          TEST_SLOW(versions_go_on, 120),
           TEST_SLOW(a_planner_of_another_iteration, 120))
