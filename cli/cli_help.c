@@ -111,7 +111,7 @@ static int print_completion(const cli_commands *all, const char *shell)
         cli_completion_zsh(all, stdout);
     else
         return CLI_USAGE;
-    return fflush(stdout) == 0 ? CLI_OK : CLI_FAILED;
+    return CLI_OK;
 }
 
 int cli_help(const cli_commands *all, int argc, char **argv)

@@ -258,7 +258,7 @@ static rt_status show_on(top *t, rt_error *error)
     rt_status status = show(t, false, true, error);
     if (status)
         return status;
-    while (!ends) {
+    while (!ends && !ferror(stdout)) {
         rt_error why = {0};
         (void)poll(NULL, 0, EVERY_MS);
         if (!ends && show(t, false, true, &why))

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "runtime/files/rt_file.h"
 #include "runtime/rt_json.h"
 #include "runtime/rt_json_read.h"
 #include "runtime/wire/rt_counts.h"
@@ -252,13 +253,13 @@ static rt_status write_trace(trace *t, const char *out, rt_error *error)
 {
     if (put_all(t))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    if (out)
-        return rt_json_save(&t->json, out, error);
-    const char *text = rt_json_text(&t->json, NULL);
+    size_t size;
+    const char *text = rt_json_text(&t->json, &size);
     if (!text)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    if (puts(text) < 0 || fflush(stdout) != 0)
-        return rt_fail(error, RT_IO, "standard output: %s", strerror(errno));
+    if (out)
+        return rt_file_save(out, text, size, error);
+    puts(text);
     return RT_OK;
 }
 

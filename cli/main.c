@@ -1,8 +1,11 @@
 // lanyard - the program: picks a subcommand and hands over.
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "cli/cli_help.h"
 #include "runtime/transport/rt_member.h"
@@ -257,12 +260,46 @@ static bool asks_for_help(const char *argument)
     return strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0;
 }
 
+// What these print is for who watches, and not what they were asked for.
+static bool prints_aside(const cli_command *command)
+{
+    int (*const runs[])(int, char **) = {cli_up,      cli_coordinator, cli_ps,   cli_worker,
+                                         cli_standby, cli_feed,        cli_serve};
+    for (size_t i = 0; i < RT_COUNT_OF(runs); i++)
+        if (command->run == runs[i])
+            return true;
+    return false;
+}
+
+// Who is told that all went well relies on what was printed.
+static int close_output(int code)
+{
+    const bool was_bad = ferror(stdout) != 0; // errno is of another time then
+    if ((fflush(stdout) == 0 && !was_bad) || code != CLI_OK)
+        return code;
+    fprintf(stderr, "lanyard: error: cannot write standard output%s%s\n", was_bad ? "" : ": ",
+            was_bad ? "" : strerror(errno));
+    return CLI_FAILED;
+}
+
 static int run_command(const cli_command *command, int argc, char **argv)
 {
     bool wants_help = false;
     for (int i = 1; i < argc; i++)
         wants_help = wants_help || asks_for_help(argv[i]);
-    return wants_help ? cli_help_command(command, argc, argv) : command->run(argc, argv);
+    if (wants_help)
+        return close_output(cli_help_command(command, argc, argv));
+    const int code = command->run(argc, argv);
+    return prints_aside(command) ? code : close_output(code);
+}
+
+// Who starts a program may have closed them: the next file that is opened would get their number,
+// and what is printed would be in it. These fail as closed ones do.
+static void hold_standard_descriptors(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0)
+            (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
 }
 
 // Writing to a pipe that nobody reads is an error like others, and strangers' connections must not
@@ -279,6 +316,7 @@ static void prepare_process(void)
 
 int main(int argc, char **argv)
 {
+    hold_standard_descriptors();
     rt_keep_freed_memory();
     prepare_process();
     // A file that may not grow (ulimit -f) is an error of that file, not the end of the process.
@@ -286,9 +324,9 @@ int main(int argc, char **argv)
     if (argc < 2)
         return cli_help_usage(&all_commands, stderr);
     if (asks_for_help(argv[1]))
-        return cli_help_usage(&all_commands, stdout);
+        return close_output(cli_help_usage(&all_commands, stdout));
     if (strcmp(argv[1], "--version") == 0)
-        return cli_help_version();
+        return close_output(cli_help_version());
     for (size_t i = 0; i < RT_COUNT_OF(commands); i++) {
         if (strcmp(argv[1], commands[i].name) == 0)
             return run_command(&commands[i], argc - 1, argv + 1);

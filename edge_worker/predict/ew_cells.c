@@ -7,7 +7,9 @@
 
 #include "runtime/numbers/rt_decimal.h"
 #include "runtime/rt_hash.h"
+#include "runtime/rt_json.h"
 #include "runtime/stream/rt_criteo.h"
+#include "runtime/stream/rt_json_cell.h"
 #include "runtime/stream/rt_parser.h"
 
 #define COLUMNS_MAX (RT_COLUMNS_MAX + 1u)
@@ -23,6 +25,7 @@ struct ew_cells {
     const rt_parser_ops *ops;   // NULL: the generator's samples
     const rt_parser_ops *line_ops;
     void *parser, *line_parser; // line_parser: of whole lines, as the configuration has them
+    bool is_json;               // lines are
     rt_schema schema;
     uint32_t count;
     char (*names)[RT_NAME_MAX];
@@ -104,6 +107,7 @@ static rt_status create_parsers(ew_cells *cells, const rt_config *config, rt_err
 {
     rt_stream_config lines = config->stream;
     cells->config = config->stream;
+    cells->is_json = config->stream.format == RT_FORMAT_JSON;
     cells->config.labels_optional = lines.labels_optional = true;
     const bool has_columns =
         config->stream.format == RT_FORMAT_TABLE || config->stream.format == RT_FORMAT_JSON;
@@ -220,6 +224,20 @@ void ew_cells_clear(ew_cells *cells)
 void ew_cells_put(ew_cells *cells, uint32_t column, const char *text, size_t length)
 {
     cells->cells[column] = (cell){text, length};
+}
+
+const char *ew_cells_number(const ew_cells *cells, double number, char text[EW_CELLS_NUMBER_BYTES])
+{
+    if (number == rint(number) && fabs(number) <= RT_JSON_INTEGER_MAX)
+        return rt_json_format_i64((int64_t)number, text);
+    if (cells->is_json)
+        return rt_json_cell_number(number, text) ? text : NULL;
+    return fabs(number) <= RT_JSON_INTEGER_MAX ? rt_json_format_double(number, text) : NULL;
+}
+
+const char *ew_cells_word(const ew_cells *cells, bool is_true)
+{
+    return cells->is_json ? rt_json_cell_word(is_true) : is_true ? "1" : "0";
 }
 
 // ---- samples ---------------------------------------------------------------------------------

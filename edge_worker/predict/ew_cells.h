@@ -44,6 +44,13 @@ void ew_cells_quote(const char *text, size_t length, rt_bytes *line);
 // Between the values of a cell of kind multi, where a value may hold any character (JSON's arrays).
 #define EW_CELLS_SEPARATOR '\x1f'
 
+// A number, and a word, as the format writes them: of JSON as in its lines, else the shortest
+// digits that are the number, and 1 and 0. Somewhere in text; NULL: an integer that readers of JSON
+// may have rounded, or not finite.
+#define EW_CELLS_NUMBER_BYTES 32u
+const char *ew_cells_number(const ew_cells *cells, double number, char text[EW_CELLS_NUMBER_BYTES]);
+const char *ew_cells_word(const ew_cells *cells, bool is_true);
+
 // Adds the sample of the cells to a batch, with label 0. RT_DATA: a cell is none of its column;
 // RT_NO_MEMORY. The batch is unchanged then.
 rt_status ew_cells_append(ew_cells *cells, rt_batch *batch, rt_error *error);

@@ -14,7 +14,7 @@
 
 #define PUBLIC __attribute__((visibility("default")))
 #define BATCH_SAMPLES 256u
-#define NUMBER_BYTES 32u
+#define NUMBER_BYTES EW_CELLS_NUMBER_BYTES
 
 // What one score at a time works with.
 typedef struct room {
@@ -231,6 +231,7 @@ static void put_value(room *r, uint32_t place, const lanyard_column *column, siz
 {
     const char *at = (const char *)column->values + index * column->stride;
     char *number = r->numbers[place];
+    const char *text = number;
     double real;
     int64_t integer;
     switch (column->type) {
@@ -243,15 +244,15 @@ static void put_value(room *r, uint32_t place, const lanyard_column *column, siz
         break;
     case LANYARD_DOUBLE:
         memcpy(&real, at, sizeof real);
-        if (isnan(real))
-            number[0] = '\0';
-        else if (real == rint(real) && fabs(real) < 1e15)
-            snprintf(number, NUMBER_BYTES, "%" PRId64, (int64_t)real);
-        else
-            rt_json_format_double(real, number);
+        text = isnan(real) ? "" : ew_cells_number(r->cells, real, number);
+        if (!text)
+            text = rt_json_format_double(real, number);
+        break;
+    case LANYARD_BOOL:
+        text = ew_cells_word(r->cells, *at != 0);
         break;
     }
-    ew_cells_put(r->cells, place, number, strlen(number));
+    ew_cells_put(r->cells, place, text, strlen(text));
 }
 
 static rt_status find_places(const room *r, const lanyard_column *columns, size_t column_count,
@@ -261,7 +262,7 @@ static rt_status find_places(const room *r, const lanyard_column *columns, size_
         places[i] = ew_cells_find(r->cells, columns[i].name, strlen(columns[i].name));
         if (places[i] == EW_CELL_NONE)
             return rt_fail(error, RT_DATA, "the model has no column \"%s\"", columns[i].name);
-        if ((int)columns[i].type < LANYARD_TEXT || columns[i].type > LANYARD_DOUBLE)
+        if ((int)columns[i].type < LANYARD_TEXT || columns[i].type > LANYARD_BOOL)
             return rt_fail(error, RT_DATA, "column \"%s\": unknown type %d", columns[i].name,
                            (int)columns[i].type);
     }

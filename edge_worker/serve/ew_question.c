@@ -10,7 +10,6 @@
 #include "runtime/rt_hash.h"
 #include "runtime/rt_json_read.h"
 
-#define NUMBER_BYTES 32u
 // A tree may take forty times its text: a JSON body has at most so many bytes, and so many more for
 // every candidate that it may have.
 #define QUESTION_BYTES (64u << 10)
@@ -21,7 +20,7 @@ typedef struct {
     const char *text; // in the tree of the body, or number
     size_t length;
     size_t list; // where it begins in lists, if it is there
-    char number[NUMBER_BYTES];
+    char number[EW_CELLS_NUMBER_BYTES];
 } value;
 
 struct ew_questions {
@@ -80,30 +79,20 @@ void ew_questions_name(ew_questions *q, const char *name)
 
 // ---- JSON --------------------------------------------------------------------------------------
 
-// Whole numbers as digits, others in one way, whatever theirs was.
-static rt_status take_number(double number, const char *name, value *v, rt_error *error)
-{
-    if (fabs(number) > 0x1p53)
-        return rt_fail(error, RT_DATA,
-                       "\"%s\": numbers beyond 2^53 are not exact in JSON: write a string", name);
-    v->text = number == rint(number) ? rt_json_format_i64((int64_t)number, v->number)
-                                     : rt_json_format_double(number, v->number);
-    v->length = strlen(v->text);
-    return RT_OK;
-}
-
 // name: of the column.
-static rt_status take_value(const cJSON *json, const char *name, value *v, rt_error *error)
+static rt_status take_value(const ew_cells *cells, const cJSON *json, const char *name, value *v,
+                            rt_error *error)
 {
     v->in_lists = false;
-    if (cJSON_IsNumber(json))
-        return take_number(json->valuedouble, name, v, error);
     if (cJSON_IsObject(json) || cJSON_IsArray(json))
         return rt_fail(error, RT_DATA, "\"%s\": expected a string, a number or null", name);
-    v->text = cJSON_IsString(json)  ? json->valuestring
-              : cJSON_IsTrue(json)  ? "1"
-              : cJSON_IsFalse(json) ? "0"
-                                    : "";
+    v->text = cJSON_IsNumber(json)   ? ew_cells_number(cells, json->valuedouble, v->number)
+              : cJSON_IsString(json) ? json->valuestring
+              : cJSON_IsBool(json)   ? ew_cells_word(cells, cJSON_IsTrue(json))
+                                     : "";
+    if (!v->text)
+        return rt_fail(error, RT_DATA,
+                       "\"%s\": numbers beyond 2^53 are not exact in JSON: write a string", name);
     v->length = strlen(v->text);
     return RT_OK;
 }
@@ -121,7 +110,7 @@ static rt_status take_list(ew_questions *q, const cJSON *array, uint32_t column,
         value one;
         if (cJSON_IsObject(item) || cJSON_IsArray(item))
             return rt_fail(error, RT_DATA, "\"%s\": expected values in an array", name);
-        const rt_status status = take_value(item, name, &one, error);
+        const rt_status status = take_value(q->cells, item, name, &one, error);
         if (status)
             return status;
         if (memchr(one.text, separator, one.length))
@@ -148,10 +137,13 @@ static rt_status take_members(ew_questions *q, const cJSON *object, value *value
             return rt_fail(error, RT_DATA, "the model has no column \"%.*s\"", RT_NAME_MAX,
                            one->string);
         value *v = &values[column];
+        if (v->is_given)
+            return rt_fail(error, RT_DATA, "\"%s\" stands twice", ew_cells_name(q->cells, column));
         v->is_given = true;
-        const rt_status status = cJSON_IsArray(one)
-                                     ? take_list(q, one, column, v, error)
-                                     : take_value(one, ew_cells_name(q->cells, column), v, error);
+        const rt_status status =
+            cJSON_IsArray(one)
+                ? take_list(q, one, column, v, error)
+                : take_value(q->cells, one, ew_cells_name(q->cells, column), v, error);
         if (status)
             return status;
     }
@@ -299,6 +291,22 @@ static rt_status take_json(ew_questions *q, const char *body, size_t size, uint3
 
 // ---- binary ------------------------------------------------------------------------------------
 
+static rt_status check_numbers(const ew_questions *q, uint32_t candidate, const uint64_t *keys,
+                               const float *dense, rt_error *error)
+{
+    for (uint32_t f = 0; f < q->schema.field_count; f++)
+        if (rt_key_field(keys[f]) != f)
+            return rt_fail(error, RT_DATA,
+                           "candidate %" PRIu32 ": key %" PRIu32 " is not one of field %" PRIu32,
+                           candidate, f, f);
+    for (uint32_t d = 0; d < q->schema.dense_count; d++)
+        if (!isfinite(dense[d]))
+            return rt_fail(error, RT_DATA,
+                           "candidate %" PRIu32 ": dense feature %" PRIu32 " is not finite",
+                           candidate, d);
+    return RT_OK;
+}
+
 static rt_status take_binary(const ew_questions *q, const char *body, size_t size, uint32_t most,
                              rt_batch *batch, rt_error *error)
 {
@@ -323,16 +331,13 @@ static rt_status take_binary(const ew_questions *q, const char *body, size_t siz
     const char *key_bytes = body + sizeof header;
     const char *dense_bytes = key_bytes + header.count * fields * sizeof(uint64_t);
     for (uint32_t i = 0; i < header.count; i++) {
+        const float *dense =
+            (const float *)(const void *)(dense_bytes + i * dense_count * sizeof(float));
         memcpy(keys, key_bytes + i * fields * sizeof *keys, fields * sizeof *keys);
-        for (uint32_t f = 0; f < fields; f++)
-            if (rt_key_field(keys[f]) != f)
-                return rt_fail(
-                    error, RT_DATA,
-                    "candidate %" PRIu32 ": key %" PRIu32 " is not one of field %" PRIu32, i, f, f);
-        if (rt_batch_append(
-                batch, 0,
-                (const float *)(const void *)(dense_bytes + i * dense_count * sizeof(float)), keys,
-                fields))
+        const rt_status status = check_numbers(q, i, keys, dense, error);
+        if (status)
+            return status;
+        if (rt_batch_append(batch, 0, dense, keys, fields))
             return rt_fail(error, RT_NO_MEMORY, "out of memory");
     }
     return RT_OK;

@@ -24,7 +24,7 @@ from .weights import ModelError, read_model as read
 __all__ = ["Model", "ModelError", "read"]
 
 ABI = 1
-_TEXT, _INT64, _DOUBLE = 0, 1, 2
+_TEXT, _INT64, _DOUBLE, _BOOL = range(4)
 
 
 class _Column(ctypes.Structure):
@@ -92,7 +92,9 @@ def _values_of(name, values):
     array = np.asarray(values)
     if array.ndim != 1:
         raise ValueError(f"column {name}: expected one dimension, found {array.ndim}")
-    if array.dtype.kind in "biu" and array.dtype != np.uint64:
+    if array.dtype.kind == "b":
+        return _BOOL, np.ascontiguousarray(array)
+    if array.dtype.kind in "iu" and array.dtype != np.uint64:
         return _INT64, np.ascontiguousarray(array, np.int64)
     if array.dtype.kind == "f":
         return _DOUBLE, np.ascontiguousarray(array, np.float64)

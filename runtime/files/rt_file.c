@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -21,9 +23,10 @@
 
 struct rt_file {
     int descriptor;
-    bool is_direct; // writes go past the page cache
-    bool is_large;  // a piece has been written
-    size_t filled;  // bytes in piece
+    bool is_in_place; // what has the name is no file, and keeps it
+    bool is_direct;   // writes go past the page cache
+    bool is_large;    // a piece has been written
+    size_t filled;    // bytes in piece
     size_t unsynced;
     uint8_t *piece; // PIECE_BYTES, aligned, in block
     uint8_t *block;
@@ -74,9 +77,39 @@ static int open_unfinished(const char *path, char *name, size_t size)
     return -1;
 }
 
+// The name that the file will have: of a link to a file that of the file, so that the link stays.
+static const char *name_of(const char *path, char resolved[PATH_MAX])
+{
+    struct stat info;
+    if (lstat(path, &info) != 0 || !S_ISLNK(info.st_mode))
+        return path;
+    const char *name = realpath(path, resolved);
+    return name ? name : path;
+}
+
+// A device or a pipe (/dev/stdout) is written where it is: a file in its place would end it for all
+// others. A folder is refused before there is anything to write.
+static bool is_no_file(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && !S_ISREG(info.st_mode);
+}
+
+static int open_file(rt_file *file, const char *path, size_t size)
+{
+    snprintf(file->path, size, "%s", path);
+    file->is_in_place = is_no_file(path);
+    if (!file->is_in_place)
+        return open_unfinished(path, file->path_unfinished, size);
+    snprintf(file->path_unfinished, size, "%s", path);
+    return open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+}
+
 rt_status rt_file_create(const char *path, rt_file **file_p, rt_error *error)
 {
-    const size_t size = strlen(path) + sizeof ".4294967295.tmp";
+    char resolved[PATH_MAX];
+    const char *name = name_of(path, resolved);
+    const size_t size = strlen(name) + sizeof ".4294967295.tmp";
     rt_file *file = rt_alloc(1, sizeof *file);
     if (!file)
         return rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
@@ -88,8 +121,7 @@ rt_status rt_file_create(const char *path, rt_file **file_p, rt_error *error)
         return rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
     }
     file->piece = file->block + (PIECE_ALIGN - (uintptr_t)file->block % PIECE_ALIGN);
-    snprintf(file->path, size, "%s", path);
-    file->descriptor = open_unfinished(path, file->path_unfinished, size);
+    file->descriptor = open_file(file, name, size);
     if (file->descriptor < 0) {
         rt_status status = failed("create", file->path_unfinished, error);
         destroy(file);
@@ -123,7 +155,7 @@ static rt_status write_piece(rt_file *file, rt_error *error)
     }
     file->unsynced += file->is_direct ? 0 : file->filled;
     file->filled = 0;
-    if (file->unsynced < SYNC_BYTES)
+    if (file->unsynced < SYNC_BYTES || file->is_in_place)
         return RT_OK;
     file->unsynced = 0;
     return fdatasync(file->descriptor) == 0 ? RT_OK : failed("sync", file->path_unfinished, error);
@@ -141,7 +173,7 @@ rt_status rt_file_write(rt_file *file, const void *bytes, size_t size, rt_error 
         size -= some;
         if (file->filled < PIECE_BYTES)
             continue;
-        if (!file->is_large)
+        if (!file->is_large && !file->is_in_place)
             set_direct(file, true);
         file->is_large = true;
         status = write_piece(file, error);
@@ -153,7 +185,8 @@ void rt_file_abort(rt_file *file)
 {
     if (!file)
         return;
-    unlink(file->path_unfinished); // with the lock, or it could be another writer's
+    if (!file->is_in_place)
+        unlink(file->path_unfinished); // with the lock, or it could be another writer's
     close(file->descriptor);
     destroy(file);
 }
@@ -180,16 +213,17 @@ rt_status rt_file_commit(rt_file *file, rt_error *error)
     if (file->is_direct)
         set_direct(file, false); // the rest is no whole piece
     rt_status status = write_piece(file, error);
-    if (!status && fsync(file->descriptor) != 0)
+    const bool is_in_place = file->is_in_place;
+    if (!status && !is_in_place && fsync(file->descriptor) != 0)
         status = failed("sync", file->path_unfinished, error);
-    if (!status && rename(file->path_unfinished, file->path) != 0)
+    if (!status && !is_in_place && rename(file->path_unfinished, file->path) != 0)
         status = failed("rename to its final name", file->path_unfinished, error);
     if (status) {
         rt_file_abort(file);
         return status;
     }
     close(file->descriptor); // with its lock; all of it is synced
-    status = sync_folder(file->path, error);
+    status = is_in_place ? RT_OK : sync_folder(file->path, error);
     destroy(file);
     return status;
 }

@@ -4,7 +4,6 @@
 // "%.17g"; true and false are those words, null and what is not there are empty cells. An array is
 // the cell of a multi column only, one value after the other; it may hold no array or object.
 #include <cjson/cJSON.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,12 +11,11 @@
 #include "runtime/rt_hash.h"
 #include "runtime/rt_json_read.h"
 #include "runtime/stream/rt_columns.h"
+#include "runtime/stream/rt_json_cell.h"
 #include "runtime/stream/rt_parser.h"
 
 #define SEPARATOR '\x1f' // between the values of an array; no text of a value may hold it
 #define BEYOND "%s: an integer beyond 2^53 is not exact in JSON, write it as text"
-#define NUMBER_BYTES 32u
-#define INTEGER_MAX 9007199254740991.0 // 2^53 - 1: above, numbers of JSON are not exact
 #define SCRATCH_BYTES (8u * RT_LINE_MAX)
 
 typedef struct {
@@ -106,7 +104,7 @@ static const cJSON *find(const cJSON *object, const char *path)
 
 static const char *const_of(const cJSON *value)
 {
-    return cJSON_IsTrue(value) ? "true" : cJSON_IsFalse(value) ? "false" : "";
+    return cJSON_IsBool(value) ? rt_json_cell_word(cJSON_IsTrue(value)) : "";
 }
 
 static bool is_scalar(const cJSON *value)
@@ -117,18 +115,7 @@ static bool is_scalar(const cJSON *value)
 // False: there is no room, which takes one array as the cell of many columns.
 static bool has_room(const parser *p, size_t bytes)
 {
-    return SCRATCH_BYTES - p->scratch_used > bytes + NUMBER_BYTES;
-}
-
-// False: a number that readers of JSON do not agree on.
-static bool format_number(double number, char text[NUMBER_BYTES])
-{
-    const bool is_integer = number == floor(number);
-    if (is_integer && fabs(number) > INTEGER_MAX && fabs(number) < 1e22)
-        return false;
-    snprintf(text, NUMBER_BYTES, is_integer && fabs(number) <= INTEGER_MAX ? "%.0f" : "%.17g",
-             number + 0.0);
-    return isfinite(number);
+    return SCRATCH_BYTES - p->scratch_used > bytes + RT_JSON_CELL_BYTES;
 }
 
 // The cell of a value that is no array. Numbers are written behind one another into the scratch.
@@ -137,7 +124,7 @@ static bool scalar_cell(parser *p, const cJSON *value, rt_cell *cell)
     const char *text = cJSON_IsString(value) ? value->valuestring : const_of(value);
     if (cJSON_IsNumber(value)) {
         char *number = p->scratch + p->scratch_used;
-        if (!has_room(p, 0) || !format_number(value->valuedouble, number))
+        if (!has_room(p, 0) || !rt_json_cell_number(value->valuedouble, number))
             return false;
         text = number;
         p->scratch_used += strlen(number) + 1;

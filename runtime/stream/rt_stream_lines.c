@@ -210,7 +210,7 @@ static rt_status parse_joined(rt_stream *stream, uint64_t deadline_ns, rt_batch 
         ops->back(stream->source);
         status = ops->line(stream->source, deadline_ns, feeds, &line, error);
         if (status)
-            break;
+            break; // nothing was given out: what was is back already
         *is_good_p = parse(stream, &line, batch);
         if (*is_good_p || !stream->problem.goes_on)
             break;
@@ -219,7 +219,8 @@ static rt_status parse_joined(rt_stream *stream, uint64_t deadline_ns, rt_batch 
         return RT_OK;
     if (status && status != RT_END && status != RT_LIMIT)
         return status;
-    ops->back(stream->source);
+    if (!status)
+        ops->back(stream->source);
     stream->problem = first;
     return ops->line(stream->source, 0, 0, &line, error);
 }

@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -333,9 +334,58 @@ static void a_coordinator_that_ends_early_has_said_why(void **state)
     process_fini(&p);
 }
 
+// ---- where it is said ---------------------------------------------------------------------------
+
+// By a shell: $0 is the program, $1 the case's folder.
+static void must_say_in_shell(const char *command, int want, const char *text)
+{
+    process p = {0};
+    const char *const all[] = {"/bin/sh", "-c", command, process_lanyard(), test_path("."), NULL};
+    const int status = process_run(&p, all, SAY_S);
+    if (status != want || (text && !strstr(p.text, text)))
+        fail_msg("%s: exit status %d, expected %d and \"%s\"; it said:\n%s", command, status, want,
+                 text ? text : "", p.text);
+    process_fini(&p);
+}
+
+static void what_cannot_be_said_has_failed(void **state)
+{
+    (void)state;
+    if (access("/dev/full", W_OK) != 0)
+        test_skip("/dev/full is not here");
+    static const char want[] = "lanyard: error: cannot write standard output";
+    must_say_in_shell("\"$0\" --version > /dev/full", 1, want);
+    must_say_in_shell("\"$0\" help sim > /dev/full", 1, want);
+    must_say_in_shell("\"$0\" sim --help > /dev/full", 1, want);
+    must_say_in_shell("\"$0\" check configs/demo.json > /dev/full", 1, want);
+    must_say_in_shell("\"$0\" check --document > /dev/full", 1, want);
+    must_say_in_shell("\"$0\" sim configs/demo.json --set sim.iterations=13 > /dev/full", 1, want);
+    must_say_in_shell("\"$0\" sim configs/demo.json --set sim.iterations=13 >&-", 1, want);
+}
+
+// What is printed does not go to the file that was opened next.
+static void closed_descriptors_are_not_files(void **state)
+{
+    (void)state;
+    char *rows = NULL;
+    size_t size;
+    FILE *text = open_memstream(&rows, &size);
+    for (int i = 0; i < 400; i++)
+        fprintf(text, i == 250 ? "no sample\n" : "%d,u%d\n", i % 2, i % 7);
+    fclose(text);
+    write_file(test_path("rows"), rows);
+    free(rows);
+    write_file(test_path("config.json"), table);
+    must_say_in_shell("\"$0\" sim \"$1/config.json\" --set stream.files=\"$1/rows\""
+                      " --set cache.rows=100 --placements \"$1/placed\" >/dev/null 2>&-;"
+                      " test -s \"$1/placed\" && ! grep -e warn -e cost \"$1/placed\"",
+                      0, NULL);
+}
+
 TEST_MAIN(TEST(every_command_has_help), TEST(wrong_usage_is_named),
           TEST(folders_without_a_model_are_named),
           TEST(a_server_waits_only_where_a_model_may_come), TEST(hot_rows_go_from_profile_to_sim),
           TEST(a_folder_has_one_run), TEST(an_empty_input_is_an_error),
           TEST(what_cannot_be_is_refused_once), TEST(a_socket_is_no_input),
-          TEST(a_model_needs_no_input), TEST(a_coordinator_that_ends_early_has_said_why))
+          TEST(a_model_needs_no_input), TEST(a_coordinator_that_ends_early_has_said_why),
+          TEST(what_cannot_be_said_has_failed), TEST(closed_descriptors_are_not_files))

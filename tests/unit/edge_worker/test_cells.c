@@ -1,6 +1,8 @@
 // Samples from cells by name: the keys and numbers are those of the same line read from a file.
 #include "tests/support/test.h"
 
+#include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -164,10 +166,18 @@ static void must_refuse(asking *a, const char *body, rt_status status, const cha
 // What a number, a word, a string with escapes and an array are as a cell; what the context says.
 static void questions_in_json(void **state)
 {
-    static const char *const values[][2] = {
-        {"58", "58"},       {"-7", "-7"},      {"\"58\"", "58"}, {"-0", "0"},    {"1e2", "100"},
-        {"2.50", "2.5"},    {"1.0", "1"},      {"true", "1"},    {"false", "0"}, {"-0.0", "0"},
-        {"\"a\\u00e9\\\"\"", "a\xc3\xa9\""}, {"9007199254740992", "9007199254740992"}};
+    static const char *const values[][2] = {{"58", "58"},
+                                            {"-7", "-7"},
+                                            {"\"58\"", "58"},
+                                            {"-0", "0"},
+                                            {"1e2", "100"},
+                                            {"2.50", "2.5"},
+                                            {"1.0", "1"},
+                                            {"true", "1"},
+                                            {"false", "0"},
+                                            {"-0.0", "0"},
+                                            {"\"a\\u00e9\\\"\"", "a\xc3\xa9\""},
+                                            {"9007199254740991", "9007199254740991"}};
     char body[400];
     asking a = ask_about(table);
     (void)state;
@@ -195,6 +205,85 @@ static void questions_in_json(void **state)
     end_asking(&a);
 }
 
+// A question has the ids of a line with the same JSON, or neither has any.
+static void questions_as_lines_of_json(void **state)
+{
+    static const char *const sets[] = {
+        "stream.format=json",
+        "stream.table.columns=[{\"name\": \"y\", \"kind\": \"label\"},"
+        "{\"name\": \"shop\", \"kind\": \"categorical\"},"
+        "{\"name\": \"tags\", \"kind\": \"multi\"}]",
+        NULL};
+    static const char *const values[] = {"true",
+                                         "false",
+                                         "null",
+                                         "0",
+                                         "-0",
+                                         "-7",
+                                         "0.1",
+                                         "-2.50",
+                                         "1e2",
+                                         "1e-7",
+                                         "1e21",
+                                         "1e22",
+                                         "1e300",
+                                         "1e400",
+                                         "9007199254740991",
+                                         "9007199254740992",
+                                         "9007199254740993",
+                                         "-9007199254740992",
+                                         "\"true\"",
+                                         "\"0.1\"",
+                                         "\"\\u00e9 \\\"\\n\"",
+                                         "[1]",
+                                         "{}"};
+    char text[200];
+    asking a = ask_about(sets);
+    (void)state;
+    for (size_t i = 0; i < 2 * RT_COUNT_OF(values); i++) {
+        const char *value = values[i / 2],
+                   *format = i % 2 ? "\"tags\": [\"x\", %s]" : "\"shop\": %s";
+        char members[100];
+        snprintf(members, sizeof members, format, value);
+        rt_batch_clear(&a.batch);
+        const int size = snprintf(text, sizeof text, "{%s}", members);
+        const rt_status line =
+            ew_cells_append_line(a.cells, text, (size_t)size, &a.batch, &a.error);
+        const uint32_t keys = a.batch.key_count;
+        snprintf(text, sizeof text, "{\"candidates\": [{%s}]}", members);
+        const rt_status asked = ask(&a, text);
+        if (asked != line || a.batch.key_count != 2 * keys ||
+            memcmp(a.batch.keys, a.batch.keys + keys, keys * sizeof *a.batch.keys) != 0)
+            fail_msg("%s: another id than in a line", members);
+    }
+    end_asking(&a);
+}
+
+static void binary_questions_have_numbers(void **state)
+{
+    struct {
+        ew_question_header header;
+        uint64_t keys[2];
+        float price;
+    } body = {{EW_QUESTION_MAGIC, 1, 2, 1}, {rt_key(0, 5), rt_key(1, 6)}, 2.5f};
+    static const float none[] = {NAN, INFINITY, -INFINITY};
+    const size_t size = offsetof(typeof(body), price) + sizeof body.price;
+    asking a = ask_about(table);
+    (void)state;
+    assert_int_equal(ew_question_take(a.questions, (const char *)&body, size, true, MOST, &a.batch,
+                                      &a.question, &a.error),
+                     RT_OK);
+    for (size_t i = 0; i < RT_COUNT_OF(none); i++) {
+        body.price = none[i];
+        assert_int_equal(ew_question_take(a.questions, (const char *)&body, size, true, MOST,
+                                          &a.batch, &a.question, &a.error),
+                         RT_DATA);
+        assert_non_null(strstr(a.error.text, "candidate 0: dense feature 0 is not finite"));
+    }
+    assert_int_equal(a.batch.sample_count, 1);
+    end_asking(&a);
+}
+
 static void questions_that_are_none(void **state)
 {
     asking a = ask_about(table);
@@ -213,6 +302,9 @@ static void questions_that_are_none(void **state)
     must_refuse(&a, "{\"candidates\": [{\"tags\": [\"1|2\"]}]}", RT_DATA, "divides values");
     must_refuse(&a, "{\"candidates\": [{\"shop\": 1e17}]}", RT_DATA, "beyond 2^53");
     must_refuse(&a, "{\"candidates\": [{\"shop\": 9007199254740995}]}", RT_DATA, "beyond 2^53");
+    must_refuse(&a, "{\"candidates\": [{\"shop\": 9007199254740993}]}", RT_DATA, "beyond 2^53");
+    must_refuse(&a, "{\"candidates\": [{\"shop\": 1, \"shop\": 2}]}", RT_DATA,
+                "\"shop\" stands twice");
     must_refuse(&a, "{\"candidates\": [{\"sho\": 1}]}", RT_DATA, "no column \"sho\"");
     must_refuse(&a, "{\"candidates\": [{\"price\": \"x\"}]}", RT_DATA, "price");
     must_refuse(&a, "{\"context\": {\"y\": 1}, \"candidates\": [{}]}", RT_DATA, "context: ");
@@ -231,4 +323,5 @@ static void questions_that_are_none(void **state)
     end_asking(&a);
 }
 
-TEST_MAIN(TEST(questions_in_json), TEST(questions_that_are_none), TEST(a_table), TEST(criteo_and_the_generator))
+TEST_MAIN(TEST(questions_in_json), TEST(questions_as_lines_of_json), TEST(questions_that_are_none),
+          TEST(binary_questions_have_numbers), TEST(a_table), TEST(criteo_and_the_generator))

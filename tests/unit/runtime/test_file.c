@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "runtime/rt_child.h"
@@ -225,7 +226,64 @@ static void two_writers_of_one_name(void **state)
     free(bytes);
 }
 
-TEST_MAIN(TEST(two_writers_of_one_name), TEST(pieces_of_any_size), TEST(a_large_file_stays_out_of_the_page_cache),
-          TEST(a_disk_that_gets_full), TEST(a_child_gives_way),
-          TEST(a_thread_behind_others),
-          TEST(a_child_of_an_idle_one_stays_so))
+// What a name stands for stays: a link, and what is no file.
+static void a_link_stays_one(void **state)
+{
+    static const uint8_t old[] = "old", new[] = "new one";
+    char file[600], link[600];
+    struct stat info;
+    rt_error error = {0};
+    (void)state;
+    snprintf(file, sizeof file, "%s", test_path("file"));
+    snprintf(link, sizeof link, "%s", test_path("link"));
+    assert_int_equal(write_file(file, old, sizeof old, 4, &error), RT_OK);
+    assert_int_equal(symlink("file", link), 0);
+    assert_int_equal(write_file(link, new, sizeof new, 4, &error), RT_OK);
+    assert_int_equal(lstat(link, &info), 0);
+    assert_true(S_ISLNK(info.st_mode));
+    must_hold(file, new, sizeof new);
+}
+
+static void what_is_no_file_stays(void **state)
+{
+    static uint8_t bytes[2 * MEGABYTE + 5];
+    static uint8_t got[sizeof bytes + 1];
+    char path[600];
+    struct stat info;
+    rt_error error = {0};
+    size_t size = 0;
+    (void)state;
+    snprintf(path, sizeof path, "%s", test_path("pipe"));
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (uint8_t)(i * i >> 7);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    const pid_t writer = fork();
+    if (writer == 0)
+        _exit(write_file(path, bytes, sizeof bytes, MEGABYTE, &error) ? 1 : 0);
+    const int reader = open(path, O_RDONLY);
+    for (ssize_t some; (some = read(reader, got + size, sizeof got - size)) > 0;)
+        size += (size_t)some;
+    close(reader);
+    int status = -1;
+    assert_int_equal(waitpid(writer, &status, 0), writer);
+    assert_int_equal(status, 0);
+    assert_int_equal(size, sizeof bytes);
+    assert_memory_equal(got, bytes, size);
+    assert_int_equal(lstat(path, &info), 0);
+    assert_true(S_ISFIFO(info.st_mode));
+    if (access("/dev/full", W_OK) == 0) {
+        assert_int_equal(symlink("/dev/full", test_path("full")), 0);
+        assert_int_not_equal(write_file(test_path("full"), bytes, 9, 9, &error), RT_OK);
+        assert_int_equal(lstat(test_path("full"), &info), 0);
+        assert_true(S_ISLNK(info.st_mode));
+    }
+    rt_file *file;
+    assert_int_not_equal(rt_file_create(test_path("."), &file, &error), RT_OK);
+    assert_non_null(strstr(error.text, "Is a directory"));
+}
+
+TEST_MAIN(TEST(two_writers_of_one_name), TEST(pieces_of_any_size),
+          TEST(a_large_file_stays_out_of_the_page_cache), TEST(a_disk_that_gets_full),
+          TEST(a_child_gives_way), TEST(a_thread_behind_others),
+          TEST(a_child_of_an_idle_one_stays_so), TEST(a_link_stays_one),
+          TEST(what_is_no_file_stays))

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "runtime/stream/rt_source.h"
+#include "tests/support/open_quote_case.h"
 #include "tests/support/test.h"
 
 #define WAIT_NS UINT64_C(5000000000)
@@ -221,5 +222,20 @@ static void stops(void **state)
     rt_source_follow.close(source);
 }
 
+static void an_open_quote_is_one_bad_line(void **state)
+{
+    (void)state;
+    char files[700];
+    rt_config grown = config_fresh();
+    snprintf(files, sizeof files, "stream.files=%s", path_of("log"));
+    config_must_set(&grown, files);
+    config_must_set(&grown, "stream.source=follow");
+    open_quote_configure(&grown);
+    add("log", OPEN_QUOTE_LINES);
+    open_quote_must_read(&grown);
+    rt_config_fini(&grown);
+}
+
 TEST_MAIN(TEST(gives_whole_lines), TEST(follows_the_name), TEST(begins_again_when_truncated),
-          TEST(goes_on_after_renames), TEST(catches_up_at_once), TEST(stops))
+          TEST(goes_on_after_renames), TEST(catches_up_at_once), TEST(stops),
+          TEST(an_open_quote_is_one_bad_line))

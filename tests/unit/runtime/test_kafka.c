@@ -16,6 +16,7 @@
 #include "runtime/rt_hash.h"
 #include "runtime/stream/rt_source.h"
 #include "tests/support/config_case.h"
+#include "tests/support/open_quote_case.h"
 
 #define EVENTS 1200u
 #define PARTITIONS 3
@@ -408,8 +409,21 @@ static void an_end_is_asked_for_again(void **state)
     end_cluster();
 }
 
+// A message of three lines.
+static void an_open_quote_is_one_bad_line(void **state)
+{
+    (void)state;
+    begin_cluster();
+    open_quote_configure(&config);
+    send_one("events", 0, now_ms(), OPEN_QUOTE_LINES);
+    flush_all();
+    open_quote_must_read(&config);
+    end_cluster();
+}
+
 TEST_MAIN(TEST(partitions_go_by_time), TEST(an_hour_is_caught_up),
-          TEST(one_topic_waits_for_the_other), TEST(an_end_is_asked_for_again))
+          TEST(one_topic_waits_for_the_other), TEST(an_end_is_asked_for_again),
+          TEST(an_open_quote_is_one_bad_line))
 
 #else
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "runtime/stream/rt_source.h"
+#include "tests/support/open_quote_case.h"
 #include "tests/support/test.h"
 
 static rt_config config;
@@ -227,6 +228,20 @@ static void tcp_counts_what_is_kept(void **state)
     rt_live_close(live);
 }
 
+// Whoever may send could end the run with it, and each that goes on from its journal.
+static void an_open_quote_is_one_bad_line(void **state)
+{
+    (void)state;
+    rt_live *live = open_live(RT_SOURCE_TCP, 1 << 30);
+    open_quote_configure(&config);
+    const int sender = test_connect((uint16_t)port);
+    send_text(sender, OPEN_QUOTE_LINES);
+    must_count(sender, "3\n");
+    open_quote_must_read(&config);
+    close(sender);
+    rt_live_close(live);
+}
+
 static void must_not_open(const char *want)
 {
     rt_live *live;
@@ -261,4 +276,5 @@ static void refuses_to_open(void **state)
 }
 
 TEST_MAIN(TEST(http_answers_once_events_are_kept), TEST(http_says_when_it_is_full),
-          TEST(goes_on_where_it_stood), TEST(tcp_counts_what_is_kept), TEST(refuses_to_open))
+          TEST(goes_on_where_it_stood), TEST(tcp_counts_what_is_kept),
+          TEST(an_open_quote_is_one_bad_line), TEST(refuses_to_open))
