@@ -5,7 +5,7 @@
 //
 // A change that is to make other plans: LANYARD_UPDATE_GOLDEN=1 writes the file anew. It begins
 // with what was wanted, a line for each simulation, so that a new one is a new line with a colon.
-#include "dispatch/sim/dp_sim.h"
+#include "dispatch/sim/dp_peers.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -35,8 +35,9 @@ static dp_input records[] = {
 };
 static const dp_short_batch short_batches[] = {{5, 41}, {13, 3}};
 
-// "key=value" parts, separated by spaces; records=true: those above.
-static dp_sim_config configure(char *sets, rt_config *config, const dp_inputs *inputs)
+// "key=value" parts, separated by spaces; records=true: those above; peer=SPEC: another system.
+static dp_sim_config configure(char *sets, rt_config *config, const dp_inputs *inputs,
+                               const char **peer)
 {
     dp_sim_config sim = {.config = config, .dense_bytes = 6000};
     static const char *const common[] = {"stream.format=synthetic",
@@ -53,6 +54,8 @@ static dp_sim_config configure(char *sets, rt_config *config, const dp_inputs *i
          set = strtok_r(NULL, " \n", &rest)) {
         if (strcmp(set, "records=true") == 0)
             sim.inputs = inputs;
+        else if (strncmp(set, "peer=", 5) == 0)
+            *peer = set + 5;
         else
             config_must_set(config, set);
     }
@@ -70,9 +73,11 @@ static uint64_t hash_of(FILE *file)
     return sum;
 }
 
-static uint64_t hash_of_counts(const dp_account *account)
+static uint64_t hash_of_counts(const dp_sim_result *result)
 {
-    uint64_t sum = 0;
+    const dp_account *account = &result->account;
+    uint64_t sum = rt_mix(result->reduce_bytes) ^ result->reduce_critical_bytes;
+    sum = rt_mix(sum ^ result->window_rows) + result->window_batches;
 #define ADD(part) sum = rt_mix(sum ^ rt_hash_bytes(&account->part, sizeof account->part))
     ADD(workers);
     ADD(traffic);
@@ -81,6 +86,7 @@ static uint64_t hash_of_counts(const dp_account *account)
     ADD(boxes.up);
     ADD(boxes.down);
     ADD(moved);
+    ADD(handed);
 #undef ADD
     sum = rt_mix(sum ^ account->clocks.stale_keys) + account->clocks.clock_spread;
     return rt_mix(sum ^ account->clocks.clock_messages);
@@ -97,7 +103,9 @@ static void describe(char *sets, char *line, size_t size)
     rt_stream *stream;
     rt_error error = {0};
     dp_sim_result r;
-    dp_sim_config sim = configure(sets, &config, &inputs);
+    const char *spec = NULL;
+    dp_peer peer;
+    dp_sim_config sim = configure(sets, &config, &inputs, &spec);
     assert_int_equal(rt_stream_open(&config.stream, config.seed, &stream, NULL), RT_OK);
     const rt_schema schema = *rt_stream_schema(stream);
     rt_stream_close(stream);
@@ -105,12 +113,13 @@ static void describe(char *sets, char *line, size_t size)
     sim.trace = tmpfile();
     sim.placements = tmpfile();
     assert_true(sim.trace && sim.placements);
-    if (rt_config_check(&config, &error) || dp_sim_run(&sim, &r, &error))
+    if (rt_config_check(&config, &error) || (spec && dp_peer_parse(spec, &peer, &error)) ||
+        (spec ? dp_peer_run(&sim, &peer, &r, &error) : dp_sim_run(&sim, &r, &error)))
         fail_msg("%s", error.text);
     snprintf(line, size,
              "%016" PRIx64 " %016" PRIx64 " %016" PRIx64 " %016" PRIx64 " %" PRIx64 " %" PRIu64
              " %" PRIu64 " %.9g %.9g %.9g %.9g",
-             r.fingerprint, hash_of(sim.trace), hash_of(sim.placements), hash_of_counts(&r.account),
+             r.fingerprint, hash_of(sim.trace), hash_of(sim.placements), hash_of_counts(&r),
              r.participants, r.directory_keys, r.rows_ended,
              dp_account_cost_s(&r.account, config.worker_count), r.account.predicted_s,
              r.decisions.error_bound_s, r.decisions.error_s);
@@ -160,7 +169,8 @@ static void check_part(uint32_t part)
         check_part(n);                 \
     }
 PART(0)
-PART(1) PART(2) PART(3) PART(4) PART(5) PART(6) PART(7)
+PART(1)
+PART(2) PART(3) PART(4) PART(5) PART(6) PART(7)
 
     // Writes the file anew, and says so.
     static int record(void)
