@@ -384,7 +384,9 @@ static void one_step(rig *r)
     const uint32_t burst = chance(r, 40) ? 90 : 1 + rt_random_below(&r->random, 12);
     const int64_t most = chance(r, 2) ? 300000 : 4000;
     for (uint32_t i = 0; i < burst && kind < 12; i++) {
-        const int64_t bytes = 1 + rt_random_below(&r->random, (uint32_t)most);
+        // Equal ones too: then a point is just in the middle of others.
+        const int64_t bytes =
+            most < 9000 && kind < 9 ? 20000 : 1 + rt_random_below(&r->random, (uint32_t)most);
         if (kind < 6 || (kind > 10 && i % 2))
             send_some(r, shard, bytes, !chance(r, 7));
         else
@@ -405,6 +407,28 @@ static void one_step(rig *r)
     pass_time(r, rt_random_below(&r->random, chance(r, 3) ? 120000 : 12000));
 }
 
+// Both ways full at once, again and again: what is slower than it was seen to be is held up, until
+// it has been for so long, or was quicker in between.
+static void hold_up(rig *r)
+{
+    const uint32_t rounds = 10 + rt_random_below(&r->random, 25);
+    const uint32_t quick_one_of = 6 + rt_random_below(&r->random, 40);
+    r->rate[BW_UP] = 2 + 3 * rt_random_unit(&r->random);
+    for (uint32_t round = 0; round < rounds; round++) {
+        const double rate = r->rate[BW_UP];
+        pass_time(r, 600000);
+        if (chance(r, quick_one_of))
+            r->rate[BW_UP] = 60;
+        for (uint32_t i = 0; i < 8; i++) {
+            fetch_some(r, i % 2, 200000);
+            send_some(r, i % 2, 150000, true);
+        }
+        pass_time(r, 3000000);
+        r->rate[BW_UP] = rate;
+        compare(r);
+    }
+}
+
 static void random_traffic(void **state)
 {
     (void)state;
@@ -420,8 +444,11 @@ static void random_traffic(void **state)
         r->rate[BW_DOWN] = 3 + 10 * rt_random_unit(&r->random);
         for (uint32_t s = 0; s < SHARDS; s++)
             r->offset[s] = rt_random_below(&r->random, UINT32_MAX);
-        for (uint32_t i = 0; i < STEPS; i++)
+        for (uint32_t i = 0; i < STEPS; i++) {
             one_step(r);
+            if (chance(r, 250))
+                hold_up(r);
+        }
         compare(r);
         read += r->read;
         bounded += r->bounded;

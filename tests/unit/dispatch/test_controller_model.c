@@ -250,7 +250,9 @@ typedef struct {
     dp_controller c;
     model m;
     rt_random random;
-    double iteration_s, load; // of this part of the run
+    double iteration_s, load, share; // of this part of the run
+    bool steady;                     // every decision of it takes that share
+    uint32_t spends, tables;
 } run;
 
 static bool chance(run *r, uint32_t of)
@@ -284,23 +286,40 @@ static dp_decision a_decision(run *r)
         d.alpha = rt_random_below(&r->random, 9) / 8.0;
     if (chance(r, 9))
         d.search_evaluations_max = 640;
-    d.evaluations = chance(r, 40)  ? 0
-                    : chance(r, 3) ? (uint32_t)(0.99 * d.search_evaluations_max)
-                                   : d.search_evaluations_max;
-    d.table_count = chance(r, 40) ? 0 : 12;
-    d.tables = chance(r, 5) ? tables : r->m.tables ? r->m.tables : 12;
+    const uint32_t spent[] = {d.search_evaluations_max, (uint32_t)(0.99 * d.search_evaluations_max),
+                              1};
+    d.evaluations = chance(r, 40) ? 0 : spent[r->spends];
+    d.table_count = chance(r, 40) ? 0 : r->tables;
+    d.tables = chance(r, 40) ? tables : r->m.tables ? r->m.tables : r->tables;
+    d.tables = d.tables > r->tables ? r->tables : d.tables;
     return d;
 }
 
-static void one_event(run *r)
+// What stays as it is for a while.
+static void change_times(run *r)
+{
+    static const double shares[] = {1, 0.8, 0.85, 0.5, 0.999, 1.001, 0.7, 0.82, 1, 0.4};
+    r->steady = chance(r, 2);
+    r->share = shares[rt_random_below(&r->random, RT_COUNT_OF(shares))];
+    r->spends = rt_random_below(&r->random, 8);
+    r->spends = r->spends > 2 ? 0 : r->spends;
+    r->tables = chance(r, 6) ? 1 : 12;
+    if (chance(r, 7))
+        r->load = 1;
+}
+
+static void one_event(run *r, bool iterates)
 {
     static const double shares[] = {1, 1, 1, 0.8, 0.85, 0.5, 0.999, 1.001, 0.7, 0.82};
-    const double share = shares[rt_random_below(&r->random, RT_COUNT_OF(shares))] * r->load;
+    if (chance(r, 90))
+        change_times(r);
+    const double share =
+        r->load * (r->steady ? r->share : shares[rt_random_below(&r->random, RT_COUNT_OF(shares))]);
     if (chance(r, 700))
         r->load = 0.05 * (1 + rt_random_below(&r->random, 40));
     if (chance(r, 300))
         r->iteration_s = 1e-3 * (1 + rt_random_below(&r->random, 12));
-    if (!chance(r, 8)) {
+    if (iterates) {
         dp_controller_iterated(&r->c, r->iteration_s);
         note(r->m.iterations, r->iteration_s);
     }
@@ -308,13 +327,17 @@ static void one_event(run *r)
     const double limit = r->m.share * r->iteration_s;
     const double at = chance(r, 60) ? 3 * limit : share * limit;
     const double place_s = share * (r->m.budget_s > 0 ? r->m.budget_s : 1e-3) *
-                           (chance(r, 2) ? 1 : r->m.eighths / 8.0);
+                           (r->steady || chance(r, 2) ? 1 : r->m.eighths / 8.0);
     dp_controller_decided(&r->c, &d, at, place_s);
     decided(&r->m, &d, at, place_s);
     const uint32_t worker = rt_random_below(&r->random, WORKERS);
     const uint32_t samples = rt_random_below(&r->random, 9);
-    const double compute_s =
-        chance(r, 30) ? 0 : 1e-5 * samples * (share < 0.8 ? 1 : 1.15) * r->load;
+    const double compute_s = chance(r, 30) ? 0
+                                           : 1e-5 * samples *
+                                                 (share < 0.8   ? 1
+                                                  : share < 0.9 ? 1.15
+                                                                : 1.1) *
+                                                 r->load;
     dp_controller_computed(&r->c, worker, compute_s, samples);
     computed(&r->m, worker, compute_s, samples);
 }
@@ -355,9 +378,12 @@ static void run_randomly(const char *const *sets, uint64_t seed)
         for (uint32_t j = 0; j < WORKERS; j++)
             r->m.compute_s[j] = compute_s[j];
     }
+    change_times(r);
+    const uint32_t first = rt_random_below(&r->random, 130),
+                   reload_one_of = chance(r, 2) ? 150 : 1500;
     for (uint32_t step = 0; step < STEPS; step++) {
-        one_event(r);
-        if (chance(r, 1500))
+        one_event(r, step < first ? step == first / 2 : !chance(r, 8));
+        if (chance(r, reload_one_of))
             reload(r);
         if (!chance(r, 4))
             take_records(r, chance(r, 3) ? 1 : UINT32_MAX);
