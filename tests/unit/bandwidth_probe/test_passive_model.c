@@ -224,6 +224,7 @@ typedef struct {
     bw_passive passive;
     model m;
     rt_random random;
+    bool even; // times and bytes are multiples: moments coincide
     int64_t now, offset[SHARDS];
     double rate[BW_WAYS], free_at[BW_WAYS]; // bytes/us; when the link is idle again
     message pending[PENDING];
@@ -235,12 +236,18 @@ static bool chance(rig *r, uint32_t of)
     return rt_random_below(&r->random, of) == 0;
 }
 
+static int64_t some_time(rig *r, uint32_t below_us)
+{
+    const int64_t us = rt_random_below(&r->random, below_us);
+    return r->even ? us / 2000 * 2000 : us;
+}
+
 // The link takes bytes one after the other.
 static int64_t carry(rig *r, bw_way way, int64_t bytes)
 {
     const double begin = fmax(r->free_at[way], (double)r->now);
     r->free_at[way] = begin + (double)bytes / r->rate[way];
-    return (int64_t)r->free_at[way] + 200 + rt_random_below(&r->random, 60);
+    return (int64_t)r->free_at[way] + 200 + some_time(r, 60);
 }
 
 static void post(rig *r, message one)
@@ -270,7 +277,7 @@ static void send_some(rig *r, uint32_t shard, int64_t bytes, bool is_push)
         s->waiting[s->count++] = (push){s->begun, r->now, s->bytes};
         s->bytes = 0;
     }
-    post(r, (message){.at = arrived + 300 + (chance(r, 3) ? rt_random_below(&r->random, 20000) : 0),
+    post(r, (message){.at = arrived + 300 + (chance(r, 3) ? some_time(r, 20000) : 0),
                       .shard = shard,
                       .way = BW_UP,
                       .remote = arrived + r->offset[shard],
@@ -281,7 +288,7 @@ static void send_some(rig *r, uint32_t shard, int64_t bytes, bool is_push)
 static void fetch_some(rig *r, uint32_t shard, int64_t bytes)
 {
     const int64_t arrived = carry(r, BW_DOWN, bytes);
-    post(r, (message){.at = arrived + (chance(r, 4) ? rt_random_below(&r->random, 9000) : 0),
+    post(r, (message){.at = arrived + (chance(r, 4) ? some_time(r, 9000) : 0),
                       .shard = shard,
                       .way = BW_DOWN,
                       .bytes = bytes,
@@ -384,27 +391,28 @@ static void one_step(rig *r)
     const uint32_t burst = chance(r, 40) ? 90 : 1 + rt_random_below(&r->random, 12);
     const int64_t most = chance(r, 2) ? 300000 : 4000;
     for (uint32_t i = 0; i < burst && kind < 12; i++) {
-        // Equal ones too: then a point is just in the middle of others.
-        const int64_t bytes =
-            most < 9000 && kind < 9 ? 20000 : 1 + rt_random_below(&r->random, (uint32_t)most);
+        const bool equal = r->even || (most < 9000 && kind < 9); // a point in the middle of others
+        const int64_t bytes = equal ? 20000 : 1 + rt_random_below(&r->random, (uint32_t)most);
         if (kind < 6 || (kind > 10 && i % 2))
             send_some(r, shard, bytes, !chance(r, 7));
         else
             fetch_some(r, shard, bytes);
         if (chance(r, 5))
-            pass_time(r, rt_random_below(&r->random, 3000));
+            pass_time(r, some_time(r, 3000));
     }
-    if (kind == 12)
-        pass_time(r, 1 + (int64_t)(fmax(r->free_at[0], r->free_at[1])) - r->now > 0
-                         ? (int64_t)fmax(r->free_at[0], r->free_at[1]) - r->now + 400000
-                         : 400000);
+    if (kind == 12) { // until the link is idle, and longer
+        const double busy_us = fmax(r->free_at[0], r->free_at[1]) - (double)r->now;
+        pass_time(r, (int64_t)fmax(busy_us, 0) + 400000);
+    }
     if (kind == 13)
         compare(r);
     if (kind == 14 && chance(r, 4))
         learn(r);
     if (kind == 15 && chance(r, 6))
-        r->rate[rt_random_below(&r->random, 2)] = 2 + 40 * rt_random_unit(&r->random);
-    pass_time(r, rt_random_below(&r->random, chance(r, 3) ? 120000 : 12000));
+        r->rate[rt_random_below(&r->random, 2)] = r->even
+                                                      ? 10.0 / (1 + rt_random_below(&r->random, 4))
+                                                      : 2 + 40 * rt_random_unit(&r->random);
+    pass_time(r, some_time(r, chance(r, 3) ? 120000 : 12000));
 }
 
 // Both ways full at once, again and again: what is slower than it was seen to be is held up, until
@@ -440,13 +448,14 @@ static void random_traffic(void **state)
         r->now = 1000000;
         bw_passive_init(&r->passive);
         r->passive.local = 1u << (SHARDS - 1);
-        r->rate[BW_UP] = 3 + 10 * rt_random_unit(&r->random);
-        r->rate[BW_DOWN] = 3 + 10 * rt_random_unit(&r->random);
+        r->even = seed % 3 == 0;
+        for (bw_way way = 0; way < BW_WAYS; way++)
+            r->rate[way] = r->even ? 10 : 3 + 10 * rt_random_unit(&r->random);
         for (uint32_t s = 0; s < SHARDS; s++)
             r->offset[s] = rt_random_below(&r->random, UINT32_MAX);
         for (uint32_t i = 0; i < STEPS; i++) {
             one_step(r);
-            if (chance(r, 250))
+            if (!r->even && chance(r, 250))
                 hold_up(r);
         }
         compare(r);
