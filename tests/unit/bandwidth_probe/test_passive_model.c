@@ -372,7 +372,8 @@ static void learn(rig *r)
     const uint32_t shard = rt_random_below(&r->random, SHARDS - 1);
     stream *s = &r->m.streams[shard];
     if (chance(r, 2)) {
-        const double rate = r->rate[way] * (0.5 + 2 * rt_random_unit(&r->random));
+        const double rate = r->even ? 1.2 / (1 / r->rate[way]) // just so that nothing is held up
+                                    : r->rate[way] * (0.5 + 2 * rt_random_unit(&r->random));
         bw_passive_probed(&r->passive, way, rate * 1e6);
         r->m.ways[way].shown = rate * 1e6 / 1e6;
         r->m.ways[way].held_up = 0;
