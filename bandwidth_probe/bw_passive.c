@@ -46,9 +46,10 @@ static void note_least(bw_stretch *s, const bw_delay *delay)
 {
     const double us = (double)(s->last_us - s->begin_us) + BW_PASSIVE_BURST_US + doubt_us(delay);
     const double bytes = (double)s->all_bytes - BW_PASSIVE_BURST_BYTES;
-    if (s->open && us > 0 && bytes > 0)
-        s->least = fmax(s->least, bytes / us);
-    if (s->open && us > 0 && bytes > s->shown * us) {
+    if (!s->open)
+        return;
+    s->least = fmax(s->least, bytes / us);
+    if (bytes > s->shown * us) {
         s->shown = bytes / us;
         s->held_up = 0;
     }

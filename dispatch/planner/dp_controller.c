@@ -156,14 +156,12 @@ static void judge_alpha(dp_controller *c, double decision_s)
 static void clear_searches(dp_controller *c)
 {
     clear_times(&c->searches);
-    c->place_s = 0;
     c->evaluations = 0;
 }
 
 static void set_evaluations(dp_controller *c, uint32_t evaluations)
 {
     c->evaluations_max = evaluations;
-    clear_searches(c);
     emit(c, DP_INPUT_SEARCH_EVALUATIONS, 0, evaluations);
 }
 
@@ -181,7 +179,6 @@ void dp_controller_set_search(dp_controller *c, uint32_t evaluations, double bud
 static void judge_search(dp_controller *c, uint32_t evaluations, double place_s)
 {
     add_time(&c->searches, place_s / evaluations);
-    c->place_s += place_s;
     c->evaluations += evaluations;
     if (c->searches.count < DP_CONTROLLER_SEARCH)
         return;

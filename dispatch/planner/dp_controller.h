@@ -44,7 +44,6 @@ typedef struct {
     bool rose; // to this step, which has not proven itself yet
 
     dp_times searches;        // seconds per evaluation
-    double place_s;           // sum over searches
     uint64_t evaluations;     // sum over searches
     uint32_t evaluations_max; // in force in the planner
     dp_times scorings;        // placements, with the tables in force

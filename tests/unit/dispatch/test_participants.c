@@ -2,8 +2,11 @@
 // search, and what goes on from a state.
 #include "dispatch/planner/dp_participants.h"
 
-#include "dispatch/planner/dp_choice.h"
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
 
+#include "dispatch/planner/dp_choice.h"
 #include "tests/support/random_batches.h"
 #include "tests/support/test.h"
 
@@ -309,6 +312,124 @@ static void damaged_states(void **state)
     close_scene(&one);
 }
 
+// Where the parts of a state are.
+typedef struct {
+    rt_bytes bytes;
+    size_t choice, tried; // the search; what it tried, and how often
+    uint64_t recent, tried_count;
+} saved;
+
+static uint64_t number_at(const saved *s, size_t at)
+{
+    uint64_t number;
+    memcpy(&number, s->bytes.data + at, sizeof number);
+    return number;
+}
+
+static void save_search(scene *one, saved *s)
+{
+    const uint32_t rates = 3 * WORKERS + 1 + RT_SHARDS_MAX; // links, computing; parameter servers
+    *s = (saved){0};
+    dp_participants_save(one->chooser, &s->bytes);
+    size_t at = 7 * 8;
+    s->recent = number_at(s, at);
+    at += 8;
+    for (uint64_t i = 0; i < s->recent; i++)
+        at += 16 + (number_at(s, at) + 1) * 4 + number_at(s, at + 8) * 8;
+    s->choice = at;
+    s->tried = at + (4 + rates) * 8;
+    s->tried_count = number_at(s, s->tried);
+    assert_int_equal(s->bytes.size, s->tried + 8 + s->tried_count * sizeof(dp_candidate) + 16);
+}
+
+static rt_status load_with(scene *one, saved *s, size_t at, const void *value)
+{
+    scene other;
+    uint8_t kept[8];
+    rt_error error = {0};
+    open_scene(&other, WORKERS, SAMPLES * FIELDS);
+    memcpy(kept, s->bytes.data + at, 8);
+    memcpy(s->bytes.data + at, value, 8);
+    rt_reader reader = rt_bytes_reader(&s->bytes);
+    const rt_status status =
+        dp_participants_load(other.chooser, &one->config.rates, &reader, &error);
+    memcpy(s->bytes.data + at, kept, 8);
+    assert_true(!status || strstr(error.text, "who takes part"));
+    close_scene(&other);
+    return status;
+}
+
+static void must_refuse(scene *one, saved *s, size_t at, uint64_t value)
+{
+    if (load_with(one, s, at, &value) != RT_DATA)
+        fail_msg("%" PRIx64 " at %zu is taken", value, at);
+}
+
+static void must_refuse_double(scene *one, saved *s, size_t at, double value)
+{
+    if (load_with(one, s, at, &value) != RT_DATA)
+        fail_msg("%g at %zu is taken", value, at);
+}
+
+static void must_refuse_share(scene *one, saved *s, size_t at)
+{
+    static const double bad[] = {0, -1, NAN, INFINITY, -INFINITY};
+    for (size_t i = 0; i < RT_COUNT_OF(bad); i++)
+        must_refuse_double(one, s, at, bad[i]);
+}
+
+// Value by value; all others are as they were.
+static void values_that_no_state_has(void **state)
+{
+    (void)state;
+    scene one;
+    saved s;
+    open_scene(&one, WORKERS, SAMPLES * FIELDS);
+    run(&one, DP_PARTICIPANTS_FIRST + 11, 15);
+    save_search(&one, &s);
+    while (dp_participants_searches(one.chooser) && s.tried_count == 0) { // until one is over
+        rt_bytes_fini(&s.bytes);
+        run(&one, 1, 15);
+        if (dp_participants_searches(one.chooser))
+            save_search(&one, &s);
+    }
+    assert_true(dp_participants_searches(one.chooser));
+    const uint64_t seen = number_at(&s, 8), layout = number_at(&s, 0);
+    must_refuse(&one, &s, 0, layout + (UINT64_C(1) << 56));
+    must_refuse(&one, &s, 8, UINT64_C(1) << 32);
+    must_refuse(&one, &s, 16, seen + 1); // the last estimate, the last search
+    must_refuse(&one, &s, 24, seen + 1);
+    must_refuse(&one, &s, 32, 3);
+    must_refuse(&one, &s, 40, 2);
+    must_refuse_share(&one, &s, 48);
+    must_refuse(&one, &s, 56, s.recent + 1);
+    must_refuse(&one, &s, s.choice, 2);
+    must_refuse(&one, &s, s.choice + 8, 0); // workers
+    must_refuse(&one, &s, s.choice + 8, 15 | rt_bit(WORKERS));
+    must_refuse_share(&one, &s, s.choice + 16);
+    must_refuse(&one, &s, s.choice + 24, 1); // batches
+    must_refuse(&one, &s, s.choice + 24, s.recent + 1);
+    for (uint32_t rate = 0; rate < 2 * WORKERS; rate++)
+        must_refuse_double(&one, &s, s.choice + 32 + 8 * rate, 0);
+    for (size_t at = s.choice + 32; at < s.tried; at += 8)
+        must_refuse_double(&one, &s, at, -1);
+    must_refuse(&one, &s, s.tried, WORKERS + 1);
+    assert_true(s.tried_count > 0);
+    for (uint64_t i = 0; i < s.tried_count; i++) {
+        const size_t at = s.tried + 8 + i * sizeof(dp_candidate);
+        must_refuse(&one, &s, at + offsetof(dp_candidate, workers), 0);
+        must_refuse(&one, &s, at + offsetof(dp_candidate, workers), rt_bit(WORKERS));
+        must_refuse_double(&one, &s, at + offsetof(dp_candidate, predicted_s), 0);
+        must_refuse_double(&one, &s, at + offsetof(dp_candidate, moved), -1e-9);
+    }
+    const uint64_t workers = number_at(&s, s.bytes.size - 16);
+    must_refuse(&one, &s, s.bytes.size - 16, workers ^ 1);
+    must_refuse(&one, &s, s.bytes.size - 8, 1u << 20); // parts of a trial
+    assert_int_equal(load_with(&one, &s, 8, s.bytes.data + 8), RT_OK);
+    rt_bytes_fini(&s.bytes);
+    close_scene(&one);
+}
+
 // Another set every few iterations, by the seed alone, never fewer than may be; from a state, too.
 static void sets_rotate(void **state)
 {
@@ -387,5 +508,5 @@ static void who_is_lost_is_not_chosen(void **state)
 
 TEST_MAIN(TEST(the_first_batch_is_trained_by_the_right_ones), TEST(who_is_lost_is_not_chosen), TEST(a_link_that_drops_and_recovers),
           TEST(rows_that_one_box_cannot_hold),
-          TEST(searches_become_rare), TEST(a_set_changes_when_a_search_is_over), TEST(a_state_goes_on), TEST(damaged_states),
+          TEST(searches_become_rare), TEST(a_set_changes_when_a_search_is_over), TEST(a_state_goes_on), TEST(damaged_states), TEST(values_that_no_state_has),
           TEST(sets_rotate))
