@@ -6,7 +6,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -14,10 +13,10 @@
 #include "cli/cli_doctor.h"
 #include "runtime/config/rt_address.h"
 #include "runtime/transport/rt_member.h"
+#include "runtime/transport/rt_visitor.h"
 
 #define KNOCK_MS 2000
 #define VISIT_S 3.0
-#define VISITORS 64u // ranks, of which each takes one at random
 #define say cli_doctor_say
 
 // 0: a process of this box can listen there. Otherwise why not.
@@ -110,7 +109,7 @@ static rt_status visit(const doctor *d, const rt_keys *keys, rt_error *error)
     const rt_config *config = &d->config;
     const bool is_ucx = config->network_transport == RT_NETWORK_UCX; // mixed: at the port of ZeroMQ
     rt_member member;
-    uint32_t rank = 0;
+    rt_visitor self;
     char address[RT_PATH_MAX];
     rt_member_config own = {.ops = is_ucx ? &rt_transport_ucx : &rt_transport_zmq,
                             .coordinator = address,
@@ -119,14 +118,16 @@ static rt_status visit(const doctor *d, const rt_keys *keys, rt_error *error)
                             .identity = d->identity,
                             .timeout_start_s = VISIT_S,
                             .timeout_peer_s = config->timeout_peer_s};
-    if (getrandom(&rank, sizeof rank, 0) != sizeof rank)
-        return rt_fail(error, RT_IO, "no random numbers: %s", strerror(errno));
-    own.self = rt_peer(RT_ROLE_VISITOR, rank % VISITORS);
     snprintf(address, sizeof address, "tcp://%s", config->network_coordinator);
-    rt_status status = rt_transport_open(own.ops, keys, &own.transport, error);
+    rt_status status = rt_visitor_init(&self, error);
+    if (!status)
+        status = rt_transport_open(own.ops, keys, &own.transport, error);
     if (status)
         return status;
-    status = rt_member_join(&member, &own, error);
+    do {
+        own.self = rt_visitor_peer(&self);
+        status = rt_member_join(&member, &own, error);
+    } while (status && rt_control_says_taken(error->text) && rt_visitor_next(&self));
     if (!status)
         rt_member_leave(&member, NULL);
     own.ops->close(own.transport);

@@ -6,17 +6,15 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "runtime/rt_log.h"
 #include "runtime/rt_thread.h"
+#include "runtime/transport/rt_visitor.h"
 #include "runtime/wire/rt_control.h"
 
 #define SERVER rt_peer(RT_ROLE_COORDINATOR, 0)
-#define RANKS 64u // of visitors, of which each asker takes one at random: the upper half, beside those
-                  // of the subscriber (ew_subscriber.c) of the same process
 #define WAIT_MS 200
 #define PAUSE_NS 200000000                  // before it is tried to connect again
 #define PROBE_EVERY_NS UINT64_C(1000000000) // of who does not answer
@@ -35,7 +33,8 @@ struct ew_asker {
     char address[RT_NAME_MAX + 16];
     rt_transport *transport;
     rt_endpoint *endpoint; // NULL: not connected
-    uint32_t self;
+    rt_visitor visitor;
+    bool is_let_in; // it has answered over this connection: nobody else has our number there
     int wake_fd;
     atomic_bool stops;
     pthread_t thread;
@@ -112,14 +111,34 @@ rt_status ew_asker_ask(ew_asker *asker, rt_message *question, uint64_t deadline_
 
 // ---- the asker's thread ------------------------------------------------------------------------
 
+static rt_status send_one(const ew_asker *asker, rt_message *question, uint64_t number)
+{
+    rt_message_header(question)->sender = rt_visitor_peer(&asker->visitor);
+    rt_message_header(question)->iteration = number;
+    return rt_transport_zmq.send(asker->endpoint, SERVER, question);
+}
+
+// A question for no rows: of who does not answer, and first of all, so that no question for rows is
+// lost where another visitor has our number.
+static void greet(ew_asker *asker)
+{
+    const rt_wire_look_up none = {0};
+    rt_message message = {0};
+    if (!rt_control_create_struct(&message, RT_MESSAGE_LOOK_UP, rt_visitor_peer(&asker->visitor), 0,
+                                  &none, sizeof none, NULL))
+        (void)send_one(asker, &message, 0);
+    rt_message_release(&message);
+}
+
 static rt_status connect_anew(ew_asker *asker, rt_error *error)
 {
-    uint32_t rank = 0;
-    if (getrandom(&rank, sizeof rank, 0) != sizeof rank)
-        return rt_fail(error, RT_IO, "getrandom: %s", strerror(errno));
-    asker->self = rt_peer(RT_ROLE_VISITOR, RANKS + rank % RANKS);
-    return rt_transport_zmq.connect(asker->transport, asker->self, SERVER, asker->address,
-                                    &asker->endpoint, error);
+    asker->is_let_in = false;
+    const rt_status status =
+        rt_transport_zmq.connect(asker->transport, rt_visitor_peer(&asker->visitor), SERVER,
+                                 asker->address, &asker->endpoint, error);
+    if (!status)
+        greet(asker);
+    return status;
 }
 
 // What was asked over a connection that ended has no answer.
@@ -138,16 +157,11 @@ static void hang_up(ew_asker *asker)
     pthread_mutex_unlock(&asker->lock);
 }
 
-static rt_status send_one(const ew_asker *asker, rt_message *question, uint64_t number)
-{
-    rt_message_header(question)->sender = asker->self;
-    rt_message_header(question)->iteration = number;
-    return rt_transport_zmq.send(asker->endpoint, SERVER, question);
-}
-
 static rt_status send_all(ew_asker *asker)
 {
     rt_status status = RT_OK;
+    if (!asker->is_let_in)
+        return RT_OK;
     pthread_mutex_lock(&asker->lock);
     for (ask *one = asker->asks; one && !status; one = one->next) {
         if (one->state != ASK_WAITS)
@@ -160,11 +174,8 @@ static rt_status send_all(ew_asker *asker)
     return status == RT_AGAIN ? RT_OK : status;
 }
 
-// Of who does not answer: a question for no rows.
 static rt_status probe(ew_asker *asker)
 {
-    const rt_wire_look_up none = {0};
-    rt_message message = {0};
     pthread_mutex_lock(&asker->lock);
     const bool is_silent = asker->is_silent;
     pthread_mutex_unlock(&asker->lock);
@@ -173,10 +184,7 @@ static rt_status probe(ew_asker *asker)
     if (asker->probes++ == PROBES_MAX)
         return RT_PEER;
     asker->probed_ns = rt_now_ns();
-    if (!rt_control_create_struct(&message, RT_MESSAGE_LOOK_UP, asker->self, 0, &none, sizeof none,
-                                  NULL))
-        (void)send_one(asker, &message, 0);
-    rt_message_release(&message);
+    greet(asker);
     return RT_OK;
 }
 
@@ -184,6 +192,8 @@ static void take(ew_asker *asker, rt_message *message)
 {
     const uint64_t number = rt_message_header(message)->iteration;
     asker->probes = 0;
+    asker->is_let_in = true;
+    rt_visitor_settle(&asker->visitor);
     pthread_mutex_lock(&asker->lock);
     if (asker->is_silent)
         rt_info("rows: %s answers again", asker->address);
@@ -200,6 +210,17 @@ static void take(ew_asker *asker, rt_message *message)
     pthread_mutex_unlock(&asker->lock);
 }
 
+// Another visitor has our number: the next one, at once. Nothing was asked over this connection.
+static rt_status change_number(ew_asker *asker)
+{
+    rt_error error = {0};
+    if (!rt_visitor_next(&asker->visitor))
+        return RT_PEER; // all are taken
+    rt_transport_zmq.end(asker->endpoint, 0);
+    asker->endpoint = NULL;
+    return connect_anew(asker, &error);
+}
+
 static rt_status receive_all(ew_asker *asker)
 {
     for (;;) {
@@ -208,11 +229,14 @@ static rt_status receive_all(ew_asker *asker)
         rt_error error = {0};
         const rt_status status =
             rt_transport_zmq.receive(asker->endpoint, &peer, &message, &error);
-        const bool is_taken = !status && rt_message_header(&message)->type == RT_MESSAGE_STOP;
+        const bool is_taken = !status && rt_control_is_taken(&message);
+        const bool is_end = !status && rt_message_header(&message)->type == RT_MESSAGE_STOP;
         if (!status && rt_message_header(&message)->type == RT_MESSAGE_LOOKED_UP)
             take(asker, &message);
         rt_message_release(&message);
-        if (is_taken) // the rank: the next one is another
+        if (is_taken)
+            return change_number(asker);
+        if (is_end)
             return RT_PEER;
         if (status && status != RT_WIRE)
             return status == RT_AGAIN ? RT_OK : status;
@@ -268,6 +292,8 @@ rt_status ew_asker_open(const ew_asker_config *config, ew_asker **asker_p, rt_er
     rt_status status = asker->wake_fd < 0 ? rt_fail(error, RT_LIMIT, "eventfd: %s", strerror(errno))
                                           : rt_transport_open(&rt_transport_zmq, config->keys,
                                                               &asker->transport, error);
+    if (!status)
+        status = rt_visitor_init(&asker->visitor, error);
     if (!status)
         status = connect_anew(asker, error);
     if (!status)

@@ -1,12 +1,10 @@
 #include "edge_worker/serve/ew_subscriber.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -16,11 +14,11 @@
 #include "runtime/files/rt_published.h"
 #include "runtime/rt_log.h"
 #include "runtime/rt_thread.h"
+#include "runtime/transport/rt_visitor.h"
 #include "runtime/wire/rt_bytes.h"
 #include "runtime/wire/rt_control.h"
 
 #define SERVER rt_peer(RT_ROLE_COORDINATOR, 0)
-#define RANKS 64u // of which each takes one at random
 #define ASK_EVERY_NS 200000000
 #define ANSWER_S 10.0
 #define WAIT_MS 200
@@ -35,7 +33,7 @@ struct ew_subscriber {
     bool at_standby;
     rt_transport *transport;
     rt_endpoint *endpoint; // NULL: not connected
-    uint32_t self;
+    rt_visitor visitor;
     uint64_t question; // number of the last FETCH
     atomic_bool stops;
     pthread_t thread;
@@ -49,17 +47,14 @@ struct ew_subscriber {
 
 static rt_status connect_anew(ew_subscriber *s, rt_error *error)
 {
-    uint32_t rank = 0;
-    if (getrandom(&rank, sizeof rank, 0) != sizeof rank)
-        return rt_fail(error, RT_IO, "getrandom: %s", strerror(errno));
-    s->self = rt_peer(RT_ROLE_VISITOR, rank % RANKS);
     const rt_keys *keys = s->config.keys;
     if (keys && keys->is_set && *s->other &&
         rt_transport_zmq.trust(s->transport, SERVER,
                                s->at_standby ? keys->standby.bytes : keys->coordinator.bytes,
                                error))
         return error->status;
-    return rt_transport_zmq.connect(s->transport, s->self, SERVER, s->address, &s->endpoint, error);
+    return rt_transport_zmq.connect(s->transport, rt_visitor_peer(&s->visitor), SERVER, s->address,
+                                    &s->endpoint, error);
 }
 
 static void hang_up(ew_subscriber *s)
@@ -78,15 +73,16 @@ static rt_status send_fetch(ew_subscriber *s, const char *name, uint64_t offset,
     rt_status status = s->endpoint ? RT_OK : connect_anew(s, error);
     if (status)
         return status;
-    if (rt_control_create_struct(&message, RT_MESSAGE_FETCH, s->self, ++s->question, &fetch,
-                                 sizeof fetch, NULL))
+    if (rt_control_create_struct(&message, RT_MESSAGE_FETCH, rt_visitor_peer(&s->visitor),
+                                 ++s->question, &fetch, sizeof fetch, NULL))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     status = rt_transport_zmq.send(s->endpoint, SERVER, &message);
     rt_message_release(&message);
     return status ? rt_fail(error, RT_PEER, "%s does not take questions", s->address) : RT_OK;
 }
 
-// The answer to the last question; those to others, which came too late, are passed over.
+// The answer to the last question; RT_AGAIN: another visitor has our number. Those to others, which
+// came too late, are passed over.
 static rt_status await_answer(ew_subscriber *s, rt_message *answer, rt_error *error)
 {
     const uint64_t end_ns = rt_now_ns() + (uint64_t)(ANSWER_S * 1e9);
@@ -98,8 +94,11 @@ static rt_status await_answer(ew_subscriber *s, rt_message *answer, rt_error *er
         if (!status && rt_message_header(answer)->type == RT_MESSAGE_FETCHED &&
             rt_message_header(answer)->iteration == s->question)
             return RT_OK;
+        const bool is_taken = !status && rt_control_is_taken(answer);
         if (!status)
             rt_message_release(answer);
+        if (is_taken)
+            return rt_fail(error, RT_AGAIN, "%s has as many visitors as it can", s->address);
         if (status == RT_NOT_FOUND)
             return rt_fail(error, RT_PEER, "%s ended the connection", s->address);
         if (status && status != RT_AGAIN)
@@ -110,17 +109,29 @@ static rt_status await_answer(ew_subscriber *s, rt_message *answer, rt_error *er
     return rt_fail(error, RT_TIMEOUT, "%s does not answer", s->address);
 }
 
+static rt_status ask(ew_subscriber *s, const char *name, uint64_t offset, rt_message *answer,
+                     rt_error *error)
+{
+    rt_status status;
+    do {
+        status = send_fetch(s, name, offset, error);
+        if (!status)
+            status = await_answer(s, answer, error);
+        if (status)
+            hang_up(s);
+    } while (status == RT_AGAIN && rt_visitor_next(&s->visitor));
+    if (!status)
+        rt_visitor_settle(&s->visitor);
+    return status;
+}
+
 // Some bytes of a file; *answer is the caller's on RT_OK.
 static rt_status fetch(ew_subscriber *s, const char *name, uint64_t offset, rt_message *answer,
                        rt_wire_fetched *fetched, rt_reader *bytes, rt_error *error)
 {
-    rt_status status = send_fetch(s, name, offset, error);
-    if (!status)
-        status = await_answer(s, answer, error);
-    if (status) {
-        hang_up(s);
+    rt_status status = ask(s, name, offset, answer, error);
+    if (status)
         return status;
-    }
     *bytes = rt_message_reader(answer);
     if (!rt_reader_get(bytes, fetched, 1, sizeof *fetched) || fetched->offset != offset)
         status = rt_fail(error, RT_WIRE, "%s: an answer to another question", s->address);
@@ -457,6 +468,8 @@ rt_status ew_subscriber_open(const ew_subscriber_config *config, ew_subscriber *
         forget_without_rows(s);
     if (!status)
         status = rt_transport_open(&rt_transport_zmq, config->keys, &s->transport, error);
+    if (!status)
+        status = rt_visitor_init(&s->visitor, error);
     if (!status)
         status = connect_anew(s, error);
     if (!status)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "runtime/config/rt_config.h"
+#include "runtime/wire/rt_control.h"
 
 #define SERVER rt_peer(RT_ROLE_COORDINATOR, 0)
 #define MESSAGE_BYTES ((size_t)256 << 10) // of lines, about
@@ -84,8 +85,8 @@ static rt_status send_events(rt_feed_link *f, uint64_t first, uint32_t count, co
         is_behind_gap(f, first) ? first : rt_journal_statistics(f->journal).first;
     const rt_wire_events head = {f->feeder, left};
     rt_message message;
-    rt_status status =
-        rt_message_create(&message, types[f->flow], f->self, first, count, sizeof head + size);
+    rt_status status = rt_message_create(&message, types[f->flow], rt_visitor_peer(&f->visitor),
+                                         first, count, sizeof head + size);
     if (status)
         return status;
     memcpy(rt_message_payload(&message), &head, sizeof head);
@@ -104,8 +105,6 @@ static void connect_to(rt_feed_link *f)
     if (f->endpoint || now < f->pause_until_ns)
         return;
     f->pause_until_ns = now + RECONNECT_NS;
-    // Ranks are few: where another feeder has this one the coordinator says so (STOP).
-    f->self = rt_peer(RT_ROLE_VISITOR, rt_random_below(&f->random, RT_WORKERS_MAX));
     const rt_keys *keys = f->hub->keys;
     rt_status status = RT_OK;
     if (keys->is_set && *f->hub->addresses[1])
@@ -114,8 +113,8 @@ static void connect_to(rt_feed_link *f)
             f->address == f->hub->addresses[1] ? keys->standby.bytes : keys->coordinator.bytes,
             &error);
     if (!status)
-        status = rt_transport_zmq.connect(f->transport, f->self, SERVER, f->address, &f->endpoint,
-                                          &error);
+        status = rt_transport_zmq.connect(f->transport, rt_visitor_peer(&f->visitor), SERVER,
+                                          f->address, &f->endpoint, &error);
     if (status) {
         f->endpoint = NULL;
         if (rt_log_due(&f->limit, &count))
@@ -153,6 +152,7 @@ static rt_status take_answer(rt_feed_link *f, const rt_wire_header *header, rt_e
     f->heard_ns = rt_now_ns();
     if (!f->is_answered || header->count) {
         if (!f->is_answered) {
+            rt_visitor_settle(&f->visitor);
             rt_info("feed: connected to %s, which has %" PRIu64 " of %" PRIu64 " %s", f->address,
                     header->iteration, rt_journal_statistics(f->journal).next - 1, names[f->flow]);
             f->connections++;
@@ -171,6 +171,17 @@ static rt_status take_answer(rt_feed_link *f, const rt_wire_header *header, rt_e
     return RT_OK;
 }
 
+// Another feeder has our number: the next one, at once, at the same place.
+static void change_number(rt_feed_link *f)
+{
+    rt_transport_zmq.end(f->endpoint, 0);
+    f->endpoint = NULL;
+    if (rt_visitor_next(&f->visitor))
+        connect_to(f);
+    else
+        f->pause_until_ns = rt_now_ns() + RECONNECT_NS; // all are taken
+}
+
 static rt_status receive_all(rt_feed_link *f, rt_error *error)
 {
     rt_status status = RT_OK;
@@ -181,7 +192,9 @@ static rt_status receive_all(rt_feed_link *f, rt_error *error)
         status = rt_transport_zmq.receive(f->endpoint, &peer, &message, &failure);
         if (!status && rt_message_header(&message)->type == RT_MESSAGE_KEPT)
             status = take_answer(f, rt_message_header(&message), error);
-        else if (status == RT_NOT_FOUND || !status) // STOP: another feeder has the rank
+        else if (!status && rt_control_is_taken(&message))
+            change_number(f);
+        else if (status == RT_NOT_FOUND || !status)
             disconnect(f);
         rt_message_release(&message);
         if (status == RT_AGAIN || status == RT_NOT_FOUND)
@@ -266,8 +279,8 @@ rt_status rt_feed_link_init(rt_feed_link *f, rt_flow flow, rt_journal *journal,
                         .transport = transport,
                         .hub = hub,
                         .address = hub->addresses[0]};
-    f->random.state = rt_now_ns();
-    return take_name(f, directory, error);
+    const rt_status status = rt_visitor_init(&f->visitor, error);
+    return status ? status : take_name(f, directory, error);
 }
 
 void rt_feed_link_fini(rt_feed_link *f)

@@ -9,7 +9,7 @@
 #include "runtime/rt_hash.h"
 #include "runtime/rt_log.h"
 #include "runtime/stream/rt_position.h"
-#include "runtime/transport/rt_transport.h"
+#include "runtime/transport/rt_visitor.h"
 
 #define RT_FEED_UNANSWERED_MAX 16u // messages
 
@@ -27,8 +27,7 @@ typedef struct {
     const char *address;   // of the connection, or of the next one
     rt_endpoint *endpoint; // NULL: no connection
     uint64_t feeder;
-    uint32_t self;
-    rt_random random;                      // of ranks
+    rt_visitor visitor;
     bool is_answered;                      // the coordinator has said what it has
     uint64_t sent, kept;                   // last numbers
     uint64_t ends[RT_FEED_UNANSWERED_MAX]; // last numbers of messages without an answer, a ring

@@ -19,7 +19,6 @@
 #include "runtime/rt_thread.h"
 
 #define STANDBY rt_peer(RT_ROLE_COORDINATOR, 0)
-#define RANKS 64u // of visitors, of which each connection takes one at random
 #define NS_PER_MS UINT64_C(1000000)
 #define RETRY_NS (200 * NS_PER_MS)
 #define BEAT_NS (500 * NS_PER_MS)
@@ -117,7 +116,8 @@ static rt_status await_answer(rt_mirror *m, rt_bytes *text, rt_error *error)
         const rt_wire_header *header = rt_message_header(&answer);
         const bool is_ours =
             header->type == RT_MESSAGE_MIRRORED && header->iteration == m->question;
-        const bool is_other = header->type == RT_MESSAGE_STOP; // the rank is taken
+        const bool is_other = header->type == RT_MESSAGE_STOP;
+        m->is_taken = rt_control_is_taken(&answer);
         status = is_ours ? take_answer(m, &answer, text, error) : RT_OK;
         rt_message_release(&answer);
         if (is_ours)
@@ -135,8 +135,8 @@ rt_status rt_mirror_ask(rt_mirror *m, const rt_wire_mirror *what, const void *by
     rt_message message;
     if (!m->endpoint)
         return rt_fail(error, RT_PEER, "%s: not connected", m->address);
-    if (rt_message_create(&message, RT_MESSAGE_MIRROR, m->self, ++m->question, 1,
-                          sizeof *what + size))
+    if (rt_message_create(&message, RT_MESSAGE_MIRROR, rt_visitor_peer(&m->visitor), ++m->question,
+                          1, sizeof *what + size))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     memcpy(rt_message_payload(&message), what, sizeof *what);
     if (size)
@@ -191,22 +191,37 @@ static rt_status begin(rt_mirror *m, rt_error *error)
     return status;
 }
 
+static rt_status connect_once(rt_mirror *m, rt_error *error)
+{
+    m->is_taken = false;
+    rt_status status = m->config.ops->connect(m->transport, rt_visitor_peer(&m->visitor), STANDBY,
+                                              m->address, &m->endpoint, error);
+    if (status) {
+        m->endpoint = NULL;
+        return status;
+    }
+    status = begin(m, error);
+    if (m->is_taken) {
+        m->config.ops->end(m->endpoint, 0);
+        m->endpoint = NULL;
+    }
+    return status;
+}
+
 static rt_status connect_to(rt_mirror *m, rt_error *error)
 {
     const rt_keys *keys = m->config.keys;
-    m->self = rt_peer(RT_ROLE_VISITOR, rt_random_below(&m->random, RANKS));
     rt_status status = RT_OK;
     if (keys && keys->is_set)
         status = m->config.ops->trust(m->transport, STANDBY, keys->standby.bytes, error);
-    if (!status)
-        status =
-            m->config.ops->connect(m->transport, m->self, STANDBY, m->address, &m->endpoint, error);
-    if (status)
-        m->endpoint = NULL;
-    if (!status)
-        status = begin(m, error);
     if (status)
         return status;
+    do
+        status = connect_once(m, error);
+    while (m->is_taken && !is_stopped(m) && rt_visitor_next(&m->visitor));
+    if (status)
+        return status;
+    rt_visitor_settle(&m->visitor);
     pthread_mutex_lock(&m->lock);
     m->is_there = m->is_answered = true;
     m->why = (rt_error){0};
@@ -270,7 +285,6 @@ rt_status rt_mirror_open(const rt_mirror_config *config, rt_mirror **mirror_p, r
     m->config = *config;
     snprintf(m->address, sizeof m->address, "%s", config->address);
     snprintf(m->checkpoints, sizeof m->checkpoints, "%s", config->checkpoints);
-    m->random.state = rt_now_ns();
     m->away_ns = rt_now_ns();
     for (uint32_t f = 0; f < RT_MIRROR_FLOWS; f++)
         m->flows[f] = (rt_mirror_flow){.mirror = m, .flow = f};
@@ -280,6 +294,8 @@ rt_status rt_mirror_open(const rt_mirror_config *config, rt_mirror **mirror_p, r
     m->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     rt_status status = m->buffer ? take_id(config->directory, &m->id, error)
                                  : rt_fail(error, RT_NO_MEMORY, "out of memory");
+    if (!status)
+        status = rt_visitor_init(&m->visitor, error);
     if (!status && m->wake_fd < 0)
         status = rt_fail(error, RT_LIMIT, "cannot create an event descriptor");
     if (!status)

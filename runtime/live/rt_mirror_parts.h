@@ -7,6 +7,7 @@
 #include "runtime/live/rt_mirror.h"
 #include "runtime/rt_hash.h"
 #include "runtime/rt_log.h"
+#include "runtime/transport/rt_visitor.h"
 #include "runtime/wire/rt_bytes.h"
 #include "runtime/wire/rt_control.h"
 
@@ -44,9 +45,9 @@ struct rt_mirror {
 
     // The mirror's thread.
     rt_endpoint *endpoint;
-    uint32_t self;
+    rt_visitor visitor;
+    bool is_taken; // the listener has said that another one has our number
     uint64_t question, retry_ns, beat_ns, look_ns;
-    rt_random random;
     rt_log_limit limit, unread; // unread: of files here
     rt_mirror_checkpoint *saved; // that the standby has
     uint32_t saved_count, saved_capacity;

@@ -1,14 +1,11 @@
 #include "runtime/transport/rt_ask.h"
 
-#include <errno.h>
 #include <string.h>
-#include <sys/random.h>
 
+#include "runtime/transport/rt_visitor.h"
 #include "runtime/wire/rt_control.h"
 
 #define COORDINATOR rt_peer(RT_ROLE_COORDINATOR, 0)
-#define RANKS 64u // of visitors, of which each takes one at random
-#define ATTEMPTS_MAX 4u
 #define WAIT_MS 50u
 #define LINGER_MS 1000u
 
@@ -22,7 +19,7 @@ static rt_status take_answer(const rt_message *message, char text[RT_ASK_BYTES_M
         return rt_fail(error, RT_WIRE, "coordinator: expected a CONTROLLED, got %s",
                        rt_message_type_name(header->type));
     if (header->type == RT_MESSAGE_STOP || header->iteration != RT_REASON_COMPLETE)
-        return rt_fail(error, header->type == RT_MESSAGE_STOP ? RT_AGAIN : RT_REFUSED, "%s", said);
+        return rt_fail(error, rt_control_is_taken(message) ? RT_AGAIN : RT_REFUSED, "%s", said);
     memcpy(text, said, sizeof said);
     return RT_OK;
 }
@@ -78,19 +75,18 @@ rt_status rt_ask(const rt_ask_config *config, const char *request, char text[RT_
                  rt_error *error)
 {
     rt_transport *transport;
-    uint32_t rank;
+    rt_visitor self;
     if (strlen(request) >= RT_ASK_BYTES_MAX)
         return rt_fail(error, RT_CONFIG, "a request of %zu bytes, at most %u are possible",
                        strlen(request), RT_ASK_BYTES_MAX - 1);
-    if (getrandom(&rank, sizeof rank, 0) != sizeof rank)
-        return rt_fail(error, RT_IO, "no random numbers: %s", strerror(errno));
-    rt_status status = rt_transport_open(config->ops, config->keys, &transport, error);
+    rt_status status = rt_visitor_init(&self, error);
+    if (!status)
+        status = rt_transport_open(config->ops, config->keys, &transport, error);
     if (status)
         return status;
-    status = RT_AGAIN; // another visitor has the rank: the next one
-    for (uint32_t i = 0; i < ATTEMPTS_MAX && status == RT_AGAIN; i++)
-        status = ask(config, transport, rt_peer(RT_ROLE_VISITOR, (rank + i) % RANKS), request, text,
-                     error);
+    do
+        status = ask(config, transport, rt_visitor_peer(&self), request, text, error);
+    while (status == RT_AGAIN && rt_visitor_next(&self));
     config->ops->close(transport);
     if (status == RT_AGAIN && error)
         error->status = RT_REFUSED;

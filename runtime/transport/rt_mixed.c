@@ -14,9 +14,9 @@
 #include "runtime/config/rt_config.h"
 #include "runtime/rt_log.h"
 #include "runtime/transport/rt_watch.h"
+#include "runtime/wire/rt_control.h"
 
 #define PORT_TRIES 16 // where the port is free to choose, and the one after it is not
-#define RANKS_MAX 128 // of a role
 #define ZMQ_FDS 2     // of a ZeroMQ endpoint
 #define DROPS_MAX 64  // messages of the wrong transport, per receive
 
@@ -31,7 +31,7 @@ struct rt_endpoint {
     rt_endpoint *ucx;
     uint32_t self;
     bool ucx_is_next; // to be read
-    uint8_t owners[RT_ROLES][RANKS_MAX];
+    uint8_t owners[RT_ROLES][RT_RANKS_MAX];
 };
 
 static rt_status transport_open(rt_transport **transport_p, rt_error *error)
@@ -165,7 +165,7 @@ static rt_status endpoint_connect(rt_transport *transport, uint32_t self, uint32
 static uint8_t *find_owner(rt_endpoint *endpoint, uint32_t peer)
 {
     uint32_t role = (uint32_t)rt_peer_role(peer), rank = rt_peer_rank(peer);
-    if (role < RT_ROLE_COORDINATOR || role > RT_ROLES || rank >= RANKS_MAX)
+    if (role < RT_ROLE_COORDINATOR || role > RT_ROLES || rank >= RT_RANKS_MAX)
         return NULL;
     return &endpoint->owners[role - 1][rank];
 }
@@ -181,13 +181,9 @@ static rt_status endpoint_send(rt_endpoint *endpoint, uint32_t peer, rt_message 
 // Tells a second process of the same peer, which came by the other transport, to end.
 static void second_stop(rt_endpoint *endpoint, owner by, uint32_t peer)
 {
-    char text[128], name[32];
     rt_message message;
-    size_t size = (size_t)snprintf(text, sizeof text, "another %s is connected already",
-                                   rt_peer_name(peer, name));
-    if (rt_message_create(&message, RT_MESSAGE_STOP, endpoint->self, 0, 0, size))
+    if (rt_control_create_taken(&message, endpoint->self, peer))
         return;
-    memcpy(rt_message_payload(&message), text, size);
     if (by == BY_ZMQ)
         (void)rt_transport_zmq.send(endpoint->zmq, peer, &message);
     else

@@ -16,6 +16,8 @@
 
 #define RT_ENDPOINTS_MAX 88 // a worker: coordinator, shards, its listener, other workers
 
+#define RT_RANKS_MAX 128u // of a role, that a listener knows
+
 typedef struct rt_transport rt_transport; // sockets of one process (a ZeroMQ context)
 typedef struct rt_endpoint rt_endpoint;
 

@@ -9,12 +9,12 @@
 #include <unistd.h>
 
 #include "runtime/rt_log.h"
+#include "runtime/wire/rt_control.h"
 
 #define CONNECT_ATTEMPT_MS 3000u // for one attempt
 #define PROGRESS_MAX 64u         // steps of UCX at a time
 #define GREETING_MS 3000u        // that one may take
 #define EVENTS_MAX 32            // of the descriptors, at a time
-#define REFUSED_TEXT_MAX 128
 
 // ---- peers of a listener
 
@@ -22,7 +22,7 @@
 rt_ucx_link **rt_ucx_find_peer(rt_endpoint *endpoint, uint32_t peer)
 {
     uint32_t role = (uint32_t)rt_peer_role(peer), rank = rt_peer_rank(peer);
-    if (role < RT_ROLE_COORDINATOR || role > RT_ROLES || rank >= RT_UCX_RANKS_MAX)
+    if (role < RT_ROLE_COORDINATOR || role > RT_ROLES || rank >= RT_RANKS_MAX)
         return NULL;
     return &endpoint->peers[role - 1][rank];
 }
@@ -30,13 +30,9 @@ rt_ucx_link **rt_ucx_find_peer(rt_endpoint *endpoint, uint32_t peer)
 // Tells a second process of the same peer to end.
 static void second_stop(rt_ucx_link *link, uint32_t peer)
 {
-    char text[REFUSED_TEXT_MAX], name[32];
     rt_message message;
-    size_t size = (size_t)snprintf(text, sizeof text, "another %s is connected already",
-                                   rt_peer_name(peer, name));
-    if (rt_message_create(&message, RT_MESSAGE_STOP, link->port->self, 0, 0, size))
+    if (rt_control_create_taken(&message, link->port->self, peer))
         return;
-    memcpy(rt_message_payload(&message), text, size);
     (void)rt_ucx_link_send(link, &message);
     rt_message_release(&message);
 }

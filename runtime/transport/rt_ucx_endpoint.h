@@ -17,7 +17,6 @@
 #define RT_UCX_EARLY_MESSAGES_MAX 8u // kept until the connection stands
 #define RT_UCX_LINKS_MAX 160u        // of a listener
 #define RT_UCX_GREETINGS_MAX 16u     // heard at a time; then the oldest gives way
-#define RT_UCX_RANKS_MAX 128u        // of a role, per listener
 
 // What a descriptor in an endpoint's epoll set is; its index is in the low half of the tag.
 typedef enum {
@@ -56,7 +55,7 @@ struct rt_endpoint {
     uint64_t connection_count;
     rt_ucx_greeting greetings[RT_UCX_GREETINGS_MAX]; // the first one of an endpoint that connects
     uint32_t next_greeting;
-    rt_ucx_link *peers[RT_ROLES][RT_UCX_RANKS_MAX]; // of a listener
+    rt_ucx_link *peers[RT_ROLES][RT_RANKS_MAX]; // of a listener
     char address[RT_PATH_MAX];
     uint32_t linger_ms;
     pthread_t thread;

@@ -15,7 +15,6 @@
 #define RT_ZMQ_RETRY_MS 200         // between attempts to connect
 #define RT_ZMQ_EARLY_MESSAGES_MAX 8 // kept until the connection stands
 #define RT_ZMQ_IDENTITY_BYTES 12
-#define RT_ZMQ_RANKS_MAX 128 // of a role, per listener
 #define RT_ZMQ_NS_PER_MS UINT64_C(1000000)
 
 struct rt_transport {
@@ -58,7 +57,7 @@ struct rt_endpoint {
     rt_message early[RT_ZMQ_EARLY_MESSAGES_MAX];
     rt_log_limit drops; // strangers' messages
     char address[RT_PATH_MAX];
-    rt_zmq_peer peers[RT_ROLES][RT_ZMQ_RANKS_MAX]; // of a listening endpoint
+    rt_zmq_peer peers[RT_ROLES][RT_RANKS_MAX]; // of a listening endpoint
 };
 
 // ---- rt_zmq_link.c: of a connecting endpoint

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define REFUSED_TEXT_MAX 128
+#include "runtime/wire/rt_control.h"
 
 void rt_zmq_identity_write(uint32_t peer, uint64_t connection,
                            uint8_t identity[RT_ZMQ_IDENTITY_BYTES])
@@ -19,7 +19,7 @@ void rt_zmq_identity_write(uint32_t peer, uint64_t connection,
 rt_zmq_peer *rt_zmq_peer_find(rt_endpoint *endpoint, uint32_t peer)
 {
     uint32_t role = (uint32_t)rt_peer_role(peer), rank = rt_peer_rank(peer);
-    if (role < RT_ROLE_COORDINATOR || role > RT_ROLES || rank >= RT_ZMQ_RANKS_MAX)
+    if (role < RT_ROLE_COORDINATOR || role > RT_ROLES || rank >= RT_RANKS_MAX)
         return NULL;
     return &endpoint->peers[role - 1][rank];
 }
@@ -56,13 +56,9 @@ void rt_zmq_drop_log(rt_endpoint *endpoint, bool is_known, uint32_t peer)
 // Tells a second process of the same peer to end.
 static void second_stop(rt_endpoint *endpoint, uint32_t peer, uint64_t connection)
 {
-    char text[REFUSED_TEXT_MAX], name[32];
     rt_message message;
-    size_t size = (size_t)snprintf(text, sizeof text, "another %s is connected already",
-                                   rt_peer_name(peer, name));
-    if (rt_message_create(&message, RT_MESSAGE_STOP, endpoint->self, 0, 0, size))
+    if (rt_control_create_taken(&message, endpoint->self, peer))
         return;
-    memcpy(rt_message_payload(&message), text, size);
     if (rt_zmq_address_send(endpoint, peer, connection))
         (void)zmq_send(endpoint->socket, message.data, message.size, ZMQ_DONTWAIT);
     rt_message_release(&message);

@@ -1,6 +1,7 @@
 #include "runtime/wire/rt_control.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -93,6 +94,28 @@ rt_status rt_control_create_text(rt_message *message, rt_message_type type, uint
     if (!status)
         memcpy(rt_message_payload(message), text, length);
     return status;
+}
+
+#define TAKEN "is connected already"
+
+rt_status rt_control_create_taken(rt_message *message, uint32_t sender, uint32_t peer)
+{
+    char text[96], name[32];
+    snprintf(text, sizeof text, "another %s " TAKEN, rt_peer_name(peer, name));
+    return rt_control_create_text(message, RT_MESSAGE_STOP, sender, text);
+}
+
+bool rt_control_says_taken(const char *text)
+{
+    const size_t size = strlen(text), end = strlen(TAKEN);
+    return size >= end && strcmp(text + size - end, TAKEN) == 0;
+}
+
+bool rt_control_is_taken(const rt_message *message)
+{
+    char text[96];
+    return rt_message_header(message)->type == RT_MESSAGE_STOP &&
+           rt_control_text(message, text, sizeof text) == RT_OK && rt_control_says_taken(text);
 }
 
 static rt_reason reason_of(rt_status status)

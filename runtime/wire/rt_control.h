@@ -306,6 +306,12 @@ rt_status rt_control_text(const rt_message *message, char *text, size_t size);
 rt_status rt_control_create_text(rt_message *message, rt_message_type type, uint32_t sender,
                                  const char *text);
 
+// The STOP that a listener sends to whom it does not let in: its place is another connection's.
+// Such one's text ends the same way, whoever sent it.
+rt_status rt_control_create_taken(rt_message *message, uint32_t sender, uint32_t peer);
+bool rt_control_is_taken(const rt_message *message);
+bool rt_control_says_taken(const char *text);
+
 // A STOP or FAILED, of somebody who ends with this status. RT_NO_MEMORY.
 rt_status rt_control_create_end(rt_message *message, rt_message_type type, uint32_t sender,
                                 rt_status status, const char *text);

@@ -10,6 +10,7 @@
 
 #include "runtime/rt_base.h"
 #include "tests/support/run_case.h"
+#include "tests/support/visitors.h"
 
 #define SAY_S 30.0
 
@@ -109,6 +110,34 @@ static void the_coordinator_is_asked(void **state)
     process_fini(&p);
 }
 
+// Half of the numbers of visitors are taken: doctor finds one of the others.
+static void others_ask_too(void **state)
+{
+    (void)state;
+    char coordinator[64], address[64];
+    process hub = {0}, p = {0};
+    visitors others;
+    static const char nothing[] = "nothing";
+    const unsigned port = test_free_port();
+    snprintf(coordinator, sizeof coordinator, "network.coordinator=127.0.0.1:%u", port);
+    snprintf(address, sizeof address, "tcp://127.0.0.1:%u", port);
+    const char *const run[] = {process_lanyard(), "coordinator", "configs/demo.json",
+                               "--set",           coordinator,   NULL};
+    process_start(&hub, run);
+    process_await(&hub, 0, "listening on", SAY_S);
+    visitors_take(&others, address, 0, RT_RANKS_MAX / 2, RT_MESSAGE_CONTROL, nothing,
+                  strlen(nothing));
+    const char *const ask[] = {process_lanyard(), "doctor",    "configs/demo.json",
+                               "--set",           coordinator, NULL};
+    (void)process_run(&p, ask, SAY_S);
+    run_must_say(&p, "would let this box in: same build");
+    process_fini(&p);
+    visitors_leave(&others);
+    assert_int_equal(kill(hub.pid, SIGINT), 0);
+    (void)process_end(&hub, SAY_S);
+    process_fini(&hub);
+}
+
 static void doctor_out(const char *out, int want, const char *text)
 {
     process p = {0};
@@ -198,5 +227,5 @@ static void a_model_comes_to_the_coordinator(void **state)
     process_fini(&p);
 }
 
-TEST_MAIN(TEST(the_coordinator_is_asked), TEST(a_folder_must_be_possible),
+TEST_MAIN(TEST(the_coordinator_is_asked), TEST(others_ask_too), TEST(a_folder_must_be_possible),
           TEST(check_and_doctor_say_the_same), TEST(a_model_comes_to_the_coordinator))

@@ -2,17 +2,23 @@
 // gets its rows after any number of others. docs/SERVING.md, "Rows of another box".
 #include "tests/support/test.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "edge_worker/serve/ew_asker.h"
 #include "edge_worker/serve/ew_lender.h"
+#include "edge_worker/serve/ew_subscriber.h"
 #include "runtime/rt_hash.h"
 #include "runtime/transport/rt_transport.h"
 #include "runtime/wire/rt_control.h"
 #include "tests/support/run_case.h"
+#include "tests/support/visitors.h"
 
 #define DIM 8u
+#define HALF (RT_RANKS_MAX / 2)
+#define ASK_NS UINT64_C(60000000000)
 #define ROWS 32u // of the model, that are asked for
 #define SERVER rt_peer(RT_ROLE_COORDINATOR, 0)
 #define SELF rt_peer(RT_ROLE_VISITOR, 3)
@@ -34,6 +40,7 @@ typedef struct {
     ew_version version;
     uint64_t keys[ROWS]; // that have rows
     float rows[ROWS][DIM];
+    char address[64];
     uint8_t *payload; // of the next question, PAYLOAD_MAX bytes
     uint64_t number;
 } scene;
@@ -55,7 +62,7 @@ static void note_rows(scene *s)
 
 static void open_scene(scene *s)
 {
-    char folder[500], address[64];
+    char folder[500], address[32];
     rt_error error = {0};
     *s = (scene){.payload = calloc(PAYLOAD_MAX, 1)};
     run_up(config, "out", NULL, NULL);
@@ -69,9 +76,10 @@ static void open_scene(scene *s)
     if (ew_lender_open(&lend, &s->lender, &error))
         fail_msg("%s", error.text);
     assert_int_equal(rt_transport_open(&rt_transport_zmq, NULL, &s->transport, NULL), RT_OK);
-    snprintf(folder, sizeof folder, "tcp://%s", address);
+    snprintf(s->address, sizeof s->address, "tcp://%s", address);
     assert_int_equal(
-        rt_transport_zmq.connect(s->transport, SELF, SERVER, folder, &s->endpoint, NULL), RT_OK);
+        rt_transport_zmq.connect(s->transport, SELF, SERVER, s->address, &s->endpoint, NULL),
+        RT_OK);
 }
 
 static void close_scene(scene *s)
@@ -273,5 +281,44 @@ static void any_bytes_have_one_answer(void **state)
     close_scene(&s);
 }
 
+// Half of the numbers of visitors are taken, or the other half: who copies a model, and who asks
+// for rows, finds one of the others.
+static void others_have_numbers(void **state)
+{
+    scene s;
+    visitors others;
+    ew_subscriber *subscriber;
+    ew_asker *asker;
+    rt_error error = {0};
+    const rt_wire_fetch fetch = {.name = "current.json"};
+    const rt_wire_look_up none = {0};
+    rt_message question, answer;
+    (void)state;
+    open_scene(&s);
+    visitors_take(&others, s.address, 0, HALF, RT_MESSAGE_FETCH, &fetch, sizeof fetch);
+    const ew_subscriber_config copies = {
+        .address = s.address, .standby = "", .folder = run_path("copy"), .keep = 2};
+    assert_int_equal(ew_subscriber_open(&copies, &subscriber, &error), RT_OK);
+    while (ew_subscriber_find(subscriber, &error)) // or the time of the case is over
+        (void)poll(NULL, 0, 10);
+    ew_subscriber_close(subscriber);
+    visitors_leave(&others);
+    for (uint32_t half = 0; half < 2; half++) {
+        visitors_take(&others, s.address, half * HALF, HALF, RT_MESSAGE_LOOK_UP, &none,
+                      sizeof none);
+        const ew_asker_config asks = {.address = s.address};
+        assert_int_equal(ew_asker_open(&asks, &asker, &error), RT_OK);
+        assert_int_equal(rt_message_create(&question, RT_MESSAGE_LOOK_UP, 0, 0, 0, sizeof none),
+                         RT_OK);
+        memcpy(rt_message_payload(&question), &none, sizeof none);
+        if (ew_asker_ask(asker, &question, rt_now_ns() + ASK_NS, &answer, &error))
+            fail_msg("%s", error.text);
+        rt_message_release(&answer);
+        ew_asker_close(asker);
+        visitors_leave(&others);
+    }
+    close_scene(&s);
+}
+
 TEST_MAIN(TEST(what_is_none_is_refused), TEST(what_is_odd_is_answered),
-          TEST(any_bytes_have_one_answer))
+          TEST(any_bytes_have_one_answer), TEST(others_have_numbers))

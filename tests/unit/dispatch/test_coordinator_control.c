@@ -4,6 +4,7 @@
 #include "dispatch/coordinator/dp_control.h"
 #include "runtime/transport/rt_ask.h"
 #include "tests/support/config_case.h"
+#include "tests/support/visitors.h"
 
 static void ask(fixture *f, const char *request, rt_status want, const char *says)
 {
@@ -133,6 +134,22 @@ static void only_who_began_so_can_choose(void **state)
     train_to(&f, 10);
     must_have_lines(&f, "records.jsonl", "\"kind\":", 0);
     must_have_lines(&f, "metrics.jsonl", "\"record\":\"set\"", 0);
+    fail_run(&f);
+}
+
+// Half of the numbers of visitors are taken: who asks finds one of the others.
+static void others_ask_too(void **state)
+{
+    (void)state;
+    fixture f;
+    visitors others;
+    static const char nothing[] = "nothing";
+    open_with(&f, RT_PARTICIPANTS_ALL, 0, false);
+    visitors_take(&others, f.address, 0, RT_RANKS_MAX / 2, RT_MESSAGE_CONTROL, nothing,
+                  strlen(nothing));
+    for (int i = 0; i < 4; i++)
+        set(&f, "dispatch.alpha", i % 2 ? "0.25" : "0.5");
+    visitors_leave(&others);
     fail_run(&f);
 }
 
@@ -510,8 +527,8 @@ static void a_box_that_is_new(void **state)
     fail_run(&f);
 }
 
-TEST_MAIN(TEST(what_is_set_becomes_records), TEST(what_cannot_be_set),
-          TEST(only_who_began_so_can_choose), TEST(rows_are_forgotten), TEST(rows_end), TEST(without_checkpoints),
-          TEST(too_many_are_forgotten), TEST(how_long_keys_wait), TEST(other_rates_begin_anew), TEST(boxes_that_cannot_move),
-          TEST(without_boxes), TEST(a_box_leaves), TEST(boxes_that_cannot_be_new),
-          TEST(a_box_that_is_new))
+TEST_MAIN(TEST(what_is_set_becomes_records), TEST(what_cannot_be_set), TEST(others_ask_too),
+          TEST(only_who_began_so_can_choose), TEST(rows_are_forgotten), TEST(rows_end),
+          TEST(without_checkpoints), TEST(too_many_are_forgotten), TEST(how_long_keys_wait),
+          TEST(other_rates_begin_anew), TEST(boxes_that_cannot_move), TEST(without_boxes),
+          TEST(a_box_leaves), TEST(boxes_that_cannot_be_new), TEST(a_box_that_is_new))

@@ -11,6 +11,7 @@
 #include "runtime/live/rt_segment.h"
 #include "tests/support/config_case.h"
 #include "tests/support/test.h"
+#include "tests/support/visitors.h"
 
 #define BYTES_MAX (UINT64_C(1) << 20) // of a journal: segments of 64 KiB
 #define LINE 6000u
@@ -101,4 +102,36 @@ static void what_is_behind_a_damage_arrives(void **state)
     rt_config_fini(&config);
 }
 
-TEST_MAIN(TEST(what_is_behind_a_damage_arrives))
+// Half of the numbers of feeders are taken: it finds one of the others.
+static void others_have_numbers(void **state)
+{
+    (void)state;
+    char text[100], address[100], spool[300];
+    rt_live *live;
+    rt_feeder *feeder;
+    rt_feed_counts counts;
+    rt_error error = {0};
+    visitors others;
+    const rt_wire_events other = {.feeder = 99, .left = 1};
+    snprintf(spool, sizeof spool, "%s", test_path("spool"));
+    (void)fill(spool);
+    rt_config config = config_fresh();
+    snprintf(text, sizeof text, "feed.listen=127.0.0.1:%d", test_free_port());
+    config_must_set(&config, text);
+    snprintf(config.feed_to, sizeof config.feed_to, "%s", config.feed_listen);
+    snprintf(address, sizeof address, "tcp://%s", config.feed_listen);
+    config_must_set(&config, "stream.source=feed");
+    assert_int_equal(rt_live_open(&config, test_path("journal"), &live, &error), RT_OK);
+    visitors_take(&others, address, 0, RT_RANKS_MAX / 2, RT_MESSAGE_EVENTS, &other, sizeof other);
+    assert_int_equal(rt_feeder_open(&config, spool, &feeder, &error), RT_OK);
+    do {
+        (void)poll(NULL, 0, 10);
+        assert_true(rt_feeder_counts(feeder, &counts, &error));
+    } while (counts.kept < LINES); // or the time of the case is over
+    rt_feeder_close(feeder);
+    visitors_leave(&others);
+    rt_live_close(live);
+    rt_config_fini(&config);
+}
+
+TEST_MAIN(TEST(what_is_behind_a_damage_arrives), TEST(others_have_numbers))

@@ -23,6 +23,7 @@
 #include "runtime/transport/rt_ask.h"
 #include "runtime/wire/rt_control.h"
 #include "tests/support/test.h"
+#include "tests/support/visitors.h"
 
 #define BYTES_MAX (UINT64_C(1) << 20) // of a journal: segments of 64 KiB
 #define BLOCK 6000u
@@ -610,6 +611,26 @@ static line call(const both *b, uint32_t rank)
     return l;
 }
 
+// Half of the numbers of visitors are taken: the coordinator finds one of the others.
+static void others_have_numbers(void **state)
+{
+    (void)state;
+    both b;
+    visitors others;
+    static const char nothing[] = "nothing";
+    prepare(&b);
+    start_standby(&b);
+    visitors_take(&others, b.address, 0, RT_RANKS_MAX / 2, RT_MESSAGE_CONTROL, nothing,
+                  strlen(nothing));
+    assert_int_equal(open_mirror(&b, 1, true, NULL), RT_OK);
+    open_journal(&b);
+    await_in_step(&b);
+    visitors_leave(&others);
+    close_all(&b);
+    end_standby(&b);
+    rt_config_fini(&b.config);
+}
+
 static void hang_up(line *l)
 {
     rt_transport_zmq.end(l->end, 0);
@@ -720,12 +741,10 @@ static void a_block_elsewhere_changes_nothing(void **state)
 }
 
 TEST_MAIN(TEST(acknowledged_is_synced_there), TEST(who_was_away_gets_what_it_lacks),
-          TEST(without_it_whoever_waits_is_not_told),
-          TEST(alone_it_is_told_once_shards_are_there), TEST(what_is_not_written_on_both_is_on_none),
-          TEST(promoted_takes_nothing_more), TEST(follows_one_run_and_no_old_epoch),
-          TEST(no_folder_of_a_coordinator_is_followed_in),
+          TEST(without_it_whoever_waits_is_not_told), TEST(alone_it_is_told_once_shards_are_there),
+          TEST(what_is_not_written_on_both_is_on_none), TEST(promoted_takes_nothing_more),
+          TEST(follows_one_run_and_no_old_epoch), TEST(no_folder_of_a_coordinator_is_followed_in),
           TEST(checkpoints_come_and_go_as_here),
           TEST(keys_to_be_forgotten_are_there_as_long_as_here),
-          TEST(a_file_that_cannot_be_read_is_told),
-          TEST(an_old_connection_takes_nothing_back),
-          TEST(a_block_elsewhere_changes_nothing))
+          TEST(a_file_that_cannot_be_read_is_told), TEST(an_old_connection_takes_nothing_back),
+          TEST(a_block_elsewhere_changes_nothing), TEST(others_have_numbers))
