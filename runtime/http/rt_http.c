@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -335,6 +336,13 @@ static bool is_declared_too_long(const rt_http_request *request)
     return text && strtoull(text, NULL, 10) > request->http->config.body_bytes_max;
 }
 
+// A packed body would be taken for text, be told that it is there, and be nothing that can be read.
+static bool is_packed(const rt_http_request *request)
+{
+    const char *text = rt_http_header(request, MHD_HTTP_HEADER_CONTENT_ENCODING);
+    return text && *text && strcasecmp(text, "identity") != 0;
+}
+
 static void give_up_body(rt_http_request *request, unsigned code, const char *why)
 {
     count_body(request->http, request->body.size, 0);
@@ -407,6 +415,9 @@ static enum MHD_Result take_request(void *context, struct MHD_Connection *connec
                               "expected the token: Authorization: Bearer TOKEN");
         if (is_declared_too_long(request))
             return refuse_now(request, MHD_HTTP_CONTENT_TOO_LARGE, "the body is too long");
+        if (is_packed(request))
+            return refuse_now(request, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE,
+                              "Content-Encoding: expected a body as it is");
         return MHD_YES;
     }
     if (*part_size > 0) {

@@ -3,7 +3,7 @@
 // One thread of the server's own reads requests and calls the handler; any thread may answer.
 // Beyond loopback it needs TLS and a token, or security.insecure (docs/SECURITY.md). Everything is
 // bounded: connections, the bytes of one body and of all bodies together, the time of a request.
-// What is refused before it reaches the handler (400, 401, 408, 413, 431, 503) never does.
+// What is refused before it reaches the handler (400, 401, 408, 413, 415, 431, 503) never does.
 #ifndef RT_HTTP_H
 #define RT_HTTP_H
 

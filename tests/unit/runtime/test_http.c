@@ -134,9 +134,13 @@ static void answers_requests(void **state)
     must_answer("-H 'X: y' --data-binary abc", http, "/echo", "POST /echo q=- x=y 3:abc");
     must_answer("-H 'Transfer-Encoding: chunked' --data-binary abcdef", http, "/echo",
                 "POST /echo q=- x=- 6:abcdef");
+    must_answer("-H 'Content-Encoding: identity' --data-binary ab", http, "/echo",
+                "POST /echo q=- x=- 2:ab");
+    must_answer("-w ' %{http_code}' -H 'Content-Encoding: gzip' --data-binary abc", http, "/echo",
+                "{\"error\":\"Content-Encoding: expected a body as it is\"} 415");
     must_answer("-w ' %{http_code}'", http, "/nothing",
                 "{\"error\":\"no such path \\\"/nothing\\\"\"} 404");
-    assert_true(rt_http_statistics(http).answered == 4);
+    assert_true(rt_http_statistics(http).answered == 5);
     rt_http_close(http);
 }
 
