@@ -240,9 +240,11 @@ static void questions_as_lines_of_json(void **state)
     char text[200];
     asking a = ask_about(sets);
     (void)state;
-    for (size_t i = 0; i < 2 * RT_COUNT_OF(values); i++) {
-        const char *value = values[i / 2],
-                   *format = i % 2 ? "\"tags\": [\"x\", %s]" : "\"shop\": %s";
+    static const char *const formats[] = {"\"shop\": %s", "\"tags\": [%s]", "\"tags\": [\"x\", %s]",
+                                          "\"tags\": [%s, \"x\"]", "\"tags\": [%s, \"\"]"};
+    for (size_t i = 0; i < RT_COUNT_OF(formats) * RT_COUNT_OF(values); i++) {
+        const char *value = values[i / RT_COUNT_OF(formats)];
+        const char *format = formats[i % RT_COUNT_OF(formats)];
         char members[100];
         snprintf(members, sizeof members, format, value);
         rt_batch_clear(&a.batch);
