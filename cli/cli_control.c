@@ -339,8 +339,24 @@ int cli_add(int argc, char **argv)
     return code;
 }
 
+static rt_status make_for_good(const request_kind *kind, const rt_config *config, char **words,
+                               char *request, size_t size, rt_error *error)
+{
+    static const char more[] = "\nfor good";
+    const rt_status status = make_plain(kind, config, words, request, size - sizeof more, error);
+    if (!status)
+        strcat(request, more);
+    return status;
+}
+
 int cli_drain(int argc, char **argv)
 {
-    static const request_kind kind = {"drain", "RUN BOX", 1, CHECKPOINT_S, make_plain};
-    return run(argc, argv, &kind);
+    static const char help[] = "RUN BOX [--for-good]";
+    static const request_kind kind = {"drain", help, 1, CHECKPOINT_S, make_plain},
+                              for_good = {"drain", help, 1, CHECKPOINT_S, make_for_good};
+    int kept = 0;
+    for (int i = 0; i < argc; i++)
+        if (i < 3 || strcmp(argv[i], "--for-good") != 0)
+            argv[kept++] = argv[i];
+    return run(kept, argv, kept < argc ? &for_good : &kind);
 }

@@ -134,10 +134,12 @@ static const cli_command commands[] = {
      "Training stands still for a checkpoint, and goes on from it with the box, as soon as its "
      "members\nare there (docs/OPERATIONS.md).\n",
      cli_add},
-    {"drain", "RUN BOX", "go on without a box, whose rows move to the others",
+    {"drain", "RUN BOX [--for-good]", "go on without a box, whose rows move to the others",
      "  RUN  as of `lanyard set`\n"
      "  BOX  its name in boxes\n"
-     "Its workers and shards end with status 6, after which their units do not start them again.\n",
+     "Its workers and shards end with status 6, after which their units do not start them again.\n"
+     "  --for-good  of a box that `lanyard add` has let in with its key: the key is taken off, "
+     "too\n",
      cli_drain},
     {"standby", "CONFIG --out DIR [--set KEY=VALUE]...",
      "follow the coordinator of a run from another box, to take its place when it is promoted",

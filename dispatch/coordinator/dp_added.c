@@ -346,6 +346,28 @@ bool dp_added_let_go(dp_run *c, const char *box, char *answer, size_t size)
     return true;
 }
 
+rt_status dp_added_check_end(const dp_added *added, const rt_config *config, const char *box,
+                             rt_error *error)
+{
+    const uint32_t b = rt_config_find_box(config, box), i = b - added->first;
+    if (b == config->box_count)
+        return rt_fail(error, RT_NOT_FOUND, "%s: the configuration has no box of that name", box);
+    if (b >= added->first && i < added->count && added->of[i].has_key)
+        return RT_OK;
+    return rt_fail(
+        error, RT_CONFIG,
+        "%s: its key was not let in by `lanyard add`: drain it, and take its file out of "
+        "the folders of security.allow where one has it",
+        box);
+}
+
+void dp_added_end(dp_added *added, uint32_t box)
+{
+    const uint32_t i = box - added->first;
+    added->of[i].has_key = added->of[i].awaited = false;
+    added->of[i].key = (rt_public_key){0};
+}
+
 void dp_added_joined(dp_added *added, uint64_t boxes)
 {
     for (uint32_t i = 0; i < added->count; i++)

@@ -56,6 +56,15 @@ rt_status dp_added_ask(struct dp_run *run, const char *box, const char *text, ch
 // It is not waited for any more. False: it was not.
 bool dp_added_let_go(struct dp_run *run, const char *box, char *answer, size_t size);
 
+// Whether a box of a configuration can leave for good. RT_NOT_FOUND: there is none of that name;
+// RT_CONFIG: none of them let its key in, so they cannot take it off.
+rt_status dp_added_check_end(const dp_added *added, const rt_config *config, const char *box,
+                             rt_error *error);
+
+// A box, by its number in the configuration, has left for good: its place stays, as ranks follow
+// from places; its key does not.
+void dp_added_end(dp_added *added, uint32_t box);
+
 // These boxes take part: they are not awaited.
 void dp_added_joined(dp_added *added, uint64_t boxes);
 

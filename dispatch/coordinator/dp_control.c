@@ -371,6 +371,20 @@ static rt_status drain(dp_run *c, const char *box, const char *second, char *ans
     return move(c, false, box, answer, size, error);
 }
 
+static rt_status drain_for_good(dp_run *c, const char *box, const char *how, char *answer,
+                                size_t size, rt_error *error)
+{
+    if (strcmp(how, "for good") != 0)
+        return rt_fail(error, RT_WIRE,
+                       "a request to drain \"%.40s\", which this build does not know", how);
+    const rt_status status = dp_move_ask_end(c, box, error);
+    if (status)
+        return status;
+    c->move.visitor = c->control.visitor;
+    snprintf(answer, size, "%s leaves for good with the next checkpoint", box);
+    return RT_OK;
+}
+
 // ---- requests --------------------------------------------------------------------------------
 
 typedef rt_status (*verb)(dp_run *c, const char *first, const char *second, char *answer,
@@ -380,11 +394,8 @@ static const struct {
     const char *name;
     uint32_t arguments;
     verb run;
-} verbs[] = {{"set", 2, set},
-             {"forget", 1, forget},
-             {"add", 1, add},
-             {"add", 2, add_new},
-             {"drain", 1, drain}};
+} verbs[] = {{"set", 2, set},     {"forget", 1, forget}, {"add", 1, add},
+             {"add", 2, add_new}, {"drain", 1, drain},   {"drain", 2, drain_for_good}};
 
 rt_status dp_control_do(dp_run *c, char *request, char *answer, size_t size, rt_error *error)
 {

@@ -8,6 +8,7 @@
 //     add BOX            a box joins with the next checkpoint, or leaves (dp_move.h); answered then
 //     add BOX TEXT       one that no configuration has, which is let in (dp_added.h)
 //     drain BOX
+//     drain BOX for good  of a box that was added: its key is taken off, too
 //
 // What changes plans becomes input records, so that records.jsonl and checkpoints know it; every
 // request that was done is a record of the metrics. dp_iterations.c hands requests over. One

@@ -137,7 +137,9 @@ rt_status dp_move_ask(dp_run *c, bool joins, const char *box, rt_error *error)
         return rt_fail(error, RT_CONFIG, "%s: takes %s", box,
                        joins ? "part in this run already" : "no part in this run");
     const dp_members moved = dp_members_of(c->given, rt_bit(b));
-    dp_move move = {.is_asked = true, .next = dp_members_of(c->given, in ^ rt_bit(b))};
+    dp_move move = {.is_asked = true,
+                    .ends = RT_SITE_BOXES_MAX,
+                    .next = dp_members_of(c->given, in ^ rt_bit(b))};
     move.next.row_rate = c->members.row_rate;
     move.next.dense_rate = c->members.dense_rate;
     snprintf(move.what, sizeof move.what, "%s %s", box, joins ? "joins" : "leaves");
@@ -154,12 +156,34 @@ rt_status dp_move_ask(dp_run *c, bool joins, const char *box, rt_error *error)
     return status;
 }
 
+rt_status dp_move_ask_end(dp_run *c, const char *box, rt_error *error)
+{
+    const uint32_t b = rt_config_find_box(c->given, box);
+    rt_status status = dp_added_check_end(&c->added, c->given, box, error);
+    if (status)
+        return status;
+    if (c->members.boxes >> b & 1) {
+        status = dp_move_ask(c, false, box, error);
+    } else if (!(status = check_run(c, box, error))) {
+        const dp_members gone = dp_members_of(c->given, rt_bit(b));
+        c->move = (dp_move){.is_asked = true,
+                            .next = c->members,
+                            .away_workers = gone.workers,
+                            .away_shards = gone.shards};
+    }
+    if (status)
+        return status;
+    c->move.ends = b;
+    snprintf(c->move.what, sizeof c->move.what, "%s leaves for good, its key is taken off", box);
+    return RT_OK;
+}
+
 rt_status dp_move_ask_rates(dp_run *c, const char *key, const rt_config *fresh, rt_error *error)
 {
     rt_status status = check_run(c, key, error);
     if (status)
         return status;
-    c->move = (dp_move){.is_asked = true, .next = c->members};
+    c->move = (dp_move){.is_asked = true, .ends = RT_SITE_BOXES_MAX, .next = c->members};
     c->move.next.row_rate = fresh->optimizer_rows.learning_rate;
     c->move.next.dense_rate = fresh->optimizer_dense.learning_rate;
     snprintf(c->move.what, sizeof c->move.what, "%s changes", key);
@@ -189,6 +213,8 @@ rt_status dp_move_end(dp_run *c, bool is_written, rt_error *error)
     move->next.still_s = c->cut.drained_s > 0 ? c->cut.drained_s : rt_unix_s();
     dp_added added = c->added;
     dp_added_joined(&added, move->next.boxes);
+    if (move->ends < RT_SITE_BOXES_MAX)
+        dp_added_end(&added, move->ends);
     rt_status status = is_written
                            ? dp_members_write(c->given, c->checkpoints, &move->next, &added, &why)
                            : rt_fail(&why, RT_IO,

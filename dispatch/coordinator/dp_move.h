@@ -18,6 +18,7 @@ typedef struct {
     dp_members next;                  // from the next start on
     uint64_t away_workers, away_shards; // by the ranks of the configuration, of the box that leaves
     uint32_t visitor;                   // who asked; 0: nobody
+    uint32_t ends;                    // the box that leaves for good; RT_SITE_BOXES_MAX: none does
     char what[2 * RT_NAME_MAX];       // "till-2 leaves"
 } dp_move;
 
@@ -36,6 +37,11 @@ bool dp_move_is_there(const struct dp_run *run, uint32_t box);
 // are not there (where nobody starts them); the last worker or shard; rows that the other shards do
 // not hold.
 rt_status dp_move_ask(struct dp_run *run, bool joins, const char *box, rt_error *error);
+
+// A box that was added, in or not, leaves for good: with the start anew its key is no more known to
+// the coordinator, nor to anybody else by ALLOW, and all connections that it opened have ended.
+// Errors as dp_move_ask, and dp_added_check_end.
+rt_status dp_move_ask_end(struct dp_run *run, const char *box, rt_error *error);
 
 // Other learning rates, those of a configuration. RT_CONFIG: no checkpoints; RT_AGAIN.
 rt_status dp_move_ask_rates(struct dp_run *run, const char *key, const rt_config *fresh,

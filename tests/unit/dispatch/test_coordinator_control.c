@@ -509,6 +509,12 @@ static void a_box_that_is_new(void **state)
            "wait to be taken in");
     ask(&f, "drain\nd", RT_OK, "d is not waited for any more: `lanyard add` takes it in");
     refuse(&f, "drain\nd", "d: takes no part in this run");
+    refuse(&f, "drain\nd\nfor good",
+           "d: its key was not let in by `lanyard add`: drain it, and take its file out of the "
+           "folders of security.allow where one has it");
+    refuse(&f, "drain\nx\nfor good", "x: the configuration has no box of that name");
+    refuse(&f, "drain\nd\nfor now",
+           "a request to drain \"for now\", which this build does not know");
     boxes = read_boxes(&f);
     added = cJSON_GetObjectItem(boxes, "added");
     for (int i = 0; i < 2; i++)
