@@ -1,5 +1,7 @@
-// dp_setup: how many rows a cache has.
+// dp_setup: how many rows a cache has, and what else a planner is told.
 #include "tests/support/test.h"
+
+#include <string.h>
 
 #include "dispatch/planner/dp_setup.h"
 #include "tests/support/config_case.h"
@@ -65,4 +67,159 @@ static void boxes(void **state)
     rt_config_fini(&config);
 }
 
-TEST_MAIN(TEST(caches), TEST(boxes))
+// With one or two assignments; rows of 26 fields.
+static rt_status set_up(const char *one, const char *other, dp_planner_config *planner,
+                        rt_error *error)
+{
+    const rt_schema schema = {.field_count = 26, .keys_per_sample_max = 26};
+    rt_config config = config_fresh();
+    config_must_set(&config, "batch.samples_per_worker=10");
+    if (one)
+        config_must_set(&config, one);
+    if (other)
+        config_must_set(&config, other);
+    const rt_status status = dp_setup(&config, &schema, 0, planner, error);
+    rt_config_fini(&config);
+    return status;
+}
+
+static void must_be_refused(const char *one, const char *other, const char *text)
+{
+    dp_planner_config planner;
+    rt_error error = {0};
+    assert_int_equal(set_up(one, other, &planner, &error), RT_CONFIG);
+    if (!strstr(error.text, text))
+        fail_msg("%s", error.text);
+}
+
+static void what_cannot_be_set_up(void **state)
+{
+    (void)state;
+    dp_planner_config planner;
+    must_be_refused("cache.ratio=1", "cache.distinct_keys=67108864",
+                    "a cache of 67108864 rows per worker, at most 67108863 are possible");
+    assert_int_equal(set_up("cache.ratio=1", "cache.distinct_keys=67108863", &planner, NULL),
+                     RT_OK);
+    must_be_refused("model.embedding_dim=[4,8]", NULL, "a list of 2, but the input has 26 fields");
+}
+
+// 64 MiB of rows with their state, and two batches at least.
+static void rows_where_nobody_counts(void **state)
+{
+    (void)state;
+    dp_planner_config planner;
+    assert_int_equal(set_up("model.embedding_dim=64", "optimizer.rows.name=sgd", &planner, NULL),
+                     RT_OK);
+    assert_int_equal(planner.slot_count[0], (64u << 20) / (64 * 4));
+    assert_int_equal(set_up("model.embedding_dim=64", NULL, &planner, NULL), RT_OK);
+    assert_int_equal(planner.slot_count[0], (64u << 20) / (2 * 64 * 4));
+    assert_int_equal(set_up("model.embedding_dim=4096", "batch.samples_per_worker=100", &planner,
+                            NULL),
+                     RT_OK);
+    assert_int_equal(planner.slot_count[0], 2 * 100 * 26);
+}
+
+static void micro_batches(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *one, *other;
+        uint32_t min, max;
+    } cases[] = {{"dispatch.policy=esd", NULL, 0, 0},
+                 {"dispatch.policy=makespan", NULL, 0, 40},
+                 {"dispatch.policy=makespan", "workers=20", 0, 80},
+                 {"dispatch.policy=makespan", "dispatch.micro_batches=equal", 0, 0},
+                 {"dispatch.policy=makespan", "dispatch.micro_batch_max=17", 0, 17},
+                 {"dispatch.policy=esd", "dispatch.micro_batch_max=17", 0, 0},
+                 {"dispatch.policy=makespan", "dispatch.micro_batch_min=3", 3, 40}};
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
+        dp_planner_config planner;
+        assert_int_equal(set_up(cases[i].one, cases[i].other, &planner, NULL), RT_OK);
+        assert_int_equal(planner.micro_batch_min, cases[i].min);
+        assert_int_equal(planner.micro_batch_max, cases[i].max);
+    }
+}
+
+// The bytes of a row with its state, an eighth for what is free between rows, its key and what finds
+// it; a tenth stays free.
+static void rows_that_shards_hold(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *one, *other;
+        uint64_t rows; // of one shard
+    } cases[] = {
+        // 2 x 16 floats: 144 bytes, 8 and 51.2
+        {"ps.memory_bytes_max=1048576", NULL, (uint64_t)(0.9 * (1048576 / 203.2))},
+        {"ps.memory_bytes_max=1048576", "ps.shards=3", 3 * (uint64_t)(0.9 * (1048576 / 203.2))},
+        {"ps.storage=disk", "ps.memory_bytes_max=1048576", (uint64_t)(0.9 * (1048576 / 59.2))},
+        {"ps.storage=disk", "ps.disk_bytes_max=1048576", (uint64_t)(0.9 * (1048576 / 144.0))}};
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
+        dp_planner_config planner;
+        assert_int_equal(set_up(cases[i].one, cases[i].other, &planner, NULL), RT_OK);
+        assert_in_range(planner.rows.max, cases[i].rows - 1, cases[i].rows + 1);
+    }
+}
+
+static void rows_that_end(void **state)
+{
+    (void)state;
+    dp_planner_config planner;
+    assert_int_equal(set_up("rows.max=1000", "rows.keep_min=990", &planner, NULL), RT_OK);
+    assert_int_equal(planner.rows.max, 1000);
+    assert_int_equal(planner.rows.keep_min, 875);
+    assert_int_equal(set_up("rows.max=1000", "rows.keep_min=870", &planner, NULL), RT_OK);
+    assert_int_equal(planner.rows.keep_min, 870);
+    assert_int_equal(set_up("rows.max=1000", "planner.placement=worker", &planner, NULL), RT_OK);
+    assert_int_equal(planner.rows.max, 0);
+}
+
+// As few as have room for a batch.
+static void the_fewest_workers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *rows, *who;
+        uint32_t fewest;
+    } cases[] = {{"cache.rows=1040", "dispatch.participants=auto", 1},
+                 {"cache.rows=1039", "dispatch.participants=auto", 2},
+                 {"cache.rows=520", "dispatch.participants=rotate", 2},
+                 {"cache.rows=519", "dispatch.participants=[0,1,2]", 3},
+                 {"cache.rows=260", "dispatch.participants=auto", 4},
+                 {"cache.rows=25", "dispatch.participants=auto", 4},
+                 {"cache.rows=5000", "dispatch.participants=all", 0}};
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
+        dp_planner_config planner;
+        assert_int_equal(set_up(cases[i].rows, cases[i].who, &planner, NULL), RT_OK);
+        assert_int_equal(planner.participants_min, cases[i].fewest);
+    }
+}
+
+// Gradients may be rounded; weights that somebody fetches are not, and have their state with them.
+static void the_dense_part(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *wire, *optimizer;
+        uint64_t bytes, whole, back;
+    } cases[] = {{NULL, "optimizer.dense.name=sgd", 4000, 0, 4000},
+                 {NULL, "optimizer.dense.name=adagrad", 4000, 0, 8000},
+                 {"network.dense_wire=bf16", "optimizer.dense.name=adam", 2000, 0, 12000},
+                 {"network.dense_wire=int8", "optimizer.dense.name=sgd", 1016, 4000, 4000}};
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
+        rt_config config = config_fresh();
+        dp_planner_config planner = {0};
+        if (cases[i].wire)
+            config_must_set(&config, cases[i].wire);
+        config_must_set(&config, cases[i].optimizer);
+        dp_setup_dense(&config, cases[i].bytes, &planner);
+        assert_int_equal(planner.dense_bytes, cases[i].bytes);
+        assert_int_equal(planner.dense_whole_bytes, cases[i].whole);
+        assert_int_equal(planner.dense_return_bytes, cases[i].back);
+        rt_config_fini(&config);
+    }
+}
+
+TEST_MAIN(TEST(caches), TEST(boxes), TEST(what_cannot_be_set_up), TEST(rows_where_nobody_counts),
+          TEST(micro_batches), TEST(rows_that_shards_hold), TEST(rows_that_end),
+          TEST(the_fewest_workers), TEST(the_dense_part))
