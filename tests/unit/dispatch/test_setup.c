@@ -1,6 +1,7 @@
 // dp_setup: how many rows a cache has, and what else a planner is told.
 #include "tests/support/test.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "dispatch/planner/dp_setup.h"
@@ -46,9 +47,16 @@ static void boxes(void **state)
     rt_config config = config_fresh();
     dp_planner_config planner;
     rt_error error = {0};
-    config_must_set(&config, "boxes=[" BOX("a", ",\"gbps\":0.5,\"workers\":1,\"shards\":1") ","
-                                 BOX("b", ",\"gbps_up\":2,\"gbps_down\":4,\"workers\":0,\"shards\":2") ","
-                                 BOX("c", ",\"gbps_up\":1,\"gbps_down\":8,\"workers\":2") "]");
+    config_must_set(
+        &config,
+        "boxes=[" BOX("a", ",\"gbps\":0.5,\"workers\":1,\"shards\":1") "," BOX(
+            "b", ",\"gbps_up\":2,\"gbps_down\":4,\"workers\":0,\"shards\":2") "," BOX("c",
+                                                                                      ",\"gbps_"
+                                                                                      "up\":1,"
+                                                                                      "\"gbps_"
+                                                                                      "down\":8,"
+                                                                                      "\"workers\":"
+                                                                                      "2") "]");
     assert_int_equal(dp_setup(&config, &schema, 1000, &planner, &error), RT_OK);
     assert_int_equal(planner.boxes.count, 3);
     assert_int_equal(planner.boxes.worker_count, 3);
@@ -113,9 +121,8 @@ static void rows_where_nobody_counts(void **state)
     assert_int_equal(planner.slot_count[0], (64u << 20) / (64 * 4));
     assert_int_equal(set_up("model.embedding_dim=64", NULL, &planner, NULL), RT_OK);
     assert_int_equal(planner.slot_count[0], (64u << 20) / (2 * 64 * 4));
-    assert_int_equal(set_up("model.embedding_dim=4096", "batch.samples_per_worker=100", &planner,
-                            NULL),
-                     RT_OK);
+    assert_int_equal(
+        set_up("model.embedding_dim=4096", "batch.samples_per_worker=100", &planner, NULL), RT_OK);
     assert_int_equal(planner.slot_count[0], 2 * 100 * 26);
 }
 
@@ -140,8 +147,8 @@ static void micro_batches(void **state)
     }
 }
 
-// The bytes of a row with its state, an eighth for what is free between rows, its key and what finds
-// it; a tenth stays free.
+// The bytes of a row with its state, an eighth for what is free between rows, its key and what
+// finds it; a tenth stays free.
 static void rows_that_shards_hold(void **state)
 {
     (void)state;
@@ -220,6 +227,62 @@ static void the_dense_part(void **state)
     }
 }
 
-TEST_MAIN(TEST(caches), TEST(boxes), TEST(what_cannot_be_set_up), TEST(rows_where_nobody_counts),
-          TEST(micro_batches), TEST(rows_that_shards_hold), TEST(rows_that_end),
-          TEST(the_fewest_workers), TEST(the_dense_part))
+// The input is read where nothing else says how many keys there are, and only then.
+static void keys_are_counted(void **state)
+{
+    (void)state;
+    static const char *const known[] = {"cache.rows=1", "cache.distinct_keys=1"};
+    uint64_t keys = 1;
+    rt_error error = {0};
+    const char *input = config_write_criteo(60, 0); // 13 and 26 values of i % (f + 2)
+    rt_config config = config_fresh();
+    config_must_set(&config, input);
+    assert_true(dp_setup_needs_keys(&config));
+    assert_int_equal(dp_setup_count_keys(&config, &keys, &error), RT_OK);
+    uint64_t want = 0;
+    for (uint32_t f = 13; f < 39; f++)
+        want += f + 2;
+    assert_int_equal(keys, want);
+    for (size_t i = 0; i < RT_COUNT_OF(known); i++) {
+        rt_config other = config_fresh();
+        config_must_set(&other, input);
+        config_must_set(&other, known[i]);
+        keys = 1;
+        assert_false(dp_setup_needs_keys(&other));
+        assert_int_equal(dp_setup_count_keys(&other, &keys, &error), RT_OK);
+        assert_int_equal(keys, 0);
+        rt_config_fini(&other);
+    }
+    rt_config_fini(&config);
+    config = config_fresh();
+    config_must_set(&config, "stream.files=[\"-\"]"); // standard input can be read once
+    assert_false(dp_setup_needs_keys(&config));
+    rt_config_fini(&config);
+}
+
+static void an_empty_input_is_an_error(void **state)
+{
+    (void)state;
+    uint64_t keys;
+    char one[600], two[700];
+    rt_error error = {0};
+    snprintf(one, sizeof one, "%s", config_write_criteo(0, 0));
+    for (uint32_t files = 1; files <= 2; files++) {
+        rt_config config = config_fresh();
+        snprintf(two, sizeof two, "%.*s,\"%s\"]", (int)strlen(one) - 1, one, test_path("rows"));
+        config_must_set(&config, files == 1 ? one : two);
+        assert_int_equal(dp_setup_count_keys(&config, &keys, &error), RT_DATA);
+        assert_non_null(strstr(error.text, test_path("rows")));
+        assert_int_equal(strstr(error.text, ", ...") != NULL, files == 2);
+        rt_config_fini(&config);
+    }
+    rt_config config = config_fresh();
+    config_must_set(&config, "stream.files=[\"/nowhere/at/all\"]");
+    assert_true(dp_setup_count_keys(&config, &keys, &error) != RT_OK);
+    rt_config_fini(&config);
+}
+
+TEST_MAIN(TEST(keys_are_counted), TEST(an_empty_input_is_an_error), TEST(caches), TEST(boxes),
+          TEST(what_cannot_be_set_up), TEST(rows_where_nobody_counts), TEST(micro_batches),
+          TEST(rows_that_shards_hold), TEST(rows_that_end), TEST(the_fewest_workers),
+          TEST(the_dense_part))
