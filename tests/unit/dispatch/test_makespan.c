@@ -154,6 +154,8 @@ static void must_have(const void *state, const weights *want, uint32_t workers)
     dp_policy_makespan.save(state, &bytes);
     assert_true(!bytes.failed && bytes.size > sizeof(rt_random) + sizeof got);
     memcpy(&got, bytes.data + sizeof(rt_random), sizeof got);
+    for (size_t at = sizeof(rt_random) + sizeof got; at < bytes.size; at++)
+        assert_int_equal(bytes.data[at], 0); // equal micro-batches: nothing to start from
     rt_bytes_fini(&bytes);
     for (uint32_t r = 0; r < workers; r++) {
         test_close(got.up[r], want->up[r], 1e-12, 0, "a way up");

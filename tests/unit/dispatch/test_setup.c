@@ -144,6 +144,8 @@ static void micro_batches(void **state)
         assert_int_equal(set_up(cases[i].one, cases[i].other, &planner, NULL), RT_OK);
         assert_int_equal(planner.micro_batch_min, cases[i].min);
         assert_int_equal(planner.micro_batch_max, cases[i].max);
+        assert_int_equal(dp_planner_micro_batch_max(&planner),
+                         cases[i].max < 10 ? 10 : cases[i].max);
     }
 }
 
@@ -179,6 +181,38 @@ static void rows_that_end(void **state)
     assert_int_equal(planner.rows.keep_min, 870);
     assert_int_equal(set_up("rows.max=1000", "planner.placement=worker", &planner, NULL), RT_OK);
     assert_int_equal(planner.rows.max, 0);
+}
+
+// Slots of the second of two workers, in batches of 10 samples of 3 keys.
+static void check_slots(uint32_t slots, uint32_t overshoot, uint32_t participants_min,
+                        const char *text)
+{
+    const dp_planner_config planner = {.worker_count = 2,
+                                       .sample_count_max = 10,
+                                       .keys_per_sample_max = 3,
+                                       .overshoot = overshoot,
+                                       .participants_min = participants_min,
+                                       .slot_count = {1000, slots}};
+    rt_error error = {0};
+    assert_int_equal(dp_planner_check(&planner, &error), text ? RT_CONFIG : RT_OK);
+    if (text && !strstr(error.text, text))
+        fail_msg("%s", error.text);
+}
+
+static void slots_that_a_planner_needs(void **state)
+{
+    (void)state;
+    check_slots(15, 0, 0, NULL);
+    check_slots(
+        14, 0, 0,
+        "the cache of worker 1 has 14 rows, but one micro-batch may need 15 (5 samples x 3 keys)");
+    check_slots(16, 15, 0, NULL);
+    check_slots(15, 15, 0, "worker 1 has 15 rows");
+    check_slots(30, 0, 1, NULL);
+    check_slots(29, 0, 1, "may need 30 (10 samples x 3 keys)");
+    check_slots(DP_SLOTS_MAX - 1, 0, 0, NULL);
+    check_slots(DP_SLOTS_MAX, 0, 0,
+                "the cache of worker 1 has 67108864 rows, at most 67108863 are possible");
 }
 
 // As few as have room for a batch.
@@ -284,5 +318,5 @@ static void an_empty_input_is_an_error(void **state)
 
 TEST_MAIN(TEST(keys_are_counted), TEST(an_empty_input_is_an_error), TEST(caches), TEST(boxes),
           TEST(what_cannot_be_set_up), TEST(rows_where_nobody_counts), TEST(micro_batches),
-          TEST(rows_that_shards_hold), TEST(rows_that_end), TEST(the_fewest_workers),
-          TEST(the_dense_part))
+          TEST(rows_that_shards_hold), TEST(rows_that_end), TEST(slots_that_a_planner_needs),
+          TEST(the_fewest_workers), TEST(the_dense_part))

@@ -68,9 +68,8 @@ static void fill_all(dp_planner_config *c, bool boxes, rt_random *random)
         c->boxes.of_worker[j] = (uint8_t)rt_random_below(random, 3);
         c->slot_count[j] = SAMPLES * FIELDS / (1 + rt_random_below(random, 2)) +
                            20 * rt_random_below(random, 5) + c->overshoot;
-        c->rates.links[j] = boxes ? c->boxes.given[c->boxes.of_worker[j]]
-                                  : (dp_link){1e6 * (1 + rt_random_unit(random)),
-                                              1e6 * (1 + rt_random_unit(random))};
+        c->rates.links[j] =
+            (dp_link){1e6 * (1 + rt_random_unit(random)), 1e6 * (1 + rt_random_unit(random))};
         c->rates.compute_s_per_sample[j] = 1e-5 * rt_random_below(random, 4);
     }
 }
