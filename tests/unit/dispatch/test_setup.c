@@ -215,6 +215,98 @@ static void slots_that_a_planner_needs(void **state)
                 "the cache of worker 1 has 67108864 rows, at most 67108863 are possible");
 }
 
+// Values as they are, in bytes and seconds.
+static void what_a_planner_is_told(void **state)
+{
+    (void)state;
+    static const char *const sets[] = {"workers=3",
+                                       "links.workers=[1,2,{\"gbps_up\":4,\"gbps_down\":8}]",
+                                       "links.ps_gbps=3",
+                                       "ps.shards=2",
+                                       "seed=77",
+                                       "cache.eviction=lfu",
+                                       "cache.lookahead=5",
+                                       "cache.distinct_keys=900",
+                                       "cache.rows=3000",
+                                       "network.dense_wire=bf16",
+                                       "network.row_wire=int8",
+                                       "rows.expire_iterations=9",
+                                       "rows.admit=3",
+                                       "rows.admit_bytes=5000",
+                                       "model.embedding_dim=[8,12]",
+                                       "sim.compute_us_per_sample=30",
+                                       "dispatch.participants=[0,2]",
+                                       "batch.samples_per_worker=10"};
+    const rt_schema schema = {.field_count = 2, .keys_per_sample_max = 2};
+    rt_config config = config_fresh();
+    dp_planner_config planner;
+    for (size_t i = 0; i < RT_COUNT_OF(sets); i++)
+        config_must_set(&config, sets[i]);
+    assert_int_equal(dp_setup(&config, &schema, 0, &planner, NULL), RT_OK);
+    assert_int_equal(planner.worker_count, 3);
+    assert_int_equal(planner.sample_count_max, 30);
+    assert_int_equal(planner.keys_per_sample_max, 2);
+    assert_int_equal(planner.eviction, RT_EVICT_LFU);
+    assert_int_equal(planner.lookahead, 5);
+    assert_int_equal(planner.seed, 77);
+    assert_int_equal(planner.keys_expected, 900);
+    assert_int_equal(planner.dense_wire, RT_CODING_BF16);
+    assert_int_equal(planner.layout.wire, RT_CODING_INT8);
+    assert_int_equal(planner.layout.field_count, 2);
+    assert_int_equal(planner.rows.expire_iterations, 9);
+    assert_int_equal(planner.rows.admit, 3);
+    assert_int_equal(planner.rows.admit_bytes, 5000);
+    assert_int_equal(planner.participants, 5);
+    assert_int_equal(planner.dispatch.policy, config.dispatch.policy);
+    assert_int_equal(planner.rates.shards.count, 2);
+    assert_int_equal(planner.rates.shards.dense_count, 2);
+    assert_true(planner.rates.ps_bytes_per_s == 375e6);
+    for (uint32_t f = 0; f < 2; f++) {
+        assert_int_equal(planner.layout.values[f], 8 + 4 * f);
+        assert_int_equal(planner.layout.state[f], 8 + 4 * f);
+    }
+    const double up[] = {125e6, 250e6, 500e6}, down[] = {125e6, 250e6, 1e9};
+    for (uint32_t j = 0; j < 3; j++) {
+        assert_true(planner.rates.links[j].up_bytes_per_s == up[j]);
+        assert_true(planner.rates.links[j].down_bytes_per_s == down[j]);
+        test_close(planner.rates.compute_s_per_sample[j], 30e-6, 1e-12, 0, "seconds per sample");
+        assert_int_equal(planner.slot_count[j], 3000);
+    }
+    rt_config_fini(&config);
+}
+
+// With copies that may be stale a micro-batch has slots of its own.
+static void stale_copies_take_slots(void **state)
+{
+    (void)state;
+    static const char *const staleness[] = {"consistency.staleness=0", "consistency.staleness=1",
+                                            "consistency.staleness=5"};
+    for (uint32_t i = 0; i < RT_COUNT_OF(staleness); i++) {
+        dp_planner_config planner;
+        assert_int_equal(set_up(staleness[i], "cache.rows=700", &planner, NULL), RT_OK);
+        assert_int_equal(planner.overshoot, i ? 260 : 0);
+        for (uint32_t j = 0; j < 4; j++)
+            assert_int_equal(planner.slot_count[j], i ? 960 : 700);
+    }
+}
+
+static void threads(void **state)
+{
+    (void)state;
+    static const char *const sets[] = {"planner.threads=1", "planner.threads=2",
+                                       "planner.threads=3"};
+    for (uint32_t i = 0; i < RT_COUNT_OF(sets); i++) {
+        rt_config config = config_fresh();
+        rt_pool *pool = (rt_pool *)&config; // not of any run
+        config_must_set(&config, sets[i]);
+        assert_int_equal(dp_setup_threads(&config, &pool, NULL), RT_OK);
+        assert_int_equal(pool != NULL, i > 0);
+        assert_int_equal(rt_pool_threads(pool), i + 1);
+        rt_pool_destroy(pool);
+        rt_config_fini(&config);
+    }
+}
+
 // As few as have room for a batch.
 static void the_fewest_workers(void **state)
 {
@@ -319,4 +411,5 @@ static void an_empty_input_is_an_error(void **state)
 TEST_MAIN(TEST(keys_are_counted), TEST(an_empty_input_is_an_error), TEST(caches), TEST(boxes),
           TEST(what_cannot_be_set_up), TEST(rows_where_nobody_counts), TEST(micro_batches),
           TEST(rows_that_shards_hold), TEST(rows_that_end), TEST(slots_that_a_planner_needs),
-          TEST(the_fewest_workers), TEST(the_dense_part))
+          TEST(the_fewest_workers), TEST(the_dense_part), TEST(what_a_planner_is_told),
+          TEST(stale_copies_take_slots), TEST(threads))
