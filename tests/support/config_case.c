@@ -109,3 +109,22 @@ rt_config config_load_everything(void)
         fail_msg("%s", error.text);
     return config;
 }
+
+const char *config_write_criteo(uint32_t samples, uint32_t garbage)
+{
+    static char files[600];
+    const char *path = test_path("rows");
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    snprintf(files, sizeof files, "stream.files=[\"%s\"]", path);
+    for (uint32_t i = 0; i < samples; i++) {
+        fprintf(file, "%u", i % 2);
+        for (uint32_t f = 0; f < 39; f++)
+            fprintf(file, f < 13 ? "\t%u" : "\t%08x", i % (f + 2));
+        fputc('\n', file);
+    }
+    for (uint32_t i = 0; i < garbage; i++)
+        fputs("garbage\n", file);
+    (void)fclose(file);
+    return files;
+}

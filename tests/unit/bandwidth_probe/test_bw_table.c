@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "runtime/rt_hash.h"
 #include "tests/support/test.h"
 
 #define GBIT 0.125e9 // bytes/s
@@ -357,6 +358,99 @@ static void pinned_links_and_impossible_rates_stay(void **state)
     assert_true(bw_table_measured(&table, 0, BW_UP, BW_PROBED, 0.5)); // bytes/s
 }
 
+// One link as the rules of bw_table.h say it, from all that was measured since its last change.
+typedef struct {
+    double force;
+    bool is_estimate;
+    struct {
+        double value;
+        uint64_t round;
+    } all[4000];
+    uint32_t count;
+} plain_link;
+
+static bool is_far(const plain_link *link, double value, double share)
+{
+    return fabs(value - link->force) > share * link->force;
+}
+
+// Of the last eight that are no older than 16 rounds, on one side of what is in force and far from
+// it: how many, and the one in the middle.
+static uint32_t middle_of(const plain_link *link, uint64_t round, bool below, double *middle)
+{
+    double side[BW_LASTS];
+    uint32_t count = 0;
+    const uint32_t first = link->count < BW_LASTS ? 0 : link->count - BW_LASTS;
+    for (uint32_t i = first; i < link->count; i++) {
+        const double value = link->all[i].value;
+        if (round - link->all[i].round < BW_FORGET && is_far(link, value, 0.15) &&
+            (value < link->force) == below)
+            side[count++] = value;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t less = 0, same = 0;
+        for (uint32_t k = 0; k < count; k++) {
+            less += side[k] < side[i];
+            same += side[k] == side[i];
+        }
+        if (less <= count / 2 && count / 2 < less + same)
+            *middle = side[i];
+    }
+    return count;
+}
+
+static bool measure_plainly(plain_link *link, uint64_t round, bw_source source, double value)
+{
+    double middle = value;
+    if (source == BW_ESTIMATED) {
+        assert_true(link->count < RT_COUNT_OF(link->all));
+        link->all[link->count].value = value;
+        link->all[link->count++].round = round;
+        if (middle_of(link, round, true, &middle) < 6 && middle_of(link, round, false, &middle) < 6)
+            return false;
+    } else {
+        const bool far = is_far(link, value, link->is_estimate ? 0.05 : 0.15);
+        link->is_estimate = false;
+        if (!far)
+            return false;
+    }
+    link->force = middle;
+    link->is_estimate = source == BW_ESTIMATED;
+    link->count = 0;
+    return true;
+}
+
+static void random_measurements(void **state)
+{
+    (void)state;
+    uint32_t changes = 0;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        static plain_link link;
+        rt_random random = {seed};
+        bw_table table;
+        double around = GBIT;
+        open_table(false, &table);
+        link = (plain_link){.force = GBIT};
+        for (uint32_t i = 0; i < 1500; i++) {
+            const bw_source source = rt_random_below(&random, 25) ? BW_ESTIMATED : BW_PROBED;
+            const double noise = seed % 2 ? 0.5 * rt_random_unit(&random) - 0.25
+                                          : 0.15 * ((double)rt_random_below(&random, 5) - 2);
+            const double value = around * (1 + noise);
+            around = rt_random_below(&random, 30) ? around
+                                                  : GBIT * (0.5 + rt_random_below(&random, 4));
+            table.rounds += rt_random_below(&random, 12) ? rt_random_below(&random, 3) : 14;
+            const uint64_t version = table.version;
+            const bool changed = measure_plainly(&link, table.rounds, source, value);
+            assert_int_equal(bw_table_measured(&table, 0, BW_UP, source, value), changed);
+            assert_int_equal(table.version, version + changed);
+            assert_true(bw_table_rate(&table, 0, BW_UP) == link.force);
+            assert_int_equal(bw_table_doubts(&table, 0), link.is_estimate);
+            changes += changed;
+        }
+    }
+    assert_true(changes > 1000);
+}
+
 TEST_MAIN(TEST(starts_with_the_configuration), TEST(a_probe_counts_at_once_beyond_15_percent),
           TEST(estimates_have_to_last), TEST(a_probe_corrects_estimates),
           TEST(a_recovery_starts_the_count_again), TEST(who_is_slow_together_shares_a_limit),
@@ -365,4 +459,4 @@ TEST_MAIN(TEST(starts_with_the_configuration), TEST(a_probe_counts_at_once_beyon
           TEST(a_slow_box_limits_its_shards), TEST(who_has_not_probed_a_box_does_not_limit_it),
           TEST(a_pinned_table_only_keeps_times), TEST(old_estimates_do_not_count),
           TEST(an_estimate_is_forgotten), TEST(wild_estimates_do_no_harm), TEST(bounds_only_raise),
-          TEST(pinned_links_and_impossible_rates_stay))
+          TEST(pinned_links_and_impossible_rates_stay), TEST(random_measurements))

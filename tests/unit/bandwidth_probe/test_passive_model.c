@@ -15,6 +15,8 @@
 #define SPANS_KEPT 8u
 #define STEPS 2500u
 #define PENDING 4096u
+#define EVEN_BYTES 16384 // of messages, so that moments coincide: 2 ms
+#define EVEN_RATE 8.192
 
 // ---- the second implementation ---------------------------------------------------------------
 
@@ -371,6 +373,8 @@ static void learn(rig *r)
     const bw_way way = rt_random_below(&r->random, 2);
     const uint32_t shard = rt_random_below(&r->random, SHARDS - 1);
     stream *s = &r->m.streams[shard];
+    if (s->count == 0 && s->beyond == 0) // of nothing
+        bw_passive_confirmed(&r->passive, shard, 2 * rt_random_below(&r->random, 1000), 1);
     if (chance(r, 2)) {
         const double rate = r->even ? 1.2 / (1 / r->rate[way]) // just so that nothing is held up
                                     : r->rate[way] * (0.5 + 2 * rt_random_unit(&r->random));
@@ -393,7 +397,7 @@ static void one_step(rig *r)
     const int64_t most = chance(r, 2) ? 300000 : 4000;
     for (uint32_t i = 0; i < burst && kind < 12; i++) {
         const bool equal = r->even || (most < 9000 && kind < 9); // a point in the middle of others
-        const int64_t bytes = equal ? 20000 : 1 + rt_random_below(&r->random, (uint32_t)most);
+        const int64_t bytes = equal ? EVEN_BYTES : 1 + rt_random_below(&r->random, (uint32_t)most);
         if (kind < 6 || (kind > 10 && i % 2))
             send_some(r, shard, bytes, !chance(r, 7));
         else
@@ -451,7 +455,7 @@ static void random_traffic(void **state)
         r->passive.local = 1u << (SHARDS - 1);
         r->even = seed % 3 == 0;
         for (bw_way way = 0; way < BW_WAYS; way++)
-            r->rate[way] = r->even ? 10 : 3 + 10 * rt_random_unit(&r->random);
+            r->rate[way] = r->even ? EVEN_RATE : 3 + 10 * rt_random_unit(&r->random);
         for (uint32_t s = 0; s < SHARDS; s++)
             r->offset[s] = rt_random_below(&r->random, UINT32_MAX);
         for (uint32_t i = 0; i < STEPS; i++) {

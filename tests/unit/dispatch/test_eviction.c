@@ -346,6 +346,82 @@ static void needed_rows_run_out(void **state)
     }
 }
 
+// ---- as bytes ----------------------------------------------------------------------------------
+
+static bool *slots_in_use(const pair *p)
+{
+    bool *is_used = rt_alloc(p->model.slot_count, sizeof *is_used);
+    assert_non_null(is_used);
+    for (uint32_t slot = 0; slot < p->model.slot_count; slot++)
+        is_used[slot] = p->model.slots[slot].occupied;
+    return is_used;
+}
+
+static rt_status load_part(const dp_eviction_config *config, const bool *is_used,
+                           const rt_bytes *bytes, size_t size, dp_eviction **eviction)
+{
+    rt_reader reader = rt_bytes_reader(bytes);
+    reader.left = size;
+    assert_int_equal(dp_eviction_create(config, eviction), RT_OK);
+    const rt_status status = dp_eviction_load(*eviction, is_used, &reader);
+    return !status && reader.left ? RT_DATA : status; // as who reads a cache sees it
+}
+
+static void must_refuse(const dp_eviction_config *config, const bool *is_used,
+                        const rt_bytes *bytes, size_t size)
+{
+    dp_eviction *eviction;
+    const rt_status status = load_part(config, is_used, bytes, size, &eviction);
+    dp_eviction_destroy(eviction);
+    if (status != RT_DATA)
+        fail_msg("kind %d: %zu of %zu bytes are taken", (int)config->kind, size, bytes->size);
+}
+
+// The one that is loaded takes the place of the one that was saved: the model goes on beside it. No
+// part of its bytes is a state, nor are all of them one of other slots.
+static void change_over(pair *p, const dp_eviction_config *config)
+{
+    rt_bytes bytes = {0}, again = {0};
+    dp_eviction *loaded;
+    bool *is_used = slots_in_use(p);
+    dp_eviction_save(p->eviction, &bytes);
+    for (size_t size = 0; size < bytes.size; size += 1 + size / 9)
+        must_refuse(config, is_used, &bytes, size);
+    must_refuse(config, is_used, &bytes, bytes.size - 1);
+    is_used[0] = !is_used[0];
+    must_refuse(config, is_used, &bytes, bytes.size);
+    is_used[0] = !is_used[0];
+    assert_int_equal(load_part(config, is_used, &bytes, bytes.size, &loaded), RT_OK);
+    dp_eviction_save(loaded, &again);
+    assert_int_equal(again.size, bytes.size);
+    assert_memory_equal(again.data, bytes.data, bytes.size);
+    dp_eviction_destroy(p->eviction);
+    p->eviction = loaded;
+    for (uint32_t slot = 0; slot < p->model.slot_count; slot++)
+        p->model.slots[slot].next = 0; // expectations are not part of it
+    rt_free(is_used);
+    rt_bytes_fini(&bytes);
+    rt_bytes_fini(&again);
+}
+
+static void states_go_on(void **state)
+{
+    (void)state;
+    for (rt_eviction_kind kind = RT_EVICT_EMARK; kind <= RT_EVICT_LIGHT_LFU; kind++) {
+        for (uint32_t seed = 0; seed < 12; seed++) {
+            const dp_eviction_config config = {kind, 3 + 5 * seed, seed % 2, seed % 3 == 0};
+            pair p;
+            pair_init_with(&p, &config, seed);
+            for (uint32_t round = 0; round < 60; round++) {
+                run_iteration(&p, 1 + rt_random_below(&p.random, 4), 30, round % 7 ? 3 : 15);
+                if (round % 11 == 10)
+                    change_over(&p, &config);
+            }
+            pair_fini(&p);
+        }
+    }
+}
+
 // ---- sorting -----------------------------------------------------------------------------------
 
 typedef struct {
@@ -397,4 +473,4 @@ static void sort_is_stable(void **state)
 TEST_MAIN(TEST(emark_is_its_rule), TEST(lru_is_its_rule), TEST(lfu_is_its_rule),
           TEST(light_lfu_is_its_rule), TEST(light_lfu_follows_a_drift), TEST(by_bytes),
           TEST(rows_that_are_needed), TEST(frequency_per_byte), TEST(emark_prefers_old_marks),
-          TEST(nothing_to_evict), TEST(needed_rows_run_out), TEST(sort_is_stable))
+          TEST(nothing_to_evict), TEST(needed_rows_run_out), TEST(states_go_on), TEST(sort_is_stable))

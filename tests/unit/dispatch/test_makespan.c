@@ -154,6 +154,8 @@ static void must_have(const void *state, const weights *want, uint32_t workers)
     dp_policy_makespan.save(state, &bytes);
     assert_true(!bytes.failed && bytes.size > sizeof(rt_random) + sizeof got);
     memcpy(&got, bytes.data + sizeof(rt_random), sizeof got);
+    for (size_t at = sizeof(rt_random) + sizeof got; at < bytes.size; at++)
+        assert_int_equal(bytes.data[at], 0); // equal micro-batches: nothing to start from
     rt_bytes_fini(&bytes);
     for (uint32_t r = 0; r < workers; r++) {
         test_close(got.up[r], want->up[r], 1e-12, 0, "a way up");
@@ -219,5 +221,82 @@ static void weights_of_those_who_take_part(void **state)
     check(25, true);
 }
 
+// As it is saved where boxes are told: random numbers, weights, micro-batches, their sum, boxes.
+typedef struct {
+    rt_random random;
+    weights links;
+    uint32_t last[RT_WORKERS_MAX], last_count;
+    double up[RT_SITE_BOXES_MAX], down[RT_SITE_BOXES_MAX];
+} __attribute__((packed)) saved;
+
+static bool loads(const saved *all, uint32_t box_count)
+{
+    const dp_policy_config config = {.worker_count = WORKERS,
+                                     .box_count = box_count,
+                                     .sample_count_max = SAMPLES,
+                                     .distinct_count_max = 2 * SAMPLES};
+    const size_t size = box_count ? sizeof *all : offsetof(saved, up);
+    void *state;
+    rt_bytes bytes = {0}, again = {0};
+    rt_bytes_put(&bytes, all, size);
+    rt_reader reader = rt_bytes_reader(&bytes);
+    assert_int_equal(dp_policy_makespan.create(&config, &state, NULL), RT_OK);
+    const bool ok = dp_policy_makespan.load(state, &reader);
+    if (ok) {
+        dp_policy_makespan.save(state, &again);
+        assert_int_equal(again.size, size);
+        assert_memory_equal(again.data, all, size);
+    }
+    for (size_t less = 0; less < size; less += 1 + less / 7) {
+        reader = rt_bytes_reader(&bytes);
+        reader.left = less;
+        assert_false(dp_policy_makespan.load(state, &reader));
+    }
+    dp_policy_makespan.destroy(state);
+    rt_bytes_fini(&bytes);
+    rt_bytes_fini(&again);
+    return ok;
+}
+
+static void states_that_cannot_be(void **state)
+{
+    (void)state;
+    static const double bad[] = {-0.001, 1.001, NAN, INFINITY}, good[] = {0, 1, 0.5};
+    for (uint32_t boxes = 0; boxes < 3; boxes += 2) {
+        saved all;
+        size_t places[2 * WORKERS + 2 + 4]; // of weights
+        uint32_t count = 0;
+        memset(&all, 0, sizeof all);
+        all.last[0] = 5;
+        all.last[WORKERS - 1] = 7;
+        all.last_count = 12;
+        assert_true(loads(&all, boxes));
+        for (uint32_t j = 0; j < WORKERS; j++) {
+            places[count++] = offsetof(saved, links.up) + j * sizeof(double);
+            places[count++] = offsetof(saved, links.down) + j * sizeof(double);
+        }
+        places[count++] = offsetof(saved, links.ps_up);
+        places[count++] = offsetof(saved, links.ps_down);
+        for (uint32_t b = 0; b < boxes; b++) {
+            places[count++] = offsetof(saved, up) + b * sizeof(double);
+            places[count++] = offsetof(saved, down) + b * sizeof(double);
+        }
+        for (uint32_t i = 0; i < count; i++) {
+            for (size_t k = 0; k < RT_COUNT_OF(bad); k++) {
+                memcpy((uint8_t *)&all + places[i], &bad[k], sizeof(double));
+                assert_false(loads(&all, boxes));
+            }
+            for (size_t k = 0; k < RT_COUNT_OF(good); k++) {
+                memcpy((uint8_t *)&all + places[i], &good[k], sizeof(double));
+                assert_true(loads(&all, boxes));
+            }
+        }
+        all.last_count = 11;
+        assert_false(loads(&all, boxes));
+        all.last_count = 13;
+        assert_false(loads(&all, boxes));
+    }
+}
+
 TEST_MAIN(TEST(weights_follow_the_links), TEST(weights_of_the_parameter_servers),
-          TEST(weights_of_those_who_take_part))
+          TEST(weights_of_those_who_take_part), TEST(states_that_cannot_be))

@@ -420,5 +420,30 @@ static void specs(void **state)
     }
 }
 
-TEST_MAIN(TEST(bagpipe_moves_what_its_window_says), TEST(bagpipe_has_rows_on_one_worker), TEST(a_batch_that_no_cache_holds),
+// Half a stream would give half a result, without a word.
+static void bad_data_is_an_error(void **state)
+{
+    (void)state;
+    static const char *const specs[] = {"fae", "fae:profile=5000", "bagpipe", "bagpipe:window=2",
+                                        "bagpipe:partition=true"};
+    const char *const sets[] = {"stream.format=criteo", "stream.samples_max=0",
+                                config_write_criteo(20 * BATCH, 1200), NULL};
+    rt_config config = config_of(sets);
+    rt_stream *stream;
+    assert_int_equal(rt_stream_open(&config.stream, config.seed, &stream, NULL), RT_OK);
+    const rt_schema schema = *rt_stream_schema(stream);
+    rt_stream_close(stream);
+    const dp_sim_config sim = {.config = &config, .schema = &schema};
+    for (size_t i = 0; i < RT_COUNT_OF(specs); i++) {
+        dp_peer peer;
+        dp_sim_result result;
+        rt_error error = {0};
+        assert_int_equal(dp_peer_parse(specs[i], &peer, &error), RT_OK);
+        assert_int_equal(dp_peer_run(&sim, &peer, &result, &error), RT_DATA);
+        assert_non_null(strstr(error.text, "are malformed"));
+    }
+    rt_config_fini(&config);
+}
+
+TEST_MAIN(TEST(bad_data_is_an_error), TEST(bagpipe_moves_what_its_window_says), TEST(bagpipe_has_rows_on_one_worker), TEST(a_batch_that_no_cache_holds),
           TEST(fae_moves_what_is_not_hot), TEST(fae_puts_hot_samples_together), TEST(specs))

@@ -290,20 +290,8 @@ static void bad_data_is_an_error(void **state)
     (void)state;
     rt_error error = {0};
     dp_sim_result result;
-    char files[600];
-    FILE *file = fopen(test_path("rows"), "w");
-    assert_non_null(file);
-    for (uint32_t i = 0; i < 10 * WORKERS * PER_WORKER; i++) {
-        fprintf(file, "%u", i % 2);
-        for (uint32_t f = 0; f < 39; f++)
-            fprintf(file, f < 13 ? "\t%u" : "\t%08x", i % (f + 2));
-        fputc('\n', file);
-    }
-    for (uint32_t i = 0; i < 1200; i++)
-        fputs("garbage\n", file);
-    fclose(file);
-    snprintf(files, sizeof files, "stream.files=[\"%s\"]", test_path("rows"));
-    const char *const sets[] = {"stream.format=criteo", "stream.samples_max=0", files, NULL};
+    const char *const sets[] = {"stream.format=criteo", "stream.samples_max=0",
+                                config_write_criteo(10 * WORKERS * PER_WORKER, 1200), NULL};
     assert_int_equal(run_traced(sets, 0, NULL, &result, &error), RT_DATA);
     assert_non_null(strstr(error.text, "are malformed"));
 }

@@ -241,6 +241,8 @@ static void values_in_force(void **context)
     assert_int_equal(dp_planner_create(&pc.config, &one.planner, NULL), RT_OK);
     dp_planner_set_alpha(one.planner, 0.25);
     dp_planner_set_link(one.planner, 2, (dp_link){4e6, 5e6});
+    dp_input computing = {.kind = DP_INPUT_COMPUTE, .worker = 1, .value = 0.25};
+    assert_int_equal(dp_planner_apply(one.planner, &computing, NULL), RT_OK);
     one.previewed = 1;
     (void)step(&one, &all, 0);
     dp_input later = {.kind = DP_INPUT_COMPUTE, .worker = 1, .iteration = 9, .value = 0.5};
@@ -250,6 +252,8 @@ static void values_in_force(void **context)
                      RT_OK);
     assert_true(dp_planner_value(other.planner, DP_INPUT_ALPHA, 0) == 0.25);
     assert_true(dp_planner_value(other.planner, DP_INPUT_LINK_UP, 2) == 4e6);
+    assert_true(dp_planner_value(other.planner, DP_INPUT_LINK_DOWN, 2) == 5e6);
+    assert_true(dp_planner_value(other.planner, DP_INPUT_COMPUTE, 1) == 0.25);
     dp_input next = {.kind = DP_INPUT_ALPHA, .value = 1};
     assert_int_equal(dp_planner_apply(other.planner, &next, NULL), RT_OK);
     assert_int_equal(next.number, later.number + 1);

@@ -60,13 +60,16 @@ static void fill_all(dp_planner_config *c, bool boxes, rt_random *random)
         if (c->homes == RT_HOMES_PLANNED && rt_random_below(random, 2))
             c->shard_share = 0.4;
     }
+    if (!boxes && rt_random_below(random, 2)) {
+        c->consistency = (rt_consistency_config){.bounded = true, .staleness = 2};
+        c->overshoot = SAMPLES * FIELDS;
+    }
     for (uint32_t j = 0; j < WORKERS; j++) {
         c->boxes.of_worker[j] = (uint8_t)rt_random_below(random, 3);
-        c->slot_count[j] =
-            SAMPLES * FIELDS / (1 + rt_random_below(random, 2)) + 20 * rt_random_below(random, 5);
-        c->rates.links[j] = boxes ? c->boxes.given[c->boxes.of_worker[j]]
-                                  : (dp_link){1e6 * (1 + rt_random_unit(random)),
-                                              1e6 * (1 + rt_random_unit(random))};
+        c->slot_count[j] = SAMPLES * FIELDS / (1 + rt_random_below(random, 2)) +
+                           20 * rt_random_below(random, 5) + c->overshoot;
+        c->rates.links[j] =
+            (dp_link){1e6 * (1 + rt_random_unit(random)), 1e6 * (1 + rt_random_unit(random))};
         c->rates.compute_s_per_sample[j] = 1e-5 * rt_random_below(random, 4);
     }
 }
@@ -88,11 +91,12 @@ static void fill_some(problem *p)
         c->boxes.of_worker[count] = p->all.boxes.of_worker[j];
         c->slot_count[count++] = p->all.slot_count[j];
     }
-    const uint32_t needed = (SAMPLES + count - 1) / count * FIELDS;
+    const uint32_t needed = (SAMPLES + count - 1) / count * FIELDS + (c->overshoot ? 1 : 0);
     c->worker_count = count;
     c->boxes.worker_count = c->boxes.count ? count : 0;
     for (uint32_t j = 0; j < count; j++) {
-        const uint32_t kept = (uint32_t)(p->part * c->slot_count[j]);
+        const uint32_t kept =
+            (uint32_t)(p->part * (c->slot_count[j] - c->overshoot) + c->overshoot);
         c->slot_count[j] = c->slot_count[j] < needed ? c->slot_count[j]
                            : kept < needed           ? needed
                                                      : kept;
@@ -167,8 +171,12 @@ static void check(problem *p)
     p->account = (dp_account){0};
     plan_all(p);
     assert_int_equal(dp_trial_create(&p->all, p->workers, p->part, &trial), RT_OK);
-    for (uint32_t t = 0; t < BATCHES; t++)
+    for (uint32_t t = 0; t < BATCHES; t++) {
+        bool done = true; // told anew by every part
+        assert_int_equal(dp_trial_step(trial, &p->batches[t], t >= BATCHES / 2, &done), RT_OK);
+        assert_false(done);
         assert_int_equal(dp_trial_plan(trial, &p->batches[t], t >= BATCHES / 2), RT_OK);
+    }
     test_close(dp_trial_seconds(trial), p->account.predicted_s, 1e-12, 0, "seconds");
     test_close(dp_trial_row_bytes(trial),
                p->some.boxes.count ? bytes_of_boxes(p) : bytes_of_links(p), 1e-9, 1, "bytes");
