@@ -13,6 +13,7 @@
 #include "cli/cli.h"
 #include "dispatch/coordinator/dp_checkpoint.h"
 #include "dispatch/coordinator/dp_coordinator.h"
+#include "dispatch/coordinator/dp_members.h"
 #include "runtime/config/rt_address.h"
 #include "runtime/files/rt_checkpoint.h"
 #include "runtime/live/rt_standby.h"
@@ -109,6 +110,29 @@ static rt_status tell_running(const rt_config *config, const char *out, rt_error
     return is_written ? RT_OK : rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
 }
 
+// What a following standby asks for the keys of boxes that were added.
+typedef struct {
+    const rt_config *config;
+    const char *checkpoints;
+} added_place;
+
+static rt_status read_added(void *context, rt_public_key *keys, uint32_t *count_p, rt_error *error)
+{
+    const added_place *place = context;
+    rt_config whole;
+    dp_added added;
+    if (rt_config_copy(place->config, &whole))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    const rt_status status = dp_members_read_added(place->checkpoints, &whole, &added, error);
+    rt_config_fini(&whole);
+    *count_p = 0;
+    for (uint32_t i = 0; i < added.count && !status; i++) {
+        if (added.of[i].has_key)
+            keys[(*count_p)++] = added.of[i].key;
+    }
+    return status;
+}
+
 // Both locks end with this process's image: the coordinator, which takes its place, takes its own.
 static rt_status hold(const char *path, rt_error *error)
 {
@@ -137,13 +161,17 @@ static rt_status follow(const rt_config *config, const char *out, rt_notify *not
         status = hold(out, error);
     if (!status)
         status = tell_running(config, out, error);
+    added_place place = {config, checkpoints};
     const rt_standby_config standby = {.config = config,
                                        .ops = cli_transport(config, false, 0),
                                        .keys = keys,
                                        .directory = out,
                                        .checkpoints = checkpoints,
                                        .stop_fd = stop_fd,
-                                       .notify = notify};
+                                       .notify = notify,
+                                       .added_name = DP_MEMBERS_NAME,
+                                       .read_added = read_added,
+                                       .context = &place};
     if (!status)
         status = cli_await(config, CLI_STANDBY, 0, stop_fd, notify, error);
     if (!status)

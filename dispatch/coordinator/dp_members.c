@@ -13,7 +13,7 @@
 #include "runtime/rt_json_read.h"
 #include "runtime/rt_log.h"
 
-#define NAME "boxes"
+#define NAME DP_MEMBERS_NAME
 // Names may be escaped: one in the list, and of what was added a name, a host and a key with its
 // name.
 #define BYTES_MAX (RT_SITE_BOXES_MAX * (4 * 6 * RT_NAME_MAX + 512) + 256)

@@ -10,6 +10,8 @@
 #include "dispatch/coordinator/dp_added.h"
 #include "runtime/config/rt_config.h"
 
+#define DP_MEMBERS_NAME "boxes" // of the file
+
 typedef struct {
     uint64_t boxes;           // mask, by the configuration; 0: it tells of no boxes
     uint64_t workers, shards; // masks of their ranks

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "runtime/files/rt_checkpoint.h"
+#include "runtime/files/rt_file.h"
 #include "runtime/files/rt_manifest.h"
 #include "runtime/files/rt_published.h"
 #include "runtime/rt_hash.h"
@@ -293,16 +294,10 @@ static void take_over(ew_follower *copy, const target *t, uint32_t index, bool c
     pthread_mutex_unlock(&copy->lock);
 }
 
-static bool is_same_file(const struct stat *a, const struct stat *b)
-{
-    return a->st_ino == b->st_ino && a->st_dev == b->st_dev && a->st_size == b->st_size &&
-           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
-}
-
 // info: of the file that names it.
 static void note_failure(ew_follower *copy, const struct stat *info, const rt_error *error)
 {
-    const bool is_other = !is_same_file(info, &copy->refused);
+    const bool is_other = !rt_file_is_same(info, &copy->refused);
     copy->pause_ns = is_other ? LOOK_EVERY_NS : rt_min_u64(2 * copy->pause_ns, RETRY_NS_MAX);
     copy->retry_ns = rt_now_ns() + copy->pause_ns;
     copy->refused = *info;
@@ -336,8 +331,8 @@ static void look(ew_follower *copy)
     rt_error error = {0};
     uint32_t index;
     followed_file(copy, path);
-    if (stat(path, &info) != 0 || is_same_file(&info, &copy->seen) ||
-        (is_same_file(&info, &copy->refused) && rt_now_ns() < copy->retry_ns))
+    if (stat(path, &info) != 0 || rt_file_is_same(&info, &copy->seen) ||
+        (rt_file_is_same(&info, &copy->refused) && rt_now_ns() < copy->retry_ns))
         return;
     rt_status status = find_target(copy, &t, &error);
     if (!status)

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 // Whole pieces of a large file go past the page cache where the file system lets them: that takes a
@@ -274,4 +273,11 @@ static void abort_place(void *context)
 rt_sink rt_file_sink(rt_file_place *place)
 {
     return (rt_sink){open_place, write_place, commit_place, abort_place, place, place->path};
+}
+
+bool rt_file_is_same(const struct stat *before, const struct stat *now)
+{
+    return before->st_ino == now->st_ino && before->st_dev == now->st_dev &&
+           before->st_size == now->st_size && before->st_mtim.tv_sec == now->st_mtim.tv_sec &&
+           before->st_mtim.tv_nsec == now->st_mtim.tv_nsec;
 }

@@ -9,6 +9,8 @@
 #ifndef RT_FILE_H
 #define RT_FILE_H
 
+#include <sys/stat.h>
+
 #include "runtime/files/rt_sink.h"
 
 typedef struct rt_file rt_file;
@@ -24,6 +26,9 @@ void rt_file_abort(rt_file *file);
 
 // A file of these bytes; errors as all of the above.
 rt_status rt_file_save(const char *path, const void *bytes, size_t size, rt_error *error);
+
+// Whether a path still had the same file, as it was, at two looks (stat).
+bool rt_file_is_same(const struct stat *before, const struct stat *now);
 
 // A sink that makes such a file. Lives as long as its place does.
 typedef struct {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/files/rt_file.h"
 #include "runtime/live/rt_standby_disk.h"
 #include "runtime/rt_log.h"
 #include "runtime/transport/rt_ask.h"
@@ -13,6 +14,7 @@
 #define SELF rt_peer(RT_ROLE_COORDINATOR, 0)
 #define WAIT_MS 200u
 #define LINGER_MS 500u
+#define LOOK_NS UINT64_C(100000000) // whether boxes were added
 
 typedef struct {
     const rt_standby_config *config;
@@ -25,6 +27,10 @@ typedef struct {
     uint64_t heard_ns; // of the coordinator; 0: never
     bool is_silent;    // that was said
     rt_log_limit limit;
+    rt_public_key added[RT_SITE_BOXES_MAX]; // that are let in beside the keys of the configuration
+    uint32_t added_count;
+    struct stat seen; // of the file that has them
+    uint64_t look_ns; // when it is looked at again
 } standby;
 
 static rt_status create_answer(const rt_message *question, uint32_t self, uint32_t epoch,
@@ -176,23 +182,109 @@ static bool is_stopped(const standby *s)
     return s->config->stop_fd >= 0 && poll(&stop, 1, 0) > 0;
 }
 
-static rt_status follow(standby *s, rt_error *error)
+static void close_door(standby *s)
+{
+    if (s->endpoint)
+        s->config->ops->end(s->endpoint, LINGER_MS);
+    if (s->transport)
+        s->config->ops->close(s->transport);
+    s->endpoint = NULL;
+    s->transport = NULL;
+}
+
+static rt_status open_door(standby *s, rt_error *error)
 {
     char address[RT_NAME_MAX + 16];
     const rt_standby_config *config = s->config;
     snprintf(address, sizeof address, "tcp://%s", config->config->standby);
     rt_status status = rt_transport_open(config->ops, config->keys, &s->transport, error);
+    for (uint32_t i = 0; i < s->added_count && !status; i++)
+        status = config->ops->allow(s->transport, &s->added[i], error);
     if (!status)
         status = config->ops->listen(s->transport, SELF, address, s->bound, &s->endpoint, error);
+    return status ? rt_fail_in(error, "coordinator.standby") : RT_OK;
+}
+
+// ---- boxes that were added -------------------------------------------------------------------
+
+static bool has_key(const rt_public_key *keys, uint32_t count, const rt_public_key *key)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (memcmp(keys[i].bytes, key->bytes, RT_KEY_BYTES) == 0)
+            return true;
+    }
+    return false;
+}
+
+// Whether the file is another one than when it was read last.
+static bool has_news(standby *s)
+{
+    char path[RT_PATH_MAX + 32];
+    struct stat info = {0};
+    const uint64_t now_ns = rt_now_ns();
+    if (!s->config->read_added || !s->config->keys || !s->config->keys->is_set ||
+        now_ns < s->look_ns)
+        return false;
+    s->look_ns = now_ns + LOOK_NS;
+    snprintf(path, sizeof path, "%s/%s", s->config->checkpoints, s->config->added_name);
+    if (stat(path, &info) != 0)
+        return false;
+    const bool is_same = rt_file_is_same(&s->seen, &info);
+    s->seen = info;
+    return !is_same;
+}
+
+// A key more is let in from here on. For one less the door is opened anew: no connection that it
+// opened stays, and the coordinator comes back at once.
+static rt_status look_at_added(standby *s, rt_error *error)
+{
+    rt_public_key before[RT_SITE_BOXES_MAX];
+    const uint32_t before_count = s->added_count;
+    rt_error why = {0};
+    bool all_stay = true;
+    if (!has_news(s))
+        return RT_OK;
+    memcpy(before, s->added, sizeof before);
+    if (s->config->read_added(s->config->context, s->added, &s->added_count, &why)) {
+        memcpy(s->added, before, sizeof before);
+        s->added_count = before_count;
+        rt_warn("boxes that were added are not known here: %s", why.text);
+        return RT_OK;
+    }
+    for (uint32_t i = 0; i < before_count; i++)
+        all_stay &= has_key(s->added, s->added_count, &before[i]);
+    if (!s->endpoint)
+        return RT_OK; // open_door lets them in
+    if (!all_stay) {
+        close_door(s);
+        return open_door(s, error);
+    }
+    for (uint32_t i = 0; i < s->added_count; i++) {
+        if (!has_key(before, before_count, &s->added[i]) &&
+            s->config->ops->allow(s->transport, &s->added[i], &why))
+            rt_warn("%s", why.text);
+    }
+    return RT_OK;
+}
+
+// ---- following -------------------------------------------------------------------------------
+
+static rt_status follow(standby *s, rt_error *error)
+{
+    rt_status status = look_at_added(s, error);
+    if (!status)
+        status = open_door(s, error);
     if (status)
-        return rt_fail_in(error, "coordinator.standby");
-    rt_notify_ready(config->notify);
+        return status;
+    rt_notify_ready(s->config->notify);
     rt_info("listening on %s", s->bound);
     while (!status && !s->disk.state.is_promoted) {
         if (is_stopped(s))
             return rt_fail(error, RT_STOPPED, "ends");
         status = turn(s);
         look_at_silence(s);
+        if (!status)
+            status = look_at_added(s, error);
     }
     return status;
 }
@@ -207,10 +299,7 @@ rt_status rt_standby_run(const rt_standby_config *config, rt_error *error)
                                             &s->disk, error);
     if (!status)
         status = follow(s, error);
-    if (s->endpoint)
-        config->ops->end(s->endpoint, LINGER_MS);
-    if (s->transport)
-        config->ops->close(s->transport);
+    close_door(s);
     rt_standby_disk_close(&s->disk);
     rt_free(s);
     return status;

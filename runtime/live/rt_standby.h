@@ -23,6 +23,11 @@ typedef struct {
     const char *checkpoints; // their folder
     int stop_fd;             // readable: to end; or -1
     rt_notify *notify;
+    // Boxes that were added to the run are let in as by the coordinator: the keys that a file
+    // beside the checkpoints has by now, at most RT_SITE_BOXES_MAX. NULL: there are none.
+    const char *added_name;
+    rt_status (*read_added)(void *context, rt_public_key *keys, uint32_t *count_p, rt_error *error);
+    void *context;
 } rt_standby_config;
 
 typedef struct {
