@@ -2,7 +2,6 @@
 // fail.
 #include "tests/unit/dispatch/test_coordinator_support.h"
 
-#include <netinet/in.h>
 #include <poll.h>
 
 static void part_must_be(const cJSON *manifest, const char *name, const char *bytes)
@@ -398,16 +397,11 @@ static void a_standby_is_asked_first(void **state)
 {
     (void)state;
     fixture f;
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof at;
     struct pollfd silent = {.events = POLLIN};
-    silent.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(silent.fd, (struct sockaddr *)&at, sizeof at), 0);
-    assert_int_equal(listen(silent.fd, 8), 0);
-    assert_int_equal(getsockname(silent.fd, (struct sockaddr *)&at, &length), 0);
+    const uint16_t port = listen_in_silence(&silent.fd);
     prepare(&f);
     f.own.stop_fd = eventfd(0, EFD_CLOEXEC);
-    snprintf(f.config.standby, sizeof f.config.standby, "127.0.0.1:%u", ntohs(at.sin_port));
+    snprintf(f.config.standby, sizeof f.config.standby, "127.0.0.1:%u", port);
     assert_int_equal(pthread_create(&f.thread, NULL, run_coordinator, &f), 0);
     assert_int_equal(poll(&silent, 1, 1000 * (int)(PATIENCE_S * test_limit_factor())), 1);
     assert_int_equal(eventfd_write(f.own.stop_fd, 1), 0);
