@@ -86,7 +86,7 @@ add_look_ups(const dp_view *view, uint32_t from, uint32_t until, uint32_t groups
             sums[g] += bytes_of(holders >> 8 * g & 0xff);
     }
     for (uint32_t j = 0; j < view->worker_count; j++)
-        score[j] += sums[j / 8] >> 8 * (j % 8) & 0xff;
+        score[j] += (uint32_t)(sums[j / 8] >> 8 * (j % 8) & 0xff);
 }
 
 static void score_sample(const dp_view *view, uint32_t sample, uint32_t *score)
