@@ -3,6 +3,7 @@
 #include "tests/unit/dispatch/test_coordinator_support.h"
 
 #include <poll.h>
+#include <sys/un.h>
 
 static void part_must_be(const cJSON *manifest, const char *name, const char *bytes)
 {
@@ -392,22 +393,43 @@ static void a_journal_that_is_half_full_asks_for_a_checkpoint(void **state)
     cJSON_Delete(iteration);
 }
 
-// The standby is spoken to where it is said to be; until it has answered, nothing begins.
+// A manager of services, which is told when this one is there.
+static int listen_for_notes(rt_notify *notify)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    snprintf(at.sun_path, sizeof at.sun_path, "%s", test_path("manager"));
+    const int manager = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(manager, (struct sockaddr *)&at, sizeof at), 0);
+    rt_notify_open(at.sun_path, NULL, NULL, notify);
+    return manager;
+}
+
+// The standby is spoken to where it is said to be; until it has answered, nothing begins. Whoever
+// watches over the coordinator does not wait for that.
 static void a_standby_is_asked_first(void **state)
 {
     (void)state;
     fixture f;
     struct pollfd silent = {.events = POLLIN};
     const uint16_t port = listen_in_silence(&silent.fd);
+    rt_notify notify;
+    char note[100] = "";
     prepare(&f);
+    struct pollfd manager = {.fd = listen_for_notes(&notify), .events = POLLIN};
+    f.own.notify = &notify;
     f.own.stop_fd = eventfd(0, EFD_CLOEXEC);
     snprintf(f.config.standby, sizeof f.config.standby, "127.0.0.1:%u", port);
     assert_int_equal(pthread_create(&f.thread, NULL, run_coordinator, &f), 0);
     assert_int_equal(poll(&silent, 1, 1000 * (int)(PATIENCE_S * test_limit_factor())), 1);
+    assert_int_equal(poll(&manager, 1, 1000 * (int)(PATIENCE_S * test_limit_factor())), 1);
+    assert_true(recv(manager.fd, note, sizeof note - 1, 0) > 0);
+    assert_memory_equal(note, "READY=1", 7);
     assert_int_equal(eventfd_write(f.own.stop_fd, 1), 0);
     pthread_join(f.thread, NULL);
     assert_int_equal(f.status, RT_STOPPED);
     close(silent.fd);
+    close(manager.fd);
+    rt_notify_close(&notify);
     close(f.own.stop_fd);
     rt_config_fini(&f.config);
 }

@@ -40,7 +40,10 @@ static UNUSED void *wait_for_answer(void *context)
     question *q = context;
     const rt_ask_config config = {
         .ops = ops, .coordinator = q->f->address, .timeout_s = PATIENCE_S};
-    q->status = rt_ask(&config, q->request, q->text, &q->error);
+    do {
+        q->error = (rt_error){0};
+        q->status = rt_ask(&config, q->request, q->text, &q->error);
+    } while (q->status == RT_REFUSED && strstr(q->error.text, "ask again in a few seconds"));
     return NULL;
 }
 

@@ -174,5 +174,74 @@ static void runs_that_stay_as_they_are(void **state)
     end_boxes(&f);
 }
 
-TEST_MAIN(TEST(rows_of_a_box_that_leaves), TEST(a_checkpoint_that_fails),
+static double rate_of(const cJSON *boxes, const char *key)
+{
+    return number(cJSON_GetObjectItemCaseSensitive(boxes, key), "value");
+}
+
+// Rates that were set stay when a box leaves.
+static void rates_stay(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"optimizer.rows.learning_rate\":{\"value\":0.375,\"configured\":%.9g},"
+        "\"optimizer.dense.learning_rate\":{\"value\":0.625,\"configured\":%.9g}}";
+    fixture f;
+    question q;
+    prepare_boxes(&f);
+    f.own.spawned = true;
+    assert_int_equal(mkdir(test_path("out/checkpoints"), 0700), 0);
+    FILE *file = fopen(test_path("out/checkpoints/boxes"), "w");
+    assert_non_null(file);
+    fprintf(file, text, (double)f.config.optimizer_rows.learning_rate,
+            (double)f.config.optimizer_dense.learning_rate);
+    fclose(file);
+    start_boxes(&f);
+    train_to(&f, 2);
+    for (uint32_t s = 0; s < 2; s++)
+        say_vitals(&f, s ? SECOND_SHARD : 0, 1);
+    begin_question(&q, &f, "drain\nb");
+    (void)train_to_flush(&f);
+    play_cut_of_two(&f, RT_OK);
+    pthread_join(f.thread, NULL);
+    pthread_join(q.thread, NULL);
+    assert_int_equal(q.status, RT_OK);
+    assert_memory_equal(q.text, "b leaves: all start anew from iteration ", 40);
+    for (uint32_t m = 0; m < MEMBERS_MAX; m++)
+        ops->end(f.members[m], 0);
+    finish_joined(&f, RT_AGAIN, "b leaves: all start anew from iteration ");
+    cJSON *boxes = json_of(&f, "checkpoints/boxes");
+    test_close(rate_of(boxes, "optimizer.rows.learning_rate"), 0.375, 1e-6, 0, "rows");
+    test_close(rate_of(boxes, "optimizer.dense.learning_rate"), 0.625, 1e-6, 0, "dense");
+    assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(boxes, "boxes")), 1);
+    cJSON_Delete(boxes);
+}
+
+// One that no configuration has, whose members the run's own launcher starts: the question is
+// answered once all start anew.
+static void a_new_box_of_the_launcher(void **state)
+{
+    (void)state;
+    fixture f;
+    question q;
+    prepare_boxes(&f);
+    f.own.spawned = true;
+    start_boxes(&f);
+    train_to(&f, 2);
+    begin_question(&q, &f, "add\nd\n{\"box\":" BOX("d", ",\"workers\":1") "}");
+    (void)train_to_flush(&f);
+    play_cut_of_two(&f, RT_OK);
+    pthread_join(f.thread, NULL);
+    pthread_join(q.thread, NULL);
+    assert_int_equal(q.status, RT_OK);
+    assert_memory_equal(q.text, "d joins: all start anew from iteration ", 39);
+    for (uint32_t m = 0; m < MEMBERS_MAX; m++)
+        ops->end(f.members[m], 0);
+    finish_joined(&f, RT_AGAIN, "d joins: all start anew from iteration ");
+    cJSON *boxes = json_of(&f, "checkpoints/boxes");
+    assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(boxes, "boxes")), 3);
+    cJSON_Delete(boxes);
+}
+
+TEST_MAIN(TEST(rates_stay), TEST(a_new_box_of_the_launcher), TEST(rows_of_a_box_that_leaves), TEST(a_checkpoint_that_fails),
           TEST(a_run_that_ends_before), TEST(runs_that_stay_as_they_are))

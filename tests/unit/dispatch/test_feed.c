@@ -436,6 +436,7 @@ static void keys_are_counted(void **state)
     rt_batch batch;
     static uint64_t keys[10 * WORKERS * 4 * RT_FIELDS_MAX];
     uint32_t count = 0;
+    uint64_t fingerprint = 0;
     begin(&c, NULL);
     dp_feed_config config = config_of(&c);
     assert_int_equal(rt_stream_open(&c.config.stream, 1, &again, NULL), RT_OK);
@@ -453,6 +454,11 @@ static void keys_are_counted(void **state)
                 keys[count++] = keys[i];
         }
         dp_planned *planned = take(&c, feed);
+        rt_wire_slice head;
+        memcpy(&head, rt_message_payload(&planned->slices[0]), sizeof head);
+        assert_true(planned->fingerprint != 0 && planned->fingerprint != fingerprint);
+        assert_true(head.fingerprint == planned->fingerprint); // of each plan
+        fingerprint = planned->fingerprint;
         assert_int_equal(planned->keys, count);
         assert_int_equal(planned->admitted, count - before);
         dp_feed_give(feed, planned);
