@@ -38,6 +38,26 @@ static void check_model(const fixture *f, uint32_t iterations, uint64_t samples)
     cJSON_Delete(manifest);
 }
 
+// That all records together have.
+static double values_of_first_column(const fixture *f)
+{
+    static char line[1 << 16];
+    char path[600];
+    double values = 0;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", f->out);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file)) {
+        cJSON *record = cJSON_Parse(line);
+        const cJSON *columns = cJSON_GetObjectItem(record, "columns");
+        if (columns)
+            values += number(cJSON_GetArrayItem(columns, 0), "values");
+        cJSON_Delete(record);
+    }
+    fclose(file);
+    return values;
+}
+
 static void a_run_from_hello_to_stop(void **state)
 {
     (void)state;
@@ -59,6 +79,7 @@ static void a_run_from_hello_to_stop(void **state)
     finish(&f, RT_OK, "");
     assert_int_equal(f.saved, 1);
     check_model(&f, ITERATIONS, samples);
+    assert_true(values_of_first_column(&f) == (double)samples);
     cJSON *summary = json_of(&f, "summary.json");
     assert_true(number(summary, "iterations") == ITERATIONS);
     assert_true(number(summary, "samples") == (double)samples);

@@ -8,8 +8,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "dispatch/coordinator/dp_feed_parts.h"
 #include "dispatch/coordinator/dp_reading.h"
 #include "dispatch/planner/dp_setup.h"
+#include "tests/support/said.h"
 #include "tests/support/test.h"
 
 #define WORKERS 2u
@@ -206,6 +208,46 @@ static void a_cut_does_not_wait_for_input(void **state)
         dp_feed_give(feed, planned);
         dp_feed_request_cut(feed); // nothing is new: it is kept for the next batch
     }
+    dp_feed_destroy(feed);
+    close(writer);
+    fini(&c);
+}
+
+// What is said when nothing is planned.
+static const char *said_of_take(dp_feed *feed)
+{
+    said_output out;
+    dp_planned *planned;
+    said_begin(&out, STDERR_FILENO);
+    const rt_status status = dp_feed_take(feed, &planned, NULL);
+    const char *text = said_end(&out);
+    assert_int_equal(status, RT_AGAIN);
+    return text;
+}
+
+// That a run waits for its input is said when it has waited for a while, and then more and more
+// rarely; a batch begins that anew.
+static void waiting_for_input_is_said(void **state)
+{
+    (void)state;
+    static const char says[] = "waiting for the input: no batch of 8 samples has come for 0 s";
+    feed_case c;
+    dp_feed *feed;
+    const int writer = begin_pipe(&c);
+    dp_feed_config config = config_of(&c);
+    assert_int_equal(dp_feed_create(&config, c.stream, &feed, NULL), RT_OK);
+    feed->idle_limit_ns = 1;
+    assert_string_equal(said_of_take(feed), "");
+    assert_non_null(strstr(said_of_take(feed), says));
+    assert_int_equal(feed->idle_limit_ns, 2);
+    assert_non_null(strstr(said_of_take(feed), says));
+    assert_int_equal(feed->idle_limit_ns, 4);
+    write_batch(&c, writer);
+    expect_iteration(&c, feed, 1);
+    assert_string_equal(said_of_take(feed), "");
+    assert_non_null(strstr(said_of_take(feed), says));
+    feed->idle_limit_ns = UINT64_MAX;
+    assert_string_equal(said_of_take(feed), "");
     dp_feed_destroy(feed);
     close(writer);
     fini(&c);
@@ -630,7 +672,7 @@ static void caches_of_an_input_of_unknown_length(void **state)
 TEST_MAIN(TEST(a_run_ends_before_its_iterations_wrap), TEST(a_cut_serves_a_request),
           TEST(a_cut_does_not_wait_for_input), TEST(a_short_batch_is_in_the_journal),
           TEST(bad_data_ends_the_input), TEST(names_outlive_a_restart),
-          TEST(what_is_told_takes_effect), TEST(times_are_of_their_parts), TEST(keys_are_counted),
+          TEST(what_is_told_takes_effect), TEST(times_are_of_their_parts), TEST(keys_are_counted), TEST(waiting_for_input_is_said),
           TEST(workers_that_plan_get_batches), TEST(who_sits_out_gets_no_slices),
           TEST(who_sits_out_is_heard_of_again),
           TEST(caches_of_an_input_of_unknown_length))
