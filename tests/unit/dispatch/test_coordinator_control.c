@@ -356,9 +356,8 @@ static void other_rates_begin_anew(void **state)
 // ---- boxes -----------------------------------------------------------------------------------
 
 // A shard and a worker, a worker, and a shard that takes no part.
-static void open_boxes(fixture *f)
+static void open_boxes_in(fixture *f)
 {
-    prepare(f);
     f->config.stream.samples_max = 0; // no end
     config_must_set(
         &f->config,
@@ -368,6 +367,12 @@ static void open_boxes(fixture *f)
     assert_int_equal(f->config.ps_shard_count, 2);
     start(f);
     train_to(f, 2);
+}
+
+static void open_boxes(fixture *f)
+{
+    prepare(f);
+    open_boxes_in(f);
 }
 
 static void boxes_that_cannot_move(void **state)
@@ -479,6 +484,15 @@ static void a_box_that_is_new(void **state)
     assert_string_equal(told.boxes[3].name, "d");
     assert_string_equal(told.network_bind, ""); // of another box
     rt_config_fini(&told);
+    fail_run(&f);
+    prepare_again(&f); // the next start knows them, too
+    open_boxes_in(&f);
+    refuse(&f, "add\nd",
+           "d: not there yet: worker 2, worker 3, ps 2; start them on that box, they "
+           "wait to be taken in");
+    refuse(&f, "add\ne\n{}", "e: is a box of this run already: `lanyard add RUN e`, without more, "
+                              "takes it in");
+    ask(&f, "drain\ne", RT_OK, "e is not waited for any more: `lanyard add` takes it in");
     fail_run(&f);
 }
 

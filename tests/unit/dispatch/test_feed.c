@@ -63,18 +63,24 @@ static dp_planner *planner_at(const feed_case *c, uint32_t iteration)
     return planner;
 }
 
-static dp_planned *take(const feed_case *c, dp_feed *feed)
+static rt_status await_planned(const feed_case *c, dp_feed *feed, dp_planned **planned_p,
+                               rt_error *error)
 {
-    dp_planned *planned;
-    rt_error error = {0};
     rt_status status;
-    while ((status = dp_feed_take(feed, &planned, &error)) == RT_AGAIN) {
+    while ((status = dp_feed_take(feed, planned_p, error)) == RT_AGAIN) {
         struct pollfd wake = {.fd = c->wake_fd, .events = POLLIN};
         eventfd_t count;
         (void)poll(&wake, 1, -1);
         (void)eventfd_read(c->wake_fd, &count);
     }
-    if (status)
+    return status;
+}
+
+static dp_planned *take(const feed_case *c, dp_feed *feed)
+{
+    dp_planned *planned;
+    rt_error error = {0};
+    if (await_planned(c, feed, &planned, &error))
         fail_msg("%s", error.text);
     return planned;
 }
@@ -105,6 +111,31 @@ static void expect_iteration(const feed_case *c, dp_feed *feed, uint32_t iterati
     assert_false(planned->is_cut);
     assert_int_equal(planned->iteration, iteration);
     dp_feed_give(feed, planned);
+}
+
+// Where it cannot go on from, nothing is read: the run ends, and says why.
+static void a_position_that_cannot_be(void **state)
+{
+    (void)state;
+    feed_case c;
+    dp_feed *feed;
+    dp_planned *planned;
+    rt_error error = {0};
+    begin(&c, NULL);
+    dp_feed_config config = config_of(&c);
+    config.iteration = 5;
+    config.restored = planner_at(&c, config.iteration);
+    rt_bytes position = {0};
+    rt_bytes_put(&position, "nonsense", 8);
+    config.position = &position;
+    assert_int_equal(dp_feed_create(&config, c.stream, &feed, NULL), RT_OK);
+    const rt_status status = await_planned(&c, feed, &planned, &error);
+    assert_int_equal(status, RT_DATA);
+    assert_true(error.text[0] != '\0');
+    assert_int_equal(dp_feed_stream_stats(feed).samples, 0);
+    dp_feed_destroy(feed);
+    rt_bytes_fini(&position);
+    fini(&c);
 }
 
 // Versions of rows are iterations and have 32 bits: a run ends before they start again from 0, when
@@ -672,7 +703,7 @@ static void caches_of_an_input_of_unknown_length(void **state)
 TEST_MAIN(TEST(a_run_ends_before_its_iterations_wrap), TEST(a_cut_serves_a_request),
           TEST(a_cut_does_not_wait_for_input), TEST(a_short_batch_is_in_the_journal),
           TEST(bad_data_ends_the_input), TEST(names_outlive_a_restart),
-          TEST(what_is_told_takes_effect), TEST(times_are_of_their_parts), TEST(keys_are_counted), TEST(waiting_for_input_is_said),
+          TEST(what_is_told_takes_effect), TEST(times_are_of_their_parts), TEST(keys_are_counted), TEST(a_position_that_cannot_be), TEST(waiting_for_input_is_said),
           TEST(workers_that_plan_get_batches), TEST(who_sits_out_gets_no_slices),
           TEST(who_sits_out_is_heard_of_again),
           TEST(caches_of_an_input_of_unknown_length))
