@@ -236,8 +236,8 @@ static void all_of_it_is_written(void **state)
     static const struct {
         const char *name;
         double value;
-    } numbers[] = {{"iteration", 7}, {"base", 0},    {"samples", 70},
-                   {"epoch", 4},     {"shards", 2},  {"scale_samples", 49}};
+    } numbers[] = {{"iteration", 7}, {"base", 0},   {"samples", 70},
+                   {"epoch", 4},     {"shards", 2}, {"scale_samples", 49}};
     for (size_t i = 0; i < RT_COUNT_OF(numbers); i++)
         assert_true(number(root, numbers[i].name) == numbers[i].value);
     assert_string_equal(cJSON_GetObjectItem(root, "kind")->valuestring, "checkpoint");
@@ -259,7 +259,8 @@ static void all_of_it_is_written(void **state)
     close_all(&f);
 }
 
-// ---- which build on which, which stay ------------------------------------------------------------
+// ---- which build on which, which stay
+// ------------------------------------------------------------
 
 #define MADE 7u // one after the other
 

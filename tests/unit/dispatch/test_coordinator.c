@@ -514,9 +514,10 @@ static void a_run_that_begins_anew(void **state)
 
 TEST_MAIN(TEST(a_run_from_hello_to_stop), TEST(a_run_of_one_worker),
           TEST(records_of_a_single_iteration), TEST(computing_times_reach_the_planner),
-          TEST(slices_wait_for_reports), TEST(who_sits_out_is_not_waited_for), TEST(a_stop_ends_it_early),
-          TEST(a_checkpoint_when_somebody_asks), TEST(a_checkpoint_and_a_copy_of_the_rows),
-          TEST(publishing_takes_checkpoints), TEST(publishing_more_often_than_others),
+          TEST(slices_wait_for_reports), TEST(who_sits_out_is_not_waited_for),
+          TEST(a_stop_ends_it_early), TEST(a_checkpoint_when_somebody_asks),
+          TEST(a_checkpoint_and_a_copy_of_the_rows), TEST(publishing_takes_checkpoints),
+          TEST(publishing_more_often_than_others),
           TEST(a_journal_that_is_half_full_asks_for_a_checkpoint), TEST(a_standby_is_asked_first),
           TEST(without_checkpoints_to_resume_from), TEST(errors_before_the_first_member),
           TEST(a_run_that_begins_anew))

@@ -1,5 +1,5 @@
-// test_coordinator_ask - what a visitor asks of the coordinator of test_coordinator_support, and what
-// it is answered.
+// test_coordinator_ask - what a visitor asks of the coordinator of test_coordinator_support, and
+// what it is answered.
 #ifndef TEST_COORDINATOR_ASK_H
 #define TEST_COORDINATOR_ASK_H
 

@@ -74,10 +74,10 @@ static void runs_that_take_no_model(void **state)
 {
     (void)state;
     enum { PLACEMENT, HOMES, ADMIT, SHARE, NOT_THERE, CASES };
-    static const char *const texts[] = {
-        "--init needs planner.placement \"coordinator\"", "--init needs ps.homes \"hashed\"",
-        "--init needs rows.admit 1 and rows.admit_share 1", "rows.admit_share 1",
-        "--init /nowhere/model"};
+    static const char *const texts[] = {"--init needs planner.placement \"coordinator\"",
+                                        "--init needs ps.homes \"hashed\"",
+                                        "--init needs rows.admit 1 and rows.admit_share 1",
+                                        "rows.admit_share 1", "--init /nowhere/model"};
     for (uint32_t which = PLACEMENT; which < CASES; which++) {
         fixture f;
         prepare(&f);

@@ -110,7 +110,8 @@ static void rows_of_a_box_that_leaves(void **state)
     refuse_then(&f, "drain\nb", "b: shard 0 has",
                 "b: shard 1 has not said yet how many rows it has: ask again in a few seconds");
     say_vitals(&f, SECOND_SHARD, 1);
-    refuse_then(&f, "drain\nb", "b: shard 1 has", "b: there are 1000001 rows, the 1 shards that would be left hold ");
+    refuse_then(&f, "drain\nb", "b: shard 1 has",
+                "b: there are 1000001 rows, the 1 shards that would be left hold ");
     end_boxes(&f);
 }
 
@@ -128,8 +129,7 @@ static void a_checkpoint_that_fails(void **state)
     begin_question(&q, &f, "set\noptimizer.rows.learning_rate\n0.375");
     (void)train_to_flush(&f);
     play_cut_of_two(&f, RT_IO);
-    end_question(&q, RT_REFUSED,
-                 "the checkpoint could not be written: the run goes on as it was");
+    end_question(&q, RT_REFUSED, "the checkpoint could not be written: the run goes on as it was");
     for (uint32_t i = 0; i < 5; i++)
         assert_true(train_next(&f, &iteration) > 0);
     end_boxes(&f);
@@ -243,5 +243,6 @@ static void a_new_box_of_the_launcher(void **state)
     cJSON_Delete(boxes);
 }
 
-TEST_MAIN(TEST(rates_stay), TEST(a_new_box_of_the_launcher), TEST(rows_of_a_box_that_leaves), TEST(a_checkpoint_that_fails),
-          TEST(a_run_that_ends_before), TEST(runs_that_stay_as_they_are))
+TEST_MAIN(TEST(rates_stay), TEST(a_new_box_of_the_launcher), TEST(rows_of_a_box_that_leaves),
+          TEST(a_checkpoint_that_fails), TEST(a_run_that_ends_before),
+          TEST(runs_that_stay_as_they_are))

@@ -703,7 +703,7 @@ static void caches_of_an_input_of_unknown_length(void **state)
 TEST_MAIN(TEST(a_run_ends_before_its_iterations_wrap), TEST(a_cut_serves_a_request),
           TEST(a_cut_does_not_wait_for_input), TEST(a_short_batch_is_in_the_journal),
           TEST(bad_data_ends_the_input), TEST(names_outlive_a_restart),
-          TEST(what_is_told_takes_effect), TEST(times_are_of_their_parts), TEST(keys_are_counted), TEST(a_position_that_cannot_be), TEST(waiting_for_input_is_said),
+          TEST(what_is_told_takes_effect), TEST(times_are_of_their_parts), TEST(keys_are_counted),
+          TEST(a_position_that_cannot_be), TEST(waiting_for_input_is_said),
           TEST(workers_that_plan_get_batches), TEST(who_sits_out_gets_no_slices),
-          TEST(who_sits_out_is_heard_of_again),
-          TEST(caches_of_an_input_of_unknown_length))
+          TEST(who_sits_out_is_heard_of_again), TEST(caches_of_an_input_of_unknown_length))

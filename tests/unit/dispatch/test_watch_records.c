@@ -116,8 +116,8 @@ static void counts_columns(void **state)
     rt_batch_fini(&batch);
 }
 
-// Fields that share a table are counted by themselves: field 2 has the rows of field 0, and field 1,
-// whose values may be missing, too.
+// Fields that share a table are counted by themselves: field 2 has the rows of field 0, or field 1,
+// whose values may be missing.
 static void counts_columns_that_share_rows(void **state)
 {
     (void)state;
@@ -156,8 +156,10 @@ static void which_column_is_watched(void **state)
         const char *text; // NULL: none
     } cases[] = {{"", 3, NULL},
                  {"c", 0, NULL},
-                 {"d", 0, "watch.column: expected a categorical column of the stream, found \"d\""},
-                 {"a", 3, "watch.column: is for labels of 0 and 1, not for one of several classes"}};
+                 {"d", 0,
+                  "watch.column: expected a categorical column of the stream, found \"d\""},
+                 {"a", 3,
+                  "watch.column: is for labels of 0 and 1, not for one of several classes"}};
     for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
         const rt_schema schema = {.field_count = FIELDS,
                                   .field_names = {"a", "b", "c"},
@@ -406,5 +408,6 @@ static void bounds_names(void **state)
     rt_value_names_destroy(names);
 }
 
-TEST_MAIN(TEST(counts_columns), TEST(counts_columns_that_share_rows), TEST(which_column_is_watched), TEST(what_was_read), TEST(what_was_sent), TEST(judges_slices), TEST(keeps_what_comes_most),
-          TEST(bounds_names))
+TEST_MAIN(TEST(counts_columns), TEST(counts_columns_that_share_rows),
+          TEST(which_column_is_watched), TEST(what_was_read), TEST(what_was_sent),
+          TEST(judges_slices), TEST(keeps_what_comes_most), TEST(bounds_names))
