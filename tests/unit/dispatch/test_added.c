@@ -107,7 +107,9 @@ static void other_places_are_refused(void **state)
     (void)read(&config, RT_CONFIG, "box \"c\" was added as number 3 of boxes, which is \"d\"");
     rt_config_fini(&config);
     config = config_of("boxes=[" BOX("a", ", \"shards\": 1") "]");
-    (void)read(&config, RT_CONFIG, "has only 1");
+    (void)read(&config, RT_CONFIG,
+               "box \"c\" was added as number 3 of boxes, of which the configuration has only 1: "
+               "none may be taken out");
     rt_config_fini(&config);
 }
 

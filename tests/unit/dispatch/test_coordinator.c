@@ -2,8 +2,8 @@
 // fail.
 #include "tests/unit/dispatch/test_coordinator_support.h"
 
-#include <netinet/in.h>
 #include <poll.h>
+#include <sys/un.h>
 
 static void part_must_be(const cJSON *manifest, const char *name, const char *bytes)
 {
@@ -38,6 +38,26 @@ static void check_model(const fixture *f, uint32_t iterations, uint64_t samples)
     cJSON_Delete(manifest);
 }
 
+// That all records together have.
+static double values_of_first_column(const fixture *f)
+{
+    static char line[1 << 16];
+    char path[600];
+    double values = 0;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", f->out);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file)) {
+        cJSON *record = cJSON_Parse(line);
+        const cJSON *columns = cJSON_GetObjectItem(record, "columns");
+        if (columns)
+            values += number(cJSON_GetArrayItem(columns, 0), "values");
+        cJSON_Delete(record);
+    }
+    fclose(file);
+    return values;
+}
+
 static void a_run_from_hello_to_stop(void **state)
 {
     (void)state;
@@ -59,6 +79,7 @@ static void a_run_from_hello_to_stop(void **state)
     finish(&f, RT_OK, "");
     assert_int_equal(f.saved, 1);
     check_model(&f, ITERATIONS, samples);
+    assert_true(values_of_first_column(&f) == (double)samples);
     cJSON *summary = json_of(&f, "summary.json");
     assert_true(number(summary, "iterations") == ITERATIONS);
     assert_true(number(summary, "samples") == (double)samples);
@@ -393,27 +414,43 @@ static void a_journal_that_is_half_full_asks_for_a_checkpoint(void **state)
     cJSON_Delete(iteration);
 }
 
-// The standby is spoken to where it is said to be; until it has answered, nothing begins.
+// A manager of services, which is told when this one is there.
+static int listen_for_notes(rt_notify *notify)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    snprintf(at.sun_path, sizeof at.sun_path, "%s", test_path("manager"));
+    const int manager = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(manager, (struct sockaddr *)&at, sizeof at), 0);
+    rt_notify_open(at.sun_path, NULL, NULL, notify);
+    return manager;
+}
+
+// The standby is spoken to where it is said to be; until it has answered, nothing begins. Whoever
+// watches over the coordinator does not wait for that.
 static void a_standby_is_asked_first(void **state)
 {
     (void)state;
     fixture f;
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof at;
     struct pollfd silent = {.events = POLLIN};
-    silent.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(silent.fd, (struct sockaddr *)&at, sizeof at), 0);
-    assert_int_equal(listen(silent.fd, 8), 0);
-    assert_int_equal(getsockname(silent.fd, (struct sockaddr *)&at, &length), 0);
+    const uint16_t port = listen_in_silence(&silent.fd);
+    rt_notify notify;
+    char note[100] = "";
     prepare(&f);
+    struct pollfd manager = {.fd = listen_for_notes(&notify), .events = POLLIN};
+    f.own.notify = &notify;
     f.own.stop_fd = eventfd(0, EFD_CLOEXEC);
-    snprintf(f.config.standby, sizeof f.config.standby, "127.0.0.1:%u", ntohs(at.sin_port));
+    snprintf(f.config.standby, sizeof f.config.standby, "127.0.0.1:%u", port);
     assert_int_equal(pthread_create(&f.thread, NULL, run_coordinator, &f), 0);
     assert_int_equal(poll(&silent, 1, 1000 * (int)(PATIENCE_S * test_limit_factor())), 1);
+    assert_int_equal(poll(&manager, 1, 1000 * (int)(PATIENCE_S * test_limit_factor())), 1);
+    assert_true(recv(manager.fd, note, sizeof note - 1, 0) > 0);
+    assert_memory_equal(note, "READY=1", 7);
     assert_int_equal(eventfd_write(f.own.stop_fd, 1), 0);
     pthread_join(f.thread, NULL);
     assert_int_equal(f.status, RT_STOPPED);
     close(silent.fd);
+    close(manager.fd);
+    rt_notify_close(&notify);
     close(f.own.stop_fd);
     rt_config_fini(&f.config);
 }
@@ -477,9 +514,10 @@ static void a_run_that_begins_anew(void **state)
 
 TEST_MAIN(TEST(a_run_from_hello_to_stop), TEST(a_run_of_one_worker),
           TEST(records_of_a_single_iteration), TEST(computing_times_reach_the_planner),
-          TEST(slices_wait_for_reports), TEST(who_sits_out_is_not_waited_for), TEST(a_stop_ends_it_early),
-          TEST(a_checkpoint_when_somebody_asks), TEST(a_checkpoint_and_a_copy_of_the_rows),
-          TEST(publishing_takes_checkpoints), TEST(publishing_more_often_than_others),
+          TEST(slices_wait_for_reports), TEST(who_sits_out_is_not_waited_for),
+          TEST(a_stop_ends_it_early), TEST(a_checkpoint_when_somebody_asks),
+          TEST(a_checkpoint_and_a_copy_of_the_rows), TEST(publishing_takes_checkpoints),
+          TEST(publishing_more_often_than_others),
           TEST(a_journal_that_is_half_full_asks_for_a_checkpoint), TEST(a_standby_is_asked_first),
           TEST(without_checkpoints_to_resume_from), TEST(errors_before_the_first_member),
           TEST(a_run_that_begins_anew))

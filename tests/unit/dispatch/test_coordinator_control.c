@@ -1,26 +1,9 @@
 // What people ask of a run: every request, what it is answered, and what it becomes.
-#include "tests/unit/dispatch/test_coordinator_support.h"
+#include "tests/unit/dispatch/test_coordinator_ask.h"
 
 #include "dispatch/coordinator/dp_control.h"
-#include "runtime/transport/rt_ask.h"
 #include "tests/support/config_case.h"
 #include "tests/support/visitors.h"
-
-static void ask(fixture *f, const char *request, rt_status want, const char *says)
-{
-    char text[RT_ASK_BYTES_MAX] = "";
-    rt_error error = {0};
-    const rt_ask_config config = {.ops = ops, .coordinator = f->address, .timeout_s = PATIENCE_S};
-    const rt_status status = rt_ask(&config, request, text, &error);
-    const char *answer = status ? error.text : text;
-    if (status != want || strcmp(answer, says) != 0)
-        fail_msg("%s\n%d: \"%s\", expected\n%d: \"%s\"", request, status, answer, want, says);
-}
-
-static void refuse(fixture *f, const char *request, const char *says)
-{
-    ask(f, request, RT_REFUSED, says);
-}
 
 static void fail_run(fixture *f)
 {
@@ -322,30 +305,6 @@ static void too_many_are_forgotten(void **state)
 
 // ---- what goes by a checkpoint ---------------------------------------------------------------
 
-typedef struct {
-    pthread_t thread;
-    fixture *f;
-    const char *request;
-    char text[RT_ASK_BYTES_MAX];
-    rt_error error;
-    rt_status status;
-} question;
-
-static void *wait_for_answer(void *context)
-{
-    question *q = context;
-    const rt_ask_config config = {
-        .ops = ops, .coordinator = q->f->address, .timeout_s = PATIENCE_S};
-    q->status = rt_ask(&config, q->request, q->text, &q->error);
-    return NULL;
-}
-
-static void begin_question(question *q, fixture *f, const char *request)
-{
-    *q = (question){.f = f, .request = request};
-    assert_int_equal(pthread_create(&q->thread, NULL, wait_for_answer, q), 0);
-}
-
 static cJSON *read_boxes(const fixture *f)
 {
     return json_of(f, "checkpoints/boxes");
@@ -360,10 +319,8 @@ static void must_start_anew(fixture *f, question *q, const char *what, uint32_t 
     if (f->config.checkpoint.copies)
         give_file(f, 0, cut, rows);
     expect_stops(f, RT_REASON_FAILED, drained);
-    pthread_join(q->thread, NULL);
     snprintf(says, sizeof says, "%s: all start anew from iteration %u", what, cut);
-    if (q->status || strcmp(q->text, says) != 0)
-        fail_msg("%d: %s%s, expected %s", q->status, q->text, q->error.text, says);
+    end_question(q, RT_OK, says);
     finish(f, RT_AGAIN, says);
 }
 
@@ -398,12 +355,9 @@ static void other_rates_begin_anew(void **state)
 
 // ---- boxes -----------------------------------------------------------------------------------
 
-#define BOX(name, rest) "{\"name\":\"" name "\",\"gbps\":1" rest "}"
-
 // A shard and a worker, a worker, and a shard that takes no part.
-static void open_boxes(fixture *f)
+static void open_boxes_in(fixture *f)
 {
-    prepare(f);
     f->config.stream.samples_max = 0; // no end
     config_must_set(
         &f->config,
@@ -413,6 +367,12 @@ static void open_boxes(fixture *f)
     assert_int_equal(f->config.ps_shard_count, 2);
     start(f);
     train_to(f, 2);
+}
+
+static void open_boxes(fixture *f)
+{
+    prepare(f);
+    open_boxes_in(f);
 }
 
 static void boxes_that_cannot_move(void **state)
@@ -530,6 +490,15 @@ static void a_box_that_is_new(void **state)
     assert_string_equal(told.boxes[3].name, "d");
     assert_string_equal(told.network_bind, ""); // of another box
     rt_config_fini(&told);
+    fail_run(&f);
+    prepare_again(&f); // the next start knows them, too
+    open_boxes_in(&f);
+    refuse(&f, "add\nd",
+           "d: not there yet: worker 2, worker 3, ps 2; start them on that box, they "
+           "wait to be taken in");
+    refuse(&f, "add\ne\n{}", "e: is a box of this run already: `lanyard add RUN e`, without more, "
+                              "takes it in");
+    ask(&f, "drain\ne", RT_OK, "e is not waited for any more: `lanyard add` takes it in");
     fail_run(&f);
 }
 

@@ -8,6 +8,7 @@
 #include <cjson/cJSON.h>
 #include <inttypes.h>
 #include <math.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -193,6 +194,18 @@ static UNUSED void remove_out(const fixture *f)
     char command[600];
     snprintf(command, sizeof command, "rm -r '%s'", f->out);
     assert_int_equal(system(command), 0);
+}
+
+// Somebody who listens and never answers; its port.
+static UNUSED uint16_t listen_in_silence(int *fd)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof at;
+    *fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(*fd, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(*fd, 8), 0);
+    assert_int_equal(getsockname(*fd, (struct sockaddr *)&at, &length), 0);
+    return ntohs(at.sin_port);
 }
 
 // Until members can join.

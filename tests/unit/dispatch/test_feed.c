@@ -8,8 +8,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "dispatch/coordinator/dp_feed_parts.h"
 #include "dispatch/coordinator/dp_reading.h"
 #include "dispatch/planner/dp_setup.h"
+#include "tests/support/said.h"
 #include "tests/support/test.h"
 
 #define WORKERS 2u
@@ -61,18 +63,24 @@ static dp_planner *planner_at(const feed_case *c, uint32_t iteration)
     return planner;
 }
 
-static dp_planned *take(const feed_case *c, dp_feed *feed)
+static rt_status await_planned(const feed_case *c, dp_feed *feed, dp_planned **planned_p,
+                               rt_error *error)
 {
-    dp_planned *planned;
-    rt_error error = {0};
     rt_status status;
-    while ((status = dp_feed_take(feed, &planned, &error)) == RT_AGAIN) {
+    while ((status = dp_feed_take(feed, planned_p, error)) == RT_AGAIN) {
         struct pollfd wake = {.fd = c->wake_fd, .events = POLLIN};
         eventfd_t count;
         (void)poll(&wake, 1, -1);
         (void)eventfd_read(c->wake_fd, &count);
     }
-    if (status)
+    return status;
+}
+
+static dp_planned *take(const feed_case *c, dp_feed *feed)
+{
+    dp_planned *planned;
+    rt_error error = {0};
+    if (await_planned(c, feed, &planned, &error))
         fail_msg("%s", error.text);
     return planned;
 }
@@ -103,6 +111,31 @@ static void expect_iteration(const feed_case *c, dp_feed *feed, uint32_t iterati
     assert_false(planned->is_cut);
     assert_int_equal(planned->iteration, iteration);
     dp_feed_give(feed, planned);
+}
+
+// Where it cannot go on from, nothing is read: the run ends, and says why.
+static void a_position_that_cannot_be(void **state)
+{
+    (void)state;
+    feed_case c;
+    dp_feed *feed;
+    dp_planned *planned;
+    rt_error error = {0};
+    begin(&c, NULL);
+    dp_feed_config config = config_of(&c);
+    config.iteration = 5;
+    config.restored = planner_at(&c, config.iteration);
+    rt_bytes position = {0};
+    rt_bytes_put(&position, "nonsense", 8);
+    config.position = &position;
+    assert_int_equal(dp_feed_create(&config, c.stream, &feed, NULL), RT_OK);
+    const rt_status status = await_planned(&c, feed, &planned, &error);
+    assert_int_equal(status, RT_DATA);
+    assert_true(error.text[0] != '\0');
+    assert_int_equal(dp_feed_stream_stats(feed).samples, 0);
+    dp_feed_destroy(feed);
+    rt_bytes_fini(&position);
+    fini(&c);
 }
 
 // Versions of rows are iterations and have 32 bits: a run ends before they start again from 0, when
@@ -206,6 +239,46 @@ static void a_cut_does_not_wait_for_input(void **state)
         dp_feed_give(feed, planned);
         dp_feed_request_cut(feed); // nothing is new: it is kept for the next batch
     }
+    dp_feed_destroy(feed);
+    close(writer);
+    fini(&c);
+}
+
+// What is said when nothing is planned.
+static const char *said_of_take(dp_feed *feed)
+{
+    said_output out;
+    dp_planned *planned;
+    said_begin(&out, STDERR_FILENO);
+    const rt_status status = dp_feed_take(feed, &planned, NULL);
+    const char *text = said_end(&out);
+    assert_int_equal(status, RT_AGAIN);
+    return text;
+}
+
+// That a run waits for its input is said when it has waited for a while, and then more and more
+// rarely; a batch begins that anew.
+static void waiting_for_input_is_said(void **state)
+{
+    (void)state;
+    static const char says[] = "waiting for the input: no batch of 8 samples has come for 0 s";
+    feed_case c;
+    dp_feed *feed;
+    const int writer = begin_pipe(&c);
+    dp_feed_config config = config_of(&c);
+    assert_int_equal(dp_feed_create(&config, c.stream, &feed, NULL), RT_OK);
+    feed->idle_limit_ns = 1;
+    assert_string_equal(said_of_take(feed), "");
+    assert_non_null(strstr(said_of_take(feed), says));
+    assert_int_equal(feed->idle_limit_ns, 2);
+    assert_non_null(strstr(said_of_take(feed), says));
+    assert_int_equal(feed->idle_limit_ns, 4);
+    write_batch(&c, writer);
+    expect_iteration(&c, feed, 1);
+    assert_string_equal(said_of_take(feed), "");
+    assert_non_null(strstr(said_of_take(feed), says));
+    feed->idle_limit_ns = UINT64_MAX;
+    assert_string_equal(said_of_take(feed), "");
     dp_feed_destroy(feed);
     close(writer);
     fini(&c);
@@ -436,6 +509,7 @@ static void keys_are_counted(void **state)
     rt_batch batch;
     static uint64_t keys[10 * WORKERS * 4 * RT_FIELDS_MAX];
     uint32_t count = 0;
+    uint64_t fingerprint = 0;
     begin(&c, NULL);
     dp_feed_config config = config_of(&c);
     assert_int_equal(rt_stream_open(&c.config.stream, 1, &again, NULL), RT_OK);
@@ -453,6 +527,11 @@ static void keys_are_counted(void **state)
                 keys[count++] = keys[i];
         }
         dp_planned *planned = take(&c, feed);
+        rt_wire_slice head;
+        memcpy(&head, rt_message_payload(&planned->slices[0]), sizeof head);
+        assert_true(planned->fingerprint != 0 && planned->fingerprint != fingerprint);
+        assert_true(head.fingerprint == planned->fingerprint); // of each plan
+        fingerprint = planned->fingerprint;
         assert_int_equal(planned->keys, count);
         assert_int_equal(planned->admitted, count - before);
         dp_feed_give(feed, planned);
@@ -625,6 +704,6 @@ TEST_MAIN(TEST(a_run_ends_before_its_iterations_wrap), TEST(a_cut_serves_a_reque
           TEST(a_cut_does_not_wait_for_input), TEST(a_short_batch_is_in_the_journal),
           TEST(bad_data_ends_the_input), TEST(names_outlive_a_restart),
           TEST(what_is_told_takes_effect), TEST(times_are_of_their_parts), TEST(keys_are_counted),
+          TEST(a_position_that_cannot_be), TEST(waiting_for_input_is_said),
           TEST(workers_that_plan_get_batches), TEST(who_sits_out_gets_no_slices),
-          TEST(who_sits_out_is_heard_of_again),
-          TEST(caches_of_an_input_of_unknown_length))
+          TEST(who_sits_out_is_heard_of_again), TEST(caches_of_an_input_of_unknown_length))

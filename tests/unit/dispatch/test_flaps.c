@@ -50,4 +50,22 @@ static void a_new_process_knows(void **state)
     assert_memory_equal(&got, &(dp_flaps){0}, sizeof got);
 }
 
-TEST_MAIN(TEST(five_in_ten_minutes), TEST(a_new_process_knows))
+// The last worker that there may be, the first moment; those behind and before are nobody's.
+static void only_what_can_be_is_read(void **state)
+{
+    (void)state;
+    dp_flaps got, want = {0};
+    const char *folder = test_directory();
+    char path[300];
+    snprintf(path, sizeof path, "%s/losses", folder);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fprintf(file, "%u 1\n%u 5\n0 0\n0 -4\n2 9\n", RT_WORKERS_MAX - 1, RT_WORKERS_MAX);
+    assert_int_equal(fclose(file), 0);
+    dp_flaps_read(&got, folder);
+    dp_flaps_note(&want, RT_WORKERS_MAX - 1, 1);
+    dp_flaps_note(&want, 2, 9);
+    assert_memory_equal(&got, &want, sizeof got);
+}
+
+TEST_MAIN(TEST(five_in_ten_minutes), TEST(a_new_process_knows), TEST(only_what_can_be_is_read))

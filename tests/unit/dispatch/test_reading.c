@@ -117,10 +117,10 @@ static void put_printed(char *text, size_t size, const input *wanted, uint32_t c
 {
     size_t used = 0;
     for (uint32_t i = 0; i < count; i++)
-        used += (size_t)snprintf(text + used, size - used,
-                                 "%s/%02u: %s, bytes %zu to %zu, %u lines\n", folder, i,
-                                 wanted[i].state, wanted[i].from * LINE_BYTES,
-                                 wanted[i].to * LINE_BYTES, wanted[i].lines);
+        used +=
+            (size_t)snprintf(text + used, size - used, "%s/%02u: %s, bytes %zu to %zu, %u lines\n",
+                             folder, i, wanted[i].state, wanted[i].from * LINE_BYTES,
+                             wanted[i].to * LINE_BYTES, wanted[i].lines);
     if (count < FILES)
         snprintf(text + used, size - used, "... (%u inputs, all of them in summary.json)\n", FILES);
 }
@@ -202,10 +202,12 @@ static void what_was_left_out(void **state)
         {{.stats = {.odd_labels = 1}}, "1 labels were neither 0 nor 1\n"},
         {{.stats = {.left_out = 1}},
          "1 samples with label 0 were left out (stream.negatives_keep)\n"},
-        {{.stats = {.bytes_lost = 1}}, "1 bytes that pipes gave were not trained: restarts lost "
-                                       "them, or they were left when the run ended\n"},
-        {{.stats = {.join = {.events = 1}}}, "1 events, 0 outcomes: 0 events waited in vain, 0 "
-                                             "outcomes came late and were trained\n"},
+        {{.stats = {.bytes_lost = 1}},
+         "1 bytes that pipes gave were not trained: restarts lost "
+         "them, or they were left when the run ended\n"},
+        {{.stats = {.join = {.events = 1}}},
+         "1 events, 0 outcomes: 0 events waited in vain, 0 "
+         "outcomes came late and were trained\n"},
         {{.stats = {.join = {.outcomes = 1, .unanswered = 2, .late = 3, .waiting = 1}}},
          "0 events, 1 outcomes: 2 events waited in vain, 3 outcomes came late and were trained\n"
          "1 events still wait for their outcomes\n"},

@@ -6,7 +6,7 @@
 
 #include "dispatch/coordinator/dp_resume.h"
 
-#define FILES 3u // that build on each other
+#define FILES 3u            // that build on each other
 #define COPY_BYTES 1500007u // more than may be under way
 #define SECOND_SHARD MEMBERS
 
@@ -85,10 +85,8 @@ static void gather(loading *l, size_t dense)
     atomic_init(&l->others, 0);
     f->config.ps_shard_count = 2;
     assert_int_equal(ops->open(&f->transport, &error), RT_OK);
-    const dp_roster_config roster = {.ops = ops,
-                                     .transport = f->transport,
-                                     .config = &f->config,
-                                     .identity = f->own.identity};
+    const dp_roster_config roster = {
+        .ops = ops, .transport = f->transport, .config = &f->config, .identity = f->own.identity};
     if (dp_roster_create(&roster, &l->roster, &error))
         fail_msg("%s", error.text);
     note_address(f, dp_roster_address(l->roster));
@@ -223,8 +221,7 @@ static void put_copies(const loading *l)
     }
 }
 
-static void say_taken(loading *l, uint32_t member, uint32_t i, rt_wire_taken taken,
-                      const char *why)
+static void say_taken(loading *l, uint32_t member, uint32_t i, rt_wire_taken taken, const char *why)
 {
     say(&l->f, member, RT_MESSAGE_TAKEN, 50 + 10 * i, &taken, sizeof taken, why, strlen(why));
 }
@@ -297,10 +294,10 @@ static void several_shards_get_copies_at_once(void **state)
             at[s] = take_piece(&l, shards[s], s, s, at[s]);
             if (s == 1 && at[1] == COPY_BYTES)
                 continue;
-            say_taken(&l, shards[s], s,
-                      (rt_wire_taken){
-                          .file = s, .offset = at[s], .is_complete = at[s] == COPY_BYTES},
-                      "");
+            say_taken(
+                &l, shards[s], s,
+                (rt_wire_taken){.file = s, .offset = at[s], .is_complete = at[s] == COPY_BYTES},
+                "");
         }
     }
     load_files(&l, 0, 0);

@@ -339,6 +339,9 @@ static void own_parts_that_are_not_those_of_the_manifest(void **state)
     must_fail(4, RT_DATA, "dense.bin is damaged");
     assert_int_equal(unlink(file_of(4, "dense.bin")), 0);
     must_fail(4, RT_DATA, "dense.bin: No such file");
+    assert_int_equal(mkdir(file_of(4, "dense.bin"), 0700), 0);
+    must_fail(4, RT_IO, "dense.bin: Is a directory");
+    assert_int_equal(rmdir(file_of(4, "dense.bin")), 0);
     write_checkpoint(of(4, 0));
     assert_int_equal(
         rt_pack_write(file_of(4, "planner.bin"), DP_CHECKPOINT_MAGIC, "State of 4", 10, &sum, NULL),

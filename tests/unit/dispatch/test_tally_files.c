@@ -84,6 +84,26 @@ static void a_later_start_keeps_files(void **state)
     assert_null(record_of(directory, "resumed", 2)); // not of the first start: there was nothing
 }
 
+// Who gets no slice stands in the trace all the same, with nothing.
+static void a_trace_of_who_sits_out(void **state)
+{
+    (void)state;
+    static scene s;
+    const char *directory = test_directory();
+    char line[64];
+    open_scene(&s, 1, 0);
+    s.traced = true;
+    open_tally(&s, directory);
+    s.left_out = 2;
+    run_iteration(&s, 1);
+    close_scene(&s);
+    assert_int_equal(lines_of(directory, "trace.jsonl"), WORKERS);
+    snprintf(line, sizeof line, "\"worker\":1,\"samples\":0");
+    assert_non_null(strstr(read_file(directory, "trace.jsonl"), line));
+    snprintf(line, sizeof line, "\"worker\":0,\"samples\":0");
+    assert_null(strstr(read_file(directory, "trace.jsonl"), line));
+}
+
 static void a_trace_that_cannot_be_written(void **state)
 {
     (void)state;
@@ -150,4 +170,4 @@ static void progress(void **state)
 }
 
 TEST_MAIN(TEST(a_fresh_run_replaces_files), TEST(a_later_start_keeps_files),
-          TEST(a_trace_that_cannot_be_written), TEST(progress))
+          TEST(a_trace_of_who_sits_out), TEST(a_trace_that_cannot_be_written), TEST(progress))

@@ -34,6 +34,7 @@ typedef struct {
     dp_slices slices, own_slices;
     bool sliced, traced, resumed, keeps, progress;
     uint32_t outputs, labels; // of a sample
+    uint64_t left_out;        // workers that get no slice
     dp_tally *tally;
     dp_planned planned[ITERATIONS];
     float given[ITERATIONS][SAMPLES * OUTPUTS_MAX], weights[ITERATIONS][SAMPLES * OUTPUTS_MAX];
@@ -105,6 +106,7 @@ static UNUSED void put_planned(scene *s, uint32_t t)
                         .arrival_count = SAMPLES,
                         .arrivals = s->arrivals,
                         .participants = t == 2 ? 2 : 3,
+                        .left_out = s->left_out,
                         .label_offsets = {offsets[0], offsets[1], offsets[2]},
                         .labels = s->given[t - 1],
                         .weights = s->weights[t - 1],
@@ -207,6 +209,8 @@ static UNUSED void run_iteration(scene *s, uint32_t t)
     put_samples(s, t);
     put_planned(s, t);
     for (uint32_t j = WORKERS; j-- > 0;) {
+        if (s->left_out >> j & 1)
+            continue;
         const rt_wire_report report = report_of(t, j);
         dp_tally_report(s->tally, &s->planned[t - 1], j, &report,
                         s->predictions[t - 1] + offsets[j] * s->outputs);

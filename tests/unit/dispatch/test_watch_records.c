@@ -11,8 +11,10 @@
 #include "dispatch/coordinator/dp_live.h"
 #include "dispatch/coordinator/dp_reading.h"
 #include "dispatch/coordinator/dp_slices.h"
+#include "dispatch/coordinator/dp_watch.h"
 #include "runtime/rt_hash.h"
 #include "runtime/stream/rt_source.h"
+#include "tests/support/config_case.h"
 #include "tests/support/test.h"
 
 #define FIELDS 3u
@@ -112,6 +114,78 @@ static void counts_columns(void **state)
     rt_metrics_close(metrics);
     dp_plan_fini(&plan);
     rt_batch_fini(&batch);
+}
+
+// Fields that share a table are counted by themselves: field 2 has the rows of field 0, or field 1,
+// whose values may be missing.
+static void counts_columns_that_share_rows(void **state)
+{
+    (void)state;
+    static const uint32_t borrowers[] = {1, 2};
+    rt_random random = {1};
+    dp_plan plan = {0};
+    fill_plan(&plan);
+    for (uint32_t b = 0; b < RT_COUNT_OF(borrowers); b++) {
+        rt_tables tables = {.are_shared = true, .field_count = FIELDS, .of = {0, 1, 2}};
+        uint64_t wanted[SAMPLES], keys[SAMPLES];
+        dp_columns alone = {0}, shared = {0};
+        rt_batch batch;
+        tables.of[borrowers[b]] = 0;
+        tables.borrows[borrowers[b]] = true;
+        fill_batch(&batch, &random);
+        dp_columns_count(&alone, &batch, &plan);
+        dp_columns_keys(&batch, &plan, borrowers[b], wanted);
+        assert_int_equal(rt_tables_fold(&tables, &batch), RT_OK);
+        assert_non_null(batch.tables);
+        dp_columns_count(&shared, &batch, &plan);
+        dp_columns_keys(&batch, &plan, borrowers[b], keys);
+        assert_memory_equal(&shared, &alone, sizeof alone);
+        assert_memory_equal(keys, wanted, sizeof keys);
+        rt_batch_fini(&batch);
+    }
+    dp_plan_fini(&plan);
+}
+
+// A column that is watched value by value is one of the stream's, for labels of 0 and 1.
+static void which_column_is_watched(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *column;
+        uint32_t classes;
+        const char *text; // NULL: none
+    } cases[] = {{"", 3, NULL},
+                 {"c", 0, NULL},
+                 {"d", 0,
+                  "watch.column: expected a categorical column of the stream, found \"d\""},
+                 {"a", 3,
+                  "watch.column: is for labels of 0 and 1, not for one of several classes"}};
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
+        const rt_schema schema = {.field_count = FIELDS,
+                                  .field_names = {"a", "b", "c"},
+                                  .class_count = cases[i].classes};
+        dp_watch *watch = rt_alloc(1, sizeof *watch);
+        rt_value_names *names = NULL;
+        rt_error error = {0};
+        rt_config config = config_fresh();
+        config.watch.window_samples = 777;
+        snprintf(config.watch.column, sizeof config.watch.column, "%s", cases[i].column);
+        assert_int_equal(dp_watch_note(&config, &names, watch, &error), RT_OK);
+        assert_int_equal(names != NULL, *cases[i].column != 0);
+        assert_int_equal(dp_watch_schema(&config, &schema, watch, &error),
+                         cases[i].text ? RT_CONFIG : RT_OK);
+        assert_string_equal(error.text, cases[i].text ? cases[i].text : "");
+        assert_int_equal(watch->schema.field_count, FIELDS);
+        assert_int_equal(watch->slices != NULL, *cases[i].column == 'c');
+        if (watch->slices) {
+            assert_int_equal(watch->slices->field, 2);
+            assert_string_equal(watch->slices->column, "c");
+            assert_true(watch->slices->window_samples == 777 && watch->slices->names == names);
+        }
+        dp_watch_close(watch);
+        rt_free(watch);
+        rt_config_fini(&config);
+    }
 }
 
 // Every number by its name; a join only where there is one.
@@ -334,5 +408,6 @@ static void bounds_names(void **state)
     rt_value_names_destroy(names);
 }
 
-TEST_MAIN(TEST(counts_columns), TEST(what_was_read), TEST(what_was_sent), TEST(judges_slices), TEST(keeps_what_comes_most),
-          TEST(bounds_names))
+TEST_MAIN(TEST(counts_columns), TEST(counts_columns_that_share_rows),
+          TEST(which_column_is_watched), TEST(what_was_read), TEST(what_was_sent),
+          TEST(judges_slices), TEST(keeps_what_comes_most), TEST(bounds_names))
