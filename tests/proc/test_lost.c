@@ -14,15 +14,22 @@
 
 #define GOES_ON "the run goes on without it"
 
-static const char config[] =
-    "{\"workers\": 3, \"ps\": {\"shards\": 2}, \"batch\": {\"samples_per_worker\": 16},"
-    " \"stream\": {\"format\": \"synthetic\", \"samples_max\": 48000,"
-    "  \"synthetic\": {\"scale\": 0.001, \"clusters\": 4}},"
-    " \"model\": {\"embedding_dim\": 4, \"mlp\": [8, 4]},"
-    " \"dispatch\": {\"measure_compute\": false}, \"links\": {\"pin\": true},"
-    " \"cache\": {\"rows\": 2000}, \"restarts_max\": 1, \"on_worker_loss\": \"shrink\","
-    " \"timeouts\": {\"start_s\": 20, \"peer_s\": 2, \"rejoin_s\": 100},"
-    " \"checkpoint\": {\"every_iterations\": 100, \"full_every\": 2, \"keep\": 3}}";
+// A peer may be silent for longer on a machine that does much else.
+static const char *config(void)
+{
+    static char text[1000];
+    snprintf(text, sizeof text,
+             "{\"workers\": 3, \"ps\": {\"shards\": 2}, \"batch\": {\"samples_per_worker\": 16},"
+             " \"stream\": {\"format\": \"synthetic\", \"samples_max\": 48000,"
+             "  \"synthetic\": {\"scale\": 0.001, \"clusters\": 4}},"
+             " \"model\": {\"embedding_dim\": 4, \"mlp\": [8, 4]},"
+             " \"dispatch\": {\"measure_compute\": false}, \"links\": {\"pin\": true},"
+             " \"cache\": {\"rows\": 2000}, \"restarts_max\": 1, \"on_worker_loss\": \"shrink\","
+             " \"timeouts\": {\"start_s\": 20, \"peer_s\": %u, \"rejoin_s\": 100},"
+             " \"checkpoint\": {\"every_iterations\": 100, \"full_every\": 2, \"keep\": 3}}",
+             2 * test_limit_factor());
+    return text;
+}
 
 // A run of which a worker that sits out is gone after the first checkpoint; others make the rest of
 // the checkpoints, and the model.
@@ -33,8 +40,8 @@ static void run_and_lose(const char *participants, uint32_t lost, int signal)
     snprintf(set, sizeof set, "dispatch.participants=%s", participants);
     snprintf(gone, sizeof gone, "worker %u ", lost);
     const char *const sets[] = {set, NULL};
-    run_up(config, "calm", NULL, sets);
-    run_start_up(&p, config, "hit", NULL, sets);
+    run_up(config(), "calm", NULL, sets);
+    run_start_up(&p, config(), "hit", NULL, sets);
     run_await_checkpoint(&p, "hit");
     const pid_t child = process_worker(&p, lost);
     assert_int_equal(kill(child, signal), 0);
@@ -75,7 +82,7 @@ static void one_that_trains(void **state)
 {
     (void)state;
     process p = {0};
-    run_start_up(&p, config, "hit", NULL, (const char *const[]){"dispatch.participants=[0,1]", NULL});
+    run_start_up(&p, config(), "hit", NULL, (const char *const[]){"dispatch.participants=[0,1]", NULL});
     run_await_checkpoint(&p, "hit");
     assert_int_equal(kill(process_worker(&p, 1), SIGKILL), 0);
     process_await(&p, 0, "worker 1 was lost; 2 workers go on", RUN_CASE_S);
@@ -91,7 +98,7 @@ static void it_is_taken_back(void **state)
 {
     (void)state;
     process p = {0};
-    run_start_up(&p, config, "hit", NULL,
+    run_start_up(&p, config(), "hit", NULL,
                  (const char *const[]){"dispatch.participants=[0,1]", "timeouts.rejoin_s=0.5",
                                        "stream.samples_max=100000000", NULL});
     run_await_checkpoint(&p, "hit");
@@ -115,7 +122,7 @@ static void whatever_it_does_just_then(void **state)
     process p = {0};
     size_t at = 0;
     uint32_t records = 0;
-    run_start_up(&p, config, "hit", NULL,
+    run_start_up(&p, config(), "hit", NULL,
                  (const char *const[]){"dispatch.participants=rotate", "timeouts.rejoin_s=2",
                                        "stream.samples_max=100000000", "restarts_max=100",
                                        "checkpoint.every_iterations=20", NULL});
