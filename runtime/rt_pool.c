@@ -26,6 +26,14 @@ struct rt_pool {
     void *context;
     uint32_t part_count; // 0: the piece is done
     atomic_uint next_part;
+
+    // What is worked off beside, a part at a time. All under lock, but for who waits for `undone`.
+    struct {
+        rt_pool_work work;
+        void *context;
+        uint32_t part_count, next_part; // equal: every part is taken
+        atomic_uint undone;
+    } beside;
 };
 
 static inline void relax(void)
@@ -57,6 +65,37 @@ static void work_off(rt_pool *pool, rt_pool_work work, void *context, uint32_t p
         work(context, part);
 }
 
+// Of what is beside, one part; under lock, which is given up meanwhile. false: all are taken.
+static bool work_beside(rt_pool *pool)
+{
+    if (pool->beside.next_part == pool->beside.part_count)
+        return false;
+    const uint32_t part = pool->beside.next_part++;
+    rt_pool_work work = pool->beside.work;
+    void *context = pool->beside.context;
+    pthread_mutex_unlock(&pool->lock);
+    work(context, part);
+    pthread_mutex_lock(&pool->lock);
+    if (atomic_fetch_sub(&pool->beside.undone, 1) == 1)
+        pthread_cond_broadcast(&pool->done);
+    return true;
+}
+
+// Under lock. Returns once there is a piece that is not seen yet, or the pool closes; what is beside
+// is for the time until then.
+static void await_piece(rt_pool *pool, uint32_t seen)
+{
+    while (!pool->closing && atomic_load(&pool->piece) == seen && work_beside(pool))
+        continue;
+    if (!pool->closing && atomic_load(&pool->piece) == seen) {
+        pthread_mutex_unlock(&pool->lock);
+        spin(&pool->piece, seen, false);
+        pthread_mutex_lock(&pool->lock);
+    }
+    while (!pool->closing && atomic_load(&pool->piece) == seen)
+        pthread_cond_wait(&pool->wake, &pool->lock);
+}
+
 static void *help(void *argument)
 {
     rt_pool *pool = argument;
@@ -64,18 +103,12 @@ static void *help(void *argument)
     prctl(PR_SET_NAME, "compute");
     pthread_mutex_lock(&pool->lock);
     for (;;) {
-        if (!pool->closing && atomic_load(&pool->piece) == seen) {
-            pthread_mutex_unlock(&pool->lock);
-            spin(&pool->piece, seen, false);
-            pthread_mutex_lock(&pool->lock);
-        }
-        while (!pool->closing && atomic_load(&pool->piece) == seen)
-            pthread_cond_wait(&pool->wake, &pool->lock);
+        await_piece(pool, seen);
         if (pool->closing)
             break;
         seen = atomic_load(&pool->piece);
         const uint32_t part_count = pool->part_count;
-        if (!part_count) // it came late
+        if (!part_count) // it came late, or there is something beside
             continue;
         atomic_fetch_add(&pool->busy, 1);
         rt_pool_work work = pool->work;
@@ -84,7 +117,7 @@ static void *help(void *argument)
         work_off(pool, work, context, part_count);
         pthread_mutex_lock(&pool->lock);
         if (atomic_fetch_sub(&pool->busy, 1) == 1)
-            pthread_cond_signal(&pool->done);
+            pthread_cond_broadcast(&pool->done);
     }
     pthread_mutex_unlock(&pool->lock);
     return NULL;
@@ -182,4 +215,46 @@ void rt_pool_run(rt_pool *pool, uint32_t part_count, rt_pool_work work, void *co
     work_off(pool, work, context, part_count);
     await_helpers(pool);
     atomic_store(&pool->taken, false);
+}
+
+// A number for the threads to wake up by; it is that of no piece.
+static bool publish_beside(rt_pool *pool, uint32_t part_count, rt_pool_work work, void *context)
+{
+    pthread_mutex_lock(&pool->lock);
+    const bool is_free = pool->beside.part_count == 0;
+    if (is_free) {
+        pool->beside.work = work;
+        pool->beside.context = context;
+        pool->beside.part_count = part_count;
+        pool->beside.next_part = 0;
+        atomic_store(&pool->beside.undone, part_count);
+        atomic_fetch_add(&pool->piece, 1);
+        pthread_cond_broadcast(&pool->wake);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return is_free;
+}
+
+bool rt_pool_begin(rt_pool *pool, uint32_t part_count, rt_pool_work work, void *context)
+{
+    if (pool && pool->started > 0 && part_count > 0 &&
+        publish_beside(pool, part_count, work, context))
+        return true;
+    for (uint32_t part = 0; part < part_count; part++)
+        work(context, part);
+    return false;
+}
+
+void rt_pool_end(rt_pool *pool)
+{
+    pthread_mutex_lock(&pool->lock);
+    while (work_beside(pool))
+        continue;
+    pthread_mutex_unlock(&pool->lock);
+    spin(&pool->beside.undone, 0, true);
+    pthread_mutex_lock(&pool->lock);
+    while (atomic_load(&pool->beside.undone) > 0)
+        pthread_cond_wait(&pool->done, &pool->lock);
+    pool->beside.part_count = pool->beside.next_part = 0;
+    pthread_mutex_unlock(&pool->lock);
 }

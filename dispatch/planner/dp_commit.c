@@ -91,28 +91,6 @@ static rt_status release_key(dp_planner *planner, dp_work *work, uint32_t d)
     return RT_OK;
 }
 
-// Distinct keys by holder: as many lists as workers, each in the order of keys.
-static void list_held(dp_planner *planner)
-{
-    dp_held_rows *held = &planner->held_rows;
-    const uint32_t count = planner->view.distinct_count, n = planner->config.worker_count;
-    uint32_t next[RT_WORKERS_MAX], sum = 0;
-    memset(held->ends, 0, sizeof held->ends);
-    for (uint32_t d = 0; d < count; d++) {
-        if (planner->latest[d])
-            held->ends[rt_lowest_bit(planner->latest[d]) + 1]++;
-    }
-    for (uint32_t w = 0; w < n; w++) {
-        next[w] = sum;
-        sum += held->ends[w + 1];
-        held->ends[w + 1] = sum;
-    }
-    for (uint32_t d = 0; d < count; d++) {
-        if (planner->latest[d])
-            held->keys[next[rt_lowest_bit(planner->latest[d])]++] = d;
-    }
-}
-
 // The record of a held key that is released soon, and its copy in the cache of the holder.
 static void prefetch_held(const dp_planner *planner, const dp_work *work, uint32_t d,
                           uint32_t holder)
@@ -400,6 +378,7 @@ typedef enum {
 // Who has which row before training: rows leave their holders.
 static rt_status begin_release(dp_planner *planner, dp_work *work)
 {
+    dp_planner_end_locating(planner);
     dp_homes_begin(planner);
     if (planner->config.dispatch.reduce)
         dp_reduce_choose(planner, work);
@@ -411,10 +390,8 @@ static rt_status release(dp_planner *planner, dp_work *work, uint32_t from, uint
     const bool are_planned = dp_homes_are_planned(planner);
     rt_pool *pool = dp_planner_pool(planner);
     rt_status status = from == 0 ? begin_release(planner, work) : RT_OK;
-    if (pool) {
-        list_held(planner);
+    if (pool)
         return dp_planner_each_worker(planner, pool, work, release_worker);
-    }
     for (uint32_t d = from; d < until && !status; d++) {
         if (d + DP_AHEAD < until && planner->latest[d + DP_AHEAD])
             prefetch_held(planner, work, d + DP_AHEAD,

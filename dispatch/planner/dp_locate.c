@@ -1,11 +1,15 @@
-// The slots of a batch's rows in all caches: every key's chain of copies is followed once, when the
+// dp_locate - what a commit wants to know of a batch's keys, and a decision does not.
+//
+// The slots of its rows in all caches: every key's chain of copies is followed once, when the
 // batch is looked up, instead of by every worker that wants to know its slot. The links of a chain
-// are far apart in memory, so that many chains are followed side by side.
+// are far apart in memory, so that many chains are followed side by side. Threads do this while one
+// thread decides alone.
 #include <string.h>
 
 #include "dispatch/planner/dp_planner_parts.h"
 
 #define BLOCK 64u // chains
+#define PART 256u // keys that a thread takes at once: who waits for it waits for some microseconds
 
 // Copies whose next is looked for: of which key, and which copy.
 typedef struct {
@@ -48,12 +52,58 @@ static void locate_block(dp_planner *planner, const dp_cache *caches, uint32_t *
         follow(planner, caches, slots, &all);
 }
 
-void dp_planner_locate(dp_planner *planner, uint32_t from, uint32_t until)
+// Distinct keys by holder: as many lists as workers, each in the order of keys. They are for threads
+// that release rows by worker.
+static void list_held(dp_planner *planner)
 {
-    for (uint32_t d = from; d < until; d += BLOCK) {
-        const uint32_t end = (uint32_t)rt_min_u64(d + BLOCK, until);
-        locate_block(planner, planner->caches, planner->slots, d, end);
-        if (planner->shown)
-            locate_block(planner, planner->shown, planner->shown_slots, d, end);
+    dp_held_rows *held = &planner->held_rows;
+    const uint32_t count = planner->view.distinct_count, n = planner->config.worker_count;
+    uint32_t next[RT_WORKERS_MAX], sum = 0;
+    memset(held->ends, 0, sizeof held->ends);
+    for (uint32_t d = 0; d < count; d++) {
+        if (planner->latest[d])
+            held->ends[rt_lowest_bit(planner->latest[d]) + 1]++;
     }
+    for (uint32_t w = 0; w < n; w++) {
+        next[w] = sum;
+        sum += held->ends[w + 1];
+        held->ends[w + 1] = sum;
+    }
+    for (uint32_t d = 0; d < count; d++) {
+        if (planner->latest[d])
+            held->keys[next[rt_lowest_bit(planner->latest[d])]++] = d;
+    }
+}
+
+static void locate_some(void *context, uint32_t part)
+{
+    dp_planner *planner = context;
+    if (part == 0) {
+        if (dp_planner_pool(planner))
+            list_held(planner);
+        return;
+    }
+    part--;
+    const uint32_t begin = part * PART;
+    const uint32_t end = (uint32_t)rt_min_u64(begin + PART, planner->view.distinct_count);
+    for (uint32_t d = begin; d < end; d += BLOCK) {
+        const uint32_t until = (uint32_t)rt_min_u64(d + BLOCK, end);
+        locate_block(planner, planner->caches, planner->slots, d, until);
+        if (planner->shown)
+            locate_block(planner, planner->shown, planner->shown_slots, d, until);
+    }
+}
+
+void dp_planner_begin_locating(dp_planner *planner)
+{
+    const uint32_t parts = 1 + (planner->view.distinct_count + PART - 1) / PART;
+    planner->locating =
+        planner->located && rt_pool_begin(dp_planner_pool(planner), parts, locate_some, planner);
+}
+
+void dp_planner_end_locating(dp_planner *planner)
+{
+    if (planner->locating)
+        rt_pool_end(planner->pool);
+    planner->locating = false;
 }

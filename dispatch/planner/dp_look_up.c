@@ -148,8 +148,6 @@ static void describe_some(void *context, uint32_t part)
             dp_directory_prefetch(&planner->directory, distinct[d + DP_AHEAD].record);
         describe(planner, d);
     }
-    if (planner->located)
-        dp_planner_locate(planner, begin, end);
 }
 
 static void describe_keys(dp_planner *planner)
@@ -161,6 +159,7 @@ static void describe_keys(dp_planner *planner)
     rt_pool_run(pool, all.part_count, find_some, &all);
     reserve_records(&all);
     rt_pool_run(pool, all.part_count, describe_some, &all);
+    dp_planner_begin_locating(planner);
 }
 
 // ---- the look-up -----------------------------------------------------------------------------
@@ -196,6 +195,7 @@ static rt_status begin_look_up(dp_planner *planner, const rt_batch *batch)
     rt_assert(planner->iteration < DP_ITERATIONS_MAX && dp_planner_is_whole(planner));
     rt_assert(batch->sample_count >= 1 && batch->sample_count <= config->sample_count_max);
     rt_assert(batch->key_count <= (uint64_t)config->sample_count_max * config->keys_per_sample_max);
+    dp_planner_end_locating(planner); // of a batch that was not committed
     if (dp_directory_reserve(&planner->directory, batch->key_count))
         return RT_NO_MEMORY;
     planner->iteration++;

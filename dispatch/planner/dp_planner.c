@@ -395,6 +395,7 @@ void dp_planner_destroy(dp_planner *planner)
 {
     if (!planner)
         return;
+    dp_planner_end_locating(planner);
     dp_planner_destroy_caches(planner->caches, planner->config.worker_count);
     dp_planner_destroy_caches(planner->shown, planner->config.worker_count);
     dp_stale_destroy(planner->stale);

@@ -100,6 +100,7 @@ struct dp_planner {
     uint32_t *slots, *shown_slots; // by distinct key and worker: of its copy, outdated ones too; or
                                    // DP_NO_SLOT. Where it is located
     bool located;                  // dp_planner_locates
+    bool locating;                 // threads are at it: dp_planner_end_locating
     int32_t *changes; // see dp_view; or NULL
     uint32_t capacity[RT_WORKERS_MAX];
     uint32_t rows_max[RT_WORKERS_MAX];
@@ -147,8 +148,10 @@ rt_pool *dp_planner_pool(const dp_planner *planner);
 // the look-up until all rows have their slots: then every key's chain is followed once.
 bool dp_planner_locates(const dp_planner *planner);
 
-// The slots of some distinct keys of the batch. dp_locate.c
-void dp_planner_locate(dp_planner *planner, uint32_t from, uint32_t until);
+// The slots of all distinct keys of the batch, and with a pool who holds which (held_rows), beside
+// what follows the look-up, which changes neither chains nor records; known after end. dp_locate.c
+void dp_planner_begin_locating(dp_planner *planner);
+void dp_planner_end_locating(dp_planner *planner); // also where nothing was begun
 
 // Runs part for every worker, on the threads of pool; the first failure, in the order of workers.
 typedef rt_status (*dp_worker_part)(dp_planner *planner, dp_work *work, uint32_t worker);

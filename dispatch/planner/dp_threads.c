@@ -8,6 +8,7 @@
 
 rt_status dp_planner_set_pool(dp_planner *planner, rt_pool *pool)
 {
+    dp_planner_end_locating(planner);
     if (!pool && planner->row_of) { // there is room for one
         planner->pool = NULL;
         return RT_OK;

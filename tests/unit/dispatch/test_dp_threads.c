@@ -304,5 +304,32 @@ static void lend_and_take_back(void **state)
     assert_int_equal(plans[0], plans[1]);
 }
 
+// Threads may still be at work for a look-up that nobody commits.
+static void looked_up_in_vain(void **state)
+{
+    (void)state;
+    for (uint32_t end = 0; end < 3; end++) {
+        planner_shape shape = shape_of(RT_POLICY_LAIA, CACHE_MIDDLE);
+        shape.sample_count_max = 600;
+        shape.worker_count = 4;
+        shape.field_count = 6;
+        shape.ids_per_field = 900;
+        shape.bag_max = 1;
+        planner_case pc;
+        rt_pool *pool;
+        planner_case_init(&pc, &shape);
+        assert_int_equal(rt_pool_create(3, &pool, NULL), RT_OK);
+        assert_int_equal(dp_planner_set_pool(pc.planner, pool), RT_OK);
+        planner_case_look_up(&pc, 600);
+        if (end == 1)
+            assert_int_equal(dp_planner_set_pool(pc.planner, NULL), RT_OK);
+        if (end == 2)
+            planner_case_look_up(&pc, 600);
+        planner_case_fini(&pc);
+        rt_pool_destroy(pool);
+    }
+}
+
 TEST_MAIN(TEST(every_policy), TEST(views), TEST(evictions), TEST(protocols),
-          TEST(batches_and_workers), TEST(chains_follow), TEST(lend_and_take_back))
+          TEST(batches_and_workers), TEST(chains_follow), TEST(lend_and_take_back),
+          TEST(looked_up_in_vain))

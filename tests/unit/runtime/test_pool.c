@@ -59,6 +59,46 @@ static void every_part_runs_once(void **state)
     }
 }
 
+// Pieces come and go while other parts are worked off beside them; a second one has no room there.
+static void beside_other_pieces(void **state)
+{
+    (void)state;
+    for (uint32_t threads = 1; threads <= 5; threads++) {
+        rt_pool *pool = pool_of(threads);
+        for (uint32_t piece = 0; piece < PIECES; piece++) {
+            counts aside = {.slow = piece % SLOW_EVERY == 0}, second = {0}, run = {0};
+            const bool is_pending = rt_pool_begin(pool, piece % (PARTS + 1), count_part, &aside);
+            assert_int_equal(is_pending, threads > 1 && piece % (PARTS + 1) > 0);
+            for (uint32_t i = 0; i < piece % 4; i++)
+                rt_pool_run(pool, PARTS, count_part, &run);
+            if (is_pending && piece % 3 == 0)
+                assert_false(rt_pool_begin(pool, PARTS, count_part, &second));
+            if (is_pending)
+                rt_pool_end(pool);
+            for (uint32_t part = 0; part < PARTS; part++) {
+                assert_int_equal(aside.plain[part], part < piece % (PARTS + 1));
+                assert_int_equal(second.plain[part], is_pending && piece % 3 == 0);
+                assert_int_equal(run.plain[part], piece % 4);
+            }
+        }
+        rt_pool_destroy(pool);
+    }
+}
+
+// Threads that have nothing else to do take parts before anybody asks for the end.
+static void nobody_asks_for_the_end(void **state)
+{
+    (void)state;
+    counts aside = {0};
+    rt_pool *pool = pool_of(3);
+    assert_true(rt_pool_begin(pool, PARTS, count_part, &aside));
+    for (uint32_t part = 0; part < PARTS; part++)
+        while (atomic_load(&aside.done[part]) == 0)
+            usleep(100); // the test's limit ends it
+    rt_pool_end(pool);
+    rt_pool_destroy(pool);
+}
+
 static void *run_pieces(void *context)
 {
     rt_pool *pool = context;
@@ -93,8 +133,9 @@ static void without_a_pool_the_caller_works(void **state)
     (void)state;
     counts c = {0};
     rt_pool_run(NULL, PARTS, count_part, &c);
+    assert_false(rt_pool_begin(NULL, PARTS, count_part, &c));
     for (uint32_t part = 0; part < PARTS; part++)
-        assert_int_equal(c.plain[part], 1);
+        assert_int_equal(c.plain[part], 2);
     assert_int_equal(rt_pool_threads(NULL), 1);
     rt_pool_destroy(NULL);
 }
@@ -124,6 +165,7 @@ static void cores_are_shared_fairly(void **state)
     assert_true(rt_thread_cores() >= 1);
 }
 
-TEST_MAIN(TEST(every_part_runs_once), TEST(two_callers_at_once),
+TEST_MAIN(TEST(every_part_runs_once), TEST(beside_other_pieces),
+          TEST(nobody_asks_for_the_end), TEST(two_callers_at_once),
           TEST(without_a_pool_the_caller_works), TEST(threads_that_sleep_end),
           TEST(cores_are_shared_fairly))
