@@ -1,5 +1,6 @@
 // Lines of a stream: what is parsed, what is malformed, what stands over several lines.
 #include <math.h>
+#include <string.h>
 
 #include "runtime/numbers/rt_negatives.h"
 #include "runtime/rt_hash.h"
@@ -196,6 +197,18 @@ static void keep_place(const rt_stream *stream, rt_batch *batch)
     batch->sample_count++;
 }
 
+// Some programs begin a file with the mark of UTF-8: it is no part of the first cell. (A header is
+// known by its bytes, in checkpoints, too: it passes over the mark by itself.)
+static void pass_mark(rt_line *line)
+{
+    static const char mark[] = "\xef\xbb\xbf";
+    const uint32_t length = sizeof mark - 1;
+    if (line->number != 1 || line->length < length || memcmp(line->text, mark, length) != 0)
+        return;
+    line->text += length;
+    line->length -= length;
+}
+
 // A quote that is open at the end of a line may be closed on one that follows. If none does, the
 // line stands alone again, and is malformed. *is_good_p: the record was parsed. RT_AGAIN,
 // RT_STOPPED: what follows is not there; the line will come again.
@@ -211,6 +224,7 @@ static rt_status parse_joined(rt_stream *stream, uint64_t deadline_ns, rt_batch 
         status = ops->line(stream->source, deadline_ns, feeds, &line, error);
         if (status)
             break; // nothing was given out: what was is back already
+        pass_mark(&line);
         *is_good_p = parse(stream, &line, batch);
         if (*is_good_p || !stream->problem.goes_on)
             break;
@@ -239,8 +253,8 @@ static void note_good(rt_stream *stream, uint64_t id, uint64_t arrival_ns, uint3
     stream->arrival_count = batch->sample_count;
 }
 
-static rt_status take_line(rt_stream *stream, const rt_line *line, uint64_t deadline_ns,
-                           rt_batch *batch, rt_error *error)
+static rt_status take_line(rt_stream *stream, rt_line *line, uint64_t deadline_ns, rt_batch *batch,
+                           rt_error *error)
 {
     const rt_parser_ops *parser = stream->parser_ops;
     const rt_stream_line_counts before = stream->state.all;
@@ -254,6 +268,7 @@ static rt_status take_line(rt_stream *stream, const rt_line *line, uint64_t dead
         if (status || is_header)
             return status;
     }
+    pass_mark(line);
     if (line->length == 0 && !line->is_too_long) {
         note_blank(&stream->state, line);
         keep_place(stream, batch);

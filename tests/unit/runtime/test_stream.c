@@ -130,6 +130,29 @@ static rt_status read_pairs(const char *text, double share_max, rt_batch *all,
     return status;
 }
 
+// The mark of UTF-8 that some programs begin a file with, where there is no header; nowhere
+// but at the beginning.
+static void a_mark_is_no_cell(void **state)
+{
+    (void)state;
+    static const uint64_t ids[] = {7, 8, 9};
+    char *files[] = {put_text("a", "\xef\xbb\xbf"
+                                   "1,7\n\xef\xbb\xbf"
+                                   "1,6\n"),
+                     put_text("b", "\xef\xbb\xbf\"1\",8\n"), put_text("c", "\xef\xbb\xbf\n0,9\n")};
+    rt_stream_config config = pair_config(files, 3);
+    config.malformed_share_max = 1;
+    rt_batch all;
+    rt_stream_stats stats;
+    rt_error error = {0};
+    assert_int_equal(read_all(&config, 0, 10, &all, &stats, &error), RT_END);
+    expect_ids(&all, ids, 3);
+    assert_int_equal(stats.malformed, 2);
+    rt_batch_fini(&all);
+    for (size_t i = 0; i < RT_COUNT_OF(files); i++)
+        free(files[i]);
+}
+
 static void malformed_share_is_judged(void **state)
 {
     (void)state;
@@ -382,7 +405,8 @@ static void line_feeds_inside_quotes(void **state)
     (void)state;
     static rt_column texts[] = {{.name = "y", .kind = RT_COLUMN_LABEL, .label_value = "1"},
                                 {.name = "t", .kind = RT_COLUMN_CATEGORICAL, .id = RT_ID_HASH}};
-    static const char text[] = "1,\"a\nb\"\n"
+    static const char text[] = "\xef\xbb\xbf" // a mark, which is no part of the label
+                               "1,\"a\nb\"\n"
                                "0,\"c \"\"d\"\"\n\n\ne\"\n"
                                "1,\"open\n"
                                "0,f\n"
@@ -693,11 +717,11 @@ static void movielens_by_its_format_file(void **state)
 TEST_MAIN(TEST(good_lines_do_not_pay_for_garbage), TEST(columns_are_those_of_the_header),
           TEST(headers_of_several_files), TEST(labels_that_are_odd_are_counted),
           TEST(line_feeds_inside_quotes), TEST(a_batch_that_does_not_fill), TEST(files_in_sequence),
-          TEST(batch_sizes_and_limits), TEST(blank_lines), TEST(malformed_share_is_judged),
-          TEST(the_error_names_file_line_and_counts), TEST(the_share_is_judged_at_samples_max),
-          TEST(a_failed_stream_stays_failed), TEST(the_first_five_are_logged),
-          TEST(lines_that_are_no_text), TEST(a_truncated_file_is_an_error),
-          TEST(configurations_that_cannot_work), TEST(counted_keys),
-          TEST(counted_keys_at_the_end_of_the_set), TEST(standard_input),
+          TEST(a_mark_is_no_cell), TEST(batch_sizes_and_limits), TEST(blank_lines),
+          TEST(malformed_share_is_judged), TEST(the_error_names_file_line_and_counts),
+          TEST(the_share_is_judged_at_samples_max), TEST(a_failed_stream_stays_failed),
+          TEST(the_first_five_are_logged), TEST(lines_that_are_no_text),
+          TEST(a_truncated_file_is_an_error), TEST(configurations_that_cannot_work),
+          TEST(counted_keys), TEST(counted_keys_at_the_end_of_the_set), TEST(standard_input),
           TEST(criteo_plain_and_packed_are_the_same), TEST(avazu_by_its_format_file),
           TEST(movielens_by_its_format_file))
