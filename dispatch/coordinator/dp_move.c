@@ -138,7 +138,6 @@ rt_status dp_move_ask(dp_run *c, bool joins, const char *box, rt_error *error)
                        joins ? "part in this run already" : "no part in this run");
     const dp_members moved = dp_members_of(c->given, rt_bit(b));
     dp_move move = {.is_asked = true,
-                    .ends = RT_SITE_BOXES_MAX,
                     .next = dp_members_of(c->given, in ^ rt_bit(b))};
     move.next.row_rate = c->members.row_rate;
     move.next.dense_rate = c->members.dense_rate;
@@ -173,7 +172,7 @@ rt_status dp_move_ask_end(dp_run *c, const char *box, rt_error *error)
     }
     if (status)
         return status;
-    c->move.ends = b;
+    c->move.ended = rt_bit(b);
     snprintf(c->move.what, sizeof c->move.what, "%s leaves for good, its key is taken off", box);
     return RT_OK;
 }
@@ -183,7 +182,7 @@ rt_status dp_move_ask_rates(dp_run *c, const char *key, const rt_config *fresh, 
     rt_status status = check_run(c, key, error);
     if (status)
         return status;
-    c->move = (dp_move){.is_asked = true, .ends = RT_SITE_BOXES_MAX, .next = c->members};
+    c->move = (dp_move){.is_asked = true, .next = c->members};
     c->move.next.row_rate = fresh->optimizer_rows.learning_rate;
     c->move.next.dense_rate = fresh->optimizer_dense.learning_rate;
     snprintf(c->move.what, sizeof c->move.what, "%s changes", key);
@@ -213,8 +212,8 @@ rt_status dp_move_end(dp_run *c, bool is_written, rt_error *error)
     move->next.still_s = c->cut.drained_s > 0 ? c->cut.drained_s : rt_unix_s();
     dp_added added = c->added;
     dp_added_joined(&added, move->next.boxes);
-    if (move->ends < RT_SITE_BOXES_MAX)
-        dp_added_end(&added, move->ends);
+    if (move->ended)
+        dp_added_end(&added, rt_lowest_bit(move->ended));
     rt_status status = is_written
                            ? dp_members_write(c->given, c->checkpoints, &move->next, &added, &why)
                            : rt_fail(&why, RT_IO,

@@ -18,7 +18,7 @@ typedef struct {
     dp_members next;                  // from the next start on
     uint64_t away_workers, away_shards; // by the ranks of the configuration, of the box that leaves
     uint32_t visitor;                   // who asked; 0: nobody
-    uint32_t ends;                    // the box that leaves for good; RT_SITE_BOXES_MAX: none does
+    uint64_t ended;                     // the box that leaves for good, as a mask; 0: none does
     char what[2 * RT_NAME_MAX];       // "till-2 leaves"
 } dp_move;
 
