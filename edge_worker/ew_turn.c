@@ -249,6 +249,25 @@ static rt_status wait_for_messages(ew_run *w, bool ready[ENDPOINTS_MAX], rt_erro
     return RT_OK;
 }
 
+// Operations that have become possible, messages out, the next training. Where slices begin one
+// after the other (network.overlap), one may be over at once, and nothing would tell that the next
+// can begin.
+static rt_status go_on(ew_run *w, rt_error *error)
+{
+    rt_status status = RT_OK;
+    bool has_begun = true;
+    while (has_begun && !status) {
+        has_begun = false;
+        if (!ew_exchange_busy(w->exchange))
+            status = ew_executor_begin(w->executor, &has_begun, error);
+        if (!status)
+            status = ew_executor_flush(w->executor, error);
+        if (!status)
+            status = start_job(w, error);
+    }
+    return status;
+}
+
 // One turn: waits for messages, then each part does what it can without waiting, in the order in
 // which an iteration passes through them, so that what one part hands on is taken up in the same
 // turn:
@@ -279,12 +298,8 @@ rt_status ew_run_turn(ew_run *w, rt_error *error)
         status = ew_run_drain_planner(w, error);
     if (!status)
         status = take_sums(w, error);
-    if (!status && !ew_exchange_busy(w->exchange))
-        status = ew_executor_begin(w->executor, error);
     if (!status)
-        status = ew_executor_flush(w->executor, error);
-    if (!status)
-        status = start_job(w, error);
+        status = go_on(w, error);
     if (!status)
         status = ew_run_answer_if_idle(w, error);
     if (!status && rt_member_vitals_due(&w->member)) {

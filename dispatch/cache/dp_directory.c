@@ -292,13 +292,14 @@ uint32_t dp_directory_version(const dp_directory *directory, uint64_t key)
     return 0;
 }
 
-void dp_directory_walk(const dp_directory *directory, void (*take)(void *context, uint32_t version),
+void dp_directory_walk(const dp_directory *directory, void (*take)(void *context, uint32_t age),
                        void *context)
 {
     for (uint64_t i = 0; i <= directory->mask; i++) {
         const dp_entry *entry = &directory->entries[i];
         if (!entry_is_free(entry))
-            take(context, entry->record ? directory->records[entry->record - 1].version
+            take(context, entry->record ? dp_directory_age(
+                                              directory, &directory->records[entry->record - 1])
                                         : entry->version);
     }
 }

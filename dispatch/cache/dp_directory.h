@@ -63,6 +63,7 @@ typedef struct {
     uint32_t *free_records;
     uint32_t free_count, free_capacity;
     uint32_t record_top; // records below were in use at some time
+    bool has_stale;      // copies are trained that the versions do not know of (dp_stale.h)
 } dp_directory;
 
 // Room for keys_expected without growing (it grows beyond, too).
@@ -131,11 +132,18 @@ void dp_directory_release(dp_directory *directory, uint32_t record);
 bool dp_directory_detach(dp_directory *directory, uint32_t record);
 void dp_directory_reclaim(dp_directory *directory, uint32_t record);
 
-// Calls take with the version of every key, in no order that means anything.
-void dp_directory_walk(const dp_directory *directory, void (*take)(void *context, uint32_t version),
+// The iteration that trained a key last, or its version, if that is later.
+static inline uint32_t dp_directory_age(const dp_directory *directory, const dp_record *record)
+{
+    return directory->has_stale ? (uint32_t)rt_max_u64(record->version, record->seen)
+                                : record->version;
+}
+
+// Calls take with the age of every key, in no order that means anything.
+void dp_directory_walk(const dp_directory *directory, void (*take)(void *context, uint32_t age),
                        void *context);
 
-// Version of the rank-th newest key, from 1; 0 where there are fewer, or memory is short.
+// Age of the rank-th newest key, from 1; 0 where there are fewer, or memory is short.
 uint32_t dp_directory_newest(const dp_directory *directory, uint64_t rank);
 
 // Forgets every key with a version below floor; none of them may have a record. Returns how many.

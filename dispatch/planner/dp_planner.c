@@ -221,6 +221,7 @@ static rt_status allocate(dp_planner *planner)
         dp_directory_init(&planner->directory, config->keys_expected) ||
         (config->homes == RT_HOMES_PLANNED && dp_directory_keep_homes(&planner->directory)))
         return RT_NO_MEMORY;
+    planner->directory.has_stale = config->consistency.staleness > 0;
     return allocate_caches(planner, lookups);
 }
 

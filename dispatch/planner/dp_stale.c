@@ -77,9 +77,13 @@ uint64_t dp_stale_holders(const dp_planner *planner, uint32_t record, uint64_t *
 
 // ---- operations ------------------------------------------------------------------------------
 
+// A flush does not make a row younger: what it pushes was trained after the flush before, so files
+// of changes have it by the iteration of that training, too.
 static rt_status push_delta(dp_planner *planner, dp_ops *ops, uint32_t worker, uint32_t slot,
                             dp_record *record, dp_reason reason)
 {
+    const uint32_t least = reason == DP_REASON_FLUSH ? planner->stale->copies[worker][slot].version
+                                                     : planner->iteration;
     const dp_stale_copy *copy = &planner->stale->copies[worker][slot];
     dp_op *op = dp_ops_add(ops, DP_OP_PUSH_DELTA);
     if (!op)
@@ -89,7 +93,7 @@ static rt_status push_delta(dp_planner *planner, dp_ops *ops, uint32_t worker, u
     op->slot = slot;
     op->mask = copy->version;
     op->base = record->version;
-    op->version = (uint32_t)rt_max_u64((uint64_t)record->version + 1, planner->iteration);
+    op->version = (uint32_t)rt_max_u64((uint64_t)record->version + 1, least);
     op->keeper = record->pulls;
     op->reason = (uint8_t)reason;
     op->flags = DP_OP_STATE;

@@ -11,10 +11,10 @@ typedef struct {
     bool found;
 } older;
 
-static void find_older(void *context, uint32_t version)
+static void find_older(void *context, uint32_t age)
 {
     older *o = context;
-    o->found |= version < o->floor;
+    o->found |= age < o->floor;
 }
 
 // By age: of the configuration, or of a record for the next look-up.
@@ -86,7 +86,8 @@ static rt_status drop_copy(dp_planner *planner, dp_plan *plan, uint32_t worker, 
     op->slot = slot;
     op->version = record->version;
     dp_turnover_leave(&planner->turnover, record);
-    record->version_ps = record->version; // what only this copy had ends with it
+    // what only this copy had ends with it, also of a stale one that was never pushed
+    record->version = record->version_ps = dp_directory_age(&planner->directory, record);
     return RT_OK;
 }
 
@@ -95,7 +96,7 @@ static bool ends(const dp_planner *planner, const dp_record *record, uint32_t fl
     bool is_forgotten = false;
     for (uint32_t i = 0; i < planner->forgotten_count && !is_forgotten; i++)
         is_forgotten = planner->forgotten[i] == record->key;
-    return is_forgotten || record->version < floor;
+    return is_forgotten || dp_directory_age(&planner->directory, record) < floor;
 }
 
 // Copies in one of the two sets of caches; only those of the workers are in the plan. A free slot
@@ -122,12 +123,14 @@ static rt_status drop_below(dp_planner *planner, dp_cache *caches, uint32_t work
 }
 
 // Bounded staleness: the shards know the versions of pushes, not of trainings since. Pushed, a row
-// that a copy has updates of has a version of now.
-static rt_status flush_stale(dp_planner *planner, dp_plan *plan)
+// that stays has the version of its last; one that ends has an older one, and what its copies have
+// ends with it.
+static rt_status flush_stale(dp_planner *planner, uint32_t floor, dp_plan *plan)
 {
     for (uint32_t w = 0; w < planner->config.worker_count; w++) {
         for (uint32_t slot = 0; slot < planner->caches[w].slot_count; slot++) {
-            if (dp_planner_dirty_in(planner, w, slot) && dp_stale_flush(planner, plan, w, slot))
+            const dp_record *record = dp_planner_dirty_in(planner, w, slot);
+            if (record && !ends(planner, record, floor) && dp_stale_flush(planner, plan, w, slot))
                 return RT_NO_MEMORY;
         }
     }
@@ -141,9 +144,9 @@ rt_status dp_sweep(dp_planner *planner, uint32_t floor, const dp_plan **plan_p, 
     rt_assert(floor <= planner->iteration);
     dp_plan_clear(plan);
     plan->participants = planner->participants;
-    if (planner->stale && flush_stale(planner, plan))
-        return RT_NO_MEMORY;
     planner->forgotten_count = list_forgotten(planner, planner->forgotten);
+    if (planner->stale && flush_stale(planner, floor, plan))
+        return RT_NO_MEMORY;
     for (uint32_t w = 0; w < planner->config.worker_count; w++) {
         if (drop_below(planner, planner->caches, w, floor, plan) ||
             (planner->shown && drop_below(planner, planner->shown, w, floor, plan)))

@@ -494,11 +494,15 @@ bool ew_executor_is_held_up(const ew_executor *e)
     return false;
 }
 
-rt_status ew_executor_begin(ew_executor *e, rt_error *error)
+rt_status ew_executor_begin(ew_executor *e, bool *has_begun_p, rt_error *error)
 {
+    bool ignored;
+    bool *has_begun = has_begun_p ? has_begun_p : &ignored;
+    *has_begun = false;
     if (e->begun == e->received || e->trained < e->begun || !all_pushed(e) ||
         (e->begun && ew_slice_at(e, e->begun)->sequence == e->begun))
         return RT_OK;
+    *has_begun = true;
     rt_status status = begin_slice(e, ew_slice_behind(e, e->begun), error);
     return status ? status : work(e, error);
 }

@@ -78,8 +78,9 @@ rt_status ew_executor_trained(ew_executor *executor, const float *gradients, boo
 
 // With one_at_a_time: starts the next slice if the one before is complete, that is trained, all its
 // rows in place, its pushes confirmed. Call it when the dense exchange is over, and after messages.
-// Otherwise slices start by themselves.
-rt_status ew_executor_begin(ew_executor *executor, rt_error *error);
+// Otherwise slices start by themselves. *has_begun_p (may be NULL): one did, and may be over by
+// now.
+rt_status ew_executor_begin(ew_executor *executor, bool *has_begun_p, rt_error *error);
 
 // What the next job waits for.
 typedef enum {

@@ -541,7 +541,7 @@ static void begin_slices(fabric *f)
     rt_error error = {0};
     for (uint32_t i = 0; i < f->n; i++) {
         fabric_worker *w = &f->workers[i];
-        if (!w->dense_open && ew_executor_begin(w->executor, &error))
+        if (!w->dense_open && ew_executor_begin(w->executor, NULL, &error))
             fail_msg("worker %u begins a slice: %s", i, error.text);
     }
 }

@@ -24,6 +24,7 @@
 typedef struct {
     bool there, read, spent;
     uint32_t start, current; // c_s, c_c
+    uint32_t trained;        // iteration
     uint32_t slot;
 } copy;
 
@@ -80,7 +81,8 @@ static void push(het *h, uint32_t worker, row *r, dp_reason reason)
     o->reason = reason;
     o->base = r->version;
     o->pulls = r->pulls;
-    r->version = r->version + 1 > h->iteration ? r->version + 1 : h->iteration;
+    const uint32_t least = reason == DP_REASON_FLUSH ? c->trained : h->iteration;
+    r->version = r->version + 1 > least ? r->version + 1 : least;
     o->version = r->version;
     r->pulls = 0;
     r->clock = r->clock > c->current ? r->clock : c->current;
@@ -168,6 +170,7 @@ static void write_copies(het *h, uint32_t worker, const uint64_t *keys, uint32_t
 {
     for (uint32_t k = 0; k < count; k++) {
         find(h, keys[k])->copies[worker].current++;
+        find(h, keys[k])->copies[worker].trained = h->iteration;
         find(h, keys[k])->copies[worker].read = false;
     }
 }

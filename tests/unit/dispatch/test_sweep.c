@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "dispatch/coordinator/dp_ages.h"
+#include "dispatch/planner/dp_planner_parts.h"
 #include "dispatch/planner/dp_sweep.h"
 #include "tests/support/planner_case.h"
 
@@ -185,6 +186,78 @@ static void the_floor_is_what_the_header_says(void **state)
     }
 }
 
+// Takes out what the planner does not know any more, which must be older than the floor.
+static void must_have_ended(history *h, const dp_planner *planner, uint32_t floor, uint64_t ended)
+{
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < h->count; i++) {
+        if (dp_directory_knows(&planner->directory, h->items[i].key))
+            h->items[left++] = h->items[i];
+        else
+            assert_true(h->items[i].version < floor);
+    }
+    assert_int_equal(h->count - left, ended);
+    h->count = left;
+}
+
+// Copies that several workers train by themselves: shards hear of that later, when some are pushed.
+// Rows are as old as their last training all the same: none of the newest ends, and no sweep is for
+// nothing.
+static uint32_t end_stale_rows(const dp_rows *rows, uint32_t staleness, uint64_t seed)
+{
+    const planner_shape shape = {.seed = seed,
+                                 .worker_count = 3,
+                                 .sample_count_max = 12,
+                                 .field_count = 3,
+                                 .ids_per_field = 300,
+                                 .bag_max = 1,
+                                 .zipf = 0.6,
+                                 .cache = CACHE_EVERYTHING,
+                                 .dispatch = {.policy = RT_POLICY_RANDOM}};
+    planner_case pc;
+    history *h = calloc(1, sizeof *h);
+    uint32_t sweeps = 0;
+    planner_case_init(&pc, &shape);
+    pc.config.rows = *rows;
+    pc.config.consistency = (rt_consistency_config){true, staleness};
+    pc.config.overshoot = dp_planner_micro_batch_max(&pc.config) * pc.config.keys_per_sample_max;
+    for (uint32_t w = 0; w < shape.worker_count; w++)
+        pc.config.slot_count[w] += pc.config.overshoot;
+    dp_planner_destroy(pc.planner);
+    assert_int_equal(dp_planner_create(&pc.config, &pc.planner, NULL), RT_OK);
+    for (uint32_t t = 1; t <= 60; t++) {
+        const dp_plan *plan = NULL;
+        uint32_t floor;
+        uint64_t ended;
+        random_batches_fill(&pc.batches, &pc.batch, 12);
+        remember(h, &pc.batch, t);
+        assert_int_equal(dp_planner_look_up(pc.planner, &pc.batch), RT_OK);
+        dp_planner_place(pc.planner);
+        assert_int_equal(dp_planner_commit(pc.planner, &plan), RT_OK);
+        if (!dp_sweep_due(pc.planner, &floor))
+            continue;
+        assert_int_equal(dp_sweep(pc.planner, floor, &plan, &ended), RT_OK);
+        assert_true(ended > 0);
+        must_have_ended(h, pc.planner, floor, ended);
+        if (rows->max) // less those of one iteration
+            assert_true(h->count + 36 >= rows->max / 8 * 7);
+        assert_true(dp_planner_legal(pc.planner, NULL));
+        sweeps++;
+    }
+    planner_case_fini(&pc);
+    free(h);
+    return sweeps;
+}
+
+static void stale_copies_make_rows_no_younger(void **state)
+{
+    (void)state;
+    static const dp_rows rows[] = {{.max = 250}, {.expire_iterations = 9}, {.max = 400}};
+    for (uint32_t s = 1; s < 30; s += 7)
+        for (size_t i = 0; i < RT_COUNT_OF(rows); i++)
+            assert_true(end_stale_rows(&rows[i], s, i + 1) >= 2);
+}
+
 static int compare_falling(const void *a, const void *b)
 {
     const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
@@ -245,4 +318,5 @@ static void time_makes_records(void **state)
 }
 
 TEST_MAIN(TEST(the_directory_forgets_what_is_older), TEST(the_floor_is_what_the_header_says),
+          TEST(stale_copies_make_rows_no_younger),
           TEST(the_newest_are_found), TEST(time_makes_records))

@@ -297,7 +297,7 @@ static void a_message_is_of_one_slice(void **state)
 static void begin_next(rig *r)
 {
     rt_error error = {0};
-    if (ew_executor_begin(r->executor, &error))
+    if (ew_executor_begin(r->executor, NULL, &error))
         fail_msg("%s", error.text);
 }
 

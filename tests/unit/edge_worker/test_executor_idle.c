@@ -108,13 +108,13 @@ static void one_at_a_time_behind_a_gap(void **state)
     give_behind(&r, 1);
     for (uint32_t i = 0; i < 2; i++) {
         assert_no_job(&r);
-        assert_int_equal(ew_executor_begin(r.executor, &error), RT_OK);
+        assert_int_equal(ew_executor_begin(r.executor, NULL, &error), RT_OK);
         train(&r, NULL);
     }
     r.sequence += 50;
     begin_two_rows(&r, 3);
     give_behind(&r, 50);
-    assert_int_equal(ew_executor_begin(r.executor, &error), RT_OK);
+    assert_int_equal(ew_executor_begin(r.executor, NULL, &error), RT_OK);
     train(&r, NULL);
     assert_true(ew_executor_idle(r.executor));
     teardown(&r);
