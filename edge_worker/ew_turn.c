@@ -86,7 +86,7 @@ static rt_status await_weights(ew_run *w, rt_error *error)
     uint64_t needed = w->weights.version;
     if (next && takes_part(w, next))
         needed = next->iteration - 1;
-    else if (is_asked && !next)
+    else if (is_asked && !next && ew_executor_has_begun(w->executor)) // or the cut is not known yet
         needed = rt_max_u64(ew_executor_iteration(w->executor), w->weights.version);
     return ew_weights_get(&w->weights, needed, error);
 }

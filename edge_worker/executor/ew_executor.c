@@ -507,6 +507,11 @@ rt_status ew_executor_begin(ew_executor *e, bool *has_begun_p, rt_error *error)
     return status ? status : work(e, error);
 }
 
+bool ew_executor_has_begun(const ew_executor *e)
+{
+    return e->begun == e->received;
+}
+
 ew_wait ew_executor_waits_for(const ew_executor *e)
 {
     if (e->received == e->trained)

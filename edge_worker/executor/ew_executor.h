@@ -81,6 +81,7 @@ rt_status ew_executor_trained(ew_executor *executor, const float *gradients, boo
 // Otherwise slices start by themselves. *has_begun_p (may be NULL): one did, and may be over by
 // now.
 rt_status ew_executor_begin(ew_executor *executor, bool *has_begun_p, rt_error *error);
+bool ew_executor_has_begun(const ew_executor *executor); // all slices that came
 
 // What the next job waits for.
 typedef enum {
