@@ -381,6 +381,8 @@ static rt_status load_state(resume *r, const dp_saved *saved, dp_resumed *resume
         dp_planner_destroy(r->planner);
         r->planner = NULL;
     }
+    if (status == RT_NO_MEMORY)
+        return rt_fail(error, status, "out of memory for the state of the planner");
     if (status == RT_CONFIG) // sound, but not for this configuration
         return rt_fail(error, status, "%s", r->damage.text);
     return RT_OK;

@@ -369,9 +369,9 @@ static rt_status load_waiting(dp_planner *planner, const snapshot_head *head, bo
     return RT_OK;
 }
 
-// A state that does not fit is passed over.
-static rt_status load_policy(dp_planner *planner, bool take, rt_reader *reader, bool *taken_p,
-                             rt_error *error)
+// A state that does not fit is passed over; one of the same configuration does.
+static rt_status load_policy(dp_planner *planner, bool take, bool same_config, rt_reader *reader,
+                             bool *taken_p, rt_error *error)
 {
     uint64_t size = rt_reader_u64(reader);
     const void *bytes = rt_reader_take(reader, size, 1);
@@ -380,10 +380,14 @@ static rt_status load_policy(dp_planner *planner, bool take, rt_reader *reader, 
     if (!take || !planner->policy->load)
         return RT_OK;
     rt_reader state = {bytes, size, false};
-    if (!planner->policy->load(planner->policy_state, &state) || state.left)
+    *taken_p = planner->policy->load(planner->policy_state, &state) && !state.left;
+    if (*taken_p)
+        return RT_OK;
+    if (same_config)
         return bad(error, "it is not that of this policy");
-    *taken_p = true;
-    return RT_OK;
+    planner->policy->destroy(planner->policy_state);
+    planner->policy_state = NULL;
+    return dp_planner_create_policy(planner, error);
 }
 
 static rt_status load_worker(dp_planner *planner, uint32_t w, bool has_shown, bool same_config,
@@ -480,7 +484,7 @@ static rt_status load_rest(dp_planner *planner, const snapshot_head *head, bool 
     if (!status)
         status = load_waiting(planner, head, same_config, reader, error);
     if (!status)
-        status = load_policy(planner, fits_policy, reader, &restored->policy, error);
+        status = load_policy(planner, fits_policy, same_config, reader, &restored->policy, error);
     if (!status && head->format == FORMAT)
         status = load_lineup(same_config, reader, &restored->lineup, error);
     if (!status)

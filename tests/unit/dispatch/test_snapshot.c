@@ -396,6 +396,48 @@ static void another_view(void **context)
     }
 }
 
+// What a policy learnt where boxes share no links is nothing to one that goes by boxes: with another
+// configuration it begins anew, as a run that begins with it.
+static void a_policy_of_other_boxes(void **context)
+{
+    (void)context;
+    for (uint32_t same = 0; same < 2; same++) {
+        planner_case pc;
+        rt_bytes state;
+        rt_error error = {0};
+        dp_restored restored;
+        dp_planner *planner;
+        const planner_shape shape = shape_of(RT_POLICY_MAKESPAN, RT_EVICT_EMARK);
+        driven one;
+        batches all;
+        begin_with_one(&shape, &pc, &one, &all, &state);
+        const uint32_t n = pc.config.worker_count;
+        pc.config.boxes = (dp_boxes){.count = n, .worker_count = n};
+        for (uint32_t j = 0; j < n; j++)
+            pc.config.boxes.of_worker[j] = (uint8_t)j;
+        rt_reader reader = rt_bytes_reader(&state);
+        assert_int_equal(dp_planner_create(&pc.config, &planner, &error), RT_OK);
+        know_all(one.planner, planner);
+        const rt_status status = dp_planner_load(planner, &reader, same, &restored, &error);
+        assert_int_equal(status, same ? RT_DATA : RT_OK);
+        assert_false(restored.policy);
+        if (!same) {
+            rt_bytes begun = {0}, fresh = {0};
+            dp_planner *other;
+            assert_int_equal(dp_planner_create(&pc.config, &other, &error), RT_OK);
+            planner->policy->save(planner->policy_state, &begun);
+            other->policy->save(other->policy_state, &fresh);
+            assert_int_equal(begun.size, fresh.size);
+            assert_memory_equal(begun.data, fresh.data, fresh.size);
+            rt_bytes_fini(&begun);
+            rt_bytes_fini(&fresh);
+            dp_planner_destroy(other);
+        }
+        dp_planner_destroy(planner);
+        end_with_one(&pc, &one, &all, &state);
+    }
+}
+
 // Rows of another moment than the planner's: one key less, one more, another version.
 static void rows_of_another_cut(void **context)
 {
@@ -607,6 +649,6 @@ static void sections_of_another_length(void **context)
 }
 
 TEST_MAIN(TEST(sections_of_another_length), TEST(rows_of_another_cut), TEST_SLOW(every_policy_and_eviction, 200),
-          TEST(a_policy_that_was_set), TEST(few_evaluations), TEST(windows), TEST(keeper_look_ahead_and_full_sync), TEST(values_in_force),
+          TEST(a_policy_that_was_set), TEST(a_policy_of_other_boxes), TEST(few_evaluations), TEST(windows), TEST(keeper_look_ahead_and_full_sync), TEST(values_in_force),
           TEST(damaged_states), TEST(more_evictions_than_fills), TEST(who_takes_part),
           TEST(another_view), TEST(counts_of_keys))
