@@ -161,9 +161,10 @@ static void put_cells(const ew_questions *q)
     ew_cells_clear(q->cells);
     for (uint32_t i = 0; i < ew_cells_count(q->cells); i++) {
         const value *v = q->own[i].is_given ? &q->own[i] : &q->shared[i];
+        if (!v->is_given || v->length == 0)
+            continue; // where its text would be is from another question, or nowhere
         const char *text = v->in_lists ? (const char *)q->lists.data + v->list : v->text;
-        if (v->is_given && v->length > 0)
-            ew_cells_put(q->cells, i, text, v->length);
+        ew_cells_put(q->cells, i, text, v->length);
     }
 }
 
