@@ -1,4 +1,5 @@
-// test_clock - the clocks of a test: they run as ever until they are stopped, then they move by hand.
+// test_clock - the clocks of a test: they run as ever until they are stopped, then they move by
+// hand.
 //
 // Included by one file of a test program: it takes the place of the C library's function, for the
 // program under test, too. Waits of the kernel (poll, pthread_cond_timedwait) know nothing of it.
