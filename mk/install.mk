@@ -35,7 +35,7 @@ install: program library pages ## install under PREFIX=/usr/local, below DESTDIR
 	sed -i 's,/usr/local/bin/,$(PREFIX)/bin/,' $(addprefix $(DESTDIR)$(UNITDIR)/,$(notdir $(UNITS)))
 	cp -r configs $(INTO)/share/lanyard
 	install -m 644 $(DOCS) $(INTO)/share/doc/lanyard
-	install -m 644 docs/results/*.md docs/results/race.svg $(INTO)/share/doc/lanyard/results
+	install -m 644 docs/results/*.md docs/results/*.svg $(INTO)/share/doc/lanyard/results
 	install -m 644 $(PAGES)/man/*.1 $(INTO)/share/man/man1
 	install -m 644 $(PAGES)/man/*.5 $(INTO)/share/man/man5
 	install -m 644 $(PAGES)/lanyard $(DESTDIR)$(BASH_DIR)/lanyard

@@ -137,13 +137,28 @@ static void folders_without_a_model_are_named(void **state)
          "3");
 }
 
-// Says once what it waits for, and ends when it is told to.
+// How often a process went to sleep: every look at what is not there yet ends so.
+static unsigned long sleeps_of(pid_t pid)
+{
+    char path[64], line[256];
+    unsigned long count = 0;
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file))
+        (void)sscanf(line, "voluntary_ctxt_switches: %lu", &count);
+    fclose(file);
+    return count;
+}
+
+// Says once what it waits for, however often it looks, and ends when it is told to.
 static void must_wait(const char *folder, const char *option, const char *value, const char *text)
 {
     process p = {0};
     process_start(&p, (const char *const[]){process_lanyard(), "serve", folder, option, value, NULL});
     process_await(&p, 0, text, RUN_CASE_S);
-    usleep(300000); // more looks
+    for (const unsigned long before = sleeps_of(p.pid); sleeps_of(p.pid) < before + 3;)
+        usleep(10000);
     kill(p.pid, SIGINT);
     assert_int_equal(process_end(&p, RUN_CASE_S), 0);
     run_must_say(&p, "serve: ends, while it waited for a model");

@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/support/test_clock.h"
+
 // ---- files of an earlier run -----------------------------------------------------------------
 
 static void write_file(const char *directory, const char *name, const char *text)
@@ -138,10 +140,12 @@ static void progress(void **state)
     open_scene(&s, 1, 0);
     s.progress = true;
     dup2(end, STDERR_FILENO);
+    test_clock_stop();
     open_tally(&s, NULL);
     run_iteration(&s, 1);
+    test_clock_move(0.24);
     run_iteration(&s, 2); // it is too soon
-    usleep(300000);
+    test_clock_move(0.06);
     run_iteration(&s, 3);
     dup2(own, STDERR_FILENO);
     for (size_t size = 0; !strstr(text, " s left"); size = strlen(text))

@@ -355,6 +355,8 @@ static int check_folder(const char *folder)
         rt_config config = config_fresh();
         if (rt_config_load(&config, path, &error) != RT_OK)
             fail_msg("%s", error.text);
+        if (!test_file_has(path, "{\n    \"version\": 1,\n")) // what docs/STABILITY.md advises
+            fail_msg("%s does not begin with its \"version\"", path);
         if (config.stream.file_count == 0 && !rt_config_source_is_live(&config.stream))
             // these leave the input to the user
             config_must_set(&config, "stream.files=data.tsv");

@@ -19,6 +19,7 @@
 
 #include "runtime/rt_hash.h"
 #include "tests/support/test.h"
+#include "tests/support/test_clock.h"
 
 #define BYTES_MAX (UINT64_C(1) << 30)
 
@@ -256,8 +257,9 @@ static void knows_how_old_events_are(void **state)
 {
     (void)state;
     rt_journal *journal = open_journal(1 << 20);
+    test_clock_stop();
     must_append(journal, "a\n");
-    usleep(300000);
+    test_clock_move(0.3);
     must_append(journal, "b\n");
     assert_int_equal(count_segments(), 1);
     assert_false(rt_journal_is_old(journal));
@@ -265,8 +267,9 @@ static void knows_how_old_events_are(void **state)
     must_append(journal, "c\n"); // after more than an eighth of that: a segment of its own
     assert_int_equal(count_segments(), 2);
     assert_false(rt_journal_is_old(journal));
-    for (int i = 0; i < 300 && !rt_journal_is_old(journal); i++)
-        usleep(10000);
+    test_clock_move(0.79);
+    assert_false(rt_journal_is_old(journal)); // the first segment ends with "b"
+    test_clock_move(0.02);
     assert_true(rt_journal_is_old(journal));
     rt_journal_keep_for(journal, 1000);
     assert_false(rt_journal_is_old(journal));

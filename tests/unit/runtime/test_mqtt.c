@@ -51,6 +51,9 @@ static pid_t start_broker(int port, const char *log, const char *settings)
     return child;
 }
 
+// What the broker says when it sends an event once more: it came, and was not acknowledged.
+#define SENT_AGAIN "(d1, q1"
+
 static void await_log(const char *log, const char *text)
 {
     for (int i = 0; i < LIMIT_S * 50; i++) {
@@ -122,7 +125,7 @@ static void acknowledges_after_fsync(void **state)
         usleep(20000);
     assert_true(rt_live_statistics(s.live, RT_FLOW_EVENTS).journal.failures > 0);
     assert_true(test_file_has(s.log, "Sending PUBLISH to lanyard"));
-    usleep(300000);
+    await_log(s.log, SENT_AGAIN);
     assert_false(test_file_has(s.log, "Received PUBACK from lanyard")); // it is not on disk
     assert_int_equal(rt_live_statistics(s.live, RT_FLOW_EVENTS).journal.next, 1);
 
@@ -140,8 +143,7 @@ static void without_memory_nothing_is_acknowledged(void **state)
     open_site(&s);
     atomic_store(&is_out_of_memory, true);
     send_two_events(&s);
-    await_log(s.log, "Sending PUBLISH to lanyard");
-    usleep(300000);
+    await_log(s.log, SENT_AGAIN);
     assert_false(test_file_has(s.log, "Received PUBACK from lanyard"));
     assert_int_equal(rt_live_statistics(s.live, RT_FLOW_EVENTS).journal.next, 1);
     atomic_store(&is_out_of_memory, false);
