@@ -15,7 +15,7 @@
 typedef struct {
     const rt_config *config;
     ew_source source;
-    ew_weights weights;
+    ew_finished weights;
     rt_stream_config input; // the model's, but for negatives_keep: all samples are judged
     rt_stream *stream;
     rt_batch batch;
@@ -182,7 +182,7 @@ static rt_status evaluate(evaluation *e, rt_error *error)
     if (!status)
         status = open_input(e, error);
     if (!status)
-        status = ew_weights_open(&e->source, &e->weights, error);
+        status = ew_finished_open(&e->source, &e->weights, error);
     if (!status)
         status = ew_scorer_create(&e->weights, &e->device, BATCH_SAMPLES, &e->scorer, error);
     if (!status)
@@ -247,7 +247,7 @@ int cli_eval(int argc, char **argv)
     ew_scorer_destroy(e.scorer);
     if (e.device_open)
         ew_device_close(&e.device);
-    ew_weights_close(&e.weights);
+    ew_finished_close(&e.weights);
     for (uint32_t l = 0; l < RT_LABELS_MAX; l++)
         rt_meter_destroy(e.meters[l]);
     rt_config_fini(&config);

@@ -44,7 +44,7 @@ typedef struct {
 struct prediction {
     const rt_config *config;
     ew_source source;
-    ew_weights weights;
+    ew_finished weights;
     rt_stream_config input; // the model's, but all samples count and no outcomes are waited for
     rt_stream *stream;
     ew_device device;
@@ -202,7 +202,7 @@ static rt_status open_all(prediction *p, rt_error *error)
     rt_status status = ew_device_open("cpu", &p->device, error);
     p->device_open = status == RT_OK;
     if (!status)
-        status = ew_weights_open(&p->source, &p->weights, error);
+        status = ew_finished_open(&p->source, &p->weights, error);
     if (!status)
         status = open_input(p, error);
     p->job_count = 2 * p->thread_count + 2;
@@ -287,7 +287,7 @@ static void close_all(prediction *p)
         ew_scorer_destroy(p->threads[i].scorer);
     if (p->stream)
         rt_stream_close(p->stream);
-    ew_weights_close(&p->weights);
+    ew_finished_close(&p->weights);
     if (p->device_open)
         ew_device_close(&p->device);
     pthread_cond_destroy(&p->changed);

@@ -20,9 +20,9 @@ typedef struct {
 } cell;
 
 struct ew_cells {
-    rt_stream_config config;    // of the parser of put cells
-    rt_table_config table;      // of it: columns by their own names, no header
-    const rt_parser_ops *ops;   // NULL: the generator's samples
+    rt_stream_config config;  // of the parser of put cells
+    rt_table_config table;    // of it: columns by their own names, no header
+    const rt_parser_ops *ops; // NULL: the generator's samples
     const rt_parser_ops *line_ops;
     void *parser, *line_parser; // line_parser: of whole lines, as the configuration has them
     bool is_json;               // lines are
@@ -30,7 +30,7 @@ struct ew_cells {
     uint32_t count;
     char (*names)[RT_NAME_MAX];
     char *separators; // 0: the column has one value
-    cell *cells; // count
+    cell *cells;      // count
     rt_bytes line;
     float *dense;
     uint64_t *keys;
@@ -67,8 +67,8 @@ static bool is_made_into(const rt_table_config *table, const char *name)
 // Cells are divided by commas and quoted where they need it, unless a column divides its own values
 // by commas.
 //
-// What a prediction does not need is not asked for: weights, ids, times, unless something is made of
-// them; nor are columns that are made of others.
+// What a prediction does not need is not asked for: weights, ids, times, unless something is made
+// of them; nor are columns that are made of others.
 static rt_status name_table(ew_cells *cells, const rt_stream_config *stream, rt_error *error)
 {
     const rt_table_config *table = &stream->table;
@@ -95,8 +95,7 @@ static rt_status name_table(ew_cells *cells, const rt_stream_config *stream, rt_
         if (one->kind == RT_COLUMN_MULTI && one->separator == ',')
             cells->table.delimiter = '\t';
         if (one->kind != RT_COLUMN_LABEL && one->from_count == 0) {
-            cells->separators[cells->count] =
-                one->kind == RT_COLUMN_MULTI ? one->separator : '\0';
+            cells->separators[cells->count] = one->kind == RT_COLUMN_MULTI ? one->separator : '\0';
             snprintf(cells->names[cells->count++], RT_NAME_MAX, "%s", one->name);
         }
     }
@@ -190,8 +189,7 @@ const char *ew_cells_name(const ew_cells *cells, uint32_t column)
 
 static bool is_named(const ew_cells *cells, uint32_t column, const char *name, size_t length)
 {
-    return strncmp(cells->names[column], name, length) == 0 &&
-           cells->names[column][length] == '\0';
+    return strncmp(cells->names[column], name, length) == 0 && cells->names[column][length] == '\0';
 }
 
 uint32_t ew_cells_find_behind(const ew_cells *cells, uint32_t before, const char *name,
@@ -377,10 +375,9 @@ rt_status ew_cells_append(ew_cells *cells, rt_batch *batch, rt_error *error)
     const size_t length = cells->line.size;
     if (!status)
         status = finish_line(&cells->line, error);
-    return status
-               ? status
-               : parse(cells, cells->ops, cells->parser, (const char *)cells->line.data, length,
-                       batch, error);
+    return status ? status
+                  : parse(cells, cells->ops, cells->parser, (const char *)cells->line.data, length,
+                          batch, error);
 }
 
 rt_status ew_cells_append_line(ew_cells *cells, const char *text, size_t length, rt_batch *batch,

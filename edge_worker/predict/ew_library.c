@@ -1,4 +1,4 @@
-// liblanyard: what lanyard.h promises, over ew_weights, ew_scorer and ew_cells.
+// liblanyard: what lanyard.h promises, over ew_finished, ew_scorer and ew_cells.
 #include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
@@ -29,7 +29,7 @@ typedef struct room {
 struct lanyard_model {
     rt_config config;
     bool has_config;
-    ew_weights weights;
+    ew_finished weights;
     ew_device device;
     ew_cells *cells; // for names
     char (*output_names)[RT_NAME_MAX];
@@ -84,7 +84,7 @@ static rt_status load(lanyard_model *model, const char *folder, rt_error *error)
     if (!status)
         status = ew_device_open("cpu", &model->device, error);
     if (!status)
-        status = ew_weights_open(&source, &model->weights, error);
+        status = ew_finished_open(&source, &model->weights, error);
     if (!status)
         status = ew_cells_create(&model->config, &model->cells, error);
     return status ? status : name_outputs(model, error);
@@ -127,7 +127,7 @@ PUBLIC void lanyard_free(lanyard_model *model)
     }
     ew_cells_destroy(model->cells);
     rt_free(model->output_names);
-    ew_weights_close(&model->weights);
+    ew_finished_close(&model->weights);
     ew_device_close(&model->device);
     if (model->has_config)
         rt_config_fini(&model->config);

@@ -227,8 +227,7 @@ static rt_status receive_all(ew_asker *asker)
         uint32_t peer;
         rt_message message = {0};
         rt_error error = {0};
-        const rt_status status =
-            rt_transport_zmq.receive(asker->endpoint, &peer, &message, &error);
+        const rt_status status = rt_transport_zmq.receive(asker->endpoint, &peer, &message, &error);
         const bool is_taken = !status && rt_control_is_taken(&message);
         const bool is_end = !status && rt_message_header(&message)->type == RT_MESSAGE_STOP;
         if (!status && rt_message_header(&message)->type == RT_MESSAGE_LOOKED_UP)

@@ -28,7 +28,8 @@ struct ew_event {
     part *parts;
 };
 
-// ---- what can be told ----------------------------------------------------------------------------
+// ---- what can be told
+// ----------------------------------------------------------------------------
 
 static bool has_number(const char *path)
 {
@@ -111,7 +112,8 @@ void ew_event_destroy(ew_event *event)
     rt_free(event);
 }
 
-// ---- values --------------------------------------------------------------------------------------
+// ---- values
+// --------------------------------------------------------------------------------------
 
 static size_t format_time(const rt_column *column, double now_s, char text[TIME_BYTES])
 {
@@ -152,7 +154,8 @@ static rt_status refuse(const part *p, const value *v, rt_error *error)
                    p->column->name, (int)rt_min_u64(v->length, 64), v->text);
 }
 
-// ---- lines of a table ----------------------------------------------------------------------------
+// ---- lines of a table
+// ----------------------------------------------------------------------------
 
 static bool needs_quotes(const ew_event *event, const value *v)
 {
@@ -180,7 +183,8 @@ static rt_status put_table(const ew_event *event, const char *id, double now_s, 
     return RT_OK;
 }
 
-// ---- lines of JSON -------------------------------------------------------------------------------
+// ---- lines of JSON
+// -------------------------------------------------------------------------------
 
 // The object that a path ends in, and the member's name there.
 static cJSON *object_at(cJSON *root, const char *path, char name[RT_NAME_MAX])
@@ -221,8 +225,7 @@ static rt_status put_member(cJSON *root, const part *p, const value *v, rt_error
     char name[RT_NAME_MAX];
     const rt_column *column = p->column;
     cJSON *object = object_at(root, *column->path ? column->path : column->name, name);
-    cJSON *item =
-        column->kind == RT_COLUMN_MULTI ? array_of(v) : string_of(v->text, v->length);
+    cJSON *item = column->kind == RT_COLUMN_MULTI ? array_of(v) : string_of(v->text, v->length);
     if (!object || !item || !cJSON_AddItemToObject(object, name, item)) {
         cJSON_Delete(item);
         return rt_fail(error, RT_NO_MEMORY, "out of memory");

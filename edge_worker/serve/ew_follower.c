@@ -29,7 +29,7 @@
 typedef struct {
     bool is_there;
     rt_config config;
-    ew_weights weights;
+    ew_finished weights;
     ew_version version;
     uint64_t run; // of a published version
     atomic_uint readers;
@@ -45,10 +45,10 @@ struct ew_follower {
     pthread_t thread;
     bool started;
     atomic_bool stops;
-    struct stat seen;     // of the file that is followed, when it was read last
-    struct stat refused;  // likewise, when what it names could not be taken over
+    struct stat seen;            // of the file that is followed, when it was read last
+    struct stat refused;         // likewise, when what it names could not be taken over
     uint64_t retry_ns, pause_ns; // when that is tried again, and the pause before
-    pthread_mutex_t lock; // of what follows
+    pthread_mutex_t lock;        // of what follows
     ew_follower_state state;
     double fresh[FRESH_BINS + 1u]; // samples
 };
@@ -118,7 +118,7 @@ static void drop(side *s)
 {
     if (!s->is_there)
         return;
-    ew_weights_close(&s->weights);
+    ew_finished_close(&s->weights);
     rt_config_fini(&s->config);
     s->is_there = false;
 }
@@ -134,8 +134,8 @@ static rt_status read_anew(const ew_follower *copy, side *s, const side *from, c
     if (status)
         return status;
     source.without_rows = copy->config.without_rows;
-    status = from ? ew_weights_copy(&from->weights, &source, &s->weights, error)
-                  : ew_weights_open(&source, &s->weights, error);
+    status = from ? ew_finished_copy(&from->weights, &source, &s->weights, error)
+                  : ew_finished_open(&source, &s->weights, error);
     if (status) {
         rt_config_fini(&s->config);
         return status;
@@ -145,7 +145,7 @@ static rt_status read_anew(const ew_follower *copy, side *s, const side *from, c
 }
 
 // Whether scorers made for one can go on with the other.
-static rt_status check_alike(const ew_weights *old, const ew_weights *new, rt_error *error)
+static rt_status check_alike(const ew_finished *old, const ew_finished *new, rt_error *error)
 {
     bool alike = rt_config_schema(old->config) == rt_config_schema(new->config) &&
                  memcmp(&old->schema, &new->schema, sizeof old->schema) == 0;
@@ -163,8 +163,9 @@ static rt_status check_alike(const ew_weights *old, const ew_weights *new, rt_er
 // Whether a version is of the same run as what is there, and later.
 static bool builds_on(const side *s, const target *t)
 {
-    return s->is_there && s->weights.rows && t->is_published && t->info.run && s->run == t->info.run &&
-           s->weights.iteration > 0 && t->info.iteration > s->weights.iteration;
+    return s->is_there && s->weights.rows && t->is_published && t->info.run &&
+           s->run == t->info.run && s->weights.iteration > 0 &&
+           t->info.iteration > s->weights.iteration;
 }
 
 // Changes go over what is there, or over a copy of what answers are made with.
@@ -175,7 +176,7 @@ static rt_status read_version(const ew_follower *copy, side *s, const target *t,
     if (builds_on(s, t)) {
         const ew_source source = {
             .folder = t->folder, .config = &s->config, .schema = rt_config_schema(&s->config)};
-        status = ew_weights_update(&s->weights, &source, error);
+        status = ew_finished_update(&s->weights, &source, error);
     }
     if (status && builds_on(other, t))
         status = read_anew(copy, s, other, t, error);
@@ -190,7 +191,7 @@ static rt_status read_version(const ew_follower *copy, side *s, const target *t,
 
 // ---- who answers -------------------------------------------------------------------------------
 
-const ew_weights *ew_follower_enter(ew_follower *copy, uint32_t *side_p, ew_version *version)
+const ew_finished *ew_follower_enter(ew_follower *copy, uint32_t *side_p, ew_version *version)
 {
     for (;;) {
         const uint32_t active = atomic_load(&copy->active);
@@ -205,8 +206,8 @@ const ew_weights *ew_follower_enter(ew_follower *copy, uint32_t *side_p, ew_vers
     }
 }
 
-const ew_weights *ew_follower_enter_version(ew_follower *copy, uint64_t id, uint32_t *side_p,
-                                            ew_version *version)
+const ew_finished *ew_follower_enter_version(ew_follower *copy, uint64_t id, uint32_t *side_p,
+                                             ew_version *version)
 {
     const uint32_t index = !atomic_load(&copy->active);
     side *s = &copy->sides[index];

@@ -34,7 +34,7 @@ static size_t bytes_before_rows(uint32_t count)
     return sizeof(rt_wire_looked_up) + ((size_t)count + 7) / 8 * 8;
 }
 
-static size_t put_rows(const ew_weights *weights, uint32_t dim, const rt_wire_wanted *wanted,
+static size_t put_rows(const ew_finished *weights, uint32_t dim, const rt_wire_wanted *wanted,
                        uint32_t count, uint8_t *to)
 {
     const size_t row_bytes = dim * sizeof(float);
@@ -80,7 +80,7 @@ static rt_status look_up(void *context, const rt_message *question, rt_message *
         return refuse(number, RT_WIRE, "not a LOOK_UP of this version", answer);
     const uint32_t count = (uint32_t)(reader.left / sizeof(rt_wire_wanted));
     const rt_wire_wanted *wanted = rt_reader_take(&reader, count, sizeof *wanted);
-    const ew_weights *weights =
+    const ew_finished *weights =
         ew_follower_enter_version(lender->copy, asked.version, &side, &version);
     const uint32_t dim = weights->config->model.embedding_dim;
     rt_status status =

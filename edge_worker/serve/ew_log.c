@@ -20,8 +20,9 @@ struct ew_log {
 rt_status ew_log_open(const rt_config *config, ew_log **log_p, rt_error *error)
 {
     if (!*config->feed_to)
-        return rt_fail(error, RT_CONFIG,
-                       "feed.to: expected \"HOST:PORT\" of the run that takes what serve.log keeps");
+        return rt_fail(
+            error, RT_CONFIG,
+            "feed.to: expected \"HOST:PORT\" of the run that takes what serve.log keeps");
     char address[RT_NAME_MAX + 16];
     const bool has_keys = *config->security_key || config->security_insecure;
     snprintf(address, sizeof address, "tcp://%s", config->feed_to);

@@ -159,9 +159,9 @@ static rt_status take_answer(ew_fetcher *f, uint32_t first, uint32_t count,
     bool good = found != NULL;
     for (uint32_t i = 0; i < count && good; i++) {
         rows += found[i] == RT_LOOK_UP_ROW;
-        good = found[i] == RT_LOOK_UP_NONE || found[i] == RT_LOOK_UP_ROW ||
-               (found[i] == RT_LOOK_UP_SAME &&
-                f->known[f->missing[first + i]].kind == EW_CACHED_ROW);
+        good =
+            found[i] == RT_LOOK_UP_NONE || found[i] == RT_LOOK_UP_ROW ||
+            (found[i] == RT_LOOK_UP_SAME && f->known[f->missing[first + i]].kind == EW_CACHED_ROW);
     }
     if (!good || reader.left != (uint64_t)rows * r->dim * sizeof(float))
         return rt_fail(error, RT_PEER, "%s: an answer that is torn", r->address);
@@ -170,8 +170,8 @@ static rt_status take_answer(ew_fetcher *f, uint32_t first, uint32_t count,
     const uint32_t serial = ew_cache_serial(r->cache, &version);
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t place = f->missing[first + i];
-        f->known[place] = (ew_cached){
-            found[i] == RT_LOOK_UP_NONE ? EW_CACHED_NONE : EW_CACHED_ROW, serial};
+        f->known[place] =
+            (ew_cached){found[i] == RT_LOOK_UP_NONE ? EW_CACHED_NONE : EW_CACHED_ROW, serial};
         if (found[i] == RT_LOOK_UP_ROW)
             (void)rt_reader_get(&reader, f->rows + (size_t)place * r->dim, r->dim, sizeof(float));
     }
@@ -202,8 +202,7 @@ static void ask_all(ew_fetcher *f)
     rt_error error = {0};
     rt_status status = RT_OK;
     for (uint32_t first = 0; first < f->missing_count && !status;) {
-        const uint32_t count =
-            (uint32_t)rt_min_u64(f->missing_count - first, RT_WIRE_LOOK_UPS_MAX);
+        const uint32_t count = (uint32_t)rt_min_u64(f->missing_count - first, RT_WIRE_LOOK_UPS_MAX);
         status = ask(f, first, count, deadline_ns, &error);
         first += count;
     }
@@ -272,7 +271,8 @@ rt_status ew_fetcher_judge(const ew_fetcher *f, uint32_t first, uint32_t end, ew
             return rt_fail(error, RT_PEER, "rows are here in a version that nobody knows any more");
         version->rows_oldest = rt_min_u64(version->rows_oldest, one.iteration);
         version->rows_newest = rt_max_u64(version->rows_newest, one.iteration);
-        version->trained_s = one.trained_s < version->trained_s ? one.trained_s : version->trained_s;
+        version->trained_s =
+            one.trained_s < version->trained_s ? one.trained_s : version->trained_s;
     }
     if (is_one)
         version->rows_oldest = version->rows_newest = 0;

@@ -298,8 +298,8 @@ static uint32_t judge(scoring *s, const ew_version *version)
         const size_t lines = a.lines - from;
         rt_error error = {0};
         a.version = *version;
-        if (s->fetcher && ew_fetcher_judge(s->fetcher, offsets[first], offsets[end], &a.version,
-                                           &error)) {
+        if (s->fetcher &&
+            ew_fetcher_judge(s->fetcher, offsets[first], offsets[end], &a.version, &error)) {
             refuse(s->server, a.request, &error);
         } else {
             if (lines > 0 && kept < from)
@@ -345,8 +345,8 @@ static void score(scoring *s)
     uint32_t side;
     ew_version version;
     const ew_scorer_counts before = ew_scorer_counted(s->scorer);
-    const ew_weights *weights = ew_follower_enter(server->copy, &side, &version);
-    ew_weights view = *weights;
+    const ew_finished *weights = ew_follower_enter(server->copy, &side, &version);
+    ew_finished view = *weights;
     view.elsewhere = s->fetcher ? ew_fetcher_begin(s->fetcher, &version) : NULL;
     rt_status status = ew_scorer_run(s->scorer, &view, &s->batch, &probabilities, &error);
     ew_follower_leave(server->copy, side);
@@ -374,7 +374,7 @@ static void *work(void *context)
 
 // ---- beginning and end -------------------------------------------------------------------------
 
-static rt_status create_thread(ew_server *server, scoring *s, const ew_weights *weights,
+static rt_status create_thread(ew_server *server, scoring *s, const ew_finished *weights,
                                rt_error *error)
 {
     const rt_config *model = weights->config;
@@ -410,7 +410,7 @@ static rt_status create_threads(ew_server *server, rt_error *error)
     server->threads = rt_alloc(server->thread_count, sizeof *server->threads);
     if (!server->threads)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    const ew_weights *weights = ew_follower_enter(server->copy, &side, &version);
+    const ew_finished *weights = ew_follower_enter(server->copy, &side, &version);
     for (uint32_t i = 0; i < server->thread_count && !status; i++)
         status = create_thread(server, &server->threads[i], weights, error);
     ew_follower_leave(server->copy, side);
