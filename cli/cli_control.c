@@ -209,7 +209,7 @@ int cli_forget(int argc, char **argv)
     return run(argc, argv, &kind);
 }
 
-// ---- add --------------------------------------------------------------------------------------
+// ---- add -------------------------------------------------------------------------------------
 
 // What the command line says of a box that no configuration has.
 typedef struct {

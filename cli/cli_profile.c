@@ -49,7 +49,7 @@ typedef struct {
     column columns[RT_FIELDS_MAX];
 } result;
 
-// ---- what was counted --------------------------------------------------------------------------
+// ---- what was counted ------------------------------------------------------------------------
 
 static void add_row(const result *r, const dp_popular *use, coverage *sum)
 {
@@ -100,7 +100,7 @@ static void cover(result *r, const options_given *given)
     r->cache_rows = rt_min_u64(rt_max_u64(r->hot.rows, batch), RT_CACHE_ROWS_MAX);
 }
 
-// ---- as a table --------------------------------------------------------------------------------
+// ---- as a table ------------------------------------------------------------------------------
 
 static double share(uint64_t part, uint64_t whole)
 {
@@ -157,7 +157,7 @@ static void print_table(const result *r, const options_given *given)
            r->cache_rows > r->hot.rows ? ", and a micro-batch" : "", r->cache_rows);
 }
 
-// ---- as JSON -----------------------------------------------------------------------------------
+// ---- as JSON ---------------------------------------------------------------------------------
 
 static void write_coverage(rt_json *json, const char *key, const result *r, const coverage *one)
 {
@@ -211,7 +211,7 @@ static int print_json(const result *r)
     return code;
 }
 
-// ---- the command -------------------------------------------------------------------------------
+// ---- the command -----------------------------------------------------------------------------
 
 // NULL leaves *number_p.
 static bool read_number(const char *option, const char *text, uint64_t least, uint64_t *number_p)

@@ -91,12 +91,12 @@ static inline uint32_t ew_run_self_to_shards(const ew_run *w)
     return rt_peer(RT_ROLE_WORKER, w->rank);
 }
 
-// ---- ew_turn.c
+// ---- ew_turn.c -------------------------------------------------------------------------------
 
 // Waits for messages, then each part does what it can without waiting.
 rt_status ew_run_turn(ew_run *w, rt_error *error);
 
-// ---- ew_messages.c
+// ---- ew_messages.c ---------------------------------------------------------------------------
 
 // Takes what the coordinator, the own planner or a shard has sent so far.
 rt_status ew_run_drain_coordinator(ew_run *w, rt_error *error);

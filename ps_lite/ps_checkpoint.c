@@ -31,7 +31,7 @@ int ps_checkpoint_fd(const ps_checkpoint *checkpoint)
     return checkpoint->child.fd;
 }
 
-// ---- writing
+// ---- writing ---------------------------------------------------------------------------------
 
 // On a box of its own this is all that removes old files of the shard.
 static void remove_old(const ps_checkpoint *c)
@@ -106,7 +106,7 @@ rt_status ps_checkpoint_poll(ps_checkpoint *c, rt_message *answer)
                                     c->cut.iteration, &written, sizeof written, result.error.text);
 }
 
-// ---- reading
+// ---- reading ---------------------------------------------------------------------------------
 
 typedef struct {
     ps_shard *shard;

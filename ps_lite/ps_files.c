@@ -41,7 +41,7 @@ static rt_parcel_config parcel_config(ps_files *files, uint64_t iteration, uint3
                               .iteration = iteration};
 }
 
-// ---- the model
+// ---- the model -------------------------------------------------------------------------------
 
 static rt_status open_model(void *context, uint64_t total, rt_error *error)
 {
@@ -91,7 +91,7 @@ rt_sink ps_files_model(ps_files *files, ps_progress progress, void *context)
     return (rt_sink){open_model, write_model, commit_model, abort_model, files, "the model"};
 }
 
-// ---- checkpoints
+// ---- checkpoints -----------------------------------------------------------------------------
 
 rt_status ps_files_copy(ps_files *files, const char *path, uint64_t iteration, uint32_t file,
                         rt_error *error)

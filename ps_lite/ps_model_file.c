@@ -157,7 +157,7 @@ rt_status ps_model_file_path(const char *directory, uint32_t shard, uint32_t sha
     return RT_OK;
 }
 
-// ---- Writing
+// ---- Writing ---------------------------------------------------------------------------------
 
 static uint32_t rows_of_next_block(const ps_model_info *info, uint64_t before)
 {
@@ -315,7 +315,7 @@ rt_status ps_model_writer_commit(ps_model_writer *writer, rt_file_sum *sum_p, rt
     return status;
 }
 
-// ---- Reading
+// ---- Reading ---------------------------------------------------------------------------------
 
 // wait_fd: until it is readable; -1: not at all.
 static rt_status make_progress(const ps_model_reader *reader, int wait_fd, rt_error *error)

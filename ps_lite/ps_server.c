@@ -150,7 +150,7 @@ static rt_status create_shard(server *s, rt_error *error)
     return RT_OK;
 }
 
-// ---- Joining and leaving
+// ---- Joining and leaving ---------------------------------------------------------------------
 
 static rt_status check_welcome(const server *s, rt_error *error)
 {
@@ -232,7 +232,7 @@ static void leave(server *s, rt_status status, const rt_error *error)
     ps_store_destroy(s->store);
 }
 
-// ---- Messages
+// ---- Messages --------------------------------------------------------------------------------
 
 static rt_status say_finished(server *s, rt_error *error)
 {
@@ -463,7 +463,7 @@ static rt_status drain_workers(server *s, rt_error *error)
     return RT_OK;
 }
 
-// ---- The loop
+// ---- The loop --------------------------------------------------------------------------------
 
 // After a checkpoint, a part at a time.
 static rt_status release_rows(server *s, rt_error *error)

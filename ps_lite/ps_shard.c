@@ -8,7 +8,7 @@
 
 #define GRADIENT_OVERHEAD 104u // bytes of bookkeeping, about, per gradient that waits
 
-// ---- Creation
+// ---- Creation --------------------------------------------------------------------------------
 
 static rt_status create_parts(ps_shard *shard)
 {
@@ -81,7 +81,7 @@ void ps_shard_destroy(ps_shard *shard)
     rt_free(shard);
 }
 
-// ---- Messages
+// ---- Messages --------------------------------------------------------------------------------
 
 static rt_status receive_dense(ps_shard *shard, uint32_t worker, rt_message *message,
                                rt_error *error)

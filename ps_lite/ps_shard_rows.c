@@ -4,7 +4,7 @@
 
 #include "ps_lite/ps_shard_parts.h"
 
-// ---- PULL
+// ---- PULL ------------------------------------------------------------------------------------
 
 static rt_status answer_pull(ps_shard *shard, uint32_t worker, uint64_t iteration, uint32_t tag,
                              ps_found found, rt_error *error)
@@ -91,7 +91,7 @@ rt_status ps_shard_apply_pulls(ps_shard *shard, const ps_request *in, rt_error *
     return RT_OK;
 }
 
-// ---- PUSH_ROW
+// ---- PUSH_ROW --------------------------------------------------------------------------------
 
 rt_status ps_shard_check_version(ps_shard *shard, const ps_request *in, uint64_t key,
                                  uint32_t version, rt_error *error)

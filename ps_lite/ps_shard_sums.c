@@ -43,7 +43,7 @@ rt_status ps_shard_row_changed(ps_shard *shard, ps_entry *entry, rt_error *error
     }
 }
 
-// ---- PUSH_GRAD, PULL_SUM
+// ---- PUSH_GRAD, PULL_SUM ---------------------------------------------------------------------
 
 static rt_status check_iteration(const ps_request *in, rt_error *error)
 {

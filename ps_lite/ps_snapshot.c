@@ -9,7 +9,7 @@
 #define ROWS_AHEAD 256u           // on disk, whose reading is started before they are written
 #define STEPS_PER_PROGRESS 65536u // entries of the index, or comparisons
 
-// ---- Writing
+// ---- Writing ---------------------------------------------------------------------------------
 
 // Collecting and sorting the entries of a large table takes longer than anybody accepts silence.
 typedef struct {
@@ -105,7 +105,7 @@ rt_status ps_snapshot_write(const ps_table *table, const ps_model_info *info, co
     return status;
 }
 
-// ---- Reading
+// ---- Reading ---------------------------------------------------------------------------------
 
 static rt_status check_info(const ps_model_info *own, const char *path, const ps_model_info *info,
                             rt_error *error)

@@ -360,7 +360,7 @@ ps_entry *ps_table_insert(ps_table *table, uint64_t key)
     return entry;
 }
 
-// ---- erasing
+// ---- erasing ---------------------------------------------------------------------------------
 
 static uint64_t *key_of(const ps_table *table, uint64_t row)
 {

@@ -146,7 +146,7 @@ static void cpu_rows_back(void *state, const ew_lookups *lookups, const float *p
     ew_cpu_split(state, lookups->row_count, floats_of_row(lookups), rows_back, &call);
 }
 
-// ---- matrices ----------------------------------------------------------------------------------
+// ---- matrices --------------------------------------------------------------------------------
 
 // k == 0: nothing is summed, but c is still scaled; some libraries return early.
 static void scale_matrix(uint32_t m, uint32_t n, float beta, float *c, uint32_t c_stride)

@@ -28,7 +28,7 @@ typedef struct {
     ew_lookups rows;                   // of the sequence, by look-up: samples of one field
 } din;
 
-// ---- creation ----------------------------------------------------------------------------------
+// ---- creation --------------------------------------------------------------------------------
 
 static rt_status check(const ew_model_config *config, rt_error *error)
 {
@@ -133,7 +133,7 @@ static rt_status create(ew_model *model, void *part, rt_error *error)
     return status;
 }
 
-// ---- rows of matrices as look-ups --------------------------------------------------------------
+// ---- rows of matrices as look-ups ------------------------------------------------------------
 
 // Of every look-up of the sequence a row of the matrix from: that of its sample, or its own.
 static ew_lookups lookups_of(const ew_model *model, const din *self, const float *from,
@@ -184,7 +184,7 @@ static void set_rows(const ew_model *model, din *self)
     rows->slab = model->lookups.slab;
 }
 
-// ---- passes ------------------------------------------------------------------------------------
+// ---- passes ----------------------------------------------------------------------------------
 
 // What the activation unit makes of x: weights, and x's last block.
 static void weigh(ew_model *model, din *self)

@@ -151,7 +151,7 @@ void ew_linear_backward(ew_model *model, uint32_t weights, const float *values, 
 void ew_bias_forward(ew_model *model, uint32_t bias);
 void ew_bias_backward(ew_model *model, uint32_t bias);
 
-// ---- several labels (ew_labels.c) --------------------------------------------------------------
+// ---- several labels (ew_labels.c) ------------------------------------------------------------
 //
 // Operations on logits know one number per sample. With several labels they work on a column
 // (sample_count_max floats) that is put into the logits, or taken from their gradients.

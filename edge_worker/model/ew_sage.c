@@ -24,7 +24,7 @@ typedef struct {
     ew_lookups nodes; // what the first layer made, as rows
 } sage;
 
-// ---- creation ----------------------------------------------------------------------------------
+// ---- creation --------------------------------------------------------------------------------
 
 static rt_status check_fields(const ew_model_config *config, rt_error *error)
 {
@@ -112,7 +112,7 @@ static rt_status create(ew_model *model, void *part, rt_error *error)
     return status;
 }
 
-// ---- passes ------------------------------------------------------------------------------------
+// ---- passes ----------------------------------------------------------------------------------
 
 static void set_nodes(const ew_model *model, sage *self)
 {

@@ -6,7 +6,7 @@
 
 #define NONE UINT32_MAX
 
-// ---- creation ----------------------------------------------------------------------------------
+// ---- creation --------------------------------------------------------------------------------
 
 static rt_status create_host(const ew_model_config *config, ew_split *s)
 {
@@ -124,7 +124,7 @@ void ew_split_destroy(ew_model *model)
     rt_free(s->node_bags);
 }
 
-// ---- a batch -----------------------------------------------------------------------------------
+// ---- a batch ---------------------------------------------------------------------------------
 
 // The device's row of a row in a field. Chains are as long as the fields that share a table.
 static uint32_t row_in(ew_split *s, const ew_micro_batch *batch, uint32_t row, uint32_t field)
@@ -195,7 +195,7 @@ static void split_fields(ew_model *model, ew_micro_batch *batch)
         batch->bag_offsets = s->bag_offsets;
 }
 
-// ---- nodes of a graph --------------------------------------------------------------------------
+// ---- nodes of a graph ------------------------------------------------------------------------
 
 typedef enum { ROLE_OWN, ROLE_NEIGHBOUR, ROLE_COUNT } role;
 
@@ -251,7 +251,7 @@ static void split_nodes(ew_model *model, ew_micro_batch *batch)
     batch->bag_offsets = s->bag_offsets;
 }
 
-// ---- a batch, either way -----------------------------------------------------------------------
+// ---- a batch, either way ---------------------------------------------------------------------
 
 void ew_split_batch(ew_model *model, ew_micro_batch *batch)
 {

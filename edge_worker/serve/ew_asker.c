@@ -49,7 +49,7 @@ struct ew_asker {
     bool is_silent;
 };
 
-// ---- who asks ----------------------------------------------------------------------------------
+// ---- who asks --------------------------------------------------------------------------------
 
 static void leave(ew_asker *asker, const ask *own)
 {
@@ -109,7 +109,7 @@ rt_status ew_asker_ask(ew_asker *asker, rt_message *question, uint64_t deadline_
                    asker->address);
 }
 
-// ---- the asker's thread ------------------------------------------------------------------------
+// ---- the asker's thread ----------------------------------------------------------------------
 
 static rt_status send_one(const ew_asker *asker, rt_message *question, uint64_t number)
 {
@@ -273,7 +273,7 @@ static void *work(void *context)
     return NULL;
 }
 
-// ---- beginning and end -------------------------------------------------------------------------
+// ---- beginning and end -----------------------------------------------------------------------
 
 rt_status ew_asker_open(const ew_asker_config *config, ew_asker **asker_p, rt_error *error)
 {

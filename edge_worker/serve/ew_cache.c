@@ -55,7 +55,7 @@ void ew_cache_destroy(ew_cache *cache)
     rt_free(cache);
 }
 
-// ---- versions ----------------------------------------------------------------------------------
+// ---- versions --------------------------------------------------------------------------------
 
 static bool is_known(const ew_cache *cache, uint32_t serial)
 {
@@ -86,7 +86,7 @@ bool ew_cache_version(ew_cache *cache, uint32_t serial, ew_version *version)
     return known;
 }
 
-// ---- rows --------------------------------------------------------------------------------------
+// ---- rows ------------------------------------------------------------------------------------
 
 static place *set_of(const ew_cache *cache, uint64_t key)
 {

@@ -28,8 +28,7 @@ struct ew_event {
     part *parts;
 };
 
-// ---- what can be told
-// ----------------------------------------------------------------------------
+// ---- what can be told ------------------------------------------------------------------------
 
 static bool has_number(const char *path)
 {
@@ -112,8 +111,7 @@ void ew_event_destroy(ew_event *event)
     rt_free(event);
 }
 
-// ---- values
-// --------------------------------------------------------------------------------------
+// ---- values ----------------------------------------------------------------------------------
 
 static size_t format_time(const rt_column *column, double now_s, char text[TIME_BYTES])
 {
@@ -154,8 +152,7 @@ static rt_status refuse(const part *p, const value *v, rt_error *error)
                    p->column->name, (int)rt_min_u64(v->length, 64), v->text);
 }
 
-// ---- lines of a table
-// ----------------------------------------------------------------------------
+// ---- lines of a table ------------------------------------------------------------------------
 
 static bool needs_quotes(const ew_event *event, const value *v)
 {
@@ -183,8 +180,7 @@ static rt_status put_table(const ew_event *event, const char *id, double now_s, 
     return RT_OK;
 }
 
-// ---- lines of JSON
-// -------------------------------------------------------------------------------
+// ---- lines of JSON ---------------------------------------------------------------------------
 
 // The object that a path ends in, and the member's name there.
 static cJSON *object_at(cJSON *root, const char *path, char name[RT_NAME_MAX])

@@ -53,7 +53,7 @@ struct ew_follower {
     double fresh[FRESH_BINS + 1u]; // samples
 };
 
-// ---- reading a version -------------------------------------------------------------------------
+// ---- reading a version -----------------------------------------------------------------------
 
 typedef struct {
     char folder[PATH_SIZE];
@@ -189,7 +189,7 @@ static rt_status read_version(const ew_follower *copy, side *s, const target *t,
     return status;
 }
 
-// ---- who answers -------------------------------------------------------------------------------
+// ---- who answers -----------------------------------------------------------------------------
 
 const ew_finished *ew_follower_enter(ew_follower *copy, uint32_t *side_p, ew_version *version)
 {
@@ -232,7 +232,7 @@ static void pause_ns(long ns)
     (void)nanosleep(&pause, NULL);
 }
 
-// ---- freshness ---------------------------------------------------------------------------------
+// ---- freshness -------------------------------------------------------------------------------
 
 // The samples of a version were trained evenly between two times.
 static void note_freshness(ew_follower *copy, const target *t, uint64_t samples_before,
@@ -276,7 +276,7 @@ void ew_follower_get_state(ew_follower *copy, ew_follower_state *state)
     pthread_mutex_unlock(&copy->lock);
 }
 
-// ---- following ---------------------------------------------------------------------------------
+// ---- following -------------------------------------------------------------------------------
 
 static void take_over(ew_follower *copy, const target *t, uint32_t index, bool counts)
 {
@@ -357,7 +357,7 @@ static void *follow(void *context)
     return NULL;
 }
 
-// ---- beginning and end -------------------------------------------------------------------------
+// ---- beginning and end -----------------------------------------------------------------------
 
 static rt_status read_first(ew_follower *copy, rt_error *error)
 {

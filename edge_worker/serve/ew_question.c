@@ -77,7 +77,7 @@ void ew_questions_name(ew_questions *q, const char *name)
     snprintf(q->name, sizeof q->name, "%s", name);
 }
 
-// ---- JSON --------------------------------------------------------------------------------------
+// ---- JSON ------------------------------------------------------------------------------------
 
 // name: of the column.
 static rt_status take_value(const ew_cells *cells, const cJSON *json, const char *name, value *v,
@@ -290,7 +290,7 @@ static rt_status take_json(ew_questions *q, const char *body, size_t size, uint3
     return status;
 }
 
-// ---- binary ------------------------------------------------------------------------------------
+// ---- binary ----------------------------------------------------------------------------------
 
 static rt_status check_numbers(const ew_questions *q, uint32_t candidate, const uint64_t *keys,
                                const float *dense, rt_error *error)
@@ -370,7 +370,7 @@ rt_status ew_question_take(ew_questions *q, const char *body, size_t size, bool 
     return status;
 }
 
-// ---- answers -----------------------------------------------------------------------------------
+// ---- answers ---------------------------------------------------------------------------------
 
 // Of several labels the first counts, of several classes the likeliest.
 static float rank_of(const ew_questions *q, const float *probabilities, uint32_t candidate)

@@ -39,7 +39,7 @@ struct ew_fetcher {
     uint32_t index_capacity;
 };
 
-// ---- memory ------------------------------------------------------------------------------------
+// ---- memory ----------------------------------------------------------------------------------
 
 // Room for count look-ups, and an empty index.
 static bool make_room(ew_fetcher *f, uint32_t count)
@@ -64,7 +64,7 @@ static bool make_room(ew_fetcher *f, uint32_t count)
     return true;
 }
 
-// ---- one batch ---------------------------------------------------------------------------------
+// ---- one batch -------------------------------------------------------------------------------
 
 // Every key once.
 static void collect(ew_fetcher *f, const uint64_t *keys, const uint8_t *named, uint32_t count)
@@ -245,7 +245,7 @@ static void find(void *context, const uint64_t *keys, uint32_t count, ps_found *
     }
 }
 
-// ---- what became of it -------------------------------------------------------------------------
+// ---- what became of it -----------------------------------------------------------------------
 
 rt_status ew_fetcher_judge(const ew_fetcher *f, uint32_t first, uint32_t end, ew_version *version,
                            rt_error *error)
@@ -279,7 +279,7 @@ rt_status ew_fetcher_judge(const ew_fetcher *f, uint32_t first, uint32_t end, ew
     return RT_OK;
 }
 
-// ---- beginning and end -------------------------------------------------------------------------
+// ---- beginning and end -----------------------------------------------------------------------
 
 rt_status ew_remote_open(const ew_remote_config *config, ew_remote **remote_p, rt_error *error)
 {

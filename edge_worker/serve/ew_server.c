@@ -73,7 +73,7 @@ struct ew_server {
     atomic_uint_fast64_t latency[LATENCY_BINS];
 };
 
-// ---- measurements ------------------------------------------------------------------------------
+// ---- measurements ----------------------------------------------------------------------------
 
 static void note_latency(ew_server *server, uint64_t ns)
 {
@@ -176,7 +176,7 @@ static void answer_state(ew_server *server, rt_http_request *request, bool with_
     rt_json_fini(&json);
 }
 
-// ---- requests ----------------------------------------------------------------------------------
+// ---- requests --------------------------------------------------------------------------------
 
 static bool is_binary(const rt_http_request *request)
 {
@@ -219,7 +219,7 @@ static void handle(void *context, rt_http_request *request)
         enqueue(server, request);
 }
 
-// ---- scoring -----------------------------------------------------------------------------------
+// ---- scoring ---------------------------------------------------------------------------------
 
 // One of those that wait; false: none does.
 static bool take(ew_server *server, bool waits, waiting *one)
@@ -372,7 +372,7 @@ static void *work(void *context)
     return NULL;
 }
 
-// ---- beginning and end -------------------------------------------------------------------------
+// ---- beginning and end -----------------------------------------------------------------------
 
 static rt_status create_thread(ew_server *server, scoring *s, const ew_finished *weights,
                                rt_error *error)

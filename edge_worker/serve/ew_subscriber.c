@@ -43,7 +43,7 @@ struct ew_subscriber {
     char failure[256]; // why the last look brought nothing; with the lock held
 };
 
-// ---- asking ------------------------------------------------------------------------------------
+// ---- asking ----------------------------------------------------------------------------------
 
 static rt_status connect_anew(ew_subscriber *s, rt_error *error)
 {
@@ -183,7 +183,7 @@ static rt_status take_file(void *to, const void *bytes, size_t size, rt_error *e
     return rt_file_write(to, bytes, size, error);
 }
 
-// ---- versions ----------------------------------------------------------------------------------
+// ---- versions --------------------------------------------------------------------------------
 
 typedef struct {
     uint32_t iteration;
@@ -345,7 +345,7 @@ static rt_status fetch_chain(ew_subscriber *s, uint32_t newest, rt_error *error)
     return status;
 }
 
-// ---- what is in force --------------------------------------------------------------------------
+// ---- what is in force ------------------------------------------------------------------------
 
 static rt_status fetch_current(ew_subscriber *s, rt_published *current, rt_error *error)
 {
@@ -432,7 +432,7 @@ static void *subscribe(void *context)
     return NULL;
 }
 
-// ---- beginning and end -------------------------------------------------------------------------
+// ---- beginning and end -----------------------------------------------------------------------
 
 // What a server without rows has left is no whole model: nothing is in force until one has come.
 static void forget_without_rows(const ew_subscriber *s)
