@@ -40,37 +40,42 @@ static rt_status create_model(ew_scorer *scorer, const ew_finished *weights,
     return ew_model_create(&model, device, &scorer->model, error);
 }
 
+// False: out of memory.
+static bool allocate(ew_scorer *scorer, const rt_schema *schema)
+{
+    const uint32_t lookups = scorer->lookup_count_max, samples = scorer->sample_count_max;
+    const size_t bags = (size_t)samples * schema->field_count;
+    const bool corrects = scorer->negatives_keep > 0 && scorer->negatives_keep < 1;
+    scorer->slab = rt_alloc((size_t)lookups * scorer->dim, sizeof *scorer->slab);
+    scorer->numbers = rt_alloc(lookups, sizeof *scorer->numbers);
+    scorer->has_row = rt_alloc(lookups, sizeof *scorer->has_row);
+    scorer->bag_offsets = rt_alloc(bags + 1, sizeof *scorer->bag_offsets);
+    if (schema->tables.are_shared)
+        scorer->row_keys = rt_alloc(lookups, sizeof *scorer->row_keys);
+    if (corrects)
+        scorer->corrected = rt_alloc(samples, sizeof *scorer->corrected);
+    return scorer->slab && scorer->numbers && scorer->has_row && scorer->bag_offsets &&
+           (scorer->row_keys || !schema->tables.are_shared) && (scorer->corrected || !corrects);
+}
+
 rt_status ew_scorer_create(const ew_finished *weights, const ew_device *device,
                            uint32_t sample_count_max, ew_scorer **scorer_p, rt_error *error)
 {
-    const rt_schema *schema = &weights->schema;
     ew_scorer *scorer = rt_alloc(1, sizeof *scorer);
     if (!scorer)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for predictions");
-    const uint32_t lookups = sample_count_max * schema->keys_per_sample_max;
     scorer->dim = weights->config->model.embedding_dim;
     scorer->sample_count_max = sample_count_max;
-    scorer->lookup_count_max = lookups;
-    scorer->slab = rt_alloc((size_t)lookups * scorer->dim, sizeof *scorer->slab);
-    scorer->numbers = rt_alloc(lookups, sizeof *scorer->numbers);
+    scorer->lookup_count_max = sample_count_max * weights->schema.keys_per_sample_max;
     scorer->leaves_out = rt_rows_are_admitted(&weights->config->rows);
-    scorer->has_row = rt_alloc(lookups, sizeof *scorer->has_row);
-    if (schema->tables.are_shared)
-        scorer->row_keys = rt_alloc(lookups, sizeof *scorer->row_keys);
-    scorer->bag_offsets =
-        rt_alloc((size_t)sample_count_max * schema->field_count + 1, sizeof *scorer->bag_offsets);
-    rt_status status = RT_OK;
     scorer->negatives_keep = weights->config->stream.negatives_keep;
-    if (scorer->negatives_keep > 0 && scorer->negatives_keep < 1)
-        scorer->corrected = rt_alloc(sample_count_max, sizeof *scorer->corrected);
-    if (!scorer->slab || !scorer->numbers || !scorer->has_row || !scorer->bag_offsets ||
-        (schema->tables.are_shared && !scorer->row_keys) ||
-        (scorer->negatives_keep > 0 && scorer->negatives_keep < 1 && !scorer->corrected))
-        status = rt_fail(error, RT_NO_MEMORY, "out of memory for predictions");
-    for (uint32_t i = 0; i < lookups && !status; i++)
+    if (!allocate(scorer, &weights->schema)) {
+        ew_scorer_destroy(scorer);
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for predictions");
+    }
+    for (uint32_t i = 0; i < scorer->lookup_count_max; i++)
         scorer->numbers[i] = i;
-    if (!status)
-        status = create_model(scorer, weights, device, error);
+    const rt_status status = create_model(scorer, weights, device, error);
     if (status) {
         ew_scorer_destroy(scorer);
         return status;
@@ -185,9 +190,9 @@ static rt_status fetch_rows(ew_scorer *scorer, const ew_finished *weights, const
     const ew_rows_elsewhere *elsewhere = weights->elsewhere;
     const uint64_t *keys = row_keys(scorer, weights, batch);
     float *to = scorer->slab;
-    const rt_status status =
-        elsewhere ? elsewhere->gather(elsewhere->context, keys, scorer->has_row, count, error)
-                  : RT_OK;
+    rt_status status = RT_OK;
+    if (elsewhere)
+        status = elsewhere->gather(elsewhere->context, keys, scorer->has_row, count, error);
     if (status)
         return status;
     announce_rows(weights, keys, count);

@@ -34,6 +34,17 @@ static size_t bytes_before_rows(uint32_t count)
     return sizeof(rt_wire_looked_up) + ((size_t)count + 7) / 8 * 8;
 }
 
+// What is answered of a key, of which own is the row here (NULL: none). A row that the asker has in
+// the same bits (have: their hash; 0: it has none) is not sent again.
+static uint8_t kind_of(const float *own, size_t row_bytes, uint64_t have)
+{
+    if (!own)
+        return RT_LOOK_UP_NONE;
+    if (have && rt_hash_bytes(own, row_bytes) == have)
+        return RT_LOOK_UP_SAME;
+    return RT_LOOK_UP_ROW;
+}
+
 static size_t put_rows(const ew_finished *weights, uint32_t dim, const rt_wire_wanted *wanted,
                        uint32_t count, uint8_t *to)
 {
@@ -48,9 +59,7 @@ static size_t put_rows(const ew_finished *weights, uint32_t dim, const rt_wire_w
     for (uint32_t i = 0; i < count; i++) {
         const ps_entry *entry = ps_table_find(weights->rows, wanted[i].key);
         const float *own = entry ? ps_table_row(weights->rows, entry) : NULL;
-        const bool is_same =
-            own && wanted[i].have && rt_hash_bytes(own, row_bytes) == wanted[i].have;
-        found[i] = !own ? RT_LOOK_UP_NONE : is_same ? RT_LOOK_UP_SAME : RT_LOOK_UP_ROW;
+        found[i] = kind_of(own, row_bytes, wanted[i].have);
         if (found[i] == RT_LOOK_UP_ROW) {
             memcpy(row, own, row_bytes);
             row += row_bytes;
@@ -97,7 +106,9 @@ static rt_status look_up(void *context, const rt_message *question, rt_message *
         rt_message_finish(answer, 0, put_rows(weights, dim, wanted, count, to));
     }
     ew_follower_leave(lender->copy, side);
-    return status ? refuse(number, status, "out of memory for so many rows", answer) : RT_OK;
+    if (status)
+        return refuse(number, status, "out of memory for so many rows", answer);
+    return RT_OK;
 }
 
 rt_status ew_lender_open(const ew_lender_config *config, ew_lender **lender_p, rt_error *error)
