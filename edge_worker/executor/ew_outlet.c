@@ -32,8 +32,10 @@ rt_status ew_outlet_flush(ew_outlet *outlet, ew_outlet_send send, void *context,
 {
     while (outlet->count && (!outlet->counted || outlet->credits)) {
         rt_status status = send(context, shard, &outlet->messages[outlet->first]);
+        if (status == RT_AGAIN)
+            return RT_OK;
         if (status)
-            return status == RT_AGAIN ? RT_OK : status;
+            return status;
         outlet->first++;
         outlet->count--;
         outlet->credits -= outlet->counted;
