@@ -66,12 +66,12 @@ static inline const uint8_t *ps_record_at(const ps_request *in, uint32_t i)
     XX(grad, rt_wire_grad)     \
     XX(change, rt_wire_change) \
     XX(delta, rt_wire_delta)
-#define XX(name, type)                                                        \
-    static inline type ps_##name##_at(const ps_request *in, uint32_t i)       \
-    {                                                                         \
-        type head;                                                            \
-        memcpy(&head, ps_record_at(in, i), sizeof head);                      \
-        return head;                                                          \
+#define XX(name, type)                                                  \
+    static inline type ps_##name##_at(const ps_request *in, uint32_t i) \
+    {                                                                   \
+        type head;                                                      \
+        memcpy(&head, ps_record_at(in, i), sizeof head);                \
+        return head;                                                    \
     }
 PS_HEAD_MAP(XX)
 #undef XX
