@@ -1,6 +1,7 @@
 #include "cli/cli_boxes.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 void cli_boxes_write(rt_json *json, const dp_account *account, uint32_t box_count)
 {
@@ -32,8 +33,7 @@ void cli_boxes_print(const char *title, const rt_config *config, const dp_accoun
         const double down = (double)traffic->rows_down[b] * scale;
         printf("  %-20s %8.0f %8.0f rows %9.3f %9.3f MB\n", config->boxes[b].name, up, down,
                (double)traffic->up[b] * 1e-6 * scale, (double)traffic->down[b] * 1e-6 * scale);
-        busiest = up > busiest ? up : busiest;
-        busiest = down > busiest ? down : busiest;
+        busiest = fmax(busiest, fmax(up, down));
         rows += up;
     }
     printf("  %.0f rows on the busiest way, %.0f in all; %.0f change their home\n", busiest, rows,

@@ -12,9 +12,9 @@ static kind kind_of(const char *value)
     static const struct {
         const char *name;
         kind kind;
-    } names[] = {{"CONFIG", KIND_FILE},   {"FILE", KIND_FILE},     {"ROWS", KIND_FILE},
-                 {"DIR", KIND_FOLDER},    {"FOLDER", KIND_FOLDER}, {"MODEL", KIND_FOLDER},
-                 {"SOURCE", KIND_FOLDER}, {"RUN", KIND_FOLDER},    {"RUN...", KIND_FOLDER},
+    } names[] = {{"CONFIG", KIND_FILE},   {"FILE", KIND_FILE},      {"ROWS", KIND_FILE},
+                 {"DIR", KIND_FOLDER},    {"FOLDER", KIND_FOLDER},  {"MODEL", KIND_FOLDER},
+                 {"SOURCE", KIND_FOLDER}, {"RUN", KIND_FOLDER},     {"RUN...", KIND_FOLDER},
                  {"KEY=VALUE", KIND_KEY}, {"COMMAND", KIND_COMMAND}};
     for (size_t i = 0; i < RT_COUNT_OF(names); i++)
         if (strcmp(value, names[i].name) == 0)
@@ -60,8 +60,10 @@ static void put_key_words(FILE *out, const char *indent)
 
 static void put_bash_kind(FILE *out, const char *value, const cli_commands *all)
 {
-    static const char *const what[] = {[KIND_NONE] = "", [KIND_FILE] = "kind=file",
-                                       [KIND_FOLDER] = "kind=folder", [KIND_KEY] = "kind=key"};
+    static const char *const what[] = {[KIND_NONE] = "",
+                                       [KIND_FILE] = "kind=file",
+                                       [KIND_FOLDER] = "kind=folder",
+                                       [KIND_KEY] = "kind=key"};
     const kind one = kind_of(value);
     if (one == KIND_COMMAND || one == KIND_WORDS) {
         fputs("words='", out);
@@ -215,8 +217,10 @@ static void put_zsh_text(FILE *out, const char *text, size_t size)
 
 static void put_zsh_kind(FILE *out, const char *value, const cli_commands *all)
 {
-    static const char *const what[] = {[KIND_NONE] = " ", [KIND_FILE] = "_files",
-                                       [KIND_FOLDER] = "_files -/", [KIND_KEY] = "_lanyard_keys"};
+    static const char *const what[] = {[KIND_NONE] = " ",
+                                       [KIND_FILE] = "_files",
+                                       [KIND_FOLDER] = "_files -/",
+                                       [KIND_KEY] = "_lanyard_keys"};
     const kind one = kind_of(value);
     fputc(':', out);
     put_zsh_text(out, value, strlen(value));
@@ -252,8 +256,7 @@ static void put_zsh_command(FILE *out, const cli_command *command, const char *n
         const cli_word *word = &words.words[i];
         if (!cli_word_is_option(word))
             continue;
-        fprintf(out, " \\\n        '%s%s", strcmp(word->name, "--set") == 0 ? "*" : "",
-                word->name);
+        fprintf(out, " \\\n        '%s%s", strcmp(word->name, "--set") == 0 ? "*" : "", word->name);
         if (word->text) {
             fputs("[", out);
             cli_word_lines(word, put_zsh_line, out);

@@ -48,7 +48,9 @@ static rt_status plan_shards(const rt_config *config, cli_plan *plan, rt_error *
         .memory_bytes_max = config->ps_memory_bytes_max,
         .is_on_disk = config->ps_storage == RT_STORAGE_DISK};
     const double rows = (double)plan->distinct_keys / config->ps_shard_count;
-    const double fullest = config->ps_shard_count > 1 ? rows * SHARE_MAX : rows;
+    double fullest = rows;
+    if (config->ps_shard_count > 1)
+        fullest *= SHARE_MAX;
     plan->shard_bytes = ps_table_bytes_for(&table, (uint64_t)fullest);
     if (plan->distinct_keys == 0 || plan->shard_bytes <= config->ps_memory_bytes_max)
         return RT_OK;
@@ -105,10 +107,12 @@ rt_status cli_plan_make(const rt_config *config, bool count, cli_plan *plan, rt_
         (uint32_t)rt_max_u64(config->samples_per_worker, dp_setup_micro_batch_max(config));
     plan->lookups = (uint64_t)plan->micro_batch * plan->schema.keys_per_sample_max;
     status = plan_caches(config, plan, error);
-    if (!status)
-        status = cli_dense_bytes(config, &plan->schema, &plan->dense_bytes, error);
-    if (!status)
-        status = plan_shards(config, plan, error);
+    if (status)
+        return status;
+    status = cli_dense_bytes(config, &plan->schema, &plan->dense_bytes, error);
+    if (status)
+        return status;
+    status = plan_shards(config, plan, error);
     if (status)
         return status;
     plan_traffic(config, plan);
@@ -134,7 +138,9 @@ uint64_t cli_plan_memory(const cli_plan *plan, const cli_residents *who)
 uint64_t cli_plan_disk(const cli_plan *plan, const rt_config *config, const cli_residents *who)
 {
     const uint64_t dense = plan->dense_bytes * 3; // weights, the optimizer's state
-    const double share = who->has_coordinator ? 1 : (double)who->shards / config->ps_shard_count;
+    double share = 1; // checkpoints of all shards come to the coordinator's box
+    if (!who->has_coordinator)
+        share = (double)who->shards / config->ps_shard_count;
     const double rows = (double)plan->distinct_keys * row_bytes_on_disk(plan) * share;
     return 2 * ((uint64_t)rows + who->has_coordinator * dense);
 }
@@ -240,8 +246,8 @@ static void print_year(const cli_plan *plan, const rt_config *config, FILE *file
     }
     fprintf(file, "  the coordinator's box\n");
     print_bound(file, "memory: keys, caches, counts",
-                rows * DIRECTORY_BYTES_PER_KEY + (double)config->worker_count * plan->slot_count *
-                                                     RECORD_BYTES_PER_SLOT +
+                rows * DIRECTORY_BYTES_PER_KEY +
+                    (double)config->worker_count * plan->slot_count * RECORD_BYTES_PER_SLOT +
                     (config->rows.admit > 1 ? (double)config->rows.admit_bytes : 0),
                 "rows.max, rows.admit_bytes");
     print_bound(file, "disk: metrics.jsonl, records.jsonl", 2.0 * (double)config->metrics_bytes_max,
@@ -260,8 +266,7 @@ static void print_year(const cli_plan *plan, const rt_config *config, FILE *file
                 "ps.memory_bytes_max; twice while a checkpoint is written");
     if (makes)
         print_bound(file, "disk: its files of checkpoints",
-                    folders * rows * row / config->ps_shard_count,
-                    "as above, a shard's share");
+                    folders * rows * row / config->ps_shard_count, "as above, a shard's share");
     fprintf(file, "  the box of a worker\n");
     print_bound(file, "memory: cache, buffers", (double)plan->worker_bytes, "cache.rows");
 }
