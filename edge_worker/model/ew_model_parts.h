@@ -37,8 +37,8 @@ struct ew_model {
     const ew_device *device;
     const ew_model_kind *kind;
     void *part;
-    uint32_t label_count; // of outputs: labels, or classes
-    uint32_t truth_count; // of what is known of a sample: labels; of classes one
+    uint32_t label_count;    // of outputs: labels, or classes
+    uint32_t truth_count;    // of what is known of a sample: labels; of classes one
     uint32_t output_columns; // of the last layer, which has a row for every label
 
     ew_parameter parameters[EW_TENSORS_MAX];
