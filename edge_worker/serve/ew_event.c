@@ -87,6 +87,7 @@ rt_status ew_event_create(const rt_config *config, const ew_cells *cells, ew_eve
     event->cells = cells;
     event->is_json = config->stream.format == RT_FORMAT_JSON;
     event->delimiter = table->delimiter;
+    // As whoever reads the lines takes quotes: what they mean is the parser's to say.
     event->has_quotes = table->quotes == RT_QUOTES_RFC4180 ||
                         (table->quotes == RT_QUOTES_AUTO && table->delimiter != '\t');
     event->parts = rt_alloc(table->column_count, sizeof *event->parts);
@@ -97,7 +98,7 @@ rt_status ew_event_create(const rt_config *config, const ew_cells *cells, ew_eve
     }
     for (uint32_t i = 0; i < table->column_count; i++) {
         const rt_column *one = &event->columns[i];
-        if (one->from_count == 0)
+        if (one->from_count == 0) // else it is made of others when the line is read
             event->parts[event->count++] =
                 (part){one, ew_cells_find(cells, one->name, strlen(one->name))};
     }
@@ -130,6 +131,7 @@ static size_t format_time(const rt_column *column, double now_s, char text[TIME_
     return strftime(text, TIME_BYTES, column->time_format, &parts);
 }
 
+// What the question says goes before what is known here: a replayed question keeps its time.
 static value value_of(const ew_event *event, const part *p, const char *id, double now_s,
                       char time_text[TIME_BYTES])
 {
@@ -143,6 +145,8 @@ static value value_of(const ew_event *event, const part *p, const char *id, doub
     return (value){"", 0};
 }
 
+// Whether a value has a byte that no line can hold. Tabs, and what divides lists, are looked at
+// where lines are written.
 static bool has_control(const value *v)
 {
     for (size_t i = 0; i < v->length; i++)
