@@ -64,6 +64,7 @@ static bool print_json(rt_report *report)
     return text && puts(text) >= 0;
 }
 
+// Destroys the report.
 static int finish(rt_report *report, bool json, rt_status status, const rt_error *error)
 {
     int code = cli_end(status, error);

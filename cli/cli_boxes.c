@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+// Bytes and rows are means of an iteration, in both forms.
 void cli_boxes_write(rt_json *json, const dp_account *account, uint32_t box_count)
 {
     const double scale = 1.0 / (double)account->iterations;
@@ -48,6 +49,7 @@ static void print_ranks(const char *what, uint32_t first, uint32_t count, FILE *
         fprintf(file, ", %ss %" PRIu32 " to %" PRIu32, what, first, first + count - 1);
 }
 
+// Ranks go from box to box in the order of the configuration.
 void cli_boxes_print_site(const rt_config *config, FILE *file)
 {
     uint32_t worker = 0, shard = 0;

@@ -109,7 +109,8 @@ static rt_status ask(const rt_config *config, double timeout_s, const char *requ
     return status;
 }
 
-// argv: the command, RUN, one or two words, options.
+// argv: the command, RUN, one or two words, options. What cli_parse takes has one word, so the
+// others are moved out of its way.
 static int run(int argc, char **argv, const request_kind *kind)
 {
     const char *path = NULL, *sets[CLI_SETS_MAX];

@@ -227,13 +227,14 @@ static void check_disk(doctor *d, const cli_plan *plan)
         say(d, enough, "disk", "%.1f MB are free at %s: %s", left * MB, folder, takes);
 }
 
+// What new processes may take without pushing others out, as the kernel estimates it.
 static double available_bytes(void)
 {
-    unsigned long long available_kb = 0;
+    uint64_t available_kb = 0;
     char line[256];
     FILE *file = fopen("/proc/meminfo", "r");
     while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "MemAvailable: %llu kB", &available_kb) == 1)
+        if (sscanf(line, "MemAvailable: %" SCNu64 " kB", &available_kb) == 1)
             break;
     if (file)
         fclose(file);

@@ -162,6 +162,8 @@ static void print_result(const evaluation *e, bool json)
     rt_json_fini(&out);
 }
 
+// Training may have left out samples of label 0 (stream.negatives_keep); here all are judged, by
+// probabilities that are corrected for it.
 static rt_status open_input(evaluation *e, rt_error *error)
 {
     e->input = e->config->stream;

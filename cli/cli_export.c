@@ -60,6 +60,7 @@ static void abort_summed(void *context)
     s->file.abort(s->file.context);
 }
 
+// The rows of a model are of no iteration and build on nothing, whatever those of a checkpoint do.
 static rt_status write_summing(const export *e, uint32_t shard, const ps_table *table,
                                const ps_model_info *info, rt_hasher *sum, rt_error *error)
 {

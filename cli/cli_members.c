@@ -59,6 +59,7 @@ static bool take_bind(const char *address, rt_config *config)
 }
 
 // --coordinator, or network.coordinator, and where it is when it is not there.
+// A coordinator that is given is the only one: the standby of the configuration may be another's.
 static int take_coordinator(const char *given, member_arguments *arguments)
 {
     const char *address = given ? given : arguments->config.network_coordinator;
@@ -276,6 +277,7 @@ static int open_signal_fd(void)
     return signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
 }
 
+// To whoever spawned this process, who waits for the address; or into the log.
 static void announce(void *context, const char *address)
 {
     int fd = *(const int *)context;

@@ -135,6 +135,7 @@ static void write_scored(prediction *p)
     }
 }
 
+// Takes jobs in the order in which they were read, so that those that wait to be written are few.
 static void *score_jobs(void *context)
 {
     const scoring *s = context;

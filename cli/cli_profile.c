@@ -80,7 +80,8 @@ static bool takes_more(const result *r, const options_given *given, const covera
     return (double)so_far->lookups < SHARE * (double)r->profile->lookups;
 }
 
-// Rows come by their rank.
+// Rows come by their rank: one pass finds how many are hot, and what the hottest of each column and
+// of all cover.
 static void cover(result *r, const options_given *given)
 {
     const dp_popularity *profile = r->profile;

@@ -220,6 +220,8 @@ static void write_kinds(report *r)
 _Static_assert(CLI_RUN_OPS <= RT_BAR_PARTS_MAX && CLI_RUN_TIMES <= RT_BAR_PARTS_MAX,
                "bars have room");
 
+// Of a first iteration, and of one after a restart, no time is known: all are taken to be like the
+// others.
 static void write_links(report *r, const cli_run *run, rt_bars *bars)
 {
     const double count = (double)run->iterations;

@@ -105,6 +105,7 @@ static rt_status read_file(trace *t, const char *run, const char *name, bool *fo
     return RT_OK;
 }
 
+// What was put aside (metrics.bytes_max), then what followed.
 static rt_status read_run(trace *t, const char *run, rt_error *error)
 {
     bool found = false;

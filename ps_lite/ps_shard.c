@@ -10,6 +10,7 @@
 
 // ---- Creation --------------------------------------------------------------------------------
 
+// All of it at the start: while it serves, a shard allocates messages, and rows as they come.
 static rt_status create_parts(ps_shard *shard)
 {
     const ps_shard_config *config = &shard->config;
@@ -119,6 +120,8 @@ static rt_status receive_dense(ps_shard *shard, uint32_t worker, rt_message *mes
     return status;
 }
 
+// What a message of rows is made of. All of it is checked before any of it is applied, so that one
+// that is refused has changed nothing.
 typedef struct {
     rt_message_type type;
     size_t head_size;

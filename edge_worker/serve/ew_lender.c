@@ -51,6 +51,7 @@ static size_t put_rows(const ew_finished *weights, uint32_t dim, const rt_wire_w
     const size_t row_bytes = dim * sizeof(float);
     uint8_t *found = to + sizeof(rt_wire_looked_up), *row = to + bytes_before_rows(count);
     memset(found, 0, (size_t)(row - found));
+    // Rows on disk are asked for side by side before they are copied one after the other.
     for (uint32_t i = 0; i < count && ps_table_is_on_disk(weights->rows); i++) {
         const ps_entry *entry = ps_table_find(weights->rows, wanted[i].key);
         if (entry)
@@ -75,6 +76,8 @@ static rt_status refuse(uint64_t number, rt_status status, const char *why, rt_m
                                     sizeof refused, why);
 }
 
+// Rows of the version that was asked for while it is here, else of the one in force: the answer
+// says which, and who asked judges. The copy is entered for as long as its rows are read.
 static rt_status look_up(void *context, const rt_message *question, rt_message *answer)
 {
     const ew_lender *lender = context;

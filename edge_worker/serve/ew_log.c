@@ -54,12 +54,15 @@ void ew_log_close(ew_log *log)
     rt_free(log);
 }
 
+// Unlike those of other servers and of this one before it was started anew: outcomes find their
+// event by it.
 void ew_log_name(ew_log *log, char name[EW_LOG_NAME_SIZE])
 {
     const uint64_t number = atomic_fetch_add(&log->names, 1);
     snprintf(name, EW_LOG_NAME_SIZE, "%016" PRIx64, rt_mix(log->start + number));
 }
 
+// Answers go on without their log; one warning until it works again.
 static void drop(ew_log *log, uint32_t count, const char *why)
 {
     atomic_fetch_add(&log->dropped, count);
@@ -83,6 +86,7 @@ static void committed(void *context, rt_status status)
     rt_free(a);
 }
 
+// The journal's thread writes and syncs: an answer does not wait for a disk.
 void ew_log_put(ew_log *log, const void *lines, size_t size, uint32_t count)
 {
     appended *a = rt_alloc(1, sizeof *a);

@@ -325,6 +325,7 @@ static rt_status take_json(ew_questions *q, const char *body, size_t size, uint3
 
 // ---- binary ----------------------------------------------------------------------------------
 
+// Keys go to the table as they are: one of another field would be answered with its row.
 static rt_status check_numbers(const ew_questions *q, uint32_t candidate, const uint64_t *keys,
                                const float *dense, rt_error *error)
 {
@@ -378,6 +379,7 @@ static rt_status take_binary(const ew_questions *q, const char *body, size_t siz
     return RT_OK;
 }
 
+// A question that is refused leaves batch and lines as they were: others are in them, too.
 rt_status ew_question_take(ew_questions *q, const char *body, size_t size, bool is_binary,
                            uint32_t most, rt_batch *batch, ew_question *question, rt_error *error)
 {

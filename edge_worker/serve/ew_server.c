@@ -78,6 +78,7 @@ struct ew_server {
 
 // ---- measurements ----------------------------------------------------------------------------
 
+// Bins are powers, so that a quantile is off by the same share whether it is small or large.
 static void note_latency(ew_server *server, uint64_t ns)
 {
     const double steps = 2 * log2((double)ns / 10000.0);
@@ -188,6 +189,7 @@ static bool is_binary(const rt_http_request *request)
     return type && strncmp(type, "application/octet-stream", 24) == 0;
 }
 
+// A full queue refuses at once: who asks can turn to another server.
 static void enqueue(ew_server *server, rt_http_request *request)
 {
     pthread_mutex_lock(&server->lock);
@@ -284,6 +286,7 @@ static void refuse(ew_server *server, rt_http_request *request, const rt_error *
     rt_http_refuse(request, http_code(error->status), "%s", error->text);
 }
 
+// Into the batch; or it is refused at once, alone, and the others stay.
 static void take_question(scoring *s, const waiting *one)
 {
     ew_server *server = s->server;

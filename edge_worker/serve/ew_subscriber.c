@@ -76,6 +76,7 @@ static void hang_up(ew_subscriber *s)
     s->endpoint = NULL;
 }
 
+// Each question has a number, by which its answer is told from a late one of the question before.
 static rt_status send_fetch(ew_subscriber *s, const char *name, uint64_t offset, rt_error *error)
 {
     rt_message message;
@@ -322,7 +323,7 @@ static bool has_files(const ew_subscriber *s, const version *v)
     return has;
 }
 
-// Whether this very version is here.
+// Whether this very version is here: another run may have one of the same iteration.
 static bool is_here(const ew_subscriber *s, const version *v)
 {
     char name[128], path[PATH_SIZE], piece[4096];
@@ -426,6 +427,7 @@ static rt_status fetch_current(ew_subscriber *s, rt_published *current, rt_error
     return status;
 }
 
+// With the folder's lock: `lanyard pin` may be changing the same file.
 static rt_status put_in_force(ew_subscriber *s, const rt_published *current, rt_error *error)
 {
     int lock;
