@@ -20,7 +20,6 @@ typedef struct {
     rt_stream *stream;
     rt_batch batch;
     ew_device device;
-    bool device_open;
     ew_scorer *scorer;
     rt_meter *meters[RT_LABELS_MAX];  // by label
     float of_label[3][BATCH_SAMPLES]; // predictions, labels, weights of one
@@ -190,7 +189,6 @@ static rt_status open_all(evaluation *e, rt_error *error)
     rt_status status = ew_device_open_as(&wish, &e->device, error);
     if (status)
         return status;
-    e->device_open = true;
     status = open_input(e, error);
     if (status)
         return status;
@@ -282,8 +280,7 @@ int cli_eval(int argc, char **argv)
     rt_stream_close(e.stream);
     rt_batch_fini(&e.batch);
     ew_scorer_destroy(e.scorer);
-    if (e.device_open)
-        ew_device_close(&e.device);
+    ew_device_close(&e.device);
     ew_finished_close(&e.weights);
     for (uint32_t l = 0; l < RT_LABELS_MAX; l++)
         rt_meter_destroy(e.meters[l]);

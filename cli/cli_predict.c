@@ -48,7 +48,6 @@ struct prediction {
     rt_stream_config input; // the model's, but all samples count and no outcomes are waited for
     rt_stream *stream;
     ew_device device;
-    bool device_open;
     FILE *out;
     const char *out_path;
     uint32_t thread_count;
@@ -250,7 +249,6 @@ static rt_status open_all(prediction *p, rt_error *error)
     rt_status status = ew_device_open("cpu", &p->device, error);
     if (status)
         return status;
-    p->device_open = true;
     status = ew_finished_open(&p->source, &p->weights, error);
     if (status)
         return status;
@@ -325,8 +323,7 @@ static void close_all(prediction *p)
     if (p->stream)
         rt_stream_close(p->stream);
     ew_finished_close(&p->weights);
-    if (p->device_open)
-        ew_device_close(&p->device);
+    ew_device_close(&p->device);
     pthread_cond_destroy(&p->changed);
     pthread_mutex_destroy(&p->lock);
 }

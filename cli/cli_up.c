@@ -138,10 +138,11 @@ static rt_status spawn(run *r, uint32_t peer, const char *name, char *const *arg
 static rt_status spawn_member(run *r, rt_role role, uint32_t rank, rt_error *error)
 {
     char name[32], rank_text[16], share[16];
-    const bool is_ps = role == RT_ROLE_PS;
-    char *arguments[] = {
-        "lanyard",  is_ps ? "ps" : "worker",  r->config_path, "--rank", rank_text, "--coordinator",
-        r->address, is_ps ? NULL : "--share", share,          NULL};
+    char *shard[] = {"lanyard",  "ps", r->config_path, "--rank", rank_text, "--coordinator",
+                     r->address, NULL};
+    char *worker[] = {"lanyard",       "worker",   r->config_path, "--rank", rank_text,
+                      "--coordinator", r->address, "--share",      share,    NULL};
+    char *const *arguments = role == RT_ROLE_PS ? shard : worker;
     snprintf(rank_text, sizeof rank_text, "%" PRIu32, rank);
     snprintf(share, sizeof share, "%" PRIu32, r->config->worker_count);
     return spawn(r, rt_peer(role, rank), rt_peer_name(rt_peer(role, rank), name), arguments, error);
@@ -385,7 +386,9 @@ static void report_failure(run *r)
     if (c && WIFEXITED(c->failure) && WEXITSTATUS(c->failure) == CLI_MEND &&
         r->children[0].failure == c->failure)
         c = r->children;
-    r->lost = c ? c->peer : 0;
+    r->lost = 0;
+    if (c)
+        r->lost = c->peer;
     for (uint32_t i = 1; i < r->child_count && c == r->children; i++) {
         if (r->children[i].pid && !r->children[i].waits)
             r->lost = r->children[i].peer;
@@ -610,10 +613,10 @@ static bool prepare_restart(run *r)
         return false;
     choose_absent(r);
     r->restarts_ns[r->restart_count++ % RESTARTS_MAX] = rt_now_ns();
+    const char *lost = r->lost ? rt_peer_name(r->lost, name) : "a process";
     rt_warn("restart %" PRIu32 ": %s was lost; %" PRIu32
             " workers go on from the newest checkpoint",
-            r->restart_count, r->lost ? rt_peer_name(r->lost, name) : "a process",
-            rt_bit_count(r->members.workers & ~r->absent));
+            r->restart_count, lost, rt_bit_count(r->members.workers & ~r->absent));
     return true;
 }
 
@@ -621,9 +624,10 @@ static bool prepare_restart(run *r)
 // wrote waits in it. Closed with this process.
 static void hold_fifos(const rt_stream_config *stream)
 {
+    int flags = O_NONBLOCK | O_CLOEXEC;
+    flags |= stream->fifo_ends ? O_RDONLY : O_RDWR; // who holds it to write keeps it from ending
     for (uint32_t i = 0; i < stream->file_count; i++) {
         struct stat info;
-        const int flags = (stream->fifo_ends ? O_RDONLY : O_RDWR) | O_NONBLOCK | O_CLOEXEC;
         if (stat(stream->files[i], &info) == 0 && S_ISFIFO(info.st_mode) &&
             open(stream->files[i], flags) < 0)
             rt_warn("%s cannot be held open: %s", stream->files[i], strerror(errno));
