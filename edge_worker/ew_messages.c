@@ -305,7 +305,7 @@ static rt_status finish_if_idle(ew_run *w, rt_error *error)
     w->finish = EW_FINISH_ANSWERED;
     const ew_executor_statistics all = ew_executor_get_statistics(w->executor);
     const rt_wire_report report = {.done = rt_counts_less(&all.done, &w->reported),
-                                   .handed = (uint32_t)(all.handed - w->handed_reported)};
+                                   .handed = (uint32_t)(all.handed - w->so_far.handed)};
     if (rt_message_create(&message, RT_MESSAGE_FINISHED, ew_run_self(w), 0, 1, sizeof report))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     memcpy(rt_message_payload(&message), &report, sizeof report);

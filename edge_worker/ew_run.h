@@ -79,10 +79,10 @@ typedef struct {
     uint64_t looked_ns; // until then the waiting is in waited_ns
     uint64_t waited_ns[EW_WAIT_COUNT];
     bw_passive link;
-    bool prompt; // the next message was waited for
-    uint64_t stale_reported, handed_reported, gradients_reported;
-    uint64_t fingerprint; // of the plan of the job
-    rt_counts reported;   // sum over all reports
+    bool prompt;                   // the next message was waited for
+    uint64_t fingerprint;          // of the plan of the job
+    ew_executor_statistics so_far; // as of the last report
+    rt_counts reported;            // sum over all reports
     rt_wire_report report;
 } ew_run;
 

@@ -16,12 +16,10 @@ static rt_status send_report(ew_run *w, const ew_trained *trained, const rt_coun
     const ew_executor_statistics all = ew_executor_get_statistics(w->executor);
     rt_wire_report *report = &w->report;
     report->sample_count = sample_count;
-    report->stale_reads = (uint32_t)(all.stale_reads - w->stale_reported);
-    report->handed = (uint32_t)(all.handed - w->handed_reported);
-    w->stale_reported = all.stale_reads;
-    w->handed_reported = all.handed;
-    report->gradients = (uint32_t)(all.gradients - w->gradients_reported);
-    w->gradients_reported = all.gradients;
+    report->stale_reads = (uint32_t)(all.stale_reads - w->so_far.stale_reads);
+    report->handed = (uint32_t)(all.handed - w->so_far.handed);
+    report->gradients = (uint32_t)(all.gradients - w->so_far.gradients);
+    w->so_far = all;
     report->up_bytes_per_s = bw_passive_estimate(&w->link, BW_UP);
     report->down_bytes_per_s = bw_passive_estimate(&w->link, BW_DOWN);
     report->up_at_least = bw_passive_at_least(&w->link, BW_UP);

@@ -151,7 +151,7 @@ static uint32_t take_group(ew_executor *e, ew_node_list *list, uint32_t most, ew
     return count;
 }
 
-static rt_message_type row_message_type(const ew_executor *e, uint32_t partner, bool is_change)
+static rt_message_type row_message_type(const ew_executor *e, uint32_t partner, bool changes)
 {
     static const rt_message_type to_shard[2][2] = {
         {RT_MESSAGE_PUSH_ROW, RT_MESSAGE_PUSH_CHANGE},
@@ -159,7 +159,7 @@ static rt_message_type row_message_type(const ew_executor *e, uint32_t partner, 
     };
     if (is_worker(e, partner))
         return RT_MESSAGE_HANDED;
-    return to_shard[e->config.bases != NULL][is_change];
+    return to_shard[e->config.bases != NULL][changes];
 }
 
 // The next message of a list, but for its rows.
