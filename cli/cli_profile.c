@@ -276,9 +276,11 @@ static int profile_config(const rt_config *config, const options_given *given)
     dp_popularity profile = {0};
     result *r = rt_alloc(1, sizeof *r);
     int code = CLI_OK;
-    const rt_status status = r ? take(config, given, &profile, r, &error)
-                               : rt_fail(&error, RT_NO_MEMORY, "out of memory");
-    if (status)
+    if (!r) {
+        rt_fail(&error, RT_NO_MEMORY, "out of memory");
+        return cli_fail(&error);
+    }
+    if (take(config, given, &profile, r, &error))
         code = cli_fail(&error);
     else if (given->json)
         code = print_json(r);

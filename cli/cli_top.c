@@ -118,19 +118,29 @@ static rt_status read_answer(const char *address, int fd, char **answer_p, rt_er
     return RT_OK;
 }
 
-static rt_status ask(const top *t, char **answer_p, rt_error *error)
+#define REQUEST "GET /status HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n"
+
+static rt_status send_request(const top *t, int fd, rt_error *error)
 {
     char request[1024];
+    int size;
+    if (t->token)
+        size = snprintf(request, sizeof request, REQUEST "Authorization: Bearer %s\r\n\r\n",
+                        t->source, t->token);
+    else
+        size = snprintf(request, sizeof request, REQUEST "\r\n", t->source);
+    if (size >= (int)sizeof request || write(fd, request, (size_t)size) != size)
+        return rt_fail(error, RT_IO, "%s: the question could not be sent", t->source);
+    return RT_OK;
+}
+
+static rt_status ask(const top *t, char **answer_p, rt_error *error)
+{
     int fd = -1;
     rt_status status = connect_to(t->source, &fd, error);
     if (status)
         return status;
-    const int size = snprintf(request, sizeof request,
-                              "GET /status HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n%s%s%s\r\n",
-                              t->source, t->token ? "Authorization: Bearer " : "",
-                              t->token ? t->token : "", t->token ? "\r\n" : "");
-    if (size >= (int)sizeof request || write(fd, request, (size_t)size) != size)
-        status = rt_fail(error, RT_IO, "%s: the question could not be sent", t->source);
+    status = send_request(t, fd, error);
     if (!status)
         status = read_answer(t->source, fd, answer_p, error);
     close(fd);
