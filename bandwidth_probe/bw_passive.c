@@ -94,9 +94,14 @@ static bool pushes_wait(const bw_passive *passive, int64_t to_us)
     return false;
 }
 
+static bw_way other_way(bw_way way)
+{
+    return way == BW_UP ? BW_DOWN : BW_UP;
+}
+
 static bool other_is_full(const bw_passive *passive, bw_way way, int64_t from_us, int64_t to_us)
 {
-    const bw_stretch *other = &passive->ways[way == BW_UP ? BW_DOWN : BW_UP];
+    const bw_stretch *other = &passive->ways[other_way(way)];
     for (uint32_t i = 0; i < BW_PASSIVE_SPANS; i++) {
         if (other->spans[i].from_us < to_us && other->spans[i].to_us > from_us)
             return true;
@@ -138,11 +143,12 @@ void bw_passive_timed(bw_passive *passive, uint32_t shard, bw_way way, int64_t t
                       uint64_t now_us)
 {
     bw_stream *stream = &passive->streams[shard];
-    *(way == BW_UP ? &stream->up : &stream->down) = (bw_delay){
-        .known = true,
-        .first = (uint32_t)took_us << (32 - STAMP_BITS),
-        .count = BW_PASSIVE_DOUBT_US / BW_PASSIVE_DOUBT_US_MIN * BW_PASSIVE_DOUBT_MESSAGES,
-        .at_us = now_us};
+    bw_delay *delay = way == BW_UP ? &stream->up : &stream->down;
+    *delay = (bw_delay){.known = true,
+                        .first = (uint32_t)took_us << (32 - STAMP_BITS),
+                        .count = BW_PASSIVE_DOUBT_US / BW_PASSIVE_DOUBT_US_MIN *
+                                 BW_PASSIVE_DOUBT_MESSAGES,
+                        .at_us = now_us};
 }
 
 // Counts the points so far; the last is where the next ones begin.
@@ -156,7 +162,7 @@ static void count_points(bw_passive *passive, bw_way way)
     if (last > 1 || to_us - from_us >= BW_PASSIVE_LONG_US)
         count_rate(s, (double)(s->points[last].bytes - s->points[0].bytes), middle_edge(s),
                    !other_is_full(passive, way, from_us, to_us),
-                   has_slowed_down(&passive->ways[way == BW_UP ? BW_DOWN : BW_UP]));
+                   has_slowed_down(&passive->ways[other_way(way)]));
     s->spans[s->span_next].from_us = s->begin_us;
     s->spans[s->span_next].to_us = s->last_us;
     s->span_next = (s->span_next + 1) % BW_PASSIVE_SPANS;

@@ -95,14 +95,24 @@ static rt_status wait_for(const bw_probe_config *config, uint32_t count, rt_erro
     rt_endpoint *endpoints[BW_STREAMS_MAX];
     for (uint32_t i = 0; i < count; i++)
         endpoints[i] = config->streams[i].endpoint;
-    rt_status status = config->ops->wait(endpoints, count, -1, WAIT_MS, ready);
-    return status ? rt_fail(error, status, "waiting for a probe: %s", rt_status_text(status))
-                  : RT_OK;
+    const rt_status status = config->ops->wait(endpoints, count, -1, WAIT_MS, ready);
+    if (status)
+        return rt_fail(error, status, "waiting for a probe: %s", rt_status_text(status));
+    return RT_OK;
 }
 
 static double silence_s(const bw_probe_config *config)
 {
-    return config->silence_s > 0 ? config->silence_s : BW_DEADLINE_S;
+    if (config->silence_s > 0)
+        return config->silence_s;
+    return BW_DEADLINE_S;
+}
+
+static rt_status make_progress(const bw_probe_config *config, rt_error *error)
+{
+    if (!config->progress)
+        return RT_OK;
+    return config->progress(config->context, error);
 }
 
 static rt_status silent(const bw_probe_config *config, double limit_s, rt_error *error)
@@ -119,14 +129,19 @@ static rt_status ask(const bw_probe_config *config, rt_probe_kind kind, uint64_t
     rt_status status = send_probe(config, 0, kind, number, 0, 0);
     if (status)
         return rt_fail(error, status, "cannot send a probe: %s", rt_status_text(status));
-    while (!(status = wait_for(config, 1, error)) &&
-           (status = take_answer(config, 0, number, 0, probed, error)) == RT_AGAIN) {
+    for (;;) {
+        status = wait_for(config, 1, error);
+        if (status)
+            return status;
+        status = take_answer(config, 0, number, 0, probed, error);
+        if (status != RT_AGAIN)
+            return status;
         if (rt_now_ns() > end_ns)
             return silent(config, limit_s, error);
-        if (config->progress && (status = config->progress(config->context, error)))
+        status = make_progress(config, error);
+        if (status)
             return status;
     }
-    return status;
 }
 
 // ---- trains ----------------------------------------------------------------------------------
@@ -156,7 +171,8 @@ static uint32_t emptiest(const train *t)
 {
     uint32_t best = 0;
     for (uint32_t i = 1; i < t->config->stream_count; i++)
-        best = t->under_way[i] < t->under_way[best] ? i : best;
+        if (t->under_way[i] < t->under_way[best])
+            best = i;
     return best;
 }
 
@@ -169,9 +185,9 @@ static rt_status fill_window(train *t, rt_error *error)
     const uint32_t chunk = worth(t, CHUNK_S, CHUNK_BYTES_MIN, CHUNK_BYTES_MAX);
     while (t->sent_bytes - t->arrived_bytes < window && t->sent_bytes < BW_TRAIN_BYTES_MAX &&
            t->sent < MESSAGES_MAX) {
-        const uint32_t stream = emptiest(t);
-        rt_status status = send_probe(t->config, stream, RT_PROBE_ECHO, t->first_number + t->sent,
-                                      t->down ? 0 : chunk, t->down ? chunk : 0);
+        const uint32_t stream = emptiest(t), up = t->down ? 0 : chunk, down = chunk - up;
+        const rt_status status =
+            send_probe(t->config, stream, RT_PROBE_ECHO, t->first_number + t->sent, up, down);
         if (status == RT_AGAIN)
             return RT_OK;
         if (status)
@@ -194,11 +210,16 @@ static rt_status take_arrivals(train *t, uint32_t stream, rt_error *error)
             return RT_OK;
         mark *next = &t->marks[*at];
         rt_wire_probed probed;
-        rt_status status = take_answer(t->config, stream, t->first_number + *at,
-                                       t->down ? (uint32_t)next->bytes : 0, &probed, error);
+        const uint32_t bytes = t->down ? (uint32_t)next->bytes : 0;
+        const rt_status status =
+            take_answer(t->config, stream, t->first_number + *at, bytes, &probed, error);
+        if (status == RT_AGAIN)
+            return RT_OK;
         if (status)
-            return status == RT_AGAIN ? RT_OK : status;
-        next->arrived_ns = t->down ? rt_now_ns() : probed.arrived_ns;
+            return status;
+        next->arrived_ns = probed.arrived_ns;
+        if (t->down)
+            next->arrived_ns = rt_now_ns();
         t->arrived_bytes += next->bytes;
         t->under_way[stream] -= next->bytes;
         t->arrived++;
@@ -209,35 +230,47 @@ static rt_status take_arrivals(train *t, uint32_t stream, rt_error *error)
 static rt_status take_all_arrivals(train *t, rt_error *error)
 {
     rt_status status = wait_for(t->config, t->config->stream_count, error);
-    for (uint32_t i = 0; i < t->config->stream_count && !status; i++)
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < t->config->stream_count; i++) {
         status = take_arrivals(t, i, error);
+        if (status)
+            return status;
+    }
     note_rate(t);
-    return status;
+    return RT_OK;
+}
+
+static double seconds_since(uint64_t ns)
+{
+    return (double)(rt_now_ns() - ns) / NS_PER_S;
 }
 
 static rt_status drive(train *t, rt_error *error)
 {
     uint64_t heard_ns = t->begin_ns;
-    rt_status status = RT_OK;
-    while (!status) {
-        const uint64_t now = rt_now_ns();
+    for (;;) {
+        rt_status status = RT_OK;
         const uint32_t arrived = t->arrived;
-        const bool over = (double)(now - t->begin_ns) / NS_PER_S > t->limit_s ||
+        const bool over = seconds_since(t->begin_ns) > t->limit_s ||
                           t->sent_bytes >= BW_TRAIN_BYTES_MAX || t->sent == MESSAGES_MAX;
         if (over && t->arrived == t->sent)
             return RT_OK;
         if (!over)
             status = fill_window(t, error);
-        if (!status)
-            status = take_all_arrivals(t, error);
+        if (status)
+            return status;
+        status = take_all_arrivals(t, error);
+        if (status)
+            return status;
         if (t->arrived > arrived)
             heard_ns = rt_now_ns();
-        else if (!status && (double)(rt_now_ns() - heard_ns) / NS_PER_S > silence_s(t->config))
-            status = silent(t->config, silence_s(t->config), error);
-        if (!status && t->config->progress)
-            status = t->config->progress(t->config->context, error);
+        else if (seconds_since(heard_ns) > silence_s(t->config))
+            return silent(t->config, silence_s(t->config), error);
+        status = make_progress(t->config, error);
+        if (status)
+            return status;
     }
-    return status;
 }
 
 static int compare(const void *a, const void *b)
@@ -315,16 +348,17 @@ static rt_status run_train(const bw_probe_config *config, bool down, double rtt_
 static rt_status run_trains(const bw_probe_config *config, bool down, double rtt_s,
                             uint64_t *number, mark *marks, bw_rate *rate, rt_error *error)
 {
-    rt_status status = RT_OK;
     const uint64_t begin_ns = rt_now_ns();
     double last_s = 0;
     *rate = (bw_rate){.spread = INFINITY};
-    while (!status && rate->trains < BW_TRAINS_MAX && rate->spread > BW_STEADY &&
-           (double)(rt_now_ns() - begin_ns) / NS_PER_S + last_s <= BW_TRAIN_S_MAX) {
+    while (rate->trains < BW_TRAINS_MAX && rate->spread > BW_STEADY &&
+           seconds_since(begin_ns) + last_s <= BW_TRAIN_S_MAX) {
         bw_rate one = {0};
         const uint64_t from_ns = rt_now_ns();
-        status = run_train(config, down, rtt_s, number, marks, &one, error);
-        last_s = (double)(rt_now_ns() - from_ns) / NS_PER_S;
+        const rt_status status = run_train(config, down, rtt_s, number, marks, &one, error);
+        if (status)
+            return status;
+        last_s = seconds_since(from_ns);
         one.bytes += rate->bytes;
         one.trains = rate->trains + 1;
         if (one.spread > rate->spread) {
@@ -333,7 +367,7 @@ static rt_status run_trains(const bw_probe_config *config, bool down, double rtt
         }
         *rate = one;
     }
-    return status;
+    return RT_OK;
 }
 
 static int64_t less_us(uint64_t a_ns, uint64_t b_ns)
@@ -356,8 +390,10 @@ static rt_status measure_rtt(const bw_probe_config *config, uint64_t *number, bw
         const uint64_t end = rt_now_ns();
         const int64_t up_us = less_us(there.arrived_ns, begin);
         const int64_t down_us = less_us(end, there.arrived_ns);
-        result->up_us = up_us < result->up_us ? up_us : result->up_us;
-        result->down_us = down_us < result->down_us ? down_us : result->down_us;
+        if (up_us < result->up_us)
+            result->up_us = up_us;
+        if (down_us < result->down_us)
+            result->down_us = down_us;
         times[i] = (double)(end - begin) / NS_PER_S;
     }
     qsort(times, ECHOES, sizeof *times, compare);
@@ -365,31 +401,43 @@ static rt_status measure_rtt(const bw_probe_config *config, uint64_t *number, bw
     return RT_OK;
 }
 
-rt_status bw_probe_run(const bw_probe_config *config, bw_result *result, rt_error *error)
+static rt_status measure(const bw_probe_config *config, mark *marks, bw_result *result,
+                         rt_error *error)
 {
     uint64_t number = 1;
     rt_wire_probed probed;
+    // An ECHO is answered out of turn: it tells soon that nobody is there.
+    rt_status status = ask(config, RT_PROBE_ECHO, number++, silence_s(config), &probed, error);
+    if (status)
+        return status;
+    status = ask(config, RT_PROBE_BEGIN, number++, config->turn_s, &probed, error);
+    if (status)
+        return status;
+    status = measure_rtt(config, &number, result, error);
+    if (status)
+        return status;
+    status = run_trains(config, false, result->rtt_s, &number, marks, &result->up, error);
+    if (status)
+        return status;
+    status = run_trains(config, true, result->rtt_s, &number, marks, &result->down, error);
+    if (status)
+        return status;
+    return ask(config, RT_PROBE_END, number, silence_s(config), &probed, error);
+}
+
+rt_status bw_probe_run(const bw_probe_config *config, bw_result *result, rt_error *error)
+{
     bw_result found = {0};
     rt_assert(config->stream_count >= 1 && config->stream_count <= BW_STREAMS_MAX);
     mark *marks = rt_alloc(MESSAGES_MAX, sizeof *marks);
     if (!marks)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a probe");
-    // An ECHO is answered out of turn: it tells soon that nobody is there.
-    rt_status status = ask(config, RT_PROBE_ECHO, number++, silence_s(config), &probed, error);
-    if (!status)
-        status = ask(config, RT_PROBE_BEGIN, number++, config->turn_s, &probed, error);
-    if (!status)
-        status = measure_rtt(config, &number, &found, error);
-    if (!status)
-        status = run_trains(config, false, found.rtt_s, &number, marks, &found.up, error);
-    if (!status)
-        status = run_trains(config, true, found.rtt_s, &number, marks, &found.down, error);
-    if (!status)
-        status = ask(config, RT_PROBE_END, number, silence_s(config), &probed, error);
+    const rt_status status = measure(config, marks, &found, error);
     rt_free(marks);
-    if (!status)
-        *result = found;
-    return status;
+    if (status)
+        return status;
+    *result = found;
+    return RT_OK;
 }
 
 bool bw_probe_is_long(const bw_result *result)

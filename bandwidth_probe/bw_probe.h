@@ -65,7 +65,7 @@ rt_status bw_probe_run(const bw_probe_config *config, bw_result *result, rt_erro
 // or a lost packet may have been what held it up.
 bool bw_probe_is_long(const bw_result *result);
 
-// ---- the side that answers
+// ---- the side that answers -------------------------------------------------------------------
 
 #define BW_WAITING_MAX 64u
 #define BW_TURN_NS UINT64_C(2000000000) // without a message the turn is over

@@ -6,7 +6,9 @@
 static size_t host_length(const char *address)
 {
     const char *port = strrchr(address, ':');
-    return port ? (size_t)(port - address) : strlen(address);
+    if (!port)
+        return strlen(address);
+    return (size_t)(port - address);
 }
 
 void bw_boxes(const char (*addresses)[RT_ADDRESS_MAX], uint32_t shard_count, uint32_t *box_of)
@@ -130,9 +132,12 @@ static double box_rate(const bw_table *table, uint32_t box, bw_way way)
     return is_limit ? most : 0;
 }
 
+// A rate of 0 is none: nothing is known of that way.
 static double slower_way(double up, double down)
 {
-    return up > 0 && (down <= 0 || up < down) ? up : down;
+    if (up > 0 && (down <= 0 || up < down))
+        return up;
+    return down;
 }
 
 static uint64_t update_boxes(bw_table *table)
@@ -162,7 +167,9 @@ void bw_table_probed(bw_table *table, uint32_t worker, const bw_reading *reading
         if (one->rtt_s > 0 && (i == 0 || one->rtt_s < table->rtt_s[worker]))
             table->rtt_s[worker] = one->rtt_s;
         for (bw_way way = 0; way < BW_WAYS; way++) {
-            const double rate = isfinite(one->ways[way]) ? fmax(one->ways[way], 0) : 0;
+            double rate = 0;
+            if (isfinite(one->ways[way]))
+                rate = fmax(one->ways[way], 0);
             table->probed[worker][one->shard][way] = rate;
             best[way] = fmax(best[way], rate);
         }

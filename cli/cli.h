@@ -114,6 +114,9 @@ bool cli_address(const char *given, char *address, size_t size);
 // Prints "lanyard: error" and returns CLI_FAILED.
 int cli_fail(const rt_error *error);
 
+// CLI_OK, or, after a failure, cli_fail.
+int cli_end(rt_status status, const rt_error *error);
+
 // A hash of everything in a config but what may differ from box to box (addresses that a process
 // listens on, its key files): members of one run must agree on it. 0: out of memory.
 uint64_t cli_config_hash(const rt_config *config);
@@ -134,13 +137,16 @@ typedef enum {
     CLI_STANDBY
 } cli_listener;
 
+// SIGINT and SIGTERM become readable, for every thread of the process; -1: that cannot be.
+int cli_open_stop_fd(void);
+
 // Waits until this machine has the addresses that it is to listen on, for timeouts.start_s at most
 // (rt_await_places). rank: of a shard or worker.
 rt_status cli_await(const rt_config *config, cli_listener who, uint32_t rank, int stop_fd,
                     rt_notify *notify, rt_error *error);
 
-// A standby that was promoted listens on its own box, with its own key, where the configuration says
-// that of the coordinator. After cli_identity: it is the same run.
+// A standby that was promoted listens on its own box, with its own key, where the configuration
+// says that of the coordinator. After cli_identity: it is the same run.
 void cli_move_to_standby(rt_config *config);
 
 // Its epochs begin. RT_CONFIG: out is the folder of none; RT_IO, RT_DATA.

@@ -21,10 +21,9 @@ static bool known_section(const char *name)
 {
     if (!name)
         return true;
-    for (size_t i = 0; i < RT_COUNT_OF(dispatch_sections); i++) {
+    for (size_t i = 0; i < RT_COUNT_OF(dispatch_sections); i++)
         if (strcmp(dispatch_sections[i].name, name) == 0)
             return true;
-    }
     fprintf(stderr, "lanyard bench: no section \"%s\"; there are:", name);
     for (size_t i = 0; i < RT_COUNT_OF(dispatch_sections); i++)
         fprintf(stderr, " %s", dispatch_sections[i].name);
@@ -34,21 +33,43 @@ static bool known_section(const char *name)
 
 static rt_status run_sections(const dp_bench *bench, const char *only, rt_error *error)
 {
-    rt_status status = RT_OK;
-    for (size_t i = 0; i < RT_COUNT_OF(dispatch_sections) && !status; i++) {
-        if (!only || strcmp(dispatch_sections[i].name, only) == 0)
-            status = dispatch_sections[i].run(bench, error);
+    for (size_t i = 0; i < RT_COUNT_OF(dispatch_sections); i++) {
+        const section *one = &dispatch_sections[i];
+        if (only && strcmp(one->name, only) != 0)
+            continue;
+        const rt_status status = one->run(bench, error);
+        if (status)
+            return status;
     }
-    return status;
+    return RT_OK;
 }
 
+static rt_status run_dispatch(const dp_bench *bench, const char *only, rt_error *error)
+{
+    if (bench->dump_dir)
+        return dp_bench_dump(bench, error);
+    return run_sections(bench, only, error);
+}
+
+// A report writes tables as they come; as JSON it is printed when all is there.
+static bool create_report(bool json, rt_report **report_p)
+{
+    FILE *tables = json ? NULL : stdout;
+    return rt_report_create(tables, report_p) == RT_OK;
+}
+
+static bool print_json(rt_report *report)
+{
+    const char *text = rt_report_json(report);
+    return text && puts(text) >= 0;
+}
+
+// Destroys the report.
 static int finish(rt_report *report, bool json, rt_status status, const rt_error *error)
 {
-    int code = status ? cli_fail(error) : CLI_OK;
-    if (!status && json) {
-        const char *text = rt_report_json(report);
-        code = text && puts(text) >= 0 ? CLI_OK : CLI_FAILED;
-    }
+    int code = cli_end(status, error);
+    if (!status && json && !print_json(report))
+        code = CLI_FAILED;
     rt_report_destroy(report);
     return code;
 }
@@ -72,10 +93,9 @@ static int bench_dispatch(int argc, char **argv)
         return CLI_USAGE;
     }
     rt_log_setup(RT_LOG_WARN, "lanyard");
-    if (rt_report_create(json ? NULL : stdout, &bench.report))
+    if (!create_report(json, &bench.report))
         return cli_fail(&(rt_error){.text = "out of memory"});
-    rt_status status =
-        bench.dump_dir ? dp_bench_dump(&bench, &error) : run_sections(&bench, only, &error);
+    const rt_status status = run_dispatch(&bench, only, &error);
     return finish(bench.report, json, status, &error);
 }
 
@@ -95,9 +115,9 @@ static int bench_device(int argc, char **argv)
         return CLI_USAGE;
     }
     rt_log_setup(RT_LOG_WARN, "lanyard");
-    if (rt_report_create(json ? NULL : stdout, &bench.report))
+    if (!create_report(json, &bench.report))
         return cli_fail(&(rt_error){.text = "out of memory"});
-    rt_status status = ew_bench_device(&bench, &error);
+    const rt_status status = ew_bench_device(&bench, &error);
     return finish(bench.report, json, status, &error);
 }
 

@@ -1,7 +1,9 @@
 #include "cli/cli_boxes.h"
 
 #include <inttypes.h>
+#include <math.h>
 
+// Bytes and rows are means of an iteration, in both forms.
 void cli_boxes_write(rt_json *json, const dp_account *account, uint32_t box_count)
 {
     const double scale = 1.0 / (double)account->iterations;
@@ -32,8 +34,7 @@ void cli_boxes_print(const char *title, const rt_config *config, const dp_accoun
         const double down = (double)traffic->rows_down[b] * scale;
         printf("  %-20s %8.0f %8.0f rows %9.3f %9.3f MB\n", config->boxes[b].name, up, down,
                (double)traffic->up[b] * 1e-6 * scale, (double)traffic->down[b] * 1e-6 * scale);
-        busiest = up > busiest ? up : busiest;
-        busiest = down > busiest ? down : busiest;
+        busiest = fmax(busiest, fmax(up, down));
         rows += up;
     }
     printf("  %.0f rows on the busiest way, %.0f in all; %.0f change their home\n", busiest, rows,
@@ -48,6 +49,7 @@ static void print_ranks(const char *what, uint32_t first, uint32_t count, FILE *
         fprintf(file, ", %ss %" PRIu32 " to %" PRIu32, what, first, first + count - 1);
 }
 
+// Ranks go from box to box in the order of the configuration.
 void cli_boxes_print_site(const rt_config *config, FILE *file)
 {
     uint32_t worker = 0, shard = 0;

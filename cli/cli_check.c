@@ -105,7 +105,11 @@ int cli_check(int argc, char **argv)
         return print_sources();
     if (migrate)
         return print_migrated(path, set_count);
-    int code = (model ? cli_load_model : cli_load)(path, sets, set_count, "lanyard", &config);
+    int code;
+    if (model) // which reads no input
+        code = cli_load_model(path, sets, set_count, "lanyard", &config);
+    else
+        code = cli_load(path, sets, set_count, "lanyard", &config);
     if (code != CLI_OK)
         return code;
     if (model) {

@@ -1,8 +1,11 @@
+// What commands share: their arguments, configurations, what members of a run agree on.
 #include <cjson/cJSON.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 
 #include "cli/cli.h"
 #include "edge_worker/model/ew_count.h"
@@ -14,10 +17,9 @@
 static const cli_option *find_option(const char *argument, const cli_option *options,
                                      size_t option_count)
 {
-    for (size_t i = 0; i < option_count; i++) {
+    for (size_t i = 0; i < option_count; i++)
         if (strcmp(argument + 2, options[i].name) == 0)
             return &options[i];
-    }
     return NULL;
 }
 
@@ -31,6 +33,8 @@ static bool wrong(const char *command, const char *what, const char *argument)
 bool cli_parse(int argc, char **argv, const cli_option *options, size_t option_count,
                const char **path, const char **sets, uint32_t *set_count)
 {
+    const char *assignment = NULL;
+    const cli_option set = {"set", &assignment, NULL};
     *set_count = 0;
     for (int i = 1; i < argc; i++) {
         const char *argument = argv[i];
@@ -40,22 +44,23 @@ bool cli_parse(int argc, char **argv, const cli_option *options, size_t option_c
             *path = argument;
             continue;
         }
-        bool set = strcmp(argument, "--set") == 0;
-        const cli_option *option = set ? NULL : find_option(argument, options, option_count);
-        if (!set && !option)
+        const cli_option *option = &set;
+        if (strcmp(argument, "--set") != 0)
+            option = find_option(argument, options, option_count);
+        if (!option)
             return wrong(argv[0], "unknown option", argument);
-        if (option && option->flag) {
+        if (option->flag) {
             *option->flag = true;
             continue;
         }
         if (++i == argc || argv[i][0] == '\0')
             return wrong(argv[0], "a value is missing after", argument);
-        if (!set)
-            *option->value = argv[i];
-        else if (*set_count < CLI_SETS_MAX)
-            sets[(*set_count)++] = argv[i];
-        else
-            return wrong(argv[0], "too many assignments, the first too many is", argv[i]);
+        *option->value = argv[i];
+        if (option != &set)
+            continue;
+        if (*set_count == CLI_SETS_MAX)
+            return wrong(argv[0], "too many assignments, the first too many is", assignment);
+        sets[(*set_count)++] = assignment;
     }
     return true;
 }
@@ -75,8 +80,31 @@ int cli_fail(const rt_error *error)
     return CLI_FAILED;
 }
 
+int cli_end(rt_status status, const rt_error *error)
+{
+    if (status)
+        return cli_fail(error);
+    return CLI_OK;
+}
+
+typedef rt_status check_config(const rt_config *config, rt_error *error);
+
+static rt_status fill_config(const char *path, const char *const *sets, uint32_t set_count,
+                             check_config *check, rt_config *config, rt_error *error)
+{
+    rt_status status = rt_config_load(config, path, error);
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < set_count; i++) {
+        status = rt_config_set(config, sets[i], error);
+        if (status)
+            return status;
+    }
+    return check(config, error);
+}
+
 static int load(const char *path, const char *const *sets, uint32_t set_count, const char *name,
-                rt_status (*check)(const rt_config *config, rt_error *error), rt_config *config)
+                check_config *check, rt_config *config)
 {
     rt_error error = {0};
     rt_log_setup(RT_LOG_INFO, name);
@@ -84,17 +112,11 @@ static int load(const char *path, const char *const *sets, uint32_t set_count, c
         fprintf(stderr, "lanyard: which CONFIG? (see lanyard --help)\n");
         return CLI_USAGE;
     }
-    rt_status status = rt_config_init(config);
-    if (status) {
-        rt_fail(&error, status, "out of memory");
-    } else {
-        status = rt_config_load(config, path, &error);
-        for (uint32_t i = 0; i < set_count && !status; i++)
-            status = rt_config_set(config, sets[i], &error);
-        if (!status)
-            status = check(config, &error);
+    if (rt_config_init(config)) {
+        rt_fail(&error, RT_NO_MEMORY, "out of memory");
+        return cli_fail(&error);
     }
-    if (status) {
+    if (fill_config(path, sets, set_count, check, config, &error)) {
         rt_config_fini(config);
         return cli_fail(&error);
     }
@@ -138,6 +160,17 @@ int cli_load_run(const char *path, const char *const *sets, uint32_t set_count, 
     return cli_fail(&error);
 }
 
+int cli_open_stop_fd(void)
+{
+    sigset_t stop;
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGINT);
+    sigaddset(&stop, SIGTERM);
+    if (sigprocmask(SIG_BLOCK, &stop, NULL) != 0)
+        return -1;
+    return signalfd(-1, &stop, SFD_NONBLOCK | SFD_CLOEXEC);
+}
+
 void cli_give_way(const rt_config *config)
 {
     rt_error error = {0};
@@ -164,15 +197,25 @@ static char *shared_json(const rt_config *config)
     shared.compute.idle = false;
     shared.watch = (rt_watch_config){0};
     shared.alerts = (rt_alerts_config){0};
-    rt_status status = rt_config_to_json(&shared, &json);
+    const rt_status status = rt_config_to_json(&shared, &json);
     rt_config_fini(&shared);
-    return status ? NULL : json;
+    if (status)
+        return NULL;
+    return json;
+}
+
+// text: NULL, out of memory, has 0.
+static uint64_t hash_of(const char *text)
+{
+    if (!text)
+        return 0;
+    return rt_hash_bytes(text, strlen(text));
 }
 
 uint64_t cli_config_hash(const rt_config *config)
 {
     char *json = shared_json(config);
-    const uint64_t hash = json ? rt_hash_bytes(json, strlen(json)) : 0;
+    const uint64_t hash = hash_of(json);
     rt_free(json);
     return hash;
 }
@@ -201,25 +244,31 @@ static void take_out(cJSON *object, const cJSON *other)
     }
 }
 
+// The tree of shared_json; NULL: out of memory.
+static cJSON *shared_tree(const rt_config *config)
+{
+    char *json = shared_json(config);
+    cJSON *tree = cJSON_Parse(json);
+    rt_free(json);
+    return tree;
+}
+
 // Of the keys that differ from the defaults; 0: out of memory.
 static uint64_t given_hash(const rt_config *config)
 {
     rt_config defaults;
     if (rt_config_init(&defaults))
         return 0;
-    char *json = shared_json(config), *other_json = shared_json(&defaults), *text = NULL;
-    cJSON *given = json ? cJSON_Parse(json) : NULL;
-    cJSON *other = other_json ? cJSON_Parse(other_json) : NULL;
+    char *text = NULL;
+    cJSON *given = shared_tree(config), *other = shared_tree(&defaults);
     if (given && other) {
         take_out(given, other);
         text = cJSON_PrintUnformatted(given);
     }
-    const uint64_t hash = text ? rt_hash_bytes(text, strlen(text)) : 0;
+    const uint64_t hash = hash_of(text);
     cJSON_free(text);
     cJSON_Delete(given);
     cJSON_Delete(other);
-    rt_free(json);
-    rt_free(other_json);
     rt_config_fini(&defaults);
     return hash;
 }
@@ -283,9 +332,11 @@ rt_status cli_dense_bytes(const rt_config *config, const rt_schema *schema, uint
     one.sample_count_max = 1;
     one.lookup_count_max = one.row_count_max = schema->keys_per_sample_max;
     rt_status status = dense_inputs(&one, error);
-    if (!status)
-        status = ew_count_model(&one, &config->optimizer_rows, 1, &counts, error);
-    if (!status)
-        *bytes_p = rt_coding_dense_bytes(config->dense_wire, counts.parameter_count);
-    return status;
+    if (status)
+        return status;
+    status = ew_count_model(&one, &config->optimizer_rows, 1, &counts, error);
+    if (status)
+        return status;
+    *bytes_p = rt_coding_dense_bytes(config->dense_wire, counts.parameter_count);
+    return RT_OK;
 }

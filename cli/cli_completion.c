@@ -12,9 +12,9 @@ static kind kind_of(const char *value)
     static const struct {
         const char *name;
         kind kind;
-    } names[] = {{"CONFIG", KIND_FILE},   {"FILE", KIND_FILE},     {"ROWS", KIND_FILE},
-                 {"DIR", KIND_FOLDER},    {"FOLDER", KIND_FOLDER}, {"MODEL", KIND_FOLDER},
-                 {"SOURCE", KIND_FOLDER}, {"RUN", KIND_FOLDER},    {"RUN...", KIND_FOLDER},
+    } names[] = {{"CONFIG", KIND_FILE},   {"FILE", KIND_FILE},      {"ROWS", KIND_FILE},
+                 {"DIR", KIND_FOLDER},    {"FOLDER", KIND_FOLDER},  {"MODEL", KIND_FOLDER},
+                 {"SOURCE", KIND_FOLDER}, {"RUN", KIND_FOLDER},     {"RUN...", KIND_FOLDER},
                  {"KEY=VALUE", KIND_KEY}, {"COMMAND", KIND_COMMAND}};
     for (size_t i = 0; i < RT_COUNT_OF(names); i++)
         if (strcmp(value, names[i].name) == 0)
@@ -29,17 +29,25 @@ static void put_alternatives(FILE *out, const char *value)
         fputc(*value == '|' ? ' ' : *value, out);
 }
 
+// One of several, with a space between them; end: of each.
+static void put_word(FILE *out, size_t index, const char *word, const char *end)
+{
+    if (index > 0)
+        fputc(' ', out);
+    fprintf(out, "%s%s", word, end);
+}
+
 static void put_command_names(FILE *out, const cli_commands *all)
 {
     for (size_t i = 0; i < all->count; i++)
-        fprintf(out, "%s%s", i ? " " : "", all->commands[i].name);
+        put_word(out, i, all->commands[i].name, "");
 }
 
 static void put_keys(FILE *out)
 {
     const char *path;
     for (uint32_t i = 0; (path = rt_config_key_path(i)); i++)
-        fprintf(out, "%s%s=", i ? " " : "", path);
+        put_word(out, i, path, "=");
 }
 
 // "KEY) words='...' ;;" for every key that takes one of some words.
@@ -51,7 +59,7 @@ static void put_key_words(FILE *out, const char *indent)
             continue;
         fprintf(out, "%s%s) words='", indent, path);
         for (uint32_t k = 0; (word = rt_config_key_word(i, k)); k++)
-            fprintf(out, "%s%s", k ? " " : "", word);
+            put_word(out, k, word, "");
         fputs("' ;;\n", out);
     }
 }
@@ -60,8 +68,10 @@ static void put_key_words(FILE *out, const char *indent)
 
 static void put_bash_kind(FILE *out, const char *value, const cli_commands *all)
 {
-    static const char *const what[] = {[KIND_NONE] = "", [KIND_FILE] = "kind=file",
-                                       [KIND_FOLDER] = "kind=folder", [KIND_KEY] = "kind=key"};
+    static const char *const what[] = {[KIND_NONE] = "",
+                                       [KIND_FILE] = "kind=file",
+                                       [KIND_FOLDER] = "kind=folder",
+                                       [KIND_KEY] = "kind=key"};
     const kind one = kind_of(value);
     if (one == KIND_COMMAND || one == KIND_WORDS) {
         fputs("words='", out);
@@ -128,9 +138,11 @@ static void put_inner_names(FILE *out, const cli_commands *all)
 {
     for (size_t i = 0; i < all->count; i++) {
         const cli_commands *inner = cli_inner(&all->commands[i]);
-        for (size_t k = 0; inner && k < inner->count; k++)
-            fprintf(out, "%s'%s %s'", k ? " | " : "", all->commands[i].name,
-                    inner->commands[k].name);
+        for (size_t k = 0; inner && k < inner->count; k++) {
+            if (k > 0)
+                fputs(" | ", out);
+            fprintf(out, "'%s %s'", all->commands[i].name, inner->commands[k].name);
+        }
     }
 }
 
@@ -215,8 +227,10 @@ static void put_zsh_text(FILE *out, const char *text, size_t size)
 
 static void put_zsh_kind(FILE *out, const char *value, const cli_commands *all)
 {
-    static const char *const what[] = {[KIND_NONE] = " ", [KIND_FILE] = "_files",
-                                       [KIND_FOLDER] = "_files -/", [KIND_KEY] = "_lanyard_keys"};
+    static const char *const what[] = {[KIND_NONE] = " ",
+                                       [KIND_FILE] = "_files",
+                                       [KIND_FOLDER] = "_files -/",
+                                       [KIND_KEY] = "_lanyard_keys"};
     const kind one = kind_of(value);
     fputc(':', out);
     put_zsh_text(out, value, strlen(value));
@@ -252,8 +266,8 @@ static void put_zsh_command(FILE *out, const cli_command *command, const char *n
         const cli_word *word = &words.words[i];
         if (!cli_word_is_option(word))
             continue;
-        fprintf(out, " \\\n        '%s%s", strcmp(word->name, "--set") == 0 ? "*" : "",
-                word->name);
+        const char *repeats = strcmp(word->name, "--set") == 0 ? "*" : "";
+        fprintf(out, " \\\n        '%s%s", repeats, word->name);
         if (word->text) {
             fputs("[", out);
             cli_word_lines(word, put_zsh_line, out);

@@ -17,7 +17,7 @@
 #include "runtime/transport/rt_ask.h"
 
 #define ANSWER_S 10.0
-#define REACH_MS 2000 // of a coordinator that has a standby
+#define REACH_MS 2000      // of a coordinator that has a standby
 #define CHECKPOINT_S 120.0 // for what comes with a checkpoint
 
 typedef struct request_kind {
@@ -34,7 +34,8 @@ static int load(const char *run, const char *const *sets, uint32_t set_count, rt
     char path[RT_PATH_MAX + 32];
     struct stat info;
     const bool is_folder = stat(run, &info) == 0 && S_ISDIR(info.st_mode);
-    snprintf(path, sizeof path, "%s%s", run, is_folder ? "/" DP_RUNNING : "");
+    const char *name = is_folder ? "/" DP_RUNNING : "";
+    snprintf(path, sizeof path, "%s%s", run, name);
     if (is_folder && stat(path, &info) != 0) {
         rt_error error = {0};
         rt_fail(&error, RT_NOT_FOUND, "%s: no run is there: %s is missing", run, DP_RUNNING);
@@ -54,11 +55,12 @@ static rt_status ask_at(const rt_config *config, const rt_keys *keys, const char
                                .coordinator = address,
                                .timeout_s = timeout_s};
     snprintf(address, sizeof address, "tcp://%s", place);
-    const int fd = *config->standby && !is_ucx ? rt_address_connect(address, REACH_MS) : -1;
-    if (fd >= 0)
+    if (*config->standby && !is_ucx) { // nobody waits long for a box that is lost
+        const int fd = rt_address_connect(address, REACH_MS);
+        if (fd < 0)
+            return rt_fail(error, RT_PEER, "the coordinator at %s: %s", place, strerror(errno));
         close(fd);
-    else if (*config->standby && !is_ucx) // nobody waits long for a box that is lost
-        return rt_fail(error, RT_PEER, "the coordinator at %s: %s", place, strerror(errno));
+    }
     return rt_ask(&own, request, text, error);
 }
 
@@ -77,7 +79,22 @@ static rt_status ask_both(const rt_config *config, rt_keys *keys, double timeout
     }
     keys->coordinator = keys->standby;
     status = ask_at(config, keys, config->standby, timeout_s, request, text, &second);
-    return status ? rt_fail(error, status, "%.200s; %.200s", first.text, second.text) : RT_OK;
+    if (status)
+        return rt_fail(error, status, "%.200s; %.200s", first.text, second.text);
+    return RT_OK;
+}
+
+static rt_status ask_with(const rt_config *config, rt_keys *keys, double timeout_s,
+                          const char *request, char text[RT_ASK_BYTES_MAX], rt_error *error)
+{
+    const rt_status status = rt_keys_load(config, keys, error);
+    if (status)
+        return status;
+    if (!*config->network_coordinator)
+        return rt_fail(error, RT_CONFIG,
+                       "network.coordinator: where does the run listen? Give it, or the folder of "
+                       "the run on the coordinator's box");
+    return ask_both(config, keys, timeout_s, request, text, error);
 }
 
 static rt_status ask(const rt_config *config, double timeout_s, const char *request,
@@ -86,19 +103,14 @@ static rt_status ask(const rt_config *config, double timeout_s, const char *requ
     rt_keys *keys = rt_alloc(1, sizeof *keys);
     if (!keys)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    rt_status status = rt_keys_load(config, keys, error);
-    if (!status && !*config->network_coordinator)
-        status = rt_fail(error, RT_CONFIG,
-                         "network.coordinator: where does the run listen? Give it, or the folder of "
-                         "the run on the coordinator's box");
-    if (!status)
-        status = ask_both(config, keys, timeout_s, request, text, error);
+    const rt_status status = ask_with(config, keys, timeout_s, request, text, error);
     rt_keys_clear(keys);
     rt_free(keys);
     return status;
 }
 
-// argv: the command, RUN, one or two words, options.
+// argv: the command, RUN, one or two words, options. What cli_parse takes has one word, so the
+// others are moved out of its way.
 static int run(int argc, char **argv, const request_kind *kind)
 {
     const char *path = NULL, *sets[CLI_SETS_MAX];
@@ -123,10 +135,12 @@ static int run(int argc, char **argv, const request_kind *kind)
     int code = load(path, sets, set_count, &config);
     if (code != CLI_OK)
         return code;
-    const bool is_rate = strncmp(words[0], "optimizer.", strlen("optimizer.")) == 0;
+    double timeout_s = kind->timeout_s;
+    if (strncmp(words[0], "optimizer.", strlen("optimizer.")) == 0)
+        timeout_s = CHECKPOINT_S; // rates change with a checkpoint
     rt_status status = kind->make(kind, &config, words, request, sizeof request, &error);
     if (!status)
-        status = ask(&config, is_rate ? CHECKPOINT_S : kind->timeout_s, request, text, &error);
+        status = ask(&config, timeout_s, request, text, &error);
     rt_config_fini(&config);
     if (status)
         return cli_fail(&error);
@@ -153,6 +167,15 @@ int cli_set(int argc, char **argv)
     return run(argc, argv, &kind);
 }
 
+// Of the first sample.
+static bool has_key(const rt_batch *batch, uint64_t key)
+{
+    for (uint32_t i = 0; i < batch->key_offsets[1]; i++)
+        if (batch->keys[i] == key)
+            return true;
+    return false;
+}
+
 // Keys of the second sample that the first, without the cell, does not have.
 static rt_status list_keys(const rt_batch *batch, const char *column, char *request, size_t size,
                            rt_error *error)
@@ -160,12 +183,10 @@ static rt_status list_keys(const rt_batch *batch, const char *column, char *requ
     size_t used = (size_t)snprintf(request, size, "forget\n");
     const size_t begin = used;
     for (uint32_t k = batch->key_offsets[1]; k < batch->key_offsets[2] && used < size; k++) {
-        bool is_other = true;
-        for (uint32_t i = 0; i < batch->key_offsets[1]; i++)
-            is_other &= batch->keys[i] != batch->keys[k];
-        if (is_other)
-            used += (size_t)snprintf(request + used, size - used, "%s%016" PRIx64,
-                                     used == begin ? "" : ",", batch->keys[k]);
+        const char *comma = used == begin ? "" : ",";
+        if (!has_key(batch, batch->keys[k]))
+            used += (size_t)snprintf(request + used, size - used, "%s%016" PRIx64, comma,
+                                     batch->keys[k]);
     }
     if (used >= size)
         return rt_fail(error, RT_CONFIG, "%s: too many values", column);
@@ -173,6 +194,21 @@ static rt_status list_keys(const rt_batch *batch, const char *column, char *requ
         return rt_fail(error, RT_CONFIG,
                        "%s: has no rows of its own: it is a number, or the value is empty", column);
     return RT_OK;
+}
+
+// Two samples: one without any cell, one with this cell alone.
+static rt_status append_both(ew_cells *cells, const char *column, const char *value,
+                             rt_batch *batch, rt_error *error)
+{
+    const uint32_t index = ew_cells_find(cells, column, strlen(column));
+    if (index == EW_CELL_NONE)
+        return rt_fail(error, RT_CONFIG, "%s: no such column", column);
+    ew_cells_clear(cells);
+    const rt_status status = ew_cells_append(cells, batch, error);
+    if (status)
+        return status;
+    ew_cells_put(cells, index, value, strlen(value));
+    return ew_cells_append(cells, batch, error);
 }
 
 // The values in cells are personal: what leaves this process is the key of their row.
@@ -186,16 +222,7 @@ static rt_status make_forget(const request_kind *kind, const rt_config *config, 
     if (status)
         return status;
     rt_batch_init(&batch, 0); // keys only
-    const uint32_t index = ew_cells_find(cells, words[0], strlen(words[0]));
-    if (index == EW_CELL_NONE)
-        status = rt_fail(error, RT_CONFIG, "%s: no such column", words[0]);
-    ew_cells_clear(cells);
-    if (!status)
-        status = ew_cells_append(cells, &batch, error);
-    if (!status) {
-        ew_cells_put(cells, index, words[1], strlen(words[1]));
-        status = ew_cells_append(cells, &batch, error);
-    }
+    status = append_both(cells, words[0], words[1], &batch, error);
     if (!status)
         status = list_keys(&batch, words[0], request, size, error);
     rt_batch_fini(&batch);
@@ -209,7 +236,7 @@ int cli_forget(int argc, char **argv)
     return run(argc, argv, &kind);
 }
 
-// ---- add --------------------------------------------------------------------------------------
+// ---- add -------------------------------------------------------------------------------------
 
 // What the command line says of a box that no configuration has.
 typedef struct {
@@ -219,9 +246,9 @@ typedef struct {
 static bool put_number(rt_json *json, const char *name, const char *text)
 {
     char *end;
-    const double value = text ? strtod(text, &end) : 0;
     if (!text)
         return true;
+    const double value = strtod(text, &end);
     if (end == text || *end || !isfinite(value)) {
         fprintf(stderr, "lanyard add: %s: %s is no number\n", name, text);
         return false;
@@ -273,35 +300,55 @@ static rt_status lay_key(const char *run, const char *from, char path[RT_PATH_MA
     return rt_file_save(path, line, (size_t)length, error);
 }
 
-static int ask_for_new(const char *run, const rt_config *config, const char *name,
-                       const new_box *box)
+// key: NULL, or the box's. CLI_USAGE: box is none, and that is said.
+static int make_request(const char *name, const new_box *box, const char *key,
+                        char request[RT_ASK_BYTES_MAX])
 {
-    char key[RT_KEY_TEXT_SIZE], path[RT_PATH_MAX + 32], request[RT_ASK_BYTES_MAX];
-    char text[RT_ASK_BYTES_MAX];
     rt_error error = {0};
     rt_json json;
-    rt_status status = box->key ? lay_key(run, box->key, path, key, &error) : RT_OK;
-    if (status)
-        return cli_fail(&error);
     rt_json_init(&json, 0);
     rt_json_begin_object(&json, NULL);
     const bool is_box = put_box(&json, name, box);
-    put_text(&json, "key", box->key ? key : NULL);
+    put_text(&json, "key", key);
     rt_json_end_object(&json);
     const char *object = rt_json_text(&json, NULL);
-    const int length = snprintf(request, sizeof request, "add\n%s\n%s", name, object ? object : "");
+    if (!object)
+        rt_fail(&error, RT_NO_MEMORY, "out of memory");
+    else if (snprintf(request, RT_ASK_BYTES_MAX, "add\n%s\n%s", name, object) >=
+             (int)RT_ASK_BYTES_MAX)
+        rt_fail(&error, RT_CONFIG, "%s: too long for a request", name);
     rt_json_fini(&json);
-    if (length >= (int)sizeof request)
-        status = rt_fail(&error, RT_CONFIG, "%s: too long for a request", name);
-    if (!status && is_box)
-        status = ask(config, CHECKPOINT_S, request, text, &error);
-    if (box->key)
-        (void)unlink(path);
-    if (status)
+    if (error.status)
         return cli_fail(&error);
-    if (is_box)
-        printf("%s\n", text);
     return is_box ? CLI_OK : CLI_USAGE;
+}
+
+static int ask_with_key(const rt_config *config, const char *name, const new_box *box,
+                        const char *key)
+{
+    char request[RT_ASK_BYTES_MAX], text[RT_ASK_BYTES_MAX];
+    rt_error error = {0};
+    const int code = make_request(name, box, key, request);
+    if (code != CLI_OK)
+        return code;
+    if (ask(config, CHECKPOINT_S, request, text, &error))
+        return cli_fail(&error);
+    printf("%s\n", text);
+    return CLI_OK;
+}
+
+static int ask_for_new(const char *run, const rt_config *config, const char *name,
+                       const new_box *box)
+{
+    char key[RT_KEY_TEXT_SIZE], path[RT_PATH_MAX + 32];
+    rt_error error = {0};
+    if (!box->key)
+        return ask_with_key(config, name, box, NULL);
+    if (lay_key(run, box->key, path, key, &error))
+        return cli_fail(&error);
+    const int code = ask_with_key(config, name, box, key);
+    (void)unlink(path);
+    return code;
 }
 
 int cli_add(int argc, char **argv)
@@ -344,9 +391,10 @@ static rt_status make_for_good(const request_kind *kind, const rt_config *config
 {
     static const char more[] = "\nfor good";
     const rt_status status = make_plain(kind, config, words, request, size - sizeof more, error);
-    if (!status)
-        strcat(request, more);
-    return status;
+    if (status)
+        return status;
+    strcat(request, more);
+    return RT_OK;
 }
 
 int cli_drain(int argc, char **argv)
@@ -358,5 +406,7 @@ int cli_drain(int argc, char **argv)
     for (int i = 0; i < argc; i++)
         if (i < 3 || strcmp(argv[i], "--for-good") != 0)
             argv[kept++] = argv[i];
-    return run(kept, argv, kept < argc ? &for_good : &kind);
+    if (kept < argc)
+        return run(kept, argv, &for_good);
+    return run(kept, argv, &kind);
 }

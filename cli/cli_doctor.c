@@ -106,9 +106,10 @@ static void check_clock(doctor *d)
 static void check_parent(doctor *d, const char *folder)
 {
     char parent[RT_PATH_MAX];
-    const size_t length = strlen(folder);
-    snprintf(parent, sizeof parent, "%.*s",
-             (int)(length && folder[length - 1] == '/' ? length - 1 : length), folder);
+    size_t length = strlen(folder);
+    if (length > 0 && folder[length - 1] == '/')
+        length--;
+    snprintf(parent, sizeof parent, "%.*s", (int)length, folder);
     char *slash = strrchr(parent, '/');
     if (slash)
         slash[slash == parent] = '\0';
@@ -148,9 +149,12 @@ static void check_checkpoints(doctor *d)
     char folder[RT_PATH_MAX + 16], newest[RT_FOLDER_MAX];
     uint32_t *iterations, count;
     const char *given = d->config.checkpoint.directory;
-    if (!*given && !d->out)
+    if (*given)
+        snprintf(folder, sizeof folder, "%s", given);
+    else if (d->out)
+        snprintf(folder, sizeof folder, "%s/checkpoints", d->out);
+    else
         return;
-    snprintf(folder, sizeof folder, "%s%s", *given ? given : d->out, *given ? "" : "/checkpoints");
     check_folder(d, folder, !*given);
     if (rt_checkpoint_list(folder, &iterations, &count, NULL) || count == 0)
         return;
@@ -169,15 +173,20 @@ static void check_input(doctor *d, const char *path)
             "stream.files: %s is not there yet: lanyard-coordinator.service "
             "makes the pipe when it starts",
             path);
+    else if (errno == ENOENT)
+        say(d, BROKEN, "rights", "stream.files: %s: %s: a file, or a pipe that mkfifo makes", path,
+            strerror(ENOENT));
     else
-        say(d, BROKEN, "rights", "stream.files: %s: %s%s", path, strerror(errno),
-            errno == ENOENT ? ": a file, or a pipe that mkfifo makes" : "");
+        say(d, BROKEN, "rights", "stream.files: %s: %s", path, strerror(errno));
 }
 
 static void check_rights(doctor *d)
 {
     struct rlimit files;
-    check_folder(d, d->out ? d->out : ".", !d->out);
+    if (d->out)
+        check_folder(d, d->out, false);
+    else
+        check_folder(d, ".", true);
     check_checkpoints(d);
     for (uint32_t i = 0; d->has_coordinator && i < d->config.stream.file_count; i++)
         check_input(d, d->config.stream.files[i]);
@@ -190,10 +199,12 @@ static void check_rights(doctor *d)
 
 static cli_residents residents_of(const doctor *d)
 {
-    const bool all_here = !d->config.network_coordinator[0];
-    return (cli_residents){.workers = all_here ? d->config.worker_count : !d->has_coordinator,
-                           .shards = d->shards_here,
-                           .has_coordinator = d->has_coordinator};
+    cli_residents here = {.workers = !d->has_coordinator,
+                          .shards = d->shards_here,
+                          .has_coordinator = d->has_coordinator};
+    if (!d->config.network_coordinator[0]) // all is here
+        here.workers = d->config.worker_count;
+    return here;
 }
 
 static void check_disk(doctor *d, const cli_plan *plan)
@@ -210,17 +221,20 @@ static void check_disk(doctor *d, const cli_plan *plan)
     const double left = (double)info.f_bavail * (double)info.f_frsize;
     const grade enough = left < wanted + SPARE_BYTES ? LOOK : FINE;
     cli_plan_tell_disk(plan, &d->config, &here, takes, sizeof takes);
-    say(d, left < wanted ? BROKEN : enough, "disk", "%.1f MB are free at %s: %s%s", left * MB,
-        folder, takes, left < wanted ? ": make room" : "");
+    if (left < wanted)
+        say(d, BROKEN, "disk", "%.1f MB are free at %s: %s: make room", left * MB, folder, takes);
+    else
+        say(d, enough, "disk", "%.1f MB are free at %s: %s", left * MB, folder, takes);
 }
 
+// What new processes may take without pushing others out, as the kernel estimates it.
 static double available_bytes(void)
 {
-    unsigned long long available_kb = 0;
+    uint64_t available_kb = 0;
     char line[256];
     FILE *file = fopen("/proc/meminfo", "r");
     while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "MemAvailable: %llu kB", &available_kb) == 1)
+        if (sscanf(line, "MemAvailable: %" SCNu64 " kB", &available_kb) == 1)
             break;
     if (file)
         fclose(file);
@@ -233,6 +247,7 @@ static void check_memory(doctor *d, const cli_plan *plan)
     const double available = available_bytes(), wanted = (double)cli_plan_memory(plan, &here);
     const double tables = (double)d->config.ps_memory_bytes_max * here.shards;
     const bool may_grow = !plan->distinct_keys && available < wanted + tables;
+    const grade enough = may_grow ? LOOK : FINE;
     char takes[512];
     cli_plan_tell_memory(plan, &d->config, &here, takes, sizeof takes);
     if (available < wanted)
@@ -240,8 +255,7 @@ static void check_memory(doctor *d, const cli_plan *plan)
             "%.1f MB are available: %s: lower cache.rows, or spread the shards over more boxes",
             available * MB, takes);
     else
-        say(d, may_grow ? LOOK : FINE, "memory", "%.1f MB are available: %s", available * MB,
-            takes);
+        say(d, enough, "memory", "%.1f MB are available: %s", available * MB, takes);
 }
 
 static void check_device(doctor *d)
@@ -266,8 +280,9 @@ static void check_versions(doctor *d)
     zmq_version(&major, &minor, &patch);
     say(d, FINE, "versions", "lanyard %s, protocol %u: all boxes need the same; libzmq %d.%d.%d",
         RT_PROGRAM_VERSION, RT_WIRE_VERSION, major, minor, patch);
+    const grade without_curve = d->config.security_key[0] ? BROKEN : LOOK;
     if (!zmq_has("curve"))
-        say(d, d->config.security_key[0] ? BROKEN : LOOK, "versions",
+        say(d, without_curve, "versions",
             "this libzmq was built without CURVE: there can be no keys; Debian's libzmq5 has it");
 }
 
@@ -323,24 +338,36 @@ static void print_json(const doctor *d, bool healthy)
     rt_json_fini(&json);
 }
 
+static rt_status fill_config(const char *path, const char *const *sets, uint32_t set_count,
+                             rt_config *config, rt_error *error)
+{
+    rt_status status = rt_config_load(config, path, error);
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < set_count; i++) {
+        status = rt_config_set(config, sets[i], error);
+        if (status)
+            return status;
+    }
+    status = rt_config_check(config, error);
+    if (status)
+        return status;
+    return rt_config_check_training(config, error);
+}
+
 static rt_status load(doctor *d, const char *path, const char *const *sets, uint32_t set_count,
                       rt_error *error)
 {
     rt_status status = rt_config_init(&d->config);
     if (status)
         return rt_fail(error, status, "out of memory");
-    status = rt_config_load(&d->config, path, error);
-    for (uint32_t i = 0; i < set_count && !status; i++)
-        status = rt_config_set(&d->config, sets[i], error);
-    if (!status)
-        status = rt_config_check(&d->config, error);
-    if (!status)
-        status = rt_config_check_training(&d->config, error);
-    if (!status)
-        d->identity = cli_identity(&d->config);
-    if (status)
+    status = fill_config(path, sets, set_count, &d->config, error);
+    if (status) {
         rt_config_fini(&d->config);
-    return status;
+        return status;
+    }
+    d->identity = cli_identity(&d->config);
+    return RT_OK;
 }
 
 static void examine(doctor *d)

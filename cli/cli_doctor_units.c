@@ -101,8 +101,8 @@ static bool lists(const unit *u, const char *key, const char *before, const char
             char folder[512];
             word += strspn(word, " \t\r-+\"");
             const size_t length = strcspn(word, " \t\r\n\"");
-            const int used = snprintf(folder, sizeof folder, "%s%.*s", *word == '/' ? "" : before,
-                                      (int)length, word);
+            const char *above = *word == '/' ? "" : before;
+            const int used = snprintf(folder, sizeof folder, "%s%.*s", above, (int)length, word);
             if (length && used > 0 && (size_t)used < sizeof folder &&
                 is_below(path, folder, (size_t)used))
                 return true;
@@ -177,17 +177,32 @@ void cli_doctor_units(doctor *d)
         check_unit(d, "lanyard-worker@.service", false, false);
 }
 
+// Whether a line of a unit calls mkfifo, and later names the path, whole.
+static bool makes(const char *line, const char *path)
+{
+    const char *made = strstr(line, "mkfifo");
+    if (!made)
+        return false;
+    const char *named = strstr(made, path);
+    if (!named)
+        return false;
+    const size_t end = (size_t)(named - line) + strlen(path);
+    return end <= strcspn(line, "\n") && (line[end] == '"' || isspace((unsigned char)line[end]));
+}
+
+static bool has_line_that_makes(const unit *u, const char *path)
+{
+    for (const char *at = u->text; (at = next_value(at, "ExecStartPre"));)
+        if (makes(at, path))
+            return true;
+    return false;
+}
+
 bool cli_doctor_unit_makes(const char *path)
 {
     unit *u = rt_alloc(1, sizeof *u);
-    bool makes = false;
-    if (u && read_unit(u, "lanyard-coordinator.service"))
-        for (const char *at = u->text; !makes && (at = next_value(at, "ExecStartPre"));) {
-            const size_t length = strcspn(at, "\n");
-            const char *made = strstr(at, "mkfifo"), *named = made ? strstr(made, path) : NULL;
-            const size_t end = named ? (size_t)(named - at) + strlen(path) : 0;
-            makes = named && end <= length && (at[end] == '"' || isspace((unsigned char)at[end]));
-        }
+    const bool is_made =
+        u && read_unit(u, "lanyard-coordinator.service") && has_line_that_makes(u, path);
     rt_free(u);
-    return makes;
+    return is_made;
 }

@@ -15,12 +15,11 @@
 typedef struct {
     const rt_config *config;
     ew_source source;
-    ew_weights weights;
+    ew_finished weights;
     rt_stream_config input; // the model's, but for negatives_keep: all samples are judged
     rt_stream *stream;
     rt_batch batch;
     ew_device device;
-    bool device_open;
     ew_scorer *scorer;
     rt_meter *meters[RT_LABELS_MAX];  // by label
     float of_label[3][BATCH_SAMPLES]; // predictions, labels, weights of one
@@ -57,10 +56,11 @@ static void judge_label(evaluation *e, const float *probabilities, uint32_t labe
 static void judge(evaluation *e, const float *probabilities)
 {
     const rt_batch *batch = &e->batch;
-    for (uint32_t l = 0; l < label_count(e) && label_count(e) > 1; l++)
-        judge_label(e, probabilities, l);
-    if (label_count(e) > 1)
+    if (label_count(e) > 1) {
+        for (uint32_t l = 0; l < label_count(e); l++)
+            judge_label(e, probabilities, l);
         return;
+    }
     if (class_count(e))
         rt_meter_add_classes(e->meters[0], probabilities, batch->labels, batch->sample_count);
     else if (batch->is_weighted)
@@ -70,17 +70,28 @@ static void judge(evaluation *e, const float *probabilities)
         rt_meter_add(e->meters[0], probabilities, batch->labels, batch->sample_count);
 }
 
-static rt_status evaluate_batch(evaluation *e, rt_error *error)
+// A line for each sample. That one could not be written shows when the file is closed.
+static void write_predictions(const evaluation *e, const float *probabilities)
 {
     const uint32_t outputs = e->weights.schema.output_count;
+    for (uint32_t i = 0; i < e->batch.sample_count; i++) {
+        for (uint32_t o = 0; o < outputs; o++) {
+            const char end = o + 1 < outputs ? '\t' : '\n';
+            fprintf(e->predictions, "%.9g%c", (double)*probabilities++, end);
+        }
+    }
+}
+
+static rt_status evaluate_batch(evaluation *e, rt_error *error)
+{
     const float *probabilities;
-    rt_status status = ew_scorer_run(e->scorer, &e->weights, &e->batch, &probabilities, error);
+    const rt_status status =
+        ew_scorer_run(e->scorer, &e->weights, &e->batch, &probabilities, error);
     if (status)
         return status;
     judge(e, probabilities);
-    for (uint32_t i = 0; e->predictions && i < e->batch.sample_count * outputs; i++)
-        fprintf(e->predictions, "%.9g%c", (double)probabilities[i],
-                i % outputs + 1 < outputs ? '\t' : '\n');
+    if (e->predictions)
+        write_predictions(e, probabilities);
     return RT_OK;
 }
 
@@ -122,7 +133,7 @@ static void print_result(const evaluation *e, bool json)
 {
     rt_quality quality = rt_meter_total(e->meters[0]);
     const ew_scorer_counts counts = ew_scorer_counted(e->scorer);
-    double unknown = counts.lookups ? (double)counts.unknown / (double)counts.lookups : 0;
+    const double unknown = (double)counts.unknown / (double)rt_max_u64(1, counts.lookups);
     if (!json) {
         printf("%" PRIu64 " samples: log loss %.4f, AUC %.4f, calibration %.3f, "
                "%.1f%% of look-ups are unknown keys\n",
@@ -150,6 +161,8 @@ static void print_result(const evaluation *e, bool json)
     rt_json_fini(&out);
 }
 
+// Training may have left out samples of label 0 (stream.negatives_keep); here all are judged, by
+// probabilities that are corrected for it.
 static rt_status open_input(evaluation *e, rt_error *error)
 {
     e->input = e->config->stream;
@@ -170,32 +183,44 @@ static rt_status create_meters(evaluation *e, rt_error *error)
     return RT_OK;
 }
 
+static rt_status open_all(evaluation *e, rt_error *error)
+{
+    const ew_device_wish wish = {.name = "cpu", .threads = e->config->compute.threads};
+    rt_status status = ew_device_open_as(&wish, &e->device, error);
+    if (status)
+        return status;
+    status = open_input(e, error);
+    if (status)
+        return status;
+    status = ew_finished_open(&e->source, &e->weights, error);
+    if (status)
+        return status;
+    status = ew_scorer_create(&e->weights, &e->device, BATCH_SAMPLES, &e->scorer, error);
+    if (status)
+        return status;
+    return create_meters(e, error);
+}
+
 static rt_status evaluate(evaluation *e, rt_error *error)
 {
     if (e->config->stream.format == RT_FORMAT_SYNTHETIC && e->config->stream.samples_max == 0)
         return rt_fail(error, RT_CONFIG,
                        "the generated stream has no end: set stream.samples_max to the number of "
                        "samples to evaluate");
-    const ew_device_wish wish = {.name = "cpu", .threads = e->config->compute.threads};
-    rt_status status = ew_device_open_as(&wish, &e->device, error);
-    e->device_open = !status;
-    if (!status)
-        status = open_input(e, error);
-    if (!status)
-        status = ew_weights_open(&e->source, &e->weights, error);
-    if (!status)
-        status = ew_scorer_create(&e->weights, &e->device, BATCH_SAMPLES, &e->scorer, error);
-    if (!status)
-        status = create_meters(e, error);
+    rt_status status = open_all(e, error);
     if (status)
         return status;
     rt_batch_init(&e->batch, e->weights.schema.dense_count);
-    while (!status) {
+    for (;;) {
         status = rt_stream_read(e->stream, &e->batch, BATCH_SAMPLES, error);
-        if (!status)
-            status = evaluate_batch(e, error);
+        if (status == RT_END)
+            return RT_OK;
+        if (status)
+            return status;
+        status = evaluate_batch(e, error);
+        if (status)
+            return status;
     }
-    return status == RT_END ? RT_OK : status;
 }
 
 static rt_status open_predictions(evaluation *e, const char *path, rt_error *error)
@@ -203,8 +228,9 @@ static rt_status open_predictions(evaluation *e, const char *path, rt_error *err
     if (!path)
         return RT_OK;
     e->predictions = fopen(path, "we");
-    return e->predictions ? RT_OK
-                          : rt_fail(error, RT_IO, "cannot write %s: %s", path, strerror(errno));
+    if (!e->predictions)
+        return rt_fail(error, RT_IO, "cannot write %s: %s", path, strerror(errno));
+    return RT_OK;
 }
 
 static rt_status close_predictions(evaluation *e, const char *path, rt_error *error)
@@ -215,6 +241,19 @@ static rt_status close_predictions(evaluation *e, const char *path, rt_error *er
     if (fclose(e->predictions) != 0 || failed)
         return rt_fail(error, RT_IO, "cannot write %s: %s", path, strerror(errno));
     return RT_OK;
+}
+
+static rt_status evaluate_to(evaluation *e, const char *predictions, rt_error *error)
+{
+    rt_status status = open_predictions(e, predictions, error);
+    if (status)
+        return status;
+    status = evaluate(e, error);
+    if (status) {
+        (void)close_predictions(e, predictions, NULL); // what failed first is told
+        return status;
+    }
+    return close_predictions(e, predictions, error);
 }
 
 int cli_eval(int argc, char **argv)
@@ -235,21 +274,16 @@ int cli_eval(int argc, char **argv)
     int code = cli_open_source(directory, sets, set_count, true, &config, &e.source);
     if (code != CLI_OK)
         return code;
-    rt_status status = open_predictions(&e, predictions, &error);
-    if (!status)
-        status = evaluate(&e, &error);
-    const rt_status closed = close_predictions(&e, predictions, status ? NULL : &error);
-    status = status ? status : closed;
+    const rt_status status = evaluate_to(&e, predictions, &error);
     if (!status)
         print_result(&e, json);
     rt_stream_close(e.stream);
     rt_batch_fini(&e.batch);
     ew_scorer_destroy(e.scorer);
-    if (e.device_open)
-        ew_device_close(&e.device);
-    ew_weights_close(&e.weights);
+    ew_device_close(&e.device);
+    ew_finished_close(&e.weights);
     for (uint32_t l = 0; l < RT_LABELS_MAX; l++)
         rt_meter_destroy(e.meters[l]);
     rt_config_fini(&config);
-    return status ? cli_fail(&error) : CLI_OK;
+    return cli_end(status, &error);
 }

@@ -60,28 +60,38 @@ static void abort_summed(void *context)
     s->file.abort(s->file.context);
 }
 
+// The rows of a model are of no iteration and build on nothing, whatever those of a checkpoint do.
+static rt_status write_summing(const export *e, uint32_t shard, const ps_table *table,
+                               const ps_model_info *info, rt_hasher *sum, rt_error *error)
+{
+    char path[RT_PATH_MAX + 160];
+    summed s = {.place.path = path, .sum = sum};
+    ps_model_info own = *info;
+    own.iteration = own.base = own.floor = own.left_count = 0;
+    own.packed = false;
+    rt_status status =
+        ps_model_file_path(e->draft, shard, info->shard_count, path, sizeof path, error);
+    if (status)
+        return status;
+    s.file = rt_file_sink(&s.place);
+    const rt_sink sink = {open_summed, write_summed, commit_summed, abort_summed, &s, path};
+    status = ps_snapshot_write(table, &own, &sink, NULL, NULL, NULL, error);
+    if (status)
+        return status;
+    const rt_manifest_part part = {
+        .sum.bytes = s.bytes, .xxh3 = rt_hasher_sum(sum), .has_xxh3 = true};
+    rt_manifest_put_part(e->json, strrchr(path, '/') + 1, &part);
+    return RT_OK;
+}
+
 static rt_status write_shard(const export *e, uint32_t shard, const ps_table *table,
                              const ps_model_info *info, rt_error *error)
 {
-    char path[RT_PATH_MAX + 160];
-    summed s = {.place.path = path, .sum = rt_hasher_create()};
-    ps_model_info own = *info;
-    rt_status status = s.sum ? RT_OK : rt_fail(error, RT_NO_MEMORY, "out of memory");
-    own.iteration = own.base = own.floor = own.left_count = 0;
-    own.packed = false;
-    if (!status)
-        status = ps_model_file_path(e->draft, shard, info->shard_count, path, sizeof path, error);
-    if (!status) {
-        s.file = rt_file_sink(&s.place);
-        const rt_sink sink = {open_summed, write_summed, commit_summed, abort_summed, &s, path};
-        status = ps_snapshot_write(table, &own, &sink, NULL, NULL, NULL, error);
-    }
-    if (!status) {
-        const rt_manifest_part part = {
-            .sum.bytes = s.bytes, .xxh3 = rt_hasher_sum(s.sum), .has_xxh3 = true};
-        rt_manifest_put_part(e->json, strrchr(path, '/') + 1, &part);
-    }
-    rt_hasher_destroy(s.sum);
+    rt_hasher *sum = rt_hasher_create();
+    if (!sum)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    const rt_status status = write_summing(e, shard, table, info, sum, error);
+    rt_hasher_destroy(sum);
     return status;
 }
 
@@ -116,15 +126,16 @@ static rt_status encode_dense(const rt_tensors *dense, rt_bytes *bytes, rt_error
 {
     uint32_t count = 0;
     rt_tensor *all = rt_alloc(rt_tensors_count(dense) + 1u, sizeof *all);
-    rt_status status = all ? RT_OK : RT_NO_MEMORY;
-    for (uint32_t i = 0; i < rt_tensors_count(dense) && !status; i++) {
+    if (!all)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for the dense part");
+    for (uint32_t i = 0; i < rt_tensors_count(dense); i++)
         if (strcmp(rt_tensors_at(dense, i)->name, "optimizer.state") != 0)
             all[count++] = *rt_tensors_at(dense, i);
-    }
-    if (!status)
-        status = rt_tensors_encode(all, count, bytes);
+    const rt_status status = rt_tensors_encode(all, count, bytes);
     rt_free(all);
-    return status ? rt_fail(error, status, "out of memory for the dense part") : RT_OK;
+    if (status)
+        return rt_fail(error, status, "out of memory for the dense part");
+    return RT_OK;
 }
 
 static rt_status export_dense(const export *e, rt_error *error)
@@ -132,7 +143,6 @@ static rt_status export_dense(const export *e, rt_error *error)
     char path[RT_PATH_MAX + 160];
     rt_tensors *dense;
     rt_bytes bytes = {0};
-    rt_file *file = NULL;
     snprintf(path, sizeof path, "%s/dense.bin", e->source->folder);
     rt_status status = rt_tensors_open(path, &dense, error);
     if (status)
@@ -141,13 +151,7 @@ static rt_status export_dense(const export *e, rt_error *error)
     rt_tensors_close(dense);
     snprintf(path, sizeof path, "%s/dense.bin", e->draft);
     if (!status)
-        status = rt_file_create(path, &file, error);
-    if (!status)
-        status = rt_file_write(file, bytes.data, bytes.size, error);
-    if (!status)
-        status = rt_file_commit(file, error);
-    else
-        rt_file_abort(file);
+        status = rt_file_save(path, bytes.data, bytes.size, error);
     const rt_manifest_part part = {
         .sum.bytes = bytes.size, .xxh3 = rt_hash_bytes(bytes.data, bytes.size), .has_xxh3 = true};
     rt_manifest_put_part(e->json, "dense.bin", &part);
@@ -196,27 +200,56 @@ static void put_origin(const ew_source *source, rt_json *json)
     cJSON_Delete(root);
 }
 
+static rt_status export_parts(const export *e, rt_error *error)
+{
+    const rt_config *config = e->source->config;
+    rt_manifest_part part = {0};
+    rt_status status = dp_checkpoint_write_config(config, e->draft, &part, error);
+    if (status)
+        return status;
+    rt_manifest_put_part(e->json, "config.json", &part);
+    status = export_scale(e, error);
+    if (status)
+        return status;
+    status = export_dense(e, error);
+    if (status)
+        return status;
+    for (uint32_t s = 0; s < config->ps_shard_count; s++) {
+        status = export_shard(e, s, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
 static rt_status export_to(const ew_source *source, const char *draft, rt_error *error)
 {
     rt_json json;
-    rt_manifest_part part = {0};
     const export e = {.source = source, .draft = draft, .json = &json};
     rt_manifest_begin(&json, "model");
     put_origin(source, &json);
     rt_json_begin_array(&json, "parts");
-    rt_status status = dp_checkpoint_write_config(source->config, draft, &part, error);
-    rt_manifest_put_part(&json, "config.json", &part);
-    if (!status)
-        status = export_scale(&e, error);
-    if (!status)
-        status = export_dense(&e, error);
-    for (uint32_t s = 0; s < source->config->ps_shard_count && !status; s++)
-        status = export_shard(&e, s, error);
+    const rt_status status = export_parts(&e, error);
     rt_json_end_array(&json);
     if (!status)
         return rt_manifest_write(&json, draft, error);
     rt_json_fini(&json);
     return status;
+}
+
+// The newest of `count` checkpoints in a folder that has a manifest.
+static bool find_whole(const char *folder, const uint32_t *iterations, uint32_t count, char *path,
+                       size_t size)
+{
+    for (uint32_t k = count; k > 0; k--) {
+        cJSON *root;
+        if (rt_checkpoint_path(folder, iterations[k - 1], path, size, NULL) ||
+            rt_manifest_read(path, &root, NULL))
+            continue;
+        cJSON_Delete(root);
+        return true;
+    }
+    return false;
 }
 
 // The newest checkpoint in a folder that was completed, where the folder is that of a run or of its
@@ -229,19 +262,13 @@ static rt_status find_source(const char *given, char *path, size_t size, rt_erro
     snprintf(path, size, "%s", given);
     for (size_t i = 0; i < RT_COUNT_OF(inside); i++) {
         uint32_t *iterations, count;
-        bool found = false;
         snprintf(folder, sizeof folder, "%s%s", given, inside[i]);
         rt_status status = rt_checkpoint_list(folder, &iterations, &count, error);
         if (status && i == 0)
             continue;
         if (status)
             return status;
-        for (uint32_t k = count; k > 0 && !found; k--) {
-            cJSON *root = NULL;
-            found = !rt_checkpoint_path(folder, iterations[k - 1], path, size, NULL) &&
-                    rt_manifest_read(path, &root, NULL) == RT_OK;
-            cJSON_Delete(root);
-        }
+        const bool found = find_whole(folder, iterations, count, path, size);
         rt_free(iterations);
         if (found)
             return RT_OK;
@@ -249,6 +276,21 @@ static rt_status find_source(const char *given, char *path, size_t size, rt_erro
             return rt_fail(error, RT_NOT_FOUND, "%s: no checkpoint was completed yet", folder);
     }
     return RT_OK;
+}
+
+static rt_status export_as(const ew_source *source, const char *out, rt_error *error)
+{
+    rt_folder folder = {.lock_fd = -1};
+    rt_status status = ew_source_check(source, error);
+    if (status)
+        return status;
+    status = rt_folder_begin(&folder, out, error);
+    if (!status)
+        status = export_to(source, folder.draft, error);
+    if (!status)
+        return rt_folder_commit(&folder, error);
+    rt_folder_abort(&folder);
+    return status;
 }
 
 int cli_export(int argc, char **argv)
@@ -259,7 +301,6 @@ int cli_export(int argc, char **argv)
     rt_config config;
     rt_error error = {0};
     ew_source origin;
-    rt_folder folder = {.lock_fd = -1};
     const cli_option options[] = {{"out", &out, NULL}};
     rt_log_setup(RT_LOG_INFO, "lanyard");
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &given, sets, &set_count))
@@ -274,15 +315,7 @@ int cli_export(int argc, char **argv)
     int code = cli_open_source(source, NULL, 0, true, &config, &origin);
     if (code != CLI_OK)
         return code;
-    rt_status status = ew_source_check(&origin, &error);
-    if (!status)
-        status = rt_folder_begin(&folder, out, &error);
-    if (!status)
-        status = export_to(&origin, folder.draft, &error);
-    if (!status)
-        status = rt_folder_commit(&folder, &error);
-    else
-        rt_folder_abort(&folder);
+    const rt_status status = export_as(&origin, out, &error);
     rt_config_fini(&config);
     if (status)
         return cli_fail(&error);

@@ -1,23 +1,11 @@
 // `lanyard feed`: events of this box go to the coordinator's, over a spool on this disk.
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
 #include "runtime/live/rt_feed.h"
-
-static int open_stop_fd(void)
-{
-    sigset_t stop;
-    sigemptyset(&stop);
-    sigaddset(&stop, SIGINT);
-    sigaddset(&stop, SIGTERM);
-    sigprocmask(SIG_BLOCK, &stop, NULL);
-    return signalfd(-1, &stop, SFD_NONBLOCK | SFD_CLOEXEC);
-}
 
 static void print_counts(const char *what, const rt_feed_counts *counts)
 {
@@ -44,7 +32,7 @@ int cli_feed(int argc, char **argv)
         rt_config_fini(&config);
         return CLI_USAGE;
     }
-    const int stop_fd = open_stop_fd();
+    const int stop_fd = cli_open_stop_fd();
     rt_status status = cli_await(&config, CLI_FEEDER, 0, stop_fd, NULL, &error);
     if (!status)
         status = rt_feed_run(&config, spool, stop_fd, counts, &error);

@@ -114,6 +114,14 @@ static int print_completion(const cli_commands *all, const char *shell)
     return CLI_OK;
 }
 
+static int explain_named(const cli_commands *all, const char *name)
+{
+    const cli_command *command = find(all, name);
+    if (!command)
+        return CLI_USAGE;
+    return explain(command, "lanyard");
+}
+
 int cli_help(const cli_commands *all, int argc, char **argv)
 {
     const char *name = NULL, *folder = NULL, *shell = NULL, *sets[CLI_SETS_MAX];
@@ -122,16 +130,18 @@ int cli_help(const cli_commands *all, int argc, char **argv)
     const cli_option options[] = {{"man", &folder, NULL}, {"completion", &shell, NULL}};
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &name, sets, &set_count))
         return CLI_USAGE;
-    const cli_command *command = name ? find(all, name) : NULL;
-    const bool is_wrong = set_count || (name && !command) || (name && (folder || shell)) ||
-                          (folder && shell);
     int code = CLI_USAGE;
-    if (!is_wrong && folder)
-        code = cli_manual_write(all, folder, &error) ? cli_fail(&error) : CLI_OK;
-    else if (!is_wrong && shell)
+    const bool is_one = (name != NULL) + (folder != NULL) + (shell != NULL) <= 1;
+    if (set_count || !is_one)
+        code = CLI_USAGE;
+    else if (folder)
+        code = cli_end(cli_manual_write(all, folder, &error), &error);
+    else if (shell)
         code = print_completion(all, shell);
-    else if (!is_wrong)
-        code = command ? explain(command, "lanyard") : cli_help_usage(all, stdout);
+    else if (name)
+        code = explain_named(all, name);
+    else
+        code = cli_help_usage(all, stdout);
     if (code == CLI_USAGE)
         fprintf(stderr, "lanyard help: expected one of the commands, --man DIR, or --completion "
                         "bash or zsh (see lanyard help)\n");

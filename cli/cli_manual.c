@@ -85,8 +85,10 @@ static void put_words(FILE *out, const cli_command *command)
 
 static void put_synopsis(FILE *out, const char *outer, const cli_command *command)
 {
-    fprintf(out, ".HP\n\\fBlanyard %s%s%s\\fR ", outer ? outer : "", outer ? " " : "",
-            command->name);
+    fputs(".HP\n\\fBlanyard ", out);
+    if (outer)
+        fprintf(out, "%s ", outer);
+    fprintf(out, "%s\\fR ", command->name);
     rt_roff_text(out, command->arguments);
     fputc('\n', out);
 }
@@ -137,10 +139,11 @@ static void put_program(FILE *out, const cli_commands *all)
         rt_roff_text(out, all->commands[i].help);
         fputs(".\n", out);
     }
-    fputs(".SH OPTIONS\n.TP\n\\fB\\-\\-help\\fR, \\fB\\-h\\fR\nLists the commands; after a command "
-          "explains its options.\n.TP\n\\fB\\-\\-version\\fR\nThe build, and what it was built with "
-          "and without.\n",
-          out);
+    fputs(
+        ".SH OPTIONS\n.TP\n\\fB\\-\\-help\\fR, \\fB\\-h\\fR\nLists the commands; after a command "
+        "explains its options.\n.TP\n\\fB\\-\\-version\\fR\nThe build, and what it was built with "
+        "and without.\n",
+        out);
     fputs(statuses, out);
     fputs(".SH FILES\n.TP\n.I /etc/lanyard/cluster.json\nThe configuration of the units "
           "lanyard\\-coordinator, lanyard\\-ps@N and lanyard\\-worker@N, or what\n"
@@ -162,8 +165,10 @@ static void put_config(FILE *out, const char *reference)
 static FILE *begin(const char *folder, const char *command, int section, char *path, size_t size,
                    rt_error *error)
 {
-    snprintf(path, size, "%s/lanyard%s%s.%d", folder, command ? "-" : "", command ? command : "",
-             section);
+    if (command)
+        snprintf(path, size, "%s/lanyard-%s.%d", folder, command, section);
+    else
+        snprintf(path, size, "%s/lanyard.%d", folder, section);
     FILE *out = fopen(path, "w");
     if (!out)
         rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
@@ -187,15 +192,18 @@ static rt_status write_config(const char *folder, rt_error *error)
     if (out)
         put_config(out, reference);
     rt_free(reference);
-    return out ? end(out, path, error) : RT_IO;
+    if (!out)
+        return RT_IO;
+    return end(out, path, error);
 }
 
 // NULL: of the program.
-static rt_status write_page(const cli_commands *all, const cli_command *command,
-                            const char *folder, rt_error *error)
+static rt_status write_page(const cli_commands *all, const cli_command *command, const char *folder,
+                            rt_error *error)
 {
     char path[RT_PATH_MAX + 64];
-    FILE *out = begin(folder, command ? command->name : NULL, 1, path, sizeof path, error);
+    const char *name = command ? command->name : NULL;
+    FILE *out = begin(folder, name, 1, path, sizeof path, error);
     if (!out)
         return RT_IO;
     if (command)
@@ -208,7 +216,12 @@ static rt_status write_page(const cli_commands *all, const cli_command *command,
 rt_status cli_manual_write(const cli_commands *all, const char *folder, rt_error *error)
 {
     rt_status status = write_page(all, NULL, folder, error);
-    for (size_t i = 0; i < all->count && !status; i++)
+    if (status)
+        return status;
+    for (size_t i = 0; i < all->count; i++) {
         status = write_page(all, &all->commands[i], folder, error);
-    return status ? status : write_config(folder, error);
+        if (status)
+            return status;
+    }
+    return write_config(folder, error);
 }

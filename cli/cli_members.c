@@ -23,8 +23,10 @@ static bool parse_number(const char *text, unsigned long most, unsigned long *nu
 {
     char *end;
     errno = 0;
-    *number_p = text ? strtoul(text, &end, 10) : 0;
-    return text && *text && *end == '\0' && errno == 0 && *number_p <= most;
+    if (!text || !*text)
+        return false;
+    *number_p = strtoul(text, &end, 10);
+    return *end == '\0' && errno == 0 && *number_p <= most;
 }
 
 // Workers and shards: --rank and --coordinator; workers: --share.
@@ -57,6 +59,7 @@ static bool take_bind(const char *address, rt_config *config)
 }
 
 // --coordinator, or network.coordinator, and where it is when it is not there.
+// A coordinator that is given is the only one: the standby of the configuration may be another's.
 static int take_coordinator(const char *given, member_arguments *arguments)
 {
     const char *address = given ? given : arguments->config.network_coordinator;
@@ -68,73 +71,118 @@ static int take_coordinator(const char *given, member_arguments *arguments)
     if (!given && *arguments->config.standby &&
         !cli_address(arguments->config.standby, arguments->standby, sizeof arguments->standby))
         return CLI_USAGE;
-    return cli_address(address, arguments->coordinator, sizeof arguments->coordinator) ? CLI_OK
-                                                                                       : CLI_USAGE;
+    if (!cli_address(address, arguments->coordinator, sizeof arguments->coordinator))
+        return CLI_USAGE;
+    return CLI_OK;
 }
 
-static int check_rank(const char *role, const member_arguments *arguments)
+static int check_rank(uint32_t rank, uint32_t count, const char *of_what)
 {
-    const rt_config *config = &arguments->config;
-    bool is_ps = strcmp(role, "ps") == 0;
-    uint32_t count = is_ps ? config->ps_shard_count : config->worker_count;
-    if (arguments->rank < count)
+    if (rank < count)
         return CLI_OK;
     fprintf(stderr,
             "lanyard: --rank %" PRIu32 ": the configuration has %" PRIu32 " %s, the first is 0\n",
-            arguments->rank, count, is_ps ? "PS shards" : "workers");
+            rank, count, of_what);
     return CLI_USAGE;
 }
 
-static int read_member(int argc, char **argv, const char *role, member_arguments *arguments)
-{
-    const char *path = NULL, *rank_text = NULL, *bind = NULL, *sets[CLI_SETS_MAX];
-    const char *coordinator = NULL, *share = NULL;
+// As they stand on the command line.
+typedef struct {
+    const char *path, *rank, *bind, *coordinator, *share;
+    const char *sets[CLI_SETS_MAX];
     uint32_t set_count;
-    unsigned long rank, box_workers = 0;
-    char name[32];
-    rt_error error = {0};
-    *arguments = (member_arguments){0};
-    const bool is_worker = strcmp(role, "worker") == 0;
-    const cli_option options[] = {{"rank", &rank_text, NULL},
-                                  {"coordinator", &coordinator, NULL},
-                                  {"bind", &bind, NULL},
-                                  {"share", &share, NULL}}; // a worker's
-    if (!cli_parse(argc, argv, options, RT_COUNT_OF(options) - !is_worker, &path, sets, &set_count))
-        return CLI_USAGE;
-    // Without them, those of a worker which mpirun started.
-    rank_text = rank_text || !is_worker ? rank_text : getenv("OMPI_COMM_WORLD_RANK");
-    share = share || !is_worker ? share : getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
-    if (!parse_number(rank_text, RT_WORKERS_MAX - 1, &rank)) {
-        fprintf(stderr, "lanyard %s: expected --rank N\n", argv[0]);
+} member_words;
+
+static int read_numbers(const char *command, const member_words *words, member_arguments *arguments)
+{
+    unsigned long rank = 0, box_workers = 0;
+    if (!parse_number(words->rank, RT_WORKERS_MAX - 1, &rank)) {
+        fprintf(stderr, "lanyard %s: expected --rank N\n", command);
         return CLI_USAGE;
     }
-    if (share && (!parse_number(share, RT_WORKERS_MAX, &box_workers) || box_workers == 0)) {
-        fprintf(stderr, "lanyard worker: --share %s: expected 1 to %u workers on this box\n", share,
-                RT_WORKERS_MAX);
+    if (words->share &&
+        (!parse_number(words->share, RT_WORKERS_MAX, &box_workers) || box_workers == 0)) {
+        fprintf(stderr, "lanyard worker: --share %s: expected 1 to %u workers on this box\n",
+                words->share, RT_WORKERS_MAX);
         return CLI_USAGE;
     }
     arguments->rank = (uint32_t)rank;
     arguments->box_workers = (uint32_t)box_workers;
-    snprintf(name, sizeof name, "%s %lu", role, rank);
-    snprintf(arguments->leader, sizeof arguments->leader, "leader.%s-%lu", role, rank);
-    int code = cli_load_run(path, sets, set_count, name, &arguments->config);
+    return CLI_OK;
+}
+
+// What it says of this member, against its configuration.
+static int take_words(const member_words *words, bool is_worker, member_arguments *arguments)
+{
+    const rt_config *config = &arguments->config;
+    rt_error error = {0};
+    if (!take_bind(words->bind, &arguments->config))
+        return CLI_USAGE;
+    int code = take_coordinator(words->coordinator, arguments);
     if (code != CLI_OK)
-        return code == CLI_FAILED ? CLI_MEND : code;
-    arguments->identity = cli_identity(&arguments->config);
-    code = take_bind(bind, &arguments->config) ? CLI_OK : CLI_USAGE;
-    if (code == CLI_OK)
-        code = take_coordinator(coordinator, arguments);
-    if (code == CLI_OK)
-        code = check_rank(role, arguments);
-    if (code == CLI_OK && rt_keys_load(&arguments->config, &arguments->keys, &error)) {
-        (void)cli_fail(&error);
-        code = CLI_MEND;
-    }
-    if (code != CLI_OK)
-        rt_config_fini(&arguments->config);
+        return code;
+    if (is_worker)
+        code = check_rank(arguments->rank, config->worker_count, "workers");
     else
-        open_notify(&arguments->notify);
+        code = check_rank(arguments->rank, config->ps_shard_count, "PS shards");
+    if (code != CLI_OK)
+        return code;
+    if (rt_keys_load(config, &arguments->keys, &error)) {
+        (void)cli_fail(&error);
+        return CLI_MEND;
+    }
+    return CLI_OK;
+}
+
+// A configuration that cannot be loaded is as wrong at the next start.
+static int mend_if_failed(int code)
+{
+    if (code == CLI_FAILED)
+        return CLI_MEND;
     return code;
+}
+
+static int read_member(int argc, char **argv, const char *role, member_arguments *arguments)
+{
+    member_words words = {.set_count = 0};
+    char name[32];
+    *arguments = (member_arguments){0};
+    const bool is_worker = strcmp(role, "worker") == 0;
+    const cli_option options[] = {{"rank", &words.rank, NULL},
+                                  {"coordinator", &words.coordinator, NULL},
+                                  {"bind", &words.bind, NULL},
+                                  {"share", &words.share, NULL}}; // a worker's
+    if (!cli_parse(argc, argv, options, RT_COUNT_OF(options) - !is_worker, &words.path, words.sets,
+                   &words.set_count))
+        return CLI_USAGE;
+    if (is_worker && !words.rank) // then mpirun may have started it
+        words.rank = getenv("OMPI_COMM_WORLD_RANK");
+    if (is_worker && !words.share)
+        words.share = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+    int code = read_numbers(argv[0], &words, arguments);
+    if (code != CLI_OK)
+        return code;
+    snprintf(name, sizeof name, "%s %" PRIu32, role, arguments->rank);
+    snprintf(arguments->leader, sizeof arguments->leader, "leader.%s-%" PRIu32, role,
+             arguments->rank);
+    code = cli_load_run(words.path, words.sets, words.set_count, name, &arguments->config);
+    if (code != CLI_OK)
+        return mend_if_failed(code);
+    arguments->identity = cli_identity(&arguments->config);
+    code = take_words(&words, is_worker, arguments);
+    if (code != CLI_OK) {
+        rt_config_fini(&arguments->config);
+        return code;
+    }
+    open_notify(&arguments->notify);
+    return CLI_OK;
+}
+
+static void end_member(member_arguments *arguments)
+{
+    rt_notify_close(&arguments->notify);
+    rt_keys_clear(&arguments->keys);
+    rt_config_fini(&arguments->config);
 }
 
 static int fail(rt_status status, const rt_error *error)
@@ -152,7 +200,9 @@ static int member_exit(rt_status status, const rt_error *error)
     if (status != RT_STOPPED)
         return fail(status, error);
     rt_info("told to end: %s", error->text);
-    return strcmp(error->text, RT_BOX_DRAINED) == 0 ? CLI_DRAINED : CLI_ENDED;
+    if (strcmp(error->text, RT_BOX_DRAINED) == 0)
+        return CLI_DRAINED;
+    return CLI_ENDED;
 }
 
 int cli_worker(int argc, char **argv)
@@ -184,9 +234,7 @@ int cli_worker(int argc, char **argv)
     // The run may go on without this worker: others are to judge.
     if (status == RT_PEER && cli_may_shrink(&arguments.config))
         code = CLI_ENDED;
-    rt_notify_close(&arguments.notify);
-    rt_keys_clear(&arguments.keys);
-    rt_config_fini(&arguments.config);
+    end_member(&arguments);
     return code;
 }
 
@@ -213,25 +261,11 @@ int cli_ps(int argc, char **argv)
     if (!status)
         status = ps_server_run(&server, &error);
     code = member_exit(status, &error);
-    rt_notify_close(&arguments.notify);
-    rt_keys_clear(&arguments.keys);
-    rt_config_fini(&arguments.config);
+    end_member(&arguments);
     return code;
 }
 
-// SIGINT and SIGTERM become readable, for every thread of the process.
-static int open_stop_fd(void)
-{
-    sigset_t stop;
-    sigemptyset(&stop);
-    sigaddset(&stop, SIGINT);
-    sigaddset(&stop, SIGTERM);
-    if (sigprocmask(SIG_BLOCK, &stop, NULL) != 0)
-        return -1;
-    return signalfd(-1, &stop, SFD_NONBLOCK | SFD_CLOEXEC);
-}
-
-// SIGHUP and SIGUSR1 too.
+// SIGHUP and SIGUSR1 become readable, for every thread of the process.
 static int open_signal_fd(void)
 {
     sigset_t signals;
@@ -243,6 +277,7 @@ static int open_signal_fd(void)
     return signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
 }
 
+// To whoever spawned this process, who waits for the address; or into the log.
 static void announce(void *context, const char *address)
 {
     int fd = *(const int *)context;
@@ -274,7 +309,9 @@ static rt_status prepare_directory(const char *directory, bool *made, rt_error *
 // take. Where the file system knows no locks there is none.
 static rt_status hold_folder(const char *path, rt_error *error)
 {
-    const int fd = path ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (!path)
+        return RT_OK;
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
         return RT_OK;
     close(fd);
@@ -307,9 +344,34 @@ static int coordinator_exit(rt_status status, const rt_error *error)
     }
     if (!status)
         return CLI_OK;
-    // Another process was lost: with all of them started again the run can go on.
     const int code = fail(status, error);
-    return status == RT_PEER || status == RT_TIMEOUT ? CLI_ENDED : code;
+    if (status == RT_PEER || status == RT_TIMEOUT)
+        return CLI_ENDED; // another process was lost: with all of them started again it can go on
+    return code;
+}
+
+// In its folder, which is there.
+static rt_status run_in_folder(dp_coordinator_config *coordinator, rt_error *error)
+{
+    const rt_config *config = coordinator->config;
+    rt_schema schema;
+    rt_status status = hold_folder(coordinator->directory, error);
+    if (status)
+        return status;
+    status = hold_folder(config->checkpoint.directory, error);
+    if (status)
+        return status;
+    status =
+        cli_await(config, CLI_COORDINATOR, 0, coordinator->stop_fd, coordinator->notify, error);
+    if (status)
+        return status;
+    status = cli_schema(config, &schema, error);
+    if (status)
+        return status;
+    status = cli_dense_bytes(config, &schema, &coordinator->dense_bytes, error);
+    if (status)
+        return status;
+    return dp_coordinator_run(coordinator, error);
 }
 
 // Checks what it needs and runs it. keys: loaded here, cleared by the caller.
@@ -317,26 +379,16 @@ static rt_status run_coordinator(dp_coordinator_config *coordinator, rt_keys *ke
 {
     const rt_config *config = coordinator->config;
     const char *out = coordinator->directory;
-    rt_schema schema;
     bool made = false;
-    rt_status status = rt_keys_load(config, keys, error) ? RT_CONFIG : RT_OK;
-    if (!status)
-        status = rt_config_check_input(config, error);
-    if (!status)
-        status = prepare_directory(out, &made, error);
-    if (!status)
-        status = hold_folder(out, error);
-    if (!status)
-        status = hold_folder(config->checkpoint.directory, error);
-    if (!status)
-        status =
-            cli_await(config, CLI_COORDINATOR, 0, coordinator->stop_fd, coordinator->notify, error);
-    if (!status)
-        status = cli_schema(config, &schema, error);
-    if (!status)
-        status = cli_dense_bytes(config, &schema, &coordinator->dense_bytes, error);
-    if (!status)
-        status = dp_coordinator_run(coordinator, error);
+    if (rt_keys_load(config, keys, error))
+        return RT_CONFIG;
+    rt_status status = rt_config_check_input(config, error);
+    if (status)
+        return status;
+    status = prepare_directory(out, &made, error);
+    if (status)
+        return status;
+    status = run_in_folder(coordinator, error);
     if (status && made)
         (void)rmdir(out); // unless something is in it
     return status;
@@ -359,38 +411,80 @@ static int take_site(rt_config *config, rt_config *site, const char *bind)
     return CLI_USAGE;
 }
 
+// As they stand on the command line.
+typedef struct {
+    const char *path, *out, *announce_fd, *watch, *bind, *without, *model;
+    const char *sets[CLI_SETS_MAX];
+    uint32_t set_count;
+    bool trace, resume, restart, promoted;
+    int fd;         // of announce_fd; -1: none
+    uint64_t ranks; // of without
+} coordinator_words;
+
+static bool read_words(int argc, char **argv, coordinator_words *w)
+{
+    unsigned long fd = 0;
+    const cli_option options[] = {
+        {"out", &w->out, NULL},         {"resume", NULL, &w->resume},
+        {"restart", NULL, &w->restart}, {"announce-fd", &w->announce_fd, NULL},
+        {"watch", &w->watch, NULL},     {"bind", &w->bind, NULL},
+        {"trace", NULL, &w->trace},     {"without", &w->without, NULL},
+        {"init", &w->model, NULL},      {"promoted", NULL, &w->promoted}};
+    if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &w->path, w->sets, &w->set_count))
+        return false;
+    w->fd = -1;
+    if (w->announce_fd) {
+        if (!parse_number(w->announce_fd, INT32_MAX, &fd))
+            return false;
+        w->fd = (int)fd;
+    }
+    if (w->without && !parse_ranks(w->without, &w->ranks)) {
+        fprintf(stderr, "lanyard coordinator: expected --without RANK[,RANK]...\n");
+        return false;
+    }
+    return true;
+}
+
+// A run goes on from its checkpoints, or begins, with a model if it is given one.
+static void set_beginning(dp_coordinator_config *coordinator, const coordinator_words *w)
+{
+    coordinator->resume = DP_RESUME_NO;
+    if (w->restart)
+        coordinator->resume = DP_RESUME_IF_ANY;
+    else if (w->resume)
+        coordinator->resume = DP_RESUME_NEWEST;
+    if (!w->resume)
+        coordinator->model = w->model;
+    coordinator->may_shrink = w->restart && cli_may_shrink(coordinator->config);
+}
+
+static rt_status begin_coordinator(dp_coordinator_config *coordinator, const coordinator_words *w,
+                                   rt_config *config, rt_keys *keys, rt_error *error)
+{
+    if (w->promoted) {
+        const rt_status status = cli_begin_promoted(config, w->out, error);
+        if (status)
+            return status;
+        cli_move_to_standby(config);
+    }
+    return run_coordinator(coordinator, keys, error);
+}
+
 int cli_coordinator(int argc, char **argv)
 {
     rt_error error = {0};
     rt_config config, site;
     rt_keys keys;
-    const char *path = NULL, *out = NULL, *fd_text = NULL, *watch = NULL, *bind = NULL;
-    const char *without = NULL, *model = NULL;
-    uint64_t ranks = 0;
-    const char *sets[CLI_SETS_MAX];
-    uint32_t set_count;
-    unsigned long announce_fd = 0;
-    bool trace = false, resume = false, restart = false, promoted = false;
-    const cli_option options[] = {{"out", &out, NULL},         {"resume", NULL, &resume},
-                                  {"restart", NULL, &restart}, {"announce-fd", &fd_text, NULL},
-                                  {"watch", &watch, NULL},     {"bind", &bind, NULL},
-                                  {"trace", NULL, &trace},     {"without", &without, NULL},
-                                  {"init", &model, NULL},      {"promoted", NULL, &promoted}};
-    if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &path, sets, &set_count) ||
-        (fd_text && !parse_number(fd_text, INT32_MAX, &announce_fd)))
+    coordinator_words words = {.set_count = 0};
+    if (!read_words(argc, argv, &words))
         return CLI_USAGE;
-    if (without && !parse_ranks(without, &ranks)) {
-        fprintf(stderr, "lanyard coordinator: expected --without RANK[,RANK]...\n");
-        return CLI_USAGE;
-    }
-    int code = cli_load_run(path, sets, set_count, "coordinator", &config);
+    int code = cli_load_run(words.path, words.sets, words.set_count, "coordinator", &config);
     if (code != CLI_OK)
-        return code == CLI_FAILED ? CLI_MEND : code;
+        return mend_if_failed(code);
     const rt_identity identity = cli_identity(&config);
-    code = take_site(&config, &site, bind);
+    code = take_site(&config, &site, words.bind);
     if (code != CLI_OK)
         return code;
-    int fd = fd_text ? (int)announce_fd : -1;
     rt_notify notify;
     open_notify(&notify);
     dp_coordinator_config coordinator = {
@@ -400,28 +494,22 @@ int cli_coordinator(int argc, char **argv)
         .ops = cli_transport(&config, false, 0),
         .keys = &keys,
         .schema = rt_config_schema(&config),
-        .resume = restart  ? DP_RESUME_IF_ANY
-                  : resume ? DP_RESUME_NEWEST
-                           : DP_RESUME_NO,
-        .model = resume ? NULL : model,
-        .may_shrink = restart && cli_may_shrink(&config),
-        .without = ranks,
-        .spawned = fd_text != NULL,
-        .directory = out,
-        .trace = trace,
-        .stop_fd = open_stop_fd(),
+        .without = words.ranks,
+        .spawned = words.announce_fd != NULL,
+        .directory = words.out,
+        .trace = words.trace,
+        .stop_fd = cli_open_stop_fd(),
         .signal_fd = open_signal_fd(),
-        .reload = {watch ? watch : path, sets, set_count, promoted ? cli_move_to_standby : NULL},
+        .reload = {words.watch ? words.watch : words.path, words.sets, words.set_count, NULL},
         .progress = true,
         .notify = &notify,
         .announce = announce,
         .saved = say_saved,
-        .announce_context = &fd};
-    rt_status status = promoted ? cli_begin_promoted(&config, out, &error) : RT_OK;
-    if (promoted)
-        cli_move_to_standby(&config);
-    if (!status)
-        status = run_coordinator(&coordinator, &keys, &error);
+        .announce_context = &words.fd};
+    set_beginning(&coordinator, &words);
+    if (words.promoted)
+        coordinator.reload.adapt = cli_move_to_standby;
+    const rt_status status = begin_coordinator(&coordinator, &words, &config, &keys, &error);
     rt_notify_close(&notify);
     rt_keys_clear(&keys);
     rt_config_fini(&site);

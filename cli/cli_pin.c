@@ -12,6 +12,18 @@
 typedef rt_status (*choice)(const char *folder, const char *wanted, rt_published *published,
                             rt_error *error);
 
+static rt_status change_locked(const char *folder, const char *wanted, choice choose,
+                               rt_published *published, rt_error *error)
+{
+    rt_status status = rt_published_read(folder, published, error);
+    if (status)
+        return status;
+    status = choose(folder, wanted, published, error);
+    if (status)
+        return status;
+    return rt_published_write(folder, published, error);
+}
+
 // With the folder's lock held from reading to writing.
 static rt_status change(const char *folder, const char *wanted, choice choose,
                         rt_published *published, rt_error *error)
@@ -19,20 +31,16 @@ static rt_status change(const char *folder, const char *wanted, choice choose,
     int lock;
     rt_status status = rt_published_read(folder, published, error); // before a lock file is made
     if (status == RT_NOT_FOUND)
-        status =
-            rt_fail(error, status,
-                    "%s: no " RT_PUBLISHED_CURRENT ": expected the folder that a run publishes "
-                    "to (published/ in that of --out), and a model in it",
-                    folder);
-    if (!status)
-        status = rt_published_lock(folder, &lock, error);
+        return rt_fail(error, status,
+                       "%s: no " RT_PUBLISHED_CURRENT ": expected the folder that a run publishes "
+                       "to (published/ in that of --out), and a model in it",
+                       folder);
     if (status)
         return status;
-    status = rt_published_read(folder, published, error);
-    if (!status)
-        status = choose(folder, wanted, published, error);
-    if (!status)
-        status = rt_published_write(folder, published, error);
+    status = rt_published_lock(folder, &lock, error);
+    if (status)
+        return status;
+    status = change_locked(folder, wanted, choose, published, error);
     close(lock);
     return status;
 }
@@ -65,8 +73,9 @@ static rt_status pin(const char *folder, const char *wanted, rt_published *publi
                        wanted);
     published->iteration = (uint32_t)number;
     const rt_status status = rt_published_version_of(folder, published->iteration, &version, error);
-    return status == RT_NOT_FOUND ? fail_without_version(folder, published->iteration, error)
-                                  : status;
+    if (status == RT_NOT_FOUND)
+        return fail_without_version(folder, published->iteration, error);
+    return status;
 }
 
 // The newest good one is in force, and so are those that come.
@@ -92,9 +101,10 @@ static int tell(const char *folder, const char *wanted, choice choose)
     rt_error error = {0};
     if (change(folder, wanted, choose, &published, &error))
         return cli_fail(&error);
-    printf("%s: iteration %" PRIu32 "%s\n", folder, published.iteration,
-           published.pinned ? ", pinned: what is published does not replace it (--off ends that)"
-                            : "");
+    const char *how = "";
+    if (published.pinned)
+        how = ", pinned: what is published does not replace it (--off ends that)";
+    printf("%s: iteration %" PRIu32 "%s\n", folder, published.iteration, how);
     return CLI_OK;
 }
 

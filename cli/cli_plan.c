@@ -48,7 +48,9 @@ static rt_status plan_shards(const rt_config *config, cli_plan *plan, rt_error *
         .memory_bytes_max = config->ps_memory_bytes_max,
         .is_on_disk = config->ps_storage == RT_STORAGE_DISK};
     const double rows = (double)plan->distinct_keys / config->ps_shard_count;
-    const double fullest = config->ps_shard_count > 1 ? rows * SHARE_MAX : rows;
+    double fullest = rows;
+    if (config->ps_shard_count > 1)
+        fullest *= SHARE_MAX;
     plan->shard_bytes = ps_table_bytes_for(&table, (uint64_t)fullest);
     if (plan->distinct_keys == 0 || plan->shard_bytes <= config->ps_memory_bytes_max)
         return RT_OK;
@@ -105,10 +107,12 @@ rt_status cli_plan_make(const rt_config *config, bool count, cli_plan *plan, rt_
         (uint32_t)rt_max_u64(config->samples_per_worker, dp_setup_micro_batch_max(config));
     plan->lookups = (uint64_t)plan->micro_batch * plan->schema.keys_per_sample_max;
     status = plan_caches(config, plan, error);
-    if (!status)
-        status = cli_dense_bytes(config, &plan->schema, &plan->dense_bytes, error);
-    if (!status)
-        status = plan_shards(config, plan, error);
+    if (status)
+        return status;
+    status = cli_dense_bytes(config, &plan->schema, &plan->dense_bytes, error);
+    if (status)
+        return status;
+    status = plan_shards(config, plan, error);
     if (status)
         return status;
     plan_traffic(config, plan);
@@ -134,7 +138,9 @@ uint64_t cli_plan_memory(const cli_plan *plan, const cli_residents *who)
 uint64_t cli_plan_disk(const cli_plan *plan, const rt_config *config, const cli_residents *who)
 {
     const uint64_t dense = plan->dense_bytes * 3; // weights, the optimizer's state
-    const double share = who->has_coordinator ? 1 : (double)who->shards / config->ps_shard_count;
+    double share = 1;                             // on the coordinator's box a model is whole
+    if (!who->has_coordinator)
+        share = (double)who->shards / config->ps_shard_count;
     const double rows = (double)plan->distinct_keys * row_bytes_on_disk(plan) * share;
     return 2 * ((uint64_t)rows + who->has_coordinator * dense);
 }
@@ -162,20 +168,22 @@ void cli_plan_tell_memory(const cli_plan *plan, const rt_config *config, const c
                  "; how many distinct keys there are is not known (cache.distinct_keys): what they "
                  "take comes on top%s",
                  rows);
+    const char *coordinator = who->has_coordinator ? "the coordinator, " : "";
     snprintf(text, size, "%s%s%sabout %.1f MB of memory, with %.1f MB for each process itself%s",
-             workers, shards, who->has_coordinator ? "the coordinator, " : "",
-             (double)cli_plan_memory(plan, who) * MB, (double)CLI_PROCESS_BYTES * MB, rest);
+             workers, shards, coordinator, (double)cli_plan_memory(plan, who) * MB,
+             (double)CLI_PROCESS_BYTES * MB, rest);
 }
 
 void cli_plan_tell_disk(const cli_plan *plan, const rt_config *config, const cli_residents *who,
                         char *text, size_t size)
 {
     const double bytes = (double)cli_plan_disk(plan, config, who);
+    const char *rows = plan->distinct_keys ? "" : ", and their rows on top";
     if (!who->shards && !who->has_coordinator)
         snprintf(text, size, "no model is kept here");
     else
         snprintf(text, size, "a model and its successor, about %.1f MB of disk%s", bytes * MB,
-                 plan->distinct_keys ? "" : ", and their rows on top");
+                 rows);
 }
 
 static void print_box(const cli_plan *plan, const rt_config *config, FILE *file)
@@ -239,11 +247,11 @@ static void print_year(const cli_plan *plan, const rt_config *config, FILE *file
         return;
     }
     fprintf(file, "  the coordinator's box\n");
-    print_bound(file, "memory: keys, caches, counts",
-                rows * DIRECTORY_BYTES_PER_KEY + (double)config->worker_count * plan->slot_count *
-                                                     RECORD_BYTES_PER_SLOT +
-                    (config->rows.admit > 1 ? (double)config->rows.admit_bytes : 0),
-                "rows.max, rows.admit_bytes");
+    double memory = rows * DIRECTORY_BYTES_PER_KEY +
+                    (double)config->worker_count * plan->slot_count * RECORD_BYTES_PER_SLOT;
+    if (config->rows.admit > 1)
+        memory += (double)config->rows.admit_bytes;
+    print_bound(file, "memory: keys, caches, counts", memory, "rows.max, rows.admit_bytes");
     print_bound(file, "disk: metrics.jsonl, records.jsonl", 2.0 * (double)config->metrics_bytes_max,
                 "metrics.bytes_max, each");
     if (rt_live_is_wanted(config))
@@ -260,8 +268,7 @@ static void print_year(const cli_plan *plan, const rt_config *config, FILE *file
                 "ps.memory_bytes_max; twice while a checkpoint is written");
     if (makes)
         print_bound(file, "disk: its files of checkpoints",
-                    folders * rows * row / config->ps_shard_count,
-                    "as above, a shard's share");
+                    folders * rows * row / config->ps_shard_count, "as above, a shard's share");
     fprintf(file, "  the box of a worker\n");
     print_bound(file, "memory: cache, buffers", (double)plan->worker_bytes, "cache.rows");
 }
@@ -272,8 +279,8 @@ static void print_workers_listen(const rt_config *config, FILE *file)
     const uint32_t port = config->network_worker_port;
     if (!rt_dispatch_is_mutual(&config->dispatch))
         return;
-    fprintf(file, "workers listen for each other (%s): ",
-            config->dispatch.hand_over ? "dispatch.hand_over" : "dispatch.reduce");
+    const char *why = config->dispatch.hand_over ? "dispatch.hand_over" : "dispatch.reduce";
+    fprintf(file, "workers listen for each other (%s): ", why);
     if (port)
         fprintf(file, "worker 0 at port %" PRIu32 ", worker %" PRIu32 " at %" PRIu32 "\n", port,
                 config->worker_count - 1, port + config->worker_count - 1);

@@ -22,7 +22,7 @@ typedef struct {
     uint64_t dense_bytes; // each way, per worker and iteration
     uint64_t slice_bytes; // to each worker per iteration, about
     uint64_t rows_bytes;  // each way, per worker and iteration, at most
-    uint64_t rows_max; // of all shards, ever; 0: not known
+    uint64_t rows_max;    // of all shards, ever; 0: not known
     uint64_t cache_bytes, worker_bytes, shard_bytes, coordinator_bytes;
 } cli_plan;
 
@@ -36,9 +36,9 @@ typedef struct {
     bool has_coordinator;
 } cli_residents;
 
-// What a box takes, in bytes: memory of all its processes; a model beside the one that takes its place
-// on disk, which is whole on the coordinator's box, and on others what their shards have of it. Where
-// the distinct keys are not known, without what follows from them.
+// What a box takes, in bytes: memory of all its processes; a model beside the one that takes its
+// place on disk, which is whole on the coordinator's box, and on others what their shards have of
+// it. Where the distinct keys are not known, without what follows from them.
 uint64_t cli_plan_memory(const cli_plan *plan, const cli_residents *who);
 uint64_t cli_plan_disk(const cli_plan *plan, const rt_config *config, const cli_residents *who);
 

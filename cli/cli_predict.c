@@ -44,11 +44,10 @@ typedef struct {
 struct prediction {
     const rt_config *config;
     ew_source source;
-    ew_weights weights;
+    ew_finished weights;
     rt_stream_config input; // the model's, but all samples count and no outcomes are waited for
     rt_stream *stream;
     ew_device device;
-    bool device_open;
     FILE *out;
     const char *out_path;
     uint32_t thread_count;
@@ -78,22 +77,34 @@ static void fail_with(prediction *p, const rt_error *error)
 
 // ---- scoring ---------------------------------------------------------------------------------
 
+// A line for each sample of the batch.
+static void print_scores(job *j, const float *probabilities, uint32_t labels)
+{
+    char *to = j->text;
+    for (uint32_t i = 0; i < j->batch.sample_count; i++) {
+        for (uint32_t l = 0; l < labels; l++) {
+            const double one = (double)*probabilities++;
+            const char end = l + 1 < labels ? '\t' : '\n';
+            if (j->is_place[i])
+                to += snprintf(to, NUMBER_BYTES, "nan%c", end);
+            else
+                to += snprintf(to, NUMBER_BYTES, "%.9g%c", one, end);
+        }
+    }
+    j->text_size = (size_t)(to - j->text);
+}
+
 static rt_status score(const scoring *s, job *j, rt_error *error)
 {
     const float *probabilities;
-    const uint32_t count = j->batch.sample_count, labels = s->all->weights.schema.output_count;
-    for (uint32_t i = 0; i < count; i++)
+    const ew_finished *weights = &s->all->weights;
+    for (uint32_t i = 0; i < j->batch.sample_count; i++)
         j->is_place[i] = isnan(j->batch.labels[(size_t)i * j->batch.label_count]);
-    rt_status status = ew_scorer_run(s->scorer, &s->all->weights, &j->batch, &probabilities, error);
-    char *to = j->text;
-    for (uint32_t i = 0; i < count * labels && !status; i++) {
-        const char end = i % labels + 1 < labels ? '\t' : '\n';
-        to += j->is_place[i / labels]
-                  ? snprintf(to, NUMBER_BYTES, "nan%c", end)
-                  : snprintf(to, NUMBER_BYTES, "%.9g%c", (double)probabilities[i], end);
-    }
-    j->text_size = (size_t)(to - j->text);
-    return status;
+    const rt_status status = ew_scorer_run(s->scorer, weights, &j->batch, &probabilities, error);
+    if (status)
+        return status;
+    print_scores(j, probabilities, weights->schema.output_count);
+    return RT_OK;
 }
 
 static rt_status write_text(const prediction *p, const job *j, rt_error *error)
@@ -123,6 +134,7 @@ static void write_scored(prediction *p)
     }
 }
 
+// Takes jobs in the order in which they were read, so that those that wait to be written are few.
 static void *score_jobs(void *context)
 {
     const scoring *s = context;
@@ -157,33 +169,40 @@ static job *wait_for_job(prediction *p)
     job *j = job_of(p, p->read);
     while (j->state != JOB_FREE && !p->failure.status)
         pthread_cond_wait(&p->changed, &p->lock);
-    const bool failed = p->failure.status != RT_OK;
+    if (p->failure.status)
+        j = NULL;
     pthread_mutex_unlock(&p->lock);
-    return failed ? NULL : j;
+    return j;
 }
 
-static void read_jobs(prediction *p)
+// Until the input ends (RT_END), or something fails.
+static rt_status read_jobs(prediction *p, rt_error *error)
 {
-    rt_error error = {0};
-    rt_status status = RT_OK;
-    while (!status) {
+    for (;;) {
         job *j = wait_for_job(p);
         if (!j)
-            return;
-        status = rt_stream_read(p->stream, &j->batch, BATCH_SAMPLES, &error);
+            return RT_STOPPED; // a thread that scores has told why
+        const rt_status status = rt_stream_read(p->stream, &j->batch, BATCH_SAMPLES, error);
+        if (status)
+            return status;
         pthread_mutex_lock(&p->lock);
-        if (!status) {
-            j->state = JOB_READ;
-            p->read++;
-        }
-        p->is_ended = status != RT_OK;
+        j->state = JOB_READ;
+        p->read++;
         pthread_cond_broadcast(&p->changed);
         pthread_mutex_unlock(&p->lock);
     }
-    pthread_mutex_lock(&p->lock); // what came before a failure is written
-    while (p->written < p->read && !p->failure.status)
+}
+
+static void read_all(prediction *p)
+{
+    rt_error error = {0};
+    const rt_status status = read_jobs(p, &error);
+    pthread_mutex_lock(&p->lock);
+    p->is_ended = true;
+    pthread_cond_broadcast(&p->changed);
+    while (p->written < p->read && !p->failure.status) // what came before a failure is written
         pthread_cond_wait(&p->changed, &p->lock);
-    if (status != RT_END)
+    if (status != RT_END && status != RT_STOPPED)
         fail_with(p, &error);
     pthread_mutex_unlock(&p->lock);
 }
@@ -197,35 +216,51 @@ static rt_status open_input(prediction *p, rt_error *error)
     return rt_stream_open(&p->input, p->config->seed, &p->stream, error);
 }
 
-static rt_status open_all(prediction *p, rt_error *error)
+static rt_status create_scorers(prediction *p, rt_error *error)
 {
-    rt_status status = ew_device_open("cpu", &p->device, error);
-    p->device_open = status == RT_OK;
-    if (!status)
-        status = ew_weights_open(&p->source, &p->weights, error);
-    if (!status)
-        status = open_input(p, error);
-    p->job_count = 2 * p->thread_count + 2;
-    p->jobs = rt_alloc(p->job_count, sizeof *p->jobs);
-    if (!status && !p->jobs)
-        status = rt_fail(error, RT_NO_MEMORY, "out of memory");
-    for (uint32_t i = 0; i < p->thread_count && !status; i++) {
+    for (uint32_t i = 0; i < p->thread_count; i++) {
         p->threads[i].all = p;
-        status =
+        const rt_status status =
             ew_scorer_create(&p->weights, &p->device, BATCH_SAMPLES, &p->threads[i].scorer, error);
+        if (status)
+            return status;
     }
-    if (status)
-        return status;
+    return RT_OK;
+}
+
+static rt_status create_jobs(prediction *p, rt_error *error)
+{
     const size_t bytes = (size_t)BATCH_SAMPLES * NUMBER_BYTES * p->weights.schema.output_count;
+    p->job_count = 2 * p->thread_count + 2; // some are read and written while each thread has one
+    p->jobs = rt_alloc(p->job_count, sizeof *p->jobs);
+    if (!p->jobs)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
     for (uint32_t i = 0; i < p->job_count; i++) {
         rt_batch_init(&p->jobs[i].batch, p->weights.schema.dense_count);
         p->jobs[i].text = rt_alloc(bytes, 1);
         if (!p->jobs[i].text)
             return rt_fail(error, RT_NO_MEMORY, "out of memory");
     }
+    return RT_OK;
+}
+
+static rt_status open_all(prediction *p, rt_error *error)
+{
+    rt_status status = ew_device_open("cpu", &p->device, error);
+    if (status)
+        return status;
+    status = ew_finished_open(&p->source, &p->weights, error);
+    if (status)
+        return status;
+    status = open_input(p, error);
+    if (status)
+        return status;
     rt_stream_keep_places(p->stream);
     rt_stream_set_wait(p->stream, WAIT_NS);
-    return RT_OK;
+    status = create_scorers(p, error);
+    if (status)
+        return status;
+    return create_jobs(p, error);
 }
 
 static rt_status start_threads(prediction *p, rt_error *error)
@@ -247,7 +282,7 @@ static rt_status predict(prediction *p, rt_error *error)
         return status;
     status = start_threads(p, error);
     if (!status)
-        read_jobs(p);
+        read_all(p);
     pthread_mutex_lock(&p->lock);
     p->is_ended = true;
     if (status)
@@ -270,10 +305,10 @@ static void tell(const prediction *p)
         lookups += counts.lookups;
         unknown += counts.unknown;
     }
+    const double share = (double)unknown / (double)rt_max_u64(1, lookups);
     rt_info("%" PRIu64 " predictions, %" PRIu64 " malformed lines (nan), %.1f%% of look-ups are "
             "unknown keys",
-            stats.samples - stats.malformed, stats.malformed,
-            lookups ? 100 * (double)unknown / (double)lookups : 0);
+            stats.samples - stats.malformed, stats.malformed, 100 * share);
 }
 
 static void close_all(prediction *p)
@@ -287,9 +322,8 @@ static void close_all(prediction *p)
         ew_scorer_destroy(p->threads[i].scorer);
     if (p->stream)
         rt_stream_close(p->stream);
-    ew_weights_close(&p->weights);
-    if (p->device_open)
-        ew_device_close(&p->device);
+    ew_finished_close(&p->weights);
+    ew_device_close(&p->device);
     pthread_cond_destroy(&p->changed);
     pthread_mutex_destroy(&p->lock);
 }
@@ -299,8 +333,10 @@ static bool read_threads(const char *text, uint32_t *count_p)
 {
     cpu_set_t set;
     if (!text) {
-        const int count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-        *count_p = (uint32_t)rt_min_u64((uint64_t)count, THREADS_MAX);
+        int cores = 1;
+        if (sched_getaffinity(0, sizeof set, &set) == 0)
+            cores = CPU_COUNT(&set);
+        *count_p = (uint32_t)rt_min_u64((uint64_t)cores, THREADS_MAX);
         return true;
     }
     char *end;
@@ -311,51 +347,66 @@ static bool read_threads(const char *text, uint32_t *count_p)
 
 static rt_status open_out(prediction *p, const char *path, rt_error *error)
 {
-    p->out_path = path ? path : "standard output";
-    p->out = path ? fopen(path, "we") : stdout;
-    return p->out ? RT_OK : rt_fail(error, RT_IO, "cannot write %s: %s", path, strerror(errno));
+    p->out_path = "standard output";
+    p->out = stdout;
+    if (!path)
+        return RT_OK;
+    p->out_path = path;
+    p->out = fopen(path, "we");
+    if (!p->out)
+        return rt_fail(error, RT_IO, "cannot write %s: %s", path, strerror(errno));
+    return RT_OK;
+}
+
+static rt_status predict_to(prediction *p, const char *path, rt_error *error)
+{
+    rt_status status = open_out(p, path, error);
+    if (status)
+        return status;
+    status = predict(p, error);
+    if (!status)
+        tell(p);
+    if (path && fclose(p->out) != 0 && !status)
+        return rt_fail(error, RT_IO, "cannot write %s: %s", path, strerror(errno));
+    return status;
+}
+
+static int run(prediction *p, const rt_config *config, const char *out)
+{
+    rt_error error = {0};
+    p->config = config;
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->changed, NULL);
+    const rt_status status = predict_to(p, out, &error);
+    close_all(p);
+    return cli_end(status, &error);
 }
 
 int cli_predict(int argc, char **argv)
 {
     const char *directory = NULL, *out = NULL, *threads = NULL, *sets[CLI_SETS_MAX];
-    uint32_t set_count;
+    uint32_t set_count, thread_count;
     rt_config config;
-    rt_error error = {0};
-    prediction *p = rt_alloc(1, sizeof *p);
     const cli_option options[] = {{"out", &out, NULL}, {"threads", &threads, NULL}};
-    int code = CLI_USAGE;
+    if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &directory, sets, &set_count))
+        return CLI_USAGE;
+    if (!directory || !read_threads(threads, &thread_count)) {
+        fprintf(stderr,
+                "lanyard predict: expected MODEL, the folder model/ of a run or a checkpoint; and "
+                "of --threads 1 to %u\n",
+                THREADS_MAX);
+        return CLI_USAGE;
+    }
+    prediction *p = rt_alloc(1, sizeof *p);
     if (!p)
         return CLI_FAILED;
-    if (cli_parse(argc, argv, options, RT_COUNT_OF(options), &directory, sets, &set_count)) {
-        code = CLI_OK;
-        if (!directory || !read_threads(threads, &p->thread_count)) {
-            fprintf(stderr,
-                    "lanyard predict: expected MODEL, the folder model/ of a run or a "
-                    "checkpoint; and of --threads 1 to %u\n",
-                    THREADS_MAX);
-            code = CLI_USAGE;
-        }
+    p->thread_count = thread_count;
+    int code = cli_open_source(directory, sets, set_count, true, &config, &p->source);
+    if (code == CLI_OK) {
+        config.stream.labels_optional = true;
+        code = run(p, &config, out);
+        rt_config_fini(&config);
     }
-    if (code == CLI_OK)
-        code = cli_open_source(directory, sets, set_count, true, &config, &p->source);
-    if (code != CLI_OK) {
-        rt_free(p);
-        return code;
-    }
-    config.stream.labels_optional = true;
-    p->config = &config;
-    pthread_mutex_init(&p->lock, NULL);
-    pthread_cond_init(&p->changed, NULL);
-    rt_status status = open_out(p, out, &error);
-    if (!status)
-        status = predict(p, &error);
-    if (!status)
-        tell(p);
-    if (out && p->out && fclose(p->out) != 0 && !status)
-        status = rt_fail(&error, RT_IO, "cannot write %s: %s", out, strerror(errno));
-    close_all(p);
     rt_free(p);
-    rt_config_fini(&config);
-    return status ? cli_fail(&error) : CLI_OK;
+    return code;
 }

@@ -20,6 +20,32 @@
 #define TURN_S 60.0
 #define LINGER_MS 500u
 
+static rt_status take_message(bw_responder *responder, const bw_listener *listener, rt_error *error)
+{
+    uint32_t peer;
+    rt_message message = {0};
+    rt_status status = listener->ops->receive(listener->endpoint, &peer, &message, error);
+    if (!status && rt_message_header(&message)->type == RT_MESSAGE_PROBE)
+        status = bw_responder_take(responder, listener, peer, &message, error);
+    rt_message_release(&message);
+    return status;
+}
+
+// What comes next. A stranger's mistake, or that somebody disconnects, ends nothing.
+static rt_status serve_once(bw_responder *responder, const bw_listener *listener, rt_error *error)
+{
+    bool ready;
+    rt_endpoint *endpoint = listener->endpoint;
+    const rt_status status = take_message(responder, listener, error);
+    if (status == RT_WIRE)
+        rt_warn("%s", error->text);
+    if (status == RT_WIRE || status == RT_NOT_FOUND)
+        return RT_OK;
+    if (status == RT_AGAIN)
+        return listener->ops->wait(&endpoint, 1, -1, 500, &ready);
+    return status;
+}
+
 // Until a signal ends the process.
 static rt_status serve(rt_transport *transport, const char *address, rt_error *error)
 {
@@ -33,24 +59,10 @@ static rt_status serve(rt_transport *transport, const char *address, rt_error *e
     const bw_listener listener = {ops, endpoint, SERVER};
     printf("%s\n", bound);
     fflush(stdout);
-    while (!status) {
-        bool ready;
-        uint32_t peer;
-        rt_message message = {0};
-        status = ops->receive(endpoint, &peer, &message, error);
-        if (!status && rt_message_header(&message)->type == RT_MESSAGE_PROBE)
-            status = bw_responder_take(&responder, &listener, peer, &message, error);
-        rt_message_release(&message);
-        if (status == RT_WIRE) { // a stranger's mistake ends nothing
-            rt_warn("%s", error->text);
-            status = RT_OK;
-        }
-        if (status == RT_AGAIN)
-            status = ops->wait(&endpoint, 1, -1, 500, &ready);
-        if (status == RT_NOT_FOUND)
-            status = RT_OK; // somebody disconnected
+    do {
+        status = serve_once(&responder, &listener, error);
         bw_responder_tick(&responder, &listener);
-    }
+    } while (status == RT_OK);
     ops->end(endpoint, LINGER_MS);
     return status;
 }
@@ -97,14 +109,15 @@ static void print_result(const bw_result *result, uint32_t streams, bool as_json
 static rt_status connect_streams(rt_transport *transport, const char *address, uint32_t count,
                                  bw_probe_config *config, bw_stream_end *streams, rt_error *error)
 {
-    rt_status status = RT_OK;
-    for (uint32_t i = config->stream_count; i < count && !status; i++) {
+    for (uint32_t i = config->stream_count; i < count; i++) {
         streams[i] = (bw_stream_end){.self = SELF - i, .server = SERVER};
-        status = config->ops->connect(transport, streams[i].self, SERVER, address,
-                                      &streams[i].endpoint, error);
-        config->stream_count += !status;
+        const rt_status status = config->ops->connect(transport, streams[i].self, SERVER, address,
+                                                      &streams[i].endpoint, error);
+        if (status)
+            return status;
+        config->stream_count++;
     }
-    return status;
+    return RT_OK;
 }
 
 static double both_ways(const bw_result *result)
@@ -112,27 +125,43 @@ static double both_ways(const bw_result *result)
     return result->up.bytes_per_s + result->down.bytes_per_s;
 }
 
+// By one stream, and by several where the link is long: *used_p is of how many the result is.
+static rt_status measure(rt_transport *transport, const char *address, bw_probe_config *config,
+                         bw_stream_end *streams, bw_result *result, uint32_t *used_p,
+                         rt_error *error)
+{
+    bw_result several;
+    *used_p = 1;
+    rt_status status = connect_streams(transport, address, 1, config, streams, error);
+    if (status)
+        return status;
+    status = bw_probe_run(config, result, error);
+    if (status || !bw_probe_is_long(result))
+        return status;
+    status = connect_streams(transport, address, STREAMS, config, streams, error);
+    if (status)
+        return status;
+    status = bw_probe_run(config, &several, error);
+    if (status)
+        return status;
+    if (both_ways(&several) > MORE * both_ways(result)) {
+        *result = several;
+        *used_p = STREAMS;
+    }
+    return RT_OK;
+}
+
 static rt_status probe(rt_transport *transport, const rt_keys *keys, const char *address, bool json,
                        rt_error *error)
 {
-    bw_result result, several;
+    bw_result result;
     bw_stream_end streams[STREAMS];
     bw_probe_config config = {.ops = &rt_transport_zmq, .streams = streams, .turn_s = TURN_S};
-    uint32_t used = 1;
+    uint32_t used;
     rt_status status = config.ops->trust(transport, SERVER, keys->coordinator.bytes, error);
-    if (!status)
-        status = connect_streams(transport, address, 1, &config, streams, error);
-    if (!status)
-        status = bw_probe_run(&config, &result, error);
-    if (!status && bw_probe_is_long(&result)) {
-        status = connect_streams(transport, address, STREAMS, &config, streams, error);
-        if (!status)
-            status = bw_probe_run(&config, &several, error);
-        if (!status && both_ways(&several) > MORE * both_ways(&result)) {
-            result = several;
-            used = STREAMS;
-        }
-    }
+    if (status)
+        return status;
+    status = measure(transport, address, &config, streams, &result, &used, error);
     if (!status)
         print_result(&result, used, json);
     for (uint32_t i = 0; i < config.stream_count; i++)
@@ -153,7 +182,9 @@ static bool load_keys(const char *path, const char *const *sets, uint32_t set_co
         return false;
     rt_status status = rt_keys_load(&config, keys, &error);
     rt_config_fini(&config);
-    return status ? cli_fail(&error) == CLI_OK : true;
+    if (status)
+        (void)cli_fail(&error);
+    return status == RT_OK;
 }
 
 int cli_probe(int argc, char **argv)
@@ -172,8 +203,8 @@ int cli_probe(int argc, char **argv)
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &given, sets, &set_count))
         return CLI_USAGE;
     if (!given || (set_count && !config)) {
-        fprintf(stderr, "lanyard probe: expected HOST:PORT, for example 10.0.0.1:7000%s\n",
-                given ? "; --set needs --config" : "");
+        const char *needs = given ? "; --set needs --config" : "";
+        fprintf(stderr, "lanyard probe: expected HOST:PORT, for example 10.0.0.1:7000%s\n", needs);
         return CLI_USAGE;
     }
     if (!cli_address(given, address, sizeof address))
@@ -184,9 +215,11 @@ int cli_probe(int argc, char **argv)
     rt_status status = rt_transport_open(&rt_transport_zmq, &keys, &transport, &error);
     if (status)
         return cli_fail(&error);
-    status = listening ? serve(transport, address, &error)
-                       : probe(transport, &keys, address, json, &error);
+    if (listening)
+        status = serve(transport, address, &error);
+    else
+        status = probe(transport, &keys, address, json, &error);
     rt_transport_zmq.close(transport);
     rt_keys_clear(&keys);
-    return status ? cli_fail(&error) : CLI_OK;
+    return cli_end(status, &error);
 }

@@ -49,7 +49,7 @@ typedef struct {
     column columns[RT_FIELDS_MAX];
 } result;
 
-// ---- what was counted --------------------------------------------------------------------------
+// ---- what was counted ------------------------------------------------------------------------
 
 static void add_row(const result *r, const dp_popular *use, coverage *sum)
 {
@@ -65,7 +65,8 @@ static void add_to_column(column *one, uint64_t uses)
     one->rows++;
     one->lookups += uses;
     for (uint32_t l = 0; l < LEVELS; l++)
-        one->hottest[l] += one->rows <= levels[l] ? uses : 0;
+        if (one->rows <= levels[l])
+            one->hottest[l] += uses;
 }
 
 // Whether one row more is hot after these.
@@ -79,7 +80,8 @@ static bool takes_more(const result *r, const options_given *given, const covera
     return (double)so_far->lookups < SHARE * (double)r->profile->lookups;
 }
 
-// Rows come by their rank.
+// Rows come by their rank: one pass finds how many are hot, and what the hottest of each column and
+// of all cover.
 static void cover(result *r, const options_given *given)
 {
     const dp_popularity *profile = r->profile;
@@ -100,11 +102,11 @@ static void cover(result *r, const options_given *given)
     r->cache_rows = rt_min_u64(rt_max_u64(r->hot.rows, batch), RT_CACHE_ROWS_MAX);
 }
 
-// ---- as a table --------------------------------------------------------------------------------
+// ---- as a table ------------------------------------------------------------------------------
 
 static double share(uint64_t part, uint64_t whole)
 {
-    return whole ? (double)part / (double)whole : 0;
+    return (double)part / (double)rt_max_u64(1, whole);
 }
 
 static void print_coverage(const result *r, const char *name, const coverage *one)
@@ -115,9 +117,10 @@ static void print_coverage(const result *r, const char *name, const coverage *on
 
 static void print_columns(const result *r)
 {
-    printf("\nlook-ups of a column that its hottest rows cover%s\n",
-           r->schema.tables.are_shared ? "; columns that share a table under the first of them"
-                                       : "");
+    const char *tables = "";
+    if (r->schema.tables.are_shared)
+        tables = "; columns that share a table under the first of them";
+    printf("\nlook-ups of a column that its hottest rows cover%s\n", tables);
     printf("%-20s %12s %12s", "column", "rows", "look-ups");
     for (uint32_t l = 0; l < LEVELS; l++)
         printf(" %8s", level_names[l]);
@@ -126,8 +129,7 @@ static void print_columns(const result *r)
         const column *one = &r->columns[f];
         if (rt_tables_of(&r->schema.tables, f) != f)
             continue;
-        printf("%-20s %12" PRIu64 " %12" PRIu64, r->schema.field_names[f], one->rows,
-               one->lookups);
+        printf("%-20s %12" PRIu64 " %12" PRIu64, r->schema.field_names[f], one->rows, one->lookups);
         for (uint32_t l = 0; l < LEVELS && (l == 0 || one->rows > levels[l - 1]); l++)
             printf(" %7.2f%%", 100 * share(one->hottest[l], one->lookups));
         printf("\n");
@@ -153,11 +155,11 @@ static void print_table(const result *r, const options_given *given)
     print_coverage(r, "", &r->hot);
     if (given->out)
         printf("They are in %s: lanyard sim --policies fae:profile=%s\n", given->out, given->out);
-    printf("A cache that holds them%s: --set cache.rows=%" PRIu64 "\n",
-           r->cache_rows > r->hot.rows ? ", and a micro-batch" : "", r->cache_rows);
+    const char *more = r->cache_rows > r->hot.rows ? ", and a micro-batch" : "";
+    printf("A cache that holds them%s: --set cache.rows=%" PRIu64 "\n", more, r->cache_rows);
 }
 
-// ---- as JSON -----------------------------------------------------------------------------------
+// ---- as JSON ---------------------------------------------------------------------------------
 
 static void write_coverage(rt_json *json, const char *key, const result *r, const coverage *one)
 {
@@ -211,7 +213,7 @@ static int print_json(const result *r)
     return code;
 }
 
-// ---- the command -------------------------------------------------------------------------------
+// ---- the command -----------------------------------------------------------------------------
 
 // NULL leaves *number_p.
 static bool read_number(const char *option, const char *text, uint64_t least, uint64_t *number_p)
@@ -222,9 +224,8 @@ static bool read_number(const char *option, const char *text, uint64_t least, ui
     errno = 0;
     const uint64_t number = strtoull(text, &end, 10);
     if (*text < '0' || *text > '9' || *end || errno || number < least) {
-        fprintf(stderr,
-                "lanyard profile: --%s \"%s\": expected a whole number from %" PRIu64 "\n", option,
-                text, least);
+        fprintf(stderr, "lanyard profile: --%s \"%s\": expected a whole number from %" PRIu64 "\n",
+                option, text, least);
         return false;
     }
     *number_p = number;
@@ -233,9 +234,8 @@ static bool read_number(const char *option, const char *text, uint64_t least, ui
 
 static bool has_end(const rt_config *config)
 {
-    return config->stream.samples_max > 0 ||
-           (config->stream.format != RT_FORMAT_SYNTHETIC &&
-            !rt_config_is_live(config->stream.source));
+    return config->stream.samples_max > 0 || (config->stream.format != RT_FORMAT_SYNTHETIC &&
+                                              !rt_config_is_live(config->stream.source));
 }
 
 static rt_status take(const rt_config *config, const options_given *given, dp_popularity *profile,
@@ -247,10 +247,12 @@ static rt_status take(const rt_config *config, const options_given *given, dp_po
                        "stream: this input has no end; expected --samples N or "
                        "stream.samples_max");
     rt_status status = cli_schema(config, &r->schema, error);
-    if (!status)
-        status = dp_setup(config, &r->schema, 0, &planner, error);
-    if (!status)
-        status = dp_popularity_take(config, &given->counting, profile, error);
+    if (status)
+        return status;
+    status = dp_setup(config, &r->schema, 0, &planner, error);
+    if (status)
+        return status;
+    status = dp_popularity_take(config, &given->counting, profile, error);
     if (status)
         return status;
     if (profile->end == DP_POPULARITY_MEMORY)
@@ -262,11 +264,10 @@ static rt_status take(const rt_config *config, const options_given *given, dp_po
     r->layout = planner.layout;
     cover(r, given);
     if (r->hot.rows == 0)
-        return rt_fail(error, RT_CONFIG, "--memory %" PRIu64 ": not one row fits",
-                       given->memory);
-    return given->out ? dp_popularity_write(profile, config, &r->schema, r->hot.rows, given->out,
-                                            error)
-                      : RT_OK;
+        return rt_fail(error, RT_CONFIG, "--memory %" PRIu64 ": not one row fits", given->memory);
+    if (!given->out)
+        return RT_OK;
+    return dp_popularity_write(profile, config, &r->schema, r->hot.rows, given->out, error);
 }
 
 static int profile_config(const rt_config *config, const options_given *given)
@@ -275,9 +276,11 @@ static int profile_config(const rt_config *config, const options_given *given)
     dp_popularity profile = {0};
     result *r = rt_alloc(1, sizeof *r);
     int code = CLI_OK;
-    const rt_status status = r ? take(config, given, &profile, r, &error)
-                               : rt_fail(&error, RT_NO_MEMORY, "out of memory");
-    if (status)
+    if (!r) {
+        rt_fail(&error, RT_NO_MEMORY, "out of memory");
+        return cli_fail(&error);
+    }
+    if (take(config, given, &profile, r, &error))
         code = cli_fail(&error);
     else if (given->json)
         code = print_json(r);

@@ -35,6 +35,15 @@ static void cell_fixed(rt_page *page, double value, int digits)
         rt_page_add(page, "<td>-</td>");
 }
 
+// Over all of a run: what its summary says, or, without one, the mean of its iterations.
+static void cell_whole(rt_page *page, const cli_run *run, double of_summary, cli_run_series series)
+{
+    if (run->has_summary)
+        cell_fixed(page, of_summary, 4);
+    else
+        cell_fixed(page, rt_mean_of(&run->all[series]), 4);
+}
+
 static double per_second(const cli_run *run)
 {
     return 1e3 / rt_mean_of(&run->all[CLI_RUN_MS]);
@@ -53,17 +62,20 @@ static void write_comparison(report *r)
 {
     rt_page *page = &r->page;
     const bool of_classes = has_accuracy(r);
-    rt_page_add(page, "<div class=\"table\"><table>\n<tr><th>run</th><th>iterations</th>"
-                      "<th>iterations/s</th><th>of the first</th><th>samples/s</th>"
-                      "<th>ms, measured</th><th>ms, predicted</th><th>cost, rows</th>"
-                      "<th>hits</th><th>decision, ms</th><th>log loss</th><th>AUC</th>"
-                      "%s<th>last fifth: log loss</th><th>AUC</th>%s<th>stale reads</th></tr>\n",
-                of_classes ? "<th>accuracy</th>" : "", of_classes ? "<th>accuracy</th>" : "");
+    const char *accuracy = of_classes ? "<th>accuracy</th>" : "";
+    rt_page_add(page,
+                "<div class=\"table\"><table>\n<tr><th>run</th><th>iterations</th>"
+                "<th>iterations/s</th><th>of the first</th><th>samples/s</th>"
+                "<th>ms, measured</th><th>ms, predicted</th><th>cost, rows</th>"
+                "<th>hits</th><th>decision, ms</th><th>log loss</th><th>AUC</th>"
+                "%s<th>last fifth: log loss</th><th>AUC</th>%s<th>stale reads</th></tr>\n",
+                accuracy, accuracy);
     for (uint32_t i = 0; i < r->run_count; i++) {
         const cli_run *run = &r->runs[i];
+        const char *unfinished = run->interrupted ? " (unfinished)" : "";
         rt_page_add(page, "<tr><td>");
         rt_page_text(page, run->directory);
-        rt_page_add(page, "%s</td><td>%" PRIu64 "</td>", run->interrupted ? " (unfinished)" : "",
+        rt_page_add(page, "%s</td><td>%" PRIu64 "</td>", unfinished,
                     run->iterations - rt_min_u64(run->again, run->iterations));
         cell(page, per_second(run));
         rt_page_add(page, "<td>%.2fx</td>", per_second(run) / per_second(&r->runs[0]));
@@ -73,12 +85,10 @@ static void write_comparison(report *r)
         cell(page, rt_mean_of(&run->all[CLI_RUN_COST]));
         cell_fixed(page, rt_mean_of(&run->all[CLI_RUN_HITS]), 3);
         cell(page, rt_mean_of(&run->all[CLI_RUN_DECISION_MS]));
-        cell_fixed(page, run->has_summary ? run->log_loss : rt_mean_of(&run->all[CLI_RUN_LOSS]), 4);
-        cell_fixed(page, run->has_summary ? run->auc : rt_mean_of(&run->all[CLI_RUN_AUC]), 4);
+        cell_whole(page, run, run->log_loss, CLI_RUN_LOSS);
+        cell_whole(page, run, run->auc, CLI_RUN_AUC);
         if (of_classes)
-            cell_fixed(page,
-                       run->has_summary ? run->accuracy : rt_mean_of(&run->all[CLI_RUN_ACCURACY]),
-                       4);
+            cell_whole(page, run, run->accuracy, CLI_RUN_ACCURACY);
         cell_fixed(page, run->log_loss_last_fifth, 4);
         cell_fixed(page, run->auc_last_fifth, 4);
         if (of_classes)
@@ -168,7 +178,9 @@ static void write_over_time(report *r)
             for (uint32_t p = 0; p < run->course.count; p++) {
                 const double mean = rt_mean_of(&run->course.points[p].values[over_time[c].series]);
                 r->x[i][p] = run->course.points[p].at;
-                r->y[i][p] = isfinite(mean) ? over_time[c].convert(mean) : NAN;
+                r->y[i][p] = NAN;
+                if (isfinite(mean))
+                    r->y[i][p] = over_time[c].convert(mean);
             }
             lines[i] = (rt_chart_line){run->directory, r->x[i], r->y[i], run->course.count};
         }
@@ -208,6 +220,8 @@ static void write_kinds(report *r)
 _Static_assert(CLI_RUN_OPS <= RT_BAR_PARTS_MAX && CLI_RUN_TIMES <= RT_BAR_PARTS_MAX,
                "bars have room");
 
+// Of a first iteration, and of one after a restart, no time is known: all are taken to be like the
+// others.
 static void write_links(report *r, const cli_run *run, rt_bars *bars)
 {
     const double count = (double)run->iterations;
@@ -282,7 +296,9 @@ static rt_status write_page(report *r)
     write_kinds(r);
     rt_status status = write_each(r);
     rt_page_add(page, "</body>\n</html>\n");
-    return page->failed ? RT_NO_MEMORY : status;
+    if (page->failed)
+        return RT_NO_MEMORY;
+    return status;
 }
 
 static rt_status make_report(report *r, const char *const *directories, uint32_t count,
@@ -309,8 +325,9 @@ static bool parse(int argc, char **argv, const char **directories, uint32_t *cou
         if (strcmp(argv[i], "--out") == 0 && i + 1 < argc) {
             *out = argv[++i];
         } else if (strncmp(argv[i], "--", 2) == 0) {
-            fprintf(stderr, "lanyard report: %s \"%s\" (see lanyard report --help)\n",
-                    strcmp(argv[i], "--out") == 0 ? "a value is missing after" : "unknown option",
+            const bool is_out = strcmp(argv[i], "--out") == 0;
+            const char *what = is_out ? "a value is missing after" : "unknown option";
+            fprintf(stderr, "lanyard report: %s \"%s\" (see lanyard report --help)\n", what,
                     argv[i]);
             return false;
         } else if (*count == RUNS_MAX) {
@@ -334,12 +351,14 @@ int cli_report(int argc, char **argv)
         return CLI_USAGE;
     rt_log_setup(RT_LOG_INFO, "report");
     report *r = rt_alloc(1, sizeof *r);
-    rt_status status = r ? make_report(r, directories, count, out, &error)
-                         : rt_fail(&error, RT_NO_MEMORY, "out of memory");
-    for (uint32_t i = 0; r && i < r->run_count; i++)
+    if (!r) {
+        rt_fail(&error, RT_NO_MEMORY, "out of memory");
+        return cli_fail(&error);
+    }
+    const rt_status status = make_report(r, directories, count, out, &error);
+    for (uint32_t i = 0; i < r->run_count; i++)
         cli_run_fini(&r->runs[i]);
-    if (r)
-        rt_page_fini(&r->page);
+    rt_page_fini(&r->page);
     rt_free(r);
     if (status)
         return cli_fail(&error);

@@ -29,6 +29,14 @@ __attribute__((format(printf, 2, 3))) static void note(cli_run *run, const char 
 
 // ---- iterations ------------------------------------------------------------------------------
 
+static double number_at(const cJSON *array, int index)
+{
+    const cJSON *one = cJSON_GetArrayItem(array, index);
+    if (!cJSON_IsNumber(one))
+        return 0;
+    return one->valuedouble;
+}
+
 static void add_workers(cli_run *run, const cJSON *json)
 {
     const cJSON *up = cJSON_GetObjectItemCaseSensitive(json, "bytes_up");
@@ -38,12 +46,10 @@ static void add_workers(cli_run *run, const cJSON *json)
     for (int j = 0; j < count && j < (int)RT_WORKERS_MAX; j++) {
         cli_run_worker *worker = &run->workers[j];
         const cJSON *one = cJSON_GetArrayItem(times, j);
-        const cJSON *bytes_up = cJSON_GetArrayItem(up, j),
-                    *bytes_down = cJSON_GetArrayItem(down, j);
         for (uint32_t k = 0; k < CLI_RUN_TIMES; k++)
             worker->times[k] += rt_json_number_or_0(one, time_names[k]);
-        worker->up += cJSON_IsNumber(bytes_up) ? bytes_up->valuedouble : 0;
-        worker->down += cJSON_IsNumber(bytes_down) ? bytes_down->valuedouble : 0;
+        worker->up += number_at(up, j);
+        worker->down += number_at(down, j);
         run->worker_count = (uint32_t)rt_max_u64(run->worker_count, (uint64_t)j + 1);
     }
 }
@@ -53,7 +59,8 @@ static void add_iteration(cli_run *run, const cJSON *json)
     const cJSON *quality = cJSON_GetObjectItemCaseSensitive(json, "quality");
     const cJSON *ops = cJSON_GetObjectItemCaseSensitive(json, "ops");
     const cJSON *hits = cJSON_GetObjectItemCaseSensitive(json, "hit_ratio");
-    const double time_s = rt_json_number(json, "time_s"), iteration = rt_json_number(json, "iteration");
+    const double time_s = rt_json_number(json, "time_s"),
+                 iteration = rt_json_number(json, "iteration");
     const bool follows = run->iterations && time_s >= run->last_time_s; // in the same process
     const double values[CLI_RUN_SERIES] = {
         [CLI_RUN_MS] = follows ? (time_s - run->last_time_s) * 1e3 : NAN,
@@ -164,7 +171,8 @@ static void take_summary(cli_run *run, const cJSON *json)
     run->has_worker_ops = cJSON_GetArraySize(workers) > 0;
     for (int j = 0; j < cJSON_GetArraySize(workers) && j < (int)RT_WORKERS_MAX; j++) {
         for (uint32_t k = 0; k < CLI_RUN_OPS; k++)
-            run->workers[j].ops[k] = rt_json_number_or_0(cJSON_GetArrayItem(workers, j), op_names[k]);
+            run->workers[j].ops[k] =
+                rt_json_number_or_0(cJSON_GetArrayItem(workers, j), op_names[k]);
         run->worker_count = (uint32_t)rt_max_u64(run->worker_count, (uint64_t)j + 1);
     }
 }
@@ -217,12 +225,32 @@ static rt_status read_all_metrics(cli_run *run, bool *found, rt_error *error)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     if (access(older, F_OK) == 0)
         status = read_one(run, "metrics.jsonl.1", found, read_metrics, error);
-    return status ? status : read_one(run, "metrics.jsonl", found, read_metrics, error);
+    if (status)
+        return status;
+    return read_one(run, "metrics.jsonl", found, read_metrics, error);
+}
+
+static rt_status load(cli_run *run, rt_error *error)
+{
+    bool metrics = false, summary = false;
+    rt_status status = read_all_metrics(run, &metrics, error);
+    if (status)
+        return status;
+    status = read_one(run, "summary.json", &summary, read_summary, error);
+    if (status)
+        return status;
+    if (!metrics)
+        return rt_fail(error, RT_NOT_FOUND, "%s: no metrics.jsonl: is this what --out named?",
+                       run->directory);
+    if (run->iterations == 0)
+        return rt_fail(error, RT_DATA, "%s/metrics.jsonl: no iteration is in it", run->directory);
+    if (!summary)
+        run->interrupted = true;
+    return RT_OK;
 }
 
 rt_status cli_run_load(const char *directory, cli_run *run, rt_error *error)
 {
-    bool metrics = false, summary = false;
     *run = (cli_run){.directory = directory,
                      .log_loss = NAN,
                      .auc = NAN,
@@ -234,16 +262,7 @@ rt_status cli_run_load(const char *directory, cli_run *run, rt_error *error)
     if (strlen(directory) >= RT_PATH_MAX)
         return rt_fail(error, RT_LIMIT, "the path of a run has more than %d bytes",
                        RT_PATH_MAX - 1);
-    rt_status status = read_all_metrics(run, &metrics, error);
-    if (!status)
-        status = read_one(run, "summary.json", &summary, read_summary, error);
-    if (!status && !metrics)
-        status = rt_fail(error, RT_NOT_FOUND, "%s: no metrics.jsonl: is this what --out named?",
-                         directory);
-    if (!status && run->iterations == 0)
-        status = rt_fail(error, RT_DATA, "%s/metrics.jsonl: no iteration is in it", directory);
-    if (!status && !summary)
-        run->interrupted = true;
+    const rt_status status = load(run, error);
     if (status)
         cli_run_fini(run);
     return status;

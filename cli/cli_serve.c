@@ -35,34 +35,54 @@ typedef struct {
     ew_server *server;
 } serving;
 
+// "HOST:PORT", or two with a comma between; standby: "", or the second one.
+static rt_status read_addresses(serving *s, char standby[RT_NAME_MAX + 16], rt_error *error)
+{
+    char first[RT_NAME_MAX];
+    const size_t size = strcspn(s->run, ",");
+    const bool has_both = s->run[size] == ',';
+    standby[0] = '\0';
+    snprintf(first, sizeof first, "%.*s", (int)rt_min_u64(size, sizeof first - 1), s->run);
+    if (size >= sizeof first || !cli_address(first, s->address, sizeof s->address) ||
+        (has_both && !cli_address(s->run + size + 1, standby, RT_NAME_MAX + 16)))
+        return rt_fail(error, RT_CONFIG, "--run: expected HOST:PORT, or two with a comma between");
+    return RT_OK;
+}
+
+// config: the defaults, for what --set says.
+static rt_status subscribe_with(serving *s, rt_config *config, const char *standby, rt_error *error)
+{
+    for (uint32_t i = 0; i < s->set_count; i++) {
+        const rt_status status = rt_config_set(config, s->sets[i], error);
+        if (status)
+            return status;
+    }
+    const rt_status status = rt_keys_load(config, &s->keys, error);
+    if (status)
+        return status;
+    s->fetches = config->serve.rows == RT_SERVE_ROWS_FETCHED;
+    s->start_s = config->timeout_start_s;
+    if (s->fetches && *standby)
+        return rt_fail(
+            error, RT_CONFIG,
+            "--run: with serve.rows \"fetched\" one address: rows are asked of that box");
+    const ew_subscriber_config ask = {s->address,           standby,  s->folder,
+                                      config->publish.keep, &s->keys, s->fetches};
+    return ew_subscriber_open(&ask, &s->subscriber, error);
+}
+
 // With the keys that --set names: there is no model here yet that could name others.
 static rt_status subscribe(serving *s, rt_error *error)
 {
-    char standby[RT_NAME_MAX + 16] = "", first[RT_NAME_MAX];
-    const char *comma = strchr(s->run, ',');
-    const size_t size = comma ? (size_t)(comma - s->run) : strlen(s->run);
+    char standby[RT_NAME_MAX + 16];
     rt_config config;
-    snprintf(first, sizeof first, "%.*s", (int)rt_min_u64(size, sizeof first - 1), s->run);
-    if (size >= sizeof first || !cli_address(first, s->address, sizeof s->address) ||
-        (comma && !cli_address(comma + 1, standby, sizeof standby)))
-        return rt_fail(error, RT_CONFIG, "--run: expected HOST:PORT, or two with a comma between");
-    rt_status status = rt_config_init(&config);
+    rt_status status = read_addresses(s, standby, error);
+    if (status)
+        return status;
+    status = rt_config_init(&config);
     if (status)
         return rt_fail(error, status, "out of memory");
-    for (uint32_t i = 0; i < s->set_count && !status; i++)
-        status = rt_config_set(&config, s->sets[i], error);
-    if (!status)
-        status = rt_keys_load(&config, &s->keys, error);
-    s->fetches = config.serve.rows == RT_SERVE_ROWS_FETCHED;
-    s->start_s = config.timeout_start_s;
-    if (!status && s->fetches && comma)
-        status =
-            rt_fail(error, RT_CONFIG,
-                    "--run: with serve.rows \"fetched\" one address: rows are asked of that box");
-    const ew_subscriber_config ask = {s->address,          standby,  s->folder,
-                                      config.publish.keep, &s->keys, s->fetches};
-    if (!status)
-        status = ew_subscriber_open(&ask, &s->subscriber, error);
+    status = subscribe_with(s, &config, standby, error);
     rt_config_fini(&config);
     return status;
 }
@@ -74,8 +94,11 @@ static rt_status await_model(const serving *s, int stop_fd, rt_error *error)
     const uint64_t begin_ns = rt_now_ns();
     uint64_t said_ns = 0;
     for (;;) {
-        const rt_status status = s->subscriber ? ew_subscriber_find(s->subscriber, error)
-                                               : ew_source_find(s->folder, error);
+        rt_status status;
+        if (s->subscriber)
+            status = ew_subscriber_find(s->subscriber, error);
+        else
+            status = ew_source_find(s->folder, error);
         if (status != RT_AGAIN)
             return status;
         const uint64_t now_ns = rt_now_ns();
@@ -98,8 +121,9 @@ static rt_status check_rows(const serving *s, const rt_config *config, rt_error 
                        "serve.rows: fetched rows come from another server: --run HOST:PORT, its "
                        "serve.hand_out");
     if (wants != s->fetches)
-        return rt_fail(error, RT_CONFIG, "serve.rows: the model's config.json says otherwise: give "
-                                         "it by --set");
+        return rt_fail(error, RT_CONFIG,
+                       "serve.rows: the model's config.json says otherwise: give "
+                       "it by --set");
     if (wants && *config->serve.hand_out)
         return rt_fail(error, RT_CONFIG,
                        "serve.hand_out: a server with fetched rows has none to hand out");
@@ -110,19 +134,23 @@ static rt_status check_rows(const serving *s, const rt_config *config, rt_error 
 static rt_status open_rows(serving *s, const rt_config *config, rt_error *error)
 {
     rt_status status = check_rows(s, config, error);
-    if (!status && !s->run && *config->serve.hand_out)
+    if (status)
+        return status;
+    if (!s->run && *config->serve.hand_out)
         status = rt_keys_load(config, &s->keys, error);
+    if (status)
+        return status;
     const ew_remote_config remote = {.address = s->address,
                                      .keys = &s->keys,
                                      .dim = config->model.embedding_dim,
                                      .cache_bytes_max = config->serve.cache_bytes_max,
                                      .fetch_ms = config->serve.fetch_ms};
     const ew_lender_config lender = {config->serve.hand_out, s->folder, &s->keys, s->follower};
-    if (!status && s->fetches)
-        status = ew_remote_open(&remote, &s->remote, error);
-    if (!status && *config->serve.hand_out)
-        status = ew_lender_open(&lender, &s->lender, error);
-    return status;
+    if (s->fetches)
+        return ew_remote_open(&remote, &s->remote, error);
+    if (*config->serve.hand_out)
+        return ew_lender_open(&lender, &s->lender, error);
+    return RT_OK;
 }
 
 static rt_status answer(serving *s, const rt_config *config, int stop_fd, const sigset_t *ends,
@@ -130,10 +158,12 @@ static rt_status answer(serving *s, const rt_config *config, int stop_fd, const 
 {
     int number;
     rt_status status = cli_await(config, CLI_SERVER, 0, stop_fd, NULL, error);
-    if (!status)
-        status = open_rows(s, config, error);
-    if (!status)
-        status = ew_server_open(config, s->follower, s->remote, &s->server, error);
+    if (status)
+        return status;
+    status = open_rows(s, config, error);
+    if (status)
+        return status;
+    status = ew_server_open(config, s->follower, s->remote, &s->server, error);
     if (status)
         return status;
     printf("%s\n", ew_server_url(s->server));
@@ -147,12 +177,16 @@ static rt_status answer(serving *s, const rt_config *config, int stop_fd, const 
 static rt_status follow_and_answer(serving *s, int stop_fd, const sigset_t *ends, rt_error *error)
 {
     rt_config config;
-    rt_status status = s->run ? subscribe(s, error) : RT_OK;
-    if (!status)
-        status = await_model(s, stop_fd, error);
+    rt_status status = RT_OK;
+    if (s->run)
+        status = subscribe(s, error);
+    if (status)
+        return status;
+    status = await_model(s, stop_fd, error);
+    if (status)
+        return status;
     const ew_follower_config follow = {s->folder, s->sets, s->set_count, s->fetches};
-    if (!status)
-        status = ew_follower_open(&follow, &s->follower, error);
+    status = ew_follower_open(&follow, &s->follower, error);
     if (status)
         return status;
     status = ew_follower_copy_config(s->follower, &config);
@@ -203,5 +237,5 @@ int cli_serve(int argc, char **argv)
     ew_follower_close(s.follower);
     ew_subscriber_close(s.subscriber);
     rt_keys_clear(&s.keys);
-    return status ? cli_fail(&error) : CLI_OK;
+    return cli_end(status, &error);
 }

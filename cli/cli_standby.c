@@ -1,12 +1,10 @@
 // `lanyard standby` and `promote`: a second box that can lead the run.
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -33,7 +31,8 @@ static void move_address(char *address, size_t size, const char *from, const cha
         !rt_address_split(from, before, sizeof before, &unused) ||
         !rt_address_split(to, after, sizeof after, &unused) || strcmp(host, before) != 0)
         return;
-    snprintf(address, size, strchr(after, ':') ? "[%s]:%u" : "%s:%u", after, port);
+    const bool is_ipv6 = strchr(after, ':') != NULL;
+    snprintf(address, size, is_ipv6 ? "[%s]:%u" : "%s:%u", after, port);
 }
 
 void cli_move_to_standby(rt_config *config)
@@ -60,10 +59,14 @@ static rt_status find_checkpoints(const rt_config *config, const char *out, char
                                   rt_error *error)
 {
     const char *own = config->checkpoint.directory;
-    const int length = snprintf(path, size, "%s%s", *own ? own : out, *own ? "" : "/checkpoints");
-    return length > 0 && (size_t)length < size
-               ? RT_OK
-               : rt_fail(error, RT_CONFIG, "--out: the path %s is too long", out);
+    int length;
+    if (*own)
+        length = snprintf(path, size, "%s", own);
+    else
+        length = snprintf(path, size, "%s/checkpoints", out);
+    if (length <= 0 || (size_t)length >= size)
+        return rt_fail(error, RT_CONFIG, "--out: the path %s is too long", out);
+    return RT_OK;
 }
 
 rt_status cli_begin_promoted(const rt_config *config, const char *out, rt_error *error)
@@ -73,41 +76,33 @@ rt_status cli_begin_promoted(const rt_config *config, const char *out, rt_error 
     if (!out)
         return rt_fail(error, RT_CONFIG, "--promoted: needs --out, the folder of the standby");
     rt_status status = rt_standby_read(out, &state, error);
-    if (!status && !state.is_promoted)
-        status = rt_fail(error, RT_CONFIG, "--promoted: %s is no standby that was promoted", out);
-    if (!status)
-        status = find_checkpoints(config, out, checkpoints, sizeof checkpoints, error);
-    return status ? status : dp_checkpoint_raise_epoch(checkpoints, state.epoch, error);
+    if (status)
+        return status;
+    if (!state.is_promoted)
+        return rt_fail(error, RT_CONFIG, "--promoted: %s is no standby that was promoted", out);
+    status = find_checkpoints(config, out, checkpoints, sizeof checkpoints, error);
+    if (status)
+        return status;
+    return dp_checkpoint_raise_epoch(checkpoints, state.epoch, error);
 }
 
 // ---- following -------------------------------------------------------------------------------
 
-static int open_stop_fd(void)
-{
-    sigset_t stop;
-    sigemptyset(&stop);
-    sigaddset(&stop, SIGINT);
-    sigaddset(&stop, SIGTERM);
-    if (sigprocmask(SIG_BLOCK, &stop, NULL) != 0)
-        return -1;
-    return signalfd(-1, &stop, SFD_NONBLOCK | SFD_CLOEXEC);
-}
-
 // For `lanyard promote DIR`: the configuration, with the address to ask.
 static rt_status tell_running(const rt_config *config, const char *out, rt_error *error)
 {
-    char path[RT_PATH_MAX + 32], *json = NULL;
-    rt_config told;
-    if (rt_config_copy(config, &told))
+    char path[RT_PATH_MAX + 32], *json;
+    if (rt_config_to_json(config, &json))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     snprintf(path, sizeof path, "%s/" DP_RUNNING, out);
-    FILE *file = rt_config_to_json(&told, &json) ? NULL : fopen(path, "we");
-    const bool is_written = file && fputs(json, file) >= 0;
-    if (file)
-        fclose(file);
+    FILE *file = fopen(path, "we");
+    bool is_written = file && fputs(json, file) >= 0;
+    if (file && fclose(file) != 0)
+        is_written = false;
     rt_free(json);
-    rt_config_fini(&told);
-    return is_written ? RT_OK : rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
+    if (!is_written)
+        return rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
+    return RT_OK;
 }
 
 // What a following standby asks for the keys of boxes that were added.
@@ -126,11 +121,12 @@ static rt_status read_added(void *context, rt_public_key *keys, uint32_t *count_
     const rt_status status = dp_members_read_added(place->checkpoints, &whole, &added, error);
     rt_config_fini(&whole);
     *count_p = 0;
-    for (uint32_t i = 0; i < added.count && !status; i++) {
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < added.count; i++)
         if (added.of[i].has_key)
             keys[(*count_p)++] = added.of[i].key;
-    }
-    return status;
+    return RT_OK;
 }
 
 // Both locks end with this process's image: the coordinator, which takes its place, takes its own.
@@ -145,22 +141,30 @@ static rt_status hold(const char *path, rt_error *error)
     return rt_fail(error, RT_IO, "%s: a coordinator or standby is at work there", path);
 }
 
-static rt_status follow(const rt_config *config, const char *out, rt_notify *notify,
-                        rt_error *error)
+static rt_status prepare_folder(const rt_config *config, const char *out, rt_error *error)
+{
+    rt_status status = rt_checkpoint_make(out, error);
+    if (status)
+        return status;
+    status = hold(out, error);
+    if (status)
+        return status;
+    return tell_running(config, out, error);
+}
+
+static rt_status follow_with(const rt_config *config, const char *out, rt_keys *keys, int stop_fd,
+                             rt_notify *notify, rt_error *error)
 {
     char checkpoints[RT_PATH_MAX];
-    rt_keys *keys = rt_alloc(1, sizeof *keys);
-    const int stop_fd = open_stop_fd();
-    rt_status status =
-        keys ? rt_keys_load(config, keys, error) : rt_fail(error, RT_NO_MEMORY, "out of memory");
-    if (!status)
-        status = find_checkpoints(config, out, checkpoints, sizeof checkpoints, error);
-    if (!status)
-        status = rt_checkpoint_make(out, error);
-    if (!status)
-        status = hold(out, error);
-    if (!status)
-        status = tell_running(config, out, error);
+    rt_status status = rt_keys_load(config, keys, error);
+    if (status)
+        return status;
+    status = find_checkpoints(config, out, checkpoints, sizeof checkpoints, error);
+    if (status)
+        return status;
+    status = prepare_folder(config, out, error);
+    if (status)
+        return status;
     added_place place = {config, checkpoints};
     const rt_standby_config standby = {.config = config,
                                        .ops = cli_transport(config, false, 0),
@@ -172,14 +176,23 @@ static rt_status follow(const rt_config *config, const char *out, rt_notify *not
                                        .added_name = DP_MEMBERS_NAME,
                                        .read_added = read_added,
                                        .context = &place};
-    if (!status)
-        status = cli_await(config, CLI_STANDBY, 0, stop_fd, notify, error);
-    if (!status)
-        status = rt_standby_run(&standby, error);
+    status = cli_await(config, CLI_STANDBY, 0, stop_fd, notify, error);
+    if (status)
+        return status;
+    return rt_standby_run(&standby, error);
+}
+
+static rt_status follow(const rt_config *config, const char *out, rt_notify *notify,
+                        rt_error *error)
+{
+    rt_keys *keys = rt_alloc(1, sizeof *keys);
+    if (!keys)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    const int stop_fd = cli_open_stop_fd();
+    const rt_status status = follow_with(config, out, keys, stop_fd, notify, error);
     if (stop_fd >= 0)
         close(stop_fd);
-    if (keys)
-        rt_keys_clear(keys);
+    rt_keys_clear(keys);
     rt_free(keys);
     return status;
 }
@@ -200,13 +213,27 @@ static int lead(const char *path, const char *out, const char *const *sets, uint
     return CLI_FAILED;
 }
 
+// Until it is promoted, or told to end (RT_STOPPED).
+static rt_status stand_by(const rt_config *config, const char *out, rt_notify *notify,
+                          rt_error *error)
+{
+    rt_standby_state state = {0};
+    if (!*config->standby)
+        return rt_fail(error, RT_CONFIG,
+                       "coordinator.standby: where does the standby listen? It is not in the "
+                       "configuration");
+    const rt_status status = rt_standby_read(out, &state, error);
+    if (status || state.is_promoted)
+        return status;
+    return follow(config, out, notify, error);
+}
+
 int cli_standby(int argc, char **argv)
 {
     const char *path = NULL, *out = NULL, *sets[CLI_SETS_MAX];
     uint32_t set_count;
     rt_config config;
     rt_error error = {0};
-    rt_standby_state state = {0};
     rt_notify notify;
     const cli_option options[] = {{"out", &out, NULL}};
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &path, sets, &set_count))
@@ -216,17 +243,13 @@ int cli_standby(int argc, char **argv)
         return CLI_USAGE;
     }
     const int code = cli_load_run(path, sets, set_count, "standby", &config);
+    if (code == CLI_FAILED)
+        return CLI_MEND;
     if (code != CLI_OK)
-        return code == CLI_FAILED ? CLI_MEND : code;
+        return code;
     rt_notify_open(getenv("NOTIFY_SOCKET"), getenv("WATCHDOG_USEC"), getenv("WATCHDOG_PID"),
                    &notify);
-    rt_status status = *config.standby
-                           ? rt_standby_read(out, &state, &error)
-                           : rt_fail(&error, RT_CONFIG,
-                                     "coordinator.standby: where does the standby listen? It is "
-                                     "not in the configuration");
-    if (!status && !state.is_promoted)
-        status = follow(&config, out, &notify, &error);
+    const rt_status status = stand_by(&config, out, &notify, &error);
     rt_notify_close(&notify);
     rt_config_fini(&config);
     if (!status)
@@ -239,29 +262,33 @@ int cli_standby(int argc, char **argv)
 
 // ---- promoting -------------------------------------------------------------------------------
 
-static rt_status ask(const rt_config *config, char text[RT_ASK_BYTES_MAX], rt_error *error)
+static rt_status ask_with(const rt_config *config, rt_keys *keys, char text[RT_ASK_BYTES_MAX],
+                          rt_error *error)
 {
     char address[RT_NAME_MAX + 16];
-    rt_keys *keys = rt_alloc(1, sizeof *keys);
-    if (!*config->standby) {
-        rt_free(keys);
+    const rt_status status = rt_keys_load(config, keys, error);
+    if (status)
+        return status;
+    snprintf(address, sizeof address, "tcp://%s", config->standby);
+    keys->coordinator = keys->standby; // the key that it must prove
+    const bool is_ucx = config->network_transport == RT_NETWORK_UCX;
+    const rt_ask_config own = {.ops = is_ucx ? &rt_transport_ucx : &rt_transport_zmq,
+                               .keys = keys,
+                               .coordinator = address,
+                               .timeout_s = ANSWER_S};
+    return rt_ask(&own, "promote", text, error);
+}
+
+static rt_status ask(const rt_config *config, char text[RT_ASK_BYTES_MAX], rt_error *error)
+{
+    if (!*config->standby)
         return rt_fail(error, RT_CONFIG,
                        "coordinator.standby: none is named, or it is the one that leads already");
-    }
-    rt_status status =
-        keys ? rt_keys_load(config, keys, error) : rt_fail(error, RT_NO_MEMORY, "out of memory");
-    if (!status) {
-        snprintf(address, sizeof address, "tcp://%s", config->standby);
-        keys->coordinator = keys->standby; // the key that it must prove
-        const bool is_ucx = config->network_transport == RT_NETWORK_UCX;
-        const rt_ask_config own = {.ops = is_ucx ? &rt_transport_ucx : &rt_transport_zmq,
-                                   .keys = keys,
-                                   .coordinator = address,
-                                   .timeout_s = ANSWER_S};
-        status = rt_ask(&own, "promote", text, error);
-    }
-    if (keys)
-        rt_keys_clear(keys);
+    rt_keys *keys = rt_alloc(1, sizeof *keys);
+    if (!keys)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    const rt_status status = ask_with(config, keys, text, error);
+    rt_keys_clear(keys);
     rt_free(keys);
     return status;
 }
@@ -282,7 +309,8 @@ int cli_promote(int argc, char **argv)
         return CLI_USAGE;
     }
     const bool is_folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-    snprintf(place, sizeof place, "%s%s", path, is_folder ? "/" DP_RUNNING : "");
+    const char *name = is_folder ? "/" DP_RUNNING : "";
+    snprintf(place, sizeof place, "%s%s", path, name);
     if (is_folder && access(place, F_OK) != 0) {
         rt_fail(&error, RT_NOT_FOUND, "%s: no standby is there: %s is missing", path, DP_RUNNING);
         return cli_fail(&error);

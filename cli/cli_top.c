@@ -118,19 +118,29 @@ static rt_status read_answer(const char *address, int fd, char **answer_p, rt_er
     return RT_OK;
 }
 
-static rt_status ask(const top *t, char **answer_p, rt_error *error)
+#define REQUEST "GET /status HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n"
+
+static rt_status send_request(const top *t, int fd, rt_error *error)
 {
     char request[1024];
+    int size;
+    if (t->token)
+        size = snprintf(request, sizeof request, REQUEST "Authorization: Bearer %s\r\n\r\n",
+                        t->source, t->token);
+    else
+        size = snprintf(request, sizeof request, REQUEST "\r\n", t->source);
+    if (size >= (int)sizeof request || write(fd, request, (size_t)size) != size)
+        return rt_fail(error, RT_IO, "%s: the question could not be sent", t->source);
+    return RT_OK;
+}
+
+static rt_status ask(const top *t, char **answer_p, rt_error *error)
+{
     int fd = -1;
     rt_status status = connect_to(t->source, &fd, error);
     if (status)
         return status;
-    const int size = snprintf(request, sizeof request,
-                              "GET /status HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n%s%s%s\r\n",
-                              t->source, t->token ? "Authorization: Bearer " : "",
-                              t->token ? t->token : "", t->token ? "\r\n" : "");
-    if (size >= (int)sizeof request || write(fd, request, (size_t)size) != size)
-        status = rt_fail(error, RT_IO, "%s: the question could not be sent", t->source);
+    status = send_request(t, fd, error);
     if (!status)
         status = read_answer(t->source, fd, answer_p, error);
     close(fd);
@@ -182,6 +192,19 @@ static rt_status read_address(top *t, char **json_p, rt_error *error)
 
 // ---- showing ---------------------------------------------------------------------------------
 
+static rt_status copy_text(rt_json *json, char **copy_p, rt_error *error)
+{
+    const char *text = rt_json_text(json, NULL);
+    char *copy = NULL;
+    if (text)
+        copy = rt_alloc(strlen(text) + 1, 1);
+    if (!copy)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    strcpy(copy, text);
+    *copy_p = copy;
+    return RT_OK;
+}
+
 // The caller's (rt_free).
 static rt_status read_status(top *t, char **json_p, rt_error *error)
 {
@@ -190,12 +213,9 @@ static rt_status read_status(top *t, char **json_p, rt_error *error)
         return read_address(t, json_p, error);
     rt_json_init(&json, 0);
     rt_status status = read_folder(t, &json, error);
-    const char *text = status ? NULL : rt_json_text(&json, NULL);
-    char *copy = text ? rt_alloc(strlen(text) + 1, 1) : NULL;
-    if (copy)
-        strcpy(copy, text);
-    else if (!status)
-        status = rt_fail(error, RT_NO_MEMORY, "out of memory");
+    char *copy = NULL;
+    if (!status)
+        status = copy_text(&json, &copy, error);
     rt_json_fini(&json);
     *json_p = copy;
     return status;
@@ -222,29 +242,45 @@ static void print_screen(const rt_page *text)
     fputs(REST_CLEAR, stdout);
 }
 
-static rt_status show(top *t, bool as_json, bool is_screen, rt_error *error)
+static rt_status draw(const top *t, const char *json, bool is_screen, rt_page *text,
+                      rt_error *error)
 {
-    char *json = NULL;
-    rt_page text = {0};
-    rt_status status = read_status(t, &json, error);
-    if (status)
-        return status;
+    uint32_t rows = UINT32_MAX;
+    if (is_screen)
+        rows = terminal_rows();
     cJSON *parsed = cJSON_Parse(json);
-    if (as_json)
-        printf("%s\n", json);
-    else if (!parsed)
-        status = rt_fail(error, RT_DATA, "%s: what it answers is no JSON", t->source);
-    else
-        cli_top_draw(parsed, t->source, is_screen ? terminal_rows() : UINT32_MAX, &text);
+    if (!parsed)
+        return rt_fail(error, RT_DATA, "%s: what it answers is no JSON", t->source);
+    cli_top_draw(parsed, t->source, rows, text);
     cJSON_Delete(parsed);
-    rt_free(json);
-    if (!status && !as_json && text.failed)
-        status = rt_fail(error, RT_NO_MEMORY, "out of memory");
+    if (text->failed)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    return RT_OK;
+}
+
+static rt_status show_text(const top *t, const char *json, bool is_screen, rt_error *error)
+{
+    rt_page text = {0};
+    const rt_status status = draw(t, json, is_screen, &text, error);
     if (!status && is_screen)
         print_screen(&text);
     else if (!status && text.text)
         fputs(text.text, stdout);
     rt_page_fini(&text);
+    return status;
+}
+
+static rt_status show(top *t, bool as_json, bool is_screen, rt_error *error)
+{
+    char *json = NULL;
+    rt_status status = read_status(t, &json, error);
+    if (status)
+        return status;
+    if (as_json)
+        printf("%s\n", json);
+    else
+        status = show_text(t, json, is_screen, error);
+    rt_free(json);
     fflush(stdout);
     return status;
 }
@@ -278,7 +314,9 @@ static bool is_folder(const char *path)
 // Of "http://HOST:PORT" what follows the scheme.
 static const char *without_scheme(const char *address)
 {
-    return strncmp(address, "http://", 7) == 0 ? address + 7 : address;
+    if (strncmp(address, "http://", 7) == 0)
+        return address + 7;
+    return address;
 }
 
 // A folder, HOST:PORT, or that with "http://" before it; two addresses with a comma between them.
@@ -299,17 +337,22 @@ static rt_status choose_source(top *t, rt_error *error)
     if (comma)
         *comma = '\0';
     t->source = without_scheme(t->given);
-    t->other = comma ? without_scheme(comma + 1) : NULL;
+    t->other = NULL;
+    if (comma)
+        t->other = without_scheme(comma + 1);
     return RT_OK;
 }
 
 static rt_status run(top *t, bool once, bool as_json, const char *token, rt_error *error)
 {
     rt_status status = rt_config_init(&t->defaults);
-    if (!status && token)
+    if (status)
+        return rt_fail(error, status, "out of memory");
+    if (token)
         status = rt_http_read_word("--token", token, &t->token, error);
-    if (!status)
-        status = choose_source(t, error);
+    if (status)
+        return status;
+    status = choose_source(t, error);
     if (status)
         return status;
     if (once || as_json || !isatty(STDOUT_FILENO))
@@ -334,5 +377,5 @@ int cli_top(int argc, char **argv)
     rt_view_fini(&t.view);
     rt_config_fini(&t.defaults);
     rt_free(t.token);
-    return status ? cli_fail(&error) : CLI_OK;
+    return cli_end(status, &error);
 }

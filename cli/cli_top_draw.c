@@ -56,8 +56,10 @@ static cell short_of(double value)
 static cell ms_of(double ms)
 {
     cell c = short_of(ms);
-    if (ms < 0.01 && ms > 0)
-        snprintf(c.text, sizeof c.text, "%.*f", ms < 0.00005 ? 0 : 4, ms);
+    if (ms > 0 && ms < 0.00005)
+        snprintf(c.text, sizeof c.text, "0");
+    else if (ms > 0 && ms < 0.01)
+        snprintf(c.text, sizeof c.text, "%.4f", ms);
     return c;
 }
 
@@ -86,11 +88,22 @@ static cell age_of(double seconds)
 
 // ---- the run ---------------------------------------------------------------------------------
 
+static void draw_checkpoint(screen *s, const cJSON *checkpoint)
+{
+    const double every_s = rt_json_number(checkpoint, "every_s");
+    const double iteration = rt_json_number(checkpoint, "iteration");
+    const cell age = age_of(rt_json_number(checkpoint, "age_s"));
+    if (every_s > 0)
+        line(s, "checkpoint of iteration %.0f, %s old, one every %s", iteration, age.text,
+             age_of(every_s).text);
+    else
+        line(s, "checkpoint of iteration %.0f, %s old", iteration, age.text);
+}
+
 static void draw_run(screen *s, const cJSON *json, const char *source)
 {
     const cJSON *window = rt_json_member(json, "window"),
                 *checkpoint = rt_json_member(json, "checkpoint");
-    const double every_s = rt_json_number(checkpoint, "every_s");
     line(s, "%-38.38s %-7s %-10s iteration %.0f", source, rt_json_text_of(json, "state"),
          rt_json_text_of(json, "policy"), rt_json_number(json, "iteration"));
     line(s, "%s iterations/s, %s samples/s; %s ms each, predicted %s, decision %s",
@@ -115,9 +128,7 @@ static void draw_run(screen *s, const cJSON *json, const char *source)
          digits_of(rt_json_number(json, "bad_batches"), 0).text,
          age_of(rt_json_number(json, "iteration_age_s")).text);
     if (rt_json_number(checkpoint, "iteration") > 0)
-        line(s, "checkpoint of iteration %.0f, %s old%s%s", rt_json_number(checkpoint, "iteration"),
-             age_of(rt_json_number(checkpoint, "age_s")).text, every_s > 0 ? ", one every " : "",
-             every_s > 0 ? age_of(every_s).text : "");
+        draw_checkpoint(s, checkpoint);
 }
 
 static void draw_lag(screen *s, const cJSON *lag)

@@ -6,6 +6,7 @@
 // iteration.
 #include <cjson/cJSON.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,22 +100,27 @@ static rt_status read_file(trace *t, const char *run, const char *name, bool *fo
     const bool failed = ferror(file) != 0;
     free(line);
     fclose(file);
-    return failed ? rt_fail(error, RT_IO, "%s: %s", path, strerror(EIO)) : RT_OK;
+    if (failed)
+        return rt_fail(error, RT_IO, "%s: %s", path, strerror(EIO));
+    return RT_OK;
 }
 
+// What was put aside (metrics.bytes_max), then what followed.
 static rt_status read_run(trace *t, const char *run, rt_error *error)
 {
     bool found = false;
     rt_status status = read_file(t, run, "metrics.jsonl.1", &found, error);
-    if (!status)
-        status = read_file(t, run, "metrics.jsonl", &found, error);
-    if (!status && !found)
-        status =
-            rt_fail(error, RT_NOT_FOUND, "%s: no metrics.jsonl: is this what --out named?", run);
-    if (!status && t->seen == 0)
-        status = rt_fail(error, RT_NOT_FOUND, "%s/metrics.jsonl: %s", run,
-                         t->first ? "none of these iterations is in it" : "no iteration is in it");
-    return status;
+    if (status)
+        return status;
+    status = read_file(t, run, "metrics.jsonl", &found, error);
+    if (status)
+        return status;
+    if (!found)
+        return rt_fail(error, RT_NOT_FOUND, "%s: no metrics.jsonl: is this what --out named?", run);
+    const char *what = t->first ? "none of these iterations is in it" : "no iteration is in it";
+    if (t->seen == 0)
+        return rt_fail(error, RT_NOT_FOUND, "%s/metrics.jsonl: %s", run, what);
+    return RT_OK;
 }
 
 // ---- writing ---------------------------------------------------------------------------------
@@ -278,8 +284,8 @@ static bool take_number(const char *option, const char *text, uint64_t max, uint
         *value = number_given;
         return true;
     }
-    fprintf(stderr, "lanyard trace: %s: expected a number in [1, %llu], not \"%s\"\n", option,
-            (unsigned long long)max, text);
+    fprintf(stderr, "lanyard trace: %s: expected a number in [1, %" PRIu64 "], not \"%s\"\n",
+            option, max, text);
     return false;
 }
 
@@ -302,8 +308,11 @@ int cli_trace(int argc, char **argv)
     }
     rt_json_init(&t.json, 0);
     t.records = rt_alloc(t.count, sizeof *t.records);
-    rt_status status =
-        t.records ? read_run(&t, run, &error) : rt_fail(&error, RT_NO_MEMORY, "out of memory");
+    rt_status status;
+    if (t.records)
+        status = read_run(&t, run, &error);
+    else
+        status = rt_fail(&error, RT_NO_MEMORY, "out of memory");
     if (!status)
         status = write_trace(&t, out, &error);
     if (t.records)
@@ -311,5 +320,5 @@ int cli_trace(int argc, char **argv)
     rt_free(t.records);
     rt_free(t.end_ms);
     rt_json_fini(&t.json);
-    return status ? cli_fail(&error) : CLI_OK;
+    return cli_end(status, &error);
 }

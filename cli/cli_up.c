@@ -5,8 +5,8 @@
 // checkpoint: nothing of a failed attempt is kept but what is on disk. With "shrink" a lost worker
 // stays away for timeouts.rejoin_s; then it is started beside the others and waits until the
 // coordinator ends the attempt, at a checkpoint, so that all start anew. Whether the loss ends the
-// attempt is the coordinator's to say: it may go on without a worker that sat out. Children die with this
-// process (PR_SET_PDEATHSIG), so nothing stays behind.
+// attempt is the coordinator's to say: it may go on without a worker that sat out. Children die
+// with this process (PR_SET_PDEATHSIG), so nothing stays behind.
 #define _GNU_SOURCE // memfd_create
 #include <errno.h>
 #include <fcntl.h>
@@ -69,7 +69,7 @@ typedef struct {
     dp_flaps flaps;        // workers that were lost of late
     dp_members members;    // who takes part
     uint64_t absent, back; // workers that the attempt began without; of them, those that are back
-    uint64_t left; // workers that ended since, and the coordinator may have gone on without
+    uint64_t left;         // workers that ended since, and the coordinator may have gone on without
     uint64_t back_ns[RT_WORKERS_MAX]; // when absent ones are to be started
 } run;
 
@@ -138,10 +138,11 @@ static rt_status spawn(run *r, uint32_t peer, const char *name, char *const *arg
 static rt_status spawn_member(run *r, rt_role role, uint32_t rank, rt_error *error)
 {
     char name[32], rank_text[16], share[16];
-    const bool is_ps = role == RT_ROLE_PS;
-    char *arguments[] = {
-        "lanyard",  is_ps ? "ps" : "worker",  r->config_path, "--rank", rank_text, "--coordinator",
-        r->address, is_ps ? NULL : "--share", share,          NULL};
+    char *shard[] = {"lanyard",  "ps", r->config_path, "--rank", rank_text, "--coordinator",
+                     r->address, NULL};
+    char *worker[] = {"lanyard",       "worker",   r->config_path, "--rank", rank_text,
+                      "--coordinator", r->address, "--share",      share,    NULL};
+    char *const *arguments = role == RT_ROLE_PS ? shard : worker;
     snprintf(rank_text, sizeof rank_text, "%" PRIu32, rank);
     snprintf(share, sizeof share, "%" PRIu32, r->config->worker_count);
     return spawn(r, rt_peer(role, rank), rt_peer_name(rt_peer(role, rank), name), arguments, error);
@@ -215,7 +216,8 @@ static rt_status spawn_coordinator(run *r, rt_error *error)
     snprintf(fd_text, sizeof fd_text, "%d", pipes[1]);
     for (uint64_t rest = r->absent; rest; rest &= rest - 1) {
         const size_t used = strlen(without_text);
-        snprintf(without_text + used, sizeof without_text - used, "%s%" PRIu32, used ? "," : "",
+        const char *comma = used ? "," : "";
+        snprintf(without_text + used, sizeof without_text - used, "%s%" PRIu32, comma,
                  rt_lowest_bit(rest));
     }
     if (r->out) {
@@ -246,22 +248,34 @@ static rt_status spawn_coordinator(run *r, rt_error *error)
     close(pipes[1]);
     r->announce_fd = pipes[0];
     (void)fcntl(r->announce_fd, F_SETFD, FD_CLOEXEC);
-    return status ? status : read_address(r, error);
+    if (status)
+        return status;
+    return read_address(r, error);
+}
+
+static rt_status spawn_members(run *r, rt_role role, uint64_t ranks, rt_error *error)
+{
+    for (; ranks; ranks &= ranks - 1) {
+        const rt_status status = spawn_member(r, role, rt_lowest_bit(ranks), error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
 }
 
 static rt_status spawn_all(run *r, rt_error *error)
 {
+    const uint64_t shards = r->members.shards & rt_bits_below(r->config->ps_shard_count);
+    const uint64_t workers = r->members.workers & rt_bits_below(r->config->worker_count);
     rt_status status = spawn_coordinator(r, error);
-    for (uint32_t i = 0; i < r->config->ps_shard_count && !status; i++)
-        if (r->members.shards >> i & 1)
-            status = spawn_member(r, RT_ROLE_PS, i, error);
-    if (!status && r->config->collective == RT_COLLECTIVE_MPI)
+    if (status)
+        return status;
+    status = spawn_members(r, RT_ROLE_PS, shards, error);
+    if (status)
+        return status;
+    if (r->config->collective == RT_COLLECTIVE_MPI)
         return spawn_mpi_workers(r, error);
-    for (uint32_t i = 0; i < r->config->worker_count && !status; i++) {
-        if (r->members.workers >> i & 1 && !(r->absent >> i & 1))
-            status = spawn_member(r, RT_ROLE_WORKER, i, error);
-    }
-    return status;
+    return spawn_members(r, RT_ROLE_WORKER, workers & ~r->absent, error);
 }
 
 static void put_off_return(run *r, uint32_t rank)
@@ -365,13 +379,16 @@ static void report_failure(run *r)
     const child *c = r->first_failed;
     for (uint32_t i = 0; i < r->child_count && c && !WIFSIGNALED(c->failure); i++) {
         const child *other = &r->children[i];
-        c = WIFSIGNALED(other->failure) && !other->waits ? other : c;
+        if (WIFSIGNALED(other->failure) && !other->waits)
+            c = other;
     }
     // It told the others, some of which may have ended before it.
     if (c && WIFEXITED(c->failure) && WEXITSTATUS(c->failure) == CLI_MEND &&
         r->children[0].failure == c->failure)
         c = r->children;
-    r->lost = c ? c->peer : 0;
+    r->lost = 0;
+    if (c)
+        r->lost = c->peer;
     for (uint32_t i = 1; i < r->child_count && c == r->children; i++) {
         if (r->children[i].pid && !r->children[i].waits)
             r->lost = r->children[i].peer;
@@ -485,8 +502,9 @@ static rt_status put_config(run *r, rt_error *error)
     bool written = r->config_fd >= 0 && write(r->config_fd, json, length) == (ssize_t)length;
     rt_free(json);
     snprintf(r->config_path, sizeof r->config_path, "/proc/self/fd/%d", r->config_fd);
-    return written ? RT_OK
-                   : rt_fail(error, RT_IO, "cannot pass the configuration on: %s", strerror(errno));
+    if (!written)
+        return rt_fail(error, RT_IO, "cannot pass the configuration on: %s", strerror(errno));
+    return RT_OK;
 }
 
 // Who takes part; boxes that were added are of the configuration from then on.
@@ -595,10 +613,10 @@ static bool prepare_restart(run *r)
         return false;
     choose_absent(r);
     r->restarts_ns[r->restart_count++ % RESTARTS_MAX] = rt_now_ns();
+    const char *lost = r->lost ? rt_peer_name(r->lost, name) : "a process";
     rt_warn("restart %" PRIu32 ": %s was lost; %" PRIu32
             " workers go on from the newest checkpoint",
-            r->restart_count, r->lost ? rt_peer_name(r->lost, name) : "a process",
-            rt_bit_count(r->members.workers & ~r->absent));
+            r->restart_count, lost, rt_bit_count(r->members.workers & ~r->absent));
     return true;
 }
 
@@ -606,9 +624,10 @@ static bool prepare_restart(run *r)
 // wrote waits in it. Closed with this process.
 static void hold_fifos(const rt_stream_config *stream)
 {
+    int flags = O_NONBLOCK | O_CLOEXEC;
+    flags |= stream->fifo_ends ? O_RDONLY : O_RDWR; // who holds it to write keeps it from ending
     for (uint32_t i = 0; i < stream->file_count; i++) {
         struct stat info;
-        const int flags = (stream->fifo_ends ? O_RDONLY : O_RDWR) | O_NONBLOCK | O_CLOEXEC;
         if (stat(stream->files[i], &info) == 0 && S_ISFIFO(info.st_mode) &&
             open(stream->files[i], flags) < 0)
             rt_warn("%s cannot be held open: %s", stream->files[i], strerror(errno));
@@ -636,9 +655,10 @@ int cli_up(int argc, char **argv)
 {
     rt_config config;
     run r = {.config = &config, .config_fd = -1, .announce_fd = -1};
-    const cli_option options[] = {
-        {"out", &r.out, NULL}, {"trace", NULL, &r.trace}, {"resume", NULL, &r.resume},
-        {"init", &r.init, NULL}};
+    const cli_option options[] = {{"out", &r.out, NULL},
+                                  {"trace", NULL, &r.trace},
+                                  {"resume", NULL, &r.resume},
+                                  {"init", &r.init, NULL}};
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &r.path, r.sets, &r.set_count))
         return CLI_USAGE;
     if (r.init && r.resume) {

@@ -44,15 +44,34 @@ static rt_status read_rows(const ew_source *source, uint64_t *rows_p, rt_error *
     const ps_table_config bounds = {
         .row_floats = dim + rt_optimizer_state_floats(&config->optimizer_rows, dim),
         .memory_bytes_max = UINT64_MAX / 2};
-    rt_status status = RT_OK;
-    for (uint32_t s = 0; s < config->ps_shard_count && !status; s++) {
+    for (uint32_t s = 0; s < config->ps_shard_count; s++) {
         ps_table *table;
         if (ps_table_create(&bounds, &table))
             return rt_fail(error, RT_NO_MEMORY, "out of memory");
-        status = ew_source_rows(source, s, bounds.row_floats, table, NULL, error);
+        const rt_status status = ew_source_rows(source, s, bounds.row_floats, table, NULL, error);
         *rows_p += ps_table_count(table);
         ps_table_destroy(table);
+        if (status)
+            return status;
     }
+    return RT_OK;
+}
+
+static rt_status read_all(const ew_source *source, uint64_t *iteration_p, uint64_t *rows_p,
+                          rt_error *error)
+{
+    cJSON *manifest;
+    rt_status status = ew_source_check(source, error);
+    if (status)
+        return status;
+    status = rt_manifest_read(source->folder, &manifest, error);
+    if (status)
+        return status;
+    (void)rt_manifest_u64(manifest, "iteration", UINT64_C(1) << 53, iteration_p);
+    status = read_rows(source, rows_p, error);
+    if (!status)
+        status = read_others(source, manifest, error);
+    cJSON_Delete(manifest);
     return status;
 }
 
@@ -61,21 +80,11 @@ static int verify(const char *folder)
     rt_config config;
     ew_source source;
     rt_error error = {0};
-    cJSON *manifest = NULL;
     uint64_t rows = 0, iteration = 0;
     int code = cli_open_source(folder, NULL, 0, false, &config, &source);
     if (code != CLI_OK)
         return code;
-    rt_status status = ew_source_check(&source, &error);
-    if (!status)
-        status = rt_manifest_read(folder, &manifest, &error);
-    if (!status)
-        (void)rt_manifest_u64(manifest, "iteration", UINT64_C(1) << 53, &iteration);
-    if (!status)
-        status = read_rows(&source, &rows, &error);
-    if (!status)
-        status = read_others(&source, manifest, &error);
-    cJSON_Delete(manifest);
+    const rt_status status = read_all(&source, &iteration, &rows, &error);
     rt_config_fini(&config);
     if (status)
         return cli_fail(&error);
@@ -113,7 +122,9 @@ static int verify_folder(const char *folder)
     rt_free(iterations);
     if (count == 0)
         return CLI_USAGE;
-    return failed || whole == 0 ? CLI_FAILED : CLI_OK;
+    if (failed || whole == 0)
+        return CLI_FAILED;
+    return CLI_OK;
 }
 
 // The folder of a run, or of checkpoints. CLI_USAGE: it is none.
@@ -129,8 +140,10 @@ static int verify_all(const char *given)
     snprintf(inside, sizeof inside, "%s/model", given);
     if (has_file(inside, "manifest.json"))
         return verify(inside);
-    fprintf(stderr, "lanyard verify: %s is a run without checkpoints (checkpoint.every_s) and, so "
-                    "far, without a model\n", given);
+    fprintf(stderr,
+            "lanyard verify: %s is a run without checkpoints (checkpoint.every_s) and, so "
+            "far, without a model\n",
+            given);
     return CLI_FAILED;
 }
 
@@ -141,10 +154,13 @@ int cli_verify(int argc, char **argv)
     if (!cli_parse(argc, argv, NULL, 0, &given, sets, &set_count))
         return CLI_USAGE;
     if (!given || set_count) {
-        fprintf(stderr, "lanyard verify: expected DIR, a model, a checkpoint, or the folder of a run "
-                        "or of checkpoints\n");
+        fprintf(stderr,
+                "lanyard verify: expected DIR, a model, a checkpoint, or the folder of a run "
+                "or of checkpoints\n");
         return CLI_USAGE;
     }
     const int code = verify_all(given);
-    return code == CLI_USAGE ? verify(given) : code;
+    if (code == CLI_USAGE)
+        return verify(given);
+    return code;
 }

@@ -34,8 +34,8 @@ static void set_value(cli_word *word, const char *value, size_t size)
 
 static size_t line_size(const char *line)
 {
-    const char *end = strchr(line, '\n');
-    return end ? (size_t)(end - line) + 1 : strlen(line);
+    const size_t size = strcspn(line, "\n");
+    return size + (line[size] == '\n');
 }
 
 // A line "  --out DIR  text", and the lines below it that are indented further.
@@ -100,7 +100,9 @@ static void read_synopsis(cli_words *words, const char *synopsis)
 void cli_words_read(const cli_command *command, cli_words *words)
 {
     words->count = 0;
-    words->notes = command->options ? read_items(words, command->options) : "";
+    words->notes = "";
+    if (command->options)
+        words->notes = read_items(words, command->options);
     if (strstr(command->arguments, "--set "))
         read_items(words, CLI_SET_HELP);
     read_synopsis(words, command->arguments);
@@ -109,11 +111,12 @@ void cli_words_read(const cli_command *command, cli_words *words)
 void cli_word_lines(const cli_word *word, void (*put)(void *to, const char *line, size_t size),
                     void *to)
 {
-    const char *line = word->text, *end = line ? line + word->text_size : NULL;
-    while (line < end) {
-        const size_t size = line_size(line), spaces = strspn(line, " ");
+    size_t size;
+    for (size_t at = 0; word->text && at < word->text_size; at += size) {
+        const char *line = word->text + at;
+        const size_t spaces = strspn(line, " ");
+        size = line_size(line);
         put(to, line + spaces, size - spaces - 1);
-        line += size;
     }
 }
 

@@ -279,8 +279,10 @@ static int close_output(int code)
     const bool was_bad = ferror(stdout) != 0; // errno is of another time then
     if ((fflush(stdout) == 0 && !was_bad) || code != CLI_OK)
         return code;
-    fprintf(stderr, "lanyard: error: cannot write standard output%s%s\n", was_bad ? "" : ": ",
-            was_bad ? "" : strerror(errno));
+    if (was_bad)
+        fprintf(stderr, "lanyard: error: cannot write standard output\n");
+    else
+        fprintf(stderr, "lanyard: error: cannot write standard output: %s\n", strerror(errno));
     return CLI_FAILED;
 }
 
@@ -292,7 +294,9 @@ static int run_command(const cli_command *command, int argc, char **argv)
     if (wants_help)
         return close_output(cli_help_command(command, argc, argv));
     const int code = command->run(argc, argv);
-    return prints_aside(command) ? code : close_output(code);
+    if (prints_aside(command))
+        return code;
+    return close_output(code);
 }
 
 // Who starts a program may have closed them: the next file that is opened would get their number,
@@ -312,7 +316,7 @@ static void prepare_process(void)
     signal(SIGPIPE, SIG_IGN);
     if (getrlimit(RLIMIT_NOFILE, &files) != 0)
         return;
-    files.rlim_cur = files.rlim_max < FILES_MAX ? files.rlim_max : FILES_MAX;
+    files.rlim_cur = rt_min_u64(files.rlim_max, FILES_MAX);
     (void)setrlimit(RLIMIT_NOFILE, &files);
 }
 

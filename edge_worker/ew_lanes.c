@@ -38,6 +38,7 @@ void ew_lanes_fini(ew_lanes *lanes)
 
 // ---- out -------------------------------------------------------------------------------------
 
+// As planned, unless that makes too many messages.
 static uint32_t chunk_of(uint32_t planned, uint32_t count)
 {
     const uint64_t least = (count + CHUNKS_USUAL - 1) / CHUNKS_USUAL;
@@ -65,11 +66,12 @@ uint32_t ew_lanes_step(const ew_lanes *lanes)
 
 static rt_status flush(ew_lanes *lanes, uint32_t shard, rt_error *error)
 {
-    rt_status status =
+    const rt_status status =
         ew_outlet_flush(&lanes->lanes[shard].out, lanes->send, lanes->send_context, shard);
-    return status ? rt_fail(error, status, "cannot send to PS shard %" PRIu32 ": %s", shard,
-                            rt_status_text(status))
-                  : RT_OK;
+    if (status)
+        return rt_fail(error, status, "cannot send to PS shard %" PRIu32 ": %s", shard,
+                       rt_status_text(status));
+    return RT_OK;
 }
 
 rt_status ew_lanes_post(ew_lanes *lanes, uint32_t shard, rt_message *message, rt_error *error)
@@ -190,18 +192,23 @@ static uint32_t next_lane(const ew_lanes *lanes, uint32_t final_from)
     return best;
 }
 
+// Highest first, over all shards: a backward pass makes gradients from the end of the vector down.
 rt_status ew_lanes_advance(ew_lanes *lanes, uint32_t final_from, uint64_t *bytes_p, rt_error *error)
 {
-    rt_status status = RT_OK;
-    for (uint32_t s = 0; s < lanes->stripes.shard_count && !status; s++)
-        status = flush(lanes, s, error);
-    while (!status) {
+    for (uint32_t s = 0; s < lanes->stripes.shard_count; s++) {
+        const rt_status status = flush(lanes, s, error);
+        if (status)
+            return status;
+    }
+    for (;;) {
         const uint32_t shard = next_lane(lanes, final_from);
         if (shard == lanes->stripes.shard_count)
-            break;
-        status = fill_chunk(lanes, shard, next_chunk(&lanes->lanes[shard]), bytes_p, error);
+            return RT_OK;
+        const uint32_t first = next_chunk(&lanes->lanes[shard]);
+        const rt_status status = fill_chunk(lanes, shard, first, bytes_p, error);
+        if (status)
+            return status;
     }
-    return status;
 }
 
 bool ew_lanes_held_up(const ew_lanes *lanes)
@@ -253,23 +260,38 @@ static bool fits(const ew_lanes *lanes, const rt_message *message, uint32_t shar
     return head.floats == floats && head.whole == whole_in(lanes, shard, header->count, floats);
 }
 
-rt_status ew_lanes_take(ew_lanes *lanes, const rt_message *message, rt_error *error)
+// Floats of a chunk that begins there.
+static uint32_t floats_from(const ew_lane *lane, uint32_t first)
+{
+    return (uint32_t)rt_min_u64(lane->count - first, lane->chunk_floats);
+}
+
+// Whether it is the sum of a chunk that was sent, and the first of it.
+static bool is_awaited(const ew_lanes *lanes, const rt_message *message)
 {
     static const rt_message_type types[] = {RT_MESSAGE_DENSE_SUM, RT_MESSAGE_DENSE_SUM_BF16,
                                             RT_MESSAGE_DENSE_SUM_INT8};
     const rt_wire_header *header = rt_message_header(message);
     const uint32_t shard = rt_peer_rank(header->sender), first = header->count;
-    ew_lane *lane = shard < lanes->stripes.shard_count ? &lanes->lanes[shard] : NULL;
-    const uint32_t chunk = lane ? first / lane->chunk_floats : 0;
-    const uint32_t floats =
-        lane && first < lane->count
-            ? (uint32_t)rt_min_u64(lane->count - first, lane->chunk_floats)
-            : 0;
-    if (!floats || header->iteration != lanes->iteration || header->type != types[lanes->coding] ||
-        first < lane->sent_from || first % lane->chunk_floats ||
-        !fits(lanes, message, shard, floats) || lane->arrived[chunk / 64] & rt_bit(chunk % 64))
+    if (shard >= lanes->stripes.shard_count || header->iteration != lanes->iteration ||
+        header->type != types[lanes->coding])
+        return false;
+    const ew_lane *lane = &lanes->lanes[shard];
+    const uint32_t chunk = first / lane->chunk_floats;
+    return first < lane->count && first >= lane->sent_from && first % lane->chunk_floats == 0 &&
+           fits(lanes, message, shard, floats_from(lane, first)) &&
+           !(lane->arrived[chunk / 64] & rt_bit(chunk % 64));
+}
+
+rt_status ew_lanes_take(ew_lanes *lanes, const rt_message *message, rt_error *error)
+{
+    const rt_wire_header *header = rt_message_header(message);
+    const uint32_t shard = rt_peer_rank(header->sender), first = header->count;
+    if (!is_awaited(lanes, message))
         return rt_fail(error, RT_WIRE, "PS shard %" PRIu32 ": a dense sum that nobody waits for",
                        shard);
+    ew_lane *lane = &lanes->lanes[shard];
+    const uint32_t floats = floats_from(lane, first), chunk = first / lane->chunk_floats;
     const void *payload = rt_message_payload(message) + sizeof(rt_wire_dense);
     if (lanes->coding == RT_CODING_INT8)
         unpack_int8(lanes, shard, first, floats,

@@ -68,14 +68,16 @@ rt_status ew_links_measure(const ew_links_config *config, rt_wire_link *links, u
                            rt_error *error)
 {
     uint32_t box_of[RT_SHARDS_MAX];
-    rt_status status = RT_OK;
     *count = 0;
     bw_boxes(config->addresses, config->shard_count, box_of);
-    for (uint32_t s = 0; s < config->shard_count && !status; s++) {
-        if (box_of[s] == s && !is_own(config, box_of, s))
-            status = measure_box(config, box_of, s, &links[(*count)++], error);
+    for (uint32_t s = 0; s < config->shard_count; s++) {
+        if (box_of[s] != s || is_own(config, box_of, s))
+            continue;
+        const rt_status status = measure_box(config, box_of, s, &links[(*count)++], error);
+        if (status)
+            return status;
     }
-    if (!status && *count)
+    if (*count)
         tell_rates(config, links, *count);
-    return status;
+    return RT_OK;
 }

@@ -27,51 +27,70 @@ static rt_status take_part(ew_run *w, const rt_message *message, rt_error *error
     return status;
 }
 
+static rt_status send_parts(ew_run *w, const rt_bytes *bytes, rt_error *error)
+{
+    for (size_t at = 0; at < bytes->size; at += RT_WIRE_PART_BYTES_MAX) {
+        rt_message message;
+        const size_t size = rt_min_u64(RT_WIRE_PART_BYTES_MAX, bytes->size - at);
+        const rt_wire_part part = {at, bytes->size};
+        if (rt_message_create(&message, RT_MESSAGE_PART, ew_run_self(w), w->mark.number, 1,
+                              sizeof part + size))
+            return rt_fail(error, RT_NO_MEMORY, "out of memory");
+        memcpy(rt_message_payload(&message), &part, sizeof part);
+        memcpy(rt_message_payload(&message) + sizeof part, bytes->data + at, size);
+        const rt_status status = rt_member_send(&w->member, &message, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
 static rt_status send_state(ew_run *w, rt_error *error)
 {
     rt_bytes bytes = {0};
     rt_status status = ew_trainer_get_state(w->trainer, &bytes, error);
-    for (size_t at = 0; at < bytes.size && !status; at += RT_WIRE_PART_BYTES_MAX) {
-        rt_message message;
-        const size_t size = rt_min_u64(RT_WIRE_PART_BYTES_MAX, bytes.size - at);
-        const rt_wire_part part = {at, bytes.size};
-        status = rt_message_create(&message, RT_MESSAGE_PART, ew_run_self(w), w->mark, 1,
-                                   sizeof part + size);
-        if (status) {
-            rt_fail(error, status, "out of memory");
-            break;
-        }
-        memcpy(rt_message_payload(&message), &part, sizeof part);
-        memcpy(rt_message_payload(&message) + sizeof part, bytes.data + at, size);
-        status = rt_member_send(&w->member, &message, error);
-    }
+    if (!status)
+        status = send_parts(w, &bytes, error);
     rt_bytes_fini(&bytes);
     return status;
 }
 
+// Slices where the coordinator plans, batches where this worker does.
+static rt_status take_work(ew_run *w, rt_message *message, rt_error *error)
+{
+    const uint32_t type = rt_message_header(message)->type;
+    if ((type == RT_MESSAGE_BATCH) != (w->planner != NULL))
+        return rt_fail(error, RT_WIRE, "coordinator: a %s, but planner.placement is another",
+                       rt_message_type_name(type));
+    if (w->planner)
+        return ew_planner_give(w->planner, message, error);
+    return ew_executor_receive(w->executor, rt_peer(RT_ROLE_COORDINATOR, 0), message, error);
+}
+
+static void take_mark(ew_run *w, const rt_wire_header *header)
+{
+    w->mark =
+        (ew_mark){.waits = true, .wants_dense = header->count > 0, .number = header->iteration};
+    if (w->mark.wants_dense)
+        w->giver = header->count - 1;
+}
+
 static rt_status take_from_coordinator(ew_run *w, rt_message *message, rt_error *error)
 {
-    switch (rt_message_header(message)->type) {
+    const rt_wire_header *header = rt_message_header(message);
+    switch (header->type) {
     case RT_MESSAGE_SLICE:
     case RT_MESSAGE_BATCH:
-        if ((rt_message_header(message)->type == RT_MESSAGE_BATCH) != (w->planner != NULL))
-            return rt_fail(error, RT_WIRE, "coordinator: a %s, but planner.placement is another",
-                           rt_message_type_name(rt_message_header(message)->type));
-        if (w->planner)
-            return ew_planner_give(w->planner, message, error);
-        return ew_executor_receive(w->executor, rt_peer(RT_ROLE_COORDINATOR, 0), message, error);
+        return take_work(w, message, error);
     case RT_MESSAGE_FINISH:
-        w->finishing = true;
-        w->giver = rt_message_header(message)->count;
+        if (w->finish == EW_FINISH_NONE)
+            w->finish = EW_FINISH_ASKED;
+        w->giver = header->count;
         return RT_OK;
     case RT_MESSAGE_PART:
         return take_part(w, message, error);
     case RT_MESSAGE_MARK:
-        w->marked = true;
-        w->mark = rt_message_header(message)->iteration;
-        w->mark_dense = rt_message_header(message)->count > 0;
-        if (w->mark_dense)
-            w->giver = rt_message_header(message)->count - 1;
+        take_mark(w, header);
         return RT_OK;
     case RT_MESSAGE_LINK:
         w->probes = true;
@@ -84,7 +103,7 @@ static rt_status take_from_coordinator(ew_run *w, rt_message *message, rt_error 
         return ew_saving_take(&w->saving, message, error);
     default:
         return rt_fail(error, RT_WIRE, "coordinator: a worker takes no %s",
-                       rt_message_type_name(rt_message_header(message)->type));
+                       rt_message_type_name(header->type));
     }
 }
 
@@ -93,13 +112,16 @@ rt_status ew_run_drain_coordinator(ew_run *w, rt_error *error)
     for (uint32_t i = 0; i < RECEIVE_MAX; i++) {
         rt_message message = {0};
         rt_status status = rt_member_receive(&w->member, &message, error);
-        if (!status) // shares the link with what comes from the shards
-            bw_passive_received(&w->link, 0, message.size, 0, rt_now_ns() / 1000, false);
-        if (!status)
-            status = take_from_coordinator(w, &message, error);
+        if (status == RT_AGAIN)
+            return RT_OK;
+        if (status)
+            return status;
+        // It shares the link with what comes from the shards.
+        bw_passive_received(&w->link, 0, message.size, 0, rt_now_ns() / 1000, false);
+        status = take_from_coordinator(w, &message, error);
         rt_message_release(&message);
         if (status)
-            return status == RT_AGAIN ? RT_OK : status;
+            return status;
     }
     return RT_OK;
 }
@@ -110,25 +132,40 @@ rt_status ew_run_drain_planner(ew_run *w, rt_error *error)
         rt_message slice = {0};
         rt_status status = ew_planner_take(w->planner, &slice, error);
         if (status == RT_AGAIN)
-            break;
-        if (!status)
-            status =
-                ew_executor_receive(w->executor, rt_peer(RT_ROLE_COORDINATOR, 0), &slice, error);
+            return RT_OK;
+        if (status)
+            return status;
+        status = ew_executor_receive(w->executor, rt_peer(RT_ROLE_COORDINATOR, 0), &slice, error);
         if (status)
             return status;
     }
     return RT_OK;
 }
 
+// The stamp of a PUSHED is when the push came, of all others when they were sent.
 static void watch_link(ew_run *w, uint32_t shard, const rt_message *message)
 {
     const rt_wire_header *header = rt_message_header(message);
     const uint64_t now_us = rt_now_ns() / 1000;
-    bw_passive_received(&w->link, shard, message->size,
-                        header->type == RT_MESSAGE_PUSHED ? 0 : header->stamp, now_us, w->prompt);
-    if (header->type == RT_MESSAGE_PUSHED)
+    if (header->type == RT_MESSAGE_PUSHED) {
+        bw_passive_received(&w->link, shard, message->size, 0, now_us, w->prompt);
         bw_passive_confirmed(&w->link, shard, header->stamp, now_us);
+    } else {
+        bw_passive_received(&w->link, shard, message->size, header->stamp, now_us, w->prompt);
+    }
     w->prompt = false;
+}
+
+static rt_status take_from_shard(ew_run *w, uint32_t shard, rt_message *message, rt_error *error)
+{
+    const uint32_t type = rt_message_header(message)->type;
+    rt_message_header(message)->sender = rt_peer(RT_ROLE_PS, shard);
+    watch_link(w, shard, message);
+    if (ew_exchange_takes(type))
+        return ew_exchange_receive(w->exchange, message, error);
+    if (type == RT_MESSAGE_DENSE_STATE)
+        return ew_weights_receive(&w->weights, message, error);
+    return ew_executor_receive(w->executor, rt_peer(RT_ROLE_PS, shard), message, error);
 }
 
 rt_status ew_run_drain_shard(ew_run *w, uint32_t shard, rt_error *error)
@@ -139,22 +176,13 @@ rt_status ew_run_drain_shard(ew_run *w, uint32_t shard, rt_error *error)
         rt_status status = w->config->ops->receive(w->endpoints[1 + shard], &peer, &message, error);
         if (status == RT_AGAIN)
             return RT_OK;
-        if (status == RT_NOT_FOUND && w->finish_answered)
+        if (status == RT_NOT_FOUND && w->finish == EW_FINISH_ANSWERED)
             return RT_OK; // nothing is expected of it; that the run is complete is on its way
         if (status == RT_NOT_FOUND)
             return rt_fail(error, RT_PEER, "PS shard %" PRIu32 " is gone", shard);
-        if (!status) {
-            rt_message_header(&message)->sender = rt_peer(RT_ROLE_PS, shard);
-            watch_link(w, shard, &message);
-        }
-        const uint32_t type = status ? 0 : rt_message_header(&message)->type;
-        if (!status && ew_exchange_takes(type))
-            status = ew_exchange_receive(w->exchange, &message, error);
-        else if (!status && type == RT_MESSAGE_DENSE_STATE)
-            status = ew_weights_receive(&w->weights, &message, error);
-        else if (!status)
-            status = ew_executor_receive(w->executor, rt_peer(RT_ROLE_PS, shard), &message,
-                                         error);
+        if (status)
+            return status;
+        status = take_from_shard(w, shard, &message, error);
         rt_message_release(&message);
         if (status)
             return status;
@@ -164,18 +192,26 @@ rt_status ew_run_drain_shard(ew_run *w, uint32_t shard, rt_error *error)
 
 rt_status ew_run_drain_peers(ew_run *w, rt_error *error)
 {
-    rt_status status = w->finish_answered ? RT_OK : ew_peers_look(&w->peers, error);
-    for (uint32_t i = 0; i < RECEIVE_MAX && !status; i++) {
+    rt_status status = RT_OK;
+    if (w->finish != EW_FINISH_ANSWERED) // then they may leave
+        status = ew_peers_look(&w->peers, error);
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < RECEIVE_MAX; i++) {
         uint32_t peer;
         rt_message message = {0};
         status = ew_peers_receive(&w->peers, &peer, &message, error);
-        if (!status) { // it shares the link with what comes from the shards
-            bw_passive_received(&w->link, 0, message.size, 0, rt_now_ns() / 1000, false);
-            status = ew_executor_receive(w->executor, peer, &message, error);
-        }
-        rt_message_release(&message);
+        if (status == RT_AGAIN)
+            return RT_OK;
+        if (status)
+            return status;
+        // It shares the link with what comes from the shards.
+        bw_passive_received(&w->link, 0, message.size, 0, rt_now_ns() / 1000, false);
+        status = ew_executor_receive(w->executor, peer, &message, error);
+        if (status)
+            return status;
     }
-    return status == RT_AGAIN ? RT_OK : status;
+    return RT_OK;
 }
 
 // ---- answers ---------------------------------------------------------------------------------
@@ -190,16 +226,16 @@ bool ew_run_is_idle(const ew_run *w)
 static rt_status answer_mark_if_idle(ew_run *w, rt_error *error)
 {
     rt_message message;
-    if (!w->marked || !ew_run_is_idle(w))
+    if (!w->mark.waits || !ew_run_is_idle(w))
         return RT_OK;
-    w->marked = false;
-    if (w->mark_dense && w->rank == w->giver) {
-        rt_status status = send_state(w, error);
+    w->mark.waits = false;
+    if (w->mark.wants_dense && w->rank == w->giver) {
+        const rt_status status = send_state(w, error);
         if (status)
             return status;
     }
-    const uint32_t giver = w->mark_dense ? 1 + w->giver : 0; // as the question had it
-    if (rt_message_create(&message, RT_MESSAGE_MARK, ew_run_self(w), w->mark, giver, 0))
+    const uint32_t giver = w->mark.wants_dense ? 1 + w->giver : 0; // as the question had it
+    if (rt_message_create(&message, RT_MESSAGE_MARK, ew_run_self(w), w->mark.number, giver, 0))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     return rt_member_send(&w->member, &message, error);
 }
@@ -236,12 +272,15 @@ static rt_status listen_meanwhile(void *context, rt_error *error)
 {
     ew_run *w = context;
     rt_message message = {0};
-    rt_status status = rt_member_receive(&w->member, &message, error);
-    if (!status)
-        status = rt_fail(error, RT_WIRE, "coordinator: a %s while it waits for a LINK",
-                         rt_message_type_name(rt_message_header(&message)->type));
+    const rt_status status = rt_member_receive(&w->member, &message, error);
+    if (status == RT_AGAIN)
+        return rt_member_beat(&w->member, error);
+    if (status)
+        return status;
+    const uint32_t type = rt_message_header(&message)->type;
     rt_message_release(&message);
-    return status == RT_AGAIN ? rt_member_beat(&w->member, error) : status;
+    return rt_fail(error, RT_WIRE, "coordinator: a %s while it waits for a LINK",
+                   rt_message_type_name(type));
 }
 
 // No worker has anything under way: the coordinator saw to it. A link that is silent for a while is
@@ -261,12 +300,12 @@ static rt_status probe_if_idle(ew_run *w, rt_error *error)
 static rt_status finish_if_idle(ew_run *w, rt_error *error)
 {
     rt_message message;
-    if (!w->finishing || w->finish_answered || !ew_run_is_idle(w))
+    if (w->finish != EW_FINISH_ASKED || !ew_run_is_idle(w))
         return RT_OK;
-    w->finish_answered = true;
+    w->finish = EW_FINISH_ANSWERED;
     const ew_executor_statistics all = ew_executor_get_statistics(w->executor);
     const rt_wire_report report = {.done = rt_counts_less(&all.done, &w->reported),
-                                   .handed = (uint32_t)(all.handed - w->handed_reported)};
+                                   .handed = (uint32_t)(all.handed - w->so_far.handed)};
     if (rt_message_create(&message, RT_MESSAGE_FINISHED, ew_run_self(w), 0, 1, sizeof report))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     memcpy(rt_message_payload(&message), &report, sizeof report);
@@ -276,7 +315,10 @@ static rt_status finish_if_idle(ew_run *w, rt_error *error)
 rt_status ew_run_answer_if_idle(ew_run *w, rt_error *error)
 {
     rt_status status = answer_mark_if_idle(w, error);
-    if (!status)
-        status = probe_if_idle(w, error);
-    return status ? status : finish_if_idle(w, error);
+    if (status)
+        return status;
+    status = probe_if_idle(w, error);
+    if (status)
+        return status;
+    return finish_if_idle(w, error);
 }

@@ -26,19 +26,20 @@ rt_status ew_peers_listen(ew_peers *peers, const rt_transport_ops *ops, rt_trans
     rt_peer_name(peers->guests.self, who);
     if (host[0])
         snprintf(given, sizeof given, "%s:0", host);
-    const rt_door door = {.config = run,
-                          .who = who,
-                          .given = given,
-                          .key = "host in boxes",
-                          .port = run->network_worker_port ? run->network_worker_port + config->rank
-                                                           : 0,
-                          .coordinator = config->coordinator,
-                          .notify = config->notify};
-    rt_status status =
+    rt_door door = {.config = run,
+                    .who = who,
+                    .given = given,
+                    .key = "host in boxes",
+                    .coordinator = config->coordinator,
+                    .notify = config->notify};
+    if (run->network_worker_port)
+        door.port = run->network_worker_port + config->rank;
+    const rt_status status =
         rt_guests_listen(&peers->guests, transport, &door, peers->address, error);
-    if (!status)
-        rt_info("%s listens for other workers at %s", who, peers->address);
-    return status;
+    if (status)
+        return status;
+    rt_info("%s listens for other workers at %s", who, peers->address);
+    return RT_OK;
 }
 
 void ew_peers_welcome(ew_peers *peers, const rt_wire_welcome *welcome, uint32_t place)
@@ -69,10 +70,10 @@ static rt_status greet(ew_peers *peers, uint32_t place, rt_error *error)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     rt_status status = peers->ops->send(peers->others[place], peer_at(peers, place), &message);
     rt_message_release(&message);
-    return status && status != RT_NOT_FOUND
-               ? rt_fail(error, status, "cannot send to worker %" PRIu32 ": %s", place,
-                         rt_status_text(status))
-               : RT_OK; // one that is gone is found by those who wait for it
+    if (status && status != RT_NOT_FOUND) // one that is gone is found by those who wait for it
+        return rt_fail(error, status, "cannot send to worker %" PRIu32 ": %s", place,
+                       rt_status_text(status));
+    return RT_OK;
 }
 
 static rt_status connect_to(ew_peers *peers, uint32_t place, const char *address,
@@ -80,34 +81,40 @@ static rt_status connect_to(ew_peers *peers, uint32_t place, const char *address
 {
     const uint32_t server = peer_at(peers, place);
     rt_status status = peers->ops->trust(peers->transport, server, key, error);
-    if (!status)
-        status = peers->ops->connect(peers->transport, own_peer(peers), server, address,
-                                     &peers->others[place], error);
-    return status ? status : greet(peers, place, error);
+    if (status)
+        return status;
+    status = peers->ops->connect(peers->transport, own_peer(peers), server, address,
+                                 &peers->others[place], error);
+    if (status)
+        return status;
+    return greet(peers, place, error);
 }
 
 rt_status ew_peers_connect(ew_peers *peers, const rt_message *message, rt_error *error)
 {
     rt_wire_workers all;
-    rt_status status = RT_OK;
-    if (!peers->ops || peers->connected)
-        return rt_fail(error, RT_WIRE, "coordinator: PEERS, but %s",
-                       peers->ops ? "they have come already"
-                                  : "dispatch.hand_over and dispatch.reduce are false");
+    if (!peers->ops)
+        return rt_fail(error, RT_WIRE,
+                       "coordinator: PEERS, but dispatch.hand_over and dispatch.reduce are false");
+    if (peers->connected)
+        return rt_fail(error, RT_WIRE, "coordinator: PEERS, but they have come already");
     if (!rt_control_has(message, sizeof all))
         return rt_fail(error, RT_WIRE, "coordinator: PEERS of %zu bytes, expected %zu",
                        message->size - sizeof(rt_wire_header), sizeof all);
     memcpy(&all, rt_message_payload(message), sizeof all);
-    for (uint32_t p = 0; p < peers->worker_count && !status; p++) {
+    for (uint32_t p = 0; p < peers->worker_count; p++) {
         const char *address = all.workers[p].address;
         if (!address[0] || address[sizeof all.workers[p].address - 1])
             return rt_fail(error, RT_WIRE,
                            "coordinator: PEERS without an address of worker %" PRIu32, p);
-        if (p != peers->rank)
-            status = connect_to(peers, p, address, all.workers[p].key, error);
+        if (p == peers->rank)
+            continue;
+        const rt_status status = connect_to(peers, p, address, all.workers[p].key, error);
+        if (status)
+            return status;
     }
-    peers->connected = !status;
-    return status;
+    peers->connected = true;
+    return RT_OK;
 }
 
 // ---- messages --------------------------------------------------------------------------------
@@ -212,13 +219,16 @@ static rt_status look_at(ew_peers *peers, uint32_t place, rt_error *error)
 
 rt_status ew_peers_look(ew_peers *peers, rt_error *error)
 {
-    rt_status status = RT_OK;
-    for (uint32_t p = 0; p < peers->worker_count && !status; p++)
-        if (peers->others[p])
-            status = look_at(peers, p, error);
+    for (uint32_t p = 0; p < peers->worker_count; p++) {
+        if (!peers->others[p])
+            continue;
+        const rt_status status = look_at(peers, p, error);
+        if (status)
+            return status;
+    }
     const double since_s = (double)(rt_now_ns() - peers->gone_ns) / NS_PER_S;
-    if (status || !peers->gone_ns || since_s < peers->patience_s)
-        return status;
+    if (!peers->gone_ns || since_s < peers->patience_s)
+        return RT_OK;
     return rt_fail(error, RT_PEER,
                    "worker %" PRIu32 " is gone: the connection to it has ended, and the "
                    "coordinator said nothing of it for %g s (timeouts.peer_s)",

@@ -18,9 +18,9 @@ typedef struct {
     double patience_s;
     char address[RT_NAME_MAX]; // under which others reach the listener
     rt_guests guests;
-    uint32_t rank, worker_count; // places
-    uint64_t workers;            // mask of ranks of the configuration, by place
-    bool connected;              // PEERS has come
+    uint32_t rank, worker_count;         // places
+    uint64_t workers;                    // mask of ranks of the configuration, by place
+    bool connected;                      // PEERS has come
     rt_endpoint *others[RT_WORKERS_MAX]; // by place; NULL: the worker itself, or not yet
     uint64_t gone_ns;                    // since when one is gone; 0: all are there
     uint32_t gone;                       // its place
@@ -55,8 +55,7 @@ uint32_t ew_peers_endpoints(const ew_peers *peers, rt_endpoint **endpoints);
 
 // The next message of a worker to this one, as rt_peer of its place. RT_AGAIN: none. RT_WIRE: one
 // broke the protocol; error names it.
-rt_status ew_peers_receive(ew_peers *peers, uint32_t *peer_p, rt_message *message,
-                           rt_error *error);
+rt_status ew_peers_receive(ew_peers *peers, uint32_t *peer_p, rt_message *message, rt_error *error);
 
 // Looks whether connections to others have ended. RT_PEER: one did patience_s ago, and the run goes
 // on; RT_CONFIG: one refused this worker.

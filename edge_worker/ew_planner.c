@@ -37,12 +37,11 @@ static void *run(void *context)
 {
     ew_planner *planner = context;
     void *item;
-    rt_status status = RT_OK;
     prctl(PR_SET_NAME, "planner");
-    while (!status && rt_queue_take(planner->in, &item) == RT_OK) {
+    while (rt_queue_take(planner->in, &item) == RT_OK) {
         plan(planner, item);
-        status = ((work *)item)->status;
-        if (rt_queue_put(planner->out, item))
+        const bool failed = ((const work *)item)->status != RT_OK; // it is the taker's from here on
+        if (rt_queue_put(planner->out, item) || failed)
             break;
     }
     return NULL;
@@ -79,21 +78,29 @@ static rt_status create_replica(const ew_planner_config *config, dp_replica **re
     return dp_replica_create(&replica, replica_p, error);
 }
 
+static rt_status create_parts(ew_planner *planner, const ew_planner_config *config, rt_error *error)
+{
+    planner->work_count = config->welcome->run_ahead + 1; // the flush as well
+    planner->works = rt_alloc(planner->work_count, sizeof *planner->works);
+    const rt_status status = create_replica(config, &planner->replica, error);
+    if (status)
+        return status;
+    if (!planner->works || rt_queue_create(planner->work_count, -1, &planner->in) ||
+        rt_queue_create(planner->work_count, config->wake_fd, &planner->out))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for the planner");
+    if (rt_thread_start(&planner->thread, run, planner) != 0)
+        return rt_fail(error, RT_LIMIT, "cannot start the planner's thread");
+    planner->running = true;
+    return RT_OK;
+}
+
 rt_status ew_planner_create(const ew_planner_config *config, ew_planner **planner_p,
                             rt_error *error)
 {
     ew_planner *planner = rt_alloc(1, sizeof *planner);
     if (!planner)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for the planner");
-    planner->work_count = config->welcome->run_ahead + 1; // the flush as well
-    planner->works = rt_alloc(planner->work_count, sizeof *planner->works);
-    rt_status status = create_replica(config, &planner->replica, error);
-    if (!status && (!planner->works || rt_queue_create(planner->work_count, -1, &planner->in) ||
-                    rt_queue_create(planner->work_count, config->wake_fd, &planner->out)))
-        status = rt_fail(error, RT_NO_MEMORY, "out of memory for the planner");
-    if (!status && rt_thread_start(&planner->thread, run, planner) != 0)
-        status = rt_fail(error, RT_LIMIT, "cannot start the planner's thread");
-    planner->running = !status;
+    const rt_status status = create_parts(planner, config, error);
     if (status) {
         ew_planner_destroy(planner);
         return status;

@@ -201,7 +201,9 @@ void ew_reducer_trained(ew_reducer *r)
 rt_status ew_reducer_state(ew_reducer *r, rt_error *error)
 {
     pthread_mutex_lock(&r->lock);
-    rt_status status = r->busy ? RT_AGAIN : r->status;
+    rt_status status = r->status;
+    if (r->busy)
+        status = RT_AGAIN;
     if (status && status != RT_AGAIN)
         *error = r->error;
     pthread_mutex_unlock(&r->lock);

@@ -26,6 +26,20 @@ typedef enum {
     EW_PHASE_STEPS_ROWS
 } ew_phase;
 
+// The end of the run, as far as this worker has come.
+typedef enum {
+    EW_FINISH_NONE,
+    EW_FINISH_ASKED,   // no slices come after those that are here
+    EW_FINISH_ANSWERED // all is carried out and said: only the end of the run is waited for
+} ew_finish;
+
+// What the coordinator asks at a cut.
+typedef struct {
+    bool waits;       // for its answer
+    bool wants_dense; // the dense part of the giver goes before the answer
+    uint64_t number;
+} ew_mark;
+
 typedef struct {
     const ew_worker_config *config;
     rt_transport *transport;
@@ -33,16 +47,16 @@ typedef struct {
     rt_endpoint *endpoints[1 + RT_SHARDS_MAX]; // coordinator, then shards
     uint32_t shard_count;
     ew_peers peers; // dispatch.hand_over, dispatch.reduce
-    uint32_t rank; // among the workers that take part
+    uint32_t rank;  // among the workers that take part
     ew_device device;
     bool device_open;
-    rt_tables tables; // that fields share
+    rt_tables tables;                      // that fields share
     uint32_t sequence_field, target_field; // of the model, where it has such
     ew_model *model;
     ew_host_rows rows;          // of a device that computes in host memory
     ew_device_rows device_rows; // of any other
     ew_bases bases;             // bounded staleness; or empty
-    ew_codes codes; // rows travel rounded
+    ew_codes codes;             // rows travel rounded
     ew_executor *executor;
     ew_trainer *trainer;
     ew_planner *planner; // planner.placement "worker", else NULL
@@ -54,12 +68,10 @@ typedef struct {
     ew_job job;
     bool apply;         // the job's iteration counts
     uint64_t iteration; // of the job
-    bool finishing, finish_answered, ended;
-    bool marked;       // a MARK waits for its answer
-    uint64_t mark;     // its number
-    bool mark_dense;   // the dense part of the giver goes before its answer
-    uint32_t giver;    // worker that is asked for the dense weights, at a MARK that says so or FINISH
-    bool probes;       // the coordinator asked for a LINK
+    ew_finish finish;
+    ew_mark mark;
+    uint32_t giver; // worker that is asked for the dense weights, at a MARK that says so or FINISH
+    bool probes;    // the coordinator asked for a LINK
     ew_saving saving;  // of the model, when the coordinator asks for it
     rt_bytes restored; // dense part of a checkpoint, as far as it has come
     int wake_fd;
@@ -67,10 +79,10 @@ typedef struct {
     uint64_t looked_ns; // until then the waiting is in waited_ns
     uint64_t waited_ns[EW_WAIT_COUNT];
     bw_passive link;
-    bool prompt; // the next message was waited for
-    uint64_t stale_reported, handed_reported, gradients_reported;
-    uint64_t fingerprint; // of the plan of the job
-    rt_counts reported;   // sum over all reports
+    bool prompt;                   // the next message was waited for
+    uint64_t fingerprint;          // of the plan of the job
+    ew_executor_statistics so_far; // as of the last report
+    rt_counts reported;            // sum over all reports
     rt_wire_report report;
 } ew_run;
 
@@ -91,12 +103,12 @@ static inline uint32_t ew_run_self_to_shards(const ew_run *w)
     return rt_peer(RT_ROLE_WORKER, w->rank);
 }
 
-// ---- ew_turn.c
+// ---- ew_turn.c -------------------------------------------------------------------------------
 
 // Waits for messages, then each part does what it can without waiting.
 rt_status ew_run_turn(ew_run *w, rt_error *error);
 
-// ---- ew_messages.c
+// ---- ew_messages.c ---------------------------------------------------------------------------
 
 // Takes what the coordinator, the own planner or a shard has sent so far.
 rt_status ew_run_drain_coordinator(ew_run *w, rt_error *error);

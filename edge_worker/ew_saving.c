@@ -14,13 +14,13 @@ static rt_status send(void *context, rt_message *message, rt_error *error)
 
 static rt_status go_on(ew_saving *saving, rt_error *error)
 {
-    rt_status status = RT_OK;
-    size_t room;
-    while (!status && (room = rt_parcel_room(&saving->out)) > 0) {
+    for (size_t room; (room = rt_parcel_room(&saving->out)) > 0;) {
         const size_t at = (size_t)saving->out.sent + saving->out.filled;
-        status = rt_parcel_put(&saving->out, saving->bytes.data + at, room, error);
+        const rt_status status = rt_parcel_put(&saving->out, saving->bytes.data + at, room, error);
+        if (status)
+            return status;
     }
-    return status;
+    return RT_OK;
 }
 
 rt_status ew_saving_begin(ew_saving *saving, rt_member *member, uint32_t self, ew_trainer *trainer,
@@ -34,13 +34,17 @@ rt_status ew_saving_begin(ew_saving *saving, rt_member *member, uint32_t self, e
     const rt_parcel_config config = {
         .send = send, .context = saving, .sender = self, .total = saving->bytes.size};
     status = rt_parcel_begin(&saving->out, &config, error);
-    return status ? status : go_on(saving, error);
+    if (status)
+        return status;
+    return go_on(saving, error);
 }
 
 rt_status ew_saving_take(ew_saving *saving, const rt_message *message, rt_error *error)
 {
-    rt_status status = rt_parcel_taken(&saving->out, message, "coordinator", error);
-    if (!status && saving->out.refusal.status)
+    const rt_status status = rt_parcel_taken(&saving->out, message, "coordinator", error);
+    if (status)
+        return status;
+    if (saving->out.refusal.status)
         return rt_fail(error, saving->out.refusal.status, "%s", saving->out.refusal.text);
-    return status ? status : go_on(saving, error);
+    return go_on(saving, error);
 }

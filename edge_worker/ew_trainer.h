@@ -35,8 +35,8 @@ typedef struct {
     uint64_t compute_ns; // of both tasks
 } ew_trained;
 
-// What a model makes of a slice whose rows lie in this slab (slots x row_stride floats). Arrays stay
-// the slice's.
+// What a model makes of a slice whose rows lie in this slab (slots x row_stride floats). Arrays
+// stay the slice's.
 ew_micro_batch ew_trainer_batch(const dp_slice_view *slice, float *slab, uint32_t row_stride);
 
 rt_status ew_trainer_create(const ew_trainer_config *config, ew_trainer **trainer_p,

@@ -16,22 +16,24 @@ static rt_status send_report(ew_run *w, const ew_trained *trained, const rt_coun
     const ew_executor_statistics all = ew_executor_get_statistics(w->executor);
     rt_wire_report *report = &w->report;
     report->sample_count = sample_count;
-    report->stale_reads = (uint32_t)(all.stale_reads - w->stale_reported);
-    report->handed = (uint32_t)(all.handed - w->handed_reported);
-    w->stale_reported = all.stale_reads;
-    w->handed_reported = all.handed;
-    report->gradients = (uint32_t)(all.gradients - w->gradients_reported);
-    w->gradients_reported = all.gradients;
+    report->stale_reads = (uint32_t)(all.stale_reads - w->so_far.stale_reads);
+    report->handed = (uint32_t)(all.handed - w->so_far.handed);
+    report->gradients = (uint32_t)(all.gradients - w->so_far.gradients);
+    w->so_far = all;
     report->up_bytes_per_s = bw_passive_estimate(&w->link, BW_UP);
     report->down_bytes_per_s = bw_passive_estimate(&w->link, BW_DOWN);
     report->up_at_least = bw_passive_at_least(&w->link, BW_UP);
     report->down_at_least = bw_passive_at_least(&w->link, BW_DOWN);
-    report->loss_sum = trained ? trained->loss_sum : 0;
     report->skipped = !w->apply;
     report->done = *done;
     rt_counts_add(&w->reported, done);
     report->fingerprint = w->fingerprint;
-    report->dense_early_bytes = trained ? ew_exchange_early_bytes(w->exchange) : 0;
+    report->loss_sum = 0;
+    report->dense_early_bytes = 0;
+    if (trained) {
+        report->loss_sum = trained->loss_sum;
+        report->dense_early_bytes = ew_exchange_early_bytes(w->exchange);
+    }
     const size_t bytes = sample_count * (size_t)ew_model_output_count(w->model) * sizeof(float);
     rt_status status = rt_message_create(&message, RT_MESSAGE_REPORT, ew_run_self(w), sequence, 1,
                                          sizeof *report + bytes);
@@ -57,8 +59,10 @@ static void account_wait(ew_run *w)
 // Whether iterations can begin: whoever trains needs the others' gradients.
 static rt_status await_others(ew_run *w, rt_error *error)
 {
-    rt_status status = w->joined ? RT_OK : ew_exchange_ready(w->exchange, error);
-    if (status || w->joined)
+    if (w->joined)
+        return RT_OK;
+    const rt_status status = ew_exchange_ready(w->exchange, error);
+    if (status)
         return status;
     w->joined = true;
     if (w->rank == 0)
@@ -71,24 +75,44 @@ static bool takes_part(const ew_run *w, const rt_wire_slice *slice)
     return slice->workers >> w->rank & 1;
 }
 
-// The next iteration in which this worker trains needs the dense weights after the one before it;
-// so does, after the last one, the giver, of whom they are asked. Who trained alone has them alone,
-// and gives them to the shards before others train, and to be asked of the giver.
+// Whether the giver is to have the dense weights: at a cut that says so, and at the end.
+static bool is_giver_asked(const ew_run *w)
+{
+    return (w->mark.waits && w->mark.wants_dense) || w->finish == EW_FINISH_ASKED;
+}
+
+// Who trained alone has the weights alone. The shards get them before others train, and, where
+// nothing is to be trained, before the giver, which is another worker, asks for them.
+// next: NULL, nothing is.
+static bool are_shared(const ew_run *w, const rt_wire_slice *next)
+{
+    if (next)
+        return next->workers != rt_bit(w->rank);
+    return is_giver_asked(w) && w->rank != w->giver;
+}
+
+// After which iteration the weights are needed: before the one in which this worker trains next,
+// or, of the giver, once all is trained. Else those that are here will do.
+static uint64_t needed_weights(const ew_run *w, const rt_wire_slice *next)
+{
+    if (next && takes_part(w, next))
+        return next->iteration - 1;
+    const bool is_asked = is_giver_asked(w) && w->rank == w->giver;
+    if (!next && is_asked && ew_executor_has_begun(w->executor)) // or the cut is not known yet
+        return rt_max_u64(ew_executor_iteration(w->executor), w->weights.version);
+    return w->weights.version;
+}
+
+// RT_AGAIN: the shards are asked for them.
 static rt_status await_weights(ew_run *w, rt_error *error)
 {
     const rt_wire_slice *next = ew_executor_next_counts(w->executor);
-    const bool is_end = (w->marked && w->mark_dense) || (w->finishing && !w->finish_answered);
-    const bool is_asked = is_end && w->rank == w->giver;
-    const bool is_shared = next ? next->workers != rt_bit(w->rank) : is_end && w->rank != w->giver;
-    rt_status status = is_shared ? ew_weights_share(&w->weights, error) : RT_OK;
-    if (status)
-        return status;
-    uint64_t needed = w->weights.version;
-    if (next && takes_part(w, next))
-        needed = next->iteration - 1;
-    else if (is_asked && !next && ew_executor_has_begun(w->executor)) // or the cut is not known yet
-        needed = rt_max_u64(ew_executor_iteration(w->executor), w->weights.version);
-    return ew_weights_get(&w->weights, needed, error);
+    if (are_shared(w, next)) {
+        const rt_status status = ew_weights_share(&w->weights, error);
+        if (status)
+            return status;
+    }
+    return ew_weights_get(&w->weights, needed_weights(w, next), error);
 }
 
 // Takes the next job, if it can begin. RT_AGAIN: not now.
@@ -97,17 +121,20 @@ static rt_status next_job(ew_run *w, rt_error *error)
     if (w->phase || ew_exchange_busy(w->exchange))
         return RT_AGAIN;
     rt_status status = await_weights(w, error);
-    if (!status)
-        status = ew_executor_next_job(w->executor, &w->job);
+    if (status)
+        return status;
+    status = ew_executor_next_job(w->executor, &w->job);
     if (status)
         return status;
     const rt_wire_slice *slice = &w->job.slice->counts;
     account_wait(w);
     w->fingerprint = slice->fingerprint;
     w->iteration = slice->iteration;
-    w->report.times = (rt_times){.plan_ns = slice->left_out ? 0 : w->waited_ns[EW_WAIT_PLAN],
+    w->report.times = (rt_times){.plan_ns = w->waited_ns[EW_WAIT_PLAN],
                                  .push_ns = w->waited_ns[EW_WAIT_PUSH],
                                  .pull_ns = w->waited_ns[EW_WAIT_PULL]};
+    if (slice->left_out) // others trained meanwhile: it is not the plan that was late
+        w->report.times.plan_ns = 0;
     memset(w->waited_ns, 0, sizeof w->waited_ns);
     return RT_OK;
 }
@@ -132,17 +159,22 @@ static rt_status sit_out(ew_run *w, rt_error *error)
     return status;
 }
 
+// In the run's first iteration the lowest rank of several tells the shards the weights.
+static bool begins_weights(const ew_run *w, const rt_wire_slice *slice)
+{
+    return slice->iteration == w->weights.begun + 1 && w->rank == rt_lowest_bit(slice->workers) &&
+           slice->workers != rt_bit(w->rank);
+}
+
 static rt_status start_training(ew_run *w, rt_error *error)
 {
     const rt_wire_slice *slice = &w->job.slice->counts;
-    const bool is_first =
-        slice->iteration == w->weights.begun + 1 && w->rank == rt_lowest_bit(slice->workers) &&
-        slice->workers != rt_bit(w->rank);
-    const float *more_odds = w->job.slice->more_odds;
-    rt_status status =
-        is_first ? ew_weights_begin(&w->weights, slice->log_odds, more_odds, error) : RT_OK;
-    if (status)
-        return status;
+    if (begins_weights(w, slice)) {
+        const float *more_odds = w->job.slice->more_odds;
+        const rt_status status = ew_weights_begin(&w->weights, slice->log_odds, more_odds, error);
+        if (status)
+            return status;
+    }
     w->phase = EW_PHASE_TRAINS;
     w->report.times.dense_ns = w->summed_ns - w->trained_ns;
     if (!w->device.unified)
@@ -152,20 +184,36 @@ static rt_status start_training(ew_run *w, rt_error *error)
     return RT_OK;
 }
 
-// Iterations in which this worker sits out are over at once; then the next may begin.
-static rt_status start_job(ew_run *w, rt_error *error)
+// Iterations in which this worker sits out are over at once; then the next may begin. RT_AGAIN:
+// none can.
+static rt_status begin_job(ew_run *w, rt_error *error)
 {
     rt_status status = await_others(w, error);
-    while (!status && !(status = next_job(w, error))) {
+    if (status)
+        return status;
+    for (;;) {
+        status = next_job(w, error);
+        if (status)
+            return status;
         if (takes_part(w, &w->job.slice->counts))
             return start_training(w, error);
         status = sit_out(w, error);
+        if (status)
+            return status;
     }
-    return status == RT_AGAIN ? RT_OK : status;
 }
 
-// Rows wait for the verdict, for it may be that nothing counts; and where homes of rows are planned,
-// because it says that all have pulled: only then may a shard forget what has gone elsewhere.
+static rt_status start_job(ew_run *w, rt_error *error)
+{
+    const rt_status status = begin_job(w, error);
+    if (status == RT_AGAIN)
+        return RT_OK;
+    return status;
+}
+
+// Rows wait for the verdict, for it may be that nothing counts; and where homes of rows are
+// planned, because it says that all have pulled: only then may a shard forget what has gone
+// elsewhere.
 static bool awaits_verdict(const ew_run *w)
 {
     return w->config->config->guard_skip_bad_batches ||
@@ -179,34 +227,50 @@ static void step_rows(ew_run *w, bool apply)
     ew_trainer_rows(w->trainer, w->job.slice, w->apply);
 }
 
+// The trainer has the job's gradients.
+static rt_status take_gradients(ew_run *w, rt_error *error)
+{
+    w->phase = EW_PHASE_AWAITS_VERDICT;
+    w->trained_ns = rt_now_ns();
+    ew_exchange_trained(w->exchange);
+    const rt_status status = ew_exchange_advance(w->exchange, error);
+    if (status)
+        return status;
+    if (!awaits_verdict(w))
+        step_rows(w, true);
+    return RT_OK;
+}
+
+// And now its rows are stepped: the job is done. What of it is reported is read before the executor
+// takes the slice away.
+static rt_status end_job(ew_run *w, const ew_trained *trained, rt_error *error)
+{
+    rt_counts done = {0};
+    const uint64_t sequence = w->job.sequence;
+    const uint32_t samples = w->job.slice->counts.sample_count;
+    w->phase = EW_PHASE_NONE;
+    w->report.times.compute_ns = trained->compute_ns;
+    const rt_status status =
+        ew_executor_trained(w->executor, trained->row_gradients, w->apply, &done, error);
+    if (status)
+        return status;
+    return send_report(w, trained, &done, samples, sequence, error);
+}
+
 static rt_status take_result(ew_run *w, rt_error *error)
 {
     const ew_trained *trained;
     eventfd_t count;
-    rt_counts done = {0};
     (void)eventfd_read(w->wake_fd, &count); // another wake-up may have emptied it
     if (!w->phase || ew_trainer_result(w->trainer, &trained))
         return RT_OK;
-    uint64_t sequence = w->job.sequence;
-    uint32_t samples = w->job.slice->counts.sample_count;
     if (trained->status) {
         *error = trained->error;
         return trained->status;
     }
-    if (w->phase == EW_PHASE_TRAINS) {
-        w->phase = EW_PHASE_AWAITS_VERDICT;
-        w->trained_ns = rt_now_ns();
-        ew_exchange_trained(w->exchange);
-        rt_status status = ew_exchange_advance(w->exchange, error);
-        if (!status && !awaits_verdict(w))
-            step_rows(w, true);
-        return status;
-    }
-    w->phase = EW_PHASE_NONE;
-    w->report.times.compute_ns = trained->compute_ns;
-    rt_status status =
-        ew_executor_trained(w->executor, trained->row_gradients, w->apply, &done, error);
-    return status ? status : send_report(w, trained, &done, samples, sequence, error);
+    if (w->phase == EW_PHASE_TRAINS)
+        return take_gradients(w, error);
+    return end_job(w, trained, error);
 }
 
 // The verdict is the last float of the vector: its sum can be there before the others.
@@ -216,8 +280,10 @@ static rt_status take_sums(ew_run *w, rt_error *error)
     if (w->phase == EW_PHASE_AWAITS_VERDICT && ew_exchange_last(w->exchange, &verdict))
         step_rows(w, verdict == 0);
     rt_status status = ew_exchange_take(w->exchange, error);
+    if (status == RT_AGAIN)
+        return RT_OK;
     if (status)
-        return status == RT_AGAIN ? RT_OK : status;
+        return status;
     w->summed_ns = rt_now_ns();
     w->idle_ns = w->summed_ns;
     uint32_t count;
@@ -233,15 +299,13 @@ static rt_status wait_for_messages(ew_run *w, bool ready[ENDPOINTS_MAX], rt_erro
 {
     rt_endpoint *endpoints[ENDPOINTS_MAX];
     const uint32_t count = 1 + w->shard_count;
-    // The transport does not tell when it has room again.
-    const bool is_held_up =
-        ew_exchange_is_held_up(w->exchange) || ew_executor_is_held_up(w->executor);
-    const uint32_t wait_ms = is_held_up ? 1 : rt_member_wait_ms(&w->member);
+    uint32_t wait_ms = rt_member_wait_ms(&w->member);
+    if (ew_exchange_is_held_up(w->exchange) || ew_executor_is_held_up(w->executor))
+        wait_ms = 1; // the transport does not tell when it has room again
     const uint64_t begin_ns = rt_now_ns();
     memcpy(endpoints, w->endpoints, count * sizeof *endpoints);
     const uint32_t others = ew_peers_endpoints(&w->peers, endpoints + count);
-    rt_status status =
-        w->config->ops->wait(endpoints, count + others, w->wake_fd, wait_ms, ready);
+    rt_status status = w->config->ops->wait(endpoints, count + others, w->wake_fd, wait_ms, ready);
     if (status)
         return rt_fail(error, status, "waiting for messages: %s", rt_status_text(status));
     w->prompt = rt_now_ns() - begin_ns >= BW_PROMPT_NS;
@@ -249,23 +313,75 @@ static rt_status wait_for_messages(ew_run *w, bool ready[ENDPOINTS_MAX], rt_erro
     return RT_OK;
 }
 
-// Operations that have become possible, messages out, the next training. Where slices begin one
-// after the other (network.overlap), one may be over at once, and nothing would tell that the next
-// can begin.
-static rt_status go_on(ew_run *w, rt_error *error)
+// Operations that have become possible, messages out, the next training. *has_begun_p: a slice has.
+static rt_status go_on_once(ew_run *w, bool *has_begun_p, rt_error *error)
 {
     rt_status status = RT_OK;
-    bool has_begun = true;
-    while (has_begun && !status) {
-        has_begun = false;
-        if (!ew_exchange_busy(w->exchange))
-            status = ew_executor_begin(w->executor, &has_begun, error);
-        if (!status)
-            status = ew_executor_flush(w->executor, error);
-        if (!status)
-            status = start_job(w, error);
+    *has_begun_p = false;
+    if (!ew_exchange_busy(w->exchange))
+        status = ew_executor_begin(w->executor, has_begun_p, error);
+    if (status)
+        return status;
+    status = ew_executor_flush(w->executor, error);
+    if (status)
+        return status;
+    return start_job(w, error);
+}
+
+// Where slices begin one after the other (network.overlap), one may be over at once, and nothing
+// would tell that the next can begin.
+static rt_status go_on(ew_run *w, rt_error *error)
+{
+    bool has_begun;
+    do {
+        const rt_status status = go_on_once(w, &has_begun, error);
+        if (status)
+            return status;
+    } while (has_begun);
+    return RT_OK;
+}
+
+// What others have sent. ready: of the endpoints, as they are waited for.
+static rt_status drain(ew_run *w, const bool ready[ENDPOINTS_MAX], rt_error *error)
+{
+    for (uint32_t s = 0; s < w->shard_count; s++) {
+        if (!ready[1 + s])
+            continue;
+        const rt_status status = ew_run_drain_shard(w, s, error);
+        if (status)
+            return status;
     }
-    return status;
+    if (w->peers.connected) {
+        const rt_status status = ew_run_drain_peers(w, error);
+        if (status)
+            return status;
+    }
+    if (ready[0])
+        return ew_run_drain_coordinator(w, error);
+    return rt_member_check(&w->member, error);
+}
+
+// What the trainer, the exchange and the sockets have for this worker.
+static rt_status take_in(ew_run *w, const bool ready[ENDPOINTS_MAX], rt_error *error)
+{
+    rt_status status = take_result(w, error);
+    if (status)
+        return status;
+    status = ew_exchange_advance(w->exchange, error);
+    if (status)
+        return status;
+    return drain(w, ready, error);
+}
+
+static rt_status keep_up(ew_run *w, rt_error *error)
+{
+    if (rt_member_vitals_due(&w->member)) {
+        rt_wire_vitals vitals = {0};
+        const rt_status status = rt_member_tell_vitals(&w->member, &vitals, error);
+        if (status)
+            return status;
+    }
+    return rt_member_beat(&w->member, error);
 }
 
 // One turn: waits for messages, then each part does what it can without waiting, in the order in
@@ -283,28 +399,22 @@ rt_status ew_run_turn(ew_run *w, rt_error *error)
 {
     bool ready[ENDPOINTS_MAX] = {false};
     rt_status status = wait_for_messages(w, ready, error);
-    if (!status)
-        status = take_result(w, error);
-    if (!status)
-        status = ew_exchange_advance(w->exchange, error);
-    for (uint32_t s = 0; s < w->shard_count && !status; s++)
-        if (ready[1 + s])
-            status = ew_run_drain_shard(w, s, error);
-    if (!status && w->peers.connected)
-        status = ew_run_drain_peers(w, error);
-    if (!status)
-        status = ready[0] ? ew_run_drain_coordinator(w, error) : rt_member_check(&w->member, error);
-    if (!status)
-        status = ew_run_drain_planner(w, error);
-    if (!status)
-        status = take_sums(w, error);
-    if (!status)
-        status = go_on(w, error);
-    if (!status)
-        status = ew_run_answer_if_idle(w, error);
-    if (!status && rt_member_vitals_due(&w->member)) {
-        rt_wire_vitals vitals = {0};
-        status = rt_member_tell_vitals(&w->member, &vitals, error);
-    }
-    return status ? status : rt_member_beat(&w->member, error);
+    if (status)
+        return status;
+    status = take_in(w, ready, error);
+    if (status)
+        return status;
+    status = ew_run_drain_planner(w, error);
+    if (status)
+        return status;
+    status = take_sums(w, error);
+    if (status)
+        return status;
+    status = go_on(w, error);
+    if (status)
+        return status;
+    status = ew_run_answer_if_idle(w, error);
+    if (status)
+        return status;
+    return keep_up(w, error);
 }

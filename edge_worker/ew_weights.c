@@ -10,8 +10,9 @@ rt_status ew_weights_init(ew_weights *w, rt_error *error)
         return RT_OK;
     w->values = rt_alloc(count, sizeof *w->values);
     w->state = rt_alloc(rt_optimizer_state_floats(&w->optimizer, count) + 1u, sizeof *w->state);
-    return w->values && w->state ? RT_OK
-                                 : rt_fail(error, RT_NO_MEMORY, "out of memory for dense weights");
+    if (!w->values || !w->state)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for dense weights");
+    return RT_OK;
 }
 
 void ew_weights_fini(ew_weights *w)
@@ -51,7 +52,11 @@ typedef struct {
 static stretch stretch_at(const ew_weights *w, uint32_t shard, uint32_t at, uint32_t most)
 {
     const uint32_t part = rt_stripes_part(&w->stripes, shard);
-    const uint32_t kind = part ? at / part : 0, first = part ? at % part : 0;
+    uint32_t kind = 0, first = 0;
+    if (part > 0) {
+        kind = at / part;
+        first = at % part;
+    }
     const uint32_t kinds = 1 + rt_optimizer_find(w->optimizer.kind)->state.per_value;
     stretch one = {first, (uint32_t)rt_min_u64(most, part - first), w->values};
     if (kind >= kinds)
@@ -83,11 +88,11 @@ static void put_block(const ew_weights *w, uint32_t shard, uint32_t first, uint3
 
 // ---- to the shards ---------------------------------------------------------------------------
 
+// One message even of a block without floats: the shard waits for it.
 static rt_status send_block(ew_weights *w, uint32_t shard, rt_error *error)
 {
     const uint32_t total = block_floats(w, shard);
     const rt_wire_dense_state head = {rt_stripes_part(&w->stripes, shard), total};
-    rt_status status = RT_OK;
     uint32_t first = 0;
     do {
         rt_message message;
@@ -99,18 +104,23 @@ static rt_status send_block(ew_weights *w, uint32_t shard, rt_error *error)
         memcpy(payload, &head, sizeof head);
         get_block(w, shard, first, count, (float *)(void *)(payload + sizeof head));
         first += count;
-        status = ew_exchange_post(w->exchange, shard, &message, error);
-    } while (!status && first < total);
-    return status;
+        const rt_status status = ew_exchange_post(w->exchange, shard, &message, error);
+        if (status)
+            return status;
+    } while (first < total);
+    return RT_OK;
 }
 
 static rt_status send_blocks(ew_weights *w, rt_error *error)
 {
-    rt_status status = RT_OK;
-    for (uint32_t s = 0; s < w->stripes.shard_count && !status; s++)
-        if (has_part(w, s))
-            status = send_block(w, s, error);
-    return status;
+    for (uint32_t s = 0; s < w->stripes.shard_count; s++) {
+        if (!has_part(w, s))
+            continue;
+        const rt_status status = send_block(w, s, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
 }
 
 rt_status ew_weights_begin(ew_weights *w, float log_odds, const float *more_odds, rt_error *error)
@@ -129,24 +139,40 @@ rt_status ew_weights_share(ew_weights *w, rt_error *error)
     if (!w->ahead)
         return RT_OK;
     w->ahead = false;
-    rt_status status = w->ops->read(w->context, w->values, w->state, error);
-    return status ? status : send_blocks(w, error);
+    const rt_status status = w->ops->read(w->context, w->values, w->state, error);
+    if (status)
+        return status;
+    return send_blocks(w, error);
 }
 
-// Without payload and with the iteration alone, or a step.
-static rt_status send_all(ew_weights *w, rt_message_type type, uint64_t iteration,
-                          const rt_wire_dense_step *step, rt_error *error)
+static rt_status send_steps(ew_weights *w, uint64_t iteration, const rt_wire_dense_step *step,
+                            rt_error *error)
 {
-    const size_t size = step ? sizeof *step : 0;
     for (uint32_t s = 0; s < w->stripes.shard_count; s++) {
         rt_message message;
-        if (step ? !has_part(w, s) : block_floats(w, s) == 0)
+        if (!has_part(w, s))
             continue;
-        if (rt_message_create(&message, type, w->sender, iteration, step != NULL, size))
+        if (rt_message_create(&message, RT_MESSAGE_DENSE_STEP, w->sender, iteration, 1,
+                              sizeof *step))
             return rt_fail(error, RT_NO_MEMORY, "out of memory");
-        if (step)
-            memcpy(rt_message_payload(&message), step, size);
-        rt_status status = ew_exchange_post(w->exchange, s, &message, error);
+        memcpy(rt_message_payload(&message), step, sizeof *step);
+        const rt_status status = ew_exchange_post(w->exchange, s, &message, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
+// Of shards that have floats to send.
+static rt_status send_pulls(ew_weights *w, uint64_t iteration, rt_error *error)
+{
+    for (uint32_t s = 0; s < w->stripes.shard_count; s++) {
+        rt_message message;
+        if (block_floats(w, s) == 0)
+            continue;
+        if (rt_message_create(&message, RT_MESSAGE_DENSE_PULL, w->sender, iteration, 0, 0))
+            return rt_fail(error, RT_NO_MEMORY, "out of memory");
+        const rt_status status = ew_exchange_post(w->exchange, s, &message, error);
         if (status)
             return status;
     }
@@ -162,9 +188,10 @@ rt_status ew_weights_step(ew_weights *w, uint64_t iteration, bool applies, bool 
     w->ahead = alone;
     if (alone)
         return RT_OK;
-    const rt_wire_dense_step step = {
-        applies, applies ? rt_optimizer_scale(&w->optimizer, w->stripes.count, gradients) : 1};
-    return send_all(w, RT_MESSAGE_DENSE_STEP, iteration, &step, error);
+    rt_wire_dense_step step = {applies, 1};
+    if (applies)
+        step.scale = rt_optimizer_scale(&w->optimizer, w->stripes.count, gradients);
+    return send_steps(w, iteration, &step, error);
 }
 
 // ---- from the shards -------------------------------------------------------------------------
@@ -183,8 +210,10 @@ rt_status ew_weights_get(ew_weights *w, uint64_t iteration, rt_error *error)
     w->wanted = iteration;
     w->left = w->stripes.count + rt_optimizer_state_floats(&w->optimizer, w->stripes.count);
     memset(w->arrived, 0, sizeof w->arrived);
-    rt_status status = send_all(w, RT_MESSAGE_DENSE_PULL, iteration, NULL, error);
-    return status ? status : RT_AGAIN;
+    const rt_status status = send_pulls(w, iteration, error);
+    if (status)
+        return status;
+    return RT_AGAIN;
 }
 
 rt_status ew_weights_receive(ew_weights *w, const rt_message *message, rt_error *error)

@@ -365,7 +365,7 @@ static void leave(ew_run *w, rt_status status, const rt_error *error)
 {
     ew_planner_destroy(w->planner);
     ew_trainer_stop(w->trainer);
-    ew_exchange_destroy(w->exchange, w->finish_answered && status == RT_STOPPED);
+    ew_exchange_destroy(w->exchange, w->finish == EW_FINISH_ANSWERED && status == RT_STOPPED);
     ew_trainer_destroy(w->trainer);
     rt_member_leave(&w->member, status == RT_STOPPED || status == RT_REFUSED ? NULL : error);
     for (uint32_t s = 0; s < w->shard_count; s++)

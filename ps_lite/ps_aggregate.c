@@ -77,15 +77,17 @@ void ps_aggregates_destroy(ps_aggregates *aggregates)
 
 rt_status ps_aggregates_reserve(ps_aggregates *aggregates, uint32_t count)
 {
-    rt_status status = rt_chains_reserve(&aggregates->sums, count);
-    if (!status)
-        status = rt_pool_reserve(&aggregates->gradients, count);
-    return status ? status : add_blocks(aggregates);
+    if (rt_chains_reserve(&aggregates->sums, count) ||
+        rt_pool_reserve(&aggregates->gradients, count))
+        return RT_NO_MEMORY;
+    return add_blocks(aggregates);
 }
 
 static ps_aggregate *sum_at(const ps_aggregates *aggregates, uint32_t number)
 {
-    return number == RT_NO_ITEM ? NULL : rt_chains_item(&aggregates->sums, number);
+    if (number == RT_NO_ITEM)
+        return NULL;
+    return rt_chains_item(&aggregates->sums, number);
 }
 
 static uint32_t number_of(const ps_aggregates *aggregates, const ps_aggregate *aggregate)
@@ -95,9 +97,12 @@ static uint32_t number_of(const ps_aggregates *aggregates, const ps_aggregate *a
 
 ps_aggregate *ps_aggregates_next(ps_aggregates *aggregates, uint64_t key, const ps_aggregate *after)
 {
-    return sum_at(aggregates, after
-                                  ? rt_chains_next(&aggregates->sums, number_of(aggregates, after))
-                                  : rt_chains_first(&aggregates->sums, key));
+    uint32_t number;
+    if (after)
+        number = rt_chains_next(&aggregates->sums, number_of(aggregates, after));
+    else
+        number = rt_chains_first(&aggregates->sums, key);
+    return sum_at(aggregates, number);
 }
 
 ps_aggregate *ps_aggregates_find(ps_aggregates *aggregates, uint64_t key, uint32_t iteration)

@@ -11,8 +11,8 @@
 #define WRITE_LIMIT_S 900.0
 #define SUM_BYTES ((size_t)1 << 20) // at a time
 
-void ps_checkpoint_init(ps_checkpoint *checkpoint, ps_shard *shard, uint64_t schema,
-                        uint32_t rank, uint32_t shard_count)
+void ps_checkpoint_init(ps_checkpoint *checkpoint, ps_shard *shard, uint64_t schema, uint32_t rank,
+                        uint32_t shard_count)
 {
     *checkpoint = (ps_checkpoint){.shard = shard,
                                   .schema = schema,
@@ -31,7 +31,7 @@ int ps_checkpoint_fd(const ps_checkpoint *checkpoint)
     return checkpoint->child.fd;
 }
 
-// ---- writing
+// ---- writing ---------------------------------------------------------------------------------
 
 // On a box of its own this is all that removes old files of the shard.
 static void remove_old(const ps_checkpoint *c)
@@ -55,16 +55,12 @@ static void write_rows(void *context, rt_child_result *result)
     char path[RT_FOLDER_MAX + 64];
     rt_file_sum sum = {0};
     rt_file_place place = {.path = path};
+    const rt_sink sink = rt_file_sink(&place);
     remove_old(c); // before: a disk may have no room for one more
-    rt_status status = rt_checkpoint_make(c->folder, &result->error);
-    if (!status)
-        status = ps_model_file_path(c->folder, c->rank, c->shard_count, path, sizeof path,
-                                    &result->error);
-    if (!status) {
-        const rt_sink sink = rt_file_sink(&place);
-        status =
-            ps_shard_save(c->shard, &sink, c->schema, &c->cut, NULL, NULL, &sum, &result->error);
-    }
+    if (rt_checkpoint_make(c->folder, &result->error) ||
+        ps_model_file_path(c->folder, c->rank, c->shard_count, path, sizeof path, &result->error) ||
+        ps_shard_save(c->shard, &sink, c->schema, &c->cut, NULL, NULL, &sum, &result->error))
+        return;
     result->values[0] = sum.bytes;
     result->values[1] = sum.hash;
 }
@@ -106,7 +102,7 @@ rt_status ps_checkpoint_poll(ps_checkpoint *c, rt_message *answer)
                                     c->cut.iteration, &written, sizeof written, result.error.text);
 }
 
-// ---- reading
+// ---- reading ---------------------------------------------------------------------------------
 
 typedef struct {
     ps_shard *shard;
@@ -120,38 +116,54 @@ typedef struct {
 static rt_status go_on(void *context, int wait_fd, rt_error *error)
 {
     loading *l = context;
-    l->stopped = l->progress ? l->progress(l->context, wait_fd, error) : RT_OK;
+    l->stopped = RT_OK;
+    if (l->progress)
+        l->stopped = l->progress(l->context, wait_fd, error);
     return l->stopped;
+}
+
+// block: room for SUM_BYTES.
+static rt_status sum_blocks(loading *l, rt_ahead *file, rt_hasher *hasher, uint8_t *block,
+                            rt_file_sum *sum, rt_error *error)
+{
+    for (;;) {
+        size_t got = 0;
+        int wait_fd = -1;
+        rt_status status = rt_ahead_take(file, block, SUM_BYTES, &got, error);
+        if (status == RT_END) {
+            sum->hash = rt_hasher_sum(hasher);
+            return RT_OK;
+        }
+        if (status && status != RT_AGAIN)
+            return status;
+        if (status == RT_AGAIN)
+            wait_fd = rt_ahead_fd(file);
+        else
+            rt_hasher_add(hasher, block, got);
+        sum->bytes += got;
+        status = go_on(l, wait_fd, error);
+        if (status)
+            return status;
+    }
 }
 
 // XXH3 of all bytes of a file, however slow its disk is.
 static rt_status sum_bytes(loading *l, const char *path, rt_file_sum *sum, rt_error *error)
 {
     rt_ahead *file;
-    size_t got = 0;
     rt_status status = rt_ahead_open(path, &file, error);
     if (status)
         return status;
     rt_hasher *hasher = rt_hasher_create();
     uint8_t *block = rt_alloc(SUM_BYTES, 1);
-    if (!hasher || !block)
+    if (hasher && block)
+        status = sum_blocks(l, file, hasher, block, sum, error);
+    else
         status = rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
-    while (!status) {
-        status = rt_ahead_take(file, block, SUM_BYTES, &got, error);
-        if (status && status != RT_AGAIN)
-            break;
-        if (!status) {
-            rt_hasher_add(hasher, block, got);
-            sum->bytes += got;
-        }
-        status = go_on(l, status == RT_AGAIN ? rt_ahead_fd(file) : -1, error);
-    }
-    if (status == RT_END)
-        sum->hash = rt_hasher_sum(hasher);
     rt_free(block);
     rt_hasher_destroy(hasher);
     rt_ahead_close(file);
-    return status == RT_END ? RT_OK : status;
+    return status;
 }
 
 static rt_status load_file(loading *l, const rt_wire_load *load, uint32_t file, rt_error *error)
@@ -160,20 +172,39 @@ static rt_status load_file(loading *l, const rt_wire_load *load, uint32_t file, 
     rt_file_sum sum = {0}, all = {0};
     rt_status status =
         ps_model_file_path(load->folder, file, load->shard_count, path, sizeof path, error);
-    if (!status && l->begins)
+    if (status)
+        return status;
+    if (l->begins)
         status = sum_bytes(l, path, &all, error);
-    if (!status)
-        status = ps_shard_load(l->shard, path, l->schema, go_on, l, &sum, error);
+    if (status)
+        return status;
+    status = ps_shard_load(l->shard, path, l->schema, go_on, l, &sum, error);
+    if (status)
+        return status;
     if (l->begins)
         sum = all;
-    if (!status && (sum.bytes != load->files[file].bytes || sum.hash != load->files[file].hash))
-        status = rt_fail(error, RT_DATA, "%s is not the file that the manifest names", path);
-    return status;
+    if (sum.bytes != load->files[file].bytes || sum.hash != load->files[file].hash)
+        return rt_fail(error, RT_DATA, "%s is not the file that the manifest names", path);
+    return RT_OK;
+}
+
+// *file_p: the last one that was looked at, of which an error is.
+static rt_status load_files(loading *l, const rt_wire_load *load, uint32_t *file_p, rt_error *error)
+{
+    for (uint32_t f = 0; f < load->shard_count; f++) {
+        *file_p = f;
+        if (!ps_shard_wants_file(l->shard, f, load->shard_count, load->flags & RT_WIRE_LOAD_HOMES))
+            continue;
+        const rt_status status = load_file(l, load, f, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
 }
 
 rt_status ps_checkpoint_load(ps_shard *shard, const rt_message *message, uint64_t schema,
-                             uint32_t rank, ps_progress progress, void *context,
-                             rt_message *answer, rt_error *error)
+                             uint32_t rank, ps_progress progress, void *context, rt_message *answer,
+                             rt_error *error)
 {
     rt_wire_load load;
     rt_error found = {0};
@@ -186,13 +217,8 @@ rt_status ps_checkpoint_load(ps_shard *shard, const rt_message *message, uint64_
     if (!memchr(load.folder, 0, sizeof load.folder) || load.shard_count > RT_SHARDS_MAX)
         return rt_fail(error, RT_WIRE, "coordinator: a LOAD with impossible values");
     l.begins = load.flags & RT_WIRE_LOAD_MODEL;
-    rt_status status = RT_OK;
     uint32_t file = 0;
-    for (uint32_t f = 0; f < load.shard_count && !status; f++) {
-        file = f;
-        if (ps_shard_wants_file(shard, f, load.shard_count, load.flags & RT_WIRE_LOAD_HOMES))
-            status = load_file(&l, &load, f, &found);
-    }
+    const rt_status status = load_files(&l, &load, &file, &found);
     if (l.stopped) {
         *error = found;
         return l.stopped;
@@ -201,8 +227,8 @@ rt_status ps_checkpoint_load(ps_shard *shard, const rt_message *message, uint64_
     if (l.begins && !status)
         ps_shard_begin_with(shard);
     const rt_wire_written loaded = {.status = status, .file = file};
-    return rt_control_create_struct(answer, RT_MESSAGE_LOADED, rt_peer(RT_ROLE_PS, rank),
-                                    iteration, &loaded, sizeof loaded, found.text);
+    return rt_control_create_struct(answer, RT_MESSAGE_LOADED, rt_peer(RT_ROLE_PS, rank), iteration,
+                                    &loaded, sizeof loaded, found.text);
 }
 
 rt_status ps_checkpoint_keys(const ps_shard *shard, const rt_message *message, uint32_t rank,

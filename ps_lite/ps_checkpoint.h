@@ -21,8 +21,8 @@ typedef struct {
     rt_error failure; // it could not be started
 } ps_checkpoint;
 
-void ps_checkpoint_init(ps_checkpoint *checkpoint, ps_shard *shard, uint64_t schema,
-                        uint32_t rank, uint32_t shard_count);
+void ps_checkpoint_init(ps_checkpoint *checkpoint, ps_shard *shard, uint64_t schema, uint32_t rank,
+                        uint32_t shard_count);
 void ps_checkpoint_fini(ps_checkpoint *checkpoint);
 
 // Readable when ps_checkpoint_poll has something to say; -1: nothing is being written.
@@ -39,8 +39,8 @@ rt_status ps_checkpoint_poll(ps_checkpoint *checkpoint, rt_message *answer);
 // Carries out a LOAD; the shard is empty if it is the first. *answer is a LOADED, which tells what
 // is wrong with the files. RT_WIRE, RT_NO_MEMORY; or what progress returned.
 rt_status ps_checkpoint_load(ps_shard *shard, const rt_message *message, uint64_t schema,
-                             uint32_t rank, ps_progress progress, void *context,
-                             rt_message *answer, rt_error *error);
+                             uint32_t rank, ps_progress progress, void *context, rt_message *answer,
+                             rt_error *error);
 
 // The answer to a KEYS.
 rt_status ps_checkpoint_keys(const ps_shard *shard, const rt_message *message, uint32_t rank,

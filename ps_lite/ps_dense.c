@@ -125,12 +125,18 @@ static chunk blocks_of(const rt_message *message)
 static chunk chunk_of(const rt_message *message)
 {
     const rt_wire_header *header = rt_message_header(message);
-    const bool bf16 = header->type == RT_MESSAGE_DENSE_GRAD_BF16;
-    const uint64_t size = bf16 ? sizeof(uint16_t) : sizeof(float);
+    chunk found = {RT_CODING_FP32, 0, 0};
+    uint64_t size = sizeof(float);
     if (header->type == RT_MESSAGE_DENSE_GRAD_INT8)
         return blocks_of(message);
+    if (header->type == RT_MESSAGE_DENSE_GRAD_BF16) {
+        found.coding = RT_CODING_BF16;
+        size = sizeof(uint16_t);
+    }
     const uint64_t bytes = header->payload_bytes - sizeof(rt_wire_dense);
-    return (chunk){bf16 ? RT_CODING_BF16 : RT_CODING_FP32, bytes % size ? 0 : bytes / size, 0};
+    if (bytes % size == 0)
+        found.floats = bytes / size;
+    return found;
 }
 
 static uint64_t workers_of(const rt_message *message)
@@ -173,14 +179,14 @@ static rt_status check_chunk(const rt_wire_header *header, const chunk *in, uint
         return rt_fail(error, RT_WIRE,
                        "worker %u: dense gradient of iteration %" PRIu64 ", from %u twice", worker,
                        t, header->count);
-    if (open && (open->float_count != in->floats || open->coding != in->coding ||
-                 open->whole != in->whole))
+    if (open &&
+        (open->float_count != in->floats || open->coding != in->coding || open->whole != in->whole))
         return rt_fail(error, RT_WIRE,
                        "worker %u: dense gradient of iteration %" PRIu64 ", from %u has %" PRIu64
                        " floats of "
                        "%s, another worker's has %u of %s (%u and %u of them whole)",
-                       worker, t, header->count, in->floats, name_of(in->coding),
-                       open->float_count, name_of(open->coding), in->whole, open->whole);
+                       worker, t, header->count, in->floats, name_of(in->coding), open->float_count,
+                       name_of(open->coding), in->whole, open->whole);
     return RT_OK;
 }
 
@@ -190,33 +196,41 @@ static uint64_t sum_bytes(uint64_t floats)
     return sizeof(rt_wire_dense) + floats * sizeof(float);
 }
 
-static rt_status check(const ps_dense *dense, uint32_t worker, const rt_message *message,
-                       const chunk *in, const open_sum *open, rt_error *error)
+static rt_status check_room(const ps_dense *dense, uint32_t worker, const rt_wire_header *header,
+                            const chunk *in, const open_sum *open, rt_error *error)
 {
-    const rt_wire_header *header = rt_message_header(message);
-    const uint64_t t = header->iteration;
-    rt_status status = check_chunk(header, in, worker, open, error);
-    if (!status)
-        status = check_workers(dense, worker, message, open, error);
-    if (status)
-        return status;
+    uint64_t bytes = dense->bytes + header->payload_bytes, lost = 0;
     // Floats of a sum are held beside the messages of workers, unless one of these holds them.
-    const uint64_t own = open || in->coding == RT_CODING_FP32 ? 0 : sum_bytes(in->floats);
-    if (header->iteration < dense->iterations[worker])
-        return rt_fail(error, RT_WIRE,
-                       "worker %u: dense gradient of iteration %" PRIu64 " after one of %" PRIu64,
-                       worker, t, dense->iterations[worker]);
-    const uint64_t lost =
-        in->coding == RT_CODING_INT8 ? (header->count + in->floats) * sizeof(float) : 0;
-    if (dense->bytes + header->payload_bytes + own > dense->bytes_max || lost > dense->bytes_max ||
+    if (!open && in->coding != RT_CODING_FP32)
+        bytes += sum_bytes(in->floats);
+    if (in->coding == RT_CODING_INT8)
+        lost = (header->count + in->floats) * sizeof(float);
+    if (bytes > dense->bytes_max || lost > dense->bytes_max ||
         (!open && dense->open_count == PS_DENSE_OPEN_MAX))
         return rt_fail(error, RT_LIMIT,
                        "worker %u: dense gradient of iteration %" PRIu64
                        ", from %u: %u sums with %" PRIu64 " "
                        "bytes are open, at most %u with %" PRIu64 " are allowed",
-                       worker, t, header->count, dense->open_count, dense->bytes, PS_DENSE_OPEN_MAX,
-                       dense->bytes_max);
+                       worker, header->iteration, header->count, dense->open_count, dense->bytes,
+                       PS_DENSE_OPEN_MAX, dense->bytes_max);
     return RT_OK;
+}
+
+static rt_status check(const ps_dense *dense, uint32_t worker, const rt_message *message,
+                       const chunk *in, const open_sum *open, rt_error *error)
+{
+    const rt_wire_header *header = rt_message_header(message);
+    rt_status status = check_chunk(header, in, worker, open, error);
+    if (status)
+        return status;
+    status = check_workers(dense, worker, message, open, error);
+    if (status)
+        return status;
+    if (header->iteration < dense->iterations[worker])
+        return rt_fail(error, RT_WIRE,
+                       "worker %u: dense gradient of iteration %" PRIu64 " after one of %" PRIu64,
+                       worker, header->iteration, dense->iterations[worker]);
+    return check_room(dense, worker, header, in, open, error);
 }
 
 static void add(float *restrict sum, const float *restrict one, uint32_t count)
@@ -252,19 +266,27 @@ static const void *blocks_in(const rt_message *message, const open_sum *open)
     return whole_of(message) + open->whole;
 }
 
-// sum: float_count floats.
-static void add_coded(const open_sum *open, const rt_message *next, bool is_first, float *sum)
+// sum: float_count floats, here and below.
+static void unpack_coded(const open_sum *open, const rt_message *next, float *sum)
 {
     const uint32_t rounded = open->float_count - open->whole;
     if (open->coding == RT_CODING_BF16) {
-        (is_first ? rt_bf16_unpack : rt_bf16_add)(halves(next), open->float_count, sum);
-        return;
-    }
-    (is_first ? rt_int8_unpack_blocks : rt_int8_add_blocks)(blocks_in(next, open), rounded, sum);
-    if (is_first)
+        rt_bf16_unpack(halves(next), open->float_count, sum);
+    } else {
+        rt_int8_unpack_blocks(blocks_in(next, open), rounded, sum);
         memcpy(sum + rounded, whole_of(next), open->whole * sizeof *sum);
-    else
+    }
+}
+
+static void add_coded(const open_sum *open, const rt_message *next, float *sum)
+{
+    const uint32_t rounded = open->float_count - open->whole;
+    if (open->coding == RT_CODING_BF16) {
+        rt_bf16_add(halves(next), open->float_count, sum);
+    } else {
+        rt_int8_add_blocks(blocks_in(next, open), rounded, sum);
         add(sum + rounded, whole_of(next), open->whole);
+    }
 }
 
 // Adds every gradient whose turn has come.
@@ -284,8 +306,10 @@ static void advance(ps_dense *dense, open_sum *open)
         }
         if (open->coding == RT_CODING_FP32)
             add(floats(&open->sum), floats(next), open->float_count);
+        else if (is_first)
+            unpack_coded(open, next, floats(&open->sum));
         else
-            add_coded(open, next, is_first, floats(&open->sum));
+            add_coded(open, next, floats(&open->sum));
         release(dense, next);
     }
 }
@@ -350,7 +374,7 @@ static rt_status keep_sum(ps_dense *dense, const open_sum *open, rt_error *error
     if (status)
         return status;
     if (open->coding != RT_CODING_FP32)
-        add_coded(open, &open->sum, true, place);
+        unpack_coded(open, &open->sum, place);
     else
         memcpy(place, floats(&open->sum), open->float_count * sizeof *place);
     return RT_OK;
@@ -358,9 +382,11 @@ static rt_status keep_sum(ps_dense *dense, const open_sum *open, rt_error *error
 
 static rt_status finish(ps_dense *dense, open_sum *open, ps_dense_answer *answer, rt_error *error)
 {
-    dense->bytes -= rt_message_header(&open->sum)->payload_bytes;
-    rt_message_header(&open->sum)->type =
-        open->coding == RT_CODING_BF16 ? RT_MESSAGE_DENSE_SUM_BF16 : RT_MESSAGE_DENSE_SUM;
+    rt_wire_header *header = rt_message_header(&open->sum);
+    dense->bytes -= header->payload_bytes;
+    header->type = RT_MESSAGE_DENSE_SUM;
+    if (open->coding == RT_CODING_BF16)
+        header->type = RT_MESSAGE_DENSE_SUM_BF16;
     rt_status status = round_sum(dense, open, error);
     if (!status)
         status = keep_sum(dense, open, error);
@@ -388,8 +414,10 @@ static rt_status begin(ps_dense *dense, const rt_message *message, const chunk *
         rt_message_create(&sum, RT_MESSAGE_DENSE_SUM, header->sender, header->iteration,
                           header->count, bytes))
         return RT_NO_MEMORY;
-    if (sum.data)
+    if (sum.data) {
         memcpy(rt_message_payload(&sum), &head, sizeof head);
+        dense->bytes += bytes;
+    }
     *open = (open_sum){.iteration = header->iteration,
                        .workers = head.workers,
                        .left = head.workers,
@@ -399,7 +427,6 @@ static rt_status begin(ps_dense *dense, const rt_message *message, const chunk *
                        .float_count = (uint32_t)in->floats,
                        .sum = sum,
                        .waiting = open->waiting};
-    dense->bytes += sum.data ? bytes : 0;
     dense->open_count++;
     *open_p = open;
     return RT_OK;
@@ -422,7 +449,9 @@ static rt_status add_gradient(ps_dense *dense, uint32_t worker, rt_message *mess
     open->waiting[worker] = *message;
     *message = (rt_message){0};
     advance(dense, open);
-    return open->left ? RT_OK : finish(dense, open, answer, error);
+    if (open->left)
+        return RT_OK;
+    return finish(dense, open, answer, error);
 }
 
 static rt_status add_join(ps_dense *dense, uint32_t worker, const rt_message *message,
@@ -482,11 +511,13 @@ rt_status ps_dense_next(ps_dense *dense, ps_dense_answer *answer)
     uint32_t worker;
     rt_message message;
     *answer = (ps_dense_answer){0};
-    rt_status status =
-        dense->weights ? ps_weights_next(dense->weights, &worker, &message) : RT_AGAIN;
-    if (!status)
-        *answer = (ps_dense_answer){message, rt_bit(worker)};
-    return status;
+    if (!dense->weights)
+        return RT_AGAIN;
+    const rt_status status = ps_weights_next(dense->weights, &worker, &message);
+    if (status)
+        return status;
+    *answer = (ps_dense_answer){message, rt_bit(worker)};
+    return RT_OK;
 }
 
 const ps_weights *ps_dense_weights(const ps_dense *dense)

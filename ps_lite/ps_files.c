@@ -11,7 +11,9 @@ rt_status ps_files_init(ps_files *files, rt_member *member, uint32_t self, rt_er
 {
     *files = (ps_files){.member = member, .self = self};
     files->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    return files->wake_fd >= 0 ? RT_OK : rt_fail(error, RT_LIMIT, "out of descriptors");
+    if (files->wake_fd < 0)
+        return rt_fail(error, RT_LIMIT, "out of descriptors");
+    return RT_OK;
 }
 
 void ps_files_fini(ps_files *files)
@@ -41,7 +43,7 @@ static rt_parcel_config parcel_config(ps_files *files, uint64_t iteration, uint3
                               .iteration = iteration};
 }
 
-// ---- the model
+// ---- the model -------------------------------------------------------------------------------
 
 static rt_status open_model(void *context, uint64_t total, rt_error *error)
 {
@@ -57,17 +59,21 @@ static rt_status write_model(void *context, const void *bytes, size_t size, rt_e
     ps_files *files = context;
     rt_parcel_out *out = &files->model;
     const uint8_t *next = bytes;
-    rt_status status = RT_OK;
-    while (size > 0 && !status) {
+    while (size > 0) {
         const size_t some = rt_min_u64(size, rt_parcel_room(out));
+        rt_status status;
         if (out->refusal.status)
             return rt_fail(error, out->refusal.status, "%s", out->refusal.text);
-        status = some ? rt_parcel_put(out, next, some, error)
-                      : files->progress(files->context, files->wake_fd, error);
+        if (some > 0)
+            status = rt_parcel_put(out, next, some, error);
+        else // until what was sent is confirmed
+            status = files->progress(files->context, files->wake_fd, error);
+        if (status)
+            return status;
         next += some;
         size -= some;
     }
-    return status;
+    return RT_OK;
 }
 
 static rt_status commit_model(void *context, rt_error *error)
@@ -91,7 +97,7 @@ rt_sink ps_files_model(ps_files *files, ps_progress progress, void *context)
     return (rt_sink){open_model, write_model, commit_model, abort_model, files, "the model"};
 }
 
-// ---- checkpoints
+// ---- checkpoints -----------------------------------------------------------------------------
 
 rt_status ps_files_copy(ps_files *files, const char *path, uint64_t iteration, uint32_t file,
                         rt_error *error)
@@ -123,13 +129,13 @@ static rt_status expect_back(ps_files *files, const rt_message *message, rt_erro
         piece.file >= files->load.shard_count)
         return rt_fail(error, RT_WIRE, "coordinator: a PIECE of a file that no LOAD named");
     rt_parcel_drop(&files->back);
-    rt_status status = ps_model_file_path(files->load.folder, piece.file, files->load.shard_count,
-                                          path, sizeof path, error);
-    if (!status)
-        (void)rt_checkpoint_make(files->load.folder, NULL); // that it failed shows with the file
-    return status ? status
-                  : rt_parcel_expect(&files->back, rt_peer(RT_ROLE_COORDINATOR, 0), iteration,
-                                     piece.file, path, files->wake_fd, error);
+    const rt_status status = ps_model_file_path(files->load.folder, piece.file,
+                                                files->load.shard_count, path, sizeof path, error);
+    if (status)
+        return status;
+    (void)rt_checkpoint_make(files->load.folder, NULL); // that it failed shows with the file
+    return rt_parcel_expect(&files->back, rt_peer(RT_ROLE_COORDINATOR, 0), iteration, piece.file,
+                            path, files->wake_fd, error);
 }
 
 static rt_status take_piece(ps_files *files, const rt_message *message, rt_error *error)
@@ -139,8 +145,12 @@ static rt_status take_piece(ps_files *files, const rt_message *message, rt_error
     const bool is_first = rt_reader_get(&reader, &piece, 1, sizeof piece) && piece.offset == 0;
     if (!is_first && !files->back.behind)
         return rt_fail(error, RT_WIRE, "coordinator: a PIECE of a file that no LOAD named");
-    rt_status status = is_first ? expect_back(files, message, error) : RT_OK;
-    return status ? status : rt_parcel_take(&files->back, message, error);
+    if (is_first) {
+        const rt_status status = expect_back(files, message, error);
+        if (status)
+            return status;
+    }
+    return rt_parcel_take(&files->back, message, error);
 }
 
 static rt_status take_taken(ps_files *files, const rt_message *message, rt_error *error)
@@ -158,8 +168,9 @@ static rt_status take_taken(ps_files *files, const rt_message *message, rt_error
 
 rt_status ps_files_take(ps_files *files, const rt_message *message, rt_error *error)
 {
-    return rt_message_header(message)->type == RT_MESSAGE_PIECE ? take_piece(files, message, error)
-                                                                : take_taken(files, message, error);
+    if (rt_message_header(message)->type == RT_MESSAGE_PIECE)
+        return take_piece(files, message, error);
+    return take_taken(files, message, error);
 }
 
 rt_status ps_files_step(ps_files *files, rt_error *error)

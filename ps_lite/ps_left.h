@@ -1,4 +1,5 @@
-// ps_left - keys whose rows have left a shard for another one (ps.homes "planned"), since which cut.
+// ps_left - keys whose rows have left a shard for another one (ps.homes "planned"), since which
+// cut.
 //
 // A file of changes names them, for the files that it builds on have their rows. As many as left
 // since the newest complete checkpoint, and in the time of the one before it. One thread.

@@ -139,7 +139,9 @@ static rt_status block_init(block *one, const ps_model_info *info, bool packs)
     one->bytes = rt_alloc(1, block_size(one->row_bytes, rows));
     if (packs)
         one->packed = rt_alloc(1, block_size(one->row_bytes, rows));
-    return one->bytes && (!packs || one->packed) ? RT_OK : RT_NO_MEMORY;
+    if (!one->bytes || (packs && !one->packed))
+        return RT_NO_MEMORY;
+    return RT_OK;
 }
 
 static void block_fini(block *one)
@@ -157,7 +159,7 @@ rt_status ps_model_file_path(const char *directory, uint32_t shard, uint32_t sha
     return RT_OK;
 }
 
-// ---- Writing
+// ---- Writing ---------------------------------------------------------------------------------
 
 static uint32_t rows_of_next_block(const ps_model_info *info, uint64_t before)
 {
@@ -169,12 +171,17 @@ static bool has_floor(const ps_model_info *info)
     return info->floor || info->left_count;
 }
 
+static uint32_t header_bytes(const ps_model_info *info)
+{
+    return has_floor(info) ? HEADER_BYTES_FLOOR : HEADER_BYTES;
+}
+
 static rt_status write_header(ps_model_writer *writer, rt_error *error)
 {
     const ps_model_info *info = &writer->info;
     const file_floor floor = {info->floor, info->left_count};
     uint8_t bytes[HEADER_BYTES_FLOOR];
-    const uint32_t size = has_floor(info) ? HEADER_BYTES_FLOOR : HEADER_BYTES;
+    const uint32_t size = header_bytes(info);
     const size_t before = size - sizeof(uint64_t);
     file_header header = {.magic = MAGIC,
                           .version = has_floor(info) ? VERSION_FLOOR : VERSION,
@@ -202,18 +209,23 @@ uint64_t ps_model_file_bytes(const ps_model_info *info)
     const size_t row_bytes = ((size_t)info->dim + info->state_floats) * sizeof(float);
     const uint64_t full = info->row_count / PS_MODEL_BLOCK_ROWS;
     const uint32_t rest = (uint32_t)(info->row_count % PS_MODEL_BLOCK_ROWS);
-    return (has_floor(info) ? HEADER_BYTES_FLOOR : HEADER_BYTES) +
-           full * block_size(row_bytes, PS_MODEL_BLOCK_ROWS) +
-           (rest ? block_size(row_bytes, rest) : 0);
+    uint64_t bytes = header_bytes(info) + full * block_size(row_bytes, PS_MODEL_BLOCK_ROWS);
+    if (rest > 0)
+        bytes += block_size(row_bytes, rest);
+    return bytes;
 }
 
 static rt_status open_sink(ps_model_writer *writer, rt_error *error)
 {
     const ps_model_info *info = &writer->info;
-    const uint64_t total = info->packed ? 0 : ps_model_file_bytes(info);
-    rt_status status = writer->sink.open(writer->sink.context, total, error);
-    writer->is_open = status == RT_OK;
-    return status ? status : write_header(writer, error);
+    uint64_t total = 0; // of a packed file nobody knows it before
+    if (!info->packed)
+        total = ps_model_file_bytes(info);
+    const rt_status status = writer->sink.open(writer->sink.context, total, error);
+    if (status)
+        return status;
+    writer->is_open = true;
+    return write_header(writer, error);
 }
 
 rt_status ps_model_writer_open(const rt_sink *sink, const ps_model_info *info,
@@ -301,7 +313,9 @@ rt_status ps_model_writer_add(ps_model_writer *writer, uint64_t key, uint32_t ve
     block_versions(&writer->block, rows)[i] = version;
     memcpy(block_row(&writer->block, rows, i), row, writer->block.row_bytes);
     writer->written++;
-    return writer->filled == rows ? write_block(writer, error) : RT_OK;
+    if (writer->filled < rows)
+        return RT_OK;
+    return write_block(writer, error);
 }
 
 rt_status ps_model_writer_commit(ps_model_writer *writer, rt_file_sum *sum_p, rt_error *error)
@@ -315,7 +329,7 @@ rt_status ps_model_writer_commit(ps_model_writer *writer, rt_file_sum *sum_p, rt
     return status;
 }
 
-// ---- Reading
+// ---- Reading ---------------------------------------------------------------------------------
 
 // wait_fd: until it is readable; -1: not at all.
 static rt_status make_progress(const ps_model_reader *reader, int wait_fd, rt_error *error)
@@ -339,7 +353,8 @@ static rt_status read_some(ps_model_reader *reader, void *bytes, size_t size, rt
             return status;
         next += got;
         size -= got;
-        status = make_progress(reader, status == RT_AGAIN ? rt_ahead_fd(reader->file) : -1, error);
+        const int wait_fd = status == RT_AGAIN ? rt_ahead_fd(reader->file) : -1;
+        status = make_progress(reader, wait_fd, error);
         if (status)
             return status;
     }
@@ -416,6 +431,20 @@ static rt_status read_header(ps_model_reader *reader, rt_error *error)
     return RT_OK;
 }
 
+static rt_status open_file(ps_model_reader *reader, rt_error *error)
+{
+    rt_status status = rt_ahead_open(reader->path, &reader->file, error);
+    if (status)
+        return status;
+    status = read_header(reader, error);
+    if (status)
+        return status;
+    reader->unpacker = ZSTD_createDCtx();
+    if (!reader->unpacker || block_init(&reader->block, &reader->info, true))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: %s", reader->path);
+    return RT_OK;
+}
+
 rt_status ps_model_reader_open(const char *path, ps_progress progress, void *context,
                                ps_model_info *info, ps_model_reader **reader_p, rt_error *error)
 {
@@ -429,12 +458,7 @@ rt_status ps_model_reader_open(const char *path, ps_progress progress, void *con
     strcpy(reader->path, path);
     reader->progress = progress;
     reader->context = context;
-    rt_status status = rt_ahead_open(path, &reader->file, error);
-    if (!status)
-        status = read_header(reader, error);
-    if (!status && (!(reader->unpacker = ZSTD_createDCtx()) ||
-                    block_init(&reader->block, &reader->info, true)))
-        status = rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
+    const rt_status status = open_file(reader, error);
     if (status) {
         ps_model_reader_close(reader);
         return status;
@@ -461,6 +485,14 @@ static rt_status damaged(const ps_model_reader *reader, rt_error *error)
                    reader->path, reader->block_index, reader->taken);
 }
 
+// Whether a block of `size` bytes in memory may be stored so: packed ones are smaller.
+static bool is_stored_size(const block_header *header, size_t size)
+{
+    if (header->flags & PACKED)
+        return header->stored_bytes < size;
+    return header->stored_bytes == size;
+}
+
 static rt_status read_block(ps_model_reader *reader, rt_error *error)
 {
     const uint32_t rows = rows_of_next_block(&reader->info, reader->taken);
@@ -470,17 +502,15 @@ static rt_status read_block(ps_model_reader *reader, rt_error *error)
     rt_status status = read_bytes(reader, stored, sizeof *header, error);
     if (status)
         return status;
-    const bool packed = header->flags & PACKED;
     if (header->flags & ~PACKED || header->row_count != rows ||
-        header->index != reader->block_index ||
-        (packed ? header->stored_bytes >= size : header->stored_bytes != size))
+        header->index != reader->block_index || !is_stored_size(header, size))
         return damaged(reader, error);
     status = read_bytes(reader, stored + sizeof *header, header->stored_bytes, error);
     if (status)
         return status;
     if (header->checksum != block_checksum(stored))
         return damaged(reader, error);
-    if (!packed)
+    if (!(header->flags & PACKED))
         memcpy(columns, stored + sizeof *header, size);
     else if (ZSTD_decompressDCtx(reader->unpacker, columns, size, stored + sizeof *header,
                                  header->stored_bytes) != size)

@@ -24,6 +24,18 @@ struct ps_outbox {
     outlet *outlets; // worker_count
 };
 
+// False: out of memory.
+static bool create_queues(ps_outbox *outbox)
+{
+    for (uint32_t i = 0; i < outbox->config.worker_count; i++) {
+        outlet *out = &outbox->outlets[i];
+        out->queue = rt_alloc(outbox->config.queue_messages_max, sizeof *out->queue);
+        if (!out->queue)
+            return false;
+    }
+    return true;
+}
+
 rt_status ps_outbox_create(const ps_outbox_config *config, ps_outbox **outbox_p)
 {
     rt_assert(config->worker_count <= RT_WORKERS_MAX && config->queue_messages_max > 0);
@@ -32,12 +44,7 @@ rt_status ps_outbox_create(const ps_outbox_config *config, ps_outbox **outbox_p)
         return RT_NO_MEMORY;
     outbox->config = *config;
     outbox->outlets = rt_alloc(config->worker_count, sizeof *outbox->outlets);
-    bool complete = outbox->outlets != NULL;
-    for (uint32_t i = 0; complete && i < config->worker_count; i++) {
-        outbox->outlets[i].queue = rt_alloc(config->queue_messages_max, sizeof(rt_message));
-        complete = outbox->outlets[i].queue != NULL;
-    }
-    if (!complete) {
+    if (!outbox->outlets || !create_queues(outbox)) {
         ps_outbox_destroy(outbox);
         return RT_NO_MEMORY;
     }
@@ -100,7 +107,7 @@ rt_status ps_outbox_send(ps_outbox *outbox, uint32_t worker, rt_message *message
     outlet *out = &outbox->outlets[worker];
     rt_status status = send_queue(outbox, worker, error);
     if (!status)
-        status = give(outbox, worker, message, error);
+        status = give(outbox, worker, message, error); // else it waits behind those
     if (status == RT_AGAIN && out->queue_count < outbox->config.queue_messages_max) {
         const uint32_t at =
             (out->queue_first + out->queue_count++) % outbox->config.queue_messages_max;
@@ -175,7 +182,9 @@ rt_status ps_outbox_record(ps_outbox *outbox, uint32_t worker, rt_message_type t
         status = close_open(outbox, worker, open, error);
         open = NULL;
     }
-    if (!status && !open)
+    if (status)
+        return status;
+    if (!open)
         status = start_open(outbox, worker, type, iteration, size, &open, error);
     if (status)
         return status;

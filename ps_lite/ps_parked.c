@@ -43,8 +43,10 @@ void ps_parked_destroy(ps_parked *parked)
 
 rt_status ps_parked_reserve(ps_parked *parked, uint32_t count)
 {
-    rt_status status = rt_chains_reserve(&parked->groups, count);
-    return status ? status : rt_pool_reserve(&parked->pulls, count);
+    const rt_status status = rt_chains_reserve(&parked->groups, count);
+    if (status)
+        return status;
+    return rt_pool_reserve(&parked->pulls, count);
 }
 
 // Behind all of the same or an earlier version.

@@ -30,7 +30,7 @@ typedef struct {
     uint32_t place; // among the shards that take part: that of its rows and files
     const rt_transport_ops *ops;
     rt_transport *transport;
-    rt_member member;     // the connection to the coordinator
+    rt_member member; // the connection to the coordinator
     ps_shard *shard;
     ps_checkpoint checkpoint;
     ps_store *store; // rows on disk, or NULL
@@ -41,8 +41,8 @@ typedef struct {
     arrivals arrived[RT_WORKERS_MAX];
     bool prompt;      // the next message was waited for
     rt_guests guests; // the listener
-    bool busy;   // with a file: rows must not change
-    bool unsent; // the shard holds messages that the transport did not take
+    bool busy;        // with a file: rows must not change
+    bool unsent;      // the shard holds messages that the transport did not take
     bool finished;
 } server;
 
@@ -76,9 +76,12 @@ static uint32_t take_arrival(server *s, uint32_t peer)
 // A message that several workers get has one header: the first to get it sets the time.
 static void set_stamp(server *s, uint32_t peer, rt_wire_header *header)
 {
-    if (!header->stamp)
-        header->stamp =
-            header->type == RT_MESSAGE_PUSHED ? take_arrival(s, peer) : bw_stamp(rt_now_ns(), true);
+    if (header->stamp)
+        return;
+    if (header->type == RT_MESSAGE_PUSHED)
+        header->stamp = take_arrival(s, peer);
+    else
+        header->stamp = bw_stamp(rt_now_ns(), true);
 }
 
 // What a worker that has gone does not get is nobody's loss; why it went, the coordinator finds.
@@ -150,7 +153,7 @@ static rt_status create_shard(server *s, rt_error *error)
     return RT_OK;
 }
 
-// ---- Joining and leaving
+// ---- Joining and leaving ---------------------------------------------------------------------
 
 static rt_status check_welcome(const server *s, rt_error *error)
 {
@@ -175,17 +178,19 @@ static rt_status join(server *s, rt_error *error)
     char who[32], reachable[RT_NAME_MAX];
     const rt_config *config = s->config->config;
     const uint32_t self = self_of(s), rank = s->config->rank;
+    const char *given = rank < config->network_ps_count ? config->network_ps[rank] : "";
     snprintf(who, sizeof who, "shard %" PRIu32, rank);
     const rt_door door = {.config = config,
                           .who = who,
-                          .given = rank < config->network_ps_count ? config->network_ps[rank] : "",
+                          .given = given,
                           .key = "network.ps",
                           .coordinator = s->config->coordinator,
                           .notify = s->config->notify};
     s->guests = (rt_guests){.ops = s->ops, .self = self, .identity = s->config->identity};
     rt_status status = rt_transport_open(s->ops, s->config->keys, &s->transport, error);
-    if (!status)
-        status = rt_guests_listen(&s->guests, s->transport, &door, reachable, error);
+    if (status)
+        return status;
+    status = rt_guests_listen(&s->guests, s->transport, &door, reachable, error);
     if (status)
         return status;
     const rt_member_config member = {
@@ -204,15 +209,18 @@ static rt_status join(server *s, rt_error *error)
         .notify = s->config->notify};
     rt_info("shard %u of %u listens at %s", s->config->rank, config->ps_shard_count, reachable);
     status = rt_member_join(&s->member, &member, error);
-    if (!status)
-        status = check_welcome(s, error);
-    s->place = status ? 0 : rt_member_rank(&s->member);
+    if (status)
+        return status;
+    status = check_welcome(s, error);
+    if (status)
+        return status;
+    s->place = rt_member_rank(&s->member);
     s->guests.worker_count = s->member.welcome.worker_count;
-    if (!status)
-        status = create_shard(s, error);
-    if (!status)
-        ps_shard_begin_epoch(s->shard, s->member.welcome.epoch);
-    return status;
+    status = create_shard(s, error);
+    if (status)
+        return status;
+    ps_shard_begin_epoch(s->shard, s->member.welcome.epoch);
+    return RT_OK;
 }
 
 static void leave(server *s, rt_status status, const rt_error *error)
@@ -232,7 +240,7 @@ static void leave(server *s, rt_status status, const rt_error *error)
     ps_store_destroy(s->store);
 }
 
-// ---- Messages
+// ---- Messages --------------------------------------------------------------------------------
 
 static rt_status say_finished(server *s, rt_error *error)
 {
@@ -249,8 +257,11 @@ static rt_status turn(server *s, int wake_fd, uint32_t wait_ms, rt_error *error)
 static rt_status meanwhile(void *context, int wait_fd, rt_error *error)
 {
     server *s = context;
+    uint32_t wait_ms = 0;
+    if (wait_fd >= 0)
+        wait_ms = rt_member_wait_ms(&s->member);
     s->busy = true;
-    rt_status status = turn(s, wait_fd, wait_fd < 0 ? 0 : rt_member_wait_ms(&s->member), error);
+    const rt_status status = turn(s, wait_fd, wait_ms, error);
     s->busy = false;
     return status;
 }
@@ -267,13 +278,15 @@ static rt_status save(server *s, const rt_message *message, rt_error *error)
                        "coordinator: SAVE of iteration %" PRIu64
                        ", the last checkpoint was that of %u",
                        iteration, c->cut.iteration);
-    if (iteration) {
-        rt_status status =
-            ps_model_file_path(c->folder, c->rank, c->shard_count, path, sizeof path, error);
-        return status ? status : ps_files_copy(&s->files, path, iteration, c->rank, error);
+    if (iteration == 0) {
+        const rt_sink sink = ps_files_model(&s->files, meanwhile, s);
+        return ps_shard_save(s->shard, &sink, s->config->schema, NULL, meanwhile, s, NULL, error);
     }
-    const rt_sink sink = ps_files_model(&s->files, meanwhile, s);
-    return ps_shard_save(s->shard, &sink, s->config->schema, NULL, meanwhile, s, NULL, error);
+    const rt_status status =
+        ps_model_file_path(c->folder, c->rank, c->shard_count, path, sizeof path, error);
+    if (status)
+        return status;
+    return ps_files_copy(&s->files, path, iteration, c->rank, error);
 }
 
 // The end of the child that writes a checkpoint ends a wait too. A descriptor that is closed leaves
@@ -324,16 +337,20 @@ static rt_status load(server *s, const rt_message *message, rt_error *error)
         ps_files_note_load(&s->files, rt_message_header(message)->iteration, &head);
     if (is_whole && head.flags & RT_WIRE_LOAD_FIRST && ps_shard_clear(s->shard))
         return rt_fail(error, RT_NO_MEMORY, "out of memory: shard %u", s->config->rank);
-    rt_status status = ps_checkpoint_load(s->shard, message, s->config->schema, s->place, meanwhile,
-                                          s, &answer, error);
-    return status ? status : rt_member_send(&s->member, &answer, error);
+    const rt_status status = ps_checkpoint_load(s->shard, message, s->config->schema, s->place,
+                                                meanwhile, s, &answer, error);
+    if (status)
+        return status;
+    return rt_member_send(&s->member, &answer, error);
 }
 
 static rt_status tell_keys(server *s, const rt_message *message, rt_error *error)
 {
     rt_message answer = {0};
-    rt_status status = ps_checkpoint_keys(s->shard, message, s->place, &answer, error);
-    return status ? status : rt_member_send(&s->member, &answer, error);
+    const rt_status status = ps_checkpoint_keys(s->shard, message, s->place, &answer, error);
+    if (status)
+        return status;
+    return rt_member_send(&s->member, &answer, error);
 }
 
 static rt_status expire(server *s, const rt_message *message, rt_error *error)
@@ -344,11 +361,12 @@ static rt_status expire(server *s, const rt_message *message, rt_error *error)
     if (!rt_reader_get(&reader, &order, 1, sizeof order) || reader.left % sizeof(uint64_t))
         return rt_fail(error, RT_WIRE, "coordinator: an EXPIRE of %zu bytes, expected %zu and keys",
                        message->size - sizeof(rt_wire_header), sizeof order);
-    rt_status status = ps_shard_expire(s->shard, order.floor, meanwhile, s, &order.rows, error);
-    while (!status && reader.left)
-        order.rows += ps_shard_forget(s->shard, rt_reader_u64(&reader));
+    const rt_status status =
+        ps_shard_expire(s->shard, order.floor, meanwhile, s, &order.rows, error);
     if (status)
         return status;
+    while (reader.left)
+        order.rows += ps_shard_forget(s->shard, rt_reader_u64(&reader));
     if (rt_control_create_struct(&answer, RT_MESSAGE_EXPIRE, rt_peer(RT_ROLE_PS, s->place),
                                  rt_message_header(message)->iteration, &order, sizeof order, NULL))
         return rt_fail(error, RT_NO_MEMORY, "out of memory: a message");
@@ -463,7 +481,7 @@ static rt_status drain_workers(server *s, rt_error *error)
     return RT_OK;
 }
 
-// ---- The loop
+// ---- The loop --------------------------------------------------------------------------------
 
 // After a checkpoint, a part at a time.
 static rt_status release_rows(server *s, rt_error *error)
@@ -472,7 +490,9 @@ static rt_status release_rows(server *s, rt_error *error)
         return RT_OK;
     const rt_status status = ps_shard_release(s->shard, error);
     s->releases = status == RT_AGAIN;
-    return s->releases ? RT_OK : status;
+    if (s->releases)
+        return RT_OK;
+    return status;
 }
 
 static rt_status tell_vitals(server *s, rt_error *error)
@@ -487,30 +507,49 @@ static rt_status tell_vitals(server *s, rt_error *error)
     return rt_member_tell_vitals(&s->member, &vitals, error);
 }
 
-// The order of the two sockets does not matter: a worker has finished when all its push credits are
-// back, so at a SAVE the shard has every row.
+// ready: workers, and the coordinator, have sent something. The order of the two sockets does not
+// matter: a worker has finished when all its push credits are back, so at a SAVE the shard has
+// every row.
+static rt_status drain(server *s, const bool ready[2], rt_error *error)
+{
+    rt_status status = RT_OK;
+    if (ready[0])
+        status = drain_workers(s, error);
+    if (status)
+        return status;
+    if (ready[1])
+        return drain_coordinator(s, error);
+    return rt_member_check(&s->member, error);
+}
+
+// What is done beside the messages, a part at a time.
+static rt_status step(server *s, rt_error *error)
+{
+    rt_status status = tell_written(s, error);
+    if (status)
+        return status;
+    status = ps_files_step(&s->files, error);
+    if (status)
+        return status;
+    return release_rows(s, error);
+}
+
 // Waits for messages or wake_fd, and takes what came.
 static rt_status turn(server *s, int wake_fd, uint32_t wait_ms, rt_error *error)
 {
     rt_endpoint *const endpoints[2] = {s->guests.endpoint, s->member.endpoint};
     bool ready[2] = {false, false};
-    // The transport does not tell when it has room again.
-    const uint32_t limit_ms = (s->unsent || s->releases) && wait_ms ? 1 : wait_ms;
+    if ((s->unsent || s->releases) && wait_ms)
+        wait_ms = 1; // the transport does not tell when it has room again
     const uint64_t begin_ns = rt_now_ns();
-    rt_status status = s->ops->wait(endpoints, 2, wake_fd, limit_ms, ready);
+    rt_status status = s->ops->wait(endpoints, 2, wake_fd, wait_ms, ready);
     s->prompt = rt_now_ns() - begin_ns >= BW_PROMPT_NS;
     if (status)
         return rt_fail(error, status, "waiting for messages: %s", rt_status_text(status));
-    if (ready[0])
-        status = drain_workers(s, error);
-    if (!status)
-        status = ready[1] ? drain_coordinator(s, error) : rt_member_check(&s->member, error);
-    if (!status)
-        status = tell_written(s, error);
-    if (!status)
-        status = ps_files_step(&s->files, error);
-    if (!status)
-        status = release_rows(s, error);
+    status = drain(s, ready, error);
+    if (status)
+        return status;
+    status = step(s, error);
     if (status)
         return status;
     status = ps_shard_flush(s->shard, error);
@@ -520,24 +559,36 @@ static rt_status turn(server *s, int wake_fd, uint32_t wait_ms, rt_error *error)
     const bw_listener here = listener(s);
     bw_responder_tick(&s->probes, &here);
     status = tell_vitals(s, error);
-    return status ? status : rt_member_beat(&s->member, error);
+    if (status)
+        return status;
+    return rt_member_beat(&s->member, error);
+}
+
+static rt_status run(server *s, rt_error *error)
+{
+    rt_status status = join(s, error);
+    if (status)
+        return status;
+    while (!s->finished) {
+        status = turn(s, s->wait_fd, rt_member_wait_ms(&s->member), error);
+        if (status)
+            return status;
+    }
+    return say_finished(s, error);
 }
 
 rt_status ps_server_run(const ps_server_config *config, rt_error *error)
 {
     rt_error local = {RT_OK, ""};
     server *s = rt_alloc(1, sizeof *s);
-    error = error ? error : &local;
+    if (!error)
+        error = &local; // the coordinator is told why, even if the caller does not ask
     if (!s)
         return rt_fail(error, RT_NO_MEMORY, "out of memory: shard %u", config->rank);
     s->config = config;
     s->ops = config->transport;
     s->wait_fd = -1;
-    rt_status status = join(s, error);
-    while (!status && !s->finished)
-        status = turn(s, s->wait_fd, rt_member_wait_ms(&s->member), error);
-    if (!status)
-        status = say_finished(s, error);
+    const rt_status status = run(s, error);
     leave(s, status, error);
     rt_free(s);
     return status;

@@ -29,8 +29,8 @@ typedef struct {
 } ps_server_config;
 
 // RT_OK: finished (FINISH). RT_STOPPED, RT_REFUSED: the coordinator said STOP; error holds its
-// reason. RT_TIMEOUT: the run did not start in time; RT_PEER: the coordinator is silent. Others: as the
-// shard and the transport. The coordinator is told of failures before return.
+// reason. RT_TIMEOUT: the run did not start in time; RT_PEER: the coordinator is silent. Others: as
+// the shard and the transport. The coordinator is told of failures before return.
 rt_status ps_server_run(const ps_server_config *config, rt_error *error);
 
 #endif

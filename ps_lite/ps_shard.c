@@ -8,8 +8,9 @@
 
 #define GRADIENT_OVERHEAD 104u // bytes of bookkeeping, about, per gradient that waits
 
-// ---- Creation
+// ---- Creation --------------------------------------------------------------------------------
 
+// All of it at the start: while it serves, a shard allocates messages, and rows as they come.
 static rt_status create_parts(ps_shard *shard)
 {
     const ps_shard_config *config = &shard->config;
@@ -25,22 +26,16 @@ static rt_status create_parts(ps_shard *shard)
                                      .queue_messages_max = config->queue_messages_max,
                                      .send = config->send,
                                      .context = config->context};
-    rt_status status = ps_table_create(&table, &shard->table);
-    if (!status)
-        status = ps_parked_create(&shard->parked);
-    if (!status)
-        status = ps_aggregates_create(config->dim, &shard->aggregates);
-    if (!status && config->adds_deltas)
-        status = ps_aggregates_create(shard->row_floats, &shard->deltas);
-    if (!status)
-        status = ps_dense_create(&dense, &shard->dense);
-    if (!status)
-        status = ps_outbox_create(&outbox, &shard->outbox);
-    if (status)
-        return status;
+    if (ps_table_create(&table, &shard->table) || ps_parked_create(&shard->parked) ||
+        ps_aggregates_create(config->dim, &shard->aggregates) ||
+        (config->adds_deltas && ps_aggregates_create(shard->row_floats, &shard->deltas)) ||
+        ps_dense_create(&dense, &shard->dense) || ps_outbox_create(&outbox, &shard->outbox))
+        return RT_NO_MEMORY;
     shard->sum = rt_alloc(shard->row_floats, sizeof *shard->sum);
     shard->parked_counts = rt_alloc(config->worker_count, sizeof *shard->parked_counts);
-    return shard->sum && shard->parked_counts ? RT_OK : RT_NO_MEMORY;
+    if (!shard->sum || !shard->parked_counts)
+        return RT_NO_MEMORY;
+    return RT_OK;
 }
 
 rt_status ps_shard_create(const ps_shard_config *config, ps_shard **shard_p)
@@ -81,27 +76,52 @@ void ps_shard_destroy(ps_shard *shard)
     rt_free(shard);
 }
 
-// ---- Messages
+// ---- Messages --------------------------------------------------------------------------------
+
+// Weights that workers wait for, as far as they are there by now.
+static rt_status send_weights(ps_shard *shard, rt_error *error)
+{
+    ps_dense_answer answer;
+    for (;;) {
+        rt_status status = ps_dense_next(shard->dense, &answer);
+        if (status == RT_AGAIN)
+            return RT_OK;
+        if (status)
+            return status;
+        shard->statistics.dense_pieces++;
+        status = ps_outbox_send_to(shard->outbox, answer.workers, &answer.message, error);
+        if (status)
+            return status;
+    }
+}
+
+static rt_status take_dense(ps_shard *shard, uint32_t worker, rt_message *message, rt_error *error)
+{
+    ps_dense_answer answer;
+    rt_status status = ps_dense_receive(shard->dense, worker, message, &answer, error);
+    if (status)
+        return status;
+    if (answer.message.data) {
+        const uint32_t type = rt_message_header(&answer.message)->type;
+        shard->statistics.dense_sums += type != RT_MESSAGE_DENSE_JOINED;
+        status = ps_outbox_send_to(shard->outbox, answer.workers, &answer.message, error);
+        if (status)
+            return status;
+    }
+    return send_weights(shard, error);
+}
 
 static rt_status receive_dense(ps_shard *shard, uint32_t worker, rt_message *message,
                                rt_error *error)
 {
-    ps_dense_answer answer;
-    rt_status status = ps_dense_receive(shard->dense, worker, message, &answer, error);
-    if (!status && answer.message.data) {
-        const uint32_t type = rt_message_header(&answer.message)->type;
-        shard->statistics.dense_sums += type != RT_MESSAGE_DENSE_JOINED;
-        status = ps_outbox_send_to(shard->outbox, answer.workers, &answer.message, error);
-    }
-    while (!status && !(status = ps_dense_next(shard->dense, &answer))) {
-        shard->statistics.dense_pieces++;
-        status = ps_outbox_send_to(shard->outbox, answer.workers, &answer.message, error);
-    }
+    const rt_status status = take_dense(shard, worker, message, error);
     if (status == RT_NO_MEMORY)
-        rt_fail(error, status, "out of memory: dense sums and weights");
-    return status == RT_AGAIN ? RT_OK : status;
+        return rt_fail(error, status, "out of memory: dense sums and weights");
+    return status;
 }
 
+// What a message of rows is made of. All of it is checked before any of it is applied, so that one
+// that is refused has changed nothing.
 typedef struct {
     rt_message_type type;
     size_t head_size;
@@ -127,8 +147,10 @@ static rt_status handle(ps_shard *shard, const handler *how, uint32_t worker,
                        worker, rt_message_type_name(in.type), in.iteration, in.count,
                        in.record_size, header->payload_bytes);
     ps_shard_announce_rows(shard, &in);
-    rt_status status = how->check(shard, &in, error);
-    return status ? status : how->apply(shard, &in, error);
+    const rt_status status = how->check(shard, &in, error);
+    if (status)
+        return status;
+    return how->apply(shard, &in, error);
 }
 
 static rt_status dispatch(ps_shard *shard, uint32_t worker, rt_message *message, rt_error *error)
@@ -196,7 +218,9 @@ void ps_shard_get_statistics(const ps_shard *shard, ps_shard_statistics *statist
     statistics->row_bytes = ps_table_bytes(shard->table);
     statistics->pulls_parked = ps_parked_count(shard->parked);
     statistics->gradients_waiting = ps_aggregates_gradients(shard->aggregates);
-    statistics->deltas_waiting = shard->deltas ? ps_aggregates_gradients(shard->deltas) : 0;
+    statistics->deltas_waiting = 0;
+    if (shard->deltas)
+        statistics->deltas_waiting = ps_aggregates_gradients(shard->deltas);
 }
 
 const float *ps_shard_find(const ps_shard *shard, uint64_t key, uint32_t *version_p)

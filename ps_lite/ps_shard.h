@@ -114,8 +114,8 @@ rt_status ps_shard_save(const ps_shard *shard, const rt_sink *sink, uint64_t sch
                         const ps_cut *cut, ps_progress progress, void *context, rt_file_sum *sum_p,
                         rt_error *error);
 
-// A cut was captured, or a checkpoint of this iteration is loaded: what leaves from here on, changes
-// that build on it name. base: of the cut.
+// A cut was captured, or a checkpoint of this iteration is loaded: what leaves from here on,
+// changes that build on it name. base: of the cut.
 void ps_shard_cut(ps_shard *shard, uint32_t iteration, uint32_t base);
 
 // Adds the rows of one model file that belong to this shard; the file may be of another number of
@@ -140,8 +140,8 @@ rt_status ps_shard_clear(ps_shard *shard);
 rt_status ps_shard_expire(ps_shard *shard, uint32_t floor, ps_progress progress, void *context,
                           uint64_t *ended_p, rt_error *error);
 
-// The row of one key ends, whatever its version, after ps_shard_expire and as there. False: there is
-// none. Files of changes do not tell of it: the next one has to have all rows.
+// The row of one key ends, whatever its version, after ps_shard_expire and as there. False: there
+// is none. Files of changes do not tell of it: the next one has to have all rows.
 bool ps_shard_forget(ps_shard *shard, uint64_t key);
 // Where rows are on disk: a forked copy of the process sees them as they are now, until release
 // says that the process has taken its own changes back (ps_store.h; RT_AGAIN: there is more to do).

@@ -16,15 +16,17 @@ static rt_status refuse(uint32_t worker, rt_message_type type, rt_error *error)
                    rt_message_type_name(type));
 }
 
-// ---- PULL, PULL_SUM ------------------------------------------------------------------------------------
+// ---- PULL, PULL_SUM --------------------------------------------------------------------------
 
 rt_status ps_shard_answer_coded(ps_shard *shard, uint32_t worker, uint64_t iteration,
                                 rt_wire_row head, const float *row, rt_error *error)
 {
-    const uint32_t dim = shard->config.dim;
-    const uint32_t state = head.tag & RT_WIRE_TAG_STATE ? shard->row_floats - dim : 0;
-    const bool whole = head.version == 0 || head.tag & RT_WIRE_TAG_WHOLE;
-    const rt_coding coding = whole ? RT_CODING_FP32 : shard->config.row_wire;
+    uint32_t state = 0;
+    rt_coding coding = shard->config.row_wire;
+    if (head.tag & RT_WIRE_TAG_STATE)
+        state = shard->row_floats - shard->config.dim;
+    if (head.version == 0 || head.tag & RT_WIRE_TAG_WHOLE)
+        coding = RT_CODING_FP32;
     return ps_shard_write_coded(shard, worker, RT_MESSAGE_ROWS_CODED, iteration, head, coding, row,
                                 state, error);
 }
@@ -58,21 +60,22 @@ static rt_status check_change(ps_shard *shard, const ps_request *in, const rt_wi
     const uint32_t version = entry ? entry->version : 0;
     if (change->version > change->base && version == change->base && (entry || !change->base))
         return RT_OK;
+    const char *what = entry ? "version" : "never been pushed: version";
     return ps_reject(in, change->key, error, "version %u on base %u, but the row has %s %u",
-                     change->version, change->base,
-                     entry ? "version" : "never been pushed: version", version);
+                     change->version, change->base, what, version);
 }
 
 rt_status ps_shard_check_changes(ps_shard *shard, const ps_request *in, rt_error *error)
 {
-    rt_status status = RT_OK;
     if (shard->config.row_wire == RT_CODING_FP32)
         return refuse(in->worker, in->type, error);
-    for (uint32_t i = 0; i < in->count && !status; i++) {
+    for (uint32_t i = 0; i < in->count; i++) {
         const rt_wire_change change = ps_change_at(in, i);
-        status = check_change(shard, in, &change, error);
+        const rt_status status = check_change(shard, in, &change, error);
+        if (status)
+            return status;
     }
-    return status ? status : ps_shard_reserve_rows(shard, in, error);
+    return ps_shard_reserve_rows(shard, in, error);
 }
 
 // Values and state of a record; both stand at any multiple of 4.
@@ -139,8 +142,8 @@ rt_status ps_shard_decode_push(const ps_shard *shard, uint32_t worker, const rt_
         return rt_fail(error, RT_WIRE,
                        "worker %u: %s of iteration %" PRIu64 ": %" PRIu32
                        " records of %zu bytes do not make its payload of %" PRIu64 " bytes",
-                       worker, rt_message_type_name(header->type), header->iteration,
-                       header->count, coded, header->payload_bytes);
+                       worker, rt_message_type_name(header->type), header->iteration, header->count,
+                       coded, header->payload_bytes);
     rt_status status = rt_message_create(whole_p, how.type, header->sender, header->iteration,
                                          header->count, header->count * whole);
     if (status)

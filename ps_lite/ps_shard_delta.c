@@ -32,21 +32,21 @@ static rt_status check_delta(ps_shard *shard, const ps_request *in, const rt_wir
 
 rt_status ps_shard_check_deltas(ps_shard *shard, const ps_request *in, rt_error *error)
 {
-    const uint32_t waiting = shard->deltas ? ps_aggregates_gradients(shard->deltas) : 0;
-    rt_status status = RT_OK;
     if (!shard->deltas)
         return rt_fail(error, RT_WIRE,
                        "worker %u: a PUSH_DELTA, but rows are never stale here "
                        "(consistency.staleness)",
                        in->worker);
-    for (uint32_t i = 0; i < in->count && !status; i++) {
+    for (uint32_t i = 0; i < in->count; i++) {
         const rt_wire_delta delta = ps_delta_at(in, i);
-        status = ps_shard_check_key(shard, in, delta.key, error);
-        if (!status)
-            status = check_delta(shard, in, &delta, error);
+        rt_status status = ps_shard_check_key(shard, in, delta.key, error);
+        if (status)
+            return status;
+        status = check_delta(shard, in, &delta, error);
+        if (status)
+            return status;
     }
-    if (status)
-        return status;
+    const uint32_t waiting = ps_aggregates_gradients(shard->deltas);
     if ((uint64_t)waiting + in->count > shard->gradients_max)
         return rt_fail(
             error, RT_LIMIT,
@@ -87,18 +87,19 @@ static ps_aggregate *next_of(ps_shard *shard, const ps_entry *entry)
 
 rt_status ps_shard_add_waiting(ps_shard *shard, ps_entry *entry, rt_error *error)
 {
-    rt_status status = RT_OK;
-    while (!status && ps_aggregates_count(shard->deltas)) {
+    while (ps_aggregates_count(shard->deltas)) {
         ps_aggregate *one = next_of(shard, entry);
         if (!one)
-            break;
+            return RT_OK;
         const uint32_t version = one->iteration;
         ps_aggregates_sum(shard->deltas, one, shard->sum); // of one
         ps_aggregates_close(shard->deltas, one);
         add(shard, entry, version, shard->sum);
-        status = ps_shard_wake_pulls(shard, entry, error);
+        const rt_status status = ps_shard_wake_pulls(shard, entry, error);
+        if (status)
+            return status;
     }
-    return status;
+    return RT_OK;
 }
 
 static rt_status take_delta(ps_shard *shard, const ps_request *in, uint32_t i, rt_error *error)
@@ -113,8 +114,10 @@ static rt_status take_delta(ps_shard *shard, const ps_request *in, uint32_t i, r
     if (entry && has_its_turn(shard, entry, delta.base, delta.pulls)) {
         memcpy(shard->sum, change, shard->row_floats * sizeof *shard->sum);
         add(shard, entry, delta.version, shard->sum);
-        rt_status status = ps_shard_wake_pulls(shard, entry, error);
-        return status ? status : ps_shard_add_waiting(shard, entry, error);
+        const rt_status status = ps_shard_wake_pulls(shard, entry, error);
+        if (status)
+            return status;
+        return ps_shard_add_waiting(shard, entry, error);
     }
     ps_aggregate *one = ps_aggregates_open(shard->deltas, delta.key, delta.version);
     one->base = delta.base;

@@ -26,7 +26,8 @@ rt_status ps_shard_save(const ps_shard *shard, const rt_sink *sink, uint64_t sch
     if (cut) {
         info.iteration = cut->iteration;
         info.base = cut->base;
-        info.floor = cut->base ? shard->floor : 0;
+        if (cut->base) // a file of all rows has none that have ended
+            info.floor = shard->floor;
         info.packed = true;
     }
     if (info.base && ps_left_since(&shard->left, shard->table, info.base, &left, &info.left_count))
@@ -72,12 +73,24 @@ rt_status ps_shard_clear(ps_shard *shard)
     return RT_OK;
 }
 
+static rt_status erase_below(ps_shard *shard, uint32_t floor, ps_progress progress, void *context,
+                             rt_error *error)
+{
+    uint64_t at = 0;
+    while (ps_table_erase_below(shard->table, floor, &at)) {
+        rt_status status = RT_OK;
+        if (progress)
+            status = progress(context, -1, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
 rt_status ps_shard_expire(ps_shard *shard, uint32_t floor, ps_progress progress, void *context,
                           uint64_t *ended_p, rt_error *error)
 {
     const uint64_t before = ps_table_count(shard->table);
-    uint64_t at = 0;
-    rt_status status = RT_OK;
     if (ps_parked_count(shard->parked) || ps_aggregates_count(shard->aggregates) ||
         (shard->deltas && ps_aggregates_count(shard->deltas)))
         return rt_fail(error, RT_WIRE,
@@ -85,8 +98,7 @@ rt_status ps_shard_expire(ps_shard *shard, uint32_t floor, ps_progress progress,
                        " gradients wait for their rows",
                        ps_parked_count(shard->parked),
                        (uint64_t)ps_aggregates_gradients(shard->aggregates));
-    while (!status && ps_table_erase_below(shard->table, floor, &at))
-        status = progress ? progress(context, -1, error) : RT_OK;
+    const rt_status status = erase_below(shard, floor, progress, context, error);
     shard->floor = (uint32_t)rt_max_u64(shard->floor, floor);
     *ended_p = before - ps_table_count(shard->table);
     shard->statistics.rows_ended += *ended_p;
@@ -102,12 +114,16 @@ bool ps_shard_forget(ps_shard *shard, uint64_t key)
 
 rt_status ps_shard_hold(const ps_shard *shard, rt_error *error)
 {
-    return shard->config.store ? ps_store_hold(shard->config.store, error) : RT_OK;
+    if (!shard->config.store)
+        return RT_OK;
+    return ps_store_hold(shard->config.store, error);
 }
 
 rt_status ps_shard_release(const ps_shard *shard, rt_error *error)
 {
-    return shard->config.store ? ps_store_release(shard->config.store, error) : RT_OK;
+    if (!shard->config.store)
+        return RT_OK;
+    return ps_store_release(shard->config.store, error);
 }
 
 uint32_t ps_shard_keys(const ps_shard *shard, uint64_t from, uint32_t count_max,

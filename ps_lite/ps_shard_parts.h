@@ -66,17 +66,17 @@ static inline const uint8_t *ps_record_at(const ps_request *in, uint32_t i)
     XX(grad, rt_wire_grad)     \
     XX(change, rt_wire_change) \
     XX(delta, rt_wire_delta)
-#define XX(name, type)                                                        \
-    static inline type ps_##name##_at(const ps_request *in, uint32_t i)       \
-    {                                                                         \
-        type head;                                                            \
-        memcpy(&head, ps_record_at(in, i), sizeof head);                      \
-        return head;                                                          \
+#define XX(name, type)                                                  \
+    static inline type ps_##name##_at(const ps_request *in, uint32_t i) \
+    {                                                                   \
+        type head;                                                      \
+        memcpy(&head, ps_record_at(in, i), sizeof head);                \
+        return head;                                                    \
     }
 PS_HEAD_MAP(XX)
 #undef XX
 
-// ---- ps_shard_records.c ----
+// ---- ps_shard_records.c ----------------------------------------------------------------------
 
 // RT_WIRE, naming worker, message, iteration and key.
 __attribute__((format(printf, 4, 5))) rt_status ps_reject(const ps_request *in, uint64_t key,
@@ -114,7 +114,7 @@ rt_status ps_shard_write_row(ps_shard *shard, uint32_t worker, rt_message_type t
                              uint64_t iteration, rt_wire_row head, const float *floats,
                              uint32_t count, rt_error *error);
 
-// ---- ps_shard_rows.c: PULL, PUSH_ROW ----
+// ---- ps_shard_rows.c: PULL, PUSH_ROW ---------------------------------------------------------
 
 // Answers the pulls that wait for the row's version.
 rt_status ps_shard_wake_pulls(ps_shard *shard, ps_entry *entry, rt_error *error);
@@ -124,7 +124,7 @@ rt_status ps_shard_apply_pulls(ps_shard *shard, const ps_request *in, rt_error *
 rt_status ps_shard_check_rows(ps_shard *shard, const ps_request *in, rt_error *error);
 rt_status ps_shard_apply_rows(ps_shard *shard, const ps_request *in, rt_error *error);
 
-// ---- ps_shard_sums.c: PUSH_GRAD, PULL_SUM ----
+// ---- ps_shard_sums.c: PUSH_GRAD, PULL_SUM ----------------------------------------------------
 
 // After a change of the row's version: answers pulls of it, steps by the sum that waited for it,
 // and so on.
@@ -135,12 +135,12 @@ rt_status ps_shard_apply_grads(ps_shard *shard, const ps_request *in, rt_error *
 rt_status ps_shard_check_sum_pulls(ps_shard *shard, const ps_request *in, rt_error *error);
 rt_status ps_shard_apply_sum_pulls(ps_shard *shard, const ps_request *in, rt_error *error);
 
-// ---- ps_shard_homes.c: rows that have another home ----
+// ---- ps_shard_homes.c: rows that have another home -------------------------------------------
 
 rt_status ps_shard_check_forgets(ps_shard *shard, const ps_request *in, rt_error *error);
 rt_status ps_shard_apply_forgets(ps_shard *shard, const ps_request *in, rt_error *error);
 
-// ---- ps_shard_change.c: rows and gradients that travel rounded ----
+// ---- ps_shard_change.c: rows and gradients that travel rounded -------------------------------
 
 // A row, its values rounded unless the tag asks for them whole, with state where it asks for that;
 // an initial row as it is.
@@ -164,7 +164,7 @@ rt_status ps_shard_apply_changes(ps_shard *shard, const ps_request *in, rt_error
 rt_status ps_shard_decode_push(const ps_shard *shard, uint32_t worker, const rt_message *message,
                                rt_message *whole_p, rt_error *error);
 
-// ---- ps_shard_delta.c: bounded staleness ----
+// ---- ps_shard_delta.c: bounded staleness -----------------------------------------------------
 
 // Pulls of the row's version that were answered: behind values and state.
 static inline uint32_t ps_row_pulls(const ps_shard *shard, const float *row)

@@ -30,7 +30,7 @@ rt_status ps_shard_check_key(const ps_shard *shard, const ps_request *in, uint64
                      shard->config.shard_count, shard->config.rank);
 }
 
-// ---- Walking over records
+// ---- Walking over records --------------------------------------------------------------------
 
 static uint32_t take_keys(const ps_request *in, uint32_t from, uint64_t keys[PS_BLOCK])
 {

@@ -4,13 +4,15 @@
 
 #include "ps_lite/ps_shard_parts.h"
 
-// ---- PULL
+// ---- PULL ------------------------------------------------------------------------------------
 
 static rt_status answer_pull(ps_shard *shard, uint32_t worker, uint64_t iteration, uint32_t tag,
                              ps_found found, rt_error *error)
 {
     const rt_wire_row head = {found.entry->key, found.entry->version, tag};
-    const uint32_t count = tag & RT_WIRE_TAG_STATE ? shard->row_floats : shard->config.dim;
+    uint32_t count = shard->config.dim;
+    if (tag & RT_WIRE_TAG_STATE)
+        count = shard->row_floats;
     if (shard->deltas)
         ps_row_set_pulls(shard, found.row, ps_row_pulls(shard, found.row) + 1);
     if (shard->config.row_wire != RT_CODING_FP32)
@@ -36,13 +38,19 @@ rt_status ps_shard_wake_pulls(ps_shard *shard, ps_entry *entry, rt_error *error)
 rt_status ps_shard_check_pulls(ps_shard *shard, const ps_request *in, rt_error *error)
 {
     rt_status status = ps_shard_check_parked(shard, in, error);
-    for (uint32_t i = 0; !status && i < in->count; i++)
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < in->count; i++) {
         status = ps_shard_check_key(shard, in, ps_key_at(in, i), error);
-    if (!status)
-        status = ps_shard_reserve_rows(shard, in, error);
-    if (!status && ps_parked_reserve(shard->parked, in->count))
-        status = rt_fail(error, RT_NO_MEMORY, "out of memory: pulls of worker %u", in->worker);
-    return status;
+        if (status)
+            return status;
+    }
+    status = ps_shard_reserve_rows(shard, in, error);
+    if (status)
+        return status;
+    if (ps_parked_reserve(shard->parked, in->count))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: pulls of worker %u", in->worker);
+    return RT_OK;
 }
 
 static void park(ps_shard *shard, const ps_request *in, const rt_wire_pull *pull)
@@ -59,7 +67,8 @@ static void park(ps_shard *shard, const ps_request *in, const rt_wire_pull *pull
 static ps_found find_or_create(ps_shard *shard, uint64_t key)
 {
     ps_entry *entry = ps_table_find(shard->table, key);
-    entry = entry ? entry : ps_shard_create_row(shard, key);
+    if (!entry)
+        entry = ps_shard_create_row(shard, key);
     return (ps_found){entry, ps_table_row(shard->table, entry)};
 }
 
@@ -91,7 +100,7 @@ rt_status ps_shard_apply_pulls(ps_shard *shard, const ps_request *in, rt_error *
     return RT_OK;
 }
 
-// ---- PUSH_ROW
+// ---- PUSH_ROW --------------------------------------------------------------------------------
 
 rt_status ps_shard_check_version(ps_shard *shard, const ps_request *in, uint64_t key,
                                  uint32_t version, rt_error *error)
@@ -114,11 +123,13 @@ rt_status ps_shard_check_version(ps_shard *shard, const ps_request *in, uint64_t
 
 rt_status ps_shard_check_rows(ps_shard *shard, const ps_request *in, rt_error *error)
 {
-    rt_status status = RT_OK;
-    for (uint32_t i = 0; !status && i < in->count; i++)
-        status = ps_shard_check_version(shard, in, ps_key_at(in, i), ps_row_at(in, i).version,
-                                        error);
-    return status ? status : ps_shard_reserve_rows(shard, in, error);
+    for (uint32_t i = 0; i < in->count; i++) {
+        const rt_status status =
+            ps_shard_check_version(shard, in, ps_key_at(in, i), ps_row_at(in, i).version, error);
+        if (status)
+            return status;
+    }
+    return ps_shard_reserve_rows(shard, in, error);
 }
 
 static rt_status store_row(ps_shard *shard, const ps_request *in, uint32_t i, ps_found found,

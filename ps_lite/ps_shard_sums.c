@@ -19,12 +19,14 @@ static void apply_sum(ps_shard *shard, ps_aggregate *aggregate, ps_entry *entry)
 {
     const uint32_t dim = shard->config.dim;
     float *row = ps_table_row(shard->table, entry);
-    const bool steps = aggregate->keeper != RT_WIRE_NO_STEP;
     ps_aggregates_sum(shard->aggregates, aggregate, shard->sum);
-    if (steps)
+    if (aggregate->keeper == RT_WIRE_NO_STEP) {
+        shard->statistics.steps_skipped++;
+    } else {
         rt_optimizer_step(&shard->config.optimizer, dim, aggregate->iteration, row, row + dim,
                           shard->sum);
-    *(steps ? &shard->statistics.steps : &shard->statistics.steps_skipped) += 1;
+        shard->statistics.steps++;
+    }
     entry->version = aggregate->iteration;
     ps_aggregates_close(shard->aggregates, aggregate);
 }
@@ -43,7 +45,7 @@ rt_status ps_shard_row_changed(ps_shard *shard, ps_entry *entry, rt_error *error
     }
 }
 
-// ---- PUSH_GRAD, PULL_SUM
+// ---- PUSH_GRAD, PULL_SUM ---------------------------------------------------------------------
 
 static rt_status check_iteration(const ps_request *in, rt_error *error)
 {
@@ -102,25 +104,46 @@ static rt_status check_against_sums(ps_shard *shard, const ps_request *in, const
     return RT_OK;
 }
 
+// entry: of its row; NULL: it has none.
+static rt_status check_record(ps_shard *shard, const ps_request *in, uint32_t i,
+                              const ps_entry *entry, rt_error *error)
+{
+    const rt_wire_grad grad = ps_grad_at(in, i);
+    rt_status status = ps_shard_check_key(shard, in, grad.key, error);
+    if (status)
+        return status;
+    status = check_grad(shard, in, &grad, error);
+    if (status)
+        return status;
+    status = check_against_sums(shard, in, &grad, error);
+    if (status)
+        return status;
+    if (rt_wire_is_for_ps(grad.keeper) && entry && entry->version > grad.base)
+        return ps_reject(in, grad.key, error, "base %u, but the row has version %u", grad.base,
+                         entry->version);
+    return RT_OK;
+}
+
+static rt_status check_records(ps_shard *shard, const ps_request *in, rt_error *error)
+{
+    ps_found block[PS_BLOCK];
+    for (uint32_t from = 0, count; from < in->count; from += count) {
+        count = ps_shard_find_block(shard, in, from, block);
+        for (uint32_t i = 0; i < count; i++) {
+            const rt_status status = check_record(shard, in, from + i, block[i].entry, error);
+            if (status)
+                return status;
+        }
+    }
+    return RT_OK;
+}
+
 rt_status ps_shard_check_grads(ps_shard *shard, const ps_request *in, rt_error *error)
 {
     rt_status status = check_iteration(in, error);
-    ps_found block[PS_BLOCK];
-    for (uint32_t from = 0, count; !status && from < in->count; from += count) {
-        count = ps_shard_find_block(shard, in, from, block);
-        for (uint32_t i = 0; !status && i < count; i++) {
-            const rt_wire_grad grad = ps_grad_at(in, from + i);
-            status = ps_shard_check_key(shard, in, grad.key, error);
-            if (!status)
-                status = check_grad(shard, in, &grad, error);
-            if (!status)
-                status = check_against_sums(shard, in, &grad, error);
-            if (!status && rt_wire_is_for_ps(grad.keeper) && block[i].entry &&
-                block[i].entry->version > grad.base)
-                status = ps_reject(in, grad.key, error, "base %u, but the row has version %u",
-                                   grad.base, block[i].entry->version);
-        }
-    }
+    if (status)
+        return status;
+    status = check_records(shard, in, error);
     if (status)
         return status;
     const uint32_t waiting = ps_aggregates_gradients(shard->aggregates);
@@ -166,8 +189,10 @@ static rt_status add_gradient(ps_shard *shard, const ps_request *in, uint32_t i,
     ps_aggregates_add(aggregates, sum, in->worker, ps_record_at(in, i) + sizeof grad);
     if (sum->arrived != sum->mask)
         return RT_OK;
+    if (!rt_wire_is_for_ps(sum->keeper) && !sum->pulled)
+        return RT_OK; // its keeper will ask
     if (!rt_wire_is_for_ps(sum->keeper))
-        return sum->pulled ? answer_sum(shard, sum, error) : RT_OK;
+        return answer_sum(shard, sum, error);
     ps_entry *entry = ps_table_find(shard->table, grad.key);
     if (!entry && grad.base == 0)
         entry = ps_shard_create_row(shard, grad.key);
@@ -191,7 +216,9 @@ rt_status ps_shard_apply_grads(ps_shard *shard, const ps_request *in, rt_error *
 rt_status ps_shard_check_sum_pulls(ps_shard *shard, const ps_request *in, rt_error *error)
 {
     rt_status status = ps_shard_check_parked(shard, in, error);
-    for (uint32_t i = 0; !status && i < in->count; i++) {
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < in->count; i++) {
         const rt_wire_pull pull = ps_pull_at(in, i);
         status = ps_shard_check_key(shard, in, pull.key, error);
         if (status)
@@ -206,9 +233,9 @@ rt_status ps_shard_check_sum_pulls(ps_shard *shard, const ps_request *in, rt_err
             return ps_reject(in, pull.key, error, "the sum of iteration %u is asked for twice",
                              pull.version);
     }
-    if (!status && ps_aggregates_reserve(shard->aggregates, in->count))
-        status = rt_fail(error, RT_NO_MEMORY, "out of memory: pulls of worker %u", in->worker);
-    return status;
+    if (ps_aggregates_reserve(shard->aggregates, in->count))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: pulls of worker %u", in->worker);
+    return RT_OK;
 }
 
 rt_status ps_shard_apply_sum_pulls(ps_shard *shard, const ps_request *in, rt_error *error)

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE // qsort_r
 #include "ps_lite/ps_snapshot.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +10,7 @@
 #define ROWS_AHEAD 256u           // on disk, whose reading is started before they are written
 #define STEPS_PER_PROGRESS 65536u // entries of the index, or comparisons
 
-// ---- Writing
+// ---- Writing ---------------------------------------------------------------------------------
 
 // Collecting and sorting the entries of a large table takes longer than anybody accepts silence.
 typedef struct {
@@ -39,14 +40,16 @@ static rt_status collect(const ps_table *table, const ps_model_info *info, pace 
                          ps_entry *entries, uint64_t *count_p)
 {
     uint64_t count = 0, at = 0;
-    for (const ps_entry *entry; !p->status && (entry = ps_table_next(table, &at)); step(p)) {
+    for (const ps_entry *entry; (entry = ps_table_next(table, &at));) {
         if (info->base == 0 || entry->version > info->base)
             entries[count++] = *entry;
+        step(p);
+        if (p->status)
+            return p->status;
     }
     for (uint32_t i = 0; i < info->left_count; i++)
         entries[count++] = (ps_entry){.key = info->left[i]};
-    if (!p->status)
-        qsort_r(entries, count, sizeof *entries, compare_keys, p);
+    qsort_r(entries, count, sizeof *entries, compare_keys, p);
     *count_p = count;
     return p->status;
 }
@@ -62,19 +65,42 @@ static rt_status write_rows(const ps_table *table, const ps_entry *entries, uint
                             const float *nothing, ps_model_writer *writer, ps_progress progress,
                             void *context, rt_error *error)
 {
-    rt_status status = RT_OK;
     for (uint64_t i = 0; i < count && i < ROWS_AHEAD; i++)
         announce(table, &entries[i]);
-    for (uint64_t i = 0; !status && i < count; i++) {
+    for (uint64_t i = 0; i < count; i++) {
+        const float *row = nothing;
         if (i + ROWS_AHEAD < count)
             announce(table, &entries[i + ROWS_AHEAD]);
-        status = ps_model_writer_add(
-            writer, entries[i].key, entries[i].version,
-            entries[i].row ? ps_table_row(table, &entries[i]) : nothing, error);
-        if (!status && progress && i % PS_MODEL_BLOCK_ROWS == 0)
-            status = progress(context, -1, error);
+        if (entries[i].row)
+            row = ps_table_row(table, &entries[i]);
+        rt_status status =
+            ps_model_writer_add(writer, entries[i].key, entries[i].version, row, error);
+        if (status)
+            return status;
+        if (!progress || i % PS_MODEL_BLOCK_ROWS != 0)
+            continue;
+        status = progress(context, -1, error);
+        if (status)
+            return status;
     }
-    return status;
+    return RT_OK;
+}
+
+static rt_status write_collected(const ps_table *table, const ps_model_info *info,
+                                 const rt_sink *sink, const ps_entry *entries, const float *nothing,
+                                 const pace *p, rt_file_sum *sum_p, rt_error *error)
+{
+    ps_model_writer *writer;
+    rt_status status = ps_model_writer_open(sink, info, &writer, error);
+    if (status)
+        return status;
+    status = write_rows(table, entries, info->row_count, nothing, writer, p->progress, p->context,
+                        error);
+    if (status) {
+        ps_model_writer_abort(writer);
+        return status;
+    }
+    return ps_model_writer_commit(writer, sum_p, error);
 }
 
 rt_status ps_snapshot_write(const ps_table *table, const ps_model_info *info, const rt_sink *sink,
@@ -82,10 +108,8 @@ rt_status ps_snapshot_write(const ps_table *table, const ps_model_info *info, co
                             rt_error *error)
 {
     ps_model_info own = *info;
-    ps_model_writer *writer = NULL;
     pace p = {.progress = progress, .context = context, .error = error};
-    ps_entry *entries =
-        rt_alloc(ps_table_count(table) + info->left_count + 1, sizeof *entries);
+    ps_entry *entries = rt_alloc(ps_table_count(table) + info->left_count + 1, sizeof *entries);
     float *nothing = rt_alloc((size_t)info->dim + info->state_floats, sizeof *nothing);
     rt_status status = RT_OK;
     if (!entries || !nothing)
@@ -93,19 +117,13 @@ rt_status ps_snapshot_write(const ps_table *table, const ps_model_info *info, co
     if (!status)
         status = collect(table, info, &p, entries, &own.row_count);
     if (!status)
-        status = ps_model_writer_open(sink, &own, &writer, error);
-    if (!status)
-        status =
-            write_rows(table, entries, own.row_count, nothing, writer, progress, context, error);
+        status = write_collected(table, &own, sink, entries, nothing, &p, sum_p, error);
     rt_free(entries);
     rt_free(nothing);
-    if (!status)
-        return ps_model_writer_commit(writer, sum_p, error);
-    ps_model_writer_abort(writer);
     return status;
 }
 
-// ---- Reading
+// ---- Reading ---------------------------------------------------------------------------------
 
 static rt_status check_info(const ps_model_info *own, const char *path, const ps_model_info *info,
                             rt_error *error)
@@ -118,8 +136,8 @@ static rt_status check_info(const ps_model_info *own, const char *path, const ps
                        path, info->dim, info->state_floats, info->optimizer, own->dim,
                        own->state_floats, own->optimizer);
     if (info->schema != own->schema)
-        return rt_fail(error, RT_CONFIG, "%s: schema %016llx, this run has %016llx", path,
-                       (unsigned long long)info->schema, (unsigned long long)own->schema);
+        return rt_fail(error, RT_CONFIG, "%s: schema %016" PRIx64 ", this run has %016" PRIx64,
+                       path, info->schema, own->schema);
     return RT_OK;
 }
 
@@ -141,8 +159,8 @@ static bool is_own(const loading *l, uint64_t key)
     return rt_key_shard(key, own->shard_count) == own->shard;
 }
 
-// The key's row has left the file's shard. What came with other files of these changes is later than
-// base.
+// The key's row has left the file's shard. What came with other files of these changes is later
+// than base.
 static void leave(const loading *l, uint64_t key)
 {
     const ps_entry *entry = ps_table_find(l->table, key);
@@ -161,16 +179,33 @@ static rt_status load_row(const loading *l, uint64_t key, uint32_t version, cons
     }
     ps_entry *entry = ps_table_find(l->table, key);
     if (entry && !l->base)
-        return rt_fail(error, RT_DATA, "%s: a second row of key %016llx", l->path,
-                       (unsigned long long)key);
-    rt_status status = entry ? RT_OK : ps_table_reserve(l->table, 1, error);
-    if (status)
-        return status;
-    entry = entry ? entry : ps_table_insert(l->table, key);
+        return rt_fail(error, RT_DATA, "%s: a second row of key %016" PRIx64, l->path, key);
+    if (!entry) {
+        const rt_status status = ps_table_reserve(l->table, 1, error);
+        if (status)
+            return status;
+        entry = ps_table_insert(l->table, key);
+    }
     entry->version = version;
     memcpy(ps_table_row(l->table, entry), row,
            ((size_t)l->own->dim + l->own->state_floats) * sizeof *row);
     return RT_OK;
+}
+
+// RT_END: all of them.
+static rt_status load_rows(const loading *l, ps_model_reader *reader, rt_error *error)
+{
+    for (;;) {
+        uint64_t key;
+        uint32_t version;
+        const float *row;
+        rt_status status = ps_model_reader_next(reader, &key, &version, &row, error);
+        if (status)
+            return status;
+        status = load_row(l, key, version, row, error);
+        if (status)
+            return status;
+    }
 }
 
 rt_status ps_snapshot_read(ps_table *table, ps_model_info *info, const char *path,
@@ -183,14 +218,8 @@ rt_status ps_snapshot_read(ps_table *table, ps_model_info *info, const char *pat
         return status;
     const loading l = {table, info, path, found.shard, found.base};
     status = check_info(info, path, &found, error);
-    while (!status) {
-        uint64_t key;
-        uint32_t version;
-        const float *row;
-        status = ps_model_reader_next(reader, &key, &version, &row, error);
-        if (!status)
-            status = load_row(&l, key, version, row, error);
-    }
+    if (!status)
+        status = load_rows(&l, reader, error);
     if (sum_p)
         *sum_p = ps_model_reader_sum(reader);
     ps_model_reader_close(reader);

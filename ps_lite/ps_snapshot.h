@@ -8,9 +8,9 @@
 #include "ps_lite/ps_model_file.h"
 #include "ps_lite/ps_table.h"
 
-// Writes the rows whose version is above info->base to a sink, and info->left; info->row_count is not
-// looked at.
-// sum_p and progress may be NULL. The sink's errors, RT_NO_MEMORY, or what progress returned.
+// Writes the rows whose version is above info->base to a sink, and info->left; info->row_count is
+// not looked at. sum_p and progress may be NULL. The sink's errors, RT_NO_MEMORY, or what progress
+// returned.
 rt_status ps_snapshot_write(const ps_table *table, const ps_model_info *info, const rt_sink *sink,
                             ps_progress progress, void *context, rt_file_sum *sum_p,
                             rt_error *error);

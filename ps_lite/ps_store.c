@@ -35,7 +35,7 @@ static uint64_t whole_pages(const ps_store *store, uint64_t bytes)
     return (bytes + store->page - 1) / store->page * store->page;
 }
 
-// ---- A page that cannot be read
+// ---- A page that cannot be read --------------------------------------------------------------
 
 #define SHOWN_MAX 8 // a shard has one store, a server that follows a run two
 
@@ -86,7 +86,7 @@ static void hide(const ps_store *store)
     }
 }
 
-// ---- The file
+// ---- The file --------------------------------------------------------------------------------
 
 // A file system without O_TMPFILE gets one that loses its name at once.
 static int open_file(const char *folder)
@@ -214,7 +214,7 @@ void ps_store_will_need(const ps_store *store, const void *from, size_t bytes)
     (void)madvise((void *)first, end - first, MADV_WILLNEED);
 }
 
-// ---- Beside a copy of the process
+// ---- Beside a copy of the process ------------------------------------------------------------
 
 rt_status ps_store_hold(ps_store *store, rt_error *error)
 {

@@ -77,13 +77,18 @@ static uint64_t chunk_floats_bytes(const ps_table *table)
 static uint64_t chunk_bytes(const ps_table *table)
 {
     const uint64_t keys = sizeof(uint64_t) << table->chunk_bits;
-    return table->is_on_disk ? keys : keys + chunk_floats_bytes(table);
+    if (table->is_on_disk)
+        return keys;
+    return keys + chunk_floats_bytes(table);
 }
 
+// Whole cache lines where that wastes at most an eighth, else whole vectors of four floats.
 static uint32_t stride_of(uint32_t row_floats)
 {
-    uint32_t lines = (row_floats + 15) / 16 * 16;
-    return lines - row_floats <= row_floats / 8 ? lines : (row_floats + 3) / 4 * 4;
+    const uint32_t lines = (row_floats + 15) / 16 * 16;
+    if (lines - row_floats <= row_floats / 8)
+        return lines;
+    return (row_floats + 3) / 4 * 4;
 }
 
 // Chunks grow with the bound, so that a small table wastes little and a large one has few.
@@ -144,7 +149,8 @@ void ps_table_destroy(ps_table *table)
         ps_store_cut(table->store, table->chunks[0].floats);
     for (uint32_t i = 0; i < table->chunk_count; i++) {
         rt_free(table->chunks[i].keys);
-        rt_free(table->is_on_disk ? NULL : table->chunks[i].floats);
+        if (!table->is_on_disk)
+            rt_free(table->chunks[i].floats);
     }
     rt_free(table->chunks);
     rt_free(table->index.entries);
@@ -221,7 +227,7 @@ void ps_table_will_need(const ps_table *table, const ps_entry *entry)
 
 void ps_table_find_all(const ps_table *table, const uint64_t *keys, uint32_t count, ps_found *found)
 {
-    const uint32_t floats_ahead = table->stride < FLOATS_AHEAD ? table->stride : FLOATS_AHEAD;
+    const uint32_t floats_ahead = (uint32_t)rt_min_u64(table->stride, FLOATS_AHEAD);
     for (uint32_t i = 0; i < count; i++) {
         ps_entry *entry = find(table, keys[i]);
         found[i] = (ps_found){NULL, NULL};
@@ -291,38 +297,47 @@ static rt_status grow_index(ps_table *table, uint32_t bits, uint64_t count, rt_e
     return RT_OK;
 }
 
+static rt_status no_memory_for(uint64_t rows, rt_error *error)
+{
+    return rt_fail(error, RT_NO_MEMORY, "out of memory: a block of %" PRIu64 " rows", rows);
+}
+
 static rt_status add_floats(ps_table *table, chunk *one, rt_error *error)
 {
-    void *bytes = NULL;
-    rt_status status = RT_OK;
-    if (table->is_on_disk)
-        status = ps_store_add(table->store, chunk_floats_bytes(table), &bytes, error);
-    else
-        bytes = rt_alloc(UINT64_C(1) << table->chunk_bits, table->stride * sizeof(float));
+    const uint64_t rows = UINT64_C(1) << table->chunk_bits;
+    void *bytes;
+    if (table->is_on_disk) {
+        const rt_status status =
+            ps_store_add(table->store, chunk_floats_bytes(table), &bytes, error);
+        if (status)
+            return status;
+    } else {
+        bytes = rt_alloc(rows, table->stride * sizeof(float));
+        if (!bytes)
+            return no_memory_for(rows, error);
+    }
     one->floats = bytes;
-    return status;
+    return RT_OK;
 }
 
 static rt_status add_chunk(ps_table *table, rt_error *error)
 {
     const uint64_t rows = UINT64_C(1) << table->chunk_bits;
-    rt_status status = RT_OK;
     chunk one = {0};
     if (rt_grow(&table->chunks, &table->chunk_capacity, (uint64_t)table->chunk_count + 1,
-                sizeof *table->chunks) == RT_OK) {
-        one.keys = rt_alloc(rows, sizeof *one.keys);
-        status = one.keys ? add_floats(table, &one, error) : RT_OK;
+                sizeof *table->chunks))
+        return no_memory_for(rows, error);
+    one.keys = rt_alloc(rows, sizeof *one.keys);
+    if (!one.keys)
+        return no_memory_for(rows, error);
+    const rt_status status = add_floats(table, &one, error);
+    if (status) {
+        rt_free(one.keys);
+        return status;
     }
-    if (!status && one.keys && one.floats) {
-        table->chunks[table->chunk_count++] = one;
-        table->bytes += chunk_bytes(table);
-        return RT_OK;
-    }
-    rt_free(one.keys);
-    rt_free(table->is_on_disk ? NULL : one.floats);
-    return status
-               ? status
-               : rt_fail(error, RT_NO_MEMORY, "out of memory: a block of %" PRIu64 " rows", rows);
+    table->chunks[table->chunk_count++] = one;
+    table->bytes += chunk_bytes(table);
+    return RT_OK;
 }
 
 rt_status ps_table_reserve(ps_table *table, uint64_t count, rt_error *error)
@@ -340,12 +355,17 @@ rt_status ps_table_reserve(ps_table *table, uint64_t count, rt_error *error)
                           (chunks - table->chunk_count) * chunk_bytes(table);
     if (wanted >= UINT32_MAX || table->bytes + more > table->memory_bytes_max)
         return limit_reached(table, count, error);
-    rt_status status = RT_OK;
-    if (bits != table->index.bits)
-        status = grow_index(table, bits, count, error);
-    while (!status && table->chunk_count < chunks)
-        status = add_chunk(table, error);
-    return status;
+    if (bits != table->index.bits) {
+        const rt_status status = grow_index(table, bits, count, error);
+        if (status)
+            return status;
+    }
+    while (table->chunk_count < chunks) {
+        const rt_status status = add_chunk(table, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
 }
 
 ps_entry *ps_table_insert(ps_table *table, uint64_t key)
@@ -360,7 +380,7 @@ ps_entry *ps_table_insert(ps_table *table, uint64_t key)
     return entry;
 }
 
-// ---- erasing
+// ---- erasing ---------------------------------------------------------------------------------
 
 static uint64_t *key_of(const ps_table *table, uint64_t row)
 {
@@ -467,11 +487,17 @@ uint64_t ps_table_key(const ps_table *table, uint64_t row)
 const ps_entry *ps_table_next(const ps_table *table, uint64_t *at)
 {
     const uint64_t size = UINT64_C(1) << table->index.bits;
-    const uint64_t end = size + (table->old.entries ? UINT64_C(1) << table->old.bits : 0);
-    while (*at < end) {
-        const uint64_t i = (*at)++;
-        const ps_entry *entry = i < size ? &table->index.entries[i] : &table->old.entries[i - size];
-        if (entry->row && (i < size || home(&table->old, rt_mix(entry->key)) >= table->moved))
+    while (*at < size) {
+        const ps_entry *entry = &table->index.entries[(*at)++];
+        if (entry->row)
+            return entry;
+    }
+    if (!table->old.entries)
+        return NULL;
+    const uint64_t end = size + (UINT64_C(1) << table->old.bits);
+    while (*at < end) { // what the new one does not have yet
+        const ps_entry *entry = &table->old.entries[(*at)++ - size];
+        if (entry->row && home(&table->old, rt_mix(entry->key)) >= table->moved)
             return entry;
     }
     return NULL;

@@ -188,12 +188,12 @@ static rt_status take_pull(ps_weights *weights, uint32_t worker, const rt_messag
                            rt_error *error)
 {
     const uint64_t version = rt_message_header(message)->iteration;
+    const char *and_waits = weights->wanted[worker] ? ", and it waits already" : "";
     if (weights->wanted[worker] || (are_there(weights) && version < weights->version))
         return rt_fail(error, RT_WIRE,
                        "worker %" PRIu32 ": asks for the dense weights after iteration %" PRIu64
                        ", they are those after %" PRIu64 "%s",
-                       worker, version, weights->version,
-                       weights->wanted[worker] ? ", and it waits already" : "");
+                       worker, version, weights->version, and_waits);
     weights->wanted[worker] = version + 1;
     weights->waiting |= rt_bit(worker);
     return RT_OK;
@@ -215,7 +215,9 @@ rt_status ps_weights_receive(ps_weights *weights, uint32_t worker, const rt_mess
 rt_status ps_weights_next(ps_weights *weights, uint32_t *worker_p, rt_message *message)
 {
     const rt_wire_dense_state head = {weights->value_count, weights->total};
-    uint64_t rest = are_there(weights) ? weights->waiting : 0;
+    if (!are_there(weights))
+        return RT_AGAIN;
+    uint64_t rest = weights->waiting;
     while (rest && weights->wanted[rt_lowest_bit(rest)] != weights->version + 1)
         rest &= rest - 1;
     if (!rest)

@@ -10,6 +10,7 @@
 #define SECONDS 0.1 // per measurement, about
 #define REPEATS_MIN 3u
 #define REPEATS_MAX 500u
+// Ids of a field, by turns: the rows of one stay in the CPU's caches, those of the other do not.
 #define FEW_IDS 100u
 #define MANY_IDS 100000u
 #define COPY_FLOATS ((size_t)16 << 20)
@@ -18,6 +19,7 @@
 
 // ---- time ------------------------------------------------------------------------------------
 
+// A device of its own computes beside this thread, whose processor time says nothing of it then.
 static uint64_t now_ns(const ew_bench_case *one)
 {
     struct timespec now;
@@ -33,11 +35,15 @@ static int compare_times(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+// The median: a run that something else disturbed does not count. The first run, which fills caches
+// and may compile kernels, is not measured.
 double ew_bench_measure(const ew_bench_case *one, void (*run)(void *context), void *context)
 {
     uint64_t times[REPEATS_MAX], passed = 0;
     uint32_t count = 0;
-    const double most_ns = (one->bench->quick ? 0.01 : 1) * SECONDS * 1e9;
+    double most_ns = SECONDS * 1e9;
+    if (one->bench->quick)
+        most_ns *= 0.01;
     rt_error error;
     run(context);
     (void)one->device.ops->finish(one->device.state, &error);
@@ -58,6 +64,7 @@ void ew_bench_row(const ew_bench_case *one, const char *what, double seconds,
     rt_report *report = one->bench->report;
     const double bytes = (double)(counts->bytes + counts->gemm_bytes);
     const double flops = (double)(counts->flops + counts->gemm_flops);
+    // Matrix products are bound by their operations, all else by its bytes.
     const double least = (double)counts->bytes / one->copy_bytes_per_s +
                          (double)counts->gemm_flops / one->gemm_flops_per_s;
     rt_report_number(report, "batch", one->sample_count, 0);
@@ -98,20 +105,19 @@ static rt_status measure_peaks(ew_bench_case *one, rt_error *error)
     const ew_device *device = &one->device;
     large l = {.one = one};
     float **blocks[] = {&l.a, &l.b, &l.c};
+    const double n = GEMM_SIZE;
     rt_status status = RT_OK;
-    for (size_t i = 0; i < RT_COUNT_OF(blocks) && !status; i++) {
+    for (size_t i = 0; i < RT_COUNT_OF(blocks); i++)
         *blocks[i] = device->ops->alloc(device->state, COPY_FLOATS);
-        if (!*blocks[i])
-            status = rt_fail(error, RT_NO_MEMORY, "out of memory");
-    }
-    if (!status) {
-        double n = GEMM_SIZE;
+    if (l.a && l.b && l.c) {
         one->copy_bytes_per_s =
             2.0 * COPY_FLOATS * sizeof(float) / ew_bench_measure(one, run_copy, &l);
         one->gemm_flops_per_s = 2 * n * n * n / ew_bench_measure(one, run_product, &l);
+    } else {
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory");
     }
     for (size_t i = 0; i < RT_COUNT_OF(blocks); i++)
-        device->ops->free(device->state, *blocks[i]);
+        device->ops->free(device->state, *blocks[i]); // also NULL
     return status;
 }
 
@@ -150,6 +156,7 @@ static rt_status fill_host(ew_bench_case *one, uint32_t *row_count_p)
     return RT_OK;
 }
 
+// host: count floats or numbers of four bytes; NULL: room for as many, whatever is in it.
 static void *upload(const ew_device *device, const void *host, size_t count)
 {
     void *block = device->ops->alloc(device->state, count);
@@ -255,6 +262,15 @@ static void run_step(void *context)
                            result.row_gradients);
 }
 
+// Rows of two fields by turns, each once: users in order, items spread among them.
+static void number_pairs(uint32_t samples, uint32_t *rows)
+{
+    for (uint32_t i = 0; i < samples; i++) {
+        rows[2 * i] = 2 * i;
+        rows[2 * i + 1] = 7 * i % samples * 2 + 1;
+    }
+}
+
 // The same samples for all; ncf sees the first two fields.
 static rt_status create_step(const ew_bench_case *one, size_t index, uint32_t *rows, step_run *s,
                              ew_model_config *config, rt_error *error)
@@ -279,8 +295,9 @@ static rt_status create_step(const ew_bench_case *one, size_t index, uint32_t *r
                                 .row_count_max = samples * fields};
     for (uint32_t i = 0; i < samples; i++)
         for (uint32_t f = 0; f < fields; f++)
-            rows[i * fields + f] = fields == 2 ? (i * (f ? 7 : 1)) % samples * 2 + f
-                                               : one->host_rows[i * EW_BENCH_FIELDS + f];
+            rows[i * fields + f] = one->host_rows[i * EW_BENCH_FIELDS + f];
+    if (fields == 2)
+        number_pairs(samples, rows);
     s->one = one;
     s->slots = one->lookups.row_slots;
     s->batch = (ew_micro_batch){.sample_count = samples,
@@ -317,6 +334,8 @@ static rt_status measure_products(const step_run *s, const ew_model_config *conf
     return RT_OK;
 }
 
+// The ratio: of what a step takes to what its products and its bytes would take, one after the
+// other. What is above 1 is launches, waits, and arithmetic that no product does.
 static void report_step(const ew_bench_case *one, const char *name, double seconds,
                         double products_s, const ew_counts *counts)
 {
@@ -336,29 +355,55 @@ static bool is_too_large(size_t index, uint32_t dim)
     return models[index].cross == RT_CROSS_MATRIX && 3 * inputs * inputs > PARAMETERS_MAX;
 }
 
+// Of a model that is there.
+static rt_status measure_step(const ew_bench_case *one, size_t index, step_run *s,
+                              const ew_model_config *config, rt_error *error)
+{
+    ew_counts counts = {0};
+    double products_s = 0;
+    rt_status status = ew_model_check(s->model, &s->batch, one->slot_count, error);
+    if (status)
+        return status;
+    status = measure_products(s, config, &counts, &products_s, error);
+    if (status)
+        return status;
+    const double seconds = ew_bench_measure(one, run_step, s);
+    report_step(one, models[index].name, seconds, products_s, &counts);
+    return RT_OK;
+}
+
+// rows: room for the look-ups of a batch.
+static rt_status bench_model(const ew_bench_case *one, size_t index, uint32_t *rows,
+                             rt_error *error)
+{
+    step_run s = {0};
+    ew_model_config config;
+    rt_status status = create_step(one, index, rows, &s, &config, error);
+    if (status)
+        return status;
+    status = measure_step(one, index, &s, &config, error);
+    ew_model_destroy(s.model);
+    return status;
+}
+
+static rt_status bench_each(const ew_bench_case *one, uint32_t *rows, rt_error *error)
+{
+    for (size_t i = 0; i < RT_COUNT_OF(models); i++) {
+        if (is_too_large(i, one->dim))
+            continue;
+        const rt_status status = bench_model(one, i, rows, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
 static rt_status bench_models(const ew_bench_case *one, rt_error *error)
 {
-    rt_status status = RT_OK;
     uint32_t *rows = rt_alloc((size_t)one->sample_count * EW_BENCH_FIELDS, sizeof *rows);
     if (!rows)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    for (size_t i = 0; i < RT_COUNT_OF(models) && !status; i++) {
-        step_run s = {0};
-        ew_model_config config;
-        ew_counts counts = {0};
-        double products_s = 0;
-        if (is_too_large(i, one->dim))
-            continue;
-        status = create_step(one, i, rows, &s, &config, error);
-        if (!status)
-            status = ew_model_check(s.model, &s.batch, one->slot_count, error);
-        if (!status)
-            status = measure_products(&s, &config, &counts, &products_s, error);
-        if (!status)
-            report_step(one, models[i].name, ew_bench_measure(one, run_step, &s), products_s,
-                        &counts);
-        ew_model_destroy(s.model);
-    }
+    const rt_status status = bench_each(one, rows, error);
     rt_free(rows);
     return status;
 }
@@ -378,24 +423,38 @@ static void report_device(const ew_bench_case *one)
     rt_report_end(report);
 }
 
-static rt_status bench_shapes(ew_bench_case *one, const char *name, const char *title,
-                              rt_status (*run)(const ew_bench_case *one, rt_error *error),
-                              rt_error *error)
+typedef rt_status bench_case(const ew_bench_case *one, rt_error *error);
+
+static rt_status run_case(ew_bench_case *one, uint32_t samples, uint32_t dim, bench_case *run,
+                          rt_error *error)
 {
-    static const uint32_t batches[] = {128, 1024}, dims[] = {16, 64, 512};
-    rt_report *report = one->bench->report;
-    rt_status status = RT_OK;
-    rt_report_begin(report, name, title);
-    for (size_t b = 0; b < RT_COUNT_OF(batches) && !status; b++) {
-        for (size_t d = 0; d < RT_COUNT_OF(dims) && !status; d++) {
-            if (one->bench->quick && b + d > 0)
-                continue;
-            status = open_case(one, batches[b], dims[d], error);
-            if (!status)
-                status = run(one, error);
-            close_case(one);
-        }
+    rt_status status = open_case(one, samples, dim, error);
+    if (!status)
+        status = run(one, error);
+    close_case(one);
+    return status;
+}
+
+static rt_status run_cases(ew_bench_case *one, bench_case *run, rt_error *error)
+{
+    static const struct {
+        uint32_t samples, dim;
+    } shapes[] = {{128, 16}, {128, 64}, {128, 512}, {1024, 16}, {1024, 64}, {1024, 512}};
+    const size_t count = one->bench->quick ? 1 : RT_COUNT_OF(shapes);
+    for (size_t i = 0; i < count; i++) {
+        const rt_status status = run_case(one, shapes[i].samples, shapes[i].dim, run, error);
+        if (status)
+            return status;
     }
+    return RT_OK;
+}
+
+static rt_status bench_shapes(ew_bench_case *one, const char *name, const char *title,
+                              bench_case *run, rt_error *error)
+{
+    rt_report *report = one->bench->report;
+    rt_report_begin(report, name, title);
+    const rt_status status = run_cases(one, run, error);
     rt_report_note(report, "of peak: operand bytes / copy bandwidth, plus operations of matrix "
                            "products / the rate of a large one, over the time taken");
     if (run == bench_models)
@@ -407,6 +466,20 @@ static rt_status bench_shapes(ew_bench_case *one, const char *name, const char *
     return status;
 }
 
+static rt_status bench_opened(ew_bench_case *one, rt_error *error)
+{
+    rt_status status = measure_peaks(one, error);
+    if (status)
+        return status;
+    report_device(one);
+    status =
+        bench_shapes(one, "operations", "Operations of the device", ew_bench_operations, error);
+    if (status)
+        return status;
+    return bench_shapes(one, "models", "Training steps: pass, dense and row optimizers",
+                        bench_models, error);
+}
+
 rt_status ew_bench_device(const ew_bench *bench, rt_error *error)
 {
     ew_bench_case one = {.bench = bench};
@@ -414,15 +487,7 @@ rt_status ew_bench_device(const ew_bench *bench, rt_error *error)
     if (status)
         return status;
     one.is_unified = one.device.unified;
-    status = measure_peaks(&one, error);
-    if (!status)
-        report_device(&one);
-    if (!status)
-        status = bench_shapes(&one, "operations", "Operations of the device", ew_bench_operations,
-                              error);
-    if (!status)
-        status = bench_shapes(&one, "models", "Training steps: pass, dense and row optimizers",
-                              bench_models, error);
+    status = bench_opened(&one, error);
     ew_device_close(&one.device);
     return status;
 }

@@ -292,22 +292,29 @@ static rt_status create_operands(const ew_bench_case *one, operands *o, void **b
     return allocate(&one->device, wanted, RT_COUNT_OF(wanted), blocks, error);
 }
 
-rt_status ew_bench_operations(const ew_bench_case *one, rt_error *error)
+// Each operation twice: on a device that counts what it takes, and on the one that is measured.
+static void measure_all(const ew_bench_case *one, operands *o)
 {
-    operands o;
     ew_count count;
     ew_device counting;
-    void *blocks[BLOCKS_MAX] = {NULL};
-    rt_status status = create_operands(one, &o, blocks, error);
-    for (size_t i = 0; i < RT_COUNT_OF(operations) && !status; i++) {
-        operands same = o;
+    for (size_t i = 0; i < RT_COUNT_OF(operations); i++) {
+        operands same = *o;
         ew_count_open(&count, NULL, &counting);
         same.device = &counting;
         operations[i].run(&same);
-        ew_bench_row(one, operations[i].name, ew_bench_measure(one, operations[i].run, &o),
-                     &count.counts);
+        const double seconds = ew_bench_measure(one, operations[i].run, o);
+        ew_bench_row(one, operations[i].name, seconds, &count.counts);
         rt_report_end_row(one->bench->report);
     }
+}
+
+rt_status ew_bench_operations(const ew_bench_case *one, rt_error *error)
+{
+    operands o;
+    void *blocks[BLOCKS_MAX] = {NULL};
+    const rt_status status = create_operands(one, &o, blocks, error);
+    if (!status)
+        measure_all(one, &o);
     for (size_t i = 0; i < BLOCKS_MAX; i++)
         one->device.ops->free(one->device.state, blocks[i]);
     return status;

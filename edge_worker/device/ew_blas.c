@@ -56,9 +56,10 @@ static void describe(ew_blas *blas, const char *name)
     if (find(blas->library, "openblas_get_config", &config) &&
         find(blas->library, "openblas_get_corename", &core)) {
         const char *text = config(); // "OpenBLAS 0.3.21 NO_LAPACKE ..."
-        const char *end = strncmp(text, "OpenBLAS ", 9) == 0 ? strchr(text + 9, ' ') : NULL;
-        int size = end ? (int)(end - text) : (int)strlen(text);
-        snprintf(blas->description, sizeof blas->description, "%.*s %s", size, text, core());
+        size_t size = strlen(text);
+        if (strncmp(text, "OpenBLAS ", 9) == 0)
+            size = 9 + strcspn(text + 9, " ");
+        snprintf(blas->description, sizeof blas->description, "%.*s %s", (int)size, text, core());
     }
 }
 

@@ -48,9 +48,8 @@ static void cpu_index(void *state, const ew_lookups *lookups)
         starts[r] += starts[r - 1];
     for (uint32_t i = 0, bag = 0; i < lookups->sample_count; i++) {
         for (uint32_t f = 0; f < lookups->field_count; f++, bag++) {
-            uint32_t from = lookups->bag_offsets ? lookups->bag_offsets[bag] : bag;
-            uint32_t end = lookups->bag_offsets ? lookups->bag_offsets[bag + 1] : bag + 1;
-            for (uint32_t l = from; l < end; l++) {
+            const uint32_t end = ew_bag_begin(lookups->bag_offsets, bag + 1);
+            for (uint32_t l = ew_bag_begin(lookups->bag_offsets, bag); l < end; l++) {
                 uint32_t row = lookups->lookup_rows[l];
                 lookups->row_fields[row] = f;
                 lookups->row_samples[starts[row + 1]++] = i;
@@ -146,7 +145,7 @@ static void cpu_rows_back(void *state, const ew_lookups *lookups, const float *p
     ew_cpu_split(state, lookups->row_count, floats_of_row(lookups), rows_back, &call);
 }
 
-// ---- matrices ----------------------------------------------------------------------------------
+// ---- matrices --------------------------------------------------------------------------------
 
 // k == 0: nothing is summed, but c is still scaled; some libraries return early.
 static void scale_matrix(uint32_t m, uint32_t n, float beta, float *c, uint32_t c_stride)
@@ -168,37 +167,47 @@ typedef struct {
     float beta, *c;
 } product;
 
+static int blas_trans(bool is_transposed)
+{
+    return is_transposed ? EW_BLAS_TRANS : EW_BLAS_NO_TRANS;
+}
+
 static void multiply_part(void *context, uint32_t part)
 {
     const product *p = context;
-    const uint32_t all = p->by_columns ? p->n : p->m, from = part * p->step;
-    const uint32_t count = (uint32_t)rt_min_u64(p->step, all - from);
-    const uint32_t m = p->by_columns ? p->m : count, n = p->by_columns ? count : p->n;
+    const uint32_t from = part * p->step;
+    uint32_t m = p->m, n = p->n;
     const float *a = p->a, *b = p->b;
     float *c = p->c;
     if (p->by_columns) {
-        b += (size_t)from * (p->b_transposed ? p->b_stride : 1);
+        const size_t column = p->b_transposed ? p->b_stride : 1; // from one to the next
+        n = (uint32_t)rt_min_u64(p->step, n - from);
+        b += from * column;
         c += from;
     } else {
-        a += (size_t)from * (p->a_transposed ? 1 : p->a_stride);
+        const size_t row = p->a_transposed ? 1 : p->a_stride;
+        m = (uint32_t)rt_min_u64(p->step, m - from);
+        a += from * row;
         c += (size_t)from * p->c_stride;
     }
-    p->cpu->blas.sgemm(EW_BLAS_ROW_MAJOR, p->a_transposed ? EW_BLAS_TRANS : EW_BLAS_NO_TRANS,
-                       p->b_transposed ? EW_BLAS_TRANS : EW_BLAS_NO_TRANS, (int)m, (int)n,
-                       (int)p->k, 1, a, (int)p->a_stride, b, (int)p->b_stride, p->beta, c,
-                       (int)p->c_stride);
+    p->cpu->blas.sgemm(EW_BLAS_ROW_MAJOR, blas_trans(p->a_transposed), blas_trans(p->b_transposed),
+                       (int)m, (int)n, (int)p->k, 1, a, (int)p->a_stride, b, (int)p->b_stride,
+                       p->beta, c, (int)p->c_stride);
 }
 
 // A library's sums may depend on where a matrix is cut. So the cuts follow from the shape alone, on
 // one thread too.
 static void multiply(product *p)
 {
-    const uint64_t flops_per_row = UINT64_C(2) * p->n * p->k;
-    const uint64_t flops_per_column = UINT64_C(2) * p->m * p->k;
+    uint32_t all = p->m;
+    uint64_t flops_each = UINT64_C(2) * p->n * p->k; // of a row of c
     p->by_columns = p->n / GEMM_COLUMNS > p->m / GEMM_ROWS;
-    const uint32_t all = p->by_columns ? p->n : p->m;
-    const uint64_t flops_each = p->by_columns ? flops_per_column : flops_per_row;
-    p->step = p->by_columns ? GEMM_COLUMNS : GEMM_ROWS;
+    p->step = GEMM_ROWS;
+    if (p->by_columns) {
+        all = p->n;
+        flops_each = UINT64_C(2) * p->m * p->k;
+        p->step = GEMM_COLUMNS;
+    }
     while (p->step < all && p->step * flops_each < GEMM_PART_FLOPS_MIN)
         p->step *= 2;
     rt_pool_run(p->cpu->pool, (all + p->step - 1) / p->step, multiply_part, p);
@@ -214,11 +223,13 @@ static void cpu_gemm(void *state, bool a_transposed, bool b_transposed, uint32_t
     if (k == 0) {
         scale_matrix(m, n, beta, c, c_stride);
     } else if (k == 1 && !b_transposed) {
-        cpu->kernels->outer(m, n, a, a_transposed ? 1 : a_stride, b, beta, c, c_stride);
+        const uint32_t step = a_transposed ? 1 : a_stride;
+        cpu->kernels->outer(m, n, a, step, b, beta, c, c_stride);
     } else if (n == 1) {
-        cpu->blas.sgemv(EW_BLAS_ROW_MAJOR, a_transposed ? EW_BLAS_TRANS : EW_BLAS_NO_TRANS,
-                        (int)(a_transposed ? k : m), (int)(a_transposed ? m : k), 1, a,
-                        (int)a_stride, b, b_transposed ? 1 : (int)b_stride, beta, c, (int)c_stride);
+        const uint32_t step = b_transposed ? 1 : b_stride;
+        const uint32_t rows = a_transposed ? k : m, columns = a_transposed ? m : k; // as a stands
+        cpu->blas.sgemv(EW_BLAS_ROW_MAJOR, blas_trans(a_transposed), (int)rows, (int)columns, 1, a,
+                        (int)a_stride, b, (int)step, beta, c, (int)c_stride);
     } else {
         product p = {.cpu = cpu,
                      .a_transposed = a_transposed,

@@ -44,15 +44,18 @@ rt_status ew_cuda_open(const char *path, const ew_device_wish *wish, ew_device *
     uint32_t index = 0, count = 0;
     bool given;
     void *state;
-    rt_status status = parse_index(is_auto ? "cuda" : wish->name, &index, &given, error);
-    if (!status)
-        status = rt_cuda_open(path, &plugin, error);
-    if (!status && !given) {
+    const char *name = is_auto ? "cuda" : wish->name;
+    rt_status status = parse_index(name, &index, &given, error);
+    if (status)
+        return status;
+    status = rt_cuda_open(path, &plugin, error);
+    if (status)
+        return status;
+    if (!given)
         count = plugin->count();
-        index = count ? wish->rank % count : 0;
-    }
-    if (!status)
-        status = plugin->probe(index, what, sizeof what, error);
+    if (count > 0)
+        index = wish->rank % count;
+    status = plugin->probe(index, what, sizeof what, error);
     if (status)
         return status;
     const ew_cuda_table *table = plugin->table("ew_device");

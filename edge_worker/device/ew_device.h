@@ -224,4 +224,10 @@ void ew_device_close(ew_device *device);
 // buffer (device memory), into which it is copied.
 const void *ew_device_stage(const ew_device *device, void *buffer, const void *host, size_t bytes);
 
+// Where a bag begins among the look-ups. bag_offsets: NULL, each bag has one.
+static inline uint32_t ew_bag_begin(const uint32_t *bag_offsets, uint32_t bag)
+{
+    return bag_offsets ? bag_offsets[bag] : bag;
+}
+
 #endif

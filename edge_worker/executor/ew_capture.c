@@ -1,3 +1,5 @@
+// What leaves the slab: rows, their changes and gradients, copied into messages. A row may be
+// trained on, or its slot taken, as soon as it is in one.
 #include <string.h>
 
 #include "edge_worker/executor/ew_executor_parts.h"
@@ -12,6 +14,22 @@ typedef struct {
     bool whole; // rows travel rounded: these do not
 } row_group;
 
+// Rows on their way out, which are read together. The memory of nodes and groups is not cleared.
+typedef struct {
+    uint32_t partner;
+    uint32_t count; // of nodes
+    uint32_t group_count;
+    ew_node *nodes[EW_BATCH_MAX];
+    row_group groups[MESSAGES_MAX];
+} outgoing;
+
+static bool is_worker(const ew_executor *e, uint32_t partner)
+{
+    return partner >= e->config.shard_count;
+}
+
+// ---- rows: a message -------------------------------------------------------------------------
+
 static size_t header_bytes(const ew_executor *e)
 {
     return e->config.bases ? sizeof(rt_wire_delta) : sizeof(rt_wire_row);
@@ -24,7 +42,9 @@ static bool is_change(const ew_executor *e, const row_group *group)
 
 static uint32_t record_words(const ew_executor *e, const row_group *group)
 {
-    return (is_change(e, group) ? e->config.codes->words : e->config.values) + e->config.state;
+    if (is_change(e, group))
+        return e->config.codes->words + e->config.state;
+    return e->config.values + e->config.state;
 }
 
 static void write_header(const ew_executor *e, const ew_node *n, uint8_t *record)
@@ -63,11 +83,14 @@ static void capture_row_headers(ew_executor *e, const row_group *group, ew_node 
         uint8_t *record = rt_message_payload(&group->message) + i * record_bytes;
         if (e->config.bases)
             write_delta_header(e, nodes[at], record);
+        else if (change)
+            write_change_header(e, nodes[at], record);
         else
-            (change ? write_change_header : write_header)(e, nodes[at], record);
+            write_header(e, nodes[at], record);
         e->batch_slots[at] = nodes[at]->slot;
-        e->batch_rows[at] =
-            change ? ew_batch_row(e, at) : (float *)(void *)(record + header_bytes(e));
+        e->batch_rows[at] = (float *)(void *)(record + header_bytes(e));
+        if (change)
+            e->batch_rows[at] = ew_batch_row(e, at);
     }
 }
 
@@ -106,8 +129,9 @@ static void round_copies(ew_executor *e, const row_group *group, ew_node *const 
 
 static uint8_t reason_of(const dp_slice_view *view, const ew_node *n)
 {
-    return n->kind == NODE_PUSH_DELTA ? view->delta_reasons[n->index]
-                                      : view->push_reasons[n->index] & (uint8_t)~DP_PUSH_WHOLE;
+    if (n->kind == NODE_PUSH_DELTA)
+        return view->delta_reasons[n->index];
+    return view->push_reasons[n->index] & (uint8_t)~DP_PUSH_WHOLE;
 }
 
 static void count_push(rt_counts *done, uint8_t reason)
@@ -127,136 +151,211 @@ static uint32_t take_group(ew_executor *e, ew_node_list *list, uint32_t most, ew
     return count;
 }
 
-// The next message of a list, but for its rows; nodes: room in the batch's.
-static rt_status begin_group(ew_executor *e, uint32_t partner, ew_node_list *list, ew_node **nodes,
-                             uint32_t room, row_group *group)
+static rt_message_type row_message_type(const ew_executor *e, uint32_t partner, bool changes)
 {
-    const size_t record_bytes = header_bytes(e) + record_words(e, group) * sizeof(float);
-    const bool coded = is_change(e, group);
-    const rt_message_type whole = e->config.bases ? RT_MESSAGE_PUSH_DELTA : RT_MESSAGE_PUSH_ROW;
-    const rt_message_type change =
-        e->config.bases ? RT_MESSAGE_PUSH_DELTA_CODED : RT_MESSAGE_PUSH_CHANGE;
-    const rt_message_type type = partner >= e->config.shard_count ? RT_MESSAGE_HANDED
-                                 : coded                          ? change
-                                                                  : whole;
-    uint32_t most = ew_records_per_message(e, record_bytes);
-    group->count = take_group(e, list, most < room ? most : room, nodes + group->first);
-    group->slice = ew_slice_of(e, nodes[group->first]);
-    rt_status status = ew_message_for(e, type, group->slice->sequence, group->count, record_bytes,
-                                      &group->message);
-    if (!status)
-        capture_row_headers(e, group, nodes);
-    return status;
+    static const rt_message_type to_shard[2][2] = {
+        {RT_MESSAGE_PUSH_ROW, RT_MESSAGE_PUSH_CHANGE},
+        {RT_MESSAGE_PUSH_DELTA, RT_MESSAGE_PUSH_DELTA_CODED}, // copies may be stale
+    };
+    if (is_worker(e, partner))
+        return RT_MESSAGE_HANDED;
+    return to_shard[e->config.bases != NULL][changes];
 }
 
-// A copy whose change is pushed is of no use any more: it lacks the others'. One that is handed over
-// is given up.
-static rt_status end_group(ew_executor *e, uint32_t partner, ew_node **nodes, row_group *group)
+// The next message of a list, but for its rows.
+static rt_status begin_group(ew_executor *e, outgoing *out, ew_node_list *list)
 {
-    const bool is_handed = partner >= e->config.shard_count;
-    rt_status status = ew_outlet_put(&e->pushes[partner], &group->message);
-    for (uint32_t i = group->first; i < group->first + group->count && !status; i++) {
-        uint8_t reason = reason_of(&group->slice->view, nodes[i]);
+    row_group *group = &out->groups[out->group_count++];
+    ew_node **nodes = out->nodes + out->count;
+    *group = (row_group){.first = out->count, .whole = list == &e->push_whole[out->partner]};
+    const size_t record_bytes = header_bytes(e) + record_words(e, group) * sizeof(float);
+    const rt_message_type type = row_message_type(e, out->partner, is_change(e, group));
+    const uint32_t room = ew_batch_max(e) - out->count;
+    const uint32_t most = (uint32_t)rt_min_u64(ew_records_per_message(e, record_bytes), room);
+    group->count = take_group(e, list, most, nodes);
+    group->slice = ew_slice_of(e, nodes[0]);
+    out->count += group->count;
+    const rt_status status = ew_message_for(e, type, group->slice->sequence, group->count,
+                                            record_bytes, &group->message);
+    if (status)
+        return status;
+    capture_row_headers(e, group, out->nodes);
+    return RT_OK;
+}
+
+// A copy whose change is pushed is of no use any more: it lacks the others'. One that is handed
+// over is given up.
+static rt_status end_group(ew_executor *e, const outgoing *out, row_group *group)
+{
+    const bool is_handed = is_worker(e, out->partner);
+    const rt_status status = ew_outlet_put(&e->pushes[out->partner], &group->message);
+    if (status)
+        return status;
+    for (uint32_t i = group->first; i < group->first + group->count; i++) {
+        ew_node *n = out->nodes[i];
+        const uint8_t reason = reason_of(&group->slice->view, n);
         if (!is_handed)
             count_push(&group->slice->done, reason);
-        if (reason == DP_REASON_EVICT || nodes[i]->kind == NODE_PUSH_DELTA || is_handed)
-            e->slots[nodes[i]->slot].full = false;
-        ew_node_complete(e, group->slice, nodes[i]);
+        if (reason == DP_REASON_EVICT || n->kind == NODE_PUSH_DELTA || is_handed)
+            e->slots[n->slot].full = false;
+        ew_node_complete(e, group->slice, n);
     }
-    return status;
+    return RT_OK;
+}
+
+// ---- rows: a batch of messages ---------------------------------------------------------------
+
+static rt_status begin_groups(ew_executor *e, outgoing *out, ew_node_list *list)
+{
+    while (list->first && out->group_count < MESSAGES_MAX && out->count < ew_batch_max(e)) {
+        const rt_status status = begin_group(e, out, list);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
+// The rows themselves, into the messages.
+static void read_rows(ew_executor *e, outgoing *out)
+{
+    e->config.rows->read(e->config.rows_context, e->batch_slots, out->count,
+                         e->config.values + e->config.state, e->batch_rows);
+    if (e->config.bases)
+        for (uint32_t i = 0; i < out->count; i++)
+            ew_bases_subtract(e->config.bases, e->batch_slots[i], e->batch_rows[i]);
+    if (!e->config.codes)
+        return;
+    for (uint32_t g = 0; g < out->group_count; g++) {
+        if (out->groups[g].whole)
+            round_copies(e, &out->groups[g], out->nodes);
+        else
+            encode_changes(e, &out->groups[g]);
+    }
+}
+
+static rt_status end_groups(ew_executor *e, outgoing *out)
+{
+    for (uint32_t g = 0; g < out->group_count; g++) {
+        const rt_status status = end_group(e, out, &out->groups[g]);
+        if (status)
+            return status;
+    }
+    return RT_OK;
 }
 
 // Rows of many messages are read together: where slices alternate messages are small, and every
 // read costs a device a launch and a wait.
 static rt_status capture_batch(ew_executor *e, uint32_t partner, ew_node_list *list)
 {
-    ew_node *nodes[EW_BATCH_MAX];
-    row_group groups[MESSAGES_MAX];
-    uint32_t group_count = 0, count = 0;
-    rt_status status = RT_OK;
-    while (!status && list->first && group_count < MESSAGES_MAX &&
-           count < ew_batch_max(e)) {
-        row_group *group = &groups[group_count++];
-        *group = (row_group){.first = count, .whole = list == &e->push_whole[partner]};
-        status = begin_group(e, partner, list, nodes, ew_batch_max(e) - count, group);
-        count += group->count;
+    outgoing out;
+    out.partner = partner;
+    out.count = out.group_count = 0;
+    rt_status status = begin_groups(e, &out, list);
+    if (!status) {
+        read_rows(e, &out);
+        status = end_groups(e, &out);
     }
-    if (!status)
-        e->config.rows->read(e->config.rows_context, e->batch_slots, count,
-                             e->config.values + e->config.state, e->batch_rows);
-    for (uint32_t i = 0; i < count && !status && e->config.bases; i++)
-        ew_bases_subtract(e->config.bases, e->batch_slots[i], e->batch_rows[i]);
-    for (uint32_t g = 0; g < group_count && !status && e->config.codes; g++) {
-        if (groups[g].whole)
-            round_copies(e, &groups[g], nodes);
-        else
-            encode_changes(e, &groups[g]);
-    }
-    for (uint32_t g = 0; g < group_count; g++) {
-        if (!status)
-            status = end_group(e, partner, nodes, &groups[g]);
-        rt_message_release(&groups[g].message); // empty where it went
-    }
+    for (uint32_t g = 0; g < out.group_count; g++)
+        rt_message_release(&out.groups[g].message); // empty where it went
     return status;
+}
+
+static rt_status capture_list(ew_executor *e, uint32_t partner, ew_node_list *list)
+{
+    while (list->first) {
+        const rt_status status = capture_batch(e, partner, list);
+        if (status)
+            return status;
+    }
+    return RT_OK;
 }
 
 rt_status ew_capture_rows(ew_executor *e, uint32_t partner)
 {
-    rt_status status = RT_OK;
-    while (!status && e->push_rows[partner].first)
-        status = capture_batch(e, partner, &e->push_rows[partner]);
-    while (!status && e->push_whole[partner].first)
-        status = capture_batch(e, partner, &e->push_whole[partner]);
-    return status;
+    const rt_status status = capture_list(e, partner, &e->push_rows[partner]);
+    if (status)
+        return status;
+    return capture_list(e, partner, &e->push_whole[partner]);
+}
+
+// ---- gradients -------------------------------------------------------------------------------
+
+static rt_message_type gradient_message_type(const ew_executor *e, uint32_t partner)
+{
+    if (is_worker(e, partner)) // which sums
+        return RT_MESSAGE_GRADS;
+    return e->config.codes ? RT_MESSAGE_PUSH_GRAD_CODED : RT_MESSAGE_PUSH_GRAD;
+}
+
+static void write_gradient(const ew_executor *e, const dp_slice_view *view, const ew_node *n,
+                           uint8_t *record)
+{
+    const uint32_t at = n->index, values = e->config.values;
+    const float *gradient = e->gradients + (size_t)view->grad_rows[at] * values;
+    uint32_t keeper = view->grad_keepers[at];
+    if (keeper == DP_NO_KEEPER)
+        keeper = e->apply ? RT_WIRE_NO_KEEPER : RT_WIRE_NO_STEP;
+    const rt_wire_grad header = {e->slots[n->slot].key, view->grad_masks[at], view->grad_bases[at],
+                                 keeper};
+    memcpy(record, &header, sizeof header);
+    if (e->config.codes)
+        rt_coding_pack(e->config.codes->coding, gradient, values, record + sizeof header);
+    else
+        memcpy(record + sizeof header, gradient, values * sizeof *gradient);
+}
+
+static size_t gradient_bytes(const ew_executor *e)
+{
+    uint32_t words = e->config.values;
+    if (e->config.codes)
+        words = e->config.codes->words;
+    return sizeof(rt_wire_grad) + words * sizeof(float);
+}
+
+// The next message of them.
+static rt_status capture_gradient_group(ew_executor *e, uint32_t partner)
+{
+    ew_node *group[EW_BATCH_MAX];
+    rt_message message;
+    const bool is_handed = is_worker(e, partner);
+    const size_t record_bytes = gradient_bytes(e);
+    const uint32_t most = ew_records_per_message(e, record_bytes);
+    const uint32_t count = take_group(e, &e->push_grads[partner], most, group);
+    ew_slice_state *slice = ew_slice_of(e, group[0]);
+    uint64_t iteration = slice->view.counts.iteration;
+    if (is_handed)
+        iteration = slice->sequence;
+    rt_status status = ew_message_for(e, gradient_message_type(e, partner), iteration, count,
+                                      record_bytes, &message);
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < count; i++)
+        write_gradient(e, &slice->view, group[i], rt_message_payload(&message) + i * record_bytes);
+    status = ew_outlet_put(&e->pushes[partner], &message);
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < count; i++) {
+        e->slots[group[i]->slot].full = false; // outdated by the others' gradients
+        ew_node_complete(e, slice, group[i]);
+    }
+    if (is_handed)
+        e->statistics.gradients += count;
+    else
+        slice->done.grad_push += count;
+    return RT_OK;
 }
 
 rt_status ew_capture_gradients(ew_executor *e, uint32_t partner)
 {
-    ew_node *group[EW_BATCH_MAX];
-    uint32_t values = e->config.values;
-    const ew_codes *codes = e->config.codes;
-    const bool is_handed = partner >= e->config.shard_count; // to the worker that sums
-    size_t record_bytes = sizeof(rt_wire_grad) + (codes ? codes->words : values) * sizeof(float);
     while (e->push_grads[partner].first) {
-        rt_message message;
-        uint32_t count =
-            take_group(e, &e->push_grads[partner], ew_records_per_message(e, record_bytes), group);
-        ew_slice_state *slice = ew_slice_of(e, group[0]);
-        const dp_slice_view *view = &slice->view;
-        const rt_message_type type = is_handed ? RT_MESSAGE_GRADS
-                                     : codes   ? RT_MESSAGE_PUSH_GRAD_CODED
-                                               : RT_MESSAGE_PUSH_GRAD;
-        rt_status status =
-            ew_message_for(e, type, is_handed ? slice->sequence : view->counts.iteration, count,
-                           record_bytes, &message);
+        const rt_status status = capture_gradient_group(e, partner);
         if (status)
             return status;
-        for (uint32_t i = 0; i < count; i++) {
-            uint8_t *record = rt_message_payload(&message) + i * record_bytes;
-            uint32_t at = group[i]->index, row = view->grad_rows[at];
-            uint32_t keeper = view->grad_keepers[at];
-            if (keeper == DP_NO_KEEPER)
-                keeper = e->apply ? RT_WIRE_NO_KEEPER : RT_WIRE_NO_STEP;
-            rt_wire_grad header = {e->slots[group[i]->slot].key, view->grad_masks[at],
-                                   view->grad_bases[at], keeper};
-            memcpy(record, &header, sizeof header);
-            rt_coding_pack(codes ? codes->coding : RT_CODING_FP32,
-                           e->gradients + (size_t)row * values, values, record + sizeof header);
-        }
-        status = ew_outlet_put(&e->pushes[partner], &message);
-        if (status)
-            return status;
-        for (uint32_t i = 0; i < count; i++) {
-            e->slots[group[i]->slot].full = false; // outdated by the others' gradients
-            ew_node_complete(e, slice, group[i]);
-        }
-        if (is_handed)
-            e->statistics.gradients += count;
-        else
-            slice->done.grad_push += count;
     }
     return RT_OK;
 }
+
+// ---- what else leaves ------------------------------------------------------------------------
 
 static rt_status put_forgets(ew_executor *e, const ew_slice_state *slice, uint32_t shard)
 {
@@ -286,12 +385,14 @@ static rt_status put_forgets(ew_executor *e, const ew_slice_state *slice, uint32
 
 rt_status ew_capture_forgets(ew_executor *e, const ew_slice_state *slice)
 {
-    rt_status status = RT_OK;
     if (slice->view.counts.forget_count == 0)
         return RT_OK;
-    for (uint32_t s = 0; s < e->config.shard_count && !status; s++)
-        status = put_forgets(e, slice, s);
-    return status;
+    for (uint32_t s = 0; s < e->config.shard_count; s++) {
+        const rt_status status = put_forgets(e, slice, s);
+        if (status)
+            return status;
+    }
+    return RT_OK;
 }
 
 rt_status ew_keep_gradient(ew_executor *e, const ew_slice_state *slice, const ew_node *n)

@@ -89,14 +89,16 @@ static void put_list(ew_device_rows *rows, ew_rows_kind kind)
     ew_rows_list *list = &rows->lists[kind];
     if (list->count == 0)
         return;
+    uint32_t floats = rows->values;
+    if (kind == EW_ROWS_WHOLE)
+        floats = whole_floats(rows);
     if (kind == EW_ROWS_FRESH)
         device->ops->rows_init(device->state, &rows->optimizer, rows->values, rows->seed,
                                rows->init_scale, list->content, list->slots, list->count,
                                rows->slab, rows->stride);
     else
-        device->ops->rows_put(device->state, rows->slab, rows->stride,
-                              kind == EW_ROWS_WHOLE ? whole_floats(rows) : rows->values,
-                              list->slots, list->count, list->content);
+        device->ops->rows_put(device->state, rows->slab, rows->stride, floats, list->slots,
+                              list->count, list->content);
     list->count = 0;
 }
 

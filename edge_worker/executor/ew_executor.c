@@ -1,3 +1,5 @@
+// Messages in and out, the chains of slots, and the work list: all runs in the caller's thread.
+// What a call makes ready is worked off before it returns, so nothing is ready between two calls.
 #include "edge_worker/executor/ew_executor.h"
 
 #include <inttypes.h>
@@ -15,9 +17,12 @@ rt_status ew_executor_create(const ew_executor_config *config, ew_executor **exe
     if (!e)
         return RT_NO_MEMORY;
     e->config = *config;
-    const bool is_mutual = config->limits.hands || config->limits.sums;
-    e->partner_count = config->shard_count + (is_mutual ? config->limits.worker_count : 0);
-    e->slice_count = (config->limits.sums ? 2 : 1) * config->slice_count_max;
+    e->partner_count = config->shard_count;
+    if (config->limits.hands || config->limits.sums)
+        e->partner_count += config->limits.worker_count;
+    e->slice_count = config->slice_count_max;
+    if (config->limits.sums) // a slice's sums may be under way while the next ones are trained
+        e->slice_count *= 2;
     e->slices = rt_alloc(e->slice_count, sizeof *e->slices);
     e->slots = rt_alloc(config->limits.slot_count, sizeof *e->slots);
     e->push_rows = rt_alloc(e->partner_count, sizeof *e->push_rows);
@@ -32,8 +37,8 @@ rt_status ew_executor_create(const ew_executor_config *config, ew_executor **exe
         e->batch_values =
             rt_alloc((size_t)EW_BATCH_CODED * (config->values + config->state), sizeof(float));
     if (!e->slices || !e->slots || (config->codes && !e->batch_values) || !e->push_rows ||
-        !e->push_whole || !e->push_grads || !e->pulls || !e->pushes ||
-        !e->batch_slots || !e->batch_keys || !e->batch_rows) {
+        !e->push_whole || !e->push_grads || !e->pulls || !e->pushes || !e->batch_slots ||
+        !e->batch_keys || !e->batch_rows) {
         ew_executor_destroy(e);
         return RT_NO_MEMORY;
     }
@@ -90,10 +95,12 @@ void ew_executor_destroy(ew_executor *e)
 static rt_status flush_outlet(ew_executor *e, uint32_t partner, ew_outlet *outlet, rt_error *error)
 {
     char name[32];
-    rt_status status = ew_outlet_flush(outlet, e->config.send, e->config.send_context, partner);
-    return status ? rt_fail(error, status, "cannot send to %s: %s",
-                            ew_partner_name(e, partner, name), rt_status_text(status))
-                  : RT_OK;
+    const rt_status status =
+        ew_outlet_flush(outlet, e->config.send, e->config.send_context, partner);
+    if (status)
+        return rt_fail(error, status, "cannot send to %s: %s", ew_partner_name(e, partner, name),
+                       rt_status_text(status));
+    return RT_OK;
 }
 
 rt_status ew_executor_flush(ew_executor *e, rt_error *error)
@@ -150,106 +157,6 @@ static rt_status free_done_slices(ew_executor *e)
     return RT_OK;
 }
 
-// ---- landing ---------------------------------------------------------------------------------
-
-static uint32_t row_floats(const ew_executor *e, const ew_node *n)
-{
-    if (n->kind == NODE_PULL && n->flags & DP_OP_STATE)
-        return e->config.values + e->config.state;
-    return e->config.values;
-}
-
-// In which it comes, of 4 bytes; at most so many as floats, and one.
-static uint32_t row_words(const ew_executor *e, const ew_node *n)
-{
-    const uint32_t floats = row_floats(e, n);
-    if (!e->config.codes || n->version == 0 || n->flags & DP_OP_WHOLE)
-        return floats;
-    return floats - e->config.values + e->config.codes->words;
-}
-
-// A row that came in words, as floats; the slot is its own from now on.
-static void decode_row(ew_executor *e, const ew_node *n, const float *words, float *row)
-{
-    ew_codes *codes = e->config.codes;
-    const uint32_t values = e->config.values, state = row_floats(e, n) - values;
-    if (n->flags & DP_OP_WHOLE) // its push, which comes next, says what others get of it
-        memcpy(row, words, values * sizeof *row);
-    else if (e->config.bases)
-        rt_coding_unpack(n->version ? codes->coding : RT_CODING_FP32, words, values, row);
-    else
-        ew_codes_take(codes, n->slot, n->version, words, row);
-    memcpy(row + values, words + row_words(e, n) - state, state * sizeof *row);
-}
-
-// A row that came, as floats: in those that it came in, or decoded into room for it.
-static const float *receive_row(ew_executor *e, const ew_node *n, const float *words, float *room)
-{
-    if (e->config.codes)
-        decode_row(e, n, words, room);
-    const float *row = e->config.codes ? room : words;
-    if (e->config.bases)
-        ew_bases_keep(e->config.bases, n->slot, row);
-    return row;
-}
-
-static uint32_t staging_stride(const ew_executor *e)
-{
-    return e->config.values + e->config.state + (e->config.codes != NULL);
-}
-
-// The keeper's step: the sum of the others in worker order, then its own gradient.
-static void land_sum(ew_executor *e, const ew_node *n, float *sum)
-{
-    uint32_t at = e->slots[n->slot].kept;
-    ew_kept own = e->kept[at];
-    if (e->config.codes) {
-        rt_coding_unpack(e->config.codes->coding, sum, e->config.values, e->batch_values);
-        sum = e->batch_values;
-    }
-    rt_assert(at < e->kept_count && own.slot == n->slot);
-    e->slots[n->slot].keeps = false;
-    for (uint32_t k = 0; k < e->config.values; k++)
-        sum[k] += own.gradient[k];
-    const float *const gradient = sum;
-    if (own.apply)
-        e->config.rows->step(e->config.rows_context, &n->slot, &gradient, 1, n->version);
-    e->kept[at] = e->kept[--e->kept_count];
-    e->slots[e->kept[at].slot].kept = at;
-    e->kept[e->kept_count] = own; // its buffer stays for the next one
-}
-
-static void landed(ew_executor *e, const ew_node *n)
-{
-    ew_slot_state *slot = &e->slots[n->slot];
-    rt_counts *done = &ew_slice_of(e, n)->done;
-    slot->version = n->version;
-    done->pull_sum += n->kind == NODE_PULL_SUM;
-    if (n->kind == NODE_PULL_SUM)
-        return;
-    slot->key = n->key;
-    slot->full = true;
-    if (ew_is_handed(ew_slice_of(e, n)->view.pull_peers, n->index)) {
-        ew_slice_of(e, n)->handed_done++;
-        return;
-    }
-    done->miss_pull++;
-    done->first_touch += n->version == 0;
-}
-
-static void land_staged(ew_executor *e, ew_slice_state *slice, ew_node *n)
-{
-    float *row = slice->staging + (size_t)n->index * staging_stride(e);
-    if (n->kind == NODE_PULL_SUM) {
-        land_sum(e, n, row);
-    } else {
-        const float *in = receive_row(e, n, row, e->batch_values);
-        e->config.rows->write(e->config.rows_context, &n->slot, 1, row_floats(e, n), &in);
-    }
-    landed(e, n);
-    ew_node_complete(e, slice, n);
-}
-
 // ---- the work list ---------------------------------------------------------------------------
 
 static void check_row(ew_executor *e, const ew_node *n)
@@ -275,9 +182,10 @@ static void init_row(ew_executor *e, ew_slice_state *slice, ew_node *n)
 
 static ew_node_list *push_list(ew_executor *e, const ew_node *n)
 {
-    const bool whole = e->config.codes && n->kind == NODE_PUSH_ROW &&
-                       ew_slice_of(e, n)->view.push_reasons[n->index] & DP_PUSH_WHOLE;
-    return whole ? e->push_whole : e->push_rows;
+    if (e->config.codes && n->kind == NODE_PUSH_ROW &&
+        ew_slice_of(e, n)->view.push_reasons[n->index] & DP_PUSH_WHOLE)
+        return e->push_whole;
+    return e->push_rows;
 }
 
 static rt_status advance(ew_executor *e, ew_node *n, rt_error *error)
@@ -306,11 +214,11 @@ static rt_status advance(ew_executor *e, ew_node *n, rt_error *error)
                            ", which keeps no gradient of it",
                            slice->sequence, n->key, n->slot);
         if (n->arrived)
-            land_staged(e, slice, n);
+            ew_landing_unstage(e, slice, n);
         break;
     case NODE_PULL:
         if (n->arrived)
-            land_staged(e, slice, n);
+            ew_landing_unstage(e, slice, n);
         break;
     case NODE_INIT:
         init_row(e, slice, n);
@@ -361,37 +269,53 @@ static rt_status work(ew_executor *e, rt_error *error)
 
 // ---- slices in -------------------------------------------------------------------------------
 
-// Requests go out as soon as the slice is known: the staging buffer has room for every answer.
-static rt_status request_rows(ew_executor *e, ew_slice_state *s, ew_node_kind kind,
-                              rt_message_type type)
+// at: of the node in its slice, by which the answer finds it.
+static rt_wire_pull pull_of(const ew_node *n, uint32_t at)
 {
-    uint32_t most = ew_records_per_message(e, sizeof(rt_wire_pull));
-    uint32_t first = ew_first_pull_node(&s->view.counts), end = first + s->pull_count;
-    for (uint32_t shard = 0; shard < e->config.shard_count; shard++) {
-        rt_message message = {0};
-        uint32_t count = 0;
-        for (uint32_t at = first; at < end; at++) {
-            const ew_node *n = &s->nodes[at];
-            if (n->kind != kind || ew_partner_of_pull(e, n) != shard)
-                continue;
-            if (count == 0 &&
-                ew_message_for(e, type, s->sequence, most, sizeof(rt_wire_pull), &message))
-                return RT_NO_MEMORY;
-            const uint32_t tag = at | (n->flags & DP_OP_STATE ? RT_WIRE_TAG_STATE : 0) |
-                                 (n->flags & DP_OP_WHOLE ? RT_WIRE_TAG_WHOLE : 0);
-            rt_wire_pull pull = {n->key, n->version, tag};
-            memcpy(rt_message_payload(&message) + count * sizeof pull, &pull, sizeof pull);
-            if (++count < most)
-                continue;
-            if (ew_outlet_put(&e->pulls[shard], &message))
-                return RT_NO_MEMORY;
-            count = 0;
-        }
-        if (count == 0)
+    rt_wire_pull pull = {n->key, n->version, at};
+    if (n->flags & DP_OP_STATE)
+        pull.tag |= RT_WIRE_TAG_STATE;
+    if (n->flags & DP_OP_WHOLE)
+        pull.tag |= RT_WIRE_TAG_WHOLE;
+    return pull;
+}
+
+static rt_status request_of_shard(ew_executor *e, const ew_slice_state *s, ew_node_kind kind,
+                                  rt_message_type type, uint32_t shard)
+{
+    const uint32_t most = ew_records_per_message(e, sizeof(rt_wire_pull));
+    const uint32_t first = ew_first_pull_node(&s->view.counts), end = first + s->pull_count;
+    rt_message message = {0};
+    uint32_t count = 0;
+    for (uint32_t at = first; at < end; at++) {
+        const ew_node *n = &s->nodes[at];
+        if (n->kind != kind || ew_partner_of_pull(e, n) != shard)
             continue;
-        rt_message_finish(&message, count, count * sizeof(rt_wire_pull));
+        if (count == 0 &&
+            ew_message_for(e, type, s->sequence, most, sizeof(rt_wire_pull), &message))
+            return RT_NO_MEMORY;
+        const rt_wire_pull pull = pull_of(n, at);
+        memcpy(rt_message_payload(&message) + count * sizeof pull, &pull, sizeof pull);
+        if (++count < most)
+            continue;
         if (ew_outlet_put(&e->pulls[shard], &message))
             return RT_NO_MEMORY;
+        count = 0;
+    }
+    if (count == 0)
+        return RT_OK;
+    rt_message_finish(&message, count, count * sizeof(rt_wire_pull));
+    return ew_outlet_put(&e->pulls[shard], &message);
+}
+
+// Requests go out as soon as the slice is known: the staging buffer has room for every answer.
+static rt_status request_rows(ew_executor *e, const ew_slice_state *s, ew_node_kind kind,
+                              rt_message_type type)
+{
+    for (uint32_t shard = 0; shard < e->config.shard_count; shard++) {
+        const rt_status status = request_of_shard(e, s, kind, type, shard);
+        if (status)
+            return status;
     }
     return RT_OK;
 }
@@ -400,7 +324,7 @@ static rt_status prepare_slice(ew_executor *e, ew_slice_state *s)
 {
     const rt_wire_slice *c = &s->view.counts;
     uint64_t nodes = ew_nodes_of(c);
-    uint64_t staged = ((uint64_t)c->pull_count + c->pull_sum_count) * staging_stride(e);
+    uint64_t staged = ((uint64_t)c->pull_count + c->pull_sum_count) * ew_landing_stride(e);
     if (nodes >= RT_WIRE_TAG_WHOLE ||
         rt_grow(&s->nodes, &s->node_capacity, nodes, sizeof *s->nodes) ||
         rt_grow(&s->staging, &s->staging_capacity, staged, sizeof *s->staging))
@@ -411,8 +335,10 @@ static rt_status prepare_slice(ew_executor *e, ew_slice_state *s)
     s->handed_done = 0;
     s->train_left = c->row_count;
     s->pull_count = c->pull_count + c->pull_sum_count;
-    rt_status status = ew_handed_prepare(s);
-    return status ? status : ew_sums_prepare(e, s);
+    const rt_status status = ew_handed_prepare(s);
+    if (status)
+        return status;
+    return ew_sums_prepare(e, s);
 }
 
 // Lets the operations of a slice start.
@@ -451,21 +377,36 @@ static rt_status check_place(const ew_executor *e, uint64_t sequence, uint32_t l
     return RT_OK;
 }
 
+// Where copies may be stale workers push changes of rows, else rows.
+static rt_status check_pushes(const ew_executor *e, uint64_t sequence, const rt_wire_slice *counts,
+                              rt_error *error)
+{
+    if (e->config.bases && counts->push_count)
+        return rt_fail(error, RT_WIRE,
+                       "slice %" PRIu64 " pushes rows, but consistency.staleness is above 0",
+                       sequence);
+    if (!e->config.bases && counts->delta_count)
+        return rt_fail(error, RT_WIRE,
+                       "slice %" PRIu64
+                       " pushes changes of rows, but consistency.staleness is 0 or off",
+                       sequence);
+    return RT_OK;
+}
+
 static rt_status receive_slice(ew_executor *e, rt_message *message, rt_error *error)
 {
     uint64_t sequence = rt_message_header(message)->iteration;
     dp_slice_view view;
     rt_status status = dp_slice_decode(message, &e->config.limits, &view, error);
-    if (!status)
-        status = check_place(e, sequence, view.counts.left_out, error);
+    if (status)
+        return status;
+    status = check_place(e, sequence, view.counts.left_out, error);
+    if (status)
+        return status;
+    status = check_pushes(e, sequence, &view.counts, error);
     if (status)
         return status;
     ew_slice_state *s = ew_slice_at(e, sequence);
-    if (e->config.bases ? view.counts.push_count : view.counts.delta_count)
-        return rt_fail(error, RT_WIRE,
-                       "slice %" PRIu64 " pushes %s, but consistency.staleness is %s", sequence,
-                       e->config.bases ? "rows" : "changes of rows",
-                       e->config.bases ? "above 0" : "0 or off");
     s->view = view;
     s->message = *message;
     *message = (rt_message){0};
@@ -473,7 +414,9 @@ static rt_status receive_slice(ew_executor *e, rt_message *message, rt_error *er
     e->received = sequence;
     if (prepare_slice(e, s))
         return rt_fail(error, RT_NO_MEMORY, "out of memory for slice %" PRIu64, sequence);
-    return e->config.one_at_a_time ? RT_OK : begin_slice(e, s, error);
+    if (e->config.one_at_a_time)
+        return RT_OK;
+    return begin_slice(e, s, error);
 }
 
 static bool all_pushed(const ew_executor *e)
@@ -496,15 +439,16 @@ bool ew_executor_is_held_up(const ew_executor *e)
 
 rt_status ew_executor_begin(ew_executor *e, bool *has_begun_p, rt_error *error)
 {
-    bool ignored;
-    bool *has_begun = has_begun_p ? has_begun_p : &ignored;
-    *has_begun = false;
-    if (e->begun == e->received || e->trained < e->begun || !all_pushed(e) ||
-        (e->begun && ew_slice_at(e, e->begun)->sequence == e->begun))
+    const bool begins = e->begun != e->received && e->trained >= e->begun && all_pushed(e) &&
+                        !(e->begun && ew_slice_at(e, e->begun)->sequence == e->begun);
+    if (has_begun_p)
+        *has_begun_p = begins;
+    if (!begins)
         return RT_OK;
-    *has_begun = true;
-    rt_status status = begin_slice(e, ew_slice_behind(e, e->begun), error);
-    return status ? status : work(e, error);
+    const rt_status status = begin_slice(e, ew_slice_behind(e, e->begun), error);
+    if (status)
+        return status;
+    return work(e, error);
 }
 
 bool ew_executor_has_begun(const ew_executor *e)
@@ -519,111 +463,14 @@ ew_wait ew_executor_waits_for(const ew_executor *e)
     return all_pushed(e) ? EW_WAIT_PULL : EW_WAIT_PUSH;
 }
 
-// ---- rows in ---------------------------------------------------------------------------------
-
-static rt_status find_pull(ew_executor *e, const ew_slice_state *s, const rt_wire_row *row,
-                           ew_node_kind kind, uint32_t partner, ew_node **node_p, rt_error *error)
-{
-    char name[32];
-    uint32_t at = row->tag & ~RT_WIRE_TAG_FLAGS;
-    ew_node *n = at < s->node_count ? &s->nodes[at] : NULL;
-    if (partner >= e->config.shard_count)
-        return ew_handed_find(e, s, row, partner, node_p, error);
-    if (!n || n->kind != kind || n->arrived || n->key != row->key ||
-        ew_partner_of_pull(e, n) != partner)
-        return rt_fail(error, RT_WIRE, "%s sent key %" PRIx64 ", which nobody asked for",
-                       ew_partner_name(e, partner, name), row->key);
-    if (row->version != n->version)
-        return rt_fail(error, RT_WIRE,
-                       "%s sent key %" PRIx64 " at version %" PRIu32 ", expected exactly %" PRIu32,
-                       ew_partner_name(e, partner, name), row->key, row->version, n->version);
-    *node_p = n;
-    return RT_OK;
-}
-
-typedef struct {
-    uint32_t count, floats;
-    ew_node *nodes[EW_BATCH_MAX];
-} landing;
-
-static void land_batch(ew_executor *e, ew_slice_state *s, landing *batch)
-{
-    if (batch->count)
-        e->config.rows->write(e->config.rows_context, e->batch_slots, batch->count, batch->floats,
-                              (const float *const *)e->batch_rows);
-    for (uint32_t i = 0; i < batch->count; i++) {
-        landed(e, batch->nodes[i]);
-        ew_node_complete(e, s, batch->nodes[i]);
-    }
-    batch->count = 0;
-}
-
-// A row whose slot is free lands with its neighbours in the message; any other is staged.
-static void take_row(ew_executor *e, ew_slice_state *s, ew_node *n, const float *data,
-                     landing *batch)
-{
-    uint32_t floats = row_floats(e, n);
-    n->arrived = true;
-    if (n->kind == NODE_PULL && n->ready) {
-        if (batch->count == ew_batch_max(e) || batch->floats != floats)
-            land_batch(e, s, batch);
-        batch->floats = floats;
-        data = receive_row(e, n, data, e->config.codes ? ew_batch_row(e, batch->count) : NULL);
-        batch->nodes[batch->count] = n;
-        e->batch_slots[batch->count] = n->slot;
-        e->batch_rows[batch->count++] = (float *)(uintptr_t)data;
-        return;
-    }
-    memcpy(s->staging + (size_t)n->index * staging_stride(e), data,
-           row_words(e, n) * sizeof(float));
-    if (n->ready)
-        land_staged(e, s, n);
-    else
-        e->statistics.rows_early++;
-}
-
-static rt_status receive_rows(ew_executor *e, uint32_t partner, const rt_message *message,
-                              ew_node_kind kind, rt_error *error)
-{
-    const rt_wire_header *header = rt_message_header(message);
-    rt_reader reader = rt_message_reader(message);
-    ew_slice_state *s = ew_slice_at(e, header->iteration);
-    char name[32];
-    landing batch;
-    batch.count = 0;
-    batch.floats = 0;
-    if (s->sequence != header->iteration || header->iteration == 0)
-        return rt_fail(error, RT_WIRE, "%s answers slice %" PRIu64 ", which is not open",
-                       ew_partner_name(e, partner, name), header->iteration);
-    for (uint32_t i = 0; i < header->count; i++) {
-        ew_node *n = NULL;
-        rt_wire_row row; // a copy: rows of odd size leave the next one at any multiple of 4
-        const void *head = rt_reader_take(&reader, 1, sizeof row);
-        if (head)
-            memcpy(&row, head, sizeof row);
-        rt_status status = head ? find_pull(e, s, &row, kind, partner, &n, error) : RT_WIRE;
-        const float *data =
-            status ? NULL : rt_reader_take(&reader, row_words(e, n), sizeof(float));
-        if (head && status)
-            return status;
-        if (!data)
-            return rt_fail(error, RT_WIRE, "%s: rows are cut short",
-                           ew_partner_name(e, partner, name));
-        take_row(e, s, n, data, &batch);
-    }
-    land_batch(e, s, &batch);
-    if (reader.left)
-        return rt_fail(error, RT_WIRE, "%s: bytes behind the last row",
-                       ew_partner_name(e, partner, name));
-    return RT_OK;
-}
+// ---- messages in -----------------------------------------------------------------------------
 
 static rt_status take_handed(ew_executor *e, uint32_t worker, const rt_message *message,
                              rt_error *error)
 {
     if (rt_message_header(message)->type == RT_MESSAGE_GRADS)
         return ew_sums_receive(e, worker, message, error);
-    return receive_rows(e, e->config.shard_count + worker, message, NODE_PULL, error);
+    return ew_landing_receive(e, e->config.shard_count + worker, message, NODE_PULL, error);
 }
 
 // Who sends may have its slice before us.
@@ -640,12 +487,13 @@ static rt_status take_parked(ew_executor *e, uint64_t sequence, rt_error *error)
 {
     uint32_t worker;
     rt_message message = {0};
-    rt_status status = RT_OK;
-    while (!status && ew_handed_unpark(e, sequence, &worker, &message) == RT_OK) {
-        status = take_handed(e, worker, &message, error);
+    while (ew_handed_unpark(e, sequence, &worker, &message) == RT_OK) {
+        const rt_status status = take_handed(e, worker, &message, error);
         rt_message_release(&message);
+        if (status)
+            return status;
     }
-    return status;
+    return RT_OK;
 }
 
 static rt_status receive_credit(ew_executor *e, uint32_t shard, rt_error *error)
@@ -657,16 +505,21 @@ static rt_status receive_credit(ew_executor *e, uint32_t shard, rt_error *error)
     return RT_OK;
 }
 
-static rt_status refuse_coding(const ew_executor *e, uint32_t shard, uint32_t type, rt_error *error)
+// Rows or sums of a shard, coded or not as network.row_wire says.
+static rt_status receive_of_shard(ew_executor *e, uint32_t shard, const rt_message *message,
+                                  bool coded, ew_node_kind kind, rt_error *error)
 {
-    return rt_fail(error, RT_WIRE, "PS shard %" PRIu32 ": %s, but network.row_wire is %s", shard,
-                   rt_message_type_name(type), e->config.codes ? "not \"fp32\"" : "\"fp32\"");
+    const char *wire = e->config.codes ? "not \"fp32\"" : "\"fp32\"";
+    if (coded != (e->config.codes != NULL))
+        return rt_fail(error, RT_WIRE, "PS shard %" PRIu32 ": %s, but network.row_wire is %s",
+                       shard, rt_message_type_name(rt_message_header(message)->type), wire);
+    return ew_landing_receive(e, shard, message, kind, error);
 }
 
 static bool takes_of_workers(const ew_executor *e, uint32_t type)
 {
-    return type == RT_MESSAGE_HANDED ? e->config.limits.hands
-                                     : type == RT_MESSAGE_GRADS && e->config.limits.sums;
+    return (type == RT_MESSAGE_HANDED && e->config.limits.hands) ||
+           (type == RT_MESSAGE_GRADS && e->config.limits.sums);
 }
 
 static rt_status dispatch_message(ew_executor *e, uint32_t peer, rt_message *message,
@@ -679,8 +532,10 @@ static rt_status dispatch_message(ew_executor *e, uint32_t peer, rt_message *mes
         return RT_OK; // of a run that was rolled back
     if (rt_peer_role(peer) == RT_ROLE_COORDINATOR && header->type == RT_MESSAGE_SLICE) {
         const uint64_t sequence = header->iteration;
-        rt_status status = receive_slice(e, message, error);
-        return status ? status : take_parked(e, sequence, error);
+        const rt_status status = receive_slice(e, message, error);
+        if (status)
+            return status;
+        return take_parked(e, sequence, error);
     }
     if (rt_peer_role(peer) == RT_ROLE_WORKER && takes_of_workers(e, header->type) &&
         shard < e->config.limits.worker_count && shard != e->config.rank)
@@ -690,15 +545,13 @@ static rt_status dispatch_message(ew_executor *e, uint32_t peer, rt_message *mes
                        rt_message_type_name(header->type), rt_peer_name(peer, name));
     switch (header->type) {
     case RT_MESSAGE_ROWS:
+        return receive_of_shard(e, shard, message, false, NODE_PULL, error);
     case RT_MESSAGE_ROWS_CODED:
-        if ((header->type == RT_MESSAGE_ROWS_CODED) != (e->config.codes != NULL))
-            return refuse_coding(e, shard, header->type, error);
-        return receive_rows(e, shard, message, NODE_PULL, error);
+        return receive_of_shard(e, shard, message, true, NODE_PULL, error);
     case RT_MESSAGE_SUM_ROWS:
+        return receive_of_shard(e, shard, message, false, NODE_PULL_SUM, error);
     case RT_MESSAGE_SUM_ROWS_CODED:
-        if ((header->type == RT_MESSAGE_SUM_ROWS_CODED) != (e->config.codes != NULL))
-            return refuse_coding(e, shard, header->type, error);
-        return receive_rows(e, shard, message, NODE_PULL_SUM, error);
+        return receive_of_shard(e, shard, message, true, NODE_PULL_SUM, error);
     case RT_MESSAGE_PUSHED:
         return receive_credit(e, shard, error);
     default:
@@ -711,7 +564,9 @@ rt_status ew_executor_receive(ew_executor *e, uint32_t peer, rt_message *message
 {
     rt_status status = dispatch_message(e, peer, message, error);
     rt_message_release(message);
-    return status ? status : work(e, error);
+    if (status)
+        return status;
+    return work(e, error);
 }
 
 // ---- training --------------------------------------------------------------------------------
@@ -730,9 +585,9 @@ rt_status ew_executor_next_job(ew_executor *e, ew_job *job)
 const rt_wire_slice *ew_executor_next_counts(const ew_executor *e)
 {
     const ew_slice_state *s = ew_slice_at(e, e->trained + 1);
-    const bool is_there =
-        s->sequence == e->trained + 1 && !(s->view.counts.flags & DP_SLICE_FLUSH);
-    return is_there ? &s->view.counts : NULL;
+    if (s->sequence != e->trained + 1 || s->view.counts.flags & DP_SLICE_FLUSH)
+        return NULL;
+    return &s->view.counts;
 }
 
 rt_status ew_executor_trained(ew_executor *e, const float *gradients, bool apply, rt_counts *done,

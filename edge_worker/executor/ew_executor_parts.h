@@ -17,8 +17,8 @@
 #include "edge_worker/executor/ew_executor.h"
 #include "edge_worker/executor/ew_outlet.h"
 
-#define EW_BATCH_MAX 4096u   // rows of one call to ew_rows
-#define EW_BATCH_CODED 512u  // of one where rows travel rounded
+#define EW_BATCH_MAX 4096u  // rows of one call to ew_rows
+#define EW_BATCH_CODED 512u // of one where rows travel rounded
 
 typedef enum {
     NODE_PUSH_ROW,
@@ -79,12 +79,12 @@ typedef struct {
     ew_handed *handed;   // its RECVs, by key
     uint32_t handed_count, handed_capacity;
     uint32_t handed_done; // of them, those that have landed
-    ew_sum *sums;        // by key
+    ew_sum *sums;         // by key
     uint32_t sum_capacity;
     float *gradients; // of all sums
     uint32_t gradient_capacity;
-    rt_counts done;      // executed so far
-    float *staging;      // rows that arrived before their slot was free
+    rt_counts done; // executed so far
+    float *staging; // rows that arrived before their slot was free
     uint32_t staging_capacity;
 } ew_slice_state;
 
@@ -117,7 +117,7 @@ struct ew_executor {
     ew_executor_config config;
     uint32_t partner_count;
     ew_slice_state *slices; // slice_count, by sequence
-    uint32_t slice_count; // slice_count_max; twice as many where sums may outlive their training
+    uint32_t slice_count;   // slice_count_max; twice as many where sums may outlive their training
     uint64_t received;      // sequence of the last slice
     uint64_t begun;         // sequence of the last slice whose operations may start
     uint64_t trained;       // sequence of the last slice that is trained or needs none, or that
@@ -125,16 +125,16 @@ struct ew_executor {
     uint32_t iteration;     // that is trained then, here or elsewhere
     bool job_out;
     ew_slot_state *slots;
-    ew_node_list ready;      // to be looked at
-    ew_node_list *push_rows; // by partner: ready to be captured, PUSH_DELTA too
+    ew_node_list ready;       // to be looked at
+    ew_node_list *push_rows;  // by partner: ready to be captured, PUSH_DELTA too
     ew_node_list *push_whole; // likewise, where rows travel rounded: those that do not
     ew_node_list *push_grads;
     ew_outlet *pulls, *pushes; // by partner
     ew_parked *parked;         // parked_count, in the order in which they came
     uint32_t parked_count, parked_capacity;
-    const float *gradients;    // of the slice that was just trained
-    bool apply;                // likewise
-    ew_kept *kept;             // gradients of rows whose sum is not in yet
+    const float *gradients; // of the slice that was just trained
+    bool apply;             // likewise
+    ew_kept *kept;          // gradients of rows whose sum is not in yet
     uint32_t kept_count, kept_capacity;
     uint32_t *batch_slots; // scratch of one call to ew_rows
     uint64_t *batch_keys;
@@ -190,7 +190,9 @@ static inline ew_node *ew_node_list_take(ew_node_list *list)
 static inline uint32_t ew_shard_of(const ew_executor *e, uint64_t key, const uint8_t *homes,
                                    uint32_t index)
 {
-    return homes ? homes[index] : rt_key_shard(key, e->config.shard_count);
+    if (homes)
+        return homes[index];
+    return rt_key_shard(key, e->config.shard_count);
 }
 
 // Whether an operation is one with another worker. peers: of the pushes, pulls or gradients of its
@@ -206,7 +208,8 @@ static inline uint32_t ew_partner_of_pull(const ew_executor *e, const ew_node *n
     const dp_slice_view *view = &ew_slice_of(e, n)->view;
     if (n->kind == NODE_PULL && ew_is_handed(view->pull_peers, n->index))
         return e->config.shard_count + view->pull_peers[n->index];
-    return ew_shard_of(e, n->key, n->kind == NODE_PULL ? view->pull_homes : NULL, n->index);
+    const uint8_t *homes = n->kind == NODE_PULL ? view->pull_homes : NULL;
+    return ew_shard_of(e, n->key, homes, n->index);
 }
 
 // Who gets the row of a PUSH_ROW or PUSH_DELTA, which is in its slot.
@@ -261,6 +264,17 @@ uint32_t ew_first_sum_node(const rt_wire_slice *counts);
 
 // The node is done: the next one in the chain of its slot is ready.
 void ew_node_complete(ew_executor *e, ew_slice_state *slice, ew_node *n);
+
+// ew_landing.c: what comes into the slab. Rows (PULL) or sums (PULL_SUM) of a partner: each lands,
+// or is staged until its slot is free. RT_WIRE: nobody asked for one of them.
+rt_status ew_landing_receive(ew_executor *e, uint32_t partner, const rt_message *message,
+                             ew_node_kind kind, rt_error *error);
+
+// The slot of a staged row or sum is free.
+void ew_landing_unstage(ew_executor *e, ew_slice_state *slice, ew_node *n);
+
+// Floats that a staged row takes.
+uint32_t ew_landing_stride(const ew_executor *e);
 
 // ew_capture.c: what leaves the slab. Copies every ready PUSH_ROW, PUSH_DELTA and PUSH_GRAD to a
 // partner into messages, and completes their nodes. RT_NO_MEMORY.

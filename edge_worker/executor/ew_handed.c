@@ -30,16 +30,24 @@ rt_status ew_handed_prepare(ew_slice_state *slice)
     return RT_OK;
 }
 
+// The node of a RECV; NULL: the slice has none of this key.
+static ew_node *find_node(const ew_slice_state *slice, uint64_t key)
+{
+    const ew_handed wanted = {key, 0};
+    if (slice->handed_count == 0)
+        return NULL; // and maybe no array
+    const ew_handed *found =
+        bsearch(&wanted, slice->handed, slice->handed_count, sizeof wanted, compare_keys);
+    if (!found)
+        return NULL;
+    return &slice->nodes[found->node];
+}
+
 rt_status ew_handed_find(const ew_executor *e, const ew_slice_state *slice, const rt_wire_row *row,
                          uint32_t partner, ew_node **node_p, rt_error *error)
 {
     char name[32];
-    const ew_handed wanted = {row->key, 0};
-    const ew_handed *found =
-        slice->handed_count ? bsearch(&wanted, slice->handed, slice->handed_count, sizeof wanted,
-                                      compare_keys)
-                            : NULL;
-    ew_node *n = found ? &slice->nodes[found->node] : NULL;
+    ew_node *n = find_node(slice, row->key);
     ew_partner_name(e, partner, name);
     if (!n || n->arrived || ew_partner_of_pull(e, n) != partner)
         return rt_fail(error, RT_WIRE,
@@ -69,7 +77,8 @@ static uint64_t rows_parked(const ew_executor *e, uint32_t worker, uint64_t sequ
 }
 
 // Slices are handed out to all at once, and no more than slice_count_max of them are out. A worker
-// without any may have been left out for as long as it was: only those that wait here say which are.
+// without any may have been left out for as long as it was: only those that wait here say which
+// are.
 static bool may_be_out(const ew_executor *e, uint64_t sequence)
 {
     const uint64_t most = e->config.slice_count_max;

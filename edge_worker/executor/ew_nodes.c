@@ -39,6 +39,7 @@ static void add_deltas(ew_slice_state *s, uint32_t from, uint32_t end)
         add_node(s, NODE_PUSH_DELTA, s->view.delta_slots[i], i)->version = s->view.delta_held[i];
 }
 
+// The order is that of the protocol: of two operations on one slot the earlier one goes first.
 void ew_nodes_add(ew_slice_state *s)
 {
     const dp_slice_view *v = &s->view;

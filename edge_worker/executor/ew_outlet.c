@@ -28,12 +28,15 @@ rt_status ew_outlet_put(ew_outlet *outlet, rt_message *message)
     return RT_OK;
 }
 
+// A credit is spent with every message that the other side confirms; without one it waits here.
 rt_status ew_outlet_flush(ew_outlet *outlet, ew_outlet_send send, void *context, uint32_t shard)
 {
     while (outlet->count && (!outlet->counted || outlet->credits)) {
         rt_status status = send(context, shard, &outlet->messages[outlet->first]);
+        if (status == RT_AGAIN)
+            return RT_OK;
         if (status)
-            return status == RT_AGAIN ? RT_OK : status;
+            return status;
         outlet->first++;
         outlet->count--;
         outlet->credits -= outlet->counted;

@@ -90,8 +90,11 @@ rt_status ew_sum_begin(ew_executor *e, ew_slice_state *slice, ew_node *n, rt_err
                        ", which does not have it",
                        slice->sequence, sum->key, n->slot);
     add_gradient(e, slice, sum, own, e->gradients + (size_t)sum->row * e->config.values);
-    sum->no_step |= e->apply ? 0 : rt_bit(own);
-    return sum->waits ? RT_OK : end_sum(e, slice, sum, error);
+    if (!e->apply)
+        sum->no_step |= rt_bit(own);
+    if (sum->waits)
+        return RT_OK;
+    return end_sum(e, slice, sum, error);
 }
 
 bool ew_sums_hold_up(const ew_executor *e, const ew_slice_state *slice)
@@ -111,8 +114,7 @@ static rt_status find_sum(const ew_slice_state *slice, const rt_wire_grad *grad,
 {
     const ew_sum wanted = {.key = grad->key};
     const uint32_t count = slice->view.counts.sum_count;
-    ew_sum *sum =
-        count ? bsearch(&wanted, slice->sums, count, sizeof wanted, compare_keys) : NULL;
+    ew_sum *sum = count ? bsearch(&wanted, slice->sums, count, sizeof wanted, compare_keys) : NULL;
     if (!sum || !(sum->waits >> worker & 1))
         return rt_fail(error, RT_WIRE,
                        "worker %" PRIu32 " sent a gradient of key %" PRIx64 ", which slice %" PRIu64
@@ -121,9 +123,9 @@ static rt_status find_sum(const ew_slice_state *slice, const rt_wire_grad *grad,
     const uint32_t base = slice->view.row_versions[sum->row];
     if (grad->mask != sum->mask || grad->base != base || !rt_wire_is_for_ps(grad->keeper))
         return rt_fail(error, RT_WIRE,
-                       "worker %" PRIu32 " sent a gradient of key %" PRIx64
-                       " for workers %" PRIx64 " at version %" PRIu32 " (keeper %" PRIx32
-                       "), expected %" PRIx64 " at %" PRIu32,
+                       "worker %" PRIu32 " sent a gradient of key %" PRIx64 " for workers %" PRIx64
+                       " at version %" PRIu32 " (keeper %" PRIx32 "), expected %" PRIx64
+                       " at %" PRIu32,
                        worker, grad->key, grad->mask, grad->base, grad->keeper, sum->mask, base);
     *sum_p = sum;
     return RT_OK;
@@ -144,8 +146,11 @@ static rt_status take_gradient(ew_executor *e, ew_slice_state *slice, uint32_t w
     if (status)
         return status;
     add_gradient(e, slice, sum, worker, data);
-    sum->no_step |= grad.keeper == RT_WIRE_NO_STEP ? rt_bit(worker) : 0;
-    return sum->waits ? RT_OK : end_sum(e, slice, sum, error);
+    if (grad.keeper == RT_WIRE_NO_STEP)
+        sum->no_step |= rt_bit(worker);
+    if (sum->waits)
+        return RT_OK;
+    return end_sum(e, slice, sum, error);
 }
 
 rt_status ew_sums_receive(ew_executor *e, uint32_t worker, const rt_message *message,
@@ -154,15 +159,17 @@ rt_status ew_sums_receive(ew_executor *e, uint32_t worker, const rt_message *mes
     const rt_wire_header *header = rt_message_header(message);
     rt_reader reader = rt_message_reader(message);
     ew_slice_state *slice = ew_slice_at(e, header->iteration);
-    rt_status status = RT_OK;
     if (slice->sequence != header->iteration || header->iteration == 0)
         return rt_fail(error, RT_WIRE,
                        "worker %" PRIu32 " sent gradients for slice %" PRIu64 ", which is not open",
                        worker, header->iteration);
-    for (uint32_t i = 0; i < header->count && !status; i++)
-        status = take_gradient(e, slice, worker, &reader, error);
-    if (!status && reader.left)
-        status = rt_fail(error, RT_WIRE, "worker %" PRIu32 ": bytes behind the last gradient",
-                         worker);
-    return status;
+    for (uint32_t i = 0; i < header->count; i++) {
+        const rt_status status = take_gradient(e, slice, worker, &reader, error);
+        if (status)
+            return status;
+    }
+    if (reader.left)
+        return rt_fail(error, RT_WIRE, "worker %" PRIu32 ": bytes behind the last gradient",
+                       worker);
+    return RT_OK;
 }

@@ -25,7 +25,9 @@ static void count_close(void *state)
 static void *count_alloc(void *state, size_t count)
 {
     const ew_device *products = ((ew_count *)state)->products;
-    return products ? products->ops->alloc(products->state, count) : rt_alloc(count, sizeof(float));
+    if (products)
+        return products->ops->alloc(products->state, count);
+    return rt_alloc(count, sizeof(float));
 }
 
 static void count_free(void *state, void *block)
@@ -45,7 +47,9 @@ static void count_copy(void *state, ew_copy kind, void *to, const void *from, si
 static rt_status count_finish(void *state, rt_error *error)
 {
     const ew_device *products = ((ew_count *)state)->products;
-    return products ? products->ops->finish(products->state, error) : RT_OK;
+    if (products)
+        return products->ops->finish(products->state, error);
+    return RT_OK;
 }
 
 static void count_rows_init(void *state, const rt_optimizer_config *optimizer, uint32_t dim,
@@ -132,8 +136,11 @@ static void count_rows_back(void *state, const ew_lookups *l, const float *poole
                             uint32_t stride, const float *weights, float *gradients)
 {
     (void)stride, (void)gradients;
-    u64 flops = pooled_gradients ? (u64)l->lookup_count * l->dim : 0;
-    u64 floats = row_floats(l) + (pooled_gradients ? pooled_floats(l) + l->lookup_count : 0);
+    u64 flops = 0, floats = row_floats(l);
+    if (pooled_gradients) {
+        flops += (u64)l->lookup_count * l->dim;
+        floats += pooled_floats(l) + l->lookup_count;
+    }
     if (weights) {
         flops += 2 * row_floats(l);
         floats += l->row_count + (u64)l->field_count * l->dim;
@@ -159,8 +166,9 @@ static void count_activate(void *state, ew_activation activation, uint32_t row_c
                            uint32_t column_count, const float *bias, float *values, uint32_t stride)
 {
     (void)bias, (void)values, (void)stride;
-    u64 count = (u64)row_count * column_count;
-    add(state, activation == EW_RELU ? 2 * count : count, 2 * count + column_count);
+    const u64 count = (u64)row_count * column_count;
+    const u64 flops = activation == EW_RELU ? 2 * count : count;
+    add(state, flops, 2 * count + column_count);
 }
 
 static void count_activate_back(void *state, ew_activation activation, uint32_t row_count,
@@ -168,9 +176,11 @@ static void count_activate_back(void *state, ew_activation activation, uint32_t 
                                 uint32_t stride, float *bias_gradients)
 {
     (void)values, (void)gradients, (void)stride, (void)bias_gradients;
-    u64 count = (u64)row_count * column_count;
-    bool relu = activation == EW_RELU;
-    add(state, relu ? 2 * count : count, (relu ? 3 : 1) * count + column_count);
+    const u64 count = (u64)row_count * column_count;
+    if (activation == EW_RELU)
+        add(state, 2 * count, 3 * count + column_count);
+    else
+        add(state, count, count + column_count);
 }
 
 static void count_loss(void *state, uint32_t count, const float *logits, const float *labels,
@@ -187,7 +197,10 @@ static void count_classes(void *state, uint32_t sample_count, uint32_t class_cou
 {
     const u64 count = (u64)sample_count * class_count;
     (void)logits, (void)scale, (void)predictions, (void)gradients, (void)loss;
-    add(state, count * LOSS_FLOPS, (labels ? 3 : 2) * count + (labels ? sample_count : 0));
+    if (labels)
+        add(state, count * LOSS_FLOPS, 3 * count + sample_count);
+    else
+        add(state, count * LOSS_FLOPS, 2 * count);
 }
 
 static void count_step(void *state, const rt_optimizer_config *optimizer, uint32_t count,
@@ -352,8 +365,8 @@ void ew_count_open(ew_count *count, const ew_device *products, ew_device *device
                           .interactions = &count_interactions,
                           .state = count,
                           .unified = !products || products->unified};
-    snprintf(device->description, sizeof device->description, "counts, computes %s",
-             products ? "matrix products" : "nothing");
+    const char *what = products ? "matrix products" : "nothing";
+    snprintf(device->description, sizeof device->description, "counts, computes %s", what);
 }
 
 rt_status ew_count_model(const ew_model_config *config, const rt_optimizer_config *rows,

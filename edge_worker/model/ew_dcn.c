@@ -49,33 +49,48 @@ static rt_status create_label_buffers(ew_model *model, dcn *self, rt_error *erro
     const size_t layers = (size_t)self->layer_count * self->input_count;
     if (self->matrix || model->label_count == 1)
         return RT_OK;
-    rt_status status = ew_labels_column(model, &self->column, error);
-    if (!status)
-        status = ew_model_buffer(model, layers + self->input_count, &self->own_weights, error);
-    if (!status)
-        status = ew_model_buffer(model, layers + self->input_count, &self->own_gradients, error);
-    return status ? status : ew_model_buffer(model, layers, &self->own_bias_gradients, error);
+    const ew_model_wanted wanted[] = {{layers + self->input_count, &self->own_weights},
+                                      {layers + self->input_count, &self->own_gradients},
+                                      {layers, &self->own_bias_gradients}};
+    const rt_status status = ew_labels_column(model, &self->column, error);
+    if (status)
+        return status;
+    return ew_model_buffers(model, wanted, RT_COUNT_OF(wanted), error);
+}
+
+static rt_status create_matrix_buffers(ew_model *model, dcn *self, size_t count, rt_error *error)
+{
+    const ew_model_wanted last[] = {{count, &self->gradients}, {count, &self->z_gradients}};
+    for (uint32_t l = 0; l < self->layer_count; l++) {
+        const ew_model_wanted own[] = {{count, &self->z[l]}, {count, &self->x[l]}};
+        const rt_status status = ew_model_buffers(model, own, RT_COUNT_OF(own), error);
+        if (status)
+            return status;
+    }
+    return ew_model_buffers(model, last, RT_COUNT_OF(last), error);
+}
+
+static rt_status create_vector_buffers(ew_model *model, dcn *self, rt_error *error)
+{
+    const size_t count = (size_t)model->config.sample_count_max * self->product_stride;
+    const ew_model_wanted wanted[] = {{count, &self->products}, {count, &self->product_gradients}};
+    return ew_model_buffers(model, wanted, RT_COUNT_OF(wanted), error);
 }
 
 static rt_status create_buffers(ew_model *model, dcn *self, rt_error *error)
 {
-    size_t samples = model->config.sample_count_max, count = samples * self->stride;
-    rt_status status = ew_model_buffer(model, count, &self->input, error);
-    if (!status)
-        status = ew_model_buffer(model, count, &self->input_gradients, error);
-    for (uint32_t l = 0; l < self->layer_count && !status && self->matrix; l++) {
-        status = ew_model_buffer(model, count, &self->z[l], error);
-        if (!status)
-            status = ew_model_buffer(model, count, &self->x[l], error);
-    }
-    count = self->matrix ? count : samples * self->product_stride;
-    if (!status)
-        status =
-            ew_model_buffer(model, count, self->matrix ? &self->gradients : &self->products, error);
-    if (!status)
-        status = ew_model_buffer(
-            model, count, self->matrix ? &self->z_gradients : &self->product_gradients, error);
-    return status ? status : create_label_buffers(model, self, error);
+    const size_t count = (size_t)model->config.sample_count_max * self->stride;
+    const ew_model_wanted inputs[] = {{count, &self->input}, {count, &self->input_gradients}};
+    rt_status status = ew_model_buffers(model, inputs, RT_COUNT_OF(inputs), error);
+    if (status)
+        return status;
+    if (self->matrix)
+        status = create_matrix_buffers(model, self, count, error);
+    else
+        status = create_vector_buffers(model, self, error);
+    if (status)
+        return status;
+    return create_label_buffers(model, self, error);
 }
 
 static rt_status create(ew_model *model, void *part, rt_error *error)
@@ -232,7 +247,12 @@ static void matrix_backward(ew_model *model, dcn *self)
                        self->gradients);
     ew_model_done(model, self->output);
     for (l = self->layer_count; l-- > 0;) {
-        const float *x = l > 0 ? self->x[l - 1] : self->input;
+        const float *x = self->input;
+        float *gradients = self->input_gradients; // of x
+        if (l > 0) {
+            x = self->x[l - 1];
+            gradients = self->gradients;
+        }
         device->interactions->cross_matrix_back(
             state, samples, count, l == 0, l == self->layer_count - 1, self->input, self->z[l],
             self->gradients, self->z_gradients, self->input_gradients,
@@ -241,8 +261,7 @@ static void matrix_backward(ew_model *model, dcn *self)
                              x, stride, 0, model->gradients + self->weights[l], count);
         ew_model_done(model, self->weights[l]);
         device->layers->gemm(state, false, false, samples, count, count, self->z_gradients, stride,
-                             model->values + self->weights[l], count, 1,
-                             l > 0 ? self->gradients : self->input_gradients, stride);
+                             model->values + self->weights[l], count, 1, gradients, stride);
     }
 }
 

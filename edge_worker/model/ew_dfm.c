@@ -27,17 +27,19 @@ static rt_status create(ew_model *model, void *part, rt_error *error)
     size_t samples = config->sample_count_max;
     rt_status status = ew_mlp_create(model, &self->mlp, "mlp", inputs, config->model.mlp,
                                      config->model.mlp_layer_count, error);
-    if (!status)
-        status = ew_model_buffer(model, samples * self->stride, &self->input, error);
-    if (!status)
-        status = ew_model_buffer(model, samples * self->stride, &self->input_gradients, error);
-    if (!status)
-        status = ew_model_buffer(model, samples * config->model.embedding_dim, &self->sums, error);
-    if (!status)
-        status = ew_labels_column(model, &self->meetings, error);
-    uint32_t output_count = self->hidden_count + inputs;
-    ew_output_create(model, output_count, &self->output, &self->output_bias);
-    return status;
+    if (status)
+        return status;
+    const ew_model_wanted wanted[] = {{samples * self->stride, &self->input},
+                                      {samples * self->stride, &self->input_gradients},
+                                      {samples * config->model.embedding_dim, &self->sums}};
+    status = ew_model_buffers(model, wanted, RT_COUNT_OF(wanted), error);
+    if (status)
+        return status;
+    status = ew_labels_column(model, &self->meetings, error);
+    if (status)
+        return status;
+    ew_output_create(model, self->hidden_count + inputs, &self->output, &self->output_bias);
+    return RT_OK;
 }
 
 // The wide part is a product with all inputs, and the sum over pairs goes to every label.

@@ -28,7 +28,7 @@ typedef struct {
     ew_lookups rows;                   // of the sequence, by look-up: samples of one field
 } din;
 
-// ---- creation ----------------------------------------------------------------------------------
+// ---- creation --------------------------------------------------------------------------------
 
 static rt_status check(const ew_model_config *config, rt_error *error)
 {
@@ -41,8 +41,8 @@ static rt_status check(const ew_model_config *config, rt_error *error)
         return rt_fail(error, RT_CONFIG,
                        "model.target: \"%s\" is no field of the stream, expected one for \"din\"",
                        model->target);
-    if (config->sequence_field == config->target_field ||
-        !config->tables.are_shared || !config->tables.borrows[config->sequence_field] ||
+    if (config->sequence_field == config->target_field || !config->tables.are_shared ||
+        !config->tables.borrows[config->sequence_field] ||
         rt_tables_of(&config->tables, config->sequence_field) !=
             rt_tables_of(&config->tables, config->target_field))
         return rt_fail(error, RT_CONFIG,
@@ -85,12 +85,12 @@ static rt_status fill_constants(ew_model *model, din *self, rt_error *error)
     const ew_device *device = model->device;
     const size_t dim = self->dim;
     float *ones = rt_alloc(dim, sizeof *ones), *unit = rt_alloc(dim * dim, sizeof *unit);
-    rt_status status = RT_OK;
-    if (!ones || !unit)
+    rt_status status;
+    if (!ones || !unit) {
         status = rt_fail(error, RT_NO_MEMORY, "no memory for the model");
-    for (size_t d = 0; d < dim && !status; d++)
-        ones[d] = unit[d * dim + d] = 1;
-    if (!status) {
+    } else {
+        for (size_t d = 0; d < dim; d++)
+            ones[d] = unit[d * dim + d] = 1;
         device->ops->copy(device->state, EW_COPY_IN, self->ones, ones, dim * sizeof *ones);
         device->ops->copy(device->state, EW_COPY_IN, self->unit_matrix, unit,
                           dim * dim * sizeof *unit);
@@ -125,15 +125,19 @@ static rt_status create(ew_model *model, void *part, rt_error *error)
     self->unit_bias = ew_model_parameter(model, "attention.output.bias", 0, 1, units);
     status = ew_mlp_create(model, &self->mlp, "mlp", self->input_count, config->model.mlp,
                            config->model.mlp_layer_count, error);
-    if (!status)
-        status = create_buffers(model, self, error);
-    if (!status)
-        status = fill_constants(model, self, error);
+    if (status)
+        return status;
+    status = create_buffers(model, self, error);
+    if (status)
+        return status;
+    status = fill_constants(model, self, error);
+    if (status)
+        return status;
     ew_output_create(model, self->hidden_count, &self->output, &self->output_bias);
-    return status;
+    return RT_OK;
 }
 
-// ---- rows of matrices as look-ups --------------------------------------------------------------
+// ---- rows of matrices as look-ups ------------------------------------------------------------
 
 // Of every look-up of the sequence a row of the matrix from: that of its sample, or its own.
 static ew_lookups lookups_of(const ew_model *model, const din *self, const float *from,
@@ -184,7 +188,7 @@ static void set_rows(const ew_model *model, din *self)
     rows->slab = model->lookups.slab;
 }
 
-// ---- passes ------------------------------------------------------------------------------------
+// ---- passes ----------------------------------------------------------------------------------
 
 // What the activation unit makes of x: weights, and x's last block.
 static void weigh(ew_model *model, din *self)

@@ -18,18 +18,13 @@ typedef struct {
 
 static rt_status create_buffers(ew_model *model, dlrm *self, rt_error *error)
 {
-    size_t samples = model->config.sample_count_max;
-    rt_status status =
-        ew_model_buffer(model, samples * self->vectors_stride, &self->vectors, error);
-    if (!status)
-        status =
-            ew_model_buffer(model, samples * self->vectors_stride, &self->vector_gradients, error);
-    if (!status)
-        status = ew_model_buffer(model, samples * self->top_stride, &self->top_input, error);
-    if (!status)
-        status =
-            ew_model_buffer(model, samples * self->top_stride, &self->top_input_gradients, error);
-    return status;
+    const size_t samples = model->config.sample_count_max;
+    const size_t vectors = samples * self->vectors_stride, top = samples * self->top_stride;
+    const ew_model_wanted wanted[] = {{vectors, &self->vectors},
+                                      {vectors, &self->vector_gradients},
+                                      {top, &self->top_input},
+                                      {top, &self->top_input_gradients}};
+    return ew_model_buffers(model, wanted, RT_COUNT_OF(wanted), error);
 }
 
 static rt_status create(ew_model *model, void *part, rt_error *error)
@@ -60,11 +55,14 @@ static rt_status create(ew_model *model, void *part, rt_error *error)
     self->bottom.output_stride = self->vectors_stride;
     status = ew_mlp_create(model, &self->bottom, "bottom", config->dense_count, widths,
                            bottom_count + 1, error);
-    if (!status)
-        status = ew_mlp_create(model, &self->top, "top", self->top_count, sizes->mlp,
-                               sizes->mlp_layer_count, error);
+    if (status)
+        return status;
+    status = ew_mlp_create(model, &self->top, "top", self->top_count, sizes->mlp,
+                           sizes->mlp_layer_count, error);
+    if (status)
+        return status;
     ew_output_create(model, self->hidden_count, &self->output, &self->output_bias);
-    return status;
+    return RT_OK;
 }
 
 static void forward(ew_model *model, void *part)

@@ -13,18 +13,18 @@ rt_status ew_labels_create(ew_model *model, rt_error *error)
 {
     const ew_device *device = model->device;
     const uint32_t samples = model->config.sample_count_max;
-    model->units_count = samples > model->label_count ? samples : model->label_count;
+    model->units_count = (uint32_t)rt_max_u64(samples, model->label_count);
     rt_status status = ew_model_buffer(model, model->units_count + (size_t)1, &model->units, error);
+    if (status)
+        return status;
     float *ones = rt_alloc(model->units_count, sizeof *ones);
-    if (!status && !ones)
-        status = rt_fail(error, RT_NO_MEMORY, "no memory for the labels");
-    for (uint32_t i = 0; i < model->units_count && !status; i++)
+    if (!ones)
+        return rt_fail(error, RT_NO_MEMORY, "no memory for the labels");
+    for (uint32_t i = 0; i < model->units_count; i++)
         ones[i] = 1;
-    if (!status) {
-        device->ops->copy(device->state, EW_COPY_IN, model->units, ones,
-                          model->units_count * sizeof *ones);
-        status = device->ops->finish(device->state, error);
-    }
+    device->ops->copy(device->state, EW_COPY_IN, model->units, ones,
+                      model->units_count * sizeof *ones);
+    status = device->ops->finish(device->state, error);
     rt_free(ones);
     return status;
 }
@@ -38,20 +38,20 @@ rt_status ew_labels_column(ew_model *model, float **column_p, rt_error *error)
 
 void ew_labels_clear(ew_model *model, float *column)
 {
-    product(model, model->sample_count, 1, 1, model->units, 1,
-            model->units + model->units_count, 0, column, 1);
+    product(model, model->sample_count, 1, 1, model->units, 1, model->units + model->units_count, 0,
+            column, 1);
 }
 
 void ew_labels_add(ew_model *model, const float *column, uint32_t label)
 {
-    product(model, model->sample_count, 1, 1, column, 1, model->units, 1,
-            model->logits + label, model->label_count);
+    product(model, model->sample_count, 1, 1, column, 1, model->units, 1, model->logits + label,
+            model->label_count);
 }
 
 void ew_labels_take(ew_model *model, uint32_t label, float *column)
 {
-    product(model, model->sample_count, 1, 1, model->logit_gradients + label,
-            model->label_count, model->units, 0, column, 1);
+    product(model, model->sample_count, 1, 1, model->logit_gradients + label, model->label_count,
+            model->units, 0, column, 1);
 }
 
 void ew_labels_spread(ew_model *model, const float *column)

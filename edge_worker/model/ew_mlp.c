@@ -12,26 +12,40 @@ static void declare(ew_model *model, ew_mlp *mlp, const char *name, uint32_t lay
     mlp->biases[layer] = ew_model_parameter(model, parameter, 0, out, in);
 }
 
+static rt_status create_values(ew_model *model, ew_mlp *mlp, size_t samples, rt_error *error)
+{
+    for (uint32_t i = 0; i < mlp->layer_count; i++) {
+        if (mlp->values[i])
+            continue; // the output is another's
+        const rt_status status =
+            ew_model_buffer(model, samples * mlp->strides[i], &mlp->values[i], error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
 // Gradients of neighbouring layers use two buffers by turns.
 static rt_status create_buffers(ew_model *model, ew_mlp *mlp, rt_error *error)
 {
     size_t samples = mlp->row_count_max ? mlp->row_count_max : model->config.sample_count_max;
     uint32_t last = mlp->layer_count - 1, widest = 0;
-    float *turns[2] = {NULL};
-    rt_status status = RT_OK;
+    float *turns[2];
     for (uint32_t i = 0; i <= last; i++) {
         mlp->strides[i] = ew_stride(mlp->widths[i + 1]);
-        widest = mlp->strides[i] > widest ? mlp->strides[i] : widest;
+        widest = (uint32_t)rt_max_u64(widest, mlp->strides[i]);
     }
     if (mlp->output) {
         mlp->strides[last] = mlp->output_stride;
         mlp->values[last] = mlp->output;
     }
-    for (uint32_t i = 0; i <= last && !status; i++)
-        if (!mlp->values[i])
-            status = ew_model_buffer(model, samples * mlp->strides[i], &mlp->values[i], error);
-    for (uint32_t i = 0; i < 2 && !status; i++)
-        status = ew_model_buffer(model, samples * widest, &turns[i], error);
+    rt_status status = create_values(model, mlp, samples, error);
+    if (status)
+        return status;
+    const ew_model_wanted wanted[] = {{samples * widest, &turns[0]}, {samples * widest, &turns[1]}};
+    status = ew_model_buffers(model, wanted, RT_COUNT_OF(wanted), error);
+    if (status)
+        return status;
     for (uint32_t i = 0; i <= last; i++)
         mlp->gradients[i] = turns[i % 2];
     if (mlp->output)
@@ -90,8 +104,12 @@ void ew_mlp_backward(ew_model *model, ew_mlp *mlp, uint32_t input_columns, float
     for (uint32_t i = mlp->layer_count; i-- > 0;) {
         uint32_t in = mlp->widths[i], out = mlp->widths[i + 1], stride = mlp->strides[i];
         const float *weights = model->values + mlp->weights[i];
-        const float *input = i > 0 ? mlp->values[i - 1] : mlp->input;
-        uint32_t input_stride = i > 0 ? mlp->strides[i - 1] : mlp->input_stride;
+        const float *input = mlp->input;
+        uint32_t input_stride = mlp->input_stride;
+        if (i > 0) {
+            input = mlp->values[i - 1];
+            input_stride = mlp->strides[i - 1];
+        }
         float *gradients = mlp->gradients[i];
         layers->activate_back(state, EW_RELU, samples, out, mlp->values[i], gradients, stride,
                               model->gradients + mlp->biases[i]);
@@ -121,10 +139,10 @@ void ew_linear_forward(ew_model *model, uint32_t weights, const float *values, u
                        uint32_t stride, float beta)
 {
     const uint32_t labels = model->label_count;
-    model->device->layers->gemm(model->device->state, false, labels > 1,
-                                model->sample_count, labels, count, values, stride,
-                                model->values + weights, labels > 1 ? model->output_columns : 1,
-                                beta, model->logits, labels);
+    model->device->layers->gemm(model->device->state, false, labels > 1, model->sample_count,
+                                labels, count, values, stride, model->values + weights,
+                                labels > 1 ? model->output_columns : 1, beta, model->logits,
+                                labels);
 }
 
 static void linear_backward_all(ew_model *model, uint32_t weights, const float *values,
@@ -166,7 +184,7 @@ void ew_bias_forward(ew_model *model, uint32_t bias)
 
 void ew_bias_backward(ew_model *model, uint32_t bias)
 {
-    model->device->layers->activate_back(
-        model->device->state, EW_IDENTITY, model->sample_count, model->label_count,
-        model->logits, model->logit_gradients, model->label_count, model->gradients + bias);
+    model->device->layers->activate_back(model->device->state, EW_IDENTITY, model->sample_count,
+                                         model->label_count, model->logits, model->logit_gradients,
+                                         model->label_count, model->gradients + bias);
 }

@@ -19,12 +19,12 @@ typedef struct {
     uint64_t seed;                 // of their initial values
     uint32_t dense_count;          // dense features per sample
     uint32_t field_count;
-    rt_tables tables;                   // that fields share
+    rt_tables tables;                      // that fields share
     uint32_t sequence_field, target_field; // din; of no field: field_count or more
-    uint32_t more_labels;               // of a sample, after the first
-    float label_weights[RT_LABELS_MAX]; // of the loss of each label; 0: 1
-    uint32_t class_count;               // of the one label; 0: it is 0 or 1
-    uint32_t sample_count_max; // per step; likewise below
+    uint32_t more_labels;                  // of a sample, after the first
+    float label_weights[RT_LABELS_MAX];    // of the loss of each label; 0: 1
+    uint32_t class_count;                  // of the one label; 0: it is 0 or 1
+    uint32_t sample_count_max;             // per step; likewise below
     uint32_t lookup_count_max;
     uint32_t row_count_max;
 } ew_model_config;
@@ -52,8 +52,8 @@ typedef struct {
 
 // Valid until the next step or prediction.
 typedef struct {
-    const float *predictions;   // host, per sample and label or class, as before this step
-    double loss_sum; // log loss summed over the micro-batch and its labels; NaN shows here
+    const float *predictions; // host, per sample and label or class, as before this step
+    double loss_sum;          // log loss summed over the micro-batch and its labels; NaN shows here
     const float *row_gradients; // device, row_count x embedding_dim
 } ew_step_result;
 
@@ -122,8 +122,8 @@ bool ew_model_tensor(const ew_model *model, uint32_t index, const float *values,
 rt_status ew_model_load(ew_model *model, const rt_tensors *file, rt_error *error);
 
 // The same of a model that may have fewer fields and labels, the first of this one's: weights that
-// only see or make the others are 0. So it predicts what the model in the file does; of dfm but for the pairs that the
-// other fields' initial rows are in. Errors as above.
+// only see or make the others are 0. So it predicts what the model in the file does; of dfm but for
+// the pairs that the other fields' initial rows are in. Errors as above.
 rt_status ew_model_begin_with(ew_model *model, const rt_tensors *file, rt_error *error);
 
 #endif

@@ -37,8 +37,8 @@ struct ew_model {
     const ew_device *device;
     const ew_model_kind *kind;
     void *part;
-    uint32_t label_count; // of outputs: labels, or classes
-    uint32_t truth_count; // of what is known of a sample: labels; of classes one
+    uint32_t label_count;    // of outputs: labels, or classes
+    uint32_t truth_count;    // of what is known of a sample: labels; of classes one
     uint32_t output_columns; // of the last layer, which has a row for every label
 
     ew_parameter parameters[EW_TENSORS_MAX];
@@ -151,7 +151,7 @@ void ew_linear_backward(ew_model *model, uint32_t weights, const float *values, 
 void ew_bias_forward(ew_model *model, uint32_t bias);
 void ew_bias_backward(ew_model *model, uint32_t bias);
 
-// ---- several labels (ew_labels.c) --------------------------------------------------------------
+// ---- several labels (ew_labels.c) ------------------------------------------------------------
 //
 // Operations on logits know one number per sample. With several labels they work on a column
 // (sample_count_max floats) that is put into the logits, or taken from their gradients.

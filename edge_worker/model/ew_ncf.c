@@ -35,17 +35,22 @@ static rt_status create(ew_model *model, void *part, rt_error *error)
     size_t count = (size_t)config->sample_count_max * self->stride;
     rt_status status = ew_mlp_create(model, &self->mlp, "mlp", dim, config->model.mlp,
                                      config->model.mlp_layer_count, error);
-    if (!status)
-        status = ew_model_buffer(model, count, &self->input, error);
-    if (!status)
-        status = ew_model_buffer(model, count, &self->input_gradients, error);
-    if (!status)
-        status = ew_labels_column(model, &self->column, error);
-    if (!status && model->label_count > 1)
+    if (status)
+        return status;
+    const ew_model_wanted wanted[] = {{count, &self->input}, {count, &self->input_gradients}};
+    status = ew_model_buffers(model, wanted, RT_COUNT_OF(wanted), error);
+    if (status)
+        return status;
+    status = ew_labels_column(model, &self->column, error);
+    if (status)
+        return status;
+    if (model->label_count > 1)
         status = ew_model_buffer(model, count, &self->own_gradients, error);
-    uint32_t output_count = self->half + self->hidden_count;
+    if (status)
+        return status;
+    const uint32_t output_count = self->half + self->hidden_count;
     ew_output_create(model, output_count, &self->output, &self->output_bias);
-    return status;
+    return RT_OK;
 }
 
 // Every label has weights of its own for u_gmf * v_gmf.

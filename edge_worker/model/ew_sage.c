@@ -24,7 +24,7 @@ typedef struct {
     ew_lookups nodes; // what the first layer made, as rows
 } sage;
 
-// ---- creation ----------------------------------------------------------------------------------
+// ---- creation --------------------------------------------------------------------------------
 
 static rt_status check_fields(const ew_model_config *config, rt_error *error)
 {
@@ -101,18 +101,20 @@ static rt_status create(ew_model *model, void *part, rt_error *error)
     self->inner.row_count_max = model->split.node_count_max;
     self->inner.output_stride = self->width; // as rows_back writes gradients of rows
     status = create_buffers(model, self, error);
-    if (!status)
-        status = ew_mlp_create(model, &self->inner, "inner", FIELDS * self->dim, config->mlp, 1,
-                               error);
-    if (!status)
-        status = ew_mlp_create(model, &self->outer, "outer", FIELDS * self->width,
-                               config->mlp + 1, config->mlp_layer_count - 1, error);
-    if (!status)
-        ew_output_create(model, self->hidden_count, &self->output, &self->output_bias);
-    return status;
+    if (status)
+        return status;
+    status = ew_mlp_create(model, &self->inner, "inner", FIELDS * self->dim, config->mlp, 1, error);
+    if (status)
+        return status;
+    status = ew_mlp_create(model, &self->outer, "outer", FIELDS * self->width, config->mlp + 1,
+                           config->mlp_layer_count - 1, error);
+    if (status)
+        return status;
+    ew_output_create(model, self->hidden_count, &self->output, &self->output_bias);
+    return RT_OK;
 }
 
-// ---- passes ------------------------------------------------------------------------------------
+// ---- passes ----------------------------------------------------------------------------------
 
 static void set_nodes(const ew_model *model, sage *self)
 {

@@ -6,7 +6,7 @@
 
 #define NONE UINT32_MAX
 
-// ---- creation ----------------------------------------------------------------------------------
+// ---- creation --------------------------------------------------------------------------------
 
 static rt_status create_host(const ew_model_config *config, ew_split *s)
 {
@@ -41,17 +41,17 @@ static rt_status create_numbers(ew_model *model, rt_error *error)
 {
     const ew_device *device = model->device;
     ew_split *s = &model->split;
-    uint32_t *numbers = rt_alloc(s->number_count, sizeof *numbers);
     rt_status status = ew_model_buffer(model, s->number_count, &s->numbers, error);
-    if (!status && !numbers)
-        status = rt_fail(error, RT_NO_MEMORY, "no memory for the model");
-    for (uint32_t i = 0; i < s->number_count && !status; i++)
+    if (status)
+        return status;
+    uint32_t *numbers = rt_alloc(s->number_count, sizeof *numbers);
+    if (!numbers)
+        return rt_fail(error, RT_NO_MEMORY, "no memory for the model");
+    for (uint32_t i = 0; i < s->number_count; i++)
         numbers[i] = i;
-    if (!status) {
-        device->ops->copy(device->state, EW_COPY_IN, s->numbers, numbers,
-                          s->number_count * sizeof *numbers);
-        status = device->ops->finish(device->state, error);
-    }
+    device->ops->copy(device->state, EW_COPY_IN, s->numbers, numbers,
+                      s->number_count * sizeof *numbers);
+    status = device->ops->finish(device->state, error);
     rt_free(numbers);
     return status;
 }
@@ -60,37 +60,50 @@ static rt_status create_device(ew_model *model, rt_error *error)
 {
     const ew_model_config *config = &model->config;
     ew_split *s = &model->split;
-    const bool has_sequence = s->sequence_field != NONE;
-    const size_t lookups = s->lookup_count_max, sequence = has_sequence ? lookups : 0;
+    const size_t lookups = s->lookup_count_max, samples = config->sample_count_max;
+    size_t sequence = 0, offsets = 0, node_bags = 0; // 0: the model has none
+    if (s->sequence_field != NONE) {
+        sequence = lookups;
+        offsets = samples + 1;
+    }
+    if (s->fan_out)
+        node_bags = 2 * samples + 1;
     const struct {
         size_t count;
         void *buffer_p;
-        bool host_too;
+        bool host_too; // a device that computes in host memory uses the array that is there
     } wanted[] = {
         {(size_t)config->row_count_max * config->model.embedding_dim, &s->sums, false},
         {lookups, &s->parts_buffer, true},
         {config->row_count_max + (size_t)1, &s->part_offsets_buffer, true},
         {sequence, &s->rows_buffer, true},
         {sequence, &s->samples_buffer, true},
-        {has_sequence ? config->sample_count_max + (size_t)1 : 0, &s->offsets_buffer, true},
-        {s->fan_out ? 2 * (size_t)config->sample_count_max + 1 : 0, &s->node_bags_buffer, true},
+        {offsets, &s->offsets_buffer, true},
+        {node_bags, &s->node_bags_buffer, true},
     };
-    rt_status status = RT_OK;
-    for (size_t i = 0; i < RT_COUNT_OF(wanted) && !status; i++)
-        if (wanted[i].count > 0 && (!wanted[i].host_too || !model->device->unified))
-            status = ew_model_buffer(model, wanted[i].count, wanted[i].buffer_p, error);
-    return status ? status : create_numbers(model, error);
+    for (size_t i = 0; i < RT_COUNT_OF(wanted); i++) {
+        if (wanted[i].count == 0 || (wanted[i].host_too && model->device->unified))
+            continue;
+        const rt_status status = ew_model_buffer(model, wanted[i].count, wanted[i].buffer_p, error);
+        if (status)
+            return status;
+    }
+    return create_numbers(model, error);
 }
 
 rt_status ew_split_create(ew_model *model, rt_error *error)
 {
     const ew_model_config *config = &model->config;
     ew_split *s = &model->split;
-    s->sequence_field = model->kind->has_sequence ? config->sequence_field : NONE;
-    s->fan_out = model->kind->has_hops ? config->model.fan_out : 0;
+    uint64_t lookups = config->lookup_count_max;
+    s->sequence_field = NONE;
+    if (model->kind->has_sequence)
+        s->sequence_field = config->sequence_field;
+    if (model->kind->has_hops)
+        s->fan_out = config->model.fan_out;
     s->is_used = config->tables.are_shared || model->kind->has_sequence || s->fan_out;
-    // A neighbour's row is looked up twice: as a node, and as a neighbour.
-    const uint64_t lookups = config->lookup_count_max * (s->fan_out ? UINT64_C(2) : 1);
+    if (s->fan_out) // a neighbour's row is looked up twice: as a node, and as a neighbour
+        lookups *= 2;
     const uint64_t nodes = config->sample_count_max * (s->fan_out + UINT64_C(1));
     const uint64_t numbers = rt_max_u64(2 * lookups, nodes);
     s->lookup_count_max = config->lookup_count_max;
@@ -124,7 +137,7 @@ void ew_split_destroy(ew_model *model)
     rt_free(s->node_bags);
 }
 
-// ---- a batch -----------------------------------------------------------------------------------
+// ---- a batch ---------------------------------------------------------------------------------
 
 // The device's row of a row in a field. Chains are as long as the fields that share a table.
 static uint32_t row_in(ew_split *s, const ew_micro_batch *batch, uint32_t row, uint32_t field)
@@ -147,8 +160,10 @@ static void set_parts(ew_split *s)
     uint32_t count = 0;
     for (uint32_t r = 0; r < s->batch_rows; r++) {
         s->part_offsets[r] = count;
-        for (uint32_t at = s->first[r]; at != NONE; at = s->next[at])
-            s->parts[count++] = at + (s->fields[at] == s->sequence_field ? s->row_count_max : 0);
+        for (uint32_t at = s->first[r]; at != NONE; at = s->next[at]) {
+            const bool is_of_sequence = s->fields[at] == s->sequence_field;
+            s->parts[count++] = at + is_of_sequence * s->row_count_max;
+        }
     }
     s->part_offsets[s->batch_rows] = count;
 }
@@ -173,7 +188,7 @@ static void split_fields(ew_model *model, ew_micro_batch *batch)
     for (uint32_t i = 0, bag = 0; i < batch->sample_count; i++) {
         s->sequence_offsets[i] = s->sequence_count;
         for (uint32_t f = 0; f < fields; f++, bag++) {
-            const uint32_t end = batch->bag_offsets ? batch->bag_offsets[bag + 1] : bag + 1;
+            const uint32_t end = ew_bag_begin(batch->bag_offsets, bag + 1);
             s->bag_offsets[bag] = kept;
             for (; lookup < end; lookup++) {
                 const uint32_t own = row_in(s, batch, batch->lookup_rows[lookup], f);
@@ -195,7 +210,7 @@ static void split_fields(ew_model *model, ew_micro_batch *batch)
         batch->bag_offsets = s->bag_offsets;
 }
 
-// ---- nodes of a graph --------------------------------------------------------------------------
+// ---- nodes of a graph ------------------------------------------------------------------------
 
 typedef enum { ROLE_OWN, ROLE_NEIGHBOUR, ROLE_COUNT } role;
 
@@ -203,9 +218,8 @@ typedef enum { ROLE_OWN, ROLE_NEIGHBOUR, ROLE_COUNT } role;
 static uint32_t add_bag(ew_split *s, const ew_micro_batch *batch, uint32_t bag, role as,
                         uint32_t kept)
 {
-    uint32_t lookup = batch->bag_offsets ? batch->bag_offsets[bag] : bag;
-    const uint32_t end = batch->bag_offsets ? batch->bag_offsets[bag + 1] : bag + 1;
-    for (; lookup < end; lookup++)
+    const uint32_t end = ew_bag_begin(batch->bag_offsets, bag + 1);
+    for (uint32_t lookup = ew_bag_begin(batch->bag_offsets, bag); lookup < end; lookup++)
         s->lookup_rows[kept++] = row_in(s, batch, batch->lookup_rows[lookup], as);
     return kept;
 }
@@ -251,7 +265,7 @@ static void split_nodes(ew_model *model, ew_micro_batch *batch)
     batch->bag_offsets = s->bag_offsets;
 }
 
-// ---- a batch, either way -----------------------------------------------------------------------
+// ---- a batch, either way ---------------------------------------------------------------------
 
 void ew_split_batch(ew_model *model, ew_micro_batch *batch)
 {
@@ -259,7 +273,10 @@ void ew_split_batch(ew_model *model, ew_micro_batch *batch)
     s->row_count = s->sequence_count = 0;
     s->batch_rows = batch->row_count;
     memset(s->first, 0xff, batch->row_count * sizeof *s->first); // NONE
-    (s->fan_out ? split_nodes : split_fields)(model, batch);
+    if (s->fan_out)
+        split_nodes(model, batch);
+    else
+        split_fields(model, batch);
     set_parts(s);
     batch->lookup_rows = s->lookup_rows;
     batch->row_slots = s->row_slots;
@@ -279,8 +296,8 @@ const float *ew_split_sum(ew_model *model)
         .dim = dim,
         .row_stride = dim,
         .pooling = RT_POOL_SUM,
-        .lookup_rows = ew_device_stage(device, s->parts_buffer, s->parts,
-                                       s->row_count * sizeof(uint32_t)),
+        .lookup_rows =
+            ew_device_stage(device, s->parts_buffer, s->parts, s->row_count * sizeof(uint32_t)),
         .bag_offsets = ew_device_stage(device, s->part_offsets_buffer, s->part_offsets,
                                        (s->batch_rows + (size_t)1) * sizeof(uint32_t)),
         .row_slots = s->numbers,

@@ -1,9 +1,9 @@
 // ew_split - look-ups as devices want them, of models whose fields share tables (rt_tables.h).
 //
-// A device knows a row in one field only (ew_lookups). So a row that several fields of a micro-batch
-// look up is several rows to it, one for each field, in the same slot; what reached each is added up
-// afterwards, in ascending order of the fields. All of it is a counting pass on the host before a
-// step, and one `pool` on the device behind it.
+// A device knows a row in one field only (ew_lookups). So a row that several fields of a
+// micro-batch look up is several rows to it, one for each field, in the same slot; what reached
+// each is added up afterwards, in ascending order of the fields. All of it is a counting pass on
+// the host before a step, and one `pool` on the device behind it.
 //
 // A model with a sequence field (din) gets its look-ups apart: to the others its bags are empty.
 //
@@ -18,9 +18,9 @@
 
 typedef struct {
     bool is_used;
-    uint32_t row_count_max;  // rows as the device sees them: at most one for every look-up
-    uint32_t sequence_field; // UINT32_MAX: none
-    uint32_t fan_out;        // of a graph; 0: none
+    uint32_t row_count_max;    // rows as the device sees them: at most one for every look-up
+    uint32_t sequence_field;   // UINT32_MAX: none
+    uint32_t fan_out;          // of a graph; 0: none
     uint32_t lookup_count_max; // as the device sees them
 
     // Host, of the micro-batch at hand. A row of the batch has a chain of rows of the device.

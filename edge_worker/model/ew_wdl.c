@@ -19,6 +19,12 @@ typedef struct {
     uint32_t pooled_count;
 } wdl;
 
+// Whether the rows of a sample stand side by side in `input`, and not only behind the wide part.
+static bool is_pooled(const wdl *self)
+{
+    return self->deep_all || self->wide_all;
+}
+
 static rt_status create(ew_model *model, void *part, rt_error *error)
 {
     const ew_model_config *config = &model->config;
@@ -26,24 +32,28 @@ static rt_status create(ew_model *model, void *part, rt_error *error)
     uint32_t pooled_count = config->field_count * config->model.embedding_dim;
     self->deep_all = config->model.deep_input == RT_DEEP_ALL;
     self->hidden_count = config->model.mlp[config->model.mlp_layer_count - 1];
-    uint32_t inputs = config->dense_count + (self->deep_all ? pooled_count : 0);
+    uint32_t inputs = config->dense_count;
+    if (self->deep_all)
+        inputs += pooled_count;
     if (inputs == 0)
         return rt_fail(error, RT_CONFIG,
                        "model.deep_input \"dense\" needs dense features, and the stream has none");
     rt_status status = ew_mlp_create(model, &self->mlp, "mlp", inputs, config->model.mlp,
                                      config->model.mlp_layer_count, error);
+    if (status)
+        return status;
     self->wide_all = model->label_count > 1;
     self->pooled_count = pooled_count;
     self->stride = ew_stride(self->deep_all ? inputs : pooled_count);
-    size_t count = (size_t)config->sample_count_max * self->stride;
-    const bool is_pooled = self->deep_all || self->wide_all;
-    if (!status && is_pooled)
-        status = ew_model_buffer(model, count, &self->input, error);
-    if (!status && is_pooled)
-        status = ew_model_buffer(model, count, &self->input_gradients, error);
-    uint32_t output_count = self->hidden_count + pooled_count;
-    ew_output_create(model, output_count, &self->output, &self->output_bias);
-    return status;
+    if (is_pooled(self)) {
+        const size_t count = (size_t)config->sample_count_max * self->stride;
+        const ew_model_wanted wanted[] = {{count, &self->input}, {count, &self->input_gradients}};
+        status = ew_model_buffers(model, wanted, RT_COUNT_OF(wanted), error);
+    }
+    if (status)
+        return status;
+    ew_output_create(model, self->hidden_count + pooled_count, &self->output, &self->output_bias);
+    return RT_OK;
 }
 
 static void forward(ew_model *model, void *part)
@@ -52,10 +62,11 @@ static void forward(ew_model *model, void *part)
     const ew_layer_ops *layers = model->device->layers;
     void *state = model->device->state;
     const float *input = model->dense;
-    uint32_t stride = model->config.dense_count;
-    if (self->deep_all || self->wide_all)
-        layers->pool(state, &model->lookups, model->dense,
-                     self->deep_all ? model->config.dense_count : 0, self->input, self->stride);
+    uint32_t stride = model->config.dense_count, beside = 0; // dense features beside the rows
+    if (self->deep_all)
+        beside = model->config.dense_count;
+    if (is_pooled(self))
+        layers->pool(state, &model->lookups, model->dense, beside, self->input, self->stride);
     if (self->deep_all) {
         input = self->input;
         stride = self->stride;
@@ -88,11 +99,12 @@ static void backward(ew_model *model, void *part)
     else
         layers->wide_back(state, lookups, model->logit_gradients, model->gradients + wide);
     ew_model_done(model, self->output);
-    ew_mlp_backward(model, &self->mlp, self->deep_all ? self->pooled_count : 0,
-                    self->wide_all ? 1 : 0, self->input_gradients, self->stride);
-    const bool is_pooled = self->deep_all || self->wide_all;
-    layers->rows_back(state, lookups, is_pooled ? self->input_gradients : NULL, self->stride,
-                      self->wide_all ? NULL : model->values + wide, model->row_gradients);
+    const uint32_t columns = self->deep_all ? self->pooled_count : 0;
+    const float beta = self->wide_all ? 1 : 0; // those of the wide part are there already
+    ew_mlp_backward(model, &self->mlp, columns, beta, self->input_gradients, self->stride);
+    const float *pooled = is_pooled(self) ? self->input_gradients : NULL;
+    const float *weights = self->wide_all ? NULL : model->values + wide;
+    layers->rows_back(state, lookups, pooled, self->stride, weights, model->row_gradients);
 }
 
 const ew_model_kind ew_wdl = {"wdl", sizeof(wdl), create, forward, backward, false, false};

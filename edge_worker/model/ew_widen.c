@@ -60,10 +60,10 @@ static inputs inputs_of_rows(const ew_model *model, const ew_parameter *p)
     if (is_named(p, "output.weight"))
         return (inputs){LABELS, 0};
     const bool is_square = !p->is_vector && p->row_count == p->column_count;
-    return model->kind == &ew_dcn && is_square && strncmp(p->name, "cross.", 6) == 0 &&
-                   !is_named(p, "cross.weight") && !is_named(p, "cross.bias")
-               ? (inputs){POOLED, 0}
-               : (inputs){SAME, 0};
+    if (model->kind == &ew_dcn && is_square && strncmp(p->name, "cross.", 6) == 0 &&
+        !is_named(p, "cross.weight") && !is_named(p, "cross.bias"))
+        return (inputs){POOLED, 0};
+    return (inputs){SAME, 0};
 }
 
 static uint32_t old_count(const widening *w, inputs kind, uint32_t count)
@@ -88,7 +88,8 @@ static uint32_t old_pair(const widening *w, uint32_t at)
     const uint32_t b = at - a * (a - 1) / 2;
     if ((a >= old && a < fields) || b >= old)
         return NO_INPUT;
-    a = a == fields ? old : a;
+    if (a == fields)
+        a = old;
     return a * (a - 1) / 2 + b;
 }
 
@@ -104,21 +105,26 @@ static uint32_t old_input(const widening *w, inputs kind, uint32_t at)
     const uint32_t rest = at - kind.head;
     if (kind.kind == PAIRS) {
         const uint32_t pair = old_pair(w, rest);
-        return pair == NO_INPUT ? NO_INPUT : kind.head + pair;
+        if (pair == NO_INPUT)
+            return NO_INPUT;
+        return kind.head + pair;
     }
     if (rest < old * dim)
         return at;
-    return rest < fields * dim ? NO_INPUT : at - (fields - old) * dim;
+    if (rest < fields * dim)
+        return NO_INPUT;
+    return at - (fields - old) * dim;
 }
 
 static bool fits(const widening *w, const ew_parameter *p, const rt_tensor *found)
 {
     const uint64_t rows = old_count(w, inputs_of_rows(w->model, p), p->row_count);
     const uint64_t columns = old_count(w, inputs_of_columns(w->model, p), p->column_count);
-    if (!found || found->rank != (p->is_vector ? 1 : 2))
+    if (!found)
         return false;
-    return p->is_vector ? found->shape[0] == columns
-                        : found->shape[0] == rows && found->shape[1] == columns;
+    if (p->is_vector)
+        return found->rank == 1 && found->shape[0] == columns;
+    return found->rank == 2 && found->shape[0] == rows && found->shape[1] == columns;
 }
 
 static bool all_fit(const widening *w, const rt_tensors *file)
@@ -139,9 +145,10 @@ static void widen(const widening *w, const ew_parameter *p, const float *old, fl
         const uint32_t old_r = old_input(w, rows, r);
         for (uint32_t c = 0; c < p->column_count; c++) {
             const uint32_t old_c = old_input(w, columns, c);
-            const bool is_there = old_r != NO_INPUT && old_c != NO_INPUT;
-            values[(size_t)r * p->column_count + c] =
-                is_there ? old[(size_t)old_r * old_columns + old_c] : 0;
+            float *value = &values[(size_t)r * p->column_count + c];
+            *value = 0;
+            if (old_r != NO_INPUT && old_c != NO_INPUT)
+                *value = old[(size_t)old_r * old_columns + old_c];
         }
     }
 }

@@ -20,9 +20,9 @@ typedef struct {
 } cell;
 
 struct ew_cells {
-    rt_stream_config config;    // of the parser of put cells
-    rt_table_config table;      // of it: columns by their own names, no header
-    const rt_parser_ops *ops;   // NULL: the generator's samples
+    rt_stream_config config;  // of the parser of put cells
+    rt_table_config table;    // of it: columns by their own names, no header
+    const rt_parser_ops *ops; // NULL: the generator's samples
     const rt_parser_ops *line_ops;
     void *parser, *line_parser; // line_parser: of whole lines, as the configuration has them
     bool is_json;               // lines are
@@ -30,7 +30,7 @@ struct ew_cells {
     uint32_t count;
     char (*names)[RT_NAME_MAX];
     char *separators; // 0: the column has one value
-    cell *cells; // count
+    cell *cells;      // count
     rt_bytes line;
     float *dense;
     uint64_t *keys;
@@ -67,8 +67,8 @@ static bool is_made_into(const rt_table_config *table, const char *name)
 // Cells are divided by commas and quoted where they need it, unless a column divides its own values
 // by commas.
 //
-// What a prediction does not need is not asked for: weights, ids, times, unless something is made of
-// them; nor are columns that are made of others.
+// What a prediction does not need is not asked for: weights, ids, times, unless something is made
+// of them; nor are columns that are made of others.
 static rt_status name_table(ew_cells *cells, const rt_stream_config *stream, rt_error *error)
 {
     const rt_table_config *table = &stream->table;
@@ -88,15 +88,16 @@ static rt_status name_table(ew_cells *cells, const rt_stream_config *stream, rt_
                               one->kind == RT_COLUMN_TIME;
         if (is_aside && !is_made_into(table, one->name))
             continue;
-        one->kind = is_aside ? RT_COLUMN_IGNORE : one->kind;
+        if (is_aside)
+            one->kind = RT_COLUMN_IGNORE;
         cells->table.column_count++;
         if (stream->format == RT_FORMAT_JSON)
             one->separator = EW_CELLS_SEPARATOR;
         if (one->kind == RT_COLUMN_MULTI && one->separator == ',')
             cells->table.delimiter = '\t';
         if (one->kind != RT_COLUMN_LABEL && one->from_count == 0) {
-            cells->separators[cells->count] =
-                one->kind == RT_COLUMN_MULTI ? one->separator : '\0';
+            if (one->kind == RT_COLUMN_MULTI)
+                cells->separators[cells->count] = one->separator;
             snprintf(cells->names[cells->count++], RT_NAME_MAX, "%s", one->name);
         }
     }
@@ -128,11 +129,30 @@ static rt_status create_parsers(ew_cells *cells, const rt_config *config, rt_err
         name_criteo(cells);
     else
         status = name_table(cells, &config->stream, error);
-    if (!status && has_columns)
+    if (status)
+        return status;
+    if (has_columns)
         cells->config.table = cells->table;
-    if (!status)
-        status = cells->ops->create(&cells->config, &cells->parser, error);
-    return status ? status : cells->line_ops->create(&lines, &cells->line_parser, error);
+    status = cells->ops->create(&cells->config, &cells->parser, error);
+    if (status)
+        return status;
+    return cells->line_ops->create(&lines, &cells->line_parser, error);
+}
+
+static rt_status create_all(ew_cells *cells, const rt_config *config, rt_error *error)
+{
+    const rt_status status =
+        rt_parser_read_schema(&config->stream, config->seed, &cells->schema, error);
+    if (status)
+        return status;
+    cells->names = rt_alloc(COLUMNS_MAX, sizeof *cells->names);
+    cells->separators = rt_alloc(COLUMNS_MAX, sizeof *cells->separators);
+    cells->cells = rt_alloc(COLUMNS_MAX, sizeof *cells->cells);
+    cells->dense = rt_alloc(cells->schema.dense_count + 1u, sizeof *cells->dense);
+    cells->keys = rt_alloc(cells->schema.keys_per_sample_max, sizeof *cells->keys);
+    if (!cells->names || !cells->separators || !cells->cells || !cells->dense || !cells->keys)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    return create_parsers(cells, config, error);
 }
 
 rt_status ew_cells_create(const rt_config *config, ew_cells **cells_p, rt_error *error)
@@ -140,18 +160,7 @@ rt_status ew_cells_create(const rt_config *config, ew_cells **cells_p, rt_error 
     ew_cells *cells = rt_alloc(1, sizeof *cells);
     if (!cells)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    cells->names = rt_alloc(COLUMNS_MAX, sizeof *cells->names);
-    cells->separators = rt_alloc(COLUMNS_MAX, sizeof *cells->separators);
-    cells->cells = rt_alloc(COLUMNS_MAX, sizeof *cells->cells);
-    rt_status status = rt_parser_read_schema(&config->stream, config->seed, &cells->schema, error);
-    if (!status) {
-        cells->dense = rt_alloc(cells->schema.dense_count + 1u, sizeof *cells->dense);
-        cells->keys = rt_alloc(cells->schema.keys_per_sample_max, sizeof *cells->keys);
-        if (!cells->names || !cells->separators || !cells->cells || !cells->dense || !cells->keys)
-            status = rt_fail(error, RT_NO_MEMORY, "out of memory");
-    }
-    if (!status)
-        status = create_parsers(cells, config, error);
+    const rt_status status = create_all(cells, config, error);
     if (status) {
         ew_cells_destroy(cells);
         return status;
@@ -190,8 +199,7 @@ const char *ew_cells_name(const ew_cells *cells, uint32_t column)
 
 static bool is_named(const ew_cells *cells, uint32_t column, const char *name, size_t length)
 {
-    return strncmp(cells->names[column], name, length) == 0 &&
-           cells->names[column][length] == '\0';
+    return strncmp(cells->names[column], name, length) == 0 && cells->names[column][length] == '\0';
 }
 
 uint32_t ew_cells_find_behind(const ew_cells *cells, uint32_t before, const char *name,
@@ -232,12 +240,16 @@ const char *ew_cells_number(const ew_cells *cells, double number, char text[EW_C
         return rt_json_format_i64((int64_t)number, text);
     if (cells->is_json)
         return rt_json_cell_number(number, text) ? text : NULL;
-    return fabs(number) <= RT_JSON_INTEGER_MAX ? rt_json_format_double(number, text) : NULL;
+    if (fabs(number) > RT_JSON_INTEGER_MAX || isnan(number))
+        return NULL;
+    return rt_json_format_double(number, text);
 }
 
 const char *ew_cells_word(const ew_cells *cells, bool is_true)
 {
-    return cells->is_json ? rt_json_cell_word(is_true) : is_true ? "1" : "0";
+    if (cells->is_json)
+        return rt_json_cell_word(is_true);
+    return is_true ? "1" : "0";
 }
 
 // ---- samples ---------------------------------------------------------------------------------
@@ -342,45 +354,58 @@ static bool is_id(const cell *c, uint64_t *id_p)
     return id < RT_ID_MISSING;
 }
 
+// The generator's samples have their dense features first, then an id for each field.
 static rt_status append_generated(ew_cells *cells, rt_batch *batch, rt_error *error)
 {
     const uint32_t dense_count = cells->schema.dense_count;
-    for (uint32_t i = 0; i < cells->count; i++) {
+    for (uint32_t i = 0; i < dense_count; i++) {
         const cell *c = &cells->cells[i];
-        uint64_t id = RT_ID_MISSING;
         double value = 0;
-        if (i < dense_count ? c->length > 0 && !is_number(c, &value)
-                            : c->length > 0 && !is_id(c, &id))
+        if (c->length > 0 && !is_number(c, &value))
             return refuse(cells, i, "a number", error);
-        if (i < dense_count)
-            cells->dense[i] = (float)value;
-        else
-            cells->keys[i - dense_count] = rt_key(i - dense_count, id);
+        cells->dense[i] = (float)value;
+    }
+    for (uint32_t f = 0; f < cells->count - dense_count; f++) {
+        const cell *c = &cells->cells[dense_count + f];
+        uint64_t id = RT_ID_MISSING;
+        if (c->length > 0 && !is_id(c, &id))
+            return refuse(cells, dense_count + f, "a number", error);
+        cells->keys[f] = rt_key(f, id);
     }
     if (rt_batch_append(batch, 0, cells->dense, cells->keys, cells->schema.field_count))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     return RT_OK;
 }
 
-rt_status ew_cells_append(ew_cells *cells, rt_batch *batch, rt_error *error)
+static rt_status put_cells(ew_cells *cells, rt_error *error)
 {
-    rt_status status = RT_OK;
-    if (!cells->ops)
-        return append_generated(cells, batch, error);
-    const char delimiter = cells->config.format == RT_FORMAT_TABLE ? cells->table.delimiter : '\t';
+    char delimiter = '\t';
+    if (cells->config.format == RT_FORMAT_TABLE)
+        delimiter = cells->table.delimiter;
     rt_bytes_clear(&cells->line);
-    for (uint32_t i = 0; i < cells->count && !status; i++) {
+    for (uint32_t i = 0; i < cells->count; i++) {
         if (i > 0)
             rt_bytes_put(&cells->line, &delimiter, 1);
-        status = put_cell(cells, i, delimiter, error);
+        const rt_status status = put_cell(cells, i, delimiter, error);
+        if (status)
+            return status;
     }
+    return RT_OK;
+}
+
+rt_status ew_cells_append(ew_cells *cells, rt_batch *batch, rt_error *error)
+{
+    if (!cells->ops)
+        return append_generated(cells, batch, error);
+    rt_status status = put_cells(cells, error);
+    if (status)
+        return status;
     const size_t length = cells->line.size;
-    if (!status)
-        status = finish_line(&cells->line, error);
-    return status
-               ? status
-               : parse(cells, cells->ops, cells->parser, (const char *)cells->line.data, length,
-                       batch, error);
+    status = finish_line(&cells->line, error);
+    if (status)
+        return status;
+    return parse(cells, cells->ops, cells->parser, (const char *)cells->line.data, length, batch,
+                 error);
 }
 
 rt_status ew_cells_append_line(ew_cells *cells, const char *text, size_t length, rt_batch *batch,
@@ -390,8 +415,9 @@ rt_status ew_cells_append_line(ew_cells *cells, const char *text, size_t length,
         return rt_fail(error, RT_UNSUPPORTED, "generated samples have no lines");
     rt_bytes_clear(&cells->line);
     rt_bytes_put(&cells->line, text, length);
-    rt_status status = finish_line(&cells->line, error);
-    return status ? status
-                  : parse(cells, cells->line_ops, cells->line_parser,
-                          (const char *)cells->line.data, length, batch, error);
+    const rt_status status = finish_line(&cells->line, error);
+    if (status)
+        return status;
+    return parse(cells, cells->line_ops, cells->line_parser, (const char *)cells->line.data, length,
+                 batch, error);
 }

@@ -1,4 +1,4 @@
-// liblanyard: what lanyard.h promises, over ew_weights, ew_scorer and ew_cells.
+// liblanyard: what lanyard.h promises, over ew_finished, ew_scorer and ew_cells.
 #include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
@@ -29,7 +29,7 @@ typedef struct room {
 struct lanyard_model {
     rt_config config;
     bool has_config;
-    ew_weights weights;
+    ew_finished weights;
     ew_device device;
     ew_cells *cells; // for names
     char (*output_names)[RT_NAME_MAX];
@@ -80,14 +80,19 @@ static rt_status load(lanyard_model *model, const char *folder, rt_error *error)
 {
     ew_source source;
     rt_status status = ew_source_open(folder, NULL, 0, false, &model->config, &source, error);
-    model->has_config = status == RT_OK;
-    if (!status)
-        status = ew_device_open("cpu", &model->device, error);
-    if (!status)
-        status = ew_weights_open(&source, &model->weights, error);
-    if (!status)
-        status = ew_cells_create(&model->config, &model->cells, error);
-    return status ? status : name_outputs(model, error);
+    if (status)
+        return status;
+    model->has_config = true;
+    status = ew_device_open("cpu", &model->device, error);
+    if (status)
+        return status;
+    status = ew_finished_open(&source, &model->weights, error);
+    if (status)
+        return status;
+    status = ew_cells_create(&model->config, &model->cells, error);
+    if (status)
+        return status;
+    return name_outputs(model, error);
 }
 
 PUBLIC int lanyard_load(const char *folder, lanyard_model **model_p, char *error, size_t error_size)
@@ -127,7 +132,7 @@ PUBLIC void lanyard_free(lanyard_model *model)
     }
     ew_cells_destroy(model->cells);
     rt_free(model->output_names);
-    ew_weights_close(&model->weights);
+    ew_finished_close(&model->weights);
     ew_device_close(&model->device);
     if (model->has_config)
         rt_config_fini(&model->config);
@@ -137,8 +142,9 @@ PUBLIC void lanyard_free(lanyard_model *model)
 
 PUBLIC const char *lanyard_column_name(const lanyard_model *model, size_t number)
 {
-    return number < ew_cells_count(model->cells) ? ew_cells_name(model->cells, (uint32_t)number)
-                                                 : NULL;
+    if (number >= ew_cells_count(model->cells))
+        return NULL;
+    return ew_cells_name(model->cells, (uint32_t)number);
 }
 
 PUBLIC size_t lanyard_dense_count(const lanyard_model *model)
@@ -164,19 +170,25 @@ PUBLIC const char *lanyard_label_name(const lanyard_model *model, size_t number)
 
 // ---- rooms -----------------------------------------------------------------------------------
 
+static rt_status furnish(const lanyard_model *model, room *r, rt_error *error)
+{
+    rt_batch_init(&r->batch, model->weights.schema.dense_count);
+    r->numbers = rt_alloc(ew_cells_count(model->cells) + 1u, sizeof *r->numbers);
+    if (!r->numbers)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    const rt_status status =
+        ew_scorer_create(&model->weights, &model->device, BATCH_SAMPLES, &r->scorer, error);
+    if (status)
+        return status;
+    return ew_cells_create(&model->config, &r->cells, error);
+}
+
 static rt_status create_room(const lanyard_model *model, room **room_p, rt_error *error)
 {
     room *r = rt_alloc(1, sizeof *r);
     if (!r)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    rt_batch_init(&r->batch, model->weights.schema.dense_count);
-    r->numbers = rt_alloc(ew_cells_count(model->cells) + 1u, sizeof *r->numbers);
-    rt_status status = r->numbers ? RT_OK : rt_fail(error, RT_NO_MEMORY, "out of memory");
-    if (!status)
-        status =
-            ew_scorer_create(&model->weights, &model->device, BATCH_SAMPLES, &r->scorer, error);
-    if (!status)
-        status = ew_cells_create(&model->config, &r->cells, error);
+    const rt_status status = furnish(model, r, error);
     if (status) {
         destroy_room(r);
         return status;
@@ -216,13 +228,23 @@ static rt_status score_batch(const lanyard_model *model, room *r, size_t from, f
     const float *probabilities;
     const uint32_t count = r->batch.sample_count, labels = model->weights.schema.output_count;
     float *to = all + from * labels;
-    rt_status status =
-        count ? ew_scorer_run(r->scorer, &model->weights, &r->batch, &probabilities, error) : RT_OK;
-    for (uint32_t i = 0; i < count * labels && !status; i++)
-        to[i] = r->is_place[i / labels] ? NAN : probabilities[i];
+    const rt_status status =
+        ew_scorer_run(r->scorer, &model->weights, &r->batch, &probabilities, error);
+    if (!status)
+        for (uint32_t i = 0; i < count * labels; i++)
+            to[i] = r->is_place[i / labels] ? NAN : probabilities[i];
     memset(r->is_place, 0, sizeof r->is_place);
     rt_batch_clear(&r->batch);
     return status;
+}
+
+// The same, once the batch is full or has the last sample. count: samples so far.
+static rt_status score_if_due(const lanyard_model *model, room *r, bool is_last, size_t count,
+                              float *all, rt_error *error)
+{
+    if (r->batch.sample_count < BATCH_SAMPLES && !is_last)
+        return RT_OK;
+    return score_batch(model, r, count - r->batch.sample_count, all, error);
 }
 
 // ---- by columns ------------------------------------------------------------------------------
@@ -244,7 +266,9 @@ static void put_value(room *r, uint32_t place, const lanyard_column *column, siz
         break;
     case LANYARD_DOUBLE:
         memcpy(&real, at, sizeof real);
-        text = isnan(real) ? "" : ew_cells_number(r->cells, real, number);
+        text = "";
+        if (!isnan(real))
+            text = ew_cells_number(r->cells, real, number);
         if (!text)
             text = rt_json_format_double(real, number);
         break;
@@ -277,19 +301,19 @@ static rt_status score_columns(const lanyard_model *model, room *r, const lanyar
         return rt_fail(error, RT_DATA, "%zu columns, expected at most %d", column_count,
                        RT_COLUMNS_MAX);
     rt_status status = find_places(r, columns, column_count, places, error);
+    if (status)
+        return status;
     ew_cells_clear(r->cells);
-    for (size_t i = 0, from = 0; i < count && !status; i++) {
+    for (size_t i = 0; i < count; i++) {
         for (size_t c = 0; c < column_count; c++)
             put_value(r, places[c], &columns[c], i);
-        status = ew_cells_append(r->cells, &r->batch, error);
+        if (ew_cells_append(r->cells, &r->batch, error))
+            return rt_fail_in(error, "sample %zu", i);
+        status = score_if_due(model, r, i + 1 == count, i + 1, to, error);
         if (status)
-            rt_fail_in(error, "sample %zu", i);
-        else if (r->batch.sample_count == BATCH_SAMPLES || i + 1 == count) {
-            status = score_batch(model, r, from, to, error);
-            from = i + 1;
-        }
+            return status;
     }
-    return status;
+    return RT_OK;
 }
 
 PUBLIC int lanyard_score(const lanyard_model *model, const lanyard_column *columns,
@@ -314,9 +338,11 @@ static rt_status append_place(const lanyard_model *model, room *r, rt_error *err
     const uint32_t fields = model->weights.schema.field_count;
     const uint32_t place = r->batch.sample_count;
     float *dense = rt_alloc(model->weights.schema.dense_count + 1u, sizeof *dense);
+    if (!dense)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
     for (uint32_t f = 0; f < fields; f++)
         keys[f] = rt_key(f, RT_ID_MISSING);
-    rt_status status = dense ? rt_batch_append(&r->batch, 0, dense, keys, fields) : RT_NO_MEMORY;
+    const rt_status status = rt_batch_append(&r->batch, 0, dense, keys, fields);
     rt_free(dense);
     if (status)
         return rt_fail(error, status, "out of memory");
@@ -324,30 +350,42 @@ static rt_status append_place(const lanyard_model *model, room *r, rt_error *err
     return RT_OK;
 }
 
+// A line that is no sample gets a place, so that those behind it keep their numbers.
+static rt_status append_line(const lanyard_model *model, room *r, const char *text, size_t length,
+                             rt_error *error)
+{
+    rt_status status = RT_DATA;
+    if (length > 0)
+        status = ew_cells_append_line(r->cells, text, length, &r->batch, error);
+    if (status == RT_DATA)
+        return append_place(model, r, error);
+    return status;
+}
+
 static rt_status score_lines(const lanyard_model *model, room *r, const char *lines, size_t size,
                              float *to, size_t capacity, size_t *count_p, rt_error *error)
 {
     const char *at = lines, *end = lines + size;
-    size_t count = 0, from = 0;
-    rt_status status = RT_OK;
-    while (at < end && !status) {
+    size_t count = 0;
+    while (at < end) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
-        size_t length = (size_t)((stop ? stop : end) - at);
+        const char *next = stop ? stop + 1 : end;
+        size_t length = (size_t)(next - at);
+        length -= stop != NULL;
         length -= length > 0 && at[length - 1] == '\r';
         if (count == capacity)
             return rt_fail(error, RT_DATA, "more than %zu lines", capacity);
-        status = length ? ew_cells_append_line(r->cells, at, length, &r->batch, error) : RT_DATA;
-        if (status == RT_DATA)
-            status = append_place(model, r, error);
+        rt_status status = append_line(model, r, at, length, error);
+        if (status)
+            return status;
         count++;
-        at = stop ? stop + 1 : end;
-        if (!status && (r->batch.sample_count == BATCH_SAMPLES || at == end)) {
-            status = score_batch(model, r, from, to, error);
-            from = count;
-        }
+        at = next;
+        status = score_if_due(model, r, at == end, count, to, error);
+        if (status)
+            return status;
     }
     *count_p = count;
-    return status;
+    return RT_OK;
 }
 
 PUBLIC int lanyard_score_lines(const lanyard_model *model, const char *lines, size_t size,
@@ -396,20 +434,23 @@ static rt_status score_keys(const lanyard_model *model, room *r, size_t count, c
                             const uint64_t *keys, const size_t *offsets, float *to, rt_error *error)
 {
     const rt_schema *schema = &model->weights.schema;
-    rt_status status = RT_OK;
-    for (size_t i = 0, from = 0; i < count && !status; i++) {
-        const size_t first = offsets ? offsets[i] : i * schema->field_count;
-        const size_t end = offsets ? offsets[i + 1] : first + schema->field_count;
-        status = check_keys(schema, keys + first, end - first, i, error);
-        if (!status && rt_batch_append(&r->batch, 0, dense + i * schema->dense_count, keys + first,
-                                       (uint32_t)(end - first)))
-            status = rt_fail(error, RT_NO_MEMORY, "out of memory");
-        if (!status && (r->batch.sample_count == BATCH_SAMPLES || i + 1 == count)) {
-            status = score_batch(model, r, from, to, error);
-            from = i + 1;
+    for (size_t i = 0; i < count; i++) {
+        size_t first = i * schema->field_count, end = first + schema->field_count;
+        if (offsets) {
+            first = offsets[i];
+            end = offsets[i + 1];
         }
+        rt_status status = check_keys(schema, keys + first, end - first, i, error);
+        if (status)
+            return status;
+        if (rt_batch_append(&r->batch, 0, dense + i * schema->dense_count, keys + first,
+                            (uint32_t)(end - first)))
+            return rt_fail(error, RT_NO_MEMORY, "out of memory");
+        status = score_if_due(model, r, i + 1 == count, i + 1, to, error);
+        if (status)
+            return status;
     }
-    return status;
+    return RT_OK;
 }
 
 PUBLIC int lanyard_score_keys(const lanyard_model *model, size_t count, const float *dense,

@@ -11,66 +11,71 @@ struct ew_scorer {
     uint32_t dim, sample_count_max, lookup_count_max;
     uint64_t generation; // whose dense part and scale are here; 0: none yet
     ew_model *model;
-    rt_scale *scale;   // a copy, which counts; NULL: dense features stay as they are
-    float *slab;       // one row per look-up of a batch
-    bool leaves_out;   // keys without a row, as training did (rows.admit)
-    uint8_t *has_row; // by look-up of a batch
+    rt_scale *scale;    // a copy, which counts; NULL: dense features stay as they are
+    float *slab;        // one row per look-up of a batch
+    bool leaves_out;    // keys without a row, as training did (rows.admit)
+    uint8_t *has_row;   // by look-up of a batch
     uint64_t *row_keys; // likewise, where fields share tables; else NULL
-    uint32_t *numbers; // 0, 1, 2...: every look-up is a row of its own
+    uint32_t *numbers;  // 0, 1, 2...: every look-up is a row of its own
     uint32_t *bag_offsets;
     double negatives_keep; // of training; 1: all
     float *corrected;      // sample_count_max; NULL: nothing is
     ew_scorer_counts counts;
 };
 
-static rt_status create_model(ew_scorer *scorer, const ew_weights *weights, const ew_device *device,
-                              rt_error *error)
+static rt_status create_model(ew_scorer *scorer, const ew_finished *weights,
+                              const ew_device *device, rt_error *error)
 {
     const rt_config *config = weights->config;
     ew_model_config model = {.model = config->model,
-                                   .optimizer = {.kind = RT_OPTIMIZER_SGD},
-                                   .seed = config->seed,
-                                   .dense_count = weights->schema.dense_count,
-                                   .more_labels = weights->schema.label_count - 1,
-                                   .class_count = weights->schema.class_count,
-                                   .sample_count_max = scorer->sample_count_max,
-                                   .lookup_count_max = scorer->lookup_count_max,
-                                   .row_count_max = scorer->lookup_count_max};
+                             .optimizer = {.kind = RT_OPTIMIZER_SGD},
+                             .seed = config->seed,
+                             .dense_count = weights->schema.dense_count,
+                             .more_labels = weights->schema.label_count - 1,
+                             .class_count = weights->schema.class_count,
+                             .sample_count_max = scorer->sample_count_max,
+                             .lookup_count_max = scorer->lookup_count_max,
+                             .row_count_max = scorer->lookup_count_max};
     ew_model_fields(&model, &weights->schema);
     return ew_model_create(&model, device, &scorer->model, error);
 }
 
-rt_status ew_scorer_create(const ew_weights *weights, const ew_device *device,
+// False: out of memory.
+static bool allocate(ew_scorer *scorer, const rt_schema *schema)
+{
+    const uint32_t lookups = scorer->lookup_count_max, samples = scorer->sample_count_max;
+    const size_t bags = (size_t)samples * schema->field_count;
+    const bool corrects = scorer->negatives_keep > 0 && scorer->negatives_keep < 1;
+    scorer->slab = rt_alloc((size_t)lookups * scorer->dim, sizeof *scorer->slab);
+    scorer->numbers = rt_alloc(lookups, sizeof *scorer->numbers);
+    scorer->has_row = rt_alloc(lookups, sizeof *scorer->has_row);
+    scorer->bag_offsets = rt_alloc(bags + 1, sizeof *scorer->bag_offsets);
+    if (schema->tables.are_shared)
+        scorer->row_keys = rt_alloc(lookups, sizeof *scorer->row_keys);
+    if (corrects)
+        scorer->corrected = rt_alloc(samples, sizeof *scorer->corrected);
+    return scorer->slab && scorer->numbers && scorer->has_row && scorer->bag_offsets &&
+           (scorer->row_keys || !schema->tables.are_shared) && (scorer->corrected || !corrects);
+}
+
+rt_status ew_scorer_create(const ew_finished *weights, const ew_device *device,
                            uint32_t sample_count_max, ew_scorer **scorer_p, rt_error *error)
 {
-    const rt_schema *schema = &weights->schema;
     ew_scorer *scorer = rt_alloc(1, sizeof *scorer);
     if (!scorer)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for predictions");
-    const uint32_t lookups = sample_count_max * schema->keys_per_sample_max;
     scorer->dim = weights->config->model.embedding_dim;
     scorer->sample_count_max = sample_count_max;
-    scorer->lookup_count_max = lookups;
-    scorer->slab = rt_alloc((size_t)lookups * scorer->dim, sizeof *scorer->slab);
-    scorer->numbers = rt_alloc(lookups, sizeof *scorer->numbers);
+    scorer->lookup_count_max = sample_count_max * weights->schema.keys_per_sample_max;
     scorer->leaves_out = rt_rows_are_admitted(&weights->config->rows);
-    scorer->has_row = rt_alloc(lookups, sizeof *scorer->has_row);
-    if (schema->tables.are_shared)
-        scorer->row_keys = rt_alloc(lookups, sizeof *scorer->row_keys);
-    scorer->bag_offsets =
-        rt_alloc((size_t)sample_count_max * schema->field_count + 1, sizeof *scorer->bag_offsets);
-    rt_status status = RT_OK;
     scorer->negatives_keep = weights->config->stream.negatives_keep;
-    if (scorer->negatives_keep > 0 && scorer->negatives_keep < 1)
-        scorer->corrected = rt_alloc(sample_count_max, sizeof *scorer->corrected);
-    if (!scorer->slab || !scorer->numbers || !scorer->has_row || !scorer->bag_offsets ||
-        (schema->tables.are_shared && !scorer->row_keys) ||
-        (scorer->negatives_keep > 0 && scorer->negatives_keep < 1 && !scorer->corrected))
-        status = rt_fail(error, RT_NO_MEMORY, "out of memory for predictions");
-    for (uint32_t i = 0; i < lookups && !status; i++)
+    if (!allocate(scorer, &weights->schema)) {
+        ew_scorer_destroy(scorer);
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for predictions");
+    }
+    for (uint32_t i = 0; i < scorer->lookup_count_max; i++)
         scorer->numbers[i] = i;
-    if (!status)
-        status = create_model(scorer, weights, device, error);
+    const rt_status status = create_model(scorer, weights, device, error);
     if (status) {
         ew_scorer_destroy(scorer);
         return status;
@@ -95,7 +100,7 @@ void ew_scorer_destroy(ew_scorer *scorer)
 }
 
 // Dense part and scale of weights that are new here.
-static rt_status take_dense(ew_scorer *scorer, const ew_weights *weights, rt_error *error)
+static rt_status take_dense(ew_scorer *scorer, const ew_finished *weights, rt_error *error)
 {
     rt_status status = ew_model_load(scorer->model, weights->dense, error);
     if (status)
@@ -120,7 +125,7 @@ static uint32_t block_size(uint32_t count, uint32_t from)
 // A key that the model does not know has the value that training would start from; or, with
 // rows.admit, it is left out, as is one that names no row (has_row is 0 before). Returns where the
 // next row goes.
-static float *copy_rows(ew_scorer *scorer, const ew_weights *weights, const uint64_t *keys,
+static float *copy_rows(ew_scorer *scorer, const ew_finished *weights, const uint64_t *keys,
                         const ps_found *found, uint32_t count, uint8_t *has_row, float *to)
 {
     const uint32_t dim = scorer->dim;
@@ -141,7 +146,7 @@ static float *copy_rows(ew_scorer *scorer, const ew_weights *weights, const uint
 }
 
 // Reads of pages go side by side, and not one after the other as rows are copied.
-static void announce_rows(const ew_weights *weights, const uint64_t *keys, uint32_t count)
+static void announce_rows(const ew_finished *weights, const uint64_t *keys, uint32_t count)
 {
     if (weights->elsewhere || !ps_table_is_on_disk(weights->rows))
         return;
@@ -153,7 +158,8 @@ static void announce_rows(const ew_weights *weights, const uint64_t *keys, uint3
 }
 
 // The keys of the rows that a batch's keys name, and whether they name one.
-static const uint64_t *row_keys(ew_scorer *scorer, const ew_weights *weights, const rt_batch *batch)
+static const uint64_t *row_keys(ew_scorer *scorer, const ew_finished *weights,
+                                const rt_batch *batch)
 {
     memset(scorer->has_row, 1, batch->key_count);
     if (!scorer->row_keys)
@@ -165,7 +171,7 @@ static const uint64_t *row_keys(ew_scorer *scorer, const ew_weights *weights, co
     return scorer->row_keys;
 }
 
-static void find_rows(const ew_weights *weights, const uint64_t *keys, uint32_t count,
+static void find_rows(const ew_finished *weights, const uint64_t *keys, uint32_t count,
                       ps_found *found)
 {
     if (weights->elsewhere)
@@ -176,7 +182,7 @@ static void find_rows(const ew_weights *weights, const uint64_t *keys, uint32_t 
 
 // Look-ups miss the caches: while one block is copied, rows of the next are loaded, and index lines
 // of the one after that. *rows_p: how many there are.
-static rt_status fetch_rows(ew_scorer *scorer, const ew_weights *weights, const rt_batch *batch,
+static rt_status fetch_rows(ew_scorer *scorer, const ew_finished *weights, const rt_batch *batch,
                             uint32_t *rows_p, rt_error *error)
 {
     ps_found found[2][BLOCK_KEYS];
@@ -184,9 +190,9 @@ static rt_status fetch_rows(ew_scorer *scorer, const ew_weights *weights, const 
     const ew_rows_elsewhere *elsewhere = weights->elsewhere;
     const uint64_t *keys = row_keys(scorer, weights, batch);
     float *to = scorer->slab;
-    const rt_status status =
-        elsewhere ? elsewhere->gather(elsewhere->context, keys, scorer->has_row, count, error)
-                  : RT_OK;
+    rt_status status = RT_OK;
+    if (elsewhere)
+        status = elsewhere->gather(elsewhere->context, keys, scorer->has_row, count, error);
     if (status)
         return status;
     announce_rows(weights, keys, count);
@@ -224,7 +230,7 @@ static bool set_bags(ew_scorer *scorer, const rt_batch *batch, uint32_t fields, 
     return true;
 }
 
-rt_status ew_scorer_run(ew_scorer *scorer, const ew_weights *weights, rt_batch *batch,
+rt_status ew_scorer_run(ew_scorer *scorer, const ew_finished *weights, rt_batch *batch,
                         const float **probabilities_p, rt_error *error)
 {
     ew_step_result result;

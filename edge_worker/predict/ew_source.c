@@ -26,6 +26,22 @@ static bool is_there(const char *folder, const char *name)
     return access(path, F_OK) == 0;
 }
 
+static rt_status fill_config(const char *path, const char *const *sets, uint32_t set_count,
+                             bool reads_input, rt_config *config, rt_error *error)
+{
+    rt_status status = rt_config_load(config, path, error);
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < set_count; i++) {
+        status = rt_config_set(config, sets[i], error);
+        if (status)
+            return status;
+    }
+    if (reads_input)
+        return rt_config_check(config, error);
+    return rt_config_check_model(config, error);
+}
+
 // What config.json says, sets over it. config is not initialised on failure.
 static rt_status load_config(const char *path, const char *const *sets, uint32_t set_count,
                              bool reads_input, rt_config *config, rt_error *error)
@@ -33,12 +49,7 @@ static rt_status load_config(const char *path, const char *const *sets, uint32_t
     rt_status status = rt_config_init(config);
     if (status)
         return rt_fail(error, status, "out of memory");
-    status = rt_config_load(config, path, error);
-    for (uint32_t i = 0; i < set_count && !status; i++)
-        status = rt_config_set(config, sets[i], error);
-    if (!status)
-        status =
-            reads_input ? rt_config_check(config, error) : rt_config_check_model(config, error);
+    status = fill_config(path, sets, set_count, reads_input, config, error);
     if (status)
         rt_config_fini(config);
     return status;
@@ -92,8 +103,9 @@ static rt_status fail_without_model(const char *folder, bool *may_come, rt_error
                        "%s: no model yet: the run has published none, or its guard held them back "
                        "(publish.guard)",
                        folder);
-    return status ? status
-                  : rt_fail(error, RT_NOT_FOUND, "%s: no config.json: %s", folder, expected);
+    if (status)
+        return status;
+    return rt_fail(error, RT_NOT_FOUND, "%s: no config.json: %s", folder, expected);
 }
 
 rt_status ew_source_find(const char *folder, rt_error *error)
@@ -102,7 +114,9 @@ rt_status ew_source_find(const char *folder, rt_error *error)
         return RT_OK;
     bool may_come;
     const rt_status status = fail_without_model(folder, &may_come, error);
-    return may_come ? RT_AGAIN : status;
+    if (may_come)
+        return RT_AGAIN;
+    return status;
 }
 
 rt_status ew_source_open(const char *folder, const char *const *sets, uint32_t set_count,
@@ -113,11 +127,11 @@ rt_status ew_source_open(const char *folder, const char *const *sets, uint32_t s
     if (!is_there(folder, "config.json"))
         return fail_without_model(folder, &may_come, error);
     snprintf(path, sizeof path, "%s/config.json", folder);
-    rt_status status = load_config(path, sets, set_count, reads_input, config, error);
-    if (!status)
-        *source =
-            (ew_source){.folder = folder, .config = config, .schema = rt_config_schema(config)};
-    return status;
+    const rt_status status = load_config(path, sets, set_count, reads_input, config, error);
+    if (status)
+        return status;
+    *source = (ew_source){.folder = folder, .config = config, .schema = rt_config_schema(config)};
+    return RT_OK;
 }
 
 static rt_status check_without_manifest(const ew_source *source, rt_error *error)
@@ -127,8 +141,9 @@ static rt_status check_without_manifest(const ew_source *source, rt_error *error
     char path[PATH_SIZE];
     rt_status status = ps_model_file_path(source->folder, 0, source->config->ps_shard_count, path,
                                           sizeof path, error);
-    if (!status)
-        status = ps_model_reader_open(path, NULL, NULL, &info, &reader, error);
+    if (status)
+        return status;
+    status = ps_model_reader_open(path, NULL, NULL, &info, &reader, error);
     if (status)
         return status;
     ps_model_reader_close(reader);
@@ -156,26 +171,42 @@ static bool lacks_rows_alone(const char *folder, const cJSON *root)
     return rt_manifest_check_without_rows(folder, root, NULL) == RT_OK;
 }
 
+static rt_status check_files(const ew_source *source, const cJSON *manifest, rt_error *error)
+{
+    if (source->without_rows)
+        return rt_manifest_check_without_rows(source->folder, manifest, error);
+    const rt_status status = rt_manifest_check(source->folder, manifest, error);
+    if (status && lacks_rows_alone(source->folder, manifest))
+        return rt_fail(error, RT_DATA,
+                       "%s: a version without its rows, as a server with serve.rows \"fetched\" "
+                       "keeps it: only such a server can use it (lanyard serve with --run "
+                       "HOST:PORT)",
+                       source->folder);
+    return status;
+}
+
+static rt_status check_with_manifest(const ew_source *source, const cJSON *manifest,
+                                     rt_error *error)
+{
+    uint64_t schema = 0;
+    const rt_status status = check_files(source, manifest, error);
+    if (status)
+        return status;
+    if (rt_manifest_hash(manifest, "schema", &schema) && schema != source->schema)
+        return rt_fail(error, RT_CONFIG, "%s: of another model or stream format than %s says",
+                       source->folder, "its config.json");
+    return RT_OK;
+}
+
 rt_status ew_source_check(const ew_source *source, rt_error *error)
 {
     cJSON *root = NULL;
-    uint64_t schema = 0;
     rt_status status = rt_manifest_read(source->folder, &root, error);
     if (status == RT_NOT_FOUND)
         return check_without_manifest(source, error);
     if (status)
         return status;
-    status = source->without_rows ? rt_manifest_check_without_rows(source->folder, root, error)
-                                  : rt_manifest_check(source->folder, root, error);
-    if (status && !source->without_rows && lacks_rows_alone(source->folder, root))
-        status = rt_fail(error, RT_DATA,
-                         "%s: a version without its rows, as a server with serve.rows \"fetched\" "
-                         "keeps it: only such a server can use it (lanyard serve with --run "
-                         "HOST:PORT)",
-                         source->folder);
-    if (!status && rt_manifest_hash(root, "schema", &schema) && schema != source->schema)
-        status = rt_fail(error, RT_CONFIG, "%s: of another model or stream format than %s says",
-                         source->folder, "its config.json");
+    status = check_with_manifest(source, root, error);
     cJSON_Delete(root);
     return status;
 }
@@ -232,19 +263,21 @@ typedef struct {
 static rt_status add_row(const loading *l, uint64_t key, uint32_t version, const float *row,
                          uint32_t base, rt_error *error)
 {
-    const ps_entry *before = base && version == 0 ? ps_table_find(l->table, key) : NULL;
     const bool replaces = base > 0 || l->have > 0;
-    if (before && before->version <= base)
-        (void)ps_table_erase(l->table, key);
-    if (base && version == 0)
+    if (base && version == 0) {
+        const ps_entry *before = ps_table_find(l->table, key);
+        if (before && before->version <= base)
+            (void)ps_table_erase(l->table, key);
         return RT_OK;
+    }
     rt_status status = ps_table_reserve(l->table, 1, error);
     if (status)
         return status;
     ps_entry *entry = ps_table_find(l->table, key);
     if (entry && !replaces)
         return rt_fail(error, RT_DATA, "key %" PRIx64 " stands twice in the model", key);
-    entry = entry ? entry : ps_table_insert(l->table, key);
+    if (!entry)
+        entry = ps_table_insert(l->table, key);
     entry->version = version;
     memcpy(ps_table_row(l->table, entry), row, l->row_floats * sizeof *row);
     return RT_OK;
@@ -275,8 +308,10 @@ static rt_status load_base(loading *l, const char *folder, uint32_t base, uint32
         return rt_fail(error, RT_DATA,
                        "%s: builds on iteration %" PRIu32 ", expected one below %" PRIu32, folder,
                        base, before);
-    rt_status status = rt_checkpoint_path(parent, base, path, sizeof path, error);
-    return status ? status : load_folder(l, path, base, error);
+    const rt_status status = rt_checkpoint_path(parent, base, path, sizeof path, error);
+    if (status)
+        return status;
+    return load_folder(l, path, base, error);
 }
 
 // That the file is the one that the folder's manifest names; without one there is nothing to say.
@@ -284,48 +319,73 @@ static rt_status check_sum(const char *folder, const char *path, rt_file_sum sum
 {
     cJSON *root = NULL;
     rt_manifest_part part = {0};
-    const char *name = strrchr(path, '/');
-    rt_status status = rt_manifest_read(folder, &root, error);
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    const rt_status status = rt_manifest_read(folder, &root, error);
     if (status == RT_NOT_FOUND)
         return RT_OK;
-    if (!status && rt_manifest_part_of(root, name ? name + 1 : path, &part) && part.has_hash &&
-        (part.sum.bytes != sum.bytes || part.sum.hash != sum.hash))
-        status = rt_fail(error, RT_DATA, "%s is not the file that the manifest names", path);
+    if (status)
+        return status;
+    const bool is_other = rt_manifest_part_of(root, name, &part) && part.has_hash &&
+                          (part.sum.bytes != sum.bytes || part.sum.hash != sum.hash);
     cJSON_Delete(root);
-    return status;
+    if (is_other)
+        return rt_fail(error, RT_DATA, "%s is not the file that the manifest names", path);
+    return RT_OK;
+}
+
+static rt_status add_rows(const loading *l, ps_model_reader *reader, uint32_t base, rt_error *error)
+{
+    uint64_t key;
+    uint32_t version, ahead = 0; // of those announced: how many are still to come
+    const float *row;
+    for (;;) {
+        rt_status status = ps_model_reader_next(reader, &key, &version, &row, error);
+        if (status == RT_END)
+            return RT_OK;
+        if (status)
+            return status;
+        if (ahead == 0)
+            ahead = announce(l, reader) + 1;
+        ahead--;
+        status = add_row(l, key, version, row, base, error);
+        if (status)
+            return status;
+    }
+}
+
+// info: of the file that reader reads. What it builds on is loaded first, by whoever comes first.
+static rt_status load_opened(loading *l, const char *folder, const char *path, uint32_t before,
+                             ps_model_reader *reader, const ps_model_info *info, rt_error *error)
+{
+    rt_status status = RT_OK;
+    if (info->dim != l->source->config->model.embedding_dim || info->schema != l->source->schema ||
+        l->row_floats > info->dim + info->state_floats)
+        return rt_fail(error, RT_CONFIG, "%s: rows of another model or stream format", path);
+    if (info->base > l->have && (l->shard != EW_ALL_SHARDS || info->shard == 0))
+        status = load_base(l, folder, info->base, before, error);
+    if (status)
+        return status;
+    status = add_rows(l, reader, info->base, error);
+    if (status)
+        return status;
+    for (uint64_t at = 0; info->floor && ps_table_erase_below(l->table, info->floor, &at);) {
+        // rows of the files before that have ended
+    }
+    return check_sum(folder, path, ps_model_reader_sum(reader), error);
 }
 
 static rt_status load_file(loading *l, const char *folder, const char *path, uint32_t before,
                            rt_error *error)
 {
+    ps_model_info info = {0};
     ps_model_reader *reader;
-    rt_status status = ps_model_reader_open(path, NULL, NULL, &l->info, &reader, error);
+    rt_status status = ps_model_reader_open(path, NULL, NULL, &info, &reader, error);
     if (status)
         return status;
-    const ps_model_info info = l->info;
-    if (info.dim != l->source->config->model.embedding_dim || info.schema != l->source->schema ||
-        l->row_floats > info.dim + info.state_floats)
-        status = rt_fail(error, RT_CONFIG, "%s: rows of another model or stream format", path);
-    if (!status && info.base > l->have && (l->shard != EW_ALL_SHARDS || info.shard == 0))
-        status = load_base(l, folder, info.base, before, error);
-    for (uint32_t ahead = 0; !status; ahead--) {
-        uint64_t key;
-        uint32_t version;
-        const float *row;
-        status = ps_model_reader_next(reader, &key, &version, &row, error);
-        if (!status && ahead == 0)
-            ahead = announce(l, reader) + 1;
-        if (!status)
-            status = add_row(l, key, version, row, info.base, error);
-    }
-    for (uint64_t at = 0;
-         status == RT_END && info.floor && ps_table_erase_below(l->table, info.floor, &at);) {
-        // rows of the files before that have ended
-    }
-    if (status == RT_END)
-        status = check_sum(folder, path, ps_model_reader_sum(reader), error);
+    status = load_opened(l, folder, path, before, reader, &info, error);
     ps_model_reader_close(reader);
-    l->info = info;
+    l->info = info; // after those of the files that it builds on
     return status;
 }
 
@@ -334,15 +394,17 @@ static rt_status load_folder(loading *l, const char *folder, uint32_t before, rt
 {
     char path[PATH_SIZE + 160];
     const uint32_t shards = l->source->config->ps_shard_count;
-    rt_status status = RT_OK;
-    for (uint32_t s = 0; s < shards && !status; s++) {
+    for (uint32_t s = 0; s < shards; s++) {
         if (l->shard != EW_ALL_SHARDS && l->shard != s)
             continue;
-        status = ps_model_file_path(folder, s, shards, path, sizeof path, error);
-        if (!status)
-            status = load_file(l, folder, path, before, error);
+        rt_status status = ps_model_file_path(folder, s, shards, path, sizeof path, error);
+        if (status)
+            return status;
+        status = load_file(l, folder, path, before, error);
+        if (status)
+            return status;
     }
-    return status;
+    return RT_OK;
 }
 
 rt_status ew_source_rows(const ew_source *source, uint32_t shard, uint32_t row_floats,

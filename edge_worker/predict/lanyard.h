@@ -52,7 +52,7 @@ typedef enum {
     LANYARD_TEXT = 0,   /* stride bytes each, as in a file of samples; zeros behind its end */
     LANYARD_INT64 = 1,  /* written as a decimal number */
     LANYARD_DOUBLE = 2, /* the same, as the model's format writes it; NaN is a missing value */
-    LANYARD_BOOL = 3    /* a byte each, 0 or not: false and true of JSON, 0 and 1 of other formats */
+    LANYARD_BOOL = 3 /* a byte each, 0 or not: false and true of JSON, 0 and 1 of other formats */
 } lanyard_type;
 
 /* One column of count samples: value i is stride bytes behind value i - 1. */

@@ -1,3 +1,5 @@
+// An ask lives on the stack of the thread that waits for it, and is in the list while it does. The
+// socket belongs to the asker's thread alone; a wake descriptor tells it that something was put in.
 #include "edge_worker/serve/ew_asker.h"
 
 #include <errno.h>
@@ -49,7 +51,7 @@ struct ew_asker {
     bool is_silent;
 };
 
-// ---- who asks ----------------------------------------------------------------------------------
+// ---- who asks --------------------------------------------------------------------------------
 
 static void leave(ew_asker *asker, const ask *own)
 {
@@ -88,8 +90,10 @@ rt_status ew_asker_ask(ew_asker *asker, rt_message *question, uint64_t deadline_
     int result = 0;
     pthread_mutex_lock(&asker->lock);
     own.number = ++asker->number;
-    own.state = asker->is_silent ? ASK_FAILED : ASK_WAITS;
-    if (!asker->is_silent) {
+    if (asker->is_silent) { // nobody waits for who did not answer before
+        own.state = ASK_FAILED;
+    } else {
+        own.state = ASK_WAITS;
         own.next = asker->asks;
         asker->asks = &own;
         wake(asker);
@@ -105,11 +109,11 @@ rt_status ew_asker_ask(ew_asker *asker, rt_message *question, uint64_t deadline_
         *answer = own.answer;
         return RT_OK;
     }
-    return rt_fail(error, own.state == ASK_FAILED ? RT_PEER : RT_TIMEOUT, "%s does not answer",
-                   asker->address);
+    const rt_status why = own.state == ASK_FAILED ? RT_PEER : RT_TIMEOUT;
+    return rt_fail(error, why, "%s does not answer", asker->address);
 }
 
-// ---- the asker's thread ------------------------------------------------------------------------
+// ---- the asker's thread ----------------------------------------------------------------------
 
 static rt_status send_one(const ew_asker *asker, rt_message *question, uint64_t number)
 {
@@ -157,21 +161,30 @@ static void hang_up(ew_asker *asker)
     pthread_mutex_unlock(&asker->lock);
 }
 
+// With the lock held. RT_AGAIN: the connection takes no more at present.
+static rt_status send_waiting(ew_asker *asker)
+{
+    for (ask *one = asker->asks; one; one = one->next) {
+        if (one->state != ASK_WAITS)
+            continue;
+        const rt_status status = send_one(asker, &one->question, one->number);
+        if (status)
+            return status;
+        one->state = ASK_SENT;
+    }
+    return RT_OK;
+}
+
 static rt_status send_all(ew_asker *asker)
 {
-    rt_status status = RT_OK;
     if (!asker->is_let_in)
         return RT_OK;
     pthread_mutex_lock(&asker->lock);
-    for (ask *one = asker->asks; one && !status; one = one->next) {
-        if (one->state != ASK_WAITS)
-            continue;
-        status = send_one(asker, &one->question, one->number);
-        if (!status)
-            one->state = ASK_SENT;
-    }
+    const rt_status status = send_waiting(asker);
     pthread_mutex_unlock(&asker->lock);
-    return status == RT_AGAIN ? RT_OK : status;
+    if (status == RT_AGAIN)
+        return RT_OK;
+    return status;
 }
 
 static rt_status probe(ew_asker *asker)
@@ -227,36 +240,48 @@ static rt_status receive_all(ew_asker *asker)
         uint32_t peer;
         rt_message message = {0};
         rt_error error = {0};
-        const rt_status status =
-            rt_transport_zmq.receive(asker->endpoint, &peer, &message, &error);
-        const bool is_taken = !status && rt_control_is_taken(&message);
-        const bool is_end = !status && rt_message_header(&message)->type == RT_MESSAGE_STOP;
-        if (!status && rt_message_header(&message)->type == RT_MESSAGE_LOOKED_UP)
+        const rt_status status = rt_transport_zmq.receive(asker->endpoint, &peer, &message, &error);
+        if (status == RT_AGAIN)
+            return RT_OK;
+        if (status == RT_WIRE)
+            continue; // no message of ours
+        if (status)
+            return status;
+        const uint32_t type = rt_message_header(&message)->type;
+        const bool is_taken = rt_control_is_taken(&message);
+        if (type == RT_MESSAGE_LOOKED_UP)
             take(asker, &message);
         rt_message_release(&message);
         if (is_taken)
             return change_number(asker);
-        if (is_end)
+        if (type == RT_MESSAGE_STOP)
             return RT_PEER;
-        if (status && status != RT_WIRE)
-            return status == RT_AGAIN ? RT_OK : status;
     }
+}
+
+static rt_status converse(ew_asker *asker)
+{
+    rt_error error = {0};
+    rt_status status = RT_OK;
+    if (!asker->endpoint)
+        status = connect_anew(asker, &error);
+    if (status)
+        return status;
+    status = send_all(asker);
+    if (status)
+        return status;
+    status = probe(asker);
+    if (status)
+        return status;
+    return receive_all(asker);
 }
 
 static void work_once(ew_asker *asker)
 {
     const struct timespec pause = {0, PAUSE_NS};
-    rt_error error = {0};
     bool ready;
     uint64_t wakes;
-    rt_status status = asker->endpoint ? RT_OK : connect_anew(asker, &error);
-    if (!status)
-        status = send_all(asker);
-    if (!status)
-        status = probe(asker);
-    if (!status)
-        status = receive_all(asker);
-    if (status) {
+    if (converse(asker)) {
         hang_up(asker);
         (void)nanosleep(&pause, NULL);
         return;
@@ -274,7 +299,24 @@ static void *work(void *context)
     return NULL;
 }
 
-// ---- beginning and end -------------------------------------------------------------------------
+// ---- beginning and end -----------------------------------------------------------------------
+
+static rt_status open_all(ew_asker *asker, const rt_keys *keys, rt_error *error)
+{
+    asker->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (asker->wake_fd < 0)
+        return rt_fail(error, RT_LIMIT, "eventfd: %s", strerror(errno));
+    rt_status status = rt_transport_open(&rt_transport_zmq, keys, &asker->transport, error);
+    if (status)
+        return status;
+    status = rt_visitor_init(&asker->visitor, error);
+    if (status)
+        return status;
+    status = connect_anew(asker, error);
+    if (status)
+        return status;
+    return rt_thread_run(&asker->thread, &asker->started, work, asker, error);
+}
 
 rt_status ew_asker_open(const ew_asker_config *config, ew_asker **asker_p, rt_error *error)
 {
@@ -288,16 +330,7 @@ rt_status ew_asker_open(const ew_asker_config *config, ew_asker **asker_p, rt_er
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC); // that of rt_now_ns
     pthread_cond_init(&asker->answered, &clock);
     pthread_condattr_destroy(&clock);
-    asker->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    rt_status status = asker->wake_fd < 0 ? rt_fail(error, RT_LIMIT, "eventfd: %s", strerror(errno))
-                                          : rt_transport_open(&rt_transport_zmq, config->keys,
-                                                              &asker->transport, error);
-    if (!status)
-        status = rt_visitor_init(&asker->visitor, error);
-    if (!status)
-        status = connect_anew(asker, error);
-    if (!status)
-        status = rt_thread_run(&asker->thread, &asker->started, work, asker, error);
+    const rt_status status = open_all(asker, config->keys, error);
     if (status) {
         ew_asker_close(asker);
         return status;

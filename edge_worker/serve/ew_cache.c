@@ -55,7 +55,7 @@ void ew_cache_destroy(ew_cache *cache)
     rt_free(cache);
 }
 
-// ---- versions ----------------------------------------------------------------------------------
+// ---- versions --------------------------------------------------------------------------------
 
 static bool is_known(const ew_cache *cache, uint32_t serial)
 {
@@ -67,7 +67,8 @@ uint32_t ew_cache_serial(ew_cache *cache, const ew_version *version)
     uint32_t found = 0;
     pthread_mutex_lock(&cache->lock);
     for (uint32_t s = cache->serial; is_known(cache, s) && !found; s--)
-        found = cache->versions[s % VERSIONS].id == version->id ? s : 0;
+        if (cache->versions[s % VERSIONS].id == version->id)
+            found = s;
     if (!found) {
         found = ++cache->serial;
         cache->versions[found % VERSIONS] = *version;
@@ -86,7 +87,7 @@ bool ew_cache_version(ew_cache *cache, uint32_t serial, ew_version *version)
     return known;
 }
 
-// ---- rows --------------------------------------------------------------------------------------
+// ---- rows ------------------------------------------------------------------------------------
 
 static place *set_of(const ew_cache *cache, uint64_t key)
 {
@@ -119,9 +120,11 @@ void ew_cache_get(ew_cache *cache, const uint64_t *keys, uint32_t count, float *
         if (!p || !is_known(cache, p->serial))
             continue;
         p->used = ++cache->uses;
-        cached[i] = (ew_cached){p->is_row ? EW_CACHED_ROW : EW_CACHED_NONE, p->serial};
-        if (p->is_row)
-            memcpy(rows + (size_t)i * cache->dim, row_of(cache, p), row_bytes);
+        cached[i] = (ew_cached){EW_CACHED_NONE, p->serial};
+        if (!p->is_row)
+            continue;
+        cached[i].kind = EW_CACHED_ROW;
+        memcpy(rows + (size_t)i * cache->dim, row_of(cache, p), row_bytes);
     }
     pthread_mutex_unlock(&cache->lock);
 }
@@ -146,7 +149,8 @@ void ew_cache_put(ew_cache *cache, const uint64_t *keys, uint32_t count, const f
         if (cached[i].kind == EW_CACHED_NOTHING)
             continue;
         place *p = find(cache, keys[i]);
-        p = p ? p : make_room(cache, keys[i]);
+        if (!p)
+            p = make_room(cache, keys[i]);
         *p = (place){.key = keys[i],
                      .serial = cached[i].serial,
                      .is_row = cached[i].kind == EW_CACHED_ROW,

@@ -1,8 +1,8 @@
 // ew_cache - the rows that a server without a full copy of the model used last.
 //
 // Fixed memory: sets of eight places, found by the key's hash; of a full set the row that was not
-// used for the longest time goes. Every row has the version that it was fetched with, or known to be
-// unchanged in; that a key has no row is kept, too. Any number of threads.
+// used for the longest time goes. Every row has the version that it was fetched with, or known to
+// be unchanged in; that a key has no row is kept, too. Any number of threads.
 #ifndef EW_CACHE_H
 #define EW_CACHE_H
 
@@ -26,8 +26,8 @@ typedef struct {
 rt_status ew_cache_create(uint64_t bytes_max, uint32_t dim, ew_cache **cache_p);
 void ew_cache_destroy(ew_cache *cache); // also NULL
 
-// A number for a version, above 0, larger than those given before. Of the last 256 versions each has
-// the one that it was given first.
+// A number for a version, above 0, larger than those given before. Of the last 256 versions each
+// has the one that it was given first.
 uint32_t ew_cache_serial(ew_cache *cache, const ew_version *version);
 
 // The version of a number; false: it is no longer known, and nothing of it is cached.

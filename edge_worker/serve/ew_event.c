@@ -28,14 +28,17 @@ struct ew_event {
     part *parts;
 };
 
-// ---- what can be told ----------------------------------------------------------------------------
+// ---- what can be told ------------------------------------------------------------------------
 
+// Whether a step of a path is the place of an element ("items.0.id").
 static bool has_number(const char *path)
 {
-    const char *at = path;
-    for (; at; at = strchr(at, '.') ? strchr(at, '.') + 1 : NULL)
-        if (*at >= '0' && *at <= '9')
+    bool begins = true;
+    for (const char *at = path; *at; at++) {
+        if (begins && *at >= '0' && *at <= '9')
             return true;
+        begins = *at == '.';
+    }
     return false;
 }
 
@@ -84,6 +87,7 @@ rt_status ew_event_create(const rt_config *config, const ew_cells *cells, ew_eve
     event->cells = cells;
     event->is_json = config->stream.format == RT_FORMAT_JSON;
     event->delimiter = table->delimiter;
+    // As whoever reads the lines takes quotes: what they mean is the parser's to say.
     event->has_quotes = table->quotes == RT_QUOTES_RFC4180 ||
                         (table->quotes == RT_QUOTES_AUTO && table->delimiter != '\t');
     event->parts = rt_alloc(table->column_count, sizeof *event->parts);
@@ -94,7 +98,7 @@ rt_status ew_event_create(const rt_config *config, const ew_cells *cells, ew_eve
     }
     for (uint32_t i = 0; i < table->column_count; i++) {
         const rt_column *one = &event->columns[i];
-        if (one->from_count == 0)
+        if (one->from_count == 0) // else it is made of others when the line is read
             event->parts[event->count++] =
                 (part){one, ew_cells_find(cells, one->name, strlen(one->name))};
     }
@@ -111,7 +115,7 @@ void ew_event_destroy(ew_event *event)
     rt_free(event);
 }
 
-// ---- values --------------------------------------------------------------------------------------
+// ---- values ----------------------------------------------------------------------------------
 
 static size_t format_time(const rt_column *column, double now_s, char text[TIME_BYTES])
 {
@@ -122,9 +126,12 @@ static size_t format_time(const rt_column *column, double now_s, char text[TIME_
         return (size_t)snprintf(text, TIME_BYTES, "%.3f", ms / 1000);
     if (strncmp(column->time_format, "unix", 4) == 0)
         return (size_t)snprintf(text, TIME_BYTES, "%.0f", ms);
-    return gmtime_r(&seconds, &parts) ? strftime(text, TIME_BYTES, column->time_format, &parts) : 0;
+    if (!gmtime_r(&seconds, &parts))
+        return 0;
+    return strftime(text, TIME_BYTES, column->time_format, &parts);
 }
 
+// What the question says goes before what is known here: a replayed question keeps its time.
 static value value_of(const ew_event *event, const part *p, const char *id, double now_s,
                       char time_text[TIME_BYTES])
 {
@@ -138,6 +145,8 @@ static value value_of(const ew_event *event, const part *p, const char *id, doub
     return (value){"", 0};
 }
 
+// Whether a value has a byte that no line can hold. Tabs, and what divides lists, are looked at
+// where lines are written.
 static bool has_control(const value *v)
 {
     for (size_t i = 0; i < v->length; i++)
@@ -152,7 +161,7 @@ static rt_status refuse(const part *p, const value *v, rt_error *error)
                    p->column->name, (int)rt_min_u64(v->length, 64), v->text);
 }
 
-// ---- lines of a table ----------------------------------------------------------------------------
+// ---- lines of a table ------------------------------------------------------------------------
 
 static bool needs_quotes(const ew_event *event, const value *v)
 {
@@ -180,7 +189,7 @@ static rt_status put_table(const ew_event *event, const char *id, double now_s, 
     return RT_OK;
 }
 
-// ---- lines of JSON -------------------------------------------------------------------------------
+// ---- lines of JSON ---------------------------------------------------------------------------
 
 // The object that a path ends in, and the member's name there.
 static cJSON *object_at(cJSON *root, const char *path, char name[RT_NAME_MAX])
@@ -189,7 +198,9 @@ static cJSON *object_at(cJSON *root, const char *path, char name[RT_NAME_MAX])
     for (const char *dot; object && (dot = strchr(path, '.')); path = dot + 1) {
         snprintf(name, RT_NAME_MAX, "%.*s", (int)(dot - path), path);
         cJSON *next = cJSON_GetObjectItemCaseSensitive(object, name);
-        object = next ? next : cJSON_AddObjectToObject(object, name);
+        if (!next)
+            next = cJSON_AddObjectToObject(object, name);
+        object = next;
     }
     snprintf(name, RT_NAME_MAX, "%s", path);
     return object;
@@ -197,9 +208,12 @@ static cJSON *object_at(cJSON *root, const char *path, char name[RT_NAME_MAX])
 
 static cJSON *string_of(const char *text, size_t length)
 {
-    char *copy = strndup(text, length);
-    cJSON *item = copy ? cJSON_CreateString(copy) : NULL;
-    free(copy);
+    char *copy = rt_alloc(length + 1, 1);
+    if (!copy)
+        return NULL;
+    memcpy(copy, text, length);
+    cJSON *item = cJSON_CreateString(copy);
+    rt_free(copy);
     return item;
 }
 
@@ -209,8 +223,12 @@ static cJSON *array_of(const value *v)
     const char *at = v->text, *end = v->text + v->length;
     while (array && at < end) {
         const char *stop = memchr(at, EW_CELLS_SEPARATOR, (size_t)(end - at));
-        stop = stop ? stop : end;
-        cJSON_AddItemToArray(array, string_of(at, (size_t)(stop - at)));
+        if (!stop)
+            stop = end;
+        if (!cJSON_AddItemToArray(array, string_of(at, (size_t)(stop - at)))) {
+            cJSON_Delete(array);
+            return NULL;
+        }
         at = stop + 1;
     }
     return array;
@@ -220,9 +238,12 @@ static rt_status put_member(cJSON *root, const part *p, const value *v, rt_error
 {
     char name[RT_NAME_MAX];
     const rt_column *column = p->column;
-    cJSON *object = object_at(root, *column->path ? column->path : column->name, name);
-    cJSON *item =
-        column->kind == RT_COLUMN_MULTI ? array_of(v) : string_of(v->text, v->length);
+    const char *path = *column->path ? column->path : column->name;
+    cJSON *object = object_at(root, path, name), *item;
+    if (column->kind == RT_COLUMN_MULTI)
+        item = array_of(v);
+    else
+        item = string_of(v->text, v->length);
     if (!object || !item || !cJSON_AddItemToObject(object, name, item)) {
         cJSON_Delete(item);
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
@@ -230,24 +251,43 @@ static rt_status put_member(cJSON *root, const part *p, const value *v, rt_error
     return RT_OK;
 }
 
+static rt_status put_members(const ew_event *event, const char *id, double now_s, cJSON *root,
+                             rt_error *error)
+{
+    char time_text[TIME_BYTES];
+    for (uint32_t i = 0; i < event->count; i++) {
+        const part *p = &event->parts[i];
+        const value v = value_of(event, p, id, now_s, time_text);
+        if (v.length == 0)
+            continue;
+        if (has_control(&v))
+            return refuse(p, &v, error);
+        const rt_status status = put_member(root, p, &v, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
+static rt_status print(const cJSON *root, rt_bytes *lines, rt_error *error)
+{
+    char *text = cJSON_PrintUnformatted(root);
+    if (!text)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    rt_bytes_put(lines, text, strlen(text));
+    cJSON_free(text);
+    return RT_OK;
+}
+
 static rt_status put_json(const ew_event *event, const char *id, double now_s, rt_bytes *lines,
                           rt_error *error)
 {
-    char time_text[TIME_BYTES];
     cJSON *root = cJSON_CreateObject();
-    rt_status status = root ? RT_OK : rt_fail(error, RT_NO_MEMORY, "out of memory");
-    for (uint32_t i = 0; i < event->count && !status; i++) {
-        const part *p = &event->parts[i];
-        const value v = value_of(event, p, id, now_s, time_text);
-        if (v.length > 0)
-            status = has_control(&v) ? refuse(p, &v, error) : put_member(root, p, &v, error);
-    }
-    char *text = status ? NULL : cJSON_PrintUnformatted(root);
-    if (text)
-        rt_bytes_put(lines, text, strlen(text));
-    else if (!status)
-        status = rt_fail(error, RT_NO_MEMORY, "out of memory");
-    cJSON_free(text);
+    if (!root)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    rt_status status = put_members(event, id, now_s, root, error);
+    if (!status)
+        status = print(root, lines, error);
     cJSON_Delete(root);
     return status;
 }
@@ -256,8 +296,11 @@ rt_status ew_event_put(ew_event *event, const char *id, double now_s, rt_bytes *
                        rt_error *error)
 {
     const size_t size = lines->size;
-    rt_status status = event->is_json ? put_json(event, id, now_s, lines, error)
-                                      : put_table(event, id, now_s, lines, error);
+    rt_status status;
+    if (event->is_json)
+        status = put_json(event, id, now_s, lines, error);
+    else
+        status = put_table(event, id, now_s, lines, error);
     rt_bytes_put(lines, "\n", 1);
     if (!status && lines->failed)
         status = rt_fail(error, RT_NO_MEMORY, "out of memory");

@@ -1,3 +1,7 @@
+// Who answers holds no lock: it counts itself as a reader of the active side, then looks whether
+// that still is the active one. Who changes the other side has seen to it that nobody enters it
+// (is_whole, active), and waits until its last reader has left. All four accesses are sequentially
+// consistent, so one of the two always sees the other.
 #include "edge_worker/serve/ew_follower.h"
 
 #include <inttypes.h>
@@ -29,7 +33,7 @@
 typedef struct {
     bool is_there;
     rt_config config;
-    ew_weights weights;
+    ew_finished weights;
     ew_version version;
     uint64_t run; // of a published version
     atomic_uint readers;
@@ -45,15 +49,15 @@ struct ew_follower {
     pthread_t thread;
     bool started;
     atomic_bool stops;
-    struct stat seen;     // of the file that is followed, when it was read last
-    struct stat refused;  // likewise, when what it names could not be taken over
+    struct stat seen;            // of the file that is followed, when it was read last
+    struct stat refused;         // likewise, when what it names could not be taken over
     uint64_t retry_ns, pause_ns; // when that is tried again, and the pause before
-    pthread_mutex_t lock; // of what follows
+    pthread_mutex_t lock;        // of what follows
     ew_follower_state state;
     double fresh[FRESH_BINS + 1u]; // samples
 };
 
-// ---- reading a version -------------------------------------------------------------------------
+// ---- reading a version -----------------------------------------------------------------------
 
 typedef struct {
     char folder[PATH_SIZE];
@@ -76,26 +80,36 @@ static rt_status find_target(const ew_follower *copy, target *t, rt_error *error
         return RT_OK;
     }
     rt_status status = rt_published_read(copy->folder, &current, error);
-    if (!status)
-        status = rt_published_version_of(copy->folder, current.iteration, &t->info, error);
-    if (!status)
-        status =
-            rt_checkpoint_path(copy->folder, current.iteration, t->folder, sizeof t->folder, error);
-    return status;
+    if (status)
+        return status;
+    status = rt_published_version_of(copy->folder, current.iteration, &t->info, error);
+    if (status)
+        return status;
+    return rt_checkpoint_path(copy->folder, current.iteration, t->folder, sizeof t->folder, error);
 }
 
-static uint64_t sum_of(const char *path)
+static uint64_t sum_of_file(FILE *file)
 {
     char piece[4096];
     size_t count;
-    FILE *file = fopen(path, "re");
-    rt_hasher *hasher = file ? rt_hasher_create() : NULL;
-    while (hasher && (count = fread(piece, 1, sizeof piece, file)) > 0)
+    rt_hasher *hasher = rt_hasher_create();
+    if (!hasher)
+        return 0;
+    while ((count = fread(piece, 1, sizeof piece, file)) > 0)
         rt_hasher_add(hasher, piece, count);
-    const uint64_t sum = hasher ? rt_hasher_sum(hasher) : 0;
+    const uint64_t sum = rt_hasher_sum(hasher);
     rt_hasher_destroy(hasher);
-    if (file)
-        fclose(file);
+    return sum;
+}
+
+// By which two boxes know that they have the same version; 0: nobody knows.
+static uint64_t sum_of(const char *path)
+{
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return 0;
+    const uint64_t sum = sum_of_file(file);
+    fclose(file);
     return sum;
 }
 
@@ -108,17 +122,17 @@ static void note_version(side *s, const target *t)
     s->run = t->info.run;
     s->version = (ew_version){.iteration = s->weights.iteration,
                               .samples = s->weights.samples,
-                              .trained_s = t->is_published && !isnan(t->info.trained_s)
-                                               ? t->info.trained_s
-                                               : (double)info.st_mtim.tv_sec,
+                              .trained_s = (double)info.st_mtim.tv_sec,
                               .id = sum_of(path)};
+    if (t->is_published && !isnan(t->info.trained_s))
+        s->version.trained_s = t->info.trained_s;
 }
 
 static void drop(side *s)
 {
     if (!s->is_there)
         return;
-    ew_weights_close(&s->weights);
+    ew_finished_close(&s->weights);
     rt_config_fini(&s->config);
     s->is_there = false;
 }
@@ -134,8 +148,10 @@ static rt_status read_anew(const ew_follower *copy, side *s, const side *from, c
     if (status)
         return status;
     source.without_rows = copy->config.without_rows;
-    status = from ? ew_weights_copy(&from->weights, &source, &s->weights, error)
-                  : ew_weights_open(&source, &s->weights, error);
+    if (from)
+        status = ew_finished_copy(&from->weights, &source, &s->weights, error);
+    else
+        status = ew_finished_open(&source, &s->weights, error);
     if (status) {
         rt_config_fini(&s->config);
         return status;
@@ -144,38 +160,46 @@ static rt_status read_anew(const ew_follower *copy, side *s, const side *from, c
     return RT_OK;
 }
 
-// Whether scorers made for one can go on with the other.
-static rt_status check_alike(const ew_weights *old, const ew_weights *new, rt_error *error)
+static bool have_same_layers(const rt_tensors *old, const rt_tensors *new)
 {
-    bool alike = rt_config_schema(old->config) == rt_config_schema(new->config) &&
-                 memcmp(&old->schema, &new->schema, sizeof old->schema) == 0;
-    for (uint32_t i = 0; i < rt_tensors_count(old->dense) && alike; i++) {
-        const rt_tensor *a = rt_tensors_at(old->dense, i),
-                        *b = rt_tensors_find(new->dense, a->name);
-        const bool is_state = strcmp(a->name, "optimizer.state") == 0;
-        alike = is_state || (b && memcmp(a->shape, b->shape, sizeof a->shape) == 0);
+    for (uint32_t i = 0; i < rt_tensors_count(old); i++) {
+        const rt_tensor *a = rt_tensors_at(old, i), *b = rt_tensors_find(new, a->name);
+        if (strcmp(a->name, "optimizer.state") == 0)
+            continue;
+        if (!b || memcmp(a->shape, b->shape, sizeof a->shape) != 0)
+            return false;
     }
-    return alike ? RT_OK
-                 : rt_fail(error, RT_CONFIG,
-                           "it has other columns or layers: a server is started anew for that");
+    return true;
+}
+
+// Whether scorers made for one can go on with the other.
+static rt_status check_alike(const ew_finished *old, const ew_finished *new, rt_error *error)
+{
+    if (rt_config_schema(old->config) != rt_config_schema(new->config) ||
+        memcmp(&old->schema, &new->schema, sizeof old->schema) != 0 ||
+        !have_same_layers(old->dense, new->dense))
+        return rt_fail(error, RT_CONFIG,
+                       "it has other columns or layers: a server is started anew for that");
+    return RT_OK;
 }
 
 // Whether a version is of the same run as what is there, and later.
 static bool builds_on(const side *s, const target *t)
 {
-    return s->is_there && s->weights.rows && t->is_published && t->info.run && s->run == t->info.run &&
-           s->weights.iteration > 0 && t->info.iteration > s->weights.iteration;
+    return s->is_there && s->weights.rows && t->is_published && t->info.run &&
+           s->run == t->info.run && s->weights.iteration > 0 &&
+           t->info.iteration > s->weights.iteration;
 }
 
 // Changes go over what is there, or over a copy of what answers are made with.
 static rt_status read_version(const ew_follower *copy, side *s, const target *t, rt_error *error)
 {
-    const side *other = s == &copy->sides[0] ? &copy->sides[1] : &copy->sides[0];
+    const side *other = &copy->sides[s == &copy->sides[0]];
     rt_status status = RT_AGAIN;
     if (builds_on(s, t)) {
         const ew_source source = {
             .folder = t->folder, .config = &s->config, .schema = rt_config_schema(&s->config)};
-        status = ew_weights_update(&s->weights, &source, error);
+        status = ew_finished_update(&s->weights, &source, error);
     }
     if (status && builds_on(other, t))
         status = read_anew(copy, s, other, t, error);
@@ -188,9 +212,9 @@ static rt_status read_version(const ew_follower *copy, side *s, const target *t,
     return status;
 }
 
-// ---- who answers -------------------------------------------------------------------------------
+// ---- who answers -----------------------------------------------------------------------------
 
-const ew_weights *ew_follower_enter(ew_follower *copy, uint32_t *side_p, ew_version *version)
+const ew_finished *ew_follower_enter(ew_follower *copy, uint32_t *side_p, ew_version *version)
 {
     for (;;) {
         const uint32_t active = atomic_load(&copy->active);
@@ -205,8 +229,8 @@ const ew_weights *ew_follower_enter(ew_follower *copy, uint32_t *side_p, ew_vers
     }
 }
 
-const ew_weights *ew_follower_enter_version(ew_follower *copy, uint64_t id, uint32_t *side_p,
-                                            ew_version *version)
+const ew_finished *ew_follower_enter_version(ew_follower *copy, uint64_t id, uint32_t *side_p,
+                                             ew_version *version)
 {
     const uint32_t index = !atomic_load(&copy->active);
     side *s = &copy->sides[index];
@@ -231,7 +255,7 @@ static void pause_ns(long ns)
     (void)nanosleep(&pause, NULL);
 }
 
-// ---- freshness ---------------------------------------------------------------------------------
+// ---- freshness -------------------------------------------------------------------------------
 
 // The samples of a version were trained evenly between two times.
 static void note_freshness(ew_follower *copy, const target *t, uint64_t samples_before,
@@ -241,13 +265,15 @@ static void note_freshness(ew_follower *copy, const target *t, uint64_t samples_
         t->info.samples <= samples_before) // gone back to
         return;
     const double least = now_s - t->info.trained_s, most = now_s - t->info.since_s;
-    const uint64_t samples =
-        t->info.samples > samples_before ? t->info.samples - samples_before : 0;
+    const uint64_t samples = t->info.samples - samples_before;
     const uint32_t parts = 32;
     for (uint32_t i = 0; i < parts && least >= 0; i++) {
         const double age_s = least + (most - least) * (i + 0.5) / parts;
-        const double bin = age_s / FRESH_BIN_S;
-        copy->fresh[bin < FRESH_BINS ? (uint32_t)bin : FRESH_BINS] += (double)samples / parts;
+        const double bins = age_s / FRESH_BIN_S;
+        uint32_t bin = FRESH_BINS;
+        if (bins < FRESH_BINS)
+            bin = (uint32_t)bins;
+        copy->fresh[bin] += (double)samples / parts;
     }
     if (isnan(copy->state.fresh_max_s) || most > copy->state.fresh_max_s)
         copy->state.fresh_max_s = most;
@@ -258,12 +284,14 @@ static double fresh_quantile(const ew_follower *copy, double share)
     double all = 0, sum = 0;
     for (uint32_t i = 0; i <= FRESH_BINS; i++)
         all += copy->fresh[i];
-    for (uint32_t i = 0; i < FRESH_BINS && all > 0; i++) {
+    if (all <= 0)
+        return NAN;
+    for (uint32_t i = 0; i < FRESH_BINS; i++) {
         sum += copy->fresh[i];
         if (sum >= share * all)
             return (i + 1) * FRESH_BIN_S;
     }
-    return all > 0 ? copy->state.fresh_max_s : NAN;
+    return copy->state.fresh_max_s;
 }
 
 void ew_follower_get_state(ew_follower *copy, ew_follower_state *state)
@@ -275,7 +303,7 @@ void ew_follower_get_state(ew_follower *copy, ew_follower_state *state)
     pthread_mutex_unlock(&copy->lock);
 }
 
-// ---- following ---------------------------------------------------------------------------------
+// ---- following -------------------------------------------------------------------------------
 
 static void take_over(ew_follower *copy, const target *t, uint32_t index, bool counts)
 {
@@ -298,7 +326,10 @@ static void take_over(ew_follower *copy, const target *t, uint32_t index, bool c
 static void note_failure(ew_follower *copy, const struct stat *info, const rt_error *error)
 {
     const bool is_other = !rt_file_is_same(info, &copy->refused);
-    copy->pause_ns = is_other ? LOOK_EVERY_NS : rt_min_u64(2 * copy->pause_ns, RETRY_NS_MAX);
+    if (is_other)
+        copy->pause_ns = LOOK_EVERY_NS;
+    else
+        copy->pause_ns = rt_min_u64(2 * copy->pause_ns, RETRY_NS_MAX);
     copy->retry_ns = rt_now_ns() + copy->pause_ns;
     copy->refused = *info;
     pthread_mutex_lock(&copy->lock);
@@ -323,16 +354,23 @@ static side *idle_side(ew_follower *copy, uint32_t *index_p)
     return s;
 }
 
-static void look(ew_follower *copy)
+// Whether the file that is followed names something that is not tried yet, or to be tried again.
+static bool is_due(const ew_follower *copy, struct stat *info)
 {
     char path[PATH_SIZE];
+    followed_file(copy, path);
+    if (stat(path, info) != 0 || rt_file_is_same(info, &copy->seen))
+        return false;
+    return !rt_file_is_same(info, &copy->refused) || rt_now_ns() >= copy->retry_ns;
+}
+
+static void look(ew_follower *copy)
+{
     struct stat info;
     target t;
     rt_error error = {0};
     uint32_t index;
-    followed_file(copy, path);
-    if (stat(path, &info) != 0 || rt_file_is_same(&info, &copy->seen) ||
-        (rt_file_is_same(&info, &copy->refused) && rt_now_ns() < copy->retry_ns))
+    if (!is_due(copy, &info))
         return;
     rt_status status = find_target(copy, &t, &error);
     if (!status)
@@ -356,7 +394,7 @@ static void *follow(void *context)
     return NULL;
 }
 
-// ---- beginning and end -------------------------------------------------------------------------
+// ---- beginning and end -----------------------------------------------------------------------
 
 static rt_status read_first(ew_follower *copy, rt_error *error)
 {
@@ -365,11 +403,13 @@ static rt_status read_first(ew_follower *copy, rt_error *error)
     followed_file(copy, path);
     (void)stat(path, &copy->seen); // models of 0.1.0 have no manifest: they stay as they are
     rt_status status = find_target(copy, &t, error);
-    if (!status)
-        status = read_version(copy, &copy->sides[0], &t, error);
-    if (!status)
-        take_over(copy, &t, 0, false);
-    return status;
+    if (status)
+        return status;
+    status = read_version(copy, &copy->sides[0], &t, error);
+    if (status)
+        return status;
+    take_over(copy, &t, 0, false);
+    return RT_OK;
 }
 
 rt_status ew_follower_open(const ew_follower_config *config, ew_follower **copy_p, rt_error *error)

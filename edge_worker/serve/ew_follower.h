@@ -1,7 +1,7 @@
 // ew_follower - the full local copy of a model that a server answers with, which follows what is
 // published.
 //
-// Two ew_weights by turns: answers are made with one while changes are put over the other, then
+// Two ew_finished by turns: answers are made with one while changes are put over the other, then
 // they change places at once. So every answer is of one version, and nobody waits. The other one
 // is made with the first change, a copy of the one that answers, and catches up with each that
 // follows: it takes twice the memory of a model once it has followed one. A thread of its own
@@ -11,7 +11,7 @@
 #ifndef EW_FOLLOWER_H
 #define EW_FOLLOWER_H
 
-#include "edge_worker/predict/ew_weights.h"
+#include "edge_worker/predict/ew_finished.h"
 
 typedef struct ew_follower ew_follower;
 
@@ -43,7 +43,7 @@ typedef struct {
     char failure[256]; // the last one, "" once a version was taken over after it
 } ew_follower_state;
 
-// Reads the model and begins to follow the folder. RT_NOT_FOUND, and as ew_weights_open.
+// Reads the model and begins to follow the folder. RT_NOT_FOUND, and as ew_finished_open.
 rt_status ew_follower_open(const ew_follower_config *config, ew_follower **copy_p, rt_error *error);
 void ew_follower_close(ew_follower *copy); // nobody is inside
 
@@ -51,12 +51,12 @@ void ew_follower_close(ew_follower *copy); // nobody is inside
 rt_status ew_follower_copy_config(ew_follower *copy, rt_config *config);
 
 // What to answer with until leave. side_p: for leave. Any thread; never waits.
-const ew_weights *ew_follower_enter(ew_follower *copy, uint32_t *side_p, ew_version *version);
+const ew_finished *ew_follower_enter(ew_follower *copy, uint32_t *side_p, ew_version *version);
 void ew_follower_leave(ew_follower *copy, uint32_t side);
 
 // The same of the version with this id, if it is still there; else of the one that answers.
-const ew_weights *ew_follower_enter_version(ew_follower *copy, uint64_t id, uint32_t *side_p,
-                                            ew_version *version);
+const ew_finished *ew_follower_enter_version(ew_follower *copy, uint64_t id, uint32_t *side_p,
+                                             ew_version *version);
 
 void ew_follower_get_state(ew_follower *copy, ew_follower_state *state);
 

@@ -34,12 +34,24 @@ static size_t bytes_before_rows(uint32_t count)
     return sizeof(rt_wire_looked_up) + ((size_t)count + 7) / 8 * 8;
 }
 
-static size_t put_rows(const ew_weights *weights, uint32_t dim, const rt_wire_wanted *wanted,
+// What is answered of a key, of which own is the row here (NULL: none). A row that the asker has in
+// the same bits (have: their hash; 0: it has none) is not sent again.
+static uint8_t kind_of(const float *own, size_t row_bytes, uint64_t have)
+{
+    if (!own)
+        return RT_LOOK_UP_NONE;
+    if (have && rt_hash_bytes(own, row_bytes) == have)
+        return RT_LOOK_UP_SAME;
+    return RT_LOOK_UP_ROW;
+}
+
+static size_t put_rows(const ew_finished *weights, uint32_t dim, const rt_wire_wanted *wanted,
                        uint32_t count, uint8_t *to)
 {
     const size_t row_bytes = dim * sizeof(float);
     uint8_t *found = to + sizeof(rt_wire_looked_up), *row = to + bytes_before_rows(count);
     memset(found, 0, (size_t)(row - found));
+    // Rows on disk are asked for side by side before they are copied one after the other.
     for (uint32_t i = 0; i < count && ps_table_is_on_disk(weights->rows); i++) {
         const ps_entry *entry = ps_table_find(weights->rows, wanted[i].key);
         if (entry)
@@ -48,9 +60,7 @@ static size_t put_rows(const ew_weights *weights, uint32_t dim, const rt_wire_wa
     for (uint32_t i = 0; i < count; i++) {
         const ps_entry *entry = ps_table_find(weights->rows, wanted[i].key);
         const float *own = entry ? ps_table_row(weights->rows, entry) : NULL;
-        const bool is_same =
-            own && wanted[i].have && rt_hash_bytes(own, row_bytes) == wanted[i].have;
-        found[i] = !own ? RT_LOOK_UP_NONE : is_same ? RT_LOOK_UP_SAME : RT_LOOK_UP_ROW;
+        found[i] = kind_of(own, row_bytes, wanted[i].have);
         if (found[i] == RT_LOOK_UP_ROW) {
             memcpy(row, own, row_bytes);
             row += row_bytes;
@@ -66,6 +76,8 @@ static rt_status refuse(uint64_t number, rt_status status, const char *why, rt_m
                                     sizeof refused, why);
 }
 
+// Rows of the version that was asked for while it is here, else of the one in force: the answer
+// says which, and who asked judges. The copy is entered for as long as its rows are read.
 static rt_status look_up(void *context, const rt_message *question, rt_message *answer)
 {
     const ew_lender *lender = context;
@@ -80,7 +92,7 @@ static rt_status look_up(void *context, const rt_message *question, rt_message *
         return refuse(number, RT_WIRE, "not a LOOK_UP of this version", answer);
     const uint32_t count = (uint32_t)(reader.left / sizeof(rt_wire_wanted));
     const rt_wire_wanted *wanted = rt_reader_take(&reader, count, sizeof *wanted);
-    const ew_weights *weights =
+    const ew_finished *weights =
         ew_follower_enter_version(lender->copy, asked.version, &side, &version);
     const uint32_t dim = weights->config->model.embedding_dim;
     rt_status status =
@@ -97,7 +109,9 @@ static rt_status look_up(void *context, const rt_message *question, rt_message *
         rt_message_finish(answer, 0, put_rows(weights, dim, wanted, count, to));
     }
     ew_follower_leave(lender->copy, side);
-    return status ? refuse(number, status, "out of memory for so many rows", answer) : RT_OK;
+    if (status)
+        return refuse(number, status, "out of memory for so many rows", answer);
+    return RT_OK;
 }
 
 rt_status ew_lender_open(const ew_lender_config *config, ew_lender **lender_p, rt_error *error)

@@ -1,7 +1,7 @@
 // ew_lender - hands the model of a server out to others: published files and rows (serve.hand_out).
 //
-// A dp_shelf that also answers LOOK_UPs, from the full copy that this server answers with. What is in
-// force for others is what it has taken over, so that it has the rows of every version that they
+// A dp_shelf that also answers LOOK_UPs, from the full copy that this server answers with. What is
+// in force for others is what it has taken over, so that it has the rows of every version that they
 // learn of; those of the version before stay until the next change is read.
 #ifndef EW_LENDER_H
 #define EW_LENDER_H
@@ -18,7 +18,8 @@ typedef struct {
     ew_follower *copy;   // outlives it, too
 } ew_lender_config;
 
-// RT_CONFIG: nobody publishes to the folder, or the address needs keys; RT_IO, RT_NO_MEMORY, RT_LIMIT.
+// RT_CONFIG: nobody publishes to the folder, or the address needs keys; RT_IO, RT_NO_MEMORY,
+// RT_LIMIT.
 rt_status ew_lender_open(const ew_lender_config *config, ew_lender **lender_p, rt_error *error);
 void ew_lender_close(ew_lender *lender); // also NULL
 

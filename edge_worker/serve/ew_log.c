@@ -20,8 +20,9 @@ struct ew_log {
 rt_status ew_log_open(const rt_config *config, ew_log **log_p, rt_error *error)
 {
     if (!*config->feed_to)
-        return rt_fail(error, RT_CONFIG,
-                       "feed.to: expected \"HOST:PORT\" of the run that takes what serve.log keeps");
+        return rt_fail(
+            error, RT_CONFIG,
+            "feed.to: expected \"HOST:PORT\" of the run that takes what serve.log keeps");
     char address[RT_NAME_MAX + 16];
     const bool has_keys = *config->security_key || config->security_insecure;
     snprintf(address, sizeof address, "tcp://%s", config->feed_to);
@@ -53,12 +54,15 @@ void ew_log_close(ew_log *log)
     rt_free(log);
 }
 
+// Unlike those of other servers and of this one before it was started anew: outcomes find their
+// event by it.
 void ew_log_name(ew_log *log, char name[EW_LOG_NAME_SIZE])
 {
     const uint64_t number = atomic_fetch_add(&log->names, 1);
     snprintf(name, EW_LOG_NAME_SIZE, "%016" PRIx64, rt_mix(log->start + number));
 }
 
+// Answers go on without their log; one warning until it works again.
 static void drop(ew_log *log, uint32_t count, const char *why)
 {
     atomic_fetch_add(&log->dropped, count);
@@ -82,6 +86,7 @@ static void committed(void *context, rt_status status)
     rt_free(a);
 }
 
+// The journal's thread writes and syncs: an answer does not wait for a disk.
 void ew_log_put(ew_log *log, const void *lines, size_t size, uint32_t count)
 {
     appended *a = rt_alloc(1, sizeof *a);

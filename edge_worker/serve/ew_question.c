@@ -1,3 +1,6 @@
+// JSON is read in two steps: members become values, by column, of the context once and of each
+// candidate over again; then both together become cells, which the model's own parser makes a
+// sample of. So a question and a line of the stream cannot mean different things.
 #include "edge_worker/serve/ew_question.h"
 
 #include <cjson/cJSON.h>
@@ -77,7 +80,20 @@ void ew_questions_name(ew_questions *q, const char *name)
     snprintf(q->name, sizeof q->name, "%s", name);
 }
 
-// ---- JSON --------------------------------------------------------------------------------------
+// ---- JSON ------------------------------------------------------------------------------------
+
+// A value as the text of a cell, "" for null. NULL: a number that JSON may have rounded.
+static const char *text_of(const ew_cells *cells, const cJSON *json,
+                           char number[EW_CELLS_NUMBER_BYTES])
+{
+    if (cJSON_IsNumber(json))
+        return ew_cells_number(cells, json->valuedouble, number);
+    if (cJSON_IsString(json))
+        return json->valuestring;
+    if (cJSON_IsBool(json))
+        return ew_cells_word(cells, cJSON_IsTrue(json));
+    return "";
+}
 
 // name: of the column.
 static rt_status take_value(const ew_cells *cells, const cJSON *json, const char *name, value *v,
@@ -86,10 +102,7 @@ static rt_status take_value(const ew_cells *cells, const cJSON *json, const char
     v->in_lists = false;
     if (cJSON_IsObject(json) || cJSON_IsArray(json))
         return rt_fail(error, RT_DATA, "\"%s\": expected a string, a number or null", name);
-    v->text = cJSON_IsNumber(json)   ? ew_cells_number(cells, json->valuedouble, v->number)
-              : cJSON_IsString(json) ? json->valuestring
-              : cJSON_IsBool(json)   ? ew_cells_word(cells, cJSON_IsTrue(json))
-                                     : "";
+    v->text = text_of(cells, json, v->number);
     if (!v->text)
         return rt_fail(error, RT_DATA,
                        "\"%s\": numbers beyond 2^53 are not exact in JSON: write a string", name);
@@ -140,10 +153,11 @@ static rt_status take_members(ew_questions *q, const cJSON *object, value *value
         if (v->is_given)
             return rt_fail(error, RT_DATA, "\"%s\" stands twice", ew_cells_name(q->cells, column));
         v->is_given = true;
-        const rt_status status =
-            cJSON_IsArray(one)
-                ? take_list(q, one, column, v, error)
-                : take_value(q->cells, one, ew_cells_name(q->cells, column), v, error);
+        rt_status status;
+        if (cJSON_IsArray(one))
+            status = take_list(q, one, column, v, error);
+        else
+            status = take_value(q->cells, one, ew_cells_name(q->cells, column), v, error);
         if (status)
             return status;
     }
@@ -156,14 +170,19 @@ static void forget(const ew_questions *q, value *values)
         values[i].is_given = false;
 }
 
+// What a candidate says of itself goes before what the context says of all.
 static void put_cells(const ew_questions *q)
 {
     ew_cells_clear(q->cells);
     for (uint32_t i = 0; i < ew_cells_count(q->cells); i++) {
-        const value *v = q->own[i].is_given ? &q->own[i] : &q->shared[i];
+        const value *v = &q->own[i];
+        if (!v->is_given)
+            v = &q->shared[i];
         if (!v->is_given || v->length == 0)
             continue; // where its text would be is from another question, or nowhere
-        const char *text = v->in_lists ? (const char *)q->lists.data + v->list : v->text;
+        const char *text = v->text;
+        if (v->in_lists) // by its place: lists may have moved since
+            text = (const char *)q->lists.data + v->list;
         ew_cells_put(q->cells, i, text, v->length);
     }
 }
@@ -208,14 +227,20 @@ static rt_status take_candidates(ew_questions *q, const cJSON *array, uint32_t m
         if (status)
             return rt_fail_in(error, "candidate %" PRIu32, number);
     }
-    return number > 0 ? RT_OK
-                      : rt_fail(error, RT_DATA, "no candidates, expected 1 to %" PRIu32, most);
+    if (number == 0)
+        return rt_fail(error, RT_DATA, "no candidates, expected 1 to %" PRIu32, most);
+    return RT_OK;
 }
 
+// Events need a name, so that outcomes find them; who asks is told it with the answer.
 static rt_status take_id(const ew_questions *q, const cJSON *json, ew_question *question,
                          rt_error *error)
 {
-    const char *id = json ? cJSON_GetStringValue(json) : q->event ? q->name : "";
+    const char *id = "";
+    if (json)
+        id = cJSON_GetStringValue(json);
+    else if (q->event)
+        id = q->name;
     if (!id || strlen(id) >= sizeof question->id)
         return rt_fail(error, RT_DATA, "\"id\": expected a string of up to %zu bytes",
                        sizeof question->id - 1);
@@ -223,35 +248,39 @@ static rt_status take_id(const ew_questions *q, const cJSON *json, ew_question *
     return RT_OK;
 }
 
+enum { PART_ID, PART_CONTEXT, PART_CANDIDATES, PART_COUNT };
+static const char *const part_names[PART_COUNT] = {"id", "context", "candidates"};
+
+// Members of a question; NULL: it is not there.
 typedef struct {
-    const cJSON *id, *context, *candidates; // NULL: it is not there
+    const cJSON *of[PART_COUNT];
 } parts;
 
 static rt_status find_part(const cJSON *member, parts *found, rt_error *error)
 {
     const char *name = member->string;
-    const cJSON **to = strcmp(name, "id") == 0           ? &found->id
-                       : strcmp(name, "context") == 0    ? &found->context
-                       : strcmp(name, "candidates") == 0 ? &found->candidates
-                                                         : NULL;
-    if (!to)
-        return rt_fail(error, RT_DATA, "unknown member \"%.*s\"", RT_NAME_MAX, name);
-    if (*to)
-        return rt_fail(error, RT_DATA, "\"%s\" stands twice", name);
-    *to = member;
-    return RT_OK;
+    for (uint32_t i = 0; i < PART_COUNT; i++) {
+        if (strcmp(name, part_names[i]) != 0)
+            continue;
+        if (found->of[i])
+            return rt_fail(error, RT_DATA, "\"%s\" stands twice", name);
+        found->of[i] = member;
+        return RT_OK;
+    }
+    return rt_fail(error, RT_DATA, "unknown member \"%.*s\"", RT_NAME_MAX, name);
 }
 
 static rt_status find_parts(const cJSON *tree, parts *found, rt_error *error)
 {
-    *found = (parts){NULL, NULL, NULL};
+    *found = (parts){0};
     const cJSON *members = cJSON_IsObject(tree) ? tree->child : NULL;
     for (const cJSON *one = members; one; one = one->next) {
         const rt_status status = find_part(one, found, error);
         if (status)
             return status;
     }
-    if (!cJSON_IsArray(found->candidates) || (found->context && !cJSON_IsObject(found->context)))
+    const cJSON *context = found->of[PART_CONTEXT];
+    if (!cJSON_IsArray(found->of[PART_CANDIDATES]) || (context && !cJSON_IsObject(context)))
         return rt_fail(
             error, RT_DATA,
             "expected {\"context\": {column: value, ...}, \"candidates\": [{...}, ...]}");
@@ -263,12 +292,16 @@ static rt_status take_tree(ew_questions *q, const cJSON *tree, uint32_t most, rt
 {
     parts found;
     rt_status status = find_parts(tree, &found, error);
-    if (!status)
-        status = take_id(q, found.id, question, error);
+    if (status)
+        return status;
+    status = take_id(q, found.of[PART_ID], question, error);
+    if (status)
+        return status;
+    const cJSON *context = found.of[PART_CONTEXT];
     forget(q, q->shared);
-    if (!status && found.context && take_members(q, found.context, q->shared, error))
-        status = rt_fail_in(error, "context");
-    return status ? status : take_candidates(q, found.candidates, most, batch, question, error);
+    if (context && take_members(q, context, q->shared, error))
+        return rt_fail_in(error, "context");
+    return take_candidates(q, found.of[PART_CANDIDATES], most, batch, question, error);
 }
 
 static rt_status take_json(ew_questions *q, const char *body, size_t size, uint32_t most,
@@ -290,8 +323,9 @@ static rt_status take_json(ew_questions *q, const char *body, size_t size, uint3
     return status;
 }
 
-// ---- binary ------------------------------------------------------------------------------------
+// ---- binary ----------------------------------------------------------------------------------
 
+// Keys go to the table as they are: one of another field would be answered with its row.
 static rt_status check_numbers(const ew_questions *q, uint32_t candidate, const uint64_t *keys,
                                const float *dense, rt_error *error)
 {
@@ -323,9 +357,10 @@ static rt_status take_binary(const ew_questions *q, const char *body, size_t siz
         return rt_fail(error, RT_DATA,
                        "expected the bytes LYPQ, %" PRIu32 " fields and %" PRIu32 " dense features",
                        fields, dense_count);
-    if (header.count < 1 || header.count > most)
-        return rt_fail(error, header.count < 1 ? RT_DATA : RT_LIMIT,
-                       "%" PRIu32 " candidates, expected 1 to %" PRIu32, header.count, most);
+    const rt_status wrong = header.count == 0 ? RT_DATA : RT_LIMIT;
+    if (header.count == 0 || header.count > most)
+        return rt_fail(error, wrong, "%" PRIu32 " candidates, expected 1 to %" PRIu32, header.count,
+                       most);
     if (size != sizeof header + header.count * sample_bytes)
         return rt_fail(error, RT_DATA, "%zu bytes, expected %zu", size,
                        sizeof header + header.count * sample_bytes);
@@ -344,6 +379,7 @@ static rt_status take_binary(const ew_questions *q, const char *body, size_t siz
     return RT_OK;
 }
 
+// A question that is refused leaves batch and lines as they were: others are in them, too.
 rt_status ew_question_take(ew_questions *q, const char *body, size_t size, bool is_binary,
                            uint32_t most, rt_batch *batch, ew_question *question, rt_error *error)
 {
@@ -370,7 +406,7 @@ rt_status ew_question_take(ew_questions *q, const char *body, size_t size, bool 
     return status;
 }
 
-// ---- answers -----------------------------------------------------------------------------------
+// ---- answers ---------------------------------------------------------------------------------
 
 // Of several labels the first counts, of several classes the likeliest.
 static float rank_of(const ew_questions *q, const float *probabilities, uint32_t candidate)
@@ -379,7 +415,8 @@ static float rank_of(const ew_questions *q, const float *probabilities, uint32_t
     const float *own = probabilities + candidate * outputs;
     float largest = own[0];
     for (size_t c = 1; c < q->schema.class_count; c++)
-        largest = own[c] > largest ? own[c] : largest;
+        if (own[c] > largest)
+            largest = own[c];
     return largest;
 }
 
@@ -406,7 +443,8 @@ static void put_probabilities(ew_questions *q, const float *probabilities, uint3
     char name[RT_NAME_MAX];
     const uint32_t labels = q->schema.output_count;
     if (labels > 1) {
-        rt_json_begin_array(json, q->schema.class_count ? "classes" : "labels");
+        const char *kind = q->schema.class_count ? "classes" : "labels";
+        rt_json_begin_array(json, kind);
         for (uint32_t l = 0; l < labels; l++) {
             rt_schema_output_name(&q->schema, l, name);
             rt_json_string(json, NULL, name);
@@ -469,8 +507,9 @@ rt_status ew_question_answer(ew_questions *q, const ew_question *question,
     if (bytes->failed)
         return RT_NO_MEMORY;
     if (question->is_binary) {
-        const ew_answer_header header = {labels > 1 ? EW_ANSWERS_MAGIC : EW_ANSWER_MAGIC,
-                                         question->count, version->iteration, age_s};
+        ew_answer_header header = {EW_ANSWER_MAGIC, question->count, version->iteration, age_s};
+        if (labels > 1)
+            header.magic = EW_ANSWERS_MAGIC;
         rt_bytes_put(bytes, &header, sizeof header);
         if (labels > 1)
             rt_bytes_put_u64(bytes, labels);

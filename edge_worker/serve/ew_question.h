@@ -47,8 +47,8 @@ void ew_questions_destroy(ew_questions *questions); // also NULL
 void ew_questions_keep(ew_questions *questions, ew_event *event, rt_bytes *lines);
 
 // Adds the samples of a body (terminated by a zero) to a batch, at most `most`. RT_DATA: it is none
-// (error says what was expected, for whom asked); RT_LIMIT: more than most, or JSON above 64 KiB and
-// 2 KiB for each of them; RT_NO_MEMORY. The batch is unchanged then.
+// (error says what was expected, for whom asked); RT_LIMIT: more than most, or JSON above 64 KiB
+// and 2 KiB for each of them; RT_NO_MEMORY. The batch is unchanged then.
 rt_status ew_question_take(ew_questions *questions, const char *body, size_t size, bool is_binary,
                            uint32_t most, rt_batch *batch, ew_question *question, rt_error *error);
 

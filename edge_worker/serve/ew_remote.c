@@ -39,14 +39,21 @@ struct ew_fetcher {
     uint32_t index_capacity;
 };
 
-// ---- memory ------------------------------------------------------------------------------------
+// ---- memory ----------------------------------------------------------------------------------
 
-// Room for count look-ups, and an empty index.
-static bool make_room(ew_fetcher *f, uint32_t count)
+// Slots of the index: a power of two, at most half of which are taken.
+static uint32_t count_slots(uint32_t count)
 {
     uint32_t slots = 64;
     while (slots < 2 * (uint64_t)count && slots < UINT32_C(1) << 31)
         slots *= 2;
+    return slots;
+}
+
+// Room for count look-ups, and an empty index.
+static bool make_room(ew_fetcher *f, uint32_t count)
+{
+    const uint32_t slots = count_slots(count);
     if (rt_grow(&f->index, &f->index_capacity, slots, sizeof *f->index))
         return false;
     memset(f->index, 0, slots * sizeof *f->index);
@@ -64,14 +71,12 @@ static bool make_room(ew_fetcher *f, uint32_t count)
     return true;
 }
 
-// ---- one batch ---------------------------------------------------------------------------------
+// ---- one batch -------------------------------------------------------------------------------
 
 // Every key once.
 static void collect(ew_fetcher *f, const uint64_t *keys, const uint8_t *named, uint32_t count)
 {
-    uint32_t slots = 64;
-    while (slots < 2 * (uint64_t)count)
-        slots *= 2;
+    const uint32_t slots = count_slots(count);
     f->count = 0;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t slot = (uint32_t)rt_mix(keys[i]) & (slots - 1);
@@ -117,10 +122,9 @@ static rt_status create_question(const ew_fetcher *f, uint32_t first, uint32_t c
     to += sizeof head;
     for (uint32_t i = 0; i < count; i++, to += sizeof(rt_wire_wanted)) {
         const uint32_t place = f->missing[first + i];
-        const bool has_row = f->known[place].kind == EW_CACHED_ROW;
-        const rt_wire_wanted one = {
-            f->keys[place],
-            has_row ? rt_hash_bytes(row_at(f, place), f->remote->dim * sizeof(float)) : 0};
+        rt_wire_wanted one = {f->keys[place], 0};
+        if (f->known[place].kind == EW_CACHED_ROW)
+            one.have = rt_hash_bytes(row_at(f, place), f->remote->dim * sizeof(float));
         memcpy(to, &one, sizeof one);
     }
     return RT_OK;
@@ -143,6 +147,24 @@ static rt_status check_head(const ew_fetcher *f, const rt_wire_looked_up *head,
     return RT_OK;
 }
 
+// Whether every answer is one that can be given: what is the same as ours, we have. *rows_p: how
+// many rows follow.
+static bool check_found(const ew_fetcher *f, uint32_t first, uint32_t count, const uint8_t *found,
+                        uint32_t *rows_p)
+{
+    *rows_p = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t place = f->missing[first + i];
+        if (found[i] == RT_LOOK_UP_ROW)
+            (*rows_p)++;
+        else if (found[i] == RT_LOOK_UP_SAME && f->known[place].kind != EW_CACHED_ROW)
+            return false;
+        else if (found[i] != RT_LOOK_UP_SAME && found[i] != RT_LOOK_UP_NONE)
+            return false;
+    }
+    return true;
+}
+
 // Puts an answer in its places. All or nothing: it is looked through before.
 static rt_status take_answer(ew_fetcher *f, uint32_t first, uint32_t count,
                              const rt_message *answer, rt_error *error)
@@ -156,22 +178,17 @@ static rt_status take_answer(ew_fetcher *f, uint32_t first, uint32_t count,
     if (status)
         return status;
     const uint8_t *found = rt_reader_take(&reader, ((uint64_t)count + 7) / 8 * 8, 1);
-    bool good = found != NULL;
-    for (uint32_t i = 0; i < count && good; i++) {
-        rows += found[i] == RT_LOOK_UP_ROW;
-        good = found[i] == RT_LOOK_UP_NONE || found[i] == RT_LOOK_UP_ROW ||
-               (found[i] == RT_LOOK_UP_SAME &&
-                f->known[f->missing[first + i]].kind == EW_CACHED_ROW);
-    }
-    if (!good || reader.left != (uint64_t)rows * r->dim * sizeof(float))
+    if (!found || !check_found(f, first, count, found, &rows) ||
+        reader.left != (uint64_t)rows * r->dim * sizeof(float))
         return rt_fail(error, RT_PEER, "%s: an answer that is torn", r->address);
     const ew_version version = {
         .id = head.version, .iteration = head.iteration, .trained_s = head.trained_s};
     const uint32_t serial = ew_cache_serial(r->cache, &version);
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t place = f->missing[first + i];
-        f->known[place] = (ew_cached){
-            found[i] == RT_LOOK_UP_NONE ? EW_CACHED_NONE : EW_CACHED_ROW, serial};
+        f->known[place] = (ew_cached){EW_CACHED_ROW, serial};
+        if (found[i] == RT_LOOK_UP_NONE)
+            f->known[place].kind = EW_CACHED_NONE;
         if (found[i] == RT_LOOK_UP_ROW)
             (void)rt_reader_get(&reader, f->rows + (size_t)place * r->dim, r->dim, sizeof(float));
     }
@@ -194,20 +211,25 @@ static rt_status ask(ew_fetcher *f, uint32_t first, uint32_t count, uint64_t dea
     return status;
 }
 
+static rt_status ask_by_parts(ew_fetcher *f, uint64_t deadline_ns, rt_error *error)
+{
+    uint32_t count;
+    for (uint32_t first = 0; first < f->missing_count; first += count) {
+        count = (uint32_t)rt_min_u64(f->missing_count - first, RT_WIRE_LOOK_UPS_MAX);
+        const rt_status status = ask(f, first, count, deadline_ns, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
 // Nothing is lost without an answer: what is known stays, and who judges sees it.
 static void ask_all(ew_fetcher *f)
 {
     ew_remote *r = f->remote;
     const uint64_t deadline_ns = rt_now_ns() + (uint64_t)r->fetch_ms * 1000000;
     rt_error error = {0};
-    rt_status status = RT_OK;
-    for (uint32_t first = 0; first < f->missing_count && !status;) {
-        const uint32_t count =
-            (uint32_t)rt_min_u64(f->missing_count - first, RT_WIRE_LOOK_UPS_MAX);
-        status = ask(f, first, count, deadline_ns, &error);
-        first += count;
-    }
-    if (status) {
+    if (ask_by_parts(f, deadline_ns, &error)) {
         atomic_fetch_add(&r->failures, 1);
         rt_debug("%s", error.text);
     }
@@ -240,13 +262,13 @@ static void find(void *context, const uint64_t *keys, uint32_t count, ps_found *
     ew_fetcher *f = context;
     const uint32_t *places = f->places + (keys - f->looked_up);
     for (uint32_t i = 0; i < count; i++) {
-        const bool has_row = places[i] != NOBODY && f->known[places[i]].kind == EW_CACHED_ROW;
-        found[i] = has_row ? (ps_found){&some, f->rows + (size_t)places[i] * f->remote->dim}
-                           : (ps_found){NULL, NULL};
+        found[i] = (ps_found){NULL, NULL};
+        if (places[i] != NOBODY && f->known[places[i]].kind == EW_CACHED_ROW)
+            found[i] = (ps_found){&some, f->rows + (size_t)places[i] * f->remote->dim};
     }
 }
 
-// ---- what became of it -------------------------------------------------------------------------
+// ---- what became of it -----------------------------------------------------------------------
 
 rt_status ew_fetcher_judge(const ew_fetcher *f, uint32_t first, uint32_t end, ew_version *version,
                            rt_error *error)
@@ -272,14 +294,15 @@ rt_status ew_fetcher_judge(const ew_fetcher *f, uint32_t first, uint32_t end, ew
             return rt_fail(error, RT_PEER, "rows are here in a version that nobody knows any more");
         version->rows_oldest = rt_min_u64(version->rows_oldest, one.iteration);
         version->rows_newest = rt_max_u64(version->rows_newest, one.iteration);
-        version->trained_s = one.trained_s < version->trained_s ? one.trained_s : version->trained_s;
+        if (one.trained_s < version->trained_s)
+            version->trained_s = one.trained_s;
     }
     if (is_one)
         version->rows_oldest = version->rows_newest = 0;
     return RT_OK;
 }
 
-// ---- beginning and end -------------------------------------------------------------------------
+// ---- beginning and end -----------------------------------------------------------------------
 
 rt_status ew_remote_open(const ew_remote_config *config, ew_remote **remote_p, rt_error *error)
 {

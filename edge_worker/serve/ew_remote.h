@@ -1,9 +1,9 @@
 // ew_remote - rows of a model that this box has no full copy of (serve.rows "fetched").
 //
-// The rows that were used last are in a bounded cache (ew_cache); those that a batch lacks are asked
-// for in one question (ew_asker) of the server that has all of them (ew_lender there), and so are
-// those that were cached with another version: they come again only where they have changed. So a
-// batch has the rows of one version, that of the dense part, where that version is still there.
+// The rows that were used last are in a bounded cache (ew_cache); those that a batch lacks are
+// asked for in one question (ew_asker) of the server that has all of them (ew_lender there), and so
+// are those that were cached with another version: they come again only where they have changed. So
+// a batch has the rows of one version, that of the dense part, where that version is still there.
 //
 // Where there is no answer in time, rows of another version stand in for those of this one, and the
 // answer says so; samples with a key that nothing is known of are not answered: a row that was

@@ -1,3 +1,6 @@
+// Three kinds of threads: that of HTTP takes requests in and writes answers out, those that score
+// (work) have everything else of a batch to themselves, and the follower's changes the model beside
+// them. The queue has one lock; counts are atomic.
 #define _GNU_SOURCE // sched_getaffinity
 #include "edge_worker/serve/ew_server.h"
 
@@ -73,13 +76,16 @@ struct ew_server {
     atomic_uint_fast64_t latency[LATENCY_BINS];
 };
 
-// ---- measurements ------------------------------------------------------------------------------
+// ---- measurements ----------------------------------------------------------------------------
 
+// Bins are powers, so that a quantile is off by the same share whether it is small or large.
 static void note_latency(ew_server *server, uint64_t ns)
 {
     const double steps = 2 * log2((double)ns / 10000.0);
-    const uint32_t bin = steps <= 0 ? 0 : (uint32_t)steps + 1;
-    atomic_fetch_add(&server->latency[bin < LATENCY_BINS ? bin : LATENCY_BINS - 1], 1);
+    uint64_t bin = 0;
+    if (steps > 0)
+        bin = rt_min_u64((uint64_t)steps + 1, LATENCY_BINS - 1);
+    atomic_fetch_add(&server->latency[bin], 1);
 }
 
 // Upper bound of the bin.
@@ -117,7 +123,7 @@ static void put_model(ew_server *server, rt_json *json)
 
 static void put_counts(ew_server *server, rt_json *json)
 {
-    const double lookups = (double)atomic_load(&server->lookups);
+    const double lookups = (double)rt_max_u64(1, atomic_load(&server->lookups));
     pthread_mutex_lock(&server->lock);
     const uint64_t queued = server->put - server->taken;
     pthread_mutex_unlock(&server->lock);
@@ -126,8 +132,7 @@ static void put_counts(ew_server *server, rt_json *json)
     rt_json_u64(json, "refused", atomic_load(&server->refused));
     rt_json_u64(json, "batches", atomic_load(&server->batches));
     rt_json_u64(json, "queued", queued);
-    rt_json_double(json, "unknown_lookups",
-                   lookups > 0 ? (double)atomic_load(&server->unknown) / lookups : 0);
+    rt_json_double(json, "unknown_lookups", (double)atomic_load(&server->unknown) / lookups);
     if (server->log) {
         const ew_log_counts log = ew_log_counted(server->log);
         rt_json_u64(json, "log_events", log.events);
@@ -176,7 +181,7 @@ static void answer_state(ew_server *server, rt_http_request *request, bool with_
     rt_json_fini(&json);
 }
 
-// ---- requests ----------------------------------------------------------------------------------
+// ---- requests --------------------------------------------------------------------------------
 
 static bool is_binary(const rt_http_request *request)
 {
@@ -184,6 +189,7 @@ static bool is_binary(const rt_http_request *request)
     return type && strncmp(type, "application/octet-stream", 24) == 0;
 }
 
+// A full queue refuses at once: who asks can turn to another server.
 static void enqueue(ew_server *server, rt_http_request *request)
 {
     pthread_mutex_lock(&server->lock);
@@ -200,26 +206,47 @@ static void enqueue(ew_server *server, rt_http_request *request)
     }
 }
 
+typedef struct {
+    const char *path, *method;
+    bool predicts;
+    bool is_binary;   // of one that predicts
+    bool with_counts; // of one that does not
+} resource;
+
+static const resource resources[] = {
+    {"/predict", "POST", .predicts = true},
+    {"/predict.bin", "POST", .predicts = true, .is_binary = true},
+    {"/health", "GET", .with_counts = false},
+    {"/metrics", "GET", .with_counts = true},
+};
+
+static const resource *find_resource(const char *path)
+{
+    for (size_t i = 0; i < RT_COUNT_OF(resources); i++)
+        if (strcmp(path, resources[i].path) == 0)
+            return &resources[i];
+    return NULL;
+}
+
+// In the HTTP server's thread, which must not wait: what takes time is for those that score.
 static void handle(void *context, rt_http_request *request)
 {
     ew_server *server = context;
-    const char *path = rt_http_path(request), *method = rt_http_method(request);
-    const bool predicts = strcmp(path, "/predict") == 0 || strcmp(path, "/predict.bin") == 0;
-    const bool is_state = strcmp(path, "/health") == 0 || strcmp(path, "/metrics") == 0;
-    if (!predicts && !is_state)
+    const resource *r = find_resource(rt_http_path(request));
+    if (!r)
         rt_http_refuse(request, 404, "there are /predict, /predict.bin, /health and /metrics");
-    else if (strcmp(method, predicts ? "POST" : "GET") != 0)
-        rt_http_refuse(request, 405, "%s expects %s", path, predicts ? "POST" : "GET");
-    else if (is_state)
-        answer_state(server, request, strcmp(path, "/metrics") == 0);
-    else if (predicts && is_binary(request) != (strcmp(path, "/predict.bin") == 0))
+    else if (strcmp(rt_http_method(request), r->method) != 0)
+        rt_http_refuse(request, 405, "%s expects %s", r->path, r->method);
+    else if (!r->predicts)
+        answer_state(server, request, r->with_counts);
+    else if (is_binary(request) != r->is_binary)
         rt_http_refuse(request, 415,
                        "/predict expects JSON, /predict.bin expects application/octet-stream");
     else
         enqueue(server, request);
 }
 
-// ---- scoring -----------------------------------------------------------------------------------
+// ---- scoring ---------------------------------------------------------------------------------
 
 // One of those that wait; false: none does.
 static bool take(ew_server *server, bool waits, waiting *one)
@@ -237,16 +264,29 @@ static bool take(ew_server *server, bool waits, waiting *one)
     return has_one;
 }
 
+static unsigned http_code(rt_status status)
+{
+    static const struct {
+        rt_status status;
+        unsigned code;
+    } codes[] = {
+        {RT_DATA, 400},  // the question is wrong
+        {RT_LIMIT, 413}, // it is too large
+        {RT_PEER, 503},  // rows that it needs are elsewhere: it may be asked again
+    };
+    for (size_t i = 0; i < RT_COUNT_OF(codes); i++)
+        if (codes[i].status == status)
+            return codes[i].code;
+    return 500;
+}
+
 static void refuse(ew_server *server, rt_http_request *request, const rt_error *error)
 {
     atomic_fetch_add(&server->refused, 1);
-    const unsigned code = error->status == RT_DATA    ? 400
-                          : error->status == RT_LIMIT ? 413
-                          : error->status == RT_PEER  ? 503
-                                                      : 500;
-    rt_http_refuse(request, code, "%s", error->text);
+    rt_http_refuse(request, http_code(error->status), "%s", error->text);
 }
 
+// Into the batch; or it is refused at once, alone, and the others stay.
 static void take_question(scoring *s, const waiting *one)
 {
     ew_server *server = s->server;
@@ -298,8 +338,8 @@ static uint32_t judge(scoring *s, const ew_version *version)
         const size_t lines = a.lines - from;
         rt_error error = {0};
         a.version = *version;
-        if (s->fetcher && ew_fetcher_judge(s->fetcher, offsets[first], offsets[end], &a.version,
-                                           &error)) {
+        if (s->fetcher &&
+            ew_fetcher_judge(s->fetcher, offsets[first], offsets[end], &a.version, &error)) {
             refuse(s->server, a.request, &error);
         } else {
             if (lines > 0 && kept < from)
@@ -332,34 +372,42 @@ static void answer(scoring *s, const float *probabilities)
         note_latency(server, rt_now_ns() - a->came_ns);
         atomic_fetch_add(&server->questions, 1);
         atomic_fetch_add(&server->candidates, a->question.count);
-        rt_http_answer(a->request, 200, binary ? "application/octet-stream" : "application/json",
-                       s->answer.data, s->answer.size);
+        const char *type = binary ? "application/octet-stream" : "application/json";
+        rt_http_answer(a->request, 200, type, s->answer.data, s->answer.size);
     }
 }
 
-static void score(scoring *s)
+// The model cannot change between enter and leave: *version is that of all rows that were read.
+static rt_status run_model(scoring *s, ew_version *version, const float **probabilities_p,
+                           rt_error *error)
 {
     ew_server *server = s->server;
-    const float *probabilities;
-    rt_error error = {0};
     uint32_t side;
-    ew_version version;
     const ew_scorer_counts before = ew_scorer_counted(s->scorer);
-    const ew_weights *weights = ew_follower_enter(server->copy, &side, &version);
-    ew_weights view = *weights;
-    view.elsewhere = s->fetcher ? ew_fetcher_begin(s->fetcher, &version) : NULL;
-    rt_status status = ew_scorer_run(s->scorer, &view, &s->batch, &probabilities, &error);
+    ew_finished view = *ew_follower_enter(server->copy, &side, version);
+    if (s->fetcher)
+        view.elsewhere = ew_fetcher_begin(s->fetcher, version);
+    const rt_status status = ew_scorer_run(s->scorer, &view, &s->batch, probabilities_p, error);
     ew_follower_leave(server->copy, side);
     const ew_scorer_counts after = ew_scorer_counted(s->scorer);
     atomic_fetch_add(&server->lookups, after.lookups - before.lookups);
     atomic_fetch_add(&server->unknown, after.unknown - before.unknown);
-    for (uint32_t i = 0; i < s->asked_count && status; i++)
-        refuse(server, s->asked[i].request, &error);
-    if (status)
+    return status;
+}
+
+static void score(scoring *s)
+{
+    const float *probabilities;
+    rt_error error = {0};
+    ew_version version;
+    if (run_model(s, &version, &probabilities, &error)) {
+        for (uint32_t i = 0; i < s->asked_count; i++)
+            refuse(s->server, s->asked[i].request, &error);
         return;
+    }
     const uint32_t samples = judge(s, &version);
     if (s->lines.size > 0) // before anybody can say what became of it
-        ew_log_put(server->log, s->lines.data, s->lines.size, samples);
+        ew_log_put(s->server->log, s->lines.data, s->lines.size, samples);
     answer(s, probabilities);
 }
 
@@ -372,9 +420,9 @@ static void *work(void *context)
     return NULL;
 }
 
-// ---- beginning and end -------------------------------------------------------------------------
+// ---- beginning and end -----------------------------------------------------------------------
 
-static rt_status create_thread(ew_server *server, scoring *s, const ew_weights *weights,
+static rt_status create_thread(ew_server *server, scoring *s, const ew_finished *weights,
                                rt_error *error)
 {
     const rt_config *model = weights->config;
@@ -383,42 +431,68 @@ static rt_status create_thread(ew_server *server, scoring *s, const ew_weights *
     // Whoever asks for as many as may be finds room behind others.
     rt_status status = ew_scorer_create(
         weights, &server->device, 2 * server->config->serve.candidates_max, &s->scorer, error);
-    if (!status && server->remote && ew_fetcher_create(server->remote, &s->fetcher))
-        status = rt_fail(error, RT_NO_MEMORY, "out of memory");
+    if (status)
+        return status;
+    if (server->remote && ew_fetcher_create(server->remote, &s->fetcher))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    status = ew_cells_create(model, &s->cells, error);
+    if (status)
+        return status;
+    if (ew_questions_create(s->cells, &weights->schema, &s->questions))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    if (!server->log)
+        return RT_OK;
+    status = ew_event_create(model, s->cells, &s->event, error);
     if (!status)
-        status = ew_cells_create(model, &s->cells, error);
-    if (!status && ew_questions_create(s->cells, &weights->schema, &s->questions))
-        status = rt_fail(error, RT_NO_MEMORY, "out of memory");
-    if (!status && server->log)
-        status = ew_event_create(model, s->cells, &s->event, error);
-    if (!status && server->log)
         ew_questions_keep(s->questions, s->event, &s->lines);
     return status;
 }
 
-static rt_status create_threads(ew_server *server, rt_error *error)
+static rt_status create_each(ew_server *server, const ew_finished *weights, rt_error *error)
+{
+    for (uint32_t i = 0; i < server->thread_count; i++) {
+        const rt_status status = create_thread(server, &server->threads[i], weights, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
+static rt_status run_threads(ew_server *server, rt_error *error)
+{
+    for (uint32_t i = 0; i < server->thread_count; i++) {
+        scoring *s = &server->threads[i];
+        const rt_status status = rt_thread_run(&s->thread, &s->started, work, s, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
+// serve.threads; 0: one for each core that the process may use.
+static uint32_t count_threads(const rt_config *config)
 {
     cpu_set_t set;
+    uint64_t count = config->serve.threads;
+    if (count == 0 && sched_getaffinity(0, sizeof set, &set) == 0)
+        count = (uint64_t)CPU_COUNT(&set);
+    return (uint32_t)rt_min_u64(rt_max_u64(1, count), THREADS_MAX);
+}
+
+static rt_status create_threads(ew_server *server, rt_error *error)
+{
     uint32_t side;
     ew_version version;
-    rt_status status = RT_OK;
-    server->thread_count = server->config->serve.threads;
-    if (server->thread_count == 0)
-        server->thread_count =
-            sched_getaffinity(0, sizeof set, &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 1;
-    server->thread_count = (uint32_t)rt_min_u64(server->thread_count, THREADS_MAX);
+    server->thread_count = count_threads(server->config);
     server->threads = rt_alloc(server->thread_count, sizeof *server->threads);
     if (!server->threads)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    const ew_weights *weights = ew_follower_enter(server->copy, &side, &version);
-    for (uint32_t i = 0; i < server->thread_count && !status; i++)
-        status = create_thread(server, &server->threads[i], weights, error);
+    const ew_finished *weights = ew_follower_enter(server->copy, &side, &version);
+    const rt_status status = create_each(server, weights, error);
     ew_follower_leave(server->copy, side);
-    for (uint32_t i = 0; i < server->thread_count && !status; i++) {
-        scoring *s = &server->threads[i];
-        status = rt_thread_run(&s->thread, &s->started, work, s, error);
-    }
-    return status;
+    if (status)
+        return status;
+    return run_threads(server, error);
 }
 
 static rt_status listen_http(ew_server *server, rt_error *error)
@@ -434,6 +508,24 @@ static rt_status listen_http(ew_server *server, rt_error *error)
     return rt_http_open(&http, &server->http, error);
 }
 
+static rt_status open_all(ew_server *server, rt_error *error)
+{
+    server->queue = rt_alloc(QUEUE_REQUESTS, sizeof *server->queue);
+    if (!server->queue)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    rt_status status = ew_device_open("cpu", &server->device, error);
+    if (status)
+        return status;
+    if (*server->config->serve.log)
+        status = ew_log_open(server->config, &server->log, error);
+    if (status)
+        return status;
+    status = create_threads(server, error);
+    if (status)
+        return status;
+    return listen_http(server, error); // last: there is somebody who answers what comes
+}
+
 rt_status ew_server_open(const rt_config *config, ew_follower *copy, ew_remote *remote,
                          ew_server **server_p, rt_error *error)
 {
@@ -446,15 +538,7 @@ rt_status ew_server_open(const rt_config *config, ew_follower *copy, ew_remote *
     server->begin_ns = rt_now_ns();
     pthread_mutex_init(&server->lock, NULL);
     pthread_cond_init(&server->came, NULL);
-    server->queue = rt_alloc(QUEUE_REQUESTS, sizeof *server->queue);
-    rt_status status = server->queue ? ew_device_open("cpu", &server->device, error)
-                                     : rt_fail(error, RT_NO_MEMORY, "out of memory");
-    if (!status && *config->serve.log)
-        status = ew_log_open(config, &server->log, error);
-    if (!status)
-        status = create_threads(server, error);
-    if (!status)
-        status = listen_http(server, error);
+    const rt_status status = open_all(server, error);
     if (status) {
         ew_server_close(server);
         return status;

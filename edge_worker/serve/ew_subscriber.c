@@ -1,3 +1,6 @@
+// A look, every ASK_EVERY_NS in the subscriber's thread: what is in force there (current.json), the
+// manifests from it down to what is here, the files of each, then current.json here. One question
+// is under way at a time, and every answer has a deadline; after a failure all begins anew.
 #include "edge_worker/serve/ew_subscriber.h"
 
 #include <inttypes.h>
@@ -43,16 +46,25 @@ struct ew_subscriber {
     char failure[256]; // why the last look brought nothing; with the lock held
 };
 
-// ---- asking ------------------------------------------------------------------------------------
+// ---- asking ----------------------------------------------------------------------------------
+
+// Where the run may be led from two boxes, each has a key of its own: that of the one we ask.
+static rt_status trust_server(const ew_subscriber *s, rt_error *error)
+{
+    const rt_keys *keys = s->config.keys;
+    if (!keys || !keys->is_set || !*s->other)
+        return RT_OK;
+    const rt_public_key *key = &keys->coordinator;
+    if (s->at_standby)
+        key = &keys->standby;
+    return rt_transport_zmq.trust(s->transport, SERVER, key->bytes, error);
+}
 
 static rt_status connect_anew(ew_subscriber *s, rt_error *error)
 {
-    const rt_keys *keys = s->config.keys;
-    if (keys && keys->is_set && *s->other &&
-        rt_transport_zmq.trust(s->transport, SERVER,
-                               s->at_standby ? keys->standby.bytes : keys->coordinator.bytes,
-                               error))
-        return error->status;
+    const rt_status status = trust_server(s, error);
+    if (status)
+        return status;
     return rt_transport_zmq.connect(s->transport, rt_visitor_peer(&s->visitor), SERVER, s->address,
                                     &s->endpoint, error);
 }
@@ -64,13 +76,16 @@ static void hang_up(ew_subscriber *s)
     s->endpoint = NULL;
 }
 
+// Each question has a number, by which its answer is told from a late one of the question before.
 static rt_status send_fetch(ew_subscriber *s, const char *name, uint64_t offset, rt_error *error)
 {
     rt_message message;
     rt_wire_fetch fetch = {.offset = offset};
     if (!rt_control_put_text(fetch.name, sizeof fetch.name, name))
         return rt_fail(error, RT_DATA, "%s: a file with such a name cannot be fetched", name);
-    rt_status status = s->endpoint ? RT_OK : connect_anew(s, error);
+    rt_status status = RT_OK;
+    if (!s->endpoint)
+        status = connect_anew(s, error);
     if (status)
         return status;
     if (rt_control_create_struct(&message, RT_MESSAGE_FETCH, rt_visitor_peer(&s->visitor),
@@ -78,7 +93,9 @@ static rt_status send_fetch(ew_subscriber *s, const char *name, uint64_t offset,
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     status = rt_transport_zmq.send(s->endpoint, SERVER, &message);
     rt_message_release(&message);
-    return status ? rt_fail(error, RT_PEER, "%s does not take questions", s->address) : RT_OK;
+    if (status)
+        return rt_fail(error, RT_PEER, "%s does not take questions", s->address);
+    return RT_OK;
 }
 
 // The answer to the last question; RT_AGAIN: another visitor has our number. Those to others, which
@@ -91,20 +108,21 @@ static rt_status await_answer(ew_subscriber *s, rt_message *answer, rt_error *er
         bool ready;
         uint32_t peer;
         rt_status status = ops->receive(s->endpoint, &peer, answer, error);
-        if (!status && rt_message_header(answer)->type == RT_MESSAGE_FETCHED &&
-            rt_message_header(answer)->iteration == s->question)
-            return RT_OK;
-        const bool is_taken = !status && rt_control_is_taken(answer);
-        if (!status)
-            rt_message_release(answer);
-        if (is_taken)
-            return rt_fail(error, RT_AGAIN, "%s has as many visitors as it can", s->address);
+        if (status == RT_AGAIN) {
+            (void)ops->wait(&s->endpoint, 1, -1, WAIT_MS, &ready);
+            continue;
+        }
         if (status == RT_NOT_FOUND)
             return rt_fail(error, RT_PEER, "%s ended the connection", s->address);
-        if (status && status != RT_AGAIN)
+        if (status)
             return status;
-        if (status == RT_AGAIN)
-            (void)ops->wait(&s->endpoint, 1, -1, WAIT_MS, &ready);
+        const rt_wire_header *header = rt_message_header(answer);
+        if (header->type == RT_MESSAGE_FETCHED && header->iteration == s->question)
+            return RT_OK;
+        const bool is_taken = rt_control_is_taken(answer);
+        rt_message_release(answer);
+        if (is_taken)
+            return rt_fail(error, RT_AGAIN, "%s has as many visitors as it can", s->address);
     }
     return rt_fail(error, RT_TIMEOUT, "%s does not answer", s->address);
 }
@@ -145,37 +163,50 @@ static rt_status fetch(ew_subscriber *s, const char *name, uint64_t offset, rt_m
     return status;
 }
 
-// Hands a whole file on, piece by piece.
-static rt_status fetch_all(ew_subscriber *s, const char *name, uint64_t bytes_max,
-                           rt_status (*take)(void *to, const void *bytes, size_t size,
-                                             rt_error *error),
+// What becomes of the bytes of a file, piece by piece.
+typedef rt_status take_piece(void *to, const void *bytes, size_t size, rt_error *error);
+
+// Hands a piece on. Its server says with each how long the file is: *total_p.
+static rt_status fetch_piece(ew_subscriber *s, const char *name, uint64_t bytes_max,
+                             take_piece *take, void *to, uint64_t *offset_p, uint64_t *total_p,
+                             rt_error *error)
+{
+    rt_message answer = {0};
+    rt_wire_fetched fetched;
+    rt_reader bytes;
+    rt_status status = fetch(s, name, *offset_p, &answer, &fetched, &bytes, error);
+    if (status)
+        return status;
+    if (fetched.total > bytes_max)
+        status = rt_fail(error, RT_LIMIT, "%s has %" PRIu64 " bytes, expected at most %" PRIu64,
+                         name, fetched.total, bytes_max);
+    else
+        status = take(to, bytes.next, bytes.left, error);
+    *offset_p += bytes.left;
+    *total_p = fetched.total;
+    rt_message_release(&answer);
+    return status;
+}
+
+static rt_status fetch_all(ew_subscriber *s, const char *name, uint64_t bytes_max, take_piece *take,
                            void *to, rt_error *error)
 {
     uint64_t offset = 0, total = 1;
-    rt_status status = RT_OK;
-    while (offset < total && !status) {
-        rt_message answer = {0};
-        rt_wire_fetched fetched;
-        rt_reader bytes;
-        status = fetch(s, name, offset, &answer, &fetched, &bytes, error);
+    while (offset < total) {
+        const rt_status status = fetch_piece(s, name, bytes_max, take, to, &offset, &total, error);
         if (status)
             return status;
-        total = fetched.total;
-        if (total > bytes_max)
-            status = rt_fail(error, RT_LIMIT, "%s has %" PRIu64 " bytes, expected at most %" PRIu64,
-                             name, total, bytes_max);
-        else
-            status = take(to, bytes.next, bytes.left, error);
-        offset += bytes.left;
-        rt_message_release(&answer);
     }
-    return status;
+    return RT_OK;
 }
 
 static rt_status take_bytes(void *to, const void *bytes, size_t size, rt_error *error)
 {
-    rt_bytes_put(to, bytes, size);
-    return ((rt_bytes *)to)->failed ? rt_fail(error, RT_NO_MEMORY, "out of memory") : RT_OK;
+    rt_bytes *all = to;
+    rt_bytes_put(all, bytes, size);
+    if (all->failed)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    return RT_OK;
 }
 
 static rt_status take_file(void *to, const void *bytes, size_t size, rt_error *error)
@@ -183,7 +214,7 @@ static rt_status take_file(void *to, const void *bytes, size_t size, rt_error *e
     return rt_file_write(to, bytes, size, error);
 }
 
-// ---- versions ----------------------------------------------------------------------------------
+// ---- versions --------------------------------------------------------------------------------
 
 typedef struct {
     uint32_t iteration;
@@ -226,52 +257,73 @@ static bool is_rows(const cJSON *file)
     return cJSON_IsString(file) && strncmp(file->valuestring, "rows-", 5) == 0;
 }
 
-// Every file that the manifest names, and config.json; the manifest last.
-static rt_status fetch_version(ew_subscriber *s, const version *v, rt_error *error)
+// A peer has written the manifest: only names that a published version may have become paths here.
+static rt_status fetch_part(ew_subscriber *s, uint32_t iteration, const cJSON *file,
+                            rt_error *error)
 {
-    char path[PATH_SIZE], name[128];
-    cJSON *root = cJSON_ParseWithLength((const char *)v->manifest.data, v->manifest.size);
-    const cJSON *parts = cJSON_GetObjectItemCaseSensitive(root, "parts"), *part;
-    rt_checkpoint_remove(s->folder, v->iteration, NULL);
-    rt_status status = rt_checkpoint_path(s->folder, v->iteration, path, sizeof path, error);
-    if (!status)
-        status = rt_checkpoint_make(path, error);
-    if (!status)
-        status = fetch_file(s, v->iteration, "config.json", error);
+    char name[128];
+    if (s->config.without_rows && is_rows(file))
+        return RT_OK;
+    if (!cJSON_IsString(file))
+        return rt_fail(error, RT_DATA, "a manifest names a file that none has");
+    version_name(iteration, file->valuestring, name);
+    if (!rt_published_may_be(name))
+        return rt_fail(error, RT_DATA, "a manifest names a file that none has");
+    return fetch_file(s, iteration, file->valuestring, error);
+}
+
+static rt_status fetch_parts(ew_subscriber *s, uint32_t iteration, const cJSON *manifest,
+                             rt_error *error)
+{
+    char path[PATH_SIZE];
+    const cJSON *parts = cJSON_GetObjectItemCaseSensitive(manifest, "parts"), *part;
+    rt_status status = rt_checkpoint_path(s->folder, iteration, path, sizeof path, error);
+    if (status)
+        return status;
+    status = rt_checkpoint_make(path, error);
+    if (status)
+        return status;
+    status = fetch_file(s, iteration, "config.json", error);
+    if (status)
+        return status;
     cJSON_ArrayForEach(part, parts)
     {
         const cJSON *file = cJSON_GetObjectItemCaseSensitive(part, "name");
+        status = fetch_part(s, iteration, file, error);
         if (status)
-            break;
-        if (s->config.without_rows && is_rows(file))
-            continue;
-        if (cJSON_IsString(file))
-            version_name(v->iteration, file->valuestring, name);
-        status = cJSON_IsString(file) && rt_published_may_be(name)
-                     ? fetch_file(s, v->iteration, file->valuestring, error)
-                     : rt_fail(error, RT_DATA, "a manifest names a file that none has");
+            return status;
     }
+    return RT_OK;
+}
+
+// Every file that the manifest names, and config.json; the manifest last, which makes it whole.
+static rt_status fetch_version(ew_subscriber *s, const version *v, rt_error *error)
+{
+    cJSON *root = cJSON_ParseWithLength((const char *)v->manifest.data, v->manifest.size);
+    rt_checkpoint_remove(s->folder, v->iteration, NULL);
+    const rt_status status = fetch_parts(s, v->iteration, root, error);
     cJSON_Delete(root);
-    return status ? status : write_manifest(s, v, error);
+    if (status)
+        return status;
+    return write_manifest(s, v, error);
 }
 
 // Whether the files are here that a manifest names: those of rows may have stayed away.
 static bool has_files(const ew_subscriber *s, const version *v)
 {
     char path[PATH_SIZE];
-    cJSON *root = NULL;
-    rt_status status = s->config.without_rows
-                           ? RT_OK
-                           : rt_checkpoint_path(s->folder, v->iteration, path, sizeof path, NULL);
-    if (!status && !s->config.without_rows)
-        status = rt_manifest_read(path, &root, NULL);
-    if (!status && root)
-        status = rt_manifest_check(path, root, NULL);
+    cJSON *root;
+    if (s->config.without_rows)
+        return true;
+    if (rt_checkpoint_path(s->folder, v->iteration, path, sizeof path, NULL) ||
+        rt_manifest_read(path, &root, NULL))
+        return false;
+    const bool has = rt_manifest_check(path, root, NULL) == RT_OK;
     cJSON_Delete(root);
-    return status == RT_OK;
+    return has;
 }
 
-// Whether this very version is here.
+// Whether this very version is here: another run may have one of the same iteration.
 static bool is_here(const ew_subscriber *s, const version *v)
 {
     char name[128], path[PATH_SIZE], piece[4096];
@@ -290,32 +342,36 @@ static bool is_here(const ew_subscriber *s, const version *v)
     return same && at == v->manifest.size && has_files(s, v);
 }
 
+// *base_p: the version that its rows build on, an earlier one; 0: it has all of them.
 static rt_status fetch_manifest(ew_subscriber *s, version *v, uint32_t *base_p, rt_error *error)
 {
     char name[128];
     version_name(v->iteration, RT_MANIFEST_NAME, name);
     v->manifest = (rt_bytes){0};
-    rt_status status = fetch_all(s, name, SMALL_BYTES_MAX, take_bytes, &v->manifest, error);
-    cJSON *root =
-        status ? NULL : cJSON_ParseWithLength((const char *)v->manifest.data, v->manifest.size);
-    if (!status && !(rt_manifest_u32(root, "base", UINT32_MAX, base_p) &&
-                     (*base_p == 0 || *base_p < v->iteration)))
-        status = rt_fail(error, RT_DATA, "%s: no manifest of a version", name);
+    const rt_status status = fetch_all(s, name, SMALL_BYTES_MAX, take_bytes, &v->manifest, error);
+    if (status)
+        return status;
+    cJSON *root = cJSON_ParseWithLength((const char *)v->manifest.data, v->manifest.size);
+    const bool has_base = rt_manifest_u32(root, "base", UINT32_MAX, base_p);
     cJSON_Delete(root);
-    return status;
+    if (!has_base || (*base_p != 0 && *base_p >= v->iteration))
+        return rt_fail(error, RT_DATA, "%s: no manifest of a version", name);
+    return RT_OK;
 }
 
-// Those that are missing here, newest first, down to one that is here or has all rows.
+// Those that are missing here, newest first, down to one that is here or has all rows. The first
+// *count_p of chain have manifests, which are the caller's, also after an error.
 static rt_status find_chain(ew_subscriber *s, uint32_t newest, version *chain, uint32_t *count_p,
                             rt_error *error)
 {
     uint32_t next = newest;
-    rt_status status = RT_OK;
     *count_p = 0;
-    while (next && !status && *count_p < CHAIN_MAX) {
+    while (next) {
+        if (*count_p == CHAIN_MAX)
+            return rt_fail(error, RT_DATA, "more than %u versions build on each other", CHAIN_MAX);
         version *v = &chain[*count_p];
         v->iteration = next;
-        status = fetch_manifest(s, v, &next, error);
+        const rt_status status = fetch_manifest(s, v, &next, error);
         if (status || is_here(s, v)) {
             rt_bytes_fini(&v->manifest);
             return status;
@@ -324,11 +380,10 @@ static rt_status find_chain(ew_subscriber *s, uint32_t newest, version *chain, u
         if (s->config.without_rows)
             return RT_OK; // what it builds on are rows
     }
-    return next && !status
-               ? rt_fail(error, RT_DATA, "more than %u versions build on each other", CHAIN_MAX)
-               : status;
+    return RT_OK;
 }
 
+// Oldest first: what is whole here stays of use when the link breaks half-way.
 static rt_status fetch_chain(ew_subscriber *s, uint32_t newest, rt_error *error)
 {
     version *chain = rt_alloc(CHAIN_MAX, sizeof *chain);
@@ -345,24 +400,34 @@ static rt_status fetch_chain(ew_subscriber *s, uint32_t newest, rt_error *error)
     return status;
 }
 
-// ---- what is in force --------------------------------------------------------------------------
+// ---- what is in force ------------------------------------------------------------------------
+
+static rt_status parse_current(const ew_subscriber *s, const rt_bytes *bytes, rt_published *current,
+                               rt_error *error)
+{
+    cJSON *root = cJSON_ParseWithLength((const char *)bytes->data, bytes->size);
+    *current =
+        (rt_published){.pinned = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(root, "pinned"))};
+    const bool is_version = rt_manifest_u32(root, "iteration", UINT32_MAX, &current->iteration) &&
+                            current->iteration > 0;
+    cJSON_Delete(root);
+    if (!is_version)
+        return rt_fail(error, RT_DATA, "%s: what is in force is no version", s->address);
+    return RT_OK;
+}
 
 static rt_status fetch_current(ew_subscriber *s, rt_published *current, rt_error *error)
 {
     rt_bytes bytes = {0};
     rt_status status =
         fetch_all(s, RT_PUBLISHED_CURRENT, SMALL_BYTES_MAX, take_bytes, &bytes, error);
-    cJSON *root = status ? NULL : cJSON_ParseWithLength((const char *)bytes.data, bytes.size);
-    *current =
-        (rt_published){.pinned = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(root, "pinned"))};
-    if (!status && !(rt_manifest_u32(root, "iteration", UINT32_MAX, &current->iteration) &&
-                     current->iteration))
-        status = rt_fail(error, RT_DATA, "%s: what is in force is no version", s->address);
-    cJSON_Delete(root);
+    if (!status)
+        status = parse_current(s, &bytes, current, error);
     rt_bytes_fini(&bytes);
     return status;
 }
 
+// With the folder's lock: `lanyard pin` may be changing the same file.
 static rt_status put_in_force(ew_subscriber *s, const rt_published *current, rt_error *error)
 {
     int lock;
@@ -388,9 +453,12 @@ static rt_status look(ew_subscriber *s, rt_error *error)
         here.pinned == there.pinned)
         return RT_OK; // of another run: until its next version, and age_s says so
     status = fetch_chain(s, there.iteration, error);
-    return status ? status : put_in_force(s, &there, error);
+    if (status)
+        return status;
+    return put_in_force(s, &there, error);
 }
 
+// Between two addresses reasons alternate, so that each is new: there time alone bounds warnings.
 static void note(ew_subscriber *s, const rt_error *error)
 {
     uint64_t count;
@@ -398,7 +466,12 @@ static void note(ew_subscriber *s, const rt_error *error)
     const bool is_new = strcmp(s->failure, error->text) != 0;
     snprintf(s->failure, sizeof s->failure, "%.255s", error->text);
     pthread_mutex_unlock(&s->lock);
-    if (error->status && (*s->other ? rt_log_due(&s->limit, &count) : is_new))
+    if (!error->status)
+        return;
+    bool is_due = is_new;
+    if (*s->other)
+        is_due = rt_log_due(&s->limit, &count);
+    if (is_due)
         rt_warn("published models: %s; trying on", error->text);
 }
 
@@ -432,7 +505,7 @@ static void *subscribe(void *context)
     return NULL;
 }
 
-// ---- beginning and end -------------------------------------------------------------------------
+// ---- beginning and end -----------------------------------------------------------------------
 
 // What a server without rows has left is no whole model: nothing is in force until one has come.
 static void forget_without_rows(const ew_subscriber *s)
@@ -452,6 +525,24 @@ static void forget_without_rows(const ew_subscriber *s)
         rt_info("%s has a model without its rows: they are fetched", s->folder);
 }
 
+static rt_status open_all(ew_subscriber *s, rt_error *error)
+{
+    rt_status status = rt_checkpoint_make(s->folder, error);
+    if (status)
+        return status;
+    forget_without_rows(s);
+    status = rt_transport_open(&rt_transport_zmq, s->config.keys, &s->transport, error);
+    if (status)
+        return status;
+    status = rt_visitor_init(&s->visitor, error);
+    if (status)
+        return status;
+    status = connect_anew(s, error);
+    if (status)
+        return status;
+    return rt_thread_run(&s->thread, &s->started, subscribe, s, error);
+}
+
 rt_status ew_subscriber_open(const ew_subscriber_config *config, ew_subscriber **subscriber_p,
                              rt_error *error)
 {
@@ -463,17 +554,7 @@ rt_status ew_subscriber_open(const ew_subscriber_config *config, ew_subscriber *
     snprintf(s->address, sizeof s->address, "%s", config->address);
     snprintf(s->other, sizeof s->other, "%s", config->standby);
     pthread_mutex_init(&s->lock, NULL);
-    rt_status status = rt_checkpoint_make(s->folder, error);
-    if (!status)
-        forget_without_rows(s);
-    if (!status)
-        status = rt_transport_open(&rt_transport_zmq, config->keys, &s->transport, error);
-    if (!status)
-        status = rt_visitor_init(&s->visitor, error);
-    if (!status)
-        status = connect_anew(s, error);
-    if (!status)
-        status = rt_thread_run(&s->thread, &s->started, subscribe, s, error);
+    const rt_status status = open_all(s, error);
     if (status) {
         ew_subscriber_close(s);
         return status;
@@ -502,8 +583,8 @@ rt_status ew_subscriber_find(ew_subscriber *s, rt_error *error)
     if (rt_published_read(s->folder, &current, NULL) == RT_OK)
         return RT_OK;
     pthread_mutex_lock(&s->lock);
-    rt_fail(error, RT_AGAIN, "no model has come to %s from %s yet: %s", s->folder, s->address,
-            s->failure[0] ? s->failure : "it is asked for one");
+    const char *why = s->failure[0] ? s->failure : "it is asked for one";
+    rt_fail(error, RT_AGAIN, "no model has come to %s from %s yet: %s", s->folder, s->address, why);
     pthread_mutex_unlock(&s->lock);
     return RT_AGAIN;
 }

@@ -1,5 +1,5 @@
-// The worker of the exploration: ew_executor.c, ew_capture.c, ew_handed.c and ew_sums.c, with their
-// checks.
+// The worker of the exploration: ew_executor.c, ew_landing.c, ew_capture.c, ew_handed.c and
+// ew_sums.c, with their checks.
 #include "tests/explore/explore_parts.h"
 
 // A node of a worker: slice x EX_NODES + node.

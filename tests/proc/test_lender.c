@@ -49,7 +49,7 @@ static void note_rows(scene *s)
 {
     uint32_t side, count = 0;
     uint64_t at = 0;
-    const ew_weights *weights = ew_follower_enter(s->copy, &side, &s->version);
+    const ew_finished *weights = ew_follower_enter(s->copy, &side, &s->version);
     assert_int_equal(weights->config->model.embedding_dim, DIM);
     while (count < ROWS) {
         const ps_entry *entry = ps_table_next(weights->rows, &at);

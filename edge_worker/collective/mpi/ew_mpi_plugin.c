@@ -54,13 +54,13 @@ static rt_status create(const ew_collective_config *config, void **state_p, rt_e
     if (config->worker_count > 1 && !getenv("OMPI_COMM_WORLD_SIZE"))
         return rt_fail(error, RT_UNSUPPORTED,
                        "network.collective \"mpi\": this worker was not started by mpirun");
-    mpi *self = calloc(1, sizeof *self);
+    mpi *self = rt_alloc(1, sizeof *self);
     if (!self)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     self->config = *config;
     rt_status status = meet(self, error);
     if (status) {
-        free(self);
+        rt_free(self);
         return status;
     }
     *state_p = self;
@@ -74,7 +74,7 @@ static void destroy(void *state, bool is_complete)
         MPI_Comm_free(&self->comm);
         MPI_Finalize();
     }
-    free(self);
+    rt_free(self);
 }
 
 static rt_status reduce(void *state, float *values, uint32_t count, rt_error *error)
@@ -91,14 +91,17 @@ static rt_status reduce(void *state, float *values, uint32_t count, rt_error *er
         const bool stop = __atomic_load_n(self->config.stop, __ATOMIC_ACQUIRE);
         if (stop || rt_now_ns() > end_ns) {
             self->failed = true;
-            return stop ? rt_fail(error, RT_STOPPED, "stopped")
-                        : rt_fail(error, RT_TIMEOUT, "MPI: no sum of all workers within %g s",
-                                  self->config.timeout_s);
+            if (stop)
+                return rt_fail(error, RT_STOPPED, "stopped");
+            return rt_fail(error, RT_TIMEOUT, "MPI: no sum of all workers within %g s",
+                           self->config.timeout_s);
         }
         if (spins > SPINS)
             nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
     }
-    return code == MPI_SUCCESS ? RT_OK : failure(self, code, error);
+    if (code != MPI_SUCCESS)
+        return failure(self, code, error);
+    return RT_OK;
 }
 
 static rt_status reduce_host(void *state, float *value, rt_error *error)
@@ -106,8 +109,11 @@ static rt_status reduce_host(void *state, float *value, rt_error *error)
     return reduce(state, value, 1, error);
 }
 
-static const ew_collective_ops ops = {
-    .name = "mpi", .create = create, .destroy = destroy, .reduce = reduce, .reduce_host = reduce_host};
+static const ew_collective_ops ops = {.name = "mpi",
+                                      .create = create,
+                                      .destroy = destroy,
+                                      .reduce = reduce,
+                                      .reduce_host = reduce_host};
 
 extern const ew_mpi_plugin lanyard_mpi_plugin;
 __attribute__((visibility("default"))) const ew_mpi_plugin lanyard_mpi_plugin = {EW_MPI_ABI, &ops};

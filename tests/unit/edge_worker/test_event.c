@@ -1,14 +1,19 @@
 // Events of what was served.
 #include "edge_worker/serve/ew_event.h"
 
+#include <cjson/cJSON.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/support/config_case.h"
 #include "tests/support/test.h"
 
-#define COLUMNS                                                                         \
-    "stream.table.columns=[{\"name\":\"id\",\"kind\":\"id\"},{\"name\":\"item\","       \
+#define COLUMNS                                                                   \
+    "stream.table.columns=[{\"name\":\"id\",\"kind\":\"id\"},{\"name\":\"item\"," \
     "\"kind\":\"categorical\"},{\"name\":\"price\",\"kind\":\"dense\"}]"
+#define LISTS                                                                     \
+    "stream.table.columns=[{\"name\":\"id\",\"kind\":\"id\"},{\"name\":\"tags\"," \
+    "\"kind\":\"multi\"}]"
 #define OUTCOMES                                                                       \
     "stream.join.columns=[{\"name\":\"id\",\"kind\":\"id\"},{\"name\":\"y\",\"kind\":" \
     "\"label\"}]"
@@ -32,8 +37,7 @@ static void outlives_its_configuration(void **state)
     config_must_set(&config, COLUMNS);
     config_must_set(&config, OUTCOMES);
     config_must_set(&config, "stream.join.source=http");
-    if (ew_cells_create(&config, &cells, &error) ||
-        ew_event_create(&config, cells, &event, &error))
+    if (ew_cells_create(&config, &cells, &error) || ew_event_create(&config, cells, &event, &error))
         fail_msg("%s", error.text);
     memset(config.stream.table.columns, 0x5a,
            config.stream.table.column_count * sizeof *config.stream.table.columns);
@@ -50,4 +54,53 @@ static void outlives_its_configuration(void **state)
     ew_cells_destroy(cells);
 }
 
-TEST_MAIN(TEST(outlives_its_configuration))
+static uint32_t allocations, failing; // so far; the number of the one that fails
+
+static void *allocate(size_t size)
+{
+    if (allocations++ == failing)
+        return NULL;
+    return malloc(size);
+}
+
+// An event is logged whole or not at all: none lacks the value for which there was no memory.
+static void is_whole_or_out_of_memory(void **state)
+{
+    (void)state;
+    ew_cells *cells;
+    ew_event *event;
+    rt_bytes lines = {0};
+    rt_error error = {0};
+    rt_config config = config_fresh();
+    config_must_set(&config, "stream.format=json");
+    config_must_set(&config, LISTS);
+    config_must_set(&config, OUTCOMES);
+    config_must_set(&config, "stream.join.source=http");
+    if (ew_cells_create(&config, &cells, &error) || ew_event_create(&config, cells, &event, &error))
+        fail_msg("%s", error.text);
+    ew_cells_clear(cells);
+    put(cells, "tags",
+        "new\x1f"
+        "cheap");
+    cJSON_InitHooks(&(cJSON_Hooks){allocate, free});
+    rt_status status;
+    for (failing = 0;; failing++) {
+        allocations = 0;
+        status = ew_event_put(event, "e7", 0, &lines, &error);
+        if (allocations <= failing)
+            break; // none failed
+        assert_int_equal(status, RT_NO_MEMORY);
+        assert_int_equal(lines.size, 0);
+    }
+    cJSON_InitHooks(NULL);
+    assert_int_equal(status, RT_OK);
+    assert_true(failing > 5); // an object, an array, three values
+    rt_bytes_put(&lines, "", 1);
+    assert_string_equal((const char *)lines.data, "{\"id\":\"e7\",\"tags\":[\"new\",\"cheap\"]}\n");
+    rt_bytes_fini(&lines);
+    ew_event_destroy(event);
+    ew_cells_destroy(cells);
+    rt_config_fini(&config);
+}
+
+TEST_MAIN(TEST(outlives_its_configuration), TEST(is_whole_or_out_of_memory))

@@ -1,4 +1,4 @@
-#include "edge_worker/predict/ew_weights.h"
+#include "edge_worker/predict/ew_finished.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ static rt_status open_scale(const ew_source *source, uint32_t dense_count, rt_sc
 }
 
 // Dense part and scale take the place of those before.
-static rt_status open_dense(ew_weights *weights, const ew_source *source, rt_error *error)
+static rt_status open_dense(ew_finished *weights, const ew_source *source, rt_error *error)
 {
     char path[RT_PATH_MAX + 64];
     rt_tensors *dense;
@@ -53,7 +53,7 @@ static rt_status open_dense(ew_weights *weights, const ew_source *source, rt_err
     return RT_OK;
 }
 
-static void read_origin(ew_weights *weights, const ew_source *source)
+static void read_origin(ew_finished *weights, const ew_source *source)
 {
     cJSON *root = NULL;
     if (rt_manifest_read(source->folder, &root, NULL))
@@ -69,10 +69,12 @@ static void read_origin(ew_weights *weights, const ew_source *source)
 static uint64_t of_all_shards(const rt_config *config, uint64_t bytes)
 {
     const uint64_t shards = config->ps_shard_count;
-    return bytes > UINT64_MAX / shards ? UINT64_MAX : bytes * shards;
+    if (bytes > UINT64_MAX / shards)
+        return UINT64_MAX;
+    return bytes * shards;
 }
 
-static rt_status create_rows(ew_weights *weights, rt_error *error)
+static rt_status create_rows(ew_finished *weights, rt_error *error)
 {
     const rt_config *config = weights->config;
     const bool is_on_disk = config->ps_storage == RT_STORAGE_DISK;
@@ -93,50 +95,62 @@ static rt_status create_rows(ew_weights *weights, rt_error *error)
     return RT_OK;
 }
 
-rt_status ew_weights_open(const ew_source *source, ew_weights *weights, rt_error *error)
+static rt_status read_all(ew_finished *weights, const ew_source *source, rt_error *error)
 {
     const rt_config *config = source->config;
-    *weights = (ew_weights){.config = config};
     rt_status status =
         rt_parser_read_schema(&config->stream, config->seed, &weights->schema, error);
-    if (!status)
-        status = ew_source_check(source, error);
-    if (!status)
-        status = open_dense(weights, source, error);
-    if (!status && !source->without_rows)
-        status = create_rows(weights, error);
-    if (!status && !source->without_rows)
-        status = ew_source_rows(source, EW_ALL_SHARDS, config->model.embedding_dim, weights->rows,
-                                NULL, error);
+    if (status)
+        return status;
+    status = ew_source_check(source, error);
+    if (status)
+        return status;
+    status = open_dense(weights, source, error);
+    if (status || source->without_rows)
+        return status;
+    status = create_rows(weights, error);
+    if (status)
+        return status;
+    return ew_source_rows(source, EW_ALL_SHARDS, config->model.embedding_dim, weights->rows, NULL,
+                          error);
+}
+
+rt_status ew_finished_open(const ew_source *source, ew_finished *weights, rt_error *error)
+{
+    *weights = (ew_finished){.config = source->config};
+    const rt_status status = read_all(weights, source, error);
     if (status) {
-        ew_weights_close(weights);
+        ew_finished_close(weights);
         return status;
     }
     read_origin(weights, source);
     return RT_OK;
 }
 
-void ew_weights_close(ew_weights *weights)
+void ew_finished_close(ew_finished *weights)
 {
     ps_table_destroy(weights->rows);
     ps_store_destroy(weights->store);
     if (weights->dense)
         rt_tensors_close(weights->dense);
     rt_scale_destroy(weights->scale);
-    *weights = (ew_weights){0};
+    *weights = (ew_finished){0};
 }
 
-rt_status ew_weights_update(ew_weights *weights, const ew_source *source, rt_error *error)
+rt_status ew_finished_update(ew_finished *weights, const ew_source *source, rt_error *error)
 {
     rt_status status = ew_source_check(source, error);
-    if (!status)
-        status = open_dense(weights, source, error);
-    if (!status)
-        status = ew_source_changes(source, weights->config->model.embedding_dim,
-                                   (uint32_t)weights->iteration, weights->rows, error);
-    if (!status)
-        read_origin(weights, source);
-    return status;
+    if (status)
+        return status;
+    status = open_dense(weights, source, error);
+    if (status)
+        return status;
+    status = ew_source_changes(source, weights->config->model.embedding_dim,
+                               (uint32_t)weights->iteration, weights->rows, error);
+    if (status)
+        return status;
+    read_origin(weights, source);
+    return RT_OK;
 }
 
 #define ROWS_AHEAD 4096u // that are on their way from the disk
@@ -151,37 +165,45 @@ static void announce(const ps_table *rows, uint64_t row)
 static rt_status copy_rows(const ps_table *from, ps_table *to, uint32_t row_floats, rt_error *error)
 {
     const uint64_t count = ps_table_count(from);
-    rt_status status = RT_OK;
-    for (uint64_t row = 0; row < count && !status; row++) {
-        status = ps_table_reserve(to, 1, error);
+    for (uint64_t row = 0; row < count; row++) {
+        const rt_status status = ps_table_reserve(to, 1, error);
         if (status)
-            break;
+            return status;
         announce(from, row + ROWS_AHEAD);
         const ps_entry *entry = ps_table_find(from, ps_table_key(from, row));
         ps_entry *copy = ps_table_insert(to, entry->key);
         copy->version = entry->version;
         memcpy(ps_table_row(to, copy), ps_table_row(from, entry), row_floats * sizeof(float));
     }
-    return status;
+    return RT_OK;
 }
 
-rt_status ew_weights_copy(const ew_weights *from, const ew_source *source, ew_weights *weights,
+static rt_status copy_all(const ew_finished *from, const ew_source *source, ew_finished *weights,
                           rt_error *error)
 {
     const rt_config *config = source->config;
-    *weights = (ew_weights){.config = config, .iteration = from->iteration};
+    rt_status status =
+        rt_parser_read_schema(&config->stream, config->seed, &weights->schema, error);
+    if (status)
+        return status;
+    status = create_rows(weights, error);
+    if (status)
+        return status;
+    status = copy_rows(from->rows, weights->rows, config->model.embedding_dim, error);
+    if (status)
+        return status;
+    return ew_finished_update(weights, source, error);
+}
+
+rt_status ew_finished_copy(const ew_finished *from, const ew_source *source, ew_finished *weights,
+                           rt_error *error)
+{
+    *weights = (ew_finished){.config = source->config, .iteration = from->iteration};
     if (source->schema != rt_config_schema(from->config))
         return rt_fail(error, RT_CONFIG,
                        "%s: of another model or stream format than the one before", source->folder);
-    rt_status status =
-        rt_parser_read_schema(&config->stream, config->seed, &weights->schema, error);
-    if (!status)
-        status = create_rows(weights, error);
-    if (!status)
-        status = copy_rows(from->rows, weights->rows, config->model.embedding_dim, error);
-    if (!status)
-        status = ew_weights_update(weights, source, error);
+    const rt_status status = copy_all(from, source, weights, error);
     if (status)
-        ew_weights_close(weights);
+        ew_finished_close(weights);
     return status;
 }
