@@ -169,7 +169,9 @@ static rt_status advise(const rt_config *config, uint32_t iterations, dp_advices
         status = cli_dense_bytes(config, &schema, &sim.dense_bytes, error);
     if (!status && dp_setup_needs_keys(config))
         status = rt_stream_count_keys(&config->stream, config->seed, &sim.distinct_keys, error);
-    return status ? status : dp_advise(&sim, iterations, advices, error);
+    if (status)
+        return status;
+    return dp_advise(&sim, iterations, advices, error);
 }
 
 int cli_advise(int argc, char **argv)

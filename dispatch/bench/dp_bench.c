@@ -56,7 +56,9 @@ static rt_status configure(const dp_bench_shape *shape, rt_config *config, rt_er
     }
     if (!status)
         status = rt_config_set(config, text, error);
-    return status ? status : dp_sim_apply_spec(config, shape->policy, error);
+    if (status)
+        return status;
+    return dp_sim_apply_spec(config, shape->policy, error);
 }
 
 // The keys of the stream: what a file has, or what the generator can make.
@@ -83,7 +85,9 @@ static rt_status make_planner(const dp_bench_shape *shape, dp_bench_case *one, r
     one->config.cache.rows = rt_max_u64(rows, micro_batch * one->schema.keys_per_sample_max);
     rt_status status =
         dp_setup(&one->config, &one->schema, one->distinct_keys, &one->planner_config, error);
-    return status ? status : dp_planner_create(&one->planner_config, &one->planner, error);
+    if (status)
+        return status;
+    return dp_planner_create(&one->planner_config, &one->planner, error);
 }
 
 rt_status dp_bench_open(const dp_bench_shape *shape, dp_bench_case *one, rt_error *error)
@@ -140,7 +144,9 @@ rt_status dp_bench_look_up(dp_bench_case *one, rt_error *error)
     if (status)
         return status;
     status = dp_planner_look_up(one->planner, &one->batch);
-    return status ? rt_fail(error, status, "out of memory for the directory") : RT_OK;
+    if (status)
+        return rt_fail(error, status, "out of memory for the directory");
+    return RT_OK;
 }
 
 rt_status dp_bench_advance(dp_bench_case *one, uint32_t iterations, rt_error *error)

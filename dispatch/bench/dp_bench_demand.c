@@ -197,7 +197,9 @@ static rt_status rows_of(const dp_bench *bench, uint32_t samples_per_worker, rt_
     rt_status status = measure_references(bench, &asked, &known, error);
     for (size_t k = 0; k < RT_COUNT_OF(per_sample) && !status; k++)
         status = demand_row(bench, &asked, (uint32_t)(per_sample[k] * size), 0, &known, error);
-    return status ? status : rows_of_demands(bench, &asked, &known, error);
+    if (status)
+        return status;
+    return rows_of_demands(bench, &asked, &known, error);
 }
 
 rt_status dp_bench_demand(const dp_bench *bench, rt_error *error)

@@ -127,7 +127,9 @@ static rt_status measure_iteration(stages *s, rt_error *error)
     dp_bench_add(&s->times[PART_PLAN], ns[DP_STAGE_COLLECT] + ns[DP_STAGE_SETTLE]);
     dp_bench_add(&s->times[PART_TOTAL], end - begin);
     measure_parts(s);
-    return plan ? measure_encode(s, plan) : RT_OK;
+    if (!plan)
+        return RT_OK;
+    return measure_encode(s, plan);
 }
 
 static void report_stages(const dp_bench *bench, const char *policy, uint32_t n, stages *s)
@@ -229,7 +231,9 @@ static rt_status know_all_keys(dp_bench_case *one, rt_error *error)
         }
     }
     rt_synthetic_destroy(synthetic);
-    return status ? rt_fail(error, status, "out of memory for the directory") : RT_OK;
+    if (status)
+        return rt_fail(error, status, "out of memory for the directory");
+    return RT_OK;
 }
 
 static rt_status measure_decisions(dp_bench_case *one, uint32_t iterations, keys_result *result,

@@ -125,7 +125,8 @@ static void split_key(const dp_view *view, const dp_distinct *key, uint32_t capa
             cost = alone_cost(view, key, j);
         if (key->uses >= 2 && view->worker_count >= 2) {
             int64_t shared = least_shared(view, key, j, least);
-            cost = shared < cost ? shared : cost;
+            if (shared < cost)
+                cost = shared;
         }
         split[j] = (double)cost / key->uses;
     }
@@ -212,7 +213,8 @@ static void take(exhaustive *e, uint32_t sample, uint32_t worker)
 static void place_from(exhaustive *e, uint32_t sample)
 {
     if (sample == e->view->sample_count) {
-        e->best = e->cost < e->best ? e->cost : e->best;
+        if (e->cost < e->best)
+            e->best = e->cost;
         return;
     }
     for (uint32_t j = 0; j < e->view->worker_count; j++) {

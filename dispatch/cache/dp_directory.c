@@ -37,7 +37,9 @@ rt_status dp_directory_init(dp_directory *directory, uint64_t keys_expected)
 rt_status dp_directory_keep_homes(dp_directory *directory)
 {
     directory->homes = rt_alloc(directory->mask + 1, sizeof *directory->homes);
-    return directory->homes ? RT_OK : RT_NO_MEMORY;
+    if (!directory->homes)
+        return RT_NO_MEMORY;
+    return RT_OK;
 }
 
 void dp_directory_set_home(dp_directory *directory, dp_record *record, uint32_t shard)

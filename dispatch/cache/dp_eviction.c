@@ -410,7 +410,9 @@ static rt_status expected_init(expected *x, uint32_t slot_count)
     x->next = rt_alloc(slot_count, sizeof *x->next);
     x->order = rt_alloc(slot_count, sizeof *x->order);
     x->scratch = rt_alloc(slot_count, sizeof *x->scratch);
-    return x->next && x->order && x->scratch ? RT_OK : RT_NO_MEMORY;
+    if (!x->next || !x->order || !x->scratch)
+        return RT_NO_MEMORY;
+    return RT_OK;
 }
 
 static uint32_t expected_victim(dp_eviction *v, uint32_t iteration)
@@ -593,7 +595,9 @@ static rt_status outdated_load(dp_eviction *v, const bool *is_used, rt_reader *r
         dp_eviction_outdate(v, slot);
         after = slot + 1;
     }
-    return reader->failed ? RT_DATA : RT_OK;
+    if (reader->failed)
+        return RT_DATA;
+    return RT_OK;
 }
 
 static rt_status emark_load(dp_eviction *v, const bool *is_used, rt_reader *reader)
@@ -667,7 +671,9 @@ static rt_status listed_load(dp_eviction *v, const bool *is_used, rt_reader *rea
         append_slot(l, one[0], last, one[2]);
     }
     l->hand = l->light ? rt_reader_u32(reader) : 0;
-    return reader->failed || l->hand >= v->config.slot_count ? RT_DATA : RT_OK;
+    if (reader->failed || l->hand >= v->config.slot_count)
+        return RT_DATA;
+    return RT_OK;
 }
 
 void dp_eviction_save(const dp_eviction *v, rt_bytes *bytes)

@@ -13,7 +13,9 @@ rt_status dp_outdated_init(dp_outdated *o, dp_emark_slot *slots, const uint32_t 
     o->scratch = scratch;
     o->capacity = slot_count + slot_count / 4 + 1; // a quarter more pays for making it one tail
     o->items = rt_alloc_unset(o->capacity, sizeof *o->items);
-    return o->items ? RT_OK : RT_NO_MEMORY;
+    if (!o->items)
+        return RT_NO_MEMORY;
+    return RT_OK;
 }
 
 void dp_outdated_fini(dp_outdated *o)

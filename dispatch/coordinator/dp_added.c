@@ -54,7 +54,9 @@ static rt_status take_box(const cJSON *json, const char *path, uint32_t at, rt_c
     rt_status status = text ? rt_config_add_box(config, text, error)
                             : rt_fail(error, RT_NO_MEMORY, "out of memory");
     cJSON_free(text);
-    return status ? rt_fail_in(error, "%s", path) : RT_OK;
+    if (status)
+        return rt_fail_in(error, "%s", path);
+    return RT_OK;
 }
 
 rt_status dp_added_take(const cJSON *json, const char *path, rt_config *config, dp_added *added,
@@ -218,7 +220,9 @@ static rt_status extend(dp_run *c, const char *box, const cJSON *json, rt_error 
         status = rt_config_check(whole, error);
     if (!status)
         status = rt_config_check_training(whole, error);
-    return status ? status : dp_move_check_join(c, box, error);
+    if (status)
+        return status;
+    return dp_move_check_join(c, box, error);
 }
 
 // For the box, which needs one that has it; as all others have it but for that.
@@ -327,7 +331,9 @@ rt_status dp_added_ask(dp_run *c, const char *box, const char *text, char *answe
     if (status)
         return status;
     let_in(c, box, answer, size);
-    return c->own.spawned ? dp_move_ask(c, true, box, error) : RT_OK;
+    if (!c->own.spawned)
+        return RT_OK;
+    return dp_move_ask(c, true, box, error);
 }
 
 // ---- waiting for it --------------------------------------------------------------------------

@@ -177,7 +177,9 @@ static rt_status read_epoch(const char *path, uint32_t *epoch_p)
     const bool is_read = fgets(text, sizeof text, file) != NULL;
     fclose(file);
     const int count = is_read ? sscanf(text, "%" SCNu32 " %16" SCNx64, epoch_p, &hash) : 0;
-    return count == 2 && hash == hash_of_epoch(*epoch_p) ? RT_OK : RT_DATA;
+    if (count != 2 || hash != hash_of_epoch(*epoch_p))
+        return RT_DATA;
+    return RT_OK;
 }
 
 static rt_status write_epoch(const char *path, uint32_t epoch, rt_error *error)
@@ -206,8 +208,9 @@ rt_status dp_checkpoint_raise_epoch(const char *directory, uint32_t epoch, rt_er
 {
     char path[RT_PATH_MAX + 16];
     snprintf(path, sizeof path, "%s/epoch", directory);
-    return dp_checkpoint_epoch(directory) + 1 >= epoch ? RT_OK
-                                                       : write_epoch(path, epoch - 1, error);
+    if (dp_checkpoint_epoch(directory) + 1 >= epoch)
+        return RT_OK;
+    return write_epoch(path, epoch - 1, error);
 }
 
 rt_status dp_checkpoint_begin_epoch(const char *directory, uint32_t *epoch_p, rt_error *error)
@@ -499,7 +502,8 @@ static void look_at_copies(dp_checkpoint *c)
     }
     for (uint64_t rest = c->failure.status ? c->copying : 0; rest; rest &= rest - 1)
         dp_collect_drop(c->config.collect, rt_peer(RT_ROLE_PS, rt_lowest_bit(rest)));
-    c->copying = c->failure.status ? 0 : c->copying;
+    if (c->failure.status)
+        c->copying = 0;
 }
 
 // ---- ending ----------------------------------------------------------------------------------

@@ -111,7 +111,8 @@ static rt_status set_participants(dp_run *c, const rt_config *fresh, rt_error *e
 static rt_status set_rate(dp_run *c, const char *key, const rt_config *fresh, rt_error *error)
 {
     rt_status status = dp_move_ask_rates(c, key, fresh, error);
-    c->move.visitor = status ? c->move.visitor : c->control.visitor;
+    if (!status)
+        c->move.visitor = c->control.visitor;
     return status;
 }
 

@@ -170,7 +170,9 @@ static dp_resume_config resume_config(dp_run *c)
 static rt_status begin_with_model(dp_run *c, rt_error *error)
 {
     const dp_resume_config config = resume_config(c);
-    return c->own.model ? dp_resume_begin_with(&config, &c->initial.saved, error) : RT_OK;
+    if (!c->own.model)
+        return RT_OK;
+    return dp_resume_begin_with(&config, &c->initial.saved, error);
 }
 
 static rt_status resume(dp_run *c, rt_error *error)
@@ -264,7 +266,9 @@ static rt_status conduct(dp_run *c, rt_stream *stream, rt_error *error)
         dp_links_tell(&c->links, w, c->feed, dp_tally_metrics(c->tally));
     if (!status)
         status = dp_run_train(c, error);
-    return status ? status : dp_run_finish(c, error);
+    if (status)
+        return status;
+    return dp_run_finish(c, error);
 }
 
 // Those of a mask by their places among all.
@@ -400,7 +404,8 @@ static void tell_running(dp_run *c)
     if (!c->own.directory || rt_config_copy(c->given, &told))
         return;
     snprintf(path, sizeof path, "%s/" DP_RUNNING, c->own.directory);
-    address = strstr(address, "://") ? strstr(address, "://") + 3 : address;
+    if (strstr(address, "://"))
+        address = strstr(address, "://") + 3;
     snprintf(told.network_coordinator, sizeof told.network_coordinator, "%s", address);
     if (!rt_config_to_json(&told, &json))
         file = fopen(path, "we");

@@ -99,7 +99,9 @@ rt_status dp_cut_part(dp_cut *cut, uint32_t peer, const rt_message *message, rt_
         return rt_fail(error, RT_WIRE, "a PART of the dense weights that nobody waits for");
     cut->dense_bytes = part.total;
     rt_bytes_put(&cut->dense, reader.next, reader.left);
-    return cut->dense.failed ? rt_fail(error, RT_NO_MEMORY, "out of memory") : RT_OK;
+    if (cut->dense.failed)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    return RT_OK;
 }
 
 // What the planner knew when it made the cut, the sums of the run, and the scale of dense features
@@ -193,7 +195,9 @@ rt_status dp_cut_step(dp_cut *cut, rt_error *error)
         if (busy)
             rt_info("the checkpoint before is still being written: training waits for it");
     }
-    return busy ? RT_OK : ask_shards(cut, error);
+    if (busy)
+        return RT_OK;
+    return ask_shards(cut, error);
 }
 
 dp_awaited dp_cut_awaited(const dp_cut *cut)

@@ -86,7 +86,9 @@ static rt_status look_at_model(const dp_run *c, uint64_t *got_p, uint64_t *total
         *got_p += in->got;
         *total_p += in->total;
     }
-    return whole ? RT_OK : RT_AGAIN;
+    if (!whole)
+        return RT_AGAIN;
+    return RT_OK;
 }
 
 static rt_status collect_model(dp_run *c, const char *folder, rt_error *error)

@@ -228,7 +228,8 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
     if (status) {
         if (config->restored)
             (void)dp_planner_set_pool(config->restored, NULL); // which cannot fail
-        feed->planner = config->restored ? NULL : feed->planner; // it stays the caller's
+        if (config->restored)                                  // it stays the caller's
+            feed->planner = NULL;
         release(feed);
         rt_stream_watch(stream, -1, -1); // so does this
         return status;
@@ -309,7 +310,9 @@ rt_status dp_feed_input_failure(dp_feed *feed, rt_error *error)
     pthread_mutex_lock(&feed->lock);
     const rt_error failure = feed->input_failure;
     pthread_mutex_unlock(&feed->lock);
-    return failure.status ? rt_fail(error, failure.status, "%s", failure.text) : RT_OK;
+    if (failure.status)
+        return rt_fail(error, failure.status, "%s", failure.text);
+    return RT_OK;
 }
 
 bool dp_feed_report(const dp_feed *feed, uint32_t number, rt_stream_input *input)

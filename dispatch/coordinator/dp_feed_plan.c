@@ -39,7 +39,8 @@ static uint64_t find_idle(dp_feed *feed, const dp_plan *plan)
         const bool is_empty = !has_part && dp_slice_is_empty(&plan->slices[w]);
         feed->empty[w] = is_empty ? feed->empty[w] + 1 : 0;
         const bool is_left_out = feed->empty[w] > told && feed->left_out[w] < LEFT_OUT_MAX;
-        idle |= is_left_out ? rt_bit(w) : 0;
+        if (is_left_out)
+            idle |= rt_bit(w);
     }
     return idle;
 }
@@ -319,7 +320,9 @@ static rt_status finish_planned(dp_feed *feed, planning *before)
     if (!before->planned)
         return RT_OK;
     rt_status status = dp_planner_finish(feed->planner, &plan);
-    return status ? status : hand_on(feed, plan, before);
+    if (status)
+        return status;
+    return hand_on(feed, plan, before);
 }
 
 // What is planned so far becomes final, and every row goes to the parameter servers. No batch is on
@@ -333,7 +336,9 @@ static rt_status plan_cut(dp_feed *feed, uint64_t *sequence, bool is_cut, bool i
         status = next_planned(feed, (*sequence)++, &flush);
     if (!status)
         status = plan_flush(feed, is_cut, is_last, flush);
-    return status ? status : rt_queue_put(feed->full_planned, flush);
+    if (status)
+        return status;
+    return rt_queue_put(feed->full_planned, flush);
 }
 
 // A sweep, where one is due: the records for the next batch are there.
@@ -360,7 +365,9 @@ static rt_status plan_sweep(dp_feed *feed, uint64_t *sequence, planning *before)
     memcpy(planned->forgotten, forgotten, planned->forgotten_count * sizeof *forgotten);
     planned->keys = dp_planner_directory(feed->planner)->key_count;
     status = encode(feed, plan, NULL, planned);
-    return status ? status : rt_queue_put(feed->full_planned, planned);
+    if (status)
+        return status;
+    return rt_queue_put(feed->full_planned, planned);
 }
 
 static rt_status plan_end(dp_feed *feed, uint64_t sequence, planning *before)
@@ -375,7 +382,9 @@ static rt_status plan_end(dp_feed *feed, uint64_t sequence, planning *before)
     pthread_mutex_lock(&feed->lock);
     rt_status status = feed->failure.status ? RT_STOPPED : RT_OK; // the reader failed
     pthread_mutex_unlock(&feed->lock);
-    return status ? status : plan_cut(feed, &sequence, is_cut, true, before);
+    if (status)
+        return status;
+    return plan_cut(feed, &sequence, is_cut, true, before);
 }
 
 static bool cut_is_due(dp_feed *feed)

@@ -3,7 +3,9 @@
 rt_status dp_flights_init(dp_flights *flights, uint32_t max)
 {
     *flights = (dp_flights){.max = max, .list = rt_alloc(max, sizeof *flights->list)};
-    return flights->list ? RT_OK : RT_NO_MEMORY;
+    if (!flights->list)
+        return RT_NO_MEMORY;
+    return RT_OK;
 }
 
 void dp_flights_fini(dp_flights *flights, dp_feed *feed)

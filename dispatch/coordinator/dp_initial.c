@@ -27,15 +27,18 @@ static rt_status compare_numbers(const char *folder, const char *key, uint32_t t
     char a[16], b[16];
     snprintf(a, sizeof a, "%" PRIu32, theirs);
     snprintf(b, sizeof b, "%" PRIu32, ours);
-    return theirs == ours ? RT_OK : differ(folder, key, a, b, error);
+    if (theirs == ours)
+        return RT_OK;
+    return differ(folder, key, a, b, error);
 }
 
 static rt_status compare_choices(const char *folder, const char *key, int theirs, int ours,
                                  rt_error *error)
 {
-    return theirs == ours ? RT_OK
-                          : differ(folder, key, rt_config_choice_name(key, theirs),
-                                   rt_config_choice_name(key, ours), error);
+    if (theirs == ours)
+        return RT_OK;
+    return differ(folder, key, rt_config_choice_name(key, theirs), rt_config_choice_name(key, ours),
+                  error);
 }
 
 static const char *scaling_name(const rt_scale *scale)
@@ -203,7 +206,9 @@ static rt_status read_file(const char *folder, const char *name, rt_bytes *bytes
     fclose(file);
     if (!is_read)
         return rt_fail(error, RT_IO, "cannot read %s", path);
-    return bytes->failed ? rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path) : RT_OK;
+    if (bytes->failed)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
+    return RT_OK;
 }
 
 static rt_status read_scale(const char *folder, const cJSON *root, uint32_t dense_count,

@@ -185,7 +185,8 @@ static rt_status take_report(dp_run *c, uint32_t peer, const rt_message *message
     dp_prober_reported(&c->prober, worker, &report, rt_now_ns());
     dp_controller_computed(&c->controller, worker, (double)report.times.compute_ns * 1e-9,
                            report.sample_count);
-    f->skipped |= report.skipped ? rt_bit(worker) : 0;
+    if (report.skipped)
+        f->skipped |= rt_bit(worker);
     f->bad |= !isfinite(report.loss_sum);
     return finish_iterations(c, error);
 }
@@ -250,7 +251,9 @@ static rt_status go_on_with_checkpoint(dp_run *c, rt_error *error)
         c->cut.is_wanted |= ends_for_all(c) && !c->cut.is_requested && !c->cut.planned;
         dp_cut_request(&c->cut);
     }
-    return status || c->flights.count ? status : dp_cut_step(&c->cut, error);
+    if (status || c->flights.count)
+        return status;
+    return dp_cut_step(&c->cut, error);
 }
 
 // ---- probes ----------------------------------------------------------------------------------
@@ -386,7 +389,8 @@ static dp_awaited awaited_of_model(const dp_run *c)
     from.number = in->answered;
     for (uint32_t s = 0; s < c->own.config->ps_shard_count; s++) {
         in = dp_collect_of(&c->collect, rt_peer(RT_ROLE_PS, s));
-        from.shards |= in->status == RT_AGAIN ? rt_bit(s) : 0;
+        if (in->status == RT_AGAIN)
+            from.shards |= rt_bit(s);
         from.number += in->answered;
     }
     return from;
@@ -425,7 +429,9 @@ static rt_status wait_for_events(dp_run *c, rt_error *error)
         dp_feed_stop(c->feed);
     }
     const dp_awaited from = awaited(c);
-    return status ? status : dp_overdue_check(&c->overdue, &from, rt_now_ns(), error);
+    if (status)
+        return status;
+    return dp_overdue_check(&c->overdue, &from, rt_now_ns(), error);
 }
 
 rt_status dp_run_turn(dp_run *c, rt_error *error)
@@ -437,7 +443,9 @@ rt_status dp_run_turn(dp_run *c, rt_error *error)
         status = receive_all(c, error);
     if (!status)
         status = finish_iterations(c, error); // some may have waited for a worker that is lost
-    return status ? status : dp_collect_step(&c->collect, error);
+    if (status)
+        return status;
+    return dp_collect_step(&c->collect, error);
 }
 
 // ---- reloading -------------------------------------------------------------------------------

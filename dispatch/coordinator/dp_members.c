@@ -123,7 +123,9 @@ static rt_status read_file(const char *folder, char path[RT_PATH_MAX + 16], cJSO
     fclose(file);
     *json_p = text ? cJSON_Parse(text) : NULL;
     rt_free(text);
-    return text ? RT_OK : rt_fail(error, RT_NO_MEMORY, "out of memory");
+    if (!text)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    return RT_OK;
 }
 
 rt_status dp_members_read(const rt_config *config, const char *folder, dp_members *members,
@@ -158,8 +160,9 @@ static rt_status save(const rt_json *json, const char *path, rt_error *error)
 {
     size_t size;
     const char *text = rt_json_text(json, &size);
-    return text ? rt_file_save(path, text, size, error)
-                : rt_fail(error, RT_NO_MEMORY, "out of memory");
+    if (!text)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    return rt_file_save(path, text, size, error);
 }
 
 rt_status dp_members_write(const rt_config *config, const char *folder, const dp_members *members,

@@ -52,7 +52,8 @@ static uint64_t due(const dp_prober *p, uint64_t now_ns)
             bw_table_doubts(&p->links->table, w) &&
             since_s(one->probed_ns, now_ns) >= DP_PROBER_SOON * p->every_s * one->back_off;
         const bool unknown = since_s(rt_max_u64(told, one->probed_ns), now_ns) >= p->every_s;
-        mask |= doubted || unknown ? rt_bit(w) : 0;
+        if (doubted || unknown)
+            mask |= rt_bit(w);
     }
     return mask;
 }
@@ -90,7 +91,8 @@ static uint32_t longest_unprobed(const dp_prober *p)
     uint32_t best = rt_lowest_bit(p->wanted);
     for (uint64_t rest = p->wanted; rest; rest &= rest - 1) {
         const uint32_t w = rt_lowest_bit(rest);
-        best = p->workers[w].probed_ns < p->workers[best].probed_ns ? w : best;
+        if (p->workers[w].probed_ns < p->workers[best].probed_ns)
+            best = w;
     }
     return best;
 }

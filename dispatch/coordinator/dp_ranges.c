@@ -36,8 +36,10 @@ void dp_ranges_clear(dp_ranges *ranges)
 
 static void widen(float *min, float *max, float low, float high)
 {
-    *min = low < *min ? low : *min;
-    *max = high > *max ? high : *max;
+    if (low < *min)
+        *min = low;
+    if (high > *max)
+        *max = high;
 }
 
 void dp_ranges_add(dp_ranges *ranges, const rt_batch *batch)

@@ -90,7 +90,9 @@ rt_status dp_resume_prepare(const rt_config *config, const char *out, dp_resume_
 rt_status dp_resume_begin_epoch(const char *directory, uint32_t *epoch_p, rt_error *error)
 {
     rt_status status = rt_checkpoint_make(directory, error);
-    return status ? status : dp_checkpoint_begin_epoch(directory, epoch_p, error);
+    if (status)
+        return status;
+    return dp_checkpoint_begin_epoch(directory, epoch_p, error);
 }
 
 // ---- messages --------------------------------------------------------------------------------
@@ -112,7 +114,8 @@ static rt_status send_load(resume *r, uint32_t shard, rt_error *error)
     if (i == r->saved->count || r->damage.status)
         return RT_OK;
     rt_wire_load load = r->saved->loads[i];
-    load.flags |= i == 0 ? RT_WIRE_LOAD_FIRST : 0;
+    if (i == 0)
+        load.flags |= RT_WIRE_LOAD_FIRST;
     if (rt_control_create_struct(&message, RT_MESSAGE_LOAD, r->config->sender,
                                  r->saved->past[i].iteration, &load, sizeof load, NULL))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
@@ -253,9 +256,9 @@ static rt_status take_keys(resume *r, uint32_t shard, const rt_message *message,
     r->keys_from[shard] += count;
     if (count == 0)
         r->keys_missing &= ~rt_bit(shard);
-    return count == 0 ? RT_OK
-                      : send_empty(r, rt_peer(RT_ROLE_PS, shard), RT_MESSAGE_KEYS,
-                                   r->keys_from[shard], error);
+    if (count == 0)
+        return RT_OK;
+    return send_empty(r, rt_peer(RT_ROLE_PS, shard), RT_MESSAGE_KEYS, r->keys_from[shard], error);
 }
 
 static rt_status take(resume *r, uint32_t peer, const rt_message *message, rt_error *error)

@@ -155,8 +155,10 @@ uint64_t dp_roster_workers(const dp_roster *roster)
 uint64_t dp_roster_waiting(const dp_roster *roster)
 {
     uint64_t waiting = 0;
-    for (uint32_t w = 0; w < roster->worker_count; w++)
-        waiting |= roster->members[w].waits ? rt_bit(w) : 0;
+    for (uint32_t w = 0; w < roster->worker_count; w++) {
+        if (roster->members[w].waits)
+            waiting |= rt_bit(w);
+    }
     return waiting & ~roster->config.out_workers;
 }
 
@@ -306,7 +308,9 @@ static rt_status send_to(dp_roster *roster, uint32_t peer, rt_message *message, 
         status = roster->config.ops->send(roster->endpoint, peer, message);
     }
     rt_message_release(message);
-    return status ? gone(roster, peer, status, error) : RT_OK;
+    if (!status)
+        return RT_OK;
+    return gone(roster, peer, status, error);
 }
 
 rt_status dp_roster_send(dp_roster *roster, uint32_t peer, rt_message *message, rt_error *error)
@@ -476,8 +480,9 @@ static rt_status tell_keys(dp_roster *roster, uint32_t peer, uint64_t has, bool 
     memcpy(rt_message_payload(&message), all, size);
     rt_status status = own->ops->send(roster->endpoint, peer, &message);
     rt_message_release(&message);
-    return status ? rt_fail(error, status, "cannot tell it keys: %s", rt_status_text(status))
-                  : RT_OK;
+    if (status)
+        return rt_fail(error, status, "cannot tell it keys: %s", rt_status_text(status));
+    return RT_OK;
 }
 
 static rt_status join(dp_roster *roster, uint32_t peer, const rt_message *message, rt_error *error)
@@ -629,7 +634,9 @@ rt_status dp_roster_welcome(dp_roster *roster, rt_wire_welcome *welcome, rt_erro
         status = send_to(roster, roster->members[i].peer, &message, error);
     }
     const bool is_mutual = rt_dispatch_is_mutual(&roster->config.config->dispatch);
-    return status || !is_mutual ? status : tell_workers(roster, error);
+    if (status || !is_mutual)
+        return status;
+    return tell_workers(roster, error);
 }
 
 // ---- messages --------------------------------------------------------------------------------
@@ -767,7 +774,9 @@ rt_status dp_roster_receive(dp_roster *roster, uint32_t *peer_p, rt_message *mes
         if (roster->joined_count != joined)
             return RT_AGAIN; // the caller looks who is there
     }
-    return check_silence(roster, error) ? error->status : RT_AGAIN; // and the caller its other work
+    if (check_silence(roster, error)) // and the caller its other work
+        return error->status;
+    return RT_AGAIN;
 }
 
 rt_status dp_roster_wait(dp_roster *roster, int wake_fd, rt_error *error)

@@ -84,7 +84,9 @@ static rt_status read_input(const cJSON *object, uint32_t worker_count, dp_input
     rt_status status = read_u32(object, "iteration", &input->iteration, error);
     if (!status && dp_input_subject(kind))
         status = read_u32(object, dp_input_subject(kind), &input->worker, error);
-    return status ? status : dp_input_check(input, worker_count, error);
+    if (status)
+        return status;
+    return dp_input_check(input, worker_count, error);
 }
 
 static rt_status add_input(const cJSON *object, uint32_t worker_count, dp_inputs *inputs,

@@ -260,8 +260,10 @@ static void put_samples(const dp_slice *slice, const rt_batch *batch, const dp_s
     }
     if (!offsets)
         return;
-    for (uint64_t i = 1; i < bag_offset_count(&view->counts, limits); i++)
-        offsets[i] = offsets[i] ? offsets[i] : offsets[i - 1]; // an empty bag
+    for (uint64_t i = 1; i < bag_offset_count(&view->counts, limits); i++) {
+        if (!offsets[i]) // an empty bag
+            offsets[i] = offsets[i - 1];
+    }
 }
 
 // Of a folded batch: rows of the slice by look-up, where the plan has them by key.
@@ -678,7 +680,9 @@ static rt_status check_values(const dp_slice_view *v, const dp_slice_limits *lim
         status = check_ops(v, limits, error);
     if (!status)
         status = check_sums(v, limits, error);
-    return status ? status : check_bags(v, limits, error);
+    if (status)
+        return status;
+    return check_bags(v, limits, error);
 }
 
 rt_status dp_slice_decode(const rt_message *message, const dp_slice_limits *limits,

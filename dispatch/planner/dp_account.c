@@ -95,8 +95,10 @@ void dp_account_add(const dp_account_config *config, const dp_plan *plan, dp_acc
         account->traffic[j].up += traffic[j].up;
         account->traffic[j].down += traffic[j].down;
         account->micro_batch[j] += micro_batch[j];
-        traffic[j].down += plan->returning >> j & 1 ? config->dense_return_bytes : 0;
-        traffic[j].up += plan->sharing >> j & 1 ? config->dense_return_bytes : 0;
+        if (plan->returning >> j & 1)
+            traffic[j].down += config->dense_return_bytes;
+        if (plan->sharing >> j & 1)
+            traffic[j].up += config->dense_return_bytes;
         if (!config->boxes.count)
             account->cost_s[j] += dp_passing_cost_s(&passing, &config->rates.links[j]);
         if (passing.received == 0)

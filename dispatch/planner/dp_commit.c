@@ -382,7 +382,9 @@ static rt_status begin_release(dp_planner *planner, dp_work *work)
     dp_homes_begin(planner);
     if (planner->config.dispatch.reduce)
         dp_reduce_choose(planner, work);
-    return dp_planner_pool(planner) ? RT_OK : push_unsynced(planner, &work->plan);
+    if (dp_planner_pool(planner))
+        return RT_OK;
+    return push_unsynced(planner, &work->plan);
 }
 
 static rt_status release(dp_planner *planner, dp_work *work, uint32_t from, uint32_t until)

@@ -134,7 +134,9 @@ rt_status dp_homes_push(dp_planner *planner, dp_plan *plan, uint32_t worker, uin
     // Not up to the version that is pushed: with that one the row may come back. (Where all is
     // pushed after every training, the record has that one already.)
     const uint32_t version = (uint32_t)rt_min_u64(record->version_ps, record->version - 1);
-    return version ? add_forget(plan, worker, record, version, before) : RT_OK;
+    if (!version)
+        return RT_OK;
+    return add_forget(plan, worker, record, version, before);
 }
 
 // Of several trainers, the one on the box that has served others the shortest; RT_WORKERS_MAX: no

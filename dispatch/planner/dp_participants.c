@@ -283,8 +283,9 @@ static rt_status load(dp_participants *self, rt_reader *reader)
     if (!status &&
         self->recent.count != (rotates(self) ? 0 : rt_min_u64(self->seen, DP_RECENT_MAX)))
         status = RT_DATA;
-    return status ? status
-                  : dp_choice_load(&self->choice, &self->config, &self->recent, reader);
+    if (status)
+        return status;
+    return dp_choice_load(&self->choice, &self->config, &self->recent, reader);
 }
 
 rt_status dp_participants_load(dp_participants *self, const dp_rates *rates, rt_reader *reader,

@@ -194,7 +194,9 @@ static rt_status allocate_changes(dp_planner *planner, uint64_t lookups)
     if (workers > DP_COST_WORKERS_MAX)
         return RT_OK;
     planner->changes = rt_alloc_unset(lookups * workers, sizeof *planner->changes);
-    return planner->changes ? RT_OK : RT_NO_MEMORY;
+    if (!planner->changes)
+        return RT_NO_MEMORY;
+    return RT_OK;
 }
 
 static rt_status allocate(dp_planner *planner)

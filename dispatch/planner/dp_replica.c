@@ -112,7 +112,9 @@ static rt_status plan_next(dp_replica *replica, const dp_plan **plan_p, rt_error
         status = dp_planner_commit(planner, plan_p);
     }
     replica->planned++;
-    return status ? rt_fail(error, status, "planning failed: %s", rt_status_text(status)) : RT_OK;
+    if (status)
+        return rt_fail(error, status, "planning failed: %s", rt_status_text(status));
+    return RT_OK;
 }
 
 static rt_status plan_end(dp_replica *replica, const dp_plan **plan_p, rt_error *error)
@@ -123,7 +125,9 @@ static rt_status plan_end(dp_replica *replica, const dp_plan **plan_p, rt_error 
         status = dp_planner_finish(replica->planner, plan_p);
     else
         status = dp_planner_flush(replica->planner, plan_p);
-    return status ? rt_fail(error, status, "planning failed: %s", rt_status_text(status)) : RT_OK;
+    if (status)
+        return rt_fail(error, status, "planning failed: %s", rt_status_text(status));
+    return RT_OK;
 }
 
 static rt_status emit(dp_replica *replica, const dp_plan *plan, const rt_batch *batch,
@@ -153,7 +157,9 @@ rt_status dp_replica_plan(dp_replica *replica, const rt_message *batches, rt_mes
             const rt_batch *last = replica->before;
             status = plan_end(replica, &plan, error);
             replica->before = NULL;
-            return status ? status : emit(replica, plan, last, slice, error);
+            if (status)
+                return status;
+            return emit(replica, plan, last, slice, error);
         }
         const rt_batch *now = batch_at(replica, replica->planned);
         status = plan_next(replica, &plan, error);

@@ -238,5 +238,7 @@ rt_status dp_setup_threads(const rt_config *config, rt_pool **pool_p, rt_error *
     const uint32_t count = config->planner_threads ? config->planner_threads
                                                    : (uint32_t)rt_min_u64(half, THREADS_MAX);
     *pool_p = NULL;
-    return count > 1 ? rt_pool_create(count, pool_p, error) : RT_OK;
+    if (count <= 1)
+        return RT_OK;
+    return rt_pool_create(count, pool_p, error);
 }

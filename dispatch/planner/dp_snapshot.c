@@ -59,7 +59,8 @@ static void sum_keys(const dp_directory *directory, uint64_t *count_p, uint64_t 
         uint32_t version =
             entry->record ? directory->records[entry->record - 1].version : entry->version;
         *count_p += version > 0;
-        *sum_p += version ? rt_mix(entry->key ^ rt_mix(version)) : 0;
+        if (version)
+            *sum_p += rt_mix(entry->key ^ rt_mix(version));
     }
 }
 
@@ -312,7 +313,9 @@ static rt_status load_caches(dp_planner *planner, uint32_t w, bool has_shown, rt
         if (!rt_reader_take(reader, rt_reader_u64(reader), 1))
             return bad(error, "it ends within the caches that decisions see");
     }
-    return planner->shown ? load_cache(planner, planner->shown, w, &again, error) : RT_OK;
+    if (!planner->shown)
+        return RT_OK;
+    return load_cache(planner, planner->shown, w, &again, error);
 }
 
 static bool is_rate(double value)
@@ -434,7 +437,9 @@ static rt_status load_lineup(bool take, rt_reader *reader, rt_bytes *lineup, rt_
         return bad(error, "it ends within who takes part");
     if (take)
         rt_bytes_put(lineup, bytes, size);
-    return lineup->failed ? rt_fail(error, RT_NO_MEMORY, "out of memory") : RT_OK;
+    if (lineup->failed)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    return RT_OK;
 }
 
 // Counts of another rows.admit begin anew: they say what to store, not what is true.
@@ -578,5 +583,7 @@ rt_status dp_planner_refill(dp_planner *planner, uint32_t pull_count_max, uint32
     }
     *slot_p = first + pull_count_max;
     *plan_p = plan;
-    return more ? RT_OK : RT_END;
+    if (!more)
+        return RT_END;
+    return RT_OK;
 }

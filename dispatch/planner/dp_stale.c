@@ -150,9 +150,9 @@ static rt_status check_row(dp_planner *planner, dp_work *work, uint32_t worker, 
         return RT_OK;
     }
     work->plan.clocks.stale_keys++;
-    return copy->spent
-               ? RT_OK
-               : push_delta(planner, &slice->release, worker, slot, record, DP_REASON_UPDATE);
+    if (copy->spent)
+        return RT_OK;
+    return push_delta(planner, &slice->release, worker, slot, record, DP_REASON_UPDATE);
 }
 
 static rt_status check_rows(dp_planner *planner, dp_work *work, uint32_t worker)

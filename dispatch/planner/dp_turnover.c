@@ -6,7 +6,9 @@
 rt_status dp_turnover_init(dp_turnover *turnover, uint32_t worker_count)
 {
     *turnover = (dp_turnover){.owned = rt_alloc(worker_count, sizeof *turnover->owned)};
-    return turnover->owned ? RT_OK : RT_NO_MEMORY;
+    if (!turnover->owned)
+        return RT_NO_MEMORY;
+    return RT_OK;
 }
 
 void dp_turnover_fini(dp_turnover *turnover)

@@ -50,10 +50,10 @@ static rt_status allocate_batch(uint32_t samples, uint64_t lookups, window_batch
     b->before = rt_alloc(lookups, sizeof *b->before);
     b->after = rt_alloc(lookups, sizeof *b->after);
     b->worker_of_sample = rt_alloc(samples, sizeof *b->worker_of_sample);
-    return !b->offsets || !b->lookups || !b->distinct || !b->held || !b->trainers || !b->before ||
-                   !b->after || !b->worker_of_sample
-               ? RT_NO_MEMORY
-               : RT_OK;
+    if (!b->offsets || !b->lookups || !b->distinct || !b->held || !b->trainers || !b->before ||
+        !b->after || !b->worker_of_sample)
+        return RT_NO_MEMORY;
+    return RT_OK;
 }
 
 rt_status dp_window_create(uint32_t size, uint32_t kept, uint32_t worker_count,

@@ -27,12 +27,12 @@ typedef struct {
 static rt_status reserve(fae *f)
 {
     const uint64_t records = f->run->directory.record_top;
-    return rt_grow(&f->is_hot, &f->hot_capacity, records, sizeof *f->is_hot) ||
-                   rt_grow(&f->was_seen, &f->seen_capacity, records, sizeof *f->was_seen) ||
-                   rt_grow(&f->owner, &f->owner_capacity, records, sizeof *f->owner) ||
-                   rt_grow(&f->owner_of, &f->owner_of_capacity, records, sizeof *f->owner_of)
-               ? RT_NO_MEMORY
-               : RT_OK;
+    if (rt_grow(&f->is_hot, &f->hot_capacity, records, sizeof *f->is_hot) ||
+        rt_grow(&f->was_seen, &f->seen_capacity, records, sizeof *f->was_seen) ||
+        rt_grow(&f->owner, &f->owner_capacity, records, sizeof *f->owner) ||
+        rt_grow(&f->owner_of, &f->owner_of_capacity, records, sizeof *f->owner_of))
+        return RT_NO_MEMORY;
+    return RT_OK;
 }
 
 static void make_hot(fae *f, uint32_t record)
@@ -94,7 +94,9 @@ static rt_status profile(fae *f, rt_error *error)
         return status;
     status = make_all_hot(f, popularity.uses, rt_min_u64(wanted, popularity.row_count), error);
     dp_popularity_fini(&popularity);
-    return status ? status : rt_stream_open(&config->stream, config->seed, &run->stream, error);
+    if (status)
+        return status;
+    return rt_stream_open(&config->stream, config->seed, &run->stream, error);
 }
 
 static bool sample_is_hot(const fae *f, const dp_peer_batch *batch, uint32_t i)
@@ -192,7 +194,9 @@ static rt_status train(fae *f, rt_error *error)
             is_last = iterate(f, &f->pools[k].batch);
     }
     dp_peer_batch_fini(&batch);
-    return status == RT_END ? RT_OK : status;
+    if (status != RT_END)
+        return status;
+    return RT_OK;
 }
 
 rt_status dp_fae_run(dp_peer_run_state *run, rt_error *error)

@@ -66,7 +66,9 @@ static rt_status table_init(table *t, uint64_t memory_max, rt_error *error)
     while (t->slot_count_max <= memory_max / (4 * sizeof *t->slots))
         t->slot_count_max *= 2;
     t->slots = rt_alloc(t->slot_count, sizeof *t->slots);
-    return t->slots ? RT_OK : rt_fail(error, RT_NO_MEMORY, "out of memory: counts of rows");
+    if (!t->slots)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: counts of rows");
+    return RT_OK;
 }
 
 // ---- counting --------------------------------------------------------------------------------

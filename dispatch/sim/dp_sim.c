@@ -150,7 +150,9 @@ static rt_status read_ahead(simulation *s, rt_error *error)
         s->preview_ns += rt_now_ns() - begin;
     }
     s->batch = &s->batches[s->first];
-    return s->ahead ? RT_OK : RT_END;
+    if (!s->ahead)
+        return RT_END;
+    return RT_OK;
 }
 
 static rt_status plan_batch(simulation *s, bool counted, const dp_plan **plan_p)
