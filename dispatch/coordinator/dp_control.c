@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "dispatch/coordinator/dp_adding.h"
+#include "dispatch/coordinator/dp_move.h"
 #include "dispatch/coordinator/dp_run.h"
 #include "dispatch/policies/dp_policy.h"
 #include "runtime/files/rt_file.h"
@@ -17,21 +19,6 @@
 #define LIST "forgotten"                     // beside the checkpoints
 #define PLANNED_MORE 8u                      // batches and plans on their way, beside run-ahead
 #define ASK_AGAIN_NS UINT64_C(10000000000)   // for a checkpoint, where the one before failed
-
-rt_status dp_control_init(const rt_config *config, dp_control *control)
-{
-    *control = (dp_control){0};
-    rt_status status = rt_config_copy(config, &control->in_force);
-    control->has_config = !status;
-    return status;
-}
-
-void dp_control_fini(dp_control *control)
-{
-    if (control->has_config)
-        rt_config_fini(&control->in_force);
-    *control = (dp_control){0};
-}
 
 // ---- set -------------------------------------------------------------------------------------
 
@@ -83,16 +70,16 @@ static rt_status set_participants(dp_run *c, const rt_config *fresh, rt_error *e
 {
     const rt_dispatch_config *dispatch = &fresh->dispatch;
     const uint64_t all = dp_run_workers(c);
-    if (c->own.config->dispatch.participants == RT_PARTICIPANTS_ALL)
+    if (c->configs.part.dispatch.participants == RT_PARTICIPANTS_ALL)
         return rt_fail(error, RT_CONFIG,
                        "dispatch.participants: this run began with \"all\": its shards keep no dense "
                        "weights for workers that come back");
-    if (c->limits.worker_count != c->given->worker_count)
+    if (c->limits.worker_count != c->configs.whole.worker_count)
         return rt_fail(error, RT_CONFIG,
                        "dispatch.participants: workers are missing, ranks have other meanings now");
     const bool chooses = dispatch->participants == RT_PARTICIPANTS_AUTO ||
                          dispatch->participants == RT_PARTICIPANTS_ROTATE;
-    if (chooses && c->own.config->dispatch.participants != dispatch->participants)
+    if (chooses && c->configs.part.dispatch.participants != dispatch->participants)
         return rt_fail(error, RT_CONFIG,
                        "dispatch.participants: only a run that began with it can choose");
     dp_feed_choose_on(c->feed, chooses);
@@ -158,11 +145,11 @@ static rt_status find_settable(const char *key, size_t *index_p, rt_error *error
                    names);
 }
 
-static rt_status make_config(const dp_control *control, const char *key, const char *value,
+static rt_status make_config(const rt_config *current, const char *key, const char *value,
                              rt_config *fresh, rt_error *error)
 {
     char assignment[RT_ASK_BYTES_MAX];
-    if (rt_config_copy(&control->in_force, fresh))
+    if (rt_config_copy(current, fresh))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     snprintf(assignment, sizeof assignment, "%s=%s", key, value);
     rt_status status = rt_config_set(fresh, assignment, error);
@@ -182,7 +169,7 @@ static rt_status set(dp_run *c, const char *key, const char *value, char *answer
     size_t index = 0;
     rt_status status = find_settable(key, &index, error);
     if (!status)
-        status = make_config(&c->control, key, value, &fresh, error);
+        status = make_config(&c->configs.current, key, value, &fresh, error);
     if (status)
         return status;
     status = settable[index].apply(c, &fresh, error);
@@ -190,8 +177,8 @@ static rt_status set(dp_run *c, const char *key, const char *value, char *answer
         rt_config_fini(&fresh);
         return status;
     }
-    rt_config_fini(&c->control.in_force);
-    c->control.in_force = fresh;
+    rt_config_fini(&c->configs.current);
+    c->configs.current = fresh;
     rt_json *json = rt_metrics_begin(dp_tally_metrics(c->tally), "set");
     rt_json_string(json, "key", key);
     rt_json_string(json, "value", value);
@@ -233,7 +220,7 @@ static void tell_forgotten(dp_run *c, uint64_t key)
 // Beyond the last iteration that may be planned without the records that were told just now.
 static void want_all_rows(dp_run *c)
 {
-    const rt_config *config = c->own.config;
+    const rt_config *config = &c->configs.part;
     c->control.after = (uint32_t)dp_tally_iterations(c->tally) + config->run_ahead +
                        rt_config_batches_ahead(config) + PLANNED_MORE;
     if (c->checkpoint)
@@ -266,7 +253,7 @@ static rt_status forget(dp_run *c, const char *keys, const char *second, char *a
     const uint32_t before = control->forgotten_count;
     uint32_t count = before;
     (void)second;
-    if (c->own.config->placement == RT_PLACEMENT_WORKER)
+    if (c->configs.part.placement == RT_PLACEMENT_WORKER)
         return rt_fail(error, RT_CONFIG,
                        "forget: rows do not end with planner.placement \"worker\"");
     rt_status status = read_keys(keys, control, &count, error);
@@ -357,7 +344,7 @@ static rt_status add(dp_run *c, const char *box, const char *second, char *answe
 static rt_status add_new(dp_run *c, const char *box, const char *text, char *answer, size_t size,
                          rt_error *error)
 {
-    rt_status status = dp_added_ask(c, box, text, answer, size, error);
+    rt_status status = dp_adding_ask(c, box, text, answer, size, error);
     if (!status && c->move.is_asked)
         c->move.visitor = c->control.visitor;
     return status;
@@ -367,7 +354,7 @@ static rt_status drain(dp_run *c, const char *box, const char *second, char *ans
                        rt_error *error)
 {
     (void)second;
-    if (dp_added_let_go(c, box, answer, size))
+    if (dp_adding_let_go(c, box, answer, size))
         return RT_OK;
     return move(c, false, box, answer, size, error);
 }

@@ -9,7 +9,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "dispatch/coordinator/dp_adding.h"
+#include "dispatch/coordinator/dp_control.h"
 #include "dispatch/coordinator/dp_live.h"
+#include "dispatch/coordinator/dp_move.h"
 #include "dispatch/coordinator/dp_run.h"
 #include "runtime/transport/rt_ask.h"
 
@@ -84,7 +87,7 @@ static rt_status send_what_is_planned(dp_run *c, rt_error *error)
 // All workers agree, and not too often.
 static rt_status check_verdict(dp_run *c, const dp_flight *f, rt_error *error)
 {
-    const rt_config *config = c->own.config;
+    const rt_config *config = &c->configs.part;
     const uint32_t iteration = f->planned->iteration, max = config->guard_bad_batches_max;
     const uint64_t told =
         f->reported & f->planned->participants; // who sits out does not hear of it
@@ -169,7 +172,7 @@ static rt_status take_report(dp_run *c, uint32_t peer, const rt_message *message
                                               : 0;
     const float *predictions =
         rt_reader_take(&reader, report.sample_count,
-                       rt_config_output_count(&c->own.config->stream) * sizeof(float));
+                       rt_config_output_count(&c->configs.part.stream) * sizeof(float));
     if (report.sample_count != expected || !predictions || reader.left)
         return rt_fail(error, RT_WIRE, "%s: a report on %" PRIu32 " samples, expected %" PRIu32,
                        name, report.sample_count, expected);
@@ -195,7 +198,7 @@ static rt_status take_report(dp_run *c, uint32_t peer, const rt_message *message
 
 void dp_run_put_off_taking_back(dp_run *c)
 {
-    c->take_back_ns = rt_now_ns() + (uint64_t)(c->given->timeout_rejoin_s * 1e9);
+    c->take_back_ns = rt_now_ns() + (uint64_t)(c->configs.whole.timeout_rejoin_s * 1e9);
 }
 
 // The checkpoint with which workers are taken back, as soon as it is written or has failed. Until
@@ -238,7 +241,7 @@ static void cut_journal(dp_run *c)
 static rt_status go_on_with_checkpoint(dp_run *c, rt_error *error)
 {
     dp_control_step(c);
-    dp_added_step(c);
+    dp_adding_step(c);
     if (!c->checkpoint)
         return c->flights.count ? RT_OK : dp_cut_step(&c->cut, error);
     dp_checkpoint_step(c->checkpoint);
@@ -387,7 +390,7 @@ static dp_awaited awaited_of_model(const dp_run *c)
     const rt_parcel_in *in = dp_collect_of(&c->collect, lead);
     from.workers = in->status == RT_AGAIN ? rt_bit(rt_peer_rank(lead)) : 0;
     from.number = in->answered;
-    for (uint32_t s = 0; s < c->own.config->ps_shard_count; s++) {
+    for (uint32_t s = 0; s < c->configs.part.ps_shard_count; s++) {
         in = dp_collect_of(&c->collect, rt_peer(RT_ROLE_PS, s));
         if (in->status == RT_AGAIN)
             from.shards |= rt_bit(s);

@@ -24,10 +24,10 @@ static rt_status check_run(const dp_run *c, const char *what, rt_error *error)
 
 rt_status dp_move_check_boxes(const dp_run *c, const char *box, rt_error *error)
 {
-    if (c->given->box_count == 0)
+    if (c->configs.whole.box_count == 0)
         return rt_fail(error, RT_CONFIG,
                        "%s: the configuration does not say which boxes there are: boxes", box);
-    if (c->given->collective == RT_COLLECTIVE_MPI)
+    if (c->configs.whole.collective == RT_COLLECTIVE_MPI)
         return rt_fail(error, RT_CONFIG,
                        "%s: with network.collective \"mpi\" the number of workers is that of mpirun",
                        box);
@@ -66,7 +66,7 @@ static rt_status check_rows(const dp_run *c, const char *box, const rt_config *l
 {
     uint64_t rows = 0;
     const uint64_t fit = dp_setup_rows_that_fit(left);
-    for (uint32_t s = 0; s < c->own.config->ps_shard_count; s++) {
+    for (uint32_t s = 0; s < c->configs.part.ps_shard_count; s++) {
         const rt_wire_vitals *vitals = &c->watch.shards[s];
         if (!vitals->row_bytes_max)
             return rt_fail(error, RT_AGAIN,
@@ -88,17 +88,17 @@ static rt_status check_next(const dp_run *c, const char *box, const dp_members *
                             rt_error *error)
 {
     rt_config left;
-    const uint32_t before = c->own.config->ps_shard_count;
+    const uint32_t before = c->configs.part.ps_shard_count;
     if (!next->workers || !next->shards)
         return rt_fail(error, RT_CONFIG, "%s: has the last %s of this run", box,
                        next->workers ? "shard" : "worker");
-    if (!c->own.spawned && c->given->checkpoint.copies == 0 &&
+    if (!c->own.spawned && c->configs.whole.checkpoint.copies == 0 &&
         rt_bit_count(next->shards) != before)
         return rt_fail(error, RT_CONFIG,
                        "%s: rows go to other shards by the copies on the coordinator's box, and "
                        "checkpoint.copies is 0",
                        box);
-    if (rt_config_copy(c->given, &left))
+    if (rt_config_copy(&c->configs.whole, &left))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     rt_config_keep_members(&left, next->workers, next->shards);
     rt_status status = rt_config_check_model(&left, error);
@@ -112,15 +112,15 @@ static rt_status check_next(const dp_run *c, const char *box, const dp_members *
 
 rt_status dp_move_check_join(const dp_run *c, const char *box, rt_error *error)
 {
-    const uint32_t b = rt_config_find_box(c->given, box);
-    const dp_members next = dp_members_of(c->given, c->members.boxes | rt_bit(b));
+    const uint32_t b = rt_config_find_box(&c->configs.whole, box);
+    const dp_members next = dp_members_of(&c->configs.whole, c->members.boxes | rt_bit(b));
     return check_next(c, box, &next, error);
 }
 
 bool dp_move_is_there(const dp_run *c, uint32_t box)
 {
-    const dp_members joining = dp_members_of(c->given, rt_bit(box));
-    return check_presence(c, c->given->boxes[box].name, &joining, NULL) == RT_OK;
+    const dp_members joining = dp_members_of(&c->configs.whole, rt_bit(box));
+    return check_presence(c, c->configs.whole.boxes[box].name, &joining, NULL) == RT_OK;
 }
 
 rt_status dp_move_ask(dp_run *c, bool joins, const char *box, rt_error *error)
@@ -128,17 +128,16 @@ rt_status dp_move_ask(dp_run *c, bool joins, const char *box, rt_error *error)
     rt_status status = dp_move_check_boxes(c, box, error);
     if (status)
         return status;
-    const uint32_t b = rt_config_find_box(c->given, box);
-    if (b == c->given->box_count)
+    const uint32_t b = rt_config_find_box(&c->configs.whole, box);
+    if (b == c->configs.whole.box_count)
         return rt_fail(error, RT_NOT_FOUND, "%s: the configuration has no box of that name%s", box,
                        joins ? ": `lanyard add RUN BOX --gbps G` says what it is" : "");
     const uint64_t in = c->members.boxes;
     if ((in >> b & 1) == joins)
         return rt_fail(error, RT_CONFIG, "%s: takes %s", box,
                        joins ? "part in this run already" : "no part in this run");
-    const dp_members moved = dp_members_of(c->given, rt_bit(b));
-    dp_move move = {.is_asked = true,
-                    .next = dp_members_of(c->given, in ^ rt_bit(b))};
+    const dp_members moved = dp_members_of(&c->configs.whole, rt_bit(b));
+    dp_move move = {.is_asked = true, .next = dp_members_of(&c->configs.whole, in ^ rt_bit(b))};
     move.next.row_rate = c->members.row_rate;
     move.next.dense_rate = c->members.dense_rate;
     snprintf(move.what, sizeof move.what, "%s %s", box, joins ? "joins" : "leaves");
@@ -157,14 +156,14 @@ rt_status dp_move_ask(dp_run *c, bool joins, const char *box, rt_error *error)
 
 rt_status dp_move_ask_end(dp_run *c, const char *box, rt_error *error)
 {
-    const uint32_t b = rt_config_find_box(c->given, box);
-    rt_status status = dp_added_check_end(&c->added, c->given, box, error);
+    const uint32_t b = rt_config_find_box(&c->configs.whole, box);
+    rt_status status = dp_added_check_end(&c->added, &c->configs.whole, box, error);
     if (status)
         return status;
     if (c->members.boxes >> b & 1) {
         status = dp_move_ask(c, false, box, error);
     } else if (!(status = check_run(c, box, error))) {
-        const dp_members gone = dp_members_of(c->given, rt_bit(b));
+        const dp_members gone = dp_members_of(&c->configs.whole, rt_bit(b));
         c->move = (dp_move){.is_asked = true,
                             .next = c->members,
                             .away_workers = gone.workers,
@@ -214,13 +213,13 @@ rt_status dp_move_end(dp_run *c, bool is_written, rt_error *error)
     dp_added_joined(&added, move->next.boxes);
     if (move->ended)
         dp_added_end(&added, rt_lowest_bit(move->ended));
-    rt_status status = is_written
-                           ? dp_members_write(c->given, c->checkpoints, &move->next, &added, &why)
-                           : rt_fail(&why, RT_IO,
-                                     "the checkpoint could not be written: "
-                                     "the run goes on as it was");
+    rt_status status =
+        is_written ? dp_members_write(&c->configs.whole, c->checkpoints, &move->next, &added, &why)
+                   : rt_fail(&why, RT_IO,
+                             "the checkpoint could not be written: "
+                             "the run goes on as it was");
     if (status) {
-        dp_members_set_rates(&c->members, &c->control.in_force);
+        dp_members_set_rates(&c->members, &c->configs.current);
         answer(c, status, why.text);
         return RT_OK;
     }
@@ -247,12 +246,12 @@ void dp_move_iterated(dp_run *c)
     rt_json *json = rt_metrics_begin(dp_tally_metrics(c->tally), "boxes");
     rt_json_begin_array(json, "boxes");
     for (uint64_t rest = members->boxes; rest; rest &= rest - 1)
-        rt_json_string(json, NULL, c->given->boxes[rt_lowest_bit(rest)].name);
+        rt_json_string(json, NULL, c->configs.whole.boxes[rt_lowest_bit(rest)].name);
     rt_json_end_array(json);
     rt_json_double(json, "pause_s", pause_s);
     rt_metrics_end(dp_tally_metrics(c->tally));
     rt_info("all started anew: training stood still for %.1f s", pause_s);
     members->still_s = 0;
-    if (dp_members_write(c->given, c->checkpoints, members, &c->added, &why))
+    if (dp_members_write(&c->configs.whole, c->checkpoints, members, &c->added, &why))
         rt_warn("%s", why.text);
 }
