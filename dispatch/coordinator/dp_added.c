@@ -7,6 +7,7 @@
 #include "runtime/rt_json_read.h"
 
 #define NAME "added"
+#define NOWHERE UINT32_MAX // a place in the list of boxes
 
 // ---- the file --------------------------------------------------------------------------------
 
@@ -47,8 +48,9 @@ static rt_status take_box(const cJSON *json, const char *path, uint32_t at, rt_c
             "or leave them all away",
             path, name, at + 1, config->boxes[at].name);
     char *text = cJSON_PrintUnformatted(box);
-    rt_status status = text ? rt_config_add_box(config, text, error)
-                            : rt_fail(error, RT_NO_MEMORY, "out of memory");
+    if (!text)
+        return rt_fail(error, RT_NO_MEMORY, "%s: out of memory", path);
+    const rt_status status = rt_config_add_box(config, text, error);
     cJSON_free(text);
     if (status)
         return rt_fail_in(error, "%s", path);
@@ -59,21 +61,22 @@ rt_status dp_added_take(const cJSON *json, const char *path, rt_config *config, 
                         rt_error *error)
 {
     const cJSON *one;
-    rt_status status = RT_OK;
     *added = (dp_added){0};
     cJSON_ArrayForEach(one, json)
     {
         const double place = rt_json_number(one, "at");
-        const bool fits = place >= 0 && place < RT_SITE_BOXES_MAX;
-        const uint32_t at = fits ? (uint32_t)place : 0;
+        uint32_t at = NOWHERE;
+        if (place >= 0 && place < RT_SITE_BOXES_MAX)
+            at = (uint32_t)place;
         if (added->count == 0)
             added->first = at;
-        if (!fits || at != added->first + added->count)
+        if (at == NOWHERE || at != added->first + added->count)
             return rt_fail(error, RT_DATA, "%s: " NAME ": expected boxes, one behind the other",
                            path);
-        status = take_box(one, path, at, config, error);
-        if (!status)
-            status = take_key(rt_json_member(one, "key"), path, added, error);
+        rt_status status = take_box(one, path, at, config, error);
+        if (status)
+            return status;
+        status = take_key(rt_json_member(one, "key"), path, added, error);
         if (status)
             return status;
         added->of[added->count++].awaited = cJSON_IsTrue(rt_json_member(one, "awaited"));

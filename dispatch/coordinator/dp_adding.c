@@ -14,21 +14,35 @@
 
 // ---- a run begins ----------------------------------------------------------------------------
 
+static rt_status allow_keys(dp_run *c, rt_error *error)
+{
+    for (uint32_t i = 0; i < c->added.count; i++) {
+        rt_info("box %s was added to this run", c->configs.whole.boxes[c->added.first + i].name);
+        if (!c->added.of[i].has_key)
+            continue;
+        const rt_status status = c->own.ops->allow(c->transport, &c->added.of[i].key, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
 rt_status dp_adding_begin(dp_run *c, rt_error *error)
 {
-    rt_status status = dp_members_read_added(c->checkpoints, &c->configs.whole, &c->added, error);
-    if (!status)
-        status = dp_configs_adopt(&c->configs.whole, &c->configs.part, error);
-    if (!status)
-        status = dp_configs_adopt(&c->configs.whole, &c->configs.current, error);
-    if (!status && c->added.count)
-        status = rt_config_check(&c->configs.whole, error);
-    for (uint32_t i = 0; i < c->added.count && !status; i++) {
-        rt_info("box %s was added to this run", c->configs.whole.boxes[c->added.first + i].name);
-        if (c->added.of[i].has_key)
-            status = c->own.ops->allow(c->transport, &c->added.of[i].key, error);
-    }
-    return status;
+    dp_configs *configs = &c->configs;
+    rt_status status = dp_members_read_added(c->checkpoints, &configs->whole, &c->added, error);
+    if (status || !c->added.count)
+        return status;
+    status = dp_configs_adopt(&configs->whole, &configs->part, error);
+    if (status)
+        return status;
+    status = dp_configs_adopt(&configs->whole, &configs->current, error);
+    if (status)
+        return status;
+    status = rt_config_check(&configs->whole, error);
+    if (status)
+        return status;
+    return allow_keys(c, error);
 }
 
 // ---- a box more ------------------------------------------------------------------------------
@@ -75,15 +89,18 @@ static rt_status extend(dp_run *c, const char *box, const cJSON *json, rt_error 
 {
     rt_config *whole = &c->configs.whole;
     char *text = cJSON_PrintUnformatted(json);
-    rt_status status = text ? rt_config_add_box(whole, text, error)
-                            : rt_fail(error, RT_WIRE, "%s: a request without the box", box);
+    if (!text)
+        return rt_fail(error, RT_WIRE, "%s: a request without the box", box);
+    rt_status status = rt_config_add_box(whole, text, error);
     cJSON_free(text);
-    if (!status && strcmp(whole->boxes[whole->box_count - 1].name, box) != 0)
-        status = rt_fail(error, RT_WIRE, "%s: a request with another box", box);
-    if (!status)
-        status = rt_config_check(whole, error);
-    if (!status)
-        status = rt_config_check_training(whole, error);
+    if (status)
+        return status;
+    if (strcmp(whole->boxes[whole->box_count - 1].name, box) != 0)
+        return rt_fail(error, RT_WIRE, "%s: a request with another box", box);
+    status = rt_config_check(whole, error);
+    if (status)
+        return status;
+    status = rt_config_check_training(whole, error);
     if (status)
         return status;
     return dp_move_check_join(c, box, error);
@@ -92,9 +109,10 @@ static rt_status extend(dp_run *c, const char *box, const cJSON *json, rt_error 
 // For the box, which needs one that has it; as all others have it but for that.
 static rt_status write_config(const dp_run *c, const char *path, rt_error *error)
 {
+    const rt_config *site = c->own.site ? c->own.site : &c->configs.whole;
     rt_config told;
     char *text = NULL;
-    if (rt_config_copy(c->own.site ? c->own.site : &c->configs.whole, &told))
+    if (rt_config_copy(site, &told))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     rt_status status = dp_configs_adopt(&c->configs.whole, &told, error);
     told.network_bind[0] = '\0'; // of this box
@@ -153,14 +171,20 @@ static void note(dp_added *added, uint32_t at, const rt_public_key *key)
 static rt_status add(dp_run *c, const char *box, const cJSON *json, rt_error *error)
 {
     const char *text = cJSON_GetStringValue(rt_json_member(json, "key"));
-    rt_public_key key;
     const rt_config before = c->configs.whole;
     const dp_added added = c->added;
-    rt_status status = text ? check_key(c, box, text, &key, error) : RT_OK;
-    if (!status)
-        status = extend(c, box, rt_json_member(json, "box"), error);
+    rt_public_key read;
+    const rt_public_key *key = NULL;
+    rt_status status;
+    if (text) {
+        key = &read;
+        status = check_key(c, box, text, &read, error);
+        if (status)
+            return status;
+    }
+    status = extend(c, box, rt_json_member(json, "box"), error);
     if (!status) {
-        note(&c->added, c->configs.whole.box_count - 1, text ? &key : NULL);
+        note(&c->added, c->configs.whole.box_count - 1, key);
         status = dp_members_write(&c->configs.whole, c->checkpoints, &c->members, &c->added, error);
     }
     if (!status)
@@ -174,23 +198,23 @@ rt_status dp_adding_ask(dp_run *c, const char *box, const char *text, char *answ
                        rt_error *error)
 {
     rt_status status = dp_move_check_boxes(c, box, error);
-    if (!status && !rt_key_name_is_valid(box))
-        status = rt_fail(error, RT_CONFIG,
-                         "%s: a box that is added has a name of letters, digits, dots, dashes, "
-                         "underscores",
-                         box);
-    if (!status && rt_config_find_box(&c->configs.whole, box) < c->configs.whole.box_count)
-        status =
-            rt_fail(error, RT_CONFIG,
-                    "%s: is a box of this run already: `lanyard add RUN %s`, without more, takes "
-                    "it in",
-                    box, box);
     if (status)
         return status;
+    if (!rt_key_name_is_valid(box))
+        return rt_fail(error, RT_CONFIG,
+                       "%s: a box that is added has a name of letters, digits, dots, dashes, "
+                       "underscores",
+                       box);
+    if (rt_config_find_box(&c->configs.whole, box) < c->configs.whole.box_count)
+        return rt_fail(error, RT_CONFIG,
+                       "%s: is a box of this run already: `lanyard add RUN %s`, without more, "
+                       "takes it in",
+                       box, box);
     cJSON *json = cJSON_Parse(text);
-    status = cJSON_IsObject(json)
-                 ? add(c, box, json, error)
-                 : rt_fail(error, RT_WIRE, "%s: a request that is no JSON object", box);
+    if (cJSON_IsObject(json))
+        status = add(c, box, json, error);
+    else
+        status = rt_fail(error, RT_WIRE, "%s: a request that is no JSON object", box);
     cJSON_Delete(json);
     if (status)
         return status;

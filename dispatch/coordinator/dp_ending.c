@@ -26,13 +26,18 @@ static rt_status ask(dp_run *c, uint32_t peer, rt_message_type type, rt_error *e
 // Every worker has carried out all, and the shards have all that it changed.
 static rt_status finish_workers(dp_run *c, rt_error *error)
 {
-    rt_status status = RT_OK;
     c->phase = DP_RUN_FINISHES;
-    for (uint64_t rest = dp_run_workers(c); rest && !status; rest &= rest - 1)
-        status = ask(c, rt_peer(RT_ROLE_WORKER, rt_lowest_bit(rest)), RT_MESSAGE_FINISH, error);
-    while (!status && c->finished_workers != dp_run_workers(c))
-        status = dp_run_turn(c, error);
-    return status;
+    for (uint64_t rest = dp_run_workers(c); rest; rest &= rest - 1) {
+        const rt_status status = ask(c, rt_peer(RT_ROLE_WORKER, rt_lowest_bit(rest)), RT_MESSAGE_FINISH, error);
+        if (status)
+            return status;
+    }
+    while (c->finished_workers != dp_run_workers(c)) {
+        const rt_status status = dp_run_turn(c, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
 }
 
 // ---- the model -------------------------------------------------------------------------------
@@ -62,15 +67,17 @@ static rt_status ask_for_model(dp_run *c, const char *folder, rt_error *error)
     rt_status status = RT_OK;
     c->phase = DP_RUN_SAVES;
     c->collect.giver = rt_peer_rank(dp_run_lead(c));
-    for (uint32_t i = 0; i < sender_count(c) && !status; i++) {
+    for (uint32_t i = 0; i < sender_count(c); i++) {
         char name[64], path[RT_FOLDER_MAX + 64];
         name_of(c, i, name, sizeof name);
         snprintf(path, sizeof path, "%s/%s", folder, name);
         status = dp_collect_expect(&c->collect, sender_of(c, i), 0, path, error);
+        if (status)
+            return status;
         if (!status)
             status = ask(c, sender_of(c, i), RT_MESSAGE_SAVE, error);
     }
-    return status;
+    return RT_OK;
 }
 
 // RT_AGAIN: some of it is on its way.

@@ -495,13 +495,14 @@ static void reload_config(dp_run *c)
 // The last checkpoint is on disk, or has failed.
 static rt_status end_checkpoints(dp_run *c, rt_error *error)
 {
-    rt_status status = RT_OK;
-    while (c->checkpoint && dp_checkpoint_busy(c->checkpoint) && !status) {
-        status = dp_run_turn(c, error);
+    while (c->checkpoint && dp_checkpoint_busy(c->checkpoint)) {
+        const rt_status status = dp_run_turn(c, error);
+        if (status)
+            return status;
         if (!status)
             dp_checkpoint_step(c->checkpoint);
     }
-    return status;
+    return RT_OK;
 }
 
 // Plans, reports or the answers to a cut are still to come.

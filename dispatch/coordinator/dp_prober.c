@@ -76,14 +76,16 @@ static rt_status ask(dp_prober *p, uint32_t worker, rt_message_type type, uint64
 
 static rt_status drain(dp_prober *p, uint64_t now_ns, rt_error *error)
 {
-    rt_status status = RT_OK;
     p->begin_ns = now_ns;
     p->drains = true;
     p->marks = 0;
     p->number++;
-    for (uint64_t rest = workers_of(p); rest && !status; rest &= rest - 1)
-        status = ask(p, rt_lowest_bit(rest), RT_MESSAGE_MARK, p->number, error);
-    return status;
+    for (uint64_t rest = workers_of(p); rest; rest &= rest - 1) {
+        const rt_status status = ask(p, rt_lowest_bit(rest), RT_MESSAGE_MARK, p->number, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
 }
 
 static uint32_t longest_unprobed(const dp_prober *p)
@@ -163,9 +165,10 @@ rt_status dp_prober_take(dp_prober *p, uint32_t peer, const rt_message *message,
     if (p->joined & bit && p->asked != bit)
         return rt_fail(error, RT_WIRE, "worker %" PRIu32 ": a LINK that nobody waits for", worker);
     dp_prober_worker *one = &p->workers[worker];
-    one->back_off = p->feed && tell(p, worker)
-                        ? (uint32_t)rt_min_u64(2 * one->back_off, DP_PROBER_BACK_OFF)
-                        : 1;
+    if (p->feed && tell(p, worker))
+        one->back_off = (uint32_t)rt_min_u64(2 * one->back_off, DP_PROBER_BACK_OFF);
+    else
+        one->back_off = 1;
     one->told_ns[BW_UP] = one->told_ns[BW_DOWN] = one->probed_ns = now_ns;
     p->joined |= bit;
     p->asked &= ~bit;
@@ -177,11 +180,12 @@ rt_status dp_prober_take(dp_prober *p, uint32_t peer, const rt_message *message,
 
 dp_awaited dp_prober_awaited(const dp_prober *p)
 {
-    return (dp_awaited){.workers = !p->drains ? 0
-                                   : p->asked ? p->asked
-                                              : workers_of(p) & ~p->marks,
-                        .what = "has not measured its link",
-                        .number = p->number};
+    dp_awaited awaited = {.what = "has not measured its link", .number = p->number};
+    if (p->drains)
+        awaited.workers = p->asked;
+    if (p->drains && !p->asked)
+        awaited.workers = workers_of(p) & ~p->marks;
+    return awaited;
 }
 
 void dp_prober_stop(dp_prober *p)
