@@ -76,7 +76,9 @@ static bool find_last(const dp_checkpoint *c, rt_published_version *version)
     const uint32_t newest = c->past[c->past_count - 1].iteration;
     const bool is_last = count > 0 && iterations[count - 1] == newest;
     rt_free(iterations);
-    const uint64_t epoch = is_last ? epoch_of(c->published, newest) : 0;
+    if (!is_last)
+        return false;
+    const uint64_t epoch = epoch_of(c->published, newest);
     return epoch && epoch == epoch_of(c->directory, newest) &&
            rt_published_version_of(c->published, newest, version, NULL) == RT_OK && version->run;
 }
@@ -91,7 +93,9 @@ static rt_status begin_publishing(dp_checkpoint *c, rt_error *error)
     c->is_chained = find_last(c, &last);
     if (c->is_chained) {
         c->run = last.run;
-        c->published_s = isnan(last.trained_s) ? 0 : last.trained_s;
+        c->published_s = 0;
+        if (!isnan(last.trained_s))
+            c->published_s = last.trained_s;
     }
     return rt_checkpoint_make(c->published, error);
 }
@@ -106,7 +110,8 @@ rt_status dp_checkpoint_create(const dp_checkpoint_config *config, const dp_chec
     c->child.fd = -1;
     c->after = (dp_hook){.command = config->config->checkpoint.after, .metrics = config->metrics};
     snprintf(c->directory, sizeof c->directory, "%s", config->directory);
-    snprintf(c->published, sizeof c->published, "%s", config->published ? config->published : "");
+    if (config->published)
+        snprintf(c->published, sizeof c->published, "%s", config->published);
     rt_status status = RT_OK;
     if (rt_grow(&c->past, &c->past_capacity, past_count + 16u, sizeof *c->past))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for checkpoints");
@@ -172,12 +177,14 @@ static rt_status read_epoch(const char *path, uint32_t *epoch_p)
     uint64_t hash;
     FILE *file = fopen(path, "re");
     *epoch_p = 0;
+    if (!file && errno == ENOENT)
+        return RT_OK;
     if (!file)
-        return errno == ENOENT ? RT_OK : RT_DATA;
+        return RT_DATA;
     const bool is_read = fgets(text, sizeof text, file) != NULL;
     fclose(file);
-    const int count = is_read ? sscanf(text, "%" SCNu32 " %16" SCNx64, epoch_p, &hash) : 0;
-    if (count != 2 || hash != hash_of_epoch(*epoch_p))
+    if (!is_read || sscanf(text, "%" SCNu32 " %16" SCNx64, epoch_p, &hash) != 2 ||
+        hash != hash_of_epoch(*epoch_p))
         return RT_DATA;
     return RT_OK;
 }
@@ -282,8 +289,9 @@ static uint32_t choose_keep_from(const dp_checkpoint *c, uint32_t iteration)
     const uint32_t old = count_old(c);
     if (c->past_count + 1 <= keep && !old)
         return 0;
-    uint32_t first = c->past_count + 1 > keep ? c->past_count + 1 - keep : 0;
-    first = (uint32_t)rt_max_u64(first, old);
+    uint32_t first = old;
+    if (c->past_count + 1 > keep)
+        first = (uint32_t)rt_max_u64(c->past_count + 1 - keep, old);
     if (first == c->past_count) { // this one alone
         if (c->base == 0)
             return iteration;
@@ -374,7 +382,9 @@ rt_status dp_checkpoint_begin(dp_checkpoint *c, dp_checkpoint_content *content, 
     c->begin_ns = rt_now_ns();
     c->step = STEP_PARTS;
     // Shards remove what nobody needs already: this one may never be complete.
-    *cut = (rt_wire_cut){.base = c->base, .keep_from = c->past_count ? c->past[0].iteration : 0};
+    *cut = (rt_wire_cut){.base = c->base};
+    if (c->past_count)
+        cut->keep_from = c->past[0].iteration;
     rt_control_put_text(cut->folder, sizeof cut->folder, c->folder);
     return RT_OK;
 }
@@ -389,7 +399,9 @@ void dp_checkpoint_write(dp_checkpoint *c)
 
 uint32_t dp_checkpoint_newest(const dp_checkpoint *c)
 {
-    return c->past_count ? c->past[c->past_count - 1].iteration : 0;
+    if (c->past_count == 0)
+        return 0;
+    return c->past[c->past_count - 1].iteration;
 }
 
 rt_position_events dp_checkpoint_events(const dp_checkpoint *c, bool newest)
@@ -500,7 +512,8 @@ static void look_at_copies(dp_checkpoint *c)
                 rt_lowest_bit(c->copying));
         fail(c, &failure);
     }
-    for (uint64_t rest = c->failure.status ? c->copying : 0; rest; rest &= rest - 1)
+    const uint64_t dropped = c->failure.status ? c->copying : 0;
+    for (uint64_t rest = dropped; rest; rest &= rest - 1)
         dp_collect_drop(c->config.collect, rt_peer(RT_ROLE_PS, rt_lowest_bit(rest)));
     if (c->failure.status)
         c->copying = 0;

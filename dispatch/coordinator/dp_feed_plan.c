@@ -37,7 +37,9 @@ static uint64_t find_idle(dp_feed *feed, const dp_plan *plan)
     for (uint32_t w = 0; w < plan->worker_count && plan->iteration; w++) {
         const bool has_part = plan->participants >> w & 1;
         const bool is_empty = !has_part && dp_slice_is_empty(&plan->slices[w]);
-        feed->empty[w] = is_empty ? feed->empty[w] + 1 : 0;
+        feed->empty[w]++;
+        if (!is_empty)
+            feed->empty[w] = 0;
         const bool is_left_out = feed->empty[w] > told && feed->left_out[w] < LEFT_OUT_MAX;
         if (is_left_out)
             idle |= rt_bit(w);
@@ -120,26 +122,40 @@ static uint64_t find_needed(const dp_plan *plan)
     return needed;
 }
 
-static rt_status encode(dp_feed *feed, const dp_plan *plan, const rt_batch *batch,
-                        dp_planned *planned)
+// Of this placement, and what the other one would have sent.
+static void count_bytes(const dp_feed *feed, const dp_plan *plan, const rt_batch *batch,
+                        uint64_t idle, dp_planned *planned)
 {
     uint64_t *bytes = planned->placement_bytes;
-    planned->needed = find_needed(plan);
-    planned->clean = dp_planner_clean(feed->planner);
-    const uint64_t idle = find_idle(feed, plan);
-    planned->left_out = dp_feed_workers_plan(feed) ? 0 : idle; // all need the batches
-    rt_status status = dp_feed_workers_plan(feed)
-                           ? encode_batches(feed, plan->worker_count, planned)
-                           : encode_slices(feed, plan, batch, planned);
-    bytes[RT_PLACEMENT_COORDINATOR] = 0;
-    bytes[RT_PLACEMENT_WORKER] = batch ? plan->worker_count * dp_broadcast_bytes(batch) : 0;
-    for (uint32_t w = 0; w < plan->worker_count && !status; w++) {
+    bytes[RT_PLACEMENT_COORDINATOR] = bytes[RT_PLACEMENT_WORKER] = 0;
+    if (batch)
+        bytes[RT_PLACEMENT_WORKER] = plan->worker_count * dp_broadcast_bytes(batch);
+    for (uint32_t w = 0; w < plan->worker_count; w++) {
         if (!(idle >> w & 1))
             bytes[RT_PLACEMENT_COORDINATOR] +=
                 dp_slice_bytes(plan, w, batch, &feed->config.limits);
         planned->slice_bytes += planned->slices[w].size;
     }
-    return status;
+}
+
+static rt_status encode(dp_feed *feed, const dp_plan *plan, const rt_batch *batch,
+                        dp_planned *planned)
+{
+    planned->needed = find_needed(plan);
+    planned->clean = dp_planner_clean(feed->planner);
+    const uint64_t idle = find_idle(feed, plan);
+    rt_status status;
+    if (dp_feed_workers_plan(feed)) {
+        planned->left_out = 0; // all need the batches
+        status = encode_batches(feed, plan->worker_count, planned);
+    } else {
+        planned->left_out = idle;
+        status = encode_slices(feed, plan, batch, planned);
+    }
+    if (status)
+        return status;
+    count_bytes(feed, plan, batch, idle, planned);
+    return RT_OK;
 }
 
 static rt_status finish_plan(dp_feed *feed, const dp_plan *plan, const dp_feed_batch *read,
@@ -208,16 +224,18 @@ static rt_status plan_flush(dp_feed *feed, bool is_cut, bool is_last, dp_planned
 {
     const dp_plan *plan;
     rt_status status = dp_planner_flush(feed->planner, &plan);
+    if (status)
+        return status;
     planned->iteration = 0;
     planned->sample_count = 0;
     planned->fingerprint = 0;
-    for (uint32_t w = 0; !status && w < plan->worker_count; w++)
+    for (uint32_t w = 0; w < plan->worker_count; w++)
         dp_counts_add_slice(&planned->account.workers[w], &plan->slices[w]);
     planned->is_cut = is_cut;
     planned->is_last = is_last;
     planned->cut = feed->iteration;
-    if (status || !is_cut)
-        return status ? status : encode(feed, plan, NULL, planned);
+    if (!is_cut)
+        return encode(feed, plan, NULL, planned);
     feed->last_cut = feed->iteration;
     rt_bytes lineup = {0};
     if (feed->chooser)

@@ -63,7 +63,9 @@ static uint64_t taking_part(const dp_roster *roster, uint32_t peer)
 static member *find_by_place(dp_roster *roster, uint32_t peer)
 {
     const uint64_t all = taking_part(roster, peer);
-    const uint32_t first = rt_peer_role(peer) == RT_ROLE_PS ? roster->worker_count : 0;
+    uint32_t first = 0;
+    if (rt_peer_role(peer) == RT_ROLE_PS)
+        first = roster->worker_count;
     rt_assert(rt_peer_rank(peer) < rt_bit_count(all));
     return &roster->members[first + rt_bit_at(all, rt_peer_rank(peer))];
 }
@@ -77,8 +79,9 @@ static uint32_t place_of(const dp_roster *roster, uint32_t peer)
 // It is no part of this run; if it comes, it waits to be added.
 static bool is_out(const dp_roster *roster, uint32_t peer)
 {
-    const uint64_t out =
-        rt_peer_role(peer) == RT_ROLE_PS ? roster->config.out_shards : roster->config.out_workers;
+    uint64_t out = roster->config.out_workers;
+    if (rt_peer_role(peer) == RT_ROLE_PS)
+        out = roster->config.out_shards;
     return out >> rt_peer_rank(peer) & 1;
 }
 
@@ -215,8 +218,9 @@ static rt_status member_failed(const rt_message *message, const char *name, rt_e
     char reason[384];
     if (rt_control_text(message, reason, sizeof reason))
         snprintf(reason, sizeof reason, "it gave no reason");
-    const bool lasts = rt_message_header(message)->iteration == RT_REASON_LASTS;
-    return rt_fail(error, lasts ? RT_REFUSED : RT_PEER, "%s failed: %s", name, reason);
+    if (rt_message_header(message)->iteration == RT_REASON_LASTS)
+        return rt_fail(error, RT_REFUSED, "%s failed: %s", name, reason);
+    return rt_fail(error, RT_PEER, "%s failed: %s", name, reason);
 }
 
 // A member whose last words say why it left: what members have said before counts, and may come
@@ -236,7 +240,9 @@ static rt_status hear_last_words(dp_roster *roster, rt_error *error)
         const member *m = find_member(roster, from);
         const bool says_why = !status && m && m->joined && !m->waits &&
                               rt_message_header(&message)->type == RT_MESSAGE_FAILED;
-        status = says_why ? member_failed(&message, rt_peer_name(from, name), error) : RT_OK;
+        status = RT_OK;
+        if (says_why)
+            status = member_failed(&message, rt_peer_name(from, name), error);
         rt_message_release(&message);
         if (status)
             return status;
@@ -261,7 +267,9 @@ static rt_status gone(dp_roster *roster, uint32_t peer, rt_status reason, rt_err
         rt_fail(&why, RT_PEER, "cannot send to %s: %s", name, rt_status_text(reason));
     if (error && spare(roster, find_member(roster, peer), why.text))
         return RT_OK;
-    rt_status status = error ? hear_last_words(roster, error) : RT_OK;
+    rt_status status = RT_OK;
+    if (error)
+        status = hear_last_words(roster, error);
     if (status)
         return status;
     if (reason != RT_AGAIN)
@@ -335,9 +343,9 @@ void dp_roster_stop(dp_roster *roster, rt_status status, const char *text)
         const bool is_ps = rt_peer_role(m->peer) == RT_ROLE_PS;
         const uint64_t leaving = is_ps ? roster->leaving_shards : roster->leaving_workers;
         const bool leaves = leaving >> rt_peer_rank(m->peer) & 1;
+        const char *why = leaves ? RT_BOX_DRAINED : text;
         rt_message message;
-        if (!m->joined || rt_control_create_end(&message, RT_MESSAGE_STOP, SELF, status,
-                                                leaves ? RT_BOX_DRAINED : text))
+        if (!m->joined || rt_control_create_end(&message, RT_MESSAGE_STOP, SELF, status, why))
             continue;
         if (leaves)
             rt_message_header(&message)->iteration = RT_REASON_DRAINED;
@@ -365,8 +373,9 @@ static uint32_t box_of(const dp_roster *roster, uint32_t peer)
 {
     const rt_config *config = roster->config.config;
     const uint32_t rank = rt_peer_rank(peer);
-    return rt_peer_role(peer) == RT_ROLE_PS ? rt_config_box_of_shard(config, rank)
-                                            : rt_config_box_of_worker(config, rank);
+    if (rt_peer_role(peer) == RT_ROLE_PS)
+        return rt_config_box_of_shard(config, rank);
+    return rt_config_box_of_worker(config, rank);
 }
 
 // What a HELLO says against this run.
@@ -468,8 +477,9 @@ static rt_status tell_keys(dp_roster *roster, uint32_t peer, uint64_t has, bool 
 {
     rt_wire_allowed all[RT_SITE_BOXES_MAX];
     const dp_roster_config *own = &roster->config;
-    const uint32_t count =
-        own->added && own->keys && own->keys->is_set ? dp_added_list(own->added, all) : 0;
+    uint32_t count = 0;
+    if (own->added && own->keys && own->keys->is_set)
+        count = dp_added_list(own->added, all);
     const size_t size = count * sizeof *all;
     rt_message message;
     *told = count > 0 && has != rt_hash_bytes(all, size);
@@ -598,20 +608,22 @@ rt_status dp_roster_assemble(dp_roster *roster, int stop_fd, rt_error *error)
 static rt_status tell_workers(dp_roster *roster, rt_error *error)
 {
     rt_wire_workers all = {0};
-    rt_status status = RT_OK;
     const uint32_t count = rt_bit_count(roster->workers);
     for (uint32_t p = 0; p < count; p++) {
         const member *worker = find_by_place(roster, rt_peer(RT_ROLE_WORKER, p));
         memcpy(all.workers[p].address, worker->address, sizeof all.workers[p].address);
         memcpy(all.workers[p].key, worker->key, sizeof all.workers[p].key);
     }
-    for (uint32_t p = 0; p < count && !status; p++) {
+    for (uint32_t p = 0; p < count; p++) {
         rt_message message;
         if (rt_control_create_struct(&message, RT_MESSAGE_PEERS, SELF, 0, &all, sizeof all, NULL))
             return rt_fail(error, RT_NO_MEMORY, "out of memory");
-        status = dp_roster_send(roster, rt_peer(RT_ROLE_WORKER, p), &message, error);
+        const rt_status status =
+            dp_roster_send(roster, rt_peer(RT_ROLE_WORKER, p), &message, error);
+        if (status)
+            return status;
     }
-    return status;
+    return RT_OK;
 }
 
 rt_status dp_roster_welcome(dp_roster *roster, rt_wire_welcome *welcome, rt_error *error)
@@ -624,7 +636,7 @@ rt_status dp_roster_welcome(dp_roster *roster, rt_wire_welcome *welcome, rt_erro
         memcpy(welcome->shards[s], shard->address, RT_ADDRESS_MAX);
         memcpy(welcome->shard_keys[s], shard->key, RT_WIRE_KEY_BYTES);
     }
-    for (uint32_t i = 0; i < roster->member_count && !status; i++) {
+    for (uint32_t i = 0; i < roster->member_count; i++) {
         rt_message message;
         if (!roster->members[i].joined || roster->members[i].waits)
             continue;
@@ -632,6 +644,8 @@ rt_status dp_roster_welcome(dp_roster *roster, rt_wire_welcome *welcome, rt_erro
             return rt_fail(error, RT_NO_MEMORY, "out of memory");
         memcpy(rt_message_payload(&message), welcome, sizeof *welcome);
         status = send_to(roster, roster->members[i].peer, &message, error);
+        if (status)
+            return status;
     }
     const bool is_mutual = rt_dispatch_is_mutual(&roster->config.config->dispatch);
     if (status || !is_mutual)
