@@ -25,9 +25,9 @@
 void dp_control_take_over(dp_run *c, const dp_reloaded *values)
 {
     const dp_reloaded *old = &c->in_force;
+    const double alpha = values->alpha_auto ? old->alpha : values->alpha;
     if (values->alpha != old->alpha || values->alpha_auto != old->alpha_auto)
-        dp_controller_set_alpha(&c->controller, values->alpha_auto,
-                                values->alpha_auto ? old->alpha : values->alpha);
+        dp_controller_set_alpha(&c->controller, values->alpha_auto, alpha);
     if (values->search_evaluations != old->search_evaluations ||
         values->budget_ms != old->budget_ms)
         dp_controller_set_search(&c->controller, values->search_evaluations, values->budget_ms);
@@ -85,11 +85,12 @@ static rt_status set_participants(dp_run *c, const rt_config *fresh, rt_error *e
     dp_feed_choose_on(c->feed, chooses);
     if (chooses)
         return RT_OK;
-    const uint64_t who =
-        dispatch->participants == RT_PARTICIPANTS_LIST ? dispatch->participant_mask : all;
+    uint64_t who = all;
+    if (dispatch->participants == RT_PARTICIPANTS_LIST)
+        who = dispatch->participant_mask;
     for (uint32_t w = 0; w < c->limits.worker_count; w++) {
         const dp_input input = {
-            .kind = DP_INPUT_PARTICIPATES, .worker = w, .value = who >> w & 1 ? 1 : 0};
+            .kind = DP_INPUT_PARTICIPATES, .worker = w, .value = (double)(who >> w & 1)};
         dp_feed_tell(c->feed, &input);
     }
     return RT_OK;
@@ -145,6 +146,17 @@ static rt_status find_settable(const char *key, size_t *index_p, rt_error *error
                    names);
 }
 
+static rt_status set_and_check(rt_config *config, const char *assignment, rt_error *error)
+{
+    rt_status status = rt_config_set(config, assignment, error);
+    if (status)
+        return status;
+    status = rt_config_check(config, error);
+    if (status)
+        return status;
+    return rt_config_check_training(config, error);
+}
+
 static rt_status make_config(const rt_config *current, const char *key, const char *value,
                              rt_config *fresh, rt_error *error)
 {
@@ -152,11 +164,7 @@ static rt_status make_config(const rt_config *current, const char *key, const ch
     if (rt_config_copy(current, fresh))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     snprintf(assignment, sizeof assignment, "%s=%s", key, value);
-    rt_status status = rt_config_set(fresh, assignment, error);
-    if (!status)
-        status = rt_config_check(fresh, error);
-    if (!status)
-        status = rt_config_check_training(fresh, error);
+    const rt_status status = set_and_check(fresh, assignment, error);
     if (status)
         rt_config_fini(fresh);
     return status;
@@ -168,8 +176,9 @@ static rt_status set(dp_run *c, const char *key, const char *value, char *answer
     rt_config fresh;
     size_t index = 0;
     rt_status status = find_settable(key, &index, error);
-    if (!status)
-        status = make_config(&c->configs.current, key, value, &fresh, error);
+    if (status)
+        return status;
+    status = make_config(&c->configs.current, key, value, &fresh, error);
     if (status)
         return status;
     status = settable[index].apply(c, &fresh, error);
@@ -189,11 +198,23 @@ static rt_status set(dp_run *c, const char *key, const char *value, char *answer
 
 // ---- forget ----------------------------------------------------------------------------------
 
+static rt_status write_keys(const dp_control *control, rt_file *file, rt_error *error)
+{
+    char line[24];
+    for (uint32_t i = 0; i < control->forgotten_count; i++) {
+        snprintf(line, sizeof line, "%016" PRIx64 "\n", control->forgotten[i]);
+        const rt_status status = rt_file_write(file, line, strlen(line), error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
 // Whoever goes on from a checkpoint that still has the rows ends them again: a file beside the
 // checkpoints names their keys until there is one without them.
 static rt_status write_list(const dp_run *c, rt_error *error)
 {
-    char path[RT_PATH_MAX + 16], line[24];
+    char path[RT_PATH_MAX + 16];
     rt_file *file;
     snprintf(path, sizeof path, "%s/" LIST, c->checkpoints);
     if (mkdir(c->checkpoints, 0777) != 0 && errno != EEXIST)
@@ -201,10 +222,7 @@ static rt_status write_list(const dp_run *c, rt_error *error)
     rt_status status = rt_file_create(path, &file, error);
     if (status)
         return status;
-    for (uint32_t i = 0; i < c->control.forgotten_count && !status; i++) {
-        snprintf(line, sizeof line, "%016" PRIx64 "\n", c->control.forgotten[i]);
-        status = rt_file_write(file, line, strlen(line), error);
-    }
+    status = write_keys(&c->control, file, error);
     if (!status)
         return rt_file_commit(file, error);
     rt_file_abort(file);
@@ -281,10 +299,14 @@ static rt_status forget(dp_run *c, const char *keys, const char *second, char *a
 void dp_control_resume(dp_run *c)
 {
     char path[RT_PATH_MAX + 16], line[24];
-    snprintf(path, sizeof path, "%s/" LIST, c->checkpoints);
-    FILE *file = *c->checkpoints ? fopen(path, "re") : NULL;
     dp_control *control = &c->control;
-    while (file && control->forgotten_count < DP_FORGET_MAX && fgets(line, sizeof line, file)) {
+    if (!*c->checkpoints)
+        return;
+    snprintf(path, sizeof path, "%s/" LIST, c->checkpoints);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return;
+    while (control->forgotten_count < DP_FORGET_MAX && fgets(line, sizeof line, file)) {
         if (strspn(line, "0123456789abcdef") != 16) {
             rt_warn("%s: expected keys of 16 hexadecimal digits, a line each", path);
             continue;
@@ -293,8 +315,7 @@ void dp_control_resume(dp_run *c)
         control->forgotten[control->forgotten_count++] = key;
         tell_forgotten(c, key);
     }
-    if (file)
-        fclose(file);
+    fclose(file);
     if (!control->forgotten_count)
         return;
     rt_info("%" PRIu32 " rows that were to be forgotten end again", control->forgotten_count);

@@ -190,9 +190,11 @@ rt_status dp_cut_step(dp_cut *cut, rt_error *error)
         cut->asks_anew = false;
         return send_mark(cut, cut->lead, error);
     }
-    if (cut->planned && !cut->planned->is_cut)
-        return cut->asked || awaited_workers(cut) ? RT_OK : expire(cut, error);
-    if (!cut->planned || cut->asked || awaited_workers(cut) || lacks_dense(cut))
+    if (!cut->planned || cut->asked || awaited_workers(cut))
+        return RT_OK;
+    if (!cut->planned->is_cut)
+        return expire(cut, error);
+    if (lacks_dense(cut))
         return RT_OK;
     const bool busy = dp_checkpoint_busy(cut->checkpoint);
     if (!cut->drained_ns) {
@@ -209,10 +211,13 @@ rt_status dp_cut_step(dp_cut *cut, rt_error *error)
 dp_awaited dp_cut_awaited(const dp_cut *cut)
 {
     dp_awaited awaited = {.what = "has not carried out a cut", .number = cut->planned->sequence};
-    if (cut->asked)
+    if (cut->asked) {
         awaited.shards = rt_bits_below(cut->shard_count) & ~cut->captured;
-    else
-        awaited.workers = awaited_workers(cut) | (lacks_dense(cut) ? rt_bit(cut->lead) : 0);
+        return awaited;
+    }
+    awaited.workers = awaited_workers(cut);
+    if (lacks_dense(cut))
+        awaited.workers |= rt_bit(cut->lead);
     return awaited;
 }
 

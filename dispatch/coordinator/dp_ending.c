@@ -50,7 +50,9 @@ static uint32_t sender_count(const dp_run *c)
 
 static uint32_t sender_of(const dp_run *c, uint32_t i)
 {
-    return i == 0 ? dp_run_lead(c) : rt_peer(RT_ROLE_PS, i - 1);
+    if (i == 0)
+        return dp_run_lead(c);
+    return rt_peer(RT_ROLE_PS, i - 1);
 }
 
 static void name_of(const dp_run *c, uint32_t i, char *name, size_t size)
@@ -102,8 +104,12 @@ static rt_status collect_model(dp_run *c, const char *folder, rt_error *error)
 {
     uint64_t got, total, said_ns = rt_now_ns();
     rt_status status = ask_for_model(c, folder, error);
-    while (!status && (status = look_at_model(c, &got, &total, error)) == RT_AGAIN) {
+    if (status)
+        return status;
+    while ((status = look_at_model(c, &got, &total, error)) == RT_AGAIN) {
         status = dp_run_turn(c, error);
+        if (status)
+            return status;
         if (rt_now_ns() - said_ns < SAID_NS)
             continue;
         said_ns = rt_now_ns();
@@ -167,7 +173,7 @@ static rt_status write_manifest(const dp_run *c, const char *folder, rt_error *e
 // What is trained is not lost with the place for the model.
 static void say_how_to_finish(const dp_run *c, rt_error *error)
 {
-    const uint32_t newest = c->checkpoint ? dp_checkpoint_newest(c->checkpoint) : 0;
+    const uint32_t newest = dp_run_newest(c);
     char cause[sizeof error->text];
     snprintf(cause, sizeof cause, "%s", error->text);
     if (newest)
@@ -182,6 +188,14 @@ static void say_how_to_finish(const dp_run *c, rt_error *error)
                 cause);
 }
 
+static rt_status fill_folder(dp_run *c, const char *folder, rt_error *error)
+{
+    const rt_status status = collect_model(c, folder, error);
+    if (status)
+        return status;
+    return write_manifest(c, folder, error);
+}
+
 static rt_status save_model(dp_run *c, rt_error *error)
 {
     char path[RT_PATH_MAX + 16];
@@ -191,9 +205,7 @@ static rt_status save_model(dp_run *c, rt_error *error)
     snprintf(path, sizeof path, "%s/model", c->own.directory);
     rt_status status = rt_folder_begin(&folder, path, error);
     if (!status)
-        status = collect_model(c, folder.draft, error);
-    if (!status)
-        status = write_manifest(c, folder.draft, error);
+        status = fill_folder(c, folder.draft, error);
     if (!status)
         return rt_folder_commit(&folder, error);
     dp_collect_fini(&c->collect);

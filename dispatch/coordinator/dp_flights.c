@@ -55,7 +55,9 @@ dp_flight *dp_flights_oldest(const dp_flights *flights)
 dp_flight *dp_flights_complete(const dp_flights *flights, uint64_t workers)
 {
     dp_flight *oldest = oldest_without(flights, 0);
-    return oldest && (workers & ~oldest->reported) == 0 ? oldest : NULL;
+    if (!oldest || workers & ~oldest->reported)
+        return NULL;
+    return oldest;
 }
 
 dp_flight *dp_flights_awaited(const dp_flights *flights, uint32_t worker)

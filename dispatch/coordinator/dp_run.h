@@ -126,6 +126,14 @@ static inline uint32_t dp_run_lead(const dp_run *run)
     return rt_peer(RT_ROLE_WORKER, rt_lowest_bit(dp_run_workers(run)));
 }
 
+// Iteration of the newest checkpoint; 0: there is none.
+static inline uint32_t dp_run_newest(const dp_run *run)
+{
+    if (!run->checkpoint)
+        return 0;
+    return dp_checkpoint_newest(run->checkpoint);
+}
+
 // What the controller has decided goes to the planner.
 static inline void dp_run_tell_records(dp_run *run)
 {

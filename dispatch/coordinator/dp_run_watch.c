@@ -10,9 +10,15 @@
 #define FIRST_NS UINT64_C(1000000000) // after the first iteration
 #define EVERY_NS UINT64_C(5000000000)
 
+// null while nobody knows.
+static void write_if(rt_json *json, const char *key, bool is_known, uint64_t value)
+{
+    rt_json_double(json, key, is_known ? (double)value : (double)NAN);
+}
+
 static void write_known(rt_json *json, const char *key, uint64_t value)
 {
-    rt_json_double(json, key, value ? (double)value : (double)NAN);
+    write_if(json, key, value != 0, value);
 }
 
 static void write_memory(rt_json *json, uint64_t resident, uint64_t limit)
@@ -52,8 +58,8 @@ static void write_shards(const dp_run *c, rt_json *json)
         const rt_wire_vitals *vitals = &c->watch.shards[s];
         const bool is_known = vitals->row_bytes_max != 0;
         rt_json_begin_object(json, NULL);
-        rt_json_double(json, "keys", is_known ? (double)vitals->rows : (double)NAN);
-        rt_json_double(json, "row_bytes", is_known ? (double)vitals->row_bytes : (double)NAN);
+        write_if(json, "keys", is_known, vitals->rows);
+        write_if(json, "row_bytes", is_known, vitals->row_bytes);
         write_known(json, "row_bytes_max", vitals->row_bytes_max);
         write_memory(json, vitals->resident_bytes, vitals->memory_max_bytes);
         rt_json_end_object(json);
@@ -93,8 +99,7 @@ static void write_standby(const dp_run *c, rt_json *json)
     rt_json_bool(json, "there", counts.is_there);
     rt_json_bool(json, "in_step", counts.is_in_step);
     rt_json_double(json, "away_s", counts.away_s);
-    rt_json_double(json, "behind_bytes",
-                   counts.is_there ? (double)counts.behind_bytes : (double)NAN);
+    write_if(json, "behind_bytes", counts.is_there, counts.behind_bytes);
     rt_json_u64(json, "commits", counts.blocks);
     rt_json_u64(json, "commits_alone", counts.alone);
     rt_json_u64(json, "checkpoint", counts.checkpoint);
@@ -176,7 +181,7 @@ static bool awaits_shards(const dp_run *c, uint64_t now)
 void dp_run_watch(dp_run *c)
 {
     const uint64_t now = rt_now_ns();
-    const uint32_t newest = c->checkpoint ? dp_checkpoint_newest(c->checkpoint) : 0;
+    const uint32_t newest = dp_run_newest(c);
     if (newest != c->watch.checkpoint) {
         c->watch.checkpoint = newest;
         c->watch.checkpoint_ns = now;

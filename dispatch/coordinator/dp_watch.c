@@ -58,15 +58,17 @@ void dp_watch_close(dp_watch *watch)
 rt_status dp_watch_take(dp_watch *watch, uint32_t peer, const rt_message *message, rt_error *error)
 {
     char name[32];
-    rt_wire_vitals vitals;
     const uint32_t rank = rt_peer_rank(peer);
-    const bool is_worker = rt_peer_role(peer) == RT_ROLE_WORKER;
-    if (!rt_control_has(message, sizeof vitals) ||
-        rank >= (is_worker ? RT_WORKERS_MAX : RT_SHARDS_MAX))
+    rt_wire_vitals *of = watch->shards;
+    uint32_t count = RT_SHARDS_MAX;
+    if (rt_peer_role(peer) == RT_ROLE_WORKER) {
+        of = watch->workers;
+        count = RT_WORKERS_MAX;
+    }
+    if (!rt_control_has(message, sizeof *of) || rank >= count)
         return rt_fail(error, RT_WIRE, "%s: VITALS of %zu bytes, expected %zu",
                        rt_peer_name(peer, name), message->size - sizeof(rt_wire_header),
-                       sizeof vitals);
-    memcpy(&vitals, rt_message_payload(message), sizeof vitals);
-    *(is_worker ? &watch->workers[rank] : &watch->shards[rank]) = vitals;
+                       sizeof *of);
+    memcpy(&of[rank], rt_message_payload(message), sizeof *of);
     return RT_OK;
 }
