@@ -378,13 +378,32 @@ static rt_status load_trial(dp_choice *c, const dp_recent *recent, rt_reader *re
     if (workers == 0)
         return RT_OK;
     rt_status status = open_trial(c);
-    if (!status && c->workers != workers)
-        status = RT_DATA;
-    while (!status && c->done < done && c->batch < c->batch_count)
+    if (status)
+        return status;
+    if (c->workers != workers)
+        return RT_DATA;
+    while (c->done < done && c->batch < c->batch_count) {
         status = plan_part(c, recent);
-    if (!status && (c->done < done || c->batch == c->batch_count))
-        status = RT_DATA; // it would have been over
-    return status;
+        if (status)
+            return status;
+    }
+    if (c->done < done || c->batch == c->batch_count)
+        return RT_DATA; // it would have been over
+    return RT_OK;
+}
+
+static rt_status go_on(dp_choice *c, const dp_planner_config *then, const dp_recent *recent,
+                       rt_reader *reader)
+{
+    rt_status status = prepare(c, then, recent);
+    if (status)
+        return status;
+    status = load_trial(c, recent, reader);
+    if (status)
+        return status;
+    if (next_set(c) == 0 && !c->trial)
+        return RT_DATA; // it would have been done
+    return RT_OK;
 }
 
 rt_status dp_choice_load(dp_choice *c, const dp_planner_config *config, const dp_recent *recent,
@@ -408,11 +427,7 @@ rt_status dp_choice_load(dp_choice *c, const dp_planner_config *config, const dp
         (c->current & ~rt_bits_below(config->worker_count)) != 0 || !load_tried(c, reader))
         return RT_DATA;
     c->batch_count = (uint32_t)batch_count;
-    rt_status status = prepare(c, &then, recent);
-    if (!status)
-        status = load_trial(c, recent, reader);
-    if (!status && next_set(c) == 0 && !c->trial)
-        status = RT_DATA; // it would have been done
+    const rt_status status = go_on(c, &then, recent, reader);
     if (status)
         dp_choice_end(c);
     return status;

@@ -391,18 +391,24 @@ static rt_status release(dp_planner *planner, dp_work *work, uint32_t from, uint
 {
     const bool are_planned = dp_homes_are_planned(planner);
     rt_pool *pool = dp_planner_pool(planner);
-    rt_status status = from == 0 ? begin_release(planner, work) : RT_OK;
+    if (from == 0) {
+        const rt_status status = begin_release(planner, work);
+        if (status)
+            return status;
+    }
     if (pool)
         return dp_planner_each_worker(planner, pool, work, release_worker);
-    for (uint32_t d = from; d < until && !status; d++) {
+    for (uint32_t d = from; d < until; d++) {
         if (d + DP_AHEAD < until && planner->latest[d + DP_AHEAD])
             prefetch_held(planner, work, d + DP_AHEAD,
                           rt_lowest_bit(planner->latest[d + DP_AHEAD]));
-        status = release_key(planner, work, d);
+        const rt_status status = release_key(planner, work, d);
+        if (status)
+            return status;
         if (are_planned)
             dp_homes_choose_mover(planner, work, d);
     }
-    return status;
+    return RT_OK;
 }
 
 typedef struct {
@@ -477,14 +483,15 @@ static rt_status train_worker(dp_planner *planner, dp_work *work, uint32_t worke
 static rt_status train(dp_planner *planner, dp_work *work, uint32_t from, uint32_t until)
 {
     rt_pool *pool = dp_planner_pool(planner);
-    rt_status status = RT_OK;
     if (pool)
         return dp_planner_each_worker(planner, pool, work, train_worker);
-    for (uint32_t d = from; d < until && !status; d++) {
+    for (uint32_t d = from; d < until; d++) {
         dp_planner_prefetch_record(planner, work, d);
-        status = train_key(planner, work, d);
+        const rt_status status = train_key(planner, work, d);
+        if (status)
+            return status;
     }
-    return status;
+    return RT_OK;
 }
 
 static void show(dp_planner *planner, dp_work *work, uint32_t step)
@@ -506,13 +513,14 @@ static void begin(dp_planner *planner, dp_work *work)
 
 static rt_status finish(dp_planner *planner, dp_work *work)
 {
-    rt_status status = flush_who_sits_out(planner, &work->plan);
+    const rt_status status = flush_who_sits_out(planner, &work->plan);
     work->open = !planner->stale; // which leaves nothing to be settled
-    if (!status)
-        dp_lineup_predict(planner, &work->plan);
-    if (!status && !planner->config.dispatch.keeper)
-        status = dp_planner_settle(planner, work, NULL);
-    return status;
+    if (status)
+        return status;
+    dp_lineup_predict(planner, &work->plan);
+    if (planner->config.dispatch.keeper)
+        return RT_OK;
+    return dp_planner_settle(planner, work, NULL);
 }
 
 // ---- steps -----------------------------------------------------------------------------------
@@ -522,23 +530,25 @@ static uint32_t steps_of(const dp_planner *planner, uint32_t stage)
 {
     const uint32_t blocks = planner->view.distinct_count / KEYS_BLOCK + 1;
     const uint32_t workers = planner->config.worker_count + 1; // and the chains
-    const bool pool = dp_planner_pool(planner) != NULL, shows = planner->shown && !pool;
+    const bool pool = dp_planner_pool(planner) != NULL, exact = planner->stale == NULL;
+    const bool shows = planner->shown && !pool;
+    const uint32_t key_parts = pool ? 1 : blocks, row_parts = pool ? 1 : workers;
     switch ((commit_stage)stage) {
     case STAGE_SETTLE:
         return planner->config.dispatch.keeper;
     case STAGE_RELEASE:
     case STAGE_TRAIN:
-        return planner->stale ? 0 : pool ? 1 : blocks;
+        return exact * key_parts;
     case STAGE_PLACE:
-        return planner->stale ? 0 : pool ? 1 : workers;
+        return exact * row_parts;
     case STAGE_STALE:
-        return planner->stale != NULL;
+        return !exact;
     case STAGE_OUTDATE:
-        return shows ? blocks : 0;
+        return shows * blocks;
     case STAGE_SHOW:
-        return shows ? workers : 0;
+        return shows * workers;
     case STAGE_LEAVE:
-        return planner->stale == NULL;
+        return exact;
     default:
         return 1;
     }
@@ -666,17 +676,20 @@ rt_status dp_planner_commit_step(dp_planner *planner, bool *done_p, const dp_pla
 
 rt_status dp_planner_commit(dp_planner *planner, const dp_plan **plan_p)
 {
-    bool done = false;
-    rt_status status = RT_OK;
-    while (!done && !status)
-        status = dp_planner_commit_step(planner, &done, plan_p);
-    return status;
+    for (bool done = false; !done;) {
+        const rt_status status = dp_planner_commit_step(planner, &done, plan_p);
+        if (status)
+            return status;
+    }
+    return RT_OK;
 }
 
 rt_status dp_planner_finish(dp_planner *planner, const dp_plan **plan_p)
 {
     dp_work *last = dp_work_of(planner, planner->iteration);
-    *plan_p = last->open ? &last->plan : NULL;
+    *plan_p = NULL;
+    if (last->open)
+        *plan_p = &last->plan;
     return dp_planner_settle(planner, last, NULL);
 }
 

@@ -217,32 +217,42 @@ static rt_status search(dp_participants *self, const rt_batch *batch, uint64_t *
     return RT_OK;
 }
 
+static rt_status choose(dp_participants *self, const rt_batch *batch, uint64_t rows,
+                        uint64_t *workers_p)
+{
+    rt_status status = RT_OK;
+    if (!stands_still(self))
+        status = dp_recent_add(&self->recent, batch);
+    self->seen++;
+    note_rows(self, rows);
+    if (status)
+        return status;
+    if (estimate_is_due(self, batch))
+        return estimate(self, batch, workers_p);
+    return search(self, batch, workers_p);
+}
+
 rt_status dp_participants_next(dp_participants *self, const rt_batch *batch, uint64_t current,
                                uint64_t rows, dp_input *records, uint32_t *count_p)
 {
     uint64_t workers = current;
-    rt_status status = RT_OK;
     *count_p = 0;
     if (rotates(self)) {
-        workers = self->seen && self->seen % DP_PARTICIPANTS_TURN == 0 ? turned(self) : current;
+        if (self->seen && self->seen % DP_PARTICIPANTS_TURN == 0)
+            workers = turned(self);
         self->seen++;
     } else {
-        if (!stands_still(self))
-            status = dp_recent_add(&self->recent, batch);
-        self->seen++;
-        note_rows(self, rows);
-        if (!status && estimate_is_due(self, batch))
-            status = estimate(self, batch, &workers);
-        else if (!status)
-            status = search(self, batch, &workers);
+        const rt_status status = choose(self, batch, rows, &workers);
+        if (status)
+            return status;
     }
-    for (uint64_t rest = current ^ workers; rest && !status; rest &= rest - 1) {
+    for (uint64_t rest = current ^ workers; rest; rest &= rest - 1) {
         const uint32_t worker = rt_lowest_bit(rest);
         records[(*count_p)++] = (dp_input){.kind = DP_INPUT_PARTICIPATES,
                                            .worker = worker,
                                            .value = (double)(workers >> worker & 1)};
     }
-    return status;
+    return RT_OK;
 }
 
 // ---- state -----------------------------------------------------------------------------------

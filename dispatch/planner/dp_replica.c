@@ -72,24 +72,45 @@ static rt_status take_in(dp_replica *replica, const rt_message *message, rt_erro
     dp_broadcast_reader reader;
     uint64_t oldest = replica->planned - (replica->before != NULL);
     rt_status status = dp_broadcast_begin(message, &replica->limits, &reader, error);
-    for (uint32_t i = 0; i < reader.head.input_count && !status; i++) {
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < reader.head.input_count; i++) {
         dp_input input;
         status = dp_broadcast_next_input(&reader, &input, error);
-        if (!status)
-            status = dp_planner_apply(replica->planner, &input, error);
+        if (status)
+            return status;
+        status = dp_planner_apply(replica->planner, &input, error);
+        if (status)
+            return status;
     }
-    for (uint32_t i = 0; !status && i < reader.head.batch_count; i++) {
+    for (uint32_t i = 0; i < reader.head.batch_count; i++) {
         if (replica->ended || replica->received - oldest == replica->batch_count)
             return rt_fail(error, RT_WIRE, "coordinator: a BATCH that is too early");
-        status = dp_broadcast_next_batch(&reader, batch_at(replica, replica->received), error);
-        if (!status && rt_tables_fold(&replica->tables, batch_at(replica, replica->received)))
-            status = rt_fail(error, RT_NO_MEMORY, "out of memory for a batch");
+        rt_batch *batch = batch_at(replica, replica->received);
+        status = dp_broadcast_next_batch(&reader, batch, error);
+        if (status)
+            return status;
+        if (rt_tables_fold(&replica->tables, batch))
+            return rt_fail(error, RT_NO_MEMORY, "out of memory for a batch");
         replica->received++;
     }
-    if (!status && reader.reader.left)
-        status = rt_fail(error, RT_WIRE, "coordinator: bytes behind a BATCH");
-    replica->ended |= !status && reader.head.flags & DP_BROADCAST_END;
-    return status;
+    if (reader.reader.left)
+        return rt_fail(error, RT_WIRE, "coordinator: bytes behind a BATCH");
+    replica->ended |= reader.head.flags & DP_BROADCAST_END;
+    return RT_OK;
+}
+
+static rt_status plan_one(dp_planner *planner, rt_batch *batch, const dp_plan **plan_p)
+{
+    uint32_t refused;
+    rt_status status = dp_planner_admit(planner, batch, &refused);
+    if (status)
+        return status;
+    status = dp_planner_look_up(planner, batch);
+    if (status)
+        return status;
+    dp_planner_place(planner);
+    return dp_planner_commit(planner, plan_p);
 }
 
 // As dp_feed's planner thread does: a batch is planned once cache.lookahead batches behind it were
@@ -98,19 +119,12 @@ static rt_status plan_next(dp_replica *replica, const dp_plan **plan_p, rt_error
 {
     dp_planner *planner = replica->planner;
     rt_batch *batch = batch_at(replica, replica->planned);
-    uint32_t refused;
     while (replica->previewed < replica->received &&
            replica->previewed <= replica->planned + replica->ahead)
         dp_planner_preview(planner, batch_at(replica, replica->previewed++));
     if (replica->planned == replica->received)
         return rt_fail(error, RT_WIRE, "coordinator: a BATCH message without the batch");
-    rt_status status = dp_planner_admit(planner, batch, &refused);
-    if (!status)
-        status = dp_planner_look_up(planner, batch);
-    if (!status) {
-        dp_planner_place(planner);
-        status = dp_planner_commit(planner, plan_p);
-    }
+    const rt_status status = plan_one(planner, batch, plan_p);
     replica->planned++;
     if (status)
         return rt_fail(error, status, "planning failed: %s", rt_status_text(status));

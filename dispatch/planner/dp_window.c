@@ -56,6 +56,18 @@ static rt_status allocate_batch(uint32_t samples, uint64_t lookups, window_batch
     return RT_OK;
 }
 
+static rt_status allocate_rest(dp_window *w, uint64_t lookups)
+{
+    if (!w->batches || !w->table || !w->cost || !w->next ||
+        dp_solver_transport.create(w->sample_count_max, w->worker_count, &w->solver))
+        return RT_NO_MEMORY;
+    for (uint32_t i = 0; i < w->kept; i++) {
+        if (allocate_batch(w->sample_count_max, lookups, &w->batches[i]))
+            return RT_NO_MEMORY;
+    }
+    return RT_OK;
+}
+
 rt_status dp_window_create(uint32_t size, uint32_t kept, uint32_t worker_count,
                            uint32_t sample_count_max, uint64_t lookups, dp_window **window_p)
 {
@@ -76,11 +88,7 @@ rt_status dp_window_create(uint32_t size, uint32_t kept, uint32_t worker_count,
     w->table = rt_alloc(entries, sizeof *w->table);
     w->cost = rt_alloc((size_t)sample_count_max * w->stride, sizeof *w->cost);
     w->next = rt_alloc(lookups, sizeof *w->next);
-    rt_status status = w->batches && w->table && w->cost && w->next
-                           ? dp_solver_transport.create(sample_count_max, worker_count, &w->solver)
-                           : RT_NO_MEMORY;
-    for (uint32_t i = 0; i < kept && !status; i++)
-        status = allocate_batch(sample_count_max, lookups, &w->batches[i]);
+    const rt_status status = allocate_rest(w, lookups);
     if (status)
         dp_window_destroy(w);
     else
