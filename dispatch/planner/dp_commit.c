@@ -276,8 +276,9 @@ dp_record *dp_planner_dirty_in(const dp_planner *planner, uint32_t worker, uint3
     if (index >= planner->directory.record_top)
         return NULL;
     dp_record *record = &planner->directory.records[index];
-    const bool is_dirty = planner->stale ? dp_stale_is_dirty(planner->stale, worker, slot)
-                                         : record->version_ps < record->version;
+    bool is_dirty = record->version_ps < record->version;
+    if (planner->stale)
+        is_dirty = dp_stale_is_dirty(planner->stale, worker, slot);
     if (!is_dirty || !(record->copies.holders >> worker & 1))
         return NULL;
     return dp_cache_slot(planner->caches, worker, &record->copies) == slot ? record : NULL;
@@ -286,8 +287,9 @@ dp_record *dp_planner_dirty_in(const dp_planner *planner, uint32_t worker, uint3
 static rt_status flush_slot(dp_planner *planner, dp_plan *plan, uint32_t worker, uint32_t slot,
                             dp_record *record)
 {
-    return planner->stale ? dp_stale_flush(planner, plan, worker, slot)
-                          : push_row(planner, plan, worker, slot, record, DP_REASON_FLUSH, true);
+    if (planner->stale)
+        return dp_stale_flush(planner, plan, worker, slot);
+    return push_row(planner, plan, worker, slot, record, DP_REASON_FLUSH, true);
 }
 
 // Rows that its link moves in its share of the last iteration's time; at least one.
@@ -442,7 +444,7 @@ static rt_status place_all(dp_planner *planner, dp_work *work)
     placing all = {.planner = planner, .work = work};
     if (shown)
         dp_shown_outdate(planner, work, 0, planner->view.distinct_count);
-    rt_pool_run(dp_planner_pool(planner), shown ? 2 * n : n, place_some, &all);
+    rt_pool_run(dp_planner_pool(planner), n + n * shown, place_some, &all);
     end_placing(planner, work, shown);
     for (uint32_t w = 0; w < n; w++) {
         if (all.status[w])
@@ -607,8 +609,10 @@ static uint64_t placing_work(const dp_planner *planner, const dp_work *work)
     const uint32_t rows = work->plan.slices[worker].row_count;
     const bool shows = planner->stage == STAGE_SHOW;
     const uint32_t free = (shows ? planner->shown : planner->caches)[worker].free_count;
-    return (uint64_t)rows * instructions[planner->stage] +
-           (rows > free ? (uint64_t)(rows - free) * EVICTION : 0);
+    uint64_t sum = (uint64_t)rows * instructions[planner->stage];
+    if (rows > free)
+        sum += (uint64_t)(rows - free) * EVICTION;
+    return sum;
 }
 
 // Copies that were evicted, in both sets of caches.
@@ -641,7 +645,9 @@ static const dp_plan *final_plan(dp_planner *planner)
 {
     if (!planner->config.dispatch.keeper)
         return &dp_work_of(planner, planner->iteration)->plan;
-    return planner->held_back ? &dp_work_of(planner, planner->iteration - 1)->plan : NULL;
+    if (!planner->held_back)
+        return NULL;
+    return &dp_work_of(planner, planner->iteration - 1)->plan;
 }
 
 static const dp_stage measured_as[STAGE_COUNT] = {

@@ -31,8 +31,7 @@ void dp_lineup_set(dp_planner *planner)
 {
     const dp_planner_config *config = &planner->config;
     const uint64_t all = rt_bits_below(config->worker_count) & ~config->lost;
-    const uint32_t fewest =
-        config->participants_min ? config->participants_min : config->worker_count;
+    const uint32_t fewest = dp_planner_fewest(config);
     const uint64_t left = planner->participants;
     planner->participants = config->participants & all;
     if (rt_bit_count(planner->participants) < fewest)

@@ -119,7 +119,7 @@ void dp_participants_apply(dp_participants *self, const dp_input *input)
     if (!rate)
         return;
     const double change = fabs(input->value - *rate);
-    const uint32_t now = change > CHANGE_MUCH * *rate ? 2 : change > CHANGE_LITTLE * *rate;
+    const uint32_t now = (change > CHANGE_LITTLE * *rate) + (change > CHANGE_MUCH * *rate);
     self->change = rt_max_u64(now, self->change);
     *rate = input->value;
 }
@@ -155,8 +155,10 @@ static void note_rows(dp_participants *self, uint64_t rows)
 {
     const dp_planner_config *config = &self->config;
     const uint64_t all = rt_max_u64(rows, self->keys_expected);
-    const uint64_t most = config->homes == RT_HOMES_PLANNED ? config->shard_rows_max : 0;
-    self->rows_now = most > 0 && all > most ? all : 0;
+    self->rows_now = 0;
+    if (config->homes == RT_HOMES_PLANNED && config->shard_rows_max > 0 &&
+        all > config->shard_rows_max)
+        self->rows_now = all;
     if (self->rows_now > self->rows + self->rows / ROWS_MORE)
         self->change = 2;
 }
@@ -179,9 +181,9 @@ static rt_status estimate(dp_participants *self, const rt_batch *batch, uint64_t
         return RT_NO_MEMORY;
     const uint64_t likeliest =
         dp_choice_estimate(&self->config, &demand, self->moved, estimates);
-    const double now = dp_trial_fits(&self->config, *workers_p)
-                           ? dp_estimate_s(&self->config, &demand, self->moved, *workers_p)
-                           : INFINITY;
+    double now = INFINITY;
+    if (dp_trial_fits(&self->config, *workers_p))
+        now = dp_estimate_s(&self->config, &demand, self->moved, *workers_p);
     if (estimates[rt_bit_count(likeliest) - 1] < (1 - DP_PARTICIPANTS_MUCH) * now)
         *workers_p = likeliest;
     dp_demand_fini(&demand);
@@ -289,12 +291,14 @@ static rt_status load(dp_participants *self, rt_reader *reader)
         self->searched > self->seen || self->change > 2 || self->is_rough > 1 ||
         !(self->moved > 0) || !isfinite(self->moved))
         return RT_DATA;
-    rt_status status = dp_recent_load(&self->recent, &limits, reader);
-    if (!status &&
-        self->recent.count != (rotates(self) ? 0 : rt_min_u64(self->seen, DP_RECENT_MAX)))
-        status = RT_DATA;
+    uint64_t count = 0;
+    if (!rotates(self))
+        count = rt_min_u64(self->seen, DP_RECENT_MAX);
+    const rt_status status = dp_recent_load(&self->recent, &limits, reader);
     if (status)
         return status;
+    if (self->recent.count != count)
+        return RT_DATA;
     return dp_choice_load(&self->choice, &self->config, &self->recent, reader);
 }
 
@@ -309,7 +313,7 @@ rt_status dp_participants_load(dp_participants *self, const dp_rates *rates, rt_
     self->recent.count = self->recent.next = 0;
     self->seen = self->estimated = self->searched = self->change = self->is_rough = 0;
     self->moved = DP_ESTIMATE_MOVED;
-    return rt_fail(error, status, "who takes part: %s",
-                   status == RT_DATA ? "the state cannot be one of this run"
-                                     : rt_status_text(status));
+    if (status == RT_DATA)
+        return rt_fail(error, status, "who takes part: the state cannot be one of this run");
+    return rt_fail(error, status, "who takes part: %s", rt_status_text(status));
 }

@@ -9,8 +9,7 @@
 
 static uint32_t equal_share(const dp_planner_config *config)
 {
-    const uint32_t fewest =
-        config->participants_min ? config->participants_min : config->worker_count;
+    const uint32_t fewest = dp_planner_fewest(config);
     return (config->sample_count_max + fewest - 1) / fewest;
 }
 
@@ -467,8 +466,9 @@ void dp_planner_place(dp_planner *planner)
     };
     if (planner->policy->traits & DP_POLICY_TABLES) {
         planner->decision.table_count = fields;
-        planner->decision.tables =
-            dispatch->tables && dispatch->tables < fields ? dispatch->tables : fields;
+        planner->decision.tables = fields;
+        if (dispatch->tables)
+            planner->decision.tables = (uint32_t)rt_min_u64(dispatch->tables, fields);
     }
 }
 

@@ -165,7 +165,9 @@ rt_status dp_replica_plan(dp_replica *replica, const rt_message *batches, rt_mes
                        "coordinator: a BATCH for slice %" PRIu64 ", expected one for %" PRIu64,
                        sequence, replica->final + 1);
     rt_status status = take_in(replica, batches, error);
-    while (!status) {
+    if (status)
+        return status;
+    for (;;) {
         const dp_plan *plan;
         if (replica->planned == replica->received && replica->ended) {
             const rt_batch *last = replica->before;
@@ -175,14 +177,17 @@ rt_status dp_replica_plan(dp_replica *replica, const rt_message *batches, rt_mes
                 return status;
             return emit(replica, plan, last, slice, error);
         }
-        const rt_batch *now = batch_at(replica, replica->planned);
+        const rt_batch *now = batch_at(replica, replica->planned), *done = now;
         status = plan_next(replica, &plan, error);
         if (status)
-            break;
-        const rt_batch *done = replica->before ? replica->before : now;
-        replica->before = replica->before || !plan ? now : NULL;
+            return status;
+        if (replica->before) {
+            done = replica->before;
+            replica->before = now;
+        } else if (!plan) {
+            replica->before = now;
+        }
         if (plan)
             return emit(replica, plan, done, slice, error);
     }
-    return status;
 }

@@ -147,7 +147,7 @@ static void save_window(const dp_planner *planner, rt_bytes *bytes)
 
 static uint32_t what_is_beside(const dp_planner *planner)
 {
-    return (planner->admission ? HAS_ADMISSION : 0) | (planner->window ? HAS_WINDOW : 0);
+    return (planner->admission != NULL) * HAS_ADMISSION | (planner->window != NULL) * HAS_WINDOW;
 }
 
 static uint32_t seen_by(const dp_planner *planner)

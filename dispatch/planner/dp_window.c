@@ -140,7 +140,8 @@ static void forget_keys(dp_window *w, uint32_t iteration)
 {
     memset(w->table, 0, (w->mask + 1) * sizeof *w->table);
     w->used = 0;
-    for (uint32_t t = iteration > w->kept ? iteration - w->kept + 1 : 1; t < iteration; t++) {
+    const uint32_t first = iteration > w->kept ? iteration - w->kept + 1 : 1;
+    for (uint32_t t = first; t < iteration; t++) {
         const window_batch *b = batch_of(w, t);
         for (uint32_t d = 0; b->iteration == t && d < b->distinct_count; d++) {
             seen_key *seen = find_key(w, b->distinct[d].key);
