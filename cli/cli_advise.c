@@ -191,8 +191,11 @@ int cli_advise(int argc, char **argv)
         return code;
     rt_config_leave_spares(&config);
     dp_advices *advices = rt_alloc(1, sizeof *advices);
-    rt_status status = advices ? advise(&config, iterations, advices, &error)
-                               : rt_fail(&error, RT_NO_MEMORY, "out of memory");
+    rt_status status;
+    if (advices)
+        status = advise(&config, iterations, advices, &error);
+    else
+        status = rt_fail(&error, RT_NO_MEMORY, "out of memory");
     if (status)
         code = cli_fail(&error);
     else if (json)
