@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <malloc.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,37 +26,51 @@ static const char *const settings[] = {"model.name=wdl",          "model.embeddi
                                        "cache.eviction=emark",    "dispatch.first_touch=pull",
                                        "stream.format=synthetic", "stream.synthetic.shape=criteo"};
 
-static rt_status configure(const dp_bench_shape *shape, rt_config *config, rt_error *error)
+__attribute__((format(printf, 3, 4))) static rt_status set(rt_config *config, rt_error *error,
+                                                           const char *format, ...)
 {
     char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return rt_config_set(config, text, error);
+}
+
+static rt_status configure_stream(const dp_bench_shape *shape, rt_config *config, rt_error *error)
+{
+    if (!shape->file)
+        return set(config, error, "stream.synthetic.scale=%.9f", shape->scale);
+    const rt_status status = set(config, error, "stream.format=criteo");
+    if (status)
+        return status;
+    return set(config, error, "stream.files=%s", shape->file);
+}
+
+static rt_status configure(const dp_bench_shape *shape, rt_config *config, rt_error *error)
+{
     uint32_t n = shape->worker_count;
     for (size_t i = 0; i < RT_COUNT_OF(settings); i++) {
         rt_status status = rt_config_set(config, settings[i], error);
         if (status)
             return status;
     }
-    snprintf(text, sizeof text, "workers=%" PRIu32, n);
-    rt_status status = rt_config_set(config, text, error);
-    snprintf(text, sizeof text,
-             "links.workers=[{\"count\":%" PRIu32 ",\"gbps\":5},{\"count\":%" PRIu32
-             ",\"gbps\":0.5}]",
-             n - n / 2, n / 2);
+    rt_status status = set(config, error, "workers=%" PRIu32, n);
+    if (status)
+        return status;
     if (n == 1)
-        snprintf(text, sizeof text, "links.workers=[{\"count\":1,\"gbps\":5}]");
-    if (!status)
-        status = rt_config_set(config, text, error);
-    snprintf(text, sizeof text, "batch.samples_per_worker=%" PRIu32, shape->samples_per_worker);
-    if (!status)
-        status = rt_config_set(config, text, error);
-    if (!shape->file) {
-        snprintf(text, sizeof text, "stream.synthetic.scale=%.9f", shape->scale);
-    } else {
-        snprintf(text, sizeof text, "stream.files=%s", shape->file);
-        if (!status)
-            status = rt_config_set(config, "stream.format=criteo", error);
-    }
-    if (!status)
-        status = rt_config_set(config, text, error);
+        status = set(config, error, "links.workers=[{\"count\":1,\"gbps\":5}]");
+    else
+        status = set(config, error,
+                     "links.workers=[{\"count\":%" PRIu32 ",\"gbps\":5},{\"count\":%" PRIu32
+                     ",\"gbps\":0.5}]",
+                     n - n / 2, n / 2);
+    if (status)
+        return status;
+    status = set(config, error, "batch.samples_per_worker=%" PRIu32, shape->samples_per_worker);
+    if (status)
+        return status;
+    status = configure_stream(shape, config, error);
     if (status)
         return status;
     return dp_sim_apply_spec(config, shape->policy, error);
