@@ -92,7 +92,8 @@ static void sort(const dp_outdated *o, uint64_t *items, uint32_t count)
 
 static void order_tail(dp_outdated *o)
 {
-    tidy(o, o->run_count < DP_OUTDATED_RUNS_MAX ? o->tail : 0);
+    const uint32_t from = o->run_count < DP_OUTDATED_RUNS_MAX ? o->tail : 0;
+    tidy(o, from);
     sort(o, o->items + o->tail, o->count - o->tail);
     for (uint32_t i = o->tail; i < o->count; i++)
         o->slots[slot_at(o, i)].where = i + 1;

@@ -197,7 +197,10 @@ static int64_t error_bound(esd *self, const dp_view *view, uint32_t opt_count,
         uint32_t i = opt_count == view->sample_count ? k : (uint32_t)self->order[k];
         row_loss loss =
             loss_of(self->cost + (size_t)i * self->stride, view->worker_count, worker_of_sample[i]);
-        *(k < opt_count ? &opt_regret : &heu_regret) += loss.regret;
+        if (k < opt_count)
+            opt_regret += loss.regret;
+        else
+            heu_regret += loss.regret;
         self->order[k] = (uint64_t) ~(uint32_t)loss.spread << 32; // this k is not read again
     }
     if (!self->solver->exact)

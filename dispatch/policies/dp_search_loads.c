@@ -10,9 +10,15 @@ static void add_passing(const dp_view *view, uint32_t worker, uint32_t box, bool
     const uint32_t here = view->ticks->box_of[worker];
     if (here == box || box == DP_NO_BOX)
         return;
-    (up ? loads->up : loads->down)[worker] += own;
-    (up ? loads->box_up : loads->box_down)[here] += own;
-    (up ? loads->box_down : loads->box_up)[box] += there;
+    if (up) {
+        loads->up[worker] += own;
+        loads->box_up[here] += own;
+        loads->box_down[box] += there;
+    } else {
+        loads->down[worker] += own;
+        loads->box_down[here] += own;
+        loads->box_up[box] += there;
+    }
 }
 
 // As add_loads, where boxes are told. A row that is nowhere yet will be with one of its trainers,
@@ -136,7 +142,8 @@ void dp_search_loads(dp_search *s, dp_loads *loads)
 {
     adding all = {.s = s, .loads = s->part_loads, .part_count = dp_search_parts(s->view)};
     for (uint32_t j = 0; j < s->worker_count; j++)
-        all.busy |= s->loads[j] ? rt_bit(j) : 0;
+        if (s->loads[j])
+            all.busy |= rt_bit(j);
     rt_pool_run(s->view->pool, all.part_count, add_some, &all);
     memset(loads, 0, sizeof *loads);
     memcpy(loads->samples, s->loads, sizeof loads->samples);
