@@ -130,7 +130,7 @@ const char *dp_added_find_key(const dp_added *added, const uint8_t key[RT_KEY_BY
     return NULL;
 }
 
-// ---- what becomes of them ----------------------------------------------------------------------
+// ---- what becomes of them --------------------------------------------------------------------
 
 rt_status dp_added_check_end(const dp_added *added, const rt_config *config, const char *box,
                              rt_error *error)

@@ -12,7 +12,7 @@
 
 #define PATH_SIZE (RT_FOLDER_MAX + 64)
 
-// ---- what cannot fit ---------------------------------------------------------------------------
+// ---- what cannot fit -------------------------------------------------------------------------
 
 static rt_status differ(const char *folder, const char *key, const char *theirs, const char *ours,
                         rt_error *error)
@@ -218,7 +218,7 @@ static rt_status compare(const char *folder, const rt_config *ours, const rt_sch
     return status;
 }
 
-// ---- files -------------------------------------------------------------------------------------
+// ---- files -----------------------------------------------------------------------------------
 
 static rt_status take_rows(const char *folder, const cJSON *root, rt_wire_load *load,
                            rt_error *error)

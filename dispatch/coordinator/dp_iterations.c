@@ -1,3 +1,5 @@
+// From slice to slice: what is planned goes out, messages of members come in, and beside that
+// checkpoints, probes of links and a reload of the configuration go on. See dp_run.h.
 #include <inttypes.h>
 #include <math.h>
 #include <poll.h>

@@ -125,7 +125,7 @@ static rt_status send_load(resume *r, uint32_t shard, rt_error *error)
     return dp_roster_send(r->config->roster, rt_peer(RT_ROLE_PS, shard), &message, error);
 }
 
-// ---- copies
+// ---- copies ----------------------------------------------------------------------------------
 
 static rt_status send_piece(void *context, rt_message *message, rt_error *error)
 {
@@ -218,7 +218,7 @@ static void judge_copies(resume *r)
     }
 }
 
-// ---- loading
+// ---- loading ---------------------------------------------------------------------------------
 
 static rt_status take_loaded(resume *r, uint32_t shard, const rt_message *message, rt_error *error)
 {

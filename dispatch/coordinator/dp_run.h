@@ -142,7 +142,7 @@ static inline void dp_run_tell_records(dp_run *run)
         dp_feed_tell(run->feed, &input);
 }
 
-// ---- dp_iterations.c
+// ---- dp_iterations.c -------------------------------------------------------------------------
 
 // Takes a message of a member (dp_run *context). RT_WIRE, and what its part returns.
 rt_status dp_run_take(void *context, uint32_t peer, const rt_message *message, rt_error *error);
@@ -150,7 +150,7 @@ rt_status dp_run_take(void *context, uint32_t peer, const rt_message *message, r
 // Waits for messages or plans, notes a request to stop, and takes all messages that came.
 rt_status dp_run_turn(dp_run *run, rt_error *error);
 
-// ---- dp_spared.c
+// ---- dp_spared.c -----------------------------------------------------------------------------
 
 // A worker (dp_run *context), by its place, is lost: whether the run goes on without it. why: what
 // has become of it.
@@ -163,14 +163,14 @@ void dp_run_put_off_taking_back(dp_run *run);
 // workers are back, all is to start anew.
 rt_status dp_run_train(dp_run *run, rt_error *error);
 
-// ---- dp_run_watch.c
+// ---- dp_run_watch.c --------------------------------------------------------------------------
 
 // An iteration is complete; now and then, records where they are due; the last ones.
 void dp_run_watch_iteration(dp_run *run, const dp_planned *planned);
 void dp_run_watch(dp_run *run);
 void dp_run_watch_end(dp_run *run);
 
-// ---- dp_ending.c
+// ---- dp_ending.c -----------------------------------------------------------------------------
 
 // Everything is trained: the flush, the model, the summary.
 rt_status dp_run_finish(dp_run *run, rt_error *error);

@@ -159,7 +159,7 @@ static void place_heu(const esd *self, const dp_view *view, uint32_t from, uint3
     }
 }
 
-// ---- dispatch error ----------------------------------------------------------------------------
+// ---- dispatch error --------------------------------------------------------------------------
 
 typedef struct {
     int64_t regret; // cost where it was placed less the row's smallest
@@ -228,7 +228,7 @@ static void tell_error(esd *self, const dp_view *view, uint32_t opt_count,
                          dp_placement_cost(&problem, self->exact_place);
 }
 
-// ---- policy ------------------------------------------------------------------------------------
+// ---- policy ----------------------------------------------------------------------------------
 
 static void place(void *state, const dp_view *view, uint32_t *worker_of_sample)
 {
