@@ -195,7 +195,7 @@ static rt_status add(dp_run *c, const char *box, const cJSON *json, rt_error *er
 }
 
 rt_status dp_adding_ask(dp_run *c, const char *box, const char *text, char *answer, size_t size,
-                       rt_error *error)
+                        rt_error *error)
 {
     rt_status status = dp_move_check_boxes(c, box, error);
     if (status)
@@ -253,7 +253,8 @@ void dp_adding_step(dp_run *c)
         if (dp_move_ask(c, true, c->configs.whole.boxes[b].name, &why))
             rt_warn("%s", why.text);
         else
-            rt_info("box %s is there: it joins with the next checkpoint", c->configs.whole.boxes[b].name);
+            rt_info("box %s is there: it joins with the next checkpoint",
+                    c->configs.whole.boxes[b].name);
         return;
     }
 }

@@ -1,5 +1,5 @@
-// dp_adding - takes boxes that no configuration had (dp_added.h) into a run: when it begins those that
-// its file has, later those that people add. One thread.
+// dp_adding - takes boxes that no configuration had (dp_added.h) into a run: when it begins those
+// that its file has, later those that people add. One thread.
 #ifndef DP_ADDING_H
 #define DP_ADDING_H
 

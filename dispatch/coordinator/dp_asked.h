@@ -1,5 +1,6 @@
-// dp_asked - what people have asked of a run, until it is done: rows that are to end, and what comes with
-// the next checkpoint. Plain values of the coordinator's thread; dp_control.h and dp_move.h act by them.
+// dp_asked - what people have asked of a run, until it is done: rows that are to end, and what
+// comes with the next checkpoint. Plain values of the coordinator's thread; dp_control.h and
+// dp_move.h act by them.
 #ifndef DP_ASKED_H
 #define DP_ASKED_H
 

@@ -141,20 +141,21 @@ static rt_status create_roster(dp_run *c, rt_error *error)
 {
     const rt_config *config = &c->configs.whole;
     const dp_members *members = &c->members;
-    dp_roster_config roster = {.ops = c->own.ops,
-                               .transport = c->transport,
-                               .config = config,
-                               .identity = c->own.identity,
-                               .keys = c->own.keys,
-                               .added = &c->added,
-                               .may_shrink = c->own.may_shrink,
-                               .without = c->own.without,
-                               .out_workers = rt_bits_below(config->worker_count) & ~members->workers,
-                               .out_shards = rt_bits_below(config->ps_shard_count) & ~members->shards,
-                               .run = c->id,
-                               .spares = dp_run_spares,
-                               .context = c,
-                               .notify = c->own.notify};
+    dp_roster_config roster = {
+        .ops = c->own.ops,
+        .transport = c->transport,
+        .config = config,
+        .identity = c->own.identity,
+        .keys = c->own.keys,
+        .added = &c->added,
+        .may_shrink = c->own.may_shrink,
+        .without = c->own.without,
+        .out_workers = rt_bits_below(config->worker_count) & ~members->workers,
+        .out_shards = rt_bits_below(config->ps_shard_count) & ~members->shards,
+        .run = c->id,
+        .spares = dp_run_spares,
+        .context = c,
+        .notify = c->own.notify};
     if (c->own.may_shrink)
         roster.aside = dp_flaps_put_aside(&c->flaps, config->worker_count, time(NULL));
     if (c->id)

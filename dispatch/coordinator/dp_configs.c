@@ -23,8 +23,8 @@ void dp_configs_fini(dp_configs *configs)
     rt_config_fini(&configs->current);
 }
 
-static rt_status adopt_from(const rt_config *whole, uint32_t first, rt_config *config, rt_json *json,
-                            rt_error *error)
+static rt_status adopt_from(const rt_config *whole, uint32_t first, rt_config *config,
+                            rt_json *json, rt_error *error)
 {
     for (uint32_t b = first; b < whole->box_count; b++) {
         rt_json_clear(json);

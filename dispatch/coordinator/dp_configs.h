@@ -2,15 +2,18 @@
 //
 // Four differ, and ranks, masks and boxes mean something only together with one of them:
 //
-//     own.config     of this box, as it was read: the caller's, nobody changes it. own.site is what the
+//     own.config     of this box, as it was read: the caller's, nobody changes it. own.site is what
+//     the
 //                    other boxes have in their files, where that is not the same
-//     whole          of all boxes: own.config, and behind its boxes those that were added to the run
+//     whole          of all boxes: own.config, and behind its boxes those that were added to the
+//     run
 //                    (dp_added.h). The roster, people, masks of boxes and files beside checkpoints
 //                    mean its ranks. Members prove in HELLO that they have it
 //     part           of the boxes and workers that take part, at the learning rates that were set
 //                    (dp_members.h): what is planned, trained, saved. Its ranks are places: without
 //                    those that are out, from 0 on
-//     current        whole with what `lanyard set` has changed since: what the next change is checked with
+//     current        whole with what `lanyard set` has changed since: what the next change is
+//     checked with
 #ifndef DP_CONFIGS_H
 #define DP_CONFIGS_H
 

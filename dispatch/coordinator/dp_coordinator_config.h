@@ -1,5 +1,5 @@
-// dp_coordinator_config - what the process that owns a run is told when it begins. A plain value; what
-// it points to is the caller's, and stays until the run has ended.
+// dp_coordinator_config - what the process that owns a run is told when it begins. A plain value;
+// what it points to is the caller's, and stays until the run has ended.
 #ifndef DP_COORDINATOR_CONFIG_H
 #define DP_COORDINATOR_CONFIG_H
 
@@ -12,15 +12,15 @@
 typedef struct {
     const rt_config *config;
     const rt_config *site; // as the other boxes have it in their files; NULL: config
-    rt_identity identity; // members must have the same
+    rt_identity identity;  // members must have the same
     uint64_t schema;
     const rt_transport_ops *ops;
     const rt_keys *keys; // NULL: loopback only
     dp_resume_kind resume;
     const char *model; // what a run begins with that does not go on; NULL: with nothing
-    bool may_shrink;  // workers that do not come within timeouts.rejoin_s are done without
-    uint64_t without; // of them these are not waited for
-    bool spawned;     // whoever started this process starts the members of a box that is added
+    bool may_shrink;   // workers that do not come within timeouts.rejoin_s are done without
+    uint64_t without;  // of them these are not waited for
+    bool spawned;      // whoever started this process starts the members of a box that is added
     // Results: summary.json, metrics.jsonl, records.jsonl, trace.jsonl, model/, checkpoints/; or
     // NULL.
     const char *directory;

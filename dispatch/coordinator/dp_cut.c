@@ -177,7 +177,8 @@ static rt_status expire(dp_cut *cut, rt_error *error)
             return rt_fail(error, RT_NO_MEMORY, "out of memory");
         memcpy(rt_message_payload(&message), &order, sizeof order);
         memcpy(rt_message_payload(&message) + sizeof order, planned->forgotten, bytes);
-        const rt_status status = dp_roster_send(cut->roster, rt_peer(RT_ROLE_PS, s), &message, error);
+        const rt_status status =
+            dp_roster_send(cut->roster, rt_peer(RT_ROLE_PS, s), &message, error);
         if (status)
             return status;
     }

@@ -28,7 +28,8 @@ static rt_status finish_workers(dp_run *c, rt_error *error)
 {
     c->phase = DP_RUN_FINISHES;
     for (uint64_t rest = dp_run_workers(c); rest; rest &= rest - 1) {
-        const rt_status status = ask(c, rt_peer(RT_ROLE_WORKER, rt_lowest_bit(rest)), RT_MESSAGE_FINISH, error);
+        const rt_status status =
+            ask(c, rt_peer(RT_ROLE_WORKER, rt_lowest_bit(rest)), RT_MESSAGE_FINISH, error);
         if (status)
             return status;
     }

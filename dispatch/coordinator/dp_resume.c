@@ -604,7 +604,8 @@ static rt_status all_damaged(const dp_resume_config *config, const uint32_t *dam
                    config->directory, names);
 }
 
-// From the newest on, the last of iterations, until one is whole: *left_p counts it and those before.
+// From the newest on, the last of iterations, until one is whole: *left_p counts it and those
+// before.
 static rt_status try_all(resume *r, const uint32_t *iterations, uint32_t *damaged, uint32_t *left_p,
                          dp_saved *saved, dp_resumed *resumed, rt_error *error)
 {

@@ -5,8 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/live/rt_standby.h"
+#include "dispatch/coordinator/dp_hello.h"
 #include "runtime/config/rt_address.h"
+#include "runtime/live/rt_standby.h"
 #include "runtime/rt_hash.h"
 #include "runtime/rt_log.h"
 #include "runtime/transport/rt_member.h"
@@ -364,53 +365,25 @@ void dp_roster_answer(dp_roster *roster, uint32_t visitor, rt_status status, con
 
 // ---- joining ---------------------------------------------------------------------------------
 
-static bool is_zero(const uint8_t *bytes, size_t size)
-{
-    return *bytes == 0 && memcmp(bytes, bytes + 1, size - 1) == 0;
-}
-
-static uint32_t box_of(const dp_roster *roster, uint32_t peer)
-{
-    const rt_config *config = roster->config.config;
-    const uint32_t rank = rt_peer_rank(peer);
-    if (rt_peer_role(peer) == RT_ROLE_PS)
-        return rt_config_box_of_shard(config, rank);
-    return rt_config_box_of_worker(config, rank);
-}
-
 // What a HELLO says against this run.
 static rt_status check_hello(const dp_roster *roster, const rt_wire_hello *hello,
                              const member *found, const char *name, rt_error *error)
 {
-    const rt_keys *keys = roster->config.keys;
+    const rt_config *config = roster->config.config;
     if (!found)
         return rt_fail(
             error, RT_CONFIG,
             "%s joined, but the config has %" PRIu32 " workers and %" PRIu32 " PS shards", name,
-            roster->config.config->worker_count, roster->config.config->ps_shard_count);
+            config->worker_count, config->ps_shard_count);
     if (found->joined && !found->waits)
         return rt_fail(error, RT_PEER,
                        "%s has joined already: it was started twice, or has only just been lost",
                        name);
-    rt_status status = rt_control_agree(hello, &roster->config.identity, name, error);
-    if (status)
-        return status;
-    if (hello->role != (uint32_t)rt_peer_role(found->peer) ||
-        hello->rank != rt_peer_rank(found->peer))
-        return rt_fail(error, RT_WIRE, "%s says that it is another one", name);
-    const bool listens =
-        hello->role == RT_ROLE_PS || rt_dispatch_is_mutual(&roster->config.config->dispatch);
-    if (listens && !hello->address[0])
-        return rt_fail(error, RT_WIRE, "%s does not say where it listens", name);
-    if (hello->box != rt_config_hash_box(roster->config.config, box_of(roster, found->peer)))
-        return rt_fail(
-            error, RT_CONFIG,
-            "%s has another entry of its box in boxes: `lanyard add` wrote a file for it", name);
-    if (listens && keys && keys->is_set && !rt_keys_find(keys, hello->key) &&
-        !(roster->config.added && dp_added_find_key(roster->config.added, hello->key)))
-        return rt_fail(error, RT_CONFIG, "%s has %s, which security.allow does not have", name,
-                       is_zero(hello->key, sizeof hello->key) ? "no key" : "a key");
-    return RT_OK;
+    const dp_hello_run run = {.config = config,
+                              .identity = &roster->config.identity,
+                              .keys = roster->config.keys,
+                              .added = roster->config.added};
+    return dp_hello_check(&run, found->peer, hello, name, error);
 }
 
 // Somebody who is no member. Nothing ends because of it.

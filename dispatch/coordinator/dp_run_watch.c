@@ -1,5 +1,5 @@
-// What the coordinator records of a run now and then, beside its iterations (dp_watch.h): members, columns,
-// slices, warnings.
+// What the coordinator records of a run now and then, beside its iterations (dp_watch.h): members,
+// columns, slices, warnings.
 #include <inttypes.h>
 #include <math.h>
 

@@ -1,5 +1,5 @@
-// dp_running - running.json in the folder of a run while it is there: its configuration and where it
-// listens, with what keys, for `lanyard set`.
+// dp_running - running.json in the folder of a run while it is there: its configuration and where
+// it listens, with what keys, for `lanyard set`.
 #ifndef DP_RUNNING_H
 #define DP_RUNNING_H
 
