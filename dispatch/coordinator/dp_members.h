@@ -43,7 +43,7 @@ rt_status dp_members_read(const rt_config *config, const char *folder, dp_member
                           rt_error *error);
 
 // What the file says of boxes that were added, first of all: config gets those that it lacks.
-// Errors as dp_added_take; RT_IO.
+// Errors as dp_added_take; RT_IO: *added has none.
 rt_status dp_members_read_added(const char *folder, rt_config *config, dp_added *added,
                                 rt_error *error);
 
