@@ -105,22 +105,29 @@ static rt_status make_planner(const dp_bench_shape *shape, dp_bench_case *one, r
     return dp_planner_create(&one->planner_config, &one->planner, error);
 }
 
+static rt_status open_all(const dp_bench_shape *shape, dp_bench_case *one, rt_error *error)
+{
+    rt_status status = configure(shape, &one->config, error);
+    if (status)
+        return status;
+    status = rt_stream_open(&one->config.stream, 1, &one->stream, error);
+    if (status)
+        return status;
+    one->schema = *rt_stream_schema(one->stream);
+    rt_batch_init(&one->batch, one->schema.dense_count);
+    status = count_keys(shape, one, error);
+    if (status)
+        return status;
+    return make_planner(shape, one, error);
+}
+
 rt_status dp_bench_open(const dp_bench_shape *shape, dp_bench_case *one, rt_error *error)
 {
     memset(one, 0, sizeof *one);
     one->batch_size = shape->worker_count * shape->samples_per_worker;
     if (rt_config_init(&one->config))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    rt_status status = configure(shape, &one->config, error);
-    if (!status)
-        status = rt_stream_open(&one->config.stream, 1, &one->stream, error);
-    if (!status) {
-        one->schema = *rt_stream_schema(one->stream);
-        rt_batch_init(&one->batch, one->schema.dense_count);
-        status = count_keys(shape, one, error);
-    }
-    if (!status)
-        status = make_planner(shape, one, error);
+    const rt_status status = open_all(shape, one, error);
     if (status)
         dp_bench_close(one);
     return status;

@@ -100,6 +100,22 @@ static rt_status begin_publishing(dp_checkpoint *c, rt_error *error)
     return rt_checkpoint_make(c->published, error);
 }
 
+// It builds on those before.
+static rt_status begin(dp_checkpoint *c, const dp_checkpoint_past *past, uint32_t past_count,
+                       rt_error *error)
+{
+    if (rt_grow(&c->past, &c->past_capacity, past_count + 16u, sizeof *c->past))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for checkpoints");
+    if (past_count)
+        memcpy(c->past, past, past_count * sizeof *past);
+    c->past_count = past_count;
+    if (c->config.is_of_others)
+        dp_checkpoint_want_all(c, dp_checkpoint_newest(c));
+    if (!*c->published)
+        return RT_OK;
+    return begin_publishing(c, error);
+}
+
 rt_status dp_checkpoint_create(const dp_checkpoint_config *config, const dp_checkpoint_past *past,
                                uint32_t past_count, dp_checkpoint **checkpoint_p, rt_error *error)
 {
@@ -112,16 +128,7 @@ rt_status dp_checkpoint_create(const dp_checkpoint_config *config, const dp_chec
     snprintf(c->directory, sizeof c->directory, "%s", config->directory);
     if (config->published)
         snprintf(c->published, sizeof c->published, "%s", config->published);
-    rt_status status = RT_OK;
-    if (rt_grow(&c->past, &c->past_capacity, past_count + 16u, sizeof *c->past))
-        status = rt_fail(error, RT_NO_MEMORY, "out of memory for checkpoints");
-    if (!status && past_count)
-        memcpy(c->past, past, past_count * sizeof *past);
-    c->past_count = status ? 0 : past_count;
-    if (config->is_of_others)
-        dp_checkpoint_want_all(c, dp_checkpoint_newest(c));
-    if (!status && *c->published)
-        status = begin_publishing(c, error);
+    const rt_status status = begin(c, past, past_count, error);
     if (status) {
         dp_checkpoint_destroy(c);
         return status;
@@ -330,24 +337,33 @@ rt_status dp_checkpoint_write_config(const rt_config *config, const char *direct
     return status;
 }
 
-// In the forked copy.
+static rt_status write_own(const dp_checkpoint *c, rt_file_sum *planner, rt_file_sum *dense,
+                           rt_error *error)
+{
+    char path[RT_FOLDER_MAX + 32];
+    const rt_bytes *state = &c->content.state;
+    rt_status status = rt_checkpoint_make(c->folder, error);
+    if (status)
+        return status;
+    snprintf(path, sizeof path, "%s/planner.bin", c->folder);
+    status = rt_pack_write(path, DP_CHECKPOINT_MAGIC, state->data, state->size, planner, error);
+    if (status)
+        return status;
+    snprintf(path, sizeof path, "%s/dense.bin", c->folder);
+    status = write_bytes(path, &c->content.dense, dense, error);
+    if (status)
+        return status;
+    status = dp_checkpoint_write_scale(&c->content.scale, c->folder, error);
+    if (status)
+        return status;
+    return dp_checkpoint_write_config(c->config.config, c->folder, NULL, error);
+}
+
+// In the forked copy; the error tells whether all is written.
 static void write_parts(void *context, rt_child_result *result)
 {
-    const dp_checkpoint *c = context;
-    char path[RT_FOLDER_MAX + 32];
     rt_file_sum planner = {0}, dense = {0};
-    rt_status status = rt_checkpoint_make(c->folder, &result->error);
-    snprintf(path, sizeof path, "%s/planner.bin", c->folder);
-    if (!status)
-        status = rt_pack_write(path, DP_CHECKPOINT_MAGIC, c->content.state.data,
-                               c->content.state.size, &planner, &result->error);
-    snprintf(path, sizeof path, "%s/dense.bin", c->folder);
-    if (!status)
-        status = write_bytes(path, &c->content.dense, &dense, &result->error);
-    if (!status)
-        status = dp_checkpoint_write_scale(&c->content.scale, c->folder, &result->error);
-    if (!status)
-        (void)dp_checkpoint_write_config(c->config.config, c->folder, NULL, &result->error);
+    (void)write_own(context, &planner, &dense, &result->error);
     result->values[0] = planner.bytes;
     result->values[1] = planner.hash;
     result->values[2] = dense.bytes;

@@ -419,15 +419,20 @@ static rt_status plan_batch(dp_feed *feed, uint64_t sequence, planning *now, pla
 {
     const dp_plan *plan = NULL;
     rt_status status = next_planned(feed, sequence, &now->planned);
-    if (!status)
-        status = plan_one(feed, now->batch, now->planned, &plan);
-    if (!status && plan && before->planned)
+    if (status)
+        return status;
+    status = plan_one(feed, now->batch, now->planned, &plan);
+    if (status)
+        return status;
+    if (plan && before->planned)
         status = hand_on(feed, plan, before);
-    else if (!status && plan)
+    else if (plan)
         status = hand_on(feed, plan, now);
-    if (!status && now->planned)
+    if (status)
+        return status;
+    if (now->planned)
         *before = *now;
-    return status;
+    return RT_OK;
 }
 
 static rt_status plan_all(dp_feed *feed)
@@ -440,16 +445,20 @@ static rt_status plan_all(dp_feed *feed)
         if (status == RT_END)
             return plan_end(feed, sequence, &before);
         const bool has_batch = !status;
-        if (status == RT_AGAIN)
-            status = RT_OK;
-        if (!status && cut_is_due(feed))
+        if (status && status != RT_AGAIN)
+            return status;
+        if (cut_is_due(feed)) {
             status = plan_cut(feed, &sequence, true, false, &before);
-        if (!status && has_batch) {
-            dp_feed_apply_told(feed);
-            status = plan_sweep(feed, &sequence, &before);
+            if (status)
+                return status;
         }
-        if (!status && has_batch)
-            status = plan_batch(feed, sequence++, &now, &before);
+        if (!has_batch)
+            continue;
+        dp_feed_apply_told(feed);
+        status = plan_sweep(feed, &sequence, &before);
+        if (status)
+            return status;
+        status = plan_batch(feed, sequence++, &now, &before);
         if (status)
             return status;
     }

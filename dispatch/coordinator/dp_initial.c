@@ -326,12 +326,26 @@ static rt_status read_all(const char *folder, const cJSON *root, const rt_config
     return RT_OK;
 }
 
+static rt_status compare_and_read(const char *folder, const cJSON *root, const rt_config *config,
+                                  const rt_schema *schema, dp_initial *initial, rt_error *error)
+{
+    rt_homes homes;
+    rt_status status = compare(folder, config, schema, &homes, error);
+    if (status)
+        return status;
+    status = read_all(folder, root, config, schema, initial, error);
+    if (status)
+        return status;
+    if (homes == RT_HOMES_PLANNED)
+        initial->saved.loads[0].flags |= RT_WIRE_LOAD_HOMES;
+    return RT_OK;
+}
+
 rt_status dp_initial_read(const char *folder, const rt_config *config, const rt_schema *schema,
                           dp_initial *initial, rt_error *error)
 {
     char path[PATH_MAX];
     cJSON *root = NULL;
-    rt_homes homes = RT_HOMES_HASHED;
     *initial = (dp_initial){0};
     if (!realpath(folder, path))
         return rt_fail(error, RT_NOT_FOUND, "--init %s: %s", folder, strerror(errno));
@@ -342,12 +356,8 @@ rt_status dp_initial_read(const char *folder, const rt_config *config, const rt_
     if (status == RT_NOT_FOUND)
         rt_fail(error, status, "%s: no " RT_MANIFEST_NAME ": expected the folder model/ of a run",
                 path);
-    if (!status)
-        status = compare(path, config, schema, &homes, error);
-    if (!status)
-        status = read_all(path, root, config, schema, initial, error);
-    if (!status && homes == RT_HOMES_PLANNED)
-        initial->saved.loads[0].flags |= RT_WIRE_LOAD_HOMES;
+    else if (!status)
+        status = compare_and_read(path, root, config, schema, initial, error);
     cJSON_Delete(root);
     if (status) {
         dp_initial_fini(initial);

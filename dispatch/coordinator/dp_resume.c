@@ -658,21 +658,44 @@ static rt_status watch(resume *r, rt_error *error)
     return RT_OK;
 }
 
+static void end(resume *r)
+{
+    end_copies(r);
+    if (r->wait_fd >= 0)
+        close(r->wait_fd);
+}
+
+static rt_status load_model(resume *r, const dp_saved *model, rt_error *error)
+{
+    rt_status status = watch(r, error);
+    if (status)
+        return status;
+    status = load_rows(r, model, error);
+    if (status)
+        return status;
+    if (r->damage.status)
+        return rt_fail(error, r->damage.status, "%s", r->damage.text);
+    return send_dense(r, model, error);
+}
+
 rt_status dp_resume_begin_with(const dp_resume_config *config, const dp_saved *model,
                                rt_error *error)
 {
     resume r = {.config = config, .begin_ns = rt_now_ns(), .wait_fd = epoll_create1(EPOLL_CLOEXEC)};
-    rt_status status = watch(&r, error);
-    if (!status)
-        status = load_rows(&r, model, error);
-    if (!status && r.damage.status)
-        status = rt_fail(error, r.damage.status, "%s", r.damage.text);
-    if (!status)
-        status = send_dense(&r, model, error);
-    end_copies(&r);
-    if (r.wait_fd >= 0)
-        close(r.wait_fd);
+    const rt_status status = load_model(&r, model, error);
+    end(&r);
     return status;
+}
+
+static rt_status load_newest(resume *r, dp_saved *saved, dp_resumed *resumed, rt_error *error)
+{
+    rt_status status = watch(r, error);
+    if (status)
+        return status;
+    status = find_whole(r, saved, resumed, error);
+    if (status)
+        return status;
+    return go_on(r, saved, resumed, error);
 }
 
 rt_status dp_resume_run(const dp_resume_config *config, dp_resumed *resumed, rt_error *error)
@@ -680,15 +703,9 @@ rt_status dp_resume_run(const dp_resume_config *config, dp_resumed *resumed, rt_
     resume r = {.config = config, .begin_ns = rt_now_ns(), .wait_fd = epoll_create1(EPOLL_CLOEXEC)};
     dp_saved saved = {0};
     *resumed = (dp_resumed){0};
-    rt_status status = watch(&r, error);
-    if (!status)
-        status = find_whole(&r, &saved, resumed, error);
-    if (!status)
-        status = go_on(&r, &saved, resumed, error);
+    const rt_status status = load_newest(&r, &saved, resumed, error);
     dp_saved_fini(&saved);
-    end_copies(&r);
-    if (r.wait_fd >= 0)
-        close(r.wait_fd);
+    end(&r);
     if (status) {
         dp_planner_destroy(r.planner);
         rt_bytes_fini(&resumed->position);
