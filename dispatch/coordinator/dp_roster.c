@@ -750,7 +750,7 @@ rt_status dp_roster_receive(dp_roster *roster, uint32_t *peer_p, rt_message *mes
         const uint32_t joined = roster->joined_count;
         rt_status status = receive_one(roster, peer_p, message, &taken, error);
         if (status == RT_AGAIN)
-            return check_silence(roster, error) ? error->status : RT_AGAIN;
+            break;
         if (!status && !taken)
             return RT_OK;
         rt_message_release(message);
@@ -761,9 +761,10 @@ rt_status dp_roster_receive(dp_roster *roster, uint32_t *peer_p, rt_message *mes
         if (roster->joined_count != joined)
             return RT_AGAIN; // the caller looks who is there
     }
-    if (check_silence(roster, error)) // and the caller its other work
-        return error->status;
-    return RT_AGAIN;
+    const rt_status status = check_silence(roster, error);
+    if (status)
+        return status;
+    return RT_AGAIN; // the caller has other work
 }
 
 rt_status dp_roster_wait(dp_roster *roster, int wake_fd, rt_error *error)

@@ -130,6 +130,15 @@ static rt_status push_unsynced(dp_planner *planner, dp_plan *plan)
 
 // ---- place -----------------------------------------------------------------------------------
 
+// What the PS does not have yet is pushed.
+static rt_status give_up(dp_planner *planner, dp_plan *plan, uint32_t worker, uint32_t slot,
+                         dp_record *record)
+{
+    if (record->version_ps < record->version)
+        return push_row(planner, plan, worker, slot, record, DP_REASON_EVICT, false);
+    return add_drop(plan, worker, slot, record);
+}
+
 // Who has the latest copy is alone with it, unless it trains the row with others now, and then it
 // does not go. So nobody else looks at the record of a copy that is not outdated.
 static rt_status evict(dp_planner *planner, dp_plan *plan, uint32_t worker)
@@ -143,9 +152,7 @@ static rt_status evict(dp_planner *planner, dp_plan *plan, uint32_t worker)
         dp_record *record = &planner->directory.records[index];
         rt_assert(record->copies.holders == rt_bit(worker));
         planner->turnover.workers[worker].evictions++;
-        bool dirty = record->version_ps < record->version;
-        if (dirty ? push_row(planner, plan, worker, slot, record, DP_REASON_EVICT, false)
-                  : add_drop(plan, worker, slot, record))
+        if (give_up(planner, plan, worker, slot, record))
             return RT_NO_MEMORY;
     }
     dp_seats_leave(&planner->seats[worker], index, slot);
