@@ -1,19 +1,16 @@
-// dp_configs - the configurations of one run. A plain value of the coordinator's thread.
+// dp_configs - the configurations of one run, and whose is which. A plain value of the
+// coordinator's thread. Ranks, masks and boxes mean something only together with one of them:
 //
-// Four differ, and ranks, masks and boxes mean something only together with one of them:
-//
-//     own.config     of this box, as it was read: the caller's, nobody changes it. own.site is what
-//     the
-//                    other boxes have in their files, where that is not the same
-//     whole          of all boxes: own.config, and behind its boxes those that were added to the
-//     run
-//                    (dp_added.h). The roster, people, masks of boxes and files beside checkpoints
-//                    mean its ranks. Members prove in HELLO that they have it
-//     part           of the boxes and workers that take part, at the learning rates that were set
-//                    (dp_members.h): what is planned, trained, saved. Its ranks are places: without
-//                    those that are out, from 0 on
-//     current        whole with what `lanyard set` has changed since: what the next change is
-//     checked with
+//     own.config  of this box, as it was read: the caller's, and nobody changes it. own.site is
+//                 what the other boxes have in their files, where that is not the same
+//     whole       of all boxes: own.config, and behind its boxes those that were added to the run
+//                 (dp_added.h). Its ranks are those of the roster, of masks of boxes, of people
+//                 and of files beside checkpoints; members prove in HELLO that they have it
+//     part        of the boxes and workers that take part, with the learning rates that were set
+//                 (dp_members.h): what is planned, trained and saved. Its ranks are places, from
+//                 0 on, without those that are out
+//     current     whole, with what `lanyard set` has changed since: with it the next change is
+//                 checked
 #ifndef DP_CONFIGS_H
 #define DP_CONFIGS_H
 
