@@ -89,8 +89,8 @@ static double row_bytes(const question *q, uint32_t samples)
 static double worker_s(const question *q, uint32_t rank, uint32_t samples)
 {
     const dp_rates *rates = &q->config->rates;
-    return (q->count > 1 ? dp_estimate_dense_s(q->config, rank) : 0) +
-           row_bytes(q, samples) / slower_way(&rates->links[rank]) +
+    const double dense_s = q->count > 1 ? dp_estimate_dense_s(q->config, rank) : 0;
+    return dense_s + row_bytes(q, samples) / slower_way(&rates->links[rank]) +
            rates->compute_s_per_sample[rank] * samples;
 }
 

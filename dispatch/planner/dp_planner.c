@@ -231,12 +231,14 @@ static void compute_row_ticks(dp_planner *planner, uint32_t keys_per_sample_max)
 {
     const dp_planner_config *config = &planner->config;
     dp_link links[RT_SITE_BOXES_MAX];
-    const bool boxes = config->boxes.count > 0;
-    if (boxes)
+    if (config->boxes.count > 0) {
         dp_box_links(&config->boxes, &config->rates, links);
-    dp_ticks_compute(&config->layout, boxes ? links : config->rates.links,
-                     boxes ? config->boxes.count : config->worker_count, keys_per_sample_max,
-                     &planner->ticks);
+        dp_ticks_compute(&config->layout, links, config->boxes.count, keys_per_sample_max,
+                         &planner->ticks);
+    } else {
+        dp_ticks_compute(&config->layout, config->rates.links, config->worker_count,
+                         keys_per_sample_max, &planner->ticks);
+    }
     planner->ticks.worker_count = config->worker_count;
 }
 
@@ -334,7 +336,7 @@ static rt_status expect_keys(dp_planner *planner, uint64_t key_count)
     if (key_count == 0)
         return RT_OK;
     for (uint32_t j = 0; j < config->worker_count; j++)
-        most += config->slot_count[j] * (planner->shown ? UINT64_C(2) : 1);
+        most += config->slot_count[j] * (UINT64_C(1) + (planner->shown != NULL));
     if (expect_operations(planner, &planner->works[0]) ||
         expect_operations(planner, &planner->works[1]))
         return RT_NO_MEMORY;

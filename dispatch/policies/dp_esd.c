@@ -208,7 +208,9 @@ static int64_t error_bound(esd *self, const dp_view *view, uint32_t opt_count,
     dp_sort_upper(self->order, self->scratch, opt_count);
     for (uint32_t k = 0; k < rt_min_u64(heu_count, opt_count); k++)
         opt_spread += ~(uint32_t)(self->order[k] >> 32);
-    return heu_regret + (opt_spread < opt_regret ? opt_spread : opt_regret);
+    if (opt_regret < opt_spread)
+        return heu_regret + opt_regret;
+    return heu_regret + opt_spread;
 }
 
 static void tell_error(esd *self, const dp_view *view, uint32_t opt_count,

@@ -194,9 +194,10 @@ static uint16_t class_of(const dp_search *s, const dp_distinct *d)
 static void fill_classes(dp_search *s, const dp_prices *prices, uint32_t field, uint32_t class)
 {
     const uint32_t boxes = s->view->ticks->box_count;
-    for (uint32_t b = 0; b <= boxes; b++)
-        fill_class(s, prices, field, b == boxes ? DP_NO_BOX : b,
-                   &s->classes[class * (boxes + 1) + b]);
+    row_class *first = &s->classes[class * (boxes + 1)]; // of the boxes; behind them that of none
+    for (uint32_t b = 0; b < boxes; b++)
+        fill_class(s, prices, field, b, &first[b]);
+    fill_class(s, prices, field, DP_NO_BOX, &first[boxes]);
 }
 
 // Fields whose rows are equally large share a class.

@@ -3,9 +3,9 @@
 
 #include "dispatch/policies/dp_search_parts.h"
 
-// From a worker to the box of a row (up), or back.
+// From a worker to the box of a row (up), or back. there: by box, what it costs that one's link.
 static void add_passing(const dp_view *view, uint32_t worker, uint32_t box, bool up, int32_t own,
-                        int32_t there, dp_loads *loads)
+                        const int32_t *there, dp_loads *loads)
 {
     const uint32_t here = view->ticks->box_of[worker];
     if (here == box || box == DP_NO_BOX)
@@ -13,11 +13,11 @@ static void add_passing(const dp_view *view, uint32_t worker, uint32_t box, bool
     if (up) {
         loads->up[worker] += own;
         loads->box_up[here] += own;
-        loads->box_down[box] += there;
+        loads->box_down[box] += there[box];
     } else {
         loads->down[worker] += own;
         loads->box_down[here] += own;
-        loads->box_up[box] += there;
+        loads->box_up[box] += there[box];
     }
 }
 
@@ -31,13 +31,11 @@ static void add_box_loads(const dp_view *view, uint32_t index, uint64_t users, d
     const int32_t *grad = ticks->box_grad[d->field];
     if (d->dirty && d->holders && users != d->holders) {
         const uint32_t owner = rt_lowest_bit(d->holders);
-        add_passing(view, owner, d->box, true, ticks->push[d->field][owner],
-                    d->box == DP_NO_BOX ? 0 : row_down[d->box], loads);
+        add_passing(view, owner, d->box, true, ticks->push[d->field][owner], row_down, loads);
     }
     for (uint64_t rest = users & ~d->holders; rest; rest &= rest - 1) {
         const uint32_t j = rt_lowest_bit(rest);
-        add_passing(view, j, d->box, false, ticks->pull[d->field][j],
-                    d->box == DP_NO_BOX ? 0 : row_up[d->box], loads);
+        add_passing(view, j, d->box, false, ticks->pull[d->field][j], row_up, loads);
     }
     if (!(users & (users - 1)) && !view->always_summed)
         return;
@@ -46,7 +44,7 @@ static void add_box_loads(const dp_view *view, uint32_t index, uint64_t users, d
         box = ticks->box_of[rt_lowest_bit(users)];
     for (uint64_t rest = users; rest; rest &= rest - 1) {
         const uint32_t j = rt_lowest_bit(rest);
-        add_passing(view, j, box, true, ticks->grad[d->field][j], grad[box], loads);
+        add_passing(view, j, box, true, ticks->grad[d->field][j], grad, loads);
     }
 }
 
