@@ -67,18 +67,18 @@ static void name_of(const dp_run *c, uint32_t i, char *name, size_t size)
 
 static rt_status ask_for_model(dp_run *c, const char *folder, rt_error *error)
 {
-    rt_status status = RT_OK;
     c->phase = DP_RUN_SAVES;
     c->collect.giver = rt_peer_rank(dp_run_lead(c));
     for (uint32_t i = 0; i < sender_count(c); i++) {
         char name[64], path[RT_FOLDER_MAX + 64];
         name_of(c, i, name, sizeof name);
         snprintf(path, sizeof path, "%s/%s", folder, name);
-        status = dp_collect_expect(&c->collect, sender_of(c, i), 0, path, error);
+        rt_status status = dp_collect_expect(&c->collect, sender_of(c, i), 0, path, error);
         if (status)
             return status;
-        if (!status)
-            status = ask(c, sender_of(c, i), RT_MESSAGE_SAVE, error);
+        status = ask(c, sender_of(c, i), RT_MESSAGE_SAVE, error);
+        if (status)
+            return status;
     }
     return RT_OK;
 }
@@ -125,7 +125,7 @@ static rt_status write_scale(const dp_run *c, const char *folder, rt_manifest_pa
                              rt_error *error)
 {
     rt_bytes file = {0};
-    rt_status status = RT_OK;
+    rt_status status;
     if (dp_feed_put_scale(c->feed, &file))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for the scale of the dense features");
     else

@@ -544,8 +544,7 @@ static rt_status end_checkpoints(dp_run *c, rt_error *error)
         const rt_status status = dp_run_turn(c, error);
         if (status)
             return status;
-        if (!status)
-            dp_checkpoint_step(c->checkpoint);
+        dp_checkpoint_step(c->checkpoint);
     }
     return RT_OK;
 }

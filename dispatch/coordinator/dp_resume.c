@@ -493,7 +493,6 @@ static rt_status send_plan(resume *r, const dp_plan *plan, rt_error *error)
 {
     const dp_resume_config *config = r->config;
     const uint32_t workers = config->config->worker_count;
-    rt_status status = RT_OK;
     r->sequence++;
     r->marks = 0;
     for (uint32_t w = 0; w < workers; w++) {
@@ -502,14 +501,15 @@ static rt_status send_plan(resume *r, const dp_plan *plan, rt_error *error)
         if (dp_slice_encode(plan, w, NULL, &config->limits, config->sender, r->sequence, &slice))
             return rt_fail(error, RT_NO_MEMORY, "out of memory");
         rt_message_header(&slice)->epoch = config->epoch;
-        status = dp_roster_send(config->roster, peer, &slice, error);
+        rt_status status = dp_roster_send(config->roster, peer, &slice, error);
         if (status)
             return status;
-        if (!status)
-            status = send_empty(r, peer, RT_MESSAGE_MARK, r->sequence, error);
+        status = send_empty(r, peer, RT_MESSAGE_MARK, r->sequence, error);
+        if (status)
+            return status;
     }
     while (rt_bit_count(r->marks) < workers) {
-        status = turn(r, error);
+        const rt_status status = turn(r, error);
         if (status)
             return status;
     }

@@ -601,7 +601,6 @@ static rt_status tell_workers(dp_roster *roster, rt_error *error)
 
 rt_status dp_roster_welcome(dp_roster *roster, rt_wire_welcome *welcome, rt_error *error)
 {
-    rt_status status = RT_OK;
     welcome->workers = roster->workers;
     welcome->shards_in = (uint32_t)roster->shards;
     for (uint32_t s = 0; s < rt_bit_count(roster->shards); s++) {
@@ -616,13 +615,12 @@ rt_status dp_roster_welcome(dp_roster *roster, rt_wire_welcome *welcome, rt_erro
         if (rt_message_create(&message, RT_MESSAGE_WELCOME, SELF, 0, 1, sizeof *welcome))
             return rt_fail(error, RT_NO_MEMORY, "out of memory");
         memcpy(rt_message_payload(&message), welcome, sizeof *welcome);
-        status = send_to(roster, roster->members[i].peer, &message, error);
+        const rt_status status = send_to(roster, roster->members[i].peer, &message, error);
         if (status)
             return status;
     }
-    const bool is_mutual = rt_dispatch_is_mutual(&roster->config.config->dispatch);
-    if (status || !is_mutual)
-        return status;
+    if (!rt_dispatch_is_mutual(&roster->config.config->dispatch))
+        return RT_OK;
     return tell_workers(roster, error);
 }
 
