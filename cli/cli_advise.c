@@ -169,7 +169,9 @@ static rt_status advise(const rt_config *config, uint32_t iterations, dp_advices
         status = cli_dense_bytes(config, &schema, &sim.dense_bytes, error);
     if (!status && dp_setup_needs_keys(config))
         status = rt_stream_count_keys(&config->stream, config->seed, &sim.distinct_keys, error);
-    return status ? status : dp_advise(&sim, iterations, advices, error);
+    if (status)
+        return status;
+    return dp_advise(&sim, iterations, advices, error);
 }
 
 int cli_advise(int argc, char **argv)
@@ -189,8 +191,11 @@ int cli_advise(int argc, char **argv)
         return code;
     rt_config_leave_spares(&config);
     dp_advices *advices = rt_alloc(1, sizeof *advices);
-    rt_status status = advices ? advise(&config, iterations, advices, &error)
-                               : rt_fail(&error, RT_NO_MEMORY, "out of memory");
+    rt_status status;
+    if (advices)
+        status = advise(&config, iterations, advices, &error);
+    else
+        status = rt_fail(&error, RT_NO_MEMORY, "out of memory");
     if (status)
         code = cli_fail(&error);
     else if (json)

@@ -298,6 +298,61 @@ static void print_table(const rt_config *config, const sim_run *runs, uint32_t c
     }
 }
 
+static rt_status run_peer(const dp_sim_config *sim, const dp_peer *peer, sim_run *run,
+                          rt_error *error)
+{
+    if (sim->config->box_count)
+        return rt_fail(error, RT_CONFIG, "boxes: %s has one link for each worker, none for shards",
+                       run->spec);
+    const rt_status status = rt_config_check(sim->config, error);
+    if (status)
+        return status;
+    run->policy = RT_POLICY_RANDOM;
+    run->is_bounded = sim->config->consistency.bounded;
+    if (sim->progress)
+        fprintf(stderr, "%s\n", run->spec);
+    return dp_peer_run(sim, peer, &run->result, error);
+}
+
+static rt_status run_policy(const dp_sim_config *sim, bool fixed_sets, sim_run *run,
+                            rt_error *error)
+{
+    const rt_config *config = sim->config;
+    rt_status status = rt_config_check(config, error);
+    if (status)
+        return status;
+    run->policy = config->dispatch.policy;
+    run->is_bounded = config->consistency.bounded;
+    run->is_chosen = config->dispatch.participants == RT_PARTICIPANTS_AUTO;
+    if (sim->progress)
+        fprintf(stderr, "%s\n", run->spec);
+    status = dp_sim_run(sim, &run->result, error);
+    if (status || !fixed_sets)
+        return status;
+    return dp_fixed_best(sim, &run->best, error);
+}
+
+// What a spec says: another system, or values for this one. "": those of the configuration.
+static rt_status run_spec(rt_config *config, const dp_sim_config *sim, bool fixed_sets,
+                          sim_run *run, rt_error *error)
+{
+    dp_peer peer;
+    rt_status status = dp_peer_parse(run->spec, &peer, error);
+    if (!status)
+        return run_peer(sim, &peer, run, error);
+    if (status != RT_NOT_FOUND)
+        return status;
+    if (run->spec[0])
+        status = dp_sim_apply_spec(config, run->spec, error);
+    else
+        status = RT_OK;
+    if (status)
+        return status;
+    if (!run->spec[0])
+        snprintf(run->spec, sizeof run->spec, "%s", "(config)");
+    return run_policy(sim, fixed_sets, run, error);
+}
+
 static rt_status run_one(const rt_config *base, dp_sim_config sim, bool fixed_sets, sim_run *run,
                          rt_error *error)
 {
@@ -305,28 +360,7 @@ static rt_status run_one(const rt_config *base, dp_sim_config sim, bool fixed_se
     if (rt_config_copy(base, &config))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     sim.config = &config;
-    dp_peer peer;
-    rt_status status = dp_peer_parse(run->spec, &peer, error);
-    const bool is_peer = status == RT_OK;
-    if (status == RT_NOT_FOUND)
-        status = run->spec[0] ? dp_sim_apply_spec(&config, run->spec, error) : RT_OK;
-    if (is_peer && config.box_count)
-        status = rt_fail(error, RT_CONFIG, "boxes: %s has one link for each worker, none for shards",
-                         run->spec);
-    if (!status)
-        status = rt_config_check(&config, error);
-    run->policy = is_peer ? RT_POLICY_RANDOM : config.dispatch.policy;
-    run->is_bounded = config.consistency.bounded;
-    run->is_chosen = !is_peer && config.dispatch.participants == RT_PARTICIPANTS_AUTO;
-    if (!run->spec[0])
-        snprintf(run->spec, sizeof run->spec, "%s", "(config)");
-    if (!status && sim.progress)
-        fprintf(stderr, "%s\n", run->spec);
-    if (!status)
-        status = is_peer ? dp_peer_run(&sim, &peer, &run->result, error)
-                         : dp_sim_run(&sim, &run->result, error);
-    if (!status && fixed_sets && !is_peer)
-        status = dp_fixed_best(&sim, &run->best, error);
+    const rt_status status = run_spec(&config, &sim, fixed_sets, run, error);
     rt_config_fini(&config);
     return status;
 }
@@ -404,14 +438,23 @@ static rt_status run_all(const rt_config *config, sim_run *runs, uint32_t *count
                        "standard input and pipes can be read only once: name one policy, and no "
                        "--fixed-sets");
     rt_status status = cli_schema(config, &schema, error);
-    if (!status && config->sim_dense)
-        status = cli_dense_bytes(config, &schema, &sim.dense_bytes, error);
-    if (!status && dp_setup_needs_keys(config))
-        status = rt_stream_count_keys(&config->stream, config->seed, &sim.distinct_keys, error);
-    for (uint32_t i = 0; i < *count_p && !status; i++)
-        status = run_one(config, sim, fixed_sets, &runs[i], error);
-    if (status || !wants_one_box(config, runs, *count_p))
+    if (status)
         return status;
+    if (config->sim_dense)
+        status = cli_dense_bytes(config, &schema, &sim.dense_bytes, error);
+    if (status)
+        return status;
+    if (dp_setup_needs_keys(config))
+        status = rt_stream_count_keys(&config->stream, config->seed, &sim.distinct_keys, error);
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < *count_p; i++) {
+        status = run_one(config, sim, fixed_sets, &runs[i], error);
+        if (status)
+            return status;
+    }
+    if (!wants_one_box(config, runs, *count_p))
+        return RT_OK;
     runs[*count_p].result.slot_count = runs[0].result.slot_count;
     return run_one_box(config, sim, &runs[(*count_p)++], error);
 }

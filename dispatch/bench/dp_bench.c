@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <malloc.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,38 +26,54 @@ static const char *const settings[] = {"model.name=wdl",          "model.embeddi
                                        "cache.eviction=emark",    "dispatch.first_touch=pull",
                                        "stream.format=synthetic", "stream.synthetic.shape=criteo"};
 
-static rt_status configure(const dp_bench_shape *shape, rt_config *config, rt_error *error)
+__attribute__((format(printf, 3, 4))) static rt_status set(rt_config *config, rt_error *error,
+                                                           const char *format, ...)
 {
     char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return rt_config_set(config, text, error);
+}
+
+static rt_status configure_stream(const dp_bench_shape *shape, rt_config *config, rt_error *error)
+{
+    if (!shape->file)
+        return set(config, error, "stream.synthetic.scale=%.9f", shape->scale);
+    const rt_status status = set(config, error, "stream.format=criteo");
+    if (status)
+        return status;
+    return set(config, error, "stream.files=%s", shape->file);
+}
+
+static rt_status configure(const dp_bench_shape *shape, rt_config *config, rt_error *error)
+{
     uint32_t n = shape->worker_count;
     for (size_t i = 0; i < RT_COUNT_OF(settings); i++) {
         rt_status status = rt_config_set(config, settings[i], error);
         if (status)
             return status;
     }
-    snprintf(text, sizeof text, "workers=%" PRIu32, n);
-    rt_status status = rt_config_set(config, text, error);
-    snprintf(text, sizeof text,
-             "links.workers=[{\"count\":%" PRIu32 ",\"gbps\":5},{\"count\":%" PRIu32
-             ",\"gbps\":0.5}]",
-             n - n / 2, n / 2);
+    rt_status status = set(config, error, "workers=%" PRIu32, n);
+    if (status)
+        return status;
     if (n == 1)
-        snprintf(text, sizeof text, "links.workers=[{\"count\":1,\"gbps\":5}]");
-    if (!status)
-        status = rt_config_set(config, text, error);
-    snprintf(text, sizeof text, "batch.samples_per_worker=%" PRIu32, shape->samples_per_worker);
-    if (!status)
-        status = rt_config_set(config, text, error);
-    if (!shape->file) {
-        snprintf(text, sizeof text, "stream.synthetic.scale=%.9f", shape->scale);
-    } else {
-        snprintf(text, sizeof text, "stream.files=%s", shape->file);
-        if (!status)
-            status = rt_config_set(config, "stream.format=criteo", error);
-    }
-    if (!status)
-        status = rt_config_set(config, text, error);
-    return status ? status : dp_sim_apply_spec(config, shape->policy, error);
+        status = set(config, error, "links.workers=[{\"count\":1,\"gbps\":5}]");
+    else
+        status = set(config, error,
+                     "links.workers=[{\"count\":%" PRIu32 ",\"gbps\":5},{\"count\":%" PRIu32
+                     ",\"gbps\":0.5}]",
+                     n - n / 2, n / 2);
+    if (status)
+        return status;
+    status = set(config, error, "batch.samples_per_worker=%" PRIu32, shape->samples_per_worker);
+    if (status)
+        return status;
+    status = configure_stream(shape, config, error);
+    if (status)
+        return status;
+    return dp_sim_apply_spec(config, shape->policy, error);
 }
 
 // The keys of the stream: what a file has, or what the generator can make.
@@ -83,7 +100,25 @@ static rt_status make_planner(const dp_bench_shape *shape, dp_bench_case *one, r
     one->config.cache.rows = rt_max_u64(rows, micro_batch * one->schema.keys_per_sample_max);
     rt_status status =
         dp_setup(&one->config, &one->schema, one->distinct_keys, &one->planner_config, error);
-    return status ? status : dp_planner_create(&one->planner_config, &one->planner, error);
+    if (status)
+        return status;
+    return dp_planner_create(&one->planner_config, &one->planner, error);
+}
+
+static rt_status open_all(const dp_bench_shape *shape, dp_bench_case *one, rt_error *error)
+{
+    rt_status status = configure(shape, &one->config, error);
+    if (status)
+        return status;
+    status = rt_stream_open(&one->config.stream, 1, &one->stream, error);
+    if (status)
+        return status;
+    one->schema = *rt_stream_schema(one->stream);
+    rt_batch_init(&one->batch, one->schema.dense_count);
+    status = count_keys(shape, one, error);
+    if (status)
+        return status;
+    return make_planner(shape, one, error);
 }
 
 rt_status dp_bench_open(const dp_bench_shape *shape, dp_bench_case *one, rt_error *error)
@@ -92,16 +127,7 @@ rt_status dp_bench_open(const dp_bench_shape *shape, dp_bench_case *one, rt_erro
     one->batch_size = shape->worker_count * shape->samples_per_worker;
     if (rt_config_init(&one->config))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    rt_status status = configure(shape, &one->config, error);
-    if (!status)
-        status = rt_stream_open(&one->config.stream, 1, &one->stream, error);
-    if (!status) {
-        one->schema = *rt_stream_schema(one->stream);
-        rt_batch_init(&one->batch, one->schema.dense_count);
-        status = count_keys(shape, one, error);
-    }
-    if (!status)
-        status = make_planner(shape, one, error);
+    const rt_status status = open_all(shape, one, error);
     if (status)
         dp_bench_close(one);
     return status;
@@ -140,7 +166,9 @@ rt_status dp_bench_look_up(dp_bench_case *one, rt_error *error)
     if (status)
         return status;
     status = dp_planner_look_up(one->planner, &one->batch);
-    return status ? rt_fail(error, status, "out of memory for the directory") : RT_OK;
+    if (status)
+        return rt_fail(error, status, "out of memory for the directory");
+    return RT_OK;
 }
 
 rt_status dp_bench_advance(dp_bench_case *one, uint32_t iterations, rt_error *error)

@@ -17,6 +17,12 @@ typedef struct {
     bool quick;           // smaller sizes, fewer repeats
 } dp_bench;
 
+// How many: fewer where the bench is to be quick.
+static inline uint32_t dp_bench_count(const dp_bench *bench, uint32_t quick, uint32_t thorough)
+{
+    return bench->quick ? quick : thorough;
+}
+
 // The sections, in the order in which they are reported. RT_NO_MEMORY, RT_IO, RT_DATA.
 rt_status dp_bench_opt(const dp_bench *bench, rt_error *error);       // ESD, Table 2
 rt_status dp_bench_scaling(const dp_bench *bench, rt_error *error);   // transport, N and n

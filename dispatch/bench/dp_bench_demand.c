@@ -31,10 +31,12 @@ typedef struct {
 static rt_status apply_records(dp_bench_case *one, dp_controller *controller, rt_error *error)
 {
     dp_input input;
-    rt_status status = RT_OK;
-    while (!status && dp_controller_next(controller, &input))
-        status = dp_planner_apply(one->planner, &input, error);
-    return status;
+    while (dp_controller_next(controller, &input)) {
+        const rt_status status = dp_planner_apply(one->planner, &input, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
 }
 
 typedef struct {
@@ -79,13 +81,16 @@ static rt_status measure_plans(const demand_case *asked, dp_bench_case *one, dem
 {
     dp_controller controller;
     dp_account_config costs;
-    rt_status status = RT_OK;
     one->config.dispatch.budget_ms = asked->budget_ms;
     dp_controller_init(&one->config, &controller);
     dp_account_init(&one->planner_config, &costs);
-    for (uint32_t i = 0; i < asked->warm_up + asked->iterations && !status; i++)
-        status = plan_one(one, &controller, i < asked->warm_up ? NULL : sums, &costs, error);
-    return status;
+    for (uint32_t i = 0; i < asked->warm_up + asked->iterations; i++) {
+        const rt_status status =
+            plan_one(one, &controller, i < asked->warm_up ? NULL : sums, &costs, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
 }
 
 static rt_status measure_demand(const demand_case *asked, demand_result *result, rt_error *error)
@@ -156,15 +161,16 @@ static rt_status rows_of_demands(const dp_bench *bench, demand_case *asked, cons
                                  rt_error *error)
 {
     static const double demands[] = {0.25e6, 0.5e6, 1e6, 2e6, 4e6};
-    rt_status status = RT_OK;
-    for (size_t k = 0; k < RT_COUNT_OF(demands) && !status; k++) {
+    for (size_t k = 0; k < RT_COUNT_OF(demands); k++) {
         const double left_ms = known->all.batch_size * 1e3 / demands[k] - known->all.beside_ms;
         asked->budget_ms = fmax(left_ms, 0.01);
-        status =
+        const rt_status status =
             demand_row(bench, asked, EVALUATIONS * known->all.batch_size, demands[k], known, error);
+        if (status)
+            return status;
     }
     asked->budget_ms = 0;
-    return status;
+    return RT_OK;
 }
 
 // esd alone, and makespan with all evaluations that it makes use of.
@@ -192,19 +198,24 @@ static rt_status rows_of(const dp_bench *bench, uint32_t samples_per_worker, rt_
     references known;
     demand_case asked = {.file = bench->file,
                          .samples_per_worker = samples_per_worker,
-                         .warm_up = bench->quick ? 8 : 6 * DP_CONTROLLER_SEARCH,
-                         .iterations = bench->quick ? 4 : 2 * DP_CONTROLLER_SEARCH};
+                         .warm_up = dp_bench_count(bench, 8, 6 * DP_CONTROLLER_SEARCH),
+                         .iterations = dp_bench_count(bench, 4, 2 * DP_CONTROLLER_SEARCH)};
     rt_status status = measure_references(bench, &asked, &known, error);
-    for (size_t k = 0; k < RT_COUNT_OF(per_sample) && !status; k++)
+    if (status)
+        return status;
+    for (size_t k = 0; k < RT_COUNT_OF(per_sample); k++) {
         status = demand_row(bench, &asked, (uint32_t)(per_sample[k] * size), 0, &known, error);
-    return status ? status : rows_of_demands(bench, &asked, &known, error);
+        if (status)
+            return status;
+    }
+    return rows_of_demands(bench, &asked, &known, error);
 }
 
 rt_status dp_bench_demand(const dp_bench *bench, rt_error *error)
 {
     rt_report_begin(bench->report, "demand",
                     "Samples per second that are asked of the planner, and what makespan saves");
-    rt_status status = rows_of(bench, bench->quick ? 16 : 128, error);
+    rt_status status = rows_of(bench, dp_bench_count(bench, 16, 128), error);
     if (!status && !bench->quick)
         status = rows_of(bench, 1024, error);
     rt_report_note(bench->report,

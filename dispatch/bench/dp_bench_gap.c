@@ -63,13 +63,19 @@ static rt_status rivals_init(const dp_bench_case *one, rivals *all, rt_error *er
 static rt_status compare(const dp_view *view, rivals *all, bool tiny, totals *sum)
 {
     int64_t reference;
-    rt_status status = tiny ? dp_bound_optimum(view, &reference) : dp_bound_lower(view, &reference);
-    for (size_t k = 0; k < SPECS && !status; k++) {
+    rt_status status;
+    if (tiny)
+        status = dp_bound_optimum(view, &reference);
+    else
+        status = dp_bound_lower(view, &reference);
+    if (status)
+        return status;
+    for (size_t k = 0; k < SPECS; k++) {
         int64_t cost;
         all->ops[k]->place(all->states[k], view, all->place);
         status = dp_bound_cost(view, all->place, &cost);
         if (status)
-            break;
+            return status;
         rt_assert(cost >= reference);
         sum->cost[k] += (double)cost;
         if (reference > 0)
@@ -77,7 +83,29 @@ static rt_status compare(const dp_view *view, rivals *all, bool tiny, totals *su
     }
     sum->reference += (double)reference;
     sum->batches++;
-    return status;
+    return RT_OK;
+}
+
+static rt_status measure_batches(dp_bench_case *one, rivals *all, bool tiny, uint32_t batches,
+                                 totals *sum, rt_error *error)
+{
+    const uint32_t apart = tiny ? 40 : 8; // batches from one that is measured to the next
+    for (uint32_t i = 0; i < batches; i++) {
+        const dp_plan *plan;
+        rt_status status = dp_bench_advance(one, apart, error);
+        if (status)
+            return status;
+        status = dp_bench_look_up(one, error);
+        if (status)
+            return status;
+        status = compare(dp_planner_view(one->planner), all, tiny, sum);
+        if (status)
+            return status;
+        dp_planner_place(one->planner);
+        if (dp_planner_commit(one->planner, &plan))
+            return rt_fail(error, RT_NO_MEMORY, "out of memory for a plan");
+    }
+    return RT_OK;
 }
 
 static rt_status measure(const dp_bench *bench, const char *file, bool tiny, uint32_t batches,
@@ -85,28 +113,23 @@ static rt_status measure(const dp_bench *bench, const char *file, bool tiny, uin
 {
     dp_bench_case one;
     rivals all = {0};
-    dp_bench_shape shape = {.worker_count = tiny ? WORKERS_TINY : 8,
-                            .samples_per_worker = tiny ? SAMPLES_TINY : 128,
+    dp_bench_shape shape = {.worker_count = 8,
+                            .samples_per_worker = 128,
                             .scale = SCALE,
                             .policy = "esd",
-                            .file = file,
-                            .cache_rows = tiny ? 2000 : 0};
+                            .file = file};
     (void)bench;
+    if (tiny) {
+        shape.worker_count = WORKERS_TINY;
+        shape.samples_per_worker = SAMPLES_TINY;
+        shape.cache_rows = 2000;
+    }
     rt_status status = dp_bench_open(&shape, &one, error);
     if (status)
         return status;
     status = rivals_init(&one, &all, error);
-    for (uint32_t i = 0; i < batches && !status; i++) {
-        status = dp_bench_advance(&one, tiny ? 40 : 8, error);
-        if (!status)
-            status = dp_bench_look_up(&one, error);
-        if (!status)
-            status = compare(dp_planner_view(one.planner), &all, tiny, sum);
-        const dp_plan *plan;
-        dp_planner_place(one.planner);
-        if (!status && dp_planner_commit(one.planner, &plan))
-            status = rt_fail(error, RT_NO_MEMORY, "out of memory for a plan");
-    }
+    if (!status)
+        status = measure_batches(&one, &all, tiny, batches, sum, error);
     rivals_fini(&all);
     dp_bench_close(&one);
     return status;
@@ -114,11 +137,12 @@ static rt_status measure(const dp_bench *bench, const char *file, bool tiny, uin
 
 static void report(const dp_bench *bench, const char *rows, bool tiny, const totals *sum)
 {
+    const char *batch = tiny ? "4 x 3" : "8 x 128", *against = tiny ? "optimum" : "lower bound";
     for (size_t k = 0; k < SPECS; k++) {
-        rt_report_text(bench->report, "batch", tiny ? "4 x 3" : "8 x 128");
+        rt_report_text(bench->report, "batch", batch);
         rt_report_text(bench->report, "rows", rows);
         rt_report_text(bench->report, "policy", specs[k]);
-        rt_report_text(bench->report, "against", tiny ? "optimum" : "lower bound");
+        rt_report_text(bench->report, "against", against);
         rt_report_number(bench->report, "cost_Mticks", sum->cost[k] * 1e-6 / sum->batches, 3);
         rt_report_number(bench->report, "reference_Mticks", sum->reference * 1e-6 / sum->batches,
                          3);
@@ -128,20 +152,28 @@ static void report(const dp_bench *bench, const char *rows, bool tiny, const tot
     }
 }
 
+static rt_status rows_of(const dp_bench *bench, const char *file, const char *rows,
+                         uint32_t tiny_batches, rt_error *error)
+{
+    const uint32_t batches[] = {dp_bench_count(bench, 3, 20), tiny_batches};
+    for (int tiny = 1; tiny >= 0; tiny--) {
+        totals sum = {0};
+        const rt_status status = measure(bench, file, tiny, batches[tiny], &sum, error);
+        if (status)
+            return status;
+        report(bench, rows, tiny, &sum);
+    }
+    return RT_OK;
+}
+
 rt_status dp_bench_gap(const dp_bench *bench, rt_error *error)
 {
-    rt_status status = RT_OK;
-    uint32_t tiny_batches = bench->quick ? 5 : 40, batches = bench->quick ? 3 : 20;
+    const uint32_t tiny_batches = dp_bench_count(bench, 5, 40);
     rt_report_begin(bench->report, "gap",
                     "True cost of an iteration against the optimum and a lower bound");
-    for (int k = 0; k < (bench->file ? 4 : 2) && !status; k++) {
-        totals sum = {0};
-        bool tiny = k % 2 == 0;
-        const char *file = k >= 2 ? bench->file : NULL;
-        status = measure(bench, file, tiny, tiny ? tiny_batches : batches, &sum, error);
-        if (!status)
-            report(bench, file ? "file" : "synthetic", tiny, &sum);
-    }
+    rt_status status = rows_of(bench, NULL, "synthetic", tiny_batches, error);
+    if (!status && bench->file)
+        status = rows_of(bench, bench->file, "file", tiny_batches, error);
     rt_report_note(bench->report, "Every policy places the same batches, which the planner meets "
                                   "while it runs esd; equal micro-batches, means per batch. worst: "
                                   "of one batch.");

@@ -92,10 +92,9 @@ static rt_status measure_encode(stages *s, const dp_plan *plan)
                                   .sample_count_max = config->sample_count_max,
                                   .lookup_count_max =
                                       config->sample_count_max * config->keys_per_sample_max,
-                                  .slot_count = config->slot_count[w],
-                                  .shard_count = config->homes == RT_HOMES_PLANNED
-                                                     ? config->rates.shards.count
-                                                     : 0};
+                                  .slot_count = config->slot_count[w]};
+        if (config->homes == RT_HOMES_PLANNED)
+            limits.shard_count = config->rates.shards.count;
         if (dp_slice_encode(plan, w, &s->one.batch, &limits, 0, plan->iteration, &message))
             return RT_NO_MEMORY;
         rt_message_release(&message);
@@ -127,7 +126,9 @@ static rt_status measure_iteration(stages *s, rt_error *error)
     dp_bench_add(&s->times[PART_PLAN], ns[DP_STAGE_COLLECT] + ns[DP_STAGE_SETTLE]);
     dp_bench_add(&s->times[PART_TOTAL], end - begin);
     measure_parts(s);
-    return plan ? measure_encode(s, plan) : RT_OK;
+    if (!plan)
+        return RT_OK;
+    return measure_encode(s, plan);
 }
 
 static void report_stages(const dp_bench *bench, const char *policy, uint32_t n, stages *s)
@@ -152,6 +153,19 @@ static void report_stages(const dp_bench *bench, const char *policy, uint32_t n,
     rt_report_end_row(bench->report);
 }
 
+static rt_status measure_all(stages *s, uint32_t iterations, rt_error *error)
+{
+    rt_status status = dp_bench_advance(&s->one, iterations, error); // caches fill, tables grow
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < iterations; i++) {
+        status = measure_iteration(s, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
 static rt_status stages_row(const dp_bench *bench, const char *policy, uint32_t n, rt_error *error)
 {
     static stages s; // times of a thousand iterations: too large for a stack
@@ -162,27 +176,32 @@ static rt_status stages_row(const dp_bench *bench, const char *policy, uint32_t 
     rt_status status = stages_init(&s, &shape, error);
     if (status)
         return status;
-    uint32_t iterations = (bench->quick ? 10240u : 65536u) / s.one.batch_size;
-    iterations = (uint32_t)rt_max_u64(iterations, 8);
-    status = dp_bench_advance(&s.one, iterations, error); // caches fill, tables grow
-    for (uint32_t i = 0; i < iterations && !status; i++)
-        status = measure_iteration(&s, error);
+    const uint32_t samples = dp_bench_count(bench, 10240, 65536);
+    status = measure_all(&s, (uint32_t)rt_max_u64(samples / s.one.batch_size, 8), error);
     if (!status)
         report_stages(bench, policy, n, &s);
     stages_fini(&s);
     return status;
 }
 
-rt_status dp_bench_stages(const dp_bench *bench, rt_error *error)
+static rt_status stages_rows(const dp_bench *bench, rt_error *error)
 {
     static const char *const policies[] = {"esd", "makespan"};
-    rt_status status = RT_OK;
+    for (size_t p = 0; p < RT_COUNT_OF(policies); p++) {
+        for (uint32_t n = 2; n <= RT_WORKERS_MAX; n *= 2) {
+            const rt_status status = stages_row(bench, policies[p], n, error);
+            if (status)
+                return status;
+        }
+    }
+    return RT_OK;
+}
+
+rt_status dp_bench_stages(const dp_bench *bench, rt_error *error)
+{
     rt_report_begin(bench->report, "planner",
                     "Planner by workers: samples per second, and where the time goes");
-    for (size_t p = 0; p < RT_COUNT_OF(policies); p++) {
-        for (uint32_t n = 2; n <= RT_WORKERS_MAX && !status; n *= 2)
-            status = stages_row(bench, policies[p], n, error);
-    }
+    const rt_status status = stages_rows(bench, error);
     rt_report_note(
         bench->report,
         "m = %u, synthetic Criteo rows, %.0f thousand ids, caches of 8%%, medians of processor "
@@ -210,26 +229,33 @@ typedef struct {
     rt_error error;
 } keys_result;
 
-// Every key of the generator becomes one that was trained once and is held by nobody.
-static rt_status know_all_keys(dp_bench_case *one, rt_error *error)
+static rt_status know_ids(const rt_synthetic *synthetic, uint32_t field_count,
+                          dp_directory *directory)
 {
-    rt_synthetic *synthetic;
-    dp_directory *directory = &one->planner->directory;
-    rt_status status = rt_synthetic_create(&one->config.stream, 1, &synthetic, error);
-    if (status)
-        return status;
-    for (uint32_t f = 0; f < one->schema.field_count && !status; f++) {
-        for (uint32_t rank = 0; rank < rt_synthetic_id_count(synthetic, f) && !status; rank++) {
-            status = dp_directory_reserve(directory, 1);
-            if (status)
-                break;
+    for (uint32_t f = 0; f < field_count; f++) {
+        for (uint32_t rank = 0; rank < rt_synthetic_id_count(synthetic, f); rank++) {
+            if (dp_directory_reserve(directory, 1))
+                return RT_NO_MEMORY;
             uint32_t index = dp_directory_find(directory, rt_synthetic_key(synthetic, f, rank));
             directory->records[index].version = directory->records[index].version_ps = 1;
             dp_directory_release(directory, index);
         }
     }
+    return RT_OK;
+}
+
+// Every key of the generator becomes one that was trained once and is held by nobody.
+static rt_status know_all_keys(dp_bench_case *one, rt_error *error)
+{
+    rt_synthetic *synthetic;
+    rt_status status = rt_synthetic_create(&one->config.stream, 1, &synthetic, error);
+    if (status)
+        return status;
+    status = know_ids(synthetic, one->schema.field_count, &one->planner->directory);
     rt_synthetic_destroy(synthetic);
-    return status ? rt_fail(error, status, "out of memory for the directory") : RT_OK;
+    if (status)
+        return rt_fail(error, status, "out of memory for the directory");
+    return RT_OK;
 }
 
 static rt_status measure_decisions(dp_bench_case *one, uint32_t iterations, keys_result *result,
@@ -260,6 +286,20 @@ static rt_status measure_decisions(dp_bench_case *one, uint32_t iterations, keys
     return RT_OK;
 }
 
+static rt_status measure_keys(dp_bench_case *one, uint32_t iterations, keys_result *result,
+                              rt_error *error)
+{
+    const uint64_t begin = dp_bench_now_ns();
+    rt_status status = know_all_keys(one, error);
+    if (status)
+        return status;
+    result->fill_s = (double)(dp_bench_now_ns() - begin) * 1e-9;
+    status = dp_bench_advance(one, iterations / 2, error);
+    if (status)
+        return status;
+    return measure_decisions(one, iterations, result, error);
+}
+
 static rt_status work_with_keys(const void *argument, void *result_p)
 {
     const keys_case *keys = argument;
@@ -271,17 +311,10 @@ static rt_status work_with_keys(const void *argument, void *result_p)
                             .scale = keys->scale,
                             .policy = keys->policy,
                             .cache_rows = keys->cache_rows};
-    uint64_t before = dp_bench_resident_bytes();
+    const uint64_t before = dp_bench_resident_bytes();
     rt_status status = dp_bench_open(&shape, &one, &error);
-    uint64_t begin = dp_bench_now_ns();
-    if (!status)
-        status = know_all_keys(&one, &error);
-    result->fill_s = (double)(dp_bench_now_ns() - begin) * 1e-9;
-    if (!status)
-        status = dp_bench_advance(&one, keys->iterations / 2, &error);
-    if (!status)
-        status = measure_decisions(&one, keys->iterations, result, &error);
     if (!status) {
+        status = measure_keys(&one, keys->iterations, result, &error);
         result->keys = one.planner->directory.key_count;
         result->directory_bytes = dp_directory_bytes(&one.planner->directory);
         result->planner_bytes = dp_bench_resident_bytes() - before;
@@ -296,8 +329,10 @@ static rt_status keys_row(const dp_bench *bench, const keys_case *keys, rt_error
     keys_result result = {0};
     uint64_t peak = 0;
     rt_status status = dp_bench_apart(work_with_keys, keys, &result, sizeof result, &peak, error);
+    if (status && result.error.text[0])
+        return rt_fail(error, status, "%s", result.error.text);
     if (status)
-        return result.error.text[0] ? rt_fail(error, status, "%s", result.error.text) : status;
+        return status;
     rt_report_number(bench->report, "keys", (double)result.keys, 0);
     rt_report_text(bench->report, "policy", keys->policy);
     rt_report_number(bench->report, "decision_p50_ms", result.decision_p50_ms, 3);
@@ -312,23 +347,31 @@ static rt_status keys_row(const dp_bench *bench, const keys_case *keys, rt_error
     return RT_OK;
 }
 
-rt_status dp_bench_directory(const dp_bench *bench, rt_error *error)
+static rt_status keys_rows(const dp_bench *bench, uint32_t cache_rows, rt_error *error)
 {
-    static const uint32_t cache_rows = 20000; // 8% of 250,000
-    uint32_t iterations = bench->quick ? 40 : 400;
+    const uint32_t iterations = dp_bench_count(bench, 40, 400);
     const keys_case cases[] = {
         {250000.0 / ALL_KEYS, cache_rows, "esd", iterations},
         {250000.0 / ALL_KEYS, cache_rows, "makespan", iterations},
         {1, cache_rows, "esd", iterations},
         {1, cache_rows, "makespan", iterations},
     };
-    rt_status status = RT_OK;
+    for (size_t k = 0; k < RT_COUNT_OF(cases); k++) {
+        if (bench->quick && cases[k].scale >= 1)
+            continue;
+        const rt_status status = keys_row(bench, &cases[k], error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
+rt_status dp_bench_directory(const dp_bench *bench, rt_error *error)
+{
+    static const uint32_t cache_rows = 20000; // 8% of 250,000
     rt_report_begin(bench->report, "directory",
                     "Decisions by keys known, N = 1024, n = 8, 26 keys");
-    for (size_t k = 0; k < RT_COUNT_OF(cases) && !status; k++) {
-        if (!bench->quick || cases[k].scale < 1)
-            status = keys_row(bench, &cases[k], error);
-    }
+    const rt_status status = keys_rows(bench, cache_rows, error);
     rt_report_note(bench->report,
                    "Every id of the synthetic Criteo rows is known before the first batch. "
                    "decision: look-up and placement (esd: alpha = 1). commit: cache update and "

@@ -46,10 +46,28 @@ static rt_status instance_init(instance *one, uint32_t rows, uint32_t sinks, rt_
 static rt_status random_instance(instance *one, uint32_t rows, uint32_t sinks, rt_error *error)
 {
     rt_random random = {rows};
-    rt_status status = instance_init(one, rows, sinks, error);
-    for (size_t i = 0; !status && i < (size_t)rows * sinks; i++)
+    const rt_status status = instance_init(one, rows, sinks, error);
+    if (status)
+        return status;
+    for (size_t i = 0; i < (size_t)rows * sinks; i++)
         one->cost[i] = (int32_t)rt_random_below(&random, RANDOM_COST_MAX);
-    return status;
+    return RT_OK;
+}
+
+static rt_status copy_matrix(instance *one, dp_bench_case *source, uint32_t warmup, uint32_t rows,
+                             uint32_t sinks, rt_error *error)
+{
+    rt_status status = dp_bench_advance(source, warmup, error);
+    if (status)
+        return status;
+    status = dp_bench_look_up(source, error);
+    if (status)
+        return status;
+    status = instance_init(one, rows, sinks, error);
+    if (status)
+        return status;
+    dp_cost_matrix(dp_planner_view(source->planner), one->cost, sinks);
+    return RT_OK;
 }
 
 // ESD's matrix of a batch that the planner meets after others.
@@ -66,13 +84,7 @@ static rt_status esd_instance(instance *one, const char *file, uint32_t rows, ui
     if (status)
         return status;
     uint32_t warmup = (uint32_t)rt_max_u64(2, WARMUP_SAMPLES / rows);
-    status = dp_bench_advance(&source, warmup, error);
-    if (!status)
-        status = dp_bench_look_up(&source, error);
-    if (!status)
-        status = instance_init(one, rows, sinks, error);
-    if (!status)
-        dp_cost_matrix(dp_planner_view(source.planner), one->cost, sinks);
+    status = copy_matrix(one, &source, warmup, rows, sinks, error);
     dp_bench_close(&source);
     return status;
 }
@@ -122,8 +134,22 @@ static const char *const kind_names[] = {"transport", "auction",        "hungari
 // About cubic: 8 times as long for twice the rows.
 static bool too_slow(rt_solver_kind kind, uint64_t last_ns, bool quick)
 {
-    uint64_t limit = quick ? SLOW_NS / 10 : SLOW_NS;
+    const uint64_t limit = quick ? SLOW_NS / 10 : SLOW_NS;
     return kind == RT_SOLVER_HUNGARIAN && last_ns > limit / 8;
+}
+
+static const char *state_of(const dp_solver_ops *ops, bool run, bool optimal)
+{
+    if (!ops)
+        return "not in this build";
+    if (!run)
+        return "not run: too slow";
+    return optimal ? "optimal" : "not optimal";
+}
+
+static double known(double ms)
+{
+    return ms > 0 ? ms : (double)NAN;
 }
 
 static rt_status opt_row(const dp_bench *bench, size_t size, rt_solver_kind kind,
@@ -137,61 +163,77 @@ static rt_status opt_row(const dp_bench *bench, size_t size, rt_solver_kind kind
                                              {"esd_ms", "esd_noise%"}};
     uint32_t m = paper_opt[size].samples_per_worker;
     bool run = ops && !too_slow(kind, *last_ns, bench->quick), optimal = run;
-    double cpu = paper_opt[size].cpu_ms, cuda = paper_opt[size].cuda_ms;
     rt_report_number(bench->report, "m", m, 0);
     rt_report_number(bench->report, "N", m * WORKERS, 0);
     rt_report_text(bench->report, "solver", kind_names[kind]);
     for (size_t k = 0; k < RT_COUNT_OF(instances); k++) {
         bool is_optimal = false;
         times.count = 0;
-        rt_status status =
-            run ? measure(ops, instances[k], bench->quick ? 5 : 51, &times, &is_optimal, error)
-                : RT_OK;
-        if (status)
-            return status;
+        if (run) {
+            const rt_status status = measure(ops, instances[k], dp_bench_count(bench, 5, 51),
+                                             &times, &is_optimal, error);
+            if (status)
+                return status;
+        }
         optimal = optimal && is_optimal;
         rt_report_number(bench->report, columns[k][0], dp_bench_ms(&times, 0.5), 4);
         rt_report_number(bench->report, columns[k][1], dp_bench_noise(&times), 0);
         if (run)
             *last_ns = (uint64_t)(dp_bench_ms(&times, 0.5) * 1e6);
     }
-    rt_report_text(bench->report, "state",
-                   !ops      ? "not in this build"
-                   : !run    ? "not run: too slow"
-                   : optimal ? "optimal"
-                             : "not optimal");
-    rt_report_number(bench->report, "paper_cpu_ms", cpu > 0 ? cpu : (double)NAN, 0);
-    rt_report_number(bench->report, "paper_cuda_ms", cuda > 0 ? cuda : (double)NAN, 0);
+    rt_report_text(bench->report, "state", state_of(ops, run, optimal));
+    rt_report_number(bench->report, "paper_cpu_ms", known(paper_opt[size].cpu_ms), 0);
+    rt_report_number(bench->report, "paper_cuda_ms", known(paper_opt[size].cuda_ms), 0);
     rt_report_end_row(bench->report);
+    return RT_OK;
+}
+
+static rt_status opt_rows_of(const dp_bench *bench, size_t size, instance *random, instance *esd,
+                             uint64_t last_ns[RT_COUNT_OF(kinds)], rt_error *error)
+{
+    const uint32_t rows = WORKERS * paper_opt[size].samples_per_worker;
+    rt_status status = random_instance(random, rows, WORKERS, error);
+    if (status)
+        return status;
+    status = esd_instance(esd, bench->file, rows, WORKERS, error);
+    if (status)
+        return status;
+    for (size_t k = 0; k < RT_COUNT_OF(kinds); k++) {
+        status = opt_row(bench, size, kinds[k], random, esd, &last_ns[k], error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
+static rt_status opt_rows(const dp_bench *bench, rt_error *error)
+{
+    uint64_t last_ns[RT_COUNT_OF(kinds)] = {0};
+    for (size_t s = 0; s < RT_COUNT_OF(paper_opt); s++) {
+        instance random = {0}, esd = {0};
+        const rt_status status = opt_rows_of(bench, s, &random, &esd, last_ns, error);
+        instance_fini(&random);
+        instance_fini(&esd);
+        if (status)
+            return status;
+    }
     return RT_OK;
 }
 
 rt_status dp_bench_opt(const dp_bench *bench, rt_error *error)
 {
-    uint64_t last_ns[RT_COUNT_OF(kinds)] = {0};
-    rt_status status = RT_OK;
+    const char *source = bench->file ? bench->file : "synthetic Criteo rows";
     rt_report_begin(bench->report, "opt", "Time of Opt, 8 workers, m samples each (ESD, Table 2)");
-    for (size_t s = 0; s < RT_COUNT_OF(paper_opt) && !status; s++) {
-        instance random = {0}, esd = {0};
-        uint32_t rows = WORKERS * paper_opt[s].samples_per_worker;
-        status = random_instance(&random, rows, WORKERS, error);
-        if (!status)
-            status = esd_instance(&esd, bench->file, rows, WORKERS, error);
-        for (size_t k = 0; k < RT_COUNT_OF(kinds) && !status; k++)
-            status = opt_row(bench, s, kinds[k], &random, &esd, &last_ns[k], error);
-        instance_fini(&random);
-        instance_fini(&esd);
-    }
+    const rt_status status = opt_rows(bench, error);
     rt_report_note(bench->report,
                    "random: costs uniform below %u; esd: ESD's matrix of a batch of %s, as the "
                    "planner meets it after %u samples.",
-                   RANDOM_COST_MAX, bench->file ? bench->file : "synthetic Criteo rows",
-                   WARMUP_SAMPLES);
+                   RANDOM_COST_MAX, source, WARMUP_SAMPLES);
     rt_report_note(
         bench->report,
         "Medians of up to %u solves, processor time; noise: half the interquartile range over the "
         "median. paper_*: ESD's figures, on its machine; \"-\": not known to us.",
-        bench->quick ? 5 : 51);
+        dp_bench_count(bench, 5, 51));
     rt_report_end(bench->report);
     return status;
 }
@@ -206,11 +248,14 @@ static rt_status scaling_row(const dp_bench *bench, uint32_t rows, uint32_t sink
     bool optimal;
     double ms[2] = {0};
     for (int k = 0; k < 2; k++) {
-        rt_status status = k ? random_instance(&one, rows, sinks, error)
-                             : esd_instance(&one, NULL, rows, sinks, error);
+        rt_status status;
+        if (k == 0)
+            status = esd_instance(&one, NULL, rows, sinks, error);
+        else
+            status = random_instance(&one, rows, sinks, error);
         if (!status)
-            status =
-                measure(&dp_solver_transport, &one, bench->quick ? 5 : 21, &times, &optimal, error);
+            status = measure(&dp_solver_transport, &one, dp_bench_count(bench, 5, 21), &times,
+                             &optimal, error);
         instance_fini(&one);
         if (status)
             return status;
@@ -229,18 +274,25 @@ static rt_status scaling_row(const dp_bench *bench, uint32_t rows, uint32_t sink
     return RT_OK;
 }
 
-rt_status dp_bench_scaling(const dp_bench *bench, rt_error *error)
+static rt_status scaling_rows(const dp_bench *bench, rt_error *error)
 {
     static const uint32_t sizes[][2] = {{1024, 8},  {2048, 8},  {4096, 8},  {8192, 8},  {16384, 8},
                                         {32768, 8}, {65536, 8}, {8192, 16}, {8192, 32}, {8192, 64}};
     double first_ratio = 0;
-    rt_status status = RT_OK;
-    rt_report_begin(bench->report, "scaling", "Time of `transport` by rows N and workers n");
-    for (size_t s = 0; s < RT_COUNT_OF(sizes) && !status; s++) {
+    for (size_t s = 0; s < RT_COUNT_OF(sizes); s++) {
         if (bench->quick && sizes[s][0] > 8192)
             continue;
-        status = scaling_row(bench, sizes[s][0], sizes[s][1], &first_ratio, error);
+        const rt_status status = scaling_row(bench, sizes[s][0], sizes[s][1], &first_ratio, error);
+        if (status)
+            return status;
     }
+    return RT_OK;
+}
+
+rt_status dp_bench_scaling(const dp_bench *bench, rt_error *error)
+{
+    rt_report_begin(bench->report, "scaling", "Time of `transport` by rows N and workers n");
+    const rt_status status = scaling_rows(bench, error);
     rt_report_note(bench->report, "esd: ESD's matrix of synthetic Criteo rows. vs_first: the ratio "
                                   "to N log N over that of the first row; 1 throughout would be "
                                   "exactly N log N.");
@@ -277,17 +329,16 @@ static rt_status solve_large(const void *argument, void *result_p)
     return RT_OK;
 }
 
-rt_status dp_bench_memory(const dp_bench *bench, rt_error *error)
+static rt_status memory_rows(const dp_bench *bench, rt_error *error)
 {
     static const memory_case sizes[] = {{8192, 8}, {65536, 8}, {65536, 64}};
-    rt_status status = RT_OK;
-    rt_report_begin(bench->report, "memory", "Memory of `transport`, matrix included");
-    for (size_t s = 0; s < RT_COUNT_OF(sizes) && !status; s++) {
+    for (size_t s = 0; s < RT_COUNT_OF(sizes); s++) {
         memory_result result = {0};
         uint64_t peak = 0;
-        status = dp_bench_apart(solve_large, &sizes[s], &result, sizeof result, &peak, error);
+        const rt_status status =
+            dp_bench_apart(solve_large, &sizes[s], &result, sizeof result, &peak, error);
         if (status)
-            break;
+            return status;
         rt_report_number(bench->report, "N", sizes[s].rows, 0);
         rt_report_number(bench->report, "n", sizes[s].sinks, 0);
         rt_report_number(bench->report, "peak_MiB", (double)peak / 0x1p20, 1);
@@ -296,6 +347,13 @@ rt_status dp_bench_memory(const dp_bench *bench, rt_error *error)
         rt_report_number(bench->report, "first_solve_ms", (double)result.ns * 1e-6, 1);
         rt_report_end_row(bench->report);
     }
+    return RT_OK;
+}
+
+rt_status dp_bench_memory(const dp_bench *bench, rt_error *error)
+{
+    rt_report_begin(bench->report, "memory", "Memory of `transport`, matrix included");
+    const rt_status status = memory_rows(bench, error);
     rt_report_note(bench->report, "Peak resident memory of a process of its own; added: without "
                                   "what the program had before. The bar is 512 MiB.");
     rt_report_end(bench->report);
@@ -323,15 +381,16 @@ rt_status dp_bench_dump(const dp_bench *bench, rt_error *error)
 {
     static const uint32_t rows[] = {1024, 8192};
     char path[4096];
-    rt_status status = RT_OK;
-    for (size_t s = 0; s < RT_COUNT_OF(rows) && !status; s++) {
+    for (size_t s = 0; s < RT_COUNT_OF(rows); s++) {
         instance one = {0};
         snprintf(path, sizeof path, "%s/esd_%" PRIu32 "x%u.matrix", bench->dump_dir, rows[s],
                  WORKERS);
-        status = esd_instance(&one, bench->file, rows[s], WORKERS, error);
+        rt_status status = esd_instance(&one, bench->file, rows[s], WORKERS, error);
         if (!status)
             status = write_instance(&one, path, error);
         instance_fini(&one);
+        if (status)
+            return status;
     }
-    return status;
+    return RT_OK;
 }

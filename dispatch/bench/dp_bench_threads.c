@@ -42,6 +42,22 @@ static rt_status plan_one(dp_bench_case *one, threads_result *result, rt_error *
     return RT_OK;
 }
 
+static rt_status plan_all(dp_bench_case *one, rt_pool *pool, uint32_t iterations,
+                          threads_result *result, rt_error *error)
+{
+    if (dp_planner_set_pool(one->planner, pool))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for threads");
+    rt_status status = dp_bench_advance(one, iterations, error); // caches fill, tables grow
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < iterations; i++) {
+        status = plan_one(one, result, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
 static rt_status measure(const dp_bench *bench, const threads_case *asked, threads_result *result,
                          rt_error *error)
 {
@@ -57,12 +73,8 @@ static rt_status measure(const dp_bench *bench, const threads_case *asked, threa
     if (status)
         return status;
     status = rt_pool_create(asked->threads, &pool, error);
-    if (!status && dp_planner_set_pool(one.planner, pool))
-        status = rt_fail(error, RT_NO_MEMORY, "out of memory for threads");
     if (!status)
-        status = dp_bench_advance(&one, asked->iterations, error); // caches fill, tables grow
-    for (uint32_t i = 0; i < asked->iterations && !status; i++)
-        status = plan_one(&one, result, error);
+        status = plan_all(&one, pool, asked->iterations, result, error);
     dp_bench_close(&one);
     rt_pool_destroy(pool);
     return status;
@@ -92,34 +104,41 @@ static rt_status rows_of(const dp_bench *bench, const char *policy, uint32_t sam
     static threads_result result; // times of a thousand batches: too large for a stack
     static const uint32_t threads[] = {1, 2, 4, 8};
     uint64_t fingerprint = 0;
-    threads_case asked = {policy, samples_per_worker, 1,
-                          (bench->quick ? 4096u : 65536u) / (WORKERS * samples_per_worker)};
-    rt_status status = RT_OK;
-    for (size_t i = 0; i < RT_COUNT_OF(threads) && !status; i++) {
+    const uint32_t samples = dp_bench_count(bench, 4096, 65536);
+    threads_case asked = {policy, samples_per_worker, 1, samples / (WORKERS * samples_per_worker)};
+    for (size_t i = 0; i < RT_COUNT_OF(threads); i++) {
         if (threads[i] > rt_thread_cores() && threads[i] > 2)
             break;
         asked.threads = threads[i];
-        status = measure(bench, &asked, &result, error);
-        if (!status && i > 0 && result.fingerprint != fingerprint)
+        const rt_status status = measure(bench, &asked, &result, error);
+        if (status)
+            return status;
+        if (i > 0 && result.fingerprint != fingerprint)
             return rt_fail(error, RT_DATA, "plans of %" PRIu32 " threads are others",
                            asked.threads);
         fingerprint = result.fingerprint;
-        if (!status)
-            report(bench, &asked, &result);
+        report(bench, &asked, &result);
     }
-    return status;
+    return RT_OK;
+}
+
+static rt_status rows_of_all(const dp_bench *bench, rt_error *error)
+{
+    static const char *const policies[] = {"laia", "esd", "makespan:search_evaluations=64"};
+    for (size_t p = 0; p < RT_COUNT_OF(policies); p++) {
+        rt_status status = rows_of(bench, policies[p], dp_bench_count(bench, 16, 128), error);
+        if (!status && !bench->quick)
+            status = rows_of(bench, policies[p], 1024, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
 }
 
 rt_status dp_bench_threads(const dp_bench *bench, rt_error *error)
 {
-    static const char *const policies[] = {"laia", "esd", "makespan:search_evaluations=64"};
-    rt_status status = RT_OK;
     rt_report_begin(bench->report, "threads", "Planner by threads: samples per second");
-    for (size_t p = 0; p < RT_COUNT_OF(policies) && !status; p++) {
-        status = rows_of(bench, policies[p], bench->quick ? 16 : 128, error);
-        if (!status && !bench->quick)
-            status = rows_of(bench, policies[p], 1024, error);
-    }
+    const rt_status status = rows_of_all(bench, error);
     rt_report_note(bench->report,
                    "n = %u, synthetic Criteo rows unless there is a file, medians of time on the "
                    "wall: other programs slow this down. %" PRIu32 " cores. plans: a fingerprint "

@@ -125,22 +125,17 @@ static void split_key(const dp_view *view, const dp_distinct *key, uint32_t capa
             cost = alone_cost(view, key, j);
         if (key->uses >= 2 && view->worker_count >= 2) {
             int64_t shared = least_shared(view, key, j, least);
-            cost = shared < cost ? shared : cost;
+            if (shared < cost)
+                cost = shared;
         }
         split[j] = (double)cost / key->uses;
     }
 }
 
-rt_status dp_bound_lower(const dp_view *view, int64_t *bound_p)
+// The costs of samples that the bound is the least sum of. splits: room for those of all keys.
+static void split_costs(const dp_view *view, double *splits, int32_t *cost)
 {
     uint32_t n = view->worker_count, capacity_max = 1;
-    int32_t *cost = rt_alloc((size_t)view->sample_count * n, sizeof *cost);
-    double *splits = rt_alloc((size_t)view->distinct_count * n, sizeof *splits);
-    uint32_t *place = rt_alloc(view->sample_count, sizeof *place);
-    void *solver = NULL;
-    rt_status status = RT_NO_MEMORY;
-    if (!cost || !splits || !place || dp_solver_transport.create(view->sample_count, n, &solver))
-        goto out;
     for (uint32_t j = 0; j < n; j++)
         capacity_max = (uint32_t)rt_max_u64(capacity_max, view->capacity[j]);
     for (uint32_t d = 0; d < view->distinct_count; d++)
@@ -156,12 +151,33 @@ rt_status dp_bound_lower(const dp_view *view, int64_t *bound_p)
         for (uint32_t j = 0; j < n; j++)
             cost[(size_t)i * n + j] = (int32_t)fmax(0, sum[j] - 1e-3);
     }
-    dp_problem problem = {view->sample_count, n, n, cost, view->capacity};
+}
+
+static rt_status solve(const dp_view *view, const int32_t *cost, uint32_t *place, int64_t *bound_p)
+{
+    const uint32_t n = view->worker_count;
+    const dp_problem problem = {view->sample_count, n, n, cost, view->capacity};
+    void *solver;
+    const rt_status status = dp_solver_transport.create(view->sample_count, n, &solver);
+    if (status)
+        return status;
     dp_solver_transport.solve(solver, &problem, place);
     *bound_p = dp_placement_cost(&problem, place);
     dp_solver_transport.destroy(solver);
-    status = RT_OK;
-out:
+    return RT_OK;
+}
+
+rt_status dp_bound_lower(const dp_view *view, int64_t *bound_p)
+{
+    const uint32_t n = view->worker_count;
+    int32_t *cost = rt_alloc((size_t)view->sample_count * n, sizeof *cost);
+    double *splits = rt_alloc((size_t)view->distinct_count * n, sizeof *splits);
+    uint32_t *place = rt_alloc(view->sample_count, sizeof *place);
+    rt_status status = RT_NO_MEMORY;
+    if (cost && splits && place) {
+        split_costs(view, splits, cost);
+        status = solve(view, cost, place, bound_p);
+    }
     rt_free(cost);
     rt_free(splits);
     rt_free(place);
@@ -212,7 +228,8 @@ static void take(exhaustive *e, uint32_t sample, uint32_t worker)
 static void place_from(exhaustive *e, uint32_t sample)
 {
     if (sample == e->view->sample_count) {
-        e->best = e->cost < e->best ? e->cost : e->best;
+        if (e->cost < e->best)
+            e->best = e->cost;
         return;
     }
     for (uint32_t j = 0; j < e->view->worker_count; j++) {

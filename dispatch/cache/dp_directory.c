@@ -37,7 +37,9 @@ rt_status dp_directory_init(dp_directory *directory, uint64_t keys_expected)
 rt_status dp_directory_keep_homes(dp_directory *directory)
 {
     directory->homes = rt_alloc(directory->mask + 1, sizeof *directory->homes);
-    return directory->homes ? RT_OK : RT_NO_MEMORY;
+    if (!directory->homes)
+        return RT_NO_MEMORY;
+    return RT_OK;
 }
 
 void dp_directory_set_home(dp_directory *directory, dp_record *record, uint32_t shard)
@@ -87,7 +89,9 @@ static rt_status grow_table(dp_directory *directory, uint64_t key_count)
         return RT_OK;
     if (count > ENTRIES_MAX)
         return RT_NO_MEMORY;
-    uint8_t *homes = directory->homes ? rt_alloc(count, sizeof *homes) : NULL;
+    uint8_t *homes = NULL;
+    if (directory->homes)
+        homes = rt_alloc(count, sizeof *homes);
     if (clear_next(directory, count, count) || (directory->homes && !homes)) {
         rt_free(homes);
         return RT_NO_MEMORY;
@@ -143,8 +147,9 @@ rt_status dp_directory_reserve_step(dp_directory *directory, uint32_t key_count,
 {
     const uint64_t count = entries_for(directory->key_count + key_count);
     *done_p = !must_clear(directory, count);
-    return *done_p ? dp_directory_reserve(directory, key_count)
-                   : clear_next(directory, count, STEP_ENTRIES);
+    if (*done_p)
+        return dp_directory_reserve(directory, key_count);
+    return clear_next(directory, count, STEP_ENTRIES);
 }
 
 uint64_t dp_directory_step_work(const dp_directory *directory, uint32_t key_count)
@@ -152,7 +157,9 @@ uint64_t dp_directory_step_work(const dp_directory *directory, uint32_t key_coun
     const uint64_t count = entries_for(directory->key_count + key_count);
     if (must_clear(directory, count))
         return rt_min_u64(STEP_ENTRIES, count) * sizeof(dp_entry);
-    return count > directory->mask + 1 ? (directory->mask + 1) * MOVE_INSTRUCTIONS : 0;
+    if (count <= directory->mask + 1)
+        return 0;
+    return (directory->mask + 1) * MOVE_INSTRUCTIONS;
 }
 
 static uint32_t take_record(dp_directory *directory)
@@ -406,7 +413,7 @@ void dp_directory_erase(dp_directory *directory, uint64_t key)
 
 uint64_t dp_directory_bytes(const dp_directory *directory)
 {
-    return (directory->mask + 1) * (sizeof(dp_entry) + (directory->homes ? 1 : 0)) +
+    return (directory->mask + 1) * (sizeof(dp_entry) + (directory->homes != NULL)) +
            (uint64_t)directory->record_capacity * sizeof(dp_record) +
            (uint64_t)directory->free_capacity * sizeof(uint32_t);
 }

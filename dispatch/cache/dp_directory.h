@@ -135,8 +135,9 @@ void dp_directory_reclaim(dp_directory *directory, uint32_t record);
 // The iteration that trained a key last, or its version, if that is later.
 static inline uint32_t dp_directory_age(const dp_directory *directory, const dp_record *record)
 {
-    return directory->has_stale ? (uint32_t)rt_max_u64(record->version, record->seen)
-                                : record->version;
+    if (directory->has_stale)
+        return (uint32_t)rt_max_u64(record->version, record->seen);
+    return record->version;
 }
 
 // Calls take with the age of every key, in no order that means anything.

@@ -15,10 +15,10 @@
 // lfu:   lowest frequency, then the one that reached it first.
 // light_lfu: HET's (VLDB'22, section 4.2). As lfu, but a row of frequency LIGHT_USES leaves the
 //        lists: its uses only count on, and it is no victim. A hand passes over one slot with every
-//        victim and halves the frequency of the row there, unless this iteration uses it or it is 1;
-//        below LIGHT_USES it is first in the list of its new frequency. So frequencies decay once in
-//        as many evictions as there are slots, and what was popular gives way when the stream
-//        drifts. With no victim in the lists the hand goes on until there is one.
+//        victim and halves the frequency of the row there, unless this iteration uses it or it is
+//        1; below LIGHT_USES it is first in the list of its new frequency. So frequencies decay
+//        once in as many evictions as there are slots, and what was popular gives way when the
+//        stream drifts. With no victim in the lists the hand goes on until there is one.
 // To lru, lfu and light_lfu an outdated copy is a free slot.
 //
 // expects: of some rows the caller knows in which iteration they are used next. They stay while any

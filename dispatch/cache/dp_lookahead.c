@@ -9,7 +9,9 @@ rt_status dp_lookahead_init(dp_lookahead *lookahead, uint32_t window, uint64_t k
     while (size < 2 * key_count_max * window)
         size *= 2;
     *lookahead = (dp_lookahead){.entries = rt_alloc(size, sizeof(dp_use)), .mask = size - 1};
-    return lookahead->entries ? RT_OK : RT_NO_MEMORY;
+    if (!lookahead->entries)
+        return RT_NO_MEMORY;
+    return RT_OK;
 }
 
 void dp_lookahead_fini(dp_lookahead *lookahead)

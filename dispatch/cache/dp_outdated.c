@@ -13,7 +13,9 @@ rt_status dp_outdated_init(dp_outdated *o, dp_emark_slot *slots, const uint32_t 
     o->scratch = scratch;
     o->capacity = slot_count + slot_count / 4 + 1; // a quarter more pays for making it one tail
     o->items = rt_alloc_unset(o->capacity, sizeof *o->items);
-    return o->items ? RT_OK : RT_NO_MEMORY;
+    if (!o->items)
+        return RT_NO_MEMORY;
+    return RT_OK;
 }
 
 void dp_outdated_fini(dp_outdated *o)
@@ -90,7 +92,8 @@ static void sort(const dp_outdated *o, uint64_t *items, uint32_t count)
 
 static void order_tail(dp_outdated *o)
 {
-    tidy(o, o->run_count < DP_OUTDATED_RUNS_MAX ? o->tail : 0);
+    const uint32_t from = o->run_count < DP_OUTDATED_RUNS_MAX ? o->tail : 0;
+    tidy(o, from);
     sort(o, o->items + o->tail, o->count - o->tail);
     for (uint32_t i = o->tail; i < o->count; i++)
         o->slots[slot_at(o, i)].where = i + 1;

@@ -76,7 +76,9 @@ static bool find_last(const dp_checkpoint *c, rt_published_version *version)
     const uint32_t newest = c->past[c->past_count - 1].iteration;
     const bool is_last = count > 0 && iterations[count - 1] == newest;
     rt_free(iterations);
-    const uint64_t epoch = is_last ? epoch_of(c->published, newest) : 0;
+    if (!is_last)
+        return false;
+    const uint64_t epoch = epoch_of(c->published, newest);
     return epoch && epoch == epoch_of(c->directory, newest) &&
            rt_published_version_of(c->published, newest, version, NULL) == RT_OK && version->run;
 }
@@ -91,9 +93,27 @@ static rt_status begin_publishing(dp_checkpoint *c, rt_error *error)
     c->is_chained = find_last(c, &last);
     if (c->is_chained) {
         c->run = last.run;
-        c->published_s = isnan(last.trained_s) ? 0 : last.trained_s;
+        c->published_s = 0;
+        if (!isnan(last.trained_s))
+            c->published_s = last.trained_s;
     }
     return rt_checkpoint_make(c->published, error);
+}
+
+// It builds on those before.
+static rt_status begin(dp_checkpoint *c, const dp_checkpoint_past *past, uint32_t past_count,
+                       rt_error *error)
+{
+    if (rt_grow(&c->past, &c->past_capacity, past_count + 16u, sizeof *c->past))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for checkpoints");
+    if (past_count)
+        memcpy(c->past, past, past_count * sizeof *past);
+    c->past_count = past_count;
+    if (c->config.is_of_others)
+        dp_checkpoint_want_all(c, dp_checkpoint_newest(c));
+    if (!*c->published)
+        return RT_OK;
+    return begin_publishing(c, error);
 }
 
 rt_status dp_checkpoint_create(const dp_checkpoint_config *config, const dp_checkpoint_past *past,
@@ -106,17 +126,9 @@ rt_status dp_checkpoint_create(const dp_checkpoint_config *config, const dp_chec
     c->child.fd = -1;
     c->after = (dp_hook){.command = config->config->checkpoint.after, .metrics = config->metrics};
     snprintf(c->directory, sizeof c->directory, "%s", config->directory);
-    snprintf(c->published, sizeof c->published, "%s", config->published ? config->published : "");
-    rt_status status = RT_OK;
-    if (rt_grow(&c->past, &c->past_capacity, past_count + 16u, sizeof *c->past))
-        status = rt_fail(error, RT_NO_MEMORY, "out of memory for checkpoints");
-    if (!status && past_count)
-        memcpy(c->past, past, past_count * sizeof *past);
-    c->past_count = status ? 0 : past_count;
-    if (config->is_of_others)
-        dp_checkpoint_want_all(c, dp_checkpoint_newest(c));
-    if (!status && *c->published)
-        status = begin_publishing(c, error);
+    if (config->published)
+        snprintf(c->published, sizeof c->published, "%s", config->published);
+    const rt_status status = begin(c, past, past_count, error);
     if (status) {
         dp_checkpoint_destroy(c);
         return status;
@@ -172,12 +184,16 @@ static rt_status read_epoch(const char *path, uint32_t *epoch_p)
     uint64_t hash;
     FILE *file = fopen(path, "re");
     *epoch_p = 0;
+    if (!file && errno == ENOENT)
+        return RT_OK;
     if (!file)
-        return errno == ENOENT ? RT_OK : RT_DATA;
+        return RT_DATA;
     const bool is_read = fgets(text, sizeof text, file) != NULL;
     fclose(file);
-    const int count = is_read ? sscanf(text, "%" SCNu32 " %16" SCNx64, epoch_p, &hash) : 0;
-    return count == 2 && hash == hash_of_epoch(*epoch_p) ? RT_OK : RT_DATA;
+    if (!is_read || sscanf(text, "%" SCNu32 " %16" SCNx64, epoch_p, &hash) != 2 ||
+        hash != hash_of_epoch(*epoch_p))
+        return RT_DATA;
+    return RT_OK;
 }
 
 static rt_status write_epoch(const char *path, uint32_t epoch, rt_error *error)
@@ -206,8 +222,9 @@ rt_status dp_checkpoint_raise_epoch(const char *directory, uint32_t epoch, rt_er
 {
     char path[RT_PATH_MAX + 16];
     snprintf(path, sizeof path, "%s/epoch", directory);
-    return dp_checkpoint_epoch(directory) + 1 >= epoch ? RT_OK
-                                                       : write_epoch(path, epoch - 1, error);
+    if (dp_checkpoint_epoch(directory) + 1 >= epoch)
+        return RT_OK;
+    return write_epoch(path, epoch - 1, error);
 }
 
 rt_status dp_checkpoint_begin_epoch(const char *directory, uint32_t *epoch_p, rt_error *error)
@@ -279,8 +296,9 @@ static uint32_t choose_keep_from(const dp_checkpoint *c, uint32_t iteration)
     const uint32_t old = count_old(c);
     if (c->past_count + 1 <= keep && !old)
         return 0;
-    uint32_t first = c->past_count + 1 > keep ? c->past_count + 1 - keep : 0;
-    first = (uint32_t)rt_max_u64(first, old);
+    uint32_t first = old;
+    if (c->past_count + 1 > keep)
+        first = (uint32_t)rt_max_u64(c->past_count + 1 - keep, old);
     if (first == c->past_count) { // this one alone
         if (c->base == 0)
             return iteration;
@@ -319,24 +337,33 @@ rt_status dp_checkpoint_write_config(const rt_config *config, const char *direct
     return status;
 }
 
-// In the forked copy.
+static rt_status write_own(const dp_checkpoint *c, rt_file_sum *planner, rt_file_sum *dense,
+                           rt_error *error)
+{
+    char path[RT_FOLDER_MAX + 32];
+    const rt_bytes *state = &c->content.state;
+    rt_status status = rt_checkpoint_make(c->folder, error);
+    if (status)
+        return status;
+    snprintf(path, sizeof path, "%s/planner.bin", c->folder);
+    status = rt_pack_write(path, DP_CHECKPOINT_MAGIC, state->data, state->size, planner, error);
+    if (status)
+        return status;
+    snprintf(path, sizeof path, "%s/dense.bin", c->folder);
+    status = write_bytes(path, &c->content.dense, dense, error);
+    if (status)
+        return status;
+    status = dp_checkpoint_write_scale(&c->content.scale, c->folder, error);
+    if (status)
+        return status;
+    return dp_checkpoint_write_config(c->config.config, c->folder, NULL, error);
+}
+
+// In the forked copy; the error tells whether all is written.
 static void write_parts(void *context, rt_child_result *result)
 {
-    const dp_checkpoint *c = context;
-    char path[RT_FOLDER_MAX + 32];
     rt_file_sum planner = {0}, dense = {0};
-    rt_status status = rt_checkpoint_make(c->folder, &result->error);
-    snprintf(path, sizeof path, "%s/planner.bin", c->folder);
-    if (!status)
-        status = rt_pack_write(path, DP_CHECKPOINT_MAGIC, c->content.state.data,
-                               c->content.state.size, &planner, &result->error);
-    snprintf(path, sizeof path, "%s/dense.bin", c->folder);
-    if (!status)
-        status = write_bytes(path, &c->content.dense, &dense, &result->error);
-    if (!status)
-        status = dp_checkpoint_write_scale(&c->content.scale, c->folder, &result->error);
-    if (!status)
-        (void)dp_checkpoint_write_config(c->config.config, c->folder, NULL, &result->error);
+    (void)write_own(context, &planner, &dense, &result->error);
     result->values[0] = planner.bytes;
     result->values[1] = planner.hash;
     result->values[2] = dense.bytes;
@@ -371,7 +398,9 @@ rt_status dp_checkpoint_begin(dp_checkpoint *c, dp_checkpoint_content *content, 
     c->begin_ns = rt_now_ns();
     c->step = STEP_PARTS;
     // Shards remove what nobody needs already: this one may never be complete.
-    *cut = (rt_wire_cut){.base = c->base, .keep_from = c->past_count ? c->past[0].iteration : 0};
+    *cut = (rt_wire_cut){.base = c->base};
+    if (c->past_count)
+        cut->keep_from = c->past[0].iteration;
     rt_control_put_text(cut->folder, sizeof cut->folder, c->folder);
     return RT_OK;
 }
@@ -386,7 +415,9 @@ void dp_checkpoint_write(dp_checkpoint *c)
 
 uint32_t dp_checkpoint_newest(const dp_checkpoint *c)
 {
-    return c->past_count ? c->past[c->past_count - 1].iteration : 0;
+    if (c->past_count == 0)
+        return 0;
+    return c->past[c->past_count - 1].iteration;
 }
 
 rt_position_events dp_checkpoint_events(const dp_checkpoint *c, bool newest)
@@ -497,9 +528,11 @@ static void look_at_copies(dp_checkpoint *c)
                 rt_lowest_bit(c->copying));
         fail(c, &failure);
     }
-    for (uint64_t rest = c->failure.status ? c->copying : 0; rest; rest &= rest - 1)
+    const uint64_t dropped = c->failure.status ? c->copying : 0;
+    for (uint64_t rest = dropped; rest; rest &= rest - 1)
         dp_collect_drop(c->config.collect, rt_peer(RT_ROLE_PS, rt_lowest_bit(rest)));
-    c->copying = c->failure.status ? 0 : c->copying;
+    if (c->failure.status)
+        c->copying = 0;
 }
 
 // ---- ending ----------------------------------------------------------------------------------

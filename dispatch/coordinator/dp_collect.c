@@ -7,8 +7,9 @@ static rt_parcel_in *find(dp_collect *collect, uint32_t peer)
     const uint32_t rank = rt_peer_rank(peer);
     if (rt_peer_role(peer) == RT_ROLE_PS && rank < RT_SHARDS_MAX)
         return &collect->shards[rank];
-    return rt_peer_role(peer) == RT_ROLE_WORKER && rank == collect->giver ? &collect->worker
-                                                                          : NULL;
+    if (rt_peer_role(peer) == RT_ROLE_WORKER && rank == collect->giver)
+        return &collect->worker;
+    return NULL;
 }
 
 void dp_collect_fini(dp_collect *collect)
@@ -24,7 +25,9 @@ rt_status dp_collect_expect(dp_collect *collect, uint32_t peer, uint64_t iterati
     rt_parcel_in *in = find(collect, peer);
     rt_assert(in);
     rt_parcel_drop(in);
-    const uint32_t file = rt_peer_role(peer) == RT_ROLE_PS ? rt_peer_rank(peer) : 0;
+    uint32_t file = 0;
+    if (rt_peer_role(peer) == RT_ROLE_PS)
+        file = rt_peer_rank(peer);
     return rt_parcel_expect(in, peer, iteration, file, path, collect->wake_fd, error);
 }
 
@@ -70,7 +73,12 @@ static rt_status answer(dp_collect *collect, uint32_t peer, rt_error *error)
 rt_status dp_collect_step(dp_collect *collect, rt_error *error)
 {
     rt_status status = answer(collect, rt_peer(RT_ROLE_WORKER, collect->giver), error);
-    for (uint32_t s = 0; s < RT_SHARDS_MAX && !status; s++)
+    if (status)
+        return status;
+    for (uint32_t s = 0; s < RT_SHARDS_MAX; s++) {
         status = answer(collect, rt_peer(RT_ROLE_PS, s), error);
-    return status;
+        if (status)
+            return status;
+    }
+    return RT_OK;
 }

@@ -47,9 +47,9 @@ static uint64_t key_in(const rt_batch *batch, uint32_t sample, uint32_t field)
     if (batch->tables) {
         const size_t bag = (size_t)sample * batch->tables->field_count + field;
         at = batch->bag_offsets[bag];
-        return at == batch->bag_offsets[bag + 1]
-                   ? rt_key(field, RT_ID_MISSING)
-                   : rt_tables_field_key(batch->tables, field, batch->keys[batch->lookups[at]]);
+        if (at == batch->bag_offsets[bag + 1])
+            return rt_key(field, RT_ID_MISSING);
+        return rt_tables_field_key(batch->tables, field, batch->keys[batch->lookups[at]]);
     }
     while (at + 1 < batch->key_offsets[sample + 1] && rt_key_field(batch->keys[at]) != field)
         at++;

@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "dispatch/coordinator/dp_adding.h"
+#include "dispatch/coordinator/dp_move.h"
 #include "dispatch/coordinator/dp_run.h"
 #include "dispatch/policies/dp_policy.h"
 #include "runtime/files/rt_file.h"
@@ -18,29 +20,14 @@
 #define PLANNED_MORE 8u                      // batches and plans on their way, beside run-ahead
 #define ASK_AGAIN_NS UINT64_C(10000000000)   // for a checkpoint, where the one before failed
 
-rt_status dp_control_init(const rt_config *config, dp_control *control)
-{
-    *control = (dp_control){0};
-    rt_status status = rt_config_copy(config, &control->in_force);
-    control->has_config = !status;
-    return status;
-}
-
-void dp_control_fini(dp_control *control)
-{
-    if (control->has_config)
-        rt_config_fini(&control->in_force);
-    *control = (dp_control){0};
-}
-
 // ---- set -------------------------------------------------------------------------------------
 
 void dp_control_take_over(dp_run *c, const dp_reloaded *values)
 {
     const dp_reloaded *old = &c->in_force;
+    const double alpha = values->alpha_auto ? old->alpha : values->alpha;
     if (values->alpha != old->alpha || values->alpha_auto != old->alpha_auto)
-        dp_controller_set_alpha(&c->controller, values->alpha_auto,
-                                values->alpha_auto ? old->alpha : values->alpha);
+        dp_controller_set_alpha(&c->controller, values->alpha_auto, alpha);
     if (values->search_evaluations != old->search_evaluations ||
         values->budget_ms != old->budget_ms)
         dp_controller_set_search(&c->controller, values->search_evaluations, values->budget_ms);
@@ -83,26 +70,27 @@ static rt_status set_participants(dp_run *c, const rt_config *fresh, rt_error *e
 {
     const rt_dispatch_config *dispatch = &fresh->dispatch;
     const uint64_t all = dp_run_workers(c);
-    if (c->own.config->dispatch.participants == RT_PARTICIPANTS_ALL)
+    if (c->configs.part.dispatch.participants == RT_PARTICIPANTS_ALL)
         return rt_fail(error, RT_CONFIG,
                        "dispatch.participants: this run began with \"all\": its shards keep no dense "
                        "weights for workers that come back");
-    if (c->limits.worker_count != c->given->worker_count)
+    if (c->limits.worker_count != c->configs.whole.worker_count)
         return rt_fail(error, RT_CONFIG,
                        "dispatch.participants: workers are missing, ranks have other meanings now");
     const bool chooses = dispatch->participants == RT_PARTICIPANTS_AUTO ||
                          dispatch->participants == RT_PARTICIPANTS_ROTATE;
-    if (chooses && c->own.config->dispatch.participants != dispatch->participants)
+    if (chooses && c->configs.part.dispatch.participants != dispatch->participants)
         return rt_fail(error, RT_CONFIG,
                        "dispatch.participants: only a run that began with it can choose");
     dp_feed_choose_on(c->feed, chooses);
     if (chooses)
         return RT_OK;
-    const uint64_t who =
-        dispatch->participants == RT_PARTICIPANTS_LIST ? dispatch->participant_mask : all;
+    uint64_t who = all;
+    if (dispatch->participants == RT_PARTICIPANTS_LIST)
+        who = dispatch->participant_mask;
     for (uint32_t w = 0; w < c->limits.worker_count; w++) {
         const dp_input input = {
-            .kind = DP_INPUT_PARTICIPATES, .worker = w, .value = who >> w & 1 ? 1 : 0};
+            .kind = DP_INPUT_PARTICIPATES, .worker = w, .value = (double)(who >> w & 1)};
         dp_feed_tell(c->feed, &input);
     }
     return RT_OK;
@@ -111,7 +99,8 @@ static rt_status set_participants(dp_run *c, const rt_config *fresh, rt_error *e
 static rt_status set_rate(dp_run *c, const char *key, const rt_config *fresh, rt_error *error)
 {
     rt_status status = dp_move_ask_rates(c, key, fresh, error);
-    c->move.visitor = status ? c->move.visitor : c->control.visitor;
+    if (!status)
+        c->move.visitor = c->control.visitor;
     return status;
 }
 
@@ -157,18 +146,25 @@ static rt_status find_settable(const char *key, size_t *index_p, rt_error *error
                    names);
 }
 
-static rt_status make_config(const dp_control *control, const char *key, const char *value,
+static rt_status set_and_check(rt_config *config, const char *assignment, rt_error *error)
+{
+    rt_status status = rt_config_set(config, assignment, error);
+    if (status)
+        return status;
+    status = rt_config_check(config, error);
+    if (status)
+        return status;
+    return rt_config_check_training(config, error);
+}
+
+static rt_status make_config(const rt_config *current, const char *key, const char *value,
                              rt_config *fresh, rt_error *error)
 {
     char assignment[RT_ASK_BYTES_MAX];
-    if (rt_config_copy(&control->in_force, fresh))
+    if (rt_config_copy(current, fresh))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     snprintf(assignment, sizeof assignment, "%s=%s", key, value);
-    rt_status status = rt_config_set(fresh, assignment, error);
-    if (!status)
-        status = rt_config_check(fresh, error);
-    if (!status)
-        status = rt_config_check_training(fresh, error);
+    const rt_status status = set_and_check(fresh, assignment, error);
     if (status)
         rt_config_fini(fresh);
     return status;
@@ -180,8 +176,9 @@ static rt_status set(dp_run *c, const char *key, const char *value, char *answer
     rt_config fresh;
     size_t index = 0;
     rt_status status = find_settable(key, &index, error);
-    if (!status)
-        status = make_config(&c->control, key, value, &fresh, error);
+    if (status)
+        return status;
+    status = make_config(&c->configs.current, key, value, &fresh, error);
     if (status)
         return status;
     status = settable[index].apply(c, &fresh, error);
@@ -189,8 +186,8 @@ static rt_status set(dp_run *c, const char *key, const char *value, char *answer
         rt_config_fini(&fresh);
         return status;
     }
-    rt_config_fini(&c->control.in_force);
-    c->control.in_force = fresh;
+    rt_config_fini(&c->configs.current);
+    c->configs.current = fresh;
     rt_json *json = rt_metrics_begin(dp_tally_metrics(c->tally), "set");
     rt_json_string(json, "key", key);
     rt_json_string(json, "value", value);
@@ -201,11 +198,23 @@ static rt_status set(dp_run *c, const char *key, const char *value, char *answer
 
 // ---- forget ----------------------------------------------------------------------------------
 
+static rt_status write_keys(const dp_control *control, rt_file *file, rt_error *error)
+{
+    char line[24];
+    for (uint32_t i = 0; i < control->forgotten_count; i++) {
+        snprintf(line, sizeof line, "%016" PRIx64 "\n", control->forgotten[i]);
+        const rt_status status = rt_file_write(file, line, strlen(line), error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
 // Whoever goes on from a checkpoint that still has the rows ends them again: a file beside the
 // checkpoints names their keys until there is one without them.
 static rt_status write_list(const dp_run *c, rt_error *error)
 {
-    char path[RT_PATH_MAX + 16], line[24];
+    char path[RT_PATH_MAX + 16];
     rt_file *file;
     snprintf(path, sizeof path, "%s/" LIST, c->checkpoints);
     if (mkdir(c->checkpoints, 0777) != 0 && errno != EEXIST)
@@ -213,10 +222,7 @@ static rt_status write_list(const dp_run *c, rt_error *error)
     rt_status status = rt_file_create(path, &file, error);
     if (status)
         return status;
-    for (uint32_t i = 0; i < c->control.forgotten_count && !status; i++) {
-        snprintf(line, sizeof line, "%016" PRIx64 "\n", c->control.forgotten[i]);
-        status = rt_file_write(file, line, strlen(line), error);
-    }
+    status = write_keys(&c->control, file, error);
     if (!status)
         return rt_file_commit(file, error);
     rt_file_abort(file);
@@ -232,7 +238,7 @@ static void tell_forgotten(dp_run *c, uint64_t key)
 // Beyond the last iteration that may be planned without the records that were told just now.
 static void want_all_rows(dp_run *c)
 {
-    const rt_config *config = c->own.config;
+    const rt_config *config = &c->configs.part;
     c->control.after = (uint32_t)dp_tally_iterations(c->tally) + config->run_ahead +
                        rt_config_batches_ahead(config) + PLANNED_MORE;
     if (c->checkpoint)
@@ -265,7 +271,7 @@ static rt_status forget(dp_run *c, const char *keys, const char *second, char *a
     const uint32_t before = control->forgotten_count;
     uint32_t count = before;
     (void)second;
-    if (c->own.config->placement == RT_PLACEMENT_WORKER)
+    if (c->configs.part.placement == RT_PLACEMENT_WORKER)
         return rt_fail(error, RT_CONFIG,
                        "forget: rows do not end with planner.placement \"worker\"");
     rt_status status = read_keys(keys, control, &count, error);
@@ -293,10 +299,14 @@ static rt_status forget(dp_run *c, const char *keys, const char *second, char *a
 void dp_control_resume(dp_run *c)
 {
     char path[RT_PATH_MAX + 16], line[24];
-    snprintf(path, sizeof path, "%s/" LIST, c->checkpoints);
-    FILE *file = *c->checkpoints ? fopen(path, "re") : NULL;
     dp_control *control = &c->control;
-    while (file && control->forgotten_count < DP_FORGET_MAX && fgets(line, sizeof line, file)) {
+    if (!*c->checkpoints)
+        return;
+    snprintf(path, sizeof path, "%s/" LIST, c->checkpoints);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return;
+    while (control->forgotten_count < DP_FORGET_MAX && fgets(line, sizeof line, file)) {
         if (strspn(line, "0123456789abcdef") != 16) {
             rt_warn("%s: expected keys of 16 hexadecimal digits, a line each", path);
             continue;
@@ -305,8 +315,7 @@ void dp_control_resume(dp_run *c)
         control->forgotten[control->forgotten_count++] = key;
         tell_forgotten(c, key);
     }
-    if (file)
-        fclose(file);
+    fclose(file);
     if (!control->forgotten_count)
         return;
     rt_info("%" PRIu32 " rows that were to be forgotten end again", control->forgotten_count);
@@ -356,7 +365,7 @@ static rt_status add(dp_run *c, const char *box, const char *second, char *answe
 static rt_status add_new(dp_run *c, const char *box, const char *text, char *answer, size_t size,
                          rt_error *error)
 {
-    rt_status status = dp_added_ask(c, box, text, answer, size, error);
+    rt_status status = dp_adding_ask(c, box, text, answer, size, error);
     if (!status && c->move.is_asked)
         c->move.visitor = c->control.visitor;
     return status;
@@ -366,7 +375,7 @@ static rt_status drain(dp_run *c, const char *box, const char *second, char *ans
                        rt_error *error)
 {
     (void)second;
-    if (dp_added_let_go(c, box, answer, size))
+    if (dp_adding_let_go(c, box, answer, size))
         return RT_OK;
     return move(c, false, box, answer, size, error);
 }

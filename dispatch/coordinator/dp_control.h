@@ -16,41 +16,22 @@
 #ifndef DP_CONTROL_H
 #define DP_CONTROL_H
 
+#include "dispatch/coordinator/dp_asked.h"
 #include "dispatch/coordinator/dp_reload.h"
-#include "runtime/config/rt_config.h"
-#include "runtime/rt_base.h"
-
-struct dp_run;
-
-#define DP_FORGET_MAX 256u // keys that wait for their end, or for a checkpoint without them
-
-typedef struct {
-    rt_config in_force; // with what was set
-    bool has_config;
-    uint64_t forgotten[DP_FORGET_MAX]; // whose rows the newest checkpoints have
-    uint32_t forgotten_count;
-    uint32_t after;    // none of them has a row after this iteration, unless it was trained anew
-    uint64_t asked_ns; // when a checkpoint without them was asked for last
-    uint32_t visitor;  // whose request is at work
-} dp_control;
-
-// RT_NO_MEMORY.
-rt_status dp_control_init(const rt_config *config, dp_control *control);
-void dp_control_fini(dp_control *control);
+#include "dispatch/coordinator/dp_run_type.h"
 
 // Keys that a run before was to forget, and that the checkpoint which this one goes on from has.
 // After the feed was made. What is wrong with the file goes to the log.
-void dp_control_resume(struct dp_run *run);
+void dp_control_resume(dp_run *run);
 
 // Sees to it that a checkpoint without the rows that were forgotten is made, as long as there is
 // none.
-void dp_control_step(struct dp_run *run);
+void dp_control_step(dp_run *run);
 
 // Other values of the keys that can be reloaded.
-void dp_control_take_over(struct dp_run *run, const dp_reloaded *values);
+void dp_control_take_over(dp_run *run, const dp_reloaded *values);
 
 // Does what the text of a request asks for, or says why not. answer: what was done.
-rt_status dp_control_do(struct dp_run *run, char *request, char *answer, size_t size,
-                        rt_error *error);
+rt_status dp_control_do(dp_run *run, char *request, char *answer, size_t size, rt_error *error);
 
 #endif

@@ -39,8 +39,8 @@ void dp_cut_lose(dp_cut *cut, uint32_t worker)
 static rt_status send_mark(dp_cut *cut, uint32_t worker, rt_error *error)
 {
     rt_message mark;
-    if (rt_message_create(&mark, RT_MESSAGE_MARK, cut->sender, cut->planned->sequence,
-                          cut->planned->is_cut ? 1 + cut->lead : 0, 0))
+    const uint32_t giver = cut->planned->is_cut ? 1 + cut->lead : 0;
+    if (rt_message_create(&mark, RT_MESSAGE_MARK, cut->sender, cut->planned->sequence, giver, 0))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     return dp_roster_send(cut->roster, rt_peer(RT_ROLE_WORKER, worker), &mark, error);
 }
@@ -67,10 +67,12 @@ rt_status dp_cut_begin(dp_cut *cut, dp_planned *planned, rt_error *error)
     cut->drained_ns = 0;
     cut->begin_ns = rt_now_ns();
     cut->lead = rt_lowest_bit(awaited_workers(cut));
-    rt_status status = RT_OK;
-    for (uint64_t rest = awaited_workers(cut); rest && !status; rest &= rest - 1)
-        status = send_mark(cut, rt_lowest_bit(rest), error);
-    return status;
+    for (uint64_t rest = awaited_workers(cut); rest; rest &= rest - 1) {
+        const rt_status status = send_mark(cut, rt_lowest_bit(rest), error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
 }
 
 rt_status dp_cut_mark(dp_cut *cut, uint32_t peer, const rt_message *message, rt_error *error)
@@ -99,7 +101,9 @@ rt_status dp_cut_part(dp_cut *cut, uint32_t peer, const rt_message *message, rt_
         return rt_fail(error, RT_WIRE, "a PART of the dense weights that nobody waits for");
     cut->dense_bytes = part.total;
     rt_bytes_put(&cut->dense, reader.next, reader.left);
-    return cut->dense.failed ? rt_fail(error, RT_NO_MEMORY, "out of memory") : RT_OK;
+    if (cut->dense.failed)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    return RT_OK;
 }
 
 // What the planner knew when it made the cut, the sums of the run, and the scale of dense features
@@ -143,26 +147,28 @@ static rt_status ask_shards(dp_cut *cut, rt_error *error)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for the state of the planner");
     }
     rt_status status = dp_checkpoint_begin(cut->checkpoint, &content, &order, error);
-    for (uint32_t s = 0; s < cut->shard_count && !status; s++) {
+    if (status)
+        return status;
+    for (uint32_t s = 0; s < cut->shard_count; s++) {
         rt_message message;
         if (rt_control_create_struct(&message, RT_MESSAGE_CUT, cut->sender, content.iteration,
                                      &order, sizeof order, NULL))
             return rt_fail(error, RT_NO_MEMORY, "out of memory");
         status = dp_roster_send(cut->roster, rt_peer(RT_ROLE_PS, s), &message, error);
+        if (status)
+            return status;
     }
-    if (!status)
-        dp_checkpoint_write(cut->checkpoint);
-    return status;
+    dp_checkpoint_write(cut->checkpoint);
+    return RT_OK;
 }
 
 // Rows that end are those of the same versions on all shards.
 static rt_status expire(dp_cut *cut, rt_error *error)
 {
     const rt_wire_expire order = {.floor = cut->planned->floor};
-    rt_status status = RT_OK;
     cut->asked = true;
     cut->asked_ns = rt_now_ns();
-    for (uint32_t s = 0; s < cut->shard_count && !status; s++) {
+    for (uint32_t s = 0; s < cut->shard_count; s++) {
         const dp_planned *planned = cut->planned;
         const size_t bytes = planned->forgotten_count * sizeof *planned->forgotten;
         rt_message message;
@@ -171,9 +177,12 @@ static rt_status expire(dp_cut *cut, rt_error *error)
             return rt_fail(error, RT_NO_MEMORY, "out of memory");
         memcpy(rt_message_payload(&message), &order, sizeof order);
         memcpy(rt_message_payload(&message) + sizeof order, planned->forgotten, bytes);
-        status = dp_roster_send(cut->roster, rt_peer(RT_ROLE_PS, s), &message, error);
+        const rt_status status =
+            dp_roster_send(cut->roster, rt_peer(RT_ROLE_PS, s), &message, error);
+        if (status)
+            return status;
     }
-    return status;
+    return RT_OK;
 }
 
 rt_status dp_cut_step(dp_cut *cut, rt_error *error)
@@ -182,9 +191,11 @@ rt_status dp_cut_step(dp_cut *cut, rt_error *error)
         cut->asks_anew = false;
         return send_mark(cut, cut->lead, error);
     }
-    if (cut->planned && !cut->planned->is_cut)
-        return cut->asked || awaited_workers(cut) ? RT_OK : expire(cut, error);
-    if (!cut->planned || cut->asked || awaited_workers(cut) || lacks_dense(cut))
+    if (!cut->planned || cut->asked || awaited_workers(cut))
+        return RT_OK;
+    if (!cut->planned->is_cut)
+        return expire(cut, error);
+    if (lacks_dense(cut))
         return RT_OK;
     const bool busy = dp_checkpoint_busy(cut->checkpoint);
     if (!cut->drained_ns) {
@@ -193,16 +204,21 @@ rt_status dp_cut_step(dp_cut *cut, rt_error *error)
         if (busy)
             rt_info("the checkpoint before is still being written: training waits for it");
     }
-    return busy ? RT_OK : ask_shards(cut, error);
+    if (busy)
+        return RT_OK;
+    return ask_shards(cut, error);
 }
 
 dp_awaited dp_cut_awaited(const dp_cut *cut)
 {
     dp_awaited awaited = {.what = "has not carried out a cut", .number = cut->planned->sequence};
-    if (cut->asked)
+    if (cut->asked) {
         awaited.shards = rt_bits_below(cut->shard_count) & ~cut->captured;
-    else
-        awaited.workers = awaited_workers(cut) | (lacks_dense(cut) ? rt_bit(cut->lead) : 0);
+        return awaited;
+    }
+    awaited.workers = awaited_workers(cut);
+    if (lacks_dense(cut))
+        awaited.workers |= rt_bit(cut->lead);
     return awaited;
 }
 

@@ -26,13 +26,19 @@ static rt_status ask(dp_run *c, uint32_t peer, rt_message_type type, rt_error *e
 // Every worker has carried out all, and the shards have all that it changed.
 static rt_status finish_workers(dp_run *c, rt_error *error)
 {
-    rt_status status = RT_OK;
     c->phase = DP_RUN_FINISHES;
-    for (uint64_t rest = dp_run_workers(c); rest && !status; rest &= rest - 1)
-        status = ask(c, rt_peer(RT_ROLE_WORKER, rt_lowest_bit(rest)), RT_MESSAGE_FINISH, error);
-    while (!status && c->finished_workers != dp_run_workers(c))
-        status = dp_run_turn(c, error);
-    return status;
+    for (uint64_t rest = dp_run_workers(c); rest; rest &= rest - 1) {
+        const rt_status status =
+            ask(c, rt_peer(RT_ROLE_WORKER, rt_lowest_bit(rest)), RT_MESSAGE_FINISH, error);
+        if (status)
+            return status;
+    }
+    while (c->finished_workers != dp_run_workers(c)) {
+        const rt_status status = dp_run_turn(c, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
 }
 
 // ---- the model -------------------------------------------------------------------------------
@@ -40,12 +46,14 @@ static rt_status finish_workers(dp_run *c, rt_error *error)
 // Files of the model that members send: one worker the dense part, every shard its rows.
 static uint32_t sender_count(const dp_run *c)
 {
-    return 1 + c->own.config->ps_shard_count;
+    return 1 + c->configs.part.ps_shard_count;
 }
 
 static uint32_t sender_of(const dp_run *c, uint32_t i)
 {
-    return i == 0 ? dp_run_lead(c) : rt_peer(RT_ROLE_PS, i - 1);
+    if (i == 0)
+        return dp_run_lead(c);
+    return rt_peer(RT_ROLE_PS, i - 1);
 }
 
 static void name_of(const dp_run *c, uint32_t i, char *name, size_t size)
@@ -54,23 +62,25 @@ static void name_of(const dp_run *c, uint32_t i, char *name, size_t size)
         snprintf(name, size, "dense.bin");
     else
         snprintf(name, size, "rows-%03" PRIu32 "-of-%03" PRIu32 ".bin", i - 1,
-                 c->own.config->ps_shard_count);
+                 c->configs.part.ps_shard_count);
 }
 
 static rt_status ask_for_model(dp_run *c, const char *folder, rt_error *error)
 {
-    rt_status status = RT_OK;
     c->phase = DP_RUN_SAVES;
     c->collect.giver = rt_peer_rank(dp_run_lead(c));
-    for (uint32_t i = 0; i < sender_count(c) && !status; i++) {
+    for (uint32_t i = 0; i < sender_count(c); i++) {
         char name[64], path[RT_FOLDER_MAX + 64];
         name_of(c, i, name, sizeof name);
         snprintf(path, sizeof path, "%s/%s", folder, name);
-        status = dp_collect_expect(&c->collect, sender_of(c, i), 0, path, error);
-        if (!status)
-            status = ask(c, sender_of(c, i), RT_MESSAGE_SAVE, error);
+        rt_status status = dp_collect_expect(&c->collect, sender_of(c, i), 0, path, error);
+        if (status)
+            return status;
+        status = ask(c, sender_of(c, i), RT_MESSAGE_SAVE, error);
+        if (status)
+            return status;
     }
-    return status;
+    return RT_OK;
 }
 
 // RT_AGAIN: some of it is on its way.
@@ -86,15 +96,21 @@ static rt_status look_at_model(const dp_run *c, uint64_t *got_p, uint64_t *total
         *got_p += in->got;
         *total_p += in->total;
     }
-    return whole ? RT_OK : RT_AGAIN;
+    if (!whole)
+        return RT_AGAIN;
+    return RT_OK;
 }
 
 static rt_status collect_model(dp_run *c, const char *folder, rt_error *error)
 {
     uint64_t got, total, said_ns = rt_now_ns();
     rt_status status = ask_for_model(c, folder, error);
-    while (!status && (status = look_at_model(c, &got, &total, error)) == RT_AGAIN) {
+    if (status)
+        return status;
+    while ((status = look_at_model(c, &got, &total, error)) == RT_AGAIN) {
         status = dp_run_turn(c, error);
+        if (status)
+            return status;
         if (rt_now_ns() - said_ns < SAID_NS)
             continue;
         said_ns = rt_now_ns();
@@ -109,7 +125,7 @@ static rt_status write_scale(const dp_run *c, const char *folder, rt_manifest_pa
                              rt_error *error)
 {
     rt_bytes file = {0};
-    rt_status status = RT_OK;
+    rt_status status;
     if (dp_feed_put_scale(c->feed, &file))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for the scale of the dense features");
     else
@@ -125,7 +141,7 @@ static rt_status write_manifest(const dp_run *c, const char *folder, rt_error *e
 {
     rt_json json;
     rt_manifest_part part = {.has_xxh3 = true}, scale;
-    rt_status status = dp_checkpoint_write_config(c->own.config, folder, &part, error);
+    rt_status status = dp_checkpoint_write_config(&c->configs.part, folder, &part, error);
     if (!status)
         status = write_scale(c, folder, &scale, error);
     if (status)
@@ -135,8 +151,8 @@ static rt_status write_manifest(const dp_run *c, const char *folder, rt_error *e
     rt_json_u64(&json, "samples", dp_tally_samples(c->tally));
     if (scale.sum.bytes) // with those of the model that the run began with
         rt_json_u64(&json, "scale_samples", dp_feed_scale_samples(c->feed));
-    rt_json_u64(&json, "shards", c->own.config->ps_shard_count);
-    rt_manifest_put_labels(&json, &c->own.config->stream);
+    rt_json_u64(&json, "shards", c->configs.part.ps_shard_count);
+    rt_manifest_put_labels(&json, &c->configs.part.stream);
     rt_manifest_put_hash(&json, "schema", c->own.schema);
     rt_manifest_put_hash(&json, "config", c->own.identity.config_hash);
     rt_json_begin_array(&json, "parts");
@@ -158,7 +174,7 @@ static rt_status write_manifest(const dp_run *c, const char *folder, rt_error *e
 // What is trained is not lost with the place for the model.
 static void say_how_to_finish(const dp_run *c, rt_error *error)
 {
-    const uint32_t newest = c->checkpoint ? dp_checkpoint_newest(c->checkpoint) : 0;
+    const uint32_t newest = dp_run_newest(c);
     char cause[sizeof error->text];
     snprintf(cause, sizeof cause, "%s", error->text);
     if (newest)
@@ -173,6 +189,14 @@ static void say_how_to_finish(const dp_run *c, rt_error *error)
                 cause);
 }
 
+static rt_status fill_folder(dp_run *c, const char *folder, rt_error *error)
+{
+    const rt_status status = collect_model(c, folder, error);
+    if (status)
+        return status;
+    return write_manifest(c, folder, error);
+}
+
 static rt_status save_model(dp_run *c, rt_error *error)
 {
     char path[RT_PATH_MAX + 16];
@@ -182,9 +206,7 @@ static rt_status save_model(dp_run *c, rt_error *error)
     snprintf(path, sizeof path, "%s/model", c->own.directory);
     rt_status status = rt_folder_begin(&folder, path, error);
     if (!status)
-        status = collect_model(c, folder.draft, error);
-    if (!status)
-        status = write_manifest(c, folder.draft, error);
+        status = fill_folder(c, folder.draft, error);
     if (!status)
         return rt_folder_commit(&folder, error);
     dp_collect_fini(&c->collect);

@@ -33,9 +33,9 @@ static rt_status allocate_scales(dp_feed *feed)
 {
     const dp_feed_config *config = &feed->config;
     const uint32_t dense_count = config->limits.dense_count;
-    const bool wanted = config->restored
-                            ? config->scale != NULL
-                            : config->config->stream.dense_scaling == RT_SCALING_STANDARD;
+    bool wanted = config->config->stream.dense_scaling == RT_SCALING_STANDARD;
+    if (config->restored)
+        wanted = config->scale != NULL;
     if (!wanted || dense_count == 0)
         return RT_OK;
     if (rt_scale_create(dense_count, feed->batch_size, &feed->scale) ||
@@ -150,10 +150,20 @@ static void open_ledger(dp_feed *feed, const char *path, bool is_fresh)
 {
     if (!path)
         return;
-    feed->ledger_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | (is_fresh ? O_TRUNC : 0), 0666);
+    const int truncates = is_fresh ? O_TRUNC : 0;
+    feed->ledger_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | truncates, 0666);
     if (feed->ledger_fd < 0)
         rt_debug("%s: cannot be written: %s; what a restart loses of pipes is not counted", path,
                  strerror(errno));
+}
+
+// What stays the caller's is of no use once the feed is made.
+static void forget_callers(dp_feed_config *config)
+{
+    config->planner = NULL;
+    config->journal = config->ledger = NULL;
+    config->position = config->ids = config->lineup = config->waiting = NULL;
+    config->scale = NULL;
 }
 
 // To the planner, which is restored, or made already.
@@ -167,6 +177,85 @@ static rt_status lend_threads(dp_feed *feed, dp_planner *restored, rt_error *err
     return status;
 }
 
+// A planner of its own, or what one that was restored goes on with.
+static rt_status begin(dp_feed *feed, rt_error *error)
+{
+    const dp_feed_config *config = &feed->config;
+    const rt_status status = dp_planner_create(config->planner, &feed->planner, error);
+    if (status)
+        return status;
+    return rt_metrics_open_beside(config->journal, &feed->journal, error);
+}
+
+static rt_status go_on(dp_feed *feed, rt_error *error)
+{
+    const dp_feed_config *config = &feed->config;
+    const rt_status status = rt_metrics_append(config->journal, &feed->journal, error);
+    if (status)
+        return status;
+    dp_journal_resume(feed->journal, config->iteration, config->input_count);
+    rt_bytes_put(&feed->stood, config->position->data, config->position->size);
+    if (config->waiting)
+        rt_bytes_put(&feed->waiting, config->waiting->data, config->waiting->size);
+    if (config->ids)
+        rt_bytes_put(&feed->ids, config->ids->data, config->ids->size);
+    if (feed->stood.failed || feed->waiting.failed || feed->ids.failed)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for the planner's queues");
+    feed->iteration = feed->last_cut = config->iteration;
+    return RT_OK;
+}
+
+static rt_status open_planner(dp_feed *feed, rt_error *error)
+{
+    const dp_feed_config *config = &feed->config;
+    const dp_planner *planner = config->restored;
+    rt_status status;
+    if (planner) {
+        status = go_on(feed, error);
+    } else {
+        status = begin(feed, error);
+        planner = feed->planner;
+    }
+    if (status)
+        return status;
+    rt_metrics_limit(feed->journal, config->config->metrics_bytes_max);
+    return dp_participants_open(config->planner, config->lineup, dp_planner_rates(planner),
+                                &feed->chooser, error);
+}
+
+static rt_status start_threads(dp_feed *feed, rt_error *error)
+{
+    feed->reader_runs = rt_thread_start(&feed->reader, dp_feed_read, feed) == 0;
+    feed->planning_runs =
+        feed->reader_runs && rt_thread_start(&feed->planning, dp_feed_plan, feed) == 0;
+    if (!feed->planning_runs)
+        return rt_fail(error, RT_LIMIT, "cannot start the planner's threads");
+    return RT_OK;
+}
+
+static rt_status open_all(dp_feed *feed, rt_stream *stream, rt_error *error)
+{
+    const dp_feed_config *config = &feed->config;
+    rt_status status = open_planner(feed, error);
+    if (status)
+        return status;
+    if (allocate(feed) || rt_stream_keep_arrivals(stream))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for the planner's queues");
+    feed->stop_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (feed->stop_fd < 0)
+        return rt_fail(error, RT_LIMIT, "cannot create an event descriptor");
+    feed->stream = stream;
+    status = lend_threads(feed, config->restored, error);
+    if (status)
+        return status;
+    open_ledger(feed, config->ledger, config->is_fresh);
+    rt_stream_watch(stream, feed->stop_fd, feed->ledger_fd);
+    rt_stream_remember(stream);
+    rt_stream_set_wait(stream, config->config->batch_wait_ms * UINT64_C(1000000));
+    forget_callers(&feed->config);
+    return start_threads(feed, error);
+}
+
 rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_feed **feed_p,
                          rt_error *error)
 {
@@ -174,61 +263,16 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
     if (!feed)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     feed->config = *config;
-    feed->config.planner = NULL;
     feed->stop_fd = feed->ledger_fd = -1;
     feed->batch_size = config->planner->sample_count_max;
     feed->idle_limit_ns = IDLE_NS;
     pthread_mutex_init(&feed->lock, NULL);
-    rt_status status = RT_OK;
-    if (!config->restored)
-        status = dp_planner_create(config->planner, &feed->planner, error);
-    if (!status)
-        status = (config->restored ? rt_metrics_append : rt_metrics_open_beside)(
-            config->journal, &feed->journal, error);
-    if (!status)
-        rt_metrics_limit(feed->journal, config->config->metrics_bytes_max);
-    if (!status && config->restored)
-        dp_journal_resume(feed->journal, config->iteration, config->input_count);
-    if (config->restored) {
-        rt_bytes_put(&feed->stood, config->position->data, config->position->size);
-        if (config->waiting)
-            rt_bytes_put(&feed->waiting, config->waiting->data, config->waiting->size);
-        if (config->ids)
-            rt_bytes_put(&feed->ids, config->ids->data, config->ids->size);
-        feed->iteration = feed->last_cut = config->iteration;
-    }
-    if (!status)
-        status =
-            dp_participants_open(config->planner, config->lineup,
-                                 dp_planner_rates(feed->planner ? feed->planner : config->restored),
-                                 &feed->chooser, error);
-    feed->config.journal = feed->config.ledger = NULL; // the caller's, as is the scale below
-    feed->config.position = feed->config.ids = feed->config.lineup = feed->config.waiting = NULL;
-    if (!status && (feed->stood.failed || feed->waiting.failed || feed->ids.failed ||
-                    allocate(feed) || rt_stream_keep_arrivals(stream)))
-        status = rt_fail(error, RT_NO_MEMORY, "out of memory for the planner's queues");
-    feed->config.scale = NULL;
-    feed->stop_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (!status && feed->stop_fd < 0)
-        status = rt_fail(error, RT_LIMIT, "cannot create an event descriptor");
-    feed->stream = stream;
-    if (!status)
-        status = lend_threads(feed, config->restored, error);
-    if (!status) {
-        open_ledger(feed, config->ledger, config->is_fresh);
-        rt_stream_watch(stream, feed->stop_fd, feed->ledger_fd);
-        rt_stream_remember(stream);
-        rt_stream_set_wait(stream, config->config->batch_wait_ms * UINT64_C(1000000));
-        feed->reader_runs = rt_thread_start(&feed->reader, dp_feed_read, feed) == 0;
-        feed->planning_runs =
-            feed->reader_runs && rt_thread_start(&feed->planning, dp_feed_plan, feed) == 0;
-        if (!feed->planning_runs)
-            status = rt_fail(error, RT_LIMIT, "cannot start the planner's threads");
-    }
+    const rt_status status = open_all(feed, stream, error);
     if (status) {
-        if (config->restored)
+        if (config->restored) {
             (void)dp_planner_set_pool(config->restored, NULL); // which cannot fail
-        feed->planner = config->restored ? NULL : feed->planner; // it stays the caller's
+            feed->planner = NULL;                              // it stays the caller's
+        }
         release(feed);
         rt_stream_watch(stream, -1, -1); // so does this
         return status;
@@ -254,7 +298,9 @@ static void note_idle(dp_feed *feed, bool idle)
 {
     const uint64_t now = rt_now_ns();
     if (!idle || feed->idle_since_ns == 0) {
-        feed->idle_since_ns = idle ? now : 0;
+        feed->idle_since_ns = 0;
+        if (idle)
+            feed->idle_since_ns = now;
         return;
     }
     if (now - feed->idle_since_ns < feed->idle_limit_ns)
@@ -309,7 +355,9 @@ rt_status dp_feed_input_failure(dp_feed *feed, rt_error *error)
     pthread_mutex_lock(&feed->lock);
     const rt_error failure = feed->input_failure;
     pthread_mutex_unlock(&feed->lock);
-    return failure.status ? rt_fail(error, failure.status, "%s", failure.text) : RT_OK;
+    if (failure.status)
+        return rt_fail(error, failure.status, "%s", failure.text);
+    return RT_OK;
 }
 
 bool dp_feed_report(const dp_feed *feed, uint32_t number, rt_stream_input *input)
@@ -336,7 +384,9 @@ rt_stream_stats dp_feed_stream_stats(dp_feed *feed)
 
 uint64_t dp_feed_scale_samples(const dp_feed *feed)
 {
-    return feed->stood_scale ? rt_scale_samples(feed->stood_scale) : 0;
+    if (!feed->stood_scale)
+        return 0;
+    return rt_scale_samples(feed->stood_scale);
 }
 
 rt_status dp_feed_put_scale(const dp_feed *feed, rt_bytes *file)

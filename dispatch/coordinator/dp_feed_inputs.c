@@ -83,7 +83,9 @@ rt_status dp_feed_choose(dp_feed *feed, const rt_batch *batch)
     rt_status status = dp_participants_next(
         feed->chooser, batch, dp_planner_participants(feed->planner),
         dp_planner_row_count(feed->planner), records, &count);
-    for (uint32_t i = 0; i < count && !status; i++)
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < count; i++)
         apply_one(feed, &records[i]);
-    return status;
+    return RT_OK;
 }

@@ -37,9 +37,12 @@ static uint64_t find_idle(dp_feed *feed, const dp_plan *plan)
     for (uint32_t w = 0; w < plan->worker_count && plan->iteration; w++) {
         const bool has_part = plan->participants >> w & 1;
         const bool is_empty = !has_part && dp_slice_is_empty(&plan->slices[w]);
-        feed->empty[w] = is_empty ? feed->empty[w] + 1 : 0;
+        feed->empty[w]++;
+        if (!is_empty)
+            feed->empty[w] = 0;
         const bool is_left_out = feed->empty[w] > told && feed->left_out[w] < LEFT_OUT_MAX;
-        idle |= is_left_out ? rt_bit(w) : 0;
+        if (is_left_out)
+            idle |= rt_bit(w);
     }
     return idle;
 }
@@ -119,26 +122,40 @@ static uint64_t find_needed(const dp_plan *plan)
     return needed;
 }
 
-static rt_status encode(dp_feed *feed, const dp_plan *plan, const rt_batch *batch,
-                        dp_planned *planned)
+// Of this placement, and what the other one would have sent.
+static void count_bytes(const dp_feed *feed, const dp_plan *plan, const rt_batch *batch,
+                        uint64_t idle, dp_planned *planned)
 {
     uint64_t *bytes = planned->placement_bytes;
-    planned->needed = find_needed(plan);
-    planned->clean = dp_planner_clean(feed->planner);
-    const uint64_t idle = find_idle(feed, plan);
-    planned->left_out = dp_feed_workers_plan(feed) ? 0 : idle; // all need the batches
-    rt_status status = dp_feed_workers_plan(feed)
-                           ? encode_batches(feed, plan->worker_count, planned)
-                           : encode_slices(feed, plan, batch, planned);
-    bytes[RT_PLACEMENT_COORDINATOR] = 0;
-    bytes[RT_PLACEMENT_WORKER] = batch ? plan->worker_count * dp_broadcast_bytes(batch) : 0;
-    for (uint32_t w = 0; w < plan->worker_count && !status; w++) {
+    bytes[RT_PLACEMENT_COORDINATOR] = bytes[RT_PLACEMENT_WORKER] = 0;
+    if (batch)
+        bytes[RT_PLACEMENT_WORKER] = plan->worker_count * dp_broadcast_bytes(batch);
+    for (uint32_t w = 0; w < plan->worker_count; w++) {
         if (!(idle >> w & 1))
             bytes[RT_PLACEMENT_COORDINATOR] +=
                 dp_slice_bytes(plan, w, batch, &feed->config.limits);
         planned->slice_bytes += planned->slices[w].size;
     }
-    return status;
+}
+
+static rt_status encode(dp_feed *feed, const dp_plan *plan, const rt_batch *batch,
+                        dp_planned *planned)
+{
+    planned->needed = find_needed(plan);
+    planned->clean = dp_planner_clean(feed->planner);
+    const uint64_t idle = find_idle(feed, plan);
+    rt_status status;
+    if (dp_feed_workers_plan(feed)) {
+        planned->left_out = 0; // all need the batches
+        status = encode_batches(feed, plan->worker_count, planned);
+    } else {
+        planned->left_out = idle;
+        status = encode_slices(feed, plan, batch, planned);
+    }
+    if (status)
+        return status;
+    count_bytes(feed, plan, batch, idle, planned);
+    return RT_OK;
 }
 
 static rt_status finish_plan(dp_feed *feed, const dp_plan *plan, const dp_feed_batch *read,
@@ -207,16 +224,18 @@ static rt_status plan_flush(dp_feed *feed, bool is_cut, bool is_last, dp_planned
 {
     const dp_plan *plan;
     rt_status status = dp_planner_flush(feed->planner, &plan);
+    if (status)
+        return status;
     planned->iteration = 0;
     planned->sample_count = 0;
     planned->fingerprint = 0;
-    for (uint32_t w = 0; !status && w < plan->worker_count; w++)
+    for (uint32_t w = 0; w < plan->worker_count; w++)
         dp_counts_add_slice(&planned->account.workers[w], &plan->slices[w]);
     planned->is_cut = is_cut;
     planned->is_last = is_last;
     planned->cut = feed->iteration;
-    if (status || !is_cut)
-        return status ? status : encode(feed, plan, NULL, planned);
+    if (!is_cut)
+        return encode(feed, plan, NULL, planned);
     feed->last_cut = feed->iteration;
     rt_bytes lineup = {0};
     if (feed->chooser)
@@ -319,7 +338,9 @@ static rt_status finish_planned(dp_feed *feed, planning *before)
     if (!before->planned)
         return RT_OK;
     rt_status status = dp_planner_finish(feed->planner, &plan);
-    return status ? status : hand_on(feed, plan, before);
+    if (status)
+        return status;
+    return hand_on(feed, plan, before);
 }
 
 // What is planned so far becomes final, and every row goes to the parameter servers. No batch is on
@@ -333,7 +354,9 @@ static rt_status plan_cut(dp_feed *feed, uint64_t *sequence, bool is_cut, bool i
         status = next_planned(feed, (*sequence)++, &flush);
     if (!status)
         status = plan_flush(feed, is_cut, is_last, flush);
-    return status ? status : rt_queue_put(feed->full_planned, flush);
+    if (status)
+        return status;
+    return rt_queue_put(feed->full_planned, flush);
 }
 
 // A sweep, where one is due: the records for the next batch are there.
@@ -360,7 +383,9 @@ static rt_status plan_sweep(dp_feed *feed, uint64_t *sequence, planning *before)
     memcpy(planned->forgotten, forgotten, planned->forgotten_count * sizeof *forgotten);
     planned->keys = dp_planner_directory(feed->planner)->key_count;
     status = encode(feed, plan, NULL, planned);
-    return status ? status : rt_queue_put(feed->full_planned, planned);
+    if (status)
+        return status;
+    return rt_queue_put(feed->full_planned, planned);
 }
 
 static rt_status plan_end(dp_feed *feed, uint64_t sequence, planning *before)
@@ -375,7 +400,9 @@ static rt_status plan_end(dp_feed *feed, uint64_t sequence, planning *before)
     pthread_mutex_lock(&feed->lock);
     rt_status status = feed->failure.status ? RT_STOPPED : RT_OK; // the reader failed
     pthread_mutex_unlock(&feed->lock);
-    return status ? status : plan_cut(feed, &sequence, is_cut, true, before);
+    if (status)
+        return status;
+    return plan_cut(feed, &sequence, is_cut, true, before);
 }
 
 static bool cut_is_due(dp_feed *feed)
@@ -392,15 +419,20 @@ static rt_status plan_batch(dp_feed *feed, uint64_t sequence, planning *now, pla
 {
     const dp_plan *plan = NULL;
     rt_status status = next_planned(feed, sequence, &now->planned);
-    if (!status)
-        status = plan_one(feed, now->batch, now->planned, &plan);
-    if (!status && plan && before->planned)
+    if (status)
+        return status;
+    status = plan_one(feed, now->batch, now->planned, &plan);
+    if (status)
+        return status;
+    if (plan && before->planned)
         status = hand_on(feed, plan, before);
-    else if (!status && plan)
+    else if (plan)
         status = hand_on(feed, plan, now);
-    if (!status && now->planned)
+    if (status)
+        return status;
+    if (now->planned)
         *before = *now;
-    return status;
+    return RT_OK;
 }
 
 static rt_status plan_all(dp_feed *feed)
@@ -413,16 +445,20 @@ static rt_status plan_all(dp_feed *feed)
         if (status == RT_END)
             return plan_end(feed, sequence, &before);
         const bool has_batch = !status;
-        if (status == RT_AGAIN)
-            status = RT_OK;
-        if (!status && cut_is_due(feed))
+        if (status && status != RT_AGAIN)
+            return status;
+        if (cut_is_due(feed)) {
             status = plan_cut(feed, &sequence, true, false, &before);
-        if (!status && has_batch) {
-            dp_feed_apply_told(feed);
-            status = plan_sweep(feed, &sequence, &before);
+            if (status)
+                return status;
         }
-        if (!status && has_batch)
-            status = plan_batch(feed, sequence++, &now, &before);
+        if (!has_batch)
+            continue;
+        dp_feed_apply_told(feed);
+        status = plan_sweep(feed, &sequence, &before);
+        if (status)
+            return status;
+        status = plan_batch(feed, sequence++, &now, &before);
         if (status)
             return status;
     }

@@ -21,6 +21,9 @@ void dp_flaps_note(dp_flaps *flaps, uint32_t worker, int64_t now_s);
 // Mask of those to be done without. Losses that the clock says are still to come do not count.
 uint64_t dp_flaps_aside(const dp_flaps *flaps, int64_t now_s);
 
+// The same where a run begins, which the log says; not all of its workers, for it needs some.
+uint64_t dp_flaps_put_aside(const dp_flaps *flaps, uint32_t worker_count, int64_t now_s);
+
 // In a folder. Without such a file, or with one that cannot be read, nobody was lost.
 void dp_flaps_read(dp_flaps *flaps, const char *folder);
 void dp_flaps_write(const dp_flaps *flaps, const char *folder);

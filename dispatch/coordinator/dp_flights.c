@@ -3,7 +3,9 @@
 rt_status dp_flights_init(dp_flights *flights, uint32_t max)
 {
     *flights = (dp_flights){.max = max, .list = rt_alloc(max, sizeof *flights->list)};
-    return flights->list ? RT_OK : RT_NO_MEMORY;
+    if (!flights->list)
+        return RT_NO_MEMORY;
+    return RT_OK;
 }
 
 void dp_flights_fini(dp_flights *flights, dp_feed *feed)
@@ -53,7 +55,9 @@ dp_flight *dp_flights_oldest(const dp_flights *flights)
 dp_flight *dp_flights_complete(const dp_flights *flights, uint64_t workers)
 {
     dp_flight *oldest = oldest_without(flights, 0);
-    return oldest && (workers & ~oldest->reported) == 0 ? oldest : NULL;
+    if (!oldest || workers & ~oldest->reported)
+        return NULL;
+    return oldest;
 }
 
 dp_flight *dp_flights_awaited(const dp_flights *flights, uint32_t worker)

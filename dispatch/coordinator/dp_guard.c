@@ -17,9 +17,16 @@ void dp_guard_add(dp_guard *guard, const rt_publish_config *config, const rt_qua
 }
 
 // Of a model that always says the mean label.
+static double known_or_0(double value)
+{
+    return isnan(value) ? 0 : value;
+}
+
 static double entropy_of(double p)
 {
-    return p > 0 && p < 1 ? -p * log(p) - (1 - p) * log(1 - p) : NAN;
+    if (p > 0 && p < 1)
+        return -p * log(p) - (1 - p) * log(1 - p);
+    return NAN;
 }
 
 static void hold(dp_verdict *verdict, const char *what, double value, double most,
@@ -47,7 +54,9 @@ static void judge_entropy(const dp_guard *guard, double margin, dp_verdict *verd
 static void judge_calibration(const dp_guard *guard, double margin, dp_verdict *verdict)
 {
     const double distance = fabs(log(verdict->calibration));
-    const double good = guard->good_calibration > 0 ? fabs(log(guard->good_calibration)) : 0;
+    double good = 0;
+    if (guard->good_calibration > 0)
+        good = fabs(log(guard->good_calibration));
     const double most = good + log1p(margin);
     if (margin > 0 && !isnan(verdict->calibration) && !verdict->is_held && !(distance <= most))
         hold(verdict, "calibration's factor from 1", exp(distance), exp(most),
@@ -59,8 +68,11 @@ void dp_guard_judge(dp_guard *guard, const rt_publish_config *config, dp_verdict
     *verdict = (dp_verdict){.log_loss = NAN, .normalised_entropy = NAN, .calibration = NAN};
     if (guard->samples > 0) {
         verdict->log_loss = guard->loss / guard->samples;
-        const double base = guard->class_count ? log(guard->class_count)
-                                               : entropy_of(guard->labels / guard->samples);
+        double base;
+        if (guard->class_count)
+            base = log(guard->class_count);
+        else
+            base = entropy_of(guard->labels / guard->samples);
         verdict->normalised_entropy = verdict->log_loss / base;
         verdict->calibration = guard->labels > 0 ? guard->predicted / guard->labels : NAN;
     }
@@ -68,6 +80,6 @@ void dp_guard_judge(dp_guard *guard, const rt_publish_config *config, dp_verdict
     judge_calibration(guard, config->guard_calibration, verdict);
     if (verdict->is_held)
         return;
-    guard->good_entropy = isnan(verdict->normalised_entropy) ? 0 : verdict->normalised_entropy;
-    guard->good_calibration = isnan(verdict->calibration) ? 0 : verdict->calibration;
+    guard->good_entropy = known_or_0(verdict->normalised_entropy);
+    guard->good_calibration = known_or_0(verdict->calibration);
 }

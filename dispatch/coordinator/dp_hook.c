@@ -37,11 +37,11 @@ static void start(dp_hook *hook)
     hook->waiting = 0;
     memcpy(hook->folder, hook->next, sizeof hook->folder);
     hook->begin_ns = rt_now_ns();
-    const int cause = input < 0
-                          ? errno
-                          : rt_spawn_shell(hook->command, hook->folder, input, &hook->child);
-    if (input >= 0)
+    int cause = errno;
+    if (input >= 0) {
+        cause = rt_spawn_shell(hook->command, hook->folder, input, &hook->child);
         close(input);
+    }
     if (cause)
         fail(hook, "it cannot be started, errno", cause);
 }
@@ -63,9 +63,10 @@ void dp_hook_step(dp_hook *hook)
         hook->child = 0;
         if (WIFEXITED(how) && WEXITSTATUS(how) == 0)
             report(hook, true, (double)(rt_now_ns() - hook->begin_ns) * 1e-9);
+        else if (WIFEXITED(how))
+            fail(hook, "status", WEXITSTATUS(how));
         else
-            fail(hook, WIFEXITED(how) ? "status" : "signal",
-                 WIFEXITED(how) ? WEXITSTATUS(how) : WTERMSIG(how));
+            fail(hook, "signal", WTERMSIG(how));
     }
     if (!hook->child && hook->waiting)
         start(hook);

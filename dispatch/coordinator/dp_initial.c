@@ -12,7 +12,7 @@
 
 #define PATH_SIZE (RT_FOLDER_MAX + 64)
 
-// ---- what cannot fit ---------------------------------------------------------------------------
+// ---- what cannot fit -------------------------------------------------------------------------
 
 static rt_status differ(const char *folder, const char *key, const char *theirs, const char *ours,
                         rt_error *error)
@@ -27,109 +27,174 @@ static rt_status compare_numbers(const char *folder, const char *key, uint32_t t
     char a[16], b[16];
     snprintf(a, sizeof a, "%" PRIu32, theirs);
     snprintf(b, sizeof b, "%" PRIu32, ours);
-    return theirs == ours ? RT_OK : differ(folder, key, a, b, error);
+    if (theirs == ours)
+        return RT_OK;
+    return differ(folder, key, a, b, error);
 }
 
 static rt_status compare_choices(const char *folder, const char *key, int theirs, int ours,
                                  rt_error *error)
 {
-    return theirs == ours ? RT_OK
-                          : differ(folder, key, rt_config_choice_name(key, theirs),
-                                   rt_config_choice_name(key, ours), error);
+    if (theirs == ours)
+        return RT_OK;
+    return differ(folder, key, rt_config_choice_name(key, theirs), rt_config_choice_name(key, ours),
+                  error);
 }
 
 static const char *scaling_name(const rt_scale *scale)
 {
-    return rt_config_choice_name("stream.dense_scaling",
-                                 scale ? RT_SCALING_STANDARD : RT_SCALING_NONE);
+    const rt_dense_scaling scaling = scale ? RT_SCALING_STANDARD : RT_SCALING_NONE;
+    return rt_config_choice_name("stream.dense_scaling", (int)scaling);
+}
+
+// Numbers that must be equal, or what a key of choices is set to.
+typedef struct {
+    const char *key;
+    bool is_choice;
+    uint32_t theirs, ours;
+} pair;
+
+static rt_status compare_pairs(const char *folder, const pair *pairs, size_t count, rt_error *error)
+{
+    for (size_t i = 0; i < count; i++) {
+        const pair *p = &pairs[i];
+        rt_status status;
+        if (p->is_choice)
+            status = compare_choices(folder, p->key, (int)p->theirs, (int)p->ours, error);
+        else
+            status = compare_numbers(folder, p->key, p->theirs, p->ours, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
+static rt_status compare_widths(const char *folder, const char *key, const uint32_t *theirs,
+                                const uint32_t *ours, uint32_t count, rt_error *error)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const rt_status status = compare_numbers(folder, key, theirs[i], ours[i], error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
 }
 
 static rt_status compare_attention(const char *folder, const rt_model_config *a,
                                    const rt_model_config *b, rt_error *error)
 {
-    rt_status status = RT_OK;
     if (strcmp(a->sequence, b->sequence) != 0)
-        status = differ(folder, "model.sequence", a->sequence, b->sequence, error);
-    if (!status && strcmp(a->target, b->target) != 0)
-        status = differ(folder, "model.target", a->target, b->target, error);
-    if (!status)
-        status = compare_numbers(folder, "number of layers (model.attention)",
-                                 a->attention_layer_count, b->attention_layer_count, error);
-    for (uint32_t i = 0; i < a->attention_layer_count && !status; i++)
-        status = compare_numbers(folder, "width of a layer (model.attention)", a->attention[i],
-                                 b->attention[i], error);
-    return status;
+        return differ(folder, "model.sequence", a->sequence, b->sequence, error);
+    if (strcmp(a->target, b->target) != 0)
+        return differ(folder, "model.target", a->target, b->target, error);
+    const rt_status status =
+        compare_numbers(folder, "number of layers (model.attention)", a->attention_layer_count,
+                        b->attention_layer_count, error);
+    if (status)
+        return status;
+    return compare_widths(folder, "width of a layer (model.attention)", a->attention, b->attention,
+                          a->attention_layer_count, error);
+}
+
+// What only models of one kind have.
+static rt_status compare_kind(const char *folder, const rt_model_config *a,
+                              const rt_model_config *b, rt_error *error)
+{
+    if (a->kind == RT_MODEL_DIN)
+        return compare_attention(folder, a, b, error);
+    if (a->kind == RT_MODEL_GRAPHSAGE)
+        return compare_numbers(folder, "model.fan_out", a->fan_out, b->fan_out, error);
+    return RT_OK;
 }
 
 static rt_status compare_configs(const char *folder, const rt_config *theirs, const rt_config *ours,
                                  rt_error *error)
 {
     const rt_model_config *a = &theirs->model, *b = &ours->model;
-    rt_status status = compare_choices(folder, "model.name", a->kind, b->kind, error);
-    if (!status)
-        status = compare_choices(folder, "stream.format", theirs->stream.format,
-                                 ours->stream.format, error);
-    if (!status)
-        status = compare_numbers(folder, "model.embedding_dim", a->embedding_dim, b->embedding_dim,
-                                 error);
-    if (!status)
-        status = compare_choices(folder, "optimizer.rows.name", theirs->optimizer_rows.kind,
-                                 ours->optimizer_rows.kind, error);
-    if (!status)
-        status =
-            compare_choices(folder, "model.deep_input", a->deep_input, b->deep_input, error);
-    if (!status)
-        status = compare_choices(folder, "model.pooling", a->pooling, b->pooling, error);
-    if (!status)
-        status = compare_numbers(folder, "number of layers (model.mlp)", a->mlp_layer_count,
-                                 b->mlp_layer_count, error);
-    if (!status && a->kind == RT_MODEL_DIN)
-        status = compare_attention(folder, a, b, error);
-    if (!status && a->kind == RT_MODEL_GRAPHSAGE)
-        status = compare_numbers(folder, "model.fan_out", a->fan_out, b->fan_out, error);
-    for (uint32_t i = 0; i < a->mlp_layer_count && !status; i++)
-        status = compare_numbers(folder, "width of a layer (model.mlp)", a->mlp[i], b->mlp[i],
-                                 error);
-    return status;
+    const pair pairs[] = {
+        {"model.name", true, a->kind, b->kind},
+        {"stream.format", true, theirs->stream.format, ours->stream.format},
+        {"model.embedding_dim", false, a->embedding_dim, b->embedding_dim},
+        {"optimizer.rows.name", true, theirs->optimizer_rows.kind, ours->optimizer_rows.kind},
+        {"model.deep_input", true, a->deep_input, b->deep_input},
+        {"model.pooling", true, a->pooling, b->pooling},
+        {"number of layers (model.mlp)", false, a->mlp_layer_count, b->mlp_layer_count}};
+    rt_status status = compare_pairs(folder, pairs, RT_COUNT_OF(pairs), error);
+    if (status)
+        return status;
+    status = compare_kind(folder, a, b, error);
+    if (status)
+        return status;
+    return compare_widths(folder, "width of a layer (model.mlp)", a->mlp, b->mlp,
+                          a->mlp_layer_count, error);
 }
 
-// The run's fields begin with the model's.
+// A single label needs no name that says which.
+static rt_status compare_labels(const char *folder, const rt_schema *theirs, const rt_schema *ours,
+                                rt_error *error)
+{
+    if (ours->label_count <= 1)
+        return RT_OK;
+    for (uint32_t l = 0; l < theirs->label_count; l++)
+        if (strcmp(theirs->label_names[l], ours->label_names[l]) != 0)
+            return rt_fail(error, RT_CONFIG,
+                           "%s: its label %" PRIu32 " is \"%s\", this run's is \"%s\": more "
+                           "labels come behind those of the model",
+                           folder, l, theirs->label_names[l], ours->label_names[l]);
+    return RT_OK;
+}
+
+static rt_status compare_fields(const char *folder, const rt_schema *theirs, const rt_schema *ours,
+                                rt_error *error)
+{
+    for (uint32_t f = 0; f < theirs->field_count; f++)
+        if (strcmp(theirs->field_names[f], ours->field_names[f]) != 0)
+            return rt_fail(error, RT_CONFIG,
+                           "%s: its field %" PRIu32 " is \"%s\", this run's is \"%s\": more "
+                           "fields come behind those of the model",
+                           folder, f, theirs->field_names[f], ours->field_names[f]);
+    for (uint32_t f = 0; f < theirs->field_count; f++) {
+        const uint32_t a = rt_tables_of(&theirs->tables, f), b = rt_tables_of(&ours->tables, f);
+        if (a != b)
+            return rt_fail(error, RT_CONFIG,
+                           "%s: its field \"%s\" has the rows of \"%s\", this run's those of "
+                           "\"%s\" (stream.tables)",
+                           folder, theirs->field_names[f], theirs->field_names[a],
+                           ours->field_names[b]);
+    }
+    return RT_OK;
+}
+
+// The run's fields and labels begin with the model's.
 static rt_status compare_columns(const char *folder, const rt_schema *theirs, const rt_schema *ours,
                                  rt_error *error)
 {
-    rt_status status = compare_numbers(folder, "number of dense features", theirs->dense_count,
-                                       ours->dense_count, error);
-    if (!status && theirs->field_count > ours->field_count)
-        status = compare_numbers(folder, "number of fields", theirs->field_count,
-                                 ours->field_count, error);
-    if (!status && theirs->label_count > ours->label_count)
-        status = compare_numbers(folder, "number of labels", theirs->label_count,
-                                 ours->label_count, error);
-    if (!status)
-        status = compare_numbers(folder, "number of classes", theirs->class_count,
-                                 ours->class_count, error);
-    // A single label needs no name that says which.
-    for (uint32_t l = 0; l < theirs->label_count && !status && ours->label_count > 1; l++)
-        if (strcmp(theirs->label_names[l], ours->label_names[l]) != 0)
-            status = rt_fail(error, RT_CONFIG,
-                             "%s: its label %" PRIu32 " is \"%s\", this run's is \"%s\": more "
-                             "labels come behind those of the model",
-                             folder, l, theirs->label_names[l], ours->label_names[l]);
-    for (uint32_t f = 0; f < theirs->field_count && !status; f++)
-        if (strcmp(theirs->field_names[f], ours->field_names[f]) != 0)
-            status = rt_fail(error, RT_CONFIG,
-                             "%s: its field %" PRIu32 " is \"%s\", this run's is \"%s\": more "
-                             "fields come behind those of the model",
-                             folder, f, theirs->field_names[f], ours->field_names[f]);
-    for (uint32_t f = 0; f < theirs->field_count && !status; f++)
-        if (rt_tables_of(&theirs->tables, f) != rt_tables_of(&ours->tables, f))
-            status = rt_fail(error, RT_CONFIG,
-                             "%s: its field \"%s\" has the rows of \"%s\", this run's those of "
-                             "\"%s\" (stream.tables)",
-                             folder, theirs->field_names[f],
-                             theirs->field_names[rt_tables_of(&theirs->tables, f)],
-                             ours->field_names[rt_tables_of(&ours->tables, f)]);
-    return status;
+    const uint32_t fields = (uint32_t)rt_max_u64(theirs->field_count, ours->field_count);
+    const uint32_t labels = (uint32_t)rt_max_u64(theirs->label_count, ours->label_count);
+    const pair pairs[] = {
+        {"number of dense features", false, theirs->dense_count, ours->dense_count},
+        {"number of fields", false, fields, ours->field_count},
+        {"number of labels", false, labels, ours->label_count},
+        {"number of classes", false, theirs->class_count, ours->class_count}};
+    rt_status status = compare_pairs(folder, pairs, RT_COUNT_OF(pairs), error);
+    if (status)
+        return status;
+    status = compare_labels(folder, theirs, ours, error);
+    if (status)
+        return status;
+    return compare_fields(folder, theirs, ours, error);
+}
+
+static rt_status compare_all(const char *folder, const rt_config *theirs, const rt_config *ours,
+                             rt_schema *columns, const rt_schema *schema, rt_error *error)
+{
+    rt_status status = compare_configs(folder, theirs, ours, error);
+    if (status)
+        return status;
+    status = rt_stream_read_schema(&theirs->stream, theirs->seed, columns, error);
+    if (status)
+        return status;
+    return compare_columns(folder, columns, schema, error);
 }
 
 // homes_p: where the model's rows are, by hash or not.
@@ -139,26 +204,21 @@ static rt_status compare(const char *folder, const rt_config *ours, const rt_sch
     char path[PATH_SIZE];
     rt_config theirs;
     rt_schema *columns = rt_alloc(1, sizeof *columns);
-    rt_status status = columns ? rt_config_init(&theirs) : RT_NO_MEMORY;
-    if (status) {
+    if (!columns || rt_config_init(&theirs)) {
         rt_free(columns);
-        return rt_fail(error, status, "out of memory");
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
     }
     snprintf(path, sizeof path, "%s/config.json", folder);
-    status = rt_config_load(&theirs, path, error);
+    rt_status status = rt_config_load(&theirs, path, error);
     if (!status)
-        status = compare_configs(folder, &theirs, ours, error);
-    if (!status)
-        status = rt_stream_read_schema(&theirs.stream, theirs.seed, columns, error);
-    if (!status)
-        status = compare_columns(folder, columns, schema, error);
+        status = compare_all(folder, &theirs, ours, columns, schema, error);
     *homes_p = theirs.ps_homes;
     rt_config_fini(&theirs);
     rt_free(columns);
     return status;
 }
 
-// ---- files -------------------------------------------------------------------------------------
+// ---- files -----------------------------------------------------------------------------------
 
 static rt_status take_rows(const char *folder, const cJSON *root, rt_wire_load *load,
                            rt_error *error)
@@ -203,7 +263,9 @@ static rt_status read_file(const char *folder, const char *name, rt_bytes *bytes
     fclose(file);
     if (!is_read)
         return rt_fail(error, RT_IO, "cannot read %s", path);
-    return bytes->failed ? rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path) : RT_OK;
+    if (bytes->failed)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
+    return RT_OK;
 }
 
 static rt_status read_scale(const char *folder, const cJSON *root, uint32_t dense_count,
@@ -242,22 +304,41 @@ static rt_status read_all(const char *folder, const cJSON *root, const rt_config
     (void)rt_manifest_u32(root, "iteration", UINT32_MAX, &iterations);
     (void)rt_manifest_u64(root, "samples", UINT64_C(1) << 53, &saved->samples);
     rt_status status = take_rows(folder, root, saved->loads, error);
-    if (!status)
-        status = rt_manifest_check(folder, root, error);
-    if (!status)
-        status = read_file(folder, "dense.bin", &saved->dense, error);
-    if (!status)
-        status = read_scale(folder, root, schema->dense_count, initial, error);
+    if (status)
+        return status;
+    status = rt_manifest_check(folder, root, error);
+    if (status)
+        return status;
+    status = read_file(folder, "dense.bin", &saved->dense, error);
+    if (status)
+        return status;
+    status = read_scale(folder, root, schema->dense_count, initial, error);
+    if (status)
+        return status;
     const bool is_scaled =
         schema->dense_count && config->stream.dense_scaling == RT_SCALING_STANDARD;
-    if (!status && is_scaled != (initial->scale != NULL))
-        status = differ(folder, "stream.dense_scaling", scaling_name(initial->scale),
-                        rt_config_choice_name("stream.dense_scaling", config->stream.dense_scaling),
-                        error);
-    if (!status)
-        rt_info("begins with the model %s, of %" PRIu32 " iterations and %" PRIu64 " samples",
-                folder, iterations, saved->samples);
-    return status;
+    if (is_scaled != (initial->scale != NULL))
+        return differ(folder, "stream.dense_scaling", scaling_name(initial->scale),
+                      rt_config_choice_name("stream.dense_scaling", config->stream.dense_scaling),
+                      error);
+    rt_info("begins with the model %s, of %" PRIu32 " iterations and %" PRIu64 " samples", folder,
+            iterations, saved->samples);
+    return RT_OK;
+}
+
+static rt_status compare_and_read(const char *folder, const cJSON *root, const rt_config *config,
+                                  const rt_schema *schema, dp_initial *initial, rt_error *error)
+{
+    rt_homes homes;
+    rt_status status = compare(folder, config, schema, &homes, error);
+    if (status)
+        return status;
+    status = read_all(folder, root, config, schema, initial, error);
+    if (status)
+        return status;
+    if (homes == RT_HOMES_PLANNED)
+        initial->saved.loads[0].flags |= RT_WIRE_LOAD_HOMES;
+    return RT_OK;
 }
 
 rt_status dp_initial_read(const char *folder, const rt_config *config, const rt_schema *schema,
@@ -265,7 +346,6 @@ rt_status dp_initial_read(const char *folder, const rt_config *config, const rt_
 {
     char path[PATH_MAX];
     cJSON *root = NULL;
-    rt_homes homes = RT_HOMES_HASHED;
     *initial = (dp_initial){0};
     if (!realpath(folder, path))
         return rt_fail(error, RT_NOT_FOUND, "--init %s: %s", folder, strerror(errno));
@@ -276,12 +356,8 @@ rt_status dp_initial_read(const char *folder, const rt_config *config, const rt_
     if (status == RT_NOT_FOUND)
         rt_fail(error, status, "%s: no " RT_MANIFEST_NAME ": expected the folder model/ of a run",
                 path);
-    if (!status)
-        status = compare(path, config, schema, &homes, error);
-    if (!status)
-        status = read_all(path, root, config, schema, initial, error);
-    if (!status && homes == RT_HOMES_PLANNED)
-        initial->saved.loads[0].flags |= RT_WIRE_LOAD_HOMES;
+    else if (!status)
+        status = compare_and_read(path, root, config, schema, initial, error);
     cJSON_Delete(root);
     if (status) {
         dp_initial_fini(initial);

@@ -1,3 +1,5 @@
+// From slice to slice: what is planned goes out, messages of members come in, and beside that
+// checkpoints, probes of links and a reload of the configuration go on. See dp_run.h.
 #include <inttypes.h>
 #include <math.h>
 #include <poll.h>
@@ -9,7 +11,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "dispatch/coordinator/dp_adding.h"
+#include "dispatch/coordinator/dp_control.h"
 #include "dispatch/coordinator/dp_live.h"
+#include "dispatch/coordinator/dp_move.h"
 #include "dispatch/coordinator/dp_run.h"
 #include "runtime/transport/rt_ask.h"
 
@@ -32,33 +37,50 @@ static bool ends_for_all(const dp_run *c)
     return takes_back(c) || (c->move.is_asked && !c->interrupted);
 }
 
-static rt_status send_planned(dp_run *c, dp_planned *planned, rt_error *error)
+static rt_status send_slices(dp_run *c, dp_planned *planned, rt_error *error)
 {
-    rt_status status = RT_OK;
     const dp_lost_slice slice = {planned->sequence, planned->iteration, planned->participants,
                                  planned->needed, planned->clean};
-    if (!dp_lost_sent(&c->lost, &slice)) {
-        dp_feed_give(c->feed, planned);
+    if (!dp_lost_sent(&c->lost, &slice))
         return rt_fail(error, RT_PEER,
                        "a worker was lost that an iteration needs which was planned before");
-    }
-    for (uint64_t rest = dp_run_workers(c) & ~planned->left_out; rest && !status; rest &= rest - 1) {
+    for (uint64_t rest = dp_run_workers(c) & ~planned->left_out; rest; rest &= rest - 1) {
         const uint32_t w = rt_lowest_bit(rest);
-        status = dp_roster_send(c->roster, rt_peer(RT_ROLE_WORKER, w), &planned->slices[w], error);
+        const rt_status status =
+            dp_roster_send(c->roster, rt_peer(RT_ROLE_WORKER, w), &planned->slices[w], error);
+        if (status)
+            return status;
     }
-    if (!status && planned->iteration == 0) // a flush trains nothing: MARK, FINISH ask for its end
-        c->phase = planned->is_last ? DP_RUN_DRAINS : c->phase;
-    if (!status && planned->iteration == 0)
-        dp_tally_flush(c->tally, planned);
-    if (!status && planned->is_cut) {
-        c->hold = !planned->is_last && ends_for_all(c) ? planned->cut : 0;
-        return dp_cut_begin(&c->cut, planned, error);
-    }
-    if (!status && planned->is_sweep)
-        return dp_cut_begin(&c->cut, planned, error);
-    if (status || planned->iteration == 0) {
+    return RT_OK;
+}
+
+// A flush trains nothing: nobody reports on it, MARK and FINISH ask for its end.
+static void note_flush(dp_run *c, const dp_planned *planned)
+{
+    if (planned->is_last)
+        c->phase = DP_RUN_DRAINS;
+    dp_tally_flush(c->tally, planned);
+    if (!planned->is_cut)
+        return;
+    c->hold = 0;
+    if (!planned->is_last && ends_for_all(c))
+        c->hold = planned->cut;
+}
+
+static rt_status send_planned(dp_run *c, dp_planned *planned, rt_error *error)
+{
+    const rt_status status = send_slices(c, planned, error);
+    if (status) {
         dp_feed_give(c->feed, planned);
         return status;
+    }
+    if (planned->iteration == 0)
+        note_flush(c, planned);
+    if (planned->is_cut || planned->is_sweep)
+        return dp_cut_begin(&c->cut, planned, error);
+    if (planned->iteration == 0) {
+        dp_feed_give(c->feed, planned);
+        return RT_OK;
     }
     planned->left_out |= c->lost.gone;
     dp_flights_put(&c->flights, planned);
@@ -73,8 +95,9 @@ static rt_status send_what_is_planned(dp_run *c, rt_error *error)
         rt_status status = dp_feed_take(c->feed, &planned, error);
         if (status == RT_AGAIN)
             return RT_OK;
-        if (!status)
-            status = send_planned(c, planned, error);
+        if (status)
+            return status;
+        status = send_planned(c, planned, error);
         if (status)
             return status;
     }
@@ -84,14 +107,16 @@ static rt_status send_what_is_planned(dp_run *c, rt_error *error)
 // All workers agree, and not too often.
 static rt_status check_verdict(dp_run *c, const dp_flight *f, rt_error *error)
 {
-    const rt_config *config = c->own.config;
+    const rt_config *config = &c->configs.part;
     const uint32_t iteration = f->planned->iteration, max = config->guard_bad_batches_max;
     const uint64_t told =
         f->reported & f->planned->participants; // who sits out does not hear of it
-    if (f->skipped != (f->bad && config->guard_skip_bad_batches ? told : 0))
+    const uint64_t skips = f->bad && config->guard_skip_bad_batches ? told : 0;
+    const char *though = f->bad ? "the others did" : "but every loss is finite";
+    if (f->skipped != skips)
         return rt_fail(error, RT_WIRE,
                        "iteration %" PRIu32 ": workers %#" PRIx64 " applied nothing, %s", iteration,
-                       f->skipped, f->bad ? "the others did" : "but every loss is finite");
+                       f->skipped, though);
     if (!f->bad)
         return RT_OK;
     const uint64_t number = dp_tally_bad_batches(c->tally) + 1;
@@ -100,10 +125,10 @@ static rt_status check_verdict(dp_run *c, const dp_flight *f, rt_error *error)
                        "iteration %" PRIu32 " is bad batch number %" PRIu64 ": its loss is not "
                        "finite; guards.bad_batches_max is %" PRIu32,
                        iteration, number, max);
+    const char *outcome =
+        config->guard_skip_bad_batches ? "nothing of it is applied" : "and it is applied";
     rt_warn("iteration %" PRIu32 ": the loss is not finite, %s (bad batch number %" PRIu64 ")",
-            iteration,
-            config->guard_skip_bad_batches ? "nothing of it is applied" : "and it is applied",
-            number);
+            iteration, outcome, number);
     return RT_OK;
 }
 
@@ -139,13 +164,13 @@ static void finish_iteration(dp_run *c, dp_flight *f)
 // In their order: workers that are left out of an iteration may have to report on one before it.
 static rt_status finish_iterations(dp_run *c, rt_error *error)
 {
-    rt_status status = RT_OK;
-    for (dp_flight *f; !status && (f = dp_flights_complete(&c->flights, dp_run_workers(c)));) {
-        status = check_verdict(c, f, error);
-        if (!status)
-            finish_iteration(c, f);
+    for (dp_flight *f; (f = dp_flights_complete(&c->flights, dp_run_workers(c)));) {
+        const rt_status status = check_verdict(c, f, error);
+        if (status)
+            return status;
+        finish_iteration(c, f);
     }
-    return status;
+    return RT_OK;
 }
 
 static rt_status take_report(dp_run *c, uint32_t peer, const rt_message *message, rt_error *error)
@@ -156,20 +181,20 @@ static rt_status take_report(dp_run *c, uint32_t peer, const rt_message *message
     const void *head = rt_reader_take(&reader, 1, sizeof report);
     uint64_t sequence = rt_message_header(message)->iteration;
     uint32_t worker = rt_peer_rank(peer);
-    dp_flight *f = rt_peer_role(peer) == RT_ROLE_WORKER
-                       ? dp_flights_awaited(&c->flights, worker) // a worker trains them in order
-                       : NULL;
+    dp_flight *f = NULL;
+    if (rt_peer_role(peer) == RT_ROLE_WORKER)
+        f = dp_flights_awaited(&c->flights, worker); // a worker trains them in order
     rt_peer_name(peer, name);
     if (!head || !f || f->planned->sequence != sequence)
         return rt_fail(error, RT_WIRE, "%s: a report on slice %" PRIu64 " that nobody waits for",
                        name, sequence);
     memcpy(&report, head, sizeof report);
-    uint32_t expected = f->planned->iteration ? f->planned->label_offsets[worker + 1] -
-                                                    f->planned->label_offsets[worker]
-                                              : 0;
+    uint32_t expected = 0;
+    if (f->planned->iteration)
+        expected = f->planned->label_offsets[worker + 1] - f->planned->label_offsets[worker];
     const float *predictions =
         rt_reader_take(&reader, report.sample_count,
-                       rt_config_output_count(&c->own.config->stream) * sizeof(float));
+                       rt_config_output_count(&c->configs.part.stream) * sizeof(float));
     if (report.sample_count != expected || !predictions || reader.left)
         return rt_fail(error, RT_WIRE, "%s: a report on %" PRIu32 " samples, expected %" PRIu32,
                        name, report.sample_count, expected);
@@ -185,7 +210,8 @@ static rt_status take_report(dp_run *c, uint32_t peer, const rt_message *message
     dp_prober_reported(&c->prober, worker, &report, rt_now_ns());
     dp_controller_computed(&c->controller, worker, (double)report.times.compute_ns * 1e-9,
                            report.sample_count);
-    f->skipped |= report.skipped ? rt_bit(worker) : 0;
+    if (report.skipped)
+        f->skipped |= rt_bit(worker);
     f->bad |= !isfinite(report.loss_sum);
     return finish_iterations(c, error);
 }
@@ -194,7 +220,7 @@ static rt_status take_report(dp_run *c, uint32_t peer, const rt_message *message
 
 void dp_run_put_off_taking_back(dp_run *c)
 {
-    c->take_back_ns = rt_now_ns() + (uint64_t)(c->given->timeout_rejoin_s * 1e9);
+    c->take_back_ns = rt_now_ns() + (uint64_t)(c->configs.whole.timeout_rejoin_s * 1e9);
 }
 
 // The checkpoint with which workers are taken back, as soon as it is written or has failed. Until
@@ -233,24 +259,37 @@ static void cut_journal(dp_run *c)
     }
 }
 
-// What is due of a checkpoint or a sweep, and whether a checkpoint is due.
-static rt_status go_on_with_checkpoint(dp_run *c, rt_error *error)
+// How far they have come, and whether one is due.
+static rt_status look_at_checkpoints(dp_run *c, rt_error *error)
 {
-    dp_control_step(c);
-    dp_added_step(c);
-    if (!c->checkpoint)
-        return c->flights.count ? RT_OK : dp_cut_step(&c->cut, error);
     dp_checkpoint_step(c->checkpoint);
     if (c->live)
         cut_journal(c);
-    rt_status status = end_hold(c, error);
-    if (!status && c->move.is_asked && dp_move_is_at_rest(c))
+    const rt_status status = end_hold(c, error);
+    if (status)
+        return status;
+    if (c->move.is_asked && dp_move_is_at_rest(c))
         return dp_move_end(c, true, error);
     if (!c->hold) {
         c->cut.is_wanted |= ends_for_all(c) && !c->cut.is_requested && !c->cut.planned;
         dp_cut_request(&c->cut);
     }
-    return status || c->flights.count ? status : dp_cut_step(&c->cut, error);
+    return RT_OK;
+}
+
+// What is due of a checkpoint or a sweep, and whether a checkpoint is due.
+static rt_status go_on_with_checkpoint(dp_run *c, rt_error *error)
+{
+    dp_control_step(c);
+    dp_adding_step(c);
+    if (c->checkpoint) {
+        const rt_status status = look_at_checkpoints(c, error);
+        if (status)
+            return status;
+    }
+    if (c->flights.count)
+        return RT_OK;
+    return dp_cut_step(&c->cut, error);
 }
 
 // ---- probes ----------------------------------------------------------------------------------
@@ -287,13 +326,15 @@ static rt_status take_finished(dp_run *c, uint32_t peer, const rt_message *messa
 static rt_status take_expired(dp_run *c, uint32_t peer, const rt_message *message, rt_error *error)
 {
     const dp_planned *planned = c->cut.planned;
-    const dp_sweep_record sweep = {.floor = planned ? planned->floor : 0,
-                                   .iteration = planned ? planned->cut : 0,
-                                   .keys_ended = planned ? planned->ended : 0,
-                                   .forgotten = planned ? planned->forgotten_count : 0,
-                                   .keys = planned ? planned->keys : 0};
+    dp_sweep_record sweep = {0};
     bool is_over;
-    rt_status status = dp_cut_expired(&c->cut, peer, message, &is_over, error);
+    if (planned) // it goes back to the feed when the sweep is over
+        sweep = (dp_sweep_record){.floor = planned->floor,
+                                  .iteration = planned->cut,
+                                  .keys_ended = planned->ended,
+                                  .forgotten = planned->forgotten_count,
+                                  .keys = planned->keys};
+    const rt_status status = dp_cut_expired(&c->cut, peer, message, &is_over, error);
     if (!status && is_over)
         dp_tally_swept(c->tally, &sweep, c->cut.ended_rows,
                        (double)(rt_now_ns() - c->cut.begin_ns) * 1e-6);
@@ -312,10 +353,11 @@ static rt_status take_control(dp_run *c, uint32_t peer, const rt_message *messag
         rt_fail(&why, status, "a request of too many bytes, or with a zero in it");
     else
         status = dp_control_do(c, request, answer, sizeof answer, &why);
-    rt_info("%s asked: %s", rt_peer_name(peer, name), status ? why.text : answer);
+    const char *text = status ? why.text : answer;
+    rt_info("%s asked: %s", rt_peer_name(peer, name), text);
     if (c->move.is_asked && !was_asked) // dp_move_end answers
         return RT_OK;
-    dp_roster_answer(c->roster, peer, status, status ? why.text : answer);
+    dp_roster_answer(c->roster, peer, status, text);
     return RT_OK;
 }
 
@@ -361,16 +403,20 @@ static rt_status receive_all(dp_run *c, rt_error *error)
         if (!status)
             status = dp_run_take(c, peer, &message, error);
         rt_message_release(&message);
+        if (status == RT_AGAIN)
+            return RT_OK;
         if (status)
-            return status == RT_AGAIN ? RT_OK : status;
+            return status;
     }
 }
 
 // The end of a part of a checkpoint ends a wait too. A descriptor that is closed leaves by itself.
 static void watch_child(dp_run *c)
 {
-    const int fd = c->checkpoint ? dp_checkpoint_fd(c->checkpoint) : -1;
     struct epoll_event event = {.events = EPOLLIN};
+    if (!c->checkpoint)
+        return;
+    const int fd = dp_checkpoint_fd(c->checkpoint);
     if (fd >= 0 && epoll_ctl(c->wait_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
         // it is watched already; without it waits end all the same, later
     }
@@ -382,11 +428,13 @@ static dp_awaited awaited_of_model(const dp_run *c)
     dp_awaited from = {.what = "has sent nothing more of the model"};
     const uint32_t lead = dp_run_lead(c);
     const rt_parcel_in *in = dp_collect_of(&c->collect, lead);
-    from.workers = in->status == RT_AGAIN ? rt_bit(rt_peer_rank(lead)) : 0;
+    if (in->status == RT_AGAIN)
+        from.workers = rt_bit(rt_peer_rank(lead));
     from.number = in->answered;
-    for (uint32_t s = 0; s < c->own.config->ps_shard_count; s++) {
+    for (uint32_t s = 0; s < c->configs.part.ps_shard_count; s++) {
         in = dp_collect_of(&c->collect, rt_peer(RT_ROLE_PS, s));
-        from.shards |= in->status == RT_AGAIN ? rt_bit(s) : 0;
+        if (in->status == RT_AGAIN)
+            from.shards |= rt_bit(s);
         from.number += in->answered;
     }
     return from;
@@ -405,9 +453,10 @@ static dp_awaited awaited(const dp_run *c)
         return dp_cut_awaited(&c->cut);
     if (c->phase == DP_RUN_SAVES)
         return awaited_of_model(c);
-    return (dp_awaited){
-        .workers = c->phase == DP_RUN_FINISHES ? dp_run_workers(c) & ~c->finished_workers : 0,
-        .what = "has not finished the run"};
+    dp_awaited from = {.what = "has not finished the run"};
+    if (c->phase == DP_RUN_FINISHES)
+        from.workers = dp_run_workers(c) & ~c->finished_workers;
+    return from;
 }
 
 // Waits for messages or plans, and notes a request to stop.
@@ -425,19 +474,26 @@ static rt_status wait_for_events(dp_run *c, rt_error *error)
         dp_feed_stop(c->feed);
     }
     const dp_awaited from = awaited(c);
-    return status ? status : dp_overdue_check(&c->overdue, &from, rt_now_ns(), error);
+    if (status)
+        return status;
+    return dp_overdue_check(&c->overdue, &from, rt_now_ns(), error);
 }
 
 rt_status dp_run_turn(dp_run *c, rt_error *error)
 {
     rt_status status = rt_mirror_check(c->mirror, error);
-    if (!status)
-        status = wait_for_events(c, error);
-    if (!status)
-        status = receive_all(c, error);
-    if (!status)
-        status = finish_iterations(c, error); // some may have waited for a worker that is lost
-    return status ? status : dp_collect_step(&c->collect, error);
+    if (status)
+        return status;
+    status = wait_for_events(c, error);
+    if (status)
+        return status;
+    status = receive_all(c, error);
+    if (status)
+        return status;
+    status = finish_iterations(c, error); // some may have waited for a worker that is lost
+    if (status)
+        return status;
+    return dp_collect_step(&c->collect, error);
 }
 
 // ---- reloading -------------------------------------------------------------------------------
@@ -484,13 +540,13 @@ static void reload_config(dp_run *c)
 // The last checkpoint is on disk, or has failed.
 static rt_status end_checkpoints(dp_run *c, rt_error *error)
 {
-    rt_status status = RT_OK;
-    while (c->checkpoint && dp_checkpoint_busy(c->checkpoint) && !status) {
-        status = dp_run_turn(c, error);
-        if (!status)
-            dp_checkpoint_step(c->checkpoint);
+    while (c->checkpoint && dp_checkpoint_busy(c->checkpoint)) {
+        const rt_status status = dp_run_turn(c, error);
+        if (status)
+            return status;
+        dp_checkpoint_step(c->checkpoint);
     }
-    return status;
+    return RT_OK;
 }
 
 // Plans, reports or the answers to a cut are still to come.
@@ -499,18 +555,28 @@ static bool is_under_way(const dp_run *c)
     return c->phase == DP_RUN_TRAINS || c->flights.count || c->cut.planned;
 }
 
+// Sends what is planned, and takes what has come.
+static rt_status train_on(dp_run *c, rt_error *error)
+{
+    rt_status status = send_what_is_planned(c, error);
+    if (status)
+        return status;
+    reload_config(c);
+    if (is_under_way(c)) // the last flush may have gone out just now
+        status = dp_run_turn(c, error);
+    if (status)
+        return status;
+    status = go_on_with_checkpoint(c, error);
+    if (status)
+        return status;
+    return go_on_with_probes(c, error);
+}
+
 rt_status dp_run_train(dp_run *c, rt_error *error)
 {
     c->phase = DP_RUN_TRAINS;
     while (is_under_way(c)) {
-        rt_status status = send_what_is_planned(c, error);
-        reload_config(c);
-        if (!status && is_under_way(c)) // the last flush may have gone out just now
-            status = dp_run_turn(c, error);
-        if (!status)
-            status = go_on_with_checkpoint(c, error);
-        if (!status)
-            status = go_on_with_probes(c, error);
+        const rt_status status = train_on(c, error);
         if (status)
             return status;
         dp_run_watch(c);

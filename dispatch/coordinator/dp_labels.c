@@ -10,11 +10,21 @@ struct dp_labels {
     float *predictions, *labels, *weights; // of one label: samples of a batch
 };
 
+static rt_status create_meters(dp_labels *labels)
+{
+    for (uint32_t l = 1; l < labels->count; l++) {
+        const rt_status status = rt_meter_create(&labels->meters[l]);
+        if (status)
+            return status;
+        rt_meter_weigh(labels->meters[l]);
+    }
+    return RT_OK;
+}
+
 rt_status dp_labels_create(const rt_config *config, dp_labels **labels_p)
 {
     const uint32_t count = rt_config_label_count(&config->stream);
     const size_t samples = (size_t)config->worker_count * config->samples_per_worker;
-    rt_status status = RT_OK;
     *labels_p = NULL;
     if (count == 1)
         return RT_OK;
@@ -26,13 +36,9 @@ rt_status dp_labels_create(const rt_config *config, dp_labels **labels_p)
     labels->predictions = rt_alloc(samples, sizeof(float));
     labels->labels = rt_alloc(samples, sizeof(float));
     labels->weights = rt_alloc(samples, sizeof(float));
-    if (!labels->predictions || !labels->labels || !labels->weights)
-        status = RT_NO_MEMORY;
-    for (uint32_t l = 1; l < count && !status; l++) {
-        status = rt_meter_create(&labels->meters[l]);
-        if (!status)
-            rt_meter_weigh(labels->meters[l]);
-    }
+    rt_status status = RT_NO_MEMORY;
+    if (labels->predictions && labels->labels && labels->weights)
+        status = create_meters(labels);
     if (status)
         dp_labels_destroy(labels);
     else
@@ -82,10 +88,12 @@ void dp_labels_add(dp_labels *labels, rt_meter *first, dp_slices *slices, const 
                    const float *predictions)
 {
     for (uint32_t l = 0; l < labels->count; l++) {
-        rt_meter *meter = l > 0 ? labels->meters[l] : first;
+        rt_meter *meter = first;
         const uint32_t count = take(labels, planned, predictions, l, false);
-        if (l > 0)
+        if (l > 0) {
+            meter = labels->meters[l];
             rt_meter_begin_window(meter);
+        }
         rt_meter_add_weighted(meter, labels->predictions, labels->labels, labels->weights, 1,
                               count);
     }
@@ -105,10 +113,12 @@ void dp_labels_save(const dp_labels *labels, rt_bytes *bytes)
 
 rt_status dp_labels_load(dp_labels *labels, rt_reader *reader)
 {
-    rt_status status = RT_OK;
-    for (uint32_t l = 1; l < labels->count && !status; l++)
-        status = rt_meter_load(labels->meters[l], reader);
-    return status;
+    for (uint32_t l = 1; l < labels->count; l++) {
+        const rt_status status = rt_meter_load(labels->meters[l], reader);
+        if (status)
+            return status;
+    }
+    return RT_OK;
 }
 
 void dp_labels_write(const dp_labels *labels, rt_json *json)

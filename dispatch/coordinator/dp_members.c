@@ -9,6 +9,7 @@
 
 #include "runtime/files/rt_file.h"
 #include "runtime/numbers/rt_optimizer.h"
+#include "runtime/rt_hash.h"
 #include "runtime/rt_json.h"
 #include "runtime/rt_json_read.h"
 #include "runtime/rt_log.h"
@@ -60,6 +61,53 @@ static void put_rate(rt_json *json, const char *key, float rate, float configure
     rt_json_float(json, "value", rate);
     rt_json_float(json, "configured", configured);
     rt_json_end_object(json);
+}
+
+// ---- the part of a configuration -------------------------------------------------------------
+
+// The hash on which members agree tells nothing of the last spare boxes.
+static uint64_t hash_of_boxes(const dp_members *members, const rt_config *whole, uint64_t hash)
+{
+    const uint32_t count = rt_config_site_boxes(whole);
+    const dp_members site = dp_members_of(whole, rt_bits_below(count));
+    uint64_t all[3 + RT_SITE_BOXES_MAX] = {hash, members->workers, members->shards};
+    uint32_t used = 3;
+    if (members->workers == site.workers && members->shards == site.shards)
+        return hash;
+    for (uint32_t b = count; b < whole->box_count; b++) {
+        if (members->boxes >> b & 1)
+            all[used++] = rt_config_hash_box(whole, b);
+    }
+    return rt_hash_bytes(all, used * sizeof *all);
+}
+
+void dp_members_keep_boxes(const dp_members *members, const rt_config *whole, rt_config *part,
+                           uint64_t *hash_p)
+{
+    dp_members_set_rates(members, part);
+    if (rt_bit_count(members->workers) != whole->worker_count ||
+        rt_bit_count(members->shards) != whole->ps_shard_count)
+        rt_config_keep_members(part, members->workers, members->shards);
+    *hash_p = hash_of_boxes(members, whole, *hash_p);
+}
+
+// Those of a mask by their places among all.
+static uint64_t places_of(uint64_t some, uint64_t all)
+{
+    uint64_t places = 0;
+    for (uint64_t rest = some & all; rest; rest &= rest - 1)
+        places |= rt_bit(rt_bits_under(all, rt_lowest_bit(rest)));
+    return places;
+}
+
+void dp_members_keep_workers(const dp_members *members, uint64_t workers, rt_config *part,
+                             uint64_t *hash_p)
+{
+    const uint64_t both[2] = {*hash_p, workers};
+    if (workers == members->workers)
+        return;
+    rt_config_keep_members(part, places_of(workers, members->workers), UINT64_MAX);
+    *hash_p = rt_hash_bytes(both, sizeof both);
 }
 
 // ---- the file --------------------------------------------------------------------------------
@@ -123,7 +171,9 @@ static rt_status read_file(const char *folder, char path[RT_PATH_MAX + 16], cJSO
     fclose(file);
     *json_p = text ? cJSON_Parse(text) : NULL;
     rt_free(text);
-    return text ? RT_OK : rt_fail(error, RT_NO_MEMORY, "out of memory");
+    if (!text)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    return RT_OK;
 }
 
 rt_status dp_members_read(const rt_config *config, const char *folder, dp_members *members,
@@ -146,6 +196,7 @@ rt_status dp_members_read_added(const char *folder, rt_config *config, dp_added 
     char path[RT_PATH_MAX + 16];
     cJSON *json;
     bool found;
+    *added = (dp_added){0};
     rt_status status = read_file(folder, path, &json, &found, error);
     if (!status)
         status = dp_added_take(rt_json_member(json, "added"), path, config, added, error);
@@ -158,8 +209,9 @@ static rt_status save(const rt_json *json, const char *path, rt_error *error)
 {
     size_t size;
     const char *text = rt_json_text(json, &size);
-    return text ? rt_file_save(path, text, size, error)
-                : rt_fail(error, RT_NO_MEMORY, "out of memory");
+    if (!text)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    return rt_file_save(path, text, size, error);
 }
 
 rt_status dp_members_write(const rt_config *config, const char *folder, const dp_members *members,

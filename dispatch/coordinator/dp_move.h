@@ -8,57 +8,45 @@
 #ifndef DP_MOVE_H
 #define DP_MOVE_H
 
-#include "dispatch/coordinator/dp_members.h"
-#include "runtime/rt_base.h"
-
-struct dp_run;
-
-typedef struct {
-    bool is_asked;
-    dp_members next;                  // from the next start on
-    uint64_t away_workers, away_shards; // by the ranks of the configuration, of the box that leaves
-    uint32_t visitor;                   // who asked; 0: nobody
-    uint64_t ended;                     // the box that leaves for good, as a mask; 0: none does
-    char what[2 * RT_NAME_MAX];       // "till-2 leaves"
-} dp_move;
+#include "dispatch/coordinator/dp_run_type.h"
+#include "runtime/config/rt_config.h"
 
 // Whether boxes of this run can come and go now. RT_CONFIG, RT_AGAIN.
-rt_status dp_move_check_boxes(const struct dp_run *run, const char *box, rt_error *error);
+rt_status dp_move_check_boxes(const dp_run *run, const char *box, rt_error *error);
 
 // What is against it that a box of the configuration, which takes no part, joins: as dp_move_ask,
 // but for members that are not there.
-rt_status dp_move_check_join(const struct dp_run *run, const char *box, rt_error *error);
+rt_status dp_move_check_join(const dp_run *run, const char *box, rt_error *error);
 
 // All members of a box, by its index, are there.
-bool dp_move_is_there(const struct dp_run *run, uint32_t box);
+bool dp_move_is_there(const dp_run *run, uint32_t box);
 
 // Requests of dp_control.h. RT_OK: the answer comes later, with dp_move_end; otherwise error says
 // what is against it: no such box, one that is in already, or not; no checkpoints; members of it that
 // are not there (where nobody starts them); the last worker or shard; rows that the other shards do
 // not hold.
-rt_status dp_move_ask(struct dp_run *run, bool joins, const char *box, rt_error *error);
+rt_status dp_move_ask(dp_run *run, bool joins, const char *box, rt_error *error);
 
 // A box that was added, in or not, leaves for good: with the start anew its key is no more known to
 // the coordinator, nor to anybody else by ALLOW, and all connections that it opened have ended.
 // Errors as dp_move_ask, and dp_added_check_end.
-rt_status dp_move_ask_end(struct dp_run *run, const char *box, rt_error *error);
+rt_status dp_move_ask_end(dp_run *run, const char *box, rt_error *error);
 
 // Other learning rates, those of a configuration. RT_CONFIG: no checkpoints; RT_AGAIN.
-rt_status dp_move_ask_rates(struct dp_run *run, const char *key, const rt_config *fresh,
-                            rt_error *error);
+rt_status dp_move_ask_rates(dp_run *run, const char *key, const rt_config *fresh, rt_error *error);
 
 // Whether the run stands so that it can end without another checkpoint: nothing was trained since
 // the newest one, and nothing is under way.
-bool dp_move_is_at_rest(const struct dp_run *run);
+bool dp_move_is_at_rest(const dp_run *run);
 
 // The checkpoint is there, or could not be written: then training goes on (RT_OK). RT_AGAIN: all is
 // to start anew.
-rt_status dp_move_end(struct dp_run *run, bool is_written, rt_error *error);
+rt_status dp_move_end(dp_run *run, bool is_written, rt_error *error);
 
 // The run ends in another way.
-void dp_move_drop(struct dp_run *run);
+void dp_move_drop(dp_run *run);
 
 // An iteration is trained: the first one after a change tells how long training stood still.
-void dp_move_iterated(struct dp_run *run);
+void dp_move_iterated(dp_run *run);
 
 #endif

@@ -52,7 +52,8 @@ static uint64_t due(const dp_prober *p, uint64_t now_ns)
             bw_table_doubts(&p->links->table, w) &&
             since_s(one->probed_ns, now_ns) >= DP_PROBER_SOON * p->every_s * one->back_off;
         const bool unknown = since_s(rt_max_u64(told, one->probed_ns), now_ns) >= p->every_s;
-        mask |= doubted || unknown ? rt_bit(w) : 0;
+        if (doubted || unknown)
+            mask |= rt_bit(w);
     }
     return mask;
 }
@@ -75,14 +76,16 @@ static rt_status ask(dp_prober *p, uint32_t worker, rt_message_type type, uint64
 
 static rt_status drain(dp_prober *p, uint64_t now_ns, rt_error *error)
 {
-    rt_status status = RT_OK;
     p->begin_ns = now_ns;
     p->drains = true;
     p->marks = 0;
     p->number++;
-    for (uint64_t rest = workers_of(p); rest && !status; rest &= rest - 1)
-        status = ask(p, rt_lowest_bit(rest), RT_MESSAGE_MARK, p->number, error);
-    return status;
+    for (uint64_t rest = workers_of(p); rest; rest &= rest - 1) {
+        const rt_status status = ask(p, rt_lowest_bit(rest), RT_MESSAGE_MARK, p->number, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
 }
 
 static uint32_t longest_unprobed(const dp_prober *p)
@@ -90,7 +93,8 @@ static uint32_t longest_unprobed(const dp_prober *p)
     uint32_t best = rt_lowest_bit(p->wanted);
     for (uint64_t rest = p->wanted; rest; rest &= rest - 1) {
         const uint32_t w = rt_lowest_bit(rest);
-        best = p->workers[w].probed_ns < p->workers[best].probed_ns ? w : best;
+        if (p->workers[w].probed_ns < p->workers[best].probed_ns)
+            best = w;
     }
     return best;
 }
@@ -161,9 +165,10 @@ rt_status dp_prober_take(dp_prober *p, uint32_t peer, const rt_message *message,
     if (p->joined & bit && p->asked != bit)
         return rt_fail(error, RT_WIRE, "worker %" PRIu32 ": a LINK that nobody waits for", worker);
     dp_prober_worker *one = &p->workers[worker];
-    one->back_off = p->feed && tell(p, worker)
-                        ? (uint32_t)rt_min_u64(2 * one->back_off, DP_PROBER_BACK_OFF)
-                        : 1;
+    if (p->feed && tell(p, worker))
+        one->back_off = (uint32_t)rt_min_u64(2 * one->back_off, DP_PROBER_BACK_OFF);
+    else
+        one->back_off = 1;
     one->told_ns[BW_UP] = one->told_ns[BW_DOWN] = one->probed_ns = now_ns;
     p->joined |= bit;
     p->asked &= ~bit;
@@ -175,11 +180,12 @@ rt_status dp_prober_take(dp_prober *p, uint32_t peer, const rt_message *message,
 
 dp_awaited dp_prober_awaited(const dp_prober *p)
 {
-    return (dp_awaited){.workers = !p->drains ? 0
-                                   : p->asked ? p->asked
-                                              : workers_of(p) & ~p->marks,
-                        .what = "has not measured its link",
-                        .number = p->number};
+    dp_awaited awaited = {.what = "has not measured its link", .number = p->number};
+    if (p->drains)
+        awaited.workers = p->asked;
+    if (p->drains && !p->asked)
+        awaited.workers = workers_of(p) & ~p->marks;
+    return awaited;
 }
 
 void dp_prober_stop(dp_prober *p)

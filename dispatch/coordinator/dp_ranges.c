@@ -36,8 +36,10 @@ void dp_ranges_clear(dp_ranges *ranges)
 
 static void widen(float *min, float *max, float low, float high)
 {
-    *min = low < *min ? low : *min;
-    *max = high > *max ? high : *max;
+    if (low < *min)
+        *min = low;
+    if (high > *max)
+        *max = high;
 }
 
 void dp_ranges_add(dp_ranges *ranges, const rt_batch *batch)
@@ -111,9 +113,10 @@ void dp_ranges_write(const dp_ranges *ranges, rt_json *json, const char *name)
     rt_json_begin_object(json, name);
     rt_json_float(json, "label_min", ranges->label_min);
     rt_json_float(json, "label_max", ranges->label_max);
-    rt_json_double(json, "label_mean",
-                   ranges->has_classes ? (double)NAN
-                                       : ranges->label_sum / (double)ranges->sample_count);
+    double mean = (double)NAN; // of classes there is none
+    if (!ranges->has_classes)
+        mean = ranges->label_sum / (double)ranges->sample_count;
+    rt_json_double(json, "label_mean", mean);
     write_all(json, "dense_min", ranges->dense_min, ranges->dense_count);
     write_all(json, "dense_max", ranges->dense_max, ranges->dense_count);
     rt_json_u64(json, "dense_not_finite", ranges->not_finite);

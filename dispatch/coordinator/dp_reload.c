@@ -59,6 +59,22 @@ static void name_others(const rt_config *running, const rt_config *fresh, char *
     }
 }
 
+static rt_status load(const dp_reload_source *source, rt_config *fresh, rt_error *error)
+{
+    rt_status status = rt_config_load(fresh, source->path, error);
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < source->set_count; i++) {
+        status = rt_config_set(fresh, source->sets[i], error);
+        if (status)
+            return status;
+    }
+    status = rt_config_check(fresh, error);
+    if (status)
+        return status;
+    return rt_config_check_training(fresh, error);
+}
+
 // restart: the other keys that differ from the running configuration ("" if none), cut to size.
 static rt_status read_file(const dp_reload *reload, dp_reloaded *values, char *restart, size_t size,
                            rt_error *error)
@@ -67,13 +83,7 @@ static rt_status read_file(const dp_reload *reload, dp_reloaded *values, char *r
     rt_status status = rt_config_init(&fresh);
     if (status)
         return rt_fail(error, status, "out of memory");
-    status = rt_config_load(&fresh, reload->source->path, error);
-    for (uint32_t i = 0; i < reload->source->set_count && !status; i++)
-        status = rt_config_set(&fresh, reload->source->sets[i], error);
-    if (!status)
-        status = rt_config_check(&fresh, error);
-    if (!status)
-        status = rt_config_check_training(&fresh, error);
+    status = load(reload->source, &fresh, error);
     if (!status) {
         *values = (dp_reloaded){fresh.dispatch.alpha, fresh.dispatch.alpha_auto,
                                 fresh.dispatch.search_evaluations, fresh.dispatch.budget_ms};
@@ -87,7 +97,9 @@ static rt_status read_file(const dp_reload *reload, dp_reloaded *values, char *r
 
 static const char *alpha_text(const dp_reloaded *values, char text[32])
 {
-    return values->alpha_auto ? "\"auto\"" : rt_json_format_double(values->alpha, text);
+    if (values->alpha_auto)
+        return "\"auto\"";
+    return rt_json_format_double(values->alpha, text);
 }
 
 static void tell_changes(const dp_reloaded *old, const dp_reloaded *values)

@@ -80,8 +80,10 @@ rt_status dp_resume_prepare(const rt_config *config, const char *out, dp_resume_
                        "published models need a place: give --out or publish.folder");
     if (config->placement == RT_PLACEMENT_WORKER || (!*c->directory && !out))
         return RT_OK;
-    snprintf(directory, size, "%s%s", *c->directory ? c->directory : out,
-             *c->directory ? "" : "/checkpoints");
+    if (*c->directory)
+        snprintf(directory, size, "%s", c->directory);
+    else
+        snprintf(directory, size, "%s/checkpoints", out);
     rt_status status = find_any(directory, kind, resumes_p, error);
     *has_epoch_p = !status && (makes || *resumes_p);
     return status;
@@ -90,7 +92,9 @@ rt_status dp_resume_prepare(const rt_config *config, const char *out, dp_resume_
 rt_status dp_resume_begin_epoch(const char *directory, uint32_t *epoch_p, rt_error *error)
 {
     rt_status status = rt_checkpoint_make(directory, error);
-    return status ? status : dp_checkpoint_begin_epoch(directory, epoch_p, error);
+    if (status)
+        return status;
+    return dp_checkpoint_begin_epoch(directory, epoch_p, error);
 }
 
 // ---- messages --------------------------------------------------------------------------------
@@ -112,7 +116,8 @@ static rt_status send_load(resume *r, uint32_t shard, rt_error *error)
     if (i == r->saved->count || r->damage.status)
         return RT_OK;
     rt_wire_load load = r->saved->loads[i];
-    load.flags |= i == 0 ? RT_WIRE_LOAD_FIRST : 0;
+    if (i == 0)
+        load.flags |= RT_WIRE_LOAD_FIRST;
     if (rt_control_create_struct(&message, RT_MESSAGE_LOAD, r->config->sender,
                                  r->saved->past[i].iteration, &load, sizeof load, NULL))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
@@ -120,7 +125,7 @@ static rt_status send_load(resume *r, uint32_t shard, rt_error *error)
     return dp_roster_send(r->config->roster, rt_peer(RT_ROLE_PS, shard), &message, error);
 }
 
-// ---- copies
+// ---- copies ----------------------------------------------------------------------------------
 
 static rt_status send_piece(void *context, rt_message *message, rt_error *error)
 {
@@ -165,13 +170,14 @@ static void end_copies(resume *r)
 static rt_status go_on_with_copies(resume *r, rt_error *error)
 {
     eventfd_t count;
-    rt_status status = RT_OK;
     (void)eventfd_read(r->config->wake_fd, &count);
-    for (uint64_t rest = r->sending; rest && !status; rest &= rest - 1) {
+    for (uint64_t rest = r->sending; rest; rest &= rest - 1) {
         r->sending_to = rt_lowest_bit(rest);
-        status = rt_parcel_step(&r->copies[r->sending_to], error);
+        const rt_status status = rt_parcel_step(&r->copies[r->sending_to], error);
+        if (status)
+            return status;
     }
-    return status;
+    return RT_OK;
 }
 
 // What is here cannot be read either, which is damage; that it cannot be written there is not.
@@ -212,7 +218,7 @@ static void judge_copies(resume *r)
     }
 }
 
-// ---- loading
+// ---- loading ---------------------------------------------------------------------------------
 
 static rt_status take_loaded(resume *r, uint32_t shard, const rt_message *message, rt_error *error)
 {
@@ -251,11 +257,11 @@ static rt_status take_keys(resume *r, uint32_t shard, const rt_message *message,
                            record.key, rt_status_text(status));
     }
     r->keys_from[shard] += count;
-    if (count == 0)
+    if (count == 0) {
         r->keys_missing &= ~rt_bit(shard);
-    return count == 0 ? RT_OK
-                      : send_empty(r, rt_peer(RT_ROLE_PS, shard), RT_MESSAGE_KEYS,
-                                   r->keys_from[shard], error);
+        return RT_OK;
+    }
+    return send_empty(r, rt_peer(RT_ROLE_PS, shard), RT_MESSAGE_KEYS, r->keys_from[shard], error);
 }
 
 static rt_status take(resume *r, uint32_t peer, const rt_message *message, rt_error *error)
@@ -276,22 +282,33 @@ static rt_status take(resume *r, uint32_t peer, const rt_message *message, rt_er
     return r->config->other(r->config->context, peer, message, error);
 }
 
+static rt_status receive_all(resume *r, rt_error *error)
+{
+    for (;;) {
+        uint32_t peer;
+        rt_message message = {0};
+        rt_status status = dp_roster_receive(r->config->roster, &peer, &message, error);
+        if (status == RT_AGAIN)
+            return RT_OK;
+        if (!status)
+            status = take(r, peer, &message, error);
+        rt_message_release(&message);
+        if (status)
+            return status;
+    }
+}
+
 // Waits for messages and takes all that came. RT_STOPPED: the run is to end.
 static rt_status turn(resume *r, rt_error *error)
 {
     struct pollfd stop = {.fd = r->config->stop_fd, .events = POLLIN};
     rt_status status = dp_roster_wait(r->config->roster, r->wait_fd, error);
-    if (!status && stop.fd >= 0 && poll(&stop, 1, 0) == 1)
+    if (status)
+        return status;
+    if (stop.fd >= 0 && poll(&stop, 1, 0) == 1)
         return rt_fail(error, RT_STOPPED, "interrupted while a checkpoint was being loaded");
-    while (!status) {
-        uint32_t peer;
-        rt_message message = {0};
-        status = dp_roster_receive(r->config->roster, &peer, &message, error);
-        if (!status)
-            status = take(r, peer, &message, error);
-        rt_message_release(&message);
-    }
-    if (status != RT_AGAIN)
+    status = receive_all(r, error);
+    if (status)
         return status;
     status = go_on_with_copies(r, error);
     judge_copies(r);
@@ -300,18 +317,28 @@ static rt_status turn(resume *r, rt_error *error)
 
 // ---- a candidate -----------------------------------------------------------------------------
 
+static rt_status load_files(resume *r, rt_error *error)
+{
+    for (uint32_t s = 0; s < r->config->config->ps_shard_count; s++) {
+        const rt_status status = send_load(r, s, error);
+        if (status)
+            return status;
+    }
+    while (r->loading || r->sending) {
+        const rt_status status = turn(r, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
 static rt_status load_rows(resume *r, const dp_saved *saved, rt_error *error)
 {
-    const uint32_t shards = r->config->config->ps_shard_count;
-    rt_status status = RT_OK;
     r->saved = saved;
     r->damage = (rt_error){0};
     memset(r->loaded, 0, sizeof r->loaded);
     memset(r->tried, 0, sizeof r->tried);
-    for (uint32_t s = 0; s < shards && !status; s++)
-        status = send_load(r, s, error);
-    while (!status && (r->loading || r->sending))
-        status = turn(r, error);
+    const rt_status status = load_files(r, error);
     end_copies(r);
     return status;
 }
@@ -319,14 +346,19 @@ static rt_status load_rows(resume *r, const dp_saved *saved, rt_error *error)
 static rt_status load_keys(resume *r, rt_error *error)
 {
     const uint32_t shards = r->config->config->ps_shard_count;
-    rt_status status = RT_OK;
     memset(r->keys_from, 0, sizeof r->keys_from);
     r->keys_missing = rt_bits_below(shards);
-    for (uint32_t s = 0; s < shards && !status; s++)
-        status = send_empty(r, rt_peer(RT_ROLE_PS, s), RT_MESSAGE_KEYS, 0, error);
-    while (!status && r->keys_missing)
-        status = turn(r, error);
-    return status;
+    for (uint32_t s = 0; s < shards; s++) {
+        const rt_status status = send_empty(r, rt_peer(RT_ROLE_PS, s), RT_MESSAGE_KEYS, 0, error);
+        if (status)
+            return status;
+    }
+    while (r->keys_missing) {
+        const rt_status status = turn(r, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
 }
 
 // Without one dense features stay as they are: with checkpoints of versions that knew no scale,
@@ -345,13 +377,43 @@ static rt_status load_scale(resume *r, rt_reader *reader, dp_resumed *resumed)
     return status;
 }
 
+// What comes behind the planner's state. Damage shows in r->damage.
+static rt_status load_rest(resume *r, rt_reader *reader, dp_resumed *resumed)
+{
+    rt_status status = dp_tally_load(r->config->tally, reader, &r->damage);
+    if (status)
+        return status;
+    status = load_scale(r, reader, resumed);
+    if (status)
+        return status;
+    if (!rt_stream_take_waiting(reader, &resumed->waiting))
+        return rt_fail(&r->damage, RT_DATA, "the events that wait (stream.join) are cut off");
+    rt_bytes_put(&resumed->ids, reader->next, reader->left);
+    return RT_OK;
+}
+
+static rt_status load_planner(resume *r, const dp_saved *saved, rt_reader *state,
+                              dp_resumed *resumed)
+{
+    const bool same_config = saved->config_hash == r->config->config_hash;
+    rt_status status =
+        dp_planner_load(r->planner, state, same_config, &resumed->restored, &r->damage);
+    if (status)
+        return status;
+    if (resumed->restored.iteration != saved->iteration)
+        return rt_fail(&r->damage, RT_DATA, "state of the planner: of another iteration");
+    return RT_OK;
+}
+
 // Damage shows in r->damage; what is returned ends the run.
 static rt_status load_state(resume *r, const dp_saved *saved, dp_resumed *resumed, rt_error *error)
 {
     rt_reader reader = rt_bytes_reader(&saved->state);
     const uint64_t size = rt_reader_u64(&reader);
     const void *bytes = rt_reader_take(&reader, size, 1);
-    rt_reader planner = {bytes, bytes ? size : 0, !bytes};
+    rt_reader planner = {.failed = true};
+    if (bytes)
+        planner = (rt_reader){bytes, size, false};
     if (!rt_position_take(&planner, &resumed->position)) {
         if (resumed->position.failed)
             return rt_fail(error, RT_NO_MEMORY, "out of memory");
@@ -363,20 +425,11 @@ static rt_status load_state(resume *r, const dp_saved *saved, dp_resumed *resume
         status = load_keys(r, error);
     if (status)
         return status;
-    status = dp_planner_load(r->planner, &planner, saved->config_hash == r->config->config_hash,
-                             &resumed->restored, &r->damage);
-    if (!status && resumed->restored.iteration != saved->iteration)
-        status = rt_fail(&r->damage, RT_DATA, "state of the planner: of another iteration");
-    if (!status)
-        status = dp_tally_load(r->config->tally, &reader, &r->damage);
-    if (!status)
-        status = load_scale(r, &reader, resumed);
     rt_bytes_clear(&resumed->waiting);
     rt_bytes_clear(&resumed->ids);
-    if (!status && !rt_stream_take_waiting(&reader, &resumed->waiting))
-        status = rt_fail(&r->damage, RT_DATA, "the events that wait (stream.join) are cut off");
+    status = load_planner(r, saved, &planner, resumed);
     if (!status)
-        rt_bytes_put(&resumed->ids, reader.next, reader.left);
+        status = load_rest(r, &reader, resumed);
     if (status) {
         dp_planner_destroy(r->planner);
         r->planner = NULL;
@@ -393,11 +446,13 @@ static rt_status try_one(resume *r, uint32_t iteration, dp_saved *saved, dp_resu
 {
     const dp_resume_config *config = r->config;
     r->damage = (rt_error){0};
-    if (dp_saved_read(config->directory, iteration, config->schema, saved, &r->damage))
-        return r->damage.status == RT_NO_MEMORY || r->damage.status == RT_CONFIG
-                   ? rt_fail(error, r->damage.status, "%s", r->damage.text)
-                   : RT_OK;
-    rt_status status = load_rows(r, saved, error);
+    rt_status status =
+        dp_saved_read(config->directory, iteration, config->schema, saved, &r->damage);
+    if (status == RT_NO_MEMORY || status == RT_CONFIG) // of whatever checkpoint
+        return rt_fail(error, status, "%s", r->damage.text);
+    if (status)
+        return RT_OK;
+    status = load_rows(r, saved, error);
     if (!status && !r->damage.status)
         status = load_state(r, saved, resumed, error);
     if (status || r->damage.status)
@@ -407,24 +462,30 @@ static rt_status try_one(resume *r, uint32_t iteration, dp_saved *saved, dp_resu
 
 // ---- workers ---------------------------------------------------------------------------------
 
+static rt_status send_dense_part(const dp_resume_config *config, const dp_saved *saved, size_t at,
+                                 uint32_t worker, rt_error *error)
+{
+    rt_message message;
+    const size_t size = rt_min_u64(RT_WIRE_PART_BYTES_MAX, saved->dense.size - at);
+    const rt_wire_part part = {at, saved->dense.size};
+    if (rt_message_create(&message, RT_MESSAGE_PART, config->sender, saved->iteration, 1,
+                          sizeof part + size))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    memcpy(rt_message_payload(&message), &part, sizeof part);
+    memcpy(rt_message_payload(&message) + sizeof part, saved->dense.data + at, size);
+    return dp_roster_send(config->roster, rt_peer(RT_ROLE_WORKER, worker), &message, error);
+}
+
 static rt_status send_dense(resume *r, const dp_saved *saved, rt_error *error)
 {
-    const dp_resume_config *config = r->config;
-    rt_status status = RT_OK;
-    for (uint32_t w = 0; w < config->config->worker_count && !status; w++) {
-        for (size_t at = 0; at < saved->dense.size && !status; at += RT_WIRE_PART_BYTES_MAX) {
-            rt_message message;
-            const size_t size = rt_min_u64(RT_WIRE_PART_BYTES_MAX, saved->dense.size - at);
-            const rt_wire_part part = {at, saved->dense.size};
-            if (rt_message_create(&message, RT_MESSAGE_PART, config->sender, saved->iteration, 1,
-                                  sizeof part + size))
-                return rt_fail(error, RT_NO_MEMORY, "out of memory");
-            memcpy(rt_message_payload(&message), &part, sizeof part);
-            memcpy(rt_message_payload(&message) + sizeof part, saved->dense.data + at, size);
-            status = dp_roster_send(config->roster, rt_peer(RT_ROLE_WORKER, w), &message, error);
+    for (uint32_t w = 0; w < r->config->config->worker_count; w++) {
+        for (size_t at = 0; at < saved->dense.size; at += RT_WIRE_PART_BYTES_MAX) {
+            const rt_status status = send_dense_part(r->config, saved, at, w, error);
+            if (status)
+                return status;
         }
     }
-    return status;
+    return RT_OK;
 }
 
 // One slice to every worker, and until all have carried it out.
@@ -432,22 +493,27 @@ static rt_status send_plan(resume *r, const dp_plan *plan, rt_error *error)
 {
     const dp_resume_config *config = r->config;
     const uint32_t workers = config->config->worker_count;
-    rt_status status = RT_OK;
     r->sequence++;
     r->marks = 0;
-    for (uint32_t w = 0; w < workers && !status; w++) {
+    for (uint32_t w = 0; w < workers; w++) {
         rt_message slice;
         const uint32_t peer = rt_peer(RT_ROLE_WORKER, w);
         if (dp_slice_encode(plan, w, NULL, &config->limits, config->sender, r->sequence, &slice))
             return rt_fail(error, RT_NO_MEMORY, "out of memory");
         rt_message_header(&slice)->epoch = config->epoch;
-        status = dp_roster_send(config->roster, peer, &slice, error);
-        if (!status)
-            status = send_empty(r, peer, RT_MESSAGE_MARK, r->sequence, error);
+        rt_status status = dp_roster_send(config->roster, peer, &slice, error);
+        if (status)
+            return status;
+        status = send_empty(r, peer, RT_MESSAGE_MARK, r->sequence, error);
+        if (status)
+            return status;
     }
-    while (!status && rt_bit_count(r->marks) < workers)
-        status = turn(r, error);
-    return status;
+    while (rt_bit_count(r->marks) < workers) {
+        const rt_status status = turn(r, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
 }
 
 static rt_status fill_caches(resume *r, rt_error *error)
@@ -495,16 +561,18 @@ static rt_status take_past(const resume *r, const dp_saved *saved, dp_resumed *r
 
 static rt_status go_on(resume *r, dp_saved *saved, dp_resumed *resumed, rt_error *error)
 {
+    const char *caches = resumed->restored.caches ? "caches as they were" : "caches start empty";
     rt_status status = send_dense(r, saved, error);
-    if (!status)
-        status = fill_caches(r, error);
-    if (!status)
-        status = take_past(r, saved, resumed, error);
+    if (status)
+        return status;
+    status = fill_caches(r, error);
+    if (status)
+        return status;
+    status = take_past(r, saved, resumed, error);
     if (status)
         return status;
     rt_info("going on after iteration %" PRIu32 ", %" PRIu64 " samples (%s)", saved->iteration,
-            saved->samples,
-            resumed->restored.caches ? "caches as they were" : "caches start empty");
+            saved->samples, caches);
     report(r, resumed);
     resumed->planner = r->planner;
     resumed->sequence_next = r->sequence + 1;
@@ -536,29 +604,41 @@ static rt_status all_damaged(const dp_resume_config *config, const uint32_t *dam
                    config->directory, names);
 }
 
-// From the newest on. Once one is found, those passed over are set aside; with none, damaged ones
-// stay where they are. RT_NOT_FOUND: none was ever completed. RT_DATA: all that were are damaged.
+// From the newest on, the last of iterations, until one is whole: *left_p counts it and those
+// before.
+static rt_status try_all(resume *r, const uint32_t *iterations, uint32_t *damaged, uint32_t *left_p,
+                         dp_saved *saved, dp_resumed *resumed, rt_error *error)
+{
+    uint32_t damaged_count = 0;
+    while (*left_p > 0) {
+        const uint32_t newest = iterations[*left_p - 1];
+        const rt_status status = try_one(r, newest, saved, resumed, error);
+        if (status || r->planner)
+            return status;
+        --*left_p;
+        report_damage(r, newest);
+        if (r->damage.status != RT_NOT_FOUND)
+            damaged[damaged_count++] = newest;
+    }
+    if (damaged_count > 0)
+        return all_damaged(r->config, damaged, damaged_count, error);
+    return rt_fail(error, RT_NOT_FOUND, "%s: no checkpoint was completed", r->config->directory);
+}
+
+// Once one is found, those passed over are set aside; with none, damaged ones stay where they are.
+// RT_NOT_FOUND: none was ever completed. RT_DATA: all that were are damaged.
 static rt_status find_whole(resume *r, dp_saved *saved, dp_resumed *resumed, rt_error *error)
 {
     const char *directory = r->config->directory;
-    uint32_t *iterations, count, damaged_count = 0;
+    uint32_t *iterations, count;
     rt_status status = rt_checkpoint_list(directory, &iterations, &count, error);
+    if (status)
+        return status;
     uint32_t *damaged = rt_alloc(count + 1u, sizeof *damaged), left = count;
-    if (!status && !damaged)
+    if (damaged)
+        status = try_all(r, iterations, damaged, &left, saved, resumed, error);
+    else
         status = rt_fail(error, RT_NO_MEMORY, "out of memory");
-    while (!status && left > 0) {
-        status = try_one(r, iterations[left - 1], saved, resumed, error);
-        if (status || r->planner)
-            break;
-        left--;
-        report_damage(r, iterations[left]);
-        if (r->damage.status != RT_NOT_FOUND)
-            damaged[damaged_count++] = iterations[left];
-    }
-    if (!status && !r->planner && damaged_count > 0)
-        status = all_damaged(r->config, damaged, damaged_count, error);
-    else if (!status && !r->planner)
-        status = rt_fail(error, RT_NOT_FOUND, "%s: no checkpoint was completed", directory);
     const bool found = !status || status == RT_NOT_FOUND; // else the last one is not judged yet
     for (uint32_t i = count; i > left && found; i--)
         rt_checkpoint_set_aside(directory, iterations[i - 1]);
@@ -578,21 +658,44 @@ static rt_status watch(resume *r, rt_error *error)
     return RT_OK;
 }
 
+static void end(resume *r)
+{
+    end_copies(r);
+    if (r->wait_fd >= 0)
+        close(r->wait_fd);
+}
+
+static rt_status load_model(resume *r, const dp_saved *model, rt_error *error)
+{
+    rt_status status = watch(r, error);
+    if (status)
+        return status;
+    status = load_rows(r, model, error);
+    if (status)
+        return status;
+    if (r->damage.status)
+        return rt_fail(error, r->damage.status, "%s", r->damage.text);
+    return send_dense(r, model, error);
+}
+
 rt_status dp_resume_begin_with(const dp_resume_config *config, const dp_saved *model,
                                rt_error *error)
 {
     resume r = {.config = config, .begin_ns = rt_now_ns(), .wait_fd = epoll_create1(EPOLL_CLOEXEC)};
-    rt_status status = watch(&r, error);
-    if (!status)
-        status = load_rows(&r, model, error);
-    if (!status && r.damage.status)
-        status = rt_fail(error, r.damage.status, "%s", r.damage.text);
-    if (!status)
-        status = send_dense(&r, model, error);
-    end_copies(&r);
-    if (r.wait_fd >= 0)
-        close(r.wait_fd);
+    const rt_status status = load_model(&r, model, error);
+    end(&r);
     return status;
+}
+
+static rt_status load_newest(resume *r, dp_saved *saved, dp_resumed *resumed, rt_error *error)
+{
+    rt_status status = watch(r, error);
+    if (status)
+        return status;
+    status = find_whole(r, saved, resumed, error);
+    if (status)
+        return status;
+    return go_on(r, saved, resumed, error);
 }
 
 rt_status dp_resume_run(const dp_resume_config *config, dp_resumed *resumed, rt_error *error)
@@ -600,15 +703,9 @@ rt_status dp_resume_run(const dp_resume_config *config, dp_resumed *resumed, rt_
     resume r = {.config = config, .begin_ns = rt_now_ns(), .wait_fd = epoll_create1(EPOLL_CLOEXEC)};
     dp_saved saved = {0};
     *resumed = (dp_resumed){0};
-    rt_status status = watch(&r, error);
-    if (!status)
-        status = find_whole(&r, &saved, resumed, error);
-    if (!status)
-        status = go_on(&r, &saved, resumed, error);
+    const rt_status status = load_newest(&r, &saved, resumed, error);
     dp_saved_fini(&saved);
-    end_copies(&r);
-    if (r.wait_fd >= 0)
-        close(r.wait_fd);
+    end(&r);
     if (status) {
         dp_planner_destroy(r.planner);
         rt_bytes_fini(&resumed->position);

@@ -5,8 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/live/rt_standby.h"
+#include "dispatch/coordinator/dp_hello.h"
 #include "runtime/config/rt_address.h"
+#include "runtime/live/rt_standby.h"
 #include "runtime/rt_hash.h"
 #include "runtime/rt_log.h"
 #include "runtime/transport/rt_member.h"
@@ -63,7 +64,9 @@ static uint64_t taking_part(const dp_roster *roster, uint32_t peer)
 static member *find_by_place(dp_roster *roster, uint32_t peer)
 {
     const uint64_t all = taking_part(roster, peer);
-    const uint32_t first = rt_peer_role(peer) == RT_ROLE_PS ? roster->worker_count : 0;
+    uint32_t first = 0;
+    if (rt_peer_role(peer) == RT_ROLE_PS)
+        first = roster->worker_count;
     rt_assert(rt_peer_rank(peer) < rt_bit_count(all));
     return &roster->members[first + rt_bit_at(all, rt_peer_rank(peer))];
 }
@@ -77,8 +80,9 @@ static uint32_t place_of(const dp_roster *roster, uint32_t peer)
 // It is no part of this run; if it comes, it waits to be added.
 static bool is_out(const dp_roster *roster, uint32_t peer)
 {
-    const uint64_t out =
-        rt_peer_role(peer) == RT_ROLE_PS ? roster->config.out_shards : roster->config.out_workers;
+    uint64_t out = roster->config.out_workers;
+    if (rt_peer_role(peer) == RT_ROLE_PS)
+        out = roster->config.out_shards;
     return out >> rt_peer_rank(peer) & 1;
 }
 
@@ -155,8 +159,10 @@ uint64_t dp_roster_workers(const dp_roster *roster)
 uint64_t dp_roster_waiting(const dp_roster *roster)
 {
     uint64_t waiting = 0;
-    for (uint32_t w = 0; w < roster->worker_count; w++)
-        waiting |= roster->members[w].waits ? rt_bit(w) : 0;
+    for (uint32_t w = 0; w < roster->worker_count; w++) {
+        if (roster->members[w].waits)
+            waiting |= rt_bit(w);
+    }
     return waiting & ~roster->config.out_workers;
 }
 
@@ -213,8 +219,9 @@ static rt_status member_failed(const rt_message *message, const char *name, rt_e
     char reason[384];
     if (rt_control_text(message, reason, sizeof reason))
         snprintf(reason, sizeof reason, "it gave no reason");
-    const bool lasts = rt_message_header(message)->iteration == RT_REASON_LASTS;
-    return rt_fail(error, lasts ? RT_REFUSED : RT_PEER, "%s failed: %s", name, reason);
+    if (rt_message_header(message)->iteration == RT_REASON_LASTS)
+        return rt_fail(error, RT_REFUSED, "%s failed: %s", name, reason);
+    return rt_fail(error, RT_PEER, "%s failed: %s", name, reason);
 }
 
 // A member whose last words say why it left: what members have said before counts, and may come
@@ -234,7 +241,9 @@ static rt_status hear_last_words(dp_roster *roster, rt_error *error)
         const member *m = find_member(roster, from);
         const bool says_why = !status && m && m->joined && !m->waits &&
                               rt_message_header(&message)->type == RT_MESSAGE_FAILED;
-        status = says_why ? member_failed(&message, rt_peer_name(from, name), error) : RT_OK;
+        status = RT_OK;
+        if (says_why)
+            status = member_failed(&message, rt_peer_name(from, name), error);
         rt_message_release(&message);
         if (status)
             return status;
@@ -259,7 +268,9 @@ static rt_status gone(dp_roster *roster, uint32_t peer, rt_status reason, rt_err
         rt_fail(&why, RT_PEER, "cannot send to %s: %s", name, rt_status_text(reason));
     if (error && spare(roster, find_member(roster, peer), why.text))
         return RT_OK;
-    rt_status status = error ? hear_last_words(roster, error) : RT_OK;
+    rt_status status = RT_OK;
+    if (error)
+        status = hear_last_words(roster, error);
     if (status)
         return status;
     if (reason != RT_AGAIN)
@@ -306,7 +317,9 @@ static rt_status send_to(dp_roster *roster, uint32_t peer, rt_message *message, 
         status = roster->config.ops->send(roster->endpoint, peer, message);
     }
     rt_message_release(message);
-    return status ? gone(roster, peer, status, error) : RT_OK;
+    if (!status)
+        return RT_OK;
+    return gone(roster, peer, status, error);
 }
 
 rt_status dp_roster_send(dp_roster *roster, uint32_t peer, rt_message *message, rt_error *error)
@@ -331,9 +344,9 @@ void dp_roster_stop(dp_roster *roster, rt_status status, const char *text)
         const bool is_ps = rt_peer_role(m->peer) == RT_ROLE_PS;
         const uint64_t leaving = is_ps ? roster->leaving_shards : roster->leaving_workers;
         const bool leaves = leaving >> rt_peer_rank(m->peer) & 1;
+        const char *why = leaves ? RT_BOX_DRAINED : text;
         rt_message message;
-        if (!m->joined || rt_control_create_end(&message, RT_MESSAGE_STOP, SELF, status,
-                                                leaves ? RT_BOX_DRAINED : text))
+        if (!m->joined || rt_control_create_end(&message, RT_MESSAGE_STOP, SELF, status, why))
             continue;
         if (leaves)
             rt_message_header(&message)->iteration = RT_REASON_DRAINED;
@@ -352,52 +365,25 @@ void dp_roster_answer(dp_roster *roster, uint32_t visitor, rt_status status, con
 
 // ---- joining ---------------------------------------------------------------------------------
 
-static bool is_zero(const uint8_t *bytes, size_t size)
-{
-    return *bytes == 0 && memcmp(bytes, bytes + 1, size - 1) == 0;
-}
-
-static uint32_t box_of(const dp_roster *roster, uint32_t peer)
-{
-    const rt_config *config = roster->config.config;
-    const uint32_t rank = rt_peer_rank(peer);
-    return rt_peer_role(peer) == RT_ROLE_PS ? rt_config_box_of_shard(config, rank)
-                                            : rt_config_box_of_worker(config, rank);
-}
-
 // What a HELLO says against this run.
 static rt_status check_hello(const dp_roster *roster, const rt_wire_hello *hello,
                              const member *found, const char *name, rt_error *error)
 {
-    const rt_keys *keys = roster->config.keys;
+    const rt_config *config = roster->config.config;
     if (!found)
         return rt_fail(
             error, RT_CONFIG,
             "%s joined, but the config has %" PRIu32 " workers and %" PRIu32 " PS shards", name,
-            roster->config.config->worker_count, roster->config.config->ps_shard_count);
+            config->worker_count, config->ps_shard_count);
     if (found->joined && !found->waits)
         return rt_fail(error, RT_PEER,
                        "%s has joined already: it was started twice, or has only just been lost",
                        name);
-    rt_status status = rt_control_agree(hello, &roster->config.identity, name, error);
-    if (status)
-        return status;
-    if (hello->role != (uint32_t)rt_peer_role(found->peer) ||
-        hello->rank != rt_peer_rank(found->peer))
-        return rt_fail(error, RT_WIRE, "%s says that it is another one", name);
-    const bool listens =
-        hello->role == RT_ROLE_PS || rt_dispatch_is_mutual(&roster->config.config->dispatch);
-    if (listens && !hello->address[0])
-        return rt_fail(error, RT_WIRE, "%s does not say where it listens", name);
-    if (hello->box != rt_config_hash_box(roster->config.config, box_of(roster, found->peer)))
-        return rt_fail(
-            error, RT_CONFIG,
-            "%s has another entry of its box in boxes: `lanyard add` wrote a file for it", name);
-    if (listens && keys && keys->is_set && !rt_keys_find(keys, hello->key) &&
-        !(roster->config.added && dp_added_find_key(roster->config.added, hello->key)))
-        return rt_fail(error, RT_CONFIG, "%s has %s, which security.allow does not have", name,
-                       is_zero(hello->key, sizeof hello->key) ? "no key" : "a key");
-    return RT_OK;
+    const dp_hello_run run = {.config = config,
+                              .identity = &roster->config.identity,
+                              .keys = roster->config.keys,
+                              .added = roster->config.added};
+    return dp_hello_check(&run, found->peer, hello, name, error);
 }
 
 // Somebody who is no member. Nothing ends because of it.
@@ -464,8 +450,9 @@ static rt_status tell_keys(dp_roster *roster, uint32_t peer, uint64_t has, bool 
 {
     rt_wire_allowed all[RT_SITE_BOXES_MAX];
     const dp_roster_config *own = &roster->config;
-    const uint32_t count =
-        own->added && own->keys && own->keys->is_set ? dp_added_list(own->added, all) : 0;
+    uint32_t count = 0;
+    if (own->added && own->keys && own->keys->is_set)
+        count = dp_added_list(own->added, all);
     const size_t size = count * sizeof *all;
     rt_message message;
     *told = count > 0 && has != rt_hash_bytes(all, size);
@@ -476,8 +463,9 @@ static rt_status tell_keys(dp_roster *roster, uint32_t peer, uint64_t has, bool 
     memcpy(rt_message_payload(&message), all, size);
     rt_status status = own->ops->send(roster->endpoint, peer, &message);
     rt_message_release(&message);
-    return status ? rt_fail(error, status, "cannot tell it keys: %s", rt_status_text(status))
-                  : RT_OK;
+    if (status)
+        return rt_fail(error, status, "cannot tell it keys: %s", rt_status_text(status));
+    return RT_OK;
 }
 
 static rt_status join(dp_roster *roster, uint32_t peer, const rt_message *message, rt_error *error)
@@ -593,25 +581,26 @@ rt_status dp_roster_assemble(dp_roster *roster, int stop_fd, rt_error *error)
 static rt_status tell_workers(dp_roster *roster, rt_error *error)
 {
     rt_wire_workers all = {0};
-    rt_status status = RT_OK;
     const uint32_t count = rt_bit_count(roster->workers);
     for (uint32_t p = 0; p < count; p++) {
         const member *worker = find_by_place(roster, rt_peer(RT_ROLE_WORKER, p));
         memcpy(all.workers[p].address, worker->address, sizeof all.workers[p].address);
         memcpy(all.workers[p].key, worker->key, sizeof all.workers[p].key);
     }
-    for (uint32_t p = 0; p < count && !status; p++) {
+    for (uint32_t p = 0; p < count; p++) {
         rt_message message;
         if (rt_control_create_struct(&message, RT_MESSAGE_PEERS, SELF, 0, &all, sizeof all, NULL))
             return rt_fail(error, RT_NO_MEMORY, "out of memory");
-        status = dp_roster_send(roster, rt_peer(RT_ROLE_WORKER, p), &message, error);
+        const rt_status status =
+            dp_roster_send(roster, rt_peer(RT_ROLE_WORKER, p), &message, error);
+        if (status)
+            return status;
     }
-    return status;
+    return RT_OK;
 }
 
 rt_status dp_roster_welcome(dp_roster *roster, rt_wire_welcome *welcome, rt_error *error)
 {
-    rt_status status = RT_OK;
     welcome->workers = roster->workers;
     welcome->shards_in = (uint32_t)roster->shards;
     for (uint32_t s = 0; s < rt_bit_count(roster->shards); s++) {
@@ -619,17 +608,20 @@ rt_status dp_roster_welcome(dp_roster *roster, rt_wire_welcome *welcome, rt_erro
         memcpy(welcome->shards[s], shard->address, RT_ADDRESS_MAX);
         memcpy(welcome->shard_keys[s], shard->key, RT_WIRE_KEY_BYTES);
     }
-    for (uint32_t i = 0; i < roster->member_count && !status; i++) {
+    for (uint32_t i = 0; i < roster->member_count; i++) {
         rt_message message;
         if (!roster->members[i].joined || roster->members[i].waits)
             continue;
         if (rt_message_create(&message, RT_MESSAGE_WELCOME, SELF, 0, 1, sizeof *welcome))
             return rt_fail(error, RT_NO_MEMORY, "out of memory");
         memcpy(rt_message_payload(&message), welcome, sizeof *welcome);
-        status = send_to(roster, roster->members[i].peer, &message, error);
+        const rt_status status = send_to(roster, roster->members[i].peer, &message, error);
+        if (status)
+            return status;
     }
-    const bool is_mutual = rt_dispatch_is_mutual(&roster->config.config->dispatch);
-    return status || !is_mutual ? status : tell_workers(roster, error);
+    if (!rt_dispatch_is_mutual(&roster->config.config->dispatch))
+        return RT_OK;
+    return tell_workers(roster, error);
 }
 
 // ---- messages --------------------------------------------------------------------------------
@@ -756,7 +748,7 @@ rt_status dp_roster_receive(dp_roster *roster, uint32_t *peer_p, rt_message *mes
         const uint32_t joined = roster->joined_count;
         rt_status status = receive_one(roster, peer_p, message, &taken, error);
         if (status == RT_AGAIN)
-            return check_silence(roster, error) ? error->status : RT_AGAIN;
+            break;
         if (!status && !taken)
             return RT_OK;
         rt_message_release(message);
@@ -767,7 +759,10 @@ rt_status dp_roster_receive(dp_roster *roster, uint32_t *peer_p, rt_message *mes
         if (roster->joined_count != joined)
             return RT_AGAIN; // the caller looks who is there
     }
-    return check_silence(roster, error) ? error->status : RT_AGAIN; // and the caller its other work
+    const rt_status status = check_silence(roster, error);
+    if (status)
+        return status;
+    return RT_AGAIN; // the caller has other work
 }
 
 rt_status dp_roster_wait(dp_roster *roster, int wake_fd, rt_error *error)

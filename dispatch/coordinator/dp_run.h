@@ -1,8 +1,9 @@
 // dp_run - what the coordinator's parts share: the state of one run, from the first HELLO to the
 // end.
 //
-// dp_coordinator.c begins and ends it, dp_iterations.c carries it from slice to slice, dp_ending.c
-// collects the model. One thread.
+// dp_begin.c opens what it needs, dp_coordinator.c takes it from there to the end, dp_iterations.c
+// carries it from slice to slice, dp_ending.c collects the model. Who only hands it on includes
+// dp_run_type.h. One thread.
 //
 // A run goes through its phases once, and each waits for others in turns (dp_run_turn):
 //
@@ -30,9 +31,10 @@
 
 #include "dispatch/coordinator/dp_added.h"
 #include "dispatch/coordinator/dp_ages.h"
+#include "dispatch/coordinator/dp_asked.h"
 #include "dispatch/coordinator/dp_collect.h"
-#include "dispatch/coordinator/dp_control.h"
-#include "dispatch/coordinator/dp_coordinator.h"
+#include "dispatch/coordinator/dp_configs.h"
+#include "dispatch/coordinator/dp_coordinator_config.h"
 #include "dispatch/coordinator/dp_cut.h"
 #include "dispatch/coordinator/dp_feed.h"
 #include "dispatch/coordinator/dp_flaps.h"
@@ -40,9 +42,10 @@
 #include "dispatch/coordinator/dp_initial.h"
 #include "dispatch/coordinator/dp_links.h"
 #include "dispatch/coordinator/dp_lost.h"
-#include "dispatch/coordinator/dp_move.h"
+#include "dispatch/coordinator/dp_members.h"
 #include "dispatch/coordinator/dp_overdue.h"
 #include "dispatch/coordinator/dp_prober.h"
+#include "dispatch/coordinator/dp_run_type.h"
 #include "dispatch/coordinator/dp_shelf.h"
 #include "dispatch/coordinator/dp_tally.h"
 #include "dispatch/coordinator/dp_watch.h"
@@ -60,17 +63,16 @@ typedef enum {
     DP_RUN_SAVES     // the model comes in
 } dp_run_phase;
 
-typedef struct dp_run {
+struct dp_run {
     dp_run_phase phase;
-    dp_coordinator_config own; // its config is &kept: that of the workers that take part
-    rt_config kept;
-    rt_config whole;        // that of all, with boxes that were added
-    const rt_config *given; // &whole
+    dp_coordinator_config own; // as the caller gave it, but for the hash of those that take part
+    dp_configs configs;
     dp_added added;
     rt_transport *transport;
     dp_roster *roster;
     rt_mirror *mirror; // NULL: there is no standby
     rt_live *live;     // NULL: nobody sends to this run
+    rt_stream *stream; // until the feed has it; then NULL
     uint64_t live_ns;  // of its last record
     dp_feed *feed;
     dp_tally *tally;
@@ -110,7 +112,7 @@ typedef struct dp_run {
     dp_reloaded in_force;  // of the keys that can be reloaded, as configured
     uint64_t iteration_ns; // end of the iteration before; 0: none yet
     dp_watch watch;
-} dp_run;
+};
 
 // Mask of the workers that take part, by their places, but for those that are lost.
 static inline uint64_t dp_run_workers(const dp_run *run)
@@ -124,6 +126,14 @@ static inline uint32_t dp_run_lead(const dp_run *run)
     return rt_peer(RT_ROLE_WORKER, rt_lowest_bit(dp_run_workers(run)));
 }
 
+// Iteration of the newest checkpoint; 0: there is none.
+static inline uint32_t dp_run_newest(const dp_run *run)
+{
+    if (!run->checkpoint)
+        return 0;
+    return dp_checkpoint_newest(run->checkpoint);
+}
+
 // What the controller has decided goes to the planner.
 static inline void dp_run_tell_records(dp_run *run)
 {
@@ -132,7 +142,7 @@ static inline void dp_run_tell_records(dp_run *run)
         dp_feed_tell(run->feed, &input);
 }
 
-// ---- dp_iterations.c
+// ---- dp_iterations.c -------------------------------------------------------------------------
 
 // Takes a message of a member (dp_run *context). RT_WIRE, and what its part returns.
 rt_status dp_run_take(void *context, uint32_t peer, const rt_message *message, rt_error *error);
@@ -140,7 +150,7 @@ rt_status dp_run_take(void *context, uint32_t peer, const rt_message *message, r
 // Waits for messages or plans, notes a request to stop, and takes all messages that came.
 rt_status dp_run_turn(dp_run *run, rt_error *error);
 
-// ---- dp_spared.c
+// ---- dp_spared.c -----------------------------------------------------------------------------
 
 // A worker (dp_run *context), by its place, is lost: whether the run goes on without it. why: what
 // has become of it.
@@ -153,14 +163,14 @@ void dp_run_put_off_taking_back(dp_run *run);
 // workers are back, all is to start anew.
 rt_status dp_run_train(dp_run *run, rt_error *error);
 
-// ---- dp_watch.c
+// ---- dp_run_watch.c --------------------------------------------------------------------------
 
 // An iteration is complete; now and then, records where they are due; the last ones.
 void dp_run_watch_iteration(dp_run *run, const dp_planned *planned);
 void dp_run_watch(dp_run *run);
 void dp_run_watch_end(dp_run *run);
 
-// ---- dp_ending.c
+// ---- dp_ending.c -----------------------------------------------------------------------------
 
 // Everything is trained: the flush, the model, the summary.
 rt_status dp_run_finish(dp_run *run, rt_error *error);

@@ -21,24 +21,32 @@ typedef struct {
 
 // ---- files -----------------------------------------------------------------------------------
 
-static rt_status read_file(const char *path, uint64_t size_max, rt_bytes *bytes, rt_error *error)
+static rt_status read_all(FILE *file, const char *path, uint64_t size_max, rt_bytes *bytes,
+                          rt_error *error)
 {
-    FILE *file = fopen(path, "rbe");
-    if (!file)
-        return rt_fail(error, errno == ENOENT ? RT_DATA : rt_status_of_errno(errno),
-                       "cannot open %s: %s", path, strerror(errno));
-    rt_status status = RT_OK;
-    for (size_t got = 1; got > 0 && !status;) {
+    for (size_t got = 1; got > 0;) {
         uint8_t block[65536];
         got = fread(block, 1, sizeof block, file);
         rt_bytes_put(bytes, block, got);
         if (bytes->failed)
-            status = rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
-        else if (bytes->size > size_max)
-            status = rt_fail(error, RT_DATA, "%s: longer than %" PRIu64 " bytes", path, size_max);
+            return rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
+        if (bytes->size > size_max)
+            return rt_fail(error, RT_DATA, "%s: longer than %" PRIu64 " bytes", path, size_max);
     }
-    if (!status && ferror(file))
-        status = rt_fail(error, RT_IO, "cannot read %s: %s", path, strerror(errno));
+    if (ferror(file))
+        return rt_fail(error, RT_IO, "cannot read %s: %s", path, strerror(errno));
+    return RT_OK;
+}
+
+static rt_status read_file(const char *path, uint64_t size_max, rt_bytes *bytes, rt_error *error)
+{
+    FILE *file = fopen(path, "rbe");
+    if (!file && errno == ENOENT)
+        return rt_fail(error, RT_DATA, "cannot open %s: %s", path, strerror(errno));
+    if (!file)
+        return rt_fail(error, rt_status_of_errno(errno), "cannot open %s: %s", path,
+                       strerror(errno));
+    const rt_status status = read_all(file, path, size_max, bytes, error);
     fclose(file);
     return status;
 }
@@ -80,7 +88,9 @@ static bool take_homes(const cJSON *root, manifest *m)
         return false;
     if (homes)
         planned = strcmp(homes->valuestring, "planned") == 0;
-    m->load.flags = planned ? RT_WIRE_LOAD_HOMES : 0;
+    m->load.flags = 0;
+    if (planned)
+        m->load.flags = RT_WIRE_LOAD_HOMES;
     return !homes || planned || strcmp(homes->valuestring, "hashed") == 0;
 }
 
@@ -244,17 +254,17 @@ rt_status dp_saved_past(const char *directory, const dp_saved *saved, dp_checkpo
     if (status)
         return status;
     dp_checkpoint_past *past = rt_alloc((size_t)count + saved->count, sizeof *past);
-    if (!past)
-        status = rt_fail(error, RT_NO_MEMORY, "out of memory");
-    for (uint32_t i = 0; i < count && !status && iterations[i] < saved->past[0].iteration; i++) {
+    if (!past) {
+        rt_free(iterations);
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    }
+    for (uint32_t i = 0; i < count && iterations[i] < saved->past[0].iteration; i++) {
         if (read_any_manifest(directory, iterations[i], &m, NULL))
             continue;
         if (m.base == 0 || (used && m.base == past[used - 1].iteration))
             past[used++] = (dp_checkpoint_past){m.iteration, m.base, {{0}}};
     }
     rt_free(iterations);
-    if (status)
-        return status;
     memcpy(past + used, saved->past, saved->count * sizeof *past);
     *past_p = past;
     *count_p = used + saved->count;

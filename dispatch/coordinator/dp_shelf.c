@@ -64,9 +64,9 @@ static rt_status read_bytes(const dp_shelf *shelf, const rt_wire_fetch *fetch, r
             close(file);
         return rt_fail(error, RT_NOT_FOUND, "%s: %s", fetch->name, strerror(errno));
     }
-    const ssize_t count = fetch->offset <= (uint64_t)info.st_size
-                              ? pread(file, to, RT_WIRE_FETCH_BYTES_MAX, (off_t)fetch->offset)
-                              : 0;
+    ssize_t count = 0;
+    if (fetch->offset <= (uint64_t)info.st_size)
+        count = pread(file, to, RT_WIRE_FETCH_BYTES_MAX, (off_t)fetch->offset);
     const int reason = errno;
     close(file);
     if (count < 0)
@@ -108,12 +108,13 @@ static rt_status look_up(const dp_shelf *shelf, uint32_t peer, const rt_message 
     static const char none[] = "rows are handed out by a server (serve.hand_out), not by a run";
     const rt_wire_looked_up refused = {.status = RT_UNSUPPORTED};
     rt_message message = {0};
-    rt_status status =
-        shelf->config.look_up
-            ? shelf->config.look_up(shelf->config.context, question, &message)
-            : rt_control_create_struct(&message, RT_MESSAGE_LOOKED_UP, SELF,
-                                       rt_message_header(question)->iteration, &refused,
-                                       sizeof refused, none);
+    rt_status status;
+    if (shelf->config.look_up)
+        status = shelf->config.look_up(shelf->config.context, question, &message);
+    else
+        status = rt_control_create_struct(&message, RT_MESSAGE_LOOKED_UP, SELF,
+                                          rt_message_header(question)->iteration, &refused,
+                                          sizeof refused, none);
     if (!status)
         status = rt_transport_zmq.send(shelf->endpoint, peer, &message);
     rt_message_release(&message);
@@ -142,25 +143,32 @@ static void *hand_out(void *context)
     return NULL;
 }
 
-rt_status dp_shelf_open(const dp_shelf_config *config, dp_shelf **shelf_p, rt_error *error)
+static rt_status open_all(dp_shelf *shelf, rt_error *error)
 {
     char address[RT_NAME_MAX + 16];
+    snprintf(address, sizeof address, "tcp://%s", shelf->config.address);
+    shelf->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (shelf->wake_fd < 0)
+        return rt_fail(error, RT_LIMIT, "eventfd: %s", strerror(errno));
+    rt_status status =
+        rt_transport_open(&rt_transport_zmq, shelf->config.keys, &shelf->transport, error);
+    if (status)
+        return status;
+    status = rt_transport_zmq.listen(shelf->transport, SELF, address, shelf->bound,
+                                     &shelf->endpoint, error);
+    if (status)
+        return status;
+    return rt_thread_run(&shelf->thread, &shelf->started, hand_out, shelf, error);
+}
+
+rt_status dp_shelf_open(const dp_shelf_config *config, dp_shelf **shelf_p, rt_error *error)
+{
     dp_shelf *shelf = rt_alloc(1, sizeof *shelf);
     if (!shelf)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     shelf->config = *config;
     snprintf(shelf->folder, sizeof shelf->folder, "%s", config->folder);
-    snprintf(address, sizeof address, "tcp://%s", config->address);
-    shelf->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    rt_status status = shelf->wake_fd < 0 ? rt_fail(error, RT_LIMIT, "eventfd: %s", strerror(errno))
-                                          : rt_transport_open(&rt_transport_zmq, config->keys,
-                                                              &shelf->transport, error);
-    if (!status)
-        status = rt_transport_zmq.listen(shelf->transport, SELF, address, shelf->bound,
-                                         &shelf->endpoint, error);
-    if (!status)
-        status = rt_thread_run(&shelf->thread, &shelf->started, hand_out, shelf, error);
-    if (status) {
+    if (open_all(shelf, error)) {
         dp_shelf_close(shelf);
         return rt_fail_in(error, "%s", config->key);
     }

@@ -12,7 +12,9 @@ static dp_slice_sums *place_of(dp_slices *slices, uint64_t key)
         if (slices->sums[i].samples < slices->sums[rarest].samples)
             rarest = i;
     }
-    const uint32_t at = slices->count < DP_SLICES_MAX ? slices->count++ : rarest;
+    uint32_t at = rarest;
+    if (slices->count < DP_SLICES_MAX)
+        at = slices->count++;
     slices->sums[at] = (dp_slice_sums){.key = key};
     return &slices->sums[at];
 }
@@ -63,17 +65,20 @@ static uint32_t choose(const dp_slices *slices, uint32_t chosen[DP_SLICES_TOLD])
     return count;
 }
 
+static double ratio(double part, double whole)
+{
+    return whole > 0 ? part / whole : (double)NAN;
+}
+
 static void write_one(const dp_slices *slices, const dp_slice_sums *one, rt_json *json)
 {
     char name[RT_VALUE_NAME_BYTES];
     rt_json_begin_object(json, NULL);
     rt_json_string(json, "value", rt_value_names_find(slices->names, one->key, name));
     rt_json_double(json, "samples", one->samples);
-    rt_json_double(json, "log_loss", one->samples > 0 ? one->loss / one->samples : (double)NAN);
-    rt_json_double(json, "calibration",
-                   one->positives > 0 ? one->predicted / one->positives : (double)NAN);
-    rt_json_double(json, "mean_label",
-                   one->samples > 0 ? one->positives / one->samples : (double)NAN);
+    rt_json_double(json, "log_loss", ratio(one->loss, one->samples));
+    rt_json_double(json, "calibration", ratio(one->predicted, one->positives));
+    rt_json_double(json, "mean_label", ratio(one->positives, one->samples));
     rt_json_end_object(json);
 }
 

@@ -21,10 +21,10 @@ static bool may_go(const dp_run *c, uint32_t worker)
 {
     const uint64_t bit = rt_bit(worker);
     const bool trains = c->phase == DP_RUN_TRAINS || c->phase == DP_RUN_DRAINS;
-    return trains && c->given->on_worker_loss == RT_LOSS_SHRINK &&
-           c->own.config->dispatch.participants != RT_PARTICIPANTS_ALL &&
-           !rt_dispatch_is_mutual(&c->own.config->dispatch) &&
-           (dp_run_workers(c) & ~bit) != 0 && dp_lost_is_spare(&c->lost, worker);
+    return trains && c->configs.whole.on_worker_loss == RT_LOSS_SHRINK &&
+           c->configs.part.dispatch.participants != RT_PARTICIPANTS_ALL &&
+           !rt_dispatch_is_mutual(&c->configs.part.dispatch) && (dp_run_workers(c) & ~bit) != 0 &&
+           dp_lost_is_spare(&c->lost, worker);
 }
 
 // For who waits to be taken back, and the next start.

@@ -97,13 +97,20 @@ static rt_status open_metrics(dp_tally *tally, rt_error *error)
 {
     char path[RT_PATH_MAX + 32];
     const dp_tally_config *config = &tally->config;
-    const char *directory = config->directory ? config->directory : "";
-    struct stat info;
-    snprintf(path, sizeof path, "%s/metrics.jsonl", directory);
-    const bool begins_anew = *directory && config->keeps && !config->resumed &&
-                             stat(path, &info) == 0 && info.st_size > 0;
-    rt_status status = (goes_on(tally) ? rt_metrics_append : rt_metrics_open_beside)(
-        *directory ? path : NULL, &tally->metrics, error);
+    const char *place = NULL;
+    bool begins_anew = false;
+    if (config->directory) {
+        struct stat info;
+        place = path;
+        snprintf(path, sizeof path, "%s/metrics.jsonl", config->directory);
+        begins_anew =
+            config->keeps && !config->resumed && stat(path, &info) == 0 && info.st_size > 0;
+    }
+    rt_status status;
+    if (goes_on(tally))
+        status = rt_metrics_append(place, &tally->metrics, error);
+    else
+        status = rt_metrics_open_beside(place, &tally->metrics, error);
     if (status)
         return status;
     rt_metrics_limit(tally->metrics, config->config->metrics_bytes_max);
@@ -112,9 +119,53 @@ static rt_status open_metrics(dp_tally *tally, rt_error *error)
     return RT_OK;
 }
 
-rt_status dp_tally_create(const dp_tally_config *config, dp_tally **tally_p, rt_error *error)
+static rt_status open_trace(dp_tally *tally, rt_error *error)
 {
     char path[RT_PATH_MAX + 32];
+    const char *directory = tally->config.directory;
+    if (!directory || !tally->config.trace)
+        return RT_OK;
+    if (goes_on(tally)) {
+        snprintf(path, sizeof path, "%s/trace.jsonl", directory);
+        tally->trace = fopen(path, "a");
+    } else {
+        snprintf(path, sizeof path, "%s/trace.jsonl.new", directory);
+        tally->trace = fopen(path, "w");
+    }
+    if (!tally->trace)
+        return rt_fail(error, RT_IO, "%s: cannot write", path);
+    return RT_OK;
+}
+
+// RT_NO_MEMORY.
+static rt_status allocate(dp_tally *tally)
+{
+    const rt_config *config = tally->config.config;
+    const uint32_t class_count = rt_config_class_count(&config->stream);
+    if (rt_meter_create(&tally->meter))
+        return RT_NO_MEMORY;
+    if (tally->is_weighted)
+        rt_meter_weigh(tally->meter);
+    if (class_count)
+        rt_meter_classify(tally->meter, class_count);
+    if (dp_labels_create(config, &tally->labels) ||
+        dp_ranges_init(&tally->ranges, tally->config.dense_count, class_count > 0))
+        return RT_NO_MEMORY;
+    return create_open(tally, config);
+}
+
+static rt_status open_all(dp_tally *tally, rt_error *error)
+{
+    if (allocate(tally))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for metrics");
+    const rt_status status = open_metrics(tally, error);
+    if (status)
+        return status;
+    return open_trace(tally, error);
+}
+
+rt_status dp_tally_create(const dp_tally_config *config, dp_tally **tally_p, rt_error *error)
+{
     dp_tally *tally = rt_alloc(1, sizeof *tally);
     if (!tally)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
@@ -122,29 +173,7 @@ rt_status dp_tally_create(const dp_tally_config *config, dp_tally **tally_p, rt_
     tally->tty = isatty(STDERR_FILENO);
     const rt_stream_config *stream = &config->config->stream;
     tally->is_weighted = rt_stream_is_weighted(stream) || stream->negatives_keep < 1;
-    rt_status status = rt_meter_create(&tally->meter);
-    if (!status && tally->is_weighted)
-        rt_meter_weigh(tally->meter);
-    if (!status && rt_config_class_count(stream))
-        rt_meter_classify(tally->meter, rt_config_class_count(stream));
-    if (!status)
-        status = dp_labels_create(config->config, &tally->labels);
-    if (!status)
-        status = dp_ranges_init(&tally->ranges, config->dense_count,
-                                rt_config_class_count(stream) > 0);
-    if (!status)
-        status = create_open(tally, config->config);
-    if (status)
-        rt_fail(error, RT_NO_MEMORY, "out of memory for metrics");
-    if (!status)
-        status = open_metrics(tally, error);
-    if (!status && config->directory && config->trace) {
-        snprintf(path, sizeof path, "%s/trace.jsonl%s", config->directory,
-                 goes_on(tally) ? "" : ".new");
-        tally->trace = fopen(path, goes_on(tally) ? "a" : "w");
-        if (!tally->trace)
-            status = rt_fail(error, RT_IO, "%s: cannot write", path);
-    }
+    const rt_status status = open_all(tally, error);
     if (status) {
         dp_tally_destroy(tally);
         return status;
@@ -387,10 +416,12 @@ static void write_ages(dp_tally *tally, const dp_planned *planned, rt_json *json
     const uint64_t now_ns = rt_now_ns();
     rt_json_double(json, "planned_before_ms", (double)(now_ns - planned->ready_ns) * 1e-6);
     rt_json_begin_array(json, "reported_before_ms");
-    for (uint32_t j = 0; j < tally->config.costs.worker_count; j++)
-        rt_json_double(json, NULL, planned->left_out >> j & 1
-                                       ? (double)NAN
-                                       : (double)(now_ns - open->reported_ns[j]) * 1e-6);
+    for (uint32_t j = 0; j < tally->config.costs.worker_count; j++) {
+        double waited_ms = (double)NAN;
+        if (!(planned->left_out >> j & 1))
+            waited_ms = (double)(now_ns - open->reported_ns[j]) * 1e-6;
+        rt_json_double(json, NULL, waited_ms);
+    }
     rt_json_end_array(json);
 }
 
@@ -467,7 +498,8 @@ static void show(dp_tally *tally, const dp_planned *planned, const rt_quality *q
 {
     const uint64_t passed_ns = tally->last_ns - tally->shown_ns;
     char rate[32] = "", end[32] = "";
-    if (!tally->config.progress || passed_ns < (tally->tty ? SHOW_TTY_NS : SHOW_FILE_NS))
+    const uint64_t every_ns = tally->tty ? SHOW_TTY_NS : SHOW_FILE_NS;
+    if (!tally->config.progress || passed_ns < every_ns)
         return;
     if (tally->shown_ns) {
         const uint64_t samples = tally->planned.samples - tally->shown_samples;
@@ -530,7 +562,9 @@ static void judge(dp_tally *tally, reported *open, const dp_planned *planned)
 static void trace_idle(const dp_tally *tally, const dp_planned *planned)
 {
     const rt_counts nothing = {0};
-    for (uint64_t rest = tally->trace ? planned->left_out : 0; rest; rest &= rest - 1)
+    if (!tally->trace)
+        return;
+    for (uint64_t rest = planned->left_out; rest; rest &= rest - 1)
         dp_trace_counts(tally->trace, planned->iteration, rt_lowest_bit(rest), 0, &nothing);
 }
 
@@ -627,8 +661,11 @@ static void write_labels(const dp_tally *tally, rt_json *json, const rt_quality 
     rt_json_begin_object(json, "labels");
     for (uint32_t l = 0; l < dp_labels_count(tally->labels); l++) {
         rt_meter *meter = dp_labels_meter(tally->labels, l);
-        const rt_quality own = meter ? rt_meter_total(meter) : *all;
-        const rt_quality own_last = meter ? rt_meter_last_fifth(meter) : *last;
+        rt_quality own = *all, own_last = *last;
+        if (meter) {
+            own = rt_meter_total(meter);
+            own_last = rt_meter_last_fifth(meter);
+        }
         rt_json_begin_object(json, rt_config_label(&tally->config.config->stream, l));
         rt_json_u64(json, "samples", own.sample_count);
         write_quality(json, &own, &own_last);
@@ -641,7 +678,7 @@ static rt_status save_summary(const dp_tally *tally, const rt_quality *all, cons
                               const dp_reading *reading, bool interrupted, rt_error *error)
 {
     const dp_account *planned = &tally->planned;
-    double per_iteration = planned->iterations ? 1.0 / (double)planned->iterations : 0;
+    const double per_iteration = share(1, planned->iterations);
     uint32_t n = tally->config.costs.worker_count;
     rt_counts executed = {0};
     char path[RT_PATH_MAX + 32];

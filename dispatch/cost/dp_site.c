@@ -9,7 +9,8 @@ static void limit_by_shards(const dp_boxes *boxes, const dp_rates *rates, uint32
 {
     double sum = 0;
     for (uint32_t s = 0; s < rates->shards.count; s++)
-        sum += boxes->of_shard[s] == box ? rates->shards.bytes_per_s[s] : 0;
+        if (boxes->of_shard[s] == box)
+            sum += rates->shards.bytes_per_s[s];
     if (sum > 0)
         *link = (dp_link){sum, sum};
 }
@@ -23,10 +24,12 @@ void dp_box_links(const dp_boxes *boxes, const dp_rates *rates, dp_link links[RT
         const dp_link *own = &rates->links[j];
         const bool first = !(measured >> boxes->of_worker[j] & 1);
         measured |= rt_bit(boxes->of_worker[j]);
-        link->up_bytes_per_s = first ? own->up_bytes_per_s
-                                     : fmax(link->up_bytes_per_s, own->up_bytes_per_s);
-        link->down_bytes_per_s = first ? own->down_bytes_per_s
-                                       : fmax(link->down_bytes_per_s, own->down_bytes_per_s);
+        if (first) {
+            *link = *own;
+            continue;
+        }
+        link->up_bytes_per_s = fmax(link->up_bytes_per_s, own->up_bytes_per_s);
+        link->down_bytes_per_s = fmax(link->down_bytes_per_s, own->down_bytes_per_s);
     }
     for (uint32_t b = 0; b < boxes->count; b++)
         if (!(measured >> b & 1))

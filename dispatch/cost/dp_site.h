@@ -75,7 +75,9 @@ static inline uint64_t dp_dense_bytes(uint64_t bytes, uint64_t whole, uint32_t i
 {
     if (rt_bit_count(participants) == 1)
         return 0;
-    return whole > 0 && iteration > 0 && iteration <= RT_CODING_WHOLE_ITERATIONS ? whole : bytes;
+    if (whole > 0 && iteration > 0 && iteration <= RT_CODING_WHOLE_ITERATIONS)
+        return whole;
+    return bytes;
 }
 
 // The value that records of a kind are about, of a worker or shard; NULL: none of these.

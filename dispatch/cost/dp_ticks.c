@@ -20,13 +20,17 @@ static uint32_t words(const dp_layout *layout, uint32_t field)
 
 uint32_t dp_row_bytes(const dp_layout *layout, uint32_t field, bool with_state)
 {
-    uint32_t floats = words(layout, field) + (with_state ? layout->state[field] : 0);
+    uint32_t floats = words(layout, field);
+    if (with_state)
+        floats += layout->state[field];
     return (uint32_t)(sizeof(rt_wire_row) + floats * sizeof(float));
 }
 
 uint32_t dp_whole_row_bytes(const dp_layout *layout, uint32_t field, bool with_state)
 {
-    uint32_t floats = layout->values[field] + (with_state ? layout->state[field] : 0);
+    uint32_t floats = layout->values[field];
+    if (with_state)
+        floats += layout->state[field];
     return (uint32_t)(sizeof(rt_wire_row) + floats * sizeof(float));
 }
 
@@ -142,8 +146,9 @@ void dp_ticks_add_shards(const dp_layout *layout, double ps_bytes_per_s, const d
         const limit *one = &limits[i];
         const double dense = (double)dense_bytes;
         ticks->ps_limits[i].share = slowest / one->rows_per_s;
-        ticks->ps_limits[i].dense =
-            one->dense_per_s > 0 ? to_long_ticks(dense, one->dense_per_s, ticks->tick_s) : 0;
+        ticks->ps_limits[i].dense = 0;
+        if (one->dense_per_s > 0)
+            ticks->ps_limits[i].dense = to_long_ticks(dense, one->dense_per_s, ticks->tick_s);
     }
     for (uint32_t f = 0; f < layout->field_count && count; f++) {
         double row = dp_row_bytes(layout, f, true), grad = dp_grad_bytes(layout, f);
@@ -211,7 +216,9 @@ double dp_shards_s(double ps_bytes_per_s, const dp_shards *shards, double row_by
     const uint32_t count = limits_of(ps_bytes_per_s, shards, limits);
     double longest = 0;
     for (uint32_t i = 0; i < count; i++) {
-        const double dense = limits[i].dense_per_s > 0 ? dense_bytes / limits[i].dense_per_s : 0;
+        double dense = 0;
+        if (limits[i].dense_per_s > 0)
+            dense = dense_bytes / limits[i].dense_per_s;
         longest = fmax(longest, row_bytes / limits[i].rows_per_s + dense);
     }
     return longest;
@@ -227,7 +234,9 @@ uint32_t dp_dense_chunk_floats(double bytes_per_s, rt_coding coding)
 
 static uint32_t row_bytes(const dp_layout *layout, uint32_t field, bool with_state, bool is_whole)
 {
-    return (is_whole ? dp_whole_row_bytes : dp_row_bytes)(layout, field, with_state);
+    if (is_whole)
+        return dp_whole_row_bytes(layout, field, with_state);
+    return dp_row_bytes(layout, field, with_state);
 }
 
 // Adds up in place: this goes over every operation of every plan.
@@ -320,8 +329,11 @@ static void add_handed(const dp_layout *layout, const dp_link *links, const uint
         sum->rows += op->kind == DP_OP_RECV;
         sum->gradients += op->kind == DP_OP_SUM;
         sum->bytes += bytes;
-        const uint32_t from = box_of ? box_of[op->keeper] : op->keeper;
-        const uint32_t to = box_of ? box_of[worker] : worker;
+        uint32_t from = op->keeper, to = worker;
+        if (box_of) {
+            from = box_of[from];
+            to = box_of[to];
+        }
         if (from != to)
             sum->cost_s += (double)bytes / fmin(links[from].up_bytes_per_s,
                                                 links[to].down_bytes_per_s);

@@ -93,8 +93,8 @@ static rt_status reserve(dp_broadcast *broadcast, uint64_t more)
 
 rt_status dp_broadcast_add_batch(dp_broadcast *broadcast, const rt_batch *batch)
 {
-    const rt_wire_batch head = {batch->sample_count | (batch->is_weighted ? DP_BATCH_WEIGHTED : 0),
-                                key_count(batch)};
+    const uint32_t flags = batch->is_weighted ? DP_BATCH_WEIGHTED : 0;
+    const rt_wire_batch head = {batch->sample_count | flags, key_count(batch)};
     uint64_t bytes = batch_bytes(batch), samples = batch->sample_count;
     if (reserve(broadcast, bytes))
         return RT_NO_MEMORY;
@@ -246,7 +246,9 @@ rt_status dp_broadcast_next_batch(dp_broadcast_reader *reader, rt_batch *batch, 
                        limits->keys_per_sample_max);
     const uint64_t label_bytes = padded(samples * (limits->more_labels + 1) * sizeof(float));
     const float *labels = rt_reader_take(in, 1, label_bytes);
-    const float *weights = is_weighted ? rt_reader_take(in, 1, label_bytes) : NULL;
+    const float *weights = NULL;
+    if (is_weighted)
+        weights = rt_reader_take(in, 1, label_bytes);
     const float *dense = rt_reader_take(in, 1, padded(samples * limits->dense_count * 4));
     const uint32_t *offsets = rt_reader_take(in, 1, padded((samples + 1) * sizeof(uint32_t)));
     const uint64_t *keys = rt_reader_take(in, head.key_count, sizeof(uint64_t));

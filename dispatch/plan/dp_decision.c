@@ -25,9 +25,9 @@ void dp_decisions_write(const dp_decisions *sum, double unit_s, rt_json *json)
     rt_json_double(json, "alpha", sum->alpha / iterations);
     rt_json_double(json, "opt_share", (double)sum->opt_samples / samples);
     rt_json_double(json, "heu_share", (double)sum->heu_samples / samples);
-    rt_json_double(json, "dispatch_error_bound",
-                   hybrid ? sum->error_bound_s / unit_s / iterations : NAN);
-    rt_json_double(json, "dispatch_error",
-                   sum->measured_iterations ? sum->error_s / unit_s / measured : NAN);
+    const double bound = hybrid ? sum->error_bound_s / unit_s / iterations : NAN;
+    const double error = sum->measured_iterations ? sum->error_s / unit_s / measured : NAN;
+    rt_json_double(json, "dispatch_error_bound", bound);
+    rt_json_double(json, "dispatch_error", error);
     rt_json_double(json, "dispatch_device_ms", sum->device_s * 1e3 / iterations);
 }

@@ -66,6 +66,7 @@ rt_status dp_input_check(const dp_input *input, uint32_t worker_count, rt_error 
 {
     rt_assert(input->kind < DP_INPUT_KINDS);
     const input_kind *kind = &kinds[input->kind];
+    const char *number = kind->is_integer ? "an integer" : "a number";
     uint32_t count = kind->subject ? worker_count : 1;
     if (input->kind == DP_INPUT_SHARD_LINK)
         count = RT_SHARDS_MAX;
@@ -75,7 +76,6 @@ rt_status dp_input_check(const dp_input *input, uint32_t worker_count, rt_error 
     if (!(input->value >= kind->min && input->value <= kind->max) ||
         (kind->is_integer && input->value != floor(input->value)))
         return rt_fail(error, RT_CONFIG, "%s: %g, expected %s in [%g, %g]", kind->name,
-                       input->value, kind->is_integer ? "an integer" : "a number", kind->min,
-                       kind->max);
+                       input->value, number, kind->min, kind->max);
     return RT_OK;
 }

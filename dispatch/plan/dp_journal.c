@@ -84,7 +84,9 @@ static rt_status read_input(const cJSON *object, uint32_t worker_count, dp_input
     rt_status status = read_u32(object, "iteration", &input->iteration, error);
     if (!status && dp_input_subject(kind))
         status = read_u32(object, dp_input_subject(kind), &input->worker, error);
-    return status ? status : dp_input_check(input, worker_count, error);
+    if (status)
+        return status;
+    return dp_input_check(input, worker_count, error);
 }
 
 static rt_status add_input(const cJSON *object, uint32_t worker_count, dp_inputs *inputs,
@@ -106,8 +108,9 @@ static rt_status add_input(const cJSON *object, uint32_t worker_count, dp_inputs
 static rt_status add_batch(const cJSON *object, dp_inputs *inputs, rt_error *error)
 {
     dp_short_batch batch;
-    const uint32_t last =
-        inputs->batch_count ? inputs->batches[inputs->batch_count - 1].iteration : 0;
+    uint32_t last = 0;
+    if (inputs->batch_count)
+        last = inputs->batches[inputs->batch_count - 1].iteration;
     rt_status status = read_u32(object, "iteration", &batch.iteration, error);
     if (!status)
         status = read_u32(object, "samples", &batch.samples, error);
@@ -132,10 +135,12 @@ static rt_status take_back(const cJSON *object, dp_inputs *inputs, rt_error *err
     if (!status)
         status = read_u32(object, "iteration", &iteration, error);
     inputs->count = (uint32_t)rt_min_u64(inputs->count, stay);
-    while (!status && inputs->batch_count > 0 &&
+    if (status)
+        return status;
+    while (inputs->batch_count > 0 &&
            inputs->batches[inputs->batch_count - 1].iteration > iteration)
         inputs->batch_count--;
-    return status;
+    return RT_OK;
 }
 
 // RT_DATA: it is no object. *is_start: it is the first that a process wrote.
@@ -193,7 +198,9 @@ static rt_status read_lines(FILE *file, uint32_t worker_count, dp_inputs *inputs
     }
     if (!half.status || (half.status == RT_DATA && !is_whole && feof(file)))
         return RT_OK;
-    return rt_fail(error, half.status == RT_DATA ? RT_CONFIG : half.status, "%s", half.text);
+    if (half.status == RT_DATA)
+        return rt_fail(error, RT_CONFIG, "%s", half.text);
+    return rt_fail(error, half.status, "%s", half.text);
 }
 
 rt_status dp_inputs_load(const char *path, uint32_t worker_count, dp_inputs *inputs,
@@ -234,5 +241,7 @@ uint32_t dp_inputs_samples(const dp_inputs *inputs, uint64_t iteration, uint32_t
             high = middle;
     }
     const bool is_there = low < inputs->batch_count && inputs->batches[low].iteration == iteration;
-    return is_there ? (uint32_t)rt_min_u64(inputs->batches[low].samples, full) : full;
+    if (!is_there)
+        return full;
+    return (uint32_t)rt_min_u64(inputs->batches[low].samples, full);
 }

@@ -65,7 +65,9 @@ _Static_assert(sizeof(dp_op) == 32, "ops are copied in bulk");
 static inline uint32_t dp_op_shard(const dp_op *op, uint32_t shard_count)
 {
     const uint32_t planned = op->flags >> DP_OP_SHARD;
-    return planned ? planned - 1 : rt_key_shard(op->key, shard_count);
+    if (planned)
+        return planned - 1;
+    return rt_key_shard(op->key, shard_count);
 }
 
 static inline void dp_op_set_shard(dp_op *op, uint32_t shard)

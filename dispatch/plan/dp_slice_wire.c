@@ -13,6 +13,12 @@ static uint64_t padded(uint64_t bytes)
     return (bytes + 7) & ~UINT64_C(7);
 }
 
+// A number, or flag, that stands only where something is so; else 0.
+static uint64_t where(bool is_so, uint64_t number)
+{
+    return is_so ? number : 0;
+}
+
 // Every array of a slice, once: XX(member, element type, count). Encoder, decoder and size agree
 // because all three are made from this list.
 #define SLICE_ARRAYS(XX)                                              \
@@ -69,22 +75,22 @@ static uint64_t label_count(const rt_wire_slice *c, const dp_slice_limits *limit
 
 static uint64_t weight_count(const rt_wire_slice *c, const dp_slice_limits *limits)
 {
-    return c->flags & DP_SLICE_WEIGHTED ? label_count(c, limits) : 0;
+    return where(c->flags & DP_SLICE_WEIGHTED, label_count(c, limits));
 }
 
 static uint64_t home_count(const rt_wire_slice *c, uint32_t count)
 {
-    return c->flags & DP_SLICE_HOMES ? count : 0;
+    return where(c->flags & DP_SLICE_HOMES, count);
 }
 
 static uint64_t peer_count(const rt_wire_slice *c, uint32_t count)
 {
-    return c->flags & DP_SLICE_HANDS ? count : 0;
+    return where(c->flags & DP_SLICE_HANDS, count);
 }
 
 static uint64_t adder_count(const rt_wire_slice *c)
 {
-    return c->flags & DP_SLICE_SUMS ? c->grad_count : 0;
+    return where(c->flags & DP_SLICE_SUMS, c->grad_count);
 }
 
 static uint64_t bag_offset_count(const rt_wire_slice *c, const dp_slice_limits *limits)
@@ -177,19 +183,18 @@ static rt_wire_slice slice_counts(const dp_plan *plan, const dp_slice *slice, co
     const uint32_t lookup_count = count_lookups(slice, batch, limits);
     bool uniform = !(batch && batch->has_gaps) &&
                    lookup_count == (uint64_t)slice->sample_count * limits->field_count;
-    rt_wire_slice counts = {.flags = (uniform ? DP_SLICE_UNIFORM : 0) |
-                                     (weighted ? DP_SLICE_WEIGHTED : 0) |
-                                     (plan->iteration == 0 ? DP_SLICE_FLUSH : 0) |
-                                     (limits->shard_count ? DP_SLICE_HOMES : 0) |
-                                     (limits->hands ? DP_SLICE_HANDS : 0) |
-                                     (limits->sums ? DP_SLICE_SUMS : 0),
+    const uint64_t flags =
+        where(uniform, DP_SLICE_UNIFORM) | where(weighted, DP_SLICE_WEIGHTED) |
+        where(plan->iteration == 0, DP_SLICE_FLUSH) | where(limits->shard_count, DP_SLICE_HOMES) |
+        where(limits->hands, DP_SLICE_HANDS) | where(limits->sums, DP_SLICE_SUMS);
+    rt_wire_slice counts = {.flags = (uint32_t)flags,
                             .iteration = plan->iteration,
                             .batch_samples = plan->sample_count,
                             .sample_count = slice->sample_count,
                             .lookup_count = lookup_count,
                             .row_count = slice->row_count,
                             .dense_chunk_floats = plan->dense_chunk_floats,
-                            .workers = plan->iteration ? plan->participants : 0};
+                            .workers = where(plan->iteration, plan->participants)};
     count_ops(&slice->release, &counts);
     count_ops(&slice->fill, &counts);
     counts.delta_late = counts.delta_count;
@@ -260,8 +265,10 @@ static void put_samples(const dp_slice *slice, const rt_batch *batch, const dp_s
     }
     if (!offsets)
         return;
-    for (uint64_t i = 1; i < bag_offset_count(&view->counts, limits); i++)
-        offsets[i] = offsets[i] ? offsets[i] : offsets[i - 1]; // an empty bag
+    for (uint64_t i = 1; i < bag_offset_count(&view->counts, limits); i++) {
+        if (!offsets[i]) // an empty bag
+            offsets[i] = offsets[i - 1];
+    }
 }
 
 // Of a folded batch: rows of the slice by look-up, where the plan has them by key.
@@ -327,8 +334,8 @@ static void put_push(const dp_op *op, const dp_slice_view *view, uint32_t at)
 {
     WRITABLE(view->push_slots, uint32_t)[at] = op->slot;
     WRITABLE(view->push_versions, uint32_t)[at] = op->version;
-    WRITABLE(view->push_reasons, uint8_t)[at] =
-        (uint8_t)(op->reason | (op->flags & DP_OP_WHOLE ? DP_PUSH_WHOLE : 0));
+    WRITABLE(view->push_reasons, uint8_t)
+    [at] = (uint8_t)(op->reason | where(op->flags & DP_OP_WHOLE, DP_PUSH_WHOLE));
     put_home(view->push_homes, at, op);
     put_peer(view->push_peers, at, op);
 }
@@ -497,6 +504,14 @@ static bool all_below(const uint32_t *values, uint32_t count, uint32_t bound)
     return below;
 }
 
+// A flush has none; of an iteration those of a slice are some of the batch.
+static bool has_samples_of_kind(const rt_wire_slice *c, bool flush)
+{
+    if (flush)
+        return c->lookup_count + c->sample_count + c->row_count + c->grad_count == 0;
+    return c->batch_samples >= c->sample_count && c->batch_samples > 0;
+}
+
 static rt_status check_counts(const rt_wire_slice *c, const dp_slice_limits *limits,
                               rt_error *error)
 {
@@ -522,8 +537,7 @@ static rt_status check_counts(const rt_wire_slice *c, const dp_slice_limits *lim
         return bad(error, "more samples or look-ups than announced at the start");
     if (c->row_count > c->lookup_count || (c->lookup_count && c->row_count == 0))
         return bad(error, "rows and look-ups do not fit together");
-    if (flush ? c->lookup_count + c->sample_count + c->row_count + c->grad_count != 0
-              : c->batch_samples < c->sample_count || c->batch_samples == 0)
+    if (!has_samples_of_kind(c, flush))
         return bad(error, "samples do not fit the kind of slice");
     if (c->flags & DP_SLICE_UNIFORM &&
         c->lookup_count != (uint64_t)c->sample_count * limits->field_count)
@@ -531,12 +545,11 @@ static rt_status check_counts(const rt_wire_slice *c, const dp_slice_limits *lim
     if (c->push_count > limits->slot_count || c->drop_count > limits->slot_count ||
         c->pull_count > limits->slot_count || c->init_count > limits->slot_count ||
         c->pull_sum_count > limits->slot_count || c->grad_count > c->row_count ||
-        c->keep_count > c->row_count || c->sum_count > (limits->sums ? c->row_count : 0) ||
-        c->delta_count > 2 * (uint64_t)limits->slot_count ||
-        c->delta_late > c->delta_count || (flush && c->delta_late) ||
-        c->push_late > c->push_count || (flush && c->push_late) ||
+        c->keep_count > c->row_count || c->sum_count > where(limits->sums, c->row_count) ||
+        c->delta_count > 2 * (uint64_t)limits->slot_count || c->delta_late > c->delta_count ||
+        (flush && c->delta_late) || c->push_late > c->push_count || (flush && c->push_late) ||
         (c->push_late && !(c->flags & DP_SLICE_HOMES)) ||
-        c->forget_count > (c->flags & DP_SLICE_HOMES ? 2 * (uint64_t)limits->slot_count : 0))
+        c->forget_count > where(c->flags & DP_SLICE_HOMES, 2 * (uint64_t)limits->slot_count))
         return bad(error, "more operations than slots");
     return RT_OK;
 }
@@ -678,7 +691,9 @@ static rt_status check_values(const dp_slice_view *v, const dp_slice_limits *lim
         status = check_ops(v, limits, error);
     if (!status)
         status = check_sums(v, limits, error);
-    return status ? status : check_bags(v, limits, error);
+    if (status)
+        return status;
+    return check_bags(v, limits, error);
 }
 
 rt_status dp_slice_decode(const rt_message *message, const dp_slice_limits *limits,

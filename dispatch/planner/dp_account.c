@@ -95,8 +95,10 @@ void dp_account_add(const dp_account_config *config, const dp_plan *plan, dp_acc
         account->traffic[j].up += traffic[j].up;
         account->traffic[j].down += traffic[j].down;
         account->micro_batch[j] += micro_batch[j];
-        traffic[j].down += plan->returning >> j & 1 ? config->dense_return_bytes : 0;
-        traffic[j].up += plan->sharing >> j & 1 ? config->dense_return_bytes : 0;
+        if (plan->returning >> j & 1)
+            traffic[j].down += config->dense_return_bytes;
+        if (plan->sharing >> j & 1)
+            traffic[j].up += config->dense_return_bytes;
         if (!config->boxes.count)
             account->cost_s[j] += dp_passing_cost_s(&passing, &config->rates.links[j]);
         if (passing.received == 0)
@@ -107,10 +109,11 @@ void dp_account_add(const dp_account_config *config, const dp_plan *plan, dp_acc
     }
     account->iterations++;
     account->samples += plan->sample_count;
-    account->predicted_s +=
-        config->boxes.count ? add_boxes(config, plan, micro_batch, account)
-                            : dp_predict_s(config, plan->iteration, plan->participants, traffic,
-                                           handed.bytes, micro_batch);
+    if (config->boxes.count)
+        account->predicted_s += add_boxes(config, plan, micro_batch, account);
+    else
+        account->predicted_s += dp_predict_s(config, plan->iteration, plan->participants, traffic,
+                                             handed.bytes, micro_batch);
     dp_handed_add(&account->handed, &handed);
     account->hits.lookups += plan->hits.lookups;
     account->hits.lookups_hit += plan->hits.lookups_hit;
@@ -123,7 +126,9 @@ void dp_account_add(const dp_account_config *config, const dp_plan *plan, dp_acc
 double dp_account_dense_bytes(const dp_account_config *config, uint64_t before, uint64_t count)
 {
     const uint64_t first = RT_CODING_WHOLE_ITERATIONS; // of a run
-    const uint64_t whole = before < first ? rt_min_u64(first - before, count) : 0;
+    uint64_t whole = 0;
+    if (before < first)
+        whole = rt_min_u64(first - before, count);
     const double usual = (double)config->dense_bytes;
     if (config->worker_count == 1)
         return 0;

@@ -103,7 +103,9 @@ const dp_candidate *dp_choice_best(const dp_choice *c)
 static double best_s(const dp_choice *c)
 {
     const dp_candidate *best = dp_choice_best(c);
-    return best ? best->predicted_s : INFINITY;
+    if (!best)
+        return INFINITY;
+    return best->predicted_s;
 }
 
 static bool is_worth(const dp_choice *c, uint32_t count)
@@ -145,7 +147,9 @@ static uint64_t next_set(const dp_choice *c)
     const uint32_t best = best_prefix(c);
     if (is_worth(c, best + 1))
         return prefix(c->ranks, best + 1);
-    return is_worth(c, best - 1) ? prefix(c->ranks, best - 1) : 0;
+    if (is_worth(c, best - 1))
+        return prefix(c->ranks, best - 1);
+    return 0;
 }
 
 // ---- units -----------------------------------------------------------------------------------
@@ -202,7 +206,9 @@ static rt_status plan_part(dp_choice *c, const dp_recent *recent)
 static double moved_in(const dp_choice *c)
 {
     const double expected = dp_estimate_row_bytes(&c->config, &c->demand, c->workers);
-    return expected > 0 ? dp_trial_row_bytes(c->trial) / counted(c) / expected : 0;
+    if (!(expected > 0))
+        return 0;
+    return dp_trial_row_bytes(c->trial) / counted(c) / expected;
 }
 
 static void note(dp_choice *c, double predicted_s, double moved)
@@ -232,30 +238,37 @@ static rt_status open_trial(dp_choice *c)
 
 static rt_status do_part(dp_choice *c, const dp_recent *recent)
 {
-    rt_status status = c->trial ? plan_part(c, recent) : open_trial(c);
-    if (!status && c->trial) {
+    rt_status status;
+    if (c->trial)
+        status = plan_part(c, recent);
+    else
+        status = open_trial(c);
+    if (status)
+        return status;
+    if (c->trial) {
         const double seconds = dp_trial_seconds(c->trial) / counted(c);
         if (c->batch == c->batch_count)
             note(c, seconds, moved_in(c));
         else if (seconds > best_s(c))
             note(c, seconds, 0);
     }
-    if (!status && !c->trial && next_set(c) == 0)
+    if (!c->trial && next_set(c) == 0)
         dp_choice_end(c);
-    return status;
+    return RT_OK;
 }
 
 static double next_work(const dp_choice *c, const dp_recent *recent)
 {
-    return (double)(c->trial ? dp_trial_work(c->trial, dp_recent_at(recent, c->batch))
-                             : DP_TRIAL_CREATION_WORK);
+    if (!c->trial)
+        return (double)DP_TRIAL_CREATION_WORK;
+    return (double)dp_trial_work(c->trial, dp_recent_at(recent, c->batch));
 }
 
 static double unit_work(const dp_choice *c, uint32_t key_count)
 {
     const bool searches = dp_policy_can(c->config.dispatch.policy, DP_POLICY_TIME);
-    return (searches ? DP_CHOICE_SEARCH_SHARE : DP_CHOICE_SHARE) *
-           (double)dp_trial_decision_work(&c->config, key_count);
+    const double share = searches ? DP_CHOICE_SEARCH_SHARE : DP_CHOICE_SHARE;
+    return share * (double)dp_trial_decision_work(&c->config, key_count);
 }
 
 rt_status dp_choice_step(dp_choice *c, const dp_recent *recent, uint32_t key_count)
@@ -289,7 +302,9 @@ uint64_t dp_choice_result(const dp_choice *c)
     if (!best)
         return c->current;
     const bool better = best->predicted_s < (1 - DP_CHOICE_GAIN) * current->predicted_s;
-    return better && !is_doubtful(c, best->workers) ? best->workers : c->current;
+    if (better && !is_doubtful(c, best->workers))
+        return best->workers;
+    return c->current;
 }
 
 // ---- state -----------------------------------------------------------------------------------
@@ -378,13 +393,32 @@ static rt_status load_trial(dp_choice *c, const dp_recent *recent, rt_reader *re
     if (workers == 0)
         return RT_OK;
     rt_status status = open_trial(c);
-    if (!status && c->workers != workers)
-        status = RT_DATA;
-    while (!status && c->done < done && c->batch < c->batch_count)
+    if (status)
+        return status;
+    if (c->workers != workers)
+        return RT_DATA;
+    while (c->done < done && c->batch < c->batch_count) {
         status = plan_part(c, recent);
-    if (!status && (c->done < done || c->batch == c->batch_count))
-        status = RT_DATA; // it would have been over
-    return status;
+        if (status)
+            return status;
+    }
+    if (c->done < done || c->batch == c->batch_count)
+        return RT_DATA; // it would have been over
+    return RT_OK;
+}
+
+static rt_status go_on(dp_choice *c, const dp_planner_config *then, const dp_recent *recent,
+                       rt_reader *reader)
+{
+    rt_status status = prepare(c, then, recent);
+    if (status)
+        return status;
+    status = load_trial(c, recent, reader);
+    if (status)
+        return status;
+    if (next_set(c) == 0 && !c->trial)
+        return RT_DATA; // it would have been done
+    return RT_OK;
 }
 
 rt_status dp_choice_load(dp_choice *c, const dp_planner_config *config, const dp_recent *recent,
@@ -408,11 +442,7 @@ rt_status dp_choice_load(dp_choice *c, const dp_planner_config *config, const dp
         (c->current & ~rt_bits_below(config->worker_count)) != 0 || !load_tried(c, reader))
         return RT_DATA;
     c->batch_count = (uint32_t)batch_count;
-    rt_status status = prepare(c, &then, recent);
-    if (!status)
-        status = load_trial(c, recent, reader);
-    if (!status && next_set(c) == 0 && !c->trial)
-        status = RT_DATA; // it would have been done
+    const rt_status status = go_on(c, &then, recent, reader);
     if (status)
         dp_choice_end(c);
     return status;

@@ -130,6 +130,15 @@ static rt_status push_unsynced(dp_planner *planner, dp_plan *plan)
 
 // ---- place -----------------------------------------------------------------------------------
 
+// What the PS does not have yet is pushed.
+static rt_status give_up(dp_planner *planner, dp_plan *plan, uint32_t worker, uint32_t slot,
+                         dp_record *record)
+{
+    if (record->version_ps < record->version)
+        return push_row(planner, plan, worker, slot, record, DP_REASON_EVICT, false);
+    return add_drop(plan, worker, slot, record);
+}
+
 // Who has the latest copy is alone with it, unless it trains the row with others now, and then it
 // does not go. So nobody else looks at the record of a copy that is not outdated.
 static rt_status evict(dp_planner *planner, dp_plan *plan, uint32_t worker)
@@ -143,9 +152,7 @@ static rt_status evict(dp_planner *planner, dp_plan *plan, uint32_t worker)
         dp_record *record = &planner->directory.records[index];
         rt_assert(record->copies.holders == rt_bit(worker));
         planner->turnover.workers[worker].evictions++;
-        bool dirty = record->version_ps < record->version;
-        if (dirty ? push_row(planner, plan, worker, slot, record, DP_REASON_EVICT, false)
-                  : add_drop(plan, worker, slot, record))
+        if (give_up(planner, plan, worker, slot, record))
             return RT_NO_MEMORY;
     }
     dp_seats_leave(&planner->seats[worker], index, slot);
@@ -276,8 +283,9 @@ dp_record *dp_planner_dirty_in(const dp_planner *planner, uint32_t worker, uint3
     if (index >= planner->directory.record_top)
         return NULL;
     dp_record *record = &planner->directory.records[index];
-    const bool is_dirty = planner->stale ? dp_stale_is_dirty(planner->stale, worker, slot)
-                                         : record->version_ps < record->version;
+    bool is_dirty = record->version_ps < record->version;
+    if (planner->stale)
+        is_dirty = dp_stale_is_dirty(planner->stale, worker, slot);
     if (!is_dirty || !(record->copies.holders >> worker & 1))
         return NULL;
     return dp_cache_slot(planner->caches, worker, &record->copies) == slot ? record : NULL;
@@ -286,8 +294,9 @@ dp_record *dp_planner_dirty_in(const dp_planner *planner, uint32_t worker, uint3
 static rt_status flush_slot(dp_planner *planner, dp_plan *plan, uint32_t worker, uint32_t slot,
                             dp_record *record)
 {
-    return planner->stale ? dp_stale_flush(planner, plan, worker, slot)
-                          : push_row(planner, plan, worker, slot, record, DP_REASON_FLUSH, true);
+    if (planner->stale)
+        return dp_stale_flush(planner, plan, worker, slot);
+    return push_row(planner, plan, worker, slot, record, DP_REASON_FLUSH, true);
 }
 
 // Rows that its link moves in its share of the last iteration's time; at least one.
@@ -382,25 +391,33 @@ static rt_status begin_release(dp_planner *planner, dp_work *work)
     dp_homes_begin(planner);
     if (planner->config.dispatch.reduce)
         dp_reduce_choose(planner, work);
-    return dp_planner_pool(planner) ? RT_OK : push_unsynced(planner, &work->plan);
+    if (dp_planner_pool(planner))
+        return RT_OK;
+    return push_unsynced(planner, &work->plan);
 }
 
 static rt_status release(dp_planner *planner, dp_work *work, uint32_t from, uint32_t until)
 {
     const bool are_planned = dp_homes_are_planned(planner);
     rt_pool *pool = dp_planner_pool(planner);
-    rt_status status = from == 0 ? begin_release(planner, work) : RT_OK;
+    if (from == 0) {
+        const rt_status status = begin_release(planner, work);
+        if (status)
+            return status;
+    }
     if (pool)
         return dp_planner_each_worker(planner, pool, work, release_worker);
-    for (uint32_t d = from; d < until && !status; d++) {
+    for (uint32_t d = from; d < until; d++) {
         if (d + DP_AHEAD < until && planner->latest[d + DP_AHEAD])
             prefetch_held(planner, work, d + DP_AHEAD,
                           rt_lowest_bit(planner->latest[d + DP_AHEAD]));
-        status = release_key(planner, work, d);
+        const rt_status status = release_key(planner, work, d);
+        if (status)
+            return status;
         if (are_planned)
             dp_homes_choose_mover(planner, work, d);
     }
-    return status;
+    return RT_OK;
 }
 
 typedef struct {
@@ -434,7 +451,7 @@ static rt_status place_all(dp_planner *planner, dp_work *work)
     placing all = {.planner = planner, .work = work};
     if (shown)
         dp_shown_outdate(planner, work, 0, planner->view.distinct_count);
-    rt_pool_run(dp_planner_pool(planner), shown ? 2 * n : n, place_some, &all);
+    rt_pool_run(dp_planner_pool(planner), n + n * shown, place_some, &all);
     end_placing(planner, work, shown);
     for (uint32_t w = 0; w < n; w++) {
         if (all.status[w])
@@ -475,14 +492,15 @@ static rt_status train_worker(dp_planner *planner, dp_work *work, uint32_t worke
 static rt_status train(dp_planner *planner, dp_work *work, uint32_t from, uint32_t until)
 {
     rt_pool *pool = dp_planner_pool(planner);
-    rt_status status = RT_OK;
     if (pool)
         return dp_planner_each_worker(planner, pool, work, train_worker);
-    for (uint32_t d = from; d < until && !status; d++) {
+    for (uint32_t d = from; d < until; d++) {
         dp_planner_prefetch_record(planner, work, d);
-        status = train_key(planner, work, d);
+        const rt_status status = train_key(planner, work, d);
+        if (status)
+            return status;
     }
-    return status;
+    return RT_OK;
 }
 
 static void show(dp_planner *planner, dp_work *work, uint32_t step)
@@ -504,13 +522,14 @@ static void begin(dp_planner *planner, dp_work *work)
 
 static rt_status finish(dp_planner *planner, dp_work *work)
 {
-    rt_status status = flush_who_sits_out(planner, &work->plan);
+    const rt_status status = flush_who_sits_out(planner, &work->plan);
     work->open = !planner->stale; // which leaves nothing to be settled
-    if (!status)
-        dp_lineup_predict(planner, &work->plan);
-    if (!status && !planner->config.dispatch.keeper)
-        status = dp_planner_settle(planner, work, NULL);
-    return status;
+    if (status)
+        return status;
+    dp_lineup_predict(planner, &work->plan);
+    if (planner->config.dispatch.keeper)
+        return RT_OK;
+    return dp_planner_settle(planner, work, NULL);
 }
 
 // ---- steps -----------------------------------------------------------------------------------
@@ -520,23 +539,25 @@ static uint32_t steps_of(const dp_planner *planner, uint32_t stage)
 {
     const uint32_t blocks = planner->view.distinct_count / KEYS_BLOCK + 1;
     const uint32_t workers = planner->config.worker_count + 1; // and the chains
-    const bool pool = dp_planner_pool(planner) != NULL, shows = planner->shown && !pool;
+    const bool pool = dp_planner_pool(planner) != NULL, exact = planner->stale == NULL;
+    const bool shows = planner->shown && !pool;
+    const uint32_t key_parts = pool ? 1 : blocks, row_parts = pool ? 1 : workers;
     switch ((commit_stage)stage) {
     case STAGE_SETTLE:
         return planner->config.dispatch.keeper;
     case STAGE_RELEASE:
     case STAGE_TRAIN:
-        return planner->stale ? 0 : pool ? 1 : blocks;
+        return exact * key_parts;
     case STAGE_PLACE:
-        return planner->stale ? 0 : pool ? 1 : workers;
+        return exact * row_parts;
     case STAGE_STALE:
-        return planner->stale != NULL;
+        return !exact;
     case STAGE_OUTDATE:
-        return shows ? blocks : 0;
+        return shows * blocks;
     case STAGE_SHOW:
-        return shows ? workers : 0;
+        return shows * workers;
     case STAGE_LEAVE:
-        return planner->stale == NULL;
+        return exact;
     default:
         return 1;
     }
@@ -595,8 +616,10 @@ static uint64_t placing_work(const dp_planner *planner, const dp_work *work)
     const uint32_t rows = work->plan.slices[worker].row_count;
     const bool shows = planner->stage == STAGE_SHOW;
     const uint32_t free = (shows ? planner->shown : planner->caches)[worker].free_count;
-    return (uint64_t)rows * instructions[planner->stage] +
-           (rows > free ? (uint64_t)(rows - free) * EVICTION : 0);
+    uint64_t sum = (uint64_t)rows * instructions[planner->stage];
+    if (rows > free)
+        sum += (uint64_t)(rows - free) * EVICTION;
+    return sum;
 }
 
 // Copies that were evicted, in both sets of caches.
@@ -629,7 +652,9 @@ static const dp_plan *final_plan(dp_planner *planner)
 {
     if (!planner->config.dispatch.keeper)
         return &dp_work_of(planner, planner->iteration)->plan;
-    return planner->held_back ? &dp_work_of(planner, planner->iteration - 1)->plan : NULL;
+    if (!planner->held_back)
+        return NULL;
+    return &dp_work_of(planner, planner->iteration - 1)->plan;
 }
 
 static const dp_stage measured_as[STAGE_COUNT] = {
@@ -664,17 +689,20 @@ rt_status dp_planner_commit_step(dp_planner *planner, bool *done_p, const dp_pla
 
 rt_status dp_planner_commit(dp_planner *planner, const dp_plan **plan_p)
 {
-    bool done = false;
-    rt_status status = RT_OK;
-    while (!done && !status)
-        status = dp_planner_commit_step(planner, &done, plan_p);
-    return status;
+    for (bool done = false; !done;) {
+        const rt_status status = dp_planner_commit_step(planner, &done, plan_p);
+        if (status)
+            return status;
+    }
+    return RT_OK;
 }
 
 rt_status dp_planner_finish(dp_planner *planner, const dp_plan **plan_p)
 {
     dp_work *last = dp_work_of(planner, planner->iteration);
-    *plan_p = last->open ? &last->plan : NULL;
+    *plan_p = NULL;
+    if (last->open)
+        *plan_p = &last->plan;
     return dp_planner_settle(planner, last, NULL);
 }
 

@@ -13,7 +13,7 @@
 #define SEARCH_FACTOR_MAX 4.0 // of one change
 #define COMPUTE_CHANGE 0.15
 
-// ---- times -------------------------------------------------------------------------------------
+// ---- times -----------------------------------------------------------------------------------
 
 static void add_time(dp_times *times, double value)
 {
@@ -49,7 +49,7 @@ static double median(const double *values, uint32_t count)
     return count ? sorted[count / 2] : 0;
 }
 
-// ---- records -----------------------------------------------------------------------------------
+// ---- records ---------------------------------------------------------------------------------
 
 // A record that is still waiting is replaced: there is room for one of each.
 static void emit(dp_controller *c, dp_input_kind kind, uint32_t worker, double value)
@@ -100,7 +100,7 @@ void dp_controller_resume(dp_controller *c, double alpha, uint32_t evaluations,
         c->workers[j].compute_s = compute_s[j];
 }
 
-// ---- alpha -------------------------------------------------------------------------------------
+// ---- alpha -----------------------------------------------------------------------------------
 
 static void enter_step(dp_controller *c, uint32_t step)
 {
@@ -151,7 +151,7 @@ static void judge_alpha(dp_controller *c, double decision_s)
     }
 }
 
-// ---- search ------------------------------------------------------------------------------------
+// ---- search ----------------------------------------------------------------------------------
 
 static void clear_searches(dp_controller *c)
 {
@@ -234,7 +234,7 @@ void dp_controller_iterated(dp_controller *c, double iteration_s)
     add_time(&c->iterations, iteration_s);
 }
 
-// ---- computing time ----------------------------------------------------------------------------
+// ---- computing time --------------------------------------------------------------------------
 
 // The median follows a change only when it lasts: half of the reports must have it.
 void dp_controller_computed(dp_controller *c, uint32_t worker, double compute_s,

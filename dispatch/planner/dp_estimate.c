@@ -89,8 +89,8 @@ static double row_bytes(const question *q, uint32_t samples)
 static double worker_s(const question *q, uint32_t rank, uint32_t samples)
 {
     const dp_rates *rates = &q->config->rates;
-    return (q->count > 1 ? dp_estimate_dense_s(q->config, rank) : 0) +
-           row_bytes(q, samples) / slower_way(&rates->links[rank]) +
+    const double dense_s = q->count > 1 ? dp_estimate_dense_s(q->config, rank) : 0;
+    return dense_s + row_bytes(q, samples) / slower_way(&rates->links[rank]) +
            rates->compute_s_per_sample[rank] * samples;
 }
 
@@ -108,7 +108,9 @@ static double part_at_hand(const dp_planner_config *config, uint64_t workers)
             return 0;
     for (uint32_t s = 0; s < config->rates.shards.count; s++)
         shards += boxes->of_shard[s] == box;
-    return config->shard_share > 0 ? fmin(1, shards * config->shard_share) : shards > 0;
+    if (config->shard_share > 0)
+        return fmin(1, shards * config->shard_share);
+    return shards > 0;
 }
 
 // The most samples, of least to most, with which a worker is done in time; at least the least.
@@ -170,10 +172,11 @@ double dp_estimate_s(const dp_planner_config *config, const dp_demand *demand, d
         q.ranks[q.count++] = rt_lowest_bit(rest);
     const uint32_t all = demand->sample_count, share = (all + q.count - 1) / q.count;
     const bool equal = config->micro_batch_max == 0;
-    const uint32_t least = equal ? share : (uint32_t)rt_min_u64(config->micro_batch_min, share);
-    const uint32_t most =
-        equal ? share
-              : (uint32_t)rt_min_u64(rt_max_u64(config->micro_batch_max, share), all);
+    uint32_t least = share, most = share;
+    if (!equal) {
+        least = (uint32_t)rt_min_u64(config->micro_batch_min, share);
+        most = (uint32_t)rt_min_u64(rt_max_u64(config->micro_batch_max, share), all);
+    }
     level(&q, least, most, samples);
     for (uint32_t j = 0; j < q.count; j++) {
         slowest = fmax(slowest, worker_s(&q, q.ranks[j], samples[j]));

@@ -70,8 +70,11 @@ void dp_homes_assume(dp_planner *planner, dp_record *record)
             return;
         }
     }
-    const uint32_t s = other_count ? others[rt_key_shard(record->key, other_count)]
-                                   : rt_key_shard(record->key, count);
+    uint32_t s;
+    if (other_count)
+        s = others[rt_key_shard(record->key, other_count)];
+    else
+        s = rt_key_shard(record->key, count);
     dp_directory_set_home(&planner->directory, record, s);
 }
 
@@ -97,8 +100,9 @@ uint8_t dp_homes_box(const dp_planner *planner, const dp_record *record, bool di
         return DP_NO_BOX;
     const uint64_t holders = record->copies.holders;
     const bool moves = dirty && rt_bits_one(holders) && record->version_ps < record->version;
-    return boxes->of_shard[moves ? pushed_to(planner, rt_lowest_bit(holders), record)
-                                 : record->home];
+    if (moves)
+        return boxes->of_shard[pushed_to(planner, rt_lowest_bit(holders), record)];
+    return boxes->of_shard[record->home];
 }
 
 // The shard before forgets what it has up to the version that now is elsewhere.
@@ -134,7 +138,9 @@ rt_status dp_homes_push(dp_planner *planner, dp_plan *plan, uint32_t worker, uin
     // Not up to the version that is pushed: with that one the row may come back. (Where all is
     // pushed after every training, the record has that one already.)
     const uint32_t version = (uint32_t)rt_min_u64(record->version_ps, record->version - 1);
-    return version ? add_forget(plan, worker, record, version, before) : RT_OK;
+    if (!version)
+        return RT_OK;
+    return add_forget(plan, worker, record, version, before);
 }
 
 // Of several trainers, the one on the box that has served others the shortest; RT_WORKERS_MAX: no
@@ -217,10 +223,11 @@ static rt_status take_in(dp_planner *planner, dp_work *work, uint32_t d, dp_reco
 static void first_home(dp_planner *planner, uint64_t trainers, dp_record *record)
 {
     const uint32_t worker = least_busy(planner, trainers, record->key);
-    const uint32_t box =
-        worker == RT_WORKERS_MAX ? RT_SITE_BOXES_MAX : planner->config.boxes.of_worker[worker];
-    const uint32_t shard =
-        box == RT_SITE_BOXES_MAX ? emptiest(planner) : shard_on(planner, box, record->key);
+    uint32_t shard;
+    if (worker == RT_WORKERS_MAX)
+        shard = emptiest(planner);
+    else
+        shard = shard_on(planner, planner->config.boxes.of_worker[worker], record->key);
     dp_directory_set_home(&planner->directory, record, shard);
 }
 

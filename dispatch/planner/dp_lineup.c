@@ -16,7 +16,8 @@ uint64_t dp_planner_clean(const dp_planner *planner)
     const uint64_t out = rt_bits_below(planner->config.worker_count) & ~planner->participants;
     for (uint64_t rest = out; rest; rest &= rest - 1) {
         const uint32_t w = rt_lowest_bit(rest);
-        clean |= planner->flushed[w] == planner->caches[w].slot_count ? rt_bit(w) : 0;
+        if (planner->flushed[w] == planner->caches[w].slot_count)
+            clean |= rt_bit(w);
     }
     return clean;
 }
@@ -30,8 +31,7 @@ void dp_lineup_set(dp_planner *planner)
 {
     const dp_planner_config *config = &planner->config;
     const uint64_t all = rt_bits_below(config->worker_count) & ~config->lost;
-    const uint32_t fewest =
-        config->participants_min ? config->participants_min : config->worker_count;
+    const uint32_t fewest = dp_planner_fewest(config);
     const uint64_t left = planner->participants;
     planner->participants = config->participants & all;
     if (rt_bit_count(planner->participants) < fewest)

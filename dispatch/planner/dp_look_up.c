@@ -266,9 +266,11 @@ rt_status dp_planner_look_up_step(dp_planner *planner, const rt_batch *batch, bo
 {
     const uint32_t count = look_ups_of_step(planner, batch);
     *done_p = false;
-    rt_status status = planner->looked_up == 0 ? begin_look_up(planner, batch) : RT_OK;
-    if (status)
-        return status;
+    if (planner->looked_up == 0) {
+        const rt_status status = begin_look_up(planner, batch);
+        if (status)
+            return status;
+    }
     if (count > 0)
         return number_keys(planner, batch, count);
     describe_keys(planner);
@@ -282,14 +284,17 @@ rt_status dp_planner_look_up_step(dp_planner *planner, const rt_batch *batch, bo
 uint64_t dp_planner_look_up_work(const dp_planner *planner, const rt_batch *batch)
 {
     const uint64_t count = look_ups_of_step(planner, batch);
-    return count ? count * PER_LOOK_UP : (uint64_t)planner->numbers.count * PER_KEY;
+    if (count)
+        return count * PER_LOOK_UP;
+    return (uint64_t)planner->numbers.count * PER_KEY;
 }
 
 rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch)
 {
-    bool done = false;
-    rt_status status = RT_OK;
-    while (!done && !status)
-        status = dp_planner_look_up_step(planner, batch, &done);
-    return status;
+    for (bool done = false; !done;) {
+        const rt_status status = dp_planner_look_up_step(planner, batch, &done);
+        if (status)
+            return status;
+    }
+    return RT_OK;
 }

@@ -60,7 +60,8 @@ rt_status dp_numbers_share(dp_numbers *numbers, uint64_t look_ups_max, uint32_t 
     shared.parts = NULL;
     shared.part_count = (uint32_t)rt_min_u64(thread_count, DP_NUMBERS_PARTS_MAX);
     if (allocate_parts(&shared, look_ups_max)) {
-        shared.part_count = shared.parts ? shared.part_count : 0;
+        if (!shared.parts)
+            shared.part_count = 0;
         free_parts(&shared);
         return RT_NO_MEMORY;
     }
@@ -303,7 +304,8 @@ rt_status dp_numbers_add_all(dp_numbers *numbers, rt_pool *pool, const uint64_t 
     for (uint32_t p = 0; p < part_count; p++) {
         if (numbers->parts[p].status)
             return numbers->parts[p].status;
-        all.later_count += p > 0 ? numbers->parts[p].count : 0;
+        if (p > 0)
+            all.later_count += numbers->parts[p].count;
     }
     rt_pool_run(pool, part_count, match_some, &all);
     rt_pool_run(pool, part_count, assign_some, &all);

@@ -119,7 +119,7 @@ void dp_participants_apply(dp_participants *self, const dp_input *input)
     if (!rate)
         return;
     const double change = fabs(input->value - *rate);
-    const uint32_t now = change > CHANGE_MUCH * *rate ? 2 : change > CHANGE_LITTLE * *rate;
+    const uint32_t now = (change > CHANGE_LITTLE * *rate) + (change > CHANGE_MUCH * *rate);
     self->change = rt_max_u64(now, self->change);
     *rate = input->value;
 }
@@ -155,8 +155,10 @@ static void note_rows(dp_participants *self, uint64_t rows)
 {
     const dp_planner_config *config = &self->config;
     const uint64_t all = rt_max_u64(rows, self->keys_expected);
-    const uint64_t most = config->homes == RT_HOMES_PLANNED ? config->shard_rows_max : 0;
-    self->rows_now = most > 0 && all > most ? all : 0;
+    self->rows_now = 0;
+    if (config->homes == RT_HOMES_PLANNED && config->shard_rows_max > 0 &&
+        all > config->shard_rows_max)
+        self->rows_now = all;
     if (self->rows_now > self->rows + self->rows / ROWS_MORE)
         self->change = 2;
 }
@@ -179,9 +181,9 @@ static rt_status estimate(dp_participants *self, const rt_batch *batch, uint64_t
         return RT_NO_MEMORY;
     const uint64_t likeliest =
         dp_choice_estimate(&self->config, &demand, self->moved, estimates);
-    const double now = dp_trial_fits(&self->config, *workers_p)
-                           ? dp_estimate_s(&self->config, &demand, self->moved, *workers_p)
-                           : INFINITY;
+    double now = INFINITY;
+    if (dp_trial_fits(&self->config, *workers_p))
+        now = dp_estimate_s(&self->config, &demand, self->moved, *workers_p);
     if (estimates[rt_bit_count(likeliest) - 1] < (1 - DP_PARTICIPANTS_MUCH) * now)
         *workers_p = likeliest;
     dp_demand_fini(&demand);
@@ -217,32 +219,42 @@ static rt_status search(dp_participants *self, const rt_batch *batch, uint64_t *
     return RT_OK;
 }
 
+static rt_status choose(dp_participants *self, const rt_batch *batch, uint64_t rows,
+                        uint64_t *workers_p)
+{
+    rt_status status = RT_OK;
+    if (!stands_still(self))
+        status = dp_recent_add(&self->recent, batch);
+    self->seen++;
+    note_rows(self, rows);
+    if (status)
+        return status;
+    if (estimate_is_due(self, batch))
+        return estimate(self, batch, workers_p);
+    return search(self, batch, workers_p);
+}
+
 rt_status dp_participants_next(dp_participants *self, const rt_batch *batch, uint64_t current,
                                uint64_t rows, dp_input *records, uint32_t *count_p)
 {
     uint64_t workers = current;
-    rt_status status = RT_OK;
     *count_p = 0;
     if (rotates(self)) {
-        workers = self->seen && self->seen % DP_PARTICIPANTS_TURN == 0 ? turned(self) : current;
+        if (self->seen && self->seen % DP_PARTICIPANTS_TURN == 0)
+            workers = turned(self);
         self->seen++;
     } else {
-        if (!stands_still(self))
-            status = dp_recent_add(&self->recent, batch);
-        self->seen++;
-        note_rows(self, rows);
-        if (!status && estimate_is_due(self, batch))
-            status = estimate(self, batch, &workers);
-        else if (!status)
-            status = search(self, batch, &workers);
+        const rt_status status = choose(self, batch, rows, &workers);
+        if (status)
+            return status;
     }
-    for (uint64_t rest = current ^ workers; rest && !status; rest &= rest - 1) {
+    for (uint64_t rest = current ^ workers; rest; rest &= rest - 1) {
         const uint32_t worker = rt_lowest_bit(rest);
         records[(*count_p)++] = (dp_input){.kind = DP_INPUT_PARTICIPATES,
                                            .worker = worker,
                                            .value = (double)(workers >> worker & 1)};
     }
-    return status;
+    return RT_OK;
 }
 
 // ---- state -----------------------------------------------------------------------------------
@@ -279,12 +291,15 @@ static rt_status load(dp_participants *self, rt_reader *reader)
         self->searched > self->seen || self->change > 2 || self->is_rough > 1 ||
         !(self->moved > 0) || !isfinite(self->moved))
         return RT_DATA;
-    rt_status status = dp_recent_load(&self->recent, &limits, reader);
-    if (!status &&
-        self->recent.count != (rotates(self) ? 0 : rt_min_u64(self->seen, DP_RECENT_MAX)))
-        status = RT_DATA;
-    return status ? status
-                  : dp_choice_load(&self->choice, &self->config, &self->recent, reader);
+    uint64_t count = 0;
+    if (!rotates(self))
+        count = rt_min_u64(self->seen, DP_RECENT_MAX);
+    const rt_status status = dp_recent_load(&self->recent, &limits, reader);
+    if (status)
+        return status;
+    if (self->recent.count != count)
+        return RT_DATA;
+    return dp_choice_load(&self->choice, &self->config, &self->recent, reader);
 }
 
 rt_status dp_participants_load(dp_participants *self, const dp_rates *rates, rt_reader *reader,
@@ -298,7 +313,7 @@ rt_status dp_participants_load(dp_participants *self, const dp_rates *rates, rt_
     self->recent.count = self->recent.next = 0;
     self->seen = self->estimated = self->searched = self->change = self->is_rough = 0;
     self->moved = DP_ESTIMATE_MOVED;
-    return rt_fail(error, status, "who takes part: %s",
-                   status == RT_DATA ? "the state cannot be one of this run"
-                                     : rt_status_text(status));
+    if (status == RT_DATA)
+        return rt_fail(error, status, "who takes part: the state cannot be one of this run");
+    return rt_fail(error, status, "who takes part: %s", rt_status_text(status));
 }

@@ -9,8 +9,7 @@
 
 static uint32_t equal_share(const dp_planner_config *config)
 {
-    const uint32_t fewest =
-        config->participants_min ? config->participants_min : config->worker_count;
+    const uint32_t fewest = dp_planner_fewest(config);
     return (config->sample_count_max + fewest - 1) / fewest;
 }
 
@@ -194,7 +193,9 @@ static rt_status allocate_changes(dp_planner *planner, uint64_t lookups)
     if (workers > DP_COST_WORKERS_MAX)
         return RT_OK;
     planner->changes = rt_alloc_unset(lookups * workers, sizeof *planner->changes);
-    return planner->changes ? RT_OK : RT_NO_MEMORY;
+    if (!planner->changes)
+        return RT_NO_MEMORY;
+    return RT_OK;
 }
 
 static rt_status allocate(dp_planner *planner)
@@ -230,12 +231,14 @@ static void compute_row_ticks(dp_planner *planner, uint32_t keys_per_sample_max)
 {
     const dp_planner_config *config = &planner->config;
     dp_link links[RT_SITE_BOXES_MAX];
-    const bool boxes = config->boxes.count > 0;
-    if (boxes)
+    if (config->boxes.count > 0) {
         dp_box_links(&config->boxes, &config->rates, links);
-    dp_ticks_compute(&config->layout, boxes ? links : config->rates.links,
-                     boxes ? config->boxes.count : config->worker_count, keys_per_sample_max,
-                     &planner->ticks);
+        dp_ticks_compute(&config->layout, links, config->boxes.count, keys_per_sample_max,
+                         &planner->ticks);
+    } else {
+        dp_ticks_compute(&config->layout, config->rates.links, config->worker_count,
+                         keys_per_sample_max, &planner->ticks);
+    }
     planner->ticks.worker_count = config->worker_count;
 }
 
@@ -333,7 +336,7 @@ static rt_status expect_keys(dp_planner *planner, uint64_t key_count)
     if (key_count == 0)
         return RT_OK;
     for (uint32_t j = 0; j < config->worker_count; j++)
-        most += config->slot_count[j] * (planner->shown ? UINT64_C(2) : 1);
+        most += config->slot_count[j] * (UINT64_C(1) + (planner->shown != NULL));
     if (expect_operations(planner, &planner->works[0]) ||
         expect_operations(planner, &planner->works[1]))
         return RT_NO_MEMORY;
@@ -465,8 +468,9 @@ void dp_planner_place(dp_planner *planner)
     };
     if (planner->policy->traits & DP_POLICY_TABLES) {
         planner->decision.table_count = fields;
-        planner->decision.tables =
-            dispatch->tables && dispatch->tables < fields ? dispatch->tables : fields;
+        planner->decision.tables = fields;
+        if (dispatch->tables)
+            planner->decision.tables = (uint32_t)rt_min_u64(dispatch->tables, fields);
     }
 }
 

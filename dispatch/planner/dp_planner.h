@@ -75,7 +75,17 @@ typedef struct dp_planner dp_planner;
 static inline uint32_t dp_planner_ahead(const dp_planner_config *config)
 {
     const uint32_t window = config->dispatch.window;
-    return window > config->lookahead + 1 ? window - 1 : config->lookahead;
+    if (window > config->lookahead + 1)
+        return window - 1;
+    return config->lookahead;
+}
+
+// So many workers train at least.
+static inline uint32_t dp_planner_fewest(const dp_planner_config *config)
+{
+    if (config->participants_min)
+        return config->participants_min;
+    return config->worker_count;
 }
 
 // The most samples that a worker can get in one iteration.

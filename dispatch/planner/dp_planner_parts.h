@@ -282,7 +282,7 @@ static inline void dp_planner_prefetch_victims(const dp_planner *planner, const 
         dp_directory_prefetch(&planner->directory, cache->slots[near].record);
 }
 
-// ---- dp_switch.c: another policy while a planner plans ----
+// ---- dp_switch.c: another policy while a planner plans ---------------------------------------
 
 // RT_CONFIG: this planner cannot go over to that policy.
 rt_status dp_planner_can_switch(const dp_planner *planner, rt_policy_kind policy, rt_error *error);
@@ -291,7 +291,7 @@ rt_status dp_planner_can_switch(const dp_planner *planner, rt_policy_kind policy
 // Before the next look-up's view is made. RT_NO_MEMORY, or what the policy says of its options.
 rt_status dp_planner_switch(dp_planner *planner, rt_error *error);
 
-// ---- dp_planner.c, for dp_switch.c ----
+// ---- dp_planner.c, for dp_switch.c -----------------------------------------------------------
 bool dp_planner_decides_on_snapshots(const dp_planner_config *config);
 rt_status dp_planner_create_caches(const dp_planner *planner, dp_cache **caches_p);
 rt_status dp_planner_create_seats(const dp_planner *planner, dp_seats **seats_p);
@@ -308,7 +308,7 @@ void dp_planner_compute_ticks(dp_planner *planner);
 // After a change of planner->config by anything but an input record. dp_planner.c
 void dp_planner_recompute(dp_planner *planner);
 
-// ---- dp_lineup.c: the workers that train, and what the policy sees of them ----
+// ---- dp_lineup.c: the workers that train, and what the policy sees of them -------------------
 
 // Values in force changed: participants, rank_of and number_of follow. Before the ticks.
 void dp_lineup_set(dp_planner *planner);

@@ -97,12 +97,22 @@ static rt_status load_batch(dp_recent *recent, const dp_recent_limits *limits, r
     return RT_OK;
 }
 
-rt_status dp_recent_load(dp_recent *recent, const dp_recent_limits *limits, rt_reader *reader)
+static rt_status load_batches(dp_recent *recent, const dp_recent_limits *limits, rt_reader *reader)
 {
     const uint64_t count = rt_reader_u64(reader);
-    rt_status status = reader->failed || count > DP_RECENT_MAX ? RT_DATA : RT_OK;
-    for (uint64_t i = 0; i < count && !status; i++)
-        status = load_batch(recent, limits, reader);
+    if (reader->failed || count > DP_RECENT_MAX)
+        return RT_DATA;
+    for (uint64_t i = 0; i < count; i++) {
+        const rt_status status = load_batch(recent, limits, reader);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
+rt_status dp_recent_load(dp_recent *recent, const dp_recent_limits *limits, rt_reader *reader)
+{
+    const rt_status status = load_batches(recent, limits, reader);
     if (status)
         recent->count = recent->next = 0;
     return status;

@@ -73,14 +73,18 @@ static void add_moves(loads *l, const dp_record *record, uint64_t trainers)
     if (dirty && trainers != holders) {
         const uint32_t from = rt_lowest_bit(holders), link = link_of(l, from);
         const bool is_away = sends ? link != link_of(l, rt_lowest_bit(trainers)) : link != home;
-        l->up[link] += is_away ? ticks->push[field][from] : 0;
-        l->down[home] += is_away && !sends ? row_at_home(l, field, home, true) : 0;
+        if (is_away)
+            l->up[link] += ticks->push[field][from];
+        if (is_away && !sends)
+            l->down[home] += row_at_home(l, field, home, true);
     }
     for (uint64_t rest = trainers & ~holders; rest; rest &= rest - 1) {
         const uint32_t to = rt_lowest_bit(rest), link = link_of(l, to);
         const uint32_t from = sends ? link_of(l, rt_lowest_bit(holders)) : home;
-        l->down[link] += link != from ? ticks->pull[field][to] : 0;
-        l->up[home] += link != from && !sends ? row_at_home(l, field, home, false) : 0;
+        if (link != from)
+            l->down[link] += ticks->pull[field][to];
+        if (link != from && !sends)
+            l->up[home] += row_at_home(l, field, home, false);
     }
 }
 
@@ -94,7 +98,8 @@ static int64_t busiest(loads *l, uint32_t field, uint64_t from, uint32_t to, boo
         if (link == to)
             continue;
         const int64_t up = l->up[link] + ticks->grad[field][worker];
-        longest = up > longest ? up : longest;
+        if (up > longest)
+            longest = up;
         in += grad_in(l, field, to);
         if (add)
             l->up[link] = up;
@@ -146,7 +151,8 @@ void dp_reduce_choose(dp_planner *planner, dp_work *work)
     for (uint32_t d = 0; d < count; d++) {
         const uint64_t trainers = work->trainers[d];
         add_moves(&l, &records[work->distinct[d].record], trainers);
-        most = rt_bit_count(trainers) > most ? rt_bit_count(trainers) : most;
+        if (rt_bit_count(trainers) > most)
+            most = rt_bit_count(trainers);
     }
     for (; most > 1; most--) {
         for (uint32_t d = 0; d < count; d++) {

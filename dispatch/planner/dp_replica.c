@@ -72,24 +72,45 @@ static rt_status take_in(dp_replica *replica, const rt_message *message, rt_erro
     dp_broadcast_reader reader;
     uint64_t oldest = replica->planned - (replica->before != NULL);
     rt_status status = dp_broadcast_begin(message, &replica->limits, &reader, error);
-    for (uint32_t i = 0; i < reader.head.input_count && !status; i++) {
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < reader.head.input_count; i++) {
         dp_input input;
         status = dp_broadcast_next_input(&reader, &input, error);
-        if (!status)
-            status = dp_planner_apply(replica->planner, &input, error);
+        if (status)
+            return status;
+        status = dp_planner_apply(replica->planner, &input, error);
+        if (status)
+            return status;
     }
-    for (uint32_t i = 0; !status && i < reader.head.batch_count; i++) {
+    for (uint32_t i = 0; i < reader.head.batch_count; i++) {
         if (replica->ended || replica->received - oldest == replica->batch_count)
             return rt_fail(error, RT_WIRE, "coordinator: a BATCH that is too early");
-        status = dp_broadcast_next_batch(&reader, batch_at(replica, replica->received), error);
-        if (!status && rt_tables_fold(&replica->tables, batch_at(replica, replica->received)))
-            status = rt_fail(error, RT_NO_MEMORY, "out of memory for a batch");
+        rt_batch *batch = batch_at(replica, replica->received);
+        status = dp_broadcast_next_batch(&reader, batch, error);
+        if (status)
+            return status;
+        if (rt_tables_fold(&replica->tables, batch))
+            return rt_fail(error, RT_NO_MEMORY, "out of memory for a batch");
         replica->received++;
     }
-    if (!status && reader.reader.left)
-        status = rt_fail(error, RT_WIRE, "coordinator: bytes behind a BATCH");
-    replica->ended |= !status && reader.head.flags & DP_BROADCAST_END;
-    return status;
+    if (reader.reader.left)
+        return rt_fail(error, RT_WIRE, "coordinator: bytes behind a BATCH");
+    replica->ended |= reader.head.flags & DP_BROADCAST_END;
+    return RT_OK;
+}
+
+static rt_status plan_one(dp_planner *planner, rt_batch *batch, const dp_plan **plan_p)
+{
+    uint32_t refused;
+    rt_status status = dp_planner_admit(planner, batch, &refused);
+    if (status)
+        return status;
+    status = dp_planner_look_up(planner, batch);
+    if (status)
+        return status;
+    dp_planner_place(planner);
+    return dp_planner_commit(planner, plan_p);
 }
 
 // As dp_feed's planner thread does: a batch is planned once cache.lookahead batches behind it were
@@ -98,21 +119,16 @@ static rt_status plan_next(dp_replica *replica, const dp_plan **plan_p, rt_error
 {
     dp_planner *planner = replica->planner;
     rt_batch *batch = batch_at(replica, replica->planned);
-    uint32_t refused;
     while (replica->previewed < replica->received &&
            replica->previewed <= replica->planned + replica->ahead)
         dp_planner_preview(planner, batch_at(replica, replica->previewed++));
     if (replica->planned == replica->received)
         return rt_fail(error, RT_WIRE, "coordinator: a BATCH message without the batch");
-    rt_status status = dp_planner_admit(planner, batch, &refused);
-    if (!status)
-        status = dp_planner_look_up(planner, batch);
-    if (!status) {
-        dp_planner_place(planner);
-        status = dp_planner_commit(planner, plan_p);
-    }
+    const rt_status status = plan_one(planner, batch, plan_p);
     replica->planned++;
-    return status ? rt_fail(error, status, "planning failed: %s", rt_status_text(status)) : RT_OK;
+    if (status)
+        return rt_fail(error, status, "planning failed: %s", rt_status_text(status));
+    return RT_OK;
 }
 
 static rt_status plan_end(dp_replica *replica, const dp_plan **plan_p, rt_error *error)
@@ -123,7 +139,9 @@ static rt_status plan_end(dp_replica *replica, const dp_plan **plan_p, rt_error 
         status = dp_planner_finish(replica->planner, plan_p);
     else
         status = dp_planner_flush(replica->planner, plan_p);
-    return status ? rt_fail(error, status, "planning failed: %s", rt_status_text(status)) : RT_OK;
+    if (status)
+        return rt_fail(error, status, "planning failed: %s", rt_status_text(status));
+    return RT_OK;
 }
 
 static rt_status emit(dp_replica *replica, const dp_plan *plan, const rt_batch *batch,
@@ -147,22 +165,29 @@ rt_status dp_replica_plan(dp_replica *replica, const rt_message *batches, rt_mes
                        "coordinator: a BATCH for slice %" PRIu64 ", expected one for %" PRIu64,
                        sequence, replica->final + 1);
     rt_status status = take_in(replica, batches, error);
-    while (!status) {
+    if (status)
+        return status;
+    for (;;) {
         const dp_plan *plan;
         if (replica->planned == replica->received && replica->ended) {
             const rt_batch *last = replica->before;
             status = plan_end(replica, &plan, error);
             replica->before = NULL;
-            return status ? status : emit(replica, plan, last, slice, error);
+            if (status)
+                return status;
+            return emit(replica, plan, last, slice, error);
         }
-        const rt_batch *now = batch_at(replica, replica->planned);
+        const rt_batch *now = batch_at(replica, replica->planned), *done = now;
         status = plan_next(replica, &plan, error);
         if (status)
-            break;
-        const rt_batch *done = replica->before ? replica->before : now;
-        replica->before = replica->before || !plan ? now : NULL;
+            return status;
+        if (replica->before) {
+            done = replica->before;
+            replica->before = now;
+        } else if (!plan) {
+            replica->before = now;
+        }
         if (plan)
             return emit(replica, plan, done, slice, error);
     }
-    return status;
 }

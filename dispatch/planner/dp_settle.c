@@ -26,6 +26,11 @@ static uint8_t find_keeper(const dp_planner *planner, const dp_work *work, const
     return (uint8_t)rt_lowest_bit(users);
 }
 
+static uint64_t keeper_mask(uint8_t keeper)
+{
+    return keeper == DP_NO_KEEPER ? 0 : rt_bit(keeper);
+}
+
 // Until here a key that several workers trained has copies, but no holder. Now the trainers' copies
 // are given up (each knew only its own gradient), except the keeper's.
 static void settle_key(dp_planner *planner, dp_work *work, const dp_work *next, uint32_t d)
@@ -39,7 +44,7 @@ static void settle_key(dp_planner *planner, dp_work *work, const dp_work *next, 
     }
     uint8_t keeper = find_keeper(planner, work, next, d);
     work->keepers[d] = keeper;
-    const uint64_t kept = keeper == DP_NO_KEEPER ? 0 : rt_bit(keeper);
+    const uint64_t kept = keeper_mask(keeper);
     dp_cache_outdate_all(planner->caches, work->trainers[d] & ~kept, &record->copies);
     if (keeper != DP_NO_KEEPER) {
         record->copies.holders = kept;
@@ -63,7 +68,7 @@ static rt_status add_gradient(const dp_planner *planner, dp_work *work, uint32_t
     if (!op)
         return RT_NO_MEMORY;
     op->key = work->distinct[d].key;
-    op->mask = work->trainers[d] & ~(keeper == DP_NO_KEEPER ? 0 : rt_bit(keeper));
+    op->mask = work->trainers[d] & ~keeper_mask(keeper);
     op->slot = slice->rows[row].slot;
     op->version = work->plan.iteration;
     op->base = work->distinct[d].version;

@@ -62,10 +62,9 @@ static uint64_t default_rows(const rt_config *config, const rt_schema *schema)
     const rt_dispatch_config *dispatch = &config->dispatch;
     const uint32_t dim = config->model.embedding_dim; // the largest
     const uint64_t floats = dim + rt_optimizer_state_floats(&config->optimizer_rows, dim);
-    const uint64_t samples =
-        rt_max_u64(config->samples_per_worker,
-                   dp_policy_can(dispatch->policy, DP_POLICY_UNEQUAL) ? dispatch->micro_batch_max
-                                                                      : 0);
+    uint64_t samples = config->samples_per_worker;
+    if (dp_policy_can(dispatch->policy, DP_POLICY_UNEQUAL))
+        samples = rt_max_u64(samples, dispatch->micro_batch_max);
     const uint64_t rows = DEFAULT_CACHE_BYTES / (floats * sizeof(float));
     return rt_max_u64(rows, 2 * samples * schema->keys_per_sample_max);
 }
@@ -74,8 +73,9 @@ static rt_status cache_rows(const rt_config *config, const rt_schema *schema,
                             uint64_t distinct_keys, uint32_t *rows_p, rt_error *error)
 {
     uint64_t keys = config->cache.distinct_keys ? config->cache.distinct_keys : distinct_keys;
-    double rows =
-        config->cache.rows ? (double)config->cache.rows : ceil(config->cache.ratio * (double)keys);
+    double rows = (double)config->cache.rows;
+    if (!config->cache.rows)
+        rows = ceil(config->cache.ratio * (double)keys);
     if (rows < 1)
         rows = (double)default_rows(config, schema);
     // A share of a small input: at least what any training needs.
@@ -102,10 +102,10 @@ uint64_t dp_setup_rows_that_fit(const rt_config *config)
     const double floats = dim + rt_optimizer_state_floats(&config->optimizer_rows, dim);
     const double row = floats * sizeof(float) * 9 / 8;
     const double found_by = sizeof(uint64_t) + 16 * 16.0 / 5;
-    const bool on_disk = config->ps_storage == RT_STORAGE_DISK;
-    double rows = (double)config->ps_memory_bytes_max / (on_disk ? found_by : found_by + row);
-    if (on_disk)
-        rows = fmin(rows, (double)config->ps_disk_bytes_max / row);
+    const double memory = (double)config->ps_memory_bytes_max;
+    double rows = memory / (found_by + row);
+    if (config->ps_storage == RT_STORAGE_DISK)
+        rows = fmin(memory / found_by, (double)config->ps_disk_bytes_max / row);
     return (uint64_t)(0.9 * rows) * config->ps_shard_count;
 }
 
@@ -132,8 +132,9 @@ static uint32_t fewest_workers(const dp_planner_config *planner)
     for (uint32_t j = 1; j < planner->worker_count; j++)
         slots = (uint32_t)rt_min_u64(slots, planner->slot_count[j]);
     const uint32_t samples = slots / planner->keys_per_sample_max;
-    const uint32_t fewest =
-        samples ? (planner->sample_count_max + samples - 1) / samples : UINT32_MAX;
+    if (samples == 0)
+        return planner->worker_count;
+    const uint32_t fewest = (planner->sample_count_max + samples - 1) / samples;
     return (uint32_t)rt_min_u64(fewest, planner->worker_count);
 }
 
@@ -189,7 +190,9 @@ rt_status dp_setup(const rt_config *config, const rt_schema *schema, uint64_t di
                        "model.embedding_dim: a list of %u, but the input has %u fields",
                        model->embedding_dim_count, schema->field_count);
     for (uint32_t f = 0; f < schema->field_count; f++) {
-        uint32_t dim = model->embedding_dim_count ? model->embedding_dims[f] : model->embedding_dim;
+        uint32_t dim = model->embedding_dim;
+        if (model->embedding_dim_count)
+            dim = model->embedding_dims[f];
         if (dim != planner->layout.values[rt_tables_of(&schema->tables, f)] &&
             rt_tables_of(&schema->tables, f) != f)
             return rt_fail(error, RT_CONFIG,
@@ -222,21 +225,22 @@ rt_status dp_setup(const rt_config *config, const rt_schema *schema, uint64_t di
 void dp_setup_dense(const rt_config *config, uint64_t dense_bytes, dp_planner_config *planner)
 {
     const rt_optimizer_size state = rt_optimizer_find(config->optimizer_dense.kind)->state;
+    const uint64_t floats = rt_coding_dense_floats(config->dense_wire, dense_bytes);
     planner->dense_bytes = dense_bytes;
-    planner->dense_whole_bytes =
-        config->dense_wire == RT_CODING_INT8
-            ? rt_coding_dense_bytes(RT_CODING_FP32,
-                                    rt_coding_dense_floats(config->dense_wire, dense_bytes))
-            : 0;
-    planner->dense_return_bytes = rt_coding_dense_floats(config->dense_wire, dense_bytes) *
-                                  (1 + state.per_value) * sizeof(float);
+    planner->dense_whole_bytes = 0;
+    if (config->dense_wire == RT_CODING_INT8)
+        planner->dense_whole_bytes = rt_coding_dense_bytes(RT_CODING_FP32, floats);
+    planner->dense_return_bytes = floats * (1 + state.per_value) * sizeof(float);
 }
 
 rt_status dp_setup_threads(const rt_config *config, rt_pool **pool_p, rt_error *error)
 {
     const uint32_t half = (uint32_t)rt_max_u64(rt_thread_cores() / 2, 1);
-    const uint32_t count = config->planner_threads ? config->planner_threads
-                                                   : (uint32_t)rt_min_u64(half, THREADS_MAX);
+    uint32_t count = config->planner_threads;
+    if (count == 0)
+        count = (uint32_t)rt_min_u64(half, THREADS_MAX);
     *pool_p = NULL;
-    return count > 1 ? rt_pool_create(count, pool_p, error) : RT_OK;
+    if (count <= 1)
+        return RT_OK;
+    return rt_pool_create(count, pool_p, error);
 }

@@ -59,7 +59,8 @@ static void sum_keys(const dp_directory *directory, uint64_t *count_p, uint64_t 
         uint32_t version =
             entry->record ? directory->records[entry->record - 1].version : entry->version;
         *count_p += version > 0;
-        *sum_p += version ? rt_mix(entry->key ^ rt_mix(version)) : 0;
+        if (version)
+            *sum_p += rt_mix(entry->key ^ rt_mix(version));
     }
 }
 
@@ -146,7 +147,7 @@ static void save_window(const dp_planner *planner, rt_bytes *bytes)
 
 static uint32_t what_is_beside(const dp_planner *planner)
 {
-    return (planner->admission ? HAS_ADMISSION : 0) | (planner->window ? HAS_WINDOW : 0);
+    return (planner->admission != NULL) * HAS_ADMISSION | (planner->window != NULL) * HAS_WINDOW;
 }
 
 static uint32_t seen_by(const dp_planner *planner)
@@ -259,42 +260,60 @@ static rt_status load_copies(dp_planner *planner, const dp_cache *caches, dp_cac
     return RT_OK;
 }
 
+// Which slots are free, what is in the others, and how they are evicted.
+static rt_status load_slots(dp_planner *planner, dp_cache *caches, dp_cache *cache, bool *is_used,
+                            rt_reader *reader, rt_error *error)
+{
+    const rt_status status = load_free_slots(cache, is_used, reader, error);
+    if (status)
+        return status;
+    const uint8_t *keys = rt_reader_take(reader, cache->slot_count, sizeof(uint64_t));
+    if (!keys)
+        return bad(error, "it ends within the keys of a cache");
+    if (dp_eviction_load(cache->eviction, is_used, reader) || reader->left)
+        return bad(error, "the eviction of a cache cannot be that of these slots");
+    return load_copies(planner, caches, cache, is_used, keys, error);
+}
+
+// A part that its size stands before; one that has failed where it is cut off.
+static rt_reader take_part(rt_reader *reader)
+{
+    const uint64_t size = rt_reader_u64(reader);
+    const void *bytes = rt_reader_take(reader, size, 1);
+    if (!bytes)
+        return (rt_reader){.failed = true};
+    return (rt_reader){bytes, size, false};
+}
+
 // The cache of one worker, in the workers' set or in the one that decisions see. *reader stands
 // behind it.
 static rt_status load_cache(dp_planner *planner, dp_cache *caches, uint32_t worker,
                             rt_reader *reader, rt_error *error)
 {
     dp_cache *cache = &caches[worker];
-    const uint64_t size = rt_reader_u64(reader);
-    const void *bytes = rt_reader_take(reader, size, 1);
-    rt_reader one = {bytes, bytes ? size : 0, !bytes};
+    rt_reader one = take_part(reader);
     bool *is_used = rt_alloc(cache->slot_count, sizeof *is_used);
     if (!is_used)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a cache");
-    rt_status status = load_free_slots(cache, is_used, &one, error);
-    const uint8_t *keys = rt_reader_take(&one, cache->slot_count, sizeof(uint64_t));
-    if (!status && !keys)
-        status = bad(error, "it ends within the keys of a cache");
-    if (!status && (dp_eviction_load(cache->eviction, is_used, &one) || one.left))
-        status = bad(error, "the eviction of a cache cannot be that of these slots");
-    if (!status)
-        status = load_copies(planner, caches, cache, is_used, keys, error);
+    const rt_status status = load_slots(planner, caches, cache, is_used, &one, error);
     rt_free(is_used);
     return status;
 }
 
 rt_status dp_planner_copy_caches(dp_planner *planner)
 {
-    rt_status status = RT_OK;
-    for (uint32_t w = 0; w < planner->config.worker_count && !status; w++) {
+    for (uint32_t w = 0; w < planner->config.worker_count; w++) {
         rt_bytes bytes = {0};
         save_cache(planner, &planner->caches[w], &bytes);
         rt_reader reader = rt_bytes_reader(&bytes);
-        status = bytes.failed ? RT_NO_MEMORY
-                              : load_cache(planner, planner->shown, w, &reader, NULL);
+        rt_status status = RT_NO_MEMORY;
+        if (!bytes.failed)
+            status = load_cache(planner, planner->shown, w, &reader, NULL);
         rt_bytes_fini(&bytes);
+        if (status)
+            return status;
     }
-    return status;
+    return RT_OK;
 }
 
 // Where decisions saw the workers' caches, the snapshots begin as these.
@@ -312,7 +331,9 @@ static rt_status load_caches(dp_planner *planner, uint32_t w, bool has_shown, rt
         if (!rt_reader_take(reader, rt_reader_u64(reader), 1))
             return bad(error, "it ends within the caches that decisions see");
     }
-    return planner->shown ? load_cache(planner, planner->shown, w, &again, error) : RT_OK;
+    if (!planner->shown)
+        return RT_OK;
+    return load_cache(planner, planner->shown, w, &again, error);
 }
 
 static bool is_rate(double value)
@@ -434,7 +455,9 @@ static rt_status load_lineup(bool take, rt_reader *reader, rt_bytes *lineup, rt_
         return bad(error, "it ends within who takes part");
     if (take)
         rt_bytes_put(lineup, bytes, size);
-    return lineup->failed ? rt_fail(error, RT_NO_MEMORY, "out of memory") : RT_OK;
+    if (lineup->failed)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    return RT_OK;
 }
 
 // Counts of another rows.admit begin anew: they say what to store, not what is true.
@@ -443,10 +466,8 @@ static rt_status load_admission(dp_planner *planner, const snapshot_head *head, 
 {
     if (!(head->seen & HAS_ADMISSION))
         return RT_OK;
-    const uint64_t size = rt_reader_u64(reader);
-    const void *bytes = rt_reader_take(reader, size, 1);
-    rt_reader counts = {bytes, bytes ? size : 0, !bytes};
-    if (!bytes)
+    rt_reader counts = take_part(reader);
+    if (counts.failed)
         return bad(error, "it ends within the counts of keys");
     if (!planner->admission || !dp_admission_fits(planner->admission, counts))
         return RT_OK;
@@ -461,15 +482,27 @@ static rt_status load_window(dp_planner *planner, const snapshot_head *head, boo
 {
     if (!(head->seen & HAS_WINDOW))
         return RT_OK;
-    const uint64_t size = rt_reader_u64(reader);
-    const void *bytes = rt_reader_take(reader, size, 1);
-    rt_reader window = {bytes, bytes ? size : 0, !bytes};
-    if (!bytes)
+    rt_reader window = take_part(reader);
+    if (window.failed)
         return bad(error, "it ends within the window");
     if (!take || !planner->window)
         return RT_OK;
     if (!dp_window_load(planner->window, &window) || window.left)
         return bad(error, "a window that cannot be");
+    return RT_OK;
+}
+
+static rt_status load_workers(dp_planner *planner, const snapshot_head *head, bool same_config,
+                              rt_reader *reader, rt_error *error)
+{
+    const bool has_shown = (head->seen & SEEN_MASK) == SEEN_SHOWN;
+    for (uint32_t w = 0; w < head->worker_count; w++) {
+        const rt_status status = load_worker(planner, w, has_shown, same_config, reader, error);
+        if (status)
+            return status;
+    }
+    if (reader->left)
+        return bad(error, "bytes behind its end");
     return RT_OK;
 }
 
@@ -481,22 +514,35 @@ static rt_status load_rest(dp_planner *planner, const snapshot_head *head, bool 
                              head->policy == planner->config.dispatch.policy;
     rt_status status = compare_caches(planner, head, reader, &restored->caches, error);
     restored->caches &= !is_before;
-    if (!status)
-        status = load_waiting(planner, head, same_config, reader, error);
-    if (!status)
-        status = load_policy(planner, fits_policy, same_config, reader, &restored->policy, error);
-    if (!status && head->format == FORMAT)
+    if (status)
+        return status;
+    status = load_waiting(planner, head, same_config, reader, error);
+    if (status)
+        return status;
+    status = load_policy(planner, fits_policy, same_config, reader, &restored->policy, error);
+    if (status)
+        return status;
+    if (head->format == FORMAT)
         status = load_lineup(same_config, reader, &restored->lineup, error);
-    if (!status)
-        status = load_admission(planner, head, reader, error);
-    if (!status)
-        status = load_window(planner, head, same_config && restored->caches, reader, error);
-    for (uint32_t w = 0; w < head->worker_count && !status && restored->caches; w++)
-        status = load_worker(planner, w, (head->seen & SEEN_MASK) == SEEN_SHOWN, same_config, reader,
-                             error);
-    if (!status && restored->caches && reader->left)
-        status = bad(error, "bytes behind its end");
-    return status;
+    if (status)
+        return status;
+    status = load_admission(planner, head, reader, error);
+    if (status)
+        return status;
+    status = load_window(planner, head, same_config && restored->caches, reader, error);
+    if (status || !restored->caches)
+        return status;
+    return load_workers(planner, head, same_config, reader, error);
+}
+
+// What was in force, for a run of the same configuration.
+static rt_status load_config(dp_planner *planner, const snapshot_head *head,
+                             const snapshot_values *values, rt_error *error)
+{
+    const rt_status status = load_values(planner, values, error);
+    if (status || head->format != FORMAT)
+        return status;
+    return load_policy_kind(planner, head->policy, error);
 }
 
 rt_status dp_planner_load(dp_planner *planner, rt_reader *reader, bool same_config,
@@ -512,9 +558,10 @@ rt_status dp_planner_load(dp_planner *planner, rt_reader *reader, bool same_conf
         return bad(error, "not of this version of the program");
     values.participants = planner->config.participants;
     values.predicted_s = 0;
-    if (!rt_reader_get(reader, &values, 1,
-                       head.format == FORMAT ? sizeof values
-                                             : offsetof(snapshot_values, participants)))
+    size_t values_size = sizeof values;
+    if (head.format != FORMAT)
+        values_size = offsetof(snapshot_values, participants);
+    if (!rt_reader_get(reader, &values, 1, values_size))
         return bad(error, "it ends early");
     if (head.iteration > DP_ITERATIONS_MAX)
         return bad(error, "an iteration beyond the last that can be");
@@ -533,9 +580,9 @@ rt_status dp_planner_load(dp_planner *planner, rt_reader *reader, bool same_conf
     *restored = (dp_restored){.iteration = head.iteration, .input_count = head.input_count};
     planner->iteration = planner->previewed = head.iteration;
     planner->input_count = head.input_count;
-    rt_status status = same_config ? load_values(planner, &values, error) : RT_OK;
-    if (!status && same_config && head.format == FORMAT)
-        status = load_policy_kind(planner, head.policy, error);
+    rt_status status = RT_OK;
+    if (same_config)
+        status = load_config(planner, &head, &values, error);
     if (!status)
         status = load_rest(planner, &head, same_config, reader, restored, error);
     if (status)
@@ -578,5 +625,7 @@ rt_status dp_planner_refill(dp_planner *planner, uint32_t pull_count_max, uint32
     }
     *slot_p = first + pull_count_max;
     *plan_p = plan;
-    return more ? RT_OK : RT_END;
+    if (!more)
+        return RT_END;
+    return RT_OK;
 }

@@ -82,9 +82,8 @@ uint64_t dp_stale_holders(const dp_planner *planner, uint32_t record, uint64_t *
 static rt_status push_delta(dp_planner *planner, dp_ops *ops, uint32_t worker, uint32_t slot,
                             dp_record *record, dp_reason reason)
 {
-    const uint32_t least = reason == DP_REASON_FLUSH ? planner->stale->copies[worker][slot].version
-                                                     : planner->iteration;
     const dp_stale_copy *copy = &planner->stale->copies[worker][slot];
+    const uint32_t least = reason == DP_REASON_FLUSH ? copy->version : planner->iteration;
     dp_op *op = dp_ops_add(ops, DP_OP_PUSH_DELTA);
     if (!op)
         return RT_NO_MEMORY;
@@ -150,25 +149,26 @@ static rt_status check_row(dp_planner *planner, dp_work *work, uint32_t worker, 
         return RT_OK;
     }
     work->plan.clocks.stale_keys++;
-    return copy->spent
-               ? RT_OK
-               : push_delta(planner, &slice->release, worker, slot, record, DP_REASON_UPDATE);
+    if (copy->spent)
+        return RT_OK;
+    return push_delta(planner, &slice->release, worker, slot, record, DP_REASON_UPDATE);
 }
 
 static rt_status check_rows(dp_planner *planner, dp_work *work, uint32_t worker)
 {
     dp_slice *slice = &work->plan.slices[worker];
-    rt_status status = RT_OK;
-    for (uint32_t r = 0; r < slice->row_count && !status; r++) {
+    for (uint32_t r = 0; r < slice->row_count; r++) {
         const uint32_t d = work->row_keys[worker][r];
         const dp_record *record = &planner->directory.records[work->distinct[d].record];
         slice->rows[r] = (dp_row){DP_NO_SLOT, 0, DP_MODE_OWN};
         work->row_fills[worker][r] = DP_FILL_FOLLOWS;
-        if (record->copies.holders >> worker & 1)
-            status = check_row(planner, work, worker, r,
-                               dp_cache_slot(planner->caches, worker, &record->copies));
+        if (!(record->copies.holders >> worker & 1))
+            continue;
+        const uint32_t slot = dp_cache_slot(planner->caches, worker, &record->copies);
+        if (check_row(planner, work, worker, r, slot))
+            return RT_NO_MEMORY;
     }
-    return status;
+    return RT_OK;
 }
 
 static uint32_t take_slot(dp_planner *planner, uint32_t worker, dp_record *record, uint32_t index)
@@ -206,23 +206,31 @@ static rt_status pull_row(dp_planner *planner, dp_work *work, uint32_t worker, u
     return RT_OK;
 }
 
+static rt_status pull_rows(dp_planner *planner, dp_work *work, uint32_t worker)
+{
+    for (uint32_t r = 0; r < work->plan.slices[worker].row_count; r++) {
+        if (work->row_fills[worker][r] == DP_FILL_FOLLOWS && pull_row(planner, work, worker, r))
+            return RT_NO_MEMORY;
+    }
+    return RT_OK;
+}
+
 static rt_status read_rows(dp_planner *planner, dp_work *work)
 {
     dp_stale *stale = planner->stale;
-    rt_status status = RT_OK;
     for (uint32_t d = 0; d < planner->view.distinct_count; d++) {
         stale->lowest[d] = 1; // above highest: not read yet
         stale->highest[d] = 0;
     }
-    for (uint32_t w = 0; w < work->plan.worker_count && !status; w++)
-        status = check_rows(planner, work, w);
-    for (uint32_t w = 0; w < work->plan.worker_count && !status; w++) {
-        for (uint32_t r = 0; r < work->plan.slices[w].row_count && !status; r++) {
-            if (work->row_fills[w][r] == DP_FILL_FOLLOWS)
-                status = pull_row(planner, work, w, r);
-        }
+    for (uint32_t w = 0; w < work->plan.worker_count; w++) {
+        if (check_rows(planner, work, w))
+            return RT_NO_MEMORY;
     }
-    return status;
+    for (uint32_t w = 0; w < work->plan.worker_count; w++) {
+        if (pull_rows(planner, work, w))
+            return RT_NO_MEMORY;
+    }
+    return RT_OK;
 }
 
 // ---- train, trim -----------------------------------------------------------------------------
@@ -261,13 +269,16 @@ static rt_status evict(dp_planner *planner, dp_plan *plan, uint32_t worker)
 rt_status dp_stale_plan(dp_planner *planner, uint32_t iteration)
 {
     dp_work *work = dp_work_of(planner, iteration);
-    rt_status status = read_rows(planner, work);
-    for (uint32_t w = 0; w < work->plan.worker_count && !status; w++)
+    if (read_rows(planner, work))
+        return RT_NO_MEMORY;
+    for (uint32_t w = 0; w < work->plan.worker_count; w++)
         train_rows(planner, work, w);
-    for (uint32_t w = 0; w < work->plan.worker_count && !status; w++) {
+    for (uint32_t w = 0; w < work->plan.worker_count; w++) {
         const uint32_t limit = planner->config.slot_count[w] - planner->config.overshoot;
-        while (planner->caches[w].occupied > limit && !status)
-            status = evict(planner, &work->plan, w);
+        while (planner->caches[w].occupied > limit) {
+            if (evict(planner, &work->plan, w))
+                return RT_NO_MEMORY;
+        }
     }
-    return status;
+    return RT_OK;
 }

@@ -21,7 +21,7 @@ static void find_older(void *context, uint32_t age)
 static uint32_t floor_by_age(const dp_planner *planner)
 {
     const uint32_t limit = planner->config.rows.expire_iterations;
-    const uint32_t every = limit < STEPS ? 1 : limit / STEPS;
+    const uint32_t every = (uint32_t)rt_max_u64(limit / STEPS, 1);
     uint32_t floor = 0;
     if (limit && planner->iteration > limit && planner->iteration % every == 0)
         floor = planner->iteration - limit + 1;
@@ -56,7 +56,9 @@ bool dp_sweep_due(const dp_planner *planner, uint32_t *floor_p)
 {
     const dp_rows *rows = &planner->config.rows;
     const uint64_t keys = planner->directory.key_count;
-    uint64_t floor = keys > rows->keep_min ? floor_by_age(planner) : 0;
+    uint64_t floor = 0;
+    if (keys > rows->keep_min)
+        floor = floor_by_age(planner);
     if (floor && rows->keep_min)
         floor = rt_min_u64(floor, dp_directory_newest(&planner->directory, rows->keep_min));
     if (rows->max && keys > rows->max)

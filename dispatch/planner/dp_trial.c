@@ -141,11 +141,12 @@ rt_status dp_trial_step(dp_trial *trial, const rt_batch *batch, bool counts, boo
 
 rt_status dp_trial_plan(dp_trial *trial, const rt_batch *batch, bool counts)
 {
-    bool done = false;
-    rt_status status = RT_OK;
-    while (!done && !status)
-        status = dp_trial_step(trial, batch, counts, &done);
-    return status;
+    for (bool done = false; !done;) {
+        const rt_status status = dp_trial_step(trial, batch, counts, &done);
+        if (status)
+            return status;
+    }
+    return RT_OK;
 }
 
 static uint64_t placing_work(const dp_planner_config *config, uint32_t key_count)

@@ -6,7 +6,9 @@
 rt_status dp_turnover_init(dp_turnover *turnover, uint32_t worker_count)
 {
     *turnover = (dp_turnover){.owned = rt_alloc(worker_count, sizeof *turnover->owned)};
-    return turnover->owned ? RT_OK : RT_NO_MEMORY;
+    if (!turnover->owned)
+        return RT_NO_MEMORY;
+    return RT_OK;
 }
 
 void dp_turnover_fini(dp_turnover *turnover)
@@ -27,8 +29,9 @@ void dp_turnover_expect(const dp_turnover *turnover, const dp_cache *caches, con
         uint64_t push = 0, shares = (uint64_t)caches[j].occupied * turnover->workers[j].fills;
         for (uint32_t f = 0; f < ticks->field_count; f++)
             push += (uint64_t)turnover->owned[j][f] * (uint64_t)ticks->push[f][j];
-        evict[j] =
-            shares ? (int32_t)((unsigned __int128)push * turnover->workers[j].evictions / shares) : 0;
+        evict[j] = 0;
+        if (shares)
+            evict[j] = (int32_t)((unsigned __int128)push * turnover->workers[j].evictions / shares);
     }
 }
 
@@ -38,9 +41,10 @@ static bool is_right(const dp_turnover *turnover, const dp_directory *directory,
     uint32_t owned[RT_FIELDS_MAX] = {0};
     for (uint64_t i = 0; i <= directory->mask; i++) {
         const dp_entry *entry = &directory->entries[i];
-        const dp_record *record = entry->record ? &directory->records[entry->record - 1] : NULL;
-        if (record && record->version_ps < record->version &&
-            record->copies.holders == rt_bit(worker))
+        if (!entry->record)
+            continue;
+        const dp_record *record = &directory->records[entry->record - 1];
+        if (record->version_ps < record->version && record->copies.holders == rt_bit(worker))
             owned[rt_key_field(record->key)]++;
     }
     for (uint32_t f = 0; f < RT_FIELDS_MAX; f++) {

@@ -17,9 +17,10 @@ static void set_value(dp_planner_config *config, const dp_input *input)
         config->dispatch.tables = (uint32_t)input->value;
     else if (kind == DP_INPUT_POLICY)
         config->dispatch.policy = (rt_policy_kind)input->value;
+    else if (kind == DP_INPUT_PARTICIPATES && input->value > 0)
+        config->participants |= rt_bit(input->worker);
     else if (kind == DP_INPUT_PARTICIPATES)
-        config->participants = (config->participants & ~rt_bit(input->worker)) |
-                               (input->value > 0 ? rt_bit(input->worker) : 0);
+        config->participants &= ~rt_bit(input->worker);
     else if (kind == DP_INPUT_LOST && input->value > 0)
         config->lost |= rt_bit(input->worker);
 }
@@ -80,7 +81,8 @@ rt_status dp_planner_apply(dp_planner *planner, dp_input *input, rt_error *error
 double dp_planner_value(const dp_planner *planner, dp_input_kind kind, uint32_t worker)
 {
     const dp_planner_config *config = &planner->config;
-    rt_assert(worker < (kind == DP_INPUT_SHARD_LINK ? RT_SHARDS_MAX : config->worker_count));
+    const uint32_t count = kind == DP_INPUT_SHARD_LINK ? RT_SHARDS_MAX : config->worker_count;
+    rt_assert(worker < count);
     const double *rate = dp_rates_at((dp_rates *)&config->rates, kind, worker); // only read
     if (rate)
         return *rate;

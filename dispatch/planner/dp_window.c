@@ -50,10 +50,22 @@ static rt_status allocate_batch(uint32_t samples, uint64_t lookups, window_batch
     b->before = rt_alloc(lookups, sizeof *b->before);
     b->after = rt_alloc(lookups, sizeof *b->after);
     b->worker_of_sample = rt_alloc(samples, sizeof *b->worker_of_sample);
-    return !b->offsets || !b->lookups || !b->distinct || !b->held || !b->trainers || !b->before ||
-                   !b->after || !b->worker_of_sample
-               ? RT_NO_MEMORY
-               : RT_OK;
+    if (!b->offsets || !b->lookups || !b->distinct || !b->held || !b->trainers || !b->before ||
+        !b->after || !b->worker_of_sample)
+        return RT_NO_MEMORY;
+    return RT_OK;
+}
+
+static rt_status allocate_rest(dp_window *w, uint64_t lookups)
+{
+    if (!w->batches || !w->table || !w->cost || !w->next ||
+        dp_solver_transport.create(w->sample_count_max, w->worker_count, &w->solver))
+        return RT_NO_MEMORY;
+    for (uint32_t i = 0; i < w->kept; i++) {
+        if (allocate_batch(w->sample_count_max, lookups, &w->batches[i]))
+            return RT_NO_MEMORY;
+    }
+    return RT_OK;
 }
 
 rt_status dp_window_create(uint32_t size, uint32_t kept, uint32_t worker_count,
@@ -76,11 +88,7 @@ rt_status dp_window_create(uint32_t size, uint32_t kept, uint32_t worker_count,
     w->table = rt_alloc(entries, sizeof *w->table);
     w->cost = rt_alloc((size_t)sample_count_max * w->stride, sizeof *w->cost);
     w->next = rt_alloc(lookups, sizeof *w->next);
-    rt_status status = w->batches && w->table && w->cost && w->next
-                           ? dp_solver_transport.create(sample_count_max, worker_count, &w->solver)
-                           : RT_NO_MEMORY;
-    for (uint32_t i = 0; i < kept && !status; i++)
-        status = allocate_batch(sample_count_max, lookups, &w->batches[i]);
+    const rt_status status = allocate_rest(w, lookups);
     if (status)
         dp_window_destroy(w);
     else
@@ -132,7 +140,8 @@ static void forget_keys(dp_window *w, uint32_t iteration)
 {
     memset(w->table, 0, (w->mask + 1) * sizeof *w->table);
     w->used = 0;
-    for (uint32_t t = iteration > w->kept ? iteration - w->kept + 1 : 1; t < iteration; t++) {
+    const uint32_t first = iteration > w->kept ? iteration - w->kept + 1 : 1;
+    for (uint32_t t = first; t < iteration; t++) {
         const window_batch *b = batch_of(w, t);
         for (uint32_t d = 0; b->iteration == t && d < b->distinct_count; d++) {
             seen_key *seen = find_key(w, b->distinct[d].key);

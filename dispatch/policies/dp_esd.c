@@ -159,7 +159,7 @@ static void place_heu(const esd *self, const dp_view *view, uint32_t from, uint3
     }
 }
 
-// ---- dispatch error ----------------------------------------------------------------------------
+// ---- dispatch error --------------------------------------------------------------------------
 
 typedef struct {
     int64_t regret; // cost where it was placed less the row's smallest
@@ -197,7 +197,10 @@ static int64_t error_bound(esd *self, const dp_view *view, uint32_t opt_count,
         uint32_t i = opt_count == view->sample_count ? k : (uint32_t)self->order[k];
         row_loss loss =
             loss_of(self->cost + (size_t)i * self->stride, view->worker_count, worker_of_sample[i]);
-        *(k < opt_count ? &opt_regret : &heu_regret) += loss.regret;
+        if (k < opt_count)
+            opt_regret += loss.regret;
+        else
+            heu_regret += loss.regret;
         self->order[k] = (uint64_t) ~(uint32_t)loss.spread << 32; // this k is not read again
     }
     if (!self->solver->exact)
@@ -205,7 +208,9 @@ static int64_t error_bound(esd *self, const dp_view *view, uint32_t opt_count,
     dp_sort_upper(self->order, self->scratch, opt_count);
     for (uint32_t k = 0; k < rt_min_u64(heu_count, opt_count); k++)
         opt_spread += ~(uint32_t)(self->order[k] >> 32);
-    return heu_regret + (opt_spread < opt_regret ? opt_spread : opt_regret);
+    if (opt_regret < opt_spread)
+        return heu_regret + opt_regret;
+    return heu_regret + opt_spread;
 }
 
 static void tell_error(esd *self, const dp_view *view, uint32_t opt_count,
@@ -225,7 +230,7 @@ static void tell_error(esd *self, const dp_view *view, uint32_t opt_count,
                          dp_placement_cost(&problem, self->exact_place);
 }
 
-// ---- policy ------------------------------------------------------------------------------------
+// ---- policy ----------------------------------------------------------------------------------
 
 static void place(void *state, const dp_view *view, uint32_t *worker_of_sample)
 {

@@ -51,7 +51,8 @@ uint32_t dp_herald_choose(const dp_herald_profile *profile, uint32_t field_count
     uint8_t ranked[RT_FIELDS_MAX];
     bool chosen[RT_FIELDS_MAX] = {false};
     uint32_t chosen_count = 0;
-    count = count == 0 || count > field_count ? field_count : count;
+    if (count == 0 || count > field_count)
+        count = field_count;
     for (uint32_t f = 0; f < field_count; f++) { // insertion keeps equal ones in order
         uint32_t at = f;
         for (; at > 0 && has_higher_degree(profile, f, ranked[at - 1]); at--)

@@ -135,9 +135,11 @@ static double link_times(const dp_loads *loads, const dp_ticks *ticks, weights *
     double longest = fmax(fmax(times->ps_up, times->ps_down), 1);
     for (uint32_t j = 0; j < ticks->worker_count; j++) {
         double compute = (double)ticks->compute[j] * loads->samples[j];
-        const uint32_t b = ticks->box_count ? ticks->box_of[j] : 0;
-        const int64_t up = ticks->box_count ? loads->box_up[b] : loads->up[j];
-        const int64_t down = ticks->box_count ? loads->box_down[b] : loads->down[j];
+        int64_t up = loads->up[j], down = loads->down[j];
+        if (ticks->box_count) {
+            up = loads->box_up[ticks->box_of[j]];
+            down = loads->box_down[ticks->box_of[j]];
+        }
         times->up[j] = (double)(up + ticks->dense_up[j]) + compute;
         times->down[j] = (double)(down + ticks->dense_down[j]) + compute;
         longest = fmax(longest, fmax(times->up[j], times->down[j]));
@@ -228,8 +230,7 @@ static void set_bounds(const dp_view *view, dp_share *shares)
 // A worker's time without rows, and the ticks of rows (of one size) on its slower side.
 static double fixed_time(const dp_ticks *ticks, uint32_t j)
 {
-    return (double)(ticks->dense_up[j] > ticks->dense_down[j] ? ticks->dense_up[j]
-                                                              : ticks->dense_down[j]);
+    return fmax((double)ticks->dense_up[j], (double)ticks->dense_down[j]);
 }
 
 static double row_ticks(const dp_ticks *ticks, uint32_t j)
@@ -257,14 +258,15 @@ static void measure_shares(const dp_view *view, const dp_loads *loads, dp_share 
     for (uint32_t j = 0; j < view->worker_count; j++) {
         const double all = fmax(times.up[j], times.down[j]);
         const double compute = (double)ticks->compute[j] * loads->samples[j];
-        const bool up = times.up[j] > times.down[j];
-        const double own = (double)(up ? loads->up[j] : loads->down[j]);
-        const double moving =
-            ticks->box_count ? own : fmax(all - fixed_time(ticks, j) - compute, 0);
-        // What a box serves does not grow with the samples of its worker.
-        shares[j].fixed = ticks->box_count ? all - own - compute : fixed_time(ticks, j);
+        double moving = fmax(all - fixed_time(ticks, j) - compute, 0);
+        shares[j].fixed = fixed_time(ticks, j);
+        if (ticks->box_count) { // what a box serves does not grow with the samples of its worker
+            moving = (double)(times.up[j] > times.down[j] ? loads->up[j] : loads->down[j]);
+            shares[j].fixed = all - moving - compute;
+        }
         shares[j].per_sample = loads->samples[j] ? moving / loads->samples[j] : 0;
-        rows += loads->samples[j] ? moving / row_ticks(ticks, j) : 0;
+        if (loads->samples[j])
+            rows += moving / row_ticks(ticks, j);
         samples += loads->samples[j];
     }
     for (uint32_t j = 0; j < view->worker_count; j++) {
@@ -272,9 +274,9 @@ static void measure_shares(const dp_view *view, const dp_loads *loads, dp_share 
             shares[j].per_sample = rows / samples * row_ticks(ticks, j);
         shares[j].per_sample = fmax(shares[j].per_sample + ticks->compute[j], 1);
         const double held = view->rows_max ? view->rows_max[j] : UINT32_MAX;
-        const double fits = loads->rows[j]
-                                ? ROWS_SHARE * held * fmax(loads->samples[j], 1) / loads->rows[j]
-                                : view->capacity[j];
+        double fits = view->capacity[j];
+        if (loads->rows[j])
+            fits = ROWS_SHARE * held * fmax(loads->samples[j], 1) / loads->rows[j];
         shares[j].max = (uint32_t)fmin(shares[j].max, fmax(fits, view->capacity[j]));
     }
 }
@@ -322,7 +324,9 @@ static void set_limits(const makespan *self, const dp_view *view, const uint32_t
         const uint32_t slack = share / SLACK + 1;
         const uint32_t least = (uint32_t)rt_min_u64(view->micro_batch_min, share);
         const uint32_t most = (uint32_t)rt_max_u64(view->micro_batch_max, share);
-        limits->min[j] = sizes[j] > least + slack ? sizes[j] - slack : least;
+        limits->min[j] = least;
+        if (sizes[j] > least + slack)
+            limits->min[j] = sizes[j] - slack;
         limits->max[j] = (uint32_t)rt_min_u64(sizes[j] + slack, most);
     }
 }

@@ -100,7 +100,9 @@ static double scale_of(const dp_search *s, const dp_prices *prices)
         highest = fmax(highest, all + push_max);
     }
     highest *= most_keys_of_a_sample(s->view);
-    return highest > ROWS_PRICE_MAX ? ROWS_PRICE_MAX / highest : 1;
+    if (highest <= ROWS_PRICE_MAX)
+        return 1;
+    return ROWS_PRICE_MAX / highest;
 }
 
 static int32_t weighted(int32_t ticks, double weight)
@@ -184,17 +186,18 @@ static bool cost_the_same(const dp_ticks *ticks, uint32_t a, uint32_t b)
 // The class of a key: that of its field, and of where it is.
 static uint16_t class_of(const dp_search *s, const dp_distinct *d)
 {
-    const uint32_t boxes = s->view->ticks->box_count;
-    const uint32_t box = d->box == DP_NO_BOX ? boxes : d->box;
-    return (uint16_t)(s->class_of_field[d->field] * (boxes + 1) + (boxes ? box : 0));
+    const uint32_t boxes = s->view->ticks->box_count; // 0: rows are nowhere
+    const uint32_t box = (uint32_t)rt_min_u64(d->box, boxes);
+    return (uint16_t)(s->class_of_field[d->field] * (boxes + 1) + box);
 }
 
 static void fill_classes(dp_search *s, const dp_prices *prices, uint32_t field, uint32_t class)
 {
     const uint32_t boxes = s->view->ticks->box_count;
-    for (uint32_t b = 0; b <= boxes; b++)
-        fill_class(s, prices, field, b == boxes ? DP_NO_BOX : b,
-                   &s->classes[class * (boxes + 1) + b]);
+    row_class *first = &s->classes[class * (boxes + 1)]; // of the boxes; behind them that of none
+    for (uint32_t b = 0; b < boxes; b++)
+        fill_class(s, prices, field, b, &first[b]);
+    fill_class(s, prices, field, DP_NO_BOX, &first[boxes]);
 }
 
 // Fields whose rows are equally large share a class.
@@ -625,7 +628,9 @@ static int32_t insert(const dp_search *s, uint32_t *list, uint32_t sample, uint3
     }
     if (at < CANDIDATES)
         list[at] = sample;
-    return list[CANDIDATES - 1] == NONE ? INT32_MAX : gain_of(s, list[CANDIDATES - 1], to);
+    if (list[CANDIDATES - 1] == NONE)
+        return INT32_MAX;
+    return gain_of(s, list[CANDIDATES - 1], to);
 }
 
 // The workers to which a sample is more willing to change than the last of their lists.

@@ -3,16 +3,22 @@
 
 #include "dispatch/policies/dp_search_parts.h"
 
-// From a worker to the box of a row (up), or back.
+// From a worker to the box of a row (up), or back. there: by box, what it costs that one's link.
 static void add_passing(const dp_view *view, uint32_t worker, uint32_t box, bool up, int32_t own,
-                        int32_t there, dp_loads *loads)
+                        const int32_t *there, dp_loads *loads)
 {
     const uint32_t here = view->ticks->box_of[worker];
     if (here == box || box == DP_NO_BOX)
         return;
-    (up ? loads->up : loads->down)[worker] += own;
-    (up ? loads->box_up : loads->box_down)[here] += own;
-    (up ? loads->box_down : loads->box_up)[box] += there;
+    if (up) {
+        loads->up[worker] += own;
+        loads->box_up[here] += own;
+        loads->box_down[box] += there[box];
+    } else {
+        loads->down[worker] += own;
+        loads->box_down[here] += own;
+        loads->box_up[box] += there[box];
+    }
 }
 
 // As add_loads, where boxes are told. A row that is nowhere yet will be with one of its trainers,
@@ -25,13 +31,11 @@ static void add_box_loads(const dp_view *view, uint32_t index, uint64_t users, d
     const int32_t *grad = ticks->box_grad[d->field];
     if (d->dirty && d->holders && users != d->holders) {
         const uint32_t owner = rt_lowest_bit(d->holders);
-        add_passing(view, owner, d->box, true, ticks->push[d->field][owner],
-                    d->box == DP_NO_BOX ? 0 : row_down[d->box], loads);
+        add_passing(view, owner, d->box, true, ticks->push[d->field][owner], row_down, loads);
     }
     for (uint64_t rest = users & ~d->holders; rest; rest &= rest - 1) {
         const uint32_t j = rt_lowest_bit(rest);
-        add_passing(view, j, d->box, false, ticks->pull[d->field][j],
-                    d->box == DP_NO_BOX ? 0 : row_up[d->box], loads);
+        add_passing(view, j, d->box, false, ticks->pull[d->field][j], row_up, loads);
     }
     if (!(users & (users - 1)) && !view->always_summed)
         return;
@@ -40,7 +44,7 @@ static void add_box_loads(const dp_view *view, uint32_t index, uint64_t users, d
         box = ticks->box_of[rt_lowest_bit(users)];
     for (uint64_t rest = users; rest; rest &= rest - 1) {
         const uint32_t j = rt_lowest_bit(rest);
-        add_passing(view, j, box, true, ticks->grad[d->field][j], grad[box], loads);
+        add_passing(view, j, box, true, ticks->grad[d->field][j], grad, loads);
     }
 }
 
@@ -136,7 +140,8 @@ void dp_search_loads(dp_search *s, dp_loads *loads)
 {
     adding all = {.s = s, .loads = s->part_loads, .part_count = dp_search_parts(s->view)};
     for (uint32_t j = 0; j < s->worker_count; j++)
-        all.busy |= s->loads[j] ? rt_bit(j) : 0;
+        if (s->loads[j])
+            all.busy |= rt_bit(j);
     rt_pool_run(s->view->pool, all.part_count, add_some, &all);
     memset(loads, 0, sizeof *loads);
     memcpy(loads->samples, s->loads, sizeof loads->samples);

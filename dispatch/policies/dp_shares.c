@@ -39,14 +39,30 @@ static uint32_t farthest(const dp_share *shares, uint32_t worker_count, const do
     uint32_t best = UINT32_MAX;
     double best_gap = 0;
     for (uint32_t j = 0; j < worker_count; j++) {
-        const double gap = more ? wanted[j] - sizes[j] : sizes[j] - wanted[j];
-        const bool can = more ? sizes[j] < shares[j].max : sizes[j] > shares[j].min;
+        double gap = wanted[j] - sizes[j];
+        bool can = sizes[j] < shares[j].max;
+        if (!more) {
+            gap = -gap;
+            can = sizes[j] > shares[j].min;
+        }
         if (can && (best == UINT32_MAX || gap > best_gap)) {
             best = j;
             best_gap = gap;
         }
     }
     return best;
+}
+
+// One sample more, or one less.
+static void change(uint32_t *size, uint64_t *sum, bool more)
+{
+    if (more) {
+        ++*size;
+        ++*sum;
+    } else {
+        --*size;
+        --*sum;
+    }
 }
 
 static void make_whole(const dp_share *shares, uint32_t worker_count, uint32_t sample_count,
@@ -62,15 +78,13 @@ static void make_whole(const dp_share *shares, uint32_t worker_count, uint32_t s
         const uint32_t j = farthest(shares, worker_count, wanted, sizes, more);
         if (j == UINT32_MAX) // the bounds of all together do not allow it
             break;
-        sizes[j] = more ? sizes[j] + 1 : sizes[j] - 1;
-        sum = more ? sum + 1 : sum - 1;
+        change(&sizes[j], &sum, more);
     }
     for (uint32_t j = 0; sum != sample_count; j = (j + 1) % worker_count) {
         const bool more = sum < sample_count;
         if (!more && sizes[j] == 0)
             continue;
-        sizes[j] = more ? sizes[j] + 1 : sizes[j] - 1;
-        sum = more ? sum + 1 : sum - 1;
+        change(&sizes[j], &sum, more);
     }
 }
 

@@ -213,12 +213,32 @@ static rt_status copy_for(const rt_config *from, uint32_t iterations, rt_config 
     return RT_OK;
 }
 
+static rt_status try_all(dp_sim_config *sim, dp_advices *advices, rt_error *error)
+{
+    dp_planner_config planner;
+    axis axes[DP_ADVICE_LINES];
+    rt_status status = dp_setup(sim->config, sim->schema, sim->distinct_keys, &planner, error);
+    if (status)
+        return status;
+    make_axes(sim->config, planner.slot_count[0] - planner.overshoot, axes);
+    rt_assert(combinations(axes) <= DP_ADVICES_MAX);
+    for (uint32_t i = 0; i < combinations(axes); i++) {
+        status = simulate(sim, axes, i, advices, error);
+        if (status)
+            return status;
+    }
+    if (advices->count > 0)
+        return RT_OK;
+    status = dp_planner_check(&planner, error); // given caches, and twice as much, are too small
+    if (status)
+        return status;
+    return rt_config_check(sim->config, error);
+}
+
 rt_status dp_advise(const dp_sim_config *like, uint32_t iterations, dp_advices *advices,
                     rt_error *error)
 {
     dp_sim_config sim = *like;
-    dp_planner_config planner;
-    axis axes[DP_ADVICE_LINES];
     rt_config config;
     rt_assert(iterations >= DP_ADVICE_ITERATIONS_MIN);
     memset(advices, 0, sizeof *advices);
@@ -228,17 +248,7 @@ rt_status dp_advise(const dp_sim_config *like, uint32_t iterations, dp_advices *
     sim.trace = sim.placements = NULL;
     sim.journal = NULL;
     sim.inputs = NULL;
-    rt_status status = dp_setup(&config, sim.schema, sim.distinct_keys, &planner, error);
-    if (!status) {
-        make_axes(&config, planner.slot_count[0] - planner.overshoot, axes);
-        rt_assert(combinations(axes) <= DP_ADVICES_MAX);
-    }
-    for (uint32_t i = 0; !status && i < combinations(axes); i++)
-        status = simulate(&sim, axes, i, advices, error);
-    if (!status && advices->count == 0) // the given caches, and twice as much, are too small
-        status = dp_planner_check(&planner, error);
-    if (!status && advices->count == 0)
-        status = rt_config_check(&config, error);
+    const rt_status status = try_all(&sim, advices, error);
     qsort(advices->items, advices->count, sizeof *advices->items, compare);
     rt_config_fini(&config);
     return status;

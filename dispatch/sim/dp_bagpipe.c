@@ -272,26 +272,30 @@ static rt_status create_solver(bagpipe *b)
     return dp_solver_transport.create(b->run->batch_size, n, &b->solver);
 }
 
+static rt_status run_all(bagpipe *b, rt_error *error)
+{
+    if (create_solver(b))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: placing");
+    for (bool is_last = false; !is_last;) {
+        const rt_status status = fill_window(b, error);
+        if (status || b->count == 0)
+            return status;
+        if (iterate(b, &is_last))
+            return rt_fail(error, RT_NO_MEMORY, "out of memory: the rows");
+        drop_first(b);
+    }
+    return RT_OK;
+}
+
 rt_status dp_bagpipe_run(dp_peer_run_state *run, rt_error *error)
 {
     bagpipe *b = rt_alloc(1, sizeof *b);
-    bool is_last = false;
     if (!b)
         return rt_fail(error, RT_NO_MEMORY, "out of memory: the window");
     b->run = run;
     b->number = 1;
     b->limit = run->peer->window ? run->peer->window : DP_PEER_WINDOW_MAX;
-    rt_status status =
-        create_solver(b) ? rt_fail(error, RT_NO_MEMORY, "out of memory: placing") : RT_OK;
-    if (!status)
-        status = fill_window(b, error);
-    while (!status && b->count > 0 && !is_last) {
-        if (iterate(b, &is_last))
-            status = rt_fail(error, RT_NO_MEMORY, "out of memory: the rows");
-        drop_first(b);
-        if (!status && !is_last)
-            status = fill_window(b, error);
-    }
+    const rt_status status = run_all(b, error);
     for (uint32_t i = 0; i < DP_PEER_WINDOW_MAX; i++)
         dp_peer_batch_fini(&b->batches[i]);
     dp_peer_batch_fini(&b->ahead);

@@ -27,12 +27,12 @@ typedef struct {
 static rt_status reserve(fae *f)
 {
     const uint64_t records = f->run->directory.record_top;
-    return rt_grow(&f->is_hot, &f->hot_capacity, records, sizeof *f->is_hot) ||
-                   rt_grow(&f->was_seen, &f->seen_capacity, records, sizeof *f->was_seen) ||
-                   rt_grow(&f->owner, &f->owner_capacity, records, sizeof *f->owner) ||
-                   rt_grow(&f->owner_of, &f->owner_of_capacity, records, sizeof *f->owner_of)
-               ? RT_NO_MEMORY
-               : RT_OK;
+    if (rt_grow(&f->is_hot, &f->hot_capacity, records, sizeof *f->is_hot) ||
+        rt_grow(&f->was_seen, &f->seen_capacity, records, sizeof *f->was_seen) ||
+        rt_grow(&f->owner, &f->owner_capacity, records, sizeof *f->owner) ||
+        rt_grow(&f->owner_of, &f->owner_of_capacity, records, sizeof *f->owner_of))
+        return RT_NO_MEMORY;
+    return RT_OK;
 }
 
 static void make_hot(fae *f, uint32_t record)
@@ -69,11 +69,15 @@ static rt_status read_profile(fae *f, rt_error *error)
     uint64_t count = 0;
     rt_status status =
         dp_popularity_read(peer->file, sim->config, sim->schema, &rows, &count, error);
-    if (!status && peer->hot_rows > count)
+    if (status)
+        return status;
+    if (peer->hot_rows > count)
         status = rt_fail(error, RT_CONFIG, "fae:hot_rows=%" PRIu64 ": %s has %" PRIu64 " rows",
                          peer->hot_rows, peer->file, count);
-    if (!status)
-        status = make_all_hot(f, rows, peer->hot_rows ? peer->hot_rows : count, error);
+    else if (peer->hot_rows)
+        status = make_all_hot(f, rows, peer->hot_rows, error);
+    else
+        status = make_all_hot(f, rows, count, error);
     rt_free(rows);
     return status;
 }
@@ -94,7 +98,9 @@ static rt_status profile(fae *f, rt_error *error)
         return status;
     status = make_all_hot(f, popularity.uses, rt_min_u64(wanted, popularity.row_count), error);
     dp_popularity_fini(&popularity);
-    return status ? status : rt_stream_open(&config->stream, config->seed, &run->stream, error);
+    if (status)
+        return status;
+    return rt_stream_open(&config->stream, config->seed, &run->stream, error);
 }
 
 static bool sample_is_hot(const fae *f, const dp_peer_batch *batch, uint32_t i)
@@ -171,34 +177,53 @@ static rt_status schedule(fae *f, const dp_peer_batch *batch, bool *is_last, rt_
     return RT_OK;
 }
 
+static rt_status train_batch(fae *f, const dp_peer_batch *batch, bool *is_last, rt_error *error)
+{
+    if (reserve(f))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: the rows");
+    if (f->run->peer->schedule)
+        return schedule(f, batch, is_last, error);
+    *is_last = iterate(f, batch);
+    return RT_OK;
+}
+
+// RT_END: the input has ended before the last iteration.
+static rt_status train_input(fae *f, dp_peer_batch *batch, rt_error *error)
+{
+    for (bool is_last = false; !is_last;) {
+        rt_status status = dp_peer_read(f->run, f->run->batch_size, batch, error);
+        if (status)
+            return status;
+        status = train_batch(f, batch, &is_last, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
 static rt_status train(fae *f, rt_error *error)
 {
     dp_peer_batch batch = {0};
-    rt_status status = RT_OK;
+    const rt_status status = train_input(f, &batch, error);
+    dp_peer_batch_fini(&batch);
+    if (status != RT_END)
+        return status;
     bool is_last = false;
-    while (!status && !is_last) {
-        status = dp_peer_read(f->run, f->run->batch_size, &batch, error);
-        if (status)
-            break;
-        if (reserve(f))
-            status = rt_fail(error, RT_NO_MEMORY, "out of memory: the rows");
-        else if (f->run->peer->schedule)
-            status = schedule(f, &batch, &is_last, error);
-        else
-            is_last = iterate(f, &batch);
-    }
-    for (uint32_t k = 0; k < 2 && status == RT_END; k++) {
+    for (uint32_t k = 0; k < 2; k++) {
         if (f->pools[k].batch.sample_count && !is_last)
             is_last = iterate(f, &f->pools[k].batch);
     }
-    dp_peer_batch_fini(&batch);
-    return status == RT_END ? RT_OK : status;
+    return RT_OK;
 }
 
 rt_status dp_fae_run(dp_peer_run_state *run, rt_error *error)
 {
     fae f = {.run = run};
-    rt_status status = run->peer->file[0] ? read_profile(&f, error) : profile(&f, error);
+    rt_status status;
+    if (run->peer->file[0])
+        status = read_profile(&f, error);
+    else
+        status = profile(&f, error);
     if (!status)
         status = train(&f, error);
     rt_free(f.is_hot);

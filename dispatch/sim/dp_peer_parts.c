@@ -47,8 +47,9 @@ rt_status dp_peer_read(dp_peer_run_state *run, uint32_t sample_count, dp_peer_ba
         return status;
     if (rt_tables_fold(&rt_stream_schema(run->stream)->tables, &run->raw))
         return rt_fail(error, RT_NO_MEMORY, "out of memory: a batch");
-    return number_keys(run, batch) ? rt_fail(error, RT_NO_MEMORY, "out of memory: a batch")
-                                   : RT_OK;
+    if (number_keys(run, batch))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: a batch");
+    return RT_OK;
 }
 
 void dp_peer_batch_fini(dp_peer_batch *batch)
@@ -92,7 +93,8 @@ void dp_peer_reduce(const dp_peer_run_state *run, dp_peer_moves *moves, uint32_t
     const uint64_t bytes =
         run->costs.layout.values[dp_peer_field(run, record)] * (uint64_t)sizeof(float);
     moves->reduce_bytes += bytes;
-    moves->reduce_critical_bytes += is_critical ? bytes : 0;
+    if (is_critical)
+        moves->reduce_critical_bytes += bytes;
 }
 
 void dp_peer_fetch(const dp_peer_run_state *run, dp_peer_moves *moves, uint32_t owner,

@@ -113,8 +113,10 @@ rt_status dp_peer_run(const dp_sim_config *sim, const dp_peer *peer, dp_sim_resu
         status = rt_fail(error, RT_NO_MEMORY, "out of memory: the keys");
     if (!status)
         status = rt_stream_open(&sim->config->stream, sim->config->seed, &run.stream, error);
-    if (!status)
-        status = peer->kind == DP_PEER_FAE ? dp_fae_run(&run, error) : dp_bagpipe_run(&run, error);
+    if (!status && peer->kind == DP_PEER_FAE)
+        status = dp_fae_run(&run, error);
+    else if (!status)
+        status = dp_bagpipe_run(&run, error);
     result->warmup_iterations = run.iterations - result->account.iterations;
     if (!status && result->account.iterations == 0)
         status = rt_fail(error, RT_DATA,

@@ -66,7 +66,9 @@ static rt_status table_init(table *t, uint64_t memory_max, rt_error *error)
     while (t->slot_count_max <= memory_max / (4 * sizeof *t->slots))
         t->slot_count_max *= 2;
     t->slots = rt_alloc(t->slot_count, sizeof *t->slots);
-    return t->slots ? RT_OK : rt_fail(error, RT_NO_MEMORY, "out of memory: counts of rows");
+    if (!t->slots)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: counts of rows");
+    return RT_OK;
 }
 
 // ---- counting --------------------------------------------------------------------------------
@@ -106,39 +108,56 @@ static rt_status count_batch(counting *c, const rt_batch *batch)
     return RT_OK;
 }
 
+static rt_status fold_and_count(counting *c, const rt_stream *stream, rt_batch *batch)
+{
+    const rt_status status = rt_tables_fold(&rt_stream_schema(stream)->tables, batch);
+    if (status)
+        return status;
+    return count_batch(c, batch);
+}
+
+// RT_END: the input has ended; RT_AGAIN: there is no more memory for rows.
+static rt_status count_batches(counting *c, rt_stream *stream, rt_batch *batch, rt_error *error)
+{
+    uint64_t samples_max = UINT64_MAX;
+    if (c->settings->samples_max)
+        samples_max = c->settings->samples_max;
+    while (c->profile->samples < samples_max) {
+        const uint64_t left = samples_max - c->profile->samples;
+        rt_status status = rt_stream_read(stream, batch, (uint32_t)rt_min_u64(left, BATCH), error);
+        if (status)
+            return status;
+        status = fold_and_count(c, stream, batch);
+        if (status == RT_NO_MEMORY)
+            rt_fail(error, status, "out of memory after %" PRIu64 " rows", c->table.used);
+        if (status)
+            return status;
+        show_progress(c, false);
+    }
+    return RT_OK;
+}
+
 static rt_status count_stream(counting *c, rt_stream *stream, rt_error *error)
 {
-    const uint64_t samples_max =
-        c->settings->samples_max ? c->settings->samples_max : UINT64_MAX;
-    rt_status status = RT_OK;
     rt_batch batch;
     rt_batch_init(&batch, rt_stream_schema(stream)->dense_count);
     c->begin_ns = rt_now_ns();
     c->profile->end = DP_POPULARITY_SAMPLES;
-    while (!status && c->profile->samples < samples_max) {
-        const uint64_t left = samples_max - c->profile->samples;
-        status = rt_stream_read(stream, &batch, (uint32_t)rt_min_u64(left, BATCH), error);
-        if (status)
-            break;
-        status = rt_tables_fold(&rt_stream_schema(stream)->tables, &batch);
-        if (!status)
-            status = count_batch(c, &batch);
-        if (status == RT_NO_MEMORY)
-            rt_fail(error, status, "out of memory after %" PRIu64 " rows", c->table.used);
-        show_progress(c, false);
-    }
+    const rt_status status = count_batches(c, stream, &batch, error);
     show_progress(c, true);
     rt_batch_fini(&batch);
-    if (status == RT_END || status == RT_AGAIN) {
-        c->profile->end = status == RT_END ? DP_POPULARITY_INPUT : DP_POPULARITY_MEMORY;
-        status = RT_OK;
-    }
-    if (!status && c->profile->samples == 0)
-        status = rt_fail(error, RT_DATA, "stream: %s",
-                         c->profile->end == DP_POPULARITY_MEMORY
-                             ? "the first sample has more rows than can be counted"
-                             : "the input has no sample");
-    return status;
+    if (status == RT_END)
+        c->profile->end = DP_POPULARITY_INPUT;
+    else if (status == RT_AGAIN)
+        c->profile->end = DP_POPULARITY_MEMORY;
+    else if (status)
+        return status;
+    if (c->profile->samples > 0)
+        return RT_OK;
+    if (c->profile->end == DP_POPULARITY_MEMORY)
+        return rt_fail(error, RT_DATA,
+                       "stream: the first sample has more rows than can be counted");
+    return rt_fail(error, RT_DATA, "stream: the input has no sample");
 }
 
 static int compare_uses(const void *a, const void *b)

@@ -43,14 +43,14 @@ rt_status dp_popularity_take(const rt_config *config, const dp_popularity_config
                              dp_popularity *profile, rt_error *error);
 void dp_popularity_fini(dp_popularity *profile);
 
-// ---- the file of hot rows ----------------------------------------------------------------------
+// ---- the file of hot rows --------------------------------------------------------------------
 //
 // Text. The first line is an object of JSON: "version" 1, "kind" "profile", "schema" (an object:
 // the keys of the configuration that say what a row's key means, "stream.format" by its word and
 // the others by a hash), "dim" (model.embedding_dim), "samples", "lookups", "rows", "end",
 // "hot_rows", and "xxh3" of all bytes after this line. Then hot_rows lines, the most used row
-// first: its key, 16 digits of hexadecimal, a space, its uses. Readers ignore members that they do not
-// know.
+// first: its key, 16 digits of hexadecimal, a space, its uses. Readers ignore members that they do
+// not know.
 
 // Writes the first hot_rows rows (at most row_count). The file is there as a whole or not at all.
 // RT_IO, RT_NO_MEMORY.

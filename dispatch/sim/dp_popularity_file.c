@@ -170,22 +170,36 @@ static void write_head(rt_json *json, const dp_popularity *profile, const rt_con
     rt_json_end_object(json);
 }
 
+static rt_status write_lines(rt_file *file, const char *head, size_t head_size,
+                             const dp_popular *uses, uint64_t count, rt_error *error)
+{
+    char line[LINE_MAX];
+    rt_status status = rt_file_write(file, head, head_size, error);
+    if (status)
+        return status;
+    status = rt_file_write(file, "\n", 1, error);
+    if (status)
+        return status;
+    for (uint64_t i = 0; i < count; i++) {
+        status = rt_file_write(file, line, format_row(&uses[i], line), error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
 static rt_status write_all(const rt_json *head, const dp_popular *uses, uint64_t count,
                            const char *path, rt_error *error)
 {
     size_t size;
-    char line[LINE_MAX];
     rt_file *file;
     const char *text = rt_json_text(head, &size);
-    rt_status status = text ? rt_file_create(path, &file, error)
-                            : rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
+    if (!text)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
+    rt_status status = rt_file_create(path, &file, error);
     if (status)
         return status;
-    status = rt_file_write(file, text, size, error);
-    if (!status)
-        status = rt_file_write(file, "\n", 1, error);
-    for (uint64_t i = 0; i < count && !status; i++)
-        status = rt_file_write(file, line, format_row(&uses[i], line), error);
+    status = write_lines(file, text, size, uses, count, error);
     if (!status)
         return rt_file_commit(file, error);
     rt_file_abort(file);
@@ -304,19 +318,30 @@ static rt_status read_rows(reading *r, rt_hasher *hasher, rt_error *error)
     return RT_OK;
 }
 
+// text, hasher: room for the head, and for the sum of the rows; NULL: there was no memory.
+static rt_status read_all(reading *r, const rt_config *config, char *text, rt_hasher *hasher,
+                          rt_error *error)
+{
+    if (!text || !hasher)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: %s", r->path);
+    const rt_status status = read_head(r, config, text, error);
+    if (status)
+        return status;
+    return read_rows(r, hasher, error);
+}
+
 rt_status dp_popularity_read(const char *path, const rt_config *config, const rt_schema *schema,
                              dp_popular **uses_p, uint64_t *count_p, rt_error *error)
 {
     reading r = {.path = path, .schema = schema, .file = fopen(path, "rbe")};
+    if (!r.file && errno == ENOENT)
+        return rt_fail(error, RT_DATA, "cannot open %s: %s", path, strerror(errno));
     if (!r.file)
-        return rt_fail(error, errno == ENOENT ? RT_DATA : rt_status_of_errno(errno),
-                       "cannot open %s: %s", path, strerror(errno));
+        return rt_fail(error, rt_status_of_errno(errno), "cannot open %s: %s", path,
+                       strerror(errno));
     char *text = rt_alloc(HEAD_MAX, 1);
     rt_hasher *hasher = rt_hasher_create();
-    rt_status status = text && hasher ? read_head(&r, config, text, error)
-                                      : rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
-    if (!status)
-        status = read_rows(&r, hasher, error);
+    const rt_status status = read_all(&r, config, text, hasher, error);
     rt_hasher_destroy(hasher);
     rt_free(text);
     fclose(r.file);

@@ -23,6 +23,7 @@ typedef struct {
     bool ended;
     rt_batch *batch; // the first
     dp_planner *planner;
+    rt_pool *pool;
     uint64_t preview_ns; // since the last plan
     uint64_t choice_ns;  // of participants, for the next plan
     uint64_t longest_ns; // choice and decision
@@ -47,7 +48,10 @@ rt_status dp_sim_apply_spec(rt_config *config, const char *spec, rt_error *error
             return rt_fail(error, RT_CONFIG, "policy \"%s\": expected name[:key=value]...", spec);
         memcpy(part, at, length);
         part[length] = '\0';
-        snprintf(key, sizeof key, at == spec ? "dispatch.policy=%s" : "dispatch.%s", part);
+        if (at == spec)
+            snprintf(key, sizeof key, "dispatch.policy=%s", part);
+        else
+            snprintf(key, sizeof key, "dispatch.%s", part);
         if (rt_config_set(config, key, error))
             return rt_fail_in(error, "policy \"%s\"", spec);
         at += length;
@@ -95,31 +99,50 @@ static rt_status choose(simulation *s, rt_error *error)
     s->choice_ns = rt_now_ns() - begin;
     if (status)
         return rt_fail(error, status, "out of memory while the participants are chosen");
-    for (uint32_t i = 0; i < count && !status; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         status = apply_input(s, &records[i], error);
+        if (status)
+            return status;
         dp_journal_write(s->journal, &records[i]);
     }
-    return status;
+    return RT_OK;
+}
+
+static rt_status apply_journal(simulation *s, uint64_t iteration, rt_error *error)
+{
+    const dp_inputs *inputs = s->sim->inputs;
+    for (; s->inputs_done < inputs->count; s->inputs_done++) {
+        dp_input input = inputs->items[s->inputs_done];
+        if (input.iteration > iteration)
+            return RT_OK;
+        const rt_status status = apply_input(s, &input, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
 }
 
 // Records come into force with the look-up that follows: those of the journal that is replayed, or
 // those of the controllers.
 static rt_status apply_inputs(simulation *s, uint64_t iteration, rt_error *error)
 {
-    const dp_inputs *inputs = s->sim->inputs;
-    rt_status status = RT_OK;
     dp_input input;
-    for (; inputs && s->inputs_done < inputs->count && !status; s->inputs_done++) {
-        input = inputs->items[s->inputs_done];
-        if (input.iteration > iteration)
-            break;
-        status = apply_input(s, &input, error);
-    }
-    while (!inputs && !status && dp_controller_next(&s->controller, &input)) {
-        status = apply_input(s, &input, error);
+    if (s->sim->inputs)
+        return apply_journal(s, iteration, error);
+    while (dp_controller_next(&s->controller, &input)) {
+        const rt_status status = apply_input(s, &input, error);
+        if (status)
+            return status;
         dp_journal_write(s->journal, &input);
     }
-    return status;
+    return RT_OK;
+}
+
+static uint32_t samples_of_next(const simulation *s, uint32_t batch_size)
+{
+    if (!s->sim->inputs)
+        return batch_size;
+    return dp_inputs_samples(s->sim->inputs, s->read_count + 1, batch_size);
 }
 
 // Reads until cache.lookahead batches are known behind the one that is planned next. RT_END: there
@@ -128,21 +151,20 @@ static rt_status read_ahead(simulation *s, rt_error *error)
 {
     const rt_config *config = s->sim->config;
     uint32_t batch_size = config->worker_count * config->samples_per_worker;
-    uint64_t limit = config->sim_iterations ? rt_min_u64(config->sim_iterations, DP_ITERATIONS_MAX)
-                                            : DP_ITERATIONS_MAX;
+    uint64_t limit = DP_ITERATIONS_MAX;
+    if (config->sim_iterations)
+        limit = rt_min_u64(config->sim_iterations, limit);
     while (s->ahead <= rt_config_batches_ahead(config) && !s->ended && s->read_count < limit) {
         rt_batch *batch = &s->batches[(s->first + s->ahead) % RT_COUNT_OF(s->batches)];
-        const uint32_t samples =
-            s->sim->inputs ? dp_inputs_samples(s->sim->inputs, s->read_count + 1, batch_size)
-                           : batch_size;
-        rt_status status = rt_stream_read(s->stream, batch, samples, error);
+        const uint32_t samples = samples_of_next(s, batch_size);
+        const rt_status status = rt_stream_read(s->stream, batch, samples, error);
         s->ended = status == RT_END;
         if (s->ended)
             break;
-        if (!status && rt_tables_fold(&rt_stream_schema(s->stream)->tables, batch))
-            status = rt_fail(error, RT_NO_MEMORY, "out of memory for a batch");
         if (status)
             return status;
+        if (rt_tables_fold(&rt_stream_schema(s->stream)->tables, batch))
+            return rt_fail(error, RT_NO_MEMORY, "out of memory for a batch");
         s->read_count++;
         s->ahead++;
         uint64_t begin = rt_now_ns();
@@ -150,7 +172,9 @@ static rt_status read_ahead(simulation *s, rt_error *error)
         s->preview_ns += rt_now_ns() - begin;
     }
     s->batch = &s->batches[s->first];
-    return s->ahead ? RT_OK : RT_END;
+    if (!s->ahead)
+        return RT_END;
+    return RT_OK;
 }
 
 static rt_status plan_batch(simulation *s, bool counted, const dp_plan **plan_p)
@@ -219,11 +243,27 @@ static rt_status sweep(simulation *s, dp_sim_result *result)
     return status;
 }
 
+// The batch that is due, up to its plan. RT_NO_MEMORY.
+static rt_status plan_one(simulation *s, bool counted, dp_sim_result *result,
+                          const dp_plan **plan_p, rt_error *error)
+{
+    uint32_t refused;
+    rt_status status = sweep(s, result);
+    if (status)
+        return status;
+    status = dp_planner_admit(s->planner, s->batch, &refused);
+    if (status)
+        return status;
+    status = choose(s, error);
+    if (status)
+        return status;
+    return plan_batch(s, counted, plan_p);
+}
+
 static rt_status simulate(simulation *s, dp_sim_result *result, rt_error *error)
 {
     const rt_config *config = s->sim->config;
     uint64_t iteration = 0, samples = 0;
-    uint32_t refused;
     s->begin_ns = s->shown_ns = rt_now_ns();
     for (;;) {
         const dp_plan *plan = NULL;
@@ -235,14 +275,7 @@ static rt_status simulate(simulation *s, dp_sim_result *result, rt_error *error)
         status = apply_inputs(s, iteration + 1, error);
         if (status)
             return status;
-        bool counted = iteration >= config->sim_warmup;
-        status = sweep(s, result);
-        if (!status)
-            status = dp_planner_admit(s->planner, s->batch, &refused);
-        if (!status)
-            status = choose(s, error);
-        if (!status)
-            status = plan_batch(s, counted, &plan);
+        status = plan_one(s, iteration >= config->sim_warmup, result, &plan, error);
         if (status)
             return rt_fail(error, status, "out of memory while planning iteration %" PRIu64,
                            iteration + 1);
@@ -286,45 +319,64 @@ static void finish(simulation *s, dp_sim_result *result)
     result->directory_bytes = dp_directory_bytes(dp_planner_directory(s->planner));
 }
 
+static rt_status open_planner(simulation *s, const dp_planner_config *planner, rt_error *error)
+{
+    const dp_sim_config *sim = s->sim;
+    rt_status status = rt_metrics_open(sim->journal, &s->journal, error);
+    if (status)
+        return status;
+    status = dp_planner_create(planner, &s->planner, error);
+    if (status)
+        return status;
+    status = dp_setup_threads(sim->config, &s->pool, error);
+    if (status)
+        return status;
+    if (dp_planner_set_pool(s->planner, s->pool))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for the planner's threads");
+    if (inputs_name_participants(sim->inputs))
+        return RT_OK;
+    return dp_participants_open(planner, NULL, NULL, &s->chooser, error);
+}
+
+static rt_status run(simulation *s, dp_sim_result *result, rt_error *error)
+{
+    const dp_sim_config *sim = s->sim;
+    const uint64_t dense_bytes = sim->config->sim_dense ? sim->dense_bytes : 0;
+    dp_planner_config planner;
+    rt_status status = dp_setup(sim->config, sim->schema, sim->distinct_keys, &planner, error);
+    if (status)
+        return status;
+    dp_setup_dense(sim->config, dense_bytes, &planner);
+    planner.measure_error = sim->config->sim_dispatch_error;
+    status = open_planner(s, &planner, error);
+    if (status)
+        return status;
+    status = rt_stream_open(&sim->config->stream, sim->config->seed, &s->stream, error);
+    if (status)
+        return status;
+    dp_account_init(&planner, &result->costs);
+    dp_controller_init(sim->config, &s->controller);
+    s->costs = result->costs;
+    result->slot_count = planner.slot_count[0] - planner.overshoot;
+    status = simulate(s, result, error);
+    if (status)
+        return status;
+    finish(s, result);
+    return RT_OK;
+}
+
 rt_status dp_sim_run(const dp_sim_config *sim, dp_sim_result *result, rt_error *error)
 {
     simulation s = {.sim = sim};
-    rt_pool *pool = NULL;
-    dp_planner_config planner_config;
     memset(result, 0, sizeof *result);
     for (uint32_t i = 0; i < RT_COUNT_OF(s.batches); i++)
         rt_batch_init(&s.batches[i], sim->schema->dense_count);
-    rt_status status =
-        dp_setup(sim->config, sim->schema, sim->distinct_keys, &planner_config, error);
-    if (!status)
-        dp_setup_dense(sim->config, sim->config->sim_dense ? sim->dense_bytes : 0, &planner_config);
-    planner_config.measure_error = sim->config->sim_dispatch_error;
-    if (!status)
-        status = rt_metrics_open(sim->journal, &s.journal, error);
-    if (!status)
-        status = dp_planner_create(&planner_config, &s.planner, error);
-    if (!status)
-        status = dp_setup_threads(sim->config, &pool, error);
-    if (!status && dp_planner_set_pool(s.planner, pool))
-        status = rt_fail(error, RT_NO_MEMORY, "out of memory for the planner's threads");
-    if (!status && !inputs_name_participants(sim->inputs))
-        status = dp_participants_open(&planner_config, NULL, NULL, &s.chooser, error);
-    if (!status)
-        status = rt_stream_open(&sim->config->stream, sim->config->seed, &s.stream, error);
-    if (!status) {
-        dp_account_init(&planner_config, &result->costs);
-        dp_controller_init(sim->config, &s.controller);
-        s.costs = result->costs;
-        result->slot_count = planner_config.slot_count[0] - planner_config.overshoot;
-        status = simulate(&s, result, error);
-    }
-    if (!status)
-        finish(&s, result);
+    const rt_status status = run(&s, result, error);
     rt_stream_close(s.stream);
     for (uint32_t i = 0; i < RT_COUNT_OF(s.batches); i++)
         rt_batch_fini(&s.batches[i]);
     dp_planner_destroy(s.planner);
-    rt_pool_destroy(pool);
+    rt_pool_destroy(s.pool);
     dp_participants_destroy(s.chooser);
     rt_metrics_close(s.journal);
     return status;

@@ -25,7 +25,9 @@ static rt_status find_table(const char *solver_name, const dp_cuda_table **table
     if (status)
         return status;
     *table_p = plugin->table(solver_name);
-    return *table_p ? RT_OK : rt_fail(error, RT_UNSUPPORTED, "the CUDA plug-in has no such solver");
+    if (!*table_p)
+        return rt_fail(error, RT_UNSUPPORTED, "the CUDA plug-in has no such solver");
+    return RT_OK;
 }
 
 static rt_status hungarian_available(rt_error *error)

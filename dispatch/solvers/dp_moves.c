@@ -89,7 +89,7 @@ static void refresh_block(dp_moves *moves, uint32_t sink, uint32_t slot)
     uint32_t first = slot / BLOCK_ROWS * BLOCK_ROWS;
     uint32_t count = moves->row_count[sink] - first;
     size_t place = place_of(moves, sink, first);
-    moves->lanes->minima(change_at(moves, place), count < BLOCK_ROWS ? count : BLOCK_ROWS,
+    moves->lanes->minima(change_at(moves, place), (uint32_t)rt_min_u64(count, BLOCK_ROWS),
                          moves->lane_count,
                          moves->block_least + place / BLOCK_ROWS * moves->lane_count);
 }
@@ -101,7 +101,7 @@ static void refresh_chunk(dp_moves *moves, uint32_t sink, uint32_t slot)
     size_t list = (size_t)sink * moves->chunk_count_max + slot / CHUNK_ROWS;
     size_t block = (size_t)moves->chunk[list] * CHUNK_BLOCKS;
     moves->lanes->minima(moves->block_least + block * moves->lane_count,
-                         count < CHUNK_BLOCKS ? count : CHUNK_BLOCKS, moves->lane_count,
+                         (uint32_t)rt_min_u64(count, CHUNK_BLOCKS), moves->lane_count,
                          moves->chunk_least + list * moves->lane_count);
 }
 

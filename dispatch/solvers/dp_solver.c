@@ -16,7 +16,9 @@ static const dp_solver_ops *find(rt_solver_kind kind)
 const dp_solver_ops *dp_solver_find(rt_solver_kind kind)
 {
     const dp_solver_ops *ops = find(kind);
-    return !ops->available || ops->available(NULL) == RT_OK ? ops : NULL;
+    if (ops->available && ops->available(NULL) != RT_OK)
+        return NULL;
+    return ops;
 }
 
 const dp_solver_ops *dp_solver_choose(rt_solver_kind kind)

@@ -1,7 +1,5 @@
 #include "dispatch/solvers/cuda/dp_cuda_parts.h"
 
-#include <stdlib.h>
-
 static cudaError_t allocate(dp_cuda_solver *solver, size_t work_bytes)
 {
     size_t rows = solver->row_count_max, all = rows * solver->sink_count_max;
@@ -48,13 +46,13 @@ void dp_cuda_destroy(void *state)
         (void)cudaEventDestroy(solver->end);
     if (solver->stream)
         (void)cudaStreamDestroy(solver->stream);
-    free(solver);
+    rt_free(solver);
 }
 
 rt_status dp_cuda_create(uint32_t index, uint32_t row_count_max, uint32_t sink_count_max,
                          size_t work_bytes, void **state_p, rt_error *error)
 {
-    dp_cuda_solver *solver = (dp_cuda_solver *)calloc(1, sizeof *solver);
+    dp_cuda_solver *solver = (dp_cuda_solver *)rt_alloc(1, sizeof *solver);
     if (!solver)
         return rt_fail(error, RT_NO_MEMORY, "no memory for a solver");
     solver->index = index;
@@ -64,8 +62,9 @@ rt_status dp_cuda_create(uint32_t index, uint32_t row_count_max, uint32_t sink_c
     if (failed) {
         (void)cudaGetLastError();
         dp_cuda_destroy(solver);
-        return rt_fail(error, failed == cudaErrorMemoryAllocation ? RT_NO_MEMORY : RT_UNSUPPORTED,
-                       "a solver on cuda:%u: %s", index, cudaGetErrorString(failed));
+        const rt_status status =
+            failed == cudaErrorMemoryAllocation ? RT_NO_MEMORY : RT_UNSUPPORTED;
+        return rt_fail(error, status, "a solver on cuda:%u: %s", index, cudaGetErrorString(failed));
     }
     *state_p = solver;
     return RT_OK;
@@ -79,13 +78,14 @@ bool dp_cuda_begin(dp_cuda_solver *solver, const dp_problem *problem, dp_cuda_pr
     p->real_count = rows;
     p->cost = solver->cost;
     for (uint32_t j = 0; j < problem->sink_count; j++) {
-        uint32_t places = problem->capacity[j] < rows ? problem->capacity[j] : rows;
+        uint32_t places = (uint32_t)rt_min_u64(problem->capacity[j], rows);
         if (places == 0)
             continue;
         int32_t *to = solver->staged_cost + (size_t)p->sink_count * rows;
         for (uint32_t i = 0; i < rows; i++) {
             to[i] = problem->cost[(size_t)i * problem->stride + j];
-            p->cost_highest = to[i] > p->cost_highest ? to[i] : p->cost_highest;
+            if (to[i] > p->cost_highest)
+                p->cost_highest = to[i];
         }
         solver->sinks[p->sink_count] = j;
         p->capacity[p->sink_count++] = places;
@@ -105,7 +105,7 @@ bool dp_cuda_begin(dp_cuda_solver *solver, const dp_problem *problem, dp_cuda_pr
 uint32_t dp_cuda_threads(const dp_cuda_problem *p)
 {
     uint32_t threads = (p->row_count + RT_CUDA_WARP - 1) / RT_CUDA_WARP * RT_CUDA_WARP;
-    return threads < DP_CUDA_THREADS_MAX ? threads : DP_CUDA_THREADS_MAX;
+    return (uint32_t)rt_min_u64(threads, DP_CUDA_THREADS_MAX);
 }
 
 rt_status dp_cuda_end(dp_cuda_solver *solver, const dp_cuda_problem *p, uint32_t *sink_of_row,
@@ -116,7 +116,10 @@ rt_status dp_cuda_end(dp_cuda_solver *solver, const dp_cuda_problem *p, uint32_t
                           cudaMemcpyDeviceToHost, solver->stream);
     (void)cudaEventRecord(solver->end, solver->stream);
     cudaError_t failed = cudaStreamSynchronize(solver->stream);
-    failed = launched ? launched : failed ? failed : cudaGetLastError();
+    if (launched)
+        failed = launched;
+    else if (!failed)
+        failed = cudaGetLastError();
     if (failed)
         return rt_fail(error, RT_IO, "cuda:%u: %s", solver->index, cudaGetErrorString(failed));
     float ms = 0;

@@ -84,6 +84,23 @@ static void a_run_without_them_has_none(void **state)
     rt_config_fini(&config);
 }
 
+// Callers look at them whatever comes back.
+static void of_a_file_that_cannot_be_opened_there_are_none(void **state)
+{
+    (void)state;
+    rt_config config = config_of(TWO);
+    char folder[300];
+    dp_added added;
+    rt_error error = {0};
+    memset(folder, 'x', sizeof folder - 1); // longer than a name may be
+    folder[sizeof folder - 1] = '\0';
+    memset(&added, 0xff, sizeof added);
+    assert_int_not_equal(dp_members_read_added(folder, &config, &added, &error), RT_OK);
+    assert_int_equal(added.count, 0);
+    assert_int_equal(config.box_count, 2);
+    rt_config_fini(&config);
+}
+
 // Somebody has written them into the configuration: that is what counts, where they stand in order.
 static void the_configuration_may_have_them_too(void **state)
 {
@@ -139,5 +156,6 @@ static void broken_files_are_named(void **state)
 }
 
 TEST_MAIN(TEST(who_starts_again_knows_them), TEST(a_run_without_them_has_none),
+          TEST(of_a_file_that_cannot_be_opened_there_are_none),
           TEST(the_configuration_may_have_them_too), TEST(other_places_are_refused),
           TEST(broken_files_are_named))

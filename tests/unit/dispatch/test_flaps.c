@@ -68,4 +68,17 @@ static void only_what_can_be_is_read(void **state)
     assert_memory_equal(&got, &want, sizeof got);
 }
 
-TEST_MAIN(TEST(five_in_ten_minutes), TEST(a_new_process_knows), TEST(only_what_can_be_is_read))
+// A run needs a worker: where all were lost too often none is put aside.
+static void one_at_least_stays(void **state)
+{
+    (void)state;
+    dp_flaps flaps = {0};
+    for (uint32_t i = 0; i < 2 * DP_FLAPS_MAX; i++)
+        dp_flaps_note(&flaps, i % 2, T);
+    assert_int_equal(dp_flaps_put_aside(&flaps, 3, T), 3);
+    assert_int_equal(dp_flaps_put_aside(&flaps, 2, T), 0);
+    assert_int_equal(dp_flaps_put_aside(&flaps, 3, T + DP_FLAPS_S + 1), 0);
+}
+
+TEST_MAIN(TEST(five_in_ten_minutes), TEST(a_new_process_knows), TEST(only_what_can_be_is_read),
+          TEST(one_at_least_stays))

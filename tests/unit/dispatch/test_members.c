@@ -87,4 +87,32 @@ static void files_that_cannot_be(void **state)
     rt_config_fini(&config);
 }
 
-TEST_MAIN(TEST(what_is_written_is_read), TEST(files_that_cannot_be))
+// Of three boxes: all, without the one in the middle, and of those without a worker that did not come.
+static void a_part_has_a_hash_of_its_own(void **state)
+{
+    (void)state;
+    const uint64_t hash = 7;
+    rt_config whole = config_with("abc"), part = config_with("abc");
+    dp_members members = dp_members_of(&whole, 7);
+    uint64_t all = hash, two = hash, one;
+    dp_members_keep_boxes(&members, &whole, &part, &all);
+    assert_int_equal(all, hash);
+    assert_int_equal(part.worker_count, 3);
+    dp_members_keep_workers(&members, 7, &part, &all);
+    assert_int_equal(all, hash);
+    members = dp_members_of(&whole, 5);
+    members.row_rate = 0.25f;
+    dp_members_keep_boxes(&members, &whole, &part, &two);
+    assert_int_not_equal(two, hash);
+    assert_true(part.worker_count == 2 && part.ps_shard_count == 2);
+    assert_true(part.optimizer_rows.learning_rate == 0.25f);
+    one = two;
+    dp_members_keep_workers(&members, 4, &part, &one); // by its rank among all
+    assert_true(one != two && one != hash);
+    assert_true(part.worker_count == 1 && part.ps_shard_count == 2);
+    rt_config_fini(&part);
+    rt_config_fini(&whole);
+}
+
+TEST_MAIN(TEST(what_is_written_is_read), TEST(files_that_cannot_be),
+          TEST(a_part_has_a_hash_of_its_own))

@@ -1,0 +1,200 @@
+// What the coordinator records of a run now and then, beside its iterations (dp_watch.h): members,
+// columns, slices, warnings.
+#include <inttypes.h>
+#include <math.h>
+
+#include "dispatch/coordinator/dp_run.h"
+#include "runtime/rt_log.h"
+#include "runtime/rt_memory.h"
+
+#define FIRST_NS UINT64_C(1000000000) // after the first iteration
+#define EVERY_NS UINT64_C(5000000000)
+
+// null while nobody knows.
+static void write_if(rt_json *json, const char *key, bool is_known, uint64_t value)
+{
+    rt_json_double(json, key, is_known ? (double)value : (double)NAN);
+}
+
+static void write_known(rt_json *json, const char *key, uint64_t value)
+{
+    write_if(json, key, value != 0, value);
+}
+
+static void write_memory(rt_json *json, uint64_t resident, uint64_t limit)
+{
+    write_known(json, "rss_bytes", resident);
+    write_known(json, "memory_max_bytes", limit);
+}
+
+static void write_workers(const dp_run *c, rt_json *json)
+{
+    uint64_t rest = dp_roster_workers(c->roster);
+    rt_json_begin_array(json, "workers");
+    for (uint32_t j = 0; j < c->limits.worker_count; j++, rest &= rest - 1) {
+        const rt_wire_vitals *vitals = &c->watch.workers[j];
+        rt_json_begin_object(json, NULL);
+        rt_json_u64(json, "rank", rest ? rt_lowest_bit(rest) : j);
+        rt_json_double(json, "up", bw_table_rate(&c->links.table, j, BW_UP));
+        rt_json_double(json, "down", bw_table_rate(&c->links.table, j, BW_DOWN));
+        write_memory(json, vitals->resident_bytes, vitals->memory_max_bytes);
+        rt_json_end_object(json);
+    }
+    rt_json_end_array(json);
+    // Who was drained, or is spare, is missed by nobody.
+    rest = c->members.workers & ~dp_roster_workers(c->roster);
+    for (uint64_t gone = c->lost.gone; gone; gone &= gone - 1)
+        rest |= rt_bit(rt_bit_at(dp_roster_workers(c->roster), rt_lowest_bit(gone)));
+    rt_json_begin_array(json, "out");
+    for (; rest; rest &= rest - 1)
+        rt_json_u64(json, NULL, rt_lowest_bit(rest));
+    rt_json_end_array(json);
+}
+
+static void write_shards(const dp_run *c, rt_json *json)
+{
+    rt_json_begin_array(json, "shards");
+    for (uint32_t s = 0; s < c->configs.part.ps_shard_count; s++) {
+        const rt_wire_vitals *vitals = &c->watch.shards[s];
+        const bool is_known = vitals->row_bytes_max != 0;
+        rt_json_begin_object(json, NULL);
+        write_if(json, "keys", is_known, vitals->rows);
+        write_if(json, "row_bytes", is_known, vitals->row_bytes);
+        write_known(json, "row_bytes_max", vitals->row_bytes_max);
+        write_memory(json, vitals->resident_bytes, vitals->memory_max_bytes);
+        rt_json_end_object(json);
+    }
+    rt_json_end_array(json);
+}
+
+static void write_lag(const dp_run *c, rt_json *json)
+{
+    const rt_stream_stats stats = dp_feed_stream_stats(c->feed);
+    rt_json_begin_object(json, "lag");
+    if (c->live && rt_live_journal(c->live, RT_FLOW_EVENTS)) {
+        const rt_live_counts counts = rt_live_statistics(c->live, RT_FLOW_EVENTS);
+        rt_json_double(json, "events", (double)counts.journal.next - (double)counts.read);
+    }
+    if (stats.bytes_all > 0)
+        rt_json_double(json, "bytes", (double)stats.bytes_all - (double)stats.bytes_read);
+    rt_json_end_object(json);
+}
+
+static void write_checkpoint(const dp_run *c, uint64_t now, rt_json *json)
+{
+    rt_json_begin_object(json, "checkpoint");
+    rt_json_double(json, "every_s", c->checkpoint ? c->cut.every_s : 0);
+    rt_json_u64(json, "iteration", c->watch.checkpoint);
+    rt_json_double(json, "age_s", (double)(now - c->watch.checkpoint_ns) * 1e-9);
+    rt_json_end_object(json);
+}
+
+static void write_standby(const dp_run *c, rt_json *json)
+{
+    rt_mirror_counts counts;
+    if (!c->mirror)
+        return;
+    rt_mirror_statistics(c->mirror, &counts);
+    rt_json_begin_object(json, "standby");
+    rt_json_bool(json, "there", counts.is_there);
+    rt_json_bool(json, "in_step", counts.is_in_step);
+    rt_json_double(json, "away_s", counts.away_s);
+    write_if(json, "behind_bytes", counts.is_there, counts.behind_bytes);
+    rt_json_u64(json, "commits", counts.blocks);
+    rt_json_u64(json, "commits_alone", counts.alone);
+    rt_json_u64(json, "checkpoint", counts.checkpoint);
+    rt_json_end_object(json);
+}
+
+// Nothing is under way, and it is not the run itself that holds it up.
+static bool waits_for_input(const dp_run *c)
+{
+    return c->phase == DP_RUN_TRAINS && c->flights.count == 0 && !c->cut.planned && !c->hold &&
+           !c->prober.open;
+}
+
+static void record_members(dp_run *c, bool has_ended, uint64_t now)
+{
+    const rt_config *config = &c->configs.part;
+    rt_json *json = rt_metrics_begin(dp_tally_metrics(c->tally), "members");
+    rt_json_double(json, "unix_s", rt_unix_s());
+    rt_json_u64(json, "iteration", dp_tally_iterations(c->tally));
+    rt_json_string(json, "policy",
+                   rt_config_choice_name("dispatch.policy", (int)config->dispatch.policy));
+    rt_json_u64(json, "dense_bytes", // of the next iteration, of one of several
+                dp_dense_bytes(c->planner.dense_bytes, c->planner.dense_whole_bytes,
+                               (uint32_t)dp_tally_iterations(c->tally) + 1, 0));
+    write_workers(c, json);
+    write_shards(c, json);
+    rt_json_begin_object(json, "coordinator");
+    write_memory(json, rt_memory_resident(), rt_memory_limit());
+    rt_json_end_object(json);
+    write_checkpoint(c, now, json);
+    write_lag(c, json);
+    write_standby(c, json);
+    rt_json_bool(json, "waits_for_input", waits_for_input(c));
+    rt_json_bool(json, "ended", has_ended);
+    rt_metrics_end(dp_tally_metrics(c->tally));
+}
+
+static void record_warnings(dp_run *c)
+{
+    char texts[RT_LOG_RECENT][RT_LOG_RECENT_BYTES];
+    const uint32_t count = rt_log_recent(&c->watch.warnings_seen, texts);
+    for (uint32_t i = 0; i < count; i++) {
+        rt_json *json = rt_metrics_begin(dp_tally_metrics(c->tally), "warning");
+        rt_json_string(json, "text", texts[i]);
+        rt_metrics_end(dp_tally_metrics(c->tally));
+    }
+}
+
+static void record_all(dp_run *c, bool has_ended, uint64_t now)
+{
+    rt_metrics *metrics = dp_tally_metrics(c->tally);
+    const uint32_t iteration = (uint32_t)dp_tally_iterations(c->tally);
+    record_members(c, has_ended, now);
+    dp_columns_record(&c->watch.columns, &c->watch.schema, iteration, metrics);
+    c->watch.columns = (dp_columns){0};
+    if (c->watch.slices)
+        dp_slices_record(c->watch.slices, iteration, metrics);
+    record_warnings(c);
+}
+
+void dp_run_watch_iteration(dp_run *c, const dp_planned *planned)
+{
+    dp_columns_merge(&c->watch.columns, &planned->columns, c->watch.schema.field_count);
+    if (c->watch.due_ns == 0)
+        c->watch.due_ns = rt_now_ns() + FIRST_NS;
+}
+
+// The first record waits for what the shards hold, but not for longer than until the next one.
+static bool awaits_shards(const dp_run *c, uint64_t now)
+{
+    if (c->watch.has_recorded || now >= c->watch.due_ns + EVERY_NS)
+        return false;
+    for (uint32_t s = 0; s < c->configs.part.ps_shard_count; s++)
+        if (!c->watch.shards[s].row_bytes_max)
+            return true;
+    return false;
+}
+
+void dp_run_watch(dp_run *c)
+{
+    const uint64_t now = rt_now_ns();
+    const uint32_t newest = dp_run_newest(c);
+    if (newest != c->watch.checkpoint) {
+        c->watch.checkpoint = newest;
+        c->watch.checkpoint_ns = now;
+    }
+    if (c->watch.due_ns == 0 || now < c->watch.due_ns || awaits_shards(c, now))
+        return;
+    c->watch.has_recorded = true;
+    c->watch.due_ns = now + EVERY_NS;
+    record_all(c, false, now);
+}
+
+void dp_run_watch_end(dp_run *c)
+{
+    if (c->watch.due_ns)
+        record_all(c, true, rt_now_ns());
+}
