@@ -83,9 +83,9 @@ static rt_status compare_configs(const char *folder, const rt_config *theirs, co
     if (!status)
         status = compare_numbers(folder, "number of layers (model.mlp)", a->mlp_layer_count,
                                  b->mlp_layer_count, error);
-    if (!status && a->kind == RT_MODEL_DIN)
+    if (!status && rt_model_takes(a->kind, RT_TAKES_SEQUENCE))
         status = compare_attention(folder, a, b, error);
-    if (!status && a->kind == RT_MODEL_GRAPHSAGE)
+    if (!status && rt_model_takes(a->kind, RT_TAKES_NODES))
         status = compare_numbers(folder, "model.fan_out", a->fan_out, b->fan_out, error);
     for (uint32_t i = 0; i < a->mlp_layer_count && !status; i++)
         status = compare_numbers(folder, "width of a layer (model.mlp)", a->mlp[i], b->mlp[i],

@@ -109,13 +109,12 @@ static rt_status create_parsers(ew_cells *cells, const rt_config *config, rt_err
     cells->config = config->stream;
     cells->is_json = config->stream.format == RT_FORMAT_JSON;
     cells->config.labels_optional = lines.labels_optional = true;
-    const bool has_columns =
-        config->stream.format == RT_FORMAT_TABLE || config->stream.format == RT_FORMAT_JSON;
+    const bool has_columns = rt_format_has(config->stream.format, RT_HAS_COLUMNS);
     if (has_columns) // a column means the same in both
         cells->config.format = RT_FORMAT_TABLE;
     cells->ops = rt_parser_find(cells->config.format);
     cells->line_ops = rt_parser_find(lines.format);
-    if (config->stream.format == RT_FORMAT_SYNTHETIC) {
+    if (rt_format_is_generated(config->stream.format)) {
         name_generated(cells);
         return RT_OK;
     }
@@ -367,7 +366,8 @@ rt_status ew_cells_append(ew_cells *cells, rt_batch *batch, rt_error *error)
     rt_status status = RT_OK;
     if (!cells->ops)
         return append_generated(cells, batch, error);
-    const char delimiter = cells->config.format == RT_FORMAT_TABLE ? cells->table.delimiter : '\t';
+    const bool is_delimited = rt_format_has(cells->config.format, RT_HAS_DELIMITER);
+    const char delimiter = is_delimited ? cells->table.delimiter : '\t';
     rt_bytes_clear(&cells->line);
     for (uint32_t i = 0; i < cells->count && !status; i++) {
         if (i > 0)

@@ -411,9 +411,9 @@ uint64_t rt_config_schema(const rt_config *config)
     for (uint32_t i = 0; i < config->stream.shared_count; i++)
         schema = rt_mix(schema ^ rt_hash_bytes(config->stream.shared[i],
                                                strlen(config->stream.shared[i])));
-    if (model->kind == RT_MODEL_GRAPHSAGE)
+    if (rt_model_takes(model->kind, RT_TAKES_NODES))
         return rt_mix(schema ^ model->fan_out);
-    if (model->kind != RT_MODEL_DIN)
+    if (!rt_model_takes(model->kind, RT_TAKES_SEQUENCE))
         return schema;
     length = snprintf(text, sizeof text, "%s\n%s", model->sequence, model->target);
     return rt_mix(schema ^ rt_hash_bytes(text, (size_t)length));

@@ -226,10 +226,11 @@ static uint64_t name(void *parser, const rt_line *line)
     return rt_event_id_of_cell(line, ((const rt_criteo *)parser)->id_column, '\t', false);
 }
 
-const rt_parser_ops rt_parser_criteo = {.format = RT_FORMAT_CRITEO,
-                                        .create = create,
-                                        .destroy = destroy,
-                                        .schema = schema,
-                                        .parse = parse,
-                                        .name_by = name_by,
-                                        .name = name};
+const rt_parser_ops rt_parser_criteo = {
+    .create = create,
+    .destroy = destroy,
+    .schema = schema,
+    .parse = parse,
+    .name_by = name_by,
+    .name = name,
+};

@@ -51,7 +51,7 @@ static bool is_stdin(const char *path)
 
 static bool serves(const rt_stream_config *config)
 {
-    return config->format != RT_FORMAT_SYNTHETIC && config->source == RT_SOURCE_FILE;
+    return !rt_format_is_generated(config->format) && config->source == RT_SOURCE_FILE;
 }
 
 // ---- one input -------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ typedef struct {
 
 static bool serves(const rt_stream_config *config)
 {
-    return config->format != RT_FORMAT_SYNTHETIC && config->source == RT_SOURCE_FOLLOW;
+    return !rt_format_is_generated(config->format) && config->source == RT_SOURCE_FOLLOW;
 }
 
 static void close_source(void *source)

@@ -244,10 +244,11 @@ static uint64_t name(void *self, const rt_line *line)
     return rt_hash_bytes(cell.text, cell.length);
 }
 
-const rt_parser_ops rt_parser_json = {.format = RT_FORMAT_JSON,
-                                      .create = create,
-                                      .destroy = destroy,
-                                      .schema = schema,
-                                      .parse = parse,
-                                      .name_by = name_by,
-                                      .name = name};
+const rt_parser_ops rt_parser_json = {
+    .create = create,
+    .destroy = destroy,
+    .schema = schema,
+    .parse = parse,
+    .name_by = name_by,
+    .name = name,
+};

@@ -71,7 +71,7 @@ typedef struct {
 
 static bool serves(const rt_stream_config *config)
 {
-    return config->format != RT_FORMAT_SYNTHETIC && config->source == RT_SOURCE_KAFKA;
+    return !rt_format_is_generated(config->format) && config->source == RT_SOURCE_KAFKA;
 }
 
 static void close_message(kafka *k)

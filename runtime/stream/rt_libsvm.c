@@ -255,10 +255,11 @@ static uint64_t name(void *self, const rt_line *line)
     return end > at ? rt_hash_bytes(at, (size_t)(end - at)) : 0;
 }
 
-const rt_parser_ops rt_parser_libsvm = {.format = RT_FORMAT_LIBSVM,
-                                        .create = create,
-                                        .destroy = destroy,
-                                        .schema = schema,
-                                        .parse = parse,
-                                        .name_by = name_by,
-                                        .name = name};
+const rt_parser_ops rt_parser_libsvm = {
+    .create = create,
+    .destroy = destroy,
+    .schema = schema,
+    .parse = parse,
+    .name_by = name_by,
+    .name = name,
+};

@@ -186,7 +186,7 @@ bool rt_stream_report(const rt_stream *stream, uint32_t number, rt_stream_input 
 
 bool rt_stream_is_weighted(const rt_stream_config *config)
 {
-    const bool has_columns = config->format == RT_FORMAT_TABLE || config->format == RT_FORMAT_JSON;
+    const bool has_columns = rt_format_has(config->format, RT_HAS_COLUMNS);
     if (rt_config_has_join(config) && config->join.late == RT_LATE_TRAIN)
         return true;
     if (rt_config_label_count(config) > 1)

@@ -36,7 +36,7 @@ static bool are_files(char *const *files, uint32_t count)
 
 bool rt_stream_is_countable(const rt_stream_config *config)
 {
-    if (config->format == RT_FORMAT_SYNTHETIC)
+    if (rt_format_is_generated(config->format))
         return config->samples_max > 0;
     if (config->source != RT_SOURCE_FILE || config->join.source != RT_SOURCE_FILE)
         return false;
@@ -49,13 +49,15 @@ rt_status rt_stream_count_keys(const rt_stream_config *config, uint64_t seed,
 {
     rt_stream *stream;
     rt_keyset set;
-    if (!rt_stream_is_countable(config))
+    const bool is_countable = rt_stream_is_countable(config);
+    if (!is_countable && rt_format_is_generated(config->format))
         return rt_fail(error, RT_CONFIG,
-                       config->format == RT_FORMAT_SYNTHETIC
-                           ? "the keys of an endless stream cannot be counted: set"
-                             " cache.distinct_keys or stream.samples_max"
-                           : "the keys of standard input or a pipe cannot be counted, it is read"
-                             " only once: set cache.distinct_keys");
+                       "the keys of an endless stream cannot be counted: set cache.distinct_keys or "
+                       "stream.samples_max");
+    if (!is_countable)
+        return rt_fail(error, RT_CONFIG,
+                       "the keys of standard input or a pipe cannot be counted, it is read only "
+                       "once: set cache.distinct_keys");
     rt_status status = rt_stream_open(config, seed, &stream, error);
     if (status)
         return status;

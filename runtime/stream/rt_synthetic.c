@@ -429,7 +429,7 @@ void rt_synthetic_seek(rt_synthetic *synthetic, uint64_t position)
 
 static bool serves(const rt_stream_config *config)
 {
-    return config->format == RT_FORMAT_SYNTHETIC;
+    return rt_format_is_generated(config->format);
 }
 
 static rt_status open_source(const rt_stream_config *config, uint64_t seed, void **source_p,

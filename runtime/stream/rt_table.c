@@ -488,14 +488,15 @@ static uint64_t name(void *parser, const rt_line *line)
     return rt_event_id_of_cell(line, table->id_cell, table->delimiter, table->has_quotes);
 }
 
-const rt_parser_ops rt_parser_table = {.format = RT_FORMAT_TABLE,
-                                       .create = create,
-                                       .destroy = destroy,
-                                       .schema = schema,
-                                       .parse = parse,
-                                       .name_by = name_by,
-                                       .name = name,
-                                       .header = header,
-                                       .is_header = is_header,
-                                       .tell = tell,
-                                       .seek = seek};
+const rt_parser_ops rt_parser_table = {
+    .create = create,
+    .destroy = destroy,
+    .schema = schema,
+    .parse = parse,
+    .name_by = name_by,
+    .name = name,
+    .header = header,
+    .is_header = is_header,
+    .tell = tell,
+    .seek = seek,
+};
