@@ -1,4 +1,5 @@
-// rt_chains - items of a fixed size by number (rt_items), and by key: a chained hash table over them.
+// rt_chains - items of a fixed size by number (rt_items), and by key: a chained hash table over
+// them.
 //
 // For one thread. A number is an item's for as long as it is taken, whatever else comes and goes;
 // addresses change when storage grows. It grows by doubling and stays. A table holds any number

@@ -236,11 +236,20 @@ rt_status rt_config_check_model(const rt_config *config, rt_error *error)
 {
     // In the order in which somebody who is wrong in several ways is told.
     static rt_status (*const checks[])(const rt_config *config, rt_error *error) = {
-        rt_config_check_boxes,  check_links,      check_participants,
-        check_rows,             check_device,     check_consistency,
-        check_window,           check_row_wire,   check_mutual,
-        check_reduce,           check_rates,      rt_config_check_stream,
-        rt_config_check_network, check_sim,
+        rt_config_check_boxes,
+        check_links,
+        check_participants,
+        check_rows,
+        check_device,
+        check_consistency,
+        check_window,
+        check_row_wire,
+        check_mutual,
+        check_reduce,
+        check_rates,
+        rt_config_check_stream,
+        rt_config_check_network,
+        check_sim,
     };
     for (size_t i = 0; i < RT_COUNT_OF(checks); i++) {
         const rt_status status = checks[i](config, error);

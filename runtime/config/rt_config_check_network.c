@@ -107,8 +107,8 @@ static rt_status check_security(const rt_config *config, rt_error *error)
 
 static rt_status check_dense_wire(const rt_config *config, rt_error *error)
 {
-    const bool is_by_ps = config->collective == RT_COLLECTIVE_PS ||
-                          config->collective == RT_COLLECTIVE_AUTO;
+    const bool is_by_ps =
+        config->collective == RT_COLLECTIVE_PS || config->collective == RT_COLLECTIVE_AUTO;
     if (is_by_ps || config->dense_wire == RT_CODING_FP32)
         return RT_OK;
     return rt_fail(error, RT_CONFIG,

@@ -50,9 +50,8 @@ static rt_status check_source(const rt_stream_config *stream, rt_error *error)
                               .kind = stream->source,
                               .file_count = stream->file_count,
                               .paths = stream->files,
-                              .has_header =
-                                  rt_format_has(stream->format, RT_HAS_DELIMITER) &&
-                                  stream->table.has_header};
+                              .has_header = rt_format_has(stream->format, RT_HAS_DELIMITER) &&
+                                            stream->table.has_header};
     return check_flow(&events, error);
 }
 
@@ -359,9 +358,8 @@ static rt_status check_outcomes(const rt_join_config *join, rt_error *error)
                                 .kind = join->source,
                                 .file_count = join->file_count,
                                 .paths = join->files,
-                                .has_header =
-                                    rt_format_has(join->format, RT_HAS_DELIMITER) &&
-                                    join->table.has_header};
+                                .has_header = rt_format_has(join->format, RT_HAS_DELIMITER) &&
+                                              join->table.has_header};
     if (join->source == RT_SOURCE_FILE)
         return RT_OK;
     return check_flow(&outcomes, error);

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "runtime/rt_log.h"
+#include "runtime/stream/rt_position.h"
 
 #define NOT_WAITING 1u             // a deadline that is over: what is there, or RT_AGAIN
 #define VAIN_NS UINT64_C(1000000)  // after a look in vain events go on so long without another
@@ -324,11 +325,13 @@ static uint32_t labels_in_file(const rt_joined *joined)
 void rt_joined_tell(const rt_joined *joined, rt_bytes *bytes)
 {
     rt_bytes outcomes = {0};
+    const size_t before = bytes->size;
     rt_join_tell(joined->join, bytes);
     rt_bytes_put_u32(bytes, joined->has_head);
     rt_bytes_put_u32(bytes, labels_in_file(joined));
     rt_bytes_put_u64(bytes, joined->id);
     rt_bytes_put_u64(bytes, (uint64_t)joined->time_ms);
+    rt_assert(bytes->failed || bytes->size == before + RT_POSITION_JOIN_BYTES);
     rt_stream_tell(joined->outcomes, &outcomes);
     rt_bytes_put_u64(bytes, outcomes.size);
     rt_bytes_put(bytes, outcomes.data, outcomes.size);

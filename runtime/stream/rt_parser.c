@@ -8,7 +8,7 @@
 const rt_parser_ops *rt_parser_find(rt_format format)
 {
 #define XX(kind, number, name, traits, help) [number] = &rt_parser_##name,
-    static const rt_parser_ops *const parsers[] = {RT_FORMAT_MAP(XX, RT_CHOICE_NONE)};
+    static const rt_parser_ops *const parsers[] = { RT_FORMAT_MAP(XX, RT_CHOICE_NONE) };
 #undef XX
     if ((size_t)format >= RT_COUNT_OF(parsers))
         return NULL;

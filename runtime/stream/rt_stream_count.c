@@ -51,9 +51,10 @@ rt_status rt_stream_count_keys(const rt_stream_config *config, uint64_t seed,
     rt_keyset set;
     const bool is_countable = rt_stream_is_countable(config);
     if (!is_countable && rt_format_is_generated(config->format))
-        return rt_fail(error, RT_CONFIG,
-                       "the keys of an endless stream cannot be counted: set cache.distinct_keys or "
-                       "stream.samples_max");
+        return rt_fail(
+            error, RT_CONFIG,
+            "the keys of an endless stream cannot be counted: set cache.distinct_keys or "
+            "stream.samples_max");
     if (!is_countable)
         return rt_fail(error, RT_CONFIG,
                        "the keys of standard input or a pipe cannot be counted, it is read only "
