@@ -497,7 +497,7 @@ static inline bool rt_format_has(rt_format format, rt_format_trait trait)
     switch (format) {
 #define XX(kind, number, name, traits, help) \
     case RT_FORMAT_##kind:                   \
-        return ((traits)&trait) != 0;
+        return (trait & (traits)) != 0;
         RT_FORMAT_MAP(XX, XX)
 #undef XX
     }
@@ -516,7 +516,7 @@ static inline bool rt_model_takes(rt_model_kind kind, rt_model_trait trait)
     switch (kind) {
 #define XX(kind, name, traits, help) \
     case RT_MODEL_##kind:            \
-        return ((traits)&trait) != 0;
+        return (trait & (traits)) != 0;
         RT_MODEL_MAP(XX)
 #undef XX
     }

@@ -79,7 +79,7 @@ static rt_status read_box(void *element, const cJSON *value, const char *path, r
     return RT_OK;
 }
 
-// ---- what follows from boxes -------------------------------------------------------------------
+// ---- what follows from boxes -----------------------------------------------------------------
 
 // The box of one of those that boxes have so many of.
 static uint32_t box_with(const rt_config *config, bool is_shard, uint32_t rank)
@@ -326,7 +326,7 @@ const rt_config_list rt_config_boxes = {
     .members = box_members,
 };
 
-// ---- a box more --------------------------------------------------------------------------------
+// ---- a box more ------------------------------------------------------------------------------
 
 void rt_config_write_box(const rt_config *config, uint32_t box, rt_json *json, const char *key)
 {
@@ -414,7 +414,7 @@ rt_status rt_config_add_box(rt_config *config, const char *text, rt_error *error
     return status ? status : add_entry(config, &entry, path, error);
 }
 
-// ---- what may not stand beside them ------------------------------------------------------------
+// ---- what may not stand beside them ----------------------------------------------------------
 
 static rt_status contradicts(const char *key, rt_error *error)
 {

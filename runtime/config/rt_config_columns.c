@@ -264,7 +264,7 @@ const rt_config_list rt_config_join_columns = {
     .write = write_join_columns,
 };
 
-// stream.libsvm.fields ----------------------------------------------------------------------------
+// ---- stream.libsvm.fields --------------------------------------------------------------------
 
 static rt_status read_index(void *element, const cJSON *value, const char *path, rt_error *error)
 {
@@ -306,7 +306,7 @@ const rt_config_list rt_config_libsvm_fields = {
     .write = write_fields,
 };
 
-// stream.tables -----------------------------------------------------------------------------------
+// ---- stream.tables ---------------------------------------------------------------------------
 
 static rt_status read_pair(void *element, const cJSON *value, const char *path, rt_error *error)
 {

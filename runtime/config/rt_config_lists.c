@@ -55,7 +55,7 @@ rt_status rt_config_list_read(const rt_config_list *list, void *base, const cJSO
     return status;
 }
 
-// stream.files ------------------------------------------------------------------------------------
+// ---- stream.files ----------------------------------------------------------------------------
 
 static rt_status read_file(void *element, const cJSON *value, const char *path, rt_error *error)
 {
@@ -135,7 +135,7 @@ const rt_config_list rt_config_outcomes = {
     .takes_text = true,
 };
 
-// model.embedding_dim -----------------------------------------------------------------------------
+// ---- model.embedding_dim ---------------------------------------------------------------------
 
 static rt_status read_dim(void *element, const cJSON *value, const char *path, rt_error *error)
 {
@@ -184,7 +184,7 @@ const rt_config_list rt_config_dims = {
     .takes_number = true,
 };
 
-// model.mlp ---------------------------------------------------------------------------------------
+// ---- model.mlp -------------------------------------------------------------------------------
 
 static rt_status read_width(void *element, const cJSON *value, const char *path, rt_error *error)
 {
@@ -278,7 +278,7 @@ const rt_config_list rt_config_attention = {
     .write = write_attention,
 };
 
-// links.workers -----------------------------------------------------------------------------------
+// ---- links.workers ---------------------------------------------------------------------------
 
 // As written: 0 where not given.
 typedef struct {
@@ -391,7 +391,7 @@ const rt_config_list rt_config_links = {
     .members = link_members,
 };
 
-// network.ps --------------------------------------------------------------------------------------
+// ---- network.ps ------------------------------------------------------------------------------
 
 static rt_status read_shard(void *element, const cJSON *value, const char *path, rt_error *error)
 {
@@ -432,7 +432,7 @@ const rt_config_list rt_config_shards = {
     .takes_text = true,
 };
 
-// consistency.staleness ---------------------------------------------------------------------------
+// ---- consistency.staleness -------------------------------------------------------------------
 
 static rt_status read_staleness(void *element, const cJSON *value, const char *path,
                                 rt_error *error)
@@ -483,7 +483,7 @@ const rt_config_list rt_config_staleness = {
     .takes_number = true,
 };
 
-// dispatch.participants ---------------------------------------------------------------------------
+// ---- dispatch.participants -------------------------------------------------------------------
 
 // By rt_participants.
 static const char *const participants_words[] = {"all", "auto", "rotate"};

@@ -57,7 +57,7 @@ static void wake(const rt_ahead *ahead)
     }
 }
 
-// ---- the thread
+// ---- the thread ------------------------------------------------------------------------------
 
 // Waits for room; how many bytes may be read in one piece. 0: nobody wants more.
 static size_t await_room(rt_ahead *ahead)
@@ -118,7 +118,7 @@ static void *run(void *context)
     return NULL;
 }
 
-// ---- the user
+// ---- the user --------------------------------------------------------------------------------
 
 rt_status rt_ahead_open(const char *path, rt_ahead **ahead_p, rt_error *error)
 {

@@ -51,7 +51,7 @@ static void wake(const rt_behind *behind)
     }
 }
 
-// ---- the thread
+// ---- the thread ------------------------------------------------------------------------------
 
 // Waits for bytes; how many may be written in one piece. 0: none will come.
 static size_t await_bytes(rt_behind *behind, bool *commits)
@@ -109,7 +109,7 @@ static void *run(void *context)
     return NULL;
 }
 
-// ---- the user
+// ---- the user --------------------------------------------------------------------------------
 
 rt_status rt_behind_open(const char *path, int wake_fd, rt_behind **behind_p, rt_error *error)
 {

@@ -240,7 +240,7 @@ rt_status rt_file_save(const char *path, const void *bytes, size_t size, rt_erro
     return status;
 }
 
-// ---- as a sink
+// ---- as a sink -------------------------------------------------------------------------------
 
 static rt_status open_place(void *context, uint64_t total, rt_error *error)
 {

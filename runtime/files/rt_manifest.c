@@ -16,7 +16,7 @@
 #define FILE_BYTES_MAX (UINT64_C(1) << 50)
 #define SIGNATURE ",\n  \"checksum\": \"" // then 16 digits, a quote, "\n}\n"
 
-// ---- writing
+// ---- writing ---------------------------------------------------------------------------------
 
 void rt_manifest_begin(rt_json *json, const char *kind)
 {
@@ -84,7 +84,7 @@ rt_status rt_manifest_write(rt_json *json, const char *folder, rt_error *error)
     return status;
 }
 
-// ---- reading
+// ---- reading ---------------------------------------------------------------------------------
 
 bool rt_manifest_u64(const cJSON *object, const char *name, uint64_t most, uint64_t *value_p)
 {
@@ -188,7 +188,7 @@ rt_status rt_manifest_read(const char *folder, cJSON **root_p, rt_error *error)
     return status;
 }
 
-// ---- checking
+// ---- checking --------------------------------------------------------------------------------
 
 static rt_status sum_file(const char *path, uint64_t *sum_p, rt_error *error)
 {

@@ -34,7 +34,7 @@ static uint64_t checksum_of(const block_header *header)
     return rt_hash_bytes((const uint8_t *)header + from, sizeof *header - from + header->stored);
 }
 
-// ---- Writing
+// ---- writing ---------------------------------------------------------------------------------
 
 // block: a header and room for the bytes of a block.
 static rt_status write_block(rt_file *file, ZSTD_CCtx *packer, const uint8_t *from, size_t size,
@@ -90,7 +90,7 @@ rt_status rt_pack_write(const char *path, uint64_t magic, const void *bytes, siz
     return status;
 }
 
-// ---- Reading
+// ---- reading ---------------------------------------------------------------------------------
 
 typedef struct {
     FILE *file;

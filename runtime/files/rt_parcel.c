@@ -10,7 +10,7 @@
 _Static_assert(WINDOW <= RT_BEHIND_BYTES, "the receiver has room for all that is under way");
 #define TEXT_MAX 384
 
-// ---- sending
+// ---- sending ---------------------------------------------------------------------------------
 
 rt_status rt_parcel_begin(rt_parcel_out *out, const rt_parcel_config *config, rt_error *error)
 {
@@ -139,7 +139,7 @@ rt_status rt_parcel_taken(rt_parcel_out *out, const rt_message *message, const c
     return RT_OK;
 }
 
-// ---- a file
+// ---- a file ----------------------------------------------------------------------------------
 
 rt_status rt_parcel_open(rt_parcel_file *parcel, const char *path, rt_parcel_config *config,
                          int wake_fd, rt_error *error)
@@ -191,7 +191,7 @@ rt_status rt_parcel_step(rt_parcel_file *parcel, rt_error *error)
     return RT_OK;
 }
 
-// ---- receiving
+// ---- receiving -------------------------------------------------------------------------------
 
 rt_status rt_parcel_expect(rt_parcel_in *in, uint32_t peer, uint64_t iteration, uint32_t file,
                            const char *path, int wake_fd, rt_error *error)

@@ -18,7 +18,7 @@
 #define PATH_SIZE (RT_FOLDER_MAX + 128)
 #define CURRENT_BYTES_MAX 4096
 
-// ---- current.json ------------------------------------------------------------------------------
+// ---- current.json ----------------------------------------------------------------------------
 
 rt_status rt_published_read(const char *folder, rt_published *published, rt_error *error)
 {
@@ -77,7 +77,7 @@ rt_status rt_published_lock(const char *folder, int *lock_p, rt_error *error)
     return RT_OK;
 }
 
-// ---- versions ----------------------------------------------------------------------------------
+// ---- versions --------------------------------------------------------------------------------
 
 static double number_of(const cJSON *root, const char *name)
 {
@@ -174,7 +174,7 @@ rt_status rt_published_add(const char *folder, uint32_t iteration, const char *c
     return status ? status : put_manifest(context, version, error);
 }
 
-// ---- which stay --------------------------------------------------------------------------------
+// ---- which stay ------------------------------------------------------------------------------
 
 // Of a list in ascending order, the versions that are complete.
 static uint32_t read_versions(const char *folder, rt_published_version **versions_p)

@@ -13,7 +13,7 @@
 #define WEIGHT_MAX 1e6
 #define TIME_MS_MAX 4e14 // 14,000 years
 
-// ---- numbers -----------------------------------------------------------------------------------
+// ---- numbers ---------------------------------------------------------------------------------
 
 // [sign] digits [. digits] [e [sign] digits]: what strtod takes, less spaces, infinities, NaNs and
 // hexadecimal digits.
@@ -62,7 +62,7 @@ static bool parse_id_number(rt_cell number, uint64_t *id_p)
     return true;
 }
 
-// ---- transforms --------------------------------------------------------------------------------
+// ---- transforms ------------------------------------------------------------------------------
 
 static bool parse_time(const rt_columns *columns, const rt_columns_one *one, rt_cell value,
                        int64_t *ms_p)
@@ -105,7 +105,7 @@ static rt_cell filled(const rt_columns_one *one, rt_cell value)
     return value.length > 0 ? value : one->missing;
 }
 
-// ---- columns -----------------------------------------------------------------------------------
+// ---- columns ---------------------------------------------------------------------------------
 
 static uint64_t id_of_hash(uint64_t hash)
 {
@@ -370,7 +370,7 @@ bool rt_columns_reads(const rt_columns *columns, uint32_t index)
     return false;
 }
 
-// ---- creation ----------------------------------------------------------------------------------
+// ---- creation --------------------------------------------------------------------------------
 
 static rt_status check_column(const rt_columns *columns, const char *list, uint32_t index,
                               rt_error *error)

@@ -169,7 +169,7 @@ bool rt_criteo_parse(const rt_criteo *criteo, const rt_line *line, rt_line_sampl
     return has_name || reject(criteo, line, COLUMNS - 1, problem);
 }
 
-// ---- the table of operations -------------------------------------------------------------------
+// ---- the table of operations -----------------------------------------------------------------
 
 static rt_status create(const rt_stream_config *config, void **parser_p, rt_error *error)
 {

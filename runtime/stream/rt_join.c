@@ -8,7 +8,7 @@
 #define JUMP_MS INT64_C(86400000) // and a window: a time further ahead is doubted
 #define JUMPS_BELIEVED 16u
 
-// ---- the table of ids --------------------------------------------------------------------------
+// ---- the table of ids ------------------------------------------------------------------------
 
 static uint32_t slot_of(const rt_join *join, uint64_t id)
 {
@@ -67,7 +67,7 @@ static void take_out(rt_join *join, uint64_t id)
     }
 }
 
-// ---- the heap of ends --------------------------------------------------------------------------
+// ---- the heap of ends ------------------------------------------------------------------------
 
 static bool is_before(const rt_join *join, uint32_t left, uint32_t right)
 {
@@ -116,7 +116,7 @@ void rt_join_heap_add(rt_join *join, uint32_t index, int64_t end_ms)
     sift(join, join->heap_count++, index);
 }
 
-// ---- records -----------------------------------------------------------------------------------
+// ---- records ---------------------------------------------------------------------------------
 
 void rt_join_release(rt_join *join, uint32_t index)
 {
@@ -234,7 +234,7 @@ static void enter(rt_join *join, uint32_t index, rt_join_state state)
     }
 }
 
-// ---- time --------------------------------------------------------------------------------------
+// ---- time ------------------------------------------------------------------------------------
 
 // What becomes of a rt_join_record whose time is over.
 static void end_one(rt_join *join, uint32_t index)
@@ -295,7 +295,7 @@ int64_t rt_join_end_of(const rt_join *join, const rt_join_record *one, rt_join_s
     return one->known_ms + join->window_ms + (is_late ? join->late_ms : 0);
 }
 
-// ---- events ------------------------------------------------------------------------------------
+// ---- events ----------------------------------------------------------------------------------
 
 rt_status rt_join_offer(rt_join *join, const rt_line_sample *sample)
 {
@@ -393,7 +393,7 @@ rt_status rt_join_admit(rt_join *join)
     return status;
 }
 
-// ---- outcomes ----------------------------------------------------------------------------------
+// ---- outcomes --------------------------------------------------------------------------------
 
 static rt_status keep_early(rt_join *join, uint64_t id, int64_t time_ms, rt_join_labels labels)
 {
@@ -463,7 +463,7 @@ void rt_join_end(rt_join *join)
     pthread_mutex_unlock(&join->lock);
 }
 
-// ---- samples -----------------------------------------------------------------------------------
+// ---- samples ---------------------------------------------------------------------------------
 
 bool rt_join_has_ready(const rt_join *join)
 {
@@ -535,7 +535,7 @@ rt_join_counts rt_join_statistics(const rt_join *join)
     return join->counts;
 }
 
-// ---- creation ----------------------------------------------------------------------------------
+// ---- creation --------------------------------------------------------------------------------
 
 rt_status rt_join_create(const rt_join_settings *settings, rt_join **join_p, rt_error *error)
 {

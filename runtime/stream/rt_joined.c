@@ -303,7 +303,7 @@ rt_join_counts rt_joined_counts(const rt_joined *joined)
     return rt_join_statistics(joined->join);
 }
 
-// ---- positions ---------------------------------------------------------------------------------
+// ---- positions -------------------------------------------------------------------------------
 
 void rt_joined_remember(rt_joined *joined)
 {

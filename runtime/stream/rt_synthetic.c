@@ -425,7 +425,7 @@ void rt_synthetic_seek(rt_synthetic *synthetic, uint64_t position)
     synthetic->position = position;
 }
 
-// ---- the table of operations -------------------------------------------------------------------
+// ---- the table of operations -----------------------------------------------------------------
 
 static bool serves(const rt_stream_config *config)
 {

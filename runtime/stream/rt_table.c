@@ -359,7 +359,7 @@ void rt_table_schema(const rt_table *table, rt_schema *schema)
     *schema = table->columns->schema;
 }
 
-// ---- the table of operations -------------------------------------------------------------------
+// ---- the table of operations -----------------------------------------------------------------
 
 static rt_status create(const rt_stream_config *config, void **parser_p, rt_error *error)
 {

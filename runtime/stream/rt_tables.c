@@ -5,7 +5,7 @@
 
 #define KEY "stream.tables"
 
-// ---- which fields share ------------------------------------------------------------------------
+// ---- which fields share ----------------------------------------------------------------------
 
 static uint32_t find_field(const char (*names)[RT_NAME_MAX], uint32_t field_count, const char *name,
                            size_t length)
@@ -106,7 +106,7 @@ rt_status rt_tables_find(const rt_stream_config *config, const char (*names)[RT_
     return RT_OK;
 }
 
-// ---- every row once ----------------------------------------------------------------------------
+// ---- every row once --------------------------------------------------------------------------
 
 static rt_status reserve(const rt_tables *tables, rt_batch *batch, uint32_t *slot_count_p)
 {

@@ -16,7 +16,7 @@ struct rt_ucx_request {
     rt_message message;
 };
 
-// ---- requests
+// ---- requests --------------------------------------------------------------------------------
 
 static rt_ucx_request *request_get(rt_ucx_link *link)
 {
@@ -62,7 +62,7 @@ void rt_ucx_port_fini(rt_ucx_port *port)
     }
 }
 
-// ---- opening and closing
+// ---- opening and closing ---------------------------------------------------------------------
 
 rt_ucx_link *rt_ucx_link_create(rt_ucx_port *port, int fd, uint16_t slot, uint64_t number)
 {
@@ -144,7 +144,7 @@ void rt_ucx_link_close(rt_ucx_link *link)
         request_put(request);
 }
 
-// ---- sending
+// ---- sending ---------------------------------------------------------------------------------
 
 static void send_done(void *handle, ucs_status_t status, void *context)
 {
@@ -212,7 +212,7 @@ void rt_ucx_link_say_bye(rt_ucx_link *link)
     link->said_bye = true;
 }
 
-// ---- receiving
+// ---- receiving -------------------------------------------------------------------------------
 
 static void settle_end(rt_ucx_link *link)
 {
