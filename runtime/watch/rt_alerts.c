@@ -156,7 +156,9 @@ static bool holds(const finding *f)
 {
     if (isnan(f->value) || !(f->threshold > 0))
         return false;
-    return f->is_below ? f->value < f->threshold : f->value > f->threshold;
+    if (f->is_below)
+        return f->value < f->threshold;
+    return f->value > f->threshold;
 }
 
 static void note_change(rt_alerts *alerts, rt_alert_kind kind, const finding *f, double unix_s)

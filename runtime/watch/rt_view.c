@@ -41,8 +41,8 @@ rt_status rt_view_init(rt_view *view)
     for (size_t i = 0; i < RT_COUNT_OF(unknown); i++)
         *unknown[i] = NAN;
     view->columns = rt_alloc(RT_FIELDS_MAX, sizeof *view->columns);
-    rt_status status = view->columns ? RT_OK : RT_NO_MEMORY;
-    if (!status)
+    rt_status status = RT_NO_MEMORY;
+    if (view->columns)
         status = rt_course_init(&view->course, RT_VIEW_POINTS, RT_VIEW_SERIES);
     if (status)
         rt_view_fini(view);
@@ -67,7 +67,9 @@ static double fade(double mean, double value, double share)
 {
     if (isnan(value))
         return mean;
-    return isnan(mean) ? value : mean + share * (value - mean);
+    if (isnan(mean))
+        return value;
+    return mean + share * (value - mean);
 }
 
 static rt_view_quality quality_of(const cJSON *json)
@@ -105,7 +107,9 @@ static uint64_t participants_of(const cJSON *json)
         if (place >= 0 && place < RT_WORKERS_MAX)
             mask |= UINT64_C(1) << (uint32_t)place;
     }
-    return cJSON_IsArray(list) ? mask : ~UINT64_C(0);
+    if (cJSON_IsArray(list))
+        return mask;
+    return ~UINT64_C(0);
 }
 
 static void take_workers(rt_view *view, const cJSON *json)
@@ -126,11 +130,10 @@ static void take_workers(rt_view *view, const cJSON *json)
         }
         for (uint32_t way = 0; way < 2; way++) {
             const double rows = rt_json_value(cJSON_GetArrayItem(bytes[way], j));
-            const double dense = // who trains alone exchanges nothing
-                worker->takes_part && rt_bit_count(part) > 1 && !isnan(view->dense_bytes)
-                    ? view->dense_bytes
-                    : 0;
-            take_way(&worker->ways[way], (isnan(rows) ? 0 : rows) + dense);
+            double sum = isnan(rows) ? 0 : rows;
+            if (worker->takes_part && rt_bit_count(part) > 1 && !isnan(view->dense_bytes))
+                sum += view->dense_bytes; // who trains alone exchanges nothing
+            take_way(&worker->ways[way], sum);
         }
         if ((uint32_t)j >= view->worker_count) {
             worker->rank = (uint32_t)j;
@@ -153,7 +156,9 @@ static void take_quality(rt_view *view, const cJSON *json)
 {
     const cJSON *window = rt_json_member(json, "window");
     const double samples = rt_json_number_or_0(json, "samples");
-    view->window = quality_of(window ? window : rt_json_member(json, "quality"));
+    if (!window)
+        window = rt_json_member(json, "quality");
+    view->window = quality_of(window);
     const double of = fmax(view->window.samples, 1) * REFERENCE_WINDOWS;
     const double share = fmax(samples / of, samples / fmax(view->samples, 1)); // at first all
     view->reference_loss = fade(view->reference_loss, view->window.log_loss, fmin(share, 1));
@@ -371,14 +376,18 @@ bool rt_view_take(rt_view *view, const char *line, double unix_s)
 double rt_view_age_s(const rt_view *view, double time_s, double unix_s)
 {
     const double age = unix_s - (view->offset_s + time_s);
-    return age < 0 ? 0 : age;
+    if (age < 0)
+        return 0;
+    return age;
 }
 
 double rt_view_standby_away_s(const rt_view *view, double unix_s)
 {
     if (!view->standby.is_known || view->has_ended)
         return NAN;
-    return view->standby.is_there ? 0 : rt_view_age_s(view, view->standby.away_time_s, unix_s);
+    if (view->standby.is_there)
+        return 0;
+    return rt_view_age_s(view, view->standby.away_time_s, unix_s);
 }
 
 rt_view_rates rt_view_rates_of(const rt_view *view, double unix_s)
@@ -429,5 +438,7 @@ const char *rt_view_state(const rt_view *view, double unix_s)
     if (view->waits_for_input)
         return "waits";
     const double limit_s = fmax(STALL_S, STALL_ITERATIONS * 1e-3 * rates.iteration_ms);
-    return age_s > limit_s ? "stalls" : "trains";
+    if (age_s > limit_s)
+        return "stalls";
+    return "trains";
 }

@@ -133,8 +133,8 @@ static void write_workers(const rt_view *view, double unix_s, rt_page *page)
     rt_bars times = {.count = 0}, links = {.count = 0};
     for (uint32_t j = 0; j < view->worker_count; j++) {
         const rt_view_worker *worker = &view->workers[j];
-        memcpy(rt_bars_add(&times, worker->rank, worker->takes_part ? "" : " (out)"),
-               worker->times_ms, sizeof worker->times_ms);
+        const char *note = worker->takes_part ? "" : " (out)";
+        memcpy(rt_bars_add(&times, worker->rank, note), worker->times_ms, sizeof worker->times_ms);
         for (uint32_t way = 0; way < 2; way++) {
             const double rate = worker->ways[way].bytes_per_s * 8e-6;
             double *parts = rt_bars_add(&links, worker->rank, way ? " down" : " up");
