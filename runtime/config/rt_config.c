@@ -212,13 +212,17 @@ static rt_status load_include(rt_config *config, const cJSON *tree, const char *
         return rt_fail(error, RT_CONFIG, "include: files include each other more than %d deep",
                        INCLUDE_DEPTH_MAX);
     const char *slash = strrchr(path, '/');
-    int folder = slash && include->valuestring[0] != '/' ? (int)(slash + 1 - path) : 0;
+    int folder = 0;
+    if (slash && include->valuestring[0] != '/')
+        folder = (int)(slash + 1 - path);
     int length = snprintf(target, sizeof target, "%.*s%s", folder, path, include->valuestring);
     if (length < 0 || (size_t)length >= sizeof target)
         return rt_fail(error, RT_CONFIG, "include: %s is longer than %d bytes",
                        rt_config_show(include, shown), RT_PATH_MAX - 1);
     rt_status status = load_file(config, target, link, error);
-    return status ? rt_fail_in(error, "include") : RT_OK;
+    if (status)
+        return rt_fail_in(error, "include");
+    return RT_OK;
 }
 
 // Other keys follow from the boxes, so they are read first: a key of the same file that says
@@ -253,7 +257,9 @@ static rt_status load_tree(rt_config *config, cJSON *tree, const char *path,
         status = rt_config_modernise(tree, path, error);
     if (!status)
         status = read_boxes(config, tree, error);
-    return status ? status : read_section(config, tree, "", error);
+    if (status)
+        return status;
+    return read_section(config, tree, "", error);
 }
 
 // The tree is the caller's; the error does not name the file.
@@ -278,12 +284,16 @@ static rt_status load_file(rt_config *config, const char *path, const include_ch
                            rt_error *error)
 {
     cJSON *tree = NULL;
-    include_chain link = {.parent = parent, .depth = parent ? parent->depth + 1 : 0};
+    include_chain link = {.parent = parent};
+    if (parent)
+        link.depth = parent->depth + 1;
     rt_status status = parse_file(path, &link, &tree, error);
     if (!status)
         status = load_tree(config, tree, path, &link, error);
     cJSON_Delete(tree);
-    return status ? rt_fail_in(error, "%s", path) : RT_OK;
+    if (status)
+        return rt_fail_in(error, "%s", path);
+    return RT_OK;
 }
 
 rt_status rt_config_migrate(const char *path, char **json_p, rt_error *error)
@@ -306,17 +316,21 @@ rt_status rt_config_migrate(const char *path, char **json_p, rt_error *error)
     if (!status && rt_config_print_modern(tree, json_p))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory");
     cJSON_Delete(tree);
-    return status ? rt_fail_in(error, "%s", path) : RT_OK;
+    if (status)
+        return rt_fail_in(error, "%s", path);
+    return RT_OK;
 }
 
 // Takes next over if the status is RT_OK, else gives it back.
 static rt_status settle(rt_config *config, rt_config *next, rt_status status)
 {
-    rt_config unused = !status ? *config : *next;
-    if (!status)
-        *config = *next;
-    rt_config_fini(&unused);
-    return status;
+    if (status) {
+        rt_config_fini(next);
+        return status;
+    }
+    rt_config_fini(config);
+    *config = *next;
+    return RT_OK;
 }
 
 rt_status rt_config_load(rt_config *config, const char *path, rt_error *error)
@@ -361,7 +375,9 @@ static rt_status parse_value(const char *path, const char *value, cJSON **tree_p
     if (!rt_json_is_utf8(value, strlen(value)))
         return rt_fail(error, RT_CONFIG, "%s: value: not UTF-8 text", path);
     *tree_p = cJSON_CreateString(value);
-    return *tree_p ? RT_OK : rt_fail(error, RT_NO_MEMORY, "%s: out of memory", path);
+    if (!*tree_p)
+        return rt_fail(error, RT_NO_MEMORY, "%s: out of memory", path);
+    return RT_OK;
 }
 
 rt_status rt_config_set(rt_config *config, const char *assignment, rt_error *error)

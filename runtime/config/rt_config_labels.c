@@ -43,7 +43,9 @@ const char *rt_config_label(const rt_stream_config *stream, uint32_t label)
 uint32_t rt_config_class_count(const rt_stream_config *stream)
 {
     const rt_column *column = column_of(stream, 0);
-    return column ? column->classes : 0;
+    if (!column)
+        return 0;
+    return column->classes;
 }
 
 uint32_t rt_config_output_count(const rt_stream_config *stream)
