@@ -66,7 +66,9 @@ static size_t await_room(rt_ahead *ahead)
     while (!ahead->closed && ahead->got - ahead->taken > RT_AHEAD_BYTES - PIECE_BYTES)
         pthread_cond_wait(&ahead->room, &ahead->lock);
     const size_t at = ahead->got % RT_AHEAD_BYTES;
-    const size_t size = ahead->closed ? 0 : rt_min_u64(PIECE_BYTES, RT_AHEAD_BYTES - at);
+    size_t size = 0;
+    if (!ahead->closed)
+        size = rt_min_u64(PIECE_BYTES, RT_AHEAD_BYTES - at);
     pthread_mutex_unlock(&ahead->lock);
     return size;
 }
