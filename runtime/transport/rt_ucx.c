@@ -368,7 +368,9 @@ static rt_status endpoint_send(rt_endpoint *endpoint, uint32_t peer, rt_message 
     rt_assert(rt_message_header(message)->sender == endpoint->port.self);
     if (endpoint->state == RT_UCX_STATE_LISTENING) {
         rt_ucx_link **entry = rt_ucx_find_peer(endpoint, peer);
-        return entry ? send_over(endpoint, entry, message) : RT_NOT_FOUND;
+        if (entry)
+            return send_over(endpoint, entry, message);
+        return RT_NOT_FOUND;
     }
     if (endpoint->state == RT_UCX_STATE_CONNECTING)
         rt_ucx_turn(endpoint);

@@ -65,7 +65,9 @@ rt_status rt_zmq_frame_unwrap(zmq_msg_t *frame, rt_message *message)
             *message = (rt_message){copy, size, free, copy};
         }
         zmq_msg_close(frame);
-        return copy ? RT_OK : RT_NO_MEMORY;
+        if (!copy)
+            return RT_NO_MEMORY;
+        return RT_OK;
     }
     received_message *received = malloc(sizeof *received);
     if (!received) {
