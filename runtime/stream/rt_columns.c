@@ -350,9 +350,9 @@ const char *rt_columns_expected(const rt_columns *columns, uint32_t index)
     case RT_COLUMN_ID:
         return "an id";
     default:
-        return one->column.transform == RT_TRANSFORM_BUCKET
-                   ? "a number or nothing"
-                   : "an id below 72057594037927935, decimal or 0x...";
+        if (one->column.transform == RT_TRANSFORM_BUCKET)
+            return "a number or nothing";
+        return "an id below 72057594037927935, decimal or 0x...";
     }
 }
 
@@ -422,7 +422,9 @@ static rt_status prepare(rt_columns *columns, const char *list, uint32_t index, 
     one->kind = asked->kind;
     one->id_is_number = asked->id == RT_ID_NUMBER;
     rt_status status = check_column(columns, list, index, error);
-    return status ? status : find_sources(columns, list, index, error);
+    if (status)
+        return status;
+    return find_sources(columns, list, index, error);
 }
 
 static rt_status place_field(rt_columns *columns, const char *list, uint32_t index, rt_error *error)
@@ -531,7 +533,9 @@ rt_columns_purpose rt_columns_purpose_of(const rt_stream_config *config)
 {
     if (config->holds_outcomes)
         return RT_COLUMNS_OUTCOMES;
-    return rt_config_has_join(config) ? RT_COLUMNS_EVENTS : RT_COLUMNS_SAMPLES;
+    if (rt_config_has_join(config))
+        return RT_COLUMNS_EVENTS;
+    return RT_COLUMNS_SAMPLES;
 }
 
 void rt_columns_destroy(rt_columns *columns)

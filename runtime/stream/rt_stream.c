@@ -1,5 +1,6 @@
 #include "runtime/stream/rt_stream.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "runtime/rt_log.h"
@@ -23,7 +24,9 @@ const rt_source_ops *rt_source_of(const rt_stream_config *config)
     size_t i = 0;
     while (i < RT_COUNT_OF(sources) && !sources[i]->serves(config))
         i++;
-    return i < RT_COUNT_OF(sources) ? sources[i] : NULL;
+    if (i == RT_COUNT_OF(sources))
+        return NULL;
+    return sources[i];
 }
 
 static rt_status create_parser(rt_stream *stream, const rt_stream_config *config, rt_error *error)
@@ -213,8 +216,9 @@ static void look_at_labels(rt_stream *stream, const rt_batch *batch)
         (s->positive > 0 && s->positive < s->samples))
         return;
     stream->one_class_told = true;
-    rt_warn("all labels of the first %llu samples are %d: is the label column the right one?",
-            (unsigned long long)s->samples, s->positive > 0);
+    rt_warn("all labels of the first %" PRIu64
+            " samples are %d: is the label column the right one?",
+            s->samples, s->positive > 0);
 }
 
 static rt_status fill(rt_stream *stream, rt_batch *batch, uint32_t sample_count, rt_error *error)
@@ -223,10 +227,12 @@ static rt_status fill(rt_stream *stream, rt_batch *batch, uint32_t sample_count,
     if (stream->source_ops->samples) {
         status = stream->source_ops->samples(stream->source, batch, sample_count, error);
         stream->is_ended = status == RT_END;
-        status = status == RT_END ? RT_OK : status;
+        if (stream->is_ended)
+            status = RT_OK;
+    } else if (stream->joined) {
+        status = rt_stream_read_joined(stream, batch, sample_count, error);
     } else {
-        status = (stream->joined ? rt_stream_read_joined
-                                 : rt_stream_read_lines)(stream, batch, sample_count, error);
+        status = rt_stream_read_lines(stream, batch, sample_count, error);
     }
     look_at_labels(stream, batch);
     stream->is_ended |= stream->state.samples == stream->samples_max;
@@ -262,7 +268,9 @@ rt_status rt_stream_read(rt_stream *stream, rt_batch *batch, uint32_t sample_cou
         rt_fail(&stream->failure, status, "%s", failure.text);
     if (batch->sample_count > 0)
         return RT_OK;
-    return status ? rt_fail(error, status, "%s", failure.text) : RT_END;
+    if (status)
+        return rt_fail(error, status, "%s", failure.text);
+    return RT_END;
 }
 
 rt_status rt_stream_keep_arrivals(rt_stream *stream)

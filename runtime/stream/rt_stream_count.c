@@ -1,4 +1,5 @@
 // The distinct keys of a whole stream, which is opened and read for that.
+#include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -15,13 +16,15 @@ static rt_status count_batches(rt_stream *stream, rt_keyset *set, rt_error *erro
     while (!(status = rt_stream_read(stream, &batch, COUNT_BATCH, error))) {
         if (rt_tables_fold(&rt_stream_schema(stream)->tables, &batch) ||
             rt_keyset_add(set, batch.keys, batch.key_count)) {
-            status = rt_fail(error, RT_NO_MEMORY, "out of memory after %llu distinct keys",
-                             (unsigned long long)rt_keyset_count(set));
+            status = rt_fail(error, RT_NO_MEMORY, "out of memory after %" PRIu64 " distinct keys",
+                             rt_keyset_count(set));
             break;
         }
     }
     rt_batch_fini(&batch);
-    return status == RT_END ? RT_OK : status;
+    if (status == RT_END)
+        return RT_OK;
+    return status;
 }
 
 static bool are_files(char *const *files, uint32_t count)
