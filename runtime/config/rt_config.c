@@ -29,11 +29,12 @@ rt_status rt_config_init(rt_config *config)
     rt_config fresh = {0};
     rt_status status = rt_config_value_defaults(rt_config_keys, &fresh);
     rt_assert(!status || status == RT_NO_MEMORY);
-    if (!status)
-        *config = fresh;
-    else
+    if (status) {
         rt_config_fini(&fresh);
-    return status;
+        return status;
+    }
+    *config = fresh;
+    return RT_OK;
 }
 
 void rt_config_fini(rt_config *config)
@@ -83,6 +84,23 @@ static rt_status copy_table(const rt_table_config *from, rt_table_config *to)
     return rt_config_copy_columns(from->columns, from->column_count, &to->columns);
 }
 
+// What to has of from's lists is its own then, also after a failure.
+static rt_status copy_lists(const rt_stream_config *from, rt_stream_config *to)
+{
+    rt_status status =
+        rt_config_copy_files((const char *const *)from->files, from->file_count, &to->files);
+    if (status)
+        return status;
+    status = rt_config_copy_files((const char *const *)from->join.files, from->join.file_count,
+                                  &to->join.files);
+    if (status)
+        return status;
+    status = copy_table(&from->table, &to->table);
+    if (status)
+        return status;
+    return copy_table(&from->join.table, &to->join.table);
+}
+
 rt_status rt_config_copy(const rt_config *config, rt_config *copy)
 {
     rt_config fresh = *config;
@@ -90,20 +108,13 @@ rt_status rt_config_copy(const rt_config *config, rt_config *copy)
     rt_stream_config *to = &fresh.stream;
     to->table.columns = to->join.table.columns = NULL;
     to->join.files = NULL;
-    rt_status status =
-        rt_config_copy_files((const char *const *)from->files, from->file_count, &to->files);
-    if (!status)
-        status = rt_config_copy_files((const char *const *)from->join.files, from->join.file_count,
-                                      &to->join.files);
-    if (!status)
-        status = copy_table(&from->table, &to->table);
-    if (!status)
-        status = copy_table(&from->join.table, &to->join.table);
-    if (!status)
-        *copy = fresh;
-    else
+    rt_status status = copy_lists(from, to);
+    if (status) {
         rt_config_fini(&fresh);
-    return status;
+        return status;
+    }
+    *copy = fresh;
+    return RT_OK;
 }
 
 static rt_status read_section(rt_config *config, const cJSON *object, const char *section,
@@ -253,10 +264,12 @@ static rt_status load_tree(rt_config *config, cJSON *tree, const char *path,
     if (cJSON_GetObjectItemCaseSensitive(tree, "include"))
         return rt_fail(error, RT_CONFIG, "include: stands twice in its object");
     status = rt_config_check_version(tree, error);
-    if (!status)
-        status = rt_config_modernise(tree, path, error);
-    if (!status)
-        status = read_boxes(config, tree, error);
+    if (status)
+        return status;
+    status = rt_config_modernise(tree, path, error);
+    if (status)
+        return status;
+    status = read_boxes(config, tree, error);
     if (status)
         return status;
     return read_section(config, tree, "", error);

@@ -1,11 +1,10 @@
+// "boxes": the machines of a site, and the keys that follow from them.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "runtime/config/rt_config_keys.h"
 #include "runtime/rt_hash.h"
-
-// "boxes": the machines of a site, and the keys that follow from them.
 
 // As written: 0 where not given.
 #define HOST_MAX 53u // with its port it is an address

@@ -1,10 +1,9 @@
+// The lists that say what stands in a line: stream.table.columns, stream.join.columns,
+// stream.libsvm.fields, stream.tables.
 #include <stdio.h>
 #include <string.h>
 
 #include "runtime/config/rt_config_keys.h"
-
-// The lists that say what stands in a line: stream.table.columns, stream.join.columns,
-// stream.libsvm.fields, stream.tables.
 
 static const rt_config_choice column_kinds[] = {
     {"label", RT_COLUMN_LABEL, "1 or 0, by `rule` and `value`; or one of `classes`"},

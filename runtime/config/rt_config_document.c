@@ -1,3 +1,5 @@
+// The reference of keys as Markdown (docs/CONFIG.md), and a configuration as JSON: both walk the
+// table of keys, so that neither can lack one.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -212,7 +214,7 @@ rt_status rt_config_lay_out(const rt_config_layout *layout, const char *introduc
     rt_status status = RT_NO_MEMORY;
     if (complete)
         status = hand_over(text, size, text_p);
-    free(text);
+    free(text); // of open_memstream
     return status;
 }
 

@@ -1,11 +1,10 @@
+// Every list is read by rt_config_list_read, the only place that walks values: a list says how one
+// element is read and what becomes of all of them.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "runtime/config/rt_config_keys.h"
-
-// Every list is read by rt_config_list_read, the only place that walks values: a list says how one
-// element is read and what becomes of all of them.
 
 static bool may_stand_alone(const rt_config_list *list, const cJSON *value)
 {

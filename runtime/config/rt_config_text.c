@@ -1,3 +1,5 @@
+// JSON text as people write it: where in it something is wrong, by line and column, and what may
+// have been meant.
 #include <stdio.h>
 #include <string.h>
 

@@ -1,3 +1,5 @@
+// One value of any kind: read from JSON and checked against its key's row, written, and named in
+// messages; which key a misspelt one may have been meant for.
 #include "runtime/config/rt_config_keys.h"
 
 #include <math.h>

@@ -561,9 +561,29 @@ static rt_status start(rt_http *http, int listener, rt_error *error)
     return rt_fail(error, RT_CONFIG, "%s: the server cannot be started", config->name);
 }
 
+// What fails stays open in part, for rt_http_close.
+static rt_status open_parts(rt_http *http, rt_error *error)
+{
+    const rt_http_config *config = &http->config;
+    int listener = -1;
+    rt_status status = check_address(config, error);
+    if (status)
+        return status;
+    if (config->listeners_max && rt_http_channel_create(&http->channel))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for %s", config->name);
+    if (rt_http_patience_open(config->idle_s + config->request_s, &http->patience))
+        return rt_fail(error, RT_LIMIT, "no memory or no thread for %s", config->name);
+    status = rt_http_secrets_load(config, http->is_loopback, &http->secrets, error);
+    if (status)
+        return status;
+    status = listen_on(http, config->address, &listener, error);
+    if (status)
+        return status;
+    return start(http, listener, error);
+}
+
 rt_status rt_http_open(const rt_http_config *config, rt_http **http_p, rt_error *error)
 {
-    int listener = -1;
     rt_http *http = rt_alloc(1, sizeof *http);
     if (!http)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for %s", config->name);
@@ -575,17 +595,7 @@ rt_status rt_http_open(const rt_http_config *config, rt_http **http_p, rt_error 
     pthread_cond_init(&http->changed, &clock);
     pthread_condattr_destroy(&clock);
     http->is_loopback = rt_address_is_loopback(config->address);
-    rt_status status = check_address(config, error);
-    if (!status && config->listeners_max && rt_http_channel_create(&http->channel))
-        status = rt_fail(error, RT_NO_MEMORY, "out of memory for %s", config->name);
-    if (!status && rt_http_patience_open(config->idle_s + config->request_s, &http->patience))
-        status = rt_fail(error, RT_LIMIT, "no memory or no thread for %s", config->name);
-    if (!status)
-        status = rt_http_secrets_load(config, http->is_loopback, &http->secrets, error);
-    if (!status)
-        status = listen_on(http, config->address, &listener, error);
-    if (!status)
-        status = start(http, listener, error);
+    rt_status status = open_parts(http, error);
     if (status) {
         rt_http_close(http);
         return status;

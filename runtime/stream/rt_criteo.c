@@ -205,8 +205,10 @@ static rt_status name_by(void *parser, const char *id, rt_error *error)
     char name[16];
     uint32_t number = COLUMNS + 1;
     for (uint32_t i = 1; i < COLUMNS; i++) {
-        snprintf(name, sizeof name, "%c%u", i <= RT_CRITEO_DENSE ? 'I' : 'C',
-                 i <= RT_CRITEO_DENSE ? i : i - RT_CRITEO_DENSE);
+        if (i <= RT_CRITEO_DENSE)
+            snprintf(name, sizeof name, "I%u", i);
+        else
+            snprintf(name, sizeof name, "C%u", i - RT_CRITEO_DENSE);
         if (strcmp(name, id) == 0)
             number = i;
     }

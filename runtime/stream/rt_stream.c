@@ -40,6 +40,21 @@ static rt_status create_parser(rt_stream *stream, const rt_stream_config *config
     return status;
 }
 
+// What reads lines: the parser, and with_input the names of the last events (stream.id).
+static rt_status open_lines(rt_stream *stream, const rt_stream_config *config, bool with_input,
+                            rt_error *error)
+{
+    rt_status status = create_parser(stream, config, error);
+    if (status || !*config->id)
+        return status;
+    status = stream->parser_ops->name_by(stream->parser, config->id, error);
+    if (status)
+        return status;
+    if (with_input && rt_ids_create(config->id_window, IDS_AHEAD, &stream->ids))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for stream.id_window");
+    return RT_OK;
+}
+
 // with_input: of a source of lines, which the schema does not need.
 static rt_status open_parts(rt_stream *stream, const rt_stream_config *config, uint64_t seed,
                             bool with_input, rt_error *error)
@@ -52,14 +67,10 @@ static rt_status open_parts(rt_stream *stream, const rt_stream_config *config, u
                        rt_config_choice_name("stream.source", (int)config->source));
     const bool gives_lines = stream->source_ops->line != NULL;
     if (gives_lines)
-        status = create_parser(stream, config, error);
-    if (!status && gives_lines && *config->id)
-        status = stream->parser_ops->name_by(stream->parser, config->id, error);
-    if (!status && gives_lines && *config->id && with_input &&
-        rt_ids_create(config->id_window, IDS_AHEAD, &stream->ids))
-        status = rt_fail(error, RT_NO_MEMORY, "out of memory for stream.id_window");
-    if (!status && (with_input || !gives_lines))
-        status = stream->source_ops->open(config, seed, &stream->source, error);
+        status = open_lines(stream, config, with_input, error);
+    if (status || (gives_lines && !with_input))
+        return status;
+    status = stream->source_ops->open(config, seed, &stream->source, error);
     if (!status && !gives_lines)
         stream->source_ops->schema(stream->source, &stream->schema);
     return status;
@@ -168,18 +179,20 @@ rt_stream_stats rt_stream_statistics(const rt_stream *stream)
     const rt_stream_state *s = &stream->state;
     rt_source_counts counts = {0};
     stream->source_ops->counts(stream->source, &counts);
-    const rt_join_counts none = {0};
-    return (rt_stream_stats){.samples = s->samples,
+    rt_stream_stats stats = {.samples = s->samples,
                              .lines = s->all.lines,
                              .malformed = s->all.malformed,
                              .positive = s->positive,
                              .odd_labels = s->odd_labels,
                              .left_out = stream->left_out,
-                             .join = stream->joined ? rt_joined_counts(stream->joined) : none,
                              .bytes_read = counts.bytes_read,
                              .bytes_all = counts.bytes_all,
-                             .duplicates = stream->ids ? rt_ids_repeated(stream->ids) : 0,
                              .bytes_lost = counts.taken - rt_min_u64(counts.given, counts.taken)};
+    if (stream->joined)
+        stats.join = rt_joined_counts(stream->joined);
+    if (stream->ids)
+        stats.duplicates = rt_ids_repeated(stream->ids);
+    return stats;
 }
 
 bool rt_stream_report(const rt_stream *stream, uint32_t number, rt_stream_input *input)

@@ -172,9 +172,14 @@ static rt_status frame_send(rt_ucx_link *link, rt_ucx_kind kind, uint64_t sequen
                                            UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
                                        .cb.send = send_done,
                                        .user_data = request};
-    void *handle = link->port->api.ucp_am_send_nbx(
-        link->ep, RT_UCX_AM, &request->head, sizeof request->head, message ? message->data : NULL,
-        message ? message->size : 0, &param);
+    const void *data = NULL;
+    size_t size = 0;
+    if (message) {
+        data = message->data;
+        size = message->size;
+    }
+    void *handle = link->port->api.ucp_am_send_nbx(link->ep, RT_UCX_AM, &request->head,
+                                                   sizeof request->head, data, size, &param);
     if (UCS_PTR_IS_ERR(handle)) {
         request_put(request);
         return RT_NOT_FOUND;

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A message on its way out; ZeroMQ's thread gives it back.
+// A message on its way out; ZeroMQ's thread gives it back. (One for every message: small and not
+// cleared, so of malloc.)
 struct rt_zmq_sent {
     _Atomic(void (*)(void *hint)) release; // NULL: the caller has kept the message
     void *hint;
