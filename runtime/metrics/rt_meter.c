@@ -82,7 +82,7 @@ void rt_meter_save(const rt_meter *meter, rt_bytes *bytes)
 {
     rt_bytes_put_u64(bytes, meter->tail_start);
     rt_bytes_put_u64(bytes, meter->segment_size);
-    rt_bytes_put_u32(bytes, meter->segment_count | (meter->weighs ? WEIGHED : 0));
+    rt_bytes_put_u32(bytes, meter->segment_count | meter->weighs * WEIGHED);
     rt_bytes_put(bytes, &meter->total, sizeof meter->total);
     for (uint32_t i = 0; i < meter->segment_count; i++)
         rt_bytes_put(bytes, meter->segments[i], sizeof *meter->segments[i]);

@@ -84,9 +84,9 @@ static void draw_line(rt_page *page, const rt_chart_line *line, uint32_t number,
     rt_page_add(page, "<path class=\"line s%u%s\" d=\"", number % RT_CHART_COLOURS, dashes);
     for (uint32_t i = 0; i < line->count; i++) {
         const bool there = isfinite(line->y[i]);
+        const char command = joined ? 'L' : 'M';
         if (there)
-            rt_page_add(page, "%s%.1f %.1f", joined ? "L" : "M", x_at(x, line->x[i]),
-                         y_at(y, line->y[i]));
+            rt_page_add(page, "%c%.1f %.1f", command, x_at(x, line->x[i]), y_at(y, line->y[i]));
         if (there && !joined && (i + 1 == line->count || !isfinite(line->y[i + 1])))
             rt_page_add(page, "h.1"); // a point alone is seen too
         joined = there;
@@ -98,14 +98,17 @@ static void draw_line(rt_page *page, const rt_chart_line *line, uint32_t number,
 
 static void legend(rt_page *page, const char *kind, uint32_t number, bool dashed, const char *name)
 {
-    rt_page_add(page, "<span><i class=\"%s%u%s\"></i>", kind, number, dashed ? " hollow" : "");
+    const char *look = dashed ? " hollow" : "";
+    rt_page_add(page, "<span><i class=\"%s%u%s\"></i>", kind, number, look);
     rt_page_text(page, name);
     rt_page_add(page, "</span>\n");
 }
 
 void rt_chart_lines(rt_page *page, bool from_zero, const rt_chart_line *lines, uint32_t line_count)
 {
-    double low = from_zero ? 0 : INFINITY, high = -INFINITY, last = 1, first = INFINITY;
+    double low = INFINITY, high = -INFINITY, last = 1, first = INFINITY;
+    if (from_zero)
+        low = 0;
     for (uint32_t k = 0; k < line_count; k++) {
         for (uint32_t i = 0; i < lines[k].count; i++) {
             if (!isfinite(lines[k].y[i]))

@@ -73,9 +73,14 @@ static bool parse_time(const rt_columns *columns, const rt_columns_one *one, rt_
         return rt_date_parse(format, value.text, value.length, ms_p);
     if (!rt_columns_number(columns->locale, value, &number))
         return false;
-    number = floor(strcmp(format, "unix") == 0 ? number * 1000 : number);
-    *ms_p = fabs(number) <= TIME_MS_MAX ? (int64_t)number : 0;
-    return fabs(number) <= TIME_MS_MAX;
+    *ms_p = 0;
+    if (strcmp(format, "unix") == 0)
+        number *= 1000;
+    number = floor(number);
+    if (!(fabs(number) <= TIME_MS_MAX))
+        return false;
+    *ms_p = (int64_t)number;
+    return true;
 }
 
 // Hour, weekday or bucket.
@@ -147,7 +152,9 @@ static bool parse_id(const rt_columns *columns, const rt_columns_one *one, rt_ce
     if (one->column.transform == RT_TRANSFORM_NONE)
         return parse_plain_id(one, value, id_p);
     const bool is_good = transform(columns, one, value, &result);
-    *id_p = is_good ? result : RT_ID_MISSING;
+    *id_p = RT_ID_MISSING;
+    if (is_good)
+        *id_p = result;
     return is_good;
 }
 
@@ -436,7 +443,10 @@ static rt_status place_field(rt_columns *columns, const char *list, uint32_t ind
         return rt_fail(error, RT_CONFIG, "%s: at most %u may be categorical or multi", list,
                        RT_FIELDS_MAX);
     one->field = schema->field_count++;
-    schema->keys_per_sample_max += is_multi ? one->column.values_max : 1;
+    if (is_multi)
+        schema->keys_per_sample_max += one->column.values_max;
+    else
+        schema->keys_per_sample_max++;
     snprintf(schema->field_names[one->field], RT_NAME_MAX, "%s", one->column.name);
     return RT_OK;
 }

@@ -113,7 +113,7 @@ static rt_status reserve(const rt_tables *tables, rt_batch *batch, uint32_t *slo
     uint32_t most = 1, slots = 16;
     for (uint32_t i = 0; i < batch->sample_count; i++) {
         const uint32_t count = batch->key_offsets[i + 1] - batch->key_offsets[i];
-        most = count > most ? count : most;
+        most = (uint32_t)rt_max_u64(most, count);
     }
     while (slots < 2 * most)
         slots *= 2;

@@ -93,7 +93,10 @@ static rt_view_memory memory_of(const cJSON *json)
 static void take_way(rt_view_way *way, double bytes)
 {
     way->sum += bytes;
-    way->an_iteration = way->an_iteration > 0 ? fade(way->an_iteration, bytes, FADE) : bytes;
+    if (way->an_iteration > 0)
+        way->an_iteration = fade(way->an_iteration, bytes, FADE);
+    else
+        way->an_iteration = bytes;
 }
 
 // Who takes part stands in the list of participants.
@@ -184,12 +187,15 @@ static void take_iteration(rt_view *view, const cJSON *json)
 {
     const cJSON *hits = rt_json_member(json, "hit_ratio");
     const double iteration = rt_json_number(json, "iteration"), before_s = view->iteration_time_s;
-    view->iteration = isnan(iteration) ? view->iteration + 1 : (uint64_t)iteration;
+    view->iteration++;
+    if (!isnan(iteration))
+        view->iteration = (uint64_t)iteration;
     view->iteration_time_s = view->time_s;
     view->samples += rt_json_number_or_0(json, "samples");
     const double malformed = rt_json_number_or_0(json, "malformed_lines");
-    const double before = malformed < view->malformed_told ? 0 : view->malformed_told;
-    view->malformed += malformed - before;
+    if (malformed < view->malformed_told) // of a run that goes on, which counts anew
+        view->malformed_told = 0;
+    view->malformed += malformed - view->malformed_told;
     view->malformed_told = malformed;
     view->bad_batches += cJSON_IsTrue(rt_json_member(json, "bad"));
     view->keys = rt_json_number(json, "keys");
@@ -297,8 +303,11 @@ static void take_columns(rt_view *view, const cJSON *json)
         column->values += values;
         column->empty += empty;
         column->fresh += fresh;
-        column->empty_share = values > 0 ? empty / values : 0;
-        column->new_share = values > 0 ? fresh / values : 0;
+        column->empty_share = column->new_share = 0;
+        if (values > 0) {
+            column->empty_share = empty / values;
+            column->new_share = fresh / values;
+        }
     }
     view->column_count = count;
 }

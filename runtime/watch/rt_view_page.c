@@ -139,8 +139,11 @@ static void write_workers(const rt_view *view, double unix_s, rt_page *page)
             const double rate = worker->ways[way].bytes_per_s * 8e-6;
             double *parts = rt_bars_add(&links, worker->rank, way ? " down" : " up");
             const double used = rt_view_use(&worker->ways[way], &rates);
-            parts[0] = isfinite(used) ? fmin(used, 1) * rate : 0;
-            parts[1] = isfinite(used) ? rate - parts[0] : 0;
+            parts[0] = parts[1] = 0;
+            if (!isfinite(used))
+                continue;
+            parts[0] = fmin(used, 1) * rate;
+            parts[1] = rate - parts[0];
         }
     }
     rt_bars_draw(page, &times, "Where an iteration's time goes", "ms", time_titles, RT_VIEW_TIMES);
@@ -161,9 +164,13 @@ static void write_process(rt_page *page, const char *name, uint32_t number,
     rt_page_add(page, "<tr><td>%s %" PRIu32 "</td>", name, number);
     cell(page, memory->rss_bytes * 1e-6);
     cell(page, memory->max_bytes * 1e-6);
-    cell(page, shard ? shard->keys : (double)NAN);
-    cell(page, shard ? shard->row_bytes * 1e-6 : (double)NAN);
-    cell(page, shard ? shard->row_bytes_max * 1e-6 : (double)NAN);
+    static const rt_view_shard unknown = {
+        .keys = (double)NAN, .row_bytes = (double)NAN, .row_bytes_max = (double)NAN};
+    if (!shard)
+        shard = &unknown;
+    cell(page, shard->keys);
+    cell(page, shard->row_bytes * 1e-6);
+    cell(page, shard->row_bytes_max * 1e-6);
     rt_page_add(page, "</tr>\n");
 }
 
