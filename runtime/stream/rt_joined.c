@@ -285,8 +285,7 @@ static rt_status move(rt_joined *joined, const rt_joined_events *events, rt_erro
         return RT_OK;
     }
     let_time_pass(joined, events);
-    const bool has_ready = rt_join_has_ready(joined->join);
-    if (!events->ended && !has_ready)
+    if (!events->ended && !rt_join_has_ready(joined->join))
         return RT_AGAIN;
     if (!events->ended)
         return RT_OK;
