@@ -160,7 +160,7 @@ static rt_status advise(const rt_config *config, uint32_t iterations, dp_advices
     rt_schema schema;
     dp_sim_config sim = {
         .config = config, .schema = &schema, .progress = isatty(STDERR_FILENO)};
-    if (config->stream.format != RT_FORMAT_SYNTHETIC && !rt_stream_is_countable(&config->stream))
+    if (!rt_format_is_generated(config->stream.format) && !rt_stream_is_countable(&config->stream))
         return rt_fail(error, RT_CONFIG,
                        "stream.files: standard input and pipes can be read only once, expected "
                        "files that every simulation can read");

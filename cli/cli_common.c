@@ -297,7 +297,7 @@ static rt_status dense_inputs(ew_model_config *one, rt_error *error)
     uint32_t sum = 0;
     if (rt_config_check_training(&config, NULL) == RT_OK)
         return RT_OK;
-    if (model->kind != RT_MODEL_WDL && model->kind != RT_MODEL_DCN)
+    if (!rt_model_takes(model->kind, RT_TAKES_LENGTHS))
         return rt_fail(error, RT_CONFIG,
                        "model.embedding_dim: this model needs rows of one length (sim.dense=false "
                        "leaves the model out)");

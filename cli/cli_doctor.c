@@ -165,7 +165,7 @@ static void check_checkpoints(doctor *d)
 
 static void check_input(doctor *d, const char *path)
 {
-    if (d->config.stream.format == RT_FORMAT_SYNTHETIC || strcmp(path, "-") == 0 ||
+    if (rt_format_is_generated(d->config.stream.format) || strcmp(path, "-") == 0 ||
         access(path, R_OK) == 0)
         return;
     if (errno == ENOENT && cli_doctor_unit_makes(path))

@@ -203,7 +203,7 @@ static rt_status open_all(evaluation *e, rt_error *error)
 
 static rt_status evaluate(evaluation *e, rt_error *error)
 {
-    if (e->config->stream.format == RT_FORMAT_SYNTHETIC && e->config->stream.samples_max == 0)
+    if (rt_format_is_generated(e->config->stream.format) && e->config->stream.samples_max == 0)
         return rt_fail(error, RT_CONFIG,
                        "the generated stream has no end: set stream.samples_max to the number of "
                        "samples to evaluate");

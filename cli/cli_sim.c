@@ -412,7 +412,8 @@ static rt_status run_one_box(const rt_config *base, dp_sim_config sim, sim_run *
 
 static bool reads_once(const rt_config *config)
 {
-    return config->stream.format != RT_FORMAT_SYNTHETIC && !rt_stream_is_countable(&config->stream);
+    return !rt_format_is_generated(config->stream.format) &&
+           !rt_stream_is_countable(&config->stream);
 }
 
 // Fewer boxes can win where communication dominates, so a policy that lowers the time of an

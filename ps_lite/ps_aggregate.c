@@ -15,7 +15,7 @@ typedef struct {
 struct ps_aggregates {
     uint32_t dim;
     rt_chains sums;    // ps_aggregate, by key
-    rt_pool gradients; // next: of the same sum, ascending workers
+    rt_items gradients; // next: of the same sum, ascending workers
     uint32_t block_count;
     uint32_t block_capacity;
     float **blocks; // of the gradients in order of their numbers
@@ -23,7 +23,7 @@ struct ps_aggregates {
 
 static gradient *gradient_at(const ps_aggregates *aggregates, uint32_t number)
 {
-    return rt_pool_item(&aggregates->gradients, number);
+    return rt_items_at(&aggregates->gradients, number);
 }
 
 static float *floats(const ps_aggregates *aggregates, uint32_t at)
@@ -55,7 +55,7 @@ rt_status ps_aggregates_create(uint32_t dim, ps_aggregates **aggregates_p)
         return RT_NO_MEMORY;
     aggregates->dim = dim;
     if (rt_chains_init(&aggregates->sums, sizeof(ps_aggregate)) ||
-        rt_pool_init(&aggregates->gradients, sizeof(gradient)) || add_blocks(aggregates)) {
+        rt_items_init(&aggregates->gradients, sizeof(gradient)) || add_blocks(aggregates)) {
         ps_aggregates_destroy(aggregates);
         return RT_NO_MEMORY;
     }
@@ -71,14 +71,14 @@ void ps_aggregates_destroy(ps_aggregates *aggregates)
         rt_free(aggregates->blocks[i]);
     rt_free(aggregates->blocks);
     rt_chains_fini(&aggregates->sums);
-    rt_pool_fini(&aggregates->gradients);
+    rt_items_fini(&aggregates->gradients);
     rt_free(aggregates);
 }
 
 rt_status ps_aggregates_reserve(ps_aggregates *aggregates, uint32_t count)
 {
     if (rt_chains_reserve(&aggregates->sums, count) ||
-        rt_pool_reserve(&aggregates->gradients, count))
+        rt_items_reserve(&aggregates->gradients, count))
         return RT_NO_MEMORY;
     return add_blocks(aggregates);
 }
@@ -126,7 +126,7 @@ void ps_aggregates_add(ps_aggregates *aggregates, ps_aggregate *aggregate, uint3
                        const void *bytes)
 {
     rt_assert(!(aggregate->arrived & rt_bit(worker)));
-    const uint32_t at = rt_pool_take(&aggregates->gradients);
+    const uint32_t at = rt_items_take(&aggregates->gradients);
     uint32_t *next = aggregates->gradients.next, *link = &aggregate->gradients;
     while (*link != RT_NO_ITEM && gradient_at(aggregates, *link)->worker < worker)
         link = &next[*link];
@@ -154,7 +154,7 @@ void ps_aggregates_close(ps_aggregates *aggregates, ps_aggregate *aggregate)
 {
     for (uint32_t at = aggregate->gradients; at != RT_NO_ITEM;) {
         const uint32_t next = aggregates->gradients.next[at];
-        rt_pool_give(&aggregates->gradients, at);
+        rt_items_give(&aggregates->gradients, at);
         at = next;
     }
     rt_chains_remove(&aggregates->sums, number_of(aggregates, aggregate));
@@ -162,7 +162,7 @@ void ps_aggregates_close(ps_aggregates *aggregates, ps_aggregate *aggregate)
 
 uint32_t ps_aggregates_count(const ps_aggregates *aggregates)
 {
-    return aggregates->sums.pool.count;
+    return aggregates->sums.items.count;
 }
 
 uint32_t ps_aggregates_gradients(const ps_aggregates *aggregates)

@@ -10,12 +10,12 @@ typedef struct {
 
 struct ps_parked {
     rt_chains groups; // by key
-    rt_pool pulls;    // next: of the same group
+    rt_items pulls;   // next: of the same group
 };
 
 static ps_parked_pull *pull_at(const ps_parked *parked, uint32_t number)
 {
-    return rt_pool_item(&parked->pulls, number);
+    return rt_items_at(&parked->pulls, number);
 }
 
 rt_status ps_parked_create(ps_parked **parked_p)
@@ -24,7 +24,7 @@ rt_status ps_parked_create(ps_parked **parked_p)
     if (!parked)
         return RT_NO_MEMORY;
     if (rt_chains_init(&parked->groups, sizeof(group)) ||
-        rt_pool_init(&parked->pulls, sizeof(ps_parked_pull))) {
+        rt_items_init(&parked->pulls, sizeof(ps_parked_pull))) {
         ps_parked_destroy(parked);
         return RT_NO_MEMORY;
     }
@@ -37,7 +37,7 @@ void ps_parked_destroy(ps_parked *parked)
     if (!parked)
         return;
     rt_chains_fini(&parked->groups);
-    rt_pool_fini(&parked->pulls);
+    rt_items_fini(&parked->pulls);
     rt_free(parked);
 }
 
@@ -46,7 +46,7 @@ rt_status ps_parked_reserve(ps_parked *parked, uint32_t count)
     const rt_status status = rt_chains_reserve(&parked->groups, count);
     if (status)
         return status;
-    return rt_pool_reserve(&parked->pulls, count);
+    return rt_items_reserve(&parked->pulls, count);
 }
 
 // Behind all of the same or an earlier version.
@@ -66,7 +66,7 @@ static void insert(ps_parked *parked, group *g, uint32_t at)
 
 void ps_parked_add(ps_parked *parked, const ps_parked_pull *pull)
 {
-    const uint32_t at = rt_pool_take(&parked->pulls);
+    const uint32_t at = rt_items_take(&parked->pulls);
     uint32_t number = rt_chains_first(&parked->groups, pull->key);
     *pull_at(parked, at) = *pull;
     if (number != RT_NO_ITEM) {
@@ -88,7 +88,7 @@ bool ps_parked_take(ps_parked *parked, uint64_t key, uint32_t version, ps_parked
         return false;
     *pull = *pull_at(parked, at);
     g->first = parked->pulls.next[at];
-    rt_pool_give(&parked->pulls, at);
+    rt_items_give(&parked->pulls, at);
     if (g->first == RT_NO_ITEM)
         rt_chains_remove(&parked->groups, number);
     return true;

@@ -29,7 +29,7 @@ static void *allocate(size_t count, size_t size, size_t *bytes_p)
     if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX / 2)
         return NULL;
     size_t align = bytes >= 2 * HUGE_BYTES ? HUGE_BYTES : 64;
-    bytes = bytes ? (bytes + align - 1) / align * align : align;
+    bytes = (rt_max_u64(bytes, 1) + align - 1) / align * align;
     void *block = aligned_alloc(align, bytes);
     if (!block)
         return NULL;
@@ -57,7 +57,7 @@ void *rt_alloc_unset(size_t count, size_t size)
 // calloc knows which pages are new, and leaves them alone.
 void *rt_alloc_lazy(size_t count, size_t size)
 {
-    uint8_t *block = calloc(count ? count : 1, size);
+    uint8_t *block = calloc(rt_max_u64(count, 1), size);
     if (!block || count * size < 2 * HUGE_BYTES)
         return block;
     const size_t before = HUGE_BYTES - (uintptr_t)block % HUGE_BYTES;
@@ -109,6 +109,16 @@ uint64_t rt_now_ns(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+int rt_wait_ms(uint64_t deadline_ns)
+{
+    const uint64_t now = rt_now_ns();
+    if (deadline_ns == 0)
+        return -1;
+    if (now >= deadline_ns)
+        return 0;
+    return (int)rt_min_u64((deadline_ns - now) / 1000000 + 1, INT32_MAX);
 }
 
 double rt_unix_s(void)

@@ -92,6 +92,9 @@ rt_status rt_grow_unset(void *block_p, uint32_t *capacity_p, uint64_t count, siz
 // Nanoseconds of the monotonic clock. The planner never calls it.
 uint64_t rt_now_ns(void);
 
+// Until then, for poll: milliseconds, rounded up, at most INT32_MAX. deadline_ns 0: -1, none.
+int rt_wait_ms(uint64_t deadline_ns);
+
 // Seconds since 1970, as the machine's clock has them.
 double rt_unix_s(void);
 

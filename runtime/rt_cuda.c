@@ -18,18 +18,22 @@ static rt_status load_default(void **library_p, rt_error *error)
 rt_status rt_cuda_open(const char *path, const rt_cuda_plugin **plugin_p, rt_error *error)
 {
     void *library = NULL;
-    rt_status status =
-        path ? rt_plugin_load(path, false, &library, error) : load_default(&library, error);
+    rt_status status;
+    if (path)
+        status = rt_plugin_load(path, false, &library, error);
+    else
+        status = load_default(&library, error);
     if (status)
         return status;
+    if (!path)
+        path = RT_CUDA_FILE;
     const rt_cuda_plugin *plugin = dlsym(library, RT_CUDA_SYMBOL);
     if (!plugin)
-        return rt_fail(error, RT_UNSUPPORTED, "%s is no plug-in of Lanyard",
-                       path ? path : RT_CUDA_FILE);
+        return rt_fail(error, RT_UNSUPPORTED, "%s is no plug-in of Lanyard", path);
     if (plugin->abi != RT_CUDA_ABI)
         return rt_fail(error, RT_UNSUPPORTED,
-                       "%s is of another version (%u, expected %u): build both from one tree",
-                       path ? path : RT_CUDA_FILE, plugin->abi, RT_CUDA_ABI);
+                       "%s is of another version (%u, expected %u): build both from one tree", path,
+                       plugin->abi, RT_CUDA_ABI);
     *plugin_p = plugin;
     return RT_OK;
 }

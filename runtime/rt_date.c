@@ -8,8 +8,12 @@ typedef enum { YEAR, MONTH, DAY, HOUR, MINUTE, SECOND, PARTS } part;
 static part part_of(char letter)
 {
     static const char letters[] = "YmdHMS";
-    const char *found = letter ? strchr(letters, letter == 'y' ? 'Y' : letter) : NULL;
-    return found ? (part)(found - letters) : PARTS;
+    if (letter == 'y')
+        letter = 'Y';
+    const char *found = strchr(letters, letter);
+    if (!letter || !found)
+        return PARTS;
+    return (part)(found - letters);
 }
 
 bool rt_date_pattern_is_good(const char *pattern)
@@ -23,7 +27,8 @@ bool rt_date_pattern_is_good(const char *pattern)
             return false;
         if (one != PARTS && seen >> one & 1)
             return false;
-        seen |= one == PARTS ? 0 : 1u << one;
+        if (one != PARTS)
+            seen |= 1u << one;
     }
     const uint32_t rest = seen >> HOUR;
     return (seen & 7u) == 7u && (rest & (rest + 1)) == 0;
@@ -61,7 +66,9 @@ bool rt_date_parse(const char *pattern, const char *text, size_t length, int64_t
     const char *at = text, *end = text + length;
     int parts[PARTS] = {0};
     for (; *pattern; pattern++) {
-        const part one = *pattern == '%' ? part_of(*++pattern) : PARTS;
+        part one = PARTS;
+        if (*pattern == '%')
+            one = part_of(*++pattern);
         if (one == PARTS) {
             if (at == end || *at++ != *pattern)
                 return false;

@@ -200,7 +200,8 @@ static char *put_digits(uint64_t number, char *end)
 
 const char *rt_json_format_i64(int64_t value, char text[32])
 {
-    char *digits = put_digits(value < 0 ? -(uint64_t)value : (uint64_t)value, text + 32);
+    const uint64_t size = value < 0 ? -(uint64_t)value : (uint64_t)value;
+    char *digits = put_digits(size, text + 32);
     if (value < 0)
         *--digits = '-';
     return digits;
@@ -217,14 +218,20 @@ void rt_json_double(rt_json *json, const char *key, double value)
 {
     char text[32];
     begin_value(json, key);
-    append_text(json, isfinite(value) ? rt_json_format_double(value, text) : "null");
+    if (isfinite(value))
+        append_text(json, rt_json_format_double(value, text));
+    else
+        append_text(json, "null");
 }
 
 void rt_json_float(rt_json *json, const char *key, float value)
 {
     char text[32];
     begin_value(json, key);
-    append_text(json, isfinite(value) ? rt_json_format_float(value, text) : "null");
+    if (isfinite(value))
+        append_text(json, rt_json_format_float(value, text));
+    else
+        append_text(json, "null");
 }
 
 void rt_json_doubles(rt_json *json, const char *key, const double *values, uint32_t count)
@@ -249,7 +256,9 @@ const char *rt_json_text(const rt_json *json, size_t *size_p)
         return NULL;
     if (size_p)
         *size_p = json->size;
-    return json->text ? json->text : "";
+    if (!json->text)
+        return "";
+    return json->text;
 }
 
 // A locale set by a library may print a decimal comma.

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE // memmem
 #include "runtime/rt_json_read.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 // NULL: there is none. Behind an escaped backslash \u0000 is five characters.
@@ -12,8 +13,11 @@ static const char *find_zero(const char *text, size_t size)
         const char *first = at;
         while (first > text && first[-1] == '\\')
             first--;
-        if ((at - first) % 2 == 0)
-            return zero && zero < at ? zero : at;
+        const bool is_one = (at - first) % 2 == 0;
+        if (is_one && zero && zero < at)
+            return zero;
+        if (is_one)
+            return at;
         at++;
     }
     return zero;

@@ -19,7 +19,9 @@ static inline const cJSON *rt_json_member(const cJSON *json, const char *name)
 // NAN where there is no finite number; one may be NULL.
 static inline double rt_json_value(const cJSON *one)
 {
-    return cJSON_IsNumber(one) && isfinite(one->valuedouble) ? one->valuedouble : (double)NAN;
+    if (cJSON_IsNumber(one) && isfinite(one->valuedouble))
+        return one->valuedouble;
+    return (double)NAN;
 }
 
 static inline double rt_json_number(const cJSON *json, const char *name)
@@ -30,14 +32,18 @@ static inline double rt_json_number(const cJSON *json, const char *name)
 static inline double rt_json_number_or_0(const cJSON *json, const char *name)
 {
     const double value = rt_json_number(json, name);
-    return isnan(value) ? 0 : value;
+    if (isnan(value))
+        return 0;
+    return value;
 }
 
 // "" where there is none.
 static inline const char *rt_json_text_of(const cJSON *json, const char *name)
 {
     const char *text = cJSON_GetStringValue(rt_json_member(json, name));
-    return text ? text : "";
+    if (!text)
+        return "";
+    return text;
 }
 
 // A line of metrics.jsonl and which record it is, the caller's (cJSON_Delete). NULL: it is none.

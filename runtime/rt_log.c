@@ -65,14 +65,18 @@ void rt_log(rt_log_level level, const char *format, ...)
     if (level > level_max)
         return;
     char line[1024];
-    int used = level <= RT_LOG_WARN
-                   ? snprintf(line, sizeof line, "%s: %s: ", process_name, level_names[level])
-                   : snprintf(line, sizeof line, "%s: ", process_name);
+    int used;
+    if (level <= RT_LOG_WARN)
+        used = snprintf(line, sizeof line, "%s: %s: ", process_name, level_names[level]);
+    else
+        used = snprintf(line, sizeof line, "%s: ", process_name);
     va_list arguments;
     va_start(arguments, format);
     int more = vsnprintf(line + used, sizeof line - (size_t)used - 1, format, arguments);
     va_end(arguments);
-    size_t length = (size_t)used + (more > 0 ? (size_t)more : 0);
+    size_t length = (size_t)used;
+    if (more > 0)
+        length += (size_t)more;
     if (length > sizeof line - 2)
         length = sizeof line - 2;
     line[length] = '\0';

@@ -29,5 +29,7 @@ uint64_t rt_memory_limit(void)
     if (fscanf(file, "%" SCNu64, &group) != 1) // "max"
         group = 0;
     fclose(file);
-    return group && (group < machine || !machine) ? group : machine;
+    if (group && (group < machine || !machine))
+        return group;
+    return machine;
 }

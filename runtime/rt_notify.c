@@ -15,15 +15,21 @@ static uint64_t number(const char *text)
 {
     char *end;
     errno = 0;
-    const unsigned long long value = text ? strtoull(text, &end, 10) : 0;
-    return text && *text >= '0' && *text <= '9' && *end == '\0' && errno == 0 ? value : 0;
+    if (!text || *text < '0' || *text > '9')
+        return 0;
+    const uint64_t value = strtoull(text, &end, 10);
+    if (*end != '\0' || errno != 0)
+        return 0;
+    return value;
 }
 
 // A connected socket; -1: there is no such one.
 static int reach(const char *name)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    const size_t length = name ? strlen(name) : 0;
+    if (!name)
+        return -1;
+    const size_t length = strlen(name);
     if (length < 2 || length >= sizeof address.sun_path || (*name != '/' && *name != '@'))
         return -1;
     memcpy(address.sun_path, name, length);
@@ -42,10 +48,10 @@ void rt_notify_open(const char *socket_name, const char *watchdog_us, const char
                     rt_notify *notify)
 {
     const bool is_ours = !watchdog_pid || number(watchdog_pid) == (uint64_t)getpid();
-    const uint64_t limit_us = is_ours ? number(watchdog_us) : 0;
-    *notify =
-        (rt_notify){.socket = reach(socket_name),
-                    .every_ns = limit_us < UINT64_MAX / NS_PER_US ? limit_us * NS_PER_US / 2 : 0};
+    const uint64_t limit_us = number(watchdog_us);
+    *notify = (rt_notify){.socket = reach(socket_name)};
+    if (is_ours && limit_us < UINT64_MAX / NS_PER_US)
+        notify->every_ns = limit_us * NS_PER_US / 2;
 }
 
 void rt_notify_close(rt_notify *notify)

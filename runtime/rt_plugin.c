@@ -35,9 +35,10 @@ bool rt_plugin_is_there(const char *file)
 rt_status rt_plugin_load(const char *file, bool is_global, void **library_p, rt_error *error)
 {
     char path[PATH_BYTES];
-    const int flags = RTLD_NOW | RTLD_NODELETE | (is_global ? RTLD_GLOBAL : RTLD_LOCAL);
+    const int scope = is_global ? RTLD_GLOBAL : RTLD_LOCAL;
     const bool is_path = strchr(file, '/'), found = !is_path && find_ours(file, path);
-    *library_p = dlopen(found ? path : file, flags);
+    const char *which = found ? path : file;
+    *library_p = dlopen(which, RTLD_NOW | RTLD_NODELETE | scope);
     if (*library_p)
         return RT_OK;
     const char *why = dlerror(), *folders = getenv("LD_LIBRARY_PATH");

@@ -63,5 +63,6 @@ void rt_priority_prompt(void)
 void rt_priority_behind(void)
 {
     const int nice = getpriority(PRIO_PROCESS, 0); // of the thread, as Linux has it
-    (void)setpriority(PRIO_PROCESS, 0, nice < NICE_BEHIND ? NICE_BEHIND : nice);
+    if (nice < NICE_BEHIND)
+        (void)setpriority(PRIO_PROCESS, 0, NICE_BEHIND);
 }

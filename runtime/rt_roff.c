@@ -21,7 +21,9 @@ static const char *escape(char c, bool begins_line)
     case '~':
         return "\\(ti";
     case '.':
-        return begins_line ? "\\&." : NULL;
+        if (begins_line)
+            return "\\&.";
+        return NULL;
     default:
         return NULL;
     }

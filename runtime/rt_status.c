@@ -23,7 +23,9 @@ bool rt_status_lasts(rt_status status)
 
 rt_status rt_status_of_errno(int reason)
 {
-    return reason == EACCES || reason == EPERM || reason == EROFS ? RT_CONFIG : RT_IO;
+    if (reason == EACCES || reason == EPERM || reason == EROFS)
+        return RT_CONFIG;
+    return RT_IO;
 }
 
 rt_status rt_fail(rt_error *error, rt_status status, const char *format, ...)

@@ -37,7 +37,9 @@ rt_status rt_thread_run(pthread_t *thread, bool *runs_p, void *(*run)(void *), v
                         rt_error *error)
 {
     *runs_p = rt_thread_start(thread, run, context) == 0;
-    return *runs_p ? RT_OK : rt_fail(error, RT_LIMIT, "cannot start a thread");
+    if (!*runs_p)
+        return rt_fail(error, RT_LIMIT, "cannot start a thread");
+    return RT_OK;
 }
 
 int rt_thread_detach(void *(*run)(void *), void *context)
@@ -60,20 +62,25 @@ static uint64_t group_cores(void)
         return 0;
     const int found = fscanf(file, "%" SCNu64 " %" SCNu64, &quota_us, &period_us);
     fclose(file);
-    return found == 2 && period_us > 0 ? (quota_us + period_us - 1) / period_us : 0;
+    if (found == 2 && period_us > 0)
+        return (quota_us + period_us - 1) / period_us;
+    return 0;
 }
 
 uint32_t rt_thread_cores(void)
 {
     cpu_set_t mask; // of 1,024 cores; a machine with more refuses, and counts as one
     const bool known = sched_getaffinity(0, sizeof mask, &mask) == 0;
-    const uint64_t allowed = known ? (uint64_t)CPU_COUNT(&mask) : 1, limit = group_cores();
-    return (uint32_t)rt_max_u64(1, limit ? rt_min_u64(allowed, limit) : allowed);
+    const uint64_t limit = group_cores();
+    uint64_t allowed = known ? (uint64_t)CPU_COUNT(&mask) : 1;
+    if (limit)
+        allowed = rt_min_u64(allowed, limit);
+    return (uint32_t)rt_max_u64(1, allowed);
 }
 
 uint32_t rt_thread_share(uint32_t core_count, uint32_t sharer_count, uint32_t number)
 {
     const uint32_t each = core_count / sharer_count, left = core_count % sharer_count;
     const uint32_t share = each + (number % sharer_count < left);
-    return share ? share : 1;
+    return (uint32_t)rt_max_u64(share, 1);
 }

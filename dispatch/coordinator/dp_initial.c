@@ -100,9 +100,9 @@ static rt_status compare_attention(const char *folder, const rt_model_config *a,
 static rt_status compare_kind(const char *folder, const rt_model_config *a,
                               const rt_model_config *b, rt_error *error)
 {
-    if (a->kind == RT_MODEL_DIN)
+    if (rt_model_takes(a->kind, RT_TAKES_SEQUENCE))
         return compare_attention(folder, a, b, error);
-    if (a->kind == RT_MODEL_GRAPHSAGE)
+    if (rt_model_takes(a->kind, RT_TAKES_NODES))
         return compare_numbers(folder, "model.fan_out", a->fan_out, b->fan_out, error);
     return RT_OK;
 }

@@ -10,11 +10,9 @@
 
 #define ROW_COUNTS 32u // different numbers of rows that steps have where they are repeated
 
-static const ew_model_kind *const kinds[] = {
-    [RT_MODEL_WDL] = &ew_wdl,   [RT_MODEL_DFM] = &ew_dfm, [RT_MODEL_DCN] = &ew_dcn,
-    [RT_MODEL_DLRM] = &ew_dlrm, [RT_MODEL_NCF] = &ew_ncf, [RT_MODEL_DIN] = &ew_din,
-    [RT_MODEL_GRAPHSAGE] = &ew_sage,
-};
+#define XX(kind, name, traits, help) &ew_##name,
+static const ew_model_kind *const kinds[] = {RT_MODEL_MAP(XX)};
+#undef XX
 
 uint32_t ew_model_parameter(ew_model *model, const char *name, uint32_t row_count,
                             uint32_t column_count, uint32_t fan_in)

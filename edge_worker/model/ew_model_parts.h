@@ -22,7 +22,9 @@ typedef struct {
     bool has_hops;     // model->lookups are those of a graph's nodes (ew_split.h)
 } ew_model_kind;
 
-extern const ew_model_kind ew_wdl, ew_dfm, ew_dcn, ew_dlrm, ew_ncf, ew_din, ew_sage;
+#define XX(kind, name, traits, help) extern const ew_model_kind ew_##name;
+RT_MODEL_MAP(XX)
+#undef XX
 
 typedef struct {
     char name[RT_TENSOR_NAME_MAX];

@@ -165,4 +165,5 @@ static void backward(ew_model *model, void *part)
                       model->row_gradients);
 }
 
-const ew_model_kind ew_sage = {"graphsage", sizeof(sage), create, forward, backward, false, true};
+const ew_model_kind ew_graphsage = {"graphsage", sizeof(sage), create, forward,
+                                    backward,    false,        true};

@@ -110,13 +110,12 @@ static rt_status create_parsers(ew_cells *cells, const rt_config *config, rt_err
     cells->config = config->stream;
     cells->is_json = config->stream.format == RT_FORMAT_JSON;
     cells->config.labels_optional = lines.labels_optional = true;
-    const bool has_columns =
-        config->stream.format == RT_FORMAT_TABLE || config->stream.format == RT_FORMAT_JSON;
+    const bool has_columns = rt_format_has(config->stream.format, RT_HAS_COLUMNS);
     if (has_columns) // a column means the same in both
         cells->config.format = RT_FORMAT_TABLE;
     cells->ops = rt_parser_find(cells->config.format);
     cells->line_ops = rt_parser_find(lines.format);
-    if (config->stream.format == RT_FORMAT_SYNTHETIC) {
+    if (rt_format_is_generated(config->stream.format)) {
         name_generated(cells);
         return RT_OK;
     }
@@ -380,7 +379,7 @@ static rt_status append_generated(ew_cells *cells, rt_batch *batch, rt_error *er
 static rt_status put_cells(ew_cells *cells, rt_error *error)
 {
     char delimiter = '\t';
-    if (cells->config.format == RT_FORMAT_TABLE)
+    if (rt_format_has(cells->config.format, RT_HAS_DELIMITER))
         delimiter = cells->table.delimiter;
     rt_bytes_clear(&cells->line);
     for (uint32_t i = 0; i < cells->count; i++) {

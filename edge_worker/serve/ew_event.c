@@ -46,7 +46,7 @@ static rt_status check(const rt_stream_config *stream, rt_error *error)
 {
     const rt_table_config *table = &stream->table;
     uint32_t ids = 0, labels = 0;
-    if (stream->format != RT_FORMAT_TABLE && stream->format != RT_FORMAT_JSON)
+    if (!rt_format_has(stream->format, RT_HAS_COLUMNS))
         return rt_fail(error, RT_CONFIG,
                        "serve.log: needs events with an id, which stream.format \"%s\" has not; "
                        "expected \"table\" or \"json\"",
@@ -67,7 +67,7 @@ static rt_status check(const rt_stream_config *stream, rt_error *error)
                        "stream.table.columns has %u columns of kind \"id\" and %u of kind "
                        "\"label\", expected one and none",
                        ids, labels);
-    if (stream->format == RT_FORMAT_TABLE && table->has_header)
+    if (rt_format_has(stream->format, RT_HAS_DELIMITER) && table->has_header)
         return rt_fail(error, RT_CONFIG,
                        "serve.log: stream.table.header: events that are sent have none; expected "
                        "false, and the columns in their order");

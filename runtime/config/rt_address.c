@@ -29,11 +29,14 @@ static bool stands_for_all(const char *bound)
 
 bool rt_address_split(const char *address, char *host, size_t size, uint32_t *port_p)
 {
-    const bool has_scheme = strncmp(address, SCHEME, strlen(SCHEME)) == 0;
-    const char *begin = address + (has_scheme ? strlen(SCHEME) : 0), *end = strrchr(begin, ':');
-    size_t digits = end ? strspn(end + 1, "0123456789") : 0;
-    if (!end || end == begin || digits == 0 || digits > 5 || end[1 + digits] != '\0' ||
-        atoi(end + 1) > UINT16_MAX)
+    const char *begin = address;
+    if (strncmp(address, SCHEME, strlen(SCHEME)) == 0)
+        begin += strlen(SCHEME);
+    const char *end = strrchr(begin, ':');
+    if (!end || end == begin)
+        return false;
+    const size_t digits = strspn(end + 1, "0123456789");
+    if (digits == 0 || digits > 5 || end[1 + digits] != '\0' || atoi(end + 1) > UINT16_MAX)
         return false;
     *port_p = (uint32_t)atoi(end + 1);
     if (*begin == '[' && end[-1] == ']') {
@@ -81,9 +84,8 @@ bool rt_address_is_loopback(const char *address)
 
 static bool write_address(const char *host, uint32_t port, char *address, size_t size)
 {
-    const bool six = strchr(host, ':') != NULL;
-    int length =
-        snprintf(address, size, SCHEME "%s%s%s:%u", six ? "[" : "", host, six ? "]" : "", port);
+    const char *const format = strchr(host, ':') ? SCHEME "[%s]:%u" : SCHEME "%s:%u";
+    const int length = snprintf(address, size, format, host, port);
     return length >= 0 && (size_t)length < size;
 }
 
@@ -92,10 +94,18 @@ static void list_interfaces(const struct ifaddrs *all, char *text, size_t size)
 {
     size_t used = 0;
     *text = '\0';
-    for (const struct ifaddrs *one = all; one && used < size; one = one->ifa_next)
+    for (const struct ifaddrs *one = all; one && used < size; one = one->ifa_next) {
+        const char *comma = used ? ", " : "";
         if (one->ifa_addr && one->ifa_addr->sa_family == AF_INET)
-            used +=
-                (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", one->ifa_name);
+            used += (size_t)snprintf(text + used, size - used, "%s%s", comma, one->ifa_name);
+    }
+}
+
+static socklen_t length_of(int family)
+{
+    if (family == AF_INET6)
+        return sizeof(struct sockaddr_in6);
+    return sizeof(struct sockaddr_in);
 }
 
 rt_status rt_address_of_interface(const char *name, char *host, size_t size, rt_error *error)
@@ -106,8 +116,10 @@ rt_status rt_address_of_interface(const char *name, char *host, size_t size, rt_
     if (getifaddrs(&all) != 0)
         return rt_fail(error, RT_IO, "cannot list the interfaces: %s", strerror(errno));
     for (const struct ifaddrs *one = all; one; one = one->ifa_next) {
-        const int family = one->ifa_addr ? one->ifa_addr->sa_family : AF_UNSPEC;
-        if (strcmp(one->ifa_name, name) != 0 || (family != AF_INET && family != AF_INET6))
+        if (strcmp(one->ifa_name, name) != 0 || !one->ifa_addr)
+            continue;
+        const int family = one->ifa_addr->sa_family;
+        if (family != AF_INET && family != AF_INET6)
             continue;
         if (!best || (family == AF_INET && best->ifa_addr->sa_family != AF_INET))
             best = one;
@@ -119,10 +131,8 @@ rt_status rt_address_of_interface(const char *name, char *host, size_t size, rt_
                          "network.interface: this machine has no \"%s\" with an "
                          "address; it has %s",
                          name, names);
-    else if (getnameinfo(best->ifa_addr,
-                         best->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in)
-                                                              : sizeof(struct sockaddr_in6),
-                         host, (socklen_t)size, NULL, 0, NI_NUMERICHOST) != 0)
+    else if (getnameinfo(best->ifa_addr, length_of(best->ifa_addr->sa_family), host,
+                         (socklen_t)size, NULL, 0, NI_NUMERICHOST) != 0)
         status =
             rt_fail(error, RT_IO, "network.interface: the address of \"%s\" cannot be read", name);
     freeifaddrs(all);
@@ -151,8 +161,9 @@ static rt_status resolve(const char *host, char *number, size_t size, rt_error *
     reason = getnameinfo(found->ai_addr, found->ai_addrlen, number, (socklen_t)size, NULL, 0,
                          NI_NUMERICHOST);
     freeaddrinfo(found);
-    return reason ? rt_fail(error, RT_CONFIG, "cannot listen on %s: %s", host, gai_strerror(reason))
-                  : RT_OK;
+    if (reason)
+        return rt_fail(error, RT_CONFIG, "cannot listen on %s: %s", host, gai_strerror(reason));
+    return RT_OK;
 }
 
 rt_status rt_address_listen(const char *bind, const char *given, const char *interface,
@@ -177,10 +188,16 @@ rt_status rt_address_listen(const char *bind, const char *given, const char *int
     }
     if (status)
         return status;
-    port = port ? port : given_port;
-    bool fits = *host == '[' ? (size_t)snprintf(address, size, SCHEME "%s:%u", host, port) < size
-                             : write_address(host, port, address, size);
-    return fits ? RT_OK : rt_fail(error, RT_LIMIT, "address %s is too long", host);
+    bool fits;
+    if (port == 0)
+        port = given_port;
+    if (*host == '[')
+        fits = (size_t)snprintf(address, size, SCHEME "%s:%u", host, port) < size;
+    else
+        fits = write_address(host, port, address, size);
+    if (!fits)
+        return rt_fail(error, RT_LIMIT, "address %s is too long", host);
+    return RT_OK;
 }
 
 // Host and port of "tcp://host:port", the host without brackets; the port is not judged.
@@ -282,14 +299,11 @@ bool rt_address_resolve(const char *address, struct sockaddr_storage *socket_p, 
 bool rt_address_write(const struct sockaddr_storage *from, char *address, size_t size)
 {
     char host[NI_MAXHOST], port[NI_MAXSERV];
-    socklen_t length =
-        from->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
-    if (getnameinfo((const struct sockaddr *)from, length, host, sizeof host, port, sizeof port,
-                    NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+    if (getnameinfo((const struct sockaddr *)from, length_of(from->ss_family), host, sizeof host,
+                    port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV) != 0)
         return false;
-    const bool six = from->ss_family == AF_INET6;
-    int written =
-        snprintf(address, size, SCHEME "%s%s%s:%s", six ? "[" : "", host, six ? "]" : "", port);
+    const char *const format = from->ss_family == AF_INET6 ? SCHEME "[%s]:%s" : SCHEME "%s:%s";
+    const int written = snprintf(address, size, format, host, port);
     return written > 0 && (size_t)written < size;
 }
 
@@ -297,15 +311,18 @@ bool rt_address_interface(const struct sockaddr_storage *peer, bool is_local, ch
                           size_t size)
 {
     char local[NI_MAXHOST], one[NI_MAXHOST];
-    socklen_t length =
-        peer->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+    const socklen_t length = length_of(peer->ss_family);
     const struct addrinfo to = {.ai_family = peer->ss_family,
                                 .ai_addr = (struct sockaddr *)(uintptr_t)peer,
                                 .ai_addrlen = length};
     struct ifaddrs *all = NULL;
     bool found = false;
-    if (is_local ? getnameinfo(to.ai_addr, length, local, sizeof local, NULL, 0, NI_NUMERICHOST)
-                 : find_local(&to, local, sizeof local))
+    int failed;
+    if (is_local)
+        failed = getnameinfo(to.ai_addr, length, local, sizeof local, NULL, 0, NI_NUMERICHOST);
+    else
+        failed = find_local(&to, local, sizeof local);
+    if (failed)
         return false;
     if (getifaddrs(&all) != 0)
         return false;
@@ -330,9 +347,9 @@ rt_status rt_address_reachable(const char *bound, const char *toward, char *addr
     struct addrinfo *found = NULL;
     if (!stands_for_all(bound)) {
         int length = snprintf(address, size, "%s", bound);
-        return length >= 0 && (size_t)length < size
-                   ? RT_OK
-                   : rt_fail(error, RT_LIMIT, "address %s is too long", bound);
+        if (length < 0 || (size_t)length >= size)
+            return rt_fail(error, RT_LIMIT, "address %s is too long", bound);
+        return RT_OK;
     }
     if (!rt_address_split(toward, host, sizeof host, &port))
         return rt_fail(error, RT_CONFIG, "%s: not an address, expected tcp://HOST:PORT", toward);
@@ -345,9 +362,9 @@ rt_status rt_address_reachable(const char *bound, const char *toward, char *addr
     freeaddrinfo(found);
     if (reason)
         return rt_fail(error, RT_IO, "%s: no way there: %s", toward, strerror(reason));
-    return write_address(host, (uint32_t)atoi(strrchr(bound, ':') + 1), address, size)
-               ? RT_OK
-               : rt_fail(error, RT_LIMIT, "address %s of this machine is too long", host);
+    if (!write_address(host, (uint32_t)atoi(strrchr(bound, ':') + 1), address, size))
+        return rt_fail(error, RT_LIMIT, "address %s of this machine is too long", host);
+    return RT_OK;
 }
 
 int rt_address_connect(const char *address, int limit_ms)

@@ -29,7 +29,6 @@ static bool may_bind(const struct addrinfo *one)
 // What keeps a process from listening there yet; NULL: nothing that waiting mends.
 static const char *find_obstacle(const char *place)
 {
-    static const char no_address[] = "no interface of this machine has that address yet";
     char host[NI_MAXHOST], number[NI_MAXHOST];
     uint32_t port;
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
@@ -42,15 +41,17 @@ static const char *find_obstacle(const char *place)
     }
     if (!*host || strcmp(host, "*") == 0)
         return NULL;
+    if (if_nametoindex(host) != 0 && rt_address_of_interface(host, number, sizeof number, NULL))
+        return "that interface has no address yet";
     if (if_nametoindex(host) != 0)
-        return rt_address_of_interface(host, number, sizeof number, NULL)
-                   ? "that interface has no address yet"
-                   : NULL;
+        return NULL;
     if (getaddrinfo(host, NULL, &hints, &found) != 0)
         return "no name or interface is called so yet";
-    const char *obstacle = may_bind(found) ? NULL : no_address;
+    const bool is_bindable = may_bind(found);
     freeaddrinfo(found);
-    return obstacle;
+    if (!is_bindable)
+        return "no interface of this machine has that address yet";
+    return NULL;
 }
 
 bool rt_await_pause(int stop_fd, int ms)
@@ -62,7 +63,10 @@ bool rt_await_pause(int stop_fd, int ms)
 static rt_status await(const rt_await_place *wanted, uint64_t deadline_ns, double timeout_s,
                        int stop_fd, rt_notify *notify, rt_error *error)
 {
-    const char *obstacle = *wanted->place ? find_obstacle(wanted->place) : NULL, *said = NULL;
+    const char *said = NULL;
+    if (!*wanted->place)
+        return RT_OK;
+    const char *obstacle = find_obstacle(wanted->place);
     while (obstacle && rt_now_ns() < deadline_ns) {
         if (obstacle != said)
             rt_info("%s: waiting for %s: %s (timeouts.start_s: %g)", wanted->key, wanted->place,
@@ -84,10 +88,12 @@ rt_status rt_await_places(const rt_await_place *places, uint32_t count, double t
                           int stop_fd, rt_notify *notify, rt_error *error)
 {
     const uint64_t deadline_ns = rt_now_ns() + (uint64_t)(timeout_s * NS_PER_S);
-    rt_status status = RT_OK;
-    for (uint32_t i = 0; i < count && !status; i++)
-        status = await(&places[i], deadline_ns, timeout_s, stop_fd, notify, error);
-    return status;
+    for (uint32_t i = 0; i < count; i++) {
+        rt_status status = await(&places[i], deadline_ns, timeout_s, stop_fd, notify, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
 }
 
 void rt_await_host(const char *who, const char *address, double timeout_s, rt_notify *notify)

@@ -1,16 +1,30 @@
 // rt_choice - what a user chooses by name and a programmer adds: one line each.
 //
-// XX(ENUMERATOR, name, help). From a line come the enumerator (rt_config.h), the name in a
-// configuration file and its line of docs/CONFIG.md (rt_config_choices.c), and the entry in the table
-// of those who do the work: dp_policy_NAME (dp_policy.h), dp_solver_NAME (dp_solver.h), NAME in
-// rt_optimizer.c. A new line without its table of operations does not build. New lines go to the
-// end: the numbers of optimizers stand in model files.
+// XX(ENUMERATOR, name, help); formats and models also have traits. From a line come the enumerator
+// (rt_config.h), the name in a configuration file and its line of docs/CONFIG.md
+// (rt_config_choices.c), and the entry in the table of those who do the work: dp_policy_NAME
+// (dp_policy.h), dp_solver_NAME (dp_solver.h), rt_parser_NAME (rt_parser.h), ew_NAME
+// (ew_model_parts.h), NAME in rt_optimizer.c. A new line without its table of operations does not
+// build. New lines go to the end: the numbers of optimizers and models stand in model files. (Those
+// of formats do, too; they are told, as the order here is that of the documentation.)
 #ifndef RT_CHOICE_H
 #define RT_CHOICE_H
 
 // How many lines a list has: (0 RT_POLICY_MAP(RT_CHOICE_ONE)).
-#define RT_CHOICE_ONE(kind, name, help) +1
-#define RT_CHOICE_NONE(kind, name, help)
+#define RT_CHOICE_ONE(...) +1
+#define RT_CHOICE_NONE(...)
+
+// What others ask a format or a model instead of asking which one it is; 0: nothing of all that.
+typedef enum {
+    RT_HAS_COLUMNS = 1,   // "stream.table.columns" says what is in a line
+    RT_HAS_DELIMITER = 2, // a line is cells; the first one of a file may be a header
+    RT_HAS_INDICES = 4    // "stream.libsvm" says what they mean
+} rt_format_trait;
+typedef enum {
+    RT_TAKES_SEQUENCE = 1, // "model.sequence" and "model.target" name its fields
+    RT_TAKES_NODES = 2,    // its fields are a node, "model.fan_out" neighbours, and theirs
+    RT_TAKES_LENGTHS = 4   // rows may differ in length, as they stand side by side
+} rt_model_trait;
 
 // clang-format off
 
@@ -41,6 +55,28 @@
     LIVE(FEED, feed, "`lanyard feed` on other boxes")                                    \
     LIVE(MQTT, mqtt, "a topic of an MQTT broker, QoS 1 (libmosquitto)")                  \
     XX(KAFKA, kafka, "a topic of Kafka (librdkafka)")
+
+// "stream.format": (ENUMERATOR, number, name, traits, help). GENERATED(...) reads no lines.
+#define RT_FORMAT_MAP(XX, GENERATED)                                                     \
+    XX(CRITEO, 0, criteo, 0, "label, 13 numbers, 26 hashed ids, separated by tabs")      \
+    XX(TABLE, 1, table, RT_HAS_COLUMNS | RT_HAS_DELIMITER,                               \
+       "delimited text as `stream.table` describes it")                                  \
+    XX(JSON, 3, json, RT_HAS_COLUMNS,                                                    \
+       "an object per line; `stream.table.columns` says which members")                  \
+    XX(LIBSVM, 4, libsvm, RT_HAS_INDICES,                                                \
+       "`label index:value ...`, also of libFM; `stream.libsvm`")                        \
+    GENERATED(SYNTHETIC, 2, synthetic, 0, "generated; `stream.synthetic` describes it")
+
+// "model.name": (ENUMERATOR, name, traits, help).
+#define RT_MODEL_MAP(XX)                                                                 \
+    XX(WDL, wdl, RT_TAKES_LENGTHS, "Wide & Deep")                                        \
+    XX(DFM, dfm, 0, "DeepFM")                                                            \
+    XX(DCN, dcn, RT_TAKES_LENGTHS, "Deep & Cross")                                       \
+    XX(DLRM, dlrm, 0, "DLRM")                                                            \
+    XX(NCF, ncf, 0, "neural collaborative filtering (NeuMF)")                            \
+    XX(DIN, din, RT_TAKES_SEQUENCE, "Deep Interest Network: attention over a sequence")  \
+    XX(GRAPHSAGE, graphsage, RT_TAKES_NODES,                                             \
+       "GraphSAGE, two layers: a node, its neighbours, and theirs")
 
 // "optimizer.rows.name" and "optimizer.dense.name"; DENSE(...) is for the dense weights only.
 #define RT_OPTIMIZER_MAP(XX, DENSE)                                                      \

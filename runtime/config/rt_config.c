@@ -29,11 +29,12 @@ rt_status rt_config_init(rt_config *config)
     rt_config fresh = {0};
     rt_status status = rt_config_value_defaults(rt_config_keys, &fresh);
     rt_assert(!status || status == RT_NO_MEMORY);
-    if (!status)
-        *config = fresh;
-    else
+    if (status) {
         rt_config_fini(&fresh);
-    return status;
+        return status;
+    }
+    *config = fresh;
+    return RT_OK;
 }
 
 void rt_config_fini(rt_config *config)
@@ -83,6 +84,23 @@ static rt_status copy_table(const rt_table_config *from, rt_table_config *to)
     return rt_config_copy_columns(from->columns, from->column_count, &to->columns);
 }
 
+// What to has of from's lists is its own then, also after a failure.
+static rt_status copy_lists(const rt_stream_config *from, rt_stream_config *to)
+{
+    rt_status status =
+        rt_config_copy_files((const char *const *)from->files, from->file_count, &to->files);
+    if (status)
+        return status;
+    status = rt_config_copy_files((const char *const *)from->join.files, from->join.file_count,
+                                  &to->join.files);
+    if (status)
+        return status;
+    status = copy_table(&from->table, &to->table);
+    if (status)
+        return status;
+    return copy_table(&from->join.table, &to->join.table);
+}
+
 rt_status rt_config_copy(const rt_config *config, rt_config *copy)
 {
     rt_config fresh = *config;
@@ -90,20 +108,13 @@ rt_status rt_config_copy(const rt_config *config, rt_config *copy)
     rt_stream_config *to = &fresh.stream;
     to->table.columns = to->join.table.columns = NULL;
     to->join.files = NULL;
-    rt_status status =
-        rt_config_copy_files((const char *const *)from->files, from->file_count, &to->files);
-    if (!status)
-        status = rt_config_copy_files((const char *const *)from->join.files, from->join.file_count,
-                                      &to->join.files);
-    if (!status)
-        status = copy_table(&from->table, &to->table);
-    if (!status)
-        status = copy_table(&from->join.table, &to->join.table);
-    if (!status)
-        *copy = fresh;
-    else
+    rt_status status = copy_lists(from, to);
+    if (status) {
         rt_config_fini(&fresh);
-    return status;
+        return status;
+    }
+    *copy = fresh;
+    return RT_OK;
 }
 
 static rt_status read_section(rt_config *config, const cJSON *object, const char *section,
@@ -212,13 +223,17 @@ static rt_status load_include(rt_config *config, const cJSON *tree, const char *
         return rt_fail(error, RT_CONFIG, "include: files include each other more than %d deep",
                        INCLUDE_DEPTH_MAX);
     const char *slash = strrchr(path, '/');
-    int folder = slash && include->valuestring[0] != '/' ? (int)(slash + 1 - path) : 0;
+    int folder = 0;
+    if (slash && include->valuestring[0] != '/')
+        folder = (int)(slash + 1 - path);
     int length = snprintf(target, sizeof target, "%.*s%s", folder, path, include->valuestring);
     if (length < 0 || (size_t)length >= sizeof target)
         return rt_fail(error, RT_CONFIG, "include: %s is longer than %d bytes",
                        rt_config_show(include, shown), RT_PATH_MAX - 1);
     rt_status status = load_file(config, target, link, error);
-    return status ? rt_fail_in(error, "include") : RT_OK;
+    if (status)
+        return rt_fail_in(error, "include");
+    return RT_OK;
 }
 
 // Other keys follow from the boxes, so they are read first: a key of the same file that says
@@ -249,11 +264,15 @@ static rt_status load_tree(rt_config *config, cJSON *tree, const char *path,
     if (cJSON_GetObjectItemCaseSensitive(tree, "include"))
         return rt_fail(error, RT_CONFIG, "include: stands twice in its object");
     status = rt_config_check_version(tree, error);
-    if (!status)
-        status = rt_config_modernise(tree, path, error);
-    if (!status)
-        status = read_boxes(config, tree, error);
-    return status ? status : read_section(config, tree, "", error);
+    if (status)
+        return status;
+    status = rt_config_modernise(tree, path, error);
+    if (status)
+        return status;
+    status = read_boxes(config, tree, error);
+    if (status)
+        return status;
+    return read_section(config, tree, "", error);
 }
 
 // The tree is the caller's; the error does not name the file.
@@ -278,12 +297,16 @@ static rt_status load_file(rt_config *config, const char *path, const include_ch
                            rt_error *error)
 {
     cJSON *tree = NULL;
-    include_chain link = {.parent = parent, .depth = parent ? parent->depth + 1 : 0};
+    include_chain link = {.parent = parent};
+    if (parent)
+        link.depth = parent->depth + 1;
     rt_status status = parse_file(path, &link, &tree, error);
     if (!status)
         status = load_tree(config, tree, path, &link, error);
     cJSON_Delete(tree);
-    return status ? rt_fail_in(error, "%s", path) : RT_OK;
+    if (status)
+        return rt_fail_in(error, "%s", path);
+    return RT_OK;
 }
 
 rt_status rt_config_migrate(const char *path, char **json_p, rt_error *error)
@@ -306,17 +329,21 @@ rt_status rt_config_migrate(const char *path, char **json_p, rt_error *error)
     if (!status && rt_config_print_modern(tree, json_p))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory");
     cJSON_Delete(tree);
-    return status ? rt_fail_in(error, "%s", path) : RT_OK;
+    if (status)
+        return rt_fail_in(error, "%s", path);
+    return RT_OK;
 }
 
 // Takes next over if the status is RT_OK, else gives it back.
 static rt_status settle(rt_config *config, rt_config *next, rt_status status)
 {
-    rt_config unused = !status ? *config : *next;
-    if (!status)
-        *config = *next;
-    rt_config_fini(&unused);
-    return status;
+    if (status) {
+        rt_config_fini(next);
+        return status;
+    }
+    rt_config_fini(config);
+    *config = *next;
+    return RT_OK;
 }
 
 rt_status rt_config_load(rt_config *config, const char *path, rt_error *error)
@@ -361,7 +388,9 @@ static rt_status parse_value(const char *path, const char *value, cJSON **tree_p
     if (!rt_json_is_utf8(value, strlen(value)))
         return rt_fail(error, RT_CONFIG, "%s: value: not UTF-8 text", path);
     *tree_p = cJSON_CreateString(value);
-    return *tree_p ? RT_OK : rt_fail(error, RT_NO_MEMORY, "%s: out of memory", path);
+    if (!*tree_p)
+        return rt_fail(error, RT_NO_MEMORY, "%s: out of memory", path);
+    return RT_OK;
 }
 
 rt_status rt_config_set(rt_config *config, const char *assignment, rt_error *error)
@@ -411,9 +440,9 @@ uint64_t rt_config_schema(const rt_config *config)
     for (uint32_t i = 0; i < config->stream.shared_count; i++)
         schema = rt_mix(schema ^ rt_hash_bytes(config->stream.shared[i],
                                                strlen(config->stream.shared[i])));
-    if (model->kind == RT_MODEL_GRAPHSAGE)
+    if (rt_model_takes(model->kind, RT_TAKES_NODES))
         return rt_mix(schema ^ model->fan_out);
-    if (model->kind != RT_MODEL_DIN)
+    if (!rt_model_takes(model->kind, RT_TAKES_SEQUENCE))
         return schema;
     length = snprintf(text, sizeof text, "%s\n%s", model->sequence, model->target);
     return rt_mix(schema ^ rt_hash_bytes(text, (size_t)length));

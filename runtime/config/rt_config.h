@@ -29,14 +29,9 @@
 
 #define RT_CACHE_ROWS_MAX 67108863 // that a plan can number
 
-// The numbers stand in files: new ones go to the end.
-typedef enum {
-    RT_FORMAT_CRITEO,
-    RT_FORMAT_TABLE,
-    RT_FORMAT_SYNTHETIC,
-    RT_FORMAT_JSON,
-    RT_FORMAT_LIBSVM
-} rt_format;
+#define XX(kind, number, name, traits, help) RT_FORMAT_##kind = number,
+typedef enum { RT_FORMAT_MAP(XX, XX) } rt_format;
+#undef XX
 typedef enum { RT_SCALING_NONE, RT_SCALING_STANDARD } rt_dense_scaling; // of dense features
 typedef enum { RT_SYNTHETIC_CRITEO, RT_SYNTHETIC_AVAZU, RT_SYNTHETIC_SEARCH } rt_synthetic_shape;
 typedef enum {
@@ -162,15 +157,9 @@ typedef struct {
     uint64_t synthetic_first;    // number of the first sample
 } rt_stream_config;
 
-typedef enum {
-    RT_MODEL_WDL,
-    RT_MODEL_DFM,
-    RT_MODEL_DCN,
-    RT_MODEL_DLRM,
-    RT_MODEL_NCF,
-    RT_MODEL_DIN,
-    RT_MODEL_GRAPHSAGE
-} rt_model_kind;
+#define XX(kind, name, traits, help) RT_MODEL_##kind,
+typedef enum { RT_MODEL_MAP(XX) } rt_model_kind;
+#undef XX
 typedef enum { RT_DEEP_DENSE, RT_DEEP_ALL } rt_deep_input;
 typedef enum { RT_POOL_SUM, RT_POOL_MEAN } rt_pooling;
 typedef enum { RT_CROSS_VECTOR, RT_CROSS_MATRIX } rt_cross; // DCN v1, v2
@@ -495,7 +484,6 @@ typedef struct {
     double compute_us_per_sample; // "sim.compute_us_per_sample"; 0: not known
 } rt_config;
 
-// Whether events are sent to who reads this stream.
 // Batches that are read before the one that is planned: cache.lookahead, or what a window needs.
 static inline uint32_t rt_config_batches_ahead(const rt_config *config)
 {
@@ -503,6 +491,39 @@ static inline uint32_t rt_config_batches_ahead(const rt_config *config)
     return window > config->cache.lookahead + 1 ? window - 1 : config->cache.lookahead;
 }
 
+// Of a value that is no format: false.
+static inline bool rt_format_has(rt_format format, rt_format_trait trait)
+{
+    switch (format) {
+#define XX(kind, number, name, traits, help) \
+    case RT_FORMAT_##kind:                   \
+        return (trait & (traits)) != 0;
+        RT_FORMAT_MAP(XX, XX)
+#undef XX
+    }
+    return false;
+}
+
+static inline bool rt_format_is_generated(rt_format format)
+{
+#define XX(kind, number, name, traits, help) || format == RT_FORMAT_##kind
+    return false RT_FORMAT_MAP(RT_CHOICE_NONE, XX);
+#undef XX
+}
+
+static inline bool rt_model_takes(rt_model_kind kind, rt_model_trait trait)
+{
+    switch (kind) {
+#define XX(kind, name, traits, help) \
+    case RT_MODEL_##kind:            \
+        return (trait & (traits)) != 0;
+        RT_MODEL_MAP(XX)
+#undef XX
+    }
+    return false;
+}
+
+// Whether who sends events is told what is kept of them.
 static inline bool rt_config_is_live(rt_source_kind source)
 {
 #define NO(kind, name, help) [RT_SOURCE_##kind] = false,
@@ -515,7 +536,7 @@ static inline bool rt_config_is_live(rt_source_kind source)
 
 static inline bool rt_config_source_is_live(const rt_stream_config *stream)
 {
-    return stream->format != RT_FORMAT_SYNTHETIC && rt_config_is_live(stream->source);
+    return !rt_format_is_generated(stream->format) && rt_config_is_live(stream->source);
 }
 
 // Labels of a sample: how many, what each is called (of a format without names "label"), and what

@@ -1,11 +1,10 @@
+// "boxes": the machines of a site, and the keys that follow from them.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "runtime/config/rt_config_keys.h"
 #include "runtime/rt_hash.h"
-
-// "boxes": the machines of a site, and the keys that follow from them.
 
 // As written: 0 where not given.
 #define HOST_MAX 53u // with its port it is an address
@@ -70,7 +69,7 @@ static rt_status read_box(void *element, const cJSON *value, const char *path, r
     if (status)
         return status;
     const bool both = entry->gbps > 0, up = entry->gbps_up > 0, down = entry->gbps_down > 0;
-    if (both ? up || down : !(up && down))
+    if (both == up || both == down)
         return rt_fail(error, RT_CONFIG,
                        "%s: expected either \"gbps\", or \"gbps_up\" and \"gbps_down\"", path);
     if (entry->workers + entry->shards == 0)
@@ -79,14 +78,17 @@ static rt_status read_box(void *element, const cJSON *value, const char *path, r
     return RT_OK;
 }
 
-// ---- what follows from boxes -------------------------------------------------------------------
+// ---- what follows from boxes -----------------------------------------------------------------
 
 // The box of one of those that boxes have so many of.
 static uint32_t box_with(const rt_config *config, bool is_shard, uint32_t rank)
 {
     uint32_t first = 0;
     for (uint32_t b = 0; b < config->box_count; b++) {
-        first += is_shard ? config->boxes[b].shard_count : config->boxes[b].worker_count;
+        if (is_shard)
+            first += config->boxes[b].shard_count;
+        else
+            first += config->boxes[b].worker_count;
         if (rank < first)
             return b;
     }
@@ -114,14 +116,17 @@ uint32_t rt_config_box_of_shard(const rt_config *config, uint32_t shard)
 const char *rt_config_host_of_worker(const rt_config *config, uint32_t worker)
 {
     const uint32_t box = rt_config_box_of_worker(config, worker);
-    return box < config->box_count ? config->boxes[box].host : "";
+    if (box >= config->box_count)
+        return "";
+    return config->boxes[box].host;
 }
 
 uint64_t rt_config_first_boxes(const rt_config *config)
 {
     uint64_t first = 0;
     for (uint32_t b = 0; b < config->box_count; b++)
-        first |= config->boxes[b].spare ? 0 : rt_bit(b);
+        if (!config->boxes[b].spare)
+            first |= rt_bit(b);
     return first;
 }
 
@@ -216,6 +221,14 @@ static bool has_hosts(const rt_box_config *boxes, uint32_t box_count)
     return false;
 }
 
+// Every shard has an address where boxes have hosts.
+static uint32_t address_count(const rt_config *config, bool have_hosts)
+{
+    if (!have_hosts)
+        return 0;
+    return config->ps_shard_count;
+}
+
 static rt_status check_all(const rt_box_config *boxes, uint32_t count, const char *path,
                            rt_error *error)
 {
@@ -224,8 +237,10 @@ static rt_status check_all(const rt_box_config *boxes, uint32_t count, const cha
     for (uint32_t b = 0; b < count; b++) {
         workers += boxes[b].worker_count;
         shards += boxes[b].shard_count;
-        first_workers += boxes[b].spare ? 0 : boxes[b].worker_count;
-        first_shards += boxes[b].spare ? 0 : boxes[b].shard_count;
+        if (!boxes[b].spare) {
+            first_workers += boxes[b].worker_count;
+            first_shards += boxes[b].shard_count;
+        }
         if (told && boxes[b].shard_count && !boxes[b].host[0])
             return rt_fail(error, RT_CONFIG,
                            "%s[%" PRIu32 "]: box \"%s\" has shards and no \"host\", as others have",
@@ -241,10 +256,10 @@ static rt_status check_all(const rt_box_config *boxes, uint32_t count, const cha
                        "%s: %" PRIu32 " workers and %" PRIu32
                        " shards, expected 1 to %u and 1 to %u",
                        path, workers, shards, RT_WORKERS_MAX, RT_SHARDS_MAX);
+    const char *lacks = first_workers ? "shard" : "worker";
     if (first_workers == 0 || first_shards == 0)
         return rt_fail(error, RT_CONFIG,
-                       "%s: without those that are spare no %s is left to begin with", path,
-                       first_workers ? "shard" : "worker");
+                       "%s: without those that are spare no %s is left to begin with", path, lacks);
     return RT_OK;
 }
 
@@ -257,8 +272,9 @@ static rt_box_config box_of(const box_entry *entry)
                          .spare = entry->spare};
     memcpy(box.name, entry->name, sizeof box.name);
     memcpy(box.host, entry->host, sizeof entry->host);
-    box.link.gbps_up = entry->gbps > 0 ? entry->gbps : entry->gbps_up;
-    box.link.gbps_down = entry->gbps > 0 ? entry->gbps : entry->gbps_down;
+    box.link = (rt_link_config){entry->gbps_up, entry->gbps_down};
+    if (entry->gbps > 0)
+        box.link = (rt_link_config){entry->gbps, entry->gbps};
     return box;
 }
 
@@ -270,9 +286,11 @@ static rt_status take_boxes(rt_config *config, const void *elements, uint32_t co
     (void)is_alone;
     for (uint32_t b = 0; b < count; b++)
         boxes[b] = box_of(&entries[b]);
-    rt_status status = count ? check_all(boxes, count, path, error) : RT_OK;
-    if (status)
-        return status;
+    if (count > 0) {
+        const rt_status status = check_all(boxes, count, path, error);
+        if (status)
+            return status;
+    }
     config->box_count = count;
     memcpy(config->boxes, boxes, sizeof boxes);
     if (count == 0)
@@ -283,7 +301,7 @@ static rt_status take_boxes(rt_config *config, const void *elements, uint32_t co
     }
     memset(config->network_ps, 0, sizeof config->network_ps);
     follow(boxes, count, config);
-    config->network_ps_count = has_hosts(boxes, count) ? config->ps_shard_count : 0;
+    config->network_ps_count = address_count(config, has_hosts(boxes, count));
     return RT_OK;
 }
 
@@ -326,7 +344,7 @@ const rt_config_list rt_config_boxes = {
     .members = box_members,
 };
 
-// ---- a box more --------------------------------------------------------------------------------
+// ---- a box more ------------------------------------------------------------------------------
 
 void rt_config_write_box(const rt_config *config, uint32_t box, rt_json *json, const char *key)
 {
@@ -397,7 +415,7 @@ static rt_status add_entry(rt_config *config, box_entry *entry, const char *path
     config->boxes[count] = boxes[count];
     config->box_count = count + 1;
     follow(config->boxes, count + 1, config);
-    config->network_ps_count = had_hosts ? config->ps_shard_count : 0;
+    config->network_ps_count = address_count(config, had_hosts);
     add_participants(config, workers);
     return RT_OK;
 }
@@ -408,13 +426,16 @@ rt_status rt_config_add_box(rt_config *config, const char *text, rt_error *error
     box_entry entry = {0};
     cJSON *json = cJSON_Parse(text);
     snprintf(path, sizeof path, "boxes[%" PRIu32 "]", config->box_count);
-    rt_status status = json ? read_box(&entry, json, path, error)
-                            : rt_fail(error, RT_CONFIG, "%s: no JSON object", path);
+    if (!json)
+        return rt_fail(error, RT_CONFIG, "%s: no JSON object", path);
+    rt_status status = read_box(&entry, json, path, error);
     cJSON_Delete(json);
-    return status ? status : add_entry(config, &entry, path, error);
+    if (status)
+        return status;
+    return add_entry(config, &entry, path, error);
 }
 
-// ---- what may not stand beside them ------------------------------------------------------------
+// ---- what may not stand beside them ----------------------------------------------------------
 
 static rt_status contradicts(const char *key, rt_error *error)
 {
@@ -469,6 +490,7 @@ rt_status rt_config_check_boxes(const rt_config *config, rt_error *error)
     if (!expected)
         return RT_NO_MEMORY;
     follow(config->boxes, config->box_count, expected);
+    const bool hosts = has_hosts(config->boxes, config->box_count);
     const char *key = NULL;
     if (config->worker_count != expected->worker_count)
         key = "workers";
@@ -478,10 +500,11 @@ rt_status rt_config_check_boxes(const rt_config *config, rt_error *error)
         key = "links.workers";
     else if (config->links.ps_gbps > 0)
         key = "links.ps_gbps";
-    else if (config->network_ps_count !=
-                 (has_hosts(config->boxes, config->box_count) ? config->ps_shard_count : 0) ||
+    else if (config->network_ps_count != address_count(config, hosts) ||
              memcmp(config->network_ps, expected->network_ps, sizeof config->network_ps) != 0)
         key = "network.ps";
     rt_free(expected);
-    return key ? contradicts(key, error) : RT_OK;
+    if (key)
+        return contradicts(key, error);
+    return RT_OK;
 }

@@ -26,13 +26,22 @@ static rt_status check_participants(const rt_config *config, rt_error *error)
     return RT_OK;
 }
 
+// NULL: none does.
+static const char *key_that_ends_rows(const rt_rows_config *rows)
+{
+    if (rows->expire_iterations)
+        return "rows.expire_iterations";
+    if (rows->expire_s > 0)
+        return "rows.expire_s";
+    if (rows->max)
+        return "rows.max";
+    return NULL;
+}
+
 static rt_status check_rows(const rt_config *config, rt_error *error)
 {
     const rt_rows_config *rows = &config->rows;
-    const char *key = rows->expire_iterations ? "rows.expire_iterations"
-                      : rows->expire_s > 0    ? "rows.expire_s"
-                      : rows->max             ? "rows.max"
-                                              : NULL;
+    const char *key = key_that_ends_rows(rows);
     if (rows->max && rows->keep_min > rows->max / 8 * 7)
         return rt_fail(error, RT_CONFIG,
                        "rows.keep_min: %" PRIu64
@@ -55,11 +64,23 @@ static rt_status check_rows(const rt_config *config, rt_error *error)
 static rt_status check_rate(const rt_optimizer_config *optimizer, const char *section,
                             rt_error *error)
 {
-    if (optimizer->kind != RT_OPTIMIZER_FTRL ||
-        (optimizer->warmup_iterations == 0 && optimizer->decay == RT_DECAY_NONE))
+    const char *key = NULL;
+    if (optimizer->decay != RT_DECAY_NONE)
+        key = "decay";
+    if (optimizer->warmup_iterations)
+        key = "warmup_iterations";
+    if (optimizer->kind != RT_OPTIMIZER_FTRL || !key)
         return RT_OK;
     return rt_fail(error, RT_CONFIG, "%s.%s: ftrl has a learning rate of its own for every weight",
-                   section, optimizer->warmup_iterations ? "warmup_iterations" : "decay");
+                   section, key);
+}
+
+static rt_status check_rates(const rt_config *config, rt_error *error)
+{
+    const rt_status status = check_rate(&config->optimizer_rows, "optimizer.rows", error);
+    if (status)
+        return status;
+    return check_rate(&config->optimizer_dense, "optimizer.dense", error);
 }
 
 // With bounded staleness changes of several workers are added up, of values and of state. That
@@ -119,7 +140,9 @@ static rt_status check_window(const rt_config *config, rt_error *error)
         {"rows.admit", "batches are seen before it is known which keys have rows",
          config->rows.admit > 1},
     };
-    for (size_t i = 0; i < RT_COUNT_OF(others) && config->dispatch.window > 1; i++)
+    if (config->dispatch.window <= 1)
+        return RT_OK;
+    for (size_t i = 0; i < RT_COUNT_OF(others); i++)
         if (others[i].given)
             return rt_fail(error, RT_CONFIG, "dispatch.window: above 1 not with %s: %s",
                            others[i].key, others[i].why);
@@ -129,19 +152,12 @@ static rt_status check_window(const rt_config *config, rt_error *error)
 // What travels rounded is a change against what the worker got of the PS, alone.
 static rt_status check_row_wire(const rt_config *config, rt_error *error)
 {
-    const struct {
-        const char *key, *why;
-        bool given;
-    } others[] = {
-        {"dispatch.hand_over", "what a worker has of another one is no change of what the PS has",
-         config->dispatch.hand_over},
-    };
-    for (size_t i = 0; i < RT_COUNT_OF(others) && config->row_wire != RT_CODING_FP32; i++)
-        if (others[i].given)
-            return rt_fail(error, RT_CONFIG, "network.row_wire: \"%s\" not with %s: %s",
-                           rt_config_choice_name("network.row_wire", (int)config->row_wire),
-                           others[i].key, others[i].why);
-    return RT_OK;
+    if (config->row_wire == RT_CODING_FP32 || !config->dispatch.hand_over)
+        return RT_OK;
+    return rt_fail(error, RT_CONFIG,
+                   "network.row_wire: \"%s\" not with dispatch.hand_over: what a worker has of "
+                   "another one is no change of what the PS has",
+                   rt_config_choice_name("network.row_wire", (int)config->row_wire));
 }
 
 // Rows and gradients go from worker to worker over connections of their own.
@@ -183,7 +199,9 @@ static rt_status check_reduce(const rt_config *config, rt_error *error)
         {"consistency.staleness", config->consistency.bounded},
         {"network.row_wire", config->row_wire != RT_CODING_FP32},
     };
-    for (size_t i = 0; i < RT_COUNT_OF(others) && config->dispatch.reduce; i++)
+    if (!config->dispatch.reduce)
+        return RT_OK;
+    for (size_t i = 0; i < RT_COUNT_OF(others); i++)
         if (others[i].given)
             return rt_fail(error, RT_CONFIG, "dispatch.reduce: not with %s", others[i].key);
     return RT_OK;
@@ -205,47 +223,48 @@ static rt_status check_device(const rt_config *config, rt_error *error)
                    rt_config_show_text(name, shown));
 }
 
-rt_status rt_config_check(const rt_config *config, rt_error *error)
+static rt_status check_sim(const rt_config *config, rt_error *error)
 {
-    const rt_status status = rt_config_check_source(config, error);
-    return status ? status : rt_config_check_model(config, error);
+    if (config->sim_iterations == 0 || config->sim_warmup < config->sim_iterations)
+        return RT_OK;
+    return rt_fail(error, RT_CONFIG,
+                   "sim.warmup: %u iterations leave none of the %" PRIu64 " of sim.iterations",
+                   config->sim_warmup, config->sim_iterations);
 }
 
 rt_status rt_config_check_model(const rt_config *config, rt_error *error)
 {
-    rt_status status = rt_config_check_boxes(config, error);
-    if (!status)
-        status = check_links(config, error);
-    if (!status)
-        status = check_participants(config, error);
-    if (!status)
-        status = check_rows(config, error);
-    if (!status)
-        status = check_device(config, error);
-    if (!status)
-        status = check_consistency(config, error);
-    if (!status)
-        status = check_window(config, error);
-    if (!status)
-        status = check_row_wire(config, error);
-    if (!status)
-        status = check_mutual(config, error);
-    if (!status)
-        status = check_reduce(config, error);
-    if (!status)
-        status = check_rate(&config->optimizer_rows, "optimizer.rows", error);
-    if (!status)
-        status = check_rate(&config->optimizer_dense, "optimizer.dense", error);
-    if (!status)
-        status = rt_config_check_stream(config, error);
-    if (!status)
-        status = rt_config_check_network(config, error);
-    if (!status && config->sim_iterations > 0 && config->sim_warmup >= config->sim_iterations)
-        status =
-            rt_fail(error, RT_CONFIG,
-                    "sim.warmup: %u iterations leave none of the %" PRIu64 " of sim.iterations",
-                    config->sim_warmup, config->sim_iterations);
-    return status;
+    // In the order in which somebody who is wrong in several ways is told.
+    static rt_status (*const checks[])(const rt_config *config, rt_error *error) = {
+        rt_config_check_boxes,
+        check_links,
+        check_participants,
+        check_rows,
+        check_device,
+        check_consistency,
+        check_window,
+        check_row_wire,
+        check_mutual,
+        check_reduce,
+        check_rates,
+        rt_config_check_stream,
+        rt_config_check_network,
+        check_sim,
+    };
+    for (size_t i = 0; i < RT_COUNT_OF(checks); i++) {
+        const rt_status status = checks[i](config, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
+rt_status rt_config_check(const rt_config *config, rt_error *error)
+{
+    const rt_status status = rt_config_check_source(config, error);
+    if (status)
+        return status;
+    return rt_config_check_model(config, error);
 }
 
 rt_status rt_config_check_training(const rt_config *config, rt_error *error)

@@ -15,31 +15,42 @@ static rt_status check_address(const char *path, const char *address, uint32_t *
                    rt_config_show_text(address, shown));
 }
 
+// Every shard has an address of its own.
+static rt_status check_shard_addresses(const rt_config *config, rt_error *error)
+{
+    uint32_t port;
+    char path[RT_CONFIG_KEY_PATH_MAX];
+    for (uint32_t i = 0; i < config->network_ps_count; i++) {
+        snprintf(path, sizeof path, "network.ps[%u]", i);
+        rt_status status = check_address(path, config->network_ps[i], &port, error);
+        if (status)
+            return status;
+        if (strcmp(config->network_ps[i], config->network_coordinator) == 0)
+            return rt_fail(error, RT_CONFIG, "%s: is also network.coordinator", path);
+        for (uint32_t j = 0; j < i; j++)
+            if (strcmp(config->network_ps[i], config->network_ps[j]) == 0)
+                return rt_fail(error, RT_CONFIG, "%s: is also that of shard %u", path, j);
+    }
+    return RT_OK;
+}
+
 static rt_status check_addresses(const rt_config *config, rt_error *error)
 {
     uint32_t port = 0;
-    char path[RT_CONFIG_KEY_PATH_MAX];
-    rt_status status = RT_OK;
-    if (config->network_coordinator[0])
-        status = check_address("network.coordinator", config->network_coordinator, &port, error);
-    if (!status && port && config->network_port && port != config->network_port)
-        status = rt_fail(error, RT_CONFIG, "network.port: %u, but network.coordinator says %u",
-                         config->network_port, port);
-    if (!status && config->network_ps_count && config->network_ps_count != config->ps_shard_count)
-        status = rt_fail(error, RT_CONFIG,
-                         "network.ps: %u addresses, expected one for each of the "
-                         "%u of ps.shards",
-                         config->network_ps_count, config->ps_shard_count);
-    for (uint32_t i = 0; i < config->network_ps_count && !status; i++) {
-        snprintf(path, sizeof path, "network.ps[%u]", i);
-        status = check_address(path, config->network_ps[i], &port, error);
-        if (!status && strcmp(config->network_ps[i], config->network_coordinator) == 0)
-            status = rt_fail(error, RT_CONFIG, "%s: is also network.coordinator", path);
-        for (uint32_t j = 0; j < i && !status; j++)
-            if (strcmp(config->network_ps[i], config->network_ps[j]) == 0)
-                status = rt_fail(error, RT_CONFIG, "%s: is also that of shard %u", path, j);
+    if (config->network_coordinator[0]) {
+        rt_status status =
+            check_address("network.coordinator", config->network_coordinator, &port, error);
+        if (status)
+            return status;
     }
-    return status;
+    if (port && config->network_port && port != config->network_port)
+        return rt_fail(error, RT_CONFIG, "network.port: %u, but network.coordinator says %u",
+                       config->network_port, port);
+    if (config->network_ps_count && config->network_ps_count != config->ps_shard_count)
+        return rt_fail(error, RT_CONFIG,
+                       "network.ps: %u addresses, expected one for each of the %u of ps.shards",
+                       config->network_ps_count, config->ps_shard_count);
+    return check_shard_addresses(config, error);
 }
 
 // A standby takes over from checkpoints, at an address of its own.
@@ -49,21 +60,23 @@ static rt_status check_standby(const rt_config *config, rt_error *error)
     if (!config->standby[0])
         return RT_OK;
     rt_status status = check_address("coordinator.standby", config->standby, &port, error);
-    if (!status && !config->network_coordinator[0])
-        status = rt_fail(error, RT_CONFIG,
-                         "coordinator.standby: needs network.coordinator, where the run is led "
-                         "until then");
-    if (!status && strcmp(config->standby, config->network_coordinator) == 0)
-        status = rt_fail(error, RT_CONFIG, "coordinator.standby: is also network.coordinator");
-    if (!status && config->checkpoint.every_s == 0 && config->checkpoint.every_iterations == 0)
-        status = rt_fail(error, RT_CONFIG,
-                         "coordinator.standby: takes over from checkpoints: give "
-                         "checkpoint.every_s or checkpoint.every_iterations");
-    if (!status && !config->checkpoint.copies)
-        status = rt_fail(error, RT_CONFIG,
-                         "coordinator.standby: needs checkpoint.copies 1, so that it gets the rows "
-                         "of all shards");
-    return status;
+    if (status)
+        return status;
+    if (!config->network_coordinator[0])
+        return rt_fail(error, RT_CONFIG,
+                       "coordinator.standby: needs network.coordinator, where the run is led "
+                       "until then");
+    if (strcmp(config->standby, config->network_coordinator) == 0)
+        return rt_fail(error, RT_CONFIG, "coordinator.standby: is also network.coordinator");
+    if (config->checkpoint.every_s == 0 && config->checkpoint.every_iterations == 0)
+        return rt_fail(error, RT_CONFIG,
+                       "coordinator.standby: takes over from checkpoints: give "
+                       "checkpoint.every_s or checkpoint.every_iterations");
+    if (!config->checkpoint.copies)
+        return rt_fail(error, RT_CONFIG,
+                       "coordinator.standby: needs checkpoint.copies 1, so that it gets the rows "
+                       "of all shards");
+    return RT_OK;
 }
 
 // Keys are all there or not at all: a list of boxes without a key would let everybody in.
@@ -75,8 +88,12 @@ static rt_status check_security(const rt_config *config, rt_error *error)
                  {"security.allow", config->security_allow},
                  {"security.server_key", config->security_server_key}};
     const char *given = NULL, *missing = NULL;
-    for (size_t i = 0; i < RT_COUNT_OF(parts); i++)
-        *(parts[i].value[0] ? &given : &missing) = parts[i].path;
+    for (size_t i = 0; i < RT_COUNT_OF(parts); i++) {
+        if (parts[i].value[0])
+            given = parts[i].path;
+        else
+            missing = parts[i].path;
+    }
     if (given && missing)
         return rt_fail(error, RT_CONFIG, "%s: is needed where %s is given", missing, given);
     if (given && config->security_insecure)
@@ -88,17 +105,27 @@ static rt_status check_security(const rt_config *config, rt_error *error)
     return RT_OK;
 }
 
+static rt_status check_dense_wire(const rt_config *config, rt_error *error)
+{
+    const bool is_by_ps =
+        config->collective == RT_COLLECTIVE_PS || config->collective == RT_COLLECTIVE_AUTO;
+    if (is_by_ps || config->dense_wire == RT_CODING_FP32)
+        return RT_OK;
+    return rt_fail(error, RT_CONFIG,
+                   "network.dense_wire: \"%s\" is for network.collective \"ps\" only",
+                   rt_config_choice_name("network.dense_wire", (int)config->dense_wire));
+}
+
 rt_status rt_config_check_network(const rt_config *config, rt_error *error)
 {
     rt_status status = check_addresses(config, error);
-    if (!status)
-        status = check_standby(config, error);
-    if (!status)
-        status = check_security(config, error);
-    if (!status && config->dense_wire != RT_CODING_FP32 &&
-        (config->collective == RT_COLLECTIVE_MPI || config->collective == RT_COLLECTIVE_NCCL))
-        status = rt_fail(error, RT_CONFIG,
-                         "network.dense_wire: \"%s\" is for network.collective \"ps\" only",
-                         rt_config_choice_name("network.dense_wire", (int)config->dense_wire));
-    return status;
+    if (status)
+        return status;
+    status = check_standby(config, error);
+    if (status)
+        return status;
+    status = check_security(config, error);
+    if (status)
+        return status;
+    return check_dense_wire(config, error);
 }

@@ -50,15 +50,15 @@ static rt_status check_source(const rt_stream_config *stream, rt_error *error)
                               .kind = stream->source,
                               .file_count = stream->file_count,
                               .paths = stream->files,
-                              .has_header =
-                                  stream->format == RT_FORMAT_TABLE && stream->table.has_header};
+                              .has_header = rt_format_has(stream->format, RT_HAS_DELIMITER) &&
+                                            stream->table.has_header};
     return check_flow(&events, error);
 }
 
 static rt_status check_files(const rt_stream_config *stream, rt_error *error)
 {
     uint32_t standard_input_count = 0;
-    if (stream->format == RT_FORMAT_SYNTHETIC)
+    if (rt_format_is_generated(stream->format))
         return RT_OK;
     if (stream->source != RT_SOURCE_FILE)
         return check_source(stream, error);
@@ -89,7 +89,9 @@ static const char *unreadable(const char *path)
 static rt_status check_paths(const char *key, char **files, uint32_t count, rt_error *error)
 {
     for (uint32_t i = 0; i < count; i++) {
-        const char *why = strcmp(files[i], "-") == 0 ? NULL : unreadable(files[i]);
+        if (strcmp(files[i], "-") == 0)
+            continue;
+        const char *why = unreadable(files[i]);
         if (why)
             return rt_fail(error, RT_IO, "%s: cannot open %s: %s", key, files[i], why);
     }
@@ -99,11 +101,11 @@ static rt_status check_paths(const char *key, char **files, uint32_t count, rt_e
 rt_status rt_config_check_input(const rt_config *config, rt_error *error)
 {
     const rt_stream_config *stream = &config->stream;
-    const bool follows = stream->source == RT_SOURCE_FOLLOW; // it may come later
-    if (stream->format == RT_FORMAT_SYNTHETIC)
+    if (rt_format_is_generated(stream->format))
         return RT_OK;
-    rt_status status =
-        follows ? RT_OK : check_paths("stream.files", stream->files, stream->file_count, error);
+    rt_status status = RT_OK;
+    if (stream->source != RT_SOURCE_FOLLOW) // what is followed may come later
+        status = check_paths("stream.files", stream->files, stream->file_count, error);
     if (status || stream->join.source == RT_SOURCE_FOLLOW)
         return status;
     return check_paths("stream.join.outcomes", stream->join.files, stream->join.file_count, error);
@@ -231,16 +233,12 @@ static rt_status check_classes(const rt_table_config *table, const char *list, u
     return RT_OK;
 }
 
-static rt_status check_column(const rt_table_config *table, const char *list, bool is_text,
-                              uint32_t index, rt_error *error)
+// What stands where: names, paths, times.
+static rt_status check_place(const rt_table_config *table, const char *list, bool is_text,
+                             uint32_t index, rt_error *error)
 {
     char shown[RT_CONFIG_SHOWN_MAX];
     const rt_column *column = &table->columns[index];
-    rt_status status = check_label(table, list, index, error);
-    if (!status)
-        status = check_classes(table, list, index, error);
-    if (status)
-        return status;
     if (is_text && column->kind == RT_COLUMN_MULTI && column->separator == table->delimiter)
         return rt_fail(error, RT_CONFIG, AT ".separator: is also %.*sdelimiter", list, index,
                        (int)(strlen(list) - strlen("columns")), list);
@@ -262,8 +260,25 @@ static rt_status check_column(const rt_table_config *table, const char *list, bo
             return rt_fail(error, RT_CONFIG, AT ".name: column %u has the same name", list, index,
                            i);
     }
-    status = check_transform(column, list, index, error);
-    return status ? status : check_from(table, list, index, error);
+    return RT_OK;
+}
+
+static rt_status check_column(const rt_table_config *table, const char *list, bool is_text,
+                              uint32_t index, rt_error *error)
+{
+    rt_status status = check_label(table, list, index, error);
+    if (status)
+        return status;
+    status = check_classes(table, list, index, error);
+    if (status)
+        return status;
+    status = check_place(table, list, is_text, index, error);
+    if (status)
+        return status;
+    status = check_transform(&table->columns[index], list, index, error);
+    if (status)
+        return status;
+    return check_from(table, list, index, error);
 }
 
 // Counts of columns by kind.
@@ -289,26 +304,36 @@ static rt_status check_columns(const rt_table_config *table, const char *list, b
     return RT_OK;
 }
 
+// How many columns of kind "label" there should be; NULL: as many as there are.
+static const char *expected_labels(const rt_stream_config *stream, uint32_t label_count)
+{
+    if (rt_config_has_join(stream) && label_count > 0)
+        return "none: labels come by stream.join";
+    if (rt_config_has_join(stream))
+        return NULL;
+    if (label_count == 0 && stream->join.table.column_count > 0)
+        return "one; or, for labels that come later, stream.join.source or stream.join.outcomes";
+    if (label_count == 0)
+        return "one";
+    if (label_count > RT_LABELS_MAX)
+        return "at most 8";
+    return NULL;
+}
+
 static rt_status check_table(const rt_stream_config *stream, rt_error *error)
 {
     static const char list[] = "stream.table.columns";
     uint32_t counts[RT_COLUMN_TIME + 1];
     const bool is_joined = rt_config_has_join(stream);
-    rt_status status =
-        check_columns(&stream->table, list, stream->format == RT_FORMAT_TABLE, counts, error);
+    const bool is_text = rt_format_has(stream->format, RT_HAS_DELIMITER);
+    rt_status status = check_columns(&stream->table, list, is_text, counts, error);
     if (status)
         return status;
     const uint32_t field_count = counts[RT_COLUMN_CATEGORICAL] + counts[RT_COLUMN_MULTI];
-    const uint32_t label_count = counts[RT_COLUMN_LABEL];
-    const bool is_half_joined = label_count == 0 && stream->join.table.column_count > 0;
-    if (is_joined ? label_count > 0 : label_count < 1 || label_count > RT_LABELS_MAX)
+    const char *expected = expected_labels(stream, counts[RT_COLUMN_LABEL]);
+    if (expected)
         return rt_fail(error, RT_CONFIG, "%s: %u columns of kind \"label\", expected %s", list,
-                       label_count,
-                       is_joined          ? "none: labels come by stream.join"
-                       : is_half_joined   ? "one; or, for labels that come later, "
-                                            "stream.join.source or stream.join.outcomes"
-                       : label_count == 0 ? "one"
-                                          : "at most 8");
+                       counts[RT_COLUMN_LABEL], expected);
     if (field_count == 0 || field_count > RT_FIELDS_MAX)
         return rt_fail(error, RT_CONFIG,
                        "%s: %u columns of kind \"categorical\" or \"multi\", expected 1 to %u",
@@ -333,9 +358,36 @@ static rt_status check_outcomes(const rt_join_config *join, rt_error *error)
                                 .kind = join->source,
                                 .file_count = join->file_count,
                                 .paths = join->files,
-                                .has_header =
-                                    join->format == RT_FORMAT_TABLE && join->table.has_header};
-    return join->source == RT_SOURCE_FILE ? RT_OK : check_flow(&outcomes, error);
+                                .has_header = rt_format_has(join->format, RT_HAS_DELIMITER) &&
+                                              join->table.has_header};
+    if (join->source == RT_SOURCE_FILE)
+        return RT_OK;
+    return check_flow(&outcomes, error);
+}
+
+// counts: of columns by kind.
+static rt_status check_outcome_columns(const rt_join_config *join, const char *list,
+                                       const uint32_t *counts, rt_error *error)
+{
+    const rt_table_config *table = &join->table;
+    for (uint32_t i = 0; i < table->column_count; i++) {
+        if (!is_outcome_kind(table->columns[i].kind))
+            return rt_fail(error, RT_CONFIG,
+                           "%s[%u].kind: an outcome has an id, a time and a label, nothing else",
+                           list, i);
+    }
+    for (uint32_t i = 0; i < table->column_count; i++) {
+        if (table->columns[i].classes)
+            return rt_fail(error, RT_CONFIG, "%s[%u].classes: labels that come later are 0 or 1",
+                           list, i);
+    }
+    if (counts[RT_COLUMN_ID] != 1)
+        return rt_fail(error, RT_CONFIG, "%s: %u columns of kind \"id\", expected one", list,
+                       counts[RT_COLUMN_ID]);
+    if (counts[RT_COLUMN_LABEL] > RT_LABELS_MAX)
+        return rt_fail(error, RT_CONFIG, "%s: %u columns of kind \"label\", expected at most %d",
+                       list, counts[RT_COLUMN_LABEL], RT_LABELS_MAX);
+    return RT_OK;
 }
 
 static rt_status check_join(const rt_stream_config *stream, rt_error *error)
@@ -345,37 +397,26 @@ static rt_status check_join(const rt_stream_config *stream, rt_error *error)
     const rt_join_config *join = &stream->join;
     if (!rt_config_has_join(stream))
         return RT_OK;
-    if (stream->format != RT_FORMAT_TABLE && stream->format != RT_FORMAT_JSON)
+    if (!rt_format_has(stream->format, RT_HAS_COLUMNS))
         return rt_fail(error, RT_CONFIG,
                        "stream.join: needs events with an id, which stream.format \"%s\" has not; "
                        "\"table\" and \"json\" may",
                        rt_config_choice_name("stream.format", (int)stream->format));
-    rt_status status =
-        check_columns(&join->table, list, join->format == RT_FORMAT_TABLE, counts, error);
-    for (uint32_t i = 0; i < join->table.column_count && !status; i++) {
-        if (!is_outcome_kind(join->table.columns[i].kind))
-            status = rt_fail(error, RT_CONFIG,
-                             "%s[%u].kind: an outcome has an id, a time and a label, nothing else",
-                             list, i);
-    }
-    for (uint32_t i = 0; i < join->table.column_count && !status; i++) {
-        if (join->table.columns[i].classes)
-            status = rt_fail(error, RT_CONFIG,
-                             "%s[%u].classes: labels that come later are 0 or 1", list, i);
-    }
-    if (!status && counts[RT_COLUMN_ID] != 1)
-        status = rt_fail(error, RT_CONFIG, "%s: %u columns of kind \"id\", expected one", list,
-                         counts[RT_COLUMN_ID]);
-    if (!status && counts[RT_COLUMN_LABEL] > RT_LABELS_MAX)
-        status = rt_fail(error, RT_CONFIG, "%s: %u columns of kind \"label\", expected at most %d",
-                         list, counts[RT_COLUMN_LABEL], RT_LABELS_MAX);
-    if (!status)
-        status = check_outcomes(join, error);
-    if (!status && join->late == RT_LATE_TRAIN && join->unanswered == RT_JOIN_DROP)
-        status = rt_fail(error, RT_CONFIG,
-                         "stream.join.late: \"train\" corrects what was trained as 0, but "
-                         "stream.join.unanswered \"drop\" trains nothing");
-    return status;
+    const bool is_text = rt_format_has(join->format, RT_HAS_DELIMITER);
+    rt_status status = check_columns(&join->table, list, is_text, counts, error);
+    if (status)
+        return status;
+    status = check_outcome_columns(join, list, counts, error);
+    if (status)
+        return status;
+    status = check_outcomes(join, error);
+    if (status)
+        return status;
+    if (join->late == RT_LATE_TRAIN && join->unanswered == RT_JOIN_DROP)
+        return rt_fail(error, RT_CONFIG,
+                       "stream.join.late: \"train\" corrects what was trained as 0, but "
+                       "stream.join.unanswered \"drop\" trains nothing");
+    return RT_OK;
 }
 
 static rt_status check_libsvm(const rt_libsvm_config *libsvm, rt_error *error)
@@ -392,10 +433,9 @@ static rt_status check_libsvm(const rt_libsvm_config *libsvm, rt_error *error)
 static rt_status check_nodes(const rt_config *config, rt_error *error)
 {
     const rt_stream_config *stream = &config->stream;
-    const bool has_columns =
-        stream->format == RT_FORMAT_TABLE || stream->format == RT_FORMAT_JSON;
     uint32_t field = 0;
-    if (config->model.kind != RT_MODEL_GRAPHSAGE || !has_columns)
+    if (!rt_model_takes(config->model.kind, RT_TAKES_NODES) ||
+        !rt_format_has(stream->format, RT_HAS_COLUMNS))
         return RT_OK;
     for (uint32_t i = 0; i < stream->table.column_count; i++) {
         const rt_column_kind kind = stream->table.columns[i].kind;
@@ -409,45 +449,61 @@ static rt_status check_nodes(const rt_config *config, rt_error *error)
     return RT_OK;
 }
 
+static rt_status check_negatives(const rt_stream_config *stream, rt_error *error)
+{
+    if (stream->negatives_keep >= 1)
+        return RT_OK;
+    if (rt_config_label_count(stream) > 1)
+        return rt_fail(error, RT_CONFIG,
+                       "stream.negatives_keep: a sample of several labels is no negative of all "
+                       "of them, expected 1");
+    if (rt_config_class_count(stream))
+        return rt_fail(error, RT_CONFIG,
+                       "stream.negatives_keep: no class is the negative one, expected 1");
+    if (rt_format_is_generated(stream->format))
+        return rt_fail(error, RT_CONFIG,
+                       "stream.negatives_keep: is for samples that are read; "
+                       "stream.synthetic.base_rate says what is generated");
+    return RT_OK;
+}
+
 static rt_status check_format(const rt_stream_config *stream, rt_error *error)
 {
     rt_status status = check_join(stream, error);
-    if (!status && (stream->format == RT_FORMAT_TABLE || stream->format == RT_FORMAT_JSON))
+    if (!status && rt_format_has(stream->format, RT_HAS_COLUMNS))
         status = check_table(stream, error);
-    if (!status && stream->format == RT_FORMAT_LIBSVM)
+    if (!status && rt_format_has(stream->format, RT_HAS_INDICES))
         status = check_libsvm(&stream->libsvm, error);
-    if (!status && stream->negatives_keep < 1 && rt_config_label_count(stream) > 1)
-        status = rt_fail(error, RT_CONFIG,
-                         "stream.negatives_keep: a sample of several labels is no negative of all "
-                         "of them, expected 1");
-    if (!status && stream->negatives_keep < 1 && rt_config_class_count(stream))
-        status = rt_fail(error, RT_CONFIG,
-                         "stream.negatives_keep: no class is the negative one, expected 1");
-    if (!status && stream->format == RT_FORMAT_SYNTHETIC && stream->negatives_keep < 1)
-        status = rt_fail(error, RT_CONFIG,
-                         "stream.negatives_keep: is for samples that are read; "
-                         "stream.synthetic.base_rate says what is generated");
-    return status;
+    if (status)
+        return status;
+    return check_negatives(stream, error);
+}
+
+static rt_status reject_live(const char *key, rt_source_kind source, rt_error *error)
+{
+    return rt_fail(error, RT_CONFIG,
+                   "%s: \"%s\" needs checkpoints, so that its journal does not grow for ever; "
+                   "expected planner.placement \"coordinator\"",
+                   key, rt_config_choice_name("stream.source", (int)source));
 }
 
 rt_status rt_config_check_source(const rt_config *config, rt_error *error)
 {
-    rt_status status = check_files(&config->stream, error);
-    const bool is_live = rt_config_source_is_live(&config->stream);
-    if (!status && (is_live || rt_config_join_is_live(&config->stream)) &&
-        config->placement == RT_PLACEMENT_WORKER)
-        return rt_fail(
-            error, RT_CONFIG,
-            "%s: \"%s\" needs checkpoints, so that its journal does not grow for ever; expected "
-            "planner.placement \"coordinator\"",
-            is_live ? "stream.source" : "stream.join.source",
-            rt_config_choice_name("stream.source", (int)(is_live ? config->stream.source
-                                                                 : config->stream.join.source)));
-    return status;
+    const rt_stream_config *stream = &config->stream;
+    rt_status status = check_files(stream, error);
+    if (status || config->placement != RT_PLACEMENT_WORKER)
+        return status;
+    if (rt_config_source_is_live(stream))
+        return reject_live("stream.source", stream->source, error);
+    if (rt_config_join_is_live(stream))
+        return reject_live("stream.join.source", stream->join.source, error);
+    return RT_OK;
 }
 
 rt_status rt_config_check_stream(const rt_config *config, rt_error *error)
 {
     const rt_status status = check_format(&config->stream, error);
-    return status ? status : check_nodes(config, error);
+    if (status)
+        return status;
+    return check_nodes(config, error);
 }

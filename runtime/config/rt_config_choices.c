@@ -12,14 +12,9 @@ const rt_config_choice rt_choices_losses[] = {
      "the same; without the worker, if it was one that was lost, until it is there again"},
     {0},
 };
-const rt_config_choice rt_choices_formats[] = {
-    {"criteo", RT_FORMAT_CRITEO, "label, 13 numbers, 26 hashed ids, separated by tabs"},
-    {"table", RT_FORMAT_TABLE, "delimited text as `stream.table` describes it"},
-    {"json", RT_FORMAT_JSON, "an object per line; `stream.table.columns` says which members"},
-    {"libsvm", RT_FORMAT_LIBSVM, "`label index:value ...`, also of libFM; `stream.libsvm`"},
-    {"synthetic", RT_FORMAT_SYNTHETIC, "generated; `stream.synthetic` describes it"},
-    {0},
-};
+#define XX(kind, number, name, traits, help) {#name, RT_FORMAT_##kind, help},
+const rt_config_choice rt_choices_formats[] = {RT_FORMAT_MAP(XX, XX){0}};
+#undef XX
 const rt_config_choice rt_choices_quote_rules[] = {
     {"auto", RT_QUOTES_AUTO, "as rfc4180, but none where the delimiter is a tab"},
     {"rfc4180", RT_QUOTES_RFC4180,
@@ -90,16 +85,9 @@ const rt_config_choice rt_choices_placements[] = {
      "compared"},
     {0},
 };
-const rt_config_choice rt_choices_models[] = {
-    {"wdl", RT_MODEL_WDL, "Wide & Deep"},
-    {"dfm", RT_MODEL_DFM, "DeepFM"},
-    {"dcn", RT_MODEL_DCN, "Deep & Cross"},
-    {"dlrm", RT_MODEL_DLRM, "DLRM"},
-    {"ncf", RT_MODEL_NCF, "neural collaborative filtering (NeuMF)"},
-    {"din", RT_MODEL_DIN, "Deep Interest Network: attention over a sequence"},
-    {"graphsage", RT_MODEL_GRAPHSAGE, "GraphSAGE, two layers: a node, its neighbours, and theirs"},
-    {0},
-};
+#define XX(kind, name, traits, help) {#name, RT_MODEL_##kind, help},
+const rt_config_choice rt_choices_models[] = {RT_MODEL_MAP(XX){0}};
+#undef XX
 const rt_config_choice rt_choices_deep_inputs[] = {
     {"dense", RT_DEEP_DENSE, "the dense features; embeddings join at the last layer"},
     {"all", RT_DEEP_ALL, "dense features and all embeddings"},

@@ -1,10 +1,9 @@
+// The lists that say what stands in a line: stream.table.columns, stream.join.columns,
+// stream.libsvm.fields, stream.tables.
 #include <stdio.h>
 #include <string.h>
 
 #include "runtime/config/rt_config_keys.h"
-
-// The lists that say what stands in a line: stream.table.columns, stream.join.columns,
-// stream.libsvm.fields, stream.tables.
 
 static const rt_config_choice column_kinds[] = {
     {"label", RT_COLUMN_LABEL, "1 or 0, by `rule` and `value`; or one of `classes`"},
@@ -264,7 +263,7 @@ const rt_config_list rt_config_join_columns = {
     .write = write_join_columns,
 };
 
-// stream.libsvm.fields ----------------------------------------------------------------------------
+// ---- stream.libsvm.fields --------------------------------------------------------------------
 
 static rt_status read_index(void *element, const cJSON *value, const char *path, rt_error *error)
 {
@@ -306,7 +305,7 @@ const rt_config_list rt_config_libsvm_fields = {
     .write = write_fields,
 };
 
-// stream.tables -----------------------------------------------------------------------------------
+// ---- stream.tables ---------------------------------------------------------------------------
 
 static rt_status read_pair(void *element, const cJSON *value, const char *path, rt_error *error)
 {

@@ -1,3 +1,5 @@
+// The reference of keys as Markdown (docs/CONFIG.md), and a configuration as JSON: both walk the
+// table of keys, so that neither can lack one.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,7 +145,9 @@ static const char *help_of(const char *section)
     char outer[RT_CONFIG_KEY_PATH_MAX];
     const char *help = rt_config_section_help(section);
     section_of(section, outer);
-    return help || !*outer ? help : rt_config_section_help(outer);
+    if (help || !*outer)
+        return help;
+    return rt_config_section_help(outer);
 }
 
 // Keys of one section stand together in the reference, wherever they stand in the table.
@@ -207,8 +211,10 @@ rt_status rt_config_lay_out(const rt_config_layout *layout, const char *introduc
     }
     bool complete = ferror(out) == 0;
     complete = fclose(out) == 0 && complete;
-    rt_status status = complete ? hand_over(text, size, text_p) : RT_NO_MEMORY;
-    free(text);
+    rt_status status = RT_NO_MEMORY;
+    if (complete)
+        status = hand_over(text, size, text_p);
+    free(text); // of open_memstream
     return status;
 }
 
@@ -225,7 +231,10 @@ static void enter_section(rt_json *json, const char *path, char *open)
         if (length == 0 || (strncmp(open, path, length) == 0 && path[length] == '.'))
             break;
         char *dot = strrchr(open, '.');
-        *(dot ? dot : open) = '\0';
+        if (dot)
+            *dot = '\0';
+        else
+            *open = '\0';
         rt_json_end_object(json);
     }
     for (;;) {
@@ -271,12 +280,15 @@ rt_status rt_config_to_json(const rt_config *config, char **json_p)
     for (const rt_config_key *key = rt_config_keys; key->path; key++) {
         enter_section(&json, key->path, open);
         const char *dot = strrchr(key->path, '.');
-        rt_config_value_write(key, config, &json, dot ? dot + 1 : key->path);
+        const char *leaf = dot ? dot + 1 : key->path;
+        rt_config_value_write(key, config, &json, leaf);
     }
     enter_section(&json, "", open);
     rt_json_end_object(&json);
     const char *text = rt_json_text(&json, &size);
-    rt_status status = text ? hand_over(text, size, json_p) : RT_NO_MEMORY;
+    rt_status status = RT_NO_MEMORY;
+    if (text)
+        status = hand_over(text, size, json_p);
     rt_json_fini(&json);
     return status;
 }

@@ -1,11 +1,10 @@
+// Every list is read by rt_config_list_read, the only place that walks values: a list says how one
+// element is read and what becomes of all of them.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "runtime/config/rt_config_keys.h"
-
-// Every list is read by rt_config_list_read, the only place that walks values: a list says how one
-// element is read and what becomes of all of them.
 
 static bool may_stand_alone(const rt_config_list *list, const cJSON *value)
 {
@@ -24,15 +23,29 @@ static rt_status check_length(const rt_config_list *list, uint64_t count, const 
     return RT_OK;
 }
 
+static rt_status read_elements(const rt_config_list *list, uint8_t *elements, const cJSON *array,
+                               const char *path, rt_error *error)
+{
+    char at[RT_CONFIG_KEY_PATH_MAX];
+    uint32_t i = 0;
+    for (const cJSON *one = array->child; one; one = one->next, i++) {
+        snprintf(at, sizeof at, "%.100s[%u]", path, i);
+        rt_status status = list->element(elements + (size_t)i * list->element_size, one, at, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
 rt_status rt_config_list_read(const rt_config_list *list, void *base, const cJSON *value,
                               const char *path, rt_error *error)
 {
     char at[RT_CONFIG_KEY_PATH_MAX], shown[RT_CONFIG_SHOWN_MAX];
     const bool is_alone = may_stand_alone(list, value);
+    const char *kind = list->takes_number ? "number" : "list";
     if (!is_alone && !cJSON_IsArray(value))
         return rt_fail(error, RT_CONFIG, "%s: %s is not a %s, expected %s", path,
-                       rt_config_show(value, shown), list->takes_number ? "number" : "list",
-                       list->expected);
+                       rt_config_show(value, shown), kind, list->expected);
     const uint32_t count = is_alone ? 1 : (uint32_t)cJSON_GetArraySize(value);
     rt_status status = check_length(list, count, path, error);
     if (status)
@@ -40,22 +53,21 @@ rt_status rt_config_list_read(const rt_config_list *list, void *base, const cJSO
     uint8_t *elements = rt_alloc(count + 1u, list->element_size);
     if (!elements)
         return RT_NO_MEMORY;
-    const cJSON *one = is_alone ? value : value->child;
-    for (uint32_t i = 0; i < count && !status; i++, one = one->next) {
-        if (is_alone)
-            snprintf(at, sizeof at, "%.120s", path);
-        else
-            snprintf(at, sizeof at, "%.100s[%u]", path, i);
-        status = list->element(elements + (size_t)i * list->element_size, one, at, error);
+    if (is_alone) {
+        snprintf(at, sizeof at, "%.120s", path);
+        status = list->element(elements, value, at, error);
+    } else {
+        status = read_elements(list, elements, value, path, error);
     }
-    if (!status)
-        status = list->take_member ? list->take_member(base, elements, count, path, error)
-                                   : list->take(base, elements, count, is_alone, path, error);
+    if (!status && list->take_member)
+        status = list->take_member(base, elements, count, path, error);
+    else if (!status)
+        status = list->take(base, elements, count, is_alone, path, error);
     rt_free(elements);
     return status;
 }
 
-// stream.files ------------------------------------------------------------------------------------
+// ---- stream.files ----------------------------------------------------------------------------
 
 static rt_status read_file(void *element, const cJSON *value, const char *path, rt_error *error)
 {
@@ -135,7 +147,7 @@ const rt_config_list rt_config_outcomes = {
     .takes_text = true,
 };
 
-// model.embedding_dim -----------------------------------------------------------------------------
+// ---- model.embedding_dim ---------------------------------------------------------------------
 
 static rt_status read_dim(void *element, const cJSON *value, const char *path, rt_error *error)
 {
@@ -155,7 +167,7 @@ static rt_status take_dims(rt_config *config, const void *elements, uint32_t cou
     for (uint32_t i = 0; i < count; i++) {
         if (!is_alone)
             model->embedding_dims[i] = dims[i];
-        model->embedding_dim = dims[i] > model->embedding_dim ? dims[i] : model->embedding_dim;
+        model->embedding_dim = (uint32_t)rt_max_u64(model->embedding_dim, dims[i]);
     }
     return RT_OK;
 }
@@ -184,7 +196,7 @@ const rt_config_list rt_config_dims = {
     .takes_number = true,
 };
 
-// model.mlp ---------------------------------------------------------------------------------------
+// ---- model.mlp -------------------------------------------------------------------------------
 
 static rt_status read_width(void *element, const cJSON *value, const char *path, rt_error *error)
 {
@@ -278,7 +290,7 @@ const rt_config_list rt_config_attention = {
     .write = write_attention,
 };
 
-// links.workers -----------------------------------------------------------------------------------
+// ---- links.workers ---------------------------------------------------------------------------
 
 // As written: 0 where not given.
 typedef struct {
@@ -333,7 +345,7 @@ static rt_status read_link(void *element, const cJSON *value, const char *path, 
     if (status)
         return status;
     bool both = entry->gbps > 0, up = entry->gbps_up > 0, down = entry->gbps_down > 0;
-    if (both ? up || down : !(up && down))
+    if (both == up || both == down)
         return rt_fail(error, RT_CONFIG,
                        "%s: expected either \"gbps\", or \"gbps_up\" and \"gbps_down\"", path);
     return RT_OK;
@@ -353,8 +365,9 @@ static rt_status take_links(rt_config *config, const void *elements, uint32_t en
             return rt_fail(error, RT_CONFIG, "%s[%u]: more than %u links", path, e, RT_WORKERS_MAX);
         for (uint32_t i = 0; i < entry->count; i++, count++) {
             transports[count] = entry->transport;
-            links[count].gbps_up = entry->gbps > 0 ? entry->gbps : entry->gbps_up;
-            links[count].gbps_down = entry->gbps > 0 ? entry->gbps : entry->gbps_down;
+            links[count] = (rt_link_config){entry->gbps_up, entry->gbps_down};
+            if (entry->gbps > 0)
+                links[count] = (rt_link_config){entry->gbps, entry->gbps};
         }
     }
     config->links.given_count = count;
@@ -391,7 +404,7 @@ const rt_config_list rt_config_links = {
     .members = link_members,
 };
 
-// network.ps --------------------------------------------------------------------------------------
+// ---- network.ps ------------------------------------------------------------------------------
 
 static rt_status read_shard(void *element, const cJSON *value, const char *path, rt_error *error)
 {
@@ -432,7 +445,7 @@ const rt_config_list rt_config_shards = {
     .takes_text = true,
 };
 
-// consistency.staleness ---------------------------------------------------------------------------
+// ---- consistency.staleness -------------------------------------------------------------------
 
 static rt_status read_staleness(void *element, const cJSON *value, const char *path,
                                 rt_error *error)
@@ -483,7 +496,7 @@ const rt_config_list rt_config_staleness = {
     .takes_number = true,
 };
 
-// dispatch.participants ---------------------------------------------------------------------------
+// ---- dispatch.participants -------------------------------------------------------------------
 
 // By rt_participants.
 static const char *const participants_words[] = {"all", "auto", "rotate"};
@@ -519,11 +532,16 @@ static rt_status take_participants(rt_config *config, const void *elements, uint
     uint64_t ranks = 0;
     for (uint32_t i = 0; i < count; i++) {
         const bool is_rank = items[i].word == RT_PARTICIPANTS_LIST;
-        if (is_rank ? ranks >> items[i].rank & 1 : !is_alone)
-            return rt_fail(error, RT_CONFIG, "%s[%" PRIu32 "]: %s, expected %s", path, i,
-                           is_rank ? "stands there already" : "is a word",
+        const char *why = NULL;
+        if (!is_rank && !is_alone)
+            why = "is a word";
+        if (is_rank && ranks >> items[i].rank & 1)
+            why = "stands there already";
+        if (why)
+            return rt_fail(error, RT_CONFIG, "%s[%" PRIu32 "]: %s, expected %s", path, i, why,
                            rt_config_participants.expected);
-        ranks |= is_rank ? rt_bit(items[i].rank) : 0;
+        if (is_rank)
+            ranks |= rt_bit(items[i].rank);
     }
     config->dispatch.participants = items[0].word;
     config->dispatch.participant_mask = ranks;

@@ -94,5 +94,7 @@ const char *rt_config_key_word(uint32_t at, uint32_t i)
     const rt_config_key *key = &rt_config_keys[at];
     if (key->type == RT_KEY_BOOL)
         return truths[i];
-    return key->choices ? key->choices[i].name : NULL;
+    if (!key->choices)
+        return NULL;
+    return key->choices[i].name;
 }

@@ -23,7 +23,9 @@ static cJSON *holder_of(cJSON *tree, const char *path, bool make, const char **n
         cJSON *inner = cJSON_GetObjectItemCaseSensitive(tree, name);
         if (!inner && make)
             inner = cJSON_AddObjectToObject(tree, name);
-        tree = cJSON_IsObject(inner) ? inner : NULL;
+        if (!cJSON_IsObject(inner))
+            inner = NULL;
+        tree = inner;
     }
     *name_p = path;
     return tree;
@@ -33,7 +35,9 @@ static cJSON *find(cJSON *tree, const char *path)
 {
     const char *name;
     cJSON *holder = holder_of(tree, path, false, &name);
-    return holder ? cJSON_GetObjectItemCaseSensitive(holder, name) : NULL;
+    if (holder)
+        return cJSON_GetObjectItemCaseSensitive(holder, name);
+    return NULL;
 }
 
 // A section that held nothing else goes with its last key.
@@ -45,7 +49,9 @@ static void drop_empty_sections(cJSON *tree, const char *path)
     for (char *dot; (dot = strrchr(section, '.'));) {
         *dot = '\0';
         cJSON *holder = holder_of(tree, section, false, &name);
-        cJSON *empty = holder ? cJSON_GetObjectItemCaseSensitive(holder, name) : NULL;
+        if (!holder)
+            return;
+        const cJSON *empty = cJSON_GetObjectItemCaseSensitive(holder, name);
         if (!empty || empty->child)
             return;
         cJSON_DeleteItemFromObjectCaseSensitive(holder, name);
@@ -69,9 +75,10 @@ static rt_status move(cJSON *tree, const rt_config_renamed *one, rt_error *error
     if (to && cJSON_AddItemToObject(to, now, value))
         return RT_OK;
     cJSON_Delete(value);
-    return to ? rt_fail(error, RT_NO_MEMORY, "out of memory")
-              : rt_fail(error, RT_CONFIG, "%s: is now %s, whose section is no object here",
-                        one->before, one->now);
+    if (to)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    return rt_fail(error, RT_CONFIG, "%s: is now %s, whose section is no object here", one->before,
+                   one->now);
 }
 
 static rt_status drop(cJSON *tree, const rt_config_renamed *one, rt_error *error)
@@ -94,7 +101,11 @@ rt_status rt_config_modernise(cJSON *tree, const char *file, rt_error *error)
     for (const rt_config_renamed *one = rt_config_renames; one->before; one++) {
         if (!find(tree, one->before))
             continue;
-        rt_status status = one->now ? move(tree, one, error) : drop(tree, one, error);
+        rt_status status;
+        if (one->now)
+            status = move(tree, one, error);
+        else
+            status = drop(tree, one, error);
         if (status)
             return status;
         if (file && one->now)
@@ -160,9 +171,13 @@ rt_status rt_config_print_modern(cJSON *tree, char **json_p)
         write_value(&json, one);
     rt_json_end_object(&json);
     const char *text = rt_json_text(&json, &size);
-    *json_p = text ? rt_alloc(1, size + 1) : NULL;
+    *json_p = NULL;
+    if (text)
+        *json_p = rt_alloc(1, size + 1);
     if (*json_p)
         memcpy(*json_p, text, size);
     rt_json_fini(&json);
-    return *json_p ? RT_OK : RT_NO_MEMORY;
+    if (!*json_p)
+        return RT_NO_MEMORY;
+    return RT_OK;
 }

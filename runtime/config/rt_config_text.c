@@ -1,3 +1,5 @@
+// JSON text as people write it: where in it something is wrong, by line and column, and what may
+// have been meant.
 #include <stdio.h>
 #include <string.h>
 
@@ -69,7 +71,9 @@ static const char *find_last_comma(const char *text, const char *end)
     bool closes = *end == '}' || *end == ']';
     for (; end > text && strchr(" \t\r\n}]", end[-1]); end--)
         closes = closes || end[-1] == '}' || end[-1] == ']';
-    return closes && end > text && end[-1] == ',' ? end - 1 : NULL;
+    if (closes && end > text && end[-1] == ',')
+        return end - 1;
+    return NULL;
 }
 
 static const char *skip_back(const char *text, const char *at)
@@ -86,12 +90,14 @@ static rt_status fail_near(const char *text, const char *end, rt_error *error)
     const char *at = skip_back(text, end);
     if (at == end && at > text && !strchr("{[,:\"", at[-1])) { // behind what should be a name?
         const char *before = skip_back(text, end - 1);
-        end -= before > text && strchr("{,", before[-1]) ? 1 : 0;
+        if (before > text && strchr("{,", before[-1]))
+            end--;
     }
     const bool follows = *end == '"' && at > text && !strchr("{[,:", at[-1]);
     snprintf(line, sizeof line, "%.*s", (int)strcspn(end, "\r\n"), end);
-    snprintf(what, sizeof what, "not JSON from here on%s: %s",
-             follows ? " (is a comma missing?)" : "", rt_config_show_text(line, shown));
+    const char *hint = follows ? " (is a comma missing?)" : "";
+    snprintf(what, sizeof what, "not JSON from here on%s: %s", hint,
+             rt_config_show_text(line, shown));
     return fail_at(text, end, what, error);
 }
 

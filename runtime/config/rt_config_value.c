@@ -1,3 +1,5 @@
+// One value of any kind: read from JSON and checked against its key's row, written, and named in
+// messages; which key a misspelt one may have been meant for.
 #include "runtime/config/rt_config_keys.h"
 
 #include <math.h>
@@ -14,15 +16,19 @@ const char *rt_config_show_text(const char *bytes, char text[RT_CONFIG_SHOWN_MAX
     size_t used = 0;
     text[used++] = '"';
     for (; *bytes && used < RT_CONFIG_SHOWN_MAX - 8; bytes++) {
-        unsigned char byte = (unsigned char)*bytes;
-        text[used++] = byte < 0x20 || byte == 0x7f ? '?' : (char)byte;
+        const unsigned char byte = (unsigned char)*bytes;
+        text[used] = (char)byte;
+        if (byte < 0x20 || byte == 0x7f)
+            text[used] = '?';
+        used++;
     }
     if (is_continuation(*bytes)) { // the cut is within a character: take its first bytes back
         while (used > 1 && is_continuation(text[used - 1]))
             used--;
         used -= used > 1;
     }
-    snprintf(text + used, RT_CONFIG_SHOWN_MAX - used, "%s", *bytes ? "...\"" : "\"");
+    const char *rest = *bytes ? "...\"" : "\"";
+    snprintf(text + used, RT_CONFIG_SHOWN_MAX - used, "%s", rest);
     return text;
 }
 
@@ -38,33 +44,42 @@ const char *rt_config_show(const cJSON *value, char text[RT_CONFIG_SHOWN_MAX])
         return "an object";
     if (cJSON_IsNull(value))
         return "null";
-    return cJSON_IsTrue(value) ? "true" : "false";
+    if (cJSON_IsTrue(value))
+        return "true";
+    return "false";
 }
 
 static void describe_range(const rt_config_key *key, const char *noun, char *text, size_t size)
 {
     char low[32], high[32];
-    snprintf(text, size, "%s in %c%s, %s%c%s%s%s", noun, key->min_excluded ? '(' : '[',
-             rt_json_format_double(key->min, low), rt_json_format_double(key->max, high),
-             key->max_excluded ? ')' : ']', key->word ? ", or \"" : "", key->word ? key->word : "",
-             key->word ? "\"" : "");
+    const char opening = key->min_excluded ? '(' : '[';
+    const char closing = key->max_excluded ? ')' : ']';
+    const int length = snprintf(text, size, "%s in %c%s, %s%c", noun, opening,
+                                rt_json_format_double(key->min, low),
+                                rt_json_format_double(key->max, high), closing);
+    if (key->word)
+        snprintf(text + length, size - (size_t)length, ", or \"%s\"", key->word);
 }
 
 static void describe_choices(const rt_config_choice *choices, char *text, size_t size)
 {
     size_t used = (size_t)snprintf(text, size, "one of");
-    for (const rt_config_choice *one = choices; one->name && used < size; one++)
-        used += (size_t)snprintf(text + used, size - used, "%s \"%s\"", one == choices ? "" : ",",
-                                 one->name);
+    for (const rt_config_choice *one = choices; one->name && used < size; one++) {
+        const char *comma = one == choices ? "" : ",";
+        used += (size_t)snprintf(text + used, size - used, "%s \"%s\"", comma, one->name);
+    }
 }
 
 static void describe_characters(const char *characters, char *text, size_t size)
 {
     size_t used = (size_t)snprintf(text, size, "one of");
-    for (const char *one = characters; *one && used < size; one++)
-        used += (size_t)snprintf(text + used, size - used,
-                                 *one == '\t' ? "%s \"\\t\" (tab)" : "%s \"%c\"",
-                                 one == characters ? "" : ",", *one);
+    for (const char *one = characters; *one && used < size; one++) {
+        const char *comma = one == characters ? "" : ",";
+        if (*one == '\t')
+            used += (size_t)snprintf(text + used, size - used, "%s \"\\t\" (tab)", comma);
+        else
+            used += (size_t)snprintf(text + used, size - used, "%s \"%c\"", comma, *one);
+    }
 }
 
 void rt_config_value_expected(const rt_config_key *key, char *text, size_t size)
@@ -111,8 +126,9 @@ static rt_status reject(const rt_config_key *key, const char *path, const cJSON 
 
 static bool in_range(const rt_config_key *key, double number)
 {
-    return (key->min_excluded ? number > key->min : number >= key->min) &&
-           (key->max_excluded ? number < key->max : number <= key->max);
+    if ((key->min_excluded && number == key->min) || (key->max_excluded && number == key->max))
+        return false;
+    return number >= key->min && number <= key->max;
 }
 
 static rt_status read_number(const rt_config_key *key, char *base, const cJSON *value,
@@ -125,19 +141,17 @@ static rt_status read_number(const rt_config_key *key, char *base, const cJSON *
         return reject(key, path, value, "is not a number", error);
     if (is_integer && isfinite(number) && number != floor(number))
         return reject(key, path, value, "is not an integer", error);
-    float narrow = (float)(fabs(number) < 1e30 ? number : 1e30);
+    const float narrow = fabs(number) < 1e30 ? (float)number : 1e30f;
     // What is kept must be in range too: 0.99999999999 is 1 as a float.
     if (!in_range(key, number) || (key->type == RT_KEY_FLOAT && !in_range(key, (double)narrow)))
         return reject(key, path, value, "is out of range", error);
     if (key->word)
         *(bool *)(base + key->word_offset) = is_word;
     char *at = base + key->offset;
-    uint32_t small = (uint32_t)(key->type == RT_KEY_U32 ? number : 0);
-    uint64_t big = (uint64_t)(key->type == RT_KEY_U64 ? number : 0);
     if (key->type == RT_KEY_U32)
-        memcpy(at, &small, sizeof small);
+        memcpy(at, &(uint32_t){(uint32_t)number}, sizeof(uint32_t));
     else if (key->type == RT_KEY_U64)
-        memcpy(at, &big, sizeof big);
+        memcpy(at, &(uint64_t){(uint64_t)number}, sizeof(uint64_t));
     else if (key->type == RT_KEY_FLOAT)
         memcpy(at, &narrow, sizeof narrow);
     else
@@ -174,6 +188,13 @@ static rt_status read_choice(const rt_config_key *key, char *at, const cJSON *va
     return reject(key, path, value, "is unknown", error);
 }
 
+static bool may_be_character(const rt_config_key *key, char character)
+{
+    if (key->characters)
+        return strchr(key->characters, character) != NULL;
+    return strchr("\"\n\r", character) == NULL;
+}
+
 rt_status rt_config_value_read(const rt_config_key *key, void *base, const cJSON *value,
                                const char *path, rt_error *error)
 {
@@ -191,8 +212,7 @@ rt_status rt_config_value_read(const rt_config_key *key, void *base, const cJSON
         return read_number(key, base, value, path, error);
     case RT_KEY_CHARACTER:
         if (!cJSON_IsString(value) || strlen(value->valuestring) != 1 ||
-            (key->characters ? !strchr(key->characters, value->valuestring[0])
-                             : strchr("\"\n\r", value->valuestring[0]) != NULL))
+            !may_be_character(key, value->valuestring[0]))
             return reject(key, path, value, "is not allowed", error);
         *at = value->valuestring[0];
         return RT_OK;
@@ -262,7 +282,9 @@ void rt_config_value_write(const rt_config_key *key, const void *base, rt_json *
 const char *rt_config_choice_name(const char *path, int value)
 {
     const rt_config_key *key = rt_config_find(path);
-    return key && key->type == RT_KEY_CHOICE ? choice_name(key->choices, value) : NULL;
+    if (key && key->type == RT_KEY_CHOICE)
+        return choice_name(key->choices, value);
+    return NULL;
 }
 
 rt_status rt_config_value_defaults(const rt_config_key *keys, void *base)
@@ -283,7 +305,8 @@ rt_status rt_config_value_defaults(const rt_config_key *keys, void *base)
 
 void rt_config_join(char path[RT_CONFIG_KEY_PATH_MAX], const char *section, const char *name)
 {
-    snprintf(path, RT_CONFIG_KEY_PATH_MAX, "%s%s%s", section, *section ? "." : "", name);
+    const char *dot = *section ? "." : "";
+    snprintf(path, RT_CONFIG_KEY_PATH_MAX, "%s%s%s", section, dot, name);
     for (char *byte = path; *byte; byte++) {
         if (*byte < 0x20 || *byte > 0x7e)
             *byte = '?';
@@ -405,9 +428,10 @@ rt_status rt_config_members_read(const rt_config_key *members, void *base, const
                                  const char *path, rt_error *error)
 {
     char member_path[RT_CONFIG_KEY_PATH_MAX];
-    const cJSON *value;
     rt_status status = rt_config_value_defaults(members, base);
-    for (value = object->child; value && !status; value = value->next) {
+    if (status)
+        return status;
+    for (const cJSON *value = object->child; value; value = value->next) {
         const rt_config_key *key = members;
         rt_config_join(member_path, path, value->string);
         while (key->path && strcmp(key->path, value->string) != 0)
@@ -415,11 +439,12 @@ rt_status rt_config_members_read(const rt_config_key *members, void *base, const
         if (!key->path)
             return rt_config_unknown(members, member_path, error);
         status = rt_config_reject_duplicate(object, value, member_path, error);
-        if (!status)
-            status = rt_config_value_read(key, base, value, member_path, error);
+        if (status)
+            return status;
+        status = rt_config_value_read(key, base, value, member_path, error);
+        if (status)
+            return status;
     }
-    if (status)
-        return status;
     for (const rt_config_key *key = members; key->path; key++) {
         if (key->is_required && !cJSON_GetObjectItemCaseSensitive(object, key->path))
             return rt_fail(error, RT_CONFIG, "%s: the key \"%s\" is missing", path, key->path);

@@ -57,7 +57,7 @@ static void wake(const rt_ahead *ahead)
     }
 }
 
-// ---- the thread
+// ---- the thread ------------------------------------------------------------------------------
 
 // Waits for room; how many bytes may be read in one piece. 0: nobody wants more.
 static size_t await_room(rt_ahead *ahead)
@@ -66,7 +66,9 @@ static size_t await_room(rt_ahead *ahead)
     while (!ahead->closed && ahead->got - ahead->taken > RT_AHEAD_BYTES - PIECE_BYTES)
         pthread_cond_wait(&ahead->room, &ahead->lock);
     const size_t at = ahead->got % RT_AHEAD_BYTES;
-    const size_t size = ahead->closed ? 0 : rt_min_u64(PIECE_BYTES, RT_AHEAD_BYTES - at);
+    size_t size = 0;
+    if (!ahead->closed)
+        size = rt_min_u64(PIECE_BYTES, RT_AHEAD_BYTES - at);
     pthread_mutex_unlock(&ahead->lock);
     return size;
 }
@@ -118,7 +120,7 @@ static void *run(void *context)
     return NULL;
 }
 
-// ---- the user
+// ---- the user --------------------------------------------------------------------------------
 
 rt_status rt_ahead_open(const char *path, rt_ahead **ahead_p, rt_error *error)
 {

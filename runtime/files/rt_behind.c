@@ -51,7 +51,7 @@ static void wake(const rt_behind *behind)
     }
 }
 
-// ---- the thread
+// ---- the thread ------------------------------------------------------------------------------
 
 // Waits for bytes; how many may be written in one piece. 0: none will come.
 static size_t await_bytes(rt_behind *behind, bool *commits)
@@ -61,7 +61,9 @@ static size_t await_bytes(rt_behind *behind, bool *commits)
         pthread_cond_wait(&behind->more, &behind->lock);
     const size_t at = behind->taken % RT_BEHIND_BYTES;
     size_t size = rt_min_u64(behind->put - behind->taken, RT_BEHIND_BYTES - at);
-    size = behind->closed ? 0 : rt_min_u64(size, PIECE_BYTES);
+    size = rt_min_u64(size, PIECE_BYTES);
+    if (behind->closed)
+        size = 0;
     *commits = !behind->closed;
     pthread_mutex_unlock(&behind->lock);
     return size;
@@ -75,23 +77,34 @@ static void add(rt_behind *behind, size_t size)
     pthread_mutex_unlock(&behind->lock);
 }
 
+// Until no more will come; RT_STOPPED: and what came is not wanted.
+static rt_status write_what_comes(rt_behind *behind, rt_file *file, rt_error *error)
+{
+    size_t size;
+    bool commits = false;
+    while ((size = await_bytes(behind, &commits)) > 0) {
+        const uint8_t *bytes = behind->bytes + behind->taken % RT_BEHIND_BYTES;
+        rt_status status = rt_file_write(file, bytes, size, error);
+        if (status)
+            return status;
+        add(behind, size);
+    }
+    if (!commits)
+        return RT_STOPPED;
+    return RT_OK;
+}
+
 static rt_status write_all(rt_behind *behind, rt_error *error)
 {
     rt_file *file;
-    size_t size;
-    bool commits = false;
     rt_status status = rt_file_create(behind->path, &file, error);
     if (status)
         return status;
-    while (!status && (size = await_bytes(behind, &commits)) > 0) {
-        status = rt_file_write(file, behind->bytes + behind->taken % RT_BEHIND_BYTES, size, error);
-        if (!status)
-            add(behind, size);
-    }
-    if (!status && commits)
+    status = write_what_comes(behind, file, error);
+    if (!status)
         return rt_file_commit(file, error);
     rt_file_abort(file);
-    return status ? status : RT_STOPPED;
+    return status;
 }
 
 static void *run(void *context)
@@ -109,7 +122,7 @@ static void *run(void *context)
     return NULL;
 }
 
-// ---- the user
+// ---- the user --------------------------------------------------------------------------------
 
 rt_status rt_behind_open(const char *path, int wake_fd, rt_behind **behind_p, rt_error *error)
 {

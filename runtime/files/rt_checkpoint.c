@@ -36,7 +36,7 @@ static bool parse_name(const char *name, const char *prefix, uint32_t *iteration
         if (*c < '0' || *c > '9')
             return false;
     }
-    unsigned long long value = strtoull(name + length, &end, 10);
+    uint64_t value = strtoull(name + length, &end, 10);
     *iteration_p = (uint32_t)value;
     return value <= UINT32_MAX;
 }

@@ -83,7 +83,9 @@ static const char *name_of(const char *path, char resolved[PATH_MAX])
     if (lstat(path, &info) != 0 || !S_ISLNK(info.st_mode))
         return path;
     const char *name = realpath(path, resolved);
-    return name ? name : path;
+    if (!name)
+        return path;
+    return name;
 }
 
 // A device or a pipe (/dev/stdout) is written where it is: a file in its place would end it for all
@@ -132,8 +134,9 @@ rt_status rt_file_create(const char *path, rt_file **file_p, rt_error *error)
 
 static void set_direct(rt_file *file, bool is_direct)
 {
-    int flags = fcntl(file->descriptor, F_GETFL);
-    flags = is_direct ? flags | O_DIRECT : flags & ~O_DIRECT;
+    int flags = fcntl(file->descriptor, F_GETFL) & ~O_DIRECT;
+    if (is_direct)
+        flags |= O_DIRECT;
     file->is_direct = fcntl(file->descriptor, F_SETFL, flags) == 0 && is_direct;
 }
 
@@ -152,19 +155,21 @@ static rt_status write_piece(rt_file *file, rt_error *error)
             return failed("write", file->path_unfinished, error);
         at += (size_t)written;
     }
-    file->unsynced += file->is_direct ? 0 : file->filled;
+    if (!file->is_direct)
+        file->unsynced += file->filled;
     file->filled = 0;
     if (file->unsynced < SYNC_BYTES || file->is_in_place)
         return RT_OK;
     file->unsynced = 0;
-    return fdatasync(file->descriptor) == 0 ? RT_OK : failed("sync", file->path_unfinished, error);
+    if (fdatasync(file->descriptor) != 0)
+        return failed("sync", file->path_unfinished, error);
+    return RT_OK;
 }
 
 rt_status rt_file_write(rt_file *file, const void *bytes, size_t size, rt_error *error)
 {
     const uint8_t *next = bytes;
-    rt_status status = RT_OK;
-    while (size > 0 && !status) {
+    while (size > 0) {
         const size_t some = rt_min_u64(size, PIECE_BYTES - file->filled);
         memcpy(file->piece + file->filled, next, some);
         file->filled += some;
@@ -175,9 +180,11 @@ rt_status rt_file_write(rt_file *file, const void *bytes, size_t size, rt_error 
         if (!file->is_large && !file->is_in_place)
             set_direct(file, true);
         file->is_large = true;
-        status = write_piece(file, error);
+        rt_status status = write_piece(file, error);
+        if (status)
+            return status;
     }
-    return status;
+    return RT_OK;
 }
 
 void rt_file_abort(rt_file *file)
@@ -193,10 +200,10 @@ void rt_file_abort(rt_file *file)
 // Without it, a rename can be lost with the power.
 static rt_status sync_folder(const char *path, rt_error *error)
 {
-    char folder[4096];
+    char folder[4096] = ".";
     const char *slash = strrchr(path, '/');
-    const int length = slash ? (int)(slash - path) + 1 : 1;
-    snprintf(folder, sizeof folder, "%.*s", length, slash ? path : ".");
+    if (slash)
+        snprintf(folder, sizeof folder, "%.*s", (int)(slash - path) + 1, path);
     int descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (descriptor < 0)
         return failed("open", folder, error);
@@ -207,22 +214,31 @@ static rt_status sync_folder(const char *path, rt_error *error)
     return status;
 }
 
+// All of it is on disk, by its name.
+static rt_status complete(rt_file *file, rt_error *error)
+{
+    rt_status status = write_piece(file, error);
+    if (status || file->is_in_place)
+        return status;
+    if (fsync(file->descriptor) != 0)
+        return failed("sync", file->path_unfinished, error);
+    if (rename(file->path_unfinished, file->path) != 0)
+        return failed("rename to its final name", file->path_unfinished, error);
+    return RT_OK;
+}
+
 rt_status rt_file_commit(rt_file *file, rt_error *error)
 {
     if (file->is_direct)
         set_direct(file, false); // the rest is no whole piece
-    rt_status status = write_piece(file, error);
-    const bool is_in_place = file->is_in_place;
-    if (!status && !is_in_place && fsync(file->descriptor) != 0)
-        status = failed("sync", file->path_unfinished, error);
-    if (!status && !is_in_place && rename(file->path_unfinished, file->path) != 0)
-        status = failed("rename to its final name", file->path_unfinished, error);
+    rt_status status = complete(file, error);
     if (status) {
         rt_file_abort(file);
         return status;
     }
     close(file->descriptor); // with its lock; all of it is synced
-    status = is_in_place ? RT_OK : sync_folder(file->path, error);
+    if (!file->is_in_place)
+        status = sync_folder(file->path, error);
     destroy(file);
     return status;
 }
@@ -240,7 +256,7 @@ rt_status rt_file_save(const char *path, const void *bytes, size_t size, rt_erro
     return status;
 }
 
-// ---- as a sink
+// ---- as a sink -------------------------------------------------------------------------------
 
 static rt_status open_place(void *context, uint64_t total, rt_error *error)
 {

@@ -32,10 +32,21 @@ static bool is_dots(const char *name)
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
+static rt_status check_entries(const char *path, DIR *folder, rt_error *error)
+{
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        if (!is_dots(entry->d_name) && !is_of_model(entry->d_name))
+            return rt_fail(error, RT_CONFIG,
+                           "%s holds %s, which is no part of a model: a model takes the place of "
+                           "its whole folder; move it, or take another folder",
+                           path, entry->d_name);
+    }
+    return RT_OK;
+}
+
 rt_status rt_folder_check(const char *path, rt_error *error)
 {
     DIR *folder = opendir(path);
-    rt_status status = RT_OK;
     if (!folder && errno == ENOENT)
         return RT_OK;
     if (!folder && errno == ENOTDIR)
@@ -43,13 +54,7 @@ rt_status rt_folder_check(const char *path, rt_error *error)
     if (!folder)
         return rt_fail(error, rt_status_of_errno(errno), "cannot read %s: %s", path,
                        strerror(errno));
-    for (struct dirent *entry; !status && (entry = readdir(folder));) {
-        if (!is_dots(entry->d_name) && !is_of_model(entry->d_name))
-            status = rt_fail(error, RT_CONFIG,
-                             "%s holds %s, which is no part of a model: a model takes the place of "
-                             "its whole folder; move it, or take another folder",
-                             path, entry->d_name);
-    }
+    const rt_status status = check_entries(path, folder, error);
     closedir(folder);
     return status;
 }
@@ -159,7 +164,9 @@ static rt_status put_in_place(const rt_folder *folder, const char **left_p, rt_e
     rt_fail(error, rt_status_of_errno(errno), "cannot rename %s: %s", folder->draft,
             strerror(errno));
     (void)rename(folder->old, folder->path);
-    return error ? error->status : RT_IO;
+    if (error)
+        return error->status;
+    return RT_IO;
 }
 
 rt_status rt_folder_commit(rt_folder *folder, rt_error *error)

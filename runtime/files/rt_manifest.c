@@ -16,7 +16,7 @@
 #define FILE_BYTES_MAX (UINT64_C(1) << 50)
 #define SIGNATURE ",\n  \"checksum\": \"" // then 16 digits, a quote, "\n}\n"
 
-// ---- writing
+// ---- writing ---------------------------------------------------------------------------------
 
 void rt_manifest_begin(rt_json *json, const char *kind)
 {
@@ -77,14 +77,17 @@ rt_status rt_manifest_write(rt_json *json, const char *folder, rt_error *error)
     const char *text = rt_json_text(json, NULL);
     rt_manifest_sign(text, &bytes);
     snprintf(path, sizeof path, "%s/" RT_MANIFEST_NAME, folder);
-    rt_status status = !text || bytes.failed ? rt_fail(error, RT_NO_MEMORY, "out of memory")
-                                             : rt_file_save(path, bytes.data, bytes.size, error);
+    rt_status status;
+    if (!text || bytes.failed)
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory");
+    else
+        status = rt_file_save(path, bytes.data, bytes.size, error);
     rt_bytes_fini(&bytes);
     rt_json_fini(json);
     return status;
 }
 
-// ---- reading
+// ---- reading ---------------------------------------------------------------------------------
 
 bool rt_manifest_u64(const cJSON *object, const char *name, uint64_t most, uint64_t *value_p)
 {
@@ -188,32 +191,36 @@ rt_status rt_manifest_read(const char *folder, cJSON **root_p, rt_error *error)
     return status;
 }
 
-// ---- checking
+// ---- checking --------------------------------------------------------------------------------
+
+static rt_status sum_bytes(const char *path, FILE *file, rt_hasher *hasher, uint64_t *sum_p,
+                           rt_error *error)
+{
+    const size_t size = 65536;
+    uint8_t *block = rt_alloc(size, 1);
+    if (!hasher || !block) {
+        rt_free(block);
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
+    }
+    for (size_t got; (got = fread(block, 1, size, file)) > 0;)
+        rt_hasher_add(hasher, block, got);
+    rt_free(block);
+    if (ferror(file))
+        return rt_fail(error, RT_IO, "cannot read %s: %s", path, strerror(errno));
+    *sum_p = rt_hasher_sum(hasher);
+    return RT_OK;
+}
 
 static rt_status sum_file(const char *path, uint64_t *sum_p, rt_error *error)
 {
     FILE *file = fopen(path, "rbe");
-    rt_hasher *hasher = rt_hasher_create();
-    const size_t size = 65536;
-    uint8_t *block = rt_alloc(size, 1);
-    rt_status status = RT_OK;
     if (!file)
-        status =
-            rt_fail(error, rt_status_of_errno(errno), "cannot open %s: %s", path, strerror(errno));
-    else if (!hasher || !block)
-        status = rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
-    for (size_t got = 1; got > 0 && !status;) {
-        got = fread(block, 1, size, file);
-        rt_hasher_add(hasher, block, got);
-        if (got == 0 && ferror(file))
-            status = rt_fail(error, RT_IO, "cannot read %s: %s", path, strerror(errno));
-    }
-    if (!status)
-        *sum_p = rt_hasher_sum(hasher);
-    if (file)
-        fclose(file);
+        return rt_fail(error, rt_status_of_errno(errno), "cannot open %s: %s", path,
+                       strerror(errno));
+    rt_hasher *hasher = rt_hasher_create();
+    const rt_status status = sum_bytes(path, file, hasher, sum_p, error);
     rt_hasher_destroy(hasher);
-    rt_free(block);
+    fclose(file);
     return status;
 }
 
@@ -224,10 +231,12 @@ static rt_status check_part(const char *folder, const char *name, const rt_manif
     struct stat info;
     uint64_t sum = 0;
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    if (stat(path, &info) != 0)
-        return rt_fail(error, errno == ENOENT ? RT_DATA : rt_status_of_errno(errno),
-                       "%s, which %s/" RT_MANIFEST_NAME " names: %s", path, folder,
-                       strerror(errno));
+    if (stat(path, &info) != 0) {
+        const int reason = errno;
+        const rt_status status = reason == ENOENT ? RT_DATA : rt_status_of_errno(reason);
+        return rt_fail(error, status, "%s, which %s/" RT_MANIFEST_NAME " names: %s", path, folder,
+                       strerror(reason));
+    }
     if ((uint64_t)info.st_size != part->sum.bytes)
         return rt_fail(error, RT_DATA,
                        "%s has %" PRIu64 " bytes, the manifest says %" PRIu64

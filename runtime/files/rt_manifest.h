@@ -21,7 +21,7 @@ typedef struct {
     bool has_hash, has_xxh3; // which of the two the manifest has
 } rt_manifest_part;
 
-// ---- writing: an object that the caller fills between the two
+// ---- writing: an object that the caller fills between the two --------------------------------
 
 void rt_manifest_begin(rt_json *json, const char *kind); // "model", "checkpoint"
 void rt_manifest_put_hash(rt_json *json, const char *name, uint64_t hash);
@@ -35,7 +35,7 @@ rt_status rt_manifest_write(rt_json *json, const char *folder, rt_error *error);
 // Text of an object with one more member, the checksum of all bytes before it. bytes->failed.
 void rt_manifest_sign(const char *text, rt_bytes *bytes);
 
-// ---- reading
+// ---- reading ---------------------------------------------------------------------------------
 
 // Of a folder; *root_p is the caller's (cJSON_Delete). RT_NOT_FOUND: there is none. RT_DATA:
 // damaged, or of a format that this version does not know; RT_IO, RT_NO_MEMORY.

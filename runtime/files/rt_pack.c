@@ -34,7 +34,7 @@ static uint64_t checksum_of(const block_header *header)
     return rt_hash_bytes((const uint8_t *)header + from, sizeof *header - from + header->stored);
 }
 
-// ---- Writing
+// ---- writing ---------------------------------------------------------------------------------
 
 // block: a header and room for the bytes of a block.
 static rt_status write_block(rt_file *file, ZSTD_CCtx *packer, const uint8_t *from, size_t size,
@@ -43,11 +43,11 @@ static rt_status write_block(rt_file *file, ZSTD_CCtx *packer, const uint8_t *fr
     block_header *header = (block_header *)(void *)block;
     uint8_t *stored = block + sizeof *header;
     size_t packed = ZSTD_compressCCtx(packer, stored, size, from, size, LEVEL);
-    bool is_smaller = !ZSTD_isError(packed) && packed < size;
-    if (!is_smaller)
+    if (ZSTD_isError(packed) || packed >= size) {
         memcpy(stored, from, size);
-    *header =
-        (block_header){.bytes = (uint32_t)size, .stored = (uint32_t)(is_smaller ? packed : size)};
+        packed = size;
+    }
+    *header = (block_header){.bytes = (uint32_t)size, .stored = (uint32_t)packed};
     header->checksum = checksum_of(header);
     sum->bytes += sizeof *header + header->stored;
     sum->hash = rt_mix(sum->hash ^ header->checksum);
@@ -61,10 +61,15 @@ static rt_status write_all(rt_file *file, ZSTD_CCtx *packer, uint64_t magic, con
     header.checksum = rt_hash_bytes(&header, offsetof(file_header, checksum));
     *sum = (rt_file_sum){sizeof header, header.checksum};
     rt_status status = rt_file_write(file, &header, sizeof header, error);
-    for (size_t at = 0; at < size && !status; at += BLOCK_BYTES)
-        status = write_block(file, packer, bytes + at, rt_min_u64(BLOCK_BYTES, size - at), block,
-                             sum, error);
-    return status;
+    if (status)
+        return status;
+    for (size_t at = 0; at < size; at += BLOCK_BYTES) {
+        const size_t some = rt_min_u64(BLOCK_BYTES, size - at);
+        status = write_block(file, packer, bytes + at, some, block, sum, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
 }
 
 rt_status rt_pack_write(const char *path, uint64_t magic, const void *bytes, size_t size,
@@ -90,7 +95,7 @@ rt_status rt_pack_write(const char *path, uint64_t magic, const void *bytes, siz
     return status;
 }
 
-// ---- Reading
+// ---- reading ---------------------------------------------------------------------------------
 
 typedef struct {
     FILE *file;
@@ -154,12 +159,15 @@ static rt_status read_all(reader *in, uint64_t magic, rt_bytes *bytes, rt_file_s
         return rt_fail(error, RT_DATA, "%s has format version %u, expected %u", in->path,
                        header.version, VERSION);
     *sum = (rt_file_sum){sizeof header, header.checksum};
-    rt_status status = RT_OK;
-    for (uint64_t at = 0; at < header.bytes && !status; at += BLOCK_BYTES)
-        status = read_block(in, rt_min_u64(BLOCK_BYTES, header.bytes - at), bytes, sum, error);
-    if (!status && fgetc(in->file) != EOF)
-        status = rt_fail(error, RT_DATA, "%s goes on after its last block", in->path);
-    return status;
+    for (uint64_t at = 0; at < header.bytes; at += BLOCK_BYTES) {
+        const size_t some = rt_min_u64(BLOCK_BYTES, header.bytes - at);
+        rt_status status = read_block(in, some, bytes, sum, error);
+        if (status)
+            return status;
+    }
+    if (fgetc(in->file) != EOF)
+        return rt_fail(error, RT_DATA, "%s goes on after its last block", in->path);
+    return RT_OK;
 }
 
 rt_status rt_pack_read(const char *path, uint64_t magic, rt_bytes *bytes, rt_file_sum *sum,

@@ -10,13 +10,15 @@
 _Static_assert(WINDOW <= RT_BEHIND_BYTES, "the receiver has room for all that is under way");
 #define TEXT_MAX 384
 
-// ---- sending
+// ---- sending ---------------------------------------------------------------------------------
 
 rt_status rt_parcel_begin(rt_parcel_out *out, const rt_parcel_config *config, rt_error *error)
 {
     rt_assert(config->total > 0);
     *out = (rt_parcel_out){.config = *config, .sum = rt_hasher_create()};
-    return out->sum ? RT_OK : rt_fail(error, RT_NO_MEMORY, "out of memory");
+    if (!out->sum)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    return RT_OK;
 }
 
 void rt_parcel_end(rt_parcel_out *out)
@@ -82,13 +84,13 @@ static rt_status send_piece(rt_parcel_out *out, rt_error *error)
 rt_status rt_parcel_put(rt_parcel_out *out, const void *bytes, size_t size, rt_error *error)
 {
     const uint8_t *next = bytes;
-    rt_status status = RT_OK;
     rt_assert(size <= rt_parcel_room(out));
-    while (size > 0 && !status) {
+    while (size > 0) {
+        rt_status status = RT_OK;
         if (!out->piece.data)
             status = create_piece(out, error);
         if (status)
-            break;
+            return status;
         const size_t some = rt_min_u64(size, size_of_piece(out) - out->filled);
         memcpy(bytes_of_piece(out) + out->filled, next, some);
         out->filled += some;
@@ -96,19 +98,22 @@ rt_status rt_parcel_put(rt_parcel_out *out, const void *bytes, size_t size, rt_e
         size -= some;
         if (out->filled == size_of_piece(out))
             status = send_piece(out, error);
+        if (status)
+            return status;
     }
-    return status;
+    return RT_OK;
 }
 
 rt_status rt_parcel_give_up(rt_parcel_out *out, const rt_error *why, rt_error *error)
 {
     rt_message message;
+    const rt_status reason = why->status ? why->status : RT_IO;
     const rt_wire_piece head = {.file = out->config.file,
-                                .status = (uint32_t)(why->status ? why->status : RT_IO),
+                                .status = (uint32_t)reason,
                                 .offset = out->sent,
                                 .total = out->config.total};
     out->refusal = *why;
-    out->refusal.status = (rt_status)head.status;
+    out->refusal.status = reason;
     if (rt_control_create_struct(&message, RT_MESSAGE_PIECE, out->config.sender,
                                  out->config.iteration, &head, sizeof head, why->text))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
@@ -117,9 +122,10 @@ rt_status rt_parcel_give_up(rt_parcel_out *out, const rt_error *why, rt_error *e
 
 static void put_text(rt_error *to, uint32_t status, const char *peer, const rt_reader *reader)
 {
-    const bool is_status = status > RT_OK && status <= RT_REFUSED;
-    rt_fail(to, is_status ? (rt_status)status : RT_IO, "%s: %.*s", peer,
-            (int)rt_min_u64(reader->left, TEXT_MAX), (const char *)reader->next);
+    if (status == RT_OK || status > RT_REFUSED)
+        status = RT_IO;
+    rt_fail(to, (rt_status)status, "%s: %.*s", peer, (int)rt_min_u64(reader->left, TEXT_MAX),
+            (const char *)reader->next);
 }
 
 rt_status rt_parcel_taken(rt_parcel_out *out, const rt_message *message, const char *peer,
@@ -139,7 +145,7 @@ rt_status rt_parcel_taken(rt_parcel_out *out, const rt_message *message, const c
     return RT_OK;
 }
 
-// ---- a file
+// ---- a file ----------------------------------------------------------------------------------
 
 rt_status rt_parcel_open(rt_parcel_file *parcel, const char *path, rt_parcel_config *config,
                          int wake_fd, rt_error *error)
@@ -191,7 +197,7 @@ rt_status rt_parcel_step(rt_parcel_file *parcel, rt_error *error)
     return RT_OK;
 }
 
-// ---- receiving
+// ---- receiving -------------------------------------------------------------------------------
 
 rt_status rt_parcel_expect(rt_parcel_in *in, uint32_t peer, uint64_t iteration, uint32_t file,
                            const char *path, int wake_fd, rt_error *error)
@@ -278,12 +284,15 @@ rt_status rt_parcel_look(rt_parcel_in *in, uint32_t self, rt_message *answer)
     if (in->status == RT_AGAIN && written == in->answered)
         return RT_AGAIN;
     const bool failed = in->status != RT_AGAIN && in->status != RT_OK;
-    const rt_wire_taken taken = {.file = in->file,
-                                 .status = failed ? (uint32_t)in->status : 0,
-                                 .offset = failed ? in->answered : written,
-                                 .is_complete = in->status == RT_OK};
+    const char *reason = NULL;
+    rt_wire_taken taken = {.file = in->file, .offset = written, .is_complete = in->status == RT_OK};
+    if (failed) {
+        taken.status = (uint32_t)in->status;
+        taken.offset = in->answered;
+        reason = in->error.text;
+    }
     if (rt_control_create_struct(answer, RT_MESSAGE_TAKEN, self, in->iteration, &taken,
-                                 sizeof taken, failed ? in->error.text : NULL))
+                                 sizeof taken, reason))
         return RT_NO_MEMORY;
     in->answered = taken.offset;
     in->is_told = in->status != RT_AGAIN;

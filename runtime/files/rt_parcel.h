@@ -14,7 +14,7 @@
 #include "runtime/wire/rt_bytes.h"
 #include "runtime/wire/rt_control.h"
 
-// ---- sending
+// ---- sending ---------------------------------------------------------------------------------
 
 typedef struct {
     // Takes the message in every case.
@@ -75,7 +75,7 @@ void rt_parcel_close(rt_parcel_file *parcel); // also of one that was never open
 // receiver. What config.send returned, RT_NO_MEMORY.
 rt_status rt_parcel_step(rt_parcel_file *parcel, rt_error *error);
 
-// ---- receiving
+// ---- receiving -------------------------------------------------------------------------------
 
 typedef struct {
     char name[32]; // of the sender

@@ -18,7 +18,7 @@
 #define PATH_SIZE (RT_FOLDER_MAX + 128)
 #define CURRENT_BYTES_MAX 4096
 
-// ---- current.json ------------------------------------------------------------------------------
+// ---- current.json ----------------------------------------------------------------------------
 
 rt_status rt_published_read(const char *folder, rt_published *published, rt_error *error)
 {
@@ -41,9 +41,9 @@ rt_status rt_published_read(const char *folder, rt_published *published, rt_erro
                       cJSON_IsBool(pinned);
     *published = (rt_published){iteration, good && cJSON_IsTrue(pinned)};
     cJSON_Delete(root);
-    return good ? RT_OK
-                : rt_fail(error, RT_DATA, "%s: expected {\"iteration\": N, \"pinned\": false}",
-                          path);
+    if (!good)
+        return rt_fail(error, RT_DATA, "%s: expected {\"iteration\": N, \"pinned\": false}", path);
+    return RT_OK;
 }
 
 rt_status rt_published_write(const char *folder, const rt_published *published, rt_error *error)
@@ -77,7 +77,7 @@ rt_status rt_published_lock(const char *folder, int *lock_p, rt_error *error)
     return RT_OK;
 }
 
-// ---- versions ----------------------------------------------------------------------------------
+// ---- versions --------------------------------------------------------------------------------
 
 static double number_of(const cJSON *root, const char *name)
 {
@@ -111,22 +111,31 @@ rt_status rt_published_version_of(const char *folder, uint32_t iteration,
     return status;
 }
 
+// To the end, and onto the disk; false: errno says why not.
+static bool copy_bytes(int in, int out)
+{
+    ssize_t count;
+    do
+        count = copy_file_range(in, NULL, out, NULL, (size_t)1 << 24, 0);
+    while (count > 0);
+    return count == 0 && fsync(out) == 0;
+}
+
 static rt_status copy(const char *from, const char *to, rt_error *error)
 {
+    int out = -1;
     const int in = open(from, O_RDONLY | O_CLOEXEC);
-    const int out = in < 0 ? -1 : open(to, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666);
-    ssize_t count = out < 0 ? -1 : 1;
-    while (count > 0)
-        count = copy_file_range(in, NULL, out, NULL, (size_t)1 << 24, 0);
-    if (count == 0 && fsync(out) != 0)
-        count = -1;
+    if (in >= 0)
+        out = open(to, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666);
+    const bool is_copied = out >= 0 && copy_bytes(in, out);
     const int reason = errno;
     if (out >= 0)
         close(out);
     if (in >= 0)
         close(in);
-    return count < 0 ? rt_fail(error, RT_IO, "cannot copy %s to %s: %s", from, to, strerror(reason))
-                     : RT_OK;
+    if (!is_copied)
+        return rt_fail(error, RT_IO, "cannot copy %s to %s: %s", from, to, strerror(reason));
+    return RT_OK;
 }
 
 static bool is_published(const char *name)
@@ -147,34 +156,49 @@ bool rt_published_may_be(const char *name)
            (is_published(slash + 1) || strcmp(slash + 1, RT_MANIFEST_NAME) == 0);
 }
 
+// Links of them, or copies where the file system has none.
+static rt_status take_files(const char *checkpoint, DIR *files, const char *version,
+                            rt_error *error)
+{
+    char from[PATH_SIZE + 300], to[PATH_SIZE + 300];
+    for (struct dirent *entry; (entry = readdir(files));) {
+        if (!is_published(entry->d_name))
+            continue;
+        snprintf(from, sizeof from, "%s/%s", checkpoint, entry->d_name);
+        snprintf(to, sizeof to, "%s/%s", version, entry->d_name);
+        if (link(from, to) == 0)
+            continue;
+        rt_status status = copy(from, to, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
 rt_status rt_published_add(const char *folder, uint32_t iteration, const char *checkpoint,
                            rt_status (*put_manifest)(void *context, const char *version,
                                                      rt_error *error),
                            void *context, rt_error *error)
 {
-    char version[PATH_SIZE], from[PATH_SIZE + 300], to[PATH_SIZE + 300];
+    char version[PATH_SIZE];
     rt_status status = rt_checkpoint_path(folder, iteration, version, sizeof version, error);
     if (status)
         return status;
     rt_checkpoint_remove(folder, iteration, NULL); // of a run before, or never complete
     status = rt_checkpoint_make(version, error);
-    DIR *files = status ? NULL : opendir(checkpoint);
-    if (!status && !files)
+    if (status)
+        return status;
+    DIR *files = opendir(checkpoint);
+    if (!files)
         return rt_fail(error, RT_IO, "cannot read %s: %s", checkpoint, strerror(errno));
-    for (struct dirent *entry; !status && (entry = readdir(files));) {
-        if (!is_published(entry->d_name))
-            continue;
-        snprintf(from, sizeof from, "%s/%s", checkpoint, entry->d_name);
-        snprintf(to, sizeof to, "%s/%s", version, entry->d_name);
-        if (link(from, to) != 0)
-            status = copy(from, to, error);
-    }
-    if (files)
-        closedir(files);
-    return status ? status : put_manifest(context, version, error);
+    status = take_files(checkpoint, files, version, error);
+    closedir(files);
+    if (status)
+        return status;
+    return put_manifest(context, version, error);
 }
 
-// ---- which stay --------------------------------------------------------------------------------
+// ---- which stay ------------------------------------------------------------------------------
 
 // Of a list in ascending order, the versions that are complete.
 static uint32_t read_versions(const char *folder, rt_published_version **versions_p)

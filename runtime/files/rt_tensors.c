@@ -160,29 +160,34 @@ rt_status rt_tensors_write(const char *path, const rt_tensor *tensors, uint32_t 
 
 // ---- reading ---------------------------------------------------------------------------------
 
-static rt_status read_all(const char *path, rt_tensors *tensors, rt_error *error)
+static rt_status read_bytes(const char *path, int descriptor, rt_tensors *tensors, rt_error *error)
 {
     struct stat info;
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0)
-        return rt_fail(error, RT_IO, "cannot open %s: %s", path, strerror(errno));
-    rt_status status = RT_OK;
     if (fstat(descriptor, &info) != 0)
-        status = rt_fail(error, RT_IO, "cannot read %s: %s", path, strerror(errno));
-    else if (!(tensors->bytes = rt_alloc(1, (size_t)info.st_size)))
-        status = rt_fail(error, RT_NO_MEMORY, "out of memory: %s has %lld bytes", path,
-                         (long long)info.st_size);
-    while (!status && tensors->size < (uint64_t)info.st_size) {
-        ssize_t got =
-            read(descriptor, tensors->bytes + tensors->size, (size_t)info.st_size - tensors->size);
+        return rt_fail(error, RT_IO, "cannot read %s: %s", path, strerror(errno));
+    const uint64_t size = (uint64_t)info.st_size;
+    tensors->bytes = rt_alloc(1, size);
+    if (!tensors->bytes)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: %s has %" PRIu64 " bytes", path, size);
+    while (tensors->size < size) {
+        ssize_t got = read(descriptor, tensors->bytes + tensors->size, size - tensors->size);
         if (got < 0 && errno == EINTR)
             continue;
-        if (got <= 0)
-            status = rt_fail(error, RT_IO, "cannot read %s: %s", path,
-                             got ? strerror(errno) : "it became shorter");
-        else
-            tensors->size += (uint64_t)got;
+        if (got < 0)
+            return rt_fail(error, RT_IO, "cannot read %s: %s", path, strerror(errno));
+        if (got == 0)
+            return rt_fail(error, RT_IO, "cannot read %s: it became shorter", path);
+        tensors->size += (uint64_t)got;
     }
+    return RT_OK;
+}
+
+static rt_status read_all(const char *path, rt_tensors *tensors, rt_error *error)
+{
+    const int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0)
+        return rt_fail(error, RT_IO, "cannot open %s: %s", path, strerror(errno));
+    const rt_status status = read_bytes(path, descriptor, tensors, error);
     close(descriptor);
     return status;
 }
@@ -344,9 +349,14 @@ static rt_status take_old(const char *path, rt_tensors *tensors, rt_error *error
     const old_header *header = (const old_header *)(void *)tensors->bytes;
     const old_entry *entries = (const old_entry *)(const void *)(header + 1);
     rt_status status = check_old(path, tensors, error);
-    for (uint32_t i = 0; !status && i < header->tensor_count; i++)
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < header->tensor_count; i++) {
         status = take_old_entry(path, tensors, &entries[i], error);
-    return status;
+        if (status)
+            return status;
+    }
+    return RT_OK;
 }
 
 // ---- files and bytes -------------------------------------------------------------------------
@@ -357,8 +367,9 @@ static rt_status take_all(const char *path, rt_tensors *tensors, rt_error *error
     tensors->tensors = rt_alloc(RT_TENSORS_MAX, sizeof *tensors->tensors);
     if (!tensors->tensors)
         return rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
-    return is_old(tensors) ? take_old(path, tensors, error)
-                           : take_safetensors(path, tensors, error);
+    if (is_old(tensors))
+        return take_old(path, tensors, error);
+    return take_safetensors(path, tensors, error);
 }
 
 rt_status rt_tensors_open(const char *path, rt_tensors **tensors_p, rt_error *error)

@@ -93,8 +93,11 @@ const char *rt_http_path(const rt_http_request *request)
 
 const char *rt_http_body(const rt_http_request *request, size_t *size_p)
 {
-    *size_p = request->body.size ? request->body.size - 1 : 0; // it ends in a zero
-    return request->body.size ? (const char *)request->body.data : "";
+    *size_p = 0;
+    if (request->body.size == 0)
+        return "";
+    *size_p = request->body.size - 1; // it ends in a zero
+    return (const char *)request->body.data;
 }
 
 const char *rt_http_parameter(const rt_http_request *request, const char *name)
@@ -127,7 +130,9 @@ static void free_request(rt_http_request *request)
 static char *copy_text(const char *text)
 {
     char *copy = rt_alloc(strlen(text) + 1, 1);
-    return copy ? strcpy(copy, text) : NULL;
+    if (copy)
+        return strcpy(copy, text);
+    return NULL;
 }
 
 static rt_http_request *create_request(rt_http *http, struct MHD_Connection *connection,
@@ -156,16 +161,18 @@ static rt_http_request *create_request(rt_http *http, struct MHD_Connection *con
 static struct MHD_Response *make_response(unsigned code, const char *type, const void *body,
                                           size_t size, bool asks_password)
 {
-    struct MHD_Response *response = MHD_create_response_from_buffer(
-        size, (void *)(uintptr_t)(size ? body : ""), MHD_RESPMEM_MUST_COPY);
+    if (size == 0)
+        body = "";
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(size, (void *)(uintptr_t)body, MHD_RESPMEM_MUST_COPY);
     if (!response)
         return NULL;
     MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
     if (code == MHD_HTTP_SERVICE_UNAVAILABLE)
         MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+    const char *scheme = asks_password ? "Basic realm=\"lanyard\"" : "Bearer";
     if (code == MHD_HTTP_UNAUTHORIZED)
-        MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE,
-                                asks_password ? "Basic realm=\"lanyard\"" : "Bearer");
+        MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, scheme);
     return response;
 }
 
@@ -230,7 +237,9 @@ rt_status rt_http_publish(rt_http *http, const char *text, size_t size)
 
 uint32_t rt_http_listeners(rt_http *http)
 {
-    return http->channel ? rt_http_channel_listeners(http->channel) : 0;
+    if (http->channel)
+        return rt_http_channel_listeners(http->channel);
+    return 0;
 }
 
 // ---- refusals --------------------------------------------------------------------------------
@@ -301,7 +310,9 @@ static enum MHD_Result hand_over(rt_http_request *request)
         request->is_suspended = true;
     }
     pthread_mutex_unlock(&http->lock);
-    return is_answered ? send_response(request) : MHD_YES;
+    if (is_answered)
+        return send_response(request);
+    return MHD_YES;
 }
 
 // ---- connections -----------------------------------------------------------------------------
@@ -317,7 +328,9 @@ static void note_connection(void *context, struct MHD_Connection *connection, vo
     }
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    *guest_p = info ? rt_http_patience_enter(http->patience, info->connect_fd) : NULL;
+    *guest_p = NULL;
+    if (info)
+        *guest_p = rt_http_patience_enter(http->patience, info->connect_fd);
 }
 
 static void note_request(const rt_http *http, struct MHD_Connection *connection, bool begins)
@@ -360,12 +373,14 @@ static enum MHD_Result take_part(rt_http_request *request, const char *part, siz
         return MHD_NO;
     if (request->refused_code) {
         request->dropped_bytes += size;
-        return request->dropped_bytes > DROPPED_SHARE * http->config.body_bytes_max ? MHD_NO
-                                                                                    : MHD_YES;
+        if (request->dropped_bytes > DROPPED_SHARE * http->config.body_bytes_max)
+            return MHD_NO;
+        return MHD_YES;
     }
     pthread_mutex_lock(&http->lock);
     const bool has_room = http->bodies_bytes + size <= http->config.bodies_bytes_max;
-    http->bodies_bytes += has_room ? size : 0;
+    if (has_room)
+        http->bodies_bytes += size;
     pthread_mutex_unlock(&http->lock);
     if (!has_room) {
         give_up_body(request, MHD_HTTP_SERVICE_UNAVAILABLE, "too many requests at once");
@@ -501,8 +516,8 @@ static rt_status listen_on(rt_http *http, const char *address, int *socket_p, rt
         return rt_fail(error, RT_IO, "%s: %s: the port cannot be read", http->config.key,
                        address);
     }
-    snprintf(http->url, sizeof http->url, "%s%s", http->secrets.certificate ? "https" : "http",
-             text + strlen("tcp"));
+    const char *scheme = http->secrets.certificate ? "https" : "http";
+    snprintf(http->url, sizeof http->url, "%s%s", scheme, text + strlen("tcp"));
     *socket_p = listener;
     return RT_OK;
 }
@@ -514,6 +529,7 @@ static rt_status start(rt_http *http, int listener, rt_error *error)
     const rt_http_secrets *secrets = &http->secrets;
     const bool is_tls = secrets->certificate != NULL;
     const unsigned per_address = http->is_loopback ? 0 : (config->connections_max + 1) / 2;
+    const double idle_s = config->idle_s < 1 ? 1 : config->idle_s;
     struct MHD_OptionItem options[] = {
         {MHD_OPTION_EXTERNAL_LOGGER, (intptr_t)log_library, http},
         {MHD_OPTION_LISTEN_SOCKET, listener, NULL},
@@ -521,13 +537,14 @@ static rt_status start(rt_http *http, int listener, rt_error *error)
         {MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)note_connection, http},
         {MHD_OPTION_CONNECTION_LIMIT, config->connections_max, NULL},
         {MHD_OPTION_PER_IP_CONNECTION_LIMIT, per_address, NULL},
-        {MHD_OPTION_CONNECTION_TIMEOUT, (intptr_t)(config->idle_s < 1 ? 1 : config->idle_s), NULL},
+        {MHD_OPTION_CONNECTION_TIMEOUT, (intptr_t)idle_s, NULL},
         {MHD_OPTION_CONNECTION_MEMORY_LIMIT, HEAD_BYTES_MAX, NULL},
         {is_tls ? MHD_OPTION_HTTPS_MEM_CERT : MHD_OPTION_END, 0, secrets->certificate},
         {MHD_OPTION_HTTPS_MEM_KEY, 0, secrets->key},
         {MHD_OPTION_END, 0, NULL}};
-    const unsigned flags = MHD_USE_POLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
-                           MHD_USE_ERROR_LOG | (is_tls ? MHD_USE_TLS : 0);
+    unsigned flags = MHD_USE_POLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
+    if (is_tls)
+        flags |= MHD_USE_TLS;
     const sigset_t before = rt_thread_hold_signals();
     http->daemon = MHD_start_daemon(flags, 0, NULL, NULL, take_request, http, MHD_OPTION_ARRAY,
                                     options, MHD_OPTION_END);
@@ -535,15 +552,38 @@ static rt_status start(rt_http *http, int listener, rt_error *error)
     if (http->daemon)
         return RT_OK;
     close(listener);
-    return rt_fail(error, RT_CONFIG, "%s: the server cannot be started%s", config->name,
-                   is_tls ? ": security.certificate and security.certificate_key are no pair in "
-                            "PEM, or this libmicrohttpd knows no TLS"
-                          : "");
+    if (is_tls)
+        return rt_fail(error, RT_CONFIG,
+                       "%s: the server cannot be started: security.certificate and "
+                       "security.certificate_key are no pair in PEM, or this libmicrohttpd knows "
+                       "no TLS",
+                       config->name);
+    return rt_fail(error, RT_CONFIG, "%s: the server cannot be started", config->name);
+}
+
+// What fails stays open in part, for rt_http_close.
+static rt_status open_parts(rt_http *http, rt_error *error)
+{
+    const rt_http_config *config = &http->config;
+    int listener = -1;
+    rt_status status = check_address(config, error);
+    if (status)
+        return status;
+    if (config->listeners_max && rt_http_channel_create(&http->channel))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for %s", config->name);
+    if (rt_http_patience_open(config->idle_s + config->request_s, &http->patience))
+        return rt_fail(error, RT_LIMIT, "no memory or no thread for %s", config->name);
+    status = rt_http_secrets_load(config, http->is_loopback, &http->secrets, error);
+    if (status)
+        return status;
+    status = listen_on(http, config->address, &listener, error);
+    if (status)
+        return status;
+    return start(http, listener, error);
 }
 
 rt_status rt_http_open(const rt_http_config *config, rt_http **http_p, rt_error *error)
 {
-    int listener = -1;
     rt_http *http = rt_alloc(1, sizeof *http);
     if (!http)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for %s", config->name);
@@ -555,17 +595,7 @@ rt_status rt_http_open(const rt_http_config *config, rt_http **http_p, rt_error 
     pthread_cond_init(&http->changed, &clock);
     pthread_condattr_destroy(&clock);
     http->is_loopback = rt_address_is_loopback(config->address);
-    rt_status status = check_address(config, error);
-    if (!status && config->listeners_max && rt_http_channel_create(&http->channel))
-        status = rt_fail(error, RT_NO_MEMORY, "out of memory for %s", config->name);
-    if (!status && rt_http_patience_open(config->idle_s + config->request_s, &http->patience))
-        status = rt_fail(error, RT_LIMIT, "no memory or no thread for %s", config->name);
-    if (!status)
-        status = rt_http_secrets_load(config, http->is_loopback, &http->secrets, error);
-    if (!status)
-        status = listen_on(http, config->address, &listener, error);
-    if (!status)
-        status = start(http, listener, error);
+    rt_status status = open_parts(http, error);
     if (status) {
         rt_http_close(http);
         return status;

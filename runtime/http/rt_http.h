@@ -55,7 +55,7 @@ void rt_http_quiet(rt_http *http);
 // fine.
 void rt_http_close(rt_http *http);
 
-// ---- of a request, until it is answered
+// ---- of a request, until it is answered ------------------------------------------------------
 
 const char *rt_http_method(const rt_http_request *request); // "GET"
 const char *rt_http_path(const rt_http_request *request);   // "/events", without the query

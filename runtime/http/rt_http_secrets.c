@@ -97,10 +97,13 @@ rt_status rt_http_secrets_load(const rt_http_config *config, bool is_loopback,
 {
     const bool has_tls = *config->certificate, has_token = *config->token;
     rt_status status = RT_OK;
-    if (has_tls != (*config->certificate_key != '\0'))
-        return rt_fail(error, RT_CONFIG, "security.%s is needed where security.%s is given",
-                       has_tls ? "certificate_key" : "certificate",
-                       has_tls ? "certificate" : "certificate_key");
+    const bool has_key = *config->certificate_key != '\0';
+    if (has_tls && !has_key)
+        return rt_fail(error, RT_CONFIG,
+                       "security.certificate_key is needed where security.certificate is given");
+    if (has_key && !has_tls)
+        return rt_fail(error, RT_CONFIG,
+                       "security.certificate is needed where security.certificate_key is given");
     if (!is_loopback && !(has_tls && has_token) && !config->insecure)
         return rt_fail(error, RT_CONFIG,
                        "%s: %s can be reached from other machines: that needs "
@@ -135,8 +138,12 @@ static int digit_of(char c)
 {
     static const char digits[] =
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const char *at = c ? strchr(digits, c) : NULL;
-    return at ? (int)(at - digits) : -1;
+    if (!c)
+        return -1;
+    const char *at = strchr(digits, c);
+    if (!at)
+        return -1;
+    return (int)(at - digits);
 }
 
 // The password of "NAME:PASSWORD" in base64 (RFC 7617), terminated; false: there is none.

@@ -30,6 +30,16 @@ typedef struct {
 
 // ---- opening ---------------------------------------------------------------------------------
 
+static void name_standby(rt_feed_hub *hub, const char *host, uint32_t port)
+{
+    char *address = hub->addresses[1];
+    const size_t size = sizeof hub->addresses[1];
+    if (strchr(host, ':')) // IPv6
+        snprintf(address, size, "tcp://[%s]:%u", host, port);
+    else
+        snprintf(address, size, "tcp://%s:%u", host, port);
+}
+
 static rt_status connect_links(feed *f, const rt_config *config, rt_error *error)
 {
     char host[RT_NAME_MAX];
@@ -42,14 +52,15 @@ static rt_status connect_links(feed *f, const rt_config *config, rt_error *error
     f->hub.keys = &f->keys;
     snprintf(f->hub.addresses[0], sizeof f->hub.addresses[0], "tcp://%s", config->feed_to);
     if (rt_address_split(config->standby, host, sizeof host, &standby_port))
-        snprintf(f->hub.addresses[1], sizeof f->hub.addresses[1],
-                 strchr(host, ':') ? "tcp://[%s]:%u" : "tcp://%s:%u", host, port);
+        name_standby(&f->hub, host, port);
     f->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     f->wait_fd = epoll_create1(EPOLL_CLOEXEC);
     if (f->wake_fd < 0 || f->wait_fd < 0)
         return rt_fail(error, RT_LIMIT, "out of descriptors");
     rt_status status = rt_keys_load(config, &f->keys, error);
-    return status ? status : rt_transport_open(&rt_transport_zmq, &f->keys, &f->transport, error);
+    if (status)
+        return status;
+    return rt_transport_open(&rt_transport_zmq, &f->keys, &f->transport, error);
 }
 
 static rt_status watch(feed *f, int fd, rt_error *error)
@@ -68,7 +79,9 @@ static rt_status link_flow(feed *f, rt_flow flow, rt_journal *journal, const cha
     rt_status status =
         rt_feed_link_init(&f->links[flow], flow, journal, path, f->transport, &f->hub, error);
     f->is_linked[flow] = !status;
-    return status ? status : watch(f, rt_journal_fd(journal), error);
+    if (status)
+        return status;
+    return watch(f, rt_journal_fd(journal), error);
 }
 
 static bool is_wanted(const rt_config *config, rt_flow flow)
@@ -79,29 +92,43 @@ static bool is_wanted(const rt_config *config, rt_flow flow)
 static rt_status open_flow(feed *f, const rt_config *config, rt_flow flow, const char *place,
                            rt_error *error)
 {
-    rt_journal *journal = f->live ? rt_live_journal(f->live, flow) : NULL;
-    rt_status status = RT_OK;
-    if (!journal)
-        status = rt_spool_open(config, flow, place, f->wake_fd, &f->spools[flow], error);
-    if (!status && !journal)
+    rt_journal *journal = NULL;
+    if (f->live)
+        journal = rt_live_journal(f->live, flow);
+    if (!journal) {
+        rt_status status = rt_spool_open(config, flow, place, f->wake_fd, &f->spools[flow], error);
+        if (status)
+            return status;
         journal = rt_spool_journal(f->spools[flow]);
-    return status ? status : link_flow(f, flow, journal, place, error);
+    }
+    return link_flow(f, flow, journal, place, error);
 }
 
 static rt_status open_all(feed *f, const rt_config *config, const char *directory, rt_error *error)
 {
     const char *place = *config->journal_directory ? config->journal_directory : directory;
     rt_status status = connect_links(f, config, error);
-    if (!status)
-        status = watch(f, f->wake_fd, error);
-    if (!status)
-        status = watch(f, f->stop_fd, error);
-    if (!status && rt_live_is_wanted(config))
+    if (status)
+        return status;
+    status = watch(f, f->wake_fd, error);
+    if (status)
+        return status;
+    status = watch(f, f->stop_fd, error);
+    if (status)
+        return status;
+    if (rt_live_is_wanted(config)) {
         status = rt_live_open(config, directory, &f->live, error);
-    for (rt_flow flow = 0; flow < RT_FLOWS && !status; flow++)
-        if (is_wanted(config, flow))
-            status = open_flow(f, config, flow, place, error);
-    return status;
+        if (status)
+            return status;
+    }
+    for (rt_flow flow = 0; flow < RT_FLOWS; flow++) {
+        if (!is_wanted(config, flow))
+            continue;
+        status = open_flow(f, config, flow, place, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
 }
 
 static void close_all(feed *f)
@@ -164,7 +191,9 @@ static rt_status turn_one(feed *f, rt_flow flow, rt_feed_counts *counts, rt_erro
     *counts = counts_of(link);
     if (!status && f->spools[flow])
         status = rt_spool_state(f->spools[flow], error);
-    return status == RT_END && counts->kept < counts->taken ? RT_OK : status;
+    if (status == RT_END && counts->kept < counts->taken)
+        return RT_OK;
+    return status;
 }
 
 static rt_status turn(feed *f, rt_feed_counts counts[RT_FLOWS], rt_error *error)
@@ -178,7 +207,21 @@ static rt_status turn(feed *f, rt_feed_counts counts[RT_FLOWS], rt_error *error)
             return status;
         has_ended = has_ended && status == RT_END;
     }
-    return has_ended ? RT_END : RT_OK;
+    if (has_ended)
+        return RT_END;
+    return RT_OK;
+}
+
+// Until its input has ended and is kept (RT_END), it is told to stop, or something fails.
+static rt_status run_turns(feed *f, rt_feed_counts counts[RT_FLOWS], rt_error *error)
+{
+    while (!is_readable(f->stop_fd)) {
+        rt_status status = turn(f, counts, error);
+        if (status)
+            return status;
+        wait_for_events(f);
+    }
+    return RT_OK;
 }
 
 rt_status rt_feed_run(const rt_config *config, const char *directory, int stop_fd,
@@ -191,11 +234,8 @@ rt_status rt_feed_run(const rt_config *config, const char *directory, int stop_f
     f->wake_fd = f->wait_fd = -1;
     f->stop_fd = stop_fd;
     rt_status status = open_all(f, config, directory, error);
-    while (!status && !is_readable(stop_fd)) {
-        status = turn(f, counts, error);
-        if (!status)
-            wait_for_events(f);
-    }
+    if (!status)
+        status = run_turns(f, counts, error);
     close_all(f);
     rt_free(f);
     return status;
@@ -233,6 +273,32 @@ static void *run(void *context)
     return NULL;
 }
 
+// What fails stays open in part, for rt_feeder_close.
+static rt_status open_feeder(rt_feeder *feeder, const rt_config *config, const char *directory,
+                             rt_error *error)
+{
+    feed *f = &feeder->feed;
+    if (f->stop_fd < 0)
+        return rt_fail(error, RT_LIMIT, "out of descriptors");
+    rt_status status =
+        rt_journal_open(directory, config->journal_bytes_max, &feeder->journal, error);
+    if (status)
+        return status;
+    status = connect_links(f, config, error);
+    if (status)
+        return status;
+    status = watch(f, f->stop_fd, error);
+    if (status)
+        return status;
+    status = link_flow(f, RT_FLOW_EVENTS, feeder->journal, directory, error);
+    if (status)
+        return status;
+    feeder->runs = rt_thread_start(&feeder->thread, run, feeder) == 0;
+    if (!feeder->runs)
+        return rt_fail(error, RT_LIMIT, "cannot start a feeder's thread");
+    return RT_OK;
+}
+
 rt_status rt_feeder_open(const rt_config *config, const char *directory, rt_feeder **feeder_p,
                          rt_error *error)
 {
@@ -243,21 +309,7 @@ rt_status rt_feeder_open(const rt_config *config, const char *directory, rt_feed
     f->wake_fd = f->wait_fd = -1;
     f->stop_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     pthread_mutex_init(&feeder->lock, NULL);
-    rt_status status = RT_OK;
-    if (f->stop_fd < 0)
-        status = rt_fail(error, RT_LIMIT, "out of descriptors");
-    if (!status)
-        status = rt_journal_open(directory, config->journal_bytes_max, &feeder->journal, error);
-    if (!status)
-        status = connect_links(f, config, error);
-    if (!status)
-        status = watch(f, f->stop_fd, error);
-    if (!status)
-        status = link_flow(f, RT_FLOW_EVENTS, feeder->journal, directory, error);
-    if (!status) {
-        feeder->runs = rt_thread_start(&feeder->thread, run, feeder) == 0;
-        status = feeder->runs ? RT_OK : rt_fail(error, RT_LIMIT, "cannot start a feeder's thread");
-    }
+    rt_status status = open_feeder(feeder, config, directory, error);
     if (status) {
         rt_feeder_close(feeder);
         return status;

@@ -24,7 +24,7 @@ typedef struct {
 rt_status rt_feed_run(const rt_config *config, const char *directory, int stop_fd,
                       rt_feed_counts counts[RT_FLOWS], rt_error *error);
 
-// ---- events of this process
+// ---- events of this process ------------------------------------------------------------------
 
 typedef struct rt_feeder rt_feeder;
 

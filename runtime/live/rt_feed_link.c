@@ -107,11 +107,10 @@ static void connect_to(rt_feed_link *f)
     f->pause_until_ns = now + RECONNECT_NS;
     const rt_keys *keys = f->hub->keys;
     rt_status status = RT_OK;
+    const bool is_standby = f->address == f->hub->addresses[1];
+    const rt_public_key *key = is_standby ? &keys->standby : &keys->coordinator;
     if (keys->is_set && *f->hub->addresses[1])
-        status = rt_transport_zmq.trust(
-            f->transport, SERVER,
-            f->address == f->hub->addresses[1] ? keys->standby.bytes : keys->coordinator.bytes,
-            &error);
+        status = rt_transport_zmq.trust(f->transport, SERVER, key->bytes, &error);
     if (!status)
         status = rt_transport_zmq.connect(f->transport, rt_visitor_peer(&f->visitor), SERVER,
                                           f->address, &f->endpoint, &error);
@@ -144,7 +143,9 @@ static rt_status rewind_to(rt_feed_link *f, uint64_t kept, rt_error *error)
     f->sent = from - 1;
     f->kept = rt_max_u64(f->kept, kept);
     rt_journal_keep_from(f->journal, f->kept + 1);
-    return status == RT_NOT_FOUND ? RT_OK : status;
+    if (status == RT_NOT_FOUND)
+        return RT_OK;
+    return status;
 }
 
 static rt_status take_answer(rt_feed_link *f, const rt_wire_header *header, rt_error *error)
@@ -182,27 +183,37 @@ static void change_number(rt_feed_link *f)
         f->pause_until_ns = rt_now_ns() + RECONNECT_NS; // all are taken
 }
 
+static rt_status take_message(rt_feed_link *f, const rt_message *message, rt_error *error)
+{
+    if (rt_message_header(message)->type == RT_MESSAGE_KEPT)
+        return take_answer(f, rt_message_header(message), error);
+    if (rt_control_is_taken(message))
+        change_number(f);
+    else
+        disconnect(f);
+    return RT_OK;
+}
+
+// What is no message is passed over.
 static rt_status receive_all(rt_feed_link *f, rt_error *error)
 {
-    rt_status status = RT_OK;
-    while (f->endpoint && !status) {
+    while (f->endpoint) {
         uint32_t peer;
         rt_message message = {0};
         rt_error failure = {0};
-        status = rt_transport_zmq.receive(f->endpoint, &peer, &message, &failure);
-        if (!status && rt_message_header(&message)->type == RT_MESSAGE_KEPT)
-            status = take_answer(f, rt_message_header(&message), error);
-        else if (!status && rt_control_is_taken(&message))
-            change_number(f);
-        else if (status == RT_NOT_FOUND || !status)
+        rt_status status = rt_transport_zmq.receive(f->endpoint, &peer, &message, &failure);
+        if (status == RT_NOT_FOUND)
             disconnect(f);
+        const bool is_message = !status;
+        if (is_message)
+            status = take_message(f, &message, error);
         rt_message_release(&message);
         if (status == RT_AGAIN || status == RT_NOT_FOUND)
             return RT_OK;
-        if (status == RT_WIRE && !error->status)
-            status = RT_OK;
+        if (status && (is_message || status != RT_WIRE))
+            return status;
     }
-    return status;
+    return RT_OK;
 }
 
 // ---- sending ---------------------------------------------------------------------------------
@@ -280,7 +291,9 @@ rt_status rt_feed_link_init(rt_feed_link *f, rt_flow flow, rt_journal *journal,
                         .hub = hub,
                         .address = hub->addresses[0]};
     const rt_status status = rt_visitor_init(&f->visitor, error);
-    return status ? status : take_name(f, directory, error);
+    if (status)
+        return status;
+    return take_name(f, directory, error);
 }
 
 void rt_feed_link_fini(rt_feed_link *f)

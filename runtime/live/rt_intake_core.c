@@ -22,16 +22,18 @@ rt_status rt_intake_begin(rt_intake_core *core, const char *name, const rt_confi
     pthread_mutex_init(&core->lock, NULL);
     pthread_cond_init(&core->changed, NULL);
     core->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    return core->wake >= 0
-               ? RT_OK
-               : rt_fail(error, RT_LIMIT, "%s: cannot create an event descriptor", name);
+    if (core->wake < 0)
+        return rt_fail(error, RT_LIMIT, "%s: cannot create an event descriptor", name);
+    return RT_OK;
 }
 
 rt_status rt_intake_start(rt_intake_core *core, void *(*run)(void *), void *context,
                           rt_error *error)
 {
     core->runs = rt_thread_start(&core->thread, run, context) == 0;
-    return core->runs ? RT_OK : rt_fail(error, RT_LIMIT, "%s: cannot start a thread", core->name);
+    if (!core->runs)
+        return rt_fail(error, RT_LIMIT, "%s: cannot start a thread", core->name);
+    return RT_OK;
 }
 
 void rt_intake_wake(const rt_intake_core *core)
@@ -70,7 +72,8 @@ static void count_block(rt_intake_core *core, rt_flow flow, uint32_t count, int 
     const bool is_named = core->names_events || flow == RT_FLOW_OUTCOMES;
     pthread_mutex_lock(&core->lock);
     core->open += (uint32_t)by;
-    core->counts.unnamed += is_named ? 0 : (uint64_t)((int64_t)by * count);
+    if (!is_named)
+        core->counts.unnamed += (uint64_t)((int64_t)by * count);
     pthread_mutex_unlock(&core->lock);
 }
 

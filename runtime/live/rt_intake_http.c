@@ -33,8 +33,8 @@ static void take_lines(intake *in, rt_flow flow, rt_http_request *request)
     uint32_t count;
     const char *body = rt_http_body(request, &size);
     if (size == 0) {
-        rt_http_refuse(request, 400, "the body is empty, expected one %s per line",
-                       flow == RT_FLOW_EVENTS ? "event" : "outcome");
+        const char *what = flow == RT_FLOW_EVENTS ? "event" : "outcome";
+        rt_http_refuse(request, 400, "the body is empty, expected one %s per line", what);
         return;
     }
     if (!rt_journal_count_lines(body, size, &count)) {
@@ -47,10 +47,10 @@ static void take_lines(intake *in, rt_flow flow, rt_http_request *request)
         return;
     if (status == RT_LIMIT)
         rt_http_refuse(request, 413, "the body is too long");
+    else if (status == RT_AGAIN)
+        rt_http_refuse(request, 503, "the journal is full: training is behind");
     else
-        rt_http_refuse(request, 503, "%s",
-                       status == RT_AGAIN ? "the journal is full: training is behind"
-                                          : rt_status_text(status));
+        rt_http_refuse(request, 503, "%s", rt_status_text(status));
 }
 
 static void answer_health(intake *in, rt_http_request *request)
@@ -79,11 +79,13 @@ static void answer_health(intake *in, rt_http_request *request)
 static void refuse_path(const intake *in, rt_http_request *request, unsigned status)
 {
     const rt_journals *journals = &in->core.journals;
-    rt_http_refuse(request, status, "expected %s%s%s%s",
-                   journals->of[RT_FLOW_EVENTS] ? "POST /events" : "",
-                   journals->of[RT_FLOW_EVENTS] && journals->of[RT_FLOW_OUTCOMES] ? ", " : "",
-                   journals->of[RT_FLOW_OUTCOMES] ? "POST /outcomes" : "",
-                   status == 404 ? " or GET /health" : "");
+    const char *health = status == 404 ? " or GET /health" : "";
+    const char *posts = "POST /events, POST /outcomes";
+    if (!journals->of[RT_FLOW_OUTCOMES])
+        posts = "POST /events";
+    else if (!journals->of[RT_FLOW_EVENTS])
+        posts = "POST /outcomes";
+    rt_http_refuse(request, status, "expected %s%s", posts, health);
 }
 
 static void handle(void *context, rt_http_request *request)

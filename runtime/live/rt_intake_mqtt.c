@@ -167,8 +167,8 @@ static struct mosquitto *create_client(intake *in, rt_error *error)
         rt_http_read_word("stream.mqtt.password", stream->mqtt_password, &password, error))
         return NULL;
     struct mosquitto *client = mosquitto_new(in->name, false, in);
-    int reason = client ? MOSQ_ERR_SUCCESS : MOSQ_ERR_NOMEM;
-    if (!reason)
+    int reason = MOSQ_ERR_NOMEM;
+    if (client)
         reason = mosquitto_threaded_set(client, true);
     if (!reason && *stream->mqtt_user)
         reason = mosquitto_username_pw_set(client, stream->mqtt_user, password);
@@ -178,8 +178,9 @@ static struct mosquitto *create_client(intake *in, rt_error *error)
         explicit_bzero(password, strlen(password));
     rt_free(password);
     if (reason) {
-        rt_fail(error, reason == MOSQ_ERR_NOMEM ? RT_NO_MEMORY : RT_CONFIG, "stream.mqtt: %s%s%s",
-                mosquitto_strerror(reason), *stream->mqtt_ca ? ": stream.mqtt.ca " : "",
+        const rt_status status = reason == MOSQ_ERR_NOMEM ? RT_NO_MEMORY : RT_CONFIG;
+        const char *of = *stream->mqtt_ca ? ": stream.mqtt.ca " : "";
+        rt_fail(error, status, "stream.mqtt: %s%s%s", mosquitto_strerror(reason), of,
                 stream->mqtt_ca);
         if (client)
             mosquitto_destroy(client);
@@ -199,18 +200,20 @@ static bool connect_client(intake *in)
     if (in->client)
         mosquitto_destroy(in->client);
     in->client = create_client(in, &error);
-    const int reason = in->client
-                           ? mosquitto_connect(in->client, in->host, (int)in->port, KEEPALIVE_S)
-                           : MOSQ_ERR_INVAL;
+    int reason = MOSQ_ERR_INVAL;
+    if (in->client)
+        reason = mosquitto_connect(in->client, in->host, (int)in->port, KEEPALIVE_S);
     if (!reason)
         return true;
     const int cause = errno;
+    const char *why = mosquitto_strerror(reason);
+    if (reason == MOSQ_ERR_ERRNO)
+        why = strerror(cause);
+    if (error.status)
+        why = error.text;
     if (rt_log_due(&in->limit, &count))
         rt_warn("stream.mqtt: no connection to %s:%" PRIu32 ": %s; trying again", in->host,
-                in->port,
-                error.status               ? error.text
-                : reason == MOSQ_ERR_ERRNO ? strerror(cause)
-                                           : mosquitto_strerror(reason));
+                in->port, why);
     return false;
 }
 
@@ -222,13 +225,16 @@ static void *run(void *context)
     while (!rt_intake_is_stopped(&in->core)) {
         if (connect_client(in)) {
             while (!rt_intake_is_stopped(&in->core) && turn(in))
-                pause_ms = in->is_connected ? RECONNECT_MS_MIN : pause_ms;
+                if (in->is_connected)
+                    pause_ms = RECONNECT_MS_MIN;
             if (!rt_intake_is_stopped(&in->core))
                 rt_info("stream.mqtt: the connection ended");
         }
         if (!rt_intake_is_stopped(&in->core))
             rt_intake_pause(&in->core, pause_ms);
-        pause_ms = pause_ms * 2 < RECONNECT_MS_MAX ? pause_ms * 2 : RECONNECT_MS_MAX;
+        pause_ms *= 2;
+        if (pause_ms > RECONNECT_MS_MAX)
+            pause_ms = RECONNECT_MS_MAX;
     }
     if (in->client)
         (void)mosquitto_disconnect(in->client);
@@ -254,10 +260,9 @@ static rt_status check(intake *in, rt_error *error)
         return rt_fail(error, RT_CONFIG,
                        "stream.mqtt.broker: \"%s\" is no address, expected \"HOST:PORT\"",
                        stream->mqtt_broker);
+    const char *key = in->flow == RT_FLOW_EVENTS ? "stream.mqtt.topic" : "stream.join.topic";
     if (mosquitto_sub_topic_check(in->topic) != MOSQ_ERR_SUCCESS)
-        return rt_fail(error, RT_CONFIG, "%s: \"%s\" is no topic",
-                       in->flow == RT_FLOW_EVENTS ? "stream.mqtt.topic" : "stream.join.topic",
-                       in->topic);
+        return rt_fail(error, RT_CONFIG, "%s: \"%s\" is no topic", key, in->topic);
     if (!*stream->mqtt_client)
         return rt_fail(
             error, RT_CONFIG,
@@ -271,6 +276,20 @@ static rt_status check(intake *in, rt_error *error)
                    stream->mqtt_broker);
 }
 
+static rt_status begin(intake *in, const rt_journals *journals, rt_error *error)
+{
+    rt_status status = rt_intake_begin(&in->core, "stream.mqtt", in->config, journals, error);
+    if (status)
+        return status;
+    status = check(in, error);
+    if (status)
+        return status;
+    in->client = create_client(in, error); // what cannot be right is told now, not by the thread
+    if (!in->client)
+        return error->status;
+    return rt_intake_start(&in->core, run, in, error);
+}
+
 static rt_status open_intake(const rt_config *config, const rt_journals *journals, void **intake_p,
                              rt_error *error)
 {
@@ -282,17 +301,9 @@ static rt_status open_intake(const rt_config *config, const rt_journals *journal
     in->flow = journals->of[RT_FLOW_EVENTS] ? RT_FLOW_EVENTS : RT_FLOW_OUTCOMES;
     const bool is_events = in->flow == RT_FLOW_EVENTS;
     in->topic = is_events ? config->stream.mqtt_topic : config->stream.join.topic;
-    snprintf(in->name, sizeof in->name, "%s%s", config->stream.mqtt_client,
-             is_events ? "" : "-outcomes");
-    rt_status status = rt_intake_begin(&in->core, "stream.mqtt", config, journals, error);
-    if (!status)
-        status = check(in, error);
-    if (!status) { // what cannot be right is told now, not by the thread
-        in->client = create_client(in, error);
-        status = in->client ? RT_OK : error->status;
-    }
-    if (!status)
-        status = rt_intake_start(&in->core, run, in, error);
+    const char *suffix = is_events ? "" : "-outcomes";
+    snprintf(in->name, sizeof in->name, "%s%s", config->stream.mqtt_client, suffix);
+    rt_status status = begin(in, journals, error);
     if (status) {
         close_intake(in);
         return status;

@@ -69,7 +69,8 @@ static void kept(void *context, uint32_t count, rt_status status)
     connection *c = context;
     pthread_mutex_t *lock = &c->in->core.lock;
     pthread_mutex_lock(lock);
-    c->kept += status ? 0 : count;
+    if (!status)
+        c->kept += count;
     c->failed |= status != RT_OK;
     c->waiting--;
     release(c);
@@ -172,7 +173,9 @@ static void accept_one(intake *in)
     const int fd = accept4(in->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0)
         return;
-    connection *c = in->connection_count < CONNECTIONS_MAX ? rt_alloc(1, sizeof *c) : NULL;
+    connection *c = NULL;
+    if (in->connection_count < CONNECTIONS_MAX)
+        c = rt_alloc(1, sizeof *c);
     const size_t capacity = RT_LINE_MAX + 2 * READ_BYTES;
     if (c)
         c->text = rt_alloc_lazy(capacity, 1);
@@ -202,8 +205,11 @@ static int fill_polls(const intake *in, struct pollfd *polls)
     polls[1] = (struct pollfd){in->listener, POLLIN, 0};
     for (uint32_t i = 0; i < in->connection_count; i++) {
         const connection *c = in->connections[i];
-        const short events =
-            (short)((wants_bytes(c) ? POLLIN : 0) | (c->answer_size ? POLLOUT : 0));
+        short events = 0;
+        if (wants_bytes(c))
+            events |= POLLIN;
+        if (c->answer_size)
+            events |= POLLOUT;
         polls[2 + i] = (struct pollfd){events ? c->fd : -1, events, 0};
         if (c->is_held)
             wait_ms = FULL_MS;
@@ -265,9 +271,9 @@ static rt_status open_intake(const rt_config *config, const rt_journals *journal
     const char *key = is_events ? "stream.tcp.listen" : "stream.join.listen";
     const char *address = is_events ? config->stream.tcp_listen : config->stream.join.listen;
     rt_status status = rt_intake_check_open(config, key, address, error);
-    intake *in = status ? NULL : rt_alloc(1, sizeof *in);
     if (status)
         return status;
+    intake *in = rt_alloc(1, sizeof *in);
     if (!in)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for %s", name);
     in->flow = flow;

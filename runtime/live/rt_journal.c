@@ -105,7 +105,9 @@ rt_status rt_journal_append(rt_journal *journal, const rt_journal_entry *entry)
     pthread_mutex_unlock(&journal->lock);
     if (is_full)
         rt_free(copy);
-    return is_full ? RT_AGAIN : RT_OK;
+    if (is_full)
+        return RT_AGAIN;
+    return RT_OK;
 }
 
 // ---- commits: the journal's thread -----------------------------------------------------------
@@ -209,9 +211,10 @@ static rt_status write_block(rt_journal *journal, uint64_t offset, rt_error *err
             pwrite(journal->file, block->data + done, block->size - done, (off_t)(offset + done));
         if (count < 0 && errno == EINTR)
             continue;
+        const int reason = count < 0 ? errno : ENOSPC;
         if (count <= 0)
             return rt_fail(error, RT_IO, "cannot write the journal %s: %s", journal->directory,
-                           strerror(count < 0 ? errno : ENOSPC));
+                           strerror(reason));
         done += (size_t)count;
     }
     if (fdatasync(journal->file) != 0)
@@ -229,7 +232,9 @@ static rt_status keep_block(rt_journal *journal, const rt_journal_segment *last,
                     journal->block.size);
     rt_status status = write_block(journal, last->bytes, error);
     rt_error other = {0};
-    const rt_status settled = copy->offer ? copy->settle(copy->context, !status, &other) : RT_OK;
+    rt_status settled = RT_OK;
+    if (copy->offer)
+        settled = copy->settle(copy->context, !status, &other);
     if (!status && settled)
         status = rt_fail(error, settled, "%s", other.text);
     return status;
@@ -286,7 +291,9 @@ static rt_status ensure_segment(rt_journal *journal, rt_error *error)
         char path[RT_PATH_MAX + RT_SEGMENT_NAME_MAX];
         rt_journal_path(journal, next, path, sizeof path);
         journal->file = open(path, O_RDWR | O_CLOEXEC);
-        return journal->file >= 0 ? RT_OK : rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
+        if (journal->file < 0)
+            return rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
+        return RT_OK;
     }
     rt_status status = begin_segment(journal, next, error);
     journal->must_roll = journal->must_roll && status;
@@ -355,9 +362,9 @@ static void tell_all(rt_journal *journal, rt_journal_waiting *list, rt_status st
     }
     while (list) {
         rt_journal_waiting *next = list->next;
+        const rt_status own = !status && list->is_refused ? RT_REFUSED : status;
         if (list->entry.done)
-            list->entry.done(list->entry.context,
-                             !status && list->is_refused ? RT_REFUSED : status);
+            list->entry.done(list->entry.context, own);
         rt_free(list);
         list = next;
     }
@@ -380,7 +387,9 @@ static void *run(void *context)
         journal->waiting_end = &journal->waiting;
         pthread_mutex_unlock(&journal->lock);
         rt_error error = {0};
-        const rt_status status = list ? commit(journal, list, &error) : RT_OK;
+        rt_status status = RT_OK;
+        if (list)
+            status = commit(journal, list, &error);
         remove_old(journal);
         pthread_mutex_lock(&journal->lock);
         journal->waiting_bytes -= bytes;
@@ -404,8 +413,10 @@ static rt_status scan(rt_journal *journal, int file, const char *path, uint64_t 
     rt_frame_head head;
     rt_bytes rest = {0};
     rt_status status = rt_segment_read_head(file, path, next_p, &journal->memory, &offset, error);
-    if (status || fstat(file, &info) != 0)
-        return status ? status : rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
+    if (status)
+        return status;
+    if (fstat(file, &info) != 0)
+        return rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
     const uint64_t size = (uint64_t)info.st_size;
     while (!(status = rt_frame_read(file, offset, size, &head, &rest, error)) &&
            head.first == *next_p) {
@@ -426,7 +437,9 @@ static rt_status scan(rt_journal *journal, int file, const char *path, uint64_t 
         if (ftruncate(file, (off_t)offset) != 0 || fdatasync(file) != 0)
             return rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
     }
-    return journal->memory.note.failed ? rt_fail(error, RT_NO_MEMORY, "out of memory") : RT_OK;
+    if (journal->memory.note.failed)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    return RT_OK;
 }
 
 // A head that is no head: of a segment that was being made when the machine went down.
@@ -522,8 +535,9 @@ static rt_status start(rt_journal *journal, rt_error *error)
     if (journal->event_fd < 0)
         return rt_fail(error, RT_LIMIT, "cannot create an event descriptor");
     journal->thread_runs = rt_thread_start(&journal->thread, run, journal) == 0;
-    return journal->thread_runs ? RT_OK
-                                : rt_fail(error, RT_LIMIT, "cannot start the journal's thread");
+    if (!journal->thread_runs)
+        return rt_fail(error, RT_LIMIT, "cannot start the journal's thread");
+    return RT_OK;
 }
 
 void rt_journal_place(const char *directory, rt_flow flow, char *path, size_t size)

@@ -120,7 +120,7 @@ rt_journal_counts rt_journal_statistics(rt_journal *journal);
 // The first event of a journal that never had one will have this number. False: it has some.
 bool rt_journal_begin_at(rt_journal *journal, uint64_t event);
 
-// ---- the reader: one thread
+// ---- the reader: one thread ------------------------------------------------------------------
 
 typedef struct {
     const char *lines; // count lines, each with its '\n', and RT_LINE_PAD bytes behind

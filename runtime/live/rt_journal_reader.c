@@ -165,5 +165,7 @@ rt_status rt_journal_seek(rt_journal *journal, uint64_t event, uint64_t *lost_p,
                        ", but reading is to go on at %" PRIu64
                        ": put the one back that belongs to the checkpoint",
                        journal->directory, next - 1, event);
-    return *lost_p ? RT_NOT_FOUND : RT_OK;
+    if (*lost_p)
+        return RT_NOT_FOUND;
+    return RT_OK;
 }

@@ -35,8 +35,9 @@ struct rt_live {
 
 static bool is_sent(const rt_config *config, rt_flow flow)
 {
-    return flow == RT_FLOW_EVENTS ? rt_config_source_is_live(&config->stream)
-                                  : rt_config_join_is_live(&config->stream);
+    if (flow == RT_FLOW_EVENTS)
+        return rt_config_source_is_live(&config->stream);
+    return rt_config_join_is_live(&config->stream);
 }
 
 bool rt_live_is_wanted(const rt_config *config)
@@ -58,18 +59,26 @@ rt_live_counts rt_live_statistics(rt_live *live, rt_flow flow)
     return counts;
 }
 
+static rt_status lacks_place(const rt_stream_config *stream, rt_flow flow, rt_error *error)
+{
+    const char *key = "stream.source";
+    rt_source_kind kind = stream->source;
+    if (flow == RT_FLOW_OUTCOMES) {
+        key = "stream.join.source";
+        kind = stream->join.source;
+    }
+    return rt_fail(error, RT_CONFIG,
+                   "journal.directory: %s \"%s\" keeps what comes in a journal: expected a folder, "
+                   "or --out",
+                   key, rt_config_choice_name(key, (int)kind));
+}
+
 static rt_status open_journal(rt_live *live, rt_flow flow, const char *directory, rt_error *error)
 {
     char path[RT_PATH_MAX + 16];
     const rt_config *config = live->config;
-    const char *key = flow == RT_FLOW_EVENTS ? "stream.source" : "stream.join.source";
-    const int kind =
-        (int)(flow == RT_FLOW_EVENTS ? config->stream.source : config->stream.join.source);
     if (!*directory)
-        return rt_fail(error, RT_CONFIG,
-                       "journal.directory: %s \"%s\" keeps what comes in a journal: expected a "
-                       "folder, or --out",
-                       key, rt_config_choice_name(key, kind));
+        return lacks_place(&config->stream, flow, error);
     if (flow == RT_FLOW_OUTCOMES && mkdir(directory, 0777) != 0 && errno != EEXIST)
         return rt_fail(error, RT_IO, "%s: cannot be made: %s", directory, strerror(errno));
     rt_journal_place(directory, flow, path, sizeof path);
@@ -98,8 +107,7 @@ static rt_status open_intakes(rt_live *live, rt_error *error)
     const rt_stream_config *stream = &live->config->stream;
     const rt_source_kind kinds[RT_FLOWS] = {stream->source, stream->join.source};
     bool is_open[RT_FLOWS] = {false};
-    rt_status status = RT_OK;
-    for (rt_flow flow = 0; flow < RT_FLOWS && !status; flow++) {
+    for (rt_flow flow = 0; flow < RT_FLOWS; flow++) {
         if (!live->journals.of[flow] || is_open[flow])
             continue;
         const rt_intake_ops *ops = find_intake(kinds[flow]);
@@ -114,11 +122,24 @@ static rt_status open_intakes(rt_live *live, rt_error *error)
             journals.of[other] = live->journals.of[other];
             is_open[other] = true;
         }
-        status = ops->open(live->config, &journals, &live->intakes[flow].intake, error);
-        if (!status)
-            live->intakes[flow].ops = ops;
+        rt_status status = ops->open(live->config, &journals, &live->intakes[flow].intake, error);
+        if (status)
+            return status;
+        live->intakes[flow].ops = ops;
     }
-    return status;
+    return RT_OK;
+}
+
+static rt_status open_all(rt_live *live, const char *place, rt_error *error)
+{
+    for (rt_flow flow = 0; flow < RT_FLOWS; flow++) {
+        if (!is_sent(live->config, flow))
+            continue;
+        rt_status status = open_journal(live, flow, place, error);
+        if (status)
+            return status;
+    }
+    return open_intakes(live, error);
 }
 
 rt_status rt_live_open(const rt_config *config, const char *directory, rt_live **live_p,
@@ -136,12 +157,7 @@ rt_status rt_live_open_with(const rt_config *config, const char *directory, rt_m
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a source");
     live->config = config;
     live->mirror = mirror;
-    rt_status status = RT_OK;
-    for (rt_flow flow = 0; flow < RT_FLOWS && !status; flow++)
-        if (is_sent(config, flow))
-            status = open_journal(live, flow, place, error);
-    if (!status)
-        status = open_intakes(live, error);
+    rt_status status = open_all(live, place, error);
     if (status) {
         rt_live_close(live);
         return status;
@@ -182,19 +198,27 @@ static bool serves(const rt_stream_config *config)
     return rt_config_source_is_live(config);
 }
 
+static rt_status for_runs_only(const rt_stream_config *config, const char *kind, rt_error *error)
+{
+    if (config->holds_outcomes)
+        return rt_fail(error, RT_CONFIG,
+                       "stream.join.source: \"%s\" is for runs (`lanyard up`) and `lanyard feed`; "
+                       "use --set stream.join.source=file",
+                       kind);
+    return rt_fail(error, RT_CONFIG,
+                   "stream.source: \"%s\" is for runs (`lanyard up`) and `lanyard feed`; use --set "
+                   "stream.source=file --set stream.files=...",
+                   kind);
+}
+
 static rt_status open_source(const rt_stream_config *config, uint64_t seed, void **source_p,
                              rt_error *error)
 {
     const char *kind = rt_config_choice_name("stream.source", (int)config->source);
     (void)seed;
-    const rt_flow flow = config->holds_outcomes ? RT_FLOW_OUTCOMES : RT_FLOW_EVENTS;
     if (!config->live)
-        return rt_fail(error, RT_CONFIG,
-                       "stream.%ssource: \"%s\" is for runs (`lanyard up`) and `lanyard feed`; use "
-                       "--set stream.%ssource=file%s",
-                       flow == RT_FLOW_OUTCOMES ? "join." : "", kind,
-                       flow == RT_FLOW_OUTCOMES ? "join." : "",
-                       flow == RT_FLOW_OUTCOMES ? "" : " --set stream.files=...");
+        return for_runs_only(config, kind, error);
+    const rt_flow flow = config->holds_outcomes ? RT_FLOW_OUTCOMES : RT_FLOW_EVENTS;
     source *s = rt_alloc(1, sizeof *s);
     if (!s)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for an input");
@@ -222,15 +246,12 @@ static void watch_source(void *context, const rt_source_watch *watch)
 static rt_status wait_for_frame(const source *s, uint64_t deadline_ns)
 {
     struct pollfd wanted[] = {{rt_journal_fd(s->journal), POLLIN, 0}, {s->watch.stop, POLLIN, 0}};
-    const uint64_t now = rt_now_ns();
-    int wait_ms = -1;
-    if (deadline_ns)
-        wait_ms =
-            now >= deadline_ns ? 0 : (int)rt_min_u64((deadline_ns - now) / 1000000 + 1, INT32_MAX);
-    const int count = poll(wanted, 2, wait_ms);
+    const int count = poll(wanted, 2, rt_wait_ms(deadline_ns));
     if (count > 0 && wanted[1].revents)
         return RT_STOPPED;
-    return count == 0 ? RT_AGAIN : RT_OK;
+    if (count == 0)
+        return RT_AGAIN;
+    return RT_OK;
 }
 
 static rt_status next_line(void *context, uint64_t deadline_ns, uint32_t line_feeds, rt_line *line,
@@ -295,9 +316,11 @@ static rt_status seek(void *context, rt_reader *bytes, const rt_source_place *pl
 {
     source *s = context;
     uint64_t lost = 0;
-    const uint64_t next = bytes ? rt_reader_u64(bytes) : 0;
+    uint64_t next = 0;
     (void)place;
-    if (!bytes || bytes->failed || bytes->left || next == 0)
+    if (bytes)
+        next = rt_reader_u64(bytes);
+    if (next == 0 || bytes->failed || bytes->left)
         return rt_fail(error, RT_DATA, "the position in the journal is damaged");
     const rt_journal_counts counts = rt_journal_statistics(s->journal);
     if (counts.next == 1 && next > 1 && rt_journal_begin_at(s->journal, next))
@@ -314,7 +337,7 @@ static rt_status seek(void *context, rt_reader *bytes, const rt_source_place *pl
     s->next = next + lost;
     atomic_store(s->read, s->next);
     rt_info("%s: going on with event %" PRIu64 " of the journal, %" PRIu64 " are there", s->name,
-            s->next, counts.next > s->next ? counts.next - s->next : 0);
+            s->next, counts.next - rt_min_u64(counts.next, s->next));
     return RT_OK;
 }
 

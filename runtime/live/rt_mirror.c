@@ -53,6 +53,15 @@ static bool is_stopped(rt_mirror *m)
     return stop;
 }
 
+static const char *effect_of(const rt_mirror *m, const rt_error *why)
+{
+    if (why->status == RT_REFUSED)
+        return "this coordinator ends";
+    if (m->config.waits)
+        return "nothing is acknowledged until it is there";
+    return "what comes is acknowledged without it";
+}
+
 static void hang_up(rt_mirror *m, const rt_error *why)
 {
     uint64_t count;
@@ -72,10 +81,7 @@ static void hang_up(rt_mirror *m, const rt_error *why)
     pthread_cond_broadcast(&m->changed);
     pthread_mutex_unlock(&m->lock);
     if (why && (was_there || why->status == RT_REFUSED || rt_log_due(&m->limit, &count)))
-        rt_warn("coordinator.standby: %s: %s", why->text,
-                why->status == RT_REFUSED ? "this coordinator ends"
-                : m->config.waits         ? "nothing is acknowledged until it is there"
-                                          : "what comes is acknowledged without it");
+        rt_warn("coordinator.standby: %s: %s", why->text, effect_of(m, why));
 }
 
 static rt_status take_answer(rt_mirror *m, const rt_message *answer, rt_bytes *text,
@@ -85,15 +91,18 @@ static rt_status take_answer(rt_mirror *m, const rt_message *answer, rt_bytes *t
     rt_reader reader = rt_message_reader(answer);
     if (!rt_reader_get(&reader, &head, 1, sizeof head))
         return rt_fail(error, RT_WIRE, "%s: an answer of %zu bytes", m->address, reader.left);
+    const rt_status reason = head.status == RT_REFUSED ? RT_REFUSED : RT_IO;
     if (head.status)
-        return rt_fail(error, head.status == RT_REFUSED ? RT_REFUSED : RT_IO, "%s: %.*s",
-                       m->address, (int)rt_min_u64(reader.left, 300), (const char *)reader.next);
+        return rt_fail(error, reason, "%s: %.*s", m->address, (int)rt_min_u64(reader.left, 300),
+                       (const char *)reader.next);
     if (text) {
         rt_bytes_clear(text);
         rt_bytes_put(text, reader.next, reader.left);
         rt_bytes_put(text, "", 1);
     }
-    return text && text->failed ? rt_fail(error, RT_NO_MEMORY, "out of memory") : RT_OK;
+    if (text && text->failed)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    return RT_OK;
 }
 
 static rt_status await_answer(rt_mirror *m, rt_bytes *text, rt_error *error)
@@ -118,7 +127,8 @@ static rt_status await_answer(rt_mirror *m, rt_bytes *text, rt_error *error)
             header->type == RT_MESSAGE_MIRRORED && header->iteration == m->question;
         const bool is_other = header->type == RT_MESSAGE_STOP;
         m->is_taken = rt_control_is_taken(&answer);
-        status = is_ours ? take_answer(m, &answer, text, error) : RT_OK;
+        if (is_ours)
+            status = take_answer(m, &answer, text, error);
         rt_message_release(&answer);
         if (is_ours)
             return status;
@@ -235,21 +245,27 @@ static rt_status connect_to(rt_mirror *m, rt_error *error)
 static rt_status beat(rt_mirror *m, rt_error *error)
 {
     const rt_wire_mirror what = {.kind = RT_MIRROR_BEAT, .id = m->id, .epoch = m->config.epoch};
-    return rt_now_ns() < m->beat_ns ? RT_OK : rt_mirror_ask(m, &what, NULL, 0, NULL, error);
+    if (rt_now_ns() < m->beat_ns)
+        return RT_OK;
+    return rt_mirror_ask(m, &what, NULL, 0, NULL, error);
 }
 
 static rt_status follow(rt_mirror *m, rt_error *error)
 {
     rt_status status = RT_OK;
+    if (!m->endpoint && rt_now_ns() < m->retry_ns)
+        return RT_AGAIN;
     if (!m->endpoint)
-        status = rt_now_ns() < m->retry_ns ? RT_AGAIN : connect_to(m, error);
+        status = connect_to(m, error);
     if (!status)
         status = rt_mirror_journals(m, error);
     if (!status && rt_now_ns() >= m->look_ns) {
         status = rt_mirror_files(m, error);
         m->look_ns = rt_now_ns() + LOOK_NS;
     }
-    return status ? status : beat(m, error);
+    if (status)
+        return status;
+    return beat(m, error);
 }
 
 static void *run(void *context)
@@ -265,8 +281,10 @@ static void *run(void *context)
             hang_up(m, &error);
             return NULL;
         }
-        if (status && status != RT_AGAIN && status != RT_NOT_FOUND)
-            hang_up(m, status == RT_STOPPED ? NULL : &error);
+        if (status == RT_STOPPED)
+            hang_up(m, NULL);
+        else if (status && status != RT_AGAIN && status != RT_NOT_FOUND)
+            hang_up(m, &error);
         (void)poll(&wake, 1, TICK_MS);
         if (read(m->wake_fd, &wakes, sizeof wakes) < 0) {
             // nobody has written to it
@@ -292,8 +310,11 @@ rt_status rt_mirror_open(const rt_mirror_config *config, rt_mirror **mirror_p, r
     pthread_cond_init(&m->changed, NULL);
     m->buffer = rt_alloc(1, RT_WIRE_MIRROR_BYTES_MAX);
     m->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    rt_status status = m->buffer ? take_id(config->directory, &m->id, error)
-                                 : rt_fail(error, RT_NO_MEMORY, "out of memory");
+    rt_status status;
+    if (m->buffer)
+        status = take_id(config->directory, &m->id, error);
+    else
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory");
     if (!status)
         status = rt_visitor_init(&m->visitor, error);
     if (!status && m->wake_fd < 0)
@@ -353,7 +374,9 @@ void rt_mirror_close(rt_mirror *m)
 rt_status rt_mirror_await(rt_mirror *m, double limit_s, int stop_fd, rt_error *error)
 {
     const uint64_t end_ns = rt_now_ns() + (uint64_t)(limit_s * NS_PER_S);
-    rt_status status = m->runs ? RT_OK : rt_thread_run(&m->thread, &m->runs, run, m, error);
+    rt_status status = RT_OK;
+    if (!m->runs)
+        status = rt_thread_run(&m->thread, &m->runs, run, m, error);
     if (status)
         return status;
     status = RT_AGAIN;
@@ -381,8 +404,9 @@ rt_status rt_mirror_check(rt_mirror *m, rt_error *error)
     if (!m)
         return RT_OK;
     pthread_mutex_lock(&m->lock);
-    const rt_status status =
-        m->refusal.status ? rt_fail(error, RT_REFUSED, "%s", m->refusal.text) : RT_OK;
+    rt_status status = RT_OK;
+    if (m->refusal.status)
+        status = rt_fail(error, RT_REFUSED, "%s", m->refusal.text);
     pthread_mutex_unlock(&m->lock);
     return status;
 }

@@ -38,7 +38,9 @@ static rt_status send_piece(rt_mirror *m, const char *name, uint64_t offset, uin
     if (!rt_control_put_text(what.name, sizeof what.name, name))
         return rt_fail(error, RT_CONFIG, "%s: too long a name for a standby", name);
     rt_status status = rt_mirror_ask(m, &what, m->buffer, size, NULL, error);
-    return status ? status : rt_mirror_journals(m, error);
+    if (status)
+        return status;
+    return rt_mirror_journals(m, error);
 }
 
 // What has gone here goes there, too; for any other reason the standby lacks what it should have.
@@ -51,47 +53,72 @@ static rt_status cannot_read(rt_mirror *m, const char *path, int reason, rt_erro
     return rt_fail(error, RT_NOT_FOUND, "%s: %s", path, strerror(reason));
 }
 
+// At least one piece: an empty file is one, too.
+static rt_status send_pieces(rt_mirror *m, const char *name, const char *path, int file,
+                             rt_error *error)
+{
+    struct stat info;
+    if (fstat(file, &info) != 0)
+        return cannot_read(m, path, errno, error);
+    const uint64_t total = (uint64_t)info.st_size;
+    uint64_t offset = 0;
+    do {
+        const size_t wanted = rt_min_u64(total - offset, RT_WIRE_MIRROR_BYTES_MAX);
+        const ssize_t count = pread(file, m->buffer, wanted, (off_t)offset);
+        if (count < 0)
+            return cannot_read(m, path, errno, error);
+        if ((size_t)count != wanted)
+            return rt_fail(error, RT_NOT_FOUND, "%s: is shorter by now", path);
+        rt_status status = send_piece(m, name, offset, total, wanted, error);
+        if (status)
+            return status;
+        offset += wanted;
+    } while (offset < total);
+    return RT_OK;
+}
+
 // name: below the folder of the checkpoints.
 static rt_status send_file(rt_mirror *m, const char *name, rt_error *error)
 {
     char path[RT_PATH_MAX + 160];
-    struct stat info;
     snprintf(path, sizeof path, "%s/%s", m->checkpoints, name);
     const int file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (file < 0)
         return cannot_read(m, path, errno, error);
-    rt_status status = fstat(file, &info) != 0 ? cannot_read(m, path, errno, error) : RT_OK;
-    const uint64_t total = status ? 0 : (uint64_t)info.st_size;
-    uint64_t offset = 0;
-    do {
-        const size_t wanted = rt_min_u64(total - offset, RT_WIRE_MIRROR_BYTES_MAX);
-        const ssize_t count = status ? 0 : pread(file, m->buffer, wanted, (off_t)offset);
-        if (count < 0)
-            status = cannot_read(m, path, errno, error);
-        else if (!status && (size_t)count != wanted)
-            status = rt_fail(error, RT_NOT_FOUND, "%s: is shorter by now", path);
-        if (!status)
-            status = send_piece(m, name, offset, total, wanted, error);
-        offset += wanted;
-    } while (!status && offset < total);
+    const rt_status status = send_pieces(m, name, path, file, error);
     close(file);
     return status;
+}
+
+// How many of the file's bytes are in the buffer, at most size; 0: it is empty, or cannot be read.
+// *reason_p: why it cannot be opened, 0.
+static size_t read_whole(rt_mirror *m, const char *path, size_t size, int *reason_p)
+{
+    const int file = open(path, O_RDONLY | O_CLOEXEC);
+    *reason_p = errno;
+    if (file < 0)
+        return 0;
+    *reason_p = 0;
+    const ssize_t count = read(file, m->buffer, size);
+    close(file);
+    if (count < 0)
+        return 0;
+    return (size_t)count;
 }
 
 // XXH3 of a manifest; RT_NOT_FOUND: the checkpoint is not complete.
 static rt_status hash_manifest(rt_mirror *m, uint32_t iteration, uint64_t *hash_p)
 {
     char folder[RT_PATH_MAX + 64], path[RT_PATH_MAX + 96];
+    int reason;
     if (rt_checkpoint_path(m->checkpoints, iteration, folder, sizeof folder, NULL))
         return RT_NOT_FOUND;
     snprintf(path, sizeof path, "%s/" RT_MANIFEST_NAME, folder);
-    const int file = open(path, O_RDONLY | O_CLOEXEC);
-    const ssize_t count = file >= 0 ? read(file, m->buffer, RT_WIRE_MIRROR_BYTES_MAX) : -1;
-    if (file >= 0)
-        close(file);
-    if (count > 0)
-        *hash_p = rt_hash_bytes(m->buffer, (size_t)count);
-    return count > 0 ? RT_OK : RT_NOT_FOUND;
+    const size_t count = read_whole(m, path, RT_WIRE_MIRROR_BYTES_MAX, &reason);
+    if (count == 0)
+        return RT_NOT_FOUND;
+    *hash_p = rt_hash_bytes(m->buffer, count);
+    return RT_OK;
 }
 
 static uint32_t find_saved(const rt_mirror *m, uint32_t iteration)
@@ -121,23 +148,37 @@ static bool is_sent_first(const struct dirent *entry)
            !(end && strcmp(end, ".tmp") == 0);
 }
 
-static rt_status send_checkpoint(rt_mirror *m, uint32_t iteration, rt_error *error)
+// All but the manifest, of the folder of that name.
+static rt_status send_first(rt_mirror *m, const char *base, DIR *files, rt_error *error)
 {
-    char folder[RT_PATH_MAX + 64], name[RT_PATH_MAX + 320];
-    rt_status status = rt_checkpoint_path(m->checkpoints, iteration, folder, sizeof folder, error);
-    const char *base = strrchr(folder, '/') + 1;
-    DIR *files = status ? NULL : opendir(folder);
-    if (!files)
-        return status ? status : cannot_read(m, folder, errno, error);
-    for (struct dirent *entry; !status && (entry = readdir(files));) {
+    char name[RT_PATH_MAX + 320];
+    for (struct dirent *entry; (entry = readdir(files));) {
         if (!is_sent_first(entry))
             continue;
         snprintf(name, sizeof name, "%s/%s", base, entry->d_name);
-        status = send_file(m, name, error);
+        rt_status status = send_file(m, name, error);
+        if (status)
+            return status;
     }
+    return RT_OK;
+}
+
+static rt_status send_checkpoint(rt_mirror *m, uint32_t iteration, rt_error *error)
+{
+    char folder[RT_PATH_MAX + 64], name[RT_PATH_MAX + 96];
+    rt_status status = rt_checkpoint_path(m->checkpoints, iteration, folder, sizeof folder, error);
+    if (status)
+        return status;
+    const char *base = strrchr(folder, '/') + 1;
+    DIR *files = opendir(folder);
+    if (!files)
+        return cannot_read(m, folder, errno, error);
+    status = send_first(m, base, files, error);
     closedir(files);
+    if (status)
+        return status;
     snprintf(name, sizeof name, "%s/" RT_MANIFEST_NAME, base);
-    return status ? status : send_file(m, name, error);
+    return send_file(m, name, error);
 }
 
 // One that is complete here is complete there.
@@ -147,31 +188,37 @@ static rt_status bring_checkpoint(rt_mirror *m, uint32_t iteration, rt_error *er
     const uint32_t at = find_saved(m, iteration);
     if (hash_manifest(m, iteration, &hash) || (at < m->saved_count && m->saved[at].hash == hash))
         return RT_OK;
-    rt_status status = at < m->saved_count ? drop(m, at, error) : RT_OK; // of another history
-    if (!status)
-        status = send_checkpoint(m, iteration, error);
-    if (!status && rt_grow(&m->saved, &m->saved_capacity, m->saved_count + 1u, sizeof *m->saved))
-        status = rt_fail(error, RT_NO_MEMORY, "out of memory");
-    if (!status)
-        m->saved[m->saved_count++] = (rt_mirror_checkpoint){iteration, hash};
-    return status;
+    rt_status status = RT_OK;
+    if (at < m->saved_count)
+        status = drop(m, at, error); // of another history
+    if (status)
+        return status;
+    status = send_checkpoint(m, iteration, error);
+    if (status)
+        return status;
+    if (rt_grow(&m->saved, &m->saved_capacity, m->saved_count + 1u, sizeof *m->saved))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    m->saved[m->saved_count++] = (rt_mirror_checkpoint){iteration, hash};
+    return RT_OK;
 }
 
 // *is_gone: it is not here, and ends there with end_beside.
 static rt_status bring_beside(rt_mirror *m, uint32_t which, bool *is_gone, rt_error *error)
 {
     char path[RT_PATH_MAX + 16];
+    int reason;
     snprintf(path, sizeof path, "%s/%s", m->checkpoints, beside[which].name);
-    const int file = open(path, O_RDONLY | O_CLOEXEC);
-    *is_gone = file < 0 && errno == ENOENT && beside[which].ends;
-    const ssize_t count = file >= 0 ? read(file, m->buffer, BESIDE_BYTES_MAX) : 0;
-    if (file >= 0)
-        close(file);
-    const uint64_t hash = count > 0 ? rt_hash_bytes(m->buffer, (size_t)count) : 0;
-    if (count <= 0 || hash == m->beside[which])
+    const size_t count = read_whole(m, path, BESIDE_BYTES_MAX, &reason);
+    *is_gone = reason == ENOENT && beside[which].ends;
+    if (count == 0)
         return RT_OK;
+    const uint64_t hash = rt_hash_bytes(m->buffer, count);
+    if (hash == m->beside[which])
+        return RT_OK;
+    m->beside[which] = 0;
     rt_status status = send_file(m, beside[which].name, error);
-    m->beside[which] = status ? 0 : hash;
+    if (!status)
+        m->beside[which] = hash;
     return status;
 }
 
@@ -180,8 +227,10 @@ static rt_status end_beside(rt_mirror *m, uint32_t which, rt_error *error)
 {
     if (m->beside[which] == GONE)
         return RT_OK;
+    m->beside[which] = 0;
     rt_status status = send_piece(m, beside[which].name, 0, 0, 0, error);
-    m->beside[which] = status ? 0 : GONE;
+    if (!status)
+        m->beside[which] = GONE;
     return status;
 }
 
@@ -197,13 +246,19 @@ static bool is_among(uint32_t iteration, const uint32_t *iterations, uint32_t co
 static rt_status let_go(rt_mirror *m, const uint32_t *iterations, uint32_t count,
                         const uint64_t *firsts, rt_error *error)
 {
-    rt_status status = RT_OK;
-    for (uint32_t i = m->saved_count; i-- > 0 && !status;)
-        if (!is_among(m->saved[i].iteration, iterations, count))
-            status = drop(m, i, error);
-    for (uint32_t f = 0; f < RT_MIRROR_FLOWS && !status; f++)
-        status = rt_mirror_journal_keep_from(m, f, firsts[f], error);
-    return status;
+    for (uint32_t i = m->saved_count; i-- > 0;) {
+        if (is_among(m->saved[i].iteration, iterations, count))
+            continue;
+        rt_status status = drop(m, i, error);
+        if (status)
+            return status;
+    }
+    for (uint32_t f = 0; f < RT_MIRROR_FLOWS; f++) {
+        rt_status status = rt_mirror_journal_keep_from(m, f, firsts[f], error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
 }
 
 static uint32_t newest(const rt_mirror *m)
@@ -214,24 +269,40 @@ static uint32_t newest(const rt_mirror *m)
     return newest;
 }
 
+// Brings what is here, then ends what is not.
+static rt_status bring_all(rt_mirror *m, const uint32_t *iterations, uint32_t count,
+                           const bool is_gone[RT_MIRROR_BESIDE], rt_error *error)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        rt_status status = bring_checkpoint(m, iterations[i], error);
+        if (status)
+            return status;
+    }
+    for (uint32_t b = 0; b < RT_COUNT_OF(beside); b++) {
+        rt_status status = RT_OK;
+        if (is_gone[b])
+            status = end_beside(m, b, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
 rt_status rt_mirror_files(rt_mirror *m, rt_error *error)
 {
     uint64_t firsts[RT_MIRROR_FLOWS];
     bool is_gone[RT_MIRROR_BESIDE] = {false};
     uint32_t *iterations, count;
-    rt_status status = RT_OK;
     for (uint32_t f = 0; f < RT_MIRROR_FLOWS; f++) // before checkpoints are listed
         firsts[f] = rt_mirror_journal_first(m, f);
-    for (uint32_t b = 0; b < RT_COUNT_OF(beside) && !status; b++) // likewise
-        status = bring_beside(m, b, &is_gone[b], error);
-    if (status)
-        return status;
+    for (uint32_t b = 0; b < RT_COUNT_OF(beside); b++) { // likewise
+        rt_status status = bring_beside(m, b, &is_gone[b], error);
+        if (status)
+            return status;
+    }
     if (rt_checkpoint_list(m->checkpoints, &iterations, &count, error))
         return RT_NOT_FOUND;
-    for (uint32_t i = 0; i < count && !status; i++)
-        status = bring_checkpoint(m, iterations[i], error);
-    for (uint32_t b = 0; b < RT_COUNT_OF(beside) && !status; b++)
-        status = is_gone[b] ? end_beside(m, b, error) : RT_OK;
+    rt_status status = bring_all(m, iterations, count, is_gone, error);
     if (!status)
         status = let_go(m, iterations, count, firsts, error);
     rt_free(iterations);

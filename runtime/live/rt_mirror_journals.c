@@ -17,6 +17,14 @@ static rt_journal_extent *find_there(rt_mirror_flow *f, uint64_t first)
     return NULL;
 }
 
+static uint64_t bytes_there(rt_mirror_flow *f, uint64_t first)
+{
+    const rt_journal_extent *known = find_there(f, first);
+    if (!known)
+        return 0;
+    return known->bytes;
+}
+
 // Its bytes at the standby are so many from now on; 0: it is gone.
 static rt_status note_there(rt_mirror_flow *f, uint64_t first, uint64_t bytes, rt_error *error)
 {
@@ -37,8 +45,7 @@ static rt_status note_there(rt_mirror_flow *f, uint64_t first, uint64_t bytes, r
 static rt_status cut(rt_mirror_flow *f, uint64_t first, uint64_t bytes, rt_error *error)
 {
     rt_mirror *m = f->mirror;
-    const rt_journal_extent *known = find_there(f, first);
-    if (!known || known->bytes <= bytes)
+    if (bytes_there(f, first) <= bytes)
         return RT_OK;
     const rt_wire_mirror what = {.kind = RT_MIRROR_CUT,
                                  .flow = f->flow,
@@ -47,30 +54,51 @@ static rt_status cut(rt_mirror_flow *f, uint64_t first, uint64_t bytes, rt_error
                                  .number = first,
                                  .offset = bytes};
     rt_status status = rt_mirror_ask(m, &what, NULL, 0, NULL, error);
-    return status ? status : note_there(f, first, bytes, error);
+    if (status)
+        return status;
+    return note_there(f, first, bytes, error);
 }
 
 static rt_status send_bytes(rt_mirror_flow *f, uint64_t first, uint64_t offset, const void *bytes,
                             size_t size, bool syncs, rt_error *error)
 {
     rt_mirror *m = f->mirror;
-    const rt_wire_mirror what = {.kind = RT_MIRROR_BLOCK,
-                                 .flow = f->flow,
-                                 .id = m->id,
-                                 .epoch = m->config.epoch,
-                                 .flags = syncs ? RT_WIRE_MIRROR_SYNC : 0,
-                                 .number = first,
-                                 .offset = offset};
+    rt_wire_mirror what = {.kind = RT_MIRROR_BLOCK,
+                           .flow = f->flow,
+                           .id = m->id,
+                           .epoch = m->config.epoch,
+                           .number = first,
+                           .offset = offset};
+    if (syncs)
+        what.flags = RT_WIRE_MIRROR_SYNC;
     rt_status status = rt_mirror_ask(m, &what, bytes, size, NULL, error);
-    return status ? status : note_there(f, first, offset + size, error);
+    if (status)
+        return status;
+    return note_there(f, first, offset + size, error);
+}
+
+static rt_status send_from(rt_mirror_flow *f, const rt_journal_extent *here, uint64_t offset,
+                           const char *path, int file, rt_error *error)
+{
+    while (offset < here->bytes) {
+        const size_t wanted = rt_min_u64(here->bytes - offset, RT_WIRE_MIRROR_BYTES_MAX);
+        const ssize_t count = pread(file, f->mirror->buffer, wanted, (off_t)offset);
+        if (count != (ssize_t)wanted)
+            return rt_fail(error, RT_NOT_FOUND, "%s: ends at %" PRIu64, path, offset);
+        rt_status status = send_bytes(f, here->first, offset, f->mirror->buffer, wanted,
+                                      offset + wanted == here->bytes, error);
+        if (status)
+            return status;
+        offset += wanted;
+    }
+    return RT_OK;
 }
 
 // From the file, as far as it is committed.
 static rt_status send_segment(rt_mirror_flow *f, const rt_journal_extent *here, rt_error *error)
 {
     char path[RT_PATH_MAX + RT_SEGMENT_NAME_MAX + 2], name[RT_SEGMENT_NAME_MAX];
-    const rt_journal_extent *known = find_there(f, here->first);
-    uint64_t offset = known ? known->bytes : 0;
+    const uint64_t offset = bytes_there(f, here->first);
     if (offset >= here->bytes)
         return RT_OK;
     rt_segment_name(here->first, name);
@@ -78,18 +106,7 @@ static rt_status send_segment(rt_mirror_flow *f, const rt_journal_extent *here, 
     const int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0)
         return rt_fail(error, RT_NOT_FOUND, "%s: %s", path, strerror(errno));
-    rt_status status = RT_OK;
-    while (offset < here->bytes && !status) {
-        const size_t wanted = rt_min_u64(here->bytes - offset, RT_WIRE_MIRROR_BYTES_MAX);
-        const ssize_t count = pread(file, f->mirror->buffer, wanted, (off_t)offset);
-        if (count != (ssize_t)wanted) {
-            status = rt_fail(error, RT_NOT_FOUND, "%s: ends at %" PRIu64, path, offset);
-            break;
-        }
-        status = send_bytes(f, here->first, offset, f->mirror->buffer, wanted,
-                            offset + wanted == here->bytes, error);
-        offset += wanted;
-    }
+    const rt_status status = send_from(f, here, offset, path, file, error);
     close(file);
     return status;
 }
@@ -143,22 +160,25 @@ static rt_status send_block(rt_mirror_flow *f, uint64_t offer, uint64_t segment,
 static rt_status cut_excess(rt_mirror_flow *f, const rt_journal_extent *here, uint32_t count,
                             rt_error *error)
 {
-    rt_status status = RT_OK;
     const bool leads_here = find_there(f, here[0].first) != NULL;
     pthread_mutex_lock(&f->mirror->lock);
     const rt_journal_extent kept = f->kept;
     pthread_mutex_unlock(&f->mirror->lock);
-    for (uint32_t i = f->there_count; i-- > 0 && !status;) {
+    for (uint32_t i = f->there_count; i-- > 0;) {
         const rt_journal_extent there = f->there[i];
-        uint64_t bytes = there.first < here[0].first && leads_here ? there.bytes : 0;
+        uint64_t bytes = 0;
+        if (there.first < here[0].first && leads_here)
+            bytes = there.bytes;
         for (uint32_t h = 0; h < count; h++)
             if (here[h].first == there.first)
                 bytes = here[h].bytes;
         if (kept.first == there.first) // acknowledged, and committed in a moment
             bytes = rt_max_u64(bytes, kept.bytes);
-        status = cut(f, there.first, bytes, error);
+        rt_status status = cut(f, there.first, bytes, error);
+        if (status)
+            return status;
     }
-    return status;
+    return RT_OK;
 }
 
 // Where the block begins that a commit waits for; false: none does.
@@ -176,10 +196,24 @@ static uint64_t count_behind(rt_mirror_flow *f, const rt_journal_extent *here, u
 {
     uint64_t behind = 0;
     for (uint32_t i = 0; i < count; i++) {
-        const rt_journal_extent *known = find_there(f, here[i].first);
-        behind += here[i].bytes - rt_min_u64(here[i].bytes, known ? known->bytes : 0);
+        const uint64_t there = bytes_there(f, here[i].first);
+        behind += here[i].bytes - rt_min_u64(here[i].bytes, there);
     }
     return behind;
+}
+
+static rt_status bring_committed(rt_mirror_flow *f, const rt_journal_extent *here, uint32_t count,
+                                 rt_error *error)
+{
+    rt_status status = cut_excess(f, here, count, error);
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < count; i++) {
+        status = send_segment(f, &here[i], error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
 }
 
 static rt_status bring_up(rt_mirror_flow *f, uint64_t *behind_p, rt_error *error)
@@ -190,9 +224,7 @@ static rt_status bring_up(rt_mirror_flow *f, uint64_t *behind_p, rt_error *error
     const bool is_offered = find_offered(f, &offer, &at); // all before it is committed by now
     if (rt_journal_extents(f->journal, &here, &count))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    rt_status status = cut_excess(f, here, count, error);
-    for (uint32_t i = 0; i < count && !status; i++)
-        status = send_segment(f, &here[i], error);
+    rt_status status = bring_committed(f, here, count, error);
     rt_free(here);
     if (!status && is_offered)
         status = send_block(f, offer, at.first, at.bytes, error);
@@ -216,12 +248,13 @@ static rt_journal *journal_of(rt_mirror_flow *f)
 rt_status rt_mirror_journals(rt_mirror *m, rt_error *error)
 {
     uint64_t behind = 0;
-    rt_status status = RT_OK;
-    for (uint32_t i = 0; i < RT_MIRROR_FLOWS && !status; i++)
-        if (journal_of(&m->flows[i]))
-            status = bring_up(&m->flows[i], &behind, error);
-    if (status)
-        return status;
+    for (uint32_t i = 0; i < RT_MIRROR_FLOWS; i++) {
+        if (!journal_of(&m->flows[i]))
+            continue;
+        rt_status status = bring_up(&m->flows[i], &behind, error);
+        if (status)
+            return status;
+    }
     pthread_mutex_lock(&m->lock);
     m->behind_bytes = behind;
     m->is_in_step = m->is_in_step || behind == 0;
@@ -232,15 +265,20 @@ rt_status rt_mirror_journals(rt_mirror *m, rt_error *error)
 uint64_t rt_mirror_journal_first(rt_mirror *m, rt_flow flow)
 {
     rt_journal *journal = journal_of(&m->flows[flow]);
-    return journal ? rt_journal_statistics(journal).first : 0;
+    if (journal)
+        return rt_journal_statistics(journal).first;
+    return 0;
 }
 
 rt_status rt_mirror_journal_keep_from(rt_mirror *m, rt_flow flow, uint64_t first, rt_error *error)
 {
     rt_mirror_flow *f = &m->flows[flow];
-    rt_status status = RT_OK;
-    for (uint32_t i = f->there_count; i-- > 0 && !status && first > 0;)
-        if (f->there[i].first < first)
-            status = cut(f, f->there[i].first, 0, error);
-    return status;
+    for (uint32_t i = f->there_count; i-- > 0;) {
+        if (f->there[i].first >= first)
+            continue;
+        rt_status status = cut(f, f->there[i].first, 0, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
 }

@@ -145,7 +145,9 @@ rt_status rt_segment_read_head(int file, const char *name, uint64_t *first_p,
     rt_free(bytes);
     *first_p = head.first;
     *size_p = size;
-    return is_whole ? RT_OK : damaged(name, error);
+    if (!is_whole)
+        return damaged(name, error);
+    return RT_OK;
 }
 
 // ---- frames ----------------------------------------------------------------------------------
@@ -186,5 +188,7 @@ rt_status rt_frame_read(int file, uint64_t offset, uint64_t end, rt_frame_head *
     memset(to + head->size, 0, RT_LINE_PAD);
     if (pread(file, to, head->size, (off_t)(offset + sizeof *head)) != (ssize_t)head->size)
         return RT_DATA;
-    return head->hash == hash_of(head, to) ? RT_OK : RT_DATA;
+    if (head->hash != hash_of(head, to))
+        return RT_DATA;
+    return RT_OK;
 }

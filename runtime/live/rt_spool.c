@@ -66,6 +66,26 @@ static bool is_stopped(rt_spool *spool)
     return stopped;
 }
 
+// Returns once it is committed, or is not to be.
+static rt_status append(rt_spool *spool, const rt_journal_entry *entry)
+{
+    rt_status status;
+    spool->is_waiting = true;
+    while ((status = rt_journal_append(spool->journal, entry)) == RT_AGAIN) {
+        if (is_stopped(spool))
+            return RT_STOPPED;
+        usleep(FULL_US);
+    }
+    if (status)
+        return status;
+    pthread_mutex_lock(&spool->lock);
+    while (spool->is_waiting)
+        pthread_cond_wait(&spool->changed, &spool->lock);
+    status = spool->committed;
+    pthread_mutex_unlock(&spool->lock);
+    return status;
+}
+
 // Lines and the position behind them go into the spool at once, before more is read.
 static rt_status commit(rt_spool *spool)
 {
@@ -80,22 +100,13 @@ static rt_status commit(rt_spool *spool)
                                     .note_size = spool->note.size,
                                     .done = committed,
                                     .context = spool};
-    rt_status status;
-    do {
-        spool->is_waiting = true;
-        while ((status = rt_journal_append(spool->journal, &entry)) == RT_AGAIN) {
-            if (is_stopped(spool))
-                return RT_STOPPED;
-            usleep(FULL_US);
-        }
-        pthread_mutex_lock(&spool->lock);
-        while (!status && spool->is_waiting)
-            pthread_cond_wait(&spool->changed, &spool->lock);
-        status = status ? status : spool->committed;
-        pthread_mutex_unlock(&spool->lock);
-        if (status == RT_IO)
-            usleep(FULL_US);
-    } while (status == RT_IO && !is_stopped(spool)); // the disk is full, say
+    rt_status status = append(spool, &entry);
+    while (status == RT_IO && !is_stopped(spool)) { // the disk is full, say
+        usleep(FULL_US);
+        status = append(spool, &entry);
+    }
+    if (status == RT_STOPPED)
+        return status;
     rt_bytes_clear(&spool->lines);
     spool->line_count = 0;
     return status;
@@ -104,11 +115,14 @@ static rt_status commit(rt_spool *spool)
 static rt_status read_block(rt_spool *spool, rt_error *error)
 {
     uint64_t deadline_ns = 0;
-    rt_status status = RT_OK;
-    while (!status && spool->lines.size < BLOCK_BYTES) {
+    while (spool->lines.size < BLOCK_BYTES) {
         rt_line line;
-        status = spool->ops->line(spool->source, deadline_ns, 0, &line, error);
-        if (status || line.is_too_long)
+        rt_status status = spool->ops->line(spool->source, deadline_ns, 0, &line, error);
+        if (status == RT_AGAIN)
+            return RT_OK;
+        if (status)
+            return status;
+        if (line.is_too_long)
             continue;
         if (deadline_ns == 0)
             deadline_ns = rt_now_ns() + BLOCK_NS;
@@ -116,7 +130,24 @@ static rt_status read_block(rt_spool *spool, rt_error *error)
         rt_bytes_put(&spool->lines, "\n", 1);
         spool->line_count++;
     }
-    return status == RT_AGAIN ? RT_OK : status;
+    return RT_OK;
+}
+
+// A block after the other, until the input ends or something fails.
+static rt_status gather(rt_spool *spool, rt_error *error)
+{
+    for (;;) {
+        const rt_status status = read_block(spool, error);
+        rt_status kept = RT_OK;
+        if (spool->line_count) // also what came before the end
+            kept = commit(spool);
+        if (kept && kept != RT_STOPPED)
+            return rt_fail(error, kept, "the spool cannot be written: %s", rt_status_text(kept));
+        if (kept)
+            return kept;
+        if (status)
+            return status;
+    }
 }
 
 static void *run(void *context)
@@ -124,17 +155,11 @@ static void *run(void *context)
     rt_spool *spool = context;
     const uint64_t one = 1;
     rt_error error = {0};
-    rt_status status = RT_OK;
     prctl(PR_SET_NAME, "spool");
-    while (!status) {
-        status = read_block(spool, &error);
-        const rt_status kept = spool->line_count ? commit(spool) : RT_OK;
-        if (kept && kept != RT_STOPPED)
-            rt_fail(&error, kept, "the spool cannot be written: %s", rt_status_text(kept));
-        status = kept ? kept : status;
-    }
+    const rt_status status = gather(spool, &error);
     pthread_mutex_lock(&spool->lock);
-    spool->state = status == RT_STOPPED ? RT_OK : status;
+    if (status != RT_STOPPED)
+        spool->state = status;
     spool->error = error;
     pthread_mutex_unlock(&spool->lock);
     if (write(spool->wake, &one, sizeof one) < 0) {
@@ -169,7 +194,23 @@ static rt_status open_source(rt_spool *spool, rt_error *error)
 static rt_status start(rt_spool *spool, rt_error *error)
 {
     spool->runs = rt_thread_start(&spool->thread, run, spool) == 0;
-    return spool->runs ? RT_OK : rt_fail(error, RT_LIMIT, "cannot start the spool's thread");
+    if (!spool->runs)
+        return rt_fail(error, RT_LIMIT, "cannot start the spool's thread");
+    return RT_OK;
+}
+
+static rt_status open_parts(rt_spool *spool, const rt_config *config, const char *place,
+                            rt_error *error)
+{
+    if (spool->stop < 0)
+        return rt_fail(error, RT_LIMIT, "cannot create an event descriptor");
+    rt_status status = rt_journal_open(place, config->journal_bytes_max, &spool->journal, error);
+    if (status)
+        return status;
+    status = open_source(spool, error);
+    if (status)
+        return status;
+    return start(spool, error);
 }
 
 rt_status rt_spool_open(const rt_config *config, rt_flow flow, const char *directory, int wake_fd,
@@ -179,22 +220,16 @@ rt_status rt_spool_open(const rt_config *config, rt_flow flow, const char *direc
     rt_spool *spool = rt_alloc(1, sizeof *spool);
     if (!spool)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a spool");
-    spool->stream = flow == RT_FLOW_EVENTS ? config->stream : rt_joined_config(&config->stream);
+    spool->stream = config->stream;
+    if (flow == RT_FLOW_OUTCOMES)
+        spool->stream = rt_joined_config(&config->stream);
     spool->seed = config->seed;
     rt_journal_place(directory, flow, place, sizeof place);
     spool->wake = wake_fd;
     spool->stop = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     pthread_mutex_init(&spool->lock, NULL);
     pthread_cond_init(&spool->changed, NULL);
-    rt_status status = RT_OK;
-    if (spool->stop < 0)
-        status = rt_fail(error, RT_LIMIT, "cannot create an event descriptor");
-    if (!status)
-        status = rt_journal_open(place, config->journal_bytes_max, &spool->journal, error);
-    if (!status)
-        status = open_source(spool, error);
-    if (!status)
-        status = start(spool, error);
+    rt_status status = open_parts(spool, config, place, error);
     if (status) {
         rt_spool_close(spool);
         return status;

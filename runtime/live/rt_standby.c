@@ -64,35 +64,42 @@ static rt_status take_turn(standby *s, uint32_t peer, uint32_t kind, uint64_t qu
     return RT_OK;
 }
 
-static void answer_mirror(standby *s, uint32_t peer, const rt_message *message)
+// text: what is there, of who begins.
+static rt_status take_mirror(standby *s, uint32_t peer, const rt_message *message, rt_bytes *text,
+                             rt_error *error)
 {
     rt_wire_mirror what;
+    rt_reader reader = rt_message_reader(message);
+    if (!rt_reader_get(&reader, &what, 1, sizeof what))
+        return rt_fail(error, RT_WIRE, "a MIRROR that is cut off");
+    rt_status status = rt_standby_disk_adopt(&s->disk, what.id, what.epoch, error);
+    if (status)
+        return status;
+    status = take_turn(s, peer, what.kind, rt_message_header(message)->iteration, error);
+    if (status)
+        return status;
+    s->heard_ns = rt_now_ns();
+    if (what.kind == RT_MIRROR_BEGIN || s->is_silent)
+        rt_info("following the coordinator of epoch %" PRIu32, what.epoch);
+    s->is_silent = false;
+    if (what.kind == RT_MIRROR_BEAT)
+        return RT_OK;
+    if (what.kind != RT_MIRROR_BEGIN)
+        return rt_standby_disk_take(&s->disk, &what, &reader, error);
+    status = rt_standby_disk_list(&s->disk, text, error);
+    rt_bytes_put(text, "", 1);
+    if (!status && text->failed)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    return status;
+}
+
+static void answer_mirror(standby *s, uint32_t peer, const rt_message *message)
+{
     rt_message answer;
     rt_bytes text = {0};
     rt_error error = {0};
     uint64_t count;
-    rt_reader reader = rt_message_reader(message);
-    rt_status status = rt_reader_get(&reader, &what, 1, sizeof what)
-                           ? RT_OK
-                           : rt_fail(&error, RT_WIRE, "a MIRROR that is cut off");
-    if (!status)
-        status = rt_standby_disk_adopt(&s->disk, what.id, what.epoch, &error);
-    if (!status)
-        status = take_turn(s, peer, what.kind, rt_message_header(message)->iteration, &error);
-    if (!status) {
-        s->heard_ns = rt_now_ns();
-        if (what.kind == RT_MIRROR_BEGIN || s->is_silent)
-            rt_info("following the coordinator of epoch %" PRIu32, what.epoch);
-        s->is_silent = false;
-    }
-    if (!status && what.kind == RT_MIRROR_BEGIN) {
-        status = rt_standby_disk_list(&s->disk, &text, &error);
-        rt_bytes_put(&text, "", 1);
-        if (!status && text.failed)
-            status = rt_fail(&error, RT_NO_MEMORY, "out of memory");
-    } else if (!status && what.kind != RT_MIRROR_BEAT) {
-        status = rt_standby_disk_take(&s->disk, &what, &reader, &error);
-    }
+    const rt_status status = take_mirror(s, peer, message, &text, &error);
     if (status && rt_log_due(&s->limit, &count))
         rt_warn("refused: %s", error.text);
     if (!create_answer(message, SELF, s->disk.state.epoch, &error, &text, &answer)) {
@@ -139,7 +146,7 @@ static void send_away(standby *s, uint32_t peer)
     rt_message_release(&answer);
 }
 
-static rt_status turn(standby *s)
+static void turn(standby *s)
 {
     const rt_transport_ops *ops = s->config->ops;
     bool ready;
@@ -151,7 +158,7 @@ static rt_status turn(standby *s)
         rt_message_release(&message);
         if (status == RT_AGAIN)
             (void)ops->wait(&s->endpoint, 1, s->config->stop_fd, WAIT_MS, &ready);
-        return RT_OK;
+        return;
     }
     const uint32_t type = rt_message_header(&message)->type;
     const bool is_visitor = rt_peer_role(peer) == RT_ROLE_VISITOR;
@@ -162,7 +169,6 @@ static rt_status turn(standby *s)
     else if (type == RT_MESSAGE_HELLO)
         send_away(s, peer);
     rt_message_release(&message);
-    return RT_OK;
 }
 
 static void look_at_silence(standby *s)
@@ -192,17 +198,29 @@ static void close_door(standby *s)
     s->transport = NULL;
 }
 
+static rt_status allow_added(standby *s, rt_error *error)
+{
+    for (uint32_t i = 0; i < s->added_count; i++) {
+        rt_status status = s->config->ops->allow(s->transport, &s->added[i], error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
 static rt_status open_door(standby *s, rt_error *error)
 {
     char address[RT_NAME_MAX + 16];
     const rt_standby_config *config = s->config;
     snprintf(address, sizeof address, "tcp://%s", config->config->standby);
     rt_status status = rt_transport_open(config->ops, config->keys, &s->transport, error);
-    for (uint32_t i = 0; i < s->added_count && !status; i++)
-        status = config->ops->allow(s->transport, &s->added[i], error);
+    if (!status)
+        status = allow_added(s, error);
     if (!status)
         status = config->ops->listen(s->transport, SELF, address, s->bound, &s->endpoint, error);
-    return status ? rt_fail_in(error, "coordinator.standby") : RT_OK;
+    if (status)
+        return rt_fail_in(error, "coordinator.standby");
+    return RT_OK;
 }
 
 // ---- boxes that were added -------------------------------------------------------------------
@@ -272,21 +290,23 @@ static rt_status look_at_added(standby *s, rt_error *error)
 static rt_status follow(standby *s, rt_error *error)
 {
     rt_status status = look_at_added(s, error);
-    if (!status)
-        status = open_door(s, error);
+    if (status)
+        return status;
+    status = open_door(s, error);
     if (status)
         return status;
     rt_notify_ready(s->config->notify);
     rt_info("listening on %s", s->bound);
-    while (!status && !s->disk.state.is_promoted) {
+    while (!s->disk.state.is_promoted) {
         if (is_stopped(s))
             return rt_fail(error, RT_STOPPED, "ends");
-        status = turn(s);
+        turn(s);
         look_at_silence(s);
-        if (!status)
-            status = look_at_added(s, error);
+        status = look_at_added(s, error);
+        if (status)
+            return status;
     }
-    return status;
+    return RT_OK;
 }
 
 rt_status rt_standby_run(const rt_standby_config *config, rt_error *error)

@@ -35,15 +35,17 @@ rt_status rt_standby_read(const char *directory, rt_standby_state *state, rt_err
     *state = (rt_standby_state){0};
     snprintf(path, sizeof path, "%s/" STATE, directory);
     FILE *file = fopen(path, "re");
+    if (!file && errno == ENOENT)
+        return RT_OK;
     if (!file)
-        return errno == ENOENT ? RT_OK : rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
+        return rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
     const bool is_read =
         fscanf(file, "epoch %" SCNu32 " promoted %" SCNu32, &state->epoch, &promoted) == 2;
     fclose(file);
     state->is_promoted = promoted == 1;
-    return is_read && promoted <= 1
-               ? RT_OK
-               : rt_fail(error, RT_DATA, "%s: expected \"epoch N promoted 0\", or 1", path);
+    if (!is_read || promoted > 1)
+        return rt_fail(error, RT_DATA, "%s: expected \"epoch N promoted 0\", or 1", path);
+    return RT_OK;
 }
 
 static rt_status write_state(const rt_standby_disk *disk, rt_error *error)
@@ -60,11 +62,15 @@ rt_status rt_standby_read_id(const char *directory, uint64_t *id_p, rt_error *er
     *id_p = 0;
     snprintf(path, sizeof path, "%s/" ID, directory);
     FILE *file = fopen(path, "re");
+    if (!file && errno == ENOENT)
+        return RT_OK;
     if (!file)
-        return errno == ENOENT ? RT_OK : rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
+        return rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
     const bool is_read = fscanf(file, "%" SCNx64, id_p) == 1 && *id_p;
     fclose(file);
-    return is_read ? RT_OK : rt_fail(error, RT_DATA, "%s: no id of a run", path);
+    if (!is_read)
+        return rt_fail(error, RT_DATA, "%s: no id of a run", path);
+    return RT_OK;
 }
 
 // Who has led the run has what nobody else got; blocks behind that would not fit.
@@ -72,12 +78,34 @@ static rt_status check_folder(const rt_standby_disk *disk, rt_error *error)
 {
     char path[RT_PATH_MAX + 32];
     snprintf(path, sizeof path, "%s/" STATE, disk->directory);
-    return disk->id && access(path, F_OK) != 0
-               ? rt_fail(error, RT_CONFIG,
-                         "%s: the folder of a coordinator, which may have what the run has not: "
-                         "give the standby an empty one",
-                         disk->directory)
-               : RT_OK;
+    if (disk->id && access(path, F_OK) != 0)
+        return rt_fail(error, RT_CONFIG,
+                       "%s: the folder of a coordinator, which may have what the run has not: "
+                       "give the standby an empty one",
+                       disk->directory);
+    return RT_OK;
+}
+
+// Of checkpoints and journals, whose names are set.
+static rt_status make_folders(const rt_config *config, const char *place, rt_standby_disk *disk,
+                              rt_error *error)
+{
+    const bool is_sent[RT_FLOWS] = {
+        [RT_FLOW_EVENTS] = rt_config_source_is_live(&config->stream),
+        [RT_FLOW_OUTCOMES] = rt_config_join_is_live(&config->stream),
+    };
+    rt_status status = rt_checkpoint_make(disk->checkpoints, error);
+    if (status)
+        return status;
+    for (rt_flow flow = 0; flow < RT_FLOWS; flow++) {
+        rt_journal_place(place, flow, disk->journals[flow], sizeof disk->journals[flow]);
+        if (!is_sent[flow])
+            continue;
+        status = rt_checkpoint_make(disk->journals[flow], error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
 }
 
 rt_status rt_standby_disk_open(const rt_config *config, const char *directory,
@@ -89,19 +117,16 @@ rt_status rt_standby_disk_open(const rt_config *config, const char *directory,
     snprintf(disk->checkpoints, sizeof disk->checkpoints, "%s", checkpoints);
     snprintf(own, sizeof own, "%s/journal", directory);
     const char *place = *config->journal_directory ? config->journal_directory : own;
-    rt_status status = rt_checkpoint_make(checkpoints, error);
-    for (rt_flow flow = 0; flow < RT_FLOWS && !status; flow++) {
-        rt_journal_place(place, flow, disk->journals[flow], sizeof disk->journals[flow]);
-        const bool is_sent = flow == RT_FLOW_EVENTS ? rt_config_source_is_live(&config->stream)
-                                                    : rt_config_join_is_live(&config->stream);
-        if (is_sent)
-            status = rt_checkpoint_make(disk->journals[flow], error);
-    }
-    if (!status)
-        status = rt_standby_read_id(directory, &disk->id, error);
-    if (!status)
-        status = check_folder(disk, error);
-    return status ? status : rt_standby_read(directory, &disk->state, error);
+    rt_status status = make_folders(config, place, disk, error);
+    if (status)
+        return status;
+    status = rt_standby_read_id(directory, &disk->id, error);
+    if (status)
+        return status;
+    status = check_folder(disk, error);
+    if (status)
+        return status;
+    return rt_standby_read(directory, &disk->state, error);
 }
 
 static void close_segment(rt_standby_disk *disk)
@@ -161,43 +186,58 @@ static rt_status list_journal(rt_standby_disk *disk, rt_flow flow, rt_bytes *tex
     return RT_OK;
 }
 
+// 0: there is none, or it cannot be read.
+static uint64_t hash_manifest(const char *folder, uint8_t *buffer)
+{
+    char path[RT_PATH_MAX + 96];
+    snprintf(path, sizeof path, "%s/" RT_MANIFEST_NAME, folder);
+    const int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return 0;
+    const ssize_t size = read(file, buffer, MANIFEST_BYTES_MAX);
+    close(file);
+    if (size <= 0)
+        return 0;
+    return rt_hash_bytes(buffer, (size_t)size);
+}
+
 static rt_status list_checkpoints(rt_standby_disk *disk, rt_bytes *text, rt_error *error)
 {
     uint32_t *iterations, count;
     rt_status status = rt_checkpoint_list(disk->checkpoints, &iterations, &count, error);
-    uint8_t *manifest = status ? NULL : rt_alloc(1, MANIFEST_BYTES_MAX);
-    if (!status && !manifest) {
+    if (status)
+        return status;
+    uint8_t *buffer = rt_alloc(1, MANIFEST_BYTES_MAX);
+    if (!buffer) {
         rt_free(iterations);
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     }
-    for (uint32_t i = 0; i < count && !status; i++) {
-        char folder[RT_PATH_MAX + 64], path[RT_PATH_MAX + 96], line[64];
+    for (uint32_t i = 0; i < count; i++) {
+        char folder[RT_PATH_MAX + 64], line[64];
         if (rt_checkpoint_path(disk->checkpoints, iterations[i], folder, sizeof folder, NULL))
             continue;
-        snprintf(path, sizeof path, "%s/" RT_MANIFEST_NAME, folder);
-        const int file = open(path, O_RDONLY | O_CLOEXEC);
-        const ssize_t size = file >= 0 ? read(file, manifest, MANIFEST_BYTES_MAX) : 0;
-        if (file >= 0)
-            close(file);
         snprintf(line, sizeof line, "checkpoint %" PRIu32 " %016" PRIx64 "\n", iterations[i],
-                 size > 0 ? rt_hash_bytes(manifest, (size_t)size) : 0);
+                 hash_manifest(folder, buffer));
         put_line(text, line);
     }
-    rt_free(manifest);
+    rt_free(buffer);
     rt_free(iterations);
-    return status;
+    return RT_OK;
 }
 
 rt_status rt_standby_disk_list(rt_standby_disk *disk, rt_bytes *text, rt_error *error)
 {
-    rt_status status = RT_OK;
     rt_bytes_clear(text);
     close_part(disk);
-    for (rt_flow flow = 0; flow < RT_FLOWS && !status; flow++)
-        status = list_journal(disk, flow, text, error);
-    if (!status)
-        status = list_checkpoints(disk, text, error);
-    return !status && text->failed ? rt_fail(error, RT_NO_MEMORY, "out of memory") : status;
+    for (rt_flow flow = 0; flow < RT_FLOWS; flow++) {
+        rt_status status = list_journal(disk, flow, text, error);
+        if (status)
+            return status;
+    }
+    rt_status status = list_checkpoints(disk, text, error);
+    if (!status && text->failed)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    return status;
 }
 
 // ---- whom it follows -------------------------------------------------------------------------
@@ -213,7 +253,6 @@ static bool is_empty(rt_standby_disk *disk)
 rt_status rt_standby_disk_adopt(rt_standby_disk *disk, uint64_t id, uint32_t epoch, rt_error *error)
 {
     char text[32];
-    rt_status status = RT_OK;
     if (disk->state.is_promoted)
         return rt_fail(error, RT_REFUSED, "the standby was promoted: it leads the run by now");
     if (id == 0 || (disk->id && disk->id != id) || (!disk->id && !is_empty(disk)))
@@ -227,13 +266,16 @@ rt_status rt_standby_disk_adopt(rt_standby_disk *disk, uint64_t id, uint32_t epo
                        disk->state.epoch, epoch);
     if (!disk->id || epoch > disk->state.epoch) { // before the id, see check_folder
         disk->state.epoch = epoch;
-        status = write_state(disk, error);
+        rt_status status = write_state(disk, error);
+        if (status)
+            return status;
     }
-    if (!status && !disk->id) {
-        snprintf(text, sizeof text, "%016" PRIx64 "\n", id);
-        status = write_text(disk->directory, ID, text, error);
-        disk->id = status ? 0 : id;
-    }
+    if (disk->id)
+        return RT_OK;
+    snprintf(text, sizeof text, "%016" PRIx64 "\n", id);
+    rt_status status = write_text(disk->directory, ID, text, error);
+    if (!status)
+        disk->id = id;
     return status;
 }
 
@@ -260,7 +302,9 @@ static rt_status sync_folder(const char *path, rt_error *error)
     const int reason = errno;
     if (folder >= 0)
         close(folder);
-    return is_synced ? RT_OK : rt_fail(error, RT_IO, "%s: %s", path, strerror(reason));
+    if (!is_synced)
+        return rt_fail(error, RT_IO, "%s: %s", path, strerror(reason));
+    return RT_OK;
 }
 
 static rt_status write_at(int file, const char *path, uint64_t offset, const rt_reader *bytes,
@@ -272,9 +316,9 @@ static rt_status write_at(int file, const char *path, uint64_t offset, const rt_
             pwrite(file, bytes->next + done, bytes->left - done, (off_t)(offset + done));
         if (count < 0 && errno == EINTR)
             continue;
+        const int reason = count < 0 ? errno : ENOSPC;
         if (count <= 0)
-            return rt_fail(error, RT_IO, "%s: cannot be written: %s", path,
-                           strerror(count < 0 ? errno : ENOSPC));
+            return rt_fail(error, RT_IO, "%s: cannot be written: %s", path, strerror(reason));
         done += (size_t)count;
     }
     if (syncs && fdatasync(file) != 0)
@@ -287,10 +331,10 @@ static rt_status expect_size(int file, const char *path, uint64_t size, rt_error
     struct stat info;
     if (fstat(file, &info) != 0)
         return rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
-    return (uint64_t)info.st_size == size
-               ? RT_OK
-               : rt_fail(error, RT_IO, "%s: has %" PRIu64 " bytes, these are from %" PRIu64 " on",
-                         path, (uint64_t)info.st_size, size);
+    if ((uint64_t)info.st_size != size)
+        return rt_fail(error, RT_IO, "%s: has %" PRIu64 " bytes, these are from %" PRIu64 " on",
+                       path, (uint64_t)info.st_size, size);
+    return RT_OK;
 }
 
 static void segment_path(const rt_standby_disk *disk, const rt_wire_mirror *what, char *path,
@@ -351,18 +395,21 @@ static rt_status cut_segment(rt_standby_disk *disk, const rt_wire_mirror *what, 
     const int reason = errno;
     if (file >= 0)
         close(file);
-    return is_cut ? RT_OK : rt_fail(error, RT_IO, "%s: %s", path, strerror(reason));
+    if (!is_cut)
+        return rt_fail(error, RT_IO, "%s: %s", path, strerror(reason));
+    return RT_OK;
 }
 
 // "boxes", or "ckpt-000000001200/dense.bin": letters, digits, dots, dashes, underscores.
 static bool may_be(const char *name)
 {
-    const char *slash = strchr(name, '/');
-    const char *file = slash ? slash + 1 : name;
+    const char *slash = strchr(name, '/'), *file = name;
     const size_t folder_size = strlen("ckpt-") + 12;
     if (slash && ((size_t)(slash - name) != folder_size || strncmp(name, "ckpt-", 5) != 0 ||
                   strspn(name + 5, "0123456789") != 12))
         return false;
+    if (slash)
+        file = slash + 1;
     const size_t allowed =
         strspn(file, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
     return *file && *file != '.' && file[allowed] == '\0';
@@ -372,10 +419,10 @@ static rt_status open_part(rt_standby_disk *disk, const char *path, uint64_t off
                            rt_error *error)
 {
     char folder[sizeof disk->part];
+    if (offset > 0 && (disk->part_file < 0 || strcmp(path, disk->part) != 0))
+        return rt_fail(error, RT_IO, "%s: its beginning did not come", path);
     if (offset > 0)
-        return disk->part_file >= 0 && strcmp(path, disk->part) == 0
-                   ? RT_OK
-                   : rt_fail(error, RT_IO, "%s: its beginning did not come", path);
+        return RT_OK;
     close_part(disk);
     snprintf(folder, sizeof folder, "%s", path);
     *strrchr(folder, '/') = '\0';
@@ -384,7 +431,9 @@ static rt_status open_part(rt_standby_disk *disk, const char *path, uint64_t off
         return status;
     snprintf(disk->part, sizeof disk->part, "%s", path);
     disk->part_file = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    return disk->part_file >= 0 ? RT_OK : rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
+    if (disk->part_file < 0)
+        return rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
+    return RT_OK;
 }
 
 static rt_status remove_file(const rt_standby_disk *disk, const char *path, rt_error *error)

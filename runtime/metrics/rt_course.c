@@ -4,7 +4,9 @@
 
 double rt_mean_of(const rt_mean *mean)
 {
-    return mean->count ? mean->sum / (double)mean->count : (double)NAN;
+    if (mean->count)
+        return mean->sum / (double)mean->count;
+    return (double)NAN;
 }
 
 void rt_mean_add(rt_mean *mean, double value)
@@ -20,7 +22,9 @@ rt_status rt_course_init(rt_course *course, uint32_t point_max, uint32_t series_
     rt_assert(series_count <= RT_COURSE_SERIES_MAX && point_max % 2 == 0);
     *course = (rt_course){.max = point_max, .series_count = series_count, .stride = 1};
     course->points = rt_alloc(point_max, sizeof *course->points);
-    return course->points ? RT_OK : RT_NO_MEMORY;
+    if (!course->points)
+        return RT_NO_MEMORY;
+    return RT_OK;
 }
 
 void rt_course_fini(rt_course *course)

@@ -47,7 +47,7 @@ void rt_latency_add_arrivals(rt_latency *latency, const uint64_t *arrivals, uint
     const uint64_t now = (uint64_t)clock.tv_sec * 1000000000u + (uint64_t)clock.tv_nsec;
     for (uint32_t i = 0; i < count; i++)
         if (arrivals[i])
-            rt_latency_add(latency, now > arrivals[i] ? now - arrivals[i] : 0);
+            rt_latency_add(latency, now - rt_min_u64(now, arrivals[i]));
 }
 
 void rt_latency_write(const rt_latency *latency, rt_json *json, const char *key)

@@ -82,7 +82,7 @@ void rt_meter_save(const rt_meter *meter, rt_bytes *bytes)
 {
     rt_bytes_put_u64(bytes, meter->tail_start);
     rt_bytes_put_u64(bytes, meter->segment_size);
-    rt_bytes_put_u32(bytes, meter->segment_count | (meter->weighs ? WEIGHED : 0));
+    rt_bytes_put_u32(bytes, meter->segment_count | meter->weighs * WEIGHED);
     rt_bytes_put(bytes, &meter->total, sizeof meter->total);
     for (uint32_t i = 0; i < meter->segment_count; i++)
         rt_bytes_put(bytes, meter->segments[i], sizeof *meter->segments[i]);
@@ -212,7 +212,21 @@ static void masses_of(const samples *from, uint32_t i, double masses[2])
 
 static double clipped(double p)
 {
-    return p < RT_METER_CLIP ? RT_METER_CLIP : p > 1 - RT_METER_CLIP ? 1 - RT_METER_CLIP : p;
+    if (p < RT_METER_CLIP)
+        return RT_METER_CLIP;
+    if (p > 1 - RT_METER_CLIP)
+        return 1 - RT_METER_CLIP;
+    return p;
+}
+
+static uint32_t bin_of(double logit)
+{
+    const double position = (logit + LOGIT_MAX) * BINS_PER_LOGIT;
+    if (position <= 0)
+        return 0;
+    if (position >= BIN_COUNT - 1)
+        return BIN_COUNT - 1;
+    return (uint32_t)position;
 }
 
 // Adds to the three tallies at once: the logarithms cost more than all the rest.
@@ -231,10 +245,7 @@ static void add_chunk(tally *const tallies[3], const samples *from, uint32_t cou
         prediction_sum += p * (masses[0] + masses[1]);
         p = clipped(p);
         double log_p = log(p), log_q = log(1 - p);
-        double position = (log_p - log_q + LOGIT_MAX) * BINS_PER_LOGIT;
-        uint32_t bin = position <= 0               ? 0
-                       : position >= BIN_COUNT - 1 ? BIN_COUNT - 1
-                                                   : (uint32_t)position;
+        const uint32_t bin = bin_of(log_p - log_q);
         const int64_t added[2] = {llround(masses[0] * unit), llround(masses[1] * unit)};
         positives += added[1];
         loss_sum -= masses[1] * log_p + masses[0] * log_q;
@@ -259,7 +270,8 @@ static uint32_t likeliest(const float *predictions, uint32_t class_count)
     for (uint32_t c = 0; c < class_count; c++) {
         if (!(predictions[c] >= 0 && predictions[c] <= 1))
             return class_count;
-        best = predictions[c] > predictions[best] ? c : best;
+        if (predictions[c] > predictions[best])
+            best = c;
     }
     return best;
 }
@@ -280,10 +292,7 @@ static void add_class(tally *const tallies[3], uint32_t class_count, const float
     }
     for (uint32_t c = 0; c < class_count && best < class_count; c++) {
         const double p = clipped((double)predictions[c]);
-        const double position = (log(p) - log(1 - p) + LOGIT_MAX) * BINS_PER_LOGIT;
-        const uint32_t bin = position <= 0               ? 0
-                             : position >= BIN_COUNT - 1 ? BIN_COUNT - 1
-                                                         : (uint32_t)position;
+        const uint32_t bin = bin_of(log(p) - log(1 - p));
         for (uint32_t k = 0; k < 3; k++)
             tallies[k]->bins[c == own][bin]++;
     }
@@ -365,8 +374,9 @@ static double auc_of(const evidence *one)
         negatives_below += negative;
         positives += positive;
     }
-    return positives > 0 && negatives_below > 0 ? ordered / (positives * negatives_below)
-                                                : (double)NAN;
+    if (positives > 0 && negatives_below > 0)
+        return ordered / (positives * negatives_below);
+    return (double)NAN;
 }
 
 // Of all samples, by weight.
@@ -375,7 +385,9 @@ static double mass_of(const evidence *one, bool weighs)
     double mass = 0;
     for (uint32_t i = 0; weighs && i < one->bin_count; i++)
         mass += (double)(one->bins[0][i] + one->bins[1][i]);
-    return weighs ? mass / WEIGHT_UNIT : (double)(one->sums->seen - one->sums->invalid);
+    if (weighs)
+        return mass / WEIGHT_UNIT;
+    return (double)(one->sums->seen - one->sums->invalid);
 }
 
 static rt_quality quality_of(const rt_meter *meter, evidence of, uint64_t first_sample)

@@ -31,8 +31,11 @@ static void find_end(rt_metrics *metrics)
 {
     char last = '\n';
     off_t end = lseek(metrics->file, 0, SEEK_END);
-    metrics->size = end > 0 ? (uint64_t)end : 0;
-    if (end > 0 && pread(metrics->file, &last, 1, end - 1) == 1)
+    metrics->size = 0;
+    if (end <= 0)
+        return;
+    metrics->size = (uint64_t)end;
+    if (pread(metrics->file, &last, 1, end - 1) == 1)
         metrics->is_broken = last != '\n';
 }
 
@@ -53,7 +56,8 @@ static rt_status open_file(const char *path, int flags, bool is_beside, rt_metri
         metrics->fresh = metrics->older + strlen(metrics->older) + 1;
         snprintf(metrics->fresh, size + sizeof ".new", "%s.new", path);
         metrics->is_beside = is_beside;
-        metrics->file = open(is_beside ? metrics->fresh : path, O_CREAT | O_CLOEXEC | flags, 0644);
+        const char *now = is_beside ? metrics->fresh : path;
+        metrics->file = open(now, O_CREAT | O_CLOEXEC | flags, 0644);
         if (metrics->file < 0) {
             int cause = errno;
             rt_free(metrics);
@@ -93,7 +97,9 @@ rt_status rt_metrics_append(const char *path, rt_metrics **metrics_p, rt_error *
 
 void rt_metrics_limit(rt_metrics *metrics, uint64_t bytes_max)
 {
-    metrics->turn = bytes_max ? rt_max_u64(bytes_max / 2, 1) : 0;
+    metrics->turn = 0;
+    if (bytes_max)
+        metrics->turn = rt_max_u64(bytes_max / 2, 1);
 }
 
 void rt_metrics_close(rt_metrics *metrics)
@@ -192,7 +198,9 @@ void rt_metrics_end(rt_metrics *metrics)
     metrics->json.text[size] = '\n';
     if (metrics->is_broken && write_all(metrics->file, "\n", 1) == 1)
         metrics->is_broken = false;
-    size_t done = metrics->is_broken ? 0 : write_all(metrics->file, text, size + 1);
+    size_t done = 0;
+    if (!metrics->is_broken)
+        done = write_all(metrics->file, text, size + 1);
     int cause = errno;
     if (done == size + 1) {
         metrics->size += done;
@@ -216,6 +224,7 @@ void rt_metrics_quality(rt_json *json, const char *key, const rt_quality *qualit
     rt_json_double(json, "auc", quality->auc);
     rt_json_double(json, "normalised_entropy", quality->normalised_entropy);
     rt_json_double(json, "calibration", quality->calibration);
-    rt_json_double(json, quality->class_count ? "accuracy" : "mean_label", quality->mean_label);
+    const char *name = quality->class_count ? "accuracy" : "mean_label";
+    rt_json_double(json, name, quality->mean_label);
     rt_json_end_object(json);
 }

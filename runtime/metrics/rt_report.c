@@ -81,7 +81,7 @@ void rt_report_number(rt_report *report, const char *column, double value, uint3
     cell *one = next_cell(report, column);
     double scale = pow(10, decimals);
     one->is_number = true;
-    one->value = isnan(value) ? value : round(value * scale) / scale;
+    one->value = round(value * scale) / scale; // of NaN: NaN
     if (isnan(value))
         snprintf(one->text, sizeof one->text, "-");
     else

@@ -5,11 +5,19 @@
 #include "runtime/numbers/rt_bf16.h"
 #include "runtime/numbers/rt_int8.h"
 
+// But for int8.
+static uint64_t float_bytes(rt_coding coding)
+{
+    if (coding == RT_CODING_BF16)
+        return sizeof(uint16_t);
+    return sizeof(float);
+}
+
 uint64_t rt_coding_dense_bytes(rt_coding coding, uint64_t floats)
 {
     if (coding == RT_CODING_INT8)
         return floats + (floats + RT_INT8_BLOCK - 1) / RT_INT8_BLOCK * sizeof(float);
-    return floats * (coding == RT_CODING_BF16 ? sizeof(uint16_t) : sizeof(float));
+    return floats * float_bytes(coding);
 }
 
 uint64_t rt_coding_dense_floats(rt_coding coding, uint64_t bytes)
@@ -17,7 +25,7 @@ uint64_t rt_coding_dense_floats(rt_coding coding, uint64_t bytes)
     const uint64_t block = RT_INT8_BLOCK + sizeof(float), rest = bytes % block;
     if (coding == RT_CODING_INT8)
         return bytes / block * RT_INT8_BLOCK + (rest ? rest - sizeof(float) : 0);
-    return bytes / (coding == RT_CODING_BF16 ? sizeof(uint16_t) : sizeof(float));
+    return bytes / float_bytes(coding);
 }
 
 uint32_t rt_coding_words(rt_coding coding, uint32_t count)

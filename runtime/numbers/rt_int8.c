@@ -95,8 +95,10 @@ void rt_int8_pack_blocks(const float *values, float *residual, uint32_t count, v
     int8_t *codes = (int8_t *)(scales + rt_int8_blocks(count));
     for (uint32_t at = 0; at < count; at += RT_INT8_BLOCK) {
         const uint32_t some = (uint32_t)rt_min_u64(count - at, RT_INT8_BLOCK);
-        *scales++ = residual ? rt_int8_pack_feedback(values + at, residual + at, some, codes + at)
-                             : rt_int8_pack(values + at, some, codes + at);
+        if (residual)
+            *scales++ = rt_int8_pack_feedback(values + at, residual + at, some, codes + at);
+        else
+            *scales++ = rt_int8_pack(values + at, some, codes + at);
     }
 }
 

@@ -12,7 +12,9 @@ bool rt_stripes_keep(const rt_config *config)
 uint32_t rt_stripes_shards(const rt_config *config, uint32_t shard_count)
 {
     const bool is_whole = !rt_optimizer_is_elementwise(&config->optimizer_dense);
-    return is_whole && rt_stripes_keep(config) ? 1 : shard_count;
+    if (is_whole && rt_stripes_keep(config))
+        return 1;
+    return shard_count;
 }
 
 uint32_t rt_stripes_part(const rt_stripes *stripes, uint32_t shard)
@@ -22,7 +24,8 @@ uint32_t rt_stripes_part(const rt_stripes *stripes, uint32_t shard)
     if (shard >= stripes->shard_count)
         return 0;
     const uint32_t own = whole / stripes->shard_count + (shard < whole % stripes->shard_count);
-    return own * RT_STRIPE_FLOATS + (whole % stripes->shard_count == shard ? rest : 0);
+    const bool has_rest = shard == whole % stripes->shard_count;
+    return own * RT_STRIPE_FLOATS + has_rest * rest;
 }
 
 uint32_t rt_stripes_place(const rt_stripes *stripes, uint32_t shard, uint32_t at)

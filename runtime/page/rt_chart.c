@@ -27,7 +27,9 @@ static double round_digit(double digit)
         return 1;
     if (digit < 3.5)
         return 2;
-    return digit < 7.5 ? 5 : 10;
+    if (digit < 7.5)
+        return 5;
+    return 10;
 }
 
 // Round numbers around low and high, about five.
@@ -59,9 +61,9 @@ static void draw_axes(rt_page *page, const axis *x, const axis *y)
             break;
         rt_page_add(page, "<path class=\"grid\" d=\"M%.0f %.1fH%.0f\"/>", LEFT, y_at(y, value),
                      WIDTH - RIGHT);
+        const double shown = fabs(value) < y->step * 1e-6 ? 0 : value;
         rt_page_add(page, "<text x=\"%.0f\" y=\"%.1f\" class=\"end\">%s</text>\n", LEFT - 6,
-                     y_at(y, value) + 4,
-                     rt_page_number(fabs(value) < y->step * 1e-6 ? 0 : value, text));
+                    y_at(y, value) + 4, rt_page_number(shown, text));
     }
     for (int i = 0; i <= TICKS_MAX; i++) {
         const double value = x->low + i * x->step;
@@ -78,13 +80,13 @@ static void draw_line(rt_page *page, const rt_chart_line *line, uint32_t number,
                       const axis *y)
 {
     bool joined = false;
-    rt_page_add(page, "<path class=\"line s%u%s\" d=\"", number % RT_CHART_COLOURS,
-                 number >= RT_CHART_COLOURS ? " dashed" : "");
+    const char *dashes = number >= RT_CHART_COLOURS ? " dashed" : "";
+    rt_page_add(page, "<path class=\"line s%u%s\" d=\"", number % RT_CHART_COLOURS, dashes);
     for (uint32_t i = 0; i < line->count; i++) {
         const bool there = isfinite(line->y[i]);
+        const char command = joined ? 'L' : 'M';
         if (there)
-            rt_page_add(page, "%s%.1f %.1f", joined ? "L" : "M", x_at(x, line->x[i]),
-                         y_at(y, line->y[i]));
+            rt_page_add(page, "%c%.1f %.1f", command, x_at(x, line->x[i]), y_at(y, line->y[i]));
         if (there && !joined && (i + 1 == line->count || !isfinite(line->y[i + 1])))
             rt_page_add(page, "h.1"); // a point alone is seen too
         joined = there;
@@ -96,14 +98,17 @@ static void draw_line(rt_page *page, const rt_chart_line *line, uint32_t number,
 
 static void legend(rt_page *page, const char *kind, uint32_t number, bool dashed, const char *name)
 {
-    rt_page_add(page, "<span><i class=\"%s%u%s\"></i>", kind, number, dashed ? " hollow" : "");
+    const char *look = dashed ? " hollow" : "";
+    rt_page_add(page, "<span><i class=\"%s%u%s\"></i>", kind, number, look);
     rt_page_text(page, name);
     rt_page_add(page, "</span>\n");
 }
 
 void rt_chart_lines(rt_page *page, bool from_zero, const rt_chart_line *lines, uint32_t line_count)
 {
-    double low = from_zero ? 0 : INFINITY, high = -INFINITY, last = 1, first = INFINITY;
+    double low = INFINITY, high = -INFINITY, last = 1, first = INFINITY;
+    if (from_zero)
+        low = 0;
     for (uint32_t k = 0; k < line_count; k++) {
         for (uint32_t i = 0; i < lines[k].count; i++) {
             if (!isfinite(lines[k].y[i]))

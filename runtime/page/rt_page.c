@@ -29,7 +29,9 @@ void rt_page_add(rt_page *page, const char *format, ...)
     va_start(arguments, format);
     int length = vsnprintf(NULL, 0, format, arguments);
     va_end(arguments);
-    char *at = length < 0 ? NULL : room(page, (size_t)length);
+    if (length < 0)
+        return;
+    char *at = room(page, (size_t)length);
     if (!at)
         return;
     va_start(arguments, format);
@@ -47,7 +49,9 @@ static size_t character(const char *text)
     const size_t length = (size_t)2 + (at[0] >= 0xe0) + (at[0] >= 0xf0);
     if (strnlen(text, length) < length || !rt_json_is_utf8(text, length))
         return 0;
-    return at[0] == 0xef && at[1] == 0xbf && at[2] >= 0xbe ? 0 : length; // U+FFFE, U+FFFF
+    if (at[0] == 0xef && at[1] == 0xbf && at[2] >= 0xbe) // U+FFFE, U+FFFF
+        return 0;
+    return length;
 }
 
 void rt_page_text(rt_page *page, const char *text)
@@ -76,7 +80,7 @@ void rt_page_text(rt_page *page, const char *text)
             else
                 rt_page_add(page, "\xef\xbf\xbd");
         }
-        text += length ? length : 1;
+        text += rt_max_u64(length, 1);
     }
 }
 
@@ -96,8 +100,10 @@ const char *rt_page_number(double value, char text[32])
             return text;
         }
     }
-    const char *small = size >= 1 || value == 0 ? "%.4g" : "%.3g";
-    snprintf(text, 32, size >= 1000 ? "%.0f" : small, value);
+    const char *format = size >= 1 || value == 0 ? "%.4g" : "%.3g";
+    if (size >= 1000)
+        format = "%.0f";
+    snprintf(text, 32, format, value);
     return text;
 }
 

@@ -44,7 +44,7 @@ void rt_batch_begin(rt_batch *batch, uint32_t label_count, bool is_weighted)
 rt_status rt_batch_reserve(rt_batch *batch, uint32_t sample_count, uint64_t key_count)
 {
     const size_t label_row = batch->label_count * sizeof(float);
-    uint32_t dense_row = batch->dense_count ? batch->dense_count : 1;
+    const uint64_t dense_row = rt_max_u64(batch->dense_count, 1);
     if (sample_count > batch->sample_capacity || !batch->key_offsets) {
         uint32_t labels_capacity = batch->sample_capacity;
         uint32_t dense_capacity = batch->sample_capacity;

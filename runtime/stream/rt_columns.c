@@ -13,7 +13,7 @@
 #define WEIGHT_MAX 1e6
 #define TIME_MS_MAX 4e14 // 14,000 years
 
-// ---- numbers -----------------------------------------------------------------------------------
+// ---- numbers ---------------------------------------------------------------------------------
 
 // [sign] digits [. digits] [e [sign] digits]: what strtod takes, less spaces, infinities, NaNs and
 // hexadecimal digits.
@@ -62,7 +62,7 @@ static bool parse_id_number(rt_cell number, uint64_t *id_p)
     return true;
 }
 
-// ---- transforms --------------------------------------------------------------------------------
+// ---- transforms ------------------------------------------------------------------------------
 
 static bool parse_time(const rt_columns *columns, const rt_columns_one *one, rt_cell value,
                        int64_t *ms_p)
@@ -73,9 +73,14 @@ static bool parse_time(const rt_columns *columns, const rt_columns_one *one, rt_
         return rt_date_parse(format, value.text, value.length, ms_p);
     if (!rt_columns_number(columns->locale, value, &number))
         return false;
-    number = floor(strcmp(format, "unix") == 0 ? number * 1000 : number);
-    *ms_p = fabs(number) <= TIME_MS_MAX ? (int64_t)number : 0;
-    return fabs(number) <= TIME_MS_MAX;
+    *ms_p = 0;
+    if (strcmp(format, "unix") == 0)
+        number *= 1000;
+    number = floor(number);
+    if (!(fabs(number) <= TIME_MS_MAX))
+        return false;
+    *ms_p = (int64_t)number;
+    return true;
 }
 
 // Hour, weekday or bucket.
@@ -105,7 +110,7 @@ static rt_cell filled(const rt_columns_one *one, rt_cell value)
     return value.length > 0 ? value : one->missing;
 }
 
-// ---- columns -----------------------------------------------------------------------------------
+// ---- columns ---------------------------------------------------------------------------------
 
 static uint64_t id_of_hash(uint64_t hash)
 {
@@ -147,7 +152,9 @@ static bool parse_id(const rt_columns *columns, const rt_columns_one *one, rt_ce
     if (one->column.transform == RT_TRANSFORM_NONE)
         return parse_plain_id(one, value, id_p);
     const bool is_good = transform(columns, one, value, &result);
-    *id_p = is_good ? result : RT_ID_MISSING;
+    *id_p = RT_ID_MISSING;
+    if (is_good)
+        *id_p = result;
     return is_good;
 }
 
@@ -350,9 +357,9 @@ const char *rt_columns_expected(const rt_columns *columns, uint32_t index)
     case RT_COLUMN_ID:
         return "an id";
     default:
-        return one->column.transform == RT_TRANSFORM_BUCKET
-                   ? "a number or nothing"
-                   : "an id below 72057594037927935, decimal or 0x...";
+        if (one->column.transform == RT_TRANSFORM_BUCKET)
+            return "a number or nothing";
+        return "an id below 72057594037927935, decimal or 0x...";
     }
 }
 
@@ -370,7 +377,7 @@ bool rt_columns_reads(const rt_columns *columns, uint32_t index)
     return false;
 }
 
-// ---- creation ----------------------------------------------------------------------------------
+// ---- creation --------------------------------------------------------------------------------
 
 static rt_status check_column(const rt_columns *columns, const char *list, uint32_t index,
                               rt_error *error)
@@ -422,7 +429,9 @@ static rt_status prepare(rt_columns *columns, const char *list, uint32_t index, 
     one->kind = asked->kind;
     one->id_is_number = asked->id == RT_ID_NUMBER;
     rt_status status = check_column(columns, list, index, error);
-    return status ? status : find_sources(columns, list, index, error);
+    if (status)
+        return status;
+    return find_sources(columns, list, index, error);
 }
 
 static rt_status place_field(rt_columns *columns, const char *list, uint32_t index, rt_error *error)
@@ -434,7 +443,10 @@ static rt_status place_field(rt_columns *columns, const char *list, uint32_t ind
         return rt_fail(error, RT_CONFIG, "%s: at most %u may be categorical or multi", list,
                        RT_FIELDS_MAX);
     one->field = schema->field_count++;
-    schema->keys_per_sample_max += is_multi ? one->column.values_max : 1;
+    if (is_multi)
+        schema->keys_per_sample_max += one->column.values_max;
+    else
+        schema->keys_per_sample_max++;
     snprintf(schema->field_names[one->field], RT_NAME_MAX, "%s", one->column.name);
     return RT_OK;
 }
@@ -531,7 +543,9 @@ rt_columns_purpose rt_columns_purpose_of(const rt_stream_config *config)
 {
     if (config->holds_outcomes)
         return RT_COLUMNS_OUTCOMES;
-    return rt_config_has_join(config) ? RT_COLUMNS_EVENTS : RT_COLUMNS_SAMPLES;
+    if (rt_config_has_join(config))
+        return RT_COLUMNS_EVENTS;
+    return RT_COLUMNS_SAMPLES;
 }
 
 void rt_columns_destroy(rt_columns *columns)

@@ -169,7 +169,7 @@ bool rt_criteo_parse(const rt_criteo *criteo, const rt_line *line, rt_line_sampl
     return has_name || reject(criteo, line, COLUMNS - 1, problem);
 }
 
-// ---- the table of operations -------------------------------------------------------------------
+// ---- the table of operations -----------------------------------------------------------------
 
 static rt_status create(const rt_stream_config *config, void **parser_p, rt_error *error)
 {
@@ -205,8 +205,10 @@ static rt_status name_by(void *parser, const char *id, rt_error *error)
     char name[16];
     uint32_t number = COLUMNS + 1;
     for (uint32_t i = 1; i < COLUMNS; i++) {
-        snprintf(name, sizeof name, "%c%u", i <= RT_CRITEO_DENSE ? 'I' : 'C',
-                 i <= RT_CRITEO_DENSE ? i : i - RT_CRITEO_DENSE);
+        if (i <= RT_CRITEO_DENSE)
+            snprintf(name, sizeof name, "I%u", i);
+        else
+            snprintf(name, sizeof name, "C%u", i - RT_CRITEO_DENSE);
         if (strcmp(name, id) == 0)
             number = i;
     }
@@ -226,10 +228,11 @@ static uint64_t name(void *parser, const rt_line *line)
     return rt_event_id_of_cell(line, ((const rt_criteo *)parser)->id_column, '\t', false);
 }
 
-const rt_parser_ops rt_parser_criteo = {.format = RT_FORMAT_CRITEO,
-                                        .create = create,
-                                        .destroy = destroy,
-                                        .schema = schema,
-                                        .parse = parse,
-                                        .name_by = name_by,
-                                        .name = name};
+const rt_parser_ops rt_parser_criteo = {
+    .create = create,
+    .destroy = destroy,
+    .schema = schema,
+    .parse = parse,
+    .name_by = name_by,
+    .name = name,
+};

@@ -24,7 +24,7 @@ static uint64_t hash_head(int descriptor, size_t size, uint32_t *count_p, uint64
         count += (size_t)got;
     }
     const uint64_t hash = rt_hash_bytes(bytes, count);
-    *start_p = rt_hash_bytes(bytes, count < START_BYTES ? count : START_BYTES);
+    *start_p = rt_hash_bytes(bytes, rt_min_u64(count, START_BYTES));
     rt_free(bytes);
     *count_p = (uint32_t)count;
     return hash;
@@ -35,7 +35,7 @@ void rt_file_mark_init(const char *path, int descriptor, rt_file_mark *mark)
     struct stat info;
     const size_t length = strlen(path);
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    const size_t cut = length < RT_FILE_NAME_BYTES ? 0 : length - (RT_FILE_NAME_BYTES - 1);
+    const size_t cut = length - rt_min_u64(length, RT_FILE_NAME_BYTES - 1);
     *mark = (rt_file_mark){.path_hash = rt_hash_bytes(path, length),
                            .name_hash = rt_hash_bytes(name, strlen(name))};
     memcpy(mark->name, path + cut, length - cut);

@@ -6,6 +6,7 @@
 // its start.
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -51,7 +52,7 @@ static bool is_stdin(const char *path)
 
 static bool serves(const rt_stream_config *config)
 {
-    return config->format != RT_FORMAT_SYNTHETIC && config->source == RT_SOURCE_FILE;
+    return !rt_format_is_generated(config->format) && config->source == RT_SOURCE_FILE;
 }
 
 // ---- one input -------------------------------------------------------------------------------
@@ -70,8 +71,9 @@ static rt_status open_input(files *f, rt_error *error)
     const input *in = &f->inputs[f->at];
     struct stat info;
     // A pipe without a writer must not hold up the opening: the wait for its bytes can be ended.
-    f->descriptor =
-        is_stdin(in->path) ? STDIN_FILENO : open(in->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    f->descriptor = STDIN_FILENO;
+    if (!is_stdin(in->path))
+        f->descriptor = open(in->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (f->descriptor < 0)
         return rt_fail(error, RT_IO, "cannot open %s: %s", in->name, strerror(errno));
     if (!is_stdin(in->path) && !f->fifo_ends && fstat(f->descriptor, &info) == 0 &&
@@ -93,15 +95,21 @@ static void close_input(files *f)
 // Standard input that is a file may stand somewhere in it.
 static uint64_t first_offset(const files *f, const input *in)
 {
-    off_t at = is_stdin(in->path) ? lseek(f->descriptor, 0, SEEK_CUR) : 0;
-    return at > 0 ? (uint64_t)at : 0;
+    if (!is_stdin(in->path))
+        return 0;
+    const off_t at = lseek(f->descriptor, 0, SEEK_CUR);
+    if (at < 0)
+        return 0;
+    return (uint64_t)at;
 }
 
 static rt_status begin_input(files *f, rt_error *error)
 {
     input *in = &f->inputs[f->at];
     uint64_t rest = 0;
-    rt_status status = f->descriptor < 0 ? open_input(f, error) : RT_OK;
+    rt_status status = RT_OK;
+    if (f->descriptor < 0)
+        status = open_input(f, error);
     if (status)
         return status;
     if (in->state == RT_INPUT_UNREAD) {
@@ -118,9 +126,10 @@ static rt_status begin_input(files *f, rt_error *error)
         status = rt_lines_seek(f->lines, mark->offset, mark->line, mark->flags & RT_MARK_INSIDE,
                                &rest, error);
     if (rest > 0)
-        rt_warn("%s:%llu: the line was still being written when it was read: %llu bytes of it came"
+        rt_warn("%s:%" PRIu64 ": the line was still being written when it was read: %" PRIu64
+                " bytes of it came"
                 " too late and are left out",
-                in->name, (unsigned long long)mark->line, (unsigned long long)rest);
+                in->name, mark->line, rest);
     in->mark.flags &= RT_MARK_WAITS;
     return status;
 }
@@ -193,6 +202,26 @@ static void close_files(void *source)
     rt_free(f);
 }
 
+// All are named, and the first one is open.
+static rt_status open_first(files *f, const rt_stream_config *config, rt_error *error)
+{
+    f->inputs = rt_alloc(config->file_count, sizeof *f->inputs);
+    if (!f->inputs)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for an input");
+    rt_status status = rt_lines_create(&f->lines, error);
+    if (status)
+        return status;
+    for (; f->count < config->file_count; f->count++) {
+        const char *path = config->files[f->count];
+        const char *name = is_stdin(path) ? "standard input" : path;
+        f->inputs[f->count] = (input){.path = path, .name = name};
+    }
+    status = check_inputs(f, error);
+    if (status)
+        return status;
+    return open_input(f, error);
+}
+
 static rt_status open_files(const rt_stream_config *config, uint64_t seed, void **source_p,
                             rt_error *error)
 {
@@ -205,17 +234,7 @@ static rt_status open_files(const rt_stream_config *config, uint64_t seed, void 
     f->descriptor = f->keeper = -1;
     f->watch = (rt_source_watch){-1, -1};
     f->fifo_ends = config->fifo_ends;
-    f->inputs = rt_alloc(config->file_count, sizeof *f->inputs);
-    rt_status status = f->inputs ? rt_lines_create(&f->lines, error)
-                                 : rt_fail(error, RT_NO_MEMORY, "out of memory for an input");
-    for (uint32_t i = 0; i < config->file_count && !status; i++, f->count++) {
-        const char *path = config->files[i];
-        f->inputs[i] = (input){.path = path, .name = is_stdin(path) ? "standard input" : path};
-    }
-    if (!status)
-        status = check_inputs(f, error);
-    if (!status)
-        status = open_input(f, error);
+    rt_status status = open_first(f, config, error);
     if (status) {
         close_files(f);
         return status;
@@ -321,10 +340,14 @@ static int look_at(const input *in, rt_file_mark *now, uint64_t *size_p)
     const bool is_file =
         is_stdin(in->path) || (stat(in->path, &info) == 0 && S_ISREG(info.st_mode));
     int descriptor = -1;
-    if (is_file)
-        descriptor = is_stdin(in->path) ? dup(STDIN_FILENO) : open(in->path, O_RDONLY | O_CLOEXEC);
+    if (is_file && is_stdin(in->path))
+        descriptor = dup(STDIN_FILENO);
+    else if (is_file)
+        descriptor = open(in->path, O_RDONLY | O_CLOEXEC);
     rt_file_mark_init(in->path, descriptor, now);
-    *size_p = descriptor >= 0 && fstat(descriptor, &info) == 0 ? (uint64_t)info.st_size : 0;
+    *size_p = 0;
+    if (descriptor >= 0 && fstat(descriptor, &info) == 0)
+        *size_p = (uint64_t)info.st_size;
     return descriptor;
 }
 
@@ -350,9 +373,10 @@ static rt_status take_mark(input *in, const rt_file_mark *mark, const rt_file_ma
     }
     if (size < mark->size)
         return rt_fail(error, RT_DATA,
-                       "%s has %llu bytes, it had %llu when it was read: it was cut off or"
+                       "%s has %" PRIu64 " bytes, it had %" PRIu64
+                       " when it was read: it was cut off or"
                        " replaced; what is to be read as a new file needs another name",
-                       in->name, (unsigned long long)size, (unsigned long long)mark->size);
+                       in->name, size, mark->size);
     in->state = size == mark->size ? RT_INPUT_PASSED : RT_INPUT_GROWN;
     return RT_OK;
 }
@@ -377,9 +401,10 @@ static rt_status refuse_replaced(const files *f, const look *looks, const bool *
                 continue;
             }
             return rt_fail(error, RT_DATA,
-                           "%s is not the file that was read up to byte %llu: its first bytes"
+                           "%s is not the file that was read up to byte %" PRIu64
+                           ": its first bytes"
                            " differ; put that one back, or give the new one another name",
-                           f->inputs[i].name, (unsigned long long)mark->offset);
+                           f->inputs[i].name, mark->offset);
         }
     }
     return RT_OK;
@@ -421,9 +446,10 @@ static void forget_taken(files *f, const bool *is_taken)
         if (is_taken[m])
             continue;
         if (!(mark->flags & (RT_MARK_FINISHED | RT_MARK_WAITS)))
-            rt_warn("%s was read up to byte %llu and is not among stream.files: the rest of it is"
+            rt_warn("%s was read up to byte %" PRIu64
+                    " and is not among stream.files: the rest of it is"
                     " not read",
-                    mark->name, (unsigned long long)mark->offset);
+                    mark->name, mark->offset);
         f->past[left++] = *mark;
     }
     const uint32_t room = MARKS_MAX - f->count, over = left > room ? left - room : 0;
@@ -436,16 +462,16 @@ static void say_what_is_read(const files *f)
     uint32_t passed = 0;
     for (uint32_t i = 0; i < f->count; i++) {
         const input *in = &f->inputs[i];
-        const unsigned long long at = in->mark.offset;
+        const uint64_t at = in->mark.offset;
         passed += in->state == RT_INPUT_PASSED;
         if (in->state == RT_INPUT_UNREAD)
             rt_info("%s is read from its start", in->name);
         else if (in->mark.flags & RT_MARK_WAITS)
             rt_info("%s goes on with what comes", in->name);
         else if (in->state == RT_INPUT_CONTINUED)
-            rt_info("%s goes on at byte %llu", in->name, at);
+            rt_info("%s goes on at byte %" PRIu64, in->name, at);
         else if (in->state == RT_INPUT_GROWN)
-            rt_info("%s has grown since it was read: it goes on at byte %llu", in->name, at);
+            rt_info("%s has grown since it was read: it goes on at byte %" PRIu64, in->name, at);
     }
     if (passed == f->count)
         rt_info("nothing is new in the input: stream.files (%s%s) was read to its end before",
@@ -466,7 +492,9 @@ static rt_status go_to_first(files *f, rt_error *error)
         if (f->inputs[i].state == RT_INPUT_PASSED)
             rt_lines_add_read(f->lines, f->inputs[i].mark.size);
     }
-    return f->at < f->count ? begin_input(f, error) : RT_OK;
+    if (f->at < f->count)
+        return begin_input(f, error);
+    return RT_OK;
 }
 
 // The first format of checkpoints names a place in a list that it does not have.

@@ -56,7 +56,7 @@ typedef struct {
 
 static bool serves(const rt_stream_config *config)
 {
-    return config->format != RT_FORMAT_SYNTHETIC && config->source == RT_SOURCE_FOLLOW;
+    return !rt_format_is_generated(config->format) && config->source == RT_SOURCE_FOLLOW;
 }
 
 static void close_source(void *source)
@@ -118,7 +118,9 @@ static uint64_t hash_head(int fd, uint64_t size)
 {
     char head[HEAD_BYTES];
     const ssize_t got = pread(fd, head, size, 0);
-    return got == (ssize_t)size ? rt_hash_bytes(head, size) : 0;
+    if (got == (ssize_t)size)
+        return rt_hash_bytes(head, size);
+    return 0;
 }
 
 // More of the first bytes may be there now.
@@ -189,8 +191,9 @@ static int open_beside(const follow *f, const char *name, struct stat *info)
 
 static bool is_later(const struct timespec *left, const struct timespec *right)
 {
-    return left->tv_sec != right->tv_sec ? left->tv_sec > right->tv_sec
-                                         : left->tv_nsec > right->tv_nsec;
+    if (left->tv_sec != right->tv_sec)
+        return left->tv_sec > right->tv_sec;
+    return left->tv_nsec > right->tv_nsec;
 }
 
 // Of the files that have or had the name: `wanted`, or (NULL) the one that follows the one read
@@ -256,7 +259,9 @@ static rt_status fill(follow *f, rt_error *error)
     f->end += (size_t)got;
     f->read_offset += (size_t)got;
     f->bytes_read += (size_t)got;
-    return got == 0 ? RT_AGAIN : RT_OK;
+    if (got == 0)
+        return RT_AGAIN;
+    return RT_OK;
 }
 
 static void give_line(follow *f, size_t line_end, rt_line *line)
@@ -357,16 +362,17 @@ static rt_status wait_for_change(follow *f, uint64_t deadline_ns)
 {
     char events[4096];
     struct pollfd wanted[] = {{f->watch.stop, POLLIN, 0}, {f->notify, POLLIN, 0}};
-    const uint64_t now = rt_now_ns();
     uint64_t wait_ms = LOOK_MS;
     if (deadline_ns)
-        wait_ms = now >= deadline_ns ? 0 : rt_min_u64(wait_ms, (deadline_ns - now) / 1000000 + 1);
+        wait_ms = rt_min_u64(wait_ms, (uint64_t)rt_wait_ms(deadline_ns));
     (void)poll(wanted, 2, (int)wait_ms);
     if (wanted[0].revents)
         return RT_STOPPED;
     while (read(f->notify, events, sizeof events) > 0)
         continue;
-    return deadline_ns && rt_now_ns() >= deadline_ns ? RT_AGAIN : RT_OK;
+    if (deadline_ns && rt_now_ns() >= deadline_ns)
+        return RT_AGAIN;
+    return RT_OK;
 }
 
 static rt_status next_line(void *source, uint64_t deadline_ns, uint32_t line_feeds, rt_line *line,

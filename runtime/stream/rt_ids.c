@@ -108,8 +108,8 @@ void rt_ids_save(rt_ids *ids, uint64_t number, rt_bytes *bytes)
 {
     pthread_mutex_lock(&ids->lock);
     const uint64_t end = rt_min_u64(number, ids->next);
-    const uint64_t oldest = ids->next > ids->ring_size ? ids->next - ids->ring_size : 0;
-    uint64_t begin = end > ids->window ? end - ids->window : 0;
+    const uint64_t oldest = ids->next - rt_min_u64(ids->next, ids->ring_size);
+    uint64_t begin = end - rt_min_u64(end, ids->window);
     begin = rt_min_u64(rt_max_u64(begin, oldest), end);
     rt_bytes_put_u64(bytes, MAGIC);
     rt_bytes_put_u64(bytes, ids->repeated);

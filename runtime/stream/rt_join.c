@@ -8,7 +8,7 @@
 #define JUMP_MS INT64_C(86400000) // and a window: a time further ahead is doubted
 #define JUMPS_BELIEVED 16u
 
-// ---- the table of ids --------------------------------------------------------------------------
+// ---- the table of ids ------------------------------------------------------------------------
 
 static uint32_t slot_of(const rt_join *join, uint64_t id)
 {
@@ -23,9 +23,17 @@ uint32_t rt_join_find(const rt_join *join, uint64_t id)
     return join->slots[slot_of(join, id)];
 }
 
+// Also where there is no table yet.
+static uint32_t find_any(const rt_join *join, uint64_t id)
+{
+    if (join->slot_count == 0)
+        return RT_JOIN_NONE;
+    return rt_join_find(join, id);
+}
+
 static rt_status grow_slots(rt_join *join)
 {
-    const uint32_t count = join->slot_count ? 2 * join->slot_count : 64;
+    const uint32_t count = (uint32_t)rt_max_u64(2 * join->slot_count, 64);
     uint32_t *old = join->slots, old_count = join->slot_count;
     uint32_t *slots = rt_alloc(count, sizeof *slots);
     if (!slots)
@@ -67,12 +75,14 @@ static void take_out(rt_join *join, uint64_t id)
     }
 }
 
-// ---- the heap of ends --------------------------------------------------------------------------
+// ---- the heap of ends ------------------------------------------------------------------------
 
 static bool is_before(const rt_join *join, uint32_t left, uint32_t right)
 {
     const rt_join_record *a = &join->records[left], *b = &join->records[right];
-    return a->end_ms != b->end_ms ? a->end_ms < b->end_ms : a->number < b->number;
+    if (a->end_ms != b->end_ms)
+        return a->end_ms < b->end_ms;
+    return a->number < b->number;
 }
 
 static void put_at(rt_join *join, uint32_t at, uint32_t index)
@@ -116,7 +126,7 @@ void rt_join_heap_add(rt_join *join, uint32_t index, int64_t end_ms)
     sift(join, join->heap_count++, index);
 }
 
-// ---- records -----------------------------------------------------------------------------------
+// ---- records ---------------------------------------------------------------------------------
 
 void rt_join_release(rt_join *join, uint32_t index)
 {
@@ -170,7 +180,9 @@ rt_status rt_join_reserve_told(const rt_join *join, rt_join_record *one)
     if (join->label_count == 1)
         return RT_OK;
     one->told = rt_alloc(join->label_count, sizeof *one->told);
-    return one->told ? RT_OK : RT_NO_MEMORY;
+    if (!one->told)
+        return RT_NO_MEMORY;
+    return RT_OK;
 }
 
 // Labels that the rt_join_record lacks so far, from this step on. False: it has them all.
@@ -178,7 +190,8 @@ static bool learn(const rt_join *join, rt_join_record *one, rt_join_labels label
 {
     const uint8_t fresh_ones = labels.known & join->all & (uint8_t)~one->labels.known;
     for (uint32_t l = 0; one->told && l < join->label_count; l++)
-        one->told[l] = fresh_ones >> l & 1 ? join->step : one->told[l];
+        if (fresh_ones >> l & 1)
+            one->told[l] = join->step;
     one->labels.known |= fresh_ones;
     one->labels.ones |= labels.ones & fresh_ones;
     return fresh_ones != 0;
@@ -205,10 +218,12 @@ static void append(rt_join *join, uint32_t *first, uint32_t *last, uint32_t inde
 
 void rt_join_count_state(rt_join *join, const rt_join_record *one, rt_join_state state, int64_t by)
 {
-    uint64_t *count = state == WAITING ? &join->counts.waiting
-                      : state == KEPT  ? &join->counts.kept
-                                       : NULL;
+    uint64_t *count = NULL;
     (void)one;
+    if (state == WAITING)
+        count = &join->counts.waiting;
+    if (state == KEPT)
+        count = &join->counts.kept;
     if (count)
         *count += (uint64_t)by;
 }
@@ -234,7 +249,7 @@ static void enter(rt_join *join, uint32_t index, rt_join_state state)
     }
 }
 
-// ---- time --------------------------------------------------------------------------------------
+// ---- time ------------------------------------------------------------------------------------
 
 // What becomes of a rt_join_record whose time is over.
 static void end_one(rt_join *join, uint32_t index)
@@ -262,7 +277,8 @@ static void move_clock(rt_join *join, int64_t time_ms)
         ++join->jumps < JUMPS_BELIEVED)
         return;
     join->jumps = 0;
-    join->clock_ms = !join->has_clock || time_ms > join->clock_ms ? time_ms : join->clock_ms;
+    if (!join->has_clock || time_ms > join->clock_ms)
+        join->clock_ms = time_ms;
     join->has_clock = true;
     end_until(join, join->clock_ms);
 }
@@ -285,50 +301,63 @@ void rt_join_hold(rt_join *join, bool is_held)
 
 static int64_t known_time(const rt_join *join, int64_t time_ms)
 {
-    return time_ms < join->clock_ms ? time_ms : join->clock_ms;
+    if (time_ms < join->clock_ms)
+        return time_ms;
+    return join->clock_ms;
 }
 
 // Of a rt_join_record in this state.
 int64_t rt_join_end_of(const rt_join *join, const rt_join_record *one, rt_join_state state)
 {
-    const bool is_late = state == KEPT && !one->is_early;
-    return one->known_ms + join->window_ms + (is_late ? join->late_ms : 0);
+    const int64_t end_ms = one->known_ms + join->window_ms;
+    if (state == KEPT && !one->is_early)
+        return end_ms + join->late_ms;
+    return end_ms;
 }
 
-// ---- events ------------------------------------------------------------------------------------
+// ---- events ----------------------------------------------------------------------------------
 
-rt_status rt_join_offer(rt_join *join, const rt_line_sample *sample)
+// Memory for it, beside the table: an outcome that came before has the place of its id.
+static rt_status reserve_offer(rt_join *join, size_t payload_bytes, rt_join_record *one)
+{
+    one->payload = rt_alloc(payload_bytes + 1, 1);
+    if (!one->payload || rt_join_reserve_told(join, one) || rt_join_reserve(join, &join->offered)) {
+        rt_free(one->payload);
+        rt_free(one->told);
+        return RT_NO_MEMORY;
+    }
+    return RT_OK;
+}
+
+static rt_status put_aside(rt_join *join, const rt_line_sample *sample)
 {
     const size_t keys = sample->key_count * sizeof *sample->keys;
     const size_t dense = join->settings.dense_count * sizeof *sample->dense;
+    rt_join_record one = fresh(join, sample->id, sample->time_ms, OFFERED);
+    one.weight = sample->weight;
+    one.key_count = sample->key_count;
+    if (reserve_offer(join, keys + dense, &one))
+        return RT_NO_MEMORY;
+    memcpy(one.payload, sample->keys, keys);
+    memcpy(one.payload + keys, sample->dense, dense);
+    one.heap_at = one.next = RT_JOIN_NONE;
+    one.state = OFFERED;
+    join->free = join->records[join->offered].next;
+    join->records[join->offered] = one;
+    return RT_OK;
+}
+
+rt_status rt_join_offer(rt_join *join, const rt_line_sample *sample)
+{
     rt_status status = RT_OK;
     pthread_mutex_lock(&join->lock);
     rt_assert(join->offered == RT_JOIN_NONE && join->ready_first == RT_JOIN_NONE);
-    const uint32_t before = join->slot_count ? rt_join_find(join, sample->id) : RT_JOIN_NONE;
+    const uint32_t before = find_any(join, sample->id);
     join->counts.events++;
-    if (before != RT_JOIN_NONE && !join->records[before].is_early) {
+    if (before != RT_JOIN_NONE && !join->records[before].is_early)
         join->counts.repeated++;
-    } else {
-        rt_join_record one = fresh(join, sample->id, sample->time_ms, OFFERED);
-        one.weight = sample->weight;
-        one.key_count = sample->key_count;
-        one.payload = rt_alloc(keys + dense + 1, 1);
-        // Beside the table: an outcome that came before has the place of its id.
-        status = one.payload ? rt_join_reserve_told(join, &one) : RT_NO_MEMORY;
-        if (!status)
-            status = rt_join_reserve(join, &join->offered);
-        if (!status) {
-            memcpy(one.payload, sample->keys, keys);
-            memcpy(one.payload + keys, sample->dense, dense);
-            one.heap_at = one.next = RT_JOIN_NONE;
-            one.state = OFFERED;
-            join->free = join->records[join->offered].next;
-            join->records[join->offered] = one;
-        } else {
-            rt_free(one.payload);
-            rt_free(one.told);
-        }
-    }
+    else
+        status = put_aside(join, sample);
     pthread_mutex_unlock(&join->lock);
     return status;
 }
@@ -356,7 +385,7 @@ static rt_status settle_offer(rt_join *join)
 {
     const uint32_t index = join->offered;
     rt_join_record *one = &join->records[index];
-    const uint32_t early = join->slot_count ? rt_join_find(join, one->id) : RT_JOIN_NONE;
+    const uint32_t early = find_any(join, one->id);
     const int64_t time_ms = known_time(join, one->time_ms);
     rt_join_labels labels = {0};
     if (early != RT_JOIN_NONE) {
@@ -393,7 +422,7 @@ rt_status rt_join_admit(rt_join *join)
     return status;
 }
 
-// ---- outcomes ----------------------------------------------------------------------------------
+// ---- outcomes --------------------------------------------------------------------------------
 
 static rt_status keep_early(rt_join *join, uint64_t id, int64_t time_ms, rt_join_labels labels)
 {
@@ -417,7 +446,7 @@ static rt_status keep_early(rt_join *join, uint64_t id, int64_t time_ms, rt_join
 
 static rt_status answer(rt_join *join, uint64_t id, int64_t time_ms, rt_join_labels labels)
 {
-    const uint32_t index = join->slot_count ? rt_join_find(join, id) : RT_JOIN_NONE;
+    const uint32_t index = find_any(join, id);
     if (index == RT_JOIN_NONE)
         return keep_early(join, id, time_ms, labels);
     rt_join_record *one = &join->records[index];
@@ -463,7 +492,7 @@ void rt_join_end(rt_join *join)
     pthread_mutex_unlock(&join->lock);
 }
 
-// ---- samples -----------------------------------------------------------------------------------
+// ---- samples ---------------------------------------------------------------------------------
 
 bool rt_join_has_ready(const rt_join *join)
 {
@@ -535,7 +564,7 @@ rt_join_counts rt_join_statistics(const rt_join *join)
     return join->counts;
 }
 
-// ---- creation ----------------------------------------------------------------------------------
+// ---- creation --------------------------------------------------------------------------------
 
 rt_status rt_join_create(const rt_join_settings *settings, rt_join **join_p, rt_error *error)
 {

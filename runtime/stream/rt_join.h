@@ -94,7 +94,7 @@ void rt_join_end(rt_join *join);
 
 rt_join_counts rt_join_statistics(const rt_join *join);
 
-// ---- what a checkpoint keeps -------------------------------------------------------------------
+// ---- what a checkpoint keeps -----------------------------------------------------------------
 
 // From now on what rt_join_save may be asked for is remembered.
 void rt_join_remember(rt_join *join);

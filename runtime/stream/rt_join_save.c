@@ -61,9 +61,10 @@ static uint32_t label_flags(const rt_join *join, const rt_join_record *one, uint
 {
     uint32_t known = 0;
     if (join->label_count == 1)
-        return one->labels.ones ? 2u : 0;
+        return 2u * (one->labels.ones != 0);
     for (uint32_t l = 0; l < join->label_count; l++)
-        known |= one->told[l] <= step ? one->labels.known & 1u << l : 0;
+        if (one->told[l] <= step)
+            known |= one->labels.known & 1u << l;
     return known << 8 | (one->labels.ones & known) << 16 | (uint32_t)one->late << 24;
 }
 
@@ -74,7 +75,9 @@ static rt_status read_labels(const rt_join *join, uint32_t flags, rt_join_record
         one->labels.known = one->state != WAITING && one->state != OFFERED;
         one->labels.ones = is_one && one->labels.known;
         one->late = one->state == LATE;
-        return flags > 15 ? RT_DATA : RT_OK;
+        if (flags > 15)
+            return RT_DATA;
+        return RT_OK;
     }
     one->labels.known = flags >> 8 & 0xff;
     one->labels.ones = flags >> 16 & 0xff;
@@ -92,8 +95,8 @@ static rt_status read_labels(const rt_join *join, uint32_t flags, rt_join_record
 static void save_one(const rt_join *join, const rt_join_record *one, rt_join_state state,
                      uint64_t step, rt_bytes *bytes)
 {
-    const uint32_t flags = (one->is_early ? 1u : 0) | label_flags(join, one, step) |
-                           (one->is_trained ? 4u : 0) | (one->is_unanswered ? 8u : 0);
+    const uint32_t flags = 1u * one->is_early | label_flags(join, one, step) |
+                           4u * one->is_trained | 8u * one->is_unanswered;
     rt_bytes_put_u64(bytes, one->id);
     rt_bytes_put_u64(bytes, (uint64_t)one->time_ms);
     rt_bytes_put_u64(bytes, (uint64_t)one->known_ms);
@@ -163,8 +166,10 @@ static rt_status read_one(rt_join *join, rt_reader *bytes, rt_join_record *one)
     rt_status status = read_labels(join, flags, one);
     if (status)
         return status;
+    if (one->is_early && one->key_count > 0)
+        return RT_DATA;
     if (one->is_early)
-        return one->key_count == 0 ? RT_OK : RT_DATA;
+        return RT_OK;
     const size_t size =
         one->key_count * sizeof(uint64_t) + join->settings.dense_count * sizeof(float);
     const void *payload = rt_reader_take(bytes, size, 1);
@@ -190,28 +195,42 @@ static void queue_ready(rt_join *join, uint32_t index)
         join->ready_first = index;
     else
         join->records[before].next = index;
-    join->ready_last = at == RT_JOIN_NONE ? index : join->ready_last;
+    if (at == RT_JOIN_NONE)
+        join->ready_last = index;
+}
+
+// One event is aside at most, and every other has its id alone.
+static bool is_twice(const rt_join *join, const rt_join_record *one)
+{
+    if (one->state == OFFERED)
+        return join->offered != RT_JOIN_NONE;
+    return join->slot_count && rt_join_find(join, one->id) != RT_JOIN_NONE;
+}
+
+static rt_status offer_again(rt_join *join, const rt_join_record *one, uint32_t *index_p)
+{
+    rt_status status = rt_join_reserve(join, index_p);
+    if (status)
+        return status;
+    rt_join_record *record = &join->records[*index_p];
+    join->free = record->next;
+    *record = *one;
+    record->heap_at = record->next = RT_JOIN_NONE;
+    join->offered = *index_p;
+    return RT_OK;
 }
 
 static rt_status put_back(rt_join *join, rt_join_record *one)
 {
     uint32_t index;
     const rt_join_state state = one->state;
-    if (state == OFFERED ? join->offered != RT_JOIN_NONE
-                         : join->slot_count && rt_join_find(join, one->id) != RT_JOIN_NONE)
+    if (is_twice(join, one))
         return RT_DATA;
     rt_status status = RT_OK;
-    if (state == OFFERED) {
-        status = rt_join_reserve(join, &index);
-        if (!status) {
-            join->free = join->records[index].next;
-            join->records[index] = *one;
-            join->records[index].heap_at = join->records[index].next = RT_JOIN_NONE;
-            join->offered = index;
-        }
-    } else {
+    if (state == OFFERED)
+        status = offer_again(join, one, &index);
+    else
         status = rt_join_add(join, *one, state, &index);
-    }
     if (status)
         return status;
     one->payload = NULL; // the record's now
@@ -224,22 +243,32 @@ static rt_status put_back(rt_join *join, rt_join_record *one)
     return RT_OK;
 }
 
+static rt_status load_records(rt_join *join, uint64_t count, rt_reader *bytes)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        rt_join_record one;
+        rt_status status = read_one(join, bytes, &one);
+        if (!status)
+            status = put_back(join, &one);
+        rt_free(one.payload); // what the join did not take over
+        rt_free(one.told);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
 rt_status rt_join_load(rt_join *join, rt_reader *bytes, rt_error *error)
 {
     const bool is_known =
         rt_reader_u32(bytes) == SAVE_MAGIC && rt_reader_u32(bytes) == SAVE_VERSION;
     const uint64_t count = rt_reader_u64(bytes);
-    rt_status status = is_known && !bytes->failed ? RT_OK : RT_DATA;
-    for (uint64_t i = 0; i < count && !status; i++) {
-        rt_join_record one;
-        status = read_one(join, bytes, &one);
-        if (!status)
-            status = put_back(join, &one);
-        rt_free(one.payload);
-        rt_free(one.told);
-    }
+    rt_status status = RT_DATA;
+    if (is_known && !bytes->failed)
+        status = load_records(join, count, bytes);
     if (status == RT_NO_MEMORY)
         return rt_fail(error, status, "out of memory for a join");
-    return status ? rt_fail(error, RT_DATA, "the events that wait (stream.join) are damaged")
-                  : RT_OK;
+    if (status)
+        return rt_fail(error, RT_DATA, "the events that wait (stream.join) are damaged");
+    return RT_OK;
 }

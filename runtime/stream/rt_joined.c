@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "runtime/rt_log.h"
+#include "runtime/stream/rt_position.h"
 
 #define NOT_WAITING 1u             // a deadline that is over: what is there, or RT_AGAIN
 #define VAIN_NS UINT64_C(1000000)  // after a look in vain events go on so long without another
@@ -74,12 +75,13 @@ static rt_status check_times(const rt_stream_config *config, const rt_schema *ev
 static rt_status create_join(rt_joined *joined, const rt_stream_config *config, uint64_t seed,
                              uint32_t dense_count, rt_error *error)
 {
-    const rt_join_settings settings = {.join = config->join,
-                                       .dense_count = dense_count,
-                                       .label_count = joined->label_count,
-                                       .seed = seed,
-                                       .negatives_keep =
-                                           config->negatives_keep > 0 ? config->negatives_keep : 1};
+    rt_join_settings settings = {.join = config->join,
+                                 .dense_count = dense_count,
+                                 .label_count = joined->label_count,
+                                 .seed = seed,
+                                 .negatives_keep = 1};
+    if (config->negatives_keep > 0)
+        settings.negatives_keep = config->negatives_keep;
     return rt_join_create(&settings, &joined->join, error);
 }
 
@@ -147,7 +149,9 @@ void rt_joined_watch(rt_joined *joined, int stop)
 rt_status rt_joined_offer(rt_joined *joined, const rt_line_sample *sample, rt_error *error)
 {
     rt_status status = rt_join_offer(joined->join, sample);
-    return status ? rt_fail(error, status, "out of memory for an event that waits") : RT_OK;
+    if (status)
+        return rt_fail(error, status, "out of memory for an event that waits");
+    return RT_OK;
 }
 
 // Reads the next outcome, unless one is there. RT_AGAIN: none came until the deadline.
@@ -164,8 +168,10 @@ static rt_status read_head(rt_joined *joined, uint64_t deadline_ns, rt_error *er
     joined->vain_ns = status == RT_AGAIN ? rt_now_ns() : 0;
     joined->ended = status == RT_END;
     joined->has_head = !status;
+    if (joined->ended)
+        return RT_OK;
     if (status)
-        return status == RT_END ? RT_OK : status;
+        return status;
     joined->id = sample.id;
     joined->labels = (rt_join_labels){0};
     for (uint32_t l = 0; l < joined->label_count; l++) {
@@ -182,7 +188,9 @@ static rt_status take_head(rt_joined *joined, rt_error *error)
     rt_status status =
         rt_join_outcome(joined->join, joined->id, joined->time_ms, joined->labels, &is_taken);
     joined->has_head = joined->has_head && !is_taken;
-    return status ? rt_fail(error, status, "out of memory for an outcome that waits") : RT_OK;
+    if (status)
+        return rt_fail(error, status, "out of memory for an outcome that waits");
+    return RT_OK;
 }
 
 // behind: something of the other input is on its way. Whether it is waited for.
@@ -213,7 +221,8 @@ static bool lacks_outcomes(const rt_joined *joined)
 static rt_status look_for_outcome(rt_joined *joined, const rt_joined_events *events, bool has_event,
                                   rt_error *error)
 {
-    const uint64_t soon = rt_now_ns() + LOOK_NS, deadline_ns = events->deadline_ns;
+    const uint64_t deadline_ns = events->deadline_ns;
+    uint64_t soon = rt_now_ns() + LOOK_NS;
     rt_status status = RT_OK;
     if (events->ended && !has_event)
         return read_head(joined, deadline_ns, error);
@@ -223,7 +232,9 @@ static rt_status look_for_outcome(rt_joined *joined, const rt_joined_events *eve
         return status;
     if (!waits_for(joined, lacks_outcomes(joined), "outcomes"))
         return status;
-    status = read_head(joined, deadline_ns ? rt_min_u64(soon, deadline_ns) : soon, error);
+    if (deadline_ns)
+        soon = rt_min_u64(soon, deadline_ns);
+    status = read_head(joined, soon, error);
     joined->is_held = status == RT_AGAIN && lacks_outcomes(joined);
     return status;
 }
@@ -263,15 +274,21 @@ static rt_status move(rt_joined *joined, const rt_joined_events *events, rt_erro
     if (joined->has_head && (!has_event || joined->time_ms < time_ms)) {
         const bool is_next = only_outcomes || has_event ||
                              (events->idle && !waits_for(joined, events->behind, "events"));
-        return is_next ? take_head(joined, error) : RT_AGAIN;
+        if (is_next)
+            return take_head(joined, error);
+        return RT_AGAIN;
     }
     if (has_event) {
         status = rt_join_admit(joined->join);
-        return status ? rt_fail(error, status, "out of memory for an event that waits") : RT_OK;
+        if (status)
+            return rt_fail(error, status, "out of memory for an event that waits");
+        return RT_OK;
     }
     let_time_pass(joined, events);
+    if (!events->ended && !rt_join_has_ready(joined->join))
+        return RT_AGAIN;
     if (!events->ended)
-        return rt_join_has_ready(joined->join) ? RT_OK : RT_AGAIN;
+        return RT_OK;
     if (joined->finished)
         return RT_END;
     joined->finished = true;
@@ -302,7 +319,7 @@ rt_join_counts rt_joined_counts(const rt_joined *joined)
     return rt_join_statistics(joined->join);
 }
 
-// ---- positions ---------------------------------------------------------------------------------
+// ---- positions -------------------------------------------------------------------------------
 
 void rt_joined_remember(rt_joined *joined)
 {
@@ -324,11 +341,13 @@ static uint32_t labels_in_file(const rt_joined *joined)
 void rt_joined_tell(const rt_joined *joined, rt_bytes *bytes)
 {
     rt_bytes outcomes = {0};
+    const size_t before = bytes->size;
     rt_join_tell(joined->join, bytes);
     rt_bytes_put_u32(bytes, joined->has_head);
     rt_bytes_put_u32(bytes, labels_in_file(joined));
     rt_bytes_put_u64(bytes, joined->id);
     rt_bytes_put_u64(bytes, (uint64_t)joined->time_ms);
+    rt_assert(bytes->failed || bytes->size == before + RT_POSITION_JOIN_BYTES);
     rt_stream_tell(joined->outcomes, &outcomes);
     rt_bytes_put_u64(bytes, outcomes.size);
     rt_bytes_put(bytes, outcomes.data, outcomes.size);
@@ -342,8 +361,9 @@ rt_status rt_joined_seek(rt_joined *joined, rt_reader *bytes, rt_error *error)
     const bool is_good = rt_join_seek(joined->join, bytes);
     joined->has_head = rt_reader_u32(bytes) != 0;
     const uint32_t labels = rt_reader_u32(bytes);
-    joined->labels =
-        (rt_join_labels){joined->label_count > 1 ? labels >> 8 & 0xff : 1, labels & 0xff};
+    joined->labels = (rt_join_labels){1, labels & 0xff};
+    if (joined->label_count > 1)
+        joined->labels.known = labels >> 8 & 0xff;
     joined->id = rt_reader_u64(bytes);
     joined->time_ms = (int64_t)rt_reader_u64(bytes);
     const uint64_t size = rt_reader_u64(bytes);
@@ -351,9 +371,11 @@ rt_status rt_joined_seek(rt_joined *joined, rt_reader *bytes, rt_error *error)
     if (!is_good || !position)
         return rt_fail(error, RT_DATA, "the position in the outcomes (stream.join) is damaged");
     rt_bytes_put(&outcomes, position, size);
-    rt_status status = outcomes.failed
-                           ? rt_fail(error, RT_NO_MEMORY, "out of memory for a position")
-                           : rt_stream_seek(joined->outcomes, &outcomes, error);
+    rt_status status;
+    if (outcomes.failed)
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory for a position");
+    else
+        status = rt_stream_seek(joined->outcomes, &outcomes, error);
     rt_bytes_fini(&outcomes);
     return status;
 }

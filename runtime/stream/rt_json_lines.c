@@ -48,10 +48,9 @@ static rt_status create_columns(parser *p, const rt_stream_config *config, rt_er
         return rt_fail(error, RT_NO_MEMORY, "out of memory for columns");
     for (uint32_t i = 0; i < table.column_count; i++)
         table.columns[i].separator = SEPARATOR;
-    rt_status status = rt_columns_create(&table, purpose,
-                                         purpose == RT_COLUMNS_OUTCOMES ? "stream.join.columns"
-                                                                        : "stream.table.columns",
-                                         &p->columns, error);
+    const bool are_outcomes = purpose == RT_COLUMNS_OUTCOMES;
+    const char *list = are_outcomes ? "stream.join.columns" : "stream.table.columns";
+    rt_status status = rt_columns_create(&table, purpose, list, &p->columns, error);
     if (!status) {
         p->columns->labels_optional = config->labels_optional;
         rt_columns_note(p->columns, config->names);
@@ -104,7 +103,9 @@ static const cJSON *find(const cJSON *object, const char *path)
 
 static const char *const_of(const cJSON *value)
 {
-    return cJSON_IsBool(value) ? rt_json_cell_word(cJSON_IsTrue(value)) : "";
+    if (cJSON_IsBool(value))
+        return rt_json_cell_word(cJSON_IsTrue(value));
+    return "";
 }
 
 static bool is_scalar(const cJSON *value)
@@ -141,11 +142,11 @@ static bool array_cell(parser *p, const cJSON *array, const char *path, rt_cell 
     for (const cJSON *one = array->child; one; one = one->next) {
         rt_cell value;
         p->scratch_used = (size_t)(text - p->scratch) + length;
+        const char *found = cJSON_IsArray(one) ? "an array" : "an object";
         if (!is_scalar(one))
             return rt_line_reject(problem,
-                                  "%s: expected an array of strings and numbers, found %s"
-                                  " in it",
-                                  path, cJSON_IsArray(one) ? "an array" : "an object");
+                                  "%s: expected an array of strings and numbers, found %s in it",
+                                  path, found);
         if (!scalar_cell(p, one, &value) || !has_room(p, value.length))
             return rt_line_reject(problem, BEYOND, path);
         if (memchr(value.text, SEPARATOR, value.length))
@@ -161,10 +162,17 @@ static bool array_cell(parser *p, const cJSON *array, const char *path, rt_cell 
     return true;
 }
 
+static const char *path_of(const rt_columns_one *one)
+{
+    if (one->column.path[0])
+        return one->column.path;
+    return one->column.name;
+}
+
 static bool find_cell(parser *p, const cJSON *root, uint32_t index, rt_line_problem *problem)
 {
     const rt_columns_one *one = &p->columns->items[index];
-    const char *path = one->column.path[0] ? one->column.path : one->column.name;
+    const char *path = path_of(one);
     const cJSON *value = find(root, path);
     rt_cell *cell = &p->cells[index];
     *cell = (rt_cell){"", 0};
@@ -172,10 +180,13 @@ static bool find_cell(parser *p, const cJSON *root, uint32_t index, rt_line_prob
         return true;
     if (cJSON_IsArray(value) && one->column.kind == RT_COLUMN_MULTI)
         return array_cell(p, value, path, cell, problem);
+    if (cJSON_IsArray(value))
+        return rt_line_reject(problem,
+                              "%s: expected one value, found an array (only kind multi takes "
+                              "several)",
+                              path);
     if (!is_scalar(value))
-        return rt_line_reject(problem, "%s: expected one value, found %s%s", path,
-                              cJSON_IsArray(value) ? "an array" : "an object",
-                              cJSON_IsArray(value) ? " (only kind multi takes several)" : "");
+        return rt_line_reject(problem, "%s: expected one value, found an object", path);
     return scalar_cell(p, value, cell) || rt_line_reject(problem, BEYOND, path);
 }
 
@@ -192,10 +203,11 @@ static bool take_object(parser *p, const cJSON *root, rt_line_sample *sample,
     if (rt_columns_take_all(p->columns, p->cells, sample, &bad))
         return true;
     const rt_columns_one *one = &p->columns->items[bad];
-    const rt_cell *cell = &p->cells[one->column.from_count ? one->from[0] : bad];
-    return rt_line_reject_cell(problem, bad,
-                               one->column.path[0] ? one->column.path : one->column.name,
-                               rt_columns_expected(p->columns, bad), cell->text, cell->length);
+    const rt_cell *cell = &p->cells[bad];
+    if (one->column.from_count)
+        cell = &p->cells[one->from[0]];
+    return rt_line_reject_cell(problem, bad, path_of(one), rt_columns_expected(p->columns, bad),
+                               cell->text, cell->length);
 }
 
 // The object of a line; NULL: it is none, problem says why.
@@ -244,10 +256,11 @@ static uint64_t name(void *self, const rt_line *line)
     return rt_hash_bytes(cell.text, cell.length);
 }
 
-const rt_parser_ops rt_parser_json = {.format = RT_FORMAT_JSON,
-                                      .create = create,
-                                      .destroy = destroy,
-                                      .schema = schema,
-                                      .parse = parse,
-                                      .name_by = name_by,
-                                      .name = name};
+const rt_parser_ops rt_parser_json = {
+    .create = create,
+    .destroy = destroy,
+    .schema = schema,
+    .parse = parse,
+    .name_by = name_by,
+    .name = name,
+};

@@ -71,7 +71,7 @@ typedef struct {
 
 static bool serves(const rt_stream_config *config)
 {
-    return config->format != RT_FORMAT_SYNTHETIC && config->source == RT_SOURCE_KAFKA;
+    return !rt_format_is_generated(config->format) && config->source == RT_SOURCE_KAFKA;
 }
 
 static void close_message(kafka *k)
@@ -112,7 +112,8 @@ static void close_source(void *source)
 static void log_library(const rd_kafka_t *client, int level, const char *facility, const char *text)
 {
     (void)client;
-    rt_log(level <= 4 ? RT_LOG_WARN : RT_LOG_DEBUG, "stream.kafka: %s: %s", facility, text);
+    const rt_log_level ours = level <= 4 ? RT_LOG_WARN : RT_LOG_DEBUG;
+    rt_log(ours, "stream.kafka: %s: %s", facility, text);
 }
 
 static rt_status set(rd_kafka_conf_t *conf, const char *name, const char *value, rt_error *error)
@@ -140,9 +141,8 @@ static void note_failure(rd_kafka_t *client, int reason, const char *text, void 
 static rt_status set_options(rd_kafka_conf_t *conf, const char *options, rt_error *error)
 {
     char text[RT_PATH_MAX];
-    rt_status status = RT_OK;
     snprintf(text, sizeof text, "%s", options);
-    for (char *rest = text, *one; !status && (one = strsep(&rest, ","));) {
+    for (char *rest = text, *one; (one = strsep(&rest, ","));) {
         char *value = strchr(one, '=');
         if (*one == '\0')
             continue;
@@ -150,74 +150,102 @@ static rt_status set_options(rd_kafka_conf_t *conf, const char *options, rt_erro
             return rt_fail(error, RT_CONFIG,
                            "stream.kafka.options: \"%s\": expected \"name=value\"", one);
         *value = '\0';
-        status = set(conf, one, value + 1, error);
+        rt_status status = set(conf, one, value + 1, error);
+        if (status)
+            return status;
     }
+    return RT_OK;
+}
+
+static rt_status set_password(rd_kafka_conf_t *conf, const char *path, rt_error *error)
+{
+    char *password = NULL;
+    rt_status status = RT_OK;
+    if (*path)
+        status = rt_http_read_word("stream.kafka.password", path, &password, error);
+    if (status || !password)
+        return status;
+    status = set(conf, "sasl.password", password, error);
+    explicit_bzero(password, strlen(password));
+    rt_free(password);
     return status;
 }
 
+// Options of the user's may change what stands before them, but not what follows.
 static rt_status configure(const rt_stream_config *config, rd_kafka_conf_t *conf, rt_error *error)
 {
-    char *password = NULL;
-    rt_status status = set(conf, "bootstrap.servers", config->kafka_brokers, error);
-    if (!status)
-        status = set(conf, "group.id", config->kafka_group, error);
-    if (!status)
-        status = set(conf, "enable.auto.commit", "false", error);
-    if (!status)
-        status = set(conf, "enable.auto.offset.store", "false", error);
-    if (!status)
-        status = set(conf, "auto.offset.reset", "earliest", error);
-    if (!status)
-        status = set_options(conf, config->kafka_options, error);
-    if (!status)
-        status = set(conf, "enable.partition.eof", "true", error);
-    if (!status && *config->kafka_password)
-        status =
-            rt_http_read_word("stream.kafka.password", config->kafka_password, &password, error);
-    if (!status && password)
-        status = set(conf, "sasl.password", password, error);
-    if (password)
-        explicit_bzero(password, strlen(password));
-    rt_free(password);
+    const struct {
+        const char *name, *value;
+    } before[] = {
+        {"bootstrap.servers", config->kafka_brokers},
+        {"group.id", config->kafka_group},
+        {"enable.auto.commit", "false"},
+        {"enable.auto.offset.store", "false"},
+        {"auto.offset.reset", "earliest"},
+    };
+    for (size_t i = 0; i < RT_COUNT_OF(before); i++) {
+        rt_status status = set(conf, before[i].name, before[i].value, error);
+        if (status)
+            return status;
+    }
+    rt_status status = set_options(conf, config->kafka_options, error);
+    if (status)
+        return status;
+    status = set(conf, "enable.partition.eof", "true", error);
+    if (status)
+        return status;
+    return set_password(conf, config->kafka_password, error);
+}
+
+// conf is the client's then, or freed.
+static rt_status open_client(kafka *k, rd_kafka_conf_t *conf, rt_error *error)
+{
+    char why[256];
     rd_kafka_conf_set_log_cb(conf, log_library);
     rd_kafka_conf_set_error_cb(conf, note_failure);
+    rd_kafka_conf_set_opaque(conf, k);
+    rt_status status = configure(k->config, conf, error);
+    if (!status) {
+        k->client = rd_kafka_new(RD_KAFKA_CONSUMER, conf, why, sizeof why);
+        if (k->client)
+            return RT_OK;
+        status = rt_fail(error, RT_CONFIG, "stream.kafka: %s", why);
+    }
+    rd_kafka_conf_destroy(conf);
     return status;
+}
+
+static rt_status open_topic(kafka *k, rd_kafka_conf_t *conf, rt_error *error)
+{
+    rt_status status = open_client(k, conf, error);
+    if (status)
+        return status;
+    if (k->wake < 0)
+        return rt_fail(error, RT_LIMIT, "cannot create an event descriptor");
+    k->topic = rd_kafka_topic_new(k->client, k->config->kafka_topic, NULL);
+    if (!k->topic)
+        return rt_fail(error, RT_CONFIG, "stream.kafka: topic %s: %s", k->config->kafka_topic,
+                       rd_kafka_err2str(rd_kafka_last_error()));
+    return RT_OK;
 }
 
 static rt_status open_source(const rt_stream_config *config, uint64_t seed, void **source_p,
                              rt_error *error)
 {
-    char why[256];
     kafka *k = rt_alloc(1, sizeof *k);
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     (void)seed;
     if (!k || !conf) {
         rt_free(k);
+        if (conf)
+            rd_kafka_conf_destroy(conf);
         return rt_fail(error, RT_NO_MEMORY, "out of memory for stream.kafka");
     }
     k->config = config;
     k->is_joined = config->holds_outcomes || rt_config_has_join(config);
     k->watch = (rt_source_watch){-1, -1};
     k->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    rt_status status = configure(config, conf, error);
-    rd_kafka_conf_set_opaque(conf, k);
-    if (!status && k->wake < 0)
-        status = rt_fail(error, RT_LIMIT, "cannot create an event descriptor");
-    if (!status) {
-        k->client = rd_kafka_new(RD_KAFKA_CONSUMER, conf, why, sizeof why);
-        if (!k->client)
-            status = rt_fail(error, RT_CONFIG, "stream.kafka: %s", why);
-        else
-            conf = NULL; // the client's
-    }
-    if (conf)
-        rd_kafka_conf_destroy(conf);
-    if (!status) {
-        k->topic = rd_kafka_topic_new(k->client, config->kafka_topic, NULL);
-        if (!k->topic)
-            status = rt_fail(error, RT_CONFIG, "stream.kafka: topic %s: %s", config->kafka_topic,
-                             rd_kafka_err2str(rd_kafka_last_error()));
-    }
+    rt_status status = open_topic(k, conf, error);
     if (status) {
         close_source(k);
         return status;
@@ -263,7 +291,14 @@ static uint32_t count_partitions(kafka *k, const char **why_p)
     return count;
 }
 
-// From where it stands; from the first message on where it is new.
+// Where it stands; of a new one, the first message.
+static int64_t offset_of(const partition *p)
+{
+    if (p->at.next)
+        return (int64_t)p->at.next;
+    return RD_KAFKA_OFFSET_BEGINNING;
+}
+
 static rt_status start_partition(kafka *k, uint32_t i, rt_error *error)
 {
     static const uint64_t one = 1;
@@ -271,8 +306,7 @@ static rt_status start_partition(kafka *k, uint32_t i, rt_error *error)
     p->queue = rd_kafka_queue_get_partition(k->client, k->config->kafka_topic, (int32_t)i);
     if (!p->queue) // the client has not heard of it yet
         return RT_AGAIN;
-    const int64_t from = p->at.next ? (int64_t)p->at.next : RD_KAFKA_OFFSET_BEGINNING;
-    if (rd_kafka_consume_start(k->topic, (int32_t)i, from) != 0) {
+    if (rd_kafka_consume_start(k->topic, (int32_t)i, offset_of(p)) != 0) {
         const char *why = rd_kafka_err2str(rd_kafka_last_error());
         rd_kafka_queue_destroy(p->queue);
         p->queue = NULL;
@@ -280,6 +314,20 @@ static rt_status start_partition(kafka *k, uint32_t i, rt_error *error)
                        k->config->kafka_topic, i, why);
     }
     rd_kafka_queue_io_event_enable(p->queue, k->wake, &one, sizeof one);
+    return RT_OK;
+}
+
+// Those that are not, of so many.
+static rt_status start_partitions(kafka *k, uint32_t count, rt_error *error)
+{
+    rt_status status = grow(k, (uint32_t)rt_max_u64(count, k->partition_count), error);
+    if (status)
+        return status;
+    for (; k->started_count < count; k->started_count++) {
+        status = start_partition(k, k->started_count, error);
+        if (status)
+            return status;
+    }
     return RT_OK;
 }
 
@@ -292,17 +340,14 @@ static rt_status look_for_partitions(kafka *k, rt_error *error)
     if (now < k->look_ns)
         return RT_OK;
     const uint32_t count = count_partitions(k, &why);
-    k->look_ns = rt_now_ns() + (count ? PARTITIONS_EVERY_NS : PARTITIONS_RETRY_NS);
+    const uint64_t pause_ns = count ? PARTITIONS_EVERY_NS : PARTITIONS_RETRY_NS;
+    k->look_ns = rt_now_ns() + pause_ns;
     if (count == 0 && rt_log_due(&k->limit, &told))
         rt_warn("stream.kafka: topic %s at %s: %s; trying again", k->config->kafka_topic,
                 k->config->kafka_brokers, why);
     if (count <= k->started_count)
         return RT_OK;
-    rt_status status = grow(k, count > k->partition_count ? count : k->partition_count, error);
-    while (!status && k->started_count < count) {
-        status = start_partition(k, k->started_count, error);
-        k->started_count += !status;
-    }
+    rt_status status = start_partitions(k, count, error);
     if (status == RT_AGAIN) {
         k->look_ns = rt_now_ns() + PARTITIONS_RETRY_NS;
         return RT_OK;
@@ -323,8 +368,7 @@ static void ask_again(kafka *k)
             continue;
         p->is_at_end = false;
         p->is_empty = false;
-        const int64_t next = p->at.next ? (int64_t)p->at.next : RD_KAFKA_OFFSET_BEGINNING;
-        (void)rd_kafka_seek(k->topic, (int32_t)i, next, 0);
+        (void)rd_kafka_seek(k->topic, (int32_t)i, offset_of(p), 0);
     }
 }
 
@@ -377,27 +421,38 @@ static rt_status take_message(kafka *k, partition *p, rd_kafka_message_t *messag
     else if (reason && rt_log_due(&k->limit, &told))
         rt_warn("stream.kafka: %s", rd_kafka_message_errstr(message));
     rd_kafka_message_destroy(message);
-    return reason == RD_KAFKA_RESP_ERR__FATAL
-               ? rt_fail(error, RT_IO, "stream.kafka: the client cannot go on")
-               : RT_OK;
+    if (reason == RD_KAFKA_RESP_ERR__FATAL)
+        return rt_fail(error, RT_IO, "stream.kafka: the client cannot go on");
+    return RT_OK;
+}
+
+static rt_status fill_head(kafka *k, uint32_t i, rt_error *error)
+{
+    partition *p = &k->partitions[i];
+    while (!p->head && !p->is_empty) {
+        rd_kafka_message_t *message = rd_kafka_consume(k->topic, (int32_t)i, 0);
+        rt_status status = RT_OK;
+        p->is_empty = !message;
+        if (message)
+            status = take_message(k, p, message, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
 }
 
 static rt_status fill_heads(kafka *k, rt_error *error)
 {
     uint64_t wakes;
-    rt_status status = RT_OK;
     const bool is_woken = read(k->wake, &wakes, sizeof wakes) == sizeof wakes;
-    for (uint32_t i = 0; i < k->started_count && !status; i++) {
-        partition *p = &k->partitions[i];
-        p->is_empty &= !is_woken;
-        while (!status && !p->head && !p->is_empty) {
-            rd_kafka_message_t *message = rd_kafka_consume(k->topic, (int32_t)i, 0);
-            p->is_empty = !message;
-            if (message)
-                status = take_message(k, p, message, error);
-        }
+    for (uint32_t i = 0; i < k->started_count; i++)
+        k->partitions[i].is_empty &= !is_woken;
+    for (uint32_t i = 0; i < k->started_count; i++) {
+        rt_status status = fill_head(k, i, error);
+        if (status)
+            return status;
     }
-    return status;
+    return RT_OK;
 }
 
 static int64_t stamp_of(const rd_kafka_message_t *message)
@@ -450,7 +505,9 @@ static partition *find_next(kafka *k)
         next = p;
         least = stamp;
     }
-    return next && k->is_joined && is_held(k) ? NULL : next;
+    if (next && k->is_joined && is_held(k))
+        return NULL;
+    return next;
 }
 
 // Opens a partition's first message. *is_one_p: it has a line that was not given out.
@@ -476,15 +533,15 @@ static rt_status open_message(kafka *k, partition *p, bool *is_one_p, rt_error *
 static rt_status wait_for_messages(kafka *k, uint64_t deadline_ns)
 {
     struct pollfd wanted[] = {{k->wake, POLLIN, 0}, {k->watch.stop, POLLIN, 0}};
-    const uint64_t now = rt_now_ns();
-    uint64_t until = rt_min_u64(k->look_ns, now + SERVE_NS);
+    uint64_t until = rt_min_u64(k->look_ns, rt_now_ns() + SERVE_NS);
     if (deadline_ns)
         until = rt_min_u64(deadline_ns, until);
-    const int wait_ms = now >= until ? 0 : (int)((until - now) / 1000000 + 1);
-    (void)poll(wanted, 2, wait_ms);
+    (void)poll(wanted, 2, rt_wait_ms(rt_max_u64(until, 1))); // at once where look_ns is 0
     if (wanted[1].revents)
         return RT_STOPPED;
-    return deadline_ns && rt_now_ns() >= deadline_ns && !wanted[0].revents ? RT_AGAIN : RT_OK;
+    if (deadline_ns && rt_now_ns() >= deadline_ns && !wanted[0].revents)
+        return RT_AGAIN;
+    return RT_OK;
 }
 
 static rt_status next_message(kafka *k, uint64_t deadline_ns, rt_error *error)
@@ -500,7 +557,10 @@ static rt_status next_message(kafka *k, uint64_t deadline_ns, rt_error *error)
         if (status)
             return status;
         partition *next = find_next(k);
-        status = next ? open_message(k, next, &is_one, error) : wait_for_messages(k, deadline_ns);
+        if (next)
+            status = open_message(k, next, &is_one, error);
+        else
+            status = wait_for_messages(k, deadline_ns);
         if (status || is_one)
             return status;
     }
@@ -535,8 +595,12 @@ static rt_status next_line(void *source, uint64_t deadline_ns, uint32_t line_fee
     const bool is_too_long = length > RT_LINE_MAX;
     if (length > 0 && text[length - 1] == '\r')
         length--;
-    *line = (rt_line){.text = is_too_long ? end : text,
-                      .length = is_too_long ? 0 : (uint32_t)length,
+    if (is_too_long) {
+        text = end;
+        length = 0;
+    }
+    *line = (rt_line){.text = text,
+                      .length = (uint32_t)length,
                       .file = (uint32_t)k->message->partition,
                       .number = (uint64_t)k->message->offset + 1,
                       .is_too_long = is_too_long,
@@ -563,7 +627,9 @@ static void tell(const void *source, rt_bytes *bytes)
         if (k->message && (uint32_t)k->message->partition == i) {
             const bool is_done = k->text_next > k->text_size;
             at.next = (uint64_t)k->message->offset + is_done;
-            at.skip = is_done ? 0 : k->line;
+            at.skip = k->line;
+            if (is_done)
+                at.skip = 0;
         }
         rt_bytes_put(bytes, &at, sizeof at);
     }
@@ -572,14 +638,18 @@ static void tell(const void *source, rt_bytes *bytes)
 static rt_status seek(void *source, rt_reader *bytes, const rt_source_place *at, rt_error *error)
 {
     kafka *k = source;
-    const uint64_t count = bytes ? rt_reader_u64(bytes) : 0;
+    uint64_t count = UINT64_MAX;
     (void)at;
-    if (!bytes || bytes->failed || count > PARTITIONS_MAX || bytes->left != count * sizeof(place))
+    if (bytes)
+        count = rt_reader_u64(bytes);
+    if (count > PARTITIONS_MAX || bytes->failed || bytes->left != count * sizeof(place))
         return rt_fail(error, RT_DATA, "the offsets of Kafka are damaged");
     rt_status status = grow(k, (uint32_t)count, error);
-    for (uint32_t i = 0; i < count && !status; i++)
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < count; i++)
         rt_reader_get(bytes, &k->partitions[i].at, 1, sizeof(place));
-    return status;
+    return RT_OK;
 }
 
 static const char *input_name(const void *source, uint32_t input)

@@ -8,7 +8,9 @@
 rt_status rt_keyset_init(rt_keyset *set)
 {
     *set = (rt_keyset){.slots = rt_alloc(SLOTS_MIN, sizeof *set->slots), .slot_count = SLOTS_MIN};
-    return set->slots ? RT_OK : RT_NO_MEMORY;
+    if (!set->slots)
+        return RT_NO_MEMORY;
+    return RT_OK;
 }
 
 void rt_keyset_fini(rt_keyset *set)

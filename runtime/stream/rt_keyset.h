@@ -1,6 +1,7 @@
 // rt_keyset - counts the distinct keys among those added.
 //
-// Open addressing, grows by doubling; one thread. 16 to 32 bytes per distinct key.
+// Open addressing, grows by doubling; one thread. 16 to 32 bytes per distinct key. Keys only come,
+// so that no removal leaves gaps; where items go again, a table is chained (rt_chains).
 #ifndef RT_KEYSET_H
 #define RT_KEYSET_H
 

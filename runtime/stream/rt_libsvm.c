@@ -4,6 +4,7 @@
 // ids, whose field follows from stream.libsvm.fields. Order is of no matter, an index may stand
 // once. "qid:..." and what follows a '#' are not read.
 #define _GNU_SOURCE // newlocale
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -76,8 +77,7 @@ static void schema(const void *self, rt_schema *schema)
     schema->field_count = p->field_count;
     schema->keys_per_sample_max = p->field_count * p->config.values_max;
     for (uint32_t f = 0; f < p->field_count; f++)
-        snprintf(schema->field_names[f], RT_NAME_MAX, "from %llu",
-                 (unsigned long long)p->config.fields[f]);
+        snprintf(schema->field_names[f], RT_NAME_MAX, "from %" PRIu64, p->config.fields[f]);
 }
 
 static bool is_blank(char c)
@@ -116,13 +116,13 @@ static bool take_dense(parser *p, uint64_t feature, double value, rt_line_sample
                        rt_line_problem *problem)
 {
     if (p->seen[feature] == p->line)
-        return rt_line_reject(problem, "index %llu stands twice",
-                              (unsigned long long)(feature + p->config.index_first));
+        return rt_line_reject(problem, "index %" PRIu64 " stands twice",
+                              (feature + p->config.index_first));
     p->seen[feature] = p->line;
     sample->dense[feature] = (float)value;
     return isfinite(sample->dense[feature]) ||
-           rt_line_reject(problem, "index %llu: expected a number that fits 32 bits",
-                          (unsigned long long)(feature + p->config.index_first));
+           rt_line_reject(problem, "index %" PRIu64 ": expected a number that fits 32 bits",
+                          (feature + p->config.index_first));
 }
 
 // Of the field whose first index is the last one that is not above.
@@ -132,19 +132,21 @@ static bool take_id(parser *p, uint64_t index, double value, rt_line_problem *pr
     while (field > 0 && p->config.fields[field - 1] > index)
         field--;
     if (field == 0)
-        return rt_line_reject(problem, "index %llu: is in no field, the first one begins at %llu",
-                              (unsigned long long)index, (unsigned long long)p->config.fields[0]);
+        return rt_line_reject(problem,
+                              "index %" PRIu64 ": is in no field, the first one begins at %" PRIu64,
+                              index, p->config.fields[0]);
     if (value != 0 && value != 1)
         return rt_line_reject(problem,
-                              "index %llu: expected 0 or 1, found %g (numbers are features below "
+                              "index %" PRIu64
+                              ": expected 0 or 1, found %g (numbers are features below "
                               "stream.libsvm.dense)",
-                              (unsigned long long)index, value);
+                              index, value);
     field--;
     const uint64_t key = rt_key(field, index);
     uint64_t *keys = p->keys + (size_t)field * p->config.values_max;
     for (uint32_t i = 0; i < p->counts[field]; i++) {
         if (keys[i] == key)
-            return rt_line_reject(problem, "index %llu stands twice", (unsigned long long)index);
+            return rt_line_reject(problem, "index %" PRIu64 " stands twice", index);
     }
     if (value == 1 && p->counts[field] < p->config.values_max)
         keys[p->counts[field]++] = key;
@@ -163,8 +165,8 @@ static bool take_pair(parser *p, rt_cell word, rt_line_sample *sample, rt_line_p
         index < p->config.index_first ||
         !rt_columns_number(p->locale, (rt_cell){colon + 1, word.length - left - 1}, &value))
         return rt_line_reject(
-            problem, "expected INDEX:NUMBER with an index from %llu on, found \"%.*s\"",
-            (unsigned long long)p->config.index_first, (int)rt_min_u64(word.length, 24), word.text);
+            problem, "expected INDEX:NUMBER with an index from %" PRIu64 " on, found \"%.*s\"",
+            p->config.index_first, (int)rt_min_u64(word.length, 24), word.text);
     if (index < p->first_id)
         return take_dense(p, index - p->config.index_first, value, sample, problem);
     return take_id(p, index, value, problem);
@@ -252,13 +254,16 @@ static uint64_t name(void *self, const rt_line *line)
         at++;
     while (end > at && strchr(" \t\r", end[-1]))
         end--;
-    return end > at ? rt_hash_bytes(at, (size_t)(end - at)) : 0;
+    if (end > at)
+        return rt_hash_bytes(at, (size_t)(end - at));
+    return 0;
 }
 
-const rt_parser_ops rt_parser_libsvm = {.format = RT_FORMAT_LIBSVM,
-                                        .create = create,
-                                        .destroy = destroy,
-                                        .schema = schema,
-                                        .parse = parse,
-                                        .name_by = name_by,
-                                        .name = name};
+const rt_parser_ops rt_parser_libsvm = {
+    .create = create,
+    .destroy = destroy,
+    .schema = schema,
+    .parse = parse,
+    .name_by = name_by,
+    .name = name,
+};

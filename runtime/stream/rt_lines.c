@@ -1,6 +1,7 @@
 #include "runtime/stream/rt_lines.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -89,8 +90,7 @@ void rt_lines_set_taken(rt_lines *lines, uint64_t bytes)
 static rt_status fail_here(const rt_lines *lines, rt_status status, const char *what,
                            rt_error *error)
 {
-    return rt_fail(error, status, "%s:%llu: %s", lines->name, (unsigned long long)lines->line + 1,
-                   what);
+    return rt_fail(error, status, "%s:%" PRIu64 ": %s", lines->name, lines->line + 1, what);
 }
 
 void rt_lines_watch(rt_lines *lines, const rt_source_watch *watch)
@@ -104,25 +104,19 @@ static bool is_stopped(const rt_lines *lines)
     return lines->watch.stop >= 0 && poll(&stop, 1, 0) == 1;
 }
 
-static int milliseconds_until(uint64_t deadline_ns)
-{
-    const uint64_t now = rt_now_ns();
-    if (deadline_ns == 0)
-        return -1;
-    return now >= deadline_ns ? 0 : (int)rt_min_u64((deadline_ns - now) / 1000000 + 1, INT32_MAX);
-}
-
 // Until there are bytes, or the end of them; RT_STOPPED, RT_AGAIN.
 static rt_status wait_for_bytes(const rt_lines *lines, uint64_t deadline_ns)
 {
     struct pollfd wanted[] = {{lines->descriptor, POLLIN, 0}, {lines->watch.stop, POLLIN, 0}};
     int count;
     do
-        count = poll(wanted, 2, milliseconds_until(deadline_ns));
+        count = poll(wanted, 2, rt_wait_ms(deadline_ns));
     while (count < 0 && errno == EINTR);
     if (wanted[1].revents)
         return RT_STOPPED;
-    return count == 0 ? RT_AGAIN : RT_OK;
+    if (count == 0)
+        return RT_AGAIN;
+    return RT_OK;
 }
 
 // Reads what is there, at least one byte; *count_p 0: end of file.
@@ -131,7 +125,9 @@ static rt_status read_some(rt_lines *lines, void *bytes, size_t size, uint64_t d
 {
     for (;;) {
         // A read of a file does not wait for long, and a poll of it would be one call too many.
-        rt_status status = lines->waits ? wait_for_bytes(lines, deadline_ns) : RT_OK;
+        rt_status status = RT_OK;
+        if (lines->waits)
+            status = wait_for_bytes(lines, deadline_ns);
         if (status)
             return status;
         ssize_t count = read(lines->descriptor, bytes, size);
@@ -177,8 +173,9 @@ static rt_status find_packing(rt_lines *lines, uint64_t deadline_ns, rt_error *e
             return status;
         lines->packed_end += count;
     }
-    bool is_whole = lines->packed_end >= MAGIC_BYTES;
-    lines->packing = is_whole && is_zstd(lines->packed, MAGIC_BYTES) ? PACKING_ZSTD : PACKING_PLAIN;
+    lines->packing = PACKING_PLAIN;
+    if (lines->packed_end >= MAGIC_BYTES && is_zstd(lines->packed, MAGIC_BYTES))
+        lines->packing = PACKING_ZSTD;
     size_t length = strlen(lines->name);
     if (lines->packing == PACKING_PLAIN && length > 4 &&
         strcmp(lines->name + length - 4, ".zst") == 0)
@@ -239,7 +236,7 @@ static rt_status fill_plain(rt_lines *lines, size_t room, uint64_t deadline_ns, 
         memcpy(lines->text + lines->end, lines->packed + lines->packed_next, count);
         lines->packed_next = lines->packed_end;
     } else {
-        room = room < BLOCK_BYTES ? room : BLOCK_BYTES;
+        room = rt_min_u64(room, BLOCK_BYTES);
         rt_status status =
             read_some(lines, lines->text + lines->end, room, deadline_ns, &count, error);
         if (status)
@@ -252,7 +249,7 @@ static rt_status fill_plain(rt_lines *lines, size_t room, uint64_t deadline_ns, 
 
 static rt_status fill_zstd(rt_lines *lines, size_t room, uint64_t deadline_ns, rt_error *error)
 {
-    room = room < BLOCK_BYTES ? room : BLOCK_BYTES;
+    room = rt_min_u64(room, BLOCK_BYTES);
     for (;;) {
         if (lines->packed_next == lines->packed_end && !lines->has_more_text) {
             size_t count;
@@ -272,8 +269,8 @@ static rt_status fill_zstd(rt_lines *lines, size_t room, uint64_t deadline_ns, r
         ZSTD_outBuffer out = {lines->text + lines->end, room, 0};
         size_t awaited = ZSTD_decompressStream(lines->decoder, &out, &in);
         if (ZSTD_isError(awaited))
-            return rt_fail(error, RT_DATA, "%s:%llu: zstd: %s", lines->name,
-                           (unsigned long long)lines->line + 1, ZSTD_getErrorName(awaited));
+            return rt_fail(error, RT_DATA, "%s:%" PRIu64 ": zstd: %s", lines->name, lines->line + 1,
+                           ZSTD_getErrorName(awaited));
         lines->packed_next = in.pos;
         lines->is_inside_frame = awaited != 0;
         lines->has_more_text = out.pos == room && awaited != 0;
@@ -303,8 +300,11 @@ static rt_status fill(rt_lines *lines, uint64_t deadline_ns, rt_error *error)
     size_t room = TEXT_BYTES - lines->end;
     rt_assert(room >= BLOCK_BYTES);
     const size_t before = lines->end;
-    rt_status status = lines->packing == PACKING_ZSTD ? fill_zstd(lines, room, deadline_ns, error)
-                                                      : fill_plain(lines, room, deadline_ns, error);
+    rt_status status;
+    if (lines->packing == PACKING_ZSTD)
+        status = fill_zstd(lines, room, deadline_ns, error);
+    else
+        status = fill_plain(lines, room, deadline_ns, error);
     if (lines->waits && lines->end > before)
         rt_lines_set_taken(lines, lines->taken + lines->end - before);
     return status;
@@ -401,8 +401,8 @@ rt_status rt_lines_next(rt_lines *lines, uint64_t deadline_ns, uint32_t line_fee
 
 static rt_status too_short(const rt_lines *lines, uint64_t offset, rt_error *error)
 {
-    return rt_fail(error, RT_DATA, "%s ends before byte %llu, where reading is to go on",
-                   lines->name, (unsigned long long)offset);
+    return rt_fail(error, RT_DATA, "%s ends before byte %" PRIu64 ", where reading is to go on",
+                   lines->name, offset);
 }
 
 static rt_status seek_plain(rt_lines *lines, uint64_t offset, rt_error *error)
@@ -414,13 +414,17 @@ static rt_status seek_plain(rt_lines *lines, uint64_t offset, rt_error *error)
     lines->bytes_read += offset - lines->packed_end;
     lines->packed_next = lines->packed_end = 0;
     lines->is_file_end = false;
-    return (uint64_t)info.st_size < offset ? too_short(lines, offset, error) : RT_OK;
+    if ((uint64_t)info.st_size < offset)
+        return too_short(lines, offset, error);
+    return RT_OK;
 }
 
 static rt_status skip_packed(rt_lines *lines, uint64_t offset, rt_error *error)
 {
     while (lines->offset < offset && !lines->is_file_end) {
-        rt_status status = is_stopped(lines) ? RT_STOPPED : fill(lines, 0, error);
+        if (is_stopped(lines))
+            return RT_STOPPED;
+        rt_status status = fill(lines, 0, error);
         if (status)
             return status;
         size_t step = rt_min_u64(lines->end - lines->next, offset - lines->offset);
@@ -428,7 +432,9 @@ static rt_status skip_packed(rt_lines *lines, uint64_t offset, rt_error *error)
         lines->offset += step;
         lines->scanned = lines->next;
     }
-    return lines->offset < offset ? too_short(lines, offset, error) : RT_OK;
+    if (lines->offset < offset)
+        return too_short(lines, offset, error);
+    return RT_OK;
 }
 
 // What is left of a line that was given out already, as far as it was there.
@@ -440,7 +446,9 @@ static rt_status skip_rest(rt_lines *lines, uint64_t *rest_p, rt_error *error)
     if (!status)
         *rest_p = rest.length;
     lines->line = line;
-    return status == RT_END ? RT_OK : status;
+    if (status == RT_END)
+        return RT_OK;
+    return status;
 }
 
 rt_status rt_lines_seek(rt_lines *lines, uint64_t offset, uint64_t line, bool inside_line,

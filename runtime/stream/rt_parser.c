@@ -5,16 +5,14 @@
 
 #include "runtime/stream/rt_synthetic.h"
 
-// A new format of lines is one line here.
-static const rt_parser_ops *const parsers[] = {&rt_parser_criteo, &rt_parser_table, &rt_parser_json,
-                                               &rt_parser_libsvm};
-
 const rt_parser_ops *rt_parser_find(rt_format format)
 {
-    for (size_t i = 0; i < RT_COUNT_OF(parsers); i++)
-        if (parsers[i]->format == format)
-            return parsers[i];
-    return NULL;
+#define XX(kind, number, name, traits, help) [number] = &rt_parser_##name,
+    static const rt_parser_ops *const parsers[] = { RT_FORMAT_MAP(XX, RT_CHOICE_NONE) };
+#undef XX
+    if ((size_t)format >= RT_COUNT_OF(parsers))
+        return NULL;
+    return parsers[format];
 }
 
 void rt_schema_output_name(const rt_schema *schema, uint32_t output, char name[RT_NAME_MAX])
@@ -37,6 +35,18 @@ rt_status rt_parser_complete(const rt_stream_config *config, rt_schema *schema, 
     return rt_tables_find(config, schema->field_names, schema->field_count, &schema->tables, error);
 }
 
+static rt_status parsed_schema(const rt_parser_ops *ops, const rt_stream_config *config,
+                               rt_schema *schema, rt_error *error)
+{
+    void *parser;
+    rt_status status = ops->create(config, &parser, error);
+    if (status)
+        return status;
+    ops->schema(parser, schema);
+    ops->destroy(parser);
+    return RT_OK;
+}
+
 static rt_status generated_schema(const rt_stream_config *config, uint64_t seed, rt_schema *schema,
                                   rt_error *error)
 {
@@ -52,19 +62,15 @@ static rt_status generated_schema(const rt_stream_config *config, uint64_t seed,
 rt_status rt_parser_read_schema(const rt_stream_config *config, uint64_t seed, rt_schema *schema,
                                 rt_error *error)
 {
-    void *parser;
     const rt_parser_ops *ops = rt_parser_find(config->format);
     rt_status status = RT_OK;
-    if (config->format == RT_FORMAT_SYNTHETIC) {
+    if (rt_format_is_generated(config->format))
         status = generated_schema(config, seed, schema, error);
-    } else if (!ops) {
+    else if (ops)
+        status = parsed_schema(ops, config, schema, error);
+    else
         status = rt_fail(error, RT_CONFIG, "stream.format: unknown value %d", (int)config->format);
-    } else {
-        status = ops->create(config, &parser, error);
-        if (!status)
-            ops->schema(parser, schema);
-        if (!status)
-            ops->destroy(parser);
-    }
-    return status ? status : rt_parser_complete(config, schema, error);
+    if (status)
+        return status;
+    return rt_parser_complete(config, schema, error);
 }

@@ -1,7 +1,7 @@
 // rt_parser - the table of operations of those that make a sample of a line.
 //
-// To add a format of lines: one file with its operations, one line in the list of rt_parser.c, and
-// its name in rt_config_choices.c.
+// To add a format of lines: one file with its operations, and one line of RT_FORMAT_MAP
+// (rt_choice.h).
 #ifndef RT_PARSER_H
 #define RT_PARSER_H
 
@@ -11,7 +11,6 @@
 #include "runtime/wire/rt_bytes.h"
 
 typedef struct {
-    rt_format format; // stream.format
     rt_status (*create)(const rt_stream_config *config, void **parser_p, rt_error *error);
     void (*destroy)(void *parser); // NULL is fine
     void (*schema)(const void *parser, rt_schema *schema);
@@ -49,6 +48,8 @@ rt_status rt_parser_complete(const rt_stream_config *config, rt_schema *schema, 
 rt_status rt_parser_read_schema(const rt_stream_config *config, uint64_t seed, rt_schema *schema,
                                 rt_error *error);
 
-extern const rt_parser_ops rt_parser_criteo, rt_parser_table, rt_parser_json, rt_parser_libsvm;
+#define XX(kind, number, name, traits, help) extern const rt_parser_ops rt_parser_##name;
+RT_FORMAT_MAP(XX, RT_CHOICE_NONE)
+#undef XX
 
 #endif

@@ -23,29 +23,51 @@ bool rt_position_take(rt_reader *reader, rt_bytes *position)
     return take(reader, RT_POSITION_HEAD_BYTES + size, position);
 }
 
-// Of a position that ends here.
-static uint64_t event_before(const uint8_t *end, size_t size)
+// Reads a position as rt_stream_tell writes it: what is the parser's, and the event that a journal
+// goes on with. 0: its source is no journal, or these bytes are no position. The first version had
+// no journals.
+static uint64_t next_event(rt_reader *position, rt_reader *parser)
 {
-    static const char name[RT_POSITION_NAME_BYTES] = RT_POSITION_JOURNAL;
-    uint64_t event;
-    if (size < sizeof name + sizeof event)
+    char name[RT_POSITION_NAME_BYTES];
+    if (rt_reader_u64(position) != RT_POSITION_MAGIC)
         return 0;
-    memcpy(&event, end - sizeof event, sizeof event);
-    return memcmp(end - sizeof event - sizeof name, name, sizeof name) == 0 ? event : 0;
+    rt_reader_take(position, RT_POSITION_HEAD_BYTES - sizeof(uint64_t), 1);
+    rt_reader_take(position, RT_POSITION_COUNTS_BYTES, 1);
+    const uint64_t size = rt_reader_u64(position);
+    const void *bytes = rt_reader_take(position, size, 1);
+    rt_reader_get(position, name, 1, sizeof name);
+    const uint64_t event = rt_reader_u64(position);
+    if (position->failed)
+        return 0;
+    *parser = (rt_reader){bytes, size, false};
+    if (memcmp(name, (const char[RT_POSITION_NAME_BYTES]){RT_POSITION_JOURNAL}, sizeof name) != 0)
+        return 0;
+    return event;
 }
 
-// The position of outcomes ends what is between the stream's counts and the source's name, before
-// the size of what is the parser's.
+// What the parser keeps, what the join does (RT_POSITION_JOIN_BYTES behind the samples left out;
+// the size and bytes of the position of outcomes), and the size of the first. A position without a
+// join says nothing of that: then sizes, or the magic number, do not fit.
+static bool find_outcomes(const rt_reader *parser, rt_reader *outcomes)
+{
+    uint64_t own, size;
+    if (parser->left < sizeof own)
+        return false;
+    rt_reader rest = {parser->next, parser->left - sizeof own, false};
+    memcpy(&own, rest.next + rest.left, sizeof own);
+    rt_reader_take(&rest, own, 1);
+    rt_reader_take(&rest, sizeof(uint64_t) + RT_POSITION_JOIN_BYTES, 1);
+    size = rt_reader_u64(&rest);
+    *outcomes = rest;
+    return !rest.failed && size == rest.left;
+}
+
 rt_position_events rt_position_find_events(const rt_bytes *position)
 {
     rt_position_events events = {{0}};
-    rt_reader reader = rt_bytes_reader(position);
-    rt_reader_take(&reader, RT_POSITION_HEAD_BYTES + RT_POSITION_COUNTS_BYTES, 1);
-    const uint64_t size = rt_reader_u64(&reader);
-    const uint8_t *parser = rt_reader_take(&reader, size, 1);
-    events.next[RT_FLOW_EVENTS] = event_before(position->data + position->size, position->size);
-    if (parser && size > sizeof(uint64_t))
-        events.next[RT_FLOW_OUTCOMES] =
-            event_before(parser + size - sizeof(uint64_t), size - sizeof(uint64_t));
+    rt_reader reader = rt_bytes_reader(position), parser = {0}, outcomes, unused;
+    events.next[RT_FLOW_EVENTS] = next_event(&reader, &parser);
+    if (find_outcomes(&parser, &outcomes))
+        events.next[RT_FLOW_OUTCOMES] = next_event(&outcomes, &unused);
     return events;
 }

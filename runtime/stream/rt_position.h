@@ -17,6 +17,7 @@
 #define RT_POSITION_COUNTS_BYTES 88u // of the stream
 #define RT_POSITION_NAME_BYTES 16u   // of a source
 #define RT_POSITION_JOURNAL "journal"
+#define RT_POSITION_JOIN_BYTES 136u // of a join, before the position of its outcomes
 
 typedef struct {
     uint64_t samples, lines, malformed;

@@ -132,8 +132,13 @@ static void find_bounds(rt_scale *scale, const rt_batch *batch)
 // What is no number teaches nothing; the guard against bad batches sees it.
 static double bounded(const learning *bounds, float value)
 {
-    const double x = isnan(value) ? (bounds->low + bounds->high) / 2 : (double)value;
-    return x < bounds->low ? bounds->low : x > bounds->high ? bounds->high : x;
+    if (isnan(value))
+        return (bounds->low + bounds->high) / 2;
+    if ((double)value < bounds->low)
+        return bounds->low;
+    if ((double)value > bounds->high)
+        return bounds->high;
+    return (double)value;
 }
 
 // Mean and squares of the batch alone: two passes, samples in order.

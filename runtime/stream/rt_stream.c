@@ -1,5 +1,6 @@
 #include "runtime/stream/rt_stream.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "runtime/rt_log.h"
@@ -23,7 +24,9 @@ const rt_source_ops *rt_source_of(const rt_stream_config *config)
     size_t i = 0;
     while (i < RT_COUNT_OF(sources) && !sources[i]->serves(config))
         i++;
-    return i < RT_COUNT_OF(sources) ? sources[i] : NULL;
+    if (i == RT_COUNT_OF(sources))
+        return NULL;
+    return sources[i];
 }
 
 static rt_status create_parser(rt_stream *stream, const rt_stream_config *config, rt_error *error)
@@ -35,6 +38,21 @@ static rt_status create_parser(rt_stream *stream, const rt_stream_config *config
     if (!status)
         stream->parser_ops->schema(stream->parser, &stream->schema);
     return status;
+}
+
+// What reads lines: the parser, and with_input the names of the last events (stream.id).
+static rt_status open_lines(rt_stream *stream, const rt_stream_config *config, bool with_input,
+                            rt_error *error)
+{
+    rt_status status = create_parser(stream, config, error);
+    if (status || !*config->id)
+        return status;
+    status = stream->parser_ops->name_by(stream->parser, config->id, error);
+    if (status)
+        return status;
+    if (with_input && rt_ids_create(config->id_window, IDS_AHEAD, &stream->ids))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for stream.id_window");
+    return RT_OK;
 }
 
 // with_input: of a source of lines, which the schema does not need.
@@ -49,14 +67,10 @@ static rt_status open_parts(rt_stream *stream, const rt_stream_config *config, u
                        rt_config_choice_name("stream.source", (int)config->source));
     const bool gives_lines = stream->source_ops->line != NULL;
     if (gives_lines)
-        status = create_parser(stream, config, error);
-    if (!status && gives_lines && *config->id)
-        status = stream->parser_ops->name_by(stream->parser, config->id, error);
-    if (!status && gives_lines && *config->id && with_input &&
-        rt_ids_create(config->id_window, IDS_AHEAD, &stream->ids))
-        status = rt_fail(error, RT_NO_MEMORY, "out of memory for stream.id_window");
-    if (!status && (with_input || !gives_lines))
-        status = stream->source_ops->open(config, seed, &stream->source, error);
+        status = open_lines(stream, config, with_input, error);
+    if (status || (gives_lines && !with_input))
+        return status;
+    status = stream->source_ops->open(config, seed, &stream->source, error);
     if (!status && !gives_lines)
         stream->source_ops->schema(stream->source, &stream->schema);
     return status;
@@ -165,18 +179,20 @@ rt_stream_stats rt_stream_statistics(const rt_stream *stream)
     const rt_stream_state *s = &stream->state;
     rt_source_counts counts = {0};
     stream->source_ops->counts(stream->source, &counts);
-    const rt_join_counts none = {0};
-    return (rt_stream_stats){.samples = s->samples,
+    rt_stream_stats stats = {.samples = s->samples,
                              .lines = s->all.lines,
                              .malformed = s->all.malformed,
                              .positive = s->positive,
                              .odd_labels = s->odd_labels,
                              .left_out = stream->left_out,
-                             .join = stream->joined ? rt_joined_counts(stream->joined) : none,
                              .bytes_read = counts.bytes_read,
                              .bytes_all = counts.bytes_all,
-                             .duplicates = stream->ids ? rt_ids_repeated(stream->ids) : 0,
                              .bytes_lost = counts.taken - rt_min_u64(counts.given, counts.taken)};
+    if (stream->joined)
+        stats.join = rt_joined_counts(stream->joined);
+    if (stream->ids)
+        stats.duplicates = rt_ids_repeated(stream->ids);
+    return stats;
 }
 
 bool rt_stream_report(const rt_stream *stream, uint32_t number, rt_stream_input *input)
@@ -186,7 +202,7 @@ bool rt_stream_report(const rt_stream *stream, uint32_t number, rt_stream_input 
 
 bool rt_stream_is_weighted(const rt_stream_config *config)
 {
-    const bool has_columns = config->format == RT_FORMAT_TABLE || config->format == RT_FORMAT_JSON;
+    const bool has_columns = rt_format_has(config->format, RT_HAS_COLUMNS);
     if (rt_config_has_join(config) && config->join.late == RT_LATE_TRAIN)
         return true;
     if (rt_config_label_count(config) > 1)
@@ -213,8 +229,9 @@ static void look_at_labels(rt_stream *stream, const rt_batch *batch)
         (s->positive > 0 && s->positive < s->samples))
         return;
     stream->one_class_told = true;
-    rt_warn("all labels of the first %llu samples are %d: is the label column the right one?",
-            (unsigned long long)s->samples, s->positive > 0);
+    rt_warn("all labels of the first %" PRIu64
+            " samples are %d: is the label column the right one?",
+            s->samples, s->positive > 0);
 }
 
 static rt_status fill(rt_stream *stream, rt_batch *batch, uint32_t sample_count, rt_error *error)
@@ -223,10 +240,12 @@ static rt_status fill(rt_stream *stream, rt_batch *batch, uint32_t sample_count,
     if (stream->source_ops->samples) {
         status = stream->source_ops->samples(stream->source, batch, sample_count, error);
         stream->is_ended = status == RT_END;
-        status = status == RT_END ? RT_OK : status;
+        if (stream->is_ended)
+            status = RT_OK;
+    } else if (stream->joined) {
+        status = rt_stream_read_joined(stream, batch, sample_count, error);
     } else {
-        status = (stream->joined ? rt_stream_read_joined
-                                 : rt_stream_read_lines)(stream, batch, sample_count, error);
+        status = rt_stream_read_lines(stream, batch, sample_count, error);
     }
     look_at_labels(stream, batch);
     stream->is_ended |= stream->state.samples == stream->samples_max;
@@ -262,7 +281,9 @@ rt_status rt_stream_read(rt_stream *stream, rt_batch *batch, uint32_t sample_cou
         rt_fail(&stream->failure, status, "%s", failure.text);
     if (batch->sample_count > 0)
         return RT_OK;
-    return status ? rt_fail(error, status, "%s", failure.text) : RT_END;
+    if (status)
+        return rt_fail(error, status, "%s", failure.text);
+    return RT_END;
 }
 
 rt_status rt_stream_keep_arrivals(rt_stream *stream)

@@ -115,7 +115,7 @@ void rt_stream_tell(const rt_stream *stream, rt_bytes *position);
 // of this source; error names it. RT_IO.
 rt_status rt_stream_seek(rt_stream *stream, const rt_bytes *position, rt_error *error);
 
-// ---- events that wait for their outcomes (stream.join), which positions do not hold ------------
+// ---- events that wait for their outcomes (stream.join), which positions do not hold ----------
 
 // Before the first read: rt_stream_save will be asked for.
 void rt_stream_remember(rt_stream *stream);

@@ -1,4 +1,5 @@
 // The distinct keys of a whole stream, which is opened and read for that.
+#include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -15,13 +16,15 @@ static rt_status count_batches(rt_stream *stream, rt_keyset *set, rt_error *erro
     while (!(status = rt_stream_read(stream, &batch, COUNT_BATCH, error))) {
         if (rt_tables_fold(&rt_stream_schema(stream)->tables, &batch) ||
             rt_keyset_add(set, batch.keys, batch.key_count)) {
-            status = rt_fail(error, RT_NO_MEMORY, "out of memory after %llu distinct keys",
-                             (unsigned long long)rt_keyset_count(set));
+            status = rt_fail(error, RT_NO_MEMORY, "out of memory after %" PRIu64 " distinct keys",
+                             rt_keyset_count(set));
             break;
         }
     }
     rt_batch_fini(&batch);
-    return status == RT_END ? RT_OK : status;
+    if (status == RT_END)
+        return RT_OK;
+    return status;
 }
 
 static bool are_files(char *const *files, uint32_t count)
@@ -36,7 +39,7 @@ static bool are_files(char *const *files, uint32_t count)
 
 bool rt_stream_is_countable(const rt_stream_config *config)
 {
-    if (config->format == RT_FORMAT_SYNTHETIC)
+    if (rt_format_is_generated(config->format))
         return config->samples_max > 0;
     if (config->source != RT_SOURCE_FILE || config->join.source != RT_SOURCE_FILE)
         return false;
@@ -49,13 +52,16 @@ rt_status rt_stream_count_keys(const rt_stream_config *config, uint64_t seed,
 {
     rt_stream *stream;
     rt_keyset set;
-    if (!rt_stream_is_countable(config))
+    const bool is_countable = rt_stream_is_countable(config);
+    if (!is_countable && rt_format_is_generated(config->format))
+        return rt_fail(
+            error, RT_CONFIG,
+            "the keys of an endless stream cannot be counted: set cache.distinct_keys or "
+            "stream.samples_max");
+    if (!is_countable)
         return rt_fail(error, RT_CONFIG,
-                       config->format == RT_FORMAT_SYNTHETIC
-                           ? "the keys of an endless stream cannot be counted: set"
-                             " cache.distinct_keys or stream.samples_max"
-                           : "the keys of standard input or a pipe cannot be counted, it is read"
-                             " only once: set cache.distinct_keys");
+                       "the keys of standard input or a pipe cannot be counted, it is read only "
+                       "once: set cache.distinct_keys");
     rt_status status = rt_stream_open(config, seed, &stream, error);
     if (status)
         return status;

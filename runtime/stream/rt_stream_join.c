@@ -53,7 +53,9 @@ static rt_status read_event(rt_stream *stream, rt_joined_events *events, rt_batc
         stream->has_stopped = status == RT_STOPPED;
         return RT_OK;
     }
-    return status == RT_AGAIN && !is_last ? RT_OK : status;
+    if (status == RT_AGAIN && !is_last)
+        return RT_OK;
+    return status;
 }
 
 // What waits stays with the join when the stream is stopped.
@@ -153,5 +155,7 @@ void rt_stream_settle(rt_stream *stream, const rt_bytes *position)
 rt_status rt_stream_restore(rt_stream *stream, const rt_bytes *waiting, rt_error *error)
 {
     rt_reader reader = rt_bytes_reader(waiting);
-    return stream->joined ? rt_joined_load(stream->joined, &reader, error) : RT_OK;
+    if (stream->joined)
+        return rt_joined_load(stream->joined, &reader, error);
+    return RT_OK;
 }

@@ -1,4 +1,5 @@
 // Lines of a stream: what is parsed, what is malformed, what stands over several lines.
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -32,12 +33,11 @@ rt_status rt_stream_judge(const rt_stream *stream, rt_error *error)
     if ((double)counts.malformed <= stream->malformed_share_max * (double)counts.lines)
         return RT_OK;
     return rt_fail(error, RT_DATA,
-                   "%s:%llu: %llu of the last %llu lines are malformed,"
+                   "%s:%" PRIu64 ": %" PRIu64 " of the last %" PRIu64 " lines are malformed,"
                    " stream.malformed_share_max allows a share of %g; the last one: %s",
-                   rt_stream_line_input(stream, &stream->last_bad),
-                   (unsigned long long)stream->last_bad.number,
-                   (unsigned long long)counts.malformed, (unsigned long long)counts.lines,
-                   stream->malformed_share_max, stream->problem.text);
+                   rt_stream_line_input(stream, &stream->last_bad), stream->last_bad.number,
+                   counts.malformed, counts.lines, stream->malformed_share_max,
+                   stream->problem.text);
 }
 
 static void add_lines(rt_stream_state *s, uint64_t lines, uint64_t malformed)
@@ -48,17 +48,22 @@ static void add_lines(rt_stream_state *s, uint64_t lines, uint64_t malformed)
     s->window[1].malformed += malformed;
 }
 
+// After the last one that is told.
+static const char *rest_of_malformed(const rt_stream *stream)
+{
+    if (stream->bad_logged < MALFORMED_LOGGED_MAX)
+        return "";
+    return " (further malformed lines are only counted)";
+}
+
 // Counts the line; stream->problem says what is wrong with it.
 static void note_malformed(rt_stream *stream, const rt_line *line)
 {
     add_lines(&stream->state, 1, 1);
     stream->last_bad = *line;
     if (stream->bad_logged++ < MALFORMED_LOGGED_MAX)
-        rt_warn("%s:%llu: %s%s", rt_stream_line_input(stream, line),
-                (unsigned long long)line->number, stream->problem.text,
-                stream->bad_logged == MALFORMED_LOGGED_MAX
-                    ? " (further malformed lines are only counted)"
-                    : "");
+        rt_warn("%s:%" PRIu64 ": %s%s", rt_stream_line_input(stream, line), line->number,
+                stream->problem.text, rest_of_malformed(stream));
 }
 
 // Blank lines at the end of a file are nobody's fault, others are. In a file the number of the
@@ -115,20 +120,20 @@ static rt_status judge_when_due(rt_stream *stream, const rt_stream_line_counts *
 static void note_odd_label(rt_stream *stream, const rt_line *line, float label)
 {
     if (stream->state.odd_labels++ == 0)
-        rt_warn("%s:%llu: the label is neither 0 nor 1 and is taken for %g (further ones are only"
+        rt_warn("%s:%" PRIu64
+                ": the label is neither 0 nor 1 and is taken for %g (further ones are only"
                 " counted)",
-                rt_stream_line_input(stream, line), (unsigned long long)line->number,
-                (double)label);
+                rt_stream_line_input(stream, line), line->number, (double)label);
 }
 
 // A negative that negatives_keep leaves out; its number is that of the samples before it.
 static bool is_left_out(const rt_stream *stream, const rt_line_sample *sample)
 {
     const rt_stream_state *s = &stream->state;
-    return sample->label == 0 &&
-           !rt_negatives_keeps(
-               stream->seed, stream->schema.has_ids ? sample->id : s->all.lines - s->all.malformed,
-               stream->negatives_keep);
+    uint64_t number = s->all.lines - s->all.malformed;
+    if (stream->schema.has_ids)
+        number = sample->id;
+    return sample->label == 0 && !rt_negatives_keeps(stream->seed, number, stream->negatives_keep);
 }
 
 // What only some streams do with a sample. True: it is not for the batch.
@@ -330,12 +335,13 @@ rt_status rt_stream_read_one(rt_stream *stream, rt_batch *batch, uint64_t deadli
                              rt_error *error)
 {
     rt_line line;
-    rt_status status = RT_OK;
     stream->has_event = false;
-    while (!status && !stream->has_event) {
-        status = stream->source_ops->line(stream->source, deadline_ns, 0, &line, error);
+    while (!stream->has_event) {
+        rt_status status = stream->source_ops->line(stream->source, deadline_ns, 0, &line, error);
         if (!status)
             status = take_line(stream, &line, deadline_ns, batch, error);
+        if (status)
+            return status;
     }
-    return status;
+    return RT_OK;
 }

@@ -1,4 +1,5 @@
 // Where a stream stands, as bytes (rt_position.h), and names of events at a position.
+#include <inttypes.h>
 #include <string.h>
 
 #include "runtime/stream/rt_stream_parts.h"
@@ -33,7 +34,9 @@ static rt_status seek_more(rt_stream *stream, rt_reader *bytes, rt_error *error)
                       false};
     bytes->left = parser_size;
     stream->left_out = rt_reader_u64(&more);
-    return stream->joined ? rt_joined_seek(stream->joined, &more, error) : RT_OK;
+    if (stream->joined)
+        return rt_joined_seek(stream->joined, &more, error);
+    return RT_OK;
 }
 
 void rt_stream_tell(const rt_stream *stream, rt_bytes *position)
@@ -71,8 +74,9 @@ static rt_status check_counts(const rt_stream *stream, rt_error *error)
         (s->all.malformed <= s->all.lines &&
          s->samples + stream->left_out == s->all.lines - s->all.malformed))
         return RT_OK;
-    return rt_fail(error, RT_DATA, "reading is to go on after %llu samples of %llu lines",
-                   (unsigned long long)s->samples, (unsigned long long)s->all.lines);
+    return rt_fail(error, RT_DATA,
+                   "reading is to go on after %" PRIu64 " samples of %" PRIu64 " lines", s->samples,
+                   s->all.lines);
 }
 
 static rt_status seek_old(rt_stream *stream, const rt_bytes *position, rt_error *error)
@@ -87,7 +91,9 @@ static rt_status seek_old(rt_stream *stream, const rt_bytes *position, rt_error 
     stream->one_class_told = true; // it did not count labels
     const rt_source_place place = {.offset = old.offset, .line = old.line, .file = old.file};
     rt_status status = check_counts(stream, error);
-    return status ? status : stream->source_ops->seek(stream->source, NULL, &place, error);
+    if (status)
+        return status;
+    return stream->source_ops->seek(stream->source, NULL, &place, error);
 }
 
 static rt_status seek_new(rt_stream *stream, const rt_bytes *position, rt_error *error)
@@ -105,14 +111,20 @@ static rt_status seek_new(rt_stream *stream, const rt_bytes *position, rt_error 
         return rt_fail(error, RT_DATA, "the position is one of another source (%s), this one is %s",
                        name, stream->source_ops->name);
     rt_reader parser = {bytes, parser_size, false};
-    rt_status status = keeps_more(stream) ? seek_more(stream, &parser, error) : RT_OK;
+    rt_status status = RT_OK;
+    if (keeps_more(stream))
+        status = seek_more(stream, &parser, error);
     if (status)
         return status;
-    const bool keeps = stream->parser_ops && stream->parser_ops->seek;
-    if (keeps ? !stream->parser_ops->seek(stream->parser, &parser) : parser.left > 0)
+    bool is_ours = parser.left == 0;
+    if (stream->parser_ops && stream->parser_ops->seek)
+        is_ours = stream->parser_ops->seek(stream->parser, &parser);
+    if (!is_ours)
         return rt_fail(error, RT_DATA, "the position is one of another format of lines");
     status = check_counts(stream, error);
-    return status ? status : stream->source_ops->seek(stream->source, &reader, NULL, error);
+    if (status)
+        return status;
+    return stream->source_ops->seek(stream->source, &reader, NULL, error);
 }
 
 rt_status rt_stream_seek(rt_stream *stream, const rt_bytes *position, rt_error *error)
@@ -120,10 +132,15 @@ rt_status rt_stream_seek(rt_stream *stream, const rt_bytes *position, rt_error *
     rt_assert(stream->state.samples == 0 && !stream->is_ended);
     const bool is_old = position->size == sizeof(rt_position_old) &&
                         memcmp(position->data, &(uint64_t){RT_POSITION_MAGIC}, 8) != 0;
-    rt_status status =
-        is_old ? seek_old(stream, position, error) : seek_new(stream, position, error);
+    rt_status status;
+    if (is_old)
+        status = seek_old(stream, position, error);
+    else
+        status = seek_new(stream, position, error);
     stream->is_ended = status == RT_STOPPED || stream->state.samples >= stream->samples_max;
-    return status == RT_STOPPED ? RT_OK : status;
+    if (status == RT_STOPPED)
+        return RT_OK;
+    return status;
 }
 
 void rt_stream_save_ids(const rt_stream *stream, const rt_bytes *position, rt_bytes *bytes)

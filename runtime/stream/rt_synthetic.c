@@ -104,9 +104,11 @@ static void fill_edges(field *one, uint32_t ranks, double zipf)
         for (uint32_t i = 0; i <= BUCKETS; i++) {
             double rank = inverse_zipf(ranks, zipf, total - BUCKETS + i, total);
             double edge = rank * edge_min;
-            one->edges[level][i] = edge < edge_min   ? edge_min
-                                   : edge < edge_max ? (uint32_t)edge
-                                                     : edge_max;
+            one->edges[level][i] = edge_max;
+            if (edge < edge_max)
+                one->edges[level][i] = (uint32_t)edge;
+            if (edge < edge_min)
+                one->edges[level][i] = edge_min;
         }
         one->edges[level][BUCKETS] = edge_max;
         total *= BUCKETS;
@@ -146,8 +148,9 @@ static void init_dense(dense *one, uint32_t index, const rt_shape_dense *shape)
     for (uint32_t i = 0; i < BUCKETS; i++) {
         uint32_t per_mille = (2 * i + 1) * 1000 / (2 * BUCKETS);
         bool is_missing = per_mille < shape->missing;
-        uint32_t rest = is_missing ? 0 : (per_mille - shape->missing) * 1000;
-        uint32_t value = is_missing ? 0 : quantile(shape, rest / (1000 - shape->missing));
+        uint32_t value = 0;
+        if (!is_missing)
+            value = quantile(shape, (per_mille - shape->missing) * 1000 / (1000 - shape->missing));
         double logarithm = natural_log(1.0 + value);
         one->values[i] = (float)logarithm;
         fixed[i] = (int64_t)(logarithm * LOGIT_ONE);
@@ -425,11 +428,11 @@ void rt_synthetic_seek(rt_synthetic *synthetic, uint64_t position)
     synthetic->position = position;
 }
 
-// ---- the table of operations -------------------------------------------------------------------
+// ---- the table of operations -----------------------------------------------------------------
 
 static bool serves(const rt_stream_config *config)
 {
-    return config->format == RT_FORMAT_SYNTHETIC;
+    return rt_format_is_generated(config->format);
 }
 
 static rt_status open_source(const rt_stream_config *config, uint64_t seed, void **source_p,
@@ -466,7 +469,11 @@ static void tell(const void *source, rt_bytes *bytes)
 
 static rt_status seek(void *source, rt_reader *bytes, const rt_source_place *place, rt_error *error)
 {
-    const uint64_t position = bytes ? rt_reader_u64(bytes) : place->offset;
+    uint64_t position;
+    if (bytes)
+        position = rt_reader_u64(bytes);
+    else
+        position = place->offset;
     if (bytes && (bytes->failed || bytes->left > 0))
         return rt_fail(error, RT_DATA, "the position in the generated input is damaged");
     rt_synthetic_seek(source, position);

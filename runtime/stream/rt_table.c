@@ -1,5 +1,6 @@
 #include "runtime/stream/rt_table.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -93,8 +94,9 @@ static const char *name_of(const rt_table *table, uint32_t column)
 
 static uint32_t cells_expected(const rt_table *table)
 {
-    return table->order_count ? table->order_count
-                              : table->columns->count - table->columns->derived_count;
+    if (table->order_count)
+        return table->order_count;
+    return table->columns->count - table->columns->derived_count;
 }
 
 // A line without the cells of labels, where that may be.
@@ -125,10 +127,10 @@ static bool reject_quote(cell_state state, uint32_t number, const char *name,
                          rt_line_problem *problem)
 {
     problem->goes_on = state == CELL_UNCLOSED;
-    return rt_line_reject(problem, "column %u (%s): expected %s", number + 1, name,
-                          state == CELL_UNCLOSED
-                              ? "a closing quote (a quoted cell may hold a few line feeds)"
-                              : "the closing quote at the end of the cell");
+    const char *expected = "the closing quote at the end of the cell";
+    if (state == CELL_UNCLOSED)
+        expected = "a closing quote (a quoted cell may hold a few line feeds)";
+    return rt_line_reject(problem, "column %u (%s): expected %s", number + 1, name, expected);
 }
 
 // A line whose cells stand as the columns are configured, none of which is made of others.
@@ -206,8 +208,9 @@ bool rt_table_parse(rt_table *table, const rt_line *line, rt_line_sample *sample
     problem->goes_on = false;
     if (memchr(line->text, '\0', line->length))
         return rt_line_reject(problem, "expected text, found a zero byte");
-    return table->order_count ? parse_by_order(table, line, sample, problem)
-                              : parse_in_order(table, line, sample, problem);
+    if (table->order_count)
+        return parse_by_order(table, line, sample, problem);
+    return parse_in_order(table, line, sample, problem);
 }
 
 // ---- headers ---------------------------------------------------------------------------------
@@ -232,15 +235,16 @@ static uint32_t find_column(const rt_table *table, rt_cell name)
 static rt_status fail_header(const char *name, const rt_line *line, const char *what,
                              const char *column, rt_error *error)
 {
-    return rt_fail(error, RT_DATA, "%s:%llu: the header %s%s", name,
-                   (unsigned long long)line->number, what, column);
+    return rt_fail(error, RT_DATA, "%s:%" PRIu64 ": the header %s%s", name, line->number, what,
+                   column);
 }
 
 static rt_status read_order(rt_table *table, const char *name, const rt_line *line, rt_error *error)
 {
     static const char mark[] = "\xef\xbb\xbf"; // that some programs begin a file with
     const char *at = line->text, *end = at + line->length;
-    at += line->length >= 3 && memcmp(at, mark, 3) == 0 ? 3 : 0;
+    if (line->length >= 3 && memcmp(at, mark, 3) == 0)
+        at += 3;
     table->unquoted_used = 0;
     for (;; at++) {
         rt_cell value;
@@ -271,20 +275,23 @@ static rt_status read_header(rt_table *table, const char *name, const rt_line *l
     table->header_hash = rt_hash_bytes(line->text, line->length);
     table->header_length = line->length;
     table->id_cell = NO_CELL;
-    rt_status status = line->is_too_long ? fail_header(name, line, "is too long", "", error)
-                                         : read_order(table, name, line, error);
-    if (!status && *table->id && table->id_cell == NO_CELL &&
+    if (line->is_too_long)
+        return fail_header(name, line, "is too long", "", error);
+    rt_status status = read_order(table, name, line, error);
+    if (status)
+        return status;
+    if (*table->id && table->id_cell == NO_CELL &&
         (!rt_event_id_number(table->id, &table->id_cell) || table->id_cell >= table->order_count))
-        status = fail_header(name, line, "lacks the column of stream.id: ", table->id, error);
+        return fail_header(name, line, "lacks the column of stream.id: ", table->id, error);
     snprintf(lacks, sizeof lacks, "lacks this column of %s: ", table->list);
-    for (uint32_t i = 0; i < table->columns->count && !status; i++) {
+    for (uint32_t i = 0; i < table->columns->count; i++) {
         const bool may_lack =
             table->columns->labels_optional && table->columns->items[i].kind == RT_COLUMN_LABEL;
         if (rt_columns_reads(table->columns, i) && !may_lack &&
             number_of(table, i) == table->order_count)
-            status = fail_header(name, line, lacks, name_of(table, i), error);
+            return fail_header(name, line, lacks, name_of(table, i), error);
     }
-    return status;
+    return RT_OK;
 }
 
 static rt_status check_separators(const rt_table *table, rt_error *error)
@@ -359,7 +366,7 @@ void rt_table_schema(const rt_table *table, rt_schema *schema)
     *schema = table->columns->schema;
 }
 
-// ---- the table of operations -------------------------------------------------------------------
+// ---- the table of operations -----------------------------------------------------------------
 
 static rt_status create(const rt_stream_config *config, void **parser_p, rt_error *error)
 {
@@ -395,7 +402,9 @@ static rt_status header(void *parser, const char *name, const rt_line *line, boo
 {
     rt_table *table = parser;
     *is_one_p = table->has_header;
-    return table->has_header ? read_header(table, name, line, error) : RT_OK;
+    if (table->has_header)
+        return read_header(table, name, line, error);
+    return RT_OK;
 }
 
 static bool is_header(const void *parser, const rt_line *line)
@@ -451,7 +460,8 @@ static bool seek(void *parser, rt_reader *bytes)
         table->id_cell = rt_reader_u32(bytes);
     table->order_count = (uint32_t)count;
     const bool is_good = table->has_header && is_order(table);
-    table->order_count = is_good ? table->order_count : 0;
+    if (!is_good)
+        table->order_count = 0;
     return is_good;
 }
 
@@ -488,14 +498,15 @@ static uint64_t name(void *parser, const rt_line *line)
     return rt_event_id_of_cell(line, table->id_cell, table->delimiter, table->has_quotes);
 }
 
-const rt_parser_ops rt_parser_table = {.format = RT_FORMAT_TABLE,
-                                       .create = create,
-                                       .destroy = destroy,
-                                       .schema = schema,
-                                       .parse = parse,
-                                       .name_by = name_by,
-                                       .name = name,
-                                       .header = header,
-                                       .is_header = is_header,
-                                       .tell = tell,
-                                       .seek = seek};
+const rt_parser_ops rt_parser_table = {
+    .create = create,
+    .destroy = destroy,
+    .schema = schema,
+    .parse = parse,
+    .name_by = name_by,
+    .name = name,
+    .header = header,
+    .is_header = is_header,
+    .tell = tell,
+    .seek = seek,
+};

@@ -5,7 +5,7 @@
 
 #define KEY "stream.tables"
 
-// ---- which fields share ------------------------------------------------------------------------
+// ---- which fields share ----------------------------------------------------------------------
 
 static uint32_t find_field(const char (*names)[RT_NAME_MAX], uint32_t field_count, const char *name,
                            size_t length)
@@ -58,7 +58,7 @@ static id_meaning meaning_of(const rt_column *column)
 static rt_status check_ids(const rt_stream_config *config, const char *user, const char *owner,
                            rt_error *error)
 {
-    if (config->format != RT_FORMAT_TABLE && config->format != RT_FORMAT_JSON)
+    if (!rt_format_has(config->format, RT_HAS_COLUMNS))
         return RT_OK;
     const rt_column *one = find_column(config, user), *other = find_column(config, owner);
     const id_meaning a = meaning_of(one), b = meaning_of(other);
@@ -99,21 +99,21 @@ rt_status rt_tables_find(const rt_stream_config *config, const char (*names)[RT_
         unite(tables, user, owner);
         tables->borrows[user] = true;
     }
-    for (uint32_t f = 0; f < config->libsvm.field_count && config->format == RT_FORMAT_LIBSVM &&
-                         tables->are_shared;
-         f++)
+    if (!tables->are_shared || !rt_format_has(config->format, RT_HAS_INDICES))
+        return RT_OK;
+    for (uint32_t f = 0; f < config->libsvm.field_count; f++)
         tables->shifts[f] = config->libsvm.fields[f] - config->libsvm.fields[tables->of[f]];
     return RT_OK;
 }
 
-// ---- every row once ----------------------------------------------------------------------------
+// ---- every row once --------------------------------------------------------------------------
 
 static rt_status reserve(const rt_tables *tables, rt_batch *batch, uint32_t *slot_count_p)
 {
     uint32_t most = 1, slots = 16;
     for (uint32_t i = 0; i < batch->sample_count; i++) {
         const uint32_t count = batch->key_offsets[i + 1] - batch->key_offsets[i];
-        most = count > most ? count : most;
+        most = (uint32_t)rt_max_u64(most, count);
     }
     while (slots < 2 * most)
         slots *= 2;

@@ -18,8 +18,9 @@ static rt_status take_answer(const rt_message *message, char text[RT_ASK_BYTES_M
         rt_control_text(message, said, sizeof said))
         return rt_fail(error, RT_WIRE, "coordinator: expected a CONTROLLED, got %s",
                        rt_message_type_name(header->type));
+    const rt_status refusal = rt_control_is_taken(message) ? RT_AGAIN : RT_REFUSED;
     if (header->type == RT_MESSAGE_STOP || header->iteration != RT_REASON_COMPLETE)
-        return rt_fail(error, rt_control_is_taken(message) ? RT_AGAIN : RT_REFUSED, "%s", said);
+        return rt_fail(error, refusal, "%s", said);
     memcpy(text, said, sizeof said);
     return RT_OK;
 }
@@ -90,5 +91,7 @@ rt_status rt_ask(const rt_ask_config *config, const char *request, char text[RT_
     config->ops->close(transport);
     if (status == RT_AGAIN && error)
         error->status = RT_REFUSED;
-    return status == RT_AGAIN ? RT_REFUSED : status;
+    if (status == RT_AGAIN)
+        return RT_REFUSED;
+    return status;
 }

@@ -23,7 +23,9 @@ static rt_status find_way(const rt_door *door, const char *bound, char *reachabl
         (void)poll(NULL, 0, WAY_LOOK_MS);
         status = rt_address_reachable(bound, door->coordinator, reachable, RT_NAME_MAX, &why);
     }
-    return status ? rt_fail(error, status, "%s", why.text) : RT_OK;
+    if (status)
+        return rt_fail(error, status, "%s", why.text);
+    return RT_OK;
 }
 
 rt_status rt_guests_listen(rt_guests *guests, rt_transport *transport, const rt_door *door,

@@ -112,29 +112,39 @@ static rt_status check_mode(const char *path, const struct stat *info, mode_t fo
                        path, info->st_uid, geteuid());
     if (!(info->st_mode & forbidden))
         return RT_OK;
-    return rt_fail(error, RT_CONFIG, "%s has mode %04o, so others can %s it: chmod %s it", path,
-                   info->st_mode & 07777, forbidden == OTHERS_READ ? "read" : "change",
-                   forbidden == OTHERS_READ ? "600" : "go-w");
+    if (forbidden == OTHERS_READ)
+        return rt_fail(error, RT_CONFIG, "%s has mode %04o, so others can read it: chmod 600 it",
+                       path, info->st_mode & 07777);
+    return rt_fail(error, RT_CONFIG, "%s has mode %04o, so others can change it: chmod go-w it",
+                   path, info->st_mode & 07777);
+}
+
+static rt_status read_file(int file, const char *path, mode_t forbidden, char *text,
+                           rt_error *error)
+{
+    struct stat info;
+    text[0] = '\0';
+    if (fstat(file, &info) != 0 || !S_ISREG(info.st_mode))
+        return rt_fail(error, RT_IO, "%s is not a regular file, expected a key file", path);
+    rt_status status = check_mode(path, &info, forbidden, error);
+    if (status)
+        return status;
+    const ssize_t got = read(file, text, FILE_BYTES_MAX);
+    if (got < 0)
+        return rt_fail(error, RT_IO, "cannot read %s: %s", path, strerror(errno));
+    text[got] = '\0';
+    if (got == FILE_BYTES_MAX || memchr(text, 0, (size_t)got))
+        return rt_fail(error, RT_CONFIG, "%s is not a key file", path);
+    return RT_OK;
 }
 
 static rt_status read_text(const char *path, mode_t forbidden, char *text, rt_error *error)
 {
-    struct stat info;
     int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file < 0)
         return rt_fail(error, RT_IO, "cannot open the key file %s: %s", path, strerror(errno));
-    rt_status status = RT_OK;
-    ssize_t got = -1;
-    if (fstat(file, &info) != 0 || !S_ISREG(info.st_mode))
-        status = rt_fail(error, RT_IO, "%s is not a regular file, expected a key file", path);
-    else
-        status = check_mode(path, &info, forbidden, error);
-    if (!status && (got = read(file, text, FILE_BYTES_MAX)) < 0)
-        status = rt_fail(error, RT_IO, "cannot read %s: %s", path, strerror(errno));
-    else if (!status && (got == FILE_BYTES_MAX || memchr(text, 0, (size_t)got)))
-        status = rt_fail(error, RT_CONFIG, "%s is not a key file", path);
+    const rt_status status = read_file(file, path, forbidden, text, error);
     close(file);
-    text[got > 0 ? got : 0] = '\0';
     return status;
 }
 
@@ -184,33 +194,51 @@ static rt_status read_allowed(rt_keys *keys, const char *path, char *text, rt_er
 {
     rt_status status = read_text(path, OTHERS_WRITE, text, error);
     unsigned number = 0;
-    for (char *rest = text, *line; !status && (line = strsep(&rest, "\n"));) {
+    if (status)
+        return status;
+    for (char *rest = text, *line; (line = strsep(&rest, "\n"));) {
         rt_public_key key;
         number++;
         if (*line == '\0' || *line == '#')
             continue;
         status = parse_public(path, number, line, &key, error);
-        if (!status)
-            status = add_allowed(keys, path, &key, error);
+        if (status)
+            return status;
+        status = add_allowed(keys, path, &key, error);
+        if (status)
+            return status;
     }
-    return status;
+    return RT_OK;
+}
+
+static bool is_public_key(const char *name)
+{
+    const size_t length = strlen(name), suffix = strlen(PUBLIC_SUFFIX);
+    return length > suffix && strcmp(name + length - suffix, PUBLIC_SUFFIX) == 0;
+}
+
+static rt_status read_allowed_files(rt_keys *keys, const char *path, DIR *directory, char *text,
+                                    rt_error *error)
+{
+    char file[RT_PATH_MAX + 256];
+    for (struct dirent *entry; (entry = readdir(directory));) {
+        if (!is_public_key(entry->d_name))
+            continue;
+        snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
+        rt_status status = read_allowed(keys, file, text, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
 }
 
 static rt_status read_allowed_directory(rt_keys *keys, const char *path, char *text,
                                         rt_error *error)
 {
-    rt_status status = RT_OK;
     DIR *directory = opendir(path);
     if (!directory)
         return rt_fail(error, RT_IO, "cannot open security.allow %s: %s", path, strerror(errno));
-    for (struct dirent *entry; !status && (entry = readdir(directory));) {
-        char file[RT_PATH_MAX + 256];
-        size_t length = strlen(entry->d_name), suffix = strlen(PUBLIC_SUFFIX);
-        if (length <= suffix || strcmp(entry->d_name + length - suffix, PUBLIC_SUFFIX) != 0)
-            continue;
-        snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
-        status = read_allowed(keys, file, text, error);
-    }
+    const rt_status status = read_allowed_files(keys, path, directory, text, error);
     closedir(directory);
     return status;
 }
@@ -221,11 +249,14 @@ static rt_status load_allowed(rt_keys *keys, const char *path, char *text, rt_er
     if (stat(path, &info) != 0)
         return rt_fail(error, RT_IO, "security.allow: %s: %s", path, strerror(errno));
     rt_status status = check_mode(path, &info, OTHERS_WRITE, error);
-    if (!status)
-        status = S_ISDIR(info.st_mode) ? read_allowed_directory(keys, path, text, error)
-                                       : read_allowed(keys, path, text, error);
+    if (status)
+        return status;
+    if (S_ISDIR(info.st_mode))
+        status = read_allowed_directory(keys, path, text, error);
+    else
+        status = read_allowed(keys, path, text, error);
     if (!status && keys->allowed_count == 0)
-        status = rt_fail(error, RT_CONFIG, "security.allow: %s has no key of any box", path);
+        return rt_fail(error, RT_CONFIG, "security.allow: %s has no key of any box", path);
     return status;
 }
 
@@ -254,17 +285,20 @@ static rt_status load_server(rt_public_key *key, const char *path, char *text, r
 {
     rt_status status = read_text(path, OTHERS_WRITE, text, error);
     text[strcspn(text, "\n")] = '\0';
-    return status ? status : parse_public(path, 1, text, key, error);
+    if (status)
+        return status;
+    return parse_public(path, 1, text, key, error);
 }
 
 rt_status rt_keys_read_public(const char *path, rt_public_key *key, rt_error *error)
 {
     rt_status status = need_curve(error);
-    char *text = status ? NULL : rt_alloc(1, FILE_BYTES_MAX + 1);
-    if (!status && !text)
-        status = rt_fail(error, RT_NO_MEMORY, "out of memory");
-    if (!status)
-        status = load_server(key, path, text, error);
+    if (status)
+        return status;
+    char *text = rt_alloc(1, FILE_BYTES_MAX + 1);
+    if (!text)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    status = load_server(key, path, text, error);
     rt_free(text);
     return status;
 }
@@ -280,6 +314,26 @@ rt_status rt_key_parse(const char *name, const char *text, rt_public_key *key, r
     return RT_OK;
 }
 
+// text: room for a file.
+static rt_status load_all(const rt_config *config, rt_keys *keys, char *text, rt_error *error)
+{
+    rt_status status = need_curve(error);
+    if (status)
+        return status;
+    status = load_secret(keys, config->security_key, text, error);
+    if (status)
+        return status;
+    status = load_server(&keys->coordinator, config->security_server_key, text, error);
+    if (status)
+        return status;
+    keys->standby = keys->coordinator;
+    if (*config->security_standby_key)
+        status = load_server(&keys->standby, config->security_standby_key, text, error);
+    if (status)
+        return status;
+    return load_allowed(keys, config->security_allow, text, error);
+}
+
 rt_status rt_keys_load(const rt_config *config, rt_keys *keys, rt_error *error)
 {
     memset(keys, 0, sizeof *keys);
@@ -289,21 +343,11 @@ rt_status rt_keys_load(const rt_config *config, rt_keys *keys, rt_error *error)
                 "the data and change the model");
     if (!config->security_key[0])
         return RT_OK;
-    rt_status status = need_curve(error);
-    char *text = status ? NULL : rt_alloc(1, FILE_BYTES_MAX + 1);
-    if (!status && !text)
-        status = rt_fail(error, RT_NO_MEMORY, "out of memory");
-    if (!status)
-        status = load_secret(keys, config->security_key, text, error);
-    if (!status)
-        status = load_server(&keys->coordinator, config->security_server_key, text, error);
-    keys->standby = keys->coordinator;
-    if (!status && *config->security_standby_key)
-        status = load_server(&keys->standby, config->security_standby_key, text, error);
-    if (!status)
-        status = load_allowed(keys, config->security_allow, text, error);
-    if (text)
-        explicit_bzero(text, FILE_BYTES_MAX + 1);
+    char *text = rt_alloc(1, FILE_BYTES_MAX + 1);
+    if (!text)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    rt_status status = load_all(config, keys, text, error);
+    explicit_bzero(text, FILE_BYTES_MAX + 1);
     rt_free(text);
     keys->is_set = !status;
     if (status)

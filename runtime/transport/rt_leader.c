@@ -32,8 +32,10 @@ rt_status rt_leaders_read(const char *path, rt_leaders *leaders, rt_error *error
     bool is_whole = true;
     *leaders = (rt_leaders){0};
     FILE *file = fopen(path, "re");
+    if (!file && errno == ENOENT)
+        return RT_OK;
     if (!file)
-        return errno == ENOENT ? RT_OK : rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
+        return rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
     while (is_whole && fgets(line, sizeof line, file))
         is_whole = count < RT_LEADER_RUNS_MAX && read_line(line, &read.of[count++]);
     fclose(file);
@@ -76,9 +78,11 @@ rt_status rt_leaders_follow(const char *path, uint64_t run, uint32_t epoch, rt_l
     const bool is_known = leaders->of[at].run == run;
     const uint32_t served = is_known ? leaders->of[at].epoch : 0;
     memmove(&next.of[1], &next.of[0], at * sizeof next.of[0]);
-    next.of[0] = (rt_leader){run, served > epoch ? served : epoch};
+    next.of[0] = (rt_leader){run, (uint32_t)rt_max_u64(served, epoch)};
     const bool is_noted = at == 0 && is_known && served >= epoch;
-    rt_status status = is_noted ? RT_OK : write_leaders(path, &next, error);
+    rt_status status = RT_OK;
+    if (!is_noted)
+        status = write_leaders(path, &next, error);
     if (status)
         return status;
     *leaders = next;

@@ -153,25 +153,29 @@ static bool has_standby(const rt_member *member)
 
 static const char *address_of(const rt_member *member, const attempt *now)
 {
-    return now->at_standby ? member->config.standby : member->config.coordinator;
+    if (now->at_standby)
+        return member->config.standby;
+    return member->config.coordinator;
 }
 
 // A coordinator that is there is heard within a fifth of timeout_peer_s.
 static uint64_t attempt_ns(const rt_member *member)
 {
-    return has_standby(member)
-               ? (uint64_t)(member->config.timeout_peer_s * ATTEMPT_SHARE * NS_PER_S)
-               : UINT64_MAX / 2;
+    if (has_standby(member))
+        return (uint64_t)(member->config.timeout_peer_s * ATTEMPT_SHARE * NS_PER_S);
+    return UINT64_MAX / 2;
 }
 
 static rt_status connect_to(rt_member *member, attempt *now, rt_error *error)
 {
     const rt_member_config *config = &member->config;
     rt_status status = RT_OK;
-    if (config->keys && config->keys->is_set && has_standby(member))
-        status = config->ops->trust(
-            config->transport, COORDINATOR,
-            now->at_standby ? config->keys->standby.bytes : config->keys->coordinator.bytes, error);
+    if (config->keys && config->keys->is_set && has_standby(member)) {
+        const rt_public_key *key = &config->keys->coordinator;
+        if (now->at_standby)
+            key = &config->keys->standby;
+        status = config->ops->trust(config->transport, COORDINATOR, key->bytes, error);
+    }
     if (!status)
         status = config->ops->connect(config->transport, config->self, COORDINATOR,
                                       address_of(member, now), &member->endpoint, error);
@@ -203,6 +207,18 @@ static bool leads_elsewhere(const rt_member *member, rt_status status, const rt_
     return has_standby(member) &&
            (status == RT_NOT_FOUND || status == RT_PEER || status == RT_TIMEOUT ||
             (status == RT_STOPPED && strcmp(why->text, RT_STANDBY_FOLLOWS) == 0));
+}
+
+static rt_status never_answered(const rt_member *member, const rt_error *why, rt_error *error)
+{
+    const char *colon = why->text[0] ? ": " : "";
+    if (has_standby(member))
+        return rt_fail(error, RT_TIMEOUT,
+                       "no answer from the coordinator at %s or %s within %g s%s%.200s",
+                       member->config.coordinator, member->config.standby,
+                       member->config.timeout_start_s, colon, why->text);
+    return rt_fail(error, RT_TIMEOUT, "no answer from the coordinator at %s within %g s%s%.200s",
+                   member->config.coordinator, member->config.timeout_start_s, colon, why->text);
 }
 
 static rt_status await_welcome(rt_member *member, attempt *now, rt_error *error)
@@ -250,11 +266,7 @@ static rt_status await_welcome(rt_member *member, attempt *now, rt_error *error)
         if (heard)
             say_that_we_wait(begin, &said);
     }
-    return rt_fail(error, RT_TIMEOUT,
-                   "no answer from the coordinator at %s%s%s within %g s%s%.200s",
-                   member->config.coordinator, has_standby(member) ? " or " : "",
-                   has_standby(member) ? member->config.standby : "",
-                   member->config.timeout_start_s, why.text[0] ? ": " : "", why.text);
+    return never_answered(member, &why, error);
 }
 
 rt_status rt_member_join(rt_member *member, const rt_member_config *config, rt_error *error)
@@ -262,8 +274,9 @@ rt_status rt_member_join(rt_member *member, const rt_member_config *config, rt_e
     attempt now = {0};
     *member = (rt_member){.config = *config};
     rt_notify_ready(config->notify);
-    rt_status status =
-        config->leader ? rt_leaders_read(config->leader, &member->leaders, error) : RT_OK;
+    rt_status status = RT_OK;
+    if (config->leader)
+        status = rt_leaders_read(config->leader, &member->leaders, error);
     if (status)
         return status;
     now.at_standby = has_standby(member) && !rt_address_host_is_known(config->coordinator) &&
@@ -294,11 +307,12 @@ static void report(rt_member *member, const rt_error *failure)
 rt_status rt_member_give_up(rt_member *member, rt_error *error)
 {
     const uint64_t end_ns = rt_now_ns() + LEAVE_LINGER_MS * UINT64_C(1000000);
-    rt_status status = member->endpoint ? RT_AGAIN : RT_STOPPED;
+    rt_status status = RT_AGAIN;
     rt_error said = {0};
-    if (member->endpoint)
-        report(member, error);
-    while ((status == RT_AGAIN || !status) && rt_now_ns() < end_ns) {
+    if (!member->endpoint)
+        return error->status;
+    report(member, error);
+    while ((status == RT_AGAIN || status == RT_OK) && rt_now_ns() < end_ns) {
         bool ready;
         rt_message message = {0};
         (void)member->config.ops->wait(&member->endpoint, 1, -1, ANSWER_WAIT_MS, &ready);
@@ -350,7 +364,8 @@ static rt_status stopped(const rt_message *message, rt_error *error)
         return rt_fail(error, RT_STOPPED, RT_RUN_COMPLETE);
     if (reason == RT_REASON_DRAINED)
         return rt_fail(error, RT_STOPPED, RT_BOX_DRAINED);
-    return rt_fail(error, reason == RT_REASON_LASTS ? RT_REFUSED : RT_STOPPED, "%s", text);
+    const rt_status status = reason == RT_REASON_LASTS ? RT_REFUSED : RT_STOPPED;
+    return rt_fail(error, status, "%s", text);
 }
 
 rt_status rt_member_check(const rt_member *member, rt_error *error)
@@ -367,7 +382,7 @@ rt_status rt_member_receive(rt_member *member, rt_message *message, rt_error *er
         uint32_t peer;
         rt_status status = member->config.ops->receive(member->endpoint, &peer, message, error);
         if (status == RT_AGAIN)
-            return rt_member_check(member, error) ? RT_PEER : RT_AGAIN;
+            status = rt_member_check(member, error) == RT_OK ? RT_AGAIN : RT_PEER;
         if (status)
             return status;
         member->heard_ns = rt_now_ns();

@@ -65,7 +65,9 @@ static void transport_close(rt_transport *transport)
 static rt_status transport_secure(rt_transport *transport, const rt_keys *keys, rt_error *error)
 {
     rt_status status = rt_transport_ucx.secure(transport->ucx, keys, error);
-    return status ? status : rt_transport_zmq.secure(transport->zmq, keys, error);
+    if (status)
+        return status;
+    return rt_transport_zmq.secure(transport->zmq, keys, error);
 }
 
 static rt_status transport_trust(rt_transport *transport, uint32_t server,
@@ -107,10 +109,11 @@ static rt_status listen_both(rt_transport *transport, rt_endpoint *endpoint, con
                                                &endpoint->zmq, error);
     if (status)
         return status;
-    status = next_address(bound, next)
-                 ? rt_transport_ucx.listen(transport->ucx, endpoint->self, next, next_bound,
-                                           &endpoint->ucx, error)
-                 : rt_fail(error, RT_IO, "cannot listen on %s: UCX needs the next port", bound);
+    if (next_address(bound, next))
+        status = rt_transport_ucx.listen(transport->ucx, endpoint->self, next, next_bound,
+                                         &endpoint->ucx, error);
+    else
+        status = rt_fail(error, RT_IO, "cannot listen on %s: UCX needs the next port", bound);
     if (status) {
         rt_transport_zmq.end(endpoint->zmq, 0);
         endpoint->zmq = NULL;
@@ -195,12 +198,16 @@ static rt_status receive_by(rt_endpoint *endpoint, owner by, uint32_t *peer_p, r
                             rt_error *error)
 {
     for (int i = 0; i < DROPS_MAX; i++) {
-        rt_status status = by == BY_ZMQ
-                               ? rt_transport_zmq.receive(endpoint->zmq, peer_p, message, error)
-                               : rt_transport_ucx.receive(endpoint->ucx, peer_p, message, error);
-        uint8_t *of = !status ? find_owner(endpoint, *peer_p) : NULL;
-        if (!of)
+        rt_status status;
+        if (by == BY_ZMQ)
+            status = rt_transport_zmq.receive(endpoint->zmq, peer_p, message, error);
+        else
+            status = rt_transport_ucx.receive(endpoint->ucx, peer_p, message, error);
+        if (status)
             return status;
+        uint8_t *of = find_owner(endpoint, *peer_p);
+        if (!of)
+            return RT_OK;
         if (*of == BY_NOBODY)
             *of = (uint8_t)by;
         if (*of == by)
@@ -217,11 +224,15 @@ static rt_status endpoint_receive(rt_endpoint *endpoint, uint32_t *peer_p, rt_me
     if (!endpoint->zmq)
         return rt_transport_ucx.receive(endpoint->ucx, peer_p, message, error);
     endpoint->ucx_is_next = !endpoint->ucx_is_next;
-    rt_status status =
-        receive_by(endpoint, endpoint->ucx_is_next ? BY_UCX : BY_ZMQ, peer_p, message, error);
+    owner first = BY_ZMQ, second = BY_UCX;
+    if (endpoint->ucx_is_next) {
+        first = BY_UCX;
+        second = BY_ZMQ;
+    }
+    rt_status status = receive_by(endpoint, first, peer_p, message, error);
     if (status != RT_AGAIN)
         return status;
-    return receive_by(endpoint, endpoint->ucx_is_next ? BY_ZMQ : BY_UCX, peer_p, message, error);
+    return receive_by(endpoint, second, peer_p, message, error);
 }
 
 _Static_assert(RT_WATCH_FDS > ZMQ_FDS, "UCX's descriptor comes after ZeroMQ's");

@@ -46,7 +46,7 @@ struct rt_transport {
     bool is_insecure;       // addresses beyond loopback may be used
 };
 
-// ---- the transport
+// ---- the transport ---------------------------------------------------------------------------
 
 static void *linger(void *context);
 static void endpoint_destroy(rt_endpoint *endpoint);
@@ -87,7 +87,7 @@ static void transport_close(rt_transport *transport)
         transport_drop(transport);
 }
 
-// ---- creating
+// ---- creating --------------------------------------------------------------------------------
 
 // Without RDMA, UCX shall use the interface that the address is on, and no other that would only
 // look as if it led there. With it UCX knows best. What the user has set in UCX_* stays.
@@ -207,7 +207,7 @@ static void endpoint_destroy(rt_endpoint *endpoint)
         rt_message_release(&endpoint->early[i]);
 }
 
-// ---- ending
+// ---- ending ----------------------------------------------------------------------------------
 
 // Says goodbye to every peer; false when all of them have everything, or are gone.
 static bool goodbyes_are_open(rt_endpoint *endpoint)
@@ -265,7 +265,7 @@ static void endpoint_end(rt_endpoint *endpoint, uint32_t linger_ms)
     transport_drop(transport);
 }
 
-// ---- listening and connecting
+// ---- listening and connecting ----------------------------------------------------------------
 
 static bool is_any(const struct sockaddr_storage *at)
 {
@@ -347,7 +347,7 @@ static rt_status endpoint_connect(rt_transport *transport, uint32_t self, uint32
     return RT_OK;
 }
 
-// ---- messages
+// ---- messages --------------------------------------------------------------------------------
 
 // Over the peer's connection, which a look at what came may take away.
 static rt_status send_over(rt_endpoint *endpoint, rt_ucx_link **link_p, rt_message *message)
@@ -368,7 +368,9 @@ static rt_status endpoint_send(rt_endpoint *endpoint, uint32_t peer, rt_message 
     rt_assert(rt_message_header(message)->sender == endpoint->port.self);
     if (endpoint->state == RT_UCX_STATE_LISTENING) {
         rt_ucx_link **entry = rt_ucx_find_peer(endpoint, peer);
-        return entry ? send_over(endpoint, entry, message) : RT_NOT_FOUND;
+        if (entry)
+            return send_over(endpoint, entry, message);
+        return RT_NOT_FOUND;
     }
     if (endpoint->state == RT_UCX_STATE_CONNECTING)
         rt_ucx_turn(endpoint);
@@ -454,7 +456,7 @@ static rt_status endpoint_receive(rt_endpoint *endpoint, uint32_t *peer_p, rt_me
     return status;
 }
 
-// ---- waiting
+// ---- waiting ---------------------------------------------------------------------------------
 
 static bool endpoint_look(rt_endpoint *endpoint)
 {

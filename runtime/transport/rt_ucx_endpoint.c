@@ -16,7 +16,7 @@
 #define GREETING_MS 3000u        // that one may take
 #define EVENTS_MAX 32            // of the descriptors, at a time
 
-// ---- peers of a listener
+// ---- peers of a listener ---------------------------------------------------------------------
 
 // The table entry of a peer; NULL when there can be no such peer.
 rt_ucx_link **rt_ucx_find_peer(rt_endpoint *endpoint, uint32_t peer)
@@ -55,7 +55,7 @@ static bool peer_admit(rt_endpoint *endpoint, rt_ucx_link *link, uint32_t peer)
     return true;
 }
 
-// ---- frames
+// ---- frames ----------------------------------------------------------------------------------
 
 static void send_early(rt_endpoint *endpoint);
 
@@ -98,7 +98,7 @@ ucs_status_t rt_ucx_take_frame(void *context, const void *header, size_t header_
     return rt_ucx_link_take_frame(link, &head, data, length, param);
 }
 
-// ---- doors
+// ---- doors -----------------------------------------------------------------------------------
 
 bool rt_ucx_watch(rt_endpoint *endpoint, int fd, rt_ucx_tag kind, uint32_t index, uint32_t events)
 {
@@ -274,7 +274,7 @@ static void greetings_expire(rt_endpoint *endpoint)
     }
 }
 
-// ---- progress
+// ---- progress --------------------------------------------------------------------------------
 
 // Closes connections that failed and forgets those that have nothing left.
 static void links_settle(rt_endpoint *endpoint)

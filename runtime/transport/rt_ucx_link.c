@@ -16,7 +16,7 @@ struct rt_ucx_request {
     rt_message message;
 };
 
-// ---- requests
+// ---- requests --------------------------------------------------------------------------------
 
 static rt_ucx_request *request_get(rt_ucx_link *link)
 {
@@ -62,7 +62,7 @@ void rt_ucx_port_fini(rt_ucx_port *port)
     }
 }
 
-// ---- opening and closing
+// ---- opening and closing ---------------------------------------------------------------------
 
 rt_ucx_link *rt_ucx_link_create(rt_ucx_port *port, int fd, uint16_t slot, uint64_t number)
 {
@@ -144,7 +144,7 @@ void rt_ucx_link_close(rt_ucx_link *link)
         request_put(request);
 }
 
-// ---- sending
+// ---- sending ---------------------------------------------------------------------------------
 
 static void send_done(void *handle, ucs_status_t status, void *context)
 {
@@ -172,9 +172,14 @@ static rt_status frame_send(rt_ucx_link *link, rt_ucx_kind kind, uint64_t sequen
                                            UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
                                        .cb.send = send_done,
                                        .user_data = request};
-    void *handle = link->port->api.ucp_am_send_nbx(
-        link->ep, RT_UCX_AM, &request->head, sizeof request->head, message ? message->data : NULL,
-        message ? message->size : 0, &param);
+    const void *data = NULL;
+    size_t size = 0;
+    if (message) {
+        data = message->data;
+        size = message->size;
+    }
+    void *handle = link->port->api.ucp_am_send_nbx(link->ep, RT_UCX_AM, &request->head,
+                                                   sizeof request->head, data, size, &param);
     if (UCS_PTR_IS_ERR(handle)) {
         request_put(request);
         return RT_NOT_FOUND;
@@ -212,7 +217,7 @@ void rt_ucx_link_say_bye(rt_ucx_link *link)
     link->said_bye = true;
 }
 
-// ---- receiving
+// ---- receiving -------------------------------------------------------------------------------
 
 static void settle_end(rt_ucx_link *link)
 {

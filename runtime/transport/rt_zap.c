@@ -65,7 +65,8 @@ static const char *find_name(const rt_zap *zap, const uint8_t key[RT_KEY_BYTES])
     const char *name = rt_keys_find(&zap->keys, key);
     const uint32_t count = atomic_load_explicit(&zap->more_count, memory_order_acquire);
     for (uint32_t i = 0; i < count && !name; i++)
-        name = memcmp(zap->more[i].bytes, key, RT_KEY_BYTES) == 0 ? zap->more[i].name : NULL;
+        if (memcmp(zap->more[i].bytes, key, RT_KEY_BYTES) == 0)
+            name = zap->more[i].name;
     return name;
 }
 
@@ -116,7 +117,7 @@ static bool receive_request(void *socket, frame frames[ZAP_FRAMES], int *count_p
         int got = zmq_recv(socket, to->bytes, FRAME_BYTES_MAX, ZMQ_DONTWAIT);
         if (got < 0)
             return false;
-        to->size = (size_t)got < FRAME_BYTES_MAX ? (size_t)got : FRAME_BYTES_MAX;
+        to->size = rt_min_u64((uint64_t)got, FRAME_BYTES_MAX);
         to->bytes[to->size] = '\0';
         if (zmq_getsockopt(socket, ZMQ_RCVMORE, &more, &size) != 0)
             return false;
@@ -145,12 +146,18 @@ static void answer(rt_zap *zap, const frame frames[ZAP_FRAMES], int count)
         if (!name)
             log_unknown(zap, frames);
     }
-    const char *texts[] = {name ? "200" : "400", name ? "OK" : "unknown key", name ? name : "", ""};
+    const char *texts[] = {"400", "unknown key", "", ""};
+    if (name) {
+        texts[0] = "200";
+        texts[1] = "OK";
+        texts[2] = name;
+    }
     (void)zmq_send(zap->requests, ZAP_VERSION, strlen(ZAP_VERSION), ZMQ_SNDMORE);
     (void)zmq_send(zap->requests, request->bytes, count > 1 ? request->size : 0, ZMQ_SNDMORE);
-    for (size_t i = 0; i < RT_COUNT_OF(texts); i++)
-        (void)zmq_send(zap->requests, texts[i], strlen(texts[i]),
-                       i + 1 < RT_COUNT_OF(texts) ? ZMQ_SNDMORE : 0);
+    for (size_t i = 0; i < RT_COUNT_OF(texts); i++) {
+        const int more = i + 1 < RT_COUNT_OF(texts) ? ZMQ_SNDMORE : 0;
+        (void)zmq_send(zap->requests, texts[i], strlen(texts[i]), more);
+    }
 }
 
 static void note_peer(watched *listener, int descriptor)

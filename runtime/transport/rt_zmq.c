@@ -91,12 +91,16 @@ static rt_status transport_secure(rt_transport *transport, const rt_keys *keys, 
 static rt_status transport_trust(rt_transport *transport, uint32_t server,
                                  const uint8_t key[RT_KEY_BYTES], rt_error *error)
 {
-    return transport->zap ? rt_zap_trust(transport->zap, server, key, error) : RT_OK;
+    if (transport->zap)
+        return rt_zap_trust(transport->zap, server, key, error);
+    return RT_OK;
 }
 
 static rt_status transport_allow(rt_transport *transport, const rt_public_key *key, rt_error *error)
 {
-    return transport->zap ? rt_zap_allow(transport->zap, key, error) : RT_OK;
+    if (transport->zap)
+        return rt_zap_allow(transport->zap, key, error);
+    return RT_OK;
 }
 
 static rt_status address_fail(rt_error *error, const char *what, const char *address, int reason)
@@ -196,7 +200,9 @@ static rt_status send_status(rt_endpoint *endpoint, int reason)
         return RT_IO;
     if (endpoint->monitor)
         rt_zmq_link_update(endpoint);
-    return endpoint->link >= LINK_LOST ? RT_NOT_FOUND : RT_AGAIN;
+    if (endpoint->link >= LINK_LOST)
+        return RT_NOT_FOUND;
+    return RT_AGAIN;
 }
 
 // Over a connection that stands, or to a listener's peer.
@@ -237,7 +243,9 @@ static rt_status endpoint_send(rt_endpoint *endpoint, uint32_t peer, rt_message 
     if (endpoint->link == LINK_NONE) {
         const rt_zmq_peer *entry = rt_zmq_peer_find(endpoint, peer);
         bool is_known = entry && entry->connection != 0;
-        return is_known ? send_now(endpoint, peer, entry, message) : RT_NOT_FOUND;
+        if (is_known)
+            return send_now(endpoint, peer, entry, message);
+        return RT_NOT_FOUND;
     }
     if (endpoint->link == LINK_CONNECTING)
         rt_zmq_link_update(endpoint);
@@ -275,8 +283,9 @@ static rt_status frame_receive(rt_endpoint *endpoint, zmq_msg_t *frame)
         return RT_NOT_FOUND;
     }
     errno = reason;
-    return endpoint->link == LINK_CONNECTING || reason == EAGAIN || reason == EINTR ? RT_AGAIN
-                                                                                    : RT_IO;
+    if (endpoint->link == LINK_CONNECTING || reason == EAGAIN || reason == EINTR)
+        return RT_AGAIN;
+    return RT_IO;
 }
 
 // Closes the frame and all that follow it in its message; true when there were any.
@@ -333,9 +342,11 @@ static rt_status endpoint_receive(rt_endpoint *endpoint, uint32_t *peer_p, rt_me
     uint32_t peer = endpoint->server;
     zmq_msg_t frame;
     rt_message received;
-    rt_status status = endpoint->link == LINK_NONE
-                           ? frame_receive_listening(endpoint, &frame, &peer)
-                           : frame_receive_connected(endpoint, &frame);
+    rt_status status;
+    if (endpoint->link == LINK_NONE)
+        status = frame_receive_listening(endpoint, &frame, &peer);
+    else
+        status = frame_receive_connected(endpoint, &frame);
     rt_peer_name(peer, name);
     if (!status || status == RT_NOT_FOUND)
         *peer_p = peer;

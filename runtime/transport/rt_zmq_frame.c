@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A message on its way out; ZeroMQ's thread gives it back.
+// A message on its way out; ZeroMQ's thread gives it back. (One for every message: small and not
+// cleared, so of malloc.)
 struct rt_zmq_sent {
     _Atomic(void (*)(void *hint)) release; // NULL: the caller has kept the message
     void *hint;
@@ -65,7 +66,9 @@ rt_status rt_zmq_frame_unwrap(zmq_msg_t *frame, rt_message *message)
             *message = (rt_message){copy, size, free, copy};
         }
         zmq_msg_close(frame);
-        return copy ? RT_OK : RT_NO_MEMORY;
+        if (!copy)
+            return RT_NO_MEMORY;
+        return RT_OK;
     }
     received_message *received = malloc(sizeof *received);
     if (!received) {

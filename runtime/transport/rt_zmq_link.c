@@ -98,11 +98,11 @@ static bool link_event(rt_endpoint *endpoint)
             link_retry_later(endpoint, "does not answer yet");
         else if (rt_zap_has_keys(endpoint->transport->zap, endpoint->address))
             link_retry_later(endpoint, "has another key than expected, or none");
+        else if (event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL)
+            link_retry_later(endpoint, "does not speak our protocol, or wants keys");
         else
-            link_retry_later(endpoint, event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL
-                                           ? "does not speak our protocol, or wants keys"
-                                           : "ended the connection: it stops, wants keys, or does "
-                                             "not speak our protocol");
+            link_retry_later(endpoint, "ended the connection: it stops, wants keys, or does not "
+                                       "speak our protocol");
     } else if (endpoint->link == LINK_UP && event == ZMQ_EVENT_DISCONNECTED) {
         endpoint->link = LINK_LOST;
     }

@@ -60,7 +60,7 @@ struct rt_endpoint {
     rt_zmq_peer peers[RT_ROLES][RT_RANKS_MAX]; // of a listening endpoint
 };
 
-// ---- rt_zmq_link.c: of a connecting endpoint
+// ---- rt_zmq_link.c: of a connecting endpoint -------------------------------------------------
 
 // One attempt to connect, with a fresh socket and a monitor on it. -1: errno says why.
 int rt_zmq_link_start(rt_endpoint *endpoint);
@@ -74,7 +74,7 @@ void rt_zmq_link_await(rt_endpoint *endpoint);
 // Of any endpoint: its socket and monitor.
 void rt_zmq_link_close(rt_endpoint *endpoint, uint32_t linger_ms);
 
-// ---- rt_zmq_peer.c: of a listening endpoint
+// ---- rt_zmq_peer.c: of a listening endpoint --------------------------------------------------
 
 void rt_zmq_identity_write(uint32_t peer, uint64_t connection,
                            uint8_t identity[RT_ZMQ_IDENTITY_BYTES]);
@@ -98,7 +98,7 @@ bool rt_zmq_connection_admit(rt_endpoint *endpoint, rt_zmq_peer *entry, uint32_t
 // Counts a message that is not for us; one warning stands for many.
 void rt_zmq_drop_log(rt_endpoint *endpoint, bool is_known, uint32_t peer);
 
-// ---- rt_zmq_frame.c: messages as frames
+// ---- rt_zmq_frame.c: messages as frames ------------------------------------------------------
 
 typedef struct rt_zmq_sent rt_zmq_sent;
 
@@ -111,7 +111,7 @@ void rt_zmq_frame_disown(zmq_msg_t *frame, rt_zmq_sent *sent);
 // own, aligned to 8 bytes; small ones (less than its 8 KB read buffer) lie anywhere and are copied.
 rt_status rt_zmq_frame_unwrap(zmq_msg_t *frame, rt_message *message);
 
-// ---- rt_zmq.c
+// ---- rt_zmq.c --------------------------------------------------------------------------------
 
 // What was kept until the connection stood. The queue has room for more than that; what fails here
 // fails because the connection has ended again.

@@ -33,7 +33,9 @@ rt_zmq_peer *rt_zmq_identity_read(rt_endpoint *endpoint, zmq_msg_t *frame, uint3
     *peer_p =
         (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
     memcpy(connection_p, bytes + 4, sizeof *connection_p);
-    return *connection_p ? rt_zmq_peer_find(endpoint, *peer_p) : NULL;
+    if (*connection_p)
+        return rt_zmq_peer_find(endpoint, *peer_p);
+    return NULL;
 }
 
 bool rt_zmq_address_send(rt_endpoint *endpoint, uint32_t peer, uint64_t connection)
@@ -47,10 +49,15 @@ void rt_zmq_drop_log(rt_endpoint *endpoint, bool is_known, uint32_t peer)
 {
     uint64_t count;
     char name[32];
-    if (rt_log_due(&endpoint->drops, &count))
-        rt_warn("%s: dropped %" PRIu64 " messages, the last from %s%s", endpoint->address, count,
-                is_known ? rt_peer_name(peer, name) : "a stranger",
-                is_known ? ", which was started twice, or restarted" : "");
+    if (!rt_log_due(&endpoint->drops, &count))
+        return;
+    if (is_known)
+        rt_warn("%s: dropped %" PRIu64 " messages, the last from %s, which was started twice, or "
+                "restarted",
+                endpoint->address, count, rt_peer_name(peer, name));
+    else
+        rt_warn("%s: dropped %" PRIu64 " messages, the last from a stranger", endpoint->address,
+                count);
 }
 
 // Tells a second process of the same peer to end.

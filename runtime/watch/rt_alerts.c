@@ -90,13 +90,14 @@ static void link_slow(const rt_alerts *alerts, const rt_view *view, double unix_
     f->threshold = alerts->config->link_share;
     f->is_below = true;
     for (uint32_t j = 0; j < view->worker_count; j++) {
+        static const char *const ways[2] = {"up", "down"};
         for (uint32_t way = 0; way < 2; way++) {
             const rt_view_way *one = &view->workers[j].ways[way];
             const double share = one->best > 0 ? one->bytes_per_s / one->best : (double)NAN;
             if (!isnan(share) && !(share >= f->value)) {
                 f->value = share;
                 snprintf(f->about, sizeof f->about, "worker %" PRIu32 ", %s", view->workers[j].rank,
-                         way ? "down" : "up");
+                         ways[way]);
             }
         }
     }
@@ -156,7 +157,9 @@ static bool holds(const finding *f)
 {
     if (isnan(f->value) || !(f->threshold > 0))
         return false;
-    return f->is_below ? f->value < f->threshold : f->value > f->threshold;
+    if (f->is_below)
+        return f->value < f->threshold;
+    return f->value > f->threshold;
 }
 
 static void note_change(rt_alerts *alerts, rt_alert_kind kind, const finding *f, double unix_s)
@@ -166,8 +169,9 @@ static void note_change(rt_alerts *alerts, rt_alert_kind kind, const finding *f,
     if (one->is_firing) {
         one->since_unix_s = unix_s;
         one->is_waiting = true;
-        rt_info("alert %s: %s%s%s (%.4g, threshold %.4g)", names[kind], texts[kind],
-                *f->about ? ": " : "", f->about, f->value, f->threshold);
+        const char *colon = *f->about ? ": " : "";
+        rt_info("alert %s: %s%s%s (%.4g, threshold %.4g)", names[kind], texts[kind], colon,
+                f->about, f->value, f->threshold);
         return;
     }
     rt_info("alert %s is over", names[kind]);
@@ -217,9 +221,9 @@ static void write_report(const rt_alerts *alerts, const rt_view *view, rt_alert_
 static void run_command(rt_alerts *alerts, const char *report, size_t size)
 {
     int pipes[2] = {-1, -1};
-    int cause = pipe2(pipes, O_CLOEXEC) ? errno : 0;
-    if (!cause && (fcntl(pipes[1], F_SETFL, O_NONBLOCK) != 0 ||
-                   write(pipes[1], report, size) != (ssize_t)size))
+    int cause = 0;
+    if (pipe2(pipes, O_CLOEXEC) != 0 || fcntl(pipes[1], F_SETFL, O_NONBLOCK) != 0 ||
+        write(pipes[1], report, size) != (ssize_t)size)
         cause = errno;
     if (!cause)
         cause = rt_spawn_shell(alerts->config->command, NULL, pipes[0], &alerts->child);
@@ -232,6 +236,14 @@ static void run_command(rt_alerts *alerts, const char *report, size_t size)
     alerts->failures += cause != 0;
     if (cause)
         rt_warn("alerts.command cannot be run: %s", strerror(cause));
+}
+
+// As a shell has it.
+static int status_of(int how)
+{
+    if (WIFEXITED(how))
+        return WEXITSTATUS(how);
+    return 128 + WTERMSIG(how);
 }
 
 static void look_after(rt_alerts *alerts)
@@ -254,8 +266,7 @@ static void look_after(rt_alerts *alerts)
     if (is_late)
         rt_warn("alerts.command took more than %.0f s and was ended", RT_ALERTS_COMMAND_S);
     else
-        rt_warn("alerts.command failed (status %d)",
-                WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how));
+        rt_warn("alerts.command failed (status %d)", status_of(how));
 }
 
 static void tell(rt_alerts *alerts, const rt_view *view, rt_alert_kind kind, double unix_s)

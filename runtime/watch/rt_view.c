@@ -41,8 +41,8 @@ rt_status rt_view_init(rt_view *view)
     for (size_t i = 0; i < RT_COUNT_OF(unknown); i++)
         *unknown[i] = NAN;
     view->columns = rt_alloc(RT_FIELDS_MAX, sizeof *view->columns);
-    rt_status status = view->columns ? RT_OK : RT_NO_MEMORY;
-    if (!status)
+    rt_status status = RT_NO_MEMORY;
+    if (view->columns)
         status = rt_course_init(&view->course, RT_VIEW_POINTS, RT_VIEW_SERIES);
     if (status)
         rt_view_fini(view);
@@ -67,7 +67,9 @@ static double fade(double mean, double value, double share)
 {
     if (isnan(value))
         return mean;
-    return isnan(mean) ? value : mean + share * (value - mean);
+    if (isnan(mean))
+        return value;
+    return mean + share * (value - mean);
 }
 
 static rt_view_quality quality_of(const cJSON *json)
@@ -91,7 +93,10 @@ static rt_view_memory memory_of(const cJSON *json)
 static void take_way(rt_view_way *way, double bytes)
 {
     way->sum += bytes;
-    way->an_iteration = way->an_iteration > 0 ? fade(way->an_iteration, bytes, FADE) : bytes;
+    if (way->an_iteration > 0)
+        way->an_iteration = fade(way->an_iteration, bytes, FADE);
+    else
+        way->an_iteration = bytes;
 }
 
 // Who takes part stands in the list of participants.
@@ -105,7 +110,9 @@ static uint64_t participants_of(const cJSON *json)
         if (place >= 0 && place < RT_WORKERS_MAX)
             mask |= UINT64_C(1) << (uint32_t)place;
     }
-    return cJSON_IsArray(list) ? mask : ~UINT64_C(0);
+    if (cJSON_IsArray(list))
+        return mask;
+    return ~UINT64_C(0);
 }
 
 static void take_workers(rt_view *view, const cJSON *json)
@@ -126,11 +133,10 @@ static void take_workers(rt_view *view, const cJSON *json)
         }
         for (uint32_t way = 0; way < 2; way++) {
             const double rows = rt_json_value(cJSON_GetArrayItem(bytes[way], j));
-            const double dense = // who trains alone exchanges nothing
-                worker->takes_part && rt_bit_count(part) > 1 && !isnan(view->dense_bytes)
-                    ? view->dense_bytes
-                    : 0;
-            take_way(&worker->ways[way], (isnan(rows) ? 0 : rows) + dense);
+            double sum = isnan(rows) ? 0 : rows;
+            if (worker->takes_part && rt_bit_count(part) > 1 && !isnan(view->dense_bytes))
+                sum += view->dense_bytes; // who trains alone exchanges nothing
+            take_way(&worker->ways[way], sum);
         }
         if ((uint32_t)j >= view->worker_count) {
             worker->rank = (uint32_t)j;
@@ -153,7 +159,9 @@ static void take_quality(rt_view *view, const cJSON *json)
 {
     const cJSON *window = rt_json_member(json, "window");
     const double samples = rt_json_number_or_0(json, "samples");
-    view->window = quality_of(window ? window : rt_json_member(json, "quality"));
+    if (!window)
+        window = rt_json_member(json, "quality");
+    view->window = quality_of(window);
     const double of = fmax(view->window.samples, 1) * REFERENCE_WINDOWS;
     const double share = fmax(samples / of, samples / fmax(view->samples, 1)); // at first all
     view->reference_loss = fade(view->reference_loss, view->window.log_loss, fmin(share, 1));
@@ -179,12 +187,15 @@ static void take_iteration(rt_view *view, const cJSON *json)
 {
     const cJSON *hits = rt_json_member(json, "hit_ratio");
     const double iteration = rt_json_number(json, "iteration"), before_s = view->iteration_time_s;
-    view->iteration = isnan(iteration) ? view->iteration + 1 : (uint64_t)iteration;
+    view->iteration++;
+    if (!isnan(iteration))
+        view->iteration = (uint64_t)iteration;
     view->iteration_time_s = view->time_s;
     view->samples += rt_json_number_or_0(json, "samples");
     const double malformed = rt_json_number_or_0(json, "malformed_lines");
-    const double before = malformed < view->malformed_told ? 0 : view->malformed_told;
-    view->malformed += malformed - before;
+    if (malformed < view->malformed_told) // of a run that goes on, which counts anew
+        view->malformed_told = 0;
+    view->malformed += malformed - view->malformed_told;
     view->malformed_told = malformed;
     view->bad_batches += cJSON_IsTrue(rt_json_member(json, "bad"));
     view->keys = rt_json_number(json, "keys");
@@ -292,8 +303,11 @@ static void take_columns(rt_view *view, const cJSON *json)
         column->values += values;
         column->empty += empty;
         column->fresh += fresh;
-        column->empty_share = values > 0 ? empty / values : 0;
-        column->new_share = values > 0 ? fresh / values : 0;
+        column->empty_share = column->new_share = 0;
+        if (values > 0) {
+            column->empty_share = empty / values;
+            column->new_share = fresh / values;
+        }
     }
     view->column_count = count;
 }
@@ -371,14 +385,18 @@ bool rt_view_take(rt_view *view, const char *line, double unix_s)
 double rt_view_age_s(const rt_view *view, double time_s, double unix_s)
 {
     const double age = unix_s - (view->offset_s + time_s);
-    return age < 0 ? 0 : age;
+    if (age < 0)
+        return 0;
+    return age;
 }
 
 double rt_view_standby_away_s(const rt_view *view, double unix_s)
 {
     if (!view->standby.is_known || view->has_ended)
         return NAN;
-    return view->standby.is_there ? 0 : rt_view_age_s(view, view->standby.away_time_s, unix_s);
+    if (view->standby.is_there)
+        return 0;
+    return rt_view_age_s(view, view->standby.away_time_s, unix_s);
 }
 
 rt_view_rates rt_view_rates_of(const rt_view *view, double unix_s)
@@ -429,5 +447,7 @@ const char *rt_view_state(const rt_view *view, double unix_s)
     if (view->waits_for_input)
         return "waits";
     const double limit_s = fmax(STALL_S, STALL_ITERATIONS * 1e-3 * rates.iteration_ms);
-    return age_s > limit_s ? "stalls" : "trains";
+    if (age_s > limit_s)
+        return "stalls";
+    return "trains";
 }

@@ -1,3 +1,4 @@
+// A view as JSON: what /status answers.
 #include <math.h>
 
 #include "runtime/watch/rt_view_write.h"

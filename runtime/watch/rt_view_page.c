@@ -133,14 +133,17 @@ static void write_workers(const rt_view *view, double unix_s, rt_page *page)
     rt_bars times = {.count = 0}, links = {.count = 0};
     for (uint32_t j = 0; j < view->worker_count; j++) {
         const rt_view_worker *worker = &view->workers[j];
-        memcpy(rt_bars_add(&times, worker->rank, worker->takes_part ? "" : " (out)"),
-               worker->times_ms, sizeof worker->times_ms);
+        const char *note = worker->takes_part ? "" : " (out)";
+        memcpy(rt_bars_add(&times, worker->rank, note), worker->times_ms, sizeof worker->times_ms);
         for (uint32_t way = 0; way < 2; way++) {
             const double rate = worker->ways[way].bytes_per_s * 8e-6;
             double *parts = rt_bars_add(&links, worker->rank, way ? " down" : " up");
             const double used = rt_view_use(&worker->ways[way], &rates);
-            parts[0] = isfinite(used) ? fmin(used, 1) * rate : 0;
-            parts[1] = isfinite(used) ? rate - parts[0] : 0;
+            parts[0] = parts[1] = 0;
+            if (!isfinite(used))
+                continue;
+            parts[0] = fmin(used, 1) * rate;
+            parts[1] = rate - parts[0];
         }
     }
     rt_bars_draw(page, &times, "Where an iteration's time goes", "ms", time_titles, RT_VIEW_TIMES);
@@ -161,9 +164,13 @@ static void write_process(rt_page *page, const char *name, uint32_t number,
     rt_page_add(page, "<tr><td>%s %" PRIu32 "</td>", name, number);
     cell(page, memory->rss_bytes * 1e-6);
     cell(page, memory->max_bytes * 1e-6);
-    cell(page, shard ? shard->keys : (double)NAN);
-    cell(page, shard ? shard->row_bytes * 1e-6 : (double)NAN);
-    cell(page, shard ? shard->row_bytes_max * 1e-6 : (double)NAN);
+    static const rt_view_shard unknown = {
+        .keys = (double)NAN, .row_bytes = (double)NAN, .row_bytes_max = (double)NAN};
+    if (!shard)
+        shard = &unknown;
+    cell(page, shard->keys);
+    cell(page, shard->row_bytes * 1e-6);
+    cell(page, shard->row_bytes_max * 1e-6);
     rt_page_add(page, "</tr>\n");
 }
 

@@ -143,13 +143,17 @@ static double sum_of(const rt_view_way *way, const rt_view_rates *rates)
 static double rate_of(const rt_view_way *way, const rt_view_rates *rates)
 {
     (void)rates;
-    return way->bytes_per_s > 0 ? way->bytes_per_s : (double)NAN;
+    if (way->bytes_per_s > 0)
+        return way->bytes_per_s;
+    return (double)NAN;
 }
 
 static double best_of(const rt_view_way *way, const rt_view_rates *rates)
 {
     (void)rates;
-    return way->best > 0 ? way->best : (double)NAN;
+    if (way->best > 0)
+        return way->best;
+    return (double)NAN;
 }
 
 static void write_links(const rt_view *view, const rt_view_rates *rates, rt_page *text)
@@ -339,5 +343,7 @@ rt_status rt_view_write_prometheus(const rt_view *view, const rt_alerts *alerts,
     write_slices(view, text);
     if (alerts)
         write_alerts(alerts, text);
-    return text->failed ? RT_NO_MEMORY : RT_OK;
+    if (text->failed)
+        return RT_NO_MEMORY;
+    return RT_OK;
 }

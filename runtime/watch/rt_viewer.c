@@ -130,12 +130,14 @@ static void answer_state(rt_viewer *viewer, rt_http_request *request, bool is_fi
     rt_json json;
     rt_json_init(&json, 0);
     rt_json_begin_object(&json, NULL);
-    rt_json_string(&json, "status", is_fine ? "ok" : state);
+    const char *status = is_fine ? "ok" : state;
+    rt_json_string(&json, "status", status);
     rt_json_string(&json, "state", state);
     rt_json_double(&json, "up_s", rt_unix_s() - viewer->begin_unix_s);
     rt_json_string(&json, "build", rt_build());
     rt_json_end_object(&json);
-    answer_json(request, is_fine ? 200 : 503, &json);
+    const unsigned code = is_fine ? 200 : 503;
+    answer_json(request, code, &json);
 }
 
 // The coordinator is well as long as it says something.
@@ -143,9 +145,10 @@ static void answer_health(rt_viewer *viewer, rt_http_request *request)
 {
     const double now = rt_unix_s();
     const double silent_s = rt_view_age_s(&viewer->view, viewer->view.time_s, now);
-    const bool is_silent = isnan(silent_s) ? false : silent_s > SILENT_S;
-    answer_state(viewer, request, !is_silent,
-                 is_silent ? "silent" : rt_view_state(&viewer->view, now));
+    if (silent_s > SILENT_S) // not where it is unknown, NaN
+        answer_state(viewer, request, false, "silent");
+    else
+        answer_state(viewer, request, true, rt_view_state(&viewer->view, now));
 }
 
 static void answer_ready(rt_viewer *viewer, rt_http_request *request)

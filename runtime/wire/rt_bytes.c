@@ -16,7 +16,9 @@ void *rt_bytes_extend(rt_bytes *bytes, size_t size)
         size_t wanted = bytes->size + size, capacity = CAPACITY_MIN;
         while (capacity < wanted && capacity <= SIZE_MAX / 2)
             capacity *= 2;
-        uint8_t *data = wanted < size || capacity < wanted ? NULL : rt_alloc(capacity, 1);
+        uint8_t *data = NULL;
+        if (wanted >= size && capacity >= wanted)
+            data = rt_alloc(capacity, 1);
         bytes->failed = !data;
         if (data) {
             if (bytes->size)
@@ -34,7 +36,9 @@ void *rt_bytes_extend(rt_bytes *bytes, size_t size)
 
 void rt_bytes_put(rt_bytes *bytes, const void *from, size_t size)
 {
-    void *to = size ? rt_bytes_extend(bytes, size) : NULL;
+    if (size == 0)
+        return;
+    void *to = rt_bytes_extend(bytes, size);
     if (to)
         memcpy(to, from, size);
 }

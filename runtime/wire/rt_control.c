@@ -22,7 +22,8 @@ rt_status rt_control_hello(const rt_message *message, uint32_t peer, uint32_t se
     if (hello->program[sizeof hello->program - 1] || hello->address[RT_ADDRESS_MAX - 1])
         return rt_fail(error, RT_WIRE, "%s: HELLO with text that does not end", name);
     for (char *c = hello->program; *c; c++)
-        *c = *c < ' ' || *c > '~' ? '?' : *c; // it goes to a terminal
+        if (*c < ' ' || *c > '~')
+            *c = '?'; // it goes to a terminal
     if (header->version != RT_WIRE_VERSION)
         return rt_fail(error, RT_CONFIG,
                        "%s runs lanyard %s (protocol %u), the %s lanyard %s (protocol %u): install "
@@ -67,13 +68,15 @@ rt_status rt_control_agree(const rt_wire_hello *hello, const rt_identity *own, c
                        "%s runs lanyard %s, here is lanyard %s, with the same configuration, but "
                        "their keys or defaults differ: install one build on all boxes",
                        name, hello->program, rt_build());
+    if (same_build)
+        return rt_fail(error, RT_CONFIG,
+                       "%s runs with another configuration (hash %016" PRIx64 ", here %016" PRIx64
+                       "): all need the same file",
+                       name, hello->config_hash, own->config_hash);
     return rt_fail(error, RT_CONFIG,
                    "%s runs with another configuration (hash %016" PRIx64 ", here %016" PRIx64
-                   "): all need the same file%s%s%s%s",
-                   name, hello->config_hash, own->config_hash,
-                   same_build ? "" : "; and another build: lanyard ",
-                   same_build ? "" : hello->program, same_build ? "" : ", here ",
-                   same_build ? "" : rt_build());
+                   "): all need the same file; and another build: lanyard %s, here %s",
+                   name, hello->config_hash, own->config_hash, hello->program, rt_build());
 }
 
 rt_status rt_control_text(const rt_message *message, char *text, size_t size)
@@ -122,7 +125,9 @@ static rt_reason reason_of(rt_status status)
 {
     if (!status)
         return RT_REASON_COMPLETE;
-    return rt_status_lasts(status) ? RT_REASON_LASTS : RT_REASON_FAILED;
+    if (rt_status_lasts(status))
+        return RT_REASON_LASTS;
+    return RT_REASON_FAILED;
 }
 
 rt_status rt_control_create_end(rt_message *message, rt_message_type type, uint32_t sender,

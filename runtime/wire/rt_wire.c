@@ -6,119 +6,48 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What a payload consists of, as far as its type and count tell.
+// As RT_MESSAGE_MAP has them; of a number that no message has: zeros.
 typedef enum {
-    SHAPE_UNKNOWN, // no such message type
-    SHAPE_ANY,     // the receiver reads it with an rt_reader
+    SHAPE_UNKNOWN,
+    SHAPE_ANY,
     SHAPE_EMPTY,
-    SHAPE_RECORDS, // count records
-    SHAPE_ROWS,    // count records, each followed by floats; the numbers of floats may differ
-    SHAPE_STRIDES, // count records, each followed by the same number of floats
-    SHAPE_FLOATS,  // one record, floats
-    SHAPE_HALVES,  // one record, bf16
+    SHAPE_RECORDS,
+    SHAPE_ROWS,
+    SHAPE_STRIDES,
+    SHAPE_FLOATS,
+    SHAPE_HALVES,
 } payload_shape;
 
 typedef struct {
+    const char *name;
     payload_shape shape;
     uint32_t record_bytes;
-} payload_rule;
+} message_rule;
 
-static payload_rule rule_of(uint32_t type)
+static const message_rule rules[] = {
+#define ANY SHAPE_ANY, 0
+#define EMPTY SHAPE_EMPTY, 0
+#define RECORDS(type) SHAPE_RECORDS, sizeof(type)
+#define ROWS(type) SHAPE_ROWS, sizeof(type)
+#define STRIDES(type) SHAPE_STRIDES, sizeof(type)
+#define FLOATS(type) SHAPE_FLOATS, sizeof(type)
+#define HALVES(type) SHAPE_HALVES, sizeof(type)
+#define XX(name, number, payload) [number] = {#name, payload},
+    RT_MESSAGE_MAP(XX)
+#undef XX
+};
+
+static const message_rule *rule_of(uint32_t type)
 {
-    switch ((rt_message_type)type) {
-    case RT_MESSAGE_HEARTBEAT:
-    case RT_MESSAGE_FINISH:
-    case RT_MESSAGE_SAVE:
-    case RT_MESSAGE_MARK:
-    case RT_MESSAGE_DENSE_PULL:
-        return (payload_rule){SHAPE_EMPTY, 0};
-    case RT_MESSAGE_HELLO:
-    case RT_MESSAGE_WELCOME:
-    case RT_MESSAGE_SLICE:
-    case RT_MESSAGE_BATCH:
-    case RT_MESSAGE_REPORT:
-    case RT_MESSAGE_STOP:
-    case RT_MESSAGE_FAILED:
-    case RT_MESSAGE_FINISHED:
-    case RT_MESSAGE_PIECE:
-    case RT_MESSAGE_TAKEN:
-    case RT_MESSAGE_PUSHED:
-    case RT_MESSAGE_FETCH:
-    case RT_MESSAGE_FETCHED:
-    case RT_MESSAGE_LOOK_UP:
-    case RT_MESSAGE_LOOKED_UP:
-    case RT_MESSAGE_EXPIRE:
-    case RT_MESSAGE_CONTROL:
-    case RT_MESSAGE_CONTROLLED:
-    case RT_MESSAGE_PROBE:
-    case RT_MESSAGE_PROBED:
-    case RT_MESSAGE_PART:
-    case RT_MESSAGE_CUT:
-    case RT_MESSAGE_WRITTEN:
-    case RT_MESSAGE_LOAD:
-    case RT_MESSAGE_LOADED:
-    case RT_MESSAGE_KEYS:
-    case RT_MESSAGE_EVENTS:
-    case RT_MESSAGE_KEPT:
-    case RT_MESSAGE_DENSE_GRAD_INT8:
-    case RT_MESSAGE_DENSE_SUM_INT8:
-    case RT_MESSAGE_VITALS:
-    case RT_MESSAGE_OUTCOMES:
-    case RT_MESSAGE_PEERS:
-    case RT_MESSAGE_MIRROR:
-    case RT_MESSAGE_MIRRORED:
-    case RT_MESSAGE_ALLOW:
-        return (payload_rule){SHAPE_ANY, 0};
-    case RT_MESSAGE_PULL:
-    case RT_MESSAGE_PULL_SUM:
-    case RT_MESSAGE_FORGET:
-        return (payload_rule){SHAPE_RECORDS, sizeof(rt_wire_pull)};
-    case RT_MESSAGE_LINK:
-        return (payload_rule){SHAPE_RECORDS, sizeof(rt_wire_link)};
-    case RT_MESSAGE_ROWS_CODED:
-    case RT_MESSAGE_ROWS: // with state or without, as each pull's tag asked
-        return (payload_rule){SHAPE_ROWS, sizeof(rt_wire_row)};
-    case RT_MESSAGE_PUSH_ROW:
-    case RT_MESSAGE_SUM_ROWS:
-    case RT_MESSAGE_SUM_ROWS_CODED:
-    case RT_MESSAGE_HANDED:
-        return (payload_rule){SHAPE_STRIDES, sizeof(rt_wire_row)};
-    case RT_MESSAGE_PUSH_CHANGE:
-        return (payload_rule){SHAPE_STRIDES, sizeof(rt_wire_change)};
-    case RT_MESSAGE_PUSH_GRAD:
-    case RT_MESSAGE_PUSH_GRAD_CODED:
-    case RT_MESSAGE_GRADS:
-        return (payload_rule){SHAPE_STRIDES, sizeof(rt_wire_grad)};
-    case RT_MESSAGE_PUSH_DELTA:
-    case RT_MESSAGE_PUSH_DELTA_CODED:
-        return (payload_rule){SHAPE_STRIDES, sizeof(rt_wire_delta)};
-    case RT_MESSAGE_DENSE_GRAD:
-    case RT_MESSAGE_DENSE_SUM:
-        return (payload_rule){SHAPE_FLOATS, sizeof(rt_wire_dense)};
-    case RT_MESSAGE_DENSE_GRAD_BF16:
-    case RT_MESSAGE_DENSE_SUM_BF16:
-        return (payload_rule){SHAPE_HALVES, sizeof(rt_wire_dense)};
-    case RT_MESSAGE_DENSE_STATE:
-        return (payload_rule){SHAPE_FLOATS, sizeof(rt_wire_dense_state)};
-    case RT_MESSAGE_DENSE_STEP:
-        return (payload_rule){SHAPE_RECORDS, sizeof(rt_wire_dense_step)};
-    case RT_MESSAGE_DENSE_JOIN:
-    case RT_MESSAGE_DENSE_JOINED:
-        return (payload_rule){SHAPE_RECORDS, sizeof(rt_wire_dense_join)};
-    }
-    return (payload_rule){SHAPE_UNKNOWN, 0};
+    static const message_rule unknown = {.name = "unknown"};
+    if (type >= RT_COUNT_OF(rules) || rules[type].shape == SHAPE_UNKNOWN)
+        return &unknown;
+    return &rules[type];
 }
 
 const char *rt_message_type_name(uint32_t type)
 {
-    switch ((rt_message_type)type) {
-#define XX(name, number)    \
-    case RT_MESSAGE_##name: \
-        return #name;
-        RT_MESSAGE_MAP(XX)
-#undef XX
-    }
-    return "unknown";
+    return rule_of(type)->name;
 }
 
 const char *rt_peer_name(uint32_t peer, char text[32])
@@ -208,10 +137,10 @@ void rt_message_finish(rt_message *message, uint32_t count, uint64_t payload_byt
     message->size = sizeof *header + (size_t)payload_bytes;
 }
 
-static bool payload_fits(payload_rule rule, uint64_t count, uint64_t payload_bytes)
+static bool payload_fits(const message_rule *rule, uint64_t count, uint64_t payload_bytes)
 {
-    uint64_t records_bytes = count * rule.record_bytes; // 32 bits x a few: no overflow
-    switch (rule.shape) {
+    uint64_t records_bytes = count * rule->record_bytes; // 32 bits x a few: no overflow
+    switch (rule->shape) {
     case SHAPE_UNKNOWN:
         return false;
     case SHAPE_ANY:
@@ -219,11 +148,11 @@ static bool payload_fits(payload_rule rule, uint64_t count, uint64_t payload_byt
     case SHAPE_EMPTY:
         return payload_bytes == 0;
     case SHAPE_FLOATS:
-        return payload_bytes >= rule.record_bytes &&
-               (payload_bytes - rule.record_bytes) % sizeof(float) == 0;
+        return payload_bytes >= rule->record_bytes &&
+               (payload_bytes - rule->record_bytes) % sizeof(float) == 0;
     case SHAPE_HALVES:
-        return payload_bytes >= rule.record_bytes &&
-               (payload_bytes - rule.record_bytes) % sizeof(uint16_t) == 0;
+        return payload_bytes >= rule->record_bytes &&
+               (payload_bytes - rule->record_bytes) % sizeof(uint16_t) == 0;
     case SHAPE_RECORDS:
         return payload_bytes == records_bytes;
     case SHAPE_ROWS:
@@ -233,8 +162,9 @@ static bool payload_fits(payload_rule rule, uint64_t count, uint64_t payload_byt
     if (count == 0 || payload_bytes < records_bytes)
         return payload_bytes == records_bytes;
     uint64_t floats_bytes = payload_bytes - records_bytes;
-    uint64_t unit = rule.shape == SHAPE_STRIDES ? count * sizeof(float) : sizeof(float);
-    return floats_bytes % unit == 0;
+    if (rule->shape == SHAPE_STRIDES)
+        return floats_bytes % (count * sizeof(float)) == 0;
+    return floats_bytes % sizeof(float) == 0;
 }
 
 static bool peer_is_known(uint32_t peer)
@@ -266,10 +196,10 @@ rt_status rt_message_validate(const rt_message *message, uint32_t peer, rt_error
         header->type != RT_MESSAGE_STOP)
         return rt_fail(error, RT_WIRE, "%s speaks version %u of the protocol, expected %u", name,
                        header->version, RT_WIRE_VERSION);
-    payload_rule rule = rule_of(header->type);
-    if (rule.shape == SHAPE_UNKNOWN)
+    const message_rule *rule = rule_of(header->type);
+    if (rule->shape == SHAPE_UNKNOWN)
         return rt_fail(error, RT_WIRE, "%s sent a message of unknown type %u", name, header->type);
-    const char *type = rt_message_type_name(header->type);
+    const char *type = rule->name;
     if (!peer_is_known(header->sender))
         return rt_fail(error, RT_WIRE, "%s sent %s with the impossible sender %#" PRIx32, name,
                        type, header->sender);

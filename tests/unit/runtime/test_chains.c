@@ -56,11 +56,11 @@ static void what_is_in_is_found(void **state)
             held[i] = held[--count];
             numbers[i] = numbers[count];
         }
-        assert_int_equal(chains.pool.count, count);
+        assert_int_equal(chains.items.count, count);
         if (step % 100 == 0)
             check_key(&chains, step / 100 % KEYS, held, numbers, count);
     }
-    assert_true(chains.pool.capacity >= 4096); // it grew
+    assert_true(chains.items.capacity >= 4096); // it grew
     assert_int_equal(rt_chains_first(&chains, KEYS), RT_NO_ITEM);
     for (uint64_t key = 0; key < KEYS; key++)
         check_key(&chains, key, held, numbers, count);
@@ -87,20 +87,20 @@ static void the_newest_comes_first(void **state)
 static void places_are_used_again(void **state)
 {
     (void)state;
-    rt_pool pool;
-    assert_int_equal(rt_pool_init(&pool, sizeof(thing)), RT_OK);
-    const uint32_t capacity = pool.capacity;
+    rt_items items;
+    assert_int_equal(rt_items_init(&items, sizeof(thing)), RT_OK);
+    const uint32_t capacity = items.capacity;
     for (uint32_t round = 0; round < 3; round++) {
-        assert_int_equal(rt_pool_reserve(&pool, capacity), RT_OK);
-        assert_int_equal(pool.capacity, capacity);
+        assert_int_equal(rt_items_reserve(&items, capacity), RT_OK);
+        assert_int_equal(items.capacity, capacity);
         for (uint32_t i = 0; i < capacity; i++)
-            assert_true(rt_pool_take(&pool) < capacity);
+            assert_true(rt_items_take(&items) < capacity);
         for (uint32_t i = 0; i < capacity; i++)
-            rt_pool_give(&pool, i);
+            rt_items_give(&items, i);
     }
-    assert_int_equal(rt_pool_reserve(&pool, UINT32_MAX), RT_NO_MEMORY);
-    assert_int_equal(pool.capacity, capacity);
-    rt_pool_fini(&pool);
+    assert_int_equal(rt_items_reserve(&items, UINT32_MAX), RT_NO_MEMORY);
+    assert_int_equal(items.capacity, capacity);
+    rt_items_fini(&items);
 }
 
 TEST_MAIN(TEST(what_is_in_is_found), TEST(the_newest_comes_first), TEST(places_are_used_again))

@@ -290,6 +290,31 @@ static void what_has_no_journal_is_told_of(void **state)
     rt_bytes_fini(&position);
 }
 
+// Of a source whose own bytes end like the position of one.
+static void what_only_looks_like_a_journal(void **state)
+{
+    (void)state;
+    static const char files[RT_POSITION_NAME_BYTES] = "files";
+    static const char journal[RT_POSITION_NAME_BYTES] = RT_POSITION_JOURNAL;
+    static const char counts[RT_POSITION_COUNTS_BYTES] = {0};
+    for (int is_journal = 0; is_journal < 2; is_journal++) {
+        rt_bytes position = {0};
+        rt_bytes_put_u64(&position, RT_POSITION_MAGIC);
+        rt_bytes_put_u32(&position, RT_POSITION_VERSION);
+        rt_bytes_put_u32(&position, 0);
+        rt_bytes_put(&position, counts, sizeof counts);
+        rt_bytes_put_u64(&position, 0);
+        rt_bytes_put(&position, is_journal ? journal : files, sizeof files);
+        if (!is_journal)
+            rt_bytes_put(&position, journal, sizeof journal);
+        rt_bytes_put_u64(&position, 5);
+        const rt_position_events events = rt_position_find_events(&position);
+        assert_int_equal(events.next[RT_FLOW_EVENTS], is_journal ? 5 : 0);
+        assert_int_equal(events.next[RT_FLOW_OUTCOMES], 0);
+        rt_bytes_fini(&position);
+    }
+}
+
 // Bytes that a file may have from now on; 0: as many as before.
 static void limit_files(rlim_t bytes)
 {
@@ -421,5 +446,5 @@ static void a_feeder_goes_on(void **state)
 
 TEST_MAIN(TEST(outcomes_by_http), TEST(only_outcomes_are_sent), TEST(outcomes_by_a_second_port),
           TEST(goes_on_where_both_stood), TEST(what_was_not_taken_comes_first),
-          TEST(what_has_no_journal_is_told_of), TEST(a_disk_that_takes_nothing),
-          TEST(only_known_keys_feed), TEST(a_feeder_goes_on))
+          TEST(what_has_no_journal_is_told_of), TEST(what_only_looks_like_a_journal),
+          TEST(a_disk_that_takes_nothing), TEST(only_known_keys_feed), TEST(a_feeder_goes_on))
