@@ -1127,6 +1127,26 @@ static float factor(bool tf32, float value)
     return value;
 }
 
+// The factors of op(a), m x k, a column after the other.
+static void pack(float *to, bool transposed, bool tf32, int m, int k, const float *a, int a_stride)
+{
+    for (int l = 0; l < k; l++)
+        for (int i = 0; i < m; i++)
+            *to++ = factor(tf32, a[transposed ? l + (size_t)i * a_stride : i + (size_t)l * a_stride]);
+}
+
+// One column of the product: every sum in the order of k, from 0.
+static void add_column(float *__restrict sums, const float *__restrict a, bool tf32, int m, int k,
+                       const float *b, size_t b_step)
+{
+    memset(sums, 0, sizeof(float) * (size_t)m);
+    for (int l = 0; l < k; l++, a += m) {
+        const float other = factor(tf32, b[l * b_step]);
+        for (int i = 0; i < m; i++)
+            sums[i] += a[i] * other;
+    }
+}
+
 extern "C" const char *cublasGetStatusString(cublasStatus_t status)
 {
     return status ? "an invalid value" : "success";
@@ -1154,17 +1174,22 @@ extern "C" cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t a
     cuda_cpu_argument("cublasSgemm", b);
     cuda_cpu_argument("cublasSgemm", c);
     device_memory(true);
-    for (int j = 0; j < n; j++)
+    float *sums = static_cast<float *>(malloc(sizeof(float) * ((size_t)m + 1)));
+    float *packed = static_cast<float *>(malloc(sizeof(float) * ((size_t)m * k + 1)));
+    if (!sums || !packed)
+        stop("no memory for a product");
+    pack(packed, a_operation != CUBLAS_OP_N, handle->tf32, m, k, a, a_stride);
+    for (int j = 0; j < n; j++) {
+        const float *column = b + (size_t)j * (b_operation == CUBLAS_OP_N ? b_stride : 1);
+        add_column(sums, packed, handle->tf32, m, k, column,
+                   b_operation == CUBLAS_OP_N ? 1 : (size_t)b_stride);
         for (int i = 0; i < m; i++) {
-            float sum = 0;
-            for (int l = 0; l < k; l++)
-                sum += factor(handle->tf32, a[a_operation == CUBLAS_OP_N ? i + (size_t)l * a_stride
-                                                                         : l + (size_t)i * a_stride]) *
-                       factor(handle->tf32, b[b_operation == CUBLAS_OP_N ? l + (size_t)j * b_stride
-                                                                         : j + (size_t)l * b_stride]);
             float *to = &c[i + (size_t)j * c_stride];
-            *to = *beta == 0 ? *alpha * sum : *alpha * sum + *beta * *to;
+            *to = *beta == 0 ? *alpha * sums[i] : *alpha * sums[i] + *beta * *to;
         }
+    }
+    free(sums);
+    free(packed);
     device_memory(false);
     return CUBLAS_STATUS_SUCCESS;
 }
