@@ -2,6 +2,7 @@
 // itself is invisible to the sanitizers, and it tells them about fibers and about order.
 #include "cuda_runtime.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -604,7 +605,7 @@ static int given_device_count = COUNT_NOT_READ;
 static uint64_t calls_left = UINT64_MAX;
 static uint64_t capture_call_fails; // 0: none
 static bool no_code;
-static uint64_t launch_count, wait_count;
+static uint64_t launch_count, wait_count, capture_count, graphs_launched;
 static thread_local uint64_t capture_calls; // since the begin of this thread's capture; 0: none
 
 static int device_count(void)
@@ -635,8 +636,10 @@ extern "C" void cuda_cpu_fail_captures(uint64_t call)
 static void __attribute__((destructor)) say_counts(void)
 {
     if (getenv("CUDA_CPU_COUNTS") && launch_count)
-        fprintf(stderr, "cuda on the CPU: %llu launches, %llu waits\n",
-                (unsigned long long)launch_count, (unsigned long long)wait_count);
+        fprintf(stderr,
+                "cuda on the CPU: %" PRIu64 " launches, %" PRIu64 " waits, %" PRIu64
+                " captures, %" PRIu64 " launches of graphs\n",
+                launch_count, wait_count, capture_count, graphs_launched);
 }
 
 extern "C" void cuda_cpu_has_code(bool yes)
@@ -946,7 +949,7 @@ struct cuda_cpu_graph {
 };
 
 static thread_local cuda_cpu_graph *recorded;
-static uint64_t graphs_launched, graphs_alive;
+static uint64_t graphs_alive;
 
 // As the real one: the call fails, and so does the end of the capture.
 static bool break_capture(void)
@@ -1029,6 +1032,7 @@ extern "C" cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cuda
     copy->first = graph->first;
     graph->first = NULL;
     __atomic_fetch_add(&graphs_alive, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&capture_count, 1, __ATOMIC_RELAXED);
     *exec = copy;
     return cudaSuccess;
 }
@@ -1173,6 +1177,7 @@ extern "C" cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t a
     cuda_cpu_argument("cublasSgemm", a);
     cuda_cpu_argument("cublasSgemm", b);
     cuda_cpu_argument("cublasSgemm", c);
+    __atomic_fetch_add(&launch_count, replaying ? 0 : 1, __ATOMIC_RELAXED);
     device_memory(true);
     float *sums = static_cast<float *>(malloc(sizeof(float) * ((size_t)m + 1)));
     float *packed = static_cast<float *>(malloc(sizeof(float) * ((size_t)m * k + 1)));

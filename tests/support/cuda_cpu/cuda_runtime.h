@@ -88,9 +88,9 @@ void cuda_cpu_has_code(bool yes);
 // was freed last is given out again at once, as a GPU's allocator does.
 void cuda_cpu_first_fit(void);
 
-// Graphs that were launched, and that there are. Since the start: kernels and graphs that were
-// launched one by one, and waits for a stream or an event; with CUDA_CPU_COUNTS in the environment
-// a process says so at its end.
+// Graphs that were launched, and that there are. Since the start: kernels, products and graphs that
+// were launched one by one, and waits for a stream or an event; with CUDA_CPU_COUNTS in the
+// environment a process says so at its end, and how many graphs it made and launched.
 void cuda_cpu_graphs(uint64_t *launched, uint64_t *alive);
 void cuda_cpu_counts(uint64_t *launches, uint64_t *waits);
 
