@@ -15,6 +15,15 @@ static uint32_t round_up(uint32_t count, uint32_t step, uint32_t most)
     return (uint32_t)rt_min_u64((uint64_t)groups(count, step) * step, most);
 }
 
+// At least count.
+static uint32_t power_of_two(uint32_t count, uint32_t most)
+{
+    uint64_t power = 1;
+    while (power < count)
+        power *= 2;
+    return (uint32_t)rt_min_u64(power, most);
+}
+
 static uint32_t rows_for(const ew_model *model, uint32_t sample_count)
 {
     return groups(sample_count, LOOKUPS_PER_ROW) * model->config.field_count;
@@ -28,7 +37,6 @@ rt_status ew_shape_create(ew_model *model, rt_error *error)
     if (!s->is_used)
         return RT_OK;
     s->sample_step = groups(config->sample_count_max, SHAPES); // equal shares are often multiples
-    s->lookup_step = config->lookup_count_max / SHAPES + 1;
     s->row_step = config->row_count_max / SHAPES + 1;
     s->spare_rows = rows_for(model, s->sample_step);
     const size_t bags = (size_t)s->sample_step * config->field_count;
@@ -58,7 +66,7 @@ void ew_shape_round(ew_model *model, const ew_micro_batch *batch)
     if (batch->labels && !config->class_count)
         s->sample_count = round_up(batch->sample_count, s->sample_step, config->sample_count_max);
     if (batch->bag_offsets) {
-        s->lookup_count = round_up(batch->lookup_count, s->lookup_step, config->lookup_count_max);
+        s->lookup_count = power_of_two(batch->lookup_count, config->lookup_count_max);
     } else {
         const uint32_t most = config->lookup_count_max / config->field_count;
         s->sample_count = (uint32_t)rt_min_u64(s->sample_count, most);

@@ -2,13 +2,14 @@
 // shape (ew_device_ops.repeat).
 //
 // No two micro-batches have as many rows; where shares are free (dispatch.policy "makespan") they
-// differ in samples, where fields have several values in look-ups. So all three are rounded up, to
-// one of 32 numbers each. What is behind the last one changes no number that anybody reads:
-// - A row that is none lies in the slot of the first, and no sample looks it up.
+// differ in samples, where fields have several values in look-ups. So all three are rounded up,
+// rows and samples to one of 32 numbers. What is behind the last one changes no number that is
+// read:
+// - A row that is none lies in the slot of the first, and no sample of the batch looks it up.
 // - A sample that is none has no weight, so that its logit gradient is 0, and adds zeros at the end
 //   of sums. Its bags are empty; where every bag has one look-up, they are of rows that are none,
 //   each of one field, at most 32 a row, so that none of them gets popular.
-// - Look-ups are only counted: bags say where they end.
+// - Look-ups are only counted, to a power of two: bags say where they end.
 // Only steps have samples that are none, and not those of classes, whose loss has no weights.
 // Where fields share tables (ew_split) nothing is rounded.
 #ifndef EW_SHAPE_H
@@ -19,7 +20,7 @@
 typedef struct {
     bool is_used;        // the device repeats steps, and fields share no tables
     uint32_t spare_rows; // behind row_count_max, at most
-    uint32_t sample_step, lookup_step, row_step;
+    uint32_t sample_step, row_step;
 
     uint32_t sample_count, lookup_count, row_count; // of the batch at hand, rounded
     uint32_t looked_up;                             // of the rows that are none, the last so many
