@@ -603,6 +603,8 @@ struct cuda_cpu_stream {
 
 static int given_device_count = COUNT_NOT_READ;
 static uint64_t calls_left = UINT64_MAX;
+static bool fails_once;
+static uint64_t things_alive; // streams, events and handles of cuBLAS
 static uint64_t capture_call_fails; // 0: none
 static bool no_code;
 static uint64_t launch_count, wait_count, capture_count, graphs_launched;
@@ -653,8 +655,35 @@ extern "C" void cuda_cpu_counts(uint64_t *launches, uint64_t *waits)
     *waits = __atomic_load_n(&wait_count, __ATOMIC_RELAXED);
 }
 
+extern "C" uint64_t cuda_cpu_alive(void)
+{
+    pthread_mutex_lock(&memory_lock);
+    uint64_t count = allocation_count;
+    pthread_mutex_unlock(&memory_lock);
+    return count + __atomic_load_n(&things_alive, __ATOMIC_RELAXED);
+}
+
+template <typename T> static T *make_thing(void)
+{
+    __atomic_fetch_add(&things_alive, 1, __ATOMIC_RELAXED);
+    return static_cast<T *>(calloc(1, sizeof(T)));
+}
+
+static void end_thing(void *thing)
+{
+    __atomic_fetch_sub(&things_alive, thing ? 1 : 0, __ATOMIC_RELAXED);
+    free(thing);
+}
+
+extern "C" void cuda_cpu_fail_once(uint64_t call)
+{
+    __atomic_store_n(&fails_once, call != 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&calls_left, call ? call - 1 : UINT64_MAX, __ATOMIC_RELAXED);
+}
+
 extern "C" void cuda_cpu_fail_after(uint64_t calls)
 {
+    __atomic_store_n(&fails_once, false, __ATOMIC_RELAXED);
     __atomic_store_n(&calls_left, calls ? calls : UINT64_MAX, __ATOMIC_RELAXED);
 }
 
@@ -669,8 +698,11 @@ static cudaError_t call(void)
     uint64_t left = __atomic_load_n(&calls_left, __ATOMIC_RELAXED);
     if (left == UINT64_MAX)
         return cudaSuccess;
-    if (left == 0)
+    if (left == 0) {
+        if (__atomic_load_n(&fails_once, __ATOMIC_RELAXED))
+            __atomic_store_n(&calls_left, UINT64_MAX, __ATOMIC_RELAXED);
         return get_engine()->error = cudaErrorIllegalAddress;
+    }
     __atomic_store_n(&calls_left, left - 1, __ATOMIC_RELAXED);
     return cudaSuccess;
 }
@@ -892,14 +924,14 @@ extern "C" cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned 
     (void)flags;
     if (call())
         return cudaErrorIllegalAddress;
-    *stream = static_cast<cudaStream_t>(calloc(1, sizeof **stream));
+    *stream = make_thing<cuda_cpu_stream>();
     (*stream)->device = current_device;
     return cudaSuccess;
 }
 
 extern "C" cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
-    free(stream);
+    end_thing(stream);
     return cudaSuccess;
 }
 
@@ -917,13 +949,13 @@ extern "C" cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned fla
     (void)flags;
     if (call())
         return cudaErrorIllegalAddress;
-    *event = static_cast<cudaEvent_t>(calloc(1, sizeof **event));
+    *event = make_thing<cuda_cpu_event>();
     return cudaSuccess;
 }
 
 extern "C" cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
-    free(event);
+    end_thing(event);
     return cudaSuccess;
 }
 
@@ -1043,8 +1075,12 @@ extern "C" cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream
     if (call())
         return cudaErrorIllegalAddress;
     replaying = true;
-    for (const cuda_cpu_step *step = exec->first; step; step = step->next)
+    const cudaError_t before = cudaGetLastError();
+    const engine *e = get_engine();
+    // Nothing follows what has failed, as on a GPU.
+    for (const cuda_cpu_step *step = exec->first; step && !e->error; step = step->next)
         step->run(step);
+    (void)result(e->error ? e->error : before);
     replaying = false;
     __atomic_fetch_add(&launch_count, 1, __ATOMIC_RELAXED);
     __atomic_fetch_add(&graphs_launched, 1, __ATOMIC_RELAXED);
@@ -1091,13 +1127,13 @@ extern "C" void cuda_cpu_device_memory(bool usable)
 
 extern "C" cublasStatus_t cublasCreate(cublasHandle_t *handle)
 {
-    *handle = static_cast<cublasHandle_t>(calloc(1, sizeof **handle));
+    *handle = make_thing<cuda_cpu_blas>();
     return CUBLAS_STATUS_SUCCESS;
 }
 
 extern "C" cublasStatus_t cublasDestroy(cublasHandle_t handle)
 {
-    free(handle);
+    end_thing(handle);
     return CUBLAS_STATUS_SUCCESS;
 }
 
