@@ -604,6 +604,7 @@ struct cuda_cpu_stream {
 static int given_device_count = COUNT_NOT_READ;
 static uint64_t calls_left = UINT64_MAX;
 static bool fails_once;
+static uint64_t call_failures;
 static uint64_t things_alive; // streams, events and handles of cuBLAS
 static uint64_t capture_call_fails; // 0: none
 static bool no_code;
@@ -675,6 +676,11 @@ static void end_thing(void *thing)
     free(thing);
 }
 
+extern "C" uint64_t cuda_cpu_failures(void)
+{
+    return __atomic_load_n(&call_failures, __ATOMIC_RELAXED);
+}
+
 extern "C" void cuda_cpu_fail_once(uint64_t call)
 {
     __atomic_store_n(&fails_once, call != 0, __ATOMIC_RELAXED);
@@ -699,6 +705,7 @@ static cudaError_t call(void)
     if (left == UINT64_MAX)
         return cudaSuccess;
     if (left == 0) {
+        __atomic_fetch_add(&call_failures, 1, __ATOMIC_RELAXED);
         if (__atomic_load_n(&fails_once, __ATOMIC_RELAXED))
             __atomic_store_n(&calls_left, UINT64_MAX, __ATOMIC_RELAXED);
         return get_engine()->error = cudaErrorIllegalAddress;

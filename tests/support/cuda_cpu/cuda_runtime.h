@@ -82,6 +82,7 @@ void cuda_cpu_seed(uint64_t seed);
 void cuda_cpu_device_count(int count);
 void cuda_cpu_fail_after(uint64_t calls);
 void cuda_cpu_fail_once(uint64_t call);
+uint64_t cuda_cpu_failures(void); // calls that these two have made fail
 void cuda_cpu_fail_captures(uint64_t call);
 void cuda_cpu_has_code(bool yes);
 
