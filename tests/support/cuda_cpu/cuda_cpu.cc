@@ -920,7 +920,7 @@ extern "C" cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
 }
 
 struct cuda_cpu_event {
-    int nothing;
+    unsigned looks; // since it was recorded
 };
 struct cuda_cpu_blas {
     bool tf32;
@@ -968,7 +968,7 @@ extern "C" cudaError_t cudaEventDestroy(cudaEvent_t event)
 
 extern "C" cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
-    (void)event;
+    event->looks = 0;
     use_stream("cudaEventRecord", stream);
     return call();
 }
@@ -1108,7 +1108,8 @@ extern "C" cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 
 extern "C" cudaError_t cudaEventQuery(cudaEvent_t event)
 {
-    (void)event;
+    if (event->looks++ == 0) // who looks must look again
+        return cudaErrorNotReady;
     return call();
 }
 

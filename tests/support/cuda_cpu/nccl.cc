@@ -35,6 +35,21 @@ extern "C" void cuda_cpu_nccl_fail(int rank)
     failing_rank = rank;
 }
 
+// Of a rank whose peers are lost once it has been given so many sums: what it is told when it asks
+// how its communicator is, or whether it may ask at all.
+static struct {
+    int rank;
+    unsigned long given;
+    bool by_result;
+} broken = {-1, 0, false};
+
+extern "C" void cuda_cpu_nccl_break(int rank, unsigned long given, bool by_result)
+{
+    pthread_mutex_lock(&lock);
+    broken = {rank, given, by_result};
+    pthread_mutex_unlock(&lock);
+}
+
 extern "C" ncclResult_t ncclGetVersion(int *version)
 {
     *version = 22707;
@@ -88,8 +103,11 @@ extern "C" ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *sta
     pthread_mutex_lock(&lock);
     bool there = comm->of->joined == comm->of->count && comm->given <= comm->of->sums;
     *state = there ? ncclSuccess : ncclInProgress;
+    const bool lost = comm->rank == broken.rank && comm->given >= broken.given;
+    if (lost && !broken.by_result)
+        *state = ncclRemoteError;
     pthread_mutex_unlock(&lock);
-    return ncclSuccess;
+    return lost && broken.by_result ? ncclRemoteError : ncclSuccess;
 }
 
 extern "C" ncclResult_t ncclCommFinalize(ncclComm_t comm)
