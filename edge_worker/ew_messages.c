@@ -193,6 +193,9 @@ static rt_status answer_mark_if_idle(ew_run *w, rt_error *error)
     if (!w->marked || !ew_run_is_idle(w))
         return RT_OK;
     w->marked = false;
+    rt_status settled = ew_trainer_settle(w->trainer, error);
+    if (settled)
+        return settled;
     if (w->mark_dense && w->rank == w->giver) {
         rt_status status = send_state(w, error);
         if (status)
@@ -264,6 +267,9 @@ static rt_status finish_if_idle(ew_run *w, rt_error *error)
     if (!w->finishing || w->finish_answered || !ew_run_is_idle(w))
         return RT_OK;
     w->finish_answered = true;
+    rt_status status = ew_trainer_settle(w->trainer, error);
+    if (status)
+        return status;
     const ew_executor_statistics all = ew_executor_get_statistics(w->executor);
     const rt_wire_report report = {.done = rt_counts_less(&all.done, &w->reported),
                                    .handed = (uint32_t)(all.handed - w->handed_reported)};

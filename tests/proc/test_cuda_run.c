@@ -180,5 +180,66 @@ static void uneven_steps_are_graphs_too(void **state)
     check_counts(folder, "cuda", UNEVEN_ITERATIONS, 5, UNEVEN_ITERATIONS / 2);
 }
 
-TEST_MAIN(TEST_SLOW(training_with_the_plugin_is_training, 240),
+// ---- a device that fails ----------------------------------------------------------------------
+
+// One batch, so that the last calls of a worker are those of its last flush.
+#define SHORT                                                                                  \
+    "--set workers=2 --set links.workers=[1,1] --set links.pin=true "                          \
+    "--set stream.samples_max=128 --set batch.samples_per_worker=64 --set 'model.mlp=[16,8]' " \
+    "--set device=cuda"
+#define LAST_CALLS 16u
+
+// Returns the exit status; in *calls_p what the worker with most calls of the runtime has.
+static int run_short(const char *folder, const char *fail, const char *out, unsigned long *calls_p)
+{
+    char command[8192], line[512];
+    snprintf(command, sizeof command,
+             "%s CUDA_CPU_COUNTS=1 CUDA_CPU_DEVICES=2 LD_LIBRARY_PATH=%s %s/lanyard up "
+             "configs/demo.json " SHORT " --out %s/%s >%s/short.log 2>&1",
+             fail, folder, folder, folder, out, folder);
+    const int status = system(command);
+    snprintf(command, sizeof command, "%s/short.log", folder);
+    FILE *file = fopen(command, "r");
+    assert_non_null(file);
+    *calls_p = 0;
+    while (fgets(line, sizeof line, file)) {
+        const char *at = strstr(line, "launches of graphs, ");
+        unsigned long calls;
+        if (at && sscanf(at, "launches of graphs, %lu calls", &calls) == 1 && calls > *calls_p)
+            *calls_p = calls;
+    }
+    fclose(file);
+    return status;
+}
+
+// The GPU of worker 1 fails, ever earlier before its end: either the run ends with that worker's
+// name, or nothing of the model was lost. Nobody trains after the last flush, who would see it.
+static void no_failure_leaves_another_model(void **state)
+{
+    char fail[64], command[8192];
+    unsigned long calls, ignored;
+    uint32_t told = 0;
+    (void)state;
+    const char *folder = prepare_folder();
+    assert_int_equal(run_short(folder, "", "calm", &calls), 0);
+    for (unsigned long before = 0; before < LAST_CALLS; before++) {
+        snprintf(fail, sizeof fail, "CUDA_CPU_FAIL='1 %lu'", calls - before);
+        const int status = run_short(folder, fail, "failing", &ignored);
+        if (status)
+            snprintf(command, sizeof command, "grep -q 'worker 1.*cuda:1: ' %s/short.log", folder);
+        else
+            snprintf(command, sizeof command, "diff -r %s/calm/model %s/failing/model", folder,
+                     folder);
+        if (system(command) != 0)
+            fail_msg("%lu of %lu calls before the end, exit status %d: failed: %s", before, calls,
+                     status, command);
+        told += status != 0;
+        snprintf(command, sizeof command, "rm -rf %s/failing", folder);
+        shell(command);
+    }
+    assert_true(told > 0);
+}
+
+TEST_MAIN(TEST_SLOW(no_failure_leaves_another_model, 240),
+          TEST_SLOW(training_with_the_plugin_is_training, 240),
           TEST_SLOW(uneven_steps_are_graphs_too, 240))

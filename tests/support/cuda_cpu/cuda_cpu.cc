@@ -608,6 +608,9 @@ static uint64_t call_failures;
 static uint64_t things_alive; // streams, events and handles of cuBLAS
 static uint64_t capture_call_fails; // 0: none
 static bool no_code;
+static pthread_once_t doom_once = PTHREAD_ONCE_INIT;
+static int doomed_device = -1; // of CUDA_CPU_FAIL
+static uint64_t doomed_calls, call_count;
 static uint64_t launch_count, wait_count, capture_count, graphs_launched;
 static thread_local uint64_t capture_calls; // since the begin of this thread's capture; 0: none
 
@@ -641,8 +644,8 @@ static void __attribute__((destructor)) say_counts(void)
     if (getenv("CUDA_CPU_COUNTS") && launch_count)
         fprintf(stderr,
                 "cuda on the CPU: %" PRIu64 " launches, %" PRIu64 " waits, %" PRIu64
-                " captures, %" PRIu64 " launches of graphs\n",
-                launch_count, wait_count, capture_count, graphs_launched);
+                " captures, %" PRIu64 " launches of graphs, %" PRIu64 " calls\n",
+                launch_count, wait_count, capture_count, graphs_launched, call_count);
 }
 
 extern "C" void cuda_cpu_has_code(bool yes)
@@ -695,8 +698,24 @@ extern "C" void cuda_cpu_fail_after(uint64_t calls)
 
 static bool break_capture(void);
 
+static void read_doom(void)
+{
+    const char *text = getenv("CUDA_CPU_FAIL");
+    if (text && sscanf(text, "%d %" SCNu64, &doomed_device, &doomed_calls) != 2)
+        stop("CUDA_CPU_FAIL is \"%s\", expected \"DEVICE CALLS\"", text);
+}
+
+static bool is_doomed(void)
+{
+    pthread_once(&doom_once, read_doom);
+    const uint64_t before = __atomic_fetch_add(&call_count, 1, __ATOMIC_RELAXED);
+    return current_device == doomed_device && before >= doomed_calls;
+}
+
 static cudaError_t call(void)
 {
+    if (is_doomed())
+        return get_engine()->error = cudaErrorIllegalAddress;
     if (capture_calls && capture_calls++ == capture_call_fails) {
         (void)break_capture();
         return get_engine()->error = cudaErrorStreamCaptureInvalidated;

@@ -81,6 +81,8 @@ void *cuda_cpu_shared_dynamic(void);
 void cuda_cpu_seed(uint64_t seed);
 void cuda_cpu_device_count(int count);
 void cuda_cpu_fail_after(uint64_t calls);
+// For whole processes: CUDA_CPU_FAIL="DEVICE CALLS" in the environment, after which all of that device
+// fail.
 void cuda_cpu_fail_once(uint64_t call);
 uint64_t cuda_cpu_failures(void); // calls that these two have made fail
 void cuda_cpu_fail_captures(uint64_t call);
