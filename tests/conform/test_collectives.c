@@ -221,8 +221,8 @@ static void nccl_without_a_worker(void **state)
     }
 }
 
-// NCCL tells a worker, in the middle of a run, that its peers are lost: the sum fails with a sentence
-// that says of whom, and the end waits for nobody. All are told, or one of them alone.
+// NCCL tells a worker, in the middle of a run, that its peers are lost: the sum fails with a
+// sentence that says of whom, and the end waits for nobody.
 static void nccl_that_breaks(void **state)
 {
     void (*break_rank)(int, unsigned long, bool);

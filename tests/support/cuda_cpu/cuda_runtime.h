@@ -76,15 +76,15 @@ void *cuda_cpu_shared_dynamic(void);
 
 // For tests: the order of threads and blocks; how many devices there are (at the start
 // CUDA_CPU_DEVICES of the environment, or 1; negative: no driver); the call of the runtime after
-// which all fail (0: none), or the one that fails alone (from 1; 0: none); of each capture, from its begin to the making of its graph, the call
-// that fails and breaks it (0: none); whether kernels have code for the devices.
+// which all fail (0: none), or the one that fails alone (from 1; 0: none), and how many calls these
+// two have made fail; of each capture, from its begin to the making of its graph, the call that
+// fails and breaks it (0: none); whether kernels have code for the devices. For whole processes:
+// CUDA_CPU_FAIL="DEVICE CALLS" of the environment, after so many calls all of that device fail.
 void cuda_cpu_seed(uint64_t seed);
 void cuda_cpu_device_count(int count);
 void cuda_cpu_fail_after(uint64_t calls);
-// For whole processes: CUDA_CPU_FAIL="DEVICE CALLS" in the environment, after which all of that device
-// fail.
 void cuda_cpu_fail_once(uint64_t call);
-uint64_t cuda_cpu_failures(void); // calls that these two have made fail
+uint64_t cuda_cpu_failures(void);
 void cuda_cpu_fail_captures(uint64_t call);
 void cuda_cpu_has_code(bool yes);
 

@@ -204,7 +204,7 @@ static void what_is_added_changes_no_bit(void **state)
     static const uint32_t shapes[][2] = {{190, 240}, {192, 40}, {197, 244},
                                          {1, 4},     {252, 40}, {250, 400}};
     (void)state;
-    for (size_t v = 0; v < RT_COUNT_OF(variants); v++) {
+    for (size_t v = 0; v<RT_COUNT_OF(variants); v += test_device_slowness()> 10 ? 6 : 1) {
         subject rounding;
         open_subject(&rounding, &variants[v], SAMPLES_MAX, LOOKUPS_MAX, ROWS);
         for (size_t i = 0; i < RT_COUNT_OF(shapes); i++)
@@ -219,7 +219,7 @@ static void batches_of_about_one_size_are_one_graph(void **state)
     static batch b;
     static outcome out;
     (void)state;
-    for (size_t v = 0; v < RT_COUNT_OF(variants); v++) {
+    for (size_t v = 0; v<RT_COUNT_OF(variants); v += test_device_slowness()> 10 ? 6 : 1) {
         subject s;
         uint64_t alive, before = launched(&alive);
         open_subject(&s, &variants[v], SAMPLES_MAX, LOOKUPS_MAX, ROWS);
