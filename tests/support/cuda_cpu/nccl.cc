@@ -13,6 +13,7 @@
 struct group {
     ncclUniqueId id;
     int count, joined, arrived;
+    bool lacks_one; // that aborted: its memory may be gone, and no sum is made any more
     size_t floats;
     unsigned long sums; // complete
     float *values[RANKS_MAX];
@@ -124,6 +125,9 @@ extern "C" ncclResult_t ncclCommDestroy(ncclComm_t comm)
 
 extern "C" ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
+    pthread_mutex_lock(&lock);
+    comm->of->lacks_one = true;
+    pthread_mutex_unlock(&lock);
     free(comm);
     return ncclSuccess;
 }
@@ -154,7 +158,7 @@ extern "C" ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, 
     of->floats = count;
     of->values[comm->rank] = static_cast<float *>(to);
     comm->given++;
-    if (fits && ++of->arrived == of->count) {
+    if (fits && ++of->arrived == of->count && !of->lacks_one) {
         add_up(of);
         of->arrived = 0;
         of->sums++;
