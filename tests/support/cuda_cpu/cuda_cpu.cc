@@ -1197,9 +1197,11 @@ static float factor(bool tf32, float value)
 // The factors of op(a), m x k, a column after the other.
 static void pack(float *to, bool transposed, bool tf32, int m, int k, const float *a, int a_stride)
 {
+    const size_t row_step = transposed ? (size_t)a_stride : 1;
+    const size_t column_step = transposed ? 1 : (size_t)a_stride;
     for (int l = 0; l < k; l++)
         for (int i = 0; i < m; i++)
-            *to++ = factor(tf32, a[transposed ? l + (size_t)i * a_stride : i + (size_t)l * a_stride]);
+            *to++ = factor(tf32, a[i * row_step + l * column_step]);
 }
 
 // One column of the product: every sum in the order of k, from 0.
