@@ -229,8 +229,11 @@ static rt_status answer_mark_if_idle(ew_run *w, rt_error *error)
     if (!w->mark.waits || !ew_run_is_idle(w))
         return RT_OK;
     w->mark.waits = false;
+    rt_status status = ew_trainer_settle(w->trainer, error);
+    if (status)
+        return status;
     if (w->mark.wants_dense && w->rank == w->giver) {
-        const rt_status status = send_state(w, error);
+        status = send_state(w, error);
         if (status)
             return status;
     }
@@ -303,6 +306,9 @@ static rt_status finish_if_idle(ew_run *w, rt_error *error)
     if (w->finish != EW_FINISH_ASKED || !ew_run_is_idle(w))
         return RT_OK;
     w->finish = EW_FINISH_ANSWERED;
+    const rt_status status = ew_trainer_settle(w->trainer, error);
+    if (status)
+        return status;
     const ew_executor_statistics all = ew_executor_get_statistics(w->executor);
     const rt_wire_report report = {.done = rt_counts_less(&all.done, &w->reported),
                                    .handed = (uint32_t)(all.handed - w->so_far.handed)};

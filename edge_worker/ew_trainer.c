@@ -320,6 +320,12 @@ static rt_status await_tasks(ew_trainer *t, rt_error *error)
     return status ? rt_fail(error, status, "the training thread has ended") : RT_OK;
 }
 
+rt_status ew_trainer_settle(ew_trainer *t, rt_error *error)
+{
+    rt_status status = await_tasks(t, error);
+    return status ? status : t->config.device->ops->finish(t->config.device->state, error);
+}
+
 static rt_status read_dense(void *context, float *values, float *state, rt_error *error)
 {
     ew_trainer *t = context;

@@ -67,6 +67,10 @@ void ew_trainer_attach(ew_trainer *trainer, ew_exchange *exchange);
 // The sum is in place: step number iteration follows before the next training, if apply.
 void ew_trainer_dense(ew_trainer *trainer, uint64_t iteration, bool apply);
 
+// Waits until all tasks are done, and all else that the device was asked for. Fails as the device
+// has: where no training follows nothing else would tell of what befell rows.
+rt_status ew_trainer_settle(ew_trainer *trainer, rt_error *error);
+
 // The trainer's model, for ew_weights (context: the trainer). Waits until all tasks are done.
 extern const ew_weights_ops ew_trainer_weights;
 

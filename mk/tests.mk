@@ -21,7 +21,7 @@ asan: ## the tests under the address and undefined behaviour sanitizers
 	@$(MAKE) test-run SANITIZER=address
 tsan: ## the tests under the thread sanitizer
 	@$(MAKE) test-run SANITIZER=thread
-test-run: all $(KAFKA_BOX) $(if $(SANITIZER),,fuzz-build $(if $(NVCC),gpu-build))
+test-run: all $(KAFKA_BOX) $(if $(SANITIZER),,fuzz-build $(if $(NVCC),gpu-build,build/gpu/tests/gpu/gpu_bench))
 	@LANYARD=$(PROGRAM) FUZZ_SECONDS=$(FUZZ_SECONDS) DIR=$(DIR) tests/run $(DIR)/tests $(if $(SANITIZER),,tests/boxes tests/fuzz tests/gpu tests/install tests/mutate tests/prove tests/site tests/soak tests/streams tests/targets tests/watch)
 
 bench: ## build the measurements of tests/bench and run them, one at a time

@@ -8,8 +8,6 @@
 #include "edge_worker/model/ew_model_parts.h"
 #include "runtime/rt_hash.h"
 
-#define ROW_COUNTS 32u // different numbers of rows that steps have where they are repeated
-
 #define XX(kind, name, traits, help) &ew_##name,
 static const ew_model_kind *const kinds[] = {RT_MODEL_MAP(XX)};
 #undef XX
@@ -91,7 +89,8 @@ static void init_values(const ew_model *model, float *values)
 static rt_status create_buffers(ew_model *model, rt_error *error)
 {
     const ew_model_config *config = &model->config;
-    size_t samples = config->sample_count_max, rows = model->split.row_count_max;
+    const size_t samples = config->sample_count_max;
+    const size_t rows = model->split.row_count_max + (size_t)model->shape.spare_rows;
     const size_t lookups = model->split.lookup_count_max;
     const size_t outputs = samples * model->label_count, truths = samples * model->truth_count;
     const struct {
@@ -177,21 +176,24 @@ static rt_status check_config(const ew_model_config *config, rt_error *error)
     return RT_OK;
 }
 
-// Where the losses of labels have weights they go into labels and weights, which need room.
-static rt_status create_scaled(ew_model *model)
+// Where the losses of labels have weights they go into labels and weights, which need room. So do
+// those of samples that are none.
+static rt_status create_truths(ew_model *model, rt_error *error)
 {
     const size_t outputs = (size_t)model->config.sample_count_max * model->truth_count;
-    bool is_scaled = false;
     for (uint32_t l = 0; l < model->truth_count; l++) {
         float *weight = &model->config.label_weights[l];
-        *weight = *weight > 0 ? *weight : 1;
-        is_scaled |= *weight != 1;
+        if (!(*weight > 0) || model->truth_count == 1)
+            *weight = 1;
+        model->is_scaled |= *weight != 1;
     }
-    if (!is_scaled || model->truth_count == 1)
+    if (!model->is_scaled && !model->shape.is_used)
         return RT_OK;
-    model->scaled_labels = rt_alloc(outputs, sizeof *model->scaled_labels);
-    model->scaled_weights = rt_alloc(outputs, sizeof *model->scaled_weights);
-    return model->scaled_labels && model->scaled_weights ? RT_OK : RT_NO_MEMORY;
+    model->own_labels = rt_alloc(outputs, sizeof *model->own_labels);
+    model->own_weights = rt_alloc(outputs, sizeof *model->own_weights);
+    if (!model->own_labels || !model->own_weights)
+        return rt_fail(error, RT_NO_MEMORY, "no memory for the model");
+    return RT_OK;
 }
 
 void ew_model_labels(ew_model_config *config, const rt_stream_config *stream)
@@ -234,12 +236,14 @@ rt_status ew_model_create(const ew_model_config *config, const ew_device *device
     model->predictions =
         rt_alloc((size_t)config->sample_count_max * model->label_count, sizeof *model->predictions);
     model->check_tables = rt_alloc(config->row_count_max, sizeof *model->check_tables);
-    model->filler = rt_alloc(config->row_count_max / ROW_COUNTS + 1, sizeof *model->filler);
-    if (!model->part || !model->predictions || !model->check_tables || !model->filler ||
-        create_scaled(model))
+    if (!model->part || !model->predictions || !model->check_tables)
         status = rt_fail(error, RT_NO_MEMORY, "no memory for the model");
     if (!status)
         status = ew_split_create(model, error);
+    if (!status)
+        status = ew_shape_create(model, error);
+    if (!status)
+        status = create_truths(model, error);
     if (!status)
         status = create_buffers(model, error);
     if (!status)
@@ -262,10 +266,10 @@ void ew_model_destroy(ew_model *model)
         model->device->ops->free(model->device->state, model->buffers[i]);
     ew_split_destroy(model);
     rt_free(model->check_tables);
-    rt_free(model->filler);
+    ew_shape_destroy(model);
     rt_free(model->predictions);
-    rt_free(model->scaled_labels);
-    rt_free(model->scaled_weights);
+    rt_free(model->own_labels);
+    rt_free(model->own_weights);
     rt_free(model->part);
     rt_free(model);
 }
@@ -364,54 +368,35 @@ rt_status ew_model_check(ew_model *model, const ew_micro_batch *batch, uint32_t 
     return status;
 }
 
-// Where steps are repeated by their shape the number of rows is rounded up, since no two batches
-// have as many: the rows behind the last have no look-ups, lie in the slot of the first, get
-// gradients of zero, and nobody reads those.
-static uint32_t rounded_rows(const ew_model *model, uint32_t row_count)
+// Of samples that are none both are 0.
+static void make_truths(ew_model *model, const ew_micro_batch *batch)
 {
-    const uint32_t most = model->config.row_count_max;
-    const uint32_t step = most / ROW_COUNTS + 1;
-    if (!model->device->ops->repeat || row_count == 0 || model->split.is_used)
-        return row_count;
-    return (uint32_t)rt_min_u64((uint64_t)(row_count + step - 1) / step * step, most);
-}
-
-static void stage_slots(ew_model *model, const ew_micro_batch *batch)
-{
-    const ew_device *device = model->device;
-    const uint32_t count = batch->row_count, rounded = rounded_rows(model, count);
-    model->lookups.row_count = rounded;
-    model->lookups.row_slots =
-        ew_device_stage(device, model->slots_buffer, batch->row_slots, count * sizeof(uint32_t));
-    if (rounded == count)
-        return;
-    for (uint32_t k = 0; k < rounded - count; k++)
-        model->filler[k] = batch->row_slots[0];
-    device->ops->copy(device->state, EW_COPY_IN, model->slots_buffer + count, model->filler,
-                      (rounded - count) * sizeof(uint32_t));
+    const size_t count = (size_t)batch->sample_count * model->truth_count;
+    const size_t all = (size_t)model->sample_count * model->truth_count;
+    for (size_t i = 0; i < count; i++) {
+        const float scale = model->config.label_weights[i % model->truth_count];
+        model->own_labels[i] = batch->labels[i] * scale;
+        model->own_weights[i] = batch->weights ? batch->weights[i] * scale : scale;
+    }
+    for (size_t i = count; i < all; i++)
+        model->own_labels[i] = model->own_weights[i] = 0;
 }
 
 static void stage_labels(ew_model *model, const ew_micro_batch *batch)
 {
     const ew_device *device = model->device;
-    const size_t count = (size_t)batch->sample_count * model->truth_count;
+    const size_t bytes = (size_t)model->sample_count * model->truth_count * sizeof(float);
     const float *labels = batch->labels, *weights = batch->weights;
-    for (size_t i = 0; i < count && labels && model->scaled_labels; i++) {
-        const float scale = model->config.label_weights[i % model->truth_count];
-        model->scaled_labels[i] = labels[i] * scale;
-        model->scaled_weights[i] = weights[i] * scale;
-    }
-    if (labels && model->scaled_labels) {
-        labels = model->scaled_labels;
-        weights = model->scaled_weights;
-    }
     model->labels = model->weights = NULL;
+    if (labels && (model->is_scaled || model->sample_count > batch->sample_count)) {
+        make_truths(model, batch);
+        labels = model->own_labels;
+        weights = model->own_weights;
+    }
     if (labels)
-        model->labels =
-            ew_device_stage(device, model->labels_buffer, labels, count * sizeof(float));
+        model->labels = ew_device_stage(device, model->labels_buffer, labels, bytes);
     if (weights)
-        model->weights =
-            ew_device_stage(device, model->weights_buffer, weights, count * sizeof(float));
+        model->weights = ew_device_stage(device, model->weights_buffer, weights, bytes);
 }
 
 static void stage(ew_model *model, const ew_micro_batch *given)
@@ -426,23 +411,29 @@ static void stage(ew_model *model, const ew_micro_batch *given)
     rt_assert(batch->row_count <= model->config.row_count_max);
     if (model->split.is_used)
         ew_split_batch(model, &own);
-    model->sample_count = batch->sample_count;
-    lookups->sample_count = model->split.fan_out ? model->split.node_count : batch->sample_count;
-    lookups->lookup_count = batch->lookup_count;
+    ew_shape_round(model, batch);
+    const size_t bag_samples =
+        model->split.fan_out ? model->split.node_count : batch->sample_count;
+    model->sample_count = model->shape.sample_count;
+    lookups->sample_count =
+        model->split.fan_out ? model->split.node_count : model->shape.sample_count;
+    lookups->lookup_count = model->shape.lookup_count;
+    lookups->row_count = model->shape.row_count;
     lookups->row_stride = batch->row_stride;
     lookups->slab = batch->slab;
     lookups->lookup_rows = ew_device_stage(device, model->rows_buffer, batch->lookup_rows,
                                            batch->lookup_count * sizeof(uint32_t));
-    stage_slots(model, batch);
+    lookups->row_slots = ew_device_stage(device, model->slots_buffer, batch->row_slots,
+                                         batch->row_count * sizeof(uint32_t));
     lookups->bag_offsets = NULL;
     if (batch->bag_offsets)
         lookups->bag_offsets =
             ew_device_stage(device, model->bags_buffer, batch->bag_offsets,
-                            ((size_t)lookups->sample_count * lookups->field_count + 1) *
-                                sizeof(uint32_t));
+                            (bag_samples * lookups->field_count + 1) * sizeof(uint32_t));
     stage_labels(model, batch);
     model->dense = ew_device_stage(device, model->dense_buffer, batch->dense,
                                    samples * model->config.dense_count * sizeof(float));
+    ew_shape_fill(model, batch);
 }
 
 // Forward pass, loss and, where there are labels, its gradients.

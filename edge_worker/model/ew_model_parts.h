@@ -6,6 +6,7 @@
 #ifndef EW_MODEL_PARTS_H
 #define EW_MODEL_PARTS_H
 
+#include "edge_worker/model/ew_shape.h"
 #include "edge_worker/model/ew_split.h"
 
 #define EW_TENSORS_MAX 64u
@@ -58,6 +59,7 @@ struct ew_model {
     float *logits, *logit_gradients; // sample_count x label_count
     float *row_gradients;            // row_count x dim
     ew_split split;                  // of models whose fields share tables
+    ew_shape shape;                  // of devices that repeat steps
 
     ew_layer_done layer_done; // may be NULL
     void *layer_context;
@@ -70,9 +72,9 @@ struct ew_model {
 
     float *units; // of several labels, device: units_count ones, then a zero
     uint32_t units_count;
-    float *scaled_labels, *scaled_weights; // host, where losses of labels have weights; else NULL
+    bool is_scaled; // losses of labels have weights
+    float *own_labels, *own_weights; // host: with those, and of samples that are none
 
-    uint32_t *filler;       // slots of rows that are no rows (host)
     uint32_t *check_tables; // ew_model_check: the table of each row (host)
 };
 

@@ -83,7 +83,7 @@ def main():
         print(f"skipped: {arguments.file} is not here (set LANYARD_DATA, or --file ROWS)")
         return
     if arguments.newest:
-        newest.start_again()
+        newest.start_again(arguments.device == "cuda")
     workers = 1 if arguments.threads or arguments.device == "cuda" else arguments.workers
     ours, theirs = [], []
     for _ in range(arguments.turns):

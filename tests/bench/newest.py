@@ -1,7 +1,8 @@
-"""The newest PyTorch of PyPI, in place of Debian's: into build/torch, once.
+"""The newest PyTorch of PyPI, in place of Debian's: into build/torch, or build/torch-cuda, once.
 
-Its wheel is made for CUDA, and starts with the libraries of the toolkit in $CUDA_LIBRARIES
-(/usr/local/cuda/lib64).
+Its wheel is made for CUDA. Without a GPU it starts with the libraries of the toolkit in
+$CUDA_LIBRARIES (/usr/local/cuda/lib64). On a GPU it comes with all that it names: CUDA's runtime,
+cuBLAS, cuDNN and others of the version that it was made with, whatever toolkit there is.
 """
 import os
 import subprocess
@@ -12,17 +13,21 @@ WHEELS = ("torch numpy typing_extensions sympy mpmath networkx jinja2 MarkupSafe
           "nvidia-cufile nvidia-cusparselt-cu13 nvidia-nvshmem-cu13 nvidia-nccl-cu13").split()
 
 
-def start_again():
+def start_again(on_gpu=False):
     """The program with that PyTorch. Does not return, unless it is the one that runs already."""
-    where = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../build/torch")
+    where = os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                         "../../build/torch-cuda" if on_gpu else "../../build/torch")
+    wheels = ["torch", "numpy"] if on_gpu else ["--no-deps", *WHEELS]
     python = os.path.join(where, "bin", "python")
     if os.path.realpath(sys.prefix) == os.path.realpath(where):
         return
     if not os.path.exists(os.path.join(where, "complete")):
         subprocess.run([sys.executable, "-m", "venv", where], check=True)
-        subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", *WHEELS], check=True)
+        subprocess.run([python, "-m", "pip", "install", "-q", *wheels], check=True)
         with open(os.path.join(where, "complete"), "w", encoding="utf-8"):
             pass
+    if on_gpu:
+        os.execv(python, [python, *sys.argv])
     libraries = [os.environ.get("CUDA_LIBRARIES", "/usr/local/cuda/lib64"),
                  os.environ.get("LD_LIBRARY_PATH", "")]
     os.environ["LD_LIBRARY_PATH"] = ":".join(path for path in libraries if path)

@@ -3,6 +3,7 @@
 // plug-in.
 #include "tests/support/exchange_case.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -220,8 +221,45 @@ static void nccl_without_a_worker(void **state)
     }
 }
 
+// NCCL tells a worker, in the middle of a run, that its peers are lost: the sum fails with a
+// sentence that says of whom, and the end waits for nobody.
+static void nccl_that_breaks(void **state)
+{
+    void (*break_rank)(int, unsigned long, bool);
+    (void)state;
+    test_plugin_function("cuda_cpu_nccl_break", &break_rank);
+    assert_non_null(break_rank);
+    for (uint32_t by_result = 0; by_result < 2; by_result++) {
+        for (int rank = 0; rank < 3; rank++) {
+            rt_error error = {0};
+            char want[64];
+            exchange_group *g = exchange_group_open(RT_COLLECTIVE_NCCL, 3, 10000,
+                                                    (ew_exchange_config){.overlap = true});
+            if (exchange_join_all(g, &error))
+                fail_msg("%s", error.text);
+            exchange_iterate(g, 1, 4096);
+            exchange_check_sums(g, 1);
+            break_rank(rank, 3, by_result); // of an iteration: the gradients, and the last number
+            for (uint32_t i = 0; i < g->n; i++) {
+                g->workers[i].done = false;
+                ew_exchange_begin(g->workers[i].exchange, 2, 4096, rt_bits_below(g->n));
+            }
+            for (uint32_t i = 0; i < g->n; i++)
+                exchange_compute(&g->workers[i], 2);
+            assert_int_equal(exchange_await_sums(g, &error), RT_PEER);
+            snprintf(want, sizeof want, "NCCL: all-reduce of worker %d with the 2 others: ", rank);
+            if (!strstr(error.text, want))
+                fail_msg("expected \"%s\" in: %s", want, error.text);
+            const uint64_t begin = rt_now_ns();
+            exchange_group_close(g, false);
+            assert_true(rt_now_ns() - begin < UINT64_C(4000000000));
+            break_rank(-1, 0, false);
+        }
+    }
+}
+
 TEST_MAIN(TEST(ps_sums), TEST_SLOW(nccl_sums, 150), TEST(auto_takes_nccl_where_all_can),
           TEST(auto_takes_ps_where_nccl_would_not_do), TEST(auto_falls_back_where_they_do_not_meet),
           TEST(auto_takes_ps_where_one_cannot), TEST(nccl_must_be_everywhere),
           TEST(nobody_waits_for_ever_to_join), TEST(ps_without_a_worker),
-          TEST(nccl_without_a_worker))
+          TEST(nccl_without_a_worker), TEST(nccl_that_breaks))

@@ -1,11 +1,17 @@
 // gpu_bench - times the CUDA device and solvers where there is a GPU.
 //
 //   gpu_bench            everything
+//   gpu_bench --quick    the least that shows that it works: its times mean nothing
 //   gpu_bench --device   only says which device there is; exit status 1 if there is none
 //
 // A kernel's time is that of one call among many in a row; its share is of the bandwidth that a
 // copy within the device's memory reaches, for the bytes that the operation has to move, each once.
 // What moves rows to and from the host's pinned memory is held against a copy from there (the bus).
+// A training step says what the host asks of the device in it: copies, waits, and how many steps were
+// queued operation by operation and not as one graph. Only the stand-in for CUDA counts launches
+// (tests/support/cuda_cpu).
+#include <dlfcn.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +19,11 @@
 #include "dispatch/solvers/dp_solver.h"
 #include "edge_worker/device/ew_device.h"
 #include "edge_worker/model/ew_model.h"
+#include "runtime/rt_cuda.h"
 #include "runtime/rt_hash.h"
 
 #define REPEATS 50u
+#define WARM_UPS 2u // the second of a shape is captured
 #define FIELDS 26u
 #define DENSE 13u
 #define WIDTH 256u
@@ -35,6 +43,7 @@ static _Noreturn void die(const char *what)
 // Everything the operations need, on the device.
 typedef struct {
     ew_device device;
+    uint32_t repeats;
     ew_lookups lookups;
     uint32_t samples, dim, rows, stride; // stride: of the pooled matrix
     float *slab, *pooled, *weights, *logits, *row_gradients, *dense;
@@ -42,7 +51,7 @@ typedef struct {
     double copy_bytes_per_s, bus_bytes_per_s;
     // Pinned memory of the host: what the executor and the trainer share with the device.
     float *pinned_rows; // PINNED_ROWS_MAX of them
-    uint32_t *pinned_slots;
+    uint32_t *pinned_slots, *pinned_numbers; // of all rows
 } bench;
 
 static void *device_floats(const bench *b, size_t count)
@@ -112,9 +121,12 @@ static void setup(bench *b, uint32_t samples, uint32_t dim, uint32_t ids)
     b->row_gradients = device_floats(b, (size_t)b->rows * dim);
     b->pinned_rows = b->device.ops->alloc_shared(b->device.state, (size_t)PINNED_ROWS_MAX * dim);
     b->pinned_slots = b->device.ops->alloc_shared(b->device.state, b->rows);
-    if (!b->pinned_rows || !b->pinned_slots)
+    b->pinned_numbers = b->device.ops->alloc_shared(b->device.state, b->rows);
+    if (!b->pinned_rows || !b->pinned_slots || !b->pinned_numbers)
         die("out of pinned memory");
     memcpy(b->pinned_slots, b->host_slots, b->rows * sizeof *b->pinned_slots);
+    for (uint32_t r = 0; r < b->rows; r++)
+        b->pinned_numbers[r] = r;
     b->device.layers->index(b->device.state, &b->lookups);
     finish(b);
     rt_free(numbers);
@@ -138,6 +150,7 @@ static void teardown(bench *b)
         b->device.ops->free(b->device.state, (void *)(uintptr_t)blocks[i]);
     b->device.ops->free_shared(b->device.state, b->pinned_rows);
     b->device.ops->free_shared(b->device.state, b->pinned_slots);
+    b->device.ops->free_shared(b->device.state, b->pinned_numbers);
     rt_free(b->host_rows);
     rt_free(b->host_slots);
 }
@@ -147,10 +160,10 @@ static double seconds_of(const bench *b, void (*run)(const bench *b))
     run(b);
     finish(b);
     uint64_t begin = rt_now_ns();
-    for (uint32_t i = 0; i < REPEATS; i++)
+    for (uint32_t i = 0; i < b->repeats; i++)
         run(b);
     finish(b);
-    return (double)(rt_now_ns() - begin) * 1e-9 / REPEATS;
+    return (double)(rt_now_ns() - begin) * 1e-9 / b->repeats;
 }
 
 static void run_copy(const bench *b)
@@ -256,6 +269,112 @@ static void measure_kernels(bench *b)
     }
 }
 
+// ---- what a step asks of the device ------------------------------------------------------------
+
+// Of the one device: its operations get no other state than its own.
+static struct {
+    const ew_device_ops *real;
+    uint64_t copies, waits, queued; // queued: steps operation by operation
+} asked;
+
+static void counted_copy(void *state, ew_copy kind, void *to, const void *from, size_t bytes)
+{
+    asked.copies++;
+    asked.real->copy(state, kind, to, from, bytes);
+}
+
+static rt_status counted_finish(void *state, rt_error *error)
+{
+    asked.waits++;
+    return asked.real->finish(state, error);
+}
+
+typedef struct {
+    void (*work)(void *context);
+    void *context;
+} given_work;
+
+static void counted_work(void *context)
+{
+    const given_work *given = context;
+    asked.queued++;
+    given->work(given->context);
+}
+
+static void counted_repeat(void *state, const void *key, size_t bytes, void (*work)(void *context),
+                           void *context)
+{
+    given_work given = {work, context};
+    asked.real->repeat(state, key, bytes, counted_work, &given);
+}
+
+// The same device with an eye on it; ops is what its operations become.
+static ew_device count_calls(const ew_device *device, ew_device_ops *ops)
+{
+    ew_device counted = *device;
+    asked.real = device->ops;
+    *ops = *device->ops;
+    ops->copy = counted_copy;
+    ops->finish = counted_finish;
+    ops->repeat = counted_repeat;
+    counted.ops = ops;
+    return counted;
+}
+
+// Kernels and graphs launched, and waits, since the start; false: nobody counts them.
+static bool runtime_counts(uint64_t *launches, uint64_t *waits)
+{
+    void (*counts)(uint64_t *, uint64_t *) = NULL;
+    void *plugin = dlopen(RT_CUDA_FILE, RTLD_NOW | RTLD_NOLOAD);
+    void *symbol = plugin ? dlsym(plugin, "cuda_cpu_counts") : NULL;
+    memcpy(&counts, &symbol, sizeof symbol);
+    if (counts)
+        counts(launches, waits);
+    return counts != NULL;
+}
+
+// ---- a step ------------------------------------------------------------------------------------
+
+// As a worker makes it: the slots and numbers of the rows that it steps are in pinned memory.
+static void step(const bench *b, const ew_device *device, ew_model *model,
+                 const ew_micro_batch *batch, uint64_t number)
+{
+    ew_step_result result;
+    rt_error error;
+    if (ew_model_step(model, batch, NULL, NULL, &result, &error) != RT_OK)
+        die(error.text);
+    ew_model_dense_step(model, number);
+    device->ops->rows_step(device->state, &adagrad, b->dim, number, b->slab, b->lookups.row_stride,
+                           b->pinned_slots, b->pinned_numbers, b->rows, result.row_gradients);
+    if (device->ops->finish(device->state, &error) != RT_OK)
+        die(error.text);
+}
+
+static void time_steps(const bench *b, const ew_device *device, ew_model *model,
+                       const ew_micro_batch *batch, const char *name)
+{
+    uint64_t begin = 0, launches[2] = {0}, waits[2] = {0};
+    bool is_counted = false;
+    for (uint32_t i = 0; i < WARM_UPS + b->repeats; i++) {
+        if (i == WARM_UPS) {
+            asked.copies = asked.waits = asked.queued = 0;
+            is_counted = runtime_counts(&launches[0], &waits[0]);
+            begin = rt_now_ns();
+        }
+        step(b, device, model, batch, i + 1);
+    }
+    const double seconds = (double)(rt_now_ns() - begin) * 1e-9 / b->repeats;
+    printf("wdl step, deep_input %-5s %10.1f us, %.0f samples/s\n", name, seconds * 1e6,
+           b->samples / seconds);
+    printf("  per step: %.1f copies, %.1f waits; %" PRIu64 " of %u not as a graph\n",
+           (double)asked.copies / b->repeats, (double)asked.waits / b->repeats, asked.queued,
+           b->repeats);
+    if (is_counted && runtime_counts(&launches[1], &waits[1]))
+        printf("  counted by the stand-in: %.1f launches, %.1f waits\n",
+               (double)(launches[1] - launches[0]) / b->repeats,
+               (double)(waits[1] - waits[0]) / b->repeats);
+}
+
 // A training step of WDL, from the micro-batch in host memory to its predictions.
 static void measure_step(const bench *b, rt_deep_input deep)
 {
@@ -271,51 +390,37 @@ static void measure_step(const bench *b, rt_deep_input deep)
                               .sample_count_max = b->samples,
                               .lookup_count_max = b->lookups.lookup_count,
                               .row_count_max = b->rows};
+    ew_device_ops ops;
+    const ew_device device = count_calls(&b->device, &ops);
     ew_model *model;
     rt_error error;
-    ew_step_result result;
     float *labels = rt_alloc(b->samples, sizeof(float));
     float *dense = rt_alloc((size_t)b->samples * DENSE, sizeof(float));
-    if (!labels || !dense || ew_model_create(&config, &b->device, &model, &error) != RT_OK)
+    if (!labels || !dense || ew_model_create(&config, &device, &model, &error) != RT_OK)
         die("out of memory");
-    ew_micro_batch batch = {.sample_count = b->samples,
-                            .lookup_count = b->lookups.lookup_count,
-                            .row_count = b->rows,
-                            .labels = labels,
-                            .dense = dense,
-                            .lookup_rows = b->host_rows,
-                            .row_slots = b->host_slots,
-                            .slab = b->slab,
-                            .row_stride = b->lookups.row_stride,
-                            .scale = 1.0f / (float)b->samples};
-    uint64_t begin = 0;
-    for (uint32_t i = 0; i <= REPEATS; i++) {
-        if (i == 1)
-            begin = rt_now_ns(); // the first one warms up
-        if (ew_model_step(model, &batch, NULL, NULL, &result, &error) != RT_OK)
-            die(error.text);
-        ew_model_dense_step(model, i + 1);
-        b->device.ops->rows_step(b->device.state, &adagrad, b->dim, i + 1, b->slab,
-                                 b->lookups.row_stride, b->lookups.row_slots, NULL, b->rows,
-                                 result.row_gradients);
-        finish(b);
-    }
-    double seconds = (double)(rt_now_ns() - begin) * 1e-9 / REPEATS;
-    printf("wdl step, deep_input %-5s %10.1f us, %.0f samples/s\n",
-           deep == RT_DEEP_ALL ? "all" : "dense", seconds * 1e6, b->samples / seconds);
+    const ew_micro_batch batch = {.sample_count = b->samples,
+                                  .lookup_count = b->lookups.lookup_count,
+                                  .row_count = b->rows,
+                                  .labels = labels,
+                                  .dense = dense,
+                                  .lookup_rows = b->host_rows,
+                                  .row_slots = b->host_slots,
+                                  .slab = b->slab,
+                                  .row_stride = b->lookups.row_stride,
+                                  .scale = 1.0f / (float)b->samples};
+    time_steps(b, &device, model, &batch, deep == RT_DEEP_ALL ? "all" : "dense");
     ew_model_destroy(model);
     rt_free(labels);
     rt_free(dense);
 }
 
 // ESD, Table 2: the time of a decision over m samples per worker, 8 workers.
-static void measure_solvers(void)
+static void measure_solvers(const uint32_t *sizes, size_t size_count)
 {
-    static const uint32_t sizes[] = {128, 256, 512, 1024};
     static const rt_solver_kind kinds[] = {RT_SOLVER_TRANSPORT, RT_SOLVER_HUNGARIAN_CUDA,
                                            RT_SOLVER_AUCTION_CUDA};
     printf("\n%-16s %6s %6s %12s\n", "solver", "m", "rows", "ms");
-    for (size_t s = 0; s < RT_COUNT_OF(sizes); s++) {
+    for (size_t s = 0; s < size_count; s++) {
         uint32_t rows = 8 * sizes[s], capacity[8];
         int32_t *cost = rt_alloc((size_t)rows * 8, sizeof *cost);
         uint32_t *place = rt_alloc(rows, sizeof *place);
@@ -353,33 +458,50 @@ static void measure_solvers(void)
     }
 }
 
+static void measure_shape(bench *b, const uint32_t shape[3])
+{
+    setup(b, shape[0], shape[1], shape[2]);
+    measure_kernels(b);
+    measure_step(b, RT_DEEP_DENSE);
+    measure_step(b, RT_DEEP_ALL);
+    teardown(b);
+}
+
+// Samples, length of a row, ids of a field.
+static const uint32_t quick_shape[] = {64, 16, 64}, quick_size[] = {16};
+// The third has 26,000 rows, as a first batch has.
+static const uint32_t shapes[][3] = {{1024, 16, 1024},
+                                     {1024, 512, 1024},
+                                     {1024, 512, 1000000},
+                                     {8192, 16, 8192},
+                                     {8192, 128, 8192}};
+static const uint32_t sizes[] = {128, 256, 512, 1024}; // of the solvers
+
 int main(int argc, char **argv)
 {
-    // Samples, length of a row, ids of a field; the third has 26,000 rows, as a first batch has.
-    static const uint32_t shapes[][3] = {{1024, 16, 1024},
-                                         {1024, 512, 1024},
-                                         {1024, 512, 1000000},
-                                         {8192, 16, 8192},
-                                         {8192, 128, 8192}};
-    bench b = {0};
+    const bool is_quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
+    const bool is_look = argc > 1 && strcmp(argv[1], "--device") == 0;
+    bench b = {.repeats = is_quick ? 1 : REPEATS};
     rt_error error = {0};
+    if (argc > 2 || (argc > 1 && !is_quick && !is_look)) {
+        fprintf(stderr, "usage: gpu_bench [--quick | --device]\n");
+        return EXIT_FAILURE;
+    }
     if (ew_device_open("cuda:0", &b.device, &error) != RT_OK) {
         fprintf(stderr, "no device: %s\n", error.text);
         return EXIT_FAILURE;
     }
     printf("%s\n", b.device.description);
-    if (argc > 1 && strcmp(argv[1], "--device") == 0) {
-        ew_device_close(&b.device);
-        return EXIT_SUCCESS;
+    if (is_quick) {
+        printf("quick: one small shape, one repeat; the times mean nothing\n");
+        measure_shape(&b, quick_shape);
     }
-    for (size_t i = 0; i < RT_COUNT_OF(shapes); i++) {
-        setup(&b, shapes[i][0], shapes[i][1], shapes[i][2]);
-        measure_kernels(&b);
-        measure_step(&b, RT_DEEP_DENSE);
-        measure_step(&b, RT_DEEP_ALL);
-        teardown(&b);
-    }
+    for (size_t i = 0; i < RT_COUNT_OF(shapes) && !is_quick && !is_look; i++)
+        measure_shape(&b, shapes[i]);
     ew_device_close(&b.device);
-    measure_solvers();
+    if (is_quick)
+        measure_solvers(quick_size, RT_COUNT_OF(quick_size));
+    else if (!is_look)
+        measure_solvers(sizes, RT_COUNT_OF(sizes));
     return EXIT_SUCCESS;
 }

@@ -120,11 +120,15 @@ rt_status dp_cuda_end(dp_cuda_solver *solver, const dp_cuda_problem *p, uint32_t
         failed = launched;
     else if (!failed)
         failed = cudaGetLastError();
-    if (failed)
+    if (failed) {
+        (void)cudaGetLastError(); // else this thread's next use of a device would fail by it
         return rt_fail(error, RT_IO, "cuda:%u: %s", solver->index, cudaGetErrorString(failed));
+    }
     float ms = 0;
     if (cudaEventElapsedTime(&ms, solver->begin, solver->end) == cudaSuccess)
         solver->device_s = (double)ms * 1e-3;
+    else
+        (void)cudaGetLastError();
     for (uint32_t i = 0; i < p->real_count; i++) {
         if (solver->staged_place[i] >= p->sink_count)
             return rt_fail(error, RT_IO, "cuda:%u: row %u was not placed", solver->index, i);

@@ -63,8 +63,8 @@ extern "C" void ew_cuda_activate_back(void *state, ew_activation activation, uin
     ew_cuda *cuda = (ew_cuda *)state;
     if (column_count == 0 || !ew_cuda_enter(cuda))
         return;
-    uint32_t parts = ew_cuda_part_count(cuda, row_count, ROWS_PER_PART, column_count);
-    uint32_t chunk = ew_cuda_blocks(row_count, parts);
+    uint32_t chunk;
+    uint32_t parts = ew_cuda_part_count(cuda, row_count, ROWS_PER_PART, column_count, &chunk);
     float *to = parts > 1 ? cuda->scratch : bias_gradients;
     uint32_t x = ew_cuda_power(column_count, EW_CUDA_WARP);
     dim3 grid(parts, ew_cuda_blocks(column_count, x)), block(x, EW_CUDA_THREADS / x);

@@ -75,8 +75,7 @@ extern "C" void ew_cuda_cross_matrix_back(void *state, uint32_t sample_count, ui
                        x0,           z,   next_gradients, z_gradients, x0_gradients};
     if (dim == 0 || !ew_cuda_enter(cuda))
         return;
-    uint32_t parts = ew_cuda_part_count(cuda, sample_count, SAMPLES_PER_PART, dim);
-    uint32_t chunk = ew_cuda_blocks(sample_count, parts);
+    uint32_t chunk, parts = ew_cuda_part_count(cuda, sample_count, SAMPLES_PER_PART, dim, &chunk);
     float *to = parts > 1 ? cuda->scratch : bias_gradients;
     uint32_t x = ew_cuda_power(dim, EW_CUDA_WARP);
     dim3 grid(parts, ew_cuda_blocks(dim, x)), block(x, EW_CUDA_THREADS / x);

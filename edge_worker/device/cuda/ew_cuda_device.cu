@@ -30,9 +30,11 @@ static void fail(ew_cuda *cuda, rt_status status, const char *operation, const c
 
 void ew_cuda_check(ew_cuda *cuda, cudaError_t error, const char *operation)
 {
-    if (error != cudaSuccess)
-        fail(cuda, error == cudaErrorMemoryAllocation ? RT_NO_MEMORY : RT_IO, operation,
-             cudaGetErrorString(error));
+    if (error == cudaSuccess)
+        return;
+    (void)cudaGetLastError(); // else this thread's next operation would tell of it again
+    fail(cuda, error == cudaErrorMemoryAllocation ? RT_NO_MEMORY : RT_IO, operation,
+         cudaGetErrorString(error));
 }
 
 bool ew_cuda_forgive(ew_cuda *cuda)
@@ -129,6 +131,7 @@ static void *cuda_alloc(void *state, size_t count)
     }
     if (cudaMemsetAsync(block, 0, bytes, cuda->compute) != cudaSuccess ||
         cudaStreamSynchronize(cuda->compute) != cudaSuccess) {
+        (void)cudaGetLastError();
         (void)cudaFree(block);
         return NULL;
     }

@@ -69,11 +69,11 @@ extern "C" void ew_cuda_gmf_back(void *state, uint32_t sample_count, uint32_t di
     ew_cuda *cuda = (ew_cuda *)state;
     if (dim == 0 || !ew_cuda_enter(cuda))
         return;
-    uint32_t parts = ew_cuda_part_count(cuda, sample_count, SAMPLES_PER_PART, dim);
+    uint32_t chunk, parts = ew_cuda_part_count(cuda, sample_count, SAMPLES_PER_PART, dim, &chunk);
     gmf_back terms = {sample_count,
                       dim,
                       stride,
-                      ew_cuda_blocks(sample_count, parts),
+                      chunk,
                       u,
                       v,
                       weights,

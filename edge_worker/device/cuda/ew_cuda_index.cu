@@ -174,6 +174,13 @@ static __global__ void __launch_bounds__(EW_CUDA_THREADS)
         l.row_samples[at] = sorted[at];
 }
 
+// Each of these kernels goes where the one before has put a number: none may run without it.
+static bool goes_on(ew_cuda *cuda)
+{
+    ew_cuda_leave(cuda, "index");
+    return ew_cuda_enter(cuda);
+}
+
 extern "C" void ew_cuda_index(void *state, const ew_lookups *lookups)
 {
     ew_cuda *cuda = (ew_cuda *)state;
@@ -189,15 +196,18 @@ extern "C" void ew_cuda_index(void *state, const ew_lookups *lookups)
     if (rows > 0)
         ew_cuda_check(cuda, cudaMemsetAsync(counts, 0, rows * sizeof *counts, cuda->compute),
                       "index");
-    if (bags > 0)
+    if (bags > 0 && goes_on(cuda))
         LAUNCH(count_lookups, bag_grid, block, 0, cuda->compute, *lookups, counts);
-    LAUNCH(scan_counts, dim3(1), dim3(scan_threads), 0, cuda->compute, rows, counts,
-           lookups->row_starts);
+    if (goes_on(cuda))
+        LAUNCH(scan_counts, dim3(1), dim3(scan_threads), 0, cuda->compute, rows, counts,
+               lookups->row_starts);
     if (bags > 0 && rows > 0) {
-        LAUNCH(place_lookups, bag_grid, block, 0, cuda->compute, *lookups, counts);
-        LAUNCH(sort_samples, dim3(ew_cuda_blocks(rows, ROWS_PER_BLOCK)), block, 0, cuda->compute,
-               *lookups);
-        if (lookups->lookup_count > WARP_SORTS)
+        if (goes_on(cuda))
+            LAUNCH(place_lookups, bag_grid, block, 0, cuda->compute, *lookups, counts);
+        if (goes_on(cuda))
+            LAUNCH(sort_samples, dim3(ew_cuda_blocks(rows, ROWS_PER_BLOCK)), block, 0,
+                   cuda->compute, *lookups);
+        if (lookups->lookup_count > WARP_SORTS && goes_on(cuda))
             LAUNCH(sort_popular, dim3(rows), block, 0, cuda->compute, *lookups, sorted);
     }
     ew_cuda_leave(cuda, "index");

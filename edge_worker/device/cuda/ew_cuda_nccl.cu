@@ -94,7 +94,8 @@ static rt_status check_nccl(nccl *self, ncclResult_t result, const char *what, r
     if (result == ncclSuccess || result == ncclInProgress)
         return RT_OK;
     self->failed = true;
-    return rt_fail(error, RT_PEER, "NCCL: %s: %s", what, self->nccl.text(result));
+    return rt_fail(error, RT_PEER, "NCCL: %s of worker %u with the %u others: %s", what,
+                   self->config.rank, self->config.worker_count - 1, self->nccl.text(result));
 }
 
 static rt_status check_cuda(nccl *self, cudaError_t result, const char *what, rt_error *error)
@@ -153,8 +154,10 @@ static rt_status await_done(nccl *self, rt_error *error)
         if (at != cudaErrorNotReady)
             return check_cuda(self, at, "all-reduce", error);
         (void)cudaGetLastError();
-        (void)self->nccl.get_state(self->comm, &state);
-        rt_status status = check_nccl(self, state, "all-reduce", error);
+        rt_status status =
+            check_nccl(self, self->nccl.get_state(self->comm, &state), "all-reduce", error);
+        if (!status)
+            status = check_nccl(self, state, "all-reduce", error);
         if (!status)
             status = pause_or_give_up(self, "all-reduce", error);
         if (status)

@@ -22,7 +22,7 @@ extern "C" {
 #define EW_CUDA_STAGE_BYTES ((size_t)4 << 20) // each of two halves, in and out
 #define EW_CUDA_OUTS_MAX 16u
 #define EW_CUDA_SHARED_MAX 32u
-#define EW_CUDA_GRAPHS_MAX 16u
+#define EW_CUDA_GRAPHS_MAX 256u
 
 typedef struct {
     void *to;
@@ -192,9 +192,10 @@ void ew_cuda_sum_parts(ew_cuda *cuda, uint32_t part_count, uint32_t count, const
                        float *out);
 
 // How many parts of a sum over item_count items, count floats each, to make: enough to occupy the
-// device, no more than fit into scratch, at least 1.
+// device, no more than fit into scratch, at least 1. *chunk_p: items of each but the last. It is a
+// multiple of item_min, so that a few items more, whose terms are 0, change no bit of the sum.
 uint32_t ew_cuda_part_count(const ew_cuda *cuda, uint32_t item_count, uint32_t item_min,
-                            uint64_t count);
+                            uint64_t count, uint32_t *chunk_p);
 
 // ---- look-ups ----------------------------------------------------------------------------------
 

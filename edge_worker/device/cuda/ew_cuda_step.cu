@@ -194,6 +194,8 @@ extern "C" void ew_cuda_rows_step(void *state, const rt_optimizer_config *optimi
     ew_cuda_tile groups = ew_cuda_groups_of(count, EW_CUDA_WARP);
     slots = bring(cuda, slots, count, 0);
     rows = bring(cuda, rows, count, count);
+    if (!ew_cuda_enter(cuda))
+        return; // without its slots no row may be stepped
     if (optimizer->kind == RT_OPTIMIZER_ROWWISE_ADAGRAD) {
         LAUNCH(step_rows_rowwise, groups.grid, groups.block, 0, cuda->compute, terms, dim, slab,
                row_stride, slots, rows, count, gradients);

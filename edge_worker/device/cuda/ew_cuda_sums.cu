@@ -25,12 +25,15 @@ void ew_cuda_sum_parts(ew_cuda *cuda, uint32_t part_count, uint32_t count, const
 }
 
 uint32_t ew_cuda_part_count(const ew_cuda *cuda, uint32_t item_count, uint32_t item_min,
-                            uint64_t count)
+                            uint64_t count, uint32_t *chunk_p)
 {
-    uint64_t parts = ew_cuda_blocks(item_count, item_min);
-    uint64_t fitting = EW_CUDA_SCRATCH_FLOATS / (count ? count : 1);
-    uint64_t useful = (uint64_t)cuda->processor_count * 8;
-    parts = parts < fitting ? parts : fitting;
-    parts = parts < useful ? parts : useful;
-    return parts ? (uint32_t)parts : 1;
+    const uint64_t fitting = EW_CUDA_SCRATCH_FLOATS / (count ? count : 1);
+    const uint64_t useful = (uint64_t)cuda->processor_count * 8;
+    uint64_t most = fitting < useful ? fitting : useful;
+    most = most ? most : 1;
+    const uint64_t least = ew_cuda_blocks(item_count, item_min);
+    *chunk_p = (uint32_t)((least + most - 1) / most) * item_min;
+    *chunk_p = *chunk_p ? *chunk_p : item_min;
+    const uint32_t parts = ew_cuda_blocks(item_count, *chunk_p);
+    return parts ? parts : 1;
 }

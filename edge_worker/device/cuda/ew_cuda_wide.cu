@@ -121,8 +121,7 @@ extern "C" void ew_cuda_wide_back(void *state, const ew_lookups *lookups,
         ew_cuda_tile groups = ew_cuda_groups_of(lookups->row_count, SCALAR_LANES);
         LAUNCH(sum_scalars, groups.grid, groups.block, 0, cuda->compute, *lookups, logit_gradients);
     }
-    uint32_t parts = ew_cuda_part_count(cuda, samples, SAMPLES_PER_PART, count);
-    uint32_t chunk = ew_cuda_blocks(samples, parts);
+    uint32_t chunk, parts = ew_cuda_part_count(cuda, samples, SAMPLES_PER_PART, count, &chunk);
     float *to = parts > 1 ? cuda->scratch : weight_gradients;
     dim3 grid(parts, lookups->field_count);
     if (ew_cuda_fits_4(lookups->slab, lookups->dim, lookups->row_stride) &&

@@ -2,6 +2,7 @@
 // itself is invisible to the sanitizers, and it tells them about fibers and about order.
 #include "cuda_runtime.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -602,9 +603,15 @@ struct cuda_cpu_stream {
 
 static int given_device_count = COUNT_NOT_READ;
 static uint64_t calls_left = UINT64_MAX;
+static bool fails_once;
+static uint64_t call_failures;
+static uint64_t things_alive; // streams, events and handles of cuBLAS
 static uint64_t capture_call_fails; // 0: none
 static bool no_code;
-static uint64_t launch_count, wait_count;
+static pthread_once_t doom_once = PTHREAD_ONCE_INIT;
+static int doomed_device = -1; // of CUDA_CPU_FAIL
+static uint64_t doomed_calls, call_count;
+static uint64_t launch_count, wait_count, capture_count, graphs_launched;
 static thread_local uint64_t capture_calls; // since the begin of this thread's capture; 0: none
 
 static int device_count(void)
@@ -635,8 +642,10 @@ extern "C" void cuda_cpu_fail_captures(uint64_t call)
 static void __attribute__((destructor)) say_counts(void)
 {
     if (getenv("CUDA_CPU_COUNTS") && launch_count)
-        fprintf(stderr, "cuda on the CPU: %llu launches, %llu waits\n",
-                (unsigned long long)launch_count, (unsigned long long)wait_count);
+        fprintf(stderr,
+                "cuda on the CPU: %" PRIu64 " launches, %" PRIu64 " waits, %" PRIu64
+                " captures, %" PRIu64 " launches of graphs, %" PRIu64 " calls\n",
+                launch_count, wait_count, capture_count, graphs_launched, call_count);
 }
 
 extern "C" void cuda_cpu_has_code(bool yes)
@@ -650,15 +659,63 @@ extern "C" void cuda_cpu_counts(uint64_t *launches, uint64_t *waits)
     *waits = __atomic_load_n(&wait_count, __ATOMIC_RELAXED);
 }
 
+extern "C" uint64_t cuda_cpu_alive(void)
+{
+    pthread_mutex_lock(&memory_lock);
+    uint64_t count = allocation_count;
+    pthread_mutex_unlock(&memory_lock);
+    return count + __atomic_load_n(&things_alive, __ATOMIC_RELAXED);
+}
+
+template <typename T> static T *make_thing(void)
+{
+    __atomic_fetch_add(&things_alive, 1, __ATOMIC_RELAXED);
+    return static_cast<T *>(calloc(1, sizeof(T)));
+}
+
+static void end_thing(void *thing)
+{
+    __atomic_fetch_sub(&things_alive, thing ? 1 : 0, __ATOMIC_RELAXED);
+    free(thing);
+}
+
+extern "C" uint64_t cuda_cpu_failures(void)
+{
+    return __atomic_load_n(&call_failures, __ATOMIC_RELAXED);
+}
+
+extern "C" void cuda_cpu_fail_once(uint64_t call)
+{
+    __atomic_store_n(&fails_once, call != 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&calls_left, call ? call - 1 : UINT64_MAX, __ATOMIC_RELAXED);
+}
+
 extern "C" void cuda_cpu_fail_after(uint64_t calls)
 {
+    __atomic_store_n(&fails_once, false, __ATOMIC_RELAXED);
     __atomic_store_n(&calls_left, calls ? calls : UINT64_MAX, __ATOMIC_RELAXED);
 }
 
 static bool break_capture(void);
 
+static void read_doom(void)
+{
+    const char *text = getenv("CUDA_CPU_FAIL");
+    if (text && sscanf(text, "%d %" SCNu64, &doomed_device, &doomed_calls) != 2)
+        stop("CUDA_CPU_FAIL is \"%s\", expected \"DEVICE CALLS\"", text);
+}
+
+static bool is_doomed(void)
+{
+    pthread_once(&doom_once, read_doom);
+    const uint64_t before = __atomic_fetch_add(&call_count, 1, __ATOMIC_RELAXED);
+    return current_device == doomed_device && before >= doomed_calls;
+}
+
 static cudaError_t call(void)
 {
+    if (is_doomed())
+        return get_engine()->error = cudaErrorIllegalAddress;
     if (capture_calls && capture_calls++ == capture_call_fails) {
         (void)break_capture();
         return get_engine()->error = cudaErrorStreamCaptureInvalidated;
@@ -666,8 +723,12 @@ static cudaError_t call(void)
     uint64_t left = __atomic_load_n(&calls_left, __ATOMIC_RELAXED);
     if (left == UINT64_MAX)
         return cudaSuccess;
-    if (left == 0)
+    if (left == 0) {
+        __atomic_fetch_add(&call_failures, 1, __ATOMIC_RELAXED);
+        if (__atomic_load_n(&fails_once, __ATOMIC_RELAXED))
+            __atomic_store_n(&calls_left, UINT64_MAX, __ATOMIC_RELAXED);
         return get_engine()->error = cudaErrorIllegalAddress;
+    }
     __atomic_store_n(&calls_left, left - 1, __ATOMIC_RELAXED);
     return cudaSuccess;
 }
@@ -878,7 +939,7 @@ extern "C" cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
 }
 
 struct cuda_cpu_event {
-    int nothing;
+    unsigned looks; // since it was recorded
 };
 struct cuda_cpu_blas {
     bool tf32;
@@ -889,14 +950,14 @@ extern "C" cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned 
     (void)flags;
     if (call())
         return cudaErrorIllegalAddress;
-    *stream = static_cast<cudaStream_t>(calloc(1, sizeof **stream));
+    *stream = make_thing<cuda_cpu_stream>();
     (*stream)->device = current_device;
     return cudaSuccess;
 }
 
 extern "C" cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
-    free(stream);
+    end_thing(stream);
     return cudaSuccess;
 }
 
@@ -914,19 +975,19 @@ extern "C" cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned fla
     (void)flags;
     if (call())
         return cudaErrorIllegalAddress;
-    *event = static_cast<cudaEvent_t>(calloc(1, sizeof **event));
+    *event = make_thing<cuda_cpu_event>();
     return cudaSuccess;
 }
 
 extern "C" cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
-    free(event);
+    end_thing(event);
     return cudaSuccess;
 }
 
 extern "C" cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
-    (void)event;
+    event->looks = 0;
     use_stream("cudaEventRecord", stream);
     return call();
 }
@@ -946,7 +1007,7 @@ struct cuda_cpu_graph {
 };
 
 static thread_local cuda_cpu_graph *recorded;
-static uint64_t graphs_launched, graphs_alive;
+static uint64_t graphs_alive;
 
 // As the real one: the call fails, and so does the end of the capture.
 static bool break_capture(void)
@@ -1029,6 +1090,7 @@ extern "C" cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cuda
     copy->first = graph->first;
     graph->first = NULL;
     __atomic_fetch_add(&graphs_alive, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&capture_count, 1, __ATOMIC_RELAXED);
     *exec = copy;
     return cudaSuccess;
 }
@@ -1039,8 +1101,12 @@ extern "C" cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream
     if (call())
         return cudaErrorIllegalAddress;
     replaying = true;
-    for (const cuda_cpu_step *step = exec->first; step; step = step->next)
+    const cudaError_t before = cudaGetLastError();
+    const engine *e = get_engine();
+    // Nothing follows what has failed, as on a GPU.
+    for (const cuda_cpu_step *step = exec->first; step && !e->error; step = step->next)
         step->run(step);
+    (void)result(e->error ? e->error : before);
     replaying = false;
     __atomic_fetch_add(&launch_count, 1, __ATOMIC_RELAXED);
     __atomic_fetch_add(&graphs_launched, 1, __ATOMIC_RELAXED);
@@ -1061,7 +1127,8 @@ extern "C" cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 
 extern "C" cudaError_t cudaEventQuery(cudaEvent_t event)
 {
-    (void)event;
+    if (event->looks++ == 0) // who looks must look again
+        return cudaErrorNotReady;
     return call();
 }
 
@@ -1087,13 +1154,13 @@ extern "C" void cuda_cpu_device_memory(bool usable)
 
 extern "C" cublasStatus_t cublasCreate(cublasHandle_t *handle)
 {
-    *handle = static_cast<cublasHandle_t>(calloc(1, sizeof **handle));
+    *handle = make_thing<cuda_cpu_blas>();
     return CUBLAS_STATUS_SUCCESS;
 }
 
 extern "C" cublasStatus_t cublasDestroy(cublasHandle_t handle)
 {
-    free(handle);
+    end_thing(handle);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -1127,6 +1194,28 @@ static float factor(bool tf32, float value)
     return value;
 }
 
+// The factors of op(a), m x k, a column after the other.
+static void pack(float *to, bool transposed, bool tf32, int m, int k, const float *a, int a_stride)
+{
+    const size_t row_step = transposed ? (size_t)a_stride : 1;
+    const size_t column_step = transposed ? 1 : (size_t)a_stride;
+    for (int l = 0; l < k; l++)
+        for (int i = 0; i < m; i++)
+            *to++ = factor(tf32, a[i * row_step + l * column_step]);
+}
+
+// One column of the product: every sum in the order of k, from 0.
+static void add_column(float *__restrict sums, const float *__restrict a, bool tf32, int m, int k,
+                       const float *b, size_t b_step)
+{
+    memset(sums, 0, sizeof(float) * (size_t)m);
+    for (int l = 0; l < k; l++, a += m) {
+        const float other = factor(tf32, b[l * b_step]);
+        for (int i = 0; i < m; i++)
+            sums[i] += a[i] * other;
+    }
+}
+
 extern "C" const char *cublasGetStatusString(cublasStatus_t status)
 {
     return status ? "an invalid value" : "success";
@@ -1153,18 +1242,24 @@ extern "C" cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t a
     cuda_cpu_argument("cublasSgemm", a);
     cuda_cpu_argument("cublasSgemm", b);
     cuda_cpu_argument("cublasSgemm", c);
+    __atomic_fetch_add(&launch_count, replaying ? 0 : 1, __ATOMIC_RELAXED);
     device_memory(true);
-    for (int j = 0; j < n; j++)
+    float *sums = static_cast<float *>(malloc(sizeof(float) * ((size_t)m + 1)));
+    float *packed = static_cast<float *>(malloc(sizeof(float) * ((size_t)m * k + 1)));
+    if (!sums || !packed)
+        stop("no memory for a product");
+    pack(packed, a_operation != CUBLAS_OP_N, handle->tf32, m, k, a, a_stride);
+    for (int j = 0; j < n; j++) {
+        const float *column = b + (size_t)j * (b_operation == CUBLAS_OP_N ? b_stride : 1);
+        add_column(sums, packed, handle->tf32, m, k, column,
+                   b_operation == CUBLAS_OP_N ? 1 : (size_t)b_stride);
         for (int i = 0; i < m; i++) {
-            float sum = 0;
-            for (int l = 0; l < k; l++)
-                sum += factor(handle->tf32, a[a_operation == CUBLAS_OP_N ? i + (size_t)l * a_stride
-                                                                         : l + (size_t)i * a_stride]) *
-                       factor(handle->tf32, b[b_operation == CUBLAS_OP_N ? l + (size_t)j * b_stride
-                                                                         : j + (size_t)l * b_stride]);
             float *to = &c[i + (size_t)j * c_stride];
-            *to = *beta == 0 ? *alpha * sum : *alpha * sum + *beta * *to;
+            *to = *beta == 0 ? *alpha * sums[i] : *alpha * sums[i] + *beta * *to;
         }
+    }
+    free(sums);
+    free(packed);
     device_memory(false);
     return CUBLAS_STATUS_SUCCESS;
 }

@@ -76,11 +76,15 @@ void *cuda_cpu_shared_dynamic(void);
 
 // For tests: the order of threads and blocks; how many devices there are (at the start
 // CUDA_CPU_DEVICES of the environment, or 1; negative: no driver); the call of the runtime after
-// which all fail (0: none); of each capture, from its begin to the making of its graph, the call
-// that fails and breaks it (0: none); whether kernels have code for the devices.
+// which all fail (0: none), or the one that fails alone (from 1; 0: none), and how many calls these
+// two have made fail; of each capture, from its begin to the making of its graph, the call that
+// fails and breaks it (0: none); whether kernels have code for the devices. For whole processes:
+// CUDA_CPU_FAIL="DEVICE CALLS" of the environment, after so many calls all of that device fail.
 void cuda_cpu_seed(uint64_t seed);
 void cuda_cpu_device_count(int count);
 void cuda_cpu_fail_after(uint64_t calls);
+void cuda_cpu_fail_once(uint64_t call);
+uint64_t cuda_cpu_failures(void);
 void cuda_cpu_fail_captures(uint64_t call);
 void cuda_cpu_has_code(bool yes);
 
@@ -88,11 +92,14 @@ void cuda_cpu_has_code(bool yes);
 // was freed last is given out again at once, as a GPU's allocator does.
 void cuda_cpu_first_fit(void);
 
-// Graphs that were launched, and that there are. Since the start: kernels and graphs that were
-// launched one by one, and waits for a stream or an event; with CUDA_CPU_COUNTS in the environment
-// a process says so at its end.
+// Graphs that were launched, and that there are. Since the start: kernels, products and graphs that
+// were launched one by one, and waits for a stream or an event; with CUDA_CPU_COUNTS in the
+// environment a process says so at its end, and how many graphs it made and launched.
 void cuda_cpu_graphs(uint64_t *launched, uint64_t *alive);
 void cuda_cpu_counts(uint64_t *launches, uint64_t *waits);
+
+// Pieces of memory, streams, events and handles of cuBLAS that were made and not yet given back.
+uint64_t cuda_cpu_alive(void);
 
 // For what stands in for a library of CUDA's: device memory can be used between true and false.
 void cuda_cpu_device_memory(bool usable);

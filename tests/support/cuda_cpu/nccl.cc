@@ -13,6 +13,7 @@
 struct group {
     ncclUniqueId id;
     int count, joined, arrived;
+    bool lacks_one; // that aborted: its memory may be gone, and no sum is made any more
     size_t floats;
     unsigned long sums; // complete
     float *values[RANKS_MAX];
@@ -33,6 +34,21 @@ static int failing_rank = -1;
 extern "C" void cuda_cpu_nccl_fail(int rank)
 {
     failing_rank = rank;
+}
+
+// Of a rank whose peers are lost once it has been given so many sums: what it is told when it asks
+// how its communicator is, or whether it may ask at all.
+static struct {
+    int rank;
+    unsigned long given;
+    bool by_result;
+} broken = {-1, 0, false};
+
+extern "C" void cuda_cpu_nccl_break(int rank, unsigned long given, bool by_result)
+{
+    pthread_mutex_lock(&lock);
+    broken = {rank, given, by_result};
+    pthread_mutex_unlock(&lock);
 }
 
 extern "C" ncclResult_t ncclGetVersion(int *version)
@@ -88,8 +104,11 @@ extern "C" ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *sta
     pthread_mutex_lock(&lock);
     bool there = comm->of->joined == comm->of->count && comm->given <= comm->of->sums;
     *state = there ? ncclSuccess : ncclInProgress;
+    const bool lost = comm->rank == broken.rank && comm->given >= broken.given;
+    if (lost && !broken.by_result)
+        *state = ncclRemoteError;
     pthread_mutex_unlock(&lock);
-    return ncclSuccess;
+    return lost && broken.by_result ? ncclRemoteError : ncclSuccess;
 }
 
 extern "C" ncclResult_t ncclCommFinalize(ncclComm_t comm)
@@ -106,6 +125,9 @@ extern "C" ncclResult_t ncclCommDestroy(ncclComm_t comm)
 
 extern "C" ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
+    pthread_mutex_lock(&lock);
+    comm->of->lacks_one = true;
+    pthread_mutex_unlock(&lock);
     free(comm);
     return ncclSuccess;
 }
@@ -136,7 +158,7 @@ extern "C" ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, 
     of->floats = count;
     of->values[comm->rank] = static_cast<float *>(to);
     comm->given++;
-    if (fits && ++of->arrived == of->count) {
+    if (fits && ++of->arrived == of->count && !of->lacks_one) {
         add_up(of);
         of->arrived = 0;
         of->sums++;
