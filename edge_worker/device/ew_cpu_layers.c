@@ -378,8 +378,7 @@ static void settle(const ew_cpu *cpu, optimizer_step *call)
         for (uint32_t k = 0; k < some; k++)
             sum += squares[k];
     }
-    call->terms =
-        rt_optimizer_settle(call->optimizer, call->terms, call->count, sum, call->state);
+    call->terms = rt_optimizer_settle(call->optimizer, call->terms, call->count, sum, call->state);
 }
 
 static void step_range(const void *call, uint32_t from, uint32_t to)

@@ -59,8 +59,8 @@ typedef struct {
     // all operations: slow for anything that is used more than once.
     void *(*alloc_shared)(void *state, size_t count);
     void (*free_shared)(void *state, void *block);
-    // Memory of the host may be any. What is copied in may change or go as soon as copy returns, but
-    // for memory from alloc_shared, which the device may read later: that stays unchanged until
+    // Memory of the host may be any. What is copied in may change or go as soon as copy returns,
+    // but for memory from alloc_shared, which the device may read later: that stays unchanged until
     // finish. What is copied out is there after finish.
     void (*copy)(void *state, ew_copy kind, void *to, const void *from, size_t bytes);
     // Waits for all that is queued. RT_OK, or the first failure since the last finish.

@@ -116,8 +116,8 @@ static inline float sum_of_squares(terms t, uint32_t count, const float *restric
 }
 
 // The chunk of a block of dim that begins there.
-WIDE static double squares_from(terms t, uint32_t dim, uint32_t begin,
-                                const float *restrict values, const float *restrict gradient)
+WIDE static double squares_from(terms t, uint32_t dim, uint32_t begin, const float *restrict values,
+                                const float *restrict gradient)
 {
     uint32_t size = dim - begin;
     if (size > RT_OPTIMIZER_SQUARES_CHUNK)
@@ -125,8 +125,8 @@ WIDE static double squares_from(terms t, uint32_t dim, uint32_t begin,
     return (double)sum_of_squares(t, size, values + begin, gradient + begin);
 }
 
-// One accumulator per row, of the mean of the squares (as DLRM and FBGEMM do). What it leaves of the
-// learning rate is all values' rate.
+// One accumulator per row, of the mean of the squares (as DLRM and FBGEMM do). What it leaves of
+// the learning rate is all values' rate.
 static inline void settle_rowwise_adagrad(const rt_optimizer_config *config, uint32_t dim,
                                           double squares, float *square, terms *t)
 {

@@ -71,10 +71,10 @@ float rt_optimizer_scale(const rt_optimizer_config *config, uint32_t dim, const 
 void rt_optimizer_step_scaled(const rt_optimizer_config *config, uint32_t dim, uint64_t step,
                               float scale, float *values, float *state, const float *gradient);
 
-// And for several threads: first the terms, with clipping, which looks at all gradients; then, where
-// a float of the state belongs to the whole block (is_elementwise: none does), the squares of every
-// chunk, and their sum, in the order of the chunks, to settle, which gives other terms; last, values
-// [from, to) of a block of dim, with any cuts.
+// And for several threads: first the terms, with clipping, which looks at all gradients; then,
+// where a float of the state belongs to the whole block (is_elementwise: none does), the squares of
+// every chunk, and their sum, in the order of the chunks, to settle, which gives other terms; last,
+// values [from, to) of a block of dim, with any cuts.
 rt_optimizer_terms rt_optimizer_clipped_terms(const rt_optimizer_config *config, uint32_t dim,
                                               uint64_t step, const float *gradient);
 bool rt_optimizer_is_elementwise(const rt_optimizer_config *config);
@@ -100,8 +100,8 @@ static inline rt_optimizer_config rt_optimizer_with_rate(const rt_optimizer_conf
 float rt_optimizer_rate(const rt_optimizer_config *config, uint64_t step);
 
 // Sums of squares have one order on every device and any number of threads: eight lanes over each
-// chunk of a block, then the chunks in order, in doubles. Row-wise Adagrad's lanes are floats, those
-// of clipping doubles.
+// chunk of a block, then the chunks in order, in doubles. Row-wise Adagrad's lanes are floats,
+// those of clipping doubles.
 #define RT_OPTIMIZER_SQUARES_CHUNK 1024u
 static inline uint32_t rt_optimizer_chunk_count(uint32_t dim)
 {

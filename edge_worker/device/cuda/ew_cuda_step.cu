@@ -142,8 +142,8 @@ static __global__ void step_rows_rowwise(ew_cuda_step_terms t, uint32_t dim, flo
         row[i] -= rate * ew_cuda_shaped(t, scale, gradient[i], row[i]);
 }
 
-// Parts of a sum over the dense block in scratch, with room behind them for a float that follows from
-// it. Row-wise Adagrad's sum needs the scale of clipping's.
+// Parts of a sum over the dense block in scratch, with room behind them for a float that follows
+// from it. Row-wise Adagrad's sum needs the scale of clipping's.
 typedef enum { SUM_OF_CLIPPING, SUM_OF_ROWWISE } block_sum;
 
 static double *parts_of(ew_cuda *cuda, block_sum sum, uint32_t part_count)
@@ -170,8 +170,7 @@ static const float *clip_block(ew_cuda *cuda, const ew_cuda_step_terms &terms, u
 }
 
 static void step_block_rowwise(ew_cuda *cuda, const ew_cuda_step_terms &terms, const float *scale,
-                               uint32_t count, float *values, float *square,
-                               const float *gradients)
+                               uint32_t count, float *values, float *square, const float *gradients)
 {
     const uint32_t part_count = rt_optimizer_chunk_count(count);
     double *parts = parts_of(cuda, SUM_OF_ROWWISE, part_count);

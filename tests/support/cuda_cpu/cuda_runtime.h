@@ -94,8 +94,8 @@ void cuda_cpu_first_fit(void);
 void cuda_cpu_graphs(uint64_t *launched, uint64_t *alive);
 void cuda_cpu_counts(uint64_t *launches, uint64_t *waits);
 
-// Of the bytes that copies have moved between host and device since begin was given: those whose side
-// on the host lies in these size bytes, and the others.
+// Of the bytes that copies have moved between host and device since begin was given: those whose
+// side on the host lies in these size bytes, and the others.
 void cuda_cpu_watch_copies(const void *begin, size_t size);
 void cuda_cpu_watched_copies(uint64_t *inside, uint64_t *outside);
 

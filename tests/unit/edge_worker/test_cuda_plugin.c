@@ -369,7 +369,8 @@ static void large_copies_arrive(void **state)
     ew_device_close(&device);
 }
 
-// Memory that the device shares goes there and back without the staging buffers, from any place in it.
+// Memory that the device shares goes there and back without the staging buffers, from any place in
+// it.
 static void shared_memory_is_copied_straight(void **state)
 {
     enum { COUNT = 3 << 20, FROM = 7 }; // more than a staging buffer holds

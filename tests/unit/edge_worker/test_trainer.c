@@ -130,20 +130,23 @@ static void gradients_stay_for_a_sum_under_way(void **state)
     close(wake_fd);
 }
 
-// What a worker's slice of two samples becomes of the dense part; *straight: bytes of gradients that
-// went between host and device without a detour, on a device with memory of its own.
+// What a worker's slice of two samples becomes of the dense part; *straight: bytes of gradients
+// that went between host and device without a detour, on a device with memory of its own.
 static void train_once(ew_device *device, float *values, uint64_t *straight)
 {
     static const float labels[] = {1, 0}, dense[] = {0.5f, -2};
     static const uint32_t rows[] = {0, 1}, slots[] = {3, 1};
     static const uint8_t modes[] = {DP_MODE_OWN, DP_MODE_OWN};
-    const dp_slice_view slice = {
-        .counts = {.iteration = 1, .batch_samples = 2, .sample_count = 2, .lookup_count = 2, .row_count = 2},
-        .labels = labels,
-        .dense = dense,
-        .lookup_rows = rows,
-        .row_slots = slots,
-        .row_modes = modes};
+    const dp_slice_view slice = {.counts = {.iteration = 1,
+                                            .batch_samples = 2,
+                                            .sample_count = 2,
+                                            .lookup_count = 2,
+                                            .row_count = 2},
+                                 .labels = labels,
+                                 .dense = dense,
+                                 .lookup_rows = rows,
+                                 .row_slots = slots,
+                                 .row_modes = modes};
     void (*watch)(const void *, size_t);
     void (*watched)(uint64_t *, uint64_t *);
     uint64_t others;
@@ -205,7 +208,7 @@ static void dense_gradients_make_no_detour(void **state)
     }
     assert_int_equal(straight[0], 0);
     assert_int_equal(straight[1], 2 * count * sizeof(float)); // to the host, and the sum back
-    for (uint32_t k = 0; k < count; k++) // sums in another order
+    for (uint32_t k = 0; k < count; k++)                      // sums in another order
         test_close(values[1][k], values[0][k], 1e-6, 1, "dense parameter");
 }
 

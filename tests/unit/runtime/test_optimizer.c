@@ -301,8 +301,8 @@ static void test_row_wise_sum_has_its_order(void **context)
     }
 }
 
-// A block of several chunks: the lanes' sums of each, and these in their order, in doubles. It is the
-// paper's formula, too, and threads that share the work do the same.
+// A block of several chunks: the lanes' sums of each, and these in their order, in doubles. It is
+// the paper's formula, too, and threads that share the work do the same.
 static void test_row_wise_sum_goes_by_chunks(void **context)
 {
     (void)context;
@@ -416,6 +416,6 @@ TEST_MAIN(TEST(test_kinds_follow_their_formulas), TEST(test_shaped_steps_follow_
           TEST(test_rate_follows_its_formula), TEST(test_norms),
           TEST(test_state_sizes_and_initial_state), TEST(test_zero_gradients_change_nothing),
           TEST(test_bits_are_pinned), TEST(test_row_wise_sum_has_its_order),
-          TEST(test_row_wise_sum_goes_by_chunks),
-          TEST(test_row_init_is_pinned), TEST(test_row_init_depends_on_key_seed_and_not_on_dim),
-          TEST(test_row_init_moments), TEST(test_names_lead_to_their_tables))
+          TEST(test_row_wise_sum_goes_by_chunks), TEST(test_row_init_is_pinned),
+          TEST(test_row_init_depends_on_key_seed_and_not_on_dim), TEST(test_row_init_moments),
+          TEST(test_names_lead_to_their_tables))
