@@ -204,7 +204,9 @@ typedef struct {
     const ew_interaction_ops *interactions;
     void *state;
     bool unified;          // host memory is device memory
-    char description[320]; // for the log: "cpu: AVX-512 kernels, OpenBLAS 0.3.21 SkylakeX"
+    // For the log: "cpu: AVX-512 kernels, OpenBLAS 0.3.21 SkylakeX, 2 threads", and the whole of a
+    // rt_error where "auto" takes the CPU.
+    char description[640];
 } ew_device;
 
 typedef struct {

@@ -603,7 +603,7 @@ struct cuda_cpu_stream {
 static int given_device_count = COUNT_NOT_READ;
 static uint64_t calls_left = UINT64_MAX;
 static uint64_t capture_call_fails; // 0: none
-static bool no_code;
+static bool no_code = getenv("CUDA_CPU_NO_CODE") != NULL;
 static uint64_t launch_count, wait_count;
 static const char *watched; // a block of the host
 static size_t watched_size;

@@ -77,7 +77,8 @@ void *cuda_cpu_shared_dynamic(void);
 // For tests: the order of threads and blocks; how many devices there are (at the start
 // CUDA_CPU_DEVICES of the environment, or 1; negative: no driver); the call of the runtime after
 // which all fail (0: none); of each capture, from its begin to the making of its graph, the call
-// that fails and breaks it (0: none); whether kernels have code for the devices.
+// that fails and breaks it (0: none); whether kernels have code for the devices (at the start they
+// have, unless CUDA_CPU_NO_CODE is in the environment).
 void cuda_cpu_seed(uint64_t seed);
 void cuda_cpu_device_count(int count);
 void cuda_cpu_fail_after(uint64_t calls);
