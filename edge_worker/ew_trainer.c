@@ -34,7 +34,8 @@ struct ew_trainer {
     uint32_t *sent_rows;     // row_count_max, shared with the device
     float *packed_gradients; // row_count_max x dim, likewise
     float *host_gradients;   // row_count_max x dim
-    // Host copy of the dense gradients, on unified devices the block itself; the verdict is last.
+    // Host copy of the dense gradients, shared with the device so that it copies them itself; on
+    // unified devices the block. The verdict is last.
     float *dense;
     uint32_t dense_count;  // without it
     ew_exchange *exchange; // or NULL
@@ -197,12 +198,13 @@ static rt_status allocate(ew_trainer *t)
     float *block = ew_model_dense(t->config.model, EW_GRADIENTS, &t->dense_count);
     t->own_slots = device->ops->alloc_shared(device->state, rows);
     t->own_rows = device->ops->alloc_shared(device->state, rows);
-    t->dense = device->unified ? block : rt_alloc(t->dense_count + (size_t)1, sizeof *t->dense);
+    t->dense = block;
     if (!device->unified) {
         size_t floats = (size_t)rows * t->config.dim;
         t->sent_rows = device->ops->alloc_shared(device->state, rows);
         t->packed_gradients = device->ops->alloc_shared(device->state, floats);
         t->host_gradients = rt_alloc(floats, sizeof(float));
+        t->dense = device->ops->alloc_shared(device->state, t->dense_count + (size_t)1);
         if (!t->sent_rows || !t->packed_gradients || !t->host_gradients)
             return RT_NO_MEMORY;
     }
@@ -256,12 +258,11 @@ void ew_trainer_destroy(ew_trainer *t)
     rt_queue_destroy(t->results);
     rt_queue_destroy(t->barriers);
     const ew_device *device = t->config.device;
-    void *shared[] = {t->own_slots, t->own_rows, t->sent_rows, t->packed_gradients};
+    void *shared[] = {t->own_slots, t->own_rows, t->sent_rows, t->packed_gradients,
+                      device->unified ? NULL : t->dense};
     for (size_t i = 0; i < RT_COUNT_OF(shared); i++)
         device->ops->free_shared(device->state, shared[i]);
     rt_free(t->host_gradients);
-    if (!device->unified)
-        rt_free(t->dense);
     rt_free(t);
 }
 

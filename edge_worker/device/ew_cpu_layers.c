@@ -356,13 +356,41 @@ static void cpu_classes(void *state, uint32_t sample_count, uint32_t class_count
         *loss = sum;
 }
 
+#define SQUARES_CHUNKS 1024u // whose sums wait on the stack
+
 typedef struct {
     const rt_optimizer_config *optimizer;
     rt_optimizer_terms terms;
     uint32_t count;
     float *values, *state;
     const float *gradients;
+    uint32_t first_chunk;
+    double *squares; // of the chunks from there on
 } optimizer_step;
+
+static void square_chunks(const void *call, uint32_t from, uint32_t to)
+{
+    const optimizer_step *c = call;
+    for (uint32_t k = from; k < to; k++)
+        c->squares[k] = rt_optimizer_chunk_squares(c->terms, c->count, c->first_chunk + k,
+                                                   c->values, c->gradients);
+}
+
+// A float of the state is the whole block's: what every value's step needs of it comes first.
+static void settle(const ew_cpu *cpu, optimizer_step *call)
+{
+    const uint32_t chunk_count = rt_optimizer_chunk_count(call->count);
+    double squares[SQUARES_CHUNKS], sum = 0;
+    call->squares = squares;
+    for (uint32_t first = 0; first < chunk_count; first += SQUARES_CHUNKS) {
+        const uint32_t some = (uint32_t)rt_min_u64(chunk_count - first, SQUARES_CHUNKS);
+        call->first_chunk = first;
+        ew_cpu_split(cpu, some, 2 * RT_OPTIMIZER_SQUARES_CHUNK, square_chunks, call);
+        for (uint32_t k = 0; k < some; k++)
+            sum += squares[k];
+    }
+    call->terms = rt_optimizer_settle(call->optimizer, call->terms, call->count, sum, call->state);
+}
 
 static void step_range(const void *call, uint32_t from, uint32_t to)
 {
@@ -374,17 +402,14 @@ static void step_range(const void *call, uint32_t from, uint32_t to)
 static void cpu_step(void *state, const rt_optimizer_config *optimizer, uint32_t count,
                      uint64_t step, float *values, float *optimizer_state, const float *gradients)
 {
-    if (!rt_optimizer_is_elementwise(optimizer)) {
-        rt_optimizer_step(optimizer, count, step, values, optimizer_state, gradients);
-        return;
-    }
-    const optimizer_step call = {.optimizer = optimizer,
-                                 .terms =
-                                     rt_optimizer_clipped_terms(optimizer, count, step, gradients),
-                                 .count = count,
-                                 .values = values,
-                                 .state = optimizer_state,
-                                 .gradients = gradients};
+    optimizer_step call = {.optimizer = optimizer,
+                           .terms = rt_optimizer_clipped_terms(optimizer, count, step, gradients),
+                           .count = count,
+                           .values = values,
+                           .state = optimizer_state,
+                           .gradients = gradients};
+    if (!rt_optimizer_is_elementwise(optimizer))
+        settle(state, &call);
     ew_cpu_split(state, count, 4, step_range, &call);
 }
 

@@ -17,21 +17,21 @@ static bool is_of(const ew_device_backend *backend, const char *name)
 static rt_status open_any(const ew_device_wish *wish, ew_device *device, rt_error *error)
 {
     rt_status status = RT_UNSUPPORTED;
-    char why[200] = "";
+    rt_error why = {0}; // the one before could not be had
     for (size_t i = 0; i < RT_COUNT_OF(backends); i++) {
         rt_error one = {0};
         status = backends[i]->open(wish, device, &one);
         if (!status) {
-            size_t used = strlen(device->description);
-            if (why[0])
-                snprintf(device->description + used, sizeof device->description - used, "; %s",
-                         why);
+            const size_t used = strlen(device->description);
+            if (i > 0)
+                snprintf(device->description + used, sizeof device->description - used,
+                         "; not %s: %s", backends[i - 1]->name, why.text);
             return RT_OK;
         }
-        snprintf(why, sizeof why, "not %s: %.180s", backends[i]->name, one.text);
-        if (error)
-            *error = one;
+        why = one;
     }
+    if (error)
+        *error = why;
     return status;
 }
 

@@ -59,6 +59,9 @@ typedef struct {
     // all operations: slow for anything that is used more than once.
     void *(*alloc_shared)(void *state, size_t count);
     void (*free_shared)(void *state, void *block);
+    // Memory of the host may be any. What is copied in may change or go as soon as copy returns,
+    // but for memory from alloc_shared, which the device may read later: that stays unchanged until
+    // finish. What is copied out is there after finish.
     void (*copy)(void *state, ew_copy kind, void *to, const void *from, size_t bytes);
     // Waits for all that is queued. RT_OK, or the first failure since the last finish.
     rt_status (*finish)(void *state, rt_error *error);
@@ -201,7 +204,9 @@ typedef struct {
     const ew_interaction_ops *interactions;
     void *state;
     bool unified;          // host memory is device memory
-    char description[320]; // for the log: "cpu: AVX-512 kernels, OpenBLAS 0.3.21 SkylakeX"
+    // For the log: "cpu: AVX-512 kernels, OpenBLAS 0.3.21 SkylakeX, 2 threads", and the whole of a
+    // rt_error where "auto" takes the CPU.
+    char description[640];
 } ew_device;
 
 typedef struct {

@@ -158,10 +158,11 @@ const rt_config_choice rt_choices_first_touches[] = {
 };
 
 const rt_config_choice rt_choices_collectives[] = {
-    {"auto", RT_COLLECTIVE_AUTO, "nccl where every worker has a GPU of its own, else ps"},
-    {"ps", RT_COLLECTIVE_PS, "parameter server shard 0 adds them in worker order"},
-    {"mpi", RT_COLLECTIVE_MPI, "Open MPI; workers are started by `mpirun`"},
-    {"nccl", RT_COLLECTIVE_NCCL, "NCCL, from GPU to GPU"},
+    {"auto", RT_COLLECTIVE_AUTO,
+     "nccl where every worker has a GPU of its own and no keys are in use, else ps"},
+    {"ps", RT_COLLECTIVE_PS, "each parameter server adds its part of them, in worker order"},
+    {"mpi", RT_COLLECTIVE_MPI, "Open MPI, not encrypted; workers are started by `mpirun`"},
+    {"nccl", RT_COLLECTIVE_NCCL, "NCCL, from GPU to GPU, not encrypted"},
     {0},
 };
 const rt_config_choice rt_choices_dense_wires[] = {

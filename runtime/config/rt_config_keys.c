@@ -654,7 +654,8 @@ const rt_config_key rt_config_keys[] = {
     U32("network.message_bytes", network_message_bytes, "262144", IN(4096, 67108864), "bytes",
         "Rows are sent in messages of about this size."),
     CHOICE("network.collective", collective, rt_collective, "\"auto\"", rt_choices_collectives,
-           "How the workers' dense gradients are summed."),
+           "How the workers' dense gradients are summed. With keys (`security.key`) `ps` alone is "
+           "encrypted."),
     CHOICE("network.dense_wire", dense_wire, rt_coding, "\"fp32\"", rt_choices_dense_wires,
            "Dense gradients and their sums in messages (ps)."),
     CHOICE("network.row_wire", row_wire, rt_coding, "\"fp32\"", rt_choices_row_wires,

@@ -97,17 +97,17 @@ static const rt_optimizer_ops adagrad = {.name = "adagrad",
                                          .step = step_adagrad};
 
 // Sum of squares in one order on every machine: lane k takes the elements k, k + 8, ...
-static float sum_of_squares(terms t, uint32_t dim, const float *restrict values,
-                            const float *restrict gradient)
+static inline float sum_of_squares(terms t, uint32_t count, const float *restrict values,
+                                   const float *restrict gradient)
 {
     float lanes[LANES] = {0};
     uint32_t i = 0;
-    for (; i + LANES <= dim; i += LANES)
+    for (; i + LANES <= count; i += LANES)
         for (uint32_t k = 0; k < LANES; k++) {
             float g = shaped(t, gradient[i + k], values[i + k]);
             lanes[k] += g * g;
         }
-    for (uint32_t k = 0; i + k < dim; k++) {
+    for (uint32_t k = 0; i + k < count; k++) {
         float g = shaped(t, gradient[i + k], values[i + k]);
         lanes[k] += g * g;
     }
@@ -115,23 +115,48 @@ static float sum_of_squares(terms t, uint32_t dim, const float *restrict values,
            ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
 }
 
-// One accumulator per row, of the mean of the squares (as DLRM and FBGEMM do).
+// The chunk of a block of dim that begins there.
+WIDE static double squares_from(terms t, uint32_t dim, uint32_t begin, const float *restrict values,
+                                const float *restrict gradient)
+{
+    uint32_t size = dim - begin;
+    if (size > RT_OPTIMIZER_SQUARES_CHUNK)
+        size = RT_OPTIMIZER_SQUARES_CHUNK;
+    return (double)sum_of_squares(t, size, values + begin, gradient + begin);
+}
+
+// One accumulator per row, of the mean of the squares (as DLRM and FBGEMM do). What it leaves of
+// the learning rate is all values' rate.
+static inline void settle_rowwise_adagrad(const rt_optimizer_config *config, uint32_t dim,
+                                          double squares, float *square, terms *t)
+{
+    *square += (float)squares / (float)dim;
+    t->rate = t->rate / positive(sqrtf(*square) + config->epsilon);
+}
+
 WIDE static void step_rowwise_adagrad(const rt_optimizer_config *config, terms t, uint32_t dim,
                                       uint32_t plane, float *restrict values,
                                       float *restrict square, const float *restrict gradient)
 {
     (void)plane;
-    *square += sum_of_squares(t, dim, values, gradient) / (float)dim;
-    const float rate = t.rate / positive(sqrtf(*square) + config->epsilon);
+    double squares = 0;
+    if (dim <= RT_OPTIMIZER_SQUARES_CHUNK)
+        squares = (double)sum_of_squares(t, dim, values, gradient);
+    else
+        for (uint32_t at = 0; at < dim; at += RT_OPTIMIZER_SQUARES_CHUNK)
+            squares += squares_from(t, dim, at, values, gradient);
+    settle_rowwise_adagrad(config, dim, squares, square, &t);
     for (uint32_t i = 0; i < dim; i++)
-        values[i] -= rate * shaped(t, gradient[i], values[i]);
+        values[i] -= t.rate * shaped(t, gradient[i], values[i]);
 }
 
 static const rt_optimizer_ops rowwise_adagrad = {.name = "rowwise_adagrad",
                                                  .state = {0, 1},
                                                  .accumulators = {0, 1},
                                                  .flops_per_value = 4,
-                                                 .step = step_rowwise_adagrad};
+                                                 .step = step_rowwise_adagrad,
+                                                 .settle = settle_rowwise_adagrad,
+                                                 .step_settled = step_sgd};
 
 // libm's pow differs between machines in the last bit; multiplications do not.
 static double power(double base, uint64_t exponent)
@@ -313,6 +338,19 @@ float rt_optimizer_scale(const rt_optimizer_config *config, uint32_t dim, const 
     return norm > config->clip_norm ? (float)(config->clip_norm / norm) : 1;
 }
 
+double rt_optimizer_chunk_squares(rt_optimizer_terms t, uint32_t dim, uint32_t chunk,
+                                  const float *values, const float *gradient)
+{
+    return squares_from(t, dim, chunk * RT_OPTIMIZER_SQUARES_CHUNK, values, gradient);
+}
+
+rt_optimizer_terms rt_optimizer_settle(const rt_optimizer_config *config, rt_optimizer_terms t,
+                                       uint32_t dim, double squares, float *state)
+{
+    rt_optimizer_find(config->kind)->settle(config, dim, squares, state, &t);
+    return t;
+}
+
 void rt_optimizer_step_scaled(const rt_optimizer_config *config, uint32_t dim, uint64_t step,
                               float scale, float *values, float *state, const float *gradient)
 {
@@ -346,9 +384,12 @@ void rt_optimizer_step_range(const rt_optimizer_config *config, terms t, uint32_
                              const float *gradient)
 {
     const rt_optimizer_ops *ops = rt_optimizer_find(config->kind);
-    rt_assert(rt_optimizer_is_elementwise(config) && from <= to && to <= dim);
-    ops->step(config, t, to - from, dim, values + from, ops->state.per_value ? state + from : state,
-              gradient + from);
+    rt_assert(from <= to && to <= dim);
+    if (ops->step_settled)
+        ops->step_settled(config, t, to - from, dim, values + from, state, gradient + from);
+    else
+        ops->step(config, t, to - from, dim, values + from,
+                  ops->state.per_value ? state + from : state, gradient + from);
 }
 
 // The sum S of four uniform 16-bit integers has mean 2 * 65535 and variance (2^32 - 1) / 3. Its

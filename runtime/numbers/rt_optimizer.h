@@ -35,6 +35,13 @@ typedef struct {
     // to one value are plane (the values of the block) apart.
     void (*step)(const rt_optimizer_config *config, rt_optimizer_terms terms, uint32_t dim,
                  uint32_t plane, float *values, float *state, const float *gradient);
+    // Kinds with a float of state for the whole block, NULL for others: the two parts of step.
+    // squares, the sum over all dim values of what their gradients count as, goes into that float,
+    // from which the terms follow; then values step by those, any part of them.
+    void (*settle)(const rt_optimizer_config *config, uint32_t dim, double squares, float *state,
+                   rt_optimizer_terms *terms);
+    void (*step_settled)(const rt_optimizer_config *config, rt_optimizer_terms terms, uint32_t dim,
+                         uint32_t plane, float *values, float *state, const float *gradient);
 } rt_optimizer_ops;
 
 const rt_optimizer_ops *rt_optimizer_find(rt_optimizer_kind kind);
@@ -64,12 +71,20 @@ float rt_optimizer_scale(const rt_optimizer_config *config, uint32_t dim, const 
 void rt_optimizer_step_scaled(const rt_optimizer_config *config, uint32_t dim, uint64_t step,
                               float scale, float *values, float *state, const float *gradient);
 
-// And for several threads: first the terms, with clipping, which looks at all
-// gradients; then values [from, to) of a block of dim, with any cuts, where no float of the state
-// belongs to the whole block.
+// And for several threads: first the terms, with clipping, which looks at all gradients; then,
+// where a float of the state belongs to the whole block (is_elementwise: none does), the squares of
+// every chunk, and their sum, in the order of the chunks, to settle, which gives other terms; last,
+// values [from, to) of a block of dim, with any cuts.
 rt_optimizer_terms rt_optimizer_clipped_terms(const rt_optimizer_config *config, uint32_t dim,
                                               uint64_t step, const float *gradient);
 bool rt_optimizer_is_elementwise(const rt_optimizer_config *config);
+double rt_optimizer_chunk_squares(rt_optimizer_terms terms, uint32_t dim, uint32_t chunk,
+                                  const float *values, const float *gradient);
+rt_optimizer_terms rt_optimizer_settle(const rt_optimizer_config *config, rt_optimizer_terms terms,
+                                       uint32_t dim, double squares, float *state);
+void rt_optimizer_step_range(const rt_optimizer_config *config, rt_optimizer_terms terms,
+                             uint32_t dim, uint32_t from, uint32_t to, float *values, float *state,
+                             const float *gradient);
 
 // The same with another learning rate; 0: with its own.
 static inline rt_optimizer_config rt_optimizer_with_rate(const rt_optimizer_config *config,
@@ -80,17 +95,20 @@ static inline rt_optimizer_config rt_optimizer_with_rate(const rt_optimizer_conf
     return other;
 }
 
-void rt_optimizer_step_range(const rt_optimizer_config *config, rt_optimizer_terms terms,
-                             uint32_t dim, uint32_t from, uint32_t to, float *values, float *state,
-                             const float *gradient);
-
 // The learning rate of step: learning_rate, times step / warmup_iterations before the end of the
 // warm-up, times what `decay` leaves after it. The same bits on every machine.
 float rt_optimizer_rate(const rt_optimizer_config *config, uint64_t step);
 
-// The squared norm that clipping goes by, in one order on every device: eight lanes (as in row-wise
-// Adagrad) in doubles over each chunk, chunks in order.
+// Sums of squares have one order on every device and any number of threads: eight lanes over each
+// chunk of a block, then the chunks in order, in doubles. Row-wise Adagrad's lanes are floats,
+// those of clipping doubles.
 #define RT_OPTIMIZER_SQUARES_CHUNK 1024u
+static inline uint32_t rt_optimizer_chunk_count(uint32_t dim)
+{
+    return dim / RT_OPTIMIZER_SQUARES_CHUNK + (dim % RT_OPTIMIZER_SQUARES_CHUNK > 0);
+}
+
+// The squared norm that clipping goes by.
 double rt_optimizer_squares(uint32_t count, const float *gradient);
 
 // Initial values of a row: a function of key and seed alone, by integer arithmetic and one rounding

@@ -5,36 +5,49 @@
                                [--newest]
 
 Lanyard's side is `lanyard bench device`: forward, backward, dense and row optimizers (Adagrad), 26
-fields, 13 dense features, MLP 256-256-256. PyTorch's has the same models on batches of the same
-make (half of the fields with 100 ids, half with 100,000; distinct ids found beforehand), with its
-BLAS told what the CPU is. Both on one thread, in processor time. ratio: of samples/s. floor: what
-Lanyard's step takes over its matrix products alone plus its other bytes at copy bandwidth.
---newest: with the newest PyTorch of PyPI, installed into build/torch, in place of Debian's; its
-wheel is made for CUDA, and starts with the libraries of the toolkit in $CUDA_LIBRARIES
-(/usr/local/cuda/lib64).
+fields, 13 dense features, MLP 256-256-256. PyTorch's (step_reference.py, a process of its own) has the
+same models on batches of the same make, with its BLAS told what the CPU is. All on one thread, in
+processor time. ratio: of samples/s. floor: what Lanyard's step takes over its matrix products alone
+plus its other bytes at copy bandwidth.
+PyTorch is that of Debian's python3. --newest: the newest of PyPI beside it, each shape by one after the
+other; it is installed into build/torch, its wheel is made for CUDA, and starts with the libraries of
+the toolkit in $CUDA_LIBRARIES (/usr/local/cuda/lib64).
 """
 import argparse
 import json
 import os
-import statistics
 import subprocess
-import sys
-import time
 
 import newest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-if __name__ == "__main__" and "--newest" in sys.argv:
-    newest.start_again()
-sys.path.insert(0, HERE)
-import train_reference as reference  # noqa: E402
-import numpy as np  # noqa: E402  (after it: it sets the environment of the BLAS)
-import torch  # noqa: E402
+DEBIAN = "/usr/bin/python3"
 
-MODELS = {"wdl step, deep_input dense": ("wdl", {"deep_input": "dense"}),
-          "wdl step, deep_input all": ("wdl", {}), "dfm step": ("dfm", {}),
-          "dcn step, cross vector": ("dcn", {}), "dcn step, cross matrix": ("dcn", {"cross": "matrix"}),
-          "dlrm step": ("dlrm", {}), "ncf step": ("ncf", {})}
+
+class PyTorch:
+    """One of them, in a process that answers what is asked; version is its first word."""
+
+    def __init__(self, python, environment, seconds):
+        self.process = subprocess.Popen([python, os.path.join(HERE, "step_reference.py"), str(seconds)],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        env=environment)
+        self.version = self.answer().split("+")[0]
+
+    def answer(self):
+        line = self.process.stdout.readline().strip()
+        if not line:
+            raise SystemExit(f"compare_steps: {self.process.args[0]} ended: does it have torch and numpy?")
+        return line
+
+    def samples_per_s(self, name, batch, dim):
+        self.process.stdin.write(json.dumps([name, batch, dim]) + "\n")
+        self.process.stdin.flush()
+        return batch / float(self.answer())
+
+    def close(self):
+        self.process.stdin.close()
+        if self.process.wait() != 0:
+            raise SystemExit(f"compare_steps: PyTorch {self.version} failed")
 
 
 def run_lanyard(program, quick):
@@ -43,66 +56,38 @@ def run_lanyard(program, quick):
     return json.loads(run.stdout)["models"]["rows"]
 
 
-def make_batch(samples, fields, dim, slots=30011):
-    draw = np.random.default_rng(1)
-    if fields == 2:
-        numbers = np.arange(samples)
-        ids = np.stack([numbers * 2, numbers * 7 % samples * 2 + 1], 1)
-    else:
-        ids = np.stack([f * 100000 + draw.integers(0, 100 if f % 2 else 100000, samples)
-                        for f in range(fields)], 1)
-    rows, lookups = np.unique(ids, return_inverse=True)
-    places = np.arange(len(rows)) * 7919 % slots
-    dense = torch.from_numpy(draw.random((samples, reference.DENSE), np.float32))
-    labels = torch.from_numpy((draw.random(samples) < 0.25).astype(np.float32))
-    return torch.from_numpy(places), torch.from_numpy(lookups.reshape(samples, -1)), dense, labels
-
-
-def time_step(name, samples, dim, seconds):
-    kind, more = MODELS[name]
-    arguments = argparse.Namespace(**{"dim": dim, "mlp": [256] * 3, "mlp_bottom": [256, 64],
-                                      "deep_input": "all", "cross": "vector", "seed": 1, "rate": 0.02,
-                                      "row_rate": 0.02,
-                                      "epsilon": 1e-8, "accumulator": 0.1, "optimizer": "adagrad",
-                                      **more})
-    model = reference.MODELS[kind](arguments)
-    table = reference.Rows(range(30011), arguments)
-    optimizer = reference.make_optimizer(model, arguments)
-    rows, lookups, x, y = make_batch(samples, 2 if kind == "ncf" else reference.FIELDS, dim)
-    loss_of, times = torch.nn.BCEWithLogitsLoss(), []
-    while len(times) < 4 or sum(times) < seconds:
-        start = time.process_time()
-        taken = table.take(rows)
-        loss = loss_of(model(torch.nn.functional.embedding(lookups, taken), x), y)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        optimizer.step()
-        table.step(rows, taken)
-        times.append(time.process_time() - start)
-    return statistics.median(times[1:])
+def compare(rows, rivals):
+    print("| batch | dim | step | Lanyard, samples/s | "
+          + "".join(f"PyTorch {one.version}, samples/s | ratio | " for one in rivals) + "floor |")
+    print("|---" * (5 + 2 * len(rivals)) + "|")
+    for row in rows:
+        batch, dim, name, own = int(row["batch"]), int(row["dim"]), row["operation"], row["samples/s"]
+        print(f"| {batch} | {dim} | {name.replace(' step', '')} | {own:.0f} |", end="", flush=True)
+        for one in rivals:
+            theirs = one.samples_per_s(name, batch, dim)
+            print(f" {theirs:.0f} | {own / theirs:.2f} |", end="", flush=True)
+        print(f" {row['ratio']:.2f} |", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program")
     parser.add_argument("--quick", action="store_true", help="one shape, few repeats")
-    parser.add_argument("--newest", action="store_true", help="PyTorch from PyPI")
+    parser.add_argument("--newest", action="store_true", help="PyTorch from PyPI, too")
     parser.add_argument("--batches", default="128,1024")
     parser.add_argument("--dims", default="16,64,512")
     arguments = parser.parse_args()
-    torch.set_num_threads(1)
     batches = [int(b) for b in arguments.batches.split(",")]
     dims = [int(d) for d in arguments.dims.split(",")]
-    print(f"PyTorch {torch.__version__}\n")
-    print("| batch | dim | step | Lanyard, samples/s | PyTorch, samples/s | ratio | floor |")
-    print("|---|---|---|---|---|---|---|")
-    for row in run_lanyard(arguments.program, arguments.quick):
-        batch, dim, name = int(row["batch"]), int(row["dim"]), row["operation"]
-        if batch not in batches or dim not in dims:
-            continue
-        theirs = batch / time_step(name, batch, dim, 0.02 if arguments.quick else 0.5)
-        print(f"| {batch} | {dim} | {name.replace(' step', '')} | {row['samples/s']:.0f} | {theirs:.0f} "
-              f"| {row['samples/s'] / theirs:.2f} | {row['ratio']:.2f} |", flush=True)
+    seconds = 0.02 if arguments.quick else 0.5
+    rivals = [PyTorch(DEBIAN, dict(os.environ), seconds)]
+    if arguments.newest:
+        rivals.append(PyTorch(*newest.find(), seconds))
+    rows = [row for row in run_lanyard(arguments.program, arguments.quick)
+            if row["batch"] in batches and row["dim"] in dims]
+    compare(rows, rivals)
+    for one in rivals:
+        one.close()
 
 
 if __name__ == "__main__":

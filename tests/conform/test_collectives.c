@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "tests/support/devices.h"
+#include "tests/support/said.h"
 #include "tests/support/test.h"
 
 static void sums(rt_collective kind, bool overlap)
@@ -70,16 +71,22 @@ static void all_have(const exchange_group *g, const char *name)
 }
 
 // Another version of NCCL, or messages that nobody is to read: the PS, and nothing else is tried.
+// Who has a GPU, keys, and "auto" is told which of them it is.
 static void auto_takes_ps_where_nccl_would_not_do(void **state)
 {
     (void)state;
     for (uint32_t keyed = 0; keyed < 2; keyed++) {
         rt_error error = {0};
+        said_output output;
+        said_begin(&output, STDERR_FILENO);
         exchange_group *g = exchange_group_open(
             RT_COLLECTIVE_AUTO, 3, 10,
             (ew_exchange_config){.nccl = keyed ? exchange_nccl(true) : exchange_nccl_of_versions(),
                                  .keyed = keyed,
                                  .overlap = true});
+        const char *said = said_end(&output);
+        if (keyed != (strstr(said, "NCCL does not encrypt and keys are in use") != NULL))
+            fail_msg("keys %u; said: %s", keyed, said);
         if (exchange_join_all(g, &error))
             fail_msg("%s", error.text);
         all_have(g, "ps");

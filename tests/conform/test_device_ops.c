@@ -729,6 +729,8 @@ static void optimizer_steps_on(const ew_device *device)
         check_rows(device, kind, RT_OPTIMIZER_SQUARES_CHUNK + 5, 0.5f);
         check_step(device, kind, 3 * RT_OPTIMIZER_SQUARES_CHUNK + 5, 0.5f);
     }
+    if (device->unified) // more chunks than it sums at a time
+        check_step(device, RT_OPTIMIZER_ROWWISE_ADAGRAD, 2100 * RT_OPTIMIZER_SQUARES_CHUNK + 5, 0);
 }
 
 static void memory_is_zeroed_and_copied_on(const ew_device *device)

@@ -14,6 +14,8 @@
     "--set dispatch.keeper=true --set optimizer.rows.name=adam "                                \
     "--set optimizer.rows.l2=0.001 --set optimizer.rows.clip_norm=0.002 "                       \
     "--set optimizer.dense.clip_norm=0.05 --set optimizer.dense.warmup_iterations=5"
+
+#define PLUGIN_FOLDERS_BYTES 80u // of LD_LIBRARY_PATH, in rt_plugin.c
 #define ITERATIONS 16 // 4096 samples, 4 workers x 64
 
 // No two micro-batches are equal in samples, look-ups or rows. The file is in the run's folder.
@@ -240,6 +242,67 @@ static void no_failure_leaves_another_model(void **state)
     assert_true(told > 0);
 }
 
+// ---- no device ----------------------------------------------------------------------------
+
+// A short run with "device": "auto" in that environment; the line of its worker's device must begin
+// with the CPU and end with the whole reason.
+static void must_take_the_cpu(const char *folder, const char *environment, const char *reason)
+{
+    char command[4096], path[600], line[1200], end[700];
+    snprintf(path, sizeof path, "%s/auto.log", folder);
+    snprintf(command, sizeof command,
+             "%s %s/lanyard up configs/demo.json --set device=auto --set workers=1 "
+             "--set links.workers=[] --set stream.samples_max=256 --set 'model.mlp=[4]' "
+             "--out %s/auto >%s 2>&1 || { cat %s; false; }",
+             environment, folder, folder, path, path);
+    shell(command);
+    snprintf(end, sizeof end, "; not cuda: %s\n", reason);
+    FILE *log = fopen(path, "r");
+    assert_non_null(log);
+    const char *found = NULL;
+    while (!found && fgets(line, sizeof line, log))
+        found = strstr(line, "worker 0: device cpu: ");
+    fclose(log);
+    if (!found || strlen(line) < strlen(end) || strcmp(line + strlen(line) - strlen(end), end) != 0)
+        fail_msg("expected ...%s    got %s", end, found ? line : "no such line");
+}
+
+static void a_gpu_without_code_leaves_the_cpu(void **state)
+{
+    char environment[600];
+    (void)state;
+    const char *folder = prepare_folder();
+    snprintf(environment, sizeof environment, "CUDA_CPU_NO_CODE=1 LD_LIBRARY_PATH=%s", folder);
+    must_take_the_cpu(folder, environment,
+                      "a CPU has compute capability 7.5, for which this build has no code: make "
+                      "program GPUS=75");
+}
+
+// A library that the plug-in lacks: the loader names it, and then comes where it looked, as much of
+// that as rt_plugin_load tells.
+static void a_missing_library_leaves_the_cpu(void **state)
+{
+    char command[2048], environment[600], reason[640], folders[PLUGIN_FOLDERS_BYTES + 1];
+    (void)state;
+    const char *folder = prepare_folder();
+    snprintf(command, sizeof command,
+             "LC_ALL=C sed -i 's/libm\\.so\\.6/libq.so.6/g' %s/liblanyard_cuda.so", folder);
+    shell(command);
+    memset(folders, 'x', sizeof folders - 1);
+    folders[sizeof folders - 1] = '\0';
+    const size_t length = strlen(folder);
+    assert_true(length + 2 < sizeof folders);
+    memcpy(folders, folder, length);
+    memcpy(folders + length, ":/", 2);
+    snprintf(environment, sizeof environment, "LD_LIBRARY_PATH=%s", folders);
+    snprintf(reason, sizeof reason,
+             "libq.so.6: cannot open shared object file: No such file or directory "
+             "(LD_LIBRARY_PATH, the folders to look in besides the system's, is \"%s\")",
+             folders);
+    must_take_the_cpu(folder, environment, reason);
+}
+
 TEST_MAIN(TEST_SLOW(no_failure_leaves_another_model, 240),
           TEST_SLOW(training_with_the_plugin_is_training, 240),
-          TEST_SLOW(uneven_steps_are_graphs_too, 240))
+          TEST_SLOW(uneven_steps_are_graphs_too, 240),
+          TEST(a_gpu_without_code_leaves_the_cpu), TEST(a_missing_library_leaves_the_cpu))

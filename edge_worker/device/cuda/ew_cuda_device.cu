@@ -1,7 +1,8 @@
 // The CUDA device: streams, memory, copies, errors, and the tables.
 //
 // Copies go through pinned host memory, in two halves: while the device reads one, the host fills
-// the other. What is copied out arrives in pinned memory first and is handed over by finish.
+// the other. What is copied out arrives in pinned memory first and is handed over by finish. Memory
+// from alloc_shared is pinned itself: copies to and from there go straight.
 #include "edge_worker/device/cuda/ew_cuda_parts.h"
 
 #include <stdio.h>
@@ -241,18 +242,24 @@ static void copy_out(ew_cuda *cuda, char *to, const char *from, size_t bytes)
     }
 }
 
+// Whether the device reaches the host's side of a copy by itself.
+static bool is_reached(const ew_cuda *cuda, ew_copy kind, const void *to, const void *from,
+                       size_t bytes)
+{
+    if (kind == EW_COPY_WITHIN)
+        return true;
+    return ew_cuda_is_shared(cuda, kind == EW_COPY_IN ? from : to, bytes);
+}
+
 static void cuda_copy(void *state, ew_copy kind, void *to, const void *from, size_t bytes)
 {
+    static const cudaMemcpyKind kinds[] = {cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost,
+                                           cudaMemcpyDeviceToDevice}; // as in ew_copy
     ew_cuda *cuda = (ew_cuda *)state;
     if (bytes == 0 || !ew_cuda_enter(cuda))
         return;
-    if (kind == EW_COPY_WITHIN)
-        ew_cuda_check(cuda,
-                      cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, cuda->compute),
-                      "copy");
-    else if (kind == EW_COPY_OUT && ew_cuda_is_shared(cuda, to, bytes))
-        ew_cuda_check(cuda, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, cuda->compute),
-                      "copy");
+    if (is_reached(cuda, kind, to, from, bytes))
+        ew_cuda_check(cuda, cudaMemcpyAsync(to, from, bytes, kinds[kind], cuda->compute), "copy");
     else if (kind == EW_COPY_OUT)
         copy_out(cuda, (char *)to, (const char *)from, bytes);
     else

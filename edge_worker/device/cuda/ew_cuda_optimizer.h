@@ -92,6 +92,26 @@ template <typename T> static __device__ inline T ew_cuda_add_lanes(T sum)
     return sum;
 }
 
+// Row-wise Adagrad's sum of squares over at most one chunk, in lane 0; whole warps call, all lanes
+// load, and lane k adds the elements k, k + 8, ... in that order.
+static __device__ inline float ew_cuda_shaped_squares(const ew_cuda_step_terms &t, float scale,
+                                                      uint32_t count, const float *values,
+                                                      const float *gradient, uint32_t lane)
+{
+    float sum = 0;
+    for (uint32_t begin = 0; begin < count; begin += EW_CUDA_WARP) {
+        float own = 0;
+        if (begin + lane < count)
+            own = ew_cuda_shaped(t, scale, gradient[begin + lane], values[begin + lane]);
+        own *= own;
+        for (uint32_t k = 0; k < EW_CUDA_WARP; k += EW_CUDA_SQUARE_LANES) {
+            const float one = __shfl_sync(EW_CUDA_FULL, own, k + lane % EW_CUDA_SQUARE_LANES);
+            sum += one; // behind the last 0, which changes nothing
+        }
+    }
+    return ew_cuda_add_lanes(sum);
+}
+
 // rt_optimizer_squares of at most one chunk, in lane 0; whole warps call.
 static __device__ inline double ew_cuda_chunk_squares(uint32_t count, const float *gradient,
                                                       uint32_t lane)
@@ -100,6 +120,14 @@ static __device__ inline double ew_cuda_chunk_squares(uint32_t count, const floa
     for (uint32_t i = lane; i < count && lane < EW_CUDA_SQUARE_LANES; i += EW_CUDA_SQUARE_LANES)
         sum += (double)gradient[i] * gradient[i];
     return ew_cuda_add_lanes(sum);
+}
+
+// The values of a chunk, of a block of count; 0 behind the last.
+static __device__ inline uint32_t ew_cuda_chunk_size(uint32_t count, uint32_t chunk)
+{
+    const uint64_t begin = (uint64_t)chunk * RT_OPTIMIZER_SQUARES_CHUNK;
+    const uint64_t left = begin < count ? count - begin : 0;
+    return (uint32_t)(left < RT_OPTIMIZER_SQUARES_CHUNK ? left : RT_OPTIMIZER_SQUARES_CHUNK);
 }
 
 static __device__ inline float ew_cuda_clip_scale(const ew_cuda_step_terms &t, double squares)

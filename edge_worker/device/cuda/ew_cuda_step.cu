@@ -4,21 +4,32 @@
 // Adagrad) is written by lane 0 of its warp, after a barrier of the warp; slots are distinct.
 #include "edge_worker/device/cuda/ew_cuda_optimizer.h"
 
-#define BLOCK_THREADS 1024u
+// Sums over the dense block: a warp for each chunk, into parts; then one warp adds these in order.
 
-// Clipping the dense block: the squared norm by chunks, a warp each, into parts; then one warp
-// loads the parts together, adds them in order and leaves the scale in parts[part_count].
 static __global__ void chunk_squares(uint32_t count, const float *gradients, double *parts)
 {
-    uint32_t chunk = ew_cuda_row(), size = RT_OPTIMIZER_SQUARES_CHUNK, begin = chunk * size;
-    uint32_t left = begin < count ? count - begin : 0;
-    double sum = ew_cuda_chunk_squares(left < size ? left : size, gradients + begin, threadIdx.x);
-    if (threadIdx.x == 0 && left > 0)
+    const uint32_t chunk = ew_cuda_row(), size = ew_cuda_chunk_size(count, chunk);
+    const size_t begin = (size_t)chunk * RT_OPTIMIZER_SQUARES_CHUNK;
+    const double sum = ew_cuda_chunk_squares(size, gradients + begin, threadIdx.x);
+    if (threadIdx.x == 0 && size > 0)
         parts[chunk] = sum;
 }
 
-static __global__ void block_scale(ew_cuda_step_terms t, uint32_t part_count, const double *parts,
-                                   float *scale)
+// scale: NULL counts as 1, here and below.
+static __global__ void chunk_shaped_squares(ew_cuda_step_terms t, const float *scale,
+                                            uint32_t count, const float *values,
+                                            const float *gradients, double *parts)
+{
+    const uint32_t chunk = ew_cuda_row(), size = ew_cuda_chunk_size(count, chunk);
+    const size_t begin = (size_t)chunk * RT_OPTIMIZER_SQUARES_CHUNK;
+    const float sum = ew_cuda_shaped_squares(t, scale ? *scale : 1, size, values + begin,
+                                             gradients + begin, threadIdx.x);
+    if (threadIdx.x == 0 && size > 0)
+        parts[chunk] = sum;
+}
+
+// One warp loads the parts together; all its lanes get their sum.
+static __device__ double add_parts(uint32_t part_count, const double *parts)
 {
     double sum = 0;
     for (uint32_t begin = 0; begin < part_count; begin += EW_CUDA_WARP) {
@@ -29,11 +40,36 @@ static __global__ void block_scale(ew_cuda_step_terms t, uint32_t part_count, co
             sum += one;
         }
     }
+    return sum;
+}
+
+static __global__ void block_scale(ew_cuda_step_terms t, uint32_t part_count, const double *parts,
+                                   float *scale)
+{
+    const double sum = add_parts(part_count, parts);
     if (threadIdx.x == 0)
         *scale = ew_cuda_clip_scale(t, sum);
 }
 
-// scale: NULL counts as 1.
+// Row-wise Adagrad over the whole dense block: its one accumulator, and the rate of all values.
+static __global__ void block_rate(ew_cuda_step_terms t, uint32_t count, uint32_t part_count,
+                                  const double *parts, float *square, float *rate)
+{
+    const double sum = add_parts(part_count, parts);
+    if (threadIdx.x > 0)
+        return;
+    *square += (float)sum / (float)count;
+    *rate = ew_cuda_rowwise_rate(t, *square);
+}
+
+static __global__ void step_at_rate(ew_cuda_step_terms t, const float *scale, const float *rate,
+                                    uint32_t count, float *values, const float *gradients)
+{
+    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count)
+        values[i] -= *rate * ew_cuda_shaped(t, scale ? *scale : 1, gradients[i], values[i]);
+}
+
 static __global__ void step_values(ew_cuda_step_terms t, const float *scale, uint32_t count,
                                    float *values, float *state, const float *gradients)
 {
@@ -41,35 +77,6 @@ static __global__ void step_values(ew_cuda_step_terms t, const float *scale, uin
     if (i < count)
         ew_cuda_step_value(t, scale ? *scale : 1, values + i, state + i, state + count + (size_t)i,
                            gradients[i]);
-}
-
-// Row-wise Adagrad over the whole dense block, in one block of threads: tiles of gradients go
-// through shared memory, where eight lanes add their squares in the CPU's order.
-static __global__ void __launch_bounds__(BLOCK_THREADS)
-    step_block_rowwise(ew_cuda_step_terms t, const float *scale, uint32_t count, float *values,
-                       float *square, const float *gradients)
-{
-    SHARED(float, tile, BLOCK_THREADS);
-    SHARED(float, result, 1);
-    float sum = 0, clip = scale ? *scale : 1;
-    for (uint32_t begin = 0; begin < count; begin += blockDim.x) {
-        uint32_t size = count - begin < blockDim.x ? count - begin : blockDim.x;
-        uint32_t at = begin + threadIdx.x;
-        __syncthreads();
-        if (threadIdx.x < size)
-            tile[threadIdx.x] = ew_cuda_shaped(t, clip, gradients[at], values[at]);
-        __syncthreads();
-        if (threadIdx.x < EW_CUDA_SQUARE_LANES)
-            for (uint32_t i = threadIdx.x; i < size; i += EW_CUDA_SQUARE_LANES)
-                sum += tile[i] * tile[i];
-    }
-    sum = ew_cuda_add_lanes(sum);
-    if (threadIdx.x == 0)
-        *square = *result = *square + sum / (float)count;
-    __syncthreads();
-    float rate = ew_cuda_rowwise_rate(t, *result);
-    for (uint32_t i = threadIdx.x; i < count; i += blockDim.x)
-        values[i] -= rate * ew_cuda_shaped(t, clip, gradients[i], values[i]);
 }
 
 static __global__ void step_rows(ew_cuda_step_terms t, uint32_t dim, float *slab,
@@ -109,7 +116,8 @@ static __global__ void step_rows_rowwise(ew_cuda_step_terms t, uint32_t dim, flo
                                          const float *gradients)
 {
     uint32_t k = ew_cuda_row(), lane = threadIdx.x;
-    float *row = NULL, sum = 0, square = 0;
+    float *row = slab, square = 0;
+    double squares = 0;
     const float *gradient = gradients;
     if (k < count) { // other warps only keep step
         row = slab + (size_t)slots[k] * row_stride;
@@ -117,21 +125,32 @@ static __global__ void step_rows_rowwise(ew_cuda_step_terms t, uint32_t dim, flo
         square = row[dim];
     }
     float scale = ew_cuda_row_scale(t, dim, gradient, k < count);
-    for (uint32_t i = lane; row && i < dim && lane < EW_CUDA_SQUARE_LANES;
-         i += EW_CUDA_SQUARE_LANES) {
-        float shaped = ew_cuda_shaped(t, scale, gradient[i], row[i]);
-        sum += shaped * shaped;
+    for (uint32_t begin = 0; begin < dim; begin += RT_OPTIMIZER_SQUARES_CHUNK) {
+        const uint32_t size = ew_cuda_chunk_size(dim, begin / RT_OPTIMIZER_SQUARES_CHUNK);
+        squares += ew_cuda_shaped_squares(t, scale, k < count ? size : 0, row + begin,
+                                          gradient + begin, lane);
     }
-    sum = __shfl_sync(EW_CUDA_FULL, ew_cuda_add_lanes(sum), 0);
+    squares = __shfl_sync(EW_CUDA_FULL, squares, 0);
     __syncwarp(); // all have read the old square and values
     if (k >= count)
         return;
-    square += sum / (float)dim;
+    square += (float)squares / (float)dim;
     if (lane == 0)
         row[dim] = square;
     float rate = ew_cuda_rowwise_rate(t, square);
     for (uint32_t i = lane; i < dim; i += EW_CUDA_WARP)
         row[i] -= rate * ew_cuda_shaped(t, scale, gradient[i], row[i]);
+}
+
+// Parts of a sum over the dense block in scratch, with room behind them for a float that follows
+// from it. Row-wise Adagrad's sum needs the scale of clipping's.
+typedef enum { SUM_OF_CLIPPING, SUM_OF_ROWWISE } block_sum;
+
+static double *parts_of(ew_cuda *cuda, block_sum sum, uint32_t part_count)
+{
+    const size_t each = part_count + (size_t)1, doubles = (SUM_OF_ROWWISE + 1) * each;
+    rt_assert(doubles * sizeof(double) <= EW_CUDA_SCRATCH_FLOATS * sizeof(float));
+    return (double *)(void *)cuda->scratch + sum * each;
 }
 
 // The scale of the dense block in device memory, or NULL without clipping.
@@ -140,15 +159,29 @@ static const float *clip_block(ew_cuda *cuda, const ew_cuda_step_terms &terms, u
 {
     if (!(terms.config.clip_norm > 0))
         return NULL;
-    uint32_t part_count = ew_cuda_blocks(count, RT_OPTIMIZER_SQUARES_CHUNK);
-    double *parts = (double *)(void *)cuda->scratch;
+    const uint32_t part_count = rt_optimizer_chunk_count(count);
+    double *parts = parts_of(cuda, SUM_OF_CLIPPING, part_count);
     float *scale = (float *)(parts + part_count);
-    rt_assert(2 * (size_t)part_count + 1 <= EW_CUDA_SCRATCH_FLOATS);
     ew_cuda_tile groups = ew_cuda_groups_of(part_count, EW_CUDA_WARP);
     LAUNCH(chunk_squares, groups.grid, groups.block, 0, cuda->compute, count, gradients, parts);
     LAUNCH(block_scale, dim3(1), dim3(EW_CUDA_WARP), 0, cuda->compute, terms, part_count, parts,
            scale);
     return scale;
+}
+
+static void step_block_rowwise(ew_cuda *cuda, const ew_cuda_step_terms &terms, const float *scale,
+                               uint32_t count, float *values, float *square, const float *gradients)
+{
+    const uint32_t part_count = rt_optimizer_chunk_count(count);
+    double *parts = parts_of(cuda, SUM_OF_ROWWISE, part_count);
+    float *rate = (float *)(parts + part_count);
+    ew_cuda_tile groups = ew_cuda_groups_of(part_count, EW_CUDA_WARP);
+    LAUNCH(chunk_shaped_squares, groups.grid, groups.block, 0, cuda->compute, terms, scale, count,
+           values, gradients, parts);
+    LAUNCH(block_rate, dim3(1), dim3(EW_CUDA_WARP), 0, cuda->compute, terms, count, part_count,
+           parts, square, rate);
+    LAUNCH(step_at_rate, dim3(ew_cuda_blocks(count, EW_CUDA_THREADS)), dim3(EW_CUDA_THREADS), 0,
+           cuda->compute, terms, scale, rate, count, values, gradients);
 }
 
 extern "C" void ew_cuda_step(void *state, const rt_optimizer_config *optimizer, uint32_t count,
@@ -161,8 +194,7 @@ extern "C" void ew_cuda_step(void *state, const rt_optimizer_config *optimizer, 
         return;
     const float *scale = clip_block(cuda, terms, count, gradients);
     if (optimizer->kind == RT_OPTIMIZER_ROWWISE_ADAGRAD)
-        LAUNCH(step_block_rowwise, dim3(1), dim3(BLOCK_THREADS), 0, cuda->compute, terms, scale,
-               count, values, optimizer_state, gradients);
+        step_block_rowwise(cuda, terms, scale, count, values, optimizer_state, gradients);
     else
         LAUNCH(step_values, dim3(ew_cuda_blocks(count, EW_CUDA_THREADS)), dim3(EW_CUDA_THREADS), 0,
                cuda->compute, terms, scale, count, values, optimizer_state, gradients);

@@ -607,11 +607,14 @@ static bool fails_once;
 static uint64_t call_failures;
 static uint64_t things_alive; // streams, events and handles of cuBLAS
 static uint64_t capture_call_fails; // 0: none
-static bool no_code;
+static bool no_code = getenv("CUDA_CPU_NO_CODE") != NULL;
 static pthread_once_t doom_once = PTHREAD_ONCE_INIT;
 static int doomed_device = -1; // of CUDA_CPU_FAIL
 static uint64_t doomed_calls, call_count;
 static uint64_t launch_count, wait_count, capture_count, graphs_launched;
+static const char *watched; // a block of the host
+static size_t watched_size;
+static uint64_t copied_inside, copied_outside; // bytes, from or to it and others of the host
 static thread_local uint64_t capture_calls; // since the begin of this thread's capture; 0: none
 
 static int device_count(void)
@@ -688,6 +691,27 @@ extern "C" void cuda_cpu_fail_once(uint64_t call)
 {
     __atomic_store_n(&fails_once, call != 0, __ATOMIC_RELAXED);
     __atomic_store_n(&calls_left, call ? call - 1 : UINT64_MAX, __ATOMIC_RELAXED);
+}
+
+extern "C" void cuda_cpu_watch_copies(const void *begin, size_t size)
+{
+    watched = static_cast<const char *>(begin);
+    watched_size = size;
+    __atomic_store_n(&copied_inside, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&copied_outside, 0, __ATOMIC_RELAXED);
+}
+
+extern "C" void cuda_cpu_watched_copies(uint64_t *inside, uint64_t *outside)
+{
+    *inside = __atomic_load_n(&copied_inside, __ATOMIC_RELAXED);
+    *outside = __atomic_load_n(&copied_outside, __ATOMIC_RELAXED);
+}
+
+static void count_copy(const void *host, size_t bytes)
+{
+    const char *at = static_cast<const char *>(host);
+    const bool inside = at >= watched && at + bytes <= watched + watched_size;
+    __atomic_fetch_add(inside ? &copied_inside : &copied_outside, bytes, __ATOMIC_RELAXED);
 }
 
 extern "C" void cuda_cpu_fail_after(uint64_t calls)
@@ -932,6 +956,8 @@ extern "C" cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
     if ((kind != cudaMemcpyDeviceToHost) != known(to, bytes, true) ||
         (kind != cudaMemcpyHostToDevice) != known(from, bytes, true))
         stop("cudaMemcpyAsync: a pointer is not what kind %d says", (int)kind);
+    if (kind != cudaMemcpyDeviceToDevice)
+        count_copy(kind == cudaMemcpyHostToDevice ? from : to, bytes);
     device_memory(true);
     memmove(to, from, bytes);
     device_memory(false);

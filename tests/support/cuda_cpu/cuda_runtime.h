@@ -78,8 +78,9 @@ void *cuda_cpu_shared_dynamic(void);
 // CUDA_CPU_DEVICES of the environment, or 1; negative: no driver); the call of the runtime after
 // which all fail (0: none), or the one that fails alone (from 1; 0: none), and how many calls these
 // two have made fail; of each capture, from its begin to the making of its graph, the call that
-// fails and breaks it (0: none); whether kernels have code for the devices. For whole processes:
-// CUDA_CPU_FAIL="DEVICE CALLS" of the environment, after so many calls all of that device fail.
+// fails and breaks it (0: none); whether kernels have code for the devices (at the start they have,
+// unless CUDA_CPU_NO_CODE is in the environment). For whole processes: CUDA_CPU_FAIL="DEVICE CALLS"
+// of the environment, after so many calls all of that device fail.
 void cuda_cpu_seed(uint64_t seed);
 void cuda_cpu_device_count(int count);
 void cuda_cpu_fail_after(uint64_t calls);
@@ -100,6 +101,11 @@ void cuda_cpu_counts(uint64_t *launches, uint64_t *waits);
 
 // Pieces of memory, streams, events and handles of cuBLAS that were made and not yet given back.
 uint64_t cuda_cpu_alive(void);
+
+// Of the bytes that copies have moved between host and device since begin was given: those whose
+// side on the host lies in these size bytes, and the others.
+void cuda_cpu_watch_copies(const void *begin, size_t size);
+void cuda_cpu_watched_copies(uint64_t *inside, uint64_t *outside);
 
 // For what stands in for a library of CUDA's: device memory can be used between true and false.
 void cuda_cpu_device_memory(bool usable);

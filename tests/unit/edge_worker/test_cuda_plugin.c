@@ -369,10 +369,47 @@ static void large_copies_arrive(void **state)
     ew_device_close(&device);
 }
 
+// Memory that the device shares goes there and back without the staging buffers, from any place in
+// it.
+static void shared_memory_is_copied_straight(void **state)
+{
+    enum { COUNT = 3 << 20, FROM = 7 }; // more than a staging buffer holds
+    void (*watch)(const void *, size_t);
+    void (*watched)(uint64_t *, uint64_t *);
+    uint64_t straight, staged;
+    (void)state;
+    test_plugin_function("cuda_cpu_watch_copies", &watch);
+    test_plugin_function("cuda_cpu_watched_copies", &watched);
+    ew_device device = open_device();
+    const ew_device_ops *ops = device.ops;
+    float *block = ops->alloc(device.state, COUNT), *host = ops->alloc_shared(device.state, COUNT);
+    const size_t bytes = (COUNT - FROM) * sizeof *host;
+    assert_true(block && host);
+    for (uint32_t i = 0; i < COUNT; i++)
+        host[i] = (float)(i % 65537);
+    watch(host, COUNT * sizeof *host);
+    ops->copy(device.state, EW_COPY_IN, block, host + FROM, bytes);
+    assert_int_equal(ops->finish(device.state, NULL), RT_OK);
+    watched(&straight, &staged);
+    assert_int_equal(straight, bytes);
+    assert_int_equal(staged, 0);
+    memset(host, 0, COUNT * sizeof *host);
+    ops->copy(device.state, EW_COPY_OUT, host + FROM, block, bytes);
+    assert_int_equal(ops->finish(device.state, NULL), RT_OK);
+    watched(&straight, &staged);
+    assert_int_equal(straight, 2 * bytes);
+    assert_int_equal(staged, 0);
+    for (uint32_t i = 0; i < COUNT; i++)
+        assert_true(host[i] == (i < FROM ? 0 : (float)(i % 65537)));
+    ops->free_shared(device.state, host);
+    ops->free(device.state, block);
+    ew_device_close(&device);
+}
+
 TEST_MAIN(TEST(missing_things_are_named), TEST(workers_share_devices),
           TEST(a_device_without_code_is_named), TEST(a_missing_library_is_named),
           TEST(another_version_is_refused), TEST(real_plugin_loads_or_says_why),
           TEST(automatic_choice_gives_its_reason), TEST(missing_solver_falls_back),
           TEST(lost_solver_is_replaced), TEST(failures_are_told_by_finish),
           TEST(failing_to_open_leaves_nothing), TEST(rows_move_while_the_device_computes),
-          TEST(large_copies_arrive))
+          TEST(large_copies_arrive), TEST(shared_memory_is_copied_straight))

@@ -1,4 +1,5 @@
 // The CPU device: its kernels give the same bits on every instruction set; opening, and errors.
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,6 +8,7 @@
 #include "edge_worker/device/ew_blas.h"
 #include "edge_worker/device/ew_cpu_kernels.h"
 #include "runtime/rt_hash.h"
+#include "runtime/rt_thread.h"
 
 #define SAMPLES 37u
 #define FIELDS 3u
@@ -159,6 +161,45 @@ static void loading_leaves_the_environment_alone(void **state)
     ew_blas_close(&blas);
 }
 
+// Threads of the library that is loaded.
+static int threads_of_openblas(void)
+{
+    int (*count)(void);
+    ew_blas blas;
+    rt_error error;
+    assert_int_equal(ew_blas_open(&blas, &error), RT_OK);
+    void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_NOLOAD);
+    if (!library)
+        test_skip("no OpenBLAS here, but %s", blas.description);
+    void *symbol = dlsym(library, "openblas_get_num_threads");
+    assert_non_null(symbol);
+    memcpy(&count, &symbol, sizeof count);
+    const int threads = count();
+    dlclose(library);
+    ew_blas_close(&blas);
+    return threads;
+}
+
+// Threads are Lanyard's, which cuts products so that these change no bit.
+static void openblas_has_one_thread(void **state)
+{
+    (void)state;
+    unsetenv("OPENBLAS_NUM_THREADS");
+    assert_int_equal(threads_of_openblas(), 1);
+    assert_null(getenv("OPENBLAS_NUM_THREADS"));
+    if (rt_thread_cores() == 1)
+        test_skip("one core: the library would have one thread anyway");
+}
+
+static void openblas_has_the_users_threads(void **state)
+{
+    (void)state;
+    if (rt_thread_cores() == 1)
+        test_skip("the library takes no more threads than the one core that there is");
+    setenv("OPENBLAS_NUM_THREADS", "2", 1);
+    assert_int_equal(threads_of_openblas(), 2);
+}
+
 static void openblas_gets_the_kernels_that_fit(void **state)
 {
     (void)state;
@@ -197,4 +238,5 @@ static void users_core_type_wins(void **state)
 
 TEST_MAIN(TEST(kernels_agree_to_the_bit), TEST(unknown_device_is_named),
           TEST(automatic_device_says_what_it_is), TEST(loading_leaves_the_environment_alone),
+          TEST(openblas_has_one_thread), TEST(openblas_has_the_users_threads),
           TEST(openblas_gets_the_kernels_that_fit), TEST(users_core_type_wins))

@@ -20,6 +20,7 @@ typedef struct {
     rt_optimizer_kind optimizer;
     float clip_norm;
     uint32_t sample_count, field_count, dense_count;
+    uint32_t class_count; // of the label; 0: it is 0 or 1
     bool bags;
 } scenario;
 
@@ -53,6 +54,13 @@ static void *blank(size_t count)
     return block;
 }
 
+// A sequence has the rows of the first field; of a graph all fields have.
+static uint32_t table_of(const scenario *s, uint32_t field)
+{
+    const bool is_sequence = s->model.kind == RT_MODEL_DIN && field == s->field_count - 1;
+    return is_sequence || s->model.kind == RT_MODEL_GRAPHSAGE ? 0 : field;
+}
+
 // Ids are skewed, so that some rows have hundreds of look-ups.
 static input make_input(const scenario *s, uint32_t row_stride)
 {
@@ -66,7 +74,7 @@ static input make_input(const scenario *s, uint32_t row_stride)
                 blank(row_count),
                 0};
     for (uint32_t i = 0; i < s->sample_count; i++)
-        in.labels[i] = (float)rt_random_below(&random, 2);
+        in.labels[i] = (float)rt_random_below(&random, s->class_count ? s->class_count : 2);
     for (uint32_t i = 0; i < s->sample_count * s->dense_count; i++)
         in.dense[i] = (float)rt_random_unit(&random) - 0.5f;
     for (size_t i = 0; i < (size_t)row_count * row_stride; i++)
@@ -77,7 +85,7 @@ static input make_input(const scenario *s, uint32_t row_stride)
         const uint32_t count = s->bags ? rt_random_below(&random, PER_BAG_MAX + 1) : 1;
         for (uint32_t k = 0; k < count; k++) {
             const uint32_t id = rt_random_below(&random, 1 + rt_random_below(&random, IDS));
-            in.rows[in.lookups++] = bag % s->field_count * IDS + id;
+            in.rows[in.lookups++] = table_of(s, bag % s->field_count) * IDS + id;
         }
         in.bags[bag + 1] = in.lookups;
     }
@@ -116,7 +124,8 @@ static void take_steps(const scenario *s, ew_device *device, ew_model *model, ui
             fail_msg("%s", error.text);
         const float loss = (float)result.loss_sum;
         keep(out, &loss, 1);
-        keep(out, result.predictions, s->sample_count);
+        keep(out, result.predictions,
+             s->sample_count * (size_t)(s->class_count ? s->class_count : 1));
         keep(out, result.row_gradients, (size_t)row_count * dim);
         const float *gradients = ew_model_dense(model, EW_GRADIENTS, &count);
         keep(out, gradients, count);
@@ -142,18 +151,26 @@ static record run(const scenario *s, uint32_t threads)
     const uint32_t dim = s->model.embedding_dim;
     const uint32_t stride = dim + rt_optimizer_state_floats(&optimizer, dim);
     const uint32_t lookups_max = SAMPLES_MAX * FIELDS_MAX * PER_BAG_MAX;
-    const ew_model_config config = {.model = s->model,
-                                    .optimizer = optimizer,
-                                    .seed = 3,
-                                    .dense_count = s->dense_count,
-                                    .field_count = s->field_count,
-                                    .sample_count_max = SAMPLES_MAX,
-                                    .lookup_count_max = lookups_max,
-                                    .row_count_max = FIELDS_MAX * IDS};
+    ew_model_config config = {.model = s->model,
+                              .optimizer = optimizer,
+                              .seed = 3,
+                              .dense_count = s->dense_count,
+                              .field_count = s->field_count,
+                              .class_count = s->class_count,
+                              .sequence_field = s->field_count - 1,
+                              .sample_count_max = SAMPLES_MAX,
+                              .lookup_count_max = lookups_max,
+                              .row_count_max = FIELDS_MAX * IDS};
     const ew_device_wish wish = {.name = "cpu", .threads = threads};
     ew_device device;
     ew_model *model;
     record out = {0};
+    config.tables.are_shared = s->model.kind >= RT_MODEL_DIN;
+    config.tables.field_count = s->field_count;
+    for (uint32_t f = 0; f < s->field_count; f++) {
+        config.tables.of[f] = (uint8_t)table_of(s, f);
+        config.tables.borrows[f] = table_of(s, f) != f;
+    }
     rt_error error = {0};
     if (ew_device_open_as(&wish, &device, &error) ||
         ew_model_create(&config, &device, &model, &error))
@@ -263,6 +280,40 @@ static void long_vectors_meet_by_matrix_products(void **state)
     expect_same_bits(&s);
 }
 
+// Attention over a sequence that has the rows of another field.
+static void attention_over_a_history(void **state)
+{
+    (void)state;
+    scenario s = scenario_of(RT_MODEL_DIN, 16, 900);
+    s.optimizer = RT_OPTIMIZER_ADAGRAD;
+    s.bags = true;
+    s.model.attention_layer_count = 1;
+    s.model.attention[0] = 20;
+    expect_same_bits(&s);
+}
+
+static void neighbours_in_a_graph(void **state)
+{
+    (void)state;
+    scenario s = scenario_of(RT_MODEL_GRAPHSAGE, 16, 900);
+    s.optimizer = RT_OPTIMIZER_ADAM;
+    s.dense_count = 0;
+    s.class_count = 5;
+    s.model.pooling = RT_POOL_MEAN;
+    s.model.fan_out = FIELDS_MAX / 2;
+    expect_same_bits(&s);
+}
+
+static void a_label_of_classes(void **state)
+{
+    (void)state;
+    scenario s = scenario_of(RT_MODEL_WDL, 16, 1000);
+    s.optimizer = RT_OPTIMIZER_ADAGRAD;
+    s.class_count = 7;
+    expect_same_bits(&s);
+}
+
 TEST_MAIN(TEST_SLOW(one_look_up_per_field, 240), TEST_SLOW(bags_of_look_ups, 240),
           TEST(few_samples_or_none), TEST(cross_matrices_and_one_accumulator_for_all),
-          TEST(long_vectors_meet_by_matrix_products))
+          TEST(long_vectors_meet_by_matrix_products), TEST(attention_over_a_history),
+          TEST(neighbours_in_a_graph), TEST(a_label_of_classes))

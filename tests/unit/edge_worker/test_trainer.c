@@ -1,4 +1,5 @@
-// The end of a trainer whose gradients a thread of the dense exchange still adds up.
+// A trainer and the dense exchange: the end of one whose gradients a thread still adds up, and the
+// way of gradients between a device and the host.
 #include "edge_worker/ew_trainer.h"
 
 #include <stdatomic.h>
@@ -129,4 +130,86 @@ static void gradients_stay_for_a_sum_under_way(void **state)
     close(wake_fd);
 }
 
-TEST_MAIN(TEST(gradients_stay_for_a_sum_under_way))
+// What a worker's slice of two samples becomes of the dense part; *straight: bytes of gradients
+// that went between host and device without a detour, on a device with memory of its own.
+static void train_once(ew_device *device, float *values, uint64_t *straight)
+{
+    static const float labels[] = {1, 0}, dense[] = {0.5f, -2};
+    static const uint32_t rows[] = {0, 1}, slots[] = {3, 1};
+    static const uint8_t modes[] = {DP_MODE_OWN, DP_MODE_OWN};
+    const dp_slice_view slice = {.counts = {.iteration = 1,
+                                            .batch_samples = 2,
+                                            .sample_count = 2,
+                                            .lookup_count = 2,
+                                            .row_count = 2},
+                                 .labels = labels,
+                                 .dense = dense,
+                                 .lookup_rows = rows,
+                                 .row_slots = slots,
+                                 .row_modes = modes};
+    void (*watch)(const void *, size_t);
+    void (*watched)(uint64_t *, uint64_t *);
+    uint64_t others;
+    uint32_t count;
+    const ew_trained *trained;
+    ew_trainer *trainer;
+    rt_error error = {0};
+    ew_model *model = make_model(device);
+    const ew_trainer_config config = {.device = device,
+                                      .model = model,
+                                      .row_optimizer = {.kind = RT_OPTIMIZER_SGD},
+                                      .slab = device->ops->alloc(device->state, 4 * 16),
+                                      .slot_count = 4,
+                                      .row_stride = 16,
+                                      .dim = 4,
+                                      .row_count_max = 4,
+                                      .wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
+    test_plugin_function("cuda_cpu_watch_copies", &watch);
+    test_plugin_function("cuda_cpu_watched_copies", &watched);
+    assert_non_null(config.slab);
+    assert_int_equal(ew_trainer_create(&config, &trainer, &error), RT_OK);
+    const float *gradients = ew_trainer_dense_gradients(trainer, &count);
+    watch(gradients, count * sizeof *gradients);
+    ew_trainer_train(trainer, &slice);
+    while (ew_trainer_result(trainer, &trained) == RT_AGAIN)
+        usleep(100);
+    if (trained->status)
+        fail_msg("%s", trained->error.text);
+    assert_true(gradients[count - 1] == 0); // the verdict
+    ew_trainer_rows(trainer, &slice, true);
+    while (ew_trainer_result(trainer, &trained) == RT_AGAIN)
+        usleep(100);
+    ew_trainer_dense(trainer, 1, true);
+    assert_int_equal(ew_trainer_weights.read(trainer, values, NULL, &error), RT_OK);
+    watched(straight, &others);
+    ew_trainer_destroy(trainer);
+    ew_model_destroy(model);
+    device->ops->free(device->state, config.slab);
+    close(config.wake_fd);
+}
+
+static void dense_gradients_make_no_detour(void **state)
+{
+    float values[2][64] = {{0}};
+    uint64_t straight[2];
+    uint32_t count;
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++) { // the CPU, which copies nothing, and a device
+        ew_device device;
+        rt_error error = {0};
+        if (test_device_open(i, &device, &error))
+            fail_msg("%s", error.text);
+        ew_model *model = make_model(&device);
+        (void)ew_model_dense(model, EW_VALUES, &count);
+        ew_model_destroy(model);
+        assert_true(count > 0 && count <= RT_COUNT_OF(values[i]));
+        train_once(&device, values[i], &straight[i]);
+        ew_device_close(&device);
+    }
+    assert_int_equal(straight[0], 0);
+    assert_int_equal(straight[1], 2 * count * sizeof(float)); // to the host, and the sum back
+    for (uint32_t k = 0; k < count; k++)                      // sums in another order
+        test_close(values[1][k], values[0][k], 1e-6, 1, "dense parameter");
+}
+
+TEST_MAIN(TEST(dense_gradients_make_no_detour), TEST(gradients_stay_for_a_sum_under_way))

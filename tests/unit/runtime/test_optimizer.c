@@ -301,6 +301,48 @@ static void test_row_wise_sum_has_its_order(void **context)
     }
 }
 
+// A block of several chunks: the lanes' sums of each, and these in their order, in doubles. It is
+// the paper's formula, too, and threads that share the work do the same.
+static void test_row_wise_sum_goes_by_chunks(void **context)
+{
+    (void)context;
+    enum { CHUNK = RT_OPTIMIZER_SQUARES_CHUNK, DIM = 3 * CHUNK + 77 };
+    static float gradient[DIM], values[DIM], shared[DIM];
+    rt_optimizer_config config = config_of(RT_OPTIMIZER_ROWWISE_ADAGRAD);
+    config.l2 = 0.3f;
+    float state = 0.25f, shared_state = state, mean = 0;
+    double sum = 0, exact = 0;
+    rt_row_init(5, 3, 1, DIM, gradient);
+    rt_row_init(6, 3, 1, DIM, values);
+    memcpy(shared, values, sizeof shared);
+    for (uint32_t begin = 0; begin < DIM; begin += CHUNK) {
+        float lanes[8] = {0};
+        for (uint32_t i = begin; i < DIM && i < begin + CHUNK; i++) {
+            const float g = gradient[i] + 0.3f * values[i];
+            lanes[i % 8] += g * g;
+            exact += (double)g * g / DIM;
+        }
+        for (uint32_t width = 4; width > 0; width /= 2)
+            for (uint32_t k = 0; k < width; k++)
+                lanes[k] += lanes[k + width];
+        sum += (double)lanes[0];
+    }
+    mean = (float)sum / DIM;
+    rt_optimizer_step(&config, DIM, 1, values, &state, gradient);
+    assert_true(state == 0.25f + mean);
+    // Of a chunk a lane adds 128 floats.
+    test_close(state, 0.25 + exact, 130 * 0x1p-24, 1, "state");
+    rt_optimizer_terms terms = rt_optimizer_terms_of(&config, 1);
+    sum = 0;
+    for (uint32_t chunk = 0; chunk < rt_optimizer_chunk_count(DIM); chunk++)
+        sum += rt_optimizer_chunk_squares(terms, DIM, chunk, shared, gradient);
+    terms = rt_optimizer_settle(&config, terms, DIM, sum, &shared_state);
+    rt_optimizer_step_range(&config, terms, DIM, 1000, DIM, shared, &shared_state, gradient);
+    rt_optimizer_step_range(&config, terms, DIM, 0, 1000, shared, &shared_state, gradient);
+    assert_true(shared_state == state);
+    assert_memory_equal(shared, values, sizeof values);
+}
+
 static void test_row_init_is_pinned(void **context)
 {
     (void)context;
@@ -374,5 +416,6 @@ TEST_MAIN(TEST(test_kinds_follow_their_formulas), TEST(test_shaped_steps_follow_
           TEST(test_rate_follows_its_formula), TEST(test_norms),
           TEST(test_state_sizes_and_initial_state), TEST(test_zero_gradients_change_nothing),
           TEST(test_bits_are_pinned), TEST(test_row_wise_sum_has_its_order),
-          TEST(test_row_init_is_pinned), TEST(test_row_init_depends_on_key_seed_and_not_on_dim),
-          TEST(test_row_init_moments), TEST(test_names_lead_to_their_tables))
+          TEST(test_row_wise_sum_goes_by_chunks), TEST(test_row_init_is_pinned),
+          TEST(test_row_init_depends_on_key_seed_and_not_on_dim), TEST(test_row_init_moments),
+          TEST(test_names_lead_to_their_tables))
