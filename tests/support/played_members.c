@@ -41,19 +41,18 @@ static void give_file(played *p, uint32_t peer, uint32_t iteration)
     char *bytes = file_of(p, peer, iteration, &size);
     for (size_t at = 0; at < size; at += RT_WIRE_PIECE_BYTES_MAX) {
         const size_t part = rt_min_u64(size - at, RT_WIRE_PIECE_BYTES_MAX);
-        rt_wire_piece head = {
-            .file = rt_peer_role(peer) == RT_ROLE_PS ? rt_bits_under(p->welcome.shards_in,
-                                                                     rt_peer_rank(peer))
-                                                     : 0,
-            .offset = at,
-            .total = size,
-            .checksum = rt_hash_bytes(bytes + at, part)};
+        rt_wire_piece head = {.file = rt_peer_role(peer) == RT_ROLE_PS
+                                          ? rt_bits_under(p->welcome.shards_in, rt_peer_rank(peer))
+                                          : 0,
+                              .offset = at,
+                              .total = size,
+                              .checksum = rt_hash_bytes(bytes + at, part)};
         if (at + part == size)
             head.sum = rt_hash_bytes(bytes, size);
         rt_message message;
-        assert_int_equal(rt_message_create(&message, RT_MESSAGE_PIECE, peer, iteration, 1,
-                                           sizeof head + part),
-                         RT_OK);
+        assert_int_equal(
+            rt_message_create(&message, RT_MESSAGE_PIECE, peer, iteration, 1, sizeof head + part),
+            RT_OK);
         memcpy(rt_message_payload(&message), &head, sizeof head);
         memcpy(rt_message_payload(&message) + sizeof head, bytes + at, part);
         played_write(p, peer, &message);
@@ -240,8 +239,7 @@ static void say_loaded(played *p, uint32_t peer, uint32_t iteration, rt_status s
     const rt_wire_written loaded = {.status = status, .file = status ? 0 : 7};
     memcpy(bytes, &loaded, sizeof loaded);
     memcpy(bytes + sizeof loaded, "not here", 8);
-    played_say(p, peer, RT_MESSAGE_LOADED, iteration, 1, bytes,
-               sizeof loaded + (status ? 8 : 0));
+    played_say(p, peer, RT_MESSAGE_LOADED, iteration, 1, bytes, sizeof loaded + (status ? 8 : 0));
 }
 
 static void answer_load(played *p, uint32_t peer, const rt_message *message)

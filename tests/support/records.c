@@ -129,8 +129,8 @@ static const char *next_of(const char *line)
 void records_print_difference(const char *recorded, const char *now)
 {
     while (*recorded || *now) {
-        const bool same = length_of(recorded) == length_of(now) &&
-                          memcmp(recorded, now, length_of(now)) == 0;
+        const bool same =
+            length_of(recorded) == length_of(now) && memcmp(recorded, now, length_of(now)) == 0;
         if (!same)
             printf("  recorded %.*s\n  now      %.*s\n", (int)length_of(recorded), recorded,
                    (int)length_of(now), now);
@@ -151,8 +151,8 @@ static size_t take_number(const char *at, char *to, size_t size)
         return 0;
     const double value = strtod(at, &end);
     const size_t used = (size_t)(end - at);
-    if ((!memchr(at, '.', used) && !memchr(at, 'e', used)) || end[-1] == '.' ||
-        *end == '.' || isalnum((unsigned char)*end))
+    if ((!memchr(at, '.', used) && !memchr(at, 'e', used)) || end[-1] == '.' || *end == '.' ||
+        isalnum((unsigned char)*end))
         return 0;
     snprintf(to, size, "%.6g", value);
     return used;

@@ -6,10 +6,11 @@
 // Members are played (tests/support/played.h), threads run one at a time and time passes only while
 // the coordinator waits: a conversation is the same in every build and on every machine.
 //
-// A change that is to make others: LANYARD_UPDATE_GOLDEN=1 (or a part of a name, for those that have
-// it) writes the file anew, and the difference says which. It has a line for each conversation, NAME: WHAT..., so that a new one is a new line;
-// below it stands, indented, what is recorded. LANYARD_SHOW=FOLDER puts there what was said, message
-// by message, and the files, of the line that is recorded anew. WHAT is
+// A change that is to make others: LANYARD_UPDATE_GOLDEN=1 (or a part of a name, for those that
+// have it) writes the file anew, and the difference says which. It has a line for each
+// conversation, NAME: WHAT..., so that a new one is a new line; below it stands, indented, what is
+// recorded. LANYARD_SHOW=FOLDER puts there what was said, message by message, and the files, of the
+// line that is recorded anew. WHAT is
 //   KEY=VALUE          of the configuration
 //   run.KEY=VALUE      how the coordinator is started (start_with)
 //   play.KEY=VALUE     how members behave (behave)
@@ -44,7 +45,7 @@
 #include "tests/support/test.h"
 
 #define GOLDEN "tests/golden/coordinator.golden"
-#define PARTS 8u // of the file, each a case
+#define PARTS 8u    // of the file, each a case
 #define LIMIT_S 30u // of a conversation
 #define RUN_FILE "run.json"
 #define EVENTS_MAX 64u
@@ -98,7 +99,7 @@ static void say_hello(conversation *c, uint32_t peer, const char *what)
     if (strcmp(what, "address") == 0)
         hello.address[0] = '\0';
     if (strcmp(what, "program") == 0)
-        hello.program[0] = '?';
+        rt_control_put_text(hello.program, sizeof hello.program, "of another day");
     played_join(c->members, peer, &hello);
 }
 
@@ -226,8 +227,7 @@ static void on_turn(played *p)
     conversation *c = p->context;
     for (uint32_t i = 0; i < c->event_count; i++) {
         event *one = &c->events[i];
-        if (!one->is_over && one->is_timed &&
-            one_by_one_now_ns() - c->begin_ns >= one->after_ns)
+        if (!one->is_over && one->is_timed && one_by_one_now_ns() - c->begin_ns >= one->after_ns)
             happen(c, one);
     }
 }
@@ -255,6 +255,34 @@ static void count_saved(void *context)
 }
 
 // ---- what is wanted ----------------------------------------------------------------------------
+
+// So many lines of Criteo's format in the file "rows", and every tenth time garbage.
+static void write_rows(uint64_t count, bool has_garbage)
+{
+    FILE *file = fopen("rows", "w");
+    assert_non_null(file);
+    for (uint64_t i = 0; i < count; i++) {
+        fputs(i % 3 == 0 ? "1" : "0", file);
+        for (uint64_t f = 0; f < 39; f++)
+            fprintf(file, f < 13 ? "\t%" PRIu64 : "\t%08" PRIx64, i * 7 % (f + 3));
+        fputs(has_garbage && i % 10 == 9 ? "\nno sample\n" : "\n", file);
+    }
+    assert_int_equal(fclose(file), 0);
+}
+
+// Likewise a table: a label, a class, a number, an id, ids, the time, and an outcome of another
+// label.
+static void write_table(uint64_t count)
+{
+    FILE *file = fopen("rows", "w");
+    assert_non_null(file);
+    for (uint64_t i = 0; i < count; i++)
+        fprintf(file,
+                "%" PRIu64 ",%" PRIu64 ",%g,user%" PRIu64 ",tag%" PRIu64 "|tag%" PRIu64 ",%" PRIu64
+                "\n",
+                (uint64_t)(i % 3 == 0), i % 5, (double)i / 8 - 3, i % 29, i % 7, i % 11, i / 4);
+    assert_int_equal(fclose(file), 0);
+}
 
 static void start_with(conversation *c, const char *key, const char *value)
 {
@@ -284,6 +312,10 @@ static void start_with(conversation *c, const char *key, const char *value)
         own->schema += number;
     else if (strcmp(key, "reload") == 0)
         own->reload.path = RUN_FILE;
+    else if (strcmp(key, "rows") == 0 || strcmp(key, "rows_and_garbage") == 0)
+        write_rows(number, key[4] != '\0');
+    else if (strcmp(key, "table") == 0)
+        write_table(number);
     else
         fail_msg("run.%s: a coordinator has none", key);
 }
@@ -296,9 +328,9 @@ static void behave(played_manners *m, const char *key, const char *value)
         size_t offset, size;
     } all[] = {
 #define ONE(name) {#name, offsetof(played_manners, name), sizeof m->name}
-        ONE(absent),  ONE(absent_shards), ONE(late),     ONE(bad),      ONE(applied),
-        ONE(rates),   ONE(busy),          ONE(file_bytes), ONE(writes), ONE(no_room),
-        ONE(unread),  ONE(unwanted),      ONE(wrong_version), ONE(slow)
+        ONE(absent), ONE(absent_shards), ONE(late),          ONE(bad),    ONE(applied),
+        ONE(rates),  ONE(busy),          ONE(file_bytes),    ONE(writes), ONE(no_room),
+        ONE(unread), ONE(unwanted),      ONE(wrong_version), ONE(slow)
 #undef ONE
     };
     if (strcmp(key, "compute_us") == 0) {
@@ -529,7 +561,8 @@ static void check_part(uint32_t part)
     }
 PART(0)
 PART(1)
-PART(2) PART(3) PART(4) PART(5) PART(6) PART(7)
+PART(2)
+PART(3) PART(4) PART(5) PART(6) PART(7)
 
     // Writes the file anew, and says so.
     static int record(const char *which)
