@@ -71,6 +71,9 @@ rt_wire_hello played_hello(const played *p, uint32_t peer)
     rt_wire_hello hello = rt_control_greet(peer, &p->identity);
     char address[RT_ADDRESS_MAX];
     hello.pid = 1;
+    hello.allowed = p->allowed;
+    if (p->has_keys)
+        memset(hello.key, 9, sizeof hello.key);
     if (is_shard ? rank < config->ps_shard_count : rank < config->worker_count)
         hello.box = rt_config_hash_box(config, is_shard ? rt_config_box_of_shard(config, rank)
                                                         : rt_config_box_of_worker(config, rank));
@@ -93,7 +96,7 @@ void played_begin(played *p)
     stage = p;
     p->turns = 0;
     p->iteration = 0;
-    p->given_copies = 0;
+    p->given_copies = p->allowed = 0;
 }
 
 void played_end(played *p)
@@ -200,6 +203,7 @@ static rt_status send_there(rt_endpoint *endpoint, uint32_t peer, rt_message *me
         fail_msg("the coordinator sends what nobody takes: %s", error.text);
     if (rt_message_header(message)->type != RT_MESSAGE_HEARTBEAT)
         note(to, message);
+    p->on_message(p, (rt_message_type)rt_message_header(message)->type);
     if (!to->is_mute)
         played_answer(p, peer, message);
     rt_message_release(message);
@@ -243,7 +247,7 @@ static rt_status wait_here(rt_endpoint *const *endpoints, uint32_t count, int wa
     assert_int_equal(count, 1);
     if (p->turns++ == TURNS_MAX)
         fail_msg("the run does not end");
-    one_by_one_pass(TURN_NS);
+    one_by_one_pass(TURN_NS * (p->manners.turn_ms ? p->manners.turn_ms : 1));
     one_by_one_rest();
     if (p->turns % (1 + p->manners.slow) == 0)
         one_by_one_end_children();

@@ -32,6 +32,9 @@ typedef struct {
     uint64_t unread;          // shards that cannot read a file before they have got the copy of it
     uint64_t unwanted;        // shards that cannot read it then either
     uint32_t wrong_version;   // iteration of a checkpoint of which a row has another version
+    uint32_t turn_ms;         // that the coordinator waits each time; 0: one
+    uint32_t spoils;          // pieces of files: 1: with another checksum, 2: the sender gives up, 3:
+                              // of a model only, likewise
     uint32_t slow;            // processes of the coordinator end in one of so many more turns
     uint64_t compute_ns[4];   // of a sample, by worker
 } played_manners;
@@ -66,8 +69,11 @@ struct played {
     played_manners manners;
     uint32_t more_labels;
     bool is_trained;
-    // An iteration's slice goes out for the first time; a turn begins.
+    bool has_keys;         // their listeners have the key of one that may join
+    uint64_t allowed;      // hash of the keys that they were told last
+    // An iteration's slice goes out for the first time; a message does; a turn begins.
     void (*on_iteration)(played *p, uint32_t iteration);
+    void (*on_message)(played *p, rt_message_type type);
     void (*on_turn)(played *p);
     void *context;
 

@@ -35,27 +35,38 @@ static char *file_of(const played *p, uint32_t peer, uint32_t iteration, size_t 
     return bytes;
 }
 
+static void give_piece(played *p, uint32_t peer, uint32_t iteration, rt_wire_piece head,
+                       const char *bytes, size_t size)
+{
+    rt_message message;
+    const uint32_t spoils = p->manners.spoils;
+    if (spoils == 1)
+        head.checksum++;
+    if (spoils == 2 || (spoils == 3 && iteration == 0))
+        head.status = RT_IO;
+    assert_int_equal(
+        rt_message_create(&message, RT_MESSAGE_PIECE, peer, iteration, 1, sizeof head + size),
+        RT_OK);
+    memcpy(rt_message_payload(&message), &head, sizeof head);
+    memcpy(rt_message_payload(&message) + sizeof head, bytes, size);
+    played_write(p, peer, &message);
+}
+
 static void give_file(played *p, uint32_t peer, uint32_t iteration)
 {
     size_t size;
+    const bool is_shard = rt_peer_role(peer) == RT_ROLE_PS;
+    const uint32_t shard = rt_bits_under(p->welcome.shards_in, rt_peer_rank(peer));
     char *bytes = file_of(p, peer, iteration, &size);
     for (size_t at = 0; at < size; at += RT_WIRE_PIECE_BYTES_MAX) {
         const size_t part = rt_min_u64(size - at, RT_WIRE_PIECE_BYTES_MAX);
-        rt_wire_piece head = {.file = rt_peer_role(peer) == RT_ROLE_PS
-                                          ? rt_bits_under(p->welcome.shards_in, rt_peer_rank(peer))
-                                          : 0,
-                              .offset = at,
-                              .total = size,
-                              .checksum = rt_hash_bytes(bytes + at, part)};
-        if (at + part == size)
-            head.sum = rt_hash_bytes(bytes, size);
-        rt_message message;
-        assert_int_equal(
-            rt_message_create(&message, RT_MESSAGE_PIECE, peer, iteration, 1, sizeof head + part),
-            RT_OK);
-        memcpy(rt_message_payload(&message), &head, sizeof head);
-        memcpy(rt_message_payload(&message) + sizeof head, bytes + at, part);
-        played_write(p, peer, &message);
+        const bool is_last = at + part == size;
+        const rt_wire_piece head = {.file = is_shard ? shard : 0,
+                                    .offset = at,
+                                    .total = size,
+                                    .checksum = rt_hash_bytes(bytes + at, part),
+                                    .sum = is_last ? rt_hash_bytes(bytes, size) : 0};
+        give_piece(p, peer, iteration, head, bytes + at, part);
     }
     free(bytes);
 }
@@ -326,6 +337,14 @@ static void take_welcome(played *p, uint32_t peer, const rt_message *message)
         say_link(p, peer);
 }
 
+// It says HELLO again once it has taken the keys.
+static void take_allowed(played *p, uint32_t peer, const rt_message *message)
+{
+    p->allowed = rt_hash_bytes(rt_message_payload(message), message->size - sizeof(rt_wire_header));
+    const rt_wire_hello hello = played_hello(p, peer);
+    played_join(p, peer, &hello);
+}
+
 void played_answer(played *p, uint32_t peer, const rt_message *message)
 {
     const uint32_t type = rt_message_header(message)->type;
@@ -333,6 +352,8 @@ void played_answer(played *p, uint32_t peer, const rt_message *message)
         played_say(p, peer, RT_MESSAGE_HEARTBEAT, 0, 0, NULL, 0);
     else if (type == RT_MESSAGE_WELCOME)
         take_welcome(p, peer, message);
+    else if (type == RT_MESSAGE_ALLOW)
+        take_allowed(p, peer, message);
     else if (rt_peer_role(peer) == RT_ROLE_WORKER)
         answer_as_worker(p, peer, message);
     else if (rt_peer_role(peer) == RT_ROLE_PS)

@@ -15,7 +15,8 @@
 //   run.KEY=VALUE      how the coordinator is started (start_with)
 //   play.KEY=VALUE     how members behave (behave)
 //   @ITERATION:EVENT   something happens when that iteration's slices go out; @0: before members
-//   @tSECONDS:EVENT    join; or so long after the run's start (happen)
+//   @tSECONDS:EVENT    join; or so long after the run's start, or before the members answer the first
+//   @MESSAGE:EVENT     message of that type (happen)
 //   |                  the next run in the same folder, with all of the configuration before
 #include "dispatch/coordinator/dp_coordinator.h"
 
@@ -57,6 +58,7 @@ typedef struct {
     char *text; // behind the colon
     uint32_t iteration;
     uint64_t after_ns;
+    rt_message_type type; // 0: it waits for no message
     bool is_timed, is_over;
 } event;
 
@@ -98,6 +100,10 @@ static void say_hello(conversation *c, uint32_t peer, const char *what)
         hello.rank++;
     if (strcmp(what, "address") == 0)
         hello.address[0] = '\0';
+    if (strcmp(what, "key") == 0)
+        hello.key[3]++;
+    if (strcmp(what, "no_key") == 0)
+        memset(hello.key, 0, sizeof hello.key);
     if (strcmp(what, "program") == 0)
         rt_control_put_text(hello.program, sizeof hello.program, "of another day");
     played_join(c->members, peer, &hello);
@@ -121,19 +127,19 @@ static rt_message_type type_of(const char *name)
     return 0;
 }
 
-// PEER:TYPE:ITERATION:COUNT:BYTES
+// PEER:TYPE:ITERATION:COUNT:BYTES:FIRST, the value of the first byte.
 static void say_anything(conversation *c, uint32_t peer, const char *what)
 {
     char type[32] = "";
     uint8_t bytes[512] = {0};
     uint64_t iteration = 0;
-    uint32_t count = 0, size = 0;
-    if (sscanf(what, "%31[A-Z_]:%" SCNu64 ":%" SCNu32 ":%" SCNu32, type, &iteration, &count,
-               &size) < 1)
+    uint32_t count = 0, size = 0, first = 0;
+    if (sscanf(what, "%31[A-Z_]:%" SCNu64 ":%" SCNu32 ":%" SCNu32 ":%" SCNu32, type, &iteration,
+               &count, &size, &first) < 1)
         fail_msg("%s: expected TYPE:ITERATION:COUNT:BYTES", what);
     assert_true(size <= sizeof bytes);
     for (uint32_t i = 0; i < size; i++)
-        bytes[i] = (uint8_t)(i / 8 % 4);
+        bytes[i] = i ? (uint8_t)(i / 8 % 4) : (uint8_t)first;
     played_say(c->members, peer, type_of(type), iteration, count, bytes, size);
 }
 
@@ -188,6 +194,20 @@ static void happen_to(conversation *c, const char *what, char *whom)
         fail_msg("nobody knows what \"%s\" is", what);
 }
 
+// PATH~TEXT: a file has this text, with ^ for blanks; PATH alone: it goes.
+static void put_file(char *path)
+{
+    char *text = strchr(path, '~');
+    if (!text) {
+        assert_int_equal(unlink(path), 0);
+        return;
+    }
+    *text++ = '\0';
+    for (char *at = text; *at; at++)
+        *at = *at == '^' ? ' ' : *at == '~' ? '\n' : *at;
+    records_write(path, text);
+}
+
 static void happen(conversation *c, event *one)
 {
     char text[1024];
@@ -208,6 +228,8 @@ static void happen(conversation *c, event *one)
         ask(c, value);
     else if (strcmp(text, "write") == 0)
         records_write(RUN_FILE, value);
+    else if (strcmp(text, "file") == 0)
+        put_file(value);
     else
         happen_to(c, text, value);
 }
@@ -217,7 +239,17 @@ static void on_iteration(played *p, uint32_t iteration)
     conversation *c = p->context;
     for (uint32_t i = 0; i < c->event_count; i++) {
         event *one = &c->events[i];
-        if (!one->is_over && !one->is_timed && one->iteration == iteration)
+        if (!one->is_over && !one->is_timed && !one->type && one->iteration == iteration)
+            happen(c, one);
+    }
+}
+
+static void on_message(played *p, rt_message_type type)
+{
+    conversation *c = p->context;
+    for (uint32_t i = 0; i < c->event_count; i++) {
+        event *one = &c->events[i];
+        if (!one->is_over && one->type == type)
             happen(c, one);
     }
 }
@@ -255,6 +287,18 @@ static void count_saved(void *context)
 }
 
 // ---- what is wanted ----------------------------------------------------------------------------
+
+// Made up: nobody looks whether they are keys.
+static void take_keys(conversation *c)
+{
+    static rt_keys keys;
+    keys = (rt_keys){.is_set = true, .own = {.name = "own"}, .allowed_count = 1};
+    memset(keys.own.bytes, 7, sizeof keys.own.bytes);
+    snprintf(keys.allowed[0].name, sizeof keys.allowed[0].name, "other");
+    memset(keys.allowed[0].bytes, 9, sizeof keys.allowed[0].bytes);
+    c->own.keys = &keys;
+    c->members->has_keys = true;
+}
 
 // So many lines of Criteo's format in the file "rows", and every tenth time garbage.
 static void write_rows(uint64_t count, bool has_garbage)
@@ -312,6 +356,10 @@ static void start_with(conversation *c, const char *key, const char *value)
         own->schema += number;
     else if (strcmp(key, "reload") == 0)
         own->reload.path = RUN_FILE;
+    else if (strcmp(key, "file") == 0)
+        put_file((char *)(uintptr_t)value);
+    else if (strcmp(key, "keys") == 0)
+        take_keys(c);
     else if (strcmp(key, "rows") == 0 || strcmp(key, "rows_and_garbage") == 0)
         write_rows(number, key[4] != '\0');
     else if (strcmp(key, "table") == 0)
@@ -330,7 +378,7 @@ static void behave(played_manners *m, const char *key, const char *value)
 #define ONE(name) {#name, offsetof(played_manners, name), sizeof m->name}
         ONE(absent), ONE(absent_shards), ONE(late),          ONE(bad),    ONE(applied),
         ONE(rates),  ONE(busy),          ONE(file_bytes),    ONE(writes), ONE(no_room),
-        ONE(unread), ONE(unwanted),      ONE(wrong_version), ONE(slow)
+        ONE(unread), ONE(unwanted),      ONE(wrong_version), ONE(slow), ONE(turn_ms), ONE(spoils)
 #undef ONE
     };
     if (strcmp(key, "compute_us") == 0) {
@@ -355,7 +403,10 @@ static void note_event(conversation *c, char *text)
     if (!colon)
         fail_msg("%s: expected @WHEN:EVENT", text);
     *one = (event){.text = colon + 1, .is_timed = text[1] == 't'};
-    if (one->is_timed)
+    *colon = '\0';
+    if (text[1] >= 'A' && text[1] <= 'Z')
+        one->type = type_of(text + 1);
+    else if (one->is_timed)
         one->after_ns = (uint64_t)(strtod(text + 2, NULL) * 1e9);
     else
         one->iteration = (uint32_t)strtoul(text + 1, NULL, 10);
@@ -452,6 +503,7 @@ static void one_run(played *members, const char *all, char *own, rt_bytes *recor
                                     .announce = announce,
                                     .saved = count_saved,
                                     .announce_context = &c};
+    members->has_keys = false;
     members->manners = (played_manners){.compute_ns = {20000, 20000, 20000, 20000}};
     prepare(&c, own);
     members->config = &c.config;
@@ -459,6 +511,7 @@ static void one_run(played *members, const char *all, char *own, rt_bytes *recor
     members->more_labels = rt_config_label_count(&c.config.stream) - 1;
     members->is_trained = c.own.model != NULL;
     members->on_iteration = on_iteration;
+    members->on_message = on_message;
     members->on_turn = on_turn;
     members->context = &c;
     played_begin(members);
