@@ -15,6 +15,7 @@
 #include "runtime/files/rt_pack.h"
 #include "runtime/rt_build.h"
 #include "runtime/rt_hash.h"
+#include "runtime/stream/rt_position.h"
 #include "tests/support/test.h"
 
 #define FILES_MAX 256
@@ -306,8 +307,8 @@ static bool ends_with(const char *path, const char *end)
     return length >= own && strcmp(path + length - own, end) == 0;
 }
 
-// Of the planner's state what the planner itself has put there, bit by bit: sums of losses in it
-// are as exact as a machine's logarithms.
+// Of the planner's state what the planner itself has put there, bit by bit: sums of losses are as
+// exact as a machine's logarithms, and positions in files have paths.
 static uint32_t hash_of_state(const char *path)
 {
     rt_bytes bytes = {0};
@@ -317,7 +318,11 @@ static uint32_t hash_of_state(const char *path)
     rt_reader reader = rt_bytes_reader(&bytes);
     const uint64_t size = rt_reader_u64(&reader);
     const void *state = rt_reader_take(&reader, size, 1);
-    const uint64_t hash = state ? rt_hash_bytes(state, size) : 0;
+    rt_reader planner = {state, state ? size : 0, !state};
+    rt_bytes position = {0};
+    const bool has_state = rt_position_take(&planner, &position);
+    const uint64_t hash = has_state ? rt_hash_bytes(planner.next, planner.left) : 0;
+    rt_bytes_fini(&position);
     rt_bytes_fini(&bytes);
     return (uint32_t)(hash ^ reader.left);
 }
