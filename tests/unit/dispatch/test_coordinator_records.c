@@ -51,6 +51,7 @@
 #define GOLDEN "tests/golden/coordinator.golden"
 #define PARTS 8u    // of the file, each a case
 #define LIMIT_S 30u // of a conversation
+#define CASE_S 240u
 #define RUN_FILE "run.json"
 #define EVENTS_MAX 64u
 #define SAID_BYTES (1u << 14)
@@ -624,14 +625,18 @@ static void check_part(uint32_t part)
         (void)state;                   \
         check_part(n);                 \
     }
-PART(0)
-PART(1)
-PART(2)
-PART(3)
-PART(4) PART(5) PART(6) PART(7)
 
-    // Writes the file anew, and says so.
-    static int record(const char *which)
+PART(0);
+PART(1);
+PART(2);
+PART(3);
+PART(4);
+PART(5);
+PART(6);
+PART(7);
+
+// Writes the file anew, and says so.
+static int record(const char *which)
 {
     records_list list;
     int failed = 0;
@@ -655,8 +660,10 @@ PART(4) PART(5) PART(6) PART(7)
 
 int main(int argc, char **argv)
 {
-    static const test_case cases[] = {TEST(part_0), TEST(part_1), TEST(part_2), TEST(part_3),
-                                      TEST(part_4), TEST(part_5), TEST(part_6), TEST(part_7)};
+    static const test_case cases[] = {TEST_SLOW(part_0, CASE_S), TEST_SLOW(part_1, CASE_S),
+                                      TEST_SLOW(part_2, CASE_S), TEST_SLOW(part_3, CASE_S),
+                                      TEST_SLOW(part_4, CASE_S), TEST_SLOW(part_5, CASE_S),
+                                      TEST_SLOW(part_6, CASE_S), TEST_SLOW(part_7, CASE_S)};
     const char *which = getenv("LANYARD_UPDATE_GOLDEN");
     if (which)
         return record(which);
