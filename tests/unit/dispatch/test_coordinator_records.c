@@ -198,7 +198,8 @@ static void happen_to(conversation *c, const char *what, char *whom)
         fail_msg("nobody knows what \"%s\" is", what);
 }
 
-// PATH~TEXT: a file has this text, with ^ for blanks; PATH alone: it goes.
+// PATH~TEXT: a file has this text, with ^ for blanks; PATH~/: a folder takes its place; PATH alone:
+// it goes.
 static void put_file(char *path)
 {
     char *text = strchr(path, '~');
@@ -207,6 +208,11 @@ static void put_file(char *path)
         return;
     }
     *text++ = '\0';
+    if (strcmp(text, "/") == 0) {
+        (void)unlink(path);
+        assert_int_equal(mkdir(path, 0777), 0);
+        return;
+    }
     for (char *at = text; *at; at++)
         *at = *at == '^' ? ' ' : *at == '~' ? '\n' : *at;
     records_write(path, text);
