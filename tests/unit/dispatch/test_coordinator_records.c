@@ -338,6 +338,16 @@ static void write_table(uint64_t count)
     assert_int_equal(fclose(file), 0);
 }
 
+// So many keys wait to be forgotten.
+static void write_forgotten(uint64_t count)
+{
+    FILE *file = fopen("forgotten", "w");
+    assert_non_null(file);
+    for (uint64_t i = 0; i < count; i++)
+        fprintf(file, "%016" PRIx64 "\n", i);
+    assert_int_equal(fclose(file), 0);
+}
+
 static void start_with(conversation *c, const char *key, const char *value)
 {
     dp_coordinator_config *own = &c->own;
@@ -372,6 +382,8 @@ static void start_with(conversation *c, const char *key, const char *value)
         take_keys(c);
     else if (strcmp(key, "rows") == 0 || strcmp(key, "rows_and_garbage") == 0)
         write_rows(number, key[4] != '\0');
+    else if (strcmp(key, "forgotten") == 0)
+        write_forgotten(number);
     else if (strcmp(key, "table") == 0)
         write_table(number);
     else
