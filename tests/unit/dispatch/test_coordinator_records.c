@@ -144,6 +144,8 @@ static void say_anything(conversation *c, uint32_t peer, const char *what)
     assert_true(size <= sizeof bytes);
     for (uint32_t i = 0; i < size; i++)
         bytes[i] = i ? (uint8_t)(i / 8 % 4) : (uint8_t)first;
+    if (rt_peer_role(peer) == RT_ROLE_VISITOR)
+        played_find(c->members, peer)->is_there = true;
     played_say(c->members, peer, type_of(type), iteration, count, bytes, size);
 }
 
