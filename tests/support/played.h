@@ -32,6 +32,7 @@ typedef struct {
     uint64_t unread;          // shards that cannot read a file before they have got the copy of it
     uint64_t unwanted;        // shards that cannot read it then either
     uint32_t wrong_version;   // iteration of a checkpoint of which a row has another version
+    uint32_t rows;            // that a shard says it has, beside some
     uint32_t turn_ms;         // that the coordinator waits each time; 0: one
     uint32_t spoils;          // pieces of files: 1: with another checksum, 2: the sender gives up, 3:
                               // of a model only, likewise

@@ -327,7 +327,7 @@ static void take_welcome(played *p, uint32_t peer, const rt_message *message)
     const bool is_shard = rt_peer_role(peer) == RT_ROLE_PS;
     const rt_wire_vitals vitals = {.resident_bytes = 1000000 + peer,
                                    .memory_max_bytes = 2000000 + rank,
-                                   .rows = is_shard ? 100 + rank : 0,
+                                   .rows = is_shard ? 100 + rank + p->manners.rows : 0,
                                    .row_bytes = is_shard ? 5000 + rank : 0,
                                    .row_bytes_max = is_shard ? 90000 + rank : 0};
     assert_true(rt_control_has(message, sizeof p->welcome));

@@ -403,7 +403,7 @@ static void behave(played_manners *m, const char *key, const char *value)
         ONE(absent), ONE(absent_shards), ONE(late),          ONE(bad),    ONE(applied),
         ONE(rates),  ONE(busy),          ONE(file_bytes),    ONE(writes), ONE(no_room),
         ONE(unread), ONE(unwanted),      ONE(wrong_version), ONE(slow),   ONE(turn_ms),
-        ONE(spoils)
+        ONE(rows),   ONE(spoils)
 #undef ONE
     };
     if (strcmp(key, "compute_us") == 0) {
