@@ -75,7 +75,6 @@ typedef struct {
     uint64_t begin_ns;
     int signals; // the other end of own.signal_fd
     uint32_t saved;
-    bool stumbles; // somebody who was asked to is not there
 } conversation;
 
 static void say_text(conversation *c, uint32_t peer, rt_message_type type, uint64_t iteration,
@@ -92,10 +91,10 @@ static void say_hello(conversation *c, uint32_t peer, const char *what)
         hello.format++;
     if (strcmp(what, "config") == 0)
         hello.config_hash++;
-    if (strcmp(what, "build") == 0)
-        hello.config_hash++, hello.given_hash = c->own.identity.given_hash;
-    if (strcmp(what, "given") == 0)
-        hello.config_hash++, hello.given_hash++;
+    if (strcmp(what, "given") == 0) {
+        hello.config_hash++;
+        hello.given_hash++;
+    }
     if (strcmp(what, "box") == 0)
         hello.box++;
     if (strcmp(what, "role") == 0)

@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "ps_lite/ps_shard.h"
 #include "ps_lite/ps_store.h"
@@ -39,7 +38,6 @@ typedef struct {
     rt_random random;
     uint32_t keys, steps, cut_every, expire_every;
     uint32_t now; // the lowest version that is drawn: it rises
-    bool is_loaded_from_planned;
     uint32_t full_every; // so many calls of send are refused now and then; 0: none
     uint32_t calls;
     uint64_t said[RT_WORKERS_MAX]; // to each worker: hash of all messages
@@ -302,6 +300,12 @@ static void cut(conversation *c, rt_bytes *record)
 
 // ---- a conversation ----------------------------------------------------------------------------
 
+static void plan_homes(ps_shard_config *config)
+{
+    config->homes = RT_HOMES_PLANNED;
+    config->names_left = true;
+}
+
 static void set_up(conversation *c, const char *key, const char *value)
 {
     static const char *const optimizers[] = {"sgd", "adagrad", "rowwise_adagrad", "ftrl"};
@@ -339,7 +343,7 @@ static void set_up(conversation *c, const char *key, const char *value)
     else if (strcmp(key, "wire") == 0)
         config->row_wire = number == 16 ? RT_CODING_BF16 : RT_CODING_INT8;
     else if (strcmp(key, "homes") == 0)
-        config->homes = RT_HOMES_PLANNED, config->names_left = true;
+        plan_homes(config);
     else if (strcmp(key, "deltas") == 0)
         config->adds_deltas = true;
     else if (strcmp(key, "dense") == 0)
