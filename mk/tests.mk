@@ -95,6 +95,11 @@ $(TESTS): LDLIBS += -lcmocka
 $(FUZZERS): LDLIBS += -fsanitize=fuzzer
 # A clock of its own.
 $(DIR)/tests/unit/bandwidth_probe/test_bw_probe: LDLIBS += -Wl,--wrap=rt_now_ns
+# And threads that run one at a time (tests/support/one_by_one.h).
+comma := ,
+ONE_BY_ONE := $(addprefix -Wl$(comma)--wrap=,pthread_create pthread_join pthread_cond_wait pthread_cond_signal \
+  pthread_cond_broadcast clock_gettime time poll fork posix_spawn waitpid setpriority sched_setscheduler fsync fdatasync)
+$(DIR)/tests/unit/dispatch/test_coordinator_records: LDLIBS += $(ONE_BY_ONE)
 define LINK
 @echo "link $@"
 $(Q)$(CC) $(CFLAGS) $(SANITIZE) $(FAST_LINK) $^ $(LDLIBS) -o $@

@@ -74,6 +74,19 @@ static void tell_losses(const dp_feed *feed)
                 bytes);
 }
 
+// Where the run before has read to, with what it had in hand.
+static rt_status go_on(dp_feed *feed, rt_error *error)
+{
+    rt_status status = RT_OK;
+    if (feed->config.restored)
+        status = rt_stream_seek(feed->stream, &feed->stood, error);
+    if (!status && feed->config.restored)
+        status = rt_stream_load_ids(feed->stream, &feed->ids, error);
+    if (!status && feed->waiting.size > 0)
+        status = rt_stream_restore(feed->stream, &feed->waiting, error);
+    return status;
+}
+
 void *dp_feed_read(void *context)
 {
     dp_feed *feed = context;
@@ -82,11 +95,8 @@ void *dp_feed_read(void *context)
     uint32_t left = (uint32_t)rt_max_u64(last, feed->config.iteration) - feed->config.iteration;
     rt_error error = {0};
     bool has_read = false;
-    if (feed->config.restored && (rt_stream_seek(feed->stream, &feed->stood, &error) ||
-                                  rt_stream_load_ids(feed->stream, &feed->ids, &error))) {
-        dp_feed_fail(feed, &error);
-        left = 0;
-    } else if (feed->waiting.size > 0 && rt_stream_restore(feed->stream, &feed->waiting, &error)) {
+    const bool can_read = go_on(feed, &error) == RT_OK;
+    if (!can_read) {
         dp_feed_fail(feed, &error);
         left = 0;
     }
@@ -105,7 +115,7 @@ void *dp_feed_read(void *context)
         if (status || rt_queue_put(feed->full_batches, item))
             break;
     }
-    if (left == 0 && last == DP_ITERATIONS_MAX)
+    if (can_read && left == 0 && last == DP_ITERATIONS_MAX)
         rt_warn("iteration %" PRIu32 " is the last that can be counted: the run ends with it",
                 last);
     rt_queue_close(feed->full_batches);

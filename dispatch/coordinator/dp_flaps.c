@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "runtime/config/rt_config.h"
 #include "runtime/files/rt_file.h"
@@ -79,6 +80,7 @@ void dp_flaps_write(const dp_flaps *flaps, const char *folder)
     char path[RT_PATH_MAX + 32];
     rt_file *file;
     rt_error error = {0};
+    (void)mkdir(folder, 0777); // of a run that makes no checkpoints
     snprintf(path, sizeof path, "%s/" NAME, folder);
     rt_status status = rt_file_create(path, &file, &error);
     if (!status) {

@@ -41,6 +41,10 @@ static void a_new_process_knows(void **state)
     assert_memory_equal(&got, &flaps, sizeof got);
     dp_flaps_write(&flaps, "/nowhere/at/all"); // a warning, nothing more
     char path[300];
+    snprintf(path, sizeof path, "%s/checkpoints", folder); // of a run that has made none
+    dp_flaps_write(&flaps, path);
+    dp_flaps_read(&got, path);
+    assert_memory_equal(&got, &flaps, sizeof got);
     snprintf(path, sizeof path, "%s/losses", folder);
     FILE *file = fopen(path, "w");
     assert_non_null(file);

@@ -43,6 +43,20 @@ static void worse_than_the_base_rate(void **state)
     assert_false(is_held(&guard, &margins));
 }
 
+// Exactly as bad as it may be: 64 samples, and halves, lose no bits.
+static void at_the_limit(void **state)
+{
+    const rt_publish_config twice = {.guard_log_loss = 1, .guard_samples = 1000};
+    const rt_quality batch = {.sample_count = 64,
+                              .log_loss = 2 * entropy(0.5),
+                              .mean_label = 0.5,
+                              .mean_prediction = 0.5};
+    dp_guard guard = {0};
+    (void)state;
+    dp_guard_add(&guard, &twice, &batch);
+    assert_false(is_held(&guard, &twice));
+}
+
 static void worse_than_the_last_good_one(void **state)
 {
     dp_guard guard = {0};
@@ -126,6 +140,6 @@ static void several_classes(void **state)
     assert_false(verdict.is_held);
 }
 
-TEST_MAIN(TEST(worse_than_the_base_rate), TEST(worse_than_the_last_good_one),
+TEST_MAIN(TEST(worse_than_the_base_rate), TEST(at_the_limit), TEST(worse_than_the_last_good_one),
           TEST(another_base_rate), TEST(calibration), TEST(margins_of_nothing),
           TEST(old_samples_fade), TEST(several_classes))

@@ -1,0 +1,113 @@
+// played - the members of a run, played for a coordinator of the same process.
+//
+// A transport whose other ends are here: what the coordinator sends is noted down and answered at
+// once, as a worker or a shard would that has trained, pushed or written what it was told; answers
+// wait until the coordinator takes them. Rows are not there, but which key has which version at
+// which shard is, so that a run can go on from its checkpoints. Threads run one by one
+// (one_by_one.h), and time passes only while the coordinator waits: all of it repeats.
+#ifndef PLAYED_H
+#define PLAYED_H
+
+#include "runtime/config/rt_config.h"
+#include "runtime/transport/rt_transport.h"
+#include "runtime/wire/rt_bytes.h"
+#include "runtime/wire/rt_control.h"
+
+#define PLAYED_VISITORS 4u
+#define PLAYED_PEERS (RT_WORKERS_MAX + RT_SHARDS_MAX + PLAYED_VISITORS)
+#define PLAYED_CUTS 64u
+
+// How members behave. Masks are of workers' ranks, or of shards' where it says so.
+typedef struct {
+    uint64_t absent;          // workers that do not join
+    uint64_t absent_shards;
+    uint64_t late;            // they answer two turns later
+    uint32_t bad;             // iteration whose losses are not finite; 0: none
+    uint32_t applied;         // such a one that a worker applies all the same
+    bool rates;               // reports say what links carry
+    bool busy;                // who sits out never says that it is idle
+    uint32_t file_bytes;      // of a shard's file
+    bool writes;              // shards' files are in the folder of the checkpoint
+    uint32_t no_room;         // iteration of the checkpoint that a shard cannot write
+    uint64_t unread;          // shards that cannot read a file before they have got the copy of it
+    uint64_t unwanted;        // shards that cannot read it then either
+    uint32_t wrong_version;   // iteration of a checkpoint of which a row has another version
+    uint32_t rows;            // that a shard says it has, beside some
+    uint32_t turn_ms;         // that the coordinator waits each time; 0: one
+    uint32_t spoils;          // pieces of files: 1: with another checksum, 2: the sender gives up, 3:
+                              // of a model only, likewise
+    uint32_t slow;            // processes of the coordinator end in one of so many more turns
+    uint64_t compute_ns[4];   // of a sample, by worker
+} played_manners;
+
+typedef struct {
+    uint64_t key;
+    uint32_t version, shard;
+} played_row;
+
+typedef struct {
+    played_row *rows;
+    uint32_t count, capacity, iteration;
+} played_rows;
+
+typedef struct {
+    uint32_t peer;
+    uint64_t due; // turn
+    rt_message message;
+} played_letter;
+
+typedef struct {
+    bool is_there, is_mute, is_gone, is_full;
+    uint64_t messages;
+    rt_bytes said;  // to it, a line for each message
+    uint64_t *keys; // of a worker: by slot
+} played_peer;
+
+typedef struct played played;
+struct played {
+    const rt_config *config; // with which members join
+    rt_identity identity;
+    played_manners manners;
+    uint32_t more_labels;
+    bool is_trained;
+    bool has_keys;         // their listeners have the key of one that may join
+    uint64_t allowed;      // hash of the keys that they were told last
+    // An iteration's slice goes out for the first time; a message does; a turn begins.
+    void (*on_iteration)(played *p, uint32_t iteration);
+    void (*on_message)(played *p, rt_message_type type);
+    void (*on_turn)(played *p);
+    void *context;
+
+    rt_wire_welcome welcome;
+    played_peer peers[PLAYED_PEERS];
+    played_letter *letters; // to the coordinator, in the order in which they were written
+    uint32_t letter_count, letter_capacity;
+    uint64_t turns;
+    uint32_t iteration; // of the last slice
+    played_rows held;   // by shards
+    played_rows cuts[PLAYED_CUTS];
+    uint32_t cut_count;
+    uint64_t given_copies; // shards that have got one
+};
+
+extern const rt_transport_ops played_ops;
+
+// The one that played_ops is about from now on: one run at a time.
+void played_begin(played *p);
+// What was said is dropped, checkpoints stay for the next run.
+void played_end(played *p);
+void played_fini(played *p);
+
+// A peer by its name: w0, p1, v0 (a visitor); UINT32_MAX: it is none.
+uint32_t played_peer_of(const char *name);
+played_peer *played_find(played *p, uint32_t peer);
+
+// A message to the coordinator. It is the transport's.
+void played_write(played *p, uint32_t peer, rt_message *message);
+void played_say(played *p, uint32_t peer, rt_message_type type, uint64_t iteration, uint32_t count,
+                const void *payload, size_t size);
+// HELLO, as it should be but for what the caller changes.
+rt_wire_hello played_hello(const played *p, uint32_t peer);
+void played_join(played *p, uint32_t peer, const rt_wire_hello *hello);
+
+#endif

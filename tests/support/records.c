@@ -1,0 +1,363 @@
+#define _GNU_SOURCE // memmem
+#include "tests/support/records.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "dispatch/coordinator/dp_checkpoint.h"
+#include "runtime/files/rt_pack.h"
+#include "runtime/rt_build.h"
+#include "runtime/rt_hash.h"
+#include "runtime/stream/rt_position.h"
+#include "tests/support/test.h"
+
+#define FILES_MAX 256
+#define PATH_BYTES 600
+
+// ---- the file ----------------------------------------------------------------------------------
+
+char *records_read(const char *path)
+{
+    FILE *file = fopen(path, "r");
+    rt_bytes all = {0};
+    char block[4096];
+    if (!file)
+        return NULL;
+    for (size_t got; (got = fread(block, 1, sizeof block, file)) > 0;)
+        rt_bytes_put(&all, block, got);
+    (void)fclose(file);
+    rt_bytes_put(&all, "", 1);
+    assert_false(all.failed);
+    char *text = strdup((const char *)all.data);
+    rt_bytes_fini(&all);
+    return text;
+}
+
+void records_write(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+// Appends to a text, with the end of the line.
+static void append(char **text, const char *line)
+{
+    const size_t before = strlen(*text), more = strlen(line);
+    *text = realloc(*text, before + more + 2);
+    assert_non_null(*text);
+    memcpy(*text + before, line, more);
+    memcpy(*text + before + more, "\n", 2);
+}
+
+static records_one *add(records_list *list)
+{
+    assert_int_equal(rt_grow(&list->of, &list->capacity, list->count + 1u, sizeof *list->of),
+                     RT_OK);
+    records_one *one = &list->of[list->count++];
+    *one = (records_one){.before = strdup(""), .recorded = strdup("")};
+    return one;
+}
+
+void records_open(const char *path, records_list *list)
+{
+    char *text = records_read(path), *before = strdup("");
+    *list = (records_list){0};
+    if (!text)
+        fail_msg("%s: cannot be read", path);
+    for (char *rest = text, *line; (line = strsep(&rest, "\n"));) {
+        const char *colon = strchr(line, ':');
+        if (*line == ' ' && list->count) {
+            append(&list->of[list->count - 1].recorded, line);
+        } else if (*line == '#' || !colon) {
+            if (*line || (rest && *rest))
+                append(&before, line);
+        } else {
+            records_one *one = add(list);
+            free(one->before);
+            one->before = before;
+            before = strdup("");
+            one->line = strdup(line);
+            snprintf(one->name, sizeof one->name, "%.*s", (int)(colon - line), line);
+        }
+    }
+    free(before);
+    free(text);
+}
+
+void records_save(const char *path, const records_list *list)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    for (uint32_t i = 0; i < list->count; i++) {
+        const records_one *one = &list->of[i];
+        assert_true(fprintf(file, "%s%s\n%s", one->before, one->line, one->recorded) > 0);
+    }
+    assert_int_equal(fclose(file), 0);
+    printf("wrote %s\n", path);
+}
+
+void records_close(records_list *list)
+{
+    for (uint32_t i = 0; i < list->count; i++) {
+        free(list->of[i].before);
+        free(list->of[i].line);
+        free(list->of[i].recorded);
+    }
+    rt_free(list->of);
+}
+
+// Up to the end of the line.
+static size_t length_of(const char *line)
+{
+    return strcspn(line, "\n");
+}
+
+static const char *next_of(const char *line)
+{
+    const size_t length = length_of(line);
+    return line + length + (line[length] == '\n');
+}
+
+void records_print_difference(const char *recorded, const char *now)
+{
+    while (*recorded || *now) {
+        const bool same =
+            length_of(recorded) == length_of(now) && memcmp(recorded, now, length_of(now)) == 0;
+        if (!same)
+            printf("  recorded %.*s\n  now      %.*s\n", (int)length_of(recorded), recorded,
+                   (int)length_of(now), now);
+        recorded = next_of(recorded);
+        now = next_of(now);
+    }
+}
+
+// ---- what depends on the machine ---------------------------------------------------------------
+
+// A number with a point or an exponent, of which six digits count; else 0.
+static size_t take_number(const char *at, char *to, size_t size)
+{
+    const size_t length = strspn(at, "0123456789.e+-");
+    const bool has_point = memchr(at, '.', length) != NULL;
+    char *end;
+    if (!isdigit((unsigned char)*at) || (!has_point && !memchr(at, 'e', length)))
+        return 0;
+    const double value = strtod(at, &end);
+    const size_t used = (size_t)(end - at);
+    if ((!memchr(at, '.', used) && !memchr(at, 'e', used)) || end[-1] == '.' || *end == '.' ||
+        isalnum((unsigned char)*end))
+        return 0;
+    snprintf(to, size, "%.6g", value);
+    return used;
+}
+
+// Leaves out what stands between the two, wherever they are.
+static void leave_out(char *text, const char *from, const char *to)
+{
+    for (char *at = text; (at = strstr(at, from));) {
+        at += strlen(from);
+        char *end = strpbrk(at, to);
+        if (!end)
+            return;
+        memmove(at, end, strlen(end) + 1);
+    }
+}
+
+static void leave_out_word(char *text, const char *word)
+{
+    const size_t length = strlen(word);
+    for (char *at = text; (at = strstr(at, word));)
+        memmove(at, at + length, strlen(at + length) + 1);
+}
+
+char *records_normalise(const char *text)
+{
+    rt_bytes all = {0};
+    char number[64], folder[PATH_BYTES];
+    char *plain = strdup(text);
+    bool is_word = false; // digits in a name, or behind a #, are no number
+    assert_non_null(plain);
+    leave_out_word(plain, rt_build());
+    for (const char *at = plain; *at;) {
+        const size_t length = is_word ? 0 : take_number(at, number, sizeof number);
+        if (length)
+            rt_bytes_put(&all, number, strlen(number));
+        else
+            rt_bytes_put(&all, at, 1);
+        is_word = !length && (isalnum((unsigned char)*at) || strchr("._#", *at));
+        at += length ? length : 1;
+    }
+    rt_bytes_put(&all, "", 1);
+    assert_false(all.failed);
+    char *made = strdup((const char *)all.data);
+    rt_bytes_fini(&all);
+    free(plain);
+    assert_non_null(getcwd(folder, sizeof folder));
+    leave_out_word(made, folder);
+    leave_out(made, "\"coordinator\":{\"rss_bytes\":", "}");
+    leave_out(made, "\"checksum\": ", "\n");
+    leave_out(made, "\"checksum\":", "}");
+    leave_out(made, "\"name\": \"planner.bin\"", "}");
+    leave_out(made, "\"name\":\"planner.bin\"", "}");
+    leave_out(made, "\"complete\":true,\"bytes\":", ",");
+    return made;
+}
+
+// ---- a record ----------------------------------------------------------------------------------
+
+void records_put(rt_bytes *record, const char *format, ...)
+{
+    char line[RECORDS_LINE_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    char *made = records_normalise(line);
+    rt_bytes_put(record, "  ", 2);
+    rt_bytes_put(record, made, strlen(made));
+    rt_bytes_put(record, "\n", 1);
+    free(made);
+}
+
+static uint32_t hash_of(const char *text)
+{
+    char *made = records_normalise(text);
+    const uint64_t hash = rt_hash_bytes(made, strlen(made));
+    free(made);
+    return (uint32_t)hash;
+}
+
+void records_put_hash(rt_bytes *record, const char *what, const char *text)
+{
+    uint32_t lines = 0;
+    for (const char *at = text; *at; at = next_of(at))
+        lines++;
+    records_put(record, "%s: %" PRIu32 " lines #%08" PRIx32, what, lines, hash_of(text));
+}
+
+void records_put_lines(rt_bytes *record, const char *what, const char *text)
+{
+    for (const char *at = text; *at; at = next_of(at))
+        records_put(record, "%s: %.*s", what, (int)length_of(at), at);
+}
+
+void records_show(const char *name, const char *text)
+{
+    char path[2 * PATH_BYTES];
+    const char *folder = getenv("LANYARD_SHOW");
+    if (!folder)
+        return;
+    const int length = snprintf(path, sizeof path, "%s/%s", folder, name);
+    for (char *at = path + strlen(folder) + 1; at < path + length; at++)
+        *at = *at == '/' ? '_' : *at;
+    FILE *file = fopen(path, "a");
+    char *made = records_normalise(text);
+    assert_non_null(file);
+    assert_true(fprintf(file, "-- a run\n%s", made) > 0);
+    assert_int_equal(fclose(file), 0);
+    free(made);
+}
+
+// ---- files -------------------------------------------------------------------------------------
+
+// Folder by folder.
+static int compare_names(const void *left, const void *right)
+{
+    const char *a = *(char *const *)left, *b = *(char *const *)right;
+    const size_t a_folder = (size_t)(strrchr(a, '/') - a), b_folder = (size_t)(strrchr(b, '/') - b);
+    const size_t common = a_folder < b_folder ? a_folder : b_folder;
+    const int order = strncmp(a, b, common);
+    if (order || a_folder == b_folder)
+        return order ? order : strcmp(a, b);
+    return a_folder < b_folder ? -1 : 1;
+}
+
+static void list_files(const char *folder, char **paths, uint32_t *count)
+{
+    DIR *entries = opendir(folder);
+    for (struct dirent *entry; entries && (entry = readdir(entries));) {
+        char path[PATH_BYTES];
+        struct stat info;
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        assert_int_equal(lstat(path, &info), 0);
+        if (S_ISDIR(info.st_mode)) {
+            list_files(path, paths, count);
+            continue;
+        }
+        assert_true(*count < FILES_MAX);
+        paths[(*count)++] = strdup(path);
+    }
+    if (entries)
+        closedir(entries);
+}
+
+static bool ends_with(const char *path, const char *end)
+{
+    const size_t length = strlen(path), own = strlen(end);
+    return length >= own && strcmp(path + length - own, end) == 0;
+}
+
+// Of the planner's state what the planner itself has put there, bit by bit: sums of losses are as
+// exact as a machine's logarithms, and positions in files have paths.
+static uint32_t hash_of_state(const char *path)
+{
+    rt_bytes bytes = {0};
+    rt_file_sum sum;
+    if (rt_pack_read(path, DP_CHECKPOINT_MAGIC, &bytes, &sum, NULL))
+        return 0;
+    rt_reader reader = rt_bytes_reader(&bytes);
+    const uint64_t size = rt_reader_u64(&reader);
+    const void *state = rt_reader_take(&reader, size, 1);
+    rt_reader planner = {state, state ? size : 0, !state};
+    rt_bytes position = {0};
+    const bool has_state = rt_position_take(&planner, &position);
+    const uint64_t hash = has_state ? rt_hash_bytes(planner.next, planner.left) : 0;
+    rt_bytes_fini(&position);
+    rt_bytes_fini(&bytes);
+    return (uint32_t)(hash ^ reader.left);
+}
+
+static uint32_t hash_of_file(const char *path)
+{
+    if (ends_with(path, "/planner.bin"))
+        return hash_of_state(path);
+    char *text = records_read(path);
+    const uint32_t hash = text ? hash_of(text) : 0;
+    if (text)
+        records_show(path, text);
+    free(text);
+    return hash;
+}
+
+void records_put_files(rt_bytes *record, const char *folder)
+{
+    char *paths[FILES_MAX], before[PATH_BYTES] = "", line[RECORDS_LINE_BYTES] = "";
+    uint32_t count = 0;
+    list_files(folder, paths, &count);
+    qsort(paths, count, sizeof *paths, compare_names);
+    for (uint32_t i = 0; i < count; i++) {
+        const char *name = strrchr(paths[i], '/') + 1;
+        const size_t length = (size_t)(name - paths[i]);
+        if (strncmp(before, paths[i], length) != 0 || before[length]) {
+            if (*line)
+                records_put(record, "%s", line);
+            snprintf(before, sizeof before, "%.*s", (int)length, paths[i]);
+            snprintf(line, sizeof line, "%s", before);
+        }
+        const size_t used = strlen(line);
+        snprintf(line + used, sizeof line - used, " %s=#%08" PRIx32, name, hash_of_file(paths[i]));
+        free(paths[i]);
+    }
+    if (*line)
+        records_put(record, "%s", line);
+}

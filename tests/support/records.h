@@ -1,0 +1,50 @@
+// records - a file of what was recorded of something, and what is to be compared with it.
+//
+// A line "NAME: WHAT" for each, below it what was recorded, indented; lines with # and empty ones
+// stay where they are. What depends on the machine is left out of what is recorded: names of
+// builds, memory, the last digits of numbers, sizes of what is packed.
+#ifndef RECORDS_H
+#define RECORDS_H
+
+#include "runtime/wire/rt_bytes.h"
+
+#define RECORDS_LINE_BYTES 2048u
+
+typedef struct {
+    char *before; // comments and empty lines
+    char name[64];
+    char *line;
+    char *recorded; // each line of it indented
+} records_one;
+
+typedef struct {
+    records_one *of;
+    uint32_t count, capacity;
+} records_list;
+
+void records_open(const char *path, records_list *list);
+void records_save(const char *path, const records_list *list);
+void records_close(records_list *list);
+
+// A whole file as text (free); NULL: it is not there.
+char *records_read(const char *path);
+void records_write(const char *path, const char *text);
+
+// Lines that differ.
+void records_print_difference(const char *recorded, const char *now);
+
+// One more line of a record; what it says is made the same on every machine.
+void records_put(rt_bytes *record, const char *format, ...) __attribute__((format(printf, 2, 3)));
+// "WHAT: 3 lines HASH" of a text; and every line of it.
+void records_put_hash(rt_bytes *record, const char *what, const char *text);
+void records_put_lines(rt_bytes *record, const char *what, const char *text);
+// All files below a folder, by name: of each a hash of what is in it.
+void records_put_files(rt_bytes *record, const char *folder);
+
+// Where LANYARD_SHOW names a folder a text is put there, at the end of the file of that name.
+void records_show(const char *name, const char *text);
+
+// A text without what depends on the machine; free.
+char *records_normalise(const char *text);
+
+#endif
