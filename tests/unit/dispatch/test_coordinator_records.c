@@ -118,7 +118,7 @@ static rt_message_type type_of(const char *name)
         const char *name;
         rt_message_type type;
     } types[] = {
-#define XX(type, number) {#type, RT_MESSAGE_##type},
+#define XX(type, number, ...) {#type, RT_MESSAGE_##type},
         RT_MESSAGE_MAP(XX)
 #undef XX
     };
