@@ -76,9 +76,10 @@ test: ## install what is missing, build (kernels for two kinds of GPU), run all 
 	@$(MAKE) test-run $(if $(filter file,$(origin GPUS)),GPUS="$(PTX_GPUS)")
 clean: ## remove everything that was built
 	rm -rf build
-format: ## lay out all sources as .clang-format says, and docs at 120 columns
-	clang-format -i $(wildcard $(addsuffix /*.[ch],$(FOLDERS) tests/*)) $(KERNELS)
-	tools/wrap_docs README.md $(filter-out docs/CONFIG.md,$(wildcard docs/*.md docs/*/*.md))
+format: ## lay out all sources as .clang-format says (clang-format 14), and docs at 120 columns; CHECK=1: say what would change
+	find bandwidth_probe cli dispatch edge_worker ps_lite runtime tests -name '*.[ch]' -o -name '*.cu' -o -name '*.cc' | \
+	  xargs clang-format $(if $(CHECK),--dry-run --Werror,-i)
+	$(if $(CHECK),,tools/wrap_docs README.md $(filter-out docs/CONFIG.md,$(wildcard docs/*.md docs/*/*.md)))
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "QUICK=1 with demo, bench, torture, soak-month, lan-bench, prove, fuzz: the least that shows that they work"

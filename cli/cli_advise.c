@@ -29,8 +29,7 @@ static bool read_iterations(const char *text, uint32_t *iterations_p)
 {
     char *end;
     const unsigned long value = strtoul(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || value < DP_ADVICE_ITERATIONS_MIN ||
-        value > 1000000) {
+    if (*text < '0' || *text > '9' || *end || value < DP_ADVICE_ITERATIONS_MIN || value > 1000000) {
         fprintf(stderr,
                 "lanyard advise: --iterations \"%s\": expected a number from %u to 1000000\n", text,
                 DP_ADVICE_ITERATIONS_MIN);
@@ -84,9 +83,8 @@ static void print_table(const rt_config *config, const dp_advices *advices)
             printf("%10.2f", 1 / one->predicted_s);
         else // one box, and nothing moves
             printf("%10s", "?");
-        printf(" %12.2f %10.1f %6u  %-11s", one->bytes * 1e-6,
-               (double)one->cache_bytes * 1e-6, rt_bit_count(one->participants),
-               guarantee(one, text, sizeof text));
+        printf(" %12.2f %10.1f %6u  %-11s", one->bytes * 1e-6, (double)one->cache_bytes * 1e-6,
+               rt_bit_count(one->participants), guarantee(one, text, sizeof text));
         for (uint32_t l = 0; l < DP_ADVICE_LINES; l++)
             printf("%s%s", *one->lines[l] ? " " : "", one->lines[l]);
         printf("\n");
@@ -158,8 +156,7 @@ static rt_status advise(const rt_config *config, uint32_t iterations, dp_advices
                         rt_error *error)
 {
     rt_schema schema;
-    dp_sim_config sim = {
-        .config = config, .schema = &schema, .progress = isatty(STDERR_FILENO)};
+    dp_sim_config sim = {.config = config, .schema = &schema, .progress = isatty(STDERR_FILENO)};
     if (!rt_format_is_generated(config->stream.format) && !rt_stream_is_countable(&config->stream))
         return rt_fail(error, RT_CONFIG,
                        "stream.files: standard input and pipes can be read only once, expected "

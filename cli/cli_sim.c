@@ -23,9 +23,9 @@ typedef struct {
     bool is_bounded; // consistency.staleness is not "off"
     bool is_chosen;  // dispatch.participants is "auto"
     dp_sim_result result;
-    dp_fixed_set best; // --fixed-sets; workers 0: not looked for
-    double own_table_s;        // (one box): per iteration, with the table on it; it computes only
-    uint64_t own_table_bytes;  // of the rows of all keys so far; 0: another line
+    dp_fixed_set best;        // --fixed-sets; workers 0: not looked for
+    double own_table_s;       // (one box): per iteration, with the table on it; it computes only
+    uint64_t own_table_bytes; // of the rows of all keys so far; 0: another line
 } sim_run;
 
 // Commas separate SPECs.
@@ -116,9 +116,9 @@ static void write_run(rt_json *json, const sim_run *runs, uint32_t count, const 
     rt_json_double(json, "reduction_vs_laia", reduction_vs_laia(runs, count, run));
     rt_counts_write(json, "ops", &counts, scale);
     write_by_worker(json, result);
-    rt_json_double(json, "dense_bytes",
-                   dp_account_dense_bytes(&result->costs, result->warmup_iterations,
-                                          account->iterations));
+    rt_json_double(
+        json, "dense_bytes",
+        dp_account_dense_bytes(&result->costs, result->warmup_iterations, account->iterations));
     rt_json_double(json, "reduce_bytes", (double)result->reduce_bytes * scale);
     rt_json_double(json, "reduce_critical_bytes", (double)result->reduce_critical_bytes * scale);
     rt_json_double(json, "rows_handed", (double)account->handed.rows * scale);

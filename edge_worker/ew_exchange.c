@@ -354,8 +354,7 @@ rt_status ew_exchange_post(ew_exchange *x, uint32_t shard, rt_message *message, 
 bool ew_exchange_takes(uint32_t type)
 {
     return type == RT_MESSAGE_DENSE_SUM || type == RT_MESSAGE_DENSE_SUM_BF16 ||
-           type == RT_MESSAGE_DENSE_SUM_INT8 ||
-           type == RT_MESSAGE_DENSE_JOINED;
+           type == RT_MESSAGE_DENSE_SUM_INT8 || type == RT_MESSAGE_DENSE_JOINED;
 }
 
 rt_status ew_exchange_receive(ew_exchange *x, const rt_message *message, rt_error *error)

@@ -66,9 +66,8 @@ static rt_status connect_shards(ew_run *w, rt_error *error)
                                                  w->member.welcome.shard_keys[s], error);
         if (status)
             return status;
-        status =
-            w->config->ops->connect(w->transport, ew_run_self_to_shards(w), ew_run_shard(w, s),
-                                    w->member.welcome.shards[s], &w->endpoints[1 + s], error);
+        status = w->config->ops->connect(w->transport, ew_run_self_to_shards(w), ew_run_shard(w, s),
+                                         w->member.welcome.shards[s], &w->endpoints[1 + s], error);
         if (status)
             return status;
         w->shard_count++;
@@ -126,17 +125,17 @@ static rt_status create_model(ew_run *w, rt_error *error)
 {
     const rt_config *config = w->config->config;
     const rt_wire_welcome *welcome = &w->member.welcome;
-    ew_model_config model = {.model = config->model,
-                             .optimizer = rt_optimizer_with_rate(&config->optimizer_dense, welcome->dense_rate),
-                             .seed = config->seed,
-                             .dense_count = welcome->dense_count,
-                             .field_count = welcome->field_count,
-                             .tables = w->tables,
-                             .sequence_field = w->sequence_field,
-                             .target_field = w->target_field,
-                             .sample_count_max = welcome->sample_count_max,
-                             .lookup_count_max =
-                                 welcome->sample_count_max * welcome->keys_per_sample_max};
+    ew_model_config model = {
+        .model = config->model,
+        .optimizer = rt_optimizer_with_rate(&config->optimizer_dense, welcome->dense_rate),
+        .seed = config->seed,
+        .dense_count = welcome->dense_count,
+        .field_count = welcome->field_count,
+        .tables = w->tables,
+        .sequence_field = w->sequence_field,
+        .target_field = w->target_field,
+        .sample_count_max = welcome->sample_count_max,
+        .lookup_count_max = welcome->sample_count_max * welcome->keys_per_sample_max};
     ew_model_labels(&model, &config->stream);
     model.row_count_max = (uint32_t)rt_min_u64(model.lookup_count_max, welcome->slot_count);
     rt_status status = ew_model_create(&model, &w->device, &w->model, error);
@@ -146,16 +145,16 @@ static rt_status create_model(ew_run *w, rt_error *error)
     if (status)
         return status;
     bool unified = w->device.unified;
-    ew_trainer_config trainer = {.device = &w->device,
-                                 .model = w->model,
-                                 .row_optimizer = rt_optimizer_with_rate(
-                                     &config->optimizer_rows, welcome->row_rate),
-                                 .slab = unified ? w->rows.slab : w->device_rows.slab,
-                                 .slot_count = welcome->slot_count,
-                                 .row_stride = unified ? w->rows.stride : w->device_rows.stride,
-                                 .dim = config->model.embedding_dim,
-                                 .row_count_max = model.row_count_max,
-                                 .wake_fd = w->wake_fd};
+    ew_trainer_config trainer = {
+        .device = &w->device,
+        .model = w->model,
+        .row_optimizer = rt_optimizer_with_rate(&config->optimizer_rows, welcome->row_rate),
+        .slab = unified ? w->rows.slab : w->device_rows.slab,
+        .slot_count = welcome->slot_count,
+        .row_stride = unified ? w->rows.stride : w->device_rows.stride,
+        .dim = config->model.embedding_dim,
+        .row_count_max = model.row_count_max,
+        .wake_fd = w->wake_fd};
     return ew_trainer_create(&trainer, &w->trainer, error);
 }
 
@@ -179,13 +178,13 @@ static dp_slice_limits slice_limits(const rt_config *config, const rt_wire_welco
 
 static rt_status create_planner(ew_run *w, rt_error *error)
 {
-    const ew_planner_config planner = {.config = w->config->config,
-                                       .welcome = &w->member.welcome,
-                                       .limits = slice_limits(w->config->config,
-                                                              &w->member.welcome, w->rank),
-                                       .tables = &w->tables,
-                                       .rank = w->rank,
-                                       .wake_fd = w->wake_fd};
+    const ew_planner_config planner = {
+        .config = w->config->config,
+        .welcome = &w->member.welcome,
+        .limits = slice_limits(w->config->config, &w->member.welcome, w->rank),
+        .tables = &w->tables,
+        .rank = w->rank,
+        .wake_fd = w->wake_fd};
     if (w->config->config->placement == RT_PLACEMENT_COORDINATOR)
         return RT_OK;
     return ew_planner_create(&planner, &w->planner, error);
@@ -215,14 +214,14 @@ static rt_status create_exchange(ew_run *w, rt_error *error)
     if (status)
         return status;
     ew_trainer_attach(w->trainer, w->exchange);
-    w->weights = (ew_weights){.shared = keeps,
-                              .stripes = {exchange.count - 1, exchange.shard_count},
-                              .optimizer = rt_optimizer_with_rate(
-                                  &config->optimizer_dense, w->member.welcome.dense_rate),
-                              .sender = ew_run_self_to_shards(w),
-                              .exchange = w->exchange,
-                              .ops = &ew_trainer_weights,
-                              .context = w->trainer};
+    w->weights = (ew_weights){
+        .shared = keeps,
+        .stripes = {exchange.count - 1, exchange.shard_count},
+        .optimizer = rt_optimizer_with_rate(&config->optimizer_dense, w->member.welcome.dense_rate),
+        .sender = ew_run_self_to_shards(w),
+        .exchange = w->exchange,
+        .ops = &ew_trainer_weights,
+        .context = w->trainer};
     return ew_weights_init(&w->weights, error);
 }
 

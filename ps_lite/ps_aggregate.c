@@ -14,7 +14,7 @@ typedef struct {
 // Floats are not in the pool of gradients, so that they stay where they are when it grows.
 struct ps_aggregates {
     uint32_t dim;
-    rt_chains sums;    // ps_aggregate, by key
+    rt_chains sums;     // ps_aggregate, by key
     rt_items gradients; // next: of the same sum, ascending workers
     uint32_t block_count;
     uint32_t block_capacity;

@@ -12,7 +12,7 @@
 #define RT_SHARDS_MAX 16u
 #define RT_SITE_BOXES_MAX 64u
 #define RT_THREADS_MAX 256u // of a worker
-#define RT_FIELDS_MAX 256u // the field is the top byte of a key
+#define RT_FIELDS_MAX 256u  // the field is the top byte of a key
 
 // For our own bugs only, never for bytes of a peer or a file. Stays on in release builds.
 #define rt_assert(condition) \
@@ -79,7 +79,8 @@ void rt_keep_freed_memory(void);
 void *rt_alloc(size_t count, size_t size);
 // The same with any contents: for what is written before it is read.
 void *rt_alloc_unset(size_t count, size_t size);
-// As rt_alloc, 16-byte aligned; a large block takes memory, and the time to clear it, as it is used.
+// As rt_alloc, 16-byte aligned; a large block takes memory, and the time to clear it, as it is
+// used.
 void *rt_alloc_lazy(size_t count, size_t size);
 void rt_free(void *block);
 

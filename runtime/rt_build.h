@@ -4,7 +4,7 @@
 
 #define RT_PROGRAM_VERSION "0.2.0"
 #define RT_PROGRAM_DATE "2026-11-22" // of the release, as in CHANGELOG.md
-#define RT_BUILD_MAX 24u // bytes, with the zero
+#define RT_BUILD_MAX 24u             // bytes, with the zero
 
 // "0.2.0 (2e64674)": the release and the commit that it was built from, with a "+" where files were
 // changed since; only the release where it was not built from a repository.

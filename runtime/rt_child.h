@@ -3,8 +3,8 @@
 // The copy has the memory of the moment of the fork, so it can write out a state that changes
 // meanwhile (pages are copied when they change: memory may double at worst). It has one thread and
 // no descriptors but standard error; it must not touch sockets, or locks that other threads may
-// hold: of those of this project the log's alone is whole in a copy, and glibc's (heap, streams) are.
-// It runs with low priority, dies with its parent, and ends when its time is over. One owner.
+// hold: of those of this project the log's alone is whole in a copy, and glibc's (heap, streams)
+// are. It runs with low priority, dies with its parent, and ends when its time is over. One owner.
 #ifndef RT_CHILD_H
 #define RT_CHILD_H
 

@@ -24,7 +24,8 @@ void rt_log(rt_log_level level, const char *format, ...) __attribute__((format(p
 #define RT_LOG_RECENT_BYTES 256u // longer ones are cut
 
 // The warnings and errors that were logged after the first `seen`, the oldest first, at most
-// RT_LOG_RECENT, without level and name; returns their number, and *seen is that of all. Any thread.
+// RT_LOG_RECENT, without level and name; returns their number, and *seen is that of all. Any
+// thread.
 uint32_t rt_log_recent(uint64_t *seen, char texts[RT_LOG_RECENT][RT_LOG_RECENT_BYTES]);
 
 // For whoever forks (rt_child_fork): between the two no thread is inside the log, so that the copy,

@@ -81,8 +81,8 @@ static bool work_beside(rt_pool *pool)
     return true;
 }
 
-// Under lock. Returns once there is a piece that is not seen yet, or the pool closes; what is beside
-// is for the time until then.
+// Under lock. Returns once there is a piece that is not seen yet, or the pool closes; what is
+// beside is for the time until then.
 static void await_piece(rt_pool *pool, uint32_t seen)
 {
     while (!pool->closing && atomic_load(&pool->piece) == seen && work_beside(pool))

@@ -23,10 +23,10 @@ uint32_t rt_pool_threads(const rt_pool *pool); // of NULL: 1
 // not call this, nor begin.
 void rt_pool_run(rt_pool *pool, uint32_t part_count, rt_pool_work work, void *context);
 
-// The same beside what the caller does next, which may be rt_pool_run: begin returns at once, threads
-// that would wait take parts, small ones at best; end does what is left with them, and returns when
-// all is done. There is one at a time. false: all parts are done already, by the caller, and nothing
-// is to be ended.
+// The same beside what the caller does next, which may be rt_pool_run: begin returns at once,
+// threads that would wait take parts, small ones at best; end does what is left with them, and
+// returns when all is done. There is one at a time. false: all parts are done already, by the
+// caller, and nothing is to be ended.
 bool rt_pool_begin(rt_pool *pool, uint32_t part_count, rt_pool_work work, void *context);
 void rt_pool_end(rt_pool *pool);
 

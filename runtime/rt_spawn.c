@@ -6,8 +6,8 @@
 
 int rt_spawn_shell(const char *command, const char *argument, int input, int *child_p)
 {
-    char *const arguments[] = {"sh", "-c", (char *)(uintptr_t)command, "sh",
-                               (char *)(uintptr_t)argument, NULL};
+    char *const arguments[] = {
+        "sh", "-c", (char *)(uintptr_t)command, "sh", (char *)(uintptr_t)argument, NULL};
     extern char **environ;
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;

@@ -2,8 +2,8 @@
 //
 // Several threads may change caches at once, each another one: a cache has cache lines of its own.
 // Slots are numbers below slot_count; the worker's slab has the same. All copies of a record, over
-// all workers, form a chain that starts in dp_copies.first. One thread; or one for each cache, while
-// nobody changes a chain (dp_seats.h).
+// all workers, form a chain that starts in dp_copies.first. One thread; or one for each cache,
+// while nobody changes a chain (dp_seats.h).
 //
 // A copy that is not the latest any longer is outdated. It is of no use to anybody, but with some
 // evictions (dp_eviction_keeps) it keeps its slot, and with it what eviction knows of the row,

@@ -8,10 +8,10 @@
 #define HALF_BITS 16u
 #define HALF_COUNT (1u << HALF_BITS)
 #define ENTRIES_MIN 1024u
-#define ENTRIES_MAX (UINT64_C(1) << 32) // dp_record.entry has 32 bits
-#define LOAD_NUMERATOR 7u               // of 10
+#define ENTRIES_MAX (UINT64_C(1) << 32)  // dp_record.entry has 32 bits
+#define LOAD_NUMERATOR 7u                // of 10
 #define STEP_ENTRIES (UINT64_C(1) << 16) // that are cleared at once
-#define MOVE_INSTRUCTIONS 26u           // of an entry, into a larger table
+#define MOVE_INSTRUCTIONS 26u            // of an entry, into a larger table
 
 static uint64_t entries_for(uint64_t key_count)
 {
@@ -240,8 +240,7 @@ bool dp_directory_knows(const dp_directory *directory, uint64_t key)
     return false;
 }
 
-rt_status dp_directory_add(dp_directory *directory, uint64_t key, uint32_t version,
-                           uint32_t home)
+rt_status dp_directory_add(dp_directory *directory, uint64_t key, uint32_t version, uint32_t home)
 {
     rt_assert(version > 0);
     rt_status status = grow_table(directory, directory->key_count + 1);
@@ -305,9 +304,9 @@ void dp_directory_walk(const dp_directory *directory, void (*take)(void *context
     for (uint64_t i = 0; i <= directory->mask; i++) {
         const dp_entry *entry = &directory->entries[i];
         if (!entry_is_free(entry))
-            take(context, entry->record ? dp_directory_age(
-                                              directory, &directory->records[entry->record - 1])
-                                        : entry->version);
+            take(context, entry->record
+                              ? dp_directory_age(directory, &directory->records[entry->record - 1])
+                              : entry->version);
     }
 }
 

@@ -1,10 +1,10 @@
 // dp_directory - what the planner knows of every key: versions, and who holds the latest copy.
 //
-// Two levels. An open-addressing table has 16 bytes for every key that was trained and has not ended
-// since (dp_sweep.h); a key that is forgotten starts anew. Keys with a copy in some cache, or in the
-// present batch, also have a record from a pool. One probe finds both. The table doubles at 70% load;
-// records keep their index. One thread makes and erases; several may peek, seek, change different
-// records, attach and detach them.
+// Two levels. An open-addressing table has 16 bytes for every key that was trained and has not
+// ended since (dp_sweep.h); a key that is forgotten starts anew. Keys with a copy in some cache, or
+// in the present batch, also have a record from a pool. One probe finds both. The table doubles at
+// 70% load; records keep their index. One thread makes and erases; several may peek, seek, change
+// different records, attach and detach them.
 //
 // States of a key (docs/PROTOCOL.md): L = version, P = version_ps, H = holders.
 //   unborn L = 0; PS only P = L, H empty; clean P = L; owned P < L, |H| = 1; replicated P < L,
@@ -53,7 +53,7 @@ typedef struct {
     dp_entry *entries;
     uint8_t *homes; // by entry, while it has no record: its shard; NULL: homes are not planned
     uint64_t home_counts[RT_SHARDS_MAX]; // keys on every shard, those with a record too
-    uint64_t mask; // entries - 1
+    uint64_t mask;                       // entries - 1
     dp_entry *next; // a larger table on its way, or NULL: of next_count, next_cleared are clear
     uint64_t next_count, next_cleared;
     uint64_t key_count;
@@ -84,8 +84,8 @@ rt_status dp_directory_reserve(dp_directory *directory, uint32_t key_count);
 rt_status dp_directory_reserve_step(dp_directory *directory, uint32_t key_count, bool *done_p);
 uint64_t dp_directory_step_work(const dp_directory *directory, uint32_t key_count);
 
-// Room for so many records at once, which takes no work while the directory is empty; otherwise they
-// grow with the keys. RT_NO_MEMORY.
+// Room for so many records at once, which takes no work while the directory is empty; otherwise
+// they grow with the keys. RT_NO_MEMORY.
 rt_status dp_directory_expect(dp_directory *directory, uint64_t record_count);
 
 static inline uint64_t dp_directory_home(const dp_directory *directory, uint64_t key)
@@ -109,8 +109,8 @@ uint32_t dp_directory_peek(const dp_directory *directory, uint64_t key);
 // thread then reserves records for those that have none. What is left of making a record concerns
 // nothing else: several threads may attach.
 typedef struct {
-    uint32_t record;  // or DP_NO_RECORD
-    uint32_t entry;   // the key's, or where it may come
+    uint32_t record; // or DP_NO_RECORD
+    uint32_t entry;  // the key's, or where it may come
     bool has_entry;
 } dp_sought;
 dp_sought dp_directory_seek(const dp_directory *directory, uint64_t key, uint64_t home);

@@ -38,7 +38,7 @@ typedef struct {
     dp_outdated_run runs[DP_OUTDATED_RUNS_MAX];
     uint32_t run_count;
     uint32_t valid_count;
-    dp_emark_slot *slots; // only where is written
+    dp_emark_slot *slots;  // only where is written
     const uint32_t *bytes; // by slot; NULL: all rows have one size
 } dp_outdated;
 

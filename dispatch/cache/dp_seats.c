@@ -43,8 +43,8 @@ static void prefetch(const dp_seating *seating, dp_directory *directory, const d
     if (left > AHEAD) {
         const uint32_t first = copies_of(seating, directory, seat[AHEAD].record)->first;
         if (first != DP_NO_COPY)
-            __builtin_prefetch(
-                &seating->caches[dp_copy_worker(first)].slots[dp_copy_slot(first)], 1);
+            __builtin_prefetch(&seating->caches[dp_copy_worker(first)].slots[dp_copy_slot(first)],
+                               1);
     }
 }
 

@@ -16,9 +16,9 @@
 #include "runtime/rt_log.h"
 #include "runtime/transport/rt_ask.h"
 
-#define LIST "forgotten"                     // beside the checkpoints
-#define PLANNED_MORE 8u                      // batches and plans on their way, beside run-ahead
-#define ASK_AGAIN_NS UINT64_C(10000000000)   // for a checkpoint, where the one before failed
+#define LIST "forgotten"                   // beside the checkpoints
+#define PLANNED_MORE 8u                    // batches and plans on their way, beside run-ahead
+#define ASK_AGAIN_NS UINT64_C(10000000000) // for a checkpoint, where the one before failed
 
 // ---- set -------------------------------------------------------------------------------------
 
@@ -58,9 +58,10 @@ static rt_status set_policy(dp_run *c, const rt_config *fresh, rt_error *error)
     const dp_input input = {.kind = DP_INPUT_POLICY, .value = (double)fresh->dispatch.policy};
     const rt_dispatch_config *dispatch = &fresh->dispatch;
     if (dp_policy_can(dispatch->policy, DP_POLICY_TABLES) && dispatch->view == RT_VIEW_STRICT)
-        return rt_fail(error, RT_CONFIG,
-                       "dispatch.policy: with dispatch.view \"strict\" a run must begin with \"%s\"",
-                       rt_config_choice_name("dispatch.policy", (int)dispatch->policy));
+        return rt_fail(
+            error, RT_CONFIG,
+            "dispatch.policy: with dispatch.view \"strict\" a run must begin with \"%s\"",
+            rt_config_choice_name("dispatch.policy", (int)dispatch->policy));
     dp_feed_tell(c->feed, &input);
     return RT_OK;
 }
@@ -71,9 +72,10 @@ static rt_status set_participants(dp_run *c, const rt_config *fresh, rt_error *e
     const rt_dispatch_config *dispatch = &fresh->dispatch;
     const uint64_t all = dp_run_workers(c);
     if (c->configs.part.dispatch.participants == RT_PARTICIPANTS_ALL)
-        return rt_fail(error, RT_CONFIG,
-                       "dispatch.participants: this run began with \"all\": its shards keep no dense "
-                       "weights for workers that come back");
+        return rt_fail(
+            error, RT_CONFIG,
+            "dispatch.participants: this run began with \"all\": its shards keep no dense "
+            "weights for workers that come back");
     if (c->limits.worker_count != c->configs.whole.worker_count)
         return rt_fail(error, RT_CONFIG,
                        "dispatch.participants: workers are missing, ranks have other meanings now");
@@ -142,8 +144,8 @@ static rt_status find_settable(const char *key, size_t *index_p, rt_error *error
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "",
                                  settable[i].key);
     }
-    return rt_fail(error, RT_CONFIG, "%s: cannot be set while a run trains; expected one of %s", key,
-                   names);
+    return rt_fail(error, RT_CONFIG, "%s: cannot be set while a run trains; expected one of %s",
+                   key, names);
 }
 
 static rt_status set_and_check(rt_config *config, const char *assignment, rt_error *error)
@@ -291,8 +293,7 @@ static rt_status forget(dp_run *c, const char *keys, const char *second, char *a
     rt_json_u64(json, "keys", count - before);
     rt_metrics_end(dp_tally_metrics(c->tally));
     snprintf(answer, size, "%" PRIu32 " keys: their rows end before the next batch is trained%s",
-             count - before,
-             *c->checkpoints ? "; checkpoints from then on do without" : "");
+             count - before, *c->checkpoints ? "; checkpoints from then on do without" : "");
     return RT_OK;
 }
 
@@ -422,6 +423,8 @@ rt_status dp_control_do(dp_run *c, char *request, char *answer, size_t size, rt_
     }
     if (strcmp(request, "promote") == 0)
         return rt_fail(error, RT_AGAIN, "who listens there leads the run already");
-    return rt_fail(error, RT_WIRE, "a request \"%.40s\" with %" PRIu32 " arguments, which this build "
-                   "does not know", request, count - 1);
+    return rt_fail(error, RT_WIRE,
+                   "a request \"%.40s\" with %" PRIu32 " arguments, which this build "
+                   "does not know",
+                   request, count - 1);
 }

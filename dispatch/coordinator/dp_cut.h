@@ -1,8 +1,9 @@
-// dp_cut - a moment between two iterations at which all is carried out: for a checkpoint, until every
-// row of it is captured, or for a sweep (dp_sweep.h), until rows have ended.
+// dp_cut - a moment between two iterations at which all is carried out: for a checkpoint, until
+// every row of it is captured, or for a sweep (dp_sweep.h), until rows have ended.
 //
-// The plan of a checkpoint's cut flushes every dirty row. Nothing that was planned after it goes out
-// while dp_cut.planned is set, so that no update of a later iteration exists while the cut is open:
+// The plan of a checkpoint's cut flushes every dirty row. Nothing that was planned after it goes
+// out while dp_cut.planned is set, so that no update of a later iteration exists while the cut is
+// open:
 //   MARK   to every worker; each answers once all so far is carried out and the shards have
 //          processed every push of it; one of them, the lead, sends the dense part before (PART)
 //   CUT    to every shard, when all have answered and the last iteration is reported; each
@@ -25,7 +26,7 @@ typedef struct {
     dp_checkpoint *checkpoint;
     const dp_ages *ages; // NULL: there are none
     uint32_t sender, worker_count, shard_count;
-    uint64_t lost; // workers that the run goes on without
+    uint64_t lost;  // workers that the run goes on without
     double every_s; // from the end of a cut until the next is due; 0: never
     bool is_wanted; // one was asked for
 

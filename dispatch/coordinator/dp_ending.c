@@ -130,9 +130,8 @@ static rt_status write_scale(const dp_run *c, const char *folder, rt_manifest_pa
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for the scale of the dense features");
     else
         status = dp_checkpoint_write_scale(&file, folder, error);
-    *part = (rt_manifest_part){.sum.bytes = file.size,
-                               .xxh3 = rt_hash_bytes(file.data, file.size),
-                               .has_xxh3 = true};
+    *part = (rt_manifest_part){
+        .sum.bytes = file.size, .xxh3 = rt_hash_bytes(file.data, file.size), .has_xxh3 = true};
     rt_bytes_fini(&file);
     return status;
 }

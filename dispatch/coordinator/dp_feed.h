@@ -44,9 +44,9 @@ typedef struct {
     uint32_t sample_count;
     uint32_t arrival_count;
     uint64_t *arrivals; // arrival_count, by sample: nanoseconds of the clock of the day; 0: unknown
-    uint64_t participants;             // workers that train it
-    uint64_t needed; // workers whose slices are more than DROPs: who train, or send something
-    uint64_t clean;  // dp_planner_clean, behind it
+    uint64_t participants; // workers that train it
+    uint64_t needed;       // workers whose slices are more than DROPs: who train, or send something
+    uint64_t clean;        // dp_planner_clean, behind it
     uint64_t left_out; // those that have nothing to do in it, and those that are lost: they get no
                        // slice, and report nothing
     rt_message slices[RT_WORKERS_MAX]; // SLICE; BATCH where workers plan (planner.placement)

@@ -80,9 +80,9 @@ rt_status dp_feed_choose(dp_feed *feed, const rt_batch *batch)
     uint32_t count;
     if (!feed->chooser || atomic_load(&feed->chooser_rests))
         return RT_OK;
-    rt_status status = dp_participants_next(
-        feed->chooser, batch, dp_planner_participants(feed->planner),
-        dp_planner_row_count(feed->planner), records, &count);
+    rt_status status =
+        dp_participants_next(feed->chooser, batch, dp_planner_participants(feed->planner),
+                             dp_planner_row_count(feed->planner), records, &count);
     if (status)
         return status;
     for (uint32_t i = 0; i < count; i++)

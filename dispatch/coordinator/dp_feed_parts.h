@@ -39,7 +39,7 @@ struct dp_feed {
     uint32_t batch_count;
     dp_feed_batch *ahead[DP_LOOKAHEAD_MAX + 1]; // previewed, the next to plan first
     uint32_t ahead_count;                       // the planner thread's, as they are
-    uint32_t iteration;    // planned last
+    uint32_t iteration;                         // planned last
     uint32_t last_cut;     // iteration before the last cut, or where a run was resumed
     rt_bytes ids;          // of the events before the first that is read; the reader's
     rt_bytes stood;        // where the stream goes on after the batch that was planned last
@@ -53,14 +53,14 @@ struct dp_feed {
     bool reader_runs, planning_runs;
     uint64_t idle_since_ns, idle_limit_ns; // the caller's: it has asked in vain; 0: it has not
     atomic_bool stop, cut_requested;
-    int stop_fd;            // readable once stop is set: ends a wait for input
-    int ledger_fd;          // -1: none
-    rt_metrics *journal;    // the planner thread's
-    dp_broadcast broadcast; // what the workers do not know yet; the planner thread's
-    bool ended;             // no batch follows; the planner thread's
+    int stop_fd;                    // readable once stop is set: ends a wait for input
+    int ledger_fd;                  // -1: none
+    rt_metrics *journal;            // the planner thread's
+    dp_broadcast broadcast;         // what the workers do not know yet; the planner thread's
+    bool ended;                     // no batch follows; the planner thread's
     uint64_t empty[RT_WORKERS_MAX]; // slices of iterations in a row that had nothing for a worker
     uint32_t left_out[RT_WORKERS_MAX]; // of them, since one went to it
-    pthread_mutex_t lock;   // the members below
+    pthread_mutex_t lock;              // the members below
     rt_error failure;
     rt_error input_failure; // of a stream that gave batches before
     rt_stream_stats stats;

@@ -27,9 +27,10 @@ static void copy_labels(const dp_plan *plan, const rt_batch *batch, dp_planned *
 
 #define LEFT_OUT_MAX 63u // slices in a row; then one goes out, and its report tells of the worker
 
-// Who sits out and has nothing to do gets no slice. The first empty ones go out all the same: by them
-// a worker learns that it trains no more, and hands on what it alone has; with sums by trainers there
-// are as many as a worker may have, the last of which it reports once its own sums are made.
+// Who sits out and has nothing to do gets no slice. The first empty ones go out all the same: by
+// them a worker learns that it trains no more, and hands on what it alone has; with sums by
+// trainers there are as many as a worker may have, the last of which it reports once its own sums
+// are made.
 static uint64_t find_idle(dp_feed *feed, const dp_plan *plan)
 {
     const uint64_t told = feed->config.limits.sums ? feed->config.planned_max : 1;
@@ -132,8 +133,7 @@ static void count_bytes(const dp_feed *feed, const dp_plan *plan, const rt_batch
         bytes[RT_PLACEMENT_WORKER] = plan->worker_count * dp_broadcast_bytes(batch);
     for (uint32_t w = 0; w < plan->worker_count; w++) {
         if (!(idle >> w & 1))
-            bytes[RT_PLACEMENT_COORDINATOR] +=
-                dp_slice_bytes(plan, w, batch, &feed->config.limits);
+            bytes[RT_PLACEMENT_COORDINATOR] += dp_slice_bytes(plan, w, batch, &feed->config.limits);
         planned->slice_bytes += planned->slices[w].size;
     }
 }

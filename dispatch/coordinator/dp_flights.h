@@ -33,7 +33,7 @@ dp_flight *dp_flights_awaited(const dp_flights *flights, uint32_t worker);
 // The one that was put first, once all of these workers have reported it; NULL: they have not, or
 // there is none.
 dp_flight *dp_flights_complete(const dp_flights *flights, uint64_t workers);
-dp_planned *dp_flights_take(dp_flights *flights, dp_flight *flight);      // it is free then
+dp_planned *dp_flights_take(dp_flights *flights, dp_flight *flight); // it is free then
 
 // The one that was put first; NULL: there is none.
 dp_flight *dp_flights_oldest(const dp_flights *flights);

@@ -14,7 +14,7 @@
 
 typedef struct {
     double samples, loss, predicted, labels; // fading sums
-    uint32_t class_count; // that a label is one of; 0: it is 0 or 1
+    uint32_t class_count;                    // that a label is one of; 0: it is 0 or 1
     double good_entropy, good_calibration;   // of the last version that was published; 0: none was
 } dp_guard;
 

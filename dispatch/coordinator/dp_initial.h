@@ -2,8 +2,8 @@
 // coordinator, before anybody joins.
 //
 // Rows, dense part and the scale of the dense features are the model's. All else is the run's own:
-// workers, shards, caches, and fields behind those of the model. The shards hold its rows in version
-// 0, which nobody has trained: whoever touches one first pulls it. One thread.
+// workers, shards, caches, and fields behind those of the model. The shards hold its rows in
+// version 0, which nobody has trained: whoever touches one first pulls it. One thread.
 #ifndef DP_INITIAL_H
 #define DP_INITIAL_H
 
@@ -16,9 +16,9 @@ typedef struct {
     rt_scale *scale; // NULL: dense features stay as they are
 } dp_initial;
 
-// folder: of a model; config and schema: of the run. All files are there, with their sums. RT_CONFIG:
-// it is another model, or one of other columns, error names what differs; RT_NOT_FOUND, RT_DATA,
-// RT_IO, RT_NO_MEMORY. *initial is zeros then.
+// folder: of a model; config and schema: of the run. All files are there, with their sums.
+// RT_CONFIG: it is another model, or one of other columns, error names what differs; RT_NOT_FOUND,
+// RT_DATA, RT_IO, RT_NO_MEMORY. *initial is zeros then.
 rt_status dp_initial_read(const char *folder, const rt_config *config, const rt_schema *schema,
                           dp_initial *initial, rt_error *error);
 void dp_initial_fini(dp_initial *initial);

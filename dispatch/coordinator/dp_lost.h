@@ -19,10 +19,10 @@
 
 typedef struct {
     uint64_t clean; // workers
-    uint64_t gone; // workers that the run goes on without
+    uint64_t gone;  // workers that the run goes on without
     uint64_t needed[RT_WORKERS_MAX], settled[RT_WORKERS_MAX]; // sequence numbers of slices
-    uint32_t trained[RT_WORKERS_MAX]; // iteration; 0: none since this start
-    uint32_t complete;                // the last iteration that all have reported
+    uint32_t trained[RT_WORKERS_MAX];                         // iteration; 0: none since this start
+    uint32_t complete; // the last iteration that all have reported
 } dp_lost;
 
 // A slice for all goes out.

@@ -134,10 +134,11 @@ static rt_status take_boxes(const rt_config *config, const char *path, const cJS
     }
     *members = dp_members_of(config, boxes);
     if (!members->workers || !members->shards)
-        return rt_fail(error, RT_CONFIG,
-                       "%s: no %s is left of the boxes that take part: the configuration lacks them; "
-                       "without the file all take part that are not spare",
-                       path, members->workers ? "shard" : "worker");
+        return rt_fail(
+            error, RT_CONFIG,
+            "%s: no %s is left of the boxes that take part: the configuration lacks them; "
+            "without the file all take part that are not spare",
+            path, members->workers ? "shard" : "worker");
     return RT_OK;
 }
 
@@ -146,8 +147,7 @@ static rt_status take(const rt_config *config, const char *path, const cJSON *js
 {
     rt_status status = take_boxes(config, path, json, members, error);
     members->still_s = rt_json_number_or_0(json, "still_s");
-    members->row_rate =
-        take_rate(json, rate_keys[0], config->optimizer_rows.learning_rate, path);
+    members->row_rate = take_rate(json, rate_keys[0], config->optimizer_rows.learning_rate, path);
     members->dense_rate =
         take_rate(json, rate_keys[1], config->optimizer_dense.learning_rate, path);
     return status;

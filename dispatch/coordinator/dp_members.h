@@ -1,9 +1,9 @@
 // dp_members - what a run is from one start to the next, beside its configuration: which boxes take
 // part, and with what learning rates.
 //
-// A file beside the checkpoints, "boxes", has it once somebody has changed it (`lanyard add`, `drain`,
-// `set`); without it all boxes take part that are not spare, and rates are as configured. `lanyard
-// up` and the coordinator read it before every start.
+// A file beside the checkpoints, "boxes", has it once somebody has changed it (`lanyard add`,
+// `drain`, `set`); without it all boxes take part that are not spare, and rates are as configured.
+// `lanyard up` and the coordinator read it before every start.
 #ifndef DP_MEMBERS_H
 #define DP_MEMBERS_H
 
@@ -13,10 +13,11 @@
 #define DP_MEMBERS_NAME "boxes" // of the file
 
 typedef struct {
-    uint64_t boxes;           // mask, by the configuration; 0: it tells of no boxes
-    uint64_t workers, shards; // masks of their ranks
+    uint64_t boxes;             // mask, by the configuration; 0: it tells of no boxes
+    uint64_t workers, shards;   // masks of their ranks
     float row_rate, dense_rate; // learning rates that were set; 0: as configured
-    double still_s; // training stands still for a change since then, seconds since 1970; 0: it does not
+    double still_s; // training stands still for a change since then, seconds since 1970; 0: it does
+                    // not
 } dp_members;
 
 // Of these boxes of a configuration.
@@ -35,10 +36,10 @@ void dp_members_keep_boxes(const dp_members *members, const rt_config *whole, rt
 void dp_members_keep_workers(const dp_members *members, uint64_t workers, rt_config *part,
                              uint64_t *hash_p);
 
-// folder: of the checkpoints, "": there is none. Boxes that the configuration does not have any more
-// are left out, and so is a rate that is configured otherwise since it was set: the log says so.
-// RT_CONFIG: none is left that has a worker, or none with a shard; RT_DATA, RT_IO: of the file, which
-// error names; RT_NO_MEMORY.
+// folder: of the checkpoints, "": there is none. Boxes that the configuration does not have any
+// more are left out, and so is a rate that is configured otherwise since it was set: the log says
+// so. RT_CONFIG: none is left that has a worker, or none with a shard; RT_DATA, RT_IO: of the file,
+// which error names; RT_NO_MEMORY.
 rt_status dp_members_read(const rt_config *config, const char *folder, dp_members *members,
                           rt_error *error);
 

@@ -12,10 +12,11 @@
 static rt_status check_run(const dp_run *c, const char *what, rt_error *error)
 {
     if (!c->checkpoint)
-        return rt_fail(error, RT_CONFIG,
-                       "%s: goes by a checkpoint from which all start anew, and this run makes none: "
-                       "it has neither --out nor checkpoint.directory, or workers that plan",
-                       what);
+        return rt_fail(
+            error, RT_CONFIG,
+            "%s: goes by a checkpoint from which all start anew, and this run makes none: "
+            "it has neither --out nor checkpoint.directory, or workers that plan",
+            what);
     if (c->move.is_asked)
         return rt_fail(error, RT_AGAIN, "%s: %s already with the next checkpoint: ask again later",
                        what, c->move.what);
@@ -28,9 +29,9 @@ rt_status dp_move_check_boxes(const dp_run *c, const char *box, rt_error *error)
         return rt_fail(error, RT_CONFIG,
                        "%s: the configuration does not say which boxes there are: boxes", box);
     if (c->configs.whole.collective == RT_COLLECTIVE_MPI)
-        return rt_fail(error, RT_CONFIG,
-                       "%s: with network.collective \"mpi\" the number of workers is that of mpirun",
-                       box);
+        return rt_fail(
+            error, RT_CONFIG,
+            "%s: with network.collective \"mpi\" the number of workers is that of mpirun", box);
     return check_run(c, box, error);
 }
 

@@ -1,10 +1,10 @@
-// dp_move - what a run that trains can only become by starting anew: a box more, a box less (`lanyard
-// add BOX`, `lanyard drain BOX`), other learning rates (`lanyard set`).
+// dp_move - what a run that trains can only become by starting anew: a box more, a box less
+// (`lanyard add BOX`, `lanyard drain BOX`), other learning rates (`lanyard set`).
 //
 // Each is a checkpoint that ends the run for all, after which everything starts anew from it as
-// what was asked for: there is no other way of going on (docs/RELIABILITY.md). What was asked for is
-// checked first; then a cut is made, and when its checkpoint is written the file of dp_members says
-// who takes part, members of a box that leaves are told so, and whoever asked is. One thread.
+// what was asked for: there is no other way of going on (docs/RELIABILITY.md). What was asked for
+// is checked first; then a cut is made, and when its checkpoint is written the file of dp_members
+// says who takes part, members of a box that leaves are told so, and whoever asked is. One thread.
 #ifndef DP_MOVE_H
 #define DP_MOVE_H
 
@@ -22,9 +22,9 @@ rt_status dp_move_check_join(const dp_run *run, const char *box, rt_error *error
 bool dp_move_is_there(const dp_run *run, uint32_t box);
 
 // Requests of dp_control.h. RT_OK: the answer comes later, with dp_move_end; otherwise error says
-// what is against it: no such box, one that is in already, or not; no checkpoints; members of it that
-// are not there (where nobody starts them); the last worker or shard; rows that the other shards do
-// not hold.
+// what is against it: no such box, one that is in already, or not; no checkpoints; members of it
+// that are not there (where nobody starts them); the last worker or shard; rows that the other
+// shards do not hold.
 rt_status dp_move_ask(dp_run *run, bool joins, const char *box, rt_error *error);
 
 // A box that was added, in or not, leaves for good: with the start anew its key is no more known to

@@ -371,10 +371,10 @@ static rt_status check_hello(const dp_roster *roster, const rt_wire_hello *hello
 {
     const rt_config *config = roster->config.config;
     if (!found)
-        return rt_fail(
-            error, RT_CONFIG,
-            "%s joined, but the config has %" PRIu32 " workers and %" PRIu32 " PS shards", name,
-            config->worker_count, config->ps_shard_count);
+        return rt_fail(error, RT_CONFIG,
+                       "%s joined, but the config has %" PRIu32 " workers and %" PRIu32
+                       " PS shards",
+                       name, config->worker_count, config->ps_shard_count);
     if (found->joined && !found->waits)
         return rt_fail(error, RT_PEER,
                        "%s has joined already: it was started twice, or has only just been lost",

@@ -2,13 +2,13 @@
 //
 // The coordinator's side of rt_member. Owns the listening endpoint. One thread. A member that is
 // silent for timeouts.peer_s, says that it failed, or breaks the protocol, ends the run, whose
-// samples it holds, unless it is a worker that can be spared; the error names it. Who never joined can do none of that: it is refused, told
-// why, and logged, one line for many.
+// samples it holds, unless it is a worker that can be spared; the error names it. Who never joined
+// can do none of that: it is refused, told why, and logged, one line for many.
 //
 // With may_shrink a run begins without workers that do not come; members of boxes that are out are
-// no part of it either. The others are numbered anew, in their order: that is the place by which all
-// calls here name them where nothing else is said, and WELCOME tells them. Who comes later, or is
-// out, waits, hears heartbeats, and can end nothing; dp_roster_waiting names it.
+// no part of it either. The others are numbered anew, in their order: that is the place by which
+// all calls here name them where nothing else is said, and WELCOME tells them. Who comes later, or
+// is out, waits, hears heartbeats, and can end nothing; dp_roster_waiting names it.
 #ifndef DP_ROSTER_H
 #define DP_ROSTER_H
 
@@ -25,19 +25,19 @@ typedef struct {
     rt_transport *transport;
     const rt_config *config;
     rt_identity identity;
-    const rt_keys *keys; // NULL: loopback only
+    const rt_keys *keys;   // NULL: loopback only
     const dp_added *added; // boxes with keys that members are told (ALLOW); NULL: none
-    bool may_shrink;     // after timeouts.rejoin_s workers are no longer waited for
-    uint64_t without;    // and these not at all
-    uint64_t aside;      // nor these, who do not take part even if they come: they wait
+    bool may_shrink;       // after timeouts.rejoin_s workers are no longer waited for
+    uint64_t without;      // and these not at all
+    uint64_t aside;        // nor these, who do not take part even if they come: they wait
     uint64_t out_workers, out_shards; // of boxes that are no part of the run: the same
-    uint64_t run;        // id of the run's folder; 0: it has none
-    uint32_t epoch;      // of this start: a member that has served a later one of this run ends it
-    // Whether the run, once it has begun, goes on without a worker that is lost (by its place), whose
-    // messages are no longer heard; NULL: never. why: what has become of it.
+    uint64_t run;                     // id of the run's folder; 0: it has none
+    uint32_t epoch; // of this start: a member that has served a later one of this run ends it
+    // Whether the run, once it has begun, goes on without a worker that is lost (by its place),
+    // whose messages are no longer heard; NULL: never. why: what has become of it.
     bool (*spares)(void *context, uint32_t worker, const char *why);
     void *context;
-    rt_notify *notify;   // told that this process is alive, in every wait; or NULL
+    rt_notify *notify; // told that this process is alive, in every wait; or NULL
 } dp_roster_config;
 
 // Listens where "network" says (rt_address_listen). RT_CONFIG, RT_IO: error names the address and
@@ -64,8 +64,8 @@ void dp_roster_extend(dp_roster *roster, uint64_t workers, uint64_t shards);
 // Whether a member is connected, by its rank of the configuration.
 bool dp_roster_is_there(const dp_roster *roster, uint32_t peer);
 
-// Members whose boxes are no part of the run any more: dp_roster_stop tells them to end for good. By
-// the ranks of the configuration.
+// Members whose boxes are no part of the run any more: dp_roster_stop tells them to end for good.
+// By the ranks of the configuration.
 void dp_roster_dismiss(dp_roster *roster, uint64_t workers, uint64_t shards);
 
 // Of the worker, by the configuration, whose connection ended or that was silent, and so ended the

@@ -18,7 +18,7 @@ typedef struct {
     dp_account_config costs;
     uint32_t dense_count;  // features
     const char *directory; // metrics.jsonl and trace.jsonl go there; NULL: nowhere
-    dp_slices *slices; // of watch.column; NULL: none
+    dp_slices *slices;     // of watch.column; NULL: none
     bool trace;
     bool progress;
     bool keeps;   // metrics.jsonl and trace.jsonl of an earlier start go on

@@ -91,10 +91,10 @@ static double ops_cost_s(const dp_boxes *boxes, const dp_layout *layout, const d
         const uint32_t there = boxes->of_shard[dp_op_shard(&ops->items[i], shard_count)];
         if (here == there)
             continue;
-        seconds += (double)bytes.up / fmin(links[here].up_bytes_per_s,
-                                           links[there].down_bytes_per_s);
-        seconds += (double)bytes.down / fmin(links[here].down_bytes_per_s,
-                                             links[there].up_bytes_per_s);
+        seconds +=
+            (double)bytes.up / fmin(links[here].up_bytes_per_s, links[there].down_bytes_per_s);
+        seconds +=
+            (double)bytes.down / fmin(links[here].down_bytes_per_s, links[there].up_bytes_per_s);
     }
     return seconds;
 }

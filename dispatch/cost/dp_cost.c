@@ -78,8 +78,8 @@ static void find_change(const dp_view *view, const dp_distinct *key, quad *chang
         sums += load(push + j) & lanes_of(key->holders >> j);
     const int32_t pushes = sums[0] + sums[1] + sums[2] + sums[3];
     for (uint32_t j = 0; j < n; j += GROUP)
-        change[j / GROUP] = pushes - ((load(pull + j) + pushes + load(evict + j)) &
-                                      lanes_of(key->holders >> j));
+        change[j / GROUP] =
+            pushes - ((load(pull + j) + pushes + load(evict + j)) & lanes_of(key->holders >> j));
 }
 
 static inline const quad *change_of(const dp_view *view, uint32_t index, kept_changes *kept)
@@ -95,9 +95,9 @@ static inline const quad *change_of(const dp_view *view, uint32_t index, kept_ch
 
 // Adds to row, whole groups of it. Few groups are summed up in registers, for which the compiler
 // must know how many there are.
-static inline __attribute__((always_inline)) void
-add_keys(const dp_view *view, uint32_t begin, uint32_t end, kept_changes *kept, uint32_t groups,
-         quad *row)
+static inline __attribute__((always_inline)) void add_keys(const dp_view *view, uint32_t begin,
+                                                           uint32_t end, kept_changes *kept,
+                                                           uint32_t groups, quad *row)
 {
     const dp_ticks *ticks = view->ticks;
     const int32_t *evict = view->evict;
@@ -126,9 +126,9 @@ add_keys(const dp_view *view, uint32_t begin, uint32_t end, kept_changes *kept, 
 }
 
 // The same where the changes of all keys are at hand: no branch depends on who holds a key.
-static inline __attribute__((always_inline)) void
-add_changes(const dp_view *view, uint32_t begin, uint32_t end, const quad *all, uint32_t groups,
-            quad *row)
+static inline __attribute__((always_inline)) void add_changes(const dp_view *view, uint32_t begin,
+                                                              uint32_t end, const quad *all,
+                                                              uint32_t groups, quad *row)
 {
     quad sums[DP_COST_WORKERS_MAX / GROUP];
     for (uint32_t g = 0; g < groups; g++)
@@ -261,7 +261,7 @@ static void fill_part(void *context, uint32_t part)
     const matrix *m = context;
     const uint64_t count = m->view->sample_count;
     const sample_range samples = {(uint32_t)(count * part / m->part_count),
-                                (uint32_t)(count * (part + 1) / m->part_count)};
+                                  (uint32_t)(count * (part + 1) / m->part_count)};
     if (m->view->ticks->box_count)
         cost_on_boxes(m->view, samples, m->cost, m->stride);
     else

@@ -335,8 +335,8 @@ static void add_handed(const dp_layout *layout, const dp_link *links, const uint
             to = box_of[to];
         }
         if (from != to)
-            sum->cost_s += (double)bytes / fmin(links[from].up_bytes_per_s,
-                                                links[to].down_bytes_per_s);
+            sum->cost_s +=
+                (double)bytes / fmin(links[from].up_bytes_per_s, links[to].down_bytes_per_s);
     }
 }
 

@@ -45,8 +45,8 @@ double dp_shards_s(double ps_bytes_per_s, const dp_shards *shards, double row_by
 // In 8 bits four times as many, as long as a message may have them.
 uint32_t dp_dense_chunk_floats(double bytes_per_s, rt_coding coding);
 
-// What one operation sends: bytes of rows and gradients, and of what only asks or tells (up); and of
-// rows and gradients that go to another worker, or come from one.
+// What one operation sends: bytes of rows and gradients, and of what only asks or tells (up); and
+// of rows and gradients that go to another worker, or come from one.
 typedef struct {
     uint64_t up, down, request;
     uint64_t sent, received;
@@ -67,9 +67,9 @@ dp_traffic dp_passing_traffic(const dp_passing *all);
 // D / B over its pulls and pushes, ESD's transmission cost (section 4). Requests are not counted.
 double dp_passing_cost_s(const dp_passing *all, const dp_link *link);
 
-// Rows and gradients that a worker takes from others, in bytes, and the seconds that they take one after another:
-// each at the rate of the slower of the two links. dp_passing_cost_s does not have them. links: of all
-// workers; or of boxes, and box_of says where workers are.
+// Rows and gradients that a worker takes from others, in bytes, and the seconds that they take one
+// after another: each at the rate of the slower of the two links. dp_passing_cost_s does not have
+// them. links: of all workers; or of boxes, and box_of says where workers are.
 typedef struct {
     uint64_t rows, gradients, bytes;
     double cost_s;

@@ -38,14 +38,14 @@ typedef struct {
 
     // Where boxes are told (dp_site.h): their links, in place of what is above for the parameter
     // servers. A worker's pull, push and grad are then for its box's link, where they pass it.
-    uint32_t box_count; // 0: they are not
-    bool homes_move;    // a row that is pushed stays on the box of who pushes it
+    uint32_t box_count;             // 0: they are not
+    bool homes_move;                // a row that is pushed stays on the box of who pushes it
     uint8_t box_of[RT_WORKERS_MAX]; // DP_NO_BOX beyond the workers
     uint64_t shard_boxes;           // boxes with a shard
     int32_t box_up[RT_FIELDS_MAX][RT_SITE_BOXES_MAX]; // a row
     int32_t box_down[RT_FIELDS_MAX][RT_SITE_BOXES_MAX];
     int32_t box_grad[RT_FIELDS_MAX][RT_SITE_BOXES_MAX]; // a gradient, down
-    int64_t box_dense_up[RT_SITE_BOXES_MAX]; // the whole dense exchange
+    int64_t box_dense_up[RT_SITE_BOXES_MAX];            // the whole dense exchange
     int64_t box_dense_down[RT_SITE_BOXES_MAX];
 } dp_ticks;
 
@@ -68,7 +68,7 @@ typedef struct {
     uint32_t uses;    // samples of the batch that have the key
     uint8_t held;     // DP_HELD_...
     uint8_t field;
-    bool dirty; // the holders have what the PS lacks
+    bool dirty;  // the holders have what the PS lacks
     uint8_t box; // that others would have the row of; DP_NO_BOX: of none, or boxes are not told
 } dp_distinct;
 
@@ -92,19 +92,19 @@ typedef struct {
     const dp_ticks *ticks;
     const uint32_t *cached; // by field: latest copies in all caches together, as the view shows
                             // them; NULL: not counted (policies that score some tables only)
-    const uint64_t *owed;   // bounded staleness (dp_stale.h): by distinct key, workers whose copy is
-                            // pushed before they pull it; holders may be several, none of them has
-                            // to push. NULL: strict
-    bool always_summed;     // every trainer pushes its gradient, also where it is the only one
-    const int32_t *evict;   // by worker: ticks that a fill there costs on top of its transfer, for
-                            // the row that makes room (dp_turnover); NULL: left out
-    const uint8_t *next;    // dispatch.window: by distinct key, the worker that alone is expected to
-                            // train it next, or DP_NO_NEXT; NULL: nothing is expected
+    const uint64_t *owed; // bounded staleness (dp_stale.h): by distinct key, workers whose copy is
+                          // pushed before they pull it; holders may be several, none of them has
+                          // to push. NULL: strict
+    bool always_summed;   // every trainer pushes its gradient, also where it is the only one
+    const int32_t *evict; // by worker: ticks that a fill there costs on top of its transfer, for
+                          // the row that makes room (dp_turnover); NULL: left out
+    const uint8_t *next;  // dispatch.window: by distinct key, the worker that alone is expected to
+                          // train it next, or DP_NO_NEXT; NULL: nothing is expected
     int32_t *changes; // scratch of dp_cost_matrix: distinct_count x worker_count, rounded up to a
                       // multiple of 4, 16-byte aligned; NULL: none, and with more workers than
                       // DP_COST_WORKERS_MAX
-    rt_pool *pool; // threads that a policy may use beside its own; NULL: none. No placement may
-                   // depend on them
+    rt_pool *pool;    // threads that a policy may use beside its own; NULL: none. No placement may
+                      // depend on them
 } dp_view;
 
 #define DP_NO_NEXT 0xffu

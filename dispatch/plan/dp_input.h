@@ -39,7 +39,7 @@ typedef struct {
 dp_input dp_input_forget(uint64_t key);
 uint64_t dp_input_key(const dp_input *input);
 
-const char *dp_input_name(dp_input_kind kind); // "link_up"
+const char *dp_input_name(dp_input_kind kind);    // "link_up"
 const char *dp_input_subject(dp_input_kind kind); // "worker", "shard"; NULL: about all
 
 // RT_CONFIG: no such kind.

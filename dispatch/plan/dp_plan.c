@@ -64,8 +64,7 @@ rt_status dp_slice_reserve(dp_slice *slice, uint32_t sample_count, uint32_t look
 
 rt_status dp_ops_reserve(dp_ops *ops, uint32_t count)
 {
-    return rt_grow_unset(&ops->items, &ops->capacity, (uint64_t)ops->count + count,
-                         sizeof(dp_op));
+    return rt_grow_unset(&ops->items, &ops->capacity, (uint64_t)ops->count + count, sizeof(dp_op));
 }
 
 void dp_counts_add_op(rt_counts *counts, const dp_op *op)

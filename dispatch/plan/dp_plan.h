@@ -99,8 +99,8 @@ void dp_clocks_add(dp_clocks *sum, const dp_clocks *one);
 
 // One worker's part of a plan. Operations are in a legal order of execution: `release` (PUSH_ROW,
 // DROP, PUSH_DELTA), `fill` (PULL, INIT, RECV, PULL_SUM), training, `after` (PUSH_GRAD, KEEP,
-// REDUCE, SUM, PUSH_DELTA, FORGET). PUSH_ROW in `after` are rows that are taken in: they go between fill
-// and training.
+// REDUCE, SUM, PUSH_DELTA, FORGET). PUSH_ROW in `after` are rows that are taken in: they go between
+// fill and training.
 typedef struct {
     uint32_t sample_count;
     uint32_t lookup_count;

@@ -169,8 +169,7 @@ static uint32_t count_lookups(const dp_slice *slice, const rt_batch *batch,
     if (!batch || !batch->tables)
         return slice->lookup_count;
     for (uint32_t k = 0; k < slice->sample_count; k++) {
-        const uint32_t *bags =
-            batch->bag_offsets + (size_t)slice->samples[k] * limits->field_count;
+        const uint32_t *bags = batch->bag_offsets + (size_t)slice->samples[k] * limits->field_count;
         count += bags[limits->field_count] - bags[0];
     }
     return count;
@@ -245,7 +244,8 @@ static void put_samples(const dp_slice *slice, const rt_batch *batch, const dp_s
         memset(offsets, 0, bag_offset_count(&view->counts, limits) * sizeof *offsets);
     for (uint32_t k = 0; k < slice->sample_count; k++) {
         uint32_t sample = slice->samples[k];
-        const size_t to = (size_t)k * batch->label_count, from = (size_t)sample * batch->label_count;
+        const size_t to = (size_t)k * batch->label_count,
+                     from = (size_t)sample * batch->label_count;
         memcpy(labels + to, batch->labels + from, label_bytes);
         if (weights)
             memcpy(weights + to, batch->weights + from, label_bytes);
@@ -380,8 +380,7 @@ static void put_fill(const dp_slice *slice, const dp_slice_view *view)
             WRITABLE(view->pull_keys, uint64_t)[pull] = op->key;
             WRITABLE(view->pull_slots, uint32_t)[pull] = op->slot;
             WRITABLE(view->pull_versions, uint32_t)[pull] = op->version;
-            WRITABLE(view->pull_flags, uint8_t)[pull] =
-                op->flags & (DP_OP_STATE | DP_OP_WHOLE);
+            WRITABLE(view->pull_flags, uint8_t)[pull] = op->flags & (DP_OP_STATE | DP_OP_WHOLE);
             put_home(view->pull_homes, pull, op);
             put_peer(view->pull_peers, pull++, op);
         }
@@ -527,8 +526,7 @@ static rt_status check_counts(const rt_wire_slice *c, const dp_slice_limits *lim
                      DP_SLICE_HANDS | DP_SLICE_SUMS) ||
         !(c->flags & DP_SLICE_HOMES) != (limits->shard_count == 0) ||
         !(c->flags & DP_SLICE_HANDS) != !limits->hands ||
-        !(c->flags & DP_SLICE_SUMS) != !limits->sums ||
-        flush != (c->dense_chunk_floats == 0) ||
+        !(c->flags & DP_SLICE_SUMS) != !limits->sums || flush != (c->dense_chunk_floats == 0) ||
         c->dense_chunk_floats > RT_WIRE_DENSE_CHUNK_FLOATS_MAX)
         return bad(error, "unknown flags");
     if (flush != (c->workers == 0) || c->workers & ~rt_bits_below(limits->worker_count))

@@ -17,7 +17,7 @@
 #define DP_SLICE_WEIGHTED 4u // samples have weights
 #define DP_SLICE_HOMES 8u    // homes of rows are planned: operations name the shard they are about
 #define DP_SLICE_HANDS 16u   // rows go from worker to worker: pushes and pulls name the worker
-#define DP_SLICE_SUMS 32u   // trainers may sum: gradients name the worker
+#define DP_SLICE_SUMS 32u    // trainers may sum: gradients name the worker
 #define DP_PUSH_WHOLE 0x80u  // with a reason: DP_OP_WHOLE
 
 typedef struct {
@@ -30,12 +30,12 @@ typedef struct {
     uint32_t push_count, drop_count, pull_count, init_count, pull_sum_count;
     uint32_t grad_count, keep_count;
     uint32_t delta_count, delta_late; // delta_late: of them, the last so many follow the training
-    uint32_t dense_chunk_floats; // of a message of the dense exchange; of a flush: 0
-    uint64_t fingerprint;        // of the whole plan, for the report; 0: not known, or a flush
-    uint64_t workers;            // mask of those that take part in the iteration; of a flush: 0
-    float log_odds;              // iteration 1: of label 1 in the whole batch (the first); else 0
-    uint32_t sum_count;          // rows whose gradients are summed here
-    uint32_t push_late;          // of the pushes, the last so many follow the pulls
+    uint32_t dense_chunk_floats;      // of a message of the dense exchange; of a flush: 0
+    uint64_t fingerprint;             // of the whole plan, for the report; 0: not known, or a flush
+    uint64_t workers;   // mask of those that take part in the iteration; of a flush: 0
+    float log_odds;     // iteration 1: of label 1 in the whole batch (the first); else 0
+    uint32_t sum_count; // rows whose gradients are summed here
+    uint32_t push_late; // of the pushes, the last so many follow the pulls
     uint32_t forget_count;
     uint32_t left_out; // slices between this one and the one before it that this worker was not
                        // sent: it sits out, and nothing was in them
@@ -46,18 +46,18 @@ _Static_assert(sizeof(rt_wire_slice) == 104, "wire layout");
 // A slice in place: pointers into the message.
 typedef struct {
     rt_wire_slice counts;
-    const float *labels;                        // sample_count x labels of a sample
-    const float *weights;                       // likewise; NULL: all are 1
-    const float *more_odds; // iteration 1: log_odds of the labels after the first; else NULL
-    const float *dense;                         // sample_count x dense_count
-    const uint32_t *bag_offsets;                // sample_count x field_count + 1; NULL when uniform
-    const uint32_t *lookup_rows;                // lookup_count, index into rows
+    const float *labels;         // sample_count x labels of a sample
+    const float *weights;        // likewise; NULL: all are 1
+    const float *more_odds;      // iteration 1: log_odds of the labels after the first; else NULL
+    const float *dense;          // sample_count x dense_count
+    const uint32_t *bag_offsets; // sample_count x field_count + 1; NULL when uniform
+    const uint32_t *lookup_rows; // lookup_count, index into rows
     const uint32_t *row_slots, *row_versions;   // row_count
     const uint8_t *row_modes;                   // row_count, dp_mode
     const uint32_t *push_slots, *push_versions; // push_count
     const uint8_t *push_reasons;                // dp_reason, DP_PUSH_WHOLE
-    const uint8_t *push_homes; // shards, here and below; NULL: hashed
-    const uint8_t *push_peers; // SEND: the worker that gets the row, else DP_NO_KEEPER; NULL: none
+    const uint8_t *push_homes;                  // shards, here and below; NULL: hashed
+    const uint8_t *push_peers;  // SEND: the worker that gets the row, else DP_NO_KEEPER; NULL: none
     const uint32_t *drop_slots; // drop_count
     const uint64_t *pull_keys;  // pull_count
     const uint32_t *pull_slots, *pull_versions;
@@ -73,9 +73,9 @@ typedef struct {
     const uint8_t *grad_keepers; // rank, or DP_NO_KEEPER
     const uint8_t *grad_homes;
     const uint8_t *grad_peers; // REDUCE: the worker that sums, else DP_NO_KEEPER; NULL: none
-    const uint32_t *keep_rows;   // keep_count
-    const uint64_t *sum_keys;    // sum_count
-    const uint64_t *sum_masks;   // workers that train the row, this one among them
+    const uint32_t *keep_rows; // keep_count
+    const uint64_t *sum_keys;  // sum_count
+    const uint64_t *sum_masks; // workers that train the row, this one among them
     const uint32_t *sum_rows;
     const uint32_t *delta_slots; // delta_count
     const uint32_t *delta_held;  // version that the slot has
@@ -98,7 +98,7 @@ typedef struct {
     uint32_t shard_count; // 0: homes are not planned
     bool hands;           // dispatch.hand_over: slices say which rows go from worker to worker
     bool sums;            // dispatch.reduce: and which gradients
-    bool is_trained; // the run begins with a model: its output has a bias already
+    bool is_trained;      // the run begins with a model: its output has a bias already
 } dp_slice_limits;
 
 // The message for one worker of a plan. sequence counts slices from 1 (training iterations and

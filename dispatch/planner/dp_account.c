@@ -27,8 +27,8 @@ double dp_predict_s(const dp_account_config *config, uint32_t iteration, uint64_
         slowest = fmax(slowest, links + config->rates.compute_s_per_sample[j] * micro_batch[j]);
     }
     const double rows = fmax(rows_up, rows_down) - (double)handed;
-    return fmax(slowest, dp_shards_s(config->rates.ps_bytes_per_s, &config->rates.shards, rows,
-                                     dense));
+    return fmax(slowest,
+                dp_shards_s(config->rates.ps_bytes_per_s, &config->rates.shards, rows, dense));
 }
 
 void dp_account_init(const dp_planner_config *planner, dp_account_config *config)
@@ -58,8 +58,8 @@ static double add_boxes(const dp_account_config *config, const dp_plan *plan,
     dp_box_traffic traffic = {0};
     for (uint32_t j = 0; j < config->worker_count; j++) {
         dp_boxes_add_slice(boxes, &config->layout, shards->count, j, &plan->slices[j], &traffic);
-        account->cost_s[j] += dp_boxes_slice_cost_s(boxes, &config->layout, &config->rates, j,
-                                                    &plan->slices[j]);
+        account->cost_s[j] +=
+            dp_boxes_slice_cost_s(boxes, &config->layout, &config->rates, j, &plan->slices[j]);
     }
     dp_boxes_add_dense(boxes, shards, plan->participants,
                        dense_bytes_of(config, plan->iteration, plan->participants), &traffic);

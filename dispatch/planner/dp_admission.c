@@ -101,8 +101,7 @@ static void count_one(dp_admission *admission, uint64_t key)
 
 // ---- a batch ---------------------------------------------------------------------------------
 
-static void count_all(dp_admission *admission, const dp_directory *directory,
-                      const rt_batch *batch)
+static void count_all(dp_admission *admission, const dp_directory *directory, const rt_batch *batch)
 {
     for (uint32_t k = 0; k < batch->key_count; k++) {
         if (!dp_directory_knows(directory, batch->keys[k]))

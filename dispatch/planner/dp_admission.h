@@ -28,14 +28,14 @@
 #define DP_ADMISSION_ROWS 4u // of counters, each by a hash of its own
 
 typedef struct {
-    uint64_t chance;      // of a hash below it a row is stored; 0: by counts
-    uint64_t seed, draw;  // by chance: draw is the number of the batch, whoever filters sets it
-    uint32_t times;       // a row is stored once its key was seen so often: 2 to 255; 0: by chance
-    uint32_t columns;     // of each row of counters, a power of two
-    uint64_t fresh;       // keys counted for the first time since the counts were halved
-    uint8_t *counters;    // DP_ADMISSION_ROWS x columns
-    uint64_t *refused;    // scratch: look-ups that are taken out
-    uint32_t *places;     // likewise, of a folded batch: where its keys go
+    uint64_t chance;     // of a hash below it a row is stored; 0: by counts
+    uint64_t seed, draw; // by chance: draw is the number of the batch, whoever filters sets it
+    uint32_t times;      // a row is stored once its key was seen so often: 2 to 255; 0: by chance
+    uint32_t columns;    // of each row of counters, a power of two
+    uint64_t fresh;      // keys counted for the first time since the counts were halved
+    uint8_t *counters;   // DP_ADMISSION_ROWS x columns
+    uint64_t *refused;   // scratch: look-ups that are taken out
+    uint32_t *places;    // likewise, of a folded batch: where its keys go
     uint32_t refused_capacity, place_capacity;
 } dp_admission;
 

@@ -5,7 +5,7 @@
 
 #include "dispatch/cost/dp_ticks.h"
 
-#define HOPELESS 2.0 // times the least estimate: such a set is not tried
+#define HOPELESS 2.0  // times the least estimate: such a set is not tried
 #define DOUBTFUL 1.25 // times the estimate of the set in force: few batches do not prove it better
 
 // ---- sets ------------------------------------------------------------------------------------

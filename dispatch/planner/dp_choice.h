@@ -64,8 +64,8 @@ rt_status dp_choice_begin(dp_choice *choice, const dp_planner_config *config,
 
 // One unit: as many parts of trials as are less work in all than DP_CHOICE_SHARE of a decision on
 // key_count keys with all workers (of a policy that searches, DP_CHOICE_SEARCH_SHARE, which is one
-// placement of a trial); at least one part. Work is counted, not timed: dp_trial_work. runs is false
-// once the search is done. RT_NO_MEMORY.
+// placement of a trial); at least one part. Work is counted, not timed: dp_trial_work. runs is
+// false once the search is done. RT_NO_MEMORY.
 rt_status dp_choice_step(dp_choice *choice, const dp_recent *recent, uint32_t key_count);
 
 // Gives it up. It can be begun again, and is zero before that.

@@ -24,7 +24,8 @@
 // ---- operations ------------------------------------------------------------------------------
 
 // Where rows travel rounded, the change of this one does, unless the PS has not got any more what
-// it is a change of. stays: nor if the copy will be read again, which becomes what others get of it.
+// it is a change of. stays: nor if the copy will be read again, which becomes what others get of
+// it.
 static rt_status push_row(dp_planner *planner, dp_plan *plan, uint32_t worker, uint32_t slot,
                           dp_record *record, dp_reason reason, bool stays)
 {
@@ -174,8 +175,7 @@ static rt_status fill_row(dp_planner *planner, dp_work *work, uint32_t worker, u
     uint32_t slot = slice->rows[row].slot;
     if (slot == DP_NO_SLOT && cache->free_count == 0 && evict(planner, &work->plan, worker))
         return RT_NO_MEMORY;
-    bool local =
-        key->version == 0 && planner->config.dispatch.first_touch == RT_FIRST_TOUCH_LOCAL;
+    bool local = key->version == 0 && planner->config.dispatch.first_touch == RT_FIRST_TOUCH_LOCAL;
     work->row_fills[worker][row] = slice->fill.count;
     dp_op *op = dp_ops_add(&slice->fill, local ? DP_OP_INIT : DP_OP_PULL);
     if (!op)
@@ -568,8 +568,7 @@ static rt_status do_step(dp_planner *planner, uint32_t stage, uint32_t step)
     dp_work *work = dp_work_of(planner, planner->iteration);
     dp_work *before = dp_work_of(planner, planner->iteration - 1);
     const uint32_t from = step * KEYS_BLOCK;
-    const uint32_t until =
-        (uint32_t)rt_min_u64(from + KEYS_BLOCK, planner->view.distinct_count);
+    const uint32_t until = (uint32_t)rt_min_u64(from + KEYS_BLOCK, planner->view.distinct_count);
     switch ((commit_stage)stage) {
     case STAGE_COLLECT:
         begin(planner, work);
@@ -598,8 +597,8 @@ static rt_status do_step(dp_planner *planner, uint32_t stage, uint32_t step)
     }
 }
 
-// Instructions per key or row, measured with caches that are full (callgrind, 2026-11, x86-64): what
-// counts are their proportions. A row that takes the place of another is EVICTION more.
+// Instructions per key or row, measured with caches that are full (callgrind, 2026-11, x86-64):
+// what counts are their proportions. A row that takes the place of another is EVICTION more.
 static const uint32_t instructions[STAGE_COUNT] = {
     [STAGE_COLLECT] = 30, [STAGE_SETTLE] = 100, [STAGE_RELEASE] = 90, [STAGE_PLACE] = 230,
     [STAGE_STALE] = 600,  [STAGE_TRAIN] = 85,   [STAGE_OUTDATE] = 42, [STAGE_SHOW] = 110,

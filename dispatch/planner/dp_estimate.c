@@ -94,8 +94,8 @@ static double worker_s(const question *q, uint32_t rank, uint32_t samples)
            rates->compute_s_per_sample[rank] * samples;
 }
 
-// Where homes are planned a box that trains alone has all rows, if it has shards with room for them;
-// several boxes share rows, and move about as many as without.
+// Where homes are planned a box that trains alone has all rows, if it has shards with room for
+// them; several boxes share rows, and move about as many as without.
 static double part_at_hand(const dp_planner_config *config, uint64_t workers)
 {
     const dp_boxes *boxes = &config->boxes;
@@ -151,10 +151,8 @@ static void level(const question *q, uint32_t least, uint32_t most, uint32_t *sa
 double dp_estimate_row_bytes(const dp_planner_config *config, const dp_demand *demand,
                              uint64_t workers)
 {
-    const question q = {.config = config,
-                        .demand = demand,
-                        .moved = 1,
-                        .at_hand = part_at_hand(config, workers)};
+    const question q = {
+        .config = config, .demand = demand, .moved = 1, .at_hand = part_at_hand(config, workers)};
     const uint32_t count = rt_bit_count(workers);
     return count * row_bytes(&q, (demand->sample_count + count - 1) / count);
 }

@@ -1,11 +1,11 @@
 // dp_handover - a row goes from one worker's cache straight into another's (Herald, appendix B).
 //
 // A row that worker a alone has in its latest version, and the PS lacks, is needed by one other
-// worker b: a sends it to b (SEND), b takes it into a slot (RECV), with its optimizer state. One hop
-// over both links, in place of a push to the PS and a pull from there. The PS keeps the version that
-// it had (P stays below L); b owns the row afterwards, and pushes it when it leaves b's cache, when
-// several train it, or at a flush. A row that several need goes by way of the PS, which has to have
-// it before it can add their gradients.
+// worker b: a sends it to b (SEND), b takes it into a slot (RECV), with its optimizer state. One
+// hop over both links, in place of a push to the PS and a pull from there. The PS keeps the version
+// that it had (P stays below L); b owns the row afterwards, and pushes it when it leaves b's cache,
+// when several train it, or at a flush. A row that several need goes by way of the PS, which has to
+// have it before it can add their gradients.
 //
 // With dispatch.hand_over. Several threads may plan at once (dp_threads.c): to send changes the
 // holder's slice, to receive that of the only trainer, and both what is of the one key.

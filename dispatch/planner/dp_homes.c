@@ -84,8 +84,7 @@ static uint32_t pushed_to(const dp_planner *planner, uint32_t worker, const dp_r
 {
     if (!(planner->participants >> worker & 1))
         return record->home;
-    const uint32_t own =
-        shard_on(planner, planner->config.boxes.of_worker[worker], record->key);
+    const uint32_t own = shard_on(planner, planner->config.boxes.of_worker[worker], record->key);
     return own == NO_SHARD ? record->home : own;
 }
 
@@ -200,8 +199,7 @@ static void stay(dp_planner *planner, dp_work *work, uint32_t mover, uint64_t ke
 static rt_status take_in(dp_planner *planner, dp_work *work, uint32_t d, dp_record *record)
 {
     const uint32_t mover = work->movers[d], before = record->home;
-    const uint32_t shard =
-        shard_on(planner, planner->config.boxes.of_worker[mover], record->key);
+    const uint32_t shard = shard_on(planner, planner->config.boxes.of_worker[mover], record->key);
     if (shard == NO_SHARD) {
         stay(planner, work, mover, record->key);
         return RT_OK;

@@ -52,8 +52,8 @@ static void locate_block(dp_planner *planner, const dp_cache *caches, uint32_t *
         follow(planner, caches, slots, &all);
 }
 
-// Distinct keys by holder: as many lists as workers, each in the order of keys. They are for threads
-// that release rows by worker.
+// Distinct keys by holder: as many lists as workers, each in the order of keys. They are for
+// threads that release rows by worker.
 static void list_held(dp_planner *planner)
 {
     dp_held_rows *held = &planner->held_rows;

@@ -15,8 +15,8 @@
 // parts for each thread nobody waits long for who has them.
 #define PARTS_PER_THREAD 4u
 
-// Instructions, as in dp_commit.c, of a search's units: with other values runs that choose who takes
-// part make other plans.
+// Instructions, as in dp_commit.c, of a search's units: with other values runs that choose who
+// takes part make other plans.
 #define PER_LOOK_UP 75u
 #define PER_KEY 90u
 
@@ -174,8 +174,7 @@ rt_status dp_planner_admit(dp_planner *planner, rt_batch *batch, uint32_t *refus
     admission->draw = planner->iteration + 1;
     rt_status status = dp_admission_filter(admission, &planner->directory, batch, refused_p);
     for (uint32_t i = 0; i < *refused_p && planner->next_use; i++)
-        (void)dp_lookahead_pass(&planner->lookahead, admission->refused[i],
-                                planner->iteration + 1);
+        (void)dp_lookahead_pass(&planner->lookahead, admission->refused[i], planner->iteration + 1);
     return status;
 }
 

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#define BITS_MIN 10u // of a table's size
+#define BITS_MIN 10u  // of a table's size
 #define SPARE_BITS 2u // a quarter of the entries is taken, at most: most probes end at home
 
 rt_status dp_numbers_init(dp_numbers *numbers, uint64_t look_ups_max)

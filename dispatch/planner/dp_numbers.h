@@ -1,11 +1,11 @@
 // dp_numbers - the distinct keys of a batch, numbered from 0 in the order in which they appear.
 //
-// A batch names most of its keys many times: a table of its keys alone is so small that it stays in a
-// processor's cache, which the directory does not; that is asked once for each distinct key.
+// A batch names most of its keys many times: a table of its keys alone is so small that it stays in
+// a processor's cache, which the directory does not; that is asked once for each distinct key.
 //
-// Several threads: each numbers the keys of a part of the batch, for itself. A key of a later part is
-// new unless an earlier part has it; counting those that are new before it gives every key its number
-// in the batch. So numbers and counts are those of one thread, whatever the number of parts.
+// Several threads: each numbers the keys of a part of the batch, for itself. A key of a later part
+// is new unless an earlier part has it; counting those that are new before it gives every key its
+// number in the batch. So numbers and counts are those of one thread, whatever the number of parts.
 #ifndef DP_NUMBERS_H
 #define DP_NUMBERS_H
 
@@ -32,11 +32,11 @@ typedef struct {
     uint32_t count;
     dp_numbers_part *parts;
     uint32_t part_count; // that there is room for
-    // Several parts. A place is a key of a part: the part's first look-up, and the key's number there
-    // on top of it.
-    uint64_t *part_keys;       // by place, of all parts but the first, which has keys and uses
-    uint32_t *part_uses;       // likewise
-    uint32_t *first, *number;  // by place: where the key appears first; the number of one that does
+    // Several parts. A place is a key of a part: the part's first look-up, and the key's number
+    // there on top of it.
+    uint64_t *part_keys;      // by place, of all parts but the first, which has keys and uses
+    uint32_t *part_uses;      // likewise
+    uint32_t *first, *number; // by place: where the key appears first; the number of one that does
 } dp_numbers;
 
 // For batches of that many look-ups. RT_NO_MEMORY.

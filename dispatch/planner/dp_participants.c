@@ -12,8 +12,9 @@
 #define CHANGE_MUCH 0.4
 #define ROWS_MORE 4 // a fourth more rows than before, likewise
 
-#define LAYOUT UINT64_C(0x34) // of the state as bytes, above the rows in its first number; before
-                              // it there was no such number
+#define LAYOUT \
+    UINT64_C(0x34) // of the state as bytes, above the rows in its first number; before
+                   // it there was no such number
 
 struct dp_participants {
     dp_planner_config config; // with the values in force
@@ -179,8 +180,7 @@ static rt_status estimate(dp_participants *self, const rt_batch *batch, uint64_t
     judge_by_rows(self, self->rows_now);
     if (dp_demand_measure(batch, &self->config.layout, &demand))
         return RT_NO_MEMORY;
-    const uint64_t likeliest =
-        dp_choice_estimate(&self->config, &demand, self->moved, estimates);
+    const uint64_t likeliest = dp_choice_estimate(&self->config, &demand, self->moved, estimates);
     double now = INFINITY;
     if (dp_trial_fits(&self->config, *workers_p))
         now = dp_estimate_s(&self->config, &demand, self->moved, *workers_p);

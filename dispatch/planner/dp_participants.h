@@ -17,9 +17,9 @@
 #include "dispatch/planner/dp_planner.h"
 #include "runtime/wire/rt_bytes.h"
 
-#define DP_PARTICIPANTS_FIRST 8u  // batches before the first search
-#define DP_PARTICIPANTS_GAP 8u    // iterations between an estimate and what follows it
-#define DP_PARTICIPANTS_MUCH 0.1  // share of the time that a set must save by an estimate
+#define DP_PARTICIPANTS_FIRST 8u // batches before the first search
+#define DP_PARTICIPANTS_GAP 8u   // iterations between an estimate and what follows it
+#define DP_PARTICIPANTS_MUCH 0.1 // share of the time that a set must save by an estimate
 
 // dispatch.participants "rotate" has another set every DP_PARTICIPANTS_TURN iterations, whatever it
 // costs: what a run must withstand is tried with it.

@@ -52,8 +52,8 @@ static rt_status allocate_work(const dp_planner_config *config, uint64_t lookups
     work->homes = rt_alloc(lookups, sizeof *work->homes);
     work->row_keys = rt_alloc(config->worker_count, sizeof *work->row_keys);
     work->row_fills = rt_alloc(config->worker_count, sizeof *work->row_fills);
-    if (!work->distinct || !work->trainers || !work->keepers || !work->movers ||
-        !work->senders || !work->summers || !work->homes || !work->row_keys || !work->row_fills ||
+    if (!work->distinct || !work->trainers || !work->keepers || !work->movers || !work->senders ||
+        !work->summers || !work->homes || !work->row_keys || !work->row_fills ||
         dp_plan_init(&work->plan, config->worker_count))
         return RT_NO_MEMORY;
     for (uint32_t j = 0; j < config->worker_count; j++) {
@@ -165,8 +165,7 @@ static rt_status allocate_caches(dp_planner *planner, uint64_t lookups)
     }
     if (config->dispatch.window > 1 &&
         dp_window_create(config->dispatch.window, dp_planner_ahead(config) + 1,
-                         config->worker_count, config->sample_count_max, lookups,
-                         &planner->window))
+                         config->worker_count, config->sample_count_max, lookups, &planner->window))
         return RT_NO_MEMORY;
     if (config->lookahead > 0) {
         planner->next_use = rt_alloc(lookups, sizeof *planner->next_use);
@@ -216,8 +215,8 @@ static rt_status allocate(dp_planner *planner)
     if (!planner->lookups || !planner->held || !planner->latest || !planner->missing ||
         !planner->slots || !planner->shown_slots || !planner->worker_of_sample ||
         !planner->unsynced || dp_numbers_init(&planner->numbers, lookups) ||
-        allocate_changes(planner, lookups) ||
-        dp_planner_set_pool(planner, NULL) || allocate_work(config, lookups, &planner->works[0]) ||
+        allocate_changes(planner, lookups) || dp_planner_set_pool(planner, NULL) ||
+        allocate_work(config, lookups, &planner->works[0]) ||
         allocate_work(config, lookups, &planner->works[1]) ||
         dp_directory_init(&planner->directory, config->keys_expected) ||
         (config->homes == RT_HOMES_PLANNED && dp_directory_keep_homes(&planner->directory)))

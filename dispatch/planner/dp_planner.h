@@ -54,13 +54,13 @@ typedef struct {
     uint32_t lookahead; // batches that dp_planner_preview may be ahead, at most DP_LOOKAHEAD_MAX
     dp_layout layout;
     dp_boxes boxes;
-    rt_homes homes; // which shard a row is on; planned: boxes are told
+    rt_homes homes;          // which shard a row is on; planned: boxes are told
     uint64_t shard_rows_max; // homes planned: rows that a shard takes; 0: any number
     double shard_share; // or, in a trial: the part of all rows that it takes; 0: shard_rows_max
     dp_rates rates;
     rt_coding dense_wire;
-    uint64_t dense_bytes; // of one worker, each way and iteration
-    uint64_t dense_whole_bytes; // of the first RT_CODING_WHOLE_ITERATIONS; 0: the same
+    uint64_t dense_bytes;        // of one worker, each way and iteration
+    uint64_t dense_whole_bytes;  // of the first RT_CODING_WHOLE_ITERATIONS; 0: the same
     uint64_t dense_return_bytes; // weights and state that one who sat out fetches
     rt_dispatch_config dispatch;
     bool measure_error;     // see dp_decision
@@ -100,8 +100,8 @@ rt_status dp_planner_create(const dp_planner_config *config, dp_planner **planne
 void dp_planner_destroy(dp_planner *planner);
 
 // The same in parts: at first it has no caches, and can only be destroyed; then, until it is whole,
-// add_cache gives it the next. key_count: it will see at most so many, and has room for their records
-// and operations at once; 0: as it needs it. RT_NO_MEMORY: it must not be used further.
+// add_cache gives it the next. key_count: it will see at most so many, and has room for their
+// records and operations at once; 0: as it needs it. RT_NO_MEMORY: it must not be used further.
 rt_status dp_planner_begin(const dp_planner_config *config, uint64_t key_count,
                            dp_planner **planner_p, rt_error *error);
 rt_status dp_planner_add_cache(dp_planner *planner);
@@ -118,8 +118,8 @@ void dp_planner_preview(dp_planner *planner, const rt_batch *batch);
 // look-ups that were taken out. RT_NO_MEMORY: the planner must not be used further.
 rt_status dp_planner_admit(dp_planner *planner, rt_batch *batch, uint32_t *refused_p);
 
-// Room for the keys of a batch, which the look-up would make otherwise, in steps: *done_p: it was the
-// last. RT_NO_MEMORY, as there. room_work: about how many instructions the next one takes.
+// Room for the keys of a batch, which the look-up would make otherwise, in steps: *done_p: it was
+// the last. RT_NO_MEMORY, as there. room_work: about how many instructions the next one takes.
 rt_status dp_planner_make_room(dp_planner *planner, const rt_batch *batch, bool *done_p);
 uint64_t dp_planner_room_work(const dp_planner *planner, const rt_batch *batch);
 
@@ -128,16 +128,16 @@ uint64_t dp_planner_room_work(const dp_planner *planner, const rt_batch *batch);
 // that is lost (DP_INPUT_LOST) had rows in versions that nobody else has: the planner must not be
 // used further.
 rt_status dp_planner_look_up(dp_planner *planner, const rt_batch *batch);
-// The same in steps: *done_p: it was the last. look_up_work: about how many instructions the next one
-// takes, by counts alone.
+// The same in steps: *done_p: it was the last. look_up_work: about how many instructions the next
+// one takes, by counts alone.
 rt_status dp_planner_look_up_step(dp_planner *planner, const rt_batch *batch, bool *done_p);
 uint64_t dp_planner_look_up_work(const dp_planner *planner, const rt_batch *batch);
 
 void dp_planner_place(dp_planner *planner);
 rt_status dp_planner_commit(dp_planner *planner, const dp_plan **plan_p);
 
-// The same in steps, for who has other things to do in between: each call does the next. *done_p: it
-// was the last, and *plan_p is as above. Until then nothing else may be asked of the planner.
+// The same in steps, for who has other things to do in between: each call does the next. *done_p:
+// it was the last, and *plan_p is as above. Until then nothing else may be asked of the planner.
 rt_status dp_planner_commit_step(dp_planner *planner, bool *done_p, const dp_plan **plan_p);
 
 // About how many instructions the next one takes, by counts alone.

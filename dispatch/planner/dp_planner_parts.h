@@ -1,8 +1,9 @@
 // dp_planner_parts - the inside of a planner, for the files that are one:
 //
 //   dp_planner    creation, placing by the policy
-//   dp_look_up    from a batch to the view of it; dp_numbers the distinct keys, dp_locate their copies
-//   dp_commit     from a placement to a plan: the order of its stages, of which dp_gather has the
+//   dp_look_up    from a batch to the view of it; dp_numbers the distinct keys, dp_locate their
+//   copies dp_commit     from a placement to a plan: the order of its stages, of which dp_gather
+//   has the
 //                 first and dp_settle the last; dp_shown the caches that the next decision sees
 //   dp_threads    what of these is shared by several threads, and how
 //   dp_lineup     who trains; dp_values, dp_switch: input records, and another policy
@@ -32,10 +33,10 @@ typedef struct {
     dp_distinct *distinct; // keys of the batch
     uint64_t *trainers;    // by distinct key: workers that train it
     uint8_t *keepers;      // by distinct key: DP_NO_KEEPER, or who keeps its gradient
-    uint8_t *movers; // by distinct key: DP_NO_KEEPER, or who takes it in (dp_homes.h)
-    uint8_t *senders; // by distinct key: DP_NO_KEEPER, or who sends it to its trainer
-    uint8_t *summers; // by distinct key: DP_NO_KEEPER, or who sums its gradients (dp_reduce.h)
-    uint8_t *homes;  // by distinct key: its shard after the training, where homes are planned
+    uint8_t *movers;       // by distinct key: DP_NO_KEEPER, or who takes it in (dp_homes.h)
+    uint8_t *senders;      // by distinct key: DP_NO_KEEPER, or who sends it to its trainer
+    uint8_t *summers;      // by distinct key: DP_NO_KEEPER, or who sums its gradients (dp_reduce.h)
+    uint8_t *homes;        // by distinct key: its shard after the training, where homes are planned
     uint32_t **row_keys;   // by worker and row: distinct key
     uint32_t **row_fills;  // by worker and row: its operation in slice.fill, or DP_NO_FILL
     dp_plan plan;
@@ -61,23 +62,23 @@ typedef struct {
 
 struct dp_planner {
     dp_planner_config config;
-    dp_ticks ticks;                    // of all workers, by rank
-    uint64_t participants;             // in force
-    uint64_t took_part;                // in the iteration before
-    uint8_t rank_of[RT_WORKERS_MAX];   // by number in the view
-    uint8_t number_of[RT_WORKERS_MAX]; // by rank, of participants
-    dp_ticks view_ticks;               // of the participants, by number
+    dp_ticks ticks;                     // of all workers, by rank
+    uint64_t participants;              // in force
+    uint64_t took_part;                 // in the iteration before
+    uint8_t rank_of[RT_WORKERS_MAX];    // by number in the view
+    uint8_t number_of[RT_WORKERS_MAX];  // by rank, of participants
+    dp_ticks view_ticks;                // of the participants, by number
     uint32_t served[RT_SITE_BOXES_MAX]; // gradients that met there in this iteration (dp_homes.h)
-    uint32_t flushed[RT_WORKERS_MAX];  // by rank: slots of who sits out that were looked at
-    double predicted_s;                // of the last iteration, where not all train
+    uint32_t flushed[RT_WORKERS_MAX];   // by rank: slots of who sits out that were looked at
+    double predicted_s;                 // of the last iteration, where not all train
     uint32_t floor; // of the last sweep: versions below are at no shard any more
     dp_directory directory;
-    dp_cache *caches; // worker_count
-    dp_cache *shown;  // worker_count, what decisions see instead (dp_shown.c); or NULL
-    uint32_t caches_missing; // of both, until dp_planner_add_cache
+    dp_cache *caches;         // worker_count
+    dp_cache *shown;          // worker_count, what decisions see instead (dp_shown.c); or NULL
+    uint32_t caches_missing;  // of both, until dp_planner_add_cache
     struct dp_window *window; // dispatch.window above 1; or NULL
-    dp_stale *stale;  // consistency.staleness above 0; or NULL
-    dp_admission *admission; // rows.admit above 1; or NULL
+    dp_stale *stale;          // consistency.staleness above 0; or NULL
+    dp_admission *admission;  // rows.admit above 1; or NULL
     const dp_policy_ops *policy;
     void *policy_state;
     uint32_t iteration; // of the batch looked up last; the first is 1
@@ -86,7 +87,7 @@ struct dp_planner {
 
     dp_input waiting[DP_INPUTS_WAITING_MAX]; // by iteration; not in force yet
     uint32_t waiting_count;
-    uint64_t input_count; // ever taken
+    uint64_t input_count;                      // ever taken
     uint64_t forgotten[DP_INPUTS_WAITING_MAX]; // keys that the last sweep ended by name
     uint32_t forgotten_count;
 
@@ -94,14 +95,14 @@ struct dp_planner {
     dp_view view;
     uint32_t *lookups;
     uint8_t *held;
-    uint64_t *latest; // by distinct key: H, whatever the view shows
-    dp_numbers numbers;  // the distinct keys
-    dp_missing *missing; // scratch of a look-up
+    uint64_t *latest;              // by distinct key: H, whatever the view shows
+    dp_numbers numbers;            // the distinct keys
+    dp_missing *missing;           // scratch of a look-up
     uint32_t *slots, *shown_slots; // by distinct key and worker: of its copy, outdated ones too; or
                                    // DP_NO_SLOT. Where it is located
     bool located;                  // dp_planner_locates
     bool locating;                 // threads are at it: dp_planner_end_locating
-    int32_t *changes; // see dp_view; or NULL
+    int32_t *changes;              // see dp_view; or NULL
     uint32_t capacity[RT_WORKERS_MAX];
     uint32_t rows_max[RT_WORKERS_MAX];
     uint32_t *worker_of_sample;
@@ -111,7 +112,8 @@ struct dp_planner {
     // scratch of a commit
     uint32_t *row_of; // by thread and distinct key: 1 + its last row, counted over all workers that
                       // the thread collects; 0: none
-    dp_seats *seats, *shown_seats; // by worker, of caches, and of shown, where there is that; or NULL
+    dp_seats *seats,
+        *shown_seats;  // by worker, of caches, and of shown, where there is that; or NULL
     uint64_t *trained; // by thread and distinct key: those of the key's trainers that the thread
                        // collects; with a pool
     dp_worker_hits parts[RT_WORKERS_MAX];
@@ -121,7 +123,7 @@ struct dp_planner {
     // dispatch.full_sync: records trained by one worker whose push opens the next plan
     uint32_t *unsynced;
     uint32_t unsynced_count;
-    bool held_back; // by a commit that has begun: the plan before becomes final with it
+    bool held_back;       // by a commit that has begun: the plan before becomes final with it
     uint32_t stage, step; // of a commit: what is next (dp_commit.c)
 
     // config.lookahead: batches that dp_planner_preview has seen
@@ -144,8 +146,8 @@ struct dp_planner {
 // that do not keep outdated copies, and counts that all caches share.
 rt_pool *dp_planner_pool(const dp_planner *planner);
 
-// Whether a worker's slots depend on the placement alone, and chains of copies stay as they are from
-// the look-up until all rows have their slots: then every key's chain is followed once.
+// Whether a worker's slots depend on the placement alone, and chains of copies stay as they are
+// from the look-up until all rows have their slots: then every key's chain is followed once.
 bool dp_planner_locates(const dp_planner *planner);
 
 // The slots of all distinct keys of the batch, and with a pool who holds which (held_rows), beside
@@ -179,8 +181,8 @@ rt_status dp_planner_settle(dp_planner *planner, dp_work *work, const dp_work *n
 void dp_preview_pass(dp_planner *planner);
 
 // The caches that decisions see follow a placement, after collect. In three steps: copies that are
-// the latest no longer, of some keys of the batch (of all, where there is a pool); the slots of every
-// worker, which workers may do at once; and the chains (dp_planner_settle_seats). dp_shown.c
+// the latest no longer, of some keys of the batch (of all, where there is a pool); the slots of
+// every worker, which workers may do at once; and the chains (dp_planner_settle_seats). dp_shown.c
 void dp_shown_outdate(dp_planner *planner, dp_work *work, uint32_t from, uint32_t until);
 void dp_shown_place(dp_planner *planner, dp_work *work, uint32_t worker);
 
@@ -218,13 +220,12 @@ static inline void dp_planner_release(dp_planner *planner, uint32_t index)
         dp_directory_release(&planner->directory, index);
 }
 
-// dp_view.uniform. Where nothing was taken out every sample has a key in every field, so as many keys
-// as fields mean one each.
+// dp_view.uniform. Where nothing was taken out every sample has a key in every field, so as many
+// keys as fields mean one each.
 static inline bool dp_planner_is_uniform(const dp_planner *planner, const rt_batch *batch)
 {
     return !batch->has_gaps && !batch->tables &&
-           batch->key_count ==
-               (uint64_t)batch->sample_count * planner->config.layout.field_count;
+           batch->key_count == (uint64_t)batch->sample_count * planner->config.layout.field_count;
 }
 
 // dp_distinct.held.
@@ -287,8 +288,9 @@ static inline void dp_planner_prefetch_victims(const dp_planner *planner, const 
 // RT_CONFIG: this planner cannot go over to that policy.
 rt_status dp_planner_can_switch(const dp_planner *planner, rt_policy_kind policy, rt_error *error);
 
-// planner->config.dispatch.policy has changed, or not: the policy and the caches that it sees follow.
-// Before the next look-up's view is made. RT_NO_MEMORY, or what the policy says of its options.
+// planner->config.dispatch.policy has changed, or not: the policy and the caches that it sees
+// follow. Before the next look-up's view is made. RT_NO_MEMORY, or what the policy says of its
+// options.
 rt_status dp_planner_switch(dp_planner *planner, rt_error *error);
 
 // ---- dp_planner.c, for dp_switch.c -----------------------------------------------------------
@@ -319,8 +321,7 @@ void dp_lineup_ticks(dp_planner *planner);
 // A set of ranks as the policy sees it: participants only, by number. And its answer, back to
 // ranks.
 uint64_t dp_lineup_numbers(const dp_planner *planner, uint64_t ranks);
-void dp_lineup_ranks(const dp_planner *planner, uint32_t sample_count,
-                     uint32_t *worker_of_sample);
+void dp_lineup_ranks(const dp_planner *planner, uint32_t sample_count, uint32_t *worker_of_sample);
 
 // How long the iteration is predicted to take: who sits out pushes rows beside the next.
 void dp_lineup_predict(dp_planner *planner, const dp_plan *plan);

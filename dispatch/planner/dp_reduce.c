@@ -88,7 +88,8 @@ static void add_moves(loads *l, const dp_record *record, uint64_t trainers)
     }
 }
 
-// What the busiest link has to do if all of `from` send a gradient to a link; adds them where `add`.
+// What the busiest link has to do if all of `from` send a gradient to a link; adds them where
+// `add`.
 static int64_t busiest(loads *l, uint32_t field, uint64_t from, uint32_t to, bool add)
 {
     const dp_ticks *ticks = &l->planner->ticks;

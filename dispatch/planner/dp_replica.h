@@ -15,8 +15,8 @@ typedef struct {
     const dp_planner_config *planner; // as the coordinator's; needed while creating
     dp_slice_limits limits;
     const rt_tables *tables; // that fields share; needed while creating; NULL: none
-    uint32_t rank;   // the worker
-    uint32_t sender; // that the slices name: the coordinator
+    uint32_t rank;           // the worker
+    uint32_t sender;         // that the slices name: the coordinator
 } dp_replica_config;
 
 typedef struct dp_replica dp_replica;

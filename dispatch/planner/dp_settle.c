@@ -56,7 +56,8 @@ static void settle_key(dp_planner *planner, dp_work *work, const dp_work *next, 
     }
 }
 
-static rt_status add_gradient(const dp_planner *planner, dp_work *work, uint32_t worker, uint32_t row)
+static rt_status add_gradient(const dp_planner *planner, dp_work *work, uint32_t worker,
+                              uint32_t row)
 {
     dp_slice *slice = &work->plan.slices[worker];
     uint32_t d = work->row_keys[worker][row];

@@ -9,7 +9,7 @@
 #include "runtime/numbers/rt_stripes.h"
 #include "runtime/rt_thread.h"
 
-#define THREADS_MAX 4u // of a planner, unless more are asked for
+#define THREADS_MAX 4u                  // of a planner, unless more are asked for
 #define DEFAULT_CACHE_BYTES (64u << 20) // of a worker, where the input does not tell
 
 static bool has_size(const rt_config *config)
@@ -146,7 +146,8 @@ static void set_boxes(const rt_config *config, dp_planner_config *planner)
         return;
     boxes->worker_count = config->worker_count;
     planner->homes = config->ps_homes;
-    planner->shard_rows_max = rt_max_u64(1, dp_setup_rows_that_fit(config) / config->ps_shard_count);
+    planner->shard_rows_max =
+        rt_max_u64(1, dp_setup_rows_that_fit(config) / config->ps_shard_count);
     for (uint32_t j = 0; j < config->worker_count; j++)
         boxes->of_worker[j] = (uint8_t)rt_config_box_of_worker(config, j);
     for (uint32_t s = 0; s < config->ps_shard_count; s++)
@@ -214,8 +215,7 @@ rt_status dp_setup(const rt_config *config, const rt_schema *schema, uint64_t di
     if (config->dispatch.participants != RT_PARTICIPANTS_ALL)
         planner->participants_min = fewest_workers(planner);
     if (config->consistency.staleness > 0)
-        planner->overshoot =
-            dp_planner_micro_batch_max(planner) * planner->keys_per_sample_max;
+        planner->overshoot = dp_planner_micro_batch_max(planner) * planner->keys_per_sample_max;
     for (uint32_t j = 0; j < config->worker_count; j++)
         planner->slot_count[j] += planner->overshoot;
     return RT_OK;

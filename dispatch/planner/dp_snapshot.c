@@ -367,8 +367,7 @@ static rt_status load_policy_kind(dp_planner *planner, uint32_t policy, rt_error
 {
     if (policy == planner->config.dispatch.policy)
         return RT_OK;
-    if (policy >= RT_POLICY_COUNT ||
-        dp_planner_can_switch(planner, (rt_policy_kind)policy, error))
+    if (policy >= RT_POLICY_COUNT || dp_planner_can_switch(planner, (rt_policy_kind)policy, error))
         return bad(error, "a policy that cannot be");
     planner->config.dispatch.policy = (rt_policy_kind)policy;
     return dp_planner_switch(planner, error);

@@ -31,16 +31,15 @@ typedef struct {
 void dp_planner_save(const dp_planner *planner, const rt_bytes *lineup, rt_bytes *bytes);
 
 // The PS holds key in this version; 0: of a model that the run began with, and that it has not
-// trained, so that rows are pulled when they are touched first. Before dp_planner_load. RT_NO_MEMORY; RT_DATA:
-// it was told before.
-rt_status dp_planner_know(dp_planner *planner, uint64_t key, uint32_t version,
-                          uint32_t shard);
+// trained, so that rows are pulled when they are touched first. Before dp_planner_load.
+// RT_NO_MEMORY; RT_DATA: it was told before.
+rt_status dp_planner_know(dp_planner *planner, uint64_t key, uint32_t version, uint32_t shard);
 
 // Into a planner that has planned nothing. same_config: values that input records changed are in
 // force again; otherwise the planner's configuration has them. Where workers, slots or eviction
 // differ, the caches are empty. RT_DATA (error says what cannot be, among it: the rows that it was
-// told of are not those of the cut), RT_NO_MEMORY: the planner is of no use then. restored->lineup is
-// the caller's on RT_OK, and empty otherwise.
+// told of are not those of the cut), RT_NO_MEMORY: the planner is of no use then. restored->lineup
+// is the caller's on RT_OK, and empty otherwise.
 rt_status dp_planner_load(dp_planner *planner, rt_reader *reader, bool same_config,
                           dp_restored *restored, rt_error *error);
 

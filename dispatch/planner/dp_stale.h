@@ -14,7 +14,8 @@
 //            iteration, which have every push before them
 //     train  c_c + 1 for every row that was read
 //     trim   worker by worker: rows leave until only the cache's own number is left. Within an
-//            iteration it holds the rows of a micro-batch on top of that (dp_planner_config.overshoot).
+//            iteration it holds the rows of a micro-batch on top of that
+//            (dp_planner_config.overshoot).
 // Two copies of a row that are read in one iteration differ by at most 2s + 1; by 2s, if both were
 // checked at one c_g (Lemma 1 of the paper). That is asserted at every read.
 //

@@ -62,7 +62,8 @@ bool dp_sweep_due(const dp_planner *planner, uint32_t *floor_p)
     if (floor && rows->keep_min)
         floor = rt_min_u64(floor, dp_directory_newest(&planner->directory, rows->keep_min));
     if (rows->max && keys > rows->max)
-        floor = rt_max_u64(floor, dp_directory_newest(&planner->directory, rows->max / 8 * 7 + 1) + UINT64_C(1));
+        floor = rt_max_u64(floor, dp_directory_newest(&planner->directory, rows->max / 8 * 7 + 1) +
+                                      UINT64_C(1));
     older o = {.floor = (uint32_t)rt_min_u64(floor, planner->iteration)};
     if (o.floor)
         dp_directory_walk(&planner->directory, find_older, &o);
@@ -157,8 +158,7 @@ rt_status dp_sweep(dp_planner *planner, uint32_t floor, const dp_plan **plan_p, 
     planner->floor = (uint32_t)rt_max_u64(planner->floor, floor);
     for (uint32_t i = 0; i < planner->forgotten_count; i++)
         dp_directory_erase(&planner->directory, planner->forgotten[i]);
-    *ended_p =
-        planner->forgotten_count + dp_directory_erase_below(&planner->directory, floor);
+    *ended_p = planner->forgotten_count + dp_directory_erase_below(&planner->directory, floor);
     *plan_p = plan;
     return RT_OK;
 }

@@ -8,8 +8,8 @@
 //
 // With bounded staleness (dp_stale.h) every copy is pushed first, as for a checkpoint.
 //
-// No later iteration goes out before all shards have answered, so neither a pull of such a row nor a
-// gradient for it can be under way, and versions alone say what ends (docs/PROTOCOL.md, Sweeps).
+// No later iteration goes out before all shards have answered, so neither a pull of such a row nor
+// a gradient for it can be under way, and versions alone say what ends (docs/PROTOCOL.md, Sweeps).
 //
 // The floor is the largest of
 //     t - rows.expire_iterations + 1, after every eighth part of that time

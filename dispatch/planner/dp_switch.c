@@ -49,8 +49,7 @@ static rt_status create_shown(dp_planner *planner, bool counts)
         return RT_NO_MEMORY;
     if (counts && !planner->cached)
         planner->cached = rt_alloc(RT_FIELDS_MAX, sizeof *planner->cached);
-    if ((counts && !planner->cached) ||
-        dp_planner_create_caches(planner, &planner->shown))
+    if ((counts && !planner->cached) || dp_planner_create_caches(planner, &planner->shown))
         return RT_NO_MEMORY;
     for (uint32_t w = 0; counts && w < planner->config.worker_count; w++)
         dp_cache_count_fields(&planner->shown[w], &planner->directory, planner->cached);

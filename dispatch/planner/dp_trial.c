@@ -37,7 +37,7 @@ static void config_of(const dp_planner_config *all, uint64_t workers, dp_planner
     config->worker_count = 0;
     config->participants = 0;
     config->participants_min = 0;
-    config->lost = 0; // none of these
+    config->lost = 0;              // none of these
     config->dense_whole_bytes = 0; // a choice is for longer than the first iterations
     config->dispatch.search_evaluations = (all->dispatch.search_evaluations + 1) / 2;
     for (uint64_t rest = workers; rest; rest &= rest - 1) {
@@ -69,8 +69,7 @@ static void scale_caches(dp_planner_config *config, double part)
     for (uint32_t j = 0; j < config->worker_count; j++) {
         const uint32_t slots = config->slot_count[j];
         const double kept = part * (slots - config->overshoot) + config->overshoot;
-        config->slot_count[j] =
-            (uint32_t)rt_min_u64(slots, rt_max_u64(needed, (uint64_t)kept));
+        config->slot_count[j] = (uint32_t)rt_min_u64(slots, rt_max_u64(needed, (uint64_t)kept));
     }
 }
 

@@ -22,9 +22,9 @@ rt_status dp_trial_create(const dp_planner_config *config, uint64_t workers, dou
                           dp_trial **trial_p);
 void dp_trial_destroy(dp_trial *trial);
 
-// The next part of it: a cache, until all are there; then, of a batch after the other, what planning
-// it takes. *done_p: the batch is planned. counts: its plan counts below. The batch must stay until
-// then. RT_NO_MEMORY: the trial must not be used further.
+// The next part of it: a cache, until all are there; then, of a batch after the other, what
+// planning it takes. *done_p: the batch is planned. counts: its plan counts below. The batch must
+// stay until then. RT_NO_MEMORY: the trial must not be used further.
 rt_status dp_trial_step(dp_trial *trial, const rt_batch *batch, bool counts, bool *done_p);
 
 // About how many instructions that takes (callgrind, x86-64), by counts alone. The batch is the one

@@ -24,7 +24,7 @@ typedef struct {
     uint8_t *held;
     uint64_t *trainers; // ranks that are expected to train it
     place_of *before, *after;
-    uint32_t *worker_of_sample; // ranks
+    uint32_t *worker_of_sample;    // ranks
     uint32_t loaded, loaded_count; // iteration and samples of what was loaded for it; 0: nothing
 } window_batch;
 
@@ -168,7 +168,8 @@ static uint32_t number_key(dp_window *w, window_batch *b, uint64_t key)
     b->before[d] = seen->last;
     b->after[d] = (place_of){0};
     b->distinct[d] = (dp_distinct){.key = key, .field = (uint8_t)rt_key_field(key)};
-    if (seen->last.iteration && batch_of(w, seen->last.iteration)->iteration == seen->last.iteration)
+    if (seen->last.iteration &&
+        batch_of(w, seen->last.iteration)->iteration == seen->last.iteration)
         batch_of(w, seen->last.iteration)->after[seen->last.index] = (place_of){b->iteration, d};
     *seen = (seen_key){key, {b->iteration, d}};
     return d;
@@ -220,8 +221,7 @@ static void expect_row(dp_window *w, const dp_planner *planner, window_batch *b,
             holders = 0;
     } else {
         const uint32_t index = dp_directory_peek(&planner->directory, key->key);
-        const dp_record *record =
-            index == DP_NO_RECORD ? NULL : &planner->directory.records[index];
+        const dp_record *record = index == DP_NO_RECORD ? NULL : &planner->directory.records[index];
         if (record) {
             holders = planner->shown ? record->shown.holders : record->copies.holders;
             key->dirty = record->version != record->version_ps || rt_bits_many(holders);
@@ -237,8 +237,7 @@ static uint8_t next_of(const dp_window *w, const dp_planner *planner, const wind
     if (!is_in_sight(w, b->after[d], planner->iteration))
         return DP_NO_NEXT;
     const window_batch *then = batch_of(w, b->after[d].iteration);
-    const uint64_t trainers =
-        dp_lineup_numbers(planner, then->trainers[b->after[d].index]);
+    const uint64_t trainers = dp_lineup_numbers(planner, then->trainers[b->after[d].index]);
     if (!then->is_placed || !rt_bits_one(trainers))
         return DP_NO_NEXT;
     return (uint8_t)rt_lowest_bit(trainers);

@@ -1,15 +1,16 @@
-// dp_window - batches that follow, placed roughly, so that a placement knows who trains its rows next.
+// dp_window - batches that follow, placed roughly, so that a placement knows who trains its rows
+// next.
 //
 // dispatch.window W: the planner sees W - 1 batches behind the one it places (dp_planner_preview).
-// Each is placed once when it comes into sight, by ESD's matrix (dp_cost.h), exactly: a row of it is
-// where the batch before it in the window has it trained, or else where decisions see it now. A
+// Each is placed once when it comes into sight, by ESD's matrix (dp_cost.h), exactly: a row of it
+// is where the batch before it in the window has it trained, or else where decisions see it now. A
 // decision is then told for every row which worker alone is expected to train it next
 // (dp_view.next). Samples stay in their batches. What is expected is not what must be: plans are
 // legal whatever comes.
 //
 // The placements of a window are improved with every step: once from its last batch to its first,
-// each now told what the one behind it needs, and once back. That is 2 W placements by ESD's matrix,
-// beside the one that counts.
+// each now told what the one behind it needs, and once back. That is 2 W placements by ESD's
+// matrix, beside the one that counts.
 //
 // Memory: the batches in sight as numbers. Deterministic, reads no clock. One thread.
 #ifndef DP_WINDOW_H

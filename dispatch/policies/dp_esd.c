@@ -265,7 +265,8 @@ static void report(const void *state, dp_policy_report *out)
 }
 
 const dp_policy_ops dp_policy_esd = {.name = "esd",
-                                     .traits = DP_POLICY_ALPHA | DP_POLICY_SNAPSHOTS | DP_POLICY_WINDOWS,
+                                     .traits =
+                                         DP_POLICY_ALPHA | DP_POLICY_SNAPSHOTS | DP_POLICY_WINDOWS,
                                      .create = create,
                                      .destroy = destroy,
                                      .place = place,

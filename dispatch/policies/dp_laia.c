@@ -66,7 +66,8 @@ typedef struct {
     uint32_t part_count;
 } scoring;
 
-// Eight workers, one bit each, to a byte each: seven copies of the lower bits, of which each gives one.
+// Eight workers, one bit each, to a byte each: seven copies of the lower bits, of which each gives
+// one.
 static inline uint64_t bytes_of(uint64_t holders)
 {
     return ((holders & 0x7f) * UINT64_C(0x0002040810204081) & UINT64_C(0x0101010101010101)) |
@@ -126,9 +127,8 @@ static void place(void *state, const dp_view *view, uint32_t *worker_of_sample)
     rt_pool_run(view->pool, all.part_count, score_some, &all);
     memcpy(room, view->capacity, view->worker_count * sizeof *room);
     for (uint32_t i = 0; i < view->sample_count; i++)
-        worker_of_sample[i] =
-            dp_laia_choose(&self->random, self->scores + (size_t)i * view->worker_count, room,
-                           view->worker_count);
+        worker_of_sample[i] = dp_laia_choose(
+            &self->random, self->scores + (size_t)i * view->worker_count, room, view->worker_count);
 }
 
 static void save(const void *state, rt_bytes *bytes)

@@ -82,8 +82,8 @@ static rt_status create(const dp_policy_config *config, void **state_p, rt_error
     for (uint32_t b = 0; b < config->box_count; b++)
         self->boxes.up[b] = self->boxes.down[b] = 1;
     if (!self->cost || dp_solver_transport.create(config->sample_count_max, n, &self->solver) ||
-        dp_search_create(n, config->box_count, config->sample_count_max,
-                         config->distinct_count_max, &self->search)) {
+        dp_search_create(n, config->box_count, config->sample_count_max, config->distinct_count_max,
+                         &self->search)) {
         destroy(self);
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a batch of %u samples",
                        config->sample_count_max);

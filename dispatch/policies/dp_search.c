@@ -126,12 +126,12 @@ static void price_on_box(const dp_search *s, const dp_prices *prices, uint32_t f
         return;
     const double there_up = prices->box_up[box] * s->scale;
     const double there_down = prices->box_down[box] * s->scale;
-    c->pull[j] = weighted(ticks->pull[field][j], down) +
-                 weighted(ticks->box_up[field][box], there_up);
-    c->push[j] = weighted(ticks->push[field][j], up) +
-                 weighted(ticks->box_down[field][box], there_down);
-    c->grad[j] = weighted(ticks->grad[field][j], up) +
-                 weighted(ticks->box_grad[field][box], there_down);
+    c->pull[j] =
+        weighted(ticks->pull[field][j], down) + weighted(ticks->box_up[field][box], there_up);
+    c->push[j] =
+        weighted(ticks->push[field][j], up) + weighted(ticks->box_down[field][box], there_down);
+    c->grad[j] =
+        weighted(ticks->grad[field][j], up) + weighted(ticks->box_grad[field][box], there_down);
     c->later[j] = stays ? 0 : (int32_t)(c->push[j] * DP_SEARCH_LATER);
 }
 
@@ -234,7 +234,7 @@ static uint8_t dirty_owner(const dp_distinct *d, const row_class *c)
 typedef struct {
     dp_search *s;
     uint32_t part_count;
-    uint32_t keys[PARTS_MAX + 1]; // shared ones of the parts before
+    uint32_t keys[PARTS_MAX + 1];    // shared ones of the parts before
     int32_t samples[RT_WORKERS_MAX]; // what one more costs, by worker
 } preparing;
 
@@ -536,7 +536,6 @@ static void fit_caches(dp_search *s, const dp_search_limits *limits)
 
 // ---- evaluation ------------------------------------------------------------------------------
 
-
 // cost(U) of one key, U not empty.
 static int32_t key_cost(const shared_key *key, const row_class *c, uint64_t users, int32_t pull_sum,
                         int32_t grad_sum)
@@ -643,8 +642,8 @@ static uint64_t find_willing(const dp_search *s, const int32_t *row, int32_t her
         const lanes *most = (const lanes *)(const void *)(bound + first);
         const lanes below = *costs - here < *most;
         const lanes bits = below & (lanes){1, 2, 4, 8, 16, 32, 64, 128};
-        const int32_t byte = (bits[0] | bits[1]) | (bits[2] | bits[3]) | (bits[4] | bits[5]) |
-                             (bits[6] | bits[7]);
+        const int32_t byte =
+            (bits[0] | bits[1]) | (bits[2] | bits[3]) | (bits[4] | bits[5]) | (bits[6] | bits[7]);
         willing |= (uint64_t)byte << first;
     }
     return willing;
@@ -662,7 +661,8 @@ static void find_candidates(dp_search *s)
     for (uint32_t i = 0; i < s->sample_count; i++) {
         const int32_t *row = s->scores + (size_t)i * s->lane_count;
         const uint32_t from = s->worker_of[i];
-        for (uint64_t rest = find_willing(s, row, row[from], bounds[from]); rest; rest &= rest - 1) {
+        for (uint64_t rest = find_willing(s, row, row[from], bounds[from]); rest;
+             rest &= rest - 1) {
             const uint32_t to = rt_lowest_bit(rest);
             bounds[from][to] = insert(s, candidates_of(s, from, to), i, to);
         }

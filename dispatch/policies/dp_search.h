@@ -14,8 +14,8 @@
 // matrix sees 20.
 // Every transfer is weighted by worker and direction (prices), so that the caller can aim at the
 // slowest link instead of the sum. One evaluation gives the cost of a sample on all workers at
-// once. Bounded by a count of evaluations; deterministic. The threads of a view prepare a search and
-// add up its loads; one searches.
+// once. Bounded by a count of evaluations; deterministic. The threads of a view prepare a search
+// and add up its loads; one searches.
 #ifndef DP_SEARCH_H
 #define DP_SEARCH_H
 

@@ -32,7 +32,8 @@ static bool is_ps_narrow(const rt_config *config)
     const rt_links_config *links = &config->links;
     double sum = 0;
     for (uint32_t j = 0; j < config->worker_count; j++)
-        sum += links->given_count ? fmin(links->workers[j].gbps_up, links->workers[j].gbps_down) : 1;
+        sum +=
+            links->given_count ? fmin(links->workers[j].gbps_up, links->workers[j].gbps_down) : 1;
     return links->ps_gbps > 0 && links->ps_gbps < sum;
 }
 

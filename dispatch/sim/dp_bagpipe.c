@@ -23,14 +23,14 @@
 
 // By record.
 typedef struct {
-    uint32_t last_use;       // batch of the window that needs it last
-    uint32_t in_window;      // batches of the window that do
-    uint32_t uses;           // samples of the present batch
-    uint32_t worker;         // of the last of them
-    uint32_t next;           // batch that needs it, the last that was behind the present one
-    uint64_t users;          // workers of the present batch
-    uint32_t owner;          // partition: who has it
-    bool is_cached;          // on all workers; partition: on its owner
+    uint32_t last_use;  // batch of the window that needs it last
+    uint32_t in_window; // batches of the window that do
+    uint32_t uses;      // samples of the present batch
+    uint32_t worker;    // of the last of them
+    uint32_t next;      // batch that needs it, the last that was behind the present one
+    uint64_t users;     // workers of the present batch
+    uint32_t owner;     // partition: who has it
+    bool is_cached;     // on all workers; partition: on its owner
     bool was_seen;
 } row;
 
@@ -66,8 +66,8 @@ static rt_status read_ahead(bagpipe *b, rt_error *error)
     b->has_ahead = !status;
     if (b->ended)
         return RT_OK;
-    if (!status && rt_grow(&b->rows, &b->row_capacity, b->run->directory.record_top,
-                           sizeof *b->rows))
+    if (!status &&
+        rt_grow(&b->rows, &b->row_capacity, b->run->directory.record_top, sizeof *b->rows))
         return rt_fail(error, RT_NO_MEMORY, "out of memory: the rows");
     return status;
 }

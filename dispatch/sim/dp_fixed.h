@@ -5,9 +5,9 @@
 #include "dispatch/sim/dp_sim.h"
 
 typedef struct {
-    uint64_t workers;    // mask; 0: no set fits its caches
-    double predicted_s;  // per iteration, after the warm-up
-    uint32_t tried;      // simulations
+    uint64_t workers;   // mask; 0: no set fits its caches
+    double predicted_s; // per iteration, after the warm-up
+    uint32_t tried;     // simulations
 } dp_fixed_set;
 
 // Simulates sim->config with fixed sets of workers instead of its dispatch.participants: the first

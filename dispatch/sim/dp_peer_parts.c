@@ -19,8 +19,7 @@ static rt_status number_keys(dp_peer_run_state *run, dp_peer_batch *batch)
                 (uint64_t)run->directory.record_top + raw->key_count, sizeof *run->stamps) ||
         rt_grow(&batch->offsets, &batch->offset_capacity, raw->sample_count + UINT64_C(1),
                 sizeof *batch->offsets) ||
-        rt_grow(&batch->records, &batch->record_capacity, raw->key_count,
-                sizeof *batch->records) ||
+        rt_grow(&batch->records, &batch->record_capacity, raw->key_count, sizeof *batch->records) ||
         rt_grow(&batch->distinct, &batch->distinct_capacity, raw->key_count,
                 sizeof *batch->distinct))
         return RT_NO_MEMORY;
@@ -121,21 +120,18 @@ static double ring_bytes(const dp_peer_run_state *run, double bytes)
 static double predict_s(const dp_peer_run_state *run, const dp_peer_moves *moves)
 {
     const dp_rates *rates = &run->costs.rates;
-    const double ring =
-        ring_bytes(run, (double)(run->costs.dense_bytes + moves->reduce_bytes));
+    const double ring = ring_bytes(run, (double)(run->costs.dense_bytes + moves->reduce_bytes));
     double slowest = 0, up = 0, down = 0;
     for (uint32_t j = 0; j < run->costs.worker_count; j++) {
         const dp_link *link = &rates->links[j];
         const double links =
             fmax(((double)(moves->up[j] + moves->sent[j]) + ring) / link->up_bytes_per_s,
-                 ((double)(moves->down[j] + moves->received[j]) + ring) /
-                     link->down_bytes_per_s);
+                 ((double)(moves->down[j] + moves->received[j]) + ring) / link->down_bytes_per_s);
         slowest = fmax(slowest, links + rates->compute_s_per_sample[j] * moves->micro_batch[j]);
         up += (double)moves->up[j];
         down += (double)moves->down[j];
     }
-    return fmax(slowest,
-                dp_shards_s(rates->ps_bytes_per_s, &rates->shards, fmax(up, down), 0));
+    return fmax(slowest, dp_shards_s(rates->ps_bytes_per_s, &rates->shards, fmax(up, down), 0));
 }
 
 bool dp_peer_iterated(dp_peer_run_state *run, const dp_peer_moves *moves)

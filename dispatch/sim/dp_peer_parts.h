@@ -18,11 +18,11 @@ typedef struct {
 // What one iteration moves.
 typedef struct {
     rt_counts workers[RT_WORKERS_MAX];
-    uint64_t up[RT_WORKERS_MAX], down[RT_WORKERS_MAX]; // bytes of records
+    uint64_t up[RT_WORKERS_MAX], down[RT_WORKERS_MAX];       // bytes of records
     uint64_t sent[RT_WORKERS_MAX], received[RT_WORKERS_MAX]; // of those between two workers
     uint64_t fetched;                                        // rows that a worker had of another
-    uint64_t reduce_bytes;                             // of the vectors that all workers sum
-    uint64_t reduce_critical_bytes;                    // those that the next batch needs
+    uint64_t reduce_bytes;                                   // of the vectors that all workers sum
+    uint64_t reduce_critical_bytes;                          // those that the next batch needs
     uint64_t window_rows, window_batches;
     uint32_t micro_batch[RT_WORKERS_MAX];
     uint32_t sample_count;

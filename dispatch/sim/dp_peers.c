@@ -95,9 +95,10 @@ rt_status dp_peer_run(const dp_sim_config *sim, const dp_peer *peer, dp_sim_resu
     dp_peer_run_state run = {.sim = sim, .peer = peer, .result = result};
     memset(result, 0, sizeof *result);
     if (rt_rows_are_admitted(&sim->config->rows))
-        return rt_fail(error, RT_CONFIG,
-                       "rows.admit, rows.admit_share: fae and bagpipe have a row for every key; expected "
-                       "1");
+        return rt_fail(
+            error, RT_CONFIG,
+            "rows.admit, rows.admit_share: fae and bagpipe have a row for every key; expected "
+            "1");
     rt_status status = dp_setup(sim->config, sim->schema, sim->distinct_keys, &planner, error);
     if (status)
         return status;

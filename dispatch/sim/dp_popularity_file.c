@@ -13,9 +13,9 @@
 
 #define VERSION 1u
 #define KIND "profile"
-#define LINE_MAX 64u          // of a row; the longest has 16 + 1 + 20 + 1 bytes
-#define HEAD_MAX (64u << 10)  // of the first line
-#define ROWS_MAX UINT32_MAX   // that a simulation can number
+#define LINE_MAX 64u         // of a row; the longest has 16 + 1 + 20 + 1 bytes
+#define HEAD_MAX (64u << 10) // of the first line
+#define ROWS_MAX UINT32_MAX  // that a simulation can number
 
 // ---- what keys mean --------------------------------------------------------------------------
 
@@ -265,8 +265,8 @@ static rt_status read_head(reading *r, const rt_config *config, char *text, rt_e
         !rt_manifest_u32(root, "version", UINT32_MAX, &version))
         status = rt_fail(error, RT_DATA, "%s:1: not a file of `lanyard profile`", r->path);
     else if (version != VERSION)
-        status = rt_fail(error, RT_DATA, "%s:1: version %" PRIu32 ", expected %u", r->path,
-                         version, VERSION);
+        status = rt_fail(error, RT_DATA, "%s:1: version %" PRIu32 ", expected %u", r->path, version,
+                         VERSION);
     else if (!rt_manifest_u64(root, "hot_rows", ROWS_MAX, &r->count) ||
              !rt_manifest_hash(root, "xxh3", &r->hash))
         status = rt_fail(error, RT_DATA, "%s:1: expected \"hot_rows\" and \"xxh3\"", r->path);
@@ -296,8 +296,9 @@ static rt_status read_rows(reading *r, rt_hasher *hasher, rt_error *error)
     uint64_t count = 0;
     while (fgets(line, sizeof line, r->file)) {
         if (count == r->count)
-            return rt_fail(error, RT_DATA, "%s:%" PRIu64 ": expected the end after %" PRIu64
-                           " rows", r->path, count + 2, count);
+            return rt_fail(error, RT_DATA,
+                           "%s:%" PRIu64 ": expected the end after %" PRIu64 " rows", r->path,
+                           count + 2, count);
         if (rt_grow(&r->uses, &capacity, count + 1, sizeof *r->uses))
             return rt_fail(error, RT_NO_MEMORY, "out of memory: %s", r->path);
         if (!parse_row(r->schema, line, &r->uses[count]))
@@ -313,8 +314,7 @@ static rt_status read_rows(reading *r, rt_hasher *hasher, rt_error *error)
         return rt_fail(error, RT_DATA, "%s: %" PRIu64 " rows, expected %" PRIu64, r->path, count,
                        r->count);
     if (rt_hasher_sum(hasher) != r->hash)
-        return rt_fail(error, RT_DATA, "%s: damaged: the sum of its rows is not \"xxh3\"",
-                       r->path);
+        return rt_fail(error, RT_DATA, "%s: damaged: the sum of its rows is not \"xxh3\"", r->path);
     return RT_OK;
 }
 

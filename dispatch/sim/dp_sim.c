@@ -24,9 +24,9 @@ typedef struct {
     rt_batch *batch; // the first
     dp_planner *planner;
     rt_pool *pool;
-    uint64_t preview_ns; // since the last plan
-    uint64_t choice_ns;  // of participants, for the next plan
-    uint64_t longest_ns; // choice and decision
+    uint64_t preview_ns;         // since the last plan
+    uint64_t choice_ns;          // of participants, for the next plan
+    uint64_t longest_ns;         // choice and decision
     rt_latency decision, commit; // times of them
     uint64_t planning_ns, planned_samples;
     uint64_t begin_ns, shown_ns;
@@ -93,9 +93,9 @@ static rt_status choose(simulation *s, rt_error *error)
     if (!s->chooser)
         return RT_OK;
     const uint64_t begin = rt_now_ns();
-    rt_status status = dp_participants_next(
-        s->chooser, s->batch, dp_planner_participants(s->planner),
-        dp_planner_row_count(s->planner), records, &count);
+    rt_status status =
+        dp_participants_next(s->chooser, s->batch, dp_planner_participants(s->planner),
+                             dp_planner_row_count(s->planner), records, &count);
     s->choice_ns = rt_now_ns() - begin;
     if (status)
         return rt_fail(error, status, "out of memory while the participants are chosen");

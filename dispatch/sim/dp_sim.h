@@ -32,15 +32,15 @@ typedef struct {
     double commit_ms_p50;                    // cache update and plan
     double planned_samples_per_s;            // both, without reading the stream
     uint64_t directory_keys, directory_bytes;
-    dp_decisions decisions; // after the warm-up
-    uint64_t participants;  // in the last iteration
+    dp_decisions decisions;      // after the warm-up
+    uint64_t participants;       // in the last iteration
     uint64_t sweeps, rows_ended; // dp_sweep.h
     // of a system of dp_peers.h, over the counted iterations:
     uint64_t reduce_bytes;          // vectors that workers summed among themselves
     uint64_t reduce_critical_bytes; // of them, those that the next batch needs
     uint64_t window_rows;           // rows of the window
     uint64_t window_batches;
-    uint64_t fingerprint;   // of all plans (dp_fingerprint_add), warm-up included
+    uint64_t fingerprint; // of all plans (dp_fingerprint_add), warm-up included
 } dp_sim_result;
 
 // Reads the stream to its end, or sim.iterations. RT_CONFIG, RT_DATA, RT_IO, RT_NO_MEMORY.

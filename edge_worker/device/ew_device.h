@@ -203,7 +203,7 @@ typedef struct {
     const ew_layer_ops *layers;
     const ew_interaction_ops *interactions;
     void *state;
-    bool unified;          // host memory is device memory
+    bool unified; // host memory is device memory
     // For the log: "cpu: AVX-512 kernels, OpenBLAS 0.3.21 SkylakeX, 2 threads", and the whole of a
     // rt_error where "auto" takes the CPU.
     char description[640];

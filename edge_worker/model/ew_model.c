@@ -412,8 +412,7 @@ static void stage(ew_model *model, const ew_micro_batch *given)
     if (model->split.is_used)
         ew_split_batch(model, &own);
     ew_shape_round(model, batch);
-    const size_t bag_samples =
-        model->split.fan_out ? model->split.node_count : batch->sample_count;
+    const size_t bag_samples = model->split.fan_out ? model->split.node_count : batch->sample_count;
     model->sample_count = model->shape.sample_count;
     lookups->sample_count =
         model->split.fan_out ? model->split.node_count : model->shape.sample_count;
@@ -563,8 +562,7 @@ rt_status ew_model_step(ew_model *model, const ew_micro_batch *batch, ew_layer_d
     if (status)
         return status;
     queue_or_repeat(model, batch->scale);
-    const float *gradients =
-        model->split.is_used ? ew_split_sum(model) : model->row_gradients;
+    const float *gradients = model->split.is_used ? ew_split_sum(model) : model->row_gradients;
     ew_model_done(model, 0);
     status = shifts ? model->device->ops->finish(model->device->state, error)
                     : fetch(model, batch, result, error);

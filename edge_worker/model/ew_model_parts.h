@@ -72,7 +72,7 @@ struct ew_model {
 
     float *units; // of several labels, device: units_count ones, then a zero
     uint32_t units_count;
-    bool is_scaled; // losses of labels have weights
+    bool is_scaled;                  // losses of labels have weights
     float *own_labels, *own_weights; // host: with those, and of samples that are none
 
     uint32_t *check_tables; // ew_model_check: the table of each row (host)

@@ -1,5 +1,5 @@
-// rt_await - waits until this machine has the addresses that a process is to listen on, and until it
-// knows by name whom the process is to connect to.
+// rt_await - waits until this machine has the addresses that a process is to listen on, and until
+// it knows by name whom the process is to connect to.
 //
 // A box may start its programs before its network: a name that nobody knows yet, an interface that
 // is not there yet, or has no address yet. Nothing is kept: whoever listens binds after this.

@@ -438,8 +438,8 @@ uint64_t rt_config_schema(const rt_config *config)
                           model->embedding_dim, model->kind, config->optimizer_rows.kind);
     uint64_t schema = rt_hash_bytes(text, (size_t)length);
     for (uint32_t i = 0; i < config->stream.shared_count; i++)
-        schema = rt_mix(schema ^ rt_hash_bytes(config->stream.shared[i],
-                                               strlen(config->stream.shared[i])));
+        schema = rt_mix(schema ^
+                        rt_hash_bytes(config->stream.shared[i], strlen(config->stream.shared[i])));
     if (rt_model_takes(model->kind, RT_TAKES_NODES))
         return rt_mix(schema ^ model->fan_out);
     if (!rt_model_takes(model->kind, RT_TAKES_SEQUENCE))

@@ -22,9 +22,9 @@
 #define RT_COLUMN_FROM_MAX 4   // columns that another one is made from
 #define RT_COLUMN_EDGES_MAX 32 // of buckets
 #define RT_MLP_LAYERS_MAX 8
-#define RT_SHARED_MAX 64                  // pairs of fields that share a table
+#define RT_SHARED_MAX 64                   // pairs of fields that share a table
 #define RT_FAN_OUT_MAX (RT_SHARED_MAX / 2) // of a graph: all its fields share one table
-#define RT_SHARED_SIZE (2 * RT_NAME_MAX)  // of "FIELD=OTHER"
+#define RT_SHARED_SIZE (2 * RT_NAME_MAX)   // of "FIELD=OTHER"
 #define RT_CROSS_LAYERS_MAX 8
 
 #define RT_CACHE_ROWS_MAX 67108863 // that a plan can number
@@ -143,7 +143,7 @@ typedef struct {
     double negatives_keep;      // share of the samples with label 0 that is trained; 0: all
     rt_table_config table;      // table, json
     rt_libsvm_config libsvm;
-    uint32_t shared_count; // "tables"
+    uint32_t shared_count;                      // "tables"
     char shared[RT_SHARED_MAX][RT_SHARED_SIZE]; // "history=item": the first uses the other's rows
     rt_join_config join;
     bool holds_outcomes; // no key: set by rt_join, whose second input this is

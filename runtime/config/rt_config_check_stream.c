@@ -218,18 +218,26 @@ static rt_status check_classes(const rt_table_config *table, const char *list, u
     if (column->kind != RT_COLUMN_LABEL)
         return rt_fail(error, RT_CONFIG, AT ".classes: is for a label", list, index);
     if (column->classes == 1)
-        return rt_fail(error, RT_CONFIG, AT ".classes: 1, expected 2 or more, or 0 for a label of "
-                       "0 and 1", list, index);
+        return rt_fail(error, RT_CONFIG,
+                       AT ".classes: 1, expected 2 or more, or 0 for a label of "
+                          "0 and 1",
+                       list, index);
     if (has_several_labels(table))
-        return rt_fail(error, RT_CONFIG, AT ".classes: is for the only label, not for one of "
-                       "several", list, index);
+        return rt_fail(error, RT_CONFIG,
+                       AT ".classes: is for the only label, not for one of "
+                          "several",
+                       list, index);
     if (column->label_rule != RT_LABEL_EQUALS || strcmp(column->label_value, "1") != 0)
-        return rt_fail(error, RT_CONFIG, AT ".classes: a class is a number as it stands, without "
-                       "rule and value", list, index);
+        return rt_fail(error, RT_CONFIG,
+                       AT ".classes: a class is a number as it stands, without "
+                          "rule and value",
+                       list, index);
     for (uint32_t i = 0; i < table->column_count; i++)
         if (table->columns[i].kind == RT_COLUMN_WEIGHT)
-            return rt_fail(error, RT_CONFIG, AT ".kind: samples of several classes "
-                           "have no weights", list, i);
+            return rt_fail(error, RT_CONFIG,
+                           AT ".kind: samples of several classes "
+                              "have no weights",
+                           list, i);
     return RT_OK;
 }
 

@@ -126,7 +126,8 @@ const rt_config_key rt_config_keys[] = {
     LIST("boxes", rt_config_boxes, "[]", "",
          "The machines of a site: `workers`, `links.workers`, `links.ps_gbps`, `ps.shards` and "
          "`network.ps` follow from them, box by box, and may not say anything else. What a worker "
-         "and a shard of one box exchange takes no link; a box's link carries what its workers exchange with others "
+         "and a shard of one box exchange takes no link; a box's link carries what its workers "
+         "exchange with others "
          "and what others want of its shards."),
     U32("workers", worker_count, "4", IN(1, RT_WORKERS_MAX), "", "Number of workers."),
     U32("batch.samples_per_worker", samples_per_worker, "256", IN(1, 65536), "samples",
@@ -189,10 +190,11 @@ const rt_config_key rt_config_keys[] = {
     CHOICE("stream.dense_scaling", stream.dense_scaling, rt_dense_scaling, "\"standard\"",
            rt_choices_dense_scalings,
            "How dense features are scaled; the numbers are part of the model."),
-    LIST("stream.tables", rt_config_shared, "[]", "",
-         "Fields that share rows, by their names: `history=item` gives history the rows of item, so "
-         "that a value is the same row in both (docs/FORMATS.md). Every other field has rows of its "
-         "own."),
+    LIST(
+        "stream.tables", rt_config_shared, "[]", "",
+        "Fields that share rows, by their names: `history=item` gives history the rows of item, so "
+        "that a value is the same row in both (docs/FORMATS.md). Every other field has rows of its "
+        "own."),
     DOUBLE("stream.negatives_keep", stream.negatives_keep, "1", ABOVE(0, 1), "",
            "w: of the samples with label 0 only this share is trained, chosen by a hash of `seed` "
            "and of the sample's id, or number. Predictions p become p / (p + (1 - p) / w), in the "
@@ -443,7 +445,8 @@ const rt_config_key rt_config_keys[] = {
     CHOICE("planner.placement", placement, rt_placement_kind, "\"coordinator\"",
            rt_choices_placements, "Where plans are made; the plans are the same."),
     U32("planner.threads", planner_threads, "0", IN(0, RT_THREADS_MAX), "threads",
-        "That plan on the coordinator's box, and in `sim`; each box may have its own number. 0: half "
+        "That plan on the coordinator's box, and in `sim`; each box may have its own number. 0: "
+        "half "
         "of the cores that the process may use, at most 4. The plans do not depend on it."),
     U32("planner.run_ahead", run_ahead, "2", IN(1, 64), "iterations",
         "Planned before they are done."),
@@ -577,8 +580,10 @@ const rt_config_key rt_config_keys[] = {
          "Folder of a spool: what was served goes there, as events of `stream.format` with an id, "
          "and on to `feed.to`, into the join of a run (`stream.join`). Empty: nowhere."),
     TEXT("serve.hand_out", serve.hand_out,
-         "HOST:PORT where servers of other boxes (`lanyard serve --run`) ask this one, which has all "
-         "rows of what a run publishes, for the model or, with `serve.rows` \"fetched\", for rows of "
+         "HOST:PORT where servers of other boxes (`lanyard serve --run`) ask this one, which has "
+         "all "
+         "rows of what a run publishes, for the model or, with `serve.rows` \"fetched\", for rows "
+         "of "
          "it; empty: nowhere. Beyond loopback it needs keys."),
     CHOICE("serve.rows", serve.rows, rt_serve_rows, "\"local\"", rt_choices_serve_rows,
            "Where the rows of the model are."),
@@ -618,10 +623,11 @@ const rt_config_key rt_config_keys[] = {
            "A process takes this share of the memory that its control group or box has; 0: never "
            "told."),
 
-    CHOICE("on_worker_loss", on_worker_loss, rt_on_loss, "\"stop\"", rt_choices_losses,
-           "What `lanyard up` does when a process is lost, and with `shrink` also what "
-           "`lanyard coordinator --restart` does when a worker is missing, and that the coordinator "
-           "goes on without a worker that sits out (`dispatch.participants`)."),
+    CHOICE(
+        "on_worker_loss", on_worker_loss, rt_on_loss, "\"stop\"", rt_choices_losses,
+        "What `lanyard up` does when a process is lost, and with `shrink` also what "
+        "`lanyard coordinator --restart` does when a worker is missing, and that the coordinator "
+        "goes on without a worker that sits out (`dispatch.participants`)."),
     U32("restarts_max", restarts_max, "20", IN(0, 1e6), "restarts",
         "In an hour; a run that needs more ends."),
 
@@ -650,7 +656,8 @@ const rt_config_key rt_config_keys[] = {
         "Port of the coordinator; 0: that of `network.coordinator`, else any free one."),
     U32("network.worker_port", network_worker_port, "0", IN(0, 65535), "",
         "With `dispatch.hand_over` or `dispatch.reduce`: worker r listens at this port + r, on "
-        "`network.bind` or `--bind`, else on the `host` of its box, else on `network.interface`; 0: any free port."),
+        "`network.bind` or `--bind`, else on the `host` of its box, else on `network.interface`; "
+        "0: any free port."),
     U32("network.message_bytes", network_message_bytes, "262144", IN(4096, 67108864), "bytes",
         "Rows are sent in messages of about this size."),
     CHOICE("network.collective", collective, rt_collective, "\"auto\"", rt_choices_collectives,

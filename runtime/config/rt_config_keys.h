@@ -108,8 +108,8 @@ const char *rt_config_section_help(const char *section);
 
 extern const rt_config_list rt_config_files, rt_config_dims, rt_config_mlp, rt_config_mlp_bottom,
     rt_config_attention, rt_config_shared, rt_config_columns, rt_config_join_columns,
-    rt_config_outcomes, rt_config_libsvm_fields, rt_config_links, rt_config_shards,
-    rt_config_boxes, rt_config_participants, rt_config_staleness;
+    rt_config_outcomes, rt_config_libsvm_fields, rt_config_links, rt_config_shards, rt_config_boxes,
+    rt_config_participants, rt_config_staleness;
 
 // rt_config_boxes.c: what follows from "boxes" stands in the config, and nothing else. RT_CONFIG
 // names the key that says something else.
@@ -168,7 +168,8 @@ const char *rt_config_show_text(const char *bytes, char text[RT_CONFIG_SHOWN_MAX
 
 // rt_config_document.c: how a reference of all keys is laid out.
 typedef struct {
-    void (*section)(FILE *out, const char *name, const char *help); // name "": top level; help may be NULL
+    void (*section)(FILE *out, const char *name,
+                    const char *help);            // name "": top level; help may be NULL
     void (*members)(FILE *out, const char *list); // those of the elements of a list follow
     void (*key)(FILE *out, const rt_config_key *key);
 } rt_config_layout;

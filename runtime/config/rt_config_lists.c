@@ -450,7 +450,8 @@ const rt_config_list rt_config_shards = {
 static rt_status read_staleness(void *element, const cJSON *value, const char *path,
                                 rt_error *error)
 {
-    static const rt_config_key bound = {.type = RT_KEY_U32, .min = 0, .max = RT_STALENESS_INF - 1.0};
+    static const rt_config_key bound = {
+        .type = RT_KEY_U32, .min = 0, .max = RT_STALENESS_INF - 1.0};
     rt_consistency_config *one = element;
     char shown[RT_CONFIG_SHOWN_MAX];
     *one = (rt_consistency_config){.bounded = true, .staleness = RT_STALENESS_INF};

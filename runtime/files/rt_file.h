@@ -1,8 +1,8 @@
 // rt_file - writing whole files so that a name is either absent, old, or complete.
 //
 // Bytes go to "path.tmp"; commit syncs it and renames it over path, and syncs the folder. A failed
-// or aborted file leaves path as it was. Several may write the same path at a time, as two shards of
-// a box that lack the same file of a checkpoint: each has a file of its own ("path.1.tmp", ...,
+// or aborted file leaves path as it was. Several may write the same path at a time, as two shards
+// of a box that lack the same file of a checkpoint: each has a file of its own ("path.1.tmp", ...,
 // "path.63.tmp"), and the last commit stays. Large files do not fill the page cache, where the file
 // system allows that. A symbolic link to a file stays one; what is no file (a device, a pipe) is
 // written at once, and has what came before a failure.

@@ -276,8 +276,8 @@ static enum MHD_Result refuse_now(rt_http_request *request, unsigned code, const
     uint64_t count;
     format_refusal(&json, text);
     const char *body = rt_json_text(&json, &size);
-    request->response = make_response(code, "application/json", body, body ? size : 0,
-                                      http->config.takes_password);
+    request->response =
+        make_response(code, "application/json", body, body ? size : 0, http->config.takes_password);
     request->code = code;
     request->is_answered = true;
     rt_json_fini(&json);
@@ -496,8 +496,7 @@ static rt_status listen_on(rt_http *http, const char *address, int *socket_p, rt
     const int on = 1;
     snprintf(text, sizeof text, "tcp://%s", address);
     if (!rt_address_resolve(text, &place, &length))
-        return rt_fail(error, RT_IO, "%s: the host of %s is unknown", http->config.key,
-                       address);
+        return rt_fail(error, RT_IO, "%s: the host of %s is unknown", http->config.key, address);
     const int listener = socket(place.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (listener < 0)
         return rt_fail(error, RT_LIMIT, "%s: no socket: %s", http->config.key, strerror(errno));
@@ -513,8 +512,7 @@ static rt_status listen_on(rt_http *http, const char *address, int *socket_p, rt
     if (getsockname(listener, (struct sockaddr *)&place, &length) != 0 ||
         !rt_address_write(&place, text, sizeof text)) {
         close(listener);
-        return rt_fail(error, RT_IO, "%s: %s: the port cannot be read", http->config.key,
-                       address);
+        return rt_fail(error, RT_IO, "%s: %s: the port cannot be read", http->config.key, address);
     }
     const char *scheme = http->secrets.certificate ? "https" : "http";
     snprintf(http->url, sizeof http->url, "%s%s", scheme, text + strlen("tcp"));

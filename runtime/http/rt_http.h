@@ -29,9 +29,9 @@ typedef struct {
     uint64_t bodies_bytes_max; // of all that are in memory
     uint32_t connections_max;  // of one address at most half of them, but for loopback
     double idle_s;             // a connection that is silent for so long is closed
-    double request_s;          // a request that takes longer to arrive is given up; its head, idle_s
-                               // later
-    bool takes_password; // the token may come as a browser's password, whatever the name with it
+    double request_s;       // a request that takes longer to arrive is given up; its head, idle_s
+                            // later
+    bool takes_password;    // the token may come as a browser's password, whatever the name with it
     uint32_t listeners_max; // of rt_http_listen at once; 0: none
     rt_http_handler handle;
     void *context;

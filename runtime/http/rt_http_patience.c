@@ -95,10 +95,8 @@ rt_http_guest *rt_http_patience_enter(rt_http_patience *p, int socket)
     if (!one)
         return NULL;
     pthread_mutex_lock(&p->lock);
-    *one = (rt_http_guest){.next = &p->guests,
-                           .before = p->guests.before,
-                           .socket = socket,
-                           .since_ns = rt_now_ns()};
+    *one = (rt_http_guest){
+        .next = &p->guests, .before = p->guests.before, .socket = socket, .since_ns = rt_now_ns()};
     one->next->before = one->before->next = one;
     pthread_mutex_unlock(&p->lock);
     return one;

@@ -136,8 +136,7 @@ void rt_http_secrets_clear(rt_http_secrets *secrets)
 // Of base64 as in RFC 4648; -1: no digit.
 static int digit_of(char c)
 {
-    static const char digits[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     if (!c)
         return -1;
     const char *at = strchr(digits, c);

@@ -51,8 +51,8 @@ void rt_mirror_attach(rt_mirror *mirror, rt_flow flow, rt_journal *journal);
 // run; RT_STOPPED: stop_fd is readable.
 rt_status rt_mirror_await(rt_mirror *mirror, double limit_s, int stop_fd, rt_error *error);
 
-// All shards of the run are here, and none has served a later coordinator: from now on what comes is
-// acknowledged without a standby that is away, unless this one waits for it. NULL is fine.
+// All shards of the run are here, and none has served a later coordinator: from now on what comes
+// is acknowledged without a standby that is away, unless this one waits for it. NULL is fine.
 void rt_mirror_lead(rt_mirror *mirror);
 
 // RT_REFUSED: the standby has taken over, error says so: this coordinator has to end. Any thread.

@@ -48,7 +48,7 @@ struct rt_mirror {
     rt_visitor visitor;
     bool is_taken; // the listener has said that another one has our number
     uint64_t question, retry_ns, beat_ns, look_ns;
-    rt_log_limit limit, unread; // unread: of files here
+    rt_log_limit limit, unread;  // unread: of files here
     rt_mirror_checkpoint *saved; // that the standby has
     uint32_t saved_count, saved_capacity;
     uint64_t beside[RT_MIRROR_BESIDE]; // hashes of what was sent last; 0: not known

@@ -52,8 +52,8 @@ rt_status rt_standby_refuse(const rt_message *question, uint32_t self, rt_messag
     return create_answer(question, self, 0, &why, NULL, answer);
 }
 
-// A connection that the coordinator gave up may still bring what was under way, behind what the next
-// one has brought since: what is acknowledged by now would be cut off.
+// A connection that the coordinator gave up may still bring what was under way, behind what the
+// next one has brought since: what is acknowledged by now would be cut off.
 static rt_status take_turn(standby *s, uint32_t peer, uint32_t kind, uint64_t question,
                            rt_error *error)
 {

@@ -1,4 +1,5 @@
-// rt_latency - quantiles of times, such as those from the arrival of samples until their rows are updated.
+// rt_latency - quantiles of times, such as those from the arrival of samples until their rows are
+// updated.
 //
 // A histogram of logarithms, sixteen bins for every doubling: numbers are right within 2.5%, and
 // memory is the same however many there are. A plain value, zero-initialised.

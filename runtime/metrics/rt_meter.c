@@ -47,7 +47,7 @@ typedef struct {
 
 struct rt_meter {
     bool weighs;
-    uint32_t class_count; // 0: labels are 0 or 1
+    uint32_t class_count;                                // 0: labels are 0 or 1
     coarse rolled[ROLLED_MAX], rolled_sum, rolled_batch; // the last one: scratch
     uint32_t rolled_first, rolled_count;                 // in use
     tally total;
@@ -309,8 +309,7 @@ void rt_meter_add_classes(rt_meter *meter, const float *predictions, const float
         rt_assert(labels[i] >= 0 && labels[i] < (float)class_count);
         tally *const tallies[3] = {meter->segments[meter->segment_count - 1], &meter->window,
                                    &meter->total};
-        add_class(tallies, class_count, predictions + (size_t)i * class_count,
-                  (uint32_t)labels[i]);
+        add_class(tallies, class_count, predictions + (size_t)i * class_count, (uint32_t)labels[i]);
     }
 }
 

@@ -8,7 +8,8 @@
 
 // int8: so many iterations of a run's dense exchange travel in 32 bits. The first steps of Adagrad
 // from empty accumulators are as long for a small gradient as for a large one, and rounding in a
-// block makes zeros of the small ones: their weights would not step at all (docs/results/models.md).
+// block makes zeros of the small ones: their weights would not step at all
+// (docs/results/models.md).
 #define RT_CODING_WHOLE_ITERATIONS 20u
 
 // Bytes that so many floats of the dense vector take, and how many floats take so many bytes.

@@ -60,8 +60,8 @@ static void keep_lost(float *restrict wanted, const int8_t *restrict codes, floa
         wanted[i] -= scale * (float)codes[i];
 }
 
-float rt_int8_pack_feedback(const float *restrict values, float *restrict residual,
-                            uint32_t count, int8_t *restrict codes)
+float rt_int8_pack_feedback(const float *restrict values, float *restrict residual, uint32_t count,
+                            int8_t *restrict codes)
 {
     for (uint32_t i = 0; i < count; i++)
         residual[i] += values[i];
@@ -80,8 +80,7 @@ void rt_int8_unpack(float scale, const int8_t *restrict codes, uint32_t count,
         values[i] = scale * (float)codes[i];
 }
 
-void rt_int8_add(float scale, const int8_t *restrict codes, uint32_t count,
-                 float *restrict values)
+void rt_int8_add(float scale, const int8_t *restrict codes, uint32_t count, float *restrict values)
 {
     for (uint32_t i = 0; i < count; i++)
         values[i] += scale * (float)codes[i];

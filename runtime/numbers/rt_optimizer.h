@@ -64,9 +64,10 @@ void rt_optimizer_init_state(const rt_optimizer_config *config, uint32_t dim, fl
 void rt_optimizer_step(const rt_optimizer_config *config, uint32_t dim, uint64_t step,
                        float *values, float *state, const float *gradient);
 
-// The two halves of it, for parts that are kept apart, each with its state: what the gradient of the
-// whole block is scaled by (1 without clipping), and the step of a part with that. Where no float of
-// the state belongs to the whole block, the steps of its parts are the step of the block, bit for bit.
+// The two halves of it, for parts that are kept apart, each with its state: what the gradient of
+// the whole block is scaled by (1 without clipping), and the step of a part with that. Where no
+// float of the state belongs to the whole block, the steps of its parts are the step of the block,
+// bit for bit.
 float rt_optimizer_scale(const rt_optimizer_config *config, uint32_t dim, const float *gradient);
 void rt_optimizer_step_scaled(const rt_optimizer_config *config, uint32_t dim, uint64_t step,
                               float scale, float *values, float *state, const float *gradient);

@@ -60,7 +60,7 @@ static void draw_axes(rt_page *page, const axis *x, const axis *y)
         if (value > y->high + y->step / 2)
             break;
         rt_page_add(page, "<path class=\"grid\" d=\"M%.0f %.1fH%.0f\"/>", LEFT, y_at(y, value),
-                     WIDTH - RIGHT);
+                    WIDTH - RIGHT);
         const double shown = fabs(value) < y->step * 1e-6 ? 0 : value;
         rt_page_add(page, "<text x=\"%.0f\" y=\"%.1f\" class=\"end\">%s</text>\n", LEFT - 6,
                     y_at(y, value) + 4, rt_page_number(shown, text));
@@ -70,10 +70,10 @@ static void draw_axes(rt_page *page, const axis *x, const axis *y)
         if (value > x->high - x->step / 2 && i > 0)
             break;
         rt_page_add(page, "<text x=\"%.1f\" y=\"%.0f\" class=\"middle\">%s</text>", x_at(x, value),
-                     HEIGHT - BOTTOM + 16, rt_page_number(value, text));
+                    HEIGHT - BOTTOM + 16, rt_page_number(value, text));
     }
-    rt_page_add(page, "<text x=\"%.0f\" y=\"%.0f\" class=\"end\">iteration</text>\n",
-                 WIDTH - RIGHT, HEIGHT - BOTTOM + 16);
+    rt_page_add(page, "<text x=\"%.0f\" y=\"%.0f\" class=\"end\">iteration</text>\n", WIDTH - RIGHT,
+                HEIGHT - BOTTOM + 16);
 }
 
 static void draw_line(rt_page *page, const rt_chart_line *line, uint32_t number, const axis *x,
@@ -161,18 +161,18 @@ static void draw_bar(rt_page *page, const rt_chart_bar *bar, double y, double sc
         if (!(bar->parts[k] > 0))
             continue;
         rt_page_add(page,
-                     "<rect class=\"k%u\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.0f\">"
-                     "<title>%s: %s</title></rect>",
-                     k, BAR_LEFT + sum * scale, y, bar->parts[k] * scale, BAR_HEIGHT - 3,
-                     part_names[k], rt_page_number(bar->parts[k], text));
+                    "<rect class=\"k%u\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.0f\">"
+                    "<title>%s: %s</title></rect>",
+                    k, BAR_LEFT + sum * scale, y, bar->parts[k] * scale, BAR_HEIGHT - 3,
+                    part_names[k], rt_page_number(bar->parts[k], text));
         sum += bar->parts[k];
     }
-    rt_page_add(page, "<text x=\"%.1f\" y=\"%.1f\">%s</text>\n", BAR_LEFT + sum * scale + 6,
-                 y + 13, rt_page_number(sum, text));
+    rt_page_add(page, "<text x=\"%.1f\" y=\"%.1f\">%s</text>\n", BAR_LEFT + sum * scale + 6, y + 13,
+                rt_page_number(sum, text));
 }
 
 void rt_chart_bars(rt_page *page, const rt_chart_bar *bars, uint32_t bar_count,
-                    const char *const *part_names, uint32_t part_count)
+                   const char *const *part_names, uint32_t part_count)
 {
     const double most = longest(bars, bar_count, part_count);
     const double height = BAR_HEIGHT * bar_count + 8;

@@ -25,7 +25,7 @@ typedef struct {
 
 // One bar per line of text, all in the scale of the longest. part_names: one per colour.
 void rt_chart_bars(rt_page *page, const rt_chart_bar *bars, uint32_t bar_count,
-                    const char *const *part_names, uint32_t part_count);
+                   const char *const *part_names, uint32_t part_count);
 
 // Bars that are added one by one; zero-initialised.
 #define RT_BARS_MAX (2 * RT_WORKERS_MAX)

@@ -6,9 +6,9 @@
 // (rows.admit): fields may have none.
 //
 // Where fields share tables a planner's batch is folded (rt_tables.h): its keys are those of rows,
-// in no order, and no key stands twice in a sample. Which field uses which key say the look-ups: bag
-// i x fields + f, field f of sample i, has those from bag_offsets[bag] to bag_offsets[bag + 1], each
-// the place of a key in `keys`.
+// in no order, and no key stands twice in a sample. Which field uses which key say the look-ups:
+// bag i x fields + f, field f of sample i, has those from bag_offsets[bag] to bag_offsets[bag + 1],
+// each the place of a key in `keys`.
 //
 // Of a weighted batch a sample counts `weight` times, and `label` is what of that has label 1: 0 or
 // the weight itself. A correction of what was trained before may have a weight of 0 and a label of
@@ -40,7 +40,8 @@ typedef struct {
     uint64_t *keys;        // key_count
     uint32_t sample_capacity;
     uint32_t key_capacity;
-    const struct rt_tables *tables; // it is folded, by these; otherwise NULL, and what follows is void
+    const struct rt_tables
+        *tables; // it is folded, by these; otherwise NULL, and what follows is void
     uint32_t lookup_count;
     uint32_t *bag_offsets; // sample_count x fields + 1
     uint32_t *lookups;     // lookup_count places of keys

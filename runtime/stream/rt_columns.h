@@ -52,9 +52,9 @@ typedef struct {
     uint32_t count;
     uint32_t derived_count; // that have no cell
     rt_columns_one *items;
-    uint64_t *ids;   // of the line at hand, of those that are wanted
-    locale_t locale; // "C", whatever the process runs under
-    bool labels_optional; // every label is 0; its cell may hold anything, or be left out
+    uint64_t *ids;         // of the line at hand, of those that are wanted
+    locale_t locale;       // "C", whatever the process runs under
+    bool labels_optional;  // every label is 0; its cell may hold anything, or be left out
     rt_value_names *names; // NULL: nothing is noted
     rt_schema schema;
 } rt_columns;

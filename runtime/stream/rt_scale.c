@@ -264,9 +264,9 @@ void rt_scale_go_on(rt_scale *scale, uint64_t sample_count)
     scale->sample_count = rt_max_u64(sample_count, 1);
     for (uint32_t k = 0; k < scale->dense_count; k++) {
         const double factor = (double)scale->factor[k];
-        scale->features[k] = (moments){
-            .mean = (double)scale->mean[k],
-            .squares = factor > 0 ? (double)scale->sample_count / (factor * factor) : 0};
+        scale->features[k] =
+            (moments){.mean = (double)scale->mean[k],
+                      .squares = factor > 0 ? (double)scale->sample_count / (factor * factor) : 0};
     }
 }
 

@@ -43,7 +43,8 @@ uint64_t rt_synthetic_key(const rt_synthetic *synthetic, uint32_t field, uint32_
 // Appends sample_count samples; the batch has room for them.
 void rt_synthetic_fill(rt_synthetic *synthetic, rt_batch *batch, uint32_t sample_count);
 
-// The number of the next sample, at first config's synthetic_first. Any number is as quick to reach as any other.
+// The number of the next sample, at first config's synthetic_first. Any number is as quick to reach
+// as any other.
 uint64_t rt_synthetic_position(const rt_synthetic *synthetic);
 void rt_synthetic_seek(rt_synthetic *synthetic, uint64_t position);
 

@@ -11,8 +11,7 @@ static uint32_t find_field(const char (*names)[RT_NAME_MAX], uint32_t field_coun
                            size_t length)
 {
     uint32_t f = 0;
-    while (f < field_count &&
-           (strlen(names[f]) != length || memcmp(names[f], name, length) != 0))
+    while (f < field_count && (strlen(names[f]) != length || memcmp(names[f], name, length) != 0))
         f++;
     return f;
 }
@@ -90,8 +89,7 @@ rt_status rt_tables_find(const rt_stream_config *config, const char (*names)[RT_
         tables->of[f] = (uint8_t)f;
     for (uint32_t i = 0; i < config->shared_count; i++) {
         uint32_t user = 0, owner = 0;
-        rt_status status =
-            find_pair(names, field_count, config->shared[i], &user, &owner, error);
+        rt_status status = find_pair(names, field_count, config->shared[i], &user, &owner, error);
         if (!status)
             status = check_ids(config, names[user], names[owner], error);
         if (status)

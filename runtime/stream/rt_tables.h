@@ -16,7 +16,7 @@
 typedef struct rt_tables {
     bool are_shared; // otherwise every field is its own table, and nothing below is filled in
     uint32_t field_count;
-    uint8_t of[RT_FIELDS_MAX]; // by field
+    uint8_t of[RT_FIELDS_MAX];   // by field
     bool borrows[RT_FIELDS_MAX]; // the rows are another's: a missing value has none
     // By field, what its ids are above those of its table: libsvm's indices count on from field to
     // field. Taken off modulo 2^64.
@@ -46,7 +46,8 @@ static inline uint64_t rt_tables_row_key(const rt_tables *tables, uint64_t key)
     return rt_key(tables->of[field], id == RT_ID_MISSING ? id : id - tables->shifts[field]);
 }
 
-static inline uint64_t rt_tables_field_key(const rt_tables *tables, uint32_t field, uint64_t row_key)
+static inline uint64_t rt_tables_field_key(const rt_tables *tables, uint32_t field,
+                                           uint64_t row_key)
 {
     const uint64_t id = row_key & RT_ID_MASK;
     return rt_key(field, id == RT_ID_MISSING ? id : id + tables->shifts[field]);

@@ -55,16 +55,16 @@ static rt_status ask(const rt_ask_config *config, rt_transport *transport, uint3
 {
     rt_endpoint *endpoint;
     rt_message message;
-    rt_status status = config->ops->connect(transport, self, COORDINATOR, config->coordinator,
-                                            &endpoint, error);
+    rt_status status =
+        config->ops->connect(transport, self, COORDINATOR, config->coordinator, &endpoint, error);
     if (status)
         return status;
     if (rt_control_create_text(&message, RT_MESSAGE_CONTROL, self, request))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory");
     if (!status && config->ops->send(endpoint, COORDINATOR, &message)) {
         rt_message_release(&message);
-        status = rt_fail(error, RT_PEER, "cannot send to the coordinator at %s",
-                         config->coordinator);
+        status =
+            rt_fail(error, RT_PEER, "cannot send to the coordinator at %s", config->coordinator);
     }
     if (!status)
         status = await(config, endpoint, text, error);

@@ -1,8 +1,8 @@
 // rt_ask - one request to the coordinator of a run, from a process that is no member of it.
 //
-// What is asked is text: a verb and its arguments, a line each (RT_MESSAGE_CONTROL). The answer says
-// whether it was done, and what was. Whoever has a key that the run allows may ask; without keys
-// only who is on the same box.
+// What is asked is text: a verb and its arguments, a line each (RT_MESSAGE_CONTROL). The answer
+// says whether it was done, and what was. Whoever has a key that the run allows may ask; without
+// keys only who is on the same box.
 #ifndef RT_ASK_H
 #define RT_ASK_H
 

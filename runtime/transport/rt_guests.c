@@ -12,8 +12,7 @@ static rt_status find_way(const rt_door *door, const char *bound, char *reachabl
     const double limit_s = door->config->timeout_start_s;
     const uint64_t deadline_ns = rt_now_ns() + (uint64_t)(limit_s * 1e9);
     rt_error why = {0};
-    rt_status status =
-        rt_address_reachable(bound, door->coordinator, reachable, RT_NAME_MAX, &why);
+    rt_status status = rt_address_reachable(bound, door->coordinator, reachable, RT_NAME_MAX, &why);
     if (status == RT_IO)
         rt_info("waiting for a way to the coordinator: %s (timeouts.start_s: %g)", why.text,
                 limit_s);
@@ -37,8 +36,8 @@ rt_status rt_guests_listen(rt_guests *guests, rt_transport *transport, const rt_
         rt_address_listen(config->network_bind, door->given, config->network_interface, door->port,
                           address, sizeof address, error);
     if (!status)
-        status = guests->ops->listen(transport, guests->self, address, bound, &guests->endpoint,
-                                     error);
+        status =
+            guests->ops->listen(transport, guests->self, address, bound, &guests->endpoint, error);
     if (!status)
         status = find_way(door, bound, reachable, error);
     if (!status && rt_address_is_loopback(bound) && !rt_address_is_loopback(door->coordinator))

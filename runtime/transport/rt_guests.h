@@ -1,7 +1,7 @@
 // rt_guests - who is heard at the listener of a member: workers of its run that have said HELLO.
 //
-// A shard's listener and, with dispatch.hand_over, a worker's. Whoever else connects is told why not,
-// once, and logged, one line for many; nothing ends because of it. One thread. A plain value.
+// A shard's listener and, with dispatch.hand_over, a worker's. Whoever else connects is told why
+// not, once, and logged, one line for many; nothing ends because of it. One thread. A plain value.
 #ifndef RT_GUESTS_H
 #define RT_GUESTS_H
 
@@ -33,9 +33,9 @@ typedef struct {
 } rt_door;
 
 // Opens the endpoint; ops and self are set. reachable (RT_NAME_MAX bytes): the address under which
-// others find it. Where the network comes up late there is no way to the coordinator yet, or no name
-// of it: for timeouts.start_s that is waited for. RT_CONFIG, RT_IO: error names address or key; the
-// endpoint may be open.
+// others find it. Where the network comes up late there is no way to the coordinator yet, or no
+// name of it: for timeouts.start_s that is waited for. RT_CONFIG, RT_IO: error names address or
+// key; the endpoint may be open.
 rt_status rt_guests_listen(rt_guests *guests, rt_transport *transport, const rt_door *door,
                            char *reachable, rt_error *error);
 

@@ -75,8 +75,8 @@ rt_status rt_member_receive(rt_member *member, rt_message *message, rt_error *er
 // coordinator is gone; RT_NO_MEMORY.
 rt_status rt_member_beat(rt_member *member, rt_error *error);
 
-// Whether VITALS are due, every two seconds; asking takes the turn. Then sends them, with the memory
-// of this process filled in; a coordinator that has enough to read goes without. Errors as
+// Whether VITALS are due, every two seconds; asking takes the turn. Then sends them, with the
+// memory of this process filled in; a coordinator that has enough to read goes without. Errors as
 // rt_member_beat.
 bool rt_member_vitals_due(rt_member *member);
 rt_status rt_member_tell_vitals(rt_member *member, rt_wire_vitals *vitals, rt_error *error);

@@ -36,10 +36,10 @@ typedef struct rt_transport_ops {
     void (*end)(rt_endpoint *endpoint, uint32_t linger_ms);
     // On RT_OK the message is the transport's and *message is empty; otherwise it stays.
     rt_status (*send)(rt_endpoint *endpoint, uint32_t peer, rt_message *message);
-    // RT_AGAIN: no message is there; where no connection stands yet, error may say why not. RT_WIRE:
-    // it was not valid, and was dropped; error names the peer. RT_NOT_FOUND: the connection ended,
-    // and all messages that it brought were received; from then on send says the same, and it is not
-    // resumed. An end may show only after a wait.
+    // RT_AGAIN: no message is there; where no connection stands yet, error may say why not.
+    // RT_WIRE: it was not valid, and was dropped; error names the peer. RT_NOT_FOUND: the
+    // connection ended, and all messages that it brought were received; from then on send says the
+    // same, and it is not resumed. An end may show only after a wait.
     rt_status (*receive)(rt_endpoint *endpoint, uint32_t *peer_p, rt_message *message,
                          rt_error *error);
     // Waits until receive has something to say of an endpoint (a message, or the end of its

@@ -1,5 +1,5 @@
-// rt_transport over UCX: RDMA where there is hardware, TCP elsewhere (UCX 1.13 does not tell the end
-// of a peer over shared memory, so it leaves that out).
+// rt_transport over UCX: RDMA where there is hardware, TCP elsewhere (UCX 1.13 does not tell the
+// end of a peer over shared memory, so it leaves that out).
 //
 // An endpoint has a UCX worker of its own, which only moves when it is called: in send, receive and
 // wait. Connections begin at a TCP socket, by which both sides learn UCX's address of the other,

@@ -26,8 +26,8 @@ typedef struct {
     uint8_t key[RT_WIRE_KEY_BYTES]; // public key of that listener; zeros: none
     uint64_t given_hash;            // of the keys that differ from this build's defaults
     uint32_t format;                // of the files of models and checkpoints (RT_MANIFEST_FORMAT)
-    uint32_t epoch;                 // the highest in which it has served the run below (rt_leader.h)
-    uint64_t run;                   // id of that run's folder; 0: none
+    uint32_t epoch;   // the highest in which it has served the run below (rt_leader.h)
+    uint64_t run;     // id of that run's folder; 0: none
     uint64_t box;     // of a member: rt_config_hash_box of its box; 0: boxes are not told
     uint64_t allowed; // of a member: hash of the payload of the last ALLOW that it took; 0: none
 } rt_wire_hello;
@@ -49,7 +49,7 @@ typedef struct {
     uint32_t shards_in; // mask of the shards' ranks that take part; rows are where their place says
     uint64_t workers; // mask of the workers' ranks that take part; shards know them by their place
     float row_rate, dense_rate; // learning rates that were set (`lanyard set`); 0: as configured
-    uint64_t run; // id of the run's folder, where it has or had a standby; else 0
+    uint64_t run;               // id of the run's folder, where it has or had a standby; else 0
     char shards[RT_SHARDS_MAX][RT_ADDRESS_MAX];
     uint8_t shard_keys[RT_SHARDS_MAX][RT_WIRE_KEY_BYTES]; // zeros: none
 } rt_wire_welcome;
@@ -87,8 +87,9 @@ typedef struct {
     uint32_t skipped; // 1: a worker's loss is not finite, nothing of the iteration is applied
     uint32_t handed;  // rows that came from other workers since the report before
     uint64_t dense_early_bytes; // of dense gradients that were sent before all was computed
-    uint32_t gradients; // of rows, that went to other workers since the report before
-    uint32_t idle; // 1: of a worker that sat out: all that came is carried out, all it sent confirmed
+    uint32_t gradients;         // of rows, that went to other workers since the report before
+    uint32_t
+        idle; // 1: of a worker that sat out: all that came is carried out, all it sent confirmed
 } rt_wire_report;
 _Static_assert(sizeof(rt_wire_report) == 176, "wire layout");
 
@@ -226,9 +227,9 @@ _Static_assert(sizeof(rt_wire_wanted) == 16, "wire layout");
 
 #define RT_WIRE_LOOK_UPS_MAX (UINT32_C(1) << 14)
 
-// LOOKED_UP: followed by one rt_look_up_found for each that was wanted, zeros up to a multiple of 8,
-// and dim floats for each ROW; with a status text follows. header.iteration: as the LOOK_UP had it.
-// All rows are of one version, which is another one where that was gone.
+// LOOKED_UP: followed by one rt_look_up_found for each that was wanted, zeros up to a multiple of
+// 8, and dim floats for each ROW; with a status text follows. header.iteration: as the LOOK_UP had
+// it. All rows are of one version, which is another one where that was gone.
 typedef struct {
     uint32_t status; // rt_status
     uint32_t dim;

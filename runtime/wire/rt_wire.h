@@ -177,7 +177,8 @@ typedef struct {
 } rt_wire_expire;
 _Static_assert(sizeof(rt_wire_expire) == 16, "wire layout");
 
-// ROWS, PUSH_ROW, HANDED: followed by dim floats and, but for ROWS whose tag does not ask, the state.
+// ROWS, PUSH_ROW, HANDED: followed by dim floats and, but for ROWS whose tag does not ask, the
+// state.
 typedef struct {
     uint64_t key;
     uint32_t version;

@@ -584,12 +584,13 @@ static void check_classes(loss_buffers *b, uint32_t sample_count, uint32_t class
     test_close(got, sum, 1e-12, 0, "loss");
 }
 
-// Logits that overflow where the largest is not taken out, equal ones, and one far above the others.
+// Logits that overflow where the largest is not taken out, equal ones, and one far above the
+// others.
 static void classes_are_exact_on(const ew_device *device)
 {
     enum { CLASSES = 3, COUNT = 5 };
-    const float logits[COUNT * CLASSES] = {0,  1,    -1,    800,   801,   799, 2, 2, 2,
-                                           90, -0.5, -1000, 1e30f, -1e30f, 0};
+    const float logits[COUNT * CLASSES] = {0, 1,  -1,   800,   801,   799,    2, 2,
+                                           2, 90, -0.5, -1000, 1e30f, -1e30f, 0};
     const float labels[COUNT] = {1, 0, 2, 0, 0};
     loss_buffers b = loss_buffers_of(device, logits, COUNT * CLASSES, labels, COUNT);
     check_classes(&b, COUNT, CLASSES);
@@ -773,9 +774,8 @@ ON_EVERY_DEVICE(many_classes_are_exact)
 ON_EVERY_DEVICE(optimizer_steps)
 
 TEST_MAIN(TEST(memory_is_zeroed_and_copied), TEST(index_sorts_look_ups_by_row),
-          TEST(index_sorts_popular_rows),
-          TEST(pool_gathers_and_pools), TEST(wide_adds_weighted_embeddings),
-          TEST(wide_back_sums_by_row), TEST(rows_back_sums_by_row), TEST(gemm_multiplies),
-          TEST(activate_and_back), TEST(loss_is_exact), TEST(weighted_loss_is_exact),
-          TEST(classes_are_exact), TEST(many_classes_are_exact),
-          TEST(optimizer_steps))
+          TEST(index_sorts_popular_rows), TEST(pool_gathers_and_pools),
+          TEST(wide_adds_weighted_embeddings), TEST(wide_back_sums_by_row),
+          TEST(rows_back_sums_by_row), TEST(gemm_multiplies), TEST(activate_and_back),
+          TEST(loss_is_exact), TEST(weighted_loss_is_exact), TEST(classes_are_exact),
+          TEST(many_classes_are_exact), TEST(optimizer_steps))

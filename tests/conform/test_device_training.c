@@ -82,7 +82,8 @@ typedef struct {
 
 static uint32_t table_of(rt_model_kind kind, uint32_t field)
 {
-    const bool is_first = kind == RT_MODEL_GRAPHSAGE || (kind == RT_MODEL_DIN && field == FIELDS - 1);
+    const bool is_first =
+        kind == RT_MODEL_GRAPHSAGE || (kind == RT_MODEL_DIN && field == FIELDS - 1);
     return is_first ? 0 : field;
 }
 

@@ -97,8 +97,7 @@ static void describe(const fabric_shape *s, char text[300])
              s->seed, s->worker_count, s->shard_count, s->dispatch.policy, s->dispatch.alpha,
              s->cache, s->eviction, s->lookahead, s->dispatch.first_touch, s->dispatch.keeper,
              s->dispatch.full_sync, s->dispatch.hand_over, s->dispatch.reduce,
-             s->consistency.bounded, s->bag_max,
-             s->rows.kind);
+             s->consistency.bounded, s->bag_max, s->rows.kind);
 }
 
 static void check_shape(const fabric_shape *shape, uint32_t schedules)
@@ -650,8 +649,9 @@ static void draw_graph(fabric_shape *shape, uint32_t class_count)
 
 static void every_model_with(uint32_t more_labels)
 {
-    static const rt_model_kind kinds[] = {RT_MODEL_WDL, RT_MODEL_DFM, RT_MODEL_DCN, RT_MODEL_DLRM,
-                                          RT_MODEL_NCF, RT_MODEL_DIN, RT_MODEL_GRAPHSAGE};
+    static const rt_model_kind kinds[] = {RT_MODEL_WDL,      RT_MODEL_DFM, RT_MODEL_DCN,
+                                          RT_MODEL_DLRM,     RT_MODEL_NCF, RT_MODEL_DIN,
+                                          RT_MODEL_GRAPHSAGE};
     for (size_t i = 0; i < RT_COUNT_OF(kinds); i++) {
         fabric_shape shape = small_shape(95000 + i);
         shape.iterations = 20;
@@ -718,10 +718,8 @@ static void every_model_with_several_labels(void **state)
 TEST_MAIN(TEST_SLOW(one_worker_gives_the_same_bits, 300), TEST_SLOW(two_workers, 300),
           TEST_SLOW(four_workers, 600), TEST_SLOW(seven_workers, 600),
           TEST_SLOW(every_optimizer, 300), TEST_SLOW(schedules_do_not_matter, 300),
-          TEST(a_seed_repeats_a_run), TEST(rows_that_are_handed_over),
-          TEST(sums_by_trainers),
-          TEST(schedules_reach_the_corners), TEST(large_dense_part),
-          TEST(shaped_steps), TEST_SLOW(bad_batches, 300), TEST_SLOW(rows_end, 300),
-          TEST_SLOW(rows_begin, 300), TEST_SLOW(participants_change, 300),
-          TEST(participants_change_with_short_wires), TEST(shared_rows), TEST(every_model),
-          TEST(every_model_with_several_labels))
+          TEST(a_seed_repeats_a_run), TEST(rows_that_are_handed_over), TEST(sums_by_trainers),
+          TEST(schedules_reach_the_corners), TEST(large_dense_part), TEST(shaped_steps),
+          TEST_SLOW(bad_batches, 300), TEST_SLOW(rows_end, 300), TEST_SLOW(rows_begin, 300),
+          TEST_SLOW(participants_change, 300), TEST(participants_change_with_short_wires),
+          TEST(shared_rows), TEST(every_model), TEST(every_model_with_several_labels))

@@ -99,8 +99,8 @@ static void destroy(het *h)
     }
     for (uint32_t w = 0; w < h->n; w++)
         ew_model_destroy(h->models[w]);
-    void *const all[] = {h->models, h->rows,    h->clocks,   h->copies,    h->held,    h->keys,
-                         h->slab,   h->labels,  h->dense,    h->gradients, h->numbers, h->bags,
+    void *const all[] = {h->models, h->rows,    h->clocks,   h->copies,     h->held,    h->keys,
+                         h->slab,   h->labels,  h->dense,    h->gradients,  h->numbers, h->bags,
                          h->sum,    h->lookups, h->all_keys, h->all_counts, h->pushed};
     for (size_t i = 0; i < RT_COUNT_OF(all); i++)
         free(all[i]);

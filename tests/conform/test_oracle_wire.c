@@ -74,8 +74,8 @@ static bool is_given_up(const dp_slice_view *v, uint32_t slot)
 }
 
 // A copy that stays goes whole and becomes what others get of it; so does one whose row has ended
-// at the PS meanwhile, and one that goes to a shard on the worker's own box. Of any other its change
-// goes.
+// at the PS meanwhile, and one that goes to a shard on the worker's own box. Of any other its
+// change goes.
 static void push(rule *r, uint32_t worker, const dp_slice_view *v, uint32_t i)
 {
     copy *c = &r->copies[worker][v->push_slots[i]];
@@ -85,8 +85,7 @@ static void push(rule *r, uint32_t worker, const dp_slice_view *v, uint32_t i)
                        (r->plan->shape.dispatch.full_sync || !is_given_up(v, v->push_slots[i]));
     const bool has_ended = r->versions[c->key] != c->version;
     const bool at_hand = v->push_homes && v->push_homes[i] == worker;
-    assert_int_equal(v->push_reasons[i] >> 7,
-                     r->coding && (stays || has_ended || at_hand));
+    assert_int_equal(v->push_reasons[i] >> 7, r->coding && (stays || has_ended || at_hand));
     r->ended += has_ended;
     if (stays || has_ended || at_hand) {
         memcpy(row, c->row, r->floats * sizeof *row);
@@ -499,6 +498,6 @@ static void close_to_32_bits(void **state)
     }
 }
 
-TEST_MAIN(TEST_SLOW(every_policy_gives_the_rules_bits, 180),
-          TEST_SLOW(homes_that_move, 180), TEST_SLOW(schedules_do_not_matter, 180),
-          TEST_SLOW(sums_that_travel_rounded, 180), TEST(close_to_32_bits))
+TEST_MAIN(TEST_SLOW(every_policy_gives_the_rules_bits, 180), TEST_SLOW(homes_that_move, 180),
+          TEST_SLOW(schedules_do_not_matter, 180), TEST_SLOW(sums_that_travel_rounded, 180),
+          TEST(close_to_32_bits))

@@ -37,7 +37,7 @@ enum {
     EX_OF_NOBODY = 1 << 5,   // or one that is of another epoch
     EX_SAYS_STEP = 1 << 6,   // of ex_worker.sums: who sent one says that the batch counts
     EX_SAYS_NO_STEP = 1 << 7,
-    EX_CHANGED = 253,        // of a value, instead of an iteration: see ex_value
+    EX_CHANGED = 253, // of a value, instead of an iteration: see ex_value
     EX_ROUNDED = 254,
     EX_ADDED = 255,
     EX_WAITING = 8 // changes of a key at the PS
@@ -165,7 +165,7 @@ enum {
     XX(SUM_LOST, "worker: a gradient that comes before its slice is not kept")             \
     XX(SUM_LOST_UNTRAINED, "worker: nor is one that comes before the training")            \
     XX(SUM_NOT_AWAITED, "worker: what follows on the slot does not wait for the sum")      \
-    XX(SUM_AHEAD, "worker: trains on while a slice that is too old waits for a sum")  \
+    XX(SUM_AHEAD, "worker: trains on while a slice that is too old waits for a sum")       \
     XX(SUM_UNMARKED, "worker: MARK is answered before sums are in")                        \
     XX(SUM_OLD_EPOCH, "worker: takes a gradient of an older epoch")
 

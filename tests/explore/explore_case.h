@@ -23,7 +23,8 @@ typedef struct {
 bool ex_explore_scenario(const ex_scenario *scenario, ex_break broken, bool replayed,
                          ex_totals *sum, char *violation, size_t size);
 
-// A scenario's orders, with a rule of the planner broken in one place after the other. False: one was found.
+// A scenario's orders, with a rule of the planner broken in one place after the other. False: one
+// was found.
 bool ex_explore_broken(const ex_scenario *scenario, ex_break broken, char *violation, size_t size);
 
 // ex_explore_scenario with no rule broken: what is wrong ends the test.

@@ -50,8 +50,7 @@ static void push_row(sequence *s, uint32_t worker, const ex_node *n)
     copy *c = &s->copies[worker][n->slot];
     ex_program *p = s->program;
     assert_true(c->full && c->key == n->key);
-    s->value[n->key] = n->whole ? c->value
-                                : ex_value_with_change(p, s->value[n->key], c->value);
+    s->value[n->key] = n->whole ? c->value : ex_value_with_change(p, s->value[n->key], c->value);
     s->version[n->key] = n->version;
     if (n->whole)
         c->value = ex_value_round(p, c->value);
@@ -79,8 +78,8 @@ static void pull_sum(sequence *s, uint32_t worker, const ex_node *n)
     assert_true(c->full && c->key == n->key && s->is_kept[n->key]);
     assert_int_equal(s->kept[n->key], n->version);
     if (!ex_is_bad(&s->program->scenario, n->version))
-        c->value = ex_value_step(s->program, c->value, n->version,
-                                 s->summed[n->key] | 1u << worker);
+        c->value =
+            ex_value_step(s->program, c->value, n->version, s->summed[n->key] | 1u << worker);
     s->summed[n->key] = 0;
     s->is_kept[n->key] = false;
 }

@@ -87,10 +87,9 @@ static void create_worker(replay *r, uint32_t rank)
         assert_int_equal(ew_bases_init(&w->bases, ex_slots_of(s), EX_DIM, &optimizer, SEED, 0.5f),
                          RT_OK);
     if (s->rounded)
-        assert_int_equal(
-            ew_codes_init(&w->codes, RT_CODING_BF16, s->staleness ? 0 : ex_slots_of(s), EX_DIM,
-                          SEED, 0.5f),
-            RT_OK);
+        assert_int_equal(ew_codes_init(&w->codes, RT_CODING_BF16, s->staleness ? 0 : ex_slots_of(s),
+                                       EX_DIM, SEED, 0.5f),
+                         RT_OK);
     ew_executor_config config = {.rank = rank,
                                  .shard_count = s->shard_count,
                                  .slice_count_max = s->run_ahead + 2u,

@@ -173,8 +173,7 @@ static void step(search *s)
 
 static void print_failure(const search *s, char *text, size_t size)
 {
-    static const char *const names[] = {"slice", "train", "settle", "up", "back", "cut",
-                                        "hand"};
+    static const char *const names[] = {"slice", "train", "settle", "up", "back", "cut", "hand"};
     size_t at = (size_t)snprintf(text, size, "%s; after", s->model.violation);
     for (uint32_t i = 0; i < s->depth && at < size; i++) {
         const frame *f = s->frames[i];

@@ -290,9 +290,9 @@ static void start_push(turn *t, uint32_t at)
     else if (n->kind == EX_SEND)
         list_add(&t->sends[n->keeper], at);
     else
-        list_add(&(is_change(t, n) || n->kind == EX_PUSH_DELTA ? t->push_rows
-                                                               : t->push_whole)[shard],
-                 at);
+        list_add(
+            &(is_change(t, n) || n->kind == EX_PUSH_DELTA ? t->push_rows : t->push_whole)[shard],
+            at);
 }
 
 // The node's turn has come.
@@ -505,8 +505,7 @@ static void check_read(turn *t, const ex_node *n, uint32_t iteration)
 {
     const ex_program *p = t->model->program;
     const ex_slot *slot = &t->self->slots[n->slot];
-    uint32_t version =
-        p->scenario.staleness ? n->version : p->latest[iteration - 1][n->key];
+    uint32_t version = p->scenario.staleness ? n->version : p->latest[iteration - 1][n->key];
     uint32_t value = ex_is_ordered(&p->scenario) ? p->reads[iteration][t->worker][n->key]
                                                  : p->expected[iteration - 1][n->key];
     if (!slot->full || slot->key != n->key || slot->version != version || n->version != version)

@@ -25,21 +25,21 @@ static FILE *report;
 enum { WORKERS = 3, SHARDS = 2, ITERATIONS = 4, QUEUE = 12 };
 
 // Rules, each broken by one name.
-#define BREAK_MAP(XX)                                                                 \
-    XX(NONE, "nothing")                                                               \
-    XX(ONE_SAYS_STEP, "only the lowest rank of an iteration says what becomes of it") \
-    XX(STEP_AT_SUM, "a shard steps with its sum before it knows the verdict")         \
-    XX(BEGIN_LATE, "the weights of the beginning come behind the first gradient")     \
-    XX(BEGIN_BY_ZERO, "worker 0 sends them, whether it takes part or not")            \
-    XX(ANSWER_OLD, "a fetch is answered with what there is")                          \
-    XX(NO_WAKE, "a fetch that waits is not looked at again")                          \
-    XX(NO_FETCH, "who comes back trains with the weights it has")                     \
-    XX(FETCH_HALF, "who comes back begins once the first shard has answered")         \
-    XX(ASKED_UNREADY, "worker 0 hands the weights out as they are when it is asked at the end")   \
-    XX(NEVER_SHARED, "who trained alone does not give its weights to the shards")                 \
-    XX(NOT_AT_END, "who trained alone gives them when others train, and not at the end")           \
-    XX(SHARED_FIRST, "a shard keeps the weights that it has")                                     \
-    XX(SHARED_OLD, "who trained alone gives the weights from before its last step")               \
+#define BREAK_MAP(XX)                                                                           \
+    XX(NONE, "nothing")                                                                         \
+    XX(ONE_SAYS_STEP, "only the lowest rank of an iteration says what becomes of it")           \
+    XX(STEP_AT_SUM, "a shard steps with its sum before it knows the verdict")                   \
+    XX(BEGIN_LATE, "the weights of the beginning come behind the first gradient")               \
+    XX(BEGIN_BY_ZERO, "worker 0 sends them, whether it takes part or not")                      \
+    XX(ANSWER_OLD, "a fetch is answered with what there is")                                    \
+    XX(NO_WAKE, "a fetch that waits is not looked at again")                                    \
+    XX(NO_FETCH, "who comes back trains with the weights it has")                               \
+    XX(FETCH_HALF, "who comes back begins once the first shard has answered")                   \
+    XX(ASKED_UNREADY, "worker 0 hands the weights out as they are when it is asked at the end") \
+    XX(NEVER_SHARED, "who trained alone does not give its weights to the shards")               \
+    XX(NOT_AT_END, "who trained alone gives them when others train, and not at the end")        \
+    XX(SHARED_FIRST, "a shard keeps the weights that it has")                                   \
+    XX(SHARED_OLD, "who trained alone gives the weights from before its last step")             \
     XX(NOT_TOLD, "who trains no more gets no slice that says so")
 
 typedef enum { BREAK_MAP(EXPLORE_RULE) BREAKS } broken;
@@ -169,8 +169,7 @@ static void share(const scenario *s, state *at, uint32_t w)
     one->ahead = 0;
     for (uint32_t k = 0; k < s->shards; k++) {
         const uint32_t last = s->broken == BREAK_SHARED_OLD ? 1u << (one->version - 1) : 0;
-        put(&at->up[w][k],
-            (message){BEGIN, one->version, (uint8_t)(one->weights[k] & ~last)});
+        put(&at->up[w][k], (message){BEGIN, one->version, (uint8_t)(one->weights[k] & ~last)});
     }
 }
 
@@ -388,8 +387,8 @@ static void check_end(search *x, const state *at)
         bool waiting = false;
         for (uint32_t w = 0; w < s->workers; w++)
             waiting |= one->wanted[w] != 0;
-        if (waiting || (!at->workers[0].ahead && (one->version != s->iterations ||
-                                                  one->weights != right(s, s->iterations))))
+        if (waiting || (!at->workers[0].ahead &&
+                        (one->version != s->iterations || one->weights != right(s, s->iterations))))
             violate(x, "a shard is not where it should be at the end", k, one->version);
     }
     if (!at->workers[0].answered)
@@ -502,8 +501,8 @@ static void explore_all(uint8_t workers, uint8_t shards, uint8_t iterations, boo
     fprintf(report,
             "%u workers, %u shards, %u iterations%s: %llu scenarios, %llu states, %llu "
             "transitions\n",
-            workers, shards, iterations, leaves_out ? ", left out" : "", (unsigned long long)scenarios,
-            (unsigned long long)states,
+            workers, shards, iterations, leaves_out ? ", left out" : "",
+            (unsigned long long)scenarios, (unsigned long long)states,
             (unsigned long long)transitions);
     assert_true(scenarios > 10);
 }

@@ -48,8 +48,10 @@ static uint64_t explore_family(family f, uint32_t every_replay)
            " words to forget, %" PRIu64 " actions replayed\n",
            f.shape.worker_count, f.shape.key_count, f.shape.slot_count, f.shape.shard_count,
            f.shape.iterations, f.homes ? ", homes" : "", f.rounded ? ", rounded" : "",
-           f.sweeps ? ", sweeps" : f.keeper ? ", keeper" : "", sum.scenarios, sum.states, sum.transitions, sum.moved,
-           sum.replayed.actions);
+           f.sweeps   ? ", sweeps"
+           : f.keeper ? ", keeper"
+                      : "",
+           sum.scenarios, sum.states, sum.transitions, sum.moved, sum.replayed.actions);
     assert_true(sum.replayed.actions > 0);
     return sum.moved;
 }
@@ -97,8 +99,14 @@ typedef struct {
     uint64_t from; // the first placement that is tried: one that shows it
 } rule;
 
-#define HOMES(keys, iterations) {{3, keys, 1, iterations, 2, 1}, .homes = true}
-#define ROUNDED {{3, 2, 1, 3, 1, 1}, .rounded = true}
+#define HOMES(keys, iterations)                       \
+    {                                                 \
+        {3, keys, 1, iterations, 2, 1}, .homes = true \
+    }
+#define ROUNDED                             \
+    {                                       \
+        {3, 2, 1, 3, 1, 1}, .rounded = true \
+    }
 
 static const rule rules[] = {
     {EX_BREAK_FORGET_ANY, HOMES(1, 4), 652},
@@ -151,7 +159,8 @@ static void broken_rules_are_found(void **state)
     for (size_t i = 0; i < RT_COUNT_OF(rules); i++) {
         char violation[1024] = "found by no order";
         const uint64_t number = find(&rules[i], violation, sizeof violation);
-        printf("%s: placement %" PRIu64 ": %.160s\n", ex_break_text(rules[i].broken), number, violation);
+        printf("%s: placement %" PRIu64 ": %.160s\n", ex_break_text(rules[i].broken), number,
+               violation);
         all &= number > 0;
     }
     assert_true(all);

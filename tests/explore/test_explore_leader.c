@@ -79,8 +79,8 @@ static void add(search *x, const state *at)
     x->transitions++;
     if (!explore_states_add(&x->found, at))
         return;
-    assert_int_equal(
-        rt_grow(&x->parents, &x->parent_capacity, x->found.count, sizeof *x->parents), RT_OK);
+    assert_int_equal(rt_grow(&x->parents, &x->parent_capacity, x->found.count, sizeof *x->parents),
+                     RT_OK);
     x->parents[x->found.count - 1] = x->from;
 }
 

@@ -1,12 +1,13 @@
 // Explores the loss of a worker that a run goes on without: docs/PROTOCOL.md, "A worker that is
 // lost".
 //
-// Coordinator, two shards (of rows, and of the dense weights) and two workers are a compact model; which loss is spared is said by the
-// coordinator's own dp_lost.c. One worker trains every iteration in which the other does not train
-// alone; the other one takes part, trains alone, pushes its row, or sits out, in every order. It dies
-// at any moment, which cuts off what it has sent at any place, and the coordinator notices at any
-// moment after that. The last slice is the flush. What must hold: if the run goes on, it comes to its end, and the shard has
-// every version that the dead worker made.
+// Coordinator, two shards (of rows, and of the dense weights) and two workers are a compact model;
+// which loss is spared is said by the coordinator's own dp_lost.c. One worker trains every
+// iteration in which the other does not train alone; the other one takes part, trains alone, pushes
+// its row, or sits out, in every order. It dies at any moment, which cuts off what it has sent at
+// any place, and the coordinator notices at any moment after that. The last slice is the flush.
+// What must hold: if the run goes on, it comes to its end, and the shard has every version that the
+// dead worker made.
 #include "tests/support/test.h"
 
 #include <stdio.h>
@@ -27,13 +28,13 @@ enum { OTHER, MORTAL }; // workers
 enum { OF_ROWS, OF_DENSE, SHARDS };
 
 // Rules, each broken by one name.
-#define BREAK_MAP(XX)                                                                              \
-    XX(NONE, "nothing")                                                                            \
-    XX(EVERY_REPORT, "every report of who sits out settles its slice")                             \
-    XX(UNCONFIRMED, "idle is said of what was sent, confirmed or not")                             \
-    XX(NOT_NEEDED, "slices that are under way are not looked at")                                  \
-    XX(ROWS, "rows that the shard lacks, and no slice yet pushes, do not count")                   \
-    XX(STATE, "dense weights of who trained alone are not waited for")                             \
+#define BREAK_MAP(XX)                                                            \
+    XX(NONE, "nothing")                                                          \
+    XX(EVERY_REPORT, "every report of who sits out settles its slice")           \
+    XX(UNCONFIRMED, "idle is said of what was sent, confirmed or not")           \
+    XX(NOT_NEEDED, "slices that are under way are not looked at")                \
+    XX(ROWS, "rows that the shard lacks, and no slice yet pushes, do not count") \
+    XX(STATE, "dense weights of who trained alone are not waited for")           \
     XX(PLANNED, "what was planned before the loss goes out all the same")
 
 typedef enum { BREAK_MAP(EXPLORE_RULE) BREAKS } broken;
@@ -44,17 +45,18 @@ typedef enum { TAKES_PART, ALONE, PUSHES, SITS_OUT } role;
 typedef enum { ROW, SUMMAND, DENSE_GRAD, DENSE_STATE } message; // of the mortal one to the shard
 
 typedef struct {
-    uint8_t sent;                           // slices
+    uint8_t sent;                                // slices
     uint8_t lives, noticed, spared, rolled_back; // of the mortal one
-    uint8_t planned;                        // slices, when the loss was noticed
-    uint8_t got, trained;                   // slices that it has carried out; begun to train
-    uint8_t dirty, ahead;                   // version of the row that it owns; iteration alone, or 0
-    uint8_t unconfirmed, confirmed;         // messages; of them, on their way back
-    uint8_t said, heard, idle;              // reports sent, heard; mask of those that say idle
+    uint8_t planned;                             // slices, when the loss was noticed
+    uint8_t got, trained;                        // slices that it has carried out; begun to train
+    uint8_t dirty, ahead;           // version of the row that it owns; iteration alone, or 0
+    uint8_t unconfirmed, confirmed; // messages; of them, on their way back
+    uint8_t said, heard, idle;      // reports sent, heard; mask of those that say idle
     uint8_t out_count[SHARDS], out[SHARDS][MESSAGES][2]; // message, iteration
-    uint8_t row, dense, grads, summands;    // at the shard: versions, masks of iterations
-    uint8_t done;                           // slices that the other has carried out
-    uint8_t clean, complete, needed, settled, last; // of the coordinator: last: trained by the mortal one
+    uint8_t row, dense, grads, summands; // at the shard: versions, masks of iterations
+    uint8_t done;                        // slices that the other has carried out
+    uint8_t clean, complete, needed, settled,
+        last; // of the coordinator: last: trained by the mortal one
 } state;
 
 typedef struct {
@@ -92,7 +94,8 @@ static uint8_t owned_after(const search *x, uint32_t q)
     return version;
 }
 
-// What it does in slice q: after its loss only what was planned before, and what a flush asks of it.
+// What it does in slice q: after its loss only what was planned before, and what a flush asks of
+// it.
 static role role_in(const search *x, const state *at, uint32_t q)
 {
     if (!at->noticed || q <= at->planned)
@@ -214,8 +217,7 @@ static void say_report(const search *x, state *at, uint32_t q, bool sits_out)
 // It has the dense weights after q - 1, or the shard has.
 static bool has_weights(const search *x, const state *at, uint32_t q)
 {
-    const bool took_part =
-        q == 1 || x->roles[q - 1] == TAKES_PART || x->roles[q - 1] == ALONE;
+    const bool took_part = q == 1 || x->roles[q - 1] == TAKES_PART || x->roles[q - 1] == ALONE;
     return took_part || at->dense == q - 1;
 }
 
@@ -434,9 +436,8 @@ static void every_rule_is_needed(void **unused)
 
 int main(int argc, char **argv)
 {
-    static const test_case cases[] = {
-        TEST_SLOW(nothing_is_lost_with_a_worker_that_is_spared, 300),
-        TEST_SLOW(every_rule_is_needed, 300)};
+    static const test_case cases[] = {TEST_SLOW(nothing_is_lost_with_a_worker_that_is_spared, 300),
+                                      TEST_SLOW(every_rule_is_needed, 300)};
     report = fdopen(dup(STDOUT_FILENO), "w");
     assert_non_null(report);
     setvbuf(report, NULL, _IOLBF, 0);

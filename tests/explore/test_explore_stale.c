@@ -87,5 +87,4 @@ static void broken_rules_are_found(void **state)
 }
 
 TEST_MAIN(TEST_SLOW(two_workers, 7200), TEST_SLOW(three_workers, 7200),
-          TEST_SLOW(changes_that_travel_rounded, 7200),
-          TEST_SLOW(broken_rules_are_found, 120))
+          TEST_SLOW(changes_that_travel_rounded, 7200), TEST_SLOW(broken_rules_are_found, 120))

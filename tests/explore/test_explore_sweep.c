@@ -54,9 +54,8 @@ static void explore_family(family f, uint32_t every_replay)
            " scenarios, %" PRIu64 " states, %" PRIu64 " transitions, %" PRIu64
            " keys ended, %" PRIu64 " copies given up, %" PRIu64 " actions replayed\n",
            f.shape.worker_count, f.shape.key_count, f.shape.slot_count, f.shape.shard_count,
-           f.shape.iterations,
-           f.stale ? ", stale" : "", sum.scenarios, sum.states, sum.transitions, ended, sum.dropped,
-           sum.replayed.actions);
+           f.shape.iterations, f.stale ? ", stale" : "", sum.scenarios, sum.states, sum.transitions,
+           ended, sum.dropped, sum.replayed.actions);
     assert_true(ended > 0 && sum.dropped > 0 && sum.replayed.actions > 0);
 }
 
@@ -96,8 +95,8 @@ static void broken_rules_are_found(void **state)
             const bool ends = scenario_of_number(&f, number, &s);
             s.run_ahead = 2;
             s.guard = false;
-            found = ends &&
-                    !ex_explore_scenario(&s, broken, false, &sum, violation, sizeof violation);
+            found =
+                ends && !ex_explore_scenario(&s, broken, false, &sum, violation, sizeof violation);
         }
         printf("%s: %.160s\n", ex_break_text(broken), violation);
         assert_true(found);

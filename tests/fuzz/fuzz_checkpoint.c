@@ -425,8 +425,8 @@ static bool load_rows(const fixture *f, const dp_saved *saved, ps_shard *shard)
         must(rt_control_create_struct(&order, RT_MESSAGE_LOAD, rt_peer(RT_ROLE_COORDINATOR, 0),
                                       saved->past[i].iteration, &load, sizeof load, NULL),
              &error);
-        must(ps_checkpoint_load(shard, &order, rt_config_schema(&f->config), 0, NULL, NULL,
-                                &answer, &error),
+        must(ps_checkpoint_load(shard, &order, rt_config_schema(&f->config), 0, NULL, NULL, &answer,
+                                &error),
              &error);
         memcpy(&loaded, rt_message_payload(&answer), sizeof loaded);
         rt_message_release(&order);

@@ -19,10 +19,14 @@ static rt_status swallow(void *context, uint32_t peer, rt_message *message)
 // sanitizers see every byte too far.
 static void give(ps_shard *shard, const uint8_t *head, const uint8_t *bytes, size_t size)
 {
-    static const rt_message_type types[] = {RT_MESSAGE_PULL, RT_MESSAGE_PUSH_CHANGE,
-                                            RT_MESSAGE_PUSH_GRAD_CODED, RT_MESSAGE_PUSH_ROW,
-                                            RT_MESSAGE_DENSE_GRAD_INT8, RT_MESSAGE_DENSE_STEP,
-                                            RT_MESSAGE_PUSH_DELTA_CODED, RT_MESSAGE_PULL_SUM};
+    static const rt_message_type types[] = {RT_MESSAGE_PULL,
+                                            RT_MESSAGE_PUSH_CHANGE,
+                                            RT_MESSAGE_PUSH_GRAD_CODED,
+                                            RT_MESSAGE_PUSH_ROW,
+                                            RT_MESSAGE_DENSE_GRAD_INT8,
+                                            RT_MESSAGE_DENSE_STEP,
+                                            RT_MESSAGE_PUSH_DELTA_CODED,
+                                            RT_MESSAGE_PULL_SUM};
     rt_message message;
     rt_error error;
     const uint32_t worker = head[1] % 2, peer = rt_peer(RT_ROLE_WORKER, worker);

@@ -75,14 +75,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static char paths[2][64], *files[] = {paths[0], paths[1]};
     static rt_bytes good;
-    const rt_stream_config config = {.format = RT_FORMAT_TABLE,
-                                     .file_count = 2,
-                                     .files = files,
-                                     .malformed_share_max = 1,
-                                     .table = {.delimiter = ',',
-                                               .has_header = true,
-                                               .column_count = 3,
-                                               .columns = columns}};
+    const rt_stream_config config = {
+        .format = RT_FORMAT_TABLE,
+        .file_count = 2,
+        .files = files,
+        .malformed_share_max = 1,
+        .table = {.delimiter = ',', .has_header = true, .column_count = 3, .columns = columns}};
     if (good.size == 0) {
         make_file(paths[0], '1');
         make_file(paths[1], '2');

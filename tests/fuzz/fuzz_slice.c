@@ -82,7 +82,7 @@ static void choose_after(chooser *from, dp_slice *slice, const dp_row *row)
 static void choose_ops(chooser *from, dp_slice *slice)
 {
     for (uint32_t i = choose(from, 8); i > 0; i--) {
-        static const dp_op_kind kinds[] = {DP_OP_PUSH_ROW, DP_OP_DROP, DP_OP_SEND, DP_OP_PULL,
+        static const dp_op_kind kinds[] = {DP_OP_PUSH_ROW, DP_OP_DROP, DP_OP_SEND,    DP_OP_PULL,
                                            DP_OP_INIT,     DP_OP_RECV, DP_OP_PULL_SUM};
         uint32_t kind = choose(from, RT_COUNT_OF(kinds));
         if ((kinds[kind] == DP_OP_SEND || kinds[kind] == DP_OP_RECV) && !limits.hands)

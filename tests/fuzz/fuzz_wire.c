@@ -33,10 +33,9 @@ static void read_all(const rt_message *message)
     volatile uint8_t last = 0;
     _Static_assert(sizeof(rt_wire_delta) == sizeof(rt_wire_grad), "one size below");
     _Static_assert(sizeof(rt_wire_change) == sizeof(rt_wire_pull), "likewise");
-    const bool is_delta = header->type == RT_MESSAGE_PUSH_DELTA ||
-                          header->type == RT_MESSAGE_PUSH_DELTA_CODED ||
-                          header->type == RT_MESSAGE_PUSH_GRAD_CODED ||
-                          header->type == RT_MESSAGE_GRADS;
+    const bool is_delta =
+        header->type == RT_MESSAGE_PUSH_DELTA || header->type == RT_MESSAGE_PUSH_DELTA_CODED ||
+        header->type == RT_MESSAGE_PUSH_GRAD_CODED || header->type == RT_MESSAGE_GRADS;
     const bool is_coded = header->type == RT_MESSAGE_ROWS_CODED ||
                           header->type == RT_MESSAGE_SUM_ROWS_CODED ||
                           header->type == RT_MESSAGE_PUSH_CHANGE;

@@ -7,9 +7,9 @@
 // A kernel's time is that of one call among many in a row; its share is of the bandwidth that a
 // copy within the device's memory reaches, for the bytes that the operation has to move, each once.
 // What moves rows to and from the host's pinned memory is held against a copy from there (the bus).
-// A training step says what the host asks of the device in it: copies, waits, and how many steps were
-// queued operation by operation and not as one graph. Only the stand-in for CUDA counts launches
-// (tests/support/cuda_cpu).
+// A training step says what the host asks of the device in it: copies, waits, and how many steps
+// were queued operation by operation and not as one graph. Only the stand-in for CUDA counts
+// launches (tests/support/cuda_cpu).
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -50,7 +50,7 @@ typedef struct {
     uint32_t *host_rows, *host_slots;
     double copy_bytes_per_s, bus_bytes_per_s;
     // Pinned memory of the host: what the executor and the trainer share with the device.
-    float *pinned_rows; // PINNED_ROWS_MAX of them
+    float *pinned_rows;                      // PINNED_ROWS_MAX of them
     uint32_t *pinned_slots, *pinned_numbers; // of all rows
 } bench;
 
@@ -470,11 +470,8 @@ static void measure_shape(bench *b, const uint32_t shape[3])
 // Samples, length of a row, ids of a field.
 static const uint32_t quick_shape[] = {64, 16, 64}, quick_size[] = {16};
 // The third has 26,000 rows, as a first batch has.
-static const uint32_t shapes[][3] = {{1024, 16, 1024},
-                                     {1024, 512, 1024},
-                                     {1024, 512, 1000000},
-                                     {8192, 16, 8192},
-                                     {8192, 128, 8192}};
+static const uint32_t shapes[][3] = {
+    {1024, 16, 1024}, {1024, 512, 1024}, {1024, 512, 1000000}, {8192, 16, 8192}, {8192, 128, 8192}};
 static const uint32_t sizes[] = {128, 256, 512, 1024}; // of the solvers
 
 int main(int argc, char **argv)

@@ -165,9 +165,9 @@ static void old_checkpoints_go(void **state)
 {
     (void)state;
     process p;
-    const char *const sets[] = {"checkpoint.keep_s=1", "checkpoint.every_s=0.5",
+    const char *const sets[] = {"checkpoint.keep_s=1",           "checkpoint.every_s=0.5",
                                 "checkpoint.every_iterations=0", "checkpoint.keep=100",
-                                "stream.samples_max=0", NULL};
+                                "stream.samples_max=0",          NULL};
     run_start_up(&p, config, "out", NULL, sets);
     run_await_records(&p, "out", "\"record\":\"checkpoint\"", 9);
     kill(p.pid, SIGINT);

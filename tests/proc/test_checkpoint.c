@@ -97,14 +97,13 @@ static void a_worker_is_killed(void **state)
 static void a_shard_is_killed(void **state)
 {
     (void)state;
-    kill_and_compare(
-        &(attack){.sets = {"on_worker_loss=restart", "ps.shards=2", "dispatch.policy=makespan",
-                           "dispatch.keeper=true", "optimizer.rows.name=adam",
-                           "optimizer.dense.name=adam", "cache.eviction=lfu", "cache.lookahead=2",
-                           "dispatch.window=4"},
-                  .shards = 2,
-                  .victims = {"ps"},
-                  .after = {50}});
+    kill_and_compare(&(attack){
+        .sets = {"on_worker_loss=restart", "ps.shards=2", "dispatch.policy=makespan",
+                 "dispatch.keeper=true", "optimizer.rows.name=adam", "optimizer.dense.name=adam",
+                 "cache.eviction=lfu", "cache.lookahead=2", "dispatch.window=4"},
+        .shards = 2,
+        .victims = {"ps"},
+        .after = {50}});
 }
 
 static void the_coordinator_is_killed(void **state)
@@ -793,5 +792,5 @@ TEST_MAIN(TEST_SLOW(a_worker_is_killed, 120), TEST_SLOW(a_shard_is_killed, 120),
           TEST(a_damaged_epoch), TEST_SLOW(a_damaged_base, 90),
           TEST_SLOW(stopped_while_loading, 90), TEST_SLOW(a_slow_disk, 90),
           TEST_SLOW(a_failing_disk, 90), TEST_SLOW(the_last_one_stays, 90),
-          TEST_SLOW(a_full_disk, 120),
-          TEST_SLOW(somebody_elses_checkpoint, 90), TEST_SLOW(a_folder_in_use, 90))
+          TEST_SLOW(a_full_disk, 120), TEST_SLOW(somebody_elses_checkpoint, 90),
+          TEST_SLOW(a_folder_in_use, 90))

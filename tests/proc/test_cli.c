@@ -52,9 +52,9 @@ static size_t count_of(const char *text, const char *part)
 static void every_command_has_help(void **state)
 {
     (void)state;
-    static const char *const commands[] = {"up",     "sim",    "eval",  "check",
-                                           "doctor", "bench",  "probe", "report", "profile",
-                                           "keygen", "worker", "ps",    "coordinator"};
+    static const char *const commands[] = {"up",     "sim",   "eval",       "check",   "doctor",
+                                           "bench",  "probe", "report",     "profile", "keygen",
+                                           "worker", "ps",    "coordinator"};
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         char usage[64];
         snprintf(usage, sizeof usage, "  lanyard %s ", commands[i]);
@@ -96,8 +96,8 @@ static void wrong_usage_is_named(void **state)
     SAYS(2, "expected HOST:PORT", "probe");
     SAYS(2, "--set needs --config", "probe", "localhost:1", "--set", "seed=1");
     SAYS(1, "tcp://localhost: not an address", "probe", "localhost");
-    SAYS(2, "--rows and --memory: expected one of them", "profile", "configs/demo.json",
-         "--rows", "5", "--memory", "5000");
+    SAYS(2, "--rows and --memory: expected one of them", "profile", "configs/demo.json", "--rows",
+         "5", "--memory", "5000");
     SAYS(2, "--samples \"0\": expected a whole number from 1", "profile", "configs/demo.json",
          "--samples", "0");
     SAYS(1, "this input has no end; expected --samples N", "profile", "configs/demo.json", "--set",
@@ -155,7 +155,8 @@ static unsigned long sleeps_of(pid_t pid)
 static void must_wait(const char *folder, const char *option, const char *value, const char *text)
 {
     process p = {0};
-    process_start(&p, (const char *const[]){process_lanyard(), "serve", folder, option, value, NULL});
+    process_start(&p,
+                  (const char *const[]){process_lanyard(), "serve", folder, option, value, NULL});
     process_await(&p, 0, text, RUN_CASE_S);
     for (const unsigned long before = sleeps_of(p.pid); sleeps_of(p.pid) < before + 3;)
         usleep(10000);
@@ -198,8 +199,8 @@ static void hot_rows_go_from_profile_to_sim(void **state)
     write_file(test_path("table.json"), table);
     write_file(test_path("rows"), "1,u1\n0,u2\n0,u1\n1,u3\n0,u1\n");
     snprintf(rows, sizeof rows, "stream.files=%s", test_path("rows"));
-    SAYS(0, "5 samples (the whole input), 5 look-ups of 3 rows", "profile",
-         test_path("table.json"), "--set", rows, "--memory", "64", "--out", out);
+    SAYS(0, "5 samples (the whole input), 5 look-ups of 3 rows", "profile", test_path("table.json"),
+         "--set", rows, "--memory", "64", "--out", out);
     SAYS(0, "2 rows are hot", "profile", test_path("table.json"), "--set", rows, "--memory", "64");
     SAYS(0, "\"lookups\": 3,\n    \"share\": 0.6,\n    \"value_bytes\": 16,\n    \"row_bytes\": 32",
          "profile", test_path("table.json"), "--set", rows, "--rows", "1", "--json");
@@ -398,9 +399,9 @@ static void closed_descriptors_are_not_files(void **state)
 }
 
 TEST_MAIN(TEST(every_command_has_help), TEST(wrong_usage_is_named),
-          TEST(folders_without_a_model_are_named),
-          TEST(a_server_waits_only_where_a_model_may_come), TEST(hot_rows_go_from_profile_to_sim),
-          TEST(a_folder_has_one_run), TEST(an_empty_input_is_an_error),
-          TEST(what_cannot_be_is_refused_once), TEST(a_socket_is_no_input),
-          TEST(a_model_needs_no_input), TEST(a_coordinator_that_ends_early_has_said_why),
-          TEST(what_cannot_be_said_has_failed), TEST(closed_descriptors_are_not_files))
+          TEST(folders_without_a_model_are_named), TEST(a_server_waits_only_where_a_model_may_come),
+          TEST(hot_rows_go_from_profile_to_sim), TEST(a_folder_has_one_run),
+          TEST(an_empty_input_is_an_error), TEST(what_cannot_be_is_refused_once),
+          TEST(a_socket_is_no_input), TEST(a_model_needs_no_input),
+          TEST(a_coordinator_that_ends_early_has_said_why), TEST(what_cannot_be_said_has_failed),
+          TEST(closed_descriptors_are_not_files))

@@ -1,6 +1,6 @@
 // What people ask of a run that trains: `lanyard set` becomes input records, by which the simulator
-// makes the same plans; what `lanyard forget` ends is in no table, file or later checkpoint, whatever
-// is killed meanwhile.
+// makes the same plans; what `lanyard forget` ends is in no table, file or later checkpoint,
+// whatever is killed meanwhile.
 #include "tests/support/test.h"
 
 #include <inttypes.h>
@@ -20,7 +20,8 @@ static const char endless[] =
     "{\"workers\": 3, \"batch\": {\"samples_per_worker\": 16},"
     " \"stream\": {\"format\": \"synthetic\", \"synthetic\": {\"scale\": 0.001}},"
     " \"model\": {\"embedding_dim\": 4, \"mlp\": [8, 4]}, \"ps\": {\"shards\": 2},"
-    " \"dispatch\": {\"measure_compute\": false, \"participants\": [0, 1]}, \"sim\": {\"warmup\": 0},"
+    " \"dispatch\": {\"measure_compute\": false, \"participants\": [0, 1]}, \"sim\": {\"warmup\": "
+    "0},"
     " \"cache\": {\"rows\": 700}, \"timeouts\": {\"start_s\": 20}}";
 
 // status: what the command must end with; says: what it must print. NULL: anything.
@@ -360,7 +361,8 @@ static void promote_who_leads(void)
     process_fini(&p);
 }
 
-// Rows go to the shard that is left, and back: the model is that of a run in which nothing happened.
+// Rows go to the shard that is left, and back: the model is that of a run in which nothing
+// happened.
 static void a_box_with_rows_goes_and_comes(void **state)
 {
     (void)state;

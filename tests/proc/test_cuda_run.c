@@ -16,7 +16,7 @@
     "--set optimizer.dense.clip_norm=0.05 --set optimizer.dense.warmup_iterations=5"
 
 #define PLUGIN_FOLDERS_BYTES 80u // of LD_LIBRARY_PATH, in rt_plugin.c
-#define ITERATIONS 16 // 4096 samples, 4 workers x 64
+#define ITERATIONS 16            // 4096 samples, 4 workers x 64
 
 // No two micro-batches are equal in samples, look-ups or rows. The file is in the run's folder.
 #define UNEVEN                                                                                   \
@@ -304,5 +304,5 @@ static void a_missing_library_leaves_the_cpu(void **state)
 
 TEST_MAIN(TEST_SLOW(no_failure_leaves_another_model, 240),
           TEST_SLOW(training_with_the_plugin_is_training, 240),
-          TEST_SLOW(uneven_steps_are_graphs_too, 240),
-          TEST(a_gpu_without_code_leaves_the_cpu), TEST(a_missing_library_leaves_the_cpu))
+          TEST_SLOW(uneven_steps_are_graphs_too, 240), TEST(a_gpu_without_code_leaves_the_cpu),
+          TEST(a_missing_library_leaves_the_cpu))

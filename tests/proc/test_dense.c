@@ -134,8 +134,8 @@ static void short_wires_train_as_well(void **state)
         cJSON *one =
             run("short", (const char *[]){"stream.samples_max=60000", wires[i], NULL}, &p[i + 1]);
         assert_true(fabs(number(fp32, "auc_last_fifth") - number(one, "auc_last_fifth")) < 0.01);
-        assert_true(
-            fabs(number(fp32, "logloss_last_fifth") - number(one, "logloss_last_fifth")) < 0.01);
+        assert_true(fabs(number(fp32, "logloss_last_fifth") - number(one, "logloss_last_fifth")) <
+                    0.01);
         cJSON_Delete(one);
         process_fini(&p[i + 1]);
     }

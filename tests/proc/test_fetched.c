@@ -1,5 +1,6 @@
-// A server with a small cache that fetches rows from another one says what the whole model says, and
-// never takes a trained row for an untrained one: also while versions change, and with nobody to ask.
+// A server with a small cache that fetches rows from another one says what the whole model says,
+// and never takes a trained row for an untrained one: also while versions change, and with nobody
+// to ask.
 #include "tests/support/test.h"
 
 #include <stdio.h>
@@ -34,15 +35,13 @@ static void run_once(char run[500], char rows[500])
     assert_non_null(file);
     assert_true(fputs(config, file) >= 0);
     assert_int_equal(fclose(file), 0);
-    const char *const make[2][8] = {
-        {"/usr/bin/python3", "tests/proc/check_answers.py", "make", "criteo", training, "6000", "0",
-         NULL},
-        {"/usr/bin/python3", "tests/proc/check_answers.py", "make", "criteo", rows, "1500", "4000",
-         NULL}};
+    const char *const make[2][8] = {{"/usr/bin/python3", "tests/proc/check_answers.py", "make",
+                                     "criteo", training, "6000", "0", NULL},
+                                    {"/usr/bin/python3", "tests/proc/check_answers.py", "make",
+                                     "criteo", rows, "1500", "4000", NULL}};
     process_must_run(make[0], RUN_S);
     process_must_run(make[1], RUN_S);
-    const char *const up[] = {
-        process_lanyard(), "up", path, "--out", run, "--set", files, NULL};
+    const char *const up[] = {process_lanyard(), "up", path, "--out", run, "--set", files, NULL};
     process_must_run(up, RUN_S);
 }
 
@@ -98,4 +97,5 @@ static void keys_are_needed_for_rows(void **state)
 
 TEST_MAIN(TEST_SLOW(a_cache_of_a_tenth_says_the_same, 240),
           TEST_SLOW(what_has_the_rows_goes_and_comes, 240),
-          TEST_SLOW(versions_change_while_it_is_asked, 240), TEST_SLOW(keys_are_needed_for_rows, 240))
+          TEST_SLOW(versions_change_while_it_is_asked, 240),
+          TEST_SLOW(keys_are_needed_for_rows, 240))

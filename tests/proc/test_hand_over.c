@@ -78,8 +78,8 @@ static void it_is_what_the_simulator_says(void **state)
 static void it_goes_on_from_a_checkpoint_as_if_nothing_had_been(void **state)
 {
     (void)state;
-    run_must_go_on_alike(
-        config, 2, (const char *const[]){HAND_OVER, "checkpoint.every_iterations=15", NULL});
+    run_must_go_on_alike(config, 2,
+                         (const char *const[]){HAND_OVER, "checkpoint.every_iterations=15", NULL});
 }
 
 // The others have connections to it; it is the coordinator who finds that it is gone.
@@ -87,8 +87,7 @@ static void a_worker_is_lost_and_comes_back(void **state)
 {
     (void)state;
     run_must_regain_a_worker(config, "lost",
-                             (const char *const[]){HAND_OVER, ENDLESS,
-                                                   "on_worker_loss=shrink",
+                             (const char *const[]){HAND_OVER, ENDLESS, "on_worker_loss=shrink",
                                                    "dispatch.participants=all",
                                                    "checkpoint.every_iterations=100", NULL});
 }
@@ -102,15 +101,14 @@ static void hand_over_as_a_stranger(const char *address)
     rt_error error = {0};
     bool ready;
     if (rt_transport_open(&rt_transport_zmq, NULL, &transport, &error) ||
-        rt_transport_zmq.connect(transport, rt_peer(RT_ROLE_VISITOR, 7), worker, address,
-                                 &endpoint, &error))
+        rt_transport_zmq.connect(transport, rt_peer(RT_ROLE_VISITOR, 7), worker, address, &endpoint,
+                                 &error))
         fail_msg("%s", error.text);
     for (uint32_t i = 0; i < 20; i++) {
         rt_message message;
         const rt_wire_row row = {.key = i, .version = 1};
-        assert_int_equal(rt_message_create(&message, RT_MESSAGE_HANDED,
-                                           rt_peer(RT_ROLE_VISITOR, 7), 1 + i, 1,
-                                           sizeof row + 8 * sizeof(float)),
+        assert_int_equal(rt_message_create(&message, RT_MESSAGE_HANDED, rt_peer(RT_ROLE_VISITOR, 7),
+                                           1 + i, 1, sizeof row + 8 * sizeof(float)),
                          RT_OK);
         memset(rt_message_payload(&message), 0, sizeof row + 8 * sizeof(float));
         memcpy(rt_message_payload(&message), &row, sizeof row);
@@ -153,14 +151,14 @@ static void what_does_not_fit_is_named(void **state)
          "network.worker_port: 65533, and that of worker 3 is no port: at most 65532"},
         {{"consistency.staleness=1", "dispatch.participants=all", NULL},
          "dispatch.hand_over: not with consistency.staleness"},
-        {{"network.row_wire=bf16", NULL},
-         "network.row_wire: \"bf16\" not with dispatch.hand_over"},
+        {{"network.row_wire=bf16", NULL}, "network.row_wire: \"bf16\" not with dispatch.hand_over"},
     };
     (void)state;
     for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
         process p;
-        run_start_config(&p, "sim", config, NULL,
-                         (const char *const[]){HAND_OVER, cases[i].sets[0], cases[i].sets[1], NULL});
+        run_start_config(
+            &p, "sim", config, NULL,
+            (const char *const[]){HAND_OVER, cases[i].sets[0], cases[i].sets[1], NULL});
         run_must_end(&p, 1);
         run_must_say(&p, cases[i].words);
         process_fini(&p);
@@ -168,8 +166,7 @@ static void what_does_not_fit_is_named(void **state)
 }
 
 TEST_MAIN(TEST_SLOW(the_model_is_that_of_a_run_without, 120),
-          TEST_SLOW(keys_and_workers_that_plan, 120),
-          TEST_SLOW(it_is_what_the_simulator_says, 120),
+          TEST_SLOW(keys_and_workers_that_plan, 120), TEST_SLOW(it_is_what_the_simulator_says, 120),
           TEST_SLOW(it_goes_on_from_a_checkpoint_as_if_nothing_had_been, 120),
           TEST_SLOW(a_worker_is_lost_and_comes_back, 120), TEST_SLOW(strangers_are_not_heard, 120),
           TEST(what_does_not_fit_is_named))

@@ -12,17 +12,17 @@
 #include "tests/support/process_case.h"
 #include "tests/support/run_case.h"
 
-#define CONFIG(first, third)                                                                   \
-    "{\"boxes\": [{\"name\": \"a\", \"gbps\": 0.5, \"shards\": " first "},"                    \
-    " {\"name\": \"b\", \"gbps\": 0.5, \"shards\": 1},"                                        \
-    " {\"name\": \"c\", \"gbps\": 0.5, \"shards\": " third "}],"                               \
-    " \"batch\": {\"samples_per_worker\": 32},"                                                \
-    " \"stream\": {\"format\": \"synthetic\", \"samples_max\": 5760,"                          \
-    "  \"synthetic\": {\"scale\": 0.001}},"                                                    \
-    " \"model\": {\"embedding_dim\": 4, \"mlp\": [8, 4]},"                                     \
-    " \"ps\": {\"homes\": \"planned\"}, \"sim\": {\"warmup\": 0},"                             \
-    " \"dispatch\": {\"policy\": \"makespan\", \"measure_compute\": false},"                   \
-    " \"cache\": {\"rows\": 1200}, \"timeouts\": {\"start_s\": 20},"                           \
+#define CONFIG(first, third)                                                 \
+    "{\"boxes\": [{\"name\": \"a\", \"gbps\": 0.5, \"shards\": " first "},"  \
+    " {\"name\": \"b\", \"gbps\": 0.5, \"shards\": 1},"                      \
+    " {\"name\": \"c\", \"gbps\": 0.5, \"shards\": " third "}],"             \
+    " \"batch\": {\"samples_per_worker\": 32},"                              \
+    " \"stream\": {\"format\": \"synthetic\", \"samples_max\": 5760,"        \
+    "  \"synthetic\": {\"scale\": 0.001}},"                                  \
+    " \"model\": {\"embedding_dim\": 4, \"mlp\": [8, 4]},"                   \
+    " \"ps\": {\"homes\": \"planned\"}, \"sim\": {\"warmup\": 0},"           \
+    " \"dispatch\": {\"policy\": \"makespan\", \"measure_compute\": false}," \
+    " \"cache\": {\"rows\": 1200}, \"timeouts\": {\"start_s\": 20},"         \
     " \"checkpoint\": {\"every_iterations\": 10, \"keep\": 9}}"
 
 static const char config[] = CONFIG("1", "1");
@@ -64,15 +64,17 @@ static void changes_name_what_has_left(void **state)
     process p;
     (void)state;
     run(config, "at_end", NULL, "checkpoint.at_end=true");
-    run_start(&p, (const char *const[]){"export", run_path("at_end"), "--out", run_path("exported"),
-                                        NULL},
-              NULL);
+    run_start(
+        &p,
+        (const char *const[]){"export", run_path("at_end"), "--out", run_path("exported"), NULL},
+        NULL);
     run_must_end(&p, 0);
     process_fini(&p);
     for (uint32_t s = 0; s < 3; s++) {
         char rows[64], model[64];
         size_t size, model_size;
-        snprintf(rows, sizeof rows, "checkpoints/ckpt-000000000060/rows-%03" PRIu32 "-of-003.bin", s);
+        snprintf(rows, sizeof rows, "checkpoints/ckpt-000000000060/rows-%03" PRIu32 "-of-003.bin",
+                 s);
         assert_true(left_in("at_end", rows) > 0);
         snprintf(rows, sizeof rows, "rows-%03" PRIu32 "-of-003.bin", s);
         snprintf(model, sizeof model, "model/%s", rows);
@@ -91,9 +93,7 @@ static void other_shards_and_hashed_homes(void **state)
     (void)state;
     const struct {
         const char *text, *set;
-    } others[] = {{CONFIG("1", "0"), NULL},
-                  {CONFIG("2", "1"), NULL},
-                  {config, "ps.homes=hashed"}};
+    } others[] = {{CONFIG("1", "0"), NULL}, {CONFIG("2", "1"), NULL}, {config, "ps.homes=hashed"}};
     run(config, "out", NULL, NULL);
     for (uint32_t i = 0; i < RT_COUNT_OF(others); i++) {
         process p;
@@ -111,12 +111,11 @@ static void other_shards_and_hashed_homes(void **state)
 static void one_trains_alone(void **state)
 {
     (void)state;
-    static const char one[] =
-        "{\"workers\": 1, \"batch\": {\"samples_per_worker\": 96},"
-        " \"stream\": {\"format\": \"synthetic\", \"samples_max\": 5760,"
-        "  \"synthetic\": {\"scale\": 0.001}},"
-        " \"model\": {\"embedding_dim\": 4, \"mlp\": [8, 4]},"
-        " \"cache\": {\"rows\": 3000}, \"timeouts\": {\"start_s\": 20}}";
+    static const char one[] = "{\"workers\": 1, \"batch\": {\"samples_per_worker\": 96},"
+                              " \"stream\": {\"format\": \"synthetic\", \"samples_max\": 5760,"
+                              "  \"synthetic\": {\"scale\": 0.001}},"
+                              " \"model\": {\"embedding_dim\": 4, \"mlp\": [8, 4]},"
+                              " \"cache\": {\"rows\": 3000}, \"timeouts\": {\"start_s\": 20}}";
     const char *const alone[] = {"dispatch.participants=[1]", "cache.rows=3000", NULL};
     run_up(one, "one", NULL, (const char *const[]){NULL});
     run_up(config, "alone", NULL, alone);

@@ -1,6 +1,6 @@
 // Runs that begin with a finished model: they predict what it does before anything is trained, with
-// other workers, shards and caches, and with more fields; go on as it would have; and refuse by name
-// what cannot fit.
+// other workers, shards and caches, and with more fields; go on as it would have; and refuse by
+// name what cannot fit.
 #include "tests/support/test.h"
 
 #include <math.h>
@@ -16,32 +16,32 @@
 #define ROWS_MAX 4000u
 
 // Plans do not hang on times; one worker adds up in one order.
-#define BASE                                                                                      \
-    "\"batch\": {\"samples_per_worker\": 64}, \"dispatch\": {\"measure_compute\": false},"        \
-    " \"cache\": {\"rows\": 3000}, \"timeouts\": {\"start_s\": 20},"                              \
-    " \"optimizer\": {\"rows\": {\"name\": \"adagrad\", \"learning_rate\": 0.1},"                 \
+#define BASE                                                                               \
+    "\"batch\": {\"samples_per_worker\": 64}, \"dispatch\": {\"measure_compute\": false}," \
+    " \"cache\": {\"rows\": 3000}, \"timeouts\": {\"start_s\": 20},"                       \
+    " \"optimizer\": {\"rows\": {\"name\": \"adagrad\", \"learning_rate\": 0.1},"          \
     "                 \"dense\": {\"name\": \"sgd\", \"learning_rate\": 0.1}},"
 
-#define COLUMNS                                                                                   \
-    "{\"name\": \"label\", \"kind\": \"label\"}, {\"name\": \"d\", \"kind\": \"dense\"},"         \
+#define COLUMNS                                                                                    \
+    "{\"name\": \"label\", \"kind\": \"label\"}, {\"name\": \"d\", \"kind\": \"dense\"},"          \
     " {\"name\": \"a\", \"kind\": \"categorical\"}, {\"name\": \"b\", \"kind\": \"categorical\"}," \
     " {\"name\": \"c\", \"kind\": \"categorical\"}"
-#define TABLE(columns) \
-    " \"stream\": {\"format\": \"table\", \"table\": {\"header\": true, \"columns\": [" columns "]}}"
+#define TABLE(columns)                                                                          \
+    " \"stream\": {\"format\": \"table\", \"table\": {\"header\": true, \"columns\": [" columns \
+    "]}}"
 
-static const char config[] =
-    "{\"workers\": 1, " BASE TABLE(COLUMNS) ", \"model\": {\"embedding_dim\": 8, \"mlp\": [16, 8]}}";
+static const char config[] = "{\"workers\": 1, " BASE TABLE(
+    COLUMNS) ", \"model\": {\"embedding_dim\": 8, \"mlp\": [16, 8]}}";
 // One field more, behind those that there were.
-static const char wider[] =
-    "{\"workers\": 1, " BASE TABLE(COLUMNS
-    ", {\"name\": \"e\", \"kind\": \"categorical\"}, {\"name\": \"f\", \"kind\": \"categorical\"}")
-    ", \"model\": {\"embedding_dim\": 8, \"mlp\": [16, 8]}}";
+static const char wider[] = "{\"workers\": 1, " BASE TABLE(
+    COLUMNS ", {\"name\": \"e\", \"kind\": \"categorical\"}, {\"name\": \"f\", \"kind\": "
+            "\"categorical\"}") ", \"model\": {\"embedding_dim\": 8, \"mlp\": [16, 8]}}";
 
 // One label more, of which some are absent.
 static const char labelled[] =
-    "{\"workers\": 1, " BASE TABLE(COLUMNS
-    ", {\"name\": \"e\", \"kind\": \"label\", \"value\": \"e1\"}")
-    ", \"model\": {\"embedding_dim\": 8, \"mlp\": [16, 8]}}";
+    "{\"workers\": 1, " BASE TABLE(COLUMNS ", {\"name\": \"e\", \"kind\": \"label\", \"value\": "
+                                           "\"e1\"}") ", \"model\": {\"embedding_dim\": 8, "
+                                                      "\"mlp\": [16, 8]}}";
 
 // Rows of a table, from a number on; every key comes again and again.
 static void write_rows(const char *name, uint64_t first, uint32_t count)
@@ -96,8 +96,7 @@ static uint32_t predict(const char *out, const char *rows, double values[ROWS_MA
     char folder[500];
     uint32_t count = 0;
     snprintf(folder, sizeof folder, "%s/model", run_path(out));
-    run_start(&p,
-              (const char *const[]){"predict", folder, "--out", run_path("predicted"), NULL},
+    run_start(&p, (const char *const[]){"predict", folder, "--out", run_path("predicted"), NULL},
               (const char *const[]){files_of(rows), NULL});
     run_must_end(&p, 0);
     process_fini(&p);
@@ -225,8 +224,8 @@ static void goes_on_from_a_checkpoint(void **state)
     must_predict_alike("parts", "whole", 1e-6);
 }
 
-// A label behind the model's: its own is predicted as before, of the other nothing is known. And a run
-// of two labels that was interrupted is as one that was not.
+// A label behind the model's: its own is predicted as before, of the other nothing is known. And a
+// run of two labels that was interrupted is as one that was not.
 static void more_labels(void **state)
 {
     static double values[ROWS_MAX], others[ROWS_MAX];
@@ -275,9 +274,9 @@ static void bounded_staleness_too(void **state)
 {
     (void)state;
     make_model(config, "model", (const char *const[]){files_of("first"), NULL});
-    begin_with(config, "nothing-yet", "model",
-               (const char *const[]){files_of("nothing"), "consistency.staleness=4", "workers=2",
-                                     NULL});
+    begin_with(
+        config, "nothing-yet", "model",
+        (const char *const[]){files_of("nothing"), "consistency.staleness=4", "workers=2", NULL});
     must_predict_alike("nothing-yet", "model", 1e-7);
     begin_with(config, "strict", "model", (const char *const[]){files_of("second"), NULL});
     begin_with(config, "stale", "model",
@@ -355,8 +354,7 @@ static void what_cannot_fit_is_refused(void **state)
     char other[2000];
     (void)state;
     make_model(config, "model", (const char *const[]){files_of("first"), NULL});
-    must_refuse(config, "model.embedding_dim=4",
-                "its model.embedding_dim is 8, this run has 4");
+    must_refuse(config, "model.embedding_dim=4", "its model.embedding_dim is 8, this run has 4");
     must_refuse(config, "model.name=dcn", "its model.name is wdl, this run has dcn");
     must_refuse(config, "model.mlp=[16, 9]", "is 8, this run has 9");
     must_refuse(config, "model.mlp=[16]", "number of layers (model.mlp) is 2, this run has 1");
@@ -403,10 +401,10 @@ static void torn_models_are_refused(void **state)
     must_refuse(config, "workers=1", "dense.bin has the sum");
 }
 
-TEST_MAIN(TEST_SLOW(more_labels, 120), TEST_SLOW(no_batches_change_nothing, 120), TEST_SLOW(the_first_batch_is_the_models, 120),
-          TEST_SLOW(goes_on_as_the_run_would, 120), TEST_SLOW(goes_on_from_a_checkpoint, 120),
-          TEST_SLOW(bounded_staleness_too, 120), TEST_SLOW(more_fields_wdl, 120),
-          TEST_SLOW(more_fields_wdl_dense, 120), TEST_SLOW(more_fields_dcn, 120),
-          TEST_SLOW(more_fields_dcn_matrix, 120), TEST_SLOW(more_fields_dlrm, 120),
-          TEST_SLOW(more_fields_dfm, 120), TEST_SLOW(what_cannot_fit_is_refused, 180),
-          TEST_SLOW(torn_models_are_refused, 120))
+TEST_MAIN(TEST_SLOW(more_labels, 120), TEST_SLOW(no_batches_change_nothing, 120),
+          TEST_SLOW(the_first_batch_is_the_models, 120), TEST_SLOW(goes_on_as_the_run_would, 120),
+          TEST_SLOW(goes_on_from_a_checkpoint, 120), TEST_SLOW(bounded_staleness_too, 120),
+          TEST_SLOW(more_fields_wdl, 120), TEST_SLOW(more_fields_wdl_dense, 120),
+          TEST_SLOW(more_fields_dcn, 120), TEST_SLOW(more_fields_dcn_matrix, 120),
+          TEST_SLOW(more_fields_dlrm, 120), TEST_SLOW(more_fields_dfm, 120),
+          TEST_SLOW(what_cannot_fit_is_refused, 180), TEST_SLOW(torn_models_are_refused, 120))

@@ -89,7 +89,8 @@ static void start(process *p, const char *command, const char *out, const char *
     process_start(p, arguments);
 }
 
-static void run_input(process *p, const char *out, const char *flag, const char *const *sets, int want)
+static void run_input(process *p, const char *out, const char *flag, const char *const *sets,
+                      int want)
 {
     start(p, "up", out, flag, sets, false);
     run_must_end(p, want);
@@ -128,18 +129,19 @@ static void a_longer_list_is_gone_on_with(void **state)
     process p;
     put_rows("d0", "w", 0, 10 * BATCH);
     put_rows("d1", "w", 10 * BATCH, 4 * BATCH); // smaller
-    run_input(&p, "run", NULL, (const char *[]){files_set("d0"), "checkpoint.at_end=true", NULL}, 0);
+    run_input(&p, "run", NULL, (const char *[]){files_set("d0"), "checkpoint.at_end=true", NULL},
+              0);
     process_fini(&p);
     for (uint32_t round = 0; round < 2; round++) { // the second time nothing is new
         run_input(&p, "run", "--resume",
-               (const char *[]){files_set("d0,d1"), "checkpoint.at_end=true", NULL}, 0);
+                  (const char *[]){files_set("d0,d1"), "checkpoint.at_end=true", NULL}, 0);
         run_must_say(&p, round ? "nothing is new in the input" : "/d1 is read from its start");
         process_fini(&p);
         must_have("run", "summary.json", "\"samples\": 448");
     }
     put_rows("d1", "a", 14 * BATCH, 2 * BATCH);
     run_input(&p, "run", "--resume",
-           (const char *[]){files_set("d0,d1"), "checkpoint.at_end=true", NULL}, 0);
+              (const char *[]){files_set("d0,d1"), "checkpoint.at_end=true", NULL}, 0);
     run_must_say(&p, "/d1 has grown since it was read");
     process_fini(&p);
     must_have("run", "summary.json", "\"state\": \"grown\"");
@@ -161,7 +163,8 @@ static void bad_data_keeps_the_model(void **state)
         put_file("bad", "a", "garbage\n");
     run_input(&p, "calm", NULL, (const char *[]){files_set("good"), NULL}, 0);
     process_fini(&p);
-    run_input(&p, "run", NULL, (const char *[]){files_set("bad"), "checkpoint.at_end=true", NULL}, 1);
+    run_input(&p, "run", NULL, (const char *[]){files_set("bad"), "checkpoint.at_end=true", NULL},
+              1);
     run_must_say(&p, "of the last 3031 lines are malformed");
     process_fini(&p);
     run_must_equal("run", "calm", "model/rows-000-of-001.bin");

@@ -275,7 +275,8 @@ static void probes_find_the_shaped_rate(void **state)
     }
 }
 
-// Of the slow workers' links: bit 2 * worker + up of each that has a record, all near what is shaped.
+// Of the slow workers' links: bit 2 * worker + up of each that has a record, all near what is
+// shaped.
 static unsigned links_measured(const char *path, bool *all_near_p)
 {
     static char text[TEXT_MAX];
@@ -290,7 +291,8 @@ static unsigned links_measured(const char *path, bool *all_near_p)
             const int worker = (int)number(record, "worker");
             const double mbit = number(record, "value") * 8e-6;
             assert_in_range(worker, 0, 3);
-            if (worker >= 2) { // the others as configured, but a busy machine may read them as slower
+            if (worker >=
+                2) { // the others as configured, but a busy machine may read them as slower
                 print_message("worker %d %s: %g Mbit/s\n", worker, up ? "up" : "down", mbit);
                 *all_near_p &= fabs(mbit / (worker == 3 && !up ? 60 : 20) - 1) <= 0.15;
                 seen |= 1u << (2 * worker + up);
@@ -394,8 +396,16 @@ static void measure_shards(const char *directory, uint32_t shards, double (*ways
         snprintf(boxes[i], sizeof boxes[i], "ps%u=1000", i);
         lan[at++] = boxes[i];
     }
-    char *rest[] = {"--", RUN, CONFIG, out, count, "workers=2", "links.workers=[1,1]",
-                    "stream.samples_max=7680", "model.embedding_dim=4", "model.mlp=[256,256,256]"};
+    char *rest[] = {"--",
+                    RUN,
+                    CONFIG,
+                    out,
+                    count,
+                    "workers=2",
+                    "links.workers=[1,1]",
+                    "stream.samples_max=7680",
+                    "model.embedding_dim=4",
+                    "model.mlp=[256,256,256]"};
     memcpy(lan + at, rest, sizeof rest);
     assert_int_equal(run(lan, text), 0);
     cJSON *summary = read_summary(out);
@@ -521,5 +531,5 @@ static void wrong_use_is_named(void **state)
 TEST_MAIN(TEST(run_equals_one_machine), TEST(bytes_fit_the_links), TEST(killed_lan_leaves_nothing),
           TEST(probes_find_the_shaped_rate), TEST_SLOW(measured_links_reach_the_planner, 120),
           TEST(a_slow_box_limits_its_shard), TEST(shards_share_the_dense_exchange),
-          TEST_SLOW(measured_rates_are_near, 120), TEST_SLOW(a_change_is_followed, 170), TEST(boxes_have_files_of_their_own),
-          TEST(wrong_use_is_named))
+          TEST_SLOW(measured_rates_are_near, 120), TEST_SLOW(a_change_is_followed, 170),
+          TEST(boxes_have_files_of_their_own), TEST(wrong_use_is_named))

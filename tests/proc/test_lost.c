@@ -1,5 +1,5 @@
-// A worker that sits out is lost: the run goes on from where it is, and the model is the one that it
-// would have been; and it is taken back.
+// A worker that sits out is lost: the run goes on from where it is, and the model is the one that
+// it would have been; and it is taken back.
 #include "tests/support/test.h"
 
 #include <signal.h>
@@ -82,7 +82,8 @@ static void one_that_trains(void **state)
 {
     (void)state;
     process p = {0};
-    run_start_up(&p, config(), "hit", NULL, (const char *const[]){"dispatch.participants=[0,1]", NULL});
+    run_start_up(&p, config(), "hit", NULL,
+                 (const char *const[]){"dispatch.participants=[0,1]", NULL});
     run_await_checkpoint(&p, "hit");
     assert_int_equal(kill(process_worker(&p, 1), SIGKILL), 0);
     process_await(&p, 0, "worker 1 was lost; 2 workers go on", RUN_CASE_S);

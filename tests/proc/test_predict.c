@@ -179,7 +179,8 @@ static void same_answers_with_a_shared_table(void **state)
     script("shared", out, rows, NULL, NULL, NULL);
     snprintf(files, sizeof files, "stream.files=%s", rows);
     snprintf(other, sizeof other, "%s", test_path("other"));
-    train(config_of(history), other, (const char *const[]){files, "planner.placement=worker", NULL});
+    train(config_of(history), other,
+          (const char *const[]){files, "planner.placement=worker", NULL});
     run_must_be_the_same("out", "other", 1);
     train(config_of(history), other,
           (const char *const[]){files, "rows.admit=3", "model.pooling=mean", NULL});
@@ -211,9 +212,9 @@ static void check_going_on(const char *text, const char *format)
     train(config_of(text), config,
           (const char *const[]){files, end, strict, "stream.samples_max=2304", NULL});
     process p;
-    const char *const arguments[] = {process_lanyard(), "up", config_of(text), "--out", config,
-                                     "--resume", "--set", files, "--set", end, "--set", strict,
-                                     NULL};
+    const char *const arguments[] = {
+        process_lanyard(), "up", config_of(text), "--out", config, "--resume", "--set", files,
+        "--set",           end,  "--set",         strict,  NULL};
     must_run(&p, arguments);
     process_fini(&p);
     run_must_equal("whole", "parts", "model/rows-000-of-001.bin");
@@ -484,8 +485,8 @@ TEST_MAIN(TEST_SLOW(same_answers_for_two_labels, 240), TEST_SLOW(same_answers_cr
           TEST_SLOW(same_answers_with_a_shared_table, 240), TEST_SLOW(a_shared_table_goes_on, 120),
           TEST_SLOW(same_answers_with_attention, 240), TEST_SLOW(attention_goes_on, 120),
           TEST_SLOW(same_answers_of_a_graph, 240), TEST_SLOW(a_graph_goes_on, 120),
-          TEST_SLOW(samples_of_a_graph, 120),
-          TEST_SLOW(same_answers_on_real_rows, 900), TEST_SLOW(lines_keep_their_places, 120),
-          TEST_SLOW(columns_of_every_kind, 120), TEST_SLOW(rows_may_be_on_disk, 120),
-          TEST_SLOW(the_package_installs, 240), TEST_SLOW(published_models_are_followed, 240),
+          TEST_SLOW(samples_of_a_graph, 120), TEST_SLOW(same_answers_on_real_rows, 900),
+          TEST_SLOW(lines_keep_their_places, 120), TEST_SLOW(columns_of_every_kind, 120),
+          TEST_SLOW(rows_may_be_on_disk, 120), TEST_SLOW(the_package_installs, 240),
+          TEST_SLOW(published_models_are_followed, 240),
           TEST_SLOW(published_models_are_copied, 240))

@@ -32,12 +32,31 @@ static void simulate(const char *policy, const char *eviction, move way, const c
     snprintf(cache, sizeof cache, "cache.eviction=%s", eviction);
     snprintf(spec, sizeof spec, "%s:alpha=0.5:tables=3:full_sync=%s:first_touch=%s", policy,
              way == FULL_SYNC ? "true" : "false", first);
-    const char *const arguments[] = {
-        process_lanyard(), "sim", "configs/demo.json", "--policies", spec, "--set", "workers=4",
-        "--set", "batch.samples_per_worker=16", "--set", "cache.rows=500", "--set", cache, "--set",
-        consistency, "--set",
-        way == HAND_OVER ? "dispatch.hand_over=true" : "dispatch.hand_over=false", "--set",
-        "stream.samples_max=3500", "--placements", placements, "--trace", trace, NULL};
+    const char *const arguments[] = {process_lanyard(),
+                                     "sim",
+                                     "configs/demo.json",
+                                     "--policies",
+                                     spec,
+                                     "--set",
+                                     "workers=4",
+                                     "--set",
+                                     "batch.samples_per_worker=16",
+                                     "--set",
+                                     "cache.rows=500",
+                                     "--set",
+                                     cache,
+                                     "--set",
+                                     consistency,
+                                     "--set",
+                                     way == HAND_OVER ? "dispatch.hand_over=true"
+                                                      : "dispatch.hand_over=false",
+                                     "--set",
+                                     "stream.samples_max=3500",
+                                     "--placements",
+                                     placements,
+                                     "--trace",
+                                     trace,
+                                     NULL};
     process_must_run(arguments, RUN_S);
 }
 
@@ -144,6 +163,5 @@ static void one_policy_at_a_time(void **state)
 }
 
 TEST_MAIN(TEST_SLOW(every_policy_and_eviction, 240), TEST(full_synchronisation),
-          TEST(rows_that_are_handed_over),
-          TEST_SLOW(bounded_staleness, 240), TEST(a_difference_is_found),
-          TEST(one_policy_at_a_time))
+          TEST(rows_that_are_handed_over), TEST_SLOW(bounded_staleness, 240),
+          TEST(a_difference_is_found), TEST(one_policy_at_a_time))

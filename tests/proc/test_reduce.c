@@ -73,9 +73,9 @@ static void it_is_what_the_simulator_says(void **state)
     (void)state;
     run("with", NULL, HAND_OVER, NULL);
     run_must_be_simulated(config, "with", (const char *const[]){REDUCE, HAND_OVER, NULL},
-                          (const char *const[]){"\"rows_handed\":", GRADIENTS, "\"miss_pull\":",
-                                                "\"update_push\":", "\"evict_push\":",
-                                                "\"grad_push\":", NULL});
+                          (const char *const[]){"\"rows_handed\":", GRADIENTS,
+                                                "\"miss_pull\":", "\"update_push\":",
+                                                "\"evict_push\":", "\"grad_push\":", NULL});
     assert_true(run_sum_as_summed_up("with", GRADIENTS) > 500);
 }
 
@@ -83,7 +83,8 @@ static void it_goes_on_from_a_checkpoint_as_if_nothing_had_been(void **state)
 {
     (void)state;
     run_must_go_on_alike(
-        config, 2, (const char *const[]){REDUCE, HAND_OVER, "checkpoint.every_iterations=15", NULL});
+        config, 2,
+        (const char *const[]){REDUCE, HAND_OVER, "checkpoint.every_iterations=15", NULL});
 }
 
 // Who sums may wait for a gradient that does not come any more: it is the coordinator who finds
@@ -129,7 +130,7 @@ static void what_does_not_fit_is_named(void **state)
     }
 }
 
-TEST_MAIN(TEST_SLOW(the_model_is_that_of_a_run_without, 120),
-          TEST_SLOW(however_slices_come, 120), TEST_SLOW(it_is_what_the_simulator_says, 120),
+TEST_MAIN(TEST_SLOW(the_model_is_that_of_a_run_without, 120), TEST_SLOW(however_slices_come, 120),
+          TEST_SLOW(it_is_what_the_simulator_says, 120),
           TEST_SLOW(it_goes_on_from_a_checkpoint_as_if_nothing_had_been, 120),
           TEST_SLOW(a_worker_is_lost_and_comes_back, 120), TEST(what_does_not_fit_is_named))

@@ -209,12 +209,15 @@ static void accuracy_appears(void **state)
     end_scene(&s);
     FILE *file = create(b, "metrics.jsonl");
     for (int t = 1; t <= 2; t++)
-        fprintf(file, "{\"record\":\"iteration\",\"time_s\":%d,\"iteration\":%d,\"samples\":100,"
-                      "\"quality\":{\"log_loss\":0.5,\"auc\":0.7,\"accuracy\":0.625}}\n", t, t);
+        fprintf(file,
+                "{\"record\":\"iteration\",\"time_s\":%d,\"iteration\":%d,\"samples\":100,"
+                "\"quality\":{\"log_loss\":0.5,\"auc\":0.7,\"accuracy\":0.625}}\n",
+                t, t);
     assert_int_equal(fclose(file), 0);
     file = create(b, "summary.json");
     fputs("{\"logloss\":0.5,\"auc\":0.7,\"accuracy\":0.6789,\"logloss_last_fifth\":0.4,"
-          "\"auc_last_fifth\":0.8,\"accuracy_last_fifth\":0.7891,\"stale_reads\":0}\n", file);
+          "\"auc_last_fifth\":0.8,\"accuracy_last_fifth\":0.7891,\"stale_reads\":0}\n",
+          file);
     assert_int_equal(fclose(file), 0);
     assert_int_equal(report(&s, a, b), 0);
     check_markup(s.page);
@@ -374,6 +377,7 @@ static void long_runs_are_boiled_down(void **state)
     end_scene(&s);
 }
 
-TEST_MAIN(TEST(numbers_appear), TEST(accuracy_appears), TEST(hostile_names_are_escaped), TEST(labels_have_a_table),
-          TEST(damaged_files_give_a_part), TEST(resumed_runs_keep_their_speed),
-          TEST(what_is_no_run_is_named), TEST(long_runs_are_boiled_down))
+TEST_MAIN(TEST(numbers_appear), TEST(accuracy_appears), TEST(hostile_names_are_escaped),
+          TEST(labels_have_a_table), TEST(damaged_files_give_a_part),
+          TEST(resumed_runs_keep_their_speed), TEST(what_is_no_run_is_named),
+          TEST(long_runs_are_boiled_down))

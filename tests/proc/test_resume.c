@@ -313,5 +313,4 @@ static void rows_grow_old_over_starts(void **state)
 
 TEST_MAIN(TEST_SLOW(other_shards_build_on_nothing, 120), TEST_SLOW(as_many_stay_over_starts, 120),
           TEST_SLOW(chains_stay_over_starts, 120), TEST_SLOW(rows_grow_old_over_starts, 120),
-          TEST_SLOW(versions_go_on, 120),
-          TEST_SLOW(a_planner_of_another_iteration, 120))
+          TEST_SLOW(versions_go_on, 120), TEST_SLOW(a_planner_of_another_iteration, 120))

@@ -124,7 +124,7 @@ static void a_worker_that_flaps_is_put_aside(void **state)
 // A coordinator, one shard, three workers, each under a shell that starts it again on failure.
 typedef struct {
     char address[64], loss[64], out[300], extra[160]; // settings, the last one of the case
-    uint32_t absent;                                 // mask of workers that are not started
+    uint32_t absent;                                  // mask of workers that are not started
     process coordinator, shard, workers[WORKERS];
 } boxes;
 
@@ -291,8 +291,9 @@ static void an_unknown_name_is_tried_again(void **state)
 {
     (void)state;
     process p = {0};
-    const char *const arguments[] = {process_lanyard(), "worker",          config_path(), "--rank", "0",
-                                     "--coordinator",   "later.invalid:7000", NULL};
+    const char *const arguments[] = {
+        process_lanyard(),    "worker", config_path(), "--rank", "0", "--coordinator",
+        "later.invalid:7000", NULL};
     process_start(&p, arguments);
     run_must_end(&p, 1); // 5 would keep it down
     run_must_say(&p, "later.invalid:7000: unknown host");
@@ -351,10 +352,11 @@ static void a_box_is_drained_and_added(void **state)
 static void damage_all(const char *out)
 {
     char command[700];
-    snprintf(command, sizeof command,
-             "for one in '%s/%s'/checkpoints/ckpt-*/planner.bin; do"
-             " printf damaged | dd of=\"$one\" bs=1 seek=100 conv=notrunc status=none || exit 1; done",
-             run_folder(), out);
+    snprintf(
+        command, sizeof command,
+        "for one in '%s/%s'/checkpoints/ckpt-*/planner.bin; do"
+        " printf damaged | dd of=\"$one\" bs=1 seek=100 conv=notrunc status=none || exit 1; done",
+        run_folder(), out);
     assert_int_equal(system(command), 0);
 }
 

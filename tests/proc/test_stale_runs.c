@@ -1,5 +1,6 @@
 // Bounded staleness, and rows that travel rounded, alone and together, in whole runs: they repeat,
-// go on from checkpoints as if nothing had been, end rows, and say what does not go with it. (Simulation against run: test_up.c.)
+// go on from checkpoints as if nothing had been, end rows, and say what does not go with it.
+// (Simulation against run: test_up.c.)
 #include "tests/support/test.h"
 
 #include <stdio.h>
@@ -171,8 +172,7 @@ static void no_way_back(void **state)
 }
 
 TEST_MAIN(TEST(in_two_parts_without_reuse), TEST(in_two_parts_with_light_lfu),
-          TEST(in_two_parts_at_random), TEST(in_two_parts_in_8_bits),
-          TEST(in_two_parts_in_16_bits), TEST(in_two_parts_in_8_bits_synced),
-          TEST(in_two_parts_stale_in_8_bits), TEST(in_two_parts_kept_in_16_bits),
-          TEST(in_two_parts_with_rows_that_end), TEST(runs_repeat),
-          TEST(what_does_not_go_with_it), TEST(no_way_back))
+          TEST(in_two_parts_at_random), TEST(in_two_parts_in_8_bits), TEST(in_two_parts_in_16_bits),
+          TEST(in_two_parts_in_8_bits_synced), TEST(in_two_parts_stale_in_8_bits),
+          TEST(in_two_parts_kept_in_16_bits), TEST(in_two_parts_with_rows_that_end),
+          TEST(runs_repeat), TEST(what_does_not_go_with_it), TEST(no_way_back))

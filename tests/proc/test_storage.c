@@ -17,7 +17,8 @@ static const char config[] =
     "  \"synthetic\": {\"scale\": 0.001, \"drift\": 0.05}},"
     " \"model\": {\"embedding_dim\": 4, \"mlp\": [8, 4]}, \"ps\": {\"shards\": 2},"
     " \"dispatch\": {\"measure_compute\": false}, \"cache\": {\"rows\": 700},"
-    " \"checkpoint\": {\"every_iterations\": 9, \"full_every\": 3}, \"timeouts\": {\"start_s\": 20}}";
+    " \"checkpoint\": {\"every_iterations\": 9, \"full_every\": 3}, \"timeouts\": {\"start_s\": "
+    "20}}";
 
 static char folder_set[512]; // "ps.folder=..."
 

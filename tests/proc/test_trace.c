@@ -9,9 +9,9 @@
 
 #include "tests/support/run_case.h"
 
-#define TRAIN                                                                                \
-    "{\"workers\":3,\"batch\":{\"samples_per_worker\":100},\"cache\":{\"rows\":4000},"       \
-    "\"stream\":{\"format\":\"synthetic\",\"samples_max\":3000},"                            \
+#define TRAIN                                                                          \
+    "{\"workers\":3,\"batch\":{\"samples_per_worker\":100},\"cache\":{\"rows\":4000}," \
+    "\"stream\":{\"format\":\"synthetic\",\"samples_max\":3000},"                      \
     "\"model\":{\"mlp\":[16],\"embedding_dim\":4},\"log\":{\"level\":\"warn\"}}"
 #define WORKERS 3
 #define US 1e3 // in a millisecond
@@ -35,9 +35,16 @@ static const char made_up[] =
 static cJSON *trace(const char *out, const char *iteration, const char *count)
 {
     process p = {0};
-    const char *const arguments[] = {process_lanyard(), "trace", run_path(out), "--out",
-                                     run_path("trace.json"), "--count", count,
-                                     iteration ? "--iteration" : NULL, iteration, NULL};
+    const char *const arguments[] = {process_lanyard(),
+                                     "trace",
+                                     run_path(out),
+                                     "--out",
+                                     run_path("trace.json"),
+                                     "--count",
+                                     count,
+                                     iteration ? "--iteration" : NULL,
+                                     iteration,
+                                     NULL};
     const int code = process_run(&p, arguments, RUN_CASE_S);
     if (code != 0)
         fail_msg("exit status %d:\n%s", code, p.text);
@@ -116,7 +123,8 @@ static void spans_are_those_of_the_records(void **state)
     cJSON_Delete(json);
 }
 
-// A report that came late makes its iteration seem to end after the next one has begun: it ended then.
+// A report that came late makes its iteration seem to end after the next one has begun: it ended
+// then.
 static void spans_do_not_overlap(void **state)
 {
     (void)state;

@@ -18,8 +18,8 @@ void config_must_set(rt_config *config, const char *assignment);
 const char *config_write_bytes(const char *name, const void *bytes, size_t size);
 const char *config_write_file(const char *name, const char *text);
 
-// A file of Criteo's format there: so many samples, then so many lines that are none. The assignment
-// that makes it the input, a static string until the next call.
+// A file of Criteo's format there: so many samples, then so many lines that are none. The
+// assignment that makes it the input, a static string until the next call.
 const char *config_write_criteo(uint32_t samples, uint32_t garbage);
 
 #endif

@@ -327,7 +327,8 @@ static bool has_weights(fabric_worker *w)
     uint64_t needed = w->weights.version;
     if (next && fabric_takes_part(w, next))
         needed = next->iteration - 1;
-    const bool is_end = !next && ew_executor_iteration(w->executor) == w->fabric->plan->shape.iterations;
+    const bool is_end =
+        !next && ew_executor_iteration(w->executor) == w->fabric->plan->shape.iterations;
     if (is_end)
         needed = w->fabric->plan->shape.iterations;
     if (next ? next->workers != rt_bit(w->rank) : is_end)

@@ -58,21 +58,22 @@ typedef struct {
 typedef struct {
     fabric_shape shape;
     dp_planner_config planner;
-    rt_batch *batches;    // shape.iterations, as they were planned
-    rt_batch *offered;    // with ends.admit or shares: as they came; else NULL
+    rt_batch *batches; // shape.iterations, as they were planned
+    rt_batch *offered; // with ends.admit or shares: as they came; else NULL
     rt_tables tables;
-    rt_message *slices;   // slice_count x worker_count; empty: left out
-    uint32_t left_out;    // of them
-    uint32_t iteration;   // while planning: of the slice that was added last
-    uint32_t idle[RT_WORKERS_MAX], gap[RT_WORKERS_MAX]; // while planning: slices in a row with
-                          // nothing for a worker, and those of them that are left out
-    rt_counts *counts;    // the same, as planned
-    uint32_t *placements; // iterations x samples of a full batch: workers
-    uint32_t slice_count; // the flush is the last
-    uint32_t *floors;     // of each slice: of the sweep that it is, or 0
-    uint32_t *swept;      // of each iteration: floor of the sweep after it, or 0
-    uint64_t *keys;       // key_count, ascending: all keys of all batches
-    uint32_t *versions;   // of each, at the end; 0: it has ended
+    rt_message *slices; // slice_count x worker_count; empty: left out
+    uint32_t left_out;  // of them
+    uint32_t iteration; // while planning: of the slice that was added last
+    uint32_t idle[RT_WORKERS_MAX],
+        gap[RT_WORKERS_MAX]; // while planning: slices in a row with
+                             // nothing for a worker, and those of them that are left out
+    rt_counts *counts;       // the same, as planned
+    uint32_t *placements;    // iterations x samples of a full batch: workers
+    uint32_t slice_count;    // the flush is the last
+    uint32_t *floors;        // of each slice: of the sweep that it is, or 0
+    uint32_t *swept;         // of each iteration: floor of the sweep after it, or 0
+    uint64_t *keys;          // key_count, ascending: all keys of all batches
+    uint32_t *versions;      // of each, at the end; 0: it has ended
     uint32_t key_count;
     rt_counts planned;  // all workers, all slices
     uint64_t handed;    // likewise: rows from worker to worker
@@ -95,16 +96,16 @@ typedef struct {
     uint32_t key_count, row_floats; // values, then state
     float *rows;                    // key_count x row_floats, in the order of fabric_plan.keys
     uint32_t dense_count;
-    float *dense;     // weights of worker 0; all others' are the same bits
-    double loss_sum;  // of all samples, each before it was trained
-    uint64_t turns;   // choices of the schedule
-    uint64_t early;   // rows that came before their slot was free
-    uint64_t parked;  // most pulls that waited at one shard
-    uint64_t again;   // messages that a full queue refused
-    uint64_t handed;  // rows that went from worker to worker
+    float *dense;       // weights of worker 0; all others' are the same bits
+    double loss_sum;    // of all samples, each before it was trained
+    uint64_t turns;     // choices of the schedule
+    uint64_t early;     // rows that came before their slot was free
+    uint64_t parked;    // most pulls that waited at one shard
+    uint64_t again;     // messages that a full queue refused
+    uint64_t handed;    // rows that went from worker to worker
     uint64_t gradients; // likewise
     uint64_t alone;     // iterations that one worker trained alone
-    uint64_t fetched; // looks at weights that were on their way
+    uint64_t fetched;   // looks at weights that were on their way
 } fabric_result;
 
 // Carries the plan out. Checks on the way: stale reads, rows that change while they are trained,

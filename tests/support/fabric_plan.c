@@ -244,8 +244,8 @@ static void add_slices(fabric_plan *plan, const dp_plan *final, const rt_batch *
         const dp_traffic traffic = dp_passing_traffic(&passing);
         plan->traffic.up += traffic.up;
         plan->traffic.down += traffic.down;
-        const dp_handed handed = dp_slice_handed(
-            &plan->planner.layout, plan->planner.rates.links, NULL, w, &final->slices[w]);
+        const dp_handed handed = dp_slice_handed(&plan->planner.layout, plan->planner.rates.links,
+                                                 NULL, w, &final->slices[w]);
         plan->handed += handed.rows;
         plan->gradients += handed.gradients;
     }

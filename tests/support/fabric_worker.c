@@ -125,8 +125,9 @@ static void take_dense_sum(fabric_worker *w)
     fabric_must(w, status, &error);
     w->dense_open = false;
     const float *gradients = ew_model_dense(w->model, EW_GRADIENTS, &count);
-    fabric_must(w, ew_weights_step(&w->weights, w->iteration, w->apply,
-                                   ew_exchange_alone(w->exchange), gradients, &error),
+    fabric_must(w,
+                ew_weights_step(&w->weights, w->iteration, w->apply, ew_exchange_alone(w->exchange),
+                                gradients, &error),
                 &error);
     w->fabric->result->alone += ew_exchange_alone(w->exchange);
     if (w->apply)

@@ -48,12 +48,12 @@ struct fabric {
     uint32_t n, s;    // workers, shards
     fabric_worker *workers;
     fabric_shard *shards;
-    fabric_queue *down; // coordinator to worker
-    fabric_queue *up;   // worker x shard
-    fabric_queue *back; // shard x worker
+    fabric_queue *down;   // coordinator to worker
+    fabric_queue *up;     // worker x shard
+    fabric_queue *back;   // shard x worker
     fabric_queue *across; // worker x worker, where rows are handed over
-    uint32_t handed;    // slices given out
-    uint32_t floor;     // of the sweep that was given out last and is not carried out; or 0
+    uint32_t handed;      // slices given out
+    uint32_t floor;       // of the sweep that was given out last and is not carried out; or 0
     rt_random random;
 };
 

@@ -8,10 +8,10 @@
 // content that a row must have; a copy that missed an update, got one twice or came from a wrong
 // row differs.
 //
-// Covered: PUSH_ROW, DROP, PULL, INIT, PULL_SUM, SEND, RECV, PUSH_GRAD, KEEP, REDUCE, SUM; modes OWN,
-// GRAD, KEEP and REDUCE. Any other operation is reported as unknown. To add one: a function check_<op> beside the others, a
-// line in run_release, run_fill or run_after, and for a mode its effect in train and finish_key.
-// Errors are RT_DATA with the iteration, worker and key.
+// Covered: PUSH_ROW, DROP, PULL, INIT, PULL_SUM, SEND, RECV, PUSH_GRAD, KEEP, REDUCE, SUM; modes
+// OWN, GRAD, KEEP and REDUCE. Any other operation is reported as unknown. To add one: a function
+// check_<op> beside the others, a line in run_release, run_fill or run_after, and for a mode its
+// effect in train and finish_key. Errors are RT_DATA with the iteration, worker and key.
 #ifndef PLAN_CHECKER_H
 #define PLAN_CHECKER_H
 
@@ -23,10 +23,10 @@ typedef struct {
     uint32_t worker_count;
     uint32_t slot_count[RT_WORKERS_MAX];
     rt_first_touch first_touch;
-    bool always_summed;                        // mode GRAD with one trainer, too (staleness 0)
-    bool hand_over; // rows that one worker alone has go straight to the one that trains them
-    bool reduce; // one of several trainers of a row may sum their gradients
-    bool full_sync;                            // rows are pushed to the PS without anybody's need
+    bool always_summed; // mode GRAD with one trainer, too (staleness 0)
+    bool hand_over;     // rows that one worker alone has go straight to the one that trains them
+    bool reduce;        // one of several trainers of a row may sum their gradients
+    bool full_sync;     // rows are pushed to the PS without anybody's need
     uint32_t micro_batch_min, micro_batch_max; // samples per worker; 0: equal shares
 } plan_checker_config;
 

@@ -28,9 +28,9 @@ typedef struct {
     uint64_t batch_sum; // of the gradients of all samples
     uint64_t arrived;   // workers whose gradient the PS has
     uint64_t gradient_sum;
-    uint64_t keeper; // bit of the worker that keeps its gradient, or 0
-    bool kept;       // it said so
-    uint64_t summer, summed;  // bit of the worker that sums, or 0; whose gradients it takes
+    uint64_t keeper;         // bit of the worker that keeps its gradient, or 0
+    bool kept;               // it said so
+    uint64_t summer, summed; // bit of the worker that sums, or 0; whose gradients it takes
     bool pulled, update_pushed;
     uint64_t sent_to, sent_content; // bit of the worker that a row is on its way to; or 0
     uint32_t sent_by;

@@ -9,7 +9,8 @@
 static bool check_mode(plan_checker *c, known_key *key, const model_slot *slot, uint32_t mode)
 {
     bool grad = mode != DP_MODE_OWN;
-    if (mode > (c->config.reduce ? DP_MODE_REDUCE : DP_MODE_KEEP) || grad != plan_check_is_summed(c, key))
+    if (mode > (c->config.reduce ? DP_MODE_REDUCE : DP_MODE_KEEP) ||
+        grad != plan_check_is_summed(c, key))
         return plan_check_wrong(c, key->key, "mode %" PRIu32 ", but %" PRIu32 " workers train it",
                                 mode, rt_bit_count(key->trainers));
     if (mode != DP_MODE_GRAD && !slot->has_state)

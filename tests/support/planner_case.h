@@ -25,8 +25,8 @@ typedef struct {
     cache_size cache;
     rt_eviction_kind eviction;
     uint32_t lookahead;
-    uint32_t participants_min; // 0: all workers train, always
-    rt_dispatch_config dispatch; // micro_batch_min and _max included
+    uint32_t participants_min;         // 0: all workers train, always
+    rt_dispatch_config dispatch;       // micro_batch_min and _max included
     rt_consistency_config consistency; // staleness 0, if any
     rt_coding row_wire;
 } planner_shape;

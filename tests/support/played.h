@@ -19,25 +19,25 @@
 
 // How members behave. Masks are of workers' ranks, or of shards' where it says so.
 typedef struct {
-    uint64_t absent;          // workers that do not join
+    uint64_t absent; // workers that do not join
     uint64_t absent_shards;
-    uint64_t late;            // they answer two turns later
-    uint32_t bad;             // iteration whose losses are not finite; 0: none
-    uint32_t applied;         // such a one that a worker applies all the same
-    bool rates;               // reports say what links carry
-    bool busy;                // who sits out never says that it is idle
-    uint32_t file_bytes;      // of a shard's file
-    bool writes;              // shards' files are in the folder of the checkpoint
-    uint32_t no_room;         // iteration of the checkpoint that a shard cannot write
-    uint64_t unread;          // shards that cannot read a file before they have got the copy of it
-    uint64_t unwanted;        // shards that cannot read it then either
-    uint32_t wrong_version;   // iteration of a checkpoint of which a row has another version
-    uint32_t rows;            // that a shard says it has, beside some
-    uint32_t turn_ms;         // that the coordinator waits each time; 0: one
-    uint32_t spoils;          // pieces of files: 1: with another checksum, 2: the sender gives up, 3:
-                              // of a model only, likewise
-    uint32_t slow;            // processes of the coordinator end in one of so many more turns
-    uint64_t compute_ns[4];   // of a sample, by worker
+    uint64_t late;          // they answer two turns later
+    uint32_t bad;           // iteration whose losses are not finite; 0: none
+    uint32_t applied;       // such a one that a worker applies all the same
+    bool rates;             // reports say what links carry
+    bool busy;              // who sits out never says that it is idle
+    uint32_t file_bytes;    // of a shard's file
+    bool writes;            // shards' files are in the folder of the checkpoint
+    uint32_t no_room;       // iteration of the checkpoint that a shard cannot write
+    uint64_t unread;        // shards that cannot read a file before they have got the copy of it
+    uint64_t unwanted;      // shards that cannot read it then either
+    uint32_t wrong_version; // iteration of a checkpoint of which a row has another version
+    uint32_t rows;          // that a shard says it has, beside some
+    uint32_t turn_ms;       // that the coordinator waits each time; 0: one
+    uint32_t spoils;        // pieces of files: 1: with another checksum, 2: the sender gives up, 3:
+                            // of a model only, likewise
+    uint32_t slow;          // processes of the coordinator end in one of so many more turns
+    uint64_t compute_ns[4]; // of a sample, by worker
 } played_manners;
 
 typedef struct {
@@ -70,8 +70,8 @@ struct played {
     played_manners manners;
     uint32_t more_labels;
     bool is_trained;
-    bool has_keys;         // their listeners have the key of one that may join
-    uint64_t allowed;      // hash of the keys that they were told last
+    bool has_keys;    // their listeners have the key of one that may join
+    uint64_t allowed; // hash of the keys that they were told last
     // An iteration's slice goes out for the first time; a message does; a turn begins.
     void (*on_iteration)(played *p, uint32_t iteration);
     void (*on_message)(played *p, rt_message_type type);

@@ -37,8 +37,8 @@ void process_start(process *p, const char *const *arguments);
 // Reads output until it has text after from (an offset into p->text). Returns the offset behind it.
 size_t process_await(process *p, size_t from, const char *text, double limit_s);
 
-// Reads what has been said by now, without waiting, so that nobody is held up by a full pipe. False: the
-// program has ended, and all that it started. (One that was never started has not.)
+// Reads what has been said by now, without waiting, so that nobody is held up by a full pipe.
+// False: the program has ended, and all that it started. (One that was never started has not.)
 bool process_goes_on(process *p);
 
 // Waits for the end of the program and of all that it started. The exit status; 128 + signal.

@@ -63,7 +63,8 @@ void reference_destroy(reference *r)
 static uint64_t row_key(const fabric_plan *plan, uint64_t key)
 {
     const bool is_last = rt_key_field(key) + 1 == plan->shape.field_count;
-    return plan->shape.shares && (is_last || plan->shape.is_graph) ? rt_key(0, key & RT_ID_MASK) : key;
+    return plan->shape.shares && (is_last || plan->shape.is_graph) ? rt_key(0, key & RT_ID_MASK)
+                                                                   : key;
 }
 
 // Rows by first appearance, bags by counting. Returns the number of rows.

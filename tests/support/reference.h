@@ -1,5 +1,5 @@
-// reference - a plain training loop: a dictionary of rows, one model and an optimizer; no planner, no executor,
-// no PS. What runs over a fabric is compared with it.
+// reference - a plain training loop: a dictionary of rows, one model and an optimizer; no planner,
+// no executor, no PS. What runs over a fabric is compared with it.
 #ifndef REFERENCE_H
 #define REFERENCE_H
 

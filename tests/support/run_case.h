@@ -52,8 +52,8 @@ void run_value(const char *text, const char *name, char value[64]);
 // FOLDER/out's run made the plans that a summary of the simulator tells of.
 void run_must_have_planned(const char *out, const char *simulated);
 
-// The same of "lanyard sim CONFIG --set SET...". Members ("\"rows_handed\":") have the same values in
-// both summaries; what training reads is as new as it must be. Lists that end with NULL.
+// The same of "lanyard sim CONFIG --set SET...". Members ("\"rows_handed\":") have the same values
+// in both summaries; what training reads is as new as it must be. Lists that end with NULL.
 void run_must_be_simulated(const char *config, const char *out, const char *const *sets,
                            const char *const *members);
 
@@ -81,8 +81,8 @@ void run_await_going_on(process *p, const char *out, uint32_t workers);
 // Forgets the end of a run: its model, its summary and its last checkpoint.
 void run_lose_the_end(const char *out);
 
-// Runs with these sets, which make checkpoints and end with NULL: one that loses its end and goes on
-// comes to the same as one that does not.
+// Runs with these sets, which make checkpoints and end with NULL: one that loses its end and goes
+// on comes to the same as one that does not.
 void run_must_go_on_alike(const char *config, uint32_t shards, const char *const *sets);
 
 // An endless run of four workers (sets, ended by NULL) that loses worker 2 and takes it back; every

@@ -1,5 +1,5 @@
-// server_case - a shard's server in a thread; the case plays the coordinator and a worker, over real
-// sockets.
+// server_case - a shard's server in a thread; the case plays the coordinator and a worker, over
+// real sockets.
 //
 // Rows of four floats, without state (SGD). Static: every test has its own copy.
 #ifndef SERVER_CASE_H
@@ -71,8 +71,9 @@ static inline rt_message expect(rt_endpoint *endpoint, rt_message_type type)
     return message;
 }
 
-static inline void send_bytes(rt_endpoint *endpoint, uint32_t from, uint32_t to, rt_message_type type,
-                       uint64_t t, uint32_t count, const void *payload, size_t size)
+static inline void send_bytes(rt_endpoint *endpoint, uint32_t from, uint32_t to,
+                              rt_message_type type, uint64_t t, uint32_t count, const void *payload,
+                              size_t size)
 {
     rt_message message = {0};
     assert_int_equal(rt_message_create(&message, type, from, t, count, size), RT_OK);
@@ -81,7 +82,8 @@ static inline void send_bytes(rt_endpoint *endpoint, uint32_t from, uint32_t to,
     assert_int_equal(ops->send(endpoint, to, &message), RT_OK);
 }
 
-static inline void from_coordinator(fixture *f, rt_message_type type, const void *payload, size_t size)
+static inline void from_coordinator(fixture *f, rt_message_type type, const void *payload,
+                                    size_t size)
 {
     send_bytes(f->coordinator, rt_peer(RT_ROLE_COORDINATOR, 0), rt_peer(RT_ROLE_PS, 0), type, 0, 0,
                payload, size);

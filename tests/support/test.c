@@ -94,9 +94,8 @@ uint16_t test_free_port(void)
     const uint32_t count = PORT_MAX - PORT_MIN + 1, begin = (uint32_t)getpid() * PORTS_OF_CASE;
     for (uint32_t tried = 0; tried < count; tried++) {
         const uint16_t port = (uint16_t)(PORT_MIN + (begin + taken++) % count);
-        const struct sockaddr_in place = {.sin_family = AF_INET,
-                                          .sin_addr = {htonl(INADDR_LOOPBACK)},
-                                          .sin_port = htons(port)};
+        const struct sockaddr_in place = {
+            .sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_port = htons(port)};
         const int one = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         const bool is_free = bind(one, (const struct sockaddr *)&place, sizeof place) == 0;
         close(one);
@@ -109,9 +108,8 @@ uint16_t test_free_port(void)
 
 int test_connect(uint16_t port)
 {
-    const struct sockaddr_in place = {.sin_family = AF_INET,
-                                      .sin_addr = {htonl(INADDR_LOOPBACK)},
-                                      .sin_port = htons(port)};
+    const struct sockaddr_in place = {
+        .sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_port = htons(port)};
     const int one = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(connect(one, (const struct sockaddr *)&place, sizeof place), 0);
     return one;

@@ -54,7 +54,8 @@ const char *test_data_file(const char *name);
 // A fresh directory for this case, removed when the case ends. The result is a static string.
 const char *test_directory(void);
 
-// Path of a file in a directory of the case, the same one at every call; static, until the next call.
+// Path of a file in a directory of the case, the same one at every call; static, until the next
+// call.
 const char *test_path(const char *name);
 
 // Whether the text stands in the file's first 16 MiB; false where there is no file.
@@ -63,8 +64,9 @@ bool test_file_has(const char *path, const char *text);
 // Size bytes that depend on the size alone, the caller's (free).
 uint8_t *test_random_bytes(size_t size);
 
-// A TCP port of loopback that nobody listens on, another one at every call. The system gives it to nobody who
-// asks for any port, so that none of the many that tests and their programs ask for is this one.
+// A TCP port of loopback that nobody listens on, another one at every call. The system gives it to
+// nobody who asks for any port, so that none of the many that tests and their programs ask for is
+// this one.
 uint16_t test_free_port(void);
 
 // A connection to a port of loopback, the caller's (close).

@@ -1,4 +1,5 @@
-// classes: predictions, gradients and the summed loss of a softmax, in double precision as on the CPU.
+// classes: predictions, gradients and the summed loss of a softmax, in double precision as on the
+// CPU.
 //
 // One block, a thread for each sample: a micro-batch has a few thousand samples of a few dozen
 // classes. No races: every thread writes what belongs to its samples; the sum meets in shared

@@ -412,9 +412,9 @@ static const ew_device_ops device_ops = {
 };
 
 static const ew_layer_ops layer_ops = {
-    ew_cuda_index, ew_cuda_pool,     ew_cuda_wide,          ew_cuda_wide_back, ew_cuda_rows_back,
-    ew_cuda_gemm,  ew_cuda_activate, ew_cuda_activate_back, ew_cuda_loss,      ew_cuda_classes,
-    ew_cuda_step,
+    ew_cuda_index,     ew_cuda_pool,    ew_cuda_wide,     ew_cuda_wide_back,
+    ew_cuda_rows_back, ew_cuda_gemm,    ew_cuda_activate, ew_cuda_activate_back,
+    ew_cuda_loss,      ew_cuda_classes, ew_cuda_step,
 };
 
 static const ew_interaction_ops interaction_ops = {

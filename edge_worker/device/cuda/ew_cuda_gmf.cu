@@ -70,16 +70,8 @@ extern "C" void ew_cuda_gmf_back(void *state, uint32_t sample_count, uint32_t di
     if (dim == 0 || !ew_cuda_enter(cuda))
         return;
     uint32_t chunk, parts = ew_cuda_part_count(cuda, sample_count, SAMPLES_PER_PART, dim, &chunk);
-    gmf_back terms = {sample_count,
-                      dim,
-                      stride,
-                      chunk,
-                      u,
-                      v,
-                      weights,
-                      logit_gradients,
-                      u_gradients,
-                      v_gradients};
+    gmf_back terms = {sample_count,    dim,         stride,     chunk, u, v, weights,
+                      logit_gradients, u_gradients, v_gradients};
     float *to = parts > 1 ? cuda->scratch : weight_gradients;
     uint32_t x = ew_cuda_power(dim, EW_CUDA_WARP);
     dim3 grid(parts, ew_cuda_blocks(dim, x)), block(x, EW_CUDA_THREADS / x);

@@ -3,8 +3,8 @@
 //   stores table|lmdb|rocksdb FOLDER ROWS FLOATS MESSAGES SKEW
 //
 // Makes ROWS rows of FLOATS, then takes MESSAGES messages of 1,000 distinct keys each: reads every
-// row, adds to it and keeps it. Keys follow a power law (rank ~ u^SKEW; 1: all alike). Neither store
-// syncs: what lasts is written by checkpoints. Prints one JSON line.
+// row, adds to it and keeps it. Keys follow a power law (rank ~ u^SKEW; 1: all alike). Neither
+// store syncs: what lasts is written by checkpoints. Prints one JSON line.
 #include <errno.h>
 #include <lmdb.h>
 #include <rocksdb/c.h>
@@ -47,7 +47,8 @@ static void table_open(store *s)
     rt_error error = {0};
     ps_store *rows;
     ps_table *table;
-    must(ps_store_create(s->folder, s->rows * s->floats * 8 + (1 << 26), &rows, &error), error.text);
+    must(ps_store_create(s->folder, s->rows * s->floats * 8 + (1 << 26), &rows, &error),
+         error.text);
     const ps_table_config config = {.row_floats = s->floats,
                                     .memory_bytes_max = UINT64_C(1) << 36,
                                     .is_on_disk = true,

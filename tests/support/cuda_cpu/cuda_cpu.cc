@@ -605,7 +605,7 @@ static int given_device_count = COUNT_NOT_READ;
 static uint64_t calls_left = UINT64_MAX;
 static bool fails_once;
 static uint64_t call_failures;
-static uint64_t things_alive; // streams, events and handles of cuBLAS
+static uint64_t things_alive;       // streams, events and handles of cuBLAS
 static uint64_t capture_call_fails; // 0: none
 static bool no_code = getenv("CUDA_CPU_NO_CODE") != NULL;
 static pthread_once_t doom_once = PTHREAD_ONCE_INIT;
@@ -615,7 +615,7 @@ static uint64_t launch_count, wait_count, capture_count, graphs_launched;
 static const char *watched; // a block of the host
 static size_t watched_size;
 static uint64_t copied_inside, copied_outside; // bytes, from or to it and others of the host
-static thread_local uint64_t capture_calls; // since the begin of this thread's capture; 0: none
+static thread_local uint64_t capture_calls;    // since the begin of this thread's capture; 0: none
 
 static int device_count(void)
 {

@@ -1,5 +1,5 @@
-// Kernels with the faults that cuda_runtime.h promises to show; tests/unit/edge_worker/test_cuda_cpu.c runs
-// them, each in a process of its own.
+// Kernels with the faults that cuda_runtime.h promises to show;
+// tests/unit/edge_worker/test_cuda_cpu.c runs them, each in a process of its own.
 #include "runtime/rt_cuda_kernel.h"
 
 #define THREADS 64u

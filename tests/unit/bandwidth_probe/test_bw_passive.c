@@ -500,11 +500,11 @@ static void strange_confirmations_do_no_harm(void **state)
 }
 
 TEST_MAIN(TEST(busy_links_are_measured), TEST(what_passes_no_link_says_nothing),
-          TEST(idle_applications_say_nothing),
-          TEST(quick_messages_bound_the_rate), TEST(a_slow_sender_is_no_slow_link),
-          TEST(a_slow_receiver_is_no_slow_link), TEST(late_arrivals_do_not_count),
-          TEST(a_full_way_does_not_slow_the_other), TEST(waiting_pushes_hold_up_the_way_down),
-          TEST(a_probe_tells_what_a_way_carries), TEST(a_link_that_drops_shows_under_load),
-          TEST(what_went_before_a_push_is_not_quick), TEST(a_busy_link_is_not_quick),
-          TEST(changes_show_at_once), TEST(clocks_may_part_for_long), TEST(shards_share_the_link),
+          TEST(idle_applications_say_nothing), TEST(quick_messages_bound_the_rate),
+          TEST(a_slow_sender_is_no_slow_link), TEST(a_slow_receiver_is_no_slow_link),
+          TEST(late_arrivals_do_not_count), TEST(a_full_way_does_not_slow_the_other),
+          TEST(waiting_pushes_hold_up_the_way_down), TEST(a_probe_tells_what_a_way_carries),
+          TEST(a_link_that_drops_shows_under_load), TEST(what_went_before_a_push_is_not_quick),
+          TEST(a_busy_link_is_not_quick), TEST(changes_show_at_once),
+          TEST(clocks_may_part_for_long), TEST(shards_share_the_link),
           TEST(strange_confirmations_do_no_harm))

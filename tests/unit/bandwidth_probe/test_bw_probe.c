@@ -31,7 +31,7 @@ typedef struct {
     uint32_t first, count, released, pace;
     uint64_t sent_bytes, answered_bytes;
     uint32_t filler_nonzero;
-    bool deaf;      // messages get lost
+    bool deaf;                                               // messages get lost
     enum { RIGHT, NUMBER, KIND, SHORT, LONG, WRONG } answer; // what is wrong with answers
     bw_stream_end stream;
 } world;

@@ -436,8 +436,8 @@ static void random_measurements(void **state)
             const double noise = seed % 2 ? 0.5 * rt_random_unit(&random) - 0.25
                                           : 0.15 * ((double)rt_random_below(&random, 5) - 2);
             const double value = around * (1 + noise);
-            around = rt_random_below(&random, 30) ? around
-                                                  : GBIT * (0.5 + rt_random_below(&random, 4));
+            around =
+                rt_random_below(&random, 30) ? around : GBIT * (0.5 + rt_random_below(&random, 4));
             table.rounds += rt_random_below(&random, 12) ? rt_random_below(&random, 3) : 14;
             const uint64_t version = table.version;
             const bool changed = measure_plainly(&link, table.rounds, source, value);

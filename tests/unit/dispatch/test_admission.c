@@ -122,8 +122,8 @@ static void counts_fade(void **state)
     dp_admission_destroy(admission);
 }
 
-// Of 4,000 new keys in each of 20 batches so many get a row as the share says, others in each batch,
-// the same every time; twice in a batch is once.
+// Of 4,000 new keys in each of 20 batches so many get a row as the share says, others in each
+// batch, the same every time; twice in a batch is once.
 static void chance_admits_a_share(void **state)
 {
     (void)state;

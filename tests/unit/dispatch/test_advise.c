@@ -36,8 +36,8 @@ static void ask(asked *a, const char *const *sets)
     assert_int_equal(rt_stream_open(&a->config.stream, a->config.seed, &stream, NULL), RT_OK);
     a->schema = *rt_stream_schema(stream);
     rt_stream_close(stream);
-    a->sim = (dp_sim_config){
-        .config = &a->config, .schema = &a->schema, .dense_bytes = DENSE_BYTES};
+    a->sim =
+        (dp_sim_config){.config = &a->config, .schema = &a->schema, .dense_bytes = DENSE_BYTES};
 }
 
 #define ASK(a, ...) ask(a, (const char *const[]){__VA_ARGS__, NULL})
@@ -83,8 +83,8 @@ static void the_first_choice_is_what_sim_says(void **state)
         assert_true(advices.items[i - 1].predicted_s <= advices.items[i].predicted_s);
     const dp_advice *picks[] = {&advices.items[0], &advices.items[advices.count - 1]};
     for (uint32_t i = 0; i < 2; i++) {
-        ASK(&again, picks[i]->lines[0], picks[i]->lines[1], picks[i]->lines[2],
-            picks[i]->lines[3], picks[i]->lines[4]);
+        ASK(&again, picks[i]->lines[0], picks[i]->lines[1], picks[i]->lines[2], picks[i]->lines[3],
+            picks[i]->lines[4]);
         const dp_sim_result result = simulate(&again);
         assert_true(predicted_s(&result) == picks[i]->predicted_s);
         assert_int_equal(result.participants, picks[i]->participants);
@@ -115,12 +115,12 @@ static void staleness_is_tried(void **state)
             const dp_advice *one = &advices.items[i];
             const bool has_window = has_line(one, "dispatch.window=4");
             windows += has_window;
-            assert_true(!has_window || (!one->consistency.bounded &&
-                                        (has_line(one, "dispatch.policy=esd") ||
-                                         has_line(one, "dispatch.policy=makespan"))));
+            assert_true(!has_window ||
+                        (!one->consistency.bounded && (has_line(one, "dispatch.policy=esd") ||
+                                                       has_line(one, "dispatch.policy=makespan"))));
             strict += !has_window && has_line(one, "consistency.staleness=off");
-            stale += one->consistency.staleness == 100 &&
-                     has_line(one, "consistency.staleness=100");
+            stale +=
+                one->consistency.staleness == 100 && has_line(one, "consistency.staleness=100");
         }
         assert_true(strict > 0);
         assert_int_equal(5 * windows, 2 * strict); // two of five policies look at one
@@ -226,9 +226,9 @@ static void caches_that_are_too_small(void **state)
 static void the_best_fixed_set(void **state)
 {
     (void)state;
-    static const char *const sets[] = {
-        "dispatch.participants=[0]", "dispatch.participants=[0, 1]",
-        "dispatch.participants=[0, 1, 2]", "dispatch.participants=[0, 1, 2, 3]"};
+    static const char *const sets[] = {"dispatch.participants=[0]", "dispatch.participants=[0, 1]",
+                                       "dispatch.participants=[0, 1, 2]",
+                                       "dispatch.participants=[0, 1, 2, 3]"};
     asked a;
     dp_fixed_set best;
     double least = 0;
@@ -282,7 +282,6 @@ static void rows_bound_what_a_worker_gets(void **state)
 }
 
 TEST_MAIN(TEST(the_first_choice_is_what_sim_says), TEST(staleness_is_tried),
-          TEST_SLOW(a_narrow_ps_is_got_round, 120),
-          TEST(stale_copies_are_seen_to_move), TEST(the_work_is_bounded),
-          TEST(caches_that_are_too_small), TEST(the_best_fixed_set),
+          TEST_SLOW(a_narrow_ps_is_got_round, 120), TEST(stale_copies_are_seen_to_move),
+          TEST(the_work_is_bounded), TEST(caches_that_are_too_small), TEST(the_best_fixed_set),
           TEST(free_micro_batches_need_no_bounds), TEST(rows_bound_what_a_worker_gets))

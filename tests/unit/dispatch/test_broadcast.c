@@ -381,7 +381,7 @@ static void no_byte_may_be_missing(void **state)
 }
 
 TEST_MAIN(TEST(what_goes_in_comes_out), TEST(folded_batches_are_unfolded),
-          TEST(several_labels_come_along),
-          TEST(bytes_are_where_the_header_says), TEST(no_more_records_than_can_wait),
-          TEST(numbers_that_cannot_be), TEST(keys_are_one_run_per_field),
-          TEST(samples_have_at_most_so_many_keys), TEST(no_byte_may_be_missing))
+          TEST(several_labels_come_along), TEST(bytes_are_where_the_header_says),
+          TEST(no_more_records_than_can_wait), TEST(numbers_that_cannot_be),
+          TEST(keys_are_one_run_per_field), TEST(samples_have_at_most_so_many_keys),
+          TEST(no_byte_may_be_missing))

@@ -224,9 +224,8 @@ static void units_have_a_bound(void **state)
         open_scene(&s, 12, 4, SAMPLES * FIELDS);
         s.config.dispatch.policy = kind ? RT_POLICY_MAKESPAN : RT_POLICY_LAIA;
         s.config.dispatch.search_evaluations = 100;
-        const double most =
-            (kind ? DP_CHOICE_SEARCH_SHARE : DP_CHOICE_SHARE) *
-            (double)dp_trial_decision_work(&s.config, SAMPLES * FIELDS);
+        const double most = (kind ? DP_CHOICE_SEARCH_SHARE : DP_CHOICE_SHARE) *
+                            (double)dp_trial_decision_work(&s.config, SAMPLES * FIELDS);
         add_parts(&s, 15, works, &count);
         assert_int_equal(dp_choice_begin(&choice, &s.config, &s.recent, DP_ESTIMATE_MOVED, 15),
                          RT_OK);
@@ -390,8 +389,7 @@ static void times_of_sets(void **state)
     config->rates.ps_bytes_per_s = FAST / 100; // the server is what all wait for
     const double server = dp_estimate_s(config, &demand, 0.5, 1);
     must_be_near(server, 0.5 * all / (FAST / 100));
-    must_be_near(dp_estimate_s(config, &demand, 0.5, 3),
-                 (200000 + 2 * of_half) / (FAST / 100));
+    must_be_near(dp_estimate_s(config, &demand, 0.5, 3), (200000 + 2 * of_half) / (FAST / 100));
     dp_demand_fini(&demand);
     close_scene(&s);
 }
@@ -585,8 +583,7 @@ static void rows_that_others_have(void **state)
 }
 
 TEST_MAIN(TEST(few_batches_and_the_estimate), TEST(rows_that_others_have),
-          TEST(rows_that_stay_on_a_box),
-          TEST(computing_is_of_its_workers),
-          TEST(in_units_the_same_is_found), TEST(units_have_a_bound), TEST(trials_are_plans), TEST(caches_and_named_sets),
-          TEST(the_first_iterations_are_others),
+          TEST(rows_that_stay_on_a_box), TEST(computing_is_of_its_workers),
+          TEST(in_units_the_same_is_found), TEST(units_have_a_bound), TEST(trials_are_plans),
+          TEST(caches_and_named_sets), TEST(the_first_iterations_are_others),
           TEST(what_a_batch_needs), TEST(times_of_sets), TEST(which_set_is_likeliest))

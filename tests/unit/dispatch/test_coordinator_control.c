@@ -496,8 +496,9 @@ static void a_box_that_is_new(void **state)
     refuse(&f, "add\nd",
            "d: not there yet: worker 2, worker 3, ps 2; start them on that box, they "
            "wait to be taken in");
-    refuse(&f, "add\ne\n{}", "e: is a box of this run already: `lanyard add RUN e`, without more, "
-                              "takes it in");
+    refuse(&f, "add\ne\n{}",
+           "e: is a box of this run already: `lanyard add RUN e`, without more, "
+           "takes it in");
     ask(&f, "drain\ne", RT_OK, "e is not waited for any more: `lanyard add` takes it in");
     fail_run(&f);
 }

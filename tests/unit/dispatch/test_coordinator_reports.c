@@ -257,5 +257,4 @@ TEST_MAIN(TEST(a_report_on_other_samples), TEST(a_report_by_another_plan),
           TEST(a_report_on_another_slice), TEST(a_verdict_that_differs),
           TEST(a_bad_batch_that_was_applied), TEST(a_report_twice), TEST(a_report_before_its_turn),
           TEST(bad_batches_are_counted), TEST(messages_that_nobody_waits_for),
-          TEST(whoever_answers_finish_twice),
-          TEST(members_are_recorded), TEST(half_of_the_vitals))
+          TEST(whoever_answers_finish_twice), TEST(members_are_recorded), TEST(half_of_the_vitals))

@@ -55,7 +55,7 @@ typedef struct {
     uint32_t saved; // calls
     rt_transport *transport;
     rt_endpoint *members[MEMBERS_MAX]; // the shard, the workers, the second shard
-    rt_wire_welcome welcome;       // of worker 0
+    rt_wire_welcome welcome;           // of worker 0
     uint64_t end_ns;
 } fixture;
 
@@ -106,9 +106,9 @@ static UNUSED void join_run(fixture *f, uint32_t member)
     const uint32_t self = peer_of(member), rank = rt_peer_rank(self);
     const bool is_shard = rt_peer_role(self) == RT_ROLE_PS;
     rt_wire_hello hello = rt_control_greet(self, &f->own.identity);
-    hello.box = rt_config_hash_box(&f->config, is_shard
-                                                   ? rt_config_box_of_shard(&f->config, rank)
-                                                   : rt_config_box_of_worker(&f->config, rank));
+    hello.box =
+        rt_config_hash_box(&f->config, is_shard ? rt_config_box_of_shard(&f->config, rank)
+                                                : rt_config_box_of_worker(&f->config, rank));
     if (is_shard || rt_dispatch_is_mutual(&f->config.dispatch))
         rt_control_put_text(hello.address, sizeof hello.address, "tcp://127.0.0.1:1");
     if (ops->connect(f->transport, self, COORDINATOR, f->address, &f->members[member], &error))
@@ -372,12 +372,11 @@ static UNUSED uint32_t play_cut(fixture *f)
 static UNUSED void give_file(fixture *f, uint32_t member, uint64_t iteration, const char *bytes)
 {
     const size_t size = strlen(bytes);
-    const rt_wire_piece piece = {.total = size,
-                                 .checksum = rt_hash_bytes(bytes, size),
-                                 .sum = rt_hash_bytes(bytes, size),
-                                 .file = rt_peer_role(peer_of(member)) == RT_ROLE_PS
-                                             ? rt_peer_rank(peer_of(member))
-                                             : 0};
+    const rt_wire_piece piece = {
+        .total = size,
+        .checksum = rt_hash_bytes(bytes, size),
+        .sum = rt_hash_bytes(bytes, size),
+        .file = rt_peer_role(peer_of(member)) == RT_ROLE_PS ? rt_peer_rank(peer_of(member)) : 0};
     rt_wire_taken taken = {0};
     rt_message message = expect(f, member, RT_MESSAGE_SAVE);
     rt_message_release(&message);

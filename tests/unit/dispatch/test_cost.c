@@ -339,8 +339,7 @@ static void ticks_reach_the_bound(void **state)
 static void dense_bytes_of_the_first(void **state)
 {
     (void)state;
-    dp_account_config config = {
-        .worker_count = 2, .dense_bytes = 100, .dense_whole_bytes = 400};
+    dp_account_config config = {.worker_count = 2, .dense_bytes = 100, .dense_whole_bytes = 400};
     test_close(dp_account_dense_bytes(&config, 0, 10), 400, 1e-12, 0, "all in 32 bits");
     test_close(dp_account_dense_bytes(&config, 0, 80), 175, 1e-12, 0, "a quarter of them");
     test_close(dp_account_dense_bytes(&config, 15, 10), 250, 1e-12, 0, "half of them");
@@ -502,14 +501,13 @@ static void predicted_times(void **state)
 static void ticks_of_shards_are_the_predicted_time(void **state)
 {
     (void)state;
-    static const dp_shards cases[] = {
-        {0},
-        {2, 1, {0}},
-        {2, 1, {3e6, 0}},
-        {3, 1, {0, 4e6, 3e6}},
-        {4, 1, {9e6, 2e6, 0, 5e6}},
-        {4, 4, {9e6, 2e6, 0, 5e6}},
-        {3, 2, {5e6, 4e6, 3e6}}};
+    static const dp_shards cases[] = {{0},
+                                      {2, 1, {0}},
+                                      {2, 1, {3e6, 0}},
+                                      {3, 1, {0, 4e6, 3e6}},
+                                      {4, 1, {9e6, 2e6, 0, 5e6}},
+                                      {4, 4, {9e6, 2e6, 0, 5e6}},
+                                      {3, 2, {5e6, 4e6, 3e6}}};
     static const double ps[] = {0, 1e7, 6e6, 0, 2e7, 2e7, 0};
     const dp_layout layout = {1, {64}, {64}, RT_CODING_FP32};
     const dp_link links[] = {{1e6, 1e6}, {2e6, 2e6}};
@@ -741,8 +739,7 @@ static void ticks_of_boxes(void **state)
                             .of_worker = {0, 1, 1},
                             .of_shard = {1},
                             .given = {{1, 1}, {1, 1}}};
-    const dp_rates rates = {.shards.count = 1,
-                            .links = {{1e8, 5e7}, {1e7, 1e6}, {9e6, 2e7}}};
+    const dp_rates rates = {.shards.count = 1, .links = {{1e8, 5e7}, {1e7, 1e6}, {9e6, 2e7}}};
     const dp_link links[] = {{1e8, 5e7}, {1e7, 2e7}};
     dp_ticks ticks;
     dp_ticks_compute(&layout, rates.links, 3, 4, &ticks);

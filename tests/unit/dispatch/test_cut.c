@@ -36,8 +36,9 @@ static void begin(cut_case *c)
     const dp_tally_config tally = {.config = &c->config, .dense_count = 1};
     assert_int_equal(dp_roster_create(&roster, &c->roster, NULL), RT_OK);
     assert_int_equal(dp_tally_create(&tally, &c->tally, NULL), RT_OK);
-    const dp_checkpoint_config checkpoint = {
-        .directory = test_path("checkpoints"), .config = &c->config, .metrics = dp_tally_metrics(c->tally)};
+    const dp_checkpoint_config checkpoint = {.directory = test_path("checkpoints"),
+                                             .config = &c->config,
+                                             .metrics = dp_tally_metrics(c->tally)};
     assert_int_equal(dp_checkpoint_create(&checkpoint, NULL, 0, &c->checkpoint, NULL), RT_OK);
     c->cut = (dp_cut){.roster = c->roster,
                       .tally = c->tally,
@@ -279,9 +280,11 @@ static void answers_that_no_sweep_waits_for(void **state)
         c.cut.planned = i == 3 ? NULL : &c.planned;
         c.cut.asked = i != 4;
         assert_int_equal(rt_control_create_struct(&message, RT_MESSAGE_EXPIRE, peer, ITERATION,
-                                                  &answer, sizeof answer, NULL), RT_OK);
+                                                  &answer, sizeof answer, NULL),
+                         RT_OK);
         message.size -= i == 5;
-        assert_int_equal(dp_cut_expired(&c.cut, peer, &message, &is_over, NULL), i ? RT_WIRE : RT_OK);
+        assert_int_equal(dp_cut_expired(&c.cut, peer, &message, &is_over, NULL),
+                         i ? RT_WIRE : RT_OK);
         assert_int_equal(c.cut.ended_rows, i ? 0 : 1);
         assert_int_equal(c.cut.captured, i ? 0 : 2);
         assert_false(is_over);
@@ -318,8 +321,8 @@ static void the_giver_is_lost_meanwhile(void **state)
     fini(&c);
 }
 
-TEST_MAIN(TEST(a_request_is_met_once), TEST(the_giver_is_lost_meanwhile), TEST(lost_workers_are_not_waited_for),
-          TEST(another_worker_gives_the_dense_part), TEST(a_sweep_is_a_cut),
-          TEST(answers_that_no_sweep_waits_for), TEST(shards_wait_for_every_worker),
-          TEST(shards_wait_for_the_dense_part), TEST(what_nobody_waits_for),
-          TEST(members_that_cannot_be_asked))
+TEST_MAIN(TEST(a_request_is_met_once), TEST(the_giver_is_lost_meanwhile),
+          TEST(lost_workers_are_not_waited_for), TEST(another_worker_gives_the_dense_part),
+          TEST(a_sweep_is_a_cut), TEST(answers_that_no_sweep_waits_for),
+          TEST(shards_wait_for_every_worker), TEST(shards_wait_for_the_dense_part),
+          TEST(what_nobody_waits_for), TEST(members_that_cannot_be_asked))

@@ -319,5 +319,4 @@ static void illegal_states_are_named(void **state)
 
 TEST_MAIN(TEST(is_a_map), TEST(records_survive_growth), TEST(load_stays_below_70_percent),
           TEST(expected_keys_need_no_growth), TEST(too_many_keys_are_refused),
-          TEST_SLOW(five_million_keys, 120), TEST(found_in_steps),
-          TEST(illegal_states_are_named))
+          TEST_SLOW(five_million_keys, 120), TEST(found_in_steps), TEST(illegal_states_are_named))

@@ -318,6 +318,6 @@ static void unknown_computing_times_are_learned(void **state)
 TEST_MAIN(TEST(tables_follow_the_budget), TEST(alpha_is_the_largest_that_hides),
           TEST(alpha_falls_at_once_and_rises_late), TEST(rare_outliers_do_not_count),
           TEST(noise_at_the_limit_does_not_swing_it), TEST(fixed_alpha_is_left_alone),
-          TEST(a_reload_forgets_what_was_tried),
-          TEST(a_budget_is_met), TEST(budgets_that_cannot_be_met),
-          TEST(computing_times_are_told_when_they_last), TEST(unknown_computing_times_are_learned))
+          TEST(a_reload_forgets_what_was_tried), TEST(a_budget_is_met),
+          TEST(budgets_that_cannot_be_met), TEST(computing_times_are_told_when_they_last),
+          TEST(unknown_computing_times_are_learned))

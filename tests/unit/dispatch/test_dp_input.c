@@ -262,8 +262,8 @@ static uint64_t dirty_workers(const dp_planner *planner)
     return dirty;
 }
 
-// Who is said to be clean has no row that the PS lacks, and everybody who sits out becomes clean; it
-// can be lost then, and never trains again, whoever asks for it.
+// Who is said to be clean has no row that the PS lacks, and everybody who sits out becomes clean;
+// it can be lost then, and never trains again, whoever asks for it.
 static void a_lost_worker_trains_no_more(void **state)
 {
     (void)state;
@@ -490,7 +490,8 @@ static void a_run_is_planned_again_from_its_journal(void **state)
 static void a_record_changes_one_rate(void **state)
 {
     (void)state;
-    const dp_rates before = {.links = {{1, 1}}, .ps_bytes_per_s = 1, .shards = {.count = 1, .bytes_per_s = {1}}};
+    const dp_rates before = {
+        .links = {{1, 1}}, .ps_bytes_per_s = 1, .shards = {.count = 1, .bytes_per_s = {1}}};
     uint32_t rates = 0;
     for (uint32_t kind = 0; kind < DP_INPUT_KINDS; kind++) {
         dp_account_config account = {.rates = before};
@@ -540,9 +541,8 @@ static void short_batches_read_back(void **state)
 
 TEST_MAIN(TEST(records_take_effect_at_their_iteration), TEST(a_late_record_is_renamed),
           TEST(records_out_of_range_are_refused), TEST(ticks_follow_the_records),
-          TEST(dense_bytes_are_in_the_ticks),
-          TEST(ticks_are_those_of_who_takes_part), TEST(a_lost_worker_trains_no_more),
-          TEST(a_journal_reads_back),
+          TEST(dense_bytes_are_in_the_ticks), TEST(ticks_are_those_of_who_takes_part),
+          TEST(a_lost_worker_trains_no_more), TEST(a_journal_reads_back),
           TEST(bad_journals_are_refused), TEST(short_batches_read_back),
           TEST(half_a_line_is_left_out), TEST(a_run_is_planned_again_from_its_journal),
           TEST(fingerprints_see_the_order), TEST(a_record_changes_one_rate))

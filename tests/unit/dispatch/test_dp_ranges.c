@@ -62,8 +62,8 @@ static void test_ranges_of_classes(void **context)
     rt_json_begin_object(&json, NULL);
     dp_ranges_write(&all, &json, "ranges");
     rt_json_end_object(&json);
-    assert_non_null(strstr(rt_json_text(&json, NULL),
-                           "\"label_min\":2,\"label_max\":5,\"label_mean\":null,"));
+    assert_non_null(
+        strstr(rt_json_text(&json, NULL), "\"label_min\":2,\"label_max\":5,\"label_mean\":null,"));
     rt_json_fini(&json);
     dp_ranges_fini(&one);
     dp_ranges_fini(&all);

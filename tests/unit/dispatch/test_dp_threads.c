@@ -11,7 +11,7 @@
 // ---- the same plans --------------------------------------------------------------------------
 
 typedef struct {
-    uint64_t plans; // fingerprint
+    uint64_t plans;                   // fingerprint
     uint64_t evicted, summed, handed; // operations, so that a case is known to have them
 } outcome;
 
@@ -44,8 +44,7 @@ static void disturb(planner_case *pc, uint32_t t, outcome *o)
     if (t % 5 == 0)
         dp_planner_set_link(pc->planner, worker, (dp_link){1e7 * t, 3e7 * t});
     if (pc->shape.participants_min && t % 3 == 0) {
-        dp_input input = {
-            .kind = DP_INPUT_PARTICIPATES, .worker = worker, .value = t % 2 ? 1 : 0};
+        dp_input input = {.kind = DP_INPUT_PARTICIPATES, .worker = worker, .value = t % 2 ? 1 : 0};
         assert_int_equal(dp_planner_apply(pc->planner, &input, NULL), RT_OK);
     }
 }

@@ -84,5 +84,5 @@ static void a_disk_without_room(void **state)
     assert_int_equal(begin(), 2);
 }
 
-TEST_MAIN(TEST(a_disk_without_room), TEST(every_start_has_its_own), TEST(a_damaged_one_is_counted_on_by_the_clock),
-          TEST(a_folder_that_is_not_there))
+TEST_MAIN(TEST(a_disk_without_room), TEST(every_start_has_its_own),
+          TEST(a_damaged_one_is_counted_on_by_the_clock), TEST(a_folder_that_is_not_there))

@@ -473,4 +473,5 @@ static void sort_is_stable(void **state)
 TEST_MAIN(TEST(emark_is_its_rule), TEST(lru_is_its_rule), TEST(lfu_is_its_rule),
           TEST(light_lfu_is_its_rule), TEST(light_lfu_follows_a_drift), TEST(by_bytes),
           TEST(rows_that_are_needed), TEST(frequency_per_byte), TEST(emark_prefers_old_marks),
-          TEST(nothing_to_evict), TEST(needed_rows_run_out), TEST(states_go_on), TEST(sort_is_stable))
+          TEST(nothing_to_evict), TEST(needed_rows_run_out), TEST(states_go_on),
+          TEST(sort_is_stable))

@@ -17,7 +17,7 @@
 #define KEYS (FIELDS * IDS)
 #define SHARDS 6u
 #define FORGETS 10000u
-#define DENSE 1200u   // bytes of gradients, and of weights with their state
+#define DENSE 1200u // bytes of gradients, and of weights with their state
 #define WEIGHTS 6000u
 
 typedef struct {
@@ -57,21 +57,20 @@ static uint32_t number_of(uint64_t key)
 
 static void fill_config(const site *s, dp_planner_config *config)
 {
-    *config = (dp_planner_config){.worker_count = s->workers,
-                                  .sample_count_max = 6 * s->workers,
-                                  .keys_per_sample_max = FIELDS,
-                                  .participants_min = s->some_sit_out ? 1 : 0,
-                                  .layout.field_count = FIELDS,
-                                  .homes = s->homes,
-                                  .shard_rows_max = s->shard_rows_max,
-                                  .dense_bytes = DENSE,
-                                  .dense_return_bytes = WEIGHTS,
-                                  .dispatch = {.policy = s->policy,
-                                               .alpha = 1,
-                                               .search_evaluations = 200},
-                                  .rates.shards = {s->shards, s->shards, {0}},
-                                  .boxes = {.count = s->boxes, .worker_count = s->workers},
-                                  .seed = s->seed};
+    *config = (dp_planner_config){
+        .worker_count = s->workers,
+        .sample_count_max = 6 * s->workers,
+        .keys_per_sample_max = FIELDS,
+        .participants_min = s->some_sit_out ? 1 : 0,
+        .layout.field_count = FIELDS,
+        .homes = s->homes,
+        .shard_rows_max = s->shard_rows_max,
+        .dense_bytes = DENSE,
+        .dense_return_bytes = WEIGHTS,
+        .dispatch = {.policy = s->policy, .alpha = 1, .search_evaluations = 200},
+        .rates.shards = {s->shards, s->shards, {0}},
+        .boxes = {.count = s->boxes, .worker_count = s->workers},
+        .seed = s->seed};
     memcpy(config->boxes.of_worker, s->box_of_worker, sizeof s->box_of_worker);
     memcpy(config->boxes.of_shard, s->box_of_shard, sizeof s->box_of_shard);
     for (uint32_t f = 0; f < FIELDS; f++) {
@@ -177,8 +176,8 @@ static void pass_plan(run *r, const dp_plan *plan)
     }
     r->took_part = plan->participants;
     for (uint32_t b = 0; b < r->config.boxes.count; b++) {
-        const double link = fmax((double)one.up[b] / (1e6 * (1 + b)),
-                                 (double)one.down[b] / (2e6 * (1 + b)));
+        const double link =
+            fmax((double)one.up[b] / (1e6 * (1 + b)), (double)one.down[b] / (2e6 * (1 + b)));
         slowest = fmax(slowest, link);
         for (uint32_t w = 0; w < plan->worker_count; w++)
             if (r->config.boxes.of_worker[w] == b && plan->participants >> w & 1)
@@ -218,7 +217,8 @@ static void carry_out_pulls(run *r, const dp_plan *plan)
             const dp_op *op = &plan->slices[w].fill.items[i];
             if (op->kind == DP_OP_PULL && r->at[shard_of(r, op)][number_of(op->key)] != op->version)
                 fail_msg("iteration %" PRIu32 ", worker %" PRIu32 ": key %" PRIx64
-                         " version %" PRIu32 " is pulled from shard %" PRIu32 ", which has %" PRIu32,
+                         " version %" PRIu32 " is pulled from shard %" PRIu32
+                         ", which has %" PRIu32,
                          plan->iteration, w, op->key, op->version, shard_of(r, op),
                          r->at[shard_of(r, op)][number_of(op->key)]);
         }
@@ -294,7 +294,8 @@ static void carry_out(run *r, const dp_plan *plan)
         carry_out_pushes(r, &plan->slices[w].release);
     carry_out_pulls(r, plan);
     send_forgets(r, plan);
-    assert_true(plan->moves >= r->forget_count - waiting); // a row without versions moves in silence
+    assert_true(plan->moves >=
+                r->forget_count - waiting); // a row without versions moves in silence
     take_forgets(r, 3);
     for (uint32_t w = 0; w < plan->worker_count; w++)
         carry_out_pushes(r, &plan->slices[w].after);
@@ -334,8 +335,8 @@ static void check_flush(run *r)
     carry_out(r, plan);
     check_homes(r);
     for (uint32_t key = 0; key < KEYS; key++) {
-        const uint32_t version = dp_directory_version(dp_planner_directory(r->planner),
-                                                      rt_key(key / IDS, key % IDS));
+        const uint32_t version =
+            dp_directory_version(dp_planner_directory(r->planner), rt_key(key / IDS, key % IDS));
         uint32_t found = 0;
         for (uint32_t s = 0; s < r->config.rates.shards.count; s++)
             found += r->at[s][key];
@@ -358,8 +359,7 @@ static void sweep(run *r)
 
 static void let(run *r, uint32_t worker, bool participates)
 {
-    dp_input input = {
-        .kind = DP_INPUT_PARTICIPATES, .worker = worker, .value = participates};
+    dp_input input = {.kind = DP_INPUT_PARTICIPATES, .worker = worker, .value = participates};
     assert_int_equal(dp_planner_apply(r->planner, &input, NULL), RT_OK);
 }
 
@@ -564,7 +564,6 @@ static void costs_add_up(void **state)
     rt_free(all.after.items);
 }
 
-TEST_MAIN(TEST(costs_add_up), TEST(a_worker_and_a_shard_on_every_box), TEST(boxes_that_differ), TEST(rows_that_end),
-          TEST(workers_that_sit_out), TEST(shards_that_are_full),
-          TEST(one_box_that_is_full),
-          TEST(rows_follow_who_trains_alone))
+TEST_MAIN(TEST(costs_add_up), TEST(a_worker_and_a_shard_on_every_box), TEST(boxes_that_differ),
+          TEST(rows_that_end), TEST(workers_that_sit_out), TEST(shards_that_are_full),
+          TEST(one_box_that_is_full), TEST(rows_follow_who_trains_alone))

@@ -154,7 +154,8 @@ static void check_next(const planner_case *pc, uint32_t window)
     for (uint32_t d = 0; d < view->distinct_count; d++) {
         const uint32_t next = planner_case_next_use(pc, view->distinct[d].key);
         const bool is_known = next && next < pc->iteration + window;
-        assert_true(view->next[d] == DP_NO_NEXT || (is_known && view->next[d] < view->worker_count));
+        assert_true(view->next[d] == DP_NO_NEXT ||
+                    (is_known && view->next[d] < view->worker_count));
     }
 }
 
@@ -270,5 +271,4 @@ static void windows_forget(void **state)
 }
 
 TEST_MAIN(TEST(windows_forget), TEST(uses_are_known), TEST(nothing_shown_nothing_changed),
-          TEST(longer_windows_pull_less),
-          TEST(windows_move_less), TEST(windows_see_every_key))
+          TEST(longer_windows_pull_less), TEST(windows_move_less), TEST(windows_see_every_key))

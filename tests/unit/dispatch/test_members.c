@@ -87,7 +87,8 @@ static void files_that_cannot_be(void **state)
     rt_config_fini(&config);
 }
 
-// Of three boxes: all, without the one in the middle, and of those without a worker that did not come.
+// Of three boxes: all, without the one in the middle, and of those without a worker that did not
+// come.
 static void a_part_has_a_hash_of_its_own(void **state)
 {
     (void)state;

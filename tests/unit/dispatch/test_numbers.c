@@ -81,8 +81,8 @@ static void check_with_threads(batch_of_keys *batches, uint32_t batch_count, uin
 
 static void check_batches(batch_of_keys *batches, uint32_t batch_count)
 {
-    static const uint32_t threads[] = {1, 2, 3, 4, 7, DP_NUMBERS_PARTS_MAX,
-                                       DP_NUMBERS_PARTS_MAX + 1};
+    static const uint32_t threads[] = {
+        1, 2, 3, 4, 7, DP_NUMBERS_PARTS_MAX, DP_NUMBERS_PARTS_MAX + 1};
     for (uint32_t i = 0; i < batch_count; i++)
         find_numbers(&batches[i]);
     for (size_t i = 0; i < RT_COUNT_OF(threads); i++)
@@ -106,7 +106,8 @@ static void at_random(void **state)
         const uint32_t keys = 1 + rt_random_below(&random, b % 3 ? 60 : 2500);
         batches[b].count = 1 + rt_random_below(&random, 3000);
         for (uint32_t i = 0; i < batches[b].count; i++)
-            batches[b].keys[i] = rt_key(rt_random_below(&random, 3), rt_random_below(&random, keys));
+            batches[b].keys[i] =
+                rt_key(rt_random_below(&random, 3), rt_random_below(&random, keys));
     }
     check_batches(batches, 12);
     free(batches);

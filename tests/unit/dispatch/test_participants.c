@@ -58,8 +58,8 @@ static uint64_t next(scene *s, uint64_t current)
     dp_input records[RT_WORKERS_MAX];
     uint32_t count;
     random_batches_fill(&s->batches, &s->batch, SAMPLES);
-    assert_int_equal(
-        dp_participants_next(s->chooser, &s->batch, current, s->rows, records, &count), RT_OK);
+    assert_int_equal(dp_participants_next(s->chooser, &s->batch, current, s->rows, records, &count),
+                     RT_OK);
     for (uint32_t i = 0; i < count; i++) {
         assert_int_equal(records[i].kind, DP_INPUT_PARTICIPATES);
         assert_int_equal(records[i].value, !(current >> records[i].worker & 1));
@@ -292,7 +292,7 @@ static void damaged_states(void **state)
     assert_true(dp_participants_searches(one.chooser));
     dp_participants_save(one.chooser, &bytes);
     const size_t head = 200, tail = bytes.size - 2000; // between them, batches
-    for (size_t at = 0; at < bytes.size; at += at > head && at < tail ? 997 : 3) {
+    for (size_t at = 0; at<bytes.size; at += at> head && at < tail ? 997 : 3) {
         rt_error error = {0};
         for (uint32_t flip = 0; flip < 2; flip++) {
             scene other;
@@ -506,7 +506,8 @@ static void who_is_lost_is_not_chosen(void **state)
     close_scene(&s);
 }
 
-TEST_MAIN(TEST(the_first_batch_is_trained_by_the_right_ones), TEST(who_is_lost_is_not_chosen), TEST(a_link_that_drops_and_recovers),
-          TEST(rows_that_one_box_cannot_hold),
-          TEST(searches_become_rare), TEST(a_set_changes_when_a_search_is_over), TEST(a_state_goes_on), TEST(damaged_states), TEST(values_that_no_state_has),
+TEST_MAIN(TEST(the_first_batch_is_trained_by_the_right_ones), TEST(who_is_lost_is_not_chosen),
+          TEST(a_link_that_drops_and_recovers), TEST(rows_that_one_box_cannot_hold),
+          TEST(searches_become_rare), TEST(a_set_changes_when_a_search_is_over),
+          TEST(a_state_goes_on), TEST(damaged_states), TEST(values_that_no_state_has),
           TEST(sets_rotate))

@@ -131,7 +131,8 @@ static void compare_loads(const rt_config *config, const rt_batch *batches,
     for (uint32_t b = 0; b < COUNT; b++) {
         lookups += batches[b].key_count;
         for (uint32_t j = 0; j < WORKERS; j++)
-            samples[j] += batches[b].sample_count / WORKERS + (j < batches[b].sample_count % WORKERS);
+            samples[j] +=
+                batches[b].sample_count / WORKERS + (j < batches[b].sample_count % WORKERS);
     }
     assert_int_equal(account->hits.lookups, lookups);
     assert_in_range(account->hits.lookups_hit, 0, lookups);
@@ -166,8 +167,8 @@ static void compare(const dp_sim_result *result, const expected *want)
 
 // ---- bagpipe -----------------------------------------------------------------------------------
 
-// Where the window of batch b ends, behind its last batch: it never shrinks from the left, and grows
-// while its rows fit.
+// Where the window of batch b ends, behind its last batch: it never shrinks from the left, and
+// grows while its rows fit.
 static uint32_t window_end(const rt_batch *batches, uint32_t b, uint32_t end, uint32_t limit,
                            uint32_t slots, uint64_t *keys)
 {
@@ -196,7 +197,7 @@ static expected expect_bagpipe(const rt_batch *batches, uint32_t limit, uint32_t
                 before--; // the last use is in batch before - 1
             while (again < ends[b] && !has_key(&batches[again], keys[k]))
                 again++;
-            const bool stays = again < ends[b], is_cached = before > 0 && ends[before - 1] > b;
+            const bool stays = again<ends[b], is_cached = before> 0 && ends[before - 1] > b;
             const bool is_private = !replicate && uses == 1 && !stays;
             const bool moves = !is_cached && (before > 0 || pulls_first);
             for (uint32_t j = 0; j < WORKERS; j++) {
@@ -221,13 +222,15 @@ static void bagpipe_moves_what_its_window_says(void **state)
         uint32_t limit, slots;
         bool replicate, pulls_first;
     } cases[] = {
-        {"bagpipe:window=1", "cache.rows=2000", "dispatch.first_touch=local", 1, 2000, false, false},
+        {"bagpipe:window=1", "cache.rows=2000", "dispatch.first_touch=local", 1, 2000, false,
+         false},
         {"bagpipe:window=2", "cache.rows=2000", "dispatch.first_touch=pull", 2, 2000, false, true},
-        {"bagpipe:window=7", "cache.rows=2000", "dispatch.first_touch=local", 7, 2000, false, false},
+        {"bagpipe:window=7", "cache.rows=2000", "dispatch.first_touch=local", 7, 2000, false,
+         false},
         {"bagpipe", "cache.rows=900", "dispatch.first_touch=local", 1024, 900, false, false},
         {"bagpipe:window=30", "cache.rows=700", "dispatch.first_touch=pull", 30, 700, false, true},
-        {"bagpipe:window=5:replicate=true", "cache.rows=2000", "dispatch.first_touch=local", 5, 2000,
-         true, false},
+        {"bagpipe:window=5:replicate=true", "cache.rows=2000", "dispatch.first_touch=local", 5,
+         2000, true, false},
     };
     for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
         const char *const sets[] = {cases[i].cache, cases[i].first, NULL};
@@ -272,8 +275,8 @@ static void bagpipe_has_rows_on_one_worker(void **state)
     assert_int_equal(up, pulls * 16 + pushes * whole + fetched * back_and_forth);
     assert_int_equal(down, pulls * whole + fetched * back_and_forth);
     assert_true(fetched >= got.account.hits.keys - got.account.hits.distinct);
-    // If every row were with one of its users, which no placement sees to: in sequence it is half as
-    // many again.
+    // If every row were with one of its users, which no placement sees to: in sequence it is half
+    // as many again.
     const uint64_t at_least = sequence.account.hits.keys - sequence.account.hits.distinct;
     if (4 * fetched >= 5 * at_least)
         fail_msg("%" PRIu64 " rows from other workers, at least %" PRIu64 " in sequence", fetched,
@@ -314,7 +317,8 @@ static int compare_popular(const void *a, const void *b)
     return x->uses != y->uses ? (x->uses < y->uses ? 1 : -1) : compare_keys(&x->key, &y->key);
 }
 
-static uint32_t choose_hot(const rt_batch *batches, uint32_t profile, uint32_t wanted, uint64_t *hot)
+static uint32_t choose_hot(const rt_batch *batches, uint32_t profile, uint32_t wanted,
+                           uint64_t *hot)
 {
     uint64_t *keys = malloc(COUNT * BATCH * 64 * sizeof *keys);
     const uint32_t count = distinct_of(batches, 0, COUNT, keys);
@@ -324,8 +328,8 @@ static uint32_t choose_hot(const rt_batch *batches, uint32_t profile, uint32_t w
         all[k].key = keys[k];
         for (uint32_t i = 0; i < profile; i++) {
             const rt_batch *batch = &batches[i / BATCH];
-            for (uint32_t at = batch->key_offsets[i % BATCH]; at < batch->key_offsets[i % BATCH + 1];
-                 at++)
+            for (uint32_t at = batch->key_offsets[i % BATCH];
+                 at < batch->key_offsets[i % BATCH + 1]; at++)
                 all[k].uses += batch->keys[at] == keys[k];
         }
     }
@@ -411,9 +415,15 @@ static void specs(void **state)
     assert_int_equal(dp_peer_parse("bagpipe:partition=true", &peer, &error), RT_OK);
     assert_true(peer.kind == DP_PEER_BAGPIPE && peer.partition);
     static const char *const bad[] = {"bagpipe:partition=true:replicate=true",
-                                      "bagpipe:window=0",    "bagpipe:window=1025", "fae:window=3",
-                                      "fae:hot_rows=-1",     "fae:hot_rows=",       "bagpipe:",
-                                      "fae:schedule=truely", "fae:schedule=yes",    "fae:hot_rows=7x"};
+                                      "bagpipe:window=0",
+                                      "bagpipe:window=1025",
+                                      "fae:window=3",
+                                      "fae:hot_rows=-1",
+                                      "fae:hot_rows=",
+                                      "bagpipe:",
+                                      "fae:schedule=truely",
+                                      "fae:schedule=yes",
+                                      "fae:hot_rows=7x"};
     for (size_t i = 0; i < RT_COUNT_OF(bad); i++) {
         assert_int_equal(dp_peer_parse(bad[i], &peer, &error), RT_CONFIG);
         assert_non_null(strstr(error.text, bad[i]));
@@ -445,5 +455,6 @@ static void bad_data_is_an_error(void **state)
     rt_config_fini(&config);
 }
 
-TEST_MAIN(TEST(bad_data_is_an_error), TEST(bagpipe_moves_what_its_window_says), TEST(bagpipe_has_rows_on_one_worker), TEST(a_batch_that_no_cache_holds),
+TEST_MAIN(TEST(bad_data_is_an_error), TEST(bagpipe_moves_what_its_window_says),
+          TEST(bagpipe_has_rows_on_one_worker), TEST(a_batch_that_no_cache_holds),
           TEST(fae_moves_what_is_not_hot), TEST(fae_puts_hot_samples_together), TEST(specs))

@@ -259,17 +259,16 @@ static void links_say_who_sums(void **state)
     (void)state;
     uint64_t sums[2] = {0}, gradients[2] = {0};
     for (uint32_t wide = 0; wide < 2; wide++) {
-        const planner_shape shape = {.seed = 3,
-                                     .worker_count = 8,
-                                     .sample_count_max = 64,
-                                     .field_count = 6,
-                                     .ids_per_field = 60,
-                                     .bag_max = 1,
-                                     .zipf = 1,
-                                     .cache = CACHE_EVERYTHING,
-                                     .dispatch = {.policy = RT_POLICY_RANDOM,
-                                                  .hand_over = true,
-                                                  .reduce = true}};
+        const planner_shape shape = {
+            .seed = 3,
+            .worker_count = 8,
+            .sample_count_max = 64,
+            .field_count = 6,
+            .ids_per_field = 60,
+            .bag_max = 1,
+            .zipf = 1,
+            .cache = CACHE_EVERYTHING,
+            .dispatch = {.policy = RT_POLICY_RANDOM, .hand_over = true, .reduce = true}};
         planner_case pc;
         uint64_t sent = 0;
         planner_case_init(&pc, &shape);

@@ -168,12 +168,19 @@ static void check_part(uint32_t part)
         (void)state;                   \
         check_part(n);                 \
     }
+// clang-format off
 PART(0)
 PART(1)
-PART(2) PART(3) PART(4) PART(5) PART(6) PART(7)
+PART(2)
+PART(3)
+PART(4)
+PART(5)
+PART(6)
+PART(7)
+// clang-format on
 
-    // Writes the file anew, and says so.
-    static int record(void)
+// Writes the file anew, and says so.
+static int record(void)
 {
     char line[LINE_MAX_BYTES], sets[LINE_MAX_BYTES], got[LINE_MAX_BYTES];
     rt_bytes all = {0};

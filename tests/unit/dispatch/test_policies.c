@@ -686,7 +686,7 @@ static void same_state_on_other_processors(void **context)
 TEST_MAIN(TEST(hybrid_of_one_sample_each), TEST(hybrid_of_three_samples_each),
           TEST(hybrid_of_128_samples_each), TEST(hybrid_of_64_workers),
           TEST(planner_passes_alpha_on), TEST(laia_takes_the_best_holder),
-          TEST(laia_counts_long_samples), TEST(random_is_fair),
-          TEST(names_lead_to_their_tables), TEST(traits_are_theirs),
-          TEST(equal_seeds_give_equal_plans), TEST(fingerprint_shows_everything),
-          TEST(state_of_makespan_fits_together), TEST(same_state_on_other_processors))
+          TEST(laia_counts_long_samples), TEST(random_is_fair), TEST(names_lead_to_their_tables),
+          TEST(traits_are_theirs), TEST(equal_seeds_give_equal_plans),
+          TEST(fingerprint_shows_everything), TEST(state_of_makespan_fits_together),
+          TEST(same_state_on_other_processors))

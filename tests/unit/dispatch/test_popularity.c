@@ -339,7 +339,8 @@ static void every_meaning_counts(void **state)
         const char *format, *one, *other, *key;
     } cases[] = {
         {table, COLUMNS(COLUMN("a", "")), COLUMNS(COLUMN("a", ",\"missing\":\"-\"")), "columns"},
-        {table, COLUMNS(COLUMN("a", "")), COLUMNS("{\"name\":\"a\",\"kind\":\"multi\"}"), "columns"},
+        {table, COLUMNS(COLUMN("a", "")), COLUMNS("{\"name\":\"a\",\"kind\":\"multi\"}"),
+         "columns"},
         {table, COLUMNS(TWO COLUMN("c", ",\"from\":[\"a\",\"b\"]")),
          COLUMNS(TWO COLUMN("c", ",\"from\":[\"b\",\"a\"]")), "columns"},
         {table, COLUMNS(COLUMN("a", ",\"edges\":[1,2]")), COLUMNS(COLUMN("a", ",\"edges\":[1,3]")),
@@ -348,7 +349,8 @@ static void every_meaning_counts(void **state)
         {libsvm, "stream.libsvm.dense=2", "stream.libsvm.dense=3", "stream.libsvm"},
         {libsvm, "stream.libsvm.fields=[1,9]", "stream.libsvm.fields=[1,8]", "stream.libsvm"},
         {"seed=1", "stream.synthetic.first=0", "stream.synthetic.first=5", "synthetic and seed"},
-        {"seed=1", "stream.synthetic.clusters=3", "stream.synthetic.clusters=4", "synthetic and seed"},
+        {"seed=1", "stream.synthetic.clusters=3", "stream.synthetic.clusters=4",
+         "synthetic and seed"},
         {"seed=1", "stream.synthetic.drift=0", "stream.synthetic.drift=0.5", "synthetic and seed"},
     };
     const dp_popularity profile = {.uses = (dp_popular[]){{1, 2}}, .row_count = 1};
@@ -356,8 +358,8 @@ static void every_meaning_counts(void **state)
     for (size_t i = 0; i < 2 * RT_COUNT_OF(cases); i++) {
         const char *format = cases[i / 2].format, *one = cases[i / 2].one;
         rt_config written = config_of((const char *const[]){format, one, NULL});
-        rt_config own = config_of(
-            (const char *const[]){format, i % 2 ? cases[i / 2].other : one, NULL});
+        rt_config own =
+            config_of((const char *const[]){format, i % 2 ? cases[i / 2].other : one, NULL});
         const rt_schema schema = schema_of(&own);
         dp_popular *uses = NULL;
         uint64_t count;
@@ -379,8 +381,8 @@ static void a_file_that_cannot_be_written(void **state)
     rt_config config = config_of(NULL);
     const rt_schema schema = schema_of(&config);
     rt_error error = {0};
-    const rt_status status = dp_popularity_write(&profile, &config, &schema, 1,
-                                                 test_path("no/such/folder"), &error);
+    const rt_status status =
+        dp_popularity_write(&profile, &config, &schema, 1, test_path("no/such/folder"), &error);
     assert_int_equal(status, RT_IO);
     assert_non_null(strstr(error.text, "no/such/folder"));
     rt_config_fini(&config);

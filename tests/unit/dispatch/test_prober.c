@@ -434,8 +434,8 @@ static void lost_workers_are_not_waited_for(void **state)
     fini(&c);
 }
 
-TEST_MAIN(TEST(nothing_moves_while_a_worker_measures), TEST(lost_workers_are_not_waited_for), TEST(what_nobody_waits_for),
-          TEST(links_that_tell_are_left_alone), TEST(a_change_is_checked),
-          TEST(pauses_are_a_small_share), TEST(a_stop_ends_a_pause),
+TEST_MAIN(TEST(nothing_moves_while_a_worker_measures), TEST(lost_workers_are_not_waited_for),
+          TEST(what_nobody_waits_for), TEST(links_that_tell_are_left_alone),
+          TEST(a_change_is_checked), TEST(pauses_are_a_small_share), TEST(a_stop_ends_a_pause),
           TEST(a_resumed_run_knows_slow_boxes), TEST(pinned_links_and_0_never_pause),
           TEST(impossible_links_are_refused))

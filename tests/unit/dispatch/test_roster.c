@@ -42,12 +42,11 @@ static rt_endpoint *join_after(fixture *f, uint32_t self, uint64_t config_hash, 
 {
     rt_endpoint *endpoint = NULL;
     rt_error error = {0};
-    rt_wire_hello hello = {
-        .role = rt_peer_role(self),
-        .rank = rt_peer_rank(self),
-        .config_hash = config_hash,
-        .run = run,
-        .epoch = epoch};
+    rt_wire_hello hello = {.role = rt_peer_role(self),
+                           .rank = rt_peer_rank(self),
+                           .config_hash = config_hash,
+                           .run = run,
+                           .epoch = epoch};
     rt_control_put_text(hello.program, sizeof hello.program, rt_build());
     if (rt_peer_role(self) == RT_ROLE_PS)
         rt_control_put_text(hello.address, sizeof hello.address, "tcp://127.0.0.1:1");
@@ -524,8 +523,9 @@ static void last_words_are_heard(void **state)
     finish(&f);
 }
 
-// Of two shards the first, and worker 1, are of a box that is no part of the run: the other shard is
-// 0 from then on. Who is out waits, and cannot say anything; in the end its reason is another one.
+// Of two shards the first, and worker 1, are of a box that is no part of the run: the other shard
+// is 0 from then on. Who is out waits, and cannot say anything; in the end its reason is another
+// one.
 static void boxes_that_are_out_wait(void **state)
 {
     (void)state;
@@ -593,7 +593,8 @@ static void a_later_epoch_ends_the_run(void **state)
     f.workers[1] = join_after(&f, rt_peer(RT_ROLE_WORKER, 1), HASH, RUN, EPOCH + 1);
     await_failure(&f, &error);
     assert_true(dp_roster_is_replaced(f.roster));
-    assert_non_null(strstr(error.text, "this coordinator was replaced: worker 1 has served epoch 6"));
+    assert_non_null(
+        strstr(error.text, "this coordinator was replaced: worker 1 has served epoch 6"));
     assert_int_equal(stop_of(&f, f.workers[1], text, sizeof text), RT_REASON_FAILED);
     dp_roster_stop(f.roster, RT_PEER, error.text);
     assert_int_equal(stop_of(&f, f.workers[0], text, sizeof text), RT_REASON_FAILED);
@@ -758,7 +759,8 @@ static void who_can_be_spared_ends_nothing(void **state)
     finish(&f);
 }
 
-TEST_MAIN(TEST(a_box_more_waits), TEST(who_can_be_spared_ends_nothing), TEST(the_others_are_numbered_anew), TEST(boxes_that_are_out_wait),
+TEST_MAIN(TEST(a_box_more_waits), TEST(who_can_be_spared_ends_nothing),
+          TEST(the_others_are_numbered_anew), TEST(boxes_that_are_out_wait),
           TEST(who_is_late_is_not_waited_for), TEST(no_run_without_a_shard),
           TEST(a_visitor_learns_whether_it_fits), TEST(a_later_epoch_ends_the_run),
           TEST(a_later_epoch_ends_what_has_not_begun), TEST(who_waits_ends_nothing),

@@ -112,8 +112,9 @@ static void by_hand(void **state)
     (void)state;
     dp_plan plan;
     dp_account account = {0};
-    dp_account_config config = {
-        .layout = {2, {4, 32}, {4, 32}, RT_CODING_FP32}, .worker_count = 1, .rates.links = {{1000, 500}}};
+    dp_account_config config = {.layout = {2, {4, 32}, {4, 32}, RT_CODING_FP32},
+                                .worker_count = 1,
+                                .rates.links = {{1000, 500}}};
     assert_int_equal(dp_plan_init(&plan, 1), RT_OK);
     dp_plan_clear(&plan);
     dp_slice *slice = &plan.slices[0];

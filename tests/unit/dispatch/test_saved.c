@@ -208,8 +208,8 @@ static void fewer_shards_than_before(void **state)
 static void those_before_are_found(void **state)
 {
     (void)state;
-    static const dp_checkpoint_past want[] = {{3, 0, {{0}}}, {4, 3, {{0}}},   {8, 0, {{0}}},
-                                              {9, 0, {{0}}}, {12, 9, {{0}}}};
+    static const dp_checkpoint_past want[] = {
+        {3, 0, {{0}}}, {4, 3, {{0}}}, {8, 0, {{0}}}, {9, 0, {{0}}}, {12, 9, {{0}}}};
     dp_saved saved;
     dp_checkpoint_past *past;
     uint32_t count;
@@ -373,7 +373,7 @@ static void chains_have_an_end(void **state)
 }
 
 TEST_MAIN(TEST(all_of_it_is_read), TEST(those_before_are_found), TEST(fewer_shards_than_before),
-          TEST(what_was_never_completed_is_not_found),
-          TEST(a_gap_in_the_chain_is_damage), TEST(another_schema_is_refused),
-          TEST(manifests_that_cannot_be), TEST(as_many_shards_as_there_may_be),
-          TEST(own_parts_that_are_not_those_of_the_manifest), TEST(chains_have_an_end))
+          TEST(what_was_never_completed_is_not_found), TEST(a_gap_in_the_chain_is_damage),
+          TEST(another_schema_is_refused), TEST(manifests_that_cannot_be),
+          TEST(as_many_shards_as_there_may_be), TEST(own_parts_that_are_not_those_of_the_manifest),
+          TEST(chains_have_an_end))

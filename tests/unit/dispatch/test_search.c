@@ -138,9 +138,9 @@ static void fill_placement(rt_random *random, uint32_t *worker_of)
 static dp_search *make_search(void)
 {
     dp_search *search;
-    assert_int_equal(dp_search_create(p.view.worker_count, p.ticks.box_count, SAMPLES_MAX, KEYS_MAX,
-                                      &search),
-                     RT_OK);
+    assert_int_equal(
+        dp_search_create(p.view.worker_count, p.ticks.box_count, SAMPLES_MAX, KEYS_MAX, &search),
+        RT_OK);
     return search;
 }
 
@@ -492,7 +492,6 @@ static void loads_are_what_moves(void **state)
 
 TEST_MAIN(TEST(cost_is_the_definition), TEST(rows_that_differ_on_slow_links_only),
           TEST(search_improves_within_its_limits), TEST(no_step_raises_the_cost),
-          TEST(same_seed_same_placement), TEST(close_to_the_optimum),
-          TEST(nothing_is_left_to_move), TEST(what_costs_the_same_stays),
-          TEST(loads_are_what_moves), TEST(absurd_prices_are_bounded),
-          TEST(many_workers_and_a_slow_ps))
+          TEST(same_seed_same_placement), TEST(close_to_the_optimum), TEST(nothing_is_left_to_move),
+          TEST(what_costs_the_same_stays), TEST(loads_are_what_moves),
+          TEST(absurd_prices_are_bounded), TEST(many_workers_and_a_slow_ps))

@@ -91,8 +91,8 @@ static void bounds_that_cannot_be_kept(void **state)
 {
     (void)state;
     const dp_share most[] = {{0, 1, 0, 3}, {0, 1, 0, 3}, {0, 1, 0, 3}};
-    const dp_share least[] = {{0, 1, 4, 9}, {0, 1, 4, 9}}, one_has_none[] = {
-        {0, 1, 0, 9}, {0, 1, 4, 9}, {0, 1, 4, 9}};
+    const dp_share least[] = {{0, 1, 4, 9}, {0, 1, 4, 9}},
+                   one_has_none[] = {{0, 1, 0, 9}, {0, 1, 4, 9}, {0, 1, 4, 9}};
     must_be(most, 2, 10, (const uint32_t[]){5, 5});
     must_be(most, 2, 9, (const uint32_t[]){5, 4});
     must_be(most, 3, 10, (const uint32_t[]){4, 3, 3});

@@ -272,7 +272,8 @@ static void who_took_part_is_not_chosen_again(void **state)
 static void rows_that_end_are_counted(void **state)
 {
     (void)state;
-    const char *const one = "workers=1", *const link = "links.workers=[5]"; // who touches first is one
+    const char *const one = "workers=1", *const link =
+                                             "links.workers=[5]"; // who touches first is one
     const dp_sim_result none = RUN("sim.warmup=0", link, one);
     const dp_sim_result some = RUN("sim.warmup=0", link, one, "rows.expire_iterations=5");
     assert_int_equal(none.sweeps, 0);
@@ -301,4 +302,5 @@ TEST_MAIN(TEST(the_warm_up_is_not_counted), TEST(nothing_but_warm_up_is_an_error
           TEST(dispatch_errors_are_a_choice), TEST(times_are_of_what_counts),
           TEST(traces_have_every_iteration), TEST(a_spec_is_a_policy_and_its_keys),
           TEST(no_set_is_better_than_the_chosen_one), TEST(all_take_part_where_computing_is_slow),
-          TEST(who_took_part_is_not_chosen_again), TEST(rows_that_end_are_counted), TEST(bad_data_is_an_error))
+          TEST(who_took_part_is_not_chosen_again), TEST(rows_that_end_are_counted),
+          TEST(bad_data_is_an_error))

@@ -657,6 +657,5 @@ TEST_MAIN(TEST(what_is_written_is_read), TEST(kept_gradients), TEST(every_trunca
           TEST(longer_is_refused), TEST(every_count_is_checked), TEST(log_odds_are_checked),
           TEST(several_labels_come_along), TEST(a_flush_trains_nothing),
           TEST(every_index_is_checked), TEST(slots_of_new_rows_are_checked),
-          TEST(partners_are_checked), TEST(sums_are_checked),
-          TEST(the_longest_dense_chunk),
+          TEST(partners_are_checked), TEST(sums_are_checked), TEST(the_longest_dense_chunk),
           TEST(flipped_bits_harm_nobody))

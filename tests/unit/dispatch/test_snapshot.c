@@ -39,9 +39,8 @@ static uint64_t step(driven *d, const batches *all, uint32_t t)
 static void take_part(dp_planner *planner, uint32_t worker_count, uint64_t workers)
 {
     for (uint32_t w = 0; w < worker_count; w++) {
-        dp_input input = {.kind = DP_INPUT_PARTICIPATES,
-                          .worker = w,
-                          .value = (double)(workers >> w & 1)};
+        dp_input input = {
+            .kind = DP_INPUT_PARTICIPATES, .worker = w, .value = (double)(workers >> w & 1)};
         assert_int_equal(dp_planner_apply(planner, &input, NULL), RT_OK);
     }
 }
@@ -396,8 +395,8 @@ static void another_view(void **context)
     }
 }
 
-// What a policy learnt where boxes share no links is nothing to one that goes by boxes: with another
-// configuration it begins anew, as a run that begins with it.
+// What a policy learnt where boxes share no links is nothing to one that goes by boxes: with
+// another configuration it begins anew, as a run that begins with it.
 static void a_policy_of_other_boxes(void **context)
 {
     (void)context;
@@ -648,7 +647,9 @@ static void sections_of_another_length(void **context)
     planner_case_fini(&pc);
 }
 
-TEST_MAIN(TEST(sections_of_another_length), TEST(rows_of_another_cut), TEST_SLOW(every_policy_and_eviction, 200),
-          TEST(a_policy_that_was_set), TEST(a_policy_of_other_boxes), TEST(few_evaluations), TEST(windows), TEST(keeper_look_ahead_and_full_sync), TEST(values_in_force),
-          TEST(damaged_states), TEST(more_evictions_than_fills), TEST(who_takes_part),
-          TEST(another_view), TEST(counts_of_keys))
+TEST_MAIN(TEST(sections_of_another_length), TEST(rows_of_another_cut),
+          TEST_SLOW(every_policy_and_eviction, 200), TEST(a_policy_that_was_set),
+          TEST(a_policy_of_other_boxes), TEST(few_evaluations), TEST(windows),
+          TEST(keeper_look_ahead_and_full_sync), TEST(values_in_force), TEST(damaged_states),
+          TEST(more_evictions_than_fills), TEST(who_takes_part), TEST(another_view),
+          TEST(counts_of_keys))

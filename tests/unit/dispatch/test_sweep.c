@@ -318,5 +318,5 @@ static void time_makes_records(void **state)
 }
 
 TEST_MAIN(TEST(the_directory_forgets_what_is_older), TEST(the_floor_is_what_the_header_says),
-          TEST(stale_copies_make_rows_no_younger),
-          TEST(the_newest_are_found), TEST(time_makes_records))
+          TEST(stale_copies_make_rows_no_younger), TEST(the_newest_are_found),
+          TEST(time_makes_records))

@@ -1,5 +1,6 @@
-// test_tally_support - iterations that a dp_tally is told of, and what it has written. The n-th number
-// of iteration t is n * t, so that no two members are equal, and a mean over three iterations is 2 n.
+// test_tally_support - iterations that a dp_tally is told of, and what it has written. The n-th
+// number of iteration t is n * t, so that no two members are equal, and a mean over three
+// iterations is 2 n.
 #ifndef TEST_TALLY_SUPPORT_H
 #define TEST_TALLY_SUPPORT_H
 

@@ -154,16 +154,14 @@ static void which_column_is_watched(void **state)
         const char *column;
         uint32_t classes;
         const char *text; // NULL: none
-    } cases[] = {{"", 3, NULL},
-                 {"c", 0, NULL},
-                 {"d", 0,
-                  "watch.column: expected a categorical column of the stream, found \"d\""},
-                 {"a", 3,
-                  "watch.column: is for labels of 0 and 1, not for one of several classes"}};
+    } cases[] = {
+        {"", 3, NULL},
+        {"c", 0, NULL},
+        {"d", 0, "watch.column: expected a categorical column of the stream, found \"d\""},
+        {"a", 3, "watch.column: is for labels of 0 and 1, not for one of several classes"}};
     for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
-        const rt_schema schema = {.field_count = FIELDS,
-                                  .field_names = {"a", "b", "c"},
-                                  .class_count = cases[i].classes};
+        const rt_schema schema = {
+            .field_count = FIELDS, .field_names = {"a", "b", "c"}, .class_count = cases[i].classes};
         dp_watch *watch = rt_alloc(1, sizeof *watch);
         rt_value_names *names = NULL;
         rt_error error = {0};
@@ -194,14 +192,11 @@ static void what_was_read(void **state)
     (void)state;
     static const char *const names[] = {"malformed_lines", "odd_labels", "duplicates",
                                         "input_bytes_lost", "negatives_left_out"};
-    static const char *const of_join[] = {"events",     "outcomes", "waiting",
-                                          "kept",       "unanswered", "late",
-                                          "unmatched", "repeated",  "crowded"};
-    dp_reading reading = {.stats = {.malformed = 1,
-                                    .odd_labels = 2,
-                                    .duplicates = 3,
-                                    .bytes_lost = 4,
-                                    .left_out = 5}};
+    static const char *const of_join[] = {"events", "outcomes",  "waiting",  "kept",   "unanswered",
+                                          "late",   "unmatched", "repeated", "crowded"};
+    dp_reading reading = {
+        .stats = {
+            .malformed = 1, .odd_labels = 2, .duplicates = 3, .bytes_lost = 4, .left_out = 5}};
     for (uint32_t joined = 0; joined < 3; joined++) {
         rt_json json;
         if (joined)
@@ -240,8 +235,8 @@ static void what_was_read(void **state)
 static void what_was_sent(void **state)
 {
     (void)state;
-    static const char *const some[] = {"commits",        "commit_ms",   "commits_failed", "full",
-                                       "repeated",       "lost",        "refused",        "unnamed",
+    static const char *const some[] = {"commits",       "commit_ms",  "commits_failed", "full",
+                                       "repeated",      "lost",       "refused",        "unnamed",
                                        "journal_bytes", "connections"};
     const rt_stream_stats stats = {.duplicates = 6, .malformed = 7};
     rt_metrics *metrics = make_metrics();
@@ -408,6 +403,6 @@ static void bounds_names(void **state)
     rt_value_names_destroy(names);
 }
 
-TEST_MAIN(TEST(counts_columns), TEST(counts_columns_that_share_rows),
-          TEST(which_column_is_watched), TEST(what_was_read), TEST(what_was_sent),
-          TEST(judges_slices), TEST(keeps_what_comes_most), TEST(bounds_names))
+TEST_MAIN(TEST(counts_columns), TEST(counts_columns_that_share_rows), TEST(which_column_is_watched),
+          TEST(what_was_read), TEST(what_was_sent), TEST(judges_slices),
+          TEST(keeps_what_comes_most), TEST(bounds_names))

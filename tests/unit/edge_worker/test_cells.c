@@ -117,7 +117,8 @@ static void criteo_and_the_generator(void **state)
     rt_config_fini(&config);
 }
 
-// ---- questions -----------------------------------------------------------------------------------
+// ---- questions
+// -----------------------------------------------------------------------------------
 
 #define MOST 3u
 
@@ -194,9 +195,9 @@ static void questions_in_json(void **state)
                              " {\"shop\": null}, {\"tags\": []}],"
                              " \"context\": {\"price\": 2.5, \"tags\": [7, 9], \"shop\": \"c\"}} "),
                      RT_OK);
-    const uint64_t want[] = {hashed(0, "s"), rt_key(1, 3),   rt_key(1, 4), rt_key(0, RT_ID_MISSING),
-                             rt_key(1, 7),   rt_key(1, 9),   hashed(0, "c"),
-                             rt_key(1, RT_ID_MISSING)};
+    const uint64_t want[] = {
+        hashed(0, "s"), rt_key(1, 3), rt_key(1, 4),   rt_key(0, RT_ID_MISSING),
+        rt_key(1, 7),   rt_key(1, 9), hashed(0, "c"), rt_key(1, RT_ID_MISSING)};
     assert_int_equal(a.question.count, 3);
     assert_string_equal(a.question.id, "x");
     assert_int_equal(a.batch.key_count, RT_COUNT_OF(want));

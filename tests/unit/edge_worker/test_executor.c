@@ -561,5 +561,4 @@ TEST_MAIN(TEST(slices_come_in_order), TEST(slices_outstanding_are_bounded),
           TEST(pushes_wait_for_credits), TEST(slices_one_at_a_time),
           TEST(a_full_transport_gets_it_again), TEST(a_broken_transport_is_named),
           TEST(a_keeper_steps_with_the_sum), TEST(a_keeper_keeps_again),
-          TEST(a_sum_needs_a_kept_gradient),
-          TEST(a_gradient_is_kept_once))
+          TEST(a_sum_needs_a_kept_gradient), TEST(a_gradient_is_kept_once))

@@ -253,5 +253,5 @@ static void rows_of_another_epoch_are_dropped(void **state)
 TEST_MAIN(TEST(a_row_goes_out_with_its_state), TEST(a_row_may_come_before_its_slice),
           TEST(a_row_that_waits_at_the_end_is_given_back), TEST(lies_are_named),
           TEST(a_row_comes_once), TEST(what_waits_is_bounded), TEST(a_lie_that_waited_is_named),
-          TEST(a_full_connection_to_a_worker_is_known),
-          TEST(rows_of_every_slice_are_counted), TEST(rows_of_another_epoch_are_dropped))
+          TEST(a_full_connection_to_a_worker_is_known), TEST(rows_of_every_slice_are_counted),
+          TEST(rows_of_another_epoch_are_dropped))

@@ -221,8 +221,7 @@ static void rows_for_whoever_is_called_back(void **state)
     for (size_t i = 0; i < RT_COUNT_OF(rows); i++) {
         rt_message message =
             rows_message(RT_MESSAGE_HANDED, rows[i].sequence, head, DIM + STATE, 50);
-        assert_int_equal(give(&r, rt_peer(RT_ROLE_WORKER, FROM), &message, &error),
-                         rows[i].status);
+        assert_int_equal(give(&r, rt_peer(RT_ROLE_WORKER, FROM), &message, &error), rows[i].status);
     }
     r.sequence = 499;
     begin(&r);
@@ -239,6 +238,5 @@ static void rows_for_whoever_is_called_back(void **state)
 
 TEST_MAIN(TEST(who_is_called_back_trains_at_once), TEST(a_gap_is_passed_in_its_turn),
           TEST(one_at_a_time_behind_a_gap), TEST(a_flush_tells_what_is_trained),
-          TEST(a_flush_that_waits_tells_nothing),
-          TEST(a_slice_that_trains_names_no_cut), TEST(gaps_are_checked),
-          TEST(rows_for_whoever_is_called_back))
+          TEST(a_flush_that_waits_tells_nothing), TEST(a_slice_that_trains_names_no_cut),
+          TEST(gaps_are_checked), TEST(rows_for_whoever_is_called_back))

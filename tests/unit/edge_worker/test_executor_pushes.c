@@ -94,7 +94,7 @@ static void pushes_are_counted_by_reason(void **state)
 {
     (void)state;
     static const dp_reason reasons[] = {DP_REASON_EVICT, DP_REASON_UPDATE, DP_REASON_FLUSH,
-                                        DP_REASON_FLUSH, DP_REASON_FLUSH, DP_REASON_UPDATE};
+                                        DP_REASON_FLUSH, DP_REASON_FLUSH,  DP_REASON_UPDATE};
     enum { ROWS = 6 };
     rig r;
     uint64_t keys[ROWS];
@@ -307,7 +307,8 @@ static void rows_pass_through_to_a_new_home(void **state)
     for (uint32_t i = 0; i < 2; i++) {
         const rt_wire_pull pull = pull_at(&r, 0, i);
         assert_no_job(&r);
-        assert_int_equal(answer(&r, 0, &pull, 5 + i, DIM + STATE, 10 * (float)(i + 1), &error), RT_OK);
+        assert_int_equal(answer(&r, 0, &pull, 5 + i, DIM + STATE, 10 * (float)(i + 1), &error),
+                         RT_OK);
         (void)sent_as(&r, 2 + i, 1, RT_MESSAGE_PUSH_ROW, 2, 1);
         rt_wire_row head;
         float value;
@@ -323,7 +324,8 @@ static void rows_pass_through_to_a_new_home(void **state)
 
 // ---- what comes next -------------------------------------------------------------------------
 
-// Sizes of the next training, as soon as its slice is there; of a flush, which trains nothing, none.
+// Sizes of the next training, as soon as its slice is there; of a flush, which trains nothing,
+// none.
 static void what_is_trained_next_is_known(void **state)
 {
     (void)state;

@@ -23,9 +23,9 @@ static void make(world *w, rt_coding coding, bool stale)
     config.epoch = EPOCH;
     assert_int_equal(ew_codes_init(&w->codes, coding, SLOTS, DIM, rows->seed, rows->init_scale),
                      RT_OK);
-    assert_int_equal(ew_bases_init(&w->bases, SLOTS, DIM, &rows->optimizer, rows->seed,
-                                   rows->init_scale),
-                     RT_OK);
+    assert_int_equal(
+        ew_bases_init(&w->bases, SLOTS, DIM, &rows->optimizer, rows->seed, rows->init_scale),
+        RT_OK);
     config.codes = coding == RT_CODING_FP32 ? NULL : &w->codes;
     config.bases = stale ? &w->bases : NULL;
     create(&w->r, &config);
@@ -235,8 +235,7 @@ static void rounded_rows_wait_for_their_slots(void **state)
 static void refused(world *w, rt_message_type type, const char *text)
 {
     rt_error error;
-    rt_message message =
-        rows_message(type, w->r.sequence, (rt_wire_row){0}, DIM, 1);
+    rt_message message = rows_message(type, w->r.sequence, (rt_wire_row){0}, DIM, 1);
     rt_message_header(&message)->epoch = EPOCH;
     assert_int_equal(give(&w->r, rt_peer(RT_ROLE_PS, 1), &message, &error), RT_WIRE);
     if (!strstr(error.text, text))
@@ -339,7 +338,8 @@ static void what_changed_goes_out(void **state)
         forget_sent(&w.r);
         begin(&w.r);
         for (uint32_t i = 0; i < 4; i++) {
-            dp_op *op = add_op(&w.r, DP_OP_PUSH_ROW, key_of(slots[i] % FIELDS, 0, slots[i]), slots[i], 1);
+            dp_op *op =
+                add_op(&w.r, DP_OP_PUSH_ROW, key_of(slots[i] % FIELDS, 0, slots[i]), slots[i], 1);
             op->reason = i % 2 ? DP_REASON_EVICT : DP_REASON_UPDATE;
             op->flags |= i > 1 ? DP_OP_WHOLE : 0;
         }
@@ -437,8 +437,8 @@ static void changes_of_stale_rows(rt_coding coding)
     const bool coded = coding != RT_CODING_FP32;
     const size_t bytes =
         sizeof(rt_wire_delta) + (rt_coding_words(coding, DIM) + STATE) * sizeof(float);
-    const uint8_t *record = sent_as(
-        &w, 0, coded ? RT_MESSAGE_PUSH_DELTA_CODED : RT_MESSAGE_PUSH_DELTA, 2, bytes);
+    const uint8_t *record =
+        sent_as(&w, 0, coded ? RT_MESSAGE_PUSH_DELTA_CODED : RT_MESSAGE_PUSH_DELTA, 2, bytes);
     check_delta(&w, record, (rt_wire_delta){.key = keys[0], .version = 4, .base = 3, .pulls = 2},
                 came[0], now[0]);
     check_delta(&w, record + bytes,

@@ -481,8 +481,9 @@ static void gradients_of_another_epoch_are_dropped(void **state)
     teardown(&r);                           // with one that is still awaited: a leak otherwise
 }
 
-TEST_MAIN(TEST(the_order_is_that_of_workers), TEST(every_row_has_its_own_trainers), TEST(a_gradient_goes_to_who_sums),
-          TEST(gradients_may_come_before_their_slice), TEST(what_follows_waits),
-          TEST(a_sum_is_not_left_behind), TEST(more_slices_are_refused), TEST(a_bad_batch),
-          TEST(lies_are_named), TEST(a_gradient_comes_once), TEST(what_waits_is_bounded),
-          TEST(a_sum_needs_its_row), TEST(gradients_of_another_epoch_are_dropped))
+TEST_MAIN(TEST(the_order_is_that_of_workers), TEST(every_row_has_its_own_trainers),
+          TEST(a_gradient_goes_to_who_sums), TEST(gradients_may_come_before_their_slice),
+          TEST(what_follows_waits), TEST(a_sum_is_not_left_behind), TEST(more_slices_are_refused),
+          TEST(a_bad_batch), TEST(lies_are_named), TEST(a_gradient_comes_once),
+          TEST(what_waits_is_bounded), TEST(a_sum_needs_its_row),
+          TEST(gradients_of_another_epoch_are_dropped))

@@ -251,9 +251,9 @@ static void din_says_what_it_lacks(void **state)
 static void a_graph_says_what_it_lacks(void **state)
 {
     (void)state;
-    static const char *const says[] = {"expects 5: a node",  "expected 1 to 32", "stream.tables",
-                                       "stream.tables",      "dense features",   "model.pooling",
-                                       "model.mlp: has 1",   "1 classes",        "of 2 labels"};
+    static const char *const says[] = {"expects 5: a node", "expected 1 to 32", "stream.tables",
+                                       "stream.tables",     "dense features",   "model.pooling",
+                                       "model.mlp: has 1",  "1 classes",        "of 2 labels"};
     fixture f;
     setup(&f);
     for (uint32_t i = 0; i < RT_COUNT_OF(says); i++) {
@@ -552,7 +552,7 @@ static void a_base_rate_that_is_given(void **state)
 TEST_MAIN(TEST(log_odds_shift_the_bias_between_prediction_and_training),
           TEST(a_base_rate_that_is_given), TEST(papers_wide_and_deep_has_136673_weights),
           TEST(initial_values_follow_the_seed), TEST(steps_repeat_to_the_bit),
-          TEST(idle_worker_contributes_zero), TEST(din_says_what_it_lacks), TEST(a_graph_says_what_it_lacks),
-          TEST(classes_are_checked), TEST(shares_add_up), TEST(nan_reaches_the_loss),
-          TEST(bad_micro_batches_are_refused), TEST(bad_sizes_are_refused),
-          TEST(parameters_survive_a_file))
+          TEST(idle_worker_contributes_zero), TEST(din_says_what_it_lacks),
+          TEST(a_graph_says_what_it_lacks), TEST(classes_are_checked), TEST(shares_add_up),
+          TEST(nan_reaches_the_loss), TEST(bad_micro_batches_are_refused),
+          TEST(bad_sizes_are_refused), TEST(parameters_survive_a_file))

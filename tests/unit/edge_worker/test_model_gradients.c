@@ -293,8 +293,8 @@ static void fill_batch(fixture *f, bool bags, rt_random *random)
         f->dense[i] = (float)(2 * rt_random_unit(random) - 1);
     for (uint32_t bag = 0; bag < batch->sample_count * fields; bag++) {
         for (uint32_t size = bags ? rt_random_below(random, 4) : 1; size > 0; size--)
-            f->lookup_rows[count++] = rt_tables_of(&f->config.tables, bag % fields) * ids +
-                                      rt_random_below(random, ids);
+            f->lookup_rows[count++] =
+                rt_tables_of(&f->config.tables, bag % fields) * ids + rt_random_below(random, ids);
         f->bag_offsets[bag + 1] = count;
     }
     batch->lookup_count = count;
@@ -503,5 +503,4 @@ static void graphsage(void **state)
 }
 
 TEST_MAIN(TEST(wide_and_deep), TEST(deep_fm), TEST_SLOW(deep_and_cross, 240), TEST_SLOW(dlrm, 240),
-          TEST(neural_collaborative_filtering), TEST(deep_interest),
-          TEST(graphsage))
+          TEST(neural_collaborative_filtering), TEST(deep_interest), TEST(graphsage))

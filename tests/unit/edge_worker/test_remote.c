@@ -23,9 +23,9 @@ typedef enum {
     REFUSES,
     OTHER_DIM,
     OTHER_COUNT,
-    CUT_SHORT,     // fewer floats than rows
-    TOO_LONG,      // more
-    SAME_OF_NONE,  // says that a row has not changed which nobody has
+    CUT_SHORT,    // fewer floats than rows
+    TOO_LONG,     // more
+    SAME_OF_NONE, // says that a row has not changed which nobody has
     NO_SUCH_KIND,
     MANNERS
 } manners;
@@ -51,12 +51,14 @@ typedef struct {
 
 static ew_version version_of(uint64_t id)
 {
-    return (ew_version){.iteration = 10 * id, .samples = id, .trained_s = 100.0 * (double)id, .id = id};
+    return (ew_version){
+        .iteration = 10 * id, .samples = id, .trained_s = 100.0 * (double)id, .id = id};
 }
 
 static void answer(source *s, uint32_t peer, const rt_message *question)
 {
-    uint8_t payload[sizeof(rt_wire_looked_up) + KEYS_MAX + KEYS_MAX * DIM * sizeof(float) + 64] = {0};
+    uint8_t payload[sizeof(rt_wire_looked_up) + KEYS_MAX + KEYS_MAX * DIM * sizeof(float) + 64] = {
+        0};
     const int manner = atomic_load(&s->manners);
     const uint64_t version = atomic_load(&s->version);
     const ew_version is = version_of(version);
@@ -77,9 +79,9 @@ static void answer(source *s, uint32_t peer, const rt_message *question)
         memcpy(&one, rt_message_payload(question) + sizeof(rt_wire_look_up) + i * sizeof one,
                sizeof one);
         make_row(one.key, version, row);
-        found[i] = one.key % 7 == 0                                            ? RT_LOOK_UP_NONE
+        found[i] = one.key % 7 == 0                                         ? RT_LOOK_UP_NONE
                    : one.have && one.have == rt_hash_bytes(row, sizeof row) ? RT_LOOK_UP_SAME
-                                                                               : RT_LOOK_UP_ROW;
+                                                                            : RT_LOOK_UP_ROW;
         if (found[i] == RT_LOOK_UP_ROW) {
             memcpy(row_at, row, sizeof row);
             row_at += sizeof row;
@@ -239,7 +241,7 @@ static void other_versions_are_told(void **state)
     (void)state;
     open_scene(&on, 20000);
     assert_int_equal(gather_some(&on, 1, 1), RT_OK); // 5
-    atomic_store(&on.source.version, 3); // and 2 is gone
+    atomic_store(&on.source.version, 3);             // and 2 is gone
     must_gather(&on, 2, 3);
     assert_int_equal(on.told.iteration, 20);
     assert_int_equal(on.told.rows_oldest, 20);

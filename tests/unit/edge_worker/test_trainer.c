@@ -92,7 +92,9 @@ static void gradients_stay_for_a_sum_under_way(void **state)
     ew_device device;
     ew_trainer *trainer;
     ew_exchange *exchange;
-    assert_int_equal(ew_cuda_open(test_plugin_path(), &(ew_device_wish){.name = "cuda:0"}, &device, &error), RT_OK);
+    assert_int_equal(
+        ew_cuda_open(test_plugin_path(), &(ew_device_wish){.name = "cuda:0"}, &device, &error),
+        RT_OK);
     ew_model *model = make_model(&device);
     const int wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     const ew_trainer_config config = {.device = &device,

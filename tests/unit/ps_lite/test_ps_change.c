@@ -108,8 +108,9 @@ static void gradients_are_summed(void **state)
     setup(&plain);
     for (uint32_t w = 0; w < 2; w++) {
         accepted(&coded, w, gradient_of(w, 7, 3, 0));
-        accepted(&plain, w,
-                 message_of(w, RT_MESSAGE_PUSH_GRAD, 9, 1, &record, sizeof(rt_wire_grad) + DIM * 4));
+        accepted(
+            &plain, w,
+            message_of(w, RT_MESSAGE_PUSH_GRAD, 9, 1, &record, sizeof(rt_wire_grad) + DIM * 4));
     }
     const float *row = ps_shard_find(coded.shard, 7, &version);
     assert_int_equal(version, 9);
@@ -184,8 +185,10 @@ static void answers_are_as_they_are_asked_for(void **state)
     for (uint32_t tag = 0; tag < 4; tag++) {
         const bool with_state = tag & 1, whole = tag & 2;
         drop_sent(&f);
-        accepted(&f, 1, pull_of(1, RT_MESSAGE_PULL, 4, 7, 3, 77 | (with_state ? RT_WIRE_TAG_STATE : 0) |
-                                                                 (whole ? RT_WIRE_TAG_WHOLE : 0)));
+        accepted(
+            &f, 1,
+            pull_of(1, RT_MESSAGE_PULL, 4, 7, 3,
+                    77 | (with_state ? RT_WIRE_TAG_STATE : 0) | (whole ? RT_WIRE_TAG_WHOLE : 0)));
         const float *record = only_record(&f, RT_MESSAGE_ROWS_CODED, 1, &head);
         const size_t values = whole ? sizeof rounded : sizeof words;
         assert_true(head.key == 7 && head.version == 3 && (head.tag & 77) == 77);
@@ -199,8 +202,9 @@ static void answers_are_as_they_are_asked_for(void **state)
     accepted(&f, 0, pull_of(0, RT_MESSAGE_PULL_SUM, 9, 9, 9, 6));
     coded_grad grad = {{9, 2, 3, 0}, {0}};
     rt_coding_pack(RT_CODING_INT8, steps, DIM, grad.words);
-    accepted(&f, 1, message_of(1, RT_MESSAGE_PUSH_GRAD_CODED, 9, 1, &grad,
-                               sizeof(rt_wire_grad) + 4 * WORDS));
+    accepted(
+        &f, 1,
+        message_of(1, RT_MESSAGE_PUSH_GRAD_CODED, 9, 1, &grad, sizeof(rt_wire_grad) + 4 * WORDS));
     const float *sum = only_record(&f, RT_MESSAGE_SUM_ROWS_CODED, 0, &head);
     assert_true(head.key == 9 && head.version == 9 && head.tag == 6);
     assert_int_equal(rt_message_header(&f.sent[f.sent_count - 1])->payload_bytes,
@@ -246,7 +250,8 @@ static void what_breaks_the_protocol(void **state)
     teardown(&f);
     setup(&f);
     memset(bytes, 0, sizeof bytes);
-    refused(&f, message_of(0, RT_MESSAGE_PUSH_CHANGE, 9, 1, bytes, sizeof(rt_wire_change) + 4 * ROW),
+    refused(&f,
+            message_of(0, RT_MESSAGE_PUSH_CHANGE, 9, 1, bytes, sizeof(rt_wire_change) + 4 * ROW),
             "rows travel as they are here");
     refused(&f, gradient_of(0, 7, 3, 0), "rows travel as they are here");
     teardown(&f);

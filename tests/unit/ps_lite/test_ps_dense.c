@@ -31,8 +31,8 @@ static rt_message chunk_of(rt_message_type type, uint32_t worker, uint64_t worke
 static rt_message gradient(uint32_t worker, uint64_t workers, uint64_t t, uint32_t chunk,
                            uint32_t floats)
 {
-    rt_message message = chunk_of(RT_MESSAGE_DENSE_GRAD, worker, workers, t, chunk,
-                                  floats * sizeof(float));
+    rt_message message =
+        chunk_of(RT_MESSAGE_DENSE_GRAD, worker, workers, t, chunk, floats * sizeof(float));
     rt_row_init(t * 1000 + chunk, worker, 1, floats, floats_of(&message));
     return message;
 }
@@ -319,9 +319,10 @@ static void test_sizes_at_the_edge(void **context)
     const struct {
         uint32_t floats, whole;
         rt_status status;
-    } cases[] = {{0, 0, RT_WIRE},    {1, 0, RT_OK},       {1, 1, RT_OK},       {most, 0, RT_OK},
-                 {most, 7, RT_OK},   {most, most, RT_OK}, {most + 1, 0, RT_WIRE},
-                 {most + 1, most + 1, RT_WIRE}};
+    } cases[] = {{0, 0, RT_WIRE},        {1, 0, RT_OK},
+                 {1, 1, RT_OK},          {most, 0, RT_OK},
+                 {most, 7, RT_OK},       {most, most, RT_OK},
+                 {most + 1, 0, RT_WIRE}, {most + 1, most + 1, RT_WIRE}};
     for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
         ps_dense *dense = dense_of(5, UINT64_C(1) << 30);
         rt_error error = {0};
@@ -369,7 +370,7 @@ static void test_iterations_do_not_go_back(void **context)
     static const struct {
         uint32_t worker, t, chunk;
         rt_status status;
-    } cases[] = {{0, 5, 3, RT_OK}, {0, 5, 1, RT_OK},   {1, 4, 1, RT_OK},  {0, 4, 1, RT_WIRE},
+    } cases[] = {{0, 5, 3, RT_OK}, {0, 5, 1, RT_OK},   {1, 4, 1, RT_OK}, {0, 4, 1, RT_WIRE},
                  {0, 6, 1, RT_OK}, {0, 5, 2, RT_WIRE}, {1, 5, 7, RT_OK}};
     for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
         rt_message message = gradient(cases[i].worker, 3, cases[i].t, cases[i].chunk, FLOATS);
@@ -432,5 +433,5 @@ static void test_joins(void **state)
 
 TEST_MAIN(TEST(test_random_orders_give_sums_in_worker_order), TEST(test_bytes_are_given_back),
           TEST(test_number_of_sums_is_bounded), TEST(test_bf16_sums), TEST(test_int8_sums),
-          TEST(test_strange_int8), TEST(test_sizes_at_the_edge),
-          TEST(test_what_is_lost_is_bounded), TEST(test_iterations_do_not_go_back), TEST(test_joins))
+          TEST(test_strange_int8), TEST(test_sizes_at_the_edge), TEST(test_what_is_lost_is_bounded),
+          TEST(test_iterations_do_not_go_back), TEST(test_joins))

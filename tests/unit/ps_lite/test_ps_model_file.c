@@ -197,7 +197,8 @@ static void test_a_path_that_does_not_fit(void **state)
     (void)state;
     char path[32];
     rt_error error = {0};
-    assert_int_equal(ps_model_file_path("/0123456789a", 1, 4, path, sizeof path, &error), RT_CONFIG);
+    assert_int_equal(ps_model_file_path("/0123456789a", 1, 4, path, sizeof path, &error),
+                     RT_CONFIG);
     assert_string_equal(error.text, "the path /0123456789a is too long");
     assert_int_equal(ps_model_file_path("/0123456789", 1, 4, path, sizeof path, &error), RT_OK);
     assert_string_equal(path, "/0123456789/rows-001-of-004.bin");
@@ -248,9 +249,8 @@ static void test_headers_keep_every_number(void **state)
         assert_int_equal(header_bytes, HEADER + 8 + (i ? FLOOR : 0));
         assert_int_equal(size, header_bytes + 24 + 3 * (8 + 4 + 20));
         assert_int_equal(ps_model_file_bytes(&want), size);
-        assert_int_equal(ps_model_reader_open(file_in(test_path(".")), NULL, NULL, &got, &reader,
-                                              NULL),
-                         RT_OK);
+        assert_int_equal(
+            ps_model_reader_open(file_in(test_path(".")), NULL, NULL, &got, &reader, NULL), RT_OK);
         assert_true(got.iteration == 900 && got.base == want.base && got.floor == want.floor);
         assert_true(got.left_count == want.left_count && got.row_count == 3 && got.dim == 3);
         ps_model_reader_close(reader);
@@ -294,14 +294,28 @@ static void test_impossible_headers_are_refused(void **state)
         size_t at;
         uint32_t number;
         bool good;
-    } cases[] = {{DIM, 1, true},       {DIM, 65536, true},   {DIM, 0, false},
-                 {DIM, 65537, false},  {STATE, 0, true},     {STATE, 65536, true},
-                 {STATE, 65537, false}, {SHARD, 3, true},     {SHARD, 4, false},
-                 {SHARDS, 2, true},    {SHARDS, 1, false},   {BLOCK, PS_MODEL_BLOCK_ROWS, true},
-                 {BLOCK, PS_MODEL_BLOCK_ROWS + 1, false},    {BLOCK, PS_MODEL_BLOCK_ROWS - 1, false},
-                 {LEFT, 3, true},      {LEFT, 4, false},     {BASE, 0, true},
-                 {VERSION, 3, true},   {VERSION, 4, false},  {VERSION, 1, false},
-                 {SIZE, 81, false},    {SIZE, 79, false}};
+    } cases[] = {{DIM, 1, true},
+                 {DIM, 65536, true},
+                 {DIM, 0, false},
+                 {DIM, 65537, false},
+                 {STATE, 0, true},
+                 {STATE, 65536, true},
+                 {STATE, 65537, false},
+                 {SHARD, 3, true},
+                 {SHARD, 4, false},
+                 {SHARDS, 2, true},
+                 {SHARDS, 1, false},
+                 {BLOCK, PS_MODEL_BLOCK_ROWS, true},
+                 {BLOCK, PS_MODEL_BLOCK_ROWS + 1, false},
+                 {BLOCK, PS_MODEL_BLOCK_ROWS - 1, false},
+                 {LEFT, 3, true},
+                 {LEFT, 4, false},
+                 {BASE, 0, true},
+                 {VERSION, 3, true},
+                 {VERSION, 4, false},
+                 {VERSION, 1, false},
+                 {SIZE, 81, false},
+                 {SIZE, 79, false}};
     for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
         error = (rt_error){0};
         // The checksum is over as many bytes as the header says.
@@ -337,15 +351,16 @@ static void test_blocks_that_are_not_in_their_place(void **state)
     static const struct {
         size_t at;
         int by;
-    } cases[] = {{ROWS, 1}, {ROWS, -1}, {INDEX, 1}, {STORED, 1}, {STORED, -1}, {STORED, -8},
-                 {FLAGS, 2}, {FLAGS, 1}};
+    } cases[] = {{ROWS, 1},    {ROWS, -1},   {INDEX, 1}, {STORED, 1},
+                 {STORED, -1}, {STORED, -8}, {FLAGS, 2}, {FLAGS, 1}};
     for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
         uint32_t number;
         memcpy(changed, bytes, size);
         memcpy(&number, changed + BEGIN + cases[i].at, sizeof number);
         number += (uint32_t)cases[i].by;
         memcpy(changed + BEGIN + cases[i].at, &number, sizeof number);
-        const size_t stored = cases[i].at == STORED && cases[i].by < 0 ? block + cases[i].by : block;
+        const size_t stored =
+            cases[i].at == STORED && cases[i].by < 0 ? block + cases[i].by : block;
         const uint64_t checksum = rt_hash_bytes(changed + BEGIN + 8, stored - 8);
         memcpy(changed + BEGIN, &checksum, sizeof checksum);
         overwrite(file_in(test_path(".")), changed, size);

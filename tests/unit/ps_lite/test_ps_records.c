@@ -37,7 +37,7 @@ typedef struct {
     ps_store *store;
     rt_random random;
     uint32_t keys, steps, cut_every, expire_every;
-    uint32_t now; // the lowest version that is drawn: it rises
+    uint32_t now;        // the lowest version that is drawn: it rises
     uint32_t full_every; // so many calls of send are refused now and then; 0: none
     uint32_t calls;
     uint64_t said[RT_WORKERS_MAX]; // to each worker: hash of all messages

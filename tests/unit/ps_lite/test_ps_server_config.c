@@ -35,8 +35,8 @@ static void runs_that_a_shard_takes_part_in(void **state)
         rt_on_loss loss;
         uint32_t boxes;
         bool fits;
-    } cases[] = {{3, 1, RT_LOSS_STOP, 0, true},     {2, 1, RT_LOSS_STOP, 0, false},
-                 {4, 1, RT_LOSS_STOP, 0, false},    {3, 2, RT_LOSS_STOP, 0, false},
+    } cases[] = {{3, 1, RT_LOSS_STOP, 0, true},    {2, 1, RT_LOSS_STOP, 0, false},
+                 {4, 1, RT_LOSS_STOP, 0, false},   {3, 2, RT_LOSS_STOP, 0, false},
                  {2, 1, RT_LOSS_SHRINK, 0, true},  {4, 1, RT_LOSS_SHRINK, 0, false},
                  {2, 2, RT_LOSS_SHRINK, 0, false}, {4, 2, RT_LOSS_STOP, 2, true}};
     for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
@@ -135,7 +135,8 @@ static void the_rates_that_were_set(void **state)
         fixture f;
         start(&f);
         f.config.dispatch.participants = RT_PARTICIPANTS_AUTO;
-        f.config.optimizer_dense = (rt_optimizer_config){.kind = RT_OPTIMIZER_SGD, .learning_rate = 2};
+        f.config.optimizer_dense =
+            (rt_optimizer_config){.kind = RT_OPTIMIZER_SGD, .learning_rate = 2};
         launch(&f);
         rt_wire_welcome welcome = welcome_of(&f);
         welcome.row_rate = set ? rate : 0;
@@ -192,8 +193,9 @@ static void when_files_name_what_left(void **state)
         uint32_t every_iterations, full_every;
         double every_s, publish_s;
         bool names;
-    } cases[] = {{10, 4, 0, 0, true}, {0, 4, 1, 0, true},  {0, 4, 0, 1, true}, {0, 4, 0, 0, false},
-                 {10, 1, 0, 0, false}, {10, 2, 0, 0, true}, {10, 0, 0, 0, false}};
+    } cases[] = {{10, 4, 0, 0, true}, {0, 4, 1, 0, true},   {0, 4, 0, 1, true},
+                 {0, 4, 0, 0, false}, {10, 1, 0, 0, false}, {10, 2, 0, 0, true},
+                 {10, 0, 0, 0, false}};
     for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
         fixture f;
         char path[1200];

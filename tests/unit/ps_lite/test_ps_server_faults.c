@@ -28,8 +28,7 @@ static rt_status faulty_listen(rt_transport *transport, uint32_t self, const cha
 static rt_status faulty_connect(rt_transport *transport, uint32_t self, uint32_t server,
                                 const char *address, rt_endpoint **endpoint_p, rt_error *error)
 {
-    const rt_status status =
-        ops->connect(transport, self, server, address, endpoint_p, error);
+    const rt_status status = ops->connect(transport, self, server, address, endpoint_p, error);
     if (!status)
         atomic_store(&upward, *endpoint_p);
     return status;
@@ -146,8 +145,8 @@ static void a_transport_that_fails_ends_the_shard(void **state)
     }
 }
 
-// An answer that the coordinator does not get: the run cannot go on, and the shard says so, whatever
-// it was asked.
+// An answer that the coordinator does not get: the run cannot go on, and the shard says so,
+// whatever it was asked.
 static void answers_that_are_not_taken(void **state)
 {
     (void)state;
@@ -160,12 +159,10 @@ static void answers_that_are_not_taken(void **state)
         const void *payload;
         size_t size;
         uint32_t answers;
-    } orders[] = {{RT_MESSAGE_KEYS, NULL, 0, 1},
-                  {RT_MESSAGE_EXPIRE, &expire, sizeof expire, 1},
-                  {RT_MESSAGE_CUT, &cut, sizeof cut, 2},
-                  {RT_MESSAGE_LOAD, &load, sizeof load, 1},
-                  {RT_MESSAGE_SAVE, NULL, 0, 1},
-                  {RT_MESSAGE_FINISH, NULL, 0, 1}};
+    } orders[] = {
+        {RT_MESSAGE_KEYS, NULL, 0, 1},         {RT_MESSAGE_EXPIRE, &expire, sizeof expire, 1},
+        {RT_MESSAGE_CUT, &cut, sizeof cut, 2}, {RT_MESSAGE_LOAD, &load, sizeof load, 1},
+        {RT_MESSAGE_SAVE, NULL, 0, 1},         {RT_MESSAGE_FINISH, NULL, 0, 1}};
     for (size_t i = 0; i < RT_COUNT_OF(orders); i++) {
         for (uint32_t n = 1; n <= orders[i].answers; n++) {
             fixture f;
@@ -226,5 +223,4 @@ static void a_probe_that_falls_silent_loses_its_turn(void **state)
 }
 
 TEST_MAIN(TEST(what_is_not_taken_is_offered_again), TEST(a_transport_that_fails_ends_the_shard),
-          TEST(answers_that_are_not_taken),
-          TEST(a_probe_that_falls_silent_loses_its_turn))
+          TEST(answers_that_are_not_taken), TEST(a_probe_that_falls_silent_loses_its_turn))

@@ -100,9 +100,9 @@ static void must_have(const char *path, const rt_wire_written *written, uint32_t
 static rt_wire_cut cut_of(uint32_t iteration, uint32_t base, uint32_t keep_from, char path[1200])
 {
     rt_wire_cut cut = {.base = base, .keep_from = keep_from};
-    assert_int_equal(rt_checkpoint_path(test_path("cuts"), iteration, cut.folder, sizeof cut.folder,
-                                        NULL),
-                     RT_OK);
+    assert_int_equal(
+        rt_checkpoint_path(test_path("cuts"), iteration, cut.folder, sizeof cut.folder, NULL),
+        RT_OK);
     snprintf(path, 1200, "%s/" ROWS_FILE, cut.folder);
     return cut;
 }
@@ -405,7 +405,8 @@ static void rows_end(void **state)
     (void)told(&f, RT_MESSAGE_EXPIRE, 13, &got, sizeof got, &more);
     assert_int_equal(got.rows, 0);
     stop(&f);
-    ends(RT_MESSAGE_EXPIRE, 12, &ask, sizeof ask - 1, "an EXPIRE of 39 bytes, expected 16 and keys");
+    ends(RT_MESSAGE_EXPIRE, 12, &ask, sizeof ask - 1,
+         "an EXPIRE of 39 bytes, expected 16 and keys");
     ends(RT_MESSAGE_EXPIRE, 12, &ask, 12, "an EXPIRE of 12 bytes, expected 16 and keys");
 }
 

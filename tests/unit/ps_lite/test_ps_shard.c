@@ -424,7 +424,8 @@ static void test_dense_weights_are_sent(void **context)
     for (uint32_t i = 0; i < 2; i++) {
         const rt_wire_header *header = rt_message_header(&f.sent[i]);
         assert_int_equal(f.peers[i], rt_peer(RT_ROLE_WORKER, 1 + i));
-        assert_true(header->type == RT_MESSAGE_DENSE_STATE && header->sender == rt_peer(RT_ROLE_PS, 0));
+        assert_true(header->type == RT_MESSAGE_DENSE_STATE &&
+                    header->sender == rt_peer(RT_ROLE_PS, 0));
         assert_true(header->iteration == 1 && header->count == 0);
         memcpy(&got, rt_message_payload(&f.sent[i]), sizeof got);
         assert_true(got.values[0] == 10 - 0.5f * 3 && got.values[1] == 20 - 0.5f * 6);
@@ -444,6 +445,7 @@ TEST_MAIN(TEST(test_dense_weights_are_sent), TEST(test_first_touch_creates_by_in
           TEST(test_pulls_of_the_base_are_answered_before_the_sum),
           TEST(test_first_touch_by_several_creates_from_base_0),
           TEST(test_keeper_gets_the_sum_of_the_others), TEST(test_two_sums_of_a_key_are_kept_apart),
-          TEST(test_many_wait), TEST(test_everything_is_counted), TEST(test_replies_are_split_by_size_and_by_iteration),
+          TEST(test_many_wait), TEST(test_everything_is_counted),
+          TEST(test_replies_are_split_by_size_and_by_iteration),
           TEST(test_a_full_transport_keeps_order_and_has_a_bound),
           TEST(test_dense_sums_go_to_who_takes_part))

@@ -63,7 +63,8 @@ static void flush_all(line *l)
 static rt_message pulls_of(uint32_t worker, rt_message_type type, uint64_t t, uint64_t first,
                            uint32_t version)
 {
-    const rt_wire_pull three[] = {{first, version, 0}, {first + 1, version, 1}, {first + 2, version, 2}};
+    const rt_wire_pull three[] = {
+        {first, version, 0}, {first + 1, version, 1}, {first + 2, version, 2}};
     return message_of(worker, type, t, 3, three, sizeof three);
 }
 

@@ -78,7 +78,7 @@ static void files_that_a_shard_reads(void **state)
             for (uint32_t count = 1; count <= 5; count++) {
                 for (uint32_t file = 0; file < count; file++) {
                     bool want = true; // hashed anew: any file may have any key
-                    if (now) // its own, and those that nobody has any more
+                    if (now)          // its own, and those that nobody has any more
                         want = file == rank || file > 2;
                     else if (!before && count == 3)
                         want = file == rank;
@@ -167,8 +167,9 @@ static void nothing_ends_while_somebody_waits(void **state)
         rt_wire_delta head;
         float floats[ROW];
     } delta = {.head = {.key = 3, .version = 9, .base = 8}};
-    accepted(&f, 1, message_of(1, RT_MESSAGE_PUSH_DELTA, 1, 1, &delta,
-                               sizeof delta.head + sizeof delta.floats));
+    accepted(&f, 1,
+             message_of(1, RT_MESSAGE_PUSH_DELTA, 1, 1, &delta,
+                        sizeof delta.head + sizeof delta.floats));
     not_expired(&f, "wait for their rows");
     accepted(&f, 0, push_of(0, 8, 3, 8, 1));
     teardown(&f);
@@ -228,7 +229,8 @@ static ps_model_info read_file(const char *name, uint64_t *keys, uint32_t *versi
     ps_model_reader *reader;
     const float *row;
     uint32_t i = 0;
-    assert_int_equal(ps_model_reader_open(test_path(name), NULL, NULL, &info, &reader, NULL), RT_OK);
+    assert_int_equal(ps_model_reader_open(test_path(name), NULL, NULL, &info, &reader, NULL),
+                     RT_OK);
     while (ps_model_reader_next(reader, &keys[i], &versions[i], &row, NULL) == RT_OK) {
         for (uint32_t k = 0; versions[i] == 0 && k < ROW; k++)
             assert_true(row[k] == 0);

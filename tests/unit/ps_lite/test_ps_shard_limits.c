@@ -275,8 +275,8 @@ static void test_gradients_that_fit(void **context)
             start(&f, &config);
             for (uint32_t i = 0; i < 4; i++)
                 all[i] = (grad_record){{i, 6, 0, RT_WIRE_NO_KEEPER}, {1, 2, 3, 4}};
-            limited(&f, 1, message_of(1, RT_MESSAGE_PUSH_GRAD, 3, fit + 1, all,
-                                      (fit + 1) * sizeof all[0]),
+            limited(&f, 1,
+                    message_of(1, RT_MESSAGE_PUSH_GRAD, 3, fit + 1, all, (fit + 1) * sizeof all[0]),
                     "gradients while 0 wait for other workers");
             assert_int_equal(statistics_of(&f).gradients_waiting, 0);
             accepted(&f, 1, message_of(1, RT_MESSAGE_PUSH_GRAD, 3, fit, all, fit * sizeof all[0]));
@@ -323,9 +323,9 @@ static void test_a_full_table_serves_its_rows(void **context)
     accepted(&f, 0, message_of(0, RT_MESSAGE_PULL, 3, 3, pulls, sizeof pulls));
     accepted(&f, 0, pull_of(0, RT_MESSAGE_PULL, 3, count, 5, 0)); // of no row: it only waits
     const rt_wire_pull first = {count, 0, 0};
-    assert_int_equal(receive(&f, 0, message_of(0, RT_MESSAGE_PULL, 3, 1, &first, sizeof first),
-                             &error),
-                     RT_CONFIG);
+    assert_int_equal(
+        receive(&f, 0, message_of(0, RT_MESSAGE_PULL, 3, 1, &first, sizeof first), &error),
+        RT_CONFIG);
     accepted(&f, 0, grad_of(0, 3, count, 3, 0, 2, 1)); // for a keeper: makes no row
     accepted(&f, 0, grad_of(0, 4, count, 3, 3, RT_WIRE_NO_KEEPER, 1));
     assert_int_equal(receive(&f, 0, grad_of(0, 5, count, 3, 0, RT_WIRE_NO_KEEPER, 1), &error),
@@ -381,6 +381,6 @@ static void test_save_and_load(void **context)
 TEST_MAIN(TEST(test_a_version_without_a_step), TEST(test_broken_messages_are_rejected),
           TEST(test_messages_are_checked_before_they_are_applied),
           TEST(test_a_key_twice_in_a_message), TEST(test_other_shards_keys_are_rejected),
-          TEST(test_other_epochs_are_discarded), TEST(test_bounds),
-          TEST(test_gradients_that_fit), TEST(test_the_last_version),
-          TEST(test_a_full_table_serves_its_rows), TEST(test_save_and_load))
+          TEST(test_other_epochs_are_discarded), TEST(test_bounds), TEST(test_gradients_that_fit),
+          TEST(test_the_last_version), TEST(test_a_full_table_serves_its_rows),
+          TEST(test_save_and_load))

@@ -126,8 +126,8 @@ static void rows_of_another_kind(void **state)
         info.optimizer += i == 2;
         info.schema += i == 3;
         const rt_status want = i == 5 ? RT_OK : RT_CONFIG;
-        assert_int_equal(ps_snapshot_read(table, &info, test_path("kind"), NULL, NULL, NULL, &error),
-                         want);
+        assert_int_equal(
+            ps_snapshot_read(table, &info, test_path("kind"), NULL, NULL, NULL, &error), want);
         assert_int_equal(ps_table_count(table), want ? 0 : 9);
         assert_int_equal(strstr(error.text, "schema") != NULL, i == 3);
         ps_table_destroy(table);
@@ -165,7 +165,8 @@ static void progress_is_made_while_sorting(void **state)
     assert_int_equal(ps_snapshot_write(table, &info, &sink, note_call, &seen, NULL, &error), RT_OK);
     assert_true(seen.before >= comparisons_min / 65536);
     // Then once for each block of rows; merging takes no more than twice as many comparisons.
-    assert_int_equal(seen.all - seen.before, (count + PS_MODEL_BLOCK_ROWS - 1) / PS_MODEL_BLOCK_ROWS);
+    assert_int_equal(seen.all - seen.before,
+                     (count + PS_MODEL_BLOCK_ROWS - 1) / PS_MODEL_BLOCK_ROWS);
     assert_true(seen.before <= 2 * comparisons_min / 65536);
     seen = (calls){.path = beside, .end_at = 3};
     place.path = test_path("ended");
@@ -227,5 +228,5 @@ static void packing_stops_where_it_gains_little(void **state)
     }
 }
 
-TEST_MAIN(TEST(what_changed_by_key), TEST(rows_of_another_kind), TEST(progress_is_made_while_sorting),
-          TEST(packing_stops_where_it_gains_little))
+TEST_MAIN(TEST(what_changed_by_key), TEST(rows_of_another_kind),
+          TEST(progress_is_made_while_sorting), TEST(packing_stops_where_it_gains_little))

@@ -423,10 +423,8 @@ static void a_table_gives_room_back(void **state)
     ps_store *store = make(8 * block);
     rt_error error = {0};
     ps_table *table;
-    const ps_table_config config = {.row_floats = FLOATS,
-                                    .memory_bytes_max = 1 << 20,
-                                    .is_on_disk = true,
-                                    .store = store};
+    const ps_table_config config = {
+        .row_floats = FLOATS, .memory_bytes_max = 1 << 20, .is_on_disk = true, .store = store};
     assert_int_equal(ps_table_create(&config, &table), RT_OK);
     assert_int_equal(ps_table_reserve(table, ROWS, &error), RT_OK);
     for (uint64_t key = 0; key < ROWS; key++)
@@ -451,6 +449,6 @@ static void a_table_gives_room_back(void **state)
 
 TEST_MAIN(TEST(a_copy_sees_the_past), TEST(held_twice), TEST(only_what_changed_is_written),
           TEST(rows_that_end_while_they_are_held), TEST(bounds_and_folders), TEST(a_full_disk),
-          TEST(changes_that_cannot_be_written),
-          TEST(a_page_that_cannot_be_read), TEST(another_page_that_cannot_be_read),
-          TEST(a_table_on_disk), TEST(a_table_gives_room_back))
+          TEST(changes_that_cannot_be_written), TEST(a_page_that_cannot_be_read),
+          TEST(another_page_that_cannot_be_read), TEST(a_table_on_disk),
+          TEST(a_table_gives_room_back))

@@ -137,7 +137,7 @@ static void erase_against_naive(uint32_t row_floats, uint64_t seed)
         check_walk(table, &map);
     }
     assert_false(ps_table_erase(table, UINT64_MAX)); // nobody has it
-    while (map.count > 1) { // one by one, by name
+    while (map.count > 1) {                          // one by one, by name
         const uint32_t gone = map.count / 3;
         assert_true(ps_table_erase(table, map.keys[gone]));
         assert_false(ps_table_erase(table, map.keys[gone]));
@@ -332,16 +332,16 @@ static void test_what_a_number_of_rows_takes(void **context)
         uint32_t floats;
         uint64_t bytes_max, block_rows, block_bytes;
     } cases[] = {
-        {16, small, 128, 128 * (8 + 64)},         {15, small, 128, 128 * (8 + 64)},
-        {17, small, 128, 128 * (8 + 80)},         {113, small, 32, 32 * (8 + 464)},
-        {120, small, 16, 16 * (8 + 512)},         {5000, small, 1, 8 + 20032},
-        {16, 4 * small, 512, 512 * (8 + 64)},     {16, large, 131072, 131072 * (8 + 64)},
+        {16, small, 128, 128 * (8 + 64)},      {15, small, 128, 128 * (8 + 64)},
+        {17, small, 128, 128 * (8 + 80)},      {113, small, 32, 32 * (8 + 464)},
+        {120, small, 16, 16 * (8 + 512)},      {5000, small, 1, 8 + 20032},
+        {16, 4 * small, 512, 512 * (8 + 64)},  {16, large, 131072, 131072 * (8 + 64)},
         {2, large, 524288, 524288 * (8 + 16)},
     };
     static const struct {
         uint64_t rows, index_bytes;
-    } counts[] = {{1, 16384}, {640, 16384}, {641, 32768}, {1280, 32768}, {1281, 65536},
-                  {5120, 131072}, {5121, 262144}};
+    } counts[] = {{1, 16384},    {640, 16384},   {641, 32768},  {1280, 32768},
+                  {1281, 65536}, {5120, 131072}, {5121, 262144}};
     for (size_t c = 0; c < RT_COUNT_OF(cases); c++) {
         ps_table_config config = {.row_floats = cases[c].floats,
                                   .memory_bytes_max = cases[c].bytes_max};
@@ -379,7 +379,9 @@ static void test_the_bound_is_exact(void **context)
     static const uint64_t counts[] = {1, 128, 129, 640, 641, 3000};
     for (size_t n = 0; n < RT_COUNT_OF(counts); n++) {
         // Blocks of 128 rows, whatever the bound below a megabyte is.
-        const uint64_t bytes = (counts[n] > 2560 ? 131072 : counts[n] > 640 ? 32768 : 16384) +
+        const uint64_t bytes = (counts[n] > 2560  ? 131072
+                                : counts[n] > 640 ? 32768
+                                                  : 16384) +
                                (counts[n] + 127) / 128 * 128 * (8 + 64);
         for (uint32_t less = 0; less < 2; less++) {
             ps_table *table = make(16, bytes - less);

@@ -38,8 +38,8 @@ static rt_message state_at(const fixture *f, uint64_t t, uint32_t worker, uint32
     const rt_wire_dense_state head = {COUNT, COUNT + f->state_count};
     memcpy(block, f->values, sizeof f->values);
     memcpy(block + COUNT, f->state, f->state_count * sizeof *block);
-    return message_of(RT_MESSAGE_DENSE_STATE, worker, t, first, &head, sizeof head,
-                      block + first, count * sizeof *block);
+    return message_of(RT_MESSAGE_DENSE_STATE, worker, t, first, &head, sizeof head, block + first,
+                      count * sizeof *block);
 }
 
 static rt_message state_of(const fixture *f, uint32_t worker, uint32_t first, uint32_t count)
@@ -487,7 +487,8 @@ static void a_sum_of_blocks_is_the_gradient(void **state)
         sum[i] = (float)i / 3;
     memcpy(bytes, sum + ROUNDED, WHOLE * sizeof *sum);
     rt_int8_pack_blocks(sum, NULL, ROUNDED, bytes + WHOLE * sizeof *sum);
-    rt_int8_unpack_blocks(bytes + WHOLE * sizeof *sum, ROUNDED, sum); // rounded twice it is the same
+    rt_int8_unpack_blocks(bytes + WHOLE * sizeof *sum, ROUNDED,
+                          sum); // rounded twice it is the same
     taken(&f, message_of(RT_MESSAGE_DENSE_GRAD_INT8, 0, BEGUN + 1, 0, &head, sizeof head, bytes,
                          WHOLE * sizeof *sum + rt_int8_bytes(ROUNDED)));
     taken(&f, step_of(0, BEGUN + 1, 1, 1));
@@ -496,9 +497,9 @@ static void a_sum_of_blocks_is_the_gradient(void **state)
     ps_dense_destroy(f.dense);
 }
 
-TEST_MAIN(TEST(a_sum_of_blocks_is_the_gradient), TEST(steps_are_the_optimizers), TEST(a_fetch_waits_for_its_step),
-          TEST(what_does_not_follow_is_refused), TEST(an_empty_part),
-          TEST(weights_of_who_trained_alone), TEST(large_weights_go_in_pieces),
+TEST_MAIN(TEST(a_sum_of_blocks_is_the_gradient), TEST(steps_are_the_optimizers),
+          TEST(a_fetch_waits_for_its_step), TEST(what_does_not_follow_is_refused),
+          TEST(an_empty_part), TEST(weights_of_who_trained_alone), TEST(large_weights_go_in_pieces),
           TEST(nothing_newer_while_pieces_go), TEST(weights_have_a_bound),
           TEST(pieces_that_do_not_fit), TEST(a_step_needs_the_whole_sum),
           TEST(a_rounded_sum_is_the_gradient))

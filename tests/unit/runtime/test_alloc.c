@@ -49,9 +49,8 @@ static void what_grows_is_kept(void **state)
         uint32_t capacity = 0, filled = 0;
         for (uint32_t count = 1; count < 5000; count = count * 2 + 1) {
             leave_traces((size_t)count * sizeof *items);
-            const rt_status status =
-                unset ? rt_grow_unset(&items, &capacity, count, sizeof *items)
-                      : rt_grow(&items, &capacity, count, sizeof *items);
+            const rt_status status = unset ? rt_grow_unset(&items, &capacity, count, sizeof *items)
+                                           : rt_grow(&items, &capacity, count, sizeof *items);
             assert_int_equal(status, RT_OK);
             assert_true(capacity >= count);
             assert_true(all_are(items[0], filled * sizeof *items, 0x3c));

@@ -6,7 +6,8 @@ static void bits_below(void **state)
 {
     uint64_t want = 0;
     (void)state;
-    for (volatile uint32_t count = 0; count <= 64; count++) { // volatile: no compiler knows it ahead
+    for (volatile uint32_t count = 0; count <= 64;
+         count++) { // volatile: no compiler knows it ahead
         assert_int_equal(rt_bits_below(count), want);
         want = want << 1 | 1;
     }

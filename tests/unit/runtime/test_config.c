@@ -413,7 +413,8 @@ static void test_set_errors(void **state)
     must_refuse(&config, "dispatch={\"policy\": \"laia\", \"alpha\": 2}",
                 "dispatch.alpha: 2 is out of range, expected a number in [0, 1], or \"auto\"");
     must_refuse(&config, "dispatch=laia",
-                "dispatch: is a section, not a key with a value (\"laia\"); did you mean \"dispatch.policy\"?");
+                "dispatch: is a section, not a key with a value (\"laia\"); did you mean "
+                "\"dispatch.policy\"?");
     must_refuse(&config, "model.mlp=[1,",
                 "model.mlp: value: line 1, column 4: the text ends in the middle of a JSON value");
     must_refuse(&config, "network.bind=\"x",
@@ -504,8 +505,8 @@ static void test_check_of_tables(void **state)
 static void test_check_of_nodes(void **state)
 {
     (void)state;
-#define NODES(second) \
-    TABLE, "model.name=graphsage", "model.fan_out=1", \
+#define NODES(second)                                                                      \
+    TABLE, "model.name=graphsage", "model.fan_out=1",                                      \
         "stream.table.columns=[" LABEL ",{\"kind\":\"dense\"},{\"kind\":\"categorical\"}," \
         "{\"kind\":\"" second "\"},{\"kind\":\"multi\"}]"
     check_says(SET(NODES("categorical")), NULL);
@@ -514,10 +515,10 @@ static void test_check_of_nodes(void **state)
                                     "expected \"categorical\"");
     check_says(SET(NODES("multi"), "model.name=dfm"), NULL);
 #undef NODES
-    check_says(SET(TABLE, "model.name=graphsage",
-                   "stream.table.columns=[" LABEL ",{\"kind\":\"multi\"}]"),
-               "stream.table.columns[1].kind: \"multi\" for a sample's node, which is one node to "
-               "model.name \"graphsage\": expected \"categorical\"");
+    check_says(
+        SET(TABLE, "model.name=graphsage", "stream.table.columns=[" LABEL ",{\"kind\":\"multi\"}]"),
+        "stream.table.columns[1].kind: \"multi\" for a sample's node, which is one node to "
+        "model.name \"graphsage\": expected \"categorical\"");
 }
 
 static char *read_whole(const char *path)
@@ -620,5 +621,5 @@ TEST_MAIN(TEST(test_alpha_auto), TEST(test_differences_are_named), TEST(test_def
           TEST(test_every_key_reaches_its_member), TEST(test_columns),
           TEST(test_bounds_of_every_key), TEST(test_keys_do_not_share_members),
           TEST(test_round_trip), TEST(test_copy_is_deep), TEST(test_escaped_backslash),
-          TEST(test_set), TEST(test_set_errors), TEST(test_check), TEST(test_check_of_tables), TEST(test_check_of_nodes),
-          TEST(test_reference))
+          TEST(test_set), TEST(test_set_errors), TEST(test_check), TEST(test_check_of_tables),
+          TEST(test_check_of_nodes), TEST(test_reference))

@@ -51,11 +51,15 @@ static void spare_boxes_stay_away(void **state)
     rt_error error = {0};
     uint64_t workers, shards;
     config_must_set(&config, "stream.files=x");
-    config_must_set(&config,
-                    "boxes=[" BOX("a", ", \"shards\": 1, \"host\": \"h1\"") ","
-                    "{\"name\": \"b\", \"gbps\": 2, \"shards\": 2, \"host\": \"h2\", \"spare\": true},"
-                    "{\"name\": \"c\", \"gbps\": 3, \"workers\": 2, \"shards\": 1, \"host\": \"h3\"},"
-                    BOX("d", ", \"spare\": true") "]");
+    config_must_set(
+        &config,
+        "boxes=[" BOX(
+            "a", ", \"shards\": 1, \"host\": \"h1\"") ","
+                                                      "{\"name\": \"b\", \"gbps\": 2, \"shards\": "
+                                                      "2, \"host\": \"h2\", \"spare\": true},"
+                                                      "{\"name\": \"c\", \"gbps\": 3, \"workers\": "
+                                                      "2, \"shards\": 1, \"host\": \"h3\"}," BOX(
+                                                          "d", ", \"spare\": true") "]");
     assert_int_equal(rt_config_first_boxes(&config), 5);
     rt_config_members_of_boxes(&config, 5, &workers, &shards);
     assert_int_equal(workers, 0xd); // of a, b, c, c, d
@@ -70,8 +74,11 @@ static void spare_boxes_stay_away(void **state)
     assert_int_equal(rt_config_box_of_worker(&config, 2), 2);
     assert_int_equal(rt_config_box_of_shard(&config, 1), 2);
     assert_int_equal(rt_config_check(&config, &error), RT_OK);
-    assert_int_equal(rt_config_set(&config, "boxes=[" BOX("a", ", \"shards\": 1, \"spare\": true") ","
-                                            BOX("b", "") "]", &error), RT_CONFIG);
+    assert_int_equal(
+        rt_config_set(&config,
+                      "boxes=[" BOX("a", ", \"shards\": 1, \"spare\": true") "," BOX("b", "") "]",
+                      &error),
+        RT_CONFIG);
     assert_non_null(strstr(error.text, "no shard is left to begin with"));
     rt_config_fini(&config);
 }
@@ -283,7 +290,8 @@ static void written_and_read_again(void **state)
     rt_config_fini(&again);
 }
 
-// A model of a run that went on without the only worker of a box says who trained it, and can be read.
+// A model of a run that went on without the only worker of a box says who trained it, and can be
+// read.
 static void written_without_a_box(void **state)
 {
     (void)state;

@@ -183,7 +183,8 @@ static void what_is_gone_may_say_what_happens_anyway(void **state)
     rt_config config;
     rt_error error = {0};
     assert_int_equal(rt_config_init(&config), RT_OK);
-    const char *path = config_write_file("gone", "{\"cache\": {\"colour\": \"blue\"}, \"seed\": 9}");
+    const char *path =
+        config_write_file("gone", "{\"cache\": {\"colour\": \"blue\"}, \"seed\": 9}");
     assert_int_equal(rt_config_load(&config, path, &error), RT_OK);
     assert_int_equal(config.seed, 9);
     path = config_write_file("gone", "{\"cache\": {\"colour\": \"red\"}}");
@@ -193,6 +194,7 @@ static void what_is_gone_may_say_what_happens_anyway(void **state)
     rt_config_fini(&config);
 }
 
-TEST_MAIN(TEST(what_is_gone_may_say_what_happens_anyway), TEST(names_of_before_are_read), TEST(today_s_names_say_nothing), TEST(set_takes_them_too),
+TEST_MAIN(TEST(what_is_gone_may_say_what_happens_anyway), TEST(names_of_before_are_read),
+          TEST(today_s_names_say_nothing), TEST(set_takes_them_too),
           TEST(migrating_changes_names_only), TEST(an_include_stays_one),
           TEST(what_cannot_be_is_named))

@@ -127,9 +127,9 @@ static void an_end_says_whether_to_come_again(void **state)
     for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
         rt_message message;
         char text[32];
-        assert_int_equal(rt_control_create_end(&message, RT_MESSAGE_FAILED, WORKER,
-                                               cases[i].status, "because"),
-                         RT_OK);
+        assert_int_equal(
+            rt_control_create_end(&message, RT_MESSAGE_FAILED, WORKER, cases[i].status, "because"),
+            RT_OK);
         assert_int_equal(rt_message_header(&message)->type, RT_MESSAGE_FAILED);
         assert_int_equal(rt_message_header(&message)->iteration, cases[i].reason);
         assert_int_equal(rt_control_text(&message, text, sizeof text), RT_OK);

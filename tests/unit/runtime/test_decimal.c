@@ -18,9 +18,20 @@ static void must_be_strtods(const char *text)
 
 static void short_ones(void **state)
 {
-    static const char *const texts[] = {"0", "-0", "-0.0", "7", "1.288", "-1.437", "0.1", "123456789012345",
-                                        "0.00000000000001", "-99999999999999.9", "000001.50",
-                                        "1.", ".5", "-.25"};
+    static const char *const texts[] = {"0",
+                                        "-0",
+                                        "-0.0",
+                                        "7",
+                                        "1.288",
+                                        "-1.437",
+                                        "0.1",
+                                        "123456789012345",
+                                        "0.00000000000001",
+                                        "-99999999999999.9",
+                                        "000001.50",
+                                        "1.",
+                                        ".5",
+                                        "-.25"};
     rt_random random = {3};
     (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
@@ -45,8 +56,22 @@ static void short_ones(void **state)
 
 static void others(void **state)
 {
-    static const char *const texts[] = {"", "-", ".", "-.", "1e3", "+1", " 1", "1 ", "0x10", "inf", "nan", "1.2.3",
-                                        "--1", "1234567890123456", "1.234567890123456", "1,5"};
+    static const char *const texts[] = {"",
+                                        "-",
+                                        ".",
+                                        "-.",
+                                        "1e3",
+                                        "+1",
+                                        " 1",
+                                        "1 ",
+                                        "0x10",
+                                        "inf",
+                                        "nan",
+                                        "1.2.3",
+                                        "--1",
+                                        "1234567890123456",
+                                        "1.234567890123456",
+                                        "1,5"};
     double value = 7;
     (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)

@@ -209,7 +209,8 @@ static void two_writers_of_one_name(void **state)
     assert_int_equal(rt_file_write(first, bytes, MEGABYTE + 5, &error), RT_OK);
     assert_int_equal(rt_file_create(path, &second, &error), RT_OK);
     assert_int_equal(rt_file_write(second, bytes, MEGABYTE, &error), RT_OK);
-    assert_int_equal(rt_file_write(first, bytes + MEGABYTE + 5, size - MEGABYTE - 5, &error), RT_OK);
+    assert_int_equal(rt_file_write(first, bytes + MEGABYTE + 5, size - MEGABYTE - 5, &error),
+                     RT_OK);
     assert_int_equal(rt_file_commit(first, &error), RT_OK);
     must_hold(path, bytes, size);
     assert_int_equal(rt_file_write(second, bytes + MEGABYTE, size - MEGABYTE, &error), RT_OK);

@@ -356,7 +356,7 @@ static void test_no_negatives_of_several_labels(void **state)
 
 // ---- classes -----------------------------------------------------------------------------------
 
-#define CLASS_COLUMNS(more)                                                         \
+#define CLASS_COLUMNS(more)                                                           \
     "stream.table.columns=[{\"name\":\"class\",\"kind\":\"label\",\"classes\":3" more \
     "},{\"name\":\"u\",\"kind\":\"categorical\"}"
 
@@ -522,6 +522,6 @@ static void test_dates_that_are_none(void **state)
 TEST_MAIN(TEST(test_delimited_as_python_reads_it), TEST(test_json_as_python_reads_it),
           TEST(test_libsvm_as_python_reads_it), TEST(test_lines_of_json_that_are_none),
           TEST(test_lines_of_libsvm_that_are_none), TEST(test_columns_that_cannot_be),
-          TEST(test_classes), TEST(test_classes_that_cannot_be), TEST(test_several_labels), TEST(test_lines_without_labels),
-          TEST(test_no_negatives_of_several_labels), TEST(test_every_day_of_the_calendar),
-          TEST(test_dates_that_are_none))
+          TEST(test_classes), TEST(test_classes_that_cannot_be), TEST(test_several_labels),
+          TEST(test_lines_without_labels), TEST(test_no_negatives_of_several_labels),
+          TEST(test_every_day_of_the_calendar), TEST(test_dates_that_are_none))

@@ -131,7 +131,8 @@ static void blocks(void **state)
 // A row, in all codings: so many words, zeros behind the last value, and again the same bits.
 static void rows(void **state)
 {
-    static const uint32_t words[][3] = {{1, 1, 2}, {4, 2, 2}, {5, 3, 3}, {16, 8, 5}, {511, 256, 129}};
+    static const uint32_t words[][3] = {
+        {1, 1, 2}, {4, 2, 2}, {5, 3, 3}, {16, 8, 5}, {511, 256, 129}};
     static float values[512], back[512], again[512];
     static uint32_t packed[514];
     rt_random random = {8};

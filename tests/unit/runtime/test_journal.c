@@ -486,5 +486,5 @@ static void counts_lines(void **state)
 
 TEST_MAIN(TEST(keeps_lines_in_order), TEST(survives_torn_ends), TEST(passes_over_damage),
           TEST(is_bounded), TEST(knows_how_old_events_are), TEST(knows_origins),
-          TEST(remembers_beyond_segments), TEST(tells_what_it_cannot_keep), TEST(keeps_what_it_acknowledged_when_killed),
-          TEST(is_used_by_one), TEST(counts_lines))
+          TEST(remembers_beyond_segments), TEST(tells_what_it_cannot_keep),
+          TEST(keeps_what_it_acknowledged_when_killed), TEST(is_used_by_one), TEST(counts_lines))

@@ -232,8 +232,9 @@ static cJSON *parse(const char *text, size_t size, size_t *byte_p)
 
 static void test_parse(void **state)
 {
-    static const char *const texts[] = {"1",     " {} ",     "[1, 2]\r\n\t ",  "\"a\\\\u0000\"",
-                                        "null ", "\"\\u00e9\"", "{\"a\": {\"b\": []}}\n"};
+    static const char *const texts[] = {
+        "1",     " {} ",        "[1, 2]\r\n\t ",         "\"a\\\\u0000\"",
+        "null ", "\"\\u00e9\"", "{\"a\": {\"b\": []}}\n"};
     (void)state;
     for (size_t i = 0; i < RT_COUNT_OF(texts); i++) {
         size_t byte = SIZE_MAX;
@@ -253,10 +254,17 @@ static void test_parse_refuses(void **state)
         const char *text;
         size_t size, byte;
     } cases[] = {
-        {"", 0, 0},           {"[1] 2", 5, 4},          {"{\"a\": 1}}", 9, 8},
-        {"[1, tru]", 8, 4},   {"[1\0]", 4, 2},          {"1\0", 2, 1},
-        {"\"\\u0000\"", 8, 1}, {"\"\\\\\\u0000\"", 10, 3}, {"\"\\\\u0000 \\u0000\"", 16, 9},
-        {"[\"\\u0000\", \0]", 13, 2}, {"\"\\ud800\"", 8, 1},
+        {"", 0, 0},
+        {"[1] 2", 5, 4},
+        {"{\"a\": 1}}", 9, 8},
+        {"[1, tru]", 8, 4},
+        {"[1\0]", 4, 2},
+        {"1\0", 2, 1},
+        {"\"\\u0000\"", 8, 1},
+        {"\"\\\\\\u0000\"", 10, 3},
+        {"\"\\\\u0000 \\u0000\"", 16, 9},
+        {"[\"\\u0000\", \0]", 13, 2},
+        {"\"\\ud800\"", 8, 1},
     };
     (void)state;
     for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
@@ -269,6 +277,6 @@ static void test_parse_refuses(void **state)
     }
 }
 
-TEST_MAIN(TEST(test_parse), TEST(test_parse_refuses), TEST(test_layout), TEST(test_numbers_read_back),
-          TEST(test_fractions_read_back), TEST(test_not_finite_is_null),
-          TEST(test_utf8), TEST(test_save))
+TEST_MAIN(TEST(test_parse), TEST(test_parse_refuses), TEST(test_layout),
+          TEST(test_numbers_read_back), TEST(test_fractions_read_back),
+          TEST(test_not_finite_is_null), TEST(test_utf8), TEST(test_save))

@@ -11,8 +11,8 @@
 // A coordinator that never answers; it counts what it gets.
 typedef struct {
     uint32_t hellos, beats, others;
-    uint32_t room; // for messages
-    uint64_t stop; // rt_reason of a STOP after a FAILED; 0: none
+    uint32_t room;       // for messages
+    uint64_t stop;       // rt_reason of a STOP after a FAILED; 0: none
     rt_message allow[2]; // come after as many HELLOs
     uint32_t allow_count, allowed;
     uint64_t told; // the last HELLO's allowed
@@ -205,10 +205,9 @@ static void who_gives_up_hears_the_reason(void **state)
         rt_error error = {RT_PEER, "a shard is gone"};
         const bool lasts = reason == RT_REASON_LASTS;
         const bool drained = reason == RT_REASON_DRAINED;
-        assert_int_equal(rt_member_give_up(&member, &error),
-                         lasts     ? RT_REFUSED
-                         : drained ? RT_STOPPED
-                                   : RT_PEER);
+        assert_int_equal(rt_member_give_up(&member, &error), lasts     ? RT_REFUSED
+                                                             : drained ? RT_STOPPED
+                                                                       : RT_PEER);
         assert_string_equal(error.text, lasts     ? "mend it"
                                         : drained ? RT_BOX_DRAINED
                                                   : "a shard is gone");

@@ -349,8 +349,8 @@ static void test_classes_against_brute_force(void **state)
     rt_meter_destroy(again);
 }
 
-TEST_MAIN(TEST(test_rolled), TEST(test_classes_against_brute_force), TEST(test_auc_of_distinct_levels_is_exact),
-          TEST(test_auc_of_any_predictions), TEST(test_auc_by_hand),
-          TEST(test_sums_against_long_double), TEST(test_window_is_what_came_since),
-          TEST(test_undefined_is_nan), TEST(test_what_is_no_probability_is_counted),
-          TEST(test_last_fifth))
+TEST_MAIN(TEST(test_rolled), TEST(test_classes_against_brute_force),
+          TEST(test_auc_of_distinct_levels_is_exact), TEST(test_auc_of_any_predictions),
+          TEST(test_auc_by_hand), TEST(test_sums_against_long_double),
+          TEST(test_window_is_what_came_since), TEST(test_undefined_is_nan),
+          TEST(test_what_is_no_probability_is_counted), TEST(test_last_fifth))

@@ -652,8 +652,8 @@ static rt_status ask(line *l, rt_wire_mirror what, size_t size)
                      RT_OK);
     memcpy(rt_message_payload(&message), &what, sizeof what);
     memset(rt_message_payload(&message) + sizeof what, 'x', size);
-    assert_int_equal(
-        rt_transport_zmq.send(l->end, rt_peer(RT_ROLE_COORDINATOR, 0), &message), RT_OK);
+    assert_int_equal(rt_transport_zmq.send(l->end, rt_peer(RT_ROLE_COORDINATOR, 0), &message),
+                     RT_OK);
     rt_status status = RT_AGAIN;
     for (uint32_t i = 0; i < WAIT_S && status == RT_AGAIN; i++) {
         (void)rt_transport_zmq.wait(&l->end, 1, -1, 1000, &ready);
@@ -688,8 +688,8 @@ static off_t segment_size(const both *b)
     return stat(path, &info) == 0 ? info.st_size : -1;
 }
 
-// After a cut in the network TCP brings what was under way on a connection that the mirror has given
-// up, behind what the next one has brought since: nothing of that may be taken back.
+// After a cut in the network TCP brings what was under way on a connection that the mirror has
+// given up, behind what the next one has brought since: nothing of that may be taken back.
 static void an_old_connection_takes_nothing_back(void **state)
 {
     (void)state;

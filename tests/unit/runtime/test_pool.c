@@ -165,7 +165,6 @@ static void cores_are_shared_fairly(void **state)
     assert_true(rt_thread_cores() >= 1);
 }
 
-TEST_MAIN(TEST(every_part_runs_once), TEST(beside_other_pieces),
-          TEST(nobody_asks_for_the_end), TEST(two_callers_at_once),
-          TEST(without_a_pool_the_caller_works), TEST(threads_that_sleep_end),
-          TEST(cores_are_shared_fairly))
+TEST_MAIN(TEST(every_part_runs_once), TEST(beside_other_pieces), TEST(nobody_asks_for_the_end),
+          TEST(two_callers_at_once), TEST(without_a_pool_the_caller_works),
+          TEST(threads_that_sleep_end), TEST(cores_are_shared_fairly))

@@ -9,9 +9,8 @@
 
 static int listen_at(uint16_t port)
 {
-    const struct sockaddr_in place = {.sin_family = AF_INET,
-                                      .sin_addr = {htonl(INADDR_LOOPBACK)},
-                                      .sin_port = htons(port)};
+    const struct sockaddr_in place = {
+        .sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_port = htons(port)};
     const int one = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(bind(one, (const struct sockaddr *)&place, sizeof place), 0);
     assert_int_equal(listen(one, 1), 0);

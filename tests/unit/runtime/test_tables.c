@@ -260,5 +260,4 @@ static void keys_that_go_out(void **state)
 
 TEST_MAIN(TEST(pairs_make_tables), TEST(pairs_that_are_none), TEST(every_format_can),
           TEST(indices_count_from_their_field), TEST(columns_must_make_the_same_ids),
-          TEST(every_row_stands_once), TEST(missing_values),
-          TEST(keys_that_go_out))
+          TEST(every_row_stands_once), TEST(missing_values), TEST(keys_that_go_out))

@@ -398,7 +398,6 @@ static void follows_a_file(void **state)
     rt_view_fini(view);
 }
 
-TEST_MAIN(TEST(adds_up), TEST(alone), TEST(stays_small), TEST(goes_back),
-          TEST(takes_no_nonsense), TEST(is_json),
-          TEST(tells_of_the_standby), TEST(tells_of_the_accuracy), TEST(is_a_page), TEST(is_for_prometheus),
-          TEST(follows_a_file))
+TEST_MAIN(TEST(adds_up), TEST(alone), TEST(stays_small), TEST(goes_back), TEST(takes_no_nonsense),
+          TEST(is_json), TEST(tells_of_the_standby), TEST(tells_of_the_accuracy), TEST(is_a_page),
+          TEST(is_for_prometheus), TEST(follows_a_file))

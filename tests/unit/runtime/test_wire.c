@@ -168,14 +168,22 @@ static void payloads_of_records_alone(void **state)
         rt_message_type type;
         uint32_t bytes;
         bool floats; // may follow
-    } types[] = {{RT_MESSAGE_PULL, 16, false},         {RT_MESSAGE_PULL_SUM, 16, false},
-                 {RT_MESSAGE_FORGET, 16, false},       {RT_MESSAGE_LINK, sizeof(rt_wire_link), false},
-                 {RT_MESSAGE_ROWS, 16, true},          {RT_MESSAGE_ROWS_CODED, 16, true},
-                 {RT_MESSAGE_PUSH_ROW, 16, true},      {RT_MESSAGE_SUM_ROWS, 16, true},
-                 {RT_MESSAGE_SUM_ROWS_CODED, 16, true}, {RT_MESSAGE_HANDED, 16, true},
-                 {RT_MESSAGE_PUSH_CHANGE, 16, true},   {RT_MESSAGE_PUSH_GRAD, 24, true},
-                 {RT_MESSAGE_PUSH_GRAD_CODED, 24, true}, {RT_MESSAGE_GRADS, 24, true},
-                 {RT_MESSAGE_PUSH_DELTA, 24, true},    {RT_MESSAGE_PUSH_DELTA_CODED, 24, true},
+    } types[] = {{RT_MESSAGE_PULL, 16, false},
+                 {RT_MESSAGE_PULL_SUM, 16, false},
+                 {RT_MESSAGE_FORGET, 16, false},
+                 {RT_MESSAGE_LINK, sizeof(rt_wire_link), false},
+                 {RT_MESSAGE_ROWS, 16, true},
+                 {RT_MESSAGE_ROWS_CODED, 16, true},
+                 {RT_MESSAGE_PUSH_ROW, 16, true},
+                 {RT_MESSAGE_SUM_ROWS, 16, true},
+                 {RT_MESSAGE_SUM_ROWS_CODED, 16, true},
+                 {RT_MESSAGE_HANDED, 16, true},
+                 {RT_MESSAGE_PUSH_CHANGE, 16, true},
+                 {RT_MESSAGE_PUSH_GRAD, 24, true},
+                 {RT_MESSAGE_PUSH_GRAD_CODED, 24, true},
+                 {RT_MESSAGE_GRADS, 24, true},
+                 {RT_MESSAGE_PUSH_DELTA, 24, true},
+                 {RT_MESSAGE_PUSH_DELTA_CODED, 24, true},
                  {RT_MESSAGE_DENSE_STEP, 8, false},
                  {RT_MESSAGE_DENSE_JOIN, sizeof(rt_wire_dense_join), false},
                  {RT_MESSAGE_DENSE_JOINED, sizeof(rt_wire_dense_join), false}};
@@ -207,17 +215,17 @@ static void the_largest_message(void **state)
 {
     (void)state;
     rt_message message;
-    assert_int_equal(rt_message_create(&message, RT_MESSAGE_PIECE, SENDER, 1, 1,
-                                       RT_WIRE_PAYLOAD_BYTES_MAX),
-                     RT_OK);
+    assert_int_equal(
+        rt_message_create(&message, RT_MESSAGE_PIECE, SENDER, 1, 1, RT_WIRE_PAYLOAD_BYTES_MAX),
+        RT_OK);
     assert_int_equal(rt_message_validate(&message, SENDER, NULL), RT_OK);
     message.size++;
     rt_message_header(&message)->payload_bytes++;
     assert_int_equal(rt_message_validate(&message, SENDER, NULL), RT_WIRE);
     rt_message_release(&message);
-    assert_int_equal(rt_message_create(&message, RT_MESSAGE_PIECE, SENDER, 1, 1,
-                                       RT_WIRE_PAYLOAD_BYTES_MAX + 1),
-                     RT_LIMIT);
+    assert_int_equal(
+        rt_message_create(&message, RT_MESSAGE_PIECE, SENDER, 1, 1, RT_WIRE_PAYLOAD_BYTES_MAX + 1),
+        RT_LIMIT);
 }
 
 static uint32_t given_back;
