@@ -9,6 +9,7 @@
 #include "dispatch/sim/dp_sim.h"
 #include "dispatch/cost/dp_ticks.h"
 #include "dispatch/planner/dp_planner_parts.h"
+#include "dispatch/solvers/dp_solver.h"
 #include "tests/support/config_case.h"
 #include "tests/support/planner_case.h"
 
@@ -185,6 +186,50 @@ static void ticks_follow_the_records(void **state)
         assert_int_equal(ticks->ps_grad[f], rint(grad / 1e9 / ticks->tick_s));
     }
     planner_case_fini(&pc);
+}
+
+// The dearest sample that a policy can make costs less than DP_COST_MAX: a pull and a push for each
+// key; a push by every worker, where copies are shown as they were before; an expected eviction; and
+// what a window looks ahead to. The tick is as fine as that allows.
+static void ticks_leave_room_for_the_dearest_sample(void **state)
+{
+    static const struct {
+        rt_view_kind view;
+        bool evict_cost;
+        uint32_t window, transfers;
+    } cases[] = {{RT_VIEW_STRICT, false, 1, 2},  {RT_VIEW_STRICT, true, 1, 3},
+                 {RT_VIEW_STRICT, false, 2, 4},  {RT_VIEW_SNAPSHOT, false, 1, 4},
+                 {RT_VIEW_SNAPSHOT, true, 1, 5}, {RT_VIEW_SNAPSHOT, true, 2, 7}};
+    const uint32_t keys = 1201; // so many that the bound is theirs, and odd
+    (void)state;
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
+        planner_shape shape = small_shape(6);
+        planner_case pc;
+        dp_planner *planner;
+        planner_case_init(&pc, &shape);
+        dp_planner_config config = pc.config;
+        config.keys_per_sample_max = keys;
+        for (uint32_t j = 0; j < shape.worker_count; j++)
+            config.slot_count[j] = shape.sample_count_max * keys;
+        config.dispatch.view = cases[i].view;
+        config.dispatch.evict_cost = cases[i].evict_cost;
+        config.dispatch.window = cases[i].window;
+        rt_error error = {0};
+        if (dp_planner_create(&config, &planner, &error))
+            fail_msg("%s", error.text);
+        const dp_ticks *ticks = dp_planner_ticks(planner);
+        uint64_t slowest = 0;
+        for (uint32_t f = 0; f < shape.field_count; f++) {
+            for (uint32_t j = 0; j < shape.worker_count; j++) {
+                slowest = rt_max_u64(slowest, (uint64_t)ticks->pull[f][j]);
+                slowest = rt_max_u64(slowest, (uint64_t)ticks->push[f][j]);
+            }
+        }
+        const uint32_t pairs = (cases[i].transfers * keys + 1) / 2;
+        assert_int_equal(slowest, DP_COST_MAX / (2 * pairs) - 1);
+        dp_planner_destroy(planner);
+        planner_case_fini(&pc);
+    }
 }
 
 static void dense_bytes_are_in_the_ticks(void **state)
@@ -541,6 +586,7 @@ static void short_batches_read_back(void **state)
 
 TEST_MAIN(TEST(records_take_effect_at_their_iteration), TEST(a_late_record_is_renamed),
           TEST(records_out_of_range_are_refused), TEST(ticks_follow_the_records),
+          TEST(ticks_leave_room_for_the_dearest_sample),
           TEST(dense_bytes_are_in_the_ticks), TEST(ticks_are_those_of_who_takes_part),
           TEST(a_lost_worker_trains_no_more), TEST(a_journal_reads_back),
           TEST(bad_journals_are_refused), TEST(short_batches_read_back),
