@@ -108,7 +108,7 @@ static void staleness_is_tried(void **state)
     asked a;
     dp_advices advices;
     for (uint32_t adam = 0; adam < 2; adam++) {
-        uint32_t strict = 0, stale = 0, windows = 0;
+        uint32_t strict = 0, stale = 0, less = 0, windows = 0;
         ASK(&a, adam ? "optimizer.rows.name=adam" : "optimizer.rows.name=sgd");
         assert_int_equal(dp_advise(&a.sim, 6, &advices, NULL), RT_OK);
         for (uint32_t i = 0; i < advices.count; i++) {
@@ -121,10 +121,12 @@ static void staleness_is_tried(void **state)
             strict += !has_window && has_line(one, "consistency.staleness=off");
             stale +=
                 one->consistency.staleness == 100 && has_line(one, "consistency.staleness=100");
+            less += one->consistency.staleness == 10 && has_line(one, "consistency.staleness=10");
         }
         assert_true(strict > 0);
         assert_int_equal(5 * windows, 2 * strict); // two of five policies look at one
         assert_int_equal(stale, adam ? 0 : strict);
+        assert_int_equal(less, stale);
         assert_true((advices.refused > 0) == (adam == 1));
         rt_config_fini(&a.config);
     }

@@ -189,8 +189,8 @@ static void ticks_follow_the_records(void **state)
 }
 
 // The dearest sample that a policy can make costs less than DP_COST_MAX: a pull and a push for each
-// key; a push by every worker, where copies are shown as they were before; an expected eviction; and
-// what a window looks ahead to. The tick is as fine as that allows.
+// key; a push by every worker, where copies are shown as they were before; an expected eviction;
+// and what a window looks ahead to. The tick is as fine as that allows.
 static void ticks_leave_room_for_the_dearest_sample(void **state)
 {
     static const struct {
@@ -586,9 +586,8 @@ static void short_batches_read_back(void **state)
 
 TEST_MAIN(TEST(records_take_effect_at_their_iteration), TEST(a_late_record_is_renamed),
           TEST(records_out_of_range_are_refused), TEST(ticks_follow_the_records),
-          TEST(ticks_leave_room_for_the_dearest_sample),
-          TEST(dense_bytes_are_in_the_ticks), TEST(ticks_are_those_of_who_takes_part),
-          TEST(a_lost_worker_trains_no_more), TEST(a_journal_reads_back),
-          TEST(bad_journals_are_refused), TEST(short_batches_read_back),
+          TEST(ticks_leave_room_for_the_dearest_sample), TEST(dense_bytes_are_in_the_ticks),
+          TEST(ticks_are_those_of_who_takes_part), TEST(a_lost_worker_trains_no_more),
+          TEST(a_journal_reads_back), TEST(bad_journals_are_refused), TEST(short_batches_read_back),
           TEST(half_a_line_is_left_out), TEST(a_run_is_planned_again_from_its_journal),
           TEST(fingerprints_see_the_order), TEST(a_record_changes_one_rate))
