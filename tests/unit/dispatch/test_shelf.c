@@ -123,6 +123,7 @@ static rt_message answer(fixture *f, rt_message_type type)
     assert_int_equal(status, RT_OK);
     assert_int_equal(rt_message_header(&message)->type, type);
     assert_int_equal(rt_message_header(&message)->iteration, f->asked);
+    assert_int_equal(rt_message_header(&message)->count, type == RT_MESSAGE_LOOKED_UP);
     return message;
 }
 
