@@ -89,20 +89,6 @@ int cli_end(rt_status status, const rt_error *error)
 
 typedef rt_status check_config(const rt_config *config, rt_error *error);
 
-static rt_status fill_config(const char *path, const char *const *sets, uint32_t set_count,
-                             check_config *check, rt_config *config, rt_error *error)
-{
-    rt_status status = rt_config_load(config, path, error);
-    if (status)
-        return status;
-    for (uint32_t i = 0; i < set_count; i++) {
-        status = rt_config_set(config, sets[i], error);
-        if (status)
-            return status;
-    }
-    return check(config, error);
-}
-
 static int load(const char *path, const char *const *sets, uint32_t set_count, const char *name,
                 check_config *check, rt_config *config)
 {
@@ -112,11 +98,9 @@ static int load(const char *path, const char *const *sets, uint32_t set_count, c
         fprintf(stderr, "lanyard: which CONFIG? (see lanyard --help)\n");
         return CLI_USAGE;
     }
-    if (rt_config_init(config)) {
-        rt_fail(&error, RT_NO_MEMORY, "out of memory");
+    if (rt_config_open(path, sets, set_count, config, &error))
         return cli_fail(&error);
-    }
-    if (fill_config(path, sets, set_count, check, config, &error)) {
+    if (check(config, &error)) {
         rt_config_fini(config);
         return cli_fail(&error);
     }

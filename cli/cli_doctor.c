@@ -338,18 +338,9 @@ static void print_json(const doctor *d, bool healthy)
     rt_json_fini(&json);
 }
 
-static rt_status fill_config(const char *path, const char *const *sets, uint32_t set_count,
-                             rt_config *config, rt_error *error)
+static rt_status check(const rt_config *config, rt_error *error)
 {
-    rt_status status = rt_config_load(config, path, error);
-    if (status)
-        return status;
-    for (uint32_t i = 0; i < set_count; i++) {
-        status = rt_config_set(config, sets[i], error);
-        if (status)
-            return status;
-    }
-    status = rt_config_check(config, error);
+    rt_status status = rt_config_check(config, error);
     if (status)
         return status;
     return rt_config_check_training(config, error);
@@ -358,10 +349,10 @@ static rt_status fill_config(const char *path, const char *const *sets, uint32_t
 static rt_status load(doctor *d, const char *path, const char *const *sets, uint32_t set_count,
                       rt_error *error)
 {
-    rt_status status = rt_config_init(&d->config);
+    rt_status status = rt_config_open(path, sets, set_count, &d->config, error);
     if (status)
-        return rt_fail(error, status, "out of memory");
-    status = fill_config(path, sets, set_count, &d->config, error);
+        return status;
+    status = check(&d->config, error);
     if (status) {
         rt_config_fini(&d->config);
         return status;

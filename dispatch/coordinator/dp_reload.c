@@ -59,17 +59,9 @@ static void name_others(const rt_config *running, const rt_config *fresh, char *
     }
 }
 
-static rt_status load(const dp_reload_source *source, rt_config *fresh, rt_error *error)
+static rt_status check(const rt_config *fresh, rt_error *error)
 {
-    rt_status status = rt_config_load(fresh, source->path, error);
-    if (status)
-        return status;
-    for (uint32_t i = 0; i < source->set_count; i++) {
-        status = rt_config_set(fresh, source->sets[i], error);
-        if (status)
-            return status;
-    }
-    status = rt_config_check(fresh, error);
+    rt_status status = rt_config_check(fresh, error);
     if (status)
         return status;
     return rt_config_check_training(fresh, error);
@@ -80,15 +72,16 @@ static rt_status read_file(const dp_reload *reload, dp_reloaded *values, char *r
                            rt_error *error)
 {
     rt_config fresh;
-    rt_status status = rt_config_init(&fresh);
+    const dp_reload_source *source = reload->source;
+    rt_status status = rt_config_open(source->path, source->sets, source->set_count, &fresh, error);
     if (status)
-        return rt_fail(error, status, "out of memory");
-    status = load(reload->source, &fresh, error);
+        return status;
+    status = check(&fresh, error);
     if (!status) {
         *values = (dp_reloaded){fresh.dispatch.alpha, fresh.dispatch.alpha_auto,
                                 fresh.dispatch.search_evaluations, fresh.dispatch.budget_ms};
-        if (reload->source->adapt)
-            reload->source->adapt(&fresh);
+        if (source->adapt)
+            source->adapt(&fresh);
         name_others(reload->running, &fresh, restart, size);
     }
     rt_config_fini(&fresh);

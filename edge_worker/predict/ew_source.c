@@ -26,30 +26,17 @@ static bool is_there(const char *folder, const char *name)
     return access(path, F_OK) == 0;
 }
 
-static rt_status fill_config(const char *path, const char *const *sets, uint32_t set_count,
-                             bool reads_input, rt_config *config, rt_error *error)
-{
-    rt_status status = rt_config_load(config, path, error);
-    if (status)
-        return status;
-    for (uint32_t i = 0; i < set_count; i++) {
-        status = rt_config_set(config, sets[i], error);
-        if (status)
-            return status;
-    }
-    if (reads_input)
-        return rt_config_check(config, error);
-    return rt_config_check_model(config, error);
-}
-
 // What config.json says, sets over it. config is not initialised on failure.
 static rt_status load_config(const char *path, const char *const *sets, uint32_t set_count,
                              bool reads_input, rt_config *config, rt_error *error)
 {
-    rt_status status = rt_config_init(config);
+    rt_status status = rt_config_open(path, sets, set_count, config, error);
     if (status)
-        return rt_fail(error, status, "out of memory");
-    status = fill_config(path, sets, set_count, reads_input, config, error);
+        return status;
+    if (reads_input)
+        status = rt_config_check(config, error);
+    else
+        status = rt_config_check_model(config, error);
     if (status)
         rt_config_fini(config);
     return status;

@@ -429,6 +429,32 @@ rt_status rt_config_set(rt_config *config, const char *assignment, rt_error *err
     return status;
 }
 
+static rt_status load_and_set(rt_config *config, const char *path, const char *const *sets,
+                              uint32_t set_count, rt_error *error)
+{
+    rt_status status = rt_config_load(config, path, error);
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < set_count; i++) {
+        status = rt_config_set(config, sets[i], error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
+rt_status rt_config_open(const char *path, const char *const *sets, uint32_t set_count,
+                         rt_config *config, rt_error *error)
+{
+    rt_status status = rt_config_init(config);
+    if (status)
+        return rt_fail(error, status, "out of memory");
+    status = load_and_set(config, path, sets, set_count, error);
+    if (status)
+        rt_config_fini(config);
+    return status;
+}
+
 // What models of before did not have is part of it only where it is used: theirs stays as it was.
 uint64_t rt_config_schema(const rt_config *config)
 {

@@ -636,6 +636,11 @@ rt_status rt_config_migrate(const char *path, char **json_p, rt_error *error);
 // RT_CONFIG: error names the key path; config is unchanged.
 rt_status rt_config_set(rt_config *config, const char *assignment, rt_error *error);
 
+// Default values, over them those of the file, over them set_count assignments; nothing is checked
+// but single keys. Errors as above; config is not initialised then.
+rt_status rt_config_open(const char *path, const char *const *sets, uint32_t set_count,
+                         rt_config *config, rt_error *error);
+
 // Walks the keys whose values differ: start with *at = 0; the next one's path, NULL after the last.
 const char *rt_config_difference(const rt_config *left, const rt_config *right, uint32_t *at);
 

@@ -140,6 +140,53 @@ void records_print_difference(const char *recorded, const char *now)
     }
 }
 
+static bool is_same(const records_one *one, records_play *play)
+{
+    char *now = play(one->line);
+    const bool same = now && strcmp(now, one->recorded) == 0;
+    if (!same) {
+        printf("%s\n", one->line);
+        records_print_difference(one->recorded, now ? now : "");
+    }
+    free(now);
+    return same;
+}
+
+void records_check(const char *path, uint32_t part, uint32_t parts, records_play *play)
+{
+    records_list list;
+    uint32_t wrong = 0, checked = 0;
+    records_open(path, &list);
+    for (uint32_t i = part; i < list.count; i += parts, checked++)
+        wrong += !is_same(&list.of[i], play);
+    assert_true(checked > 3);
+    records_close(&list);
+    if (wrong)
+        fail_msg("%u of %u are others than those recorded in %s", wrong, checked, path);
+}
+
+int records_renew(const char *path, const char *which, records_play *play)
+{
+    records_list list;
+    int failed = 0;
+    records_open(path, &list);
+    for (uint32_t i = 0; i < list.count; i++) {
+        if (strcmp(which, "1") != 0 && !strstr(list.of[i].name, which))
+            continue;
+        char *now = play(list.of[i].line);
+        if (!now) {
+            printf("%s: could not be played\n", list.of[i].name);
+            failed = 1;
+            continue;
+        }
+        free(list.of[i].recorded);
+        list.of[i].recorded = now;
+    }
+    records_save(path, &list);
+    records_close(&list);
+    return failed;
+}
+
 // ---- what depends on the machine ---------------------------------------------------------------
 
 // A number with a point or an exponent, of which six digits count; else 0.

@@ -26,6 +26,16 @@ void records_open(const char *path, records_list *list);
 void records_save(const char *path, const records_list *list);
 void records_close(records_list *list);
 
+// What is to be recorded of a line (free); NULL: it could not be played.
+typedef char *records_play(const char *line);
+
+// Plays every parts-th line of a file and compares; fails with those that differ printed.
+void records_check(const char *path, uint32_t part, uint32_t parts, records_play *play);
+
+// Writes the file anew: all of it (which "1"), or lines whose name has that in it. The exit status
+// of a program that does.
+int records_renew(const char *path, const char *which, records_play *play);
+
 // A whole file as text (free); NULL: it is not there.
 char *records_read(const char *path);
 void records_write(const char *path, const char *text);

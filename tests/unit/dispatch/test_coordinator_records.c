@@ -617,37 +617,11 @@ static char *play(const char *line)
 
 // ---- cases -------------------------------------------------------------------------------------
 
-static bool is_same(const char *line, const char *recorded)
-{
-    char *now = play(line);
-    const bool same = now && strcmp(now, recorded) == 0;
-    if (!same) {
-        printf("%s\n", line);
-        records_print_difference(recorded, now ? now : "");
-    }
-    free(now);
-    return same;
-}
-
-static void check_part(uint32_t part)
-{
-    records_list list;
-    uint32_t wrong = 0, checked = 0;
-    records_open(GOLDEN, &list);
-    for (uint32_t i = part; i < list.count; i += PARTS, checked++)
-        wrong += !is_same(list.of[i].line, list.of[i].recorded);
-    assert_true(checked > 3);
-    records_close(&list);
-    if (wrong)
-        fail_msg("%u of %u conversations are others than those recorded in " GOLDEN, wrong,
-                 checked);
-}
-
-#define PART(n)                        \
-    static void part_##n(void **state) \
-    {                                  \
-        (void)state;                   \
-        check_part(n);                 \
+#define PART(n)                                \
+    static void part_##n(void **state)         \
+    {                                          \
+        (void)state;                           \
+        records_check(GOLDEN, n, PARTS, play); \
     }
 
 PART(0);
@@ -659,29 +633,6 @@ PART(5);
 PART(6);
 PART(7);
 
-// Writes the file anew, and says so.
-static int record(const char *which)
-{
-    records_list list;
-    int failed = 0;
-    records_open(GOLDEN, &list);
-    for (uint32_t i = 0; i < list.count; i++) {
-        if (strcmp(which, "1") != 0 && !strstr(list.of[i].name, which))
-            continue;
-        char *now = play(list.of[i].line);
-        if (!now) {
-            printf("%s: could not be played\n", list.of[i].name);
-            failed = 1;
-            continue;
-        }
-        free(list.of[i].recorded);
-        list.of[i].recorded = now;
-    }
-    records_save(GOLDEN, &list);
-    records_close(&list);
-    return failed;
-}
-
 int main(int argc, char **argv)
 {
     static const test_case cases[] = {TEST_SLOW(part_0, CASE_S), TEST_SLOW(part_1, CASE_S),
@@ -690,6 +641,6 @@ int main(int argc, char **argv)
                                       TEST_SLOW(part_6, CASE_S), TEST_SLOW(part_7, CASE_S)};
     const char *which = getenv("LANYARD_UPDATE_GOLDEN");
     if (which)
-        return record(which);
+        return records_renew(GOLDEN, which, play);
     return test_run(cases, RT_COUNT_OF(cases), argc, argv);
 }
