@@ -213,6 +213,38 @@ static void columns_are_those_of_the_model(void **state)
     dp_initial_fini(&initial);
 }
 
+// What models of one kind have: din its history and the layers that weigh it, graphsage the numbers
+// of neighbours. A model of another kind has such keys, too, and they say nothing of it.
+static void keys_of_one_kind_of_model(void **state)
+{
+    (void)state;
+    static const char *const din[] = {"model.name=din", "model.sequence=seen", "model.target=item",
+                                      "model.attention=[8, 4]", NULL};
+    static const char *const sage[] = {"model.name=graphsage", "model.fan_out=5", NULL};
+    static const struct {
+        const char *set, *says;
+    } cases[] = {
+        {"model.sequence=bought", "its model.sequence is seen, this run has bought"},
+        {"model.target=shop", "its model.target is item, this run has shop"},
+        {"model.attention=[8]", "its number of layers (model.attention) is 2, this run has 1"},
+        {"model.attention=[8, 5]", "its width of a layer (model.attention) is 4, this run has 5"},
+        {"model.attention=[9, 4]", "its width of a layer (model.attention) is 8, this run has 9"},
+    };
+    dp_initial initial;
+    rt_error error = {0};
+    write_model(din, NOTHING);
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++)
+        refuse(SETS(din[0], din[1], din[2], din[3], cases[i].set), RT_CONFIG, cases[i].says);
+    if (read(SETS(din[0], din[1], din[2], din[3], "model.fan_out=7"), &initial, &error))
+        fail_msg("%s", error.text);
+    dp_initial_fini(&initial);
+    write_model(sage, NOTHING);
+    refuse(SETS(sage[0], "model.fan_out=6"), RT_CONFIG, "its model.fan_out is 5, this run has 6");
+    if (read(SETS(sage[0], sage[1], "model.sequence=bought"), &initial, &error))
+        fail_msg("%s", error.text);
+    dp_initial_fini(&initial);
+}
+
 static void files_that_cannot_be(void **state)
 {
     (void)state;
@@ -242,4 +274,5 @@ static void no_model(void **state)
 }
 
 TEST_MAIN(TEST(all_of_it_is_read), TEST(differences_are_named),
-          TEST(columns_are_those_of_the_model), TEST(files_that_cannot_be), TEST(no_model))
+          TEST(columns_are_those_of_the_model), TEST(keys_of_one_kind_of_model),
+          TEST(files_that_cannot_be), TEST(no_model))
