@@ -120,6 +120,48 @@ static void what_is_not_taken_is_offered_again(void **state)
     end(&f, RT_STOPPED, "enough");
 }
 
+static rt_status shut_open(rt_transport **transport_p, rt_error *error)
+{
+    (void)transport_p;
+    return rt_fail(error, RT_IO, "no transport today");
+}
+
+static rt_status shut_listen(rt_transport *transport, uint32_t self, const char *address,
+                             char *bound, rt_endpoint **endpoint_p, rt_error *error)
+{
+    (void)transport, (void)self, (void)address, (void)bound, (void)endpoint_p;
+    return rt_fail(error, RT_IO, "nobody listens today");
+}
+
+static rt_status shut_connect(rt_transport *transport, uint32_t self, uint32_t server,
+                              const char *address, rt_endpoint **endpoint_p, rt_error *error)
+{
+    (void)transport, (void)self, (void)server, (void)address, (void)endpoint_p;
+    return rt_fail(error, RT_IO, "no way to the coordinator");
+}
+
+// Before it has said anything to anybody.
+static void a_transport_that_does_not_open(void **state)
+{
+    (void)state;
+    static const char *const says[] = {"no transport today", "nobody listens today",
+                                       "no way to the coordinator"};
+    for (uint32_t i = 0; i < RT_COUNT_OF(says); i++) {
+        fixture f;
+        start(&f);
+        faulty = *ops;
+        if (i == 0)
+            faulty.open = shut_open;
+        if (i == 1)
+            faulty.listen = shut_listen;
+        if (i == 2)
+            faulty.connect = shut_connect;
+        f.server.transport = &faulty;
+        assert_int_equal(pthread_create(&f.thread, NULL, run_server, &f), 0);
+        end(&f, RT_IO, says[i]);
+    }
+}
+
 static void a_transport_that_fails_ends_the_shard(void **state)
 {
     (void)state;
@@ -222,5 +264,6 @@ static void a_probe_that_falls_silent_loses_its_turn(void **state)
     expect_failed(&f, RT_WIRE, "worker 0: a probe of kind 9");
 }
 
-TEST_MAIN(TEST(what_is_not_taken_is_offered_again), TEST(a_transport_that_fails_ends_the_shard),
-          TEST(answers_that_are_not_taken), TEST(a_probe_that_falls_silent_loses_its_turn))
+TEST_MAIN(TEST(what_is_not_taken_is_offered_again), TEST(a_transport_that_does_not_open),
+          TEST(a_transport_that_fails_ends_the_shard), TEST(answers_that_are_not_taken),
+          TEST(a_probe_that_falls_silent_loses_its_turn))
