@@ -16,6 +16,7 @@
 
 #define ROWS_FILE "rows-000-of-001.bin"
 #define FILE_MAX 4096u
+#define MORE_THAN_AT_ONCE (600u * 2048u) // rows of 16 bytes, in blocks of 8 MB; 16 MB go at once
 
 static void order(fixture *f, rt_message_type type, uint64_t iteration, const void *payload,
                   size_t size)
@@ -93,6 +94,22 @@ static void must_have(const char *path, const rt_wire_written *written, uint32_t
     const rt_file_sum sum = ps_model_reader_sum(reader);
     assert_true(sum.bytes == written->bytes && sum.hash == written->hash);
     ps_model_reader_close(reader);
+}
+
+enum { A_PUSH = 2048 };
+
+static void push_many(fixture *f, uint32_t count)
+{
+    row_record *records = rt_alloc(A_PUSH, sizeof *records);
+    for (uint32_t first = 0; first < count; first += A_PUSH) {
+        for (uint32_t i = 0; i < A_PUSH; i++)
+            records[i] = (row_record){{first + i, 2, 0}, {(float)(first + i), 2, 3, 4}};
+        send_bytes(f->worker, rt_peer(RT_ROLE_WORKER, 0), rt_peer(RT_ROLE_PS, 0),
+                   RT_MESSAGE_PUSH_ROW, 3, A_PUSH, records, A_PUSH * sizeof *records);
+        rt_message message = expect(f->worker, RT_MESSAGE_PUSHED);
+        rt_message_release(&message);
+    }
+    rt_free(records);
 }
 
 // ---- checkpoints -----------------------------------------------------------------------------
@@ -262,24 +279,38 @@ static void one_cut_at_a_time(void **state)
     expect_failed(&f, RT_WIRE, "a CUT while another one is being written");
 }
 
+// More than a store gives back at once after a checkpoint: a part at a time, beside the messages.
+static void a_cut_of_a_large_store(void **state)
+{
+    (void)state;
+    fixture f;
+    char first[1200], second[1200];
+    const rt_wire_key changed[] = {{6, 11, 0}};
+    start(&f);
+    f.config.ps_storage = RT_STORAGE_DISK;
+    f.config.ps_disk_bytes_max = UINT64_C(256) << 20;
+    f.config.ps_memory_bytes_max = UINT64_C(256) << 20;
+    snprintf(f.config.ps_folder, sizeof f.config.ps_folder, "%s", test_path("cuts"));
+    *strrchr(f.config.ps_folder, '/') = '\0';
+    launch(&f);
+    join_run(&f, HASH);
+    push_many(&f, MORE_THAN_AT_ONCE);
+    rt_wire_cut cut = cut_of(10, 0, 0, first);
+    begin_cut(&f, 10, &cut);
+    (void)end_cut(&f, 10, "");
+    for (uint32_t version = 3; version < 12; version++)
+        push(&f, 6, version);
+    cut = cut_of(20, 10, 10, second); // all is given back before the next one begins
+    begin_cut(&f, 20, &cut);
+    const rt_wire_written written = end_cut(&f, 20, "");
+    must_have(second, &written, 20, 10, changed, 1);
+    stop(&f);
+}
+
 // ---- the model -------------------------------------------------------------------------------
 
 // More rows than may be under way as pieces of a model.
-enum { MANY = 81920, A_PUSH = 2048 };
-
-static void push_many(fixture *f)
-{
-    row_record *records = rt_alloc(A_PUSH, sizeof *records);
-    for (uint32_t first = 0; first < MANY; first += A_PUSH) {
-        for (uint32_t i = 0; i < A_PUSH; i++)
-            records[i] = (row_record){{first + i, 2, 0}, {(float)(first + i), 2, 3, 4}};
-        send_bytes(f->worker, rt_peer(RT_ROLE_WORKER, 0), rt_peer(RT_ROLE_PS, 0),
-                   RT_MESSAGE_PUSH_ROW, 3, A_PUSH, records, A_PUSH * sizeof *records);
-        rt_message message = expect(f->worker, RT_MESSAGE_PUSHED);
-        rt_message_release(&message);
-    }
-    rt_free(records);
-}
+#define MANY 81920u
 
 static void say_taken(fixture *f, uint64_t offset, bool is_complete, rt_status status)
 {
@@ -301,7 +332,7 @@ static void a_large_model_goes_as_it_is_taken(void **state)
     FILE *file = fopen(test_path(ROWS_FILE), "w");
     assert_non_null(file);
     begin(&f);
-    push_many(&f);
+    push_many(&f, MANY);
     order(&f, RT_MESSAGE_SAVE, 0, NULL, 0);
     for (uint32_t pieces = 0; got < total; pieces++) {
         rt_wire_piece piece;
@@ -344,7 +375,7 @@ static void a_model_that_nobody_has_room_for(void **state)
     rt_wire_piece piece;
     size_t more;
     begin(&f);
-    push_many(&f);
+    push_many(&f, MANY);
     order(&f, RT_MESSAGE_SAVE, 0, NULL, 0);
     for (uint32_t i = 0; i < RT_WIRE_PIECES_MAX; i++)
         (void)told(&f, RT_MESSAGE_PIECE, 0, &piece, sizeof piece, &more);
@@ -556,7 +587,8 @@ static void pieces_that_nobody_waits_for(void **state)
 }
 
 TEST_MAIN(TEST(a_cut_is_written_and_sent), TEST(a_cut_of_rows_on_disk),
-          TEST(a_folder_that_cannot_be_made), TEST(impossible_cuts), TEST(one_cut_at_a_time),
-          TEST(a_large_model_goes_as_it_is_taken), TEST(a_model_that_nobody_has_room_for),
-          TEST(keys_are_told), TEST(rows_end), TEST(files_that_do_not_fit), TEST(impossible_loads),
-          TEST(a_lost_file_comes_back), TEST(pieces_that_nobody_waits_for))
+          TEST(a_cut_of_a_large_store), TEST(a_folder_that_cannot_be_made), TEST(impossible_cuts),
+          TEST(one_cut_at_a_time), TEST(a_large_model_goes_as_it_is_taken),
+          TEST(a_model_that_nobody_has_room_for), TEST(keys_are_told), TEST(rows_end),
+          TEST(files_that_do_not_fit), TEST(impossible_loads), TEST(a_lost_file_comes_back),
+          TEST(pieces_that_nobody_waits_for))
