@@ -285,6 +285,30 @@ static void rows_that_end_are_counted(void **state)
                      some.directory_keys);
 }
 
+// A line that is written over, a few times a second, and stays as it is at the end.
+static void progress_is_one_line(void **state)
+{
+    (void)state;
+    char text[4096];
+    rt_config config = config_of(NULL);
+    rt_stream *stream;
+    dp_sim_result result;
+    assert_int_equal(rt_stream_open(&config.stream, config.seed, &stream, NULL), RT_OK);
+    rt_schema schema = *rt_stream_schema(stream);
+    rt_stream_close(stream);
+    const dp_sim_config sim = {.config = &config, .schema = &schema, .progress = true};
+    const char *path = test_path("progress");
+    assert_non_null(freopen(path, "w+", stderr));
+    assert_int_equal(dp_sim_run(&sim, &result, NULL), RT_OK);
+    rewind(stderr);
+    const size_t size = fread(text, 1, sizeof text - 1, stderr);
+    text[size] = '\0';
+    assert_true(size > 0 && text[size - 1] == '\n');
+    assert_ptr_equal(strchr(text, '\n'), text + size - 1);
+    assert_non_null(strstr(text, "31 iterations, 1930 samples, "));
+    rt_config_fini(&config);
+}
+
 // Half a stream would give half a result, without a word.
 static void bad_data_is_an_error(void **state)
 {
@@ -302,5 +326,5 @@ TEST_MAIN(TEST(the_warm_up_is_not_counted), TEST(nothing_but_warm_up_is_an_error
           TEST(dispatch_errors_are_a_choice), TEST(times_are_of_what_counts),
           TEST(traces_have_every_iteration), TEST(a_spec_is_a_policy_and_its_keys),
           TEST(no_set_is_better_than_the_chosen_one), TEST(all_take_part_where_computing_is_slow),
-          TEST(who_took_part_is_not_chosen_again), TEST(rows_that_end_are_counted),
-          TEST(bad_data_is_an_error))
+          TEST(who_took_part_is_not_chosen_again), TEST(progress_is_one_line),
+          TEST(rows_that_end_are_counted), TEST(bad_data_is_an_error))

@@ -282,7 +282,16 @@ static rt_status with_number(uint8_t *bytes, size_t size, size_t at, uint32_t nu
 static void test_impossible_headers_are_refused(void **state)
 {
     (void)state;
-    enum { VERSION = 8, SIZE = 12, SHARD = 32, SHARDS = 36, DIM = 40, STATE = 44, BLOCK = 52 };
+    enum {
+        MAGIC = 0,
+        VERSION = 8,
+        SIZE = 12,
+        SHARD = 32,
+        SHARDS = 36,
+        DIM = 40,
+        STATE = 44,
+        BLOCK = 52
+    };
     enum { BASE = 60, LEFT = 68 };
     uint8_t bytes[4096];
     rt_error error;
@@ -311,6 +320,8 @@ static void test_impossible_headers_are_refused(void **state)
                  {LEFT, 3, true},
                  {LEFT, 4, false},
                  {BASE, 0, true},
+                 {MAGIC, 1, false},
+                 {MAGIC + 4, 1, false},
                  {VERSION, 3, true},
                  {VERSION, 4, false},
                  {VERSION, 1, false},
