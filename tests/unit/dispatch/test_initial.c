@@ -213,6 +213,28 @@ static void columns_are_those_of_the_model(void **state)
     dp_initial_fini(&initial);
 }
 
+// Of several labels each is known by its name; more may come behind those of the model.
+static void labels_are_those_of_the_model(void **state)
+{
+    (void)state;
+    static const char format[] = "stream.format=table", none[] = "stream.dense_scaling=none";
+    static const char two[] = TABLE(COLUMN("z", "label") "," COLUMN("a", "categorical"));
+    static const char other[] = TABLE(COLUMN("w", "label") "," COLUMN("a", "categorical"));
+    static const char more[] =
+        TABLE(COLUMN("z", "label") "," COLUMN("v", "label") "," COLUMN("a", "categorical"));
+    dp_initial initial;
+    rt_error error = {0};
+    write_model(SETS(format, two, none), NO_SCALE);
+    refuse(SETS(format, other, none), RT_CONFIG,
+           "its label 1 is \"z\", this run's is \"w\": more labels come behind those of the model");
+    if (read(SETS(format, two, none), &initial, &error))
+        fail_msg("%s", error.text);
+    dp_initial_fini(&initial);
+    if (read(SETS(format, more, none), &initial, &error))
+        fail_msg("%s", error.text);
+    dp_initial_fini(&initial);
+}
+
 // What models of one kind have: din its history and the layers that weigh it, graphsage the numbers
 // of neighbours. A model of another kind has such keys, too, and they say nothing of it.
 static void keys_of_one_kind_of_model(void **state)
@@ -274,5 +296,5 @@ static void no_model(void **state)
 }
 
 TEST_MAIN(TEST(all_of_it_is_read), TEST(differences_are_named),
-          TEST(columns_are_those_of_the_model), TEST(keys_of_one_kind_of_model),
-          TEST(files_that_cannot_be), TEST(no_model))
+          TEST(columns_are_those_of_the_model), TEST(labels_are_those_of_the_model),
+          TEST(keys_of_one_kind_of_model), TEST(files_that_cannot_be), TEST(no_model))
