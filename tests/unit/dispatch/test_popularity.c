@@ -374,6 +374,38 @@ static void every_meaning_counts(void **state)
     }
 }
 
+// What the first line says of the count, and the rows below it.
+static void the_file_says_what_was_counted(void **state)
+{
+    (void)state;
+    static const char *const says[] = {"\"version\"",     "\"dim\":24", "\"samples\":41",
+                                       "\"lookups\":97", "\"rows\":3", "\"end\":\"memory\"",
+                                       "\"hot_rows\":2", "\"xxh3\":\""};
+    const dp_popularity profile = {.uses = (dp_popular[]){{7, 50}, {8, 40}, {9, 7}},
+                                   .row_count = 3,
+                                   .lookups = 97,
+                                   .samples = 41,
+                                   .end = DP_POPULARITY_MEMORY};
+    rt_config config = config_of((const char *const[]){"model.embedding_dim=24", NULL});
+    char head[4096], row[64], path[512];
+    snprintf(path, sizeof path, "%s", test_path("hot"));
+    write_hot(&config, &profile, 2, path);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_non_null(fgets(head, sizeof head, file));
+    for (size_t i = 0; i < RT_COUNT_OF(says); i++) {
+        if (!strstr(head, says[i]))
+            fail_msg("expected %s in %s", says[i], head);
+    }
+    assert_non_null(fgets(row, sizeof row, file));
+    assert_string_equal(row, "0000000000000007 50\n");
+    assert_non_null(fgets(row, sizeof row, file));
+    assert_string_equal(row, "0000000000000008 40\n");
+    assert_null(fgets(row, sizeof row, file));
+    fclose(file);
+    rt_config_fini(&config);
+}
+
 static void a_file_that_cannot_be_written(void **state)
 {
     (void)state;
@@ -438,8 +470,9 @@ static void damaged_files_are_refused(void **state)
     rt_config_fini(&config);
 }
 
-TEST_MAIN(TEST(every_meaning_counts), TEST(a_file_that_cannot_be_written),
-          TEST(counts_are_those_of_a_naive_count), TEST(a_full_table_ends_the_count),
-          TEST(columns_that_share_a_table_share_counts), TEST(an_input_without_samples),
-          TEST(fae_moves_the_same_with_the_file), TEST(a_file_of_another_stream_is_refused),
-          TEST(columns_have_their_names), TEST(damaged_files_are_refused))
+TEST_MAIN(TEST(every_meaning_counts), TEST(the_file_says_what_was_counted),
+          TEST(a_file_that_cannot_be_written), TEST(counts_are_those_of_a_naive_count),
+          TEST(a_full_table_ends_the_count), TEST(columns_that_share_a_table_share_counts),
+          TEST(an_input_without_samples), TEST(fae_moves_the_same_with_the_file),
+          TEST(a_file_of_another_stream_is_refused), TEST(columns_have_their_names),
+          TEST(damaged_files_are_refused))
