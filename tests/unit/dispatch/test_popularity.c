@@ -378,7 +378,7 @@ static void every_meaning_counts(void **state)
 static void the_file_says_what_was_counted(void **state)
 {
     (void)state;
-    static const char *const says[] = {"\"version\"",     "\"dim\":24", "\"samples\":41",
+    static const char *const says[] = {"\"version\"",    "\"dim\":24", "\"samples\":41",
                                        "\"lookups\":97", "\"rows\":3", "\"end\":\"memory\"",
                                        "\"hot_rows\":2", "\"xxh3\":\""};
     const dp_popularity profile = {.uses = (dp_popular[]){{7, 50}, {8, 40}, {9, 7}},
