@@ -8,6 +8,7 @@
 #include "edge_worker/device/ew_cuda.h"
 #include "edge_worker/model/ew_model.h"
 #include "runtime/rt_hash.h"
+#include "tests/support/cuda_model.h"
 #include "tests/support/devices.h"
 #include "tests/support/test.h"
 
@@ -54,21 +55,12 @@ static void setup(fixture *f, rt_model_kind kind)
                                     .lookup_count_max = SAMPLES * FIELDS,
                                     .row_count_max = ROWS};
     static float values[ROWS * 16];
-    rt_error error = {0};
-    if (ew_cuda_open(test_plugin_path(), &(ew_device_wish){.name = "cuda:0"}, &f->device, &error) ||
-        ew_model_create(&config, &f->device, &f->model, &error))
-        fail_msg("%s", error.text);
-    f->slab = f->device.ops->alloc(f->device.state, ROWS * 16);
-    rt_row_init(1, 2, 1, RT_COUNT_OF(values), values);
-    f->device.ops->copy(f->device.state, EW_COPY_IN, f->slab, values, sizeof values);
-    assert_int_equal(f->device.ops->finish(f->device.state, &error), RT_OK);
+    cuda_model_open(&config, &f->device, &f->model, &f->slab, values, RT_COUNT_OF(values));
 }
 
 static void teardown(fixture *f)
 {
-    f->device.ops->free(f->device.state, f->slab);
-    ew_model_destroy(f->model);
-    ew_device_close(&f->device);
+    cuda_model_close(&f->device, f->model, f->slab);
 }
 
 static void not_asked(void *context, uint32_t offset, uint32_t count)

@@ -23,6 +23,22 @@ static void put(ew_cells *cells, const char *name, const char *text)
     ew_cells_put(cells, ew_cells_find(cells, name, strlen(name)), text, strlen(text));
 }
 
+// The cells and events of a model whose format and columns are given; config is the caller's.
+static void open_event(const char *format, const char *columns, rt_config *config,
+                       ew_cells **cells_p, ew_event **event_p)
+{
+    rt_error error = {0};
+    *config = config_fresh();
+    config_must_set(config, format);
+    config_must_set(config, columns);
+    config_must_set(config, OUTCOMES);
+    config_must_set(config, "stream.join.source=http");
+    if (ew_cells_create(config, cells_p, &error) ||
+        ew_event_create(config, *cells_p, event_p, &error))
+        fail_msg("%s", error.text);
+    ew_cells_clear(*cells_p);
+}
+
 // A server goes on with its events while the model that they were made by goes, and its
 // configuration with it.
 static void outlives_its_configuration(void **state)
@@ -32,17 +48,11 @@ static void outlives_its_configuration(void **state)
     ew_event *event;
     rt_bytes lines = {0};
     rt_error error = {0};
-    rt_config config = config_fresh();
-    config_must_set(&config, "stream.format=table");
-    config_must_set(&config, COLUMNS);
-    config_must_set(&config, OUTCOMES);
-    config_must_set(&config, "stream.join.source=http");
-    if (ew_cells_create(&config, &cells, &error) || ew_event_create(&config, cells, &event, &error))
-        fail_msg("%s", error.text);
+    rt_config config;
+    open_event("stream.format=table", COLUMNS, &config, &cells, &event);
     memset(config.stream.table.columns, 0x5a,
            config.stream.table.column_count * sizeof *config.stream.table.columns);
     rt_config_fini(&config);
-    ew_cells_clear(cells);
     put(cells, "item", "bread");
     put(cells, "price", "2.5");
     if (ew_event_put(event, "e7", 0, &lines, &error))
@@ -71,14 +81,8 @@ static void is_whole_or_out_of_memory(void **state)
     ew_event *event;
     rt_bytes lines = {0};
     rt_error error = {0};
-    rt_config config = config_fresh();
-    config_must_set(&config, "stream.format=json");
-    config_must_set(&config, LISTS);
-    config_must_set(&config, OUTCOMES);
-    config_must_set(&config, "stream.join.source=http");
-    if (ew_cells_create(&config, &cells, &error) || ew_event_create(&config, cells, &event, &error))
-        fail_msg("%s", error.text);
-    ew_cells_clear(cells);
+    rt_config config;
+    open_event("stream.format=json", LISTS, &config, &cells, &event);
     put(cells, "tags",
         "new\x1f"
         "cheap");

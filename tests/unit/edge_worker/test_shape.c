@@ -6,6 +6,7 @@
 #include "edge_worker/device/ew_cuda.h"
 #include "edge_worker/model/ew_model_parts.h"
 #include "runtime/rt_hash.h"
+#include "tests/support/cuda_model.h"
 #include "tests/support/devices.h"
 #include "tests/support/test.h"
 
@@ -57,7 +58,6 @@ static void open_subject(subject *s, const variant *v, uint32_t samples_max, uin
                          uint32_t rows_max)
 {
     static float values[ROWS * DIM];
-    rt_error error = {0};
     const ew_model_config config = {
         .model = {.kind = v->kind,
                   .embedding_dim = DIM,
@@ -79,20 +79,12 @@ static void open_subject(subject *s, const variant *v, uint32_t samples_max, uin
         .lookup_count_max = lookups_max,
         .row_count_max = rows_max};
     *s = (subject){.v = *v, .fields = config.field_count};
-    if (ew_cuda_open(test_plugin_path(), &(ew_device_wish){.name = "cuda:0"}, &s->device, &error) ||
-        ew_model_create(&config, &s->device, &s->model, &error))
-        fail_msg("%s", error.text);
-    s->slab = s->device.ops->alloc(s->device.state, RT_COUNT_OF(values));
-    rt_row_init(1, 2, 1, RT_COUNT_OF(values), values);
-    s->device.ops->copy(s->device.state, EW_COPY_IN, s->slab, values, sizeof values);
-    assert_int_equal(s->device.ops->finish(s->device.state, &error), RT_OK);
+    cuda_model_open(&config, &s->device, &s->model, &s->slab, values, RT_COUNT_OF(values));
 }
 
 static void close_subject(subject *s)
 {
-    s->device.ops->free(s->device.state, s->slab);
-    ew_model_destroy(s->model);
-    ew_device_close(&s->device);
+    cuda_model_close(&s->device, s->model, s->slab);
 }
 
 // Rows of a field: every fields-th of row_count.
