@@ -75,6 +75,23 @@ static void part_of_the_way(void **state)
     dp_shares_approach(shares, 2, 50, 0, sizes); // another batch, the same proportion
     assert_int_equal(sizes[0] + sizes[1], 50);
     assert_in_range(sizes[0], 32, 33);
+    sizes[0] = 1; // all of a batch of one sample
+    sizes[1] = 0;
+    dp_shares_approach(shares, 2, 80, 0, sizes);
+    assert_int_equal(sizes[0], 80);
+}
+
+// Nobody had any: there is no proportion to keep.
+static void from_nothing(void **state)
+{
+    (void)state;
+    const dp_share shares[] = {{0, 1, 0, 100}, {0, 1, 0, 100}};
+    for (uint32_t part = 0; part < 3; part++) {
+        uint32_t sizes[] = {0, 0};
+        dp_shares_approach(shares, 2, 100, part / 2.0, sizes);
+        assert_int_equal(sizes[0], 50);
+        assert_int_equal(sizes[1], 50);
+    }
 }
 
 static void must_be(const dp_share *shares, uint32_t count, uint32_t samples, const uint32_t *want)
@@ -102,5 +119,5 @@ static void bounds_that_cannot_be_kept(void **state)
     must_be(one_has_none, 3, 6, (const uint32_t[]){0, 3, 3});
 }
 
-TEST_MAIN(TEST(the_level_is_the_least_longest_time), TEST(part_of_the_way),
+TEST_MAIN(TEST(the_level_is_the_least_longest_time), TEST(part_of_the_way), TEST(from_nothing),
           TEST(bounds_that_cannot_be_kept))
