@@ -179,12 +179,9 @@ static void add_key_on_box(const dp_view *view, uint32_t index, int32_t *row)
     for (uint64_t rest = key->dirty ? key->holders : 0; rest; rest &= rest - 1)
         pushes += dp_box_push(ticks, key->field, key->box, rt_lowest_bit(rest));
     for (uint32_t j = 0; j < view->worker_count; j++) {
-        const bool holds = key->holders >> j & 1;
-        if (!holds)
+        if (!(key->holders >> j & 1))
             row[j] += dp_box_pull(ticks, key->field, key->box, j) + pushes +
                       (view->evict ? view->evict[j] : 0);
-        else if (key->dirty)
-            row[j] += pushes - dp_box_push(ticks, key->field, key->box, j);
         if (view->owed && view->owed[index] >> j & 1)
             row[j] += dp_box_push(ticks, key->field, key->box, j);
     }

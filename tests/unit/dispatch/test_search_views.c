@@ -203,7 +203,7 @@ static int64_t matrix_cost(uint32_t d, uint32_t j)
     if (!(key->holders >> j & 1))
         cost += passing(key, j, false) + (made.view.evict ? made.evict[j] : 0);
     for (uint32_t o = 0; o < made.view.worker_count && key->dirty; o++)
-        if (o != j && key->holders >> o & 1 && (made.ticks.box_count || !(key->holders >> j & 1)))
+        if (key->holders >> o & 1 && !(key->holders >> j & 1))
             cost += passing(key, o, true);
     if (made.view.owed && made.owed[d] >> j & 1)
         cost += passing(key, j, true);
