@@ -94,7 +94,7 @@ $(TESTS): | $(CPU_PLUGIN) $(FAILING) $(LIBRARIES)
 $(TESTS): LDLIBS += -lcmocka
 $(FUZZERS): LDLIBS += -fsanitize=fuzzer
 # A clock of its own.
-$(DIR)/tests/unit/bandwidth_probe/test_bw_probe: LDLIBS += -Wl,--wrap=rt_now_ns
+$(DIR)/tests/unit/bandwidth_probe/test_bw_probe $(DIR)/tests/unit/dispatch/test_sim_records: LDLIBS += -Wl,--wrap=rt_now_ns
 # And threads that run one at a time (tests/support/one_by_one.h).
 comma := ,
 ONE_BY_ONE := $(addprefix -Wl$(comma)--wrap=,pthread_create pthread_join pthread_cond_wait pthread_cond_signal \

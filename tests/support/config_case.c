@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/rt_hash.h"
 #include "tests/support/test.h"
 
 const char *config_write_bytes(const char *name, const void *bytes, size_t size)
@@ -111,13 +112,20 @@ rt_config config_load_everything(void)
     return config;
 }
 
-const char *config_write_criteo(uint32_t samples, uint32_t garbage)
+// The assignment that makes it the input goes to files.
+static FILE *create_rows(char files[600])
 {
-    static char files[600];
     const char *path = test_path("rows");
     FILE *file = fopen(path, "w");
     assert_non_null(file);
-    snprintf(files, sizeof files, "stream.files=[\"%s\"]", path);
+    snprintf(files, 600, "stream.files=[\"%s\"]", path);
+    return file;
+}
+
+const char *config_write_criteo(uint32_t samples, uint32_t garbage)
+{
+    static char files[600];
+    FILE *file = create_rows(files);
     for (uint32_t i = 0; i < samples; i++) {
         fprintf(file, "%u", i % 2);
         for (uint32_t f = 0; f < 39; f++)
@@ -126,6 +134,24 @@ const char *config_write_criteo(uint32_t samples, uint32_t garbage)
     }
     for (uint32_t i = 0; i < garbage; i++)
         fputs("garbage\n", file);
+    (void)fclose(file);
+    return files;
+}
+
+const char *config_write_skewed(uint32_t samples, uint32_t ids)
+{
+    static char files[600];
+    FILE *file = create_rows(files);
+    rt_random random = {1};
+    for (uint32_t i = 0; i < samples; i++) {
+        fprintf(file, "%u", i % 2);
+        for (uint32_t f = 0; f < 39; f++) {
+            const uint64_t one = rt_random_u64(&random) % 1000, most = f * f * ids;
+            fprintf(file, f < 13 ? "\t%u" : "\t%08x",
+                    f < 13 ? i % (f + 2) : (uint32_t)(one * one * one * most / 1000000000));
+        }
+        fputc('\n', file);
+    }
     (void)fclose(file);
     return files;
 }

@@ -22,4 +22,8 @@ const char *config_write_file(const char *name, const char *text);
 // assignment that makes it the input, a static string until the next call.
 const char *config_write_criteo(uint32_t samples, uint32_t garbage);
 
+// The same without garbage, with popular ids and rare ones: of the fields 169 to 1444 times `ids`.
+// A simulation has it at once, where a synthetic stream takes its time to begin.
+const char *config_write_skewed(uint32_t samples, uint32_t ids);
+
 #endif
