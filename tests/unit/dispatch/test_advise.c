@@ -10,10 +10,13 @@
 #include "tests/support/test.h"
 
 #define WORKERS 4u
-#define PER_WORKER 16u
+#define PER_WORKER_LARGE 16u // where samples have to be many
+#define LARGE \
+    "stream.format=synthetic", "stream.files=[]", "batch.samples_per_worker=16", "cache.rows=1800"
+#define SAMPLES 3300u // of 206 batches
 #define KEYS 26u
 #define ITERATIONS 24u
-#define DENSE_BYTES 40000u
+#define DENSE_BYTES 10000u
 
 typedef struct {
     rt_config config;
@@ -25,9 +28,10 @@ static void ask(asked *a, const char *const *sets)
 {
     rt_stream *stream;
     a->config = config_fresh();
-    config_must_set(&a->config, "stream.format=synthetic");
-    config_must_set(&a->config, "batch.samples_per_worker=16");
-    config_must_set(&a->config, "cache.rows=1800"); // of 2 boxes: 32 x 26 = 832
+    config_must_set(&a->config, "stream.format=criteo");
+    config_must_set(&a->config, config_write_skewed(SAMPLES, 4));
+    config_must_set(&a->config, "batch.samples_per_worker=4");
+    config_must_set(&a->config, "cache.rows=450"); // of 2 boxes: 8 x 26 = 208
     config_must_set(&a->config, "links.workers=[5, 5, 0.5, 0.05]");
     config_must_set(&a->config, "sim.iterations=24");
     config_must_set(&a->config, "sim.warmup=12");
@@ -83,8 +87,13 @@ static void the_first_choice_is_what_sim_says(void **state)
         assert_true(advices.items[i - 1].predicted_s <= advices.items[i].predicted_s);
     const dp_advice *picks[] = {&advices.items[0], &advices.items[advices.count - 1]};
     for (uint32_t i = 0; i < 2; i++) {
+        char iterations[32], warmup[32]; // stale copies move in long runs only
+        const uint32_t half =
+            (uint32_t)rt_max_u64(ITERATIONS / 2, picks[i]->consistency.staleness + 1);
+        snprintf(iterations, sizeof iterations, "sim.iterations=%u", 2 * half);
+        snprintf(warmup, sizeof warmup, "sim.warmup=%u", half);
         ASK(&again, picks[i]->lines[0], picks[i]->lines[1], picks[i]->lines[2], picks[i]->lines[3],
-            picks[i]->lines[4]);
+            picks[i]->lines[4], iterations, warmup);
         const dp_sim_result result = simulate(&again);
         assert_true(predicted_s(&result) == picks[i]->predicted_s);
         assert_int_equal(result.participants, picks[i]->participants);
@@ -175,13 +184,13 @@ static void stale_copies_are_seen_to_move(void **state)
     asked a;
     dp_advices advices;
     uint32_t moving = 0;
-    ASK(&a, "stream.samples_max=6000"); // 93 batches
+    ASK(&a, "stream.samples_max=1500"); // 93 batches
     assert_int_equal(dp_advise(&a.sim, 6, &advices, NULL), RT_OK);
     assert_true(advices.too_short > 0);
     for (uint32_t i = 0; i < advices.count; i++)
         assert_true(advices.items[i].consistency.staleness < 100);
     rt_config_fini(&a.config);
-    ASK(&a, "stream.samples_max=16000", "cache.rows=20000");
+    ASK(&a, "cache.rows=5000");
     assert_int_equal(dp_advise(&a.sim, 6, &advices, NULL), RT_OK);
     assert_int_equal(advices.too_short, 0);
     for (uint32_t i = 0; i < advices.count; i++)
@@ -190,7 +199,7 @@ static void stale_copies_are_seen_to_move(void **state)
     rt_config_fini(&a.config);
 }
 
-// However long the stream is; this one has no end.
+// However long the stream is, which a simulation reads to its end unless it is told.
 static void the_work_is_bounded(void **state)
 {
     (void)state;
@@ -213,12 +222,12 @@ static void caches_that_are_too_small(void **state)
     asked a;
     dp_advices advices;
     rt_error error = {0};
-    ASK(&a, "cache.rows=500");
+    ASK(&a, "cache.rows=125");
     assert_int_equal(dp_advise(&a.sim, 6, &advices, &error), RT_OK);
     assert_true(advices.too_small > 0);
     rt_config_fini(&a.config);
-    ASK(&a, "cache.rows=100", "optimizer.rows.name=adam"); // nor are there stale reads, for which
-                                                           // caches have some rows more
+    ASK(&a, "cache.rows=25", "optimizer.rows.name=adam"); // nor are there stale reads, for which
+                                                          // caches have some rows more
     assert_int_equal(dp_advise(&a.sim, 6, &advices, &error), RT_CONFIG);
     assert_non_null(strstr(error.text, "cache.rows"));
     rt_config_fini(&a.config);
@@ -260,10 +269,10 @@ static void free_micro_batches_need_no_bounds(void **state)
     static const char *const links[] = {"links.workers=[1, 1, 1, 1]", "links.workers=[5, 5, 1, 1]"};
     for (uint32_t i = 0; i < 2; i++) {
         asked a;
-        ASK(&a, "dispatch.policy=makespan", links[i]);
+        ASK(&a, "dispatch.policy=makespan", links[i], LARGE);
         const dp_sim_result free = simulate(&a);
         rt_config_fini(&a.config);
-        ASK(&a, "dispatch.policy=makespan", links[i], "dispatch.micro_batches=equal");
+        ASK(&a, "dispatch.policy=makespan", links[i], LARGE, "dispatch.micro_batches=equal");
         const dp_sim_result equal = simulate(&a);
         rt_config_fini(&a.config);
         assert_true(predicted_s(&free) < (i ? 0.9 : 1.02) * predicted_s(&equal));
@@ -276,10 +285,11 @@ static void rows_bound_what_a_worker_gets(void **state)
 {
     (void)state;
     asked a;
-    ASK(&a, "dispatch.policy=makespan", "links.workers=[5, 0.5, 0.5, 0.5]", "cache.rows=416");
+    ASK(&a, "dispatch.policy=makespan", "links.workers=[5, 0.5, 0.5, 0.5]", LARGE,
+        "cache.rows=416");
     const dp_sim_result result = simulate(&a);
-    assert_int_equal(result.slot_count, PER_WORKER * KEYS);
-    assert_true(result.account.micro_batch[0] > PER_WORKER * result.account.iterations);
+    assert_int_equal(result.slot_count, PER_WORKER_LARGE * KEYS);
+    assert_true(result.account.micro_batch[0] > PER_WORKER_LARGE * result.account.iterations);
     rt_config_fini(&a.config);
 }
 
