@@ -233,7 +233,11 @@ static rt_status try_all(dp_sim_config *sim, dp_advices *advices, rt_error *erro
     status = dp_planner_check(&planner, error); // given caches, and twice as much, are too small
     if (status)
         return status;
-    return rt_config_check(sim->config, error);
+    status = rt_config_check(sim->config, error);
+    if (status)
+        return status;
+    return rt_fail(error, RT_DATA,
+                   "the input is too short for the simulations whose caches hold a micro-batch");
 }
 
 rt_status dp_advise(const dp_sim_config *like, uint32_t iterations, dp_advices *advices,

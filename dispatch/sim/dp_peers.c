@@ -105,7 +105,7 @@ rt_status dp_peer_run(const dp_sim_config *sim, const dp_peer *peer, dp_sim_resu
     planner.dense_bytes = sim->config->sim_dense ? sim->dense_bytes : 0;
     dp_account_init(&planner, &run.costs);
     result->costs = run.costs;
-    result->slot_count = run.slot_count = planner.slot_count[0];
+    result->slot_count = run.slot_count = planner.slot_count[0] - planner.overshoot;
     result->participants = rt_bits_below(planner.worker_count);
     run.batch_size = planner.sample_count_max;
     run.first_touch_moves = planner.dispatch.first_touch == RT_FIRST_TOUCH_PULL;

@@ -430,6 +430,21 @@ static void specs(void **state)
     }
 }
 
+// As long a name as there is room for, and one byte more.
+static void long_names_of_files(void **state)
+{
+    (void)state;
+    dp_peer peer;
+    rt_error error = {0};
+    char spec[RT_PATH_MAX + 32] = "fae:profile=";
+    const size_t before = strlen(spec);
+    memset(spec + before, 'x', RT_PATH_MAX - 1);
+    assert_int_equal(dp_peer_parse(spec, &peer, &error), RT_OK);
+    assert_string_equal(peer.file, spec + before);
+    spec[before + RT_PATH_MAX - 1] = 'x';
+    assert_int_equal(dp_peer_parse(spec, &peer, &error), RT_CONFIG);
+}
+
 // Half a stream would give half a result, without a word.
 static void bad_data_is_an_error(void **state)
 {
@@ -457,4 +472,5 @@ static void bad_data_is_an_error(void **state)
 
 TEST_MAIN(TEST(bad_data_is_an_error), TEST(bagpipe_moves_what_its_window_says),
           TEST(bagpipe_has_rows_on_one_worker), TEST(a_batch_that_no_cache_holds),
-          TEST(fae_moves_what_is_not_hot), TEST(fae_puts_hot_samples_together), TEST(specs))
+          TEST(fae_moves_what_is_not_hot), TEST(fae_puts_hot_samples_together), TEST(specs),
+          TEST(long_names_of_files))

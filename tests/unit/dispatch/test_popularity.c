@@ -3,9 +3,12 @@
 #include "dispatch/sim/dp_popularity.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "dispatch/sim/dp_peers.h"
 #include "tests/support/config_case.h"
@@ -420,6 +423,26 @@ static void a_file_that_cannot_be_written(void **state)
     rt_config_fini(&config);
 }
 
+// The disk is full within the rows, of which there are more than are written at once.
+static void a_file_that_finds_no_room(void **state)
+{
+    (void)state;
+    const uint64_t rows = 80000, room = UINT64_C(1) << 20;
+    const struct rlimit limit = {room, room};
+    dp_popularity profile = {.uses = calloc(rows, sizeof(dp_popular)), .row_count = rows};
+    rt_config config = config_of(NULL);
+    const rt_schema schema = schema_of(&config);
+    rt_error error = {0};
+    char path[512];
+    snprintf(path, sizeof path, "%s", test_path("hot"));
+    assert_int_equal(signal(SIGXFSZ, SIG_IGN) == SIG_ERR, 0);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    assert_int_equal(dp_popularity_write(&profile, &config, &schema, rows, path, &error), RT_IO);
+    assert_int_equal(access(path, F_OK), -1);
+    free(profile.uses);
+    rt_config_fini(&config);
+}
+
 // One change of a good file's text; "" takes a part out.
 static void damaged_files_are_refused(void **state)
 {
@@ -439,6 +462,7 @@ static void damaged_files_are_refused(void **state)
         {"\n0100000000000005 90\n", "\n 100000000000005 90\n", ":2: expected 16 digits"},
         {"\n0100000000000005 90\n", "\n0100000000000005 -90\n", ":2: expected 16 digits"},
         {"\n0100000000000005 90\n", "\nff00000000000005 90\n", ":2: expected 16 digits"},
+        {"\n0100000000000005 90\n", "\n1a00000000000005 90\n", ":2: expected 16 digits"},
         {" 70\n", " 70", ":4: expected 16 digits"},
     };
     const dp_popularity profile = {
@@ -471,8 +495,8 @@ static void damaged_files_are_refused(void **state)
 }
 
 TEST_MAIN(TEST(every_meaning_counts), TEST(the_file_says_what_was_counted),
-          TEST(a_file_that_cannot_be_written), TEST(counts_are_those_of_a_naive_count),
-          TEST(a_full_table_ends_the_count), TEST(columns_that_share_a_table_share_counts),
-          TEST(an_input_without_samples), TEST(fae_moves_the_same_with_the_file),
-          TEST(a_file_of_another_stream_is_refused), TEST(columns_have_their_names),
-          TEST(damaged_files_are_refused))
+          TEST(a_file_that_cannot_be_written), TEST(a_file_that_finds_no_room),
+          TEST(counts_are_those_of_a_naive_count), TEST(a_full_table_ends_the_count),
+          TEST(columns_that_share_a_table_share_counts), TEST(an_input_without_samples),
+          TEST(fae_moves_the_same_with_the_file), TEST(a_file_of_another_stream_is_refused),
+          TEST(columns_have_their_names), TEST(damaged_files_are_refused))
