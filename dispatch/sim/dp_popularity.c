@@ -34,6 +34,11 @@ static dp_popular *find(dp_popular *slots, uint64_t slot_count, uint64_t key)
     return &slots[slot];
 }
 
+static void prefetch(const table *t, uint64_t key)
+{
+    __builtin_prefetch(&t->slots[rt_mix(key) & (t->slot_count - 1)], 1);
+}
+
 // Room for so many keys more. RT_AGAIN: not within the bound.
 static rt_status reserve(table *t, uint64_t key_count)
 {
@@ -95,8 +100,7 @@ static rt_status count_batch(counting *c, const rt_batch *batch)
             return status;
         for (uint32_t at = first; at < end; at++) {
             if (at + PREFETCH < batch->key_count)
-                __builtin_prefetch(
-                    &t->slots[rt_mix(batch->keys[at + PREFETCH]) & (t->slot_count - 1)], 1);
+                prefetch(t, batch->keys[at + PREFETCH]);
             dp_popular *use = find(t->slots, t->slot_count, batch->keys[at]);
             t->used += use->uses == 0;
             use->key = batch->keys[at];

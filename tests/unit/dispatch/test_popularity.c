@@ -423,12 +423,12 @@ static void a_file_that_cannot_be_written(void **state)
     rt_config_fini(&config);
 }
 
-// The disk is full within the rows, of which there are more than are written at once.
+// The disk is full within the rows, of which there are more than are written at once: at the last
+// of them, and before.
 static void a_file_that_finds_no_room(void **state)
 {
     (void)state;
-    const uint64_t rows = 80000, room = UINT64_C(1) << 20;
-    const struct rlimit limit = {room, room};
+    const uint64_t rows = 80000;
     dp_popularity profile = {.uses = calloc(rows, sizeof(dp_popular)), .row_count = rows};
     rt_config config = config_of(NULL);
     const rt_schema schema = schema_of(&config);
@@ -436,9 +436,13 @@ static void a_file_that_finds_no_room(void **state)
     char path[512];
     snprintf(path, sizeof path, "%s", test_path("hot"));
     assert_int_equal(signal(SIGXFSZ, SIG_IGN) == SIG_ERR, 0);
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    assert_int_equal(dp_popularity_write(&profile, &config, &schema, rows, path, &error), RT_IO);
-    assert_int_equal(access(path, F_OK), -1);
+    for (uint64_t room = UINT64_C(1) << 20; room >= 1 << 19; room /= 2) {
+        const struct rlimit limit = {room, room};
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+        assert_int_equal(dp_popularity_write(&profile, &config, &schema, rows, path, &error),
+                         RT_IO);
+        assert_int_equal(access(path, F_OK), -1);
+    }
     free(profile.uses);
     rt_config_fini(&config);
 }
