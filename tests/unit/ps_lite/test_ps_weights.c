@@ -292,6 +292,7 @@ static void weights_of_who_trained_alone(void **state)
         f.state[i] += 0.5f;
     taken(&f, state_at(&f, BEGUN + 7, 1, 0, 200));
     assert_int_equal(pieces_for(&f, 0, block), 0); // not before all of it is there
+    taken(&f, step_of(2, BEGUN + 1, 1, 1));        // of before: nobody looks
     refused(&f, gradient_of(0, 1, BEGUN + 8, 0, COUNT + 1, 1), "weights after 11 are not there");
     taken(&f, state_at(&f, BEGUN + 7, 1, 200, COUNT + f.state_count - 200));
     must_be_equal(&f, BEGUN + 7);
