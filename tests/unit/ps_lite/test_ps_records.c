@@ -267,14 +267,30 @@ static void expire(conversation *c, rt_bytes *record)
                 floor, status, ended, forgotten);
 }
 
+// What a shard has that reads the last file of all rows and the changes upon it.
+static void read_changes(conversation *c, const char *whole, const char *changes, rt_bytes *record)
+{
+    ps_shard *own = c->shard;
+    rt_error error = {0};
+    create(c);
+    rt_status status = ps_shard_load(c->shard, whole, SCHEMA, NULL, NULL, NULL, &error);
+    if (!status)
+        status = ps_shard_load(c->shard, changes, SCHEMA, NULL, NULL, NULL, &error);
+    note_status(c, status, error.text);
+    put_rows(c, record);
+    ps_shard_destroy(c->shard);
+    c->shard = own;
+}
+
 // The rows go to a file, and another shard has them; what waited is lost.
 static void cut(conversation *c, rt_bytes *record)
 {
-    char path[300];
+    char path[300], whole[300];
     const ps_cut how = {.iteration = c->now + VERSIONS_MAX, .base = c->cuts % 2 ? c->last_cut : 0};
     rt_error error = {0};
     rt_file_sum sum = {0};
-    snprintf(path, sizeof path, "%s", test_path("rows"));
+    snprintf(path, sizeof path, "%s", test_path(how.base ? "changes" : "rows"));
+    snprintf(whole, sizeof whole, "%s", test_path("rows"));
     rt_file_place place = {.path = path};
     const rt_sink sink = rt_file_sink(&place);
     const rt_status saved = ps_shard_save(c->shard, &sink, SCHEMA, &how, NULL, NULL, &sum, &error);
@@ -287,6 +303,8 @@ static void cut(conversation *c, rt_bytes *record)
                 how.iteration, how.base, count, rt_hash_bytes(keys, count * sizeof *keys));
     c->last_cut = how.iteration;
     c->cuts++;
+    if (!saved && how.base && !c->store)
+        read_changes(c, whole, path, record);
     if (saved || how.base)
         return;
     ps_shard_destroy(c->shard);
