@@ -355,8 +355,9 @@ static void expire(run *r)
         uint64_t ended = 0;
         rt_error error = {0};
         must(ps_shard_expire(r->shards[i].shard, r->floor, NULL, NULL, &ended, &error), &error);
-        records_put(r->record, "shard %" PRIu32 ": %" PRIu64 " rows below %" PRIu32 " ended", i,
-                    ended, r->floor);
+        if (r->lie_at == 0)
+            records_put(r->record, "shard %" PRIu32 ": %" PRIu64 " rows below %" PRIu32 " ended", i,
+                        ended, r->floor);
     }
     r->floor = 0;
     for (uint32_t i = 0; i < r->n; i++)
