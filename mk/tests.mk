@@ -94,7 +94,9 @@ $(TESTS): | $(CPU_PLUGIN) $(FAILING) $(LIBRARIES)
 $(TESTS): LDLIBS += -lcmocka
 $(FUZZERS): LDLIBS += -fsanitize=fuzzer
 # A clock of its own.
-$(DIR)/tests/unit/bandwidth_probe/test_bw_probe $(DIR)/tests/unit/dispatch/test_sim_records: LDLIBS += -Wl,--wrap=rt_now_ns
+$(addprefix $(DIR)/tests/unit/,bandwidth_probe/test_bw_probe dispatch/test_sim_records): LDLIBS += -Wl,--wrap=rt_now_ns
+# Memory that there is none of.
+$(DIR)/tests/unit/runtime/test_control: LDLIBS += -Wl,--wrap=malloc
 # And threads that run one at a time (tests/support/one_by_one.h).
 comma := ,
 ONE_BY_ONE := $(addprefix -Wl$(comma)--wrap=,pthread_create pthread_join pthread_cond_wait pthread_cond_signal \

@@ -181,7 +181,39 @@ static void text_fills_a_field_with_zeros(void **state)
     assert_memory_equal(field, "\0\0\0\0\0\0\0\0", 8);
 }
 
+// ---- no memory ---------------------------------------------------------------------------------
+
+static bool is_out_of_memory;
+
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+
+void *__wrap_malloc(size_t size)
+{
+    return is_out_of_memory ? NULL : __real_malloc(size);
+}
+
+static void without_memory_there_is_no_message(void **state)
+{
+    (void)state;
+    rt_message message = {0};
+    is_out_of_memory = true;
+    const rt_status got[] = {
+        rt_control_create(&message, RT_MESSAGE_STOP, WORKER),
+        rt_control_create_text(&message, RT_MESSAGE_STOP, WORKER, ""),
+        rt_control_create_text(&message, RT_MESSAGE_STOP, WORKER, "why"),
+        rt_control_create_taken(&message, COORDINATOR, WORKER),
+        rt_control_create_end(&message, RT_MESSAGE_FAILED, WORKER, RT_DATA, "why"),
+        rt_control_create_struct(&message, RT_MESSAGE_CUT, WORKER, 1, "why", 3, NULL),
+        rt_control_create_struct(&message, RT_MESSAGE_CUT, WORKER, 1, "why", 3, "text"),
+    };
+    is_out_of_memory = false;
+    for (size_t i = 0; i < RT_COUNT_OF(got); i++)
+        assert_int_equal(got[i], RT_NO_MEMORY);
+    assert_null(message.data);
+}
+
 TEST_MAIN(TEST(a_hello_is_read_whole), TEST(another_version_of_any_size_is_named),
           TEST(text_of_a_hello_is_harmless), TEST(text_is_read_where_it_fits),
-          TEST(an_end_says_whether_to_come_again), TEST(a_record_may_be_followed_by_text),
-          TEST(text_fills_a_field_with_zeros))
+          TEST(an_end_says_whether_to_come_again), TEST(without_memory_there_is_no_message),
+          TEST(a_record_may_be_followed_by_text), TEST(text_fills_a_field_with_zeros))
