@@ -97,6 +97,8 @@ $(FUZZERS): LDLIBS += -fsanitize=fuzzer
 $(addprefix $(DIR)/tests/unit/,bandwidth_probe/test_bw_probe dispatch/test_sim_records): LDLIBS += -Wl,--wrap=rt_now_ns
 # Memory that there is none of.
 $(DIR)/tests/unit/runtime/test_control: LDLIBS += -Wl,--wrap=malloc
+$(DIR)/tests/unit/ps_lite/test_ps_memory: \
+  LDLIBS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=XXH3_createState
 # And threads that run one at a time (tests/support/one_by_one.h).
 comma := ,
 ONE_BY_ONE := $(addprefix -Wl$(comma)--wrap=,pthread_create pthread_join pthread_cond_wait pthread_cond_signal \
