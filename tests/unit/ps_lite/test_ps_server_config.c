@@ -1,5 +1,6 @@
 // What a shard's server makes of its configuration and of what the coordinator says at the start:
 // bounds, learning rates, who may be in the run, what files of changes name.
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -226,5 +227,40 @@ static void when_files_name_what_left(void **state)
     }
 }
 
+// ---- descriptors: mk/tests.mk links these ------------------------------------------------------
+
+static atomic_bool has_no_eventfd, has_no_epoll;
+
+int __real_eventfd(unsigned count, int flags);
+int __wrap_eventfd(unsigned count, int flags);
+int __wrap_eventfd(unsigned count, int flags)
+{
+    return has_no_eventfd ? -1 : __real_eventfd(count, flags);
+}
+
+int __real_epoll_create1(int flags);
+int __wrap_epoll_create1(int flags);
+int __wrap_epoll_create1(int flags)
+{
+    return has_no_epoll ? -1 : __real_epoll_create1(flags);
+}
+
+static void descriptors_that_there_are_none_of(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        fixture f;
+        start(&f);
+        launch(&f);
+        const rt_wire_welcome welcome = welcome_of(&f);
+        has_no_eventfd = i == 0;
+        has_no_epoll = i == 1;
+        from_coordinator(&f, RT_MESSAGE_WELCOME, &welcome, sizeof welcome);
+        expect_failed(&f, RT_LIMIT, "out of descriptors");
+        has_no_eventfd = has_no_epoll = false;
+    }
+}
+
 TEST_MAIN(TEST(runs_that_a_shard_takes_part_in), TEST(memory_is_shared_out),
-          TEST(the_rates_that_were_set), TEST(when_files_name_what_left))
+          TEST(the_rates_that_were_set), TEST(when_files_name_what_left),
+          TEST(descriptors_that_there_are_none_of))

@@ -2,6 +2,7 @@
 #include "ps_lite/ps_store.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -207,6 +208,7 @@ static void bounds_and_folders(void **state)
 {
     (void)state;
     ps_store *store = make(2 * BLOCK);
+    const int input = fcntl(STDIN_FILENO, F_GETFD);
     rt_error error = {0};
     void *bytes;
     uint64_t *first = add(store);
@@ -224,6 +226,7 @@ static void bounds_and_folders(void **state)
     assert_int_equal(ps_store_create("/nowhere/at/all", BLOCK, &store, &error), RT_CONFIG);
     assert_string_equal(error.text, "ps.folder: /nowhere/at/all: cannot make a file for rows: No "
                                     "such file or directory");
+    assert_int_equal(fcntl(STDIN_FILENO, F_GETFD), input); // no descriptor of others was closed
 }
 
 // The disk says no when room is asked for, not when a row is written.
