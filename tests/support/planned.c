@@ -26,6 +26,12 @@ static const dp_input told[] = {
     {.iteration = 9, .kind = DP_INPUT_SHARD_LINK, .worker = 0, .value = 3e7},
     {.iteration = 17, .kind = DP_INPUT_LINK_UP, .worker = 0, .value = 3e7},
     {.iteration = 18, .kind = DP_INPUT_COMPUTE, .worker = 0, .value = 1e-3},
+    {.iteration = 44, .kind = DP_INPUT_LINK_UP, .worker = 0, .value = 1e6},
+    {.iteration = 44, .kind = DP_INPUT_LINK_DOWN, .worker = 0, .value = 1e6},
+    {.iteration = 64, .kind = DP_INPUT_COMPUTE, .worker = 2, .value = 1e-2},
+    {.iteration = 74, .kind = DP_INPUT_LINK_UP, .worker = 1, .value = 2e6},
+    {.iteration = 84, .kind = DP_INPUT_LINK_UP, .worker = 0, .value = 6e8},
+    {.iteration = 84, .kind = DP_INPUT_LINK_DOWN, .worker = 0, .value = 6e8},
 };
 
 // ---- opening -----------------------------------------------------------------------------------
@@ -129,6 +135,8 @@ void planned_open(planned *p, const char *line)
     if (dp_planner_create(&p->planner_config, &p->planner, &error) ||
         dp_participants_open(&p->planner_config, NULL, NULL, &p->chooser, &error))
         fail_msg("%s", error.text);
+    assert_int_equal(dp_setup_threads(&p->config, &p->pool, &error), RT_OK);
+    assert_int_equal(dp_planner_set_pool(p->planner, p->pool), RT_OK);
 }
 
 void planned_close(planned *p)
@@ -137,6 +145,7 @@ void planned_close(planned *p)
     for (uint32_t i = 0; i < RT_COUNT_OF(p->batches); i++)
         rt_batch_fini(&p->batches[i]);
     dp_planner_destroy(p->planner);
+    rt_pool_destroy(p->pool);
     dp_participants_destroy(p->chooser);
     rt_bytes_fini(&p->first_slice);
     rt_bytes_fini(&p->last_slice);
@@ -307,6 +316,10 @@ static void choose(planned *p, const rt_batch *batch)
     for (uint32_t i = 0; i < count; i++)
         apply(p, &records[i]);
     p->sums.searched += dp_participants_searches(p->chooser);
+    rt_bytes state = {0};
+    dp_participants_save(p->chooser, &state);
+    add_bytes(&p->sums.choosers, state.data, state.size);
+    rt_bytes_fini(&state);
 }
 
 static void sweep(planned *p)
@@ -410,6 +423,7 @@ void planned_replace(planned *p, dp_planner *planner, dp_participants *chooser)
     dp_participants_destroy(p->chooser);
     p->planner = planner;
     p->chooser = chooser;
+    assert_int_equal(dp_planner_set_pool(planner, p->pool), RT_OK);
     for (uint32_t i = 0; i < p->ahead; i++)
         dp_planner_preview(planner, &p->batches[(p->first + i) % RT_COUNT_OF(p->batches)]);
 }

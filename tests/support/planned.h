@@ -14,7 +14,7 @@
 #define PLANNED_AS_MAX 24u
 
 typedef struct {
-    uint64_t plans, work, views, slices, decisions;
+    uint64_t plans, work, views, slices, decisions, choosers;
     uint64_t planned, steps, instructions, slice_bytes, refused, ended, sweeps, searched;
 } planned_sums;
 
@@ -28,6 +28,7 @@ typedef struct {
     uint32_t first, ahead;
     dp_planner *planner;
     dp_participants *chooser; // NULL: nobody chooses
+    rt_pool *pool;            // planner.threads above 1; or NULL
     uint32_t iteration;
     planned_sums sums;
     rt_bytes first_slice, last_slice; // messages to planned_rank, of trained iterations

@@ -357,8 +357,9 @@ static void put_sums(rt_bytes *record, const planned *p, const char *what)
 static void put_sets(rt_bytes *record, const planned *p)
 {
     char line[1500];
-    size_t used =
-        (size_t)snprintf(line, sizeof line, "sets (%" PRIu64 " searching):", p->sums.searched);
+    size_t used = (size_t)snprintf(line, sizeof line,
+                                   "sets (%" PRIu64 " searching #%08" PRIx32 "):", p->sums.searched,
+                                   (uint32_t)p->sums.choosers);
     for (uint32_t i = 0; i < p->set_count && used + 40 < sizeof line; i++)
         used += (size_t)snprintf(line + used, sizeof line - used, " %" PRIu32 "=%" PRIx64,
                                  p->last_iterations[i], p->last_sets[i]);
