@@ -24,6 +24,7 @@ static const dp_input told[] = {
     {.iteration = 6, .kind = DP_INPUT_TABLES, .value = 9},
     {.iteration = 8, .kind = DP_INPUT_PS_LINK, .value = 6e7},
     {.iteration = 9, .kind = DP_INPUT_SHARD_LINK, .worker = 0, .value = 3e7},
+    {.iteration = 10, .kind = DP_INPUT_SHARD_LINK, .worker = 1, .value = 5e5},
     {.iteration = 17, .kind = DP_INPUT_LINK_UP, .worker = 0, .value = 3e7},
     {.iteration = 18, .kind = DP_INPUT_COMPUTE, .worker = 0, .value = 1e-3},
     {.iteration = 44, .kind = DP_INPUT_LINK_UP, .worker = 0, .value = 1e6},
@@ -57,7 +58,7 @@ static void set_all(const char *sets, rt_config *config)
 
 static void read_line(planned *p, const char *line)
 {
-    char text[1024];
+    char text[3000];
     p->iterations = 24;
     p->cut = 14;
     snprintf(text, sizeof text, "%s", line);
@@ -81,23 +82,28 @@ static void read_line(planned *p, const char *line)
     }
 }
 
-static void set_up(const rt_config *config, const rt_schema *schema, dp_planner_config *planner)
+static const char *set_up(const rt_config *config, const rt_schema *schema,
+                          dp_planner_config *planner)
 {
-    rt_error error = {0};
-    if (rt_config_check(config, &error) || dp_setup(config, schema, 0, planner, &error))
-        fail_msg("%s", error.text);
+    static rt_error error;
+    error = (rt_error){0};
+    if (rt_config_check(config, &error) || dp_setup(config, schema, 0, planner, &error) ||
+        dp_planner_check(planner, &error))
+        return error.text;
     dp_setup_dense(config, DENSE_BYTES, planner);
+    return NULL;
 }
 
-void planned_config(const planned *p, const char *as, dp_planner_config *planner)
+const char *planned_config(const planned *p, const char *as, dp_planner_config *planner)
 {
     rt_config config = config_fresh();
     set_common(&config);
     set_all(p->sets, &config);
     if (as)
         set_all(as, &config);
-    set_up(&config, &p->schema, planner);
+    const char *why = set_up(&config, &p->schema, planner);
     rt_config_fini(&config);
+    return why;
 }
 
 static void set_limits(planned *p)
@@ -128,7 +134,9 @@ void planned_open(planned *p, const char *line)
     if (rt_stream_open(&p->config.stream, p->config.seed, &p->stream, &error))
         fail_msg("%s", error.text);
     p->schema = *rt_stream_schema(p->stream);
-    set_up(&p->config, &p->schema, &p->planner_config);
+    const char *why = set_up(&p->config, &p->schema, &p->planner_config);
+    if (why)
+        fail_msg("%s", why);
     set_limits(p);
     for (uint32_t i = 0; i < RT_COUNT_OF(p->batches); i++)
         rt_batch_init(&p->batches[i], p->schema.dense_count);
@@ -299,7 +307,9 @@ static void tell(planned *p)
 {
     for (uint32_t i = 0; i < RT_COUNT_OF(told) && p->is_told; i++) {
         const uint32_t at = told[i].iteration == 3 ? 1 : told[i].iteration - 4;
-        if (at == p->iteration && told[i].worker < p->config.worker_count)
+        const bool is_shard = told[i].kind == DP_INPUT_SHARD_LINK;
+        const uint32_t count = is_shard ? p->config.ps_shard_count : p->config.worker_count;
+        if (at == p->iteration && told[i].worker < count)
             apply(p, &told[i]);
     }
 }

@@ -38,7 +38,7 @@ typedef struct {
     // what else a line says
     uint32_t iterations, cut, tries; // tries: of so many other words one; 0: none
     bool is_told, tries_slices;
-    char as[PLANNED_AS_MAX][160];
+    char as[PLANNED_AS_MAX][340];
     uint32_t as_count;
 } planned;
 
@@ -54,8 +54,9 @@ static inline uint32_t planned_rank(const planned *p)
     return p->config.worker_count > 1;
 }
 
-// What a planner of these settings, and one more, would be given (as: NULL for none).
-void planned_config(const planned *p, const char *as, dp_planner_config *config);
+// What a planner of these settings, and one more (as; NULL: none), would be given. Its text,
+// static: why that cannot be; or NULL.
+const char *planned_config(const planned *p, const char *as, dp_planner_config *config);
 
 // One iteration. False: the stream has ended.
 bool planned_step(planned *p);

@@ -366,15 +366,67 @@ static void put_sets(rt_bytes *record, const planned *p)
     records_put(record, "%s", line);
 }
 
-// What a planner of another configuration makes of the state.
-static void put_as(rt_bytes *record, const planned *p, const char *as, bool same,
+static void put_setup(rt_bytes *record, const dp_planner_config *c)
+{
+    const dp_rows *rows = &c->rows;
+    const dp_rates *rates = &c->rates;
+    uint64_t layout = 0;
+    for (uint32_t f = 0; f < c->layout.field_count; f++)
+        layout = rt_mix(layout ^ c->layout.values[f]) + c->layout.state[f];
+    records_put(record,
+                "set up: %" PRIu32 " to %" PRIu32 " of %" PRIu32 " samples, %" PRIu32
+                " keys, slots %" PRIu32 "+%" PRIu32 ", rows %" PRIu64 " %" PRIu64 " %" PRIu32
+                " %" PRIu64 " %" PRIu64 ", shard rows %" PRIu64,
+                c->micro_batch_min, dp_planner_micro_batch_max(c), c->sample_count_max,
+                c->keys_per_sample_max, c->slot_count[c->worker_count - 1] - c->overshoot,
+                c->overshoot, rows->max, rows->keep_min, rows->expire_iterations, rows->admit_bytes,
+                c->keys_expected, c->shard_rows_max);
+    records_put(
+        record,
+        "  who %" PRIx64 " at least %" PRIu32 ", ahead %" PRIu32 ", dense %" PRIu64 " %" PRIu64
+        " %" PRIu64 ", links %g %g %g %g of %" PRIu32 " %" PRIu32 ", rows #%08" PRIx32,
+        c->participants, c->participants_min, dp_planner_ahead(c), c->dense_bytes,
+        c->dense_whole_bytes, c->dense_return_bytes, rates->links[0].up_bytes_per_s,
+        rates->links[0].down_bytes_per_s, rates->ps_bytes_per_s, rates->compute_s_per_sample[0],
+        rates->shards.count, rates->shards.dense_count, (uint32_t)layout);
+}
+
+// One that is made in parts, with room for so many keys.
+static void put_begun(rt_bytes *record, const planned *p, uint64_t key_count)
+{
+    dp_planner *planner;
+    uint32_t parts = 0;
+    assert_int_equal(dp_planner_begin(&p->planner_config, key_count, &planner, NULL), RT_OK);
+    for (; !dp_planner_is_whole(planner); parts++)
+        assert_int_equal(dp_planner_add_cache(planner), RT_OK);
+    const dp_slice *slice = &planner->works[1].plan.slices[0];
+    records_put(record,
+                "begun for %" PRIu64 ": %" PRIu32 " parts, directory %" PRIu64
+                " bytes, operations %" PRIu32 " %" PRIu32 " %" PRIu32,
+                key_count, parts, dp_directory_bytes(&planner->directory), slice->release.capacity,
+                slice->fill.capacity, slice->after.capacity);
+    dp_planner_destroy(planner);
+}
+
+#define LOADED_ROWS_MAX 100000u // larger caches take long to make
+
+// What a planner of another configuration makes of the state. False: there is none.
+static bool put_as(rt_bytes *record, const planned *p, const char *as, bool same,
                    const rt_bytes *state)
 {
     dp_planner_config config;
     dp_planner *planner;
     dp_restored restored;
     uint64_t more;
-    planned_config(p, as, &config);
+    const char *why = planned_config(p, as, &config);
+    if (why) {
+        records_put(record, "as %s: %s", as, why);
+        return false;
+    }
+    if (!same)
+        put_setup(record, &config);
+    if (config.slot_count[0] > LOADED_ROWS_MAX)
+        return false;
     const char *text = load(p, &config, state, same, &planner, &restored, &more);
     records_put(record, "as %s%s: %s; %s%s%" PRIu32 " %" PRIu64 ", lineup %zu, #%08" PRIx32,
                 as ? as : "it was", same ? " (same)" : "", text, restored.caches ? "caches " : "",
@@ -382,6 +434,7 @@ static void put_as(rt_bytes *record, const planned *p, const char *as, bool same
                 restored.lineup.size, (uint32_t)more);
     rt_bytes_fini(&restored.lineup);
     dp_planner_destroy(planner);
+    return true;
 }
 
 // The rest is planned by one that was made from the state.
@@ -417,10 +470,13 @@ static void put_cut(rt_bytes *record, planned *p)
     put_state(record, p, &state);
     put_chooser(record, p);
     put_slices(record, p);
-    put_as(record, p, NULL, false, &state);
+    (void)put_as(record, p, NULL, false, &state);
+    put_begun(record, p, 0);
+    put_begun(record, p, 700);
+    put_begun(record, p, 1000000);
     for (uint32_t i = 0; i < p->as_count; i++) {
-        put_as(record, p, p->as[i], false, &state);
-        put_as(record, p, p->as[i], true, &state);
+        if (put_as(record, p, p->as[i], false, &state))
+            (void)put_as(record, p, p->as[i], true, &state);
     }
     go_on(record, p, &state);
     rt_bytes_fini(&state);
