@@ -2,8 +2,11 @@
 #include "tests/support/test.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "dispatch/coordinator/dp_guard.h"
+#include "runtime/rt_hash.h"
 
 static const rt_publish_config margins = {
     .guard_log_loss = 0.05, .guard_calibration = 0.25, .guard_samples = 1000};
@@ -55,6 +58,35 @@ static void at_the_limit(void **state)
     (void)state;
     dp_guard_add(&guard, &twice, &batch);
     assert_false(is_held(&guard, &twice));
+}
+
+// Both margins 1, and numbers that lose no bits: what is as far as it may be passes.
+static void at_all_limits(void **state)
+{
+    static const rt_publish_config both = {
+        .guard_log_loss = 1, .guard_calibration = 1, .guard_samples = 1000};
+    static const struct {
+        double entropy, calibration; // 0.5 of the labels are 1
+        double good_entropy, good_calibration;
+        bool is_held;
+    } cases[] = {{2, 1, 0, 0, false},      {2.001, 1, 0, 0, true},   {1, 1, 0.5, 0, false},
+                 {1.001, 1, 0.5, 0, true}, {1, 2, 0, 0, false},      {1, 2.001, 0, 0, true},
+                 {1, 0.5, 0, 0, false},    {1, 0.499, 0, 0, true},   {1, 4, 0, 2, false},
+                 {1, 4.001, 0, 2, true},   {1, 0.25, 0, 2, false},   {1, 0.249, 0, 2, true},
+                 {1, 4, 0, 0.5, false},    {1, 0.249, 0, 0.5, true}, {0, 1, 0, 0, false},
+                 {1, 0, 0, 0, true},       {2, 1, 2, 0, false},      {2.001, 1, 2, 0, true},
+                 {1, 2, 0.5, 1, false},    {1.001, 2, 0.5, 1, true}};
+    (void)state;
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
+        dp_guard guard = {.samples = 64,
+                          .loss = 64 * cases[i].entropy * entropy(0.5),
+                          .labels = 32,
+                          .predicted = 32 * cases[i].calibration,
+                          .good_entropy = cases[i].good_entropy,
+                          .good_calibration = cases[i].good_calibration};
+        if (is_held(&guard, &both) != cases[i].is_held)
+            fail_msg("case %zu", i);
+    }
 }
 
 static void worse_than_the_last_good_one(void **state)
@@ -140,6 +172,146 @@ static void several_classes(void **state)
     assert_false(verdict.is_held);
 }
 
-TEST_MAIN(TEST(worse_than_the_base_rate), TEST(at_the_limit), TEST(worse_than_the_last_good_one),
-          TEST(another_base_rate), TEST(calibration), TEST(margins_of_nothing),
-          TEST(old_samples_fade), TEST(several_classes))
+// ---- the same, written down once more ----------------------------------------------------------
+
+#define BATCHES 30u
+
+// Batches that count, with all that came before.
+typedef struct {
+    uint32_t count, class_count;
+    double samples[BATCHES], losses[BATCHES], labels[BATCHES], predictions[BATCHES];
+    double good_entropy, good_calibration; // so far from the best as the last good one was
+} model;
+
+static void note(model *m, const rt_quality *batch)
+{
+    if (!batch->sample_count || !isfinite(batch->log_loss) || !isfinite(batch->mean_label))
+        return;
+    m->samples[m->count] = (double)batch->sample_count;
+    m->losses[m->count] = batch->log_loss;
+    m->labels[m->count] = batch->mean_label;
+    m->predictions[m->count++] = batch->mean_prediction;
+    m->class_count = batch->class_count;
+}
+
+// The mean over all batches: each counts for less with every sample that came after it.
+static double faded(const model *m, const rt_publish_config *config, const double *values)
+{
+    double sum = 0, weight = 0, after = 0;
+    for (uint32_t i = m->count; i-- > 0;) {
+        const double one = m->samples[i] * exp(-after / (double)config->guard_samples);
+        sum += one * values[i];
+        weight += one;
+        after += m->samples[i];
+    }
+    return sum / weight;
+}
+
+static void say_why(dp_verdict *v, const char *what, double is, double most, const char *whose)
+{
+    v->is_held = true;
+    snprintf(v->why, sizeof v->why, "%s is %.4f, expected at most %.4f: %s and the margin", what,
+             is, most, whose);
+}
+
+static double times_from_1(double calibration)
+{
+    return fmax(calibration, 1 / calibration);
+}
+
+static dp_verdict judge(model *m, const rt_publish_config *config)
+{
+    static const char ratio[] = "log loss / base rate's", good[] = "the last good model's";
+    dp_verdict v = {.log_loss = NAN, .normalised_entropy = NAN, .calibration = NAN};
+    const double by = 1 + config->guard_log_loss;
+    if (m->count) {
+        const double label = faded(m, config, m->labels);
+        v.log_loss = faded(m, config, m->losses);
+        v.normalised_entropy = v.log_loss / (m->class_count ? log(m->class_count) : entropy(label));
+        if (label > 0)
+            v.calibration = faded(m, config, m->predictions) / label;
+    }
+    const double factor = times_from_1(v.calibration);
+    const double most = m->good_calibration * (1 + config->guard_calibration);
+    if (config->guard_log_loss > 0 && v.normalised_entropy > by)
+        say_why(&v, ratio, v.normalised_entropy, by, "the base rate's");
+    else if (config->guard_log_loss > 0 && v.normalised_entropy > m->good_entropy * by)
+        say_why(&v, ratio, v.normalised_entropy, m->good_entropy * by, good);
+    else if (config->guard_calibration > 0 && factor > most)
+        say_why(&v, "calibration's factor from 1", factor, most, good);
+    if (v.is_held)
+        return v;
+    m->good_entropy = v.normalised_entropy > 0 ? v.normalised_entropy : INFINITY;
+    m->good_calibration = v.calibration > 0 ? times_from_1(v.calibration) : 1;
+    return v;
+}
+
+// always: of all of a history; NAN: of some.
+static rt_quality some_batch(rt_random *random, double always, uint32_t class_count)
+{
+    static const double some[] = {0.02, 0.3, 0.5};
+    double label = isnan(always) ? some[rt_random_below(random, 3)] : always;
+    double loss = rt_random_unit(random);
+    if (!rt_random_below(random, 9))
+        *(rt_random_below(random, 2) ? &label : &loss) =
+            rt_random_below(random, 2) ? NAN : INFINITY;
+    return (rt_quality){.sample_count = rt_random_below(random, 8) * 40,
+                        .log_loss = loss,
+                        .mean_label = label,
+                        .mean_prediction =
+                            (isfinite(label) ? label : 0) * (0.6 + rt_random_unit(random)) +
+                            (label == 0),
+                        .class_count = class_count};
+}
+
+static void check_verdict(const dp_verdict *got, const dp_verdict *want, uint64_t seed)
+{
+    const double pairs[][2] = {{got->log_loss, want->log_loss},
+                               {got->normalised_entropy, want->normalised_entropy},
+                               {got->calibration, want->calibration}};
+    for (size_t i = 0; i < RT_COUNT_OF(pairs); i++) {
+        assert_int_equal(isnan(pairs[i][0]), isnan(pairs[i][1]));
+        if (!isnan(pairs[i][0]))
+            test_close(pairs[i][0], pairs[i][1], 1e-9, 1, "a number of a verdict");
+    }
+    if (got->is_held != want->is_held || strcmp(got->why, want->why) != 0)
+        fail_msg("seed %u: \"%s\", expected \"%s\"", (unsigned)seed, got->why, want->why);
+}
+
+// Many histories: labels that are all 0, losses that are no numbers, margins of nothing.
+static void as_it_is_written(void **state)
+{
+    static const double margins_of[] = {0, 0.05, 0.4}, labels[] = {0, 1, NAN, NAN};
+    uint32_t held = 0, passed = 0;
+    (void)state;
+    for (uint64_t seed = 0; seed < 600; seed++) {
+        rt_random random = {seed};
+        const rt_publish_config config = {.guard_log_loss = margins_of[rt_random_below(&random, 3)],
+                                          .guard_calibration =
+                                              margins_of[rt_random_below(&random, 3)],
+                                          .guard_samples = 100 + rt_random_below(&random, 3000)};
+        const double always = labels[rt_random_below(&random, 4)];
+        const uint32_t classes = rt_random_below(&random, 2) * 5;
+        dp_guard guard = {0};
+        model m = {.good_entropy = INFINITY, .good_calibration = 1};
+        for (uint32_t i = 0; i < BATCHES; i++) {
+            const rt_quality batch = some_batch(&random, always, classes);
+            dp_guard_add(&guard, &config, &batch);
+            note(&m, &batch);
+            if (i && rt_random_below(&random, 3))
+                continue;
+            dp_verdict got;
+            dp_guard_judge(&guard, &config, &got);
+            const dp_verdict want = judge(&m, &config);
+            check_verdict(&got, &want, seed);
+            held += want.is_held;
+            passed += !want.is_held;
+        }
+    }
+    assert_true(held > 500 && passed > 500);
+}
+
+TEST_MAIN(TEST(worse_than_the_base_rate), TEST(at_the_limit), TEST(at_all_limits),
+          TEST(worse_than_the_last_good_one), TEST(another_base_rate), TEST(calibration),
+          TEST(margins_of_nothing), TEST(old_samples_fade), TEST(several_classes),
+          TEST(as_it_is_written))
