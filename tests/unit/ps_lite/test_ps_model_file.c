@@ -26,25 +26,37 @@ static void row_of(uint64_t i, float row[5])
         row[k] = (float)i * 10 + (float)k;
 }
 
-static void write_rows_as(const char *path, uint64_t rows, bool packed, rt_file_sum *sum_p)
+static void write_rows_of(const char *path, const ps_model_info *info, rt_file_sum *sum_p)
 {
-    ps_model_info info = info_of(rows);
-    info.packed = packed;
     ps_model_writer *writer = NULL;
     float row[5];
     rt_file_sum sum;
     rt_file_place place = {.path = path};
     const rt_sink sink = rt_file_sink(&place);
-    assert_int_equal(ps_model_writer_open(&sink, &info, &writer, NULL), RT_OK);
-    for (uint64_t i = 0; i < rows; i++) {
+    assert_int_equal(ps_model_writer_open(&sink, info, &writer, NULL), RT_OK);
+    for (uint64_t i = 0; i < info->row_count; i++) {
         row_of(i, row);
         assert_int_equal(ps_model_writer_add(writer, i * 977, (uint32_t)i + 5, row, NULL), RT_OK);
     }
     assert_int_equal(ps_model_writer_commit(writer, &sum, NULL), RT_OK);
-    if (!packed)
-        assert_int_equal(sum.bytes, ps_model_file_bytes(&info));
+    if (!info->packed)
+        assert_int_equal(sum.bytes, ps_model_file_bytes(info));
     if (sum_p)
         *sum_p = sum;
+}
+
+static void write_rows_as(const char *path, uint64_t rows, bool packed, rt_file_sum *sum_p)
+{
+    ps_model_info info = info_of(rows);
+    info.packed = packed;
+    write_rows_of(path, &info, sum_p);
+}
+
+static void write_rows_above(const char *path, uint64_t rows, uint32_t floor)
+{
+    ps_model_info info = info_of(rows);
+    info.floor = floor;
+    write_rows_of(path, &info, NULL);
 }
 
 static void write_rows(const char *path, uint64_t rows)
@@ -106,12 +118,36 @@ static void overwrite(const char *path, const uint8_t *bytes, size_t size)
     fclose(file);
 }
 
-// Every byte changed, every length cut: an error that names the file, or (nothing) a good read.
+static void must_say(const char *path, uint64_t rows, const char *words)
+{
+    char text[400];
+    rt_error error = {RT_OK, ""};
+    assert_int_equal(read_rows(path, rows, &error), RT_DATA);
+    snprintf(text, sizeof text, "%s%s", path, words);
+    assert_string_equal(error.text, text);
+}
+
+// Of a file without a floor, one of whose bytes is another one.
+static const char *words_of_place(size_t at, const uint8_t *bytes)
+{
+    static char text[64];
+    if (at < 8)
+        return " is not a file of rows";
+    if (at >= 72)
+        return ": block 0 (rows from 0 on) is damaged";
+    if (at >= 12)
+        return ": the header is damaged";
+    uint32_t version;
+    memcpy(&version, bytes + 8, sizeof version);
+    snprintf(text, sizeof text, " has format version %u, expected 2 or 3", version);
+    return text;
+}
+
+// Every byte changed, every length cut: an error that names the file and what is wrong.
 static void find_damage(bool packed)
 {
     static uint8_t bytes[4096];
     enum { ROWS = 21 };
-    rt_error error = {RT_OK, ""};
     const char *path = file_in(test_directory());
     write_rows_as(path, ROWS, packed, NULL);
     FILE *file = fopen(path, "rb");
@@ -123,15 +159,13 @@ static void find_damage(bool packed)
     for (size_t i = 0; i < size; i++) {
         bytes[i] ^= 0x41;
         overwrite(path, bytes, size);
-        assert_int_equal(read_rows(path, ROWS, &error), RT_DATA);
-        assert_non_null(strstr(error.text, path));
+        must_say(path, ROWS, words_of_place(i, bytes));
         bytes[i] ^= 0x41;
         overwrite(path, bytes, i);
-        assert_int_equal(read_rows(path, ROWS, &error), RT_DATA);
+        must_say(path, ROWS, i < 72 ? " is not a file of rows" : " ends early, after 0 of 21 rows");
     }
     overwrite(path, bytes, size + 1);
-    assert_int_equal(read_rows(path, ROWS, &error), RT_DATA);
-    assert_non_null(strstr(error.text, "goes on"));
+    must_say(path, ROWS, " goes on after its 21 rows");
 }
 
 static void test_damage_is_found(void **context)
@@ -144,6 +178,48 @@ static void test_damage_is_found_in_packed_files(void **context)
 {
     (void)context;
     find_damage(true);
+}
+
+// The same behind the first block, and in the longer header.
+static void test_damage_in_what_follows(void **context)
+{
+    (void)context;
+    enum { ROWS = PS_MODEL_BLOCK_ROWS + 3, BEGIN = 80, SECOND = BEGIN + 24 + 4096 * 32 };
+    static const struct {
+        size_t cut, flip; // one of them
+        const char *words;
+    } cases[] = {{71, 0, " is not a file of rows"},
+                 {72, 0, ": the header is damaged"},
+                 {79, 0, ": the header is damaged"},
+                 {80, 0, " ends early, after 0 of 4099 rows"},
+                 {SECOND - 1, 0, " ends early, after 0 of 4099 rows"},
+                 {SECOND, 0, " ends early, after 4096 of 4099 rows"},
+                 {SECOND + 23, 0, " ends early, after 4096 of 4099 rows"},
+                 {SECOND + 24, 0, " ends early, after 4096 of 4099 rows"},
+                 {0, 64, ": the header is damaged"},
+                 {0, 71, ": the header is damaged"},
+                 {0, 72, ": the header is damaged"},
+                 {0, 79, ": the header is damaged"},
+                 {0, SECOND - 1, ": block 0 (rows from 0 on) is damaged"},
+                 {0, SECOND, ": block 1 (rows from 4096 on) is damaged"},
+                 {0, SECOND + 12, ": block 1 (rows from 4096 on) is damaged"},
+                 {0, SECOND + 24 + 95, ": block 1 (rows from 4096 on) is damaged"}};
+    const char *path = file_in(test_directory());
+    write_rows_above(path, ROWS, 70);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    static uint8_t bytes[SECOND + 200];
+    const size_t size = fread(bytes, 1, sizeof bytes, file);
+    fclose(file);
+    assert_int_equal(size, SECOND + 24 + 3 * 32);
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
+        bytes[cases[i].flip] ^= cases[i].flip ? 1 : 0;
+        overwrite(path, bytes, cases[i].cut ? cases[i].cut : size);
+        must_say(path, ROWS, cases[i].words);
+        bytes[cases[i].flip] ^= cases[i].flip ? 1 : 0;
+    }
+    overwrite(path, bytes, size);
+    assert_int_equal(read_rows(path, ROWS, NULL), RT_END);
 }
 
 // Packed or not, what is read is the same; the sum is that of the bytes on disk.
@@ -202,6 +278,62 @@ static void test_a_path_that_does_not_fit(void **state)
     assert_string_equal(error.text, "the path /0123456789a is too long");
     assert_int_equal(ps_model_file_path("/0123456789", 1, 4, path, sizeof path, &error), RT_OK);
     assert_string_equal(path, "/0123456789/rows-001-of-004.bin");
+}
+
+// A row of 64 floats, of which nothing can be packed, or everything.
+static void write_mixed(const char *path, uint64_t rows, uint64_t random_from, uint64_t random_to)
+{
+    const ps_model_info info = {.row_count = rows, .shard_count = 1, .dim = 64, .packed = true};
+    ps_model_writer *writer = NULL;
+    rt_random random = {7};
+    rt_file_place place = {.path = path};
+    const rt_sink sink = rt_file_sink(&place);
+    assert_int_equal(ps_model_writer_open(&sink, &info, &writer, NULL), RT_OK);
+    for (uint64_t i = 0; i < rows; i++) {
+        uint64_t bits[32] = {0};
+        float row[64];
+        for (uint32_t k = 0; k < 32 && i >= random_from && i < random_to; k++)
+            bits[k] = rt_random_u64(&random);
+        memcpy(row, bits, sizeof row);
+        assert_int_equal(ps_model_writer_add(writer, i, 1, row, NULL), RT_OK);
+    }
+    assert_int_equal(ps_model_writer_commit(writer, NULL, NULL), RT_OK);
+}
+
+// Which blocks of a file are packed, a bit for each.
+static uint64_t packed_blocks(const char *path)
+{
+    uint64_t packed = 0;
+    uint32_t numbers[6]; // of a block's header: its checksum, rows, number, bytes, flags
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, 72, SEEK_SET), 0);
+    for (uint32_t i = 0; fread(numbers, sizeof numbers, 1, file) == 1; i++) {
+        assert_int_equal(numbers[3], i);
+        assert_true(numbers[5] <= 1);
+        packed |= (uint64_t)numbers[5] << i;
+        assert_int_equal(fseek(file, numbers[4], SEEK_CUR), 0);
+    }
+    fclose(file);
+    return packed;
+}
+
+// Where a block gets less than an eighth smaller, it and 15 more are stored as they are.
+static void test_which_blocks_are_packed(void **context)
+{
+    (void)context;
+    const uint64_t rows = PS_MODEL_BLOCK_ROWS;
+    const char *path = file_in(test_directory());
+    static const struct {
+        double share; // of the rows that cannot be packed; of a row 12 bytes of 268 always can
+        uint64_t packed;
+    } cases[] = {{0.895, 1}, {0.925, 0}};
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
+        write_mixed(path, rows, 0, (uint64_t)(cases[i].share * (double)rows));
+        assert_int_equal(packed_blocks(path), cases[i].packed);
+    }
+    write_mixed(path, 18 * rows + 1, rows, 2 * rows);
+    assert_int_equal(packed_blocks(path), 1 | 1 << 17 | 1 << 18);
 }
 
 // ---- what headers say ------------------------------------------------------------------------
@@ -278,6 +410,19 @@ static rt_status with_number(uint8_t *bytes, size_t size, size_t at, uint32_t nu
     return status;
 }
 
+// What is said of the file below where one of the numbers from SHARD on is another one.
+static void must_be_impossible(const rt_error *error, size_t at, uint32_t number, size_t shard)
+{
+    uint32_t n[] = {1, 4, 3, 2, 3, PS_MODEL_BLOCK_ROWS};
+    char text[400];
+    if (at - shard < sizeof n)
+        n[(at - shard) / sizeof *n] = number;
+    snprintf(text, sizeof text,
+             "%s: dimension %u, state %u, shard %u of %u, blocks of %u are impossible",
+             file_in(test_path(".")), n[2], n[3], n[0], n[1], n[5]);
+    assert_string_equal(error->text, text);
+}
+
 // Places in the header (docs/MODEL_FORMAT.md), and numbers there that are just good, or just not.
 static void test_impossible_headers_are_refused(void **state)
 {
@@ -341,11 +486,13 @@ static void test_impossible_headers_are_refused(void **state)
         if (with_number(bytes, size, cases[i].at, cases[i].number, &error) !=
             (cases[i].good ? RT_OK : RT_DATA))
             fail_msg("%u at %zu: %s", cases[i].number, cases[i].at, error.text);
+        if (!cases[i].good && cases[i].at >= SHARD)
+            must_be_impossible(&error, cases[i].at, cases[i].number, SHARD);
     }
     info.left_count = 1; // of changes alone
     assert_int_equal(file_of(&info, bytes, sizeof bytes), size);
     assert_int_equal(with_number(bytes, size, BASE, 0, &error), RT_DATA);
-    assert_non_null(strstr(error.text, "are impossible"));
+    must_be_impossible(&error, BASE, 0, SHARD);
 }
 
 // ---- what blocks say -------------------------------------------------------------------------
@@ -450,5 +597,6 @@ TEST_MAIN(TEST(test_headers_keep_every_number), TEST(test_impossible_headers_are
           TEST(test_blocks_that_are_not_in_their_place), TEST(test_keys_ahead),
           TEST(test_reading_can_be_ended), TEST(test_what_is_written_is_read),
           TEST(test_a_path_that_does_not_fit), TEST(test_damage_is_found),
-          TEST(test_damage_is_found_in_packed_files), TEST(test_packed_files),
+          TEST(test_damage_is_found_in_packed_files), TEST(test_damage_in_what_follows),
+          TEST(test_which_blocks_are_packed), TEST(test_packed_files),
           TEST(test_the_old_file_stays_until_the_new_one_is_complete))
