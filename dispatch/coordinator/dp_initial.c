@@ -147,14 +147,13 @@ static rt_status compare_labels(const char *folder, const rt_schema *theirs, con
 static rt_status compare_fields(const char *folder, const rt_schema *theirs, const rt_schema *ours,
                                 rt_error *error)
 {
-    for (uint32_t f = 0; f < theirs->field_count; f++)
+    for (uint32_t f = 0; f < theirs->field_count; f++) {
+        const uint32_t a = rt_tables_of(&theirs->tables, f), b = rt_tables_of(&ours->tables, f);
         if (strcmp(theirs->field_names[f], ours->field_names[f]) != 0)
             return rt_fail(error, RT_CONFIG,
                            "%s: its field %" PRIu32 " is \"%s\", this run's is \"%s\": more "
                            "fields come behind those of the model",
                            folder, f, theirs->field_names[f], ours->field_names[f]);
-    for (uint32_t f = 0; f < theirs->field_count; f++) {
-        const uint32_t a = rt_tables_of(&theirs->tables, f), b = rt_tables_of(&ours->tables, f);
         if (a != b)
             return rt_fail(error, RT_CONFIG,
                            "%s: its field \"%s\" has the rows of \"%s\", this run's those of "

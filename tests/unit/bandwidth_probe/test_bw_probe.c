@@ -1,33 +1,18 @@
-// Probes of links that the cases make up. Time is theirs too: a look at the clock takes a
-// microsecond, a wait lasts until the next answer is due; a busy machine changes nothing.
-#include "bandwidth_probe/bw_probe.h"
+// Probes of links that the cases make up, and whose time is theirs, too.
+#include "tests/unit/bandwidth_probe/probe_link.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "tests/support/test.h"
 
 #define CLIENT rt_peer(RT_ROLE_WORKER, 3)
 #define OTHER rt_peer(RT_ROLE_WORKER, 4)
 #define SERVER rt_peer(RT_ROLE_PS, 0)
-#define QUEUE 4096u
-
-static uint64_t clock_ns = UINT64_C(1000000000);
-
-// mk/tests.mk links it in place of rt_now_ns.
-uint64_t __wrap_rt_now_ns(void);
-uint64_t __wrap_rt_now_ns(void)
-{
-    return clock_ns += 1000;
-}
 
 // Both sides in one thread: what the client sends is answered at once; answers wait in a queue, of
 // which `pace` come out at a wait.
 typedef struct {
     bw_responder responder;
-    rt_message answers[QUEUE];
-    uint32_t peers[QUEUE];
+    rt_message answers[LINK_QUEUE];
+    uint32_t peers[LINK_QUEUE];
     uint32_t first, count, released, pace;
     uint64_t sent_bytes, answered_bytes;
     uint32_t filler_nonzero;
@@ -69,7 +54,7 @@ static rt_status server_send(rt_endpoint *endpoint, uint32_t peer, rt_message *m
 {
     world *w = world_of(endpoint);
     size_t head = sizeof(rt_wire_header) + sizeof(rt_wire_probed);
-    assert_true(w->count < QUEUE);
+    assert_true(w->count < LINK_QUEUE);
     w->answered_bytes += message->size - head;
     w->filler_nonzero += !all_zero(message->data + head, message->size - head);
     rt_message_header(message)->iteration += w->answer == NUMBER;
@@ -79,7 +64,7 @@ static rt_status server_send(rt_endpoint *endpoint, uint32_t peer, rt_message *m
         message->size -= 8;
     if (w->answer == LONG)
         lengthen(message, 8);
-    uint32_t at = (w->first + w->count++) % QUEUE;
+    uint32_t at = (w->first + w->count++) % LINK_QUEUE;
     w->answers[at] = *message;
     w->peers[at] = peer;
     *message = (rt_message){0};
@@ -114,7 +99,7 @@ static rt_status client_receive(rt_endpoint *endpoint, uint32_t *peer, rt_messag
         return RT_AGAIN;
     *peer = SERVER;
     *message = w->answers[w->first];
-    w->first = (w->first + 1) % QUEUE;
+    w->first = (w->first + 1) % LINK_QUEUE;
     w->count--;
     w->released--;
     return RT_OK;
@@ -126,7 +111,7 @@ static rt_status client_wait(rt_endpoint *const *endpoints, uint32_t count, int 
     (void)count;
     (void)wake_fd;
     world *w = world_of(endpoints[0]);
-    clock_ns += w->count > 0 ? 100000 : timeout_ms * UINT64_C(1000000);
+    link_clock_ns += w->count > 0 ? 100000 : timeout_ms * UINT64_C(1000000);
     w->released = w->pace;
     *ready = w->count > 0;
     return RT_OK;
@@ -151,7 +136,7 @@ static world *make_world(uint32_t pace)
 
 static void end_world(world *w)
 {
-    for (; w->count > 0; w->count--, w->first = (w->first + 1) % QUEUE)
+    for (; w->count > 0; w->count--, w->first = (w->first + 1) % LINK_QUEUE)
         rt_message_release(&w->answers[w->first]);
     free(w);
 }
@@ -288,6 +273,126 @@ static void turns_are_taken_in_order(void **state)
     end_world(w);
 }
 
+// ---- whose turn it is, written down once more ---------------------------------------------------
+
+#define PEERS 70u
+
+typedef struct {
+    uint32_t owner; // 0: nobody
+    uint64_t heard_ns;
+    uint32_t waiting, peers[PEERS];
+    uint64_t numbers[PEERS];
+} turns;
+
+typedef struct {
+    uint32_t peer, bytes;
+    uint64_t number;
+} answered;
+
+// The first that waits, and what it is told.
+static uint32_t pass_on(turns *t, answered *told)
+{
+    t->owner = 0;
+    if (t->waiting == 0)
+        return 0;
+    t->owner = t->peers[0];
+    t->heard_ns = link_clock_ns;
+    *told = (answered){t->peers[0], 0, t->numbers[0]};
+    t->waiting--;
+    for (uint32_t i = 0; i < t->waiting; i++) {
+        t->peers[i] = t->peers[i + 1];
+        t->numbers[i] = t->numbers[i + 1];
+    }
+    return 1;
+}
+
+static uint32_t time_out(turns *t, answered *told)
+{
+    if (!t->owner || link_clock_ns - t->heard_ns <= BW_TURN_NS)
+        return 0;
+    return pass_on(t, told);
+}
+
+static uint32_t take_turn(turns *t, rt_probe_kind kind, const answered *asked, answered *told)
+{
+    uint32_t count = time_out(t, told), at = 0;
+    if (kind == RT_PROBE_BEGIN && t->owner && t->owner != asked->peer) {
+        while (at < t->waiting && t->peers[at] != asked->peer)
+            at++;
+        if (at == BW_WAITING_MAX)
+            return count;
+        t->peers[at] = asked->peer;
+        t->numbers[at] = asked->number;
+        t->waiting = at == t->waiting ? at + 1 : t->waiting;
+        return count;
+    }
+    if (kind == RT_PROBE_BEGIN)
+        t->owner = asked->peer;
+    if (t->owner == asked->peer)
+        t->heard_ns = link_clock_ns;
+    told[count++] = *asked;
+    if (kind == RT_PROBE_END && t->owner == asked->peer)
+        count += pass_on(t, told + count);
+    return count;
+}
+
+static void check_told(world *w, const answered *told, uint32_t count)
+{
+    const size_t head = sizeof(rt_wire_header) + sizeof(rt_wire_probed);
+    assert_int_equal(w->count, count);
+    for (uint32_t i = 0; i < count; i++) {
+        rt_message *message = &w->answers[w->first];
+        rt_wire_probed probed;
+        memcpy(&probed, rt_message_payload(message), sizeof probed);
+        assert_int_equal(w->peers[w->first], told[i].peer);
+        assert_int_equal(rt_message_header(message)->type, RT_MESSAGE_PROBED);
+        assert_int_equal(rt_message_header(message)->sender, SERVER);
+        assert_true(rt_message_header(message)->iteration == told[i].number);
+        assert_int_equal(message->size - head, told[i].bytes);
+        assert_true(probed.arrived_ns == link_clock_ns);
+        rt_message_release(message);
+        w->first = (w->first + 1) % LINK_QUEUE;
+    }
+    w->count = 0;
+}
+
+// Crowds, and a few; in a hurry, and so slow that turns are over: just, and just not.
+static void turns_of_many(void **state)
+{
+    (void)state;
+    static const uint64_t steps_ns[] = {0, 1000000, BW_TURN_NS - 1, BW_TURN_NS, BW_TURN_NS + 1};
+    uint32_t most = 0;
+    link_look_ns = 0;
+    for (uint64_t seed = 0; seed < 30; seed++) {
+        world *w = make_world(1);
+        turns t = {0};
+        answered told[3];
+        rt_random random = {seed};
+        const uint32_t peers = seed % 3 ? 2 + rt_random_below(&random, 6) : PEERS;
+        const bw_listener listener = {&server_ops, endpoint_of(w), SERVER};
+        for (uint32_t i = 0; i < 600; i++) {
+            link_clock_ns += steps_ns[rt_random_below(&random, seed % 3 ? 5 : 2)];
+            if (rt_random_below(&random, 5) == 0) {
+                bw_responder_tick(&w->responder, &listener);
+                check_told(w, told, time_out(&t, told));
+                continue;
+            }
+            const rt_probe_kind kind = rt_random_below(&random, 3)
+                                           ? RT_PROBE_BEGIN
+                                           : RT_PROBE_ECHO + rt_random_below(&random, 2);
+            const answered asked = {rt_peer(RT_ROLE_WORKER, rt_random_below(&random, peers)),
+                                    rt_random_below(&random, 100), i};
+            assert_int_equal(
+                take(w, asked.peer, kind, i, rt_random_below(&random, 50), asked.bytes, NULL),
+                RT_OK);
+            check_told(w, told, take_turn(&t, kind, &asked, told));
+            most = t.waiting > most ? t.waiting : most;
+        }
+        end_world(w);
+    }
+    assert_int_equal(most, BW_WAITING_MAX);
+}
+
 static void a_wrong_probe_is_named(void **state)
 {
     (void)state;
@@ -309,160 +414,25 @@ static void a_wrong_probe_is_named(void **state)
     end_world(w);
 }
 
-// ---- long links
-// ----------------------------------------------------------------------------------
+// ---- long links ----------------------------------------------------------------------------
 
-#define LONG_STREAMS 4u
-#define LONG_RTT_NS UINT64_C(80000000)
-
-struct long_link;
-
-typedef struct {
-    struct long_link *link;
-    uint64_t free_ns; // when it can take the next byte
-    struct {
-        rt_message message;
-        uint64_t due_ns;
-    } answers[QUEUE];
-    uint32_t first, count;
-    bw_stream_end end;
-} long_stream;
-
-// A link that takes long: answers come a round trip after their probe, and no faster than the link,
-// and each stream, carry.
-typedef struct long_link {
-    double link_bytes_per_s, stream_bytes_per_s;
-    uint64_t rtt_ns;
-    uint64_t disturbed_ns; // so long an eighth, in 60 ms of 120, since the first message of 8 KB
-    uint64_t slows_ns;     // a quarter so long after the first message of every train; 0: never
-    bool first_is_better;  // then half in the first train, and later
-    uint32_t trains;
-    uint64_t begin_ns, free_ns;
-    bw_responder responder;
-    long_stream streams[LONG_STREAMS];
-} long_link;
-
-static uint64_t occupy(uint64_t *free_ns, uint64_t from_ns, double bytes, double bytes_per_s)
+static void probe(const probe_link *like, bw_result *result)
 {
-    *free_ns = (*free_ns > from_ns ? *free_ns : from_ns) + (uint64_t)(bytes * 1e9 / bytes_per_s);
-    return *free_ns;
-}
-
-static rt_status long_answer(rt_endpoint *endpoint, uint32_t peer, rt_message *message)
-{
-    long_stream *s = (long_stream *)(void *)endpoint;
-    assert_int_equal(rt_peer_role(peer), RT_ROLE_WORKER);
-    assert_true(s->count < QUEUE);
-    const uint32_t at = (s->first + s->count++) % QUEUE;
-    s->answers[at].message = *message;
-    s->answers[at].due_ns = 0;
-    *message = (rt_message){0};
-    return RT_OK;
-}
-
-static const rt_transport_ops long_server = {.name = "server", .send = long_answer};
-
-static double rate_now(long_link *link, size_t size, uint64_t now)
-{
-    if (!link->begin_ns && size > 8000) {
-        link->begin_ns = now;
-        link->trains++;
-    }
-    const uint64_t since = link->begin_ns ? now - link->begin_ns : 0;
-    if (link->slows_ns && link->first_is_better && link->trains == 1)
-        return link->link_bytes_per_s / (since > 170000000 ? 2 : 1);
-    if (link->slows_ns)
-        return link->link_bytes_per_s / (since > link->slows_ns ? 4 : 1);
-    const bool slow = since < link->disturbed_ns && since / 60000000 % 2;
-    return link->link_bytes_per_s / (slow ? 8 : 1);
-}
-
-static rt_status long_send(rt_endpoint *endpoint, uint32_t peer, rt_message *message)
-{
-    long_stream *s = (long_stream *)(void *)endpoint;
     rt_error error = {0};
-    const bw_listener listener = {&long_server, endpoint, SERVER};
-    const size_t size = message->size;
-    assert_int_equal(peer, s->end.server);
-    assert_int_equal(
-        bw_responder_take(&s->link->responder, &listener, s->end.self, message, &error), RT_OK);
-    rt_message_release(message);
-    const uint32_t at = (s->first + s->count - 1) % QUEUE;
-    rt_message *answer = &s->answers[at].message;
-    const uint64_t now = rt_now_ns();
-    const double bytes = (double)(size > answer->size ? size : answer->size);
-    if (s->link->slows_ns && s->count == 1 && now - s->link->begin_ns > s->link->slows_ns)
-        s->link->begin_ns = 0; // nothing else is under way
-    const uint64_t by_stream = occupy(&s->free_ns, now, bytes, s->link->stream_bytes_per_s);
-    const uint64_t by_link = occupy(&s->link->free_ns, now, bytes, rate_now(s->link, size, now));
-    const uint64_t way_ns = s->link->rtt_ns / 2;
-    const rt_wire_probed probed = {(by_stream > by_link ? by_stream : by_link) + way_ns};
-    memcpy(rt_message_payload(answer), &probed, sizeof probed);
-    s->answers[at].due_ns = probed.arrived_ns + way_ns;
-    return RT_OK;
-}
-
-static rt_status long_receive(rt_endpoint *endpoint, uint32_t *peer, rt_message *message,
-                              rt_error *error)
-{
-    (void)error;
-    long_stream *s = (long_stream *)(void *)endpoint;
-    if (s->count == 0 || s->answers[s->first].due_ns > rt_now_ns())
-        return RT_AGAIN;
-    *peer = s->end.server;
-    *message = s->answers[s->first].message;
-    s->first = (s->first + 1) % QUEUE;
-    s->count--;
-    return RT_OK;
-}
-
-static rt_status long_wait(rt_endpoint *const *endpoints, uint32_t count, int wake_fd,
-                           uint32_t timeout_ms, bool *ready)
-{
-    uint64_t due_ns = clock_ns + timeout_ms * UINT64_C(1000000);
-    (void)wake_fd;
-    for (uint32_t i = 0; i < count; i++) {
-        const long_stream *s = (const long_stream *)(const void *)endpoints[i];
-        ready[i] = true;
-        if (s->count && s->answers[s->first].due_ns < due_ns)
-            due_ns = s->answers[s->first].due_ns;
-    }
-    clock_ns = due_ns > clock_ns ? due_ns : clock_ns;
-    return RT_OK;
-}
-
-static const rt_transport_ops long_client = {
-    .name = "client", .send = long_send, .receive = long_receive, .wait = long_wait};
-
-static void probe_link(const long_link *like, uint32_t streams, bw_result *result)
-{
-    bw_stream_end ends[LONG_STREAMS];
-    rt_error error = {0};
-    long_link *link = calloc(1, sizeof *link);
-    assert_non_null(link);
-    *link = *like;
-    for (uint32_t i = 0; i < streams; i++) {
-        link->streams[i].link = link;
-        link->streams[i].end = ends[i] =
-            (bw_stream_end){(rt_endpoint *)(void *)&link->streams[i],
-                            rt_peer(RT_ROLE_WORKER, 3 + i), rt_peer(RT_ROLE_PS, i)};
-    }
-    const bw_probe_config config = {
-        .ops = &long_client, .streams = ends, .stream_count = streams, .turn_s = 5};
-    if (bw_probe_run(&config, result, &error))
+    rt_status status;
+    free(link_probe(like, 5, 0, &status, result, &error));
+    if (status)
         fail_msg("%s", error.text);
-    for (uint32_t i = 0; i < streams; i++)
-        assert_int_equal(link->streams[i].count, 0);
-    free(link);
 }
 
-static void probe_long(double link_bytes_per_s, double stream_bytes_per_s, uint32_t streams,
+static void probe_long(double bytes_per_s, double stream_bytes_per_s, uint32_t streams,
                        bw_result *result)
 {
-    const long_link like = {.link_bytes_per_s = link_bytes_per_s,
-                            .stream_bytes_per_s = stream_bytes_per_s,
-                            .rtt_ns = LONG_RTT_NS};
-    probe_link(&like, streams, result);
+    const probe_link like = {.bytes_per_s = bytes_per_s,
+                             .stream_bytes_per_s = stream_bytes_per_s,
+                             .stream_count = streams,
+                             .rtt_ns = 80000000};
+    probe(&like, result);
 }
 
 // Where a window stays too small, a tenth of the link shows, or less.
@@ -483,11 +453,12 @@ static void a_disturbed_train_is_repeated(void **state)
 {
     (void)state;
     bw_result result;
-    const long_link like = {.link_bytes_per_s = 10e6,
-                            .stream_bytes_per_s = 10e6,
-                            .rtt_ns = 1000000,
-                            .disturbed_ns = (uint64_t)(BW_TRAIN_S * 1e9)};
-    probe_link(&like, 1, &result);
+    const probe_link like = {.bytes_per_s = 10e6,
+                             .stream_bytes_per_s = 10e6,
+                             .stream_count = 1,
+                             .rtt_ns = 1000000,
+                             .disturbed_ns = (uint64_t)(BW_TRAIN_S * 1e9)};
+    probe(&like, &result);
     assert_int_equal(result.up.trains, 2);
     assert_int_equal(result.down.trains, 1);
     assert_false(bw_probe_is_long(&result));
@@ -500,11 +471,12 @@ static void the_middle_pieces_count(void **state)
 {
     (void)state;
     bw_result result;
-    const long_link like = {.link_bytes_per_s = 100e6,
-                            .stream_bytes_per_s = 100e6,
-                            .rtt_ns = 1000000,
-                            .slows_ns = 100000000};
-    probe_link(&like, 1, &result);
+    const probe_link like = {.bytes_per_s = 100e6,
+                             .stream_bytes_per_s = 100e6,
+                             .stream_count = 1,
+                             .rtt_ns = 1000000,
+                             .slows_ns = 100000000};
+    probe(&like, &result);
     assert_int_equal(result.up.trains, BW_TRAINS_MAX);
     assert_true(result.up.bytes_per_s > 25.5e6 && result.up.bytes_per_s < 50e6);
 }
@@ -514,13 +486,14 @@ static void the_steadiest_train_counts(void **state)
 {
     (void)state;
     bw_result same, result;
-    long_link like = {.link_bytes_per_s = 100e6,
-                      .stream_bytes_per_s = 100e6,
-                      .rtt_ns = 1000000,
-                      .slows_ns = 100000000};
-    probe_link(&like, 1, &same);
+    probe_link like = {.bytes_per_s = 100e6,
+                       .stream_bytes_per_s = 100e6,
+                       .stream_count = 1,
+                       .rtt_ns = 1000000,
+                       .slows_ns = 100000000};
+    probe(&like, &same);
     like.first_is_better = true;
-    probe_link(&like, 1, &result);
+    probe(&like, &result);
     assert_int_equal(result.up.trains, BW_TRAINS_MAX);
     assert_true(result.up.spread < same.up.spread);
     assert_true(result.up.bytes_per_s > 48e6 && same.up.bytes_per_s < 40e6);
@@ -531,7 +504,7 @@ static void streams_add_up(void **state)
     (void)state;
     bw_result one, four;
     probe_long(8e6, 2e6, 1, &one);
-    probe_long(8e6, 2e6, LONG_STREAMS, &four);
+    probe_long(8e6, 2e6, LINK_STREAMS, &four);
     test_close(one.up.bytes_per_s, 2e6, 0.02, 0, "one stream, up");
     test_close(one.down.bytes_per_s, 2e6, 0.02, 0, "one stream, down");
     test_close(four.up.bytes_per_s, 8e6, 0.04, 0, "four streams, up");
@@ -540,6 +513,6 @@ static void streams_add_up(void **state)
 
 TEST_MAIN(TEST(both_ways_within_bounds), TEST(a_wrong_answer_is_named),
           TEST(a_turn_that_does_not_come_ends_a_probe), TEST(progress_ends_a_probe),
-          TEST(turns_are_taken_in_order), TEST(a_wrong_probe_is_named), TEST(a_long_link_is_filled),
-          TEST(a_disturbed_train_is_repeated), TEST(the_middle_pieces_count),
-          TEST(the_steadiest_train_counts), TEST(streams_add_up))
+          TEST(turns_are_taken_in_order), TEST(turns_of_many), TEST(a_wrong_probe_is_named),
+          TEST(a_long_link_is_filled), TEST(a_disturbed_train_is_repeated),
+          TEST(the_middle_pieces_count), TEST(the_steadiest_train_counts), TEST(streams_add_up))
