@@ -18,7 +18,7 @@ OTHER_TRUTH = {"true": "false", "false": "true"}
 # Statements that begin with one of these calls are left as they are.
 SILENT = re.compile(
     r"\s*(?:\(void\))?(?:rt_(?:debug|info|warn|assert)|_Static_assert|fprintf|__builtin_\w+|va_end|munmap|"
-    r"return rt_fail|(?:\w+(?:_|\.|->))*(?:prefetch|will_need|free|fini|destroy|release|close|abort)\w*)\b *\(")
+    r"return rt_fail|(?:\w+(?:_|\.|->))*(?:prefetch|will_need|free|fini|destroy|Delete|release|close|abort)\w*)\b *\(")
 NO_MEMORY = re.compile(r"RT_NO_MEMORY|out of memory|rt_alloc|rt_grow")
 BINARY = r"(?<= )(%s)(?= |$)"
 COMPARISON = re.compile(BINARY % r"<=|>=|<|>")

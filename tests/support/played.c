@@ -270,8 +270,8 @@ static rt_status take_keys(rt_transport *transport, const rt_keys *keys, rt_erro
 static rt_status allow_here(rt_transport *transport, const rt_public_key *key, rt_error *error)
 {
     (void)transport;
-    (void)key;
-    (void)error;
+    if (strcmp(key->name, "odd") == 0)
+        return rt_fail(error, RT_LIMIT, "there is no room for the key %s", key->name);
     return RT_OK;
 }
 
