@@ -244,7 +244,6 @@ static rt_status end_hold(dp_run *c, rt_error *error)
 // need. Then a checkpoint is due, too.
 static void cut_journal(dp_run *c)
 {
-    const rt_position_events newest = dp_checkpoint_events(c->checkpoint, true);
     for (rt_flow flow = 0; flow < RT_FLOWS; flow++) {
         rt_journal *journal = rt_live_journal(c->live, flow);
         const bool is_pressed =
@@ -254,7 +253,7 @@ static void cut_journal(dp_run *c)
             rt_journal_keep_from(journal, event);
         if (is_pressed && !c->cut.planned && !c->cut.is_requested &&
             rt_now_ns() - c->cut.end_ns > PRESSED_CUT_NS &&
-            rt_live_statistics(c->live, flow).read > newest.next[flow])
+            rt_live_statistics(c->live, flow).read > event)
             c->cut.is_wanted = true;
     }
 }
