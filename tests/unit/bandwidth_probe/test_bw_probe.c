@@ -2,6 +2,8 @@
 #include "tests/unit/bandwidth_probe/probe_link.h"
 
 #include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define CLIENT rt_peer(RT_ROLE_WORKER, 3)
 #define OTHER rt_peer(RT_ROLE_WORKER, 4)
@@ -448,6 +450,38 @@ static void a_long_link_is_filled(void **state)
     assert_true(result.up.spread < 0.01 && result.up.trains == 1 && result.down.trains == 1);
 }
 
+// More than any stream carries: not as much.
+static void what_a_long_link_is(void **state)
+{
+    (void)state;
+    bw_result result = {.down.bytes_per_s = 2 * BW_STREAM_BYTES, .rtt_s = 0.5};
+    assert_false(bw_probe_is_long(&result));
+    result.up.bytes_per_s = 2 * BW_STREAM_BYTES + 2;
+    assert_true(bw_probe_is_long(&result));
+    result = (bw_result){.down.bytes_per_s = 2 * BW_STREAM_BYTES + 2, .rtt_s = 0.5};
+    assert_true(bw_probe_is_long(&result));
+}
+
+// Nobody looks at what is behind the last stream: there is nothing.
+static void streams_that_end_with_memory(void **state)
+{
+    (void)state;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    uint8_t *at = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(at != MAP_FAILED);
+    assert_int_equal(mprotect(at + page, page, PROT_NONE), 0);
+    world *w = make_world(2);
+    rt_error error = {0};
+    bw_result result;
+    bw_probe_config config = client_config(w);
+    bw_stream_end *last = (bw_stream_end *)(void *)(at + page - sizeof *last);
+    *last = w->stream;
+    config.streams = last;
+    assert_int_equal(bw_probe_run(&config, &result, &error), RT_OK);
+    end_world(w);
+    assert_int_equal(munmap(at, 2 * page), 0);
+}
+
 // Something holds up the first train again and again.
 static void a_disturbed_train_is_repeated(void **state)
 {
@@ -515,4 +549,5 @@ TEST_MAIN(TEST(both_ways_within_bounds), TEST(a_wrong_answer_is_named),
           TEST(a_turn_that_does_not_come_ends_a_probe), TEST(progress_ends_a_probe),
           TEST(turns_are_taken_in_order), TEST(turns_of_many), TEST(a_wrong_probe_is_named),
           TEST(a_long_link_is_filled), TEST(a_disturbed_train_is_repeated),
-          TEST(the_middle_pieces_count), TEST(the_steadiest_train_counts), TEST(streams_add_up))
+          TEST(the_middle_pieces_count), TEST(the_steadiest_train_counts), TEST(streams_add_up),
+          TEST(what_a_long_link_is), TEST(streams_that_end_with_memory))
