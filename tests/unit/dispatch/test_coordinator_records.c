@@ -67,7 +67,8 @@ typedef struct {
 } event;
 
 typedef struct {
-    rt_config config;
+    rt_config config, theirs; // theirs: where members have another one (run.members)
+    bool has_theirs;
     dp_coordinator_config own;
     played *members;
     event events[EVENTS_MAX];
@@ -353,6 +354,14 @@ static void write_forgotten(uint64_t count)
     assert_int_equal(fclose(file), 0);
 }
 
+// Members have this in their configuration.
+static void tell_members(conversation *c, const char *assignment)
+{
+    assert_int_equal(rt_config_copy(&c->config, &c->theirs), RT_OK);
+    c->has_theirs = true;
+    config_must_set(&c->theirs, assignment);
+}
+
 static void start_with(conversation *c, const char *key, const char *value)
 {
     dp_coordinator_config *own = &c->own;
@@ -385,6 +394,8 @@ static void start_with(conversation *c, const char *key, const char *value)
         put_file((char *)(uintptr_t)value);
     else if (strcmp(key, "keys") == 0)
         take_keys(c);
+    else if (strcmp(key, "members") == 0)
+        tell_members(c, value);
     else if (strcmp(key, "rows") == 0 || strcmp(key, "rows_and_garbage") == 0)
         write_rows(number, key[4] != '\0');
     else if (strcmp(key, "forgotten") == 0)
@@ -534,7 +545,7 @@ static void one_run(played *members, const char *all, char *own, rt_bytes *recor
     members->has_keys = false;
     members->manners = (played_manners){.compute_ns = {20000, 20000, 20000, 20000}};
     prepare(&c, own);
-    members->config = &c.config;
+    members->config = c.has_theirs ? &c.theirs : &c.config;
     members->identity = c.own.identity;
     members->more_labels = rt_config_label_count(&c.config.stream) - 1;
     members->is_trained = c.own.model != NULL;
@@ -555,6 +566,8 @@ static void one_run(played *members, const char *all, char *own, rt_bytes *recor
     records_put_files(record, "out");
     played_end(members);
     rt_config_fini(&c.config);
+    if (c.has_theirs)
+        rt_config_fini(&c.theirs);
     close(c.own.stop_fd);
     close(pair[0]);
     close(pair[1]);
