@@ -17,6 +17,7 @@ static void open_table_with(bool pin, double ps_gbps, bw_table *table)
     config.links.ps_gbps = ps_gbps;
     config.links.workers[0] = (rt_link_config){1, 2};
     config.links.workers[1] = (rt_link_config){0.5, 0.25};
+    config.links.workers[2] = (rt_link_config){4, 4}; // of nobody
     bw_table_init(&config, table);
     rt_config_fini(&config);
 }
@@ -36,6 +37,7 @@ static void starts_with_the_configuration(void **state)
     assert_true(bw_table_rate(&table, 0, BW_DOWN) == 2 * GBIT);
     assert_true(bw_table_rate(&table, 1, BW_UP) == 0.5 * GBIT);
     assert_true(bw_table_rate(&table, 1, BW_DOWN) == 0.25 * GBIT);
+    assert_true(table.links[2][BW_UP].bytes_per_s == 0);
     assert_int_equal(table.version, 1);
 }
 
