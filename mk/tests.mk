@@ -104,7 +104,7 @@ $(DIR)/tests/unit/ps_lite/test_ps_memory: \
 comma := ,
 ONE_BY_ONE := $(addprefix -Wl$(comma)--wrap=,pthread_create pthread_join pthread_cond_wait pthread_cond_signal \
   pthread_cond_broadcast clock_gettime time poll fork posix_spawn waitpid setpriority sched_setscheduler fsync fdatasync)
-$(DIR)/tests/unit/dispatch/test_coordinator_records: LDLIBS += $(ONE_BY_ONE)
+$(DIR)/tests/unit/dispatch/test_coordinator_records: LDLIBS += $(ONE_BY_ONE) -Wl,--wrap=rt_synthetic_create
 define LINK
 @echo "link $@"
 $(Q)$(CC) $(CFLAGS) $(SANITIZE) $(FAST_LINK) $^ $(LDLIBS) -o $@

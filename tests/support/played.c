@@ -87,7 +87,7 @@ void played_join(played *p, uint32_t peer, const rt_wire_hello *hello)
 {
     played_peer *one = played_find(p, peer);
     one->is_there = true;
-    one->is_gone = one->is_mute = one->is_full = false;
+    one->is_gone = one->is_mute = one->is_full = one->is_broken = false;
     played_say(p, peer, RT_MESSAGE_HELLO, 0, 0, hello, sizeof *hello);
 }
 
@@ -138,9 +138,11 @@ static void close_stage(rt_transport *transport)
 static rt_status listen_here(rt_transport *transport, uint32_t self, const char *address,
                              char *bound, rt_endpoint **endpoint_p, rt_error *error)
 {
+    const played *p = (const played *)transport;
     (void)self;
-    (void)error;
     (void)address;
+    if (p->manners.deaf)
+        return rt_fail(error, RT_IO, "nobody can listen");
     snprintf(bound, RT_NAME_MAX, "tcp://127.0.0.1:1234");
     *endpoint_p = (rt_endpoint *)transport;
     return RT_OK;
@@ -199,6 +201,8 @@ static rt_status send_there(rt_endpoint *endpoint, uint32_t peer, rt_message *me
         return RT_NOT_FOUND;
     if (to->is_full)
         return RT_AGAIN;
+    if (to->is_broken)
+        return RT_IO;
     if (rt_message_validate(message, peer, &error))
         fail_msg("the coordinator sends what nobody takes: %s", error.text);
     if (rt_message_header(message)->type != RT_MESSAGE_HEARTBEAT)
@@ -247,6 +251,8 @@ static rt_status wait_here(rt_endpoint *const *endpoints, uint32_t count, int wa
     assert_int_equal(count, 1);
     if (p->turns++ == TURNS_MAX)
         fail_msg("the run does not end");
+    if (p->turns == p->manners.fails)
+        return RT_IO;
     one_by_one_pass(TURN_NS * (p->manners.turn_ms ? p->manners.turn_ms : 1));
     one_by_one_rest();
     if (p->turns % (1 + p->manners.slow) == 0)

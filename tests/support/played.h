@@ -34,6 +34,10 @@ typedef struct {
     uint32_t wrong_version; // iteration of a checkpoint of which a row has another version
     uint32_t rows;          // that a shard says it has, beside some
     uint32_t turn_ms;       // that the coordinator waits each time; 0: one
+    uint64_t no_vitals;     // shards that do not say how they are
+    uint32_t deaf;          // nobody can listen
+    uint32_t fails;         // turn in which waiting fails; 0: none
+    uint32_t lies;          // bytes that a shard says it has written, beside those of its file
     uint32_t spoils;        // pieces of files: 1: with another checksum, 2: the sender gives up, 3:
                             // of a model only, likewise
     uint32_t slow;          // processes of the coordinator end in one of so many more turns
@@ -57,7 +61,7 @@ typedef struct {
 } played_letter;
 
 typedef struct {
-    bool is_there, is_mute, is_gone, is_full;
+    bool is_there, is_mute, is_gone, is_full, is_broken;
     uint64_t messages;
     rt_bytes said;  // to it, a line for each message
     uint64_t *keys; // of a worker: by slot

@@ -222,7 +222,7 @@ static void answer_cut(played *p, uint32_t peer, const rt_message *message)
     }
     played_say(p, peer, RT_MESSAGE_CUT, iteration, 0, NULL, 0);
     const rt_wire_written written = {.status = fails ? RT_IO : RT_OK,
-                                     .bytes = fails ? 0 : size,
+                                     .bytes = fails ? 0 : size + p->manners.lies,
                                      .hash = rt_hash_bytes(bytes, size),
                                      .ns = 1000000};
     memcpy(text, &written, sizeof written);
@@ -332,7 +332,8 @@ static void take_welcome(played *p, uint32_t peer, const rt_message *message)
                                    .row_bytes_max = is_shard ? 90000 + rank : 0};
     assert_true(rt_control_has(message, sizeof p->welcome));
     memcpy(&p->welcome, rt_message_payload(message), sizeof p->welcome);
-    played_say(p, peer, RT_MESSAGE_VITALS, 0, 1, &vitals, sizeof vitals);
+    if (!is_shard || !(p->manners.no_vitals >> rank & 1))
+        played_say(p, peer, RT_MESSAGE_VITALS, 0, 1, &vitals, sizeof vitals);
     if (!is_shard && p->manners.rates)
         say_link(p, peer);
 }

@@ -41,6 +41,7 @@
 #include "runtime/files/rt_manifest.h"
 #include "runtime/rt_hash.h"
 #include "runtime/rt_log.h"
+#include "runtime/stream/rt_synthetic.h"
 #include "tests/support/config_case.h"
 #include "tests/support/one_by_one.h"
 #include "tests/support/played.h"
@@ -114,6 +115,10 @@ static void say_hello(conversation *c, uint32_t peer, const char *what)
     }
     if (strcmp(what, "program") == 0)
         rt_control_put_text(hello.program, sizeof hello.program, "of another day");
+    if (strcmp(what, "epoch") == 0) { // it has served what leads the run after this one
+        hello.run = 0xf00d;
+        hello.epoch = 9;
+    }
     played_join(c->members, peer, &hello);
 }
 
@@ -135,19 +140,23 @@ static rt_message_type type_of(const char *name)
     return 0;
 }
 
-// PEER:TYPE:ITERATION:COUNT:BYTES:FIRST, the value of the first byte.
+// PEER:TYPE:ITERATION:COUNT:BYTES:FIRST, the value of the first byte; or, of bytes that are zero
+// but for one, BYTES:VALUE:AT.
 static void say_anything(conversation *c, uint32_t peer, const char *what)
 {
     char type[32] = "";
     uint8_t bytes[512] = {0};
     uint64_t iteration = 0;
-    uint32_t count = 0, size = 0, first = 0;
-    if (sscanf(what, "%31[A-Z_]:%" SCNu64 ":%" SCNu32 ":%" SCNu32 ":%" SCNu32, type, &iteration,
-               &count, &size, &first) < 1)
+    uint32_t count = 0, size = 0, value = 0, at = 0;
+    const int given =
+        sscanf(what, "%31[A-Z_]:%" SCNu64 ":%" SCNu32 ":%" SCNu32 ":%" SCNu32 ":%" SCNu32, type,
+               &iteration, &count, &size, &value, &at);
+    if (given < 1)
         fail_msg("%s: expected TYPE:ITERATION:COUNT:BYTES", what);
-    assert_true(size <= sizeof bytes);
-    for (uint32_t i = 0; i < size; i++)
-        bytes[i] = i ? (uint8_t)(i / 8 % 4) : (uint8_t)first;
+    assert_true(size <= sizeof bytes && at < sizeof bytes);
+    for (uint32_t i = 0; i < size && given < 6; i++)
+        bytes[i] = (uint8_t)(i / 8 % 4);
+    bytes[at] = (uint8_t)value;
     if (rt_peer_role(peer) == RT_ROLE_VISITOR)
         played_find(c->members, peer)->is_there = true;
     played_say(c->members, peer, type_of(type), iteration, count, bytes, size);
@@ -194,6 +203,8 @@ static void happen_to(conversation *c, const char *what, char *whom)
                  text ? text : "enough");
     else if (strcmp(what, "gone") == 0)
         one->is_gone = true;
+    else if (strcmp(what, "broken") == 0)
+        one->is_broken = true;
     else if (strcmp(what, "full") == 0)
         one->is_full = true;
     else if (strcmp(what, "mute") == 0)
@@ -224,6 +235,15 @@ static void put_file(char *path)
     records_write(path, text);
 }
 
+// FROM~TO: a file or a folder gets another name.
+static void move_file(char *from)
+{
+    char *to = strchr(from, '~');
+    assert_non_null(to);
+    *to++ = '\0';
+    assert_int_equal(rename(from, to), 0);
+}
+
 static void happen(conversation *c, event *one)
 {
     char text[1024];
@@ -246,6 +266,8 @@ static void happen(conversation *c, event *one)
         records_write(RUN_FILE, value);
     else if (strcmp(text, "file") == 0)
         put_file(value);
+    else if (strcmp(text, "move") == 0)
+        move_file(value);
     else
         happen_to(c, text, value);
 }
@@ -392,6 +414,8 @@ static void start_with(conversation *c, const char *key, const char *value)
         own->reload.path = RUN_FILE;
     else if (strcmp(key, "file") == 0)
         put_file((char *)(uintptr_t)value);
+    else if (strcmp(key, "move") == 0)
+        move_file((char *)(uintptr_t)value);
     else if (strcmp(key, "keys") == 0)
         take_keys(c);
     else if (strcmp(key, "members") == 0)
@@ -414,10 +438,11 @@ static void behave(played_manners *m, const char *key, const char *value)
         size_t offset, size;
     } all[] = {
 #define ONE(name) {#name, offsetof(played_manners, name), sizeof m->name}
-        ONE(absent), ONE(absent_shards), ONE(late),          ONE(bad),    ONE(applied),
-        ONE(rates),  ONE(busy),          ONE(file_bytes),    ONE(writes), ONE(no_room),
-        ONE(unread), ONE(unwanted),      ONE(wrong_version), ONE(slow),   ONE(turn_ms),
-        ONE(rows),   ONE(spoils)
+        ONE(absent), ONE(absent_shards), ONE(late),          ONE(bad),       ONE(applied),
+        ONE(rates),  ONE(busy),          ONE(file_bytes),    ONE(writes),    ONE(no_room),
+        ONE(unread), ONE(unwanted),      ONE(wrong_version), ONE(slow),      ONE(turn_ms),
+        ONE(rows),   ONE(spoils),        ONE(lies),          ONE(no_vitals), ONE(deaf),
+        ONE(fails)
 #undef ONE
     };
     if (strcmp(key, "compute_us") == 0) {
@@ -514,6 +539,46 @@ static void put_messages(rt_bytes *record, played *members)
     }
     records_put(record, "%s", line);
 }
+
+// ---- generators --------------------------------------------------------------------------------
+
+// To make one takes as long as half a run does. Those of the common configuration are made before a
+// process for a conversation is forked, which finds as many as it has runs.
+static rt_synthetic *spares[3];
+static uint32_t spare_count;
+static rt_config spares_config;
+
+rt_status __real_rt_synthetic_create(const rt_stream_config *config, uint64_t seed,
+                                     rt_synthetic **synthetic_p, rt_error *error);
+rt_status __wrap_rt_synthetic_create(const rt_stream_config *config, uint64_t seed,
+                                     rt_synthetic **synthetic_p, rt_error *error);
+
+static void make_spares(void)
+{
+    if (spare_count > 0)
+        return;
+    assert_int_equal(rt_config_init(&spares_config), RT_OK);
+    configure(&spares_config, common);
+    for (; spare_count < RT_COUNT_OF(spares); spare_count++)
+        assert_int_equal(__real_rt_synthetic_create(&spares_config.stream, spares_config.seed,
+                                                    &spares[spare_count], NULL),
+                         RT_OK);
+}
+
+rt_status __wrap_rt_synthetic_create(const rt_stream_config *config, uint64_t seed,
+                                     rt_synthetic **synthetic_p, rt_error *error)
+{
+    const rt_stream_config *usual = &spares_config.stream;
+    const size_t first = offsetof(rt_stream_config, synthetic_shape);
+    const size_t end = offsetof(rt_stream_config, synthetic_first) + sizeof usual->synthetic_first;
+    if (spare_count == 0 || seed != spares_config.seed ||
+        memcmp((const uint8_t *)config + first, (const uint8_t *)usual + first, end - first) != 0)
+        return __real_rt_synthetic_create(config, seed, synthetic_p, error);
+    *synthetic_p = spares[--spare_count];
+    return RT_OK;
+}
+
+// ---- conversations -----------------------------------------------------------------------------
 
 static void one_run(played *members, const char *all, char *own, rt_bytes *record)
 {
@@ -620,6 +685,7 @@ static char *play(const char *line)
 {
     char folder[] = "/dev/shm/lanyard-records-XXXXXX", path[64];
     int how = 0;
+    make_spares();
     assert_non_null(mkdtemp(folder)); // in memory: a disk would take most of the time
     fflush(NULL);
     const pid_t child = fork();
