@@ -104,7 +104,10 @@ $(DIR)/tests/unit/ps_lite/test_ps_memory: \
 comma := ,
 ONE_BY_ONE := $(addprefix -Wl$(comma)--wrap=,pthread_create pthread_join pthread_cond_wait pthread_cond_signal \
   pthread_cond_broadcast clock_gettime time poll fork posix_spawn waitpid setpriority sched_setscheduler fsync fdatasync)
-$(DIR)/tests/unit/dispatch/test_coordinator_records: LDLIBS += $(ONE_BY_ONE) -Wl,--wrap=rt_synthetic_create
+PLAYED := $(addprefix -Wl$(comma)--wrap=rt_,synthetic_create mirror_open mirror_close mirror_await mirror_lead \
+  mirror_check mirror_statistics live_is_wanted live_open_with live_close live_journal live_statistics \
+  journal_is_pressed journal_is_old journal_keep_from position_find_events)
+$(DIR)/tests/unit/dispatch/test_coordinator_records: LDLIBS += $(ONE_BY_ONE) $(PLAYED)
 define LINK
 @echo "link $@"
 $(Q)$(CC) $(CFLAGS) $(SANITIZE) $(FAST_LINK) $^ $(LDLIBS) -o $@

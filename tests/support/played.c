@@ -17,6 +17,11 @@
 
 static played *stage; // where the transport's other ends are
 
+const played *played_stage(void)
+{
+    return stage;
+}
+
 // ---- peers -------------------------------------------------------------------------------------
 
 played_peer *played_find(played *p, uint32_t peer)

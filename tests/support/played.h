@@ -4,7 +4,8 @@
 // once, as a worker or a shard would that has trained, pushed or written what it was told; answers
 // wait until the coordinator takes them. Rows are not there, but which key has which version at
 // which shard is, so that a run can go on from its checkpoints. Threads run one by one
-// (one_by_one.h), and time passes only while the coordinator waits: all of it repeats.
+// (one_by_one.h), and time passes only while the coordinator waits: all of it repeats. For a test
+// that is linked with $(PLAYED) of mk/tests.mk a standby and journals are played, too.
 #ifndef PLAYED_H
 #define PLAYED_H
 
@@ -35,6 +36,10 @@ typedef struct {
     uint32_t rows;          // that a shard says it has, beside some
     uint32_t turn_ms;       // that the coordinator waits each time; 0: one
     uint64_t no_vitals;     // shards that do not say how they are
+    uint32_t live;          // flows that have a journal, a mask
+    uint32_t pressed, old;  // iteration from which the journal has little room, or old events
+    uint32_t standby;       // how waiting for it ends, a status
+    uint32_t promoted;      // turn from which it leads the run; 0: none
     uint32_t deaf;          // nobody can listen
     uint32_t fails;         // turn in which waiting fails; 0: none
     uint32_t lies;          // bytes that a shard says it has written, beside those of its file

@@ -5,6 +5,9 @@
 #include "dispatch/plan/dp_slice_wire.h"
 #include "tests/support/played.h"
 
+// The one that played_ops is about.
+const played *played_stage(void);
+
 // What the peer has to say to a message, and what it changes in what it has.
 void played_answer(played *p, uint32_t peer, const rt_message *message);
 

@@ -3,8 +3,9 @@
 // of them, how it ends, what it logs, and the files that it leaves behind. What a run has to do,
 // other tests say; this one notices that one goes on otherwise.
 //
-// Members are played (tests/support/played.h), threads run one at a time and time passes only while
-// the coordinator waits: a conversation is the same in every build and on every machine.
+// Members, journals and a standby are played (tests/support/played.h), threads run one at a time
+// and time passes only while the coordinator waits: a conversation is the same in every build and
+// on every machine.
 //
 // A change that is to make others: LANYARD_UPDATE_GOLDEN=1 (or a part of a name, for those that
 // have it) writes the file anew, and the difference says which. It has a line for each
@@ -438,11 +439,12 @@ static void behave(played_manners *m, const char *key, const char *value)
         size_t offset, size;
     } all[] = {
 #define ONE(name) {#name, offsetof(played_manners, name), sizeof m->name}
-        ONE(absent), ONE(absent_shards), ONE(late),          ONE(bad),       ONE(applied),
-        ONE(rates),  ONE(busy),          ONE(file_bytes),    ONE(writes),    ONE(no_room),
-        ONE(unread), ONE(unwanted),      ONE(wrong_version), ONE(slow),      ONE(turn_ms),
-        ONE(rows),   ONE(spoils),        ONE(lies),          ONE(no_vitals), ONE(deaf),
-        ONE(fails)
+        ONE(absent),  ONE(absent_shards), ONE(late),          ONE(bad),       ONE(applied),
+        ONE(rates),   ONE(busy),          ONE(file_bytes),    ONE(writes),    ONE(no_room),
+        ONE(unread),  ONE(unwanted),      ONE(wrong_version), ONE(slow),      ONE(turn_ms),
+        ONE(rows),    ONE(spoils),        ONE(lies),          ONE(no_vitals), ONE(deaf),
+        ONE(fails),   ONE(live),          ONE(pressed),       ONE(old),       ONE(standby),
+        ONE(promoted)
 #undef ONE
     };
     if (strcmp(key, "compute_us") == 0) {
