@@ -2,6 +2,7 @@
 #include "dispatch/coordinator/dp_ranges.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "tests/support/test.h"
@@ -87,4 +88,53 @@ static void test_ranges_as_json(void **context)
     dp_ranges_fini(&none);
 }
 
-TEST_MAIN(TEST(test_ranges_of_batches), TEST(test_ranges_of_classes), TEST(test_ranges_as_json))
+static void put(const dp_ranges *ranges, char *text, size_t size)
+{
+    rt_json json;
+    rt_json_init(&json, 0);
+    rt_json_begin_object(&json, NULL);
+    dp_ranges_write(ranges, &json, "ranges");
+    rt_json_end_object(&json);
+    snprintf(text, size, "%s %llu", rt_json_text(&json, NULL),
+             (unsigned long long)ranges->sample_count);
+    rt_json_fini(&json);
+}
+
+// What is saved comes back; a part of it, or what was of other features, leaves nothing.
+static void test_ranges_that_are_saved(void **context)
+{
+    (void)context;
+    rt_batch batch;
+    rt_bytes saved = {0};
+    dp_ranges from, to[3]; // by features less one
+    char empty[3][512], told[512], expected[512];
+    rt_batch_init(&batch, 2);
+    assert_int_equal(dp_ranges_init(&from, 2, false), RT_OK);
+    for (uint32_t d = 0; d < 3; d++) {
+        assert_int_equal(dp_ranges_init(&to[d], d + 1, false), RT_OK);
+        put(&to[d], empty[d], sizeof empty[d]);
+    }
+    add(&batch, 1, 3, -2);
+    add(&batch, 0, NAN, 7);
+    dp_ranges_add(&from, &batch);
+    dp_ranges_save(&from, &saved);
+    const size_t size = saved.size;
+    assert_non_null(memset(rt_bytes_extend(&saved, 64), 0, 64)); // what comes behind
+    put(&from, expected, sizeof expected);
+    for (size_t left = 0; left <= saved.size; left++) {
+        for (uint32_t d = 0; d < 3; d++) {
+            rt_reader reader = {saved.data, left, false};
+            assert_int_equal(dp_ranges_load(&to[d], &reader), d == 1 && left >= size);
+            put(&to[d], told, sizeof told);
+            assert_string_equal(told, d == 1 && left >= size ? expected : empty[d]);
+        }
+    }
+    for (uint32_t d = 0; d < 3; d++)
+        dp_ranges_fini(&to[d]);
+    dp_ranges_fini(&from);
+    rt_bytes_fini(&saved);
+    rt_batch_fini(&batch);
+}
+
+TEST_MAIN(TEST(test_ranges_of_batches), TEST(test_ranges_of_classes), TEST(test_ranges_as_json),
+          TEST(test_ranges_that_are_saved))
