@@ -434,8 +434,33 @@ static void lost_workers_are_not_waited_for(void **state)
     fini(&c);
 }
 
-TEST_MAIN(TEST(nothing_moves_while_a_worker_measures), TEST(lost_workers_are_not_waited_for),
-          TEST(what_nobody_waits_for), TEST(links_that_tell_are_left_alone),
-          TEST(a_change_is_checked), TEST(pauses_are_a_small_share), TEST(a_stop_ends_a_pause),
+// Who measured longest ago goes first, in whatever order of ranks.
+static void the_oldest_goes_first(void **state)
+{
+    (void)state;
+    static const uint32_t orders[][WORKERS] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
+                                               {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    for (size_t i = 0; i < RT_COUNT_OF(orders); i++) {
+        prober_case c;
+        begin(&c);
+        for (uint32_t k = 0; k < WORKERS; k++)
+            c.prober.workers[orders[i][k]].probed_ns = c.now_ns + k;
+        pass(&c, EVERY_S + 1);
+        step(&c, true, true);
+        step(&c, true, true);
+        mark_all(&c);
+        for (uint32_t k = 0; k < WORKERS; k++) {
+            step(&c, true, true);
+            assert_int_equal(c.prober.asked, rt_bit(orders[i][k]));
+            assert_int_equal(answer(&c, orders[i][k], 100, 100), RT_OK);
+        }
+        fini(&c);
+    }
+}
+
+TEST_MAIN(TEST(nothing_moves_while_a_worker_measures), TEST(the_oldest_goes_first),
+          TEST(lost_workers_are_not_waited_for), TEST(what_nobody_waits_for),
+          TEST(links_that_tell_are_left_alone), TEST(a_change_is_checked),
+          TEST(pauses_are_a_small_share), TEST(a_stop_ends_a_pause),
           TEST(a_resumed_run_knows_slow_boxes), TEST(pinned_links_and_0_never_pause),
           TEST(impossible_links_are_refused))
