@@ -87,6 +87,9 @@ void records_open(const char *path, records_list *list)
             before = strdup("");
             one->line = strdup(line);
             snprintf(one->name, sizeof one->name, "%.*s", (int)(colon - line), line);
+            for (uint32_t i = 0; i + 1 < list->count; i++)
+                if (strcmp(list->of[i].name, one->name) == 0)
+                    fail_msg("%s: \"%s\" stands there twice", path, one->name);
         }
     }
     free(before);

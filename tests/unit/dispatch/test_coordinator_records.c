@@ -110,16 +110,12 @@ static void say_hello(conversation *c, uint32_t peer, const char *what)
         hello.key[3]++;
     if (strcmp(what, "no_key") == 0)
         memset(hello.key, 0, sizeof hello.key);
-    if (strcmp(what, "epoch") == 0) { // of another coordinator's start of the run "1e5d"
+    if (strcmp(what, "epoch") == 0) { // it has served what leads the run "1e5d" after this one
         hello.run = 0x1e5d;
         hello.epoch = 9;
     }
     if (strcmp(what, "program") == 0)
         rt_control_put_text(hello.program, sizeof hello.program, "of another day");
-    if (strcmp(what, "epoch") == 0) { // it has served what leads the run after this one
-        hello.run = 0xf00d;
-        hello.epoch = 9;
-    }
     played_join(c->members, peer, &hello);
 }
 
