@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -13,7 +14,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -119,24 +119,20 @@ void test_close(double got, double want, double bound, double floor, const char 
                  fabs(got - want) / scale, bound);
 }
 
-static void remove_directory(const char *path)
+// By descriptors, as a case may have made paths longer than any call takes.
+static void remove_entry(int folder, const char *name)
 {
-    DIR *entries = opendir(path);
+    if (unlinkat(folder, name, 0) == 0)
+        return;
+    const int inside = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *entries = inside < 0 ? NULL : fdopendir(inside);
     if (!entries)
         return;
-    for (struct dirent *entry; (entry = readdir(entries));) {
-        char child[512];
-        struct stat info;
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-            continue;
-        snprintf(child, sizeof child, "%s/%s", path, entry->d_name);
-        if (lstat(child, &info) == 0 && S_ISDIR(info.st_mode))
-            remove_directory(child);
-        else
-            unlink(child);
-    }
+    for (struct dirent *entry; (entry = readdir(entries));)
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            remove_entry(inside, entry->d_name);
     closedir(entries);
-    rmdir(path);
+    (void)unlinkat(folder, name, AT_REMOVEDIR);
 }
 
 static void end_case(int number)
@@ -222,7 +218,7 @@ static int run_case(const test_case *one)
     }
     kill(-child, SIGKILL);
     end_leftovers();
-    remove_directory(directory);
+    remove_entry(AT_FDCWD, directory);
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILURE;
     if (code == EXIT_SKIPPED) {
         printf("skip %s\n", one->name);
