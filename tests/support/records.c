@@ -20,6 +20,7 @@
 
 #define FILES_MAX 256
 #define PATH_BYTES 600
+#define WRITE_S 900
 
 // ---- the file ----------------------------------------------------------------------------------
 
@@ -155,39 +156,92 @@ static bool is_same(const records_one *one, records_play *play)
     return same;
 }
 
-void records_check(const char *path, uint32_t part, uint32_t parts, records_play *play)
+// ---- the program -------------------------------------------------------------------------------
+
+static struct {
+    const char *path;
+    uint32_t parts;
+    records_play *play;
+} played;
+
+// Every parts-th line, from this one on.
+static void check(uint32_t part)
 {
     records_list list;
     uint32_t wrong = 0, checked = 0;
-    records_open(path, &list);
-    for (uint32_t i = part; i < list.count; i += parts, checked++)
-        wrong += !is_same(&list.of[i], play);
+    records_open(played.path, &list);
+    for (uint32_t i = part; i < list.count; i += played.parts, checked++)
+        wrong += !is_same(&list.of[i], played.play);
     assert_true(checked > 3);
     records_close(&list);
     if (wrong)
-        fail_msg("%u of %u are others than those recorded in %s", wrong, checked, path);
+        fail_msg("%u of %u are others than those recorded in %s", wrong, checked, played.path);
 }
 
-int records_renew(const char *path, const char *which, records_play *play)
+#define PART(n)                        \
+    static void part_##n(void **state) \
+    {                                  \
+        (void)state;                   \
+        check(n);                      \
+    }
+PART(0)
+PART(1)
+PART(2)
+PART(3)
+PART(4)
+PART(5)
+PART(6)
+PART(7)
+
+// A case, too, as files need a folder of their own.
+static void written_anew(void **state)
 {
+    (void)state;
+    const char *which = getenv("LANYARD_UPDATE_GOLDEN");
     records_list list;
-    int failed = 0;
-    records_open(path, &list);
+    uint32_t failed = 0;
+    records_open(played.path, &list);
     for (uint32_t i = 0; i < list.count; i++) {
-        if (strcmp(which, "1") != 0 && !strstr(list.of[i].name, which))
+        records_one *one = &list.of[i];
+        if (strcmp(which, "1") != 0 && !strstr(one->name, which))
             continue;
-        char *now = play(list.of[i].line);
+        char *now = played.play(one->line);
         if (!now) {
-            printf("%s: could not be played\n", list.of[i].name);
-            failed = 1;
+            printf("%s: could not be played\n", one->name);
+            failed++;
             continue;
         }
-        free(list.of[i].recorded);
-        list.of[i].recorded = now;
+        free(one->recorded);
+        one->recorded = now;
     }
-    records_save(path, &list);
+    records_save(played.path, &list);
     records_close(&list);
-    return failed;
+    assert_int_equal(failed, 0);
+}
+
+int records_main(const char *path, uint32_t parts, unsigned limit_s, records_play *play, int argc,
+                 char **argv)
+{
+    test_case cases[] = {TEST(part_0), TEST(part_1), TEST(part_2), TEST(part_3),
+                         TEST(part_4), TEST(part_5), TEST(part_6), TEST(part_7)};
+    static const test_case anew[] = {TEST_SLOW(written_anew, WRITE_S)};
+    played.path = path;
+    played.parts = parts;
+    played.play = play;
+    if (getenv("LANYARD_UPDATE_GOLDEN"))
+        return test_run(anew, 1, argc, argv);
+    for (uint32_t i = 0; i < parts; i++)
+        cases[i].limit_s = limit_s;
+    return test_run(cases, parts, argc, argv);
+}
+
+char *records_text(rt_bytes *record)
+{
+    rt_bytes_put(record, "", 1);
+    assert_false(record->failed);
+    char *text = strdup((const char *)record->data);
+    rt_bytes_fini(record);
+    return text;
 }
 
 // ---- what depends on the machine ---------------------------------------------------------------

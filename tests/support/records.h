@@ -29,12 +29,15 @@ void records_close(records_list *list);
 // What is to be recorded of a line (free); NULL: it could not be played.
 typedef char *records_play(const char *line);
 
-// Plays every parts-th line of a file and compares; fails with those that differ printed.
-void records_check(const char *path, uint32_t part, uint32_t parts, records_play *play);
+// The program of such a file: plays its lines, in as many cases as parts (at most 8), each of at
+// most limit_s seconds (0: the usual), and compares; a case fails with those that differ printed.
+// With LANYARD_UPDATE_GOLDEN it writes the file anew: all of it ("1"), or lines whose name has that
+// in it.
+int records_main(const char *path, uint32_t parts, unsigned limit_s, records_play *play, int argc,
+                 char **argv);
 
-// Writes the file anew: all of it (which "1"), or lines whose name has that in it. The exit status
-// of a program that does.
-int records_renew(const char *path, const char *which, records_play *play);
+// What was put into a record (free), which ends with it.
+char *records_text(rt_bytes *record);
 
 // A whole file as text (free); NULL: it is not there.
 char *records_read(const char *path);

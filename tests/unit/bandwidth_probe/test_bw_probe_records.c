@@ -109,28 +109,10 @@ static char *play(const char *line)
         records_put(&record, "round trip %.9e s, up %" PRId64 ", down %" PRId64 " us%s", r.rtt_s,
                     r.up_us, r.down_us, bw_probe_is_long(&r) ? ", long" : "");
     }
-    rt_bytes_put(&record, "", 1);
-    assert_false(record.failed);
-    char *text = strdup((const char *)record.data);
-    rt_bytes_fini(&record);
-    return text;
+    return records_text(&record);
 }
-
-#define PART(n)                                \
-    static void part_##n(void **state)         \
-    {                                          \
-        (void)state;                           \
-        records_check(GOLDEN, n, PARTS, play); \
-    }
-
-PART(0);
-PART(1);
 
 int main(int argc, char **argv)
 {
-    static const test_case cases[] = {TEST(part_0), TEST(part_1)};
-    const char *which = getenv("LANYARD_UPDATE_GOLDEN");
-    if (which)
-        return records_renew(GOLDEN, which, play);
-    return test_run(cases, RT_COUNT_OF(cases), argc, argv);
+    return records_main(GOLDEN, PARTS, 0, play, argc, argv);
 }

@@ -696,32 +696,7 @@ static char *play(const char *line)
     return record;
 }
 
-// ---- cases -------------------------------------------------------------------------------------
-
-#define PART(n)                                \
-    static void part_##n(void **state)         \
-    {                                          \
-        (void)state;                           \
-        records_check(GOLDEN, n, PARTS, play); \
-    }
-
-PART(0);
-PART(1);
-PART(2);
-PART(3);
-PART(4);
-PART(5);
-PART(6);
-PART(7);
-
 int main(int argc, char **argv)
 {
-    static const test_case cases[] = {TEST_SLOW(part_0, CASE_S), TEST_SLOW(part_1, CASE_S),
-                                      TEST_SLOW(part_2, CASE_S), TEST_SLOW(part_3, CASE_S),
-                                      TEST_SLOW(part_4, CASE_S), TEST_SLOW(part_5, CASE_S),
-                                      TEST_SLOW(part_6, CASE_S), TEST_SLOW(part_7, CASE_S)};
-    const char *which = getenv("LANYARD_UPDATE_GOLDEN");
-    if (which)
-        return records_renew(GOLDEN, which, play);
-    return test_run(cases, RT_COUNT_OF(cases), argc, argv);
+    return records_main(GOLDEN, PARTS, CASE_S, play, argc, argv);
 }

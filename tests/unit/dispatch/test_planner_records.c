@@ -494,34 +494,10 @@ static char *play(const char *line)
     put_cut(&record, &p);
     put_sets(&record, &p);
     planned_close(&p);
-    rt_bytes_put(&record, "", 1);
-    assert_false(record.failed);
-    return (char *)record.data;
-}
-
-#define PART(n)                                \
-    static void part_##n(void **state)         \
-    {                                          \
-        (void)state;                           \
-        records_check(GOLDEN, n, PARTS, play); \
-    }
-PART(0);
-PART(1);
-PART(2);
-PART(3);
-
-// Within a case, so that what fails says so.
-static void renew(void **state)
-{
-    (void)state;
-    assert_int_equal(records_renew(GOLDEN, getenv("LANYARD_UPDATE_GOLDEN"), play), 0);
+    return records_text(&record);
 }
 
 int main(int argc, char **argv)
 {
-    static const test_case cases[] = {TEST(part_0), TEST(part_1), TEST(part_2), TEST(part_3)};
-    static const test_case writes[] = {TEST_SLOW(renew, 600)};
-    if (getenv("LANYARD_UPDATE_GOLDEN"))
-        return test_run(writes, 1, argc, argv);
-    return test_run(cases, RT_COUNT_OF(cases), argc, argv);
+    return records_main(GOLDEN, PARTS, 0, play, argc, argv);
 }

@@ -470,31 +470,10 @@ static char *play(const char *line)
         play_prices(line, &record);
     else
         play_views(line, &record);
-    rt_bytes_put(&record, "", 1);
-    assert_false(record.failed);
-    char *text = strdup((const char *)record.data);
-    rt_bytes_fini(&record);
-    return text;
+    return records_text(&record);
 }
-
-#define PART(n)                                \
-    static void part_##n(void **state)         \
-    {                                          \
-        (void)state;                           \
-        records_check(GOLDEN, n, PARTS, play); \
-    }
-// clang-format off
-PART(0)
-PART(1)
-PART(2)
-PART(3)
-// clang-format on
 
 int main(int argc, char **argv)
 {
-    static const test_case cases[] = {TEST(part_0), TEST(part_1), TEST(part_2), TEST(part_3)};
-    const char *which = getenv("LANYARD_UPDATE_GOLDEN");
-    if (which)
-        return records_renew(GOLDEN, which, play);
-    return test_run(cases, RT_COUNT_OF(cases), argc, argv);
+    return records_main(GOLDEN, PARTS, 0, play, argc, argv);
 }

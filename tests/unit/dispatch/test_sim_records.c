@@ -466,39 +466,10 @@ static char *play(const char *line)
         strncat(all, one, sizeof all - strlen(all) - 1);
         play_one(all, &record);
     }
-    rt_bytes_put(&record, "", 1);
-    assert_false(record.failed);
-    char *made = strdup((const char *)record.data);
-    rt_bytes_fini(&record);
-    return made;
-}
-
-// ---- cases -------------------------------------------------------------------------------------
-
-#define PART(n)                                \
-    static void part_##n(void **state)         \
-    {                                          \
-        (void)state;                           \
-        records_check(GOLDEN, n, PARTS, play); \
-    }
-
-PART(0)
-PART(1)
-PART(2)
-PART(3)
-
-// A case, too, as files need a folder of their own.
-static void record_anew(void **state)
-{
-    (void)state;
-    assert_int_equal(records_renew(GOLDEN, getenv("LANYARD_UPDATE_GOLDEN"), play), 0);
+    return records_text(&record);
 }
 
 int main(int argc, char **argv)
 {
-    static const test_case cases[] = {TEST(part_0), TEST(part_1), TEST(part_2), TEST(part_3)};
-    static const test_case anew[] = {TEST(record_anew)};
-    if (getenv("LANYARD_UPDATE_GOLDEN"))
-        return test_run(anew, 1, argc, argv);
-    return test_run(cases, RT_COUNT_OF(cases), argc, argv);
+    return records_main(GOLDEN, PARTS, 0, play, argc, argv);
 }

@@ -446,37 +446,10 @@ static char *play(const char *line)
     put_end(&c, &record);
     ps_shard_destroy(c.shard);
     ps_store_destroy(c.store);
-    rt_bytes_put(&record, "", 1);
-    assert_false(record.failed);
-    char *made = strdup((const char *)record.data);
-    rt_bytes_fini(&record);
-    return made;
-}
-
-static void one_half(void **state)
-{
-    (void)state;
-    records_check(GOLDEN, 0, 2, play);
-}
-
-static void the_other_half(void **state)
-{
-    (void)state;
-    records_check(GOLDEN, 1, 2, play);
-}
-
-// A case, too, as conversations on disk need a folder of their own.
-static void record_anew(void **state)
-{
-    (void)state;
-    assert_int_equal(records_renew(GOLDEN, getenv("LANYARD_UPDATE_GOLDEN"), play), 0);
+    return records_text(&record);
 }
 
 int main(int argc, char **argv)
 {
-    static const test_case cases[] = {TEST(one_half), TEST(the_other_half)};
-    static const test_case anew[] = {TEST(record_anew)};
-    if (getenv("LANYARD_UPDATE_GOLDEN"))
-        return test_run(anew, 1, argc, argv);
-    return test_run(cases, RT_COUNT_OF(cases), argc, argv);
+    return records_main(GOLDEN, 2u, 0, play, argc, argv);
 }
