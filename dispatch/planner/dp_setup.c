@@ -168,10 +168,9 @@ rt_status dp_setup(const rt_config *config, const rt_schema *schema, uint64_t di
     planner->worker_count = config->worker_count;
     planner->sample_count_max = config->worker_count * config->samples_per_worker;
     planner->keys_per_sample_max = schema->keys_per_sample_max;
-    if (dp_policy_can(config->dispatch.policy, DP_POLICY_UNEQUAL)) {
+    if (dp_policy_can(config->dispatch.policy, DP_POLICY_UNEQUAL))
         planner->micro_batch_min = config->dispatch.micro_batch_min;
-        planner->micro_batch_max = dp_setup_micro_batch_max(config);
-    }
+    planner->micro_batch_max = dp_setup_micro_batch_max(config);
     planner->eviction = config->cache.eviction;
     planner->lookahead = config->cache.lookahead;
     planner->dispatch = config->dispatch;

@@ -322,6 +322,7 @@ static void plan_all(fabric_plan *plan, dp_planner *planner)
         planned += 1 + (plan->swept[t] > 0);
     assert_int_equal(plan->slice_count, planned);
     assert_int_equal(dp_planner_flush(planner, &final), RT_OK);
+    assert_true(final->participants == dp_planner_participants(planner));
     if (!dp_planner_legal(planner, &error))
         fail_msg("after the flush: %s", error.text);
     add_slices(plan, final, NULL);
