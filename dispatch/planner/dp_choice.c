@@ -154,6 +154,7 @@ static uint64_t next_set(const dp_choice *c)
 
 // ---- units -----------------------------------------------------------------------------------
 
+// RT_NO_MEMORY.
 static rt_status prepare(dp_choice *c, const dp_planner_config *config, const dp_recent *recent)
 {
     c->config = *config;
@@ -410,10 +411,9 @@ static rt_status load_trial(dp_choice *c, const dp_recent *recent, rt_reader *re
 static rt_status go_on(dp_choice *c, const dp_planner_config *then, const dp_recent *recent,
                        rt_reader *reader)
 {
-    rt_status status = prepare(c, then, recent);
-    if (status)
-        return status;
-    status = load_trial(c, recent, reader);
+    if (prepare(c, then, recent))
+        return RT_NO_MEMORY;
+    const rt_status status = load_trial(c, recent, reader);
     if (status)
         return status;
     if (next_set(c) == 0 && !c->trial)

@@ -14,11 +14,18 @@ static double filled(const dp_share *share, double level)
     return clamp((level - share->fixed) / share->per_sample, share);
 }
 
+// At this one any worker takes all samples.
+static double level_max(const dp_share *shares, uint32_t worker_count, uint32_t sample_count)
+{
+    double level = 0;
+    for (uint32_t j = 0; j < worker_count; j++)
+        level = fmax(level, shares[j].fixed + shares[j].per_sample * sample_count);
+    return level;
+}
+
 static double find_level(const dp_share *shares, uint32_t worker_count, uint32_t sample_count)
 {
-    double low = 0, high = 0;
-    for (uint32_t j = 0; j < worker_count; j++)
-        high = fmax(high, shares[j].fixed + shares[j].per_sample * sample_count);
+    double low = 0, high = level_max(shares, worker_count, sample_count);
     for (uint32_t i = 0; i < HALVINGS; i++) {
         const double middle = (low + high) / 2;
         double sum = 0;

@@ -40,6 +40,9 @@ STATUS = re.compile(r"^(\s*return )(status|RT_[A-Z_]+);$")
 FAILURE = re.compile(r"^(\s*return )(rt_fail\(.*)$")
 
 
+NAME = re.compile(r"(\w+)\(")
+
+
 class Mutation(NamedTuple):
     path: str
     line: int  # from 0
@@ -47,6 +50,7 @@ class Mutation(NamedTuple):
     before: str
     after: str
     body: tuple  # first and last line of the function
+    function: str = ""  # its name
 
 
 def blank(text: str) -> str:
@@ -59,14 +63,15 @@ def blank(text: str) -> str:
 
 
 def bodies(code: list) -> Iterator[tuple]:
-    """First and last line inside every function, but for those that give memory back."""
+    """First and last line inside every function, and its name, but for those that give memory back."""
     begin, head = None, ""
     for i, line in enumerate(code):
         if line == "{":
             begin = i + 1
         elif line == "}" and begin is not None:
             if not GIVES_BACK.search(head):
-                yield begin, i - 1
+                name = NAME.search(head)
+                yield (begin, i - 1), name.group(1) if name else ""
             begin = None
         if line and not line[0].isspace() and line not in "{}":
             head = line
@@ -133,7 +138,7 @@ def guards_silence(code: list, i: int) -> bool:
 
 def find(path: str, text: str) -> Iterator[Mutation]:
     lines, code = text.split("\n"), blank(text).split("\n")
-    for body in bodies(code):
+    for body, function in bodies(code):
         depth, silent = 0, False
         for i in range(body[0], body[1] + 1):
             begins = depth == 0
@@ -148,4 +153,4 @@ def find(path: str, text: str) -> Iterator[Mutation]:
                 if text_after is None:
                     text_after = "!(%s)" % old[start:end]
                 after = old[:start] + text_after + old[end:]
-                yield Mutation(path, i, operator, old, after, body)
+                yield Mutation(path, i, operator, old, after, body, function)
