@@ -326,6 +326,12 @@ static double rate(rt_random *random)
     return 1e4 * (1 + rt_random_below(random, 100000));
 }
 
+static dp_link link_of(rt_random *random)
+{
+    const double up = rate(random); // arguments and members are drawn in no order of their own
+    return (dp_link){up, rate(random)};
+}
+
 // Boxes 0 to 4; the workers are on the first four, the shards on all.
 static site make_site(uint32_t workers, uint32_t shards, rt_random *random)
 {
@@ -339,7 +345,7 @@ static site make_site(uint32_t workers, uint32_t shards, rt_random *random)
         s.layout.state[f] = rt_random_below(random, 3) * s.layout.values[f];
     }
     for (uint32_t j = 0; j < workers; j++) {
-        s.rates.links[j] = (dp_link){rate(random), rate(random)};
+        s.rates.links[j] = link_of(random);
         s.rates.compute_s_per_sample[j] = 1e-9 * rt_random_below(random, 100000);
         s.boxes.of_worker[j] = (uint8_t)rt_random_below(random, 4);
     }
@@ -348,7 +354,7 @@ static site make_site(uint32_t workers, uint32_t shards, rt_random *random)
         s.boxes.of_shard[i] = (uint8_t)rt_random_below(random, 5);
     }
     for (uint32_t b = 0; b < s.boxes.count; b++)
-        s.boxes.given[b] = (dp_link){rate(random), rate(random)};
+        s.boxes.given[b] = link_of(random);
     return s;
 }
 
@@ -387,8 +393,8 @@ static void fill_ops(const site *s, uint32_t workers, rt_random *random, dp_ops 
     for (uint32_t i = 0; i < count; i++) {
         const uint8_t kind = (uint8_t)rt_random_below(random, DP_OP_KINDS);
         dp_op *op = dp_ops_add(ops, (dp_op_kind)kind);
-        op->key =
-            rt_key(rt_random_below(random, s->layout.field_count), rt_random_below(random, 1000));
+        const uint32_t id = rt_random_below(random, 1000);
+        op->key = rt_key(rt_random_below(random, s->layout.field_count), id);
         op->version = rt_random_below(random, 3);
         op->keeper = (uint8_t)rt_random_below(random, workers);
         op->flags = (uint8_t)rt_random_below(random, 4);
