@@ -131,9 +131,11 @@ def changes(code: str, begins: bool) -> Iterator[tuple]:
 
 def guards_silence(code: list, i: int) -> bool:
     """Whether the line is a condition for nothing but one statement that is left as it is."""
-    condition, then = CONDITION.match(code[i]), code[i + 1]
-    return bool(condition and not code[i].endswith("{") and SILENT.match(then) and not FAILURE.match(then) and
-                then.endswith(";") and not code[i + 2].lstrip().startswith("else"))
+    then = code[i + 1]
+    if not CONDITION.match(code[i]) or code[i].endswith("{") or not SILENT.match(then) or FAILURE.match(then):
+        return False
+    end = next(j for j in range(i + 1, len(code)) if code[j].rstrip().endswith((";", "{", "}")))
+    return code[end].rstrip().endswith(";") and not code[end + 1].lstrip().startswith("else")
 
 
 def find(path: str, text: str) -> Iterator[Mutation]:

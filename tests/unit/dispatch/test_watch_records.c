@@ -350,6 +350,36 @@ static void judges_slices(void **state)
     rt_metrics_close(metrics);
 }
 
+// One sample of a value, and half of one: a mean of them is one; without a label 1 no calibration
+// is.
+static void judges_single_samples(void **state)
+{
+    (void)state;
+    static const float predictions[] = {0.25f, 0.125f, 0.5f}, labels[] = {1, 0.5f, 0},
+                       weights[] = {1, 0.5f, 1};
+    static const uint64_t ids[] = {7, 8, 9};
+    uint64_t keys[3];
+    rt_metrics *metrics = make_metrics();
+    dp_slices slices = {.column = "shop", .field = 1, .window_samples = 1e12};
+    for (int i = 0; i < 3; i++)
+        keys[i] = rt_key(1, ids[i]);
+    dp_slices_add(&slices, predictions, labels, weights, keys, 3);
+    dp_slices_record(&slices, 1, metrics);
+    cJSON *json = cJSON_Parse(told);
+    const cJSON *whole = value_named(json, "00000007"), *half = value_named(json, "00000008");
+    const cJSON *none = value_named(json, "00000009");
+    const double calibration = cJSON_GetObjectItem(whole, "calibration")->valuedouble;
+    test_close(calibration, 0.25, 1e-6, 0, "calibration");
+    test_close(cJSON_GetObjectItem(whole, "log_loss")->valuedouble, log(4), 1e-6, 0, "loss");
+    test_close(cJSON_GetObjectItem(half, "calibration")->valuedouble, 0.125, 1e-6, 0, "of half");
+    test_close(cJSON_GetObjectItem(half, "mean_label")->valuedouble, 1, 1e-6, 0, "label");
+    test_close(cJSON_GetObjectItem(half, "log_loss")->valuedouble, log(8), 1e-6, 0, "of half");
+    assert_true(cJSON_IsNull(cJSON_GetObjectItem(none, "calibration")));
+    test_close(cJSON_GetObjectItem(none, "mean_label")->valuedouble, 0, 1e-6, 1, "label");
+    cJSON_Delete(json);
+    rt_metrics_close(metrics);
+}
+
 // More values than places: those that come most stay, what went before fades.
 static void keeps_what_comes_most(void **state)
 {
@@ -405,4 +435,4 @@ static void bounds_names(void **state)
 
 TEST_MAIN(TEST(counts_columns), TEST(counts_columns_that_share_rows), TEST(which_column_is_watched),
           TEST(what_was_read), TEST(what_was_sent), TEST(judges_slices),
-          TEST(keeps_what_comes_most), TEST(bounds_names))
+          TEST(judges_single_samples), TEST(keeps_what_comes_most), TEST(bounds_names))
