@@ -32,6 +32,12 @@ rt_status rt_stream_judge(const rt_stream *stream, rt_error *error)
     const rt_stream_line_counts counts = judged(&stream->state);
     if ((double)counts.malformed <= stream->malformed_share_max * (double)counts.lines)
         return RT_OK;
+    if (!stream->problem.text[0]) // what counts was read before the run went on
+        return rt_fail(error, RT_DATA,
+                       "%" PRIu64 " of the last %" PRIu64 " lines are malformed, "
+                       "stream.malformed_share_max allows a share of %g; all of them came before "
+                       "the run went on: its log from then says where and why",
+                       counts.malformed, counts.lines, stream->malformed_share_max);
     return rt_fail(error, RT_DATA,
                    "%s:%" PRIu64 ": %" PRIu64 " of the last %" PRIu64 " lines are malformed,"
                    " stream.malformed_share_max allows a share of %g; the last one: %s",

@@ -214,6 +214,49 @@ static void positions_that_cannot_be(void **state)
 }
 
 // Unpacking up to the place may take long: a request to stop ends it, and the stream with it.
+// Lines that were malformed before the run went on count, and have no place any more.
+static void lines_of_before_are_judged(void **state)
+{
+    (void)state;
+    enum { EACH = 1000, BAD = 300 };
+    rt_config config;
+    rt_batch batch;
+    rt_bytes position = {0};
+    rt_error error = {0};
+    char *text = calloc(2 * EACH + BAD, 16), assignment[700];
+    size_t size = 0;
+    assert_non_null(text);
+    set_up(&config, false);
+    for (int i = 0; i < 2 * EACH + BAD; i++)
+        size += (size_t)sprintf(text + size,
+                                i >= EACH && i < EACH + BAD ? "what is this\n" : "1,2,v\n");
+    snprintf(assignment, sizeof assignment, "stream.files=[\"%s\"]",
+             config_write_bytes("bad.csv", text, size));
+    config_must_set(&config, assignment);
+    rt_stream *stream = open_stream(&config);
+    rt_batch_init(&batch, 0);
+    assert_int_equal(rt_stream_read(stream, &batch, EACH + 9, &error), RT_OK);
+    rt_stream_tell(stream, &position);
+    rt_stream_close(stream);
+
+    config_must_set(&config, "stream.malformed_share_max=0.1");
+    stream = open_stream(&config);
+    assert_int_equal(rt_stream_seek(stream, &position, &error), RT_OK);
+    rt_status status;
+    while ((status = rt_stream_read(stream, &batch, EACH, &error)) == RT_OK) {
+    }
+    assert_int_equal(status, RT_DATA);
+    assert_string_equal(error.text,
+                        "300 of the last 2300 lines are malformed, stream.malformed_share_max "
+                        "allows a share of 0.1; all of them came before the run went on: its log "
+                        "from then says where and why");
+    rt_stream_close(stream);
+    rt_batch_fini(&batch);
+    rt_bytes_fini(&position);
+    rt_config_fini(&config);
+    free(text);
+}
+
 static void a_stop_ends_unpacking(void **state)
 {
     (void)state;
@@ -239,4 +282,5 @@ static void a_stop_ends_unpacking(void **state)
 }
 
 TEST_MAIN(TEST(plain_files), TEST(packed_files), TEST(generated), TEST(files_that_became_shorter),
-          TEST(positions_that_cannot_be), TEST(a_stop_ends_unpacking))
+          TEST(positions_that_cannot_be), TEST(lines_of_before_are_judged),
+          TEST(a_stop_ends_unpacking))
