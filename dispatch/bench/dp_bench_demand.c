@@ -131,8 +131,8 @@ static void report_demand(const dp_bench *bench, const demand_case *asked, doubl
     snprintf(policy, sizeof policy, "%.*s", (int)strcspn(asked->policy, ":"), asked->policy);
     rt_report_number(bench->report, "N", result->batch_size, 0);
     rt_report_text(bench->report, "policy", policy);
-    rt_report_number(bench->report, "asked/s", demand ? demand : NAN, 0);
-    rt_report_number(bench->report, "budget_ms", demand ? asked->budget_ms : NAN, 2);
+    rt_report_number(bench->report, "asked/s", demand > 0 ? demand : NAN, 0);
+    rt_report_number(bench->report, "budget_ms", demand > 0 ? asked->budget_ms : NAN, 2);
     rt_report_number(bench->report, "evaluations", result->evaluations, 0);
     rt_report_number(bench->report, "plan_ms", result->plan_ms, 2);
     rt_report_number(bench->report, "noise%", result->noise, 0);
