@@ -182,7 +182,8 @@ rt_status dp_admission_load(dp_admission *admission, rt_reader *reader)
     saved_head head;
     if (!fits || !rt_reader_get(reader, &head, 1, sizeof head) || head.set > count)
         return RT_DATA;
-    memset(admission->counters, 0, count);
+    if (count > 0)
+        memset(admission->counters, 0, count);
     admission->fresh = head.fresh;
     for (uint64_t i = 0; i < head.set; i++) {
         const uint64_t one = rt_reader_u64(reader);
