@@ -24,8 +24,8 @@ typedef struct {
     rt_transport *transport;
     rt_endpoint *endpoint;
     uint64_t asked, end_ns;
-    rt_status in_force; // of the server whose shelf it is
-    bool pinned;
+    _Atomic(rt_status) in_force; // of the server whose shelf it is; its thread asks
+    _Atomic bool pinned;
     uint8_t *bytes; // of the file of rows
 } fixture;
 
