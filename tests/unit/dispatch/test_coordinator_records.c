@@ -684,7 +684,8 @@ static char *play(const char *line)
     char folder[] = "/dev/shm/lanyard-records-XXXXXX", path[64];
     int how = 0;
 #ifdef __SANITIZE_THREAD__
-    test_skip("threads run one at a time here, and a copy of the process that ends has none of them");
+    test_skip(
+        "threads run one at a time here, and a copy of the process that ends has none of them");
 #endif
     make_spares();
     assert_non_null(mkdtemp(folder)); // in memory: a disk would take most of the time
