@@ -694,6 +694,9 @@ static char *play(const char *line)
     if (child == 0)
         run_child(line, folder);
     assert_int_equal(waitpid(child, &how, 0), child);
+    if (how)
+        printf("its process ended by %s %d\n", WIFSIGNALED(how) ? "signal" : "exit status",
+               WIFSIGNALED(how) ? WTERMSIG(how) : WEXITSTATUS(how));
     snprintf(path, sizeof path, "%s/record", folder);
     char *record = how == 0 ? records_read(path) : NULL;
     assert_int_equal(nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
