@@ -158,6 +158,34 @@ static bool is_same(const records_one *one, records_play *play)
 
 // ---- the program -------------------------------------------------------------------------------
 
+static void (*parts_check)(uint32_t part);
+
+#define PART(n)                        \
+    static void part_##n(void **state) \
+    {                                  \
+        (void)state;                   \
+        parts_check(n);                \
+    }
+PART(0)
+PART(1)
+PART(2)
+PART(3)
+PART(4)
+PART(5)
+PART(6)
+PART(7)
+
+int records_run(uint32_t parts, unsigned limit_s, void (*check)(uint32_t part), int argc,
+                char **argv)
+{
+    test_case cases[] = {TEST(part_0), TEST(part_1), TEST(part_2), TEST(part_3),
+                         TEST(part_4), TEST(part_5), TEST(part_6), TEST(part_7)};
+    parts_check = check;
+    for (uint32_t i = 0; i < parts; i++)
+        cases[i].limit_s = limit_s;
+    return test_run(cases, parts, argc, argv);
+}
+
 static struct {
     const char *path;
     uint32_t parts;
@@ -177,21 +205,6 @@ static void check(uint32_t part)
     if (wrong)
         fail_msg("%u of %u are others than those recorded in %s", wrong, checked, played.path);
 }
-
-#define PART(n)                        \
-    static void part_##n(void **state) \
-    {                                  \
-        (void)state;                   \
-        check(n);                      \
-    }
-PART(0)
-PART(1)
-PART(2)
-PART(3)
-PART(4)
-PART(5)
-PART(6)
-PART(7)
 
 // A case, too, as files need a folder of their own.
 static void written_anew(void **state)
@@ -222,17 +235,13 @@ static void written_anew(void **state)
 int records_main(const char *path, uint32_t parts, unsigned limit_s, records_play *play, int argc,
                  char **argv)
 {
-    test_case cases[] = {TEST(part_0), TEST(part_1), TEST(part_2), TEST(part_3),
-                         TEST(part_4), TEST(part_5), TEST(part_6), TEST(part_7)};
     static const test_case anew[] = {TEST_SLOW(written_anew, WRITE_S)};
     played.path = path;
     played.parts = parts;
     played.play = play;
     if (getenv("LANYARD_UPDATE_GOLDEN"))
         return test_run(anew, 1, argc, argv);
-    for (uint32_t i = 0; i < parts; i++)
-        cases[i].limit_s = limit_s;
-    return test_run(cases, parts, argc, argv);
+    return records_run(parts, limit_s, check, argc, argv);
 }
 
 char *records_text(rt_bytes *record)

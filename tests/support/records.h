@@ -36,6 +36,10 @@ typedef char *records_play(const char *line);
 int records_main(const char *path, uint32_t parts, unsigned limit_s, records_play *play, int argc,
                  char **argv);
 
+// The program of a file of another layout: in as many cases as parts, checks every part.
+int records_run(uint32_t parts, unsigned limit_s, void (*check)(uint32_t part), int argc,
+                char **argv);
+
 // What was put into a record (free), which ends with it.
 char *records_text(rt_bytes *record);
 

@@ -13,6 +13,7 @@
 
 #include "runtime/rt_hash.h"
 #include "tests/support/config_case.h"
+#include "tests/support/records.h"
 #include "tests/support/test.h"
 
 #define GOLDEN "tests/golden/plans.golden"
@@ -162,23 +163,6 @@ static void check_part(uint32_t part)
         fail_msg("%u of %u simulations plan otherwise than recorded in " GOLDEN, wrong, checked);
 }
 
-#define PART(n)                        \
-    static void part_##n(void **state) \
-    {                                  \
-        (void)state;                   \
-        check_part(n);                 \
-    }
-// clang-format off
-PART(0)
-PART(1)
-PART(2)
-PART(3)
-PART(4)
-PART(5)
-PART(6)
-PART(7)
-// clang-format on
-
 // Writes the file anew, and says so.
 static int record(void)
 {
@@ -210,9 +194,7 @@ static int record(void)
 
 int main(int argc, char **argv)
 {
-    static const test_case cases[] = {TEST(part_0), TEST(part_1), TEST(part_2), TEST(part_3),
-                                      TEST(part_4), TEST(part_5), TEST(part_6), TEST(part_7)};
     if (getenv("LANYARD_UPDATE_GOLDEN"))
         return record();
-    return test_run(cases, RT_COUNT_OF(cases), argc, argv);
+    return records_run(PARTS, 0, check_part, argc, argv);
 }
