@@ -171,8 +171,7 @@ static rt_status check_chunk(const rt_wire_header *header, const chunk *in, uint
     if (in->floats == 0 || in->floats > RT_WIRE_DENSE_CHUNK_FLOATS_MAX)
         return rt_fail(error, RT_WIRE,
                        "worker %u: dense gradient of iteration %" PRIu64 ", from %u: %" PRIu64
-                       " bytes are not "
-                       "1 to %u floats",
+                       " bytes are not 1 to %u floats",
                        worker, t, header->count, header->payload_bytes,
                        RT_WIRE_DENSE_CHUNK_FLOATS_MAX);
     if (open && open->arrived & rt_bit(worker))
@@ -183,8 +182,7 @@ static rt_status check_chunk(const rt_wire_header *header, const chunk *in, uint
         (open->float_count != in->floats || open->coding != in->coding || open->whole != in->whole))
         return rt_fail(error, RT_WIRE,
                        "worker %u: dense gradient of iteration %" PRIu64 ", from %u has %" PRIu64
-                       " floats of "
-                       "%s, another worker's has %u of %s (%u and %u of them whole)",
+                       " floats of %s, another worker's has %u of %s (%u and %u of them whole)",
                        worker, t, header->count, in->floats, name_of(in->coding), open->float_count,
                        name_of(open->coding), in->whole, open->whole);
     return RT_OK;
@@ -209,8 +207,8 @@ static rt_status check_room(const ps_dense *dense, uint32_t worker, const rt_wir
         (!open && dense->open_count == PS_DENSE_OPEN_MAX))
         return rt_fail(error, RT_LIMIT,
                        "worker %u: dense gradient of iteration %" PRIu64
-                       ", from %u: %u sums with %" PRIu64 " "
-                       "bytes are open, at most %u with %" PRIu64 " are allowed",
+                       ", from %u: %u sums with %" PRIu64
+                       " bytes are open, at most %u with %" PRIu64 " are allowed",
                        worker, header->iteration, header->count, dense->open_count, dense->bytes,
                        PS_DENSE_OPEN_MAX, dense->bytes_max);
     return RT_OK;

@@ -15,8 +15,8 @@
 #include "runtime/transport/rt_keys.h"
 #include "runtime/wire/rt_control.h"
 
-#define DP_ADDED_KEY \
-    "added.public" // in the folder of the run: the key of a box that is being added
+// In the folder of the run: the key of a box that is being added.
+#define DP_ADDED_KEY "added.public"
 
 typedef struct {
     uint32_t first, count; // of boxes

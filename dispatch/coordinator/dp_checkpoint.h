@@ -24,8 +24,8 @@ typedef struct dp_checkpoint dp_checkpoint;
 
 typedef struct {
     const char *directory; // DIRECTORY/ckpt-...
-    const char
-        *published; // where each is published once it is complete (rt_published); "": nowhere
+    // Where each is published once it is complete (rt_published); "": nowhere.
+    const char *published;
     const rt_config *config;
     uint64_t config_hash, schema;
     uint32_t epoch;

@@ -14,8 +14,8 @@ typedef struct {
     uint64_t config_hash; // of the run that wrote it
     dp_ages_kept ages;
     rt_bytes state, dense;
-    dp_checkpoint_past
-        *past;           // this one and all that it builds on, ascending: the first has all rows
+    // This one and all that it builds on, ascending: the first has all rows.
+    dp_checkpoint_past *past;
     rt_wire_load *loads; // likewise: what shards are to be told, without `first`
     uint32_t count;
 } dp_saved;

@@ -12,9 +12,8 @@
 #define CHANGE_MUCH 0.4
 #define ROWS_MORE 4 // a fourth more rows than before, likewise
 
-#define LAYOUT \
-    UINT64_C(0x34) // of the state as bytes, above the rows in its first number; before
-                   // it there was no such number
+// Of the state as bytes, above the rows in its first number; before it there was no such number.
+#define LAYOUT UINT64_C(0x34)
 
 struct dp_participants {
     dp_planner_config config; // with the values in force

@@ -2,8 +2,8 @@
 //
 //   dp_planner    creation, placing by the policy
 //   dp_look_up    from a batch to the view of it; dp_numbers the distinct keys, dp_locate their
-//   copies dp_commit     from a placement to a plan: the order of its stages, of which dp_gather
-//   has the
+//                 copies
+//   dp_commit     from a placement to a plan: the order of its stages, of which dp_gather has the
 //                 first and dp_settle the last; dp_shown the caches that the next decision sees
 //   dp_threads    what of these is shared by several threads, and how
 //   dp_lineup     who trains; dp_values, dp_switch: input records, and another policy
@@ -112,8 +112,8 @@ struct dp_planner {
     // scratch of a commit
     uint32_t *row_of; // by thread and distinct key: 1 + its last row, counted over all workers that
                       // the thread collects; 0: none
-    dp_seats *seats,
-        *shown_seats;  // by worker, of caches, and of shown, where there is that; or NULL
+    dp_seats *seats;  // by worker: of caches
+    dp_seats *shown_seats; // by worker: of shown, where there is that; or NULL
     uint64_t *trained; // by thread and distinct key: those of the key's trainers that the thread
                        // collects; with a pool
     dp_worker_hits parts[RT_WORKERS_MAX];

@@ -12,8 +12,8 @@ typedef struct {
     ew_mlp mlp;
     bool matrix;
     uint32_t hidden_count, input_count, layer_count;
-    uint32_t weights[RT_CROSS_LAYERS_MAX],
-        biases[RT_CROSS_LAYERS_MAX]; // offsets; v1 uses the first
+    // Offsets; v1 uses the first.
+    uint32_t weights[RT_CROSS_LAYERS_MAX], biases[RT_CROSS_LAYERS_MAX];
     uint32_t output, output_bias;
     float *input, *input_gradients; // sample_count x stride
     uint32_t stride;

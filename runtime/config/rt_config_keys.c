@@ -108,9 +108,9 @@ const rt_config_key rt_config_keys[] = {
      .size = sizeof((rt_config *)0)->device},
     U32("compute.threads", compute.threads, "0", IN(0, RT_THREADS_MAX), "threads",
         "Of a worker that computes on the CPU; every box may have its own number. 0: the cores "
-        "that "
-        "the process may use, shared by the workers of the box (`lanyard up` and mpirun know how "
-        "many there are; otherwise `lanyard worker --share N`). The model does not depend on it."),
+        "that the process may use, shared by the workers of the box (`lanyard up` and mpirun know "
+        "how many there are; otherwise `lanyard worker --share N`). The model does not depend on "
+        "it."),
     U32("compute.nice", compute.nice, "0", IN(0, 19), "",
         "Priority that a worker gives up, as nice(1) has it; every box may have its own number. On "
         "a box that also answers (`lanyard serve`) 10 lets answers go first: training takes what "
@@ -127,15 +127,13 @@ const rt_config_key rt_config_keys[] = {
          "The machines of a site: `workers`, `links.workers`, `links.ps_gbps`, `ps.shards` and "
          "`network.ps` follow from them, box by box, and may not say anything else. What a worker "
          "and a shard of one box exchange takes no link; a box's link carries what its workers "
-         "exchange with others "
-         "and what others want of its shards."),
+         "exchange with others and what others want of its shards."),
     U32("workers", worker_count, "4", IN(1, RT_WORKERS_MAX), "", "Number of workers."),
     U32("batch.samples_per_worker", samples_per_worker, "256", IN(1, 65536), "samples",
         "m: a batch has m x `workers` samples."),
     U32("batch.wait_ms", batch_wait_ms, "60000", IN(0, 86400000), "ms",
         "A batch that a pipe or standard input does not fill is trained as it is, so long after "
-        "its "
-        "first sample was read. 0: it waits until it is full."),
+        "its first sample was read. 0: it waits until it is full."),
 
     CHOICE("stream.format", stream.format, rt_format, "\"criteo\"", rt_choices_formats,
            "What the input looks like."),
@@ -209,8 +207,8 @@ const rt_config_key rt_config_keys[] = {
          "then."),
     LIST("stream.table.columns", rt_config_columns, "[]", "",
          "Every cell of a line, from the left. One is the label, or up to 8 are. Categorical and "
-         "multi columns "
-         "become fields in this order. In objects (json): the members that are read."),
+         "multi columns become fields in this order. In objects (json): the members that are "
+         "read."),
     DOUBLE("stream.libsvm.label_at_least", stream.libsvm.label_at_least, "1", IN(-1e300, 1e300), "",
            "The label is 1 from this number on, else 0."),
     U64("stream.libsvm.index_first", stream.libsvm.index_first, "1", IN(0, 1), "",
@@ -309,8 +307,7 @@ const rt_config_key rt_config_keys[] = {
            "Standard deviation of initial row values."),
     {ROW("model.base_rate", RT_KEY_DOUBLE, "\"auto\"", "",
          "Share of label 1 that training starts from, as the output's bias. `\"auto\"`: that of "
-         "the "
-         "first batch, which itself is predicted without it."),
+         "the first batch, which itself is predicted without it."),
      IN(1e-6, 1 - 1e-6), .offset = OFFSET(rt_config, model.base_rate, double), .word = "auto",
      .word_offset = OFFSET(rt_config, model.base_rate_auto, bool)},
 
@@ -352,17 +349,15 @@ const rt_config_key rt_config_keys[] = {
            "`transport`."),
     LIST("dispatch.participants", rt_config_participants, "\"all\"", "",
          "Which workers train, by rank. `\"auto\"`: the set whose iterations are predicted "
-         "shortest, "
-         "found by planning the last batches on sets of workers; a box whose part of the dense "
-         "exchange takes longer than the others need sits out. It has no samples, serves what "
-         "others "
-         "need of its cache, and fetches the dense weights from the shards when it comes back. No "
-         "set is too small for its caches. `\"all\"` is the default because it is what was before: "
-         "the other values keep the dense weights at the shards, too, and `\"auto\"` plans some "
-         "iterations again, half of one beside each; but where links or boxes differ much "
-         "`\"auto\"` is the one to take. "
-         "`\"rotate\"`: other workers every 3 iterations, to try what a run withstands. Needs "
-         "`network.collective` `\"ps\"` or `\"auto\"`, which is `ps` then."),
+         "shortest, found by planning the last batches on sets of workers; a box whose part of the "
+         "dense exchange takes longer than the others need sits out. It has no samples, serves "
+         "what others need of its cache, and fetches the dense weights from the shards when it "
+         "comes back. No set is too small for its caches. `\"all\"` is the default because it is "
+         "what was before: the other values keep the dense weights at the shards, too, and "
+         "`\"auto\"` plans some iterations again, half of one beside each; but where links or "
+         "boxes differ much `\"auto\"` is the one to take. `\"rotate\"`: other workers every 3 "
+         "iterations, to try what a run withstands. Needs `network.collective` `\"ps\"` or "
+         "`\"auto\"`, which is `ps` then."),
     CHOICE("dispatch.view", dispatch.view, rt_view_kind, "\"auto\"", rt_choices_views,
            "Which caches a decision sees. What moves does not depend on it: a copy is used again "
            "only if it has every update."),
@@ -413,10 +408,8 @@ const rt_config_key rt_config_keys[] = {
         "dispatch.budget_ms", dispatch.budget_ms, "0", IN(0, 1e6), "ms",
         "Time that placing a batch may take: `search_evaluations` (makespan) or `tables` (herald) "
         "follow from the time that they are measured to take; 0: off. Herald's budget is the time "
-        "of "
-        "an iteration without embedding traffic, less the time of a plan. Can be changed while a "
-        "run "
-        "goes on."),
+        "of an iteration without embedding traffic, less the time of a plan. Can be changed while "
+        "a run goes on."),
     BOOL("dispatch.measure_compute", dispatch.measure_compute, "true",
          "Computing times that workers report replace `sim.compute_us_per_sample` in a run "
          "(makespan, predicted times)."),
@@ -446,8 +439,7 @@ const rt_config_key rt_config_keys[] = {
            rt_choices_placements, "Where plans are made; the plans are the same."),
     U32("planner.threads", planner_threads, "0", IN(0, RT_THREADS_MAX), "threads",
         "That plan on the coordinator's box, and in `sim`; each box may have its own number. 0: "
-        "half "
-        "of the cores that the process may use, at most 4. The plans do not depend on it."),
+        "half of the cores that the process may use, at most 4. The plans do not depend on it."),
     U32("planner.run_ahead", run_ahead, "2", IN(1, 64), "iterations",
         "Planned before they are done."),
 
@@ -498,14 +490,11 @@ const rt_config_key rt_config_keys[] = {
     U64("journal.bytes_max", journal_bytes_max, "4294967296", IN(1048576, RT_CONFIG_INTEGER_MAX),
         "bytes",
         "Of the journal. When it is full nothing more is taken: who sends is told to wait. When "
-        "half "
-        "of it is in use a checkpoint is made, so that what it covers can go."),
-    DOUBLE(
-        "journal.keep_s", journal_keep_s, "0", IN(0, 1e10), "s",
-        "Events that are older go once the newest checkpoint holds what was trained on them, "
-        "though "
-        "an older one could go on from them; a checkpoint is made where it does not. 0: they stay "
-        "as long as any checkpoint needs them."),
+        "half of it is in use a checkpoint is made, so that what it covers can go."),
+    DOUBLE("journal.keep_s", journal_keep_s, "0", IN(0, 1e10), "s",
+           "Events that are older go once the newest checkpoint holds what was trained on them, "
+           "though an older one could go on from them; a checkpoint is made where it does not. 0: "
+           "they stay as long as any checkpoint needs them."),
     TEXT_OR(
         "feed.listen", feed_listen, "127.0.0.1:7082",
         "`HOST:PORT` of `stream.source` feed on the coordinator's box; beyond loopback with keys "
@@ -514,8 +503,7 @@ const rt_config_key rt_config_keys[] = {
 
     {ROW("checkpoint.directory", RT_KEY_TEXT, "\"\"", "",
          "Folder for checkpoints; empty: `checkpoints` in the folder of `--out`. Parameter servers "
-         "on "
-         "other machines use the same path there."),
+         "on other machines use the same path there."),
      IN(0, 255), .offset = TEXT_OFFSET(rt_config, checkpoint.directory),
      .size = sizeof((rt_config *)0)->checkpoint.directory},
     U32("checkpoint.every_iterations", checkpoint.every_iterations, "0", IN(0, 1e9), "iterations",
@@ -535,13 +523,11 @@ const rt_config_key rt_config_keys[] = {
     TEXT("checkpoint.after", checkpoint.after,
          "A shell command for each checkpoint that is complete, with its folder as `$1`, one at a "
          "time and beside training, such as `rsync -a --ignore-existing \"$1\" backup:run1/`; "
-         "empty: "
-         "none."),
+         "empty: none."),
     U32("checkpoint.copies", checkpoint.copies, "1", IN(0, 1), "copies",
         "1: a checkpoint is complete when the files of all shards are on the coordinator's box "
-        "too, "
-        "from where a shard that has lost its own gets them back; costs nothing where that is the "
-        "same box or folder. 0: a lost disk of a shard is the end of all checkpoints."),
+        "too, from where a shard that has lost its own gets them back; costs nothing where that is "
+        "the same box or folder. 0: a lost disk of a shard is the end of all checkpoints."),
     BOOL("checkpoint.at_end", checkpoint.at_end, "false",
          "One more at the end of a run, so that another run can go on from there."),
 
@@ -581,10 +567,8 @@ const rt_config_key rt_config_keys[] = {
          "and on to `feed.to`, into the join of a run (`stream.join`). Empty: nowhere."),
     TEXT("serve.hand_out", serve.hand_out,
          "HOST:PORT where servers of other boxes (`lanyard serve --run`) ask this one, which has "
-         "all "
-         "rows of what a run publishes, for the model or, with `serve.rows` \"fetched\", for rows "
-         "of "
-         "it; empty: nowhere. Beyond loopback it needs keys."),
+         "all rows of what a run publishes, for the model or, with `serve.rows` \"fetched\", for "
+         "rows of it; empty: nowhere. Beyond loopback it needs keys."),
     CHOICE("serve.rows", serve.rows, rt_serve_rows, "\"local\"", rt_choices_serve_rows,
            "Where the rows of the model are."),
     U64("serve.cache_bytes_max", serve.cache_bytes_max, "268435456",
@@ -674,8 +658,7 @@ const rt_config_key rt_config_keys[] = {
          "The model is the same, bit for bit."),
     BOOL("network.overlap", network_overlap, "true",
          "What an iteration needs moves as soon as it can, during the one before. Otherwise a "
-         "worker "
-         "begins an iteration when it is done with the one before. The model is the same."),
+         "worker begins an iteration when it is done with the one before. The model is the same."),
 
     BOOL("guards.skip_bad_batches", guard_skip_bad_batches, "true",
          "A batch whose loss is NaN or infinite on any worker is applied nowhere: no row and no "

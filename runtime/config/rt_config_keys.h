@@ -83,8 +83,8 @@ typedef struct {
     const char *before, *now; // paths; before NULL ends the list, now NULL: the key is gone
     const char *was;          // of a key that is gone: the JSON that may be left out
 } rt_config_renamed;
-extern const rt_config_renamed
-    rt_config_renames[]; // rt_config_renamed.c, where a renamed key is added
+// rt_config_renamed.c, where a renamed key is added.
+extern const rt_config_renamed rt_config_renames[];
 
 // rt_config_migrate.c: the path that a key has today.
 const char *rt_config_current(const char *path);
@@ -168,8 +168,8 @@ const char *rt_config_show_text(const char *bytes, char text[RT_CONFIG_SHOWN_MAX
 
 // rt_config_document.c: how a reference of all keys is laid out.
 typedef struct {
-    void (*section)(FILE *out, const char *name,
-                    const char *help);            // name "": top level; help may be NULL
+    // name "": top level; help may be NULL.
+    void (*section)(FILE *out, const char *name, const char *help);
     void (*members)(FILE *out, const char *list); // those of the elements of a list follow
     void (*key)(FILE *out, const rt_config_key *key);
 } rt_config_layout;

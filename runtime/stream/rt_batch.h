@@ -40,8 +40,8 @@ typedef struct {
     uint64_t *keys;        // key_count
     uint32_t sample_capacity;
     uint32_t key_capacity;
-    const struct rt_tables
-        *tables; // it is folded, by these; otherwise NULL, and what follows is void
+    // It is folded, by these; otherwise NULL, and what follows is void.
+    const struct rt_tables *tables;
     uint32_t lookup_count;
     uint32_t *bag_offsets; // sample_count x fields + 1
     uint32_t *lookups;     // lookup_count places of keys

@@ -236,8 +236,8 @@ static int64_t draw_sample(const rt_synthetic *synthetic, uint64_t number, float
     uint64_t cluster_bits = rt_random_u64(&random);
     uint32_t cluster_count = synthetic->cluster_count;
     uint32_t cluster = rt_random_below(&random, cluster_count ? cluster_count : 1);
-    uint64_t drifted =
-        (uint64_t)((unsigned __int128)number * synthetic->drift_per_sample >> 20); // 2^-32
+    // In units of 2^-32.
+    uint64_t drifted = (uint64_t)((unsigned __int128)number * synthetic->drift_per_sample >> 20);
     int64_t logit = synthetic->noise[rt_random_u64(&random) >> (64 - NOISE_BITS)];
     uint64_t shared[RT_SHAPE_ENTITIES]; // one draw for all fields of an entity
     for (uint32_t i = 0; i < RT_SHAPE_ENTITIES; i++)

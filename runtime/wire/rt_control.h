@@ -88,8 +88,8 @@ typedef struct {
     uint32_t handed;  // rows that came from other workers since the report before
     uint64_t dense_early_bytes; // of dense gradients that were sent before all was computed
     uint32_t gradients;         // of rows, that went to other workers since the report before
-    uint32_t
-        idle; // 1: of a worker that sat out: all that came is carried out, all it sent confirmed
+    // 1: of a worker that sat out: all that came is carried out, all it sent confirmed.
+    uint32_t idle;
 } rt_wire_report;
 _Static_assert(sizeof(rt_wire_report) == 176, "wire layout");
 
@@ -150,12 +150,11 @@ typedef struct {
 _Static_assert(sizeof(rt_wire_vitals) == 40, "wire layout");
 
 #define RT_WIRE_LOAD_FIRST 1u // all rows held so far are dropped before
-#define RT_WIRE_LOAD_HOMES \
-    2u // homes of rows were planned: a file has what its shard had, whatever
-       // a hash says
-#define RT_WIRE_LOAD_MODEL \
-    4u // not of a checkpoint, but of a model that the run begins with: it
-       // has not trained these rows (version 0)
+// Homes of rows were planned: a file has what its shard had, whatever a hash says.
+#define RT_WIRE_LOAD_HOMES 2u
+// Not of a checkpoint, but of a model that the run begins with: it has not trained these rows
+// (version 0).
+#define RT_WIRE_LOAD_MODEL 4u
 
 // LOAD: rows of the files of shard_count shards in a folder. header.iteration: of the cut.
 typedef struct {
@@ -247,10 +246,10 @@ typedef enum {
 
 // MIRROR: what a coordinator asks of its standby (rt_mirror.h).
 typedef enum {
-    RT_MIRROR_BEGIN =
-        1,           // id, epoch: the run. The answer's text: what the standby has, a line each:
-                     //   journal FLOW SEGMENT BYTES
-                     //   checkpoint ITERATION XXH3 (of its manifest)
+    // id, epoch: the run. The answer's text: what the standby has, a line each:
+    //   journal FLOW SEGMENT BYTES
+    //   checkpoint ITERATION XXH3 (of its manifest)
+    RT_MIRROR_BEGIN = 1,
     RT_MIRROR_BLOCK, // bytes [offset, ...) of a segment (number) of a journal (flow)
     RT_MIRROR_CUT,   // a segment ends at offset; 0: it goes
     RT_MIRROR_FILE,  // bytes [offset, ...) of total of the file `name` below the checkpoints'

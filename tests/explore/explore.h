@@ -201,9 +201,9 @@ typedef struct {
                 // tells that all have pulled
     bool rounded; // rows travel in 16 bits, in which gradients here are exact
     bool hands;   // rows go from worker to worker
-    uint8_t
-        sums;    // and gradients to a trainer that sums them: see ex_ps_bytes_per_s; 0: they do not
-    bool strays; // a row or gradient of an older epoch is under way between two workers
+    // And gradients to a trainer that sums them: see ex_ps_bytes_per_s; 0: they do not.
+    uint8_t sums;
+    bool strays;   // a row or gradient of an older epoch is under way between two workers
     bool sits_out; // who trains nothing in an iteration takes no part in it, and is flushed
                    // meanwhile
     rt_eviction_kind eviction;

@@ -55,8 +55,8 @@ typedef struct {
     uint8_t out_count[SHARDS], out[SHARDS][MESSAGES][2]; // message, iteration
     uint8_t row, dense, grads, summands; // at the shard: versions, masks of iterations
     uint8_t done;                        // slices that the other has carried out
-    uint8_t clean, complete, needed, settled,
-        last; // of the coordinator: last: trained by the mortal one
+    // Of the coordinator: last: trained by the mortal one.
+    uint8_t clean, complete, needed, settled, last;
 } state;
 
 typedef struct {

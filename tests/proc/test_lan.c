@@ -291,8 +291,8 @@ static unsigned links_measured(const char *path, bool *all_near_p)
             const int worker = (int)number(record, "worker");
             const double mbit = number(record, "value") * 8e-6;
             assert_in_range(worker, 0, 3);
-            if (worker >=
-                2) { // the others as configured, but a busy machine may read them as slower
+            // The others as configured, but a busy machine may read them as slower.
+            if (worker >= 2) {
                 print_message("worker %d %s: %g Mbit/s\n", worker, up ? "up" : "down", mbit);
                 *all_near_p &= fabs(mbit / (worker == 3 && !up ? 60 : 20) - 1) <= 0.15;
                 seen |= 1u << (2 * worker + up);

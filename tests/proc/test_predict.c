@@ -377,8 +377,7 @@ static void lines_keep_their_places(void **state)
     }
 }
 
-// ---- columns of every kind, and rows on disk
-// -----------------------------------------------------
+// ---- columns of every kind, and rows on disk -------------------------------------------------
 
 static void columns_of_every_kind(void **state)
 {

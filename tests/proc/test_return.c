@@ -15,9 +15,9 @@
 
 #define WORKERS 3u
 #define SAMPLES 48000u
-#define ENDLESS \
-    "stream.samples_max=100000000" // the case ends the run, once it has seen what it waits for
-#define RESTART_S "0.2"            // between the end of a process and its next start
+// The case ends the run, once it has seen what it waits for.
+#define ENDLESS "stream.samples_max=100000000"
+#define RESTART_S "0.2" // between the end of a process and its next start
 
 static const char config[] =
     "{\"workers\": 3, \"batch\": {\"samples_per_worker\": 16},"

@@ -64,16 +64,15 @@ typedef struct {
     rt_message *slices; // slice_count x worker_count; empty: left out
     uint32_t left_out;  // of them
     uint32_t iteration; // while planning: of the slice that was added last
-    uint32_t idle[RT_WORKERS_MAX],
-        gap[RT_WORKERS_MAX]; // while planning: slices in a row with
-                             // nothing for a worker, and those of them that are left out
-    rt_counts *counts;       // the same, as planned
-    uint32_t *placements;    // iterations x samples of a full batch: workers
-    uint32_t slice_count;    // the flush is the last
-    uint32_t *floors;        // of each slice: of the sweep that it is, or 0
-    uint32_t *swept;         // of each iteration: floor of the sweep after it, or 0
-    uint64_t *keys;          // key_count, ascending: all keys of all batches
-    uint32_t *versions;      // of each, at the end; 0: it has ended
+    // While planning: slices in a row with nothing for a worker, and those of them that are left out.
+    uint32_t idle[RT_WORKERS_MAX], gap[RT_WORKERS_MAX];
+    rt_counts *counts;    // the same, as planned
+    uint32_t *placements; // iterations x samples of a full batch: workers
+    uint32_t slice_count; // the flush is the last
+    uint32_t *floors;     // of each slice: of the sweep that it is, or 0
+    uint32_t *swept;      // of each iteration: floor of the sweep after it, or 0
+    uint64_t *keys;       // key_count, ascending: all keys of all batches
+    uint32_t *versions;   // of each, at the end; 0: it has ended
     uint32_t key_count;
     rt_counts planned;  // all workers, all slices
     uint64_t handed;    // likewise: rows from worker to worker

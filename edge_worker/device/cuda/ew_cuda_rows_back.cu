@@ -8,8 +8,8 @@
 #include "edge_worker/device/cuda/ew_cuda_parts.h"
 
 #define LONG_ROW 32u // look-ups
-#define LONG_ROWS_WIDTH \
-    32u // packs of columns of a block of long_rows: the rest of its threads share look-ups
+// Packs of columns of a block of long_rows: the rest of its threads share look-ups.
+#define LONG_ROWS_WIDTH 32u
 #define AT_ONCE 4u // look-ups whose loads are under way together
 
 typedef struct {

@@ -259,8 +259,7 @@ static void all_of_it_is_written(void **state)
     close_all(&f);
 }
 
-// ---- which build on which, which stay
-// ------------------------------------------------------------
+// ---- which build on which, which stay --------------------------------------------------------
 
 #define MADE 7u // one after the other
 

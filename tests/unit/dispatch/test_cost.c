@@ -9,8 +9,7 @@
 #include "dispatch/solvers/dp_solver.h"
 #include "tests/support/planner_case.h"
 
-// ---- Algorithm 1, word for word
-// ------------------------------------------------------------------
+// ---- Algorithm 1, word for word --------------------------------------------------------------
 
 typedef struct {
     uint64_t holders;
@@ -174,8 +173,7 @@ static void matrix_is_algorithm_1(void **state)
     }
 }
 
-// ---- the same from the states that plans lead to
-// --------------------------------------------------
+// ---- the same from the states that plans lead to ---------------------------------------------
 
 static void check_view(const planner_case *pc)
 {
@@ -262,8 +260,7 @@ static void views_show_the_states(void **state)
     }
 }
 
-// ---- ticks
-// ---------------------------------------------------------------------------------------
+// ---- ticks -----------------------------------------------------------------------------------
 
 static double row_s(uint32_t floats, double bytes_per_s)
 {
@@ -332,8 +329,7 @@ static void ticks_reach_the_bound(void **state)
     }
 }
 
-// ---- times
-// ---------------------------------------------------------------------------------------
+// ---- times -----------------------------------------------------------------------------------
 
 // int8: the first 20 iterations of a run are in 32 bits; the simulator leaves some out.
 static void dense_bytes_of_the_first(void **state)
@@ -534,8 +530,7 @@ static void unit_of_cost(void **state)
     test_close(dp_account_unit_s(&config), (16 + 4 * 16) / 4000.0, 1e-12, 0, "unit");
 }
 
-// ---- sums over a run
-// -------------------------------------------------------------------------------
+// ---- sums over a run -------------------------------------------------------------------------
 
 typedef struct {
     uint64_t kinds[RT_WORKERS_MAX][DP_OP_KINDS][3]; // by reason
@@ -675,8 +670,7 @@ static void sums_count_every_operation(void **state)
     }
 }
 
-// ---- chunks of the dense exchange
-// ----------------------------------------------------------------
+// ---- chunks of the dense exchange ------------------------------------------------------------
 
 static uint32_t chunk_of(const dp_planner_config *config, const rt_batch *batch)
 {

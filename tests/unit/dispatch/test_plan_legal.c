@@ -359,8 +359,7 @@ static void keys_at_the_edges(void **state)
     rt_batch_fini(&batch);
 }
 
-// ---- who pushes, what goes
-// -----------------------------------------------------------------------
+// ---- who pushes, what goes -------------------------------------------------------------------
 
 static bool is_in_batch(const planner_case *pc, uint64_t key)
 {

@@ -12,8 +12,7 @@
 #include "runtime/rt_hash.h"
 #include "tests/support/planner_case.h"
 
-// ---- an exact solver, slow and simple
-// ---------------------------------------------------------------
+// ---- an exact solver, slow and simple --------------------------------------------------------
 
 // Successive shortest paths: rows enter one by one, each along the cheapest chain of moves.
 static int64_t optimal_cost(const int32_t *const *rows, uint32_t row_count, uint32_t n,
@@ -69,8 +68,7 @@ static int64_t optimal_cost(const int32_t *const *rows, uint32_t row_count, uint
     return total;
 }
 
-// ---- ESD, Algorithm 2
-// -------------------------------------------------------------------------------
+// ---- ESD, Algorithm 2 ------------------------------------------------------------------------
 
 typedef struct {
     uint32_t sample;
@@ -313,8 +311,7 @@ static void planner_passes_alpha_on(void **state)
     }
 }
 
-// ---- Herald, Algorithm 1
-// ------------------------------------------------------------------------------
+// ---- Herald, Algorithm 1 ---------------------------------------------------------------------
 
 // Every sample goes to one of the workers with room that hold most of its rows.
 static uint32_t check_laia(const planner_case *pc, const uint32_t *placement, uint32_t *ties_of)
@@ -425,8 +422,7 @@ static void laia_counts_long_samples(void **state)
     dp_policy_laia.destroy(laia);
 }
 
-// ---- random
-// --------------------------------------------------------------------------------------------
+// ---- random ----------------------------------------------------------------------------------
 
 static void random_is_fair(void **state)
 {

@@ -272,8 +272,8 @@ static void who_took_part_is_not_chosen_again(void **state)
 static void rows_that_end_are_counted(void **state)
 {
     (void)state;
-    const char *const one = "workers=1", *const link =
-                                             "links.workers=[5]"; // who touches first is one
+    // Who touches first is one.
+    const char *const one = "workers=1", *const link = "links.workers=[5]";
     const dp_sim_result none = RUN("sim.warmup=0", link, one);
     const dp_sim_result some = RUN("sim.warmup=0", link, one, "rows.expire_iterations=5");
     assert_int_equal(none.sweeps, 0);

@@ -409,8 +409,7 @@ static void run_one(asked *a, rt_bytes *record)
 static const char common[] =
     "rows=200,1 workers=3 batch.samples_per_worker=4 stream.format=criteo model.embedding_dim=8 "
     "cache.rows=150 links.workers=[1,0.5,0.2] planner.threads=1 sim.warmup=3 run=sim "
-    "clock=1000,500 "
-    "file=hot dense=3000 memory=4000000 iterations=6";
+    "clock=1000,500 file=hot dense=3000 memory=4000000 iterations=6";
 
 // What is said, without the name of the case's folder; a line that is written over is several.
 static void put_said(rt_bytes *record, const char *what, const char *said)

@@ -257,8 +257,8 @@ static void never_waits(void **state)
     rt_alerts_step(&alerts, view, NOW);
     const int child = alerts.child;
     assert_true(child > 0);
-    while (getpgid(child) !=
-           child) // on Linux at once; qemu-user's posix_spawn does not wait for it
+    // On Linux at once; qemu-user's posix_spawn does not wait for it.
+    while (getpgid(child) != child)
         (void)poll(NULL, 0, 1);
     spoil(view, RT_ALERT_worker_out);
     rt_alerts_step(&alerts, view, NOW + 1);

@@ -7,12 +7,11 @@
 #include "tests/support/config_case.h"
 
 #define BOX(name, rest) "{\"name\": \"" name "\", \"gbps\": 0.5" rest "}"
-#define FOUR                                                                            \
-    "boxes=[" BOX("a", ", \"shards\": 1") "," BOX(                                      \
-        "b", ", \"workers\": 2") ","                                                    \
-                                 "{\"name\": \"c\", \"gbps_up\": 1, \"gbps_down\": 2, " \
-                                 "\"workers\": 0, \"shards\": 2}"                       \
-                                 "," BOX("d", "") "]"
+#define FOUR                                                                              \
+    "boxes=[{\"name\": \"a\", \"gbps\": 0.5, \"shards\": 1},"                             \
+    "{\"name\": \"b\", \"gbps\": 0.5, \"workers\": 2},"                                   \
+    "{\"name\": \"c\", \"gbps_up\": 1, \"gbps_down\": 2, \"workers\": 0, \"shards\": 2}," \
+    "{\"name\": \"d\", \"gbps\": 0.5}]"
 
 static void workers_shards_and_links_follow(void **state)
 {
@@ -52,14 +51,10 @@ static void spare_boxes_stay_away(void **state)
     uint64_t workers, shards;
     config_must_set(&config, "stream.files=x");
     config_must_set(
-        &config,
-        "boxes=[" BOX(
-            "a", ", \"shards\": 1, \"host\": \"h1\"") ","
-                                                      "{\"name\": \"b\", \"gbps\": 2, \"shards\": "
-                                                      "2, \"host\": \"h2\", \"spare\": true},"
-                                                      "{\"name\": \"c\", \"gbps\": 3, \"workers\": "
-                                                      "2, \"shards\": 1, \"host\": \"h3\"}," BOX(
-                                                          "d", ", \"spare\": true") "]");
+        &config, "boxes=[{\"name\": \"a\", \"gbps\": 0.5, \"shards\": 1, \"host\": \"h1\"},"
+                 "{\"name\": \"b\", \"gbps\": 2, \"shards\": 2, \"host\": \"h2\", \"spare\": true},"
+                 "{\"name\": \"c\", \"gbps\": 3, \"workers\": 2, \"shards\": 1, \"host\": \"h3\"},"
+                 "{\"name\": \"d\", \"gbps\": 0.5, \"spare\": true}]");
     assert_int_equal(rt_config_first_boxes(&config), 5);
     rt_config_members_of_boxes(&config, 5, &workers, &shards);
     assert_int_equal(workers, 0xd); // of a, b, c, c, d

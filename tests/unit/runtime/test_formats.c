@@ -476,8 +476,7 @@ static void test_columns_that_cannot_be(void **state)
     }
 }
 
-// ---- dates
-// ---------------------------------------------------------------------------------------
+// ---- dates -----------------------------------------------------------------------------------
 
 // Every day of 400 years, counted one by one.
 static void test_every_day_of_the_calendar(void **state)

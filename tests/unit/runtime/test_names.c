@@ -162,8 +162,7 @@ static void places_that_are_none(void **state)
         {{{"stream.id=m", "stream.format=table", TABLE}, "a,1,1\n", 0, 0, 0},
          RT_CONFIG,
          "stream.id: no column of stream.table.columns has the name m, nor is it the number of "
-         "one, "
-         "1 to 3"},
+         "one, 1 to 3"},
         {{{"stream.id=4", "stream.format=table", TABLE}, "a,1,1\n", 0, 0, 0}, RT_CONFIG, "1 to 3"},
         {{{"stream.id=m", "stream.format=table", HEADER}, "y,c,n\n1,1,a\n", 0, 0, 0},
          RT_DATA,
