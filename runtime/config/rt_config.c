@@ -415,14 +415,20 @@ rt_status rt_config_set(rt_config *config, const char *assignment, rt_error *err
         rt_warn("--set %s: is now called %s", path, today);
         snprintf(path, sizeof path, "%s", today);
     }
+    if (rt_config_is_gone(path, NULL, "--set"))
+        return RT_OK;
     if (!rt_config_find(path) && !rt_config_is_section(path))
         return rt_config_unknown(rt_config_keys, path, error);
     rt_status status = parse_value(path, equals + 1, &tree, error);
-    if (status)
+    if (!status)
+        status = rt_config_modernise_value(path, &tree, error);
+    if (status) {
+        cJSON_Delete(tree);
         return status;
+    }
     status = rt_config_copy(config, &next);
     if (!status)
-        status = settle(config, &next, read_any(&next, tree, path, error));
+        status = settle(config, &next, read_section(&next, tree, "", error));
     else
         rt_fail(error, status, "%s: out of memory", path);
     cJSON_Delete(tree);

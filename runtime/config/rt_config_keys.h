@@ -1,7 +1,8 @@
 // rt_config_keys - the table behind rt_config: one row per key. Only rt_config*.c and its test
 // include this.
 //
-// To rename a key: its row, and a line in rt_config_renamed.c. To add a key: a member in
+// To rename a key, or to take out a key or a value of a choice: its row, and a line in
+// rt_config_renamed.c. To add a key: a member in
 // rt_config.h and a row in rt_config_keys.c, at its section. To add a value to a choice (a policy,
 // a solver): its enumerator and a line in its list of choices. Reading, checking, --set, the
 // reference in docs/CONFIG.md and writing back all follow from the table; a row whose member has
@@ -81,17 +82,35 @@ struct rt_config_key {
 
 typedef struct {
     const char *before, *now; // paths; before NULL ends the list, now NULL: the key is gone
-    const char *was;          // of a key that is gone: the JSON that may be left out
+    const char *was;          // of a key that is gone: the JSON of what happens now
+    const char *instead;      // the same in words
 } rt_config_renamed;
-// rt_config_renamed.c, where a renamed key is added.
+typedef struct {
+    const char *path; // of a choice; NULL ends the list
+    const char *before, *now;
+} rt_config_replaced;
+// rt_config_renamed.c, where a line is added with each change of a name.
 extern const rt_config_renamed rt_config_renames[];
+extern const rt_config_replaced rt_config_replacements[];
 
 // rt_config_migrate.c: the path that a key has today.
 const char *rt_config_current(const char *path);
 
-// Puts values of renamed keys where they are now; of each one a warning that names file (NULL: none
-// is needed). RT_CONFIG: both names are there. RT_NO_MEMORY.
+// Whether there was such a key; then a warning, which begins with where (a file, "--set"), unless
+// value is what happens now. value may be NULL.
+bool rt_config_is_gone(const char *path, const cJSON *value, const char *where);
+
+// The value that stands for one that is gone, with a warning that begins with where (NULL: none).
+const char *rt_config_replace(const char *path, const char *value, const char *where);
+
+// Puts values of renamed keys where they are now, replaces values that are gone, and leaves out
+// keys that are gone; of each a warning that names file (NULL: none is needed). RT_CONFIG: both
+// names are there. RT_NO_MEMORY.
 rt_status rt_config_modernise(cJSON *tree, const char *file, rt_error *error);
+
+// The value that --set gives to a path of today becomes a tree of today's names and values with
+// nothing else in it. The tree is the caller's, also after a failure: RT_CONFIG, RT_NO_MEMORY.
+rt_status rt_config_modernise_value(const char *path, cJSON **tree_p, rt_error *error);
 
 // Takes "version" out of a file. RT_CONFIG: it is another one.
 rt_status rt_config_check_version(cJSON *tree, rt_error *error);

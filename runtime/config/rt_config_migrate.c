@@ -1,4 +1,5 @@
-// Files of earlier versions: keys that were renamed are put where they are now.
+// Files of earlier versions: keys that were renamed are put where they are now, and what is gone is
+// said.
 #include <stdio.h>
 #include <string.h>
 
@@ -81,18 +82,57 @@ static rt_status move(cJSON *tree, const rt_config_renamed *one, rt_error *error
                    one->now);
 }
 
-static rt_status drop(cJSON *tree, const rt_config_renamed *one, rt_error *error)
+static const rt_config_renamed *find_gone(const char *path)
+{
+    for (const rt_config_renamed *one = rt_config_renames; one->before; one++)
+        if (!one->now && strcmp(one->before, path) == 0)
+            return one;
+    return NULL;
+}
+
+bool rt_config_is_gone(const char *path, const cJSON *value, const char *where)
+{
+    const rt_config_renamed *one = find_gone(path);
+    if (!one || !where)
+        return one != NULL;
+    cJSON *was = cJSON_Parse(one->was);
+    if (!value || !cJSON_Compare(value, was, true))
+        rt_warn("%s: %s is gone, and has no effect: %s", where, path, one->instead);
+    cJSON_Delete(was);
+    return true;
+}
+
+const char *rt_config_replace(const char *path, const char *value, const char *where)
+{
+    for (const rt_config_replaced *one = rt_config_replacements; one->path; one++) {
+        if (strcmp(one->path, path) != 0 || strcmp(one->before, value) != 0)
+            continue;
+        if (where)
+            rt_warn("%s: %s: \"%s\" is gone, \"%s\" takes its place", where, path, value, one->now);
+        return one->now;
+    }
+    return value;
+}
+
+static void drop(cJSON *tree, const rt_config_renamed *one, const char *file)
 {
     const char *name;
-    cJSON *was = cJSON_Parse(one->was);
-    const bool same = was && cJSON_Compare(find(tree, one->before), was, true);
-    cJSON_Delete(was);
-    if (!same)
-        return rt_fail(error, RT_CONFIG, "%s: is gone; what happens now is what %s meant",
-                       one->before, one->was);
     cJSON *holder = holder_of(tree, one->before, false, &name);
+    rt_config_is_gone(one->before, cJSON_GetObjectItemCaseSensitive(holder, name), file);
     cJSON_DeleteItemFromObjectCaseSensitive(holder, name);
     drop_empty_sections(tree, one->before);
+}
+
+static rt_status replace_values(cJSON *tree, const char *file, rt_error *error)
+{
+    for (const rt_config_replaced *one = rt_config_replacements; one->path; one++) {
+        cJSON *value = find(tree, one->path);
+        if (!cJSON_IsString(value) || strcmp(value->valuestring, one->before) != 0)
+            continue;
+        rt_config_replace(one->path, one->before, file);
+        if (!cJSON_SetValuestring(value, one->now))
+            return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    }
     return RT_OK;
 }
 
@@ -101,19 +141,33 @@ rt_status rt_config_modernise(cJSON *tree, const char *file, rt_error *error)
     for (const rt_config_renamed *one = rt_config_renames; one->before; one++) {
         if (!find(tree, one->before))
             continue;
-        rt_status status;
-        if (one->now)
-            status = move(tree, one, error);
-        else
-            status = drop(tree, one, error);
+        if (!one->now) {
+            while (find(tree, one->before))
+                drop(tree, one, file);
+            continue;
+        }
+        rt_status status = move(tree, one, error);
         if (status)
             return status;
-        if (file && one->now)
+        if (file)
             rt_warn("%s: %s is now called %s; `lanyard check --migrate` prints the file with "
                     "today's names",
                     file, one->before, one->now);
     }
-    return RT_OK;
+    return replace_values(tree, file, error);
+}
+
+rt_status rt_config_modernise_value(const char *path, cJSON **tree_p, rt_error *error)
+{
+    const char *name;
+    cJSON *tree = cJSON_CreateObject();
+    cJSON *holder = holder_of(tree, path, true, &name);
+    if (!holder || !cJSON_AddItemToObject(holder, name, *tree_p)) {
+        cJSON_Delete(tree);
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    }
+    *tree_p = tree;
+    return rt_config_modernise(tree, "--set", error);
 }
 
 rt_status rt_config_check_version(cJSON *tree, rt_error *error)

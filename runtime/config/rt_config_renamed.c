@@ -1,11 +1,19 @@
-// Keys that had another name: {"section.before", "section.now"}; and those that are gone, with the
-// one value (JSON) that means what happens today: {"section.gone", NULL, "\"value\""}. Models and
-// checkpoints have all keys of their time. docs/STABILITY.md says for how long a line stays.
+// What earlier versions had: keys that had another name, keys that are gone, and values that are
+// gone. Configurations, models and checkpoints of then go on, with a line that says what happens
+// now. docs/STABILITY.md says for how long a line stays here.
 #include "runtime/config/rt_config_keys.h"
 
+// {"section.before", "section.now"}; gone: {"section.before", NULL, what happens now (JSON), the
+// same in words}. Models and checkpoints have all keys of their time, so that nothing is said of a
+// key that is gone where it says what happens now.
 const rt_config_renamed rt_config_renames[] = {
-    {"sim.hand_over", "dispatch.hand_over", NULL},
-    {"sim.reduce", "dispatch.reduce", NULL},
-    {"dispatch.accounting", NULL, "\"bsp\""},
+    {"sim.hand_over", "dispatch.hand_over", NULL, NULL},
+    {"sim.reduce", "dispatch.reduce", NULL, NULL},
+    {"dispatch.accounting", NULL, "\"bsp\"", "every transfer of an iteration counts"},
+    {0},
+};
+
+// {key, value before, value now}.
+const rt_config_replaced rt_config_replacements[] = {
     {0},
 };

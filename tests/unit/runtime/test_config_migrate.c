@@ -10,12 +10,18 @@
 #include "tests/support/test.h"
 
 const rt_config_renamed rt_config_renames[] = {
-    {"dispatch.boldness", "dispatch.alpha", NULL},
-    {"random", "seed", NULL},
-    {"hoard.size.rows", "cache.rows", NULL}, // of sections that are no more
-    {"cache.rule", "cache.eviction", NULL},
-    {"cache.colour", NULL, "\"blue\""},
-    {NULL, NULL, NULL},
+    {"dispatch.boldness", "dispatch.alpha", NULL, NULL},
+    {"random", "seed", NULL, NULL},
+    {"hoard.size.rows", "cache.rows", NULL, NULL}, // of sections that are no more
+    {"cache.rule", "cache.eviction", NULL, NULL},
+    {"cache.colour", NULL, "\"blue\"", "caches are blue"},
+    {"dispatch.zeal.most", NULL, "3", "it is as large as it has to be"},
+    {0},
+};
+const rt_config_replaced rt_config_replacements[] = {
+    {"cache.eviction", "oldest", "lru"},
+    {"dispatch.solver", "abacus", "greedy"},
+    {0},
 };
 
 static const char file[] = "{\"random\": 9007199254740991, \"workers\": 3,"
@@ -176,25 +182,85 @@ static void what_cannot_be_is_named(void **state)
     }
 }
 
+static const char *warnings_of_text(rt_config *config, const char *text)
+{
+    *config = config_fresh();
+    return warnings_of(config, config_write_file("gone.json", text));
+}
+
 // Models and checkpoints have all keys of their time.
-static void what_is_gone_may_say_what_happens_anyway(void **state)
+static void of_what_happens_anyway_nothing_is_said(void **state)
 {
     (void)state;
     rt_config config;
-    rt_error error = {0};
-    assert_int_equal(rt_config_init(&config), RT_OK);
-    const char *path =
-        config_write_file("gone", "{\"cache\": {\"colour\": \"blue\"}, \"seed\": 9}");
-    assert_int_equal(rt_config_load(&config, path, &error), RT_OK);
+    assert_string_equal(
+        warnings_of_text(&config, "{\"cache\": {\"colour\": \"blue\"}, \"seed\": 9}"), "");
     assert_int_equal(config.seed, 9);
-    path = config_write_file("gone", "{\"cache\": {\"colour\": \"red\"}}");
-    assert_int_equal(rt_config_load(&config, path, &error), RT_CONFIG);
-    assert_non_null(strstr(error.text, "cache.colour: is gone"));
-    assert_int_not_equal(rt_config_set(&config, "cache.colour=blue", &error), RT_OK);
     rt_config_fini(&config);
 }
 
-TEST_MAIN(TEST(what_is_gone_may_say_what_happens_anyway), TEST(names_of_before_are_read),
-          TEST(today_s_names_say_nothing), TEST(set_takes_them_too),
+static void what_is_gone_goes_on_with_a_line_each(void **state)
+{
+    (void)state;
+    rt_config config;
+    const char *said = warnings_of_text(
+        &config, "{\"cache\": {\"colour\": [1], \"rule\": \"oldest\"}, \"seed\": 9, \"dispatch\": "
+                 "{\"zeal\": {\"most\": 4}, \"solver\": \"abacus\", \"policy\": \"laia\"}}");
+    static const char *const lines[] = {
+        "gone.json: cache.colour is gone, and has no effect: caches are blue\n",
+        "gone.json: dispatch.zeal.most is gone, and has no effect: it is as large as it has to "
+        "be\n",
+        "gone.json: cache.eviction: \"oldest\" is gone, \"lru\" takes its place\n",
+        "gone.json: dispatch.solver: \"abacus\" is gone, \"greedy\" takes its place\n",
+        "gone.json: cache.rule is now called cache.eviction",
+    };
+    for (size_t i = 0; i < RT_COUNT_OF(lines); i++)
+        if (count_of(said, lines[i]) != 1)
+            fail_msg("%s is not said once in %s", lines[i], said);
+    assert_int_equal(count_of(said, "\n"), RT_COUNT_OF(lines));
+    assert_true(config.seed == 9 && config.cache.eviction == RT_EVICT_LRU);
+    assert_true(config.dispatch.solver == RT_SOLVER_GREEDY);
+    assert_true(config.dispatch.policy == RT_POLICY_LAIA);
+    rt_config_fini(&config);
+}
+
+static void set_goes_on_too(void **state)
+{
+    (void)state;
+    rt_config config = config_fresh();
+    static const char *const sets[] = {
+        "cache.colour=red",       "dispatch.zeal.most=4",
+        "dispatch.solver=abacus", "cache.rule=oldest",
+        "cache.colour=",          "cache={\"colour\": 3, \"rows\": 8}",
+        "dispatch.zeal.most={",   "dispatch={\"solver\": \"abacus\"}"};
+    for (size_t i = 0; i < RT_COUNT_OF(sets); i++) {
+        rt_error error = {0};
+        if (rt_config_set(&config, sets[i], &error))
+            fail_msg("%s: %s", sets[i], error.text);
+    }
+    assert_true(config.cache.eviction == RT_EVICT_LRU && config.cache.rows == 8);
+    assert_true(config.dispatch.solver == RT_SOLVER_GREEDY);
+    assert_int_equal(rt_config_set(&config, "dispatch.zeal.least=4", NULL), RT_CONFIG);
+    rt_config_fini(&config);
+}
+
+static void migrating_leaves_out_what_is_gone(void **state)
+{
+    (void)state;
+    char *json = NULL;
+    rt_error error = {0};
+    const char *path = config_write_file(
+        "gone.json", "{\"seed\": 9, \"cache\": {\"colour\": \"red\", \"eviction\": \"oldest\"},"
+                     " \"dispatch\": {\"zeal\": {\"most\": 4}}}");
+    if (rt_config_migrate(path, &json, &error))
+        fail_msg("%s", error.text);
+    assert_string_equal(json, "{\n  \"version\": 1,\n  \"seed\": 9,\n  \"cache\": {\n"
+                              "    \"eviction\": \"lru\"\n  }\n}");
+    rt_free(json);
+}
+
+TEST_MAIN(TEST(of_what_happens_anyway_nothing_is_said), TEST(what_is_gone_goes_on_with_a_line_each),
+          TEST(set_goes_on_too), TEST(migrating_leaves_out_what_is_gone),
+          TEST(names_of_before_are_read), TEST(today_s_names_say_nothing), TEST(set_takes_them_too),
           TEST(migrating_changes_names_only), TEST(an_include_stays_one),
           TEST(what_cannot_be_is_named))
