@@ -24,7 +24,7 @@ typedef struct {
     // Whether device number index works here; name (size bytes): what it is. RT_UNSUPPORTED: error
     // says what is missing.
     rt_status (*probe)(uint32_t index, char *name, size_t size, rt_error *error);
-    // "ew_device": an ew_cuda_table; "ew_nccl": an ew_collective_ops; "dp_hungarian", "dp_auction":
+    // "ew_device": an ew_cuda_table; "ew_nccl": an ew_collective_ops; "dp_hungarian":
     // a dp_cuda_table. NULL: unknown, or not in this build.
     const void *(*table)(const char *name);
 } rt_cuda_plugin;

@@ -128,8 +128,7 @@ static const struct {
 #define XX(kind, name, help) RT_SOLVER_##kind,
 static const rt_solver_kind kinds[] = {RT_SOLVER_MAP(XX)};
 #undef XX
-static const char *const kind_names[] = {"transport", "auction",        "hungarian",
-                                         "greedy",    "hungarian_cuda", "auction_cuda"};
+static const char *const kind_names[] = {"transport", "hungarian", "greedy", "hungarian_cuda"};
 
 // About cubic: 8 times as long for twice the rows.
 static bool too_slow(rt_solver_kind kind, uint64_t last_ns, bool quick)

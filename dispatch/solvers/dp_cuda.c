@@ -4,8 +4,7 @@
 #include "runtime/rt_log.h"
 
 #define DEVICE 0u
-#define HUNGARIAN "dp_hungarian" // names in the plug-in
-#define AUCTION "dp_auction"
+#define HUNGARIAN "dp_hungarian" // in the plug-in
 
 typedef struct {
     const dp_cuda_table *table;
@@ -14,8 +13,7 @@ typedef struct {
     double device_s; // of the last solve
 } solver;
 
-// solver_name: of the table in the plug-in.
-static rt_status find_table(const char *solver_name, const dp_cuda_table **table_p, rt_error *error)
+static rt_status find_table(const dp_cuda_table **table_p, rt_error *error)
 {
     const rt_cuda_plugin *plugin;
     char name[96];
@@ -24,22 +22,16 @@ static rt_status find_table(const char *solver_name, const dp_cuda_table **table
         status = plugin->probe(DEVICE, name, sizeof name, error);
     if (status)
         return status;
-    *table_p = plugin->table(solver_name);
+    *table_p = plugin->table(HUNGARIAN);
     if (!*table_p)
         return rt_fail(error, RT_UNSUPPORTED, "the CUDA plug-in has no such solver");
     return RT_OK;
 }
 
-static rt_status hungarian_available(rt_error *error)
+static rt_status available(rt_error *error)
 {
     const dp_cuda_table *table;
-    return find_table(HUNGARIAN, &table, error);
-}
-
-static rt_status auction_available(rt_error *error)
-{
-    const dp_cuda_table *table;
-    return find_table(AUCTION, &table, error);
+    return find_table(&table, error);
 }
 
 static void destroy(void *state)
@@ -54,14 +46,13 @@ static void destroy(void *state)
     rt_free(self);
 }
 
-static rt_status create(const char *solver_name, uint32_t row_count_max, uint32_t sink_count_max,
-                        void **state_p)
+static rt_status create(uint32_t row_count_max, uint32_t sink_count_max, void **state_p)
 {
     rt_error error = {0};
     solver *self = rt_alloc(1, sizeof *self);
     if (!self)
         return RT_NO_MEMORY;
-    rt_status status = find_table(solver_name, &self->table, &error);
+    rt_status status = find_table(&self->table, &error);
     if (!status)
         status =
             self->table->create(DEVICE, row_count_max, sink_count_max, &self->device_state, &error);
@@ -74,16 +65,6 @@ static rt_status create(const char *solver_name, uint32_t row_count_max, uint32_
     }
     *state_p = self;
     return RT_OK;
-}
-
-static rt_status create_hungarian(uint32_t row_count_max, uint32_t sink_count_max, void **state_p)
-{
-    return create(HUNGARIAN, row_count_max, sink_count_max, state_p);
-}
-
-static rt_status create_auction(uint32_t row_count_max, uint32_t sink_count_max, void **state_p)
-{
-    return create(AUCTION, row_count_max, sink_count_max, state_p);
 }
 
 static void solve(void *state, const dp_problem *problem, uint32_t *sink_of_row)
@@ -112,19 +93,9 @@ static double device_s(const void *state)
 const dp_solver_ops dp_solver_hungarian_cuda = {
     .name = "hungarian_cuda",
     .exact = true,
-    .create = create_hungarian,
+    .create = create,
     .destroy = destroy,
     .solve = solve,
     .device_s = device_s,
-    .available = hungarian_available,
-};
-
-const dp_solver_ops dp_solver_auction_cuda = {
-    .name = "auction_cuda",
-    .exact = true,
-    .create = create_auction,
-    .destroy = destroy,
-    .solve = solve,
-    .device_s = device_s,
-    .available = auction_available,
+    .available = available,
 };

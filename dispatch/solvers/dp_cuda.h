@@ -1,13 +1,13 @@
-// dp_cuda - the solvers that run on a GPU, through the plug-in (rt_cuda).
+// dp_cuda - the solver that runs on a GPU, through the plug-in (rt_cuda).
 //
-// They give what the CPU's exact solvers give: an optimal placement in integers. Should a device
+// It gives what the CPU's exact solvers give: an optimal placement in integers. Should a device
 // fail in the middle, `transport` finishes the problem.
 #ifndef DP_CUDA_H
 #define DP_CUDA_H
 
 #include "dispatch/solvers/dp_solver.h"
 
-// "dp_hungarian" and "dp_auction" in the plug-in.
+// "dp_hungarian" in the plug-in.
 typedef struct {
     const char *name;
     // On device number index. RT_NO_MEMORY, RT_UNSUPPORTED.

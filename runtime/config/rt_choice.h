@@ -40,11 +40,9 @@ typedef enum {
 // "dispatch.solver"
 #define RT_SOLVER_MAP(XX)                                                                \
     XX(TRANSPORT, transport, "augmenting paths over the workers")                        \
-    XX(AUCTION, auction, "auction with epsilon scaling")                                 \
     XX(HUNGARIAN, hungarian, "on the expanded square matrix: small sizes")               \
     XX(GREEDY, greedy, "cheapest worker with room: not exact")                           \
-    XX(HUNGARIAN_CUDA, hungarian_cuda, "on the GPU")                                     \
-    XX(AUCTION_CUDA, auction_cuda, "on the GPU")
+    XX(HUNGARIAN_CUDA, hungarian_cuda, "on the GPU")
 
 // "stream.source"; LIVE(...): who sends is told what is kept in the journal (rt_intake.h).
 #define RT_SOURCE_MAP(XX, LIVE)                                                          \

@@ -170,7 +170,7 @@ static void measure(const dp_solver_ops *ops, const instance *one, uint32_t repe
 
 static const dp_solver_ops *find_named(const char *name)
 {
-    for (rt_solver_kind kind = RT_SOLVER_TRANSPORT; kind <= RT_SOLVER_AUCTION_CUDA; kind++) {
+    for (rt_solver_kind kind = 0; kind < RT_SOLVER_COUNT; kind++) {
         const dp_solver_ops *ops = dp_solver_find(kind);
         if (ops && strcmp(ops->name, name) == 0)
             return ops;
@@ -193,7 +193,7 @@ static void run_size(const char *name, uint32_t rows, uint32_t sinks, uint32_t r
     uint32_t *sink_of_row = rt_alloc(rows, sizeof *sink_of_row);
     if (!sink_of_row)
         die("out of memory");
-    for (rt_solver_kind kind = RT_SOLVER_TRANSPORT; kind <= RT_SOLVER_AUCTION_CUDA; kind++) {
+    for (rt_solver_kind kind = 0; kind < RT_SOLVER_COUNT; kind++) {
         const dp_solver_ops *ops = dp_solver_find(kind);
         if (!ops || (strcmp(name, "all") != 0 && strcmp(name, ops->name) != 0))
             continue;

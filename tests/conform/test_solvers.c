@@ -177,15 +177,9 @@ static void test_largest(void **unused)
     solver_case other = solver_case_make(4, 20000, 8, COST_ONE_SINK, CAPACITY_UNEVEN);
     void *state;
     assert_int_equal(dp_solver_transport.create(65536, 64, &state), RT_OK);
-    int64_t cost = check(&dp_solver_transport, state, &made, &other);
+    check(&dp_solver_transport, state, &made, &other);
     check(&dp_solver_transport, state, &other, &made);
     dp_solver_transport.destroy(state);
-    assert_int_equal(dp_solver_auction.create(65536, 64, &state), RT_OK);
-    uint32_t *sink_of_row = solver_allocate(65536, sizeof *sink_of_row);
-    dp_solver_auction.solve(state, &made.problem, sink_of_row);
-    assert_int_equal(dp_placement_cost(&made.problem, sink_of_row), cost);
-    dp_solver_auction.destroy(state);
-    free(sink_of_row);
     solver_case_drop(&made);
     solver_case_drop(&other);
 }
@@ -235,7 +229,6 @@ static void test_find(void **unused)
 {
     (void)unused;
     assert_ptr_equal(dp_solver_find(RT_SOLVER_TRANSPORT), &dp_solver_transport);
-    assert_ptr_equal(dp_solver_find(RT_SOLVER_AUCTION), &dp_solver_auction);
     assert_ptr_equal(dp_solver_find(RT_SOLVER_HUNGARIAN), &dp_solver_hungarian);
     assert_ptr_equal(dp_solver_find(RT_SOLVER_GREEDY), &dp_solver_greedy);
     for (size_t s = 0; s < RT_COUNT_OF(kinds); s++) {

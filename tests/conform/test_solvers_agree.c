@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const rt_solver_kind rivals[] = {RT_SOLVER_HUNGARIAN_CUDA, RT_SOLVER_AUCTION_CUDA,
-                                        RT_SOLVER_HUNGARIAN, RT_SOLVER_AUCTION, RT_SOLVER_GREEDY};
+static const rt_solver_kind rivals[] = {RT_SOLVER_HUNGARIAN_CUDA, RT_SOLVER_HUNGARIAN,
+                                        RT_SOLVER_GREEDY};
 
 // Solvers, and their state for one shape; index 0 of both is transport.
 typedef struct {

@@ -417,8 +417,7 @@ static void measure_step(const bench *b, rt_deep_input deep)
 // ESD, Table 2: the time of a decision over m samples per worker, 8 workers.
 static void measure_solvers(const uint32_t *sizes, size_t size_count)
 {
-    static const rt_solver_kind kinds[] = {RT_SOLVER_TRANSPORT, RT_SOLVER_HUNGARIAN_CUDA,
-                                           RT_SOLVER_AUCTION_CUDA};
+    static const rt_solver_kind kinds[] = {RT_SOLVER_TRANSPORT, RT_SOLVER_HUNGARIAN_CUDA};
     printf("\n%-16s %6s %6s %12s\n", "solver", "m", "rows", "ms");
     for (size_t s = 0; s < size_count; s++) {
         uint32_t rows = 8 * sizes[s], capacity[8];

@@ -128,27 +128,27 @@ static void training_with_the_plugin_is_training(void **state)
     (void)state;
     const char *folder = prepare_folder();
     run(folder, "transport", OPTIONS, "cpu", "transport");
-    run(folder, "auction_cuda", OPTIONS, "cuda", "auction_cuda");
+    run(folder, "hungarian_cuda", OPTIONS, "cuda", "hungarian_cuda");
     double want = summary_number(folder, "transport", "logloss");
     assert_true(want > 0.1);
     // Equal totals, but other placements: sums in another order, other rows pulled.
-    test_close(summary_number(folder, "auction_cuda", "logloss"), want, 1e-4, 0, "log loss");
-    assert_true(summary_number(folder, "auction_cuda", "stale_reads") == 0);
+    test_close(summary_number(folder, "hungarian_cuda", "logloss"), want, 1e-4, 0, "log loss");
+    assert_true(summary_number(folder, "hungarian_cuda", "stale_reads") == 0);
     // The time that the solver had the device; without a GPU, what its stand-in says.
     assert_true(summary_number(folder, "transport", "dispatch_device_ms") == 0);
-    assert_true(summary_number(folder, "auction_cuda", "dispatch_device_ms") > 0);
+    assert_true(summary_number(folder, "hungarian_cuda", "dispatch_device_ms") > 0);
     // Four workers on three GPUs, each by its number.
     for (uint32_t rank = 0; rank < 4; rank++) {
         snprintf(command, sizeof command,
                  "grep -q 'device cuda:%u: .*; for worker %u, of 3 GPUs here' "
-                 "%s/auction_cuda.log",
+                 "%s/hungarian_cuda.log",
                  rank % 3, rank, folder);
         shell(command);
     }
     // Four workers, the solver, and `up`, which looks at it first. The first of a shape is no
     // graph.
-    check_counts(folder, "auction_cuda", ITERATIONS, 6, ITERATIONS / 2);
-    snprintf(command, sizeof command, "! grep transport %s/auction_cuda.log", folder);
+    check_counts(folder, "hungarian_cuda", ITERATIONS, 6, ITERATIONS / 2);
+    snprintf(command, sizeof command, "! grep transport %s/hungarian_cuda.log", folder);
     shell(command);
 }
 

@@ -78,7 +78,7 @@ const char config_everything[] =
     " \"cache\": {\"rows\": 1000, \"ratio\": 0.75, \"distinct_keys\": 4242,"
     "  \"eviction\": \"lfu\", \"lookahead\": 3},"
     " \"dispatch\": {\"policy\": \"laia\", \"alpha\": 0.25, \"criterion\": \"row_mean\","
-    "  \"solver\": \"auction\", \"view\": \"strict\", \"first_touch\": \"pull\","
+    "  \"solver\": \"hungarian\", \"view\": \"strict\", \"first_touch\": \"pull\","
     "  \"alpha_share\": 0.375, \"budget_ms\": 2.5, \"measure_compute\": false,"
     "  \"tables\": 7, \"evict_cost\": true},"
     " \"links\": {\"workers\": [2.5, {\"gbps_up\": 1.5, \"gbps_down\": 0.5, \"count\": 2,"

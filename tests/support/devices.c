@@ -73,83 +73,48 @@ rt_status test_device_open(uint32_t index, ew_device *device, rt_error *error)
 
 // ---- solvers -----------------------------------------------------------------------------------
 
-static const dp_cuda_table *solver_table(const char *name)
+static const dp_cuda_table *solver_table(void)
 {
     const rt_cuda_plugin *plugin;
     rt_error error;
     if (rt_cuda_open(test_plugin_path(), &plugin, &error) != RT_OK)
         fail_msg("%s", error.text);
-    return plugin->table(name);
+    return plugin->table("dp_hungarian");
 }
 
-static rt_status create(const char *name, uint32_t rows, uint32_t sinks, void **state_p)
+static rt_status create(uint32_t rows, uint32_t sinks, void **state_p)
 {
-    return solver_table(name)->create(0, rows, sinks, state_p, NULL);
-}
-
-static void solve(const char *name, void *state, const dp_problem *problem, uint32_t *sink_of_row)
-{
-    rt_error error;
-    if (solver_table(name)->solve(state, problem, sink_of_row, &error) != RT_OK)
-        fail_msg("%s: %s", name, error.text);
-}
-
-static rt_status create_hungarian(uint32_t rows, uint32_t sinks, void **state_p)
-{
-    return create("dp_hungarian", rows, sinks, state_p);
-}
-
-static rt_status create_auction(uint32_t rows, uint32_t sinks, void **state_p)
-{
-    return create("dp_auction", rows, sinks, state_p);
+    return solver_table()->create(0, rows, sinks, state_p, NULL);
 }
 
 static void destroy(void *state)
 {
-    solver_table("dp_auction")->destroy(state);
+    solver_table()->destroy(state);
 }
 
-static void solve_hungarian(void *state, const dp_problem *problem, uint32_t *sink_of_row)
+static void solve(void *state, const dp_problem *problem, uint32_t *sink_of_row)
 {
-    solve("dp_hungarian", state, problem, sink_of_row);
+    rt_error error;
+    if (solver_table()->solve(state, problem, sink_of_row, &error) != RT_OK)
+        fail_msg("%s", error.text);
 }
 
-static void solve_auction(void *state, const dp_problem *problem, uint32_t *sink_of_row)
-{
-    solve("dp_auction", state, problem, sink_of_row);
-}
-
-static const dp_solver_ops hungarian = {.name = "hungarian_cuda",
-                                        .exact = true,
-                                        .create = create_hungarian,
-                                        .destroy = destroy,
-                                        .solve = solve_hungarian};
-static const dp_solver_ops auction = {.name = "auction_cuda",
-                                      .exact = true,
-                                      .create = create_auction,
-                                      .destroy = destroy,
-                                      .solve = solve_auction};
-
-static bool is_cuda(rt_solver_kind kind)
-{
-    return kind == RT_SOLVER_HUNGARIAN_CUDA || kind == RT_SOLVER_AUCTION_CUDA;
-}
+static const dp_solver_ops hungarian = {
+    .name = "hungarian_cuda", .exact = true, .create = create, .destroy = destroy, .solve = solve};
 
 const dp_solver_ops *test_solver(rt_solver_kind kind)
 {
-    if (is_cuda(kind))
-        return kind == RT_SOLVER_AUCTION_CUDA ? &auction : &hungarian;
-    return dp_solver_find(kind);
+    return kind == RT_SOLVER_HUNGARIAN_CUDA ? &hungarian : dp_solver_find(kind);
 }
 
 bool test_solver_takes(rt_solver_kind kind, uint64_t size)
 {
-    static uint64_t offered[RT_SOLVER_AUCTION_CUDA + 1];
-    if (!is_cuda(kind))
+    static uint64_t offered;
+    if (kind != RT_SOLVER_HUNGARIAN_CUDA)
         return true;
     uint64_t size_max = under_tsan() ? TSAN_SIZE_MAX : SOLVER_SIZE_MAX;
-    if (size > size_max || ++offered[kind] < (under_tsan() ? TSAN_EVERY : SOLVER_EVERY) + size / 8)
+    if (size > size_max || ++offered < (under_tsan() ? TSAN_EVERY : SOLVER_EVERY) + size / 8)
         return false;
-    offered[kind] = 0;
+    offered = 0;
     return true;
 }

@@ -1,6 +1,6 @@
-// dp_cuda_parts - what the CUDA solvers share: the problem on the device, and its way there.
+// dp_cuda_parts - a solver's problem on the device, and its way there.
 //
-// Both solve in one block of threads: a problem of a few thousand rows fits its caches, and the
+// It is solved in one block of threads: a problem of a few thousand rows fits its caches, and the
 // steps between two barriers are shorter than a launch. Costs lie sink by sink, so that threads,
 // one per row, read neighbours. Places that no row needs are taken by blank rows, which cost
 // nothing anywhere: then every sink ends up full.

@@ -8,7 +8,7 @@ extern "C" {
 #include "dispatch/solvers/dp_cuda.h"
 #include "edge_worker/collective/ew_collective.h"
 #include "runtime/rt_cuda.h"
-extern const dp_cuda_table dp_hungarian_cuda_table, dp_auction_cuda_table;
+extern const dp_cuda_table dp_hungarian_cuda_table;
 extern const ew_cuda_table ew_cuda_device_table;
 extern const ew_collective_ops *const ew_cuda_nccl_ops;
 extern const rt_cuda_plugin lanyard_cuda_plugin __attribute__((visibility("default")));
@@ -97,8 +97,6 @@ static const void *table(const char *name)
         return &ew_cuda_device_table;
     if (strcmp(name, "dp_hungarian") == 0)
         return &dp_hungarian_cuda_table;
-    if (strcmp(name, "dp_auction") == 0)
-        return &dp_auction_cuda_table;
     if (strcmp(name, "ew_nccl") == 0)
         return ew_cuda_nccl_ops;
     return NULL;

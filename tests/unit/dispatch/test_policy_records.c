@@ -77,7 +77,7 @@ static const struct {
     {"esd, third", &dp_policy_esd, {.alpha = 0.7, .criterion = RT_CRITERION_MIN3_MIN}, {0}},
     {"esd, third and second",
      &dp_policy_esd,
-     {.criterion = RT_CRITERION_MIN3_MIN2, .solver = RT_SOLVER_AUCTION},
+     {.criterion = RT_CRITERION_MIN3_MIN2, .solver = RT_SOLVER_HUNGARIAN},
      {.alpha = 0.8}},
     {"esd, mean",
      &dp_policy_esd,
@@ -307,7 +307,7 @@ static uint64_t play_solver(const dp_solver_ops *ops, const char *line)
 static void play_solvers(const char *line, rt_bytes *record)
 {
     static const dp_solver_ops *const solvers[] = {&dp_solver_transport, &dp_solver_greedy,
-                                                   &dp_solver_auction, &dp_solver_hungarian};
+                                                   &dp_solver_hungarian};
     for (size_t s = 0; s < RT_COUNT_OF(solvers); s++)
         if (s < 2 || !value_of(line, "fast")) // the others take long for many rows
             records_put(record, "%s #%016" PRIx64, solvers[s]->name, play_solver(solvers[s], line));

@@ -115,7 +115,7 @@ static void test_every_key_reaches_its_member(void **state)
     assert_int_equal(c.cache.eviction, RT_EVICT_LFU);
     assert_true(c.dispatch.policy == RT_POLICY_LAIA && c.dispatch.alpha == 0.25);
     assert_int_equal(c.dispatch.criterion, RT_CRITERION_ROW_MEAN);
-    assert_int_equal(c.dispatch.solver, RT_SOLVER_AUCTION);
+    assert_int_equal(c.dispatch.solver, RT_SOLVER_HUNGARIAN);
     assert_int_equal(c.dispatch.view, RT_VIEW_STRICT);
     assert_int_equal(c.dispatch.first_touch, RT_FIRST_TOUCH_PULL);
     assert_int_equal(c.links.given_count, 3);
@@ -254,6 +254,36 @@ static void check_choice_key(rt_config *config, const rt_config_key *key)
     refuse_value(config, key, "nothing-like-it");
     refuse_value(config, key, "");
     assert_null(rt_config_choice_name(key->path, 9999));
+}
+
+// A line for each name and value of before leads to one of today, which may have been in files.
+static void test_what_was_before_leads_to_today(void **state)
+{
+    (void)state;
+    rt_config config = config_fresh();
+    char assignment[256];
+    for (const rt_config_renamed *one = rt_config_renames; one->before; one++) {
+        cJSON *was = one->now ? NULL : cJSON_Parse(one->was);
+        assert_null(rt_config_find(one->before));
+        if (one->now ? !rt_config_find(one->now) : !was || !one->instead)
+            fail_msg("%s leads nowhere", one->before);
+        cJSON_Delete(was);
+        snprintf(assignment, sizeof assignment, "%s=of another time", one->before);
+        if (!one->now)
+            config_must_set(&config, assignment);
+    }
+    for (const rt_config_replaced *one = rt_config_replacements; one->path; one++) {
+        const rt_config_key *key = rt_config_find(one->path);
+        assert_true(key && key->type == RT_KEY_CHOICE);
+        for (const rt_config_choice *now = key->choices; now->name; now++)
+            assert_string_not_equal(now->name, one->before);
+        snprintf(assignment, sizeof assignment, "%s=%s", one->path, one->before);
+        config_must_set(&config, assignment);
+        int value;
+        memcpy(&value, (const char *)&config + key->offset, sizeof value);
+        assert_string_equal(rt_config_choice_name(one->path, value), one->now);
+    }
+    rt_config_fini(&config);
 }
 
 static void test_bounds_of_every_key(void **state)
@@ -619,7 +649,7 @@ static void test_differences_are_named(void **state)
 
 TEST_MAIN(TEST(test_alpha_auto), TEST(test_differences_are_named), TEST(test_defaults),
           TEST(test_every_key_reaches_its_member), TEST(test_columns),
-          TEST(test_bounds_of_every_key), TEST(test_keys_do_not_share_members),
-          TEST(test_round_trip), TEST(test_copy_is_deep), TEST(test_escaped_backslash),
-          TEST(test_set), TEST(test_set_errors), TEST(test_check), TEST(test_check_of_tables),
-          TEST(test_check_of_nodes), TEST(test_reference))
+          TEST(test_bounds_of_every_key), TEST(test_what_was_before_leads_to_today),
+          TEST(test_keys_do_not_share_members), TEST(test_round_trip), TEST(test_copy_is_deep),
+          TEST(test_escaped_backslash), TEST(test_set), TEST(test_set_errors), TEST(test_check),
+          TEST(test_check_of_tables), TEST(test_check_of_nodes), TEST(test_reference))
