@@ -43,8 +43,7 @@ LDLIBS += $(if $(call HAS,mosquitto.h),-lmosquitto) $(if $(call HAS,librdkafka/r
 FOLDERS := runtime runtime/* dispatch/* ps_lite edge_worker edge_worker/* \
   bandwidth_probe cli
 # What no fuzz target reaches is not built for them.
-BEYOND_FUZZ := $(wildcard bandwidth_probe/*.c dispatch/bench/*.c dispatch/sim/*.c edge_worker/*.c edge_worker/bench/*.c \
-  edge_worker/collective/*.c runtime/page/*.c runtime/watch/*.c) \
+BEYOND_FUZZ := $(wildcard bandwidth_probe/*.c dispatch/sim/*.c edge_worker/*.c edge_worker/collective/*.c runtime/page/*.c runtime/watch/*.c) \
   $(filter-out edge_worker/serve/ew_question.c edge_worker/serve/ew_event.c,$(wildcard edge_worker/serve/*.c)) $(filter-out cli/cli_common.c cli/cli_eval.c,$(wildcard cli/*.c))
 SOURCES := $(filter-out cli/main.c $(WITHOUT) $(if $(filter fuzzer,$(SANITIZER)),$(BEYOND_FUZZ)),$(wildcard $(addsuffix /*.c,$(FOLDERS))))
 LIBRARY := $(DIR)/liblanyard.a

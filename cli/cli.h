@@ -53,7 +53,6 @@ int cli_pin(int argc, char **argv);
 int cli_rollback(int argc, char **argv);
 int cli_export(int argc, char **argv);
 int cli_check(int argc, char **argv);
-int cli_bench(int argc, char **argv);
 int cli_probe(int argc, char **argv);
 int cli_top(int argc, char **argv);
 int cli_report(int argc, char **argv);
@@ -68,14 +67,6 @@ int cli_standby(int argc, char **argv);
 int cli_promote(int argc, char **argv);
 int cli_verify(int argc, char **argv);
 int cli_trace(int argc, char **argv);
-
-extern const cli_commands cli_benches; // what `lanyard bench` has
-
-// The commands that a command has of its own; NULL: none.
-static inline const cli_commands *cli_inner(const cli_command *command)
-{
-    return command->run == cli_bench ? &cli_benches : NULL;
-}
 
 // An option "--name VALUE" (value set) or "--name" (flag set).
 typedef struct {

@@ -85,15 +85,14 @@ static void put_bash_kind(FILE *out, const char *value, const cli_commands *all)
     fputs(what[one], out);
 }
 
-// Options, what follows each, and what else a command takes. name: "up", "bench device".
-static void put_bash_command(FILE *out, const cli_command *command, const char *name,
-                             const cli_commands *all)
+// Options, what follows each, and what else a command takes.
+static void put_bash_command(FILE *out, const cli_command *command, const cli_commands *all)
 {
     cli_words words;
     char first[CLI_WORD_BYTES];
     cli_words_read(command, &words);
     cli_words_first(command, first);
-    fprintf(out, "    '%s')\n        case $before in\n", name);
+    fprintf(out, "    '%s')\n        case $before in\n", command->name);
     for (uint32_t i = 0; i < words.count; i++) {
         if (!words.words[i].value[0])
             continue;
@@ -108,42 +107,6 @@ static void put_bash_command(FILE *out, const cli_command *command, const char *
     fputs("--help' ", out);
     put_bash_kind(out, first, all);
     fputs(" ;;\n        esac ;;\n", out);
-}
-
-static void put_bash_inner(FILE *out, const cli_command *outer, const cli_commands *inner)
-{
-    char name[64];
-    fprintf(out, "    '%s')\n        options=--help words='", outer->name);
-    put_command_names(out, inner);
-    fputs("' ;;\n", out);
-    for (size_t i = 0; i < inner->count; i++) {
-        snprintf(name, sizeof name, "%s %s", outer->name, inner->commands[i].name);
-        put_bash_command(out, &inner->commands[i], name, inner);
-    }
-}
-
-static void put_bash_commands(FILE *out, const cli_commands *all)
-{
-    for (size_t i = 0; i < all->count; i++) {
-        const cli_command *command = &all->commands[i];
-        const cli_commands *inner = cli_inner(command);
-        if (inner)
-            put_bash_inner(out, command, inner);
-        else
-            put_bash_command(out, command, command->name, all);
-    }
-}
-
-static void put_inner_names(FILE *out, const cli_commands *all)
-{
-    for (size_t i = 0; i < all->count; i++) {
-        const cli_commands *inner = cli_inner(&all->commands[i]);
-        for (size_t k = 0; inner && k < inner->count; k++) {
-            if (k > 0)
-                fputs(" | ", out);
-            fprintf(out, "'%s %s'", all->commands[i].name, inner->commands[k].name);
-        }
-    }
 }
 
 // bash breaks words at = and :, and replaces only what stands behind the last of them; the line
@@ -165,8 +128,7 @@ static const char bash_middle[] =
     "        COMPREPLY=($(compgen -W \"$_lanyard_commands --help --version\" -- \"$word\"))\n"
     "        return\n"
     "    fi\n"
-    "    [ \"${#typed[@]}\" -eq 3 ] || case \"$command ${typed[2]}\" in\n"
-    "    ";
+    "    case $command in\n";
 static const char bash_tail[] =
     "    esac\n"
     "    if [ \"$kind\" = key ] && [[ $word == *=* ]]; then\n"
@@ -204,9 +166,8 @@ void cli_completion_bash(const cli_commands *all, FILE *out)
     put_keys(out);
     fputs("'\n", out);
     fputs(bash_middle, out);
-    put_inner_names(out, all);
-    fputs(") command=\"$command ${typed[2]}\" ;;\n    esac\n    case $command in\n", out);
-    put_bash_commands(out, all);
+    for (size_t i = 0; i < all->count; i++)
+        put_bash_command(out, &all->commands[i], all);
     fputs(bash_tail, out);
 }
 
@@ -254,14 +215,13 @@ static void put_zsh_line(void *to, const char *line, size_t size)
     put_zsh_text(to, line, size);
 }
 
-static void put_zsh_command(FILE *out, const cli_command *command, const char *name,
-                            const cli_commands *all)
+static void put_zsh_command(FILE *out, const cli_command *command, const cli_commands *all)
 {
     cli_words words;
     char first[CLI_WORD_BYTES];
     cli_words_read(command, &words);
     cli_words_first(command, first);
-    fprintf(out, "_lanyard_of_%s() {\n    _arguments", name);
+    fprintf(out, "_lanyard_of_%s() {\n    _arguments", command->name);
     for (uint32_t i = 0; i < words.count; i++) {
         const cli_word *word = &words.words[i];
         if (!cli_word_is_option(word))
@@ -295,44 +255,22 @@ static void put_zsh_described(FILE *out, const cli_commands *all)
     }
 }
 
-// A word of a list, then the function of that word with the rest of the line.
-static void put_zsh_choice(FILE *out, const char *function, const char *prefix,
-                           const cli_commands *all)
+// A command, then the function of that command with the rest of the line.
+static void put_zsh_choice(FILE *out, const cli_commands *all)
 {
-    fprintf(out, "%s() {\n    local -a commands=(\n", function);
+    fputs("_lanyard() {\n    local -a commands=(\n", out);
     put_zsh_described(out, all);
-    fprintf(out,
-            "    )\n"
-            "    if ((CURRENT == 2)); then\n"
-            "        _describe command commands\n"
-            "        return\n"
-            "    fi\n"
-            "    local name=%s${words[2]}\n"
-            "    shift words\n"
-            "    ((CURRENT--))\n"
-            "    (($+functions[$name])) && $name\n"
-            "}\n",
-            prefix);
-}
-
-static void put_zsh_commands(FILE *out, const cli_commands *all)
-{
-    char name[64], prefix[96];
-    for (size_t i = 0; i < all->count; i++) {
-        const cli_command *command = &all->commands[i];
-        const cli_commands *inner = cli_inner(command);
-        if (!inner) {
-            put_zsh_command(out, command, command->name, all);
-            continue;
-        }
-        for (size_t k = 0; k < inner->count; k++) {
-            snprintf(name, sizeof name, "%s_%s", command->name, inner->commands[k].name);
-            put_zsh_command(out, &inner->commands[k], name, all);
-        }
-        snprintf(name, sizeof name, "_lanyard_of_%s", command->name);
-        snprintf(prefix, sizeof prefix, "%s_", name);
-        put_zsh_choice(out, name, prefix, inner);
-    }
+    fputs("    )\n"
+          "    if ((CURRENT == 2)); then\n"
+          "        _describe command commands\n"
+          "        return\n"
+          "    fi\n"
+          "    local name=_lanyard_of_${words[2]}\n"
+          "    shift words\n"
+          "    ((CURRENT--))\n"
+          "    (($+functions[$name])) && $name\n"
+          "}\n",
+          out);
 }
 
 void cli_completion_zsh(const cli_commands *all, FILE *out)
@@ -348,8 +286,9 @@ void cli_completion_zsh(const cli_commands *all, FILE *out)
     fputs("\n        return\n    fi\n    case ${PREFIX%%=*} in\n", out);
     put_key_words(out, "    ");
     fputs("    esac\n    compset -P '*='\n    compadd -- ${=words}\n}\n", out);
-    put_zsh_commands(out, all);
-    put_zsh_choice(out, "_lanyard", "_lanyard_of_", all);
+    for (size_t i = 0; i < all->count; i++)
+        put_zsh_command(out, &all->commands[i], all);
+    put_zsh_choice(out, all);
     fputs("if [ \"$funcstack[1]\" = _lanyard ]; then\n    _lanyard \"$@\"\nelse\n"
           "    compdef _lanyard lanyard\nfi\n",
           out);

@@ -14,23 +14,17 @@
 #define HAS_UCX false
 #endif
 
-static void put_synopsis(FILE *file, const cli_command *command, const char *program)
+static void put_synopsis(FILE *file, const cli_command *command)
 {
-    fprintf(file, "  %s %s %s\n      %s\n", program, command->name, command->arguments,
-            command->help);
-}
-
-void cli_help_list(FILE *file, const cli_commands *all, const char *program)
-{
-    for (size_t i = 0; i < all->count; i++)
-        put_synopsis(file, &all->commands[i], program);
+    fprintf(file, "  lanyard %s %s\n      %s\n", command->name, command->arguments, command->help);
 }
 
 int cli_help_usage(const cli_commands *all, FILE *file)
 {
     fprintf(file, "lanyard %s - trains click-through models on the machines of a local network\n\n",
             RT_PROGRAM_VERSION);
-    cli_help_list(file, all, "lanyard");
+    for (size_t i = 0; i < all->count; i++)
+        put_synopsis(file, &all->commands[i]);
     fprintf(file, "\nOptions: `lanyard COMMAND --help`. All keys of CONFIG: docs/CONFIG.md, or "
                   "`lanyard check --document`.\n");
     return file == stdout ? CLI_OK : CLI_USAGE;
@@ -38,31 +32,20 @@ int cli_help_usage(const cli_commands *all, FILE *file)
 
 static const cli_command *find(const cli_commands *all, const char *name)
 {
-    for (size_t i = 0; all && i < all->count; i++)
+    for (size_t i = 0; i < all->count; i++)
         if (strcmp(all->commands[i].name, name) == 0)
             return &all->commands[i];
     return NULL;
 }
 
-static int explain(const cli_command *command, const char *program)
+int cli_help_command(const cli_command *command)
 {
-    put_synopsis(stdout, command, program);
+    put_synopsis(stdout, command);
     if (command->options)
         printf("\n%s", command->options);
     if (strstr(command->arguments, "--set "))
         printf("%s", CLI_SET_HELP);
     return CLI_OK;
-}
-
-int cli_help_command(const cli_command *command, int argc, char **argv)
-{
-    char program[64];
-    const cli_commands *inner = cli_inner(command);
-    const cli_command *one = argc > 1 ? find(inner, argv[1]) : NULL;
-    if (!one)
-        return explain(command, "lanyard");
-    snprintf(program, sizeof program, "lanyard %s", command->name);
-    return explain(one, program);
 }
 
 static void put_plugins(bool wanted)
@@ -119,7 +102,7 @@ static int explain_named(const cli_commands *all, const char *name)
     const cli_command *command = find(all, name);
     if (!command)
         return CLI_USAGE;
-    return explain(command, "lanyard");
+    return cli_help_command(command);
 }
 
 int cli_help(const cli_commands *all, int argc, char **argv)

@@ -10,14 +10,11 @@
 // `lanyard help ...`.
 int cli_help(const cli_commands *all, int argc, char **argv);
 
-// `lanyard NAME ... --help`; argv[1] may name one of the command's own (`lanyard bench device`).
-int cli_help_command(const cli_command *command, int argc, char **argv);
+// `lanyard NAME ... --help`.
+int cli_help_command(const cli_command *command);
 
 // The list of all commands: CLI_OK on standard output, CLI_USAGE elsewhere.
 int cli_help_usage(const cli_commands *all, FILE *file);
-
-// A line with the synopsis of each command and one with its help; program stands before each.
-void cli_help_list(FILE *file, const cli_commands *all, const char *program);
 
 // `lanyard --version`: the build, and what it was built with.
 int cli_help_version(void);

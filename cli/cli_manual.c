@@ -83,27 +83,6 @@ static void put_words(FILE *out, const cli_command *command)
     }
 }
 
-static void put_synopsis(FILE *out, const char *outer, const cli_command *command)
-{
-    fputs(".HP\n\\fBlanyard ", out);
-    if (outer)
-        fprintf(out, "%s ", outer);
-    fprintf(out, "%s\\fR ", command->name);
-    rt_roff_text(out, command->arguments);
-    fputc('\n', out);
-}
-
-static void put_inner(FILE *out, const cli_command *outer, const cli_commands *inner)
-{
-    for (size_t i = 0; i < inner->count; i++) {
-        const cli_command *one = &inner->commands[i];
-        fprintf(out, ".SS lanyard %s %s\n", outer->name, one->name);
-        rt_roff_text(out, one->help);
-        fputs(".\n", out);
-        put_words(out, one);
-    }
-}
-
 static void put_see_also(FILE *out, const char *rest)
 {
     fprintf(out, ".SH SEE ALSO\n%s", rest);
@@ -111,17 +90,12 @@ static void put_see_also(FILE *out, const char *rest)
 
 static void put_command(FILE *out, const cli_command *command)
 {
-    const cli_commands *inner = cli_inner(command);
     put_title(out, command->name, 1);
     put_name(out, command->name, command->help);
-    fputs(".SH SYNOPSIS\n", out);
-    put_synopsis(out, NULL, command);
-    for (size_t i = 0; inner && i < inner->count; i++)
-        put_synopsis(out, command->name, &inner->commands[i]);
-    fputs(".SH OPTIONS\n", out);
+    fprintf(out, ".SH SYNOPSIS\n.HP\n\\fBlanyard %s\\fR ", command->name);
+    rt_roff_text(out, command->arguments);
+    fputs("\n.SH OPTIONS\n", out);
     put_words(out, command);
-    if (inner)
-        put_inner(out, command, inner);
     fputs(statuses, out);
     put_see_also(out, ".BR lanyard (1),\n.BR lanyard\\-config (5)\n");
 }

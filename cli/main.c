@@ -180,11 +180,6 @@ static const cli_command commands[] = {
      "  --out DIR  where the run will write: rights and space are tested there\n"
      "  --json     as JSON\n",
      cli_doctor},
-    {"bench", "dispatch | device [OPTION]...", "measure this build on this machine",
-     "  dispatch  solvers and planner: times, memory, distance to the optimum\n"
-     "  device    operations and training steps: times, bytes, share of the machine's peaks\n"
-     "`lanyard bench dispatch --help` explains the options of one.\n",
-     cli_bench},
     {"probe", "HOST:PORT [--json] [--listen] [--config CONFIG | --insecure]",
      "measure the link to a PS shard, or to another `lanyard probe --listen`",
      "  --listen         answer probes at this address, until a signal ends it\n"
@@ -292,7 +287,7 @@ static int run_command(const cli_command *command, int argc, char **argv)
     for (int i = 1; i < argc; i++)
         wants_help = wants_help || asks_for_help(argv[i]);
     if (wants_help)
-        return close_output(cli_help_command(command, argc, argv));
+        return close_output(cli_help_command(command));
     const int code = command->run(argc, argv);
     if (prints_aside(command))
         return code;

@@ -7,7 +7,10 @@ QUICK :=
 MINUTES := $(if $(QUICK),0.1,10)
 COUNT := 20
 TESTS := $(patsubst %.c,$(DIR)/%,$(wildcard tests/*/test_*.c tests/unit/*/test_*.c))
-BENCHES := $(patsubst %.c,$(DIR)/%,$(wildcard tests/bench/*_bench.c))
+# Planner, solvers and devices, measured by a program of their own, which needs what the program needs and no more.
+MEASURE := $(DIR)/tests/bench/lanyard_bench
+MEASURES := $(patsubst %.c,$(DIR)/%.o,$(wildcard tests/bench/dispatch/*.c tests/bench/device/*.c))
+BENCHES := $(filter-out $(MEASURE),$(patsubst %.c,$(DIR)/%,$(wildcard tests/bench/*_bench.c)))
 ALL_RIVALS := $(patsubst %.cc,$(DIR)/%,$(wildcard tests/bench/*.cc))
 RIVALS := $(if $(QUICK),$(if $(wildcard /usr/include/lemon/core.h),$(ALL_RIVALS)),$(ALL_RIVALS))
 FUZZERS := $(patsubst %.c,$(DIR)/%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -21,13 +24,13 @@ asan: ## the tests under the address and undefined behaviour sanitizers
 	@$(MAKE) test-run SANITIZER=address
 tsan: ## the tests under the thread sanitizer
 	@$(MAKE) test-run SANITIZER=thread
-test-run: all $(KAFKA_BOX) $(if $(SANITIZER),,fuzz-build $(if $(NVCC),gpu-build,build/gpu/tests/gpu/gpu_bench))
+test-run: all $(MEASURE) $(KAFKA_BOX) $(if $(SANITIZER),,fuzz-build $(if $(NVCC),gpu-build,build/gpu/tests/gpu/gpu_bench))
 	@LANYARD=$(PROGRAM) FUZZ_SECONDS=$(FUZZ_SECONDS) DIR=$(DIR) tests/run $(DIR)/tests $(if $(SANITIZER),,tests/boxes tests/fuzz tests/gpu tests/install tests/mutate tests/prove tests/site tests/soak tests/streams tests/targets tests/watch)
 
 bench: ## build the measurements of tests/bench and run them, one at a time
 	@tools/setup bench
 	@$(MAKE) bench-run
-bench-run: $(BENCHES) $(RIVALS) $(PROGRAM)
+bench-run: $(MEASURE) $(BENCHES) $(RIVALS) $(PROGRAM)
 	tests/bench/run_all $(if $(QUICK),--quick) $(PROGRAM) $(DIR)
 
 torture: $(if $(QUICK),program,all) ## kill, freeze, cut off and damage runs for MINUTES=10, by SEED=1: their models must be those of calm runs
@@ -83,7 +86,7 @@ fuzz-build:
 	  $(MAKE) fuzzers SANITIZER=fuzzer CC=clang; fi
 fuzzers: $(FUZZERS)
 
-$(SUPPORT): $(patsubst %.c,$(DIR)/%.o,$(wildcard tests/support/*.c tests/explore/explore*.c))
+$(SUPPORT): $(MEASURES) $(patsubst %.c,$(DIR)/%.o,$(wildcard tests/support/*.c tests/explore/explore*.c))
 # What tests load into the program to make its calls fail; see tests/proc/test_failures.c.
 FAILING := build/release/tests/libfailing.so
 $(FAILING): tests/support/failing/failing.c
@@ -115,6 +118,8 @@ $(Q)$(CC) $(CFLAGS) $(SANITIZE) $(FAST_LINK) -Wl,--start-group $^ -Wl,--end-grou
 endef
 $(TESTS) $(BENCHES): %: %.o $(SUPPORT) $(LIBRARY)
 	$(LINK)
+$(MEASURE): %: %.o $(MEASURES) $(LIBRARY)
+	$(LINK)
 $(FUZZERS): %: %.o $(LIBRARY)
 	$(LINK)
 
@@ -126,4 +131,4 @@ $(RIVALS): $(DIR)/%: %.cc
 	@mkdir -p $(@D)
 	$(Q)$(CXX) -O2 -g $< -o $@
 
--include $(patsubst %.c,$(DIR)/%.d,$(wildcard tests/*/*.c tests/unit/*/*.c))
+-include $(patsubst %.c,$(DIR)/%.d,$(wildcard tests/*/*.c tests/unit/*/*.c tests/bench/d*/*.c))

@@ -7,7 +7,7 @@
 BENCH is solver_bench, LEMON is lemon_transport, both built. Exits non-zero when two totals differ.
 scipy.optimize.linear_sum_assignment gets the expanded matrix (one column per place); its time and
 LEMON's are without building the matrix or the graph. DIR holds matrices of real batches, made by
-`lanyard bench dispatch --dump-matrices DIR --file ROWS`.
+`lanyard_bench dispatch --dump-matrices DIR --file ROWS`.
 """
 import argparse
 import json

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 """compare_steps - a training step of every model beside PyTorch's, at the same shapes.
 
-  tests/bench/compare_steps.py build/lanyard [--quick] [--batches 128,1024] [--dims 16,64,512]
+  tests/bench/compare_steps.py build/release/tests/bench/lanyard_bench [--quick] [--batches 128,1024] [--dims 16,64,512]
                                [--newest]
 
-Lanyard's side is `lanyard bench device`: forward, backward, dense and row optimizers (Adagrad), 26
+Lanyard's side is `lanyard_bench device`: forward, backward, dense and row optimizers (Adagrad), 26
 fields, 13 dense features, MLP 256-256-256. PyTorch's (step_reference.py, a process of its own) has the
 same models on batches of the same make, with its BLAS told what the CPU is. All on one thread, in
 processor time. ratio: of samples/s. floor: what Lanyard's step takes over its matrix products alone
@@ -51,7 +51,7 @@ class PyTorch:
 
 
 def run_lanyard(program, quick):
-    run = subprocess.run([program, "bench", "device", "--json", *(["--quick"] if quick else [])],
+    run = subprocess.run([program, "device", "--json", *(["--quick"] if quick else [])],
                          stdout=subprocess.PIPE, check=True, text=True)
     return json.loads(run.stdout)["models"]["rows"]
 

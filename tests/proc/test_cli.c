@@ -52,9 +52,9 @@ static size_t count_of(const char *text, const char *part)
 static void every_command_has_help(void **state)
 {
     (void)state;
-    static const char *const commands[] = {"up",     "sim",   "eval",       "check",   "doctor",
-                                           "bench",  "probe", "report",     "profile", "keygen",
-                                           "worker", "ps",    "coordinator"};
+    static const char *const commands[] = {"up",     "sim",    "eval",   "check",
+                                           "doctor", "probe",  "report", "profile",
+                                           "keygen", "worker", "ps",     "coordinator"};
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         char usage[64];
         snprintf(usage, sizeof usage, "  lanyard %s ", commands[i]);
@@ -65,7 +65,6 @@ static void every_command_has_help(void **state)
     SAYS(0, "  --rank N                 its number, from 0", "worker", "--help");
     SAYS(0, "  --rank N                 its number, from 0", "ps", "--help");
     SAYS(0, "alpha=0.5", "sim", "CONFIG", "--help");
-    SAYS(0, "--dump-matrices", "bench", "dispatch", "--help");
 }
 
 static const char table[] =

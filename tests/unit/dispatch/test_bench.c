@@ -1,11 +1,11 @@
-// dp_bench: what the measurements of `lanyard bench dispatch` rest on, and a section that can be
+// dp_bench: what the measurements of `lanyard_bench dispatch` rest on, and a section that can be
 // checked: no placement undercuts the optimum or the bound.
 #include <cjson/cJSON.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "dispatch/bench/dp_bench.h"
+#include "tests/bench/dispatch/dp_bench.h"
 #include "dispatch/solvers/dp_solver.h"
 #include "tests/support/test.h"
 

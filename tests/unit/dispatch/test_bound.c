@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "dispatch/bench/dp_bound.h"
+#include "tests/bench/dispatch/dp_bound.h"
 #include "runtime/rt_hash.h"
 #include "tests/support/test.h"
 

@@ -1,9 +1,9 @@
-// `lanyard bench device`, the quick one: everything is measured, and nothing is left out.
+// `lanyard_bench device`, the quick one: everything is measured, and nothing is left out.
 #include <cjson/cJSON.h>
 #include <math.h>
 #include <string.h>
 
-#include "edge_worker/bench/ew_bench.h"
+#include "tests/bench/device/ew_bench.h"
 #include "tests/support/test.h"
 
 static double number(const cJSON *row, const char *name)

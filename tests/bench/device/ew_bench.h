@@ -1,4 +1,4 @@
-// ew_bench - measurements of a device: `lanyard bench device`.
+// ew_bench - measurements of a device: `lanyard_bench device`.
 //
 // Every operation and a training step of every model, with Criteo's 26 fields and 13 dense
 // features: time, bytes and operations (ew_count), and the share of what the device can do at most,

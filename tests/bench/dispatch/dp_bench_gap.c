@@ -3,8 +3,8 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "dispatch/bench/dp_bench.h"
-#include "dispatch/bench/dp_bound.h"
+#include "tests/bench/dispatch/dp_bench.h"
+#include "tests/bench/dispatch/dp_bound.h"
 #include "dispatch/policies/dp_policy.h"
 
 #define SCALE 0.02

@@ -1,4 +1,4 @@
-#include "dispatch/bench/dp_bound.h"
+#include "tests/bench/dispatch/dp_bound.h"
 
 #include <math.h>
 #include <string.h>

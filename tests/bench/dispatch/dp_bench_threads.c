@@ -2,7 +2,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "dispatch/bench/dp_bench.h"
+#include "tests/bench/dispatch/dp_bench.h"
 #include "runtime/rt_thread.h"
 
 #define WORKERS 8u

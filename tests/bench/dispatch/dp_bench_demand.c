@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "dispatch/bench/dp_bench.h"
+#include "tests/bench/dispatch/dp_bench.h"
 #include "dispatch/planner/dp_account.h"
 #include "dispatch/planner/dp_controller.h"
 

@@ -1,4 +1,4 @@
-// dp_bench - measurements of the planner and its solvers: `lanyard bench dispatch`.
+// dp_bench - measurements of the planner and its solvers: `lanyard_bench dispatch`.
 //
 // Everything that is reported was measured in the run that reports it; a paper's figures stand in
 // columns that name the paper. Times are processor times, medians over repeats. One thread.

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "dispatch/bench/dp_bench.h"
+#include "tests/bench/dispatch/dp_bench.h"
 #include "dispatch/planner/dp_planner_parts.h"
 #include "dispatch/plan/dp_slice_wire.h"
 #include "dispatch/solvers/dp_solver.h"

@@ -1,4 +1,4 @@
-#include "dispatch/bench/dp_bench.h"
+#include "tests/bench/dispatch/dp_bench.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "dispatch/bench/dp_bench.h"
+#include "tests/bench/dispatch/dp_bench.h"
 #include "dispatch/solvers/dp_solver.h"
 #include "runtime/rt_hash.h"
 

@@ -1,10 +1,10 @@
-// `lanyard bench WHAT`: measurements that ship with the program.
+// `lanyard_bench`: planner, solvers and devices of this build, measured on this machine.
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/cli_help.h"
-#include "dispatch/bench/dp_bench.h"
-#include "edge_worker/bench/ew_bench.h"
+#include "cli/cli.h"
+#include "tests/bench/device/ew_bench.h"
+#include "tests/bench/dispatch/dp_bench.h"
 
 typedef struct {
     const char *name;
@@ -24,7 +24,7 @@ static bool known_section(const char *name)
     for (size_t i = 0; i < RT_COUNT_OF(dispatch_sections); i++)
         if (strcmp(dispatch_sections[i].name, name) == 0)
             return true;
-    fprintf(stderr, "lanyard bench: no section \"%s\"; there are:", name);
+    fprintf(stderr, "lanyard_bench: no section \"%s\"; there are:", name);
     for (size_t i = 0; i < RT_COUNT_OF(dispatch_sections); i++)
         fprintf(stderr, " %s", dispatch_sections[i].name);
     fputc('\n', stderr);
@@ -88,11 +88,9 @@ static int bench_dispatch(int argc, char **argv)
                                   {"dump-matrices", &bench.dump_dir, NULL}};
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &unexpected, sets, &set_count))
         return CLI_USAGE;
-    if (unexpected || set_count || !known_section(only)) {
-        fprintf(stderr, "lanyard bench dispatch: expected options only (see lanyard bench)\n");
+    if (unexpected || set_count || !known_section(only))
         return CLI_USAGE;
-    }
-    rt_log_setup(RT_LOG_WARN, "lanyard");
+    rt_log_setup(RT_LOG_WARN, "lanyard_bench");
     if (!create_report(json, &bench.report))
         return cli_fail(&(rt_error){.text = "out of memory"});
     const rt_status status = run_dispatch(&bench, only, &error);
@@ -110,45 +108,44 @@ static int bench_device(int argc, char **argv)
         {"json", NULL, &json}, {"quick", NULL, &bench.quick}, {"device", &bench.device, NULL}};
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &unexpected, sets, &set_count))
         return CLI_USAGE;
-    if (unexpected || set_count) {
-        fprintf(stderr, "lanyard bench device: expected options only (see lanyard bench)\n");
+    if (unexpected || set_count)
         return CLI_USAGE;
-    }
-    rt_log_setup(RT_LOG_WARN, "lanyard");
+    rt_log_setup(RT_LOG_WARN, "lanyard_bench");
     if (!create_report(json, &bench.report))
         return cli_fail(&(rt_error){.text = "out of memory"});
     const rt_status status = ew_bench_device(&bench, &error);
     return finish(bench.report, json, status, &error);
 }
 
-static const cli_command benches[] = {
-    {"dispatch",
-     "[--section NAME] [--file ROWS] [--quick] [--json] | --dump-matrices DIR [--file ROWS]",
-     "solvers and planner: times, memory, distance to the optimum",
-     "  --section NAME       opt, scaling, memory, planner, directory, gap, demand or threads; "
-     "default: all\n"
-     "  --file ROWS          samples of this Criteo file, not generated ones\n"
-     "  --quick              the least that shows that it works\n"
-     "  --json               as JSON\n"
-     "  --dump-matrices DIR  cost matrices, one a file, for other solvers\n",
-     bench_dispatch},
-    {"device", "[--device cpu|cuda:N] [--quick] [--json]",
-     "operations and training steps: times, bytes, share of the machine's peaks",
-     "  --device cpu|cuda:N  what computes (cpu)\n"
-     "  --quick              the least that shows that it works\n"
-     "  --json               as JSON\n",
-     bench_device},
-};
+static const char usage[] =
+    "lanyard_bench dispatch [--section NAME] [--file ROWS] [--quick] [--json]\n"
+    "lanyard_bench dispatch --dump-matrices DIR [--file ROWS]\n"
+    "    solvers and planner: times, memory, distance to the optimum\n"
+    "lanyard_bench device [--device cpu|cuda:N] [--quick] [--json]\n"
+    "    operations and training steps: times, bytes, share of the machine's peaks\n\n"
+    "  --section NAME       opt, scaling, memory, planner, directory, gap, demand or threads; "
+    "default: all\n"
+    "  --file ROWS          samples of this Criteo file, not generated ones\n"
+    "  --dump-matrices DIR  cost matrices, one a file, for other solvers\n"
+    "  --device cpu|cuda:N  what computes (cpu); the plug-in is beside this program or on\n"
+    "                       LD_LIBRARY_PATH\n"
+    "  --quick              the least that shows that it works\n"
+    "  --json               as JSON\n";
 
-const cli_commands cli_benches = {benches, RT_COUNT_OF(benches)};
-
-int cli_bench(int argc, char **argv)
+int main(int argc, char **argv)
 {
-    for (size_t i = 0; argc > 1 && i < RT_COUNT_OF(benches); i++) {
-        if (strcmp(argv[1], benches[i].name) == 0)
-            return benches[i].run(argc - 1, argv + 1);
-    }
-    fprintf(stderr, "lanyard bench: which one?\n\n");
-    cli_help_list(stderr, &cli_benches, "lanyard bench");
-    return CLI_USAGE;
+    const char *what = argc > 1 ? argv[1] : "";
+    rt_keep_freed_memory();
+    if (strcmp(what, "--help") == 0)
+        return fputs(usage, stdout) >= 0 ? CLI_OK : CLI_FAILED;
+    int code = CLI_USAGE;
+    if (strcmp(what, "dispatch") == 0)
+        code = bench_dispatch(argc - 1, argv + 1);
+    else if (strcmp(what, "device") == 0)
+        code = bench_device(argc - 1, argv + 1);
+    if (code == CLI_USAGE)
+        fputs(usage, stderr);
+    if (fflush(stdout) != 0 && code == CLI_OK)
+        return CLI_FAILED;
+    return code;
 }

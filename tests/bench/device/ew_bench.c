@@ -1,4 +1,4 @@
-#include "edge_worker/bench/ew_bench.h"
+#include "tests/bench/device/ew_bench.h"
 
 #include <math.h>
 #include <stdlib.h>
