@@ -100,6 +100,12 @@ static rt_status create_rows(ew_run *w, rt_error *error)
                   : RT_OK;
 }
 
+// The samples by which gradients are divided.
+static uint32_t full_batch(const rt_config *config, const rt_wire_welcome *welcome)
+{
+    return welcome->worker_count * config->samples_per_worker;
+}
+
 // What the stream's fields are, where that matters: the configuration says it.
 static rt_status read_fields(ew_run *w, rt_error *error)
 {
@@ -127,7 +133,8 @@ static rt_status create_model(ew_run *w, rt_error *error)
     const rt_wire_welcome *welcome = &w->member.welcome;
     ew_model_config model = {
         .model = config->model,
-        .optimizer = rt_optimizer_with_rate(&config->optimizer_dense, welcome->dense_rate),
+        .optimizer = rt_optimizer_in_run(&config->optimizer_dense, welcome->dense_rate,
+                                         full_batch(config, welcome)),
         .seed = config->seed,
         .dense_count = welcome->dense_count,
         .field_count = welcome->field_count,
@@ -145,16 +152,17 @@ static rt_status create_model(ew_run *w, rt_error *error)
     if (status)
         return status;
     bool unified = w->device.unified;
-    ew_trainer_config trainer = {
-        .device = &w->device,
-        .model = w->model,
-        .row_optimizer = rt_optimizer_with_rate(&config->optimizer_rows, welcome->row_rate),
-        .slab = unified ? w->rows.slab : w->device_rows.slab,
-        .slot_count = welcome->slot_count,
-        .row_stride = unified ? w->rows.stride : w->device_rows.stride,
-        .dim = config->model.embedding_dim,
-        .row_count_max = model.row_count_max,
-        .wake_fd = w->wake_fd};
+    ew_trainer_config trainer = {.device = &w->device,
+                                 .model = w->model,
+                                 .row_optimizer =
+                                     rt_optimizer_in_run(&config->optimizer_rows, welcome->row_rate,
+                                                         full_batch(config, welcome)),
+                                 .slab = unified ? w->rows.slab : w->device_rows.slab,
+                                 .slot_count = welcome->slot_count,
+                                 .row_stride = unified ? w->rows.stride : w->device_rows.stride,
+                                 .dim = config->model.embedding_dim,
+                                 .row_count_max = model.row_count_max,
+                                 .wake_fd = w->wake_fd};
     return ew_trainer_create(&trainer, &w->trainer, error);
 }
 
@@ -167,6 +175,7 @@ static dp_slice_limits slice_limits(const rt_config *config, const rt_wire_welco
                              .field_count = welcome->field_count,
                              .worker_count = welcome->worker_count,
                              .rank = rank,
+                             .batch_samples = full_batch(config, welcome),
                              .sample_count_max = welcome->sample_count_max,
                              .lookup_count_max =
                                  welcome->sample_count_max * welcome->keys_per_sample_max,
@@ -217,7 +226,8 @@ static rt_status create_exchange(ew_run *w, rt_error *error)
     w->weights = (ew_weights){
         .shared = keeps,
         .stripes = {exchange.count - 1, exchange.shard_count},
-        .optimizer = rt_optimizer_with_rate(&config->optimizer_dense, w->member.welcome.dense_rate),
+        .optimizer = rt_optimizer_in_run(&config->optimizer_dense, w->member.welcome.dense_rate,
+                                         full_batch(config, &w->member.welcome)),
         .sender = ew_run_self_to_shards(w),
         .exchange = w->exchange,
         .ops = &ew_trainer_weights,

@@ -116,12 +116,13 @@ static rt_status create_shard(server *s, rt_error *error)
     const uint64_t memory = config->ps_memory_bytes_max;
     if (ps_store_open(config, &s->store, error))
         return error->status;
+    const uint32_t batch = welcome->worker_count * config->samples_per_worker;
     const ps_shard_config shard = {
         .rank = s->place,
         .shard_count = welcome->shard_count,
         .worker_count = welcome->worker_count,
         .dim = config->model.embedding_dim,
-        .optimizer = rt_optimizer_with_rate(&config->optimizer_rows, welcome->row_rate),
+        .optimizer = rt_optimizer_in_run(&config->optimizer_rows, welcome->row_rate, batch),
         .seed = config->seed,
         .init_scale = (float)config->model.init_scale,
         .homes = config->ps_homes,
@@ -133,7 +134,8 @@ static rt_status create_shard(server *s, rt_error *error)
         .gradient_bytes_max = memory / 4,
         .dense_bytes_max = memory / 4,
         .keeps_dense = rt_stripes_keep(config),
-        .dense_optimizer = rt_optimizer_with_rate(&config->optimizer_dense, welcome->dense_rate),
+        .dense_optimizer =
+            rt_optimizer_in_run(&config->optimizer_dense, welcome->dense_rate, batch),
         .pulls_parked_max = 1u << 22,
         .message_bytes = config->network_message_bytes,
         .queue_messages_max = QUEUE_MESSAGES_MAX,

@@ -23,6 +23,7 @@ static dp_slice_limits limits_of(const dp_run *c, const rt_schema *schema)
                               .more_labels = schema->label_count - 1,
                               .field_count = schema->field_count,
                               .worker_count = config->worker_count,
+                              .batch_samples = c->planner.sample_count_max,
                               .sample_count_max = sample_count_max,
                               .lookup_count_max = sample_count_max * c->planner.keys_per_sample_max,
                               .slot_count = c->planner.slot_count[0],

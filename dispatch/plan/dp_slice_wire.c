@@ -188,7 +188,8 @@ static rt_wire_slice slice_counts(const dp_plan *plan, const dp_slice *slice, co
         where(limits->hands, DP_SLICE_HANDS) | where(limits->sums, DP_SLICE_SUMS);
     rt_wire_slice counts = {.flags = (uint32_t)flags,
                             .iteration = plan->iteration,
-                            .batch_samples = plan->sample_count,
+                            .batch_samples =
+                                (uint32_t)where(plan->iteration, limits->batch_samples),
                             .sample_count = slice->sample_count,
                             .lookup_count = lookup_count,
                             .row_count = slice->row_count,

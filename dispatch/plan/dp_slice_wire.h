@@ -23,7 +23,7 @@
 typedef struct {
     uint32_t flags;
     uint32_t iteration;     // that is trained, from 1; of a flush: 0
-    uint32_t batch_samples; // N, of all workers: gradients are scaled by 1/N
+    uint32_t batch_samples; // N, of a full batch of all workers: gradients are scaled by 1/N
     uint32_t sample_count;
     uint32_t lookup_count;
     uint32_t row_count;
@@ -91,7 +91,8 @@ typedef struct {
     uint32_t more_labels; // of a sample, after the first
     uint32_t field_count;
     uint32_t worker_count;
-    uint32_t rank; // decoding: of the worker whose slice it is
+    uint32_t rank;          // decoding: of the worker whose slice it is
+    uint32_t batch_samples; // encoding: of a full batch of all workers
     uint32_t sample_count_max;
     uint32_t lookup_count_max;
     uint32_t slot_count;

@@ -210,6 +210,7 @@ typedef struct {
     rt_decay_kind decay;        // of the learning rate, after the warm-up
     uint32_t decay_iterations;
     float decay_floor; // share of the learning rate that stays
+    uint32_t batch_samples; // no key: N, by which gradients were divided; 0: by nothing
 } rt_optimizer_config;
 
 typedef enum { RT_EVICT_EMARK, RT_EVICT_LRU, RT_EVICT_LFU, RT_EVICT_LIGHT_LFU } rt_eviction_kind;

@@ -206,16 +206,18 @@ static void keep_own_l2(const rt_optimizer_config *config, uint64_t step, terms 
 }
 
 // McMahan et al., KDD 2013, Algorithm 1. State: n (squares), then z. A row's initial values enter
-// only through sigma, so the first steps largely replace them. l2 is the paper's lambda_2.
+// only through sigma, so the first steps largely replace them. l2 is the paper's lambda_2. The
+// paper's gradients are those of single samples: a step takes their sum, for beta and the penalties
+// are numbers of that size, beside which a mean over a batch is nothing.
 WIDE static void step_ftrl(const rt_optimizer_config *config, terms t, uint32_t dim, uint32_t plane,
                            float *restrict values, float *restrict state,
                            const float *restrict gradient)
 {
     float *restrict squares = state, *restrict z = state + plane;
     const float alpha = t.rate, beta = config->beta;
-    const float l1 = config->l1, l2 = config->l2;
+    const float l1 = config->l1, l2 = config->l2, summed = rt_optimizer_summed(config);
     for (uint32_t i = 0; i < dim; i++) {
-        float g = t.scale * gradient[i], square = squares[i] + g * g;
+        float g = t.scale * gradient[i] * summed, square = squares[i] + g * g;
         float root = sqrtf(square);
         float sigma = (root - sqrtf(squares[i])) / alpha;
         float z_next = z[i] + (g - sigma * values[i]);

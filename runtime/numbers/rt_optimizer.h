@@ -2,8 +2,8 @@
 // dense part.
 //
 // A row on the wire and in a table is `dim` values followed by `rt_optimizer_state_floats(...)`
-// floats of state. The gradient is the sum over all samples of the iteration (already scaled by
-// 1/N). Results depend on the inputs only, never on the thread or machine width: every build uses
+// floats of state. The gradient is the sum over all samples of the iteration, divided by N, the
+// samples of a full batch: a sample counts the same in a batch that ended early. Results depend on the inputs only, never on the thread or machine width: every build uses
 // the same element-wise operations in the same order.
 #ifndef RT_OPTIMIZER_H
 #define RT_OPTIMIZER_H
@@ -94,6 +94,21 @@ static inline rt_optimizer_config rt_optimizer_with_rate(const rt_optimizer_conf
     rt_optimizer_config other = *config;
     other.learning_rate = rate > 0 ? rate : config->learning_rate;
     return other;
+}
+
+// And for gradients that were divided by batch_samples.
+static inline rt_optimizer_config rt_optimizer_in_run(const rt_optimizer_config *config, float rate,
+                                                      uint32_t batch_samples)
+{
+    rt_optimizer_config other = rt_optimizer_with_rate(config, rate);
+    other.batch_samples = batch_samples;
+    return other;
+}
+
+// What makes the sum over samples of a gradient.
+static inline float rt_optimizer_summed(const rt_optimizer_config *config)
+{
+    return config->batch_samples ? (float)config->batch_samples : 1;
 }
 
 // The learning rate of step: learning_rate, times step / warmup_iterations before the end of the

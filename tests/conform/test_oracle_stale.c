@@ -200,7 +200,7 @@ static void compute(het *h, uint32_t worker, float *gradients)
         .row_slots = row_slots,
         .slab = h->slab,
         .row_stride = h->floats,
-        .scale = 1.0f / (float)batch->sample_count,
+        .scale = 1.0f / (float)h->plan->planner.sample_count_max,
         .log_odds = h->iteration == 1 ? rt_batch_log_odds(batch) : 0};
     if (ew_model_step(h->models[worker], &own, NULL, NULL, &step, &error))
         fail_msg("%s", error.text);

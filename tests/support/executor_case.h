@@ -77,6 +77,7 @@ static inline ew_executor_config config_of(rig *r, uint32_t slices, uint32_t cre
                           .rank = 1,
                           .hands = HANDS,
                           .sums = SUMS,
+                          .batch_samples = 4,
                           .sample_count_max = 4,
                           .lookup_count_max = 4 * FIELDS,
                           .slot_count = SLOTS}};

@@ -194,6 +194,7 @@ dp_slice_limits fabric_limits(const fabric_plan *plan, uint32_t worker)
                              .more_labels = shape->more_labels,
                              .field_count = shape->field_count,
                              .worker_count = shape->worker_count,
+                             .batch_samples = plan->planner.sample_count_max,
                              .sample_count_max = micro_batch,
                              .lookup_count_max = micro_batch * plan->planner.keys_per_sample_max,
                              .slot_count = plan->planner.slot_count[worker],

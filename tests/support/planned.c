@@ -115,6 +115,7 @@ static void set_limits(planned *p)
                           .more_labels = p->schema.label_count - 1,
                           .field_count = p->schema.field_count,
                           .worker_count = config->worker_count,
+                          .batch_samples = p->planner_config.sample_count_max,
                           .sample_count_max = samples,
                           .lookup_count_max = samples * p->planner_config.keys_per_sample_max,
                           .slot_count = p->planner_config.slot_count[0],

@@ -132,7 +132,7 @@ void reference_step(reference *r, const rt_batch *batch, const rt_batch *came, u
                           .row_slots = r->row_keys,
                           .slab = r->rows,
                           .row_stride = r->row_floats,
-                          .scale = 1.0f / (float)batch->sample_count,
+                          .scale = 1.0f / (float)r->plan->planner.sample_count_max,
                           .log_odds = t == 1 ? rt_batch_log_odds(batch) : 0,
                           .more_odds = t == 1 ? more_odds : NULL};
     if (ew_model_step(r->model, &all, NULL, NULL, &step, &error))

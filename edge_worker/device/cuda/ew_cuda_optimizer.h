@@ -12,12 +12,13 @@ typedef struct {
     rt_optimizer_config config;
     float rate, root; // adam: with the bias corrections of the step
     float l2;         // added to gradients, times the value
+    float summed;     // ftrl: gradients times this
 } ew_cuda_step_terms;
 
 static inline ew_cuda_step_terms ew_cuda_step_of(const rt_optimizer_config *config, uint64_t step)
 {
     const rt_optimizer_terms terms = rt_optimizer_terms_of(config, step);
-    return {*config, terms.rate, terms.root, terms.l2};
+    return {*config, terms.rate, terms.root, terms.l2, rt_optimizer_summed(config)};
 }
 
 static __device__ inline float ew_cuda_positive(float divisor)
@@ -62,9 +63,9 @@ static __device__ inline void ew_cuda_step_value(const ew_cuda_step_terms &t, fl
         break;
     }
     case RT_OPTIMIZER_FTRL: {
-        float square = *first + gradient * gradient, root = sqrtf(square);
+        float sum = gradient * t.summed, square = *first + sum * sum, root = sqrtf(square);
         float sigma = (root - sqrtf(*first)) / t.rate;
-        float z = *second + (gradient - sigma * *value);
+        float z = *second + (sum - sigma * *value);
         float shrunk = fabsf(z) > c.l1 ? copysignf(c.l1, z) - z : 0;
         *first = square;
         *second = z;

@@ -98,6 +98,7 @@ static dp_feed_config config_of(const feed_case *c)
         .limits = {.dense_count = schema->dense_count,
                    .field_count = schema->field_count,
                    .worker_count = WORKERS,
+                   .batch_samples = c->planner.sample_count_max,
                    .sample_count_max = samples,
                    .lookup_count_max = samples * c->planner.keys_per_sample_max,
                    .slot_count = c->planner.slot_count[0]}};

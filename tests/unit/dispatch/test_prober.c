@@ -50,6 +50,7 @@ static void create_feed(prober_case *c)
     feed.limits = (dp_slice_limits){.dense_count = schema->dense_count,
                                     .field_count = schema->field_count,
                                     .worker_count = WORKERS,
+                                    .batch_samples = planner->sample_count_max,
                                     .sample_count_max = dp_planner_micro_batch_max(planner),
                                     .lookup_count_max = dp_planner_micro_batch_max(planner) *
                                                         planner->keys_per_sample_max,

@@ -24,6 +24,7 @@ static dp_slice_limits limits_of(const rig *r, uint32_t worker)
     uint32_t samples = dp_planner_micro_batch_max(config);
     return (dp_slice_limits){.field_count = config->layout.field_count,
                              .worker_count = config->worker_count,
+                             .batch_samples = config->sample_count_max,
                              .sample_count_max = samples,
                              .lookup_count_max = samples * config->keys_per_sample_max,
                              .slot_count = config->slot_count[worker]};

@@ -129,6 +129,7 @@ static void make(made *m)
                                   .field_count = 2,
                                   .worker_count = WORKERS,
                                   .rank = RANK,
+                                  .batch_samples = 4,
                                   .sample_count_max = 2,
                                   .lookup_count_max = 6,
                                   .slot_count = SLOTS,
@@ -225,7 +226,7 @@ static void every_value_has_its_place(void **state)
     const dp_slice_view v = decode(&m, &message);
     const rt_wire_slice counts = {.flags = DP_SLICE_HOMES | DP_SLICE_HANDS | DP_SLICE_SUMS,
                                   .iteration = 5,
-                                  .batch_samples = 3,
+                                  .batch_samples = 4,
                                   .sample_count = 2,
                                   .lookup_count = 5,
                                   .row_count = ROWS,

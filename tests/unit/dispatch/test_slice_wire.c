@@ -25,6 +25,7 @@ static dp_slice_limits limits_of(const planner_case *pc, uint32_t worker)
     uint32_t samples = dp_planner_micro_batch_max(&pc->config);
     return (dp_slice_limits){.field_count = pc->shape.field_count,
                              .worker_count = pc->shape.worker_count,
+                             .batch_samples = pc->config.sample_count_max,
                              .sample_count_max = samples,
                              .lookup_count_max = samples * pc->config.keys_per_sample_max,
                              .slot_count = pc->config.slot_count[worker],
@@ -167,7 +168,7 @@ static void check_slice(const planner_case *pc, const dp_plan *plan, const rt_ba
     seen.flags = view.counts.flags;
     seen.iteration = plan->iteration;
     seen.log_odds = plan->iteration == 1 ? rt_batch_log_odds(batch) : 0;
-    seen.batch_samples = plan->sample_count;
+    seen.batch_samples = plan->iteration ? limits.batch_samples : 0;
     seen.sample_count = slice->sample_count;
     seen.lookup_count = slice->lookup_count;
     seen.row_count = slice->row_count;

@@ -257,6 +257,30 @@ static void test_zero_gradients_change_nothing(void **context)
     assert_true(value == 0); // with z = 0 the proximal minimum is 0
 }
 
+// ftrl steps by sums over samples, whatever the gradient was divided by; the others by what comes.
+static void test_only_ftrl_takes_sums(void **context)
+{
+    (void)context;
+    for (int kind = RT_OPTIMIZER_SGD; kind <= RT_OPTIMIZER_FTRL; kind++) {
+        const bool sums = kind == RT_OPTIMIZER_FTRL;
+        const rt_optimizer_config plain = config_of((rt_optimizer_kind)kind);
+        const rt_optimizer_config divided = rt_optimizer_in_run(&plain, 0, 256);
+        float values[2][9], states[2][18], gradient[9], part[9];
+        for (int i = 0; i < 9; i++) {
+            values[0][i] = values[1][i] = 0.1f * (float)i;
+            gradient[i] = 0.3f - 0.07f * (float)i;
+            part[i] = gradient[i] / 256;
+        }
+        for (int k = 0; k < 2; k++)
+            rt_optimizer_init_state(&plain, 9, states[k]);
+        for (uint64_t t = 1; t < 4; t++) {
+            rt_optimizer_step(&plain, 9, t, values[0], states[0], gradient);
+            rt_optimizer_step(&divided, 9, t, values[1], states[1], sums ? part : gradient);
+        }
+        assert_memory_equal(values[0], values[1], sizeof values[0]);
+    }
+}
+
 // Bits of one run of every kind at dimension 19, pinned: a compiler, a machine or a vector width
 // that rounds differently shows here.
 static uint64_t bits_after_steps(rt_optimizer_kind kind)
@@ -415,7 +439,7 @@ static void test_names_lead_to_their_tables(void **context)
 TEST_MAIN(TEST(test_kinds_follow_their_formulas), TEST(test_shaped_steps_follow_their_formulas),
           TEST(test_rate_follows_its_formula), TEST(test_norms),
           TEST(test_state_sizes_and_initial_state), TEST(test_zero_gradients_change_nothing),
-          TEST(test_bits_are_pinned), TEST(test_row_wise_sum_has_its_order),
-          TEST(test_row_wise_sum_goes_by_chunks), TEST(test_row_init_is_pinned),
-          TEST(test_row_init_depends_on_key_seed_and_not_on_dim), TEST(test_row_init_moments),
-          TEST(test_names_lead_to_their_tables))
+          TEST(test_only_ftrl_takes_sums), TEST(test_bits_are_pinned),
+          TEST(test_row_wise_sum_has_its_order), TEST(test_row_wise_sum_goes_by_chunks),
+          TEST(test_row_init_is_pinned), TEST(test_row_init_depends_on_key_seed_and_not_on_dim),
+          TEST(test_row_init_moments), TEST(test_names_lead_to_their_tables))
