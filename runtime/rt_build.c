@@ -10,3 +10,11 @@ const char *rt_build(void)
 {
     return RT_PROGRAM_VERSION RT_COMMIT;
 }
+
+rt_status rt_fail_format(rt_error *error, const char *name, unsigned format, unsigned newest,
+                         const char *writer)
+{
+    return rt_fail(error, RT_VERSION,
+                   "%s has format %u, written by %s; this is lanyard %s, which reads up to %u",
+                   name, format, writer ? writer : "another build", rt_build(), newest);
+}

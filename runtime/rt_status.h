@@ -24,7 +24,8 @@
     XX(LIMIT, "a configured limit was reached")               \
     XX(UNSUPPORTED, "not supported by this build or machine") \
     XX(STOPPED, "stopped on request")                         \
-    XX(REFUSED, "refused until somebody mends it")
+    XX(REFUSED, "refused until somebody mends it")            \
+    XX(VERSION, "written by another version of the program")
 
 typedef enum {
 #define XX(name, text) RT_##name,

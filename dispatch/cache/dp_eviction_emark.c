@@ -3,6 +3,7 @@
 
 #include "dispatch/cache/dp_eviction_parts.h"
 #include "dispatch/cache/dp_sort.h"
+#include "runtime/wire/rt_fields.h"
 
 #define NONE DP_EVICTION_NONE
 
@@ -116,36 +117,52 @@ static uint32_t victim(dp_eviction *v, uint32_t iteration)
 
 // ---- saving ----------------------------------------------------------------------------------
 
-// Of a dp_emark_slot: which copies are outdated is a list of its own.
-#define SAVED_BYTES offsetof(dp_emark_slot, where)
+// Which copies are outdated is a list of its own.
+#define SLOT(XX, PART, NONE, T) \
+    XX(T, mark)                 \
+    XX(T, frequency)            \
+    XX(T, used)                 \
+    NONE(T, where)
+RT_FIELDS(slot_fields, dp_emark_slot, SLOT, "mark:4 frequency:4 used:4");
+
+typedef struct {
+    uint32_t target, order_count, cursor, pinned_cursor, iteration;
+} saved_head;
+
+#define HEAD(XX, PART, NONE, T) \
+    XX(T, target)               \
+    XX(T, order_count)          \
+    XX(T, cursor)               \
+    XX(T, pinned_cursor)        \
+    XX(T, iteration)
+RT_FIELDS(head_fields, saved_head, HEAD,
+          "target:4 order_count:4 cursor:4 pinned_cursor:4 iteration:4");
 
 static void save(const dp_eviction *v, rt_bytes *bytes)
 {
     const emark *e = &v->emark;
-    const uint32_t head[] = {e->target, e->order_count, e->cursor, e->pinned_cursor, e->iteration};
-    rt_bytes_put(bytes, head, sizeof head);
-    for (uint32_t slot = 0; slot < v->config.slot_count; slot++)
-        rt_bytes_put(bytes, &e->slots[slot], SAVED_BYTES);
+    const saved_head head = {e->target, e->order_count, e->cursor, e->pinned_cursor, e->iteration};
+    rt_fields_put(bytes, &head_fields, &head, 1);
+    rt_fields_put(bytes, &slot_fields, e->slots, v->config.slot_count);
     rt_bytes_put(bytes, e->order, e->order_count * sizeof *e->order);
 }
 
 static rt_status load(dp_eviction *v, const bool *is_used, rt_reader *reader)
 {
     emark *e = &v->emark;
-    uint32_t head[5] = {0};
-    rt_reader_get(reader, head, 1, sizeof head);
-    if (head[0] == 0 || head[1] > v->config.slot_count || head[2] > head[1] ||
-        (head[3] != NONE && head[3] > head[1]))
+    const uint32_t count = v->config.slot_count;
+    saved_head head;
+    if (!rt_fields_get(reader, &head_fields, &head, 1) || head.target == 0 ||
+        head.order_count > count || head.cursor > head.order_count ||
+        (head.pinned_cursor != NONE && head.pinned_cursor > head.order_count))
         return RT_DATA;
-    e->target = head[0];
-    e->order_count = head[1];
-    e->cursor = head[2];
-    e->pinned_cursor = head[3];
-    e->iteration = head[4];
-    for (uint32_t slot = 0; slot < v->config.slot_count; slot++) {
-        if (!rt_reader_get(reader, &e->slots[slot], 1, SAVED_BYTES))
-            return RT_DATA;
-    }
+    e->target = head.target;
+    e->order_count = head.order_count;
+    e->cursor = head.cursor;
+    e->pinned_cursor = head.pinned_cursor;
+    e->iteration = head.iteration;
+    if (!rt_fields_get(reader, &slot_fields, e->slots, count))
+        return RT_DATA;
     if (!rt_reader_get(reader, e->order, e->order_count, sizeof *e->order))
         return RT_DATA;
     for (uint32_t slot = 0; slot < v->config.slot_count; slot++) {

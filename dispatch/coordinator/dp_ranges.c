@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#include "runtime/wire/rt_fields.h"
+
 rt_status dp_ranges_init(dp_ranges *ranges, uint32_t dense_count, bool has_classes)
 {
     *ranges = (dp_ranges){.dense_count = dense_count, .has_classes = has_classes};
@@ -72,32 +74,55 @@ void dp_ranges_merge(dp_ranges *ranges, const dp_ranges *more)
         widen(&ranges->dense_min[k], &ranges->dense_max[k], more->dense_min[k], more->dense_max[k]);
 }
 
+// Before the smallest and largest values.
+typedef struct {
+    uint64_t sample_count, not_finite;
+    double label_sum;
+    float label_min, label_max;
+    uint32_t dense_count, unused;
+} saved_head;
+
+#define HEAD(XX, PART, NONE, T) \
+    XX(T, dense_count)          \
+    XX(T, sample_count)         \
+    XX(T, not_finite)           \
+    XX(T, label_sum)            \
+    XX(T, label_min)            \
+    XX(T, label_max)            \
+    NONE(T, unused)
+RT_FIELDS(head_fields, saved_head, HEAD,
+          "dense_count:4 sample_count:8 not_finite:8 label_sum:8 label_min:4 label_max:4");
+
 void dp_ranges_save(const dp_ranges *ranges, rt_bytes *bytes)
 {
-    rt_bytes_put_u32(bytes, ranges->dense_count);
-    rt_bytes_put_u64(bytes, ranges->sample_count);
-    rt_bytes_put_u64(bytes, ranges->not_finite);
-    rt_bytes_put_double(bytes, ranges->label_sum);
-    rt_bytes_put(bytes, &ranges->label_min, sizeof ranges->label_min);
-    rt_bytes_put(bytes, &ranges->label_max, sizeof ranges->label_max);
+    const saved_head head = {.sample_count = ranges->sample_count,
+                             .not_finite = ranges->not_finite,
+                             .label_sum = ranges->label_sum,
+                             .label_min = ranges->label_min,
+                             .label_max = ranges->label_max,
+                             .dense_count = ranges->dense_count};
+    rt_fields_put(bytes, &head_fields, &head, 1);
     rt_bytes_put(bytes, ranges->dense_min, ranges->dense_count * sizeof *ranges->dense_min);
     rt_bytes_put(bytes, ranges->dense_max, ranges->dense_count * sizeof *ranges->dense_max);
 }
 
 bool dp_ranges_load(dp_ranges *ranges, rt_reader *reader)
 {
-    const bool fits = rt_reader_u32(reader) == ranges->dense_count;
-    ranges->sample_count = rt_reader_u64(reader);
-    ranges->not_finite = rt_reader_u64(reader);
-    ranges->label_sum = rt_reader_double(reader);
-    rt_reader_get(reader, &ranges->label_min, 1, sizeof ranges->label_min);
-    rt_reader_get(reader, &ranges->label_max, 1, sizeof ranges->label_max);
+    saved_head head;
+    const bool fits =
+        rt_fields_get(reader, &head_fields, &head, 1) && head.dense_count == ranges->dense_count;
     rt_reader_get(reader, ranges->dense_min, ranges->dense_count, sizeof *ranges->dense_min);
     rt_reader_get(reader, ranges->dense_max, ranges->dense_count, sizeof *ranges->dense_max);
-    if (fits && !reader->failed)
-        return true;
-    dp_ranges_clear(ranges);
-    return false;
+    if (!fits || reader->failed) {
+        dp_ranges_clear(ranges);
+        return false;
+    }
+    ranges->sample_count = head.sample_count;
+    ranges->not_finite = head.not_finite;
+    ranges->label_sum = head.label_sum;
+    ranges->label_min = head.label_min;
+    ranges->label_max = head.label_max;
+    return true;
 }
 
 static void write_all(rt_json *json, const char *name, const float *values, uint32_t count)

@@ -18,7 +18,11 @@
 typedef struct {
     rt_times times;
     uint64_t dense_early_bytes;
-} load; // checkpoints have its sums as they are in memory
+} load;
+
+#define LOAD(XX, PART, NONE, T) PART(T, times, &rt_times_fields) XX(T, dense_early_bytes)
+RT_FIELDS(load_fields, load, LOAD,
+          "times*1{compute_ns:8 dense_ns:8 push_ns:8 pull_ns:8 plan_ns:8} dense_early_bytes:8");
 
 // What the workers have reported so far on an iteration. One worker may be an iteration ahead: it
 // needs the others' gradients for that, not their reports.
@@ -203,74 +207,97 @@ void dp_tally_destroy(dp_tally *tally)
     rt_free(tally);
 }
 
-// How much of the sums of plans versions of the program have saved, the newest last.
-static const uint64_t planned_bytes[] = {offsetof(dp_account, clocks),
-                                         offsetof(dp_account, clocks) + sizeof(dp_clocks),
-                                         sizeof(dp_account)};
+// Of a checkpoint, beside what other objects keep.
+typedef struct {
+    uint64_t placement_bytes[2], stale_reads, bad_batches, decision_ns, slice_bytes, fingerprint;
+    uint64_t past_ns;
+} sums;
 
-// Plain numbers, as they are in memory: by their size a program knows those that it can read.
-static uint64_t size_of_sums(const dp_tally *t, uint64_t planned)
-{
-    return planned + sizeof t->executed + sizeof t->workers + sizeof t->placement_bytes;
-}
+#define SUMS(XX, PART, NONE, T) \
+    XX(T, placement_bytes)      \
+    XX(T, stale_reads)          \
+    XX(T, bad_batches)          \
+    XX(T, decision_ns)          \
+    XX(T, slice_bytes)          \
+    XX(T, fingerprint)          \
+    XX(T, past_ns)
+RT_FIELDS(sums_fields, sums, SUMS, "");
 
 void dp_tally_save(const dp_tally *t, rt_bytes *bytes)
 {
-    rt_bytes_put_u64(bytes, size_of_sums(t, sizeof t->planned));
-    rt_bytes_put(bytes, &t->planned, sizeof t->planned);
-    rt_bytes_put(bytes, t->executed, sizeof t->executed);
-    rt_bytes_put(bytes, t->workers, sizeof t->workers);
-    rt_bytes_put(bytes, t->placement_bytes, sizeof t->placement_bytes);
-    rt_bytes_put_u64(bytes, t->stale_reads);
-    rt_bytes_put_u64(bytes, t->bad_batches);
-    rt_bytes_put_u64(bytes, t->decision_ns);
-    rt_bytes_put_u64(bytes, t->slice_bytes);
-    rt_bytes_put(bytes, &t->decisions, sizeof t->decisions);
-    rt_bytes_put_u64(bytes, t->fingerprint);
-    rt_bytes_put_u64(bytes, t->begin_ns ? t->last_ns - t->begin_ns : t->past_ns);
+    sums own = {.stale_reads = t->stale_reads,
+                .bad_batches = t->bad_batches,
+                .decision_ns = t->decision_ns,
+                .slice_bytes = t->slice_bytes,
+                .fingerprint = t->fingerprint,
+                .past_ns = t->begin_ns ? t->last_ns - t->begin_ns : t->past_ns};
+    memcpy(own.placement_bytes, t->placement_bytes, sizeof own.placement_bytes);
+    rt_fields_put(bytes, &dp_account_fields, &t->planned, 1);
+    rt_fields_put(bytes, &rt_counts_fields, t->executed, RT_WORKERS_MAX);
+    rt_fields_put(bytes, &load_fields, t->workers, RT_WORKERS_MAX);
+    rt_fields_put(bytes, &sums_fields, &own, 1);
+    rt_fields_put(bytes, &dp_decisions_fields, &t->decisions, 1);
     dp_ranges_save(&t->ranges, bytes);
     rt_meter_save(t->meter, bytes);
     if (t->labels)
         dp_labels_save(t->labels, bytes);
 }
 
-static bool take_sums(dp_tally *t, uint64_t planned, rt_reader *reader)
+// What stood between the sums of plans and the ranges before members had names in files.
+static bool take_before(dp_tally *t, sums *own, rt_reader *reader)
 {
-    t->planned = (dp_account){0};
-    rt_reader_get(reader, &t->planned, 1, planned);
-    rt_reader_get(reader, t->executed, 1, sizeof t->executed);
-    rt_reader_get(reader, t->workers, 1, sizeof t->workers);
-    rt_reader_get(reader, t->placement_bytes, 1, sizeof t->placement_bytes);
-    t->stale_reads = rt_reader_u64(reader);
-    t->bad_batches = rt_reader_u64(reader);
-    t->decision_ns = rt_reader_u64(reader);
-    t->slice_bytes = rt_reader_u64(reader);
-    rt_reader_get(reader, &t->decisions, 1, sizeof t->decisions);
-    t->fingerprint = rt_reader_u64(reader);
-    t->past_ns = rt_reader_u64(reader);
-    return dp_ranges_load(&t->ranges, reader) && rt_meter_load(t->meter, reader) == RT_OK &&
-           (!t->labels || dp_labels_load(t->labels, reader) == RT_OK);
+    const uint64_t others = sizeof t->executed + sizeof t->workers + sizeof own->placement_bytes;
+    const uint64_t size = rt_reader_u64(reader);
+    const char *planned = size > others ? dp_account_before(size - others) : NULL;
+    if (!planned)
+        return false;
+    rt_fields_get_as(reader, &dp_account_fields, planned, &t->planned, 1);
+    rt_fields_get(reader, &rt_counts_fields, t->executed, RT_WORKERS_MAX);
+    rt_fields_get(reader, &load_fields, t->workers, RT_WORKERS_MAX);
+    rt_fields_get_as(reader, &sums_fields,
+                     "placement_bytes:16 stale_reads:8 bad_batches:8 decision_ns:8 slice_bytes:8",
+                     own, 1);
+    rt_fields_get(reader, &dp_decisions_fields, &t->decisions, 1);
+    own->fingerprint = rt_reader_u64(reader);
+    own->past_ns = rt_reader_u64(reader);
+    return !reader->failed;
+}
+
+static bool take_sums(dp_tally *t, sums *own, rt_reader *reader)
+{
+    if (!rt_fields_are_next(reader))
+        return take_before(t, own, reader);
+    return rt_fields_get(reader, &dp_account_fields, &t->planned, 1) &&
+           rt_fields_get(reader, &rt_counts_fields, t->executed, RT_WORKERS_MAX) &&
+           rt_fields_get(reader, &load_fields, t->workers, RT_WORKERS_MAX) &&
+           rt_fields_get(reader, &sums_fields, own, 1) &&
+           rt_fields_get(reader, &dp_decisions_fields, &t->decisions, 1);
 }
 
 rt_status dp_tally_load(dp_tally *t, rt_reader *reader, rt_error *error)
 {
-    const uint64_t size = rt_reader_u64(reader);
-    size_t version = RT_COUNT_OF(planned_bytes);
-    while (version > 0 && size != size_of_sums(t, planned_bytes[version - 1]))
-        version--;
-    if (version == 0)
-        return rt_fail(error, RT_DATA, "sums of the run: not of this version of the program");
-    if (take_sums(t, planned_bytes[version - 1], reader))
+    sums own = {0};
+    const bool is_whole = take_sums(t, &own, reader) && dp_ranges_load(&t->ranges, reader) &&
+                          rt_meter_load(t->meter, reader) == RT_OK &&
+                          (!t->labels || dp_labels_load(t->labels, reader) == RT_OK);
+    if (!is_whole) {
+        own = (sums){0};
+        t->planned = (dp_account){0};
+        memset(t->executed, 0, sizeof t->executed);
+        memset(t->workers, 0, sizeof t->workers);
+        t->decisions = (dp_decisions){0};
+        dp_ranges_clear(&t->ranges);
+    }
+    memcpy(t->placement_bytes, own.placement_bytes, sizeof own.placement_bytes);
+    t->stale_reads = own.stale_reads;
+    t->bad_batches = own.bad_batches;
+    t->decision_ns = own.decision_ns;
+    t->slice_bytes = own.slice_bytes;
+    t->fingerprint = own.fingerprint;
+    t->past_ns = own.past_ns;
+    if (is_whole)
         return RT_OK;
-    t->planned = (dp_account){0};
-    memset(t->executed, 0, sizeof t->executed);
-    memset(t->workers, 0, sizeof t->workers);
-    memset(t->placement_bytes, 0, sizeof t->placement_bytes);
-    t->stale_reads = t->bad_batches = t->decision_ns = t->slice_bytes = 0;
-    t->fingerprint = t->past_ns = 0;
-    t->decisions = (dp_decisions){0};
-    dp_ranges_clear(&t->ranges);
-    return rt_fail(error, RT_DATA, "sums of the run: they end early");
+    return rt_fail(error, RT_DATA, "sums of the run: they end early, or are none");
 }
 
 rt_metrics *dp_tally_metrics(const dp_tally *tally)

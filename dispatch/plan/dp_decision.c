@@ -2,6 +2,20 @@
 
 #include <math.h>
 
+#define DECISIONS(XX, PART, NONE, T) \
+    XX(T, iterations)                \
+    XX(T, measured_iterations)       \
+    XX(T, samples)                   \
+    XX(T, opt_samples)               \
+    XX(T, heu_samples)               \
+    XX(T, alpha)                     \
+    XX(T, error_bound_s)             \
+    XX(T, error_s)                   \
+    XX(T, device_s)
+RT_FIELDS_SHARED(dp_decisions_fields, dp_decisions, DECISIONS,
+                 "iterations:8 measured_iterations:8 samples:8 opt_samples:8 heu_samples:8 alpha:8 "
+                 "error_bound_s:8 error_s:8 device_s:8");
+
 void dp_decisions_add(dp_decisions *sum, const dp_decision *decision, uint32_t sample_count)
 {
     sum->iterations++;

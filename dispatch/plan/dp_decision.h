@@ -4,6 +4,7 @@
 
 #include "runtime/rt_base.h"
 #include "runtime/rt_json.h"
+#include "runtime/wire/rt_fields.h"
 
 typedef struct {
     double alpha;                    // in force for this batch
@@ -25,6 +26,8 @@ typedef struct {
     double alpha; // sum
     double error_bound_s, error_s, device_s;
 } dp_decisions;
+
+extern const rt_fields dp_decisions_fields; // as checkpoints keep them
 
 void dp_decisions_add(dp_decisions *sum, const dp_decision *decision, uint32_t sample_count);
 

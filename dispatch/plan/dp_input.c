@@ -13,6 +13,15 @@ typedef struct {
     double min, max;
 } input_kind;
 
+#define INPUT(XX, PART, NONE, T) \
+    XX(T, number)                \
+    XX(T, iteration)             \
+    XX(T, kind)                  \
+    XX(T, worker)                \
+    NONE(T, unused) XX(T, value)
+RT_FIELDS_SHARED(dp_input_fields, dp_input, INPUT,
+                 "number:8 iteration:4 kind:4 worker:4 unused:4 value:8");
+
 static const input_kind kinds[DP_INPUT_KINDS] = {
     [DP_INPUT_LINK_UP] = {"link_up", "worker", false, 1, 1e15},
     [DP_INPUT_LINK_DOWN] = {"link_down", "worker", false, 1, 1e15},

@@ -7,6 +7,7 @@
 #define DP_INPUT_H
 
 #include "runtime/rt_base.h"
+#include "runtime/wire/rt_fields.h"
 
 #define DP_INPUTS_WAITING_MAX 1024u // records that a planner or feed holds before they take effect
 
@@ -32,8 +33,11 @@ typedef struct {
     uint32_t iteration; // the first whose look-up sees it; 0: the next
     uint32_t kind;      // dp_input_kind
     uint32_t worker;    // or shard, of kinds that are about one, else 0
+    uint32_t unused;
     double value;
 } dp_input;
+
+extern const rt_fields dp_input_fields; // as checkpoints keep those that wait
 
 // The key of DP_INPUT_FORGET stands in worker (its lower half) and value (the upper one, and 1).
 dp_input dp_input_forget(uint64_t key);

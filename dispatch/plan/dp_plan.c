@@ -106,7 +106,7 @@ void dp_clocks_add(dp_clocks *sum, const dp_clocks *one)
 {
     sum->stale_keys += one->stale_keys;
     sum->clock_messages += one->clock_messages;
-    sum->clock_spread = (uint32_t)rt_max_u64(sum->clock_spread, one->clock_spread);
+    sum->clock_spread = rt_max_u64(sum->clock_spread, one->clock_spread);
 }
 
 static void add_ops(rt_counts *counts, const dp_ops *ops)

@@ -92,7 +92,7 @@ typedef struct {
 typedef struct {
     uint64_t stale_keys;     // (worker, distinct key): a copy was there, but not valid
     uint64_t clock_messages; // that HET would have sent: own clocks to the server, to be compared
-    uint32_t clock_spread;   // largest difference of the clocks of two copies that were read
+    uint64_t clock_spread;   // largest difference of the clocks of two copies that were read
 } dp_clocks;
 
 void dp_clocks_add(dp_clocks *sum, const dp_clocks *one);

@@ -2,6 +2,81 @@
 
 #include <math.h>
 
+// ---- as checkpoints keep it ------------------------------------------------------------------
+
+#define TRAFFIC(XX, PART, NONE, T) \
+    XX(T, up)                      \
+    XX(T, down)
+RT_FIELDS(traffic_fields, dp_traffic, TRAFFIC, "");
+
+#define HITS(XX, PART, NONE, T) \
+    XX(T, lookups)              \
+    XX(T, lookups_hit)          \
+    XX(T, keys)                 \
+    XX(T, keys_hit)             \
+    XX(T, distinct)
+RT_FIELDS(hits_fields, dp_hits, HITS, "");
+
+#define CLOCKS(XX, PART, NONE, T) \
+    XX(T, stale_keys)             \
+    XX(T, clock_messages)         \
+    XX(T, clock_spread)
+RT_FIELDS(clocks_fields, dp_clocks, CLOCKS, "");
+
+#define BOXES(XX, PART, NONE, T) \
+    XX(T, up)                    \
+    XX(T, down)                  \
+    XX(T, rows_up)               \
+    XX(T, rows_down)
+RT_FIELDS(boxes_fields, dp_box_traffic, BOXES, "");
+
+#define HANDED(XX, PART, NONE, T) \
+    XX(T, rows)                   \
+    XX(T, gradients)              \
+    XX(T, bytes)                  \
+    XX(T, cost_s)
+RT_FIELDS(handed_fields, dp_handed, HANDED, "");
+
+#define ACCOUNT(XX, PART, NONE, T)                                             \
+    XX(T, iterations)                                                          \
+    XX(T, samples)                                                             \
+    PART(T, workers, &rt_counts_fields)                                        \
+    PART(T, traffic, &traffic_fields) XX(T, micro_batch)                       \
+    XX(T, cost_s)                                                              \
+    XX(T, predicted_s)                                                         \
+    PART(T, hits, &hits_fields)                                                \
+    PART(T, clocks, &clocks_fields) PART(T, boxes, &boxes_fields) XX(T, moved) \
+    PART(T, handed, &handed_fields)
+RT_FIELDS_SHARED(dp_account_fields, dp_account, ACCOUNT, "");
+
+#define FIRST                                                                                   \
+    "iterations:8 samples:8 workers*64{miss_pull:8 update_push:8 evict_push:8 flush_push:8 "    \
+    "grad_push:8 first_touch:8 pull_sum:8} traffic*64{up:8 down:8} micro_batch:512 cost_s:512 " \
+    "predicted_s:8 hits*1{lookups:8 lookups_hit:8 keys:8 keys_hit:8 distinct:8}"
+#define WITH_CLOCKS FIRST " clocks*1{stale_keys:8 clock_messages:8 clock_spread:8}"
+#define WITH_BOXES WITH_CLOCKS " boxes*1{up:512 down:512 rows_up:512 rows_down:512} moved:8"
+#define WITH_HANDED WITH_BOXES " handed*1{rows:8 bytes:8 cost_s:8}"
+#define WITH_GRADIENTS WITH_BOXES " handed*1{rows:8 gradients:8 bytes:8 cost_s:8}"
+
+const char *dp_account_before(uint64_t size)
+{
+    static const struct {
+        uint64_t size;
+        const char *text;
+    } all[] = {{5696, FIRST},
+               {5720, WITH_CLOCKS},
+               {7776, WITH_BOXES},
+               {7800, WITH_HANDED},
+               {7808, WITH_GRADIENTS}};
+    for (uint32_t i = 0; i < RT_COUNT_OF(all); i++) {
+        if (all[i].size == size)
+            return all[i].text;
+    }
+    return NULL;
+}
+
+// ---- counting --------------------------------------------------------------------------------
+
 static uint64_t dense_bytes_of(const dp_account_config *config, uint32_t iteration,
                                uint64_t participants)
 {

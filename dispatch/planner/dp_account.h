@@ -7,6 +7,7 @@
 #include "dispatch/cost/dp_boxes.h"
 #include "dispatch/planner/dp_planner.h"
 #include "dispatch/cost/dp_ticks.h"
+#include "runtime/wire/rt_fields.h"
 
 typedef struct {
     dp_layout layout;
@@ -29,12 +30,16 @@ typedef struct {
     double cost_s[RT_WORKERS_MAX];        // dp_passing_cost_s
     double predicted_s;
     dp_hits hits;
-    // From here on what versions have added: checkpoints have as much as theirs knew (dp_tally.c).
     dp_clocks clocks;
     dp_box_traffic boxes; // where they are told: all that their links carry
     uint64_t moved;       // rows that changed their home
     dp_handed handed;     // rows from worker to worker
 } dp_account;
+
+extern const rt_fields dp_account_fields; // as checkpoints keep sums
+
+// What builds without rt_fields_put wrote, by its size; NULL: none did.
+const char *dp_account_before(uint64_t size);
 
 // Seconds and rates that a planner starts with.
 void dp_account_init(const dp_planner_config *planner, dp_account_config *config);

@@ -5,12 +5,19 @@
 
 #include "runtime/rt_hash.h"
 #include "runtime/stream/rt_tables.h"
+#include "runtime/wire/rt_fields.h"
 
 typedef struct {
     uint32_t times, columns;
     uint64_t fresh, set; // set: counters that are not 0, which follow by place and value
 } saved_head;
-_Static_assert(sizeof(saved_head) == 24, "file layout");
+
+#define HEAD(XX, PART, NONE, T) \
+    XX(T, times)                \
+    XX(T, columns)              \
+    XX(T, fresh)                \
+    XX(T, set)
+RT_FIELDS(head_fields, saved_head, HEAD, "times:4 columns:4 fresh:8 set:8");
 
 rt_status dp_admission_create(uint32_t times, uint64_t bytes, dp_admission **admission_p)
 {
@@ -160,7 +167,7 @@ void dp_admission_save(const dp_admission *admission, rt_bytes *bytes)
     saved_head head = {admission->times, admission->columns, admission->fresh, 0};
     for (size_t i = 0; i < count; i++)
         head.set += admission->counters[i] > 0;
-    rt_bytes_put(bytes, &head, sizeof head);
+    rt_fields_put(bytes, &head_fields, &head, 1);
     for (size_t i = 0; i < count; i++) {
         const uint64_t one = (uint64_t)i << 8 | admission->counters[i];
         if (admission->counters[i])
@@ -171,7 +178,7 @@ void dp_admission_save(const dp_admission *admission, rt_bytes *bytes)
 bool dp_admission_fits(const dp_admission *admission, rt_reader reader)
 {
     saved_head head;
-    return rt_reader_get(&reader, &head, 1, sizeof head) && head.times == admission->times &&
+    return rt_fields_get(&reader, &head_fields, &head, 1) && head.times == admission->times &&
            head.columns == admission->columns;
 }
 
@@ -180,7 +187,7 @@ rt_status dp_admission_load(dp_admission *admission, rt_reader *reader)
     const uint64_t count = (uint64_t)admission->columns * DP_ADMISSION_ROWS;
     const bool fits = dp_admission_fits(admission, *reader);
     saved_head head;
-    if (!fits || !rt_reader_get(reader, &head, 1, sizeof head) || head.set > count)
+    if (!fits || !rt_fields_get(reader, &head_fields, &head, 1) || head.set > count)
         return RT_DATA;
     if (count > 0)
         memset(admission->counters, 0, count);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "dispatch/cost/dp_ticks.h"
+#include "runtime/wire/rt_fields.h"
 
 #define HOPELESS 2.0  // times the least estimate: such a set is not tried
 #define DOUBTFUL 1.25 // times the estimate of the set in force: few batches do not prove it better
@@ -339,6 +340,12 @@ static void put_rate(void *context, double *rate, dp_input_kind kind, uint32_t i
     rt_bytes_put_double(context, *rate);
 }
 
+#define CANDIDATE(XX, PART, NONE, T) \
+    XX(T, workers)                   \
+    XX(T, predicted_s)               \
+    XX(T, moved)
+RT_FIELDS(candidate_fields, dp_candidate, CANDIDATE, "workers:8 predicted_s:8 moved:8");
+
 void dp_choice_save(const dp_choice *c, rt_bytes *bytes)
 {
     dp_rates rates = c->config.rates;
@@ -350,7 +357,7 @@ void dp_choice_save(const dp_choice *c, rt_bytes *bytes)
     rt_bytes_put_u64(bytes, c->batch_count);
     each_rate(&rates, c->config.worker_count, put_rate, bytes);
     rt_bytes_put_u64(bytes, c->tried_count);
-    rt_bytes_put(bytes, c->tried, c->tried_count * sizeof *c->tried);
+    rt_fields_put(bytes, &candidate_fields, c->tried, c->tried_count);
     rt_bytes_put_u64(bytes, c->workers);
     rt_bytes_put_u64(bytes, c->done);
 }
@@ -373,7 +380,7 @@ static bool load_tried(dp_choice *c, rt_reader *reader)
 {
     const uint64_t all = rt_bits_below(c->config.worker_count), count = rt_reader_u64(reader);
     if (reader->failed || count > c->config.worker_count ||
-        !rt_reader_get(reader, c->tried, count, sizeof *c->tried))
+        !rt_fields_get(reader, &candidate_fields, c->tried, count))
         return false;
     for (uint64_t i = 0; i < count; i++) {
         const dp_candidate *one = &c->tried[i];

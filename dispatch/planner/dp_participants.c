@@ -5,6 +5,7 @@
 #include "dispatch/planner/dp_choice.h"
 #include "runtime/rt_hash.h"
 #include "runtime/rt_log.h"
+#include "runtime/wire/rt_fields.h"
 
 // Of a rate, that ask for another choice: at once, or when the batches are other ones. Measured
 // times swing by more than the little.
@@ -258,15 +259,33 @@ rt_status dp_participants_next(dp_participants *self, const rt_batch *batch, uin
 
 // ---- state -----------------------------------------------------------------------------------
 
+// Its numbers; the layout stands above the rows.
+typedef struct {
+    uint64_t rows, seen, estimated, searched, change, is_rough;
+    double moved;
+} saved_head;
+
+#define HEAD(XX, PART, NONE, T) \
+    XX(T, rows)                 \
+    XX(T, seen)                 \
+    XX(T, estimated)            \
+    XX(T, searched)             \
+    XX(T, change)               \
+    XX(T, is_rough)             \
+    XX(T, moved)
+RT_FIELDS(head_fields, saved_head, HEAD,
+          "rows:8 seen:8 estimated:8 searched:8 change:8 is_rough:8 moved:8");
+
 void dp_participants_save(const dp_participants *self, rt_bytes *bytes)
 {
-    rt_bytes_put_u64(bytes, LAYOUT << 56 | self->rows);
-    rt_bytes_put_u64(bytes, self->seen);
-    rt_bytes_put_u64(bytes, self->estimated);
-    rt_bytes_put_u64(bytes, self->searched);
-    rt_bytes_put_u64(bytes, self->change);
-    rt_bytes_put_u64(bytes, self->is_rough);
-    rt_bytes_put_double(bytes, self->moved);
+    const saved_head head = {LAYOUT << 56 | self->rows,
+                             self->seen,
+                             self->estimated,
+                             self->searched,
+                             self->change,
+                             self->is_rough,
+                             self->moved};
+    rt_fields_put(bytes, &head_fields, &head, 1);
     dp_recent_save(&self->recent, bytes);
     dp_choice_save(&self->choice, bytes);
 }
@@ -276,16 +295,16 @@ static rt_status load(dp_participants *self, rt_reader *reader)
     const dp_recent_limits limits = {self->config.sample_count_max,
                                      self->config.keys_per_sample_max,
                                      self->config.layout.field_count};
-    const uint64_t first = rt_reader_u64(reader);
-    if (first >> 56 != LAYOUT)
+    saved_head head;
+    if (!rt_fields_get(reader, &head_fields, &head, 1) || head.rows >> 56 != LAYOUT)
         return RT_DATA;
-    judge_by_rows(self, first & ~(UINT64_MAX << 56));
-    self->seen = rt_reader_u64(reader);
-    self->estimated = rt_reader_u64(reader);
-    self->searched = rt_reader_u64(reader);
-    self->change = rt_reader_u64(reader);
-    self->is_rough = rt_reader_u64(reader);
-    self->moved = rt_reader_double(reader);
+    judge_by_rows(self, head.rows & ~(UINT64_MAX << 56));
+    self->seen = head.seen;
+    self->estimated = head.estimated;
+    self->searched = head.searched;
+    self->change = head.change;
+    self->is_rough = head.is_rough;
+    self->moved = head.moved;
     if (reader->failed || self->seen > DP_ITERATIONS_MAX || self->estimated > self->seen ||
         self->searched > self->seen || self->change > 2 || self->is_rough > 1 ||
         !(self->moved > 0) || !isfinite(self->moved))

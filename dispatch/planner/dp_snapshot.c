@@ -6,9 +6,12 @@
 
 #include "dispatch/planner/dp_homes.h"
 #include "dispatch/planner/dp_window.h"
+#include "runtime/rt_build.h"
 
-#define FORMAT 4u
-// Read, too: without who takes part, as all did.
+#define FORMAT 5u
+// Read, too: without the names of members (rt_fields.h).
+#define FORMAT_UNNAMED 4u
+// Likewise: without who takes part, as all did.
 #define FORMAT_OF_ALL 3u
 // Likewise, and all but caches and policy, whose layouts were others. Caches start empty then.
 #define FORMAT_BEFORE 2u
@@ -26,7 +29,22 @@ typedef struct {
     uint32_t seen;               // snapshot_seen
     uint64_t key_count, key_sum; // what the shards hold if they captured this very cut
 } snapshot_head;
-_Static_assert(sizeof(snapshot_head) == 56, "file layout");
+
+#define HEAD(XX, PART, NONE, T) \
+    XX(T, format)               \
+    XX(T, iteration)            \
+    XX(T, input_count)          \
+    XX(T, worker_count)         \
+    XX(T, eviction)             \
+    XX(T, by_bytes)             \
+    XX(T, policy)               \
+    XX(T, waiting_count)        \
+    XX(T, seen)                 \
+    XX(T, key_count)            \
+    XX(T, key_sum)
+RT_FIELDS(head_fields, snapshot_head, HEAD,
+          "format:4 iteration:4 input_count:8 worker_count:4 eviction:4 by_bytes:4 policy:4 "
+          "waiting_count:4 seen:4 key_count:8 key_sum:8");
 
 // Which copies there are: those of the workers; behind them those that decisions see; or copies of
 // bounded staleness, all of them spent.
@@ -39,16 +57,34 @@ typedef struct {
     double up_bytes_per_s, down_bytes_per_s, compute_s;
     uint32_t fills, evictions; // of the iteration before
 } snapshot_worker;
-_Static_assert(sizeof(snapshot_worker) == 32, "file layout");
+
+#define WORKER(XX, PART, NONE, T) \
+    XX(T, up_bytes_per_s)         \
+    XX(T, down_bytes_per_s)       \
+    XX(T, compute_s)              \
+    XX(T, fills)                  \
+    XX(T, evictions)
+RT_FIELDS(worker_fields, snapshot_worker, WORKER,
+          "up_bytes_per_s:8 down_bytes_per_s:8 compute_s:8 fills:4 evictions:4");
 
 typedef struct {
     double alpha, ps_bytes_per_s;
     uint32_t search_evaluations, tables;
     double shard_bytes_per_s[RT_SHARDS_MAX];
-    uint64_t participants; // mask; from FORMAT 4 on, as is the next
+    uint64_t participants; // mask
     double predicted_s;    // of the last iteration in which not all trained
 } snapshot_values;
-_Static_assert(sizeof(snapshot_values) == 24 + 8 * 16 + 16, "file layout");
+
+#define VALUES(XX, PART, NONE, T) \
+    XX(T, alpha)                  \
+    XX(T, ps_bytes_per_s)         \
+    XX(T, search_evaluations)     \
+    XX(T, tables)                 \
+    XX(T, shard_bytes_per_s)      \
+    XX(T, participants)           \
+    XX(T, predicted_s)
+#define VALUES_OF_ALL "alpha:8 ps_bytes_per_s:8 search_evaluations:4 tables:4 shard_bytes_per_s:128"
+RT_FIELDS(values_fields, snapshot_values, VALUES, VALUES_OF_ALL " participants:8 predicted_s:8");
 
 // Keys that were trained, and a sum over keys and versions that knows no order.
 static void sum_keys(const dp_directory *directory, uint64_t *count_p, uint64_t *sum_p)
@@ -104,7 +140,7 @@ static void save_worker(const dp_planner *planner, uint32_t w, rt_bytes *bytes)
                                   .compute_s = rates->compute_s_per_sample[w],
                                   .fills = planner->turnover.workers[w].fills,
                                   .evictions = planner->turnover.workers[w].evictions};
-    rt_bytes_put(bytes, &head, sizeof head);
+    rt_fields_put(bytes, &worker_fields, &head, 1);
     save_cache(planner, &planner->caches[w], bytes);
     if (planner->shown)
         save_cache(planner, &planner->shown[w], bytes);
@@ -180,10 +216,10 @@ void dp_planner_save(const dp_planner *planner, const rt_bytes *lineup, rt_bytes
            sizeof values.shard_bytes_per_s);
     rt_assert(!planner->works[0].open && !planner->works[1].open && planner->unsynced_count == 0);
     sum_keys(&planner->directory, &head.key_count, &head.key_sum);
-    rt_bytes_put(bytes, &head, sizeof head);
-    rt_bytes_put(bytes, &values, sizeof values);
+    rt_fields_put(bytes, &head_fields, &head, 1);
+    rt_fields_put(bytes, &values_fields, &values, 1);
     rt_bytes_put(bytes, config->slot_count, config->worker_count * sizeof *config->slot_count);
-    rt_bytes_put(bytes, planner->waiting, planner->waiting_count * sizeof *planner->waiting);
+    rt_fields_put(bytes, &dp_input_fields, planner->waiting, planner->waiting_count);
     save_policy(planner, bytes);
     rt_bytes_put_u64(bytes, lineup->size);
     rt_bytes_put(bytes, lineup->data, lineup->size);
@@ -376,9 +412,9 @@ static rt_status load_policy_kind(dp_planner *planner, uint32_t policy, rt_error
 static rt_status load_waiting(dp_planner *planner, const snapshot_head *head, bool take,
                               rt_reader *reader, rt_error *error)
 {
-    dp_input waiting[DP_INPUTS_WAITING_MAX];
+    dp_input waiting[DP_INPUTS_WAITING_MAX] = {0};
     if (head->waiting_count > DP_INPUTS_WAITING_MAX ||
-        !rt_reader_get(reader, waiting, head->waiting_count, sizeof *waiting))
+        !rt_fields_get(reader, &dp_input_fields, waiting, head->waiting_count))
         return bad(error, "it ends within the input records");
     for (uint32_t i = 0; i < head->waiting_count && take; i++) {
         if (waiting[i].kind >= DP_INPUT_KINDS ||
@@ -414,7 +450,7 @@ static rt_status load_worker(dp_planner *planner, uint32_t w, bool has_shown, bo
                              rt_reader *reader, rt_error *error)
 {
     snapshot_worker worker;
-    if (!rt_reader_get(reader, &worker, 1, sizeof worker))
+    if (!rt_fields_get(reader, &worker_fields, &worker, 1))
         return bad(error, "it ends within the workers");
     if (!is_rate(worker.up_bytes_per_s) || !is_rate(worker.down_bytes_per_s) ||
         !(worker.compute_s >= 0) || !isfinite(worker.compute_s))
@@ -521,7 +557,7 @@ static rt_status load_rest(dp_planner *planner, const snapshot_head *head, bool 
     status = load_policy(planner, fits_policy, same_config, reader, &restored->policy, error);
     if (status)
         return status;
-    if (head->format == FORMAT)
+    if (head->format >= FORMAT_UNNAMED)
         status = load_lineup(same_config, reader, &restored->lineup, error);
     if (status)
         return status;
@@ -539,7 +575,7 @@ static rt_status load_config(dp_planner *planner, const snapshot_head *head,
                              const snapshot_values *values, rt_error *error)
 {
     const rt_status status = load_values(planner, values, error);
-    if (status || head->format != FORMAT)
+    if (status || head->format < FORMAT_UNNAMED)
         return status;
     return load_policy_kind(planner, head->policy, error);
 }
@@ -550,18 +586,19 @@ rt_status dp_planner_load(dp_planner *planner, rt_reader *reader, bool same_conf
     snapshot_head head;
     snapshot_values values;
     rt_assert(planner->iteration == 0);
-    if (!rt_reader_get(reader, &head, 1, sizeof head))
+    if (!rt_fields_get(reader, &head_fields, &head, 1) || head.format < FORMAT_BEFORE ||
+        head.worker_count == 0 || head.worker_count > RT_WORKERS_MAX)
+        return bad(error, "its head cannot be");
+    if (head.format > FORMAT)
+        return rt_fail_format(error, "state of the planner", head.format, FORMAT, NULL);
+    const bool is_of_all = head.format < FORMAT_UNNAMED;
+    const bool has_values =
+        is_of_all ? rt_fields_get_as(reader, &values_fields, VALUES_OF_ALL, &values, 1)
+                  : rt_fields_get(reader, &values_fields, &values, 1);
+    if (!has_values)
         return bad(error, "it ends early");
-    if (head.format < FORMAT_BEFORE || head.format > FORMAT || head.worker_count == 0 ||
-        head.worker_count > RT_WORKERS_MAX)
-        return bad(error, "not of this version of the program");
-    values.participants = planner->config.participants;
-    values.predicted_s = 0;
-    size_t values_size = sizeof values;
-    if (head.format != FORMAT)
-        values_size = offsetof(snapshot_values, participants);
-    if (!rt_reader_get(reader, &values, 1, values_size))
-        return bad(error, "it ends early");
+    if (is_of_all)
+        values.participants = planner->config.participants;
     if (head.iteration > DP_ITERATIONS_MAX)
         return bad(error, "an iteration beyond the last that can be");
     uint64_t key_count, key_sum;

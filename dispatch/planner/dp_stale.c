@@ -123,7 +123,7 @@ static void note_read(dp_planner *planner, dp_work *work, uint32_t d, uint32_t c
     stale->highest[d] = (uint32_t)rt_max_u64(stale->highest[d], clock);
     const uint32_t spread = stale->highest[d] - stale->lowest[d];
     rt_assert(spread <= 2 * (uint64_t)stale->staleness + 1);
-    work->plan.clocks.clock_spread = (uint32_t)rt_max_u64(work->plan.clocks.clock_spread, spread);
+    work->plan.clocks.clock_spread = rt_max_u64(work->plan.clocks.clock_spread, spread);
 }
 
 // A copy that is there: read as it is, or pushed, to be pulled again.

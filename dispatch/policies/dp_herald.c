@@ -125,18 +125,23 @@ static void configure(void *state, const rt_dispatch_config *dispatch)
     ((herald *)state)->table_count = dispatch->tables;
 }
 
+#define PROFILE(XX, PART, NONE, T) \
+    XX(T, cached)                  \
+    XX(T, infrequent)
+RT_FIELDS(profile_fields, dp_herald_profile, PROFILE, "cached:2048 infrequent:2048");
+
 static void save(const void *state, rt_bytes *bytes)
 {
     const herald *self = state;
-    rt_bytes_put(bytes, &self->random, sizeof self->random);
-    rt_bytes_put(bytes, &self->profile, sizeof self->profile);
+    rt_fields_put(bytes, &dp_policy_random_fields, &self->random, 1);
+    rt_fields_put(bytes, &profile_fields, &self->profile, 1);
 }
 
 static bool load(void *state, rt_reader *reader)
 {
     herald *self = state;
-    return rt_reader_get(reader, &self->random, 1, sizeof self->random) &&
-           rt_reader_get(reader, &self->profile, 1, sizeof self->profile);
+    return rt_fields_get(reader, &dp_policy_random_fields, &self->random, 1) &&
+           rt_fields_get(reader, &profile_fields, &self->profile, 1);
 }
 
 const dp_policy_ops dp_policy_herald = {.name = "herald",

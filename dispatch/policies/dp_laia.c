@@ -133,12 +133,12 @@ static void place(void *state, const dp_view *view, uint32_t *worker_of_sample)
 
 static void save(const void *state, rt_bytes *bytes)
 {
-    rt_bytes_put(bytes, &((const laia *)state)->random, sizeof(rt_random));
+    rt_fields_put(bytes, &dp_policy_random_fields, &((const laia *)state)->random, 1);
 }
 
 static bool load(void *state, rt_reader *reader)
 {
-    return rt_reader_get(reader, &((laia *)state)->random, 1, sizeof(rt_random));
+    return rt_fields_get(reader, &dp_policy_random_fields, &((laia *)state)->random, 1);
 }
 
 const dp_policy_ops dp_policy_laia = {.name = "laia",

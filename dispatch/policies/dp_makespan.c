@@ -366,27 +366,51 @@ static void report(const void *state, dp_policy_report *out)
     out->evaluations = ((const makespan *)state)->evaluations;
 }
 
+#define WEIGHTS(XX, PART, NONE, T) \
+    XX(T, up)                      \
+    XX(T, down)                    \
+    XX(T, ps_up)                   \
+    XX(T, ps_down)
+RT_FIELDS(weights_fields, weights, WEIGHTS, "up:512 down:512 ps_up:8 ps_down:8");
+#define BOXES(XX, PART, NONE, T) \
+    XX(T, up)                    \
+    XX(T, down)
+RT_FIELDS(boxes_fields, box_weights, BOXES, "up:512 down:512");
+
+// The micro-batches of before.
+typedef struct {
+    uint32_t last[RT_WORKERS_MAX], last_count;
+} saved_sizes;
+
+#define SIZES(XX, PART, NONE, T) \
+    XX(T, last)                  \
+    XX(T, last_count)
+RT_FIELDS(sizes_fields, saved_sizes, SIZES, "last:256 last_count:4");
+
 static void save(const void *state, rt_bytes *bytes)
 {
     const makespan *self = state;
-    rt_bytes_put(bytes, &self->random, sizeof self->random);
-    rt_bytes_put(bytes, &self->weights, sizeof self->weights);
-    rt_bytes_put(bytes, self->last, sizeof self->last);
-    rt_bytes_put_u32(bytes, self->last_count);
+    saved_sizes sizes = {.last_count = self->last_count};
+    memcpy(sizes.last, self->last, sizeof sizes.last);
+    rt_fields_put(bytes, &dp_policy_random_fields, &self->random, 1);
+    rt_fields_put(bytes, &weights_fields, &self->weights, 1);
+    rt_fields_put(bytes, &sizes_fields, &sizes, 1);
     if (self->box_count)
-        rt_bytes_put(bytes, &self->boxes, sizeof self->boxes);
+        rt_fields_put(bytes, &boxes_fields, &self->boxes, 1);
 }
 
 static bool load(void *state, rt_reader *reader)
 {
     makespan *self = state;
     const weights *w = &self->weights;
-    rt_reader_get(reader, &self->random, 1, sizeof self->random);
-    rt_reader_get(reader, &self->weights, 1, sizeof self->weights);
-    rt_reader_get(reader, self->last, 1, sizeof self->last);
-    self->last_count = rt_reader_u32(reader);
-    if (self->box_count)
-        rt_reader_get(reader, &self->boxes, 1, sizeof self->boxes);
+    saved_sizes sizes;
+    if (!rt_fields_get(reader, &dp_policy_random_fields, &self->random, 1) ||
+        !rt_fields_get(reader, &weights_fields, &self->weights, 1) ||
+        !rt_fields_get(reader, &sizes_fields, &sizes, 1) ||
+        (self->box_count && !rt_fields_get(reader, &boxes_fields, &self->boxes, 1)))
+        return false;
+    memcpy(self->last, sizes.last, sizeof self->last);
+    self->last_count = sizes.last_count;
     bool sane = w->ps_up >= 0 && w->ps_up <= 1 && w->ps_down >= 0 && w->ps_down <= 1;
     uint64_t samples = 0;
     for (uint32_t j = 0; j < self->worker_count; j++) {

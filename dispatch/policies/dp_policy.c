@@ -1,5 +1,8 @@
 #include "dispatch/policies/dp_policy.h"
 
+#define RANDOM(XX, PART, NONE, T) XX(T, state)
+RT_FIELDS_SHARED(dp_policy_random_fields, rt_random, RANDOM, "state:8");
+
 const dp_policy_ops *dp_policy_find(rt_policy_kind kind)
 {
 #define XX(enumerator, name, help) [RT_POLICY_##enumerator] = &dp_policy_##name,

@@ -7,7 +7,8 @@
 #define DP_POLICY_H
 
 #include "dispatch/cost/dp_view.h"
-#include "runtime/wire/rt_bytes.h"
+#include "runtime/rt_hash.h"
+#include "runtime/wire/rt_fields.h"
 #include "runtime/config/rt_config.h"
 
 typedef struct {
@@ -66,5 +67,7 @@ const dp_policy_ops *dp_policy_find(rt_policy_kind kind);
 
 // Whether it has all of these traits.
 bool dp_policy_can(rt_policy_kind kind, uint32_t traits);
+
+extern const rt_fields dp_policy_random_fields; // of a rt_random, as checkpoints keep it
 
 #endif

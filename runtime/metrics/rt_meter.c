@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "runtime/wire/rt_fields.h"
+
 #define BIN_COUNT 16384
 #define LOGIT_MAX 16.0
 #define BINS_PER_LOGIT (BIN_COUNT / (2 * LOGIT_MAX))
@@ -13,7 +15,7 @@
 // SEGMENT_COUNT x size <= run / 5 + size, so a merged segment is at most 1/77 of the run and the
 // nearest boundary at most half of that away.
 #define SEGMENT_COUNT 32
-#define WEIGHED 0x80000000u // beside the number of segments, in what is saved
+#define WEIGHED 0x80000000u // beside the number of segments, in what was saved before
 #define WEIGHT_UNIT 1048576.0
 _Static_assert(SEGMENT_COUNT % 2 == 0, "neighbours are merged in pairs");
 
@@ -44,6 +46,30 @@ typedef struct {
     sums sums;
     int64_t bins[2][COARSE_COUNT];
 } coarse;
+
+#define SUMS(XX, PART, NONE, T) \
+    XX(T, seen)                 \
+    XX(T, invalid)              \
+    XX(T, positives)            \
+    XX(T, loss_sum)             \
+    XX(T, prediction_sum)
+RT_FIELDS(sums_fields, sums, SUMS, "seen:8 invalid:8 positives:8 loss_sum:8 prediction_sum:8");
+#define TALLY(XX, PART, NONE, T) PART(T, sums, &sums_fields) XX(T, bins)
+RT_FIELDS(tally_fields, tally, TALLY,
+          "sums*1{seen:8 invalid:8 positives:8 loss_sum:8 prediction_sum:8} bins:262144");
+
+// What is saved before the tallies.
+typedef struct {
+    uint64_t tail_start, segment_size;
+    uint32_t segment_count, weighs; // before members had names: WEIGHED beside segment_count
+} saved_head;
+
+#define HEAD(XX, PART, NONE, T) \
+    XX(T, tail_start)           \
+    XX(T, segment_size)         \
+    XX(T, segment_count)        \
+    XX(T, weighs)
+RT_FIELDS(head_fields, saved_head, HEAD, "tail_start:8 segment_size:8 segment_count:4");
 
 struct rt_meter {
     bool weighs;
@@ -80,32 +106,35 @@ void rt_meter_destroy(rt_meter *meter)
 
 void rt_meter_save(const rt_meter *meter, rt_bytes *bytes)
 {
-    rt_bytes_put_u64(bytes, meter->tail_start);
-    rt_bytes_put_u64(bytes, meter->segment_size);
-    rt_bytes_put_u32(bytes, meter->segment_count | meter->weighs * WEIGHED);
-    rt_bytes_put(bytes, &meter->total, sizeof meter->total);
+    const saved_head head = {meter->tail_start, meter->segment_size, meter->segment_count,
+                             meter->weighs};
+    rt_fields_put(bytes, &head_fields, &head, 1);
+    rt_fields_put(bytes, &tally_fields, &meter->total, 1);
     for (uint32_t i = 0; i < meter->segment_count; i++)
-        rt_bytes_put(bytes, meter->segments[i], sizeof *meter->segments[i]);
+        rt_fields_put(bytes, &tally_fields, meter->segments[i], 1);
 }
 
 rt_status rt_meter_load(rt_meter *meter, rt_reader *reader)
 {
-    const uint64_t tail_start = rt_reader_u64(reader), segment_size = rt_reader_u64(reader);
-    const uint32_t head = rt_reader_u32(reader), segment_count = head & ~WEIGHED;
-    const bool weighs = meter->weighs;
-    if (reader->failed || segment_size == 0 || segment_count == 0 ||
-        segment_count > SEGMENT_COUNT || reader->left / sizeof(tally) < segment_count + 1u)
+    saved_head head;
+    const bool weighs = meter->weighs, is_read = rt_fields_get(reader, &head_fields, &head, 1);
+    if (is_read && (head.segment_count & WEIGHED))
+        head.weighs = 1;
+    head.segment_count &= ~WEIGHED;
+    if (!is_read || head.segment_size == 0 || head.segment_count == 0 ||
+        head.segment_count > SEGMENT_COUNT ||
+        reader->left / sizeof(tally) < head.segment_count + 1u)
         return RT_DATA;
-    meter->tail_start = tail_start;
-    meter->segment_size = segment_size;
-    meter->segment_count = segment_count;
-    rt_reader_get(reader, &meter->total, 1, sizeof meter->total);
-    for (uint32_t i = 0; i < segment_count; i++)
-        rt_reader_get(reader, meter->segments[i], 1, sizeof *meter->segments[i]);
-    meter->weighs = head & WEIGHED;
+    meter->tail_start = head.tail_start;
+    meter->segment_size = head.segment_size;
+    meter->segment_count = head.segment_count;
+    bool is_whole = rt_fields_get(reader, &tally_fields, &meter->total, 1);
+    for (uint32_t i = 0; i < head.segment_count; i++)
+        is_whole &= rt_fields_get(reader, &tally_fields, meter->segments[i], 1);
+    meter->weighs = head.weighs;
     if (weighs)
         rt_meter_weigh(meter);
-    return RT_OK;
+    return is_whole ? RT_OK : RT_DATA;
 }
 
 static void weigh(tally *one)

@@ -1,5 +1,19 @@
 #include "runtime/wire/rt_counts.h"
 
+#define ONE(name, title) {#name, offsetof(rt_counts, name), sizeof(uint64_t), NULL},
+static const rt_field counts_members[] = {RT_COUNTS_MAP(ONE, ONE)};
+#undef ONE
+const rt_fields rt_counts_fields =
+    RT_FIELDS_VALUE(counts, rt_counts,
+                    "miss_pull:8 update_push:8 evict_push:8 flush_push:8 grad_push:8 first_touch:8 "
+                    "pull_sum:8");
+
+#define ONE(name, title) {#name "_ns", offsetof(rt_times, name##_ns), sizeof(uint64_t), NULL},
+static const rt_field times_members[] = {RT_TIMES_MAP(ONE)};
+#undef ONE
+const rt_fields rt_times_fields =
+    RT_FIELDS_VALUE(times, rt_times, "compute_ns:8 dense_ns:8 push_ns:8 pull_ns:8 plan_ns:8");
+
 void rt_counts_add(rt_counts *sum, const rt_counts *one)
 {
 #define XX(name, title) sum->name += one->name;

@@ -6,6 +6,7 @@
 
 #include "runtime/rt_base.h"
 #include "runtime/rt_json.h"
+#include "runtime/wire/rt_fields.h"
 
 // clang-format off
 
@@ -44,6 +45,8 @@ typedef struct {
     RT_TIMES_MAP(XX)
 } rt_times;
 #undef XX
+
+extern const rt_fields rt_counts_fields, rt_times_fields; // as checkpoints keep sums of them
 
 void rt_counts_add(rt_counts *sum, const rt_counts *one);
 rt_counts rt_counts_less(const rt_counts *left, const rt_counts *right); // left - right

@@ -209,6 +209,11 @@ def lanyard(*arguments, want=0):
     return done.stdout
 
 
+def objects_of(said):
+    """Of what was said, without warnings before it."""
+    return json.loads(said[said.index("{"):])
+
+
 def free_port():
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
@@ -344,8 +349,8 @@ def feed_spool(out, *more):
     run = Live("up", "config.json", "--out", out, "--set", "stream.source=feed", "--set",
                "stream.files=[]", "--set", f"feed.listen=127.0.0.1:{listen}", *more)
     feeder = Live("feed", "config.json", "--spool", "spool", "--set", "stream.source=http", "--set",
-                  "stream.files=[]", "--set", f"stream.http.listen=127.0.0.1:{port}", "--set", f"feed.to=127.0.0.1:{listen}",
-                  *more)
+                  "stream.files=[]", *more, "--set", f"stream.http.listen=127.0.0.1:{port}",
+                  "--set", f"feed.to=127.0.0.1:{listen}")
     run.end(with_signal=False)
     feeder.end()
 
@@ -376,7 +381,7 @@ def begin(case):
 
 def planned_again():
     """What a simulation plans by what the run has recorded."""
-    said = json.loads(lanyard("sim", "config.json", "--records", "run/records.jsonl", "--json",
+    said = objects_of(lanyard("sim", "config.json", "--records", "run/records.jsonl", "--json",
                               "--set", "sim.warmup=0"))
     return said["runs"][0]["plan_fingerprint"]
 
@@ -395,7 +400,7 @@ def known(case):
     for name, folder in (("checkpoint", f"run/checkpoints/{newest}"), ("model", "run/model")):
         if case.get("live") or not (case.get("model") or name == "checkpoint"):
             continue
-        said = json.loads(lanyard("eval", folder, "--json", "--set", "stream.source=file"))
+        said = objects_of(lanyard("eval", folder, "--json", "--set", "stream.source=file"))
         told[name] = {"samples": said["samples"], "logloss": said["logloss"]}
     if os.path.exists("run/published/current.json"):
         told["published"] = "whole" in lanyard("verify", "run/published")
@@ -417,7 +422,7 @@ def go_on(case):
         feed_spool("fed", "--set", f"stream.table.columns={json.dumps(UNTIMED)}", "--set", "stream.join.source=http", "--set",
                    'stream.join.columns=[{"name": "id", "kind": "id"}]', "--set",
                    "stream.join.window_s=0", "--set", "stream.join.resend_s=0", "--set",
-                   "stream.samples_max=24")
+                   "stream.samples_max=24", "--set", f"stream.http.listen=127.0.0.1:{free_port()}")
         return {"samples": summary("fed")["samples"]}
     elif case.get("followed"):
         with open("events.csv", "a", encoding="ascii") as file:

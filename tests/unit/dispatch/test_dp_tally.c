@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/support/fields_case.h"
 #include "tests/support/said.h"
 #include "tests/support/test.h"
 
@@ -390,16 +391,28 @@ static void sums_cut_short_leave_nothing(void **state)
     rt_bytes_fini(&after);
 }
 
-// The sums of plans as a version of before saved them: the first `size` bytes of them.
+// Sums as a version of before saved them, with the first `size` bytes of those of plans: without
+// names, their size first, and two of their numbers behind the decisions.
 static void make_older(const rt_bytes *newest, size_t size, rt_bytes *older)
 {
-    const size_t behind = sizeof(uint64_t) + sizeof(dp_account);
-    uint64_t sums;
-    memcpy(&sums, newest->data, sizeof sums);
-    older->size = 0;
-    rt_bytes_put_u64(older, sums - sizeof(dp_account) + size);
-    rt_bytes_put(older, newest->data + sizeof sums, size);
-    rt_bytes_put(older, newest->data + behind, newest->size - behind);
+    enum { COUNTS = RT_WORKERS_MAX * 7 * 8, LOADS = RT_WORKERS_MAX * 6 * 8, SUMS = 48, LAST = 16 };
+    enum { DECISIONS = 72, FLAG = 4 };
+    rt_bytes plain = {0};
+    fields_plain(newest, &plain);
+    const uint8_t *at = plain.data + sizeof(dp_account);
+    rt_bytes_clear(older);
+    rt_bytes_put_u64(older, size + COUNTS + LOADS + 16);
+    rt_bytes_put(older, plain.data, size);
+    rt_bytes_put(older, at, COUNTS + LOADS + SUMS);
+    at += COUNTS + LOADS + SUMS;
+    rt_bytes_put(older, at + LAST, DECISIONS);
+    rt_bytes_put(older, at, LAST);
+    at += LAST + DECISIONS;
+    const size_t ranges = 4 + 8 + 8 + 8 + 4 + 4 + 2 * sizeof(float), meter = 8 + 8 + 4;
+    rt_bytes_put(older, at, ranges + meter);
+    at += ranges + meter + FLAG; // which says whether there are weights: none here
+    rt_bytes_put(older, at, (size_t)(plain.data + plain.size - at));
+    rt_bytes_fini(&plain);
 }
 
 // What they did not know yet begins at zero; all else is there.
@@ -410,7 +423,7 @@ static void sums_of_older_versions_are_read(void **state)
                                    offsetof(dp_account, clocks) + sizeof(dp_clocks),
                                    sizeof(dp_account)};
     static scene s;
-    rt_bytes newest = {0}, older = {0}, again = {0};
+    rt_bytes newest = {0}, older = {0}, again = {0}, plain = {0}, want = {0};
     const char *directory = test_directory();
     open_scene(&s, directory, 1);
     for (uint32_t t = 1; t <= 2; t++) {
@@ -422,6 +435,7 @@ static void sums_of_older_versions_are_read(void **state)
     }
     dp_tally_save(s.tally, &newest);
     close_scene(&s);
+    fields_plain(&newest, &want);
     for (size_t i = 0; i < RT_COUNT_OF(sizes); i++) {
         rt_error error = {0};
         for (int by = -8; by <= 8; by += 8) {
@@ -431,24 +445,25 @@ static void sums_of_older_versions_are_read(void **state)
             const rt_status status = dp_tally_load(s.tally, &reader, &error);
             assert_int_equal(status, by ? RT_DATA : RT_OK);
             assert_int_equal(by ? 0 : reader.left, 0);
-            again.size = 0;
+            rt_bytes_clear(&again);
             dp_tally_save(s.tally, &again);
             close_scene(&s);
             if (by)
                 continue;
-            assert_int_equal(again.size, newest.size);
-            make_older(&newest, sizes[i], &older);
-            const size_t after = sizeof(uint64_t) + sizes[i], none = sizeof(dp_account) - sizes[i];
-            assert_memory_equal(again.data + sizeof(uint64_t), older.data + sizeof(uint64_t),
-                                sizes[i]);
-            for (size_t k = 0; k < none; k++)
-                assert_int_equal(again.data[after + k], 0);
-            assert_memory_equal(again.data + after + none, older.data + after, older.size - after);
+            fields_plain(&again, &plain);
+            assert_int_equal(plain.size, want.size);
+            assert_memory_equal(plain.data, want.data, sizes[i]);
+            for (size_t k = sizes[i]; k < sizeof(dp_account); k++)
+                assert_int_equal(plain.data[k], 0);
+            assert_memory_equal(plain.data + sizeof(dp_account), want.data + sizeof(dp_account),
+                                want.size - sizeof(dp_account));
         }
     }
     rt_bytes_fini(&newest);
     rt_bytes_fini(&older);
     rt_bytes_fini(&again);
+    rt_bytes_fini(&plain);
+    rt_bytes_fini(&want);
 }
 
 // What a run says at its end, on standard output.

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/rt_hash.h"
+#include "tests/support/fields_case.h"
 #include "tests/support/test.h"
 
 #define WORKERS 3u
@@ -149,9 +150,11 @@ static void follow(const problem *p, const weights *times, weights *w)
 
 static void must_have(const void *state, const weights *want, uint32_t workers)
 {
-    rt_bytes bytes = {0};
+    rt_bytes described = {0}, bytes = {0};
     weights got;
-    dp_policy_makespan.save(state, &bytes);
+    dp_policy_makespan.save(state, &described);
+    fields_plain(&described, &bytes);
+    rt_bytes_fini(&described);
     assert_true(!bytes.failed && bytes.size > sizeof(rt_random) + sizeof got);
     memcpy(&got, bytes.data + sizeof(rt_random), sizeof got);
     for (size_t at = sizeof(rt_random) + sizeof got; at < bytes.size; at++)
@@ -221,7 +224,7 @@ static void weights_of_those_who_take_part(void **state)
     check(25, true);
 }
 
-// As it is saved where boxes are told: random numbers, weights, micro-batches, their sum, boxes.
+// As builds of before saved it where boxes are told: random numbers, weights, micro-batches, their sum, boxes.
 typedef struct {
     rt_random random;
     weights links;
@@ -237,15 +240,16 @@ static bool loads(const saved *all, uint32_t box_count)
                                      .distinct_count_max = 2 * SAMPLES};
     const size_t size = box_count ? sizeof *all : offsetof(saved, up);
     void *state;
-    rt_bytes bytes = {0}, again = {0};
+    rt_bytes bytes = {0}, again = {0}, plain = {0};
     rt_bytes_put(&bytes, all, size);
     rt_reader reader = rt_bytes_reader(&bytes);
     assert_int_equal(dp_policy_makespan.create(&config, &state, NULL), RT_OK);
     const bool ok = dp_policy_makespan.load(state, &reader);
     if (ok) {
         dp_policy_makespan.save(state, &again);
-        assert_int_equal(again.size, size);
-        assert_memory_equal(again.data, all, size);
+        fields_plain(&again, &plain);
+        assert_int_equal(plain.size, size);
+        assert_memory_equal(plain.data, all, size);
     }
     for (size_t less = 0; less < size; less += 1 + less / 7) {
         reader = rt_bytes_reader(&bytes);
@@ -255,6 +259,7 @@ static bool loads(const saved *all, uint32_t box_count)
     dp_policy_makespan.destroy(state);
     rt_bytes_fini(&bytes);
     rt_bytes_fini(&again);
+    rt_bytes_fini(&plain);
     return ok;
 }
 

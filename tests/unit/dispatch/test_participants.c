@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "dispatch/planner/dp_choice.h"
+#include "tests/support/fields_case.h"
 #include "tests/support/random_batches.h"
 #include "tests/support/test.h"
 
@@ -330,7 +331,10 @@ static void save_search(scene *one, saved *s)
 {
     const uint32_t rates = 3 * WORKERS + 1 + RT_SHARDS_MAX; // links, computing; parameter servers
     *s = (saved){0};
-    dp_participants_save(one->chooser, &s->bytes);
+    rt_bytes described = {0};
+    dp_participants_save(one->chooser, &described);
+    fields_plain(&described, &s->bytes); // which is read, too
+    rt_bytes_fini(&described);
     size_t at = 7 * 8;
     s->recent = number_at(s, at);
     at += 8;

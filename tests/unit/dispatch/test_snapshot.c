@@ -8,6 +8,7 @@
 
 #include "dispatch/planner/dp_planner_parts.h"
 #include "dispatch/planner/dp_snapshot.h"
+#include "tests/support/fields_case.h"
 #include "tests/support/planner_case.h"
 
 #define BATCHES 60u
@@ -318,8 +319,13 @@ static void damaged_states(void **context)
             else
                 bent.data[at] ^= (uint8_t)(1u << n % 8);
             rt_status status = load(&pc.config, one.planner, &bent, &planner, &restored, &error);
-            assert_true(status == RT_DATA || (status == RT_OK && n % 2 == 0));
-            assert_true(status == RT_OK || strstr(error.text, "state of the planner"));
+            const bool is_cut = n % 2; // else a name may be another: its number is 0 then
+            const bool is_taken = status == RT_OK || status == RT_VERSION || status == RT_CONFIG;
+            if (status != RT_DATA && (is_cut || !is_taken))
+                fail_msg("%s at %zu of %zu: %s", is_cut ? "cut" : "bent", (size_t)at, state.size,
+                         rt_status_text(status));
+            assert_true(status == RT_OK || status == RT_CONFIG ||
+                        strstr(error.text, "state of the planner"));
             dp_planner_destroy(planner);
             free(bent.data);
         }
@@ -345,8 +351,8 @@ static void more_evictions_than_fills(void **context)
     driven one;
     batches all;
     begin_with_one(&shape, &pc, &one, &all, &state);
-    // Behind head, values, sizes of caches, empty states of policy and lineup; rates.
-    const size_t at = 56 + 168 + shape.worker_count * sizeof(uint32_t) + 16 + 24;
+    const size_t at = fields_at(&state, 3, "fills"); // behind head, values, records that wait
+    assert_int_equal(fields_at(&state, 3, "evictions"), at + sizeof *counts);
     memcpy(counts, state.data + at, sizeof counts);
     assert_true(counts[0] > 0 && counts[1] <= counts[0]);
     for (uint32_t more = 0; more < 2; more++) {
@@ -500,8 +506,12 @@ static void who_takes_part(void **context)
             (void)step(&one, &all, t);
         }
         cut_with(&one, before ? &(rt_bytes){0} : &lineup, &state);
-        if (before) { // without the last two values, and without a lineup
+        if (before) { // without names, without the last two values, and without a lineup
+            rt_bytes plain = {0};
             const uint32_t format = 3;
+            fields_plain(&state, &plain);
+            rt_bytes_fini(&state);
+            state = plain;
             const size_t at = 56 + 152, behind = 16 + shape.worker_count * sizeof(uint32_t) + 8;
             memcpy(state.data, &format, sizeof format);
             memmove(state.data + at, state.data + at + 16, behind - 16);
