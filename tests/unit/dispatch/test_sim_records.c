@@ -183,7 +183,7 @@ static void put_planned(rt_bytes *record, const dp_sim_result *r)
                 d->iterations, d->measured_iterations, d->samples, d->opt_samples, d->heu_samples,
                 d->alpha, d->error_s, d->error_bound_s, d->device_s);
     records_put(record,
-                "clocks %" PRIu64 " %" PRIu64 " %" PRIu32 ", moved %" PRIu64 ", handed %" PRIu64
+                "clocks %" PRIu64 " %" PRIu64 " %" PRIu64 ", moved %" PRIu64 ", handed %" PRIu64
                 " %" PRIu64 " %.9g",
                 account->clocks.stale_keys, account->clocks.clock_messages,
                 account->clocks.clock_spread, account->moved, account->handed.gradients,
