@@ -281,7 +281,7 @@ static rt_status open_feeder(rt_feeder *feeder, const rt_config *config, const c
     if (f->stop_fd < 0)
         return rt_fail(error, RT_LIMIT, "out of descriptors");
     rt_status status =
-        rt_journal_open(directory, config->journal_bytes_max, &feeder->journal, error);
+        rt_journal_open(directory, config->journal_bytes_max, NULL, &feeder->journal, error);
     if (status)
         return status;
     status = connect_links(f, config, error);

@@ -128,7 +128,13 @@ static void connect_to(rt_feed_link *f)
 static rt_status rewind_to(rt_feed_link *f, uint64_t kept, rt_error *error)
 {
     uint64_t lost;
-    const rt_journal_counts counts = rt_journal_statistics(f->journal);
+    rt_journal_counts counts = rt_journal_statistics(f->journal);
+    if (kept + 1 > counts.next && rt_journal_begin_at(f->journal, kept + 1)) {
+        rt_warn("feed: the spool's end is damaged: it goes on with number %" PRIu64
+                ", behind what the coordinator has",
+                kept + 1);
+        counts = rt_journal_statistics(f->journal);
+    }
     const uint64_t from = rt_max_u64(rt_min_u64(kept + 1, counts.next), counts.first);
     if (kept + 1 > counts.next)
         return rt_fail(error, RT_DATA,

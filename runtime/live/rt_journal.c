@@ -20,6 +20,8 @@
 #define SEGMENTS_PER_JOURNAL 16u
 #define SEGMENT_BYTES_MIN (UINT64_C(64) << 10)
 #define SEGMENT_BYTES_MAX (UINT64_C(64) << 20)
+#define HOLD_NS UINT64_C(5000000000)
+#define HOLD_TURN_US 1000
 
 static uint64_t day_clock_ns(void)
 {
@@ -92,7 +94,7 @@ rt_status rt_journal_append(rt_journal *journal, const rt_journal_entry *entry)
         return RT_NO_MEMORY;
     const uint64_t size = copy->entry.size + copy->entry.note_size + sizeof(rt_frame_head);
     pthread_mutex_lock(&journal->lock);
-    const bool is_full = journal->waiting_bytes + size > WAITING_BYTES_MAX ||
+    const bool is_full = journal->is_held || journal->waiting_bytes + size > WAITING_BYTES_MAX ||
                          bytes_of(journal) + journal->waiting_bytes + size > journal->bytes_max;
     if (is_full) {
         journal->counts.full++;
@@ -112,7 +114,7 @@ rt_status rt_journal_append(rt_journal *journal, const rt_journal_entry *entry)
 
 // ---- commits: the journal's thread -----------------------------------------------------------
 
-static rt_status begin_segment(rt_journal *journal, uint64_t first, rt_error *error)
+rt_status rt_journal_begin_segment(rt_journal *journal, uint64_t first, rt_error *error)
 {
     char path[RT_PATH_MAX + RT_SEGMENT_NAME_MAX];
     rt_bytes head = {0};
@@ -128,7 +130,7 @@ static rt_status begin_segment(rt_journal *journal, uint64_t first, rt_error *er
                                     journal->segment_count + 1u, sizeof *journal->segments);
     if (is_there)
         journal->segments[journal->segment_count++] =
-            (rt_journal_segment){first, head.size, rt_unix_s()};
+            (rt_journal_segment){first, head.size, rt_unix_s(), false};
     journal->begun_s = rt_unix_s();
     pthread_mutex_unlock(&journal->lock);
     rt_bytes_fini(&head);
@@ -173,6 +175,21 @@ static bool leaves_gap(rt_journal *journal, const rt_journal_entry *entry)
            entry->origin_first != entry->origin_left;
 }
 
+// What its origin had, and has lost before it came here.
+static void count_left_out(rt_journal *journal, const rt_journal_entry *entry)
+{
+    const uint64_t *known = rt_journal_memory_find(&journal->coming, entry->origin);
+    uint64_t told;
+    if (!known || entry->origin_first <= *known + 1)
+        return;
+    const uint64_t lost = entry->origin_first - *known - 1;
+    journal->coming_lost += lost;
+    if (rt_log_due(&journal->damages, &told))
+        rt_error_log("the journal %s: %" PRIu64 " events of feeder %016" PRIx64
+                     " from its number %" PRIu64 " on are lost: its spool has them no more",
+                     journal->directory, lost, entry->origin, *known + 1);
+}
+
 // Under the lock. Returns the events that it has.
 static uint32_t put_frame(rt_journal *journal, rt_journal_waiting *waiting, uint64_t next)
 {
@@ -195,8 +212,10 @@ static uint32_t put_frame(rt_journal *journal, rt_journal_waiting *waiting, uint
         return 0;
     rt_frame_seal(&head, journal->block.data + begin + sizeof head);
     memcpy(journal->block.data + begin, &head, sizeof head);
-    if (entry->origin)
+    if (entry->origin) {
+        count_left_out(journal, entry);
         rt_journal_memory_set(&journal->coming, entry->origin, head.origin_last);
+    }
     if (entry->note_size)
         rt_journal_memory_note(&journal->coming, entry->note, entry->note_size);
     return entry->count;
@@ -295,7 +314,7 @@ static rt_status ensure_segment(rt_journal *journal, rt_error *error)
             return rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
         return RT_OK;
     }
-    rt_status status = begin_segment(journal, next, error);
+    rt_status status = rt_journal_begin_segment(journal, next, error);
     journal->must_roll = journal->must_roll && status;
     return status;
 }
@@ -310,6 +329,7 @@ static rt_status commit(rt_journal *journal, rt_journal_waiting *list, rt_error 
     rt_bytes_clear(&journal->block);
     pthread_mutex_lock(&journal->lock);
     copy_memory(&journal->memory, &journal->coming);
+    journal->coming_lost = 0;
     for (rt_journal_waiting *w = list; w; w = w->next)
         next += put_frame(journal, w, next);
     pthread_mutex_unlock(&journal->lock);
@@ -325,6 +345,7 @@ static rt_status commit(rt_journal *journal, rt_journal_waiting *list, rt_error 
         journal->counts.commit_ns += rt_now_ns() - begin_ns;
         journal->counts.events += next - journal->counts.next;
         journal->counts.next = next;
+        journal->counts.lost += journal->coming_lost;
         journal->segments[journal->segment_count - 1].bytes += journal->block.size;
         journal->segments[journal->segment_count - 1].last_s = rt_unix_s();
     }
@@ -342,6 +363,7 @@ static void remove_old(rt_journal *journal)
         const bool may_go =
             journal->segment_count > 1 && journal->segments[1].first <= journal->keep_from;
         const uint64_t first = journal->segments[0].first;
+        const bool is_damaged = journal->segments[0].is_damaged;
         if (may_go)
             memmove(journal->segments, journal->segments + 1,
                     --journal->segment_count * sizeof *journal->segments);
@@ -349,7 +371,9 @@ static void remove_old(rt_journal *journal)
         if (!may_go)
             return;
         rt_journal_path(journal, first, path, sizeof path);
-        if (unlink(path) != 0)
+        if (is_damaged)
+            rt_journal_set_aside(journal, path);
+        else if (unlink(path) != 0)
             rt_warn("%s: cannot be removed: %s", path, strerror(errno));
     }
 }
@@ -404,109 +428,6 @@ static void *run(void *context)
 
 // ---- opening ---------------------------------------------------------------------------------
 
-// Reads all of the last segment: what it remembers, its next event, and where it ends.
-static rt_status scan(rt_journal *journal, int file, const char *path, uint64_t *next_p,
-                      uint64_t *end_p, rt_error *error)
-{
-    struct stat info;
-    uint64_t offset;
-    rt_frame_head head;
-    rt_bytes rest = {0};
-    rt_status status = rt_segment_read_head(file, path, next_p, &journal->memory, &offset, error);
-    if (status)
-        return status;
-    if (fstat(file, &info) != 0)
-        return rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
-    const uint64_t size = (uint64_t)info.st_size;
-    while (!(status = rt_frame_read(file, offset, size, &head, &rest, error)) &&
-           head.first == *next_p) {
-        *next_p += head.count;
-        offset += sizeof head + head.size;
-        if (head.origin)
-            rt_journal_memory_set(&journal->memory, head.origin, head.origin_last);
-        if (head.note_size)
-            rt_journal_memory_note(&journal->memory, rest.data, head.note_size);
-    }
-    rt_bytes_fini(&rest);
-    *end_p = offset;
-    if (status && status != RT_END && status != RT_DATA)
-        return status;
-    if (offset < size) {
-        rt_info("%s: %" PRIu64 " bytes at its end were never acknowledged and are removed", path,
-                size - offset);
-        if (ftruncate(file, (off_t)offset) != 0 || fdatasync(file) != 0)
-            return rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
-    }
-    if (journal->memory.note.failed)
-        return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    return RT_OK;
-}
-
-// A head that is no head: of a segment that was being made when the machine went down.
-static void set_aside(const char *path, const rt_error *error)
-{
-    char name[RT_PATH_MAX + RT_SEGMENT_NAME_MAX + 16];
-    snprintf(name, sizeof name, "%s.damaged", path);
-    rt_warn("%s; it is set aside as %s", error->text, name);
-    (void)rename(path, name);
-}
-
-// journal->segments are those before the last; the last one is opened, or set aside (RT_NOT_FOUND).
-static rt_status take_last(rt_journal *journal, uint64_t first, rt_error *error)
-{
-    char path[RT_PATH_MAX + RT_SEGMENT_NAME_MAX];
-    uint64_t next = 1, end = 0;
-    rt_journal_path(journal, first, path, sizeof path);
-    const int file = open(path, O_RDWR | O_CLOEXEC);
-    if (file < 0)
-        return rt_fail(error, RT_IO, "cannot open %s: %s", path, strerror(errno));
-    rt_status status = scan(journal, file, path, &next, &end, error);
-    if (status) {
-        close(file);
-        if (status != RT_DATA)
-            return status;
-        set_aside(path, error);
-        return RT_NOT_FOUND;
-    }
-    journal->file = file;
-    journal->counts.next = next;
-    journal->segments[journal->segment_count++] = (rt_journal_segment){first, end, rt_unix_s()};
-    return RT_OK;
-}
-
-static rt_status take_segments(rt_journal *journal, rt_error *error)
-{
-    uint64_t *firsts;
-    uint32_t count;
-    rt_status status = rt_segment_list(journal->directory, &firsts, &count, error);
-    if (status)
-        return status;
-    if (rt_grow(&journal->segments, &journal->segment_capacity, count + 1u,
-                sizeof *journal->segments)) {
-        rt_free(firsts);
-        return rt_fail(error, RT_NO_MEMORY, "out of memory for a journal");
-    }
-    status = RT_NOT_FOUND;
-    while (count > 0 && status == RT_NOT_FOUND) {
-        journal->segment_count = 0;
-        for (uint32_t i = 0; i + 1 < count; i++) {
-            char path[RT_PATH_MAX + RT_SEGMENT_NAME_MAX];
-            struct stat info = {0};
-            rt_journal_path(journal, firsts[i], path, sizeof path);
-            (void)stat(path, &info);
-            journal->segments[journal->segment_count++] = (rt_journal_segment){
-                firsts[i], (uint64_t)info.st_size, (double)info.st_mtim.tv_sec};
-        }
-        status = take_last(journal, firsts[--count], error);
-    }
-    rt_free(firsts);
-    if (status != RT_NOT_FOUND)
-        return status;
-    journal->segment_count = 0;
-    journal->counts.next = 1;
-    return begin_segment(journal, 1, error);
-}
-
 static rt_status open_folder(rt_journal *journal, const char *directory, rt_error *error)
 {
     if (strlen(directory) >= RT_PATH_MAX)
@@ -545,8 +466,8 @@ void rt_journal_place(const char *directory, rt_flow flow, char *path, size_t si
     snprintf(path, size, "%s%s", directory, flow == RT_FLOW_OUTCOMES ? "/outcomes" : "");
 }
 
-rt_status rt_journal_open(const char *directory, uint64_t bytes_max, rt_journal **journal_p,
-                          rt_error *error)
+rt_status rt_journal_open(const char *directory, uint64_t bytes_max, const rt_journal_copy *copy,
+                          rt_journal **journal_p, rt_error *error)
 {
     rt_journal *journal = rt_alloc(1, sizeof *journal);
     if (!journal)
@@ -554,6 +475,8 @@ rt_status rt_journal_open(const char *directory, uint64_t bytes_max, rt_journal 
     journal->directory_fd = journal->lock_fd = journal->file = -1;
     journal->reader_file = journal->event_fd = -1;
     journal->bytes_max = bytes_max;
+    if (copy)
+        journal->copy = *copy;
     journal->segment_bytes = rt_max_u64(
         rt_min_u64(bytes_max / SEGMENTS_PER_JOURNAL, SEGMENT_BYTES_MAX), SEGMENT_BYTES_MIN);
     journal->waiting_end = &journal->waiting;
@@ -561,7 +484,7 @@ rt_status rt_journal_open(const char *directory, uint64_t bytes_max, rt_journal 
     pthread_cond_init(&journal->wake, NULL);
     rt_status status = open_folder(journal, directory, error);
     if (!status)
-        status = take_segments(journal, error);
+        status = rt_journal_take_segments(journal, error);
     if (!status)
         status = start(journal, error);
     if (status) {
@@ -569,7 +492,7 @@ rt_status rt_journal_open(const char *directory, uint64_t bytes_max, rt_journal 
         return status;
     }
     journal->reader_segment = journal->segments[0].first;
-    journal->reader_next = journal->segments[0].first;
+    journal->reader_next = journal->reader_event = journal->segments[0].first;
     *journal_p = journal;
     return RT_OK;
 }
@@ -650,11 +573,6 @@ bool rt_journal_is_pressed(rt_journal *journal)
     return is_pressed;
 }
 
-void rt_journal_copy_to(rt_journal *journal, const rt_journal_copy *copy)
-{
-    journal->copy = *copy;
-}
-
 rt_status rt_journal_extents(rt_journal *journal, rt_journal_extent **extents_p, uint32_t *count_p)
 {
     pthread_mutex_lock(&journal->lock);
@@ -687,12 +605,22 @@ rt_journal_counts rt_journal_statistics(rt_journal *journal)
 
 bool rt_journal_begin_at(rt_journal *journal, uint64_t event)
 {
+    const uint64_t end_ns = rt_now_ns() + HOLD_NS;
     pthread_mutex_lock(&journal->lock);
-    const bool is_empty = journal->counts.next == 1 && journal->waiting_bytes == 0;
-    if (is_empty) {
+    const bool may_be = journal->counts.next == 1 || journal->end_is_damaged;
+    journal->is_held = may_be; // or a commit could number events meanwhile
+    while (may_be && journal->waiting_bytes > 0 && rt_now_ns() < end_ns) {
+        pthread_mutex_unlock(&journal->lock);
+        usleep(HOLD_TURN_US);
+        pthread_mutex_lock(&journal->lock);
+    }
+    const bool begins = may_be && journal->waiting_bytes == 0 && journal->counts.next < event &&
+                        (journal->counts.next == 1 || journal->end_is_damaged);
+    if (begins) {
         journal->counts.next = event;
         journal->must_roll = true;
     }
+    journal->is_held = false;
     pthread_mutex_unlock(&journal->lock);
-    return is_empty;
+    return begins;
 }

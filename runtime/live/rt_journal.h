@@ -7,7 +7,9 @@
 //   head    magic, version, size, first event, known origins, the latest note; XXH3 of it
 //   frames  one per append: events, arrival, origin; XXH3 of it and of its lines
 // A frame that is cut off at the end of the last segment was never acknowledged and is removed at
-// the next open. Little-endian, as are all files here.
+// the next open. Damage anywhere else is mended from a copy where there is one (rt_mirror); else it
+// is told, counted and passed over, up to the next frame whose hash holds, and its file is kept
+// aside. Little-endian, as are all files here.
 //
 // An origin is somebody who numbers what it sends (a feeder): of what was appended before, nothing
 // is appended again. A note is bytes that belong to who appends (where its source stands); the
@@ -52,16 +54,31 @@ typedef struct {
     uint64_t commit_ns; // they took together
     uint64_t failures;  // of them
     uint64_t full;      // appends that were turned away
-    uint64_t lost;      // events that damage took
+    uint64_t lost;      // events that damage took, here or from an origin's spool
 } rt_journal_counts;
 
 // "DIRECTORY", or "DIRECTORY/outcomes": where the journal of a flow is, one folder for both.
 void rt_journal_place(const char *directory, rt_flow flow, char *path, size_t size);
 
-// bytes_max: of all segments together. Makes the folder. RT_IO, RT_DATA (damaged, another
-// version), RT_NO_MEMORY; error names the file.
-rt_status rt_journal_open(const char *directory, uint64_t bytes_max, rt_journal **journal_p,
-                          rt_error *error);
+// What is committed must be somewhere else, too (rt_mirror). In the journal's thread.
+typedef struct {
+    // This block is being written at offset of a segment (its first event); the bytes stay until
+    // settle has returned.
+    void (*offer)(void *context, uint64_t segment, uint64_t offset, const void *bytes, size_t size);
+    // Waits until it is there. is_written false: it is not on disk here, and goes there, too. A
+    // status: nothing of it is acknowledged, and it goes here, too.
+    rt_status (*settle)(void *context, bool is_written, rt_error *error);
+    // Any thread but the journal's: bytes [offset, offset + size) of a segment as they are there,
+    // fewer at its end, appended to `to`. NULL: nobody can be asked.
+    rt_status (*fetch)(void *context, uint64_t segment, uint64_t offset, size_t size, rt_bytes *to,
+                       rt_error *error);
+    void *context;
+} rt_journal_copy;
+
+// bytes_max: of all segments together. Makes the folder. copy (NULL: it is here alone) is copied.
+// RT_IO, RT_UNSUPPORTED (another version), RT_NO_MEMORY; error names the file.
+rt_status rt_journal_open(const char *directory, uint64_t bytes_max, const rt_journal_copy *copy,
+                          rt_journal **journal_p, rt_error *error);
 // Commits what was appended, tells everybody, and ends. NULL is fine.
 void rt_journal_close(rt_journal *journal);
 
@@ -91,20 +108,6 @@ bool rt_journal_is_pressed(rt_journal *journal);
 void rt_journal_keep_for(rt_journal *journal, double keep_s);
 bool rt_journal_is_old(rt_journal *journal);
 
-// What is committed must be somewhere else, too (rt_mirror). In the journal's thread.
-typedef struct {
-    // This block is being written at offset of a segment (its first event); the bytes stay until
-    // settle has returned.
-    void (*offer)(void *context, uint64_t segment, uint64_t offset, const void *bytes, size_t size);
-    // Waits until it is there. is_written false: it is not on disk here, and goes there, too. A
-    // status: nothing of it is acknowledged, and it goes here, too.
-    rt_status (*settle)(void *context, bool is_written, rt_error *error);
-    void *context;
-} rt_journal_copy;
-
-// Before the first append. copy is copied.
-void rt_journal_copy_to(rt_journal *journal, const rt_journal_copy *copy);
-
 typedef struct {
     uint64_t first, bytes; // as far as it is committed
 } rt_journal_extent;
@@ -117,7 +120,8 @@ const char *rt_journal_directory(const rt_journal *journal);
 
 rt_journal_counts rt_journal_statistics(rt_journal *journal);
 
-// The first event of a journal that never had one will have this number. False: it has some.
+// The next event of a journal that never had one, or whose end was damaged when it was opened, will
+// have this number. False: its end is whole, or it goes farther.
 bool rt_journal_begin_at(rt_journal *journal, uint64_t event);
 
 // ---- the reader: one thread ------------------------------------------------------------------

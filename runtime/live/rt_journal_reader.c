@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -41,6 +42,7 @@ static void close_file(rt_journal *journal)
     journal->reader_file = -1;
 }
 
+// One whose head is damaged is searched from its beginning. RT_DATA: it is not there.
 static rt_status open_segment(rt_journal *journal, const place *at, rt_error *error)
 {
     char path[RT_PATH_MAX + RT_SEGMENT_NAME_MAX];
@@ -49,35 +51,71 @@ static rt_status open_segment(rt_journal *journal, const place *at, rt_error *er
         return RT_OK;
     close_file(journal);
     rt_journal_path(journal, at->segment.first, path, sizeof path);
-    journal->reader_segment = at->segment.first;
+    journal->reader_segment = journal->reader_event = at->segment.first;
+    journal->reader_offset = 0;
     journal->reader_file = open(path, O_RDONLY | O_CLOEXEC);
     if (journal->reader_file < 0)
-        return rt_fail(error, RT_IO, "cannot open %s: %s", path, strerror(errno));
-    return rt_segment_read_head(journal->reader_file, path, &first, NULL, &journal->reader_offset,
-                                error);
+        return rt_fail(error, errno == ENOENT ? RT_DATA : RT_IO, "cannot open %s: %s", path,
+                       strerror(errno));
+    const rt_status status = rt_segment_read_head(journal->reader_file, path, &first, NULL,
+                                                  &journal->reader_offset, error);
+    if (status != RT_DATA)
+        return status;
+    if (error)
+        *error = (rt_error){0};
+    journal->reader_offset = 0;
+    return RT_OK;
 }
 
-static void count_lost(rt_journal *journal, uint64_t until, const char *why)
+static void count_lost(rt_journal *journal, uint64_t until)
 {
-    uint64_t told;
-    if (until <= journal->reader_next)
-        return;
-    const uint64_t lost = until - journal->reader_next;
     pthread_mutex_lock(&journal->lock);
-    journal->counts.lost += lost;
+    journal->counts.lost += until - journal->reader_next;
     pthread_mutex_unlock(&journal->lock);
-    if (rt_log_due(&journal->damages, &told))
-        rt_error_log("the journal %s: %" PRIu64 " events from number %" PRIu64 " on are lost: %s",
-                     journal->directory, lost, journal->reader_next, why);
     journal->reader_next = until;
 }
 
-// The segment has no more that can be read.
-static void go_on(rt_journal *journal, const place *at, const char *why)
+static void flag_segment(rt_journal *journal)
 {
-    count_lost(journal, at->follower, why);
+    pthread_mutex_lock(&journal->lock);
+    for (uint32_t i = 0; i < journal->segment_count; i++)
+        journal->segments[i].is_damaged |= journal->segments[i].first == journal->reader_segment;
+    pthread_mutex_unlock(&journal->lock);
+}
+
+// The bytes from the reader's place to `to` are damaged: those events of them that are not read
+// yet, before `until`, are lost.
+static void pass_over(rt_journal *journal, uint64_t to, uint64_t until)
+{
+    char path[RT_PATH_MAX + RT_SEGMENT_NAME_MAX], what[96];
+    rt_journal_path(journal, journal->reader_segment, path, sizeof path);
+    if (until > journal->reader_next)
+        snprintf(what, sizeof what, "%" PRIu64 " events from number %" PRIu64 " on are lost",
+                 until - journal->reader_next, journal->reader_next);
+    else
+        snprintf(what, sizeof what, "no event is lost that had not been read");
+    rt_error_log("%s: bytes %" PRIu64 " to %" PRIu64
+                 " are damaged and passed over: %s; the file is kept",
+                 path, journal->reader_offset, to, what);
+    flag_segment(journal);
+    if (until > journal->reader_next)
+        count_lost(journal, until);
+}
+
+// The segment has no more that can be read; to: its end, or where it is missing.
+static void go_on(rt_journal *journal, const place *at, uint64_t to)
+{
+    if (to > journal->reader_offset) {
+        pass_over(journal, to, at->follower);
+    } else if (at->follower > journal->reader_next) {
+        rt_error_log("the journal %s: %" PRIu64 " events from number %" PRIu64
+                     " on are lost: they are missing",
+                     journal->directory, at->follower - journal->reader_next, journal->reader_next);
+        count_lost(journal, at->follower);
+    }
     if (at->is_last) {
         journal->reader_offset = at->segment.bytes;
+        journal->reader_event = at->follower;
         return;
     }
     close_file(journal);
@@ -108,40 +146,67 @@ static void take_frame(rt_journal *journal, const rt_frame_head *head, rt_journa
     journal->reader_next = head->first + head->count;
 }
 
+// The next frame of the reader's segment. RT_AGAIN: what was damaged has come from a copy. *to_p:
+// where the damage before it ends.
+static rt_status next_frame(rt_journal *journal, const place *at, rt_frame_head *head,
+                            uint64_t *to_p, rt_error *error)
+{
+    const uint64_t from = journal->reader_offset, end = at->segment.bytes;
+    const rt_status status = rt_frame_next(journal->reader_file, from, end, journal->reader_event,
+                                           head, &journal->reader_bytes, to_p, error);
+    if ((status && status != RT_END) || *to_p <= from)
+        return status;
+    const bool is_mended =
+        rt_journal_mend(journal, journal->reader_segment, from, *to_p, journal->reader_event);
+    if (!is_mended)
+        return status;
+    if (from == 0)
+        close_file(journal); // its head is read anew
+    return RT_AGAIN;
+}
+
 rt_status rt_journal_read(rt_journal *journal, rt_journal_frame *frame, rt_error *error)
 {
     rt_frame_head head;
-    uint64_t wakes;
+    uint64_t wakes, to = 0;
     bool is_sure = false; // that nothing was committed since it was looked at
     for (;;) {
         const place at = look(journal);
         rt_status status = open_segment(journal, &at, error);
         if (status == RT_DATA) {
-            go_on(journal, &at, error->text);
+            if (error)
+                *error = (rt_error){0};
+            go_on(journal, &at, 0);
             continue;
         }
         if (!status)
-            status = rt_frame_read(journal->reader_file, journal->reader_offset, at.segment.bytes,
-                                   &head, &journal->reader_bytes, error);
-        if (status == RT_END && at.is_last && is_sure)
+            status = next_frame(journal, &at, &head, &to, error);
+        if (status == RT_AGAIN)
+            continue;
+        const bool is_at_end = status == RT_END && at.is_last && to <= journal->reader_offset;
+        if (is_at_end && is_sure)
             return RT_AGAIN;
-        if (status == RT_END && at.is_last) {
+        if (is_at_end) {
             is_sure = true;
             if (read(journal->event_fd, &wakes, sizeof wakes) < 0) {
                 // nobody has written to it
             }
             continue;
         }
-        if (status == RT_END || status == RT_DATA) {
-            go_on(journal, &at, status == RT_END ? "they are missing" : "the file is damaged");
+        if (status == RT_END) {
+            go_on(journal, &at, to);
             continue;
         }
         if (status)
             return status;
-        journal->reader_offset += sizeof head + head.size;
+        if (to > journal->reader_offset)
+            pass_over(journal, to, head.first);
+        journal->reader_offset = to + sizeof head + head.size;
+        journal->reader_event = head.first + head.count;
         if (head.first + head.count <= journal->reader_next)
             continue;
-        count_lost(journal, head.first, "they are missing");
+        if (head.first > journal->reader_next)
+            count_lost(journal, head.first);
         take_frame(journal, &head, frame);
         return RT_OK;
     }
@@ -163,7 +228,8 @@ rt_status rt_journal_seek(rt_journal *journal, uint64_t event, uint64_t *lost_p,
         return rt_fail(error, RT_DATA,
                        "the journal %s ends with event %" PRIu64
                        ", but reading is to go on at %" PRIu64
-                       ": put the one back that belongs to the checkpoint",
+                       ": put the one back that belongs to the checkpoint, or empty the folder "
+                       "to go on without what came since",
                        journal->directory, next - 1, event);
     if (*lost_p)
         return RT_NOT_FOUND;

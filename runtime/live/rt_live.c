@@ -82,8 +82,11 @@ static rt_status open_journal(rt_live *live, rt_flow flow, const char *directory
     if (flow == RT_FLOW_OUTCOMES && mkdir(directory, 0777) != 0 && errno != EEXIST)
         return rt_fail(error, RT_IO, "%s: cannot be made: %s", directory, strerror(errno));
     rt_journal_place(directory, flow, path, sizeof path);
-    rt_status status =
-        rt_journal_open(path, config->journal_bytes_max, &live->journals.of[flow], error);
+    rt_journal_copy copy;
+    if (live->mirror)
+        copy = rt_mirror_copy(live->mirror, flow);
+    rt_status status = rt_journal_open(path, config->journal_bytes_max, live->mirror ? &copy : NULL,
+                                       &live->journals.of[flow], error);
     if (status)
         return status;
     rt_journal_keep_for(live->journals.of[flow], config->journal_keep_s);
@@ -323,10 +326,10 @@ static rt_status seek(void *context, rt_reader *bytes, const rt_source_place *pl
     if (next == 0 || bytes->failed || bytes->left)
         return rt_fail(error, RT_DATA, "the position in the journal is damaged");
     const rt_journal_counts counts = rt_journal_statistics(s->journal);
-    if (counts.next == 1 && next > 1 && rt_journal_begin_at(s->journal, next))
-        rt_warn("the journal is empty: it goes on with number %" PRIu64 "; what was acknowledged "
-                "since the checkpoint is lost",
-                next);
+    if (counts.next < next && rt_journal_begin_at(s->journal, next))
+        rt_warn("%s: it goes on with number %" PRIu64 "; what was acknowledged since the "
+                "checkpoint is lost",
+                counts.next == 1 ? "the journal is empty" : "the journal's end is damaged", next);
     rt_status status = rt_journal_seek(s->journal, next, &lost, error);
     if (status == RT_NOT_FOUND)
         rt_warn("the journal begins %" PRIu64 " events behind the checkpoint: those were trained "

@@ -258,6 +258,8 @@ static rt_status follow(rt_mirror *m, rt_error *error)
     if (!m->endpoint)
         status = connect_to(m, error);
     if (!status)
+        status = rt_mirror_serve(m, error);
+    if (!status)
         status = rt_mirror_journals(m, error);
     if (!status && rt_now_ns() >= m->look_ns) {
         status = rt_mirror_files(m, error);
@@ -329,7 +331,7 @@ rt_status rt_mirror_open(const rt_mirror_config *config, rt_mirror **mirror_p, r
     return RT_OK;
 }
 
-static void wake(const rt_mirror *m)
+void rt_mirror_wake(const rt_mirror *m)
 {
     const uint64_t one = 1;
     if (write(m->wake_fd, &one, sizeof one) < 0) {
@@ -345,7 +347,7 @@ void rt_mirror_stop(rt_mirror *m)
     m->stop = true;
     pthread_cond_broadcast(&m->changed);
     pthread_mutex_unlock(&m->lock);
-    wake(m);
+    rt_mirror_wake(m);
     if (m->runs)
         pthread_join(m->thread, NULL);
     m->runs = false;
@@ -450,7 +452,7 @@ static void offer(void *context, uint64_t segment, uint64_t offset, const void *
     f->bytes = bytes;
     f->size = size;
     pthread_mutex_unlock(&f->mirror->lock);
-    wake(f->mirror);
+    rt_mirror_wake(f->mirror);
 }
 
 static rt_status settle(void *context, bool is_written, rt_error *error)
@@ -475,11 +477,14 @@ static rt_status settle(void *context, bool is_written, rt_error *error)
     return status;
 }
 
+rt_journal_copy rt_mirror_copy(rt_mirror *m, rt_flow flow)
+{
+    return (rt_journal_copy){offer, settle, rt_mirror_fetch_bytes, &m->flows[flow]};
+}
+
 void rt_mirror_attach(rt_mirror *m, rt_flow flow, rt_journal *journal)
 {
-    const rt_journal_copy copy = {offer, settle, &m->flows[flow]};
     pthread_mutex_lock(&m->lock);
     m->flows[flow].journal = journal;
     pthread_mutex_unlock(&m->lock);
-    rt_journal_copy_to(journal, &copy);
 }

@@ -44,7 +44,9 @@ typedef struct {
 rt_status rt_mirror_open(const rt_mirror_config *config, rt_mirror **mirror_p, rt_error *error);
 void rt_mirror_close(rt_mirror *mirror); // after its journals; NULL is fine
 
-// The journal of a flow, before its first append; it outlives rt_mirror_stop.
+// What the journal of a flow is opened with; and the journal, before its first append: it outlives
+// rt_mirror_stop.
+rt_journal_copy rt_mirror_copy(rt_mirror *mirror, rt_flow flow);
 void rt_mirror_attach(rt_mirror *mirror, rt_flow flow, rt_journal *journal);
 
 // Waits for the standby's first answer. RT_TIMEOUT; RT_REFUSED: it was promoted, or follows another

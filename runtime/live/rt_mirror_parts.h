@@ -29,6 +29,16 @@ typedef struct {
     rt_journal_extent kept;
 } rt_mirror_flow;
 
+// Bytes of a segment that a reader waits for, on its stack.
+typedef struct {
+    rt_flow flow;
+    uint64_t segment, offset, size;
+    rt_bytes *to;
+    bool is_under_way;
+    rt_status status; // RT_AGAIN: it waits
+    rt_error error;
+} rt_mirror_fetch;
+
 typedef struct {
     uint32_t iteration;
     uint64_t hash; // of its manifest
@@ -57,6 +67,7 @@ struct rt_mirror {
     pthread_mutex_t lock; // the members below
     pthread_cond_t changed;
     rt_mirror_flow flows[RT_MIRROR_FLOWS];
+    rt_mirror_fetch *fetch; // NULL: nobody waits
     bool stop, is_answered; // is_answered: once
     bool leads;             // rt_mirror_lead
     bool is_there, is_in_step;
@@ -72,6 +83,16 @@ struct rt_mirror {
 // RT_STOPPED.
 rt_status rt_mirror_ask(rt_mirror *mirror, const rt_wire_mirror *what, const void *bytes,
                         size_t size, rt_bytes *text, rt_error *error);
+
+// The mirror's thread has something to do.
+void rt_mirror_wake(const rt_mirror *mirror);
+
+// Of rt_journal_copy; context: a rt_mirror_flow.
+rt_status rt_mirror_fetch_bytes(void *context, uint64_t segment, uint64_t offset, size_t size,
+                                rt_bytes *to, rt_error *error);
+
+// What a reader waits for, if one does. As ask; what the standby could not do ends nothing.
+rt_status rt_mirror_serve(rt_mirror *mirror, rt_error *error);
 
 // Blocks that commits wait for, and what else journals have that the standby lacks. As ask.
 rt_status rt_mirror_journals(rt_mirror *mirror, rt_error *error);

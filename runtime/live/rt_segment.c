@@ -1,3 +1,4 @@
+#define _GNU_SOURCE // memmem
 #include "runtime/live/rt_segment.h"
 
 #include <dirent.h>
@@ -17,6 +18,8 @@
 #define HEAD_BYTES_MAX                                                                   \
     (sizeof(rt_segment_head) + RT_JOURNAL_ORIGINS_MAX * sizeof(rt_journal_origin_mark) + \
      RT_JOURNAL_NOTE_MAX + sizeof(uint64_t))
+#define LOOK_BYTES ((size_t)1 << 20)
+#define HASHED_BYTES_MAX (UINT64_C(4) << 30) // of what looks like a frame, in one search
 
 // ---- what is remembered ----------------------------------------------------------------------
 
@@ -114,28 +117,35 @@ static rt_status damaged(const char *name, rt_error *error)
     return rt_fail(error, RT_DATA, "%s: the head of this segment is damaged", name);
 }
 
+// The head's hash, which stands behind it, is that of its bytes.
+static bool is_hash_of(const uint8_t *bytes, uint64_t size)
+{
+    uint64_t hash;
+    memcpy(&hash, bytes + size - sizeof hash, sizeof hash);
+    return hash == rt_hash_bytes(bytes, size - sizeof hash);
+}
+
 rt_status rt_segment_read_head(int file, const char *name, uint64_t *first_p,
                                rt_journal_memory *memory, uint64_t *size_p, rt_error *error)
 {
     rt_segment_head head;
-    uint64_t hash;
     if (pread(file, &head, sizeof head, 0) != sizeof head || head.magic != SEGMENT_MAGIC)
         return damaged(name, error);
-    if (head.version != VERSION)
-        return rt_fail(error, RT_DATA, "%s: a journal of version %" PRIu32 ", expected %u", name,
-                       head.version, VERSION);
     const uint64_t size = sizeof head + (uint64_t)head.origin_count * sizeof *memory->origins +
-                          head.note_size + sizeof hash;
+                          head.note_size + sizeof(uint64_t);
     if (head.origin_count > RT_JOURNAL_ORIGINS_MAX || head.note_size > RT_JOURNAL_NOTE_MAX ||
         size != head.size || size > HEAD_BYTES_MAX)
         return damaged(name, error);
     uint8_t *bytes = rt_alloc(size, 1);
     if (!bytes)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a journal");
-    bool is_whole = pread(file, bytes, size, 0) == (ssize_t)size;
-    memcpy(&hash, bytes + size - sizeof hash, sizeof hash);
-    is_whole = is_whole && hash == rt_hash_bytes(bytes, size - sizeof hash);
-    if (is_whole && memory) {
+    rt_status status = RT_OK;
+    if (pread(file, bytes, size, 0) != (ssize_t)size || !is_hash_of(bytes, size))
+        status = damaged(name, error);
+    else if (head.version != VERSION)
+        status = rt_fail(error, RT_UNSUPPORTED, "%s: a journal of version %" PRIu32 ", expected %u",
+                         name, head.version, VERSION);
+    if (!status && memory) {
         const uint8_t *at = bytes + sizeof head;
         memory->origin_count = head.origin_count;
         memcpy(memory->origins, at, head.origin_count * sizeof *memory->origins);
@@ -145,9 +155,7 @@ rt_status rt_segment_read_head(int file, const char *name, uint64_t *first_p,
     rt_free(bytes);
     *first_p = head.first;
     *size_p = size;
-    if (!is_whole)
-        return damaged(name, error);
-    return RT_OK;
+    return status;
 }
 
 // ---- frames ----------------------------------------------------------------------------------
@@ -190,5 +198,203 @@ rt_status rt_frame_read(int file, uint64_t offset, uint64_t end, rt_frame_head *
         return RT_DATA;
     if (head->hash != hash_of(head, to))
         return RT_DATA;
+    return RT_OK;
+}
+
+// ---- damage ----------------------------------------------------------------------------------
+
+typedef struct {
+    int file;
+    uint64_t offset, end; // of what is searched
+    uint64_t next;        // event of the next frame, if nothing is missing
+    uint64_t hashed;
+} search;
+
+// Whether what looks like a frame is one. RT_DATA: no.
+static rt_status try_frame(search *s, uint64_t offset, rt_frame_head *head, rt_bytes *rest,
+                           rt_error *error)
+{
+    rt_status status = rt_frame_read(s->file, offset, s->end, head, NULL, error);
+    if (status)
+        return status;
+    // An event has a byte at least: no more of them are missing than there are bytes.
+    if (head->count == 0 || head->count > head->size - head->note_size || head->first < s->next ||
+        head->first - s->next > offset - s->offset)
+        return RT_DATA;
+    s->hashed += head->size;
+    if (s->hashed > HASHED_BYTES_MAX)
+        return RT_DATA;
+    return rt_frame_read(s->file, offset, s->end, head, rest, error);
+}
+
+// Where the first whole frame begins. RT_END: there is none.
+static rt_status search_frame(search *s, uint8_t *block, uint64_t *at_p, rt_frame_head *head,
+                              rt_bytes *rest, rt_error *error)
+{
+    const uint32_t magic = FRAME_MAGIC;
+    uint64_t from = s->offset;
+    while (s->end - from >= sizeof *head) {
+        const size_t size = rt_min_u64(LOOK_BYTES, s->end - from);
+        if (pread(s->file, block, size, (off_t)from) != (ssize_t)size)
+            return rt_fail(error, RT_IO, "cannot read the journal: %s", strerror(errno));
+        const uint8_t *end = block + size;
+        for (const uint8_t *at = block; (at = memmem(at, (size_t)(end - at), &magic, sizeof magic));
+             at++) {
+            *at_p = from + (uint64_t)(at - block);
+            const rt_status status = try_frame(s, *at_p, head, rest, error);
+            if (status != RT_DATA)
+                return status;
+        }
+        if (from + size == s->end)
+            return RT_END;
+        from += size - sizeof magic + 1;
+    }
+    return RT_END;
+}
+
+static uint32_t count_ends(const uint8_t *bytes, size_t size)
+{
+    uint32_t count = 0;
+    for (const uint8_t *at = bytes, *end = bytes + size;
+         (at = memchr(at, '\n', (size_t)(end - at))); at++)
+        count++;
+    return count;
+}
+
+// One frame in so many bytes, of which only those fields of its head are damaged that can be known
+// otherwise. RT_DATA: its hash is that of something else.
+static rt_status restore_head(const search *s, uint64_t size, uint64_t follower,
+                              rt_frame_head *head, rt_bytes *rest, rt_error *error)
+{
+    if (size < sizeof *head || size - sizeof *head > RT_JOURNAL_FRAME_MAX + RT_JOURNAL_NOTE_MAX ||
+        pread(s->file, head, sizeof *head, (off_t)s->offset) != sizeof *head)
+        return RT_DATA;
+    head->magic = FRAME_MAGIC;
+    head->size = (uint32_t)(size - sizeof *head);
+    head->first = s->next;
+    if (head->note_size > head->size)
+        return RT_DATA;
+    rt_bytes_clear(rest);
+    uint8_t *to = rt_bytes_extend(rest, head->size + RT_LINE_PAD);
+    if (!to)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for a journal");
+    memset(to + head->size, 0, RT_LINE_PAD);
+    if (pread(s->file, to, head->size, (off_t)(s->offset + sizeof *head)) != (ssize_t)head->size)
+        return RT_DATA;
+    const uint32_t counts[] = {
+        head->count, follower ? (uint32_t)(follower - s->next)
+                              : count_ends(to + head->note_size, head->size - head->note_size)};
+    for (size_t i = 0; i < RT_COUNT_OF(counts); i++) {
+        head->count = counts[i];
+        if (head->count > 0 && head->hash == hash_of(head, to))
+            return RT_OK;
+    }
+    return RT_DATA;
+}
+
+// Where the damaged frame's head says that it ends, if the one that follows it stands there: what
+// its lines look like does not count then.
+static rt_status trust_head(search *s, rt_frame_head *head, rt_bytes *rest, uint64_t *at_p,
+                            rt_error *error)
+{
+    rt_status status = rt_frame_read(s->file, s->offset, s->end, head, NULL, error);
+    if (status)
+        return status;
+    const uint64_t follower = head->first + head->count;
+    *at_p = s->offset + sizeof *head + head->size;
+    if (head->first != s->next || *at_p == s->end)
+        return RT_DATA;
+    status = try_frame(s, *at_p, head, rest, error);
+    if (!status && head->first != follower)
+        return RT_DATA;
+    return status;
+}
+
+static rt_status find_frame(search *s, rt_frame_head *head, rt_bytes *rest, uint64_t *at_p,
+                            rt_error *error)
+{
+    const rt_status trusted = trust_head(s, head, rest, at_p, error);
+    if (trusted != RT_DATA)
+        return trusted;
+    uint8_t *block = rt_alloc(rt_min_u64(LOOK_BYTES, s->end - s->offset), 1);
+    if (!block)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for a journal");
+    *at_p = s->end;
+    rt_status status = search_frame(s, block, at_p, head, rest, error);
+    rt_free(block);
+    if (status && status != RT_END)
+        return status;
+    if (status == RT_END)
+        *at_p = s->end;
+    const uint64_t at = *at_p, follower = status ? 0 : head->first;
+    const rt_status restored = restore_head(s, at - s->offset, follower, head, rest, error);
+    if (restored != RT_DATA) {
+        *at_p = s->offset;
+        return restored;
+    }
+    if (status)
+        return status;
+    return rt_frame_read(s->file, at, s->end, head, rest, error);
+}
+
+rt_status rt_frame_next(int file, uint64_t offset, uint64_t end, uint64_t next, rt_frame_head *head,
+                        rt_bytes *rest, uint64_t *at_p, rt_error *error)
+{
+    *at_p = offset;
+    const rt_status status = rt_frame_read(file, offset, end, head, rest, error);
+    if (status != RT_DATA && (status || head->first >= next))
+        return status;
+    search s = {file, offset, end, next, 0};
+    return find_frame(&s, head, rest, at_p, error);
+}
+
+// Behind the head of a segment that cannot be read.
+static uint64_t find_magic(int file, uint64_t end)
+{
+    const uint32_t magic = FRAME_MAGIC;
+    const size_t size = rt_min_u64(HEAD_BYTES_MAX + sizeof magic, end);
+    uint8_t *bytes = rt_alloc(size + 1, 1);
+    const uint8_t *at = NULL;
+    uint64_t offset = end;
+    if (bytes && pread(file, bytes, size, 0) == (ssize_t)size)
+        at = memmem(bytes, size, &magic, sizeof magic);
+    if (at)
+        offset = (uint64_t)(at - bytes);
+    rt_free(bytes);
+    return offset;
+}
+
+rt_status rt_frame_judge_end(int file, uint64_t offset, uint64_t end, uint64_t next,
+                             rt_frame_end *found, rt_error *error)
+{
+    rt_frame_head head;
+    uint64_t ends = 0;
+    *found = (rt_frame_end){.is_cut_off = true};
+    if (offset == 0)
+        offset = find_magic(file, end);
+    if (end - offset < sizeof head)
+        return RT_OK;
+    if (pread(file, &head, sizeof head, (off_t)offset) != sizeof head)
+        return rt_fail(error, RT_IO, "cannot read the journal: %s", strerror(errno));
+    const uint64_t size = end - offset - sizeof head;
+    const bool is_frame = head.magic == FRAME_MAGIC && head.first == next &&
+                          head.note_size <= rt_min_u64(head.size, size);
+    uint8_t *block = rt_alloc(LOOK_BYTES, 1);
+    if (!block)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for a journal");
+    uint64_t from = offset + sizeof head + (is_frame ? head.note_size : 0);
+    while (from < end) {
+        const ssize_t got = pread(file, block, rt_min_u64(LOOK_BYTES, end - from), (off_t)from);
+        if (got <= 0)
+            break;
+        ends += count_ends(block, (size_t)got);
+        from += (uint64_t)got;
+    }
+    rt_free(block);
+    found->is_cut_off = is_frame && head.size > size && ends < head.count;
+    if (found->is_cut_off)
+        return RT_OK;
+    const bool is_known = is_frame && head.count > 0 && head.size == size && head.count <= size;
+    found->events = is_known ? head.count : ends;
     return RT_OK;
 }

@@ -15,7 +15,7 @@ typedef struct {
     uint32_t version, size; // of the whole head
     uint64_t first;
     uint32_t origin_count, note_size;
-    // origins, note, XXH3
+    // origins, note; then, in every version, the XXH3 of all that
 } rt_segment_head;
 _Static_assert(sizeof(rt_segment_head) == 32, "file layout");
 
@@ -47,7 +47,8 @@ rt_status rt_segment_list(const char *directory, uint64_t **firsts_p, uint32_t *
 
 // Appends the head of a new segment.
 void rt_segment_put_head(rt_bytes *bytes, uint64_t first, const rt_journal_memory *memory);
-// Reads one; memory NULL: not wanted. *size_p: where frames begin. RT_DATA, RT_IO.
+// Reads one; memory NULL: not wanted. *size_p: where frames begin. RT_DATA: damaged;
+// RT_UNSUPPORTED: of another version; RT_NO_MEMORY.
 rt_status rt_segment_read_head(int file, const char *name, uint64_t *first_p,
                                rt_journal_memory *memory, uint64_t *size_p, rt_error *error);
 
@@ -57,5 +58,20 @@ void rt_frame_seal(rt_frame_head *head, const void *rest);
 // RT_NO_MEMORY.
 rt_status rt_frame_read(int file, uint64_t offset, uint64_t end, rt_frame_head *head,
                         rt_bytes *rest, rt_error *error);
+
+// The next whole frame at an offset or behind it, of the event `next` or a later one; *at_p is
+// where it begins: what is between is damaged. One of which only magic, size, first or count is
+// damaged is whole: its hash says what stood there. RT_END: there is none before end, *at_p is
+// that. RT_IO, RT_NO_MEMORY.
+rt_status rt_frame_next(int file, uint64_t offset, uint64_t end, uint64_t next, rt_frame_head *head,
+                        rt_bytes *rest, uint64_t *at_p, rt_error *error);
+
+// What the bytes behind the last whole frame were.
+typedef struct {
+    bool is_cut_off; // the beginning of a frame that was being written: nobody was told of it
+    uint64_t events; // else: as far as they can be made out
+} rt_frame_end;
+rt_status rt_frame_judge_end(int file, uint64_t offset, uint64_t end, uint64_t next,
+                             rt_frame_end *found, rt_error *error);
 
 #endif

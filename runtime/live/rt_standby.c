@@ -37,12 +37,24 @@ static rt_status create_answer(const rt_message *question, uint32_t self, uint32
                                const rt_error *error, const rt_bytes *text, rt_message *answer)
 {
     const rt_wire_mirrored head = {.status = error->status, .epoch = epoch};
-    const char *said = error->status ? error->text : NULL;
-    if (!said && text && text->size > 0)
-        said = (const char *)text->data; // terminated
-    return rt_control_create_struct(answer, RT_MESSAGE_MIRRORED, self,
-                                    rt_message_header(question)->iteration, &head, sizeof head,
-                                    said);
+    const void *said = NULL;
+    size_t size = 0;
+    if (error->status) {
+        said = error->text;
+        size = strlen(error->text);
+    } else if (text) {
+        said = text->data;
+        size = text->size;
+    }
+    rt_status status =
+        rt_message_create(answer, RT_MESSAGE_MIRRORED, self, rt_message_header(question)->iteration,
+                          1, sizeof head + size);
+    if (status)
+        return status;
+    memcpy(rt_message_payload(answer), &head, sizeof head);
+    if (size)
+        memcpy(rt_message_payload(answer) + sizeof head, said, size);
+    return RT_OK;
 }
 
 rt_status rt_standby_refuse(const rt_message *question, uint32_t self, rt_message *answer)
@@ -64,7 +76,7 @@ static rt_status take_turn(standby *s, uint32_t peer, uint32_t kind, uint64_t qu
     return RT_OK;
 }
 
-// text: what is there, of who begins.
+// text: what is there, of who begins; or bytes of a journal.
 static rt_status take_mirror(standby *s, uint32_t peer, const rt_message *message, rt_bytes *text,
                              rt_error *error)
 {
@@ -84,10 +96,12 @@ static rt_status take_mirror(standby *s, uint32_t peer, const rt_message *messag
     s->is_silent = false;
     if (what.kind == RT_MIRROR_BEAT)
         return RT_OK;
-    if (what.kind != RT_MIRROR_BEGIN)
+    if (what.kind != RT_MIRROR_BEGIN && what.kind != RT_MIRROR_READ)
         return rt_standby_disk_take(&s->disk, &what, &reader, error);
-    status = rt_standby_disk_list(&s->disk, text, error);
-    rt_bytes_put(text, "", 1);
+    if (what.kind == RT_MIRROR_READ)
+        status = rt_standby_disk_read(&s->disk, &what, text, error);
+    else
+        status = rt_standby_disk_list(&s->disk, text, error);
     if (!status && text->failed)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     return status;

@@ -400,6 +400,29 @@ static rt_status cut_segment(rt_standby_disk *disk, const rt_wire_mirror *what, 
     return RT_OK;
 }
 
+rt_status rt_standby_disk_read(const rt_standby_disk *disk, const rt_wire_mirror *what,
+                               rt_bytes *bytes, rt_error *error)
+{
+    char path[sizeof disk->journals[0] + RT_SEGMENT_NAME_MAX];
+    if (what->flow >= RT_FLOWS || !is_there(disk->journals[what->flow]) ||
+        what->total > RT_WIRE_MIRROR_BYTES_MAX)
+        return rt_fail(error, RT_WIRE, "a part of a journal that no standby has");
+    segment_path(disk, what, path, sizeof path);
+    const int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
+    void *to = rt_bytes_extend(bytes, what->total);
+    const ssize_t got = to ? pread(file, to, what->total, (off_t)what->offset) : 0;
+    const int reason = errno;
+    close(file);
+    if (!to)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    if (got < 0)
+        return rt_fail(error, RT_IO, "%s: cannot be read: %s", path, strerror(reason));
+    bytes->size -= what->total - (uint64_t)got;
+    return RT_OK;
+}
+
 // "boxes", or "ckpt-000000001200/dense.bin": letters, digits, dots, dashes, underscores.
 static bool may_be(const char *name)
 {

@@ -34,6 +34,10 @@ rt_status rt_standby_disk_promote(rt_standby_disk *disk, rt_error *error);
 // What is there, as the answer to BEGIN has it. RT_IO, RT_NO_MEMORY.
 rt_status rt_standby_disk_list(rt_standby_disk *disk, rt_bytes *text, rt_error *error);
 
+// What READ asks for is appended to `bytes`. RT_IO; RT_WIRE: what nobody may ask for; RT_NO_MEMORY.
+rt_status rt_standby_disk_read(const rt_standby_disk *disk, const rt_wire_mirror *what,
+                               rt_bytes *bytes, rt_error *error);
+
 // Carries out a BLOCK, CUT, FILE or DROP. RT_IO; RT_WIRE: what nobody may ask for.
 rt_status rt_standby_disk_take(rt_standby_disk *disk, const rt_wire_mirror *what,
                                const rt_reader *bytes, rt_error *error);

@@ -255,7 +255,9 @@ typedef enum {
     RT_MIRROR_FILE,  // bytes [offset, ...) of total of the file `name` below the checkpoints'
                      // folder; total 0, of one that is in none of them: it goes
     RT_MIRROR_DROP,  // the checkpoint of iteration `number` goes
-    RT_MIRROR_BEAT   // are you there?
+    RT_MIRROR_BEAT,  // are you there?
+    RT_MIRROR_READ   // the answer has bytes [offset, offset + total) of a segment (number) of a
+                     // journal (flow), fewer at its end
 } rt_mirror_kind;
 
 #define RT_WIRE_MIRROR_SYNC 1u // the answer comes when these bytes are on disk

@@ -63,7 +63,7 @@ static rt_journal *open_journal(uint64_t bytes_max)
 {
     rt_journal *journal;
     rt_error error = {0};
-    if (rt_journal_open(test_path("journal"), bytes_max, &journal, &error))
+    if (rt_journal_open(test_path("journal"), bytes_max, NULL, &journal, &error))
         fail_msg("%s", error.text);
     return journal;
 }
@@ -459,7 +459,7 @@ static void is_used_by_one(void **state)
         rt_journal *second;
         rt_error error = {0};
         const bool refused =
-            rt_journal_open(test_path("journal"), BYTES_MAX, &second, &error) == RT_IO &&
+            rt_journal_open(test_path("journal"), BYTES_MAX, NULL, &second, &error) == RT_IO &&
             strstr(error.text, "in use by another process");
         _exit(refused ? 0 : 1);
     }

@@ -3,6 +3,7 @@
 #include "runtime/live/rt_mirror.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -182,7 +183,8 @@ static rt_status open_mirror(both *b, uint32_t epoch, bool waits, rt_error *erro
 
 static void open_journal(both *b)
 {
-    assert_int_equal(rt_journal_open(b->here_journal, BYTES_MAX, &b->journal, NULL), RT_OK);
+    const rt_journal_copy copy = rt_mirror_copy(b->mirror, RT_FLOW_EVENTS);
+    assert_int_equal(rt_journal_open(b->here_journal, BYTES_MAX, &copy, &b->journal, NULL), RT_OK);
     rt_mirror_attach(b->mirror, RT_FLOW_EVENTS, b->journal);
 }
 
@@ -320,6 +322,68 @@ static void who_was_away_gets_what_it_lacks(void **state)
     append(&b, &more, 10, true);
     assert_int_equal(more.kept, 10);
     assert_int_equal(more.not_there, 0);
+    close_all(&b);
+    end_standby(&b);
+    rt_config_fini(&b.config);
+}
+
+static void flip(const char *folder, uint64_t segment, uint64_t at)
+{
+    char path[400], byte;
+    snprintf(path, sizeof path, "%s/%020" PRIu64 ".seg", folder, segment);
+    const int file = open(path, O_RDWR);
+    assert_int_equal(pread(file, &byte, 1, (off_t)at), 1);
+    byte ^= 8;
+    assert_int_equal(syscall(SYS_pwrite64, file, &byte, 1, (off_t)at), 1);
+    close(file);
+}
+
+static uint64_t read_all(both *b)
+{
+    uint64_t events = 0;
+    rt_journal_frame frame;
+    while (!rt_journal_read(b->journal, &frame, NULL))
+        events += frame.count;
+    return events;
+}
+
+// Bits that flip here come back from the standby, in every segment; those that flip in both are
+// lost alone.
+static void damage_is_mended_from_there(void **state)
+{
+    (void)state;
+    both b;
+    outcome o = {0}, more = {0};
+    rt_journal_extent *extents;
+    uint32_t count;
+    prepare(&b);
+    start_standby(&b);
+    assert_int_equal(open_mirror(&b, 1, true, NULL), RT_OK);
+    open_journal(&b);
+    append(&b, &o, 60, true);
+    assert_int_equal(o.kept, 60);
+    assert_int_equal(rt_journal_extents(b.journal, &extents, &count), RT_OK);
+    assert_true(count > 3);
+    const rt_journal_extent second = extents[1], last = extents[count - 1];
+    rt_free(extents);
+    close_all(&b);
+    flip(b.here_journal, 1, 3); // the head of the segment
+    flip(b.here_journal, second.first, second.bytes / 2);
+    flip(b.here_journal, last.first, 3);
+    flip(b.here_journal, last.first, last.bytes - 7); // the last frame
+    assert_int_equal(open_mirror(&b, 1, true, NULL), RT_OK);
+    open_journal(&b);
+    assert_int_equal(read_all(&b), 60);
+    assert_int_equal(rt_journal_statistics(b.journal).lost, 0);
+    append(&b, &more, 5, true);
+    await_same(b.here_journal, b.there_journal);
+    close_all(&b);
+    flip(b.here_journal, second.first, second.bytes / 2);
+    flip(b.there_journal, second.first, second.bytes / 2 + 3);
+    assert_int_equal(open_mirror(&b, 1, true, NULL), RT_OK);
+    open_journal(&b);
+    assert_int_equal(read_all(&b), 64);
+    assert_int_equal(rt_journal_statistics(b.journal).lost, 1);
     close_all(&b);
     end_standby(&b);
     rt_config_fini(&b.config);
@@ -743,7 +807,8 @@ static void a_block_elsewhere_changes_nothing(void **state)
 }
 
 TEST_MAIN(TEST(acknowledged_is_synced_there), TEST(who_was_away_gets_what_it_lacks),
-          TEST(without_it_whoever_waits_is_not_told), TEST(alone_it_is_told_once_shards_are_there),
+          TEST(damage_is_mended_from_there), TEST(without_it_whoever_waits_is_not_told),
+          TEST(alone_it_is_told_once_shards_are_there),
           TEST(what_is_not_written_on_both_is_on_none), TEST(promoted_takes_nothing_more),
           TEST(follows_one_run_and_no_old_epoch), TEST(no_folder_of_a_coordinator_is_followed_in),
           TEST(checkpoints_come_and_go_as_here),
