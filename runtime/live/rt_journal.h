@@ -135,7 +135,7 @@ typedef struct {
 } rt_journal_frame;
 
 // Goes to an event. RT_NOT_FOUND: it is not there any more, *lost_p are missing before the first
-// that is; reading goes on with that. RT_DATA: the journal ends before it. RT_IO.
+// that is: they are counted, and reading goes on with that. RT_DATA: the journal ends before it. RT_IO.
 rt_status rt_journal_seek(rt_journal *journal, uint64_t event, uint64_t *lost_p, rt_error *error);
 
 // The next committed frame, valid until the next call; it begins at the event that was sought, or

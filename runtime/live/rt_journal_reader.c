@@ -223,6 +223,9 @@ rt_status rt_journal_seek(rt_journal *journal, uint64_t event, uint64_t *lost_p,
     journal->reader_segment = journal->segments[i].first;
     pthread_mutex_unlock(&journal->lock);
     *lost_p = event < first ? first - event : 0;
+    pthread_mutex_lock(&journal->lock);
+    journal->counts.lost += *lost_p;
+    pthread_mutex_unlock(&journal->lock);
     journal->reader_next = rt_max_u64(event, first);
     if (event > next)
         return rt_fail(error, RT_DATA,

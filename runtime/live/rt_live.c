@@ -328,12 +328,12 @@ static rt_status seek(void *context, rt_reader *bytes, const rt_source_place *pl
     const rt_journal_counts counts = rt_journal_statistics(s->journal);
     if (counts.next < next && rt_journal_begin_at(s->journal, next))
         rt_warn("%s: it goes on with number %" PRIu64 "; what was acknowledged since the "
-                "checkpoint is lost",
+                "checkpoint is lost, if anything was",
                 counts.next == 1 ? "the journal is empty" : "the journal's end is damaged", next);
     rt_status status = rt_journal_seek(s->journal, next, &lost, error);
     if (status == RT_NOT_FOUND)
-        rt_warn("the journal begins %" PRIu64 " events behind the checkpoint: those were trained "
-                "by a run that went on after it, and are not trained again",
+        rt_warn("the journal begins %" PRIu64 " events behind the checkpoint: what a run trained "
+                "of them that went on after it is not in this model, and they are lost to it",
                 lost);
     else if (status)
         return status;

@@ -436,10 +436,11 @@ static rt_status seek(void *source, rt_reader *bytes, const rt_source_place *pla
         return RT_OK;
     const int fd = find_file(f, &at, &info);
     if (fd < 0) {
-        rt_warn("%s: the file that was read up to byte %" PRIu64
-                " is gone, or was truncated: what followed there is lost; reading goes on with the "
-                "one that has the name now",
-                f->path, at.offset);
+        rt_warn(
+            "%s: the file that was read up to byte %" PRIu64
+            " is gone, or was truncated: what followed there, if anything, is lost; reading goes "
+            "on with the one that has the name now",
+            f->path, at.offset);
         return RT_OK;
     }
     begin_file(f, fd, &info);

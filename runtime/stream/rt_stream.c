@@ -3,10 +3,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "runtime/rt_log.h"
 #include "runtime/stream/rt_stream_parts.h"
 
-#define ONE_CLASS_SAMPLES 10000u
 #define IDS_AHEAD (1u << 21) // events that were read and are in no checkpoint's reach yet
 
 // A new source is one line here.
@@ -99,7 +97,7 @@ static rt_status open_stream(const rt_stream_config *config, uint64_t seed, bool
     stream->holds_outcomes = config->holds_outcomes;
     const bool joins = rt_config_has_join(config) && !config->labels_optional;
     stream->sets_aside = config->holds_outcomes || joins || stream->negatives_keep < 1;
-    stream->one_class_told = config->labels_optional;
+    stream->ignores_labels = config->labels_optional;
     rt_status status = open_parts(stream, config, seed, with_input, error);
     stream->schema.has_weights |= rt_stream_is_weighted(config);
     if (!status)
@@ -216,22 +214,11 @@ bool rt_stream_is_weighted(const rt_stream_config *config)
 
 // ---- batches ---------------------------------------------------------------------------------
 
-// A stream of one class teaches a model to say it always.
-static void look_at_labels(rt_stream *stream, const rt_batch *batch)
+static void count_samples(rt_stream_state *s, const rt_batch *batch)
 {
-    rt_stream_state *s = &stream->state;
-    uint64_t positive = 0;
     for (uint32_t i = 0; i < batch->sample_count; i++)
-        positive += batch->labels[(size_t)i * batch->label_count] > 0;
-    s->positive += positive;
+        s->positive += batch->labels[(size_t)i * batch->label_count] > 0;
     s->samples += batch->sample_count;
-    if (stream->one_class_told || s->samples < ONE_CLASS_SAMPLES ||
-        (s->positive > 0 && s->positive < s->samples))
-        return;
-    stream->one_class_told = true;
-    rt_warn("all labels of the first %" PRIu64
-            " samples are %d: is the label column the right one?",
-            s->samples, s->positive > 0);
 }
 
 static rt_status fill(rt_stream *stream, rt_batch *batch, uint32_t sample_count, rt_error *error)
@@ -247,7 +234,8 @@ static rt_status fill(rt_stream *stream, rt_batch *batch, uint32_t sample_count,
     } else {
         status = rt_stream_read_lines(stream, batch, sample_count, error);
     }
-    look_at_labels(stream, batch);
+    count_samples(&stream->state, batch);
+    rt_stream_look_at_labels(stream, batch);
     stream->is_ended |= stream->state.samples == stream->samples_max;
     if (!status && stream->is_ended && stream->parser)
         status = rt_stream_judge(stream, error);

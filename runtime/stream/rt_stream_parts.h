@@ -23,6 +23,13 @@ typedef struct {
 } rt_stream_state;
 _Static_assert(sizeof(rt_stream_state) == RT_POSITION_COUNTS_BYTES, "it goes into files");
 
+// One label, over the samples that this process has read.
+typedef struct {
+    uint64_t count;
+    float value; // of the first
+    bool varies, is_told;
+} rt_stream_label;
+
 struct rt_stream {
     rt_schema schema;
     const rt_source_ops *source_ops;
@@ -46,7 +53,9 @@ struct rt_stream {
     rt_ids *ids;             // NULL: events have no names
     uint64_t *arrivals;      // of the batch that is read, by sample; NULL: nobody asks
     uint32_t arrival_count, arrival_capacity;
-    bool one_class_told; // or nobody wants to know
+    rt_stream_state begun; // as the state was when this process began to read
+    rt_stream_label seen[RT_LABELS_MAX];
+    bool ignores_labels; // nobody wants to know
     bool keeps_places;
     bool is_ended;
     rt_error failure; // a stream that failed stays failed
@@ -57,6 +66,9 @@ const char *rt_stream_line_input(const rt_stream *stream, const rt_line *line);
 
 // RT_DATA: too many of the last lines are malformed.
 rt_status rt_stream_judge(const rt_stream *stream, rt_error *error);
+
+// A stream whose labels are all the same teaches a model to say that always: it is told, once.
+void rt_stream_look_at_labels(rt_stream *stream, const rt_batch *batch);
 
 // The next line, its sample in stream->last, where samples are set aside. RT_AGAIN, RT_STOPPED,
 // RT_END: as of a line.

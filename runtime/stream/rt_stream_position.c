@@ -88,7 +88,6 @@ static rt_status seek_old(rt_stream *stream, const rt_bytes *position, rt_error 
                                       .window[1] = {old.lines, old.malformed},
                                       .blank_lines = old.blank_lines,
                                       .first_blank = old.first_blank};
-    stream->one_class_told = true; // it did not count labels
     const rt_source_place place = {.offset = old.offset, .line = old.line, .file = old.file};
     rt_status status = check_counts(stream, error);
     if (status)
@@ -137,6 +136,7 @@ rt_status rt_stream_seek(rt_stream *stream, const rt_bytes *position, rt_error *
         status = seek_old(stream, position, error);
     else
         status = seek_new(stream, position, error);
+    stream->begun = stream->state;
     stream->is_ended = status == RT_STOPPED || stream->state.samples >= stream->samples_max;
     if (status == RT_STOPPED)
         return RT_OK;
