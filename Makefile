@@ -36,7 +36,7 @@ COMPILE = $(CC) $(CFLAGS) $(HOT) $(LIB) $(SANITIZE) $(WARNINGS) -I. -MMD -MP
 
 # Sources of samples that need a library are built where it is: NAME, header, file.
 HAS = $(wildcard $(addsuffix /$(1),/usr/include /usr/local/include))
-WITHOUT := $(if $(call HAS,mosquitto.h),,runtime/live/rt_intake_mqtt.c) $(if $(call HAS,librdkafka/rdkafka.h),,runtime/stream/rt_kafka.c)
+WITHOUT := $(if $(call HAS,mosquitto.h),,runtime/live/rt_intake_mqtt.c) $(if $(call HAS,librdkafka/rdkafka.h),,$(wildcard runtime/stream/rt_kafka*.c))
 CFLAGS += $(if $(call HAS,mosquitto.h),-DRT_HAS_MQTT) $(if $(call HAS,librdkafka/rdkafka.h),-DRT_HAS_KAFKA)
 LDLIBS += $(if $(call HAS,mosquitto.h),-lmosquitto) $(if $(call HAS,librdkafka/rdkafka.h),-lrdkafka)
 

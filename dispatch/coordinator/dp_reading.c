@@ -77,6 +77,8 @@ void dp_reading_write(const dp_reading *reading, rt_json *json)
     rt_json_u64(json, "odd_labels", stats->odd_labels);
     rt_json_u64(json, "duplicates", stats->duplicates);
     rt_json_u64(json, "input_bytes_lost", stats->bytes_lost);
+    rt_json_u64(json, "input_events_lost", stats->events_lost);
+    rt_json_u64(json, "input_breaks", stats->breaks);
     rt_json_u64(json, "negatives_left_out", stats->left_out);
     write_join(&stats->join, json);
     rt_json_string(json, "input_error", reading->failure.text);
@@ -133,4 +135,11 @@ void dp_reading_print(const dp_reading *reading)
         printf("%" PRIu64 " bytes that pipes gave were not trained: restarts lost them, or they "
                "were left when the run ended\n",
                stats->bytes_lost);
+    if (stats->events_lost)
+        printf("%" PRIu64 " events of the input are lost: the log says where\n",
+               stats->events_lost);
+    if (stats->breaks)
+        printf("the input was not the one any more that had been read, %" PRIu64
+               " times: the log says where\n",
+               stats->breaks);
 }

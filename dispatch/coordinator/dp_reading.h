@@ -16,8 +16,8 @@ typedef struct {
 // RT_OK in failure, and the counts, of a feed whose final flush was taken.
 void dp_reading_take(dp_feed *feed, dp_reading *reading);
 
-// Members of the summary: malformed_lines, odd_labels, input_bytes_lost, negatives_left_out, join,
-// input_error, inputs.
+// Members of the summary: malformed_lines, odd_labels, input_bytes_lost, input_events_lost,
+// input_breaks, negatives_left_out, join, input_error, inputs.
 void dp_reading_write(const dp_reading *reading, rt_json *json);
 
 // A line for each input that has something to tell, and for what was left out. The failure is the

@@ -80,6 +80,20 @@ static void write_lag(const dp_run *c, rt_json *json)
     rt_json_end_object(json);
 }
 
+// Of a journal also what nobody has read up to yet.
+static void write_losses(const dp_run *c, rt_json *json)
+{
+    const rt_stream_stats stats = dp_feed_stream_stats(c->feed);
+    uint64_t lost = 0;
+    for (rt_flow flow = 0; c->live && flow < RT_FLOWS; flow++)
+        if (rt_live_journal(c->live, flow))
+            lost += rt_journal_statistics(rt_live_journal(c->live, flow)).lost;
+    rt_json_begin_object(json, "input");
+    rt_json_u64(json, "events_lost", rt_max_u64(stats.events_lost, lost));
+    rt_json_u64(json, "breaks", stats.breaks);
+    rt_json_end_object(json);
+}
+
 static void write_checkpoint(const dp_run *c, uint64_t now, rt_json *json)
 {
     rt_json_begin_object(json, "checkpoint");
@@ -131,6 +145,7 @@ static void record_members(dp_run *c, bool has_ended, uint64_t now)
     rt_json_end_object(json);
     write_checkpoint(c, now, json);
     write_lag(c, json);
+    write_losses(c, json);
     write_standby(c, json);
     rt_json_bool(json, "waits_for_input", waits_for_input(c));
     rt_json_bool(json, "ended", has_ended);

@@ -352,7 +352,9 @@ static const char *input_name(const void *context, uint32_t input)
 
 static void counts(const void *context, rt_source_counts *counts)
 {
-    *counts = (rt_source_counts){.bytes_read = ((const source *)context)->bytes_read};
+    const source *s = context;
+    *counts = (rt_source_counts){.bytes_read = s->bytes_read,
+                                 .lost = rt_journal_statistics(s->journal).lost};
 }
 
 const rt_source_ops rt_source_live = {.name = RT_POSITION_JOURNAL,

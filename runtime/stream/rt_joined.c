@@ -319,6 +319,11 @@ rt_join_counts rt_joined_counts(const rt_joined *joined)
     return rt_join_statistics(joined->join);
 }
 
+rt_stream_stats rt_joined_outcomes(const rt_joined *joined)
+{
+    return rt_stream_statistics(joined->outcomes);
+}
+
 // ---- positions -------------------------------------------------------------------------------
 
 void rt_joined_remember(rt_joined *joined)

@@ -50,6 +50,7 @@ bool rt_joined_is_held(const rt_joined *joined);
 int64_t rt_joined_arrival_ms(uint64_t arrival_ns);
 
 rt_join_counts rt_joined_counts(const rt_joined *joined);
+rt_stream_stats rt_joined_outcomes(const rt_joined *joined);
 
 // As of rt_join.
 void rt_joined_remember(rt_joined *joined);

@@ -13,7 +13,6 @@
 // One thread; librdkafka has threads of its own, and writes a wake descriptor when messages are
 // there.
 #include <inttypes.h>
-#include <librdkafka/rdkafka.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,8 +22,7 @@
 #include <unistd.h>
 
 #include "runtime/http/rt_http_secrets.h"
-#include "runtime/rt_log.h"
-#include "runtime/stream/rt_source.h"
+#include "runtime/stream/rt_kafka_parts.h"
 
 #define METADATA_MS 2000
 #define PARTITIONS_EVERY_NS UINT64_C(30000000000)
@@ -33,57 +31,21 @@
 #define HOLD_NS UINT64_C(30000000000)
 #define SERVE_NS UINT64_C(500000000) // so often the client is asked what failed
 
-// As in a position.
-typedef struct {
-    uint64_t next; // offset of the next message
-    uint64_t skip; // lines of it that were given out before
-} place;
-
-typedef struct {
-    place at;
-    rd_kafka_queue_t *queue;  // NULL: it is not read yet
-    rd_kafka_message_t *head; // at `at`; NULL: none is there
-    bool is_empty;            // since the last wake
-    bool is_at_end;           // all of its messages were there, and no connection was lost since
-} partition;
-
-typedef struct {
-    const rt_stream_config *config;
-    rd_kafka_t *client;
-    rd_kafka_topic_t *topic;
-    int wake;
-    rt_source_watch watch;
-    bool is_joined; // older messages go first, and are waited for
-    partition *partitions;
-    uint32_t partition_count, partition_capacity, started_count;
-    bool is_missing;             // there is no such topic: nothing was ever sent
-    bool is_cut;                 // a connection was lost: ends are not known any more
-    uint64_t held_ns;            // since when a message waits for older ones; 0: none does
-    uint64_t look_ns;            // for partitions, next
-    rd_kafka_message_t *message; // NULL: none is open
-    char *text;                  // of it, with room behind; text_size bytes from text_next on
-    uint32_t text_capacity, text_next, text_size, last_next;
-    uint64_t line; // of the message, the next one
-    uint64_t arrival_ns;
-    uint64_t bytes_read;
-    rt_log_limit limit, silence;
-} kafka;
-
 static bool serves(const rt_stream_config *config)
 {
     return !rt_format_is_generated(config->format) && config->source == RT_SOURCE_KAFKA;
 }
 
-static void close_message(kafka *k)
+static void close_message(rt_kafka *k)
 {
     if (k->message)
         rd_kafka_message_destroy(k->message);
     k->message = NULL;
 }
 
-static void close_partition(kafka *k, uint32_t i)
+static void close_partition(rt_kafka *k, uint32_t i)
 {
-    partition *p = &k->partitions[i];
+    rt_kafka_partition *p = &k->partitions[i];
     if (p->head)
         rd_kafka_message_destroy(p->head);
     if (!p->queue)
@@ -94,7 +56,7 @@ static void close_partition(kafka *k, uint32_t i)
 
 static void close_source(void *source)
 {
-    kafka *k = source;
+    rt_kafka *k = source;
     close_message(k);
     for (uint32_t i = 0; i < k->partition_count; i++)
         close_partition(k, i);
@@ -127,7 +89,7 @@ static rt_status set(rd_kafka_conf_t *conf, const char *name, const char *value,
 // In rd_kafka_poll, so in the thread of the source.
 static void note_failure(rd_kafka_t *client, int reason, const char *text, void *context)
 {
-    kafka *k = context;
+    rt_kafka *k = context;
     uint64_t told;
     (void)client;
     k->is_cut |= reason == RD_KAFKA_RESP_ERR__TRANSPORT ||
@@ -181,7 +143,6 @@ static rt_status configure(const rt_stream_config *config, rd_kafka_conf_t *conf
         {"group.id", config->kafka_group},
         {"enable.auto.commit", "false"},
         {"enable.auto.offset.store", "false"},
-        {"auto.offset.reset", "earliest"},
     };
     for (size_t i = 0; i < RT_COUNT_OF(before); i++) {
         rt_status status = set(conf, before[i].name, before[i].value, error);
@@ -192,13 +153,15 @@ static rt_status configure(const rt_stream_config *config, rd_kafka_conf_t *conf
     if (status)
         return status;
     status = set(conf, "enable.partition.eof", "true", error);
+    if (!status) // what is to become of an offset that is gone is decided here
+        status = set(conf, "auto.offset.reset", "error", error);
     if (status)
         return status;
     return set_password(conf, config->kafka_password, error);
 }
 
 // conf is the client's then, or freed.
-static rt_status open_client(kafka *k, rd_kafka_conf_t *conf, rt_error *error)
+static rt_status open_client(rt_kafka *k, rd_kafka_conf_t *conf, rt_error *error)
 {
     char why[256];
     rd_kafka_conf_set_log_cb(conf, log_library);
@@ -215,7 +178,7 @@ static rt_status open_client(kafka *k, rd_kafka_conf_t *conf, rt_error *error)
     return status;
 }
 
-static rt_status open_topic(kafka *k, rd_kafka_conf_t *conf, rt_error *error)
+static rt_status open_topic(rt_kafka *k, rd_kafka_conf_t *conf, rt_error *error)
 {
     rt_status status = open_client(k, conf, error);
     if (status)
@@ -232,7 +195,7 @@ static rt_status open_topic(kafka *k, rd_kafka_conf_t *conf, rt_error *error)
 static rt_status open_source(const rt_stream_config *config, uint64_t seed, void **source_p,
                              rt_error *error)
 {
-    kafka *k = rt_alloc(1, sizeof *k);
+    rt_kafka *k = rt_alloc(1, sizeof *k);
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     (void)seed;
     if (!k || !conf) {
@@ -256,12 +219,12 @@ static rt_status open_source(const rt_stream_config *config, uint64_t seed, void
 
 static void watch(void *source, const rt_source_watch *watch)
 {
-    ((kafka *)source)->watch = *watch;
+    ((rt_kafka *)source)->watch = *watch;
 }
 
 // ---- partitions ------------------------------------------------------------------------------
 
-static rt_status grow(kafka *k, uint32_t count, rt_error *error)
+static rt_status grow(rt_kafka *k, uint32_t count, rt_error *error)
 {
     if (count > PARTITIONS_MAX)
         return rt_fail(error, RT_LIMIT, "stream.kafka.topic: %" PRIu32 " partitions, at most %u",
@@ -269,12 +232,12 @@ static rt_status grow(kafka *k, uint32_t count, rt_error *error)
     if (rt_grow(&k->partitions, &k->partition_capacity, count, sizeof *k->partitions))
         return rt_fail(error, RT_NO_MEMORY, "out of memory for stream.kafka");
     while (k->partition_count < count)
-        k->partitions[k->partition_count++] = (partition){0};
+        k->partitions[k->partition_count++] = (rt_kafka_partition){0};
     return RT_OK;
 }
 
 // How many the topic has now; 0: nobody knows, or there is no such topic.
-static uint32_t count_partitions(kafka *k, const char **why_p)
+static uint32_t count_partitions(rt_kafka *k, const char **why_p)
 {
     const struct rd_kafka_metadata *metadata;
     uint32_t count = 0;
@@ -291,22 +254,14 @@ static uint32_t count_partitions(kafka *k, const char **why_p)
     return count;
 }
 
-// Where it stands; of a new one, the first message.
-static int64_t offset_of(const partition *p)
-{
-    if (p->at.next)
-        return (int64_t)p->at.next;
-    return RD_KAFKA_OFFSET_BEGINNING;
-}
-
-static rt_status start_partition(kafka *k, uint32_t i, rt_error *error)
+static rt_status start_partition(rt_kafka *k, uint32_t i, rt_error *error)
 {
     static const uint64_t one = 1;
-    partition *p = &k->partitions[i];
+    rt_kafka_partition *p = &k->partitions[i];
     p->queue = rd_kafka_queue_get_partition(k->client, k->config->kafka_topic, (int32_t)i);
     if (!p->queue) // the client has not heard of it yet
         return RT_AGAIN;
-    if (rd_kafka_consume_start(k->topic, (int32_t)i, offset_of(p)) != 0) {
+    if (rd_kafka_consume_start(k->topic, (int32_t)i, rt_kafka_begin(p)) != 0) {
         const char *why = rd_kafka_err2str(rd_kafka_last_error());
         rd_kafka_queue_destroy(p->queue);
         p->queue = NULL;
@@ -318,7 +273,7 @@ static rt_status start_partition(kafka *k, uint32_t i, rt_error *error)
 }
 
 // Those that are not, of so many.
-static rt_status start_partitions(kafka *k, uint32_t count, rt_error *error)
+static rt_status start_partitions(rt_kafka *k, uint32_t count, rt_error *error)
 {
     rt_status status = grow(k, (uint32_t)rt_max_u64(count, k->partition_count), error);
     if (status)
@@ -331,8 +286,20 @@ static rt_status start_partitions(kafka *k, uint32_t count, rt_error *error)
     return RT_OK;
 }
 
+// A topic never loses partitions: it was made again, if it still says so when it is asked twice.
+static void look_for_fewer(rt_kafka *k, uint32_t count)
+{
+    if (count > 0 && count < k->partition_count && count == k->fewer_count)
+        rt_kafka_drop_partitions(k, count);
+    k->fewer_count = 0;
+    if (count == 0 || count >= k->partition_count)
+        return;
+    k->fewer_count = count;
+    k->look_ns = rt_now_ns() + PARTITIONS_RETRY_NS;
+}
+
 // All partitions are read.
-static rt_status look_for_partitions(kafka *k, rt_error *error)
+static rt_status look_for_partitions(rt_kafka *k, rt_error *error)
 {
     const char *why;
     uint64_t told;
@@ -345,6 +312,7 @@ static rt_status look_for_partitions(kafka *k, rt_error *error)
     if (count == 0 && rt_log_due(&k->limit, &told))
         rt_warn("stream.kafka: topic %s at %s: %s; trying again", k->config->kafka_topic,
                 k->config->kafka_brokers, why);
+    look_for_fewer(k, count);
     if (count <= k->started_count)
         return RT_OK;
     rt_status status = start_partitions(k, count, error);
@@ -359,22 +327,19 @@ static rt_status look_for_partitions(kafka *k, rt_error *error)
 
 // What came since a connection was lost is asked for again from where each partition stands, so
 // that its end is told once more.
-static void ask_again(kafka *k)
+static void ask_again(rt_kafka *k)
 {
     k->is_cut = false;
     for (uint32_t i = 0; i < k->started_count; i++) {
-        partition *p = &k->partitions[i];
-        if (!p->is_at_end)
+        if (!k->partitions[i].is_at_end)
             continue;
-        p->is_at_end = false;
-        p->is_empty = false;
-        (void)rd_kafka_seek(k->topic, (int32_t)i, offset_of(p), 0);
+        rt_kafka_ask_again(k, i);
     }
 }
 
 // ---- messages --------------------------------------------------------------------------------
 
-static rt_status keep_text(kafka *k, rt_error *error)
+static rt_status keep_text(rt_kafka *k, rt_error *error)
 {
     const size_t size = k->message->len;
     if (size > RT_LINE_MAX * 16u)
@@ -393,7 +358,7 @@ static rt_status keep_text(kafka *k, rt_error *error)
     return RT_OK;
 }
 
-static bool pass_over(kafka *k, uint64_t lines)
+static bool pass_over(rt_kafka *k, uint64_t lines)
 {
     for (k->line = 0; k->line < lines; k->line++) {
         const char *end = memchr(k->text + k->text_next, '\n', k->text_size + 1 - k->text_next);
@@ -405,13 +370,18 @@ static bool pass_over(kafka *k, uint64_t lines)
 }
 
 // What a partition's queue gave is its head now, its end, or nothing.
-static rt_status take_message(kafka *k, partition *p, rd_kafka_message_t *message, rt_error *error)
+static rt_status take_message(rt_kafka *k, uint32_t i, rd_kafka_message_t *message, rt_error *error)
 {
     uint64_t told;
+    rt_kafka_partition *p = &k->partitions[i];
     const rd_kafka_resp_err_t reason = message->err;
+    if (!rt_kafka_look(k, i, message)) {
+        rd_kafka_message_destroy(message);
+        return RT_OK;
+    }
     if (!reason && (uint64_t)message->offset >= p->at.next) {
         if ((uint64_t)message->offset > p->at.next)
-            p->at = (place){.next = (uint64_t)message->offset};
+            p->at.skip = 0;
         p->head = message;
         p->is_at_end = false;
         return RT_OK;
@@ -426,22 +396,22 @@ static rt_status take_message(kafka *k, partition *p, rd_kafka_message_t *messag
     return RT_OK;
 }
 
-static rt_status fill_head(kafka *k, uint32_t i, rt_error *error)
+static rt_status fill_head(rt_kafka *k, uint32_t i, rt_error *error)
 {
-    partition *p = &k->partitions[i];
+    rt_kafka_partition *p = &k->partitions[i];
     while (!p->head && !p->is_empty) {
         rd_kafka_message_t *message = rd_kafka_consume(k->topic, (int32_t)i, 0);
         rt_status status = RT_OK;
         p->is_empty = !message;
         if (message)
-            status = take_message(k, p, message, error);
+            status = take_message(k, i, message, error);
         if (status)
             return status;
     }
     return RT_OK;
 }
 
-static rt_status fill_heads(kafka *k, rt_error *error)
+static rt_status fill_heads(rt_kafka *k, rt_error *error)
 {
     uint64_t wakes;
     const bool is_woken = read(k->wake, &wakes, sizeof wakes) == sizeof wakes;
@@ -463,17 +433,19 @@ static int64_t stamp_of(const rd_kafka_message_t *message)
 
 static bool is_behind(void *source)
 {
-    const kafka *k = source;
-    bool is_open = k->started_count == 0 && !k->is_missing;
+    const rt_kafka *k = source;
+    bool is_open = k->started_count == 0;
+    if (k->is_missing)
+        return false;
     for (uint32_t i = 0; i < k->started_count; i++) {
-        const partition *p = &k->partitions[i];
+        const rt_kafka_partition *p = &k->partitions[i];
         is_open |= !p->head && !p->is_at_end;
     }
     return is_open && !k->message;
 }
 
 // A message waits for one that may be older.
-static bool is_held(kafka *k)
+static bool is_held(rt_kafka *k)
 {
     uint64_t told;
     if (!is_behind(k)) {
@@ -491,12 +463,12 @@ static bool is_held(kafka *k)
 }
 
 // The partition whose first message is the next one; NULL: there is none, or an older one may come.
-static partition *find_next(kafka *k)
+static rt_kafka_partition *find_next(rt_kafka *k)
 {
-    partition *next = NULL;
+    rt_kafka_partition *next = NULL;
     int64_t least = 0;
     for (uint32_t i = 0; i < k->started_count; i++) {
-        partition *p = &k->partitions[i];
+        rt_kafka_partition *p = &k->partitions[i];
         if (!p->head)
             continue;
         const int64_t stamp = stamp_of(p->head);
@@ -510,8 +482,19 @@ static partition *find_next(kafka *k)
     return next;
 }
 
+// One of a partition that is gone counts for nothing.
+static void end_message(rt_kafka *k)
+{
+    const uint32_t i = (uint32_t)k->message->partition;
+    rt_kafka_partition *p = &k->partitions[i];
+    if (i < k->partition_count)
+        rt_kafka_place_pass(&p->at, &p->coming_offset, &p->coming, (uint64_t)k->message->offset,
+                            rt_kafka_hash_of(k->message));
+    close_message(k);
+}
+
 // Opens a partition's first message. *is_one_p: it has a line that was not given out.
-static rt_status open_message(kafka *k, partition *p, bool *is_one_p, rt_error *error)
+static rt_status open_message(rt_kafka *k, rt_kafka_partition *p, bool *is_one_p, rt_error *error)
 {
     struct timespec now;
     k->message = p->head;
@@ -523,17 +506,15 @@ static rt_status open_message(kafka *k, partition *p, bool *is_one_p, rt_error *
     if (stamp > 0 && (uint64_t)stamp < k->arrival_ns / 1000000)
         k->arrival_ns = (uint64_t)stamp * 1000000;
     *is_one_p = !status && k->text_size > 0 && pass_over(k, p->at.skip);
-    if (!status && !*is_one_p) {
-        p->at = (place){.next = (uint64_t)k->message->offset + 1};
-        close_message(k);
-    }
+    if (!status && !*is_one_p)
+        end_message(k);
     return status;
 }
 
-static rt_status wait_for_messages(kafka *k, uint64_t deadline_ns)
+static rt_status wait_for_messages(rt_kafka *k, uint64_t deadline_ns)
 {
     struct pollfd wanted[] = {{k->wake, POLLIN, 0}, {k->watch.stop, POLLIN, 0}};
-    uint64_t until = rt_min_u64(k->look_ns, rt_now_ns() + SERVE_NS);
+    uint64_t until = rt_min_u64(rt_min_u64(k->look_ns, k->locate_ns), rt_now_ns() + SERVE_NS);
     if (deadline_ns)
         until = rt_min_u64(deadline_ns, until);
     (void)poll(wanted, 2, rt_wait_ms(rt_max_u64(until, 1))); // at once where look_ns is 0
@@ -544,7 +525,7 @@ static rt_status wait_for_messages(kafka *k, uint64_t deadline_ns)
     return RT_OK;
 }
 
-static rt_status next_message(kafka *k, uint64_t deadline_ns, rt_error *error)
+static rt_status next_message(rt_kafka *k, uint64_t deadline_ns, rt_error *error)
 {
     for (;;) {
         bool is_one = false;
@@ -552,11 +533,12 @@ static rt_status next_message(kafka *k, uint64_t deadline_ns, rt_error *error)
         (void)rd_kafka_poll(k->client, 0); // note_failure
         if (k->is_cut)
             ask_again(k);
+        rt_kafka_locate_all(k);
         if (!status)
             status = fill_heads(k, error);
         if (status)
             return status;
-        partition *next = find_next(k);
+        rt_kafka_partition *next = find_next(k);
         if (next)
             status = open_message(k, next, &is_one, error);
         else
@@ -566,17 +548,10 @@ static rt_status next_message(kafka *k, uint64_t deadline_ns, rt_error *error)
     }
 }
 
-static void end_message(kafka *k)
-{
-    partition *p = &k->partitions[k->message->partition];
-    p->at = (place){.next = (uint64_t)k->message->offset + 1};
-    close_message(k);
-}
-
 static rt_status next_line(void *source, uint64_t deadline_ns, uint32_t line_feeds, rt_line *line,
                            rt_error *error)
 {
-    kafka *k = source;
+    rt_kafka *k = source;
     if (line_feeds > 0) // an event is one line
         return RT_END;
     if (k->message && k->text_next > k->text_size)
@@ -610,7 +585,7 @@ static rt_status next_line(void *source, uint64_t deadline_ns, uint32_t line_fee
 
 static void take_back(void *source)
 {
-    kafka *k = source;
+    rt_kafka *k = source;
     rt_assert(k->message && k->line > 0);
     k->text_next = k->last_next;
     k->line--;
@@ -618,49 +593,62 @@ static void take_back(void *source)
 
 // ---- positions -------------------------------------------------------------------------------
 
+// Where a partition stands, of which a message may be open.
+static rt_kafka_place place_of(const rt_kafka *k, uint32_t i)
+{
+    rt_kafka_place at = k->partitions[i].at;
+    if (!k->message || (uint32_t)k->message->partition != i)
+        return at;
+    const uint64_t offset = (uint64_t)k->message->offset, hash = rt_kafka_hash_of(k->message);
+    uint64_t coming_offset = k->partitions[i].coming_offset, coming = k->partitions[i].coming;
+    if (k->text_next > k->text_size) {
+        rt_kafka_place_pass(&at, &coming_offset, &coming, offset, hash);
+    } else if (k->line > 0) {
+        at.next = offset;
+        at.skip = k->line;
+        at.last = hash;
+    }
+    return at;
+}
+
 static void tell(const void *source, rt_bytes *bytes)
 {
-    const kafka *k = source;
-    rt_bytes_put_u64(bytes, k->partition_count);
+    const rt_kafka *k = source;
+    rt_kafka_places_begin(bytes, k->partition_count);
     for (uint32_t i = 0; i < k->partition_count; i++) {
-        place at = k->partitions[i].at;
-        if (k->message && (uint32_t)k->message->partition == i) {
-            const bool is_done = k->text_next > k->text_size;
-            at.next = (uint64_t)k->message->offset + is_done;
-            at.skip = k->line;
-            if (is_done)
-                at.skip = 0;
-        }
+        const rt_kafka_place at = place_of(k, i);
         rt_bytes_put(bytes, &at, sizeof at);
     }
 }
 
 static rt_status seek(void *source, rt_reader *bytes, const rt_source_place *at, rt_error *error)
 {
-    kafka *k = source;
-    uint64_t count = UINT64_MAX;
+    rt_kafka *k = source;
+    rt_kafka_place *places;
+    uint32_t count;
     (void)at;
-    if (bytes)
-        count = rt_reader_u64(bytes);
-    if (count > PARTITIONS_MAX || bytes->failed || bytes->left != count * sizeof(place))
+    if (!bytes)
         return rt_fail(error, RT_DATA, "the offsets of Kafka are damaged");
-    rt_status status = grow(k, (uint32_t)count, error);
+    rt_status status = rt_kafka_places_take(bytes, PARTITIONS_MAX, &places, &count, error);
     if (status)
         return status;
-    for (uint32_t i = 0; i < count; i++)
-        rt_reader_get(bytes, &k->partitions[i].at, 1, sizeof(place));
-    return RT_OK;
+    status = grow(k, count, error);
+    for (uint32_t i = 0; !status && i < count; i++)
+        k->partitions[i].at = places[i];
+    rt_free(places);
+    return status;
 }
 
 static const char *input_name(const void *source, uint32_t input)
 {
     (void)input;
-    return ((const kafka *)source)->config->kafka_topic;
+    return ((const rt_kafka *)source)->config->kafka_topic;
 }
 
 static void counts(const void *source, rt_source_counts *counts)
 {
-    *counts = (rt_source_counts){.bytes_read = ((const kafka *)source)->bytes_read};
+    const rt_kafka *k = source;
+    *counts = (rt_source_counts){.bytes_read = k->bytes_read, .lost = k->lost, .breaks = k->breaks};
 }
 
 const rt_source_ops rt_source_kafka = {.name = "kafka",

@@ -9,8 +9,8 @@
 
 #include "runtime/wire/rt_bytes.h"
 
-#define RT_POSITION_BYTES_MAX (128u << 10)         // of a whole position
-#define RT_POSITION_SOURCE_BYTES_MAX (54u << 10)   // of it what a source may take
+#define RT_POSITION_BYTES_MAX (256u << 10)         // of a whole position
+#define RT_POSITION_SOURCE_BYTES_MAX (118u << 10)  // of it what a source may take
 #define RT_POSITION_MAGIC UINT64_C(0x4e4f49544953) // "SITION": more samples than anybody has read
 #define RT_POSITION_VERSION 2u
 #define RT_POSITION_HEAD_BYTES 16u

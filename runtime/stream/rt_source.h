@@ -24,6 +24,8 @@ typedef struct {
     uint64_t bytes_all;  // of all files together; 0 where unknown
     uint64_t taken;      // bytes that pipes gave: of this run, and of those that it goes on from
     uint64_t given;      // of them, those that were given out in lines
+    uint64_t lost;       // events that were there to be read, and are not any more
+    uint64_t breaks;     // times that an input was found not to be the one that was read
 } rt_source_counts;
 
 typedef struct {

@@ -185,9 +185,15 @@ rt_stream_stats rt_stream_statistics(const rt_stream *stream)
                              .left_out = stream->left_out,
                              .bytes_read = counts.bytes_read,
                              .bytes_all = counts.bytes_all,
-                             .bytes_lost = counts.taken - rt_min_u64(counts.given, counts.taken)};
-    if (stream->joined)
+                             .bytes_lost = counts.taken - rt_min_u64(counts.given, counts.taken),
+                             .events_lost = counts.lost,
+                             .breaks = counts.breaks};
+    if (stream->joined) {
+        const rt_stream_stats outcomes = rt_joined_outcomes(stream->joined);
         stats.join = rt_joined_counts(stream->joined);
+        stats.events_lost += outcomes.events_lost;
+        stats.breaks += outcomes.breaks;
+    }
     if (stream->ids)
         stats.duplicates = rt_ids_repeated(stream->ids);
     return stats;

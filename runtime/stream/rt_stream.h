@@ -53,6 +53,8 @@ typedef struct {
     uint64_t bytes_all;  // of all files together; 0 where unknown (standard input, generator)
     uint64_t bytes_lost; // that pipes gave, and that are in no sample: a restart lost them, or they
                          // were not wanted any more; while reading also those still to be parsed
+    uint64_t events_lost;   // that were there to be read, or had been acknowledged, and are gone
+    uint64_t breaks;        // times that an input was not the one any more that had been read
     uint64_t dense_clipped; // filled in by who scales the samples (rt_scale); 0 here
 } rt_stream_stats;
 

@@ -16,6 +16,7 @@
 #include "runtime/rt_spawn.h"
 
 #define BAD_BATCH_S 300.0   // so long after it
+#define LOST_S 300.0        // so long after it was noticed
 #define STANDBY_AWAY_S 10.0 // a standby that starts again is back by then
 #define LINES_MIN 100.0     // for a share of them
 #define LAST_WAIT_MS 2000
@@ -82,6 +83,16 @@ static void malformed(const rt_alerts *alerts, const rt_view *view, double unix_
     f->threshold = alerts->config->malformed_share;
     if (view->samples + view->malformed >= LINES_MIN)
         f->value = rt_view_rates_of(view, unix_s).malformed_share;
+}
+
+static void input_lost(const rt_alerts *alerts, const rt_view *view, double unix_s, finding *f)
+{
+    f->threshold = LOST_S;
+    f->is_below = true;
+    if (alerts->lost_unix_s > 0)
+        f->value = unix_s - alerts->lost_unix_s;
+    snprintf(f->about, sizeof f->about, "%.0f lost, %.0f times another input", view->input_lost,
+             view->input_breaks);
 }
 
 static void link_slow(const rt_alerts *alerts, const rt_view *view, double unix_s, finding *f)
@@ -183,6 +194,9 @@ static void judge(rt_alerts *alerts, const rt_view *view, double unix_s)
     if (view->bad_batches > alerts->bad_batches)
         alerts->bad_unix_s = unix_s;
     alerts->bad_batches = view->bad_batches;
+    if (view->input_lost + view->input_breaks > alerts->losses)
+        alerts->lost_unix_s = unix_s;
+    alerts->losses = view->input_lost + view->input_breaks;
     for (int kind = 0; kind < RT_ALERT_COUNT; kind++) {
         rt_alert *one = &alerts->alerts[kind];
         finding f = {.value = NAN, .threshold = NAN};

@@ -9,15 +9,16 @@
 #include "runtime/watch/rt_view.h"
 
 // XX(name, what it says)
-#define RT_ALERTS_MAP(XX)                                        \
-    XX(no_progress, "no iteration was trained")                  \
-    XX(loss_not_finite, "a batch had a loss that is not finite") \
-    XX(loss_drift, "the log loss is higher than it was")         \
-    XX(malformed, "many lines are malformed")                    \
-    XX(link_slow, "a link is slower than it was")                \
-    XX(checkpoint_old, "no checkpoint was completed for long")   \
-    XX(memory, "memory is near its limit")                       \
-    XX(worker_out, "a worker does not take part")                \
+#define RT_ALERTS_MAP(XX)                                         \
+    XX(no_progress, "no iteration was trained")                   \
+    XX(loss_not_finite, "a batch had a loss that is not finite")  \
+    XX(loss_drift, "the log loss is higher than it was")          \
+    XX(malformed, "many lines are malformed")                     \
+    XX(input_lost, "events are lost, or an input is another one") \
+    XX(link_slow, "a link is slower than it was")                 \
+    XX(checkpoint_old, "no checkpoint was completed for long")    \
+    XX(memory, "memory is near its limit")                        \
+    XX(worker_out, "a worker does not take part")                 \
     XX(standby_away, "the standby does not answer")
 
 #define XX(name, text) RT_ALERT_##name,
@@ -41,6 +42,7 @@ typedef struct {
     const char *run;                // its folder, for the command
     rt_alert alerts[RT_ALERT_COUNT];
     double bad_batches, bad_unix_s; // that were seen
+    double losses, lost_unix_s;     // likewise
     int child;                      // process group of the command that runs; 0: none
     uint64_t child_ns;
     uint64_t commands, failures; // that were run; that could not be, failed, or took too long

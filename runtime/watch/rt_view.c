@@ -183,6 +183,16 @@ static void add_point(rt_view *view, double before_s)
     rt_course_add(&view->course, (double)view->iteration, values);
 }
 
+// What a process counts, of a run that goes on, in which the next one counts anew.
+static void count_on(double *count, double *told, const cJSON *json, const char *key)
+{
+    const double now = rt_json_number_or_0(json, key);
+    if (now < *told)
+        *told = 0;
+    *count += now - *told;
+    *told = now;
+}
+
 static void take_iteration(rt_view *view, const cJSON *json)
 {
     const cJSON *hits = rt_json_member(json, "hit_ratio");
@@ -192,11 +202,7 @@ static void take_iteration(rt_view *view, const cJSON *json)
         view->iteration = (uint64_t)iteration;
     view->iteration_time_s = view->time_s;
     view->samples += rt_json_number_or_0(json, "samples");
-    const double malformed = rt_json_number_or_0(json, "malformed_lines");
-    if (malformed < view->malformed_told) // of a run that goes on, which counts anew
-        view->malformed_told = 0;
-    view->malformed += malformed - view->malformed_told;
-    view->malformed_told = malformed;
+    count_on(&view->malformed, &view->malformed_told, json, "malformed_lines");
     view->bad_batches += cJSON_IsTrue(rt_json_member(json, "bad"));
     view->keys = rt_json_number(json, "keys");
     view->predicted_ms = rt_json_number(json, "predicted_ms");
@@ -281,6 +287,8 @@ static void take_members(rt_view *view, const cJSON *json, double unix_s)
     view->checkpoint_time_s = view->time_s - rt_json_number(checkpoint, "age_s");
     view->lag_events = rt_json_number(rt_json_member(json, "lag"), "events");
     view->lag_bytes = rt_json_number(rt_json_member(json, "lag"), "bytes");
+    count_on(&view->input_lost, &view->lost_told, rt_json_member(json, "input"), "events_lost");
+    count_on(&view->input_breaks, &view->breaks_told, rt_json_member(json, "input"), "breaks");
     view->standby = standby_of(view, rt_json_member(json, "standby"));
     copy_text(view->policy, sizeof view->policy, json, "policy");
     if (isnan(unix_s))

@@ -99,6 +99,8 @@ typedef struct {
     double iteration_time_s;
     double samples, malformed, bad_batches, keys; // so far
     double malformed_told;                        // by this process
+    double input_lost, input_breaks;              // so far; see input of members in METRICS.md
+    double lost_told, breaks_told;                // by this process
     double predicted_ms, cost, hits, hits_keys, decision_ms, alpha;
     double latency_p99_ms;
     rt_view_quality window;

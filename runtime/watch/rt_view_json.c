@@ -156,6 +156,8 @@ static void write_speed(const rt_view *view, const rt_view_rates *rates, double 
     rt_json_double(json, "bad_batches", view->bad_batches);
     rt_json_double(json, "malformed_lines", view->malformed);
     rt_json_double(json, "malformed_share", rates->malformed_share);
+    rt_json_double(json, "input_events_lost", view->input_lost);
+    rt_json_double(json, "input_breaks", view->input_breaks);
 }
 
 void rt_view_write_json(const rt_view *view, const rt_alerts *alerts, double unix_s, rt_json *json)

@@ -62,6 +62,9 @@ static void write_speed(const rt_view *view, const rt_view_rates *rates, rt_page
     one(text, "lanyard_samples_total", "counter", "Samples that were trained.", view->samples);
     one(text, "lanyard_malformed_lines_total", "counter", "Lines of the input that were left out.",
         view->malformed);
+    one(text, "lanyard_input_lost_total", "counter",
+        "Events that are lost, and times that an input was not the one that had been read.",
+        view->input_lost + view->input_breaks);
     one(text, "lanyard_bad_batches_total", "counter", "Batches whose loss was not finite.",
         view->bad_batches);
     one(text, "lanyard_warnings_total", "counter", "Warnings of the coordinator's log.",

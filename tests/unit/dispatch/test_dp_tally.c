@@ -300,6 +300,8 @@ static void every_member_is_there(void **state)
         "odd_labels",
         "duplicates",
         "input_bytes_lost",
+        "input_events_lost",
+        "input_breaks",
         "negatives_left_out",
         "input_error",
         "inputs",

@@ -205,6 +205,9 @@ static void what_was_left_out(void **state)
         {{.stats = {.bytes_lost = 1}},
          "1 bytes that pipes gave were not trained: restarts lost "
          "them, or they were left when the run ended\n"},
+        {{.stats = {.events_lost = 2}}, "2 events of the input are lost: the log says where\n"},
+        {{.stats = {.breaks = 3}},
+         "the input was not the one any more that had been read, 3 times: the log says where\n"},
         {{.stats = {.join = {.events = 1}}},
          "1 events, 0 outcomes: 0 events waited in vain, 0 "
          "outcomes came late and were trained\n"},

@@ -187,7 +187,8 @@ static void put_summary(scene *s, writer *to)
     put_shared(to, x, 0.5, 6 / 18.0, 6 / 18.0, 0.25);
     put(to, "\"plan_fingerprint\":\"%016llx\",", (unsigned long long)fingerprint_of_all());
     put(to, "\"dense_bytes\":4321,\"malformed_lines\":1,\"odd_labels\":2,\"duplicates\":3,"
-            "\"input_bytes_lost\":4,\"negatives_left_out\":5,\"input_error\":\"\",\"inputs\":[],"
+            "\"input_bytes_lost\":4,\"input_events_lost\":7,\"input_breaks\":8,"
+            "\"negatives_left_out\":5,\"input_error\":\"\",\"inputs\":[],"
             "\"dense_clipped\":6,\"interrupted\":true,\"ops_by_worker\":[");
     put_counts(to, 61, x);
     put(to, ",");
@@ -202,6 +203,8 @@ static const dp_reading reading = {.stats = {.malformed = 1,
                                              .odd_labels = 2,
                                              .duplicates = 3,
                                              .bytes_lost = 4,
+                                             .events_lost = 7,
+                                             .breaks = 8,
                                              .left_out = 5,
                                              .dense_clipped = 6}};
 
@@ -268,6 +271,8 @@ static void check_told(scene *s, const char *told)
         "5 samples with label 0 were left out (stream.negatives_keep)\n"
         "4 bytes that pipes gave were not trained: restarts lost them, or they were left when the "
         "run ended\n"
+        "7 events of the input are lost: the log says where\n"
+        "the input was not the one any more that had been read, 8 times: the log says where\n"
         "6 dense values lay beyond 10 deviations and were clipped to that\n");
 }
 

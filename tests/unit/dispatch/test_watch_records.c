@@ -190,13 +190,18 @@ static void which_column_is_watched(void **state)
 static void what_was_read(void **state)
 {
     (void)state;
-    static const char *const names[] = {"malformed_lines", "odd_labels", "duplicates",
-                                        "input_bytes_lost", "negatives_left_out"};
+    static const char *const names[] = {"malformed_lines",   "odd_labels",        "duplicates",
+                                        "input_bytes_lost",  "input_events_lost", "input_breaks",
+                                        "negatives_left_out"};
     static const char *const of_join[] = {"events", "outcomes",  "waiting",  "kept",   "unanswered",
                                           "late",   "unmatched", "repeated", "crowded"};
-    dp_reading reading = {
-        .stats = {
-            .malformed = 1, .odd_labels = 2, .duplicates = 3, .bytes_lost = 4, .left_out = 5}};
+    dp_reading reading = {.stats = {.malformed = 1,
+                                    .odd_labels = 2,
+                                    .duplicates = 3,
+                                    .bytes_lost = 4,
+                                    .events_lost = 5,
+                                    .breaks = 6,
+                                    .left_out = 7}};
     for (uint32_t joined = 0; joined < 3; joined++) {
         rt_json json;
         if (joined)

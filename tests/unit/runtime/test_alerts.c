@@ -68,6 +68,9 @@ static void spoil(rt_view *view, rt_alert_kind kind)
     case RT_ALERT_malformed:
         view->recent[1].malformed = view->malformed = 60;
         break;
+    case RT_ALERT_input_lost:
+        view->input_breaks++;
+        break;
     case RT_ALERT_link_slow:
         view->workers[1].ways[1].bytes_per_s = 0.49;
         break;
@@ -107,6 +110,7 @@ static void fires(void **state)
         rt_view_fini(view);
         view = make_view();
         view->bad_batches = alerts.bad_batches;
+        view->input_breaks = alerts.losses;
         view->iteration_time_s = view->checkpoint_time_s = 99 + 400;
         rt_alerts_step(&alerts, view, NOW + 400); // all is well again
         if (firing(&alerts) != 0)
@@ -122,8 +126,8 @@ static void stays_silent(void **state)
     rt_alerts alerts;
     rt_view *view = make_view();
     for (int kind = 0; kind < RT_ALERT_COUNT; kind++)
-        if (kind != RT_ALERT_loss_not_finite && kind != RT_ALERT_worker_out &&
-            kind != RT_ALERT_standby_away)
+        if (kind != RT_ALERT_loss_not_finite && kind != RT_ALERT_input_lost &&
+            kind != RT_ALERT_worker_out && kind != RT_ALERT_standby_away)
             spoil(view, (rt_alert_kind)kind);
     rt_alerts_init(&none, "", &alerts);
     rt_alerts_step(&alerts, view, NOW);

@@ -4,8 +4,6 @@
 
 #if defined(RT_HAS_KAFKA) && __has_include(<librdkafka/rdkafka_mock.h>)
 
-#include <librdkafka/rdkafka.h>
-#include <librdkafka/rdkafka_mock.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -16,10 +14,10 @@
 #include "runtime/rt_hash.h"
 #include "runtime/stream/rt_source.h"
 #include "tests/support/config_case.h"
+#include "tests/support/kafka_case.h"
 #include "tests/support/open_quote_case.h"
 
 #define EVENTS 1200u
-#define PARTITIONS 3
 #define WINDOW_MS 60000
 #define BEGIN_MS (INT64_C(3600) * 1000) // before now
 #define SOON_NS UINT64_C(50000000)
@@ -30,102 +28,16 @@ typedef struct {
     bool is_event, label;
 } input;
 
-static rd_kafka_t *owner, *producer;
-static rd_kafka_mock_cluster_t *cluster;
-static rt_config config;
-static uint32_t undelivered;
-
-static void note(rd_kafka_t *client, const rd_kafka_message_t *message, void *context)
-{
-    (void)client;
-    (void)context;
-    undelivered -= !message->err;
-}
-
-static rd_kafka_t *make_client(rd_kafka_conf_t *conf)
-{
-    char why[256];
-    rd_kafka_t *client = rd_kafka_new(RD_KAFKA_PRODUCER, conf, why, sizeof why);
-    if (!client)
-        fail_msg("%s", why);
-    return client;
-}
-
-// Topics "events" of broker 1 and "outcomes" of broker 2.
-static void begin_cluster(void)
-{
-    char why[256];
-#ifdef __SANITIZE_THREAD__
-    test_skip("the thread sanitizer knows no threads of thrd_create, which librdkafka starts");
-#endif
-    rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    owner = make_client(rd_kafka_conf_new());
-    cluster = rd_kafka_mock_cluster_new(owner, 2);
-    assert_non_null(cluster);
-    const char *topics[] = {"events", "outcomes"};
-    for (int t = 0; t < 2; t++) {
-        rd_kafka_mock_topic_create(cluster, topics[t], PARTITIONS, 1);
-        for (int p = 0; p < PARTITIONS; p++)
-            rd_kafka_mock_partition_set_leader(cluster, topics[t], p, t + 1);
-    }
-    const char *brokers = rd_kafka_mock_cluster_bootstraps(cluster);
-    rd_kafka_conf_set(conf, "bootstrap.servers", brokers, why, sizeof why);
-    rd_kafka_conf_set(conf, "linger.ms", "1", why, sizeof why);
-    rd_kafka_conf_set_dr_msg_cb(conf, note);
-    producer = make_client(conf);
-    config = config_fresh();
-    snprintf(why, sizeof why, "stream.kafka.brokers=%s", brokers);
-    config_must_set(&config, why);
-    config_must_set(&config, "stream.source=kafka");
-    config_must_set(&config, "stream.format=table");
-    config_must_set(&config, "stream.kafka.options=topic.metadata.refresh.interval.ms=200,"
-                             "reconnect.backoff.max.ms=200");
-    config_must_set(&config,
-                    "stream.table.columns=[{\"name\":\"id\",\"kind\":\"id\"},{\"name\":\"c\","
-                    "\"kind\":\"categorical\",\"id\":\"number\"}]");
-}
-
 static void join_outcomes(void)
 {
     char text[100];
-    config_must_set(&config,
+    config_must_set(&kafka_config,
                     "stream.join.columns=[{\"name\":\"id\",\"kind\":\"id\"},{\"name\":\"y\","
                     "\"kind\":\"label\"}]");
-    config_must_set(&config, "stream.join.source=kafka");
+    config_must_set(&kafka_config, "stream.join.source=kafka");
     snprintf(text, sizeof text, "stream.join.window_s=%d", WINDOW_MS / 1000);
-    config_must_set(&config, text);
-    config_must_set(&config, "stream.join.events_max=200");
-}
-
-static void end_cluster(void)
-{
-    rd_kafka_destroy(producer);
-    rd_kafka_mock_cluster_destroy(cluster);
-    rd_kafka_destroy(owner);
-    rt_config_fini(&config);
-}
-
-static void send_one(const char *topic, int partition, int64_t time_ms, const char *line)
-{
-    undelivered++;
-    const rd_kafka_resp_err_t reason =
-        rd_kafka_producev(producer, RD_KAFKA_V_TOPIC(topic), RD_KAFKA_V_PARTITION(partition),
-                          RD_KAFKA_V_TIMESTAMP(time_ms), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
-                          RD_KAFKA_V_VALUE((void *)(uintptr_t)line, strlen(line)), RD_KAFKA_V_END);
-    assert_int_equal(reason, RD_KAFKA_RESP_ERR_NO_ERROR);
-}
-
-static void flush_all(void)
-{
-    (void)rd_kafka_flush(producer, 20000);
-    assert_int_equal(undelivered, 0);
-}
-
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    config_must_set(&kafka_config, text);
+    config_must_set(&kafka_config, "stream.join.events_max=200");
 }
 
 static int by_time(const void *left, const void *right)
@@ -164,7 +76,7 @@ static void send_inputs(const input *inputs, uint32_t count, bool is_event)
         if (one->is_event != is_event)
             continue;
         snprintf(line, sizeof line, "e%u,%u", one->id, is_event ? one->id : (unsigned)one->label);
-        send_one(is_event ? "events" : "outcomes", (int)(rt_mix(one->id) % PARTITIONS),
+        send_one(is_event ? "events" : "outcomes", (int)(rt_mix(one->id) % KAFKA_PARTITIONS),
                  one->time_ms, line);
     }
     flush_all();
@@ -189,7 +101,7 @@ static rt_stream *open_stream(void)
 {
     rt_stream *stream;
     rt_error error = {0};
-    if (rt_stream_open(&config.stream, 1, &stream, &error))
+    if (rt_stream_open(&kafka_config.stream, 1, &stream, &error))
         fail_msg("%s", error.text);
     rt_stream_remember(stream);
     rt_stream_set_wait(stream, SOON_NS);
@@ -239,10 +151,10 @@ static void must_wait_in_a_join_only(void)
     void *source;
     rt_line line;
     rt_error error = {0};
-    alone = config.stream;
+    alone = kafka_config.stream;
     alone.join = (rt_join_config){.source = RT_SOURCE_FILE};
     rd_kafka_mock_partition_set_leader(cluster, "events", 0, -1);
-    assert_int_equal(rt_source_kafka.open(&config.stream, 1, &source, &error), RT_OK);
+    assert_int_equal(rt_source_kafka.open(&kafka_config.stream, 1, &source, &error), RT_OK);
     assert_int_equal(rt_source_kafka.line(source, rt_now_ns() + 10 * SOON_NS, 0, &line, &error),
                      RT_AGAIN);
     rt_source_kafka.close(source);
@@ -266,13 +178,13 @@ static void partitions_go_by_time(void **state)
     join_outcomes();
     send_inputs(inputs, make_inputs(1, inputs), true);
     const int64_t begin_ms = inputs[0].time_ms;
-    assert_int_equal(rt_source_kafka.open(&config.stream, 1, &source, &error), RT_OK);
+    assert_int_equal(rt_source_kafka.open(&kafka_config.stream, 1, &source, &error), RT_OK);
     assert_true(rt_source_kafka.is_behind(source));
     for (uint32_t i = 0; i < EVENTS; i++) {
         if (i == EVENTS / 3) { // another process
             rt_source_kafka.tell(source, &position);
             rt_source_kafka.close(source);
-            assert_int_equal(rt_source_kafka.open(&config.stream, 1, &source, &error), RT_OK);
+            assert_int_equal(rt_source_kafka.open(&kafka_config.stream, 1, &source, &error), RT_OK);
             rt_reader reader = rt_bytes_reader(&position);
             assert_int_equal(rt_source_kafka.seek(source, &reader, NULL, &error), RT_OK);
         }
@@ -333,7 +245,7 @@ static void an_hour_is_caught_up(void **state)
 
 static void set_leaders(const char *topic, int broker)
 {
-    for (int p = 0; p < PARTITIONS; p++)
+    for (int p = 0; p < KAFKA_PARTITIONS; p++)
         rd_kafka_mock_partition_set_leader(cluster, topic, p, broker);
 }
 
@@ -394,7 +306,7 @@ static void an_end_is_asked_for_again(void **state)
     join_outcomes();
     send_one("events", 1, now_ms() - 5000, "e1,1");
     flush_all();
-    assert_int_equal(rt_source_kafka.open(&config.stream, 1, &source, &error), RT_OK);
+    assert_int_equal(rt_source_kafka.open(&kafka_config.stream, 1, &source, &error), RT_OK);
     assert_int_equal(rt_source_kafka.line(source, 0, 0, &line, &error), RT_OK);
     look_until(source, false);
     rd_kafka_mock_broker_set_down(cluster, 1);
@@ -414,10 +326,10 @@ static void an_open_quote_is_one_bad_line(void **state)
 {
     (void)state;
     begin_cluster();
-    open_quote_configure(&config);
+    open_quote_configure(&kafka_config);
     send_one("events", 0, now_ms(), OPEN_QUOTE_LINES);
     flush_all();
-    open_quote_must_read(&config);
+    open_quote_must_read(&kafka_config);
     end_cluster();
 }
 

@@ -1,0 +1,69 @@
+#include "runtime/stream/rt_kafka_place.h"
+
+#include "runtime/rt_hash.h"
+
+#define ANCHOR_EVERY 4096u // messages
+#define VERSION 2u
+#define VERSION_MARK (UINT64_C(0x4b4146) << 40) // above any count of the first version
+
+uint64_t rt_kafka_hash(int64_t stamp, const void *key, size_t key_size, const void *text,
+                       size_t text_size)
+{
+    const uint64_t parts[] = {(uint64_t)stamp, key_size, rt_hash_bytes(key, key_size), text_size,
+                              rt_hash_bytes(text, text_size)};
+    return rt_max_u64(rt_hash_bytes(parts, sizeof parts), 1);
+}
+
+void rt_kafka_place_pass(rt_kafka_place *at, uint64_t *coming_offset, uint64_t *coming,
+                         uint64_t offset, uint64_t hash)
+{
+    if (!at->anchor) {
+        at->anchor = hash;
+        at->anchor_offset = offset;
+    }
+    if (!*coming) {
+        *coming = at->anchor;
+        *coming_offset = at->anchor_offset;
+    }
+    if (offset - *coming_offset >= ANCHOR_EVERY) {
+        at->anchor = *coming;
+        at->anchor_offset = *coming_offset;
+        *coming = hash;
+        *coming_offset = offset;
+    }
+    at->next = offset + 1;
+    at->skip = 0;
+    at->last = hash;
+}
+
+void rt_kafka_places_begin(rt_bytes *bytes, uint32_t count)
+{
+    rt_bytes_put_u64(bytes, VERSION_MARK | VERSION);
+    rt_bytes_put_u64(bytes, count);
+}
+
+rt_status rt_kafka_places_take(rt_reader *bytes, uint32_t count_max, rt_kafka_place **places_p,
+                               uint32_t *count_p, rt_error *error)
+{
+    uint64_t count = rt_reader_u64(bytes), size = 2 * sizeof(uint64_t);
+    if ((count & ~UINT64_C(0xff)) == VERSION_MARK) {
+        if (count != (VERSION_MARK | VERSION))
+            return rt_fail(error, RT_UNSUPPORTED,
+                           "offsets of Kafka of version %u: this build reads them up to %u",
+                           (unsigned)(count & 0xff), VERSION);
+        count = rt_reader_u64(bytes);
+        size = sizeof(rt_kafka_place);
+    }
+    if (bytes->failed || count > count_max || bytes->left != count * size)
+        return rt_fail(error, RT_DATA, "the offsets of Kafka are damaged");
+    rt_kafka_place *places = rt_alloc(count + 1, sizeof *places);
+    if (!places)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for stream.kafka");
+    for (uint32_t i = 0; i < count; i++) {
+        places[i] = (rt_kafka_place){0};
+        rt_reader_get(bytes, &places[i], 1, size);
+    }
+    *places_p = places;
+    *count_p = (uint32_t)count;
+    return RT_OK;
+}
