@@ -463,6 +463,7 @@ typedef struct {
     char security_certificate[RT_PATH_MAX]; // of HTTP servers: PEM files; "": no TLS
     char security_certificate_key[RT_PATH_MAX];
     char security_token[RT_PATH_MAX];    // file with what every HTTP request must show; "": nothing
+    char security_hosts[RT_PATH_MAX];    // names that HTTP requests may be for, or come from
     char journal_directory[RT_PATH_MAX]; // "": journal/ in the directory of the results
     double journal_keep_s; // older events go once the newest checkpoint covers them; 0: any age
     uint64_t journal_bytes_max;

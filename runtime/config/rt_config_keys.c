@@ -690,6 +690,9 @@ const rt_config_key rt_config_keys[] = {
         "security.token", security_token,
         "File with one word, at least 16 characters, that nobody else can read: every HTTP "
         "request must show it (`Authorization: Bearer WORD`). Empty: none is needed, on loopback."),
+    TEXT("security.hosts", security_hosts,
+         "`NAME,NAME:PORT,...`: HTTP requests may be for these hosts, too, beside addresses, "
+         "localhost and the names of this machine; and pages of these sites may send some."),
 
     DOUBLE("timeouts.peer_s", timeout_peer_s, "5", ABOVE(0, 86400), "s",
            "A peer that is silent for so long has failed."),

@@ -16,18 +16,22 @@
 #include <unistd.h>
 
 #include "runtime/config/rt_address.h"
+#include "runtime/http/rt_http_guests.h"
+#include "runtime/http/rt_body.h"
 #include "runtime/http/rt_http_channel.h"
-#include "runtime/http/rt_http_patience.h"
+#include "runtime/http/rt_http_head.h"
 #include "runtime/http/rt_http_secrets.h"
 #include "runtime/rt_json.h"
 #include "runtime/rt_log.h"
 #include "runtime/rt_thread.h"
-#include "runtime/wire/rt_bytes.h"
 
 #define BODY_BYTES_MAX (UINT64_C(8) << 20)
-#define BODIES_BYTES_MAX (UINT64_C(256) << 20)
+#define BODIES_BYTES_MAX (UINT64_C(128) << 20)
 #define CONNECTIONS_MAX 256u
+#define HEAD_S 5.0
 #define IDLE_S 30.0
+#define BODY_S 10.0 // without a byte
+#define BODY_BYTES_PER_S 1024u
 #define REQUEST_S 120.0
 #define HEAD_BYTES_MAX ((size_t)32 << 10)
 #define LISTEN_BACKLOG 256
@@ -40,7 +44,8 @@ struct rt_http {
     char url[RT_NAME_MAX + 16];
     bool is_loopback;
     struct MHD_Daemon *daemon;
-    rt_http_patience *patience;
+    rt_http_guests *guests;
+    rt_http_names *names;
     rt_http_channel *channel; // NULL: nobody may listen
     rt_log_limit refusals;
     pthread_mutex_t lock; // the members below
@@ -55,7 +60,8 @@ struct rt_http_request {
     rt_http *http;
     struct MHD_Connection *connection;
     char *method, *path;
-    rt_bytes body;
+    rt_body body;
+    char *origin; // of a page that may read the answer; NULL: none
     uint64_t begin_ns, dropped_bytes;
     unsigned refused_code; // 0: none
     const char *refusal;
@@ -75,7 +81,10 @@ void rt_http_defaults(const rt_config *config, rt_http_config *http)
                              .body_bytes_max = BODY_BYTES_MAX,
                              .bodies_bytes_max = BODIES_BYTES_MAX,
                              .connections_max = CONNECTIONS_MAX,
+                             .hosts = config->security_hosts,
+                             .head_s = HEAD_S,
                              .idle_s = IDLE_S,
+                             .body_s = BODY_S,
                              .request_s = REQUEST_S};
 }
 
@@ -93,11 +102,10 @@ const char *rt_http_path(const rt_http_request *request)
 
 const char *rt_http_body(const rt_http_request *request, size_t *size_p)
 {
-    *size_p = 0;
+    *size_p = request->body.size;
     if (request->body.size == 0)
         return "";
-    *size_p = request->body.size - 1; // it ends in a zero
-    return (const char *)request->body.data;
+    return request->body.bytes;
 }
 
 const char *rt_http_parameter(const rt_http_request *request, const char *name)
@@ -110,18 +118,12 @@ const char *rt_http_header(const rt_http_request *request, const char *name)
     return MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, name);
 }
 
-static void count_body(rt_http *http, uint64_t before, uint64_t after)
-{
-    pthread_mutex_lock(&http->lock);
-    http->bodies_bytes += after - before;
-    pthread_mutex_unlock(&http->lock);
-}
-
 static void free_request(rt_http_request *request)
 {
     if (request->response)
         MHD_destroy_response(request->response);
-    rt_bytes_fini(&request->body);
+    rt_body_fini(&request->body);
+    rt_free(request->origin);
     rt_free(request->method);
     rt_free(request->path);
     rt_free(request);
@@ -158,16 +160,34 @@ static rt_http_request *create_request(rt_http *http, struct MHD_Connection *con
 
 // ---- answers ---------------------------------------------------------------------------------
 
-static struct MHD_Response *make_response(unsigned code, const char *type, const void *body,
-                                          size_t size, bool asks_password)
+// Nobody takes an answer for what it is not, and pages of other sites do not show it, but for those
+// that are listed.
+static void guard_response(struct MHD_Response *response, const char *origin)
 {
+    MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    if (!origin) {
+        MHD_add_response_header(response, "Cross-Origin-Resource-Policy", "same-origin");
+        MHD_add_response_header(response, "X-Frame-Options", "SAMEORIGIN");
+        return;
+    }
+    MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    MHD_add_response_header(response, MHD_HTTP_HEADER_VARY, MHD_HTTP_HEADER_ORIGIN);
+}
+
+static struct MHD_Response *make_response(const rt_http_request *request, unsigned code,
+                                          const char *type, const void *body, size_t size)
+{
+    const bool asks_password = request->http->config.takes_password;
     if (size == 0)
         body = "";
     struct MHD_Response *response =
         MHD_create_response_from_buffer(size, (void *)(uintptr_t)body, MHD_RESPMEM_MUST_COPY);
     if (!response)
         return NULL;
+    guard_response(response, request->origin);
     MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    if (code == MHD_HTTP_BAD_REQUEST && !request->is_handled) // where its body ends is not known
+        MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
     if (code == MHD_HTTP_SERVICE_UNAVAILABLE)
         MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
     const char *scheme = asks_password ? "Basic realm=\"lanyard\"" : "Bearer";
@@ -192,7 +212,7 @@ void rt_http_answer(rt_http_request *request, unsigned code, const char *type, c
                     size_t size)
 {
     rt_http *http = request->http;
-    struct MHD_Response *response = make_response(code, type, body, size, false);
+    struct MHD_Response *response = make_response(request, code, type, body, size);
     pthread_mutex_lock(&http->lock);
     rt_assert(!request->is_answered);
     request->response = response;
@@ -217,6 +237,7 @@ bool rt_http_listen(rt_http_request *request, const char *type)
         rt_http_channel_listen(http->channel, request->connection, http->config.listeners_max);
     if (!response)
         return false;
+    guard_response(response, request->origin);
     MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
     MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
     pthread_mutex_lock(&http->lock);
@@ -276,8 +297,7 @@ static enum MHD_Result refuse_now(rt_http_request *request, unsigned code, const
     uint64_t count;
     format_refusal(&json, text);
     const char *body = rt_json_text(&json, &size);
-    request->response =
-        make_response(code, "application/json", body, body ? size : 0, http->config.takes_password);
+    request->response = make_response(request, code, "application/json", body, body ? size : 0);
     request->code = code;
     request->is_answered = true;
     rt_json_fini(&json);
@@ -322,23 +342,28 @@ static void note_connection(void *context, struct MHD_Connection *connection, vo
 {
     rt_http *http = context;
     if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
-        rt_http_patience_leave(http->patience, *guest_p);
+        rt_http_guests_leave(http->guests, *guest_p);
         *guest_p = NULL;
         return;
     }
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    const union MHD_ConnectionInfo *from =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
     *guest_p = NULL;
     if (info)
-        *guest_p = rt_http_patience_enter(http->patience, info->connect_fd);
+        *guest_p =
+            rt_http_guests_enter(http->guests, info->connect_fd, from ? from->client_addr : NULL);
 }
 
-static void note_request(const rt_http *http, struct MHD_Connection *connection, bool begins)
+// NULL: nobody looks after this connection.
+static rt_http_guest *guest_of(struct MHD_Connection *connection)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     if (info)
-        rt_http_patience_note(http->patience, info->socket_context, begins);
+        return info->socket_context;
+    return NULL;
 }
 
 // ---- bodies ----------------------------------------------------------------------------------
@@ -356,61 +381,109 @@ static bool is_packed(const rt_http_request *request)
     return text && *text && strcasecmp(text, "identity") != 0;
 }
 
-static void give_up_body(rt_http_request *request, unsigned code, const char *why)
+// Counts what the body holds with so many bytes; false: there is no room for them.
+static bool count_body(rt_http_request *request, size_t size)
 {
-    count_body(request->http, request->body.size, 0);
-    rt_bytes_fini(&request->body);
-    request->body = (rt_bytes){0};
+    rt_http *http = request->http;
+    const uint64_t before = rt_body_held(request->body.size);
+    const uint64_t after = rt_body_held(size);
+    pthread_mutex_lock(&http->lock);
+    const bool has_room = http->bodies_bytes - before + after <= http->config.bodies_bytes_max;
+    if (has_room)
+        http->bodies_bytes += after - before;
+    pthread_mutex_unlock(&http->lock);
+    return has_room;
+}
+
+static enum MHD_Result give_up_body(rt_http_request *request, unsigned code, const char *why)
+{
+    (void)count_body(request, 0);
+    rt_body_fini(&request->body);
     request->refused_code = code;
     request->refusal = why;
+    return MHD_YES;
 }
 
 static enum MHD_Result take_part(rt_http_request *request, const char *part, size_t size)
 {
-    rt_http *http = request->http;
-    const uint64_t late_ns = (uint64_t)(http->config.request_s * 1e9);
+    const rt_http_config *config = &request->http->config;
+    const uint64_t late_ns = (uint64_t)(config->request_s * 1e9);
+    const size_t whole = request->body.size + size;
+    rt_http_guests_note_bytes(request->http->guests, guest_of(request->connection), size);
     if (rt_now_ns() - request->begin_ns > late_ns)
         return MHD_NO;
     if (request->refused_code) {
         request->dropped_bytes += size;
-        if (request->dropped_bytes > DROPPED_SHARE * http->config.body_bytes_max)
+        if (request->dropped_bytes > DROPPED_SHARE * config->body_bytes_max)
             return MHD_NO;
         return MHD_YES;
     }
-    pthread_mutex_lock(&http->lock);
-    const bool has_room = http->bodies_bytes + size <= http->config.bodies_bytes_max;
-    if (has_room)
-        http->bodies_bytes += size;
-    pthread_mutex_unlock(&http->lock);
-    if (!has_room) {
-        give_up_body(request, MHD_HTTP_SERVICE_UNAVAILABLE, "too many requests at once");
-        return MHD_YES;
-    }
-    rt_bytes_put(&request->body, part, size);
-    if (request->body.failed) {
-        count_body(http, size, 0);
-        give_up_body(request, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
-    } else if (request->body.size > http->config.body_bytes_max) {
-        give_up_body(request, MHD_HTTP_CONTENT_TOO_LARGE, "the body is too long");
+    if (whole > config->body_bytes_max)
+        return give_up_body(request, MHD_HTTP_CONTENT_TOO_LARGE, "the body is too long");
+    if (!count_body(request, whole))
+        return give_up_body(request, MHD_HTTP_SERVICE_UNAVAILABLE, "too many requests at once");
+    if (rt_body_add(&request->body, part, size)) {
+        pthread_mutex_lock(&request->http->lock);
+        request->http->bodies_bytes -= rt_body_held(whole);
+        request->http->bodies_bytes += rt_body_held(request->body.size);
+        pthread_mutex_unlock(&request->http->lock);
+        return give_up_body(request, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
     }
     return MHD_YES;
 }
 
-// With a zero behind it, so that it can be read as text.
-static bool end_body(rt_http_request *request)
+// ---- heads -----------------------------------------------------------------------------------
+
+// A browser asks first whether a listed page may send what it wants to.
+static enum MHD_Result allow(rt_http_request *request)
 {
-    if (request->body.size == 0)
-        return true;
-    rt_bytes_put(&request->body, "", 1);
-    count_body(request->http, 0, !request->body.failed);
-    return !request->body.failed;
+    struct MHD_Response *response =
+        make_response(request, MHD_HTTP_NO_CONTENT, "text/plain", "", 0);
+    if (!response)
+        return MHD_NO;
+    MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_METHODS, "GET, POST");
+    MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_HEADERS,
+                            "Authorization, Content-Type");
+    MHD_add_response_header(response, "Access-Control-Allow-Private-Network", "true");
+    request->response = response;
+    request->code = MHD_HTTP_NO_CONTENT;
+    request->is_answered = true;
+    return send_response(request);
 }
 
-static bool is_permitted(const rt_http_request *request)
+static bool is_permitted(const rt_http_request *request, bool takes_password)
 {
     return rt_http_secrets_permit(&request->http->secrets,
                                   rt_http_header(request, MHD_HTTP_HEADER_AUTHORIZATION),
-                                  request->http->config.takes_password);
+                                  takes_password);
+}
+
+// Before the body.
+static enum MHD_Result take_head(rt_http_request *request, const char *version)
+{
+    const rt_http *http = request->http;
+    const bool has_token = http->secrets.token != NULL;
+    rt_http_verdict verdict;
+    rt_http_guests_note(http->guests, guest_of(request->connection), RT_HTTP_GUEST_SENDING);
+    rt_http_judge_head(http->names, request->connection, request->method, version,
+                       has_token && is_permitted(request, false), &verdict);
+    if (verdict.code)
+        return refuse_now(request, verdict.code, verdict.text);
+    if (verdict.origin && !(request->origin = copy_text(verdict.origin)))
+        return MHD_NO;
+    if (verdict.origin && strcmp(request->method, MHD_HTTP_METHOD_OPTIONS) == 0)
+        return allow(request);
+    if (!is_permitted(request, http->config.takes_password))
+        return refuse_now(request, MHD_HTTP_UNAUTHORIZED,
+                          "expected the token: Authorization: Bearer TOKEN");
+    if (has_token)
+        rt_http_guests_note_worth(http->guests, guest_of(request->connection));
+    if (is_declared_too_long(request))
+        return refuse_now(request, MHD_HTTP_CONTENT_TOO_LARGE, "the body is too long");
+    if (is_packed(request))
+        return refuse_now(request, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE,
+                          "Content-Encoding: expected a body as it is");
+    return MHD_YES;
 }
 
 static enum MHD_Result take_request(void *context, struct MHD_Connection *connection,
@@ -419,21 +492,11 @@ static enum MHD_Result take_request(void *context, struct MHD_Connection *connec
 {
     rt_http *http = context;
     rt_http_request *request = *request_p;
-    (void)version;
     if (!request) {
         *request_p = request = create_request(http, connection, method, path);
         if (!request)
             return MHD_NO;
-        note_request(http, connection, true);
-        if (!is_permitted(request))
-            return refuse_now(request, MHD_HTTP_UNAUTHORIZED,
-                              "expected the token: Authorization: Bearer TOKEN");
-        if (is_declared_too_long(request))
-            return refuse_now(request, MHD_HTTP_CONTENT_TOO_LARGE, "the body is too long");
-        if (is_packed(request))
-            return refuse_now(request, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE,
-                              "Content-Encoding: expected a body as it is");
-        return MHD_YES;
+        return take_head(request, version);
     }
     if (*part_size > 0) {
         const size_t size = *part_size;
@@ -444,8 +507,7 @@ static enum MHD_Result take_request(void *context, struct MHD_Connection *connec
         return send_response(request);
     if (request->refused_code)
         return refuse_now(request, request->refused_code, request->refusal);
-    if (!end_body(request))
-        return refuse_now(request, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
+    rt_http_guests_note(http->guests, guest_of(connection), RT_HTTP_GUEST_SERVED);
     return hand_over(request);
 }
 
@@ -454,12 +516,14 @@ static void forget_request(void *context, struct MHD_Connection *connection, voi
 {
     rt_http *http = context;
     rt_http_request *request = *request_p;
-    (void)reason;
     if (!request)
         return;
-    note_request(http, connection, false);
+    if (request->is_handled && request->code < MHD_HTTP_BAD_REQUEST &&
+        reason == MHD_REQUEST_TERMINATED_COMPLETED_OK)
+        rt_http_guests_note_worth(http->guests, guest_of(connection));
+    rt_http_guests_note(http->guests, guest_of(connection), RT_HTTP_GUEST_IDLE);
     pthread_mutex_lock(&http->lock);
-    http->bodies_bytes -= request->body.size;
+    http->bodies_bytes -= rt_body_held(request->body.size);
     http->request_count--;
     pthread_cond_broadcast(&http->changed);
     pthread_mutex_unlock(&http->lock);
@@ -526,7 +590,6 @@ static rt_status start(rt_http *http, int listener, rt_error *error)
     const rt_http_config *config = &http->config;
     const rt_http_secrets *secrets = &http->secrets;
     const bool is_tls = secrets->certificate != NULL;
-    const unsigned per_address = http->is_loopback ? 0 : (config->connections_max + 1) / 2;
     const double idle_s = config->idle_s < 1 ? 1 : config->idle_s;
     struct MHD_OptionItem options[] = {
         {MHD_OPTION_EXTERNAL_LOGGER, (intptr_t)log_library, http},
@@ -534,7 +597,6 @@ static rt_status start(rt_http *http, int listener, rt_error *error)
         {MHD_OPTION_NOTIFY_COMPLETED, (intptr_t)forget_request, http},
         {MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)note_connection, http},
         {MHD_OPTION_CONNECTION_LIMIT, config->connections_max, NULL},
-        {MHD_OPTION_PER_IP_CONNECTION_LIMIT, per_address, NULL},
         {MHD_OPTION_CONNECTION_TIMEOUT, (intptr_t)idle_s, NULL},
         {MHD_OPTION_CONNECTION_MEMORY_LIMIT, HEAD_BYTES_MAX, NULL},
         {is_tls ? MHD_OPTION_HTTPS_MEM_CERT : MHD_OPTION_END, 0, secrets->certificate},
@@ -569,8 +631,17 @@ static rt_status open_parts(rt_http *http, rt_error *error)
         return status;
     if (config->listeners_max && rt_http_channel_create(&http->channel))
         return rt_fail(error, RT_NO_MEMORY, "out of memory for %s", config->name);
-    if (rt_http_patience_open(config->idle_s + config->request_s, &http->patience))
+    const rt_http_guests_config guests = {.places = config->connections_max,
+                                          .head_s = config->head_s,
+                                          .idle_s = config->idle_s,
+                                          .body_s = config->body_s,
+                                          .body_bytes_per_s = BODY_BYTES_PER_S,
+                                          .ends_late = true};
+    if (rt_http_guests_open(&guests, &http->guests))
         return rt_fail(error, RT_LIMIT, "no memory or no thread for %s", config->name);
+    status = rt_http_names_open(config->address, config->hosts, &http->names, error);
+    if (status)
+        return status;
     status = rt_http_secrets_load(config, http->is_loopback, &http->secrets, error);
     if (status)
         return status;
@@ -599,7 +670,7 @@ rt_status rt_http_open(const rt_http_config *config, rt_http **http_p, rt_error 
         return status;
     }
     http->config.address = http->config.certificate = http->config.certificate_key = NULL;
-    http->config.token = NULL; // the caller's
+    http->config.token = http->config.hosts = NULL; // the caller's
     rt_info("%s: listening on %s", http->config.name, http->url);
     *http_p = http;
     return RT_OK;
@@ -646,7 +717,8 @@ void rt_http_close(rt_http *http)
         await_answers(http);
         MHD_stop_daemon(http->daemon);
     }
-    rt_http_patience_close(http->patience);
+    rt_http_guests_close(http->guests);
+    rt_http_names_close(http->names);
     rt_http_channel_destroy(http->channel);
     rt_http_secrets_clear(&http->secrets);
     pthread_cond_destroy(&http->changed);

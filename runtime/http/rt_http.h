@@ -3,7 +3,8 @@
 // One thread of the server's own reads requests and calls the handler; any thread may answer.
 // Beyond loopback it needs TLS and a token, or security.insecure (docs/SECURITY.md). Everything is
 // bounded: connections, the bytes of one body and of all bodies together, the time of a request.
-// What is refused before it reaches the handler (400, 401, 408, 413, 415, 431, 503) never does.
+// What is refused before it reaches the handler (400, 401, 403, 408, 413, 415, 431, 503) never
+// does.
 #ifndef RT_HTTP_H
 #define RT_HTTP_H
 
@@ -27,10 +28,12 @@ typedef struct {
     bool insecure;             // beyond loopback without the three
     uint64_t body_bytes_max;   // of one request
     uint64_t bodies_bytes_max; // of all that are in memory
-    uint32_t connections_max;  // of one address at most half of them, but for loopback
+    uint32_t connections_max;  // rt_guests says who has to go when there are more
+    const char *hosts;         // whom requests may be for, and whose pages may send them, too
+    double head_s;             // so long a head may take
     double idle_s;             // a connection that is silent for so long is closed
-    double request_s;       // a request that takes longer to arrive is given up; its head, idle_s
-                            // later
+    double body_s;             // and one whose body comes no faster than 1 KB/s, so much later
+    double request_s;          // a request that takes longer to arrive is given up
     bool takes_password;    // the token may come as a browser's password, whatever the name with it
     uint32_t listeners_max; // of rt_http_listen at once; 0: none
     rt_http_handler handle;

@@ -237,7 +237,7 @@ static int connect_to(const char *address)
 static void *hammer(void *context)
 {
     hammering *h = context;
-    static const char question[] = "GET /events HTTP/1.1\r\nHost: x\r\n\r\n";
+    static const char question[] = "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n";
     while (!atomic_load(&h->ends)) {
         const int fd = connect_to(h->address);
         if (fd >= 0) {
@@ -280,9 +280,9 @@ static void holds_nothing_up(void **state)
     (void)state;
     enum { COUNT = 100 };
     static const char *const openings[] = {
-        "GET /events HTTP/1.1\r\nHost: x\r\n\r\n",
-        "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
-        "POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n",
+        "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "POST /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n\r\n",
         "GET /met",
         "\x16\x03\x01\x02",
         ""};

@@ -128,6 +128,36 @@ static void must_answer(const char *arguments, const rt_http *http, const char *
         fail_msg("curl %s %s: got \"%s\", want \"%s\"", arguments, path, got, want);
 }
 
+// A file of the case's folder: its path stays to the end of the case, unlike test_path's.
+static const char *kept_path(const char *name)
+{
+    static char paths[16][256];
+    static uint32_t count;
+    assert_true(count < RT_COUNT_OF(paths));
+    snprintf(paths[count], sizeof paths[count], "%s", test_path(name));
+    return paths[count++];
+}
+
+static const char *write_file(const char *name, const char *text, mode_t mode)
+{
+    const char *path = kept_path(name);
+    FILE *file = fopen(path, "w");
+    fputs(text, file);
+    fclose(file);
+    assert_int_equal(chmod(path, mode), 0);
+    return path;
+}
+
+static void must_not_open(const rt_http_config *config, rt_status want, const char *text)
+{
+    rt_http *http;
+    rt_error error = {0};
+    const rt_status got = rt_http_open(config, &http, &error);
+    if (got != want || !strstr(error.text, text))
+        fail_msg("got %s \"%s\", want %s \"%s\"", rt_status_text(got), error.text,
+                 rt_status_text(want), text);
+}
+
 static void answers_requests(void **state)
 {
     (void)state;
@@ -280,9 +310,10 @@ static void refuses_bad_requests(void **state)
         const char *text, *want;
     } cases[] = {
         {"nonsense\r\n\r\n", ""},
-        {"GET /echo HTTP/9.9\r\nHost: x\r\n\r\n", "HTTP/1"},
-        {"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: zwei\r\n\r\n", "HTTP/1.1 400"},
-        {"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n", "HTTP/1.1 413"}};
+        {"GET /echo HTTP/9.9\r\nHost: localhost\r\n\r\n", "HTTP/1"},
+        {"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: zwei\r\n\r\n", "HTTP/1.1 400"},
+        {"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999\r\n\r\n",
+         "HTTP/1.1 413"}};
     service *s = make_service();
     const rt_http_config config = make_config(s);
     rt_http *http = open_server(&config);
@@ -311,11 +342,135 @@ static void refuses_bad_requests(void **state)
     rt_http_close(http);
 }
 
+// Of each what the answer begins with; nothing of it reaches the handler.
+static void refuses_unclear_bodies(void **state)
+{
+    (void)state;
+    static const char *const heads[] = {
+        "Content-Length: 3\r\nContent-Length: 3\r\n",
+        "Content-Length: 3\r\ncontent-length: 30\r\n",
+        "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n",
+        "Content-Length: 3, 3\r\n",
+        "Content-Length: +3\r\n",
+        "Content-Length: -1\r\n",
+        "Content-Length: 0x3\r\n",
+        "Content-Length: 3 3\r\n",
+        "Content-Length:\r\n",
+        "Content-Length : 3\r\n",
+        "Content-Length: 99999999999999999999999999\r\n",
+        "Transfer-Encoding: gzip, chunked\r\n",
+        "Transfer-Encoding: identity\r\n",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+        "Host: localhost\r\nContent-Length: 3\r\n"};
+    service *s = make_service();
+    const rt_http_config config = make_config(s);
+    rt_http *http = open_server(&config);
+    const uint64_t handled = handled_by(s);
+    for (size_t i = 0; i < RT_COUNT_OF(heads); i++) {
+        char text[4096];
+        bool is_closed;
+        const int fd = connect_to(http);
+        snprintf(text, sizeof text, "POST /echo HTTP/1.1\r\nHost: localhost\r\n%s\r\n", heads[i]);
+        send_text(fd, text);
+        send_text(fd, "3\r\nabc\r\n0\r\n\r\nGET /echo HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        read_all(fd, text, sizeof text, 5000, &is_closed);
+        if (!strstr(text, "HTTP/1.1 400") && !strstr(text, "HTTP/1.1 413") && *text)
+            fail_msg("case %zu: got \"%s\"", i, text);
+        if (strstr(text, "HTTP/1.1 200") || !is_closed)
+            fail_msg("case %zu: went on: \"%s\"", i, text);
+        close(fd);
+    }
+    assert_true(handled_by(s) == handled);
+    must_answer("--http1.0 -H Host:", http, "/echo", "GET /echo q=- x=- 0:");
+    rt_http_close(http);
+}
+
+// What a browser says of the page that sends a request, and what is answered.
+static void asks_whose_page_it_is(void **state)
+{
+    (void)state;
+    static const char own[] = "200", foreign[] = "403";
+    static const struct {
+        const char *headers, *want;
+    } cases[] = {
+        {"-H 'Host: 192.0.2.1:7080'", own},
+        {"-H 'Host: [2001:db8::1]:7080'", own},
+        {"-H 'Host: LOCALHOST:1'", own},
+        {"-H 'Host: localhost.'", own},
+        {"-H 'Host: listed.example'", own},
+        {"-H 'Host: listed.example:99'", own},
+        {"-H 'Host: ported.example:99'", own},
+        {"-H 'Host: ported.example:98'", foreign},
+        {"-H 'Host: evil.example'", foreign},
+        {"-H 'Host: localhost.evil.example'", foreign},
+        {"-H 'Host: 127.0.0.1.evil.example'", foreign},
+        {"-H 'Host: 127.0.0.1@evil.example'", foreign},
+        {"-H 'Host: localhost:80:evil'", foreign},
+        {"-H 'Host: [::1'", foreign},
+        {"-H 'Origin: https://evil.example'", foreign},
+        {"-H 'Origin: null'", foreign},
+        {"-H 'Origin;'", foreign},
+        {"-H 'Origin: http://127.0.0.1'", foreign}, // of another port
+        {"-H 'Host: localhost:5' -H 'Origin: http://localhost:5'", own},
+        {"-H 'Host: evil.example' -H 'Origin: http://evil.example'", foreign},
+        {"-H 'Origin: https://listed.example'", own},
+        {"-H 'Origin: https://listed.example.evil'", foreign},
+        {"-H 'Origin: https://listed.example' -H 'Sec-Fetch-Site: cross-site'", own},
+        {"-H 'Sec-Fetch-Site: cross-site'", foreign},
+        {"-H 'Sec-Fetch-Site: same-site'", foreign},
+        {"-H 'Sec-Fetch-Site: same-origin'", own},
+        {"-H 'Sec-Fetch-Site: none'", own},
+        {"-H 'Sec-Fetch-Site: cross-site' -H 'Sec-Fetch-Mode: navigate' "
+         "-H 'Sec-Fetch-Dest: document'",
+         own},
+        {"-H 'Sec-Fetch-Site: cross-site' -H 'Sec-Fetch-Mode: navigate' "
+         "-H 'Sec-Fetch-Dest: iframe'",
+         foreign},
+        {"-d x -H 'Sec-Fetch-Site: cross-site' -H 'Sec-Fetch-Mode: navigate' "
+         "-H 'Sec-Fetch-Dest: document'",
+         foreign},
+        {"-d x -H 'Content-Type: text/plain' -H 'Origin: https://evil.example'", foreign},
+        {"-X OPTIONS -H 'Origin: https://evil.example'", foreign},
+        {"-X OPTIONS -H 'Origin: https://listed.example'", "204"},
+    };
+    service *s = make_service();
+    rt_http_config config = make_config(s);
+    config.hosts = "listed.example,ported.example:99";
+    rt_http *http = open_server(&config);
+    char arguments[512];
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
+        const uint64_t handled = handled_by(s);
+        snprintf(arguments, sizeof arguments, "-o /dev/null -w %%{http_code} %s", cases[i].headers);
+        must_answer(arguments, http, "/echo", cases[i].want);
+        assert_true(handled_by(s) == handled + (cases[i].want == own));
+    }
+    char name[256] = "";
+    assert_int_equal(gethostname(name, sizeof name - 1), 0);
+    snprintf(arguments, sizeof arguments, "-o /dev/null -w %%{http_code} -H 'Host: %s:7080'", name);
+    must_answer(arguments, http, "/echo", own);
+    rt_http_close(http);
+    config.hosts = "one,,two";
+    must_not_open(&config, RT_CONFIG, "security.hosts");
+    config.hosts = "http://one";
+    must_not_open(&config, RT_CONFIG, "security.hosts");
+    config.hosts = "";
+    config.token = write_file("token", "0123456789abcdef", 0600);
+    http = open_server(&config); // whoever shows it need not call the server by a name of its own
+    must_answer("-o /dev/null -w %{http_code} -H 'Host: any.example' "
+                "-H 'Authorization: Bearer 0123456789abcdef'",
+                http, "/echo", own);
+    must_answer("-o /dev/null -w %{http_code} -H 'Host: any.example'", http, "/echo", foreign);
+    must_answer("-o /dev/null -w %{http_code} -H 'Origin: http://any.example' "
+                "-H 'Authorization: Bearer 0123456789abcdef'",
+                http, "/echo", foreign);
+    rt_http_close(http);
+}
+
 static void gives_up_who_is_slow(void **state)
 {
     (void)state;
     rt_http_config config = make_config(make_service());
-    config.idle_s = 1;
+    config.head_s = config.idle_s = 1;
     config.request_s = 2;
     rt_http *http = open_server(&config);
     char text[1024];
@@ -323,8 +478,8 @@ static void gives_up_who_is_slow(void **state)
     const int silent = connect_to(http), slow = connect_to(http), head = connect_to(http);
     bool is_slow_there = true, is_head_there = true;
     send_text(head, "GET /echo HTTP/1.1\r\nX: ");
-    send_text(silent, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc");
-    send_text(slow, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 900\r\n\r\n");
+    send_text(silent, "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc");
+    send_text(slow, "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900\r\n\r\n");
     for (int i = 0; i < 80 && (is_slow_there || is_head_there); i++) { // never idle for a second
         is_slow_there = is_slow_there && send(slow, "x", 1, MSG_NOSIGNAL) == 1;
         is_head_there = is_head_there && send(head, "x", 1, MSG_NOSIGNAL) == 1;
@@ -342,6 +497,52 @@ static void gives_up_who_is_slow(void **state)
     rt_http_close(http);
 }
 
+// What comes now and then is not silence, and is too slow.
+static void gives_up_a_slow_body(void **state)
+{
+    (void)state;
+    rt_http_config config = make_config(make_service());
+    config.body_s = 0.5;
+    rt_http *http = open_server(&config);
+    const int slow = connect_to(http);
+    bool is_there = true;
+    send_text(slow, "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900\r\n\r\n");
+    for (int i = 0; i < 200 && is_there; i++) { // 20 s; without a rate it may take 120
+        is_there = send(slow, "x", 1, MSG_NOSIGNAL) == 1;
+        usleep(100000);
+    }
+    assert_false(is_there);
+    close(slow);
+    must_answer("", http, "/echo", "GET /echo q=- x=- 0:");
+    rt_http_close(http);
+}
+
+// Many more than there are places, that say nothing, begin a head or begin a body: whoever comes
+// with a request is answered at once.
+static void makes_room(void **state)
+{
+    (void)state;
+    enum { COUNT = 60, PLACES = 12 };
+    static const char *const beginnings[] = {
+        "", "\x16\x03\x01", "GET /echo HTTP/1.1\r\nX: ",
+        "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900\r\n\r\nabc"};
+    rt_http_config config = make_config(make_service());
+    config.connections_max = PLACES;
+    for (size_t k = 0; k < RT_COUNT_OF(beginnings); k++) {
+        rt_http *http = open_server(&config);
+        int fds[COUNT];
+        for (int i = 0; i < COUNT; i++) {
+            fds[i] = connect_to(http);
+            send_text(fds[i], beginnings[k]);
+        }
+        for (int i = 0; i < 3; i++)
+            must_answer("--max-time 15", http, "/echo", "GET /echo q=- x=- 0:");
+        for (int i = 0; i < COUNT; i++)
+            close(fds[i]);
+        rt_http_close(http);
+    }
+}
+
 // Who says that nothing more comes may find the connection ended (libmicrohttpd does not wait), who
 // is gone is no trouble, and neither is in the way of others.
 static void half_closed_and_gone(void **state)
@@ -356,7 +557,7 @@ static void half_closed_and_gone(void **state)
     int fds[COUNT];
     for (uint32_t i = 0; i < COUNT; i++) {
         fds[i] = connect_to(http);
-        send_text(fds[i], "POST /later HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx");
+        send_text(fds[i], "POST /later HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx");
         assert_int_equal(shutdown(fds[i], SHUT_WR), 0);
         pthread_mutex_lock(&s->lock);
         while (s->kept_count <= i)
@@ -386,7 +587,7 @@ static void bounds_connections(void **state)
     int fds[COUNT];
     for (int i = 0; i < COUNT; i++) {
         fds[i] = connect_to(http);
-        send_text(fds[i], "GET /later HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        send_text(fds[i], "GET /later HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     }
     for (uint32_t i = 0; i < COUNT; i++) {
         pthread_mutex_lock(&s->lock);
@@ -405,26 +606,6 @@ static void bounds_connections(void **state)
 }
 
 // ---- security --------------------------------------------------------------------------------
-
-// A file of the case's folder: its path stays to the end of the case, unlike test_path's.
-static const char *kept_path(const char *name)
-{
-    static char paths[16][256];
-    static uint32_t count;
-    assert_true(count < RT_COUNT_OF(paths));
-    snprintf(paths[count], sizeof paths[count], "%s", test_path(name));
-    return paths[count++];
-}
-
-static const char *write_file(const char *name, const char *text, mode_t mode)
-{
-    const char *path = kept_path(name);
-    FILE *file = fopen(path, "w");
-    fputs(text, file);
-    fclose(file);
-    assert_int_equal(chmod(path, mode), 0);
-    return path;
-}
 
 static void asks_for_the_token(void **state)
 {
@@ -479,16 +660,6 @@ static void speaks_tls(void **state)
     curl("", url, &status);
     assert_int_not_equal(status, 0);
     rt_http_close(http);
-}
-
-static void must_not_open(const rt_http_config *config, rt_status want, const char *text)
-{
-    rt_http *http;
-    rt_error error = {0};
-    const rt_status got = rt_http_open(config, &http, &error);
-    if (got != want || !strstr(error.text, text))
-        fail_msg("got %s \"%s\", want %s \"%s\"", rt_status_text(got), error.text,
-                 rt_status_text(want), text);
 }
 
 static void refuses_to_open(void **state)
@@ -568,13 +739,13 @@ static void brings_news(void **state)
     publish(http, "nobody heard this\n");
     publish(http, "<first>\n");
     const int one = connect_to(http), other = connect_to(http), late = connect_to(http);
-    send_text(one, "GET /listen HTTP/1.1\r\nHost: x\r\n\r\n");
+    send_text(one, "GET /listen HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_true(read_until(one, text, sizeof text, "<first>"));
     assert_non_null(strstr(text, "text/event-stream"));
     assert_null(strstr(text, "nobody"));
-    send_text(other, "GET /listen HTTP/1.1\r\nHost: x\r\n\r\n");
+    send_text(other, "GET /listen HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_true(read_until(other, text, sizeof text, "<first>"));
-    send_text(late, "GET /listen HTTP/1.1\r\nHost: x\r\n\r\n");
+    send_text(late, "GET /listen HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_true(read_until(late, text, sizeof text, "too many listen"));
     publish(http, "<second>\n");
     assert_true(read_until(one, text, sizeof text, "<second>"));
@@ -602,7 +773,7 @@ static void leaves_out_for_the_slow(void **state)
     config.listeners_max = 2;
     rt_http *http = open_server(&config);
     const int slow = connect_to(http);
-    send_text(slow, "GET /listen HTTP/1.1\r\nHost: x\r\n\r\n");
+    send_text(slow, "GET /listen HTTP/1.1\r\nHost: localhost\r\n\r\n");
     await_listeners(http, 1);
     memset(text, 'x', SIZE);
     for (int i = 1; i <= ROUNDS; i++) {
@@ -642,6 +813,7 @@ static void takes_a_password(void **state)
 
 TEST_MAIN(TEST(brings_news), TEST(leaves_out_for_the_slow), TEST(takes_a_password),
           TEST(answers_requests), TEST(bounds_bodies), TEST(answers_later),
-          TEST(refuses_bad_requests), TEST(gives_up_who_is_slow), TEST(half_closed_and_gone),
-          TEST(bounds_connections), TEST(asks_for_the_token), TEST(speaks_tls),
-          TEST(refuses_to_open))
+          TEST(refuses_bad_requests), TEST(refuses_unclear_bodies), TEST(asks_whose_page_it_is),
+          TEST(gives_up_who_is_slow), TEST(gives_up_a_slow_body), TEST(makes_room),
+          TEST(half_closed_and_gone), TEST(bounds_connections), TEST(asks_for_the_token),
+          TEST(speaks_tls), TEST(refuses_to_open))

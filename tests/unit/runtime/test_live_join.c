@@ -82,7 +82,7 @@ static void must_answer(const char *method, const char *path, const char *body, 
     size_t length = 0;
     const int fd = test_connect((uint16_t)http_port);
     const int size = snprintf(request, sizeof request,
-                              "%s %s HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: "
+                              "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: "
                               "%zu\r\n\r\n%s",
                               method, path, strlen(body), body);
     assert_int_equal(send(fd, request, (size_t)size, MSG_NOSIGNAL), size);
