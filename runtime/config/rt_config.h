@@ -127,6 +127,7 @@ typedef struct {
     struct rt_value_names *names; // likewise: where values of a column are noted; NULL: nowhere
     char id[RT_NAME_MAX];         // column or field that names an event; "": none does
     uint32_t id_window;           // events of which an id is remembered
+    bool take_anything; // what is sent is stored, whether it can be read or not
     char http_listen[RT_NAME_MAX], tcp_listen[RT_NAME_MAX]; // HOST:PORT
     char mqtt_broker[RT_NAME_MAX], mqtt_topic[256], mqtt_client[RT_NAME_MAX];
     char mqtt_user[RT_NAME_MAX], mqtt_password[RT_PATH_MAX], mqtt_ca[RT_PATH_MAX];

@@ -147,6 +147,10 @@ const rt_config_key rt_config_keys[] = {
     U32("stream.id_window", stream.id_window, "1000000", IN(1, 100000000), "events",
         "So many events are remembered by their names: 8 bytes each in every checkpoint, 24 in "
         "memory."),
+    BOOL("stream.take_anything", stream.take_anything, "false",
+         "What is sent by http, tcp and mqtt is stored as it comes; what cannot be read is counted "
+         "as malformed when its turn comes. False: it is read before it is stored, and refused, "
+         "with the reason, where that fails."),
     TEXT_OR("stream.http.listen", stream.http_listen, "127.0.0.1:7080",
             "`HOST:PORT` of `stream.source` http; beyond loopback with `security.certificate` and "
             "`security.token`."),

@@ -27,6 +27,18 @@ rt_status rt_intake_begin(rt_intake_core *core, const char *name, const rt_confi
     return RT_OK;
 }
 
+rt_status rt_intake_read_lines(rt_intake_core *core, const rt_config *config, rt_error *error)
+{
+    for (rt_flow flow = 0; flow < RT_FLOWS; flow++) {
+        if (!core->journals.of[flow])
+            continue;
+        rt_status status = rt_intake_reader_create(config, flow, &core->readers[flow], error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
 rt_status rt_intake_start(rt_intake_core *core, void *(*run)(void *), void *context,
                           rt_error *error)
 {
@@ -109,10 +121,10 @@ rt_status rt_intake_append(rt_intake_core *core, rt_flow flow, const rt_journal_
     return status;
 }
 
-void rt_intake_count_refused(rt_intake_core *core)
+void rt_intake_count_refused(rt_intake_core *core, uint64_t count)
 {
     pthread_mutex_lock(&core->lock);
-    core->counts.refused++;
+    core->counts.refused += count;
     pthread_mutex_unlock(&core->lock);
 }
 
@@ -147,6 +159,8 @@ void rt_intake_end(rt_intake_core *core)
 {
     if (core->wake >= 0)
         close(core->wake);
+    for (rt_flow flow = 0; flow < RT_FLOWS; flow++)
+        rt_intake_reader_destroy(core->readers[flow]);
     pthread_cond_destroy(&core->changed);
     pthread_mutex_destroy(&core->lock);
 }

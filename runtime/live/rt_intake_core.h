@@ -9,12 +9,14 @@
 #include <pthread.h>
 
 #include "runtime/live/rt_intake.h"
+#include "runtime/live/rt_intake_reader.h"
 
 typedef struct {
     const char *name; // of the source, for messages
     rt_journals journals;
-    bool names_events; // stream.id
-    int wake;          // readable when something was kept, and once it is to stop
+    rt_intake_reader *readers[RT_FLOWS]; // the thread's that takes lines; NULL: it reads none
+    bool names_events;                   // stream.id
+    int wake;                            // readable when something was kept, and once it is to stop
     pthread_t thread;
     bool runs;
     pthread_mutex_t lock; // the members below
@@ -31,6 +33,9 @@ typedef void (*rt_intake_done)(void *context, uint32_t count, rt_status status);
 rt_status rt_intake_begin(rt_intake_core *core, const char *name, const rt_config *config,
                           const rt_journals *journals, rt_error *error);
 
+// Lines of the flows that it takes are to be read before they are stored. RT_CONFIG, RT_NO_MEMORY.
+rt_status rt_intake_read_lines(rt_intake_core *core, const rt_config *config, rt_error *error);
+
 // Starts the thread. RT_LIMIT.
 rt_status rt_intake_start(rt_intake_core *core, void *(*run)(void *), void *context,
                           rt_error *error);
@@ -45,7 +50,7 @@ bool rt_intake_is_stopped(rt_intake_core *core);
 rt_status rt_intake_append(rt_intake_core *core, rt_flow flow, const rt_journal_entry *entry,
                            rt_intake_done done, void *context);
 
-void rt_intake_count_refused(rt_intake_core *core);
+void rt_intake_count_refused(rt_intake_core *core, uint64_t count);
 void rt_intake_read_counts(rt_intake_core *core, rt_intake_counts *counts);
 
 // Waits until the journal has said what became of every block.

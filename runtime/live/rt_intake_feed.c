@@ -125,7 +125,7 @@ static void receive_all(intake *in)
             rt_fail(&error, RT_WIRE, "no events of a feeder");
         rt_message_release(&message);
         if (error.status == RT_WIRE) { // a stranger's mistake ends nothing
-            rt_intake_count_refused(&in->core);
+            rt_intake_count_refused(&in->core, 1);
             if (rt_log_due(&in->limit, &count))
                 rt_warn("feed: %" PRIu64 " messages were refused; the last one: %s", count,
                         error.text);

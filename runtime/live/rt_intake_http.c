@@ -1,5 +1,6 @@
 // Events by HTTP: POST /events, lines of stream.format, and POST /outcomes, lines of
-// stream.join.format; the answer comes when they are on disk.
+// stream.join.format; the answer comes when they are on disk. They are parsed before, for the
+// answer's sake: a request with a line that the run could not read is refused as a whole.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 #include "runtime/http/rt_http.h"
 #include "runtime/live/rt_intake_core.h"
 #include "runtime/rt_json.h"
+#include "runtime/rt_log.h"
 
 #define JSON "application/json"
 
@@ -15,16 +17,50 @@ static const char *const paths[RT_FLOWS] = {"/events", "/outcomes"};
 typedef struct {
     rt_intake_core core;
     rt_http *http;
+    bool takes_anything;
+    rt_log_limit refusals; // the server's thread's
 } intake;
 
 static void answer(void *request, uint32_t count, rt_status status)
 {
     char text[64];
-    const int length = snprintf(text, sizeof text, "{\"accepted\":%" PRIu32 "}", count);
+    const int length = snprintf(text, sizeof text, "{\"stored\":%" PRIu32 "}", count);
     if (status)
         rt_http_refuse(request, 503, "the lines could not be stored: send them again");
     else
         rt_http_answer(request, 200, JSON, text, (size_t)length);
+}
+
+// 0: its lines can be stored. Else what was answered.
+static unsigned refuse_lines(intake *in, rt_flow flow, rt_http_request *request, const char *lines,
+                             size_t size, uint32_t *count_p)
+{
+    uint32_t line;
+    rt_line_problem problem;
+    unsigned code = 0;
+    if (size == 0) {
+        const char *what = flow == RT_FLOW_EVENTS ? "event" : "outcome";
+        rt_http_refuse(request, code = 400, "the body is empty, expected one %s per line", what);
+    } else if (!rt_journal_count_lines(lines, size, count_p)) {
+        rt_http_refuse(request, code = 413, "a line is longer than %u bytes", RT_LINE_MAX);
+    } else if (!in->takes_anything && rt_intake_is_packed(lines, size)) {
+        rt_http_refuse(request, code = 415,
+                       "the body is a packed file, expected lines as they are");
+    } else if (!rt_intake_reader_takes_all(in->core.readers[flow], lines, size, &line, &problem)) {
+        rt_http_refuse(request, code = 400,
+                       "line %" PRIu32 ": %s; nothing of this request was stored", line,
+                       problem.text);
+    }
+    return code;
+}
+
+static void note_refusal(intake *in, rt_flow flow, unsigned code)
+{
+    uint64_t count;
+    rt_intake_count_refused(&in->core, 1);
+    if (rt_log_due(&in->refusals, &count))
+        rt_warn("stream.http: %" PRIu64 " bodies were refused; the last one: POST %s: %u", count,
+                paths[flow], code);
 }
 
 static void take_lines(intake *in, rt_flow flow, rt_http_request *request)
@@ -32,16 +68,13 @@ static void take_lines(intake *in, rt_flow flow, rt_http_request *request)
     size_t size;
     uint32_t count;
     const char *body = rt_http_body(request, &size);
-    if (size == 0) {
-        const char *what = flow == RT_FLOW_EVENTS ? "event" : "outcome";
-        rt_http_refuse(request, 400, "the body is empty, expected one %s per line", what);
+    const char *lines = rt_intake_trim(body, &size);
+    const unsigned code = refuse_lines(in, flow, request, lines, size, &count);
+    if (code) {
+        note_refusal(in, flow, code);
         return;
     }
-    if (!rt_journal_count_lines(body, size, &count)) {
-        rt_http_refuse(request, 413, "a line is longer than %u bytes", RT_LINE_MAX);
-        return;
-    }
-    const rt_journal_entry entry = {.lines = body, .size = size, .count = count};
+    const rt_journal_entry entry = {.lines = lines, .size = size, .count = count, .is_lent = true};
     const rt_status status = rt_intake_append(&in->core, flow, &entry, answer, request);
     if (!status)
         return;
@@ -133,6 +166,9 @@ static rt_status open_intake(const rt_config *config, const rt_journals *journal
     http.address = config->stream.http_listen;
     http.handle = handle;
     http.context = in;
+    in->takes_anything = config->stream.take_anything;
+    if (!status)
+        status = rt_intake_read_lines(&in->core, config, error);
     if (!status)
         status = rt_http_open(&http, &in->http, error);
     if (status) {
@@ -149,7 +185,7 @@ static void counts(void *context, rt_intake_counts *counts)
     const rt_http_counts http = rt_http_statistics(in->http);
     rt_intake_read_counts(&in->core, counts);
     counts->connections = http.answered;
-    counts->refused = http.refused;
+    counts->refused += http.refused;
 }
 
 const rt_intake_ops rt_intake_http = {.kind = RT_SOURCE_HTTP,

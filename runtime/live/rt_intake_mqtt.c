@@ -59,32 +59,50 @@ static void on_connect(struct mosquitto *client, void *context, int reason)
     pthread_mutex_unlock(&in->core.lock);
 }
 
+// What the run cannot read is left out: nobody can be told, and a broker would send it for ever.
+static void put_line(intake *in, const char *line, size_t length)
+{
+    rt_line_problem problem;
+    uint64_t count;
+    if (length == 0 || (length == 1 && *line == '\r'))
+        return;
+    if (rt_intake_reader_takes(in->core.readers[in->flow], line, length, &problem)) {
+        rt_bytes_put(&in->batch, line, length);
+        rt_bytes_put(&in->batch, "\n", 1);
+        in->batch_count++;
+        return;
+    }
+    rt_intake_count_refused(&in->core, 1);
+    if (rt_log_due(&in->bad, &count))
+        rt_warn("stream.mqtt: %" PRIu64 " lines were left out; the last one: %s", count,
+                problem.text);
+}
+
 static void on_message(struct mosquitto *client, void *context,
                        const struct mosquitto_message *message)
 {
     intake *in = context;
     const char *text = message->payload;
     size_t size = message->payloadlen > 0 ? (size_t)message->payloadlen : 0;
-    uint32_t count = 0;
     uint64_t told;
     (void)client;
-    while (size > 0 && text[size - 1] == '\n')
-        size--;
     if (size == 0)
         return;
-    const bool is_good =
-        rt_journal_count_lines(text, size, &count) && in->batch.size + size < RT_JOURNAL_FRAME_MAX;
-    if (!is_good) {
-        rt_intake_count_refused(&in->core);
+    text = rt_intake_trim(text, &size);
+    if (in->batch.size + size + 1 >= RT_JOURNAL_FRAME_MAX) {
+        rt_intake_count_refused(&in->core, 1);
         if (rt_log_due(&in->bad, &told))
-            rt_warn("stream.mqtt: %" PRIu64 " messages with lines of more than %u bytes were left "
-                    "out",
-                    told, RT_LINE_MAX);
+            rt_warn("stream.mqtt: %" PRIu64 " messages were left out; the last one has %zu bytes, "
+                    "more than there is room for",
+                    told, size);
         return;
     }
-    rt_bytes_put(&in->batch, text, size);
-    rt_bytes_put(&in->batch, "\n", 1);
-    in->batch_count += count;
+    for (const char *end = text + size; text < end;) {
+        const char *stop = memchr(text, '\n', (size_t)(end - text));
+        stop = stop ? stop : end;
+        put_line(in, text, (size_t)(stop - text));
+        text = stop + 1;
+    }
 }
 
 static void committed(void *context, uint32_t count, rt_status status)
@@ -282,6 +300,8 @@ static rt_status begin(intake *in, const rt_journals *journals, rt_error *error)
     if (status)
         return status;
     status = check(in, error);
+    if (!status)
+        status = rt_intake_read_lines(&in->core, in->config, error);
     if (status)
         return status;
     in->client = create_client(in, error); // what cannot be right is told now, not by the thread

@@ -16,7 +16,8 @@
 #include "runtime/rt_thread.h"
 
 #define WAITING_BYTES_MAX (UINT64_C(64) << 20)
-#define SEGMENTS_PER_LIFE 8.0 // with a life time: as many begin in it at least
+#define BLOCK_KEPT_BYTES ((size_t)1 << 20) // from one commit to the next
+#define SEGMENTS_PER_LIFE 8.0              // with a life time: as many begin in it at least
 #define SEGMENTS_PER_JOURNAL 16u
 #define SEGMENT_BYTES_MIN (UINT64_C(64) << 10)
 #define SEGMENT_BYTES_MAX (UINT64_C(64) << 20)
@@ -66,22 +67,27 @@ static uint64_t bytes_of(const rt_journal *journal)
 
 static rt_journal_waiting *copy_entry(const rt_journal_entry *entry)
 {
-    const bool lacks_end = entry->size > 0 && entry->lines[entry->size - 1] != '\n';
-    rt_journal_waiting *copy = rt_alloc(1, sizeof *copy + entry->size + 1 + entry->note_size);
+    const size_t copied = entry->is_lent ? 0 : entry->size;
+    rt_journal_waiting *copy = rt_alloc(1, sizeof *copy + copied + entry->note_size);
     if (!copy)
         return NULL;
-    char *lines = (char *)(copy + 1), *note = lines + entry->size + 1;
+    char *lines = (char *)(copy + 1), *note = lines + copied;
     copy->entry = *entry;
-    if (entry->size)
-        memcpy(lines, entry->lines, entry->size);
-    lines[entry->size] = '\n';
+    copy->lacks_end = entry->size > 0 && entry->lines[entry->size - 1] != '\n';
+    if (copied)
+        memcpy(lines, entry->lines, copied);
     if (entry->note_size)
         memcpy(note, entry->note, entry->note_size);
-    copy->entry.lines = lines;
-    copy->entry.size += lacks_end;
+    if (!entry->is_lent)
+        copy->entry.lines = lines;
     copy->entry.note = note;
     copy->arrival_ns = day_clock_ns();
     return copy;
+}
+
+static size_t bytes_of_frame(const rt_journal_waiting *w)
+{
+    return sizeof(rt_frame_head) + w->entry.note_size + w->entry.size + w->lacks_end;
 }
 
 rt_status rt_journal_append(rt_journal *journal, const rt_journal_entry *entry)
@@ -92,7 +98,7 @@ rt_status rt_journal_append(rt_journal *journal, const rt_journal_entry *entry)
     rt_journal_waiting *copy = copy_entry(entry);
     if (!copy)
         return RT_NO_MEMORY;
-    const uint64_t size = copy->entry.size + copy->entry.note_size + sizeof(rt_frame_head);
+    const uint64_t size = bytes_of_frame(copy);
     pthread_mutex_lock(&journal->lock);
     const bool is_full = journal->is_held || journal->waiting_bytes + size > WAITING_BYTES_MAX ||
                          bytes_of(journal) + journal->waiting_bytes + size > journal->bytes_max;
@@ -158,8 +164,9 @@ static uint32_t leave_out_repeated(rt_journal *journal, rt_journal_entry *entry)
         repeated = rt_min_u64(*known - entry->origin_first + 1, entry->count);
     for (uint64_t i = 0; i < repeated; i++) {
         const char *end = memchr(entry->lines, '\n', entry->size);
-        entry->size -= (size_t)(end + 1 - entry->lines);
-        entry->lines = end + 1;
+        const size_t length = end ? (size_t)(end + 1 - entry->lines) : entry->size;
+        entry->size -= length;
+        entry->lines += length;
     }
     entry->count -= (uint32_t)repeated;
     entry->origin_first += repeated;
@@ -198,7 +205,7 @@ static uint32_t put_frame(rt_journal *journal, rt_journal_waiting *waiting, uint
     if (waiting->is_refused || leave_out_repeated(journal, entry) == 0)
         return 0;
     const size_t begin = journal->block.size;
-    rt_frame_head head = {.size = (uint32_t)(entry->note_size + entry->size),
+    rt_frame_head head = {.size = (uint32_t)(bytes_of_frame(waiting) - sizeof head),
                           .first = next,
                           .count = entry->count,
                           .note_size = (uint32_t)entry->note_size,
@@ -208,6 +215,7 @@ static uint32_t put_frame(rt_journal *journal, rt_journal_waiting *waiting, uint
     rt_bytes_put(&journal->block, &head, sizeof head);
     rt_bytes_put(&journal->block, entry->note, entry->note_size);
     rt_bytes_put(&journal->block, entry->lines, entry->size);
+    rt_bytes_put(&journal->block, "\n", waiting->lacks_end);
     if (journal->block.failed)
         return 0;
     rt_frame_seal(&head, journal->block.data + begin + sizeof head);
@@ -319,6 +327,14 @@ static rt_status ensure_segment(rt_journal *journal, rt_error *error)
     return status;
 }
 
+static size_t bytes_of_block(const rt_journal_waiting *list)
+{
+    size_t bytes = 0;
+    for (; list; list = list->next)
+        bytes += bytes_of_frame(list);
+    return bytes;
+}
+
 static rt_status commit(rt_journal *journal, rt_journal_waiting *list, rt_error *error)
 {
     rt_status status = ensure_segment(journal, error);
@@ -327,6 +343,7 @@ static rt_status commit(rt_journal *journal, rt_journal_waiting *list, rt_error 
     const rt_journal_segment last = last_segment(journal);
     uint64_t next = journal->counts.next;
     rt_bytes_clear(&journal->block);
+    (void)rt_bytes_reserve(&journal->block, bytes_of_block(list));
     pthread_mutex_lock(&journal->lock);
     copy_memory(&journal->memory, &journal->coming);
     journal->coming_lost = 0;
@@ -353,6 +370,13 @@ static rt_status commit(rt_journal *journal, rt_journal_waiting *list, rt_error 
     if (status)
         give_up_segment(journal, last.bytes, error);
     return status;
+}
+
+// One that was large is not kept for those that follow.
+static void give_back_block(rt_journal *journal)
+{
+    if (journal->block.capacity > BLOCK_KEPT_BYTES)
+        rt_bytes_fini(&journal->block);
 }
 
 static void remove_old(rt_journal *journal)
@@ -414,6 +438,7 @@ static void *run(void *context)
         rt_status status = RT_OK;
         if (list)
             status = commit(journal, list, &error);
+        give_back_block(journal);
         remove_old(journal);
         pthread_mutex_lock(&journal->lock);
         journal->waiting_bytes -= bytes;

@@ -32,8 +32,9 @@ typedef struct rt_journal rt_journal;
 typedef void (*rt_journal_done)(void *context, rt_status status);
 
 typedef struct {
-    const char *lines; // size bytes, every line with its '\n'; copied
+    const char *lines; // size bytes, every line with its '\n'; the last may lack it
     size_t size;
+    bool is_lent; // lines stay until done is called, and are not copied
     uint32_t count;
     uint64_t origin;       // 0: none
     uint64_t origin_first; // its number of the first line

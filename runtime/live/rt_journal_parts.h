@@ -17,6 +17,7 @@ typedef struct rt_journal_waiting {
     struct rt_journal_waiting *next;
     rt_journal_entry entry; // lines and note point behind this struct
     uint64_t arrival_ns;
+    bool lacks_end; // of the last line
     bool is_refused;
 } rt_journal_waiting;
 

@@ -10,6 +10,27 @@ void rt_bytes_fini(rt_bytes *bytes)
     *bytes = (rt_bytes){0};
 }
 
+static void take_block(rt_bytes *bytes, uint8_t *data, size_t capacity)
+{
+    bytes->failed = !data;
+    if (!data)
+        return;
+    if (bytes->size)
+        memcpy(data, bytes->data, bytes->size);
+    rt_free(bytes->data);
+    bytes->data = data;
+    bytes->capacity = capacity;
+}
+
+bool rt_bytes_reserve(rt_bytes *bytes, size_t size)
+{
+    if (!bytes->failed && size > bytes->capacity - bytes->size) {
+        const size_t capacity = bytes->size + size;
+        take_block(bytes, capacity >= size ? rt_alloc_unset(capacity, 1) : NULL, capacity);
+    }
+    return !bytes->failed;
+}
+
 void *rt_bytes_extend(rt_bytes *bytes, size_t size)
 {
     if (!bytes->failed && size > bytes->capacity - bytes->size) {
@@ -19,14 +40,7 @@ void *rt_bytes_extend(rt_bytes *bytes, size_t size)
         uint8_t *data = NULL;
         if (wanted >= size && capacity >= wanted)
             data = rt_alloc(capacity, 1);
-        bytes->failed = !data;
-        if (data) {
-            if (bytes->size)
-                memcpy(data, bytes->data, bytes->size);
-            rt_free(bytes->data);
-            bytes->data = data;
-            bytes->capacity = capacity;
-        }
+        take_block(bytes, data, capacity);
     }
     if (bytes->failed)
         return NULL;

@@ -27,6 +27,9 @@ static inline void rt_bytes_clear(rt_bytes *bytes)
 // Appends size bytes.
 void rt_bytes_put(rt_bytes *bytes, const void *from, size_t size);
 
+// Room for so many bytes more, and no more than that. False: out of memory.
+bool rt_bytes_reserve(rt_bytes *bytes, size_t size);
+
 // Appends size bytes for the caller to fill in; NULL when out of memory.
 void *rt_bytes_extend(rt_bytes *bytes, size_t size);
 

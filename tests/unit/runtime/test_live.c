@@ -10,10 +10,12 @@
 
 #include "runtime/stream/rt_source.h"
 #include "tests/support/open_quote_case.h"
+#include "tests/support/config_case.h"
 #include "tests/support/test.h"
 
 static rt_config config;
 static int port;
+static void (*set_format)(rt_config *config); // NULL: lines of no format, which are not read
 
 static rt_live *open_live(rt_source_kind kind, uint64_t bytes_max)
 {
@@ -21,8 +23,12 @@ static rt_live *open_live(rt_source_kind kind, uint64_t bytes_max)
     rt_error error = {0};
     if (!port)
         port = test_free_port();
+    rt_config_fini(&config); // of the run before
     assert_int_equal(rt_config_init(&config), RT_OK);
     config.stream.source = kind;
+    config.stream.take_anything = !set_format;
+    if (set_format)
+        set_format(&config);
     config.journal_bytes_max = bytes_max;
     snprintf(config.stream.http_listen, sizeof config.stream.http_listen, "127.0.0.1:%d", port);
     snprintf(config.stream.tcp_listen, sizeof config.stream.tcp_listen, "127.0.0.1:%d", port);
@@ -91,7 +97,7 @@ static void http_answers_once_events_are_kept(void **state)
     rt_live *live = open_live(RT_SOURCE_HTTP, 1 << 30);
     void *source = open_source();
     must_wait(source);
-    must_answer(body("a\nb\r\n"), "/events", "{\"accepted\":2} 200");
+    must_answer(body("a\nb\r\n"), "/events", "{\"stored\":2} 200");
     must_give(source, "a");
     must_give(source, "b");
     rt_source_live.back(source);
@@ -101,11 +107,126 @@ static void http_answers_once_events_are_kept(void **state)
                 "{\"error\":\"the body is empty, expected one event per line\"} 400");
     must_answer("", "/events", "{\"error\":\"expected POST /events\"} 405");
     must_answer("", "/", "{\"error\":\"expected POST /events or GET /health\"} 404");
-    must_answer("", "/health", "{\"status\":\"ok\",\"events\":2,\"journal_bytes\":101} 200");
+    must_answer("", "/health", "{\"status\":\"ok\",\"events\":2,\"journal_bytes\":100} 200");
     assert_int_equal(rt_live_statistics(live, RT_FLOW_EVENTS).intake.unnamed, 2);
     assert_int_equal(rt_live_statistics(live, RT_FLOW_EVENTS).read, 3);
     rt_source_live.close(source);
     rt_live_close(live);
+}
+
+static void sell_in_a_table(rt_config *c)
+{
+    config_must_set(c, "stream.format=table");
+    config_must_set(c, "stream.table.delimiter=,");
+    config_must_set(c, "stream.table.columns=[{\"name\":\"hour\",\"kind\":\"dense\"},"
+                       "{\"name\":\"item\",\"kind\":\"categorical\"},"
+                       "{\"name\":\"bought\",\"kind\":\"label\"}]");
+}
+
+static void sell_in_json(rt_config *c)
+{
+    sell_in_a_table(c);
+    config_must_set(c, "stream.format=json");
+}
+
+static void sell_in_libsvm(rt_config *c)
+{
+    config_must_set(c, "stream.format=libsvm");
+}
+
+static void sell_in_criteo(rt_config *c)
+{
+    config_must_set(c, "stream.format=criteo");
+}
+
+typedef struct {
+    const char *body;
+    const char *code;
+    const char *part; // of the answer
+} sent_body;
+
+static void must_answer_all(const sent_body *cases, size_t count)
+{
+    char command[1024], got[1024];
+    for (size_t i = 0; i < count; i++) {
+        snprintf(command, sizeof command,
+                 "curl -s --max-time 10 -w ' %%{http_code}' %s http://127.0.0.1:%d/events",
+                 body(cases[i].body), port);
+        FILE *pipe = popen(command, "r");
+        got[fread(got, 1, sizeof got - 1, pipe)] = '\0';
+        pclose(pipe);
+        const size_t length = strlen(got);
+        if (length < 3 || strcmp(got + length - 3, cases[i].code) != 0 ||
+            !strstr(got, cases[i].part))
+            fail_msg("body %zu: got \"%s\", want %s and \"%s\"", i, got, cases[i].code,
+                     cases[i].part);
+    }
+}
+
+// What the run could not read is refused with its place, and nothing that came with it is stored.
+static void http_reads_before_it_stores(void **state)
+{
+    (void)state;
+    static const sent_body table[] = {
+        {"3,tea,1\n4,tea,0", "200", "{\"stored\":2}"}, // the last line has no end
+        {"this is no event", "400", "line 1: expected 3 cells, found 1"},
+        {"3,tea,1\n4,tea,0\nnine,tea,1\n5,tea,1\n", "400",
+         "line 3: column 1 (hour): expected a finite number or nothing, found \\\"nine\\\"; "
+         "nothing of this"},
+        {"3,tea,1,7", "400", "expected 3 cells, found 4"},
+        {"3,tea", "400", "expected 3 cells, found 2"},
+        {"3,tea,yes", "400", "line 1: column 3 (bought)"},
+        {"3,\"tea,1\n", "400", "line 1: column 2 (item): expected a closing quote"},
+        {"hour,item,bought\n3,tea,1\n", "400", "line 1: expected a sample, found the names"},
+        {"3,tea,1\n\n3,tea,1\n", "400", "line 2: expected a sample, found an empty line"},
+        {"\n\n", "400", "the body is empty"},
+        {"{\"hour\":3,\"item\":\"tea\"}", "400", "line 1"},
+        {"\x1f\x8b\x08packed", "415", "a packed file"},
+        {"\x28\xb5\x2f\xfdpacked", "415", "a packed file"},
+        {"\xef\xbb\xbf"
+         "5,tea,1\r\n\r\n",
+         "200", "{\"stored\":1}"},
+    };
+    static const sent_body json[] = {
+        {"{\"hour\":3,\"item\":\"tea\",\"bought\":1}\n", "200", "{\"stored\":1}"},
+        {"{\"hour\":18,\"item\":\"tea\"}", "400", "line 1: column 3 (bought)"},
+        {"{\"hour\":3,\n\"item\":\"tea\"}", "400", "line 1: expected a JSON object"},
+        {"[{\"hour\":3}]", "400", "line 1: expected a JSON object"},
+        {"3,tea,1", "400", "line 1: expected a JSON object"},
+    };
+    static const sent_body libsvm[] = {{"1 1:1 3:1\n0 2:1", "200", "{\"stored\":2}"},
+                                       {"1 1:1\n1 tea\n", "400", "line 2: "}};
+    static const sent_body criteo[] = {{"1\t2\t3", "400", "line 1: "}};
+    static const struct {
+        void (*format)(rt_config *c);
+        const sent_body *cases;
+        size_t count;
+        uint64_t stored;
+    } formats[] = {{sell_in_a_table, table, RT_COUNT_OF(table), 3},
+                   {sell_in_json, json, RT_COUNT_OF(json), 1},
+                   {sell_in_libsvm, libsvm, RT_COUNT_OF(libsvm), 2},
+                   {sell_in_criteo, criteo, RT_COUNT_OF(criteo), 0}};
+    if (system("command -v curl >/dev/null") != 0)
+        test_skip("curl is not installed (tools/setup test)");
+    for (size_t i = 0, before = 0; i < RT_COUNT_OF(formats); i++) {
+        set_format = formats[i].format;
+        rt_live *live = open_live(RT_SOURCE_HTTP, 1 << 30);
+        must_answer_all(formats[i].cases, formats[i].count);
+        const rt_live_counts counts = rt_live_statistics(live, RT_FLOW_EVENTS);
+        assert_int_equal(counts.journal.next - 1 - before, formats[i].stored);
+        assert_true(counts.intake.refused >= 1);
+        before = counts.journal.next - 1;
+        if (i == 0) {
+            void *source = open_source();
+            must_give(source, "3,tea,1");
+            must_give(source, "4,tea,0");
+            must_give(source, "5,tea,1"); // without the mark
+            must_wait(source);
+            rt_source_live.close(source);
+        }
+        rt_live_close(live);
+    }
+    set_format = NULL;
 }
 
 static void http_says_when_it_is_full(void **state)
@@ -120,7 +241,7 @@ static void http_says_when_it_is_full(void **state)
     fclose(file);
     rt_live *live = open_live(RT_SOURCE_HTTP, 1 << 20);
     snprintf(arguments, sizeof arguments, "--data-binary @%s", test_path("body"));
-    must_answer(arguments, "/events", "{\"accepted\":30000} 200");
+    must_answer(arguments, "/events", "{\"stored\":30000} 200");
     must_answer(arguments, "/events",
                 "{\"error\":\"the journal is full: training is behind\"} 503");
     assert_int_equal(rt_live_statistics(live, RT_FLOW_EVENTS).journal.next, 30001);
@@ -137,7 +258,7 @@ static void goes_on_where_it_stood(void **state)
     rt_error error = {0};
     rt_live *live = open_live(RT_SOURCE_HTTP, 1 << 30);
     void *source = open_source();
-    must_answer(body("a\nb\nc"), "/events", "{\"accepted\":3} 200");
+    must_answer(body("a\nb\nc"), "/events", "{\"stored\":3} 200");
     must_give(source, "a");
     must_give(source, "b");
     rt_source_live.tell(source, &position);
@@ -148,7 +269,7 @@ static void goes_on_where_it_stood(void **state)
     rt_reader reader = rt_bytes_reader(&position);
     assert_int_equal(rt_source_live.seek(source, &reader, NULL, &error), RT_OK);
     must_give(source, "c");
-    must_answer("--data-binary d", "/events", "{\"accepted\":1} 200");
+    must_answer("--data-binary d", "/events", "{\"stored\":1} 200");
     must_give(source, "d");
     rt_source_live.close(source);
     const uint64_t beyond = 9;
@@ -170,14 +291,16 @@ static void send_text(int fd, const char *text)
     assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
 }
 
-// Reads until the number, which is the last that comes so far.
-static void must_count(int fd, const char *want)
+// Reads up to the number, which is the last that comes so far, behind what else is said.
+static void must_say(int fd, const char *part, const char *number)
 {
-    char text[256] = "";
+    char text[1024] = "";
     size_t length = 0;
+    const size_t size = strlen(number);
     for (;;) {
         struct pollfd one = {fd, POLLIN, 0};
-        if (strstr(text, want) || poll(&one, 1, 5000) != 1)
+        if ((length >= size && strcmp(text + length - size, number) == 0) ||
+            poll(&one, 1, 5000) != 1)
             break;
         const ssize_t got = read(fd, text + length, sizeof text - 1 - length);
         if (got <= 0)
@@ -185,9 +308,13 @@ static void must_count(int fd, const char *want)
         length += (size_t)got;
         text[length] = '\0';
     }
-    const size_t size = strlen(want);
-    if (length < size || strcmp(text + length - size, want) != 0)
-        fail_msg("got \"%s\", want \"%s\" at its end", text, want);
+    if (length < size || strcmp(text + length - size, number) != 0 || !strstr(text, part))
+        fail_msg("got \"%s\", want \"%s\" and \"%s\" at its end", text, part, number);
+}
+
+static void must_count(int fd, const char *want)
+{
+    must_say(fd, "", want);
 }
 
 static void tcp_counts_what_is_kept(void **state)
@@ -226,6 +353,60 @@ static void tcp_counts_what_is_kept(void **state)
     close(two);
     rt_source_live.close(source);
     rt_live_close(live);
+}
+
+// Lines that cannot be read are named, and those around them kept, in their order.
+static void tcp_refuses_what_cannot_be_read(void **state)
+{
+    (void)state;
+    set_format = sell_in_a_table;
+    rt_live *live = open_live(RT_SOURCE_TCP, 1 << 30);
+    void *source = open_source();
+    const int sender = test_connect((uint16_t)port);
+    send_text(sender, "3,tea,1\nnine,tea,1\n\n4,tea,0\r\n5,tea\n6,tea,1\n");
+    must_count(sender, "6\n");
+    must_give(source, "3,tea,1");
+    must_give(source, "4,tea,0");
+    must_give(source, "6,tea,1");
+    must_wait(source);
+    send_text(sender, "no,tea,1\n7,tea,1\n");
+    must_say(sender,
+             "refused 7: column 1 (hour): expected a finite number or nothing, found \"no\"\n",
+             "8\n");
+    must_give(source, "7,tea,1");
+    assert_int_equal(rt_live_statistics(live, RT_FLOW_EVENTS).intake.refused, 3);
+    close(sender);
+
+    // A page that posts lines to this port.
+    const int browser = test_connect((uint16_t)port);
+    char byte;
+    send_text(browser, "POST /events HTTP/1.1\r\nHost: localhost\r\n\r\n3,tea,1\n");
+    assert_true(recv(browser, &byte, 1, 0) <= 0);
+    must_wait(source);
+    close(browser);
+    rt_source_live.close(source);
+    rt_live_close(live);
+    set_format = NULL;
+}
+
+// More that say nothing than there are places, and one that does.
+static void tcp_makes_room(void **state)
+{
+    (void)state;
+    enum { COUNT = 200 };
+    int silent[COUNT];
+    set_format = sell_in_a_table;
+    rt_live *live = open_live(RT_SOURCE_TCP, 1 << 30);
+    for (int i = 0; i < COUNT; i++)
+        silent[i] = test_connect((uint16_t)port);
+    const int sender = test_connect((uint16_t)port);
+    send_text(sender, "3,tea,1\n");
+    must_count(sender, "1\n");
+    for (int i = 0; i < COUNT; i++)
+        close(silent[i]);
+    close(sender);
+    rt_live_close(live);
+    set_format = NULL;
 }
 
 // Whoever may send could end the run with it, and each that goes on from its journal.
@@ -276,5 +457,6 @@ static void refuses_to_open(void **state)
 }
 
 TEST_MAIN(TEST(http_answers_once_events_are_kept), TEST(http_says_when_it_is_full),
-          TEST(goes_on_where_it_stood), TEST(tcp_counts_what_is_kept),
-          TEST(an_open_quote_is_one_bad_line), TEST(refuses_to_open))
+          TEST(goes_on_where_it_stood), TEST(http_reads_before_it_stores),
+          TEST(tcp_counts_what_is_kept), TEST(tcp_refuses_what_cannot_be_read),
+          TEST(tcp_makes_room), TEST(an_open_quote_is_one_bad_line), TEST(refuses_to_open))

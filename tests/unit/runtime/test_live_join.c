@@ -120,10 +120,10 @@ static void outcomes_by_http(void **state)
 {
     (void)state;
     open_live("http", "http");
-    must_answer("POST", "/outcomes", "e2,1\n", "200 {\"accepted\":1}"); // before its event
-    must_answer("POST", "/events", "e1,1\ne2,2\ne3,3\n", "200 {\"accepted\":3}");
+    must_answer("POST", "/outcomes", "e2,1\n", "200 {\"stored\":1}"); // before its event
+    must_answer("POST", "/events", "e1,1\ne2,2\ne3,3\n", "200 {\"stored\":3}");
     must_train(1, "2:1 ");
-    must_answer("POST", "/outcomes", "e3,0\ne1,1\n", "200 {\"accepted\":2}");
+    must_answer("POST", "/outcomes", "e3,0\ne1,1\n", "200 {\"stored\":2}");
     must_train(2, "3:0 1:1 ");
     must_answer("GET", "/health", "",
                 "200 {\"status\":\"ok\",\"events\":3,\"outcomes\":3,"
@@ -166,7 +166,7 @@ static void only_outcomes_are_sent(void **state)
     assert_null(rt_live_journal(live, RT_FLOW_EVENTS));
     must_answer("POST", "/events", "e1,1\n",
                 "404 {\"error\":\"expected POST /outcomes or GET /health\"}");
-    must_answer("POST", "/outcomes", "e2,1\ne1,0\n", "200 {\"accepted\":2}");
+    must_answer("POST", "/outcomes", "e2,1\ne1,0\n", "200 {\"stored\":2}");
     assert_int_equal(rt_stream_open(&config.stream, 1, &stream, &error), RT_OK);
     must_train(2, "2:1 1:0 ");
     close_live();
@@ -230,7 +230,7 @@ static void goes_on_where_both_stood(void **state)
 {
     (void)state;
     open_live("http", "tcp");
-    must_answer("POST", "/events", "e1,1\ne2,2\ne3,3\n", "200 {\"accepted\":3}");
+    must_answer("POST", "/events", "e1,1\ne2,2\ne3,3\n", "200 {\"stored\":3}");
     send_lines(tcp_ports[RT_FLOW_OUTCOMES], "e2,1\n", "1\n");
     must_train(1, "2:1 ");
     keep();
@@ -241,7 +241,7 @@ static void goes_on_where_both_stood(void **state)
     must_train(1, "1:0 "); // a run that is lost then
     close_live();
     go_on();
-    must_answer("POST", "/events", "e4,4\n", "200 {\"accepted\":1}");
+    must_answer("POST", "/events", "e4,4\n", "200 {\"stored\":1}");
     send_lines(tcp_ports[RT_FLOW_OUTCOMES], "e4,1\ne3,1\n", "2\n");
     must_train(3, "1:0 4:1 3:1 "); // e1's outcome is in the journal
     assert_int_equal(rt_stream_statistics(stream).join.waiting, 0);
@@ -255,7 +255,7 @@ static void what_was_not_taken_comes_first(void **state)
 {
     (void)state;
     open_live("http", "tcp");
-    must_answer("POST", "/events", "e1,1\ne2,2\n", "200 {\"accepted\":2}");
+    must_answer("POST", "/events", "e1,1\ne2,2\n", "200 {\"stored\":2}");
     send_lines(tcp_ports[RT_FLOW_OUTCOMES], "e2,1\n", "1\n");
     must_train(1, "2:1 ");
     keep();
@@ -264,7 +264,7 @@ static void what_was_not_taken_comes_first(void **state)
     resend_s = "1000";
     (void)poll(NULL, 0, 20);
     go_on();
-    must_answer("POST", "/events", "e3,3\n", "200 {\"accepted\":1}"); // moves the clock
+    must_answer("POST", "/events", "e3,3\n", "200 {\"stored\":1}"); // moves the clock
     send_lines(tcp_ports[RT_FLOW_OUTCOMES], "e1,1\n", "1\n");
     must_train(1, "1:1 ");
     keep();
@@ -343,7 +343,7 @@ static void a_disk_that_takes_nothing(void **state)
     assert_int_equal(rt_live_statistics(live, RT_FLOW_EVENTS).journal.next, 1);
     assert_int_equal(rt_live_statistics(live, RT_FLOW_OUTCOMES).journal.next, 1);
     limit_files(0);
-    must_answer("POST", "/events", "e1,1\n", "200 {\"accepted\":1}");
+    must_answer("POST", "/events", "e1,1\n", "200 {\"stored\":1}");
     send_lines(tcp_ports[RT_FLOW_OUTCOMES], "e1,1\n", "1\n");
     must_train(1, "1:1 ");
     close_live();

@@ -73,7 +73,7 @@ typedef struct {
     rt_live *live;
 } site;
 
-static void open_site(site *s)
+static void open_site(site *s, bool strict)
 {
     rt_error error = {0};
     if (system("command -v mosquitto >/dev/null && command -v mosquitto_pub >/dev/null") != 0)
@@ -84,6 +84,7 @@ static void open_site(site *s)
     await_log(s->log, "running");
     assert_int_equal(rt_config_init(&s->config), RT_OK);
     s->config.stream.source = RT_SOURCE_MQTT;
+    s->config.stream.take_anything = !strict;
     snprintf(s->config.stream.mqtt_broker, sizeof s->config.stream.mqtt_broker, "127.0.0.1:%d",
              s->port);
     if (rt_live_open(&s->config, test_path("journal"), &s->live, &error))
@@ -111,7 +112,7 @@ static void acknowledges_after_fsync(void **state)
 {
     (void)state;
     site s;
-    open_site(&s);
+    open_site(&s, false);
 
     struct rlimit limit, tight;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
@@ -140,7 +141,7 @@ static void without_memory_nothing_is_acknowledged(void **state)
 {
     (void)state;
     site s;
-    open_site(&s);
+    open_site(&s, false);
     atomic_store(&is_out_of_memory, true);
     send_two_events(&s);
     await_log(s.log, SENT_AGAIN);
@@ -149,6 +150,26 @@ static void without_memory_nothing_is_acknowledged(void **state)
     atomic_store(&is_out_of_memory, false);
     await_log(s.log, "Received PUBACK from lanyard"); // the broker sent it again
     assert_int_equal(rt_live_statistics(s.live, RT_FLOW_EVENTS).journal.next, 3);
+    close_site(&s);
+}
+
+// Nobody can be told of a line that cannot be read: it is left out and counted, and what came with
+// it is kept.
+static void leaves_out_what_cannot_be_read(void **state)
+{
+    (void)state;
+    site s;
+    char command[256];
+    open_site(&s, true);
+    snprintf(command, sizeof command,
+             "(printf '0'; yes '\t' | head -39 | tr -d '\\n'; "
+             "printf '\\nnonsense\\n\\n') | mosquitto_pub -p %d -q 1 -t lanyard/events -s",
+             s.port);
+    assert_int_equal(system(command), 0);
+    await_log(s.log, "Received PUBACK from lanyard");
+    const rt_live_counts counts = rt_live_statistics(s.live, RT_FLOW_EVENTS);
+    assert_int_equal(counts.journal.next, 2);
+    assert_int_equal(counts.intake.refused, 1);
     close_site(&s);
 }
 
@@ -168,6 +189,7 @@ static rt_live *open_with(rt_config *config, int port, const char *authority, co
     rt_stream_config *stream = &config->stream;
     assert_int_equal(rt_config_init(config), RT_OK);
     stream->source = RT_SOURCE_MQTT;
+    stream->take_anything = true;
     snprintf(stream->mqtt_broker, sizeof stream->mqtt_broker, "127.0.0.1:%d", port);
     snprintf(stream->mqtt_ca, sizeof stream->mqtt_ca, "%s", test_path(authority));
     snprintf(stream->mqtt_user, sizeof stream->mqtt_user, "hub");
@@ -250,4 +272,4 @@ static void over_tls_with_a_password(void **state)
 #endif
 
 TEST_MAIN(TEST(acknowledges_after_fsync), TEST(without_memory_nothing_is_acknowledged),
-          TEST(over_tls_with_a_password))
+          TEST(leaves_out_what_cannot_be_read), TEST(over_tls_with_a_password))
