@@ -185,6 +185,20 @@ static void refuse(connection *c)
                                        "refused %" PRIu64 ": %s\n", number, c->problem.text);
 }
 
+// For a line that is longer than most. False: out of memory.
+static bool widen(connection *c)
+{
+    const size_t capacity = RT_LINE_MAX + 2 * READ_BYTES;
+    char *text = rt_alloc_lazy(capacity, 1);
+    if (!text)
+        return false;
+    memcpy(text, c->text, c->size);
+    rt_free(c->text);
+    c->text = text;
+    c->capacity = capacity;
+    return true;
+}
+
 // What is there goes on. False: end the connection.
 static bool go_on(connection *c)
 {
@@ -200,6 +214,9 @@ static bool go_on(connection *c)
             break;
         refuse(c);
     }
+    const bool is_long = c->bad == 0 && c->capacity - c->size < READ_BYTES;
+    if (is_long && c->capacity <= RT_LINE_MAX && !widen(c))
+        return false;
     if (c->bad == 0 && c->is_ended) // half a line: who sent it was cut off, and not told of it
         c->size = 0;
     return true;
@@ -269,9 +286,9 @@ static void end(intake *in, uint32_t i)
 static connection *create_connection(intake *in, int fd, const struct sockaddr *from)
 {
     connection *c = rt_alloc(1, sizeof *c);
-    const size_t capacity = RT_LINE_MAX + 2 * READ_BYTES;
+    const size_t capacity = 2 * READ_BYTES;
     if (c)
-        c->text = rt_alloc_lazy(capacity, 1);
+        c->text = rt_alloc_unset(capacity, 1);
     if (!c || !c->text) {
         rt_free(c);
         return NULL;
