@@ -226,7 +226,7 @@ static rt_status export_to(const ew_source *source, const char *draft, rt_error 
 {
     rt_json json;
     const export e = {.source = source, .draft = draft, .json = &json};
-    rt_manifest_begin(&json, "model");
+    rt_manifest_begin(&json, "model", RT_MANIFEST_FORMAT);
     put_origin(source, &json);
     rt_json_begin_array(&json, "parts");
     const rt_status status = export_parts(&e, error);

@@ -8,6 +8,7 @@
 
 #include "runtime/files/rt_ahead.h"
 #include "runtime/rt_hash.h"
+#include "runtime/rt_build.h"
 
 #define MAGIC UINT64_C(0x53574f524e594c52) // "RLYNROWS"
 #define VERSION 2u
@@ -383,8 +384,7 @@ static rt_status read_header_bytes(ps_model_reader *reader, uint8_t bytes[HEADER
     if (status == RT_END || header.magic != MAGIC)
         return rt_fail(error, RT_DATA, "%s is not a file of rows", reader->path);
     if (header.version != VERSION && header.version != VERSION_FLOOR)
-        return rt_fail(error, RT_DATA, "%s has format version %u, expected %u or %u", reader->path,
-                       header.version, VERSION, VERSION_FLOOR);
+        return rt_fail_format(error, reader->path, header.version, VERSION_FLOOR, NULL);
     const size_t size = header.version == VERSION ? HEADER_BYTES : HEADER_BYTES_FLOOR;
     if (size > HEADER_BYTES)
         status = read_some(reader, bytes + HEADER_BYTES, size - HEADER_BYTES, error);

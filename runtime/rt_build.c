@@ -14,7 +14,7 @@ const char *rt_build(void)
 rt_status rt_fail_format(rt_error *error, const char *name, unsigned format, unsigned newest,
                          const char *writer)
 {
-    return rt_fail(error, RT_VERSION,
+    return rt_fail(error, RT_UNSUPPORTED,
                    "%s has format %u, written by %s; this is lanyard %s, which reads up to %u",
                    name, format, writer ? writer : "another build", rt_build(), newest);
 }

@@ -12,7 +12,7 @@
 // changed since; only the release where it was not built from a repository.
 const char *rt_build(void);
 
-// RT_VERSION: what another build wrote is of a format that this one does not read. That is no
+// RT_UNSUPPORTED: what another build wrote is of a format that this one does not read. That is no
 // damage, and whoever meets it leaves the file as it is. writer: that build, where it is known.
 rt_status rt_fail_format(rt_error *error, const char *name, unsigned format, unsigned newest,
                          const char *writer);

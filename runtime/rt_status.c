@@ -18,7 +18,8 @@ const char *rt_status_text(rt_status status)
 
 bool rt_status_lasts(rt_status status)
 {
-    return status == RT_CONFIG || status == RT_DATA || status == RT_REFUSED || status == RT_VERSION;
+    return status == RT_CONFIG || status == RT_DATA || status == RT_REFUSED ||
+           status == RT_UNSUPPORTED;
 }
 
 rt_status rt_status_of_errno(int reason)

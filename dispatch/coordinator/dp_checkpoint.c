@@ -543,10 +543,10 @@ static void put_part(rt_json *json, const char *name, const rt_file_sum *sum)
     rt_manifest_put_part(json, name, &one);
 }
 
-static void begin_manifest(const dp_checkpoint *c, rt_json *json)
+static void begin_manifest(const dp_checkpoint *c, unsigned format, rt_json *json)
 {
     const rt_config *config = c->config.config;
-    rt_manifest_begin(json, "checkpoint");
+    rt_manifest_begin(json, "checkpoint", format);
     rt_json_u64(json, "iteration", c->content.iteration);
     rt_json_u64(json, "base", c->base);
     rt_json_u64(json, "samples", c->content.samples);
@@ -599,7 +599,7 @@ static rt_status write_version(void *context, const char *version, rt_error *err
     const dp_checkpoint *c = context;
     const dp_verdict *verdict = &c->content.verdict;
     rt_json json;
-    begin_manifest(c, &json);
+    begin_manifest(c, RT_MANIFEST_FORMAT, &json);
     rt_manifest_put_hash(&json, "run", c->run);
     rt_json_double(&json, "trained_s", c->content.trained_s);
     rt_json_double(&json, "since_s", c->published_s > 0 ? c->published_s : c->content.trained_s);
@@ -670,7 +670,7 @@ static void close_checkpoint(void *context, rt_child_result *result)
         rt_checkpoint_remove(c->directory, c->content.iteration, NULL);
         return;
     }
-    begin_manifest(c, &json);
+    begin_manifest(c, RT_MANIFEST_FORMAT_STATE, &json);
     put_ages(c, &json);
     put_parts(c, &json, true);
     if (rt_manifest_write(&json, c->folder, &result->error) ||

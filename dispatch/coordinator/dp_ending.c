@@ -145,7 +145,7 @@ static rt_status write_manifest(const dp_run *c, const char *folder, rt_error *e
         status = write_scale(c, folder, &scale, error);
     if (status)
         return status;
-    rt_manifest_begin(&json, "model");
+    rt_manifest_begin(&json, "model", RT_MANIFEST_FORMAT);
     rt_json_u64(&json, "iteration", dp_tally_iterations(c->tally));
     rt_json_u64(&json, "samples", dp_tally_samples(c->tally));
     if (scale.sum.bytes) // with those of the model that the run began with

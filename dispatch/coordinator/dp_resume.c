@@ -97,6 +97,13 @@ rt_status dp_resume_begin_epoch(const char *directory, uint32_t *epoch_p, rt_err
     return dp_checkpoint_begin_epoch(directory, epoch_p, error);
 }
 
+// What is not for this configuration, or of another build, is no damage: nothing is passed over for
+// it, since somebody can go on from it.
+static bool is_sound(rt_status status)
+{
+    return status == RT_CONFIG || status == RT_UNSUPPORTED;
+}
+
 // ---- messages --------------------------------------------------------------------------------
 
 static rt_status send_empty(resume *r, uint32_t peer, rt_message_type type, uint64_t number,
@@ -230,7 +237,7 @@ static rt_status take_loaded(resume *r, uint32_t shard, const rt_message *messag
     snprintf(why, sizeof why, "%.*s", (int)rt_min_u64(reader.left, sizeof why - 1),
              (const char *)reader.next);
     r->loading &= ~rt_bit(shard);
-    if (loaded.status == RT_CONFIG || loaded.status == RT_NO_MEMORY) // the file is not to blame
+    if (is_sound((rt_status)loaded.status) || loaded.status == RT_NO_MEMORY)
         return rt_fail(error, (rt_status)loaded.status, "ps %" PRIu32 ": %s", shard, why);
     if (loaded.status && !r->damage.status && begin_copy(r, shard, loaded.file, why))
         return go_on_with_copies(r, error);
@@ -436,7 +443,7 @@ static rt_status load_state(resume *r, const dp_saved *saved, dp_resumed *resume
     }
     if (status == RT_NO_MEMORY)
         return rt_fail(error, status, "out of memory for the state of the planner");
-    if (status == RT_CONFIG) // sound, but not for this configuration
+    if (is_sound(status))
         return rt_fail(error, status, "%s", r->damage.text);
     return RT_OK;
 }
@@ -448,7 +455,7 @@ static rt_status try_one(resume *r, uint32_t iteration, dp_saved *saved, dp_resu
     r->damage = (rt_error){0};
     rt_status status =
         dp_saved_read(config->directory, iteration, config->schema, saved, &r->damage);
-    if (status == RT_NO_MEMORY || status == RT_CONFIG) // of whatever checkpoint
+    if (status == RT_NO_MEMORY || is_sound(status)) // of whatever checkpoint
         return rt_fail(error, status, "%s", r->damage.text);
     if (status)
         return RT_OK;

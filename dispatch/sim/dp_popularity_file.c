@@ -10,6 +10,7 @@
 #include "runtime/files/rt_file.h"
 #include "runtime/files/rt_manifest.h"
 #include "runtime/rt_json_read.h"
+#include "runtime/rt_build.h"
 
 #define VERSION 1u
 #define KIND "profile"
@@ -265,8 +266,7 @@ static rt_status read_head(reading *r, const rt_config *config, char *text, rt_e
         !rt_manifest_u32(root, "version", UINT32_MAX, &version))
         status = rt_fail(error, RT_DATA, "%s:1: not a file of `lanyard profile`", r->path);
     else if (version != VERSION)
-        status = rt_fail(error, RT_DATA, "%s:1: version %" PRIu32 ", expected %u", r->path, version,
-                         VERSION);
+        status = rt_fail_format(error, r->path, version, VERSION, NULL);
     else if (!rt_manifest_u64(root, "hot_rows", ROWS_MAX, &r->count) ||
              !rt_manifest_hash(root, "xxh3", &r->hash))
         status = rt_fail(error, RT_DATA, "%s:1: expected \"hot_rows\" and \"xxh3\"", r->path);

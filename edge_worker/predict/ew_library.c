@@ -57,7 +57,6 @@ static int tell(const rt_error *failure, int bad, char *text, size_t size)
     case RT_NOT_FOUND:
     case RT_IO:
     case RT_LIMIT:
-    case RT_VERSION:
         return bad;
     default:
         return LANYARD_FAILED;

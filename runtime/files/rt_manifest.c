@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "runtime/files/rt_file.h"
+#include "runtime/rt_build.h"
 #include "runtime/rt_hash.h"
 #include "runtime/wire/rt_control.h"
 
@@ -18,11 +19,11 @@
 
 // ---- writing ---------------------------------------------------------------------------------
 
-void rt_manifest_begin(rt_json *json, const char *kind)
+void rt_manifest_begin(rt_json *json, const char *kind, unsigned format)
 {
     rt_json_init(json, 2);
     rt_json_begin_object(json, NULL);
-    rt_json_u64(json, "format", RT_MANIFEST_FORMAT);
+    rt_json_u64(json, "format", format);
     rt_json_string(json, "kind", kind);
     rt_json_string(json, "build", rt_build());
 }
@@ -153,21 +154,23 @@ static rt_status parse(const char *path, const char *bytes, size_t size, cJSON *
     if (size > BYTES_MAX || !is_signed(bytes, size))
         return rt_fail(error, RT_DATA, "%s is damaged", path);
     cJSON *root = cJSON_ParseWithLength(bytes, size);
-    const bool known = cJSON_IsObject(root) &&
-                       rt_manifest_u64(root, "format", UINT32_MAX, &format) && format >= 1 &&
-                       format <= RT_MANIFEST_FORMAT;
-    if (known) {
+    const bool has_format =
+        cJSON_IsObject(root) && rt_manifest_u64(root, "format", UINT32_MAX, &format) && format >= 1;
+    if (has_format && format <= RT_MANIFEST_FORMAT_STATE) {
         *root_p = root;
         return RT_OK;
     }
-    const cJSON *build = cJSON_GetObjectItemCaseSensitive(root, "build");
-    rt_fail(error, RT_DATA,
-            "%s has format %" PRIu64 " (made by lanyard %.64s), this is lanyard %s, which reads up "
-            "to %u",
-            path, format, cJSON_IsString(build) ? build->valuestring : "of an unknown build",
-            rt_build(), RT_MANIFEST_FORMAT);
+    rt_status status;
+    if (has_format) {
+        char writer[96];
+        const cJSON *build = cJSON_GetObjectItemCaseSensitive(root, "build");
+        snprintf(writer, sizeof writer, "lanyard %.64s",
+                 cJSON_IsString(build) ? build->valuestring : "of an unknown build");
+        status = rt_fail_format(error, path, (unsigned)format, RT_MANIFEST_FORMAT_STATE, writer);
+    } else
+        status = rt_fail(error, RT_DATA, "%s: no manifest", path);
     cJSON_Delete(root);
-    return RT_DATA;
+    return status;
 }
 
 rt_status rt_manifest_read(const char *folder, cJSON **root_p, rt_error *error)

@@ -14,6 +14,9 @@
 // Rises with every change to the files of a model or checkpoint that a program of the version
 // before could not read; files of the version before are read all the same.
 #define RT_MANIFEST_FORMAT 2u // 1: no scale.bin, dense.bin in a layout of its own
+// The same of a checkpoint that a run can go on from: it rises with what planner.bin is made of,
+// too (tests/golden/saved). 2: members of structs had no names.
+#define RT_MANIFEST_FORMAT_STATE 3u
 
 typedef struct {
     rt_file_sum sum;         // hash: of checkpoints
@@ -23,7 +26,9 @@ typedef struct {
 
 // ---- writing: an object that the caller fills between the two --------------------------------
 
-void rt_manifest_begin(rt_json *json, const char *kind); // "model", "checkpoint"
+// kind: "model", "checkpoint". format: RT_MANIFEST_FORMAT, or with planner.bin
+// RT_MANIFEST_FORMAT_STATE.
+void rt_manifest_begin(rt_json *json, const char *kind, unsigned format);
 void rt_manifest_put_hash(rt_json *json, const char *name, uint64_t hash);
 // "labels": what several are called, in the order of the outputs; nothing of one.
 void rt_manifest_put_labels(rt_json *json, const rt_stream_config *stream);
@@ -38,7 +43,7 @@ void rt_manifest_sign(const char *text, rt_bytes *bytes);
 // ---- reading ---------------------------------------------------------------------------------
 
 // Of a folder; *root_p is the caller's (cJSON_Delete). RT_NOT_FOUND: there is none. RT_DATA:
-// damaged, or of a format that this version does not know; RT_IO, RT_NO_MEMORY.
+// damaged; RT_UNSUPPORTED: of a later format; RT_IO, RT_NO_MEMORY.
 rt_status rt_manifest_read(const char *folder, cJSON **root_p, rt_error *error);
 
 // false: there is no such member, or it is not one.

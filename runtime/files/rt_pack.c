@@ -7,6 +7,7 @@
 
 #include "runtime/files/rt_file.h"
 #include "runtime/rt_hash.h"
+#include "runtime/rt_build.h"
 
 #define VERSION 1u
 #define BLOCK_BYTES ((size_t)1 << 20) // before packing
@@ -155,6 +156,8 @@ static rt_status read_all(reader *in, uint64_t magic, rt_bytes *bytes, rt_file_s
         return rt_fail(error, RT_DATA, "%s is not a file of its kind", in->path);
     if (header.checksum != rt_hash_bytes(&header, offsetof(file_header, checksum)))
         return rt_fail(error, RT_DATA, "%s: the header is damaged", in->path);
+    if (header.version > VERSION)
+        return rt_fail_format(error, in->path, header.version, VERSION, NULL);
     if (header.version != VERSION || header.block_bytes != BLOCK_BYTES)
         return rt_fail(error, RT_DATA, "%s has format version %u, expected %u", in->path,
                        header.version, VERSION);

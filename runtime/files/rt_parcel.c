@@ -122,7 +122,7 @@ rt_status rt_parcel_give_up(rt_parcel_out *out, const rt_error *why, rt_error *e
 
 static void put_text(rt_error *to, uint32_t status, const char *peer, const rt_reader *reader)
 {
-    if (status == RT_OK || status > RT_VERSION)
+    if (status == RT_OK || status > RT_REFUSED)
         status = RT_IO;
     rt_fail(to, (rt_status)status, "%s: %.*s", peer, (int)rt_min_u64(reader->left, TEXT_MAX),
             (const char *)reader->next);

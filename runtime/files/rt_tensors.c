@@ -11,10 +11,13 @@
 
 #include "runtime/files/rt_file.h"
 #include "runtime/rt_hash.h"
+#include "runtime/rt_build.h"
 
 // What every file begins with, behind the length of its header: then 16 hexadecimal digits, the
 // XXH3 of all that follows them, and DIGITS_END.
-#define BEGIN "{\"__metadata__\":{\"lanyard\":\"2\",\"xxh3\":\""
+#define FORMAT 2u
+#define BEGIN_FORMAT "{\"__metadata__\":{\"lanyard\":\""
+#define BEGIN BEGIN_FORMAT "2\",\"xxh3\":\""
 #define DIGITS 16u
 #define DIGITS_END "\"}"
 #define DIGITS_AT (sizeof(uint64_t) + sizeof BEGIN - 1)
@@ -274,15 +277,29 @@ static rt_status take_entries(const char *path, rt_tensors *tensors, scanner at,
     return RT_OK;
 }
 
+static unsigned format_at(const char *text)
+{
+    unsigned format = 0;
+    for (uint32_t i = 0; i < 4 && text[i] >= '0' && text[i] <= '9'; i++)
+        format = 10 * format + (unsigned)(text[i] - '0');
+    return format;
+}
+
 static rt_status take_safetensors(const char *path, rt_tensors *tensors, rt_error *error)
 {
     const size_t hashed = DIGITS_AT + DIGITS;
+    const char *begin = (const char *)tensors->bytes + sizeof(uint64_t);
     uint64_t header_bytes = 0;
     char digits[DIGITS + 1];
     if (tensors->size >= sizeof header_bytes)
         memcpy(&header_bytes, tensors->bytes, sizeof header_bytes);
     if (tensors->size < hashed || header_bytes > tensors->size - sizeof header_bytes ||
-        memcmp(tensors->bytes + sizeof header_bytes, BEGIN, sizeof BEGIN - 1) != 0)
+        memcmp(begin, BEGIN_FORMAT, sizeof BEGIN_FORMAT - 1) != 0)
+        return rt_fail(error, RT_DATA, "%s is not a file of tensors that lanyard wrote", path);
+    const unsigned format = format_at(begin + sizeof BEGIN_FORMAT - 1);
+    if (format > FORMAT)
+        return rt_fail_format(error, path, format, FORMAT, NULL);
+    if (memcmp(begin, BEGIN, sizeof BEGIN - 1) != 0)
         return rt_fail(error, RT_DATA, "%s is not a file of tensors that lanyard wrote", path);
     snprintf(digits, sizeof digits, "%016" PRIx64,
              rt_hash_bytes(tensors->bytes + hashed, tensors->size - hashed));
@@ -301,8 +318,7 @@ static rt_status check_old(const char *path, const rt_tensors *tensors, rt_error
 {
     const old_header *header = (const old_header *)(void *)tensors->bytes;
     if (header->version != OLD_VERSION)
-        return rt_fail(error, RT_DATA, "%s has format version %u, expected %u", path,
-                       header->version, OLD_VERSION);
+        return rt_fail_format(error, path, header->version, OLD_VERSION, NULL);
     if (header->file_bytes != tensors->size)
         return rt_fail(error, RT_DATA, "%s has %" PRIu64 " bytes, its header says %" PRIu64, path,
                        tensors->size, header->file_bytes);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "runtime/rt_hash.h"
+#include "runtime/rt_build.h"
 
 #define SEGMENT_MAGIC UINT64_C(0x4c4e524a59414c52) // "RLAYJRNL"
 #define FRAME_MAGIC UINT32_C(0x4d415246)           // "FRAM"
@@ -129,32 +130,31 @@ rt_status rt_segment_read_head(int file, const char *name, uint64_t *first_p,
                                rt_journal_memory *memory, uint64_t *size_p, rt_error *error)
 {
     rt_segment_head head;
-    if (pread(file, &head, sizeof head, 0) != sizeof head || head.magic != SEGMENT_MAGIC)
+    if (pread(file, &head, sizeof head, 0) != sizeof head || head.magic != SEGMENT_MAGIC ||
+        head.size < sizeof head + sizeof(uint64_t) || head.size > HEAD_BYTES_MAX)
         return damaged(name, error);
-    const uint64_t size = sizeof head + (uint64_t)head.origin_count * sizeof *memory->origins +
-                          head.note_size + sizeof(uint64_t);
-    if (head.origin_count > RT_JOURNAL_ORIGINS_MAX || head.note_size > RT_JOURNAL_NOTE_MAX ||
-        size != head.size || size > HEAD_BYTES_MAX)
-        return damaged(name, error);
-    uint8_t *bytes = rt_alloc(size, 1);
+    uint8_t *bytes = rt_alloc(head.size, 1);
     if (!bytes)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a journal");
+    const size_t origins = (size_t)head.origin_count * sizeof *memory->origins;
     rt_status status = RT_OK;
-    if (pread(file, bytes, size, 0) != (ssize_t)size || !is_hash_of(bytes, size))
+    // Magic, version and size come first and the hash last in a head of any version.
+    if (pread(file, bytes, head.size, 0) != (ssize_t)head.size || !is_hash_of(bytes, head.size))
         status = damaged(name, error);
     else if (head.version != VERSION)
-        status = rt_fail(error, RT_UNSUPPORTED, "%s: a journal of version %" PRIu32 ", expected %u",
-                         name, head.version, VERSION);
+        status = rt_fail_format(error, name, head.version, VERSION, NULL);
+    else if (head.origin_count > RT_JOURNAL_ORIGINS_MAX || head.note_size > RT_JOURNAL_NOTE_MAX ||
+             sizeof head + origins + head.note_size + sizeof(uint64_t) != head.size)
+        status = damaged(name, error);
     if (!status && memory) {
         const uint8_t *at = bytes + sizeof head;
         memory->origin_count = head.origin_count;
-        memcpy(memory->origins, at, head.origin_count * sizeof *memory->origins);
-        rt_journal_memory_note(memory, at + head.origin_count * sizeof *memory->origins,
-                               head.note_size);
+        memcpy(memory->origins, at, origins);
+        rt_journal_memory_note(memory, at + origins, head.note_size);
     }
     rt_free(bytes);
     *first_p = head.first;
-    *size_p = size;
+    *size_p = head.size;
     return status;
 }
 

@@ -9,6 +9,7 @@
 typedef struct {
     uint64_t id, number;
 } rt_journal_origin_mark;
+_Static_assert(sizeof(rt_journal_origin_mark) == 16, "file layout");
 
 typedef struct {
     uint64_t magic;

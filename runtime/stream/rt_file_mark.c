@@ -7,6 +7,24 @@
 
 #include "runtime/rt_hash.h"
 
+#define MARK(XX, PART, NONE, T) \
+    XX(T, path_hash)            \
+    XX(T, name_hash)            \
+    XX(T, device)               \
+    XX(T, inode)                \
+    XX(T, head_hash)            \
+    XX(T, start_hash)           \
+    XX(T, offset)               \
+    XX(T, line)                 \
+    XX(T, size)                 \
+    XX(T, head_bytes)           \
+    XX(T, flags)                \
+    XX(T, name)
+RT_FIELDS_SHARED(
+    rt_file_mark_fields, rt_file_mark, MARK,
+    "path_hash:8 name_hash:8 device:8 inode:8 head_hash:8 start_hash:8 offset:8 line:8 "
+    "size:8 head_bytes:4 flags:4 name:24");
+
 #define START_BYTES 64u
 #define COPY_HEAD_BYTES 4096u // fewer bytes say too little of whether two files are copies
 

@@ -6,7 +6,7 @@
 #ifndef RT_FILE_MARK_H
 #define RT_FILE_MARK_H
 
-#include "runtime/wire/rt_bytes.h"
+#include "runtime/wire/rt_fields.h"
 
 #define RT_FILE_HEAD_BYTES (64u << 10) // first bytes that are compared, at most
 #define RT_FILE_NAME_BYTES 24u         // end of the path, for messages
@@ -29,7 +29,8 @@ typedef struct {
     uint32_t flags;                // rt_file_flags
     char name[RT_FILE_NAME_BYTES]; // terminated
 } rt_file_mark;
-_Static_assert(sizeof(rt_file_mark) == 104, "part of a position");
+
+extern const rt_fields rt_file_mark_fields; // as a position keeps it
 
 // A regular file that is about to be read, or a pipe (descriptor -1, or not regular): nothing of it
 // was read. Its first bytes are read by pread.

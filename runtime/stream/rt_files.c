@@ -16,6 +16,7 @@
 #include "runtime/stream/rt_file_mark.h"
 #include "runtime/stream/rt_position.h"
 #include "runtime/stream/rt_source.h"
+#include "runtime/wire/rt_fields.h"
 
 #define MARKS_MAX 530u // in a position; of inputs of earlier lists the newest are remembered
 _Static_assert(MARKS_MAX > 2 * RT_FILES_MAX, "a list and the one before fit");
@@ -301,14 +302,14 @@ static void tell(const void *source, rt_bytes *bytes)
         count += f->inputs[i].state != RT_INPUT_UNREAD;
     rt_bytes_put_u64(bytes, given_now(f));
     rt_bytes_put_u64(bytes, count);
-    rt_bytes_put(bytes, f->past, f->past_count * sizeof *f->past);
+    rt_fields_put(bytes, &rt_file_mark_fields, f->past, f->past_count);
     for (uint32_t i = 0; i < f->count; i++) {
         rt_file_mark mark = f->inputs[i].mark;
         if (f->inputs[i].state == RT_INPUT_UNREAD)
             continue;
         if (i == f->at && f->has_begun)
             refresh_mark(f, &mark);
-        rt_bytes_put(bytes, &mark, sizeof mark);
+        rt_fields_add(bytes, &rt_file_mark_fields, &mark);
     }
 }
 
@@ -317,13 +318,14 @@ static rt_status read_marks(files *f, rt_reader *bytes, rt_error *error)
     const uint32_t known = RT_MARK_FINISHED | RT_MARK_INSIDE | RT_MARK_WAITS;
     f->given = rt_reader_u64(bytes);
     const uint64_t count = rt_reader_u64(bytes);
-    if (bytes->failed || count > MARKS_MAX || bytes->left != count * sizeof *f->past)
+    if (bytes->failed || count > MARKS_MAX)
         return rt_fail(error, RT_DATA, "the position in the input is damaged");
     f->past = rt_alloc(count + 1, sizeof *f->past);
     if (!f->past)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for an input");
     f->past_count = (uint32_t)count;
-    rt_reader_get(bytes, f->past, count, sizeof *f->past);
+    if (!rt_fields_get(bytes, &rt_file_mark_fields, f->past, count) || bytes->left)
+        return rt_fail(error, RT_DATA, "the position in the input is damaged");
     for (uint32_t i = 0; i < f->past_count; i++) {
         rt_file_mark *mark = &f->past[i];
         mark->name[RT_FILE_NAME_BYTES - 1] = '\0';

@@ -21,6 +21,7 @@
 #include "runtime/rt_hash.h"
 #include "runtime/rt_log.h"
 #include "runtime/stream/rt_source.h"
+#include "runtime/wire/rt_fields.h"
 
 #define BLOCK_BYTES ((size_t)256 << 10)
 #define TEXT_BYTES (RT_LINE_MAX + 2 * BLOCK_BYTES)
@@ -34,6 +35,15 @@ typedef struct {
     uint64_t head_size, head_hash; // of its first bytes, as far as they are known
     uint64_t offset, line;         // behind the line given out last
 } mark;
+
+#define MARK(XX, PART, NONE, T) \
+    XX(T, device)               \
+    XX(T, inode)                \
+    XX(T, head_size)            \
+    XX(T, head_hash)            \
+    XX(T, offset)               \
+    XX(T, line)
+RT_FIELDS(mark_fields, mark, MARK, "device:8 inode:8 head_size:8 head_hash:8 offset:8 line:8");
 
 typedef struct {
     char path[RT_PATH_MAX];
@@ -412,9 +422,9 @@ static void tell(const void *source, rt_bytes *bytes)
     mark at = f->at;
     if (f->fd >= 0)
         refresh_head(f->fd, &at);
-    rt_bytes_put(bytes, &at, sizeof at);
+    rt_fields_put(bytes, &mark_fields, &at, 1);
     rt_bytes_put_u64(bytes, f->done_count);
-    rt_bytes_put(bytes, f->done, f->done_count * sizeof *f->done);
+    rt_fields_put(bytes, &mark_fields, f->done, f->done_count);
 }
 
 static rt_status seek(void *source, rt_reader *bytes, const rt_source_place *place, rt_error *error)
@@ -423,13 +433,13 @@ static rt_status seek(void *source, rt_reader *bytes, const rt_source_place *pla
     struct stat info;
     mark at;
     (void)place;
-    const bool is_read = bytes && rt_reader_get(bytes, &at, 1, sizeof at);
+    const bool is_read = bytes && rt_fields_get(bytes, &mark_fields, &at, 1);
     const uint64_t count = is_read ? rt_reader_u64(bytes) : 0;
-    if (!is_read || bytes->failed || count > DONE_MAX || bytes->left != count * sizeof *f->done ||
+    if (!is_read || bytes->failed || count > DONE_MAX ||
+        !rt_fields_get(bytes, &mark_fields, f->done, count) || bytes->left ||
         at.head_size > HEAD_BYTES || at.offset > INT64_MAX)
         return rt_fail(error, RT_DATA, "the position in the file is damaged");
     f->done_count = (uint32_t)count;
-    rt_reader_get(bytes, f->done, count, sizeof *f->done);
     for (uint32_t i = 0; i < f->done_count; i++)
         f->done[i].head_size = rt_min_u64(f->done[i].head_size, HEAD_BYTES);
     if (at.inode == 0) // nothing was read yet

@@ -104,6 +104,7 @@ void rt_join_remember(rt_join *join);
 uint64_t rt_join_step(rt_join *join);
 void rt_join_tell(const rt_join *join, rt_bytes *bytes);
 bool rt_join_seek(rt_join *join, rt_reader *bytes);
+bool rt_join_find_step(rt_reader *bytes, uint64_t *step_p); // in what was told
 
 // All events and outcomes as they stood at the end of a step, which rt_join_settle has not passed.
 // Any thread.

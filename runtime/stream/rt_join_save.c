@@ -3,6 +3,7 @@
 
 #include "runtime/rt_hash.h"
 #include "runtime/stream/rt_join_parts.h"
+#include "runtime/wire/rt_fields.h"
 
 #define SAVE_MAGIC UINT32_C(0x4e494f4a) // "JOIN"
 #define SAVE_VERSION 1u
@@ -21,28 +22,69 @@ uint64_t rt_join_step(rt_join *join)
     return step;
 }
 
+// Of a join, in a position.
+typedef struct {
+    uint64_t step, numbers, turns;
+    int64_t clock_ms;
+    uint32_t has_clock, jumps;
+    rt_join_counts counts;
+} told;
+
+#define COUNTS(XX, PART, NONE, T) \
+    XX(T, events)                 \
+    XX(T, outcomes)               \
+    XX(T, waiting)                \
+    XX(T, kept)                   \
+    XX(T, unanswered)             \
+    XX(T, late)                   \
+    XX(T, unmatched)              \
+    XX(T, repeated)               \
+    XX(T, crowded)
+RT_FIELDS(counts_fields, rt_join_counts, COUNTS,
+          "events:8 outcomes:8 waiting:8 kept:8 unanswered:8 late:8 unmatched:8 repeated:8 "
+          "crowded:8");
+#define TOLD(XX, PART, NONE, T) \
+    XX(T, step)                 \
+    XX(T, numbers)              \
+    XX(T, turns)                \
+    XX(T, clock_ms)             \
+    XX(T, has_clock)            \
+    XX(T, jumps)                \
+    PART(T, counts, &counts_fields)
+RT_FIELDS(told_fields, told, TOLD,
+          "step:8 numbers:8 turns:8 clock_ms:8 has_clock:4 jumps:4 counts*1{events:8 outcomes:8 "
+          "waiting:8 kept:8 unanswered:8 late:8 unmatched:8 repeated:8 crowded:8}");
+
 void rt_join_tell(const rt_join *join, rt_bytes *bytes)
 {
-    rt_bytes_put_u64(bytes, join->step);
-    rt_bytes_put_u64(bytes, join->numbers);
-    rt_bytes_put_u64(bytes, join->turns);
-    rt_bytes_put_u64(bytes, (uint64_t)join->clock_ms);
-    rt_bytes_put_u32(bytes, join->has_clock);
-    rt_bytes_put_u32(bytes, join->jumps);
-    rt_bytes_put(bytes, &join->counts, sizeof join->counts);
+    const told all = {join->step,      join->numbers, join->turns, join->clock_ms,
+                      join->has_clock, join->jumps,   join->counts};
+    rt_fields_put(bytes, &told_fields, &all, 1);
 }
 
 bool rt_join_seek(rt_join *join, rt_reader *bytes)
 {
-    join->step = rt_reader_u64(bytes);
-    join->numbers = rt_reader_u64(bytes);
-    join->turns = rt_reader_u64(bytes);
-    join->clock_ms = (int64_t)rt_reader_u64(bytes);
-    join->has_clock = rt_reader_u32(bytes) != 0;
-    join->jumps = rt_reader_u32(bytes);
-    rt_reader_get(bytes, &join->counts, 1, sizeof join->counts);
+    told all;
+    if (!rt_fields_get(bytes, &told_fields, &all, 1))
+        return false;
+    join->step = all.step;
+    join->numbers = all.numbers;
+    join->turns = all.turns;
+    join->clock_ms = all.clock_ms;
+    join->has_clock = all.has_clock != 0;
+    join->jumps = all.jumps;
+    join->counts = all.counts;
     join->counts.waiting = join->counts.kept = 0; // of what rt_join_load brings
-    return !bytes->failed;
+    return true;
+}
+
+bool rt_join_find_step(rt_reader *bytes, uint64_t *step_p)
+{
+    told all;
+    if (!rt_fields_get(bytes, &told_fields, &all, 1))
+        return false;
+    *step_p = all.step;
+    return true;
 }
 
 // GONE also before it came; free records are all zero, so they are, too.

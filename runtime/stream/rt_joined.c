@@ -8,6 +8,7 @@
 
 #include "runtime/rt_log.h"
 #include "runtime/stream/rt_position.h"
+#include "runtime/wire/rt_fields.h"
 
 #define NOT_WAITING 1u             // a deadline that is over: what is there, or RT_AGAIN
 #define VAIN_NS UINT64_C(1000000)  // after a look in vain events go on so long without another
@@ -343,16 +344,27 @@ static uint32_t labels_in_file(const rt_joined *joined)
     return known << 8 | joined->labels.ones;
 }
 
+// The outcome that was read and not taken.
+typedef struct {
+    uint32_t has_head, labels;
+    uint64_t id;
+    int64_t time_ms;
+} saved_outcome;
+
+#define OUTCOME(XX, PART, NONE, T) \
+    XX(T, has_head)                \
+    XX(T, labels)                  \
+    XX(T, id)                      \
+    XX(T, time_ms)
+RT_FIELDS(outcome_fields, saved_outcome, OUTCOME, "has_head:4 labels:4 id:8 time_ms:8");
+
 void rt_joined_tell(const rt_joined *joined, rt_bytes *bytes)
 {
     rt_bytes outcomes = {0};
-    const size_t before = bytes->size;
+    const saved_outcome outcome = {joined->has_head, labels_in_file(joined), joined->id,
+                                   joined->time_ms};
     rt_join_tell(joined->join, bytes);
-    rt_bytes_put_u32(bytes, joined->has_head);
-    rt_bytes_put_u32(bytes, labels_in_file(joined));
-    rt_bytes_put_u64(bytes, joined->id);
-    rt_bytes_put_u64(bytes, (uint64_t)joined->time_ms);
-    rt_assert(bytes->failed || bytes->size == before + RT_POSITION_JOIN_BYTES);
+    rt_fields_put(bytes, &outcome_fields, &outcome, 1);
     rt_stream_tell(joined->outcomes, &outcomes);
     rt_bytes_put_u64(bytes, outcomes.size);
     rt_bytes_put(bytes, outcomes.data, outcomes.size);
@@ -363,14 +375,15 @@ void rt_joined_tell(const rt_joined *joined, rt_bytes *bytes)
 rt_status rt_joined_seek(rt_joined *joined, rt_reader *bytes, rt_error *error)
 {
     rt_bytes outcomes = {0};
-    const bool is_good = rt_join_seek(joined->join, bytes);
-    joined->has_head = rt_reader_u32(bytes) != 0;
-    const uint32_t labels = rt_reader_u32(bytes);
-    joined->labels = (rt_join_labels){1, labels & 0xff};
+    saved_outcome outcome = {0};
+    const bool is_good =
+        rt_join_seek(joined->join, bytes) && rt_fields_get(bytes, &outcome_fields, &outcome, 1);
+    joined->has_head = outcome.has_head != 0;
+    joined->labels = (rt_join_labels){1, outcome.labels & 0xff};
     if (joined->label_count > 1)
-        joined->labels.known = labels >> 8 & 0xff;
-    joined->id = rt_reader_u64(bytes);
-    joined->time_ms = (int64_t)rt_reader_u64(bytes);
+        joined->labels.known = outcome.labels >> 8 & 0xff;
+    joined->id = outcome.id;
+    joined->time_ms = outcome.time_ms;
     const uint64_t size = rt_reader_u64(bytes);
     const void *position = rt_reader_take(bytes, size, 1);
     if (!is_good || !position)

@@ -617,7 +617,7 @@ static void tell(const void *source, rt_bytes *bytes)
     rt_kafka_places_begin(bytes, k->partition_count);
     for (uint32_t i = 0; i < k->partition_count; i++) {
         const rt_kafka_place at = place_of(k, i);
-        rt_bytes_put(bytes, &at, sizeof at);
+        rt_kafka_places_add(bytes, &at);
     }
 }
 

@@ -1,10 +1,22 @@
 #include "runtime/stream/rt_kafka_place.h"
 
+#include "runtime/rt_build.h"
 #include "runtime/rt_hash.h"
+#include "runtime/wire/rt_fields.h"
 
 #define ANCHOR_EVERY 4096u // messages
-#define VERSION 2u
+#define VERSION 3u
+#define VERSION_UNNAMED 2u                      // without names (rt_fields.h)
 #define VERSION_MARK (UINT64_C(0x4b4146) << 40) // above any count of the first version
+
+#define PLACE(XX, PART, NONE, T) \
+    XX(T, next)                  \
+    XX(T, skip)                  \
+    XX(T, last)                  \
+    XX(T, anchor_offset)         \
+    XX(T, anchor)
+RT_FIELDS(place_fields, rt_kafka_place, PLACE, "next:8 skip:8");
+#define UNNAMED "next:8 skip:8 last:8 anchor_offset:8 anchor:8"
 
 uint64_t rt_kafka_hash(int64_t stamp, const void *key, size_t key_size, const void *text,
                        size_t text_size)
@@ -40,28 +52,36 @@ void rt_kafka_places_begin(rt_bytes *bytes, uint32_t count)
 {
     rt_bytes_put_u64(bytes, VERSION_MARK | VERSION);
     rt_bytes_put_u64(bytes, count);
+    rt_fields_begin(bytes, &place_fields);
+}
+
+void rt_kafka_places_add(rt_bytes *bytes, const rt_kafka_place *at)
+{
+    rt_fields_add(bytes, &place_fields, at);
 }
 
 rt_status rt_kafka_places_take(rt_reader *bytes, uint32_t count_max, rt_kafka_place **places_p,
                                uint32_t *count_p, rt_error *error)
 {
-    uint64_t count = rt_reader_u64(bytes), size = 2 * sizeof(uint64_t);
+    uint64_t count = rt_reader_u64(bytes), version = 1;
     if ((count & ~UINT64_C(0xff)) == VERSION_MARK) {
-        if (count != (VERSION_MARK | VERSION))
-            return rt_fail(error, RT_UNSUPPORTED,
-                           "offsets of Kafka of version %u: this build reads them up to %u",
-                           (unsigned)(count & 0xff), VERSION);
+        version = count & 0xff;
         count = rt_reader_u64(bytes);
-        size = sizeof(rt_kafka_place);
     }
-    if (bytes->failed || count > count_max || bytes->left != count * size)
+    if (version > VERSION)
+        return rt_fail_format(error, "the position in stream.kafka", (unsigned)version, VERSION,
+                              NULL);
+    if (bytes->failed || count > count_max)
         return rt_fail(error, RT_DATA, "the offsets of Kafka are damaged");
     rt_kafka_place *places = rt_alloc(count + 1, sizeof *places);
     if (!places)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for stream.kafka");
-    for (uint32_t i = 0; i < count; i++) {
-        places[i] = (rt_kafka_place){0};
-        rt_reader_get(bytes, &places[i], 1, size);
+    const bool is_read = version == VERSION_UNNAMED
+                             ? rt_fields_get_as(bytes, &place_fields, UNNAMED, places, count)
+                             : rt_fields_get(bytes, &place_fields, places, count);
+    if (!is_read || bytes->left) {
+        rt_free(places);
+        return rt_fail(error, RT_DATA, "the offsets of Kafka are damaged");
     }
     *places_p = places;
     *count_p = (uint32_t)count;

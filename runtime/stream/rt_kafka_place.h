@@ -15,7 +15,6 @@ typedef struct {
     uint64_t last; // hash of the message before `next`, with skip of that one; 0: not known
     uint64_t anchor_offset, anchor; // hash; 0: not known
 } rt_kafka_place;
-_Static_assert(sizeof(rt_kafka_place) == 40, "it goes into files");
 
 // Never 0. stamp: of the message, -1 where it has none.
 uint64_t rt_kafka_hash(int64_t stamp, const void *key, size_t key_size, const void *text,
@@ -31,10 +30,11 @@ static inline uint64_t rt_kafka_last_offset(const rt_kafka_place *at)
 void rt_kafka_place_pass(rt_kafka_place *at, uint64_t *coming_offset, uint64_t *coming,
                          uint64_t offset, uint64_t hash);
 
-// As a position has them: begin, then so many places. take: of any version, those of the first one
+// As a position has them: begin, then add each of so many. take: of any version, those of the first one
 // have no hashes; *count_p of them, the caller's (rt_free). RT_DATA: they are none; RT_UNSUPPORTED:
 // of a later version; RT_NO_MEMORY.
 void rt_kafka_places_begin(rt_bytes *bytes, uint32_t count);
+void rt_kafka_places_add(rt_bytes *bytes, const rt_kafka_place *at);
 rt_status rt_kafka_places_take(rt_reader *bytes, uint32_t count_max, rt_kafka_place **places_p,
                                uint32_t *count_p, rt_error *error);
 

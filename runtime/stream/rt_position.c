@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "runtime/wire/rt_fields.h"
+
 static bool take(rt_reader *reader, size_t size, rt_bytes *position)
 {
     const void *bytes = rt_reader_take(reader, size, 1);
@@ -17,8 +19,7 @@ bool rt_position_take(rt_reader *reader, rt_bytes *position)
     if (rt_reader_u64(&head) != RT_POSITION_MAGIC)
         return take(reader, sizeof(rt_position_old), position);
     const uint32_t version = rt_reader_u32(&head), size = rt_reader_u32(&head);
-    if (head.failed || version != RT_POSITION_VERSION ||
-        size > RT_POSITION_BYTES_MAX - RT_POSITION_HEAD_BYTES)
+    if (head.failed || version < 2 || size > RT_POSITION_BYTES_MAX - RT_POSITION_HEAD_BYTES)
         return false;
     return take(reader, RT_POSITION_HEAD_BYTES + size, position);
 }
@@ -32,7 +33,7 @@ static uint64_t next_event(rt_reader *position, rt_reader *parser)
     if (rt_reader_u64(position) != RT_POSITION_MAGIC)
         return 0;
     rt_reader_take(position, RT_POSITION_HEAD_BYTES - sizeof(uint64_t), 1);
-    rt_reader_take(position, RT_POSITION_COUNTS_BYTES, 1);
+    rt_fields_pass(position, RT_POSITION_COUNTS_BYTES);
     const uint64_t size = rt_reader_u64(position);
     const void *bytes = rt_reader_take(position, size, 1);
     rt_reader_get(position, name, 1, sizeof name);
@@ -56,7 +57,9 @@ static bool find_outcomes(const rt_reader *parser, rt_reader *outcomes)
     rt_reader rest = {parser->next, parser->left - sizeof own, false};
     memcpy(&own, rest.next + rest.left, sizeof own);
     rt_reader_take(&rest, own, 1);
-    rt_reader_take(&rest, sizeof(uint64_t) + RT_POSITION_JOIN_BYTES, 1);
+    (void)rt_reader_u64(&rest); // samples left out
+    rt_fields_pass(&rest, RT_POSITION_JOIN_BYTES);
+    rt_fields_pass(&rest, RT_POSITION_OUTCOME_BYTES);
     size = rt_reader_u64(&rest);
     *outcomes = rest;
     return !rest.failed && size == rest.left;

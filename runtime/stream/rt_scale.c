@@ -1,4 +1,5 @@
 #include "runtime/stream/rt_scale.h"
+#include "runtime/wire/rt_fields.h"
 
 #include <float.h>
 #include <math.h>
@@ -233,23 +234,44 @@ void rt_scale_copy(const rt_scale *scale, rt_scale *copy)
     }
 }
 
+#define MOMENTS(XX, PART, NONE, T) \
+    XX(T, mean)                    \
+    XX(T, squares)
+RT_FIELDS(moments_fields, moments, MOMENTS, "mean:8 squares:8");
+
+// Before those of the features.
+typedef struct {
+    uint64_t sample_count, clipped_count;
+    uint32_t dense_count, unused;
+} saved_head;
+
+#define HEAD(XX, PART, NONE, T) \
+    XX(T, dense_count)          \
+    XX(T, sample_count)         \
+    XX(T, clipped_count)        \
+    NONE(T, unused)
+RT_FIELDS(head_fields, saved_head, HEAD, "dense_count:4 sample_count:8 clipped_count:8");
+
 void rt_scale_save(const rt_scale *scale, rt_bytes *bytes)
 {
-    rt_bytes_put_u32(bytes, scale->dense_count);
-    rt_bytes_put_u64(bytes, scale->sample_count);
-    rt_bytes_put_u64(bytes, scale->clipped_count);
-    rt_bytes_put(bytes, scale->features, scale->dense_count * sizeof *scale->features);
+    const saved_head head = {.sample_count = scale->sample_count,
+                             .clipped_count = scale->clipped_count,
+                             .dense_count = scale->dense_count};
+    rt_fields_put(bytes, &head_fields, &head, 1);
+    rt_fields_put(bytes, &moments_fields, scale->features, scale->dense_count);
 }
 
 rt_status rt_scale_load(rt_scale *scale, rt_reader *reader, rt_error *error)
 {
-    const uint32_t dense_count = rt_reader_u32(reader);
-    if (dense_count != scale->dense_count)
+    saved_head head = {0};
+    const bool is_read = rt_fields_get(reader, &head_fields, &head, 1);
+    const uint32_t dense_count = head.dense_count;
+    if (is_read && dense_count != scale->dense_count)
         return rt_fail(error, RT_DATA, "the scale of %u dense features, expected %u", dense_count,
                        scale->dense_count);
-    scale->sample_count = rt_reader_u64(reader);
-    scale->clipped_count = rt_reader_u64(reader);
-    if (!rt_reader_get(reader, scale->features, dense_count, sizeof *scale->features))
+    scale->sample_count = head.sample_count;
+    scale->clipped_count = head.clipped_count;
+    if (!is_read || !rt_fields_get(reader, &moments_fields, scale->features, dense_count))
         return rt_fail(error, RT_DATA, "the scale of the dense features is cut short");
     for (uint32_t k = 0; k < dense_count; k++)
         if (!isfinite(scale->features[k].mean) || !isfinite(scale->features[k].squares) ||

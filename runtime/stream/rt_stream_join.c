@@ -103,14 +103,16 @@ static bool find_step(const rt_stream *stream, const rt_bytes *position, uint64_
 {
     rt_reader reader = rt_bytes_reader(position);
     uint64_t parser_size;
-    rt_reader_take(&reader, RT_POSITION_HEAD_BYTES + sizeof(rt_stream_state), 1);
+    rt_reader_take(&reader, RT_POSITION_HEAD_BYTES, 1);
+    rt_fields_pass(&reader, RT_POSITION_COUNTS_BYTES);
     const uint64_t size = rt_reader_u64(&reader);
     const uint8_t *bytes = rt_reader_take(&reader, size, 1);
     if (!stream->joined || !bytes)
         return false;
     memcpy(&parser_size, bytes + size - sizeof parser_size, sizeof parser_size);
-    memcpy(step_p, bytes + parser_size + sizeof stream->left_out, sizeof *step_p);
-    return true;
+    rt_reader own = {bytes + parser_size, size - parser_size, false};
+    (void)rt_reader_u64(&own); // samples left out
+    return rt_join_find_step(&own, step_p);
 }
 
 void rt_stream_save(rt_stream *stream, const rt_bytes *position, rt_bytes *waiting)

@@ -7,6 +7,7 @@
 #include "runtime/stream/rt_parser.h"
 #include "runtime/stream/rt_position.h"
 #include "runtime/stream/rt_source.h"
+#include "runtime/wire/rt_fields.h"
 
 typedef struct {
     uint64_t lines, malformed;
@@ -21,7 +22,8 @@ typedef struct {
     uint64_t first_blank;            // number of the first
     uint64_t positive, odd_labels;
 } rt_stream_state;
-_Static_assert(sizeof(rt_stream_state) == RT_POSITION_COUNTS_BYTES, "it goes into files");
+
+extern const rt_fields rt_stream_state_fields; // as a position keeps it
 
 // One label, over the samples that this process has read.
 typedef struct {

@@ -2,7 +2,22 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "runtime/rt_build.h"
 #include "runtime/stream/rt_stream_parts.h"
+
+#define COUNTS(XX, PART, NONE, T) \
+    XX(T, lines)                  \
+    XX(T, malformed)
+RT_FIELDS(counts_fields, rt_stream_line_counts, COUNTS, "lines:8 malformed:8");
+#define STATE(XX, PART, NONE, T)                                                    \
+    XX(T, samples)                                                                  \
+    PART(T, all, &counts_fields) PART(T, window, &counts_fields) XX(T, blank_lines) \
+    XX(T, first_blank)                                                              \
+    XX(T, positive)                                                                 \
+    XX(T, odd_labels)
+RT_FIELDS_SHARED(rt_stream_state_fields, rt_stream_state, STATE,
+                 "samples:8 all*1{lines:8 malformed:8} window*2{lines:8 malformed:8} blank_lines:8 "
+                 "first_blank:8 positive:8 odd_labels:8");
 
 // ---- positions -------------------------------------------------------------------------------
 
@@ -49,7 +64,7 @@ void rt_stream_tell(const rt_stream *stream, rt_bytes *position)
     rt_bytes_put_u64(position, RT_POSITION_MAGIC);
     rt_bytes_put_u32(position, RT_POSITION_VERSION);
     rt_bytes_put_u32(position, 0);
-    rt_bytes_put(position, &s, sizeof s);
+    rt_fields_put(position, &rt_stream_state_fields, &s, 1);
     if (stream->parser_ops && stream->parser_ops->tell)
         stream->parser_ops->tell(stream->parser, &parser);
     if (keeps_more(stream))
@@ -99,8 +114,13 @@ static rt_status seek_new(rt_stream *stream, const rt_bytes *position, rt_error 
 {
     char name[RT_POSITION_NAME_BYTES];
     rt_reader reader = rt_bytes_reader(position);
-    rt_reader_take(&reader, RT_POSITION_HEAD_BYTES, 1);
-    rt_reader_get(&reader, &stream->state, 1, sizeof stream->state);
+    (void)rt_reader_u64(&reader);
+    const uint32_t version = rt_reader_u32(&reader);
+    (void)rt_reader_u32(&reader);
+    if (version > RT_POSITION_VERSION)
+        return rt_fail_format(error, "the position in the input", version, RT_POSITION_VERSION,
+                              NULL);
+    rt_fields_get(&reader, &rt_stream_state_fields, &stream->state, 1);
     const uint64_t parser_size = rt_reader_u64(&reader);
     const void *bytes = rt_reader_take(&reader, parser_size, 1);
     if (!rt_reader_get(&reader, name, 1, sizeof name) || reader.failed)
@@ -148,7 +168,7 @@ void rt_stream_save_ids(const rt_stream *stream, const rt_bytes *position, rt_by
     rt_reader reader = rt_bytes_reader(position);
     rt_stream_state s;
     rt_reader_take(&reader, RT_POSITION_HEAD_BYTES, 1);
-    if (stream->ids && rt_reader_get(&reader, &s, 1, sizeof s))
+    if (stream->ids && rt_fields_get(&reader, &rt_stream_state_fields, &s, 1))
         rt_ids_save(stream->ids, s.all.lines - s.all.malformed, bytes);
 }
 

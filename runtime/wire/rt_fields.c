@@ -79,18 +79,30 @@ static uint8_t *gather(const rt_fields *fields, const uint8_t *from, uint8_t *to
     return to;
 }
 
-void rt_fields_put(rt_bytes *bytes, const rt_fields *fields, const void *from, uint64_t count)
+void rt_fields_begin(rt_bytes *bytes, const rt_fields *fields)
 {
-    const uint32_t size = record_bytes(fields);
     rt_bytes_put_u64(bytes, RT_FIELDS_MAGIC);
     const size_t head = bytes->size;
     rt_bytes_put_u32(bytes, 0);
-    rt_bytes_put_u32(bytes, size);
+    rt_bytes_put_u32(bytes, record_bytes(fields));
     describe(fields, bytes);
     if (bytes->failed)
         return;
     const uint32_t text = (uint32_t)(bytes->size - head - 2 * sizeof(uint32_t));
     memcpy(bytes->data + head, &text, sizeof text);
+}
+
+void rt_fields_add(rt_bytes *bytes, const rt_fields *fields, const void *from)
+{
+    uint8_t *to = rt_bytes_extend(bytes, record_bytes(fields));
+    if (to)
+        gather(fields, from, to);
+}
+
+void rt_fields_put(rt_bytes *bytes, const rt_fields *fields, const void *from, uint64_t count)
+{
+    const uint32_t size = record_bytes(fields);
+    rt_fields_begin(bytes, fields);
     if (is_plain(fields)) {
         rt_bytes_put(bytes, from, count * size);
         return;
@@ -246,25 +258,42 @@ static bool is_ours(const rt_fields *fields, words text)
     return same && is_plain(fields);
 }
 
-bool rt_fields_get(rt_reader *reader, const rt_fields *fields, void *to, uint64_t count)
+// Takes the description off the reader; false: it is none.
+static bool take_head(rt_reader *reader, words *text_p, uint32_t *size_p)
 {
-    rt_reader head = *reader;
-    if (!rt_fields_are_next(reader))
-        return rt_fields_get_as(reader, fields, fields->before, to, count);
-    (void)rt_reader_u64(&head);
-    const uint32_t text_bytes = rt_reader_u32(&head), size = rt_reader_u32(&head);
-    const char *text = rt_reader_take(&head, text_bytes, 1);
+    (void)rt_reader_u64(reader);
+    const uint32_t text_bytes = rt_reader_u32(reader), size = rt_reader_u32(reader);
+    const char *text = rt_reader_take(reader, text_bytes, 1);
     uint32_t described = 0;
-    *reader = head;
     if (!text || text_bytes > TEXT_BYTES_MAX ||
         !sum_items((words){text, text + text_bytes}, 0, &described) || described != size) {
         reader->failed = true;
         return false;
     }
-    const words all = {text, text + text_bytes};
-    if (is_ours(fields, all))
+    *text_p = (words){text, text + text_bytes};
+    *size_p = size;
+    return true;
+}
+
+bool rt_fields_get(rt_reader *reader, const rt_fields *fields, void *to, uint64_t count)
+{
+    words text;
+    uint32_t size;
+    if (!rt_fields_are_next(reader))
+        return rt_fields_get_as(reader, fields, fields->before, to, count);
+    if (!take_head(reader, &text, &size))
+        return false;
+    if (is_ours(fields, text))
         return rt_reader_get(reader, to, count, size);
-    return read_all(reader, fields, all, to, count);
+    return read_all(reader, fields, text, to, count);
+}
+
+bool rt_fields_pass(rt_reader *reader, uint32_t before)
+{
+    words text;
+    if (rt_fields_are_next(reader) && !take_head(reader, &text, &before))
+        return false;
+    return rt_reader_take(reader, 1, before) != NULL;
 }
 
 bool rt_fields_are_next(const rt_reader *reader)

@@ -67,6 +67,13 @@ bool rt_fields_are_next(const rt_reader *reader);
 // Appends description and values of an array of structs.
 void rt_fields_put(rt_bytes *bytes, const rt_fields *fields, const void *from, uint64_t count);
 
+// The same, one struct at a time: the description, then each.
+void rt_fields_begin(rt_bytes *bytes, const rt_fields *fields);
+void rt_fields_add(rt_bytes *bytes, const rt_fields *fields, const void *from);
+
+// Passes over one struct, which is of `before` bytes where it has no description.
+bool rt_fields_pass(rt_reader *reader, uint32_t before);
+
 // Reads count structs, of whatever build; false: there is no such array. Members that are not kept
 // stay as they are in to.
 bool rt_fields_get(rt_reader *reader, const rt_fields *fields, void *to, uint64_t count);

@@ -11,6 +11,7 @@
 #include "dispatch/coordinator/dp_feed_parts.h"
 #include "dispatch/coordinator/dp_reading.h"
 #include "dispatch/planner/dp_setup.h"
+#include "tests/support/fields_case.h"
 #include "tests/support/said.h"
 #include "tests/support/test.h"
 
@@ -55,7 +56,7 @@ static dp_planner *planner_at(const feed_case *c, uint32_t iteration)
     assert_int_equal(dp_planner_create(&c->planner, &planner, NULL), RT_OK);
     dp_planner_save(planner, &(rt_bytes){0}, &state);
     assert_false(state.failed);
-    memcpy(state.data + sizeof(uint32_t), &iteration, sizeof iteration); // behind the format
+    memcpy(state.data + fields_at(&state, 0, "iteration"), &iteration, sizeof iteration);
     rt_reader reader = rt_bytes_reader(&state);
     rt_status status = dp_planner_load(planner, &reader, true, &restored, NULL);
     assert_int_equal(status, iteration > DP_ITERATIONS_MAX ? RT_DATA : RT_OK);

@@ -137,7 +137,7 @@ static void write_with(const char *const *sets, fault which, const numbers *n)
     rt_error error = {0};
     char path[600], *text = config_json(&config);
     (void)mkdir(folder(), 0700);
-    rt_manifest_begin(&json, "model");
+    rt_manifest_begin(&json, "model", RT_MANIFEST_FORMAT);
     put_number(&json, "iteration", n->iteration);
     put_number(&json, "samples", n->samples);
     put_number(&json, "scale_samples", n->scale_samples);

@@ -96,7 +96,7 @@ static void put_parts(rt_json *json, const written *w, const rt_file_sum *own)
 
 static void fill_manifest(rt_json *json, const written *w, const rt_file_sum *own)
 {
-    rt_manifest_begin(json, "checkpoint");
+    rt_manifest_begin(json, "checkpoint", RT_MANIFEST_FORMAT_STATE);
     rt_json_u64(json, "iteration", w->iteration);
     rt_json_u64(json, "base", w->base);
     rt_json_u64(json, "epoch", 7 + w->folder);

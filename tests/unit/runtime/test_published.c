@@ -18,7 +18,7 @@ static rt_status put_manifest(void *context, const char *version, rt_error *erro
 {
     const made *m = context;
     rt_json json;
-    rt_manifest_begin(&json, "checkpoint");
+    rt_manifest_begin(&json, "checkpoint", RT_MANIFEST_FORMAT);
     rt_json_u64(&json, "iteration", m->iteration);
     rt_json_u64(&json, "base", m->base);
     rt_json_u64(&json, "samples", m->iteration * UINT64_C(100));
