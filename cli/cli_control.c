@@ -14,6 +14,7 @@
 #include "edge_worker/predict/ew_cells.h"
 #include "runtime/config/rt_address.h"
 #include "runtime/files/rt_file.h"
+#include "runtime/rt_locale.h"
 #include "runtime/transport/rt_ask.h"
 
 #define ANSWER_S 10.0
@@ -245,10 +246,10 @@ typedef struct {
 
 static bool put_number(rt_json *json, const char *name, const char *text)
 {
-    char *end;
+    const char *end;
     if (!text)
         return true;
-    const double value = strtod(text, &end);
+    const double value = rt_locale_number(text, &end);
     if (end == text || *end || !isfinite(value)) {
         fprintf(stderr, "lanyard add: %s: %s is no number\n", name, text);
         return false;

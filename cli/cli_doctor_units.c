@@ -1,6 +1,5 @@
 // What `lanyard doctor` finds of the systemd units of this box: a process under one of them sees
 // and writes less than its user may. Only lines that those units have are understood.
-#include <ctype.h>
 #include <dirent.h>
 #include <stdio.h>
 #include <string.h>
@@ -187,7 +186,7 @@ static bool makes(const char *line, const char *path)
     if (!named)
         return false;
     const size_t end = (size_t)(named - line) + strlen(path);
-    return end <= strcspn(line, "\n") && (line[end] == '"' || isspace((unsigned char)line[end]));
+    return end <= strcspn(line, "\n") && strchr("\" \t\r\n", line[end]);
 }
 
 static bool has_line_that_makes(const unit *u, const char *path)

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/cli_help.h"
+#include "runtime/rt_locale.h"
 #include "runtime/transport/rt_member.h"
 
 #define FILES_MAX 65536 // descriptors
@@ -318,6 +319,7 @@ static void prepare_process(void)
 int main(int argc, char **argv)
 {
     hold_standard_descriptors();
+    (void)rt_locale_enter();
     rt_keep_freed_memory();
     prepare_process();
     // A file that may not grow (ulimit -f) is an error of that file, not the end of the process.

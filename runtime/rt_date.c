@@ -92,6 +92,48 @@ static int64_t floor_divide(int64_t a, int64_t b)
     return a / b - (a % b < 0);
 }
 
+// The parts of a time, as rt_date_parse has them: days of a year that begins in March.
+static void find_parts(int64_t ms, int parts[PARTS])
+{
+    const int64_t days = floor_divide(ms, RT_DAY_MS), of_day = ms - days * RT_DAY_MS;
+    int year = (int)(days / 365) + 1971; // late, never early, and a few steps from it
+    while (days_of(year, 1, 1) > days)
+        year--;
+    int month = 12;
+    while (days_of(year, month, 1) > days)
+        month--;
+    parts[YEAR] = year;
+    parts[MONTH] = month;
+    parts[DAY] = (int)(days - days_of(year, month, 1)) + 1;
+    parts[HOUR] = (int)(of_day / 3600000);
+    parts[MINUTE] = (int)(of_day / 60000 % 60);
+    parts[SECOND] = (int)(of_day / 1000 % 60);
+}
+
+size_t rt_date_format(const char *pattern, int64_t ms, char *text, size_t size)
+{
+    int parts[PARTS];
+    size_t used = 0;
+    find_parts(ms, parts);
+    for (; *pattern && used + 5 <= size; pattern++) {
+        part one = PARTS;
+        if (*pattern == '%')
+            one = part_of(*++pattern);
+        if (one == PARTS) {
+            text[used++] = *pattern;
+            continue;
+        }
+        const int count = *pattern == 'Y' ? 4 : 2;
+        for (int i = count, rest = parts[one]; i-- > 0; rest /= 10)
+            text[used + (size_t)i] = (char)('0' + rest % 10);
+        used += (size_t)count;
+    }
+    if (*pattern || used >= size)
+        return 0;
+    text[used] = '\0';
+    return used;
+}
+
 uint32_t rt_date_hour(int64_t ms)
 {
     const int64_t of_day = ms - floor_divide(ms, RT_DAY_MS) * RT_DAY_MS;

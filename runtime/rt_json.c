@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/rt_locale.h"
+
 void rt_json_init(rt_json *json, uint32_t indent)
 {
     *json = (rt_json){.indent = indent};
@@ -261,23 +263,15 @@ const char *rt_json_text(const rt_json *json, size_t *size_p)
     return json->text;
 }
 
-// A locale set by a library may print a decimal comma.
-static const char *force_point(char *text)
-{
-    char *comma = strchr(text, ',');
-    if (comma)
-        *comma = '.';
-    return text;
-}
-
 const char *rt_json_format_double(double value, char text[32])
 {
     for (int digits = 15; digits <= 17; digits++) {
+        const char *end;
         snprintf(text, 32, "%.*g", digits, value);
-        if (strtod(text, NULL) == value)
+        if (rt_locale_number(text, &end) == value)
             break;
     }
-    return force_point(text);
+    return text;
 }
 
 // Of 0.0001 to 1, where probabilities are: the same digits, twenty times as fast. The number that
@@ -314,10 +308,10 @@ const char *rt_json_format_float(float value, char text[32])
         return text;
     for (int digits = 6; digits <= 9; digits++) {
         snprintf(text, 32, "%.*g", digits, (double)value);
-        if (strtof(text, NULL) == value)
+        if (rt_locale_float(text) == value)
             break;
     }
-    return force_point(text);
+    return text;
 }
 
 rt_status rt_json_save(const rt_json *json, const char *path, rt_error *error)

@@ -1,9 +1,12 @@
 #define _GNU_SOURCE // sched_getaffinity
 #include "runtime/rt_thread.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
+
+#include "runtime/rt_locale.h"
 
 #define GROUP_LIMIT "/sys/fs/cgroup/cpu.max" // of the root of what the process sees
 
@@ -20,11 +23,31 @@ void rt_thread_take_signals(sigset_t before)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
+typedef struct {
+    void *(*run)(void *);
+    void *context;
+} beginning;
+
+// A thread begins in the locale of its process, which may be that of a host (rt_locale.h).
+static void *begin(void *context)
+{
+    const beginning b = *(beginning *)context;
+    rt_free(context);
+    (void)rt_locale_enter();
+    return b.run(b.context);
+}
+
 static int start(pthread_t *thread, const pthread_attr_t *how, void *(*run)(void *), void *context)
 {
+    beginning *b = rt_alloc(1, sizeof *b);
+    if (!b)
+        return EAGAIN;
+    *b = (beginning){run, context};
     const sigset_t before = rt_thread_hold_signals();
-    const int reason = pthread_create(thread, how, run, context);
+    const int reason = pthread_create(thread, how, begin, b);
     rt_thread_take_signals(before);
+    if (reason)
+        rt_free(b);
     return reason;
 }
 

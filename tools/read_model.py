@@ -16,6 +16,7 @@
     model.predict(dense, keys) -> predictions, those of `lanyard eval` but for rounding
     model.features(cells) -> dense, keys of samples whose cells are known by name, as text
     model.predict_cells(cells) -> predictions of them
+    model.trained_s when the last of its samples were trained
 
 As a program it prints a summary. Checksums are verified where libxxhash.so.0 is installed.
 """
@@ -25,6 +26,7 @@ import ctypes.util
 import datetime
 import glob
 import json
+import math
 import os
 import sys
 
@@ -195,10 +197,10 @@ def _read_old_tensors(path, data):
 class Model:
     """All rows of all shards, the dense part, and what predicting takes besides."""
 
-    def __init__(self, keys, versions, values, state, optimizer, dense, scale, config, meta):
+    def __init__(self, keys, versions, values, state, optimizer, dense, scale, config, meta, written_s=0.0):
         self.keys, self.versions, self.values, self.state = keys, versions, values, state
         self.optimizer, self.dense, self.meta = optimizer, dense, meta
-        self.scale, self.config = scale, config
+        self.scale, self.config, self._written_s = scale, config, written_s
         self._order = np.argsort(keys)
         if np.any(np.diff(keys[self._order].view(np.int64)) == 0):
             raise ModelError("a key has two rows")
@@ -333,8 +335,14 @@ class Model:
         np.add.at(rows[:, sequence], samples[there], (unit @ weight[0] + bias[0])[:, None] * h)
         return rows
 
+    @property
+    def trained_s(self):
+        """When the last samples were trained, in seconds since 1970; where the folder does not say, when it was
+        written."""
+        return self.meta.get("trained_s", self._written_s)
+
     def features(self, cells):
-        """cells: name of a column -> its texts, "" where missing; of a column of several values, in
+        """cells: name of a column -> its texts, "" or None where missing; of a column of several values, in
         JSON's format, lists. Returns dense (samples x features, as predict takes them) and a list of
         every sample's keys."""
         stream = self.config["stream"]
@@ -343,22 +351,23 @@ class Model:
             _criteo_columns() if stream["format"] == "criteo" else None
         if columns is None:
             raise ModelError(f"stream.format {stream['format']}: samples have no cells")
+        if stream["format"] == "json":  # an array is the cell of several values, and its text is one of them
+            columns = [dict(column, separator="\x1f") for column in columns]
+        names, wanted = _names(columns), _wanted(columns)
         texts, ids, dense, keys, field = {}, {}, [], [[] for _ in range(count)], 0
-        for column in columns:
-            kind, name = column["kind"], column["name"]
-            made = column.get("from") or []
-            made = [made] if isinstance(made, str) else made
+        for column, name in zip(columns, names):
+            kind, made = column["kind"], _sources(column)
             own = texts[made[0]] if len(made) == 1 else cells.get(name, [""] * count)
-            texts[name] = own
+            texts[column["name"]] = own = ["" if is_missing(one) else one for one in own]
             if len(made) > 1:
-                ids[name] = [_cross([ids[one][i] for one in made]) for i in range(count)]
-            elif kind != "dense":
-                ids[name] = None if kind == "multi" else [_id_of(column, text) for text in own]
+                ids[column["name"]] = [_cross([ids[one][i] for one in made]) for i in range(count)]
+            elif kind == "categorical" or column["name"] in wanted:
+                ids[column["name"]] = [_id_of(column, text) for text in own]
             if kind == "dense":
                 dense.append([_number_of(column, text) for text in own])
             elif kind in ("categorical", "multi"):
                 for i in range(count):
-                    many = _ids_of(column, own[i]) if kind == "multi" else [ids[name][i]]
+                    many = _ids_of(column, own[i]) if kind == "multi" else [ids[column["name"]][i]]
                     keys[i] += [field << 56 | one for one in many]
                 field += 1
         return np.array(dense, np.float32).T.reshape(count, -1), keys
@@ -385,6 +394,36 @@ class Model:
 # ---- from cells to numbers: docs/MODEL_FORMAT.md, "A prediction"
 
 ID_MISSING = (1 << 56) - 1
+
+
+def is_missing(value):
+    """Whether it stands for a cell that is empty: None, NaN, NaT, NA of pandas, "" and the like."""
+    try:
+        return value is None or value == "" or bool(value != value)
+    except TypeError:  # NA is neither itself nor something else
+        return True
+    except (ArithmeticError, ValueError):  # a signalling NaN; several values
+        return not hasattr(value, "__len__")
+
+
+def _sources(column):
+    """Names of the columns that it is made of."""
+    made = column.get("from") or []
+    return [made] if isinstance(made, str) else made
+
+
+def _names(columns):
+    """How each is called by who asks: by its name, its path, or the number of its cell in a line."""
+    names, cells = [], 0
+    for column in columns:
+        cells += not _sources(column)
+        names.append(column["name"] or column.get("path") or str(cells))
+    return names
+
+
+def _wanted(columns):
+    """Names of those that crosses are made of."""
+    return {name for column in columns for name in _sources(column) if len(_sources(column)) > 1}
 
 
 def _criteo_columns():
@@ -470,7 +509,7 @@ def _number_of(column, text):
     if number is not None:
         return float(number)
     if column.get("transform") == "log1p":
-        return float(np.log1p(max(float(text), 0.0)))
+        return math.log1p(max(float(text), 0.0))
     return float(text)
 
 
@@ -651,8 +690,10 @@ def read_model(folder):
         with open(config_path, encoding="utf-8") as file:
             config = json.load(file)
     first, keys, versions, values, state = rows
+    manifest = os.path.join(folder, "manifest.json")
+    written_s = float(int(os.stat(manifest).st_mtime)) if meta else 0.0
     return Model(keys, versions, values, state, OPTIMIZERS[first["optimizer"]], dense, scale,
-                 config, meta)
+                 config, meta, written_s)
 
 
 def main(arguments):

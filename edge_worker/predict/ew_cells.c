@@ -8,9 +8,11 @@
 #include "runtime/numbers/rt_decimal.h"
 #include "runtime/rt_hash.h"
 #include "runtime/rt_json.h"
+#include "runtime/rt_locale.h"
 #include "runtime/stream/rt_criteo.h"
 #include "runtime/stream/rt_json_cell.h"
 #include "runtime/stream/rt_parser.h"
+#include "runtime/stream/rt_table.h"
 
 #define COLUMNS_MAX (RT_COLUMNS_MAX + 1u)
 
@@ -20,15 +22,16 @@ typedef struct {
 } cell;
 
 struct ew_cells {
-    rt_stream_config config;  // of the parser of put cells
-    rt_table_config table;    // of it: columns by their own names, no header
+    rt_stream_config config;  // of lines: as configured, but for a header
     const rt_parser_ops *ops; // NULL: the generator's samples
-    const rt_parser_ops *line_ops;
-    void *parser, *line_parser; // line_parser: of whole lines, as the configuration has them
-    bool is_json;               // lines are
+    void *parser;
+    rt_columns *columns;  // of tables and JSON; else NULL
+    rt_cell *column_cells; // by column
+    bool is_json, has_delimiter;
     rt_schema schema;
     uint32_t count;
     char (*names)[RT_NAME_MAX];
+    uint32_t *places; // of tables and JSON: the column of each
     char *separators; // 0: the column has one value
     cell *cells;      // count
     rt_bytes line;
@@ -55,87 +58,61 @@ static void name_generated(ew_cells *cells)
         snprintf(cells->names[cells->count++], RT_NAME_MAX, "%s", schema->field_names[f]);
 }
 
-static bool is_made_into(const rt_table_config *table, const char *name)
+// What a prediction does not need is not asked for: labels, weights, ids, unless something is made
+// of them. What is ignored may be said, and when it was, which the log of what was served wants.
+static bool is_asked_for(const rt_columns *columns, uint32_t index)
 {
-    for (uint32_t i = 0; i < table->column_count; i++)
-        for (uint32_t k = 0; k < table->columns[i].from_count; k++)
-            if (strcmp(table->columns[i].from[k], name) == 0)
-                return true;
-    return false;
+    const rt_cell_use use = rt_columns_use(columns, index);
+    const rt_column_kind kind = columns->items[index].column.kind;
+    const bool may_be_said = kind == RT_COLUMN_IGNORE || kind == RT_COLUMN_TIME;
+    return use == RT_CELL_NEEDED || (use != RT_CELL_NONE && may_be_said);
 }
 
-// Cells are divided by commas and quoted where they need it, unless a column divides its own values
-// by commas.
-//
-// What a prediction does not need is not asked for: weights, ids, times, unless something is made
-// of them; nor are columns that are made of others.
-static rt_status name_table(ew_cells *cells, const rt_stream_config *stream, rt_error *error)
+static rt_status create_columns(ew_cells *cells, rt_error *error)
 {
-    const rt_table_config *table = &stream->table;
-    rt_column *columns;
-    if (rt_config_copy_columns(table->columns, table->column_count, &columns))
+    rt_table_config table = cells->config.table;
+    if (rt_config_copy_columns(table.columns, table.column_count, &table.columns))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    cells->table = *table;
-    cells->table.columns = columns;
-    cells->table.column_count = 0;
-    cells->table.has_header = false;
-    cells->table.delimiter = ',';
-    cells->table.quotes = RT_QUOTES_AUTO; // whatever a file may have between its delimiters
-    for (uint32_t i = 0; i < table->column_count; i++) {
-        rt_column *one = &columns[cells->table.column_count];
-        *one = table->columns[i];
-        const bool is_aside = one->kind == RT_COLUMN_WEIGHT || one->kind == RT_COLUMN_ID ||
-                              one->kind == RT_COLUMN_TIME;
-        if (is_aside && !is_made_into(table, one->name))
+    for (uint32_t i = 0; i < table.column_count && cells->is_json; i++)
+        table.columns[i].separator = EW_CELLS_SEPARATOR;
+    const rt_status status = rt_columns_create(&table, RT_COLUMNS_QUESTIONS, "stream.table.columns",
+                                               &cells->columns, error);
+    rt_free(table.columns);
+    if (status)
+        return status;
+    cells->column_cells = rt_alloc(cells->columns->count, sizeof *cells->column_cells);
+    if (!cells->column_cells)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    for (uint32_t i = 0; i < cells->columns->count; i++) {
+        const rt_column *column = &cells->columns->items[i].column;
+        cells->column_cells[i] = (rt_cell){"", 0};
+        if (!is_asked_for(cells->columns, i))
             continue;
-        if (is_aside)
-            one->kind = RT_COLUMN_IGNORE;
-        cells->table.column_count++;
-        if (stream->format == RT_FORMAT_JSON)
-            one->separator = EW_CELLS_SEPARATOR;
-        if (one->kind == RT_COLUMN_MULTI && one->separator == ',')
-            cells->table.delimiter = '\t';
-        if (one->kind != RT_COLUMN_LABEL && one->from_count == 0) {
-            if (one->kind == RT_COLUMN_MULTI)
-                cells->separators[cells->count] = one->separator;
-            snprintf(cells->names[cells->count++], RT_NAME_MAX, "%s", one->name);
-        }
+        if (column->kind == RT_COLUMN_MULTI)
+            cells->separators[cells->count] = column->separator;
+        rt_columns_name(cells->columns, i, cells->names[cells->count]);
+        cells->places[cells->count++] = i;
     }
     return RT_OK;
 }
 
 static rt_status create_parsers(ew_cells *cells, const rt_config *config, rt_error *error)
 {
-    rt_stream_config lines = config->stream;
     cells->config = config->stream;
+    cells->config.labels_optional = true;
+    cells->config.table.has_header = false; // who has one says so
     cells->is_json = config->stream.format == RT_FORMAT_JSON;
-    cells->config.labels_optional = lines.labels_optional = true;
-    const bool has_columns = rt_format_has(config->stream.format, RT_HAS_COLUMNS);
-    if (has_columns) // a column means the same in both
-        cells->config.format = RT_FORMAT_TABLE;
-    cells->ops = rt_parser_find(cells->config.format);
-    cells->line_ops = rt_parser_find(lines.format);
+    cells->has_delimiter = rt_format_has(config->stream.format, RT_HAS_DELIMITER);
     if (rt_format_is_generated(config->stream.format)) {
         name_generated(cells);
         return RT_OK;
     }
-    if (config->stream.format != RT_FORMAT_CRITEO && !has_columns)
-        return rt_fail(error, RT_UNSUPPORTED,
-                       "stream.format \"%s\": it has no cells; `lanyard predict` reads its lines",
-                       rt_config_choice_name("stream.format", (int)config->stream.format));
-    rt_status status = RT_OK;
-    if (config->stream.format == RT_FORMAT_CRITEO)
+    rt_status status = rt_parser_open(&cells->config, &cells->ops, &cells->parser, error);
+    if (!status && rt_format_has(config->stream.format, RT_HAS_COLUMNS))
+        status = create_columns(cells, error);
+    if (!status && config->stream.format == RT_FORMAT_CRITEO)
         name_criteo(cells);
-    else
-        status = name_table(cells, &config->stream, error);
-    if (status)
-        return status;
-    if (has_columns)
-        cells->config.table = cells->table;
-    status = cells->ops->create(&cells->config, &cells->parser, error);
-    if (status)
-        return status;
-    return cells->line_ops->create(&lines, &cells->line_parser, error);
+    return status;
 }
 
 static rt_status create_all(ew_cells *cells, const rt_config *config, rt_error *error)
@@ -145,11 +122,13 @@ static rt_status create_all(ew_cells *cells, const rt_config *config, rt_error *
     if (status)
         return status;
     cells->names = rt_alloc(COLUMNS_MAX, sizeof *cells->names);
+    cells->places = rt_alloc(COLUMNS_MAX, sizeof *cells->places);
     cells->separators = rt_alloc(COLUMNS_MAX, sizeof *cells->separators);
     cells->cells = rt_alloc(COLUMNS_MAX, sizeof *cells->cells);
     cells->dense = rt_alloc(cells->schema.dense_count + 1u, sizeof *cells->dense);
     cells->keys = rt_alloc(cells->schema.keys_per_sample_max, sizeof *cells->keys);
-    if (!cells->names || !cells->separators || !cells->cells || !cells->dense || !cells->keys)
+    if (!cells->names || !cells->places || !cells->separators || !cells->cells || !cells->dense ||
+        !cells->keys)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     return create_parsers(cells, config, error);
 }
@@ -174,16 +153,21 @@ void ew_cells_destroy(ew_cells *cells)
         return;
     if (cells->parser)
         cells->ops->destroy(cells->parser);
-    if (cells->line_parser)
-        cells->line_ops->destroy(cells->line_parser);
+    rt_columns_destroy(cells->columns);
     rt_bytes_fini(&cells->line);
-    rt_free(cells->table.columns);
+    rt_free(cells->column_cells);
     rt_free(cells->keys);
     rt_free(cells->dense);
     rt_free(cells->cells);
     rt_free(cells->separators);
+    rt_free(cells->places);
     rt_free(cells->names);
     rt_free(cells);
+}
+
+const rt_columns *ew_cells_columns(const ew_cells *cells)
+{
+    return cells->columns;
 }
 
 uint32_t ew_cells_count(const ew_cells *cells)
@@ -251,6 +235,25 @@ const char *ew_cells_word(const ew_cells *cells, bool is_true)
     return is_true ? "1" : "0";
 }
 
+rt_status ew_cells_refuse_name(const ew_cells *cells, const char *name, size_t length,
+                               rt_error *error)
+{
+    const int shown = (int)rt_min_u64(length, RT_NAME_MAX);
+    for (uint32_t i = 0; cells->columns && i < cells->columns->count; i++) {
+        const rt_column *column = &cells->columns->items[i].column;
+        if (strncmp(column->name, name, length) != 0 || column->name[length] != '\0')
+            continue;
+        if (column->from_count > 0)
+            return rt_fail(error, RT_DATA, "\"%s\" is made of \"%s\"%s: say that", column->name,
+                           column->from[0], column->from_count > 1 ? " and others" : "");
+        return rt_fail(error, RT_DATA,
+                       "the model has no column \"%s\" that is asked for: what nothing is made of, "
+                       "a label, a weight or an id, is left out",
+                       column->name);
+    }
+    return rt_fail(error, RT_DATA, "the model has no column \"%.*s\"", shown, name);
+}
+
 // ---- samples ---------------------------------------------------------------------------------
 
 static rt_status refuse(const ew_cells *cells, uint32_t column, const char *expected,
@@ -290,27 +293,10 @@ static bool has_any(const cell *c, const char *bytes)
     return false;
 }
 
-static rt_status put_cell(ew_cells *cells, uint32_t column, char delimiter, rt_error *error)
+static rt_status append(ew_cells *cells, const rt_line_sample *sample, rt_batch *batch,
+                        rt_error *error)
 {
-    const cell *c = &cells->cells[column];
-    if (delimiter == ',' && has_any(c, ",\"\r\n"))
-        ew_cells_quote(c->text, c->length, &cells->line);
-    else if (delimiter == '\t' && has_any(c, "\t\r\n"))
-        return refuse(cells, column, "a cell without tabs and line ends", error);
-    else
-        rt_bytes_put(&cells->line, c->text, c->length);
-    return RT_OK;
-}
-
-static rt_status parse(ew_cells *cells, const rt_parser_ops *ops, void *parser, const char *text,
-                       size_t length, rt_batch *batch, rt_error *error)
-{
-    rt_line line = {.text = text, .length = (uint32_t)length, .number = 2};
-    rt_line_sample sample = {.dense = cells->dense, .keys = cells->keys};
-    rt_line_problem problem = {.goes_on = false};
-    if (!ops->parse(parser, &line, &sample, &problem))
-        return rt_fail(error, RT_DATA, "%s", problem.text);
-    if (rt_batch_append(batch, 0, cells->dense, cells->keys, sample.key_count))
+    if (rt_batch_append(batch, 0, cells->dense, cells->keys, sample->key_count))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     return RT_OK;
 }
@@ -327,16 +313,34 @@ static rt_status finish_line(rt_bytes *line, rt_error *error)
     return RT_OK;
 }
 
+// The line that was put.
+static rt_status parse(ew_cells *cells, size_t length, rt_batch *batch, bool *goes_on_p,
+                       rt_error *error)
+{
+    const rt_status status = finish_line(&cells->line, error);
+    if (status)
+        return status;
+    const rt_line line = {
+        .text = (const char *)cells->line.data, .length = (uint32_t)length, .number = 2};
+    rt_line_sample sample = {.dense = cells->dense, .keys = cells->keys};
+    rt_line_problem problem = {.goes_on = false};
+    if (cells->ops->parse(cells->parser, &line, &sample, &problem))
+        return append(cells, &sample, batch, error);
+    *goes_on_p = problem.goes_on;
+    return rt_fail(error, RT_DATA, "%s", problem.text);
+}
+
 static bool is_number(const cell *c, double *value_p)
 {
-    char text[64], *end;
+    char text[64];
+    const char *end;
     if (rt_decimal_short(c->text, c->length, value_p))
         return true;
     if (c->length >= sizeof text)
         return false;
     memcpy(text, c->text, c->length);
     text[c->length] = '\0';
-    *value_p = strtod(text, &end);
+    *value_p = rt_locale_number(text, &end);
     return *end == '\0' && isfinite(*value_p);
 }
 
@@ -376,47 +380,111 @@ static rt_status append_generated(ew_cells *cells, rt_batch *batch, rt_error *er
     return RT_OK;
 }
 
-static rt_status put_cells(ew_cells *cells, rt_error *error)
+// A line of Criteo's format.
+static rt_status put_line(ew_cells *cells, rt_error *error)
 {
-    char delimiter = '\t';
-    if (rt_format_has(cells->config.format, RT_HAS_DELIMITER))
-        delimiter = cells->table.delimiter;
     rt_bytes_clear(&cells->line);
     for (uint32_t i = 0; i < cells->count; i++) {
+        const cell *c = &cells->cells[i];
+        if (c->length > 0 && has_any(c, "\t\r\n"))
+            return refuse(cells, i, "a cell without tabs and line ends", error);
         if (i > 0)
-            rt_bytes_put(&cells->line, &delimiter, 1);
-        const rt_status status = put_cell(cells, i, delimiter, error);
-        if (status)
-            return status;
+            rt_bytes_put(&cells->line, "\t", 1);
+        rt_bytes_put(&cells->line, c->text, c->length);
     }
     return RT_OK;
 }
 
+// Copies of the cells, each with a byte behind it that belongs to no number.
+static rt_status copy_cells(ew_cells *cells, rt_error *error)
+{
+    size_t at = 0;
+    rt_bytes_clear(&cells->line);
+    for (uint32_t i = 0; i < cells->count; i++) {
+        rt_bytes_put(&cells->line, cells->cells[i].text, cells->cells[i].length);
+        rt_bytes_put(&cells->line, "\n", 1);
+    }
+    const rt_status status = finish_line(&cells->line, error);
+    for (uint32_t i = 0; i < cells->count && !status; i++) {
+        const size_t length = cells->cells[i].length;
+        cells->column_cells[cells->places[i]] =
+            (rt_cell){(const char *)cells->line.data + at, length};
+        at += length + 1;
+    }
+    return status;
+}
+
+static rt_status append_columns(ew_cells *cells, rt_batch *batch, rt_error *error)
+{
+    rt_line_sample sample = {.dense = cells->dense, .keys = cells->keys};
+    uint32_t bad;
+    const rt_status status = copy_cells(cells, error);
+    if (status)
+        return status;
+    rt_columns_begin(cells->columns, &sample);
+    if (rt_columns_take_all(cells->columns, cells->column_cells, &sample, &bad))
+        return append(cells, &sample, batch, error);
+    const rt_columns_one *one = &cells->columns->items[bad];
+    const uint32_t from = one->column.from_count > 0 ? one->from[0] : bad;
+    uint32_t place = 0;
+    while (cells->places[place] != from)
+        place++;
+    return refuse(cells, place, rt_columns_expected(cells->columns, bad), error);
+}
+
 rt_status ew_cells_append(ew_cells *cells, rt_batch *batch, rt_error *error)
 {
+    bool goes_on;
     if (!cells->ops)
         return append_generated(cells, batch, error);
-    rt_status status = put_cells(cells, error);
+    if (cells->columns)
+        return append_columns(cells, batch, error);
+    if (cells->count == 0)
+        return rt_fail(error, RT_UNSUPPORTED,
+                       "stream.format \"%s\" has no cells: its lines can be asked",
+                       rt_config_choice_name("stream.format", (int)cells->config.format));
+    const rt_status status = put_line(cells, error);
     if (status)
         return status;
     const size_t length = cells->line.size;
-    status = finish_line(&cells->line, error);
-    if (status)
-        return status;
-    return parse(cells, cells->ops, cells->parser, (const char *)cells->line.data, length, batch,
-                 error);
+    return parse(cells, length, batch, &goes_on, error);
+}
+
+// ---- lines -----------------------------------------------------------------------------------
+
+rt_status ew_cells_order(ew_cells *cells, const char *const *names, size_t count, rt_error *error)
+{
+    if (cells->has_delimiter && count > 0)
+        return rt_table_order_by(cells->parser, names, count, error);
+    if (cells->has_delimiter)
+        return rt_table_order(cells->parser, NULL, NULL, error);
+    if (count > 0)
+        return rt_fail(error, RT_DATA, "lines of stream.format \"%s\" have no order of columns",
+                       rt_config_choice_name("stream.format", (int)cells->config.format));
+    return RT_OK;
+}
+
+rt_status ew_cells_take_header(ew_cells *cells, const char *text, size_t length, bool *is_one_p,
+                               rt_error *error)
+{
+    const rt_line line = {.text = text, .length = (uint32_t)length, .number = 1};
+    *is_one_p =
+        cells->has_delimiter && length <= RT_LINE_MAX && rt_table_is_header(cells->parser, &line);
+    if (*is_one_p)
+        return rt_table_order(cells->parser, "line", &line, error);
+    return RT_OK;
 }
 
 rt_status ew_cells_append_line(ew_cells *cells, const char *text, size_t length, rt_batch *batch,
-                               rt_error *error)
+                               bool *goes_on_p, rt_error *error)
 {
+    *goes_on_p = false;
     if (!cells->ops)
         return rt_fail(error, RT_UNSUPPORTED, "generated samples have no lines");
+    if (length > RT_LINE_MAX)
+        return rt_fail(error, RT_DATA, "expected a line of at most %u bytes, found %zu",
+                       RT_LINE_MAX, length);
     rt_bytes_clear(&cells->line);
     rt_bytes_put(&cells->line, text, length);
-    const rt_status status = finish_line(&cells->line, error);
-    if (status)
-        return status;
-    return parse(cells, cells->line_ops, cells->line_parser, (const char *)cells->line.data, length,
-                 batch, error);
+    return parse(cells, length, batch, goes_on_p, error);
 }

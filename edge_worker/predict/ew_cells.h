@@ -1,12 +1,13 @@
 // ew_cells - samples made of cells that are known by the names of their columns.
 //
-// Cells are put together as a line of the model's own format, and its own parser makes the sample:
-// ids, transforms and what is missing are those of training. Names: of format criteo I1 to I13, C1
-// to C26; of tables and JSON those of stream.table.columns, but for the label; of the generator D1,
-// D2... and its fields, whose cells are numbers. One thread.
+// What makes samples of lines makes those of cells: ids, transforms and what is missing are those
+// of training. Names: of format criteo I1 to I13, C1 to C26; of tables and JSON those of the columns
+// that have a cell and are no label (rt_columns_use, rt_columns_name); of the generator D1, D2...
+// and its fields, whose cells are numbers. libsvm has lines alone. One thread.
 #ifndef EW_CELLS_H
 #define EW_CELLS_H
 
+#include "runtime/stream/rt_columns.h"
 #include "runtime/stream/rt_stream.h"
 #include "runtime/wire/rt_bytes.h"
 
@@ -14,10 +15,12 @@
 
 typedef struct ew_cells ew_cells;
 
-// config outlives it. RT_CONFIG, RT_NO_MEMORY; RT_UNSUPPORTED: samples of this format have no
-// cells.
+// config outlives it. RT_CONFIG, RT_NO_MEMORY.
 rt_status ew_cells_create(const rt_config *config, ew_cells **cells_p, rt_error *error);
 void ew_cells_destroy(ew_cells *cells); // also NULL
+
+// Those of tables and JSON; NULL: of other formats. Valid as long as cells.
+const rt_columns *ew_cells_columns(const ew_cells *cells);
 
 uint32_t ew_cells_count(const ew_cells *cells);
 const char *ew_cells_name(const ew_cells *cells, uint32_t column);
@@ -55,8 +58,24 @@ const char *ew_cells_word(const ew_cells *cells, bool is_true);
 // RT_NO_MEMORY. The batch is unchanged then.
 rt_status ew_cells_append(ew_cells *cells, rt_batch *batch, rt_error *error);
 
-// The same of a whole line of the format, without its line end. No header.
-rt_status ew_cells_append_line(ew_cells *cells, const char *text, size_t length, rt_batch *batch,
+// Of a name that no cell has: why.
+rt_status ew_cells_refuse_name(const ew_cells *cells, const char *name, size_t length,
                                rt_error *error);
+
+// ---- lines ---------------------------------------------------------------------------------------
+
+// How lines stand from now on: names of columns in the order of their cells; count 0: as configured.
+// RT_DATA: a column is missing, or stands twice; or lines of this format have no order.
+rt_status ew_cells_order(ew_cells *cells, const char *const *names, size_t count, rt_error *error);
+
+// Whether a line without its line end is a header; if so, lines stand as it says from now on.
+// RT_DATA: it lacks a column, or has one twice.
+rt_status ew_cells_take_header(ew_cells *cells, const char *text, size_t length, bool *is_one_p,
+                               rt_error *error);
+
+// As ew_cells_append, of a whole line of the format, without its line end. *goes_on_p: it may be
+// whole with the line that follows.
+rt_status ew_cells_append_line(ew_cells *cells, const char *text, size_t length, rt_batch *batch,
+                               bool *goes_on_p, rt_error *error);
 
 #endif

@@ -1,10 +1,13 @@
 #include "edge_worker/predict/ew_finished.h"
 
+#include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "runtime/files/rt_manifest.h"
+#include "runtime/rt_json_read.h"
 #include "runtime/stream/rt_parser.h"
 
 static uint64_t next_generation(void)
@@ -53,15 +56,23 @@ static rt_status open_dense(ew_finished *weights, const ew_source *source, rt_er
     return RT_OK;
 }
 
+// What every answer says of the model, whoever gives it.
 static void read_origin(ew_finished *weights, const ew_source *source)
 {
+    char path[RT_PATH_MAX + 64];
+    struct stat info = {0};
     cJSON *root = NULL;
+    snprintf(path, sizeof path, "%s/" RT_MANIFEST_NAME, source->folder);
+    (void)stat(path, &info);
     if (rt_manifest_read(source->folder, &root, NULL))
         root = NULL;
     if (!rt_manifest_u64(root, "iteration", UINT64_C(1) << 53, &weights->iteration))
         weights->iteration = 0;
     if (!rt_manifest_u64(root, "samples", UINT64_C(1) << 53, &weights->samples))
         weights->samples = 0;
+    weights->trained_s = rt_json_number(root, "trained_s");
+    if (isnan(weights->trained_s))
+        weights->trained_s = (double)info.st_mtim.tv_sec;
     cJSON_Delete(root);
 }
 

@@ -32,6 +32,8 @@ typedef struct {
     char dense_path[RT_PATH_MAX + 64];
     rt_scale *scale;             // NULL: dense features stay as they are
     uint64_t iteration, samples; // of the manifest; 0: it does not say
+    double trained_s; // when the last of its samples were trained, in seconds since 1970, as the
+                      // manifest says; else when that was written; 0: it has none
 } ew_finished;
 
 // All that the source holds, checked by its manifest. config lives as long as weights. RT_DATA,

@@ -8,9 +8,12 @@
 #include "edge_worker/predict/ew_cells.h"
 #include "edge_worker/predict/ew_scorer.h"
 #include "edge_worker/predict/lanyard.h"
+#include "runtime/files/rt_checkpoint.h"
+#include "runtime/files/rt_published.h"
 #include "runtime/rt_hash.h"
 #include "runtime/rt_json.h"
-#include "runtime/rt_log.h"
+#include "runtime/rt_locale.h"
+#include "runtime/stream/rt_line.h"
 
 #define PUBLIC __attribute__((visibility("default")))
 #define BATCH_SAMPLES 256u
@@ -23,6 +26,11 @@ typedef struct room {
     ew_cells *cells;
     rt_batch batch;
     bool is_place[BATCH_SAMPLES];  // of a line that is no sample
+    lanyard_told told;             // of rows that are none; NULL: nobody is
+    void *context;
+    locale_t host;   // of the thread that asks
+    uint64_t nans;   // rows of this call that gave NaN
+    rt_error reason; // of the first
     char (*numbers)[NUMBER_BYTES]; // a cell of each column
 } room;
 
@@ -76,10 +84,29 @@ static rt_status name_outputs(lanyard_model *model, rt_error *error)
     return RT_OK;
 }
 
+// The folder of the version in force, where a run publishes.
+static rt_status find_version(const char *folder, char found[RT_PATH_MAX + 64], rt_error *error)
+{
+    rt_published current;
+    const rt_status status = rt_published_read(folder, &current, error);
+    if (!status)
+        return rt_checkpoint_path(folder, current.iteration, found, RT_PATH_MAX + 64, error);
+    if (status != RT_NOT_FOUND)
+        return status;
+    *error = (rt_error){0};
+    if ((size_t)snprintf(found, RT_PATH_MAX + 64, "%s", folder) >= RT_PATH_MAX + 64)
+        return rt_fail(error, RT_CONFIG, "%.200s...: the path is too long", folder);
+    return RT_OK;
+}
+
 static rt_status load(lanyard_model *model, const char *folder, rt_error *error)
 {
     ew_source source;
-    rt_status status = ew_source_open(folder, NULL, 0, false, &model->config, &source, error);
+    char found[RT_PATH_MAX + 64]; // copied where it is needed later
+    rt_status status = find_version(folder, found, error);
+    if (status)
+        return status;
+    status = ew_source_open(found, NULL, 0, false, &model->config, &source, error);
     if (status)
         return status;
     model->has_config = true;
@@ -104,7 +131,10 @@ PUBLIC int lanyard_load(const char *folder, lanyard_model **model_p, char *error
         return tell(&failure, LANYARD_NO_MEMORY, error, error_size);
     }
     pthread_mutex_init(&model->lock, NULL);
-    if (load(model, folder, &failure))
+    const locale_t host = rt_locale_enter();
+    const rt_status status = load(model, folder, &failure);
+    rt_locale_leave(host);
+    if (status)
         lanyard_free(model);
     else
         *model_p = model;
@@ -140,11 +170,34 @@ PUBLIC void lanyard_free(lanyard_model *model)
     rt_free(model);
 }
 
+PUBLIC void lanyard_version(const lanyard_model *model, uint64_t *iteration, uint64_t *samples,
+                            double *trained_s)
+{
+    if (iteration)
+        *iteration = model->weights.iteration;
+    if (samples)
+        *samples = model->weights.samples;
+    if (trained_s)
+        *trained_s = model->weights.trained_s;
+}
+
 PUBLIC const char *lanyard_column_name(const lanyard_model *model, size_t number)
 {
     if (number >= ew_cells_count(model->cells))
         return NULL;
     return ew_cells_name(model->cells, (uint32_t)number);
+}
+
+PUBLIC char lanyard_column_separator(const lanyard_model *model, size_t number)
+{
+    if (number >= ew_cells_count(model->cells))
+        return 0;
+    return ew_cells_separator(model->cells, (uint32_t)number);
+}
+
+PUBLIC const char *lanyard_format(const lanyard_model *model)
+{
+    return rt_config_choice_name("stream.format", (int)model->config.stream.format);
 }
 
 PUBLIC size_t lanyard_dense_count(const lanyard_model *model)
@@ -198,8 +251,9 @@ static rt_status create_room(const lanyard_model *model, room **room_p, rt_error
 }
 
 // The lock is not the model's to change for its users; scoring changes nothing else of it.
-static rt_status enter(const lanyard_model *model, room **room_p, rt_error *error)
+static rt_status enter(const lanyard_model *model, locale_t host, room **room_p, rt_error *error)
 {
+    rt_status status = RT_OK;
     lanyard_model *own = (lanyard_model *)(uintptr_t)model;
     pthread_mutex_lock(&own->lock);
     room *r = own->rooms;
@@ -207,7 +261,12 @@ static rt_status enter(const lanyard_model *model, room **room_p, rt_error *erro
         own->rooms = r->next;
     pthread_mutex_unlock(&own->lock);
     if (!r)
-        return create_room(model, room_p, error);
+        status = create_room(model, &r, error);
+    if (status)
+        return status;
+    r->host = host;
+    r->told = NULL;
+    r->nans = 0;
     *room_p = r;
     return RT_OK;
 }
@@ -221,18 +280,38 @@ static void leave(const lanyard_model *model, room *r)
     pthread_mutex_unlock(&own->lock);
 }
 
+// A row that gives NaN. The host is called in its own locale.
+static void tell_row(room *r, size_t row, const rt_error *reason)
+{
+    if (r->nans++ == 0)
+        r->reason = *reason;
+    if (r->nans == 1)
+        rt_fail_in(&r->reason, "row %zu", row);
+    if (!r->told)
+        return;
+    rt_locale_leave(r->host);
+    r->told(r->context, row, reason->text);
+    (void)rt_locale_enter();
+}
+
 // Scores what is in the batch and empties it. from: number of its first sample in all.
 static rt_status score_batch(const lanyard_model *model, room *r, size_t from, float *all,
                              rt_error *error)
 {
     const float *probabilities;
+    rt_error none = {0};
     const uint32_t count = r->batch.sample_count, labels = model->weights.schema.output_count;
     float *to = all + from * labels;
     const rt_status status =
         ew_scorer_run(r->scorer, &model->weights, &r->batch, &probabilities, error);
-    if (!status)
-        for (uint32_t i = 0; i < count * labels; i++)
-            to[i] = r->is_place[i / labels] ? NAN : probabilities[i];
+    for (uint32_t i = 0; i < count * labels && !status; i++) {
+        const bool is_place = r->is_place[i / labels];
+        to[i] = is_place ? NAN : probabilities[i];
+        if (!is_place && isnan(to[i]) && (i + 1) % labels == 0) {
+            rt_fail(&none, RT_DATA, "the model gives no number: its weights are not finite");
+            tell_row(r, from + i / labels, &none);
+        }
+    }
     memset(r->is_place, 0, sizeof r->is_place);
     rt_batch_clear(&r->batch);
     return status;
@@ -285,7 +364,7 @@ static rt_status find_places(const room *r, const lanyard_column *columns, size_
     for (size_t i = 0; i < column_count; i++) {
         places[i] = ew_cells_find(r->cells, columns[i].name, strlen(columns[i].name));
         if (places[i] == EW_CELL_NONE)
-            return rt_fail(error, RT_DATA, "the model has no column \"%s\"", columns[i].name);
+            return ew_cells_refuse_name(r->cells, columns[i].name, strlen(columns[i].name), error);
         if ((int)columns[i].type < LANYARD_TEXT || columns[i].type > LANYARD_BOOL)
             return rt_fail(error, RT_DATA, "column \"%s\": unknown type %d", columns[i].name,
                            (int)columns[i].type);
@@ -316,17 +395,29 @@ static rt_status score_columns(const lanyard_model *model, room *r, const lanyar
     return RT_OK;
 }
 
+// What a call has to say when all went well: of rows that gave NaN.
+static void end_call(const lanyard_model *model, room *r, size_t rows, rt_error *failure)
+{
+    if (failure->status == RT_OK && r->nans > 0)
+        snprintf(failure->text, sizeof failure->text,
+                 "%" PRIu64 " of %zu rows gave no number; %.300s", r->nans, rows, r->reason.text);
+    rt_batch_clear(&r->batch);
+    memset(r->is_place, 0, sizeof r->is_place);
+    leave(model, r);
+}
+
 PUBLIC int lanyard_score(const lanyard_model *model, const lanyard_column *columns,
                          size_t column_count, size_t count, float *probabilities, char *error,
                          size_t error_size)
 {
     room *r;
     rt_error failure = {0};
-    if (enter(model, &r, &failure) == RT_OK) {
+    const locale_t host = rt_locale_enter();
+    if (enter(model, host, &r, &failure) == RT_OK) {
         score_columns(model, r, columns, column_count, count, probabilities, &failure);
-        rt_batch_clear(&r->batch);
-        leave(model, r);
+        end_call(model, r, count, &failure);
     }
+    rt_locale_leave(host);
     return tell(&failure, LANYARD_BAD_INPUT, error, error_size);
 }
 
@@ -350,61 +441,110 @@ static rt_status append_place(const lanyard_model *model, room *r, rt_error *err
     return RT_OK;
 }
 
-// A line that is no sample gets a place, so that those behind it keep their numbers.
-static rt_status append_line(const lanyard_model *model, room *r, const char *text, size_t length,
-                             rt_error *error)
+// Lines that are left, and rows so far.
+typedef struct {
+    const char *at, *end;
+    size_t rows;
+} lines_left;
+
+// The bytes of a line at `at`, without its end; *next_p: behind that.
+static size_t line_at(const char *at, const char *end, const char **next_p)
 {
-    rt_status status = RT_DATA;
+    const char *stop = memchr(at, '\n', (size_t)(end - at));
+    size_t length = (size_t)((stop ? stop : end) - at);
+    *next_p = stop ? stop + 1 : end;
+    return length - (length > 0 && at[length - 1] == '\r');
+}
+
+// The next row: a line, or several that a quote holds together. If they are none, the first stands
+// alone, and gets a place, so that those behind it keep their numbers.
+static rt_status append_row(const lanyard_model *model, room *r, lines_left *left, rt_error *error)
+{
+    const char *first = left->at, *next, *behind;
+    size_t length = line_at(first, left->end, &behind);
+    rt_error reason = {0}, later = {0};
+    bool goes_on = false;
+    rt_status status = rt_fail(&reason, RT_DATA, "expected a sample, found an empty line");
     if (length > 0)
-        status = ew_cells_append_line(r->cells, text, length, &r->batch, error);
-    if (status == RT_DATA)
-        return append_place(model, r, error);
+        status =
+            ew_cells_append_line(r->cells, first, length, &r->batch, &goes_on, &reason);
+    next = behind;
+    for (uint32_t lines = 1; status == RT_DATA && goes_on && next < left->end &&
+                             lines < RT_LINES_JOINED_MAX && length < RT_LINES_JOINED_BYTES;
+         lines++) {
+        length = (size_t)(next - first) + line_at(next, left->end, &next);
+        status = ew_cells_append_line(r->cells, first, length, &r->batch, &goes_on, &later);
+    }
+    left->at = status ? behind : next;
+    if (status == RT_DATA) {
+        tell_row(r, left->rows, &reason);
+        status = append_place(model, r, error);
+    } else if (status) {
+        *error = length > 0 && later.status ? later : reason;
+    }
+    left->rows += status == RT_OK;
     return status;
 }
 
-static rt_status score_lines(const lanyard_model *model, room *r, const char *lines, size_t size,
-                             float *to, size_t capacity, size_t *count_p, rt_error *error)
+// A mark that some programs begin a file with, and a header.
+static rt_status pass_head(room *r, lines_left *left, bool is_ordered, rt_error *error)
 {
-    const char *at = lines, *end = lines + size;
-    size_t count = 0;
-    while (at < end) {
-        const char *stop = memchr(at, '\n', (size_t)(end - at));
-        const char *next = stop ? stop + 1 : end;
-        size_t length = (size_t)(next - at);
-        length -= stop != NULL;
-        length -= length > 0 && at[length - 1] == '\r';
-        if (count == capacity)
+    static const char mark[] = "\xef\xbb\xbf";
+    bool is_header = false;
+    const char *behind;
+    if (left->end - left->at >= 3 && memcmp(left->at, mark, 3) == 0)
+        left->at += 3;
+    if (left->at == left->end || is_ordered)
+        return RT_OK;
+    const size_t length = line_at(left->at, left->end, &behind);
+    const rt_status status =
+        ew_cells_take_header(r->cells, left->at, length, &is_header, error);
+    if (is_header)
+        left->at = behind;
+    return status;
+}
+
+static rt_status score_lines(const lanyard_model *model, room *r, lines_left *left, bool is_ordered,
+                             float *to, size_t capacity, rt_error *error)
+{
+    rt_status status = pass_head(r, left, is_ordered, error);
+    while (!status && left->at < left->end) {
+        if (left->rows == capacity)
             return rt_fail(error, RT_DATA, "more than %zu lines", capacity);
-        rt_status status = append_line(model, r, at, length, error);
-        if (status)
-            return status;
-        count++;
-        at = next;
-        status = score_if_due(model, r, at == end, count, to, error);
-        if (status)
-            return status;
+        status = append_row(model, r, left, error);
+        if (!status)
+            status = score_if_due(model, r, left->at == left->end, left->rows, to, error);
     }
-    *count_p = count;
-    return RT_OK;
+    return status;
+}
+
+PUBLIC int lanyard_score_lines_as(const lanyard_model *model, const char *const *order,
+                                  size_t order_count, const char *lines, size_t size,
+                                  float *probabilities, size_t capacity, size_t *count_p,
+                                  lanyard_told told, void *context, char *error, size_t error_size)
+{
+    room *r;
+    rt_error failure = {0};
+    lines_left left = {.at = lines, .end = lines + size};
+    const locale_t host = rt_locale_enter();
+    if (enter(model, host, &r, &failure) == RT_OK) {
+        r->told = told;
+        r->context = context;
+        if (ew_cells_order(r->cells, order, order_count, &failure) == RT_OK)
+            score_lines(model, r, &left, order_count > 0, probabilities, capacity, &failure);
+        end_call(model, r, left.rows, &failure);
+    }
+    rt_locale_leave(host);
+    *count_p = failure.status ? 0 : left.rows;
+    return tell(&failure, LANYARD_BAD_INPUT, error, error_size);
 }
 
 PUBLIC int lanyard_score_lines(const lanyard_model *model, const char *lines, size_t size,
                                float *probabilities, size_t capacity, size_t *count_p, char *error,
                                size_t error_size)
 {
-    room *r;
-    rt_error failure = {0};
-    *count_p = 0;
-    rt_status status = enter(model, &r, &failure);
-    if (!status) {
-        status = score_lines(model, r, lines, size, probabilities, capacity, count_p, &failure);
-        rt_batch_clear(&r->batch);
-        memset(r->is_place, 0, sizeof r->is_place);
-        leave(model, r);
-    }
-    if (!status)
-        failure = (rt_error){0}; // of lines that gave NaN
-    return tell(&failure, LANYARD_BAD_INPUT, error, error_size);
+    return lanyard_score_lines_as(model, NULL, 0, lines, size, probabilities, capacity, count_p,
+                                  NULL, NULL, error, error_size);
 }
 
 // ---- by keys ---------------------------------------------------------------------------------
@@ -430,6 +570,15 @@ static rt_status check_keys(const rt_schema *schema, const uint64_t *keys, size_
     return RT_OK;
 }
 
+static rt_status check_dense(const rt_schema *schema, const float *dense, size_t sample,
+                             rt_error *error)
+{
+    for (uint32_t d = 0; d < schema->dense_count; d++)
+        if (!isfinite(dense[d]))
+            return rt_fail(error, RT_DATA, "sample %zu: dense feature %u is not finite", sample, d);
+    return RT_OK;
+}
+
 static rt_status score_keys(const lanyard_model *model, room *r, size_t count, const float *dense,
                             const uint64_t *keys, const size_t *offsets, float *to, rt_error *error)
 {
@@ -441,6 +590,8 @@ static rt_status score_keys(const lanyard_model *model, room *r, size_t count, c
             end = offsets[i + 1];
         }
         rt_status status = check_keys(schema, keys + first, end - first, i, error);
+        if (!status)
+            status = check_dense(schema, dense + i * schema->dense_count, i, error);
         if (status)
             return status;
         if (rt_batch_append(&r->batch, 0, dense + i * schema->dense_count, keys + first,
@@ -459,10 +610,11 @@ PUBLIC int lanyard_score_keys(const lanyard_model *model, size_t count, const fl
 {
     room *r;
     rt_error failure = {0};
-    if (enter(model, &r, &failure) == RT_OK) {
+    const locale_t host = rt_locale_enter();
+    if (enter(model, host, &r, &failure) == RT_OK) {
         score_keys(model, r, count, dense, keys, key_offsets, probabilities, &failure);
-        rt_batch_clear(&r->batch);
-        leave(model, r);
+        end_call(model, r, count, &failure);
     }
+    rt_locale_leave(host);
     return tell(&failure, LANYARD_BAD_INPUT, error, error_size);
 }

@@ -1,17 +1,20 @@
 #include "edge_worker/serve/ew_event.h"
 
 #include <cjson/cJSON.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "runtime/rt_date.h"
 
 #define TIME_BYTES 80u
 
 typedef struct {
     const rt_column *column;
-    uint32_t cell; // EW_CELL_NONE: it has none that anybody gives
+    const rt_column *time; // the same, or a time that is made of it; NULL: it is none
+    uint32_t cell;         // EW_CELL_NONE: it has none that anybody gives
 } part;
 
 typedef struct {
@@ -21,11 +24,11 @@ typedef struct {
 
 struct ew_event {
     const ew_cells *cells;
-    rt_column *columns; // a copy: the configuration goes with its version of the model
     bool is_json, has_quotes;
     char delimiter;
     uint32_t count;
-    part *parts;
+    part *parts; // of the cells of a line; columns are those of cells
+    char now[TIME_BYTES];
 };
 
 // ---- what can be told ------------------------------------------------------------------------
@@ -74,6 +77,26 @@ static rt_status check(const rt_stream_config *stream, rt_error *error)
     return RT_OK;
 }
 
+// A column that is made of others has no cell: it is made when the line is read.
+static void find_parts(ew_event *event, const rt_columns *columns)
+{
+    char name[RT_NAME_MAX];
+    for (uint32_t i = 0; i < columns->count; i++) {
+        const rt_column *column = &columns->items[i].column, *time = NULL;
+        if (rt_columns_use(columns, i) == RT_CELL_NONE)
+            continue;
+        for (uint32_t t = i; t < columns->count && !time; t++) {
+            const rt_columns_one *one = &columns->items[t];
+            const bool is_made = one->column.from_count == 1 && one->from[0] == i;
+            if (one->column.kind == RT_COLUMN_TIME && (t == i || is_made))
+                time = &one->column;
+        }
+        rt_columns_name(columns, i, name);
+        event->parts[event->count++] =
+            (part){column, time, ew_cells_find(event->cells, name, strlen(name))};
+    }
+}
+
 rt_status ew_event_create(const rt_config *config, const ew_cells *cells, ew_event **event_p,
                           rt_error *error)
 {
@@ -91,17 +114,11 @@ rt_status ew_event_create(const rt_config *config, const ew_cells *cells, ew_eve
     event->has_quotes = table->quotes == RT_QUOTES_RFC4180 ||
                         (table->quotes == RT_QUOTES_AUTO && table->delimiter != '\t');
     event->parts = rt_alloc(table->column_count, sizeof *event->parts);
-    if (!event->parts ||
-        rt_config_copy_columns(table->columns, table->column_count, &event->columns)) {
+    if (!event->parts) {
         ew_event_destroy(event);
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     }
-    for (uint32_t i = 0; i < table->column_count; i++) {
-        const rt_column *one = &event->columns[i];
-        if (one->from_count == 0) // else it is made of others when the line is read
-            event->parts[event->count++] =
-                (part){one, ew_cells_find(cells, one->name, strlen(one->name))};
-    }
+    find_parts(event, ew_cells_columns(cells));
     *event_p = event;
     return RT_OK;
 }
@@ -111,7 +128,6 @@ void ew_event_destroy(ew_event *event)
     if (!event)
         return;
     rt_free(event->parts);
-    rt_free(event->columns);
     rt_free(event);
 }
 
@@ -119,16 +135,23 @@ void ew_event_destroy(ew_event *event)
 
 static size_t format_time(const rt_column *column, double now_s, char text[TIME_BYTES])
 {
-    const time_t seconds = (time_t)now_s;
-    struct tm parts;
-    const double ms = floor(now_s * 1000);
+    const int64_t ms = (int64_t)floor(now_s * 1000);
+    if (strncmp(column->time_format, "unix", 4) != 0)
+        return rt_date_format(column->time_format, ms, text, TIME_BYTES);
     if (strcmp(column->time_format, "unix") == 0)
-        return (size_t)snprintf(text, TIME_BYTES, "%.3f", ms / 1000);
-    if (strncmp(column->time_format, "unix", 4) == 0)
-        return (size_t)snprintf(text, TIME_BYTES, "%.0f", ms);
-    if (!gmtime_r(&seconds, &parts))
-        return 0;
-    return strftime(text, TIME_BYTES, column->time_format, &parts);
+        return (size_t)snprintf(text, TIME_BYTES, "%" PRId64 ".%03d", ms / 1000, (int)(ms % 1000));
+    return (size_t)snprintf(text, TIME_BYTES, "%" PRId64, ms);
+}
+
+void ew_event_date(ew_event *event, double now_s, ew_cells *cells)
+{
+    const char *text;
+    size_t length;
+    for (uint32_t i = 0; i < event->count; i++) {
+        const part *p = &event->parts[i];
+        if (p->time && p->cell != EW_CELL_NONE && !ew_cells_get(cells, p->cell, &text, &length))
+            ew_cells_put(cells, p->cell, event->now, format_time(p->time, now_s, event->now));
+    }
 }
 
 // What the question says goes before what is known here: a replayed question keeps its time.
@@ -140,8 +163,8 @@ static value value_of(const ew_event *event, const part *p, const char *id, doub
         return (value){id, strlen(id)};
     if (p->cell != EW_CELL_NONE && ew_cells_get(event->cells, p->cell, &v.text, &v.length))
         return v;
-    if (p->column->kind == RT_COLUMN_TIME)
-        return (value){time_text, format_time(p->column, now_s, time_text)};
+    if (p->time)
+        return (value){time_text, format_time(p->time, now_s, time_text)};
     return (value){"", 0};
 }
 

@@ -16,6 +16,10 @@ rt_status ew_event_create(const rt_config *config, const ew_cells *cells, ew_eve
                           rt_error *error);
 void ew_event_destroy(ew_event *event); // NULL is fine
 
+// Puts the time of the answer into the cells of times that features are made of, where the question
+// says none. The bytes stay as they are until the next such call.
+void ew_event_date(ew_event *event, double now_s, ew_cells *cells);
+
 // Appends the line of the cells, with its line end. RT_DATA: a cell cannot stand in a line of this
 // format, or id cannot; RT_NO_MEMORY. lines is unchanged then.
 rt_status ew_event_put(ew_event *event, const char *id, double now_s, rt_bytes *lines,

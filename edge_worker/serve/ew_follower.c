@@ -116,16 +116,12 @@ static uint64_t sum_of(const char *path)
 static void note_version(side *s, const target *t)
 {
     char path[PATH_SIZE + 32];
-    struct stat info = {0};
     snprintf(path, sizeof path, "%s/" RT_MANIFEST_NAME, t->folder);
-    (void)stat(path, &info);
     s->run = t->info.run;
     s->version = (ew_version){.iteration = s->weights.iteration,
                               .samples = s->weights.samples,
-                              .trained_s = (double)info.st_mtim.tv_sec,
+                              .trained_s = s->weights.trained_s,
                               .id = sum_of(path)};
-    if (t->is_published && !isnan(t->info.trained_s))
-        s->version.trained_s = t->info.trained_s;
 }
 
 static void drop(side *s)

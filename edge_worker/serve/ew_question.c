@@ -147,8 +147,7 @@ static rt_status take_members(ew_questions *q, const cJSON *object, value *value
     for (const cJSON *one = object->child; one; one = one->next) {
         column = ew_cells_find_behind(q->cells, column, one->string, strlen(one->string));
         if (column == EW_CELL_NONE)
-            return rt_fail(error, RT_DATA, "the model has no column \"%.*s\"", RT_NAME_MAX,
-                           one->string);
+            return ew_cells_refuse_name(q->cells, one->string, strlen(one->string), error);
         value *v = &values[column];
         if (v->is_given)
             return rt_fail(error, RT_DATA, "\"%s\" stands twice", ew_cells_name(q->cells, column));
@@ -197,7 +196,8 @@ static rt_status keep_candidate(ew_questions *q, const ew_question *question, ui
     return ew_event_put(q->event, id, now_s, q->lines, error);
 }
 
-static rt_status take_candidate(ew_questions *q, const cJSON *json, rt_batch *batch,
+// What is predicted of is what is kept: where the question says no time, that of the answer.
+static rt_status take_candidate(ew_questions *q, const cJSON *json, double now_s, rt_batch *batch,
                                 rt_error *error)
 {
     const size_t lists = q->lists.size;
@@ -208,6 +208,8 @@ static rt_status take_candidate(ew_questions *q, const cJSON *json, rt_batch *ba
     if (status)
         return status;
     put_cells(q);
+    if (q->event)
+        ew_event_date(q->event, now_s, q->cells);
     status = ew_cells_append(q->cells, batch, error);
     q->lists.size = lists;
     return status;
@@ -221,7 +223,7 @@ static rt_status take_candidates(ew_questions *q, const cJSON *array, uint32_t m
     for (const cJSON *one = array->child; one; one = one->next, number++) {
         if (number == most)
             return rt_fail(error, RT_LIMIT, "more than %" PRIu32 " candidates", most);
-        rt_status status = take_candidate(q, one, batch, error);
+        rt_status status = take_candidate(q, one, now_s, batch, error);
         if (!status)
             status = keep_candidate(q, question, number, now_s, error);
         if (status)

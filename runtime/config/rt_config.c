@@ -1,6 +1,5 @@
 #include "runtime/config/rt_config.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -366,7 +365,7 @@ static bool is_bare_text(const rt_config_key *key, const char *value)
         return false;
     if (key->type == RT_KEY_LIST)
         return key->list->takes_text && *value != '[' &&
-               !(key->list->takes_number && isdigit((unsigned char)*value));
+               !(key->list->takes_number && *value >= '0' && *value <= '9');
     return key->type == RT_KEY_TEXT || key->type == RT_KEY_CHOICE || key->type == RT_KEY_CHARACTER;
 }
 

@@ -138,7 +138,8 @@ typedef struct {
     char **files;         // paths; "-" is standard input; .zst is unpacked on the way
     uint64_t samples_max; // stop after so many; 0: until the input ends
     bool fifo_ends;       // the input from a FIFO ends with its last writer
-    bool labels_optional; // no key: who predicts sets it. A label that is there is passed over
+    bool labels_optional; // no key: who predicts sets it. Lines are questions: of what stands there
+                          // only what a prediction needs is read, and labels may be left out
     rt_dense_scaling dense_scaling;
     double malformed_share_max; // of the last 5,000 to 10,000 lines (judged from 1,000 lines on)
     double negatives_keep;      // share of the samples with label 0 that is trained; 0: all

@@ -9,6 +9,7 @@
 
 #include "runtime/config/rt_config_keys.h"
 #include "runtime/rt_date.h"
+#include "runtime/rt_locale.h"
 
 // A flow of lines (events, outcomes) that does not come from files, and the names of its keys.
 typedef struct {
@@ -113,8 +114,8 @@ rt_status rt_config_check_input(const rt_config *config, rt_error *error)
 
 static bool is_number(const char *text)
 {
-    char *end;
-    double number = strtod(text, &end);
+    const char *end;
+    const double number = rt_locale_number(text, &end);
     return end != text && *end == '\0' && isfinite(number);
 }
 

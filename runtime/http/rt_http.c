@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,6 +21,7 @@
 #include "runtime/http/rt_http_head.h"
 #include "runtime/http/rt_http_secrets.h"
 #include "runtime/rt_json.h"
+#include "runtime/rt_locale.h"
 #include "runtime/rt_log.h"
 #include "runtime/rt_thread.h"
 
@@ -377,8 +377,10 @@ static bool is_declared_too_long(const rt_http_request *request)
 // A packed body would be taken for text, be told that it is there, and be nothing that can be read.
 static bool is_packed(const rt_http_request *request)
 {
+    static const char none[] = "identity";
     const char *text = rt_http_header(request, MHD_HTTP_HEADER_CONTENT_ENCODING);
-    return text && *text && strcasecmp(text, "identity") != 0;
+    const bool is_plain = text && rt_locale_begins(text, none) && !text[strlen(none)];
+    return text && *text && !is_plain;
 }
 
 // Counts what the body holds with so many bytes; false: there is no room for them.

@@ -3,11 +3,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "runtime/rt_log.h"
+#include "runtime/rt_locale.h"
 
 #define FILE_BYTES_MAX ((size_t)64 << 10)
 #define TOKEN_BYTES_MIN 16
@@ -185,9 +185,9 @@ bool rt_http_secrets_permit(const rt_http_secrets *secrets, const char *header, 
         return true;
     if (!header)
         return false;
-    if (strncasecmp(header, SCHEME, strlen(SCHEME)) == 0)
+    if (rt_locale_begins(header, SCHEME))
         return is_token(secrets->token, header + strlen(SCHEME));
-    return takes_password && strncasecmp(header, BASIC, strlen(BASIC)) == 0 &&
+    return takes_password && rt_locale_begins(header, BASIC) &&
            password_of(header + strlen(BASIC), password, sizeof password) &&
            is_token(secrets->token, password);
 }

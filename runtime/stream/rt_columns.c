@@ -1,4 +1,3 @@
-#define _GNU_SOURCE // strtod_l
 #include "runtime/stream/rt_columns.h"
 
 #include <math.h>
@@ -9,6 +8,7 @@
 #include "runtime/rt_date.h"
 #include "runtime/numbers/rt_decimal.h"
 #include "runtime/rt_hash.h"
+#include "runtime/rt_locale.h"
 
 #define WEIGHT_MAX 1e6
 #define TIME_MS_MAX 4e14 // 14,000 years
@@ -27,14 +27,14 @@ static bool is_plain_number(rt_cell number)
     return number.length > 0;
 }
 
-bool rt_columns_number(locale_t locale, rt_cell number, double *value_p)
+bool rt_columns_number(rt_cell number, double *value_p)
 {
     if (rt_decimal_short(number.text, number.length, value_p))
         return true;
     if (!is_plain_number(number))
         return false;
-    char *end;
-    *value_p = strtod_l(number.text, &end, locale);
+    const char *end;
+    *value_p = rt_locale_number(number.text, &end);
     return end == number.text + number.length && isfinite(*value_p);
 }
 
@@ -64,14 +64,14 @@ static bool parse_id_number(rt_cell number, uint64_t *id_p)
 
 // ---- transforms ------------------------------------------------------------------------------
 
-static bool parse_time(const rt_columns *columns, const rt_columns_one *one, rt_cell value,
+static bool parse_time(const rt_columns_one *one, rt_cell value,
                        int64_t *ms_p)
 {
     const char *format = one->column.time_format;
     double number;
     if (strncmp(format, "unix", 4) != 0)
         return rt_date_parse(format, value.text, value.length, ms_p);
-    if (!rt_columns_number(columns->locale, value, &number))
+    if (!rt_columns_number(value, &number))
         return false;
     *ms_p = 0;
     if (strcmp(format, "unix") == 0)
@@ -84,19 +84,19 @@ static bool parse_time(const rt_columns *columns, const rt_columns_one *one, rt_
 }
 
 // Hour, weekday or bucket.
-static bool transform(const rt_columns *columns, const rt_columns_one *one, rt_cell value,
+static bool transform(const rt_columns_one *one, rt_cell value,
                       uint32_t *result_p)
 {
     int64_t ms;
     double number;
     if (one->is_dated) {
-        if (!parse_time(columns, one, value, &ms))
+        if (!parse_time(one, value, &ms))
             return false;
         *result_p =
             one->column.transform == RT_TRANSFORM_HOUR ? rt_date_hour(ms) : rt_date_weekday(ms);
         return true;
     }
-    if (!rt_columns_number(columns->locale, value, &number))
+    if (!rt_columns_number(value, &number))
         return false;
     uint32_t bucket = 0;
     while (bucket < one->column.edge_count && one->column.edges[bucket] <= number)
@@ -151,7 +151,7 @@ static bool parse_id(const rt_columns *columns, const rt_columns_one *one, rt_ce
         return true;
     if (one->column.transform == RT_TRANSFORM_NONE)
         return parse_plain_id(one, value, id_p);
-    const bool is_good = transform(columns, one, value, &result);
+    const bool is_good = transform(one, value, &result);
     *id_p = RT_ID_MISSING;
     if (is_good)
         *id_p = result;
@@ -180,11 +180,11 @@ static bool parse_ignored(rt_columns *columns, uint32_t index, rt_cell value)
 }
 
 // Below RT_CLASSES_MAX, which floats hold.
-static bool parse_class(const rt_columns *columns, const rt_columns_one *one, rt_cell value,
+static bool parse_class(const rt_columns_one *one, rt_cell value,
                         float *label_p)
 {
     double number;
-    if (!rt_columns_number(columns->locale, value, &number))
+    if (!rt_columns_number(value, &number))
         return false;
     *label_p = (float)number;
     return number >= 0 && number < one->column.classes && number == floor(number);
@@ -197,21 +197,17 @@ static bool parse_label(const rt_columns *columns, const rt_columns_one *one, rt
     const char *wanted = one->column.label_value;
     double number;
     value = filled(one, value);
-    if (columns->labels_optional) {
-        *label_p = 0;
-        return true;
-    }
     if (value.length == 0) {
         *label_p = NAN;
         return columns->schema.label_count > 1;
     }
     if (one->column.classes)
-        return parse_class(columns, one, value, label_p);
+        return parse_class(one, value, label_p);
     if (!one->is_label_number) {
         *label_p = value.length == strlen(wanted) && memcmp(value.text, wanted, value.length) == 0;
         return true;
     }
-    if (!rt_columns_number(columns->locale, value, &number))
+    if (!rt_columns_number(value, &number))
         return false;
     *label_p = one->column.label_rule == RT_LABEL_AT_LEAST ? number >= one->label_number
                                                            : number == one->label_number;
@@ -222,17 +218,17 @@ static bool parse_label(const rt_columns *columns, const rt_columns_one *one, rt
     return true;
 }
 
-static bool parse_dense(const rt_columns *columns, const rt_columns_one *one, rt_cell value,
+static bool parse_dense(const rt_columns_one *one, rt_cell value,
                         float *dense_p)
 {
     double number = 0;
     uint32_t result = 0;
     value = filled(one, value);
     if (one->column.transform >= RT_TRANSFORM_HOUR) {
-        if (value.length > 0 && !transform(columns, one, value, &result))
+        if (value.length > 0 && !transform(one, value, &result))
             return false;
         number = result;
-    } else if (value.length > 0 && !rt_columns_number(columns->locale, value, &number)) {
+    } else if (value.length > 0 && !rt_columns_number(value, &number)) {
         return false;
     }
     if (one->column.transform == RT_TRANSFORM_LOG1P)
@@ -270,12 +266,12 @@ static bool parse_multi(const rt_columns_one *one, rt_cell value, rt_line_sample
     return true;
 }
 
-static bool parse_weight(const rt_columns *columns, const rt_columns_one *one, rt_cell value,
+static bool parse_weight(const rt_columns_one *one, rt_cell value,
                          rt_line_sample *sample)
 {
     double number = 1;
     value = filled(one, value);
-    if (value.length > 0 && !rt_columns_number(columns->locale, value, &number))
+    if (value.length > 0 && !rt_columns_number(value, &number))
         return false;
     sample->weight = (float)number;
     return number >= 0 && number <= WEIGHT_MAX;
@@ -301,18 +297,18 @@ bool rt_columns_take(rt_columns *columns, uint32_t index, rt_cell value, rt_line
     case RT_COLUMN_LABEL:
         return parse_label(columns, one, value, sample);
     case RT_COLUMN_DENSE:
-        return parse_dense(columns, one, value, &sample->dense[(*dense_count)++]);
+        return parse_dense(one, value, &sample->dense[(*dense_count)++]);
     case RT_COLUMN_CATEGORICAL:
         return parse_categorical(columns, index, value, sample);
     case RT_COLUMN_MULTI:
         return parse_multi(one, value, sample);
     case RT_COLUMN_WEIGHT:
-        return parse_weight(columns, one, value, sample);
+        return parse_weight(one, value, sample);
     case RT_COLUMN_ID:
         sample->id = rt_hash_bytes(value.text, value.length);
         return value.length > 0;
     case RT_COLUMN_TIME:
-        return parse_time(columns, one, filled(one, value), &sample->time_ms);
+        return parse_time(one, filled(one, value), &sample->time_ms);
     case RT_COLUMN_IGNORE:
         return parse_ignored(columns, index, value);
     }
@@ -363,18 +359,35 @@ const char *rt_columns_expected(const rt_columns *columns, uint32_t index)
     }
 }
 
-bool rt_columns_reads(const rt_columns *columns, uint32_t index)
+rt_cell_use rt_columns_use(const rt_columns *columns, uint32_t index)
 {
     const rt_columns_one *one = &columns->items[index];
     if (one->column.from_count > 0)
-        return false;
-    if (one->column.kind != RT_COLUMN_IGNORE || one->is_wanted)
-        return true;
-    for (uint32_t i = index + 1; i < columns->count; i++) {
-        if (columns->items[i].column.from_count == 1 && columns->items[i].from[0] == index)
-            return true;
-    }
-    return false;
+        return RT_CELL_NONE;
+    if (one->is_feature)
+        return RT_CELL_NEEDED;
+    return one->is_of_labels ? RT_CELL_LABEL : RT_CELL_BESIDE;
+}
+
+void rt_columns_name(const rt_columns *columns, uint32_t index, char name[RT_NAME_MAX])
+{
+    const rt_column *column = &columns->items[index].column;
+    uint32_t number = 1;
+    for (uint32_t i = 0; i < index; i++)
+        number += rt_columns_use(columns, i) != RT_CELL_NONE;
+    if (column->name[0] || column->path[0])
+        snprintf(name, RT_NAME_MAX, "%s", column->name[0] ? column->name : column->path);
+    else
+        snprintf(name, RT_NAME_MAX, "%u", number);
+}
+
+bool rt_columns_reads(const rt_columns *columns, uint32_t index)
+{
+    const rt_columns_one *one = &columns->items[index];
+    const rt_cell_use use = rt_columns_use(columns, index);
+    if (columns->are_questions)
+        return use == RT_CELL_NEEDED;
+    return use != RT_CELL_NONE && (one->column.kind != RT_COLUMN_IGNORE || one->is_source);
 }
 
 // ---- creation --------------------------------------------------------------------------------
@@ -407,6 +420,7 @@ static rt_status find_sources(rt_columns *columns, const char *list, uint32_t in
             return rt_fail(error, RT_CONFIG, "%s[%u] (%s): no column before it is named \"%s\"",
                            list, index, one->column.name, one->column.from[k]);
         one->from[k] = i;
+        columns->items[i].is_source = true;
         columns->items[i].is_wanted |= one->column.from_count > 1;
     }
     columns->derived_count += one->column.from_count > 0;
@@ -418,7 +432,7 @@ static rt_status prepare(rt_columns *columns, const char *list, uint32_t index, 
     rt_columns_one *one = &columns->items[index];
     const rt_column *asked = &one->column;
     const rt_cell wanted = {asked->label_value, strlen(asked->label_value)};
-    one->is_label_number = rt_columns_number(columns->locale, wanted, &one->label_number);
+    one->is_label_number = rt_columns_number(wanted, &one->label_number);
     one->is_label_one =
         one->is_label_number && one->label_number == 1 && asked->label_rule == RT_LABEL_EQUALS;
     one->is_dated =
@@ -462,6 +476,25 @@ static rt_status place_label(rt_columns *columns, const char *list, uint32_t ind
     return RT_OK;
 }
 
+// What a column is made of stands before it.
+static void find_uses(rt_columns *columns)
+{
+    for (uint32_t i = columns->count; i-- > 0;) {
+        rt_columns_one *one = &columns->items[i];
+        const rt_column_kind kind = one->column.kind;
+        const bool is_value = kind == RT_COLUMN_DENSE || kind == RT_COLUMN_CATEGORICAL ||
+                              kind == RT_COLUMN_MULTI;
+        one->is_feature |= is_value;
+        one->is_of_labels |= kind == RT_COLUMN_LABEL;
+        for (uint32_t k = 0; k < one->column.from_count; k++) {
+            columns->items[one->from[k]].is_feature |= one->is_feature;
+            columns->items[one->from[k]].is_of_labels |= one->is_of_labels;
+        }
+        if (columns->are_questions && !is_value)
+            one->kind = RT_COLUMN_IGNORE; // a cell at most, of which others are made
+    }
+}
+
 // Gives the columns their places in a sample.
 static rt_status place_columns(rt_columns *columns, rt_columns_purpose purpose, const char *list,
                                rt_error *error)
@@ -481,6 +514,7 @@ static rt_status place_columns(rt_columns *columns, rt_columns_purpose purpose, 
         schema->has_ids |= kind == RT_COLUMN_ID;
         schema->has_times |= kind == RT_COLUMN_TIME;
     }
+    find_uses(columns);
     for (uint32_t i = 0; i < columns->count; i++) {
         rt_columns_one *one = &columns->items[i];
         if (one->kind == RT_COLUMN_CATEGORICAL && one->is_plain && !one->is_wanted)
@@ -488,7 +522,8 @@ static rt_status place_columns(rt_columns *columns, rt_columns_purpose purpose, 
     }
     if (purpose == RT_COLUMNS_OUTCOMES)
         return RT_OK;
-    if ((schema->label_count > 0) != (purpose == RT_COLUMNS_SAMPLES))
+    if (purpose != RT_COLUMNS_QUESTIONS &&
+        (schema->label_count > 0) != (purpose == RT_COLUMNS_SAMPLES))
         return rt_fail(error, RT_CONFIG, "%s: expected %s label, found %u", list,
                        purpose == RT_COLUMNS_SAMPLES ? "a" : "no", schema->label_count);
     if (schema->field_count == 0)
@@ -509,9 +544,9 @@ rt_status rt_columns_create(const rt_table_config *config, rt_columns_purpose pu
     columns->count = config->column_count;
     columns->items = rt_alloc(config->column_count, sizeof *columns->items);
     columns->ids = rt_alloc(config->column_count, sizeof *columns->ids);
-    columns->locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    columns->are_questions = purpose == RT_COLUMNS_QUESTIONS;
     rt_status status = RT_OK;
-    if (!columns->items || !columns->ids || !columns->locale) {
+    if (!columns->items || !columns->ids) {
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for columns");
     } else {
         for (uint32_t i = 0; i < config->column_count; i++)
@@ -543,6 +578,8 @@ rt_columns_purpose rt_columns_purpose_of(const rt_stream_config *config)
 {
     if (config->holds_outcomes)
         return RT_COLUMNS_OUTCOMES;
+    if (config->labels_optional)
+        return RT_COLUMNS_QUESTIONS;
     if (rt_config_has_join(config))
         return RT_COLUMNS_EVENTS;
     return RT_COLUMNS_SAMPLES;
@@ -552,8 +589,6 @@ void rt_columns_destroy(rt_columns *columns)
 {
     if (!columns)
         return;
-    if (columns->locale)
-        freelocale(columns->locale);
     rt_free(columns->ids);
     rt_free(columns->items);
     rt_free(columns);

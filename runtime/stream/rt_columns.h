@@ -6,7 +6,6 @@
 #ifndef RT_COLUMNS_H
 #define RT_COLUMNS_H
 
-#include <locale.h>
 #include <string.h>
 
 #include "runtime/config/rt_config.h"
@@ -18,9 +17,18 @@
 
 typedef enum {
     RT_COLUMNS_SAMPLES,
-    RT_COLUMNS_EVENTS,  // without a label
-    RT_COLUMNS_OUTCOMES // an id, perhaps a time and a label
+    RT_COLUMNS_EVENTS,   // without a label
+    RT_COLUMNS_OUTCOMES, // an id, perhaps a time and a label
+    RT_COLUMNS_QUESTIONS // of samples or events: nothing is read but what a prediction needs
 } rt_columns_purpose;
+
+// What the cell of a column is to a question. This is decided here and nowhere else.
+typedef enum {
+    RT_CELL_NONE,   // there is none: the column is made of the cells of others
+    RT_CELL_NEEDED, // the column is a feature, or one is made of it
+    RT_CELL_LABEL,  // a label, or what only labels are made of: a line may lack it
+    RT_CELL_BESIDE  // weight, id, time, what is ignored: it stands in lines and is not looked at
+} rt_cell_use;
 
 // Followed by a byte that belongs to no number. Empty: missing.
 typedef struct {
@@ -41,6 +49,9 @@ typedef struct {
     bool is_dated;        // a transform of times
     bool is_wanted;       // others are a cross of it
     bool is_noted;        // its values are
+    bool is_source;       // others are made of it
+    bool is_feature;      // or features are made of it
+    bool is_of_labels;    // likewise of labels
     double label_number;
     uint32_t from[RT_COLUMN_FROM_MAX];
     rt_cell missing; // length 0: nothing stands for an empty cell
@@ -53,8 +64,7 @@ typedef struct {
     uint32_t derived_count; // that have no cell
     rt_columns_one *items;
     uint64_t *ids;         // of the line at hand, of those that are wanted
-    locale_t locale;       // "C", whatever the process runs under
-    bool labels_optional;  // every label is 0; its cell may hold anything, or be left out
+    bool are_questions;    // every label is 0; its cell may hold anything, or be left out
     rt_value_names *names; // NULL: nothing is noted
     rt_schema schema;
 } rt_columns;
@@ -74,7 +84,7 @@ static inline void rt_columns_begin(const rt_columns *columns, rt_line_sample *s
 {
     sample->key_count = 0;
     memset(sample->labels, 0, sizeof sample->labels);
-    sample->label = !columns->labels_optional; // of an outcome that says no more
+    sample->label = !columns->are_questions; // of an outcome that says no more
     sample->weight = 1;
     sample->is_label_odd = false;
 }
@@ -91,10 +101,16 @@ bool rt_columns_take_all(rt_columns *columns, const rt_cell *cells, rt_line_samp
 
 const char *rt_columns_expected(const rt_columns *columns, uint32_t index);
 
-// Whether the column has a cell that is read.
+rt_cell_use rt_columns_use(const rt_columns *columns, uint32_t index);
+
+// How a column is called by who asks: its name; without one its path, or the number of its cell in
+// a line, from 1.
+void rt_columns_name(const rt_columns *columns, uint32_t index, char name[RT_NAME_MAX]);
+
+// Whether the column has a cell that is read, for what these columns are for.
 bool rt_columns_reads(const rt_columns *columns, uint32_t index);
 
 // [sign] digits [. digits] [e [sign] digits], correctly rounded, finite.
-bool rt_columns_number(locale_t locale, rt_cell number, double *value_p);
+bool rt_columns_number(rt_cell number, double *value_p);
 
 #endif

@@ -51,10 +51,8 @@ static rt_status create_columns(parser *p, const rt_stream_config *config, rt_er
     const bool are_outcomes = purpose == RT_COLUMNS_OUTCOMES;
     const char *list = are_outcomes ? "stream.join.columns" : "stream.table.columns";
     rt_status status = rt_columns_create(&table, purpose, list, &p->columns, error);
-    if (!status) {
-        p->columns->labels_optional = config->labels_optional;
+    if (!status)
         rt_columns_note(p->columns, config->names);
-    }
     rt_free(table.columns);
     return status;
 }

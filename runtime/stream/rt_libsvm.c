@@ -3,7 +3,6 @@
 // Indices below stream.libsvm.dense, counted from the smallest, are dense features; the others are
 // ids, whose field follows from stream.libsvm.fields. Order is of no matter, an index may stand
 // once. "qid:..." and what follows a '#' are not read.
-#define _GNU_SOURCE // newlocale
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -17,7 +16,6 @@ typedef struct {
     rt_libsvm_config config;
     uint32_t field_count; // at least 1
     uint64_t first_id;    // the smallest index that is an id
-    locale_t locale;
     bool labels_optional; // every label is 0, whatever stands there, if anything
     uint64_t line;        // number of this one, for seen
     uint64_t *seen;       // dense_count: the last line that had the feature
@@ -30,8 +28,6 @@ static void destroy(void *self)
     parser *p = self;
     if (!p)
         return;
-    if (p->locale)
-        freelocale(p->locale);
     rt_free(p->seen);
     rt_free(p->counts);
     rt_free(p->keys);
@@ -49,12 +45,11 @@ static rt_status create(const rt_stream_config *config, void **parser_p, rt_erro
     p->first_id = p->config.index_first + p->config.dense_count;
     if (p->config.field_count == 0)
         p->config.fields[0] = p->first_id;
-    p->locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     p->seen = rt_alloc(p->config.dense_count, sizeof *p->seen);
     p->counts = rt_alloc(p->field_count, sizeof *p->counts);
     p->keys = rt_alloc((size_t)p->field_count * p->config.values_max, sizeof *p->keys);
     rt_status status = RT_OK;
-    if (!p->locale || !p->seen || !p->counts || !p->keys)
+    if (!p->seen || !p->counts || !p->keys)
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for a stream");
     else if ((uint64_t)p->field_count * p->config.values_max > RT_KEYS_PER_SAMPLE_MAX)
         status = rt_fail(error, RT_CONFIG,
@@ -163,7 +158,7 @@ static bool take_pair(parser *p, rt_cell word, rt_line_sample *sample, rt_line_p
         return true;
     if (!colon || !parse_index((rt_cell){word.text, left}, &index) ||
         index < p->config.index_first ||
-        !rt_columns_number(p->locale, (rt_cell){colon + 1, word.length - left - 1}, &value))
+        !rt_columns_number((rt_cell){colon + 1, word.length - left - 1}, &value))
         return rt_line_reject(
             problem, "expected INDEX:NUMBER with an index from %" PRIu64 " on, found \"%.*s\"",
             p->config.index_first, (int)rt_min_u64(word.length, 24), word.text);
@@ -200,7 +195,7 @@ static bool take_label(const parser *p, const char **at_p, const char *end, rt_l
     }
     const size_t sign = is_there && word.text[0] == '+';
     if (!is_there ||
-        !rt_columns_number(p->locale, (rt_cell){word.text + sign, word.length - sign}, &label))
+        !rt_columns_number((rt_cell){word.text + sign, word.length - sign}, &label))
         return rt_line_reject(problem, "expected a label, a number, found \"%.*s\"",
                               (int)rt_min_u64(word.length, 24), word.text);
     *at_p = at;

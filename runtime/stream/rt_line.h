@@ -9,6 +9,8 @@
 
 #define RT_LINE_MAX (1u << 20) // bytes; a longer line is skipped and counts as malformed
 #define RT_LINE_PAD 16u        // bytes that can be read behind text[length]
+#define RT_LINES_JOINED_MAX 64u // of one record whose quotes hold line feeds
+#define RT_LINES_JOINED_BYTES (64u << 10)
 
 typedef struct {
     const char *text; // length bytes; text[length] is a line end: '\n' or '\r'; others are inside

@@ -35,6 +35,27 @@ rt_status rt_parser_complete(const rt_stream_config *config, rt_schema *schema, 
     return rt_tables_find(config, schema->field_names, schema->field_count, &schema->tables, error);
 }
 
+rt_status rt_parser_open(const rt_stream_config *config, const rt_parser_ops **ops_p,
+                         void **parser_p, rt_error *error)
+{
+    const rt_parser_ops *ops = rt_parser_find(config->format);
+    void *parser;
+    if (!ops)
+        return rt_fail(error, RT_CONFIG, "stream.format: unknown value %d", (int)config->format);
+    rt_status status = ops->create(config, &parser, error);
+    if (status)
+        return status;
+    if (*config->id)
+        status = ops->name_by(parser, config->id, error);
+    if (status) {
+        ops->destroy(parser);
+        return status;
+    }
+    *ops_p = ops;
+    *parser_p = parser;
+    return RT_OK;
+}
+
 static rt_status parsed_schema(const rt_parser_ops *ops, const rt_stream_config *config,
                                rt_schema *schema, rt_error *error)
 {

@@ -39,6 +39,11 @@ typedef struct {
 
 const rt_parser_ops *rt_parser_find(rt_format format); // NULL: it is none of lines
 
+// The parser of a configuration's lines, which knows where the names of events (stream.id) stand.
+// *parser_p is the caller's (ops->destroy). RT_CONFIG, RT_NO_MEMORY.
+rt_status rt_parser_open(const rt_stream_config *config, const rt_parser_ops **ops_p,
+                         void **parser_p, rt_error *error);
+
 // What the configuration alone says of samples: how many labels they have, and their names; which
 // fields share tables. RT_CONFIG: as rt_tables_find.
 rt_status rt_parser_complete(const rt_stream_config *config, rt_schema *schema, rt_error *error);

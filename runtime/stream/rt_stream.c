@@ -27,28 +27,15 @@ const rt_source_ops *rt_source_of(const rt_stream_config *config)
     return sources[i];
 }
 
-static rt_status create_parser(rt_stream *stream, const rt_stream_config *config, rt_error *error)
-{
-    stream->parser_ops = rt_parser_find(config->format);
-    if (!stream->parser_ops)
-        return rt_fail(error, RT_CONFIG, "stream.format: unknown value %d", (int)config->format);
-    rt_status status = stream->parser_ops->create(config, &stream->parser, error);
-    if (!status)
-        stream->parser_ops->schema(stream->parser, &stream->schema);
-    return status;
-}
-
 // What reads lines: the parser, and with_input the names of the last events (stream.id).
 static rt_status open_lines(rt_stream *stream, const rt_stream_config *config, bool with_input,
                             rt_error *error)
 {
-    rt_status status = create_parser(stream, config, error);
-    if (status || !*config->id)
-        return status;
-    status = stream->parser_ops->name_by(stream->parser, config->id, error);
+    const rt_status status = rt_parser_open(config, &stream->parser_ops, &stream->parser, error);
     if (status)
         return status;
-    if (with_input && rt_ids_create(config->id_window, IDS_AHEAD, &stream->ids))
+    stream->parser_ops->schema(stream->parser, &stream->schema);
+    if (with_input && *config->id && rt_ids_create(config->id_window, IDS_AHEAD, &stream->ids))
         return rt_fail(error, RT_NO_MEMORY, "out of memory for stream.id_window");
     return RT_OK;
 }

@@ -18,8 +18,10 @@ struct rt_table {
     rt_columns *columns;
     bool has_header;
     uint64_t header_hash, header_length; // of the line read last
-    uint16_t *order;      // of a file's cells: which column each is, or NO_COLUMN; with a header
+    uint16_t *order;      // of a line's cells: which column each is, or NO_COLUMN
     uint32_t order_count; // 0: cells are the columns as configured
+    uint16_t *bare;       // of a line without the cells of labels, which a question may be
+    uint32_t bare_count;  // 0: there is no such line
     rt_cell *cells;       // by column, of the line that is parsed
     char *unquoted;       // RT_LINE_MAX and padding: quoted cells without their quotes
     size_t unquoted_used; // of this line
@@ -92,6 +94,7 @@ static const char *name_of(const rt_table *table, uint32_t column)
     return table->columns->items[column].column.name;
 }
 
+// Of a line as configured, with labels.
 static uint32_t cells_expected(const rt_table *table)
 {
     if (table->order_count)
@@ -99,12 +102,12 @@ static uint32_t cells_expected(const rt_table *table)
     return table->columns->count - table->columns->derived_count;
 }
 
-// A line without the cells of labels, where that may be.
-static bool lacks_label(rt_table *table, const rt_line *line)
+static bool reject_count(const rt_table *table, uint32_t count, rt_line_problem *problem)
 {
-    const uint32_t label_count = table->columns->schema.label_count;
-    return table->columns->labels_optional && table->order_count == 0 && label_count > 0 &&
-           count_cells(table, line) == cells_expected(table) - label_count;
+    if (table->bare_count)
+        return rt_line_reject(problem, "expected %u cells, or %u without labels, found %u",
+                              cells_expected(table), table->bare_count, count);
+    return rt_line_reject(problem, "expected %u cells, found %u", cells_expected(table), count);
 }
 
 // number: of the cell in the line, from 0.
@@ -115,10 +118,10 @@ static __attribute__((noinline)) bool reject(rt_table *table, const rt_line *lin
     char shown_cell[64];
     size_t shown = value.length < sizeof shown_cell ? value.length : sizeof shown_cell;
     memcpy(shown_cell, value.text, shown); // counting reuses the storage of unquoted cells
-    uint32_t count = count_cells(table, line);
-    const bool has_all = count == cells_expected(table) || lacks_label(table, line);
-    if (!has_all)
-        return rt_line_reject(problem, "expected %u cells, found %u", cells_expected(table), count);
+    const uint32_t count = count_cells(table, line);
+    const bool is_bare = table->bare_count > 0 && count == table->bare_count;
+    if (count != cells_expected(table) && !is_bare)
+        return reject_count(table, count, problem);
     return rt_line_reject_cell(problem, number, name_of(table, column),
                                rt_columns_expected(table->columns, column), shown_cell, shown);
 }
@@ -139,14 +142,10 @@ static bool parse_in_order(rt_table *table, const rt_line *line, rt_line_sample 
 {
     const char *at = line->text, *end = at + line->length;
     rt_columns *columns = table->columns;
-    const bool passes_label = lacks_label(table, line);
-    uint32_t last = columns->count - 1, dense_count = 0;
-    while (passes_label && last > 0 && columns->items[last].kind == RT_COLUMN_LABEL)
-        last--;
+    const uint32_t last = columns->count - 1;
+    uint32_t dense_count = 0;
     for (uint32_t i = 0; i <= last; i++) {
         rt_cell value;
-        if (RT_UNLIKELY(passes_label && columns->items[i].kind == RT_COLUMN_LABEL))
-            continue;
         table->unquoted_used = 0;
         cell_state state = take_cell(table, &at, end, &value);
         if (RT_UNLIKELY(state != CELL_OK))
@@ -161,17 +160,36 @@ static bool parse_in_order(rt_table *table, const rt_line *line, rt_line_sample 
     return true;
 }
 
-// The number of a column's cell in the lines of this file; of a column that is made of others, that
-// of the first of them.
-static uint32_t number_of(const rt_table *table, uint32_t column)
+// Where the cells of a line stand.
+typedef struct {
+    const uint16_t *columns; // which column each is, or NO_COLUMN
+    uint32_t count;
+} cell_order;
+
+static cell_order order_of(rt_table *table, const rt_line *line)
+{
+    if (RT_UNLIKELY(table->bare_count) && count_cells(table, line) == table->bare_count)
+        return (cell_order){table->bare, table->bare_count};
+    return (cell_order){table->order, table->order_count};
+}
+
+// The number of a column's cell in a line, count: it has none; of a column that is made of others,
+// that of the first of them.
+static uint32_t number_in(const rt_table *table, cell_order order, uint32_t column)
 {
     const rt_columns_one *one = &table->columns->items[column];
     uint32_t i = 0;
     if (one->column.from_count > 0)
-        return number_of(table, one->from[0]);
-    while (i < table->order_count && table->order[i] != column)
+        return number_in(table, order, one->from[0]);
+    while (i < order.count && order.columns[i] != column)
         i++;
     return i;
+}
+
+static bool has_cell(const rt_table *table, uint32_t column)
+{
+    const cell_order order = {table->order, table->order_count};
+    return number_in(table, order, column) < order.count;
 }
 
 // A line whose cells stand as an order says: they are found first, then parsed in the order of the
@@ -180,16 +198,17 @@ static bool parse_by_order(rt_table *table, const rt_line *line, rt_line_sample 
                            rt_line_problem *problem)
 {
     const char *at = line->text, *end = at + line->length;
+    const cell_order order = order_of(table, line);
     uint32_t bad;
     table->unquoted_used = 0;
-    for (uint32_t i = 0; i < table->order_count; i++, at++) {
-        const uint16_t number = table->order[i];
+    for (uint32_t i = 0; i < order.count; i++, at++) {
+        const uint16_t number = order.columns[i];
         rt_cell value;
         cell_state state = take_cell(table, &at, end, &value);
         if (RT_UNLIKELY(state != CELL_OK))
             return reject_quote(state, i, number == NO_COLUMN ? "not used" : name_of(table, number),
                                 problem);
-        if (RT_UNLIKELY((at == end) != (i + 1 == table->order_count)))
+        if (RT_UNLIKELY((at == end) != (i + 1 == order.count)))
             return reject(table, line, i, number == NO_COLUMN ? 0 : number, value, problem);
         if (number != NO_COLUMN)
             table->cells[number] = value;
@@ -198,7 +217,7 @@ static bool parse_by_order(rt_table *table, const rt_line *line, rt_line_sample 
         return true;
     const rt_columns_one *one = &table->columns->items[bad];
     const uint32_t from = one->column.from_count > 0 ? one->from[0] : bad;
-    return reject(table, line, number_of(table, bad), bad, table->cells[from], problem);
+    return reject(table, line, number_in(table, order, bad), bad, table->cells[from], problem);
 }
 
 bool rt_table_parse(rt_table *table, const rt_line *line, rt_line_sample *sample,
@@ -226,7 +245,7 @@ static uint32_t find_column(const rt_table *table, rt_cell name)
     uint32_t i = 0;
     for (; i < table->columns->count; i++) {
         const rt_column *column = &table->columns->items[i].column;
-        if (rt_columns_reads(table->columns, i) && is_word(name, column->name))
+        if (name.length > 0 && rt_columns_reads(table->columns, i) && is_word(name, column->name))
             break;
     }
     return i;
@@ -239,39 +258,62 @@ static rt_status fail_header(const char *name, const rt_line *line, const char *
                    column);
 }
 
+// Where the cells of a header begin: some programs begin a file with a mark.
+static const char *begin_of_header(const rt_line *line)
+{
+    static const char mark[] = "\xef\xbb\xbf";
+    const bool is_marked = line->length >= 3 && memcmp(line->text, mark, 3) == 0;
+    return line->text + (is_marked ? 3 : 0);
+}
+
+// The next cell of a header's is of the column of this name. NULL, or what is wrong with that.
+static const char *add_to_order(rt_table *table, rt_cell name)
+{
+    const uint32_t column = find_column(table, name);
+    if (table->order_count == HEADER_CELLS_MAX)
+        return "has too many columns";
+    if (*table->id && is_word(name, table->id))
+        table->id_cell = table->order_count;
+    for (uint32_t i = 0; i < table->order_count && column < table->columns->count; i++)
+        if (table->order[i] == column)
+            return "has this column twice: ";
+    table->order[table->order_count++] =
+        column < table->columns->count ? (uint16_t)column : NO_COLUMN;
+    return NULL;
+}
+
 static rt_status read_order(rt_table *table, const char *name, const rt_line *line, rt_error *error)
 {
-    static const char mark[] = "\xef\xbb\xbf"; // that some programs begin a file with
-    const char *at = line->text, *end = at + line->length;
-    if (line->length >= 3 && memcmp(at, mark, 3) == 0)
-        at += 3;
+    const char *at = begin_of_header(line), *end = line->text + line->length;
     table->unquoted_used = 0;
     for (;; at++) {
         rt_cell value;
-        if (table->order_count == HEADER_CELLS_MAX)
-            return fail_header(name, line, "has too many columns", "", error);
         if (take_cell(table, &at, end, &value) != CELL_OK)
             return fail_header(name, line, "has a quote that is not closed", "", error);
-        const uint32_t column = find_column(table, value);
-        if (*table->id && is_word(value, table->id))
-            table->id_cell = table->order_count;
-        for (uint32_t i = 0; i < table->order_count && column < table->columns->count; i++) {
-            if (table->order[i] == column)
-                return fail_header(name, line, "has this column twice: ", name_of(table, column),
-                                   error);
-        }
-        table->order[table->order_count++] =
-            column < table->columns->count ? (uint16_t)column : NO_COLUMN;
+        const char *wrong = add_to_order(table, value);
+        if (wrong && table->order_count == HEADER_CELLS_MAX)
+            return fail_header(name, line, wrong, "", error);
+        if (wrong)
+            return fail_header(name, line, wrong, name_of(table, find_column(table, value)), error);
         if (at == end)
             return RT_OK;
     }
+}
+
+// The first column that is read and has no cell; NULL: all have one.
+static const char *lacked(const rt_table *table)
+{
+    for (uint32_t i = 0; i < table->columns->count; i++)
+        if (rt_columns_reads(table->columns, i) && !has_cell(table, i))
+            return name_of(table, i);
+    return NULL;
 }
 
 static rt_status read_header(rt_table *table, const char *name, const rt_line *line,
                              rt_error *error)
 {
     char lacks[64];
-    table->order_count = 0;
+    table->order_count = table->bare_count = 0;
     table->header_hash = rt_hash_bytes(line->text, line->length);
     table->header_length = line->length;
     table->id_cell = NO_CELL;
@@ -284,13 +326,8 @@ static rt_status read_header(rt_table *table, const char *name, const rt_line *l
         (!rt_event_id_number(table->id, &table->id_cell) || table->id_cell >= table->order_count))
         return fail_header(name, line, "lacks the column of stream.id: ", table->id, error);
     snprintf(lacks, sizeof lacks, "lacks this column of %s: ", table->list);
-    for (uint32_t i = 0; i < table->columns->count; i++) {
-        const bool may_lack =
-            table->columns->labels_optional && table->columns->items[i].kind == RT_COLUMN_LABEL;
-        if (rt_columns_reads(table->columns, i) && !may_lack &&
-            number_of(table, i) == table->order_count)
-            return fail_header(name, line, lacks, name_of(table, i), error);
-    }
+    if (lacked(table))
+        return fail_header(name, line, lacks, lacked(table), error);
     return RT_OK;
 }
 
@@ -310,16 +347,24 @@ static rt_status check_separators(const rt_table *table, rt_error *error)
     return RT_OK;
 }
 
-// Columns that are made of others have no cell: the others are found by an order from the start.
+// Columns that are made of others have no cell, and a question may lack cells: they are found by an
+// order from the start.
 static void order_cells(rt_table *table)
 {
     const rt_columns *columns = table->columns;
-    table->order_count = 0;
-    for (uint32_t i = 0; i < columns->count && columns->derived_count > 0; i++) {
-        if (columns->items[i].column.from_count == 0)
-            table->order[table->order_count++] =
-                rt_columns_reads(columns, i) ? (uint16_t)i : NO_COLUMN;
+    table->order_count = table->bare_count = 0;
+    for (uint32_t i = 0; i < columns->count; i++) {
+        const rt_cell_use use = rt_columns_use(columns, i);
+        const uint16_t column = rt_columns_reads(columns, i) ? (uint16_t)i : NO_COLUMN;
+        if (use != RT_CELL_NONE)
+            table->order[table->order_count++] = column;
+        if (use != RT_CELL_NONE && use != RT_CELL_LABEL)
+            table->bare[table->bare_count++] = column;
     }
+    if (table->bare_count == table->order_count || !columns->are_questions)
+        table->bare_count = 0;
+    if (columns->derived_count == 0 && !columns->are_questions)
+        table->order_count = 0;
 }
 
 rt_status rt_table_create(const rt_table_config *config, rt_columns_purpose purpose,
@@ -334,10 +379,11 @@ rt_status rt_table_create(const rt_table_config *config, rt_columns_purpose purp
                         (config->quotes == RT_QUOTES_AUTO && config->delimiter != '\t');
     table->has_header = config->has_header;
     table->order = rt_alloc(HEADER_CELLS_MAX, sizeof *table->order);
+    table->bare = rt_alloc(config->column_count, sizeof *table->bare);
     table->cells = rt_alloc(config->column_count, sizeof *table->cells);
     table->unquoted = rt_alloc(RT_LINE_MAX + RT_LINE_PAD, 1);
     rt_status status = rt_columns_create(config, purpose, table->list, &table->columns, error);
-    if (!status && (!table->order || !table->cells || !table->unquoted))
+    if (!status && (!table->order || !table->bare || !table->cells || !table->unquoted))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for a table");
     if (!status)
         status = check_separators(table, error);
@@ -356,9 +402,51 @@ void rt_table_destroy(rt_table *table)
         return;
     rt_free(table->unquoted);
     rt_free(table->cells);
+    rt_free(table->bare);
     rt_free(table->order);
     rt_columns_destroy(table->columns);
     rt_free(table);
+}
+
+bool rt_table_is_header(rt_table *table, const rt_line *line)
+{
+    const char *at = begin_of_header(line), *end = line->text + line->length;
+    uint32_t needed = 0, named = 0;
+    table->unquoted_used = 0;
+    for (;; at++) {
+        rt_cell value;
+        if (take_cell(table, &at, end, &value) != CELL_OK)
+            return false;
+        named += find_column(table, value) < table->columns->count;
+        if (at == end)
+            break;
+    }
+    for (uint32_t i = 0; i < table->columns->count; i++)
+        needed += rt_columns_reads(table->columns, i);
+    return named > 0 && 2 * named >= needed;
+}
+
+rt_status rt_table_order(rt_table *table, const char *name, const rt_line *header, rt_error *error)
+{
+    if (header)
+        return read_header(table, name, header, error);
+    order_cells(table);
+    return RT_OK;
+}
+
+rt_status rt_table_order_by(rt_table *table, const char *const *names, size_t count,
+                            rt_error *error)
+{
+    table->order_count = table->bare_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        const char *wrong = add_to_order(table, (rt_cell){names[i], strlen(names[i])});
+        if (wrong)
+            return rt_fail(error, RT_DATA, "the order of cells %s%s", wrong, names[i]);
+    }
+    if (lacked(table))
+        return rt_fail(error, RT_DATA, "the order of cells lacks this column of %s: %s",
+                       table->list, lacked(table));
+    return RT_OK;
 }
 
 void rt_table_schema(const rt_table *table, rt_schema *schema)
@@ -375,7 +463,6 @@ static rt_status create(const rt_stream_config *config, void **parser_p, rt_erro
         rt_table_create(&config->table, rt_columns_purpose_of(config), &table, error);
     if (status)
         return status;
-    table->columns->labels_optional = config->labels_optional;
     rt_columns_note(table->columns, config->names);
     *parser_p = table;
     return RT_OK;
@@ -433,11 +520,7 @@ static bool is_order(const rt_table *table)
         if (table->order[i] != NO_COLUMN && table->order[i] >= table->columns->count)
             return false;
     }
-    for (uint32_t i = 0; i < table->columns->count; i++) {
-        if (rt_columns_reads(table->columns, i) && number_of(table, i) == table->order_count)
-            return false;
-    }
-    return true;
+    return !lacked(table);
 }
 
 static bool seek(void *parser, rt_reader *bytes)
@@ -475,10 +558,9 @@ static rt_status name_by(void *parser, const char *id, rt_error *error)
     snprintf(table->id, sizeof table->id, "%s", id);
     table->id_cell = NO_CELL;
     for (uint32_t i = 0; i < columns->count; i++) {
-        const rt_column *column = &columns->items[i].column;
-        if (column->from_count > 0)
+        if (rt_columns_use(columns, i) == RT_CELL_NONE)
             continue;
-        if (table->id_cell == NO_CELL && strcmp(column->name, id) == 0)
+        if (table->id_cell == NO_CELL && strcmp(name_of(table, i), id) == 0)
             table->id_cell = cells;
         cells++;
     }

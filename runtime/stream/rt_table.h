@@ -18,6 +18,16 @@ void rt_table_destroy(rt_table *table); // NULL is fine
 
 void rt_table_schema(const rt_table *table, rt_schema *schema);
 
+// Whether a line's cells are names of columns, at least half of those that are read.
+bool rt_table_is_header(rt_table *table, const rt_line *line);
+
+// How the cells of lines stand from now on: as a header says, name being the input's, or as a list
+// of names; NULL: as configured. RT_DATA: a column that is read is missing, or stands twice; there
+// is no order then.
+rt_status rt_table_order(rt_table *table, const char *name, const rt_line *header, rt_error *error);
+rt_status rt_table_order_by(rt_table *table, const char *const *names, size_t count,
+                            rt_error *error);
+
 // An empty cell is dense 0 or the id RT_ID_MISSING. Labels "equal" as numbers where label_value is
 // one, else byte by byte. Of a multi-valued cell the first values_max distinct ids are kept; its
 // empty values are skipped. False: the line is malformed, problem says why.

@@ -78,9 +78,11 @@ static void a_table(void **state)
     assert_non_null(strstr(error.text, "price"));
     assert_int_equal(batch.sample_count, 2);
     static const char line[] = "0\t2.5\tx\ta\t7";
-    assert_int_equal(ew_cells_append_line(cells, line, strlen(line), &batch, &error), RT_OK);
-    assert_int_equal(ew_cells_append_line(cells, line + 2, strlen(line) - 2, &batch, &error),
+    bool goes_on;
+    assert_int_equal(ew_cells_append_line(cells, line, strlen(line), &batch, &goes_on, &error),
                      RT_OK);
+    assert_int_equal(
+        ew_cells_append_line(cells, line + 2, strlen(line) - 2, &batch, &goes_on, &error), RT_OK);
     assert_int_equal(batch.keys[5], hashed(0, "a"));
     assert_memory_equal(&batch.keys[5], &batch.keys[7], 2 * sizeof *batch.keys);
     rt_batch_fini(&batch);
@@ -246,11 +248,12 @@ static void questions_as_lines_of_json(void **state)
         const char *value = values[i / RT_COUNT_OF(formats)];
         const char *format = formats[i % RT_COUNT_OF(formats)];
         char members[100];
+        bool goes_on;
         snprintf(members, sizeof members, format, value);
         rt_batch_clear(&a.batch);
         const int size = snprintf(text, sizeof text, "{%s}", members);
         const rt_status line =
-            ew_cells_append_line(a.cells, text, (size_t)size, &a.batch, &a.error);
+            ew_cells_append_line(a.cells, text, (size_t)size, &a.batch, &goes_on, &a.error);
         const uint32_t keys = a.batch.key_count;
         snprintf(text, sizeof text, "{\"candidates\": [{%s}]}", members);
         const rt_status asked = ask(&a, text);
