@@ -87,7 +87,7 @@ static void write_losses(const dp_run *c, rt_json *json)
     uint64_t lost = 0;
     for (rt_flow flow = 0; c->live && flow < RT_FLOWS; flow++)
         if (rt_live_journal(c->live, flow))
-            lost += rt_journal_statistics(rt_live_journal(c->live, flow)).lost;
+            lost += rt_live_statistics(c->live, flow).journal.lost;
     rt_json_begin_object(json, "input");
     rt_json_u64(json, "events_lost", rt_max_u64(stats.events_lost, lost));
     rt_json_u64(json, "breaks", stats.breaks);
