@@ -137,10 +137,6 @@ static void bend(const rt_bytes *from, const bool *closely, uint32_t every, uint
 // ---- states ------------------------------------------------------------------------------------
 
 // Where the sections of a state begin (dp_snapshot.c): a second description of its layout.
-#define HEAD_BYTES 56u
-#define VALUES_BYTES 168u
-#define WORKER_BYTES 32u
-
 typedef struct {
     const rt_bytes *state;
     bool *closely; // by word
@@ -169,6 +165,16 @@ static void mark_section(marks *m, uint32_t words)
     mark(m, m->at - 8, 2);
 }
 
+// Structs that are described (rt_fields.h): in their first words, as far as some are asked for.
+static void mark_described(marks *m, uint32_t words, uint64_t count)
+{
+    uint32_t head[2];
+    memcpy(head, m->state->data + m->at + sizeof(uint64_t), sizeof head);
+    m->at += sizeof(uint64_t) + sizeof head + head[0];
+    mark(m, m->at, words);
+    m->at += count * head[1];
+}
+
 static void mark_cache(marks *m, uint32_t slots)
 {
     const size_t begin = m->at + sizeof(uint64_t);
@@ -183,20 +189,18 @@ static bool *mark_state(const planned *p, const rt_bytes *state)
     const uint32_t n = p->config.worker_count;
     const dp_planner *planner = p->planner;
     marks m = {.state = state, .closely = calloc(state->size / 4 + 1, sizeof(bool))};
-    mark(&m, 0, p->is_told ? HEAD_BYTES / 4 + 12 : 0);
-    m.at = HEAD_BYTES + VALUES_BYTES;
-    mark(&m, m.at - 24, p->is_told ? 6 + n : 0);
+    mark_described(&m, p->is_told ? 14 : 0, 1); // head
+    mark_described(&m, p->is_told ? 12 : 0, 1); // values in force
+    mark(&m, m.at, p->is_told ? n : 0);
     m.at += n * sizeof(uint32_t);
-    mark(&m, m.at, 8);
-    m.at += planner->waiting_count * sizeof(dp_input);
+    mark_described(&m, 8, planner->waiting_count);
     mark_section(&m, 4); // the policy's
     mark_section(&m, 4); // who takes part
     for (uint32_t i = 0; i < 2; i++)
         if (i ? planner->window != NULL : planner->admission != NULL)
             mark_section(&m, 6);
     for (uint32_t w = 0; w < n; w++) {
-        mark(&m, m.at, !w && p->is_told ? WORKER_BYTES / 4 : 0);
-        m.at += WORKER_BYTES;
+        mark_described(&m, !w && p->is_told ? 8 : 0, 1);
         for (uint32_t set = 0; set < 1u + (planner->shown != NULL); set++) {
             if (w && w + 1 < n)
                 m.at += sizeof(uint64_t) + size_at(&m, m.at);

@@ -14,6 +14,7 @@
 #include "dispatch/policies/dp_policy.h"
 #include "dispatch/policies/dp_search.h"
 #include "dispatch/solvers/dp_solver.h"
+#include "tests/support/fields_case.h"
 #include "tests/support/random_view.h"
 #include "tests/support/records.h"
 #include "tests/support/solver_case.h"
@@ -129,11 +130,13 @@ static void place(playing *p, const dp_view *view)
 // Another state takes over what this one saved.
 static void change(playing *p, const view_shape *shape, const rt_dispatch_config *after)
 {
-    rt_bytes bytes = {0};
+    rt_bytes bytes = {0}, plain = {0};
     if (p->ops->save) {
         p->ops->save(p->state, &bytes);
         assert_false(bytes.failed);
-        p->sum = add_hash(p->sum, bytes.data, bytes.size);
+        fields_plain(&bytes, &plain);
+        p->sum = add_hash(p->sum, plain.data, plain.size);
+        rt_bytes_fini(&plain);
         p->ops->destroy(p->state);
         p->state = create(p->ops, shape, after);
         rt_reader reader = rt_bytes_reader(&bytes);
