@@ -6,13 +6,29 @@
 
 #include "cli/cli.h"
 #include "dispatch/coordinator/dp_checkpoint.h"
+#include "dispatch/coordinator/dp_state.h"
 #include "runtime/files/rt_checkpoint.h"
 #include "runtime/files/rt_manifest.h"
 #include "runtime/files/rt_pack.h"
 #include "runtime/numbers/rt_optimizer.h"
+#include "runtime/stream/rt_parser.h"
+
+// Whether a run could go on from it, as far as its files say.
+static rt_status check_state(const char *path, const cJSON *manifest, dp_state_check *check,
+                             const rt_bytes *state, rt_error *error)
+{
+    uint32_t iteration = 0;
+    rt_error why = {0};
+    (void)rt_manifest_u32(manifest, "iteration", UINT32_MAX, &iteration);
+    const rt_status status = dp_state_check_end(check, state, iteration, &why);
+    if (status)
+        return rt_fail(error, status, "%s: %.400s", path, why.text);
+    return RT_OK;
+}
 
 // What of a folder is not looked at by whoever reads rows: the dense part, the scale, the planner.
-static rt_status read_others(const ew_source *source, const cJSON *manifest, rt_error *error)
+static rt_status read_others(const ew_source *source, const cJSON *manifest, dp_state_check *check,
+                             rt_error *error)
 {
     rt_manifest_part part;
     rt_file_sum sum = {0};
@@ -30,14 +46,32 @@ static rt_status read_others(const ew_source *source, const cJSON *manifest, rt_
         return status;
     snprintf(path, sizeof path, "%s/planner.bin", source->folder);
     status = rt_pack_read(path, DP_CHECKPOINT_MAGIC, &state, &sum, error);
-    rt_bytes_fini(&state);
     if (!status && part.has_hash && (sum.hash != part.sum.hash || sum.bytes != part.sum.bytes))
-        return rt_fail(error, RT_DATA, "%s is not the one that manifest.json names", path);
+        status = rt_fail(error, RT_DATA, "%s is not the one that manifest.json names", path);
+    if (!status)
+        status = check_state(path, manifest, check, &state, error);
+    rt_bytes_fini(&state);
     return status;
 }
 
+// check->planner NULL: of a model, from whose rows no run goes on.
+static rt_status tell_rows(const ps_table *table, uint32_t shard, dp_state_check *check,
+                           rt_error *error)
+{
+    uint64_t at = 0;
+    if (!check->planner)
+        return RT_OK;
+    for (const ps_entry *one; (one = ps_table_next(table, &at));) {
+        const rt_status status = dp_state_check_row(check, one->key, one->version, shard, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
 // One shard's rows at a time, with those that the checkpoint builds on.
-static rt_status read_rows(const ew_source *source, uint64_t *rows_p, rt_error *error)
+static rt_status read_rows(const ew_source *source, dp_state_check *check, uint64_t *rows_p,
+                           rt_error *error)
 {
     const rt_config *config = source->config;
     const uint32_t dim = config->model.embedding_dim;
@@ -48,7 +82,9 @@ static rt_status read_rows(const ew_source *source, uint64_t *rows_p, rt_error *
         ps_table *table;
         if (ps_table_create(&bounds, &table))
             return rt_fail(error, RT_NO_MEMORY, "out of memory");
-        const rt_status status = ew_source_rows(source, s, bounds.row_floats, table, NULL, error);
+        rt_status status = ew_source_rows(source, s, bounds.row_floats, table, NULL, error);
+        if (!status)
+            status = tell_rows(table, s, check, error);
         *rows_p += ps_table_count(table);
         ps_table_destroy(table);
         if (status)
@@ -57,10 +93,26 @@ static rt_status read_rows(const ew_source *source, uint64_t *rows_p, rt_error *
     return RT_OK;
 }
 
+// Of a checkpoint that runs go on from.
+static rt_status begin_check(const ew_source *source, const cJSON *manifest, dp_state_check *check,
+                             rt_error *error)
+{
+    rt_manifest_part part;
+    rt_schema schema;
+    if (!rt_manifest_part_of(manifest, "planner.bin", &part))
+        return RT_OK;
+    rt_status status =
+        rt_parser_read_schema(&source->config->stream, source->config->seed, &schema, error);
+    if (!status)
+        status = dp_state_check_begin(source->config, &schema, check, error);
+    return status;
+}
+
 static rt_status read_all(const ew_source *source, uint64_t *iteration_p, uint64_t *rows_p,
                           rt_error *error)
 {
     cJSON *manifest;
+    dp_state_check check = {0};
     rt_status status = ew_source_check(source, error);
     if (status)
         return status;
@@ -68,9 +120,12 @@ static rt_status read_all(const ew_source *source, uint64_t *iteration_p, uint64
     if (status)
         return status;
     (void)rt_manifest_u64(manifest, "iteration", UINT64_C(1) << 53, iteration_p);
-    status = read_rows(source, rows_p, error);
+    status = begin_check(source, manifest, &check, error);
     if (!status)
-        status = read_others(source, manifest, error);
+        status = read_rows(source, &check, rows_p, error);
+    if (!status)
+        status = read_others(source, manifest, &check, error);
+    dp_state_check_fini(&check);
     cJSON_Delete(manifest);
     return status;
 }

@@ -98,7 +98,7 @@ static void feed_resumed(const dp_run *c, dp_feed_config *feed)
 {
     feed->sequence_first = c->resumed.sequence_next;
     feed->restored = c->resumed.planner;
-    feed->scale = c->resumed.scale;
+    feed->scale = c->resumed.beside.scale;
 }
 
 // Reading and planning begin: the stream is the feed's.
@@ -122,8 +122,8 @@ static rt_status create_feed(dp_run *c, rt_error *error)
                            .iteration = c->resumed.restored.iteration,
                            .input_count = c->resumed.restored.input_count,
                            .position = &c->resumed.position,
-                           .waiting = &c->resumed.waiting,
-                           .ids = &c->resumed.ids};
+                           .waiting = &c->resumed.beside.waiting,
+                           .ids = &c->resumed.beside.ids};
     const char *place = c->checkpoints;
     if (c->own.directory) {
         place = c->own.directory;
@@ -143,8 +143,8 @@ static rt_status create_feed(dp_run *c, rt_error *error)
         c->resumed.planner = NULL;
         c->stream = NULL;
     }
-    rt_scale_destroy(c->resumed.scale);
-    c->resumed.scale = NULL;
+    rt_scale_destroy(c->resumed.beside.scale);
+    c->resumed.beside.scale = NULL;
     rt_bytes_fini(&c->resumed.restored.lineup);
     c->cut.feed = c->prober.feed = c->feed;
     c->prober.metrics = dp_tally_metrics(c->tally);
@@ -459,10 +459,10 @@ static void close_all(dp_run *c)
     dp_roster_destroy(c->roster);
     rt_free(c->resumed.past);
     rt_bytes_fini(&c->resumed.position);
-    rt_bytes_fini(&c->resumed.waiting);
-    rt_bytes_fini(&c->resumed.ids);
+    rt_bytes_fini(&c->resumed.beside.waiting);
+    rt_bytes_fini(&c->resumed.beside.ids);
     rt_bytes_fini(&c->resumed.restored.lineup);
-    rt_scale_destroy(c->resumed.scale);
+    rt_scale_destroy(c->resumed.beside.scale);
     dp_initial_fini(&c->initial);
     if (c->transport)
         c->own.ops->close(c->transport);

@@ -368,37 +368,6 @@ static rt_status load_keys(resume *r, rt_error *error)
     return RT_OK;
 }
 
-// Without one dense features stay as they are: with checkpoints of versions that knew no scale,
-// too.
-static rt_status load_scale(resume *r, rt_reader *reader, dp_resumed *resumed)
-{
-    if (reader->left == 0 || rt_ids_are_next(reader) || rt_stream_waiting_is_next(reader))
-        return RT_OK;
-    if (rt_scale_create(r->config->limits.dense_count, 0, &resumed->scale))
-        return rt_fail(&r->damage, RT_NO_MEMORY, "out of memory");
-    const rt_status status = rt_scale_load(resumed->scale, reader, &r->damage);
-    if (status) {
-        rt_scale_destroy(resumed->scale);
-        resumed->scale = NULL;
-    }
-    return status;
-}
-
-// What comes behind the planner's state. Damage shows in r->damage.
-static rt_status load_rest(resume *r, rt_reader *reader, dp_resumed *resumed)
-{
-    rt_status status = dp_tally_load(r->config->tally, reader, &r->damage);
-    if (status)
-        return status;
-    status = load_scale(r, reader, resumed);
-    if (status)
-        return status;
-    if (!rt_stream_take_waiting(reader, &resumed->waiting))
-        return rt_fail(&r->damage, RT_DATA, "the events that wait (stream.join) are cut off");
-    rt_bytes_put(&resumed->ids, reader->next, reader->left);
-    return RT_OK;
-}
-
 static rt_status load_planner(resume *r, const dp_saved *saved, rt_reader *state,
                               dp_resumed *resumed)
 {
@@ -415,28 +384,22 @@ static rt_status load_planner(resume *r, const dp_saved *saved, rt_reader *state
 // Damage shows in r->damage; what is returned ends the run.
 static rt_status load_state(resume *r, const dp_saved *saved, dp_resumed *resumed, rt_error *error)
 {
-    rt_reader reader = rt_bytes_reader(&saved->state);
-    const uint64_t size = rt_reader_u64(&reader);
-    const void *bytes = rt_reader_take(&reader, size, 1);
-    rt_reader planner = {.failed = true};
-    if (bytes)
-        planner = (rt_reader){bytes, size, false};
-    if (!rt_position_take(&planner, &resumed->position)) {
-        if (resumed->position.failed)
-            return rt_fail(error, RT_NO_MEMORY, "out of memory");
-        rt_fail(&r->damage, RT_DATA, "the position in the stream is missing");
+    rt_reader planner, rest;
+    rt_status status =
+        dp_state_open(&saved->state, &resumed->position, &planner, &rest, &r->damage);
+    if (status == RT_NO_MEMORY || is_sound(status))
+        return rt_fail(error, status, "%s", r->damage.text);
+    if (status)
         return RT_OK;
-    }
-    rt_status status = dp_planner_create(r->config->planner, &r->planner, error);
+    status = dp_planner_create(r->config->planner, &r->planner, error);
     if (!status)
         status = load_keys(r, error);
     if (status)
         return status;
-    rt_bytes_clear(&resumed->waiting);
-    rt_bytes_clear(&resumed->ids);
     status = load_planner(r, saved, &planner, resumed);
     if (!status)
-        status = load_rest(r, &reader, resumed);
+        status = dp_state_take_rest(&rest, r->config->tally, r->config->limits.dense_count,
+                                    &resumed->beside, &r->damage);
     if (status) {
         dp_planner_destroy(r->planner);
         r->planner = NULL;
@@ -716,7 +679,7 @@ rt_status dp_resume_run(const dp_resume_config *config, dp_resumed *resumed, rt_
     if (status) {
         dp_planner_destroy(r.planner);
         rt_bytes_fini(&resumed->position);
-        rt_bytes_fini(&resumed->ids);
+        dp_state_rest_fini(&resumed->beside);
     }
     return status;
 }

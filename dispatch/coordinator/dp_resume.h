@@ -11,8 +11,7 @@
 
 #include "dispatch/coordinator/dp_roster.h"
 #include "dispatch/coordinator/dp_saved.h"
-#include "dispatch/coordinator/dp_tally.h"
-#include "dispatch/planner/dp_snapshot.h"
+#include "dispatch/coordinator/dp_state.h"
 
 typedef struct {
     const rt_config *config;
@@ -35,9 +34,7 @@ typedef struct {
     dp_planner *planner; // the caller's
     dp_restored restored;
     rt_bytes position;        // in the stream (rt_position.h); the caller's
-    rt_bytes waiting;         // rt_stream_save; the caller's
-    rt_bytes ids;             // of events (rt_stream_load_ids); the caller's
-    rt_scale *scale;          // the caller's; NULL: dense features stay as they are
+    dp_state_rest beside;     // the caller's
     uint64_t sequence_next;   // of slices
     dp_checkpoint_past *past; // the caller's (rt_free)
     uint32_t past_count;

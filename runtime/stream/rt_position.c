@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "runtime/rt_build.h"
 #include "runtime/wire/rt_fields.h"
 
 static bool take(rt_reader *reader, size_t size, rt_bytes *position)
@@ -22,6 +23,17 @@ bool rt_position_take(rt_reader *reader, rt_bytes *position)
     if (head.failed || version < 2 || size > RT_POSITION_BYTES_MAX - RT_POSITION_HEAD_BYTES)
         return false;
     return take(reader, RT_POSITION_HEAD_BYTES + size, position);
+}
+
+rt_status rt_position_check(const rt_bytes *position, rt_error *error)
+{
+    rt_reader reader = rt_bytes_reader(position);
+    if (rt_reader_u64(&reader) != RT_POSITION_MAGIC)
+        return RT_OK;
+    const uint32_t version = rt_reader_u32(&reader);
+    if (version <= RT_POSITION_VERSION)
+        return RT_OK;
+    return rt_fail_format(error, "the position in the input", version, RT_POSITION_VERSION, NULL);
 }
 
 // Reads a position as rt_stream_tell writes it: what is the parser's, and the event that a journal

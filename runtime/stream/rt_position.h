@@ -35,6 +35,9 @@ _Static_assert(sizeof(rt_position_old) == 64, "file layout");
 // is left to who seeks it, and says so.
 bool rt_position_take(rt_reader *reader, rt_bytes *position);
 
+// RT_UNSUPPORTED: it is of a later version than this build reads.
+rt_status rt_position_check(const rt_bytes *position, rt_error *error);
+
 // What comes to a stream: samples, or events that wait for their outcomes (stream.join), and these.
 typedef enum { RT_FLOW_EVENTS, RT_FLOW_OUTCOMES, RT_FLOWS } rt_flow;
 

@@ -2,7 +2,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "runtime/rt_build.h"
 #include "runtime/stream/rt_stream_parts.h"
 
 #define COUNTS(XX, PART, NONE, T) \
@@ -114,12 +113,10 @@ static rt_status seek_new(rt_stream *stream, const rt_bytes *position, rt_error 
 {
     char name[RT_POSITION_NAME_BYTES];
     rt_reader reader = rt_bytes_reader(position);
-    (void)rt_reader_u64(&reader);
-    const uint32_t version = rt_reader_u32(&reader);
-    (void)rt_reader_u32(&reader);
-    if (version > RT_POSITION_VERSION)
-        return rt_fail_format(error, "the position in the input", version, RT_POSITION_VERSION,
-                              NULL);
+    rt_status status = rt_position_check(position, error);
+    if (status)
+        return status;
+    rt_reader_take(&reader, RT_POSITION_HEAD_BYTES, 1);
     rt_fields_get(&reader, &rt_stream_state_fields, &stream->state, 1);
     const uint64_t parser_size = rt_reader_u64(&reader);
     const void *bytes = rt_reader_take(&reader, parser_size, 1);
@@ -130,7 +127,6 @@ static rt_status seek_new(rt_stream *stream, const rt_bytes *position, rt_error 
         return rt_fail(error, RT_DATA, "the position is one of another source (%s), this one is %s",
                        name, stream->source_ops->name);
     rt_reader parser = {bytes, parser_size, false};
-    rt_status status = RT_OK;
     if (keeps_more(stream))
         status = seek_more(stream, &parser, error);
     if (status)
