@@ -45,6 +45,7 @@ typedef struct {
 _Static_assert(sizeof(file_floor) == 8, "file layout");
 #define HEADER_BYTES (sizeof(file_header) + sizeof(uint64_t)) // with the checksum of all before
 #define HEADER_BYTES_FLOOR (HEADER_BYTES + sizeof(file_floor))
+#define HEADER_BYTES_MAX 4096u // of any version
 
 // Followed by stored_bytes: row_count keys (8 bytes), row_count versions (4), row_count rows, zeros
 // up to a multiple of 8; or, with the flag PACKED, a frame of zstd that holds these.
@@ -181,7 +182,7 @@ static rt_status write_header(ps_model_writer *writer, rt_error *error)
 {
     const ps_model_info *info = &writer->info;
     const file_floor floor = {info->floor, info->left_count};
-    uint8_t bytes[HEADER_BYTES_FLOOR];
+    uint8_t bytes[HEADER_BYTES_MAX];
     const uint32_t size = header_bytes(info);
     const size_t before = size - sizeof(uint64_t);
     file_header header = {.magic = MAGIC,
@@ -371,8 +372,9 @@ static rt_status read_bytes(ps_model_reader *reader, void *bytes, size_t size, r
                    reader->path, reader->taken, reader->info.row_count);
 }
 
-// The bytes of a header whose checksum is right.
-static rt_status read_header_bytes(ps_model_reader *reader, uint8_t bytes[HEADER_BYTES_FLOOR],
+// The bytes of a header whose checksum is right. Its size and, at its end, the checksum stand where
+// they are in any version.
+static rt_status read_header_bytes(ps_model_reader *reader, uint8_t bytes[HEADER_BYTES_MAX],
                                    rt_error *error)
 {
     file_header header;
@@ -383,17 +385,22 @@ static rt_status read_header_bytes(ps_model_reader *reader, uint8_t bytes[HEADER
     memcpy(&header, bytes, sizeof header);
     if (status == RT_END || header.magic != MAGIC)
         return rt_fail(error, RT_DATA, "%s is not a file of rows", reader->path);
-    if (header.version != VERSION && header.version != VERSION_FLOOR)
-        return rt_fail_format(error, reader->path, header.version, VERSION_FLOOR, NULL);
-    const size_t size = header.version == VERSION ? HEADER_BYTES : HEADER_BYTES_FLOOR;
+    const size_t size = header.header_bytes;
+    if (size < HEADER_BYTES || size > HEADER_BYTES_MAX)
+        return rt_fail(error, RT_DATA, "%s: the header is damaged", reader->path);
     if (size > HEADER_BYTES)
         status = read_some(reader, bytes + HEADER_BYTES, size - HEADER_BYTES, error);
     if (status != RT_OK && status != RT_END)
         return status;
     memcpy(&checksum, bytes + size - sizeof checksum, sizeof checksum);
-    if (status == RT_END || header.header_bytes != size ||
-        checksum != rt_hash_bytes(bytes, size - sizeof checksum))
+    if (status == RT_END || checksum != rt_hash_bytes(bytes, size - sizeof checksum))
         return rt_fail(error, RT_DATA, "%s: the header is damaged", reader->path);
+    if (header.version > VERSION_FLOOR)
+        return rt_fail_format(error, reader->path, header.version, VERSION_FLOOR, NULL);
+    if (header.version < VERSION ||
+        size != (header.version == VERSION ? HEADER_BYTES : HEADER_BYTES_FLOOR))
+        return rt_fail(error, RT_DATA, "%s has format version %u, expected %u or %u", reader->path,
+                       header.version, VERSION, VERSION_FLOOR);
     add_to_sum(&reader->sum, size, checksum);
     return RT_OK;
 }
@@ -402,7 +409,7 @@ static rt_status read_header(ps_model_reader *reader, rt_error *error)
 {
     file_header header;
     file_floor floor = {0};
-    uint8_t bytes[HEADER_BYTES_FLOOR];
+    uint8_t bytes[HEADER_BYTES_MAX];
     rt_status status = read_header_bytes(reader, bytes, error);
     if (status)
         return status;

@@ -21,8 +21,9 @@ typedef struct {
 } load;
 
 #define LOAD(XX, PART, NONE, T) PART(T, times, &rt_times_fields) XX(T, dense_early_bytes)
-RT_FIELDS(load_fields, load, LOAD,
-          "times*1{compute_ns:8 dense_ns:8 push_ns:8 pull_ns:8 plan_ns:8} dense_early_bytes:8");
+#define LOAD_BEFORE \
+    "times*1{compute_ns:8 dense_ns:8 push_ns:8 pull_ns:8 plan_ns:8} dense_early_bytes:8"
+RT_FIELDS(load_fields, load, LOAD, LOAD_BEFORE);
 
 // What the workers have reported so far on an iteration. One worker may be an iteration ahead: it
 // needs the others' gradients for that, not their reports.
@@ -243,17 +244,23 @@ void dp_tally_save(const dp_tally *t, rt_bytes *bytes)
         dp_labels_save(t->labels, bytes);
 }
 
-// What stood between the sums of plans and the ranges before members had names in files.
+// What stood between the sums of plans and the ranges before members had names in files. Their size
+// comes first, and is another one for each version.
 static bool take_before(dp_tally *t, sums *own, rt_reader *reader)
 {
-    const uint64_t others = sizeof t->executed + sizeof t->workers + sizeof own->placement_bytes;
     const uint64_t size = rt_reader_u64(reader);
-    const char *planned = size > others ? dp_account_before(size - others) : NULL;
+    const char *planned = NULL, *loads = NULL;
+    for (uint32_t i = 0; i < 2 && !planned; i++) { // for a while a load had one more number
+        const uint64_t others = RT_WORKERS_MAX * (56u + 48u + 8u * i) + sizeof own->placement_bytes;
+        loads = i ? LOAD_BEFORE " reported_ns:8" : LOAD_BEFORE;
+        if (size > others)
+            planned = dp_account_before(size - others);
+    }
     if (!planned)
         return false;
     rt_fields_get_as(reader, &dp_account_fields, planned, &t->planned, 1);
     rt_fields_get(reader, &rt_counts_fields, t->executed, RT_WORKERS_MAX);
-    rt_fields_get(reader, &load_fields, t->workers, RT_WORKERS_MAX);
+    rt_fields_get_as(reader, &load_fields, loads, t->workers, RT_WORKERS_MAX);
     rt_fields_get_as(reader, &sums_fields,
                      "placement_bytes:16 stale_reads:8 bad_batches:8 decision_ns:8 slice_bytes:8",
                      own, 1);
