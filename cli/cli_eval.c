@@ -185,8 +185,7 @@ static rt_status create_meters(evaluation *e, rt_error *error)
 
 static rt_status open_all(evaluation *e, rt_error *error)
 {
-    const ew_device_wish wish = {.name = "cpu", .threads = e->config->compute.threads};
-    rt_status status = ew_device_open_as(&wish, &e->device, error);
+    rt_status status = ew_scorer_open_device(e->config->compute.threads, &e->device, error);
     if (status)
         return status;
     status = open_input(e, error);

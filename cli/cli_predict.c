@@ -246,7 +246,7 @@ static rt_status create_jobs(prediction *p, rt_error *error)
 
 static rt_status open_all(prediction *p, rt_error *error)
 {
-    rt_status status = ew_device_open("cpu", &p->device, error);
+    rt_status status = ew_scorer_open_device(1, &p->device, error);
     if (status)
         return status;
     status = ew_finished_open(&p->source, &p->weights, error);

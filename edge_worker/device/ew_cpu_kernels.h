@@ -25,6 +25,11 @@ typedef struct {
     // c[i][j] = a[i x a_step] x b[j] + beta x c[i][j]
     void (*outer)(uint32_t m, uint32_t n, const float *a, uint32_t a_step, const float *b,
                   float beta, float *c, uint32_t c_stride);
+    // c (m x n) = a op(b) + beta c, every row by itself: op(b)'s rows are b's columns, if
+    // transposed.
+    void (*product)(bool b_transposed, uint32_t m, uint32_t n, uint32_t k, const float *a,
+                    uint32_t a_stride, const float *b, uint32_t b_stride, float beta, float *c,
+                    uint32_t c_stride);
     void (*activate)(ew_activation activation, uint32_t row_count, uint32_t column_count,
                      const float *bias, float *values, uint32_t stride);
     void (*activate_back)(ew_activation activation, uint32_t row_count, uint32_t column_count,

@@ -213,6 +213,14 @@ static void multiply(product *p)
     rt_pool_run(p->cpu->pool, (all + p->step - 1) / p->step, multiply_part, p);
 }
 
+static void multiply_rows(const void *call, uint32_t from, uint32_t to)
+{
+    const product *p = call;
+    p->cpu->kernels->product(p->b_transposed, to - from, p->n, p->k,
+                             p->a + (size_t)from * p->a_stride, p->a_stride, p->b, p->b_stride,
+                             p->beta, p->c + (size_t)from * p->c_stride, p->c_stride);
+}
+
 static void cpu_gemm(void *state, bool a_transposed, bool b_transposed, uint32_t m, uint32_t n,
                      uint32_t k, const float *a, uint32_t a_stride, const float *b,
                      uint32_t b_stride, float beta, float *c, uint32_t c_stride)
@@ -225,6 +233,19 @@ static void cpu_gemm(void *state, bool a_transposed, bool b_transposed, uint32_t
     } else if (k == 1 && !b_transposed) {
         const uint32_t step = a_transposed ? 1 : a_stride;
         cpu->kernels->outer(m, n, a, step, b, beta, c, c_stride);
+    } else if (cpu->is_steady && !a_transposed) {
+        const product p = {.cpu = cpu,
+                           .b_transposed = b_transposed,
+                           .n = n,
+                           .k = k,
+                           .a = a,
+                           .b = b,
+                           .a_stride = a_stride,
+                           .b_stride = b_stride,
+                           .c_stride = c_stride,
+                           .beta = beta,
+                           .c = c};
+        ew_cpu_split(cpu, m, (uint64_t)n * k / 8 + 1, multiply_rows, &p);
     } else if (n == 1) {
         const uint32_t step = b_transposed ? 1 : b_stride;
         const uint32_t rows = a_transposed ? k : m, columns = a_transposed ? m : k; // as a stands

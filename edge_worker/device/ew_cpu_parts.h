@@ -3,7 +3,7 @@
 //
 // Threads change no bit. What belongs to one sample, row or column is computed by one thread, in
 // the order in which one alone would; only matrix products depend on where they are cut, and their
-// cuts follow from their shapes alone (cpu_gemm).
+// cuts follow from their shapes alone (cpu_gemm), or they are made by our own loops (is_steady).
 #ifndef EW_CPU_PARTS_H
 #define EW_CPU_PARTS_H
 
@@ -14,7 +14,8 @@
 typedef struct {
     ew_blas blas;
     const ew_cpu_kernels *kernels;
-    rt_pool *pool; // NULL: one thread
+    rt_pool *pool;  // NULL: one thread
+    bool is_steady; // as ew_device_wish has it
 } ew_cpu;
 
 // Items [from, to) of an operation, whose arguments are behind call.

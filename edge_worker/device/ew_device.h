@@ -215,6 +215,8 @@ typedef struct {
     uint32_t rank;    // of the worker; workers on one machine share its GPUs: where the name leaves
                       // the number open it is rank modulo their number, and the description says so
     uint32_t threads; // of the CPU; 0: the cores that the process may use
+    bool is_steady;   // of the CPU: a row of a product has the same bits whatever other rows there
+                      // are, and on every machine; takes up to three times as long as a BLAS
     bool tf32;        // of a GPU: matrix products may round their factors to TF32
 } ew_device_wish;
 

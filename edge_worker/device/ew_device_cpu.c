@@ -155,6 +155,7 @@ static rt_status cpu_open(const ew_device_wish *wish, ew_device *device, rt_erro
         return status;
     }
     cpu->kernels = fastest_kernels();
+    cpu->is_steady = wish->is_steady;
     *device = (ew_device){.ops = &cpu_ops,
                           .layers = &ew_cpu_layers,
                           .interactions = &ew_cpu_interactions,

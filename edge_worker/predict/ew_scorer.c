@@ -23,6 +23,12 @@ struct ew_scorer {
     ew_scorer_counts counts;
 };
 
+rt_status ew_scorer_open_device(uint32_t threads, ew_device *device, rt_error *error)
+{
+    const ew_device_wish wish = {.name = "cpu", .threads = threads, .is_steady = true};
+    return ew_device_open_as(&wish, device, error);
+}
+
 static rt_status create_model(ew_scorer *scorer, const ew_finished *weights,
                               const ew_device *device, rt_error *error)
 {

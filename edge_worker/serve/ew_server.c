@@ -513,7 +513,7 @@ static rt_status open_all(ew_server *server, rt_error *error)
     server->queue = rt_alloc(QUEUE_REQUESTS, sizeof *server->queue);
     if (!server->queue)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    rt_status status = ew_device_open("cpu", &server->device, error);
+    rt_status status = ew_scorer_open_device(1, &server->device, error);
     if (status)
         return status;
     if (*server->config->serve.log)

@@ -1,5 +1,6 @@
 // The CPU device: its kernels give the same bits on every instruction set; opening, and errors.
 #include <dlfcn.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +17,7 @@
 #define FLOATS_MAX 20000u
 
 typedef struct {
-    float out[20][FLOATS_MAX];
+    float out[22][FLOATS_MAX];
 } results;
 
 static void fill(float *values, uint32_t count, uint64_t seed)
@@ -75,6 +76,18 @@ static void run_lookups(const ew_cpu_kernels *kernels, uint32_t dim, bool bags, 
     kernels->rows_back(&lookups, slab, stride, weights, r->out[9]);
 }
 
+static void run_products(const ew_cpu_kernels *kernels, uint32_t dim, results *r)
+{
+    static float x[FLOATS_MAX];
+    const uint32_t rows = dim % 7 + 1, columns = dim % 11 + 1;
+    fill(x, FLOATS_MAX, dim);
+    for (uint32_t i = 20; i < 22; i++) {
+        fill(r->out[i], FLOATS_MAX, i);
+        kernels->product(i == 20, rows, columns, dim, x, dim + 1, x + 3, dim + columns, 0.5f,
+                         r->out[i], columns + 2);
+    }
+}
+
 static void run_interactions(const ew_cpu_kernels *kernels, uint32_t dim, results *r)
 {
     static float x[FLOATS_MAX];
@@ -118,6 +131,8 @@ static void kernels_agree_to_the_bit(void **state)
             run_lookups(others[i], dim, i % 2 == 0, other);
             run_interactions(&ew_cpu_kernels_base, dim, base);
             run_interactions(others[i], dim, other);
+            run_products(&ew_cpu_kernels_base, dim, base);
+            run_products(others[i], dim, other);
             assert_memory_equal(base, other, sizeof *base);
             compared++;
         }
@@ -125,6 +140,56 @@ static void kernels_agree_to_the_bit(void **state)
     free(other);
     if (compared == 0)
         test_skip("this CPU has no other instruction set than the portable kernels use");
+}
+
+// Rows of a product by themselves, some of them and all of them, on one thread and on several.
+static void rows_of_a_product_stand_alone(void **state)
+{
+    static const uint32_t shapes[][2] = {{1, 1},   {1, 40},   {5, 3},   {16, 16},
+                                         {33, 47}, {64, 128}, {130, 61}};
+    enum { COUNT = 70, MOST = 130 * 130 };
+    static float a[COUNT * 131], b[MOST], all[COUNT * 133], some[COUNT * 133];
+    ew_device devices[2];
+    rt_error error;
+    (void)state;
+    for (uint32_t t = 0; t < 2; t++) {
+        const ew_device_wish wish = {.name = "cpu", .threads = 1 + 2 * t, .is_steady = true};
+        if (ew_device_open_as(&wish, &devices[t], &error))
+            fail_msg("%s", error.text);
+    }
+    fill(a, RT_COUNT_OF(a), 1);
+    fill(b, RT_COUNT_OF(b), 2);
+    for (uint32_t i = 0; i < RT_COUNT_OF(shapes) * 4; i++) {
+        const uint32_t n = shapes[i / 4][0], k = shapes[i / 4][1];
+        const bool transposed = i & 1;
+        const float beta = i & 2 ? 0.5f : 0;
+        const uint32_t b_stride = transposed ? k : n, a_stride = k + 1, c_stride = n + 3;
+        fill(all, RT_COUNT_OF(all), 3);
+        fill(some, RT_COUNT_OF(some), 3);
+        devices[0].layers->gemm(devices[0].state, false, transposed, COUNT, n, k, a, a_stride, b,
+                                b_stride, beta, all, c_stride);
+        for (uint32_t from = 0, count = 1; from < COUNT; from += count, count = count % 9 + 1) {
+            if (count > COUNT - from)
+                count = COUNT - from;
+            devices[1].layers->gemm(devices[1].state, false, transposed, count, n, k,
+                                    a + from * a_stride, a_stride, b, b_stride, beta,
+                                    some + from * c_stride, c_stride);
+        }
+        assert_memory_equal(all, some, COUNT * c_stride * sizeof *all);
+        for (uint32_t r = 0; r < COUNT; r += 13) {
+            double sum = 0, size = 1;
+            for (uint32_t j = 0; j < k; j++) {
+                const float factor = b[transposed ? (n - 1) * b_stride + j : j * b_stride + n - 1];
+                sum += (double)a[r * a_stride + j] * (double)factor;
+                size += fabs((double)a[r * a_stride + j] * (double)factor);
+            }
+            fill(some, RT_COUNT_OF(some), 3);
+            sum += (double)beta * (double)some[r * c_stride + n - 1];
+            test_close((double)all[r * c_stride + n - 1], sum, 1e-6 * size, 1, "a sum");
+        }
+    }
+    ew_device_close(&devices[0]);
+    ew_device_close(&devices[1]);
 }
 
 static void unknown_device_is_named(void **state)
@@ -236,7 +301,8 @@ static void users_core_type_wins(void **state)
     ew_blas_close(&blas);
 }
 
-TEST_MAIN(TEST(kernels_agree_to_the_bit), TEST(unknown_device_is_named),
-          TEST(automatic_device_says_what_it_is), TEST(loading_leaves_the_environment_alone),
-          TEST(openblas_has_one_thread), TEST(openblas_has_the_users_threads),
-          TEST(openblas_gets_the_kernels_that_fit), TEST(users_core_type_wins))
+TEST_MAIN(TEST(kernels_agree_to_the_bit), TEST(rows_of_a_product_stand_alone),
+          TEST(unknown_device_is_named), TEST(automatic_device_says_what_it_is),
+          TEST(loading_leaves_the_environment_alone), TEST(openblas_has_one_thread),
+          TEST(openblas_has_the_users_threads), TEST(openblas_gets_the_kernels_that_fit),
+          TEST(users_core_type_wins))
