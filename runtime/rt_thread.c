@@ -41,7 +41,7 @@ static int start(pthread_t *thread, const pthread_attr_t *how, void *(*run)(void
 {
     beginning *b = rt_alloc(1, sizeof *b);
     if (!b)
-        return EAGAIN;
+        return ENOMEM;
     *b = (beginning){run, context};
     const sigset_t before = rt_thread_hold_signals();
     const int reason = pthread_create(thread, how, begin, b);
@@ -56,12 +56,18 @@ int rt_thread_start(pthread_t *thread, void *(*run)(void *), void *context)
     return start(thread, NULL, run, context);
 }
 
+rt_status rt_thread_refusal(int reason)
+{
+    return reason == ENOMEM ? RT_NO_MEMORY : RT_LIMIT;
+}
+
 rt_status rt_thread_run(pthread_t *thread, bool *runs_p, void *(*run)(void *), void *context,
                         rt_error *error)
 {
-    *runs_p = rt_thread_start(thread, run, context) == 0;
-    if (!*runs_p)
-        return rt_fail(error, RT_LIMIT, "cannot start a thread");
+    const int reason = rt_thread_start(thread, run, context);
+    *runs_p = reason == 0;
+    if (reason)
+        return rt_fail(error, rt_thread_refusal(reason), "cannot start a thread");
     return RT_OK;
 }
 

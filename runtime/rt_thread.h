@@ -10,9 +10,10 @@
 
 // Runs run(context) in a thread that the caller joins. 0, or an errno: nothing was started.
 int rt_thread_start(pthread_t *thread, void *(*run)(void *), void *context);
+rt_status rt_thread_refusal(int reason); // as a status: RT_NO_MEMORY, RT_LIMIT
 
 // The same for an object that joins it where it ends: *runs_p says whether there is one to join.
-// RT_LIMIT: it could not be started.
+// RT_LIMIT, RT_NO_MEMORY: it could not be started.
 rt_status rt_thread_run(pthread_t *thread, bool *runs_p, void *(*run)(void *), void *context,
                         rt_error *error);
 

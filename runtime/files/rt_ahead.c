@@ -133,10 +133,13 @@ rt_status rt_ahead_open(const char *path, rt_ahead **ahead_p, rt_error *error)
     ahead->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     ahead->path = rt_alloc(strlen(path) + 1, 1);
     rt_status status = RT_OK;
+    int reason = errno;
     if (!ahead->path)
         status = rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
-    else if (ahead->wake_fd < 0 || (strcpy(ahead->path, path), rt_thread_detach(run, ahead)) != 0)
-        status = rt_fail(error, RT_LIMIT, "cannot start a thread that reads %s", path);
+    else if (ahead->wake_fd < 0 ||
+             (reason = (strcpy(ahead->path, path), rt_thread_detach(run, ahead))) != 0)
+        status =
+            rt_fail(error, rt_thread_refusal(reason), "cannot start a thread that reads %s", path);
     if (status) {
         destroy(ahead);
         return status;

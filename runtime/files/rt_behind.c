@@ -134,10 +134,12 @@ rt_status rt_behind_open(const char *path, int wake_fd, rt_behind **behind_p, rt
     behind->wake_fd = wake_fd;
     behind->path = rt_alloc(strlen(path) + 1, 1);
     rt_status status = RT_OK;
+    int reason = 0;
     if (!behind->path)
         status = rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
-    else if (strcpy(behind->path, path), rt_thread_detach(run, behind) != 0)
-        status = rt_fail(error, RT_LIMIT, "cannot start a thread that writes %s", path);
+    else if ((reason = (strcpy(behind->path, path), rt_thread_detach(run, behind))) != 0)
+        status =
+            rt_fail(error, rt_thread_refusal(reason), "cannot start a thread that writes %s", path);
     if (status) {
         destroy(behind);
         return status;
