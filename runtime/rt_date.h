@@ -17,8 +17,8 @@ bool rt_date_pattern_is_good(const char *pattern);
 // False: the text does not fit the pattern, or there is no such day or hour.
 bool rt_date_parse(const char *pattern, const char *text, size_t length, int64_t *ms_p);
 
-// The text of a time, terminated, without what is less than a second. Its length; 0: it does not fit
-// into size bytes.
+// The text of a time, terminated, without what is less than a second. Its length; 0: it does not
+// fit into size bytes.
 size_t rt_date_format(const char *pattern, int64_t ms, char *text, size_t size);
 
 uint32_t rt_date_hour(int64_t ms);    // 0 to 23

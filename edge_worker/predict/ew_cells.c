@@ -25,7 +25,8 @@ struct ew_cells {
     rt_stream_config config;  // of lines: as configured, but for a header
     const rt_parser_ops *ops; // NULL: the generator's samples
     void *parser;
-    rt_columns *columns;  // of tables and JSON; else NULL
+    void *cell_parser;     // of put cells of Criteo's format, among which is no name of an event
+    rt_columns *columns;   // of tables and JSON; else NULL
     rt_cell *column_cells; // by column
     bool is_json, has_delimiter;
     rt_schema schema;
@@ -110,9 +111,12 @@ static rt_status create_parsers(ew_cells *cells, const rt_config *config, rt_err
     rt_status status = rt_parser_open(&cells->config, &cells->ops, &cells->parser, error);
     if (!status && rt_format_has(config->stream.format, RT_HAS_COLUMNS))
         status = create_columns(cells, error);
-    if (!status && config->stream.format == RT_FORMAT_CRITEO)
-        name_criteo(cells);
-    return status;
+    if (status || config->stream.format != RT_FORMAT_CRITEO)
+        return status;
+    name_criteo(cells);
+    rt_stream_config nameless = cells->config;
+    nameless.id[0] = '\0';
+    return rt_parser_open(&nameless, &cells->ops, &cells->cell_parser, error);
 }
 
 static rt_status create_all(ew_cells *cells, const rt_config *config, rt_error *error)
@@ -153,6 +157,8 @@ void ew_cells_destroy(ew_cells *cells)
         return;
     if (cells->parser)
         cells->ops->destroy(cells->parser);
+    if (cells->cell_parser)
+        cells->ops->destroy(cells->cell_parser);
     rt_columns_destroy(cells->columns);
     rt_bytes_fini(&cells->line);
     rt_free(cells->column_cells);
@@ -314,8 +320,8 @@ static rt_status finish_line(rt_bytes *line, rt_error *error)
 }
 
 // The line that was put.
-static rt_status parse(ew_cells *cells, size_t length, rt_batch *batch, bool *goes_on_p,
-                       rt_error *error)
+static rt_status parse(ew_cells *cells, void *parser, size_t length, rt_batch *batch,
+                       bool *goes_on_p, rt_error *error)
 {
     const rt_status status = finish_line(&cells->line, error);
     if (status)
@@ -324,7 +330,7 @@ static rt_status parse(ew_cells *cells, size_t length, rt_batch *batch, bool *go
         .text = (const char *)cells->line.data, .length = (uint32_t)length, .number = 2};
     rt_line_sample sample = {.dense = cells->dense, .keys = cells->keys};
     rt_line_problem problem = {.goes_on = false};
-    if (cells->ops->parse(cells->parser, &line, &sample, &problem))
+    if (cells->ops->parse(parser, &line, &sample, &problem))
         return append(cells, &sample, batch, error);
     *goes_on_p = problem.goes_on;
     return rt_fail(error, RT_DATA, "%s", problem.text);
@@ -440,14 +446,13 @@ rt_status ew_cells_append(ew_cells *cells, rt_batch *batch, rt_error *error)
     if (cells->columns)
         return append_columns(cells, batch, error);
     if (cells->count == 0)
-        return rt_fail(error, RT_UNSUPPORTED,
-                       "stream.format \"%s\" has no cells: its lines can be asked",
+        return rt_fail(error, RT_DATA, "stream.format \"%s\" has no cells: its lines can be asked",
                        rt_config_choice_name("stream.format", (int)cells->config.format));
     const rt_status status = put_line(cells, error);
     if (status)
         return status;
     const size_t length = cells->line.size;
-    return parse(cells, length, batch, &goes_on, error);
+    return parse(cells, cells->cell_parser, length, batch, &goes_on, error);
 }
 
 // ---- lines -----------------------------------------------------------------------------------
@@ -486,5 +491,5 @@ rt_status ew_cells_append_line(ew_cells *cells, const char *text, size_t length,
                        RT_LINE_MAX, length);
     rt_bytes_clear(&cells->line);
     rt_bytes_put(&cells->line, text, length);
-    return parse(cells, length, batch, goes_on_p, error);
+    return parse(cells, cells->parser, length, batch, goes_on_p, error);
 }

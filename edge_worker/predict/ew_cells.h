@@ -1,9 +1,9 @@
 // ew_cells - samples made of cells that are known by the names of their columns.
 //
 // What makes samples of lines makes those of cells: ids, transforms and what is missing are those
-// of training. Names: of format criteo I1 to I13, C1 to C26; of tables and JSON those of the columns
-// that have a cell and are no label (rt_columns_use, rt_columns_name); of the generator D1, D2...
-// and its fields, whose cells are numbers. libsvm has lines alone. One thread.
+// of training. Names: of format criteo I1 to I13, C1 to C26; of tables and JSON those of the
+// columns that have a cell and are no label (rt_columns_use, rt_columns_name); of the generator D1,
+// D2... and its fields, whose cells are numbers. libsvm has lines alone. One thread.
 #ifndef EW_CELLS_H
 #define EW_CELLS_H
 
@@ -62,10 +62,11 @@ rt_status ew_cells_append(ew_cells *cells, rt_batch *batch, rt_error *error);
 rt_status ew_cells_refuse_name(const ew_cells *cells, const char *name, size_t length,
                                rt_error *error);
 
-// ---- lines ---------------------------------------------------------------------------------------
+// ---- lines
+// ---------------------------------------------------------------------------------------
 
-// How lines stand from now on: names of columns in the order of their cells; count 0: as configured.
-// RT_DATA: a column is missing, or stands twice; or lines of this format have no order.
+// How lines stand from now on: names of columns in the order of their cells; count 0: as
+// configured. RT_DATA: a column is missing, or stands twice; or lines of this format have no order.
 rt_status ew_cells_order(ew_cells *cells, const char *const *names, size_t count, rt_error *error);
 
 // Whether a line without its line end is a header; if so, lines stand as it says from now on.

@@ -25,12 +25,12 @@ typedef struct room {
     ew_scorer *scorer;
     ew_cells *cells;
     rt_batch batch;
-    bool is_place[BATCH_SAMPLES];  // of a line that is no sample
-    lanyard_told told;             // of rows that are none; NULL: nobody is
+    bool is_place[BATCH_SAMPLES]; // of a line that is no sample
+    lanyard_told told;            // of rows that are none; NULL: nobody is
     void *context;
-    locale_t host;   // of the thread that asks
-    uint64_t nans;   // rows of this call that gave NaN
-    rt_error reason; // of the first
+    locale_t host;                 // of the thread that asks
+    uint64_t nans;                 // rows of this call that gave NaN
+    rt_error reason;               // of the first
     char (*numbers)[NUMBER_BYTES]; // a cell of each column
 } room;
 
@@ -110,7 +110,7 @@ static rt_status load(lanyard_model *model, const char *folder, rt_error *error)
     if (status)
         return status;
     model->has_config = true;
-    status = ew_device_open("cpu", &model->device, error);
+    status = ew_scorer_open_device(1, &model->device, error);
     if (status)
         return status;
     status = ew_finished_open(&source, &model->weights, error);
@@ -466,8 +466,7 @@ static rt_status append_row(const lanyard_model *model, room *r, lines_left *lef
     bool goes_on = false;
     rt_status status = rt_fail(&reason, RT_DATA, "expected a sample, found an empty line");
     if (length > 0)
-        status =
-            ew_cells_append_line(r->cells, first, length, &r->batch, &goes_on, &reason);
+        status = ew_cells_append_line(r->cells, first, length, &r->batch, &goes_on, &reason);
     next = behind;
     for (uint32_t lines = 1; status == RT_DATA && goes_on && next < left->end &&
                              lines < RT_LINES_JOINED_MAX && length < RT_LINES_JOINED_BYTES;
@@ -497,8 +496,7 @@ static rt_status pass_head(room *r, lines_left *left, bool is_ordered, rt_error 
     if (left->at == left->end || is_ordered)
         return RT_OK;
     const size_t length = line_at(left->at, left->end, &behind);
-    const rt_status status =
-        ew_cells_take_header(r->cells, left->at, length, &is_header, error);
+    const rt_status status = ew_cells_take_header(r->cells, left->at, length, &is_header, error);
     if (is_header)
         left->at = behind;
     return status;

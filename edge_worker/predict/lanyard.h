@@ -4,9 +4,9 @@
  * into memory as a whole. Any number of threads may score with one model at the same time.
  *
  * Functions return LANYARD_OK or why not; `error` then holds a sentence, cut to error_size (both
- * may be NULL and 0). Numbers have a point whatever locale the program has set. Link with -llanyard; the static library needs -lcjson -lxxhash -lzstd
- * -lpthread -ldl -lm too. OpenBLAS is opened when the first model is loaded: load it before
- * threads read the environment.
+ * may be NULL and 0). Numbers have a point whatever locale the program has set. Link with
+ * -llanyard; the static library needs -lcjson -lxxhash -lzstd -lpthread -ldl -lm too. OpenBLAS is
+ * opened when the first model is loaded: load it before threads read the environment.
  */
 #ifndef LANYARD_H
 #define LANYARD_H
@@ -101,10 +101,10 @@ typedef void (*lanyard_told)(void *context, size_t row, const char *reason);
 
 /* The same. order: the names of the columns in the order of the cells, of lines without a header;
  * one that the model does not need may have any name. NULL and 0: as above. told may be NULL. */
-int lanyard_score_lines_as(const lanyard_model *model, const char *const *order,
-                           size_t order_count, const char *lines, size_t size,
-                           float *probabilities, size_t capacity, size_t *count_p,
-                           lanyard_told told, void *context, char *error, size_t error_size);
+int lanyard_score_lines_as(const lanyard_model *model, const char *const *order, size_t order_count,
+                           const char *lines, size_t size, float *probabilities, size_t capacity,
+                           size_t *count_p, lanyard_told told, void *context, char *error,
+                           size_t error_size);
 
 /* The same of numbers. dense: count x dense_count, as read and transformed, before they are scaled.
  * keys: field << 56 | id, every sample's in ascending order of fields; those of sample i from

@@ -64,8 +64,7 @@ static bool parse_id_number(rt_cell number, uint64_t *id_p)
 
 // ---- transforms ------------------------------------------------------------------------------
 
-static bool parse_time(const rt_columns_one *one, rt_cell value,
-                       int64_t *ms_p)
+static bool parse_time(const rt_columns_one *one, rt_cell value, int64_t *ms_p)
 {
     const char *format = one->column.time_format;
     double number;
@@ -84,8 +83,7 @@ static bool parse_time(const rt_columns_one *one, rt_cell value,
 }
 
 // Hour, weekday or bucket.
-static bool transform(const rt_columns_one *one, rt_cell value,
-                      uint32_t *result_p)
+static bool transform(const rt_columns_one *one, rt_cell value, uint32_t *result_p)
 {
     int64_t ms;
     double number;
@@ -180,8 +178,7 @@ static bool parse_ignored(rt_columns *columns, uint32_t index, rt_cell value)
 }
 
 // Below RT_CLASSES_MAX, which floats hold.
-static bool parse_class(const rt_columns_one *one, rt_cell value,
-                        float *label_p)
+static bool parse_class(const rt_columns_one *one, rt_cell value, float *label_p)
 {
     double number;
     if (!rt_columns_number(value, &number))
@@ -218,8 +215,7 @@ static bool parse_label(const rt_columns *columns, const rt_columns_one *one, rt
     return true;
 }
 
-static bool parse_dense(const rt_columns_one *one, rt_cell value,
-                        float *dense_p)
+static bool parse_dense(const rt_columns_one *one, rt_cell value, float *dense_p)
 {
     double number = 0;
     uint32_t result = 0;
@@ -266,8 +262,7 @@ static bool parse_multi(const rt_columns_one *one, rt_cell value, rt_line_sample
     return true;
 }
 
-static bool parse_weight(const rt_columns_one *one, rt_cell value,
-                         rt_line_sample *sample)
+static bool parse_weight(const rt_columns_one *one, rt_cell value, rt_line_sample *sample)
 {
     double number = 1;
     value = filled(one, value);
@@ -482,8 +477,8 @@ static void find_uses(rt_columns *columns)
     for (uint32_t i = columns->count; i-- > 0;) {
         rt_columns_one *one = &columns->items[i];
         const rt_column_kind kind = one->column.kind;
-        const bool is_value = kind == RT_COLUMN_DENSE || kind == RT_COLUMN_CATEGORICAL ||
-                              kind == RT_COLUMN_MULTI;
+        const bool is_value =
+            kind == RT_COLUMN_DENSE || kind == RT_COLUMN_CATEGORICAL || kind == RT_COLUMN_MULTI;
         one->is_feature |= is_value;
         one->is_of_labels |= kind == RT_COLUMN_LABEL;
         for (uint32_t k = 0; k < one->column.from_count; k++) {

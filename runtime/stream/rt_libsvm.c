@@ -194,8 +194,7 @@ static bool take_label(const parser *p, const char **at_p, const char *end, rt_l
         return true;
     }
     const size_t sign = is_there && word.text[0] == '+';
-    if (!is_there ||
-        !rt_columns_number((rt_cell){word.text + sign, word.length - sign}, &label))
+    if (!is_there || !rt_columns_number((rt_cell){word.text + sign, word.length - sign}, &label))
         return rt_line_reject(problem, "expected a label, a number, found \"%.*s\"",
                               (int)rt_min_u64(word.length, 24), word.text);
     *at_p = at;

@@ -7,8 +7,8 @@
 
 #include "runtime/config/rt_config.h"
 
-#define RT_LINE_MAX (1u << 20) // bytes; a longer line is skipped and counts as malformed
-#define RT_LINE_PAD 16u        // bytes that can be read behind text[length]
+#define RT_LINE_MAX (1u << 20)  // bytes; a longer line is skipped and counts as malformed
+#define RT_LINE_PAD 16u         // bytes that can be read behind text[length]
 #define RT_LINES_JOINED_MAX 64u // of one record whose quotes hold line feeds
 #define RT_LINES_JOINED_BYTES (64u << 10)
 

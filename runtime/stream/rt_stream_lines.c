@@ -10,7 +10,7 @@
 
 #define MALFORMED_LOGGED_MAX 5
 #define JUDGED_FROM_LINES 1000u
-#define WINDOW_LINES 5000u   // malformed lines are judged by the last one to two of these
+#define WINDOW_LINES 5000u // malformed lines are judged by the last one to two of these
 
 const char *rt_stream_line_input(const rt_stream *stream, const rt_line *line)
 {
@@ -228,7 +228,8 @@ static rt_status parse_joined(rt_stream *stream, uint64_t deadline_ns, rt_batch 
     const rt_source_ops *ops = stream->source_ops;
     rt_status status = RT_OK;
     rt_line line = {0};
-    for (uint32_t feeds = 1; feeds < RT_LINES_JOINED_MAX && line.length < RT_LINES_JOINED_BYTES; feeds++) {
+    for (uint32_t feeds = 1; feeds < RT_LINES_JOINED_MAX && line.length < RT_LINES_JOINED_BYTES;
+         feeds++) {
         ops->back(stream->source);
         status = ops->line(stream->source, deadline_ns, feeds, &line, error);
         if (status)

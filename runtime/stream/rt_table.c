@@ -18,8 +18,8 @@ struct rt_table {
     rt_columns *columns;
     bool has_header;
     uint64_t header_hash, header_length; // of the line read last
-    uint16_t *order;      // of a line's cells: which column each is, or NO_COLUMN
-    uint32_t order_count; // 0: cells are the columns as configured
+    uint16_t *order;                     // of a line's cells: which column each is, or NO_COLUMN
+    uint32_t order_count;                // 0: cells are the columns as configured
     uint16_t *bare;       // of a line without the cells of labels, which a question may be
     uint32_t bare_count;  // 0: there is no such line
     rt_cell *cells;       // by column, of the line that is parsed

@@ -90,6 +90,71 @@ static void a_table(void **state)
     rt_config_fini(&config);
 }
 
+// Columns that are made of others, and what they are made of.
+static const char *const made[] = {
+    "stream.format=table",
+    "stream.table.columns=["
+    "{\"name\": \"note\", \"kind\": \"ignore\"},"
+    "{\"name\": \"at\", \"kind\": \"time\"},"
+    "{\"kind\": \"categorical\"},"
+    "{\"name\": \"stars\", \"kind\": \"ignore\"},"
+    "{\"name\": \"liked\", \"kind\": \"label\", \"from\": \"stars\", \"rule\": \"at_least\","
+    " \"value\": \"4\"},"
+    "{\"name\": \"hour\", \"kind\": \"ignore\", \"from\": \"at\", \"transform\": \"hour\"},"
+    "{\"name\": \"seen\", \"kind\": \"ignore\"},"
+    "{\"name\": \"cross\", \"kind\": \"categorical\", \"from\": [\"hour\", \"seen\"]},"
+    "{\"name\": \"y\", \"kind\": \"label\"},"
+    "{\"name\": \"again\", \"kind\": \"label\", \"from\": \"y\"},"
+    "{\"kind\": \"weight\"}]",
+    NULL};
+
+static void what_a_question_has_to_say(void **state)
+{
+    static const rt_cell_use uses[] = {
+        RT_CELL_BESIDE, RT_CELL_NEEDED, RT_CELL_NEEDED, RT_CELL_LABEL, RT_CELL_NONE,  RT_CELL_NONE,
+        RT_CELL_NEEDED, RT_CELL_NONE,   RT_CELL_LABEL,  RT_CELL_NONE,  RT_CELL_BESIDE};
+    static const char *const names[] = {"note", "at", "3", "stars", "seen"};
+    // With labels, which may be anything, and without; weights are not looked at, nor notes.
+    static const char *const lines[] = {"n,7300,a,5,s,1,2", "n,7300,a,many,s,,heavy", ",7300,a,s,"};
+    ew_cells *cells = cells_of(made);
+    rt_batch batch;
+    rt_error error = {0};
+    bool goes_on, is_header;
+    (void)state;
+    for (uint32_t i = 0; i < RT_COUNT_OF(uses); i++)
+        assert_int_equal(rt_columns_use(ew_cells_columns(cells), i), uses[i]);
+    assert_int_equal(ew_cells_count(cells), RT_COUNT_OF(names));
+    for (uint32_t i = 0; i < RT_COUNT_OF(names); i++)
+        assert_string_equal(ew_cells_name(cells, i), names[i]);
+    rt_batch_init(&batch, 0);
+    put(cells, "at", "7300");
+    put(cells, "3", "a");
+    put(cells, "seen", "s");
+    assert_int_equal(ew_cells_append(cells, &batch, &error), RT_OK);
+    for (uint32_t i = 0; i < RT_COUNT_OF(lines); i++) {
+        if (ew_cells_append_line(cells, lines[i], strlen(lines[i]), &batch, &goes_on, &error))
+            fail_msg("%s: %s", lines[i], error.text);
+        assert_memory_equal(&batch.keys[2 * i + 2], batch.keys, 2 * sizeof *batch.keys);
+    }
+    static const char bad[] = "n,7300,a,5,s,1";
+    assert_int_equal(ew_cells_append_line(cells, bad, strlen(bad), &batch, &goes_on, &error),
+                     RT_DATA);
+    assert_string_equal(error.text, "expected 7 cells, or 5 without labels, found 6");
+    put(cells, "at", "noon");
+    assert_int_equal(ew_cells_append(cells, &batch, &error), RT_DATA);
+    assert_string_equal(error.text, "at: expected a time as time_format says, found \"noon\"");
+    assert_int_equal(ew_cells_refuse_name(cells, "cross", 5, &error), RT_DATA);
+    assert_string_equal(error.text, "\"cross\" is made of \"hour\" and others: say that");
+    static const char header[] = "seen,at,else";
+    assert_int_equal(ew_cells_take_header(cells, header, strlen(header), &is_header, &error),
+                     RT_DATA);
+    assert_true(is_header);
+    assert_non_null(strstr(error.text, "lacks this column of stream.table.columns: "));
+    rt_batch_fini(&batch);
+    ew_cells_destroy(cells);
+    rt_config_fini(&config);
+}
+
 static void criteo_and_the_generator(void **state)
 {
     ew_cells *cells = cells_of((const char *const[]){"stream.format=criteo", NULL});
@@ -329,4 +394,5 @@ static void questions_that_are_none(void **state)
 }
 
 TEST_MAIN(TEST(questions_in_json), TEST(questions_as_lines_of_json), TEST(questions_that_are_none),
-          TEST(binary_questions_have_numbers), TEST(a_table), TEST(criteo_and_the_generator))
+          TEST(binary_questions_have_numbers), TEST(a_table), TEST(what_a_question_has_to_say),
+          TEST(criteo_and_the_generator))

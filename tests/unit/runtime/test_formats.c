@@ -329,12 +329,13 @@ static void test_several_labels(void **state)
                  false, want, 4);
 }
 
-// Who predicts needs no labels: their cells may hold anything, or none of them be there.
+// Who predicts needs no labels: their cells may hold anything, or none of them be there. Weights
+// are not looked at.
 static void test_lines_without_labels(void **state)
 {
     (void)state;
-    static const labelled want[] = {{{0, 0, 0}, {2, 2, 2}}, {{0, 0, 0}, {1, 1, 1}}};
-    check_labels("stream.format=table", "a,2\n?,b,1,many,\n", true, want, 2);
+    static const labelled want[] = {{{0, 0, 0}, {1, 1, 1}}, {{0, 0, 0}, {1, 1, 1}}};
+    check_labels("stream.format=table", "a,2\n?,b,heavy,many,\n", true, want, 2);
     check_labels("stream.format=json", "{\"u\":\"a\",\"w\":2}\n{\"u\":\"b\",\"buy\":\"many\"}\n",
                  true, want, 2);
 }
@@ -489,17 +490,30 @@ static void test_every_day_of_the_calendar(void **state)
         const bool is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
         for (int month = 1; month <= 12; month++) {
             for (int d = 1; d <= days[month - 1] + (month == 2 && is_leap); d++, day++) {
-                char text[32];
+                char text[32], again[32];
                 int64_t ms;
                 snprintf(text, sizeof text, "%04d%02d%02d23", year, month, d);
                 assert_true(rt_date_parse("%Y%m%d%H", text, strlen(text), &ms));
                 assert_int_equal(ms, day * RT_DAY_MS + 23 * 3600000);
                 assert_int_equal(rt_date_hour(ms), 23);
                 assert_int_equal(rt_date_weekday(ms), weekday);
+                assert_int_equal(rt_date_format("%Y%m%d%H", ms + 999, again, sizeof again), 10);
+                assert_string_equal(again, text);
                 weekday = (weekday + 1) % 7;
             }
         }
     }
+}
+
+static void test_dates_as_text(void **state)
+{
+    char text[32];
+    (void)state;
+    assert_int_equal(rt_date_format("%d/%m/%y %H:%M:%S %%", INT64_C(1413849661500), text, 32), 19);
+    assert_string_equal(text, "21/10/14 00:01:01 %");
+    assert_int_equal(rt_date_format("%Y-%m-%d %H:%M:%S", -1, text, 32), 19);
+    assert_string_equal(text, "1969-12-31 23:59:59");
+    assert_int_equal(rt_date_format("%Y-%m-%d", 0, text, 8), 0);
 }
 
 static void test_dates_that_are_none(void **state)
@@ -523,4 +537,5 @@ TEST_MAIN(TEST(test_delimited_as_python_reads_it), TEST(test_json_as_python_read
           TEST(test_lines_of_libsvm_that_are_none), TEST(test_columns_that_cannot_be),
           TEST(test_classes), TEST(test_classes_that_cannot_be), TEST(test_several_labels),
           TEST(test_lines_without_labels), TEST(test_no_negatives_of_several_labels),
-          TEST(test_every_day_of_the_calendar), TEST(test_dates_that_are_none))
+          TEST(test_every_day_of_the_calendar), TEST(test_dates_as_text),
+          TEST(test_dates_that_are_none))
