@@ -408,6 +408,8 @@ static rt_status fill_head(rt_kafka *k, uint32_t i, rt_error *error)
         if (status)
             return status;
     }
+    if (!p->head)
+        rt_kafka_look_at_quiet(k, i);
     return RT_OK;
 }
 

@@ -9,7 +9,8 @@
 #include "runtime/stream/rt_kafka_parts.h"
 
 #define LOCATE_MS 2000
-#define LOCATE_RETRY_NS UINT64_C(500000000)
+#define LOCATE_RETRY_NS UINT64_C(5000000000)
+#define QUIET_NS UINT64_C(1000000000)
 
 uint64_t rt_kafka_hash_of(const rd_kafka_message_t *message)
 {
@@ -175,6 +176,25 @@ bool rt_kafka_look(rt_kafka *k, uint32_t i, const rd_kafka_message_t *message)
     default:
         return true;
     }
+}
+
+// By what the broker said with its last answer to whoever asked for messages.
+void rt_kafka_look_at_quiet(rt_kafka *k, uint32_t i)
+{
+    rt_kafka_partition *p = &k->partitions[i];
+    int64_t low = -1, high = -1;
+    if (p->state == RT_KAFKA_LOOKS || rt_now_ns() < p->look_ns)
+        return;
+    p->look_ns = rt_now_ns() + QUIET_NS;
+    const rd_kafka_resp_err_t reason =
+        rd_kafka_get_watermark_offsets(k->client, k->config->kafka_topic, (int32_t)i, &low, &high);
+    const bool is_looking = p->state != RT_KAFKA_READS;
+    const int64_t at = offset_of(p), end = at + is_looking;
+    const bool is_outside =
+        !reason && at >= 0 && high >= 0 && (end > high || (low >= 0 && at < low));
+    if (is_outside && p->is_outside) // twice: it is not about to be said otherwise
+        look_for_offsets(k, i);
+    p->is_outside = is_outside && !p->is_outside;
 }
 
 // Offsets from low on are there, up to high.

@@ -25,6 +25,8 @@ typedef struct {
     rd_kafka_message_t *head; // the next one; NULL: none is there
     bool is_stopped;          // by an offset that is not there: it has to be started anew
     bool is_empty;            // since the last wake
+    bool is_outside;          // it seemed to stand where no message is, when it was looked at last
+    uint64_t look_ns;         // when it is looked at again
     bool is_at_end;           // all of its messages were there, and no connection was lost since
 } rt_kafka_partition;
 
@@ -65,6 +67,9 @@ void rt_kafka_ask_again(rt_kafka *k, uint32_t i);
 // What the queue of partition i gave: a message, its end, an error. True: it is for reading; else
 // it was looked at, and is of no further use.
 bool rt_kafka_look(rt_kafka *k, uint32_t i, const rd_kafka_message_t *message);
+
+// Partition i has nothing now. Some brokers say nothing of an offset that is not there.
+void rt_kafka_look_at_quiet(rt_kafka *k, uint32_t i);
 
 // Partitions whose offsets are asked for: of all that are due.
 void rt_kafka_locate_all(rt_kafka *k);
