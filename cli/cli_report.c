@@ -314,7 +314,7 @@ static rt_status make_report(report *r, const char *const *directories, uint32_t
     }
     if (write_page(r))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    return rt_file_save(out, r->page.text, r->page.size, error);
+    return rt_file_save_named(out, r->page.text, r->page.size, error);
 }
 
 // Any number of directories: not what cli_parse takes.

@@ -17,6 +17,8 @@
 #include "runtime/live/rt_standby.h"
 #include "runtime/transport/rt_ask.h"
 #include "runtime/transport/rt_keys.h"
+#include "runtime/files/rt_own.h"
+#include "runtime/files/rt_file.h"
 
 #define ANSWER_S 10.0
 
@@ -66,7 +68,9 @@ static rt_status find_checkpoints(const rt_config *config, const char *out, char
         length = snprintf(path, size, "%s/checkpoints", out);
     if (length <= 0 || (size_t)length >= size)
         return rt_fail(error, RT_CONFIG, "--out: the path %s is too long", out);
-    return RT_OK;
+    if (*own)
+        return RT_OK;
+    return rt_own_check_folder(path, error);
 }
 
 rt_status cli_begin_promoted(const rt_config *config, const char *out, rt_error *error)
@@ -95,14 +99,9 @@ static rt_status tell_running(const rt_config *config, const char *out, rt_error
     if (rt_config_to_json(config, &json))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     snprintf(path, sizeof path, "%s/" DP_RUNNING, out);
-    FILE *file = fopen(path, "we");
-    bool is_written = file && fputs(json, file) >= 0;
-    if (file && fclose(file) != 0)
-        is_written = false;
+    const rt_status status = rt_file_save(path, json, strlen(json), error);
     rt_free(json);
-    if (!is_written)
-        return rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
-    return RT_OK;
+    return status;
 }
 
 // What a following standby asks for the keys of boxes that were added.

@@ -264,7 +264,7 @@ static rt_status write_trace(trace *t, const char *out, rt_error *error)
     if (!text)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     if (out)
-        return rt_file_save(out, text, size, error);
+        return rt_file_save_named(out, text, size, error);
     puts(text);
     return RT_OK;
 }

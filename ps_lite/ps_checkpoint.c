@@ -57,7 +57,7 @@ static void write_rows(void *context, rt_child_result *result)
     rt_file_place place = {.path = path};
     const rt_sink sink = rt_file_sink(&place);
     remove_old(c); // before: a disk may have no room for one more
-    if (rt_checkpoint_make(c->folder, &result->error) ||
+    if (rt_checkpoint_make_own(c->folder, &result->error) ||
         ps_model_file_path(c->folder, c->rank, c->shard_count, path, sizeof path, &result->error) ||
         ps_shard_save(c->shard, &sink, c->schema, &c->cut, NULL, NULL, &sum, &result->error))
         return;

@@ -133,7 +133,7 @@ static rt_status expect_back(ps_files *files, const rt_message *message, rt_erro
                                                 files->load.shard_count, path, sizeof path, error);
     if (status)
         return status;
-    (void)rt_checkpoint_make(files->load.folder, NULL); // that it failed shows with the file
+    (void)rt_checkpoint_make_own(files->load.folder, NULL); // that it failed shows with the file
     return rt_parcel_expect(&files->back, rt_peer(RT_ROLE_COORDINATOR, 0), iteration, piece.file,
                             path, files->wake_fd, error);
 }

@@ -1,4 +1,5 @@
 #include "runtime/rt_json.h"
+#include "runtime/files/rt_own.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -324,9 +325,15 @@ rt_status rt_json_save(const rt_json *json, const char *path, rt_error *error)
     int length = snprintf(beside, sizeof beside, "%s.new", path);
     if (length < 0 || (size_t)length >= sizeof beside)
         return rt_fail(error, RT_IO, "%.200s...: the path is too long", path);
-    FILE *file = fopen(beside, "we");
-    if (!file)
-        return rt_fail(error, RT_IO, "%s: cannot be written: %s", beside, strerror(errno));
+    int descriptor;
+    const rt_status status = rt_own_create(beside, 0666, &descriptor, error);
+    if (status)
+        return status;
+    FILE *file = fdopen(descriptor, "w");
+    if (!file) {
+        close(descriptor);
+        return rt_fail(error, RT_NO_MEMORY, "%s: out of memory", beside);
+    }
     bool written = fwrite(text, 1, size, file) == size && fputc('\n', file) != EOF;
     written = fflush(file) == 0 && written;
     written = written && fsync(fileno(file)) == 0;

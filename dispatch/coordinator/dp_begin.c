@@ -7,6 +7,7 @@
 #include "dispatch/coordinator/dp_run.h"
 #include "dispatch/planner/dp_setup.h"
 #include "runtime/live/rt_standby.h"
+#include "runtime/files/rt_own.h"
 #include "runtime/rt_log.h"
 
 // ---- the folder ------------------------------------------------------------------------------
@@ -84,7 +85,9 @@ static rt_status open_live(dp_run *c, rt_error *error)
         return RT_OK;
     if (c->own.directory)
         snprintf(journal, sizeof journal, "%s/journal", c->own.directory);
-    rt_status status = rt_live_open_with(&c->configs.whole, journal, c->mirror, &c->live, error);
+    rt_status status = rt_own_check_folder(journal, error);
+    if (!status)
+        status = rt_live_open_with(&c->configs.whole, journal, c->mirror, &c->live, error);
     c->configs.part.stream.live = c->live;
     return status;
 }

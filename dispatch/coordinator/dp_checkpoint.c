@@ -97,6 +97,8 @@ static rt_status begin_publishing(dp_checkpoint *c, rt_error *error)
         if (!isnan(last.trained_s))
             c->published_s = last.trained_s;
     }
+    if (!*c->config.config->publish.folder) // its name is the run's own
+        return rt_checkpoint_make_own(c->published, error);
     return rt_checkpoint_make(c->published, error);
 }
 
@@ -342,7 +344,7 @@ static rt_status write_own(const dp_checkpoint *c, rt_file_sum *planner, rt_file
 {
     char path[RT_FOLDER_MAX + 32];
     const rt_bytes *state = &c->content.state;
-    rt_status status = rt_checkpoint_make(c->folder, error);
+    rt_status status = rt_checkpoint_make_own(c->folder, error);
     if (status)
         return status;
     snprintf(path, sizeof path, "%s/planner.bin", c->folder);
@@ -457,7 +459,7 @@ static rt_status ask_for_copy(dp_checkpoint *c, uint32_t shard, rt_error *error)
     if (c->config.config->checkpoint.copies == 0 || is_here(path, c->shards[shard].bytes))
         return RT_OK;
     // The coordinator's own part makes the folder, but may not have come to that yet.
-    rt_status status = rt_checkpoint_make(c->folder, &failure);
+    rt_status status = rt_checkpoint_make_own(c->folder, &failure);
     if (!status)
         status = dp_collect_expect(collect, peer, iteration, path, &failure);
     if (status) {

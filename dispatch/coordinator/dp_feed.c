@@ -11,6 +11,7 @@
 #include "dispatch/planner/dp_setup.h"
 #include "runtime/rt_log.h"
 #include "runtime/rt_thread.h"
+#include "runtime/files/rt_own.h"
 
 #define IDLE_NS UINT64_C(5000000000)
 
@@ -150,11 +151,14 @@ static void open_ledger(dp_feed *feed, const char *path, bool is_fresh)
 {
     if (!path)
         return;
-    const int truncates = is_fresh ? O_TRUNC : 0;
-    feed->ledger_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | truncates, 0666);
-    if (feed->ledger_fd < 0)
-        rt_debug("%s: cannot be written: %s; what a restart loses of pipes is not counted", path,
-                 strerror(errno));
+    rt_error error = {0};
+    rt_status status;
+    if (is_fresh)
+        status = rt_own_create(path, 0666, &feed->ledger_fd, &error);
+    else
+        status = rt_own_open(path, 0666, &feed->ledger_fd, &error);
+    if (status)
+        rt_warn("%s; what a restart loses of pipes is not counted", error.text);
 }
 
 // What stays the caller's is of no use once the feed is made.

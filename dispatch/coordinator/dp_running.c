@@ -4,22 +4,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/files/rt_file.h"
 #include "runtime/rt_log.h"
 
 #define PATH_SIZE (RT_PATH_MAX + 32)
 
-static bool write_text(const char *path, const char *text)
-{
-    FILE *file = fopen(path, "we");
-    if (!file)
-        return false;
-    const bool is_written = fputs(text, file) >= 0;
-    return fclose(file) == 0 && is_written;
-}
-
 void dp_running_tell(const rt_config *config, const char *directory, const char *address)
 {
     rt_config told;
+    rt_error error = {0};
     char path[PATH_SIZE], *json = NULL;
     const char *scheme_end = strstr(address, "://");
     if (rt_config_copy(config, &told))
@@ -28,8 +21,13 @@ void dp_running_tell(const rt_config *config, const char *directory, const char 
         address = scheme_end + 3;
     snprintf(told.network_coordinator, sizeof told.network_coordinator, "%s", address);
     snprintf(path, sizeof path, "%s/" DP_RUNNING, directory);
-    if (rt_config_to_json(&told, &json) || !write_text(path, json))
-        rt_warn("%s: cannot be written: `lanyard set` does not find this run", path);
+    rt_status status = rt_config_to_json(&told, &json);
+    if (status)
+        rt_fail(&error, status, "%s: cannot be written", path);
+    else
+        status = rt_file_save(path, json, strlen(json), &error);
+    if (status)
+        rt_warn("%s: `lanyard set` does not find this run", error.text);
     rt_free(json);
     rt_config_fini(&told);
 }

@@ -11,6 +11,7 @@
 #include "dispatch/plan/dp_trace.h"
 #include "runtime/metrics/rt_latency.h"
 #include "runtime/numbers/rt_negatives.h"
+#include "runtime/files/rt_own.h"
 
 #define SHOW_TTY_NS UINT64_C(250000000)
 #define SHOW_FILE_NS UINT64_C(5000000000)
@@ -130,14 +131,19 @@ static rt_status open_trace(dp_tally *tally, rt_error *error)
     const char *directory = tally->config.directory;
     if (!directory || !tally->config.trace)
         return RT_OK;
+    int file = -1;
+    rt_status status;
     if (goes_on(tally)) {
         snprintf(path, sizeof path, "%s/trace.jsonl", directory);
-        tally->trace = fopen(path, "a");
+        status = rt_own_open(path, 0666, &file, error);
     } else {
         snprintf(path, sizeof path, "%s/trace.jsonl.new", directory);
-        tally->trace = fopen(path, "w");
+        status = rt_own_create(path, 0666, &file, error);
     }
-    if (!tally->trace)
+    if (status)
+        return status;
+    tally->trace = fdopen(file, "a");
+    if (!tally->trace || fseek(tally->trace, 0, SEEK_END) != 0)
         return rt_fail(error, RT_IO, "%s: cannot write", path);
     return RT_OK;
 }

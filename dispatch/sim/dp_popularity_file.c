@@ -197,7 +197,7 @@ static rt_status write_all(const rt_json *head, const dp_popular *uses, uint64_t
     const char *text = rt_json_text(head, &size);
     if (!text)
         return rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
-    rt_status status = rt_file_create(path, &file, error);
+    rt_status status = rt_file_create_named(path, &file, error);
     if (status)
         return status;
     status = write_lines(file, text, size, uses, count, error);

@@ -280,7 +280,7 @@ static rt_status fetch_parts(ew_subscriber *s, uint32_t iteration, const cJSON *
     rt_status status = rt_checkpoint_path(s->folder, iteration, path, sizeof path, error);
     if (status)
         return status;
-    status = rt_checkpoint_make(path, error);
+    status = rt_checkpoint_make_own(path, error);
     if (status)
         return status;
     status = fetch_file(s, iteration, "config.json", error);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "runtime/config/rt_config.h"
+#include "runtime/files/rt_own.h"
 
 #define PREFIX "ckpt-"
 #define ASIDE "damaged-" PREFIX
@@ -74,6 +75,14 @@ rt_status rt_checkpoint_make(const char *path, rt_error *error)
         sync_folder(part);
     }
     return RT_OK;
+}
+
+rt_status rt_checkpoint_make_own(const char *path, rt_error *error)
+{
+    const rt_status status = rt_own_check_folder(path, error);
+    if (status)
+        return status;
+    return rt_checkpoint_make(path, error);
 }
 
 static int compare(const void *a, const void *b)

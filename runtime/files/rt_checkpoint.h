@@ -12,6 +12,8 @@ rt_status rt_checkpoint_path(const char *directory, uint32_t iteration, char *pa
 
 // Creates a folder and those above it that are missing, synced. RT_IO.
 rt_status rt_checkpoint_make(const char *path, rt_error *error);
+// The same of one whose name is a run's own: RT_CONFIG: that of a symbolic link.
+rt_status rt_checkpoint_make_own(const char *path, rt_error *error);
 
 // Iterations that have a folder, ascending; *iterations_p is the caller's (rt_free). A directory
 // that is not there has none. RT_IO, RT_NO_MEMORY.

@@ -11,6 +11,8 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "runtime/files/rt_own.h"
+
 // Whole pieces of a large file go past the page cache where the file system lets them: that takes a
 // fraction of the processor time, and nobody's pages are pushed out of memory.
 #define PIECE_BYTES ((size_t)1 << 20)
@@ -55,6 +57,16 @@ static bool is_named(int descriptor, const char *name)
            open_file.st_dev == named.st_dev && open_file.st_ino == named.st_ino;
 }
 
+// A link of this name is nobody's who writes here.
+static int open_own(const char *name)
+{
+    const int flags = O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC;
+    const int descriptor = open(name, flags, 0666);
+    if (descriptor >= 0 || errno != ELOOP || unlink(name) != 0)
+        return descriptor;
+    return open(name, flags, 0666);
+}
+
 // A file that nobody else writes: the descriptor has its lock. Where the file system knows no locks
 // the first name is taken. -1: errno says why.
 static int open_unfinished(const char *path, char *name, size_t size)
@@ -64,7 +76,7 @@ static int open_unfinished(const char *path, char *name, size_t size)
             snprintf(name, size, "%s.tmp", path);
         else
             snprintf(name, size, "%s.%" PRIu32 ".tmp", path, turn);
-        const int descriptor = open(name, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+        const int descriptor = open_own(name);
         if (descriptor < 0)
             return -1;
         const bool is_free = flock(descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
@@ -96,20 +108,27 @@ static bool is_no_file(const char *path)
     return stat(path, &info) == 0 && !S_ISREG(info.st_mode);
 }
 
-static int open_file(rt_file *file, const char *path, size_t size)
+// Opening it says what is wrong.
+static bool is_folder(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+static int open_file(rt_file *file, const char *path, size_t size, bool is_named)
 {
     snprintf(file->path, size, "%s", path);
-    file->is_in_place = is_no_file(path);
+    file->is_in_place = is_named ? is_no_file(path) : is_folder(path);
     if (!file->is_in_place)
         return open_unfinished(path, file->path_unfinished, size);
     snprintf(file->path_unfinished, size, "%s", path);
     return open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
 }
 
-rt_status rt_file_create(const char *path, rt_file **file_p, rt_error *error)
+static rt_status create(const char *path, bool is_named, rt_file **file_p, rt_error *error)
 {
     char resolved[PATH_MAX];
-    const char *name = name_of(path, resolved);
+    const char *name = is_named ? name_of(path, resolved) : path;
     const size_t size = strlen(name) + sizeof ".4294967295.tmp";
     rt_file *file = rt_alloc(1, sizeof *file);
     if (!file)
@@ -122,7 +141,7 @@ rt_status rt_file_create(const char *path, rt_file **file_p, rt_error *error)
         return rt_fail(error, RT_NO_MEMORY, "out of memory: %s", path);
     }
     file->piece = file->block + (PIECE_ALIGN - (uintptr_t)file->block % PIECE_ALIGN);
-    file->descriptor = open_file(file, name, size);
+    file->descriptor = open_file(file, name, size, is_named);
     if (file->descriptor < 0) {
         rt_status status = failed("create", file->path_unfinished, error);
         destroy(file);
@@ -130,6 +149,21 @@ rt_status rt_file_create(const char *path, rt_file **file_p, rt_error *error)
     }
     *file_p = file;
     return RT_OK;
+}
+
+rt_status rt_file_create(const char *path, rt_file **file_p, rt_error *error)
+{
+    return create(path, false, file_p, error);
+}
+
+rt_status rt_file_create_named(const char *path, rt_file **file_p, rt_error *error)
+{
+    return create(path, true, file_p, error);
+}
+
+void rt_file_hide(rt_file *file)
+{
+    rt_own_hide(file->descriptor);
 }
 
 static void set_direct(rt_file *file, bool is_direct)
@@ -243,10 +277,11 @@ rt_status rt_file_commit(rt_file *file, rt_error *error)
     return status;
 }
 
-rt_status rt_file_save(const char *path, const void *bytes, size_t size, rt_error *error)
+static rt_status save(const char *path, bool is_named, const void *bytes, size_t size,
+                      rt_error *error)
 {
     rt_file *file;
-    rt_status status = rt_file_create(path, &file, error);
+    rt_status status = create(path, is_named, &file, error);
     if (status)
         return status;
     status = rt_file_write(file, bytes, size, error);
@@ -256,13 +291,23 @@ rt_status rt_file_save(const char *path, const void *bytes, size_t size, rt_erro
     return status;
 }
 
+rt_status rt_file_save(const char *path, const void *bytes, size_t size, rt_error *error)
+{
+    return save(path, false, bytes, size, error);
+}
+
+rt_status rt_file_save_named(const char *path, const void *bytes, size_t size, rt_error *error)
+{
+    return save(path, true, bytes, size, error);
+}
+
 // ---- as a sink -------------------------------------------------------------------------------
 
 static rt_status open_place(void *context, uint64_t total, rt_error *error)
 {
     rt_file_place *place = context;
     (void)total;
-    return rt_file_create(place->path, &place->file, error);
+    return create(place->path, place->is_named, &place->file, error);
 }
 
 static rt_status write_place(void *context, const void *bytes, size_t size, rt_error *error)

@@ -46,6 +46,12 @@ static rt_status check_entries(const char *path, DIR *folder, rt_error *error)
 
 rt_status rt_folder_check(const char *path, rt_error *error)
 {
+    struct stat info;
+    if (lstat(path, &info) == 0 && S_ISLNK(info.st_mode))
+        return rt_fail(error, RT_CONFIG,
+                       "%s is a symbolic link: a model takes the place of a folder; name that, or "
+                       "remove the link",
+                       path);
     DIR *folder = opendir(path);
     if (!folder && errno == ENOENT)
         return RT_OK;
@@ -97,7 +103,7 @@ static rt_status set_paths(rt_folder *folder, const char *path, rt_error *error)
 
 static rt_status lock_draft(rt_folder *folder, rt_error *error)
 {
-    folder->lock_fd = open(folder->draft, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    folder->lock_fd = open(folder->draft, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (folder->lock_fd < 0)
         return rt_fail(error, rt_status_of_errno(errno), "cannot open %s: %s", folder->draft,
                        strerror(errno));
@@ -115,7 +121,7 @@ rt_status rt_folder_begin(rt_folder *folder, const char *path, rt_error *error)
     if (!status)
         status = rt_folder_check(folder->path, error);
     if (!status)
-        status = rt_checkpoint_make(folder->draft, error);
+        status = rt_checkpoint_make_own(folder->draft, error);
     if (!status)
         status = lock_draft(folder, error);
     if (status)

@@ -85,6 +85,7 @@ rt_status rt_pack_write(const char *path, uint64_t magic, const void *bytes, siz
     if (!status)
         status = rt_file_create(path, &file, error);
     if (!status) {
+        rt_file_hide(file); // what a planner keeps of events is in such a file
         status = write_all(file, packer, magic, bytes, size, block, sum, error);
         if (status)
             rt_file_abort(file);

@@ -14,6 +14,7 @@
 #include "runtime/files/rt_checkpoint.h"
 #include "runtime/files/rt_manifest.h"
 #include "runtime/wire/rt_control.h"
+#include "runtime/files/rt_own.h"
 
 #define PATH_SIZE (RT_FOLDER_MAX + 128)
 #define CURRENT_BYTES_MAX 4096
@@ -65,9 +66,10 @@ rt_status rt_published_lock(const char *folder, int *lock_p, rt_error *error)
 {
     char path[PATH_SIZE];
     snprintf(path, sizeof path, "%s/" RT_PUBLISHED_LOCK, folder);
-    const int lock = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0666);
-    if (lock < 0)
-        return rt_fail(error, RT_IO, "cannot write %s: %s", path, strerror(errno));
+    int lock = -1;
+    const rt_status status = rt_own_open(path, 0666, &lock, error);
+    if (status)
+        return status;
     while (flock(lock, LOCK_EX) != 0)
         if (errno != EINTR) {
             close(lock);
@@ -124,13 +126,13 @@ static bool copy_bytes(int in, int out)
 static rt_status copy(const char *from, const char *to, rt_error *error)
 {
     int out = -1;
-    const int in = open(from, O_RDONLY | O_CLOEXEC);
-    if (in >= 0)
-        out = open(to, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666);
-    const bool is_copied = out >= 0 && copy_bytes(in, out);
+    const rt_status status = rt_own_create(to, 0666, &out, error);
+    if (status)
+        return status;
+    const int in = open(from, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    const bool is_copied = in >= 0 && copy_bytes(in, out);
     const int reason = errno;
-    if (out >= 0)
-        close(out);
+    close(out);
     if (in >= 0)
         close(in);
     if (!is_copied)
@@ -185,7 +187,7 @@ rt_status rt_published_add(const char *folder, uint32_t iteration, const char *c
     if (status)
         return status;
     rt_checkpoint_remove(folder, iteration, NULL); // of a run before, or never complete
-    status = rt_checkpoint_make(version, error);
+    status = rt_checkpoint_make_own(version, error);
     if (status)
         return status;
     DIR *files = opendir(checkpoint);

@@ -10,6 +10,7 @@
 
 #include "runtime/config/rt_config.h"
 #include "runtime/wire/rt_control.h"
+#include "runtime/files/rt_own.h"
 
 #define SERVER rt_peer(RT_ROLE_COORDINATOR, 0)
 #define MESSAGE_BYTES ((size_t)256 << 10) // of lines, about
@@ -27,11 +28,12 @@ static rt_status write_name(const char *path, uint64_t name, rt_error *error)
     char text[32], fresh[RT_PATH_MAX + 32];
     snprintf(fresh, sizeof fresh, "%s.new", path);
     const int length = snprintf(text, sizeof text, "%016" PRIx64 "\n", name);
-    const int file = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    const bool is_written =
-        file >= 0 && write(file, text, (size_t)length) == length && fsync(file) == 0;
-    if (file >= 0)
-        close(file);
+    int file = -1;
+    const rt_status status = rt_own_create(fresh, 0644, &file, error);
+    if (status)
+        return status;
+    const bool is_written = write(file, text, (size_t)length) == length && fsync(file) == 0;
+    close(file);
     if (is_written && rename(fresh, path) == 0)
         return RT_OK;
     return rt_fail(error, RT_IO, "%s: cannot be written: %s", path, strerror(errno));

@@ -14,6 +14,7 @@
 #include "runtime/config/rt_config.h"
 #include "runtime/live/rt_journal_parts.h"
 #include "runtime/rt_thread.h"
+#include "runtime/files/rt_own.h"
 
 #define WAITING_BYTES_MAX (UINT64_C(64) << 20)
 #define BLOCK_KEPT_BYTES ((size_t)1 << 20) // from one commit to the next
@@ -126,7 +127,8 @@ rt_status rt_journal_begin_segment(rt_journal *journal, uint64_t first, rt_error
     rt_bytes head = {0};
     rt_journal_path(journal, first, path, sizeof path);
     rt_segment_put_head(&head, first, &journal->memory);
-    const int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    const int file =
+        open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, RT_OWN_EVENTS_MODE);
     bool is_there = !head.failed && file >= 0 &&
                     write(file, head.data, head.size) == (ssize_t)head.size &&
                     fdatasync(file) == 0 && fsync(journal->directory_fd) == 0;
@@ -317,10 +319,7 @@ static rt_status ensure_segment(rt_journal *journal, rt_error *error)
     if (journal->file < 0 && last.first == next) { // it failed before its first event
         char path[RT_PATH_MAX + RT_SEGMENT_NAME_MAX];
         rt_journal_path(journal, next, path, sizeof path);
-        journal->file = open(path, O_RDWR | O_CLOEXEC);
-        if (journal->file < 0)
-            return rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
-        return RT_OK;
+        return rt_own_reopen(path, &journal->file, error);
     }
     rt_status status = rt_journal_begin_segment(journal, next, error);
     journal->must_roll = journal->must_roll && status;
@@ -461,7 +460,7 @@ static rt_status open_folder(rt_journal *journal, const char *directory, rt_erro
     if (!journal->directory)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a journal");
     strcpy(journal->directory, directory);
-    if (mkdir(directory, 0755) != 0 && errno != EEXIST)
+    if (mkdir(directory, 0750) != 0 && errno != EEXIST)
         return rt_fail(error, RT_IO, "cannot make the journal %s: %s", directory, strerror(errno));
     journal->directory_fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (journal->directory_fd < 0)
@@ -469,8 +468,10 @@ static rt_status open_folder(rt_journal *journal, const char *directory, rt_erro
     const struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     char path[RT_PATH_MAX + 8];
     snprintf(path, sizeof path, "%s/lock", directory);
-    journal->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (journal->lock_fd < 0 || fcntl(journal->lock_fd, F_SETLK, &whole) != 0)
+    const rt_status status = rt_own_open(path, RT_OWN_EVENTS_MODE, &journal->lock_fd, error);
+    if (status)
+        return status;
+    if (fcntl(journal->lock_fd, F_SETLK, &whole) != 0)
         return rt_fail(error, RT_IO, "the journal %s is in use by another process", directory);
     return RT_OK;
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "runtime/config/rt_config.h"
+#include "runtime/files/rt_own.h"
 #include "runtime/live/rt_journal_parts.h"
 
 #define PIECE_BYTES ((size_t)512 << 10)
@@ -68,11 +69,12 @@ static uint64_t check(const rt_bytes *got, bool has_head, uint64_t next)
 
 static bool write_over(const char *path, uint64_t from, const uint8_t *bytes, uint64_t size)
 {
-    const int file = open(path, O_WRONLY | O_CLOEXEC);
-    const bool is_written = file >= 0 && pwrite(file, bytes, size, (off_t)from) == (ssize_t)size &&
-                            fdatasync(file) == 0;
-    if (file >= 0)
-        close(file);
+    int file;
+    if (rt_own_reopen(path, &file, NULL))
+        return false;
+    const bool is_written =
+        pwrite(file, bytes, size, (off_t)from) == (ssize_t)size && fdatasync(file) == 0;
+    close(file);
     return is_written;
 }
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "runtime/config/rt_config.h"
+#include "runtime/files/rt_own.h"
 #include "runtime/live/rt_journal_parts.h"
 
 typedef struct {
@@ -25,13 +26,15 @@ static rt_status open_scan(scan *s, rt_journal *journal, uint64_t first, rt_erro
     struct stat info;
     *s = (scan){.journal = journal, .first = first, .next = first};
     rt_journal_path(journal, first, s->path, sizeof s->path);
-    s->file = open(s->path, O_RDWR | O_CLOEXEC);
-    if (s->file < 0 || fstat(s->file, &info) != 0) {
-        const int reason = errno;
-        if (s->file >= 0)
-            close(s->file);
-        return rt_fail(error, RT_IO, "cannot open %s: %s", s->path, strerror(reason));
+    rt_status status = rt_own_reopen(s->path, &s->file, error);
+    if (status)
+        return status;
+    if (fstat(s->file, &info) != 0) {
+        status = rt_fail(error, RT_IO, "cannot open %s: %s", s->path, strerror(errno));
+        close(s->file);
+        return status;
     }
+    rt_own_hide(s->file);
     s->size = (uint64_t)info.st_size;
     return RT_OK;
 }
@@ -174,11 +177,22 @@ static rt_status scan_one(rt_journal *journal, uint64_t first, bool is_last, rt_
     return status;
 }
 
+// What a version before wrote is not for others to read either.
+static void hide(const char *path)
+{
+    const int file = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (file < 0)
+        return;
+    rt_own_hide(file);
+    close(file);
+}
+
 static void note_segment(rt_journal *journal, uint64_t first)
 {
     char path[RT_PATH_MAX + RT_SEGMENT_NAME_MAX];
     struct stat info = {0};
     rt_journal_path(journal, first, path, sizeof path);
+    hide(path);
     (void)stat(path, &info);
     journal->segments[journal->segment_count++] =
         (rt_journal_segment){first, (uint64_t)info.st_size, (double)info.st_mtim.tv_sec, false};

@@ -11,6 +11,7 @@
 #include "runtime/rt_log.h"
 #include "runtime/stream/rt_position.h"
 #include "runtime/stream/rt_source.h"
+#include "runtime/files/rt_own.h"
 
 static const rt_intake_ops *const intakes[] = {
     &rt_intake_http,
@@ -79,14 +80,18 @@ static rt_status open_journal(rt_live *live, rt_flow flow, const char *directory
     const rt_config *config = live->config;
     if (!*directory)
         return lacks_place(&config->stream, flow, error);
-    if (flow == RT_FLOW_OUTCOMES && mkdir(directory, 0777) != 0 && errno != EEXIST)
+    if (flow == RT_FLOW_OUTCOMES && mkdir(directory, 0750) != 0 && errno != EEXIST)
         return rt_fail(error, RT_IO, "%s: cannot be made: %s", directory, strerror(errno));
     rt_journal_place(directory, flow, path, sizeof path);
     rt_journal_copy copy;
     if (live->mirror)
         copy = rt_mirror_copy(live->mirror, flow);
-    rt_status status = rt_journal_open(path, config->journal_bytes_max, live->mirror ? &copy : NULL,
-                                       &live->journals.of[flow], error);
+    rt_status status = RT_OK;
+    if (flow == RT_FLOW_OUTCOMES) // a name that nobody gave
+        status = rt_own_check_folder(path, error);
+    if (!status)
+        status = rt_journal_open(path, config->journal_bytes_max, live->mirror ? &copy : NULL,
+                                 &live->journals.of[flow], error);
     if (status)
         return status;
     rt_journal_keep_for(live->journals.of[flow], config->journal_keep_s);

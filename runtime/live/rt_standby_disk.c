@@ -13,6 +13,7 @@
 #include "runtime/files/rt_manifest.h"
 #include "runtime/live/rt_segment.h"
 #include "runtime/rt_hash.h"
+#include "runtime/files/rt_own.h"
 
 #define ID "standby.id"
 #define STATE "standby.state"
@@ -101,7 +102,8 @@ static rt_status make_folders(const rt_config *config, const char *place, rt_sta
         rt_journal_place(place, flow, disk->journals[flow], sizeof disk->journals[flow]);
         if (!is_sent[flow])
             continue;
-        status = rt_checkpoint_make(disk->journals[flow], error);
+        status = flow == RT_FLOW_OUTCOMES ? rt_checkpoint_make_own(disk->journals[flow], error)
+                                          : rt_checkpoint_make(disk->journals[flow], error);
         if (status)
             return status;
     }
@@ -117,7 +119,9 @@ rt_status rt_standby_disk_open(const rt_config *config, const char *directory,
     snprintf(disk->checkpoints, sizeof disk->checkpoints, "%s", checkpoints);
     snprintf(own, sizeof own, "%s/journal", directory);
     const char *place = *config->journal_directory ? config->journal_directory : own;
-    rt_status status = make_folders(config, place, disk, error);
+    rt_status status = rt_own_check_folder(own, error);
+    if (!status)
+        status = make_folders(config, place, disk, error);
     if (status)
         return status;
     status = rt_standby_read_id(directory, &disk->id, error);
@@ -352,9 +356,10 @@ static rt_status open_segment(rt_standby_disk *disk, const rt_wire_mirror *what,
         disk->segment == what->number)
         return RT_OK;
     close_segment(disk);
-    disk->segment_file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (disk->segment_file < 0)
-        return rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
+    rt_status status = rt_own_open(path, RT_OWN_EVENTS_MODE, &disk->segment_file, error);
+    if (status)
+        return status;
+    rt_own_hide(disk->segment_file);
     disk->segment_flow = what->flow;
     disk->segment = what->number;
     return sync_folder(disk->journals[what->flow], error);
@@ -389,12 +394,13 @@ static rt_status cut_segment(rt_standby_disk *disk, const rt_wire_mirror *what, 
             return rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
         return sync_folder(disk->journals[what->flow], error);
     }
-    const int file = open(path, O_RDWR | O_CLOEXEC);
-    const bool is_cut =
-        file >= 0 && ftruncate(file, (off_t)what->offset) == 0 && fdatasync(file) == 0;
+    int file = -1;
+    const rt_status status = rt_own_reopen(path, &file, error);
+    if (status)
+        return status;
+    const bool is_cut = ftruncate(file, (off_t)what->offset) == 0 && fdatasync(file) == 0;
     const int reason = errno;
-    if (file >= 0)
-        close(file);
+    close(file);
     if (!is_cut)
         return rt_fail(error, RT_IO, "%s: %s", path, strerror(reason));
     return RT_OK;
@@ -449,14 +455,11 @@ static rt_status open_part(rt_standby_disk *disk, const char *path, uint64_t off
     close_part(disk);
     snprintf(folder, sizeof folder, "%s", path);
     *strrchr(folder, '/') = '\0';
-    rt_status status = rt_checkpoint_make(folder, error);
+    rt_status status = rt_checkpoint_make_own(folder, error);
     if (status)
         return status;
     snprintf(disk->part, sizeof disk->part, "%s", path);
-    disk->part_file = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (disk->part_file < 0)
-        return rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
-    return RT_OK;
+    return rt_own_create(path, RT_OWN_EVENTS_MODE, &disk->part_file, error);
 }
 
 static rt_status remove_file(const rt_standby_disk *disk, const char *path, rt_error *error)

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "runtime/rt_log.h"
+#include "runtime/files/rt_own.h"
 
 struct rt_metrics {
     int file;      // -1: records are dropped
@@ -39,8 +40,22 @@ static void find_end(rt_metrics *metrics)
         metrics->is_broken = last != '\n';
 }
 
-static rt_status open_file(const char *path, int flags, bool is_beside, rt_metrics **metrics_p,
-                           rt_error *error)
+typedef enum { NAMED, BESIDE, GOES_ON } way;
+
+// Of a run they have names of its own; of a simulation the one that somebody gave.
+static rt_status open_now(rt_metrics *metrics, way how, rt_error *error)
+{
+    if (how == BESIDE)
+        return rt_own_create(metrics->fresh, 0644, &metrics->file, error);
+    if (how == GOES_ON)
+        return rt_own_open(metrics->path, 0644, &metrics->file, error);
+    metrics->file = open(metrics->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (metrics->file < 0)
+        return rt_fail(error, RT_IO, "%s: cannot be written: %s", metrics->path, strerror(errno));
+    return RT_OK;
+}
+
+static rt_status open_file(const char *path, way how, rt_metrics **metrics_p, rt_error *error)
 {
     const size_t size = path ? strlen(path) + 1 : 1;
     rt_metrics *metrics = rt_alloc(1, sizeof *metrics + 3 * size + sizeof ".1.new");
@@ -55,13 +70,11 @@ static rt_status open_file(const char *path, int flags, bool is_beside, rt_metri
         snprintf(metrics->older, size + sizeof ".1", "%s.1", path);
         metrics->fresh = metrics->older + strlen(metrics->older) + 1;
         snprintf(metrics->fresh, size + sizeof ".new", "%s.new", path);
-        metrics->is_beside = is_beside;
-        const char *now = is_beside ? metrics->fresh : path;
-        metrics->file = open(now, O_CREAT | O_CLOEXEC | flags, 0644);
-        if (metrics->file < 0) {
-            int cause = errno;
+        metrics->is_beside = how == BESIDE;
+        const rt_status status = open_now(metrics, how, error);
+        if (status) {
             rt_free(metrics);
-            return rt_fail(error, RT_IO, "%s: cannot be written: %s", path, strerror(cause));
+            return status;
         }
         find_end(metrics);
     }
@@ -71,12 +84,12 @@ static rt_status open_file(const char *path, int flags, bool is_beside, rt_metri
 
 rt_status rt_metrics_open(const char *path, rt_metrics **metrics_p, rt_error *error)
 {
-    return open_file(path, O_WRONLY | O_TRUNC, false, metrics_p, error);
+    return open_file(path, NAMED, metrics_p, error);
 }
 
 rt_status rt_metrics_open_beside(const char *path, rt_metrics **metrics_p, rt_error *error)
 {
-    return open_file(path, O_WRONLY | O_TRUNC, true, metrics_p, error);
+    return open_file(path, BESIDE, metrics_p, error);
 }
 
 void rt_metrics_keep(rt_metrics *metrics)
@@ -92,7 +105,7 @@ void rt_metrics_keep(rt_metrics *metrics)
 
 rt_status rt_metrics_append(const char *path, rt_metrics **metrics_p, rt_error *error)
 {
-    return open_file(path, O_RDWR, false, metrics_p, error);
+    return open_file(path, GOES_ON, metrics_p, error);
 }
 
 void rt_metrics_limit(rt_metrics *metrics, uint64_t bytes_max)
@@ -148,7 +161,7 @@ static void turn_file(rt_metrics *metrics)
     if (rename(metrics->path, metrics->older) != 0) {
         cause = errno;
     } else {
-        file = open(metrics->path, O_CREAT | O_TRUNC | O_CLOEXEC | O_WRONLY, 0644);
+        file = open(metrics->path, O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | O_WRONLY, 0644);
         cause = errno;
         if (file < 0)
             (void)rename(metrics->older, metrics->path);

@@ -17,18 +17,18 @@
 
 #include "runtime/rt_child.h"
 #include "runtime/files/rt_file.h"
+#include "runtime/files/rt_own.h"
 #include "runtime/rt_hash.h"
 #include "runtime/rt_priority.h"
 
 #define MEGABYTE ((size_t)1 << 20)
 
 // size bytes in writes of at most most.
-static rt_status write_file(const char *path, const uint8_t *bytes, size_t size, size_t most,
-                            rt_error *error)
+static rt_status write_to(rt_file *file, const uint8_t *bytes, size_t size, size_t most,
+                          rt_error *error)
 {
-    rt_file *file;
     rt_random random = {most};
-    rt_status status = rt_file_create(path, &file, error);
+    rt_status status = RT_OK;
     for (size_t at = 0, some; at < size && !status; at += some) {
         some = rt_min_u64(size - at, 1 + rt_random_u64(&random) % most);
         status = rt_file_write(file, bytes + at, some, error);
@@ -37,6 +37,26 @@ static rt_status write_file(const char *path, const uint8_t *bytes, size_t size,
         return rt_file_commit(file, error);
     rt_file_abort(file);
     return status;
+}
+
+static rt_status write_file(const char *path, const uint8_t *bytes, size_t size, size_t most,
+                            rt_error *error)
+{
+    rt_file *file;
+    const rt_status status = rt_file_create(path, &file, error);
+    if (status)
+        return status;
+    return write_to(file, bytes, size, most, error);
+}
+
+static rt_status write_named(const char *path, const uint8_t *bytes, size_t size, size_t most,
+                             rt_error *error)
+{
+    rt_file *file;
+    const rt_status status = rt_file_create_named(path, &file, error);
+    if (status)
+        return status;
+    return write_to(file, bytes, size, most, error);
 }
 
 static void must_hold(const char *path, const uint8_t *bytes, size_t size)
@@ -229,7 +249,52 @@ static void two_writers_of_one_name(void **state)
     free(bytes);
 }
 
-// What a name stands for stays: a link, and what is no file.
+// A run writes where it is told to: what links of its names lead to stays as it was.
+static void a_link_leads_nowhere(void **state)
+{
+    static const uint8_t old[] = "old", new[] = "new one";
+    char file[600], link[600], beside[700];
+    struct stat info;
+    int descriptor;
+    rt_error error = {0};
+    (void)state;
+    snprintf(file, sizeof file, "%s", test_path("file"));
+    snprintf(link, sizeof link, "%s", test_path("link"));
+    snprintf(beside, sizeof beside, "%s.tmp", link);
+    assert_int_equal(write_file(file, old, sizeof old, 4, &error), RT_OK);
+    assert_int_equal(symlink("file", link), 0);
+    assert_int_equal(symlink("file", beside), 0);
+    assert_int_equal(write_file(link, new, sizeof new, 4, &error), RT_OK);
+    must_hold(file, old, sizeof old);
+    must_hold(link, new, sizeof new);
+    assert_int_equal(lstat(link, &info), 0);
+    assert_true(S_ISREG(info.st_mode));
+
+    assert_int_equal(unlink(link), 0);
+    assert_int_equal(symlink("file", link), 0);
+    assert_int_equal(rt_own_open(link, 0666, &descriptor, &error), RT_IO);
+    assert_non_null(strstr(error.text, "a symbolic link"));
+    assert_int_equal(rt_own_reopen(link, &descriptor, &error), RT_IO);
+    assert_int_equal(rt_own_check_folder(link, &error), RT_CONFIG);
+    assert_int_equal(rt_own_create(link, RT_OWN_EVENTS_MODE, &descriptor, &error), RT_OK);
+    assert_int_equal(write(descriptor, new, sizeof new), sizeof new);
+    assert_int_equal(fstat(descriptor, &info), 0);
+    assert_int_equal(info.st_mode & 0007, 0);
+    close(descriptor);
+    must_hold(file, old, sizeof old);
+    must_hold(link, new, sizeof new);
+    assert_int_equal(unlink(link), 0);
+    assert_int_equal(mkfifo(link, 0600), 0);
+    assert_int_equal(rt_own_open(link, 0666, &descriptor, &error), RT_IO); // nor is it waited for
+    assert_int_equal(rt_own_open(file, 0666, &descriptor, &error), RT_OK);
+    assert_int_equal(fchmod(descriptor, 0644), 0);
+    rt_own_hide(descriptor);
+    assert_int_equal(fstat(descriptor, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0640);
+    close(descriptor);
+}
+
+// What a name that somebody gives stands for stays: a link, and what is no file.
 static void a_link_stays_one(void **state)
 {
     static const uint8_t old[] = "old", new[] = "new one";
@@ -241,7 +306,7 @@ static void a_link_stays_one(void **state)
     snprintf(link, sizeof link, "%s", test_path("link"));
     assert_int_equal(write_file(file, old, sizeof old, 4, &error), RT_OK);
     assert_int_equal(symlink("file", link), 0);
-    assert_int_equal(write_file(link, new, sizeof new, 4, &error), RT_OK);
+    assert_int_equal(write_named(link, new, sizeof new, 4, &error), RT_OK);
     assert_int_equal(lstat(link, &info), 0);
     assert_true(S_ISLNK(info.st_mode));
     must_hold(file, new, sizeof new);
@@ -262,7 +327,7 @@ static void what_is_no_file_stays(void **state)
     assert_int_equal(mkfifo(path, 0600), 0);
     const pid_t writer = fork();
     if (writer == 0)
-        _exit(write_file(path, bytes, sizeof bytes, MEGABYTE, &error) ? 1 : 0);
+        _exit(write_named(path, bytes, sizeof bytes, MEGABYTE, &error) ? 1 : 0);
     const int reader = open(path, O_RDONLY);
     for (ssize_t some; (some = read(reader, got + size, sizeof got - size)) > 0;)
         size += (size_t)some;
@@ -276,7 +341,7 @@ static void what_is_no_file_stays(void **state)
     assert_true(S_ISFIFO(info.st_mode));
     if (access("/dev/full", W_OK) == 0) {
         assert_int_equal(symlink("/dev/full", test_path("full")), 0);
-        assert_int_not_equal(write_file(test_path("full"), bytes, 9, 9, &error), RT_OK);
+        assert_int_not_equal(write_named(test_path("full"), bytes, 9, 9, &error), RT_OK);
         assert_int_equal(lstat(test_path("full"), &info), 0);
         assert_true(S_ISLNK(info.st_mode));
     }
@@ -288,5 +353,5 @@ static void what_is_no_file_stays(void **state)
 TEST_MAIN(TEST(two_writers_of_one_name), TEST(pieces_of_any_size),
           TEST(a_large_file_stays_out_of_the_page_cache), TEST(a_disk_that_gets_full),
           TEST(a_child_gives_way), TEST(a_thread_behind_others),
-          TEST(a_child_of_an_idle_one_stays_so), TEST(a_link_stays_one),
+          TEST(a_child_of_an_idle_one_stays_so), TEST(a_link_leads_nowhere), TEST(a_link_stays_one),
           TEST(what_is_no_file_stays))
