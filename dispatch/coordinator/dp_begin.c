@@ -52,12 +52,36 @@ static rt_status open_mirror(dp_run *c, rt_error *error)
     return RT_OK;
 }
 
+// Now, not when there is something to be written to them.
+static rt_status check_names(const dp_run *c, rt_error *error)
+{
+    const rt_config *config = &c->configs.whole;
+    const struct {
+        const char *name, *elsewhere;
+    } all[] = {{"checkpoints", config->checkpoint.directory},
+               {"journal", config->journal_directory},
+               {"published", config->publish.folder},
+               {"model", ""},
+               {"model.tmp", ""},
+               {"model.old", ""}};
+    char path[RT_PATH_MAX + 16];
+    rt_status status = RT_OK;
+    for (size_t i = 0; i < RT_COUNT_OF(all) && !status; i++) {
+        snprintf(path, sizeof path, "%s/%s", c->own.directory, all[i].name);
+        if (!*all[i].elsewhere)
+            status = rt_own_check_folder(path, error);
+    }
+    return status;
+}
+
 // Where checkpoints are, whether the run goes on from one, and what its folder is called.
 static rt_status open_folder(dp_run *c, rt_error *error)
 {
-    rt_status status =
-        dp_resume_prepare(&c->configs.whole, c->own.directory, c->own.resume, c->checkpoints,
-                          sizeof c->checkpoints, &c->resumes, &c->has_epoch, error);
+    rt_status status = c->own.directory ? check_names(c, error) : RT_OK;
+    if (status)
+        return status;
+    status = dp_resume_prepare(&c->configs.whole, c->own.directory, c->own.resume, c->checkpoints,
+                               sizeof c->checkpoints, &c->resumes, &c->has_epoch, error);
     if (status)
         return status;
     status = open_mirror(c, error);
@@ -85,9 +109,7 @@ static rt_status open_live(dp_run *c, rt_error *error)
         return RT_OK;
     if (c->own.directory)
         snprintf(journal, sizeof journal, "%s/journal", c->own.directory);
-    rt_status status = rt_own_check_folder(journal, error);
-    if (!status)
-        status = rt_live_open_with(&c->configs.whole, journal, c->mirror, &c->live, error);
+    rt_status status = rt_live_open_with(&c->configs.whole, journal, c->mirror, &c->live, error);
     c->configs.part.stream.live = c->live;
     return status;
 }

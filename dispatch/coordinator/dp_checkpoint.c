@@ -97,8 +97,6 @@ static rt_status begin_publishing(dp_checkpoint *c, rt_error *error)
         if (!isnan(last.trained_s))
             c->published_s = last.trained_s;
     }
-    if (!*c->config.config->publish.folder) // its name is the run's own
-        return rt_checkpoint_make_own(c->published, error);
     return rt_checkpoint_make(c->published, error);
 }
 

@@ -14,7 +14,6 @@
 #include "runtime/rt_log.h"
 #include "runtime/stream/rt_ids.h"
 #include "runtime/stream/rt_position.h"
-#include "runtime/files/rt_own.h"
 
 #define PULLS_MAX (1u << 16) // of one slice that fills caches
 
@@ -85,11 +84,7 @@ rt_status dp_resume_prepare(const rt_config *config, const char *out, dp_resume_
         snprintf(directory, size, "%s", c->directory);
     else
         snprintf(directory, size, "%s/checkpoints", out);
-    rt_status status = RT_OK;
-    if (!*c->directory)
-        status = rt_own_check_folder(directory, error);
-    if (!status)
-        status = find_any(directory, kind, resumes_p, error);
+    rt_status status = find_any(directory, kind, resumes_p, error);
     *has_epoch_p = !status && (makes || *resumes_p);
     return status;
 }

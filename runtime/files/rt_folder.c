@@ -68,15 +68,16 @@ rt_status rt_folder_check(const char *path, rt_error *error)
 // Its files, then itself, as far as that goes.
 static void remove_model(const char *path, bool with_folder)
 {
-    char file[4096 + 300];
-    DIR *folder = opendir(path);
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *folder = fd >= 0 ? fdopendir(fd) : NULL;
     for (struct dirent *entry; folder && (entry = readdir(folder));) {
-        snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
         if (is_of_model(entry->d_name))
-            (void)unlink(file);
+            (void)unlinkat(fd, entry->d_name, 0);
     }
     if (folder)
         closedir(folder);
+    else if (fd >= 0)
+        close(fd);
     if (with_folder && rmdir(path) != 0 && errno != ENOENT)
         rt_warn("%s, with what is left of the model before, cannot be removed: %s", path,
                 strerror(errno));

@@ -58,8 +58,8 @@ rt_status rt_own_check_folder(const char *path, rt_error *error)
     if (lstat(path, &info) != 0 || !S_ISLNK(info.st_mode))
         return RT_OK;
     return rt_fail(error, RT_CONFIG,
-                   "%s: a symbolic link: expected a folder of this run, or nothing; a key of the "
-                   "configuration can name a folder elsewhere",
+                   "%s: a symbolic link: expected a folder of this run, or nothing (keys of the "
+                   "configuration name folders elsewhere)",
                    path);
 }
 

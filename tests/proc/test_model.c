@@ -426,9 +426,57 @@ static void a_checkpoint_of_the_version_before_is_read(void **state)
     process_fini(&p);
 }
 
-TEST_MAIN(TEST(no_two_processes_share_a_disk), TEST(a_lost_folder_comes_back),
-          TEST(without_copies_it_is_the_end), TEST(a_damaged_copy_is_passed_over),
-          TEST(a_torn_model_is_refused), TEST(export_makes_the_models_own_bytes),
-          TEST_SLOW(a_kill_leaves_the_old_or_the_new, 180), TEST(after_the_model_nothing_matters),
-          TEST(what_could_not_be_saved_is_finished_later),
+// ---- links -----------------------------------------------------------------------------------
+
+static void must_be_precious(const char *why)
+{
+    char text[16] = "";
+    FILE *file = fopen(run_path("elsewhere/manifest.json"), "r");
+    assert_non_null(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    if (strcmp(text, "precious") != 0)
+        fail_msg("%s: a file elsewhere was written to", why);
+}
+
+// Whoever may write to a run's folder cannot have it write, or remove, something elsewhere.
+static void links_lead_nowhere(void **state)
+{
+    static const char *const files[] = {"running.json",  "running.json.tmp",  "stream.taken",
+                                        "metrics.jsonl", "metrics.jsonl.new", "records.jsonl",
+                                        "summary.json",  "summary.json.new",  "records.jsonl.new"};
+    static const char *const folders[] = {"checkpoints", "model", "model.tmp", "model.old",
+                                          "published"};
+    static const char *const sets[] = {"checkpoint.every_iterations=50", "publish.every_s=1", NULL};
+    char link[64];
+    (void)state;
+    assert_int_equal(mkdir(run_path("elsewhere"), 0777), 0);
+    run_write("elsewhere/manifest.json", "precious", strlen("precious"));
+    assert_int_equal(mkdir(run_path("out"), 0777), 0);
+    for (size_t i = 0; i < RT_COUNT_OF(files); i++) {
+        snprintf(link, sizeof link, "out/%s", files[i]);
+        assert_int_equal(symlink("../elsewhere/manifest.json", run_path(link)), 0);
+    }
+    run("out", NULL, NULL);
+    must_be_precious("files");
+    for (size_t i = 0; i < RT_COUNT_OF(folders); i++) {
+        process p = {0};
+        char out[32];
+        snprintf(out, sizeof out, "out%zu", i);
+        snprintf(link, sizeof link, "out%zu/%s", i, folders[i]);
+        assert_int_equal(mkdir(run_path(out), 0777), 0);
+        assert_int_equal(symlink("../elsewhere", run_path(link)), 0);
+        start(&p, out, NULL, sets);
+        run_must_end(&p, 1);
+        run_must_say(&p, "a symbolic link: expected a folder of this run");
+        process_fini(&p);
+        must_be_precious(folders[i]);
+    }
+}
+
+TEST_MAIN(TEST(links_lead_nowhere), TEST(no_two_processes_share_a_disk),
+          TEST(a_lost_folder_comes_back), TEST(without_copies_it_is_the_end),
+          TEST(a_damaged_copy_is_passed_over), TEST(a_torn_model_is_refused),
+          TEST(export_makes_the_models_own_bytes), TEST_SLOW(a_kill_leaves_the_old_or_the_new, 180),
+          TEST(after_the_model_nothing_matters), TEST(what_could_not_be_saved_is_finished_later),
           TEST(a_checkpoint_of_the_version_before_is_read))
