@@ -348,7 +348,9 @@ static rt_status take_control(dp_run *c, uint32_t peer, const rt_message *messag
     rt_status status = rt_control_text(message, request, sizeof request);
     const bool was_asked = c->move.is_asked;
     c->control.visitor = peer;
-    if (status)
+    if (!dp_roster_may_ask(c->roster, peer))
+        status = rt_fail(&why, RT_REFUSED, RT_ASK_ELSEWHERE);
+    else if (status)
         rt_fail(&why, status, "a request of too many bytes, or with a zero in it");
     else
         status = dp_control_do(c, request, answer, sizeof answer, &why);

@@ -354,6 +354,12 @@ void dp_roster_stop(dp_roster *roster, rt_status status, const char *text)
     }
 }
 
+bool dp_roster_may_ask(dp_roster *roster, uint32_t visitor)
+{
+    const dp_roster_config *own = &roster->config;
+    return rt_transport_may_ask(own->ops, roster->endpoint, own->keys, visitor);
+}
+
 void dp_roster_answer(dp_roster *roster, uint32_t visitor, rt_status status, const char *text)
 {
     rt_message message;

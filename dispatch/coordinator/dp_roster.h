@@ -84,6 +84,9 @@ rt_status dp_roster_welcome(dp_roster *roster, rt_wire_welcome *welcome, rt_erro
 // others that the run is alive. RT_PEER: the member is gone, or has not read for timeouts.peer_s.
 rt_status dp_roster_send(dp_roster *roster, uint32_t peer, rt_message *message, rt_error *error);
 
+// Whether a visitor may ask for something: it has shown a key, or is on this box.
+bool dp_roster_may_ask(dp_roster *roster, uint32_t visitor);
+
 // What became of a visitor's CONTROL. One that is gone hears nothing.
 void dp_roster_answer(dp_roster *roster, uint32_t visitor, rt_status status, const char *text);
 

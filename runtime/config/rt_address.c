@@ -338,6 +338,45 @@ bool rt_address_interface(const struct sockaddr_storage *peer, bool is_local, ch
     return found;
 }
 
+// An IPv4 address in the form of IPv6 becomes what it is.
+static struct sockaddr_storage plain(const struct sockaddr_storage *address)
+{
+    const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)address;
+    struct sockaddr_storage four = {0};
+    if (address->ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&six->sin6_addr))
+        return *address;
+    four.ss_family = AF_INET;
+    memcpy(&((struct sockaddr_in *)&four)->sin_addr, six->sin6_addr.s6_addr + 12, 4);
+    return four;
+}
+
+static bool is_same_host(const struct sockaddr *one, const struct sockaddr_storage *other)
+{
+    if (one->sa_family != other->ss_family)
+        return false;
+    if (one->sa_family == AF_INET)
+        return memcmp(&((const struct sockaddr_in *)one)->sin_addr,
+                      &((const struct sockaddr_in *)other)->sin_addr, 4) == 0;
+    return memcmp(&((const struct sockaddr_in6 *)one)->sin6_addr,
+                  &((const struct sockaddr_in6 *)other)->sin6_addr, 16) == 0;
+}
+
+bool rt_address_is_here(const struct sockaddr_storage *address)
+{
+    const struct sockaddr_storage from = plain(address);
+    struct ifaddrs *all;
+    if (from.ss_family == AF_INET &&
+        ntohl(((const struct sockaddr_in *)&from)->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET)
+        return true;
+    if ((from.ss_family != AF_INET && from.ss_family != AF_INET6) || getifaddrs(&all) != 0)
+        return false;
+    bool is_here = false;
+    for (const struct ifaddrs *at = all; at && !is_here; at = at->ifa_next)
+        is_here = at->ifa_addr && is_same_host(at->ifa_addr, &from);
+    freeifaddrs(all);
+    return is_here;
+}
+
 rt_status rt_address_reachable(const char *bound, const char *toward, char *address, size_t size,
                                rt_error *error)
 {

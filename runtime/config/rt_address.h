@@ -47,6 +47,9 @@ bool rt_address_split(const char *address, char *host, size_t size, uint32_t *po
 // loopback. Looks names up.
 bool rt_address_is_loopback(const char *address);
 
+// Whether a numeric address is one of this machine's: who comes from it is here.
+bool rt_address_is_here(const struct sockaddr_storage *address);
+
 // The numeric address of an interface, IPv4 first. RT_IO: it is not there, or not yet; error names
 // those that are.
 rt_status rt_address_of_interface(const char *name, char *host, size_t size, rt_error *error);

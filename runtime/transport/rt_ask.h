@@ -10,6 +10,11 @@
 
 #define RT_ASK_BYTES_MAX 4096u // of a request, and of an answer
 
+// To who may not.
+#define RT_ASK_ELSEWHERE                                                                     \
+    "without keys (security.key) only this box may ask for that, and the request came from " \
+    "another"
+
 typedef struct {
     const rt_transport_ops *ops;
     const rt_keys *keys;     // NULL: none

@@ -260,6 +260,14 @@ static rt_status endpoint_wait(rt_endpoint *const *endpoints, uint32_t count, in
     return rt_watch_wait(&watch, endpoints, count, wake_fd, timeout_ms, ready);
 }
 
+static bool endpoint_is_here(rt_endpoint *endpoint, uint32_t peer)
+{
+    const uint8_t *by = find_owner(endpoint, peer);
+    if (!endpoint->zmq || (by && *by == BY_UCX))
+        return rt_transport_ucx.is_here(endpoint->ucx, peer);
+    return rt_transport_zmq.is_here(endpoint->zmq, peer);
+}
+
 const rt_transport_ops rt_transport_mixed = {
     .name = "mixed",
     .open = transport_open,
@@ -273,4 +281,5 @@ const rt_transport_ops rt_transport_mixed = {
     .secure = transport_secure,
     .trust = transport_trust,
     .allow = transport_allow,
+    .is_here = endpoint_is_here,
 };

@@ -57,7 +57,17 @@ typedef struct rt_transport_ops {
     // With keys: one more that may join, beside those that came with secure; one thread. RT_CONFIG:
     // there is another one of that name; RT_LIMIT.
     rt_status (*allow)(rt_transport *transport, const rt_public_key *key, rt_error *error);
+    // Of a listening endpoint: whether a peer that it heard is on this machine.
+    bool (*is_here)(rt_endpoint *endpoint, uint32_t peer);
 } rt_transport_ops;
+
+// Whether a peer of a listening endpoint may ask for what only people of the run may: where there
+// are keys it has shown one, else it has to be on this machine.
+static inline bool rt_transport_may_ask(const rt_transport_ops *ops, rt_endpoint *endpoint,
+                                        const rt_keys *keys, uint32_t peer)
+{
+    return (keys && keys->is_set) || !ops->is_here || ops->is_here(endpoint, peer);
+}
 
 // Opens a transport; keys NULL: for loopback only.
 static inline rt_status rt_transport_open(const rt_transport_ops *ops, const rt_keys *keys,

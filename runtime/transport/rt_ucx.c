@@ -521,6 +521,16 @@ static rt_status transport_allow(rt_transport *transport, const rt_public_key *k
     return RT_OK;
 }
 
+static bool endpoint_is_here(rt_endpoint *endpoint, uint32_t peer)
+{
+    rt_ucx_link *const *entry = rt_ucx_find_peer(endpoint, peer);
+    struct sockaddr_storage from;
+    socklen_t size = sizeof from;
+    return entry && *entry && (*entry)->fd >= 0 &&
+           getpeername((*entry)->fd, (struct sockaddr *)&from, &size) == 0 &&
+           rt_address_is_here(&from);
+}
+
 const rt_transport_ops rt_transport_ucx = {
     .name = "ucx",
     .open = transport_open,
@@ -534,6 +544,7 @@ const rt_transport_ops rt_transport_ucx = {
     .secure = transport_secure,
     .trust = transport_trust,
     .allow = transport_allow,
+    .is_here = endpoint_is_here,
 };
 
 #else

@@ -327,7 +327,10 @@ static rt_status frame_receive_listening(rt_endpoint *endpoint, zmq_msg_t *frame
         if (is_admitted) {
             zmq_msg_close(frame);
             *peer_p = peer;
-            return frame_receive(endpoint, frame);
+            status = frame_receive(endpoint, frame);
+            if (!status)
+                rt_zmq_peer_place(endpoint, entry, frame);
+            return status;
         }
         frames_skip(endpoint, frame);
         rt_zmq_drop_log(endpoint, entry != NULL, peer);
@@ -424,6 +427,12 @@ static rt_status endpoint_wait(rt_endpoint *const *endpoints, uint32_t count, in
     return rt_watch_wait(&rt_watch_zmq, endpoints, count, wake_fd, timeout_ms, ready);
 }
 
+static bool endpoint_is_here(rt_endpoint *endpoint, uint32_t peer)
+{
+    const rt_zmq_peer *entry = rt_zmq_peer_find(endpoint, peer);
+    return entry && entry->placed == entry->connection && entry->is_here;
+}
+
 const rt_transport_ops rt_transport_zmq = {
     .name = "zmq",
     .open = transport_open,
@@ -437,4 +446,5 @@ const rt_transport_ops rt_transport_zmq = {
     .secure = transport_secure,
     .trust = transport_trust,
     .allow = transport_allow,
+    .is_here = endpoint_is_here,
 };

@@ -39,6 +39,8 @@ typedef enum { HOLDS_NOTHING, HOLDS_UNKNOWN, HOLDS_MESSAGE } hold_state;
 typedef struct {
     uint64_t connection; // that is heard and written to
     uint64_t refused;    // the last one that is not: replaced, or started twice
+    uint64_t placed;     // the one of which is_here tells
+    bool is_here;        // it comes from this machine
 } rt_zmq_peer;
 
 struct rt_endpoint {
@@ -94,6 +96,10 @@ bool rt_zmq_address_send(rt_endpoint *endpoint, uint32_t peer, uint64_t connecti
 // has ended. That is asked by an empty frame, which the other side ignores.
 bool rt_zmq_connection_admit(rt_endpoint *endpoint, rt_zmq_peer *entry, uint32_t peer,
                              uint64_t connection);
+
+// Notes where a connection that is admitted comes from, by a frame of it behind the
+// identity, which need not know.
+void rt_zmq_peer_place(rt_endpoint *endpoint, rt_zmq_peer *entry, zmq_msg_t *frame);
 
 // Counts a message that is not for us; one warning stands for many.
 void rt_zmq_drop_log(rt_endpoint *endpoint, bool is_known, uint32_t peer);

@@ -1,11 +1,13 @@
 // The peers of a listening endpoint, and their connections by number.
 #include "runtime/transport/rt_zmq_parts.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/config/rt_address.h"
 #include "runtime/wire/rt_control.h"
 
 void rt_zmq_identity_write(uint32_t peer, uint64_t connection,
@@ -69,6 +71,26 @@ static void second_stop(rt_endpoint *endpoint, uint32_t peer, uint64_t connectio
     if (rt_zmq_address_send(endpoint, peer, connection))
         (void)zmq_send(endpoint->socket, message.data, message.size, ZMQ_DONTWAIT);
     rt_message_release(&message);
+}
+
+void rt_zmq_peer_place(rt_endpoint *endpoint, rt_zmq_peer *entry, zmq_msg_t *frame)
+{
+    struct sockaddr_storage from = {0};
+    struct sockaddr_in *four = (struct sockaddr_in *)&from;
+    struct sockaddr_in6 *six = (struct sockaddr_in6 *)&from;
+    if (RT_LIKELY(entry->placed == entry->connection))
+        return;
+    entry->placed = entry->connection;
+    entry->is_here = false;
+    const char *address = zmq_msg_gets(frame, "Peer-Address");
+    if (strncmp(endpoint->address, "tcp://", strlen("tcp://")) != 0)
+        entry->is_here = true; // the file system of this machine brought it
+    else if (address && inet_pton(AF_INET, address, &four->sin_addr) == 1)
+        from.ss_family = AF_INET;
+    else if (address && inet_pton(AF_INET6, address, &six->sin6_addr) == 1)
+        from.ss_family = AF_INET6;
+    if (from.ss_family)
+        entry->is_here = rt_address_is_here(&from);
 }
 
 bool rt_zmq_connection_admit(rt_endpoint *endpoint, rt_zmq_peer *entry, uint32_t peer,

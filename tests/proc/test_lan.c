@@ -5,6 +5,7 @@
 #include <cjson/cJSON.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -19,6 +20,7 @@
 #define RUN "tests/lan/run.sh"
 #define CHANGE "tests/lan/change"
 #define PROBE "tests/lan/probe"
+#define ASK "tests/lan/ask"
 #define CONFIG "tests/lan/small.json"
 #define TEXT_MAX (1u << 16)
 #define EXIT_NO_RIGHTS 77
@@ -515,6 +517,30 @@ static void boxes_have_files_of_their_own(void **state)
                               "hidden\nkept\n");
 }
 
+// Without keys a run is asked by its own box alone; who holds connections is in nobody's way.
+static void strangers_ask_and_wait_in_vain(void **state)
+{
+    (void)state;
+    static char text[TEXT_MAX];
+    char path[PATH_MAX];
+    char *lan[] = {LAN,
+                   "with",
+                   "hub=1000",
+                   "one=1000",
+                   "two=1000",
+                   "till=1000",
+                   "--",
+                   ASK,
+                   (char *)(uintptr_t)realpath(program(), path),
+                   (char *)(uintptr_t)test_directory(),
+                   NULL};
+    if (system("command -v curl >/dev/null") != 0)
+        test_skip("curl is not installed (tools/setup test)");
+    const int code = run(lan, text);
+    if (code != 0)
+        fail_msg("%d: %s", code, text);
+}
+
 static void wrong_use_is_named(void **state)
 {
     (void)state;
@@ -532,4 +558,5 @@ TEST_MAIN(TEST(run_equals_one_machine), TEST(bytes_fit_the_links), TEST(killed_l
           TEST(probes_find_the_shaped_rate), TEST_SLOW(measured_links_reach_the_planner, 120),
           TEST(a_slow_box_limits_its_shard), TEST(shards_share_the_dense_exchange),
           TEST_SLOW(measured_rates_are_near, 120), TEST_SLOW(a_change_is_followed, 170),
-          TEST(boxes_have_files_of_their_own), TEST(wrong_use_is_named))
+          TEST(boxes_have_files_of_their_own), TEST(wrong_use_is_named),
+          TEST(strangers_ask_and_wait_in_vain))

@@ -1,5 +1,6 @@
 #include "runtime/config/rt_address.h"
 
+#include <arpa/inet.h>
 #include <dlfcn.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -90,6 +91,30 @@ static void what_cannot_be_reached_is_named(void **state)
     assert_int_equal(rt_address_reachable("tcp://127.0.0.1:1", "", address, 8, &error), RT_LIMIT);
 }
 
+// Of those that are told apart: this machine's, and all others.
+static void who_is_here(void **state)
+{
+    static const struct {
+        const char *address;
+        bool is_here;
+    } all[] = {{"127.0.0.1", true},     {"127.8.9.10", true}, {"::ffff:127.0.0.1", true},
+               {"192.0.2.77", false},   {"0.0.0.0", false},   {"::ffff:192.0.2.77", false},
+               {"2001:db8::77", false}, {"128.0.0.1", false}, {"::", false}};
+    (void)state;
+    for (size_t i = 0; i < RT_COUNT_OF(all); i++) {
+        struct sockaddr_storage place = {0};
+        struct sockaddr_in *four = (struct sockaddr_in *)&place;
+        struct sockaddr_in6 *six = (struct sockaddr_in6 *)&place;
+        place.ss_family = AF_INET;
+        if (inet_pton(AF_INET, all[i].address, &four->sin_addr) != 1) {
+            place.ss_family = AF_INET6;
+            assert_int_equal(inet_pton(AF_INET6, all[i].address, &six->sin6_addr), 1);
+        }
+        if (rt_address_is_here(&place) != all[i].is_here)
+            fail_msg("%s", all[i].address);
+    }
+}
+
 TEST_MAIN(TEST(a_name_is_its_ipv4_address), TEST(one_interface_stays),
           TEST(every_interface_becomes_the_one_that_leads_there),
-          TEST(what_cannot_be_reached_is_named))
+          TEST(what_cannot_be_reached_is_named), TEST(who_is_here))
