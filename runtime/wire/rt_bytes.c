@@ -1,46 +1,84 @@
+#define _GNU_SOURCE // mremap
 #include "runtime/wire/rt_bytes.h"
 
 #include <string.h>
+#include <sys/mman.h>
 
 #define CAPACITY_MIN 4096u
+// Blocks of so many bytes are no part of the heap: what a checkpoint takes is of another size each
+// time, and would leave holes there that nothing else fits into.
+#define MAPPED_MIN ((size_t)1 << 18)
+
+static void give_back(uint8_t *data, size_t capacity)
+{
+    if (capacity >= MAPPED_MIN)
+        (void)munmap(data, capacity);
+    else
+        rt_free(data);
+}
 
 void rt_bytes_fini(rt_bytes *bytes)
 {
-    rt_free(bytes->data);
+    give_back(bytes->data, bytes->capacity);
     *bytes = (rt_bytes){0};
 }
 
-static void take_block(rt_bytes *bytes, uint8_t *data, size_t capacity)
+static uint8_t *map(size_t capacity)
 {
+    void *data = mmap(NULL, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return data == MAP_FAILED ? NULL : data;
+}
+
+// Of a mapped block: where it is now. NULL: it stays as it was.
+static uint8_t *stretch(uint8_t *data, size_t capacity, size_t wanted)
+{
+    void *now = mremap(data, capacity, wanted, MREMAP_MAYMOVE);
+    return now == MAP_FAILED ? NULL : now;
+}
+
+static uint8_t *take(size_t capacity)
+{
+    if (capacity >= MAPPED_MIN)
+        return map(capacity);
+    return rt_alloc(capacity, 1);
+}
+
+// A larger block with what was in it; or it has failed.
+static void enlarge(rt_bytes *bytes, size_t capacity)
+{
+    const bool is_mapped = bytes->capacity >= MAPPED_MIN;
+    uint8_t *data = is_mapped ? stretch(bytes->data, bytes->capacity, capacity) : take(capacity);
     bytes->failed = !data;
     if (!data)
         return;
-    if (bytes->size)
+    if (!is_mapped && bytes->size)
         memcpy(data, bytes->data, bytes->size);
-    rt_free(bytes->data);
+    if (!is_mapped)
+        rt_free(bytes->data);
     bytes->data = data;
     bytes->capacity = capacity;
 }
 
 bool rt_bytes_reserve(rt_bytes *bytes, size_t size)
 {
-    if (!bytes->failed && size > bytes->capacity - bytes->size) {
-        const size_t capacity = bytes->size + size;
-        take_block(bytes, capacity >= size ? rt_alloc_unset(capacity, 1) : NULL, capacity);
-    }
+    const size_t wanted = bytes->size + size;
+    if (wanted < size || wanted > SIZE_MAX / 4)
+        bytes->failed = true;
+    if (!bytes->failed && size > bytes->capacity - bytes->size)
+        enlarge(bytes, wanted);
     return !bytes->failed;
 }
 
 void *rt_bytes_extend(rt_bytes *bytes, size_t size)
 {
-    if (!bytes->failed && size > bytes->capacity - bytes->size) {
-        size_t wanted = bytes->size + size, capacity = CAPACITY_MIN;
-        while (capacity < wanted && capacity <= SIZE_MAX / 2)
+    const size_t wanted = bytes->size + size;
+    if (wanted < size || wanted > SIZE_MAX / 4)
+        bytes->failed = true;
+    if (!bytes->failed && wanted > bytes->capacity) {
+        size_t capacity = CAPACITY_MIN;
+        while (capacity < wanted)
             capacity *= 2;
-        uint8_t *data = NULL;
-        if (wanted >= size && capacity >= wanted)
-            data = rt_alloc(capacity, 1);
-        take_block(bytes, data, capacity);
+        enlarge(bytes, capacity);
     }
     if (bytes->failed)
         return NULL;
