@@ -2,6 +2,7 @@
 """What builds have saved, and whether this one goes on from it.
 
     saved.py make FOLDER [CASE]    records what the program (LANYARD) saves
+    saved.py begin FOLDER CASE     leaves what is recorded there
     saved.py check ARCHIVE         goes on from what is in one archive of tests/golden/saved
 
 An archive CASE.tar.xz holds the folder of a run as a program left it: configuration, inputs,
@@ -516,6 +517,10 @@ def check(archive):
 def main():
     if len(sys.argv) >= 3 and sys.argv[1] == "make":
         make(sys.argv[2], sys.argv[3:] or CASES)
+    elif len(sys.argv) == 4 and sys.argv[1] == "begin":
+        os.makedirs(sys.argv[2])
+        os.chdir(sys.argv[2])
+        begin(CASES[sys.argv[3]])
     elif len(sys.argv) == 3 and sys.argv[1] == "check":
         check(sys.argv[2])
     else:
