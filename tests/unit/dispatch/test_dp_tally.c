@@ -1,6 +1,7 @@
 #include "dispatch/coordinator/dp_tally.h"
 
 #include <cjson/cJSON.h>
+#include <malloc.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -468,6 +469,43 @@ static void sums_of_older_versions_are_read(void **state)
     rt_bytes_fini(&want);
 }
 
+// The heap does not grow with the number of checkpoints, whatever is taken between them and given
+// back in another order.
+static void checkpoints_leave_no_holes(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 200, KEPT = 64 };
+    static scene s;
+    void *kept[KEPT] = {0};
+    rt_random random = {3};
+    size_t heap = 0;
+    rt_keep_freed_memory(); // as the program does
+    open_scene(&s, test_directory(), 1);
+    const size_t before = mallinfo2().arena;
+    for (uint32_t n = 1; n <= 2 * ROUNDS; n++) {
+        rt_bytes part = {0}, all = {0};
+        const size_t more = rt_random_below(&random, 1u << 20);
+        for (uint32_t i = 0; i < 8; i++) {
+            void **one = &kept[rt_random_below(&random, KEPT)];
+            rt_free(*one);
+            *one = rt_alloc(1 + rt_random_below(&random, 4000), 1);
+        }
+        assert_non_null(rt_bytes_extend(&part, more)); // the planner's
+        dp_tally_save(s.tally, &all);
+        rt_bytes_put(&all, part.data, part.size);
+        assert_false(all.failed);
+        rt_bytes_fini(&part);
+        rt_bytes_fini(&all);
+        if (n == ROUNDS)
+            heap = mallinfo2().arena;
+    }
+    assert_int_equal(mallinfo2().arena, heap);
+    assert_in_range(heap - before, 0, 1u << 20);
+    for (uint32_t i = 0; i < KEPT; i++)
+        rt_free(kept[i]);
+    close_scene(&s);
+}
+
 // What a run says at its end, on standard output.
 static const char *said_at_the_end(scene *s, bool interrupted)
 {
@@ -504,5 +542,5 @@ static void people_are_told(void **state)
 
 TEST_MAIN(TEST(people_are_told), TEST(the_summary_has_what_was_executed),
           TEST(every_member_is_there), TEST(sums_of_older_versions_are_read),
-          TEST(sums_cut_short_leave_nothing), TEST(reports_of_two_iterations_mix),
-          TEST(a_resumed_run_has_one_summary))
+          TEST(checkpoints_leave_no_holes), TEST(sums_cut_short_leave_nothing),
+          TEST(reports_of_two_iterations_mix), TEST(a_resumed_run_has_one_summary))
