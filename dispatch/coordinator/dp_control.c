@@ -55,12 +55,14 @@ static rt_status set_log_level(dp_run *c, const rt_config *fresh, rt_error *erro
 
 static rt_status set_policy(dp_run *c, const rt_config *fresh, rt_error *error)
 {
-    const dp_input input = {.kind = DP_INPUT_POLICY, .value = (double)fresh->dispatch.policy};
+    const dp_input input = {.kind = DP_INPUT_POLICY,
+                            .value = rt_policy_number(fresh->dispatch.policy)};
     const rt_dispatch_config *dispatch = &fresh->dispatch;
-    if (dp_policy_can(dispatch->policy, DP_POLICY_TABLES) && dispatch->view == RT_VIEW_STRICT)
+    if (dp_policy_chooses_tables(dispatch) && dispatch->view == RT_VIEW_STRICT)
         return rt_fail(
             error, RT_CONFIG,
-            "dispatch.policy: with dispatch.view \"strict\" a run must begin with \"%s\"",
+            "dispatch.policy: with dispatch.view \"strict\" a run must begin with \"%s\" of "
+            "chosen tables",
             rt_config_choice_name("dispatch.policy", (int)dispatch->policy));
     dp_feed_tell(c->feed, &input);
     return RT_OK;

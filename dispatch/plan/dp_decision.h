@@ -10,13 +10,14 @@ typedef struct {
     double alpha;                    // in force for this batch
     uint32_t search_evaluations_max; // in force for this batch
     uint32_t evaluations;            // spent by the search (makespan)
-    uint32_t tables, table_count;    // scored, and all there are (herald; 0 of other policies)
-    uint32_t opt_samples;            // placed by Opt (esd)
-    uint32_t heu_samples;            // placed by Heu (esd)
-    bool error_measured;             // error_s is known
-    double error_bound_s;            // transmission cost that HybridDis loses at most (esd)
-    double error_s;                  // what it lost against the exact solution of the same matrix
-    double device_s;                 // for which Opt held a GPU, which trained nothing meanwhile
+    uint32_t tables,
+        table_count;      // scored, and all there are (laia with dispatch.tables; 0 of others)
+    uint32_t opt_samples; // placed by Opt (esd)
+    uint32_t heu_samples; // placed by Heu (esd)
+    bool error_measured;  // error_s is known
+    double error_bound_s; // transmission cost that HybridDis loses at most (esd)
+    double error_s;       // what it lost against the exact solution of the same matrix
+    double device_s;      // for which Opt held a GPU, which trained nothing meanwhile
 } dp_decision;
 
 // A sum over iterations.

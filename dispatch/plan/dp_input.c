@@ -34,7 +34,7 @@ static const input_kind kinds[DP_INPUT_KINDS] = {
     [DP_INPUT_PARTICIPATES] = {"participates", "worker", true, 0, 1},
     [DP_INPUT_ROWS_FLOOR] = {"rows_floor", NULL, true, 0, UINT32_MAX},
     [DP_INPUT_FORGET] = {"forget", NULL, true, 1, (double)UINT32_MAX + 1},
-    [DP_INPUT_POLICY] = {"policy", NULL, true, 0, RT_POLICY_COUNT - 1},
+    [DP_INPUT_POLICY] = {"policy", NULL, true, 0, RT_POLICY_COUNT},
     [DP_INPUT_LOST] = {"lost", "worker", true, 0, 1},
 };
 

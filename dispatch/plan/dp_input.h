@@ -17,12 +17,12 @@ typedef enum {
     DP_INPUT_COMPUTE,            // seconds that a worker computes per sample; 0: not known
     DP_INPUT_ALPHA,              // dispatch.alpha
     DP_INPUT_SEARCH_EVALUATIONS, // dispatch.search_evaluations
-    DP_INPUT_TABLES,             // herald: tables that are scored; 0: all
+    DP_INPUT_TABLES,             // laia: tables that are scored, of a run that chooses; 0: all
     DP_INPUT_PS_LINK,            // bytes/s of the parameter servers, each way; 0: no limit
     DP_INPUT_SHARD_LINK,         // bytes/s of one of their shards, each way; 0: no limit
     DP_INPUT_PARTICIPATES,       // whether a worker trains: 1, or 0: it sits out
     DP_INPUT_ROWS_FLOOR,         // rows trained last before this iteration end; see dp_sweep.h
-    DP_INPUT_POLICY,             // dispatch.policy, as its number in the list of docs/CONFIG.md
+    DP_INPUT_POLICY,             // dispatch.policy: rt_policy_number
     DP_INPUT_FORGET,             // the row of a key ends: dp_input_key
     DP_INPUT_LOST,               // 1: a worker that sat out has gone, and does not come back
     DP_INPUT_KINDS

@@ -108,7 +108,7 @@ void dp_participants_apply(dp_participants *self, const dp_input *input)
 {
     double *rate = dp_rates_at(&self->config.rates, (dp_input_kind)input->kind, input->worker);
     if (input->kind == DP_INPUT_POLICY) {
-        self->config.dispatch.policy = (rt_policy_kind)input->value;
+        self->config.dispatch.policy = (rt_policy_kind)rt_policy_of_number((uint32_t)input->value);
         self->change = 2;
     }
     if (input->kind == DP_INPUT_LOST && input->value > 0) {

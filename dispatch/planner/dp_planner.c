@@ -158,7 +158,7 @@ static rt_status allocate_caches(dp_planner *planner, uint64_t lookups)
         if (!planner->shown || dp_planner_create_seats(planner, &planner->shown_seats))
             return RT_NO_MEMORY;
     }
-    if (dp_policy_can(config->dispatch.policy, DP_POLICY_TABLES)) {
+    if (dp_policy_chooses_tables(&config->dispatch)) {
         planner->cached = rt_alloc(RT_FIELDS_MAX, sizeof *planner->cached);
         if (!planner->cached)
             return RT_NO_MEMORY;
@@ -465,11 +465,9 @@ void dp_planner_place(dp_planner *planner)
         .device_s = report.device_s,
         .error_s = report.error >= 0 ? (double)report.error * planner->ticks.tick_s : 0,
     };
-    if (planner->policy->traits & DP_POLICY_TABLES) {
+    if (dp_policy_chooses_tables(dispatch)) {
         planner->decision.table_count = fields;
-        planner->decision.tables = fields;
-        if (dispatch->tables)
-            planner->decision.tables = (uint32_t)rt_min_u64(dispatch->tables, fields);
+        planner->decision.tables = (uint32_t)rt_min_u64(dispatch->tables, fields);
     }
 }
 

@@ -283,6 +283,11 @@ static inline void dp_planner_prefetch_victims(const dp_planner *planner, const 
         dp_directory_prefetch(&planner->directory, cache->slots[near].record);
 }
 
+// ---- dp_values.c -----------------------------------------------------------------------------
+
+// dispatch.tables as a record has it; 0: all. Of no effect where a run does not choose tables.
+void dp_planner_set_tables(rt_dispatch_config *dispatch, uint32_t tables);
+
 // ---- dp_switch.c: another policy while a planner plans ---------------------------------------
 
 // RT_CONFIG: this planner cannot go over to that policy.

@@ -174,6 +174,8 @@ rt_status dp_setup(const rt_config *config, const rt_schema *schema, uint64_t di
     planner->eviction = config->cache.eviction;
     planner->lookahead = config->cache.lookahead;
     planner->dispatch = config->dispatch;
+    if (config->dispatch.budget_ms > 0 && config->dispatch.tables == 0)
+        planner->dispatch.tables = RT_FIELDS_MAX; // all, to begin with
     planner->consistency = config->consistency;
     planner->rates.ps_bytes_per_s = config->links.ps_gbps * 1e9 / 8;
     planner->rates.shards.count = config->ps_shard_count;

@@ -24,7 +24,7 @@ typedef struct {
     uint32_t worker_count;
     uint32_t eviction;
     uint32_t by_bytes;
-    uint32_t policy;
+    uint32_t policy; // its number
     uint32_t waiting_count;
     uint32_t seen;               // snapshot_seen
     uint64_t key_count, key_sum; // what the shards hold if they captured this very cut
@@ -202,7 +202,7 @@ void dp_planner_save(const dp_planner *planner, const rt_bytes *lineup, rt_bytes
                           .worker_count = config->worker_count,
                           .eviction = config->eviction,
                           .by_bytes = planner->by_bytes,
-                          .policy = config->dispatch.policy,
+                          .policy = rt_policy_number(config->dispatch.policy),
                           .waiting_count = planner->waiting_count,
                           .seen = seen_by(planner) | what_is_beside(planner)};
     snapshot_values values = {config->dispatch.alpha,
@@ -393,14 +393,15 @@ static rt_status load_values(dp_planner *planner, const snapshot_values *values,
     planner->predicted_s = values->predicted_s;
     config->dispatch.alpha = values->alpha;
     config->dispatch.search_evaluations = values->search_evaluations;
-    config->dispatch.tables = values->tables;
+    dp_planner_set_tables(&config->dispatch, values->tables);
     config->rates.ps_bytes_per_s = values->ps_bytes_per_s;
     return RT_OK;
 }
 
 // Of the same configuration, another policy is one that an input record set.
-static rt_status load_policy_kind(dp_planner *planner, uint32_t policy, rt_error *error)
+static rt_status load_policy_kind(dp_planner *planner, uint32_t number, rt_error *error)
 {
+    const uint32_t policy = rt_policy_of_number(number);
     if (policy == planner->config.dispatch.policy)
         return RT_OK;
     if (policy >= RT_POLICY_COUNT || dp_planner_can_switch(planner, (rt_policy_kind)policy, error))
@@ -546,7 +547,7 @@ static rt_status load_rest(dp_planner *planner, const snapshot_head *head, bool 
 {
     const bool is_before = head->format == FORMAT_BEFORE;
     const bool fits_policy = !is_before && head->worker_count == planner->config.worker_count &&
-                             head->policy == planner->config.dispatch.policy;
+                             rt_policy_of_number(head->policy) == planner->config.dispatch.policy;
     rt_status status = compare_caches(planner, head, reader, &restored->caches, error);
     restored->caches &= !is_before;
     if (status)

@@ -15,11 +15,12 @@ rt_status dp_planner_can_switch(const dp_planner *planner, rt_policy_kind policy
     if (config.dispatch.keeper)
         return rt_fail(error, RT_CONFIG,
                        "policy: it cannot change with dispatch.keeper: plans are not final yet");
-    if (dp_policy_can(policy, DP_POLICY_TABLES) && !planner->caches[0].by_field &&
+    if (dp_policy_chooses_tables(&config.dispatch) && !planner->caches[0].by_field &&
         !dp_planner_decides_on_snapshots(&config))
         return rt_fail(error, RT_CONFIG,
-                       "policy: \"%s\" counts what caches hold from the beginning: with "
-                       "dispatch.view \"strict\", or stale copies, a run must begin with it",
+                       "policy: \"%s\" with dispatch.tables counts what caches hold from the "
+                       "beginning: with dispatch.view \"strict\", or stale copies, a run must "
+                       "begin with it",
                        rt_config_choice_name("dispatch.policy", (int)policy));
     return RT_OK;
 }
@@ -62,7 +63,7 @@ rt_status dp_planner_switch(dp_planner *planner, rt_error *error)
     if (planner->policy == dp_policy_find(config->dispatch.policy))
         return RT_OK;
     const bool wants = dp_planner_decides_on_snapshots(config);
-    const bool counts = dp_policy_can(config->dispatch.policy, DP_POLICY_TABLES);
+    const bool counts = dp_policy_chooses_tables(&config->dispatch);
     if (planner->shown && (!wants || (counts && !planner->shown[0].by_field)))
         drop_shown(planner);
     if (wants && !planner->shown && create_shown(planner, counts))

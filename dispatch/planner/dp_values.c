@@ -3,6 +3,13 @@
 
 #include "dispatch/planner/dp_planner_parts.h"
 
+// Caches count what they hold of each table from the beginning of a run, or never.
+void dp_planner_set_tables(rt_dispatch_config *dispatch, uint32_t tables)
+{
+    if (dispatch->tables > 0)
+        dispatch->tables = tables ? tables : RT_FIELDS_MAX;
+}
+
 static void set_value(dp_planner_config *config, const dp_input *input)
 {
     const dp_input_kind kind = (dp_input_kind)input->kind;
@@ -14,9 +21,9 @@ static void set_value(dp_planner_config *config, const dp_input *input)
     else if (kind == DP_INPUT_SEARCH_EVALUATIONS)
         config->dispatch.search_evaluations = (uint32_t)input->value;
     else if (kind == DP_INPUT_TABLES)
-        config->dispatch.tables = (uint32_t)input->value;
+        dp_planner_set_tables(&config->dispatch, (uint32_t)input->value);
     else if (kind == DP_INPUT_POLICY)
-        config->dispatch.policy = (rt_policy_kind)input->value;
+        config->dispatch.policy = (rt_policy_kind)rt_policy_of_number((uint32_t)input->value);
     else if (kind == DP_INPUT_PARTICIPATES && input->value > 0)
         config->participants |= rt_bit(input->worker);
     else if (kind == DP_INPUT_PARTICIPATES)
@@ -62,7 +69,8 @@ rt_status dp_planner_apply(dp_planner *planner, dp_input *input, rt_error *error
 {
     rt_status status = dp_input_check(input, planner->config.worker_count, error);
     if (!status && input->kind == DP_INPUT_POLICY)
-        status = dp_planner_can_switch(planner, (rt_policy_kind)input->value, error);
+        status = dp_planner_can_switch(
+            planner, (rt_policy_kind)rt_policy_of_number((uint32_t)input->value), error);
     if (status)
         return status;
     if (planner->waiting_count == DP_INPUTS_WAITING_MAX)
@@ -91,7 +99,7 @@ double dp_planner_value(const dp_planner *planner, dp_input_kind kind, uint32_t 
     if (kind == DP_INPUT_SEARCH_EVALUATIONS)
         return config->dispatch.search_evaluations;
     if (kind == DP_INPUT_POLICY)
-        return config->dispatch.policy;
+        return rt_policy_number(config->dispatch.policy);
     if (kind == DP_INPUT_PARTICIPATES)
         return (double)(planner->participants >> worker & 1);
     if (kind == DP_INPUT_LOST)

@@ -16,3 +16,8 @@ bool dp_policy_can(rt_policy_kind kind, uint32_t traits)
 {
     return (dp_policy_find(kind)->traits & traits) == traits;
 }
+
+bool dp_policy_chooses_tables(const rt_dispatch_config *dispatch)
+{
+    return dispatch->tables > 0 && dp_policy_can(dispatch->policy, DP_POLICY_TABLES);
+}

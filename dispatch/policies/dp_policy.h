@@ -33,7 +33,7 @@ typedef struct {
 typedef enum {
     DP_POLICY_ALPHA = 1,      // alpha means something: the controller of "auto" may turn it
     DP_POLICY_UNEQUAL = 2,    // micro-batches may differ: dispatch.micro_batch_min and _max
-    DP_POLICY_TABLES = 4,     // scores some tables only: dispatch.tables
+    DP_POLICY_TABLES = 4,     // can score some tables only: dispatch.tables
     DP_POLICY_TIME = 8,       // lowers the time of an iteration; the others lower its cost
     DP_POLICY_REFERENCE = 16, // published results are given relative to it
     DP_POLICY_SNAPSHOTS = 32, // dispatch.view "auto": it sees the caches of dp_shown
@@ -67,6 +67,9 @@ const dp_policy_ops *dp_policy_find(rt_policy_kind kind);
 
 // Whether it has all of these traits.
 bool dp_policy_can(rt_policy_kind kind, uint32_t traits);
+
+// Whether it chooses tables to score, for which caches count what they hold of each.
+bool dp_policy_chooses_tables(const rt_dispatch_config *dispatch);
 
 extern const rt_fields dp_policy_random_fields; // of a rt_random, as checkpoints keep it
 

@@ -28,12 +28,11 @@ typedef enum {
 
 // clang-format off
 
-// "dispatch.policy"
+// "dispatch.policy". Numbers in files are rt_policy_number's.
 #define RT_POLICY_MAP(XX)                                                                \
     XX(RANDOM, random, "at random")                                                      \
     XX(LAIA, laia, "where most of a sample's rows are (Herald, Algorithm 1)")            \
     XX(ESD, esd, "where training it costs least (ESD, Algorithms 1 and 2)")              \
-    XX(HERALD, herald, "as laia, over the tables where it matters most (Herald)")        \
     XX(MAKESPAN, makespan,                                                               \
        "where the iteration is predicted to end first, every row counted once")
 

@@ -229,6 +229,19 @@ typedef struct {
 typedef enum { RT_POLICY_MAP(XX) } rt_policy_kind;
 #undef XX
 #define RT_POLICY_COUNT (0 RT_POLICY_MAP(RT_CHOICE_ONE))
+// Policies have numbers in records and checkpoints. 3 was herald's, which is laia with tables.
+#define RT_POLICY_HERALD_WAS 3
+static inline uint32_t rt_policy_number(rt_policy_kind kind)
+{
+    return (uint32_t)kind + ((uint32_t)kind >= RT_POLICY_HERALD_WAS);
+}
+// RT_POLICY_COUNT: of none.
+static inline uint32_t rt_policy_of_number(uint32_t number)
+{
+    if (number == RT_POLICY_HERALD_WAS)
+        return RT_POLICY_LAIA;
+    return (uint32_t)rt_min_u64(number - (number > RT_POLICY_HERALD_WAS), RT_POLICY_COUNT);
+}
 typedef enum {
     RT_CRITERION_MIN2_MIN,
     RT_CRITERION_MIN3_MIN,
@@ -272,7 +285,7 @@ typedef struct {
     uint32_t search_evaluations; // makespan: local search stops after so many moves were judged
     double budget_ms;            // of a decision; a controller derives search_evaluations; 0: off
     bool measure_compute;        // the workers' measured computing times weigh on decisions
-    uint32_t tables;             // herald: tables that are scored; 0: all
+    uint32_t tables;             // laia: tables that are scored; 0: all
     rt_participants participants;
     uint64_t participant_mask; // ranks, where they are listed
 } rt_dispatch_config;

@@ -144,7 +144,7 @@ const rt_config_choice rt_choices_micro_batches[] = {
     {0},
 };
 const rt_config_choice rt_choices_views[] = {
-    {"auto", RT_VIEW_AUTO, "`\"snapshot\"` for laia, herald and esd, `\"strict\"` for the others"},
+    {"auto", RT_VIEW_AUTO, "`\"snapshot\"` for laia and esd, `\"strict\"` for the others"},
     {"snapshot", RT_VIEW_SNAPSHOT,
      "caches simulated from the placements: every worker that trained a row in its last iteration "
      "holds it (ESD, section 5; Herald, section 5)"},

@@ -389,8 +389,8 @@ const rt_config_key rt_config_keys[] = {
          "`\"hashed\"`; not with `dispatch.keeper`, `dispatch.full_sync`, "
          "`consistency.staleness`."),
     U32("dispatch.tables", dispatch.tables, "0", IN(0, RT_FIELDS_MAX), "tables",
-        "Score so many tables (fields), those with the highest degree of infrequency (herald); 0: "
-        "all."),
+        "Score so many tables (fields), those with the highest degree of infrequency (laia); 0: "
+        "all. Herald's scheduler."),
     U32("dispatch.window", dispatch.window, "1", IN(1, 32), "batches",
         "A batch is placed together with those that follow it, so many in all: a row had better be "
         "where it is trained next (esd, makespan). Samples stay in their batches; so many less one "
@@ -410,7 +410,7 @@ const rt_config_key rt_config_keys[] = {
         "0.1 microseconds per key and 8 workers. Can be changed while a run goes on."),
     DOUBLE(
         "dispatch.budget_ms", dispatch.budget_ms, "0", IN(0, 1e6), "ms",
-        "Time that placing a batch may take: `search_evaluations` (makespan) or `tables` (herald) "
+        "Time that placing a batch may take: `search_evaluations` (makespan) or `tables` (laia) "
         "follow from the time that they are measured to take; 0: off. Herald's budget is the time "
         "of an iteration without embedding traffic, less the time of a plan. Can be changed while "
         "a run goes on."),

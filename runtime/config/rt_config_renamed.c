@@ -15,6 +15,7 @@ const rt_config_renamed rt_config_renames[] = {
 
 // {key, value before, value now}.
 const rt_config_replaced rt_config_replacements[] = {
+    {"dispatch.policy", "herald", "laia"},
     {"dispatch.solver", "auction", "transport"},
     {"dispatch.solver", "auction_cuda", "transport"},
     {0},

@@ -62,7 +62,7 @@ typedef struct {
 static const char *const settings[][8] = {
     {"dispatch.policy=esd", "dispatch.alpha=0.5", "cache.eviction=emark",
      "optimizer.rows.name=sgd"},
-    {"dispatch.policy=herald", "dispatch.tables=2", "cache.eviction=lru",
+    {"dispatch.policy=laia", "dispatch.tables=2", "cache.eviction=lru",
      "optimizer.rows.name=adagrad"},
     {"dispatch.policy=makespan", "dispatch.micro_batch_max=6", "cache.eviction=lfu",
      "cache.lookahead=2", "optimizer.dense.name=adam"},

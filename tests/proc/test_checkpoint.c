@@ -110,7 +110,7 @@ static void the_coordinator_is_killed(void **state)
 {
     (void)state;
     kill_and_compare(
-        &(attack){.sets = {"on_worker_loss=restart", "dispatch.policy=herald", "dispatch.tables=5",
+        &(attack){.sets = {"on_worker_loss=restart", "dispatch.policy=laia", "dispatch.tables=5",
                            "cache.eviction=lru", "checkpoint.full_every=4", "checkpoint.keep=1"},
                   .shards = 1,
                   .victims = {"coordinator"},

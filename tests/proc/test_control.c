@@ -88,7 +88,7 @@ static void values_are_set_while_it_trains(void **state)
     run_await_iterations(&up, "out", 3);
     ask("set", "dispatch.alpha", "0.25", 0, "dispatch.alpha is 0.25");
     run_await_iterations(&up, "out", 10);
-    static const char *const policies[] = {"laia", "makespan", "herald", "random", "esd"};
+    static const char *const policies[] = {"laia", "makespan", "random", "esd"};
     for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
         ask("set", "dispatch.policy", policies[i], 0, policies[i]);
         run_await_iterations(&up, "out", 30 + 20 * (uint32_t)i);

@@ -133,7 +133,7 @@ static void staleness_is_tried(void **state)
             less += one->consistency.staleness == 10 && has_line(one, "consistency.staleness=10");
         }
         assert_true(strict > 0);
-        assert_int_equal(5 * windows, 2 * strict); // two of five policies look at one
+        assert_int_equal(4 * windows, 2 * strict); // two of four policies look at one
         assert_int_equal(stale, adam ? 0 : strict);
         assert_int_equal(less, stale);
         assert_true((advices.refused > 0) == (adam == 1));

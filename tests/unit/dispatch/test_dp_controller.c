@@ -67,7 +67,7 @@ static void run_alpha(plant *p, uint32_t iterations, double fixed_s, double slop
 static void tables_follow_the_budget(void **state)
 {
     (void)state;
-    static const char *const sets[] = {"dispatch.policy=herald", "dispatch.budget_ms=2"};
+    static const char *const sets[] = {"dispatch.policy=laia", "dispatch.budget_ms=2"};
     static const struct {
         double fixed_s, table_s;
         uint32_t tables;

@@ -22,7 +22,7 @@ static planner_shape small_shape(uint64_t seed)
                            .ids_per_field = 60,
                            .bag_max = 1,
                            .zipf = 0.8,
-                           .dispatch = {.policy = RT_POLICY_ESD, .alpha = 0}};
+                           .dispatch = {.policy = RT_POLICY_ESD, .tables = 3}};
 }
 
 static dp_input apply(dp_planner *planner, dp_input_kind kind, uint32_t worker, double value,

@@ -77,7 +77,8 @@ static void profile_counts(void **state)
                                .zipf = 1.1,
                                .cache = (cache_size)(round % 3),
                                .eviction = (rt_eviction_kind)(round / 2),
-                               .dispatch = {.policy = RT_POLICY_HERALD,
+                               .dispatch = {.policy = RT_POLICY_LAIA,
+                                            .tables = 7,
                                             .view = round % 2 ? RT_VIEW_STRICT : RT_VIEW_AUTO}};
         dp_herald_profile profile = {0};
         weights want = {0};
@@ -191,9 +192,9 @@ static void places_by_the_chosen_tables(void **state)
                                .ids_per_field = 40,
                                .bag_max = 1 + round % 2,
                                .zipf = 1,
-                               .dispatch = {.policy = RT_POLICY_HERALD, .tables = round % 6}};
+                               .dispatch = {.policy = RT_POLICY_LAIA, .tables = 1 + round % 6}};
         dp_herald_profile profile = {0};
-        uint32_t tables = round % 6;
+        uint32_t tables = 1 + round % 6;
         planner_case pc;
         planner_case_init(&pc, &shape);
         for (uint32_t t = 0; t < 40; t++) {
@@ -224,19 +225,19 @@ static void all_tables_are_laia(void **state)
             .ids_per_field = 40,
             .bag_max = 1 + round % 2,
             .zipf = 1,
-            .dispatch = {.policy = RT_POLICY_HERALD, .tables = round < 2 ? 0 : 6}};
-        planner_case herald, laia;
-        planner_case_init(&herald, &shape);
-        shape.dispatch.policy = RT_POLICY_LAIA;
+            .dispatch = {.policy = RT_POLICY_LAIA, .tables = round < 2 ? RT_FIELDS_MAX : 6}};
+        planner_case chosen, laia;
+        planner_case_init(&chosen, &shape);
+        shape.dispatch.tables = 0;
         planner_case_init(&laia, &shape);
         for (uint32_t t = 0; t < 40; t++) {
-            planner_case_look_up(&herald, 40);
+            planner_case_look_up(&chosen, 40);
             planner_case_look_up(&laia, 40);
-            planner_case_commit(&herald);
+            planner_case_commit(&chosen);
             planner_case_commit(&laia);
-            assert_true(dp_plan_fingerprint(herald.plan) == dp_plan_fingerprint(laia.plan));
+            assert_true(dp_plan_fingerprint(chosen.plan) == dp_plan_fingerprint(laia.plan));
         }
-        planner_case_fini(&herald);
+        planner_case_fini(&chosen);
         planner_case_fini(&laia);
     }
 }

@@ -219,7 +219,7 @@ static const struct {
     {DP_INPUT_PARTICIPATES, "participates", "worker", true, 0, 1, -1, 2, "an integer in [0, 1]"},
     {DP_INPUT_ROWS_FLOOR, "rows_floor", NULL, true, 0, 4294967295.0, -1, 4294967296.0,
      "an integer in [0, 4.29497e+09]"},
-    {DP_INPUT_POLICY, "policy", NULL, true, 0, RT_POLICY_COUNT - 1, -1, RT_POLICY_COUNT, NULL},
+    {DP_INPUT_POLICY, "policy", NULL, true, 0, RT_POLICY_COUNT, -1, RT_POLICY_COUNT + 1, NULL},
     {DP_INPUT_FORGET, "forget", NULL, true, 1, 4294967296.0, 0, 4294967297.0,
      "an integer in [1, 4.29497e+09]"},
     {DP_INPUT_LOST, "lost", "worker", true, 0, 1, -1, 2, "an integer in [0, 1]"},

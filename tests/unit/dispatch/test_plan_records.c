@@ -31,8 +31,8 @@ static dp_input records[] = {
     {.iteration = 8, .kind = DP_INPUT_TABLES, .value = 9},
     {.iteration = 9, .kind = DP_INPUT_PS_LINK, .value = 6e7},
     {.iteration = 10, .kind = DP_INPUT_SHARD_LINK, .worker = 0, .value = 3e7},
-    {.iteration = 12, .kind = DP_INPUT_POLICY, .value = RT_POLICY_LAIA},
-    {.iteration = 15, .kind = DP_INPUT_POLICY, .value = RT_POLICY_MAKESPAN},
+    {.iteration = 12, .kind = DP_INPUT_POLICY, .value = 1}, // laia
+    {.iteration = 15, .kind = DP_INPUT_POLICY, .value = 4}, // makespan
 };
 static const dp_short_batch short_batches[] = {{5, 41}, {13, 3}};
 

@@ -490,11 +490,53 @@ static void traits_are_theirs(void **state)
     assert_true(dp_policy_can(RT_POLICY_ESD, DP_POLICY_ALPHA));
     assert_true(dp_policy_can(RT_POLICY_MAKESPAN, DP_POLICY_UNEQUAL | DP_POLICY_TIME));
     assert_false(dp_policy_can(RT_POLICY_MAKESPAN, DP_POLICY_UNEQUAL | DP_POLICY_ALPHA));
-    assert_true(dp_policy_can(RT_POLICY_HERALD, DP_POLICY_TABLES));
+    assert_true(dp_policy_can(RT_POLICY_LAIA, DP_POLICY_TABLES));
     uint32_t references = 0;
     for (int kind = 0; kind < RT_POLICY_COUNT; kind++)
         references += dp_policy_can((rt_policy_kind)kind, DP_POLICY_REFERENCE);
     assert_int_equal(references, 1);
+}
+
+// Records and checkpoints of before have them.
+static void numbers_stay(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"random", "laia", "esd", "laia", "makespan"}; // 3: herald
+    for (uint32_t number = 0; number < RT_COUNT_OF(names); number++) {
+        const rt_policy_kind kind = (rt_policy_kind)rt_policy_of_number(number);
+        assert_string_equal(dp_policy_find(kind)->name, names[number]);
+        assert_int_equal(rt_policy_number(kind), number == 3 ? 1 : number);
+    }
+    assert_int_equal(rt_policy_of_number(5), RT_POLICY_COUNT);
+    assert_int_equal(rt_policy_of_number(UINT32_MAX), RT_POLICY_COUNT);
+}
+
+// herald had counts of all tables in its state even where it scored all of them.
+static void states_of_herald_are_laia_s(void **state)
+{
+    (void)state;
+    const dp_policy_config config = {
+        .worker_count = 3, .sample_count_max = 12, .seed = 5, .dispatch = {.tables = 2}};
+    dp_policy_config plain = config;
+    plain.dispatch.tables = 0;
+    void *before, *after;
+    rt_bytes bytes = {0}, again = {0};
+    assert_int_equal(dp_policy_laia.create(&config, &before, NULL), RT_OK);
+    assert_int_equal(dp_policy_laia.create(&plain, &after, NULL), RT_OK);
+    dp_policy_laia.save(before, &bytes);
+    rt_reader reader = {.next = bytes.data, .left = bytes.size};
+    assert_true(dp_policy_laia.load(after, &reader) && reader.left == 0);
+    dp_policy_laia.save(after, &again);
+    assert_true(again.size < bytes.size);
+    assert_memory_equal(again.data, bytes.data, again.size);
+    reader = (rt_reader){.next = bytes.data, .left = bytes.size - 1};
+    assert_false(dp_policy_laia.load(after, &reader));
+    reader = (rt_reader){.next = again.data, .left = again.size};
+    assert_true(dp_policy_laia.load(before, &reader) && reader.left == 0);
+    dp_policy_laia.destroy(before);
+    dp_policy_laia.destroy(after);
+    rt_bytes_fini(&bytes);
+    rt_bytes_fini(&again);
 }
 
 // ---- determinism -------------------------------------------------------------------------------
@@ -683,6 +725,6 @@ TEST_MAIN(TEST(hybrid_of_one_sample_each), TEST(hybrid_of_three_samples_each),
           TEST(hybrid_of_128_samples_each), TEST(hybrid_of_64_workers),
           TEST(planner_passes_alpha_on), TEST(laia_takes_the_best_holder),
           TEST(laia_counts_long_samples), TEST(random_is_fair), TEST(names_lead_to_their_tables),
-          TEST(traits_are_theirs), TEST(equal_seeds_give_equal_plans),
-          TEST(fingerprint_shows_everything), TEST(state_of_makespan_fits_together),
-          TEST(same_state_on_other_processors))
+          TEST(numbers_stay), TEST(states_of_herald_are_laia_s), TEST(traits_are_theirs),
+          TEST(equal_seeds_give_equal_plans), TEST(fingerprint_shows_everything),
+          TEST(state_of_makespan_fits_together), TEST(same_state_on_other_processors))

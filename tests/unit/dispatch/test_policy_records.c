@@ -73,7 +73,7 @@ static const struct {
 } policies[] = {
     {"random", &dp_policy_random, {0}, {0}},
     {"laia", &dp_policy_laia, {0}, {0}},
-    {"herald", &dp_policy_herald, {.tables = 2}, {.tables = 1}},
+    {"laia, tables", &dp_policy_laia, {.tables = 2}, {.tables = 1}},
     {"esd", &dp_policy_esd, {.alpha = 0.4, .criterion = RT_CRITERION_MIN2_MIN}, {.alpha = 1}},
     {"esd, third", &dp_policy_esd, {.alpha = 0.7, .criterion = RT_CRITERION_MIN3_MIN}, {0}},
     {"esd, third and second",

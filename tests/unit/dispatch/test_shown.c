@@ -268,8 +268,7 @@ static void who_sees_what(void **state)
 {
     (void)state;
     for (uint32_t policy = 0; policy < RT_POLICY_COUNT; policy++) {
-        const bool snapshots =
-            policy == RT_POLICY_LAIA || policy == RT_POLICY_HERALD || policy == RT_POLICY_ESD;
+        const bool snapshots = policy == RT_POLICY_LAIA || policy == RT_POLICY_ESD;
         planner_shape shape = shape_of(3, (rt_policy_kind)policy); // 8 workers
         uint32_t many = 0;
         planner_case pc;

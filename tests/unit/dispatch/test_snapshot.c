@@ -172,7 +172,8 @@ static void a_policy_that_was_set(void **context)
     for (uint32_t from = 0; from < RT_POLICY_COUNT; from++) {
         for (uint32_t to = 0; to < RT_POLICY_COUNT; to++) {
             const planner_shape shape = shape_of((rt_policy_kind)from, RT_EVICT_EMARK);
-            const dp_input set = {.kind = DP_INPUT_POLICY, .value = to};
+            const dp_input set = {.kind = DP_INPUT_POLICY,
+                                  .value = rt_policy_number((rt_policy_kind)to)};
             compare_after(&shape, 14, &set);
         }
     }

@@ -28,8 +28,7 @@ typedef struct {
 // Settings that are numbers of another type than that of the line.
 static void set_kind(scenario *s, const char *key, uint32_t number)
 {
-    static const rt_policy_kind policies[] = {RT_POLICY_RANDOM, RT_POLICY_LAIA, RT_POLICY_ESD,
-                                              RT_POLICY_HERALD};
+    static const rt_policy_kind policies[] = {RT_POLICY_RANDOM, RT_POLICY_LAIA, RT_POLICY_ESD};
     static const rt_optimizer_kind optimizers[] = {RT_OPTIMIZER_SGD, RT_OPTIMIZER_ADAGRAD,
                                                    RT_OPTIMIZER_ROWWISE_ADAGRAD, RT_OPTIMIZER_FTRL};
     fabric_shape *shape = &s->shape;
