@@ -12,6 +12,7 @@
 #include "runtime/files/rt_checkpoint.h"
 #include "runtime/files/rt_manifest.h"
 #include "runtime/files/rt_published.h"
+#include "runtime/rt_build.h"
 #include "runtime/rt_json_read.h"
 #include "runtime/rt_log.h"
 
@@ -106,6 +107,28 @@ rt_status ew_source_find(const char *folder, rt_error *error)
     return status;
 }
 
+// A configuration that cannot be read may be that of a build with other keys: then who wrote it is
+// said, too.
+static rt_status tell_writer(const char *folder, const char *path, rt_status status,
+                             rt_error *error)
+{
+    rt_error other = {0};
+    cJSON *root = NULL;
+    if (status != RT_CONFIG || !error || strncmp(error->text, path, strlen(path)) != 0)
+        return status;
+    const rt_status read = rt_manifest_read(folder, &root, &other);
+    if (read == RT_UNSUPPORTED)
+        return rt_fail(error, read, "%s", other.text);
+    const char *build = rt_json_text_of(root, "build");
+    if (!read && *build && strcmp(build, rt_build()) != 0) {
+        snprintf(other.text, sizeof other.text, "%.320s", error->text);
+        (void)rt_fail(error, status, "%s (written by lanyard %.64s; this is lanyard %s)",
+                      other.text, build, rt_build());
+    }
+    cJSON_Delete(root);
+    return status;
+}
+
 rt_status ew_source_open(const char *folder, const char *const *sets, uint32_t set_count,
                          bool reads_input, rt_config *config, ew_source *source, rt_error *error)
 {
@@ -116,7 +139,7 @@ rt_status ew_source_open(const char *folder, const char *const *sets, uint32_t s
     snprintf(path, sizeof path, "%s/config.json", folder);
     const rt_status status = load_config(path, sets, set_count, reads_input, config, error);
     if (status)
-        return status;
+        return tell_writer(folder, path, status, error);
     *source = (ew_source){.folder = folder, .config = config, .schema = rt_config_schema(config)};
     return RT_OK;
 }

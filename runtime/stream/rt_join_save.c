@@ -1,6 +1,7 @@
 // What a checkpoint keeps of a join, as it stood at the end of a step.
 #include <string.h>
 
+#include "runtime/rt_build.h"
 #include "runtime/rt_hash.h"
 #include "runtime/stream/rt_join_parts.h"
 #include "runtime/wire/rt_fields.h"
@@ -302,11 +303,13 @@ static rt_status load_records(rt_join *join, uint64_t count, rt_reader *bytes)
 
 rt_status rt_join_load(rt_join *join, rt_reader *bytes, rt_error *error)
 {
-    const bool is_known =
-        rt_reader_u32(bytes) == SAVE_MAGIC && rt_reader_u32(bytes) == SAVE_VERSION;
+    const bool is_ours = rt_reader_u32(bytes) == SAVE_MAGIC;
+    const uint32_t version = rt_reader_u32(bytes);
     const uint64_t count = rt_reader_u64(bytes);
     rt_status status = RT_DATA;
-    if (is_known && !bytes->failed)
+    if (is_ours && version > SAVE_VERSION)
+        return rt_fail_format(error, "what waits (stream.join)", version, SAVE_VERSION, NULL);
+    if (is_ours && version == SAVE_VERSION && !bytes->failed)
         status = load_records(join, count, bytes);
     if (status == RT_NO_MEMORY)
         return rt_fail(error, status, "out of memory for a join");

@@ -44,8 +44,8 @@ static void read_state(const char *folder, rt_bytes *state)
         fail_msg("%s", error.text);
 }
 
-// With another state, and a format of its own; the manifest is right.
-static void write_state(const char *folder, const rt_bytes *state, unsigned format)
+// With another state, a format of its own, and who wrote it (NULL: as it is); the manifest is right.
+static void write_all(const char *folder, const rt_bytes *state, unsigned format, const char *build)
 {
     char path[600], hash[32];
     size_t size;
@@ -59,6 +59,8 @@ static void write_state(const char *folder, const rt_bytes *state, unsigned form
     assert_non_null(root);
     cJSON_DeleteItemFromObject(root, "checksum");
     cJSON_SetNumberValue(cJSON_GetObjectItem(root, "format"), format);
+    if (build)
+        cJSON_ReplaceItemInObject(root, "build", cJSON_CreateString(build));
     cJSON_ArrayForEach(part, cJSON_GetObjectItem(root, "parts"))
     {
         if (strcmp(cJSON_GetObjectItem(part, "name")->valuestring, "planner.bin") != 0)
@@ -74,6 +76,11 @@ static void write_state(const char *folder, const rt_bytes *state, unsigned form
     cJSON_Delete(root);
     free(printed);
     free(manifest);
+}
+
+static void write_state(const char *folder, const rt_bytes *state, unsigned format)
+{
+    write_all(folder, state, format, NULL);
 }
 
 static void verify(int status, const char *says)
@@ -171,6 +178,35 @@ static void a_checkpoint_with_other_members(void **state)
     run_up(config, "run", "--resume", (const char *const[]){"stream.samples_max=96", NULL});
     assert_int_equal(run_samples("run"), 96);
     rt_bytes_fini(&saved);
+}
+
+// Keys that this build does not know: who wrote them is said.
+static void a_configuration_of_another_build(void **state)
+{
+    (void)state;
+    process p;
+    size_t size;
+    rt_bytes saved = {0}, text = {0};
+    char folder[600];
+    run_up(config, "run", NULL, NULL);
+    snprintf(folder, sizeof folder, "%s", run_path(CHECKPOINT));
+    char *json = run_file(CHECKPOINT, "config.json", &size);
+    rt_bytes_put(&text, "{\"of_tomorrow\": 1, ", 19);
+    rt_bytes_put(&text, strchr(json, '{') + 1, strlen(strchr(json, '{') + 1));
+    run_write(CHECKPOINT "/config.json", text.data, text.size);
+    verify(1, "config.json: of_tomorrow: unknown key");
+    read_state(folder, &saved);
+    write_all(folder, &saved, RT_MANIFEST_FORMAT_STATE, "0.9.9 (feed)");
+    verify(1, "(written by lanyard 0.9.9 (feed); this is lanyard ");
+    write_state(folder, &saved, RT_MANIFEST_FORMAT_STATE + 1);
+    verify(1, "manifest.json has format 4, written by lanyard");
+    run_start(&p, (const char *const[]){"eval", folder, NULL}, NULL);
+    run_must_end(&p, 1);
+    run_must_say(&p, "manifest.json has format 4, written by lanyard");
+    process_fini(&p);
+    free(json);
+    rt_bytes_fini(&saved);
+    rt_bytes_fini(&text);
 }
 
 // Of a journal, or a spool: not set aside, nothing begun anew.
@@ -318,5 +354,5 @@ static void what_is_saved_is_recorded(void **state)
 }
 
 TEST_MAIN(TEST(a_checkpoint_of_a_later_build), TEST(verify_finds_what_going_on_would),
-          TEST(a_checkpoint_with_other_members), TEST(segments_of_a_later_build),
-          TEST_SLOW(what_is_saved_is_recorded, 300))
+          TEST(a_checkpoint_with_other_members), TEST(a_configuration_of_another_build),
+          TEST(segments_of_a_later_build), TEST_SLOW(what_is_saved_is_recorded, 300))
