@@ -243,8 +243,12 @@ static bool find_whole(const char *folder, const uint32_t *iterations, uint32_t 
 {
     for (uint32_t k = count; k > 0; k--) {
         cJSON *root;
-        if (rt_checkpoint_path(folder, iterations[k - 1], path, size, NULL) ||
-            rt_manifest_read(path, &root, NULL))
+        if (rt_checkpoint_path(folder, iterations[k - 1], path, size, NULL))
+            continue;
+        const rt_status status = rt_manifest_read(path, &root, NULL);
+        if (status == RT_UNSUPPORTED) // of a later build: whoever reads it says so
+            return true;
+        if (status)
             continue;
         cJSON_Delete(root);
         return true;

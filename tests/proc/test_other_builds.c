@@ -111,6 +111,7 @@ static void must_be_of_another_build(const char *says)
 static void a_checkpoint_of_a_later_build(void **state)
 {
     (void)state;
+    process p;
     rt_bytes saved = {0};
     const uint32_t later = 77;
     char folder[600];
@@ -120,6 +121,12 @@ static void a_checkpoint_of_a_later_build(void **state)
     verify(0, "whole, iteration 4");
     write_state(folder, &saved, RT_MANIFEST_FORMAT_STATE + 1);
     must_be_of_another_build("manifest.json has format 4");
+    run_start(&p,
+              (const char *const[]){"export", run_path("run"), "--out", run_path("model"), NULL},
+              NULL);
+    run_must_end(&p, 1); // nor is an older one taken without a word
+    run_must_say(&p, "manifest.json has format 4");
+    process_fini(&p);
     write_state(folder, &saved, RT_MANIFEST_FORMAT_STATE);
     verify(0, "whole, iteration 4");
     // The first description is in the position, the second is the head's of the planner.
