@@ -5,6 +5,7 @@
 
 #include "cli/cli_top.h"
 #include "runtime/rt_json_read.h"
+#include "runtime/rt_shown.h"
 #include "runtime/watch/rt_view.h"
 
 #define SLICES_SHOWN 8
@@ -29,13 +30,11 @@ __attribute__((format(printf, 2, 3))) static void line(screen *s, const char *fo
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
+    rt_shown_clean(text);
     for (; text[at]; at++) {
-        const unsigned char c = (unsigned char)text[at];
-        shown += (c & 0xc0) != 0x80; // the first byte of a character
+        shown += ((unsigned char)text[at] & 0xc0) != 0x80; // the first byte of a character
         if (shown > CLI_TOP_COLUMNS)
             break;
-        if (c < 0x20 || c == 0x7f)
-            text[at] = '?';
     }
     text[at] = '\0';
     rt_page_add(s->text, "%s\n", text);

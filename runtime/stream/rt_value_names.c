@@ -7,6 +7,7 @@
 
 #include "runtime/config/rt_config.h"
 #include "runtime/rt_hash.h"
+#include "runtime/rt_shown.h"
 
 #define PLACES (2 * RT_VALUE_NAMES_MAX)
 
@@ -55,14 +56,26 @@ static value *place_of(rt_value_names *names, uint64_t key)
     return &names->places[at];
 }
 
+// A long one is cut, and told from others that begin alike by its hash.
+static void write_name(uint64_t key, const char *text, size_t length,
+                       char name[RT_VALUE_NAME_BYTES])
+{
+    const size_t kept = RT_VALUE_NAME_BYTES - strlen("~12345678");
+    if (rt_shown_write(text, length, name, RT_VALUE_NAME_BYTES))
+        return;
+    (void)rt_shown_write(text, length, name, kept);
+    const size_t used = strlen(name);
+    snprintf(name + used, RT_VALUE_NAME_BYTES - used, "~%08" PRIx32, (uint32_t)(key & RT_ID_MASK));
+}
+
 void rt_value_names_note(rt_value_names *names, uint64_t key, const char *text, size_t length)
 {
     pthread_mutex_lock(&names->lock);
     value *place = place_of(names, key);
     if (!place->text[0] && length > 0 && names->count < RT_VALUE_NAMES_MAX) {
         place->key = key;
-        snprintf(place->text, sizeof place->text, "%.*s", (int)rt_min_u64(length, 4096), text);
-        names->count += place->text[0] != '\0';
+        write_name(key, text, length, place->text);
+        names->count++;
     }
     pthread_mutex_unlock(&names->lock);
 }

@@ -2,14 +2,14 @@
 // people.
 //
 // Whoever reads the column notes them, others ask. Bounded: of RT_VALUE_NAMES_MAX values, those
-// that came first. Any thread.
+// that came first. A name prints (rt_shown), and no two are the same. Any thread.
 #ifndef RT_VALUE_NAMES_H
 #define RT_VALUE_NAMES_H
 
 #include "runtime/rt_base.h"
 
 #define RT_VALUE_NAMES_MAX 1024u
-#define RT_VALUE_NAME_BYTES 48u // longer ones are cut
+#define RT_VALUE_NAME_BYTES 48u // longer ones are cut, and have a part of their hash at the end
 
 typedef struct rt_value_names rt_value_names;
 

@@ -1,5 +1,6 @@
 #include "runtime/watch/rt_view.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -320,6 +321,22 @@ static void take_columns(rt_view *view, const cJSON *json)
     view->column_count = count;
 }
 
+// What is written "(empty)" is not what has no value; whoever reads labels wants each once.
+static void name_apart(const rt_view *view, rt_view_slice *slice)
+{
+    char name[RT_VIEW_NAME];
+    uint32_t turn = 1;
+    memcpy(name, slice->name, sizeof name);
+    for (const rt_view_slice *other = view->slices; other < slice;) {
+        if (strcmp(other->name, slice->name) != 0) {
+            other++;
+            continue;
+        }
+        snprintf(slice->name, sizeof slice->name, "%.48s (%" PRIu32 ")", name, ++turn);
+        other = view->slices;
+    }
+}
+
 static void take_slices(rt_view *view, const cJSON *json)
 {
     const cJSON *one;
@@ -331,6 +348,7 @@ static void take_slices(rt_view *view, const cJSON *json)
             break;
         rt_view_slice *slice = &view->slices[view->slice_count++];
         copy_text(slice->name, sizeof slice->name, one, "value");
+        name_apart(view, slice);
         slice->quality = quality_of(one);
     }
 }

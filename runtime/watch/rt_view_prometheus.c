@@ -5,9 +5,11 @@
 #include <string.h>
 
 #include "runtime/rt_build.h"
+#include "runtime/rt_shown.h"
 #include "runtime/watch/rt_view_write.h"
 
-#define LABELS_BYTES (8 * RT_VIEW_NAME)
+#define LABEL_BYTES (2 * RT_VIEW_NAME)
+#define LABELS_BYTES (2 * LABEL_BYTES + 64)
 #define TEXT_OR_NONE(text) (*(text) ? (text) : "none")
 
 static void begin(rt_page *text, const char *name, const char *type, const char *help)
@@ -31,16 +33,17 @@ static void one(rt_page *text, const char *name, const char *type, const char *h
     sample(text, name, "", value);
 }
 
-// A label's value: backslash, quote and line end escaped, and UTF-8 whatever came.
-static const char *label(const char *value, char out[3 * RT_VIEW_NAME])
+// A label's value: backslash and quote escaped, and nothing that does not print.
+static const char *label(const char *value, char out[LABEL_BYTES])
 {
+    char shown[RT_VIEW_NAME];
     size_t at = 0;
-    if (!rt_json_is_utf8(value, strlen(value)))
-        value = "?";
-    for (; *value && at + 3 < 3 * RT_VIEW_NAME; value++) {
-        if (*value == '\\' || *value == '"' || *value == '\n')
+    snprintf(shown, sizeof shown, "%s", value);
+    rt_shown_clean(shown);
+    for (const char *next = shown; *next; next++) {
+        if (*next == '\\' || *next == '"')
             out[at++] = '\\';
-        out[at++] = *value == '\n' ? 'n' : *value;
+        out[at++] = *next;
     }
     out[at] = '\0';
     return out;
@@ -50,7 +53,7 @@ static const char *label(const char *value, char out[3 * RT_VIEW_NAME])
 
 static void write_speed(const rt_view *view, const rt_view_rates *rates, rt_page *text)
 {
-    char labels[2 * RT_VIEW_NAME + 64], name[3 * RT_VIEW_NAME];
+    char labels[LABELS_BYTES], name[LABEL_BYTES];
     snprintf(labels, sizeof labels, "{version=\"%s\",policy=\"%s\"}", RT_PROGRAM_VERSION,
              label(TEXT_OR_NONE(view->policy), name));
     begin(text, "lanyard_info", "gauge", "The program and the policy of the run.");
@@ -279,7 +282,7 @@ static void write_shards(const rt_view *view, rt_page *text)
 
 static void label_column(const rt_view *view, uint32_t index, char labels[LABELS_BYTES])
 {
-    char name[3 * RT_VIEW_NAME];
+    char name[LABEL_BYTES];
     snprintf(labels, LABELS_BYTES, "{column=\"%s\"}", label(view->columns[index].name, name));
 }
 
@@ -298,7 +301,7 @@ static void write_columns(const rt_view *view, rt_page *text)
 
 static void label_slice(const rt_view *view, uint32_t index, char labels[LABELS_BYTES])
 {
-    char column[3 * RT_VIEW_NAME], name[3 * RT_VIEW_NAME];
+    char column[LABEL_BYTES], name[LABEL_BYTES];
     snprintf(labels, LABELS_BYTES, "{column=\"%s\",value=\"%s\"}",
              label(view->slice_column, column), label(view->slices[index].name, name));
 }

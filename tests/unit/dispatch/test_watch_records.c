@@ -252,6 +252,7 @@ static void what_was_sent(void **state)
     const uint16_t port = test_free_port();
     assert_int_equal(rt_config_init(&config), RT_OK);
     config.stream.source = RT_SOURCE_TCP;
+    config.stream.take_anything = true;
     snprintf(config.stream.tcp_listen, sizeof config.stream.tcp_listen, "127.0.0.1:%u", port);
     assert_int_equal(rt_live_open(&config, test_path("journal"), &live, NULL), RT_OK);
     config.stream.live = live;
@@ -438,6 +439,53 @@ static void bounds_names(void **state)
     rt_value_names_destroy(names);
 }
 
+// What values hold is shown, and steers nothing; those that differ have names that differ.
+static void names_print(void **state)
+{
+    static const struct {
+        const char *value, *name;
+    } all[] = {
+        {"tea", "tea"},
+        {"caf\xc3\xa9", "caf\xc3\xa9"},
+        {"caf\xe9", "caf\\xe9"},
+        {"caf\xe8", "caf\\xe8"},
+        {"\x1b[31m", "\\x1b[31m"},
+        {"\xc2\x9b"
+         "31m",
+         "\\xc2\\x9b31m"},
+        {"a\nb", "a\\x0ab"},
+        {"a\rb", "a\\x0db"},
+        {"\x7f", "\\x7f"},
+        {"a\xe2\x80\xa8"
+         "b",
+         "a\\xe2\\x80\\xa8b"},
+        {"a\xe2\x80\xae"
+         "b",
+         "a\\xe2\\x80\\xaeb"},
+        {"C:\\new", "C:\\new"},
+        {"\\x1b[31m", "\\x5cx1b[31m"},
+        {"\xc0\xaf", "\\xc0\\xaf"},
+        {"0123456789012345678901234567890123456789012345678", NULL},
+        {"012345678901234567890123456789012345678901234567X", NULL},
+        {"0123456789012345678901234567890123456789\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9", NULL},
+    };
+    char texts[RT_COUNT_OF(all)][RT_VALUE_NAME_BYTES];
+    rt_value_names *names;
+    (void)state;
+    assert_int_equal(rt_value_names_create("c", &names), RT_OK);
+    for (uint32_t i = 0; i < RT_COUNT_OF(all); i++) {
+        rt_value_names_note(names, rt_key(2, i), all[i].value, strlen(all[i].value));
+        rt_value_names_find(names, rt_key(2, i), texts[i]);
+        if (all[i].name && strcmp(texts[i], all[i].name) != 0)
+            fail_msg("%u: got \"%s\", want \"%s\"", i, texts[i], all[i].name);
+        assert_true(rt_json_is_utf8(texts[i], strlen(texts[i])));
+        for (uint32_t other = 0; other < i; other++)
+            assert_string_not_equal(texts[other], texts[i]);
+    }
+    rt_value_names_destroy(names);
+}
+
 TEST_MAIN(TEST(counts_columns), TEST(counts_columns_that_share_rows), TEST(which_column_is_watched),
           TEST(what_was_read), TEST(what_was_sent), TEST(judges_slices),
-          TEST(judges_single_samples), TEST(keeps_what_comes_most), TEST(bounds_names))
+          TEST(judges_single_samples), TEST(keeps_what_comes_most), TEST(bounds_names),
+          TEST(names_print))

@@ -265,6 +265,38 @@ static void tells_of_the_standby(void **state)
     rt_view_fini(view);
 }
 
+// Each series once, and a line for each, whatever the records hold.
+static void labels_are_apart(void **state)
+{
+    (void)state;
+    rt_view *view = make_view();
+    rt_page text = {0};
+    uint32_t count = 0;
+    char *lines[8] = {NULL};
+    assert_true(rt_view_take(view,
+                             "{\"record\":\"slices\",\"time_s\":2,\"column\":\"sh\\nop\\\"\","
+                             "\"values\":[{\"value\":\"(empty)\",\"samples\":1},"
+                             "{\"value\":\"(empty)\",\"samples\":2},"
+                             "{\"value\":\"(empty) (2)\",\"samples\":3},"
+                             "{\"value\":\"a\\r\\u001b\\u2028b\\\\\",\"samples\":4}]}",
+                             BEGIN_S + 2));
+    assert_int_equal(rt_view_write_prometheus(view, NULL, BEGIN_S + 2, &text), RT_OK);
+    for (char *line = strtok(text.text, "\n"); line; line = strtok(NULL, "\n")) {
+        for (const char *at = line; *at; at++)
+            assert_true((unsigned char)*at >= 0x20 && *at != 0x7f);
+        if (strncmp(line, "lanyard_slice_samples{", strlen("lanyard_slice_samples{")) == 0)
+            lines[count++] = line;
+    }
+    assert_int_equal(count, 4);
+    assert_string_equal(lines[0],
+                        "lanyard_slice_samples{column=\"sh?op\\\"\",value=\"(empty)\"} 1");
+    assert_non_null(strstr(lines[1], "value=\"(empty) (2)\"} 2"));
+    assert_non_null(strstr(lines[2], "value=\"(empty) (2) (2)\"} 3"));
+    assert_non_null(strstr(lines[3], "value=\"a?????b\\\\\"} 4"));
+    rt_page_fini(&text);
+    rt_view_fini(view);
+}
+
 // Of a label of 0 and 1 nobody is told of an accuracy.
 static void tells_of_the_accuracy(void **state)
 {
@@ -400,4 +432,4 @@ static void follows_a_file(void **state)
 
 TEST_MAIN(TEST(adds_up), TEST(alone), TEST(stays_small), TEST(goes_back), TEST(takes_no_nonsense),
           TEST(is_json), TEST(tells_of_the_standby), TEST(tells_of_the_accuracy), TEST(is_a_page),
-          TEST(is_for_prometheus), TEST(follows_a_file))
+          TEST(labels_are_apart), TEST(is_for_prometheus), TEST(follows_a_file))
