@@ -34,7 +34,7 @@
 #define BODY_BYTES_PER_S 1024u
 #define REQUEST_S 120.0
 #define HEAD_BYTES_MAX ((size_t)32 << 10)
-#define LISTEN_BACKLOG 256
+#define LISTEN_BACKLOG SOMAXCONN // those that wait for a place come in turn
 #define LAST_ANSWERS_NS UINT64_C(1000000000)
 #define DROPPED_SHARE 4u // of body_bytes_max: who sends more after a 413 is cut off
 

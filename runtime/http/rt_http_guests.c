@@ -9,8 +9,8 @@
 #include "runtime/rt_thread.h"
 
 #define LOOK_NS UINT64_C(500000000)
-#define LOOK_FULL_NS UINT64_C(50000000)
-#define SLOW_SHARE 0.02 // of what a guest may take: from then on it is slow
+#define LOOK_FULL_NS UINT64_C(25000000)
+#define SLOW_SHARE 0.01 // of what a guest may take: from then on it is slow
 #define KNOWN_NS UINT64_C(3600000000000)
 #define KNOWN_SHARE 4u  // one of so many places is for those that are known
 #define REMEMBERED 256u // addresses without a guest

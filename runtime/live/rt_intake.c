@@ -41,7 +41,7 @@ int rt_intake_listen(const char *name, const char *key, const char *address, rt_
     if (listener >= 0)
         (void)setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (listener < 0 || bind(listener, (struct sockaddr *)&place, length) != 0 ||
-        listen(listener, 64) != 0) {
+        listen(listener, SOMAXCONN) != 0) {
         const int reason = errno;
         if (listener >= 0)
             close(listener);
