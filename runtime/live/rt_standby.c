@@ -129,9 +129,10 @@ static void answer_control(standby *s, uint32_t peer, const rt_message *message)
     rt_message answer;
     rt_error error = {0};
     rt_status status = rt_control_text(message, request, sizeof request);
-    if (!rt_transport_may_ask(s->config->ops, s->endpoint, s->config->keys, peer))
+    const bool promotes = !status && strcmp(request, "promote") == 0;
+    if (promotes && !rt_transport_may_ask(s->config->ops, s->endpoint, s->config->keys, peer))
         status = rt_fail(&error, RT_REFUSED, RT_ASK_ELSEWHERE);
-    else if (!status && strcmp(request, "promote") == 0)
+    else if (promotes)
         status = rt_standby_disk_promote(&s->disk, &error);
     else
         status = rt_fail(&error, RT_STOPPED,
