@@ -113,18 +113,16 @@ static bool add_line(cli_run *run, const char *line)
 static rt_status read_metrics(cli_run *run, const char *path, FILE *file, rt_error *error)
 {
     uint64_t number_of_line = 0, bad_count = 0, bad_first = 0;
-    char *line = rt_alloc(CLI_RUN_LINE_MAX, 1);
-    if (!line)
-        return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    bool continues = false; // of a line that is longer than the buffer
-    while (fgets(line, CLI_RUN_LINE_MAX, file)) {
-        const bool ends = strchr(line, '\n') != NULL;
-        number_of_line += !continues;
-        if (!continues && (!ends || !add_line(run, line)) && bad_count++ == 0)
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t length;
+    while ((length = getline(&line, &room, file)) > 0) {
+        number_of_line++;
+        const bool is_whole = line[length - 1] == '\n' && strlen(line) == (size_t)length;
+        if ((!is_whole || !add_line(run, line)) && bad_count++ == 0)
             bad_first = number_of_line;
-        continues = !ends;
     }
-    rt_free(line);
+    free(line);
     if (ferror(file))
         return rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
     if (bad_count)
@@ -179,10 +177,10 @@ static void take_summary(cli_run *run, const cJSON *json)
 
 static rt_status read_summary(cli_run *run, const char *path, FILE *file, rt_error *error)
 {
-    char *text = rt_alloc(CLI_RUN_LINE_MAX, 1);
+    char *text = rt_alloc(CLI_RUN_SUMMARY_MAX, 1);
     if (!text)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    text[fread(text, 1, CLI_RUN_LINE_MAX - 1, file)] = '\0';
+    text[fread(text, 1, CLI_RUN_SUMMARY_MAX - 1, file)] = '\0';
     cJSON *json = cJSON_ParseWithOpts(text, NULL, true);
     if (cJSON_IsObject(json))
         take_summary(run, json);

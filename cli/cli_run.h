@@ -13,7 +13,7 @@
 #define CLI_RUN_POINTS 400u
 #define CLI_RUN_OPS (0u RT_COUNTS_MAP(RT_COUNTS_ONE, RT_COUNTS_NONE)) // those that are transfers
 #define CLI_RUN_TIMES (0u RT_TIMES_MAP(RT_COUNTS_ONE))
-#define CLI_RUN_LINE_MAX (1u << 20)
+#define CLI_RUN_SUMMARY_MAX (1u << 20)
 
 typedef enum {
     CLI_RUN_MS, // measured, from one record to the next

@@ -285,6 +285,7 @@ static void damaged_files_give_a_part(void **state)
     for (unsigned i = 0; i < 3u << 20; i++) // a line that is longer than any record
         fputc('x', file);
     fprintf(file, "\n");
+    fwrite("{\"record\":\"iteration\0\"}\n", 1, 24, file); // a bit that flipped hides no other line
     write_iteration(file, 4, 1, 10);
     fprintf(file, "{\"record\":\"iteration\",\"time_s\":5,\"cost\":10"); // cut short
     fclose(file);
@@ -294,7 +295,7 @@ static void damaged_files_give_a_part(void **state)
     assert_int_equal(report(&s, directory, NULL), 0);
     check_markup(s.page);
     expect(s.page, "partial: ");
-    expect(s.page, "metrics.jsonl: 7 of 11 lines are damaged or cut short (first: line 2)");
+    expect(s.page, "metrics.jsonl: 8 of 12 lines are damaged or cut short (first: line 2)");
     expect(s.page, "summary.json: is no JSON object");
     expect(s.page, "<td>4</td><td>1</td>"); // the iterations whose records are good
     expect(s.process.text, "cut short");
