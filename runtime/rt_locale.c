@@ -37,11 +37,22 @@ static char small(char c)
     return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
 }
 
+// The text behind a word that it begins with; NULL: it does not.
+static const char *behind(const char *text, const char *word)
+{
+    for (; *word; text++, word++)
+        if (small(*text) != small(*word))
+            return NULL;
+    return text;
+}
+
 bool rt_locale_begins(const char *text, const char *word)
 {
-    while (*word && small(*text) == small(*word)) {
-        text++;
-        word++;
-    }
-    return *word == '\0';
+    return behind(text, word) != NULL;
+}
+
+bool rt_locale_is(const char *text, const char *word)
+{
+    const char *rest = behind(text, word);
+    return rest && *rest == '\0';
 }

@@ -23,5 +23,6 @@ float rt_locale_float(const char *text);
 
 // Whether a text begins with a word; small and capital letters of ASCII are the same.
 bool rt_locale_begins(const char *text, const char *word);
+bool rt_locale_is(const char *text, const char *word); // with nothing behind it
 
 #endif

@@ -377,10 +377,8 @@ static bool is_declared_too_long(const rt_http_request *request)
 // A packed body would be taken for text, be told that it is there, and be nothing that can be read.
 static bool is_packed(const rt_http_request *request)
 {
-    static const char none[] = "identity";
     const char *text = rt_http_header(request, MHD_HTTP_HEADER_CONTENT_ENCODING);
-    const bool is_plain = text && rt_locale_begins(text, none) && !text[strlen(none)];
-    return text && *text && !is_plain;
+    return text && *text && !rt_locale_is(text, "identity");
 }
 
 // Counts what the body holds with so many bytes; false: there is no room for them.

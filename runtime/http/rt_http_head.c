@@ -6,10 +6,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 #include "runtime/config/rt_address.h"
+#include "runtime/rt_locale.h"
 
 #define NAMES_MAX 64u
 #define NAME_BYTES 256u
@@ -51,9 +51,9 @@ static void add_domains(rt_http_names *names, const char *name)
 
 static bool names_host(const struct hostent *entry, const char *name)
 {
-    bool is_it = strcasecmp(entry->h_name, name) == 0;
+    bool is_it = rt_locale_is(entry->h_name, name);
     for (char **alias = entry->h_aliases; *alias && !is_it; alias++)
-        is_it = strcasecmp(*alias, name) == 0;
+        is_it = rt_locale_is(*alias, name);
     return is_it;
 }
 
@@ -129,7 +129,7 @@ void rt_http_names_close(rt_http_names *names)
 
 static bool is_same(const char *name, const char *text, size_t length)
 {
-    return strlen(name) == length && strncasecmp(name, text, length) == 0;
+    return strlen(name) == length && rt_locale_begins(text, name);
 }
 
 // Of "HOST" or "HOST:PORT", with brackets where there are some.
@@ -203,7 +203,7 @@ static enum MHD_Result note_header(void *context, enum MHD_ValueKind kind, const
     (void)kind;
     h->is_odd |= name[strcspn(name, " \t")] != '\0';
     for (size_t i = 0; i < RT_COUNT_OF(all); i++) {
-        if (strcasecmp(name, all[i].name) != 0)
+        if (!rt_locale_is(name, all[i].name))
             continue;
         (*all[i].count)++;
         *all[i].value = value ? value : "";
@@ -235,7 +235,7 @@ static void judge_framing(const head *h, const char *version, rt_http_verdict *v
         refuse(verdict, 400, "expected Content-Length or Transfer-Encoding, found both");
     else if (h->length && (digits == 0 || digits > LENGTH_DIGITS_MAX || h->length[digits]))
         refuse(verdict, 400, "Content-Length: expected a number of bytes");
-    else if (h->codings > 1 || (h->coding && strcasecmp(h->coding, "chunked") != 0))
+    else if (h->codings > 1 || (h->coding && !rt_locale_is(h->coding, "chunked")))
         refuse(verdict, 400, "Transfer-Encoding: expected chunked");
     else if (h->coding && strcmp(version, MHD_HTTP_VERSION_1_0) == 0)
         refuse(verdict, 400, "Transfer-Encoding: expected HTTP/1.1");
@@ -267,8 +267,8 @@ static bool is_followed_link(struct MHD_Connection *connection, const char *meth
 {
     const char *mode = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Sec-Fetch-Mode");
     const char *to = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Sec-Fetch-Dest");
-    return strcmp(method, MHD_HTTP_METHOD_GET) == 0 && mode && strcasecmp(mode, "navigate") == 0 &&
-           to && strcasecmp(to, "document") == 0;
+    return strcmp(method, MHD_HTTP_METHOD_GET) == 0 && mode && rt_locale_is(mode, "navigate") &&
+           to && rt_locale_is(to, "document");
 }
 
 static void judge_page(const rt_http_names *names, const head *h, struct MHD_Connection *connection,
@@ -280,11 +280,11 @@ static void judge_page(const rt_http_names *names, const head *h, struct MHD_Con
         verdict->origin = h->origin;
         return;
     }
-    if (from && !(*from && h->host && strcasecmp(from, h->host) == 0))
+    if (from && !(*from && h->host && rt_locale_is(from, h->host)))
         refuse(verdict, MHD_HTTP_FORBIDDEN,
                "Origin: %.*s is another site; security.hosts can list it", SHOWN_BYTES_MAX,
                h->origin);
-    else if (site && strcasecmp(site, "same-origin") != 0 && strcasecmp(site, "none") != 0 &&
+    else if (site && !rt_locale_is(site, "same-origin") && !rt_locale_is(site, "none") &&
              !is_followed_link(connection, method))
         refuse(verdict, MHD_HTTP_FORBIDDEN,
                "Sec-Fetch-Site: %.*s: pages of other sites get nothing here", SHOWN_BYTES_MAX,

@@ -35,6 +35,9 @@ static void words_are_those_of_ascii(void **state)
     assert_false(rt_locale_begins("Bearer\0", "Bearer "));
     assert_false(rt_locale_begins("[", "{"));
     assert_true(rt_locale_begins("x", ""));
+    assert_true(rt_locale_is("Chunked", "chunked"));
+    assert_false(rt_locale_is("chunked, gzip", "chunked"));
+    assert_true(rt_locale_is("", ""));
 }
 
 static void *name_locale(void *context)
