@@ -1,6 +1,5 @@
 #include "runtime/wire/rt_fields.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -130,7 +129,7 @@ static bool take_number(words *text, uint32_t *number_p)
 {
     uint64_t number = 0;
     const char *begin = text->at;
-    for (; text->at < text->end && isdigit((unsigned char)*text->at); text->at++) {
+    for (; text->at < text->end && *text->at >= '0' && *text->at <= '9'; text->at++) {
         number = number * 10 + (uint64_t)(*text->at - '0');
         if (number > RECORD_BYTES_MAX)
             return false;
@@ -174,10 +173,15 @@ static bool take_part(words *text, uint32_t depth, item *one)
     return true;
 }
 
+static bool is_of_a_name(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
 static bool take_item(words *text, uint32_t depth, item *one)
 {
     *one = (item){.name = text->at};
-    while (text->at < text->end && (isalnum((unsigned char)*text->at) || *text->at == '_'))
+    while (text->at < text->end && is_of_a_name(*text->at))
         text->at++;
     one->length = (size_t)(text->at - one->name);
     if (one->length == 0 || text->at == text->end)
