@@ -371,6 +371,24 @@ def await_iteration(server, wanted):
     sys.exit(f"serve: iteration {wanted} is not there: {server.ask('/health')}")
 
 
+def tell_the_same_version(package, server, folder, number, body):
+    """Iteration, samples and age, as the folder's manifest has them: HTTP, C by Python, and numpy's reader."""
+    version = os.path.join(folder, f"ckpt-{number:012d}")
+    with open(os.path.join(version, "manifest.json"), encoding="utf-8") as file:
+        manifest = json.load(file)
+    want = [number, manifest["samples"], manifest["trained_s"]]
+    in_force, reader = package.Model(folder), package.read(version)
+    told = {"Python": [in_force.iteration, in_force.samples, in_force.trained_s],
+            "numpy": [reader.meta["iteration"], reader.meta["samples"], reader.trained_s]}
+    for what, question in (("/predict", body), ("/health", None)):
+        before = time.time()
+        model = json.loads(server.ask(what, question))["model"]
+        is_right = before - 0.01 <= model["age_s"] + want[2] <= time.time() + 0.01
+        told[what] = [model["iteration"], model["samples"], want[2] if is_right else before - model["age_s"]]
+    if any(one != want for one in told.values()) or abs(time.time() - in_force.age_s - want[2]) > 1:
+        sys.exit(f"version {number}: the folder says {want}, others {told}")
+
+
 def follow(lanyard, library, run):
     os.environ["LANYARD_LIBRARY"] = library
     import lanyard as package
@@ -412,6 +430,7 @@ def follow(lanyard, library, run):
         for number in there[:-1]:  # forwards: over a copy of what answers, then by changes
             call(lanyard, "pin", folder, "--version", str(number))
             rows[number] = await_iteration(server, number)
+            tell_the_same_version(package, server, folder, number, body)
         call(lanyard, "pin", folder, "--off")
         await_iteration(server, there[-1])
         ends.set()

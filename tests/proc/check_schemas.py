@@ -81,7 +81,9 @@ class Schema:
 
     def word(self):
         texts = ["a", "b", "c,d", "e;f", 'g"h', "i j", "é", "k|l", "t\tu", "x=1", "1.0", "nan", "NA"]
-        if self.format == "table" and self.delimiter == "\t":
+        if self.format == "json" or self.delimiter != "\t":
+            texts.append('over\ntwo "lines"')
+        else:
             texts = [text for text in texts if not set(text) & set('\t"')]
         return self.r.choice(texts) + str(self.r.randrange(6))
 
