@@ -17,6 +17,7 @@
 #include "runtime/files/rt_manifest.h"
 #include "runtime/files/rt_published.h"
 #include "runtime/rt_child.h"
+#include "runtime/rt_clock.h"
 #include "runtime/rt_hash.h"
 
 #define WRITE_LIMIT_S 900.0
@@ -282,7 +283,7 @@ static uint32_t count_old(const dp_checkpoint *c)
         if (rt_checkpoint_path(c->directory, c->past[old].iteration, path, sizeof path - 32, NULL))
             break;
         strcat(path, "/manifest.json");
-        if (stat(path, &info) != 0 || rt_unix_s() - (double)info.st_mtim.tv_sec < keep_s)
+        if (stat(path, &info) != 0 || rt_clock_age_s((double)info.st_mtim.tv_sec) < keep_s)
             break;
     }
     return old;

@@ -8,11 +8,11 @@
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "runtime/config/rt_config.h"
 #include "runtime/live/rt_journal_parts.h"
+#include "runtime/rt_clock.h"
 #include "runtime/rt_thread.h"
 #include "runtime/files/rt_own.h"
 
@@ -24,13 +24,6 @@
 #define SEGMENT_BYTES_MAX (UINT64_C(64) << 20)
 #define HOLD_NS UINT64_C(5000000000)
 #define HOLD_TURN_US 1000
-
-static uint64_t day_clock_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 void rt_journal_path(const rt_journal *journal, uint64_t first, char *path, size_t size)
 {
@@ -82,7 +75,7 @@ static rt_journal_waiting *copy_entry(const rt_journal_entry *entry)
     if (!entry->is_lent)
         copy->entry.lines = lines;
     copy->entry.note = note;
-    copy->arrival_ns = day_clock_ns();
+    copy->arrival_ns = rt_arrival_ns();
     return copy;
 }
 
@@ -138,8 +131,8 @@ rt_status rt_journal_begin_segment(rt_journal *journal, uint64_t first, rt_error
                                     journal->segment_count + 1u, sizeof *journal->segments);
     if (is_there)
         journal->segments[journal->segment_count++] =
-            (rt_journal_segment){first, head.size, rt_unix_s(), false};
-    journal->begun_s = rt_unix_s();
+            (rt_journal_segment){first, head.size, rt_steady_s(), false};
+    journal->begun_s = rt_steady_s();
     pthread_mutex_unlock(&journal->lock);
     rt_bytes_fini(&head);
     if (is_there) {
@@ -297,7 +290,7 @@ static bool is_aged(rt_journal *journal)
     const bool is_aged =
         journal->keep_s > 0 &&
         journal->segments[journal->segment_count - 1].first != journal->counts.next &&
-        rt_unix_s() - journal->begun_s > journal->keep_s / SEGMENTS_PER_LIFE;
+        rt_steady_s() - journal->begun_s > journal->keep_s / SEGMENTS_PER_LIFE;
     pthread_mutex_unlock(&journal->lock);
     return is_aged;
 }
@@ -363,7 +356,7 @@ static rt_status commit(rt_journal *journal, rt_journal_waiting *list, rt_error 
         journal->counts.next = next;
         journal->counts.lost += journal->coming_lost;
         journal->segments[journal->segment_count - 1].bytes += journal->block.size;
-        journal->segments[journal->segment_count - 1].last_s = rt_unix_s();
+        journal->segments[journal->segment_count - 1].last_s = rt_steady_s();
     }
     pthread_mutex_unlock(&journal->lock);
     if (status)
@@ -586,7 +579,7 @@ bool rt_journal_is_old(rt_journal *journal)
 {
     pthread_mutex_lock(&journal->lock);
     const bool is_old = journal->keep_s > 0 && journal->segment_count > 1 &&
-                        rt_unix_s() - journal->segments[0].last_s > journal->keep_s;
+                        rt_steady_s() - journal->segments[0].last_s > journal->keep_s;
     pthread_mutex_unlock(&journal->lock);
     return is_old;
 }
@@ -612,6 +605,11 @@ rt_status rt_journal_extents(rt_journal *journal, rt_journal_extent **extents_p,
     *extents_p = extents;
     *count_p = count;
     return RT_OK;
+}
+
+uint64_t rt_journal_last_ns(const rt_journal *journal)
+{
+    return journal->last_ns;
 }
 
 const char *rt_journal_directory(const rt_journal *journal)

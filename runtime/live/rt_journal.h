@@ -116,6 +116,9 @@ typedef struct {
 // The segments, ascending; the caller's (rt_free). Any thread. RT_NO_MEMORY.
 rt_status rt_journal_extents(rt_journal *journal, rt_journal_extent **extents_p, uint32_t *count_p);
 
+// When the last event came that was there when it was opened; 0: none is known.
+uint64_t rt_journal_last_ns(const rt_journal *journal);
+
 // Where it is.
 const char *rt_journal_directory(const rt_journal *journal);
 
@@ -132,7 +135,8 @@ typedef struct {
     size_t size;
     uint64_t first; // event
     uint32_t count;
-    uint64_t arrival_ns; // of the clock of the day
+    uint64_t arrival_ns; // rt_arrival_ns
+    uint64_t origin;     // 0: none
 } rt_journal_frame;
 
 // Goes to an event. RT_NOT_FOUND: it is not there any more, *lost_p are missing before the first

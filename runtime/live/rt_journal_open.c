@@ -11,6 +11,7 @@
 #include "runtime/config/rt_config.h"
 #include "runtime/files/rt_own.h"
 #include "runtime/live/rt_journal_parts.h"
+#include "runtime/rt_clock.h"
 
 typedef struct {
     rt_journal *journal;
@@ -65,6 +66,7 @@ static rt_status read_head(scan *s, rt_error *error)
 static void remember(scan *s, const rt_frame_head *head, const rt_bytes *rest)
 {
     rt_journal_memory *memory = &s->journal->memory;
+    s->journal->last_ns = rt_max_u64(s->journal->last_ns, head->arrival_ns);
     if (head->origin)
         rt_journal_memory_set(memory, head->origin, head->origin_last);
     if (head->note_size)
@@ -154,7 +156,7 @@ static rt_status take_last(scan *s, rt_error *error)
     journal->must_roll = s->is_damaged;
     journal->counts.next = s->next;
     journal->segments[journal->segment_count++] =
-        (rt_journal_segment){s->first, s->offset, rt_unix_s(), s->is_damaged};
+        (rt_journal_segment){s->first, s->offset, rt_steady_s(), s->is_damaged};
     return RT_OK;
 }
 
@@ -194,8 +196,9 @@ static void note_segment(rt_journal *journal, uint64_t first)
     rt_journal_path(journal, first, path, sizeof path);
     hide(path);
     (void)stat(path, &info);
+    const double written_s = rt_steady_s() - rt_clock_age_s((double)info.st_mtim.tv_sec);
     journal->segments[journal->segment_count++] =
-        (rt_journal_segment){first, (uint64_t)info.st_size, (double)info.st_mtim.tv_sec, false};
+        (rt_journal_segment){first, (uint64_t)info.st_size, written_s, false};
 }
 
 static bool has_head(rt_journal *journal, uint64_t first)

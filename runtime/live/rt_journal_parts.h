@@ -9,7 +9,7 @@
 
 typedef struct {
     uint64_t first, bytes; // bytes: of its file, as far as it is committed
-    double last_s;         // when its last event came, in seconds since 1970
+    double last_s;         // when its last event came (rt_steady_s)
     bool is_damaged;       // it is kept aside when its events are not needed any more
 } rt_journal_segment;
 
@@ -27,6 +27,7 @@ struct rt_journal {
     uint64_t bytes_max, segment_bytes;
     double keep_s;  // 0: whatever the age
     double begun_s; // the last segment, or this process
+    uint64_t last_ns; // when the last event came that was there at the start; 0: none was
     pthread_t thread;
     bool thread_runs;
     int event_fd;

@@ -140,7 +140,8 @@ static void take_frame(rt_journal *journal, const rt_frame_head *head, rt_journa
                                 .size = head->size - head->note_size,
                                 .first = head->first,
                                 .count = head->count,
-                                .arrival_ns = head->arrival_ns};
+                                .arrival_ns = head->arrival_ns,
+                                .origin = head->origin};
     if (head->first < journal->reader_next)
         skip_lines(frame, journal->reader_next - head->first);
     journal->reader_next = head->first + head->count;

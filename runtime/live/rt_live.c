@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "runtime/live/rt_live_clock.h"
 #include "runtime/rt_log.h"
 #include "runtime/stream/rt_position.h"
 #include "runtime/stream/rt_source.h"
@@ -138,6 +139,16 @@ static rt_status open_intakes(rt_live *live, rt_error *error)
     return RT_OK;
 }
 
+// Stamps of both flows are of one clock, which goes on where the last one is.
+static void go_on_with_time(rt_live *live, const char *place)
+{
+    uint64_t last_ns = 0;
+    for (rt_flow flow = 0; flow < RT_FLOWS; flow++)
+        if (live->journals.of[flow])
+            last_ns = rt_max_u64(last_ns, rt_journal_last_ns(live->journals.of[flow]));
+    rt_live_clock_resume(place, last_ns);
+}
+
 static rt_status open_all(rt_live *live, const char *place, rt_error *error)
 {
     for (rt_flow flow = 0; flow < RT_FLOWS; flow++) {
@@ -147,6 +158,7 @@ static rt_status open_all(rt_live *live, const char *place, rt_error *error)
         if (status)
             return status;
     }
+    go_on_with_time(live, place);
     return open_intakes(live, error);
 }
 
@@ -289,7 +301,9 @@ static rt_status next_line(void *context, uint64_t deadline_ns, uint32_t line_fe
     *line = (rt_line){.text = s->frame.lines,
                       .length = length,
                       .number = s->next + 1, // an event is never the header of a file
-                      .arrival_ns = s->frame.arrival_ns};
+                      .arrival_ns = s->frame.arrival_ns,
+                      .origin = s->frame.origin,
+                      .clock = RT_CLOCK_KEPT};
     s->frame.lines = end + 1;
     s->frame.size -= s->last_size;
     s->frame.count--;

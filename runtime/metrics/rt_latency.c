@@ -1,7 +1,8 @@
 #include "runtime/metrics/rt_latency.h"
 
 #include <math.h>
-#include <time.h>
+
+#include "runtime/rt_clock.h"
 
 #define BINS_PER_DOUBLING 16
 
@@ -40,11 +41,7 @@ uint64_t rt_latency_quantile_ns(const rt_latency *latency, double share)
 
 void rt_latency_add_arrivals(rt_latency *latency, const uint64_t *arrivals, uint32_t count)
 {
-    struct timespec clock;
-    if (count == 0)
-        return;
-    clock_gettime(CLOCK_REALTIME, &clock);
-    const uint64_t now = (uint64_t)clock.tv_sec * 1000000000u + (uint64_t)clock.tv_nsec;
+    const uint64_t now = rt_arrival_ns();
     for (uint32_t i = 0; i < count; i++)
         if (arrivals[i])
             rt_latency_add(latency, now - rt_min_u64(now, arrivals[i]));

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "runtime/rt_hash.h"
+#include "runtime/rt_clock.h"
 #include "runtime/rt_log.h"
 #include "runtime/stream/rt_source.h"
 #include "runtime/wire/rt_fields.h"
@@ -254,7 +255,6 @@ static bool is_renamed(const follow *f)
 // RT_AGAIN: no more is there now.
 static rt_status fill(follow *f, rt_error *error)
 {
-    struct timespec now;
     if (f->next > 0) {
         memmove(f->text, f->text + f->next, f->end - f->next);
         f->end -= f->next;
@@ -264,8 +264,7 @@ static rt_status fill(follow *f, rt_error *error)
     if (got < 0)
         return rt_fail(error, RT_IO, "%s:%" PRIu64 ": %s", f->path, f->at.line + 1,
                        strerror(errno));
-    clock_gettime(CLOCK_REALTIME, &now);
-    f->arrival_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    f->arrival_ns = rt_arrival_ns();
     f->end += (size_t)got;
     f->read_offset += (size_t)got;
     f->bytes_read += (size_t)got;
@@ -318,7 +317,7 @@ static rt_status take_line(follow *f, rt_line *line)
 static bool is_settled(const follow *f, const struct stat *info, uint64_t now_ns)
 {
     const double changed_s = (double)info->st_ctim.tv_sec + 1e-9 * (double)info->st_ctim.tv_nsec;
-    return now_ns - f->renamed_ns >= SETTLED_NS || rt_unix_s() - changed_s >= 1e-9 * SETTLED_NS;
+    return now_ns - f->renamed_ns >= SETTLED_NS || rt_clock_age_s(changed_s) >= 1e-9 * SETTLED_NS;
 }
 
 // Everything of the file was read. RT_AGAIN: more may come. RT_OK: another one is open now, or this

@@ -18,10 +18,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "runtime/http/rt_http_secrets.h"
+#include "runtime/rt_clock.h"
 #include "runtime/stream/rt_kafka_parts.h"
 
 #define METADATA_MS 2000
@@ -498,14 +498,13 @@ static void end_message(rt_kafka *k)
 // Opens a partition's first message. *is_one_p: it has a line that was not given out.
 static rt_status open_message(rt_kafka *k, rt_kafka_partition *p, bool *is_one_p, rt_error *error)
 {
-    struct timespec now;
     k->message = p->head;
     p->head = NULL;
     rt_status status = keep_text(k, error);
-    clock_gettime(CLOCK_REALTIME, &now);
-    k->arrival_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    k->arrival_ns = rt_arrival_ns();
     const int64_t stamp = stamp_of(k->message);
-    if (stamp > 0 && (uint64_t)stamp < k->arrival_ns / 1000000)
+    k->is_stamped = stamp > 0 && (uint64_t)stamp < UINT64_MAX / 1000000;
+    if (k->is_stamped)
         k->arrival_ns = (uint64_t)stamp * 1000000;
     *is_one_p = !status && k->text_size > 0 && pass_over(k, p->at.skip);
     if (!status && !*is_one_p)
@@ -581,7 +580,8 @@ static rt_status next_line(void *source, uint64_t deadline_ns, uint32_t line_fee
                       .file = (uint32_t)k->message->partition,
                       .number = (uint64_t)k->message->offset + 1,
                       .is_too_long = is_too_long,
-                      .arrival_ns = k->arrival_ns};
+                      .arrival_ns = k->arrival_ns,
+                      .clock = k->is_stamped ? RT_CLOCK_SENDER : RT_CLOCK_READER};
     return RT_OK;
 }
 

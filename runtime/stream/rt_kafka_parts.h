@@ -50,6 +50,7 @@ typedef struct {
     uint32_t text_capacity, text_next, text_size, last_next;
     uint64_t line; // of the message, the next one
     uint64_t arrival_ns;
+    bool is_stamped; // by its producer, or by the broker
     uint64_t bytes_read;
     uint64_t lost, breaks; // rt_source_counts
     rt_log_limit limit, silence;

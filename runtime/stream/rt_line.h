@@ -12,13 +12,22 @@
 #define RT_LINES_JOINED_MAX 64u // of one record whose quotes hold line feeds
 #define RT_LINES_JOINED_BYTES (64u << 10)
 
+// Whose clock says when a line came.
+typedef enum {
+    RT_CLOCK_READER, // this process, as it read: another time when it is read again
+    RT_CLOCK_KEPT,   // the one who took it; kept with the line
+    RT_CLOCK_SENDER, // of the one who sent it, as a word in the line is
+} rt_line_clock;
+
 typedef struct {
     const char *text; // length bytes; text[length] is a line end: '\n' or '\r'; others are inside
                       // only where quotes hold several lines together
     uint32_t length;
     uint32_t file;       // index of the file that it stands in
     uint64_t number;     // in that file, from 1
-    uint64_t arrival_ns; // of the clock of the day: when it came from elsewhere; 0: unknown
+    uint64_t arrival_ns; // since 1970 (rt_arrival_ns): when it came from elsewhere; 0: unknown
+    uint64_t origin;     // who sent it (rt_journal.h); 0: not known
+    rt_line_clock clock; // of arrival_ns
     bool is_too_long;    // text is empty then
 } rt_line;
 
@@ -33,10 +42,13 @@ typedef struct {
     bool is_label_odd;  // a label is neither 0 nor 1, and was taken for one of them
     uint32_t odd_label; // which
     uint32_t key_count;
-    uint64_t id;     // a hash of it
-    int64_t time_ms; // since 1970-01-01 UTC
-    float *dense;    // schema's dense_count
-    uint64_t *keys;  // room for schema's keys_per_sample_max
+    uint64_t id;        // a hash of it
+    int64_t time_ms;    // since 1970-01-01 UTC
+    int64_t arrival_ms; // as kept with the line; 0: it is not. Of events and outcomes alone, as:
+    uint64_t origin;    // who sent it; 0: not known
+    bool is_word;       // time_ms is what its sender says, not when it came
+    float *dense;       // schema's dense_count
+    uint64_t *keys;     // room for schema's keys_per_sample_max
 } rt_line_sample;
 
 // What is wrong with a line: which column, what was expected there, what was found.

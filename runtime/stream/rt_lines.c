@@ -318,7 +318,8 @@ static void take_line(rt_lines *lines, size_t line_end, uint32_t line_feeds, rt_
     size_t length = line_end - lines->next;
     line->text = lines->text + lines->next;
     line->file = lines->file;
-    line->arrival_ns = 0;
+    line->arrival_ns = line->origin = 0;
+    line->clock = RT_CLOCK_READER;
     line->number = lines->line + 1;
     lines->line += 1 + line_feeds;
     line->is_too_long = lines->is_skipping || length > RT_LINE_MAX;
