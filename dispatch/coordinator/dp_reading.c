@@ -48,6 +48,7 @@ static void write_join(const rt_join_counts *join, rt_json *json)
     rt_json_u64(json, "unmatched", join->unmatched);
     rt_json_u64(json, "repeated", join->repeated);
     rt_json_u64(json, "crowded", join->crowded);
+    rt_json_u64(json, "doubted", join->doubted);
     rt_json_end_object(json);
 }
 
@@ -67,6 +68,10 @@ static void print_join(const rt_join_counts *join)
     if (join->crowded)
         printf("%" PRIu64 " events or outcomes went before their time: stream.join.events_max\n",
                join->crowded);
+    if (join->doubted)
+        printf("%" PRIu64 " events or outcomes had times that others do not bear out: somebody's "
+               "clock is wrong\n",
+               join->doubted);
 }
 
 void dp_reading_write(const dp_reading *reading, rt_json *json)

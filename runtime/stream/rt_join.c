@@ -4,9 +4,7 @@
 
 #include "runtime/numbers/rt_negatives.h"
 #include "runtime/rt_hash.h"
-
-#define JUMP_MS INT64_C(86400000) // and a window: a time further ahead is doubted
-#define JUMPS_BELIEVED 16u
+#include "runtime/stream/rt_join_time.h"
 
 // ---- the table of ids ------------------------------------------------------------------------
 
@@ -203,6 +201,7 @@ static rt_join_record fresh(rt_join *join, uint64_t id, int64_t time_ms, rt_join
     for (uint32_t s = 0; s < STATES; s++)
         one.since[s] = RT_JOIN_NEVER;
     one.since[state] = join->step;
+    one.doubted = RT_JOIN_NEVER;
     return one;
 }
 
@@ -273,20 +272,80 @@ static void end_until(rt_join *join, int64_t time_ms)
 
 static void move_clock(rt_join *join, int64_t time_ms)
 {
-    if (join->has_clock && time_ms > join->clock_ms + JUMP_MS + join->window_ms &&
-        ++join->jumps < JUMPS_BELIEVED)
-        return;
-    join->jumps = 0;
     if (!join->has_clock || time_ms > join->clock_ms)
         join->clock_ms = time_ms;
     join->has_clock = true;
     end_until(join, join->clock_ms);
 }
 
+// By a record of this time.
+static void move_by_record(rt_join *join, int64_t time_ms)
+{
+    if (join->limit_ms == RT_JOIN_TIME_UNKNOWN)
+        return;
+    move_clock(join, time_ms < join->limit_ms ? time_ms : join->limit_ms);
+}
+
+void rt_join_limit(rt_join *join, int64_t limit_ms, int64_t now_ms)
+{
+    join->limit_ms = limit_ms;
+    join->now_ms = now_ms;
+}
+
+static int64_t now_of(const rt_join *join)
+{
+    return join->now_ms > join->clock_ms ? join->now_ms : join->clock_ms;
+}
+
+bool rt_join_clock(const rt_join *join, int64_t *clock_ms_p)
+{
+    *clock_ms_p = join->clock_ms;
+    return join->has_clock;
+}
+
 void rt_join_advance(rt_join *join, int64_t time_ms)
 {
     pthread_mutex_lock(&join->lock);
     move_clock(join, time_ms);
+    pthread_mutex_unlock(&join->lock);
+}
+
+// Its window is one of another time from now on.
+static void count_from(rt_join *join, uint32_t index, int64_t time_ms)
+{
+    rt_join_record *one = &join->records[index];
+    const bool is_in_heap = one->heap_at != RT_JOIN_NONE;
+    one->before_ms = one->known_ms;
+    one->known_ms = time_ms;
+    one->doubted = join->step;
+    heap_remove(join, index);
+    if (is_in_heap)
+        rt_join_heap_add(join, index, rt_join_end_of(join, one, one->state));
+}
+
+void rt_join_doubt(rt_join *join, uint64_t id)
+{
+    pthread_mutex_lock(&join->lock);
+    const uint32_t index = find_any(join, id);
+    if (join->has_clock && index != RT_JOIN_NONE && join->records[index].known_ms > now_of(join))
+        count_from(join, index, now_of(join));
+    pthread_mutex_unlock(&join->lock);
+}
+
+void rt_join_set_back(rt_join *join, int64_t time_ms, int64_t far_ms)
+{
+    const int64_t latest_ms = time_ms + join->window_ms + far_ms;
+    pthread_mutex_lock(&join->lock);
+    join->clock_ms = join->now_ms = time_ms;
+    for (uint32_t i = 0; i < join->record_count; i++) {
+        const rt_join_record *one = &join->records[i];
+        if (one->state == GONE || one->known_ms <= latest_ms)
+            continue;
+        if (one->time_ms >= time_ms - join->window_ms && one->time_ms <= latest_ms)
+            count_from(join, i, one->time_ms);
+        else
+            count_from(join, i, time_ms + far_ms);
+    }
     pthread_mutex_unlock(&join->lock);
 }
 
@@ -299,11 +358,12 @@ void rt_join_hold(rt_join *join, bool is_held)
     pthread_mutex_unlock(&join->lock);
 }
 
+// Its own, but of one that is late by more than a window: nobody could have answered it in time.
 static int64_t known_time(const rt_join *join, int64_t time_ms)
 {
-    if (time_ms < join->clock_ms)
-        return time_ms;
-    return join->clock_ms;
+    if (join->has_clock && time_ms < join->clock_ms - join->window_ms)
+        return now_of(join);
+    return time_ms;
 }
 
 // Of a rt_join_record in this state.
@@ -405,7 +465,8 @@ static rt_status settle_offer(rt_join *join)
         return RT_OK;
     }
     rt_join_heap_add(join, index, time_ms + join->window_ms);
-    end_until(join, join->clock_ms); // its time may be over already
+    if (join->has_clock)
+        end_until(join, join->clock_ms); // its time may be over already
     return RT_OK;
 }
 
@@ -414,7 +475,7 @@ rt_status rt_join_admit(rt_join *join)
     rt_status status = RT_OK;
     pthread_mutex_lock(&join->lock);
     rt_assert(join->offered != RT_JOIN_NONE && join->ready_first == RT_JOIN_NONE);
-    move_clock(join, join->records[join->offered].time_ms);
+    move_by_record(join, join->records[join->offered].time_ms);
     make_room(join);
     if (join->ready_first == RT_JOIN_NONE)
         status = settle_offer(join);
@@ -466,13 +527,23 @@ static rt_status answer(rt_join *join, uint64_t id, int64_t time_ms, rt_join_lab
     return RT_OK;
 }
 
+// An outcome that comes after the window of its event, though no clock has told of its end yet.
+static void end_before(rt_join *join, uint64_t id, int64_t time_ms)
+{
+    const uint32_t index = find_any(join, id);
+    if (index != RT_JOIN_NONE && join->records[index].state == WAITING && !join->is_held &&
+        join->records[index].end_ms < time_ms)
+        end_one(join, index);
+}
+
 rt_status rt_join_outcome(rt_join *join, uint64_t id, int64_t time_ms, rt_join_labels labels,
                           bool *taken_p)
 {
     rt_status status = RT_OK;
     pthread_mutex_lock(&join->lock);
     rt_assert(join->ready_first == RT_JOIN_NONE);
-    move_clock(join, time_ms);
+    move_by_record(join, time_ms);
+    end_before(join, id, time_ms);
     if (join->slot_count == 0 || rt_join_find(join, id) == RT_JOIN_NONE)
         make_room(join);
     *taken_p = join->ready_first == RT_JOIN_NONE;
@@ -576,6 +647,8 @@ rt_status rt_join_create(const rt_join_settings *settings, rt_join **join_p, rt_
     join->all = (uint8_t)((1u << join->label_count) - 1);
     join->window_ms = (int64_t)(settings->join.window_s * 1000);
     join->late_ms = (int64_t)(settings->join.late_s * 1000);
+    join->limit_ms = INT64_MAX;
+    join->now_ms = INT64_MIN;
     join->free = join->ready_first = join->gone_first = join->offered = RT_JOIN_NONE;
     pthread_mutex_init(&join->lock, NULL);
     *join_p = join;

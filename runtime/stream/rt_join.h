@@ -13,8 +13,9 @@
 // unanswered events are dropped and this one has an answer. A correction is of the labels of one
 // outcome, and an event has one at most.
 //
-// The clock is the latest time that was seen. A time that is more than a day and a window ahead of
-// it does not move it until 16 in a row are: one wrong date does not end all waiting.
+// The clock is the latest time that was given, but never beyond a limit (rt_join_time.h): what is
+// ahead of that waits as its own time says, until it is doubted; then its window is one of now. A
+// record that comes more than a window late has its whole window, too.
 //
 // A correction takes back the label 0 that was trained: weight 0 and label w where the event has
 // weight w, so that its gradient is that of label 1 less that of label 0, -w (rt_batch.h). Summed
@@ -50,6 +51,7 @@ typedef struct {
     uint64_t unmatched;        // outcomes that found no event, until their time was over
     uint64_t repeated;         // events and outcomes whose id had its own already: left out
     uint64_t crowded;          // that went before their time, for want of room
+    uint64_t doubted;          // whose times others do not bear out (rt_join_time.h)
 } rt_join_counts;
 
 typedef struct {
@@ -81,6 +83,20 @@ rt_status rt_join_admit(rt_join *join);
 // (*) *taken_p false: others became ready first, the outcome is to be given again. RT_NO_MEMORY.
 rt_status rt_join_outcome(rt_join *join, uint64_t id, int64_t time_ms, rt_join_labels labels,
                           bool *taken_p);
+
+// From now on no record moves the clock beyond limit_ms; at the start none is held back.
+// RT_JOIN_TIME_UNKNOWN: none moves it at all. now_ms: what it is now, if that is later than the
+// clock, for those whose own time does not count.
+void rt_join_limit(rt_join *join, int64_t limit_ms, int64_t now_ms);
+
+// The time of what has this id, and is ahead of the clock, is wrong: it counts as one of now.
+void rt_join_doubt(rt_join *join, uint64_t id);
+
+// The clock was wrong: it goes back, and what would wait longer than far_ms and a window does not.
+void rt_join_set_back(rt_join *join, int64_t time_ms, int64_t far_ms);
+
+// False: nothing has moved it yet.
+bool rt_join_clock(const rt_join *join, int64_t *clock_ms_p);
 
 // (*) Moves the clock: for who knows the time without a record.
 void rt_join_advance(rt_join *join, int64_t time_ms);

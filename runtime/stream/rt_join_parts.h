@@ -16,10 +16,13 @@ typedef enum { OFFERED, WAITING, READY, KEPT, LATE, GONE, STATES } rt_join_state
 
 typedef struct {
     uint64_t id;
-    int64_t time_ms;        // as it was given
-    int64_t known_ms;       // not above the clock when it came in
-    int64_t end_ms;         // of waiting, or of being kept
-    uint64_t number;        // in the order of coming
+    int64_t time_ms;   // as it was given
+    int64_t known_ms;  // that counts for it: its own; of one that came late, or is doubted: the
+                       // clock's then
+    uint64_t doubted;  // step in which that was changed; RT_JOIN_NEVER
+    int64_t before_ms; // what it was before
+    int64_t end_ms;    // of waiting, or of being kept
+    uint64_t number;   // in the order of coming
     uint64_t since[STATES]; // step in which a state began
     uint64_t turns[2];      // order among the ready, of READY and LATE
     rt_join_state state;
@@ -55,8 +58,8 @@ struct rt_join {
     bool remembers;
     uint64_t step, numbers, turns;
     int64_t clock_ms;
+    int64_t limit_ms, now_ms; // rt_join_limit
     bool has_clock, is_held;
-    uint32_t jumps; // in a row
     rt_join_counts counts;
 };
 

@@ -40,7 +40,8 @@ typedef struct {
     XX(T, late)                   \
     XX(T, unmatched)              \
     XX(T, repeated)               \
-    XX(T, crowded)
+    XX(T, crowded)                \
+    NONE(T, doubted)
 RT_FIELDS(counts_fields, rt_join_counts, COUNTS,
           "events:8 outcomes:8 waiting:8 kept:8 unanswered:8 late:8 unmatched:8 repeated:8 "
           "crowded:8");
@@ -58,8 +59,8 @@ RT_FIELDS(told_fields, told, TOLD,
 
 void rt_join_tell(const rt_join *join, rt_bytes *bytes)
 {
-    const told all = {join->step,      join->numbers, join->turns, join->clock_ms,
-                      join->has_clock, join->jumps,   join->counts};
+    const told all = {join->step, join->numbers, join->turns, join->clock_ms, join->has_clock,
+                      0,          join->counts};
     rt_fields_put(bytes, &told_fields, &all, 1);
 }
 
@@ -73,7 +74,6 @@ bool rt_join_seek(rt_join *join, rt_reader *bytes)
     join->turns = all.turns;
     join->clock_ms = all.clock_ms;
     join->has_clock = all.has_clock != 0;
-    join->jumps = all.jumps;
     join->counts = all.counts;
     join->counts.waiting = join->counts.kept = 0; // of what rt_join_load brings
     return true;
@@ -135,6 +135,14 @@ static rt_status read_labels(const rt_join *join, uint32_t flags, rt_join_record
     return RT_OK;
 }
 
+// The time that counted for it at the end of a step.
+static int64_t known_at(const rt_join_record *one, uint64_t step)
+{
+    if (one->doubted != RT_JOIN_NEVER && one->doubted > step)
+        return one->before_ms;
+    return one->known_ms;
+}
+
 static void save_one(const rt_join *join, const rt_join_record *one, rt_join_state state,
                      uint64_t step, rt_bytes *bytes)
 {
@@ -142,7 +150,7 @@ static void save_one(const rt_join *join, const rt_join_record *one, rt_join_sta
                            4u * one->is_trained | 8u * one->is_unanswered;
     rt_bytes_put_u64(bytes, one->id);
     rt_bytes_put_u64(bytes, (uint64_t)one->time_ms);
-    rt_bytes_put_u64(bytes, (uint64_t)one->known_ms);
+    rt_bytes_put_u64(bytes, (uint64_t)known_at(one, step));
     rt_bytes_put_u64(bytes, one->number);
     rt_bytes_put_u64(bytes, one->turns[state == LATE]);
     rt_bytes_put_u32(bytes, state);
@@ -187,7 +195,7 @@ void rt_join_settle(rt_join *join, uint64_t step)
 
 static rt_status read_one(rt_join *join, rt_reader *bytes, rt_join_record *one)
 {
-    *one = (rt_join_record){.id = rt_reader_u64(bytes)};
+    *one = (rt_join_record){.id = rt_reader_u64(bytes), .doubted = RT_JOIN_NEVER};
     one->time_ms = (int64_t)rt_reader_u64(bytes);
     one->known_ms = (int64_t)rt_reader_u64(bytes);
     one->number = rt_reader_u64(bytes);

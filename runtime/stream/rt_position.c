@@ -59,8 +59,9 @@ static uint64_t next_event(rt_reader *position, rt_reader *parser)
 }
 
 // What the parser keeps, what the join does (RT_POSITION_JOIN_BYTES behind the samples left out;
-// the size and bytes of the position of outcomes), and the size of the first. A position without a
-// join says nothing of that: then sizes, or the magic number, do not fit.
+// size and bytes of the position of outcomes; the same of what only newer builds have), and the
+// size of the first. A position without a join says nothing of that: then sizes, or the magic
+// number, do not fit.
 static bool find_outcomes(const rt_reader *parser, rt_reader *outcomes)
 {
     uint64_t own, size;
@@ -73,7 +74,12 @@ static bool find_outcomes(const rt_reader *parser, rt_reader *outcomes)
     rt_fields_pass(&rest, RT_POSITION_JOIN_BYTES);
     rt_fields_pass(&rest, RT_POSITION_OUTCOME_BYTES);
     size = rt_reader_u64(&rest);
-    *outcomes = rest;
+    *outcomes = (rt_reader){rest.next, size, false};
+    rt_reader_take(&rest, size, 1);
+    if (rest.left > 0)
+        size = rt_reader_u64(&rest);
+    else
+        size = 0;
     return !rest.failed && size == rest.left;
 }
 

@@ -147,6 +147,11 @@ static __attribute__((noinline)) bool set_aside(rt_stream *stream, const rt_line
     if (stream->joined || stream->holds_outcomes) {
         if (!stream->schema.has_times)
             sample->time_ms = rt_joined_arrival_ms(line->arrival_ns);
+        sample->arrival_ms = 0;
+        if (line->clock == RT_CLOCK_KEPT)
+            sample->arrival_ms = rt_joined_arrival_ms(line->arrival_ns);
+        sample->origin = line->origin;
+        sample->is_word = stream->schema.has_times || line->clock == RT_CLOCK_SENDER;
         stream->last = *sample;
         stream->has_event = true;
         return true;

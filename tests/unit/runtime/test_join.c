@@ -8,6 +8,7 @@
 #include "runtime/numbers/rt_negatives.h"
 #include "runtime/rt_hash.h"
 #include "runtime/stream/rt_join.h"
+#include "runtime/stream/rt_join_time.h"
 
 #define EVENTS 3000u
 #define WINDOW_MS 50000
@@ -340,26 +341,97 @@ static void test_no_more_than_there_is_room_for(void **state)
     rt_join_destroy(join);
 }
 
-static void test_one_wrong_date_moves_nothing(void **state)
+// What is ahead of the limit moves nothing; once it is doubted its window is one of now.
+static void test_a_limit_holds_the_clock(void **state)
 {
     (void)state;
     static outputs out;
     const rt_join_settings settings = settings_of(RT_LATE_DROP, 1);
     rt_join *join = make_join(&settings);
+    int64_t clock_ms;
     const input inputs[] = {{1, 1000, true, false, 1},
                             {9, INT64_C(253402300799000), true, false, 1}, // the year 9999
+                            {8, INT64_C(253402300799000), false, true, 1},
                             {1, 2000, false, true, 1},
-                            {9, 3000, false, true, 1}};
+                            {7, 3000, true, false, 1}};
+    const input later = {2, 4001 + WINDOW_MS, true, false, 1};
+    out.count = 0;
+    rt_join_limit(join, 3000, 0);
+    for (uint32_t i = 0; i < RT_COUNT_OF(inputs); i++)
+        put(join, &inputs[i], &out);
+    assert_int_equal(out.count, 1);
+    assert_true(out.items[0].id == 1 && out.items[0].label == 1);
+    assert_true(rt_join_clock(join, &clock_ms) && clock_ms == 3000);
+    rt_join_doubt(join, 9);
+    rt_join_doubt(join, 9); // once
+    rt_join_limit(join, 4001 + WINDOW_MS, 0);
+    put(join, &later, &out);
+    assert_int_equal(out.count, 3); // 9 and 7, of 3000 both
+    assert_int_equal(rt_join_statistics(join).waiting, 1);
+    rt_join_destroy(join);
+}
+
+// Without a limit that is known nothing ends at all.
+static void test_nothing_ends_before_a_clock(void **state)
+{
+    (void)state;
+    static outputs out;
+    const rt_join_settings settings = settings_of(RT_LATE_DROP, 1);
+    const input first = {1, 1000, true, false, 1}, later = {2, 2001 + WINDOW_MS, true, false, 1};
+    const input outcome = {1, 1001 + WINDOW_MS, false, true, 1}; // late by its own time
+    rt_join *join = make_join(&settings);
+    int64_t clock_ms;
+    out.count = 0;
+    rt_join_limit(join, RT_JOIN_TIME_UNKNOWN, RT_JOIN_TIME_UNKNOWN);
+    put(join, &first, &out);
+    put(join, &later, &out);
+    assert_false(rt_join_clock(join, &clock_ms));
+    assert_int_equal(out.count, 0);
+    put(join, &outcome, &out);
+    assert_int_equal(out.count, 1);
+    assert_true(out.items[0].id == 1 && out.items[0].label == 0);
+    rt_join_destroy(join);
+}
+
+// An event that is late by more than a window waits as long as others do, from when it comes.
+static void test_what_is_late_has_its_window(void **state)
+{
+    (void)state;
+    static outputs out;
+    const rt_join_settings settings = settings_of(RT_LATE_DROP, 1);
+    const input inputs[] = {{1, 10 * WINDOW_MS, true, false, 1},
+                            {2, 1000, true, false, 1},
+                            {3, 2000, true, false, 1},
+                            {2, 11 * WINDOW_MS, false, true, 1},
+                            {4, 11 * WINDOW_MS + 1, true, false, 1}};
+    rt_join *join = make_join(&settings);
     out.count = 0;
     for (uint32_t i = 0; i < RT_COUNT_OF(inputs); i++)
         put(join, &inputs[i], &out);
+    assert_int_equal(out.count, 3);
+    assert_true(out.items[0].id == 2 && out.items[0].label == 1);
+    assert_true(out.items[1].label == 0 && out.items[2].label == 0);
+    rt_join_destroy(join);
+}
+
+// A clock that was wrong goes back: what waited by it does not wait for ever.
+static void test_a_clock_goes_back(void **state)
+{
+    (void)state;
+    static outputs out;
+    const rt_join_settings settings = settings_of(RT_LATE_DROP, 1);
+    const int64_t wrong_ms = INT64_C(3155760000000), far_ms = 1000;
+    const input wrong = {1, wrong_ms, true, false, 1}, right = {2, 5000, true, false, 1};
+    const input later = {3, 5000 + WINDOW_MS + far_ms + 2, true, false, 1};
+    rt_join *join = make_join(&settings);
+    out.count = 0;
+    put(join, &wrong, &out);
+    put(join, &right, &out);
+    rt_join_set_back(join, 5000, far_ms);
+    assert_int_equal(out.count, 0);
+    put(join, &later, &out);
     assert_int_equal(out.count, 2);
-    assert_true(out.items[0].id == 1 && out.items[0].label == 1 && out.items[1].label == 1);
-    for (uint32_t i = 0; i < 16; i++) { // so many are believed
-        const input later = {100 + i, INT64_C(900000000000) + i, true, false, 1};
-        put(join, &later, &out);
-    }
-    assert_int_equal(out.count, 2 + 15); // those that waited are of the time before
+    assert_int_equal(rt_join_statistics(join).waiting, 1);
     rt_join_destroy(join);
 }
 
@@ -613,6 +685,7 @@ static void test_damaged_bytes_are_refused(void **state)
 TEST_MAIN(TEST(test_what_every_event_comes_to), TEST(test_dropped_without_an_outcome),
           TEST(test_edges_of_the_window), TEST(test_held_windows_end_later),
           TEST(test_an_event_that_waits_comes_again), TEST(test_no_more_than_there_is_room_for),
-          TEST(test_one_wrong_date_moves_nothing), TEST(test_goes_on_from_any_step),
-          TEST(test_damaged_bytes_are_refused), TEST(test_outcomes_fill_the_labels_that_they_name),
-          TEST(test_dropped_without_any_label))
+          TEST(test_a_limit_holds_the_clock), TEST(test_nothing_ends_before_a_clock),
+          TEST(test_what_is_late_has_its_window), TEST(test_a_clock_goes_back),
+          TEST(test_goes_on_from_any_step), TEST(test_damaged_bytes_are_refused),
+          TEST(test_outcomes_fill_the_labels_that_they_name), TEST(test_dropped_without_any_label))

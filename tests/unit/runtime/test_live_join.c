@@ -16,6 +16,7 @@
 #include "runtime/transport/rt_keys.h"
 #include "tests/support/config_case.h"
 #include "tests/support/test.h"
+#include "tests/support/test_clock.h"
 
 #define EVENTS                                                                          \
     "stream.table.columns=[{\"name\":\"id\",\"kind\":\"id\"},{\"name\":\"c\",\"kind\":" \
@@ -168,7 +169,7 @@ static void only_outcomes_are_sent(void **state)
                 "404 {\"error\":\"expected POST /outcomes or GET /health\"}");
     must_answer("POST", "/outcomes", "e2,1\ne1,0\n", "200 {\"stored\":2}");
     assert_int_equal(rt_stream_open(&config.stream, 1, &stream, &error), RT_OK);
-    must_train(2, "2:1 1:0 ");
+    must_train(2, "1:0 2:1 ");
     close_live();
 }
 
@@ -274,6 +275,40 @@ static void what_was_not_taken_comes_first(void **state)
     must_train(1, "3:0 ");
     close_live();
     end_keeping();
+}
+
+static void set_day(int64_t seconds)
+{
+    atomic_store(&test_clock.realtime_ns, seconds * 1000000000);
+}
+
+// The machine's clock is set while events wait, as that of a box without a battery is: nobody's
+// window ends, and windows end as ever by the time that passes.
+static void a_clock_that_is_set_ends_no_window(void **state)
+{
+    (void)state;
+    static const int64_t days_s[] = {100, 1800000000, 1800007200, 1800000000, 5};
+    char body[100], want[200] = "";
+    window_s = "600";
+    set_day(days_s[0]);
+    open_live("http", "tcp");
+    for (size_t i = 0; i < RT_COUNT_OF(days_s); i++) {
+        set_day(days_s[i]);
+        snprintf(body, sizeof body, "e%zu,%zu\nx,%zu\n", i, i, 20 + i);
+        must_answer("POST", "/events", body, "200 {\"stored\":2}");
+        send_lines(tcp_ports[RT_FLOW_OUTCOMES], "x,0\n", "1\n"); // it is read as far as that
+        snprintf(body, sizeof body, "%zu:0 ", 20 + i);
+        must_train(1, body);
+        snprintf(want + strlen(want), sizeof want - strlen(want), "%zu:1 ", i);
+    }
+    send_lines(tcp_ports[RT_FLOW_OUTCOMES], "e0,1\ne1,1\ne2,1\ne3,1\ne4,1\n", "5\n");
+    must_train(RT_COUNT_OF(days_s), want);
+    assert_int_equal(rt_stream_statistics(stream).join.unanswered, 0);
+    must_answer("POST", "/events", "f,9\n", "200 {\"stored\":1}");
+    test_clock_stop();
+    test_clock_move(601);
+    must_train(1, "9:0 ");
+    close_live();
 }
 
 static void what_has_no_journal_is_told_of(void **state)
@@ -446,5 +481,6 @@ static void a_feeder_goes_on(void **state)
 
 TEST_MAIN(TEST(outcomes_by_http), TEST(only_outcomes_are_sent), TEST(outcomes_by_a_second_port),
           TEST(goes_on_where_both_stood), TEST(what_was_not_taken_comes_first),
-          TEST(what_has_no_journal_is_told_of), TEST(what_only_looks_like_a_journal),
-          TEST(a_disk_that_takes_nothing), TEST(only_known_keys_feed), TEST(a_feeder_goes_on))
+          TEST(a_clock_that_is_set_ends_no_window), TEST(what_has_no_journal_is_told_of),
+          TEST(what_only_looks_like_a_journal), TEST(a_disk_that_takes_nothing),
+          TEST(only_known_keys_feed), TEST(a_feeder_goes_on))
