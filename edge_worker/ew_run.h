@@ -67,6 +67,7 @@ typedef struct {
     ew_phase phase;
     ew_job job;
     bool apply;         // the job's iteration counts
+    bool is_untrained;  // it is predicted only
     uint64_t iteration; // of the job
     ew_finish finish;
     ew_mark mark;

@@ -354,13 +354,14 @@ static rt_status write_dense(void *context, const float *values, const float *st
     return status;
 }
 
-static void shift(const void *context, float log_odds, const float *more_odds, float *values)
+static uint32_t shifts(const void *context, float log_odds, const float *more_odds,
+                       float by[RT_LABELS_MAX])
 {
     const ew_trainer *t = context;
-    ew_model_shift(t->config.model, log_odds, more_odds, values);
+    return ew_model_shifts(t->config.model, log_odds, more_odds, by);
 }
 
-const ew_weights_ops ew_trainer_weights = {read_dense, write_dense, shift};
+const ew_weights_ops ew_trainer_weights = {read_dense, write_dense, shifts};
 
 // Tensors by name; values and state: host copies of the two blocks, state NULL to leave it out.
 static uint32_t list_tensors(const ew_trainer *t, const float *values, const float *state,

@@ -170,11 +170,12 @@ static rt_status start_training(ew_run *w, rt_error *error)
 {
     const rt_wire_slice *slice = &w->job.slice->counts;
     if (begins_weights(w, slice)) {
-        const float *more_odds = w->job.slice->more_odds;
-        const rt_status status = ew_weights_begin(&w->weights, slice->log_odds, more_odds, error);
+        const rt_status status = ew_weights_begin(&w->weights, error);
         if (status)
             return status;
     }
+    ew_weights_shift(&w->weights, slice->log_odds, w->job.slice->more_odds);
+    w->is_untrained = slice->flags & DP_SLICE_UNTRAINED;
     w->phase = EW_PHASE_TRAINS;
     w->report.times.dense_ns = w->summed_ns - w->trained_ns;
     if (!w->device.unified)
@@ -223,7 +224,7 @@ static bool awaits_verdict(const ew_run *w)
 static void step_rows(ew_run *w, bool apply)
 {
     w->phase = EW_PHASE_STEPS_ROWS;
-    w->apply = apply || !w->config->config->guard_skip_bad_batches;
+    w->apply = !w->is_untrained && (apply || !w->config->config->guard_skip_bad_batches);
     ew_trainer_rows(w->trainer, w->job.slice, w->apply);
 }
 

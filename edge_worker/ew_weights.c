@@ -123,15 +123,20 @@ static rt_status send_blocks(ew_weights *w, rt_error *error)
     return RT_OK;
 }
 
-rt_status ew_weights_begin(ew_weights *w, float log_odds, const float *more_odds, rt_error *error)
+rt_status ew_weights_begin(ew_weights *w, rt_error *error)
 {
     if (!w->shared)
         return RT_OK;
     rt_status status = w->ops->read(w->context, w->values, w->state, error);
     if (status)
         return status;
-    w->ops->shift(w->context, log_odds, more_odds, w->values);
     return send_blocks(w, error);
+}
+
+void ew_weights_shift(ew_weights *w, float log_odds, const float *more_odds)
+{
+    if (w->shared)
+        w->shifted = w->ops->shifts(w->context, log_odds, more_odds, w->by);
 }
 
 rt_status ew_weights_share(ew_weights *w, rt_error *error)
@@ -145,7 +150,21 @@ rt_status ew_weights_share(ew_weights *w, rt_error *error)
     return send_blocks(w, error);
 }
 
-static rt_status send_steps(ew_weights *w, uint64_t iteration, const rt_wire_dense_step *step,
+// Of the shard's part.
+static void put_shifts(const ew_weights *w, uint32_t shard, rt_wire_dense_step *step)
+{
+    for (uint32_t l = 0; l < RT_LABELS_MAX; l++) {
+        uint32_t at;
+        step->at[l] = 0;
+        step->by[l] = 0;
+        if (w->by[l] == 0 || rt_stripes_owner(&w->stripes, w->shifted + l, &at) != shard)
+            continue;
+        step->at[l] = at;
+        step->by[l] = w->by[l];
+    }
+}
+
+static rt_status send_steps(ew_weights *w, uint64_t iteration, rt_wire_dense_step *step,
                             rt_error *error)
 {
     for (uint32_t s = 0; s < w->stripes.shard_count; s++) {
@@ -155,6 +174,7 @@ static rt_status send_steps(ew_weights *w, uint64_t iteration, const rt_wire_den
         if (rt_message_create(&message, RT_MESSAGE_DENSE_STEP, w->sender, iteration, 1,
                               sizeof *step))
             return rt_fail(error, RT_NO_MEMORY, "out of memory");
+        put_shifts(w, s, step);
         memcpy(rt_message_payload(&message), step, sizeof *step);
         const rt_status status = ew_exchange_post(w->exchange, s, &message, error);
         if (status)
@@ -188,7 +208,7 @@ rt_status ew_weights_step(ew_weights *w, uint64_t iteration, bool applies, bool 
     w->ahead = alone;
     if (alone)
         return RT_OK;
-    rt_wire_dense_step step = {applies, 1};
+    rt_wire_dense_step step = {.applies = applies, .scale = 1};
     if (applies)
         step.scale = rt_optimizer_scale(&w->optimizer, w->stripes.count, gradients);
     return send_steps(w, iteration, &step, error);

@@ -16,8 +16,10 @@
 typedef struct {
     rt_status (*read)(void *context, float *values, float *state, rt_error *error);
     rt_status (*write)(void *context, const float *values, const float *state, rt_error *error);
-    // What the training that follows does to the values before its step (ew_micro_batch).
-    void (*shift)(const void *context, float log_odds, const float *more_odds, float *values);
+    // What training with these log odds adds to the values before its step: by[i] to the one at i
+    // behind what is returned.
+    uint32_t (*shifts)(const void *context, float log_odds, const float *more_odds,
+                       float by[RT_LABELS_MAX]);
 } ew_weights_ops;
 
 typedef struct {
@@ -31,6 +33,8 @@ typedef struct {
     uint64_t begun;   // iteration that the run goes on after
     uint64_t version; // iteration of the last step that the model has
     bool ahead;       // the shards have not heard of it: it was trained alone
+    uint32_t shifted; // of the iteration in progress: where values are shifted
+    float by[RT_LABELS_MAX];
 
     // a fetch
     uint64_t wanted;                 // version; while left > 0
@@ -47,9 +51,10 @@ void ew_weights_fini(ew_weights *weights);
 void ew_weights_resume(ew_weights *weights, uint64_t iteration);
 
 // Before the first gradient of the run, of the worker that names them: the shards get the weights.
-// log_odds, more_odds: as the training that follows will shift them.
-rt_status ew_weights_begin(ew_weights *weights, float log_odds, const float *more_odds,
-                           rt_error *error);
+rt_status ew_weights_begin(ew_weights *weights, rt_error *error);
+
+// By what the training that begins will shift the weights, which its step then tells the shards.
+void ew_weights_shift(ew_weights *weights, float log_odds, const float *more_odds);
 
 // The sum of an iteration is complete, gradients holds it. The step is told to the shards, unless
 // this worker trained alone.

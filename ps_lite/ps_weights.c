@@ -1,6 +1,7 @@
 #include "ps_lite/ps_weights.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #define NOBODY UINT32_MAX
@@ -147,6 +148,14 @@ rt_status ps_weights_sum(ps_weights *weights, uint64_t iteration, uint32_t first
     return RT_OK;
 }
 
+static bool shifts_fit(const ps_weights *weights, const rt_wire_dense_step *step)
+{
+    for (uint32_t l = 0; l < RT_LABELS_MAX; l++)
+        if (step->by[l] != 0 && (step->at[l] >= weights->value_count || !isfinite(step->by[l])))
+            return false;
+    return true;
+}
+
 static rt_status take_step(ps_weights *weights, uint32_t worker, const rt_message *message,
                            rt_error *error)
 {
@@ -167,11 +176,15 @@ static rt_status take_step(ps_weights *weights, uint32_t worker, const rt_messag
                        worker, iteration);
     }
     if (!are_there(weights) || iteration != weights->version + 1 ||
-        weights->summed != weights->value_count || step.applies > 1 || !(step.scale >= 0))
+        weights->summed != weights->value_count || step.applies > 1 || !(step.scale >= 0) ||
+        !shifts_fit(weights, &step))
         return rt_fail(error, RT_WIRE,
                        "worker %" PRIu32 ": a dense step of iteration %" PRIu64
                        ", whose sum is not complete or which cannot be",
                        worker, iteration);
+    for (uint32_t l = 0; l < RT_LABELS_MAX; l++)
+        if (step.by[l] != 0)
+            weights->block[step.at[l]] += step.by[l];
     if (step.applies)
         rt_optimizer_step_scaled(&weights->optimizer, weights->value_count, iteration, step.scale,
                                  weights->block, weights->block + weights->value_count,

@@ -13,6 +13,7 @@
 #define RT_SITE_BOXES_MAX 64u
 #define RT_THREADS_MAX 256u // of a worker
 #define RT_FIELDS_MAX 256u  // the field is the top byte of a key
+#define RT_LABELS_MAX 8     // of a sample
 
 // For our own bugs only, never for bytes of a peer or a file. Stays on in release builds.
 #define rt_assert(condition) \

@@ -28,8 +28,7 @@ static dp_slice_limits limits_of(const dp_run *c, const rt_schema *schema)
                               .lookup_count_max = sample_count_max * c->planner.keys_per_sample_max,
                               .slot_count = c->planner.slot_count[0],
                               .hands = config->dispatch.hand_over,
-                              .sums = config->dispatch.reduce,
-                              .is_trained = c->own.model != NULL};
+                              .sums = config->dispatch.reduce};
     if (config->ps_homes == RT_HOMES_PLANNED)
         limits.shard_count = config->ps_shard_count;
     return limits;
@@ -99,6 +98,7 @@ static void feed_resumed(const dp_run *c, dp_feed_config *feed)
     feed->sequence_first = c->resumed.sequence_next;
     feed->restored = c->resumed.planner;
     feed->scale = c->resumed.beside.scale;
+    feed->rate = &c->resumed.beside.rate;
 }
 
 // Reading and planning begin: the stream is the feed's.
@@ -118,6 +118,7 @@ static rt_status create_feed(dp_run *c, rt_error *error)
                            .epoch = c->epoch,
                            .sequence_first = 1,
                            .scale = c->initial.scale,
+                           .has_model = c->own.model != NULL,
                            .lineup = &c->resumed.restored.lineup,
                            .iteration = c->resumed.restored.iteration,
                            .input_count = c->resumed.restored.input_count,

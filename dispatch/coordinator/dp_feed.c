@@ -168,6 +168,7 @@ static void forget_callers(dp_feed_config *config)
     config->journal = config->ledger = NULL;
     config->position = config->ids = config->lineup = config->waiting = NULL;
     config->scale = NULL;
+    config->rate = NULL;
 }
 
 // To the planner, which is restored, or made already.
@@ -249,6 +250,10 @@ static rt_status open_all(dp_feed *feed, rt_stream *stream, rt_error *error)
     if (feed->stop_fd < 0)
         return rt_fail(error, RT_LIMIT, "cannot create an event descriptor");
     feed->stream = stream;
+    rt_base_rate_init(&feed->rate, config->config, config->has_model);
+    if (config->rate)
+        feed->rate = *config->rate;
+    feed->stood_rate = feed->rate;
     status = lend_threads(feed, config->restored, error);
     if (status)
         return status;

@@ -15,6 +15,7 @@
 #include "dispatch/planner/dp_snapshot.h"
 #include "dispatch/plan/dp_slice_wire.h"
 #include "runtime/config/rt_config.h"
+#include "runtime/stream/rt_base_rate.h"
 #include "runtime/stream/rt_position.h"
 #include "runtime/stream/rt_scale.h"
 #include "runtime/stream/rt_stream.h"
@@ -38,10 +39,12 @@ typedef struct {
     uint32_t refused;       // look-ups of keys that have no row yet (rows.admit)
     rt_bytes state;         // rt_stream_tell, dp_planner_save
     rt_bytes ids;           // rt_stream_save_ids
-    rt_bytes scale;         // rt_scale_save, rt_stream_save; empty: dense features stay as they are
+    rt_bytes scale;         // rt_scale_save, rt_stream_save, rt_base_rate_save; empty: dense
+                            // features stay as they are
     rt_bytes scale_bin;     // the same as a model's file: dp_feed_put_scale
     uint64_t scale_samples; // that it was learnt from
     uint32_t sample_count;
+    bool is_untrained; // predicted only (rt_base_rate.h)
     uint32_t arrival_count;
     uint64_t *arrivals; // arrival_count, by sample: nanoseconds of the clock of the day; 0: unknown
     uint64_t participants; // workers that train it
@@ -87,8 +90,10 @@ typedef struct {
     dp_planner *restored;
     const rt_bytes *lineup; // dp_participants_save; NULL or empty: none
     const rt_scale *scale;
-    uint32_t iteration;   // trained last
-    uint64_t input_count; // records taken until then
+    const rt_base_rate *rate; // as it stood; NULL: the run begins
+    bool has_model;           // with a model
+    uint32_t iteration;       // trained last
+    uint64_t input_count;     // records taken until then
     const rt_bytes *position;
     const rt_bytes *waiting; // rt_stream_save; empty or NULL: nothing waits
     const rt_bytes *ids;

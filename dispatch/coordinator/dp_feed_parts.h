@@ -17,9 +17,10 @@
 
 typedef struct {
     rt_batch batch;
-    rt_bytes end;     // of the batch: where the stream goes on
-    rt_scale *scale;  // as it stood at the end; NULL: none
-    dp_ranges ranges; // before scaling
+    rt_bytes end;      // of the batch: where the stream goes on
+    rt_scale *scale;   // as it stood at the end; NULL: none
+    rt_base_rate rate; // likewise
+    dp_ranges ranges;  // before scaling
     uint64_t dense_clipped;
     uint64_t read_ns;
     uint64_t *arrivals; // arrival_count of the batch's samples, the first ones
@@ -30,7 +31,8 @@ struct dp_feed {
     dp_feed_config config; // without planner: the caller's only while creating
     uint32_t batch_size;
     rt_stream *stream;
-    rt_scale *scale; // the reader's; NULL: dense features stay as they are
+    rt_scale *scale;   // the reader's; NULL: dense features stay as they are
+    rt_base_rate rate; // the reader's
     dp_planner *planner;
     rt_pool *pool;            // lent to the planner; NULL: it needs none
     dp_participants *chooser; // NULL: nobody chooses
@@ -44,9 +46,10 @@ struct dp_feed {
     rt_bytes ids;          // of the events before the first that is read; the reader's
     rt_bytes stood;        // where the stream goes on after the batch that was planned last
     rt_scale *stood_scale; // likewise
-    rt_bytes waiting;      // restored; the reader's
-    rt_bytes input_end;    // where it ended, once the reader has seen that; else empty
-    dp_planned *planned;   // config.planned_max
+    rt_base_rate stood_rate;
+    rt_bytes waiting;    // restored; the reader's
+    rt_bytes input_end;  // where it ended, once the reader has seen that; else empty
+    dp_planned *planned; // config.planned_max
     rt_queue *free_batches, *full_batches;
     rt_queue *free_planned, *full_planned;
     pthread_t reader, planning;

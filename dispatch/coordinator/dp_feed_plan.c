@@ -164,6 +164,7 @@ static rt_status finish_plan(dp_feed *feed, const dp_plan *plan, const dp_feed_b
     const rt_batch *batch = &read->batch;
     planned->iteration = plan->iteration;
     planned->sample_count = plan->sample_count;
+    planned->is_untrained = batch->learning.is_untrained;
     planned->participants = plan->participants;
     planned->fingerprint = dp_plan_fingerprint(plan);
     dp_account_add(&feed->config.costs, plan, &planned->account);
@@ -217,6 +218,7 @@ static rt_status plan_one(dp_feed *feed, dp_feed_batch *read, dp_planned *planne
     rt_stream_settle(feed->stream, &feed->stood);
     if (feed->scale)
         rt_scale_copy(read->scale, feed->stood_scale);
+    feed->stood_rate = read->rate;
     return status;
 }
 
@@ -249,6 +251,7 @@ static rt_status plan_flush(dp_feed *feed, bool is_cut, bool is_last, dp_planned
         rt_scale_save(feed->stood_scale, &planned->scale);
     planned->scale_samples = dp_feed_scale_samples(feed);
     rt_stream_save(feed->stream, &feed->stood, &planned->scale);
+    rt_base_rate_save(&feed->stood_rate, &planned->scale);
     if (planned->state.failed || feed->stood.failed || planned->scale.failed ||
         planned->ids.failed || dp_feed_put_scale(feed, &planned->scale_bin))
         return RT_NO_MEMORY;

@@ -21,8 +21,11 @@ static rt_status read_one(dp_feed *feed, dp_feed_batch *into, uint32_t batch_siz
 {
     uint64_t begin = rt_now_ns();
     rt_status status = rt_stream_read(feed->stream, &into->batch, batch_size, error);
-    if (!status)
+    if (!status) {
         scale_one(feed, into);
+        rt_base_rate_note(&feed->rate, &into->batch, rt_stream_pending(feed->stream));
+        into->rate = feed->rate;
+    }
     if (!status && rt_tables_fold(&rt_stream_schema(feed->stream)->tables, &into->batch))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for a batch");
     const uint64_t *arrivals = rt_stream_arrivals(feed->stream, &into->arrival_count);

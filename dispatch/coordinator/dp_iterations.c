@@ -111,8 +111,9 @@ static rt_status check_verdict(dp_run *c, const dp_flight *f, rt_error *error)
     const uint32_t iteration = f->planned->iteration, max = config->guard_bad_batches_max;
     const uint64_t told =
         f->reported & f->planned->participants; // who sits out does not hear of it
-    const uint64_t skips = f->bad && config->guard_skip_bad_batches ? told : 0;
-    const char *though = f->bad ? "the others did" : "but every loss is finite";
+    const bool is_skipped = f->planned->is_untrained || (f->bad && config->guard_skip_bad_batches);
+    const uint64_t skips = is_skipped ? told : 0;
+    const char *though = is_skipped ? "the others did" : "but every loss is finite";
     if (f->skipped != skips)
         return rt_fail(error, RT_WIRE,
                        "iteration %" PRIu32 ": workers %#" PRIx64 " applied nothing, %s", iteration,

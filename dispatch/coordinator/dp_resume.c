@@ -398,8 +398,8 @@ static rt_status load_state(resume *r, const dp_saved *saved, dp_resumed *resume
         return status;
     status = load_planner(r, saved, &planner, resumed);
     if (!status)
-        status = dp_state_take_rest(&rest, r->config->tally, r->config->limits.dense_count,
-                                    &resumed->beside, &r->damage);
+        status = dp_state_take_rest(&rest, r->config->tally, r->config->config,
+                                    r->config->limits.dense_count, &resumed->beside, &r->damage);
     if (status) {
         dp_planner_destroy(r->planner);
         r->planner = NULL;

@@ -28,7 +28,8 @@ rt_status dp_state_open(const rt_bytes *state, rt_bytes *position, rt_reader *pl
 static rt_status take_scale(rt_reader *rest, uint32_t dense_count, rt_scale **scale_p,
                             rt_error *error)
 {
-    if (rest->left == 0 || rt_ids_are_next(rest) || rt_stream_waiting_is_next(rest))
+    if (rest->left == 0 || rt_ids_are_next(rest) || rt_stream_waiting_is_next(rest) ||
+        rt_base_rate_is_next(rest))
         return RT_OK;
     if (rt_scale_create(dense_count, 0, scale_p))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
@@ -40,8 +41,8 @@ static rt_status take_scale(rt_reader *rest, uint32_t dense_count, rt_scale **sc
     return status;
 }
 
-rt_status dp_state_take_rest(rt_reader *rest, dp_tally *tally, uint32_t dense_count,
-                             dp_state_rest *out, rt_error *error)
+rt_status dp_state_take_rest(rt_reader *rest, dp_tally *tally, const rt_config *config,
+                             uint32_t dense_count, dp_state_rest *out, rt_error *error)
 {
     rt_bytes_clear(&out->waiting);
     rt_bytes_clear(&out->ids);
@@ -53,6 +54,10 @@ rt_status dp_state_take_rest(rt_reader *rest, dp_tally *tally, uint32_t dense_co
         return status;
     if (!rt_stream_take_waiting(rest, &out->waiting))
         return rt_fail(error, RT_DATA, "the events that wait (stream.join) are cut off");
+    rt_base_rate_init(&out->rate, config, false);
+    status = rt_base_rate_load(&out->rate, rest, error);
+    if (status)
+        return status;
     rt_bytes_put(&out->ids, rest->next, rest->left);
     return RT_OK;
 }
@@ -96,7 +101,8 @@ static rt_status check_rest(const dp_state_check *check, rt_reader *rest, rt_err
     rt_status status = dp_tally_create(&config, &tally, error);
     if (status)
         return status;
-    status = dp_state_take_rest(rest, tally, check->schema.dense_count, &beside, error);
+    status =
+        dp_state_take_rest(rest, tally, check->config, check->schema.dense_count, &beside, error);
     dp_state_rest_fini(&beside);
     dp_tally_destroy(tally);
     return status;

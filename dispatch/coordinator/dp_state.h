@@ -6,6 +6,7 @@
 
 #include "dispatch/coordinator/dp_tally.h"
 #include "dispatch/planner/dp_snapshot.h"
+#include "runtime/stream/rt_base_rate.h"
 #include "runtime/stream/rt_scale.h"
 
 // Its first part: the position in the stream, then what dp_planner_load reads; and what comes
@@ -14,13 +15,15 @@ rt_status dp_state_open(const rt_bytes *state, rt_bytes *position, rt_reader *pl
                         rt_reader *rest, rt_error *error);
 
 // What comes behind the planner's state: sums, the scale (NULL: dense features stay as they are, as
-// with checkpoints of versions that knew none), events that wait, names. All the caller's.
+// with checkpoints of versions that knew none), events that wait, what is known of base rates,
+// names. All the caller's.
 typedef struct {
     rt_scale *scale;
     rt_bytes waiting, ids;
+    rt_base_rate rate;
 } dp_state_rest;
-rt_status dp_state_take_rest(rt_reader *rest, dp_tally *tally, uint32_t dense_count,
-                             dp_state_rest *out, rt_error *error);
+rt_status dp_state_take_rest(rt_reader *rest, dp_tally *tally, const rt_config *config,
+                             uint32_t dense_count, dp_state_rest *out, rt_error *error);
 void dp_state_rest_fini(dp_state_rest *rest);
 
 // Whether a run of this configuration could go on from a state: begin, tell every row, check.

@@ -1,10 +1,12 @@
 #include "dispatch/plan/dp_broadcast.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "runtime/rt_hash.h"
 #include "runtime/stream/rt_tables.h"
+#include "runtime/wire/rt_bytes.h"
 
 static uint64_t padded(uint64_t bytes)
 {
@@ -32,10 +34,17 @@ static uint32_t key_count(const rt_batch *batch)
     return count;
 }
 
+static bool says_what_is_learnt(const rt_batch *batch)
+{
+    return batch->learning.unknown || batch->learning.is_untrained || rt_batch_shifts(batch);
+}
+
 static uint64_t batch_bytes(const rt_batch *batch)
 {
     const uint64_t samples = batch->sample_count, labels = samples * batch->label_count;
-    return sizeof(rt_wire_batch) + (batch->is_weighted ? 2 : 1) * padded(labels * sizeof(float)) +
+    const uint64_t learning = says_what_is_learnt(batch) ? sizeof(rt_wire_learning) : 0;
+    return sizeof(rt_wire_batch) + learning +
+           (batch->is_weighted ? 2 : 1) * padded(labels * sizeof(float)) +
            padded(samples * batch->dense_count * sizeof(float)) +
            padded((samples + 1) * sizeof(uint32_t)) + key_count(batch) * sizeof(uint64_t);
 }
@@ -75,6 +84,13 @@ static void put_unfolded(uint8_t *at, const rt_batch *batch)
     }
 }
 
+static uint8_t *put_learning(uint8_t *at, const rt_batch_learning *learning)
+{
+    rt_wire_learning wire = {.unknown = learning->unknown, .is_untrained = learning->is_untrained};
+    memcpy(wire.log_odds, learning->log_odds, sizeof wire.log_odds);
+    return put(at, &wire, sizeof wire);
+}
+
 static rt_status reserve(dp_broadcast *broadcast, uint64_t more)
 {
     uint64_t want = broadcast->batch_bytes + more;
@@ -93,13 +109,16 @@ static rt_status reserve(dp_broadcast *broadcast, uint64_t more)
 
 rt_status dp_broadcast_add_batch(dp_broadcast *broadcast, const rt_batch *batch)
 {
-    const uint32_t flags = batch->is_weighted ? DP_BATCH_WEIGHTED : 0;
+    const uint32_t flags = (batch->is_weighted ? DP_BATCH_WEIGHTED : 0) |
+                           (says_what_is_learnt(batch) ? DP_BATCH_LEARNING : 0);
     const rt_wire_batch head = {batch->sample_count | flags, key_count(batch)};
     uint64_t bytes = batch_bytes(batch), samples = batch->sample_count;
     if (reserve(broadcast, bytes))
         return RT_NO_MEMORY;
     uint8_t *at = broadcast->batches + broadcast->batch_bytes;
     at = put(at, &head, sizeof head);
+    if (flags & DP_BATCH_LEARNING)
+        at = put_learning(at, &batch->learning);
     at = put(at, batch->labels, samples * batch->label_count * sizeof(float));
     if (batch->is_weighted)
         at = put(at, batch->weights, samples * batch->label_count * sizeof(float));
@@ -225,6 +244,25 @@ static rt_status append_all(const dp_broadcast_limits *limits, const rt_wire_bat
     return RT_OK;
 }
 
+// False: they cannot be.
+static bool take_learning(rt_reader *in, const dp_broadcast_limits *limits,
+                          rt_batch_learning *learning)
+{
+    rt_wire_learning wire;
+    if (!rt_reader_get(in, &wire, 1, sizeof wire))
+        return false;
+    const uint64_t all = rt_bits_below(limits->more_labels + 1);
+    for (uint32_t l = 0; l < RT_LABELS_MAX; l++)
+        if (!isfinite(wire.log_odds[l]) || (wire.log_odds[l] != 0 && !(all >> l & 1)))
+            return false;
+    if (wire.unknown & ~all || wire.is_untrained > 1)
+        return false;
+    memcpy(learning->log_odds, wire.log_odds, sizeof wire.log_odds);
+    learning->unknown = (uint8_t)wire.unknown;
+    learning->is_untrained = wire.is_untrained;
+    return true;
+}
+
 rt_status dp_broadcast_next_batch(dp_broadcast_reader *reader, rt_batch *batch, rt_error *error)
 {
     const dp_broadcast_limits *limits = &reader->limits;
@@ -235,7 +273,10 @@ rt_status dp_broadcast_next_batch(dp_broadcast_reader *reader, rt_batch *batch, 
         return bad(error, "fewer batches than it announces");
     memcpy(&head, bytes, sizeof head);
     const bool is_weighted = head.sample_count & DP_BATCH_WEIGHTED;
-    head.sample_count &= ~DP_BATCH_WEIGHTED;
+    rt_batch_learning learning = {0};
+    if (head.sample_count & DP_BATCH_LEARNING && !take_learning(in, limits, &learning))
+        return bad(error, "impossible log odds of its labels");
+    head.sample_count &= ~(DP_BATCH_WEIGHTED | DP_BATCH_LEARNING);
     uint64_t samples = head.sample_count;
     if (samples == 0 || samples > limits->sample_count_max ||
         head.key_count > samples * limits->keys_per_sample_max)
@@ -256,5 +297,8 @@ rt_status dp_broadcast_next_batch(dp_broadcast_reader *reader, rt_batch *batch, 
         return bad(error, "several labels without weights");
     if (!labels || (is_weighted && !weights) || !dense || !offsets || !keys)
         return bad(error, "fewer bytes than its samples need");
-    return append_all(limits, &head, labels, weights, dense, offsets, keys, batch, error);
+    const rt_status status =
+        append_all(limits, &head, labels, weights, dense, offsets, keys, batch, error);
+    batch->learning = learning;
+    return status;
 }

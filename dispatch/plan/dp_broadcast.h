@@ -6,9 +6,9 @@
 // bytes to every worker.
 //
 // Layout of a BATCH payload: rt_wire_broadcast, input_count x rt_wire_input, then batch_count times
-// rt_wire_batch, labels (float, sample by sample), weights likewise, dense features (float, sample
-// by sample), key offsets (uint32_t, sample_count + 1), keys; every array padded to 8 bytes.
-// Everything is validated on arrival.
+// rt_wire_batch, rt_wire_learning, labels (float, sample by sample), weights likewise, dense
+// features (float, sample by sample), key offsets (uint32_t, sample_count + 1), keys; every array
+// padded to 8 bytes. Everything is validated on arrival.
 #ifndef DP_BROADCAST_H
 #define DP_BROADCAST_H
 
@@ -37,11 +37,21 @@ typedef struct {
 _Static_assert(sizeof(rt_wire_input) == 32, "wire layout");
 
 #define DP_BATCH_WEIGHTED 0x80000000u
+#define DP_BATCH_LEARNING 0x40000000u
 typedef struct {
-    uint32_t sample_count; // DP_BATCH_WEIGHTED: its samples have weights, behind the labels
+    uint32_t sample_count; // DP_BATCH_WEIGHTED: its samples have weights, behind the labels;
+                           // DP_BATCH_LEARNING: an rt_wire_learning follows
     uint32_t key_count;
 } rt_wire_batch;
 _Static_assert(sizeof(rt_wire_batch) == 8, "wire layout");
+
+// rt_batch_learning, where it says anything.
+typedef struct {
+    float log_odds[RT_LABELS_MAX];
+    uint32_t unknown;
+    uint32_t is_untrained;
+} rt_wire_learning;
+_Static_assert(sizeof(rt_wire_learning) == 40, "wire layout");
 
 // Collects what the next message carries. Grows to the largest message; one thread.
 typedef struct {

@@ -6,7 +6,7 @@
 
 #include "runtime/rt_hash.h"
 
-#define LOG_ODDS_MAX 24.0f // 2^32 samples of one label and none of the other: 22.9
+#define LOG_ODDS_MAX 100.0f // from many samples of one label alone, of large weights, to the other
 
 static uint64_t padded(uint64_t bytes)
 {
@@ -24,7 +24,7 @@ static uint64_t where(bool is_so, uint64_t number)
 #define SLICE_ARRAYS(XX)                                              \
     XX(labels, float, label_count(c, limits))                         \
     XX(weights, float, weight_count(c, limits))                       \
-    XX(more_odds, float, c->iteration == 1 ? limits->more_labels : 0) \
+    XX(more_odds, float, more_odds_count(c, limits))                  \
     XX(dense, float, (uint64_t)c->sample_count * limits->dense_count) \
     XX(bag_offsets, uint32_t, bag_offset_count(c, limits))            \
     XX(lookup_rows, uint32_t, c->lookup_count)                        \
@@ -76,6 +76,11 @@ static uint64_t label_count(const rt_wire_slice *c, const dp_slice_limits *limit
 static uint64_t weight_count(const rt_wire_slice *c, const dp_slice_limits *limits)
 {
     return where(c->flags & DP_SLICE_WEIGHTED, label_count(c, limits));
+}
+
+static uint64_t more_odds_count(const rt_wire_slice *c, const dp_slice_limits *limits)
+{
+    return where(c->flags & DP_SLICE_SHIFTS, limits->more_labels);
 }
 
 static uint64_t home_count(const rt_wire_slice *c, uint32_t count)
@@ -182,10 +187,13 @@ static rt_wire_slice slice_counts(const dp_plan *plan, const dp_slice *slice, co
     const uint32_t lookup_count = count_lookups(slice, batch, limits);
     bool uniform = !(batch && batch->has_gaps) &&
                    lookup_count == (uint64_t)slice->sample_count * limits->field_count;
+    const bool shifts = batch && rt_batch_shifts(batch);
+    const bool is_untrained = batch && batch->learning.is_untrained;
     const uint64_t flags =
         where(uniform, DP_SLICE_UNIFORM) | where(weighted, DP_SLICE_WEIGHTED) |
         where(plan->iteration == 0, DP_SLICE_FLUSH) | where(limits->shard_count, DP_SLICE_HOMES) |
-        where(limits->hands, DP_SLICE_HANDS) | where(limits->sums, DP_SLICE_SUMS);
+        where(limits->hands, DP_SLICE_HANDS) | where(limits->sums, DP_SLICE_SUMS) |
+        where(shifts, DP_SLICE_SHIFTS) | where(is_untrained, DP_SLICE_UNTRAINED);
     rt_wire_slice counts = {.flags = (uint32_t)flags,
                             .iteration = plan->iteration,
                             .batch_samples =
@@ -231,6 +239,14 @@ static uint32_t put_bags(const rt_batch *batch, uint32_t sample, uint32_t field_
     return bags[field_count];
 }
 
+// Labels that train nothing are as those that a sample lacks.
+static void leave_out(const rt_batch *batch, float *labels, float *weights)
+{
+    for (uint32_t l = 0; l < batch->label_count; l++)
+        if (batch->learning.unknown >> l & 1)
+            labels[l] = weights[l] = 0;
+}
+
 static void put_samples(const dp_slice *slice, const rt_batch *batch, const dp_slice_limits *limits,
                         const dp_slice_view *view)
 {
@@ -250,6 +266,8 @@ static void put_samples(const dp_slice *slice, const rt_batch *batch, const dp_s
         memcpy(labels + to, batch->labels + from, label_bytes);
         if (weights)
             memcpy(weights + to, batch->weights + from, label_bytes);
+        if (weights && batch->learning.unknown)
+            leave_out(batch, labels + to, weights + to);
         if (batch->dense_count)
             memcpy(dense + (size_t)k * batch->dense_count,
                    batch->dense + (size_t)sample * batch->dense_count,
@@ -448,9 +466,8 @@ rt_status dp_slice_encode(const dp_plan *plan, uint32_t worker, const rt_batch *
 {
     const dp_slice *slice = &plan->slices[worker];
     rt_wire_slice counts = slice_counts(plan, slice, batch, limits);
-    const bool has_odds = plan->iteration == 1 && !limits->is_trained;
-    if (has_odds)
-        counts.log_odds = rt_batch_log_odds(batch);
+    if (counts.flags & DP_SLICE_SHIFTS)
+        counts.log_odds = batch->learning.log_odds[0];
     uint64_t bytes = payload_bytes(&counts, limits);
     rt_status status = rt_message_create(message, RT_MESSAGE_SLICE, sender, sequence, 1, bytes);
     if (status)
@@ -460,8 +477,9 @@ rt_status dp_slice_encode(const dp_plan *plan, uint32_t worker, const rt_batch *
     memset(payload, 0, bytes);
     memcpy(payload, &counts, sizeof counts);
     lay_out(payload, &counts, limits, &view);
-    for (uint32_t l = 0; l < limits->more_labels && has_odds; l++)
-        WRITABLE(view.more_odds, float)[l] = rt_batch_label_log_odds(batch, l + 1);
+    if (view.more_odds)
+        memcpy(WRITABLE(view.more_odds, float), batch->learning.log_odds + 1,
+               limits->more_labels * sizeof(float));
     if (batch)
         put_samples(slice, batch, limits, &view);
     put_rows(slice, batch, limits, &view);
@@ -517,14 +535,17 @@ static rt_status check_counts(const rt_wire_slice *c, const dp_slice_limits *lim
 {
     bool flush = c->flags & DP_SLICE_FLUSH;
     const bool has_odds = c->log_odds != 0 || signbit(c->log_odds);
-    if ((has_odds && c->iteration != 1) || !(fabsf(c->log_odds) <= LOG_ODDS_MAX))
+    const bool shifts = c->flags & DP_SLICE_SHIFTS;
+    if ((has_odds && !shifts) || (shifts && flush) || !(fabsf(c->log_odds) <= LOG_ODDS_MAX))
         return bad(error, "impossible log odds of its labels");
+    if (c->flags & DP_SLICE_UNTRAINED && flush)
+        return bad(error, "its iteration does not fit its kind");
     if (limits->more_labels && c->sample_count && !(c->flags & DP_SLICE_WEIGHTED))
         return bad(error, "several labels without weights");
     if (flush != (c->iteration == 0) || (c->cut && !flush))
         return bad(error, "its iteration does not fit its kind");
     if (c->flags & ~(DP_SLICE_UNIFORM | DP_SLICE_FLUSH | DP_SLICE_WEIGHTED | DP_SLICE_HOMES |
-                     DP_SLICE_HANDS | DP_SLICE_SUMS) ||
+                     DP_SLICE_HANDS | DP_SLICE_SUMS | DP_SLICE_SHIFTS | DP_SLICE_UNTRAINED) ||
         !(c->flags & DP_SLICE_HOMES) != (limits->shard_count == 0) ||
         !(c->flags & DP_SLICE_HANDS) != !limits->hands ||
         !(c->flags & DP_SLICE_SUMS) != !limits->sums || flush != (c->dense_chunk_floats == 0) ||

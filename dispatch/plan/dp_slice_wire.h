@@ -18,7 +18,9 @@
 #define DP_SLICE_HOMES 8u    // homes of rows are planned: operations name the shard they are about
 #define DP_SLICE_HANDS 16u   // rows go from worker to worker: pushes and pulls name the worker
 #define DP_SLICE_SUMS 32u    // trainers may sum: gradients name the worker
-#define DP_PUSH_WHOLE 0x80u  // with a reason: DP_OP_WHOLE
+#define DP_SLICE_SHIFTS 64u  // biases are shifted (rt_batch_learning): log_odds, more_odds
+#define DP_SLICE_UNTRAINED 128u // predicted only: applied nowhere
+#define DP_PUSH_WHOLE 0x80u     // with a reason: DP_OP_WHOLE
 
 typedef struct {
     uint32_t flags;
@@ -33,7 +35,7 @@ typedef struct {
     uint32_t dense_chunk_floats;      // of a message of the dense exchange; of a flush: 0
     uint64_t fingerprint;             // of the whole plan, for the report; 0: not known, or a flush
     uint64_t workers;   // mask of those that take part in the iteration; of a flush: 0
-    float log_odds;     // iteration 1: of label 1 in the whole batch (the first); else 0
+    float log_odds;     // SHIFTS: added to the bias of the output (the first); else 0
     uint32_t sum_count; // rows whose gradients are summed here
     uint32_t push_late; // of the pushes, the last so many follow the pulls
     uint32_t forget_count;
@@ -48,7 +50,7 @@ typedef struct {
     rt_wire_slice counts;
     const float *labels;         // sample_count x labels of a sample
     const float *weights;        // likewise; NULL: all are 1
-    const float *more_odds;      // iteration 1: log_odds of the labels after the first; else NULL
+    const float *more_odds;      // SHIFTS: log_odds of the labels after the first; else NULL
     const float *dense;          // sample_count x dense_count
     const uint32_t *bag_offsets; // sample_count x field_count + 1; NULL when uniform
     const uint32_t *lookup_rows; // lookup_count, index into rows
@@ -99,7 +101,6 @@ typedef struct {
     uint32_t shard_count; // 0: homes are not planned
     bool hands;           // dispatch.hand_over: slices say which rows go from worker to worker
     bool sums;            // dispatch.reduce: and which gradients
-    bool is_trained;      // the run begins with a model: its output has a bias already
 } dp_slice_limits;
 
 // The message for one worker of a plan. sequence counts slices from 1 (training iterations and

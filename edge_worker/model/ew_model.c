@@ -511,25 +511,26 @@ double ew_model_loss(const ew_model *model)
     return loss_sum;
 }
 
-static bool shifts_bias(const ew_model *model, float log_odds, const float *more_odds)
+uint32_t ew_model_shifts(const ew_model *model, float log_odds, const float *more_odds,
+                         float by[RT_LABELS_MAX])
 {
-    bool shifts = log_odds != 0 && !model->config.class_count; // a softmax has no odds of 1
-    for (uint32_t l = 1; l < model->truth_count && more_odds; l++)
-        shifts |= more_odds[l - 1] != 0;
-    return shifts && model->config.model.base_rate_auto;
+    memset(by, 0, RT_LABELS_MAX * sizeof *by);
+    if (model->config.model.base_rate_auto && !model->config.class_count) { // a softmax has no odds
+        by[0] = log_odds;
+        for (uint32_t l = 1; l < model->label_count && more_odds; l++)
+            by[l] = more_odds[l - 1];
+    }
+    return output_bias(model)->offset;
 }
 
-static void shift(const ew_model *model, float log_odds, const float *more_odds, float *biases)
+static bool shifts_bias(const ew_model *model, const ew_micro_batch *batch)
 {
-    biases[0] += log_odds;
-    for (uint32_t l = 1; l < model->label_count && more_odds; l++)
-        biases[l] += more_odds[l - 1];
-}
-
-void ew_model_shift(const ew_model *model, float log_odds, const float *more_odds, float *values)
-{
-    if (shifts_bias(model, log_odds, more_odds))
-        shift(model, log_odds, more_odds, values + output_bias(model)->offset);
+    float by[RT_LABELS_MAX];
+    bool shifts = false;
+    (void)ew_model_shifts(model, batch->log_odds, batch->more_odds, by);
+    for (uint32_t l = 0; l < RT_LABELS_MAX; l++)
+        shifts |= by[l] != 0;
+    return shifts;
 }
 
 // The predictions of a batch that shifts the bias, and the shift.
@@ -538,13 +539,15 @@ static rt_status shift_bias(ew_model *model, const ew_micro_batch *batch, ew_ste
 {
     const ew_device *device = model->device;
     const size_t bytes = model->label_count * sizeof(float);
-    float *bias = model->values + output_bias(model)->offset, values[RT_LABELS_MAX];
+    float by[RT_LABELS_MAX], values[RT_LABELS_MAX];
+    float *bias = model->values + ew_model_shifts(model, batch->log_odds, batch->more_odds, by);
     forward(model, batch->scale);
     device->ops->copy(device->state, EW_COPY_OUT, values, bias, bytes);
     rt_status status = fetch(model, batch, result, error);
     if (status)
         return status;
-    shift(model, batch->log_odds, batch->more_odds, values);
+    for (uint32_t l = 0; l < model->label_count; l++)
+        values[l] += by[l];
     device->ops->copy(device->state, EW_COPY_IN, bias, values, bytes);
     return device->ops->finish(device->state, error);
 }
@@ -557,7 +560,7 @@ rt_status ew_model_step(ew_model *model, const ew_micro_batch *batch, ew_layer_d
     model->layer_done = layer_done;
     model->layer_context = context;
     stage(model, batch);
-    const bool shifts = shifts_bias(model, batch->log_odds, batch->more_odds);
+    const bool shifts = shifts_bias(model, batch);
     rt_status status = shifts ? shift_bias(model, batch, result, error) : RT_OK;
     if (status)
         return status;

@@ -44,8 +44,8 @@ typedef struct {
     const float *slab;           // device
     uint32_t row_stride;
     float scale; // 1 / samples of the whole batch, over all workers
-    // Of label 1 in a run's first batch, over all workers; 0 in others. With model.base_rate "auto"
-    // a step adds it to the output's bias once the samples are predicted, and before the training.
+    // With model.base_rate "auto" a step adds it to the output's bias once the samples are
+    // predicted, and before the training (rt_base_rate.h).
     float log_odds;
     const float *more_odds; // the same of the labels after the first; NULL: 0
 } ew_micro_batch;
@@ -91,8 +91,10 @@ double ew_model_loss(const ew_model *model);
 rt_status ew_model_step(ew_model *model, const ew_micro_batch *batch, ew_layer_done layer_done,
                         void *context, ew_step_result *result, rt_error *error);
 
-// What a step with these log odds does to the values (a host copy of the block EW_VALUES).
-void ew_model_shift(const ew_model *model, float log_odds, const float *more_odds, float *values);
+// What a step with these log odds adds to the biases of the labels, which stand side by side in the
+// block EW_VALUES. Returns the place of the first.
+uint32_t ew_model_shifts(const ew_model *model, float log_odds, const float *more_odds,
+                         float by[RT_LABELS_MAX]);
 
 // The forward pass alone. loss_sum is 0 without labels; row_gradients is NULL.
 rt_status ew_model_predict(ew_model *model, const ew_micro_batch *batch, ew_step_result *result,

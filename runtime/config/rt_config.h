@@ -17,7 +17,6 @@
 #define RT_NAME_MAX 64
 #define RT_FILES_MAX 256
 #define RT_COLUMNS_MAX 512
-#define RT_LABELS_MAX 8        // of a sample
 #define RT_CLASSES_MAX 1024    // of the one label of a sample
 #define RT_COLUMN_FROM_MAX 4   // columns that another one is made from
 #define RT_COLUMN_EDGES_MAX 32 // of buckets

@@ -28,6 +28,7 @@ void rt_batch_clear(rt_batch *batch)
     batch->sample_count = 0;
     batch->key_count = 0;
     batch->has_gaps = false;
+    batch->learning = (rt_batch_learning){0};
     batch->tables = NULL;
     batch->lookup_count = 0;
 }
@@ -113,21 +114,4 @@ void rt_batch_move_lookups(rt_batch *batch, uint32_t field_count, const uint32_t
     }
     batch->bag_offsets[bag_count] = kept;
     batch->lookup_count = kept;
-}
-
-float rt_batch_log_odds(const rt_batch *batch)
-{
-    return rt_batch_label_log_odds(batch, 0);
-}
-
-float rt_batch_label_log_odds(const rt_batch *batch, uint32_t label)
-{
-    double positives = 0, negatives = 0;
-    for (uint32_t i = 0; i < batch->sample_count; i++) {
-        const size_t at = (size_t)i * batch->label_count + label;
-        const double positive = (double)batch->labels[at];
-        positives += positive;
-        negatives += (batch->is_weighted ? (double)batch->weights[at] : 1) - positive;
-    }
-    return (float)log((fmax(positives, 0) + 0.5) / (fmax(negatives, 0) + 0.5));
 }

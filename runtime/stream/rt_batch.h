@@ -26,13 +26,22 @@ typedef struct {
     uint32_t stamp, place;
 } rt_batch_slot;
 
+// What may be learnt from a batch (rt_base_rate.h).
+typedef struct {
+    float log_odds[RT_LABELS_MAX]; // added to the bias of each label's output, once the batch is
+                                   // predicted
+    uint8_t unknown;               // labels, label l in bit l, that train nothing
+    bool is_untrained;             // none trains: the batch is predicted only
+} rt_batch_learning;
+
 typedef struct {
     uint32_t sample_count;
-    uint32_t dense_count;  // dense features per sample
-    uint32_t label_count;  // per sample; 1 after init
-    uint32_t key_count;    // of all samples
-    bool is_weighted;      // set by its owner while it is empty
-    bool has_gaps;         // some samples lack a key in some field
+    uint32_t dense_count; // dense features per sample
+    uint32_t label_count; // per sample; 1 after init
+    uint32_t key_count;   // of all samples
+    bool is_weighted;     // set by its owner while it is empty
+    bool has_gaps;        // some samples lack a key in some field
+    rt_batch_learning learning;
     float *labels;         // sample_count x label_count, 0 or 1
     float *weights;        // likewise, where it is weighted
     float *dense;          // sample_count x dense_count, row major
@@ -73,9 +82,12 @@ void rt_batch_set_labels(rt_batch *batch, uint32_t i, const float *labels, float
 #define RT_BATCH_GONE UINT32_MAX
 void rt_batch_move_lookups(rt_batch *batch, uint32_t field_count, const uint32_t *places);
 
-// Log odds of label 1 among the samples, by weight; half a sample of either label added: never
-// infinite. Of the first label, or of this one.
-float rt_batch_log_odds(const rt_batch *batch);
-float rt_batch_label_log_odds(const rt_batch *batch, uint32_t label);
+static inline bool rt_batch_shifts(const rt_batch *batch)
+{
+    bool shifts = false;
+    for (uint32_t l = 0; l < RT_LABELS_MAX; l++)
+        shifts |= batch->learning.log_odds[l] != 0;
+    return shifts;
+}
 
 #endif

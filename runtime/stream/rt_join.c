@@ -635,6 +635,13 @@ rt_join_counts rt_join_statistics(const rt_join *join)
     return join->counts;
 }
 
+double rt_join_pending(const rt_join *join)
+{
+    if (join->settings.join.unanswered != RT_JOIN_NEGATIVE)
+        return 0;
+    return join->settings.negatives_keep * (double)join->counts.waiting;
+}
+
 // ---- creation --------------------------------------------------------------------------------
 
 rt_status rt_join_create(const rt_join_settings *settings, rt_join **join_p, rt_error *error)

@@ -504,6 +504,11 @@ rt_stream_stats rt_joined_outcomes(const rt_joined *joined)
     return rt_stream_statistics(joined->outcomes);
 }
 
+double rt_joined_pending(const rt_joined *joined)
+{
+    return rt_join_pending(joined->join);
+}
+
 // ---- positions -------------------------------------------------------------------------------
 
 void rt_joined_remember(rt_joined *joined)

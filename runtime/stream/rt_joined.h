@@ -49,6 +49,7 @@ bool rt_joined_is_held(const rt_joined *joined);
 // Milliseconds since 1970, of a record that came at this time; 0: now.
 int64_t rt_joined_arrival_ms(uint64_t arrival_ns);
 
+double rt_joined_pending(const rt_joined *joined); // rt_join_pending
 rt_join_counts rt_joined_counts(const rt_joined *joined);
 rt_stream_stats rt_joined_outcomes(const rt_joined *joined);
 

@@ -90,6 +90,11 @@ rt_status rt_stream_read_joined(rt_stream *stream, rt_batch *batch, uint32_t sam
     return RT_OK;
 }
 
+double rt_stream_pending(const rt_stream *stream)
+{
+    return stream->joined ? rt_joined_pending(stream->joined) : 0;
+}
+
 // ---- events that wait ------------------------------------------------------------------------
 
 void rt_stream_remember(rt_stream *stream)

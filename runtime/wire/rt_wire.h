@@ -287,10 +287,12 @@ _Static_assert(sizeof(rt_wire_dense_int8) == 16, "wire layout");
 
 // DENSE_STEP: of the iteration whose sums this worker has, all of them. All say the same.
 typedef struct {
-    uint32_t applies; // 0: a loss is not finite, nothing of the iteration counts
+    uint32_t applies; // 0: a loss is not finite, or it was predicted only: nothing counts but by
     float scale;      // of clip_norm, over the whole vector
+    uint32_t at[RT_LABELS_MAX]; // places in the shard's part
+    float by[RT_LABELS_MAX];    // what is added to them before the step; 0: nothing
 } rt_wire_dense_step;
-_Static_assert(sizeof(rt_wire_dense_step) == 8, "wire layout");
+_Static_assert(sizeof(rt_wire_dense_step) == 72, "wire layout");
 
 // DENSE_STATE: values of the shard's part, then each kind of state that goes with them.
 typedef struct {

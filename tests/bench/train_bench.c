@@ -15,6 +15,7 @@
 #include "edge_worker/model/ew_model.h"
 #include "runtime/rt_hash.h"
 #include "runtime/metrics/rt_meter.h"
+#include "runtime/stream/rt_base_rate.h"
 #include "runtime/stream/rt_scale.h"
 #include "runtime/stream/rt_stream.h"
 
@@ -25,6 +26,7 @@ typedef struct {
     rt_batch batch;
     ew_device device;
     ew_model *model;
+    rt_base_rate rate;
     rt_meter *meter;
     // key -> slot, open addressing; slots are given in the order of first use
     uint64_t *keys;
@@ -113,8 +115,8 @@ static void train_batch(trainer *t, uint64_t iteration)
     ew_step_result result;
     rt_error error;
     ew_micro_batch batch = prepare(t);
-    if (iteration == 1)
-        batch.log_odds = rt_batch_log_odds(&t->batch);
+    rt_base_rate_note(&t->rate, &t->batch, 0);
+    batch.log_odds = t->batch.learning.log_odds[0];
     if (t->config.stream.dense_scaling == RT_SCALING_STANDARD) {
         rt_scale_learn(t->scale, &t->batch);
         rt_scale_apply(t->scale, &t->batch);
@@ -122,10 +124,12 @@ static void train_batch(trainer *t, uint64_t iteration)
     check(ew_model_check(t->model, &batch, t->slot_count, &error), &error);
     uint64_t start = cpu_time_ns();
     check(ew_model_step(t->model, &batch, NULL, NULL, &result, &error), &error);
-    ew_model_dense_step(t->model, iteration);
-    t->device.ops->rows_step(t->device.state, &t->config.optimizer_rows,
-                             t->config.model.embedding_dim, iteration, t->slab, t->row_stride,
-                             batch.row_slots, NULL, batch.row_count, result.row_gradients);
+    if (!t->batch.learning.is_untrained) {
+        ew_model_dense_step(t->model, iteration);
+        t->device.ops->rows_step(t->device.state, &t->config.optimizer_rows,
+                                 t->config.model.embedding_dim, iteration, t->slab, t->row_stride,
+                                 batch.row_slots, NULL, batch.row_count, result.row_gradients);
+    }
     t->step_ns += cpu_time_ns() - start;
     t->samples += batch.sample_count;
     rt_meter_add(t->meter, result.predictions, batch.labels, batch.sample_count);
@@ -161,6 +165,7 @@ static void setup(trainer *t, int argc, char **argv)
     t->bag_offsets = allocate(samples * schema->field_count + 1, sizeof *t->bag_offsets);
     t->bags = schema->keys_per_sample_max != schema->field_count;
     rt_batch_init(&t->batch, schema->dense_count);
+    rt_base_rate_init(&t->rate, config, false);
     ew_model_config model = {.model = config->model,
                              .optimizer = config->optimizer_dense,
                              .seed = config->seed,

@@ -251,6 +251,7 @@ static void draw_rest(fabric_shape *shape, rt_random *random)
     shape->zipf = rt_random_below(random, 3) * 0.6;
     shape->lookahead = rt_random_below(random, 2) ? rt_random_below(random, 6) : 0;
     shape->dispatch.window = shape->lookahead + 1;
+    shape->lone_batches = rt_random_below(random, 3);
 }
 
 // Every policy with every number of workers, cache and eviction; the rest at random.

@@ -201,7 +201,7 @@ static void compute(het *h, uint32_t worker, float *gradients)
         .slab = h->slab,
         .row_stride = h->floats,
         .scale = 1.0f / (float)h->plan->planner.sample_count_max,
-        .log_odds = h->iteration == 1 ? rt_batch_log_odds(batch) : 0};
+        .log_odds = batch->learning.log_odds[0]};
     if (ew_model_step(h->models[worker], &own, NULL, NULL, &step, &error))
         fail_msg("%s", error.text);
     memcpy(gradients, step.row_gradients, (size_t)h->row_count * h->dim * sizeof(float));
@@ -210,13 +210,19 @@ static void compute(het *h, uint32_t worker, float *gradients)
         h->sum[i] = worker ? h->sum[i] + dense[i] : dense[i];
 }
 
+static bool is_untrained(const het *h)
+{
+    return h->plan->batches[h->iteration - 1].learning.is_untrained;
+}
+
 static void write(het *h, uint32_t worker, const uint32_t *keys, uint32_t count,
                   const float *gradients)
 {
     for (uint32_t r = 0; r < count; r++) {
         copy *c = copy_at(h, worker, keys[r]);
-        rt_optimizer_step(&h->plan->shape.rows, h->dim, h->iteration, c->row, c->row + h->dim,
-                          gradients + (size_t)r * h->dim);
+        if (!is_untrained(h))
+            rt_optimizer_step(&h->plan->shape.rows, h->dim, h->iteration, c->row, c->row + h->dim,
+                              gradients + (size_t)r * h->dim);
         c->current++;
     }
 }
@@ -268,7 +274,8 @@ static void step(het *h)
     for (uint32_t w = 0; w < h->n; w++) {
         float *dense = ew_model_dense(h->models[w], EW_GRADIENTS, &count);
         memcpy(dense, h->sum, count * sizeof *dense);
-        ew_model_dense_step(h->models[w], h->iteration);
+        if (!is_untrained(h))
+            ew_model_dense_step(h->models[w], h->iteration);
     }
     for (uint32_t w = 0; w < h->n; w++)
         trim(h, w);

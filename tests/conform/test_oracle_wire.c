@@ -183,7 +183,7 @@ static bool compute(rule *r, uint32_t worker, const dp_slice_view *v, bool is_fi
     const float *dense = ew_model_dense(r->model, EW_GRADIENTS, &count);
     for (uint32_t i = 0; i < count; i++)
         r->dense[i] = is_first ? dense[i] : r->dense[i] + dense[i];
-    return isfinite(step.loss_sum);
+    return isfinite(step.loss_sum) && !(c->flags & DP_SLICE_UNTRAINED);
 }
 
 // Rows of one trainer are stepped where they are; gradients of several are rounded, then added.

@@ -25,8 +25,9 @@ typedef struct {
     uint32_t last_samples; // of the last batch; 0: a full one
     uint32_t change_every; // so many iterations: others take part; 0: all always do
     rt_coding dense_wire, row_wire;
-    rt_homes homes;     // planned: worker j and shard j are on box j
-    uint32_t bad_every; // so many batches: one has a dense feature that is not finite; 0: none
+    rt_homes homes;        // planned: worker j and shard j are on box j
+    uint32_t lone_batches; // the first so many: all labels are 0, so that nothing can be learnt
+    uint32_t bad_every;    // so many batches: one has a dense feature that is not finite; 0: none
     uint32_t field_count, ids_per_field, bag_max;
     uint32_t dense_count;
     double zipf;

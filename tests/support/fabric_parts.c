@@ -66,13 +66,13 @@ static rt_status write_weights(void *context, const float *values, const float *
                             : ew_model_dense_write(model, EW_OPTIMIZER_STATE, state, error);
 }
 
-static void shift_weights(const void *context, float log_odds, const float *more_odds,
-                          float *values)
+static uint32_t shifts(const void *context, float log_odds, const float *more_odds,
+                       float by[RT_LABELS_MAX])
 {
-    ew_model_shift(context, log_odds, more_odds, values);
+    return ew_model_shifts(context, log_odds, more_odds, by);
 }
 
-const ew_weights_ops fabric_weights_ops = {read_weights, write_weights, shift_weights};
+const ew_weights_ops fabric_weights_ops = {read_weights, write_weights, shifts};
 
 void fabric_check_part(const ew_weights *w, ew_model *model, const ps_weights *kept, uint32_t rank,
                        uint64_t version)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/rt_hash.h"
+#include "runtime/stream/rt_base_rate.h"
 #include "tests/support/fabric.h"
 #include "tests/support/test.h"
 
@@ -98,6 +99,7 @@ static void make_batches(fabric_plan *plan)
     const fabric_shape *shape = &plan->shape;
     random_batches keys;
     rt_batch bare;
+    rt_base_rate rate = {.follows = true, .label_count = shape->more_labels + 1};
     rt_random random = {rt_mix(shape->seed + 17)};
     float dense[16];
     assert_true(shape->dense_count <= RT_COUNT_OF(dense));
@@ -115,6 +117,8 @@ static void make_batches(fabric_plan *plan)
             const uint64_t *own = bare.keys + bare.key_offsets[i];
             uint32_t count = bare.key_offsets[i + 1] - bare.key_offsets[i];
             float label = (float)((rt_mix(own[0]) + rt_random_below(&random, 4)) % 4 < 2);
+            if (t < shape->lone_batches)
+                label = 0;
             for (uint32_t k = 0; k < shape->dense_count; k++)
                 dense[k] = (float)rt_random_unit(&random) - 0.5f;
             if (shape->bad_every && t % shape->bad_every == 1 && i == bare.sample_count / 2)
@@ -123,6 +127,7 @@ static void make_batches(fabric_plan *plan)
             if (shape->more_labels)
                 make_labels(&plan->batches[t], i, label, own, &random);
         }
+        rt_base_rate_note(&rate, &plan->batches[t], 0);
     }
     random_batches_fini(&keys);
     rt_batch_fini(&bare);

@@ -55,8 +55,8 @@ void fabric_begin_job(fabric_worker *w)
     const rt_wire_slice *c = &slice->counts;
     rt_error error = {0};
     if (c->iteration == 1 && w->rank == rt_lowest_bit(c->workers) && c->workers != rt_bit(w->rank))
-        fabric_must(w, ew_weights_begin(&w->weights, c->log_odds, slice->more_odds, &error),
-                    &error);
+        fabric_must(w, ew_weights_begin(&w->weights, &error), &error);
+    ew_weights_shift(&w->weights, c->log_odds, slice->more_odds);
     ew_exchange_begin(w->exchange, c->iteration, c->dense_chunk_floats, c->workers);
     w->training = w->dense_open = true;
     w->stepped = false;
@@ -98,6 +98,7 @@ static void settle_job(fabric_worker *w, bool apply)
     assert_true(w->awaits_verdict);
     assert_rows_untouched(w);
     w->awaits_verdict = false;
+    apply &= !(slice->counts.flags & DP_SLICE_UNTRAINED);
     w->apply = apply;
     w->trained = sequence;
     for (uint32_t r = 0; apply && r < slice->counts.row_count; r++) {

@@ -78,7 +78,6 @@ struct played {
     rt_identity identity;
     played_manners manners;
     uint32_t more_labels;
-    bool is_trained;
     bool has_keys;    // their listeners have the key of one that may join
     uint64_t allowed; // hash of the keys that they were told last
     // An iteration's slice goes out for the first time; a message does; a turn begins.

@@ -55,8 +55,7 @@ static dp_slice_limits limits_of(const played *p, uint32_t rank)
         .slot_count = welcome->slot_count,
         .shard_count = config->ps_homes == RT_HOMES_PLANNED ? welcome->shard_count : 0,
         .hands = config->dispatch.hand_over,
-        .sums = config->dispatch.reduce,
-        .is_trained = p->is_trained};
+        .sums = config->dispatch.reduce};
 }
 
 // What goes to another worker is at no shard.

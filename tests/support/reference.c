@@ -110,15 +110,34 @@ void reference_admit(reference *r, const rt_batch *offered, const rt_batch *plan
     assert_int_equal(planned->key_count, kept);
 }
 
+typedef struct {
+    float *labels, *weights;
+} learnt;
+
+// Labels that train nothing have neither value nor weight.
+static learnt leave_out(const rt_batch *batch, ew_micro_batch *all)
+{
+    const size_t count = (size_t)batch->sample_count * batch->label_count;
+    learnt own = {0};
+    if (!batch->is_weighted || !batch->learning.unknown)
+        return own;
+    own = (learnt){calloc(count, sizeof(float)), calloc(count, sizeof(float))};
+    for (size_t i = 0; i < count; i++) {
+        const bool is_out = batch->learning.unknown >> (i % batch->label_count) & 1;
+        own.labels[i] = is_out ? 0 : batch->labels[i];
+        own.weights[i] = is_out ? 0 : batch->weights[i];
+    }
+    all->labels = own.labels;
+    all->weights = own.weights;
+    return own;
+}
+
 void reference_step(reference *r, const rt_batch *batch, const rt_batch *came, uint32_t t)
 {
     const fabric_shape *shape = &r->plan->shape;
     ew_step_result step;
     rt_error error = {0};
-    float more_odds[RT_LABELS_MAX] = {0};
     uint32_t row_count = index_batch(r, came);
-    for (uint32_t l = 1; l < batch->label_count; l++)
-        more_odds[l - 1] = rt_batch_label_log_odds(batch, l);
     for (uint32_t i = 0; i < row_count; i++)
         r->last[r->row_keys[i]] = t;
     ew_micro_batch all = {.sample_count = batch->sample_count,
@@ -133,11 +152,14 @@ void reference_step(reference *r, const rt_batch *batch, const rt_batch *came, u
                           .slab = r->rows,
                           .row_stride = r->row_floats,
                           .scale = 1.0f / (float)r->plan->planner.sample_count_max,
-                          .log_odds = t == 1 ? rt_batch_log_odds(batch) : 0,
-                          .more_odds = t == 1 ? more_odds : NULL};
+                          .log_odds = batch->learning.log_odds[0],
+                          .more_odds = batch->learning.log_odds + 1};
+    learnt own = leave_out(batch, &all);
     if (ew_model_step(r->model, &all, NULL, NULL, &step, &error))
         fail_msg("%s", error.text);
-    if (!isfinite(step.loss_sum))
+    free(own.labels);
+    free(own.weights);
+    if (!isfinite(step.loss_sum) || batch->learning.is_untrained)
         return; // applied nowhere
     for (uint32_t i = 0; i < row_count; i++) {
         float *row = r->rows + (size_t)r->row_keys[i] * r->row_floats;

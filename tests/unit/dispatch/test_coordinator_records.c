@@ -611,7 +611,6 @@ static void one_run(played *members, const char *all, char *own, rt_bytes *recor
     members->config = c.has_theirs ? &c.theirs : &c.config;
     members->identity = c.own.identity;
     members->more_labels = rt_config_label_count(&c.config.stream) - 1;
-    members->is_trained = c.own.model != NULL;
     members->on_iteration = on_iteration;
     members->on_message = on_message;
     members->on_turn = on_turn;

@@ -187,7 +187,7 @@ static rt_message say_weights(const settings *set, uint32_t rank, player *p)
 
 static rt_message say_step(const settings *set, uint32_t rank, uint32_t t)
 {
-    const rt_wire_dense_step step = {t % 4 != 3, t % 3 ? 1 : 0.5f};
+    const rt_wire_dense_step step = {.applies = t % 4 != 3, .scale = t % 3 ? 1 : 0.5f};
     (void)set;
     return create(RT_MESSAGE_DENSE_STEP, rank, t, 1, &step, sizeof step, NULL, 0);
 }

@@ -193,7 +193,7 @@ static rt_message draw_dense(conversation *c, uint32_t worker)
         rt_wire_dense head;
         float floats[8];
     } grad = {.head = {below(c, 8) ? rt_bits_below(c->config.worker_count) : some_workers(c)}};
-    const rt_wire_dense_step step = {below(c, 8) != 0, 1};
+    const rt_wire_dense_step step = {.applies = below(c, 8) != 0, .scale = 1};
     rt_message message;
     const uint32_t which = below(c, 6), t = c->now + 1 + below(c, ITERATIONS_MAX);
     const uint32_t peer = rt_peer(RT_ROLE_WORKER, worker);

@@ -131,7 +131,7 @@ static void the_rates_that_were_set(void **state)
             rt_wire_dense head;
             float values[2];
         } gradient = {{1}, {8, 16}};
-        const rt_wire_dense_step step = {1, 1};
+        const rt_wire_dense_step step = {.applies = 1, .scale = 1};
         row_record got;
         fixture f;
         start(&f);

@@ -406,7 +406,7 @@ static void test_dense_weights_are_sent(void **context)
         float values[2];
     } block = {{2, 2}, {10, 20}}, got;
     const float ones[2] = {1, 2};
-    const rt_wire_dense_step step = {1, 1};
+    const rt_wire_dense_step step = {.applies = 1, .scale = 1};
     ps_shard_config config = config_of(&f);
     config.keeps_dense = true;
     config.dense_optimizer = (rt_optimizer_config){.kind = RT_OPTIMIZER_SGD, .learning_rate = 0.5f};

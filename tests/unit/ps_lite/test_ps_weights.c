@@ -2,6 +2,7 @@
 // does not follow from what came before.
 #include "ps_lite/ps_dense.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "runtime/numbers/rt_bf16.h"
@@ -49,8 +50,13 @@ static rt_message state_of(const fixture *f, uint32_t worker, uint32_t first, ui
 
 static rt_message step_of(uint32_t worker, uint64_t t, uint32_t applies, float scale)
 {
-    const rt_wire_dense_step step = {applies, scale};
+    const rt_wire_dense_step step = {.applies = applies, .scale = scale};
     return message_of(RT_MESSAGE_DENSE_STEP, worker, t, 1, &step, sizeof step, NULL, 0);
+}
+
+static rt_message shifted_of(uint32_t worker, uint64_t t, const rt_wire_dense_step *step)
+{
+    return message_of(RT_MESSAGE_DENSE_STEP, worker, t, 1, step, sizeof *step, NULL, 0);
 }
 
 static rt_message pull_of(uint32_t worker, uint64_t t)
@@ -169,6 +175,32 @@ static void steps_are_the_optimizers(void **state)
     }
 }
 
+// Biases that follow the base rate: whether the iteration counts or not, and before its step.
+static void biases_are_shifted_before_the_step(void **state)
+{
+    (void)state;
+    for (uint32_t applies = 0; applies < 2; applies++) {
+        fixture f;
+        float sum[COUNT];
+        const rt_wire_dense_step step = {
+            .applies = applies, .scale = 1, .at = {7, 0, COUNT - 1}, .by = {-2.5f, 0, 0.75f}};
+        setup(&f, RT_OPTIMIZER_ADAGRAD);
+        begin(&f);
+        for (uint32_t worker = 0; worker < 2; worker++)
+            taken(&f, gradient_of(worker, 3, BEGUN + 1, 0, COUNT + 1, 1));
+        for (uint32_t i = 0; i < COUNT; i++)
+            sum[i] = 2 * (1 + (float)i * 0x1p-8f);
+        taken(&f, shifted_of(0, BEGUN + 1, &step));
+        taken(&f, shifted_of(1, BEGUN + 1, &step)); // says the same: it is shifted once
+        f.values[7] += -2.5f;
+        f.values[COUNT - 1] += 0.75f;
+        if (applies)
+            rt_optimizer_step_scaled(&f.optimizer, COUNT, BEGUN + 1, 1, f.values, f.state, sum);
+        must_be_equal(&f, BEGUN + 1);
+        ps_dense_destroy(f.dense);
+    }
+}
+
 static uint32_t pieces_for(fixture *f, uint32_t worker, float *block)
 {
     uint32_t floats = 0;
@@ -238,11 +270,15 @@ static void what_does_not_follow_is_refused(void **state)
             "dense gradients 1 to 302, but there are 300 weights here");
     taken(&f, gradient_of(0, 1, BEGUN + 1, 0, COUNT, 1));
     refused(&f, step_of(0, BEGUN + 2, 1, 1), "iteration 6");
-    const rt_wire_dense_step two[2] = {{1, 1}, {1, 1}};
+    const rt_wire_dense_step two[2] = {{.applies = 1, .scale = 1}, {.applies = 1, .scale = 1}};
     refused(&f, message_of(RT_MESSAGE_DENSE_STEP, 0, BEGUN + 1, 2, two, sizeof two, NULL, 0),
             "a DENSE_STEP of 2 records");
     refused(&f, step_of(0, BEGUN + 1, 2, 1), "which cannot be");
     refused(&f, step_of(0, BEGUN + 1, 1, -1), "which cannot be");
+    rt_wire_dense_step shifted = {.scale = 1, .at = {COUNT}, .by = {1}};
+    refused(&f, shifted_of(0, BEGUN + 1, &shifted), "which cannot be");
+    shifted = (rt_wire_dense_step){.scale = 1, .by = {NAN}};
+    refused(&f, shifted_of(0, BEGUN + 1, &shifted), "which cannot be");
     taken(&f, step_of(0, BEGUN + 1, 1, 1));
     refused(&f, step_of(1, BEGUN + 1, 0, 1), "another one than that of the worker before");
     taken(&f, step_of(1, BEGUN, 0, 1)); // of long ago: nobody looks
@@ -499,8 +535,9 @@ static void a_sum_of_blocks_is_the_gradient(void **state)
 }
 
 TEST_MAIN(TEST(a_sum_of_blocks_is_the_gradient), TEST(steps_are_the_optimizers),
-          TEST(a_fetch_waits_for_its_step), TEST(what_does_not_follow_is_refused),
-          TEST(an_empty_part), TEST(weights_of_who_trained_alone), TEST(large_weights_go_in_pieces),
+          TEST(biases_are_shifted_before_the_step), TEST(a_fetch_waits_for_its_step),
+          TEST(what_does_not_follow_is_refused), TEST(an_empty_part),
+          TEST(weights_of_who_trained_alone), TEST(large_weights_go_in_pieces),
           TEST(nothing_newer_while_pieces_go), TEST(weights_have_a_bound),
           TEST(pieces_that_do_not_fit), TEST(a_step_needs_the_whole_sum),
           TEST(a_rounded_sum_is_the_gradient))

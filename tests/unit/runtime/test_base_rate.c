@@ -1,0 +1,227 @@
+// The base rate as it becomes known: what may be learnt from which batch, and where the bias is.
+#include "runtime/stream/rt_base_rate.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "tests/support/test.h"
+
+static void setup(rt_base_rate *rate, const char *const *sets, size_t count, bool has_model)
+{
+    rt_config config;
+    rt_error error = {0};
+    assert_int_equal(rt_config_init(&config), RT_OK);
+    for (size_t i = 0; i < count; i++)
+        if (rt_config_set(&config, sets[i], &error))
+            fail_msg("%s", error.text);
+    rt_base_rate_init(rate, &config, has_model);
+    rt_config_fini(&config);
+}
+
+// A batch of so many labels 0 and 1.
+static rt_batch_learning note(rt_base_rate *rate, uint32_t zeros, uint32_t ones, double pending)
+{
+    const uint64_t key = 1;
+    rt_batch batch;
+    rt_batch_init(&batch, 0);
+    for (uint32_t i = 0; i < zeros + ones; i++)
+        assert_int_equal(rt_batch_append(&batch, i < ones, NULL, &key, 1), RT_OK);
+    rt_base_rate_note(rate, &batch, pending);
+    const rt_batch_learning learning = batch.learning;
+    rt_batch_fini(&batch);
+    return learning;
+}
+
+static void bias_is(const rt_base_rate *rate, double ones, double zeros)
+{
+    test_close(rate->labels[0].log_odds, log((ones + 0.5) / (zeros + 0.5)), 1e-6, 1, "log odds");
+}
+
+static void a_mixed_batch_is_learnt_at_once(void **state)
+{
+    (void)state;
+    rt_base_rate rate;
+    setup(&rate, NULL, 0, false);
+    const rt_batch_learning learning = note(&rate, 95, 5, 0);
+    assert_false(learning.is_untrained);
+    assert_int_equal(learning.unknown, 0);
+    test_close((double)learning.log_odds[0], log(5.5 / 95.5), 1e-6, 1, "log odds");
+    assert_true(rt_base_rate_is_known(&rate));
+    assert_true(note(&rate, 100, 0, 0).log_odds[0] == 0); // from here on the training's
+    assert_false(note(&rate, 100, 0, 0).is_untrained);
+}
+
+// A night of either class: predictions follow, nothing is learnt, and once both classes come it
+// counts for nothing.
+static void a_night_of_one_class_is_not_learnt(void **state)
+{
+    (void)state;
+    for (uint32_t which = 0; which < 2; which++) {
+        rt_base_rate rate;
+        double bias = 0;
+        setup(&rate, NULL, 0, false);
+        for (uint32_t t = 1; t <= 40; t++) {
+            const rt_batch_learning learning = note(&rate, which ? 0 : 100, which ? 100 : 0, 0);
+            assert_true(learning.is_untrained);
+            bias += (double)learning.log_odds[0];
+            bias_is(&rate, which ? 100 * t : 0, which ? 0 : 100 * t);
+        }
+        const rt_batch_learning learning = note(&rate, 80, 20, 0);
+        assert_false(learning.is_untrained);
+        bias_is(&rate, 20, 80);
+        test_close(bias + (double)learning.log_odds[0], log(20.5 / 80.5), 1e-5, 1, "bias");
+    }
+}
+
+// What is rare is known once it has come RT_RATE_KNOWN times; until then the ones that came count
+// beside all the zeros.
+static void a_rare_label_is_waited_for(void **state)
+{
+    (void)state;
+    rt_base_rate rate;
+    setup(&rate, NULL, 0, false);
+    assert_true(note(&rate, 1000, 0, 0).is_untrained);
+    assert_true(note(&rate, 63, 1, 0).is_untrained);
+    bias_is(&rate, 1, 63 + 0.75 * 1000);
+    assert_true(note(&rate, 62, 2, 0).is_untrained);
+    bias_is(&rate, 3, 125 + 0.25 * 1000);
+    assert_false(note(&rate, 63, 1, 0).is_untrained);
+    bias_is(&rate, 4, 188);
+}
+
+// Label 1 comes at once, label 0 when the window is over: events that wait stand for it.
+static void a_join_counts_what_waits(void **state)
+{
+    (void)state;
+    rt_base_rate rate;
+    setup(&rate, NULL, 0, false);
+    for (uint32_t t = 1; t <= 10; t++) {
+        assert_true(note(&rate, 0, 50, 950 * t).is_untrained);
+        bias_is(&rate, 50 * t, 950 * t);
+    }
+    assert_false(note(&rate, 95, 5, 9500).is_untrained);
+    bias_is(&rate, 5, 95);
+}
+
+// A rate that is given, or a model to begin with: the bias stays where it is.
+static void a_bias_that_is_given_stays(void **state)
+{
+    (void)state;
+    rt_base_rate rate;
+    setup(&rate, (const char *[]){"model.base_rate=0.1"}, 1, false);
+    rt_batch_learning learning = note(&rate, 100, 0, 0);
+    assert_true(learning.is_untrained && learning.log_odds[0] == 0);
+    learning = note(&rate, 99, 1, 0);
+    assert_true(!learning.is_untrained && learning.log_odds[0] == 0);
+    setup(&rate, NULL, 0, true);
+    learning = note(&rate, 100, 0, 0);
+    assert_true(!learning.is_untrained && learning.log_odds[0] == 0);
+    static const char *const joined[] = {"stream.join.source=http"};
+    setup(&rate, joined, 1, true); // whose first window gives label 1 alone
+    learning = note(&rate, 0, 100, 1000);
+    assert_true(learning.is_untrained && learning.log_odds[0] == 0);
+    assert_false(note(&rate, 10, 100, 1000).is_untrained);
+    static const char *const dropped[] = {"stream.join.source=http", "stream.join.unanswered=drop"};
+    setup(&rate, dropped, 2, true);
+    assert_false(note(&rate, 0, 100, 0).is_untrained);
+}
+
+// Every label for itself; what a sample lacks is not counted.
+static void several_labels_each_for_itself(void **state)
+{
+    (void)state;
+    rt_base_rate rate = {.follows = true, .label_count = 2};
+    const uint64_t key = 1;
+    for (uint32_t t = 1; t <= 3; t++) {
+        rt_batch batch;
+        rt_batch_init(&batch, 0);
+        rt_batch_begin(&batch, 2, true);
+        for (uint32_t i = 0; i < 40; i++) {
+            const float labels[] = {i % 4 == 0, i % 2 ? NAN : t == 3 && i < 10};
+            assert_int_equal(rt_batch_append(&batch, 0, NULL, &key, 1), RT_OK);
+            rt_batch_set_labels(&batch, i, labels, 2);
+        }
+        rt_base_rate_note(&rate, &batch, 0);
+        assert_false(batch.learning.is_untrained);
+        assert_int_equal(batch.learning.unknown, t < 3 ? 2 : 0);
+        assert_true((batch.learning.log_odds[0] != 0) == (t == 1));
+        rt_batch_fini(&batch);
+    }
+    bias_is(&rate, 20, 60);
+    test_close(rate.labels[1].log_odds, log(10.5 / 30.5), 1e-6, 1, "log odds");
+}
+
+// A correction of a label that came late is one label 1 more and one label 0 less.
+static void a_correction_counts_as_it_is_trained(void **state)
+{
+    (void)state;
+    rt_base_rate rate = {.follows = true, .label_count = 1};
+    const uint64_t key = 1;
+    rt_batch batch;
+    assert_true(note(&rate, 100, 0, 0).is_untrained);
+    rt_batch_init(&batch, 0);
+    rt_batch_begin(&batch, 1, true);
+    for (uint32_t i = 0; i < 14; i++) {
+        assert_int_equal(rt_batch_append(&batch, 0, NULL, &key, 1), RT_OK);
+        batch.labels[i] = i < 4;
+        batch.weights[i] = i >= 4;
+    }
+    rt_base_rate_note(&rate, &batch, 0);
+    assert_false(batch.learning.is_untrained);
+    bias_is(&rate, 4, 6);
+    rt_batch_fini(&batch);
+}
+
+static void several_classes_have_none(void **state)
+{
+    (void)state;
+    rt_base_rate rate;
+    setup(&rate,
+          (const char *[]){"stream.format=table",
+                           "stream.table.columns=[{\"name\": \"y\", \"kind\": \"label\", "
+                           "\"classes\": 3}, {\"name\": \"a\", \"kind\": \"categorical\"}]"},
+          2, false);
+    const rt_batch_learning learning = note(&rate, 10, 0, 0);
+    assert_true(!learning.is_untrained && learning.log_odds[0] == 0);
+}
+
+static void it_goes_on_from_a_checkpoint(void **state)
+{
+    (void)state;
+    rt_base_rate rate, loaded;
+    rt_bytes bytes = {0};
+    rt_error error = {0};
+    setup(&rate, NULL, 0, false);
+    (void)note(&rate, 1000, 0, 0);
+    (void)note(&rate, 62, 2, 0);
+    rt_base_rate_save(&rate, &bytes);
+    rt_bytes_put_u64(&bytes, 77); // what stands behind it
+    rt_reader reader = rt_bytes_reader(&bytes);
+    setup(&loaded, NULL, 0, false);
+    assert_int_equal(rt_base_rate_load(&loaded, &reader, &error), RT_OK);
+    assert_memory_equal(&loaded, &rate, sizeof rate);
+    assert_int_equal(rt_reader_u64(&reader), 77);
+    for (size_t size = 8; size + 8 < bytes.size; size++) {
+        reader = (rt_reader){bytes.data, size, false};
+        setup(&loaded, NULL, 0, false);
+        assert_int_equal(rt_base_rate_load(&loaded, &reader, &error), RT_DATA);
+    }
+    // Known: nothing is saved, and where nothing was saved it is.
+    (void)note(&rate, 10, 10, 0);
+    rt_bytes_clear(&bytes);
+    rt_base_rate_save(&rate, &bytes);
+    assert_int_equal(bytes.size, 0);
+    rt_bytes_put_u64(&bytes, 77);
+    reader = rt_bytes_reader(&bytes);
+    setup(&loaded, NULL, 0, false);
+    assert_int_equal(rt_base_rate_load(&loaded, &reader, &error), RT_OK);
+    assert_true(rt_base_rate_is_known(&loaded));
+    assert_int_equal(rt_reader_u64(&reader), 77);
+    rt_bytes_fini(&bytes);
+}
+
+TEST_MAIN(TEST(a_mixed_batch_is_learnt_at_once), TEST(a_night_of_one_class_is_not_learnt),
+          TEST(a_rare_label_is_waited_for), TEST(a_join_counts_what_waits),
+          TEST(a_bias_that_is_given_stays), TEST(several_labels_each_for_itself),
+          TEST(a_correction_counts_as_it_is_trained), TEST(several_classes_have_none),
+          TEST(it_goes_on_from_a_checkpoint))
