@@ -36,7 +36,8 @@ static uint32_t key_count(const rt_batch *batch)
 
 static bool says_what_is_learnt(const rt_batch *batch)
 {
-    return batch->learning.unknown || batch->learning.is_untrained || rt_batch_shifts(batch);
+    return batch->learning.unknown || batch->learning.is_untrained || rt_batch_shifts(batch) ||
+           rt_batch_is_balanced(batch);
 }
 
 static uint64_t batch_bytes(const rt_batch *batch)
@@ -88,6 +89,7 @@ static uint8_t *put_learning(uint8_t *at, const rt_batch_learning *learning)
 {
     rt_wire_learning wire = {.unknown = learning->unknown, .is_untrained = learning->is_untrained};
     memcpy(wire.log_odds, learning->log_odds, sizeof wire.log_odds);
+    memcpy(wire.less, learning->less, sizeof wire.less);
     return put(at, &wire, sizeof wire);
 }
 
@@ -255,8 +257,10 @@ static bool take_learning(rt_reader *in, const dp_broadcast_limits *limits,
     for (uint32_t l = 0; l < RT_LABELS_MAX; l++)
         if (!isfinite(wire.log_odds[l]) || (wire.log_odds[l] != 0 && !(all >> l & 1)))
             return false;
-    if (wire.unknown & ~all || wire.is_untrained > 1)
+    if (wire.unknown & ~all || wire.is_untrained > 1 || !(wire.less[0] >= 0 && wire.less[0] < 1) ||
+        !(wire.less[1] >= 0 && wire.less[1] < 1))
         return false;
+    memcpy(learning->less, wire.less, sizeof wire.less);
     memcpy(learning->log_odds, wire.log_odds, sizeof wire.log_odds);
     learning->unknown = (uint8_t)wire.unknown;
     learning->is_untrained = wire.is_untrained;

@@ -50,8 +50,9 @@ typedef struct {
     float log_odds[RT_LABELS_MAX];
     uint32_t unknown;
     uint32_t is_untrained;
+    float less[2];
 } rt_wire_learning;
-_Static_assert(sizeof(rt_wire_learning) == 40, "wire layout");
+_Static_assert(sizeof(rt_wire_learning) == 48, "wire layout");
 
 // Collects what the next message carries. Grows to the largest message; one thread.
 typedef struct {

@@ -183,7 +183,7 @@ static uint32_t count_lookups(const dp_slice *slice, const rt_batch *batch,
 static rt_wire_slice slice_counts(const dp_plan *plan, const dp_slice *slice, const rt_batch *batch,
                                   const dp_slice_limits *limits)
 {
-    bool weighted = batch && batch->is_weighted;
+    const bool weighted = batch && (batch->is_weighted || rt_batch_is_balanced(batch));
     const uint32_t lookup_count = count_lookups(slice, batch, limits);
     bool uniform = !(batch && batch->has_gaps) &&
                    lookup_count == (uint64_t)slice->sample_count * limits->field_count;
@@ -239,12 +239,22 @@ static uint32_t put_bags(const rt_batch *batch, uint32_t sample, uint32_t field_
     return bags[field_count];
 }
 
-// Labels that train nothing are as those that a sample lacks.
-static void leave_out(const rt_batch *batch, float *labels, float *weights)
+// Labels and weights of a sample as they are trained: those that train nothing are as those that it
+// lacks, and the class of which there is too much counts less; but not what corrects one that was
+// trained before.
+static void weigh(const rt_batch *batch, float *labels, float *weights)
 {
-    for (uint32_t l = 0; l < batch->label_count; l++)
-        if (batch->learning.unknown >> l & 1)
+    const rt_batch_learning *learning = &batch->learning;
+    for (uint32_t l = 0; l < batch->label_count; l++) {
+        const float one = labels[l] * (1 - learning->less[1]);
+        const float zero = (weights[l] - labels[l]) * (1 - learning->less[0]);
+        if (learning->unknown >> l & 1) {
             labels[l] = weights[l] = 0;
+        } else if (weights[l] >= labels[l]) {
+            labels[l] = one;
+            weights[l] = one + zero;
+        }
+    }
 }
 
 static void put_samples(const dp_slice *slice, const rt_batch *batch, const dp_slice_limits *limits,
@@ -264,10 +274,10 @@ static void put_samples(const dp_slice *slice, const rt_batch *batch, const dp_s
         const size_t to = (size_t)k * batch->label_count,
                      from = (size_t)sample * batch->label_count;
         memcpy(labels + to, batch->labels + from, label_bytes);
-        if (weights)
-            memcpy(weights + to, batch->weights + from, label_bytes);
-        if (weights && batch->learning.unknown)
-            leave_out(batch, labels + to, weights + to);
+        for (uint32_t l = 0; weights && l < batch->label_count; l++)
+            weights[to + l] = batch->is_weighted ? batch->weights[from + l] : 1;
+        if (weights && (batch->learning.unknown || rt_batch_is_balanced(batch)))
+            weigh(batch, labels + to, weights + to);
         if (batch->dense_count)
             memcpy(dense + (size_t)k * batch->dense_count,
                    batch->dense + (size_t)sample * batch->dense_count,

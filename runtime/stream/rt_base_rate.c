@@ -13,6 +13,7 @@ void rt_base_rate_init(rt_base_rate *rate, const rt_config *config, bool has_mod
     if (rt_config_class_count(stream))
         return;
     rate->label_count = rt_config_label_count(stream);
+    rate->is_joined = is_joined && rate->label_count == 1;
     for (uint32_t l = 0; l < rate->label_count; l++)
         rate->labels[l].is_known = has_model && !is_joined;
 }
@@ -22,20 +23,22 @@ static double rarer(const rt_label_rate *one)
     return fmin(one->both[0], one->both[1]);
 }
 
-static void count(rt_label_rate *one, const rt_batch *batch, uint32_t label)
+// The first of the second class ends the time of one class and belongs to it: what follows is a
+// stretch that no label has chosen. Returns the share of the batch before it.
+static double count(rt_label_rate *one, const rt_batch *batch, uint32_t label)
 {
-    double came[2] = {0};
+    uint32_t alone = 0;
     for (uint32_t i = 0; i < batch->sample_count; i++) {
         const size_t at = (size_t)i * batch->label_count + label;
         const double positive = (double)batch->labels[at];
-        came[1] += positive;
-        came[0] += (batch->is_weighted ? (double)batch->weights[at] : 1) - positive;
+        const double weight = batch->is_weighted ? (double)batch->weights[at] : 1;
+        const bool is_first = one->alone[0] <= 0 || one->alone[1] <= 0;
+        double *sums = is_first ? one->alone : one->both;
+        sums[0] += weight - positive;
+        sums[1] += positive;
+        alone += is_first;
     }
-    const bool are_both =
-        one->alone[0] + one->both[0] + came[0] > 0 && one->alone[1] + one->both[1] + came[1] > 0;
-    double *sums = are_both ? one->both : one->alone;
-    sums[0] += came[0];
-    sums[1] += came[1];
+    return (double)alone / (double)rt_max_u64(batch->sample_count, 1);
 }
 
 // Half a sample of either label is added: never infinite.
@@ -47,24 +50,69 @@ static double log_odds(const rt_label_rate *one, double pending)
     return log((fmax(ones, 0) + 0.5) / (fmax(zeros, 0) + 0.5));
 }
 
+static void note_label(rt_base_rate *rate, rt_batch *batch, uint32_t label, double pending)
+{
+    rt_label_rate *one = &rate->labels[label];
+    const double enough = rate->follows ? RT_RATE_KNOWN : 0;
+    const double alone = count(one, batch, label);
+    if (rate->follows)
+        batch->learning.log_odds[label] = (float)(log_odds(one, pending) - one->log_odds);
+    one->log_odds += (double)batch->learning.log_odds[label];
+    one->is_known = one->alone[0] > 0 && one->alone[1] > 0 && rarer(one) >= enough;
+    if (!one->is_known || alone > 0.5) // what came first says little of what comes
+        batch->learning.unknown |= (uint8_t)(1u << label);
+}
+
+// Corrections of what came late are no samples of a time.
+static void count_classes(const rt_batch *batch, double came[2])
+{
+    for (uint32_t i = 0; i < batch->sample_count; i++) {
+        const double weight = batch->is_weighted ? (double)batch->weights[i] : 1;
+        const double one = (double)batch->labels[i];
+        if (weight < one)
+            continue;
+        came[0] += weight - one;
+        came[1] += one;
+    }
+}
+
+// Where what is too much is nearly all that comes, a batch of it alone is not trained.
+static void count_less(rt_batch *batch, uint32_t label, double share, double others)
+{
+    batch->learning.less[label] = (float)(1 - fmax(share, RT_RATE_LEAST));
+    batch->learning.is_untrained |= share < RT_RATE_LEAST && others == 0;
+}
+
+static void balance(rt_base_rate *rate, rt_batch *batch, double pending)
+{
+    const double horizon = fmax(RT_RATE_SAMPLES, pending / 16);
+    const double stays = exp(-(double)batch->sample_count / horizon);
+    double came[2] = {0};
+    count_classes(batch, came);
+    rate->zeros = rate->zeros * stays + came[0];
+    rate->owed = rate->owed * stays + came[0] + pending - rate->pending;
+    rate->pending = pending;
+    const double owed = fmax(rate->owed, 0);
+    if (rate->zeros < owed)
+        count_less(batch, 1, rate->zeros / owed, came[0]);
+    else if (rate->zeros > owed)
+        count_less(batch, 0, owed / rate->zeros, came[1]);
+}
+
 void rt_base_rate_note(rt_base_rate *rate, rt_batch *batch, double pending)
 {
-    const double enough = rate->follows ? RT_RATE_KNOWN : 1;
     const uint8_t all = (uint8_t)rt_bits_below(rate->label_count);
     batch->learning = (rt_batch_learning){0};
-    for (uint32_t l = 0; l < rate->label_count; l++) {
-        rt_label_rate *one = &rate->labels[l];
-        if (one->is_known)
-            continue;
-        count(one, batch, l);
-        if (rate->follows)
-            batch->learning.log_odds[l] = (float)(log_odds(one, pending) - one->log_odds);
-        one->log_odds += (double)batch->learning.log_odds[l];
-        one->is_known = rarer(one) >= enough;
-        if (!one->is_known)
-            batch->learning.unknown |= (uint8_t)(1u << l);
-    }
+    for (uint32_t l = 0; l < rate->label_count; l++)
+        if (!rate->labels[l].is_known)
+            note_label(rate, batch, l, pending);
     batch->learning.is_untrained = all && batch->learning.unknown == all;
+    if (!rate->is_joined)
+        return;
+    if (batch->learning.is_untrained)
+        rate->pending = pending;
+    else
+        balance(rate, batch, pending);
 }
 
 bool rt_base_rate_is_known(const rt_base_rate *rate)
@@ -79,10 +127,12 @@ bool rt_base_rate_is_known(const rt_base_rate *rate)
 
 void rt_base_rate_save(const rt_base_rate *rate, rt_bytes *bytes)
 {
-    if (rt_base_rate_is_known(rate))
+    const double flows[] = {rate->pending, rate->zeros, rate->owed};
+    if (rt_base_rate_is_known(rate) && !rate->is_joined)
         return;
     rt_bytes_put_u64(bytes, MAGIC);
     rt_bytes_put_u64(bytes, rate->label_count);
+    rt_bytes_put(bytes, flows, sizeof flows);
     for (uint32_t l = 0; l < rate->label_count; l++) {
         const rt_label_rate *one = &rate->labels[l];
         const double numbers[] = {one->alone[0], one->alone[1], one->both[0], one->both[1],
@@ -100,7 +150,7 @@ bool rt_base_rate_is_next(const rt_reader *reader)
 
 rt_status rt_base_rate_load(rt_base_rate *rate, rt_reader *reader, rt_error *error)
 {
-    double numbers[5];
+    double numbers[5], flows[3];
     for (uint32_t l = 0; l < rate->label_count; l++)
         rate->labels[l].is_known = true;
     if (!rt_base_rate_is_next(reader))
@@ -108,6 +158,11 @@ rt_status rt_base_rate_load(rt_base_rate *rate, rt_reader *reader, rt_error *err
     (void)rt_reader_u64(reader);
     if (rt_reader_u64(reader) != rate->label_count)
         return rt_fail(error, RT_DATA, "the base rates so far are of other labels");
+    if (!rt_reader_get(reader, flows, 1, sizeof flows))
+        return rt_fail(error, RT_DATA, "the base rates so far are cut off");
+    rate->pending = flows[0];
+    rate->zeros = flows[1];
+    rate->owed = flows[2];
     for (uint32_t l = 0; l < rate->label_count; l++) {
         if (!rt_reader_get(reader, numbers, 1, sizeof numbers))
             return rt_fail(error, RT_DATA, "the base rates so far are cut off");

@@ -31,6 +31,7 @@ typedef struct {
     float log_odds[RT_LABELS_MAX]; // added to the bias of each label's output, once the batch is
                                    // predicted
     uint8_t unknown;               // labels, label l in bit l, that train nothing
+    float less[2];                 // by so much less than 1 samples of label 0, of label 1, count
     bool is_untrained;             // none trains: the batch is predicted only
 } rt_batch_learning;
 
@@ -81,6 +82,11 @@ void rt_batch_set_labels(rt_batch *batch, uint32_t i, const float *labels, float
 // RT_BATCH_GONE.
 #define RT_BATCH_GONE UINT32_MAX
 void rt_batch_move_lookups(rt_batch *batch, uint32_t field_count, const uint32_t *places);
+
+static inline bool rt_batch_is_balanced(const rt_batch *batch)
+{
+    return batch->learning.less[0] != 0 || batch->learning.less[1] != 0;
+}
 
 static inline bool rt_batch_shifts(const rt_batch *batch)
 {

@@ -218,7 +218,8 @@ static void append(rt_join *join, uint32_t *first, uint32_t *last, uint32_t inde
 void rt_join_count_state(rt_join *join, const rt_join_record *one, rt_join_state state, int64_t by)
 {
     uint64_t *count = NULL;
-    (void)one;
+    if (state == READY && !one->labels.ones)
+        join->ready_zeros += (uint64_t)by;
     if (state == WAITING)
         count = &join->counts.waiting;
     if (state == KEPT)
@@ -639,7 +640,7 @@ double rt_join_pending(const rt_join *join)
 {
     if (join->settings.join.unanswered != RT_JOIN_NEGATIVE)
         return 0;
-    return join->settings.negatives_keep * (double)join->counts.waiting;
+    return join->settings.negatives_keep * (double)(join->counts.waiting + join->ready_zeros);
 }
 
 // ---- creation --------------------------------------------------------------------------------

@@ -110,8 +110,8 @@ void rt_join_end(rt_join *join);
 
 rt_join_counts rt_join_statistics(const rt_join *join);
 
-// Samples of label 0 that come of the events that wait, unless outcomes come: as many as are kept
-// (negatives_keep); none where unanswered events are dropped.
+// Samples of label 0 that are still to come of the events that are in, unless outcomes come: as
+// many as are kept (negatives_keep); none where unanswered events are dropped.
 double rt_join_pending(const rt_join *join);
 
 // ---- what a checkpoint keeps -----------------------------------------------------------------

@@ -61,6 +61,7 @@ struct rt_join {
     int64_t limit_ms, now_ms; // rt_join_limit
     bool has_clock, is_held;
     rt_join_counts counts;
+    uint64_t ready_zeros; // of the ready, those with label 0
 };
 
 // Of an id; RT_JOIN_NONE: there is none.

@@ -133,8 +133,8 @@ void rt_stream_settle(rt_stream *stream, const rt_bytes *position);
 bool rt_stream_waiting_is_next(const rt_reader *reader);
 bool rt_stream_take_waiting(rt_reader *reader, rt_bytes *waiting);
 
-// How many samples will have label 0 unless an outcome comes for them: of the events that wait, as
-// the last read left them. 0: without a join, and where they are dropped.
+// How many samples will have label 0 unless an outcome comes for them: of the events that are in a
+// join, as the last read left them. 0: without a join, and where they are dropped.
 double rt_stream_pending(const rt_stream *stream);
 
 // After rt_stream_seek: what rt_stream_take_waiting took. RT_DATA, RT_NO_MEMORY.

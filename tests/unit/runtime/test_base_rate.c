@@ -18,14 +18,20 @@ static void setup(rt_base_rate *rate, const char *const *sets, size_t count, boo
     rt_config_fini(&config);
 }
 
-// A batch of so many labels 0 and 1.
+// A batch of so many labels 0 and 1; the first is a 0 where there is one, the ones are spread.
+static bool is_one(uint32_t i, uint32_t zeros, uint32_t ones)
+{
+    const uint32_t all = zeros + ones;
+    return (uint64_t)(i + 1) * ones / all > (uint64_t)i * ones / all;
+}
+
 static rt_batch_learning note(rt_base_rate *rate, uint32_t zeros, uint32_t ones, double pending)
 {
     const uint64_t key = 1;
     rt_batch batch;
     rt_batch_init(&batch, 0);
     for (uint32_t i = 0; i < zeros + ones; i++)
-        assert_int_equal(rt_batch_append(&batch, i < ones, NULL, &key, 1), RT_OK);
+        assert_int_equal(rt_batch_append(&batch, is_one(i, zeros, ones), NULL, &key, 1), RT_OK);
     rt_base_rate_note(rate, &batch, pending);
     const rt_batch_learning learning = batch.learning;
     rt_batch_fini(&batch);
@@ -45,9 +51,10 @@ static void a_mixed_batch_is_learnt_at_once(void **state)
     const rt_batch_learning learning = note(&rate, 95, 5, 0);
     assert_false(learning.is_untrained);
     assert_int_equal(learning.unknown, 0);
-    test_close((double)learning.log_odds[0], log(5.5 / 95.5), 1e-6, 1, "log odds");
+    test_close((double)learning.log_odds[0], log(4.5 / 76.5), 1e-6, 1,
+               "log odds"); // of the last 80
     assert_true(rt_base_rate_is_known(&rate));
-    assert_true(note(&rate, 100, 0, 0).log_odds[0] == 0); // from here on the training's
+    assert_true(note(&rate, 10, 90, 0).log_odds[0] == 0); // from here on the training's
     assert_false(note(&rate, 100, 0, 0).is_untrained);
 }
 
@@ -64,12 +71,12 @@ static void a_night_of_one_class_is_not_learnt(void **state)
             const rt_batch_learning learning = note(&rate, which ? 0 : 100, which ? 100 : 0, 0);
             assert_true(learning.is_untrained);
             bias += (double)learning.log_odds[0];
-            bias_is(&rate, which ? 100 * t : 0, which ? 0 : 100 * t);
+            bias_is(&rate, which * 100 * t, (1 - which) * 100 * t);
         }
         const rt_batch_learning learning = note(&rate, 80, 20, 0);
         assert_false(learning.is_untrained);
-        bias_is(&rate, 20, 80);
-        test_close(bias + (double)learning.log_odds[0], log(20.5 / 80.5), 1e-5, 1, "bias");
+        bias_is(&rate, which ? 20 : 19, which ? 79 : 76); // behind the first of the other class
+        test_close(bias + (double)learning.log_odds[0], rate.labels[0].log_odds, 1e-5, 1, "bias");
     }
 }
 
@@ -82,9 +89,11 @@ static void a_rare_label_is_waited_for(void **state)
     setup(&rate, NULL, 0, false);
     assert_true(note(&rate, 1000, 0, 0).is_untrained);
     assert_true(note(&rate, 63, 1, 0).is_untrained);
-    bias_is(&rate, 1, 63 + 0.75 * 1000);
+    bias_is(&rate, 1, 1063);
     assert_true(note(&rate, 62, 2, 0).is_untrained);
-    bias_is(&rate, 3, 125 + 0.25 * 1000);
+    bias_is(&rate, 2 + 0.5, 62 + 0.5 * 1063);
+    assert_true(note(&rate, 63, 1, 0).is_untrained);
+    bias_is(&rate, 3 + 0.25, 125 + 0.25 * 1063);
     assert_false(note(&rate, 63, 1, 0).is_untrained);
     bias_is(&rate, 4, 188);
 }
@@ -100,7 +109,77 @@ static void a_join_counts_what_waits(void **state)
         bias_is(&rate, 50 * t, 950 * t);
     }
     assert_false(note(&rate, 95, 5, 9500).is_untrained);
-    bias_is(&rate, 5, 95);
+    bias_is(&rate, 5, 94);
+}
+
+// A batch most of which is still of the first window: its ones would be far too many.
+static void the_batch_at_the_end_of_a_window_is_not_learnt(void **state)
+{
+    (void)state;
+    rt_base_rate rate;
+    const uint64_t key = 1;
+    rt_batch batch;
+    setup(&rate, NULL, 0, false);
+    (void)note(&rate, 0, 50, 1000);
+    rt_batch_init(&batch, 0);
+    for (uint32_t i = 0; i < 300; i++)
+        assert_int_equal(rt_batch_append(&batch, i < 200 || i % 10 == 0, NULL, &key, 1), RT_OK);
+    rt_base_rate_note(&rate, &batch, 1000);
+    assert_true(batch.learning.is_untrained);
+    bias_is(&rate, 9, 89);
+    assert_false(note(&rate, 90, 10, 1000).is_untrained);
+    bias_is(&rate, 9, 89);
+    rt_batch_fini(&batch);
+}
+
+// Trained weight of label 1 over that of all, in steps of 100 samples of a join.
+static double share_of_ones(rt_base_rate *rate, uint32_t zeros, uint32_t ones, double pending)
+{
+    const rt_batch_learning learning = note(rate, zeros, ones, pending);
+    if (learning.is_untrained)
+        return NAN;
+    const double one = ones * (1 - (double)learning.less[1]);
+    return one / (one + zeros * (1 - (double)learning.less[0]));
+}
+
+// Events of whom every tenth has label 1, at once, and the others label 0 after a window of ten
+// steps. While as many come as before nothing is weighed; when ten times as many come, or none,
+// what is trained keeps the share.
+static void a_class_that_is_ahead_counts_less(void **state)
+{
+    (void)state;
+    rt_base_rate rate;
+    static const char *const joined[] = {"stream.join.source=http"};
+    setup(&rate, joined, 1, false);
+    double pending = 0;
+    for (uint32_t t = 0; t < 10; t++)
+        assert_true(note(&rate, 0, 100, pending += 900).is_untrained);
+    for (uint32_t t = 0; t < 5; t++)
+        test_close(share_of_ones(&rate, 900, 100, pending), 0.1, 1e-9, 1, "share");
+    double zeros = 0, ones = 0;
+    for (uint32_t t = 0; t < 10; t++) {
+        const rt_batch_learning learning = note(&rate, 900, 1000, pending += 8100);
+        ones += 1000 * (1 - (double)learning.less[1]);
+        zeros += 900 * (1 - (double)learning.less[0]);
+    }
+    test_close(ones / (ones + zeros), 0.1, 0.03, 1, "share when many come");
+    for (uint32_t t = 0; t < 5; t++)
+        (void)note(&rate, 9000, 1000, pending);
+    uint32_t trained = 0;
+    while (pending > 0) // and now nobody comes any more: label 0 alone
+        trained += !note(&rate, 900, 0, pending -= 900).is_untrained;
+    assert_in_range(trained, 1, 40); // of 90 batches
+}
+
+static void without_a_join_nothing_is_ahead(void **state)
+{
+    (void)state;
+    rt_base_rate rate;
+    setup(&rate, NULL, 0, false);
+    for (uint32_t t = 0; t < 20; t++) {
+        const rt_batch_learning learning = note(&rate, 95, t % 2 ? 5 : 0, 0);
+        assert_true(learning.less[0] == 0 && learning.less[1] == 0);
+    }
 }
 
 // A rate that is given, or a model to begin with: the bias stays where it is.
@@ -111,7 +190,7 @@ static void a_bias_that_is_given_stays(void **state)
     setup(&rate, (const char *[]){"model.base_rate=0.1"}, 1, false);
     rt_batch_learning learning = note(&rate, 100, 0, 0);
     assert_true(learning.is_untrained && learning.log_odds[0] == 0);
-    learning = note(&rate, 99, 1, 0);
+    learning = note(&rate, 90, 10, 0);
     assert_true(!learning.is_untrained && learning.log_odds[0] == 0);
     setup(&rate, NULL, 0, true);
     learning = note(&rate, 100, 0, 0);
@@ -147,8 +226,8 @@ static void several_labels_each_for_itself(void **state)
         assert_true((batch.learning.log_odds[0] != 0) == (t == 1));
         rt_batch_fini(&batch);
     }
-    bias_is(&rate, 20, 60);
-    test_close(rate.labels[1].log_odds, log(10.5 / 30.5), 1e-6, 1, "log odds");
+    bias_is(&rate, 18, 58);
+    test_close(rate.labels[1].log_odds, log(8.5 / 30.5), 1e-6, 1, "log odds");
 }
 
 // A correction of a label that came late is one label 1 more and one label 0 less.
@@ -161,14 +240,14 @@ static void a_correction_counts_as_it_is_trained(void **state)
     assert_true(note(&rate, 100, 0, 0).is_untrained);
     rt_batch_init(&batch, 0);
     rt_batch_begin(&batch, 1, true);
-    for (uint32_t i = 0; i < 14; i++) {
+    for (uint32_t i = 0; i < 16; i++) {
         assert_int_equal(rt_batch_append(&batch, 0, NULL, &key, 1), RT_OK);
-        batch.labels[i] = i < 4;
-        batch.weights[i] = i >= 4;
+        batch.labels[i] = i < 5;
+        batch.weights[i] = i >= 5;
     }
     rt_base_rate_note(&rate, &batch, 0);
     assert_false(batch.learning.is_untrained);
-    bias_is(&rate, 4, 6);
+    bias_is(&rate, 4, 7);
     rt_batch_fini(&batch);
 }
 
@@ -207,7 +286,7 @@ static void it_goes_on_from_a_checkpoint(void **state)
         assert_int_equal(rt_base_rate_load(&loaded, &reader, &error), RT_DATA);
     }
     // Known: nothing is saved, and where nothing was saved it is.
-    (void)note(&rate, 10, 10, 0);
+    (void)note(&rate, 20, 20, 0);
     rt_bytes_clear(&bytes);
     rt_base_rate_save(&rate, &bytes);
     assert_int_equal(bytes.size, 0);
@@ -222,6 +301,8 @@ static void it_goes_on_from_a_checkpoint(void **state)
 
 TEST_MAIN(TEST(a_mixed_batch_is_learnt_at_once), TEST(a_night_of_one_class_is_not_learnt),
           TEST(a_rare_label_is_waited_for), TEST(a_join_counts_what_waits),
+          TEST(the_batch_at_the_end_of_a_window_is_not_learnt),
+          TEST(a_class_that_is_ahead_counts_less), TEST(without_a_join_nothing_is_ahead),
           TEST(a_bias_that_is_given_stays), TEST(several_labels_each_for_itself),
           TEST(a_correction_counts_as_it_is_trained), TEST(several_classes_have_none),
           TEST(it_goes_on_from_a_checkpoint))
