@@ -15,6 +15,7 @@
 #include "cli/cli.h"
 #include "dispatch/coordinator/dp_coordinator.h"
 #include "edge_worker/ew_worker.h"
+#include "edge_worker/predict/ew_recall.h"
 #include "ps_lite/ps_server.h"
 #include "runtime/wire/rt_control.h"
 #include "runtime/transport/rt_keys.h"
@@ -503,6 +504,7 @@ int cli_coordinator(int argc, char **argv)
         .reload = {words.watch ? words.watch : words.path, words.sets, words.set_count, NULL},
         .progress = true,
         .notify = &notify,
+        .recall = ew_recall,
         .announce = announce,
         .saved = say_saved,
         .announce_context = &words.fd};

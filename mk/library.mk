@@ -3,7 +3,7 @@
 LIB_FOLDERS := runtime runtime/config runtime/wire runtime/files runtime/numbers edge_worker/device \
   edge_worker/model edge_worker/predict
 LIB_SOURCES := $(sort $(wildcard $(addsuffix /*.c,$(LIB_FOLDERS)) ps_lite/ps_store.c ps_lite/ps_table.c ps_lite/ps_model_file.c \
-  $(addprefix runtime/stream/rt_,batch.c columns.c criteo.c event_id.c json_cell.c json_lines.c libsvm.c line.c parser.c \
+  $(addprefix runtime/stream/rt_,batch.c columns.c criteo.c event_id.c json_cell.c json_lines.c keyset.c libsvm.c line.c parser.c \
   scale.c value_names.c synthetic.c synthetic_shape.c table.c tables.c)))
 LIB_OBJECTS := $(LIB_SOURCES:%.c=$(DIR)/%.o)
 # With a sanitizer only programs that are built with it could use them.

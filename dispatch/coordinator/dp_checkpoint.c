@@ -21,10 +21,15 @@
 #include "runtime/rt_hash.h"
 
 #define WRITE_LIMIT_S 900.0
+#define TELL_NS UINT64_C(60000000000) // between two warnings of versions that are held back
 
 typedef enum { STEP_IDLE, STEP_PARTS, STEP_CLOSING } step;
 
-#define ONLY_PUBLISHING 0 // of the values of closing: the checkpoint is complete all the same
+// What closing says: the checkpoint is complete, though it was not published; and how it compares.
+enum { ONLY_PUBLISHING, IN_FORCE, COMPARED, OF_COMPARISON };
+_Static_assert(OF_COMPARISON * sizeof(uint64_t) + sizeof(dp_comparison) <=
+                   sizeof((rt_child_result *)0)->values,
+               "it has room");
 
 struct dp_checkpoint {
     dp_checkpoint_config config;
@@ -50,6 +55,11 @@ struct dp_checkpoint {
     uint64_t run;                // of the versions
     double published_s;          // when the samples of the last one were trained; 0: there is none
     bool is_chained;             // the newest checkpoint is among them: changes can build on it
+    rt_publish_config margins;   // as this version is judged
+    uint64_t held_ns;            // since when none has passed; 0: the last one did
+    uint32_t held_count;         // so many did not
+    double held_s;               // of this version, when it is judged
+    uint64_t told_ns;
 };
 
 // The start that made a checkpoint, or published it; 0: it is not there, or not complete.
@@ -612,13 +622,59 @@ static rt_status write_version(void *context, const char *version, rt_error *err
     return rt_manifest_write(&json, version, error);
 }
 
+// How the version in force does on the samples that have come since it was trained. False: none is,
+// or it is pinned, or cannot be read.
+static bool compare(const dp_checkpoint *c, uint32_t *in_force_p, dp_comparison *comparison)
+{
+    rt_published current = {0};
+    char folder[RT_FOLDER_MAX];
+    rt_error error = {0};
+    const dp_evidence *evidence = c->config.evidence;
+    if (!c->config.recall || rt_published_read(c->published, &current, NULL) || current.pinned ||
+        current.iteration >= c->content.iteration ||
+        rt_checkpoint_path(c->published, current.iteration, folder, sizeof folder, NULL))
+        return false;
+    const uint32_t outputs = rt_config_output_count(&c->config.config->stream);
+    const uint32_t first = dp_evidence_first(evidence, current.iteration);
+    const uint32_t count = evidence->batch.sample_count - first;
+    float *theirs = rt_alloc(rt_max_u64((uint64_t)count * outputs, 1), sizeof *theirs);
+    rt_status status = RT_NO_MEMORY;
+    if (theirs)
+        status = c->config.recall(folder, &evidence->batch, first, outputs, theirs, &error);
+    if (!status)
+        dp_evidence_compare(evidence, first, theirs, outputs, comparison);
+    else
+        rt_warn("the version in force cannot be held against the newest: %s", error.text);
+    rt_free(theirs);
+    *in_force_p = current.iteration;
+    return status == RT_OK;
+}
+
+// In the forked copy, whose verdict goes into the manifest; the process itself takes the same
+// numbers and comes to the same.
+static void judge(dp_checkpoint *c, rt_child_result *result)
+{
+    uint32_t in_force;
+    dp_comparison comparison;
+    dp_verdict *verdict = &c->content.verdict;
+    if (!verdict->is_held || isnan(verdict->normalised_entropy) ||
+        !compare(c, &in_force, &comparison))
+        return;
+    dp_guard_compare(&c->margins, &comparison, in_force, c->held_s, verdict);
+    result->values[IN_FORCE] = in_force;
+    result->values[COMPARED] = true;
+    memcpy(result->values + OF_COMPARISON, &comparison, sizeof comparison);
+}
+
 // In the forked copy: the checkpoint, complete, becomes a version. One that is held is there as
 // well, for those that build on it.
-static rt_status publish(const dp_checkpoint *c, rt_error *error)
+static rt_status publish(dp_checkpoint *c, rt_child_result *result)
 {
     rt_published current = {0};
     int lock;
+    rt_error *error = &result->error;
     const uint32_t iteration = c->content.iteration;
+    judge(c, result);
     rt_status status = rt_published_lock(c->published, &lock, error);
     if (status)
         return status;
@@ -626,8 +682,7 @@ static rt_status publish(const dp_checkpoint *c, rt_error *error)
         current = (rt_published){0};
     if (!current.pinned)
         rt_published_remove_above(c->published, iteration);
-    status = rt_published_add(c->published, iteration, c->folder, write_version,
-                              (void *)(uintptr_t)c, error);
+    status = rt_published_add(c->published, iteration, c->folder, write_version, c, error);
     if (!status && !current.pinned && !c->content.verdict.is_held) {
         current.iteration = iteration;
         status = rt_published_write(c->published, &current, error);
@@ -638,33 +693,84 @@ static rt_status publish(const dp_checkpoint *c, rt_error *error)
     return status;
 }
 
-// What came of it.
-static void report_version(dp_checkpoint *c, const rt_error *failure)
+// The process takes over what its copy has found.
+static void take_verdict(dp_checkpoint *c, const rt_child_result *result, uint32_t *in_force_p,
+                         dp_comparison *comparison)
 {
-    const dp_verdict *verdict = &c->content.verdict;
-    c->is_chained = !failure->status;
-    if (failure->status) {
-        rt_warn("the model of iteration %" PRIu32 " could not be published: %s",
-                c->content.iteration, failure->text);
+    dp_verdict *verdict = &c->content.verdict;
+    *in_force_p = (uint32_t)result->values[IN_FORCE];
+    *comparison = (dp_comparison){0};
+    if (result->values[COMPARED]) {
+        memcpy(comparison, result->values + OF_COMPARISON, sizeof *comparison);
+        dp_guard_compare(&c->margins, comparison, *in_force_p, c->held_s, verdict);
+    }
+    if (verdict->is_held) {
+        c->held_count += !verdict->is_early;
+        if (!c->held_ns && !verdict->is_early)
+            c->held_ns = rt_now_ns();
         return;
     }
+    dp_guard_pass(c->config.guard, verdict);
+    c->held_ns = 0;
+    c->held_count = 0;
+}
+
+static void tell_verdict(dp_checkpoint *c)
+{
+    const dp_verdict *verdict = &c->content.verdict;
+    const uint64_t now_ns = rt_now_ns();
+    if (verdict->is_chosen)
+        rt_warn("alert: no version has passed the guard for %.0f s: that of iteration %" PRIu32
+                " is in force now, as it is the better of the two: %s",
+                c->held_s, c->content.iteration, verdict->why);
+    if (!verdict->is_held || verdict->is_early ||
+        (c->held_count > 1 && now_ns - c->told_ns < TELL_NS))
+        return;
+    c->told_ns = now_ns;
+    rt_warn("alert: the model of iteration %" PRIu32 " is held back: %s. `lanyard set RUN "
+            "publish.guard.log_loss=...` (and .calibration) changes what passes, 0 judges nothing; "
+            "when none has passed for %.0f s (publish.guard.hold_s) the better of the newest and "
+            "the one in force is published",
+            c->content.iteration, verdict->why, c->margins.guard_hold_s);
+}
+
+// What came of it.
+static void report_version(dp_checkpoint *c, const rt_child_result *result)
+{
+    uint32_t in_force;
+    dp_comparison comparison;
+    const dp_verdict *verdict = &c->content.verdict;
+    c->is_chained = !result->error.status;
+    if (result->error.status) {
+        rt_warn("the model of iteration %" PRIu32 " could not be published: %s",
+                c->content.iteration, result->error.text);
+        return;
+    }
+    take_verdict(c, result, &in_force, &comparison);
     c->published_s = c->content.trained_s;
     rt_json *json = rt_metrics_begin(c->config.metrics, "publish");
     rt_json_u64(json, "iteration", c->content.iteration);
     rt_json_bool(json, "held", verdict->is_held);
+    rt_json_bool(json, "early", verdict->is_early);
+    rt_json_u64(json, "held_count", c->held_count);
+    rt_json_string(json, "why", verdict->why);
     rt_json_double(json, "logloss", verdict->log_loss);
     rt_json_double(json, "normalised_entropy", verdict->normalised_entropy);
     rt_json_double(json, "calibration", verdict->calibration);
+    if (comparison.count) {
+        rt_json_u64(json, "in_force", in_force);
+        rt_json_u64(json, "compared", comparison.count);
+        rt_json_double(json, "compared_logloss", comparison.log_loss[DP_OURS]);
+        rt_json_double(json, "in_force_logloss", comparison.log_loss[DP_THEIRS]);
+    }
     rt_metrics_end(c->config.metrics);
-    if (verdict->is_held)
-        rt_warn("alert: the model of iteration %" PRIu32 " is held back: %s", c->content.iteration,
-                verdict->why);
+    tell_verdict(c);
 }
 
 // In a forked copy: syncing and removing may take long.
 static void close_checkpoint(void *context, rt_child_result *result)
 {
-    const dp_checkpoint *c = context;
+    dp_checkpoint *c = context;
     uint32_t *iterations, count;
     rt_json json;
     if (c->failure.status) {
@@ -680,7 +786,7 @@ static void close_checkpoint(void *context, rt_child_result *result)
     for (uint32_t i = 0; i < count && iterations[i] < c->keep_from; i++)
         rt_checkpoint_remove(c->directory, iterations[i], NULL);
     rt_free(iterations);
-    result->values[ONLY_PUBLISHING] = *c->published && publish(c, &result->error);
+    result->values[ONLY_PUBLISHING] = *c->published && publish(c, result);
 }
 
 static uint64_t bytes_of_rows(const dp_checkpoint *c)
@@ -719,10 +825,10 @@ static void report(const dp_checkpoint *c)
                 c->content.iteration, c->failure.text);
 }
 
-static void finish(dp_checkpoint *c, const rt_error *error, bool only_publishing)
+static void finish(dp_checkpoint *c, const rt_child_result *result)
 {
-    if (error->status && !only_publishing)
-        fail(c, error);
+    if (result->error.status && !result->values[ONLY_PUBLISHING])
+        fail(c, &result->error);
     c->step = STEP_IDLE;
     report(c);
     // What a checkpoint took stands in pieces all over the heap: over months it would add up.
@@ -730,7 +836,7 @@ static void finish(dp_checkpoint *c, const rt_error *error, bool only_publishing
     if (c->failure.status)
         return;
     if (*c->published)
-        report_version(c, error);
+        report_version(c, result);
     uint32_t gone = 0;
     while (gone < c->past_count && c->past[gone].iteration < c->keep_from)
         gone++;
@@ -747,11 +853,13 @@ static void finish(dp_checkpoint *c, const rt_error *error, bool only_publishing
 
 static void start_closing(dp_checkpoint *c)
 {
-    rt_error failure = {0};
+    rt_child_result failed = {0};
     content_fini(c);
     c->step = STEP_CLOSING;
-    if (rt_child_start(&c->child, close_checkpoint, c, WRITE_LIMIT_S, &failure))
-        finish(c, &failure, false);
+    c->margins = c->config.config->publish;
+    c->held_s = c->held_ns ? (double)(rt_now_ns() - c->held_ns) * 1e-9 : 0;
+    if (rt_child_start(&c->child, close_checkpoint, c, WRITE_LIMIT_S, &failed.error))
+        finish(c, &failed);
 }
 
 static void take_own(dp_checkpoint *c, const rt_child_result *result)
@@ -770,7 +878,7 @@ void dp_checkpoint_step(dp_checkpoint *c)
     dp_hook_step(&c->after);
     if (c->child.fd >= 0 && rt_child_poll(&c->child, &result) == RT_OK) {
         if (c->step == STEP_CLOSING) {
-            finish(c, &result.error, result.values[ONLY_PUBLISHING] != 0);
+            finish(c, &result);
             return;
         }
         take_own(c, &result);

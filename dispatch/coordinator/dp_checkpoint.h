@@ -31,7 +31,10 @@ typedef struct {
     uint32_t epoch;
     rt_metrics *metrics;
     dp_collect *collect; // copies of the shards' files come by it
-    bool is_of_others;   // the newest of the past has other shards, or homes: nothing builds on it
+    dp_guard *guard;     // that judged what comes to be published, by this
+    const dp_evidence *evidence;
+    dp_recall recall;  // or NULL
+    bool is_of_others; // the newest of the past has other shards, or homes: nothing builds on it
 } dp_checkpoint_config;
 
 // A checkpoint that is complete on disk, as far as writing the next one goes.

@@ -45,6 +45,17 @@ static rt_status set_search(dp_run *c, const rt_config *fresh, rt_error *error)
     return RT_OK;
 }
 
+// Versions that begin to be judged from now on.
+static rt_status set_guard(dp_run *c, const rt_config *fresh, rt_error *error)
+{
+    rt_publish_config *margins = &c->configs.part.publish;
+    (void)error;
+    margins->guard_log_loss = fresh->publish.guard_log_loss;
+    margins->guard_calibration = fresh->publish.guard_calibration;
+    margins->guard_hold_s = fresh->publish.guard_hold_s;
+    return RT_OK;
+}
+
 static rt_status set_log_level(dp_run *c, const rt_config *fresh, rt_error *error)
 {
     (void)c;
@@ -119,7 +130,8 @@ static rt_status set_dense_rate(dp_run *c, const rt_config *fresh, rt_error *err
 }
 
 static const char by_plan[] = "from the next plan on", at_once[] = "from now on",
-                  by_checkpoint[] = "from the next checkpoint on, with which all start anew";
+                  by_checkpoint[] = "from the next checkpoint on, with which all start anew",
+                  by_version[] = "from the next version on";
 
 static const struct {
     const char *key;
@@ -132,11 +144,14 @@ static const struct {
                 {"dispatch.participants", set_participants, by_plan},
                 {"optimizer.rows.learning_rate", set_row_rate, by_checkpoint},
                 {"optimizer.dense.learning_rate", set_dense_rate, by_checkpoint},
+                {"publish.guard.log_loss", set_guard, by_version},
+                {"publish.guard.calibration", set_guard, by_version},
+                {"publish.guard.hold_s", set_guard, by_version},
                 {"log.level", set_log_level, at_once}};
 
 static rt_status find_settable(const char *key, size_t *index_p, rt_error *error)
 {
-    char names[256] = "";
+    char names[512] = "";
     size_t used = 0;
     for (size_t i = 0; i < RT_COUNT_OF(settable); i++) {
         if (strcmp(settable[i].key, key) == 0) {

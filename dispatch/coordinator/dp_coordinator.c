@@ -125,6 +125,8 @@ static rt_status create_feed(dp_run *c, rt_error *error)
                            .position = &c->resumed.position,
                            .waiting = &c->resumed.beside.waiting,
                            .ids = &c->resumed.beside.ids};
+    if (c->configs.part.publish.every_s > 0 && c->own.recall)
+        feed.heard_every = dp_evidence_every(&c->configs.part.publish);
     const char *place = c->checkpoints;
     if (c->own.directory) {
         place = c->own.directory;
@@ -269,6 +271,9 @@ static rt_status create_checkpoint(dp_run *c, rt_error *error)
                                          .epoch = c->epoch,
                                          .metrics = dp_tally_metrics(c->tally),
                                          .collect = &c->collect,
+                                         .guard = dp_tally_guard(c->tally),
+                                         .evidence = dp_tally_evidence(c->tally),
+                                         .recall = c->own.recall,
                                          .is_of_others = c->resumed.is_of_others};
     rt_status status = dp_checkpoint_create(&config, c->resumed.past, c->resumed.past_count,
                                             &c->checkpoint, error);

@@ -3,6 +3,7 @@
 #ifndef DP_COORDINATOR_CONFIG_H
 #define DP_COORDINATOR_CONFIG_H
 
+#include "dispatch/coordinator/dp_evidence.h"
 #include "dispatch/coordinator/dp_reload.h"
 #include "dispatch/coordinator/dp_resume.h"
 #include "runtime/config/rt_config.h"
@@ -31,6 +32,10 @@ typedef struct {
     dp_reload_source reload;
     bool progress;     // a live line on standard error
     rt_notify *notify; // or NULL
+    // Predicts samples as they were read by the published model in a folder, with no more of its
+    // rows in memory than they look up; for the guard. output_count predictions of each. NULL: it
+    // does without. Called in a forked copy of the process.
+    dp_recall recall;
     // Called once, with the address that members connect to.
     void (*announce)(void *context, const char *address);
     // Called once model and summary are on disk: whatever happens to the run now has no effect.

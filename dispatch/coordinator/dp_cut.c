@@ -137,7 +137,7 @@ static rt_status ask_shards(dp_cut *cut, rt_error *error)
     content.trained_s = cut->drained_s;
     if (cut->ages)
         dp_ages_keep(cut->ages, cut->drained_ns, &content.ages);
-    dp_tally_judge(cut->tally, &content.verdict);
+    dp_tally_judge(cut->tally, cut->planned->is_learnt, &content.verdict);
     content.wait_ms = (double)(cut->asked_ns - cut->drained_ns) * 1e-6;
     gather_state(cut, &content.state);
     if (content.state.failed) {

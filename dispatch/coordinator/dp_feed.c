@@ -65,6 +65,7 @@ static rt_status allocate(dp_feed *feed)
         return RT_NO_MEMORY;
     for (uint32_t i = 0; i < feed->batch_count; i++) {
         rt_batch_init(&feed->batches[i].batch, config->limits.dense_count);
+        dp_heard_init(&feed->batches[i].heard, config->limits.dense_count);
         feed->batches[i].arrivals = rt_alloc_lazy(feed->batch_size, sizeof(uint64_t));
         if (!feed->batches[i].arrivals)
             return RT_NO_MEMORY;
@@ -85,6 +86,7 @@ static rt_status allocate(dp_feed *feed)
         if (!feed->planned[i].labels || !feed->planned[i].weights || !feed->planned[i].arrivals ||
             dp_ranges_init(&feed->planned[i].ranges, config->limits.dense_count, has_classes))
             return RT_NO_MEMORY;
+        dp_heard_init(&feed->planned[i].heard, config->limits.dense_count);
         (void)rt_queue_put(feed->free_planned, &feed->planned[i]);
     }
     return allocate_scales(feed);
@@ -117,10 +119,12 @@ static void release(dp_feed *feed)
         rt_free(feed->planned[i].labels);
         rt_free(feed->planned[i].weights);
         rt_free(feed->planned[i].slice_keys);
+        dp_heard_fini(&feed->planned[i].heard);
         dp_ranges_fini(&feed->planned[i].ranges);
     }
     for (uint32_t i = 0; i < feed->batch_count; i++) {
         rt_batch_fini(&feed->batches[i].batch);
+        dp_heard_fini(&feed->batches[i].heard);
         rt_bytes_fini(&feed->batches[i].end);
         rt_free(feed->batches[i].arrivals);
         dp_ranges_fini(&feed->batches[i].ranges);
@@ -254,6 +258,7 @@ static rt_status open_all(dp_feed *feed, rt_stream *stream, rt_error *error)
     if (config->rate)
         feed->rate = *config->rate;
     feed->stood_rate = feed->rate;
+    feed->is_learnt = config->restored && rt_base_rate_is_learnt(&feed->rate);
     status = lend_threads(feed, config->restored, error);
     if (status)
         return status;

@@ -9,6 +9,7 @@
 #define DP_FEED_H
 
 #include "dispatch/coordinator/dp_columns.h"
+#include "dispatch/coordinator/dp_evidence.h"
 #include "dispatch/coordinator/dp_ranges.h"
 #include "dispatch/planner/dp_account.h"
 #include "dispatch/plan/dp_journal.h"
@@ -45,6 +46,8 @@ typedef struct {
     uint64_t scale_samples; // that it was learnt from
     uint32_t sample_count;
     bool is_untrained; // predicted only (rt_base_rate.h)
+    bool is_learnt;    // of a cut: something was trained before it
+    dp_heard heard;    // of its samples, some to judge by
     uint32_t arrival_count;
     uint64_t *arrivals; // arrival_count, by sample: nanoseconds of the clock of the day; 0: unknown
     uint64_t participants; // workers that train it
@@ -81,6 +84,7 @@ typedef struct {
     const char *journal;  // file for the input records; NULL: none
     const char *ledger;   // file that counts what pipes gave, over restarts; NULL: none
     bool is_fresh;        // such a file of an earlier run means nothing
+    uint64_t heard_every; // every how many samples are kept to judge by; 0: none are
     uint32_t slice_field; // whose keys dp_planned has; none of the stream's: none
     bool cuts;            // config->checkpoint is heeded, and dp_feed_request_cut
     uint32_t epoch;       // of the slices

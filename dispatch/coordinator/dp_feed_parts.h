@@ -20,7 +20,8 @@ typedef struct {
     rt_bytes end;      // of the batch: where the stream goes on
     rt_scale *scale;   // as it stood at the end; NULL: none
     rt_base_rate rate; // likewise
-    dp_ranges ranges;  // before scaling
+    dp_heard heard;
+    dp_ranges ranges; // before scaling
     uint64_t dense_clipped;
     uint64_t read_ns;
     uint64_t *arrivals; // arrival_count of the batch's samples, the first ones
@@ -33,6 +34,7 @@ struct dp_feed {
     rt_stream *stream;
     rt_scale *scale;   // the reader's; NULL: dense features stay as they are
     rt_base_rate rate; // the reader's
+    uint64_t passed;   // samples that it has read
     dp_planner *planner;
     rt_pool *pool;            // lent to the planner; NULL: it needs none
     dp_participants *chooser; // NULL: nobody chooses
@@ -47,6 +49,7 @@ struct dp_feed {
     rt_bytes stood;        // where the stream goes on after the batch that was planned last
     rt_scale *stood_scale; // likewise
     rt_base_rate stood_rate;
+    bool is_learnt;      // something was trained up to there
     rt_bytes waiting;    // restored; the reader's
     rt_bytes input_end;  // where it ended, once the reader has seen that; else empty
     dp_planned *planned; // config.planned_max

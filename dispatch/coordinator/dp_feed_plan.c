@@ -25,6 +25,29 @@ static void copy_labels(const dp_plan *plan, const rt_batch *batch, dp_planned *
     planned->label_offsets[plan->worker_count] = at;
 }
 
+// Samples to judge by go along, each with its place among the predictions.
+static void hand_heard(const dp_plan *plan, dp_heard *heard, dp_planned *planned)
+{
+    const dp_heard before = planned->heard;
+    uint32_t place = 0;
+    planned->heard = *heard;
+    *heard = before;
+    if (planned->heard.batch.sample_count == 0)
+        return;
+    for (uint32_t w = 0; w < plan->worker_count; w++) {
+        const dp_slice *slice = &plan->slices[w];
+        uint32_t next = 0; // both ascend
+        for (uint32_t k = 0; k < slice->sample_count; k++, place++) {
+            while (next < planned->heard.batch.sample_count &&
+                   planned->heard.from[next] < slice->samples[k])
+                next++;
+            if (next < planned->heard.batch.sample_count &&
+                planned->heard.from[next] == slice->samples[k])
+                planned->heard.at[next] = place;
+        }
+    }
+}
+
 #define LEFT_OUT_MAX 63u // slices in a row; then one goes out, and its report tells of the worker
 
 // Who sits out and has nothing to do gets no slice. The first empty ones go out all the same: by
@@ -158,7 +181,7 @@ static rt_status encode(dp_feed *feed, const dp_plan *plan, const rt_batch *batc
     return RT_OK;
 }
 
-static rt_status finish_plan(dp_feed *feed, const dp_plan *plan, const dp_feed_batch *read,
+static rt_status finish_plan(dp_feed *feed, const dp_plan *plan, dp_feed_batch *read,
                              dp_planned *planned)
 {
     const rt_batch *batch = &read->batch;
@@ -169,6 +192,7 @@ static rt_status finish_plan(dp_feed *feed, const dp_plan *plan, const dp_feed_b
     planned->fingerprint = dp_plan_fingerprint(plan);
     dp_account_add(&feed->config.costs, plan, &planned->account);
     copy_labels(plan, batch, planned);
+    hand_heard(plan, &read->heard, planned);
     if (planned->slice_keys)
         dp_columns_keys(batch, plan, feed->config.slice_field, planned->slice_keys);
     planned->columns = (dp_columns){0};
@@ -219,6 +243,7 @@ static rt_status plan_one(dp_feed *feed, dp_feed_batch *read, dp_planned *planne
     if (feed->scale)
         rt_scale_copy(read->scale, feed->stood_scale);
     feed->stood_rate = read->rate;
+    feed->is_learnt |= !read->batch.learning.is_untrained;
     return status;
 }
 
@@ -236,6 +261,7 @@ static rt_status plan_flush(dp_feed *feed, bool is_cut, bool is_last, dp_planned
     planned->is_cut = is_cut;
     planned->is_last = is_last;
     planned->cut = feed->iteration;
+    planned->is_learnt = feed->is_learnt;
     if (!is_cut)
         return encode(feed, plan, NULL, planned);
     feed->last_cut = feed->iteration;

@@ -21,6 +21,9 @@ static rt_status read_one(dp_feed *feed, dp_feed_batch *into, uint32_t batch_siz
 {
     uint64_t begin = rt_now_ns();
     rt_status status = rt_stream_read(feed->stream, &into->batch, batch_size, error);
+    if (!status && feed->config.heard_every > 0 &&
+        dp_heard_take(&into->heard, &into->batch, feed->config.heard_every, &feed->passed))
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory for a batch");
     if (!status) {
         scale_one(feed, into);
         rt_base_rate_note(&feed->rate, &into->batch, rt_stream_pending(feed->stream));

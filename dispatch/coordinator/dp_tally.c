@@ -61,6 +61,8 @@ struct dp_tally {
     uint64_t shown_ns, shown_samples; // of the last line of progress
     uint64_t past_ns;                 // of training before this process resumed it
     dp_guard guard;
+    dp_evidence evidence;
+    bool has_trained; // an iteration of this process; the first one is predicted by what was before
     bool tty;
 };
 
@@ -184,6 +186,7 @@ rt_status dp_tally_create(const dp_tally_config *config, dp_tally **tally_p, rt_
     tally->tty = isatty(STDERR_FILENO);
     const rt_stream_config *stream = &config->config->stream;
     tally->is_weighted = rt_stream_is_weighted(stream) || stream->negatives_keep < 1;
+    dp_evidence_init(&tally->evidence, config->config, config->dense_count);
     const rt_status status = open_all(tally, error);
     if (status) {
         dp_tally_destroy(tally);
@@ -211,6 +214,7 @@ void dp_tally_destroy(dp_tally *tally)
     }
     rt_free(tally->open);
     rt_free(tally->predictions);
+    dp_evidence_fini(&tally->evidence);
     rt_free(tally);
 }
 
@@ -308,6 +312,7 @@ rt_status dp_tally_load(dp_tally *t, rt_reader *reader, rt_error *error)
     t->slice_bytes = own.slice_bytes;
     t->fingerprint = own.fingerprint;
     t->past_ns = own.past_ns;
+    t->has_trained = t->planned.iterations > 0;
     if (is_whole)
         return RT_OK;
     return rt_fail(error, RT_DATA, "sums of the run: they end early, or are none");
@@ -632,7 +637,12 @@ void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_str
     rt_latency_add_arrivals(&tally->latency, planned->arrivals, planned->arrival_count);
     rt_latency_merge(&tally->latency_all, &tally->latency);
     rt_quality quality = rt_meter_window(tally->meter);
-    dp_guard_add(&tally->guard, &tally->config.config->publish, &quality);
+    if (tally->has_trained && !planned->is_untrained) {
+        dp_guard_add(&tally->guard, &tally->config.config->publish, &quality);
+        dp_evidence_add(&tally->evidence, &planned->heard, open->predictions,
+                        rt_config_output_count(&tally->config.config->stream), planned->iteration);
+    }
+    tally->has_trained |= !planned->is_untrained;
     write_iteration(tally, planned, &quality, stream);
     open->bad = false;
     open->handed = open->gradients = 0;
@@ -640,9 +650,19 @@ void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_str
     show(tally, planned, &quality, stream);
 }
 
-void dp_tally_judge(dp_tally *tally, dp_verdict *verdict)
+void dp_tally_judge(const dp_tally *tally, bool is_learnt, dp_verdict *verdict)
 {
-    dp_guard_judge(&tally->guard, &tally->config.config->publish, verdict);
+    dp_guard_judge(&tally->guard, &tally->config.config->publish, is_learnt, verdict);
+}
+
+dp_guard *dp_tally_guard(dp_tally *tally)
+{
+    return &tally->guard;
+}
+
+const dp_evidence *dp_tally_evidence(const dp_tally *tally)
+{
+    return &tally->evidence;
 }
 
 void dp_tally_swept(dp_tally *tally, const dp_sweep_record *sweep, uint64_t rows_ended,

@@ -65,8 +65,10 @@ void dp_tally_swept(dp_tally *tally, const dp_sweep_record *sweep, uint64_t rows
 // All reports of a training iteration are in.
 void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_stream_stats *stream);
 
-// Whether the model is fit to be published (dp_guard_judge).
-void dp_tally_judge(dp_tally *tally, dp_verdict *verdict);
+// Whether the model is fit to be published (dp_guard_judge); and what it is judged by.
+void dp_tally_judge(const dp_tally *tally, bool is_learnt, dp_verdict *verdict);
+dp_guard *dp_tally_guard(dp_tally *tally);
+const dp_evidence *dp_tally_evidence(const dp_tally *tally);
 
 // Prints the summary for people, and writes directory/summary.json. RT_IO, RT_NO_MEMORY.
 rt_status dp_tally_finish(dp_tally *tally, const dp_reading *reading, bool interrupted,

@@ -183,7 +183,7 @@ static bool lacks_rows_alone(const char *folder, const cJSON *root)
 
 static rt_status check_files(const ew_source *source, const cJSON *manifest, rt_error *error)
 {
-    if (source->without_rows)
+    if (source->without_rows || source->only)
         return rt_manifest_check_without_rows(source->folder, manifest, error);
     const rt_status status = rt_manifest_check(source->folder, manifest, error);
     if (status && lacks_rows_alone(source->folder, manifest))
@@ -274,6 +274,8 @@ static rt_status add_row(const loading *l, uint64_t key, uint32_t version, const
                          uint32_t base, rt_error *error)
 {
     const bool replaces = base > 0 || l->have > 0;
+    if (l->source->only && !rt_keyset_has(l->source->only, key))
+        return RT_OK;
     if (base && version == 0) {
         const ps_entry *before = ps_table_find(l->table, key);
         if (before && before->version <= base)

@@ -9,6 +9,7 @@
 #include "ps_lite/ps_table.h"
 #include "runtime/config/rt_config.h"
 #include "runtime/files/rt_tensors.h"
+#include "runtime/stream/rt_keyset.h"
 
 #define EW_ALL_SHARDS UINT32_MAX
 
@@ -17,6 +18,8 @@ typedef struct {
     const rt_config *config; // of the folder's config.json
     uint64_t schema;
     bool without_rows; // they are elsewhere: their files need not be here
+    // Rows that are wanted, of files that nobody has to look through before; NULL: all are.
+    const rt_keyset *only;
 } ew_source;
 
 // Loads config.json with sets over it, and checks it; reads_input: with what is about the input.

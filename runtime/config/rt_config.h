@@ -360,6 +360,7 @@ typedef struct {
     double guard_log_loss; // margin, a share; 0: not judged
     double guard_calibration;
     uint64_t guard_samples;    // over which both are taken
+    double guard_hold_s;       // without a version that passes: then the better of two is in force
     char address[RT_NAME_MAX]; // where servers of other boxes are told; "": none are
 } rt_publish_config;
 

@@ -553,6 +553,9 @@ const rt_config_key rt_config_keys[] = {
            "published one's by more than this share; 0: not judged."),
     U64("publish.guard.samples", publish.guard_samples, "20000", IN(1, 1e12), "samples",
         "Over which both are taken; older ones fade."),
+    DOUBLE("publish.guard.hold_s", publish.guard_hold_s, "600", IN(0, 1e9), "s",
+           "When no version has passed for so long, the better one is put in force, with an alert: "
+           "the newest, or the one that is."),
     TEXT("publish.address", publish.address,
          "HOST:PORT where `lanyard serve --run` of other boxes asks for published models; empty: "
          "nowhere. Beyond loopback it needs keys."),

@@ -123,6 +123,14 @@ bool rt_base_rate_is_known(const rt_base_rate *rate)
     return true;
 }
 
+bool rt_base_rate_is_learnt(const rt_base_rate *rate)
+{
+    bool is_learnt = rate->label_count == 0;
+    for (uint32_t l = 0; l < rate->label_count; l++)
+        is_learnt |= rate->labels[l].is_known;
+    return is_learnt;
+}
+
 // ---- what a checkpoint keeps -----------------------------------------------------------------
 
 void rt_base_rate_save(const rt_base_rate *rate, rt_bytes *bytes)

@@ -58,7 +58,8 @@ void rt_base_rate_init(rt_base_rate *rate, const rt_config *config, bool has_mod
 // have label 0 unless an outcome comes; 0: there is no join.
 void rt_base_rate_note(rt_base_rate *rate, rt_batch *batch, double pending);
 
-bool rt_base_rate_is_known(const rt_base_rate *rate); // of all labels: nothing is left to note
+bool rt_base_rate_is_known(const rt_base_rate *rate);  // of all labels: nothing is left to note
+bool rt_base_rate_is_learnt(const rt_base_rate *rate); // of one: batches are trained
 
 // For a checkpoint: without a join nothing is saved where all is known. load, after init: where
 // nothing was saved all is known, and reader stays where it is. RT_DATA: no such state.

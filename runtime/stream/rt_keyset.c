@@ -61,6 +61,16 @@ rt_status rt_keyset_add(rt_keyset *set, const uint64_t *keys, uint32_t key_count
     return RT_OK;
 }
 
+bool rt_keyset_has(const rt_keyset *set, uint64_t key)
+{
+    uint64_t slot = rt_mix(key) & (set->slot_count - 1);
+    if (key == 0)
+        return set->has_zero;
+    while (set->slots[slot] != 0 && set->slots[slot] != key)
+        slot = (slot + 1) & (set->slot_count - 1);
+    return set->slots[slot] != 0;
+}
+
 uint64_t rt_keyset_count(const rt_keyset *set)
 {
     return set->used + set->has_zero;

@@ -94,10 +94,12 @@ static void give_report(played *p, uint32_t rank, uint64_t sequence, const rt_wi
     const uint32_t count = slice->sample_count * outputs;
     const bool is_bad = slice->iteration == manners->bad;
     const bool trains = slice->workers >> rt_bits_under(p->welcome.workers, rank) & 1;
+    const bool is_skipped =
+        (is_bad && slice->iteration != manners->applied) || slice->flags & DP_SLICE_UNTRAINED;
     rt_wire_report report = {.sample_count = slice->sample_count,
                              .loss_sum = is_bad ? NAN : 0.5 * slice->sample_count,
                              .fingerprint = slice->fingerprint,
-                             .skipped = is_bad && slice->iteration != manners->applied && trains,
+                             .skipped = is_skipped && trains,
                              .idle = !trains && !manners->busy};
     rt_message message;
     fill_counts(rank, sequence, &report);

@@ -24,7 +24,7 @@ static void must_have_lines(const fixture *f, const char *name, const char *text
 #define SETTABLE                                                                           \
     "dispatch.alpha, dispatch.search_evaluations, dispatch.budget_ms, dispatch.policy, "   \
     "dispatch.participants, optimizer.rows.learning_rate, optimizer.dense.learning_rate, " \
-    "log.level"
+    "publish.guard.log_loss, publish.guard.calibration, publish.guard.hold_s, log.level"
 
 static void open_with(fixture *f, rt_participants who, uint64_t mask, bool has_folder)
 {

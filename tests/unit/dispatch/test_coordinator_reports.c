@@ -35,12 +35,14 @@ static void bad_and_applied(rt_wire_report *report, uint64_t *sequence)
     report->loss_sum = NAN;
 }
 
-// Worker 0's first report is changed so, worker 1's is as it should be.
-static void report_must_fail(change how, const char *text)
+// Worker 0's report on the iteration after those is changed so, worker 1's is as it should be.
+static void later_report_must_fail(uint32_t iterations, change how, const char *text)
 {
     fixture f;
     prepare(&f);
     start(&f);
+    for (uint32_t t = 0; t < iterations;)
+        (void)train_next(&f, &t);
     for (uint32_t w = WORKERS; w-- > 0;) {
         uint32_t iteration;
         rt_message slice = expect(&f, 1 + w, RT_MESSAGE_SLICE);
@@ -54,6 +56,11 @@ static void report_must_fail(change how, const char *text)
     expect_stop(&f, RT_REASON_FAILED);
     finish(&f, RT_WIRE, text);
     assert_int_equal(f.saved, 0);
+}
+
+static void report_must_fail(change how, const char *text)
+{
+    later_report_must_fail(0, how, text);
 }
 
 static void a_report_on_other_samples(void **state)
@@ -77,13 +84,14 @@ static void a_report_on_another_slice(void **state)
 static void a_verdict_that_differs(void **state)
 {
     (void)state;
-    report_must_fail(nothing_applied, "workers 0x1 applied nothing, but every loss is finite");
+    later_report_must_fail(5, nothing_applied,
+                           "workers 0x1 applied nothing, but every loss is finite");
 }
 
 static void a_bad_batch_that_was_applied(void **state)
 {
     (void)state;
-    report_must_fail(bad_and_applied, "workers 0 applied nothing, the others did");
+    later_report_must_fail(5, bad_and_applied, "workers 0 applied nothing, the others did");
 }
 
 static void a_report_twice(void **state)

@@ -264,6 +264,7 @@ static UNUSED rt_wire_report report_on(const rt_message *slice, uint32_t *iterat
     return (rt_wire_report){.sample_count = head.sample_count,
                             .loss_sum = 0.5 * head.sample_count,
                             .fingerprint = head.fingerprint,
+                            .skipped = head.flags & DP_SLICE_UNTRAINED && head.sample_count,
                             .times.compute_ns = 2000000ull * head.sample_count};
 }
 

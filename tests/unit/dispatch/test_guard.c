@@ -27,21 +27,32 @@ static void add(dp_guard *guard, int batches, double share, double mean_label, d
         dp_guard_add(guard, &margins, &batch);
 }
 
-static bool is_held(dp_guard *guard, const rt_publish_config *config)
+static dp_verdict judged(dp_guard *guard, const rt_publish_config *config)
 {
     dp_verdict verdict;
-    dp_guard_judge(guard, config, &verdict);
+    dp_guard_judge(guard, config, true, &verdict);
     assert_true(verdict.is_held == (verdict.why[0] != '\0'));
-    return verdict.is_held;
+    assert_true(verdict.is_held || !verdict.is_early);
+    if (!verdict.is_held)
+        dp_guard_pass(guard, &verdict);
+    return verdict;
+}
+
+static bool is_held(dp_guard *guard, const rt_publish_config *config)
+{
+    return judged(guard, config).is_held;
 }
 
 static void worse_than_the_base_rate(void **state)
 {
     dp_guard guard = {0};
     (void)state;
-    assert_false(is_held(&guard, &margins)); // nothing is known yet
-    add(&guard, 10, 1.06, 0.2, 1);
+    assert_true(judged(&guard, &margins).is_early); // nothing is known yet
+    add(&guard, 10, 1.06, 0.2, 1);                  // 126 labels 1, that fade: chance makes a tenth
+    assert_true(judged(&guard, &margins).is_early);
+    add(&guard, 50, 1.2, 0.2, 1);
     assert_true(is_held(&guard, &margins));
+    assert_false(judged(&guard, &margins).is_early);
     add(&guard, 100, 1.04, 0.2, 1);
     assert_false(is_held(&guard, &margins));
 }
@@ -151,7 +162,7 @@ static void old_samples_fade(void **state)
         weight += exp(-i / 10.0);
         sum += exp(-i / 10.0) * (i == 10 ? 0.5 : 1);
     }
-    dp_guard_judge(&guard, &margins, &verdict);
+    dp_guard_judge(&guard, &margins, true, &verdict);
     test_close(verdict.normalised_entropy, sum / weight, 1e-12, 1, "the fading mean");
 }
 
@@ -167,9 +178,101 @@ static void several_classes(void **state)
                               .mean_prediction = 0.9,
                               .class_count = 7};
     dp_guard_add(&guard, &margins, &batch);
-    dp_guard_judge(&guard, &margins, &verdict);
+    dp_guard_judge(&guard, &margins, true, &verdict);
     test_close(verdict.normalised_entropy, 1.5 / log(7), 1e-12, 1, "log loss");
     assert_false(verdict.is_held);
+}
+
+// Labels of one class say nothing of a model, and nor does one that has learnt nothing; margins of
+// 0 judge the first no more, and the second all the same.
+static void not_yet(void **state)
+{
+    const rt_publish_config none = {.guard_samples = 1000};
+    dp_guard guard = {0};
+    dp_verdict verdict;
+    (void)state;
+    const rt_quality zeros = {.sample_count = 100, .log_loss = 0.01, .mean_prediction = 0.01};
+    for (int i = 0; i < 50; i++)
+        dp_guard_add(&guard, &margins, &zeros);
+    assert_true(judged(&guard, &margins).is_early);
+    assert_false(is_held(&guard, &none));
+    const rt_quality ones = {
+        .sample_count = 100, .log_loss = 0.01, .mean_label = 1, .mean_prediction = 1};
+    guard = (dp_guard){0};
+    dp_guard_add(&guard, &margins, &ones);
+    assert_true(judged(&guard, &margins).is_early);
+    add(&guard, 50, 0.8, 0.2, 1);
+    assert_false(is_held(&guard, &margins));
+    dp_guard_judge(&guard, &none, false, &verdict);
+    assert_true(verdict.is_held && verdict.is_early &&
+                strstr(verdict.why, "nothing has been learnt"));
+}
+
+// ---- against the version in force
+// ----------------------------------------------------------------
+
+static const rt_publish_config holding = {
+    .guard_log_loss = 0.05, .guard_calibration = 0.25, .guard_samples = 1000, .guard_hold_s = 60};
+
+static dp_comparison compared(double ours, double theirs)
+{
+    return (dp_comparison){.count = 4000,
+                           .ones = 400,
+                           .log_loss = {ours, theirs},
+                           .difference_deviation = 0.001,
+                           .calibration = {1, 1}};
+}
+
+static dp_verdict compare(const dp_comparison *comparison, double held_s)
+{
+    dp_verdict verdict = {.is_held = true, .why = "the first look"};
+    dp_guard_compare(&holding, comparison, 313, held_s, &verdict);
+    return verdict;
+}
+
+// However much worse than its own past a model is: it passes if the one in force is no better.
+static void the_same_samples_decide(void **state)
+{
+    (void)state;
+    static const struct {
+        double ours, theirs;
+        bool is_held;
+    } cases[] = {{0.4, 3, false},       {0.4, 0.4, false},   {0.43, 0.4, true},
+                 {0.4219, 0.4, false},  {0.4221, 0.4, true}, {NAN, 0.4, true},
+                 {0.4, INFINITY, false}};
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
+        const dp_comparison comparison = compared(cases[i].ours, cases[i].theirs);
+        const dp_verdict verdict = compare(&comparison, 0);
+        if (verdict.is_held != cases[i].is_held || verdict.is_chosen || verdict.is_early)
+            fail_msg("case %zu", i);
+        assert_true(verdict.is_held == (strstr(verdict.why, "(iteration 313)") != NULL));
+    }
+    dp_comparison comparison = compared(0.4, 0.4);
+    comparison.calibration[DP_OURS] = 1.5; // 1.25, and chance: a tenth of its logarithm
+    assert_true(compare(&comparison, 0).is_held);
+    comparison.calibration[DP_THEIRS] = 1.5;
+    assert_false(compare(&comparison, 0).is_held);
+    comparison.calibration[DP_THEIRS] = 1;
+    comparison.calibration[DP_OURS] = 1.35;
+    assert_false(compare(&comparison, 0).is_held);
+    comparison.count = 0; // no sample since: nothing to say
+    assert_true(compare(&comparison, 0).is_held && compare(&comparison, 0).is_early);
+}
+
+// When none has passed for long the better one is in force, whatever the margins.
+static void the_better_of_the_two(void **state)
+{
+    (void)state;
+    dp_comparison comparison = compared(0.43, 0.4);
+    assert_true(compare(&comparison, 59).is_held);
+    assert_null(strstr(compare(&comparison, 59).why, "still the better"));
+    assert_true(compare(&comparison, 61).is_held);
+    assert_non_null(strstr(compare(&comparison, 61).why, "still the better of the two"));
+    comparison = compared(0.39, 0.4);
+    comparison.calibration[DP_OURS] = 2;
+    assert_true(compare(&comparison, 59).is_held);
+    const dp_verdict verdict = compare(&comparison, 60);
+    assert_true(!verdict.is_held && verdict.is_chosen);
 }
 
 // ---- the same, written down once more ----------------------------------------------------------
@@ -207,11 +310,26 @@ static double faded(const model *m, const rt_publish_config *config, const doubl
     return sum / weight;
 }
 
-static void say_why(dp_verdict *v, const char *what, double is, double most, const char *whose)
+static void say_why(dp_verdict *v, const char *what, double is, double most, const char *whose,
+                    bool is_early)
 {
     v->is_held = true;
+    v->is_early = is_early;
     snprintf(v->why, sizeof v->why, "%s is %.4f, expected at most %.4f: %s and the margin", what,
              is, most, whose);
+}
+
+// How many samples count by now, of the rarer label.
+static double rarer_of(const model *m, const rt_publish_config *config)
+{
+    double weight = 0, after = 0, labels = 0;
+    for (uint32_t i = m->count; i-- > 0;) {
+        const double one = m->samples[i] * exp(-after / (double)config->guard_samples);
+        labels += one * m->labels[i];
+        weight += one;
+        after += m->samples[i];
+    }
+    return m->class_count ? weight : fmin(labels, weight - labels);
 }
 
 static double times_from_1(double calibration)
@@ -231,14 +349,24 @@ static dp_verdict judge(model *m, const rt_publish_config *config)
         if (label > 0)
             v.calibration = faded(m, config, m->predictions) / label;
     }
+    const double rarer = rarer_of(m, config), noise = 1 / sqrt(fmax(rarer, 1));
+    if (config->guard_log_loss <= 0 && config->guard_calibration <= 0)
+        return v;
+    if (isnan(v.normalised_entropy)) {
+        v.is_held = v.is_early = true;
+        strcpy(v.why, "it cannot be judged yet: labels of both classes have to come first");
+        return v;
+    }
     const double factor = times_from_1(v.calibration);
     const double most = m->good_calibration * (1 + config->guard_calibration);
     if (config->guard_log_loss > 0 && v.normalised_entropy > by)
-        say_why(&v, ratio, v.normalised_entropy, by, "the base rate's");
+        say_why(&v, ratio, v.normalised_entropy, by, "the base rate's",
+                v.normalised_entropy <= by + noise);
     else if (config->guard_log_loss > 0 && v.normalised_entropy > m->good_entropy * by)
-        say_why(&v, ratio, v.normalised_entropy, m->good_entropy * by, good);
+        say_why(&v, ratio, v.normalised_entropy, m->good_entropy * by, good, false);
     else if (config->guard_calibration > 0 && factor > most)
-        say_why(&v, "calibration's factor from 1", factor, most, good);
+        say_why(&v, "calibration's factor from 1", factor, most, good,
+                log(factor) <= log(most) + noise);
     if (v.is_held)
         return v;
     m->good_entropy = v.normalised_entropy > 0 ? v.normalised_entropy : INFINITY;
@@ -274,7 +402,8 @@ static void check_verdict(const dp_verdict *got, const dp_verdict *want, uint64_
         if (!isnan(pairs[i][0]))
             test_close(pairs[i][0], pairs[i][1], 1e-9, 1, "a number of a verdict");
     }
-    if (got->is_held != want->is_held || strcmp(got->why, want->why) != 0)
+    if (got->is_held != want->is_held || got->is_early != want->is_early ||
+        strcmp(got->why, want->why) != 0)
         fail_msg("seed %u: \"%s\", expected \"%s\"", (unsigned)seed, got->why, want->why);
 }
 
@@ -301,7 +430,9 @@ static void as_it_is_written(void **state)
             if (i && rt_random_below(&random, 3))
                 continue;
             dp_verdict got;
-            dp_guard_judge(&guard, &config, &got);
+            dp_guard_judge(&guard, &config, true, &got);
+            if (!got.is_held)
+                dp_guard_pass(&guard, &got);
             const dp_verdict want = judge(&m, &config);
             check_verdict(&got, &want, seed);
             held += want.is_held;
@@ -313,5 +444,5 @@ static void as_it_is_written(void **state)
 
 TEST_MAIN(TEST(worse_than_the_base_rate), TEST(at_the_limit), TEST(at_all_limits),
           TEST(worse_than_the_last_good_one), TEST(another_base_rate), TEST(calibration),
-          TEST(margins_of_nothing), TEST(old_samples_fade), TEST(several_classes),
-          TEST(as_it_is_written))
+          TEST(margins_of_nothing), TEST(old_samples_fade), TEST(several_classes), TEST(not_yet),
+          TEST(the_same_samples_decide), TEST(the_better_of_the_two), TEST(as_it_is_written))
