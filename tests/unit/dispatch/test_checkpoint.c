@@ -33,7 +33,9 @@ typedef struct {
     rt_wire_cut cut; // of the last one
     char directory[400], published[400];
     double trained_s;
-    bool is_held;
+    bool is_held, is_early;
+    dp_guard guard;
+    dp_evidence evidence;
     uint64_t end_ns;
 } fixture;
 
@@ -64,7 +66,10 @@ static void prepare(fixture *f, uint32_t keep, uint32_t full_every, bool publish
                                     .config = &f->config,
                                     .config_hash = CONFIG,
                                     .schema = SCHEMA,
-                                    .epoch = 4};
+                                    .epoch = 4,
+                                    .guard = &f->guard,
+                                    .evidence = &f->evidence};
+    dp_evidence_init(&f->evidence, &f->config, 0);
     assert_int_equal(rt_metrics_open(NULL, &f->how.metrics, NULL), RT_OK);
     rt_metrics_tap(f->how.metrics, take, NULL);
 }
@@ -79,6 +84,7 @@ static void open_with(fixture *f, const dp_checkpoint_past *past, uint32_t count
 static void close_all(fixture *f)
 {
     dp_checkpoint_destroy(f->checkpoint);
+    dp_evidence_fini(&f->evidence);
     rt_metrics_close(f->how.metrics);
     rt_config_fini(&f->config);
     char command[900];
@@ -105,7 +111,8 @@ static void begin(fixture *f, uint32_t iteration)
                                      .verdict = {.log_loss = 0.5,
                                                  .normalised_entropy = 0.75,
                                                  .calibration = 1.25,
-                                                 .is_held = f->is_held}};
+                                                 .is_held = f->is_held,
+                                                 .is_early = f->is_early}};
     put_text(&content.state, "state", iteration);
     put_text(&content.dense, "dense", iteration);
     put_text(&content.scale, "scale", iteration);
@@ -513,6 +520,121 @@ static void versions_of_a_run(void **state)
     close_all(&f);
 }
 
+// What the version in force says of every sample, in the copy that asks.
+static float theirs;
+
+static rt_status recall(const char *folder, const rt_batch *batch, uint32_t first,
+                        uint32_t output_count, float *predictions, rt_error *error)
+{
+    assert_true(output_count == 1 && strstr(folder, "ckpt-000000000001") != NULL);
+    if (theirs < 0)
+        return rt_fail(error, RT_IO, "no such file");
+    for (uint32_t i = first; i < batch->sample_count; i++)
+        predictions[i - first] = theirs;
+    return RT_OK;
+}
+
+// Half of these have label 1, and are given 0.4 and 0.6 by the run.
+static void come(fixture *f, uint32_t iteration)
+{
+    dp_heard heard;
+    float predictions[200];
+    uint64_t passed = 0;
+    rt_batch batch;
+    const uint64_t key = 7;
+    rt_batch_init(&batch, 0);
+    for (uint32_t i = 0; i < RT_COUNT_OF(predictions); i++) {
+        assert_int_equal(rt_batch_append(&batch, (float)(i % 2), NULL, &key, 1), RT_OK);
+        predictions[i] = i % 2 ? 0.6f : 0.4f;
+    }
+    dp_heard_init(&heard, 0);
+    assert_int_equal(dp_heard_take(&heard, &batch, 1, &passed), RT_OK);
+    for (uint32_t i = 0; i < batch.sample_count; i++)
+        heard.at[i] = i;
+    dp_evidence_add(&f->evidence, &heard, predictions, 1, iteration);
+    dp_heard_fini(&heard);
+    rt_batch_fini(&batch);
+}
+
+static double last_number(const char *name)
+{
+    cJSON *record = cJSON_Parse(told);
+    const cJSON *member = cJSON_GetObjectItem(record, name);
+    const double value = cJSON_IsBool(member) ? cJSON_IsTrue(member) : number(record, name);
+    cJSON_Delete(record);
+    return value;
+}
+
+// A version that the first look doubts is held against the one in force by the samples that came
+// since; without any, or where it cannot be read, it stays back.
+static void the_newest_against_the_one_in_force(void **state)
+{
+    (void)state;
+    fixture f;
+    prepare(&f, 100, 100, true);
+    f.how.recall = recall;
+    f.config.publish.keep = 100;
+    f.config.publish.guard_hold_s = 1e6;
+    open_with(&f, NULL, 0);
+    make(&f, 1);
+    assert_true(f.guard.good_entropy == 0.75);
+    f.is_held = true;
+    theirs = 0.5f;
+    make(&f, 2); // nothing has come
+    assert_int_equal(in_force(&f).iteration, 1);
+    assert_true(last_number("held") == 1 && last_number("early") == 1);
+    come(&f, 2);
+    theirs = -1;
+    make(&f, 3);
+    assert_int_equal(in_force(&f).iteration, 1);
+    assert_true(last_number("held_count") == 1);
+    theirs = 0.5f; // log loss 0.69; the run's is 0.51
+    make(&f, 4);
+    assert_int_equal(in_force(&f).iteration, 4);
+    assert_false(version_of(&f, 4).is_held);
+    assert_true(last_number("in_force") == 1 && last_number("compared") == 200);
+    test_close(last_number("in_force_logloss"), 0.6931, 1e-3, 1, "log loss in force");
+    test_close(last_number("compared_logloss"), 0.5108, 1e-3, 1, "log loss of the newest");
+    assert_true(last_number("held_count") == 0 && last_number("held") == 0);
+    const rt_published back = {.iteration = 1, .pinned = true};
+    assert_int_equal(rt_published_write(f.published, &back, NULL), RT_OK);
+    make(&f, 5); // pinned: nothing is compared
+    assert_true(last_number("held") == 1 && in_force(&f).iteration == 1);
+    f.is_early = true;
+    make(&f, 6);
+    assert_true(last_number("held") == 1 && last_number("early") == 1);
+    close_all(&f);
+}
+
+// It is worse there, too: it stays back, and so it does when the time is over. A margin that is set
+// meanwhile counts from the next version on.
+static void what_is_worse_stays_back(void **state)
+{
+    (void)state;
+    fixture f;
+    prepare(&f, 100, 100, true);
+    f.how.recall = recall;
+    f.config.publish.guard_log_loss = 0.05;
+    f.config.publish.guard_hold_s = 1e6;
+    open_with(&f, NULL, 0);
+    make(&f, 1);
+    f.is_held = true;
+    come(&f, 2);
+    for (uint32_t i = 0; i < f.evidence.batch.sample_count; i++)
+        f.evidence.batch.labels[i] = 0; // of which the run says 0.5 on average
+    theirs = 0.1f;
+    make(&f, 3);
+    assert_true(last_number("held_count") == 1 && last_number("early") == 0);
+    f.config.publish.guard_hold_s = 0;
+    make(&f, 4);
+    assert_true(last_number("held_count") == 2);
+    assert_int_equal(in_force(&f).iteration, 1);
+    f.config.publish.guard_log_loss = 0;
+    make(&f, 5);
+    assert_int_equal(in_force(&f).iteration, 5);
+    close_all(&f);
+}
+
 // A run that goes on from the newest version goes on with its versions; from anything else they are
 // another run's, and the first has all rows.
 static void versions_of_runs_that_go_on(void **state)
@@ -636,4 +758,5 @@ TEST_MAIN(TEST(all_of_it_is_written), TEST(what_builds_on_what), TEST(which_stay
           TEST(old_ones_go), TEST(all_rows_are_wanted), TEST(what_was_there_counts),
           TEST(one_that_fails_is_nobodys), TEST(answers_that_nobody_waits_for),
           TEST(versions_of_a_run), TEST(versions_of_runs_that_go_on),
+          TEST(the_newest_against_the_one_in_force), TEST(what_is_worse_stays_back),
           TEST(what_cannot_be_published), TEST(epochs_are_counted), TEST(a_scale_or_none))
