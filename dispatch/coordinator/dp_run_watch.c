@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "dispatch/coordinator/dp_run.h"
+#include "runtime/rt_clock.h"
 #include "runtime/rt_log.h"
 #include "runtime/rt_memory.h"
 
@@ -67,7 +68,8 @@ static void write_shards(const dp_run *c, rt_json *json)
     rt_json_end_array(json);
 }
 
-static void write_lag(const dp_run *c, rt_json *json)
+// What waits to be read, and for outcomes.
+static void write_waiting(const dp_run *c, rt_json *json)
 {
     const rt_stream_stats stats = dp_feed_stream_stats(c->feed);
     rt_json_begin_object(json, "lag");
@@ -77,6 +79,12 @@ static void write_lag(const dp_run *c, rt_json *json)
     }
     if (stats.bytes_all > 0)
         rt_json_double(json, "bytes", (double)stats.bytes_all - (double)stats.bytes_read);
+    rt_json_end_object(json);
+    if (stats.join.events == 0 && stats.join.outcomes == 0)
+        return;
+    rt_json_begin_object(json, "join");
+    rt_json_u64(json, "waiting", stats.join.waiting);
+    rt_json_u64(json, "doubted", stats.join.doubted);
     rt_json_end_object(json);
 }
 
@@ -144,7 +152,7 @@ static void record_members(dp_run *c, bool has_ended, uint64_t now)
     write_memory(json, rt_memory_resident(), rt_memory_limit());
     rt_json_end_object(json);
     write_checkpoint(c, now, json);
-    write_lag(c, json);
+    write_waiting(c, json);
     write_losses(c, json);
     write_standby(c, json);
     rt_json_bool(json, "waits_for_input", waits_for_input(c));
@@ -193,9 +201,21 @@ static bool awaits_shards(const dp_run *c, uint64_t now)
     return false;
 }
 
+// A clock without a battery is set when there is a network.
+static void tell_of_clock(void)
+{
+    double by_s;
+    if (rt_clock_was_set(&by_s))
+        rt_warn(
+            "the clock of this machine was set %s by %.0f s: what waits and what ages goes on as "
+            "if it had not been",
+            by_s < 0 ? "back" : "forward", fabs(by_s));
+}
+
 void dp_run_watch(dp_run *c)
 {
     const uint64_t now = rt_now_ns();
+    tell_of_clock();
     const uint32_t newest = dp_run_newest(c);
     if (newest != c->watch.checkpoint) {
         c->watch.checkpoint = newest;

@@ -15,8 +15,7 @@
 #include "runtime/rt_log.h"
 #include "runtime/rt_spawn.h"
 
-#define BAD_BATCH_S 300.0   // so long after it
-#define LOST_S 300.0        // so long after it was noticed
+#define RECENT_S 300.0      // so long after it something is not over
 #define STANDBY_AWAY_S 10.0 // a standby that starts again is back by then
 #define LINES_MIN 100.0     // for a share of them
 #define LAST_WAIT_MS 2000
@@ -62,11 +61,18 @@ static void no_progress(const rt_alerts *alerts, const rt_view *view, double uni
 
 static void loss_not_finite(const rt_alerts *alerts, const rt_view *view, double unix_s, finding *f)
 {
-    (void)view;
-    f->threshold = BAD_BATCH_S;
+    (void)alerts;
+    f->threshold = RECENT_S;
     f->is_below = true;
-    if (alerts->bad_unix_s > 0)
-        f->value = unix_s - alerts->bad_unix_s;
+    f->value = rt_view_age_s(view, view->bad_time_s, unix_s);
+}
+
+static void times_doubted(const rt_alerts *alerts, const rt_view *view, double unix_s, finding *f)
+{
+    (void)alerts;
+    f->threshold = RECENT_S;
+    f->is_below = true;
+    f->value = rt_view_age_s(view, view->doubted_time_s, unix_s);
 }
 
 // A window, and as much before it to compare with.
@@ -81,16 +87,17 @@ static void loss_drift(const rt_alerts *alerts, const rt_view *view, double unix
 static void malformed(const rt_alerts *alerts, const rt_view *view, double unix_s, finding *f)
 {
     f->threshold = alerts->config->malformed_share;
-    if (view->samples + view->malformed >= LINES_MIN)
+    if (view->samples + view->malformed >= LINES_MIN &&
+        rt_view_age_s(view, view->iteration_time_s, unix_s) < RECENT_S)
         f->value = rt_view_rates_of(view, unix_s).malformed_share;
 }
 
 static void input_lost(const rt_alerts *alerts, const rt_view *view, double unix_s, finding *f)
 {
-    f->threshold = LOST_S;
+    (void)alerts;
+    f->threshold = RECENT_S;
     f->is_below = true;
-    if (alerts->lost_unix_s > 0)
-        f->value = unix_s - alerts->lost_unix_s;
+    f->value = rt_view_age_s(view, view->lost_time_s, unix_s);
     snprintf(f->about, sizeof f->about, "%.0f lost, %.0f times another input", view->input_lost,
              view->input_breaks);
 }
@@ -117,8 +124,7 @@ static void link_slow(const rt_alerts *alerts, const rt_view *view, double unix_
 static void checkpoint_old(const rt_alerts *alerts, const rt_view *view, double unix_s, finding *f)
 {
     f->threshold = alerts->config->checkpoint_age * view->checkpoint_every_s;
-    if (view->checkpoint_every_s > 0 && !view->has_ended)
-        f->value = rt_view_age_s(view, view->checkpoint_time_s, unix_s);
+    f->value = rt_view_unsaved_s(view, unix_s);
 }
 
 static void note_memory(finding *f, double bytes, double max, const char *who, uint32_t number)
@@ -191,12 +197,6 @@ static void note_change(rt_alerts *alerts, rt_alert_kind kind, const finding *f,
 
 static void judge(rt_alerts *alerts, const rt_view *view, double unix_s)
 {
-    if (view->bad_batches > alerts->bad_batches)
-        alerts->bad_unix_s = unix_s;
-    alerts->bad_batches = view->bad_batches;
-    if (view->input_lost + view->input_breaks > alerts->losses)
-        alerts->lost_unix_s = unix_s;
-    alerts->losses = view->input_lost + view->input_breaks;
     for (int kind = 0; kind < RT_ALERT_COUNT; kind++) {
         rt_alert *one = &alerts->alerts[kind];
         finding f = {.value = NAN, .threshold = NAN};
@@ -224,8 +224,8 @@ static void write_report(const rt_alerts *alerts, const rt_view *view, rt_alert_
     rt_json_string(json, "about", one->about);
     rt_json_double(json, "value", one->value);
     rt_json_double(json, "threshold", one->threshold);
-    rt_json_double(json, "since_unix_s", one->since_unix_s);
-    rt_json_double(json, "unix_s", unix_s);
+    rt_json_double(json, "since_unix_s", one->since_unix_s + view->ahead_s);
+    rt_json_double(json, "unix_s", unix_s + view->ahead_s);
     rt_json_string(json, "run", alerts->run);
     rt_json_u64(json, "iteration", view->iteration);
     rt_json_end_object(json);

@@ -3,6 +3,9 @@
 // The conditions are those of configs/prometheus/alerts.yml, with the thresholds of the section
 // `alerts`. The command runs beside the run, one at a time, for at most RT_ALERTS_COMMAND_S; nobody
 // waits for it. One thread.
+//
+// An alert says that something is wrong and not done: what nobody has trained is missed by nobody,
+// and what was is over after a while.
 #ifndef RT_ALERTS_H
 #define RT_ALERTS_H
 
@@ -16,10 +19,11 @@
     XX(malformed, "many lines are malformed")                     \
     XX(input_lost, "events are lost, or an input is another one") \
     XX(link_slow, "a link is slower than it was")                 \
-    XX(checkpoint_old, "no checkpoint was completed for long")    \
+    XX(checkpoint_old, "what was trained is in no checkpoint")    \
     XX(memory, "memory is near its limit")                        \
     XX(worker_out, "a worker does not take part")                 \
-    XX(standby_away, "the standby does not answer")
+    XX(standby_away, "the standby does not answer")               \
+    XX(times_doubted, "the times of some records are wrong")
 
 #define XX(name, text) RT_ALERT_##name,
 typedef enum { RT_ALERTS_MAP(XX) RT_ALERT_COUNT } rt_alert_kind;
@@ -41,9 +45,7 @@ typedef struct {
     const rt_alerts_config *config; // stays the caller's
     const char *run;                // its folder, for the command
     rt_alert alerts[RT_ALERT_COUNT];
-    double bad_batches, bad_unix_s; // that were seen
-    double losses, lost_unix_s;     // likewise
-    int child;                      // process group of the command that runs; 0: none
+    int child; // process group of the command that runs; 0: none
     uint64_t child_ns;
     uint64_t commands, failures; // that were run; that could not be, failed, or took too long
 } rt_alerts;

@@ -32,6 +32,11 @@ rt_status rt_view_init(rt_view *view)
                                &view->members_time_s,
                                &view->checkpoint_every_s,
                                &view->checkpoint_time_s,
+                               &view->unsaved_time_s,
+                               &view->bad_time_s,
+                               &view->lost_time_s,
+                               &view->waiting_events,
+                               &view->doubted_time_s,
                                &view->lag_events,
                                &view->lag_bytes,
                                &view->dense_bytes,
@@ -204,7 +209,12 @@ static void take_iteration(rt_view *view, const cJSON *json)
     view->iteration_time_s = view->time_s;
     view->samples += rt_json_number_or_0(json, "samples");
     count_on(&view->malformed, &view->malformed_told, json, "malformed_lines");
-    view->bad_batches += cJSON_IsTrue(rt_json_member(json, "bad"));
+    if (cJSON_IsTrue(rt_json_member(json, "bad"))) {
+        view->bad_batches++;
+        view->bad_time_s = view->time_s;
+    }
+    if (isnan(view->unsaved_time_s) && (double)view->iteration > view->checkpoint_iteration)
+        view->unsaved_time_s = view->time_s;
     view->keys = rt_json_number(json, "keys");
     view->predicted_ms = rt_json_number(json, "predicted_ms");
     view->cost = rt_json_number(json, "cost");
@@ -246,6 +256,44 @@ static rt_view_standby standby_of(const rt_view *view, const cJSON *json)
         .checkpoint = rt_json_number(json, "checkpoint")};
 }
 
+// What was trained since a checkpoint began counts from its end.
+static void note_checkpoint(rt_view *view, double iteration, double time_s)
+{
+    const double before = view->checkpoint_iteration;
+    view->checkpoint_iteration = iteration;
+    view->checkpoint_time_s = time_s;
+    if ((double)view->iteration <= view->checkpoint_iteration)
+        view->unsaved_time_s = NAN;
+    else if (view->checkpoint_iteration > before)
+        view->unsaved_time_s = fmax(view->unsaved_time_s, view->checkpoint_time_s);
+}
+
+// One was completed, or was not.
+static void take_checkpoint(rt_view *view, const cJSON *json)
+{
+    if (cJSON_IsTrue(rt_json_member(json, "complete")))
+        note_checkpoint(view, rt_json_number(json, "iteration"), view->time_s);
+}
+
+static void take_losses(rt_view *view, const cJSON *json)
+{
+    const double before = view->input_lost + view->input_breaks;
+    count_on(&view->input_lost, &view->lost_told, json, "events_lost");
+    count_on(&view->input_breaks, &view->breaks_told, json, "breaks");
+    if (view->input_lost + view->input_breaks > before)
+        view->lost_time_s = view->time_s;
+}
+
+static void take_join(rt_view *view, const cJSON *json)
+{
+    const double doubted = rt_json_number(json, "doubted");
+    view->waiting_events = rt_json_number(json, "waiting");
+    if (doubted > view->doubted)
+        view->doubted_time_s = view->time_s;
+    if (!isnan(doubted))
+        view->doubted = doubted;
+}
+
 static void take_members(rt_view *view, const cJSON *json, double unix_s)
 {
     const cJSON *workers = rt_json_member(json, "workers"),
@@ -284,12 +332,12 @@ static void take_members(rt_view *view, const cJSON *json, double unix_s)
     view->has_ended = cJSON_IsTrue(rt_json_member(json, "ended"));
     view->members_time_s = view->time_s;
     view->checkpoint_every_s = rt_json_number(checkpoint, "every_s");
-    view->checkpoint_iteration = rt_json_number(checkpoint, "iteration");
-    view->checkpoint_time_s = view->time_s - rt_json_number(checkpoint, "age_s");
+    note_checkpoint(view, rt_json_number(checkpoint, "iteration"),
+                    view->time_s - rt_json_number(checkpoint, "age_s"));
+    take_join(view, rt_json_member(json, "join"));
     view->lag_events = rt_json_number(rt_json_member(json, "lag"), "events");
     view->lag_bytes = rt_json_number(rt_json_member(json, "lag"), "bytes");
-    count_on(&view->input_lost, &view->lost_told, rt_json_member(json, "input"), "events_lost");
-    count_on(&view->input_breaks, &view->breaks_told, rt_json_member(json, "input"), "breaks");
+    take_losses(view, rt_json_member(json, "input"));
     view->standby = standby_of(view, rt_json_member(json, "standby"));
     copy_text(view->policy, sizeof view->policy, json, "policy");
     if (isnan(unix_s))
@@ -360,20 +408,27 @@ static void take_warning(rt_view *view, const cJSON *json)
     copy_text(view->warnings[at].text, RT_VIEW_TEXT, json, "text");
 }
 
+void rt_view_begin_anew(rt_view *view)
+{
+    view->iteration_time_s = view->checkpoint_time_s = view->unsaved_time_s = NAN;
+    view->bad_time_s = view->doubted_time_s = view->lost_time_s = view->members_time_s = NAN;
+    view->standby.is_known = false;
+    view->tick_count = 0;
+    view->has_ended = false;
+    for (uint32_t i = 0; i < RT_VIEW_WARNINGS; i++)
+        view->warnings[i].time_s = NAN;
+}
+
 // Another process goes on from a checkpoint: its clock begins anew, and what came after follows
 // again.
 static void take_resumed(rt_view *view, const cJSON *json)
 {
     const double iteration = rt_json_number_or_0(json, "iteration");
     rt_course_cut(&view->course, iteration);
+    rt_view_begin_anew(view);
     view->iteration = (uint64_t)iteration;
-    view->iteration_time_s = NAN;
-    view->tick_count = 0;
-    view->has_ended = false;
     view->checkpoint_time_s = view->time_s;
     view->checkpoint_iteration = iteration;
-    for (uint32_t i = 0; i < RT_VIEW_WARNINGS; i++)
-        view->warnings[i].time_s = NAN;
 }
 
 static void take_stream(rt_view *view, const cJSON *json)
@@ -384,8 +439,9 @@ static void take_stream(rt_view *view, const cJSON *json)
 static const struct {
     const char *name;
     void (*take)(rt_view *view, const cJSON *json);
-} kinds[] = {{"iteration", take_iteration}, {"columns", take_columns}, {"slices", take_slices},
-             {"warning", take_warning},     {"resumed", take_resumed}, {"stream", take_stream}};
+} kinds[] = {{"iteration", take_iteration},  {"columns", take_columns}, {"slices", take_slices},
+             {"warning", take_warning},      {"resumed", take_resumed}, {"stream", take_stream},
+             {"checkpoint", take_checkpoint}};
 
 bool rt_view_take(rt_view *view, const char *line, double unix_s)
 {
@@ -414,6 +470,15 @@ double rt_view_age_s(const rt_view *view, double time_s, double unix_s)
     if (age < 0)
         return 0;
     return age;
+}
+
+double rt_view_unsaved_s(const rt_view *view, double unix_s)
+{
+    if (!(view->checkpoint_every_s > 0) || view->has_ended)
+        return NAN;
+    if (isnan(view->unsaved_time_s))
+        return 0;
+    return rt_view_age_s(view, view->unsaved_time_s, unix_s);
 }
 
 double rt_view_standby_away_s(const rt_view *view, double unix_s)

@@ -91,7 +91,8 @@ typedef struct {
 } rt_view_tick;
 
 typedef struct {
-    double offset_s; // of the clock of the day, at time_s 0
+    double offset_s; // of the clock by which ages are told, at time_s 0
+    double ahead_s;  // what the machine's clock is ahead of that: times for others are by it
     double time_s;   // of the last record
     bool has_ended;  // the run said so
 
@@ -101,6 +102,7 @@ typedef struct {
     double malformed_told;                        // by this process
     double input_lost, input_breaks;              // so far; see input of members in METRICS.md
     double lost_told, breaks_told;                // by this process
+    double lost_time_s;                           // when it was told of the last ones; NAN: of none
     double predicted_ms, cost, hits, hits_keys, decision_ms, alpha;
     double latency_p99_ms;
     rt_view_quality window;
@@ -118,6 +120,10 @@ typedef struct {
     bool waits_for_input;
     double members_time_s;
     double checkpoint_every_s, checkpoint_time_s, checkpoint_iteration;
+    double unsaved_time_s; // of the first iteration that no checkpoint has, or later; NAN: all are
+    double bad_time_s;     // of the last batch whose loss was not finite; NAN: none was
+    double waiting_events; // for their outcomes (stream.join)
+    double doubted, doubted_time_s; // records whose times are wrong, and when the last one came
     double lag_events, lag_bytes;
     rt_view_standby standby; // coordinator.standby
 
@@ -142,8 +148,15 @@ void rt_view_fini(rt_view *view);
 // is none.
 bool rt_view_take(rt_view *view, const char *line, double unix_s);
 
+// What was taken is of a process that is gone: nothing in it is said of now.
+void rt_view_begin_anew(rt_view *view);
+
 // Seconds from a record's time until now; NAN where the clock is not known.
 double rt_view_age_s(const rt_view *view, double time_s, double unix_s);
+
+// How old the oldest iteration is that no checkpoint has, at least; 0: all that was trained is in
+// one; NAN: none is due by time, or the run has ended.
+double rt_view_unsaved_s(const rt_view *view, double unix_s);
 
 // For how long the standby does not answer; 0: it does; NAN: there is none, or the run has ended.
 double rt_view_standby_away_s(const rt_view *view, double unix_s);

@@ -105,7 +105,7 @@ static void write_warnings(const rt_view *view, double unix_s, rt_json *json)
     rt_json_end_array(json);
 }
 
-static void write_alerts(const rt_alerts *alerts, rt_json *json)
+static void write_alerts(const rt_view *view, const rt_alerts *alerts, rt_json *json)
 {
     rt_json_begin_array(json, "alerts");
     for (int kind = 0; kind < RT_ALERT_COUNT && alerts; kind++) {
@@ -118,7 +118,7 @@ static void write_alerts(const rt_alerts *alerts, rt_json *json)
         rt_json_string(json, "about", one->about);
         rt_json_double(json, "value", one->value);
         rt_json_double(json, "threshold", one->threshold);
-        rt_json_double(json, "since_unix_s", one->since_unix_s);
+        rt_json_double(json, "since_unix_s", one->since_unix_s + view->ahead_s);
         rt_json_end_object(json);
     }
     rt_json_end_array(json);
@@ -166,7 +166,7 @@ void rt_view_write_json(const rt_view *view, const rt_alerts *alerts, double uni
     rt_json_begin_object(json, NULL);
     rt_json_string(json, "state", rt_view_state(view, unix_s));
     rt_json_string(json, "policy", view->policy);
-    rt_json_double(json, "unix_s", unix_s);
+    rt_json_double(json, "unix_s", unix_s + view->ahead_s);
     write_speed(view, &rates, unix_s, json);
     rt_json_begin_object(json, "window");
     write_quality(json, &view->window);
@@ -177,6 +177,7 @@ void rt_view_write_json(const rt_view *view, const rt_alerts *alerts, double uni
     rt_json_double(json, "iteration", view->checkpoint_iteration);
     rt_json_double(json, "age_s", rt_view_age_s(view, view->checkpoint_time_s, unix_s));
     rt_json_double(json, "every_s", view->checkpoint_every_s);
+    rt_json_double(json, "unsaved_s", rt_view_unsaved_s(view, unix_s));
     rt_json_end_object(json);
     rt_json_begin_object(json, "lag");
     rt_json_double(json, "events", view->lag_events);
@@ -186,6 +187,6 @@ void rt_view_write_json(const rt_view *view, const rt_alerts *alerts, double uni
     write_standby(view, unix_s, json);
     write_input(view, json);
     write_warnings(view, unix_s, json);
-    write_alerts(alerts, json);
+    write_alerts(view, alerts, json);
     rt_json_end_object(json);
 }

@@ -73,7 +73,7 @@ static void write_speed(const rt_view *view, const rt_view_rates *rates, rt_page
     one(text, "lanyard_warnings_total", "counter", "Warnings of the coordinator's log.",
         (double)view->warning_count);
     one(text, "lanyard_last_iteration_timestamp_seconds", "gauge", "When it ended.",
-        view->offset_s + view->iteration_time_s);
+        view->offset_s + view->ahead_s + view->iteration_time_s);
     one(text, "lanyard_waits_for_input", "gauge", "1: nothing is there to be trained.",
         view->waits_for_input);
     one(text, "lanyard_iteration_seconds", "gauge", "Time of an iteration, now.",
@@ -107,7 +107,7 @@ static void write_window(const rt_view *view, rt_page *text)
         "Log loss on average over about ten windows, in nats.", view->reference_loss);
 }
 
-static void write_input(const rt_view *view, rt_page *text)
+static void write_input(const rt_view *view, double unix_s, rt_page *text)
 {
     one(text, "lanyard_stream_lag_events", "gauge", "Events that came and were not read yet.",
         view->lag_events);
@@ -117,9 +117,18 @@ static void write_input(const rt_view *view, rt_page *text)
         view->latency_p99_ms * 1e-3);
     one(text, "lanyard_checkpoint_timestamp_seconds", "gauge",
         "When the last one was completed, or the run began.",
-        view->offset_s + view->checkpoint_time_s);
+        view->offset_s + view->ahead_s + view->checkpoint_time_s);
     one(text, "lanyard_checkpoint_interval_seconds", "gauge", "checkpoint.every_s; 0: none.",
         view->checkpoint_every_s);
+    one(text, "lanyard_unsaved_seconds", "gauge",
+        "How old the oldest iteration is that no checkpoint has; 0: there is none.",
+        rt_view_unsaved_s(view, unix_s));
+    if (isnan(view->waiting_events))
+        return;
+    one(text, "lanyard_join_waiting_events", "gauge", "Events that wait for their outcomes.",
+        view->waiting_events);
+    one(text, "lanyard_join_doubted_total", "counter",
+        "Events and outcomes whose times others do not bear out.", view->doubted);
 }
 
 // ---- members ---------------------------------------------------------------------------------
@@ -336,7 +345,7 @@ rt_status rt_view_write_prometheus(const rt_view *view, const rt_alerts *alerts,
     const rt_view_rates rates = rt_view_rates_of(view, unix_s);
     write_speed(view, &rates, text);
     write_window(view, text);
-    write_input(view, text);
+    write_input(view, unix_s, text);
     write_times(view, text);
     write_links(view, &rates, text);
     write_parts(view, text);

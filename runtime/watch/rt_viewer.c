@@ -11,6 +11,7 @@
 
 #include "runtime/http/rt_http.h"
 #include "runtime/rt_build.h"
+#include "runtime/rt_clock.h"
 #include "runtime/rt_log.h"
 #include "runtime/rt_thread.h"
 #include "runtime/watch/rt_view_tail.h"
@@ -31,7 +32,7 @@ struct rt_viewer {
     char directory[RT_PATH_MAX];
     uint64_t history_bytes; // of metrics.jsonl, before this start
     rt_http *http;          // NULL: it does not listen
-    double begin_unix_s;
+    double begin_s;
     pthread_t thread;
     bool thread_runs;
     pthread_mutex_t lock; // the queue, and the end
@@ -47,7 +48,7 @@ struct rt_viewer {
 void rt_viewer_take(void *context, const char *line, size_t size)
 {
     rt_viewer *viewer = context;
-    const double now = rt_unix_s();
+    const double now = rt_steady_s();
     pthread_mutex_lock(&viewer->lock);
     const bool has_room = viewer->queue.size + sizeof now + size + 1 <= QUEUE_BYTES_MAX;
     if (has_room) {
@@ -72,7 +73,7 @@ static void answer_page(rt_http_request *request, const char *type, const rt_pag
 static void answer_root(rt_viewer *viewer, rt_http_request *request)
 {
     rt_page page = {0};
-    rt_view_write_page(&viewer->view, &viewer->alerts, rt_unix_s(), &page);
+    rt_view_write_page(&viewer->view, &viewer->alerts, rt_steady_s(), &page);
     answer_page(request, "text/html; charset=utf-8", &page);
     rt_page_fini(&page);
 }
@@ -80,7 +81,7 @@ static void answer_root(rt_viewer *viewer, rt_http_request *request)
 static void publish(rt_viewer *viewer)
 {
     rt_page body = {0}, event = {0};
-    rt_view_write_body(&viewer->view, &viewer->alerts, rt_unix_s(), &body);
+    rt_view_write_body(&viewer->view, &viewer->alerts, rt_steady_s(), &body);
     rt_view_write_event(&body, &event);
     if (!body.failed && !event.failed)
         (void)rt_http_publish(viewer->http, event.text, event.size);
@@ -100,7 +101,7 @@ static void answer_events(rt_viewer *viewer, rt_http_request *request)
 static void answer_metrics(rt_viewer *viewer, rt_http_request *request)
 {
     rt_page text = {0};
-    (void)rt_view_write_prometheus(&viewer->view, &viewer->alerts, rt_unix_s(), &text);
+    (void)rt_view_write_prometheus(&viewer->view, &viewer->alerts, rt_steady_s(), &text);
     answer_page(request, "text/plain; version=0.0.4; charset=utf-8", &text);
     rt_page_fini(&text);
 }
@@ -120,7 +121,7 @@ static void answer_status(rt_viewer *viewer, rt_http_request *request)
 {
     rt_json json;
     rt_json_init(&json, 0);
-    rt_view_write_json(&viewer->view, &viewer->alerts, rt_unix_s(), &json);
+    rt_view_write_json(&viewer->view, &viewer->alerts, rt_steady_s(), &json);
     answer_json(request, 200, &json);
 }
 
@@ -133,7 +134,7 @@ static void answer_state(rt_viewer *viewer, rt_http_request *request, bool is_fi
     const char *status = is_fine ? "ok" : state;
     rt_json_string(&json, "status", status);
     rt_json_string(&json, "state", state);
-    rt_json_double(&json, "up_s", rt_unix_s() - viewer->begin_unix_s);
+    rt_json_double(&json, "up_s", rt_steady_s() - viewer->begin_s);
     rt_json_string(&json, "build", rt_build());
     rt_json_end_object(&json);
     const unsigned code = is_fine ? 200 : 503;
@@ -143,7 +144,7 @@ static void answer_state(rt_viewer *viewer, rt_http_request *request, bool is_fi
 // The coordinator is well as long as it says something.
 static void answer_health(rt_viewer *viewer, rt_http_request *request)
 {
-    const double now = rt_unix_s();
+    const double now = rt_steady_s();
     const double silent_s = rt_view_age_s(&viewer->view, viewer->view.time_s, now);
     if (silent_s > SILENT_S) // not where it is unknown, NaN
         answer_state(viewer, request, false, "silent");
@@ -153,7 +154,7 @@ static void answer_health(rt_viewer *viewer, rt_http_request *request)
 
 static void answer_ready(rt_viewer *viewer, rt_http_request *request)
 {
-    const char *state = rt_view_state(&viewer->view, rt_unix_s());
+    const char *state = rt_view_state(&viewer->view, rt_steady_s());
     answer_state(viewer, request, strcmp(state, "trains") == 0 || strcmp(state, "waits") == 0,
                  state);
 }
@@ -176,6 +177,7 @@ static void handle(void *context, rt_http_request *request)
         if (strcmp(path, paths[i].path) != 0)
             continue;
         pthread_mutex_lock(&viewer->view_lock);
+        viewer->view.ahead_s = rt_unix_s() - rt_steady_s();
         paths[i].answer(viewer, request);
         pthread_mutex_unlock(&viewer->view_lock);
         return;
@@ -217,6 +219,8 @@ static void read_history(rt_viewer *viewer)
     }
     pthread_mutex_lock(&viewer->view_lock);
     (void)rt_view_tail_read(&tail, viewer->history_bytes, &viewer->view);
+    rt_view_begin_anew(&viewer->view);
+    viewer->view.time_s = NAN;
     pthread_mutex_unlock(&viewer->view_lock);
     rt_view_tail_close(&tail);
 }
@@ -247,7 +251,8 @@ static void *run(void *context)
         goes_on = take_queue(viewer, true);
         take_lines(viewer);
         pthread_mutex_lock(&viewer->view_lock);
-        rt_alerts_step(&viewer->alerts, &viewer->view, rt_unix_s());
+        viewer->view.ahead_s = rt_unix_s() - rt_steady_s();
+        rt_alerts_step(&viewer->alerts, &viewer->view, rt_steady_s());
         const uint64_t now_ns = rt_now_ns();
         if (viewer->http && rt_http_listeners(viewer->http) > 0 &&
             (!goes_on || now_ns - published_ns >= PUBLISH_NS)) {
@@ -311,7 +316,7 @@ rt_status rt_viewer_open(const rt_config *config, const char *directory, bool go
     if (!viewer)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for watch");
     viewer->config = config;
-    viewer->begin_unix_s = rt_unix_s();
+    viewer->begin_s = rt_steady_s();
     snprintf(viewer->directory, sizeof viewer->directory, "%s", directory ? directory : "");
     init_locks(viewer);
     rt_alerts_init(&config->alerts, viewer->directory, &viewer->alerts);

@@ -60,7 +60,7 @@ static void spoil(rt_view *view, rt_alert_kind kind)
         view->iteration_time_s = 39;
         break;
     case RT_ALERT_loss_not_finite:
-        view->bad_batches++;
+        view->bad_time_s = 99;
         break;
     case RT_ALERT_loss_drift:
         view->window.log_loss = 0.61;
@@ -69,13 +69,13 @@ static void spoil(rt_view *view, rt_alert_kind kind)
         view->recent[1].malformed = view->malformed = 60;
         break;
     case RT_ALERT_input_lost:
-        view->input_breaks++;
+        view->lost_time_s = 99;
         break;
     case RT_ALERT_link_slow:
         view->workers[1].ways[1].bytes_per_s = 0.49;
         break;
     case RT_ALERT_checkpoint_old:
-        view->checkpoint_time_s = 69;
+        view->unsaved_time_s = 69;
         break;
     case RT_ALERT_memory:
         view->shards[0].memory.rss_bytes = 91;
@@ -86,6 +86,9 @@ static void spoil(rt_view *view, rt_alert_kind kind)
         break;
     case RT_ALERT_standby_away: // 11 s
         view->standby = (rt_view_standby){.is_known = true, .away_time_s = 89};
+        break;
+    case RT_ALERT_times_doubted:
+        view->doubted_time_s = 99;
         break;
     case RT_ALERT_COUNT:
         break;
@@ -109,9 +112,8 @@ static void fires(void **state)
             fail_msg("%s: %#x fire", rt_alert_name((rt_alert_kind)kind), firing(&alerts));
         rt_view_fini(view);
         view = make_view();
-        view->bad_batches = alerts.bad_batches;
-        view->input_breaks = alerts.losses;
         view->iteration_time_s = view->checkpoint_time_s = 99 + 400;
+        view->bad_time_s = view->doubted_time_s = view->lost_time_s = 99;
         rt_alerts_step(&alerts, view, NOW + 400); // all is well again
         if (firing(&alerts) != 0)
             fail_msg("%s does not end", rt_alert_name((rt_alert_kind)kind));
@@ -127,7 +129,8 @@ static void stays_silent(void **state)
     rt_view *view = make_view();
     for (int kind = 0; kind < RT_ALERT_COUNT; kind++)
         if (kind != RT_ALERT_loss_not_finite && kind != RT_ALERT_input_lost &&
-            kind != RT_ALERT_worker_out && kind != RT_ALERT_standby_away)
+            kind != RT_ALERT_worker_out && kind != RT_ALERT_standby_away &&
+            kind != RT_ALERT_times_doubted)
             spoil(view, (rt_alert_kind)kind);
     rt_alerts_init(&none, "", &alerts);
     rt_alerts_step(&alerts, view, NOW);
@@ -139,6 +142,28 @@ static void stays_silent(void **state)
     rt_alerts_init(&thresholds, "", &alerts);
     rt_alerts_step(&alerts, view, NOW);
     assert_int_equal(firing(&alerts), 0); // there is nothing to be trained
+    rt_view_fini(view);
+}
+
+// A stream that is quiet since long ago: nothing is wrong that is not done.
+static void a_quiet_stream(void **state)
+{
+    (void)state;
+    rt_alerts alerts;
+    rt_view *view = make_view();
+    view->waits_for_input = true;
+    view->bad_batches = 1;
+    view->bad_time_s = view->doubted_time_s = 99;
+    view->recent[1].malformed = view->malformed = 60;
+    rt_alerts_init(&thresholds, "", &alerts);
+    rt_alerts_step(&alerts, view, NOW);
+    assert_int_equal(firing(&alerts), 1u << RT_ALERT_malformed | 1u << RT_ALERT_loss_not_finite |
+                                          1u << RT_ALERT_times_doubted);
+    rt_alerts_step(&alerts, view, NOW + 100000); // the newest checkpoint has all of it
+    assert_int_equal(firing(&alerts), 0);
+    view->unsaved_time_s = 99; // or not
+    rt_alerts_step(&alerts, view, NOW + 100000);
+    assert_int_equal(firing(&alerts), 1u << RT_ALERT_checkpoint_old);
     rt_view_fini(view);
 }
 
@@ -278,4 +303,5 @@ static void never_waits(void **state)
     rt_view_fini(view);
 }
 
-TEST_MAIN(TEST(fires), TEST(stays_silent), TEST(tells), TEST(tells_seldom), TEST(never_waits))
+TEST_MAIN(TEST(fires), TEST(stays_silent), TEST(a_quiet_stream), TEST(tells), TEST(tells_seldom),
+          TEST(never_waits))

@@ -215,6 +215,72 @@ static void is_json(void **state)
     rt_view_fini(view);
 }
 
+static void give_checkpoint(rt_view *view, double time_s, unsigned iteration, double age_s,
+                            unsigned doubted)
+{
+    char line[400];
+    snprintf(line, sizeof line,
+             "{\"record\":\"members\",\"time_s\":%.9g,\"checkpoint\":{\"every_s\":10,\"age_s\":"
+             "%.9g,\"iteration\":%u},\"join\":{\"waiting\":5,\"doubted\":%u}}",
+             time_s, age_s, iteration, doubted);
+    assert_true(rt_view_take(view, line, BEGIN_S + time_s));
+}
+
+// What no checkpoint has counts from its own time, and from the end of the checkpoint before it;
+// where all is in one nothing does, however long ago that was.
+static void what_is_unsaved(void **state)
+{
+    (void)state;
+    rt_view *view = make_view();
+    assert_true(isnan(rt_view_unsaved_s(view, BEGIN_S)));
+    give(view, 1, 1, 0, 0.5);
+    give(view, 2, 2, 0, 0.5);
+    give_checkpoint(view, 3, 0, 3, 0);
+    test_close(rt_view_unsaved_s(view, BEGIN_S + 21), 20, 1e-9, 1, "before the first");
+    give(view, 3, 22, 0, 0.5);
+    give_checkpoint(view, 25, 2, 4, 0); // while the third one was trained
+    test_close(rt_view_unsaved_s(view, BEGIN_S + 31), 10, 1e-9, 1, "since a checkpoint");
+    give_checkpoint(view, 35, 3, 1, 0);
+    assert_true(rt_view_unsaved_s(view, BEGIN_S + 36) == 0);
+    assert_true(rt_view_unsaved_s(view, BEGIN_S + 100000) == 0); // a quiet night
+    give(view, 4, 100001, 0, 0.5);
+    give_checkpoint(view, 100002, 3, 99968, 0);
+    test_close(rt_view_unsaved_s(view, BEGIN_S + 100003), 2, 1e-9, 1, "after a night");
+    static const char one[] =
+        "{\"record\":\"checkpoint\",\"time_s\":100003,\"iteration\":4,\"complete\":%s}";
+    for (int complete = 0; complete < 2; complete++) {
+        char line[200];
+        snprintf(line, sizeof line, one, complete ? "true" : "false");
+        assert_true(rt_view_take(view, line, BEGIN_S + 100003));
+        assert_true((rt_view_unsaved_s(view, BEGIN_S + 100004) == 0) == complete);
+    }
+    rt_view_fini(view);
+}
+
+// Of what was said by a process before, nothing is said of now.
+static void begins_anew(void **state)
+{
+    (void)state;
+    const rt_alerts_config thresholds = {.no_progress_s = 1, .checkpoint_age = 1, .every_s = 1};
+    rt_view *view = make_view();
+    rt_alerts alerts;
+    give(view, 1, 1, 0, 0.5);
+    give_checkpoint(view, 2, 0, 2, 1);
+    assert_true(
+        rt_view_take(view, "{\"record\":\"iteration\",\"time_s\":3,\"bad\":true}", BEGIN_S));
+    assert_true(view->bad_time_s == 3 && view->doubted_time_s == 2 && view->doubted == 1);
+    for (int anew = 0; anew < 2; anew++) {
+        rt_alerts_init(&thresholds, "", &alerts);
+        rt_alerts_step(&alerts, view, BEGIN_S + 100);
+        const rt_alert_kind kinds[] = {RT_ALERT_no_progress, RT_ALERT_loss_not_finite,
+                                       RT_ALERT_checkpoint_old, RT_ALERT_times_doubted};
+        for (size_t i = 0; i < RT_COUNT_OF(kinds); i++)
+            assert_true(alerts.alerts[kinds[i]].is_firing == !anew);
+        rt_view_begin_anew(view);
+    }
+    rt_view_fini(view);
+}
+
 static void give_standby(rt_view *view, const char *standby)
 {
     char line[512];
@@ -432,4 +498,5 @@ static void follows_a_file(void **state)
 
 TEST_MAIN(TEST(adds_up), TEST(alone), TEST(stays_small), TEST(goes_back), TEST(takes_no_nonsense),
           TEST(is_json), TEST(tells_of_the_standby), TEST(tells_of_the_accuracy), TEST(is_a_page),
-          TEST(labels_are_apart), TEST(is_for_prometheus), TEST(follows_a_file))
+          TEST(labels_are_apart), TEST(is_for_prometheus), TEST(follows_a_file),
+          TEST(what_is_unsaved), TEST(begins_anew))
