@@ -272,12 +272,26 @@ static void draw_columns(screen *s, const cJSON *json)
     }
 }
 
+static void draw_published(screen *s, const cJSON *published)
+{
+    const double held = rt_json_number(published, "held");
+    if (!published)
+        return;
+    if (held > 0)
+        line(s, "published: iteration %.0f; %.0f since HELD BACK, for %s: %s",
+             rt_json_number(published, "in_force"), held,
+             age_of(rt_json_number(published, "held_s")).text, rt_json_text_of(published, "why"));
+    else
+        line(s, "published: iteration %.0f", rt_json_number(published, "in_force"));
+}
+
 void cli_top_draw(const cJSON *status, const char *source, uint32_t row_max, rt_page *text)
 {
     screen s = {text, row_max};
     draw_run(&s, status, source);
     draw_lag(&s, rt_json_member(status, "lag"));
     draw_standby(&s, rt_json_member(status, "standby"));
+    draw_published(&s, rt_json_member(status, "published"));
     draw_trouble(&s, status);
     draw_workers(&s, status);
     draw_shards(&s, status);

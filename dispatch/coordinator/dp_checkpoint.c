@@ -683,10 +683,14 @@ static rt_status publish(dp_checkpoint *c, rt_child_result *result)
     if (!current.pinned)
         rt_published_remove_above(c->published, iteration);
     status = rt_published_add(c->published, iteration, c->folder, write_version, c, error);
-    if (!status && !current.pinned && !c->content.verdict.is_held) {
-        current.iteration = iteration;
+    const dp_verdict *verdict = &c->content.verdict;
+    const uint32_t before = current.held;
+    if (!current.pinned && !verdict->is_held)
+        current = (rt_published){.iteration = iteration};
+    else if (!current.pinned && !verdict->is_early)
+        current.held = iteration;
+    if (!status && current.iteration && (current.iteration == iteration || current.held != before))
         status = rt_published_write(c->published, &current, error);
-    }
     if (!status)
         rt_published_prune(c->published, c->config.config->publish.keep, false);
     close(lock);

@@ -62,6 +62,7 @@ struct ew_follower {
 typedef struct {
     char folder[PATH_SIZE];
     bool is_published;
+    uint32_t held; // of current.json
     rt_published_version info;
 } target;
 
@@ -82,6 +83,7 @@ static rt_status find_target(const ew_follower *copy, target *t, rt_error *error
     rt_status status = rt_published_read(copy->folder, &current, error);
     if (status)
         return status;
+    t->held = current.held;
     status = rt_published_version_of(copy->folder, current.iteration, &t->info, error);
     if (status)
         return status;
@@ -311,6 +313,7 @@ static void take_over(ew_follower *copy, const target *t, uint32_t index, bool c
     copy->state.version = s->version;
     copy->state.rows = s->weights.rows ? ps_table_count(s->weights.rows) : 0;
     copy->state.failure[0] = '\0';
+    copy->state.held = t->held;
     if (counts) {
         copy->state.updates++;
         note_freshness(copy, t, samples_before, rt_unix_s());
@@ -360,6 +363,22 @@ static bool is_due(const ew_follower *copy, struct stat *info)
     return !rt_file_is_same(info, &copy->refused) || rt_now_ns() >= copy->retry_ns;
 }
 
+// The version that answers already, of which something else is said now: that one behind it is held
+// back, or that it is pinned.
+static bool answers_already(const ew_follower *copy, const target *t)
+{
+    const side *s = &copy->sides[atomic_load(&copy->active)];
+    return t->is_published && t->info.run != 0 && s->run == t->info.run &&
+           s->version.iteration == t->info.iteration;
+}
+
+static void note_held(ew_follower *copy, const target *t)
+{
+    pthread_mutex_lock(&copy->lock);
+    copy->state.held = t->held;
+    pthread_mutex_unlock(&copy->lock);
+}
+
 static void look(ew_follower *copy)
 {
     struct stat info;
@@ -369,6 +388,11 @@ static void look(ew_follower *copy)
     if (!is_due(copy, &info))
         return;
     rt_status status = find_target(copy, &t, &error);
+    if (!status && answers_already(copy, &t)) {
+        copy->seen = info;
+        note_held(copy, &t);
+        return;
+    }
     if (!status)
         status = read_version(copy, idle_side(copy, &index), &t, &error);
     if (status) {

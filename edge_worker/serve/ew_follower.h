@@ -40,6 +40,7 @@ typedef struct {
     // From the training of a sample to its first answers: of the versions taken over while the
     // server ran, every sample of one counted. NAN: none yet.
     double fresh_p50_s, fresh_p99_s, fresh_max_s;
+    uint64_t held;     // iteration of a newer version that the run's guard holds back; 0: none
     char failure[256]; // the last one, "" once a version was taken over after it
 } ew_follower_state;
 

@@ -116,6 +116,8 @@ static void put_model(ew_server *server, rt_json *json)
     rt_json_double(json, "fresh_p50_s", state.fresh_p50_s);
     rt_json_double(json, "fresh_p99_s", state.fresh_p99_s);
     rt_json_double(json, "fresh_max_s", state.fresh_max_s);
+    if (state.held)
+        rt_json_u64(json, "held", state.held);
     if (state.failure[0])
         rt_json_string(json, "failure", state.failure);
     rt_json_end_object(json);
@@ -166,7 +168,9 @@ static void answer_state(ew_server *server, rt_http_request *request, bool with_
     size_t size = 0;
     rt_json_init(&json, 0);
     rt_json_begin_object(&json, NULL);
-    rt_json_string(&json, "status", "ok");
+    ew_follower_state state;
+    ew_follower_get_state(server->copy, &state);
+    rt_json_string(&json, "status", state.held ? "held" : "ok");
     rt_json_double(&json, "up_s", (double)(rt_now_ns() - server->begin_ns) * 1e-9);
     if (with_counts)
         put_counts(server, &json);

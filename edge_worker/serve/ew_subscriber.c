@@ -410,6 +410,8 @@ static rt_status parse_current(const ew_subscriber *s, const rt_bytes *bytes, rt
         (rt_published){.pinned = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(root, "pinned"))};
     const bool is_version = rt_manifest_u32(root, "iteration", UINT32_MAX, &current->iteration) &&
                             current->iteration > 0;
+    if (!rt_manifest_u32(root, "held", UINT32_MAX, &current->held))
+        current->held = 0;
     cJSON_Delete(root);
     if (!is_version)
         return rt_fail(error, RT_DATA, "%s: what is in force is no version", s->address);
@@ -450,7 +452,7 @@ static rt_status look(ew_subscriber *s, rt_error *error)
     if (status)
         return status;
     if (rt_published_read(s->folder, &here, NULL) == RT_OK && here.iteration == there.iteration &&
-        here.pinned == there.pinned)
+        here.pinned == there.pinned && here.held == there.held)
         return RT_OK; // of another run: until its next version, and age_s says so
     status = fetch_chain(s, there.iteration, error);
     if (status)

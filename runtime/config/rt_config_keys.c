@@ -310,8 +310,9 @@ const rt_config_key rt_config_keys[] = {
     DOUBLE("model.init_scale", model.init_scale, "0.01", IN(0, 10), "",
            "Standard deviation of initial row values."),
     {ROW("model.base_rate", RT_KEY_DOUBLE, "\"auto\"", "",
-         "Share of label 1 that training starts from, as the output's bias. `\"auto\"`: that of "
-         "the first batch, which itself is predicted without it."),
+         "Share of label 1 that training starts from, as the output's bias. `\"auto\"`: the bias "
+         "follows the share so far until labels of both classes have come; nothing is trained "
+         "before that (docs/MODELS.md)."),
      IN(1e-6, 1 - 1e-6), .offset = OFFSET(rt_config, model.base_rate, double), .word = "auto",
      .word_offset = OFFSET(rt_config, model.base_rate_auto, bool)},
 
@@ -547,7 +548,8 @@ const rt_config_key rt_config_keys[] = {
         "The newest so many stay, for `lanyard rollback`, and those that they build on."),
     DOUBLE("publish.guard.log_loss", publish.guard_log_loss, "0.05", IN(0, 100), "",
            "A model is held back, with an alert, whose log loss (over that of the base rate) is "
-           "by more than this share above 1, or above the last published one's; 0: not judged."),
+           "by more than this share above 1, or above the last published one's, and by more than "
+           "that above the log loss of the version in force on the same samples; 0: not judged."),
     DOUBLE("publish.guard.calibration", publish.guard_calibration, "0.25", IN(0, 100), "",
            "So is one whose mean prediction over mean label is further from 1 than the last "
            "published one's by more than this share; 0: not judged."),

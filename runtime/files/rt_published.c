@@ -37,10 +37,12 @@ rt_status rt_published_read(const char *folder, rt_published *published, rt_erro
         return rt_fail(error, RT_IO, "cannot read %s", path);
     cJSON *root = cJSON_Parse(text);
     const cJSON *pinned = cJSON_GetObjectItemCaseSensitive(root, "pinned");
-    uint32_t iteration = 0;
+    uint32_t iteration = 0, held = 0;
     const bool good = rt_manifest_u32(root, "iteration", UINT32_MAX, &iteration) && iteration &&
                       cJSON_IsBool(pinned);
-    *published = (rt_published){iteration, good && cJSON_IsTrue(pinned)};
+    if (!rt_manifest_u32(root, "held", UINT32_MAX, &held))
+        held = 0;
+    *published = (rt_published){iteration, good && cJSON_IsTrue(pinned), held};
     cJSON_Delete(root);
     if (!good)
         return rt_fail(error, RT_DATA, "%s: expected {\"iteration\": N, \"pinned\": false}", path);
@@ -56,6 +58,8 @@ rt_status rt_published_write(const char *folder, const rt_published *published, 
     rt_json_begin_object(&json, NULL);
     rt_json_u64(&json, "iteration", published->iteration);
     rt_json_bool(&json, "pinned", published->pinned);
+    if (published->held)
+        rt_json_u64(&json, "held", published->held);
     rt_json_end_object(&json);
     rt_status status = rt_json_save(&json, path, error);
     rt_json_fini(&json);

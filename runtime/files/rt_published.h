@@ -17,6 +17,7 @@
 typedef struct {
     uint32_t iteration; // of the version in force
     bool pinned;        // it stays until somebody says otherwise
+    uint32_t held;      // iteration of the newest version, where the guard holds it back; 0: none
 } rt_published;
 
 // What a version's manifest says of it.

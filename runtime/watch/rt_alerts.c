@@ -165,6 +165,16 @@ static void standby_away(const rt_alerts *alerts, const rt_view *view, double un
     f->value = rt_view_standby_away_s(view, unix_s);
 }
 
+static void model_held(const rt_alerts *alerts, const rt_view *view, double unix_s, finding *f)
+{
+    (void)alerts;
+    (void)unix_s;
+    f->threshold = 0.5;
+    f->value = view->published.held;
+    if (view->published.held > 0)
+        snprintf(f->about, sizeof f->about, "iteration %.0f is in force", view->published.in_force);
+}
+
 #define XX(name, text) name,
 static void (*const conditions[])(const rt_alerts *, const rt_view *, double,
                                   finding *) = {RT_ALERTS_MAP(XX)};

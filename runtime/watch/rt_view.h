@@ -86,6 +86,14 @@ typedef struct {
     double checkpoint;         // iteration of the newest that it has as a whole; 0: none
 } rt_view_standby;
 
+// Of a run that publishes.
+typedef struct {
+    double in_force;             // iteration of the version that servers answer with; 0: none yet
+    double held, held_iteration; // so many since are held back by the guard; the newest of them
+    double held_time_s;          // since when
+    char why[RT_VIEW_TEXT];
+} rt_view_published;
+
 typedef struct {
     double time_s, samples, malformed;
 } rt_view_tick;
@@ -126,6 +134,7 @@ typedef struct {
     double doubted, doubted_time_s; // records whose times are wrong, and when the last one came
     double lag_events, lag_bytes;
     rt_view_standby standby; // coordinator.standby
+    rt_view_published published;
 
     uint32_t column_count;
     rt_view_column *columns; // RT_FIELDS_MAX

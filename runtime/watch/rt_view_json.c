@@ -139,6 +139,22 @@ static void write_standby(const rt_view *view, double unix_s, rt_json *json)
     rt_json_end_object(json);
 }
 
+static void write_published(const rt_view *view, double unix_s, rt_json *json)
+{
+    const rt_view_published *published = &view->published;
+    if (!(published->in_force > 0 || published->held > 0))
+        return;
+    rt_json_begin_object(json, "published");
+    rt_json_double(json, "in_force", published->in_force);
+    rt_json_double(json, "held", published->held);
+    if (published->held > 0) {
+        rt_json_double(json, "held_iteration", published->held_iteration);
+        rt_json_double(json, "held_s", rt_view_age_s(view, published->held_time_s, unix_s));
+        rt_json_string(json, "why", published->why);
+    }
+    rt_json_end_object(json);
+}
+
 static void write_speed(const rt_view *view, const rt_view_rates *rates, double unix_s,
                         rt_json *json)
 {
@@ -185,6 +201,7 @@ void rt_view_write_json(const rt_view *view, const rt_alerts *alerts, double uni
     rt_json_double(json, "latency_p99_ms", view->latency_p99_ms);
     rt_json_end_object(json);
     write_standby(view, unix_s, json);
+    write_published(view, unix_s, json);
     write_input(view, json);
     write_warnings(view, unix_s, json);
     write_alerts(view, alerts, json);

@@ -69,6 +69,10 @@ static void write_facts(const rt_view *view, double unix_s, rt_page *page)
         number(page, "lag", "events wait", view->lag_events);
     if (view->standby.is_known)
         write_standby(view, unix_s, page);
+    if (view->published.in_force > 0)
+        shown_as(page, "in-force", "iteration in force", "%.0f", view->published.in_force);
+    if (view->published.held > 0)
+        number(page, "held", "versions held back", view->published.held);
     shown_as(page, "malformed", "malformed lines", "%.1f%%", 100 * rates.malformed_share);
     rt_page_add(page, "</div>\n");
 }

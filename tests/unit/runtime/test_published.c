@@ -70,7 +70,7 @@ static void must_have(const uint32_t *want, uint32_t want_count)
 
 static void pin(uint32_t iteration)
 {
-    const rt_published current = {iteration, true};
+    const rt_published current = {iteration, true, 0};
     assert_int_equal(rt_published_write(folder(), &current, NULL), RT_OK);
 }
 
@@ -85,7 +85,11 @@ static void current_is_read_back(void **state)
     pin(77);
     assert_int_equal(rt_published_read(folder(), &current, &error), RT_OK);
     assert_int_equal(current.iteration, 77);
-    assert_true(current.pinned);
+    assert_true(current.pinned && current.held == 0);
+    const rt_published held = {80, false, 95};
+    assert_int_equal(rt_published_write(folder(), &held, NULL), RT_OK);
+    assert_int_equal(rt_published_read(folder(), &current, &error), RT_OK);
+    assert_true(current.iteration == 80 && !current.pinned && current.held == 95);
     snprintf(path, sizeof path, "%s/" RT_PUBLISHED_CURRENT, folder());
     static const char *const bad[] = {"{", "{}", "{\"iteration\": 0, \"pinned\": true}",
                                       "{\"iteration\": 3}", "[]"};

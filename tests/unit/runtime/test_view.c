@@ -310,6 +310,42 @@ static void must_say(const rt_view *view, const char *in_json, const char *in_me
     rt_page_fini(&page);
 }
 
+static void publish(rt_view *view, double time_s, uint32_t iteration, uint32_t held, bool is_early)
+{
+    char line[512];
+    snprintf(line, sizeof line,
+             "{\"record\":\"publish\",\"time_s\":%g,\"iteration\":%u,\"held\":%s,\"early\":%s,"
+             "\"held_count\":%u,\"why\":\"it is worse\"}",
+             time_s, iteration, held || is_early ? "true" : "false", is_early ? "true" : "false",
+             held);
+    assert_true(rt_view_take(view, line, BEGIN_S + time_s));
+}
+
+// Which version is in force, and how many since the guard holds back; those that it cannot judge
+// yet are none of them.
+static void tells_of_what_is_held(void **state)
+{
+    (void)state;
+    rt_view *view = make_view();
+    publish(view, 5, 20, 0, true);
+    must_say(view, "\"lag\"", "lanyard_models_held 0\n", "");
+    assert_true(view->published.in_force == 0 && view->published.held == 0);
+    publish(view, 6, 40, 0, false);
+    must_say(view, "\"published\":{\"in_force\":40,\"held\":0}",
+             "lanyard_model_in_force_iteration 40\n", "<b id=\"in-force\">40</b>");
+    publish(view, 7, 60, 1, false);
+    publish(view, 9, 80, 2, false);
+    publish(view, 9, 90, 2, true);
+    must_say(view,
+             "\"published\":{\"in_force\":40,\"held\":2,\"held_iteration\":80,\"held_s\":8,"
+             "\"why\":\"it is worse\"}",
+             "lanyard_models_held 2\n", "<b id=\"held\">2</b>");
+    publish(view, 11, 100, 0, false);
+    must_say(view, "\"published\":{\"in_force\":100,\"held\":0}", "lanyard_models_held 0\n",
+             "<b id=\"in-force\">100</b>");
+    rt_view_fini(view);
+}
+
 static void tells_of_the_standby(void **state)
 {
     (void)state;
@@ -499,4 +535,4 @@ static void follows_a_file(void **state)
 TEST_MAIN(TEST(adds_up), TEST(alone), TEST(stays_small), TEST(goes_back), TEST(takes_no_nonsense),
           TEST(is_json), TEST(tells_of_the_standby), TEST(tells_of_the_accuracy), TEST(is_a_page),
           TEST(labels_are_apart), TEST(is_for_prometheus), TEST(follows_a_file),
-          TEST(what_is_unsaved), TEST(begins_anew))
+          TEST(what_is_unsaved), TEST(begins_anew), TEST(tells_of_what_is_held))
