@@ -55,18 +55,6 @@ static rt_status send_state(ew_run *w, rt_error *error)
     return status;
 }
 
-// Slices where the coordinator plans, batches where this worker does.
-static rt_status take_work(ew_run *w, rt_message *message, rt_error *error)
-{
-    const uint32_t type = rt_message_header(message)->type;
-    if ((type == RT_MESSAGE_BATCH) != (w->planner != NULL))
-        return rt_fail(error, RT_WIRE, "coordinator: a %s, but planner.placement is another",
-                       rt_message_type_name(type));
-    if (w->planner)
-        return ew_planner_give(w->planner, message, error);
-    return ew_executor_receive(w->executor, rt_peer(RT_ROLE_COORDINATOR, 0), message, error);
-}
-
 static void take_mark(ew_run *w, const rt_wire_header *header)
 {
     w->mark =
@@ -80,8 +68,7 @@ static rt_status take_from_coordinator(ew_run *w, rt_message *message, rt_error 
     const rt_wire_header *header = rt_message_header(message);
     switch (header->type) {
     case RT_MESSAGE_SLICE:
-    case RT_MESSAGE_BATCH:
-        return take_work(w, message, error);
+        return ew_executor_receive(w->executor, rt_peer(RT_ROLE_COORDINATOR, 0), message, error);
     case RT_MESSAGE_FINISH:
         if (w->finish == EW_FINISH_NONE)
             w->finish = EW_FINISH_ASKED;
@@ -120,22 +107,6 @@ rt_status ew_run_drain_coordinator(ew_run *w, rt_error *error)
         bw_passive_received(&w->link, 0, message.size, 0, rt_now_ns() / 1000, false);
         status = take_from_coordinator(w, &message, error);
         rt_message_release(&message);
-        if (status)
-            return status;
-    }
-    return RT_OK;
-}
-
-rt_status ew_run_drain_planner(ew_run *w, rt_error *error)
-{
-    while (w->planner) {
-        rt_message slice = {0};
-        rt_status status = ew_planner_take(w->planner, &slice, error);
-        if (status == RT_AGAIN)
-            return RT_OK;
-        if (status)
-            return status;
-        status = ew_executor_receive(w->executor, rt_peer(RT_ROLE_COORDINATOR, 0), &slice, error);
         if (status)
             return status;
     }
@@ -219,7 +190,7 @@ rt_status ew_run_drain_peers(ew_run *w, rt_error *error)
 bool ew_run_is_idle(const ew_run *w)
 {
     return !w->phase && !ew_exchange_busy(w->exchange) && !ew_weights_busy(&w->weights) &&
-           (!w->planner || ew_planner_idle(w->planner)) && ew_executor_idle(w->executor);
+           ew_executor_idle(w->executor);
 }
 
 // Everything that came before the MARK is carried out, and the shards have confirmed every push.

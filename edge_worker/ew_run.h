@@ -11,7 +11,6 @@
 #include "edge_worker/ew_exchange.h"
 #include "edge_worker/ew_links.h"
 #include "edge_worker/ew_peers.h"
-#include "edge_worker/ew_planner.h"
 #include "edge_worker/ew_saving.h"
 #include "edge_worker/ew_trainer.h"
 #include "edge_worker/ew_weights.h"
@@ -59,7 +58,6 @@ typedef struct {
     ew_codes codes;             // rows travel rounded
     ew_executor *executor;
     ew_trainer *trainer;
-    ew_planner *planner; // planner.placement "worker", else NULL
     ew_exchange *exchange;
     ew_weights weights;             // of iterations in which it sits out
     bool joined;                    // the exchange
@@ -111,9 +109,8 @@ rt_status ew_run_turn(ew_run *w, rt_error *error);
 
 // ---- ew_messages.c ---------------------------------------------------------------------------
 
-// Takes what the coordinator, the own planner or a shard has sent so far.
+// Takes what the coordinator or a shard has sent so far.
 rt_status ew_run_drain_coordinator(ew_run *w, rt_error *error);
-rt_status ew_run_drain_planner(ew_run *w, rt_error *error);
 rt_status ew_run_drain_shard(ew_run *w, uint32_t shard, rt_error *error);
 
 // Takes what other workers have handed over so far.

@@ -405,9 +405,6 @@ rt_status ew_run_turn(ew_run *w, rt_error *error)
     status = take_in(w, ready, error);
     if (status)
         return status;
-    status = ew_run_drain_planner(w, error);
-    if (status)
-        return status;
     status = take_sums(w, error);
     if (status)
         return status;

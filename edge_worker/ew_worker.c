@@ -185,20 +185,6 @@ static dp_slice_limits slice_limits(const rt_config *config, const rt_wire_welco
                              .sums = config->dispatch.reduce};
 }
 
-static rt_status create_planner(ew_run *w, rt_error *error)
-{
-    const ew_planner_config planner = {
-        .config = w->config->config,
-        .welcome = &w->member.welcome,
-        .limits = slice_limits(w->config->config, &w->member.welcome, w->rank),
-        .tables = &w->tables,
-        .rank = w->rank,
-        .wake_fd = w->wake_fd};
-    if (w->config->config->placement == RT_PLACEMENT_COORDINATOR)
-        return RT_OK;
-    return ew_planner_create(&planner, &w->planner, error);
-}
-
 static rt_status create_exchange(ew_run *w, rt_error *error)
 {
     const rt_config *config = w->config->config;
@@ -362,8 +348,6 @@ static rt_status join(ew_run *w, rt_error *error)
     if (!status)
         status = create_executor(w, error);
     if (!status)
-        status = create_planner(w, error);
-    if (!status)
         status = probe_to_join(w, error);
     return status ? status : ew_exchange_join(w->exchange, error);
 }
@@ -372,7 +356,6 @@ static rt_status join(ew_run *w, rt_error *error)
 
 static void leave(ew_run *w, rt_status status, const rt_error *error)
 {
-    ew_planner_destroy(w->planner);
     ew_trainer_stop(w->trainer);
     ew_exchange_destroy(w->exchange, w->finish == EW_FINISH_ANSWERED && status == RT_STOPPED);
     ew_trainer_destroy(w->trainer);

@@ -132,10 +132,6 @@ static rt_status read_model(dp_run *c, rt_error *error)
     const rt_config *config = &c->configs.whole;
     if (!c->own.model)
         return RT_OK;
-    if (config->placement == RT_PLACEMENT_WORKER)
-        return rt_fail(error, RT_CONFIG,
-                       "--init needs planner.placement \"coordinator\": workers that plan by "
-                       "themselves do not know of the model");
     if (config->ps_homes == RT_HOMES_PLANNED)
         return rt_fail(error, RT_CONFIG,
                        "--init needs ps.homes \"hashed\": rows of a model are pulled before the "

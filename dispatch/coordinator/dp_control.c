@@ -290,9 +290,6 @@ static rt_status forget(dp_run *c, const char *keys, const char *second, char *a
     const uint32_t before = control->forgotten_count;
     uint32_t count = before;
     (void)second;
-    if (c->configs.part.placement == RT_PLACEMENT_WORKER)
-        return rt_fail(error, RT_CONFIG,
-                       "forget: rows do not end with planner.placement \"worker\"");
     rt_status status = read_keys(keys, control, &count, error);
     if (status)
         return status;

@@ -23,11 +23,6 @@ void dp_feed_fail(dp_feed *feed, const rt_error *error)
     pthread_mutex_unlock(&feed->lock);
 }
 
-bool dp_feed_workers_plan(const dp_feed *feed)
-{
-    return feed->config.config->placement == RT_PLACEMENT_WORKER;
-}
-
 // ---- creation --------------------------------------------------------------------------------
 
 static rt_status allocate_scales(dp_feed *feed)
@@ -139,7 +134,6 @@ static void release(dp_feed *feed)
     dp_planner_destroy(feed->planner);
     rt_pool_destroy(feed->pool);
     dp_participants_destroy(feed->chooser);
-    dp_broadcast_fini(&feed->broadcast);
     rt_metrics_close(feed->journal);
     if (feed->stop_fd >= 0)
         close(feed->stop_fd);

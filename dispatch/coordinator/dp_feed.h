@@ -55,7 +55,7 @@ typedef struct {
     uint64_t clean;        // dp_planner_clean, behind it
     uint64_t left_out; // those that have nothing to do in it, and those that are lost: they get no
                        // slice, and report nothing
-    rt_message slices[RT_WORKERS_MAX]; // SLICE; BATCH where workers plan (planner.placement)
+    rt_message slices[RT_WORKERS_MAX];          // SLICE
     uint32_t label_offsets[RT_WORKERS_MAX + 1]; // samples of the workers before j
     float *labels;          // sample_count x labels of a sample, worker by worker, in slice order
     float *weights;         // likewise, 1 where the stream has none
@@ -65,7 +65,6 @@ typedef struct {
     uint64_t dense_clipped; // values beyond RT_SCALE_LIMIT
     dp_account account;     // of this iteration alone
     uint64_t slice_bytes;   // of all messages
-    uint64_t placement_bytes[2]; // what each rt_placement_kind has to send
     dp_decision decision;
     uint64_t fingerprint;                               // of the plan; 0: the flush
     uint64_t decision_ns, place_ns, commit_ns, read_ns; // decision: look-up and placement

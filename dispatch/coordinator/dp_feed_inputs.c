@@ -38,8 +38,6 @@ static void apply_one(dp_feed *feed, dp_input *input)
         rt_warn("an input record was refused: %s", error.text);
         return;
     }
-    if (dp_feed_workers_plan(feed) && dp_broadcast_add_input(&feed->broadcast, input))
-        rt_assert_failed("more records than can wait", __FILE__, __LINE__);
     dp_account_apply(input, &feed->config.costs);
     if (feed->chooser)
         dp_participants_apply(feed->chooser, input);

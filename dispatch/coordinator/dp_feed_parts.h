@@ -62,8 +62,6 @@ struct dp_feed {
     int stop_fd;                    // readable once stop is set: ends a wait for input
     int ledger_fd;                  // -1: none
     rt_metrics *journal;            // the planner thread's
-    dp_broadcast broadcast;         // what the workers do not know yet; the planner thread's
-    bool ended;                     // no batch follows; the planner thread's
     uint64_t empty[RT_WORKERS_MAX]; // slices of iterations in a row that had nothing for a worker
     uint32_t left_out[RT_WORKERS_MAX]; // of them, since one went to it
     pthread_mutex_t lock;              // the members below
@@ -79,8 +77,6 @@ _Static_assert(DP_INPUTS_WAITING_MAX >= (DP_INPUT_KINDS - 1) * RT_WORKERS_MAX + 
 
 // The first failure stays.
 void dp_feed_fail(dp_feed *feed, const rt_error *error);
-
-bool dp_feed_workers_plan(const dp_feed *feed);
 
 // The threads; context: the feed.
 void *dp_feed_read(void *context);

@@ -114,16 +114,6 @@ static rt_status encode_slices(dp_feed *feed, const dp_plan *plan, const rt_batc
     return RT_OK;
 }
 
-static rt_status encode_batches(dp_feed *feed, uint32_t worker_count, dp_planned *planned)
-{
-    rt_message message;
-    rt_status status = dp_broadcast_take(&feed->broadcast, feed->config.sender, planned->sequence,
-                                         feed->ended, &message);
-    if (!status)
-        status = rt_message_share(&message, worker_count, planned->slices);
-    return status;
-}
-
 static bool has_more_than_drops(const dp_ops *ops)
 {
     for (uint32_t i = 0; i < ops->count; i++)
@@ -146,39 +136,16 @@ static uint64_t find_needed(const dp_plan *plan)
     return needed;
 }
 
-// Of this placement, and what the other one would have sent.
-static void count_bytes(const dp_feed *feed, const dp_plan *plan, const rt_batch *batch,
-                        uint64_t idle, dp_planned *planned)
-{
-    uint64_t *bytes = planned->placement_bytes;
-    bytes[RT_PLACEMENT_COORDINATOR] = bytes[RT_PLACEMENT_WORKER] = 0;
-    if (batch)
-        bytes[RT_PLACEMENT_WORKER] = plan->worker_count * dp_broadcast_bytes(batch);
-    for (uint32_t w = 0; w < plan->worker_count; w++) {
-        if (!(idle >> w & 1))
-            bytes[RT_PLACEMENT_COORDINATOR] += dp_slice_bytes(plan, w, batch, &feed->config.limits);
-        planned->slice_bytes += planned->slices[w].size;
-    }
-}
-
 static rt_status encode(dp_feed *feed, const dp_plan *plan, const rt_batch *batch,
                         dp_planned *planned)
 {
     planned->needed = find_needed(plan);
     planned->clean = dp_planner_clean(feed->planner);
-    const uint64_t idle = find_idle(feed, plan);
-    rt_status status;
-    if (dp_feed_workers_plan(feed)) {
-        planned->left_out = 0; // all need the batches
-        status = encode_batches(feed, plan->worker_count, planned);
-    } else {
-        planned->left_out = idle;
-        status = encode_slices(feed, plan, batch, planned);
-    }
-    if (status)
-        return status;
-    count_bytes(feed, plan, batch, idle, planned);
-    return RT_OK;
+    planned->left_out = find_idle(feed, plan);
+    const rt_status status = encode_slices(feed, plan, batch, planned);
+    for (uint32_t w = 0; !status && w < plan->worker_count; w++)
+        planned->slice_bytes += planned->slices[w].size;
+    return status;
 }
 
 static rt_status finish_plan(dp_feed *feed, const dp_plan *plan, dp_feed_batch *read,
@@ -310,13 +277,9 @@ static rt_status next_batch(dp_feed *feed, dp_feed_batch **batch_p)
             return status;
         if (status)
             break;
-        const rt_batch *batch = &((dp_feed_batch *)item)->batch;
         feed->ahead[feed->ahead_count++] = item;
-        dp_planner_preview(feed->planner, batch);
-        if (dp_feed_workers_plan(feed) && dp_broadcast_add_batch(&feed->broadcast, batch))
-            return RT_NO_MEMORY;
+        dp_planner_preview(feed->planner, &((dp_feed_batch *)item)->batch);
     }
-    feed->ended = feed->ahead_count <= rt_config_batches_ahead(feed->config.config);
     if (feed->ahead_count == 0)
         return RT_END;
     *batch_p = feed->ahead[0];

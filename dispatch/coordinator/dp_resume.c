@@ -68,17 +68,13 @@ rt_status dp_resume_prepare(const rt_config *config, const char *out, dp_resume_
     const bool wanted = makes || kind == DP_RESUME_NEWEST;
     *resumes_p = *has_epoch_p = false;
     *directory = '\0';
-    if (wanted && config->placement == RT_PLACEMENT_WORKER)
-        return rt_fail(error, RT_CONFIG,
-                       "checkpoints need planner.placement \"coordinator\": the state of workers "
-                       "that plan by themselves is not saved");
     if (wanted && !*c->directory && !out)
         return rt_fail(error, RT_CONFIG,
                        "checkpoints need a place: give --out or checkpoint.directory");
     if (publishes && !*config->publish.folder && !out)
         return rt_fail(error, RT_CONFIG,
                        "published models need a place: give --out or publish.folder");
-    if (config->placement == RT_PLACEMENT_WORKER || (!*c->directory && !out))
+    if (!*c->directory && !out)
         return RT_OK;
     if (*c->directory)
         snprintf(directory, size, "%s", c->directory);

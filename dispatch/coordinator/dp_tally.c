@@ -54,7 +54,7 @@ struct dp_tally {
     uint64_t bad_batches;
     dp_ranges ranges;                // of the whole run
     rt_latency latency, latency_all; // of the last iteration; of this process
-    uint64_t decision_ns, slice_bytes, placement_bytes[2];
+    uint64_t decision_ns, slice_bytes;
     dp_decisions decisions;
     uint64_t fingerprint; // of all plans so far
     uint64_t begin_ns, last_ns;
@@ -220,12 +220,11 @@ void dp_tally_destroy(dp_tally *tally)
 
 // Of a checkpoint, beside what other objects keep.
 typedef struct {
-    uint64_t placement_bytes[2], stale_reads, bad_batches, decision_ns, slice_bytes, fingerprint;
+    uint64_t stale_reads, bad_batches, decision_ns, slice_bytes, fingerprint;
     uint64_t past_ns;
 } sums;
 
 #define SUMS(XX, PART, NONE, T) \
-    XX(T, placement_bytes)      \
     XX(T, stale_reads)          \
     XX(T, bad_batches)          \
     XX(T, decision_ns)          \
@@ -242,7 +241,6 @@ void dp_tally_save(const dp_tally *t, rt_bytes *bytes)
                 .slice_bytes = t->slice_bytes,
                 .fingerprint = t->fingerprint,
                 .past_ns = t->begin_ns ? t->last_ns - t->begin_ns : t->past_ns};
-    memcpy(own.placement_bytes, t->placement_bytes, sizeof own.placement_bytes);
     rt_fields_put(bytes, &dp_account_fields, &t->planned, 1);
     rt_fields_put(bytes, &rt_counts_fields, t->executed, RT_WORKERS_MAX);
     rt_fields_put(bytes, &load_fields, t->workers, RT_WORKERS_MAX);
@@ -254,6 +252,8 @@ void dp_tally_save(const dp_tally *t, rt_bytes *bytes)
         dp_labels_save(t->labels, bytes);
 }
 
+#define UNUSED_BYTES 16u // then: placement_bytes, which no build keeps any more
+
 // What stood between the sums of plans and the ranges before members had names in files. Their size
 // comes first, and is another one for each version.
 static bool take_before(dp_tally *t, sums *own, rt_reader *reader)
@@ -261,7 +261,7 @@ static bool take_before(dp_tally *t, sums *own, rt_reader *reader)
     const uint64_t size = rt_reader_u64(reader);
     const char *planned = NULL, *loads = NULL;
     for (uint32_t i = 0; i < 2 && !planned; i++) { // for a while a load had one more number
-        const uint64_t others = RT_WORKERS_MAX * (56u + 48u + 8u * i) + sizeof own->placement_bytes;
+        const uint64_t others = RT_WORKERS_MAX * (56u + 48u + 8u * i) + UNUSED_BYTES;
         loads = i ? LOAD_BEFORE " reported_ns:8" : LOAD_BEFORE;
         if (size > others)
             planned = dp_account_before(size - others);
@@ -305,7 +305,6 @@ rt_status dp_tally_load(dp_tally *t, rt_reader *reader, rt_error *error)
         t->decisions = (dp_decisions){0};
         dp_ranges_clear(&t->ranges);
     }
-    memcpy(t->placement_bytes, own.placement_bytes, sizeof own.placement_bytes);
     t->stale_reads = own.stale_reads;
     t->bad_batches = own.bad_batches;
     t->decision_ns = own.decision_ns;
@@ -427,15 +426,6 @@ static void write_traffic(rt_json *json, const dp_account *account, uint32_t wor
     rt_json_end_array(json);
 }
 
-// What the coordinator has to send for planner.placement of either kind.
-static void write_placement(rt_json *json, const uint64_t bytes[2], double scale)
-{
-    rt_json_begin_object(json, "placement_bytes");
-    rt_json_double(json, "coordinator", (double)bytes[RT_PLACEMENT_COORDINATOR] * scale);
-    rt_json_double(json, "worker", (double)bytes[RT_PLACEMENT_WORKER] * scale);
-    rt_json_end_object(json);
-}
-
 static void write_hits(rt_json *json, const dp_hits *hits)
 {
     rt_json_begin_object(json, "hit_ratio");
@@ -508,7 +498,6 @@ static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt
     rt_json_double(json, "read_ms", (double)planned->read_ns * 1e-6);
     rt_latency_write(&tally->latency, json, "latency_ms");
     rt_json_u64(json, "slice_bytes", planned->slice_bytes);
-    write_placement(json, planned->placement_bytes, 1);
     write_hits(json, &account->hits);
     if (tally->config.config->consistency.bounded)
         write_clocks(json, &account->clocks, 1);
@@ -627,8 +616,6 @@ void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_str
     add_account(&tally->planned, &planned->account, tally->config.costs.worker_count);
     tally->decision_ns += planned->decision_ns;
     tally->slice_bytes += planned->slice_bytes;
-    for (size_t i = 0; i < RT_COUNT_OF(tally->placement_bytes); i++)
-        tally->placement_bytes[i] += planned->placement_bytes[i];
     dp_decisions_add(&tally->decisions, &planned->decision, planned->sample_count);
     tally->fingerprint = dp_fingerprint_add(tally->fingerprint, planned->fingerprint);
     tally->bad_batches += open->bad;
@@ -775,7 +762,6 @@ static rt_status save_summary(const dp_tally *tally, const rt_quality *all, cons
     snprintf(path, sizeof path, "%016" PRIx64, tally->fingerprint);
     rt_json_string(&json, "plan_fingerprint", path);
     rt_json_double(&json, "slice_bytes", (double)tally->slice_bytes * per_iteration);
-    write_placement(&json, tally->placement_bytes, per_iteration);
     rt_json_double(&json, "dense_bytes",
                    dp_account_dense_bytes(&tally->config.costs, 0, planned->iterations));
     dp_reading_write(reading, &json);

@@ -1,9 +1,7 @@
-// dp_broadcast - batches and input records on their way to workers that plan for themselves
-// (planner.placement "worker").
+// dp_broadcast - batches and input records on their way to a planner elsewhere (dp_replica).
 //
 // A BATCH message says: with these records and batches the plan of this sequence number becomes
-// final. One goes out for every slice that the coordinator would otherwise have sent, the same
-// bytes to every worker.
+// final.
 //
 // Layout of a BATCH payload: rt_wire_broadcast, input_count x rt_wire_input, then batch_count times
 // rt_wire_batch, rt_wire_learning, labels (float, sample by sample), weights likewise, dense

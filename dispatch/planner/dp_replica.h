@@ -1,8 +1,8 @@
-// dp_replica - a planner that a worker runs for itself (planner.placement "worker").
+// dp_replica - a planner that follows another one.
 //
-// Fed with the batches and input records that the coordinator broadcasts, in its order, it makes
-// the coordinator's plans bit for bit and keeps the slice of its own worker. What the planner's
-// determinism rests on (dp_planner.h) is all that crosses the network. One thread at a time.
+// Fed with the batches and input records of a coordinator, in its order, it makes the coordinator's
+// plans bit for bit, and the slice of one worker. What the planner's determinism rests on
+// (dp_planner.h) is all that it is told. No process of a run has one. One thread at a time.
 #ifndef DP_REPLICA_H
 #define DP_REPLICA_H
 

@@ -114,8 +114,6 @@ static dp_rows rows_of(const rt_config *config)
     dp_rows rows = {.admit = config->rows.admit,
                     .admit_bytes = config->rows.admit_bytes,
                     .admit_share = config->rows.admit_share};
-    if (config->placement == RT_PLACEMENT_WORKER)
-        return rows; // workers that plan do not sweep: rt_config_check
     rows.expire_iterations = config->rows.expire_iterations;
     rows.max = config->rows.max;
     rows.keep_min = config->rows.keep_min;

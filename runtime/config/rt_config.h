@@ -253,7 +253,6 @@ typedef enum { RT_SOLVER_MAP(XX) } rt_solver_kind;
 #define RT_SOLVER_COUNT (0 RT_SOLVER_MAP(RT_CHOICE_ONE))
 typedef enum { RT_MICRO_BATCH_FREE, RT_MICRO_BATCH_EQUAL } rt_micro_batch_kind;
 typedef enum { RT_VIEW_AUTO, RT_VIEW_SNAPSHOT, RT_VIEW_STRICT } rt_view_kind;
-typedef enum { RT_PLACEMENT_COORDINATOR, RT_PLACEMENT_WORKER } rt_placement_kind;
 
 typedef enum { RT_STORAGE_MEMORY, RT_STORAGE_DISK } rt_storage;
 typedef enum {
@@ -442,7 +441,6 @@ typedef struct {
     rt_dispatch_config dispatch;
     rt_consistency_config consistency;
     rt_links_config links;
-    rt_placement_kind placement;  // "planner.placement"
     uint32_t planner_threads;     // "planner.threads"; 0: half of the cores, at most 4
     uint32_t run_ahead;           // "planner.run_ahead": iterations planned before they are done
     uint32_t ps_shard_count;      // "ps.shards"

@@ -27,21 +27,9 @@ static rt_status check_participants(const rt_config *config, rt_error *error)
 }
 
 // NULL: none does.
-static const char *key_that_ends_rows(const rt_rows_config *rows)
-{
-    if (rows->expire_iterations)
-        return "rows.expire_iterations";
-    if (rows->expire_s > 0)
-        return "rows.expire_s";
-    if (rows->max)
-        return "rows.max";
-    return NULL;
-}
-
 static rt_status check_rows(const rt_config *config, rt_error *error)
 {
     const rt_rows_config *rows = &config->rows;
-    const char *key = key_that_ends_rows(rows);
     if (rows->max && rows->keep_min > rows->max / 8 * 7)
         return rt_fail(error, RT_CONFIG,
                        "rows.keep_min: %" PRIu64
@@ -52,11 +40,6 @@ static rt_status check_rows(const rt_config *config, rt_error *error)
                        "rows.admit_share: %g, but rows.admit is %" PRIu32
                        ": a key gets a row by one of the two; expected 1",
                        rows->admit_share, rows->admit);
-    if (key && config->placement == RT_PLACEMENT_WORKER)
-        return rt_fail(error, RT_CONFIG,
-                       "%s: rows do not end with planner.placement \"worker\"; expected "
-                       "\"coordinator\"",
-                       key);
     return RT_OK;
 }
 

@@ -488,25 +488,9 @@ static rt_status check_format(const rt_stream_config *stream, rt_error *error)
     return check_negatives(stream, error);
 }
 
-static rt_status reject_live(const char *key, rt_source_kind source, rt_error *error)
-{
-    return rt_fail(error, RT_CONFIG,
-                   "%s: \"%s\" needs checkpoints, so that its journal does not grow for ever; "
-                   "expected planner.placement \"coordinator\"",
-                   key, rt_config_choice_name("stream.source", (int)source));
-}
-
 rt_status rt_config_check_source(const rt_config *config, rt_error *error)
 {
-    const rt_stream_config *stream = &config->stream;
-    rt_status status = check_files(stream, error);
-    if (status || config->placement != RT_PLACEMENT_WORKER)
-        return status;
-    if (rt_config_source_is_live(stream))
-        return reject_live("stream.source", stream->source, error);
-    if (rt_config_join_is_live(stream))
-        return reject_live("stream.join.source", stream->join.source, error);
-    return RT_OK;
+    return check_files(&config->stream, error);
 }
 
 rt_status rt_config_check_stream(const rt_config *config, rt_error *error)

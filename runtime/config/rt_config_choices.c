@@ -78,13 +78,6 @@ const rt_config_choice rt_choices_serve_rows[] = {
      "with `--run`: as questions need them, from the server there (its `serve.hand_out`)"},
     {0},
 };
-const rt_config_choice rt_choices_placements[] = {
-    {"coordinator", RT_PLACEMENT_COORDINATOR, "once; every worker is sent its slice"},
-    {"worker", RT_PLACEMENT_WORKER,
-     "by every worker for itself, from batches that the coordinator sends to all; their plans are "
-     "compared"},
-    {0},
-};
 #define XX(kind, name, traits, help) {#name, RT_MODEL_##kind, help},
 const rt_config_choice rt_choices_models[] = {RT_MODEL_MAP(XX){0}};
 #undef XX

@@ -20,7 +20,6 @@ extern const rt_config_choice rt_choices_dense_scalings[];
 extern const rt_config_choice rt_choices_synthetic_shapes[];
 extern const rt_config_choice rt_choices_storages[];
 extern const rt_config_choice rt_choices_serve_rows[];
-extern const rt_config_choice rt_choices_placements[];
 extern const rt_config_choice rt_choices_models[];
 extern const rt_config_choice rt_choices_deep_inputs[];
 extern const rt_config_choice rt_choices_crosses[];

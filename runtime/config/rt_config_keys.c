@@ -440,8 +440,6 @@ const rt_config_key rt_config_keys[] = {
         "again while training waits, one that they say has changed after a tenth of that; about "
         "one second each, at most 1% of the time. 0: only when workers join."),
 
-    CHOICE("planner.placement", placement, rt_placement_kind, "\"coordinator\"",
-           rt_choices_placements, "Where plans are made; the plans are the same."),
     U32("planner.threads", planner_threads, "0", IN(0, RT_THREADS_MAX), "threads",
         "That plan on the coordinator's box, and in `sim`; each box may have its own number. 0: "
         "half of the cores that the process may use, at most 4. The plans do not depend on it."),

@@ -46,8 +46,8 @@ static void the_model_is_that_of_a_run_without(void **state)
     run_must_equal("with", "without", "model/dense.bin");
 }
 
-// With keys for every connection, and workers that plan for themselves: the same model.
-static void keys_and_workers_that_plan(void **state)
+// With keys for every connection: the same model.
+static void with_keys(void **state)
 {
     (void)state;
     process p;
@@ -60,8 +60,7 @@ static void keys_and_workers_that_plan(void **state)
     snprintf(server, sizeof server, "security.server_key=%s", run_path("keys/box.public"));
     run("plain", NULL, HAND_OVER, "dispatch.participants=all");
     run_up(config, "keyed", NULL,
-           (const char *const[]){HAND_OVER, "dispatch.participants=all", "planner.placement=worker",
-                                 key, allow, server, NULL});
+           (const char *const[]){HAND_OVER, "dispatch.participants=all", key, allow, server, NULL});
     assert_true(run_sum("keyed", ROWS) > 500);
     run_must_be_the_same("plain", "keyed", 2);
 }
@@ -165,8 +164,8 @@ static void what_does_not_fit_is_named(void **state)
     }
 }
 
-TEST_MAIN(TEST_SLOW(the_model_is_that_of_a_run_without, 120),
-          TEST_SLOW(keys_and_workers_that_plan, 120), TEST_SLOW(it_is_what_the_simulator_says, 120),
+TEST_MAIN(TEST_SLOW(the_model_is_that_of_a_run_without, 120), TEST_SLOW(with_keys, 120),
+          TEST_SLOW(it_is_what_the_simulator_says, 120),
           TEST_SLOW(it_goes_on_from_a_checkpoint_as_if_nothing_had_been, 120),
           TEST_SLOW(a_worker_is_lost_and_comes_back, 120), TEST_SLOW(strangers_are_not_heard, 120),
           TEST(what_does_not_fit_is_named))

@@ -362,7 +362,6 @@ static void what_cannot_fit_is_refused(void **state)
     must_refuse(config, "stream.dense_scaling=none",
                 "its stream.dense_scaling is standard, this run has none");
     must_refuse(config, "stream.format=json", "its stream.format is table, this run has json");
-    must_refuse(config, "planner.placement=worker", "--init needs planner.placement");
     must_refuse(config, "rows.admit=2", "--init needs rows.admit 1");
     must_refuse(config, "rows.admit_share=0.5", "--init needs rows.admit 1");
     snprintf(other, sizeof other, "%s", config);

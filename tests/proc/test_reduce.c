@@ -55,15 +55,13 @@ static void the_model_is_that_of_a_run_without(void **state)
     }
 }
 
-// Workers that plan for themselves, and one slice at a time: the same model.
+// More slices on their way, and one at a time: the same model.
 static void however_slices_come(void **state)
 {
     (void)state;
     run("plain", NULL, HAND_OVER, "planner.run_ahead=3");
-    run("own", NULL, HAND_OVER, "planner.placement=worker");
     run("slow", NULL, HAND_OVER, "network.overlap=false");
     assert_true(run_sum("plain", GRADIENTS) > 500);
-    run_must_be_the_same("plain", "own", 2);
     run_must_be_the_same("plain", "slow", 2);
 }
 

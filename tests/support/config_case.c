@@ -84,7 +84,7 @@ const char config_everything[] =
     " \"links\": {\"workers\": [2.5, {\"gbps_up\": 1.5, \"gbps_down\": 0.5, \"count\": 2,"
     "   \"transport\": \"zmq\"}],"
     "  \"ps_gbps\": 40},"
-    " \"planner\": {\"placement\": \"worker\", \"run_ahead\": 9},"
+    " \"planner\": {\"run_ahead\": 9},"
     " \"ps\": {\"shards\": 5, \"homes\": \"planned\", \"memory_bytes_max\": 2097152},"
     " \"network\": {\"transport\": \"mixed\", \"bind\": \"10.0.0.1\", \"port\": 4711, "
     "\"message_bytes\": 65536, \"overlap\": false,"

@@ -1,4 +1,4 @@
-// Batches and input records as workers that plan for themselves get them: every byte where the
+// Batches and input records as a planner elsewhere gets them: every byte where the
 // header says it is, and nothing taken that cannot be.
 #include "dispatch/plan/dp_broadcast.h"
 

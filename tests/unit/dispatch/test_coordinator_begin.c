@@ -73,17 +73,14 @@ static void a_standby_that_does_not_answer(void **state)
 static void runs_that_take_no_model(void **state)
 {
     (void)state;
-    enum { PLACEMENT, HOMES, ADMIT, SHARE, NOT_THERE, CASES };
-    static const char *const texts[] = {"--init needs planner.placement \"coordinator\"",
-                                        "--init needs ps.homes \"hashed\"",
+    enum { HOMES, ADMIT, SHARE, NOT_THERE, CASES };
+    static const char *const texts[] = {"--init needs ps.homes \"hashed\"",
                                         "--init needs rows.admit 1 and rows.admit_share 1",
                                         "rows.admit_share 1", "--init /nowhere/model"};
-    for (uint32_t which = PLACEMENT; which < CASES; which++) {
+    for (uint32_t which = HOMES; which < CASES; which++) {
         fixture f;
         prepare(&f);
         f.own.model = "/nowhere/model";
-        if (which == PLACEMENT)
-            f.config.placement = RT_PLACEMENT_WORKER;
         if (which == HOMES)
             f.config.ps_homes = RT_HOMES_PLANNED;
         if (which == ADMIT)

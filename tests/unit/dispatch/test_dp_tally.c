@@ -163,8 +163,6 @@ static void run_iteration(scene *s, uint32_t iteration)
     assert_int_equal(dp_ranges_init(&planned->ranges, 1, false), RT_OK);
     dp_ranges_add(&planned->ranges, &batch);
     planned->slice_bytes = 1000 * iteration;
-    planned->placement_bytes[RT_PLACEMENT_COORDINATOR] = 100 * iteration;
-    planned->placement_bytes[RT_PLACEMENT_WORKER] = 200 * iteration;
     for (uint32_t w = 0; w < WORKERS; w++) {
         const rt_wire_report one = {
             .sample_count = SAMPLES,
@@ -295,7 +293,6 @@ static void every_member_is_there(void **state)
         "dispatch_device_ms",
         "plan_fingerprint",
         "slice_bytes",
-        "placement_bytes",
         "dense_bytes",
         "malformed_lines",
         "odd_labels",
@@ -338,7 +335,6 @@ static void every_member_is_there(void **state)
         "commit_ms",
         "read_ms",
         "slice_bytes",
-        "placement_bytes",
         "hit_ratio",
         "ops",
         "bytes_up",

@@ -544,34 +544,6 @@ static void keys_are_counted(void **state)
     fini(&c);
 }
 
-// Where workers plan, all get the same message: the batches themselves.
-static void workers_that_plan_get_batches(void **state)
-{
-    (void)state;
-    feed_case c;
-    dp_feed *feed;
-    begin(&c, NULL);
-    c.config.placement = RT_PLACEMENT_WORKER;
-    dp_feed_config config = config_of(&c);
-    assert_int_equal(dp_feed_create(&config, c.stream, &feed, NULL), RT_OK);
-    for (uint32_t t = 1; t <= 3; t++) {
-        dp_planned *planned = take(&c, feed);
-        const rt_message *first = &planned->slices[0];
-        assert_int_equal(planned->iteration, t);
-        assert_int_equal(rt_message_header(first)->type, RT_MESSAGE_BATCH);
-        assert_int_equal(rt_message_header(first)->iteration, t);
-        for (uint32_t w = 1; w < WORKERS; w++) {
-            assert_int_equal(planned->slices[w].size, first->size);
-            assert_memory_equal(planned->slices[w].data, first->data, first->size);
-        }
-        assert_int_equal(planned->slice_bytes, WORKERS * first->size);
-        assert_true(planned->placement_bytes[RT_PLACEMENT_WORKER] > 0);
-        dp_feed_give(feed, planned);
-    }
-    dp_feed_destroy(feed);
-    fini(&c);
-}
-
 static rt_wire_slice slice_of(const dp_planned *planned, uint32_t worker)
 {
     rt_wire_slice counts;
@@ -589,7 +561,6 @@ static void expect_idle(const feed_case *c, dp_feed *feed, bool gets_none, uint3
     assert_int_equal(planned->participants, 1);
     assert_int_equal(planned->left_out, gets_none ? 2 : 0);
     assert_int_equal(planned->slice_bytes, bytes);
-    assert_int_equal(planned->placement_bytes[RT_PLACEMENT_COORDINATOR], bytes);
     assert_int_equal(slice_of(planned, 0).left_out, 0);
     if (gets_none)
         assert_null(planned->slices[1].data);
@@ -707,5 +678,5 @@ TEST_MAIN(TEST(a_run_ends_before_its_iterations_wrap), TEST(a_cut_serves_a_reque
           TEST(bad_data_ends_the_input), TEST(names_outlive_a_restart),
           TEST(what_is_told_takes_effect), TEST(times_are_of_their_parts), TEST(keys_are_counted),
           TEST(a_position_that_cannot_be), TEST(waiting_for_input_is_said),
-          TEST(workers_that_plan_get_batches), TEST(who_sits_out_gets_no_slices),
-          TEST(who_sits_out_is_heard_of_again), TEST(caches_of_an_input_of_unknown_length))
+          TEST(who_sits_out_gets_no_slices), TEST(who_sits_out_is_heard_of_again),
+          TEST(caches_of_an_input_of_unknown_length))

@@ -690,7 +690,7 @@ static uint64_t state_of_a_run(void)
 }
 
 // glibc chooses its functions by the processor, and those with fused instructions round otherwise:
-// workers that plan for themselves must agree all the same. The same again as on a processor
+// planners elsewhere must agree all the same. The same again as on a processor
 // without (no difference to a library that does not know the variable).
 static void same_state_on_other_processors(void **context)
 {

@@ -129,20 +129,5 @@ static void preparing_leaves_nothing_behind(void **state)
     rt_config_fini(&config);
 }
 
-// The state of workers that plan by themselves is not saved.
-static void workers_that_plan_have_no_checkpoints(void **state)
-{
-    (void)state;
-    rt_config config = config_with("planner.placement=worker");
-    prepared p = prepare(&config, test_path("out"), DP_RESUME_NO);
-    must_be(&p, "", false, false);
-    p = prepare(&config, test_path("out"), DP_RESUME_NEWEST);
-    must_fail(&p, RT_CONFIG, "planner.placement");
-    config.checkpoint.at_end = true;
-    p = prepare(&config, test_path("out"), DP_RESUME_NO);
-    must_fail(&p, RT_CONFIG, "planner.placement");
-    rt_config_fini(&config);
-}
-
 TEST_MAIN(TEST(where_checkpoints_are), TEST(whether_a_run_goes_on),
-          TEST(preparing_leaves_nothing_behind), TEST(workers_that_plan_have_no_checkpoints))
+          TEST(preparing_leaves_nothing_behind))

@@ -179,8 +179,6 @@ static void rows_that_end(void **state)
     assert_int_equal(planner.rows.keep_min, 875);
     assert_int_equal(set_up("rows.max=1000", "rows.keep_min=870", &planner, NULL), RT_OK);
     assert_int_equal(planner.rows.keep_min, 870);
-    assert_int_equal(set_up("rows.max=1000", "planner.placement=worker", &planner, NULL), RT_OK);
-    assert_int_equal(planner.rows.max, 0);
 }
 
 // Slots of the second of two workers, in batches of 10 samples of 3 keys.

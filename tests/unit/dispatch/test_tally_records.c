@@ -97,7 +97,6 @@ static void put_shared(writer *to, double x, double alpha, double opt, double he
     put_number(to, "dispatch_error", error / UNIT_S);
     put(to, "\"dispatch_device_ms\":%.17g,\"decision_ms\":%.17g,", 750 * x, 112 * x);
     put(to, "\"slice_bytes\":%.17g,", 105 * x);
-    put(to, "\"placement_bytes\":{\"coordinator\":%.17g,\"worker\":%.17g},", 106 * x, 107 * x);
     put(to, "\"hit_ratio\":{\"lookups\":0.75,\"keys\":0.3},");
     put(to, "\"bytes_up\":[%.17g,%.17g],\"bytes_down\":[%.17g,%.17g],", 41 * x, 41 * 11 * x, 42 * x,
         42 * 11 * x);

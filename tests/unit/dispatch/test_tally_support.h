@@ -114,7 +114,6 @@ static UNUSED void put_planned(scene *s, uint32_t t)
                         .slice_keys = s->keys,
                         .dense_clipped = 104 * t,
                         .slice_bytes = 105 * t,
-                        .placement_bytes = {106 * t, 107 * t},
                         .decision = {.alpha = 0.25 * t,
                                      .opt_samples = t,
                                      .heu_samples = 2,

@@ -124,7 +124,6 @@ static void test_every_key_reaches_its_member(void **state)
     assert_true(c.links.transports[0] == RT_NETWORK_UCX && c.links.transports[2] == RT_NETWORK_ZMQ);
     assert_int_equal(c.network_transport, RT_NETWORK_MIXED);
     assert_true(c.links.ps_gbps == 40 && c.run_ahead == 9 && c.ps_shard_count == 5);
-    assert_int_equal(c.placement, RT_PLACEMENT_WORKER);
     assert_int_equal(c.ps_memory_bytes_max, 2097152);
     assert_string_equal(c.network_bind, "10.0.0.1");
     assert_true(c.network_port == 4711 && c.network_message_bytes == 65536 && !c.network_overlap);
