@@ -68,18 +68,15 @@ static inline quad load(const int32_t *from)
 
 static void find_change(const dp_view *view, const dp_distinct *key, quad *change)
 {
-    static const int32_t none[RT_WORKERS_MAX] = {0};
     const int32_t *pull = view->ticks->pull[key->field];
     const int32_t *push = view->ticks->push[key->field];
-    const int32_t *evict = view->evict ? view->evict : none;
     const uint32_t n = view->worker_count;
     quad sums = {0};
     for (uint32_t j = 0; j < n && key->dirty; j += GROUP)
         sums += load(push + j) & lanes_of(key->holders >> j);
     const int32_t pushes = sums[0] + sums[1] + sums[2] + sums[3];
     for (uint32_t j = 0; j < n; j += GROUP)
-        change[j / GROUP] =
-            pushes - ((load(pull + j) + pushes + load(evict + j)) & lanes_of(key->holders >> j));
+        change[j / GROUP] = pushes - ((load(pull + j) + pushes) & lanes_of(key->holders >> j));
 }
 
 static inline const quad *change_of(const dp_view *view, uint32_t index, kept_changes *kept)
@@ -100,7 +97,6 @@ static inline __attribute__((always_inline)) void add_keys(const dp_view *view, 
                                                            uint32_t groups, quad *row)
 {
     const dp_ticks *ticks = view->ticks;
-    const int32_t *evict = view->evict;
     int32_t *by_worker = (int32_t *)row;
     int32_t everywhere = 0;
     quad sums[RT_WORKERS_MAX / GROUP];
@@ -118,7 +114,7 @@ static inline __attribute__((always_inline)) void add_keys(const dp_view *view, 
             uint32_t owner = held & DP_HELD_WORKER;
             int32_t push = held & DP_HELD_CLEAN ? 0 : ticks->push[field][owner];
             everywhere += push;
-            by_worker[owner] -= push + ticks->pull[field][owner] + (evict ? evict[owner] : 0);
+            by_worker[owner] -= push + ticks->pull[field][owner];
         }
     }
     for (uint32_t g = 0; g < groups; g++)
@@ -180,8 +176,7 @@ static void add_key_on_box(const dp_view *view, uint32_t index, int32_t *row)
         pushes += dp_box_push(ticks, key->field, key->box, rt_lowest_bit(rest));
     for (uint32_t j = 0; j < view->worker_count; j++) {
         if (!(key->holders >> j & 1))
-            row[j] += dp_box_pull(ticks, key->field, key->box, j) + pushes +
-                      (view->evict ? view->evict[j] : 0);
+            row[j] += dp_box_pull(ticks, key->field, key->box, j) + pushes;
         if (view->owed && view->owed[index] >> j & 1)
             row[j] += dp_box_push(ticks, key->field, key->box, j);
     }
@@ -224,7 +219,7 @@ static void cost_on_links(const dp_view *view, sample_range samples, int32_t *co
     forget_changes(view, &kept);
     for (uint32_t f = 0; f < ticks->field_count; f++) {
         for (uint32_t j = 0; j < n; j++)
-            base[j] += ticks->pull[f][j] + (view->evict ? view->evict[j] : 0);
+            base[j] += ticks->pull[f][j];
     }
     for (uint32_t i = samples.begin; i < samples.end; i++) {
         quad row[RT_WORKERS_MAX / GROUP];
@@ -237,7 +232,7 @@ static void cost_on_links(const dp_view *view, sample_range samples, int32_t *co
             for (uint32_t k = begin; k < end; k++) {
                 const int32_t *pull = ticks->pull[view->distinct[view->lookups[k]].field];
                 for (uint32_t j = 0; j < n; j++)
-                    by_worker[j] += pull[j] + (view->evict ? view->evict[j] : 0);
+                    by_worker[j] += pull[j];
             }
         }
         sample_row(view, begin, end, &kept, row);

@@ -96,8 +96,6 @@ typedef struct {
                           // pushed before they pull it; holders may be several, none of them has
                           // to push. NULL: strict
     bool always_summed;   // every trainer pushes its gradient, also where it is the only one
-    const int32_t *evict; // by worker: ticks that a fill there costs on top of its transfer, for
-                          // the row that makes room (dp_turnover); NULL: left out
     const uint8_t *next;  // dispatch.window: by distinct key, the worker that alone is expected to
                           // train it next, or DP_NO_NEXT; NULL: nothing is expected
     int32_t *changes; // scratch of dp_cost_matrix: distinct_count x worker_count, rounded up to a

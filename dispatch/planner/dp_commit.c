@@ -45,7 +45,6 @@ static rt_status push_row(dp_planner *planner, dp_plan *plan, uint32_t worker, u
     if (dp_homes_are_planned(planner) &&
         dp_homes_push(planner, plan, worker, plan->slices[worker].release.count - 1, record))
         return RT_NO_MEMORY;
-    dp_turnover_leave(&planner->turnover, record);
     record->version_ps = record->version;
     return RT_OK;
 }
@@ -86,9 +85,7 @@ static rt_status release_key(dp_planner *planner, dp_work *work, uint32_t d)
         return RT_OK;
     if (!sends && add_drop(&work->plan, holder, slot, record))
         return RT_NO_MEMORY;
-    dp_turnover_leave(&planner->turnover, record);
     dp_cache_outdate(planner->caches, holder, slot, &record->copies);
-    dp_turnover_enter(&planner->turnover, record);
     return RT_OK;
 }
 
@@ -152,7 +149,6 @@ static rt_status evict(dp_planner *planner, dp_plan *plan, uint32_t worker)
     if (!dp_eviction_is_outdated(cache->eviction, slot)) {
         dp_record *record = &planner->directory.records[index];
         rt_assert(record->copies.holders == rt_bit(worker));
-        planner->turnover.workers[worker].evictions++;
         if (give_up(planner, plan, worker, slot, record))
             return RT_NO_MEMORY;
     }
@@ -187,7 +183,6 @@ static rt_status fill_row(dp_planner *planner, dp_work *work, uint32_t worker, u
         dp_seats_take(&planner->seats[worker], key->record, slot);
     }
     op->slot = slot;
-    planner->turnover.workers[worker].fills++;
     if (planner->by_bytes)
         dp_eviction_weigh(cache->eviction, op->slot,
                           dp_row_bytes(&planner->config.layout, key->field, true));
@@ -200,7 +195,7 @@ static rt_status fill_row(dp_planner *planner, dp_work *work, uint32_t worker, u
     if (work->movers[d] == worker)
         op->flags |= dp_homes_whole(planner);
     if (work->senders[d] != DP_NO_KEEPER)
-        dp_handover_receive(planner, work, d, op);
+        dp_handover_receive(work, d, op);
     else if (!local)
         dp_homes_name(planner, planner->directory.records[key->record].home, op);
     slice->rows[row].slot = op->slot;
@@ -348,7 +343,6 @@ static rt_status train_key(dp_planner *planner, dp_work *work, uint32_t d)
     record->copies.holders = trainers; // all have their slots
     if (dp_homes_are_planned(planner) && dp_homes_train(planner, work, d))
         return RT_NO_MEMORY;
-    dp_turnover_leave(&planner->turnover, record);
     record->version = planner->iteration;
     if (work->summers[d] != DP_NO_KEEPER) {
         record->copies.holders = rt_bit(work->summers[d]);
@@ -360,7 +354,6 @@ static rt_status train_key(dp_planner *planner, dp_work *work, uint32_t d)
         record->version_ps = planner->iteration;
         planner->unsynced[planner->unsynced_count++] = index;
     }
-    dp_turnover_enter(&planner->turnover, record);
     return RT_OK;
 }
 
@@ -514,7 +507,6 @@ static void show(dp_planner *planner, dp_work *work, uint32_t step)
 static void begin(dp_planner *planner, dp_work *work)
 {
     planner->held_back = dp_work_of(planner, planner->iteration - 1)->open;
-    dp_turnover_begin(&planner->turnover);
     if (planner->next_use)
         dp_preview_pass(planner);
     dp_planner_collect(planner, work);

@@ -51,11 +51,8 @@ rt_status dp_handover_send(const dp_planner *planner, dp_work *work, uint32_t d,
     return RT_OK;
 }
 
-void dp_handover_receive(dp_planner *planner, const dp_work *work, uint32_t d, dp_op *op)
+void dp_handover_receive(const dp_work *work, uint32_t d, dp_op *op)
 {
-    const uint32_t worker = rt_lowest_bit(work->trainers[d]);
-    // The only one who has it, and dirty.
-    planner->turnover.owned[worker][work->distinct[d].field]++;
     op->kind = DP_OP_RECV;
     op->keeper = work->senders[d];
 }

@@ -23,6 +23,6 @@ rt_status dp_handover_send(const dp_planner *planner, dp_work *work, uint32_t d,
                            const dp_record *record);
 
 // The operation that fills the row of distinct key d, which has its slot, becomes a RECV.
-void dp_handover_receive(dp_planner *planner, const dp_work *work, uint32_t d, dp_op *op);
+void dp_handover_receive(const dp_work *work, uint32_t d, dp_op *op);
 
 #endif

@@ -46,8 +46,6 @@ static bool caches_are_legal(const dp_planner *planner, const dp_cache *caches, 
 bool dp_planner_legal(const dp_planner *planner, rt_error *error)
 {
     return dp_directory_legal(&planner->directory, error) &&
-           dp_turnover_legal(&planner->turnover, &planner->directory, planner->config.worker_count,
-                             error) &&
            caches_are_legal(planner, planner->caches, error) &&
            (!planner->shown || caches_are_legal(planner, planner->shown, error));
 }

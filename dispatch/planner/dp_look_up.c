@@ -235,15 +235,6 @@ static rt_status begin_look_up(dp_planner *planner, const rt_batch *batch)
     return RT_OK;
 }
 
-static void expect_evictions(dp_planner *planner)
-{
-    int32_t evict[RT_WORKERS_MAX];
-    dp_turnover_expect(&planner->turnover, planner->caches, &planner->ticks, evict);
-    for (uint32_t j = 0; j < planner->view.worker_count; j++)
-        planner->evict[j] = evict[planner->rank_of[j]];
-    planner->view.evict = planner->evict;
-}
-
 static uint32_t look_ups_of_step(const dp_planner *planner, const rt_batch *batch)
 {
     const uint32_t left = batch->key_count - planner->looked_up;
@@ -273,8 +264,6 @@ rt_status dp_planner_look_up_step(dp_planner *planner, const rt_batch *batch, bo
     if (count > 0)
         return number_keys(planner, batch, count);
     describe_keys(planner);
-    if (planner->config.dispatch.evict_cost)
-        expect_evictions(planner);
     planner->looked_up = 0;
     *done_p = true;
     return RT_OK;

@@ -183,7 +183,7 @@ static rt_status allocate_caches(dp_planner *planner, uint64_t lookups)
     if (config->rows.admit_share > 0 && config->rows.admit_share < 1 &&
         dp_admission_create_by_chance(config->rows.admit_share, config->seed, &planner->admission))
         return RT_NO_MEMORY;
-    return dp_turnover_init(&planner->turnover, config->worker_count);
+    return RT_OK;
 }
 
 static rt_status allocate_changes(dp_planner *planner, uint64_t lookups)
@@ -265,11 +265,10 @@ void dp_planner_compute_ticks(dp_planner *planner)
 {
     dp_lineup_set(planner);
     const dp_planner_config *config = &planner->config;
-    // A key costs a pull and a push; in snapshots a push by everybody else; and an eviction.
+    // A key costs a pull and a push; in snapshots a push by everybody else.
     uint64_t transfers = 2;
     if (planner->shown)
         transfers = rt_max_u64(transfers, config->worker_count);
-    transfers += config->dispatch.evict_cost;
     if (config->dispatch.window > 1) // what it costs next: a push and a pull
         transfers += 2;
     compute_row_ticks(planner, (uint32_t)((transfers * config->keys_per_sample_max + 1) / 2));
@@ -410,7 +409,6 @@ void dp_planner_destroy(dp_planner *planner)
     work_fini(&planner->works[1], planner->config.worker_count);
     dp_directory_fini(&planner->directory);
     dp_lookahead_fini(&planner->lookahead);
-    dp_turnover_fini(&planner->turnover);
     rt_free(planner->next_use);
     rt_free(planner->lookups);
     rt_free(planner->held);

@@ -20,7 +20,6 @@
 #include "dispatch/planner/dp_numbers.h"
 #include "dispatch/planner/dp_planner.h"
 #include "dispatch/planner/dp_stale.h"
-#include "dispatch/planner/dp_turnover.h"
 
 #define DP_AHEAD 12u // keys between the prefetch of a record or slot and its use
 
@@ -132,8 +131,6 @@ struct dp_planner {
     uint32_t *next_use; // by distinct key: iteration of its next known use, or 0
 
     bool by_bytes; // rows differ in size, and eviction looks at it
-    dp_turnover turnover;
-    int32_t evict[RT_WORKERS_MAX]; // dispatch.evict_cost: see dp_view
 
     uint32_t *cached; // by field: see dp_view; or NULL
 

@@ -50,7 +50,6 @@ static void settle_key(dp_planner *planner, dp_work *work, const dp_work *next, 
         record->copies.holders = kept;
         record->keeper = keeper;
         record->version_ps = work->distinct[d].version;
-        dp_turnover_enter(&planner->turnover, record);
     } else if (!next || record->seen != next->plan.iteration) {
         dp_planner_release(planner, index);
     }

@@ -55,15 +55,12 @@ typedef enum { SEEN_WORKERS, SEEN_SHOWN, SEEN_STALE, SEEN_MASK = 0xff } snapshot
 
 typedef struct {
     double up_bytes_per_s, down_bytes_per_s, compute_s;
-    uint32_t fills, evictions; // of the iteration before
 } snapshot_worker;
 
 #define WORKER(XX, PART, NONE, T) \
     XX(T, up_bytes_per_s)         \
     XX(T, down_bytes_per_s)       \
-    XX(T, compute_s)              \
-    XX(T, fills)                  \
-    XX(T, evictions)
+    XX(T, compute_s)
 RT_FIELDS(worker_fields, snapshot_worker, WORKER,
           "up_bytes_per_s:8 down_bytes_per_s:8 compute_s:8 fills:4 evictions:4");
 
@@ -137,9 +134,7 @@ static void save_worker(const dp_planner *planner, uint32_t w, rt_bytes *bytes)
     const dp_rates *rates = &planner->config.rates;
     const snapshot_worker head = {.up_bytes_per_s = rates->links[w].up_bytes_per_s,
                                   .down_bytes_per_s = rates->links[w].down_bytes_per_s,
-                                  .compute_s = rates->compute_s_per_sample[w],
-                                  .fills = planner->turnover.workers[w].fills,
-                                  .evictions = planner->turnover.workers[w].evictions};
+                                  .compute_s = rates->compute_s_per_sample[w]};
     rt_fields_put(bytes, &worker_fields, &head, 1);
     save_cache(planner, &planner->caches[w], bytes);
     if (planner->shown)
@@ -456,14 +451,10 @@ static rt_status load_worker(dp_planner *planner, uint32_t w, bool has_shown, bo
     if (!is_rate(worker.up_bytes_per_s) || !is_rate(worker.down_bytes_per_s) ||
         !(worker.compute_s >= 0) || !isfinite(worker.compute_s))
         return bad(error, "a value in force is out of range");
-    if (worker.evictions > worker.fills)
-        return bad(error, "more rows were evicted than came in");
     if (same_config) {
         planner->config.rates.links[w] = (dp_link){worker.up_bytes_per_s, worker.down_bytes_per_s};
         planner->config.rates.compute_s_per_sample[w] = worker.compute_s;
     }
-    planner->turnover.workers[w].fills = worker.fills;
-    planner->turnover.workers[w].evictions = worker.evictions;
     return load_caches(planner, w, has_shown, reader, error);
 }
 

@@ -88,7 +88,6 @@ static rt_status drop_copy(dp_planner *planner, dp_plan *plan, uint32_t worker, 
     op->key = record->key;
     op->slot = slot;
     op->version = record->version;
-    dp_turnover_leave(&planner->turnover, record);
     // what only this copy had ends with it, also of a stale one that was never pushed
     record->version = record->version_ps = dp_directory_age(&planner->directory, record);
     return RT_OK;

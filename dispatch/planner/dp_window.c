@@ -274,7 +274,6 @@ static void place_batch(dp_window *w, const dp_planner *planner, window_batch *b
     view.lookups = b->lookups;
     view.distinct = b->distinct;
     view.held = b->held;
-    view.evict = NULL;
     view.next = w->next;
     dp_cost_matrix(&view, w->cost, w->stride);
     const dp_problem problem = {b->sample_count, view.worker_count, w->stride, w->cost, capacity};

@@ -279,7 +279,6 @@ typedef struct {
     bool reduce;     // REDUCE and SUM: gradients may, to one of the trainers of their row
     rt_micro_batch_kind micro_batches;         // makespan
     uint32_t micro_batch_min, micro_batch_max; // makespan: samples per worker; max 0: no limit
-    bool evict_cost;                           // esd: expected eviction pushes are part of the cost
     uint32_t search_evaluations; // makespan: local search stops after so many moves were judged
     double budget_ms;            // of a decision; a controller derives search_evaluations; 0: off
     bool measure_compute;        // the workers' measured computing times weigh on decisions

@@ -85,8 +85,6 @@ static rt_status check_consistency(const rt_config *config, rt_error *error)
     } others[] = {
         {"dispatch.keeper", "gradients are kept for synchronous training only", dispatch->keeper},
         {"dispatch.full_sync", "it is for synchronous training only", dispatch->full_sync},
-        {"dispatch.evict_cost", "it knows synchronous training only",
-         is_stale && dispatch->evict_cost},
         {"cache.lookahead", "rows leave a cache after an iteration, not within",
          is_stale && config->cache.lookahead > 0},
         {"dispatch.hand_over", "copies of several workers meet at the parameter server",

@@ -396,8 +396,6 @@ const rt_config_key rt_config_keys[] = {
         "A batch is placed together with those that follow it, so many in all: a row had better be "
         "where it is trained next (esd, makespan). Samples stay in their batches; so many less one "
         "are read ahead, and a live stream is trained so much later."),
-    BOOL("dispatch.evict_cost", dispatch.evict_cost, "false",
-         "The expected push of the row that makes room is part of a transfer's cost (esd)."),
     CHOICE("dispatch.micro_batches", dispatch.micro_batches, rt_micro_batch_kind, "\"free\"",
            rt_choices_micro_batches,
            "How samples are shared out (makespan; the other policies: equally)."),

@@ -10,6 +10,7 @@ const rt_config_renamed rt_config_renames[] = {
     {"sim.hand_over", "dispatch.hand_over", NULL, NULL},
     {"sim.reduce", "dispatch.reduce", NULL, NULL},
     {"dispatch.accounting", NULL, "\"bsp\"", "every transfer of an iteration counts"},
+    {"dispatch.evict_cost", NULL, "false", "a transfer costs its bytes (esd)"},
     {"planner.placement", NULL, "\"coordinator\"", "the coordinator plans, for all workers"},
     {0},
 };

@@ -80,7 +80,7 @@ const char config_everything[] =
     " \"dispatch\": {\"policy\": \"laia\", \"alpha\": 0.25, \"criterion\": \"row_mean\","
     "  \"solver\": \"hungarian\", \"view\": \"strict\", \"first_touch\": \"pull\","
     "  \"alpha_share\": 0.375, \"budget_ms\": 2.5, \"measure_compute\": false,"
-    "  \"tables\": 7, \"evict_cost\": true},"
+    "  \"tables\": 7},"
     " \"links\": {\"workers\": [2.5, {\"gbps_up\": 1.5, \"gbps_down\": 0.5, \"count\": 2,"
     "   \"transport\": \"zmq\"}],"
     "  \"ps_gbps\": 40},"

@@ -194,8 +194,6 @@ static void add_view(planned *p)
         const dp_distinct *one = &view->distinct[d];
         add(sum, one->holders ^ rt_mix(one->version) ^ (uint64_t)one->uses << 32 ^ one->box);
     }
-    if (view->evict)
-        add_bytes(sum, view->evict, view->worker_count * sizeof *view->evict);
     if (view->cached)
         add_bytes(sum, view->cached, p->schema.field_count * sizeof *view->cached);
     if (view->owed)

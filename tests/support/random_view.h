@@ -20,7 +20,7 @@ typedef struct {
     uint32_t boxes;   // 0: not told
     bool homes;       // of rows move
     bool owed, summed, next;
-    bool evict, changes;
+    bool changes;
     bool ranks; // of workers that take part; those of the others lie between them
     bool ps;    // the parameter servers' link is a limit, too
     bool compute;
@@ -42,7 +42,6 @@ typedef struct {
     uint32_t capacity[RT_WORKERS_MAX], rows_max[RT_WORKERS_MAX];
     uint32_t cached[RT_FIELDS_MAX];
     uint8_t ranks[RT_WORKERS_MAX];
-    int32_t evict[RT_WORKERS_MAX];
     int32_t changes[RANDOM_VIEW_KEYS_MAX * DP_COST_WORKERS_MAX] __attribute__((aligned(16)));
 } random_view;
 

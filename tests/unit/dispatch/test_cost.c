@@ -85,7 +85,6 @@ typedef struct {
     uint8_t held[DISTINCT];
     uint32_t offsets[SAMPLES + 1];
     uint32_t lookups[SAMPLES * FIELDS * BAG];
-    int32_t evict[RT_WORKERS_MAX];
     int32_t changes[DISTINCT * DP_COST_WORKERS_MAX] __attribute__((aligned(16)));
     dp_view view;
 } made_up;
@@ -126,11 +125,6 @@ static void make_up(made_up *m, rt_random *random, uint32_t worker_count, bool u
         memset(m->changes, 0x55, sizeof m->changes);
         m->view.changes = m->changes;
     }
-    if (rt_random_below(random, 2)) { // otherwise not counted
-        m->view.evict = m->evict;
-        for (uint32_t j = 0; j < worker_count; j++)
-            m->evict[j] = (int32_t)rt_random_below(random, 1000);
-    }
 }
 
 static void check_made_up(const made_up *m, uint32_t stride)
@@ -148,8 +142,6 @@ static void check_made_up(const made_up *m, uint32_t stride)
                 if (j >= m->view.worker_count)
                     continue;
                 want += key_cost(&m->ticks, d % FIELDS, m->states[d], j);
-                if (m->view.evict && !(m->states[d].holders >> j & 1))
-                    want += m->evict[j]; // a fill
             }
             if (j >= m->view.worker_count)
                 want = -7; // not touched

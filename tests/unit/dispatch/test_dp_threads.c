@@ -126,7 +126,6 @@ static void evictions(void **state)
         shape.eviction = (rt_eviction_kind)kind;
         assert_true(must_not_depend(shape).evicted > 0);
         shape.lookahead = 2;
-        shape.dispatch.evict_cost = true;
         assert_true(must_not_depend(shape).evicted > 0);
     }
 }

@@ -110,7 +110,6 @@ static void run_family_with(family f, bool hand_over, bool reduce)
         shape.seed = f.worker_count * 1000 + i;
         shape.dispatch.policy = (rt_policy_kind)(i % RT_POLICY_COUNT);
         shape.dispatch.tables = i % 3;
-        shape.dispatch.evict_cost = i % 5 < 2;
         shape.lookahead = i % 7 < 3 ? i % 7 + 1 : 0;
         shape.dispatch.window = i % 3 ? shape.lookahead + 1 : shape.lookahead / 2 + 1;
         shape.cache = (cache_size)(i / 4 % 3);

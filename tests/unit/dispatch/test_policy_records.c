@@ -52,7 +52,6 @@ static view_shape shape_of(const char *line)
                         .owed = value_of(line, "owed"),
                         .summed = value_of(line, "summed"),
                         .next = value_of(line, "next"),
-                        .evict = value_of(line, "evict"),
                         .changes = value_of(line, "changes"),
                         .ranks = value_of(line, "ranks"),
                         .ps = value_of(line, "ps"),

@@ -201,7 +201,7 @@ static int64_t matrix_cost(uint32_t d, uint32_t j)
     const uint32_t next = made.view.next ? made.next[d] : DP_NO_NEXT;
     int64_t cost = 0;
     if (!(key->holders >> j & 1))
-        cost += passing(key, j, false) + (made.view.evict ? made.evict[j] : 0);
+        cost += passing(key, j, false);
     for (uint32_t o = 0; o < made.view.worker_count && key->dirty; o++)
         if (key->holders >> o & 1 && !(key->holders >> j & 1))
             cost += passing(key, o, true);
@@ -219,7 +219,6 @@ static void the_matrix_is_the_definition(void **state)
         static int32_t cost[RANDOM_VIEW_SAMPLES_MAX * RT_WORKERS_MAX];
         view_shape shape = shapes[i % RT_COUNT_OF(shapes)];
         rt_random random = {i};
-        shape.evict = i % 2;
         shape.changes = i / 2 % 2;
         random_view_fill(&shape, &random, &made);
         dp_cost_matrix(&made.view, cost, shape.workers);

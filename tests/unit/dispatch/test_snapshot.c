@@ -217,7 +217,6 @@ static void keeper_look_ahead_and_full_sync(void **context)
         compare(&shape, 21);
         shape.dispatch.keeper = false;
         shape.cache = CACHE_SMALLEST;
-        shape.dispatch.evict_cost = true;
         compare(&shape, 22);
         shape.lookahead = 0;
         shape.dispatch.full_sync = true;
@@ -336,34 +335,6 @@ static void damaged_states(void **context)
             rt_batch_fini(&all.items[t]);
     }
     planner_case_fini(&pc);
-}
-
-// Costs of evictions follow from these counts (dp_turnover): they stay as small as costs must be.
-static void more_evictions_than_fills(void **context)
-{
-    (void)context;
-    planner_case pc;
-    rt_bytes state;
-    rt_error error = {0};
-    dp_restored restored;
-    dp_planner *planner;
-    uint32_t counts[2];
-    planner_shape shape = shape_of(RT_POLICY_ESD, RT_EVICT_LRU);
-    driven one;
-    batches all;
-    begin_with_one(&shape, &pc, &one, &all, &state);
-    const size_t at = fields_at(&state, 3, "fills"); // behind head, values, records that wait
-    assert_int_equal(fields_at(&state, 3, "evictions"), at + sizeof *counts);
-    memcpy(counts, state.data + at, sizeof counts);
-    assert_true(counts[0] > 0 && counts[1] <= counts[0]);
-    for (uint32_t more = 0; more < 2; more++) {
-        counts[1] = counts[0] + more;
-        memcpy(state.data + at, counts, sizeof counts);
-        assert_int_equal(load(&pc.config, one.planner, &state, &planner, &restored, &error),
-                         more ? RT_DATA : RT_OK);
-        dp_planner_destroy(planner);
-    }
-    end_with_one(&pc, &one, &all, &state);
 }
 
 // dispatch.view may differ between two runs: without snapshots in the state they begin as the
@@ -662,5 +633,4 @@ TEST_MAIN(TEST(sections_of_another_length), TEST(rows_of_another_cut),
           TEST_SLOW(every_policy_and_eviction, 200), TEST(a_policy_that_was_set),
           TEST(a_policy_of_other_boxes), TEST(few_evaluations), TEST(windows),
           TEST(keeper_look_ahead_and_full_sync), TEST(values_in_force), TEST(damaged_states),
-          TEST(more_evictions_than_fills), TEST(who_takes_part), TEST(another_view),
-          TEST(counts_of_keys))
+          TEST(who_takes_part), TEST(another_view), TEST(counts_of_keys))

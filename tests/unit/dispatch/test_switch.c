@@ -45,7 +45,6 @@ static void every_plan_is_legal(void **state)
         shape.eviction = (rt_eviction_kind)(i % 4);
         shape.lookahead = i % 3;
         shape.cache = (cache_size)(i % 3);
-        shape.dispatch.evict_cost = i % 2;
         planner_case_init(&pc, &shape);
         for (uint32_t t = 0; t < 60; t++) {
             if (t % 3 == 2) {
