@@ -394,7 +394,7 @@ static void sums_cut_short_leave_nothing(void **state)
 // names, their size first, and two of their numbers behind the decisions.
 static void make_older(const rt_bytes *newest, size_t size, rt_bytes *older)
 {
-    enum { COUNTS = RT_WORKERS_MAX * 7 * 8, LOADS = RT_WORKERS_MAX * 6 * 8, SUMS = 48, LAST = 16 };
+    enum { COUNTS = RT_WORKERS_MAX * 7 * 8, LOADS = RT_WORKERS_MAX * 6 * 8, SUMS = 32, LAST = 16 };
     enum { DECISIONS = 72, FLAG = 4 };
     rt_bytes plain = {0};
     fields_plain(newest, &plain);
@@ -402,8 +402,11 @@ static void make_older(const rt_bytes *newest, size_t size, rt_bytes *older)
     rt_bytes_clear(older);
     rt_bytes_put_u64(older, size + COUNTS + LOADS + 16);
     rt_bytes_put(older, plain.data, size);
-    rt_bytes_put(older, at, COUNTS + LOADS + SUMS);
-    at += COUNTS + LOADS + SUMS;
+    rt_bytes_put(older, at, COUNTS + LOADS);
+    at += COUNTS + LOADS;
+    rt_bytes_put(older, (const uint8_t[16]){0}, 16); // placement_bytes, which they had
+    rt_bytes_put(older, at, SUMS);
+    at += SUMS;
     rt_bytes_put(older, at + LAST, DECISIONS);
     rt_bytes_put(older, at, LAST);
     at += LAST + DECISIONS;
