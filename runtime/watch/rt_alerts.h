@@ -23,11 +23,8 @@
     XX(memory, "memory is near its limit")                        \
     XX(worker_out, "a worker does not take part")                 \
     XX(standby_away, "the standby does not answer")               \
-<<<<<<< HEAD
-    XX(times_doubted, "the times of some records are wrong")
-=======
+    XX(times_doubted, "the times of some records are wrong")      \
     XX(model_held, "the guard holds back what is trained")
->>>>>>> 27ad8f11 (watch: versions that are held back are shown)
 
 #define XX(name, text) RT_ALERT_##name,
 typedef enum { RT_ALERTS_MAP(XX) RT_ALERT_COUNT } rt_alert_kind;

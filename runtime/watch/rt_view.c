@@ -408,7 +408,6 @@ static void take_warning(rt_view *view, const cJSON *json)
     copy_text(view->warnings[at].text, RT_VIEW_TEXT, json, "text");
 }
 
-<<<<<<< HEAD
 void rt_view_begin_anew(rt_view *view)
 {
     view->iteration_time_s = view->checkpoint_time_s = view->unsaved_time_s = NAN;
@@ -418,7 +417,8 @@ void rt_view_begin_anew(rt_view *view)
     view->has_ended = false;
     for (uint32_t i = 0; i < RT_VIEW_WARNINGS; i++)
         view->warnings[i].time_s = NAN;
-=======
+}
+
 // One that cannot be judged yet is held back, too, and nobody has to look.
 static void take_publish(rt_view *view, const cJSON *json)
 {
@@ -435,7 +435,6 @@ static void take_publish(rt_view *view, const cJSON *json)
     published->held = rt_json_number_or_0(json, "held_count");
     published->held_iteration = iteration;
     copy_text(published->why, sizeof published->why, json, "why");
->>>>>>> 27ad8f11 (watch: versions that are held back are shown)
 }
 
 // Another process goes on from a checkpoint: its clock begins anew, and what came after follows
@@ -448,12 +447,7 @@ static void take_resumed(rt_view *view, const cJSON *json)
     view->iteration = (uint64_t)iteration;
     view->checkpoint_time_s = view->time_s;
     view->checkpoint_iteration = iteration;
-<<<<<<< HEAD
-=======
     view->published.held = 0;
-    for (uint32_t i = 0; i < RT_VIEW_WARNINGS; i++)
-        view->warnings[i].time_s = NAN;
->>>>>>> 27ad8f11 (watch: versions that are held back are shown)
 }
 
 static void take_stream(rt_view *view, const cJSON *json)
@@ -464,15 +458,9 @@ static void take_stream(rt_view *view, const cJSON *json)
 static const struct {
     const char *name;
     void (*take)(rt_view *view, const cJSON *json);
-<<<<<<< HEAD
-} kinds[] = {{"iteration", take_iteration},  {"columns", take_columns}, {"slices", take_slices},
-             {"warning", take_warning},      {"resumed", take_resumed}, {"stream", take_stream},
-             {"checkpoint", take_checkpoint}};
-=======
-} kinds[] = {{"iteration", take_iteration}, {"columns", take_columns}, {"slices", take_slices},
-             {"warning", take_warning},     {"resumed", take_resumed}, {"stream", take_stream},
-             {"publish", take_publish}};
->>>>>>> 27ad8f11 (watch: versions that are held back are shown)
+} kinds[] = {{"iteration", take_iteration},   {"columns", take_columns}, {"slices", take_slices},
+             {"warning", take_warning},       {"resumed", take_resumed}, {"stream", take_stream},
+             {"checkpoint", take_checkpoint}, {"publish", take_publish}};
 
 bool rt_view_take(rt_view *view, const char *line, double unix_s)
 {

@@ -120,7 +120,10 @@ static void write_input(const rt_view *view, double unix_s, rt_page *text)
         view->offset_s + view->ahead_s + view->checkpoint_time_s);
     one(text, "lanyard_checkpoint_interval_seconds", "gauge", "checkpoint.every_s; 0: none.",
         view->checkpoint_every_s);
-<<<<<<< HEAD
+    one(text, "lanyard_model_in_force_iteration", "gauge",
+        "Of the published version that servers answer with; 0: none.", view->published.in_force);
+    one(text, "lanyard_models_held", "gauge", "Versions since then that the guard has held back.",
+        view->published.held);
     one(text, "lanyard_unsaved_seconds", "gauge",
         "How old the oldest iteration is that no checkpoint has; 0: there is none.",
         rt_view_unsaved_s(view, unix_s));
@@ -130,12 +133,6 @@ static void write_input(const rt_view *view, double unix_s, rt_page *text)
         view->waiting_events);
     one(text, "lanyard_join_doubted_total", "counter",
         "Events and outcomes whose times others do not bear out.", view->doubted);
-=======
-    one(text, "lanyard_model_in_force_iteration", "gauge",
-        "Of the published version that servers answer with; 0: none.", view->published.in_force);
-    one(text, "lanyard_models_held", "gauge", "Versions since then that the guard has held back.",
-        view->published.held);
->>>>>>> 27ad8f11 (watch: versions that are held back are shown)
 }
 
 // ---- members ---------------------------------------------------------------------------------

@@ -135,17 +135,13 @@ static void answer_state(rt_viewer *viewer, rt_http_request *request, bool is_fi
     const char *well = published->held > 0 ? "held" : "ok";
     rt_json_string(&json, "status", is_fine ? well : state);
     rt_json_string(&json, "state", state);
-<<<<<<< HEAD
-    rt_json_double(&json, "up_s", rt_steady_s() - viewer->begin_s);
-=======
     if (published->in_force > 0)
         rt_json_double(&json, "in_force", published->in_force);
     if (published->held > 0) {
         rt_json_double(&json, "held", published->held);
         rt_json_string(&json, "why", published->why);
     }
-    rt_json_double(&json, "up_s", rt_unix_s() - viewer->begin_unix_s);
->>>>>>> 27ad8f11 (watch: versions that are held back are shown)
+    rt_json_double(&json, "up_s", rt_steady_s() - viewer->begin_s);
     rt_json_string(&json, "build", rt_build());
     rt_json_end_object(&json);
     const unsigned code = is_fine ? 200 : 503;

@@ -87,13 +87,11 @@ static void spoil(rt_view *view, rt_alert_kind kind)
     case RT_ALERT_standby_away: // 11 s
         view->standby = (rt_view_standby){.is_known = true, .away_time_s = 89};
         break;
-<<<<<<< HEAD
     case RT_ALERT_times_doubted:
         view->doubted_time_s = 99;
-=======
+        break;
     case RT_ALERT_model_held:
         view->published = (rt_view_published){.in_force = 3, .held = 1};
->>>>>>> 27ad8f11 (watch: versions that are held back are shown)
         break;
     case RT_ALERT_COUNT:
         break;
@@ -135,11 +133,7 @@ static void stays_silent(void **state)
     for (int kind = 0; kind < RT_ALERT_COUNT; kind++)
         if (kind != RT_ALERT_loss_not_finite && kind != RT_ALERT_input_lost &&
             kind != RT_ALERT_worker_out && kind != RT_ALERT_standby_away &&
-<<<<<<< HEAD
-            kind != RT_ALERT_times_doubted)
-=======
-            kind != RT_ALERT_model_held)
->>>>>>> 27ad8f11 (watch: versions that are held back are shown)
+            kind != RT_ALERT_times_doubted && kind != RT_ALERT_model_held)
             spoil(view, (rt_alert_kind)kind);
     rt_alerts_init(&none, "", &alerts);
     rt_alerts_step(&alerts, view, NOW);
