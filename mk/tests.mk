@@ -92,8 +92,13 @@ FAILING := build/release/tests/libfailing.so
 $(FAILING): tests/support/failing/failing.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(WARNINGS) -shared -fPIC $< -ldl -o $@
+# And to set the machine's clock for it; see tests/proc/test_clock_set.c.
+DAY := build/release/tests/libday.so
+$(DAY): tests/support/day/day.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(WARNINGS) -shared -fPIC $< -o $@
 
-$(TESTS): | $(CPU_PLUGIN) $(FAILING) $(LIBRARIES)
+$(TESTS): | $(CPU_PLUGIN) $(FAILING) $(DAY) $(LIBRARIES)
 $(TESTS): LDLIBS += -lcmocka
 $(FUZZERS): LDLIBS += -fsanitize=fuzzer
 # A clock of its own.
