@@ -30,6 +30,8 @@
 #define PARTITIONS_MAX 3000u
 #define HOLD_NS UINT64_C(30000000000)
 #define SERVE_NS UINT64_C(500000000) // so often the client is asked what failed
+#define FAR_MS INT64_C(60000)
+#define PASSED_MAX 8u
 
 static bool serves(const rt_stream_config *config)
 {
@@ -464,6 +466,22 @@ static bool is_held(rt_kafka *k)
     return false;
 }
 
+// One partition goes before the others. A message that so many went before, though its stamp is far
+// ahead of theirs, holds up those behind it if that is wrong: its turn is now. If it is right it
+// waits for its time in the join (rt_join_time.h).
+static rt_kafka_partition *pass_by(rt_kafka *k, rt_kafka_partition *next, int64_t stamp)
+{
+    for (uint32_t i = 0; i < k->started_count; i++) {
+        rt_kafka_partition *p = &k->partitions[i];
+        if (p == next || !p->head || stamp_of(p->head) <= stamp + FAR_MS)
+            p->passed = 0;
+        else if (++p->passed >= PASSED_MAX)
+            next = p;
+    }
+    next->passed = 0;
+    return next;
+}
+
 // The partition whose first message is the next one; NULL: there is none, or an older one may come.
 static rt_kafka_partition *find_next(rt_kafka *k)
 {
@@ -481,6 +499,8 @@ static rt_kafka_partition *find_next(rt_kafka *k)
     }
     if (next && k->is_joined && is_held(k))
         return NULL;
+    if (next && k->is_joined)
+        return pass_by(k, next, least);
     return next;
 }
 

@@ -23,6 +23,7 @@ typedef struct {
     uint64_t resume;          // RT_KAFKA_ANCHOR: where it goes on if that is the same
     rd_kafka_queue_t *queue;  // NULL: it is not read yet
     rd_kafka_message_t *head; // the next one; NULL: none is there
+    uint32_t passed;          // that went before it, though it is far ahead
     bool is_stopped;          // by an offset that is not there: it has to be started anew
     bool is_empty;            // since the last wake
     bool is_outside;          // it seemed to stand where no message is, when it was looked at last
