@@ -25,8 +25,8 @@ struct rt_journal {
     char *directory;
     int directory_fd, lock_fd;
     uint64_t bytes_max, segment_bytes;
-    double keep_s;  // 0: whatever the age
-    double begun_s; // the last segment, or this process
+    double keep_s;    // 0: whatever the age
+    double begun_s;   // the last segment, or this process
     uint64_t last_ns; // when the last event came that was there at the start; 0: none was
     pthread_t thread;
     bool thread_runs;

@@ -1,7 +1,9 @@
 // rt_joined - a stream's events, its outcomes and the join of both: who reads what next.
 //
 // Outcomes are a stream of their own (stream.join.outcomes), read as far as the events' times have
-// come; what has no time is of the time when it arrived, or when it was read. Of two inputs with
+// come (rt_join_time.h says how far that is): some are looked at, so that one with a wrong time does
+// not hold up the others. What has no time is of the time when it arrived, or when it was read; next
+// to records that say theirs it is of now. Of two inputs with
 // something on its way (rt_source_ops.is_behind) neither is read ahead of the other: an event waits
 // for the next outcome, an outcome for the next event, at most HOLD_S; the clock of a join is the
 // lesser time of both then, and goes on by itself only where both are at their ends.
