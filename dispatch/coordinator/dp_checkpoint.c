@@ -25,8 +25,9 @@
 
 typedef enum { STEP_IDLE, STEP_PARTS, STEP_CLOSING } step;
 
-// What closing says: the checkpoint is complete, though it was not published; and how it compares.
-enum { ONLY_PUBLISHING, IN_FORCE, COMPARED, OF_COMPARISON };
+// What closing says: the checkpoint is complete, though it was not published; that no version was in
+// force; and how it compares.
+enum { ONLY_PUBLISHING, IS_FIRST, IN_FORCE, COMPARED, OF_COMPARISON };
 _Static_assert(OF_COMPARISON * sizeof(uint64_t) + sizeof(dp_comparison) <=
                    sizeof((rt_child_result *)0)->values,
                "it has room");
@@ -680,6 +681,7 @@ static rt_status publish(dp_checkpoint *c, rt_child_result *result)
         return status;
     if (rt_published_read(c->published, &current, NULL))
         current = (rt_published){0};
+    result->values[IS_FIRST] = current.iteration == 0;
     if (!current.pinned)
         rt_published_remove_above(c->published, iteration);
     status = rt_published_add(c->published, iteration, c->folder, write_version, c, error);
@@ -709,9 +711,11 @@ static void take_verdict(dp_checkpoint *c, const rt_child_result *result, uint32
         dp_guard_compare(&c->margins, comparison, *in_force_p, c->held_s, verdict);
     }
     if (verdict->is_held) {
-        c->held_count += !verdict->is_early;
-        if (!c->held_ns && !verdict->is_early)
+        const bool is_first = result->values[IS_FIRST];
+        if (!c->held_ns && (is_first || !verdict->is_early))
             c->held_ns = rt_now_ns();
+        verdict->is_early |= is_first && c->held_s < c->margins.guard_hold_s; // it has just begun
+        c->held_count += !verdict->is_early;
         return;
     }
     dp_guard_pass(c->config.guard, verdict);
@@ -719,10 +723,13 @@ static void take_verdict(dp_checkpoint *c, const rt_child_result *result, uint32
     c->held_count = 0;
 }
 
-static void tell_verdict(dp_checkpoint *c)
+static void tell_verdict(dp_checkpoint *c, bool is_first)
 {
     const dp_verdict *verdict = &c->content.verdict;
     const uint64_t now_ns = rt_now_ns();
+    const char *then = "the better of the newest and the one in force is published";
+    if (is_first)
+        then = "that is told, and servers wait as long as none is in force";
     if (verdict->is_chosen)
         rt_warn("alert: no version has passed the guard for %.0f s: that of iteration %" PRIu32
                 " is in force now, as it is the better of the two: %s",
@@ -733,9 +740,8 @@ static void tell_verdict(dp_checkpoint *c)
     c->told_ns = now_ns;
     rt_warn("alert: the model of iteration %" PRIu32 " is held back: %s. `lanyard set RUN "
             "publish.guard.log_loss=...` (and .calibration) changes what passes, 0 judges nothing; "
-            "when none has passed for %.0f s (publish.guard.hold_s) the better of the newest and "
-            "the one in force is published",
-            c->content.iteration, verdict->why, c->margins.guard_hold_s);
+            "when none has passed for %.0f s (publish.guard.hold_s) %s",
+            c->content.iteration, verdict->why, c->margins.guard_hold_s, then);
 }
 
 // What came of it.
@@ -768,7 +774,7 @@ static void report_version(dp_checkpoint *c, const rt_child_result *result)
         rt_json_double(json, "in_force_logloss", comparison.log_loss[DP_THEIRS]);
     }
     rt_metrics_end(c->config.metrics);
-    tell_verdict(c);
+    tell_verdict(c, result->values[IS_FIRST]);
 }
 
 // In a forked copy: syncing and removing may take long.

@@ -46,6 +46,7 @@ typedef struct {
     uint64_t scale_samples; // that it was learnt from
     uint32_t sample_count;
     bool is_untrained; // predicted only (rt_base_rate.h)
+    bool is_judged;    // the share of its labels is that of events: the guard counts it
     bool is_learnt;    // of a cut: something was trained before it
     dp_heard heard;    // of its samples, some to judge by
     uint32_t arrival_count;

@@ -624,7 +624,7 @@ void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_str
     rt_latency_add_arrivals(&tally->latency, planned->arrivals, planned->arrival_count);
     rt_latency_merge(&tally->latency_all, &tally->latency);
     rt_quality quality = rt_meter_window(tally->meter);
-    if (tally->has_trained && !planned->is_untrained) {
+    if (tally->has_trained && planned->is_judged) {
         dp_guard_add(&tally->guard, &tally->config.config->publish, &quality);
         dp_evidence_add(&tally->evidence, &planned->heard, open->predictions,
                         rt_config_output_count(&tally->config.config->stream), planned->iteration);
