@@ -83,7 +83,9 @@ static bool is_behind_gap(const rt_feed_link *f, uint64_t first)
 static rt_status send_events(rt_feed_link *f, uint64_t first, uint32_t count, const char *lines,
                              size_t size)
 {
-    const uint64_t left = is_behind_gap(f, first) ? first : rt_journal_statistics(f->journal).first;
+    uint64_t left = rt_journal_statistics(f->journal).first;
+    if (is_behind_gap(f, first))
+        left = f->kept ? first : first + (first - f->sent - 1);
     const rt_wire_events head = {f->feeder, left};
     rt_message message;
     rt_status status = rt_message_create(&message, types[f->flow], rt_visitor_peer(&f->visitor),

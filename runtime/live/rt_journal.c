@@ -173,23 +173,29 @@ static uint32_t leave_out_repeated(rt_journal *journal, rt_journal_entry *entry)
 static bool leaves_gap(rt_journal *journal, const rt_journal_entry *entry)
 {
     const uint64_t *known = rt_journal_memory_find(&journal->coming, entry->origin);
-    return entry->origin && known && entry->origin_first > *known + 1 &&
-           entry->origin_first != entry->origin_left;
+    if (!entry->origin || entry->origin_left == 0)
+        return false;
+    if (!known)
+        return entry->origin_first > entry->origin_left;
+    return entry->origin_first > *known + 1 && entry->origin_first != entry->origin_left;
 }
 
 // What its origin had, and has lost before it came here.
 static void count_left_out(rt_journal *journal, const rt_journal_entry *entry)
 {
     const uint64_t *known = rt_journal_memory_find(&journal->coming, entry->origin);
-    uint64_t told;
-    if (!known || entry->origin_first <= *known + 1)
+    uint64_t told, lost;
+    if (known)
+        lost = entry->origin_first - rt_min_u64(entry->origin_first, *known + 1);
+    else
+        lost = entry->origin_left - rt_min_u64(entry->origin_left, entry->origin_first);
+    if (lost == 0)
         return;
-    const uint64_t lost = entry->origin_first - *known - 1;
     journal->coming_lost += lost;
     if (rt_log_due(&journal->damages, &told))
         rt_error_log("the journal %s: %" PRIu64 " events of feeder %016" PRIx64
                      " from its number %" PRIu64 " on are lost: its spool has them no more",
-                     journal->directory, lost, entry->origin, *known + 1);
+                     journal->directory, lost, entry->origin, entry->origin_first - lost);
 }
 
 // Under the lock. Returns the events that it has.

@@ -38,8 +38,9 @@ typedef struct {
     uint32_t count;
     uint64_t origin;       // 0: none
     uint64_t origin_first; // its number of the first line
-    uint64_t origin_left;  // the oldest that it still has: what came before is not waited for
-    const void *note;      // NULL: the one before stays
+    uint64_t origin_left;  // the oldest that it still has: what came before is not waited for; of
+                          // one that is new here, above origin_first by as many as damage took
+    const void *note; // NULL: the one before stays
     size_t note_size;
     rt_journal_done done; // NULL: nobody waits
     void *context;
@@ -140,7 +141,8 @@ typedef struct {
 } rt_journal_frame;
 
 // Goes to an event. RT_NOT_FOUND: it is not there any more, *lost_p are missing before the first
-// that is: they are counted, and reading goes on with that. RT_DATA: the journal ends before it. RT_IO.
+// that is: they are counted, and reading goes on with that. RT_DATA: the journal ends before it.
+// RT_IO.
 rt_status rt_journal_seek(rt_journal *journal, uint64_t event, uint64_t *lost_p, rt_error *error);
 
 // The next committed frame, valid until the next call; it begins at the event that was sought, or

@@ -46,6 +46,7 @@ struct rt_journal {
     // The reader's.
     int reader_file;
     uint64_t reader_segment, reader_offset, reader_next;
+    uint64_t lost_end;     // events before it were counted, where they are lost: once
     uint64_t reader_event; // of the frame at reader_offset, if nothing is missing before it
     rt_bytes reader_bytes;
 

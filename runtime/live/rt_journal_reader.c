@@ -67,12 +67,20 @@ static rt_status open_segment(rt_journal *journal, const place *at, rt_error *er
     return RT_OK;
 }
 
-static void count_lost(rt_journal *journal, uint64_t until)
+// Events up to `until` are lost; returns how many were not counted before.
+static uint64_t count_lost(rt_journal *journal, uint64_t until)
 {
+    const uint64_t from = rt_max_u64(journal->reader_next, journal->lost_end);
+    uint64_t lost = 0;
+    if (until > from) {
+        lost = until - from;
+        journal->lost_end = until;
+    }
     pthread_mutex_lock(&journal->lock);
-    journal->counts.lost += until - journal->reader_next;
+    journal->counts.lost += lost;
     pthread_mutex_unlock(&journal->lock);
-    journal->reader_next = until;
+    journal->reader_next = rt_max_u64(journal->reader_next, until);
+    return lost;
 }
 
 static void flag_segment(rt_journal *journal)
@@ -87,32 +95,30 @@ static void flag_segment(rt_journal *journal)
 // yet, before `until`, are lost.
 static void pass_over(rt_journal *journal, uint64_t to, uint64_t until)
 {
-    char path[RT_PATH_MAX + RT_SEGMENT_NAME_MAX], what[96];
+    char path[RT_PATH_MAX + RT_SEGMENT_NAME_MAX], what[96] = "no event is lost that was not read";
+    const uint64_t lost = count_lost(journal, until);
     rt_journal_path(journal, journal->reader_segment, path, sizeof path);
-    if (until > journal->reader_next)
-        snprintf(what, sizeof what, "%" PRIu64 " events from number %" PRIu64 " on are lost",
-                 until - journal->reader_next, journal->reader_next);
-    else
-        snprintf(what, sizeof what, "no event is lost that had not been read");
+    if (lost)
+        snprintf(what, sizeof what, "%" PRIu64 " events from number %" PRIu64 " on are lost", lost,
+                 until - lost);
     rt_error_log("%s: bytes %" PRIu64 " to %" PRIu64
                  " are damaged and passed over: %s; the file is kept",
                  path, journal->reader_offset, to, what);
     flag_segment(journal);
-    if (until > journal->reader_next)
-        count_lost(journal, until);
 }
 
 // The segment has no more that can be read; to: its end, or where it is missing.
 static void go_on(rt_journal *journal, const place *at, uint64_t to)
 {
-    if (to > journal->reader_offset) {
+    uint64_t lost = 0;
+    if (to > journal->reader_offset)
         pass_over(journal, to, at->follower);
-    } else if (at->follower > journal->reader_next) {
+    else
+        lost = count_lost(journal, at->follower);
+    if (lost)
         rt_error_log("the journal %s: %" PRIu64 " events from number %" PRIu64
                      " on are lost: they are missing",
-                     journal->directory, at->follower - journal->reader_next, journal->reader_next);
-        count_lost(journal, at->follower);
-    }
+                     journal->directory, lost, at->follower - lost);
     if (at->is_last) {
         journal->reader_offset = at->segment.bytes;
         journal->reader_event = at->follower;
@@ -206,8 +212,7 @@ rt_status rt_journal_read(rt_journal *journal, rt_journal_frame *frame, rt_error
         journal->reader_event = head.first + head.count;
         if (head.first + head.count <= journal->reader_next)
             continue;
-        if (head.first > journal->reader_next)
-            count_lost(journal, head.first);
+        (void)count_lost(journal, head.first);
         take_frame(journal, &head, frame);
         return RT_OK;
     }

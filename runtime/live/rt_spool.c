@@ -204,7 +204,8 @@ static rt_status open_parts(rt_spool *spool, const rt_config *config, const char
 {
     if (spool->stop < 0)
         return rt_fail(error, RT_LIMIT, "cannot create an event descriptor");
-    rt_status status = rt_journal_open(place, config->journal_bytes_max, NULL, &spool->journal, error);
+    rt_status status =
+        rt_journal_open(place, config->journal_bytes_max, NULL, &spool->journal, error);
     if (status)
         return status;
     status = open_source(spool, error);

@@ -255,7 +255,8 @@ _Static_assert(sizeof(rt_wire_link) == 48, "wire layout");
 // EVENTS, OUTCOMES: followed by lines, each with its '\n'. live/rt_feed.h.
 typedef struct {
     uint64_t feeder; // who numbers them
-    uint64_t left;   // the oldest number that it can still send: what came before will not come
+    uint64_t left;   // the oldest number that it can still send: what came before will not come; to
+                     // who has nothing of it, above the number of these by as many as damage took
 } rt_wire_events;
 _Static_assert(sizeof(rt_wire_events) == 16, "wire layout");
 

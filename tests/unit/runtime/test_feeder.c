@@ -61,9 +61,8 @@ static void damage(const char *place, uint64_t number)
 }
 
 // What cannot be read is lost, and told; what follows it goes on its way.
-static void what_is_behind_a_damage_arrives(void **state)
+static void lose_line(uint64_t number)
 {
-    (void)state;
     char text[100];
     rt_live *live;
     rt_feeder *feeder;
@@ -72,7 +71,7 @@ static void what_is_behind_a_damage_arrives(void **state)
     char spool[300];
     snprintf(spool, sizeof spool, "%s", test_path("spool"));
     fill(spool);
-    damage(spool, 4);
+    damage(spool, number);
     rt_config config = config_fresh();
     snprintf(text, sizeof text, "feed.listen=127.0.0.1:%d", test_free_port());
     config_must_set(&config, text);
@@ -99,6 +98,19 @@ static void what_is_behind_a_damage_arrives(void **state)
     rt_feeder_close(feeder);
     rt_live_close(live);
     rt_config_fini(&config);
+}
+
+static void what_is_behind_a_damage_arrives(void **state)
+{
+    (void)state;
+    lose_line(4);
+}
+
+// The coordinator has heard nothing of this feeder yet.
+static void what_is_behind_a_damaged_beginning_arrives(void **state)
+{
+    (void)state;
+    lose_line(1);
 }
 
 // Half of the numbers of feeders are taken: it finds one of the others.
@@ -133,4 +145,5 @@ static void others_have_numbers(void **state)
     rt_config_fini(&config);
 }
 
-TEST_MAIN(TEST(what_is_behind_a_damage_arrives), TEST(others_have_numbers))
+TEST_MAIN(TEST(what_is_behind_a_damage_arrives), TEST(what_is_behind_a_damaged_beginning_arrives),
+          TEST(others_have_numbers))

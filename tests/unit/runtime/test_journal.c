@@ -298,8 +298,17 @@ static void knows_origins(void **state)
     const rt_journal_entry lost = {.origin = 7, .origin_first = 20, .origin_left = 20};
     assert_int_equal(append(journal, "20\n", lost, o), RT_OK);
     await(o, 5);
-    must_read(journal, 1, "5\n6\n7\n8\n20\n");
+    assert_int_equal(rt_journal_statistics(journal).lost, 11);
+    const rt_journal_entry later = {.origin = 9, .origin_first = 4, .origin_left = 1};
+    assert_int_equal(append(journal, "4\n", later, o), RT_OK);
+    await(o, 6);
+    assert_int_equal(o->refused, 2); // of one that is new here, and has what comes first
+    const rt_journal_entry rest = {.origin = 9, .origin_first = 4, .origin_left = 7};
+    assert_int_equal(append(journal, "4\n", rest, o), RT_OK);
+    await(o, 7);
+    must_read(journal, 1, "5\n6\n7\n8\n20\n4\n");
     assert_int_equal(rt_journal_statistics(journal).repeated, 4);
+    assert_int_equal(rt_journal_statistics(journal).lost, 14);
     rt_journal_close(journal);
     journal = open_journal(BYTES_MAX); // all of that holds after a restart
     assert_int_equal(rt_journal_origin(journal, 7), 20);
