@@ -26,7 +26,7 @@
 #include "runtime/rt_thread.h"
 
 #define BODY_BYTES_MAX (UINT64_C(8) << 20)
-#define BODIES_BYTES_MAX (UINT64_C(128) << 20)
+#define BODIES_BYTES_MAX (UINT64_C(96) << 20)
 #define CONNECTIONS_MAX 256u
 #define HEAD_S 5.0
 #define IDLE_S 30.0
