@@ -493,7 +493,48 @@ static void counts_lines(void **state)
     free(text);
 }
 
+static void must_be_hidden(const char *name)
+{
+    struct stat info;
+    assert_int_equal(stat(test_path(name), &info), 0);
+    if ((info.st_mode & 07777) != 0640)
+        fail_msg("%s has mode %04o, want 0640", name, info.st_mode & 07777);
+}
+
+// Events are for nobody else, whoever starts the program and whatever wrote them before; and no link
+// is written through.
+static void is_for_its_owner(void **state)
+{
+    static const char segment[] = "journal/00000000000000000001.seg";
+    rt_journal *journal;
+    rt_error error = {0};
+    struct stat info;
+    (void)state;
+    umask(0);
+    rt_journal_close(open_journal(BYTES_MAX));
+    must_be_hidden(segment);
+    must_be_hidden("journal/lock");
+    assert_int_equal(chmod(test_path(segment), 0644), 0);
+    rt_journal_close(open_journal(BYTES_MAX));
+    must_be_hidden(segment);
+
+    assert_int_equal(unlink(test_path("journal/lock")), 0);
+    assert_int_equal(symlink("../elsewhere", test_path("journal/lock")), 0);
+    assert_int_equal(rt_journal_open(test_path("journal"), BYTES_MAX, NULL, &journal, &error),
+                     RT_IO);
+    assert_non_null(strstr(error.text, "a symbolic link"));
+    assert_int_not_equal(lstat(test_path("elsewhere"), &info), 0);
+    assert_int_equal(unlink(test_path("journal/lock")), 0);
+    char there[600];
+    snprintf(there, sizeof there, "%s", test_path("there.seg"));
+    assert_int_equal(rename(test_path(segment), there), 0);
+    assert_int_equal(symlink("../there.seg", test_path(segment)), 0);
+    assert_int_equal(rt_journal_open(test_path("journal"), BYTES_MAX, NULL, &journal, &error),
+                     RT_IO);
+}
+
 TEST_MAIN(TEST(keeps_lines_in_order), TEST(survives_torn_ends), TEST(passes_over_damage),
           TEST(is_bounded), TEST(knows_how_old_events_are), TEST(knows_origins),
           TEST(remembers_beyond_segments), TEST(tells_what_it_cannot_keep),
-          TEST(keeps_what_it_acknowledged_when_killed), TEST(is_used_by_one), TEST(counts_lines))
+          TEST(keeps_what_it_acknowledged_when_killed), TEST(is_used_by_one), TEST(counts_lines),
+          TEST(is_for_its_owner))
