@@ -739,7 +739,7 @@ static void tell_verdict(dp_checkpoint *c, bool is_first)
         return;
     c->told_ns = now_ns;
     rt_warn("alert: the model of iteration %" PRIu32 " is held back: %s. `lanyard set RUN "
-            "publish.guard.log_loss=...` (and .calibration) changes what passes, 0 judges nothing; "
+            "publish.guard.log_loss 0.2` (and .calibration) changes what passes, 0 judges nothing; "
             "when none has passed for %.0f s (publish.guard.hold_s) %s",
             c->content.iteration, verdict->why, c->margins.guard_hold_s, then);
 }

@@ -483,6 +483,7 @@ static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt
     rt_metrics_quality(json, "window", &window);
     if (tally->labels)
         dp_labels_write(tally->labels, json);
+    rt_json_bool(json, "untrained", planned->is_untrained);
     rt_json_bool(json, "bad", open_of(tally, planned)->bad);
     rt_json_u64(json, "dense_clipped", planned->dense_clipped);
     dp_ranges_write(&planned->ranges, json, "ranges");

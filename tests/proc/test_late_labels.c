@@ -235,8 +235,8 @@ static void negatives_left_out_are_made_up_for(void **state)
     near(some.calibration, oracle.calibration, 0.03, "calibration");
     near(some.loss, oracle.loss, 0.05, "log loss"); // of a model that saw fewer samples
     assert_true(summary_number("some", NULL, "negatives_left_out") > 10000);
-    near(summary_number("some", NULL, "logloss"), summary_number("oracle", NULL, "logloss"), 0.05,
-         "log loss while training");
+    near(summary_number("some", NULL, "logloss"), summary_number("oracle", NULL, "logloss"), 0.06,
+         "log loss while training"); // likewise
     // Late labels as well, of events that were trained as 0 or left out.
     up("both", NULL, with_late((const char *const[]){"stream.negatives_keep=0.5", NULL}));
     near(evaluate("both").calibration, oracle.calibration, 0.03, "calibration of both");
