@@ -319,6 +319,7 @@ static void every_member_is_there(void **state)
         "odd_labels",
         "quality",
         "window",
+        "untrained",
         "bad",
         "dense_clipped",
         "ranges",

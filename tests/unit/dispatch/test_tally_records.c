@@ -130,7 +130,8 @@ static void check_iteration(const scene *s, const char *directory, uint32_t t)
         put(&want, l == s->labels - 1 && l > 0 ? "}," : "");
     }
     put_quality(&want, "window", &window);
-    put(&want, "\"bad\":%s,\"dense_clipped\":%u,", t == 2 ? "true" : "false", 104 * t);
+    put(&want, "\"untrained\":false,\"bad\":%s,\"dense_clipped\":%u,", t == 2 ? "true" : "false",
+        104 * t);
     put(&want,
         "\"ranges\":{\"label_min\":0,\"label_max\":1,\"label_mean\":0.5,\"dense_min\":[%u],"
         "\"dense_max\":[%u],\"dense_not_finite\":1},",
