@@ -9,7 +9,7 @@
     model.values    float32, rows x dim
     model.state     float32, rows x state floats
     model.dense     dict: name -> float32 array
-    model.scale     dict: "scale.mean", "scale.factor", {} where dense features stay as they are
+    model.scale     dict: "scale.mean", "scale.factor" (docs/MODEL_FORMAT.md has others), {} where dense features stay as they are
     model.config    config.json
     model.meta      what manifest.json holds, {} where there is none (models of version 0.1.0)
     model.lookup(keys) -> indices of rows, -1 where there is none
@@ -242,10 +242,14 @@ class Model:
 
     def scaled(self, dense):
         """Dense features as the model sees them, from those that were read (after `transform`)."""
-        dense = np.asarray(dense, np.float32)
+        dense = np.asarray(dense, np.float64)
+        if "scale.offset" in self.scale:  # of features that are far from zero
+            dense = dense - self.scale["scale.offset"].astype(np.float64).sum(0)
+        dense = dense.astype(np.float32)
         if not self.scale:
             return dense
-        mean, factor = self.scale["scale.mean"], self.scale["scale.factor"]
+        mean = self.scale["scale.mean_less_offset" if "scale.offset" in self.scale else "scale.mean"]
+        factor = self.scale["scale.factor"]
         with np.errstate(over="ignore", invalid="ignore"):
             x = np.where(factor > 0, (dense - mean) * factor, np.float32(0))
         return np.clip(x, -SCALE_LIMIT, SCALE_LIMIT)
@@ -370,7 +374,7 @@ class Model:
                     many = _ids_of(column, own[i]) if kind == "multi" else [ids[column["name"]][i]]
                     keys[i] += [field << 56 | one for one in many]
                 field += 1
-        return np.array(dense, np.float32).T.reshape(count, -1), keys
+        return np.array(dense, np.float64).T.reshape(count, -1), keys
 
     def predict_cells(self, cells):
         """Probabilities of label 1 of samples whose cells are known by name (see features)."""

@@ -402,6 +402,5 @@ rt_status dp_feed_put_scale(const dp_feed *feed, rt_bytes *file)
     rt_tensor tensors[RT_SCALE_TENSORS];
     if (!feed->scale)
         return RT_OK;
-    rt_scale_tensors(feed->stood_scale, tensors);
-    return rt_tensors_encode(tensors, RT_SCALE_TENSORS, file);
+    return rt_tensors_encode(tensors, rt_scale_tensors(feed->stood_scale, tensors), file);
 }

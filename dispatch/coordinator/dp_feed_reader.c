@@ -1,18 +1,63 @@
 // The reader of a feed: batches of the stream, scaled, with the place where it goes on behind each.
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 #include <sys/prctl.h>
 
 #include "dispatch/coordinator/dp_feed_parts.h"
 #include "runtime/rt_log.h"
+#include "runtime/stream/rt_parser.h"
+
+// Of one value among so many samples it is said that they have no other.
+#define ONE_VALUE_SAMPLES 1000u
+// From here on whole numbers do not fit the 32 bits that a model takes.
+#define UNSCALED_MAX 16777216.0f
+
+static void tell_unscaled(const dp_feed *feed, const dp_feed_batch *first)
+{
+    const dp_ranges *ranges = &first->ranges;
+    char name[RT_NAME_MAX];
+    for (uint32_t k = 0; k < ranges->dense_count; k++) {
+        const float most = fmaxf(-ranges->dense_min[k], ranges->dense_max[k]);
+        if (!(most >= UNSCALED_MAX))
+            continue;
+        rt_parser_dense_name(&feed->config.config->stream, k, name);
+        rt_warn("stream.dense_scaling is none, and dense feature %s has values up to %g: the model "
+                "takes them as they are, in 32 bits",
+                name, (double)most);
+    }
+}
+
+// Once: with the sample that makes it ONE_VALUE_SAMPLES, or at the end of fewer.
+static void tell_one_values(const dp_feed *feed, uint64_t before, bool is_end)
+{
+    const uint64_t now = rt_scale_samples(feed->scale);
+    char name[RT_NAME_MAX];
+    double value;
+    if (before >= ONE_VALUE_SAMPLES || (now < ONE_VALUE_SAMPLES && !is_end))
+        return;
+    for (uint32_t k = 0; k < feed->config.limits.dense_count; k++) {
+        if (!rt_scale_is_one(feed->scale, k, &value))
+            continue;
+        rt_parser_dense_name(&feed->config.config->stream, k, name);
+        rt_warn("dense feature %s was %.15g in all of the first %" PRIu64 " samples: it tells the "
+                "model nothing before it has another value",
+                name, value, now);
+    }
+}
 
 static void scale_one(dp_feed *feed, dp_feed_batch *into)
 {
+    const bool is_first = feed->stats.samples == 0; // only this thread writes it
     dp_ranges_clear(&into->ranges);
     dp_ranges_add(&into->ranges, &into->batch);
+    if (!feed->scale && is_first)
+        tell_unscaled(feed, into);
     if (!feed->scale)
         return;
+    const uint64_t before = rt_scale_samples(feed->scale);
     rt_scale_learn(feed->scale, &into->batch);
+    tell_one_values(feed, before, false);
     into->dense_clipped = rt_scale_apply(feed->scale, &into->batch);
     rt_scale_copy(feed->scale, into->scale);
 }
@@ -115,6 +160,8 @@ void *dp_feed_read(void *context)
         rt_status status = read_one(feed, item, feed->batch_size, &error);
         if (status && status != RT_END)
             fail_reading(feed, &error, has_read);
+        if (status == RT_END && feed->scale && has_read)
+            tell_one_values(feed, rt_scale_samples(feed->scale), true);
         has_read = true;
         if (status == RT_END)
             note_end(feed, item);

@@ -36,7 +36,7 @@ struct ew_cells {
     char *separators; // 0: the column has one value
     cell *cells;      // count
     rt_bytes line;
-    float *dense;
+    double *dense;
     uint64_t *keys;
 };
 
@@ -302,7 +302,7 @@ static bool has_any(const cell *c, const char *bytes)
 static rt_status append(ew_cells *cells, const rt_line_sample *sample, rt_batch *batch,
                         rt_error *error)
 {
-    if (rt_batch_append(batch, 0, cells->dense, cells->keys, sample->key_count))
+    if (rt_batch_append_read(batch, 0, cells->dense, cells->keys, sample->key_count))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     return RT_OK;
 }
@@ -372,7 +372,7 @@ static rt_status append_generated(ew_cells *cells, rt_batch *batch, rt_error *er
         double value = 0;
         if (c->length > 0 && !is_number(c, &value))
             return refuse(cells, i, "a number", error);
-        cells->dense[i] = (float)value;
+        cells->dense[i] = value;
     }
     for (uint32_t f = 0; f < cells->count - dense_count; f++) {
         const cell *c = &cells->cells[dense_count + f];
@@ -381,7 +381,7 @@ static rt_status append_generated(ew_cells *cells, rt_batch *batch, rt_error *er
             return refuse(cells, dense_count + f, "a number", error);
         cells->keys[f] = rt_key(f, id);
     }
-    if (rt_batch_append(batch, 0, cells->dense, cells->keys, cells->schema.field_count))
+    if (rt_batch_append_read(batch, 0, cells->dense, cells->keys, cells->schema.field_count))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     return RT_OK;
 }

@@ -568,16 +568,31 @@ static rt_status check_keys(const rt_schema *schema, const uint64_t *keys, size_
     return RT_OK;
 }
 
-static rt_status check_dense(const rt_schema *schema, const float *dense, size_t sample,
-                             rt_error *error)
+// Dense features of samples, side by side: either of the two.
+typedef struct {
+    const float *short_ones;
+    const double *long_ones;
+} numbers;
+
+static rt_status append_numbers(const rt_schema *schema, room *r, size_t sample, numbers dense,
+                                const uint64_t *keys, uint32_t key_count, rt_error *error)
 {
-    for (uint32_t d = 0; d < schema->dense_count; d++)
-        if (!isfinite(dense[d]))
-            return rt_fail(error, RT_DATA, "sample %zu: dense feature %u is not finite", sample, d);
-    return RT_OK;
+    const size_t first = sample * schema->dense_count;
+    rt_status status;
+    for (uint32_t k = 0; k < schema->dense_count; k++) {
+        const float one =
+            dense.long_ones ? (float)dense.long_ones[first + k] : dense.short_ones[first + k];
+        if (!isfinite(one))
+            return rt_fail(error, RT_DATA, "sample %zu: dense feature %u is not finite", sample, k);
+    }
+    if (dense.long_ones)
+        status = rt_batch_append_read(&r->batch, 0, dense.long_ones + first, keys, key_count);
+    else
+        status = rt_batch_append(&r->batch, 0, dense.short_ones + first, keys, key_count);
+    return status ? rt_fail(error, status, "out of memory") : RT_OK;
 }
 
-static rt_status score_keys(const lanyard_model *model, room *r, size_t count, const float *dense,
+static rt_status score_keys(const lanyard_model *model, room *r, size_t count, numbers dense,
                             const uint64_t *keys, const size_t *offsets, float *to, rt_error *error)
 {
     const rt_schema *schema = &model->weights.schema;
@@ -589,12 +604,10 @@ static rt_status score_keys(const lanyard_model *model, room *r, size_t count, c
         }
         rt_status status = check_keys(schema, keys + first, end - first, i, error);
         if (!status)
-            status = check_dense(schema, dense + i * schema->dense_count, i, error);
+            status =
+                append_numbers(schema, r, i, dense, keys + first, (uint32_t)(end - first), error);
         if (status)
             return status;
-        if (rt_batch_append(&r->batch, 0, dense + i * schema->dense_count, keys + first,
-                            (uint32_t)(end - first)))
-            return rt_fail(error, RT_NO_MEMORY, "out of memory");
         status = score_if_due(model, r, i + 1 == count, i + 1, to, error);
         if (status)
             return status;
@@ -602,9 +615,8 @@ static rt_status score_keys(const lanyard_model *model, room *r, size_t count, c
     return RT_OK;
 }
 
-PUBLIC int lanyard_score_keys(const lanyard_model *model, size_t count, const float *dense,
-                              const uint64_t *keys, const size_t *key_offsets, float *probabilities,
-                              char *error, size_t error_size)
+static int score(const lanyard_model *model, size_t count, numbers dense, const uint64_t *keys,
+                 const size_t *key_offsets, float *probabilities, char *error, size_t error_size)
 {
     room *r;
     rt_error failure = {0};
@@ -615,4 +627,20 @@ PUBLIC int lanyard_score_keys(const lanyard_model *model, size_t count, const fl
     }
     rt_locale_leave(host);
     return tell(&failure, LANYARD_BAD_INPUT, error, error_size);
+}
+
+PUBLIC int lanyard_score_numbers(const lanyard_model *model, size_t count, const double *dense,
+                                 const uint64_t *keys, const size_t *key_offsets,
+                                 float *probabilities, char *error, size_t error_size)
+{
+    return score(model, count, (numbers){.long_ones = dense}, keys, key_offsets, probabilities,
+                 error, error_size);
+}
+
+PUBLIC int lanyard_score_keys(const lanyard_model *model, size_t count, const float *dense,
+                              const uint64_t *keys, const size_t *key_offsets, float *probabilities,
+                              char *error, size_t error_size)
+{
+    return score(model, count, (numbers){.short_ones = dense}, keys, key_offsets, probabilities,
+                 error, error_size);
 }

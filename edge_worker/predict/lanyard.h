@@ -108,7 +108,12 @@ int lanyard_score_lines_as(const lanyard_model *model, const char *const *order,
 
 /* The same of numbers. dense: count x dense_count, as read and transformed, before they are scaled.
  * keys: field << 56 | id, every sample's in ascending order of fields; those of sample i from
- * key_offsets[i] to key_offsets[i + 1], or one of every field where key_offsets is NULL. */
+ * key_offsets[i] to key_offsets[i + 1], or one of every field where key_offsets is NULL. The first
+ * takes dense features as they are read, the second those that 32 bits hold: a time of today does
+ * not fit there. */
+int lanyard_score_numbers(const lanyard_model *model, size_t count, const double *dense,
+                          const uint64_t *keys, const size_t *key_offsets, float *probabilities,
+                          char *error, size_t error_size);
 int lanyard_score_keys(const lanyard_model *model, size_t count, const float *dense,
                        const uint64_t *keys, const size_t *key_offsets, float *probabilities,
                        char *error, size_t error_size);

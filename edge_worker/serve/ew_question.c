@@ -30,6 +30,7 @@ struct ew_questions {
     ew_cells *cells;
     rt_schema schema;
     value *shared, *own; // of the context and of one candidate, by column
+    double *dense;       // of one candidate
     rt_bytes lists;      // cells that were arrays
     rt_json json;
     uint32_t *ranking;
@@ -48,8 +49,9 @@ rt_status ew_questions_create(ew_cells *cells, const rt_schema *schema, ew_quest
     q->schema = *schema;
     q->shared = rt_alloc(ew_cells_count(cells) + 1u, sizeof *q->shared);
     q->own = rt_alloc(ew_cells_count(cells) + 1u, sizeof *q->own);
+    q->dense = rt_alloc(schema->dense_count + 1u, sizeof *q->dense);
     rt_json_init(&q->json, 0);
-    if (!q->shared || !q->own) {
+    if (!q->shared || !q->own || !q->dense) {
         ew_questions_destroy(q);
         return RT_NO_MEMORY;
     }
@@ -65,6 +67,7 @@ void ew_questions_destroy(ew_questions *q)
     rt_bytes_fini(&q->lists);
     rt_free(q->ranking);
     rt_free(q->own);
+    rt_free(q->dense);
     rt_free(q->shared);
     rt_free(q);
 }
@@ -329,7 +332,7 @@ static rt_status take_json(ew_questions *q, const char *body, size_t size, uint3
 
 // Keys go to the table as they are: one of another field would be answered with its row.
 static rt_status check_numbers(const ew_questions *q, uint32_t candidate, const uint64_t *keys,
-                               const float *dense, rt_error *error)
+                               const double *dense, rt_error *error)
 {
     for (uint32_t f = 0; f < q->schema.field_count; f++)
         if (rt_key_field(keys[f]) != f)
@@ -337,28 +340,43 @@ static rt_status check_numbers(const ew_questions *q, uint32_t candidate, const 
                            "candidate %" PRIu32 ": key %" PRIu32 " is not one of field %" PRIu32,
                            candidate, f, f);
     for (uint32_t d = 0; d < q->schema.dense_count; d++)
-        if (!isfinite(dense[d]))
+        if (!isfinite((float)dense[d]))
             return rt_fail(error, RT_DATA,
                            "candidate %" PRIu32 ": dense feature %" PRIu32 " is not finite",
                            candidate, d);
     return RT_OK;
 }
 
+// Of 32 or of 64 bits each.
+static void read_dense(const char *bytes, uint32_t count, bool is_long, double *dense)
+{
+    float one;
+    if (is_long)
+        memcpy(dense, bytes, count * sizeof *dense);
+    for (uint32_t d = 0; !is_long && d < count; d++) {
+        memcpy(&one, bytes + d * sizeof one, sizeof one);
+        dense[d] = (double)one;
+    }
+}
+
 static rt_status take_binary(const ew_questions *q, const char *body, size_t size, uint32_t most,
                              rt_batch *batch, rt_error *error)
 {
     const uint32_t fields = q->schema.field_count, dense_count = q->schema.dense_count;
-    const size_t sample_bytes = fields * sizeof(uint64_t) + dense_count * sizeof(float);
     uint64_t keys[RT_FIELDS_MAX];
     ew_question_header header;
     if (size < sizeof header)
         return rt_fail(error, RT_DATA, "%zu bytes, expected a header of %zu", size, sizeof header);
     memcpy(&header, body, sizeof header);
-    if (header.magic != EW_QUESTION_MAGIC || header.field_count != fields ||
+    const bool is_long = header.magic == EW_QUESTION_LONG_MAGIC;
+    if ((header.magic != EW_QUESTION_MAGIC && !is_long) || header.field_count != fields ||
         header.dense_count != dense_count)
         return rt_fail(error, RT_DATA,
-                       "expected the bytes LYPQ, %" PRIu32 " fields and %" PRIu32 " dense features",
+                       "expected the bytes LYPQ or LYPD, %" PRIu32 " fields and %" PRIu32
+                       " dense features",
                        fields, dense_count);
+    const size_t dense_bytes = dense_count * (is_long ? sizeof(double) : sizeof(float));
+    const size_t sample_bytes = fields * sizeof(uint64_t) + dense_bytes;
     const rt_status wrong = header.count == 0 ? RT_DATA : RT_LIMIT;
     if (header.count == 0 || header.count > most)
         return rt_fail(error, wrong, "%" PRIu32 " candidates, expected 1 to %" PRIu32, header.count,
@@ -367,15 +385,14 @@ static rt_status take_binary(const ew_questions *q, const char *body, size_t siz
         return rt_fail(error, RT_DATA, "%zu bytes, expected %zu", size,
                        sizeof header + header.count * sample_bytes);
     const char *key_bytes = body + sizeof header;
-    const char *dense_bytes = key_bytes + header.count * fields * sizeof(uint64_t);
+    const char *first = key_bytes + header.count * fields * sizeof(uint64_t);
     for (uint32_t i = 0; i < header.count; i++) {
-        const float *dense =
-            (const float *)(const void *)(dense_bytes + i * dense_count * sizeof(float));
+        read_dense(first + i * dense_bytes, dense_count, is_long, q->dense);
         memcpy(keys, key_bytes + i * fields * sizeof *keys, fields * sizeof *keys);
-        const rt_status status = check_numbers(q, i, keys, dense, error);
+        const rt_status status = check_numbers(q, i, keys, q->dense, error);
         if (status)
             return status;
-        if (rt_batch_append(batch, 0, dense, keys, fields))
+        if (rt_batch_append_read(batch, 0, q->dense, keys, fields))
             return rt_fail(error, RT_NO_MEMORY, "out of memory");
     }
     return RT_OK;

@@ -10,12 +10,14 @@
 #include "edge_worker/serve/ew_follower.h"
 #include "runtime/rt_json.h"
 
-#define EW_QUESTION_MAGIC 0x5150594cu // "LYPQ"
-#define EW_ANSWER_MAGIC 0x4150594cu   // "LYPA"
-#define EW_ANSWERS_MAGIC 0x4d50594cu  // "LYPM": of several labels
+#define EW_QUESTION_MAGIC 0x5150594cu      // "LYPQ"
+#define EW_QUESTION_LONG_MAGIC 0x4450594cu // "LYPD": dense features of 64 bits
+#define EW_ANSWER_MAGIC 0x4150594cu        // "LYPA"
+#define EW_ANSWERS_MAGIC 0x4d50594cu       // "LYPM": of several labels
 #define EW_QUESTION_ID_MAX 64u
 
-// Of a binary question; then keys (count x fields, u64), then dense features (count x dense, f32).
+// Of a binary question; then keys (count x fields, u64), then dense features (count x dense, f32 or,
+// of LYPD, f64).
 typedef struct {
     uint32_t magic, count, field_count, dense_count;
 } ew_question_header;

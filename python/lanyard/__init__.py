@@ -81,8 +81,9 @@ def _open():
     library.lanyard_score_lines_as.argtypes = [
         place, ctypes.POINTER(text), size, text, size, floats, size, ctypes.POINTER(size), _Told,
         place, text, size]
-    library.lanyard_score_keys.argtypes = [place, size, floats, ctypes.POINTER(ctypes.c_uint64),
-                                           place, floats, text, size]
+    library.lanyard_score_numbers.argtypes = [place, size, ctypes.POINTER(ctypes.c_double),
+                                              ctypes.POINTER(ctypes.c_uint64), place, floats, text,
+                                              size]
     return library
 
 
@@ -308,13 +309,13 @@ class Model:
         """The same of numbers: samples x dense features as they were read, after `transform`, and
         samples x fields, field << 56 | id."""
         keys = np.ascontiguousarray(keys, np.uint64)
-        dense = np.ascontiguousarray(dense, np.float32)
+        dense = np.ascontiguousarray(dense, np.float64)
         if keys.ndim != 2 or keys.shape[1] != self.field_count or \
                 dense.size != len(keys) * self.dense_count:
             raise ValueError(f"expected samples x {self.field_count} keys and samples x "
                              f"{self.dense_count} dense features")
         out = self._room(len(keys))
-        told = self._call(_lib().lanyard_score_keys, self._model, len(keys), _pointer(dense, ctypes.c_float),
+        told = self._call(_lib().lanyard_score_numbers, self._model, len(keys), _pointer(dense, ctypes.c_double),
                           _pointer(keys, ctypes.c_uint64), None, _pointer(out, ctypes.c_float))
         if told:
             warnings.warn(told, stacklevel=2)

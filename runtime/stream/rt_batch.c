@@ -15,6 +15,7 @@ void rt_batch_fini(rt_batch *batch)
     rt_free(batch->labels);
     rt_free(batch->weights);
     rt_free(batch->dense);
+    rt_free(batch->read);
     rt_free(batch->key_offsets);
     rt_free(batch->keys);
     rt_free(batch->bag_offsets);
@@ -49,23 +50,26 @@ rt_status rt_batch_reserve(rt_batch *batch, uint32_t sample_count, uint64_t key_
     if (sample_count > batch->sample_capacity || !batch->key_offsets) {
         uint32_t labels_capacity = batch->sample_capacity;
         uint32_t dense_capacity = batch->sample_capacity;
+        uint32_t read_capacity = batch->sample_capacity;
         uint32_t weights_capacity = batch->sample_capacity;
         uint32_t offsets_capacity = batch->sample_capacity ? batch->sample_capacity + 1 : 0;
         uint64_t want = rt_max_u64(sample_count, 16);
         if (rt_grow(&batch->labels, &labels_capacity, want, label_row) ||
             rt_grow(&batch->weights, &weights_capacity, want, label_row) ||
             rt_grow(&batch->dense, &dense_capacity, want, dense_row * sizeof(float)) ||
+            rt_grow(&batch->read, &read_capacity, want, dense_row * sizeof(double)) ||
             rt_grow(&batch->key_offsets, &offsets_capacity, want + 1, sizeof(uint32_t)))
             return RT_NO_MEMORY;
         uint64_t least = rt_min_u64(labels_capacity, dense_capacity);
         least = rt_min_u64(least, weights_capacity);
+        least = rt_min_u64(least, read_capacity);
         batch->sample_capacity = (uint32_t)rt_min_u64(least, offsets_capacity - 1);
     }
     return rt_grow(&batch->keys, &batch->key_capacity, key_count, sizeof(uint64_t));
 }
 
-rt_status rt_batch_append(rt_batch *batch, float label, const float *dense, const uint64_t *keys,
-                          uint32_t key_count)
+// One sample more, but for its dense features.
+static rt_status append(rt_batch *batch, float label, const uint64_t *keys, uint32_t key_count)
 {
     if (batch->sample_count == batch->sample_capacity ||
         (uint64_t)batch->key_count + key_count > batch->key_capacity) {
@@ -80,14 +84,35 @@ rt_status rt_batch_append(rt_batch *batch, float label, const float *dense, cons
         batch->labels[at] = label;
         batch->weights[at] = 1;
     }
-    if (batch->dense_count)
-        memcpy(batch->dense + (size_t)i * batch->dense_count, dense,
-               batch->dense_count * sizeof(float));
     if (key_count)
         memcpy(batch->keys + batch->key_count, keys, key_count * sizeof(uint64_t));
     batch->key_offsets[i] = batch->key_count;
     batch->key_count += key_count;
     batch->key_offsets[i + 1] = batch->key_count;
+    return RT_OK;
+}
+
+rt_status rt_batch_append(rt_batch *batch, float label, const float *dense, const uint64_t *keys,
+                          uint32_t key_count)
+{
+    const size_t first = (size_t)batch->sample_count * batch->dense_count;
+    const rt_status status = append(batch, label, keys, key_count);
+    for (uint32_t k = 0; !status && k < batch->dense_count; k++) {
+        batch->dense[first + k] = dense[k];
+        batch->read[first + k] = (double)dense[k];
+    }
+    return status;
+}
+
+rt_status rt_batch_append_read(rt_batch *batch, float label, const double *read,
+                               const uint64_t *keys, uint32_t key_count)
+{
+    const uint32_t i = batch->sample_count;
+    const rt_status status = append(batch, label, keys, key_count);
+    if (status || batch->dense_count == 0)
+        return status;
+    memcpy(batch->read + (size_t)i * batch->dense_count, read, batch->dense_count * sizeof *read);
+    rt_batch_round(batch, i);
     return RT_OK;
 }
 

@@ -10,6 +10,10 @@
 // bag i x fields + f, field f of sample i, has those from bag_offsets[bag] to bag_offsets[bag + 1],
 // each the place of a key in `keys`.
 //
+// Dense features are there twice: as they were read, and in the 32 bits that a model takes, which
+// rt_scale makes of them where they are far from zero: rounded alone, a time of today is a multiple
+// of 128 seconds.
+//
 // Of a weighted batch a sample counts `weight` times, and `label` is what of that has label 1: 0 or
 // the weight itself. A correction of what was trained before may have a weight of 0 and a label of
 // 1: one time label 1 in place of one time label 0 (rt_join.h).
@@ -46,6 +50,7 @@ typedef struct {
     float *labels;         // sample_count x label_count, 0 or 1
     float *weights;        // likewise, where it is weighted
     float *dense;          // sample_count x dense_count, row major
+    double *read;          // likewise, as they were read
     uint32_t *key_offsets; // sample_count + 1; keys of sample i: [key_offsets[i], key_offsets[i+1])
     uint64_t *keys;        // key_count
     uint32_t sample_capacity;
@@ -71,9 +76,19 @@ void rt_batch_begin(rt_batch *batch, uint32_t label_count, bool is_weighted);
 rt_status rt_batch_reserve(rt_batch *batch, uint32_t sample_count, uint64_t key_count);
 
 // Appends one sample of weight 1, with every label as given; dense has dense_count floats.
-// RT_NO_MEMORY: unchanged.
+// RT_NO_MEMORY: unchanged. append_read: of as many doubles.
 rt_status rt_batch_append(rt_batch *batch, float label, const float *dense, const uint64_t *keys,
                           uint32_t key_count);
+rt_status rt_batch_append_read(rt_batch *batch, float label, const double *read,
+                               const uint64_t *keys, uint32_t key_count);
+
+// The dense features of sample i, once `read` has them, in 32 bits.
+static inline void rt_batch_round(rt_batch *batch, uint32_t i)
+{
+    const size_t first = (size_t)i * batch->dense_count;
+    for (size_t at = first; at < first + batch->dense_count; at++)
+        batch->dense[at] = (float)batch->read[at];
+}
 
 // Labels and weights of sample i of a weighted batch; labels: label_count, NAN where absent.
 void rt_batch_set_labels(rt_batch *batch, uint32_t i, const float *labels, float weight);

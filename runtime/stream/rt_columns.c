@@ -215,7 +215,7 @@ static bool parse_label(const rt_columns *columns, const rt_columns_one *one, rt
     return true;
 }
 
-static bool parse_dense(const rt_columns_one *one, rt_cell value, float *dense_p)
+static bool parse_dense(const rt_columns_one *one, rt_cell value, double *dense_p)
 {
     double number = 0;
     uint32_t result = 0;
@@ -229,8 +229,8 @@ static bool parse_dense(const rt_columns_one *one, rt_cell value, float *dense_p
     }
     if (one->column.transform == RT_TRANSFORM_LOG1P)
         number = log1p(number > 0 ? number : 0);
-    *dense_p = (float)number;
-    return isfinite(*dense_p);
+    *dense_p = number;
+    return isfinite((float)number);
 }
 
 // Appends the keys of one cell: one for a missing value, else all that are distinct.

@@ -91,7 +91,7 @@ static __attribute__((noinline)) bool reject(const rt_criteo *criteo, const rt_l
 
 // The end of the integer at `at`; NULL when there is neither one nor an empty cell. No digit and no
 // tab stands at the end of a line, so nothing here runs past it.
-static inline const char *take_integer(const rt_criteo *criteo, const char *at, float *value_p)
+static inline const char *take_integer(const rt_criteo *criteo, const char *at, double *value_p)
 {
     bool is_negative = *at == '-';
     at += is_negative;
@@ -104,7 +104,7 @@ static inline const char *take_integer(const rt_criteo *criteo, const char *at, 
         return NULL;
     if (is_negative)
         value = 0;
-    *value_p = value < LOGS ? criteo->log1p[value] : (float)log1p((double)value);
+    *value_p = value < LOGS ? (double)criteo->log1p[value] : log1p((double)value);
     return at;
 }
 

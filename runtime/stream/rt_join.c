@@ -593,8 +593,9 @@ static void put(const rt_join_record *one, rt_batch *batch)
     const size_t keys = one->key_count * sizeof *batch->keys;
     memcpy(batch->keys + batch->key_count, one->payload, keys);
     if (batch->dense_count)
-        memcpy(batch->dense + (size_t)i * batch->dense_count, one->payload + keys,
-               batch->dense_count * sizeof *batch->dense);
+        memcpy(batch->read + (size_t)i * batch->dense_count, one->payload + keys,
+               batch->dense_count * sizeof *batch->read);
+    rt_batch_round(batch, i);
     put_labels(one, batch, i);
     batch->key_offsets[i] = batch->key_count;
     batch->key_count += one->key_count;

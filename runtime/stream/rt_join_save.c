@@ -7,7 +7,9 @@
 #include "runtime/wire/rt_fields.h"
 
 #define SAVE_MAGIC UINT32_C(0x4e494f4a) // "JOIN"
+// Dense features have 32 bits each, or, where those do not hold all that was read, 64.
 #define SAVE_VERSION 1u
+#define SAVE_VERSION_LONG 2u
 #define KEYS_MAX (1u << 16)
 
 void rt_join_remember(rt_join *join)
@@ -143,8 +145,35 @@ static int64_t known_at(const rt_join_record *one, uint64_t step)
     return one->known_ms;
 }
 
+static const double *dense_of(const rt_join_record *one)
+{
+    return (const double *)(const void *)(one->payload + one->key_count * sizeof(uint64_t));
+}
+
+// 32 bits hold its dense features.
+static bool is_short(const rt_join *join, const rt_join_record *one)
+{
+    for (uint32_t k = 0; one->payload && k < join->settings.dense_count; k++)
+        if ((double)(float)dense_of(one)[k] != dense_of(one)[k])
+            return false;
+    return true;
+}
+
+static void save_payload(const rt_join *join, const rt_join_record *one, bool is_long,
+                         rt_bytes *bytes)
+{
+    const uint32_t dense_count = join->settings.dense_count;
+    rt_bytes_put(bytes, one->payload, one->key_count * sizeof(uint64_t));
+    if (is_long)
+        rt_bytes_put(bytes, dense_of(one), dense_count * sizeof(double));
+    for (uint32_t k = 0; !is_long && k < dense_count; k++) {
+        const float value = (float)dense_of(one)[k];
+        rt_bytes_put(bytes, &value, sizeof value);
+    }
+}
+
 static void save_one(const rt_join *join, const rt_join_record *one, rt_join_state state,
-                     uint64_t step, rt_bytes *bytes)
+                     uint64_t step, bool is_long, rt_bytes *bytes)
 {
     const uint32_t flags = 1u * one->is_early | label_flags(join, one, step) |
                            4u * one->is_trained | 8u * one->is_unanswered;
@@ -158,25 +187,27 @@ static void save_one(const rt_join *join, const rt_join_record *one, rt_join_sta
     rt_bytes_put(bytes, &one->weight, sizeof one->weight);
     rt_bytes_put_u32(bytes, one->key_count);
     if (one->payload)
-        rt_bytes_put(bytes, one->payload,
-                     one->key_count * sizeof(uint64_t) +
-                         join->settings.dense_count * sizeof(float));
+        save_payload(join, one, is_long, bytes);
 }
 
 void rt_join_save(rt_join *join, uint64_t step, rt_bytes *bytes)
 {
     uint64_t count = 0;
+    bool is_long = false;
     pthread_mutex_lock(&join->lock);
-    for (uint32_t i = 0; i < join->record_count; i++)
-        count += state_at(&join->records[i], step) != GONE;
+    for (uint32_t i = 0; i < join->record_count; i++) {
+        const bool is_there = state_at(&join->records[i], step) != GONE;
+        count += is_there;
+        is_long |= is_there && !is_short(join, &join->records[i]);
+    }
     rt_bytes_put_u32(bytes, SAVE_MAGIC);
-    rt_bytes_put_u32(bytes, SAVE_VERSION);
+    rt_bytes_put_u32(bytes, is_long ? SAVE_VERSION_LONG : SAVE_VERSION);
     rt_bytes_put_u64(bytes, count);
     for (uint32_t i = 0; i < join->record_count; i++) {
         const rt_join_record *one = &join->records[i];
         const rt_join_state state = state_at(one, step);
         if (state != GONE)
-            save_one(join, one, state, step, bytes);
+            save_one(join, one, state, step, is_long, bytes);
     }
     pthread_mutex_unlock(&join->lock);
 }
@@ -193,7 +224,31 @@ void rt_join_settle(rt_join *join, uint64_t step)
     pthread_mutex_unlock(&join->lock);
 }
 
-static rt_status read_one(rt_join *join, rt_reader *bytes, rt_join_record *one)
+// RT_DATA: it is cut short.
+static rt_status read_payload(const rt_join *join, bool is_long, rt_reader *bytes,
+                              rt_join_record *one)
+{
+    const uint32_t dense_count = join->settings.dense_count;
+    const size_t keys = one->key_count * sizeof(uint64_t);
+    one->payload = rt_alloc(keys + dense_count * sizeof(double) + 1, 1);
+    if (!one->payload)
+        return RT_NO_MEMORY;
+    if (!rt_reader_get(bytes, one->payload, one->key_count, sizeof(uint64_t)))
+        return RT_DATA;
+    if (is_long)
+        return rt_reader_get(bytes, one->payload + keys, dense_count, sizeof(double)) ? RT_OK
+                                                                                      : RT_DATA;
+    for (uint32_t k = 0; k < dense_count; k++) {
+        float value = 0;
+        if (!rt_reader_get(bytes, &value, 1, sizeof value))
+            return RT_DATA;
+        const double read = (double)value;
+        memcpy(one->payload + keys + k * sizeof read, &read, sizeof read);
+    }
+    return RT_OK;
+}
+
+static rt_status read_one(rt_join *join, bool is_long, rt_reader *bytes, rt_join_record *one)
 {
     *one = (rt_join_record){.id = rt_reader_u64(bytes), .doubted = RT_JOIN_NEVER};
     one->time_ms = (int64_t)rt_reader_u64(bytes);
@@ -221,16 +276,7 @@ static rt_status read_one(rt_join *join, rt_reader *bytes, rt_join_record *one)
         return RT_DATA;
     if (one->is_early)
         return RT_OK;
-    const size_t size =
-        one->key_count * sizeof(uint64_t) + join->settings.dense_count * sizeof(float);
-    const void *payload = rt_reader_take(bytes, size, 1);
-    if (!payload)
-        return RT_DATA;
-    one->payload = rt_alloc(size + 1, 1);
-    if (!one->payload)
-        return RT_NO_MEMORY;
-    memcpy(one->payload, payload, size);
-    return RT_OK;
+    return read_payload(join, is_long, bytes, one);
 }
 
 // Ready ones go into their queue by turn.
@@ -294,11 +340,11 @@ static rt_status put_back(rt_join *join, rt_join_record *one)
     return RT_OK;
 }
 
-static rt_status load_records(rt_join *join, uint64_t count, rt_reader *bytes)
+static rt_status load_records(rt_join *join, uint64_t count, bool is_long, rt_reader *bytes)
 {
     for (uint64_t i = 0; i < count; i++) {
         rt_join_record one;
-        rt_status status = read_one(join, bytes, &one);
+        rt_status status = read_one(join, is_long, bytes, &one);
         if (!status)
             status = put_back(join, &one);
         rt_free(one.payload); // what the join did not take over
@@ -314,11 +360,12 @@ rt_status rt_join_load(rt_join *join, rt_reader *bytes, rt_error *error)
     const bool is_ours = rt_reader_u32(bytes) == SAVE_MAGIC;
     const uint32_t version = rt_reader_u32(bytes);
     const uint64_t count = rt_reader_u64(bytes);
+    const bool is_long = version == SAVE_VERSION_LONG;
     rt_status status = RT_DATA;
-    if (is_ours && version > SAVE_VERSION)
-        return rt_fail_format(error, "what waits (stream.join)", version, SAVE_VERSION, NULL);
-    if (is_ours && version == SAVE_VERSION && !bytes->failed)
-        status = load_records(join, count, bytes);
+    if (is_ours && version > SAVE_VERSION_LONG)
+        return rt_fail_format(error, "what waits (stream.join)", version, SAVE_VERSION_LONG, NULL);
+    if (is_ours && (is_long || version == SAVE_VERSION) && !bytes->failed)
+        status = load_records(join, count, is_long, bytes);
     if (status == RT_NO_MEMORY)
         return rt_fail(error, status, "out of memory for a join");
     if (status)

@@ -114,8 +114,8 @@ static bool take_dense(parser *p, uint64_t feature, double value, rt_line_sample
         return rt_line_reject(problem, "index %" PRIu64 " stands twice",
                               (feature + p->config.index_first));
     p->seen[feature] = p->line;
-    sample->dense[feature] = (float)value;
-    return isfinite(sample->dense[feature]) ||
+    sample->dense[feature] = value;
+    return isfinite((float)value) ||
            rt_line_reject(problem, "index %" PRIu64 ": expected a number that fits 32 bits",
                           (feature + p->config.index_first));
 }

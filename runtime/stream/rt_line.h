@@ -47,7 +47,7 @@ typedef struct {
     int64_t arrival_ms; // as kept with the line; 0: it is not. Of events and outcomes alone, as:
     uint64_t origin;    // who sent it; 0: not known
     bool is_word;       // time_ms is what its sender says, not when it came
-    float *dense;       // schema's dense_count
+    double *dense;      // schema's dense_count, each within what 32 bits hold
     uint64_t *keys;     // room for schema's keys_per_sample_max
 } rt_line_sample;
 

@@ -23,6 +23,20 @@ void rt_schema_output_name(const rt_schema *schema, uint32_t output, char name[R
         snprintf(name, RT_NAME_MAX, "%s", schema->label_names[output]);
 }
 
+void rt_parser_dense_name(const rt_stream_config *config, uint32_t feature, char name[RT_NAME_MAX])
+{
+    const rt_table_config *table = &config->table;
+    snprintf(name, RT_NAME_MAX, "I%" PRIu32, feature + 1);
+    if (config->format == RT_FORMAT_LIBSVM)
+        snprintf(name, RT_NAME_MAX, "index %" PRIu64, config->libsvm.index_first + feature);
+    if (!rt_format_has(config->format, RT_HAS_COLUMNS))
+        return;
+    for (uint32_t i = 0, dense = 0; i < table->column_count; i++)
+        if (table->columns[i].kind == RT_COLUMN_DENSE && dense++ == feature &&
+            table->columns[i].name[0])
+            snprintf(name, RT_NAME_MAX, "%s", table->columns[i].name);
+}
+
 rt_status rt_parser_complete(const rt_stream_config *config, rt_schema *schema, rt_error *error)
 {
     schema->label_count = rt_config_label_count(config);

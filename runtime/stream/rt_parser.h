@@ -48,6 +48,9 @@ rt_status rt_parser_open(const rt_stream_config *config, const rt_parser_ops **o
 // fields share tables. RT_CONFIG: as rt_tables_find.
 rt_status rt_parser_complete(const rt_stream_config *config, rt_schema *schema, rt_error *error);
 
+// What people call a dense feature: the name of its column, I1 of Criteo's format, an index.
+void rt_parser_dense_name(const rt_stream_config *config, uint32_t feature, char name[RT_NAME_MAX]);
+
 // What the samples of a configuration hold, without a source: rt_stream_read_schema for who reads
 // no stream.
 rt_status rt_parser_read_schema(const rt_stream_config *config, uint64_t seed, rt_schema *schema,

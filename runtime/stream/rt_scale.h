@@ -4,6 +4,10 @@
 // what is known with it (features only, no labels). They follow from the batches alone, so the same
 // stream gives the same bits on any machine. A model is of use only with the numbers that its last
 // batch was scaled by: they are saved with it. One owner, no locking; memory is taken by create.
+//
+// A feature that is far from zero (a time, the count of a meter: farther than some thousand times
+// what its values differ by) has an offset, which is taken off in 64 bits, before it is rounded to
+// 32. It is chosen by the first batch that has more than one value, and stays.
 #ifndef RT_SCALE_H
 #define RT_SCALE_H
 
@@ -11,7 +15,7 @@
 #include "runtime/stream/rt_batch.h"
 
 #define RT_SCALE_LIMIT 10.0f // deviations from the mean; what is further away counts as that far
-#define RT_SCALE_TENSORS 2u  // rt_scale_tensors
+#define RT_SCALE_TENSORS 3u  // rt_scale_tensors, at most
 
 typedef struct rt_scale rt_scale;
 
@@ -19,13 +23,14 @@ typedef struct rt_scale rt_scale;
 rt_status rt_scale_create(uint32_t dense_count, uint32_t sample_count_max, rt_scale **scale_p);
 void rt_scale_destroy(rt_scale *scale); // also NULL
 
-// Learns the features of a batch of the same dense_count. A value beyond RT_SCALE_LIMIT deviations
+// Learns the features of a batch of the same dense_count, whose dense become what was read less the
+// offsets. A value beyond RT_SCALE_LIMIT deviations
 // of the samples before, or far beyond the batch's own spread where they have none, enters as that
 // far: one wild value does not drown the others.
-void rt_scale_learn(rt_scale *scale, const rt_batch *batch);
+void rt_scale_learn(rt_scale *scale, rt_batch *batch);
 
-// x becomes (x - mean) * factor, in 32 bits, within RT_SCALE_LIMIT; 0 where factor is 0 (all values
-// were the same). Returns how many were beyond the limit.
+// What was read becomes x, less the offset in 64 bits, and that (x - mean) * factor, in 32, within
+// RT_SCALE_LIMIT; 0 where factor is 0 (all values were the same). Returns how many were beyond the limit.
 uint64_t rt_scale_apply(rt_scale *scale, rt_batch *batch);
 uint64_t rt_scale_clipped(const rt_scale *scale); // of all batches
 uint64_t rt_scale_samples(const rt_scale *scale); // learnt
@@ -38,9 +43,13 @@ void rt_scale_copy(const rt_scale *scale, rt_scale *copy);
 void rt_scale_save(const rt_scale *scale, rt_bytes *bytes);
 rt_status rt_scale_load(rt_scale *scale, rt_reader *reader, rt_error *error);
 
-// What a saved model needs, RT_SCALE_TENSORS arrays of dense_count values: "scale.mean" and
-// "scale.factor". They point into scale.
-void rt_scale_tensors(const rt_scale *scale, rt_tensor tensors[RT_SCALE_TENSORS]);
+// What a saved model needs: arrays of dense_count values, "scale.mean" and "scale.factor"; where
+// features have offsets, "scale.mean_less_offset", "scale.factor" and "scale.offset", of two rows
+// that add up to it. Returns how many arrays; they point into scale.
+uint32_t rt_scale_tensors(const rt_scale *scale, rt_tensor tensors[RT_SCALE_TENSORS]);
+
+// Whether all samples so far had the one value of a feature, and which; false before the first.
+bool rt_scale_is_one(const rt_scale *scale, uint32_t feature, double *value_p);
 
 // A scale that only applies what tensors hold. RT_DATA: they lack it, or have it of another
 // dense_count, or not finite. RT_NO_MEMORY.

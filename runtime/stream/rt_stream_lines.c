@@ -168,7 +168,7 @@ static bool parse(rt_stream *stream, const rt_line *line, rt_batch *batch)
     uint32_t i = batch->sample_count;
     rt_line_sample sample;
     sample.is_label_odd = false;
-    sample.dense = batch->dense + (size_t)i * batch->dense_count;
+    sample.dense = batch->read + (size_t)i * batch->dense_count;
     sample.keys = batch->keys + batch->key_count;
     if (RT_UNLIKELY(stream->joined != NULL)) {
         sample.dense = stream->last.dense;
@@ -188,6 +188,7 @@ static bool parse(rt_stream *stream, const rt_line *line, rt_batch *batch)
         rt_batch_set_labels(batch, i, sample.labels, sample.weight);
     else
         batch->labels[i] = sample.label;
+    rt_batch_round(batch, i);
     batch->key_offsets[i] = batch->key_count;
     batch->key_count += sample.key_count;
     batch->key_offsets[i + 1] = batch->key_count;
@@ -204,7 +205,8 @@ static void keep_place(const rt_stream *stream, rt_batch *batch)
     batch->labels[(size_t)i * batch->label_count] = NAN;
     batch->key_offsets[i] = batch->key_count;
     for (uint32_t k = 0; k < dense_count; k++)
-        batch->dense[(size_t)i * dense_count + k] = 0;
+        batch->read[(size_t)i * dense_count + k] = 0;
+    rt_batch_round(batch, i);
     for (uint32_t f = 0; f < stream->schema.field_count; f++)
         batch->keys[batch->key_count++] = rt_key(f, RT_ID_MISSING);
     batch->key_offsets[i + 1] = batch->key_count;

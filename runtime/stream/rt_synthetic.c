@@ -227,7 +227,7 @@ static uint64_t draw_id(const field *one, uint64_t random, bool in_cluster, uint
 }
 
 // Writes one sample and returns its first label's logit, noise included but without the bias.
-static int64_t draw_sample(const rt_synthetic *synthetic, uint64_t number, float *dense_out,
+static int64_t draw_sample(const rt_synthetic *synthetic, uint64_t number, double *dense_out,
                            uint64_t *keys, int64_t *dense_effects)
 {
     const rt_shape *shape = synthetic->shape;
@@ -256,7 +256,7 @@ static int64_t draw_sample(const rt_synthetic *synthetic, uint64_t number, float
     *dense_effects = 0;
     for (uint32_t i = 0; i < shape->dense_count; i++) {
         bits = i % 8 ? bits >> 8 : rt_random_u64(&random);
-        dense_out[i] = synthetic->dense[i].values[bits & 0xff];
+        dense_out[i] = (double)synthetic->dense[i].values[bits & 0xff];
         *dense_effects += synthetic->dense[i].effects[bits & 0xff];
     }
     return logit + *dense_effects;
@@ -286,7 +286,7 @@ static rt_status calibrate(rt_synthetic *synthetic, uint32_t label, double base_
     int64_t *logits = rt_alloc(CALIBRATION_SAMPLES, sizeof *logits);
     if (!logits)
         return RT_NO_MEMORY;
-    float dense_out[RT_SHAPE_DENSE_MAX];
+    double dense_out[RT_SHAPE_DENSE_MAX];
     uint64_t keys[RT_SHAPE_FIELDS_MAX];
     int64_t dense_effects;
     synthetic->base = rt_mix(CALIBRATION_SEED);
@@ -409,8 +409,9 @@ void rt_synthetic_fill(rt_synthetic *synthetic, rt_batch *batch, uint32_t sample
         int64_t dense_effects;
         const uint64_t *keys = batch->keys + batch->key_count;
         const int64_t logit =
-            draw_sample(synthetic, synthetic->position, batch->dense + (size_t)i * dense_count,
+            draw_sample(synthetic, synthetic->position, batch->read + (size_t)i * dense_count,
                         batch->keys + batch->key_count, &dense_effects);
+        rt_batch_round(batch, i);
         put_labels(synthetic, synthetic->position++, keys, logit, dense_effects, batch, i);
         batch->key_offsets[i] = batch->key_count;
         batch->key_count += field_count;

@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static bool parse(void *criteo, const rt_line *line, rt_line_problem *problem)
 {
-    float dense[RT_CRITEO_DENSE];
+    double dense[RT_CRITEO_DENSE];
     uint64_t keys[RT_CRITEO_FIELDS];
     rt_line_sample sample = {.dense = dense, .keys = keys};
     if (!rt_criteo_parse(criteo, line, &sample, problem))

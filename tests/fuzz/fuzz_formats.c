@@ -16,7 +16,7 @@ typedef struct {
     const rt_parser_ops *ops;
     void *parser;
     rt_schema schema;
-    float *dense;
+    double *dense;
     uint64_t *keys;
 } target;
 
@@ -70,7 +70,7 @@ static void check_sample(const target *t, const rt_line_sample *sample)
     uint32_t field = 0;
     rt_assert(sample->label == 0 || sample->label == 1);
     for (uint32_t i = 0; i < t->schema.dense_count; i++)
-        rt_assert(isfinite(sample->dense[i]));
+        rt_assert(isfinite((float)sample->dense[i]));
     rt_assert(!t->schema.has_weights || (sample->weight >= 0 && sample->weight <= 1e6f));
     rt_assert(sample->key_count <= t->schema.keys_per_sample_max);
     for (uint32_t i = 0; i < sample->key_count; i++) {

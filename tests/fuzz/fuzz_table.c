@@ -54,7 +54,7 @@ static void check_sample(const rt_line_sample *sample)
 
 static bool parse(void *table, const rt_line *line, rt_line_problem *problem)
 {
-    float dense[2];
+    double dense[2];
     uint64_t keys[1 + VALUES_MAX];
     rt_line_sample sample = {.dense = dense, .keys = keys};
     if (!rt_table_parse(table, line, &sample, problem))

@@ -11,7 +11,7 @@
   check_answers.py shared OUT ROWS                       of a run on `history` rows: its rows, its columns
 
 FORMAT: criteo, avazu, movielens, history (of items, in the table of item), graph (a node of
-4 classes, 3 neighbours, and theirs), labels (two labels, either may be missing). numpy's side is tools/read_model.py and the parsing here: none of
+4 classes, 3 neighbours, and theirs), labels (two labels, either may be missing, and a time). numpy's side is tools/read_model.py and the parsing here: none of
 lanyard's own code. Status 1, and a line that says why, where two differ by more than 1e-6.
 """
 import ctypes
@@ -70,7 +70,7 @@ def make(kind, path, count, first):
                 user, item = r[0] % 40, r[1] % 30
                 click, buy = int(mix(user * 3 + item) % 3 == 0), int(mix(item * 5) % 4 == 0)
                 cells = ["" if r[2] % 9 == 0 else str(click), f"u{user}", f"i{item}",
-                         f"{r[3] % 100 / 8}", "" if r[4] % 3 == 0 else str(buy)]
+                         f"{1764000000 + r[3] % 7200 / 8}", "" if r[4] % 3 == 0 else str(buy)]
                 file.write(",".join(cells) + "\n")
             elif kind == "graph":
                 node = r[0] % 90
@@ -152,7 +152,7 @@ class Rows:
             self.labels = [int(int(row[2]) >= 4) for row in rows]
             self.cells = {"user": [int(row[0]) for row in rows], "item": [int(row[1]) for row in rows]}
             ids = [[int(cell) for cell in row[:2]] for row in rows]
-        self.dense = np.array(dense, np.float64).astype(np.float32).reshape(len(rows), -1)
+        self.dense = np.array(dense, np.float64).reshape(len(rows), -1)
         self.keys = np.array([[f << 56 | number for f, number in enumerate(row)] for row in ids],
                              np.uint64)
 
@@ -205,9 +205,10 @@ class Server:
             out += p
         return np.array(out)
 
-    def predict_binary(self, rows):
-        head = np.array([0x5150594C, len(rows.lines[:500]), rows.keys.shape[1], rows.dense.shape[1]], "<u4")
-        body = head.tobytes() + rows.keys[:500].tobytes() + rows.dense[:500].tobytes()
+    def predict_binary(self, rows, kind):
+        """kind: of the dense features, "<f4" or "<f8"."""
+        head = np.array([0x5150594C if kind == "<f4" else 0x4450594C, len(rows.lines[:500]), rows.keys.shape[1], rows.dense.shape[1]], "<u4")
+        body = head.tobytes() + rows.keys[:500].tobytes() + rows.dense[:500].astype(kind).tobytes()
         answer = self.ask("/predict.bin", body, "application/octet-stream")
         magic, count = (int(number) for number in np.frombuffer(answer, "<u4", 2))
         labels, at = (int(np.frombuffer(answer, "<u4", 1, 24)[0]), 32) if magic == 0x4D50594C else (1, 24)
@@ -259,7 +260,10 @@ def same(lanyard, library, model, kind, path):
         binary = 0
         if isinstance(rows.keys, np.ndarray):
             binary = len(want[:500])
-            compare("serve, binary", server.predict_binary(rows), want[:500])
+            compare("serve, binary", server.predict_binary(rows, "<f8"), want[:500])
+            if kind != "labels":  # 32 bits hold no time
+                compare("serve, binary of 32 bits", server.predict_binary(rows, "<f4"), want[:500])
+                binary *= 2
         asked = json.loads(server.ask("/metrics"))
         if asked["candidates"] != len(want) + binary or asked["refused"]:
             sys.exit(f"metrics count something else: {asked}")

@@ -198,6 +198,52 @@ static void one_wild_value(void **state)
     }
 }
 
+static double loss_of(const char *out)
+{
+    cJSON *json = summary_of(out);
+    const double loss = number(json, "logloss_last_fifth");
+    cJSON_Delete(json);
+    return loss;
+}
+
+// The label follows the first number, a time; the second is the same in all lines.
+static void write_times(const char *name, uint64_t from)
+{
+    char path[400];
+    snprintf(path, sizeof path, "%s/%s", run_folder(), name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    for (uint32_t i = 1; i <= 6144; i++) {
+        const uint32_t x = i * 2654435761u >> 25, noise = i * 40503u >> 3 & 7;
+        fprintf(file, "%u,%.1f,%.1f,u%u,i%u\n", x + noise > 96, (double)(from + x) + 0.5,
+                (double)from, i * 7 % 101, i % 53);
+    }
+    assert_int_equal(fclose(file), 0);
+}
+
+// 128 s, all that 32 bits tell apart of a time of today; and a feature that tells nothing is named.
+static void a_time_of_two_minutes(void **state)
+{
+    (void)state;
+    process p;
+    char files[400];
+    write_times("near.csv", 0);
+    snprintf(files, sizeof files, "stream.files=%s/near.csv", run_folder());
+    up(&p, "near", NULL, (const char *const[]){TABLE, files, NULL});
+    process_fini(&p);
+    write_times("far.csv", 1764000000);
+    snprintf(files, sizeof files, "stream.files=%s/far.csv", run_folder());
+    up(&p, "far", NULL, (const char *const[]){TABLE, files, NULL});
+    run_must_say(&p, "dense feature z was 1764000000 in all of the first 1024 samples");
+    assert_null(strstr(p.text, "dense feature x"));
+    process_fini(&p);
+    if (!(fabs(loss_of("far") - loss_of("near")) < 1e-3 && loss_of("far") < 0.35))
+        fail_msg("log loss %g far from zero, %g near it", loss_of("far"), loss_of("near"));
+    up(&p, "none", NULL, (const char *const[]){TABLE, files, "stream.dense_scaling=none", NULL});
+    run_must_say(&p, "dense feature x has values up to 1.764e+09");
+    process_fini(&p);
+}
+
 static void eval(process *p, const char *model, const char *const *sets, int want)
 {
     run_start(p, (const char *const[]){"eval", run_path(model), "--json", NULL}, sets);
@@ -363,5 +409,5 @@ static void another_program_predicts_the_same(void **state)
 }
 
 TEST_MAIN(TEST_SLOW(another_program_predicts_the_same, 240), TEST(rare_positives),
-          TEST_SLOW(no_batch_overshoots, 120), TEST(one_wild_value),
+          TEST_SLOW(no_batch_overshoots, 120), TEST(one_wild_value), TEST(a_time_of_two_minutes),
           TEST(the_scale_is_part_of_the_model))

@@ -94,8 +94,8 @@ static void put_scale(rt_json *json, const rt_config *config, fault which)
     assert_int_equal(rt_stream_read_schema(&config->stream, config->seed, &schema, NULL), RT_OK);
     assert_int_equal(rt_scale_create(schema.dense_count - (which == SHORT_SCALE), 1, &scale),
                      RT_OK);
-    rt_scale_tensors(scale, tensors);
-    assert_int_equal(rt_tensors_encode(tensors, RT_SCALE_TENSORS, &bytes), RT_OK);
+    const uint32_t count = rt_scale_tensors(scale, tensors);
+    assert_int_equal(rt_tensors_encode(tensors, count, &bytes), RT_OK);
     put_part(json, "scale.bin", bytes.data, which == TORN_SCALE ? 5 : bytes.size, NOTHING);
     rt_scale_destroy(scale);
     rt_bytes_fini(&bytes);

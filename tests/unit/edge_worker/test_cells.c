@@ -354,6 +354,32 @@ static void binary_questions_have_numbers(void **state)
     end_asking(&a);
 }
 
+// With 64 bits what was read is what was asked.
+static void a_binary_question_of_64_bits(void **state)
+{
+    struct {
+        ew_question_header header;
+        uint64_t keys[2];
+        double price;
+    } body = {{EW_QUESTION_LONG_MAGIC, 1, 2, 1}, {rt_key(0, 5), rt_key(1, 6)}, 1764000000.25};
+    asking a = ask_about(table);
+    (void)state;
+    assert_int_equal(ew_question_take(a.questions, (const char *)&body, sizeof body, true, MOST,
+                                      &a.batch, &a.question, &a.error),
+                     RT_OK);
+    assert_true(a.batch.read[0] == 1764000000.25);
+    body.price = 1e39;
+    assert_int_equal(ew_question_take(a.questions, (const char *)&body, sizeof body, true, MOST,
+                                      &a.batch, &a.question, &a.error),
+                     RT_DATA);
+    assert_non_null(strstr(a.error.text, "candidate 0: dense feature 0 is not finite"));
+    assert_int_equal(ew_question_take(a.questions, (const char *)&body, sizeof body - 4, true, MOST,
+                                      &a.batch, &a.question, &a.error),
+                     RT_DATA);
+    assert_non_null(strstr(a.error.text, "36 bytes, expected 40"));
+    end_asking(&a);
+}
+
 static void questions_that_are_none(void **state)
 {
     asking a = ask_about(table);
@@ -394,5 +420,5 @@ static void questions_that_are_none(void **state)
 }
 
 TEST_MAIN(TEST(questions_in_json), TEST(questions_as_lines_of_json), TEST(questions_that_are_none),
-          TEST(binary_questions_have_numbers), TEST(a_table), TEST(what_a_question_has_to_say),
-          TEST(criteo_and_the_generator))
+          TEST(a_binary_question_of_64_bits), TEST(binary_questions_have_numbers), TEST(a_table),
+          TEST(what_a_question_has_to_say), TEST(criteo_and_the_generator))

@@ -13,7 +13,7 @@
 typedef struct {
     rt_table *table;
     rt_schema schema;
-    float dense[8];
+    double dense[8];
     uint64_t keys[64];
     rt_line_sample sample;
     rt_line_problem problem;
@@ -187,9 +187,9 @@ static void expect_dense(fixture *f, const char *cell)
     sprintf(line, "1,%s,", cell);
     if (!parse(f, line))
         fail_msg("%s: %s", cell, f->problem.text);
-    const float want = (float)strtod(cell, NULL);
+    const double want = strtod(cell, NULL);
     if (memcmp(&f->dense[0], &want, sizeof want) != 0)
-        fail_msg("%s: got %.9g, want %.9g", cell, f->dense[0], want);
+        fail_msg("%s: got %.17g, want %.17g", cell, f->dense[0], want);
 }
 
 static void numbers_agree_with_strtod(void **state)
