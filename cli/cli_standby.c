@@ -33,8 +33,7 @@ static void move_address(char *address, size_t size, const char *from, const cha
         !rt_address_split(from, before, sizeof before, &unused) ||
         !rt_address_split(to, after, sizeof after, &unused) || strcmp(host, before) != 0)
         return;
-    const bool is_ipv6 = strchr(after, ':') != NULL;
-    snprintf(address, size, is_ipv6 ? "[%s]:%u" : "%s:%u", after, port);
+    (void)rt_address_join(after, port, address, size);
 }
 
 void cli_move_to_standby(rt_config *config)

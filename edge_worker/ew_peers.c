@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/config/rt_address.h"
+
 #define STRANGERS_MAX 64 // of their messages, per receive
 #define NS_PER_S 1e9
 
@@ -12,9 +14,8 @@
 rt_status ew_peers_listen(ew_peers *peers, const rt_transport_ops *ops, rt_transport *transport,
                           const ew_peers_config *config, rt_error *error)
 {
-    char who[32], given[RT_NAME_MAX + 2] = "";
+    char who[32], host[RT_NAME_MAX], given[RT_NAME_MAX + 4] = "";
     const rt_config *run = config->config;
-    const char *host = rt_config_host_of_worker(run, config->rank);
     if (!rt_dispatch_is_mutual(&run->dispatch))
         return RT_OK;
     *peers = (ew_peers){.ops = ops,
@@ -24,8 +25,8 @@ rt_status ew_peers_listen(ew_peers *peers, const rt_transport_ops *ops, rt_trans
                                    .self = rt_peer(RT_ROLE_WORKER, config->rank),
                                    .identity = config->identity}};
     rt_peer_name(peers->guests.self, who);
-    if (host[0])
-        snprintf(given, sizeof given, "%s:0", host);
+    if (rt_address_host(rt_config_host_of_worker(run, config->rank), host, sizeof host) && host[0])
+        (void)rt_address_join(host, 0, given, sizeof given);
     rt_door door = {.config = run,
                     .who = who,
                     .given = given,

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -27,6 +28,43 @@ static bool stands_for_all(const char *bound)
     return false;
 }
 
+bool rt_address_is_six(const char *host)
+{
+    struct in6_addr number;
+    char text[INET6_ADDRSTRLEN];
+    const size_t length = strcspn(host, "%"); // a scope follows
+    if (length >= sizeof text)
+        return false;
+    memcpy(text, host, length);
+    text[length] = '\0';
+    return inet_pton(AF_INET6, text, &number) == 1;
+}
+
+const char *rt_address_form(const char *address)
+{
+    const char *colon = strchr(address, ':');
+    if (colon && strchr(colon + 1, ':'))
+        return "\"HOST:PORT\", a number of IPv6 in brackets: \"[::1]:7301\"";
+    return "\"HOST:PORT\"";
+}
+
+bool rt_address_host(const char *place, char *host, size_t size)
+{
+    const size_t length = strlen(place);
+    const bool has_brackets = length > 1 && place[0] == '[' && place[length - 1] == ']';
+    if (length >= size)
+        return false;
+    memcpy(host, place + has_brackets, length - 2 * has_brackets);
+    host[length - 2 * has_brackets] = '\0';
+    return true;
+}
+
+bool rt_address_join(const char *host, uint32_t port, char *address, size_t size)
+{
+    const int length = snprintf(address, size, strchr(host, ':') ? "[%s]:%u" : "%s:%u", host, port);
+    return length >= 0 && (size_t)length < size;
+}
+
 bool rt_address_split(const char *address, char *host, size_t size, uint32_t *port_p)
 {
     const char *begin = address;
@@ -39,15 +77,15 @@ bool rt_address_split(const char *address, char *host, size_t size, uint32_t *po
     if (digits == 0 || digits > 5 || end[1 + digits] != '\0' || atoi(end + 1) > UINT16_MAX)
         return false;
     *port_p = (uint32_t)atoi(end + 1);
-    if (*begin == '[' && end[-1] == ']') {
-        begin++;
-        end--;
-    }
+    const bool has_brackets = *begin == '[' && end[-1] == ']';
+    begin += has_brackets;
+    end -= has_brackets;
     if (end <= begin || (size_t)(end - begin) >= size)
         return false;
     memcpy(host, begin, (size_t)(end - begin));
     host[end - begin] = '\0';
-    return true;
+    // The last group of an IPv6 address is no port.
+    return has_brackets || !strchr(host, ':') || rt_address_is_six(host);
 }
 
 static bool is_loopback(const struct sockaddr *address)
@@ -84,9 +122,25 @@ bool rt_address_is_loopback(const char *address)
 
 static bool write_address(const char *host, uint32_t port, char *address, size_t size)
 {
-    const char *const format = strchr(host, ':') ? SCHEME "[%s]:%u" : SCHEME "%s:%u";
-    const int length = snprintf(address, size, format, host, port);
-    return length >= 0 && (size_t)length < size;
+    const size_t scheme = strlen(SCHEME);
+    if (size <= scheme)
+        return false;
+    memcpy(address, SCHEME, scheme);
+    return rt_address_join(host, port, address + scheme, size - scheme);
+}
+
+// How good an address is for who listens at an interface; 0: none of ours.
+static int worth_of(const struct ifaddrs *one)
+{
+    struct sockaddr_in6 six;
+    if (!one->ifa_addr)
+        return 0;
+    if (one->ifa_addr->sa_family == AF_INET)
+        return 3;
+    if (one->ifa_addr->sa_family != AF_INET6)
+        return 0;
+    memcpy(&six, one->ifa_addr, sizeof six);
+    return IN6_IS_ADDR_LINKLOCAL(&six.sin6_addr) ? 1 : 2;
 }
 
 // The names of this machine's interfaces, for the error about one that is not there.
@@ -95,9 +149,12 @@ static void list_interfaces(const struct ifaddrs *all, char *text, size_t size)
     size_t used = 0;
     *text = '\0';
     for (const struct ifaddrs *one = all; one && used < size; one = one->ifa_next) {
-        const char *comma = used ? ", " : "";
-        if (one->ifa_addr && one->ifa_addr->sa_family == AF_INET)
-            used += (size_t)snprintf(text + used, size - used, "%s%s", comma, one->ifa_name);
+        bool is_new = worth_of(one) > 0;
+        for (const struct ifaddrs *before = all; before != one && is_new; before = before->ifa_next)
+            is_new = worth_of(before) == 0 || strcmp(before->ifa_name, one->ifa_name) != 0;
+        if (is_new)
+            used +=
+                (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", one->ifa_name);
     }
 }
 
@@ -116,12 +173,9 @@ rt_status rt_address_of_interface(const char *name, char *host, size_t size, rt_
     if (getifaddrs(&all) != 0)
         return rt_fail(error, RT_IO, "cannot list the interfaces: %s", strerror(errno));
     for (const struct ifaddrs *one = all; one; one = one->ifa_next) {
-        if (strcmp(one->ifa_name, name) != 0 || !one->ifa_addr)
+        if (strcmp(one->ifa_name, name) != 0 || worth_of(one) == 0)
             continue;
-        const int family = one->ifa_addr->sa_family;
-        if (family != AF_INET && family != AF_INET6)
-            continue;
-        if (!best || (family == AF_INET && best->ifa_addr->sa_family != AF_INET))
+        if (!best || worth_of(one) > worth_of(best))
             best = one;
     }
     list_interfaces(all, names, sizeof names);
@@ -174,9 +228,11 @@ rt_status rt_address_listen(const char *bind, const char *given, const char *int
     rt_status status = RT_OK;
     if (*given && !rt_address_split(given, host, sizeof host, &given_port))
         return rt_fail(error, RT_CONFIG, "%s: not an address, expected HOST:PORT", given);
-    if (*bind) { // as it is: also names of interfaces and "*", which are ZeroMQ's to judge
-        snprintf(host, sizeof host, "%s", bind);
-        status = RT_OK;
+    if (*bind) { // names, too, and "*", which are ZeroMQ's to judge
+        if (!rt_address_host(bind, host, sizeof host))
+            status = rt_fail(error, RT_LIMIT, "address %s is too long", bind);
+        else if (if_nametoindex(host) != 0)
+            status = rt_address_of_interface(bind, host, sizeof host, error);
     } else if (*host) {
         status = resolve(host, number, sizeof number, error);
         if (!status)
@@ -188,14 +244,9 @@ rt_status rt_address_listen(const char *bind, const char *given, const char *int
     }
     if (status)
         return status;
-    bool fits;
     if (port == 0)
         port = given_port;
-    if (*host == '[')
-        fits = (size_t)snprintf(address, size, SCHEME "%s:%u", host, port) < size;
-    else
-        fits = write_address(host, port, address, size);
-    if (!fits)
+    if (!write_address(host, port, address, size))
         return rt_fail(error, RT_LIMIT, "address %s is too long", host);
     return RT_OK;
 }
@@ -275,6 +326,10 @@ rt_status rt_address_fail(rt_error *error, const char *what, const char *address
     case ENODEV:
         return rt_fail(error, RT_IO, "%s %s: no such interface on this machine", what, address);
     case EINVAL:
+        if (strstr(address, "[fe80:") && !strchr(address, '%'))
+            return rt_fail(error, RT_CONFIG,
+                           "%s %s: an address of the link needs its interface, as in fe80::1%%eth0",
+                           what, address);
         return rt_fail(error, RT_CONFIG, "%s %s: not an address, expected tcp://HOST:PORT", what,
                        address);
     default:

@@ -41,7 +41,20 @@ rt_status rt_address_reachable(const char *bound, const char *toward, char *addr
                                rt_error *error);
 
 // Host (without brackets) and port of "HOST:PORT" or "tcp://HOST:PORT"; false when it is neither.
+// A number of IPv6 stands in brackets: without them the last group may be a port, or not.
 bool rt_address_split(const char *address, char *host, size_t size, uint32_t *port_p);
+
+// For messages, what is expected in the place of what is no address.
+const char *rt_address_form(const char *address);
+
+// And back: "HOST:PORT", with brackets where the host needs them. False: it is longer.
+bool rt_address_join(const char *host, uint32_t port, char *address, size_t size);
+
+// A host that stands alone, without brackets if it has them. False: it is longer.
+bool rt_address_host(const char *place, char *host, size_t size);
+
+// Whether it is a number of IPv6, with or without a scope ("fe80::1%eth0").
+bool rt_address_is_six(const char *host);
 
 // True when nobody outside of this machine can be meant: ipc, or a host all of whose addresses are
 // loopback. Looks names up.
@@ -50,8 +63,8 @@ bool rt_address_is_loopback(const char *address);
 // Whether a numeric address is one of this machine's: who comes from it is here.
 bool rt_address_is_here(const struct sockaddr_storage *address);
 
-// The numeric address of an interface, IPv4 first. RT_IO: it is not there, or not yet; error names
-// those that are.
+// The numeric address of an interface, IPv4 first, one of the link last. RT_IO: it is not there, or
+// not yet; error names those that are.
 rt_status rt_address_of_interface(const char *name, char *host, size_t size, rt_error *error);
 
 // Where to listen: on bind if that is given, else on the host of given ("HOST:PORT"), else on the

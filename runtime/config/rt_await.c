@@ -26,19 +26,11 @@ static bool may_bind(const struct addrinfo *one)
     return !is_lacking;
 }
 
-// What keeps a process from listening there yet; NULL: nothing that waiting mends.
-static const char *find_obstacle(const char *place)
+static const char *find_obstacle_of(const char *host)
 {
-    char host[NI_MAXHOST], number[NI_MAXHOST];
-    uint32_t port;
+    char number[NI_MAXHOST];
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
     struct addrinfo *found = NULL;
-    if (!rt_address_split(place, host, sizeof host, &port)) {
-        const size_t size = strlen(place);
-        if (size >= sizeof host || strstr(place, "://"))
-            return NULL;
-        memcpy(host, place, size + 1);
-    }
     if (!*host || strcmp(host, "*") == 0)
         return NULL;
     if (if_nametoindex(host) != 0 && rt_address_of_interface(host, number, sizeof number, NULL))
@@ -52,6 +44,22 @@ static const char *find_obstacle(const char *place)
     if (!is_bindable)
         return "no interface of this machine has that address yet";
     return NULL;
+}
+
+// What keeps a process from listening there yet; NULL: nothing that waiting mends.
+static const char *find_obstacle(const char *place)
+{
+    char host[NI_MAXHOST];
+    uint32_t port;
+    const char *obstacle = NULL;
+    const bool has_port = rt_address_split(place, host, sizeof host, &port);
+    if (has_port)
+        obstacle = find_obstacle_of(host);
+    if (has_port && (!obstacle || !rt_address_is_six(place)))
+        return obstacle;
+    if (strstr(place, "://") || !rt_address_host(place, host, sizeof host))
+        return NULL;
+    return find_obstacle_of(host); // "fe80::a:1" may have a port, or none
 }
 
 bool rt_await_pause(int stop_fd, int ms)

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/config/rt_address.h"
 #include "runtime/config/rt_config_keys.h"
 #include "runtime/rt_hash.h"
 
@@ -202,9 +203,11 @@ static void follow(const rt_box_config *boxes, uint32_t box_count, rt_config *co
             config->links.workers[workers] = boxes[b].link;
             config->links.transports[workers] = boxes[b].transport;
         }
+        char host[RT_NAME_MAX];
+        (void)rt_address_host(boxes[b].host, host, sizeof host);
         for (uint32_t i = 0; i < boxes[b].shard_count && boxes[b].host[0]; i++)
-            snprintf(config->network_ps[shards++], RT_NAME_MAX, "%.52s:%" PRIu32, boxes[b].host,
-                     boxes[b].port + i);
+            (void)rt_address_join(host, boxes[b].port + i, config->network_ps[shards++],
+                                  RT_NAME_MAX);
         if (!boxes[b].host[0])
             shards += boxes[b].shard_count;
     }

@@ -11,8 +11,8 @@ static rt_status check_address(const char *path, const char *address, uint32_t *
     char host[RT_NAME_MAX], shown[RT_CONFIG_SHOWN_MAX];
     if (rt_address_split(address, host, sizeof host, port_p) && *port_p > 0)
         return RT_OK;
-    return rt_fail(error, RT_CONFIG, "%s: %s is no address, expected \"HOST:PORT\"", path,
-                   rt_config_show_text(address, shown));
+    return rt_fail(error, RT_CONFIG, "%s: %s is no address, expected %s", path,
+                   rt_config_show_text(address, shown), rt_address_form(address));
 }
 
 // Every shard has an address of its own.

@@ -640,7 +640,8 @@ const rt_config_key rt_config_keys[] = {
          "Name of the interface whose address processes listen on, where nothing else "
          "says it (`eth0`)."),
     TEXT("network.bind", network_bind,
-         "Address that processes listen on, whatever the keys above say; `0.0.0.0` is "
+         "Address that processes listen on, whatever the keys above say: a number (`10.0.0.5`, "
+         "`::1`, `fe80::1%eth0`, in brackets or not), a name, an interface; `0.0.0.0` and `::` are "
          "every interface. Empty: as they say, else `127.0.0.1`."),
     U32("network.port", network_port, "0", IN(0, 65535), "",
         "Port of the coordinator; 0: that of `network.coordinator`, else any free one."),

@@ -548,8 +548,8 @@ static rt_status check_address(const rt_http_config *config, rt_error *error)
     uint32_t port;
     if (rt_address_split(config->address, host, sizeof host, &port))
         return RT_OK;
-    return rt_fail(error, RT_CONFIG, "%s: \"%s\" is no address, expected \"HOST:PORT\"",
-                   config->key, config->address);
+    return rt_fail(error, RT_CONFIG, "%s: \"%s\" is no address, expected %s", config->key,
+                   config->address, rt_address_form(config->address));
 }
 
 static rt_status listen_on(rt_http *http, const char *address, int *socket_p, rt_error *error)

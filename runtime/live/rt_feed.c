@@ -32,12 +32,11 @@ typedef struct {
 
 static void name_standby(rt_feed_hub *hub, const char *host, uint32_t port)
 {
+    static const char scheme[] = "tcp://";
     char *address = hub->addresses[1];
-    const size_t size = sizeof hub->addresses[1];
-    if (strchr(host, ':')) // IPv6
-        snprintf(address, size, "tcp://[%s]:%u", host, port);
-    else
-        snprintf(address, size, "tcp://%s:%u", host, port);
+    const size_t length = sizeof scheme - 1;
+    memcpy(address, scheme, length);
+    (void)rt_address_join(host, port, address + length, sizeof hub->addresses[1] - length);
 }
 
 static rt_status connect_links(feed *f, const rt_config *config, rt_error *error)

@@ -2,10 +2,13 @@
 #include "tests/support/test.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "runtime/rt_base.h"
 #include "runtime/transport/rt_transport.h"
@@ -185,6 +188,32 @@ static void mixed_interrupted(void **state)
     interrupt("mixed");
 }
 
+// Everybody listens on the loopback of IPv6, workers too.
+static void ipv6(void **state)
+{
+    (void)state;
+    static const char *const forms[] = {"network.bind=::1", "network.bind=[::1]"};
+    const struct sockaddr_in6 place = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    const int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool may_listen = fd >= 0 && bind(fd, (const struct sockaddr *)&place, sizeof place) == 0;
+    if (fd >= 0)
+        close(fd);
+    if (!may_listen)
+        test_skip("no IPv6 on this machine");
+    for (size_t i = 0; i < RT_COUNT_OF(forms); i++) {
+        run r;
+        prepare(&r, "zmq", "640");
+        const char *const arguments[] = {
+            process_lanyard(),         "up", r.config, "--out", r.out, "--set", forms[i], "--set",
+            "dispatch.hand_over=true", NULL};
+        if (process_run(&r.process, arguments, RUN_S) != 0)
+            fail_msg("%s: %s", forms[i], r.process.text);
+        assert_non_null(strstr(r.process.text, "listens for other workers at tcp://[::1]:"));
+        process_fini(&r.process);
+    }
+}
+
 #define ENTRY(transport, name, command, signal, named) TEST(transport##_##name),
 TEST_MAIN(TEST_SLOW(every_transport_gives_the_same_model, 170),
-          CASES(ENTRY, ucx) CASES(ENTRY, mixed) TEST(ucx_interrupted), TEST(mixed_interrupted))
+          CASES(ENTRY, ucx) CASES(ENTRY, mixed) TEST(ucx_interrupted), TEST(mixed_interrupted),
+          TEST(ipv6))

@@ -115,6 +115,67 @@ static void who_is_here(void **state)
     }
 }
 
-TEST_MAIN(TEST(a_name_is_its_ipv4_address), TEST(one_interface_stays),
+static void hosts_and_ports_come_apart_and_together(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *address, *host; // NULL: it is none
+        uint32_t port;
+        const char *again; // NULL: as it was
+    } cases[] = {
+        {"shop:80", "shop", 80, NULL},
+        {"tcp://10.0.0.1:7000", "10.0.0.1", 7000, "10.0.0.1:7000"},
+        {"[::1]:7301", "::1", 7301, NULL},
+        {"[fe80::1%eth0]:7301", "fe80::1%eth0", 7301, NULL},
+        {"[::]:0", "::", 0, NULL},
+        {"::1:7301", "::1", 7301, "[::1]:7301"},
+        {"*:7000", "*", 7000, NULL},
+        {"::1", NULL, 0, NULL}, // 1 is no port
+        {"fe80::1", NULL, 0, NULL},
+        {"2001:db8:0:0:0:0:0:1", NULL, 0, NULL},
+        {"[::1]", NULL, 0, NULL},
+        {"[::1]7301", NULL, 0, NULL},
+        {"[]:1", NULL, 0, NULL},
+        {":1", NULL, 0, NULL},
+        {"::", NULL, 0, NULL},
+        {"a:b:1", NULL, 0, NULL},
+        {"shop", NULL, 0, NULL},
+    };
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
+        char host[64], again[64];
+        uint32_t port = 0;
+        if (rt_address_split(cases[i].address, host, sizeof host, &port) != (cases[i].host != NULL))
+            fail_msg("%s: %s", cases[i].address, cases[i].host ? "no address" : "an address");
+        if (!cases[i].host)
+            continue;
+        assert_string_equal(host, cases[i].host);
+        assert_int_equal(port, cases[i].port);
+        assert_true(rt_address_join(host, port, again, sizeof again));
+        assert_string_equal(again, cases[i].again ? cases[i].again : cases[i].address);
+        assert_false(rt_address_join(host, port, again, strlen(again)));
+    }
+}
+
+// What network.bind may be: a number, in brackets or not, a name, an interface.
+static void hosts_to_listen_on(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"::1", "tcp://[::1]:5"},         {"[::1]", "tcp://[::1]:5"},
+        {"::", "tcp://[::]:5"},           {"fe80::a:1%lo", "tcp://[fe80::a:1%lo]:5"},
+        {"lo", "tcp://127.0.0.1:5"},      {"six", "tcp://six:5"},
+        {"10.0.0.1", "tcp://10.0.0.1:5"}, {"*", "tcp://*:5"},
+    };
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
+        char address[64];
+        assert_int_equal(
+            rt_address_listen(cases[i][0], "10.0.0.9:1", "", 5, address, sizeof address, NULL),
+            RT_OK);
+        assert_string_equal(address, cases[i][1]);
+    }
+}
+
+TEST_MAIN(TEST(hosts_and_ports_come_apart_and_together), TEST(hosts_to_listen_on),
+          TEST(a_name_is_its_ipv4_address), TEST(one_interface_stays),
           TEST(every_interface_becomes_the_one_that_leads_there),
           TEST(what_cannot_be_reached_is_named), TEST(who_is_here))

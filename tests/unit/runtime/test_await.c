@@ -106,8 +106,9 @@ static void others_do_not_wait(void **state)
 {
     (void)state;
     const rt_await_place places[] = {
-        {"a", ""},          {"b", "*"},           {"c", "*:7000"},      {"d", "0.0.0.0:1"},
-        {"e", "[::]:7000"}, {"f", "127.0.0.1:0"}, {"g", "ipc:///tmp/x"}};
+        {"a", ""},          {"b", "*"},           {"c", "*:7000"},       {"d", "0.0.0.0:1"},
+        {"e", "[::]:7000"}, {"f", "127.0.0.1:0"}, {"g", "ipc:///tmp/x"}, {"h", "::1"},
+        {"i", "[::1]"},     {"j", "[::1]:7000"},  {"k", "::"},           {"l", "::1:7000"}};
     leave_the_network();
     const int stop = eventfd(1, EFD_CLOEXEC);
     assert_int_equal(rt_await_places(places, RT_COUNT_OF(places), 1000, stop, NULL, NULL), RT_OK);

@@ -88,6 +88,10 @@ static void addresses_follow(void **state)
     assert_string_equal(config.network_ps[0], "10.0.0.1:7001");
     assert_string_equal(config.network_ps[1], "10.0.0.1:7002");
     assert_string_equal(config.network_ps[2], "shop:9");
+    config_must_set(&config, "boxes=[" BOX("a", ", \"shards\": 1, \"host\": \"fd00::5\"") "," BOX(
+                                 "b", ", \"shards\": 1, \"host\": \"[::1]\"") "]");
+    assert_string_equal(config.network_ps[0], "[fd00::5]:7001");
+    assert_string_equal(config.network_ps[1], "[::1]:7001");
     rt_config_fini(&config);
 }
 
