@@ -2,12 +2,10 @@
 // several labels or classes one column for each.
 //
 // One thread reads, others score; who finishes the batch that is next in order writes it out.
-#define _GNU_SOURCE // sched_getaffinity
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -331,12 +329,8 @@ static void close_all(prediction *p)
 // As many as this process may run at a time, unless it is said.
 static bool read_threads(const char *text, uint32_t *count_p)
 {
-    cpu_set_t set;
     if (!text) {
-        int cores = 1;
-        if (sched_getaffinity(0, sizeof set, &set) == 0)
-            cores = CPU_COUNT(&set);
-        *count_p = (uint32_t)rt_min_u64((uint64_t)cores, THREADS_MAX);
+        *count_p = (uint32_t)rt_min_u64(rt_thread_cores(), THREADS_MAX);
         return true;
     }
     char *end;

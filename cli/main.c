@@ -76,7 +76,7 @@ static const cli_command commands[] = {
      "the probability of label 1 of every line of an input, in its order",
      "  MODEL        model/ of a run, or one of its checkpoints/ckpt-...; its config.json is read\n"
      "  --out FILE   instead of standard output\n"
-     "  --threads N  that score; default: one for each processor\n"
+     "  --threads N  that score; default: the cores that it may use\n"
      "--set stream.files=- reads standard input. Lines need no label. A line that is no sample\n"
      "(malformed, blank) gives \"nan\", so that lines stay side by side; a header gives none.\n"
      "Of a model of several labels or classes one column for each, in their order, by tabs.\n",

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#define GROUP_LIMIT "/sys/fs/cgroup/memory.max" // of the root of what the process sees
+#include "runtime/rt_group.h"
 
 uint64_t rt_memory_resident(void)
 {
@@ -22,13 +22,7 @@ uint64_t rt_memory_limit(void)
 {
     const long pages = sysconf(_SC_PHYS_PAGES);
     const uint64_t machine = pages > 0 ? (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
-    uint64_t group = 0;
-    FILE *file = fopen(GROUP_LIMIT, "re");
-    if (!file)
-        return machine;
-    if (fscanf(file, "%" SCNu64, &group) != 1) // "max"
-        group = 0;
-    fclose(file);
+    const uint64_t group = rt_group_memory();
     if (group && (group < machine || !machine))
         return group;
     return machine;

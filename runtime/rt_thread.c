@@ -2,13 +2,10 @@
 #include "runtime/rt_thread.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <sched.h>
-#include <stdio.h>
 
+#include "runtime/rt_group.h"
 #include "runtime/rt_locale.h"
-
-#define GROUP_LIMIT "/sys/fs/cgroup/cpu.max" // of the root of what the process sees
 
 sigset_t rt_thread_hold_signals(void)
 {
@@ -82,25 +79,11 @@ int rt_thread_detach(void *(*run)(void *), void *context)
     return reason;
 }
 
-// Cores that the control group gets time for; 0: no limit, or none that is known.
-static uint64_t group_cores(void)
-{
-    uint64_t quota_us, period_us;
-    FILE *file = fopen(GROUP_LIMIT, "re");
-    if (!file)
-        return 0;
-    const int found = fscanf(file, "%" SCNu64 " %" SCNu64, &quota_us, &period_us);
-    fclose(file);
-    if (found == 2 && period_us > 0)
-        return (quota_us + period_us - 1) / period_us;
-    return 0;
-}
-
 uint32_t rt_thread_cores(void)
 {
     cpu_set_t mask; // of 1,024 cores; a machine with more refuses, and counts as one
     const bool known = sched_getaffinity(0, sizeof mask, &mask) == 0;
-    const uint64_t limit = group_cores();
+    const uint64_t limit = rt_group_cores();
     uint64_t allowed = known ? (uint64_t)CPU_COUNT(&mask) : 1;
     if (limit)
         allowed = rt_min_u64(allowed, limit);

@@ -25,7 +25,7 @@ sigset_t rt_thread_hold_signals(void); // those that the caller held before
 void rt_thread_take_signals(sigset_t before);
 
 // The cores that this process may use: those of its affinity mask, and no more than its control
-// group gets time for (cpu.max, rounded up). At least 1.
+// groups get time for (rt_group.h). At least 1. Whoever starts threads by number of cores asks here.
 uint32_t rt_thread_cores(void);
 
 // Of these, what falls to one of sharer_count processes (at least 1) that share them, in turn by

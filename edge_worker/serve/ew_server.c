@@ -1,13 +1,11 @@
 // Three kinds of threads: that of HTTP takes requests in and writes answers out, those that score
 // (work) have everything else of a batch to themselves, and the follower's changes the model beside
 // them. The queue has one lock; counts are atomic.
-#define _GNU_SOURCE // sched_getaffinity
 #include "edge_worker/serve/ew_server.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -476,11 +474,8 @@ static rt_status run_threads(ew_server *server, rt_error *error)
 // serve.threads; 0: one for each core that the process may use.
 static uint32_t count_threads(const rt_config *config)
 {
-    cpu_set_t set;
-    uint64_t count = config->serve.threads;
-    if (count == 0 && sched_getaffinity(0, sizeof set, &set) == 0)
-        count = (uint64_t)CPU_COUNT(&set);
-    return (uint32_t)rt_min_u64(rt_max_u64(1, count), THREADS_MAX);
+    const uint32_t count = config->serve.threads ? config->serve.threads : rt_thread_cores();
+    return (uint32_t)rt_min_u64(count, THREADS_MAX);
 }
 
 static rt_status create_threads(ew_server *server, rt_error *error)

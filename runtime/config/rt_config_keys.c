@@ -564,7 +564,7 @@ const rt_config_key rt_config_keys[] = {
      IN(1, RT_NAME_MAX - 1), .offset = TEXT_OFFSET(rt_config, serve.address),
      .size = sizeof((rt_config *)0)->serve.address},
     U32("serve.threads", serve.threads, "0", IN(0, 256), "threads",
-        "That score; 0: one for each processor."),
+        "That score; 0: the cores that the process may use."),
     U32("serve.candidates_max", serve.candidates_max, "1024", IN(1, 65536), "candidates",
         "Of one request; as many are scored at once."),
     TEXT("serve.log", serve.log,

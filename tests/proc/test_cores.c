@@ -1,9 +1,16 @@
 // Threads of a run, and of those who ask its model: each worker has its share of the cores, and no
 // number of them changes a bit of what is trained or answered.
+#define _GNU_SOURCE // unshare
+#include <dirent.h>
+#include <errno.h>
 #include <inttypes.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
+#include <unistd.h>
 
 #include "runtime/rt_hash.h"
 #include "runtime/rt_thread.h"
@@ -118,5 +125,87 @@ static void threads_change_no_answer(void **state)
     }
 }
 
-TEST_MAIN(TEST(workers_share_the_cores), TEST(threads_change_no_bit_of_a_model),
-          TEST(threads_change_no_answer))
+// From here on this case is in a control group with time for so many cores.
+static void take_quota(const char *cpu_max)
+{
+    if (unshare(CLONE_NEWNS) != 0)
+        test_skip("no namespace of mounts without root: %s", strerror(errno));
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("none", "/sys/fs/cgroup", "tmpfs", 0, NULL) != 0)
+        test_skip("nothing can be mounted over /sys/fs/cgroup: %s", strerror(errno));
+    FILE *file = fopen("/sys/fs/cgroup/cpu.max", "w");
+    if (!file || fputs(cpu_max, file) < 0 || fclose(file) != 0)
+        test_skip("no file in /sys/fs/cgroup: %s", strerror(errno));
+    assert_int_equal(rt_thread_cores(), 1);
+}
+
+static uint32_t threads_of(pid_t pid)
+{
+    char path[64];
+    uint32_t count = 0;
+    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    DIR *folder = opendir(path);
+    assert_non_null(folder);
+    for (const struct dirent *one; (one = readdir(folder));)
+        count += one->d_name[0] != '.';
+    closedir(folder);
+    return count;
+}
+
+static uint32_t threads_of_server(const char *set)
+{
+    process p;
+    run_start(&p, (const char *const[]){"serve", run_path("out/model"), NULL},
+              (const char *const[]){"serve.address=127.0.0.1:0", set, NULL});
+    process_await(&p, 0, "listening on", RUN_CASE_S);
+    const uint32_t count = threads_of(p.pid);
+    kill(p.pid, SIGTERM);
+    process_end(&p, RUN_CASE_S);
+    process_fini(&p);
+    return count;
+}
+
+// It has read one line, and waits for the next.
+static uint32_t threads_of_prediction(const char *flag)
+{
+    process p = {.with_input = true};
+    const char *const arguments[] = {process_lanyard(),
+                                     "predict",
+                                     run_path("out/model"),
+                                     "--set",
+                                     "stream.files=-",
+                                     flag ? "--threads" : NULL,
+                                     flag,
+                                     NULL};
+    process_start(&p, arguments);
+    uint32_t count = 0, before = 0;
+    for (uint32_t still = 0; still < 20; still++) { // until no thread is started any more
+        (void)usleep(20000);
+        count = threads_of(p.pid);
+        still = count == before && count > 1 ? still : 0;
+        before = count;
+    }
+    close(p.input);
+    p.input = -1;
+    process_end(&p, RUN_CASE_S);
+    process_fini(&p);
+    return count;
+}
+
+// A container with time for one core on a machine of many.
+static void a_quota_is_kept(void **state)
+{
+    (void)state;
+    if (rt_thread_cores() == 1)
+        test_skip("one core");
+    train("out", "compute.threads=1", 1, 1);
+    take_quota("100000 100000");
+    train("shared", "stream.samples_max=1024", 1, 1);
+    assert_int_equal(threads_of_server("serve.threads=0"), threads_of_server("serve.threads=1"));
+    assert_int_equal(threads_of_prediction(NULL), threads_of_prediction("1"));
+    assert_int_equal(threads_of_server("serve.threads=3"),
+                     threads_of_server("serve.threads=1") + 2);
+}
+
+TEST_MAIN(TEST(a_quota_is_kept), TEST(workers_share_the_cores),
+          TEST(threads_change_no_bit_of_a_model), TEST(threads_change_no_answer))
