@@ -187,19 +187,14 @@ int cli_advise(int argc, char **argv)
     if (code != CLI_OK)
         return code;
     rt_config_leave_spares(&config);
-    dp_advices *advices = rt_alloc(1, sizeof *advices);
-    rt_status status;
-    if (advices)
-        status = advise(&config, iterations, advices, &error);
-    else
-        status = rt_fail(&error, RT_NO_MEMORY, "out of memory");
-    if (status)
+    dp_advices advices = {0};
+    if (advise(&config, iterations, &advices, &error))
         code = cli_fail(&error);
     else if (json)
-        code = print_json(&config, advices);
+        code = print_json(&config, &advices);
     else
-        print_table(&config, advices);
-    rt_free(advices);
+        print_table(&config, &advices);
+    dp_advices_fini(&advices);
     rt_config_fini(&config);
     return code;
 }

@@ -9,11 +9,12 @@
 #include "dispatch/planner/dp_setup.h"
 #include "runtime/numbers/rt_optimizer.h"
 
-#define VALUES_MAX 8u
+// Of what is varied, a policy has the most values, or the size of caches has.
+#define SIZES 3u
+#define VALUES_MAX (RT_POLICY_COUNT > SIZES ? RT_POLICY_COUNT : SIZES)
 #define WINDOW "4" // of those that look at one
 
-// What is varied: a key, and the values that are tried. One more line here is one more column of
-// the product, which DP_ADVICES_MAX bounds.
+// What is varied: a key, and the values that are tried.
 typedef struct {
     const char *key;
     char values[VALUES_MAX][32];
@@ -39,7 +40,7 @@ static bool is_ps_narrow(const rt_config *config)
 
 static void make_axes(const rt_config *config, uint32_t cache_rows, axis axes[DP_ADVICE_LINES])
 {
-    const double sizes[] = {0.5, 1, 2};
+    const double sizes[SIZES] = {0.5, 1, 2};
     memset(axes, 0, DP_ADVICE_LINES * sizeof *axes);
     axes[0].key = "dispatch.policy";
 #define XX(kind, name, help) add_value(&axes[0], #name);
@@ -54,7 +55,7 @@ static void make_axes(const rt_config *config, uint32_t cache_rows, axis axes[DP
     add_value(&axes[2], "10");
     add_value(&axes[2], "100");
     axes[3].key = "cache.rows";
-    for (uint32_t i = 0; i < RT_COUNT_OF(sizes); i++) {
+    for (uint32_t i = 0; i < SIZES; i++) {
         char rows[32];
         snprintf(rows, sizeof rows, "%.0f", sizes[i] * cache_rows);
         add_value(&axes[3], rows);
@@ -222,7 +223,9 @@ static rt_status try_all(dp_sim_config *sim, dp_advices *advices, rt_error *erro
     if (status)
         return status;
     make_axes(sim->config, planner.slot_count[0] - planner.overshoot, axes);
-    rt_assert(combinations(axes) <= DP_ADVICES_MAX);
+    advices->items = rt_alloc(combinations(axes), sizeof *advices->items);
+    if (!advices->items)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
     for (uint32_t i = 0; i < combinations(axes); i++) {
         status = simulate(sim, axes, i, advices, error);
         if (status)
@@ -254,7 +257,14 @@ rt_status dp_advise(const dp_sim_config *like, uint32_t iterations, dp_advices *
     sim.journal = NULL;
     sim.inputs = NULL;
     const rt_status status = try_all(&sim, advices, error);
-    qsort(advices->items, advices->count, sizeof *advices->items, compare);
+    if (advices->count > 0)
+        qsort(advices->items, advices->count, sizeof *advices->items, compare);
     rt_config_fini(&config);
     return status;
+}
+
+void dp_advices_fini(dp_advices *advices)
+{
+    rt_free(advices->items);
+    *advices = (dp_advices){0};
 }

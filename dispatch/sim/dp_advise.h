@@ -7,7 +7,6 @@
 #include "dispatch/sim/dp_sim.h"
 
 #define DP_ADVICE_LINES 7u // a setting per thing that is varied
-#define DP_ADVICES_MAX 768u
 #define DP_ADVICE_ITERATIONS_MIN 4u
 
 typedef struct {
@@ -21,7 +20,7 @@ typedef struct {
 } dp_advice;
 
 typedef struct {
-    dp_advice items[DP_ADVICES_MAX]; // the fastest first; then fewer bytes, then smaller caches
+    dp_advice *items; // count: the fastest first; then fewer bytes, then smaller caches
     uint32_t count;
     uint32_t too_small;  // combinations that were left out: a cache would not hold a micro-batch
     uint32_t refused;    // others: values that do not go together (rt_config_check)
@@ -36,7 +35,10 @@ typedef struct {
 // more. sim:
 // as for dp_sim_run; trace, placements, journal and inputs are not looked at; progress: a line for
 // each simulation. The stream is read anew for each. RT_CONFIG, RT_DATA, RT_IO, RT_NO_MEMORY.
+//
+// advices is to be given to dp_advices_fini, whatever the status.
 rt_status dp_advise(const dp_sim_config *sim, uint32_t iterations, dp_advices *advices,
                     rt_error *error);
+void dp_advices_fini(dp_advices *advices);
 
 #endif

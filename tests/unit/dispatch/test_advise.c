@@ -99,6 +99,7 @@ static void the_first_choice_is_what_sim_says(void **state)
         assert_int_equal(result.participants, picks[i]->participants);
         rt_config_fini(&again.config);
     }
+    dp_advices_fini(&advices);
     rt_config_fini(&a.config);
 }
 
@@ -137,6 +138,7 @@ static void staleness_is_tried(void **state)
         assert_int_equal(stale, adam ? 0 : strict);
         assert_int_equal(less, stale);
         assert_true((advices.refused > 0) == (adam == 1));
+        dp_advices_fini(&advices);
         rt_config_fini(&a.config);
     }
 }
@@ -148,7 +150,7 @@ static void a_narrow_ps_is_got_round(void **state)
     (void)state;
     asked a, again;
     dp_advices advices;
-    uint32_t with = 0, first = DP_ADVICES_MAX;
+    uint32_t with = 0, first = UINT32_MAX;
     ASK(&a, "links.workers=[5, 5, 5, 5]", "links.ps_gbps=0.5");
     assert_int_equal(dp_advise(&a.sim, ITERATIONS, &advices, NULL), RT_OK);
     for (uint32_t i = 0; i < advices.count; i++) {
@@ -168,11 +170,13 @@ static void a_narrow_ps_is_got_round(void **state)
     const dp_sim_result result = simulate(&again);
     assert_true(predicted_s(&result) == best->predicted_s);
     rt_config_fini(&again.config);
+    dp_advices_fini(&advices);
     rt_config_fini(&a.config);
     ASK(&a, "links.ps_gbps=20"); // wider than 10.55
     assert_int_equal(dp_advise(&a.sim, 6, &advices, NULL), RT_OK);
     for (uint32_t i = 0; i < advices.count; i++)
         assert_true(!*advices.items[i].lines[5] && !*advices.items[i].lines[6]);
+    dp_advices_fini(&advices);
     rt_config_fini(&a.config);
 }
 
@@ -189,6 +193,7 @@ static void stale_copies_are_seen_to_move(void **state)
     assert_true(advices.too_short > 0);
     for (uint32_t i = 0; i < advices.count; i++)
         assert_true(advices.items[i].consistency.staleness < 100);
+    dp_advices_fini(&advices);
     rt_config_fini(&a.config);
     ASK(&a, "cache.rows=5000");
     assert_int_equal(dp_advise(&a.sim, 6, &advices, NULL), RT_OK);
@@ -196,6 +201,7 @@ static void stale_copies_are_seen_to_move(void **state)
     for (uint32_t i = 0; i < advices.count; i++)
         moving += advices.items[i].consistency.staleness == 100 && advices.items[i].bytes > 0;
     assert_true(moving >= 15);
+    dp_advices_fini(&advices);
     rt_config_fini(&a.config);
 }
 
@@ -211,7 +217,7 @@ static void the_work_is_bounded(void **state)
     for (uint32_t i = 0; i < advices.count; i++)
         iterations += rt_max_u64(6, 2 * (advices.items[i].consistency.staleness + 1));
     assert_int_equal(advices.iterations, iterations);
-    assert_true(advices.count <= DP_ADVICES_MAX);
+    dp_advices_fini(&advices);
     rt_config_fini(&a.config);
 }
 
@@ -225,11 +231,13 @@ static void caches_that_are_too_small(void **state)
     ASK(&a, "cache.rows=125");
     assert_int_equal(dp_advise(&a.sim, 6, &advices, &error), RT_OK);
     assert_true(advices.too_small > 0);
+    dp_advices_fini(&advices);
     rt_config_fini(&a.config);
     ASK(&a, "cache.rows=25", "optimizer.rows.name=adam"); // nor are there stale reads, for which
                                                           // caches have some rows more
     assert_int_equal(dp_advise(&a.sim, 6, &advices, &error), RT_CONFIG);
     assert_non_null(strstr(error.text, "cache.rows"));
+    dp_advices_fini(&advices);
     rt_config_fini(&a.config);
 }
 

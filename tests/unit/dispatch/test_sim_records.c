@@ -333,6 +333,7 @@ static void run_advise(asked *a, rt_bytes *record)
     rt_bytes_put(&all, "", 1);
     records_put_hash(record, "all", (const char *)all.data);
     rt_bytes_fini(&all);
+    dp_advices_fini(&advices);
 }
 
 static void run_fixed(asked *a, rt_bytes *record)
