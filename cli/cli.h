@@ -24,6 +24,7 @@
 #define CLI_MEND 5
 #define CLI_DRAINED 6
 #define CLI_SETS_MAX 256
+#define CLI_UP_VARIABLE "LANYARD_UP" // in the environment of those that `up` starts
 #define CLI_SAVED "saved" // on --announce-fd, after the address: model and summary are on disk
 
 typedef struct {
@@ -101,6 +102,9 @@ int cli_load_run(const char *path, const char *const *sets, uint32_t set_count, 
 
 // HOST:PORT with "tcp://" before it where no scheme is given. Prints what is wrong; false then.
 bool cli_address(const char *given, char *address, size_t size);
+
+// Standard output is a pipe whose reader has ended, as that of `| head` does: it has what it wanted.
+bool cli_reader_has_gone(void);
 
 // Prints "lanyard: error" and returns CLI_FAILED.
 int cli_fail(const rt_error *error);

@@ -1,11 +1,13 @@
 // What commands share: their arguments, configurations, what members of a run agree on.
 #include <cjson/cJSON.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 #include "edge_worker/model/ew_count.h"
@@ -72,6 +74,12 @@ bool cli_address(const char *given, char *address, size_t size)
         return true;
     fprintf(stderr, "lanyard: %s: an address has at most %zu characters\n", given, size - 1);
     return false;
+}
+
+bool cli_reader_has_gone(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    return poll(&out, 1, 0) == 1 && (out.revents & (POLLERR | POLLHUP));
 }
 
 int cli_fail(const rt_error *error)

@@ -188,7 +188,9 @@ static void end_member(member_arguments *arguments)
 
 static int fail(rt_status status, const rt_error *error)
 {
-    (void)cli_fail(error);
+    // What the coordinator told this member it also says itself, where `up` shows both.
+    if (status != RT_REFUSED || !getenv(CLI_UP_VARIABLE))
+        (void)cli_fail(error);
     return rt_status_lasts(status) ? CLI_MEND : CLI_FAILED;
 }
 
@@ -200,7 +202,8 @@ static int member_exit(rt_status status, const rt_error *error)
         return CLI_OK;
     if (status != RT_STOPPED)
         return fail(status, error);
-    rt_info("told to end: %s", error->text);
+    if (!getenv(CLI_UP_VARIABLE))
+        rt_info("told to end: %s", error->text);
     if (strcmp(error->text, RT_BOX_DRAINED) == 0)
         return CLI_DRAINED;
     return CLI_ENDED;

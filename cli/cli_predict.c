@@ -109,6 +109,8 @@ static rt_status write_text(const prediction *p, const job *j, rt_error *error)
 {
     if (fwrite(j->text, 1, j->text_size, p->out) == j->text_size && fflush(p->out) == 0)
         return RT_OK;
+    if (p->out == stdout && cli_reader_has_gone())
+        return rt_fail(error, RT_STOPPED, "nobody reads on");
     return rt_fail(error, RT_IO, "cannot write %s: %s", p->out_path, strerror(errno));
 }
 
@@ -373,7 +375,7 @@ static int run(prediction *p, const rt_config *config, const char *out)
     pthread_cond_init(&p->changed, NULL);
     const rt_status status = predict_to(p, out, &error);
     close_all(p);
-    return cli_end(status, &error);
+    return cli_end(status == RT_STOPPED ? RT_OK : status, &error);
 }
 
 int cli_predict(int argc, char **argv)

@@ -10,6 +10,7 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -285,22 +286,57 @@ static rt_status show(top *t, bool as_json, bool is_screen, rt_error *error)
     return status;
 }
 
+// ---- keys ------------------------------------------------------------------------------------
+
+// Keys come one by one, unseen, where standard input is the terminal that this process may use.
+// False: they do not.
+static bool take_keys(struct termios *before)
+{
+    struct termios now;
+    if (tcgetattr(STDIN_FILENO, before) != 0 || tcgetpgrp(STDIN_FILENO) != getpgrp())
+        return false;
+    now = *before;
+    now.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+    now.c_cc[VMIN] = 0;
+    now.c_cc[VTIME] = 0;
+    return tcsetattr(STDIN_FILENO, TCSANOW, &now) == 0;
+}
+
+// Until the next look; sooner with `q`, which ends it as an interrupt does.
+static void pause_for_keys(bool has_keys)
+{
+    struct pollfd in = {.fd = has_keys ? STDIN_FILENO : -1, .events = POLLIN};
+    const uint64_t end_ns = rt_now_ns() + EVERY_MS * UINT64_C(1000000);
+    for (uint64_t now = rt_now_ns(); now < end_ns && !ends; now = rt_now_ns()) {
+        char key = '\0';
+        if (poll(&in, 1, (int)((end_ns - now) / 1000000) + 1) == 1 &&
+            read(STDIN_FILENO, &key, 1) <= 0)
+            in.fd = -1; // it has ended: nothing more comes
+        if (key == 'q' || key == 'Q')
+            ends = 1;
+    }
+}
+
 // Until it is interrupted. A coordinator that does not answer may start again.
 static rt_status show_on(top *t, rt_error *error)
 {
+    struct termios before;
     struct sigaction action = {.sa_handler = note_end};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     rt_status status = show(t, false, true, error);
     if (status)
         return status;
+    const bool has_keys = take_keys(&before);
     while (!ends && !ferror(stdout)) {
         rt_error why = {0};
-        (void)poll(NULL, 0, EVERY_MS);
+        pause_for_keys(has_keys);
         if (!ends && show(t, false, true, &why))
             printf(HOME "%.79s" LINE_CLEAR, why.text);
         fflush(stdout);
     }
+    if (has_keys)
+        (void)tcsetattr(STDIN_FILENO, TCSANOW, &before);
     printf("\n");
     return RT_OK;
 }

@@ -654,6 +654,7 @@ static int check_here(const rt_config *config)
 int cli_up(int argc, char **argv)
 {
     rt_config config;
+    (void)setenv(CLI_UP_VARIABLE, "1", 1);
     run r = {.config = &config, .config_fd = -1, .announce_fd = -1};
     const cli_option options[] = {{"out", &r.out, NULL},
                                   {"trace", NULL, &r.trace},

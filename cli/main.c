@@ -196,7 +196,7 @@ static const cli_command commands[] = {
      "  --once        print it and end, as where standard output is no terminal\n"
      "  --json        the same as JSON (docs/WATCHING.md)\n"
      "  --token FILE  what security.token names, if the coordinator asks for it\n"
-     "Ctrl-C ends it.\n",
+     "q or Ctrl-C ends it.\n",
      cli_top},
     {"report", "RUN... [--out FILE]", "one HTML file about runs",
      "  RUN         what --out of `lanyard up` named\n"
@@ -269,11 +269,11 @@ static bool prints_aside(const cli_command *command)
     return false;
 }
 
-// Who is told that all went well relies on what was printed.
+// Who is told that all went well relies on what was printed, and who reads no more on nothing.
 static int close_output(int code)
 {
     const bool was_bad = ferror(stdout) != 0; // errno is of another time then
-    if ((fflush(stdout) == 0 && !was_bad) || code != CLI_OK)
+    if ((fflush(stdout) == 0 && !was_bad) || code != CLI_OK || cli_reader_has_gone())
         return code;
     if (was_bad)
         fprintf(stderr, "lanyard: error: cannot write standard output\n");
