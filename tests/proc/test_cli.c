@@ -1,6 +1,9 @@
 // What the program says to somebody at a terminal: help, wrong usage, folders that are not free.
+#define _GNU_SOURCE // posix_openpt
 #include "tests/support/test.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,8 +11,11 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
+#include "runtime/rt_base.h"
 #include "tests/support/run_case.h"
 
 #define ARGUMENTS_MAX 12
@@ -52,16 +58,21 @@ static size_t count_of(const char *text, const char *part)
 static void every_command_has_help(void **state)
 {
     (void)state;
-    static const char *const commands[] = {"up",     "sim",    "eval",   "check",
-                                           "doctor", "probe",  "report", "profile",
-                                           "keygen", "worker", "ps",     "coordinator"};
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
-        char usage[64];
-        snprintf(usage, sizeof usage, "  lanyard %s ", commands[i]);
-        SAYS(0, usage, commands[i], "--help");
-        SAYS(0, usage, commands[i], "-h");
-        SAYS(0, usage, "--help");
+    process p = {0};
+    size_t count = 0;
+    const char *const all[] = {process_lanyard(), "--help", NULL};
+    static const char begin[] = "\n  lanyard ";
+    assert_int_equal(process_run(&p, all, SAY_S), 0);
+    for (const char *at = p.text; (at = strstr(at, begin)); count++) {
+        char name[32] = "", usage[64];
+        at += sizeof begin - 1;
+        assert_int_equal(sscanf(at, "%31[a-z]", name), 1);
+        snprintf(usage, sizeof usage, "  lanyard %s ", name);
+        SAYS(0, usage, name, "--help");
+        SAYS(0, usage, name, "-h");
     }
+    assert_true(count > 20);
+    process_fini(&p);
     SAYS(0, "  --rank N                 its number, from 0", "worker", "--help");
     SAYS(0, "  --rank N                 its number, from 0", "ps", "--help");
     SAYS(0, "alpha=0.5", "sim", "CONFIG", "--help");
@@ -376,6 +387,131 @@ static void what_cannot_be_said_has_failed(void **state)
     must_say_in_shell("\"$0\" check --document > /dev/full", 1, want);
     must_say_in_shell("\"$0\" sim configs/demo.json --set sim.iterations=13 > /dev/full", 1, want);
     must_say_in_shell("\"$0\" sim configs/demo.json --set sim.iterations=13 >&-", 1, want);
+    must_say_in_shell("\"$0\" sim configs/demo.json --set sim.iterations=13 --json > /dev/full", 1,
+                      want);
+}
+
+// config.json, rows and out in the case's folder.
+static void train_a_little(const char *sets)
+{
+    char line[400], *rows = NULL;
+    size_t size;
+    FILE *text = open_memstream(&rows, &size);
+    for (int i = 0; i < 20000; i++)
+        fprintf(text, "%d,u%d\n", i % 2, i % 7);
+    fclose(text);
+    write_file(test_path("rows"), rows);
+    free(rows);
+    write_file(test_path("config.json"), table);
+    snprintf(line, sizeof line,
+             "\"$0\" up \"$1/config.json\" --set stream.files=\"$1/rows\" --set cache.rows=100"
+             " --set stream.samples_max=64%s --out \"$1/out\"",
+             sets);
+    must_say_in_shell(line, 0, NULL);
+}
+
+// A reader that has what it wanted, as `head` does, is no error: of what has been printed before it
+// ended, nor of what comes then.
+static void who_reads_no_more_ends_it_in_silence(void **state)
+{
+    (void)state;
+    static const char *const commands[] = {
+        "--version",
+        "--help",
+        "sim --help",
+        "check --document",
+        "help --completion bash",
+        "sim configs/demo.json --set sim.iterations=13",
+        "sim configs/demo.json --set sim.iterations=13 --json",
+        "predict \"$1/out/model\" --set stream.files=\"$1/rows\" --set stream.samples_max=0",
+        "eval \"$1/out/model\" --set stream.files=\"$1/rows\" --json"};
+    train_a_little("");
+    for (size_t i = 0; i < RT_COUNT_OF(commands); i++) {
+        char line[400];
+        process p = {0};
+        const char *const all[] = {"/bin/sh", "-c", line, process_lanyard(), test_path("."), NULL};
+        snprintf(line, sizeof line,
+                 "exec 3>&1; { \"$0\" %s 2>&3; echo \"status $?\" >&3; } | head -c 1 >/dev/null",
+                 commands[i]);
+        assert_int_equal(process_run(&p, all, SAY_S), 0);
+        if (strcmp(p.text, "status 0\n") != 0)
+            fail_msg("%s: %s", commands[i], p.text);
+        process_fini(&p);
+    }
+}
+
+// What ends a run of several processes is said by one of them.
+static void a_failure_is_said_once(void **state)
+{
+    (void)state;
+    process p = {0};
+    train_a_little(" --set ps.shards=2 --set checkpoint.at_end=true");
+    must_say_in_shell(": > $(echo \"$1\"/out/checkpoints/ckpt-*/planner.bin)", 0, NULL);
+    const char *const all[] = {"/bin/sh",
+                               "-c",
+                               "exec \"$0\" up \"$1/config.json\" --set stream.files=\"$1/rows\""
+                               " --set ps.shards=2 --set cache.rows=100 --resume --out \"$1/out\"",
+                               process_lanyard(),
+                               test_path("."),
+                               NULL};
+    assert_int_equal(process_run(&p, all, SAY_S), 1);
+    if (count_of(p.text, "no checkpoint can be read") != 1 || count_of(p.text, "error: ") != 1)
+        fail_msg("%s", p.text);
+    process_fini(&p);
+}
+
+// `top` at a terminal of its own, which it leaves as it was.
+static void q_ends_top(void **state)
+{
+    (void)state;
+    static const char screen[] = "\033[H";
+    struct termios before, after;
+    char seen[4096];
+    size_t length = 0;
+    train_a_little("");
+    const int master = posix_openpt(O_RDWR | O_NOCTTY);
+    if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0)
+        test_skip("no terminals here");
+    const int held = open(ptsname(master), O_RDWR | O_NOCTTY); // it stays until the child has it
+    assert_true(held >= 0);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        (void)setsid();
+        const int terminal = open(ptsname(master), O_RDWR); // its own from now on
+        for (int fd = 0; fd < 3; fd++)
+            dup2(terminal, fd);
+        execl(process_lanyard(), process_lanyard(), "top", test_path("out"), NULL);
+        _exit(127);
+    }
+    assert_int_equal(tcgetattr(master, &before), 0);
+    assert_true(before.c_lflag & ICANON);
+    struct pollfd out = {.fd = master, .events = POLLIN};
+    for (bool shows = false; !shows;) {
+        assert_int_equal(poll(&out, 1, (int)(SAY_S * 1000)), 1);
+        const ssize_t got = read(master, seen + length, sizeof seen - 1 - length);
+        assert_true(got > 0);
+        length += (size_t)got;
+        seen[length] = '\0';
+        shows = strstr(seen, screen) != NULL;
+    }
+    assert_int_equal(write(master, "xq", 2), 2);
+    int status = -1;
+    pid_t ended = 0;
+    for (int i = 0; i < (int)(SAY_S * 100) && ended == 0; i++) {
+        if (poll(&out, 1, 10) == 1 && (out.revents & POLLIN))
+            (void)read(master, seen, sizeof seen);
+        ended = waitpid(child, &status, WNOHANG);
+    }
+    if (ended == 0)
+        kill(child, SIGKILL);
+    assert_int_equal(ended, child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_int_equal(tcgetattr(master, &after), 0);
+    assert_int_equal(after.c_lflag, before.c_lflag);
+    close(held);
+    close(master);
 }
 
 // What is printed does not go to the file that was opened next.
@@ -403,4 +539,5 @@ TEST_MAIN(TEST(every_command_has_help), TEST(wrong_usage_is_named),
           TEST(an_empty_input_is_an_error), TEST(what_cannot_be_is_refused_once),
           TEST(a_socket_is_no_input), TEST(a_model_needs_no_input),
           TEST(a_coordinator_that_ends_early_has_said_why), TEST(what_cannot_be_said_has_failed),
-          TEST(closed_descriptors_are_not_files))
+          TEST(who_reads_no_more_ends_it_in_silence), TEST(a_failure_is_said_once),
+          TEST(q_ends_top), TEST(closed_descriptors_are_not_files))
