@@ -161,6 +161,7 @@ typedef struct {
 #define XX(kind, name, traits, help) RT_MODEL_##kind,
 typedef enum { RT_MODEL_MAP(XX) } rt_model_kind;
 #undef XX
+#define RT_MODEL_COUNT (0 RT_MODEL_MAP(RT_CHOICE_ONE))
 typedef enum { RT_DEEP_DENSE, RT_DEEP_ALL } rt_deep_input;
 typedef enum { RT_POOL_SUM, RT_POOL_MEAN } rt_pooling;
 typedef enum { RT_CROSS_VECTOR, RT_CROSS_MATRIX } rt_cross; // DCN v1, v2
@@ -197,6 +198,7 @@ typedef enum {
     RT_DECAY_COSINE, // half a period (Loshchilov, Hutter, ICLR 2017, without restarts)
     RT_DECAY_INVERSE_SQRT
 } rt_decay_kind;
+#define RT_DECAY_COUNT (RT_DECAY_INVERSE_SQRT + 1)
 
 typedef struct {
     rt_optimizer_kind kind;
@@ -215,6 +217,7 @@ typedef struct {
 } rt_optimizer_config;
 
 typedef enum { RT_EVICT_EMARK, RT_EVICT_LRU, RT_EVICT_LFU, RT_EVICT_LIGHT_LFU } rt_eviction_kind;
+#define RT_EVICT_COUNT (RT_EVICT_LIGHT_LFU + 1)
 
 typedef struct {
     uint64_t rows;          // rows per worker; 0: by ratio
@@ -247,12 +250,14 @@ typedef enum {
     RT_CRITERION_MIN3_MIN2,
     RT_CRITERION_ROW_MEAN
 } rt_criterion;
+#define RT_CRITERION_COUNT (RT_CRITERION_ROW_MEAN + 1)
 #define XX(kind, name, help) RT_SOLVER_##kind,
 typedef enum { RT_SOLVER_MAP(XX) } rt_solver_kind;
 #undef XX
 #define RT_SOLVER_COUNT (0 RT_SOLVER_MAP(RT_CHOICE_ONE))
 typedef enum { RT_MICRO_BATCH_FREE, RT_MICRO_BATCH_EQUAL } rt_micro_batch_kind;
 typedef enum { RT_VIEW_AUTO, RT_VIEW_SNAPSHOT, RT_VIEW_STRICT } rt_view_kind;
+#define RT_VIEW_COUNT (RT_VIEW_STRICT + 1)
 
 typedef enum { RT_STORAGE_MEMORY, RT_STORAGE_DISK } rt_storage;
 typedef enum {
@@ -328,6 +333,7 @@ typedef struct {
 } rt_box_config;
 
 typedef enum { RT_HOMES_HASHED, RT_HOMES_PLANNED } rt_homes; // which shard a row is on
+#define RT_HOMES_COUNT (RT_HOMES_PLANNED + 1)
 
 typedef enum {
     RT_COLLECTIVE_AUTO,
@@ -338,6 +344,7 @@ typedef enum {
 
 // How floats travel: "network.dense_wire", "network.row_wire".
 typedef enum { RT_CODING_FP32, RT_CODING_BF16, RT_CODING_INT8 } rt_coding;
+#define RT_CODING_COUNT (RT_CODING_INT8 + 1)
 
 typedef struct {
     char directory[256];       // "": checkpoints/ in the directory of the results

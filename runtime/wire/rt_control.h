@@ -299,6 +299,7 @@ typedef enum {
     RT_REASON_LASTS,      // it does not: somebody has to mend something
     RT_REASON_DRAINED     // STOP: the run goes on without the member's box
 } rt_reason;
+#define RT_REASONS (RT_REASON_DRAINED + 1)
 
 // Reads a text payload (STOP, FAILED) into text, always terminated. RT_WIRE: too long or with
 // a zero byte inside.

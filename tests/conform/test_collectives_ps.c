@@ -154,7 +154,7 @@ static void ps_waits_for_the_transport(void **state)
     (void)state;
     enum { N = 3, COUNT = 1000 };
     float wanted[COUNT];
-    for (int wire = RT_CODING_FP32; wire <= RT_CODING_INT8; wire++) {
+    for (int wire = 0; wire < RT_CODING_COUNT; wire++) {
         for (uint32_t up_max = 0; up_max <= 2; up_max++) {
             rt_error error = {0};
             const ew_exchange_config config = {.overlap = true, .wire = (rt_coding)wire};

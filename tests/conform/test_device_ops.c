@@ -720,7 +720,7 @@ static void check_step(const ew_device *device, rt_optimizer_kind kind, uint32_t
 
 static void optimizer_steps_on(const ew_device *device)
 {
-    for (rt_optimizer_kind kind = RT_OPTIMIZER_SGD; kind <= RT_OPTIMIZER_FTRL; kind++) {
+    for (rt_optimizer_kind kind = 0; kind < RT_OPTIMIZER_COUNT; kind++) {
         for (float clip_norm = 0; clip_norm < 1; clip_norm += 0.5f) {
             check_rows(device, kind, 1, clip_norm);
             check_rows(device, kind, 16, clip_norm);

@@ -4,6 +4,7 @@
 // PS. One worker with any cache does the same arithmetic in the same order, so it gives the same
 // bits. Several workers add the same gradients in another order; so do different plans. Different
 // schedules of one plan do not: sums are in worker order, so they give the same bits.
+#include "tests/support/crossed.h"
 #include "tests/support/test.h"
 
 #include <inttypes.h>
@@ -177,6 +178,8 @@ static const rt_optimizer_kind row_optimizers[] = {
     RT_OPTIMIZER_SGD,  RT_OPTIMIZER_ADAGRAD, RT_OPTIMIZER_ROWWISE_ADAGRAD,
     RT_OPTIMIZER_ADAM, RT_OPTIMIZER_FTRL,
 };
+_Static_assert(RT_COUNT_OF(row_optimizers) == 0 RT_OPTIMIZER_MAP(RT_CHOICE_ONE, RT_CHOICE_NONE),
+               "one of each");
 
 // Gradients are Lipschitz in the weights only while divisors stay away from 0: hence the epsilon
 // and the initial accumulators.
@@ -470,7 +473,7 @@ static void large_dense_part(void **state)
 static void shaped_steps(void **state)
 {
     (void)state;
-    for (uint32_t i = 0; i < RT_COUNT_OF(row_optimizers) * 4; i++) {
+    for (uint32_t i = 0; i < RT_COUNT_OF(policies) + 2; i++) {
         fabric_shape shape = small_shape(97000 + i);
         rt_optimizer_config *both[] = {&shape.rows, &shape.dense};
         shape.rows = optimizer(row_optimizers[i % RT_COUNT_OF(row_optimizers)]);
@@ -483,7 +486,7 @@ static void shaped_steps(void **state)
             if (both[k]->kind == RT_OPTIMIZER_FTRL)
                 continue;
             both[k]->warmup_iterations = 9;
-            both[k]->decay = (rt_decay_kind)(i % 4);
+            both[k]->decay = (rt_decay_kind)crossed(i, 1, RT_DECAY_COUNT);
             both[k]->decay_iterations = 20;
             both[k]->decay_floor = 0.1f;
         }
@@ -501,6 +504,7 @@ static void participants_change(void **state)
         RT_OPTIMIZER_ADAGRAD,         RT_OPTIMIZER_ADAM,     RT_OPTIMIZER_SGD, RT_OPTIMIZER_FTRL,
         RT_OPTIMIZER_ROWWISE_ADAGRAD, RT_OPTIMIZER_MOMENTUM,
     };
+    _Static_assert(RT_COUNT_OF(dense) == RT_OPTIMIZER_COUNT, "one of each");
     rt_random random = {11};
     for (size_t p = 0; p < RT_COUNT_OF(policies); p++) {
         for (uint32_t i = 0; i < 6; i++) {
@@ -576,7 +580,7 @@ static fabric_shape varied_shape(uint64_t seed, uint32_t i)
     fabric_shape shape = small_shape(seed + i);
     shape.worker_count = i % 4 ? 4 : 1;
     shape.cache = (cache_size)(i % 3);
-    shape.eviction = (rt_eviction_kind)(i / 3 % 3);
+    shape.eviction = (rt_eviction_kind)(i / 3 % RT_EVICT_COUNT);
     shape.rows.kind = row_optimizers[i % RT_COUNT_OF(row_optimizers)];
     shape.lookahead = i % 5;
     return shape;
@@ -650,23 +654,20 @@ static void draw_graph(fabric_shape *shape, uint32_t class_count)
 
 static void every_model_with(uint32_t more_labels)
 {
-    static const rt_model_kind kinds[] = {RT_MODEL_WDL,      RT_MODEL_DFM, RT_MODEL_DCN,
-                                          RT_MODEL_DLRM,     RT_MODEL_NCF, RT_MODEL_DIN,
-                                          RT_MODEL_GRAPHSAGE};
-    for (size_t i = 0; i < RT_COUNT_OF(kinds); i++) {
-        fabric_shape shape = small_shape(95000 + i);
+    for (rt_model_kind kind = 0; kind < RT_MODEL_COUNT; kind++) {
+        fabric_shape shape = small_shape(95000 + (uint64_t)kind);
         shape.iterations = 20;
-        shape.model.kind = kinds[i];
+        shape.model.kind = kind;
         shape.model.mlp_bottom_layer_count = 1;
         shape.model.mlp_bottom[0] = 7;
         shape.model.cross_layer_count = 2;
         shape.cache = CACHE_MIDDLE;
-        shape.is_graph = kinds[i] == RT_MODEL_GRAPHSAGE;
-        shape.shares = kinds[i] == RT_MODEL_DIN || shape.is_graph;
+        shape.is_graph = kind == RT_MODEL_GRAPHSAGE;
+        shape.shares = kind == RT_MODEL_DIN || shape.is_graph;
         shape.bag_max = shape.shares ? 3 : 1;
         shape.model.attention_layer_count = 1;
         shape.model.attention[0] = 5;
-        if (kinds[i] == RT_MODEL_NCF) {
+        if (kind == RT_MODEL_NCF) {
             shape.field_count = 2;
             shape.dense_count = 0;
         }

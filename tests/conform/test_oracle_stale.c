@@ -349,7 +349,7 @@ static void rounded_changes_are_added_likewise(void **state)
     for (uint32_t i = 0; i < 4 * RT_COUNT_OF(bounds); i++) {
         fabric_shape shape = shape_of(900 + i, bounds[i % RT_COUNT_OF(bounds)]);
         shape.row_wire = i % 2 ? RT_CODING_INT8 : RT_CODING_BF16;
-        shape.dispatch.policy = (rt_policy_kind)(i % RT_POLICY_COUNT);
+        shape.dispatch.policy = (rt_policy_kind)((i + i / RT_COUNT_OF(bounds)) % RT_POLICY_COUNT);
         shape.worker_count = 2 + rt_random_below(&random, 5);
         shape.cache = (cache_size)rt_random_below(&random, 3);
         shape.rows.kind = optimizers[rt_random_below(&random, 3)];

@@ -1,6 +1,7 @@
 // The same problems for every solver. Tiny ones are held against all placements there are, the
 // others against the certificate (itself held against all placements) and against each other.
 #include "dispatch/solvers/dp_solver.h"
+#include "tests/support/crossed.h"
 #include "tests/support/devices.h"
 #include "tests/support/solver_case.h"
 #include "tests/support/test.h"
@@ -49,8 +50,8 @@ static void test_certificate(void **unused)
     for (uint64_t seed = 0; seed < 300; seed++) {
         solver_case made =
             solver_case_make(seed, (uint32_t)(seed % 6), 1 + (uint32_t)(seed / 6 % 4),
-                             (solver_costs)(seed % COST_KIND_COUNT),
-                             (solver_capacities)(seed % CAPACITY_KIND_COUNT));
+                             (solver_costs)crossed(seed, 1, COST_KIND_COUNT),
+                             (solver_capacities)crossed(seed, 2, CAPACITY_KIND_COUNT));
         int64_t least = enumerate(&made.problem, NULL, 0);
         enumerate(&made.problem, compare_certificate, least);
         solver_case_drop(&made);

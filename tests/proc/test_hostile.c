@@ -300,6 +300,16 @@ static void say_message(void *socket, uint32_t type, uint32_t sender, uint16_t v
     rt_message_release(&message);
 }
 
+// The highest number of all messages.
+static uint32_t last_message(void)
+{
+    uint32_t last = 0;
+#define XX(name, number, payload) last = number > last ? number : last;
+    RT_MESSAGE_MAP(XX)
+#undef XX
+    return last;
+}
+
 // Everything that a stranger could say in the name of a peer.
 static void say_everything(void *socket, uint32_t peer)
 {
@@ -309,7 +319,7 @@ static void say_everything(void *socket, uint32_t peer)
     say_message(socket, RT_MESSAGE_HELLO, peer, 9, 1, &hello, 48);
     rt_control_put_text(hello.program, sizeof hello.program, rt_build());
     say_message(socket, RT_MESSAGE_HELLO, peer, RT_WIRE_VERSION, 1, &hello, sizeof hello);
-    for (uint32_t type = 0; type <= RT_MESSAGE_GRADS + 1; type++) {
+    for (uint32_t type = 0; type <= last_message() + 1; type++) {
         for (uint32_t count = 0; count < 3; count++)
             say_message(socket, type, peer, RT_WIRE_VERSION, count, zeros, count * 40);
         say_message(socket, type, peer, RT_WIRE_VERSION, 1u << 28, zeros, sizeof zeros);

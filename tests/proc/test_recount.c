@@ -14,6 +14,7 @@
 typedef enum { PLAIN, FULL_SYNC, HAND_OVER } move;
 
 static const char *const evictions[] = {"emark", "lru", "lfu", "light_lfu"};
+_Static_assert(RT_COUNT_OF(evictions) == RT_EVICT_COUNT, "one of each");
 
 static void needs_python(void)
 {
@@ -102,7 +103,7 @@ static void every_policy_and_eviction(void **state)
     for (uint32_t policy = 0; policy < RT_POLICY_COUNT; policy++) {
         for (uint32_t e = 0; e < RT_COUNT_OF(evictions); e++)
             check(dp_policy_find((rt_policy_kind)policy)->name, evictions[e], PLAIN,
-                  e % 2 ? "pull" : "local", "off");
+                  (policy + e) % 2 ? "pull" : "local", "off");
     }
 }
 
@@ -118,19 +119,24 @@ static void rows_that_are_handed_over(void **state)
 {
     (void)state;
     needs_python();
-    for (uint32_t e = 0; e < RT_COUNT_OF(evictions); e++)
-        check(e % 2 ? "makespan" : "esd", evictions[e], HAND_OVER, e / 2 ? "pull" : "local", "off");
+    for (uint32_t i = 0; i < 2 * RT_COUNT_OF(evictions); i++) {
+        const uint32_t e = i / 2, policy = i % 2;
+        check(policy ? "makespan" : "esd", evictions[e], HAND_OVER,
+              (e + e / 2 + policy) % 2 ? "pull" : "local", "off");
+    }
 }
 
+// Every bound with every policy and every eviction.
 static void bounded_staleness(void **state)
 {
     (void)state;
     static const char *const bounds[] = {"0", "1", "10", "100", "inf"};
     needs_python();
-    for (uint32_t i = 0; i < RT_COUNT_OF(bounds) * RT_COUNT_OF(evictions); i++)
-        check(dp_policy_find((rt_policy_kind)(i % RT_POLICY_COUNT))->name,
-              evictions[i % RT_COUNT_OF(evictions)], PLAIN, i % 3 ? "pull" : "local",
-              bounds[i % RT_COUNT_OF(bounds)]);
+    for (uint32_t b = 0; b < RT_COUNT_OF(bounds); b++)
+        for (uint32_t p = 0; p < rt_max_u64(RT_POLICY_COUNT, RT_COUNT_OF(evictions)); p++)
+            check(dp_policy_find((rt_policy_kind)(p % RT_POLICY_COUNT))->name,
+                  evictions[(b + p) % RT_COUNT_OF(evictions)], PLAIN,
+                  (b + p / 2) % 2 ? "pull" : "local", bounds[b]);
 }
 
 // It would notice: one operation more on one line.

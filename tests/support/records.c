@@ -224,6 +224,11 @@ static void written_anew(void **state)
             failed++;
             continue;
         }
+        if (strcmp(now, one->recorded) !=
+            0) { // to be read: a record is what it is to be from now on
+            printf("%s\n", one->line);
+            records_print_difference(one->recorded, now);
+        }
         free(one->recorded);
         one->recorded = now;
     }

@@ -521,7 +521,7 @@ static void put_messages(rt_bytes *record, played *members)
 {
     static const char letters[] = "  wpv";
     char line[RECORDS_LINE_BYTES] = "told";
-    for (uint32_t role = RT_ROLE_WORKER; role <= RT_ROLE_VISITOR; role++) {
+    for (uint32_t role = RT_ROLE_WORKER; role <= RT_ROLES; role++) {
         for (uint32_t rank = 0; rank < RT_WORKERS_MAX; rank++) {
             char name[16];
             played_peer *one = played_find(members, rt_peer((rt_role)role, rank));

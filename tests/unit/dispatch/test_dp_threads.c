@@ -121,7 +121,7 @@ static void views(void **state)
 static void evictions(void **state)
 {
     (void)state;
-    for (uint32_t kind = 0; kind <= RT_EVICT_LIGHT_LFU; kind++) {
+    for (uint32_t kind = 0; kind < RT_EVICT_COUNT; kind++) {
         planner_shape shape = shape_of(RT_POLICY_LAIA, CACHE_MIDDLE);
         shape.eviction = (rt_eviction_kind)kind;
         assert_true(must_not_depend(shape).evicted > 0);

@@ -197,7 +197,7 @@ static void by_bytes(void **state)
 static void rows_that_are_needed(void **state)
 {
     (void)state;
-    for (rt_eviction_kind kind = RT_EVICT_EMARK; kind <= RT_EVICT_LIGHT_LFU; kind++)
+    for (rt_eviction_kind kind = 0; kind < RT_EVICT_COUNT; kind++)
         run_config(kind, false, true);
     run_config(RT_EVICT_EMARK, true, true);
 }
@@ -304,7 +304,7 @@ static void emark_prefers_old_marks(void **state)
 static void nothing_to_evict(void **state)
 {
     (void)state;
-    for (rt_eviction_kind kind = RT_EVICT_EMARK; kind <= RT_EVICT_LIGHT_LFU; kind++) {
+    for (rt_eviction_kind kind = 0; kind < RT_EVICT_COUNT; kind++) {
         pair p;
         pair_init(&p, kind, 6, 0);
         for (uint32_t round = 0; round < 40; round++) {
@@ -326,7 +326,7 @@ static void needed_rows_run_out(void **state)
 {
     (void)state;
     enum { SLOTS = 64 };
-    for (rt_eviction_kind kind = RT_EVICT_EMARK; kind <= RT_EVICT_LIGHT_LFU; kind++) {
+    for (rt_eviction_kind kind = 0; kind < RT_EVICT_COUNT; kind++) {
         const dp_eviction_config config = {kind, SLOTS, false, true};
         pair p;
         pair_init_with(&p, &config, 0);
@@ -407,7 +407,7 @@ static void change_over(pair *p, const dp_eviction_config *config)
 static void states_go_on(void **state)
 {
     (void)state;
-    for (rt_eviction_kind kind = RT_EVICT_EMARK; kind <= RT_EVICT_LIGHT_LFU; kind++) {
+    for (rt_eviction_kind kind = 0; kind < RT_EVICT_COUNT; kind++) {
         for (uint32_t seed = 0; seed < 12; seed++) {
             const dp_eviction_config config = {kind, 3 + 5 * seed, seed % 2, seed % 3 == 0};
             pair p;

@@ -413,7 +413,7 @@ static void run_site(const site *s)
 
 static void run_policies(site s)
 {
-    for (uint32_t homes = RT_HOMES_HASHED; homes <= RT_HOMES_PLANNED; homes++)
+    for (uint32_t homes = 0; homes < RT_HOMES_COUNT; homes++)
         for (uint32_t policy = 0; policy < RT_POLICY_COUNT; policy++)
             for (uint64_t seed = 1; seed <= 4; seed++) {
                 s.homes = (rt_homes)homes;

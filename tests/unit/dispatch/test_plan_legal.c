@@ -1,4 +1,5 @@
 // Plans of random runs, carried out by an independent checker (tests/support/plan_checker.h).
+#include "tests/support/crossed.h"
 #include "tests/support/test.h"
 
 #include <inttypes.h>
@@ -106,20 +107,20 @@ static void run_family_with(family f, bool hand_over, bool reduce)
         shape.dispatch.micro_batch_min = 1;
         shape.dispatch.micro_batch_max = 2 * f.sample_count_max / f.worker_count;
     }
-    for (uint32_t i = 0; i < 4 * 3 * 3 * 2 * 2; i++) {
+    for (uint32_t i = 0; i < 144; i++) {
         shape.seed = f.worker_count * 1000 + i;
         shape.dispatch.policy = (rt_policy_kind)(i % RT_POLICY_COUNT);
-        shape.dispatch.tables = i % 3;
-        shape.lookahead = i % 7 < 3 ? i % 7 + 1 : 0;
-        shape.dispatch.window = i % 3 ? shape.lookahead + 1 : shape.lookahead / 2 + 1;
-        shape.cache = (cache_size)(i / 4 % 3);
-        shape.eviction = (rt_eviction_kind)(i / 12 % 3);
-        shape.dispatch.first_touch = (rt_first_touch)(i / 36 % 2);
-        shape.bag_max = i / 72 ? 3 : 1;
-        shape.dispatch.alpha = (i * 7 % 5) / 4.0;
-        shape.dispatch.criterion = (rt_criterion)(i * 11 % 4);
-        shape.ids_per_field = 4 + f.sample_count_max * (i * 13 % 4);
-        shape.zipf = (double[]){0, 0.6, 1, 1.4}[i * 17 % 7 % 4];
+        shape.eviction = (rt_eviction_kind)(i / RT_POLICY_COUNT % RT_EVICT_COUNT);
+        shape.dispatch.tables = crossed(i, 1, 3);
+        shape.lookahead = crossed(i, 3, 2) ? crossed(i, 4, 3) + 1 : 0;
+        shape.dispatch.window = crossed(i, 5, 3) ? shape.lookahead + 1 : shape.lookahead / 2 + 1;
+        shape.cache = (cache_size)crossed(i, 6, 3);
+        shape.dispatch.first_touch = (rt_first_touch)crossed(i, 7, 2);
+        shape.bag_max = crossed(i, 8, 2) ? 3 : 1;
+        shape.dispatch.alpha = crossed(i, 9, 5) / 4.0;
+        shape.dispatch.criterion = (rt_criterion)crossed(i, 10, RT_CRITERION_COUNT);
+        shape.ids_per_field = 4 + f.sample_count_max * crossed(i, 11, 4);
+        shape.zipf = (double[]){0, 0.6, 1, 1.4}[crossed(i, 12, 4)];
         run(&shape, 40);
     }
 }
@@ -175,7 +176,7 @@ static void sixty_four_workers(void **state)
 static void views(void **state)
 {
     (void)state;
-    for (uint32_t view = RT_VIEW_SNAPSHOT; view <= RT_VIEW_STRICT; view++) {
+    for (uint32_t view = RT_VIEW_SNAPSHOT; view < RT_VIEW_COUNT; view++) {
         run_family((family){2, 6, 3, (rt_view_kind)view, false, false, false, 0});
         run_family((family){5, 20, 3, (rt_view_kind)view, true, false, true, 0});
         run_family((family){7, 20, 3, (rt_view_kind)view, false, true, false, 0});

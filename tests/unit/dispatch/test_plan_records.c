@@ -93,6 +93,47 @@ static uint64_t hash_of_counts(const dp_sim_result *result)
     return rt_mix(sum ^ account->clocks.clock_messages);
 }
 
+// What holds of every plan, whatever is recorded: who makes the file anew records no plan that
+// breaks it. The samples that lines of `placements` name are those that lines of `trace` count, of
+// every worker and iteration, none beyond what a worker may get; and all samples of the stream are
+// among them, in iterations one after another.
+static void must_hold(const dp_sim_config *sim)
+{
+    const rt_config *config = sim->config;
+    FILE *placements = sim->placements, *trace = sim->trace;
+    static uint32_t placed[1200][RT_WORKERS_MAX];
+    const bool is_free = sim->inputs != NULL || // other policies, too
+                         (config->dispatch.policy == RT_POLICY_MAKESPAN &&
+                          config->dispatch.micro_batches == RT_MICRO_BATCH_FREE);
+    const bool is_even = !is_free && config->dispatch.participants == RT_PARTICIPANTS_ALL;
+    const uint32_t most = config->samples_per_worker * (is_even ? 1 : config->worker_count);
+    char line[8192];
+    uint32_t worker, iteration, count, samples = 0, last = 0, traced = 0;
+    memset(placed, 0, sizeof placed);
+    rewind(placements);
+    for (; fgets(line, sizeof line, placements); samples++) {
+        if (!strchr(line, '\n')) // a long line goes on
+            fail_msg("a longer line than %zu bytes", sizeof line);
+        assert_int_equal(sscanf(line, "%u %u", &iteration, &worker), 2);
+        assert_true(iteration >= last && iteration <= last + 1 && iteration < RT_COUNT_OF(placed));
+        assert_true(worker < config->worker_count);
+        placed[iteration][worker]++;
+        last = iteration;
+    }
+    assert_int_equal(samples, config->stream.samples_max);
+    rewind(trace);
+    while (fgets(line, sizeof line, trace)) {
+        if (sscanf(line, "{\"iteration\":%u,\"worker\":%u,\"samples\":%u,", &iteration, &worker,
+                   &count) != 3)
+            continue;
+        assert_true(iteration < RT_COUNT_OF(placed) && worker < config->worker_count);
+        assert_int_equal(count, placed[iteration][worker]);
+        assert_true(count <= most);
+        traced += count;
+    }
+    assert_int_equal(traced, samples);
+}
+
 // All that a simulation says, but for how long it took.
 static void describe(char *sets, char *line, size_t size)
 {
@@ -117,6 +158,8 @@ static void describe(char *sets, char *line, size_t size)
     if (rt_config_check(&config, &error) || (spec && dp_peer_parse(spec, &peer, &error)) ||
         (spec ? dp_peer_run(&sim, &peer, &r, &error) : dp_sim_run(&sim, &r, &error)))
         fail_msg("%s", error.text);
+    if (!spec)
+        must_hold(&sim);
     snprintf(line, size,
              "%016" PRIx64 " %016" PRIx64 " %016" PRIx64 " %016" PRIx64 " %" PRIx64 " %" PRIu64
              " %" PRIu64 " %.9g %.9g %.9g %.9g",
@@ -177,7 +220,10 @@ static int record(void)
         }
         snprintf(sets, sizeof sets, "%.*s", (int)(colon - line), line);
         rt_bytes_put(&all, line, (size_t)(colon - line));
+        const bool had_one = colon[2] == ' ';
         describe(sets, got, sizeof got);
+        if (had_one && strncmp(colon + 3, got, strlen(got)) != 0)
+            printf("%.*s\n  recorded %s  now      %s\n", (int)(colon - line), line, colon + 3, got);
         rt_bytes_put(&all, " : ", 3);
         rt_bytes_put(&all, got, strlen(got));
         rt_bytes_put(&all, "\n", 1);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/crossed.h"
 #include "tests/support/planner_case.h"
 #include "tests/support/test.h"
 
@@ -53,7 +54,7 @@ static void setup(rig *r, uint32_t i)
                                  .bag_max = 1 + i % 2,
                                  .zipf = 0.8,
                                  .cache = CACHE_MIDDLE,
-                                 .eviction = (rt_eviction_kind)(i % 3),
+                                 .eviction = (rt_eviction_kind)crossed(i, 1, RT_EVICT_COUNT),
                                  .lookahead = i % 5 == 4 ? DP_LOOKAHEAD_MAX : i % 5,
                                  .dispatch = {.policy = (rt_policy_kind)(i / 2 % RT_POLICY_COUNT),
                                               .alpha = 0.5,

@@ -154,7 +154,7 @@ static void every_policy_and_eviction(void **context)
 {
     (void)context;
     for (uint32_t policy = 0; policy < RT_POLICY_COUNT; policy++) {
-        for (uint32_t eviction = RT_EVICT_EMARK; eviction <= RT_EVICT_LIGHT_LFU; eviction++) {
+        for (uint32_t eviction = 0; eviction < RT_EVICT_COUNT; eviction++) {
             planner_shape shape = shape_of((rt_policy_kind)policy, (rt_eviction_kind)eviction);
             const rt_policy_kind kind = shape.dispatch.policy;
             shape.dispatch.tables = dp_policy_can(kind, DP_POLICY_TABLES) ? 2 : 0;
@@ -209,7 +209,7 @@ static void few_evaluations(void **context)
 static void keeper_look_ahead_and_full_sync(void **context)
 {
     (void)context;
-    for (uint32_t eviction = RT_EVICT_EMARK; eviction <= RT_EVICT_LIGHT_LFU; eviction++) {
+    for (uint32_t eviction = 0; eviction < RT_EVICT_COUNT; eviction++) {
         planner_shape shape = shape_of(RT_POLICY_ESD, (rt_eviction_kind)eviction);
         shape.dispatch.keeper = true;
         compare(&shape, 20);
@@ -297,7 +297,7 @@ static void damaged_states(void **context)
     planner_shape shape = shape_of(RT_POLICY_MAKESPAN, RT_EVICT_EMARK);
     shape.cache = CACHE_SMALLEST;
     planner_case_init(&pc, &shape);
-    for (uint32_t eviction = RT_EVICT_EMARK; eviction <= RT_EVICT_LIGHT_LFU; eviction++) {
+    for (uint32_t eviction = 0; eviction < RT_EVICT_COUNT; eviction++) {
         driven one = {0};
         batches all = {0};
         pc.config.eviction = (rt_eviction_kind)eviction;
@@ -342,7 +342,7 @@ static void damaged_states(void **context)
 static void another_view(void **context)
 {
     (void)context;
-    for (uint32_t view = RT_VIEW_SNAPSHOT; view <= RT_VIEW_STRICT; view++) {
+    for (uint32_t view = RT_VIEW_SNAPSHOT; view < RT_VIEW_COUNT; view++) {
         planner_case pc;
         rt_bytes state;
         rt_error error = {0};

@@ -417,17 +417,17 @@ static void every_operation_is_hets(void **state)
     rt_random random = {11};
     uint64_t reads = 0;
     uint32_t spread = 0;
-    for (uint32_t i = 0; i < RT_POLICY_COUNT * 4 * RT_COUNT_OF(bounds); i++) {
+    for (uint32_t i = 0; i < RT_POLICY_COUNT * RT_EVICT_COUNT * RT_COUNT_OF(bounds); i++) {
         const uint32_t samples = 2 + rt_random_below(&random, 5);
         const uint32_t limits[] = {0, 1, samples * FIELDS, samples * FIELDS * 2};
         const shape s = {.seed = i + 1,
-                         .staleness = bounds[i / (RT_POLICY_COUNT * 4)],
+                         .staleness = bounds[i / (RT_POLICY_COUNT * RT_EVICT_COUNT)],
                          .worker_count = 1 + rt_random_below(&random, WORKERS_MAX),
                          .samples = samples,
                          .ids = 5 + rt_random_below(&random, 40),
                          .zipf = rt_random_below(&random, 3) * 0.6,
                          .policy = (rt_policy_kind)(i % RT_POLICY_COUNT),
-                         .eviction = (rt_eviction_kind)(i / RT_POLICY_COUNT % 4),
+                         .eviction = (rt_eviction_kind)(i / RT_POLICY_COUNT % RT_EVICT_COUNT),
                          .first_touch = (rt_first_touch)rt_random_below(&random, 2),
                          .limit = limits[rt_random_below(&random, 4)],
                          .iterations = 60,

@@ -1,5 +1,6 @@
 // Another policy while a planner plans: every plan is legal, and a policy that is set decides from
 // then on as it does elsewhere.
+#include "tests/support/crossed.h"
 #include "tests/support/test.h"
 
 #include <string.h>
@@ -41,10 +42,10 @@ static void every_plan_is_legal(void **state)
         uint32_t seen = 0;
         shape.seed = 700 + i;
         shape.dispatch.policy = (rt_policy_kind)(i % RT_POLICY_COUNT);
-        shape.dispatch.view = i % 4 == 3 ? RT_VIEW_SNAPSHOT : RT_VIEW_AUTO;
-        shape.eviction = (rt_eviction_kind)(i % 4);
-        shape.lookahead = i % 3;
-        shape.cache = (cache_size)(i % 3);
+        shape.dispatch.view = crossed(i, 1, 4) == 3 ? RT_VIEW_SNAPSHOT : RT_VIEW_AUTO;
+        shape.eviction = (rt_eviction_kind)(i / RT_POLICY_COUNT % RT_EVICT_COUNT);
+        shape.lookahead = crossed(i, 2, 3);
+        shape.cache = (cache_size)crossed(i, 3, 3);
         planner_case_init(&pc, &shape);
         for (uint32_t t = 0; t < 60; t++) {
             if (t % 3 == 2) {

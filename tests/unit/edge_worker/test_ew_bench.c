@@ -54,7 +54,7 @@ static void everything_is_measured(void **state)
     // 128 x 256 outputs of 26 x 16 + 13 inputs.
     test_close(number(row_of(operations, "gemm_forward"), "Mflop"), 2 * 128 * 256 * 429e-6, 1e-3, 1,
                "Mflop");
-    const cJSON *models = rows_of(report, "models", 7);
+    const cJSON *models = rows_of(report, "models", RT_MODEL_COUNT);
     cJSON_ArrayForEach(row, models)
     {
         assert_true(number(row, "samples/s") > 0 && number(row, "gemm us") > 0);

@@ -220,7 +220,7 @@ static void idle_worker_contributes_zero(void **state)
     (void)state;
     fixture f;
     setup(&f);
-    for (rt_model_kind kind = RT_MODEL_WDL; kind <= RT_MODEL_GRAPHSAGE; kind++)
+    for (rt_model_kind kind = 0; kind < RT_MODEL_COUNT; kind++)
         check_idle(&f, kind);
     teardown(&f);
 }

@@ -430,6 +430,8 @@ static void start(world *w, uint64_t seed)
     static const rt_optimizer_kind kinds[] = {RT_OPTIMIZER_SGD, RT_OPTIMIZER_ADAGRAD,
                                               RT_OPTIMIZER_ROWWISE_ADAGRAD, RT_OPTIMIZER_ADAM,
                                               RT_OPTIMIZER_FTRL};
+    _Static_assert(RT_COUNT_OF(kinds) == 0 RT_OPTIMIZER_MAP(RT_CHOICE_ONE, RT_CHOICE_NONE),
+                   "one of each");
     memset(w, 0, sizeof *w);
     w->random.state = seed;
     w->worker_count = 2 + rt_random_below(&w->random, WORKERS_MAX - 1);

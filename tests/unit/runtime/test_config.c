@@ -285,6 +285,34 @@ static void test_what_was_before_leads_to_today(void **state)
     rt_config_fini(&config);
 }
 
+// Loops of tests run up to these: whoever adds a value adds it to its list.
+static void test_counts_are_those_of_choices(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *path;
+        int count;
+    } lists[] = {
+        {"cache.eviction", RT_EVICT_COUNT},
+        {"dispatch.view", RT_VIEW_COUNT},
+        {"dispatch.criterion", RT_CRITERION_COUNT},
+        {"dispatch.policy", RT_POLICY_COUNT},
+        {"dispatch.solver", RT_SOLVER_COUNT},
+        {"optimizer.dense.decay", RT_DECAY_COUNT},
+        {"optimizer.dense.name", RT_OPTIMIZER_COUNT},
+        {"network.row_wire", RT_CODING_COUNT},
+        {"ps.homes", RT_HOMES_COUNT},
+        {"model.name", RT_MODEL_COUNT},
+    };
+    for (size_t i = 0; i < RT_COUNT_OF(lists); i++) {
+        for (int value = 0; value < lists[i].count; value++)
+            if (!rt_config_choice_name(lists[i].path, value))
+                fail_msg("%s: no choice stands for %d", lists[i].path, value);
+        if (rt_config_choice_name(lists[i].path, lists[i].count))
+            fail_msg("%s has more than %d choices", lists[i].path, lists[i].count);
+    }
+}
+
 static void test_bounds_of_every_key(void **state)
 {
     (void)state;
@@ -648,7 +676,8 @@ static void test_differences_are_named(void **state)
 
 TEST_MAIN(TEST(test_alpha_auto), TEST(test_differences_are_named), TEST(test_defaults),
           TEST(test_every_key_reaches_its_member), TEST(test_columns),
-          TEST(test_bounds_of_every_key), TEST(test_what_was_before_leads_to_today),
-          TEST(test_keys_do_not_share_members), TEST(test_round_trip), TEST(test_copy_is_deep),
-          TEST(test_escaped_backslash), TEST(test_set), TEST(test_set_errors), TEST(test_check),
-          TEST(test_check_of_tables), TEST(test_check_of_nodes), TEST(test_reference))
+          TEST(test_counts_are_those_of_choices), TEST(test_bounds_of_every_key),
+          TEST(test_what_was_before_leads_to_today), TEST(test_keys_do_not_share_members),
+          TEST(test_round_trip), TEST(test_copy_is_deep), TEST(test_escaped_backslash),
+          TEST(test_set), TEST(test_set_errors), TEST(test_check), TEST(test_check_of_tables),
+          TEST(test_check_of_nodes), TEST(test_reference))

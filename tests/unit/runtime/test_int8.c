@@ -139,7 +139,7 @@ static void rows(void **state)
     (void)state;
     for (size_t n = 0; n < RT_COUNT_OF(words); n++) {
         const uint32_t count = words[n][0];
-        for (rt_coding coding = RT_CODING_FP32; coding <= RT_CODING_INT8; coding++) {
+        for (rt_coding coding = 0; coding < RT_CODING_COUNT; coding++) {
             const uint32_t want = coding == RT_CODING_FP32 ? count : words[n][coding];
             assert_int_equal(rt_coding_words(coding, count), want);
             draw(&random, values, count, -20);
@@ -169,7 +169,7 @@ static void bytes_of_the_dense_vector(void **state)
 {
     (void)state;
     for (uint64_t floats = 0; floats < 3000; floats++) {
-        for (rt_coding coding = RT_CODING_FP32; coding <= RT_CODING_INT8; coding++) {
+        for (rt_coding coding = 0; coding < RT_CODING_COUNT; coding++) {
             const uint64_t bytes = rt_coding_dense_bytes(coding, floats);
             assert_int_equal(bytes, coding == RT_CODING_INT8 ? rt_int8_bytes((uint32_t)floats)
                                                              : floats * (coding ? 2 : 4));

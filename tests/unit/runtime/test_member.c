@@ -197,7 +197,7 @@ static void who_gives_up_hears_the_reason(void **state)
 {
     (void)state;
     const rt_member_config config = {.ops = &ops, .self = SELF, .timeout_peer_s = 20};
-    for (uint64_t reason = 0; reason <= RT_REASON_DRAINED; reason++) {
+    for (uint64_t reason = 0; reason < RT_REASONS; reason++) {
         mute coordinator = {.room = UINT32_MAX, .stop = reason};
         rt_member member = {.config = config,
                             .endpoint = (rt_endpoint *)(void *)&coordinator,
