@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """check_cells - values of a program, as the cells of a model.
 
-  check_cells.py missing LANYARD LIBRARY FOLDER   what is missing is missing, and numbers are numbers, in every container
+  check_cells.py missing LANYARD LIBRARY FOLDER   what is missing is missing, in every container
   check_cells.py lines LANYARD LIBRARY FOLDER     lines with a header, in an order, over several lines; NaN has a reason
   check_cells.py locale LANYARD LIBRARY FOLDER    a host that has set its locale, before or after, on this thread or not
 
@@ -36,8 +36,8 @@ def train(lanyard, package, folder, kind, columns=None, name="model", **table):
     columns = columns or COLUMNS
     out, rows = os.path.join(folder, name), []
     for i in range(1200):
-        row = {"x": i % 7 / 4 - 0.5, "word": f"w{i % 5}", "code": i % 11, "value": [3, 2.5, 0.1][i % 3], "flag": i % 2 == 0,
-               "at": f"2026-03-0{i % 9 + 1} {i % 24:02}:30:00", "tags": [f"t{i % 4}", f"t{i % 3}"]}
+        row = {"x": i % 7 / 4 - 0.5, "word": f"w{i % 5}", "code": i % 11, "value": [3, 2.5, 0.1][i % 3],
+               "flag": i % 2 == 0, "at": f"2026-03-0{i % 9 + 1} {i % 24:02}:30:00", "tags": [f"t{i % 4}", f"t{i % 3}"]}
         for k, one in enumerate(list(row)):
             if (i * 31 + k * 7) % 6 == 0:
                 row[one] = None
@@ -105,7 +105,8 @@ def frame_containers(values, found):
     is_list, first = isinstance(values[0], list), values[0]
     if pandas:
         for sign in (None, NAN, pandas.NA, pandas.NaT):
-            yield f"Series of objects with {sign!r}", pandas.Series([sign if v is None else v for v in values], dtype=object)
+            own = [sign if v is None else v for v in values]
+            yield f"Series of objects with {sign!r}", pandas.Series(own, dtype=object)
         if not is_list:
             yield "Series", pandas.Series(values)
             yield "Series.array", pandas.Series(values).array
@@ -190,8 +191,8 @@ def lines(lanyard, package, folder):
     want = model.predict({name: [row[i] for row in rows] for i, name in enumerate(names) if name != "y"})
 
     def text(order, with_header, end="\n"):
-        return end.join([",".join(order)] * with_header + [",".join(row[names.index(n)] if n in names else "?" for n in order)
-                                                          for row in rows]) + end
+        cells = [[row[names.index(n)] if n in names else "?" for n in order] for row in rows]
+        return end.join(map(",".join, [order] * with_header + cells)) + end
 
     turned = names[::-1]
     bare = [n for n in turned if n != "y"]
@@ -201,7 +202,8 @@ def lines(lanyard, package, folder):
             "as configured": model.predict_lines(text(names, False)),
             "as configured, without the label": model.predict_lines(text([n for n in names if n != "y"], False)),
             "a header": model.predict_lines(text(turned, True)),
-            "a header behind a mark, Windows": model.predict_lines(b"\xef\xbb\xbf" + text(turned, True, "\r\n").encode()),
+            "a header behind a mark, Windows": model.predict_lines(
+                b"\xef\xbb\xbf" + text(turned, True, "\r\n").encode()),
             "a header without the label": model.predict_lines(text(bare, True)),
             "a header with more": model.predict_lines(text(more, True)),
             "an order": model.predict_lines(text(turned, False), columns=turned),
@@ -213,7 +215,8 @@ def lines(lanyard, package, folder):
     two = model.predict({"x": ["0.25", ""], "word": ['w1\n"and", more', "w2"], "code": ["3", ""], "value": ["2.5", "3"],
                          "flag": ["1", "0"]})
     assert np.array_equal(model.predict_lines(quoted), two), "a cell over two lines"
-    for what, data, columns in (("no such column", text(turned[1:], True), None), ("a column twice", text([*turned, "x"], True), None),
+    for what, data, columns in (("no such column", text(turned[1:], True), None),
+                                ("a column twice", text([*turned, "x"], True), None),
                                 ("an order that lacks one", text(turned[1:], False), turned[1:]),
                                 ("an order that has one twice", text(turned, False), [*turned, "x"])):
         try:
@@ -221,10 +224,11 @@ def lines(lanyard, package, folder):
             raise AssertionError(what)
         except package.ModelError as error:
             assert "lacks this column" in str(error) or "has this column twice" in str(error), error
-    bad = text(names, False) + "\n" + "1,many,w1,3,2.5,1,,\n" + "1,2\n" + '"open\n' + text(names, False).split("\n", 1)[0]
+    bad = text(names, False) + "\n" + "1,many,w1,3,2.5,1,,\n" + "1,2\n" + '"open\n'
+    bad += text(names, False).split("\n", 1)[0]
     problems = {}
     got = model.predict_lines(bad, problems=problems)
-    assert np.array_equal(np.flatnonzero(np.isnan(got)), sorted(problems)) and sorted(problems) == [2, 3, 4, 5], (got, problems)
+    assert np.flatnonzero(np.isnan(got)).tolist() == sorted(problems) == [2, 3, 4, 5], (got, problems)
     for row, part in ((2, "empty line"), (3, 'found "many"'), (4, "expected 8 cells, or 7 without labels, found 2"),
                       (5, "closing quote")):
         assert part in problems[row], problems
@@ -257,7 +261,7 @@ def lines(lanyard, package, folder):
 # ---- locales
 
 def set_up(folder, names):
-    """Those of the locales that can be made here, in a folder of their own; the process that knows them is a new one."""
+    """Those of the locales that can be made here, in a folder of their own; a new process knows them."""
     place = os.path.join(folder, "locales")
     os.makedirs(place, exist_ok=True)
     for name in names:
@@ -313,14 +317,15 @@ def locales(lanyard, package, folder):
             for a, b in zip(want, got):
                 assert np.array_equal(a, b), f"{name}{how}: {b}, in C {a}"
         seen = []  # what is called back is called in the host's locale, and finds it again afterwards
-        note = package._Told(lambda *_: seen.append(locale.localeconv()["decimal_point"]))  # pylint: disable=protected-access
+        # pylint: disable=protected-access
+        note = package._Told(lambda *_: seen.append(locale.localeconv()["decimal_point"]))
         room, count = np.empty(4, np.float32), package.ctypes.c_size_t()
-        package._lib().lanyard_score_lines_as(  # pylint: disable=protected-access
+        package._lib().lanyard_score_lines_as(
             out["table"]._model, None, 0, b"no\n", 3, package._pointer(room, package.ctypes.c_float), 4,
             package.ctypes.byref(count), note, None, None, 0)
-        assert seen == [point] == [locale.localeconv()["decimal_point"]], f"{name}: called back in another locale: {seen}"
-        done = subprocess.run([lanyard, "predict", os.path.join(folder, "table", "model"), "--set", "stream.files=-", "--set",
-                               "stream.malformed_share_max=1"], input=rows["table"], capture_output=True, text=True, check=True,
+        assert seen == [point] == [locale.localeconv()["decimal_point"]], f"{name}: called back in another: {seen}"
+        done = subprocess.run([lanyard, "predict", os.path.join(folder, "table", "model"), "--set", "stream.files=-"],
+                              input=rows["table"], capture_output=True, text=True, check=True,
                               env={**os.environ, "LC_ALL": name + ".UTF-8"})
         printed = np.array(done.stdout.split(), np.float32)
         assert np.array_equal(printed, want[1]), f"{name}: predict says {done.stdout}, expected {want[1]}"

@@ -3,8 +3,8 @@
 
   check_schemas.py LANYARD LIBRARY FOLDER COUNT SEED
 
-Every schema (columns of all kinds, `from`, transforms, crosses, labels anywhere, tables, JSON lines, Criteo's) gets rows
-and a small model. Rows it has not seen are asked by eval, by predict with labels and without, over HTTP, by columns and
+Every schema (columns of all kinds, `from`, transforms, crosses, labels anywhere, tables, JSON lines, Criteo's) gets
+rows and a small model. Rows it has not seen are asked by eval, by predict with labels and without, over HTTP, by columns and
 by lines of the Python package (which is liblanyard), and by the numbers that tools/read_model.py makes of the cells: to
 the last bit, over HTTP of what is printed. numpy's own predictions, in 64 bits, are within 1e-5. Status 1 names seed
 and schema where they are not; the same SEED, with COUNT 1, makes the schema again.
@@ -65,7 +65,8 @@ class Schema:
         if self.format == "json" and self.r.random() < 0.4:
             column["path"] = f"of.{self.r.choice('ab')}.{column['name']}"
         if self.r.random() < 0.2 and kind in ("dense", "categorical", "multi"):
-            column["missing"] = "7" if kind == "dense" or members.get("id") == "number" or "edges" in members else "none"
+            is_number = kind == "dense" or members.get("id") == "number" or "edges" in members
+            column["missing"] = "7" if is_number else "none"
             if members.get("transform") in ("hour", "weekday"):
                 del column["missing"]
         self.columns.append(column)
@@ -187,7 +188,8 @@ class Schema:
                 column["asked"] = column.get("path") or str(self.cells.index(column) + 1)
                 column["name"], self.by_name[""] = "", column
                 break
-        file_order = [column["name"] for column in self.cells] + ["not used"] * (self.has_header and self.r.random() < 0.5)
+        file_order = [column["name"] for column in self.cells]
+        file_order += ["not used"] * (self.has_header and self.r.random() < 0.5)
         if self.has_header:
             self.r.shuffle(file_order)
         self.file_order = file_order
@@ -211,7 +213,8 @@ class Schema:
     def lines(self, rows, with_labels=True, header=None, order=None):
         leave_out = set() if with_labels else set(self.labels)
         if self.format == "json":
-            return "".join(json.dumps(self.object(row, leave_out), ensure_ascii=self.r.random() < 0.5) + "\n" for row in rows)
+            return "".join(json.dumps(self.object(row, leave_out), ensure_ascii=self.r.random() < 0.5) + "\n"
+                           for row in rows)
         names = [name for name in order or self.file_order if name not in leave_out]
         out = io.StringIO()
         quoting = csv.QUOTE_NONE if self.delimiter == "\t" else csv.QUOTE_MINIMAL
@@ -391,8 +394,8 @@ def ask_all(lanyard, package, folder, schema):
     values = {name: [row[column["name"]] for row in rows] for column, name in schema.asked_columns()}
     columns = {name: typed(schema, column, values[name]) for column, name in schema.asked_columns()}
     must_equal("Python, columns", loaded.predict(columns), want)
-    must_equal("Python, columns, one at a time",
-               np.concatenate([loaded.predict({n: c[i:i + 1] for n, c in columns.items()}) for i in range(5)]), want[:5])
+    alone = [loaded.predict({n: c[i:i + 1] for n, c in columns.items()}) for i in range(5)]
+    must_equal("Python, columns, one at a time", np.concatenate(alone), want[:5])
     must_equal("Python, lines", loaded.predict_lines(schema.lines(rows)), want)
     must_equal("Python, lines without labels", loaded.predict_lines(schema.lines(rows, with_labels=False)), want)
     if schema.format == "table":
