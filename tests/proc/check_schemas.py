@@ -4,10 +4,10 @@
   check_schemas.py LANYARD LIBRARY FOLDER COUNT SEED
 
 Every schema (columns of all kinds, `from`, transforms, crosses, labels anywhere, tables, JSON lines, Criteo's) gets
-rows and a small model. Rows it has not seen are asked by eval, by predict with labels and without, over HTTP, by columns
-and by lines of the Python package (which is liblanyard), and by the numbers that tools/read_model.py makes of the cells:
-to the last bit, over HTTP of what is printed. numpy's own predictions, in 64 bits, are within 1e-5. Status 1 names seed
-and schema where they are not; the same SEED, with COUNT 1, makes the schema again.
+rows and a small model. Rows it has not seen are asked by eval, by predict with labels and without, over HTTP, by
+columns and by lines of the Python package (which is liblanyard), and by the numbers that tools/read_model.py makes of
+the cells: to the last bit, over HTTP of what is printed. numpy's own predictions, in 64 bits, are within 1e-5. Status 1
+names seed and schema where they are not; the same SEED, with COUNT 1, makes the schema again.
 """
 import csv
 import datetime
