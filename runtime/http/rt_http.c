@@ -66,6 +66,7 @@ struct rt_http_request {
     unsigned refused_code; // 0: none
     const char *refusal;
     bool is_handled;  // the handler was called
+    bool listens;     // its answer does not end
     bool is_answered; // response is there; the members from here on under the server's lock
     bool is_suspended;
     unsigned code;
@@ -196,6 +197,16 @@ static struct MHD_Response *make_response(const rt_http_request *request, unsign
     return response;
 }
 
+// NULL: nobody looks after this connection.
+static rt_http_guest *guest_of(struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    if (info)
+        return info->socket_context;
+    return NULL;
+}
+
 // Without memory for it the connection is closed: no answer is one, too.
 static enum MHD_Result send_response(rt_http_request *request)
 {
@@ -203,6 +214,9 @@ static enum MHD_Result send_response(rt_http_request *request)
     request->response = NULL;
     if (!response)
         return MHD_NO;
+    if (!request->listens) // who does not read it holds its place for no one else
+        rt_http_guests_note(request->http->guests, guest_of(request->connection),
+                            RT_HTTP_GUEST_READING);
     const enum MHD_Result result = MHD_queue_response(request->connection, request->code, response);
     MHD_destroy_response(response);
     return result;
@@ -242,6 +256,7 @@ bool rt_http_listen(rt_http_request *request, const char *type)
     MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
     pthread_mutex_lock(&http->lock);
     rt_assert(!request->is_answered);
+    request->listens = true;
     request->response = response;
     request->code = MHD_HTTP_OK;
     request->is_answered = true;
@@ -354,16 +369,6 @@ static void note_connection(void *context, struct MHD_Connection *connection, vo
     if (info)
         *guest_p =
             rt_http_guests_enter(http->guests, info->connect_fd, from ? from->client_addr : NULL);
-}
-
-// NULL: nobody looks after this connection.
-static rt_http_guest *guest_of(struct MHD_Connection *connection)
-{
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    if (info)
-        return info->socket_context;
-    return NULL;
 }
 
 // ---- bodies ----------------------------------------------------------------------------------

@@ -111,7 +111,7 @@ static double slowness(const rt_http_guests *g, const rt_http_guest *one, uint64
     const rt_http_guests_config *config = &g->config;
     const double passed_s = (double)(now_ns - one->since_ns) * 1e-9;
     double may_s = config->head_s;
-    if (one->state == RT_HTTP_GUEST_IDLE)
+    if (one->state == RT_HTTP_GUEST_IDLE || one->state == RT_HTTP_GUEST_READING)
         may_s += config->idle_s;
     else if (one->state == RT_HTTP_GUEST_SENDING)
         may_s = config->body_s + (double)one->bytes / config->body_bytes_per_s;
@@ -208,7 +208,7 @@ static void end_the_slow(rt_http_guests *g)
 {
     const uint64_t now_ns = rt_now_ns();
     for (rt_http_guest *one = g->guests.next; one != &g->guests; one = one->next)
-        if (one->state != RT_HTTP_GUEST_SERVED && slowness(g, one, now_ns) > 1)
+        if (one->state < RT_HTTP_GUEST_SERVED && slowness(g, one, now_ns) > 1)
             end_guest(g, one);
 }
 

@@ -6,7 +6,7 @@
 // address that has shown nothing, then one of the address that has most of them, and of its guests
 // the slowest. So whoever holds places without a use for them makes room for himself alone. An
 // address that has shown something worth a place (a token, or a request that was answered) is known
-// for an hour; a quarter of the places is for known ones. A guest whose request is being answered
+// for an hour; a quarter of the places is for known ones. A guest whose request is being worked on
 // stays, and so does one that has sent what nobody has read.
 //
 // Any thread. An owner tells when a guest comes, what it does, and when it has gone; its socket
@@ -25,7 +25,8 @@ typedef enum {
     RT_HTTP_GUEST_NEW,     // has not asked for anything yet
     RT_HTTP_GUEST_IDLE,    // has been answered
     RT_HTTP_GUEST_SENDING, // what it asks for is still coming
-    RT_HTTP_GUEST_SERVED,  // is being answered
+    RT_HTTP_GUEST_SERVED,  // waits for an answer, or listens
+    RT_HTTP_GUEST_READING, // has its answer, and may not have read all of it
 } rt_http_guest_state;
 
 // How long each of these may take; a guest that took a small share of it is not slow.

@@ -15,6 +15,7 @@
 #include "tests/support/test.h"
 
 #define LATER_MAX 64
+#define LARGE_BYTES (8u << 20) // more than sockets take
 
 typedef struct {
     pthread_mutex_t lock;
@@ -46,6 +47,11 @@ static void handle(void *context, rt_http_request *request)
     if (strcmp(rt_http_path(request), "/listen") == 0) {
         if (!rt_http_listen(request, "text/event-stream"))
             rt_http_refuse(request, 503, "too many listen");
+        return;
+    }
+    if (strcmp(rt_http_path(request), "/large") == 0) {
+        static const char large[LARGE_BYTES];
+        rt_http_answer(request, 200, "text/plain", large, sizeof large);
         return;
     }
     if (strcmp(rt_http_path(request), "/echo") != 0) {
@@ -525,7 +531,8 @@ static void makes_room(void **state)
     enum { COUNT = 60, PLACES = 12 };
     static const char *const beginnings[] = {
         "", "\x16\x03\x01", "GET /echo HTTP/1.1\r\nX: ",
-        "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900\r\n\r\nabc"};
+        "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900\r\n\r\nabc",
+        "GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n"}; // and do not read
     rt_http_config config = make_config(make_service());
     config.connections_max = PLACES;
     for (size_t k = 0; k < RT_COUNT_OF(beginnings); k++) {
