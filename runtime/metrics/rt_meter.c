@@ -122,8 +122,7 @@ rt_status rt_meter_load(rt_meter *meter, rt_reader *reader)
         head.weighs = 1;
     head.segment_count &= ~WEIGHED;
     if (!is_read || head.segment_size == 0 || head.segment_count == 0 ||
-        head.segment_count > SEGMENT_COUNT ||
-        reader->left / sizeof(tally) < head.segment_count + 1u)
+        head.segment_count > SEGMENT_COUNT)
         return RT_DATA;
     meter->tail_start = head.tail_start;
     meter->segment_size = head.segment_size;

@@ -343,7 +343,7 @@ static void check_case(const char *name)
 static void what_is_saved_is_recorded(void **state)
 {
     (void)state;
-    static const char *const cases[] = {"esd", "makespan", "herald", "join"};
+    static const char *const cases[] = {"esd", "makespan", "laia", "join"};
     if (access("tests/golden/saved.py", R_OK) != 0)
         test_skip("is run from the root of the repository");
     if (access("/usr/bin/python3", X_OK) != 0 || access("/usr/bin/xz", X_OK) != 0)

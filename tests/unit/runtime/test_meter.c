@@ -1,4 +1,5 @@
 // The quality of predictions against brute force over all pairs and long double sums.
+#define _GNU_SOURCE // memmem
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -349,8 +350,55 @@ static void test_classes_against_brute_force(void **state)
     rt_meter_destroy(again);
 }
 
+// Of a build whose tallies had half as many bins, and no count of invalid ones: what is there is
+// taken, all else is 0.
+static void test_saved_by_another_build(void **state)
+{
+    (void)state;
+    enum { COUNT = 3000 };
+    static float predictions[COUNT], labels[COUNT];
+    rt_random random = {8};
+    rt_meter *meter, *again;
+    rt_bytes bytes = {0}, other = {0};
+    for (uint32_t i = 0; i < COUNT; i++) {
+        predictions[i] = (float)(1 + rt_random_below(&random, 98)) / 100;
+        labels[i] = (float)rt_random_below(&random, 2);
+    }
+    predictions[7] = NAN;
+    assert_int_equal(rt_meter_create(&meter), RT_OK);
+    rt_meter_add(meter, predictions, labels, COUNT);
+    rt_meter_save(meter, &bytes);
+    uint32_t sizes[2], halved = 0; // of a description's text and of one struct
+    for (size_t at = 0; at < bytes.size; at += 16 + sizes[0] + sizes[1]) {
+        memcpy(sizes, bytes.data + at + sizeof(uint64_t), sizeof sizes);
+        char *text = (char *)bytes.data + at + 16;
+        char *bins = memmem(text, sizes[0], "bins:262144", 11);
+        char *invalid = memmem(text, sizes[0], "invalid", 7);
+        const uint32_t size = bins ? sizes[1] - 131072 : sizes[1];
+        if (bins)
+            memcpy(bins, "bins:131072", 11);
+        if (invalid)
+            memcpy(invalid, "of_them", 7);
+        memcpy(bytes.data + at + 12, &size, sizeof size);
+        rt_bytes_put(&other, bytes.data + at, 16 + sizes[0] + size);
+        halved += bins != NULL;
+    }
+    assert_true(halved > 2);
+    assert_int_equal(rt_meter_create(&again), RT_OK);
+    rt_reader reader = rt_bytes_reader(&other);
+    assert_int_equal(rt_meter_load(again, &reader), RT_OK);
+    assert_int_equal(reader.left, 0);
+    assert_int_equal(rt_meter_total(meter).invalid_count, 1);
+    assert_int_equal(rt_meter_total(again).invalid_count, 0);
+    rt_bytes_fini(&bytes);
+    rt_bytes_fini(&other);
+    rt_meter_destroy(meter);
+    rt_meter_destroy(again);
+}
+
 TEST_MAIN(TEST(test_rolled), TEST(test_classes_against_brute_force),
           TEST(test_auc_of_distinct_levels_is_exact), TEST(test_auc_of_any_predictions),
           TEST(test_auc_by_hand), TEST(test_sums_against_long_double),
           TEST(test_window_is_what_came_since), TEST(test_undefined_is_nan),
-          TEST(test_what_is_no_probability_is_counted), TEST(test_last_fifth))
+          TEST(test_what_is_no_probability_is_counted), TEST(test_last_fifth),
+          TEST(test_saved_by_another_build))
