@@ -131,7 +131,7 @@ static void dots_samples(const void *call, uint32_t from, uint32_t to)
     const meeting *c = call;
     const float *x = c->x + (size_t)from * c->stride;
     float *out = c->to + (size_t)from * c->out_stride;
-    if (ew_cpu_dots_fit(c->count, c->dim))
+    if (!c->cpu->is_steady && ew_cpu_dots_fit(c->count, c->dim))
         ew_cpu_dots(&c->cpu->blas, to - from, c->count, c->dim, x, c->stride, out, c->out_stride);
     else
         c->cpu->kernels->dots(to - from, c->count, c->dim, x, c->stride, out, c->out_stride);

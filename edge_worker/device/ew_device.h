@@ -216,8 +216,8 @@ typedef struct {
                       // the number open it is rank modulo their number, and the description says so
     uint32_t threads; // of the CPU; 0: the cores that the process may use
     bool is_steady;   // of the CPU: a row of a product has the same bits whatever other rows there
-                      // are, and on every machine; takes up to three times as long as a BLAS
-    bool tf32;        // of a GPU: matrix products may round their factors to TF32
+        // are, and for every instruction set; takes up to three times as long as a BLAS
+    bool tf32; // of a GPU: matrix products may round their factors to TF32
 } ew_device_wish;
 
 // Call before other threads start: it sets environment variables while it loads a BLAS.

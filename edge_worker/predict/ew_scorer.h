@@ -20,7 +20,7 @@ typedef struct {
 } ew_scorer_counts;
 
 // The device that scorers run on: a sample's probabilities have the same bits whatever others it is
-// asked with, by whom, and on which machine. Errors as ew_device_open_as.
+// asked with, and by whom. Errors as ew_device_open_as.
 rt_status ew_scorer_open_device(uint32_t threads, ew_device *device, rt_error *error);
 
 // For weights of this config and schema and batches of up to sample_count_max samples. device is

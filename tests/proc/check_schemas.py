@@ -270,7 +270,7 @@ class Schema:
             stream["table"].update(header=self.has_header, delimiter=self.delimiter)
         if len(self.labels) == 1 and not any("classes" in c for c in columns) and self.r.random() < 0.2:
             stream["negatives_keep"] = 0.5
-        return small({"stream": stream, "model": {"embedding_dim": self.r.choice([2, 8, 16]), **model,
+        return small({"stream": stream, "model": {"embedding_dim": self.r.choice([2, 8, 16, 33]), **model,
                                                   "pooling": self.r.choice(["sum", "mean"])}})
 
 
