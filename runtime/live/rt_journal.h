@@ -39,8 +39,8 @@ typedef struct {
     uint64_t origin;       // 0: none
     uint64_t origin_first; // its number of the first line
     uint64_t origin_left;  // the oldest that it still has: what came before is not waited for; of
-                          // one that is new here, above origin_first by as many as damage took
-    const void *note; // NULL: the one before stays
+                           // one that is new here, above origin_first by as many as damage took
+    const void *note;      // NULL: the one before stays
     size_t note_size;
     rt_journal_done done; // NULL: nobody waits
     void *context;
