@@ -11,14 +11,13 @@
 
 typedef struct {
     double alpha;
-    rt_criterion criterion;
     const dp_solver_ops *solver;
     void *solver_state;
     uint32_t stride;
     int32_t *cost;     // sample_count_max x stride
     int32_t *opt_cost; // the rows that Opt gets, in its order
     uint32_t *opt_place;
-    uint64_t *order, *scratch; // samples by criterion
+    uint64_t *order, *scratch; // samples by weight
     void *exact_state;         // NULL, or of the solver that tells the error
     uint32_t *exact_place;
     dp_policy_report report;
@@ -56,7 +55,6 @@ static rt_status create(const dp_policy_config *config, void **state_p, rt_error
         return rt_fail(error, RT_NO_MEMORY, "out of memory for policy esd");
     uint32_t rows = config->sample_count_max;
     self->alpha = config->dispatch.alpha;
-    self->criterion = config->dispatch.criterion;
     self->solver = dp_solver_choose(config->dispatch.solver);
     self->stride = (config->worker_count + 7) / 8 * 8;
     self->cost = rt_alloc((size_t)rows * self->stride, sizeof *self->cost);
@@ -74,38 +72,20 @@ static rt_status create(const dp_policy_config *config, void **state_p, rt_error
     return RT_OK;
 }
 
-// How much a wrong placement of the row may cost; the larger, the earlier it is placed.
-static uint32_t row_weight(rt_criterion criterion, const int32_t *row, uint32_t n)
+// How much a wrong placement of the row may cost, second smallest cost less the smallest (min2 -
+// min); the larger, the earlier it is placed.
+static uint32_t row_weight(const int32_t *row, uint32_t n)
 {
-    int32_t min = INT32_MAX, min2 = INT32_MAX, min3 = INT32_MAX;
-    int64_t sum = 0;
+    int32_t min = INT32_MAX, min2 = INT32_MAX;
     for (uint32_t j = 0; j < n; j++) {
-        int32_t c = row[j];
-        sum += c;
-        if (c < min) {
-            min3 = min2;
+        if (row[j] < min) {
             min2 = min;
-            min = c;
-        } else if (c < min2) {
-            min3 = min2;
-            min2 = c;
-        } else if (c < min3) {
-            min3 = c;
+            min = row[j];
+        } else if (row[j] < min2) {
+            min2 = row[j];
         }
     }
-    min2 = min2 == INT32_MAX ? min : min2;
-    min3 = min3 == INT32_MAX ? min2 : min3;
-    switch (criterion) {
-    case RT_CRITERION_MIN2_MIN:
-        return (uint32_t)(min2 - min);
-    case RT_CRITERION_MIN3_MIN:
-        return (uint32_t)(min3 - min);
-    case RT_CRITERION_MIN3_MIN2:
-        return (uint32_t)(min3 - min2);
-    case RT_CRITERION_ROW_MEAN:
-        return (uint32_t)(sum / n);
-    }
-    return 0;
+    return min2 == INT32_MAX ? 0 : (uint32_t)(min2 - min);
 }
 
 // Opt's share of every worker: floor(alpha m_j) (Algorithm 2, line 3). Returns the sum.
@@ -123,8 +103,7 @@ static uint32_t opt_capacity(double alpha, const dp_view *view, uint32_t *capaci
 static void sort_rows(esd *self, const dp_view *view)
 {
     for (uint32_t i = 0; i < view->sample_count; i++) {
-        uint32_t weight =
-            row_weight(self->criterion, self->cost + (size_t)i * self->stride, view->worker_count);
+        uint32_t weight = row_weight(self->cost + (size_t)i * self->stride, view->worker_count);
         self->order[i] = (uint64_t)~weight << 32 | i; // descending, ties in batch order
     }
     dp_sort_upper(self->order, self->scratch, view->sample_count);

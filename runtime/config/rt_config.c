@@ -23,9 +23,24 @@ typedef struct include_chain {
     ino_t inode;
 } include_chain;
 
+// What no key sets. Objects take these values with the others, and tests give them other ones.
+static void set_constants(rt_config *config)
+{
+    rt_optimizer_config *const optimizers[] = {&config->optimizer_rows, &config->optimizer_dense};
+    for (size_t i = 0; i < RT_COUNT_OF(optimizers); i++) {
+        optimizers[i]->epsilon = 1e-10f; // only keeps a division by 0 away
+        optimizers[i]->beta1 = 0.9f;     // Kingma and Ba, ICLR 2015
+        optimizers[i]->beta2 = 0.999f;
+        optimizers[i]->beta = 1; // good enough, McMahan et al., KDD 2013
+    }
+    config->dispatch.alpha_share = 0.5;         // decisions run beside iterations, which vary
+    config->network_message_bytes = 256 * 1024; // beyond it nothing is gained
+}
+
 rt_status rt_config_init(rt_config *config)
 {
     rt_config fresh = {0};
+    set_constants(&fresh);
     rt_status status = rt_config_value_defaults(rt_config_keys, &fresh);
     rt_assert(!status || status == RT_NO_MEMORY);
     if (status) {

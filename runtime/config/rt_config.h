@@ -126,7 +126,7 @@ typedef struct {
     struct rt_value_names *names; // likewise: where values of a column are noted; NULL: nowhere
     char id[RT_NAME_MAX];         // column or field that names an event; "": none does
     uint32_t id_window;           // events of which an id is remembered
-    bool take_anything; // what is sent is stored, whether it can be read or not
+    bool take_anything;           // what is sent is stored, whether it can be read or not
     char http_listen[RT_NAME_MAX], tcp_listen[RT_NAME_MAX]; // HOST:PORT
     char mqtt_broker[RT_NAME_MAX], mqtt_topic[256], mqtt_client[RT_NAME_MAX];
     char mqtt_user[RT_NAME_MAX], mqtt_password[RT_PATH_MAX], mqtt_ca[RT_PATH_MAX];
@@ -212,7 +212,7 @@ typedef struct {
     uint32_t warmup_iterations; // the learning rate grows linearly; 0: none
     rt_decay_kind decay;        // of the learning rate, after the warm-up
     uint32_t decay_iterations;
-    float decay_floor; // share of the learning rate that stays
+    float decay_floor;      // share of the learning rate that stays
     uint32_t batch_samples; // no key: N, by which gradients were divided; 0: by nothing
 } rt_optimizer_config;
 
@@ -244,13 +244,6 @@ static inline uint32_t rt_policy_of_number(uint32_t number)
         return RT_POLICY_LAIA;
     return (uint32_t)rt_min_u64(number - (number > RT_POLICY_HERALD_WAS), RT_POLICY_COUNT);
 }
-typedef enum {
-    RT_CRITERION_MIN2_MIN,
-    RT_CRITERION_MIN3_MIN,
-    RT_CRITERION_MIN3_MIN2,
-    RT_CRITERION_ROW_MEAN
-} rt_criterion;
-#define RT_CRITERION_COUNT (RT_CRITERION_ROW_MEAN + 1)
 #define XX(kind, name, help) RT_SOLVER_##kind,
 typedef enum { RT_SOLVER_MAP(XX) } rt_solver_kind;
 #undef XX
@@ -272,8 +265,7 @@ typedef struct {
     rt_policy_kind policy;
     double alpha;       // share of the samples that Opt places, [0, 1]
     bool alpha_auto;    // "auto": a controller changes alpha, which starts at 1
-    double alpha_share; // of the iteration time that a decision may take, for "auto"
-    rt_criterion criterion;
+    double alpha_share; // of the iteration time that a decision may take, for "auto"; no key
     rt_solver_kind solver;
     rt_view_kind view; // which caches a decision sees
     rt_first_touch first_touch;

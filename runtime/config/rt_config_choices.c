@@ -120,13 +120,6 @@ const rt_config_choice rt_choices_evictions[] = {
 #define XX(kind, name, help) {#name, RT_POLICY_##kind, help},
 const rt_config_choice rt_choices_policies[] = {RT_POLICY_MAP(XX){0}};
 #undef XX
-const rt_config_choice rt_choices_criteria[] = {
-    {"min2_min", RT_CRITERION_MIN2_MIN, "second smallest cost less the smallest"},
-    {"min3_min", RT_CRITERION_MIN3_MIN, "third smallest less the smallest"},
-    {"min3_min2", RT_CRITERION_MIN3_MIN2, "third smallest less the second smallest"},
-    {"row_mean", RT_CRITERION_ROW_MEAN, "mean cost"},
-    {0},
-};
 #define XX(kind, name, help) {#name, RT_SOLVER_##kind, help},
 const rt_config_choice rt_choices_solvers[] = {RT_SOLVER_MAP(XX){0}};
 #undef XX

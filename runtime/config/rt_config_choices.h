@@ -29,7 +29,6 @@ extern const rt_config_choice rt_choices_dense_optimizers[];
 extern const rt_config_choice rt_choices_decays[];
 extern const rt_config_choice rt_choices_evictions[];
 extern const rt_config_choice rt_choices_policies[];
-extern const rt_config_choice rt_choices_criteria[];
 extern const rt_config_choice rt_choices_solvers[];
 extern const rt_config_choice rt_choices_micro_batches[];
 extern const rt_config_choice rt_choices_views[];

@@ -67,19 +67,12 @@ _Static_assert(sizeof(rt_policy_kind) == sizeof(int), "choices are read and writ
            "The optimizer."),                                                                      \
         FLOAT(section ".learning_rate", member.learning_rate, rate_, ABOVE(0, 1000),               \
               "Step size."),                                                                       \
-        FLOAT(section ".epsilon", member.epsilon, "1e-10", ABOVE(0, 1),                            \
-              "Added to the denominator (adagrad, rowwise_adagrad, adam)."),                       \
         FLOAT(section ".initial_accumulator", member.initial_accumulator, "0", IN(0, 1e6),         \
               "Sum of squared gradients at the start (adagrad, rowwise_adagrad, ftrl)."),          \
-        FLOAT(section ".beta1", member.beta1, "0.9", BELOW(0, 1), "Decay of the mean (adam)."),    \
-        FLOAT(section ".beta2", member.beta2, "0.999", BELOW(0, 1),                                \
-              "Decay of the squared gradients (adam)."),                                           \
         FLOAT(section ".l1", member.l1, "0", IN(0, 1e6), "L1 penalty (ftrl)."),                    \
         FLOAT(section ".l2", member.l2, "0", IN(0, 1e6),                                           \
               "L2 penalty: so much times the weight is added to its gradient; of a row, in the "   \
               "iterations that train it. Of ftrl: lambda_2."),                                     \
-        FLOAT(section ".beta", member.beta, "1", IN(0, 1e6),                                       \
-              "Learning rate offset (ftrl; beta of McMahan et al., KDD 2013)."),                   \
         FLOAT(section ".clip_norm", member.clip_norm, "0", IN(0, 1e6),                             \
               "Summed gradients with a larger norm are scaled down to it, before the L2 "          \
               "penalty: of each row by itself, of all dense weights together; 0: off."),           \
@@ -340,15 +333,10 @@ const rt_config_key rt_config_keys[] = {
            "Which worker trains a sample."),
     {ROW("dispatch.alpha", RT_KEY_DOUBLE, "1", "",
          "Share of the samples that are placed exactly, the others greedily (esd). `\"auto\"`: the "
-         "largest whose decision stays within `dispatch.alpha_share`. Can be changed while a run "
+         "largest whose decision takes at most half of an iteration. Can be changed while a run "
          "goes on."),
      IN(0, 1), .offset = OFFSET(rt_config, dispatch.alpha, double), .word = "auto",
      .word_offset = OFFSET(rt_config, dispatch.alpha_auto, bool)},
-    DOUBLE("dispatch.alpha_share", dispatch.alpha_share, "0.5", ABOVE(0, 10), "",
-           "Share of the iteration time that a decision may take, with alpha \"auto\"."),
-    CHOICE("dispatch.criterion", dispatch.criterion, rt_criterion, "\"min2_min\"",
-           rt_choices_criteria,
-           "Which samples are placed exactly: the largest of this (esd, alpha below 1)."),
     CHOICE("dispatch.solver", dispatch.solver, rt_solver_kind, "\"transport\"", rt_choices_solvers,
            "How they are placed (esd). One that this build or machine lacks falls back to "
            "`transport`."),
@@ -649,8 +637,6 @@ const rt_config_key rt_config_keys[] = {
         "With `dispatch.hand_over` or `dispatch.reduce`: worker r listens at this port + r, on "
         "`network.bind` or `--bind`, else on the `host` of its box, else on `network.interface`; "
         "0: any free port."),
-    U32("network.message_bytes", network_message_bytes, "262144", IN(4096, 67108864), "bytes",
-        "Rows are sent in messages of about this size."),
     CHOICE("network.collective", collective, rt_collective, "\"auto\"", rt_choices_collectives,
            "How the workers' dense gradients are summed. With keys (`security.key`) `ps` alone is "
            "encrypted."),

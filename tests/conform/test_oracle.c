@@ -245,7 +245,6 @@ static void draw_rest(fabric_shape *shape, rt_random *random)
     shape->bag_max = rt_random_below(random, 3) ? 1 : 3;
     shape->model.pooling = rt_random_below(random, 2) ? RT_POOL_MEAN : RT_POOL_SUM;
     shape->dispatch.first_touch = (rt_first_touch)rt_random_below(random, 2);
-    shape->dispatch.criterion = (rt_criterion)rt_random_below(random, 4);
     shape->rows.kind = row_optimizers[rt_random_below(random, RT_COUNT_OF(row_optimizers))];
     shape->last_samples =
         rt_random_below(random, 2)

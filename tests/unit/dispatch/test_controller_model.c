@@ -402,7 +402,7 @@ static void run_randomly(const char *const *sets, uint64_t seed)
             run_randomly(sets, seed);                          \
     }
 
-RUNS(alpha, "dispatch.policy=esd", "dispatch.alpha=auto", "dispatch.alpha_share=0.5")
+RUNS(alpha, "dispatch.policy=esd", "dispatch.alpha=auto")
 RUNS(evaluations, "dispatch.policy=makespan", "dispatch.alpha=auto", "dispatch.budget_ms=4")
 RUNS(tables, "dispatch.policy=laia", "dispatch.budget_ms=2", "sim.compute_us_per_sample=10")
 RUNS(nothing_is_measured, "dispatch.policy=esd", "dispatch.measure_compute=false")

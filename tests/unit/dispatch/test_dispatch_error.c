@@ -103,7 +103,7 @@ static uint32_t check_theorem_1(const int32_t *cost, const uint32_t *room, uint3
     return dearer;
 }
 
-// The formula of the bound, told from the placement alone: Opt's rows are those that the criterion
+// The formula of the bound, told from the placement alone: Opt's rows are those that min2 - min
 // puts first.
 static int64_t naive_bound(const int32_t *cost, uint32_t count, uint32_t opt_count,
                            const uint32_t *placement, seen *s)

@@ -90,7 +90,7 @@ static void tables_follow_the_budget(void **state)
     }
 }
 
-static const char *const automatic[] = {"dispatch.alpha=auto", "dispatch.alpha_share=0.5"};
+static const char *const automatic[] = {"dispatch.alpha=auto"};
 
 static void alpha_is_the_largest_that_hides(void **state)
 {
@@ -102,7 +102,7 @@ static void alpha_is_the_largest_that_hides(void **state)
     for (uint32_t delay = 0; delay <= DELAY_MAX; delay += 4) {
         for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
             plant p;
-            plant_init(&p, automatic, 2, delay);
+            plant_init(&p, automatic, 1, delay);
             run_alpha(&p, 450, 1e-3, cases[i].slope_s, 0, 10e-3);
             test_close(p.in_force.alpha, cases[i].alpha, 0, 1, "alpha");
             // One record per step: run ahead must not make it overshoot and come back. From 0 it
@@ -117,7 +117,7 @@ static void alpha_falls_at_once_and_rises_late(void **state)
 {
     (void)state;
     plant p;
-    plant_init(&p, automatic, 2, 2);
+    plant_init(&p, automatic, 1, 2);
     run_alpha(&p, 300, 1e-3, 1e-3, 0, 10e-3);
     assert_true(p.in_force.alpha == 1 && p.changes == 0);
     // Iterations become ten times faster: alpha 1 takes 2 ms of 1 ms. The median needs half a
@@ -135,7 +135,7 @@ static void rare_outliers_do_not_count(void **state)
 {
     (void)state;
     plant p;
-    plant_init(&p, automatic, 2, 0);
+    plant_init(&p, automatic, 1, 0);
     for (uint32_t t = 0; t < 5000; t++) {
         dp_controller_iterated(&p.controller, 10e-3);
         dp_controller_decided(&p.controller, &p.in_force, t % 100 == 50 ? 1 : 1e-3, 0);
@@ -155,7 +155,7 @@ static void noise_at_the_limit_does_not_swing_it(void **state)
 {
     (void)state;
     plant p;
-    plant_init(&p, automatic, 2, 4);
+    plant_init(&p, automatic, 1, 4);
     run_alpha(&p, 100000, 0.5e-3, 6.3e-3, 0.15, 10e-3);
     uint32_t changes = p.changes;
     assert_true(p.in_force.alpha >= 0.5 && p.in_force.alpha <= 0.625);
@@ -191,7 +191,7 @@ static void a_reload_forgets_what_was_tried(void **state)
 {
     (void)state;
     plant p;
-    plant_init(&p, automatic, 2, 0);
+    plant_init(&p, automatic, 1, 0);
     run_alpha(&p, 20000, 0, 15e-3, 0, 10e-3); // 0.25 is well below, 0.375 too much: again and again
     const double before = p.in_force.alpha;
     assert_true(before > 0 && before < 1);

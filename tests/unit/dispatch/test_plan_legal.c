@@ -118,7 +118,6 @@ static void run_family_with(family f, bool hand_over, bool reduce)
         shape.dispatch.first_touch = (rt_first_touch)crossed(i, 7, 2);
         shape.bag_max = crossed(i, 8, 2) ? 3 : 1;
         shape.dispatch.alpha = crossed(i, 9, 5) / 4.0;
-        shape.dispatch.criterion = (rt_criterion)crossed(i, 10, RT_CRITERION_COUNT);
         shape.ids_per_field = 4 + f.sample_count_max * crossed(i, 11, 4);
         shape.zipf = (double[]){0, 0.6, 1, 1.4}[crossed(i, 12, 4)];
         run(&shape, 40);

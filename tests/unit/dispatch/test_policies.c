@@ -89,26 +89,12 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static int64_t weight_of(rt_criterion criterion, const int32_t *row, uint32_t n)
+static int64_t weight_of(const int32_t *row, uint32_t n)
 {
     int32_t sorted[RT_WORKERS_MAX];
-    int64_t sum = 0;
     memcpy(sorted, row, n * sizeof *row);
     qsort(sorted, n, sizeof *sorted, ascending);
-    int32_t min = sorted[0], min2 = sorted[n > 1 ? 1 : 0], min3 = sorted[n > 2 ? 2 : n - 1];
-    for (uint32_t j = 0; j < n; j++)
-        sum += row[j];
-    switch (criterion) {
-    case RT_CRITERION_MIN2_MIN:
-        return min2 - min;
-    case RT_CRITERION_MIN3_MIN:
-        return min3 - min;
-    case RT_CRITERION_MIN3_MIN2:
-        return min3 - min2;
-    case RT_CRITERION_ROW_MEAN:
-        return sum / n;
-    }
-    return 0;
+    return sorted[n > 1 ? 1 : 0] - sorted[0];
 }
 
 typedef struct {
@@ -145,7 +131,7 @@ static const int32_t *row_of(const hybrid *h, uint32_t sample)
 }
 
 // alpha in thousandths, so that the shares are integer arithmetic.
-static void check_hybrid(const hybrid *h, uint32_t alpha, rt_criterion criterion)
+static void check_hybrid(const hybrid *h, uint32_t alpha)
 {
     const dp_view *view = h->view;
     uint32_t n = view->worker_count, opt_count = 0;
@@ -156,7 +142,7 @@ static void check_hybrid(const hybrid *h, uint32_t alpha, rt_criterion criterion
         opt_count += share[j];
     }
     for (uint32_t i = 0; i < view->sample_count; i++)
-        h->order[i] = (weighted){i, weight_of(criterion, row_of(h, i), n)};
+        h->order[i] = (weighted){i, weight_of(row_of(h, i), n)};
     qsort(h->order, view->sample_count, sizeof *h->order, descending);
     int64_t opt_cost = 0;
     for (uint32_t k = 0; k < opt_count; k++) {
@@ -196,19 +182,19 @@ static void *policy_state(const dp_policy_ops *ops, const planner_shape *shape)
     return state;
 }
 
-static void check_alphas(const planner_shape *base, const dp_view *view, rt_criterion criterion)
+static void check_alphas(const planner_shape *base, const dp_view *view)
 {
     static const uint32_t alphas[] = {0, 100, 125, 290, 300, 500, 999, 1000};
     planner_shape shape = *base;
     hybrid h;
     hybrid_init(&h, view);
-    shape.dispatch = (rt_dispatch_config){.policy = RT_POLICY_ESD, .criterion = criterion};
+    shape.dispatch = (rt_dispatch_config){.policy = RT_POLICY_ESD};
     void *state = policy_state(&dp_policy_esd, &shape);
     for (uint32_t a = 0; a < RT_COUNT_OF(alphas); a++) {
         dp_policy_esd.configure(state, &(rt_dispatch_config){.alpha = alphas[a] / 1000.0});
         memset(h.placement, 0xff, view->sample_count * sizeof *h.placement);
         dp_policy_esd.place(state, view, h.placement);
-        check_hybrid(&h, alphas[a], criterion);
+        check_hybrid(&h, alphas[a]);
     }
     dp_policy_esd.destroy(state);
     hybrid_fini(&h);
@@ -232,10 +218,8 @@ static void check_runs(uint32_t m, uint32_t n, uint32_t rounds, uint32_t fields,
     for (uint32_t t = 0; t < rounds; t++) {
         bool last = t + 1 == rounds;
         planner_case_look_up(&pc, last ? 1 + rt_random_below(&pc.random, m * n) : m * n);
-        for (rt_criterion c = 0; c < RT_CRITERION_COUNT; c++) {
-            if (t > 0)
-                check_alphas(&shape, dp_planner_view(pc.planner), c);
-        }
+        if (t > 0)
+            check_alphas(&shape, dp_planner_view(pc.planner));
         planner_case_commit(&pc);
     }
     planner_case_fini(&pc);
@@ -279,7 +263,7 @@ static void hybrid_of_64_workers(void **state)
     check_runs(2, 64, 3, RT_FIELDS_MAX, 2); // sums of costs beyond 32 bits
 }
 
-// A planner takes alpha and criterion from its configuration.
+// A planner takes alpha from its configuration.
 static void planner_passes_alpha_on(void **state)
 {
     (void)state;
@@ -291,9 +275,7 @@ static void planner_passes_alpha_on(void **state)
                                .ids_per_field = 100,
                                .bag_max = 2,
                                .zipf = 0.8,
-                               .dispatch = {.policy = RT_POLICY_ESD,
-                                            .alpha = alpha / 1000.0,
-                                            .criterion = RT_CRITERION_MIN3_MIN}};
+                               .dispatch = {.policy = RT_POLICY_ESD, .alpha = alpha / 1000.0}};
         planner_case pc;
         planner_case_init(&pc, &shape);
         for (uint32_t t = 0; t < 30; t++) {
@@ -302,7 +284,7 @@ static void planner_passes_alpha_on(void **state)
             hybrid_init(&h, dp_planner_view(pc.planner));
             planner_case_commit(&pc);
             memcpy(h.placement, dp_planner_placement(pc.planner), 32 * sizeof *h.placement);
-            check_hybrid(&h, t < 15 ? alpha : 1000 - alpha, RT_CRITERION_MIN3_MIN);
+            check_hybrid(&h, t < 15 ? alpha : 1000 - alpha);
             hybrid_fini(&h);
             if (t == 14)
                 dp_planner_set_alpha(pc.planner, 1 - alpha / 1000.0);

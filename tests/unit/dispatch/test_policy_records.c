@@ -73,16 +73,9 @@ static const struct {
     {"random", &dp_policy_random, {0}, {0}},
     {"laia", &dp_policy_laia, {0}, {0}},
     {"laia, tables", &dp_policy_laia, {.tables = 2}, {.tables = 1}},
-    {"esd", &dp_policy_esd, {.alpha = 0.4, .criterion = RT_CRITERION_MIN2_MIN}, {.alpha = 1}},
-    {"esd, third", &dp_policy_esd, {.alpha = 0.7, .criterion = RT_CRITERION_MIN3_MIN}, {0}},
-    {"esd, third and second",
-     &dp_policy_esd,
-     {.criterion = RT_CRITERION_MIN3_MIN2, .solver = RT_SOLVER_HUNGARIAN},
-     {.alpha = 0.8}},
-    {"esd, mean",
-     &dp_policy_esd,
-     {.alpha = 0.3, .criterion = RT_CRITERION_ROW_MEAN, .solver = RT_SOLVER_GREEDY},
-     {.alpha = 1}},
+    {"esd", &dp_policy_esd, {.alpha = 0.4}, {.alpha = 1}},
+    {"esd, hungarian", &dp_policy_esd, {.solver = RT_SOLVER_HUNGARIAN}, {.alpha = 0.8}},
+    {"esd, greedy", &dp_policy_esd, {.alpha = 0.3, .solver = RT_SOLVER_GREEDY}, {.alpha = 1}},
     {"makespan", &dp_policy_makespan, {.search_evaluations = 4000}, {.search_evaluations = 90}},
     {"makespan, hurried",
      &dp_policy_makespan,
@@ -105,7 +98,7 @@ static void *create(const dp_policy_ops *ops, const view_shape *shape, const rt_
                                      .box_count = shape->boxes,
                                      .seed = 7,
                                      .dispatch = *d,
-                                     .measure_error = d->criterion == RT_CRITERION_MIN3_MIN};
+                                     .measure_error = d->solver == RT_SOLVER_GREEDY};
     rt_error error = {0};
     void *state;
     if (ops->create(&config, &state, &error))

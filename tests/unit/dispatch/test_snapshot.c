@@ -320,7 +320,8 @@ static void damaged_states(void **context)
                 bent.data[at] ^= (uint8_t)(1u << n % 8);
             rt_status status = load(&pc.config, one.planner, &bent, &planner, &restored, &error);
             const bool is_cut = n % 2; // else a name may be another: its number is 0 then
-            const bool is_taken = status == RT_OK || status == RT_UNSUPPORTED || status == RT_CONFIG;
+            const bool is_taken =
+                status == RT_OK || status == RT_UNSUPPORTED || status == RT_CONFIG;
             if (status != RT_DATA && (is_cut || !is_taken))
                 fail_msg("%s at %zu of %zu: %s", is_cut ? "cut" : "bent", (size_t)at, state.size,
                          rt_status_text(status));
@@ -450,6 +451,27 @@ static void rows_of_another_cut(void **context)
     end_with_one(&pc, &one, &all, &state);
 }
 
+// Workers of before had two counts more behind their rates. Both kinds of caches follow.
+static void give_counts(rt_bytes *state, size_t at, uint32_t worker_count)
+{
+    rt_bytes with = {0};
+    rt_bytes_put(&with, state->data, at);
+    for (uint32_t w = 0; w < worker_count; w++) {
+        rt_bytes_put(&with, state->data + at, 24);
+        rt_bytes_put_u64(&with, UINT64_C(5) << 32 | 9);
+        at += 24;
+        for (uint32_t kind = 0; kind < 2; kind++) {
+            uint64_t size;
+            memcpy(&size, state->data + at, sizeof size);
+            rt_bytes_put(&with, state->data + at, sizeof size + size);
+            at += sizeof size + size;
+        }
+    }
+    assert_int_equal(at, state->size);
+    rt_bytes_fini(state);
+    *state = with;
+}
+
 // Who takes part is in force again, who chooses that gets its bytes back, and others take part
 // later as they would have. What was written before there was a choice has all take part.
 static void who_takes_part(void **context)
@@ -490,6 +512,7 @@ static void who_takes_part(void **context)
             memmove(state.data + at + behind - 16, state.data + at + behind + 8,
                     state.size - at - behind - 8);
             state.size -= 24;
+            give_counts(&state, at + behind - 16, shape.worker_count);
         }
         if (load(&pc.config, one.planner, &state, &other.planner, &restored, &error))
             fail_msg("%s", error.text);
