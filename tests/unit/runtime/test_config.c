@@ -294,7 +294,6 @@ static void test_counts_are_those_of_choices(void **state)
     } lists[] = {
         {"cache.eviction", RT_EVICT_COUNT},
         {"dispatch.view", RT_VIEW_COUNT},
-        {"dispatch.criterion", RT_CRITERION_COUNT},
         {"dispatch.policy", RT_POLICY_COUNT},
         {"dispatch.solver", RT_SOLVER_COUNT},
         {"optimizer.dense.decay", RT_DECAY_COUNT},
