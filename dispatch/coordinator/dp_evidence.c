@@ -33,8 +33,8 @@ static rt_status take_one(dp_heard *heard, const rt_batch *batch, uint32_t i)
     uint32_t capacity = heard->capacity;
     if (rt_grow(&heard->from, &capacity, to->sample_count + 1u, sizeof *heard->from) ||
         rt_grow(&heard->at, &heard->capacity, to->sample_count + 1u, sizeof *heard->at) ||
-        rt_batch_append(to, 0, batch->dense + (size_t)i * batch->dense_count, batch->keys + first,
-                        count))
+        rt_batch_append_read(to, 0, batch->read + (size_t)i * batch->dense_count,
+                             batch->keys + first, count))
         return RT_NO_MEMORY;
     heard->from[to->sample_count - 1] = i;
     to->labels[to->sample_count - 1] = batch->is_weighted ? (float)(value > 0) : value;
@@ -78,8 +78,8 @@ void dp_evidence_fini(dp_evidence *evidence)
 static rt_status append(rt_batch *to, const rt_batch *from, uint32_t i)
 {
     const uint32_t first = from->key_offsets[i];
-    if (rt_batch_append(to, 0, from->dense + (size_t)i * from->dense_count, from->keys + first,
-                        from->key_offsets[i + 1] - first))
+    if (rt_batch_append_read(to, 0, from->read + (size_t)i * from->dense_count, from->keys + first,
+                             from->key_offsets[i + 1] - first))
         return RT_NO_MEMORY;
     to->labels[to->sample_count - 1] = from->labels[i];
     to->weights[to->sample_count - 1] = from->weights[i];

@@ -75,8 +75,8 @@ static rt_status predict_some(recalling *r, const rt_batch *batch, uint32_t firs
     rt_batch_clear(&r->batch);
     for (uint32_t i = first; i < end; i++) {
         const uint32_t at = batch->key_offsets[i];
-        if (rt_batch_append(&r->batch, 0, batch->dense + (size_t)i * batch->dense_count,
-                            batch->keys + at, batch->key_offsets[i + 1] - at))
+        if (rt_batch_append_read(&r->batch, 0, batch->read + (size_t)i * batch->dense_count,
+                                 batch->keys + at, batch->key_offsets[i + 1] - at))
             return rt_fail(error, RT_NO_MEMORY, "out of memory for samples");
     }
     const rt_status status = ew_scorer_run(r->scorer, &r->weights, &r->batch, &found, error);

@@ -32,15 +32,16 @@ static void every_nth_is_kept(void **state)
         rt_batch_begin(&batch, 2, true);
         for (uint32_t i = 0; i < 7; i++) {
             const uint64_t keys[] = {rt_key(0, t), rt_key(1, i)};
-            const float dense = (float)(t * 7 + i), labels[] = {(float)(i % 2), NAN};
-            assert_int_equal(rt_batch_append(&batch, 0, &dense, keys, 2), RT_OK);
+            const double read = 1.7e9 + t * 7 + i; // a time: 32 bits do not hold it
+            const float labels[] = {(float)(i % 2), NAN};
+            assert_int_equal(rt_batch_append_read(&batch, 0, &read, keys, 2), RT_OK);
             rt_batch_set_labels(&batch, i, labels, 2);
         }
         assert_int_equal(dp_heard_take(&heard, &batch, 5, &passed), RT_OK);
         for (uint32_t k = 0; k < heard.batch.sample_count; k++, kept++) {
             const uint32_t i = heard.from[k];
             assert_int_equal((t * 7 + i) % 5, 0);
-            assert_true(heard.batch.dense[k] == (float)(t * 7 + i));
+            assert_true(heard.batch.read[k] == 1.7e9 + t * 7 + i);
             assert_int_equal(heard.batch.keys[2 * k + 1], rt_key(1, i));
             assert_true(heard.batch.labels[k] == (float)(i % 2) && heard.batch.weights[k] == 2);
         }
@@ -161,9 +162,9 @@ static void classes_and_negatives(void **state)
 {
     (void)state;
     static const float labels[] = {2, 0}, said[] = {0.1f, 0.2f, 0.7f, 0.5f, 0.25f, 0.25f};
-    static const char *const three[] = {"stream.format=table",
-                                        "stream.table.columns=[{\"name\":\"y\",\"kind\":\"label\","
-                                        "\"classes\":3},{\"name\":\"a\",\"kind\":\"categorical\"}]"};
+    static const char *const three[] = {
+        "stream.format=table", "stream.table.columns=[{\"name\":\"y\",\"kind\":\"label\","
+                               "\"classes\":3},{\"name\":\"a\",\"kind\":\"categorical\"}]"};
     static const char *const fewer[] = {"stream.negatives_keep=0.25"};
     rt_config config = config_of(three, 2);
     dp_evidence evidence;
