@@ -11,6 +11,7 @@
 #include "runtime/rt_log.h"
 
 #define JSON "application/json"
+#define WHY_BYTES 384u // a line's problem and its place
 
 static const char *const paths[RT_FLOWS] = {"/events", "/outcomes"};
 
@@ -31,36 +32,41 @@ static void answer(void *request, uint32_t count, rt_status status)
         rt_http_answer(request, 200, JSON, text, (size_t)length);
 }
 
-// 0: its lines can be stored. Else what was answered.
-static unsigned refuse_lines(intake *in, rt_flow flow, rt_http_request *request, const char *lines,
-                             size_t size, uint32_t *count_p)
+// 0: the lines can be stored. Else what is answered, and why.
+static unsigned judge(intake *in, rt_flow flow, const char *lines, size_t size, uint32_t *count_p,
+                      char why[WHY_BYTES])
 {
     uint32_t line;
     rt_line_problem problem;
-    unsigned code = 0;
     if (size == 0) {
         const char *what = flow == RT_FLOW_EVENTS ? "event" : "outcome";
-        rt_http_refuse(request, code = 400, "the body is empty, expected one %s per line", what);
-    } else if (!rt_journal_count_lines(lines, size, count_p)) {
-        rt_http_refuse(request, code = 413, "a line is longer than %u bytes", RT_LINE_MAX);
-    } else if (!in->takes_anything && rt_intake_is_packed(lines, size)) {
-        rt_http_refuse(request, code = 415,
-                       "the body is a packed file, expected lines as they are");
-    } else if (!rt_intake_reader_takes_all(in->core.readers[flow], lines, size, &line, &problem)) {
-        rt_http_refuse(request, code = 400,
-                       "line %" PRIu32 ": %s; nothing of this request was stored", line,
-                       problem.text);
+        snprintf(why, WHY_BYTES, "the body is empty, expected one %s per line", what);
+        return 400;
     }
-    return code;
+    if (!rt_journal_count_lines(lines, size, count_p)) {
+        snprintf(why, WHY_BYTES, "a line is longer than %u bytes", RT_LINE_MAX);
+        return 413;
+    }
+    if (!in->takes_anything && rt_intake_is_packed(lines, size)) {
+        snprintf(why, WHY_BYTES, "the body is a packed file, expected lines as they are");
+        return 415;
+    }
+    if (rt_intake_reader_takes_all(in->core.readers[flow], lines, size, &line, &problem))
+        return 0;
+    snprintf(why, WHY_BYTES, "line %" PRIu32 ": %s; nothing of this request was stored", line,
+             problem.text);
+    return 400;
 }
 
-static void note_refusal(intake *in, rt_flow flow, unsigned code)
+static void refuse(intake *in, rt_flow flow, rt_http_request *request, unsigned code,
+                   const char *why)
 {
     uint64_t count;
     rt_intake_count_refused(&in->core, 1);
     if (rt_log_due(&in->refusals, &count))
-        rt_warn("stream.http: %" PRIu64 " bodies were refused; the last one: POST %s: %u", count,
-                paths[flow], code);
+        rt_warn("stream.http: %" PRIu64 " bodies were refused; the last one: POST %s: %u, %s",
+                count, paths[flow], code, why);
+    rt_http_refuse(request, code, "%s", why);
 }
 
 static void take_lines(intake *in, rt_flow flow, rt_http_request *request)
@@ -69,9 +75,10 @@ static void take_lines(intake *in, rt_flow flow, rt_http_request *request)
     uint32_t count;
     const char *body = rt_http_body(request, &size);
     const char *lines = rt_intake_trim(body, &size);
-    const unsigned code = refuse_lines(in, flow, request, lines, size, &count);
+    char why[WHY_BYTES];
+    const unsigned code = judge(in, flow, lines, size, &count, why);
     if (code) {
-        note_refusal(in, flow, code);
+        refuse(in, flow, request, code, why);
         return;
     }
     const rt_journal_entry entry = {.lines = lines, .size = size, .count = count, .is_lent = true};
