@@ -59,6 +59,8 @@ READ = merged(SMALL, {"stream": {"format": "table", "files": "events.csv",
                                  "table": {"columns": [{"name": "id", "kind": "ignore"},
                                                        *COLUMNS[1:], *LABEL]}},
                       "checkpoint": SAVING})
+PUBLISH = {"every_s": 0.1, "keep": 2,
+           "guard": {"samples": 100, "log_loss": 100, "calibration": 100}}
 SENT = merged(SMALL, {
     "workers": 1, "batch": {"wait_ms": 20},
     "stream": {"format": "table", "source": "http", "id": "id", "table": {"columns": UNTIMED},
@@ -172,13 +174,11 @@ CASES = {
                                         {"name": "y", "kind": "label"}]}},
         "checkpoint": SAVING})},
     "sent": {"live": True, "config": merged(SENT, {
-        "watch": {"column": "u"},
-        "publish": {"every_s": 0.1, "keep": 2,
-                    "guard": {"samples": 100, "log_loss": 100, "calibration": 100}}})},
+        "watch": {"column": "u"}, "publish": PUBLISH})},
     "standby": {"live": True, "standby": True,
                 "config": merged(SENT, {"checkpoint": {"every_iterations": 2}})},
     "followed": {"write": write_labelled, "lines": (96, 192), "followed": True,
-                 "config": merged(READ, {"batch": {"wait_ms": 20}, "stream": {
+                 "config": merged(READ, {"batch": {"wait_ms": 20}, "publish": PUBLISH, "stream": {
                      "source": "follow", "id": "id",
                      "table": {"columns": COLUMNS + LABEL}}})},
     "spool": {"spooled": True, "config": merged(SMALL, {
@@ -308,8 +308,6 @@ def run_live(case, resume, first, then, total):
         run.await_("/events", lambda: post(port, "/events", events))
     run.await_("/outcomes", lambda: post(port, "/outcomes", outcomes))
     run.await_(f"{total} samples", lambda: samples_trained("run") >= total)
-    if not resume and "publish" in case["config"]:
-        run.await_("a published model", lambda: os.path.exists("run/published/current.json"))
     run.end()
     if standby:
         standby.end()
@@ -318,6 +316,8 @@ def run_live(case, resume, first, then, total):
 def run_followed(resume, total):
     run = Live("up", "config.json", "--out", "run", *["--resume"] * resume)
     run.await_(f"{total} samples", lambda: samples_trained("run") >= total)
+    if not resume:
+        run.await_("a published model", lambda: os.path.exists("run/published/current.json"))
     run.end()
 
 
