@@ -78,6 +78,10 @@ _Static_assert(DP_INPUTS_WAITING_MAX >= (DP_INPUT_KINDS - 1) * RT_WORKERS_MAX + 
 // The first failure stays.
 void dp_feed_fail(dp_feed *feed, const rt_error *error);
 
+// dp_feed_first.c: what there is to say of the first batch that this process reads, which has just
+// come. RT_CONFIG: its labels may mean one thing or another.
+rt_status dp_feed_look_at_first(dp_feed *feed, const dp_feed_batch *first, rt_error *error);
+
 // The threads; context: the feed.
 void *dp_feed_read(void *context);
 void *dp_feed_plan(void *context);

@@ -1,6 +1,5 @@
 // The reader of a feed: batches of the stream, scaled, with the place where it goes on behind each.
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 #include <sys/prctl.h>
 
@@ -10,23 +9,6 @@
 
 // Of one value among so many samples it is said that they have no other.
 #define ONE_VALUE_SAMPLES 1000u
-// From here on whole numbers do not fit the 32 bits that a model takes.
-#define UNSCALED_MAX 16777216.0f
-
-static void tell_unscaled(const dp_feed *feed, const dp_feed_batch *first)
-{
-    const dp_ranges *ranges = &first->ranges;
-    char name[RT_NAME_MAX];
-    for (uint32_t k = 0; k < ranges->dense_count; k++) {
-        const float most = fmaxf(-ranges->dense_min[k], ranges->dense_max[k]);
-        if (!(most >= UNSCALED_MAX))
-            continue;
-        rt_parser_dense_name(&feed->config.config->stream, k, name);
-        rt_warn("stream.dense_scaling is none, and dense feature %s has values up to %g: the model "
-                "takes them as they are, in 32 bits",
-                name, (double)most);
-    }
-}
 
 // Once: with the sample that makes it ONE_VALUE_SAMPLES, or at the end of fewer.
 static void tell_one_values(const dp_feed *feed, uint64_t before, bool is_end)
@@ -48,11 +30,8 @@ static void tell_one_values(const dp_feed *feed, uint64_t before, bool is_end)
 
 static void scale_one(dp_feed *feed, dp_feed_batch *into)
 {
-    const bool is_first = feed->stats.samples == 0; // only this thread writes it
     dp_ranges_clear(&into->ranges);
     dp_ranges_add(&into->ranges, &into->batch);
-    if (!feed->scale && is_first)
-        tell_unscaled(feed, into);
     if (!feed->scale)
         return;
     const uint64_t before = rt_scale_samples(feed->scale);
@@ -70,9 +49,12 @@ static rt_status read_one(dp_feed *feed, dp_feed_batch *into, uint32_t batch_siz
         dp_heard_take(&into->heard, &into->batch, feed->config.heard_every, &feed->passed))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for a batch");
     if (!status) {
+        const bool is_first = feed->stats.samples == 0; // only this thread writes it
         scale_one(feed, into);
         rt_base_rate_note(&feed->rate, &into->batch, rt_stream_pending(feed->stream));
         into->rate = feed->rate;
+        if (is_first)
+            status = dp_feed_look_at_first(feed, into, error);
     }
     if (!status && rt_tables_fold(&rt_stream_schema(feed->stream)->tables, &into->batch))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for a batch");

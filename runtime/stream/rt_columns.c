@@ -211,6 +211,7 @@ static bool parse_label(const rt_columns *columns, const rt_columns_one *one, rt
     if (RT_UNLIKELY(one->is_label_one && number != 0 && number != 1)) {
         sample->is_label_odd = true;
         sample->odd_label = one->field;
+        sample->odd_value = number;
     }
     return true;
 }
@@ -428,8 +429,9 @@ static rt_status prepare(rt_columns *columns, const char *list, uint32_t index, 
     const rt_column *asked = &one->column;
     const rt_cell wanted = {asked->label_value, strlen(asked->label_value)};
     one->is_label_number = rt_columns_number(wanted, &one->label_number);
+    // As where nothing is said; "1.0" is 1 and said on purpose.
     one->is_label_one =
-        one->is_label_number && one->label_number == 1 && asked->label_rule == RT_LABEL_EQUALS;
+        strcmp(asked->label_value, "1") == 0 && asked->label_rule == RT_LABEL_EQUALS;
     one->is_dated =
         asked->transform == RT_TRANSFORM_HOUR || asked->transform == RT_TRANSFORM_WEEKDAY;
     one->missing = (rt_cell){one->column.missing, strlen(one->column.missing)};

@@ -41,6 +41,7 @@ typedef struct {
     float weight;
     bool is_label_odd;  // a label is neither 0 nor 1, and was taken for one of them
     uint32_t odd_label; // which
+    double odd_value;   // what it was
     uint32_t key_count;
     uint64_t id;        // a hash of it
     int64_t time_ms;    // since 1970-01-01 UTC

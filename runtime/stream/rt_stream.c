@@ -169,6 +169,8 @@ rt_stream_stats rt_stream_statistics(const rt_stream *stream)
                              .malformed = s->all.malformed,
                              .positive = s->positive,
                              .odd_labels = s->odd_labels,
+                             .odd_label = stream->odd_label,
+                             .plain_labels = {stream->plain_labels[0], stream->plain_labels[1]},
                              .left_out = stream->left_out,
                              .bytes_read = counts.bytes_read,
                              .bytes_all = counts.bytes_all,

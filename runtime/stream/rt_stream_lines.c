@@ -121,8 +121,11 @@ static rt_status judge_when_due(rt_stream *stream, const rt_stream_line_counts *
 
 // ---- lines -----------------------------------------------------------------------------------
 
-static void note_odd_label(rt_stream *stream, const rt_line *line, float label)
+static void note_odd_label(rt_stream *stream, const rt_line *line, const rt_line_sample *sample)
 {
+    const float label = sample->labels[sample->odd_label];
+    if (stream->odd_label == 0)
+        stream->odd_label = sample->odd_value;
     if (stream->state.odd_labels++ == 0)
         rt_warn("%s:%" PRIu64
                 ": the label is neither 0 nor 1 and is taken for %g (further ones are only"
@@ -181,7 +184,9 @@ static bool parse(rt_stream *stream, const rt_line *line, rt_batch *batch)
     if (RT_UNLIKELY(!stream->parser_ops->parse(stream->parser, line, &sample, &stream->problem)))
         return false;
     if (RT_UNLIKELY(sample.is_label_odd))
-        note_odd_label(stream, line, sample.labels[sample.odd_label]);
+        note_odd_label(stream, line, &sample);
+    else if (sample.label == 0 || sample.label == 1)
+        stream->plain_labels[sample.label == 1]++;
     if (RT_UNLIKELY(stream->sets_aside) && set_aside(stream, line, &sample))
         return true;
     if (RT_UNLIKELY(batch->is_weighted))

@@ -460,6 +460,48 @@ static void a_failure_is_said_once(void **state)
     process_fini(&p);
 }
 
+// Of rows that a shell makes of i from 1 to 600 ("$((i % 2)),u$i"), with more sets: what is said.
+static void must_say_of_rows(const char *row, const char *sets, int want, const char *text)
+{
+    char line[700];
+    write_file(test_path("config.json"), table);
+    snprintf(line, sizeof line,
+             "for i in $(seq 600); do echo \"%s\"; done > \"$1/rows\"; \"$0\" up"
+             " \"$1/config.json\" --set stream.files=\"$1/rows\" --set cache.rows=100 %s",
+             row, sets);
+    must_say_in_shell(line, want, text);
+}
+
+#define LABEL(value)                                                                    \
+    "--set 'stream.table.columns=[{\"name\": \"label\", \"kind\": \"label\"" value "}," \
+    "{\"name\": \"user\", \"kind\": \"categorical\"}]'"
+
+#define WEIGHTED                                                               \
+    "--set 'stream.table.columns=[{\"name\": \"label\", \"kind\": \"label\"}," \
+    "{\"name\": \"user\", \"kind\": \"categorical\"}, {\"name\": \"w\", \"kind\": \"weight\"}]'"
+
+// Before the first iteration: labels that may mean one thing or another are not guessed, and what
+// weights of 0 and few labels mean is said.
+static void what_is_meant_is_said_first(void **state)
+{
+    (void)state;
+    must_say_of_rows("$((1 + i % 2)),u$((i % 7))", "", 1, "which one is label 1?");
+    must_say_of_rows("$((1 + i % 5)),u$((i % 7))", "", 1, "none of the first 32 is 0");
+    must_say_of_rows("$((1 + i % 2)),u$((i % 7))", LABEL(", \"value\": \"2\""), 0, "600 samples");
+    must_say_of_rows("$((1 + i % 2)),u$((i % 7))", LABEL(", \"value\": \"1.0\""), 0, "600 samples");
+    must_say_of_rows("$((i % 2 * 2 - 1)),u$((i % 7))", "", 0, "600 samples");
+    must_say_of_rows("$((1 + i % 2)) $((1 + i % 7)):1",
+                     "--set stream.format=libsvm --set cache.rows=40000", 1,
+                     "stream.libsvm.label_at_least");
+    must_say_of_rows("$((i % 2)),u$((i % 7)),0", WEIGHTED, 0,
+                     "all weights of the first 32 samples are 0");
+    must_say_of_rows("$((i % 2)),u$((i % 7)),$((i % 4))", WEIGHTED, 0,
+                     "8 of the first 32 samples have weight 0");
+    must_say_of_rows("$((i == 5)),u$((i % 7))",
+                     "--set batch.samples_per_worker=200 --set cache.rows=500", 0,
+                     "label 1 is rare: 1 of the first 400 samples");
+}
+
 // `top` at a terminal of its own, which it leaves as it was.
 static void q_ends_top(void **state)
 {
@@ -540,4 +582,5 @@ TEST_MAIN(TEST(every_command_has_help), TEST(wrong_usage_is_named),
           TEST(a_socket_is_no_input), TEST(a_model_needs_no_input),
           TEST(a_coordinator_that_ends_early_has_said_why), TEST(what_cannot_be_said_has_failed),
           TEST(who_reads_no_more_ends_it_in_silence), TEST(a_failure_is_said_once),
-          TEST(q_ends_top), TEST(closed_descriptors_are_not_files))
+          TEST(q_ends_top), TEST_SLOW(what_is_meant_is_said_first, 120),
+          TEST(closed_descriptors_are_not_files))
