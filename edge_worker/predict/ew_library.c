@@ -615,17 +615,16 @@ static rt_status score_keys(const lanyard_model *model, room *r, size_t count, n
     return RT_OK;
 }
 
-static int score(const lanyard_model *model, size_t count, numbers dense, const uint64_t *keys,
-                 const size_t *key_offsets, float *probabilities, char *error, size_t error_size)
+static int score_numbers(const lanyard_model *model, locale_t host, size_t count, numbers dense,
+                         const uint64_t *keys, const size_t *key_offsets, float *probabilities,
+                         char *error, size_t error_size)
 {
     room *r;
     rt_error failure = {0};
-    const locale_t host = rt_locale_enter();
     if (enter(model, host, &r, &failure) == RT_OK) {
         score_keys(model, r, count, dense, keys, key_offsets, probabilities, &failure);
         end_call(model, r, count, &failure);
     }
-    rt_locale_leave(host);
     return tell(&failure, LANYARD_BAD_INPUT, error, error_size);
 }
 
@@ -633,14 +632,20 @@ PUBLIC int lanyard_score_numbers(const lanyard_model *model, size_t count, const
                                  const uint64_t *keys, const size_t *key_offsets,
                                  float *probabilities, char *error, size_t error_size)
 {
-    return score(model, count, (numbers){.long_ones = dense}, keys, key_offsets, probabilities,
-                 error, error_size);
+    const locale_t host = rt_locale_enter();
+    const int code = score_numbers(model, host, count, (numbers){.long_ones = dense}, keys,
+                                   key_offsets, probabilities, error, error_size);
+    rt_locale_leave(host);
+    return code;
 }
 
 PUBLIC int lanyard_score_keys(const lanyard_model *model, size_t count, const float *dense,
                               const uint64_t *keys, const size_t *key_offsets, float *probabilities,
                               char *error, size_t error_size)
 {
-    return score(model, count, (numbers){.short_ones = dense}, keys, key_offsets, probabilities,
-                 error, error_size);
+    const locale_t host = rt_locale_enter();
+    const int code = score_numbers(model, host, count, (numbers){.short_ones = dense}, keys,
+                                   key_offsets, probabilities, error, error_size);
+    rt_locale_leave(host);
+    return code;
 }
