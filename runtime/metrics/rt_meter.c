@@ -114,6 +114,15 @@ void rt_meter_save(const rt_meter *meter, rt_bytes *bytes)
         rt_fields_put(bytes, &tally_fields, meter->segments[i], 1);
 }
 
+// What a file that ends early has brought.
+static void forget(rt_meter *meter)
+{
+    memset(&meter->total, 0, sizeof meter->total);
+    memset(meter->storage, 0, sizeof meter->storage);
+    meter->tail_start = 0;
+    meter->segment_size = meter->segment_count = 1;
+}
+
 rt_status rt_meter_load(rt_meter *meter, rt_reader *reader)
 {
     saved_head head;
@@ -130,10 +139,14 @@ rt_status rt_meter_load(rt_meter *meter, rt_reader *reader)
     bool is_whole = rt_fields_get(reader, &tally_fields, &meter->total, 1);
     for (uint32_t i = 0; i < head.segment_count; i++)
         is_whole &= rt_fields_get(reader, &tally_fields, meter->segments[i], 1);
+    if (!is_whole) {
+        forget(meter);
+        return RT_DATA;
+    }
     meter->weighs = head.weighs;
     if (weighs)
         rt_meter_weigh(meter);
-    return is_whole ? RT_OK : RT_DATA;
+    return RT_OK;
 }
 
 static void weigh(tally *one)
