@@ -32,11 +32,11 @@ static bool prints(uint32_t number)
 {
     static const struct {
         uint32_t first, last;
-    } not [] = {{0, 0x1f},        {0x7f, 0x9f},     {0xad, 0xad},       {0x61c, 0x61c},
-                {0x200b, 0x200f}, {0x2028, 0x202e}, {0x2060, 0x206f},   {0xfeff, 0xfeff},
-                {0xfff9, 0xfffb}, {0xfffe, 0xffff}, {0xe0000, 0x10ffff}};
-    for (size_t i = 0; i < RT_COUNT_OF(not ); i++)
-        if (number >= not [i].first && number <= not [i].last)
+    } unseen[] = {{0, 0x1f},        {0x7f, 0x9f},     {0xad, 0xad},       {0x61c, 0x61c},
+                  {0x200b, 0x200f}, {0x2028, 0x202e}, {0x2060, 0x206f},   {0xfeff, 0xfeff},
+                  {0xfff9, 0xfffb}, {0xfffe, 0xffff}, {0xe0000, 0x10ffff}};
+    for (size_t i = 0; i < RT_COUNT_OF(unseen); i++)
+        if (number >= unseen[i].first && number <= unseen[i].last)
             return false;
     return true;
 }
