@@ -252,7 +252,9 @@ static void date_planner(uint32_t iteration, uint32_t other)
     (void)rt_reader_u64(&reader);
     assert_true(rt_position_take(&reader, &position));
     rt_bytes_fini(&position);
-    const size_t first = state.size - reader.left, end = first + 16;
+    (void)rt_reader_u64(&reader); // of the head: its description (rt_fields.h), then its values
+    const uint32_t text = rt_reader_u32(&reader), size = rt_reader_u32(&reader);
+    const size_t first = state.size - reader.left + text, end = first + size;
     for (size_t at = first; at < end && at + sizeof iteration <= state.size;
          at += sizeof iteration) {
         if (memcmp(state.data + at, &iteration, sizeof iteration) != 0)
