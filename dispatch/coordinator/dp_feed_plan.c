@@ -156,8 +156,8 @@ static rt_status finish_plan(dp_feed *feed, const dp_plan *plan, dp_feed_batch *
     planned->iteration = plan->iteration;
     planned->sample_count = plan->sample_count;
     planned->is_untrained = batch->learning.is_untrained;
-    planned->is_judged = !batch->learning.is_untrained && fmaxf(batch->learning.less[0],
-                                                                batch->learning.less[1]) < 0.5f;
+    planned->is_judged = !batch->learning.is_untrained &&
+                         fmaxf(batch->learning.less[0], batch->learning.less[1]) < 0.5f;
     planned->participants = plan->participants;
     planned->fingerprint = dp_plan_fingerprint(plan);
     dp_account_add(&feed->config.costs, plan, &planned->account);

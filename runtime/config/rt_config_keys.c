@@ -595,8 +595,8 @@ const rt_config_key rt_config_keys[] = {
     DOUBLE("alerts.link_share", alerts.link_share, "0.5", IN(0, 1), "",
            "A link has less than this share of the best rate that it had; 0: never told."),
     DOUBLE("alerts.checkpoint_age", alerts.checkpoint_age, "3", IN(0, 1e6), "",
-           "Something was trained so many times `checkpoint.every_s` ago, and no checkpoint has it; 0: "
-           "never told."),
+           "Something was trained so many times `checkpoint.every_s` ago, and is in no checkpoint; "
+           "0: never told."),
     DOUBLE("alerts.memory_share", alerts.memory_share, "0.9", IN(0, 1), "",
            "A process takes this share of the memory that its control group or box has; 0: never "
            "told."),

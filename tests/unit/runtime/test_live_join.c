@@ -82,10 +82,11 @@ static void must_answer(const char *method, const char *path, const char *body, 
     char request[2000], got[2000] = "";
     size_t length = 0;
     const int fd = test_connect((uint16_t)http_port);
-    const int size = snprintf(request, sizeof request,
-                              "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: "
-                              "%zu\r\n\r\n%s",
-                              method, path, strlen(body), body);
+    const int size =
+        snprintf(request, sizeof request,
+                 "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: "
+                 "%zu\r\n\r\n%s",
+                 method, path, strlen(body), body);
     assert_int_equal(send(fd, request, (size_t)size, MSG_NOSIGNAL), size);
     for (ssize_t one; (one = read(fd, got + length, sizeof got - 1 - length)) > 0;)
         length += (size_t)one;
