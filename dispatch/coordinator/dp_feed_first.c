@@ -2,6 +2,7 @@
 // reader might think something else.
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 
 #include "dispatch/coordinator/dp_feed_parts.h"
 #include "runtime/rt_log.h"
@@ -13,21 +14,25 @@
 #define RARE 0.01
 
 // Labels 1 and 2, or 1 to 5, and never 0: which of them is meant nobody can know.
-static rt_status check_labels(const rt_stream_config *config, const rt_stream_stats *stats,
-                              rt_error *error)
+static rt_status check_labels(const dp_feed *feed, const rt_stream_stats *stats, rt_error *error)
 {
-    if (stats->plain_labels[0] > 0 || stats->odd_label <= 1)
+    const rt_stream_config *config = &feed->config.config->stream;
+    const rt_schema *schema = rt_stream_schema(feed->stream);
+    char name[RT_NAME_MAX + 3] = "";
+    if (stats->doubtful == 0)
         return RT_OK;
     if (config->format == RT_FORMAT_LIBSVM)
         return rt_fail(error, RT_CONFIG,
                        "labels: none of the first %" PRIu64 " is below 1, and there is %g: from "
                        "which number on is it label 1? Give stream.libsvm.label_at_least",
-                       stats->samples, stats->odd_label);
+                       stats->samples, stats->doubtful);
+    if (schema->label_count > 1)
+        snprintf(name, sizeof name, " \"%s\"", schema->label_names[stats->doubtful_label]);
     return rt_fail(error, RT_CONFIG,
-                   "labels: none of the first %" PRIu64 " is 0, and there is %g: which one is "
-                   "label 1? Give the column of the label \"value\": \"%g\" (or \"1.0\", if it is "
-                   "1), or \"rule\": \"at_least\" with it",
-                   stats->samples, stats->odd_label, stats->odd_label);
+                   "labels%s: none of the first %" PRIu64 " samples has 0, and one has %g: which "
+                   "one is label 1? Give the column of the label \"value\": \"%g\" (or \"1.0\", if "
+                   "it is 1), or \"rule\": \"at_least\" with it",
+                   name, stats->samples, stats->doubtful, stats->doubtful);
 }
 
 static void tell_weights(const rt_batch *batch)
@@ -82,10 +87,8 @@ rt_status dp_feed_look_at_first(dp_feed *feed, const dp_feed_batch *first, rt_er
 {
     const rt_config *config = feed->config.config;
     const rt_stream_stats stats = rt_stream_statistics(feed->stream);
-    if (first->batch.sample_count == 0 || rt_config_has_join(&config->stream))
-        return RT_OK;
-    const rt_status status = check_labels(&config->stream, &stats, error);
-    if (status)
+    const rt_status status = check_labels(feed, &stats, error);
+    if (status || first->batch.sample_count == 0 || rt_config_has_join(&config->stream))
         return status;
     tell_weights(&first->batch);
     if (!feed->scale)

@@ -126,7 +126,7 @@ bool rt_intake_reader_takes(rt_intake_reader *reader, const char *text, size_t l
     if (!copy_line(reader, text, length)) // whoever stores it will say so
         return true;
     const rt_line line = {.text = reader->line, .length = (uint32_t)length, .number = 2};
-    reader->sample.is_label_odd = false;
+    reader->sample.odd_labels = 0;
     return reader->ops->parse(reader->parser, &line, &reader->sample, problem);
 }
 

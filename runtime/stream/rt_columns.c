@@ -209,8 +209,7 @@ static bool parse_label(const rt_columns *columns, const rt_columns_one *one, rt
     *label_p = one->column.label_rule == RT_LABEL_AT_LEAST ? number >= one->label_number
                                                            : number == one->label_number;
     if (RT_UNLIKELY(one->is_label_one && number != 0 && number != 1)) {
-        sample->is_label_odd = true;
-        sample->odd_label = one->field;
+        sample->odd_labels |= rt_bit(one->field);
         sample->odd_value = number;
     }
     return true;

@@ -86,7 +86,7 @@ static inline void rt_columns_begin(const rt_columns *columns, rt_line_sample *s
     memset(sample->labels, 0, sizeof sample->labels);
     sample->label = !columns->are_questions; // of an outcome that says no more
     sample->weight = 1;
-    sample->is_label_odd = false;
+    sample->odd_labels = 0;
 }
 
 // Puts one cell into the sample: the columns in their order, which is that of the fields, without

@@ -199,8 +199,7 @@ static bool take_label(const parser *p, const char **at_p, const char *end, rt_l
                               (int)rt_min_u64(word.length, 24), word.text);
     *at_p = at;
     sample->label = label >= p->config.label_at_least;
-    sample->is_label_odd = p->config.label_at_least == 1 && label > 1;
-    sample->odd_label = 0;
+    sample->odd_labels = p->config.label_at_least == 1 && label > 1;
     sample->odd_value = label;
     return true;
 }

@@ -39,9 +39,8 @@ typedef struct {
         float labels[RT_LABELS_MAX]; // the schema's label_count; of several, NAN: it is absent
     };
     float weight;
-    bool is_label_odd;  // a label is neither 0 nor 1, and was taken for one of them
-    uint32_t odd_label; // which
-    double odd_value;   // what it was
+    uint64_t odd_labels; // mask of those that are neither 0 nor 1, and were taken for one of them
+    double odd_value;    // what one of them was
     uint32_t key_count;
     uint64_t id;        // a hash of it
     int64_t time_ms;    // since 1970-01-01 UTC

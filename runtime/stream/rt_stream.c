@@ -89,6 +89,8 @@ static rt_status open_stream(const rt_stream_config *config, uint64_t seed, bool
     stream->schema.has_weights |= rt_stream_is_weighted(config);
     if (!status)
         status = rt_parser_complete(config, &stream->schema, error);
+    if (!joins && !config->labels_optional)
+        stream->all_labels = rt_bits_below(stream->schema.label_count);
     if (!status && with_input && joins)
         status = open_join(stream, config, error);
     if (status) {
@@ -159,6 +161,16 @@ const rt_schema *rt_stream_schema(const rt_stream *stream)
     return &stream->schema;
 }
 
+static void find_doubtful(const rt_stream *stream, rt_stream_stats *stats)
+{
+    for (uint32_t l = 0; l < stream->schema.label_count && stats->doubtful == 0; l++) {
+        if (stream->zeros & rt_bit(l) || stream->odd_values[l] <= 1)
+            continue;
+        stats->doubtful = stream->odd_values[l];
+        stats->doubtful_label = l;
+    }
+}
+
 rt_stream_stats rt_stream_statistics(const rt_stream *stream)
 {
     const rt_stream_state *s = &stream->state;
@@ -169,16 +181,17 @@ rt_stream_stats rt_stream_statistics(const rt_stream *stream)
                              .malformed = s->all.malformed,
                              .positive = s->positive,
                              .odd_labels = s->odd_labels,
-                             .odd_label = stream->odd_label,
-                             .plain_labels = {stream->plain_labels[0], stream->plain_labels[1]},
                              .left_out = stream->left_out,
                              .bytes_read = counts.bytes_read,
                              .bytes_all = counts.bytes_all,
                              .bytes_lost = counts.taken - rt_min_u64(counts.given, counts.taken),
                              .events_lost = counts.lost,
                              .breaks = counts.breaks};
+    find_doubtful(stream, &stats);
     if (stream->joined) {
         const rt_stream_stats outcomes = rt_joined_outcomes(stream->joined);
+        stats.doubtful = outcomes.doubtful;
+        stats.doubtful_label = outcomes.doubtful_label;
         stats.join = rt_joined_counts(stream->joined);
         stats.events_lost += outcomes.events_lost;
         stats.breaks += outcomes.breaks;

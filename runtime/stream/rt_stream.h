@@ -44,12 +44,13 @@ typedef struct {
     uint64_t samples;
     uint64_t lines; // records of text: one that quotes hold together over several lines is one
     uint64_t malformed;
-    uint64_t positive;        // samples whose first label is 1
-    uint64_t duplicates;      // events whose name (stream.id) had come before: in no sample
-    uint64_t odd_labels;      // labels that were neither 0 nor 1 and became one of them
-    double odd_label;         // the first of them that this process read; 0: none
-    uint64_t plain_labels[2]; // samples that this process read, whose label was 0, and was 1
-    uint64_t left_out;        // negatives, by stream.negatives_keep
+    uint64_t positive;       // samples whose first label is 1
+    uint64_t duplicates;     // events whose name (stream.id) had come before: in no sample
+    uint64_t odd_labels;     // labels that were neither 0 nor 1 and became one of them
+    double doubtful;         // what one of them was, of a label that this process has never read
+                             // as 0: who can say which is label 1; 0: there is no such label
+    uint32_t doubtful_label; // which label
+    uint64_t left_out;       // negatives, by stream.negatives_keep
     rt_join_counts join;
     uint64_t bytes_read; // of the files, before unpacking
     uint64_t bytes_all;  // of all files together; 0 where unknown (standard input, generator)

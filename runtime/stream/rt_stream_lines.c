@@ -123,14 +123,22 @@ static rt_status judge_when_due(rt_stream *stream, const rt_stream_line_counts *
 
 static void note_odd_label(rt_stream *stream, const rt_line *line, const rt_line_sample *sample)
 {
-    const float label = sample->labels[sample->odd_label];
-    if (stream->odd_label == 0)
-        stream->odd_label = sample->odd_value;
+    const float label = sample->labels[rt_lowest_bit(sample->odd_labels)];
+    for (uint64_t rest = sample->odd_labels; rest; rest &= rest - 1)
+        stream->odd_values[rt_lowest_bit(rest)] = sample->odd_value;
     if (stream->state.odd_labels++ == 0)
         rt_warn("%s:%" PRIu64
                 ": the label is neither 0 nor 1 and is taken for %g (further ones are only"
                 " counted)",
                 rt_stream_line_input(stream, line), line->number, (double)label);
+}
+
+// Labels that are 0 as they stand, once each.
+static void note_zeros(rt_stream *stream, const rt_line_sample *sample)
+{
+    for (uint32_t l = 0; l < stream->schema.label_count; l++)
+        if (sample->labels[l] == 0 && !(sample->odd_labels & rt_bit(l)))
+            stream->zeros |= rt_bit(l);
 }
 
 // A negative that negatives_keep leaves out; its number is that of the samples before it.
@@ -170,7 +178,7 @@ static bool parse(rt_stream *stream, const rt_line *line, rt_batch *batch)
 {
     uint32_t i = batch->sample_count;
     rt_line_sample sample;
-    sample.is_label_odd = false;
+    sample.odd_labels = 0;
     sample.dense = batch->read + (size_t)i * batch->dense_count;
     sample.keys = batch->keys + batch->key_count;
     if (RT_UNLIKELY(stream->joined != NULL)) {
@@ -183,10 +191,10 @@ static bool parse(rt_stream *stream, const rt_line *line, rt_batch *batch)
                               RT_LINE_MAX);
     if (RT_UNLIKELY(!stream->parser_ops->parse(stream->parser, line, &sample, &stream->problem)))
         return false;
-    if (RT_UNLIKELY(sample.is_label_odd))
+    if (RT_UNLIKELY(sample.odd_labels))
         note_odd_label(stream, line, &sample);
-    else if (sample.label == 0 || sample.label == 1)
-        stream->plain_labels[sample.label == 1]++;
+    if (RT_UNLIKELY(stream->zeros != stream->all_labels))
+        note_zeros(stream, &sample);
     if (RT_UNLIKELY(stream->sets_aside) && set_aside(stream, line, &sample))
         return true;
     if (RT_UNLIKELY(batch->is_weighted))

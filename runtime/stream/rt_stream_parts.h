@@ -48,8 +48,8 @@ struct rt_stream {
     rt_joined *joined;   // NULL: samples have their labels with them
     rt_line_sample last; // with joined: the event at hand, in storage of its own; of outcomes: it
     bool has_event, has_stopped;
-    double odd_label;         // as in rt_stream_stats
-    uint64_t plain_labels[2]; // likewise
+    double odd_values[RT_LABELS_MAX]; // of each label, one that is neither 0 nor 1; 0: none came
+    uint64_t zeros, all_labels;       // masks: of labels that were 0; of those that lines have
     rt_stream_state state;
     rt_line last_bad;        // the last malformed line; its text is gone
     rt_line_problem problem; // of it

@@ -480,16 +480,33 @@ static void must_say_of_rows(const char *row, const char *sets, int want, const 
     "--set 'stream.table.columns=[{\"name\": \"label\", \"kind\": \"label\"}," \
     "{\"name\": \"user\", \"kind\": \"categorical\"}, {\"name\": \"w\", \"kind\": \"weight\"}]'"
 
+#define TWO_LABELS                                                                                  \
+    "--set 'stream.table.columns=[{\"name\": \"seen\", \"kind\": \"label\"}, {\"name\": \"label\"," \
+    "\"kind\": \"label\"}, {\"name\": \"user\", \"kind\": \"categorical\"}]'"
+
+// Lines that are events, and once more their outcomes.
+#define JOINED                                                                                       \
+    "--set stream.join.outcomes=\"$1/rows\" --set stream.join.window_s=60"                           \
+    " --set 'stream.table.columns=[{\"name\": \"id\", \"kind\": \"id\"}, {\"kind\": \"ignore\"},"    \
+    "{\"name\": \"user\", \"kind\": \"categorical\"}, {\"name\": \"t\", \"kind\": \"time\","         \
+    "\"time_format\": \"unix\"}]' --set 'stream.join.columns=[{\"name\": \"id\", \"kind\": \"id\"}," \
+    "{\"name\": \"label\", \"kind\": \"label\"}, {\"kind\": \"ignore\"}, {\"name\": \"t\","          \
+    "\"kind\": \"time\", \"time_format\": \"unix\"}]'"
+
 // Before the first iteration: labels that may mean one thing or another are not guessed, and what
 // weights of 0 and few labels mean is said.
 static void what_is_meant_is_said_first(void **state)
 {
     (void)state;
     must_say_of_rows("$((1 + i % 2)),u$((i % 7))", "", 1, "which one is label 1?");
-    must_say_of_rows("$((1 + i % 5)),u$((i % 7))", "", 1, "none of the first 32 is 0");
+    must_say_of_rows("$((1 + i % 5)),u$((i % 7))", "", 1, "none of the first 32 samples has 0");
     must_say_of_rows("$((1 + i % 2)),u$((i % 7))", LABEL(", \"value\": \"2\""), 0, "600 samples");
     must_say_of_rows("$((1 + i % 2)),u$((i % 7))", LABEL(", \"value\": \"1.0\""), 0, "600 samples");
     must_say_of_rows("$((i % 2 * 2 - 1)),u$((i % 7))", "", 0, "600 samples");
+    must_say_of_rows("$((i % 2)),$((1 + i % 2)),u$((i % 7))", TWO_LABELS, 1,
+                     "labels \"label\": none of the first 32 samples has 0, and one has 2");
+    must_say_of_rows("e$i,$((1 + i % 2)),u$((i % 7)),$i", JOINED, 1, "which one is label 1?");
+    must_say_of_rows("e$i,$((i % 2)),u$((i % 7)),$i", JOINED, 0, "600 samples");
     must_say_of_rows("$((1 + i % 2)) $((1 + i % 7)):1",
                      "--set stream.format=libsvm --set cache.rows=40000", 1,
                      "stream.libsvm.label_at_least");
