@@ -373,6 +373,7 @@ static void add_plan(ex_program *p, const dp_plan *plan, const rt_batch *batch)
                                   .rank = w,
                                   .hands = s->hands,
                                   .sums = s->sums > 0,
+                                  .batch_samples = s->worker_count * s->slot_count,
                                   .sample_count_max = s->slot_count,
                                   .lookup_count_max = s->slot_count,
                                   .slot_count = ex_slots_of(s),

@@ -103,8 +103,8 @@ static void values_are_set_while_it_trains(void **state)
     kill(up.pid, SIGINT);
     run_must_end(&up, 0);
     process_fini(&up);
-    assert_int_equal(count_in("metrics.jsonl", "\"record\":\"set\""), 8);
-    assert_int_equal(count_in("records.jsonl", "\"kind\":\"policy\""), 5);
+    assert_int_equal(count_in("metrics.jsonl", "\"record\":\"set\""), 7);
+    assert_int_equal(count_in("records.jsonl", "\"kind\":\"policy\""), 4);
     assert_int_equal(count_in("records.jsonl", "\"kind\":\"participates\""), 2);
     assert_int_equal(access(run_path("out/running.json"), F_OK), -1);
     snprintf(bound, sizeof bound, "sim.iterations=%" PRIu64, iterations_of());

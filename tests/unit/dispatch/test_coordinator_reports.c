@@ -219,7 +219,8 @@ static void members_are_recorded(void **state)
         "\"memory_max_bytes\":7},{\"rank\":1,\"up\":125000000,\"down\":250000000,\"rss_bytes\":8,"
         "\"memory_max_bytes\":null}],\"out\":[],\"shards\":[{\"keys\":3,\"row_bytes\":4,"
         "\"row_bytes_max\":5,\"rss_bytes\":1,\"memory_max_bytes\":2}],"
-        "\"checkpoint\":{\"every_s\":0,\"iteration\":0},\"lag\":{},\"waits_for_input\":false,"
+        "\"checkpoint\":{\"every_s\":0,\"iteration\":0},\"lag\":{},"
+        "\"input\":{\"events_lost\":0,\"breaks\":0},\"waits_for_input\":false,"
         "\"ended\":true}";
     fixture f;
     prepare(&f);

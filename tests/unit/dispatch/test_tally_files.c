@@ -119,7 +119,7 @@ static void a_trace_that_cannot_be_written(void **state)
     const dp_tally_config config = {
         .config = &s.config, .directory = directory, .trace = true, .costs.worker_count = WORKERS};
     assert_int_equal(dp_tally_create(&config, &s.tally, &error), RT_IO);
-    assert_non_null(strstr(error.text, "trace.jsonl.new: cannot write"));
+    assert_non_null(strstr(error.text, "trace.jsonl.new: cannot be written"));
     assert_null(s.tally);
     close_scene(&s);
 }
