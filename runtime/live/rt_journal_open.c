@@ -138,6 +138,21 @@ static rt_status settle_end(scan *s, rt_error *error)
     return RT_OK;
 }
 
+// It is set aside: its name is that of the segment that begins now. RT_NOT_FOUND: what its head
+// remembered is not known either.
+static rt_status replace_last(scan *s, rt_error *error)
+{
+    rt_journal *journal = s->journal;
+    if (!s->has_head)
+        rt_warn("%s: its head is not whole, and no event can be made out in it", s->path);
+    journal->end_is_damaged = true;
+    rt_journal_set_aside(journal, s->path);
+    if (!s->has_head)
+        return RT_NOT_FOUND;
+    journal->counts.next = s->next;
+    return rt_journal_begin_segment(journal, s->next, error);
+}
+
 // The last one. RT_NOT_FOUND: it was being made when the machine went down, and is set aside.
 static rt_status take_last(scan *s, rt_error *error)
 {
@@ -145,12 +160,8 @@ static rt_status take_last(scan *s, rt_error *error)
     rt_status status = settle_end(s, error);
     if (status)
         return status;
-    if (!s->has_head && !s->has_frames && s->next == s->first) {
-        rt_warn("%s: its head is not whole, and no event can be made out in it", s->path);
-        journal->end_is_damaged = true;
-        rt_journal_set_aside(journal, s->path);
-        return RT_NOT_FOUND;
-    }
+    if (s->is_damaged && !s->has_frames && s->next == s->first)
+        return replace_last(s, error);
     journal->file = s->file;
     s->file = -1;
     journal->must_roll = s->is_damaged;

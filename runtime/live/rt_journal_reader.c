@@ -42,7 +42,8 @@ static void close_file(rt_journal *journal)
     journal->reader_file = -1;
 }
 
-// One whose head is damaged is searched from its beginning. RT_DATA: it is not there.
+// One whose head is damaged is searched from its beginning. RT_DATA: it is not there, and another
+// one follows it.
 static rt_status open_segment(rt_journal *journal, const place *at, rt_error *error)
 {
     char path[RT_PATH_MAX + RT_SEGMENT_NAME_MAX];
@@ -54,9 +55,11 @@ static rt_status open_segment(rt_journal *journal, const place *at, rt_error *er
     journal->reader_segment = journal->reader_event = at->segment.first;
     journal->reader_offset = 0;
     journal->reader_file = open(path, O_RDONLY | O_CLOEXEC);
-    if (journal->reader_file < 0)
-        return rt_fail(error, errno == ENOENT ? RT_DATA : RT_IO, "cannot open %s: %s", path,
-                       strerror(errno));
+    if (journal->reader_file < 0) {
+        const int reason = errno;
+        return rt_fail(error, reason == ENOENT && !at->is_last ? RT_DATA : RT_IO,
+                       "cannot open %s: %s", path, strerror(reason));
+    }
     const rt_status status = rt_segment_read_head(journal->reader_file, path, &first, NULL,
                                                   &journal->reader_offset, error);
     if (status != RT_DATA)

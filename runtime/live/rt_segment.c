@@ -377,8 +377,8 @@ rt_status rt_frame_judge_end(int file, uint64_t offset, uint64_t end, uint64_t n
     if (pread(file, &head, sizeof head, (off_t)offset) != sizeof head)
         return rt_fail(error, RT_IO, "cannot read the journal: %s", strerror(errno));
     const uint64_t size = end - offset - sizeof head;
-    const bool is_frame = head.magic == FRAME_MAGIC && head.first == next &&
-                          head.note_size <= rt_min_u64(head.size, size);
+    const bool is_frame =
+        head.magic == FRAME_MAGIC && head.first == next && head.note_size <= head.size;
     uint8_t *block = rt_alloc(LOOK_BYTES, 1);
     if (!block)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a journal");

@@ -261,6 +261,68 @@ static void a_position_behind_a_damaged_end(void **state)
     free(s.bytes);
 }
 
+// Wherever the last frame ends too early, nobody was told of it: the journal's end is whole.
+static void a_frame_cut_off_anywhere_goes(void **state)
+{
+    (void)state;
+    segment s;
+    write_segment(&s);
+    for (size_t size = s.begins[FRAMES - 1] + 1; size < s.size; size++) {
+        restore(&s, size);
+        rt_journal *journal = open_journal(NULL);
+        assert_int_equal(rt_journal_statistics(journal).next, EVENTS - PER_FRAME + 1);
+        assert_int_equal(rt_journal_statistics(journal).bytes, s.begins[FRAMES - 1]);
+        assert_false(rt_journal_begin_at(journal, EVENTS + 1));
+        assert_int_equal(read_events(journal), all_but(UINT64_C(1) << (FRAMES - 1)));
+        assert_int_equal(rt_journal_statistics(journal).lost, 0);
+        rt_journal_close(journal);
+    }
+    free(s.bytes);
+}
+
+// A machine lost its power while the first frame of a segment was written: zeros stand there. What
+// comes goes into a segment of the same name.
+static void zeros_behind_a_head(void **state)
+{
+    (void)state;
+    segment s;
+    struct stat info;
+    char aside[700];
+    write_segment(&s);
+    memset(s.bytes + s.head, 0, s.size - s.head);
+    restore(&s, s.size);
+    for (int start = 0; start < 2; start++) {
+        rt_journal *journal = open_journal(NULL);
+        if (start == 0)
+            append(journal, "n\n", 1, (rt_journal_entry){0});
+        assert_int_equal(read_events(journal), 1);
+        assert_int_equal(rt_journal_statistics(journal).next, 2);
+        rt_journal_close(journal);
+    }
+    snprintf(aside, sizeof aside, "%s.damaged", s.path);
+    assert_int_equal(stat(aside, &info), 0);
+    assert_int_equal(info.st_size, s.size);
+    free(s.bytes);
+}
+
+// Somebody removed the file that is written to: the reader says so, and does not look for ever.
+static void the_last_segment_is_removed(void **state)
+{
+    (void)state;
+    segment s;
+    rt_journal_frame frame;
+    rt_error error = {0};
+    write_segment(&s);
+    rt_journal *journal = open_journal(NULL);
+    assert_int_equal(unlink(s.path), 0);
+    alarm(60);
+    assert_int_equal(rt_journal_read(journal, &frame, &error), RT_IO);
+    alarm(0);
+    assert_true(strstr(error.text, s.path) != NULL);
+    rt_journal_close(journal);
+    free(s.bytes);
+}
+
 // Lines that look like frames, in a frame that is damaged, are no frames.
 static void lines_cannot_pose_as_frames(void **state)
 {
@@ -393,5 +455,7 @@ static void another_version_is_named(void **state)
 }
 
 TEST_MAIN(TEST(one_bit_costs_one_frame), TEST(two_places), TEST(keeps_the_bytes),
-          TEST(a_position_behind_a_damaged_end), TEST(lines_cannot_pose_as_frames),
-          TEST(a_copy_mends_it), TEST(a_damaged_copy_is_not_taken), TEST(another_version_is_named))
+          TEST(a_position_behind_a_damaged_end), TEST(a_frame_cut_off_anywhere_goes),
+          TEST(zeros_behind_a_head), TEST(the_last_segment_is_removed),
+          TEST(lines_cannot_pose_as_frames), TEST(a_copy_mends_it),
+          TEST(a_damaged_copy_is_not_taken), TEST(another_version_is_named))
