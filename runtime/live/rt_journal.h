@@ -22,7 +22,7 @@
 #include "runtime/wire/rt_bytes.h"
 
 #define RT_JOURNAL_ORIGINS_MAX 1024u
-#define RT_JOURNAL_NOTE_MAX ((size_t)64 << 10)
+#define RT_JOURNAL_NOTE_MAX ((size_t)128 << 10)
 #define RT_JOURNAL_FRAME_MAX ((size_t)16 << 20) // bytes of one append
 
 typedef struct rt_journal rt_journal;

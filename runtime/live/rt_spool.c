@@ -15,6 +15,8 @@
 #define BLOCK_NS UINT64_C(20000000) // so long lines are gathered
 #define FULL_US 50000
 
+_Static_assert(RT_POSITION_SOURCE_BYTES_MAX <= RT_JOURNAL_NOTE_MAX, "it is the spool's note");
+
 struct rt_spool {
     rt_stream_config stream; // borrows from the configuration
     uint64_t seed;

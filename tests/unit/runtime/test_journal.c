@@ -346,6 +346,32 @@ static void remembers_beyond_segments(void **state)
     rt_journal_close(journal);
 }
 
+// Where a source stands is the note of a feeder's spool, and comes back however long it is.
+static void has_room_for_any_position(void **state)
+{
+    (void)state;
+    outcome *o = make_outcome();
+    rt_bytes note = {0};
+    char *place = malloc(RT_POSITION_SOURCE_BYTES_MAX);
+    memset(place, '\n', RT_POSITION_SOURCE_BYTES_MAX);
+    const rt_journal_entry one = {.note = place, .note_size = RT_POSITION_SOURCE_BYTES_MAX};
+    rt_journal *journal = open_journal(1 << 20);
+    assert_int_equal(append(journal, "x\n", one, o), RT_OK);
+    await(o, 1);
+    must_append(journal, "y\n"); // in a segment that begins with the note
+    for (int start = 0; start < 2; start++) {
+        rt_journal_close(journal);
+        journal = open_journal(1 << 20);
+        rt_journal_note(journal, &note);
+        assert_int_equal(note.size, RT_POSITION_SOURCE_BYTES_MAX);
+        assert_memory_equal(note.data, place, note.size);
+        rt_bytes_fini(&note);
+    }
+    must_read(journal, 1, "x\ny\n");
+    rt_journal_close(journal);
+    free(place);
+}
+
 // A disk that is full: who waits is told so, nothing is acknowledged, and later it goes on.
 static void tells_what_it_cannot_keep(void **state)
 {
@@ -535,6 +561,6 @@ static void is_for_its_owner(void **state)
 
 TEST_MAIN(TEST(keeps_lines_in_order), TEST(survives_torn_ends), TEST(passes_over_damage),
           TEST(is_bounded), TEST(knows_how_old_events_are), TEST(knows_origins),
-          TEST(remembers_beyond_segments), TEST(tells_what_it_cannot_keep),
-          TEST(keeps_what_it_acknowledged_when_killed), TEST(is_used_by_one), TEST(counts_lines),
-          TEST(is_for_its_owner))
+          TEST(remembers_beyond_segments), TEST(has_room_for_any_position),
+          TEST(tells_what_it_cannot_keep), TEST(keeps_what_it_acknowledged_when_killed),
+          TEST(is_used_by_one), TEST(counts_lines), TEST(is_for_its_owner))
