@@ -3,6 +3,12 @@
 #include <math.h>
 
 #define MAGIC UINT64_C(0x455441525f455341) // "ASE_RATE"
+#define NOT_NOTED (-1.0)                   // pending: what waits is older than these numbers
+
+// Of a label in a checkpoint, in one word; above them the samples seen, 8 bits of each class.
+#define IS_KNOWN 1u
+#define STANDS 2u // the bias: nothing follows
+#define SEEN_SHIFT 8u
 
 void rt_base_rate_init(rt_base_rate *rate, const rt_config *config, bool has_model)
 {
@@ -20,7 +26,19 @@ void rt_base_rate_init(rt_base_rate *rate, const rt_config *config, bool has_mod
 
 static double rarer(const rt_label_rate *one)
 {
-    return fmin(one->both[0], one->both[1]);
+    return fmin(one->seen[0], one->seen[1]);
+}
+
+// Mean weight of the samples that have one; 1: none has.
+static double mean_weight(const rt_batch *batch, uint32_t label)
+{
+    double sum = 0, count = 0;
+    for (uint32_t i = 0; batch->is_weighted && i < batch->sample_count; i++) {
+        const double weight = (double)batch->weights[(size_t)i * batch->label_count + label];
+        sum += weight;
+        count += weight > 0;
+    }
+    return count > 0 ? sum / count : 1;
 }
 
 // The first of the second class ends the time of one class and belongs to it: what follows is a
@@ -37,17 +55,19 @@ static double count(rt_label_rate *one, const rt_batch *batch, uint32_t label)
         sums[0] += weight - positive;
         sums[1] += positive;
         alone += is_first;
+        if (!is_first && (weight > 0 || positive > 0) && one->seen[positive > 0] < RT_RATE_SEEN)
+            one->seen[positive > 0]++;
     }
     return (double)alone / (double)rt_max_u64(batch->sample_count, 1);
 }
 
-// Half a sample of either label is added: never infinite.
-static double log_odds(const rt_label_rate *one, double pending)
+// Half a sample of either label is added, which is less where samples weigh less: never infinite.
+static double log_odds(const rt_label_rate *one, double pending, double mean)
 {
-    const double kept = fmax(0, 1 - rarer(one) / RT_RATE_KNOWN);
-    const double zeros = one->both[0] + kept * (one->alone[0] + pending);
+    const double kept = fmax(0, 1 - rarer(one) / RT_RATE_KNOWN), half = 0.5 * fmin(mean, 1);
+    const double zeros = one->both[0] + kept * (one->alone[0] + pending * mean);
     const double ones = one->both[1] + kept * one->alone[1];
-    return log((fmax(ones, 0) + 0.5) / (fmax(zeros, 0) + 0.5));
+    return log((fmax(ones, 0) + half) / (fmax(zeros, 0) + half));
 }
 
 static void note_label(rt_base_rate *rate, rt_batch *batch, uint32_t label, double pending)
@@ -55,25 +75,22 @@ static void note_label(rt_base_rate *rate, rt_batch *batch, uint32_t label, doub
     rt_label_rate *one = &rate->labels[label];
     const double enough = rate->follows ? RT_RATE_KNOWN : 0;
     const double alone = count(one, batch, label);
+    const double mean = mean_weight(batch, label);
     if (rate->follows)
-        batch->learning.log_odds[label] = (float)(log_odds(one, pending) - one->log_odds);
+        batch->learning.log_odds[label] = (float)(log_odds(one, pending, mean) - one->log_odds);
     one->log_odds += (double)batch->learning.log_odds[label];
     one->is_known = one->alone[0] > 0 && one->alone[1] > 0 && rarer(one) >= enough;
     if (!one->is_known || alone > 0.5) // what came first says little of what comes
         batch->learning.unknown |= (uint8_t)(1u << label);
 }
 
-// Corrections of what came late are no samples of a time.
+// Samples, as what waits is counted, whatever they weigh. Corrections of what came late are no
+// samples of a time.
 static void count_classes(const rt_batch *batch, double came[2])
 {
-    for (uint32_t i = 0; i < batch->sample_count; i++) {
-        const double weight = batch->is_weighted ? (double)batch->weights[i] : 1;
-        const double one = (double)batch->labels[i];
-        if (weight < one)
-            continue;
-        came[0] += weight - one;
-        came[1] += one;
-    }
+    for (uint32_t i = 0; i < batch->sample_count; i++)
+        if (!batch->is_weighted || batch->weights[i] >= batch->labels[i])
+            came[batch->labels[i] > 0]++;
 }
 
 // Where what is too much is nearly all that comes, a batch of it alone is not trained.
@@ -89,6 +106,8 @@ static void balance(rt_base_rate *rate, rt_batch *batch, double pending)
     const double stays = exp(-(double)batch->sample_count / horizon);
     double came[2] = {0};
     count_classes(batch, came);
+    if (rate->pending < 0)
+        rate->pending = pending;
     rate->zeros = rate->zeros * stays + came[0];
     rate->owed = rate->owed * stays + came[0] + pending - rate->pending;
     rate->pending = pending;
@@ -145,8 +164,10 @@ void rt_base_rate_save(const rt_base_rate *rate, rt_bytes *bytes)
         const rt_label_rate *one = &rate->labels[l];
         const double numbers[] = {one->alone[0], one->alone[1], one->both[0], one->both[1],
                                   one->log_odds};
+        const uint32_t seen = one->seen[0] | one->seen[1] << 8;
         rt_bytes_put(bytes, numbers, sizeof numbers);
-        rt_bytes_put_u64(bytes, one->is_known);
+        rt_bytes_put_u64(bytes, (one->is_known ? IS_KNOWN : 0) | (rate->follows ? 0 : STANDS) |
+                                    (uint64_t)seen << SEEN_SHIFT);
     }
 }
 
@@ -161,6 +182,7 @@ rt_status rt_base_rate_load(rt_base_rate *rate, rt_reader *reader, rt_error *err
     double numbers[5], flows[3];
     for (uint32_t l = 0; l < rate->label_count; l++)
         rate->labels[l].is_known = true;
+    rate->pending = NOT_NOTED;
     if (!rt_base_rate_is_next(reader))
         return RT_OK;
     (void)rt_reader_u64(reader);
@@ -174,10 +196,13 @@ rt_status rt_base_rate_load(rt_base_rate *rate, rt_reader *reader, rt_error *err
     for (uint32_t l = 0; l < rate->label_count; l++) {
         if (!rt_reader_get(reader, numbers, 1, sizeof numbers))
             return rt_fail(error, RT_DATA, "the base rates so far are cut off");
+        const uint64_t word = rt_reader_u64(reader), seen = word >> SEEN_SHIFT;
+        rate->follows &= !(word & STANDS);
         rate->labels[l] = (rt_label_rate){.alone = {numbers[0], numbers[1]},
                                           .both = {numbers[2], numbers[3]},
                                           .log_odds = numbers[4],
-                                          .is_known = rt_reader_u64(reader) != 0};
+                                          .seen = {seen & RT_RATE_SEEN, seen >> 8 & RT_RATE_SEEN},
+                                          .is_known = (word & IS_KNOWN) != 0};
     }
     if (reader->failed)
         return rt_fail(error, RT_DATA, "the base rates so far are cut off");

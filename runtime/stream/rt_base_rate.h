@@ -31,13 +31,15 @@
 #include "runtime/wire/rt_bytes.h"
 
 #define RT_RATE_KNOWN 4.0
+#define RT_RATE_SEEN 255u     // more are not counted
 #define RT_RATE_SAMPLES 256.0 // at least so many are the last ones
 #define RT_RATE_LEAST 0.0625  // a sample that is trained counts at least so much
 
 typedef struct {
-    double alone[2]; // weight of label 0 and of label 1 until both had come
-    double both[2];  // since then
-    double log_odds; // by which the bias was shifted
+    double alone[2];  // weight of label 0 and of label 1 until both had come
+    double both[2];   // since then
+    double log_odds;  // by which the bias was shifted
+    uint32_t seen[2]; // samples since then, whatever they weigh
     bool is_known;
 } rt_label_rate;
 
@@ -46,16 +48,16 @@ typedef struct {
     bool is_joined;       // label 1 is ahead of label 0
     uint32_t label_count; // 0: of several classes, which have no such rate
     rt_label_rate labels[RT_LABELS_MAX];
-    double pending, zeros, owed; // of a join: what waited last; of label 0, that fade: those that
-                                 // came, and would have come
+    double pending, zeros, owed; // of a join: what waited last, less than 0: that is not known; of
+                                 // label 0, that fade: those that came, and would have come
 } rt_base_rate;
 
 // has_model: the run begins with one, whose bias stands. Then only a join keeps it from training at
 // once: what comes of one first says label 1, whatever the model knows.
 void rt_base_rate_init(rt_base_rate *rate, const rt_config *config, bool has_model);
 
-// Notes a batch and says in it what may be learnt from it. pending: weight of the samples that will
-// have label 0 unless an outcome comes; 0: there is no join.
+// Notes a batch and says in it what may be learnt from it. pending: samples that will have label 0
+// unless an outcome comes; 0: there is no join.
 void rt_base_rate_note(rt_base_rate *rate, rt_batch *batch, double pending);
 
 bool rt_base_rate_is_known(const rt_base_rate *rate);  // of all labels: nothing is left to note

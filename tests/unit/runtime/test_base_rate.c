@@ -251,6 +251,48 @@ static void a_correction_counts_as_it_is_trained(void **state)
     rt_batch_fini(&batch);
 }
 
+// Zeros, then ones, that all weigh the same.
+static rt_batch_learning note_weighed(rt_base_rate *rate, uint32_t zeros, uint32_t ones,
+                                      double pending, float weight)
+{
+    const uint64_t key = 1;
+    rt_batch batch;
+    rt_batch_init(&batch, 0);
+    rt_batch_begin(&batch, 1, true);
+    for (uint32_t i = 0; i < zeros + ones; i++) {
+        assert_int_equal(rt_batch_append(&batch, 0, NULL, &key, 1), RT_OK);
+        batch.weights[i] = weight;
+        batch.labels[i] = is_one(i, zeros, ones) ? weight : 0;
+    }
+    rt_base_rate_note(rate, &batch, pending);
+    const rt_batch_learning learning = batch.learning;
+    rt_batch_fini(&batch);
+    return learning;
+}
+
+// Weights that are small, as where all of them add up to 1, make no rate less known, nor those
+// that are large more; and what waits in a join is counted as what comes.
+static void weights_do_not_say_how_much_is_known(void **state)
+{
+    (void)state;
+    static const float weights[] = {1e-6f, 0.01f, 1, 100};
+    static const char *const joined[] = {"stream.join.source=http"};
+    for (size_t i = 0; i < RT_COUNT_OF(weights); i++) {
+        rt_base_rate rate;
+        setup(&rate, NULL, 0, false);
+        assert_true(note_weighed(&rate, 97, 3, 0, weights[i]).is_untrained);
+        assert_false(note_weighed(&rate, 97, 3, 0, weights[i]).is_untrained);
+        test_close(rate.labels[0].log_odds, log(5.25 / 161), 0.05, 1, "log odds");
+        setup(&rate, joined, 1, false);
+        assert_true(note_weighed(&rate, 0, 50, 950, weights[i]).is_untrained);
+        test_close(rate.labels[0].log_odds, log(50.0 / 950), 0.02, 1, "log odds");
+        (void)note_weighed(&rate, 90, 10, 950, weights[i]);
+        (void)note_weighed(&rate, 90, 10, 950, weights[i]);
+        const rt_batch_learning learning = note_weighed(&rate, 80, 10, 960, weights[i]);
+        test_close((double)learning.less[1], 0.051, 0.002, 1, "less"); // with those before
+    }
+}
+
 static void several_classes_have_none(void **state)
 {
     (void)state;
@@ -299,10 +341,46 @@ static void it_goes_on_from_a_checkpoint(void **state)
     rt_bytes_fini(&bytes);
 }
 
+// A bias that a model brings stands behind a checkpoint, too.
+static void a_model_to_begin_with_is_not_forgotten(void **state)
+{
+    (void)state;
+    static const char *const joined[] = {"stream.join.source=http"};
+    rt_base_rate rate, loaded;
+    rt_bytes bytes = {0};
+    rt_error error = {0};
+    setup(&rate, joined, 1, true);
+    assert_true(note(&rate, 0, 100, 1000).is_untrained);
+    rt_base_rate_save(&rate, &bytes);
+    setup(&loaded, joined, 1, false);
+    rt_reader reader = rt_bytes_reader(&bytes);
+    assert_int_equal(rt_base_rate_load(&loaded, &reader, &error), RT_OK);
+    const rt_batch_learning learning = note(&loaded, 10, 100, 1000);
+    assert_true(!learning.is_untrained && learning.log_odds[0] == 0);
+    rt_bytes_fini(&bytes);
+}
+
+// Of a build that saved none: what waits in the join has waited before, and is nothing new.
+static void what_waited_before_is_not_owed(void **state)
+{
+    (void)state;
+    static const char *const joined[] = {"stream.join.source=http"};
+    rt_base_rate rate;
+    rt_reader none = {0};
+    rt_error error = {0};
+    setup(&rate, joined, 1, false);
+    assert_int_equal(rt_base_rate_load(&rate, &none, &error), RT_OK);
+    for (uint32_t t = 0; t < 3; t++) {
+        const rt_batch_learning learning = note(&rate, 95, 5, 100000);
+        assert_true(!learning.is_untrained && learning.less[0] < 1e-6f && learning.less[1] < 1e-6f);
+    }
+}
+
 TEST_MAIN(TEST(a_mixed_batch_is_learnt_at_once), TEST(a_night_of_one_class_is_not_learnt),
           TEST(a_rare_label_is_waited_for), TEST(a_join_counts_what_waits),
           TEST(the_batch_at_the_end_of_a_window_is_not_learnt),
           TEST(a_class_that_is_ahead_counts_less), TEST(without_a_join_nothing_is_ahead),
           TEST(a_bias_that_is_given_stays), TEST(several_labels_each_for_itself),
-          TEST(a_correction_counts_as_it_is_trained), TEST(several_classes_have_none),
-          TEST(it_goes_on_from_a_checkpoint))
+          TEST(a_correction_counts_as_it_is_trained), TEST(weights_do_not_say_how_much_is_known),
+          TEST(several_classes_have_none), TEST(it_goes_on_from_a_checkpoint),
+          TEST(a_model_to_begin_with_is_not_forgotten), TEST(what_waited_before_is_not_owed))
