@@ -239,6 +239,8 @@ void rt_published_prune(const char *folder, uint32_t keep, bool alone)
     uint32_t count = read_versions(folder, &versions), first = count, kept = 0;
     while (first > 0 && kept < keep)
         kept += !versions[--first].is_held;
+    if (kept == 0) // none has passed yet: the newest are what the next one builds on
+        first = count - (uint32_t)rt_min_u64(keep, count);
     if (rt_published_read(folder, &current, NULL) == RT_OK) // of the one in force, too
         while (first > 0 && versions[first].iteration > current.iteration)
             first--;

@@ -148,6 +148,21 @@ static void the_one_in_force_stays(void **state)
     must_have((const uint32_t[]){30, 40}, 2);
 }
 
+// A run that cannot be judged for days fills no disk with what nobody answers with.
+static void where_none_has_passed_the_newest_stay(void **state)
+{
+    const made all[] = {{10, 0, true}, {20, 10, true}, {30, 20, true},
+                        {40, 0, true}, {50, 40, true}, {60, 50, true}};
+    (void)state;
+    publish(all, 6);
+    rt_published_prune(folder(), 9, false);
+    must_have((const uint32_t[]){10, 20, 30, 40, 50, 60}, 6);
+    rt_published_prune(folder(), 4, false); // 30 builds on 20 and 10
+    must_have((const uint32_t[]){10, 20, 30, 40, 50, 60}, 6);
+    rt_published_prune(folder(), 2, false); // 50 builds on 40
+    must_have((const uint32_t[]){40, 50, 60}, 3);
+}
+
 static void the_one_before(void **state)
 {
     const made all[] = {{10, 0, false}, {20, 10, true}, {30, 0, false}};
@@ -163,4 +178,5 @@ static void the_one_before(void **state)
 }
 
 TEST_MAIN(TEST(current_is_read_back), TEST(versions_have_what_answers_need),
-          TEST(the_newest_good_ones_stay), TEST(the_one_in_force_stays), TEST(the_one_before))
+          TEST(the_newest_good_ones_stay), TEST(the_one_in_force_stays),
+          TEST(where_none_has_passed_the_newest_stay), TEST(the_one_before))
