@@ -26,8 +26,8 @@
 typedef enum { STEP_IDLE, STEP_PARTS, STEP_CLOSING } step;
 
 // What closing says: the checkpoint is complete, though it was not published; that no version was in
-// force; and how it compares.
-enum { ONLY_PUBLISHING, IS_FIRST, IN_FORCE, COMPARED, OF_COMPARISON };
+// force; that it is not among the versions; and how it compares.
+enum { ONLY_PUBLISHING, IS_FIRST, LEFT_OUT, IN_FORCE, COMPARED, OF_COMPARISON };
 _Static_assert(OF_COMPARISON * sizeof(uint64_t) + sizeof(dp_comparison) <=
                    sizeof((rt_child_result *)0)->values,
                "it has room");
@@ -682,10 +682,15 @@ static rt_status publish(dp_checkpoint *c, rt_child_result *result)
     if (rt_published_read(c->published, &current, NULL))
         current = (rt_published){0};
     result->values[IS_FIRST] = current.iteration == 0;
+    const dp_verdict *verdict = &c->content.verdict;
+    if (!current.pinned && verdict->is_held && current.iteration > iteration) {
+        result->values[LEFT_OUT] = true; // of another run: it stays in force until one passes
+        close(lock);
+        return RT_OK;
+    }
     if (!current.pinned)
         rt_published_remove_above(c->published, iteration);
     status = rt_published_add(c->published, iteration, c->folder, write_version, c, error);
-    const dp_verdict *verdict = &c->content.verdict;
     const uint32_t before = current.held;
     if (!current.pinned && !verdict->is_held)
         current = (rt_published){.iteration = iteration};
@@ -712,7 +717,8 @@ static void take_verdict(dp_checkpoint *c, const rt_child_result *result, uint32
     }
     if (verdict->is_held) {
         const bool is_first = result->values[IS_FIRST];
-        if (!c->held_ns && (is_first || !verdict->is_early))
+        // Also of one that waits for samples to compare by: it may be that none come.
+        if (!c->held_ns && (is_first || !verdict->is_early || result->values[COMPARED]))
             c->held_ns = rt_now_ns();
         verdict->is_early |= is_first && c->held_s < c->margins.guard_hold_s; // it has just begun
         c->held_count += !verdict->is_early;
@@ -750,14 +756,15 @@ static void report_version(dp_checkpoint *c, const rt_child_result *result)
     uint32_t in_force;
     dp_comparison comparison;
     const dp_verdict *verdict = &c->content.verdict;
-    c->is_chained = !result->error.status;
+    c->is_chained = !result->error.status && !result->values[LEFT_OUT];
     if (result->error.status) {
         rt_warn("the model of iteration %" PRIu32 " could not be published: %s",
                 c->content.iteration, result->error.text);
         return;
     }
     take_verdict(c, result, &in_force, &comparison);
-    c->published_s = c->content.trained_s;
+    if (c->is_chained)
+        c->published_s = c->content.trained_s;
     rt_json *json = rt_metrics_begin(c->config.metrics, "publish");
     rt_json_u64(json, "iteration", c->content.iteration);
     rt_json_bool(json, "held", verdict->is_held);

@@ -157,6 +157,7 @@ void dp_evidence_compare(const dp_evidence *e, uint32_t first, const float *thei
 {
     double weights = 0, squares = 0, ones = 0, loss[2] = {0}, predicted[2] = {0};
     double sum = 0, sum_of_squares = 0;
+    uint32_t positives = 0;
     *comparison = (dp_comparison){.count = e->batch.sample_count - first};
     for (uint32_t i = first; i < e->batch.sample_count; i++) {
         const float label = e->batch.labels[i];
@@ -176,7 +177,11 @@ void dp_evidence_compare(const dp_evidence *e, uint32_t first, const float *thei
         weights += weight;
         squares += weight * weight;
         ones += label > 0 ? weight : 0;
+        positives += label > 0;
     }
+    comparison->rarer = (uint32_t)rt_min_u64(positives, comparison->count - positives);
+    if (e->class_count)
+        comparison->rarer = comparison->count;
     const double mean = sum / weights;
     comparison->ones = ones;
     comparison->difference_deviation =

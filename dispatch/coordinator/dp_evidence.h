@@ -56,6 +56,7 @@ typedef rt_status (*dp_recall)(const char *folder, const rt_batch *batch, uint32
 // How two models do on the same samples: the run's, and another one.
 typedef struct {
     uint32_t count;
+    uint32_t rarer;              // of them, those of the label that fewer have; of classes: all
     double ones;                 // weight of label 1
     double log_loss[2];          // means
     double difference_deviation; // of the difference of the two means

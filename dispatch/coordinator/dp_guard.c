@@ -135,14 +135,18 @@ static void compared(const dp_comparison *c, uint32_t in_force, const char *so, 
              c->log_loss[DP_THEIRS], c->calibration[DP_THEIRS], so);
 }
 
+// By samples of one label alone a model that says nothing but that one is the better.
+#define RARER_LEAST 4u
+
 void dp_guard_compare(const rt_publish_config *config, const dp_comparison *c, uint32_t in_force,
                       double held_s, dp_verdict *verdict)
 {
     const bool is_over = held_s >= config->guard_hold_s;
     verdict->is_early = false;
-    if (c->count == 0) {
+    if (c->count == 0 || (c->rarer < RARER_LEAST && !is_over)) {
         if (!is_over)
-            wait(verdict, "no labelled samples have come since the version in force was trained");
+            wait(verdict, "too few labelled samples, or too few of either label, have come since "
+                          "the version in force was trained");
         return;
     }
     if (!is_worse(config, c)) {

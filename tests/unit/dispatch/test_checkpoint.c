@@ -606,6 +606,52 @@ static void the_newest_against_the_one_in_force(void **state)
     close_all(&f);
 }
 
+// It waits for samples to be compared by, but when the time is over that is told.
+static void who_waits_for_samples_is_told_of(void **state)
+{
+    (void)state;
+    fixture f;
+    prepare(&f, 100, 100, true);
+    f.how.recall = recall;
+    f.config.publish.guard_hold_s = 1e-9;
+    open_with(&f, NULL, 0);
+    make(&f, 1);
+    f.is_held = true;
+    make(&f, 2);
+    assert_true(last_number("held") == 1 && last_number("early") == 1);
+    make(&f, 3);
+    assert_true(last_number("held") == 1 && last_number("early") == 0);
+    assert_true(last_number("held_count") == 1);
+    close_all(&f);
+}
+
+// A run that begins again in the folder of one that came further takes its version away once it has
+// one that passes, and not before.
+static void what_another_run_published_stays(void **state)
+{
+    (void)state;
+    static const uint32_t before[] = {4, 5}, now[] = {3};
+    fixture f;
+    prepare(&f, 100, 100, true);
+    f.config.publish.keep = 100;
+    open_with(&f, NULL, 0);
+    make(&f, 4);
+    make(&f, 5);
+    dp_checkpoint_destroy(f.checkpoint);
+    open_with(&f, NULL, 0);
+    f.is_held = true;
+    make(&f, 1);
+    make(&f, 2);
+    assert_int_equal(in_force(&f).iteration, 5);
+    must_be_there(f.published, before, 2);
+    f.is_held = false;
+    make(&f, 3);
+    assert_int_equal(in_force(&f).iteration, 3);
+    assert_int_equal(version_of(&f, 3).base, 0);
+    must_be_there(f.published, now, 1);
+    close_all(&f);
+}
+
 // It is worse there, too: it stays back, and so it does when the time is over. A margin that is set
 // meanwhile counts from the next version on.
 static void what_is_worse_stays_back(void **state)
@@ -621,7 +667,7 @@ static void what_is_worse_stays_back(void **state)
     f.is_held = true;
     come(&f, 2);
     for (uint32_t i = 0; i < f.evidence.batch.sample_count; i++)
-        f.evidence.batch.labels[i] = 0; // of which the run says 0.5 on average
+        f.evidence.batch.labels[i] = i % 20 == 1; // of which the run says 0.5 on average
     theirs = 0.1f;
     make(&f, 3);
     assert_true(last_number("held_count") == 1 && last_number("early") == 0);
@@ -629,7 +675,7 @@ static void what_is_worse_stays_back(void **state)
     make(&f, 4);
     assert_true(last_number("held_count") == 2);
     assert_int_equal(in_force(&f).iteration, 1);
-    f.config.publish.guard_log_loss = 0;
+    f.config.publish.guard_log_loss = f.config.publish.guard_calibration = 0;
     make(&f, 5);
     assert_int_equal(in_force(&f).iteration, 5);
     close_all(&f);
@@ -758,5 +804,6 @@ TEST_MAIN(TEST(all_of_it_is_written), TEST(what_builds_on_what), TEST(which_stay
           TEST(old_ones_go), TEST(all_rows_are_wanted), TEST(what_was_there_counts),
           TEST(one_that_fails_is_nobodys), TEST(answers_that_nobody_waits_for),
           TEST(versions_of_a_run), TEST(versions_of_runs_that_go_on),
-          TEST(the_newest_against_the_one_in_force), TEST(what_is_worse_stays_back),
+          TEST(the_newest_against_the_one_in_force), TEST(who_waits_for_samples_is_told_of),
+          TEST(what_another_run_published_stays), TEST(what_is_worse_stays_back),
           TEST(what_cannot_be_published), TEST(epochs_are_counted), TEST(a_scale_or_none))

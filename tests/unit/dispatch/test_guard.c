@@ -217,6 +217,7 @@ static const rt_publish_config holding = {
 static dp_comparison compared(double ours, double theirs)
 {
     return (dp_comparison){.count = 4000,
+                           .rarer = 400,
                            .ones = 400,
                            .log_loss = {ours, theirs},
                            .difference_deviation = 0.001,
@@ -255,6 +256,10 @@ static void the_same_samples_decide(void **state)
     comparison.calibration[DP_THEIRS] = 1;
     comparison.calibration[DP_OURS] = 1.35;
     assert_false(compare(&comparison, 0).is_held);
+    comparison.rarer = 3; // the better one may be the one that says label 0 to all
+    comparison.log_loss[DP_OURS] = 0.1;
+    assert_true(compare(&comparison, 59).is_held && compare(&comparison, 59).is_early);
+    assert_false(compare(&comparison, 60).is_held);
     comparison.count = 0; // no sample since: nothing to say
     assert_true(compare(&comparison, 0).is_held && compare(&comparison, 0).is_early);
 }
