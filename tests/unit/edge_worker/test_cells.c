@@ -155,6 +155,35 @@ static void what_a_question_has_to_say(void **state)
     rt_config_fini(&config);
 }
 
+// The cell that names an event (stream.id) need not be a column, nor a question have it.
+static void what_names_an_event_is_not_asked_for(void **state)
+{
+    static const char *const headers[] = {"shop\tprice\ttags", "event\tshop\tprice\ttags"};
+    static const char *const lines[] = {"a\t2.5\t7", "e1\ta\t2.5\t7"};
+    const char *sets[RT_COUNT_OF(table) + 1] = {"stream.id=event"};
+    rt_batch batch;
+    rt_error error = {0};
+    bool goes_on, is_header;
+    (void)state;
+    memcpy(sets + 1, table, sizeof table);
+    ew_cells *cells = cells_of(sets);
+    rt_batch_init(&batch, 1);
+    put(cells, "shop", "a");
+    put(cells, "price", "2.5");
+    put(cells, "tags", "7");
+    assert_int_equal(ew_cells_append(cells, &batch, &error), RT_OK);
+    for (uint32_t i = 0; i < RT_COUNT_OF(lines); i++) {
+        if (ew_cells_take_header(cells, headers[i], strlen(headers[i]), &is_header, &error) ||
+            ew_cells_append_line(cells, lines[i], strlen(lines[i]), &batch, &goes_on, &error))
+            fail_msg("%s: %s", headers[i], error.text);
+        assert_true(is_header);
+        assert_memory_equal(&batch.keys[2 * i + 2], batch.keys, 2 * sizeof *batch.keys);
+    }
+    rt_batch_fini(&batch);
+    ew_cells_destroy(cells);
+    rt_config_fini(&config);
+}
+
 static void criteo_and_the_generator(void **state)
 {
     ew_cells *cells = cells_of((const char *const[]){"stream.format=criteo", NULL});
@@ -421,4 +450,5 @@ static void questions_that_are_none(void **state)
 
 TEST_MAIN(TEST(questions_in_json), TEST(questions_as_lines_of_json), TEST(questions_that_are_none),
           TEST(a_binary_question_of_64_bits), TEST(binary_questions_have_numbers), TEST(a_table),
-          TEST(what_a_question_has_to_say), TEST(criteo_and_the_generator))
+          TEST(what_a_question_has_to_say), TEST(what_names_an_event_is_not_asked_for),
+          TEST(criteo_and_the_generator))
