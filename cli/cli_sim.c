@@ -22,6 +22,7 @@ typedef struct {
     rt_policy_kind policy;
     bool is_bounded; // consistency.staleness is not "off"
     bool is_chosen;  // dispatch.participants is "auto"
+    bool is_plain;   // a reference that scores all tables
     dp_sim_result result;
     dp_fixed_set best;        // --fixed-sets; workers 0: not looked for
     double own_table_s;       // (one box): per iteration, with the table on it; it computes only
@@ -66,7 +67,7 @@ static double cost_of(const dp_sim_result *result)
 static double reduction_vs_laia(const sim_run *runs, uint32_t count, const sim_run *run)
 {
     for (uint32_t i = 0; i < count; i++) {
-        if (dp_policy_can(runs[i].policy, DP_POLICY_REFERENCE))
+        if (runs[i].is_plain)
             return 1 - cost_of(&run->result) / cost_of(&runs[i].result);
     }
     return NAN;
@@ -326,6 +327,8 @@ static rt_status run_policy(const dp_sim_config *sim, bool fixed_sets, sim_run *
     run->policy = config->dispatch.policy;
     run->is_bounded = config->consistency.bounded;
     run->is_chosen = config->dispatch.participants == RT_PARTICIPANTS_AUTO;
+    run->is_plain = dp_policy_can(run->policy, DP_POLICY_REFERENCE) &&
+                    config->dispatch.tables == 0 && config->dispatch.budget_ms == 0;
     if (sim->progress)
         fprintf(stderr, "%s\n", run->spec);
     status = dp_sim_run(sim, &run->result, error);
