@@ -638,7 +638,7 @@ def _put_over(old, new):
     return [new[0]] + [np.concatenate([old[i][stays], new[i]]) for i in range(1, 5)]
 
 
-FORMAT = 2  # of manifest.json
+FORMAT = 3  # of manifest.json; 3: of a checkpoint, for planner.bin, which is not read here
 
 
 def read_manifest(folder):

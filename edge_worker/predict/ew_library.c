@@ -99,23 +99,32 @@ static rt_status find_version(const char *folder, char found[RT_PATH_MAX + 64], 
     return RT_OK;
 }
 
+// A folder of a later build holds no model for this one (LANYARD_NO_MODEL).
+static rt_status refuse_later(rt_status status, rt_error *error)
+{
+    if (status != RT_UNSUPPORTED)
+        return status;
+    error->status = RT_DATA;
+    return RT_DATA;
+}
+
 static rt_status load(lanyard_model *model, const char *folder, rt_error *error)
 {
     ew_source source;
     char found[RT_PATH_MAX + 64]; // copied where it is needed later
     rt_status status = find_version(folder, found, error);
     if (status)
-        return status;
+        return refuse_later(status, error);
     status = ew_source_open(found, NULL, 0, false, &model->config, &source, error);
     if (status)
-        return status;
+        return refuse_later(status, error);
     model->has_config = true;
     status = ew_scorer_open_device(1, &model->device, error);
     if (status)
         return status;
     status = ew_finished_open(&source, &model->weights, error);
     if (status)
-        return status;
+        return refuse_later(status, error);
     status = ew_cells_create(&model->config, &model->cells, error);
     if (status)
         return status;
@@ -294,6 +303,14 @@ static void tell_row(room *r, size_t row, const rt_error *reason)
     (void)rt_locale_enter();
 }
 
+static bool has_nan(const float *probabilities, uint32_t count)
+{
+    uint32_t i = 0;
+    while (i < count && !isnan(probabilities[i]))
+        i++;
+    return i < count;
+}
+
 // Scores what is in the batch and empties it. from: number of its first sample in all.
 static rt_status score_batch(const lanyard_model *model, room *r, size_t from, float *all,
                              rt_error *error)
@@ -304,13 +321,13 @@ static rt_status score_batch(const lanyard_model *model, room *r, size_t from, f
     float *to = all + from * labels;
     const rt_status status =
         ew_scorer_run(r->scorer, &model->weights, &r->batch, &probabilities, error);
-    for (uint32_t i = 0; i < count * labels && !status; i++) {
-        const bool is_place = r->is_place[i / labels];
-        to[i] = is_place ? NAN : probabilities[i];
-        if (!is_place && isnan(to[i]) && (i + 1) % labels == 0) {
-            rt_fail(&none, RT_DATA, "the model gives no number: its weights are not finite");
-            tell_row(r, from + i / labels, &none);
-        }
+    for (uint32_t i = 0; i < count * labels && !status; i++)
+        to[i] = r->is_place[i / labels] ? NAN : probabilities[i];
+    for (uint32_t i = 0; i < count && !status; i++) {
+        if (r->is_place[i] || !has_nan(to + (size_t)i * labels, labels))
+            continue;
+        rt_fail(&none, RT_DATA, "the model gives no number: its weights are not finite");
+        tell_row(r, from + i, &none);
     }
     memset(r->is_place, 0, sizeof r->is_place);
     rt_batch_clear(&r->batch);
@@ -471,7 +488,8 @@ static rt_status append_row(const lanyard_model *model, room *r, lines_left *lef
     for (uint32_t lines = 1; status == RT_DATA && goes_on && next < left->end &&
                              lines < RT_LINES_JOINED_MAX && length < RT_LINES_JOINED_BYTES;
          lines++) {
-        length = (size_t)(next - first) + line_at(next, left->end, &next);
+        const char *at = next;
+        length = (size_t)(at - first) + line_at(at, left->end, &next);
         status = ew_cells_append_line(r->cells, first, length, &r->batch, &goes_on, &later);
     }
     left->at = status ? behind : next;

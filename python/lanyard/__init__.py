@@ -118,7 +118,9 @@ def _array_of(values):
         raise ValueError("a text is no column of cells")
     if hasattr(values, "__array__") or hasattr(values, "dtype"):
         array = np.asarray(values)
-        return array.astype(object) if array.dtype.kind == "T" else array
+        if array.dtype.kind == "T":
+            return array.astype(object)
+        return array.astype(array.dtype.newbyteorder("="), copy=False)
     array = np.empty(len(values), object)
     array[:] = values if isinstance(values, list) else list(values)
     return array
@@ -288,8 +290,9 @@ class Model:
         may be left out. A line that is no sample gives NaN: problems, a dict, is filled with row -> reason; without
         one it is a warning."""
         if isinstance(lines, (list, tuple)):
-            lines = (b"\n" if lines and isinstance(lines[0], bytes) else "\n").join(
-                line.rstrip(b"\r\n" if isinstance(line, bytes) else "\r\n") for line in lines)
+            end = b"\n" if lines and isinstance(lines[0], bytes) else "\n"
+            lines = end[:0].join(line.rstrip(b"\r\n" if isinstance(line, bytes) else "\r\n") + end
+                                 for line in lines)
         data = lines.encode() if isinstance(lines, str) else bytes(lines)
         names = [name.encode() for name in columns or ()]
         out = self._room(data.count(b"\n") + 1)

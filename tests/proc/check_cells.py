@@ -3,15 +3,19 @@
 
   check_cells.py missing LANYARD LIBRARY FOLDER   what is missing is missing, in every container
   check_cells.py lines LANYARD LIBRARY FOLDER     lines with a header, in an order, over several lines; NaN has a reason
+  check_cells.py folders LANYARD LIBRARY FOLDER   a checkpoint, one of a later build, a label whose weights are NaN
   check_cells.py locale LANYARD LIBRARY FOLDER    a host that has set its locale, before or after, on this thread or not
 
 Containers of pandas, Polars and Arrow are asked where those are installed. Status 1, and a line that says why.
 """
+import ctypes
 import datetime
 import decimal
+import glob
 import json
 import locale
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -94,6 +98,7 @@ def plain_containers(values):
     if isinstance(values[0], datetime.datetime):
         for unit in ("s", "ms", "us", "ns"):
             yield f"datetime64[{unit}]", np.array(values, f"datetime64[{unit}]")
+            yield f"datetime64[{unit}], the other way round", np.array(values, f">M8[{unit}]")
     if hasattr(getattr(np, "dtypes", None), "StringDType") and isinstance(values[0], str):
         for sign in (None, NAN):
             yield f"StringDType with {sign!r}", np.array([sign if one is None else one for one in values],
@@ -154,6 +159,10 @@ def missing(lanyard, package, folder):
                     wrong.append(f"{kind}, {column}: {what}: {got}, expected {want}")
         big = 2**55 + 1  # no float holds it
         assert model.predict({"code": [big, None]})[0] == model.predict({"code": [str(big), ""]})[0]
+        beyond = 2**63 + 9  # no signed integer holds it
+        for order in "<>":
+            assert model.predict({"word": np.array([beyond], order + "u8")})[0] == \
+                model.predict({"word": [str(beyond)]})[0], f"uint64, {order}"
         for name, frame in frames(found, rest).items():
             if not np.array_equal(model.predict(frame), want):
                 wrong.append(f"{kind}: a frame of {name}")
@@ -255,7 +264,83 @@ def lines(lanyard, package, folder):
         raise AssertionError("NaN was taken for a number")
     except package.ModelError as error:
         assert "dense feature 0 is not finite" in str(error), error
+    for some in ([text(names, False).splitlines()[0], ""], ["", ""], [b"", b""], []):
+        assert len(model.predict_lines(some, problems={})) == len(some), some
     print("lines by the configuration, a header and an order; NaN has a reason")
+
+
+# ---- folders
+
+NO_MODEL = 2  # LANYARD_NO_MODEL
+
+
+def status_of(package, folder):
+    # pylint: disable=protected-access
+    return package._lib().lanyard_load(os.fsencode(folder), ctypes.byref(ctypes.c_void_p()), None, 0)
+
+
+def sum_of(package, data):
+    array = np.frombuffer(bytes(data), np.uint8).copy()
+    return f"{package.weights._XXH3(array.ctypes.data, array.nbytes):016x}"  # pylint: disable=protected-access
+
+
+def sign_anew(package, path, before, after):
+    """The manifest with other text in it."""
+    with open(path, encoding="utf-8") as file:
+        text, mark = file.read(), ',\n  "checksum": "'
+    assert before in text, text
+    body = text[:text.rfind(mark)].replace(before, after, 1)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f'{body}{mark}{sum_of(package, body.encode())}"\n}}\n')
+
+
+def spoil_bias(package, folder):
+    """The bias of the first label is NaN."""
+    path = os.path.join(folder, "dense.bin")
+    with open(path, "rb") as file:
+        data_before = file.read()
+    data = bytearray(data_before)
+    begin = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:begin])
+    first = begin + header["output.bias"]["data_offsets"][0]
+    data[first:first + 4] = np.float32(NAN).tobytes()
+    was = header["__metadata__"]["xxh3"].encode()
+    hashed = data.index(was) + len(was)
+    before = sum_of(package, data_before)
+    data[hashed - len(was):hashed] = sum_of(package, data[hashed:]).encode()
+    with open(path, "wb") as file:
+        file.write(data)
+    sign_anew(package, os.path.join(folder, "manifest.json"), before, sum_of(package, data))
+
+
+def folders(lanyard, package, folder):
+    if not package.weights._XXH3:  # pylint: disable=protected-access
+        print("skip: libxxhash is not installed (Debian package libxxhash0)")
+        return
+    columns = [*COLUMNS, {"name": "not y", "kind": "label", "from": "y", "value": "0"}]
+    train(lanyard, package, folder, "table", columns, name="first")
+    out = os.path.join(folder, "out")
+    call(lanyard, "up", os.path.join(folder, "first.json"), "--out", out, "--set",
+         f"stream.files={os.path.join(folder, 'first.rows')}", "--set", "checkpoint.at_end=true")
+    model, cells = package.Model(os.path.join(out, "model")), {"word": ["w1", "w2", "w3"], "x": [1, 2, 3]}
+    saved = glob.glob(os.path.join(out, "checkpoints", "ckpt-*"))[0]
+    assert np.array_equal(package.Model(saved).predict(cells), model.predict(cells))
+    assert np.array_equal(package.read(saved).predict_cells(cells),
+                          package.read(os.path.join(out, "model")).predict_cells(cells))
+    sign_anew(package, os.path.join(saved, "manifest.json"), '"format": 3', '"format": 99')
+    assert status_of(package, saved) == NO_MODEL, f"a later build's: {status_of(package, saved)}"
+    try:
+        package.read(saved)
+        raise AssertionError("a later build's was read")
+    except package.ModelError as error:
+        assert "format 99" in str(error), error
+    spoilt = os.path.join(folder, "spoilt")
+    shutil.copytree(os.path.join(out, "model"), spoilt)
+    spoil_bias(package, spoilt)
+    problems, row = {}, "1,0.25,w1,3,2.5,1,2026-03-04 07:30:00,t1\n"
+    got = package.Model(spoilt).predict_lines(2 * row, problems=problems)
+    assert np.isnan(got).tolist() == 2 * [[True, False]] and sorted(problems) == [0, 1], (got, problems)
+    print("a checkpoint is a model, that of a later build none; one label of NaN is told")
 
 
 # ---- locales
@@ -339,7 +424,7 @@ def main():
     command, lanyard, os.environ["LANYARD_LIBRARY"], folder = sys.argv[1:]
     import lanyard as package
     try:
-        {"missing": missing, "lines": lines, "locale": locales}[command](lanyard, package, folder)
+        {"missing": missing, "lines": lines, "folders": folders, "locale": locales}[command](lanyard, package, folder)
     except AssertionError as error:
         sys.exit(str(error))
 

@@ -64,6 +64,12 @@ static void lines_of_a_file(void **state)
     run_script("check_cells.py", "lines", NULL, NULL);
 }
 
+static void folders_of_models(void **state)
+{
+    (void)state;
+    run_script("check_cells.py", "folders", NULL, NULL);
+}
+
 static void locales_of_a_host(void **state)
 {
     (void)state;
@@ -71,4 +77,4 @@ static void locales_of_a_host(void **state)
 }
 
 TEST_MAIN(TEST(made_up_schemas), TEST(missing_cells), TEST(lines_of_a_file),
-          TEST(locales_of_a_host))
+          TEST(folders_of_models), TEST(locales_of_a_host))
