@@ -104,8 +104,6 @@ static rt_status create_parsers(ew_cells *cells, const rt_config *config, rt_err
     cells->config.table.has_header = false; // who has one says so
     cells->is_json = config->stream.format == RT_FORMAT_JSON;
     cells->has_delimiter = rt_format_has(config->stream.format, RT_HAS_DELIMITER);
-    if (rt_format_has(config->stream.format, RT_HAS_COLUMNS))
-        cells->config.id[0] = '\0'; // questions have no names, and their lines no cells of them
     if (rt_format_is_generated(config->stream.format)) {
         name_generated(cells);
         return RT_OK;

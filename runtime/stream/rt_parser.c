@@ -49,6 +49,15 @@ rt_status rt_parser_complete(const rt_stream_config *config, rt_schema *schema, 
     return rt_tables_find(config, schema->field_names, schema->field_count, &schema->tables, error);
 }
 
+// Questions have none, and lines of columns no cell of it then; of other formats a line has so many
+// cells, whatever is made of them.
+static bool has_names(const rt_stream_config *config)
+{
+    const bool is_question =
+        config->labels_optional && rt_format_has(config->format, RT_HAS_COLUMNS);
+    return *config->id && !is_question;
+}
+
 rt_status rt_parser_open(const rt_stream_config *config, const rt_parser_ops **ops_p,
                          void **parser_p, rt_error *error)
 {
@@ -59,7 +68,7 @@ rt_status rt_parser_open(const rt_stream_config *config, const rt_parser_ops **o
     rt_status status = ops->create(config, &parser, error);
     if (status)
         return status;
-    if (*config->id)
+    if (has_names(config))
         status = ops->name_by(parser, config->id, error);
     if (status) {
         ops->destroy(parser);

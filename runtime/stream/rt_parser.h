@@ -39,7 +39,8 @@ typedef struct {
 
 const rt_parser_ops *rt_parser_find(rt_format format); // NULL: it is none of lines
 
-// The parser of a configuration's lines, which knows where the names of events (stream.id) stand.
+// The parser of a configuration's lines, which knows where the names of events (stream.id) stand,
+// unless these are questions of columns.
 // *parser_p is the caller's (ops->destroy). RT_CONFIG, RT_NO_MEMORY.
 rt_status rt_parser_open(const rt_stream_config *config, const rt_parser_ops **ops_p,
                          void **parser_p, rt_error *error);

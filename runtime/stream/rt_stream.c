@@ -35,7 +35,8 @@ static rt_status open_lines(rt_stream *stream, const rt_stream_config *config, b
     if (status)
         return status;
     stream->parser_ops->schema(stream->parser, &stream->schema);
-    if (with_input && *config->id && rt_ids_create(config->id_window, IDS_AHEAD, &stream->ids))
+    if (with_input && *config->id && !config->labels_optional &&
+        rt_ids_create(config->id_window, IDS_AHEAD, &stream->ids))
         return rt_fail(error, RT_NO_MEMORY, "out of memory for stream.id_window");
     return RT_OK;
 }

@@ -264,6 +264,12 @@ def lines(lanyard, package, folder):
         raise AssertionError("NaN was taken for a number")
     except package.ModelError as error:
         assert "dense feature 0 is not finite" in str(error), error
+    question = os.path.join(folder, "question")
+    with open(question, "w", encoding="utf-8") as file:
+        file.write(text(bare, True))  # without what names an event, too
+    printed = call(lanyard, "predict", os.path.join(folder, "model", "model"), "--set", "stream.id=event", "--set",
+                   f"stream.files={question}")
+    assert np.array_equal(np.array(printed.split(), np.float32), want), printed
     for some in ([text(names, False).splitlines()[0], ""], ["", ""], [b"", b""], []):
         assert len(model.predict_lines(some, problems={})) == len(some), some
     print("lines by the configuration, a header and an order; NaN has a reason")
