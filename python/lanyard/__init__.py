@@ -289,7 +289,8 @@ class Model:
         stream.table.columns, or as a header says that is the first line, or as `columns` does, a list of names; labels
         may be left out. A line that is no sample gives NaN: problems, a dict, is filled with row -> reason; without
         one it is a warning."""
-        if isinstance(lines, (list, tuple)):
+        if not isinstance(lines, (str, bytes, bytearray, memoryview)):
+            lines = list(lines)
             end = b"\n" if lines and isinstance(lines[0], bytes) else "\n"
             lines = end[:0].join(line.rstrip(b"\r\n" if isinstance(line, bytes) else "\r\n") + end
                                  for line in lines)

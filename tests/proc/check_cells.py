@@ -218,6 +218,8 @@ def lines(lanyard, package, folder):
             "an order": model.predict_lines(text(turned, False), columns=turned),
             "an order with more": model.predict_lines(text(more, False), columns=more),
             "a list of lines": model.predict_lines(text(turned, True).splitlines(True)),
+            "an array of lines": model.predict_lines(np.array(text(turned, True).splitlines())),
+            "an array of bytes": model.predict_lines(np.array(text(turned, True).encode().splitlines())),
             "as configured once more": model.predict_lines(text(names, False))}.items():
         assert np.array_equal(got, want), f"{what}: {got}, expected {want}"
     quoted = '1,0.25,"w1\n""and"", more",3,2.5,1,,\n0,,w2,,3,0,,\n'
