@@ -67,7 +67,7 @@ def same(lanyard, run, path):
         with fetching(lanyard, run, port, max(size // 10, 65536)) as server:
             for turn in range(2):
                 compare(f"fetched, turn {turn}", server.predict(rows), want)
-            compare("fetched, binary", server.predict_binary(rows), want[:500])
+            compare("fetched, binary", server.predict_binary(rows, "<f8"), want[:500])
             told = counts(server)
         print(f"{size} bytes of {model} rows; {told['rows']}")
         if told["refused"] or told["rows"]["failures"] or size < 10 * told["rows"]["cache_bytes"] or \
