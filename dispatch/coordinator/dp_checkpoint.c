@@ -1,4 +1,4 @@
-#include "dispatch/coordinator/dp_checkpoint.h"
+#include "dispatch/coordinator/dp_checkpoint_parts.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -11,7 +11,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "dispatch/coordinator/dp_hook.h"
 #include "runtime/files/rt_checkpoint.h"
 #include "runtime/files/rt_file.h"
 #include "runtime/files/rt_manifest.h"
@@ -21,47 +20,6 @@
 #include "runtime/rt_hash.h"
 
 #define WRITE_LIMIT_S 900.0
-#define TELL_NS UINT64_C(60000000000) // between two warnings of versions that are held back
-
-typedef enum { STEP_IDLE, STEP_PARTS, STEP_CLOSING } step;
-
-// What closing says: the checkpoint is complete, though it was not published; that no version was in
-// force; that it is not among the versions; and how it compares.
-enum { ONLY_PUBLISHING, IS_FIRST, LEFT_OUT, IN_FORCE, COMPARED, OF_COMPARISON };
-_Static_assert(OF_COMPARISON * sizeof(uint64_t) + sizeof(dp_comparison) <=
-                   sizeof((rt_child_result *)0)->values,
-               "it has room");
-
-struct dp_checkpoint {
-    dp_checkpoint_config config;
-    char directory[RT_PATH_MAX];
-    dp_checkpoint_past *past; // complete ones that stay, ascending
-    uint32_t past_count, past_capacity;
-    step step;
-    dp_checkpoint_content content;
-    uint32_t base, keep_from;
-    dp_hook after;
-    uint32_t all_after; // dp_checkpoint_want_all; 0: nobody does
-    char folder[RT_FOLDER_MAX];
-    rt_child child;
-    bool own_done;
-    uint64_t shards_done;             // that have written
-    uint64_t copying;                 // whose files are on their way here
-    uint64_t copied_bytes, copied_ns; // so far; when that changed last
-    rt_file_sum planner, dense, shards[RT_SHARDS_MAX];
-    rt_file_sum scale; // 0 bytes: there is none
-    rt_error failure;  // the first
-    uint64_t begin_ns;
-    char published[RT_PATH_MAX]; // "": nothing is published
-    uint64_t run;                // of the versions
-    double published_s;          // when the samples of the last one were trained; 0: there is none
-    bool is_chained;             // the newest checkpoint is among them: changes can build on it
-    rt_publish_config margins;   // as this version is judged
-    uint64_t held_ns;            // since when none has passed; 0: the last one did
-    uint32_t held_count;         // so many did not
-    double held_s;               // of this version, when it is judged
-    uint64_t told_ns;
-};
 
 // The start that made a checkpoint, or published it; 0: it is not there, or not complete.
 static uint64_t epoch_of(const char *directory, uint32_t iteration)
@@ -182,69 +140,6 @@ static rt_status write_bytes(const char *path, const rt_bytes *bytes, rt_file_su
 {
     *sum = (rt_file_sum){bytes->size, rt_hash_bytes(bytes->data, bytes->size)};
     return rt_file_save(path, bytes->data, bytes->size, error);
-}
-
-static uint64_t hash_of_epoch(uint32_t epoch)
-{
-    return rt_hash_bytes(&epoch, sizeof epoch);
-}
-
-// Of the start before; 0: there was none. RT_DATA: nobody knows.
-static rt_status read_epoch(const char *path, uint32_t *epoch_p)
-{
-    char text[64] = "";
-    uint64_t hash;
-    FILE *file = fopen(path, "re");
-    *epoch_p = 0;
-    if (!file && errno == ENOENT)
-        return RT_OK;
-    if (!file)
-        return RT_DATA;
-    const bool is_read = fgets(text, sizeof text, file) != NULL;
-    fclose(file);
-    if (!is_read || sscanf(text, "%" SCNu32 " %16" SCNx64, epoch_p, &hash) != 2 ||
-        hash != hash_of_epoch(*epoch_p))
-        return RT_DATA;
-    return RT_OK;
-}
-
-static rt_status write_epoch(const char *path, uint32_t epoch, rt_error *error)
-{
-    char text[64];
-    int length =
-        snprintf(text, sizeof text, "%" PRIu32 " %016" PRIx64 "\n", epoch, hash_of_epoch(epoch));
-    const rt_bytes bytes = {.data = (uint8_t *)text, .size = (size_t)length};
-    rt_file_sum sum;
-    return write_bytes(path, &bytes, &sum, error);
-}
-
-uint32_t dp_checkpoint_epoch(const char *directory)
-{
-    char path[RT_PATH_MAX + 16];
-    uint32_t past;
-    snprintf(path, sizeof path, "%s/epoch", directory);
-    if (read_epoch(path, &past)) {
-        past = (uint32_t)time(NULL); // in seconds: more than there were starts
-        rt_warn("%s is damaged: counting on from %" PRIu32, path, past);
-    }
-    return past;
-}
-
-rt_status dp_checkpoint_raise_epoch(const char *directory, uint32_t epoch, rt_error *error)
-{
-    char path[RT_PATH_MAX + 16];
-    snprintf(path, sizeof path, "%s/epoch", directory);
-    if (dp_checkpoint_epoch(directory) + 1 >= epoch)
-        return RT_OK;
-    return write_epoch(path, epoch - 1, error);
-}
-
-rt_status dp_checkpoint_begin_epoch(const char *directory, uint32_t *epoch_p, rt_error *error)
-{
-    char path[RT_PATH_MAX + 16];
-    snprintf(path, sizeof path, "%s/epoch", directory);
-    *epoch_p = dp_checkpoint_epoch(directory) + 1;
-    return write_epoch(path, *epoch_p, error);
 }
 
 // ---- beginning -------------------------------------------------------------------------------
@@ -555,7 +450,7 @@ static void put_part(rt_json *json, const char *name, const rt_file_sum *sum)
     rt_manifest_put_part(json, name, &one);
 }
 
-static void begin_manifest(const dp_checkpoint *c, unsigned format, rt_json *json)
+void dp_checkpoint_begin_manifest(const dp_checkpoint *c, unsigned format, rt_json *json)
 {
     const rt_config *config = c->config.config;
     rt_manifest_begin(json, "checkpoint", format);
@@ -573,7 +468,7 @@ static void begin_manifest(const dp_checkpoint *c, unsigned format, rt_json *jso
     rt_manifest_put_hash(json, "config", c->config.config_hash);
 }
 
-static void put_parts(const dp_checkpoint *c, rt_json *json, bool with_planner)
+void dp_checkpoint_put_parts(const dp_checkpoint *c, rt_json *json, bool with_planner)
 {
     const rt_config *config = c->config.config;
     char name[64];
@@ -604,186 +499,6 @@ static void put_ages(const dp_checkpoint *c, rt_json *json)
         rt_json_u64s(json, "ages", numbers, 2 * ages->count);
 }
 
-// ---- publishing ------------------------------------------------------------------------------
-
-static rt_status write_version(void *context, const char *version, rt_error *error)
-{
-    const dp_checkpoint *c = context;
-    const dp_verdict *verdict = &c->content.verdict;
-    rt_json json;
-    begin_manifest(c, RT_MANIFEST_FORMAT, &json);
-    rt_manifest_put_hash(&json, "run", c->run);
-    rt_json_double(&json, "trained_s", c->content.trained_s);
-    rt_json_double(&json, "since_s", c->published_s > 0 ? c->published_s : c->content.trained_s);
-    rt_json_bool(&json, "held", verdict->is_held);
-    rt_json_double(&json, "logloss", verdict->log_loss);
-    rt_json_double(&json, "normalised_entropy", verdict->normalised_entropy);
-    rt_json_double(&json, "calibration", verdict->calibration);
-    put_parts(c, &json, false);
-    return rt_manifest_write(&json, version, error);
-}
-
-// How the version in force does on the samples that have come since it was trained. False: none is,
-// or it is pinned, or cannot be read.
-static bool compare(const dp_checkpoint *c, uint32_t *in_force_p, dp_comparison *comparison)
-{
-    rt_published current = {0};
-    char folder[RT_FOLDER_MAX];
-    rt_error error = {0};
-    const dp_evidence *evidence = c->config.evidence;
-    if (!c->config.recall || rt_published_read(c->published, &current, NULL) || current.pinned ||
-        current.iteration >= c->content.iteration ||
-        rt_checkpoint_path(c->published, current.iteration, folder, sizeof folder, NULL))
-        return false;
-    const uint32_t outputs = rt_config_output_count(&c->config.config->stream);
-    const uint32_t first = dp_evidence_first(evidence, current.iteration);
-    const uint32_t count = evidence->batch.sample_count - first;
-    float *theirs = rt_alloc(rt_max_u64((uint64_t)count * outputs, 1), sizeof *theirs);
-    rt_status status = RT_NO_MEMORY;
-    if (theirs)
-        status = c->config.recall(folder, &evidence->batch, first, outputs, theirs, &error);
-    if (!status)
-        dp_evidence_compare(evidence, first, theirs, outputs, comparison);
-    else
-        rt_warn("the version in force cannot be held against the newest: %s", error.text);
-    rt_free(theirs);
-    *in_force_p = current.iteration;
-    return status == RT_OK;
-}
-
-// In the forked copy, whose verdict goes into the manifest; the process itself takes the same
-// numbers and comes to the same.
-static void judge(dp_checkpoint *c, rt_child_result *result)
-{
-    uint32_t in_force;
-    dp_comparison comparison;
-    dp_verdict *verdict = &c->content.verdict;
-    if (!verdict->is_held || isnan(verdict->normalised_entropy) ||
-        !compare(c, &in_force, &comparison))
-        return;
-    dp_guard_compare(&c->margins, &comparison, in_force, c->held_s, verdict);
-    result->values[IN_FORCE] = in_force;
-    result->values[COMPARED] = true;
-    memcpy(result->values + OF_COMPARISON, &comparison, sizeof comparison);
-}
-
-// In the forked copy: the checkpoint, complete, becomes a version. One that is held is there as
-// well, for those that build on it.
-static rt_status publish(dp_checkpoint *c, rt_child_result *result)
-{
-    rt_published current = {0};
-    int lock;
-    rt_error *error = &result->error;
-    const uint32_t iteration = c->content.iteration;
-    judge(c, result);
-    rt_status status = rt_published_lock(c->published, &lock, error);
-    if (status)
-        return status;
-    if (rt_published_read(c->published, &current, NULL))
-        current = (rt_published){0};
-    result->values[IS_FIRST] = current.iteration == 0;
-    const dp_verdict *verdict = &c->content.verdict;
-    if (!current.pinned && verdict->is_held && current.iteration > iteration) {
-        result->values[LEFT_OUT] = true; // of another run: it stays in force until one passes
-        close(lock);
-        return RT_OK;
-    }
-    if (!current.pinned)
-        rt_published_remove_above(c->published, iteration);
-    status = rt_published_add(c->published, iteration, c->folder, write_version, c, error);
-    const uint32_t before = current.held;
-    if (!current.pinned && !verdict->is_held)
-        current = (rt_published){.iteration = iteration};
-    else if (!current.pinned && !verdict->is_early)
-        current.held = iteration;
-    if (!status && current.iteration && (current.iteration == iteration || current.held != before))
-        status = rt_published_write(c->published, &current, error);
-    if (!status)
-        rt_published_prune(c->published, c->config.config->publish.keep, false);
-    close(lock);
-    return status;
-}
-
-// The process takes over what its copy has found.
-static void take_verdict(dp_checkpoint *c, const rt_child_result *result, uint32_t *in_force_p,
-                         dp_comparison *comparison)
-{
-    dp_verdict *verdict = &c->content.verdict;
-    *in_force_p = (uint32_t)result->values[IN_FORCE];
-    *comparison = (dp_comparison){0};
-    if (result->values[COMPARED]) {
-        memcpy(comparison, result->values + OF_COMPARISON, sizeof *comparison);
-        dp_guard_compare(&c->margins, comparison, *in_force_p, c->held_s, verdict);
-    }
-    if (verdict->is_held) {
-        const bool is_first = result->values[IS_FIRST];
-        // Also of one that waits for samples to compare by: it may be that none come.
-        if (!c->held_ns && (is_first || !verdict->is_early || result->values[COMPARED]))
-            c->held_ns = rt_now_ns();
-        verdict->is_early |= is_first && c->held_s < c->margins.guard_hold_s; // it has just begun
-        c->held_count += !verdict->is_early;
-        return;
-    }
-    dp_guard_pass(c->config.guard, verdict);
-    c->held_ns = 0;
-    c->held_count = 0;
-}
-
-static void tell_verdict(dp_checkpoint *c, bool is_first)
-{
-    const dp_verdict *verdict = &c->content.verdict;
-    const uint64_t now_ns = rt_now_ns();
-    const char *then = "the better of the newest and the one in force is published";
-    if (is_first)
-        then = "that is told, and servers wait as long as none is in force";
-    if (verdict->is_chosen)
-        rt_warn("alert: no version has passed the guard for %.0f s: that of iteration %" PRIu32
-                " is in force now, as it is the better of the two: %s",
-                c->held_s, c->content.iteration, verdict->why);
-    if (!verdict->is_held || verdict->is_early ||
-        (c->held_count > 1 && now_ns - c->told_ns < TELL_NS))
-        return;
-    c->told_ns = now_ns;
-    rt_warn("alert: the model of iteration %" PRIu32 " is held back: %s. `lanyard set RUN "
-            "publish.guard.log_loss 0.2` (and .calibration) changes what passes, 0 judges nothing; "
-            "when none has passed for %.0f s (publish.guard.hold_s) %s",
-            c->content.iteration, verdict->why, c->margins.guard_hold_s, then);
-}
-
-// What came of it.
-static void report_version(dp_checkpoint *c, const rt_child_result *result)
-{
-    uint32_t in_force;
-    dp_comparison comparison;
-    const dp_verdict *verdict = &c->content.verdict;
-    c->is_chained = !result->error.status && !result->values[LEFT_OUT];
-    if (result->error.status) {
-        rt_warn("the model of iteration %" PRIu32 " could not be published: %s",
-                c->content.iteration, result->error.text);
-        return;
-    }
-    take_verdict(c, result, &in_force, &comparison);
-    if (c->is_chained)
-        c->published_s = c->content.trained_s;
-    rt_json *json = rt_metrics_begin(c->config.metrics, "publish");
-    rt_json_u64(json, "iteration", c->content.iteration);
-    rt_json_bool(json, "held", verdict->is_held);
-    rt_json_bool(json, "early", verdict->is_early);
-    rt_json_u64(json, "held_count", c->held_count);
-    rt_json_string(json, "why", verdict->why);
-    rt_json_double(json, "logloss", verdict->log_loss);
-    rt_json_double(json, "normalised_entropy", verdict->normalised_entropy);
-    rt_json_double(json, "calibration", verdict->calibration);
-    if (comparison.count) {
-        rt_json_u64(json, "in_force", in_force);
-        rt_json_u64(json, "compared", comparison.count);
-        rt_json_double(json, "compared_logloss", comparison.log_loss[DP_OURS]);
-        rt_json_double(json, "in_force_logloss", comparison.log_loss[DP_THEIRS]);
-    }
-    rt_metrics_end(c->config.metrics);
-    tell_verdict(c, result->values[IS_FIRST]);
-}
-
 // In a forked copy: syncing and removing may take long.
 static void close_checkpoint(void *context, rt_child_result *result)
 {
@@ -794,16 +509,16 @@ static void close_checkpoint(void *context, rt_child_result *result)
         rt_checkpoint_remove(c->directory, c->content.iteration, NULL);
         return;
     }
-    begin_manifest(c, RT_MANIFEST_FORMAT_STATE, &json);
+    dp_checkpoint_begin_manifest(c, RT_MANIFEST_FORMAT_STATE, &json);
     put_ages(c, &json);
-    put_parts(c, &json, true);
+    dp_checkpoint_put_parts(c, &json, true);
     if (rt_manifest_write(&json, c->folder, &result->error) ||
         rt_checkpoint_list(c->directory, &iterations, &count, NULL))
         return;
     for (uint32_t i = 0; i < count && iterations[i] < c->keep_from; i++)
         rt_checkpoint_remove(c->directory, iterations[i], NULL);
     rt_free(iterations);
-    result->values[ONLY_PUBLISHING] = *c->published && publish(c, result);
+    result->values[ONLY_PUBLISHING] = *c->published && dp_checkpoint_publish(c, result);
 }
 
 static uint64_t bytes_of_rows(const dp_checkpoint *c)
@@ -853,7 +568,7 @@ static void finish(dp_checkpoint *c, const rt_child_result *result)
     if (c->failure.status)
         return;
     if (*c->published)
-        report_version(c, result);
+        dp_checkpoint_report_version(c, result);
     uint32_t gone = 0;
     while (gone < c->past_count && c->past[gone].iteration < c->keep_from)
         gone++;

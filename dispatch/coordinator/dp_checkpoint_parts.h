@@ -1,0 +1,61 @@
+// dp_checkpoint_parts - what the files of dp_checkpoint share: making one (dp_checkpoint.c), and
+// publishing it (dp_checkpoint_publish.c). dp_checkpoint_epoch.c stands by itself.
+#ifndef DP_CHECKPOINT_PARTS_H
+#define DP_CHECKPOINT_PARTS_H
+
+#include "dispatch/coordinator/dp_checkpoint.h"
+#include "dispatch/coordinator/dp_hook.h"
+#include "runtime/rt_child.h"
+
+typedef enum { STEP_IDLE, STEP_PARTS, STEP_CLOSING } dp_checkpoint_stage;
+
+// What closing says: the checkpoint is complete, though it was not published; that no version was in
+// force; that it is not among the versions; and how it compares.
+enum { ONLY_PUBLISHING, IS_FIRST, LEFT_OUT, IN_FORCE, COMPARED, OF_COMPARISON };
+_Static_assert(OF_COMPARISON * sizeof(uint64_t) + sizeof(dp_comparison) <=
+                   sizeof((rt_child_result *)0)->values,
+               "it has room");
+
+struct dp_checkpoint {
+    dp_checkpoint_config config;
+    char directory[RT_PATH_MAX];
+    dp_checkpoint_past *past; // complete ones that stay, ascending
+    uint32_t past_count, past_capacity;
+    dp_checkpoint_stage step;
+    dp_checkpoint_content content;
+    uint32_t base, keep_from;
+    dp_hook after;
+    uint32_t all_after; // dp_checkpoint_want_all; 0: nobody does
+    char folder[RT_FOLDER_MAX];
+    rt_child child;
+    bool own_done;
+    uint64_t shards_done;             // that have written
+    uint64_t copying;                 // whose files are on their way here
+    uint64_t copied_bytes, copied_ns; // so far; when that changed last
+    rt_file_sum planner, dense, shards[RT_SHARDS_MAX];
+    rt_file_sum scale; // 0 bytes: there is none
+    rt_error failure;  // the first
+    uint64_t begin_ns;
+    char published[RT_PATH_MAX]; // "": nothing is published
+    uint64_t run;                // of the versions
+    double published_s;          // when the samples of the last one were trained; 0: there is none
+    bool is_chained;             // the newest checkpoint is among them: changes can build on it
+    rt_publish_config margins;   // as this version is judged
+    uint64_t held_ns;            // since when none has passed; 0: the last one did
+    uint32_t held_count;         // so many did not
+    double held_s;               // of this version, when it is judged
+    uint64_t told_ns;
+};
+
+// A manifest of that format with what all have; and the files of the checkpoint.
+void dp_checkpoint_begin_manifest(const dp_checkpoint *c, unsigned format, rt_json *json);
+void dp_checkpoint_put_parts(const dp_checkpoint *c, rt_json *json, bool with_planner);
+
+// In the forked copy: the checkpoint, complete, becomes a version. One that is held is there as
+// well, for those that build on it.
+rt_status dp_checkpoint_publish(dp_checkpoint *c, rt_child_result *result);
+
+// What came of it, in the process itself.
+void dp_checkpoint_report_version(dp_checkpoint *c, const rt_child_result *result);
+
+#endif
