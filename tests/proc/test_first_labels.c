@@ -30,13 +30,6 @@ static const char config[] =
     " \"dispatch\": {\"measure_compute\": false}, \"cache\": {\"rows\": 600},"
     " \"timeouts\": {\"start_s\": 20}}";
 
-static FILE *create(const char *name)
-{
-    FILE *file = fopen(run_path(name), "w");
-    assert_non_null(file);
-    return file;
-}
-
 typedef struct {
     double x;
     uint32_t item;
@@ -57,7 +50,7 @@ static void write_orders(double base)
     static const char *const names[] = {"mixed", "zeros", "ones", "more"};
     for (uint32_t f = 0; f < RT_COUNT_OF(names); f++) {
         rt_random random = {f < 3 ? 5 : 6};
-        FILE *file = create(names[f]);
+        FILE *file = run_create(names[f]);
         for (uint32_t n = 0; n < SAMPLES; n++) {
             const sample one = draw(&random, base);
             const int label = (f == 1 || f == 2) && n < ALONE ? f == 2 : one.label;
@@ -169,7 +162,8 @@ static void write_join(void)
     } outcomes[SAMPLES];
     rt_random random = {7};
     uint32_t count = 0;
-    FILE *events = create("events"), *held = create("held"), *later = create("outcomes");
+    FILE *events = run_create("events"), *held = run_create("held"),
+         *later = run_create("outcomes");
     for (uint32_t n = 0; n < SAMPLES; n++) {
         const sample one = draw(&random, -3.5);
         const uint64_t at = 1000 + n / 4;

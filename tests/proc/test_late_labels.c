@@ -38,13 +38,6 @@ static const char config[] =
     " \"dispatch\": {\"measure_compute\": false}, \"cache\": {\"rows\": 600},"
     " \"timeouts\": {\"start_s\": 20}}";
 
-static FILE *create(const char *name)
-{
-    FILE *file = fopen(run_path(name), "w");
-    assert_non_null(file);
-    return file;
-}
-
 typedef struct {
     uint64_t time_s;
     uint32_t id;
@@ -64,8 +57,8 @@ static void write_inputs(void)
     static outcome outcomes[EVENTS];
     rt_random random = {21};
     uint32_t count = 0;
-    FILE *events = create("events.csv"), *labelled = create("labelled.csv");
-    FILE *weighted = create("weighted.csv"), *twice = create("twice.csv");
+    FILE *events = run_create("events.csv"), *labelled = run_create("labelled.csv");
+    FILE *weighted = run_create("weighted.csv"), *twice = run_create("twice.csv");
     for (uint32_t n = 0; n < EVENTS; n++) {
         const uint32_t u = rt_random_below(&random, 200), i = rt_random_below(&random, 100);
         const double z = -1.5 + 1.2 * (u % 3) + 0.8 * (i % 2);
@@ -81,7 +74,7 @@ static void write_inputs(void)
             outcomes[count++] = (outcome){n + 1000 + (uint64_t)delay_s, n};
     }
     qsort(outcomes, count, sizeof *outcomes, by_time);
-    FILE *file = create("outcomes.csv");
+    FILE *file = run_create("outcomes.csv");
     for (uint32_t n = 0; n < count; n++)
         fprintf(file, "e%u,%llu\n", outcomes[n].id, (unsigned long long)outcomes[n].time_s);
     FILE *all[] = {events, labelled, weighted, twice, file};

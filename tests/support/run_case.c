@@ -31,10 +31,16 @@ const char *run_path(const char *name)
     return path;
 }
 
-void run_write(const char *name, const void *bytes, size_t size)
+FILE *run_create(const char *name)
 {
     FILE *file = fopen(run_path(name), "w");
     assert_non_null(file);
+    return file;
+}
+
+void run_write(const char *name, const void *bytes, size_t size)
+{
+    FILE *file = run_create(name);
     assert_int_equal(fwrite(bytes, 1, size, file), size);
     assert_int_equal(fclose(file), 0);
 }

@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "tests/support/process_case.h"
 
@@ -17,6 +18,9 @@ const char *run_folder(void);
 
 // A path below it; static, until the fourth call after this one.
 const char *run_path(const char *name);
+
+// A file there, empty; the caller closes it.
+FILE *run_create(const char *name);
 
 // Writes a file of that name below it, whose folder is there.
 void run_write(const char *name, const void *bytes, size_t size);
