@@ -89,7 +89,7 @@ def main():
             said = {"status": 0, "text": ""}
         else:
             done = subprocess.run(["bash", "-eu", "-o", "pipefail", "-c", request["run"]],
-                                  env=environment, stdin=subprocess.DEVNULL, text=True,
+                                  env=environment, stdin=subprocess.DEVNULL, text=True, errors="replace",
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
             said = {"status": done.returncode, "text": done.stdout}
         print(json.dumps(said), flush=True)

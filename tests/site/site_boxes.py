@@ -9,6 +9,7 @@ import re
 import select
 import subprocess
 import time
+import traceback
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -132,10 +133,11 @@ def play(steps, stranger=None):
             step(boxes)
             passed += 1
             print(f"pass {step.__name__} ({time.monotonic() - begin:.1f} s)", flush=True)
-        except Failed as error:
+        except Exception as error:  # also a defect of the step itself is told, and the boxes end
             failed += 1
+            said = str(error) if isinstance(error, Failed) else traceback.format_exc()
             print(f"FAIL {step.__name__}")
-            print("".join(f"    {line}\n" for line in str(error).split("\n")), flush=True)
+            print("".join(f"    {line}\n" for line in said.split("\n")), flush=True)
     for step in left:
         print(f"skip {step.__name__}\n    a step before it failed")
     for box in boxes.values():

@@ -37,9 +37,11 @@ def await_state(box, unit, want):
 
 
 def iteration(hub):
-    """The newest that was trained, of the run that is at work."""
-    text = hub.run(f"grep '\"record\":\"iteration\"' {RUN}/metrics.jsonl | tail -n 1 || true")
-    return json.loads(text)["iteration"] if text else 0
+    """The newest that was trained, of the run that is at work. What follows the last line feed may be
+    half a record that is being written."""
+    text = hub.run(f"tail -c 65536 {RUN}/metrics.jsonl 2>/dev/null || true")
+    lines = [line for line in text.split("\n")[:-1] if '"record":"iteration"' in line[:24]]
+    return json.loads(lines[-1])["iteration"] if lines else 0
 
 
 def await_iteration(hub, number):
