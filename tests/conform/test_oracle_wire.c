@@ -73,9 +73,10 @@ static bool is_given_up(const dp_slice_view *v, uint32_t slot)
     return false;
 }
 
-// A copy that stays goes whole and becomes what others get of it; so does one whose row has ended
-// at the PS meanwhile, and one that goes to a shard on the worker's own box. Of any other its
-// change goes.
+// In 32 bits every copy goes whole. Where rows are rounded, a copy that stays goes whole and becomes
+// what others get of it; so does one whose row has ended at the PS meanwhile, and one that goes to a
+// shard on the worker's own box. Any other sends its change. (A row plus its change is not always the
+// new row: the last bits of the change are lost where the new value is small.)
 static void push(rule *r, uint32_t worker, const dp_slice_view *v, uint32_t i)
 {
     copy *c = &r->copies[worker][v->push_slots[i]];
@@ -87,7 +88,7 @@ static void push(rule *r, uint32_t worker, const dp_slice_view *v, uint32_t i)
     const bool at_hand = v->push_homes && v->push_homes[i] == worker;
     assert_int_equal(v->push_reasons[i] >> 7, r->coding && (stays || has_ended || at_hand));
     r->ended += has_ended;
-    if (stays || has_ended || at_hand) {
+    if (!r->coding || stays || has_ended || at_hand) {
         memcpy(row, c->row, r->floats * sizeof *row);
         rounded(r, c->row);
         memcpy(c->base, c->row, r->dim * sizeof *row);
@@ -401,7 +402,7 @@ static void every_policy_gives_the_rules_bits(void **state)
 static void homes_that_move(void **state)
 {
     static const rt_policy_kind policies[] = {RT_POLICY_RANDOM, RT_POLICY_LAIA, RT_POLICY_ESD,
-                                              RT_POLICY_LAIA, RT_POLICY_MAKESPAN};
+                                              RT_POLICY_MAKESPAN};
     rt_random random = {5};
     (void)state;
     wholes = changes = replicas = ended = taken_in = 0;
