@@ -137,6 +137,15 @@ const rt_config_choice rt_choices_views[] = {
     {"strict", RT_VIEW_STRICT, "the workers' caches: of several trainers none holds the row"},
     {0},
 };
+const rt_config_choice rt_choices_hybrids[] = {
+    {"refine", RT_HYBRID_REFINE,
+     "all are placed greedily, then those that pay most above their cheapest worker are placed again, "
+     "with partners to change places with"},
+    {"paper", RT_HYBRID_PAPER,
+     "those with the largest difference between their two cheapest workers, before the others (ESD, "
+     "Algorithm 2)"},
+    {0},
+};
 const rt_config_choice rt_choices_first_touches[] = {
     {"local", RT_FIRST_TOUCH_LOCAL, "the worker computes the initial row, nothing is sent"},
     {"pull", RT_FIRST_TOUCH_PULL, "the parameter server makes it and it is pulled"},

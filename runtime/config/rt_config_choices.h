@@ -33,6 +33,7 @@ extern const rt_config_choice rt_choices_solvers[];
 extern const rt_config_choice rt_choices_micro_batches[];
 extern const rt_config_choice rt_choices_views[];
 extern const rt_config_choice rt_choices_first_touches[];
+extern const rt_config_choice rt_choices_hybrids[];
 extern const rt_config_choice rt_choices_collectives[];
 extern const rt_config_choice rt_choices_dense_wires[];
 extern const rt_config_choice rt_choices_row_wires[];

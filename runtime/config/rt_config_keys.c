@@ -337,6 +337,8 @@ const rt_config_key rt_config_keys[] = {
          "goes on."),
      IN(0, 1), .offset = OFFSET(rt_config, dispatch.alpha, double), .word = "auto",
      .word_offset = OFFSET(rt_config, dispatch.alpha_auto, bool)},
+    CHOICE("dispatch.hybrid", dispatch.hybrid, rt_hybrid_kind, "\"refine\"", rt_choices_hybrids,
+           "Which samples are placed exactly (esd, `dispatch.alpha` below 1)."),
     CHOICE("dispatch.solver", dispatch.solver, rt_solver_kind, "\"transport\"", rt_choices_solvers,
            "How they are placed (esd). One that this build or machine lacks falls back to "
            "`transport`."),

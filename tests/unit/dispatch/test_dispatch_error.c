@@ -184,6 +184,7 @@ static seen check_solver(rt_solver_kind solver, uint32_t samples)
                                .dispatch = {.policy = RT_POLICY_ESD,
                                             .solver = solver,
                                             .alpha = alpha,
+                                            .hybrid = RT_HYBRID_PAPER,
                                             .view = views[i % RT_COUNT_OF(views)]}};
         dp_policy_config config = {.worker_count = WORKERS,
                                    .sample_count_max = samples,
@@ -231,15 +232,16 @@ static void an_inexact_solver_is_bounded_too(void **state)
 static void the_split_of_opt_counts(void **state)
 {
     (void)state;
-    planner_shape shape = {.seed = 1,
-                           .worker_count = 2,
-                           .sample_count_max = 8,
-                           .field_count = 1,
-                           .ids_per_field = 16,
-                           .bag_max = 1,
-                           .zipf = 0,
-                           .cache = CACHE_EVERYTHING,
-                           .dispatch = {.policy = RT_POLICY_ESD, .alpha = 0.5}};
+    planner_shape shape = {
+        .seed = 1,
+        .worker_count = 2,
+        .sample_count_max = 8,
+        .field_count = 1,
+        .ids_per_field = 16,
+        .bag_max = 1,
+        .zipf = 0,
+        .cache = CACHE_EVERYTHING,
+        .dispatch = {.policy = RT_POLICY_ESD, .alpha = 0.5, .hybrid = RT_HYBRID_PAPER}};
     planner_case pc;
     planner_case_init(&pc, &shape);
     dp_planner_config config = pc.config;

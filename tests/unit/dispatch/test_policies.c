@@ -188,7 +188,7 @@ static void check_alphas(const planner_shape *base, const dp_view *view)
     planner_shape shape = *base;
     hybrid h;
     hybrid_init(&h, view);
-    shape.dispatch = (rt_dispatch_config){.policy = RT_POLICY_ESD};
+    shape.dispatch = (rt_dispatch_config){.policy = RT_POLICY_ESD, .hybrid = RT_HYBRID_PAPER};
     void *state = policy_state(&dp_policy_esd, &shape);
     for (uint32_t a = 0; a < RT_COUNT_OF(alphas); a++) {
         dp_policy_esd.configure(state, &(rt_dispatch_config){.alpha = alphas[a] / 1000.0});
@@ -275,7 +275,9 @@ static void planner_passes_alpha_on(void **state)
                                .ids_per_field = 100,
                                .bag_max = 2,
                                .zipf = 0.8,
-                               .dispatch = {.policy = RT_POLICY_ESD, .alpha = alpha / 1000.0}};
+                               .dispatch = {.policy = RT_POLICY_ESD,
+                                            .hybrid = RT_HYBRID_PAPER,
+                                            .alpha = alpha / 1000.0}};
         planner_case pc;
         planner_case_init(&pc, &shape);
         for (uint32_t t = 0; t < 30; t++) {
