@@ -48,7 +48,6 @@ BEYOND_FUZZ := $(wildcard bandwidth_probe/*.c dispatch/sim/*.c edge_worker/*.c e
 SOURCES := $(filter-out cli/main.c $(WITHOUT) $(if $(filter fuzzer,$(SANITIZER)),$(BEYOND_FUZZ)),$(wildcard $(addsuffix /*.c,$(FOLDERS))))
 LIBRARY := $(DIR)/liblanyard.a
 PROGRAM := $(if $(wildcard cli/main.c),$(if $(SANITIZER),$(DIR)/lanyard,build/lanyard))
-UCX := $(if $(wildcard /usr/include/ucp/api/ucp.h /usr/local/include/ucp/api/ucp.h),,no-ucx)
 JOBS := $(if $(MAKELEVEL:0=),,-j$(shell nproc))
 MAKEFLAGS += --no-print-directory $(JOBS)
 .DELETE_ON_ERROR:
@@ -57,9 +56,9 @@ MAKEFLAGS += --no-print-directory $(JOBS)
   fuzzers gpu-test gpu-bench gpu-build install uninstall deb deb-test image pages clean format help no-plugin no-ucx no-mpi FORCE
 
 first: all
-include mk/cuda.mk mk/mpi.mk mk/library.mk mk/tests.mk mk/install.mk
+include mk/cuda.mk mk/mpi.mk mk/ucx.mk mk/library.mk mk/tests.mk mk/install.mk
 
-program: $(UCX) $(PROGRAM) $(PLUGIN) $(MPI_PLUGIN) ## build the program (build/lanyard) and its plug-ins
+program: $(PROGRAM) $(PLUGIN) $(MPI_PLUGIN) $(UCX_PLUGIN) ## build the program (build/lanyard) and its plug-ins
 all: program library $(if $(SANITIZER),,pages) $(LIBRARY) $(TESTS) $(CPU_PLUGIN) $(PTX_PLUGINS) ## build the program and its tests
 
 demo: ## build (kernels for the GPUs of this machine) and train, on DATA=file (Criteo format) if given
@@ -95,7 +94,6 @@ $(DIR)/%.o: %.c $(DIR)/flags
 	$(Q)$(COMPILE) -c $< -o $@
 
 $(LIBRARY): $(SOURCES:%.c=$(DIR)/%.o) $(DIR)/sources
-$(addprefix $(DIR)/runtime/transport/rt_ucx,.o _api.o _endpoint.o _link.o) $(DIR)/cli/cli_help.o: $(DIR)/ucx
 $(LIBRARY) $(SUPPORT):
 	@rm -f $@
 	$(Q)$(AR) rcs $@ $(filter %.o,$^)
@@ -104,15 +102,12 @@ $(PROGRAM): $(DIR)/cli/main.o $(LIBRARY)
 	@echo "link $@"
 	$(Q)$(CC) $(CFLAGS) $(SANITIZE) $^ $(LDLIBS) -o $@
 
-no-ucx:
-	@echo "no ucp/api/ucp.h (libucx-dev): the program is built without network.transport ucx and mixed"
-# Rewritten only when their content changes, so that other flags, other files or a UCX installed since rebuild.
+# Rewritten only when their content changes, so that other flags or other files rebuild.
 $(DIR)/flags: STAMP = $(COMPILE)
 build/cuda/flags: STAMP = $(NVCCFLAGS)
 $(DIR)/sources: STAMP = $(SOURCES)
-$(DIR)/ucx: STAMP = $(UCX)
 $(DIR)/commit: STAMP = $(COMMIT)
-$(DIR)/flags $(DIR)/sources $(DIR)/ucx $(DIR)/commit build/cuda/flags: FORCE
+$(DIR)/flags $(DIR)/sources $(DIR)/commit build/cuda/flags: FORCE
 	@mkdir -p $(@D)
 	@echo '$(STAMP)' | cmp -s - $@ || echo '$(STAMP)' >$@
 

@@ -154,8 +154,10 @@ ew_model_config cli_model(const rt_config *config, const rt_schema *schema);
 rt_status cli_dense_bytes(const rt_config *config, const rt_schema *schema, uint64_t *bytes_p,
                           rt_error *error);
 
-// By which a process of this config talks; worker: as which it connects.
-const rt_transport_ops *cli_transport(const rt_config *config, bool is_worker, uint32_t rank);
+// By which a process of this config talks; rank: of a worker. One thread at a time.
+// RT_UNSUPPORTED: error says what is missing.
+rt_status cli_transport(const rt_config *config, rt_role role, uint32_t rank,
+                        const rt_transport_ops **ops_p, rt_error *error);
 
 // Whether a run with this config goes on without a lost worker. The number of MPI's is fixed.
 bool cli_may_shrink(const rt_config *config);

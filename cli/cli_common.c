@@ -212,15 +212,15 @@ uint64_t cli_config_hash(const rt_config *config)
     return hash;
 }
 
-const rt_transport_ops *cli_transport(const rt_config *config, bool is_worker, uint32_t rank)
+rt_status cli_transport(const rt_config *config, rt_role role, uint32_t rank,
+                        const rt_transport_ops **ops_p, rt_error *error)
 {
-    static const rt_transport_ops *const all[] = {[RT_NETWORK_ZMQ] = &rt_transport_zmq,
-                                                  [RT_NETWORK_UCX] = &rt_transport_ucx,
-                                                  [RT_NETWORK_MIXED] = &rt_transport_mixed};
-    if (is_worker && config->network_transport == RT_NETWORK_MIXED &&
-        config->links.transports[rank] == RT_NETWORK_ZMQ)
-        return &rt_transport_zmq;
-    return all[config->network_transport];
+    rt_network_transport kind = config->network_transport;
+    const bool is_mixed = kind == RT_NETWORK_MIXED;
+    if (is_mixed && (role == RT_ROLE_VISITOR ||
+                     (role == RT_ROLE_WORKER && config->links.transports[rank] == RT_NETWORK_ZMQ)))
+        kind = RT_NETWORK_ZMQ;
+    return rt_transport_find(kind, ops_p, error);
 }
 
 // Takes out of an object what stands in the other one too.

@@ -50,13 +50,13 @@ static rt_status ask_at(const rt_config *config, const rt_keys *keys, const char
                         rt_error *error)
 {
     char address[RT_NAME_MAX + 16];
-    const bool is_ucx = config->network_transport == RT_NETWORK_UCX; // mixed: by ZeroMQ
-    const rt_ask_config own = {.ops = is_ucx ? &rt_transport_ucx : &rt_transport_zmq,
-                               .keys = keys,
-                               .coordinator = address,
-                               .timeout_s = timeout_s};
+    rt_ask_config own = {.keys = keys, .coordinator = address, .timeout_s = timeout_s};
+    const rt_status status = cli_transport(config, RT_ROLE_VISITOR, 0, &own.ops, error);
+    if (status)
+        return status;
     snprintf(address, sizeof address, "tcp://%s", place);
-    if (*config->standby && !is_ucx) { // nobody waits long for a box that is lost
+    if (*config->standby &&
+        own.ops == &rt_transport_zmq) { // nobody waits long for a box that is lost
         const int fd = rt_address_connect(address, REACH_MS);
         if (fd < 0)
             return rt_fail(error, RT_PEER, "the coordinator at %s: %s", place, strerror(errno));

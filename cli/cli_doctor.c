@@ -274,6 +274,21 @@ static void check_device(doctor *d)
     ew_device_close(&device);
 }
 
+// Of workers some may do without UCX, where both are spoken.
+static void check_transport(doctor *d)
+{
+    const rt_network_transport kind = d->config.network_transport;
+    const rt_transport_ops *ops;
+    rt_error error = {0};
+    if (kind == RT_NETWORK_ZMQ)
+        return;
+    const bool may_lack = kind == RT_NETWORK_MIXED && !d->has_coordinator && d->shards_here == 0;
+    if (rt_transport_find(kind, &ops, &error))
+        say(d, may_lack ? LOOK : BROKEN, "transport", "%s", error.text);
+    else
+        say(d, FINE, "transport", "%s: its plug-in is there", ops->name);
+}
+
 static void check_versions(doctor *d)
 {
     int major, minor, patch;
@@ -366,6 +381,7 @@ static void examine(doctor *d)
     say(d, FINE, "config", "can be read, and its parts fit together");
     check_versions(d);
     cli_doctor_network(d);
+    check_transport(d);
     check_keys(d);
     check_clock(d);
     check_rights(d);

@@ -107,12 +107,10 @@ static place check_place(doctor *d, const char *who, const char *address)
 static rt_status visit(const doctor *d, const rt_keys *keys, rt_error *error)
 {
     const rt_config *config = &d->config;
-    const bool is_ucx = config->network_transport == RT_NETWORK_UCX; // mixed: at the port of ZeroMQ
     rt_member member;
     rt_visitor self;
     char address[RT_PATH_MAX];
-    rt_member_config own = {.ops = is_ucx ? &rt_transport_ucx : &rt_transport_zmq,
-                            .coordinator = address,
+    rt_member_config own = {.coordinator = address,
                             .address = "",
                             .keys = keys,
                             .identity = d->identity,
@@ -120,6 +118,8 @@ static rt_status visit(const doctor *d, const rt_keys *keys, rt_error *error)
                             .timeout_peer_s = config->timeout_peer_s};
     snprintf(address, sizeof address, "tcp://%s", config->network_coordinator);
     rt_status status = rt_visitor_init(&self, error);
+    if (!status)
+        status = cli_transport(config, RT_ROLE_VISITOR, 0, &own.ops, error);
     if (!status)
         status = rt_transport_open(own.ops, keys, &own.transport, error);
     if (status)

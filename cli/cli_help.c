@@ -5,14 +5,11 @@
 #include "cli/cli_completion.h"
 #include "cli/cli_manual.h"
 #include "cli/cli_words.h"
+#include "edge_worker/collective/ew_collective.h"
 #include "runtime/rt_build.h"
+#include "runtime/rt_cuda.h"
 #include "runtime/rt_plugin.h"
-
-#if __has_include(<ucp/api/ucp.h>)
-#define HAS_UCX true
-#else
-#define HAS_UCX false
-#endif
+#include "runtime/transport/rt_ucx.h"
 
 static void put_synopsis(FILE *file, const cli_command *command)
 {
@@ -50,8 +47,8 @@ int cli_help_command(const cli_command *command)
 
 static void put_plugins(bool wanted)
 {
-    static const char *const files[][2] = {{"cuda", "liblanyard_cuda.so"},
-                                           {"mpi", "liblanyard_mpi.so"}};
+    static const char *const files[][2] = {
+        {"cuda", RT_CUDA_FILE}, {"mpi", EW_MPI_FILE}, {"ucx", RT_UCX_FILE}};
     for (size_t i = 0; i < RT_COUNT_OF(files); i++)
         if (rt_plugin_is_there(files[i][1]) == wanted)
             printf(" %s", files[i][0]);
@@ -63,8 +60,7 @@ static void put_features(bool wanted)
     const struct {
         const char *name;
         bool is_there;
-    } parts[] = {{"ucx", HAS_UCX},
-                 {"mqtt", rt_config_has_source(RT_SOURCE_MQTT)},
+    } parts[] = {{"mqtt", rt_config_has_source(RT_SOURCE_MQTT)},
                  {"kafka", rt_config_has_source(RT_SOURCE_KAFKA)}};
     for (size_t i = 0; i < RT_COUNT_OF(parts); i++)
         if (parts[i].is_there == wanted)

@@ -222,7 +222,6 @@ int cli_worker(int argc, char **argv)
         rt_warn("compute.nice: %s", strerror(errno));
     ew_worker_config worker = {.config = &arguments.config,
                                .identity = arguments.identity,
-                               .ops = cli_transport(&arguments.config, true, arguments.rank),
                                .keys = &arguments.keys,
                                .rank = arguments.rank,
                                .box_workers = arguments.box_workers,
@@ -231,7 +230,10 @@ int cli_worker(int argc, char **argv)
                                .leader = arguments.leader,
                                .notify = &arguments.notify};
     rt_status status =
-        cli_await(&arguments.config, CLI_WORKER, arguments.rank, -1, &arguments.notify, &error);
+        cli_transport(&arguments.config, RT_ROLE_WORKER, arguments.rank, &worker.ops, &error);
+    if (!status)
+        status =
+            cli_await(&arguments.config, CLI_WORKER, arguments.rank, -1, &arguments.notify, &error);
     if (!status)
         status = ew_worker_run(&worker, &error);
     code = member_exit(status, &error);
@@ -250,8 +252,7 @@ int cli_ps(int argc, char **argv)
     if (code != CLI_OK)
         return code;
     cli_give_way(&arguments.config);
-    ps_server_config server = {.transport = cli_transport(&arguments.config, false, 0),
-                               .keys = &arguments.keys,
+    ps_server_config server = {.keys = &arguments.keys,
                                .config = &arguments.config,
                                .rank = arguments.rank,
                                .coordinator = arguments.coordinator,
@@ -260,8 +261,10 @@ int cli_ps(int argc, char **argv)
                                .identity = arguments.identity,
                                .schema = rt_config_schema(&arguments.config),
                                .notify = &arguments.notify};
-    rt_status status =
-        cli_await(&arguments.config, CLI_SHARD, arguments.rank, -1, &arguments.notify, &error);
+    rt_status status = cli_transport(&arguments.config, RT_ROLE_PS, 0, &server.transport, &error);
+    if (!status)
+        status =
+            cli_await(&arguments.config, CLI_SHARD, arguments.rank, -1, &arguments.notify, &error);
     if (!status)
         status = ps_server_run(&server, &error);
     code = member_exit(status, &error);
@@ -465,12 +468,13 @@ static void set_beginning(dp_coordinator_config *coordinator, const coordinator_
 static rt_status begin_coordinator(dp_coordinator_config *coordinator, const coordinator_words *w,
                                    rt_config *config, rt_keys *keys, rt_error *error)
 {
-    if (w->promoted) {
-        const rt_status status = cli_begin_promoted(config, w->out, error);
-        if (status)
-            return status;
+    rt_status status = cli_transport(config, RT_ROLE_COORDINATOR, 0, &coordinator->ops, error);
+    if (!status && w->promoted)
+        status = cli_begin_promoted(config, w->out, error);
+    if (status)
+        return status;
+    if (w->promoted)
         cli_move_to_standby(config);
-    }
     return run_coordinator(coordinator, keys, error);
 }
 
@@ -495,7 +499,6 @@ int cli_coordinator(int argc, char **argv)
         .config = &config,
         .site = &site,
         .identity = identity,
-        .ops = cli_transport(&config, false, 0),
         .keys = &keys,
         .schema = rt_config_schema(&config),
         .without = words.ranks,

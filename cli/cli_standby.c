@@ -164,17 +164,18 @@ static rt_status follow_with(const rt_config *config, const char *out, rt_keys *
     if (status)
         return status;
     added_place place = {config, checkpoints};
-    const rt_standby_config standby = {.config = config,
-                                       .ops = cli_transport(config, false, 0),
-                                       .keys = keys,
-                                       .directory = out,
-                                       .checkpoints = checkpoints,
-                                       .stop_fd = stop_fd,
-                                       .notify = notify,
-                                       .added_name = DP_MEMBERS_NAME,
-                                       .read_added = read_added,
-                                       .context = &place};
-    status = cli_await(config, CLI_STANDBY, 0, stop_fd, notify, error);
+    rt_standby_config standby = {.config = config,
+                                 .keys = keys,
+                                 .directory = out,
+                                 .checkpoints = checkpoints,
+                                 .stop_fd = stop_fd,
+                                 .notify = notify,
+                                 .added_name = DP_MEMBERS_NAME,
+                                 .read_added = read_added,
+                                 .context = &place};
+    status = cli_transport(config, RT_ROLE_COORDINATOR, 0, &standby.ops, error);
+    if (!status)
+        status = cli_await(config, CLI_STANDBY, 0, stop_fd, notify, error);
     if (status)
         return status;
     return rt_standby_run(&standby, error);
@@ -264,16 +265,14 @@ static rt_status ask_with(const rt_config *config, rt_keys *keys, char text[RT_A
                           rt_error *error)
 {
     char address[RT_NAME_MAX + 16];
-    const rt_status status = rt_keys_load(config, keys, error);
+    rt_ask_config own = {.keys = keys, .coordinator = address, .timeout_s = ANSWER_S};
+    rt_status status = cli_transport(config, RT_ROLE_VISITOR, 0, &own.ops, error);
+    if (!status)
+        status = rt_keys_load(config, keys, error);
     if (status)
         return status;
     snprintf(address, sizeof address, "tcp://%s", config->standby);
     keys->coordinator = keys->standby; // the key that it must prove
-    const bool is_ucx = config->network_transport == RT_NETWORK_UCX;
-    const rt_ask_config own = {.ops = is_ucx ? &rt_transport_ucx : &rt_transport_zmq,
-                               .keys = keys,
-                               .coordinator = address,
-                               .timeout_s = ANSWER_S};
     return rt_ask(&own, "promote", text, error);
 }
 

@@ -51,7 +51,7 @@ build/cuda/%.o: %.cu $(SHARED_HEADERS) build/cuda/flags
 	@echo "compile build/cuda $<"
 	$(Q)$(NVCC) $(NVCCFLAGS) $(ABI) -I. -MMD -MP -c $< -o $@
 
-$(CPU_PLUGIN): $(KERNELS:%.cu=$(DIR)/cuda_cpu/%.o) $(DIR)/cuda_cpu/tests/support/cuda_cpu/faulty.o $(PLUGIN_PARTS:%=$(DIR)/cuda_cpu/%.o) \
+$(CPU_PLUGIN): $(KERNELS:%.cu=$(DIR)/cuda_cpu/%.o) $(DIR)/cuda_cpu/tests/support/cuda_cpu/faulty.o $(PLUGIN_PARTS:%=$(DIR)/plugin/%.o) \
   $(DIR)/cuda_cpu/cuda_cpu.o $(DIR)/cuda_cpu/nccl.o
 	@mkdir -p $(@D)
 	@echo "link $@"
@@ -85,13 +85,13 @@ $(DIR)/ptx/host/%.o: %.cu $(SHARED_HEADERS) $(DIR)/flags tests/support/cuda_cpu/
 $(DIR)/ptx/ptx_machine.o: tests/support/ptx/ptx_machine.cc $(wildcard tests/support/*/*.h)
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $(CXXFLAGS) -DCUDA_CPU_PTX -Itests/support/cuda_cpu -I. -c $< -o $@
-$(PTX_PLUGINS): $(KERNELS:%.cu=$(DIR)/ptx/host/%.o) $(DIR)/ptx/ptx_machine.o $(PLUGIN_PARTS:%=$(DIR)/cuda_cpu/%.o) \
+$(PTX_PLUGINS): $(KERNELS:%.cu=$(DIR)/ptx/host/%.o) $(DIR)/ptx/ptx_machine.o $(PLUGIN_PARTS:%=$(DIR)/plugin/%.o) \
   $(DIR)/cuda_cpu/cuda_cpu.o $(DIR)/cuda_cpu/nccl.o
 	@echo "link $@"
 	$(Q)$(CXX) -shared $^ -lpthread -lm -o $@
 # Two rules: one pattern rule with two targets would be one command that makes both.
-PLUGIN_PART = @mkdir -p $(@D); $(COMPILE) -fPIC -fvisibility=hidden -c $< -o $@
-$(DIR)/cuda_cpu/%.o: %.c $(DIR)/flags
+PLUGIN_PART = @mkdir -p $(@D); $(COMPILE) -fPIC -fvisibility=hidden -ffunction-sections -fdata-sections -c $< -o $@
+$(DIR)/plugin/%.o: %.c $(DIR)/flags
 	$(PLUGIN_PART)
 build/cuda/%.o: %.c $(DIR)/flags
 	$(PLUGIN_PART)

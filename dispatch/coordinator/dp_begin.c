@@ -13,11 +13,11 @@
 // ---- the folder ------------------------------------------------------------------------------
 
 // A standby is on another box, whatever members use between each other.
-static const rt_transport_ops *mirror_ops(const rt_transport_ops *ops)
+static const rt_transport_ops *mirror_ops(const dp_run *c)
 {
-    if (ops == &rt_transport_mixed)
+    if (c->configs.whole.network_transport == RT_NETWORK_MIXED)
         return &rt_transport_zmq;
-    return ops;
+    return c->own.ops;
 }
 
 // A standby that was promoted says so before anything begins.
@@ -32,7 +32,7 @@ static rt_status open_mirror(dp_run *c, rt_error *error)
     if (!c->own.directory)
         return rt_fail(error, RT_CONFIG, "coordinator.standby: needs a folder of the run: --out");
     snprintf(address, sizeof address, "tcp://%s", config->standby);
-    const rt_mirror_config mirror = {.ops = mirror_ops(c->own.ops),
+    const rt_mirror_config mirror = {.ops = mirror_ops(c),
                                      .keys = c->own.keys,
                                      .address = address,
                                      .directory = c->own.directory,

@@ -120,6 +120,17 @@ bool rt_address_is_loopback(const char *address)
     return all;
 }
 
+rt_status rt_address_check(bool has_keys, bool is_insecure, const char *address, rt_error *error)
+{
+    if (has_keys || is_insecure || rt_address_is_loopback(address))
+        return RT_OK;
+    return rt_fail(error, RT_CONFIG,
+                   "%s: other machines can be reached only with keys: give security.key, "
+                   "security.allow and security.server_key (`lanyard keygen`), or, where everybody "
+                   "in the network may read and change all of it, security.insecure: true",
+                   address);
+}
+
 static bool write_address(const char *host, uint32_t port, char *address, size_t size)
 {
     const size_t scheme = strlen(SCHEME);

@@ -60,6 +60,9 @@ bool rt_address_is_six(const char *host);
 // loopback. Looks names up.
 bool rt_address_is_loopback(const char *address);
 
+// RT_CONFIG: an address that needs keys, or that they be given up, and has neither.
+rt_status rt_address_check(bool has_keys, bool is_insecure, const char *address, rt_error *error);
+
 // Whether a numeric address is one of this machine's: who comes from it is here.
 bool rt_address_is_here(const struct sockaddr_storage *address);
 

@@ -355,18 +355,6 @@ rt_status rt_keys_load(const rt_config *config, rt_keys *keys, rt_error *error)
     return status;
 }
 
-rt_status rt_keys_check_address(bool has_keys, bool is_insecure, const char *address,
-                                rt_error *error)
-{
-    if (has_keys || is_insecure || rt_address_is_loopback(address))
-        return RT_OK;
-    return rt_fail(error, RT_CONFIG,
-                   "%s: other machines can be reached only with keys: give security.key, "
-                   "security.allow and security.server_key (`lanyard keygen`), or, where everybody "
-                   "in the network may read and change all of it, security.insecure: true",
-                   address);
-}
-
 // Keys are public: comparing them in constant time would hide nothing.
 const char *rt_keys_find(const rt_keys *keys, const uint8_t bytes[RT_KEY_BYTES])
 {

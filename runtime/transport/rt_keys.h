@@ -47,10 +47,6 @@ bool rt_key_name_is_valid(const char *name);
 // A key of its name and its text (rt_key_text). RT_CONFIG.
 rt_status rt_key_parse(const char *name, const char *text, rt_public_key *key, rt_error *error);
 
-// RT_CONFIG: an address that needs keys, or that they be given up, and has neither.
-rt_status rt_keys_check_address(bool has_keys, bool is_insecure, const char *address,
-                                rt_error *error);
-
 // The name of the box with this key: this one, or one that may join; NULL: neither.
 const char *rt_keys_find(const rt_keys *keys, const uint8_t bytes[RT_KEY_BYTES]);
 

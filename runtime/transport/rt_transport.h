@@ -86,9 +86,10 @@ static inline rt_status rt_transport_open(const rt_transport_ops *ops, const rt_
 }
 
 extern const rt_transport_ops rt_transport_zmq;
-// Where UCX is missing, at build or at run time, open fails: RT_UNSUPPORTED, error says what.
-extern const rt_transport_ops rt_transport_ucx;
-// A server listens for both, UCX at the next port; connecting is by UCX.
-extern const rt_transport_ops rt_transport_mixed;
+
+// The transport of "network.transport"; one thread at a time. ucx and mixed load a plug-in
+// (rt_ucx.h). RT_UNSUPPORTED: error says what is missing.
+rt_status rt_transport_find(rt_network_transport kind, const rt_transport_ops **ops_p,
+                            rt_error *error);
 
 #endif

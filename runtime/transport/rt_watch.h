@@ -19,7 +19,7 @@ typedef struct {
     bool (*look)(rt_endpoint *endpoint, const struct pollfd *fds);
 } rt_watch_ops;
 
-extern const rt_watch_ops rt_watch_zmq, rt_watch_ucx;
+extern const rt_watch_ops rt_watch_zmq;
 
 // As rt_transport_ops.wait.
 rt_status rt_watch_wait(const rt_watch_ops *ops, rt_endpoint *const *endpoints, uint32_t count,

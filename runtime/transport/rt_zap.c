@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <zmq.h>
 
+#include "runtime/config/rt_address.h"
 #include "runtime/rt_log.h"
 #include "runtime/rt_thread.h"
 
@@ -55,8 +56,8 @@ bool rt_zap_has_keys(const rt_zap *zap, const char *address)
 
 rt_status rt_zap_check_address(const rt_zap *zap, const char *address, rt_error *error)
 {
-    return rt_keys_check_address(rt_zap_has_keys(zap, address), zap && zap->keys.is_insecure,
-                                 address, error);
+    return rt_address_check(rt_zap_has_keys(zap, address), zap && zap->keys.is_insecure, address,
+                            error);
 }
 
 // NULL: nobody's whom we know.

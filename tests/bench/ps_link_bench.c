@@ -20,6 +20,7 @@
 
 #include "ps_lite/ps_server.h"
 #include "runtime/rt_hash.h"
+#include "runtime/transport/rt_ucx.h"
 
 #define COORDINATOR (rt_peer(RT_ROLE_COORDINATOR, 0))
 #define SHARD (rt_peer(RT_ROLE_PS, 0))
@@ -178,21 +179,17 @@ static void pull_all(worker *w, uint64_t count)
         take_some(w);
 }
 
-// Looked for in a child process: nothing of it may be there when the others are forked.
-static bool is_there(const rt_transport_ops *ops)
+// NULL: it is left out.
+static const rt_transport_ops *find(const char *name)
 {
-    int status;
-    fflush(NULL);
-    pid_t pid = fork();
-    if (pid == 0) {
-        rt_transport *transport;
-        rt_error error = {0};
-        bool is_open = ops->open(&transport, &error) == RT_OK;
-        if (!is_open)
-            printf("%s is left out: %s\n", ops->name, error.text);
-        exit(is_open ? EXIT_SUCCESS : EXIT_FAILURE);
-    }
-    return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    const rt_ucx_plugin *plugin;
+    rt_error error = {0};
+    if (strcmp(name, "zmq") == 0)
+        return &rt_transport_zmq;
+    if (rt_ucx_open("build/" RT_UCX_FILE, &plugin, &error) == RT_OK)
+        return plugin->ucx;
+    printf("%s is left out: %s\n", name, error.text);
+    return NULL;
 }
 
 // Goes through the phases as the coordinator says "go" for each.
@@ -508,7 +505,7 @@ static void measure(const load *work)
 int main(int argc, char **argv)
 {
     rt_keep_freed_memory(); // as the program does
-    static const rt_transport_ops *const transports[] = {&rt_transport_zmq, &rt_transport_ucx};
+    static const char *const transports[] = {"zmq", "ucx"};
     static const struct {
         uint32_t dim, workers;
     } cases[] = {{512, 1}, {16, 1}, {512, 4}, {16, 4}};
@@ -521,15 +518,16 @@ int main(int argc, char **argv)
            "GB/s", "GB/s", "M rows/s", "M rows/s", "M rows/s", "/plain", "/plain", "CPU s",
            "per GB", "");
     for (size_t t = 0; t < RT_COUNT_OF(transports); t++) {
-        if (argc > 2 && strcmp(argv[2], transports[t]->name) != 0)
+        if (argc > 2 && strcmp(argv[2], transports[t]) != 0)
             continue;
-        if (!is_there(transports[t]))
+        const rt_transport_ops *ops = find(transports[t]);
+        if (!ops)
             continue;
         for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
             const uint64_t row_bytes = (uint64_t)cases[i].dim * sizeof(float);
             const uint64_t fit = message_bytes / (row_bytes + sizeof(rt_wire_row));
             const uint32_t records = (uint32_t)rt_min_u64(RECORDS_MAX, rt_max_u64(fit, 1));
-            measure(&(load){transports[t], cases[i].dim, cases[i].workers, records,
+            measure(&(load){ops, cases[i].dim, cases[i].workers, records,
                             total / (row_bytes * records) / cases[i].workers + 1});
         }
     }

@@ -418,8 +418,7 @@ CASES(TRANSPORT_STAMP)
 static void mixed_server_hears_both(void **state)
 {
     (void)state;
-    skip_without_ucx();
-    const rt_transport_ops *const zmq = &rt_transport_zmq, *const mixed = &rt_transport_mixed;
+    const rt_transport_ops *const zmq = &rt_transport_zmq, *const mixed = test_ucx()->mixed;
     pair both;
     uint32_t peer = 0;
     rt_transport *transport = NULL;

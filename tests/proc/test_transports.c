@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "runtime/rt_base.h"
-#include "runtime/transport/rt_transport.h"
 #include "tests/support/process_case.h"
+#include "tests/support/transport_case.h"
 
 #define RUN_S 50.0
 #define END_S 10.0
@@ -34,15 +34,6 @@ typedef struct {
     char config[300], out[300];
     process process;
 } run;
-
-static void skip_without_ucx(void)
-{
-    rt_transport *transport;
-    rt_error error = {0};
-    if (rt_transport_ucx.open(&transport, &error) != RT_OK)
-        test_skip("%s", error.text);
-    rt_transport_ucx.close(transport);
-}
 
 static void prepare(run *r, const char *transport, const char *samples)
 {
@@ -111,7 +102,7 @@ static void every_transport_gives_the_same_model(void **state)
     (void)state;
     static const char *const transports[] = {"zmq", "ucx", "mixed"};
     run runs[3];
-    skip_without_ucx();
+    (void)test_ucx(); // or skip
     for (size_t i = 0; i < RT_COUNT_OF(transports); i++) {
         prepare(&runs[i], transports[i], "4000");
         start(&runs[i]);
@@ -128,7 +119,7 @@ static void every_transport_gives_the_same_model(void **state)
 
 static void start_endless(run *r, const char *transport)
 {
-    skip_without_ucx();
+    (void)test_ucx(); // or skip
     prepare(r, transport, "0");
     start(r);
     process_await(&r->process, 0, "iteration", RUN_S);
@@ -188,6 +179,52 @@ static void mixed_interrupted(void **state)
     interrupt("mixed");
 }
 
+// ---- without it ------------------------------------------------------------------------------
+
+static void run_alone(const char *folder, const char *transport, int want, const char *said)
+{
+    run r;
+    char program[400];
+    prepare(&r, transport, "640");
+    snprintf(program, sizeof program, "%s/lanyard", folder);
+    const char *const arguments[] = {program, "up", r.config, "--out", r.out, NULL};
+    if (process_run(&r.process, arguments, RUN_S) != want)
+        fail_msg("%s: expected exit status %d; it said:\n%s", transport, want, r.process.text);
+    const char *at = strstr(r.process.text, said);
+    if (!at)
+        fail_msg("%s: no \"%s\" in:\n%s", transport, said, r.process.text);
+    if (want != 0 && strstr(at + strlen(said), "UCX:"))
+        fail_msg("%s: said twice:\n%s", transport, r.process.text);
+    process_fini(&r.process);
+}
+
+static void shell(const char *command)
+{
+    if (system(command) != 0)
+        fail_msg("failed: %s", command);
+}
+
+// A program that stands alone trains by ZeroMQ; who asks for UCX is told once what is missing: the
+// plug-in, or the library that it needs.
+static void only_who_asks_needs_ucx(void **state)
+{
+    (void)state;
+    char folder[300], command[2000];
+    snprintf(folder, sizeof folder, "%s/alone", test_directory());
+    snprintf(command, sizeof command, "! ldd %s | grep libuc[pst] && mkdir %s && cp %s %s/lanyard",
+             process_lanyard(), folder, process_lanyard(), folder);
+    shell(command);
+    run_alone(folder, "zmq", 0, "AUC");
+    run_alone(folder, "ucx", 1, "network.transport needs UCX: " RT_UCX_FILE " is neither beside");
+    run_alone(folder, "mixed", 1, "network.transport needs UCX: " RT_UCX_FILE " is neither beside");
+    (void)test_ucx(); // or skip
+    snprintf(command, sizeof command,
+             "LC_ALL=C sed 's/libucp\\.so\\.0/libucq.so.0/g' <%s >%s/" RT_UCX_FILE,
+             process_beside(RT_UCX_FILE), folder);
+    shell(command);
+    run_alone(folder, "ucx", 1, "libucq.so.0: cannot open shared object file");
+}
+
 // Everybody listens on the loopback of IPv6, workers too.
 static void ipv6(void **state)
 {
@@ -216,4 +253,4 @@ static void ipv6(void **state)
 #define ENTRY(transport, name, command, signal, named) TEST(transport##_##name),
 TEST_MAIN(TEST_SLOW(every_transport_gives_the_same_model, 170),
           CASES(ENTRY, ucx) CASES(ENTRY, mixed) TEST(ucx_interrupted), TEST(mixed_interrupted),
-          TEST(ipv6))
+          TEST(only_who_asks_needs_ucx), TEST(ipv6))

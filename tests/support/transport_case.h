@@ -11,7 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "runtime/transport/rt_transport.h"
+#include "runtime/transport/rt_ucx.h"
+#include "tests/support/process_case.h"
 #include "tests/support/test.h"
 
 #define COORDINATOR (rt_peer(RT_ROLE_COORDINATOR, 0))
@@ -217,24 +218,14 @@ static inline void count_release(void *hint)
 
 // ---- every transport
 
-// UCX is optional. Looked for in a child process: some cases must fork before there are threads.
-static inline void skip_without_ucx(void)
+// UCX is optional: the plug-in beside the program, whose loading starts no thread.
+static inline const rt_ucx_plugin *test_ucx(void)
 {
-    int results[2];
+    const rt_ucx_plugin *plugin;
     rt_error error = {0};
-    assert_int_equal(pipe(results), 0);
-    pid_t child = fork();
-    if (child == 0) {
-        rt_transport *transport;
-        if (rt_transport_ucx.open(&transport, &error) == RT_OK)
-            rt_transport_ucx.close(transport);
-        _exit(write(results[1], &error, sizeof error) != sizeof error);
-    }
-    assert_true(child > 0);
-    assert_int_equal(read(results[0], &error, sizeof error), sizeof error);
-    assert_int_equal(waitpid(child, NULL, 0), child);
-    if (error.status)
+    if (rt_ucx_open(process_beside(RT_UCX_FILE), &plugin, &error))
         test_skip("%s", error.text);
+    return plugin;
 }
 
 // TRANSPORT_STAMP(f) makes a case of f(ops) for every transport; a backend is added here.
@@ -247,14 +238,12 @@ static inline void skip_without_ucx(void)
     static void ucx_##name(void **state)   \
     {                                      \
         (void)state;                       \
-        skip_without_ucx();                \
-        name(&rt_transport_ucx);           \
+        name(test_ucx()->ucx);             \
     }                                      \
     static void mixed_##name(void **state) \
     {                                      \
         (void)state;                       \
-        skip_without_ucx();                \
-        name(&rt_transport_mixed);         \
+        name(test_ucx()->mixed);           \
     }
 #define TRANSPORT_ENTRIES(name) TEST(zmq_##name), TEST(ucx_##name), TEST(mixed_##name),
 

@@ -13,7 +13,7 @@
 #define RT_UCX_LINK_H
 
 #include "runtime/wire/rt_wire.h"
-#include "runtime/transport/rt_ucx_api.h"
+#include <ucp/api/ucp.h>
 
 #define RT_UCX_WINDOW 256u // messages
 #define RT_UCX_AM 0u       // the active message that all frames are
@@ -44,7 +44,6 @@ typedef struct rt_ucx_request rt_ucx_request;
 
 // What the connections of an endpoint share.
 typedef struct {
-    rt_ucx_api api;
     ucp_worker_h worker;
     uint32_t self;
     rt_ucx_request *unused; // a list

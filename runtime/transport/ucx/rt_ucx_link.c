@@ -1,6 +1,4 @@
-#if __has_include(<ucp/api/ucp.h>)
-
-#include "runtime/transport/rt_ucx_link.h"
+#include "runtime/transport/ucx/rt_ucx_link.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -111,14 +109,14 @@ ucs_status_t rt_ucx_link_open(rt_ucx_link *link, const ucp_address_t *address)
                                     .address = address,
                                     .err_mode = UCP_ERR_HANDLING_MODE_PEER,
                                     .err_handler = {link_failed, link}};
-    return link->port->api.ucp_ep_create(link->port->worker, &params, &link->ep);
+    return ucp_ep_create(link->port->worker, &params, &link->ep);
 }
 
 static void close_done(void *handle, ucs_status_t status, void *context)
 {
     rt_ucx_request *request = context;
     (void)status;
-    request->link->port->api.ucp_request_free(handle);
+    ucp_request_free(handle);
     request_put(request);
 }
 
@@ -140,7 +138,7 @@ void rt_ucx_link_close(rt_ucx_link *link)
                                        .user_data = request};
     ucp_ep_h ep = link->ep;
     link->ep = NULL;
-    if (!UCS_PTR_IS_PTR(link->port->api.ucp_ep_close_nbx(ep, &param)))
+    if (!UCS_PTR_IS_PTR(ucp_ep_close_nbx(ep, &param)))
         request_put(request);
 }
 
@@ -150,7 +148,7 @@ static void send_done(void *handle, ucs_status_t status, void *context)
 {
     rt_ucx_request *request = context;
     (void)status;
-    request->link->port->api.ucp_request_free(handle);
+    ucp_request_free(handle);
     request_put(request);
 }
 
@@ -178,8 +176,8 @@ static rt_status frame_send(rt_ucx_link *link, rt_ucx_kind kind, uint64_t sequen
         data = message->data;
         size = message->size;
     }
-    void *handle = link->port->api.ucp_am_send_nbx(link->ep, RT_UCX_AM, &request->head,
-                                                   sizeof request->head, data, size, &param);
+    void *handle = ucp_am_send_nbx(link->ep, RT_UCX_AM, &request->head, sizeof request->head, data,
+                                   size, &param);
     if (UCS_PTR_IS_ERR(handle)) {
         request_put(request);
         return RT_NOT_FOUND;
@@ -242,7 +240,7 @@ static void fetch_done(void *handle, ucs_status_t status, size_t length, void *c
 {
     rt_ucx_arrival *arrival = context;
     rt_ucx_link *link = arrival->link;
-    link->port->api.ucp_request_free(handle);
+    ucp_request_free(handle);
     arrival_done(arrival, status == UCS_OK && length == arrival->message.size);
     if (--link->requests == 0)
         link->port->is_changed = true;
@@ -259,8 +257,8 @@ static void fetch(rt_ucx_arrival *arrival, void *data)
                                        .user_data = arrival};
     arrival->state = RT_UCX_COMING;
     link->requests++;
-    void *handle = link->port->api.ucp_am_recv_data_nbx(
-        link->port->worker, data, arrival->message.data, arrival->message.size, &param);
+    void *handle = ucp_am_recv_data_nbx(link->port->worker, data, arrival->message.data,
+                                        arrival->message.size, &param);
     if (UCS_PTR_IS_PTR(handle))
         return;
     link->requests--;
@@ -333,5 +331,3 @@ rt_message rt_ucx_link_take(rt_ucx_link *link)
     }
     return message;
 }
-
-#endif

@@ -13,7 +13,7 @@
 #include "runtime/config/rt_address.h"
 #include "runtime/config/rt_config.h"
 #include "runtime/rt_log.h"
-#include "runtime/transport/rt_watch.h"
+#include "runtime/transport/ucx/rt_ucx_plugin.h"
 #include "runtime/wire/rt_control.h"
 
 #define PORT_TRIES 16 // where the port is free to choose, and the one after it is not
@@ -41,7 +41,7 @@ static rt_status transport_open(rt_transport **transport_p, rt_error *error)
         return rt_fail(error, RT_NO_MEMORY, "no memory for the transport");
     rt_status status = rt_transport_ucx.open(&transport->ucx, error);
     if (!status) {
-        status = rt_transport_zmq.open(&transport->zmq, error);
+        status = rt_ucx_program->zmq->open(&transport->zmq, error);
         if (status)
             rt_transport_ucx.close(transport->ucx);
     }
@@ -58,7 +58,7 @@ static void transport_close(rt_transport *transport)
     if (!transport)
         return;
     rt_transport_ucx.close(transport->ucx);
-    rt_transport_zmq.close(transport->zmq);
+    rt_ucx_program->zmq->close(transport->zmq);
     rt_free(transport);
 }
 
@@ -67,18 +67,18 @@ static rt_status transport_secure(rt_transport *transport, const rt_keys *keys, 
     rt_status status = rt_transport_ucx.secure(transport->ucx, keys, error);
     if (status)
         return status;
-    return rt_transport_zmq.secure(transport->zmq, keys, error);
+    return rt_ucx_program->zmq->secure(transport->zmq, keys, error);
 }
 
 static rt_status transport_trust(rt_transport *transport, uint32_t server,
                                  const uint8_t key[RT_KEY_BYTES], rt_error *error)
 {
-    return rt_transport_zmq.trust(transport->zmq, server, key, error);
+    return rt_ucx_program->zmq->trust(transport->zmq, server, key, error);
 }
 
 static rt_status transport_allow(rt_transport *transport, const rt_public_key *key, rt_error *error)
 {
-    return rt_transport_zmq.allow(transport->zmq, key, error);
+    return rt_ucx_program->zmq->allow(transport->zmq, key, error);
 }
 
 static void endpoint_end(rt_endpoint *endpoint, uint32_t linger_ms)
@@ -86,7 +86,7 @@ static void endpoint_end(rt_endpoint *endpoint, uint32_t linger_ms)
     if (!endpoint)
         return;
     rt_transport_ucx.end(endpoint->ucx, linger_ms);
-    rt_transport_zmq.end(endpoint->zmq, linger_ms);
+    rt_ucx_program->zmq->end(endpoint->zmq, linger_ms);
     rt_free(endpoint);
 }
 
@@ -105,8 +105,8 @@ static rt_status listen_both(rt_transport *transport, rt_endpoint *endpoint, con
                              char *bound, rt_error *error)
 {
     char next[RT_PATH_MAX], next_bound[RT_NAME_MAX];
-    rt_status status = rt_transport_zmq.listen(transport->zmq, endpoint->self, address, bound,
-                                               &endpoint->zmq, error);
+    rt_status status = rt_ucx_program->zmq->listen(transport->zmq, endpoint->self, address, bound,
+                                                   &endpoint->zmq, error);
     if (status)
         return status;
     if (next_address(bound, next))
@@ -115,7 +115,7 @@ static rt_status listen_both(rt_transport *transport, rt_endpoint *endpoint, con
     else
         status = rt_fail(error, RT_IO, "cannot listen on %s: UCX needs the next port", bound);
     if (status) {
-        rt_transport_zmq.end(endpoint->zmq, 0);
+        rt_ucx_program->zmq->end(endpoint->zmq, 0);
         endpoint->zmq = NULL;
     }
     return status;
@@ -178,7 +178,7 @@ static rt_status endpoint_send(rt_endpoint *endpoint, uint32_t peer, rt_message 
     const uint8_t *by = find_owner(endpoint, peer);
     if (!endpoint->zmq || (by && *by == BY_UCX))
         return rt_transport_ucx.send(endpoint->ucx, peer, message);
-    return rt_transport_zmq.send(endpoint->zmq, peer, message);
+    return rt_ucx_program->zmq->send(endpoint->zmq, peer, message);
 }
 
 // Tells a second process of the same peer, which came by the other transport, to end.
@@ -188,7 +188,7 @@ static void second_stop(rt_endpoint *endpoint, owner by, uint32_t peer)
     if (rt_control_create_taken(&message, endpoint->self, peer))
         return;
     if (by == BY_ZMQ)
-        (void)rt_transport_zmq.send(endpoint->zmq, peer, &message);
+        (void)rt_ucx_program->zmq->send(endpoint->zmq, peer, &message);
     else
         (void)rt_transport_ucx.send(endpoint->ucx, peer, &message);
     rt_message_release(&message);
@@ -200,7 +200,7 @@ static rt_status receive_by(rt_endpoint *endpoint, owner by, uint32_t *peer_p, r
     for (int i = 0; i < DROPS_MAX; i++) {
         rt_status status;
         if (by == BY_ZMQ)
-            status = rt_transport_zmq.receive(endpoint->zmq, peer_p, message, error);
+            status = rt_ucx_program->zmq->receive(endpoint->zmq, peer_p, message, error);
         else
             status = rt_transport_ucx.receive(endpoint->ucx, peer_p, message, error);
         if (status)
@@ -241,7 +241,7 @@ static bool watch_prepare(rt_endpoint *endpoint, struct pollfd *fds, uint64_t *l
 {
     bool is_ready = rt_watch_ucx.prepare(endpoint->ucx, fds + ZMQ_FDS, limit_ms_p);
     if (endpoint->zmq)
-        is_ready |= rt_watch_zmq.prepare(endpoint->zmq, fds, limit_ms_p);
+        is_ready |= rt_ucx_program->zmq_watch->prepare(endpoint->zmq, fds, limit_ms_p);
     return is_ready;
 }
 
@@ -249,7 +249,7 @@ static bool watch_look(rt_endpoint *endpoint, const struct pollfd *fds)
 {
     bool is_ready = rt_watch_ucx.look(endpoint->ucx, fds + ZMQ_FDS);
     if (endpoint->zmq)
-        is_ready |= rt_watch_zmq.look(endpoint->zmq, fds);
+        is_ready |= rt_ucx_program->zmq_watch->look(endpoint->zmq, fds);
     return is_ready;
 }
 
@@ -265,7 +265,7 @@ static bool endpoint_is_here(rt_endpoint *endpoint, uint32_t peer)
     const uint8_t *by = find_owner(endpoint, peer);
     if (!endpoint->zmq || (by && *by == BY_UCX))
         return rt_transport_ucx.is_here(endpoint->ucx, peer);
-    return rt_transport_zmq.is_here(endpoint->zmq, peer);
+    return rt_ucx_program->zmq->is_here(endpoint->zmq, peer);
 }
 
 const rt_transport_ops rt_transport_mixed = {

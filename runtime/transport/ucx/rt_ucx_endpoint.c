@@ -1,6 +1,4 @@
-#if __has_include(<ucp/api/ucp.h>)
-
-#include "runtime/transport/rt_ucx_endpoint.h"
+#include "runtime/transport/ucx/rt_ucx_endpoint.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -116,10 +114,9 @@ void rt_ucx_end_greeting(rt_ucx_greeting *greeting)
 
 static bool introduce(rt_endpoint *endpoint, int fd, uint16_t slot, uint64_t connection)
 {
-    const rt_ucx_api *api = &endpoint->port.api;
     ucp_address_t *address;
     size_t size;
-    if (api->ucp_worker_get_address(endpoint->port.worker, &address, &size) != UCS_OK)
+    if (ucp_worker_get_address(endpoint->port.worker, &address, &size) != UCS_OK)
         return false;
     const rt_ucx_intro intro = {.magic = RT_UCX_DOOR_MAGIC,
                                 .peer = endpoint->port.self,
@@ -127,7 +124,7 @@ static bool introduce(rt_endpoint *endpoint, int fd, uint16_t slot, uint64_t con
                                 .slot = slot,
                                 .address_size = (uint32_t)size};
     bool is_said = size <= RT_UCX_ADDRESS_MAX && rt_ucx_door_say(fd, &intro, address);
-    api->ucp_worker_release_address(endpoint->port.worker, address);
+    ucp_worker_release_address(endpoint->port.worker, address);
     return is_said;
 }
 
@@ -349,8 +346,7 @@ static void send_early(rt_endpoint *endpoint)
 
 void rt_ucx_progress(rt_endpoint *endpoint)
 {
-    const rt_ucx_api *api = &endpoint->port.api;
-    for (uint32_t i = 0; i < PROGRESS_MAX && api->ucp_worker_progress(endpoint->port.worker); i++)
+    for (uint32_t i = 0; i < PROGRESS_MAX && ucp_worker_progress(endpoint->port.worker); i++)
         ;
     if (endpoint->port.is_changed)
         links_settle(endpoint);
@@ -366,5 +362,3 @@ void rt_ucx_turn(rt_endpoint *endpoint)
     greetings_expire(endpoint);
     rt_ucx_progress(endpoint);
 }
-
-#endif

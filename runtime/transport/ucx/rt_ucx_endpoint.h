@@ -9,8 +9,8 @@
 
 #include "runtime/config/rt_config.h"
 #include "runtime/transport/rt_transport.h"
-#include "runtime/transport/rt_ucx_door.h"
-#include "runtime/transport/rt_ucx_link.h"
+#include "runtime/transport/ucx/rt_ucx_door.h"
+#include "runtime/transport/ucx/rt_ucx_link.h"
 
 #define RT_UCX_NS_PER_MS UINT64_C(1000000)
 #define RT_UCX_CONNECT_RETRY_MS 200u // between attempts
