@@ -28,6 +28,7 @@ import glob
 import json
 import math
 import os
+import re
 import sys
 
 try:
@@ -487,10 +488,46 @@ def _cross(ids):
 
 def _ms_of(column, text):
     pattern = column.get("time_format", "unix")
-    if pattern.startswith("unix"):
-        return int(np.floor(float(text) * (1000 if pattern == "unix" else 1)))
-    time = datetime.datetime.strptime(text, pattern).replace(tzinfo=datetime.timezone.utc)
-    return int(time.timestamp() * 1000)
+    units = {"unix": 1000, "unix_ms": 1, "unix_us": 1e-3, "unix_ns": 1e-6}
+    if pattern in units:
+        return int(np.floor(_float(column, text) * units[pattern]))
+    if pattern == "iso":
+        time = _iso(text)
+    else:
+        if "%f" in pattern:  # microseconds are what Python reads
+            text = re.sub(r"(\d{6})\d{1,3}", r"\1", text)
+        if pattern.endswith("%z"):
+            text = re.sub(r"([+-]\d\d)$", r"\g<1>00", re.sub(r"(?i)(UTC|GMT|Z)$", "+0000", text))
+        time = datetime.datetime.strptime(text, pattern)
+    zone = time.tzinfo or datetime.timezone.utc
+    since = time.replace(tzinfo=zone) - datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+    return since // datetime.timedelta(milliseconds=1)
+
+
+def _iso(text):
+    """What datetime.fromisoformat of older versions does not take is made what it takes."""
+    day, clock, zone = re.fullmatch(r"(.{10})(?:[Tt ](\d.*?))?( ?(?:[Zz]|UTC|GMT|[+-]\d\d(?::?\d\d)?))?",
+                                    text).groups()
+    clock, _, fraction = (clock or "00").replace(",", ".").partition(".")
+    clock = (clock + ":00:00")[:8] + "." + (fraction + "000000")[:6]
+    zone = re.sub(r"[^0-9+-]", "", zone or "") or "+0000"
+    return datetime.datetime.fromisoformat(f"{day}T{clock}{zone[:3]}:{zone[3:] or '00'}")
+
+
+def _float(column, text):
+    """A number as number_format says; with a point as JSON has it, too."""
+    group, decimal = {"1234,5": ("", ","), "1,234.5": (",", "."), "1.234,5": (".", ","),
+                      "1'234.5": ("'", "."), "1 234,5": (" ", ",")}.get(column.get("number_format"), ("", "."))
+    whole, _, rest = text.partition(decimal)
+    if group and re.fullmatch(rf"[+-]?\d+(?:{re.escape(group)}\d\d\d)*", whole) and group not in rest:
+        text = whole.replace(group, "") + ("." + rest if rest else "")
+    elif decimal == "," and "." not in text:
+        text = text.replace(",", ".")
+    return float(text)
+
+
+def _filled(column, text):
+    return column.get("missing", "") if not text or text in column.get("nulls", []) else text
 
 
 def _transformed(column, text):
@@ -501,24 +538,25 @@ def _transformed(column, text):
     if transform == "weekday":
         return (_ms_of(column, text) // 86400000 + 3) % 7  # 1970 began on a Thursday
     if transform == "bucket":
-        return sum(edge <= float(text) for edge in column["edges"])
+        return sum(edge <= _float(column, text) for edge in column["edges"])
     return None
 
 
 def _number_of(column, text):
-    text = text or column.get("missing", "")
+    text = _filled(column, text)
     if not text:
         return 0.0
     number = _transformed(column, text)
     if number is not None:
         return float(number)
+    value = _float(column, text)
     if column.get("transform") == "log1p":
-        return math.log1p(max(float(text), 0.0))
-    return float(text)
+        return math.log1p(max(value, 0.0))
+    return value
 
 
 def _id_of(column, text):
-    text = text or column.get("missing", "")
+    text = _filled(column, text)
     if not text:
         return ID_MISSING
     number = _transformed(column, text)
@@ -533,13 +571,13 @@ def _id_of(column, text):
 
 def _ids_of(column, cell):
     """Of a column of several values: equal ones once, of these the first values_max."""
-    cell = cell or column.get("missing", "")
+    cell = cell if isinstance(cell, list) and cell else _filled(column, cell)
     values = cell if isinstance(cell, list) else cell.split(column.get("separator", "|"))
     ids = []
     for value in filter(None, values):
         if len(ids) == column.get("values_max", 8):
             break
-        one = _id_of(dict(column, missing=""), value)
+        one = _id_of(dict(column, missing="", nulls=[]), value)
         if one not in ids:
             ids.append(one)
     return ids or [ID_MISSING]

@@ -435,7 +435,8 @@ static rt_status append_columns(ew_cells *cells, rt_batch *batch, rt_error *erro
     uint32_t place = 0;
     while (cells->places[place] != from)
         place++;
-    return refuse(cells, place, rt_columns_expected(cells->columns, bad), error);
+    return refuse(cells, place, rt_columns_expected(cells->columns, bad, cells->column_cells[from]),
+                  error);
 }
 
 rt_status ew_cells_append(ew_cells *cells, rt_batch *batch, rt_error *error)

@@ -136,11 +136,12 @@ void ew_event_destroy(ew_event *event)
 static size_t format_time(const rt_column *column, double now_s, char text[TIME_BYTES])
 {
     const int64_t ms = (int64_t)floor(now_s * 1000);
-    if (strncmp(column->time_format, "unix", 4) != 0)
+    const double unit = rt_date_unit_ms(column->time_format);
+    if (unit == 0)
         return rt_date_format(column->time_format, ms, text, TIME_BYTES);
-    if (strcmp(column->time_format, "unix") == 0)
+    if (unit == 1000)
         return (size_t)snprintf(text, TIME_BYTES, "%" PRId64 ".%03d", ms / 1000, (int)(ms % 1000));
-    return (size_t)snprintf(text, TIME_BYTES, "%" PRId64, ms);
+    return (size_t)snprintf(text, TIME_BYTES, "%.0f", (double)ms / unit);
 }
 
 void ew_event_date(ew_event *event, double now_s, ew_cells *cells)

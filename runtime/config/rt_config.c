@@ -449,6 +449,18 @@ rt_status rt_config_set(rt_config *config, const char *assignment, rt_error *err
     return status;
 }
 
+static rt_status complete(rt_config *config, rt_error *error)
+{
+    rt_table_config *const tables[] = {&config->stream.table, &config->stream.join.table};
+    const rt_format formats[] = {config->stream.format, config->stream.join.format};
+    for (size_t i = 0; i < RT_COUNT_OF(tables); i++) {
+        const bool finds_by_name = formats[i] == RT_FORMAT_JSON || tables[i]->has_header;
+        if (rt_config_complete_columns(tables[i], finds_by_name))
+            return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    }
+    return RT_OK;
+}
+
 static rt_status load_and_set(rt_config *config, const char *path, const char *const *sets,
                               uint32_t set_count, rt_error *error)
 {
@@ -460,7 +472,7 @@ static rt_status load_and_set(rt_config *config, const char *path, const char *c
         if (status)
             return status;
     }
-    return RT_OK;
+    return complete(config, error);
 }
 
 rt_status rt_config_open(const char *path, const char *const *sets, uint32_t set_count,

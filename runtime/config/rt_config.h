@@ -17,8 +17,11 @@
 #define RT_NAME_MAX 64
 #define RT_FILES_MAX 256
 #define RT_COLUMNS_MAX 512
-#define RT_CLASSES_MAX 1024    // of the one label of a sample
-#define RT_COLUMN_FROM_MAX 4   // columns that another one is made from
+#define RT_CLASSES_MAX 1024  // of the one label of a sample
+#define RT_COLUMN_FROM_MAX 4 // columns that another one is made from
+#define RT_COLUMN_NULLS_MAX 4
+#define RT_COLUMN_TIME_FORMAT "unix" // where nothing is said
+#define RT_COLUMN_NULL_SIZE 24
 #define RT_COLUMN_EDGES_MAX 32 // of buckets
 #define RT_MLP_LAYERS_MAX 8
 #define RT_SHARED_MAX 64                   // pairs of fields that share a table
@@ -52,6 +55,15 @@ typedef enum {
     RT_TRANSFORM_BUCKET   // how many edges are at most the number
 } rt_transform;
 typedef enum { RT_ID_HASH, RT_ID_NUMBER } rt_id_kind;
+// How numbers are written, by what is before the decimals and between the thousands.
+typedef enum {
+    RT_NUMBER_PLAIN,
+    RT_NUMBER_COMMA,        // 1234,5
+    RT_NUMBER_COMMA_GROUPS, // 1,234.5
+    RT_NUMBER_POINT_GROUPS, // 1.234,5
+    RT_NUMBER_QUOTE_GROUPS, // 1'234.5
+    RT_NUMBER_SPACE_GROUPS, // 1 234,5
+} rt_number_format;
 typedef enum { RT_QUOTES_AUTO, RT_QUOTES_RFC4180, RT_QUOTES_NONE } rt_quotes;
 
 typedef struct {
@@ -67,6 +79,9 @@ typedef struct {
     uint32_t values_max;    // multi: further values of a cell are dropped
     char path[RT_NAME_MAX]; // JSON: names and numbers from the root, by dots; "": name
     char time_format[RT_NAME_MAX];
+    rt_number_format number_format;
+    uint32_t null_count; // texts that are as an empty cell
+    char nulls[RT_COLUMN_NULLS_MAX][RT_COLUMN_NULL_SIZE];
     char missing[RT_NAME_MAX]; // stands for an empty cell; "": nothing does
     uint32_t from_count;       // 0: the column has a cell; 1: it has that of another one; more: a
     char from[RT_COLUMN_FROM_MAX][RT_NAME_MAX]; // cross of columns that stand before it

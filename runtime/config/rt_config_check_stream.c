@@ -124,12 +124,6 @@ static bool is_dated(rt_transform transform)
     return transform == RT_TRANSFORM_HOUR || transform == RT_TRANSFORM_WEEKDAY;
 }
 
-static bool is_time_format(const char *format)
-{
-    return strcmp(format, "unix") == 0 || strcmp(format, "unix_ms") == 0 ||
-           rt_date_pattern_is_good(format);
-}
-
 // A name for the place of a column in messages: "stream.table.columns[3]".
 #define AT "%s[%u]"
 
@@ -259,10 +253,10 @@ static rt_status check_place(const rt_table_config *table, const char *list, boo
         return rt_fail(error, RT_CONFIG,
                        AT ".path: is needed, or a name: members of objects have one", list, index);
     if ((column->kind == RT_COLUMN_TIME || is_dated(column->transform)) &&
-        !is_time_format(column->time_format))
+        !rt_date_format_is_good(column->time_format))
         return rt_fail(error, RT_CONFIG,
-                       AT ".time_format: %s is none, expected \"unix\", \"unix_ms\" or a pattern "
-                          "with %%Y or %%y, %%m and %%d, and %%H %%M %%S",
+                       AT ".time_format: %s is none, expected \"unix\", \"unix_ms\", \"iso\" or a "
+                          "pattern with %%Y or %%y, %%m or %%b, %%d, and %%H %%M %%S %%f, %%z",
                        list, index, rt_config_show_text(column->time_format, shown));
     for (uint32_t i = 0; i < index; i++) {
         if (column->name[0] && strcmp(column->name, table->columns[i].name) == 0)

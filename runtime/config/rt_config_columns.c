@@ -35,6 +35,16 @@ static const rt_config_choice id_kinds[] = {
     {0},
 };
 
+static const rt_config_choice number_formats[] = {
+    {"1234.5", RT_NUMBER_PLAIN, "a point before the decimals"},
+    {"1234,5", RT_NUMBER_COMMA, "a comma"},
+    {"1,234.5", RT_NUMBER_COMMA_GROUPS, "a point, and commas between thousands"},
+    {"1.234,5", RT_NUMBER_POINT_GROUPS, "a comma, and points between thousands"},
+    {"1'234.5", RT_NUMBER_QUOTE_GROUPS, "a point, and apostrophes between thousands"},
+    {"1 234,5", RT_NUMBER_SPACE_GROUPS, "a comma, and spaces between thousands"},
+    {0},
+};
+
 #define MEMBER(path_, type_, default_, help_, member)                              \
     .path = path_, .type = type_, .fallback = default_, .unit = "", .help = help_, \
     .offset = offsetof(rt_column, member)
@@ -116,6 +126,43 @@ static const rt_config_list column_edges = {
     .write_member = write_edges,
 };
 
+static rt_status read_null(void *element, const cJSON *value, const char *path, rt_error *error)
+{
+    static const rt_config_key null = {.type = RT_KEY_TEXT, .min = 1, .size = RT_COLUMN_NULL_SIZE};
+    return rt_config_value_read(&null, element, value, path, error);
+}
+
+static rt_status take_nulls(void *element, const void *elements, uint32_t count, const char *path,
+                            rt_error *error)
+{
+    rt_column *column = element;
+    (void)path, (void)error;
+    memset(column->nulls, 0, sizeof column->nulls);
+    memcpy(column->nulls, elements, count * sizeof *column->nulls);
+    column->null_count = count;
+    return RT_OK;
+}
+
+static void write_nulls(const void *element, rt_json *json, const char *name)
+{
+    const rt_column *column = element;
+    rt_json_begin_array(json, name);
+    for (uint32_t i = 0; i < column->null_count; i++)
+        rt_json_string(json, NULL, column->nulls[i]);
+    rt_json_end_array(json);
+}
+
+_Static_assert(RT_COLUMN_NULLS_MAX == 4, "the text below says so");
+static const rt_config_list column_nulls = {
+    .expected = "a text, or a list of at most 4",
+    .count_max = RT_COLUMN_NULLS_MAX,
+    .element_size = RT_COLUMN_NULL_SIZE,
+    .element = read_null,
+    .take_member = take_nulls,
+    .write_member = write_nulls,
+    .takes_text = true,
+};
+
 static const rt_config_key column_members[] = {
     {MEMBER("name", RT_KEY_TEXT, "\"\"", "For messages and metrics; no two the same.", name),
      .size = RT_NAME_MAX},
@@ -160,10 +207,19 @@ static const rt_config_key column_members[] = {
     {MEMBER("edges", RT_KEY_LIST, "[]", "For `transform` bucket.", edges), .list = &column_edges,
      .is_brief = true},
     {MEMBER("time_format", RT_KEY_TEXT, "\"unix\"",
-            "`unix` (seconds), `unix_ms`, or a pattern of `%Y %y %m %d %H %M %S` and other "
-            "characters as they are (time, hour, weekday).",
+            "`unix` (seconds since 1970), `unix_ms`, `unix_us`, `unix_ns`; `iso` "
+            "(`2026-10-01T18:00:00.5+02:00`, or less of it); or a pattern of `%Y %y %m %b %d %H %I "
+            "%p %M %S %f %z %a` and other characters as they are (time, hour, weekday).",
             time_format),
      .size = RT_NAME_MAX, .is_brief = true},
+    {MEMBER("number_format", RT_KEY_CHOICE, "\"1234.5\"", "How numbers are written.",
+            number_format),
+     .choices = number_formats, .is_brief = true},
+    {MEMBER("nulls", RT_KEY_LIST, "[]",
+            "Texts that mean an empty cell: `NULL`, `NA`, `\\N`, `-`; a text, or a list of at most "
+            "4.",
+            nulls),
+     .list = &column_nulls, .is_brief = true},
     {MEMBER("missing", RT_KEY_TEXT, "\"\"",
             "What an empty or missing cell stands for; empty: dense 0, an id of its own.", missing),
      .size = RT_NAME_MAX, .is_brief = true},
@@ -186,6 +242,10 @@ static bool is_default(const rt_config_key *key, const rt_column *column, const 
         return column->from_count == 0;
     if (key->list == &column_edges)
         return column->edge_count == 0;
+    if (key->list == &column_nulls)
+        return column->null_count == 0;
+    if (key->type == RT_KEY_CHOICE)
+        return memcmp(at, other, sizeof(int)) == 0;
     if (key->type == RT_KEY_DOUBLE)
         return memcmp(at, other, sizeof(double)) == 0;
     if (key->type == RT_KEY_U32)
@@ -262,6 +322,73 @@ const rt_config_list rt_config_join_columns = {
     .take = take_join_columns,
     .write = write_join_columns,
 };
+
+// ---- what a list leaves out ------------------------------------------------------------------
+
+static rt_column *find_named(rt_table_config *table, uint32_t before, const char *name)
+{
+    for (uint32_t i = 0; i < before; i++)
+        if (strcmp(table->columns[i].name, name) == 0)
+            return &table->columns[i];
+    return NULL;
+}
+
+// A cell that is taken once more is written as it is written there, where nothing else is said.
+static void take_notation(const rt_column *from, rt_column *column)
+{
+    if (strcmp(column->time_format, RT_COLUMN_TIME_FORMAT) == 0)
+        memcpy(column->time_format, from->time_format, sizeof column->time_format);
+    if (column->number_format == RT_NUMBER_PLAIN)
+        column->number_format = from->number_format;
+    if (column->null_count > 0)
+        return;
+    column->null_count = from->null_count;
+    memcpy(column->nulls, from->nulls, sizeof column->nulls);
+}
+
+// A cell that only others are made from is an ignored column, which need not be listed.
+static rt_status insert_ignored(rt_table_config *table, uint32_t at, const char *name)
+{
+    rt_column ignored = {0}, *columns;
+    rt_status status = rt_config_value_defaults(column_members, &ignored);
+    if (status)
+        return status;
+    snprintf(ignored.name, sizeof ignored.name, "%s", name);
+    ignored.kind = RT_COLUMN_IGNORE;
+    columns = rt_alloc(table->column_count + 1u, sizeof *columns);
+    if (!columns)
+        return RT_NO_MEMORY;
+    memcpy(columns, table->columns, at * sizeof *columns);
+    columns[at] = ignored;
+    memcpy(columns + at + 1, table->columns + at, (table->column_count - at) * sizeof *columns);
+    rt_free(table->columns);
+    table->columns = columns;
+    table->column_count++;
+    return RT_OK;
+}
+
+rt_status rt_config_complete_columns(rt_table_config *table, bool finds_by_name)
+{
+    for (uint32_t i = 0; i < table->column_count; i++) {
+        for (uint32_t k = 0; k < table->columns[i].from_count && finds_by_name; k++) {
+            char name[RT_NAME_MAX];
+            memcpy(name, table->columns[i].from[k], sizeof name);
+            if (find_named(table, table->column_count, name) ||
+                table->column_count == RT_COLUMNS_MAX)
+                continue;
+            rt_status status = insert_ignored(table, i, name);
+            if (status)
+                return status;
+            i++;
+        }
+        rt_column *column = &table->columns[i];
+        const rt_column *from =
+            column->from_count == 1 ? find_named(table, i, column->from[0]) : NULL;
+        if (from)
+            take_notation(from, column);
+    }
+    return RT_OK;
+}
 
 // ---- stream.libsvm.fields --------------------------------------------------------------------
 

@@ -206,4 +206,9 @@ const char *rt_config_bounds(const rt_config_key *key, char *text, size_t size);
 // (cJSON_Delete). RT_CONFIG: error names line and column. RT_NO_MEMORY.
 rt_status rt_config_parse(const char *text, size_t size, cJSON **tree_p, rt_error *error);
 
+// What a list of columns leaves out, once all of it is read: a column that is made `from` another
+// one's cell reads it as that one does; finds_by_name: cells have names, so that one which no
+// column is named after is an ignored column before it. RT_NO_MEMORY.
+rt_status rt_config_complete_columns(rt_table_config *table, bool finds_by_name);
+
 #endif

@@ -38,6 +38,65 @@ bool rt_columns_number(rt_cell number, double *value_p)
     return end == number.text + number.length && isfinite(*value_p);
 }
 
+#define NUMBER_BYTES_MAX 64u
+
+// By number_format: what is before the decimals, and between thousands.
+static const struct {
+    char decimal, group;
+} number_marks[] = {
+    [RT_NUMBER_PLAIN] = {'.', 0},           [RT_NUMBER_COMMA] = {',', 0},
+    [RT_NUMBER_COMMA_GROUPS] = {'.', ','},  [RT_NUMBER_POINT_GROUPS] = {',', '.'},
+    [RT_NUMBER_QUOTE_GROUPS] = {'.', '\''}, [RT_NUMBER_SPACE_GROUPS] = {',', ' '},
+};
+
+// A group has three digits, and nothing groups behind the decimals.
+static bool is_group(rt_cell number, size_t at)
+{
+    size_t digits = 0;
+    while (at + 1 + digits < number.length && number.text[at + 1 + digits] >= '0' &&
+           number.text[at + 1 + digits] <= '9')
+        digits++;
+    return digits == 3 && at > 0 && number.text[at - 1] >= '0' && number.text[at - 1] <= '9';
+}
+
+// The number as programs write it. False: it is written otherwise.
+static bool make_plain(rt_number_format format, rt_cell number, char plain[NUMBER_BYTES_MAX + 1],
+                       size_t *count_p)
+{
+    const char decimal = number_marks[format].decimal, group = number_marks[format].group;
+    bool is_behind = false;
+    size_t count = 0;
+    for (size_t i = 0; i < number.length; i++) {
+        const char c = number.text[i];
+        if (c == group && (is_behind || !is_group(number, i)))
+            return false;
+        if (c == group)
+            continue;
+        if (count == NUMBER_BYTES_MAX || (c == '.' && decimal != '.'))
+            return false;
+        is_behind = is_behind || c == decimal;
+        plain[count++] = c == decimal ? '.' : c;
+    }
+    plain[count] = '\0';
+    *count_p = count;
+    return true;
+}
+
+// Numbers of JSON have a point, whatever a file of the same columns writes.
+bool rt_columns_number_as(rt_number_format format, rt_cell number, double *value_p)
+{
+    char plain[NUMBER_BYTES_MAX + 1];
+    size_t count;
+    if (format == RT_NUMBER_PLAIN || !make_plain(format, number, plain, &count))
+        return rt_columns_number(number, value_p);
+    return rt_columns_number((rt_cell){plain, count}, value_p);
+}
+
+static bool parse_number(const rt_columns_one *one, rt_cell number, double *value_p)
+{
+    return rt_columns_number_as(one->column.number_format, number, value_p);
+}
+
 // Decimal, or hexadecimal after 0x.
 static bool parse_id_number(rt_cell number, uint64_t *id_p)
 {
@@ -67,15 +126,14 @@ static bool parse_id_number(rt_cell number, uint64_t *id_p)
 static bool parse_time(const rt_columns_one *one, rt_cell value, int64_t *ms_p)
 {
     const char *format = one->column.time_format;
+    const double unit = rt_date_unit_ms(format);
     double number;
-    if (strncmp(format, "unix", 4) != 0)
+    if (unit == 0)
         return rt_date_parse(format, value.text, value.length, ms_p);
-    if (!rt_columns_number(value, &number))
+    if (!parse_number(one, value, &number))
         return false;
     *ms_p = 0;
-    if (strcmp(format, "unix") == 0)
-        number *= 1000;
-    number = floor(number);
+    number = floor(number * unit);
     if (!(fabs(number) <= TIME_MS_MAX))
         return false;
     *ms_p = (int64_t)number;
@@ -94,7 +152,7 @@ static bool transform(const rt_columns_one *one, rt_cell value, uint32_t *result
             one->column.transform == RT_TRANSFORM_HOUR ? rt_date_hour(ms) : rt_date_weekday(ms);
         return true;
     }
-    if (!rt_columns_number(value, &number))
+    if (!parse_number(one, value, &number))
         return false;
     uint32_t bucket = 0;
     while (bucket < one->column.edge_count && one->column.edges[bucket] <= number)
@@ -103,9 +161,18 @@ static bool transform(const rt_columns_one *one, rt_cell value, uint32_t *result
     return true;
 }
 
+static bool is_null(const rt_columns_one *one, rt_cell value)
+{
+    for (uint32_t i = 0; i < one->column.null_count; i++)
+        if (strlen(one->column.nulls[i]) == value.length &&
+            memcmp(one->column.nulls[i], value.text, value.length) == 0)
+            return true;
+    return value.length == 0;
+}
+
 static rt_cell filled(const rt_columns_one *one, rt_cell value)
 {
-    return value.length > 0 ? value : one->missing;
+    return is_null(one, value) ? one->missing : value;
 }
 
 // ---- columns ---------------------------------------------------------------------------------
@@ -181,7 +248,7 @@ static bool parse_ignored(rt_columns *columns, uint32_t index, rt_cell value)
 static bool parse_class(const rt_columns_one *one, rt_cell value, float *label_p)
 {
     double number;
-    if (!rt_columns_number(value, &number))
+    if (!parse_number(one, value, &number))
         return false;
     *label_p = (float)number;
     return number >= 0 && number < one->column.classes && number == floor(number);
@@ -204,7 +271,7 @@ static bool parse_label(const rt_columns *columns, const rt_columns_one *one, rt
         *label_p = value.length == strlen(wanted) && memcmp(value.text, wanted, value.length) == 0;
         return true;
     }
-    if (!rt_columns_number(value, &number))
+    if (!parse_number(one, value, &number))
         return false;
     *label_p = one->column.label_rule == RT_LABEL_AT_LEAST ? number >= one->label_number
                                                            : number == one->label_number;
@@ -224,7 +291,7 @@ static bool parse_dense(const rt_columns_one *one, rt_cell value, double *dense_
         if (value.length > 0 && !transform(one, value, &result))
             return false;
         number = result;
-    } else if (value.length > 0 && !rt_columns_number(value, &number)) {
+    } else if (value.length > 0 && !parse_number(one, value, &number)) {
         return false;
     }
     if (one->column.transform == RT_TRANSFORM_LOG1P)
@@ -266,7 +333,7 @@ static bool parse_weight(const rt_columns_one *one, rt_cell value, rt_line_sampl
 {
     double number = 1;
     value = filled(one, value);
-    if (value.length > 0 && !rt_columns_number(value, &number))
+    if (value.length > 0 && !parse_number(one, value, &number))
         return false;
     sample->weight = (float)number;
     return number >= 0 && number <= WEIGHT_MAX;
@@ -329,7 +396,22 @@ bool rt_columns_take_all(rt_columns *columns, const rt_cell *cells, rt_line_samp
     return true;
 }
 
-const char *rt_columns_expected(const rt_columns *columns, uint32_t index)
+// Whether another number_format would take it; or it says that nothing is there.
+static const char *expected_number(const rt_columns_one *one, rt_cell cell)
+{
+    static const char *const nulls[] = {"NULL", "null", "None", "NA", "N/A", "\\N", "-", "?"};
+    double number;
+    for (size_t i = 0; i < RT_COUNT_OF(nulls); i++)
+        if (strlen(nulls[i]) == cell.length && memcmp(nulls[i], cell.text, cell.length) == 0)
+            return "a finite number or nothing (`nulls` names texts that mean nothing)";
+    const bool is_read = rt_columns_number_as(one->column.number_format, cell, &number);
+    for (int format = RT_NUMBER_PLAIN; !is_read && format <= RT_NUMBER_SPACE_GROUPS; format++)
+        if (rt_columns_number_as((rt_number_format)format, cell, &number))
+            return "a finite number or nothing (number_format says how numbers are written)";
+    return "a finite number or nothing";
+}
+
+const char *rt_columns_expected(const rt_columns *columns, uint32_t index, rt_cell cell)
 {
     const rt_columns_one *one = &columns->items[index];
     if (one->is_dated || one->column.kind == RT_COLUMN_TIME)
@@ -340,9 +422,11 @@ const char *rt_columns_expected(const rt_columns *columns, uint32_t index)
             return "a class: a whole number from 0 below `classes`";
         if (columns->schema.label_count > 1)
             return "a number or nothing"; // others take any text
+        if (one->is_label_one && cell.length > 0)
+            return "a number, or with `value` the text that is label 1";
         return one->is_label_number ? "a number" : "a value";
     case RT_COLUMN_DENSE:
-        return "a finite number or nothing";
+        return expected_number(one, cell);
     case RT_COLUMN_WEIGHT:
         return "a number from 0 to 1e6, or nothing";
     case RT_COLUMN_ID:
@@ -434,8 +518,8 @@ static rt_status prepare(rt_columns *columns, const char *list, uint32_t index, 
     one->is_dated =
         asked->transform == RT_TRANSFORM_HOUR || asked->transform == RT_TRANSFORM_WEEKDAY;
     one->missing = (rt_cell){one->column.missing, strlen(one->column.missing)};
-    one->is_plain =
-        asked->transform == RT_TRANSFORM_NONE && asked->from_count == 0 && one->missing.length == 0;
+    one->is_plain = asked->transform == RT_TRANSFORM_NONE && asked->from_count == 0 &&
+                    one->missing.length == 0 && asked->null_count == 0;
     one->kind = asked->kind;
     one->id_is_number = asked->id == RT_ID_NUMBER;
     rt_status status = check_column(columns, list, index, error);

@@ -99,7 +99,8 @@ bool rt_columns_take(rt_columns *columns, uint32_t index, rt_cell cell, rt_line_
 bool rt_columns_take_all(rt_columns *columns, const rt_cell *cells, rt_line_sample *sample,
                          uint32_t *bad_p);
 
-const char *rt_columns_expected(const rt_columns *columns, uint32_t index);
+// cell: what was found.
+const char *rt_columns_expected(const rt_columns *columns, uint32_t index, rt_cell cell);
 
 rt_cell_use rt_columns_use(const rt_columns *columns, uint32_t index);
 
@@ -112,5 +113,6 @@ bool rt_columns_reads(const rt_columns *columns, uint32_t index);
 
 // [sign] digits [. digits] [e [sign] digits], correctly rounded, finite.
 bool rt_columns_number(rt_cell number, double *value_p);
+bool rt_columns_number_as(rt_number_format format, rt_cell number, double *value_p);
 
 #endif

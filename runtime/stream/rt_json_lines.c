@@ -204,8 +204,9 @@ static bool take_object(parser *p, const cJSON *root, rt_line_sample *sample,
     const rt_cell *cell = &p->cells[bad];
     if (one->column.from_count)
         cell = &p->cells[one->from[0]];
-    return rt_line_reject_cell(problem, bad, path_of(one), rt_columns_expected(p->columns, bad),
-                               cell->text, cell->length);
+    return rt_line_reject_cell(problem, bad, path_of(one),
+                               rt_columns_expected(p->columns, bad, *cell), cell->text,
+                               cell->length);
 }
 
 // The object of a line; NULL: it is none, problem says why.

@@ -115,15 +115,17 @@ static __attribute__((noinline)) bool reject(rt_table *table, const rt_line *lin
                                              uint32_t column, rt_cell value,
                                              rt_line_problem *problem)
 {
-    char shown_cell[64];
-    size_t shown = value.length < sizeof shown_cell ? value.length : sizeof shown_cell;
+    char shown_cell[64 + 1] = {0};
+    size_t shown = rt_min_u64(value.length, sizeof shown_cell - 1);
     memcpy(shown_cell, value.text, shown); // counting reuses the storage of unquoted cells
     const uint32_t count = count_cells(table, line);
     const bool is_bare = table->bare_count > 0 && count == table->bare_count;
     if (count != cells_expected(table) && !is_bare)
         return reject_count(table, count, problem);
-    return rt_line_reject_cell(problem, number, name_of(table, column),
-                               rt_columns_expected(table->columns, column), shown_cell, shown);
+    return rt_line_reject_cell(
+        problem, number, name_of(table, column),
+        rt_columns_expected(table->columns, column, (rt_cell){shown_cell, shown}), shown_cell,
+        shown);
 }
 
 static bool reject_quote(cell_state state, uint32_t number, const char *name,

@@ -216,7 +216,8 @@ static void test_lines_of_json_that_are_none(void **state)
          "m: expected an array of strings and numbers, found an array"},
         {"{\"y\": 1, \"u\": 12345678901234567890}", "u: an integer beyond 2^53 is not exact"},
         {"{\"y\": 1, \"u\": \"a\\u0000b\"}", "found an error at byte 17"},
-        {"{\"y\": \"yes\"}", "column 1 (y): expected a number, found \"yes\""},
+        {"{\"y\": \"yes\"}",
+         "column 1 (y): expected a number, or with `value` the text that is label 1, found \"yes\""},
         {"{\"u\": \"a\"}", "column 1 (y): expected a number, found \"\""},
         {"{\"y\": 1, \"d\": \"2024-02-30\"}",
          "(d): expected a time as time_format says, found \"2024-02-30\""},
@@ -520,7 +521,7 @@ static void test_dates_that_are_none(void **state)
 {
     (void)state;
     static const char *const bad[] = {"1999-02-29", "2000-13-01",  "2000-00-01", "2000-04-31",
-                                      "2000-1-01",  "2000-01-01 ", "2000-01-0",  "",
+                                      "2000-001-1", "2000-01-01 ", "2000-01-0",  "",
                                       "0000-01-01", "2000/01/01"};
     int64_t ms;
     for (size_t i = 0; i < RT_COUNT_OF(bad); i++)
@@ -529,13 +530,68 @@ static void test_dates_that_are_none(void **state)
     assert_int_equal(ms, INT64_C(1413849600000));
     static const char *const patterns[] = {"%Y-%m", "%Y%m%d%M", "%Y%m%d%d", "%q", "%Y%m%d%"};
     for (size_t i = 0; i < RT_COUNT_OF(patterns); i++)
-        assert_false(rt_date_pattern_is_good(patterns[i]));
+        assert_false(rt_date_format_is_good(patterns[i]));
 }
 
-TEST_MAIN(TEST(test_delimited_as_python_reads_it), TEST(test_json_as_python_reads_it),
-          TEST(test_libsvm_as_python_reads_it), TEST(test_lines_of_json_that_are_none),
-          TEST(test_lines_of_libsvm_that_are_none), TEST(test_columns_that_cannot_be),
-          TEST(test_classes), TEST(test_classes_that_cannot_be), TEST(test_several_labels),
-          TEST(test_lines_without_labels), TEST(test_no_negatives_of_several_labels),
-          TEST(test_every_day_of_the_calendar), TEST(test_dates_as_text),
-          TEST(test_dates_that_are_none))
+static void test_times_as_programs_write_them(void **state)
+{
+    (void)state;
+    const int64_t at = INT64_C(1790877600567); // 2026-10-01 18:00:00.567 UTC
+    static const struct {
+        const char *format, *text;
+        int64_t less; // than that time
+    } cases[] = {
+        {"iso", "2026-10-01T18:00:00.567Z", 0},
+        {"iso", "2026-10-01T20:00:00.567+02:00", 0},
+        {"iso", "2026-10-01 12:30:00,567123 -0530", 0},
+        {"iso", "2026-10-01t18:00:00z", 567},
+        {"iso", "2026-10-01 18:00", 567},
+        {"iso", "2026-10-01", 18 * 3600000 + 567},
+        {"%Y-%m-%dT%H:%M:%S.%f%z", "2026-10-01T19:00:00.567+01", 0},
+        {"%d.%m.%Y %H:%M", "1.10.2026 18:00", 567},
+        {"%m/%d/%Y %I:%M:%S %p", "10/1/2026 6:00:00 PM", 567},
+        {"%m/%d/%Y %I:%M %p", "10/01/2026 12:00 am", 18 * 3600000 + 567},
+        {"%d/%b/%Y:%H:%M:%S %z", "01/Oct/2026:11:00:00 -0700", 567},
+        {"%a, %d %b %Y %H:%M:%S %z", "Thu, 01 October 2026 18:00:00 GMT", 567},
+    };
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
+        int64_t ms = 0;
+        char again[80];
+        assert_true(rt_date_format_is_good(cases[i].format));
+        if (!rt_date_parse(cases[i].format, cases[i].text, strlen(cases[i].text), &ms))
+            fail_msg("%s as %s", cases[i].text, cases[i].format);
+        assert_int_equal(ms, at - cases[i].less);
+        const size_t length = rt_date_format(cases[i].format, ms, again, sizeof again);
+        assert_true(rt_date_parse(cases[i].format, again, length, &ms));
+        assert_int_equal(ms, at - cases[i].less); // what is written is read as the same
+    }
+    static const char *const bad[][2] = {{"iso", "2026-10-01T18:00:00.Z"},
+                                         {"iso", "2026-10-01T"},
+                                         {"iso", "2026-10-01T18:00:00+2"},
+                                         {"iso", "2026-10-01T18:00:00+02:"},
+                                         {"iso", "2026-10-01T18:00:00 CEST"},
+                                         {"iso", "2026-10-01T24:00:00Z"},
+                                         {"%m/%d/%Y %I %p", "10/1/2026 13 PM"},
+                                         {"%m/%d/%Y %I %p", "10/1/2026 0 AM"},
+                                         {"%Y%m%d", "2026101"},
+                                         {"%d %b %Y", "1 Okt 2026"}};
+    for (size_t i = 0; i < RT_COUNT_OF(bad); i++) {
+        int64_t ms;
+        if (rt_date_parse(bad[i][0], bad[i][1], strlen(bad[i][1]), &ms))
+            fail_msg("%s as %s", bad[i][1], bad[i][0]);
+    }
+    assert_true(rt_date_unit_ms("unix") == 1000 && rt_date_unit_ms("unix_ns") == 1e-6);
+    assert_true(rt_date_unit_ms("iso") == 0);
+    static const char *const patterns[] = {"%Y-%m-%d %I", "%Y-%m-%d %H %p", "%Y-%m-%d %f",
+                                           "%Y-%b-%m-%d"};
+    for (size_t i = 0; i < RT_COUNT_OF(patterns); i++)
+        assert_false(rt_date_format_is_good(patterns[i]));
+}
+
+TEST_MAIN(TEST(test_times_as_programs_write_them), TEST(test_delimited_as_python_reads_it),
+          TEST(test_json_as_python_reads_it), TEST(test_libsvm_as_python_reads_it),
+          TEST(test_lines_of_json_that_are_none), TEST(test_lines_of_libsvm_that_are_none),
+          TEST(test_columns_that_cannot_be), TEST(test_classes), TEST(test_classes_that_cannot_be),
+          TEST(test_several_labels), TEST(test_lines_without_labels),
+          TEST(test_no_negatives_of_several_labels), TEST(test_every_day_of_the_calendar),
+          TEST(test_dates_as_text), TEST(test_dates_that_are_none))

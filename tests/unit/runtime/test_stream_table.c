@@ -304,14 +304,16 @@ static void malformed_lines_say_why(void **state)
         {"", "expected 3 cells, found 1"},
         {"x,2", "expected 3 cells, found 2"}, // the count explains more than the cell
         {"1,\"2\",\"3\",\"a,b\"", "expected 3 cells, found 4"},
-        {"x,2,3", "column 1 (y): expected a number, found \"x\""},
+        {"x,2,3",
+         "column 1 (y): expected a number, or with `value` the text that is label 1, found \"x\""},
         {"1,inf,3", "column 2 (x): expected a finite number or nothing, found \"inf\""},
         {"1,NaN,3", "column 2 (x): expected a finite number or nothing, found \"NaN\""},
         {"1,1e999,3", "column 2 (x): expected a finite number or nothing, found \"1e999\""},
         {"1,1e39,3", "column 2 (x): expected a finite number or nothing, found \"1e39\""},
         {"1,0x10,3", "column 2 (x): expected a finite number or nothing, found \"0x10\""},
         {"1, 2,3", "column 2 (x): expected a finite number or nothing, found \" 2\""},
-        {"1,-,3", "column 2 (x): expected a finite number or nothing, found \"-\""},
+        {"1,-,3", "column 2 (x): expected a finite number or nothing (`nulls` names texts "
+                  "that mean nothing), found \"-\""},
         {"1,.,3", "column 2 (x): expected a finite number or nothing, found \".\""},
         {"1,1.2.3,3", "column 2 (x): expected a finite number or nothing, found \"1.2.3\""},
         {"1,1e,3", "column 2 (x): expected a finite number or nothing, found \"1e\""},
@@ -377,6 +379,64 @@ static void columns_that_make_no_sense(void **state)
     expect_config_error(columns, 2, "columns[0] (y): rule \"at_least\"");
 }
 
-TEST_MAIN(TEST(columns_by_hand), TEST(quoted_cells), TEST(labels_by_rule),
+static void numbers_as_countries_write_them(void **state)
+{
+    (void)state;
+    static const struct {
+        rt_number_format format;
+        const char *cell;
+        double number; // NAN: it is none
+    } cases[] = {
+        {RT_NUMBER_COMMA, "12,75", 12.75},
+        {RT_NUMBER_COMMA, "-0,5", -0.5},
+        {RT_NUMBER_COMMA, "12.75", 12.75}, // of a question in JSON
+        {RT_NUMBER_COMMA, "1,2,3", NAN},
+        {RT_NUMBER_COMMA, "1.234,5", NAN},
+        {RT_NUMBER_COMMA_GROUPS, "1,234,567.5", 1234567.5},
+        {RT_NUMBER_COMMA_GROUPS, "999", 999},
+        {RT_NUMBER_COMMA_GROUPS, "12,34", NAN},
+        {RT_NUMBER_COMMA_GROUPS, ",123", NAN},
+        {RT_NUMBER_COMMA_GROUPS, "1.234,567", NAN},
+        {RT_NUMBER_POINT_GROUPS, "1.234,5", 1234.5},
+        {RT_NUMBER_POINT_GROUPS, "1.234.567", 1234567},
+        {RT_NUMBER_QUOTE_GROUPS, "1'234.5", 1234.5},
+        {RT_NUMBER_SPACE_GROUPS, "-1 234,5", -1234.5},
+        {RT_NUMBER_SPACE_GROUPS, "1 23", NAN},
+        {RT_NUMBER_PLAIN, "1,5", NAN},
+    };
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
+        char text[32] = {0};
+        double number;
+        memcpy(text, cases[i].cell, strlen(cases[i].cell));
+        const rt_cell cell = {text, strlen(text)};
+        const bool is_one = rt_columns_number_as(cases[i].format, cell, &number);
+        if (is_one == isnan(cases[i].number) || (is_one && number != cases[i].number))
+            fail_msg("%s: %d %g", text, is_one, number);
+    }
+}
+
+static void texts_that_mean_nothing(void **state)
+{
+    (void)state;
+    fixture f;
+    rt_column columns[] = {
+        {.name = "y", .kind = RT_COLUMN_LABEL, .label_value = "yes"},
+        {.name = "x", .kind = RT_COLUMN_DENSE, .null_count = 2, .nulls = {"NULL", "\\N"}},
+        {.name = "u", .kind = RT_COLUMN_CATEGORICAL, .null_count = 1, .nulls = {"-"}},
+        {.name = "z", .kind = RT_COLUMN_DENSE, .null_count = 1, .nulls = {"?"}, .missing = "7"},
+    };
+    setup(&f, ',', columns, 4);
+    assert_true(parse(&f, "yes,NULL,-,?"));
+    assert_true(f.sample.label == 1 && f.dense[0] == 0 && f.dense[1] == 7);
+    expect_keys(&f, &(uint64_t){MISSING}, 1);
+    assert_true(parse(&f, "no,\\N,--,"));
+    assert_true(f.sample.label == 0 && f.dense[0] == 0 && f.dense[1] == 7);
+    expect_keys(&f, &(uint64_t){hash("--")}, 1);
+    assert_false(parse(&f, "no,NULLS,-,"));
+    teardown(&f);
+}
+
+TEST_MAIN(TEST(numbers_as_countries_write_them), TEST(texts_that_mean_nothing),
+          TEST(columns_by_hand), TEST(quoted_cells), TEST(labels_by_rule),
           TEST(numbers_agree_with_strtod), TEST(numbers_as_ids), TEST(malformed_lines_say_why),
           TEST(columns_that_make_no_sense))
