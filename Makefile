@@ -28,7 +28,7 @@ WARNINGS := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wco
 DEBUG := -g1
 OPTIMIZE := $(if $(filter fuzzer,$(SANITIZER)),-O1,-O2)
 CFLAGS := -std=gnu11 $(DEBUG) $(OPTIMIZE) -ffp-contract=off -fno-math-errno
-LDLIBS := -lmicrohttpd -lzmq -lcjson -lxxhash -lzstd -lpthread -ldl -lm
+LDLIBS := -lmicrohttpd -lzmq -lcjson -lxxhash -lzstd -lz -llzma -lbz2 -lpthread -ldl -lm
 CXXFLAGS := -std=c++17 $(DEBUG) -O2 -ffp-contract=off -fno-math-errno -fno-exceptions -fno-rtti -fPIC \
   -fvisibility=hidden -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion \
   -Wno-missing-field-initializers -Werror

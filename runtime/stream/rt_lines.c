@@ -6,30 +6,31 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zstd.h>
 
 #include "runtime/rt_log.h"
+#include "runtime/stream/rt_file_kind.h"
 
 // Small enough that unpacked text is parsed while it is still in the cache.
 #define BLOCK_BYTES ((size_t)256 << 10)
 #define TEXT_BYTES (RT_LINE_MAX + 2 * BLOCK_BYTES)
-#define MAGIC_BYTES 4
-
-typedef enum { PACKING_UNKNOWN, PACKING_PLAIN, PACKING_ZSTD } packing;
+#define WIDE_BYTES (BLOCK_BYTES / 2) // of UTF-16, which may become half as much again
 
 struct rt_lines {
     int descriptor;
     const char *name;
     uint32_t file;
     rt_source_watch watch;
-    packing packing;
-    bool waits;           // no regular file: bytes may be long in coming
-    bool is_file_end;     // no more bytes will come from this file
-    bool is_skipping;     // inside a line that is too long
-    bool is_inside;       // the line given out last had no end
-    bool has_more_text;   // the decoder filled all the room it had: it may hold more
-    bool is_inside_frame; // the decoder awaits bytes of an unfinished frame
-    ZSTD_DCtx *decoder;
+    bool has_packing; // packing is known
+    rt_packing packing;
+    bool has_wide; // wide is known
+    rt_wide wide;
+    bool waits;       // no regular file: bytes may be long in coming
+    bool is_file_end; // no more bytes will come from this file
+    bool is_skipping; // inside a line that is too long
+    bool is_inside;   // the line given out last had no end
+    rt_unpack *unpack;
+    uint8_t *wide_text; // WIDE_BYTES: UTF-16 that is no text yet
+    size_t wide_count;
     uint8_t *packed; // BLOCK_BYTES: [packed_next, packed_end) is not yet unpacked or copied
     size_t packed_next, packed_end;
     char *text;       // TEXT_BYTES and padding
@@ -142,22 +143,17 @@ static rt_status read_some(rt_lines *lines, void *bytes, size_t size, uint64_t d
     }
 }
 
-// Whether the first count bytes of a file are those of magic. A frame of zstd may be preceded by
-// skippable frames (RFC 8878, section 3.1.2), whose first byte has 16 values.
-static bool is_zstd(const uint8_t *bytes, size_t count)
+static rt_status check_kind(const rt_lines *lines, const rt_file_kind *kind, rt_error *error)
 {
-    static const uint8_t frame[MAGIC_BYTES] = {0x28, 0xb5, 0x2f, 0xfd};
-    static const uint8_t skippable[MAGIC_BYTES - 1] = {0x2a, 0x4d, 0x18};
-    if (count == 0)
-        return false;
-    if ((bytes[0] & 0xf0) == 0x50)
-        return memcmp(bytes + 1, skippable, count - 1) == 0;
-    return memcmp(bytes, frame, count) == 0;
-}
-
-static bool is_gzip(const uint8_t *bytes, size_t count)
-{
-    return count >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b;
+    const char *ending, *name;
+    if (!kind->is_read)
+        return rt_fail(error, RT_DATA, "%s:1: %s, which is not read: %s", lines->name, kind->name,
+                       kind->advice);
+    const rt_packing wanted = rt_file_kind_named(lines->name, &ending, &name);
+    if (wanted != RT_PACKED_NOT && wanted != kind->packing)
+        return rt_fail(error, RT_DATA, "%s:1: named %s, but its first bytes are not those of %s",
+                       lines->name, ending, name);
+    return RT_OK;
 }
 
 // Reads first bytes until they tell what the file is: no more than that, so that the first line of
@@ -165,23 +161,23 @@ static bool is_gzip(const uint8_t *bytes, size_t count)
 static rt_status find_packing(rt_lines *lines, uint64_t deadline_ns, rt_error *error)
 {
     size_t count = 1;
-    while (count > 0 && lines->packed_end < MAGIC_BYTES &&
-           (lines->packed_end < 1 || is_zstd(lines->packed, lines->packed_end))) {
+    bool may_tell_more;
+    rt_file_kind kind = rt_file_kind_of(lines->packed, lines->packed_end, &may_tell_more);
+    while (count > 0 && may_tell_more) {
         rt_status status = read_some(lines, lines->packed + lines->packed_end,
                                      BLOCK_BYTES - lines->packed_end, deadline_ns, &count, error);
         if (status)
             return status;
         lines->packed_end += count;
+        kind = rt_file_kind_of(lines->packed, lines->packed_end, &may_tell_more);
     }
-    lines->packing = PACKING_PLAIN;
-    if (lines->packed_end >= MAGIC_BYTES && is_zstd(lines->packed, MAGIC_BYTES))
-        lines->packing = PACKING_ZSTD;
-    size_t length = strlen(lines->name);
-    if (lines->packing == PACKING_PLAIN && length > 4 &&
-        strcmp(lines->name + length - 4, ".zst") == 0)
-        return fail_here(lines, RT_DATA, "named .zst, but its first bytes are not zstd's", error);
-    if (is_gzip(lines->packed, lines->packed_end))
-        return fail_here(lines, RT_DATA, "packed with gzip; expected plain text or zstd", error);
+    const rt_status status = check_kind(lines, &kind, error);
+    if (status)
+        return status;
+    lines->packing = kind.packing;
+    lines->has_packing = true;
+    if (kind.packing != RT_PACKED_NOT)
+        rt_unpack_begin(lines->unpack, kind.packing);
     return RT_OK;
 }
 
@@ -193,8 +189,8 @@ rt_status rt_lines_create(rt_lines **lines_p, rt_error *error)
     lines->watch = (rt_source_watch){-1, -1};
     lines->text = rt_alloc(TEXT_BYTES + 1 + RT_LINE_PAD, 1);
     lines->packed = rt_alloc(BLOCK_BYTES, 1);
-    lines->decoder = ZSTD_createDCtx();
-    if (!lines->text || !lines->packed || !lines->decoder) {
+    lines->wide_text = rt_alloc(WIDE_BYTES, 1);
+    if (!lines->text || !lines->packed || !lines->wide_text || rt_unpack_create(&lines->unpack)) {
         rt_lines_destroy(lines);
         return rt_fail(error, RT_NO_MEMORY, "out of memory for an input");
     }
@@ -206,7 +202,8 @@ void rt_lines_destroy(rt_lines *lines)
 {
     if (!lines)
         return;
-    ZSTD_freeDCtx(lines->decoder);
+    rt_unpack_destroy(lines->unpack);
+    rt_free(lines->wide_text);
     rt_free(lines->packed);
     rt_free(lines->text);
     rt_free(lines);
@@ -219,76 +216,148 @@ void rt_lines_begin(rt_lines *lines, int descriptor, const char *name, uint32_t 
     lines->file = file;
     lines->waits = waits;
     lines->is_file_end = lines->is_skipping = lines->is_inside = false;
-    lines->has_more_text = lines->is_inside_frame = false;
     lines->next = lines->end = lines->scanned = 0;
     lines->packed_next = lines->packed_end = 0;
     lines->line = lines->offset = 0;
     lines->last_size = lines->last_lines = 0;
-    lines->packing = PACKING_UNKNOWN;
-    ZSTD_DCtx_reset(lines->decoder, ZSTD_reset_session_only);
+    lines->has_packing = lines->has_wide = false;
+    lines->packing = RT_PACKED_NOT;
+    lines->wide = RT_WIDE_NOT;
+    lines->wide_count = 0;
 }
 
-static rt_status fill_plain(rt_lines *lines, size_t room, uint64_t deadline_ns, rt_error *error)
+// What follows appends to `to` up to room bytes of the file as it is unpacked, at least one unless
+// it ends.
+static rt_status bring_plain(rt_lines *lines, void *to, size_t room, uint64_t deadline_ns,
+                             size_t *count_p, rt_error *error)
 {
-    size_t count = lines->packed_end - lines->packed_next;
+    const size_t count = rt_min_u64(lines->packed_end - lines->packed_next, room);
     if (count > 0) { // what find_packing read
-        rt_assert(count <= room);
-        memcpy(lines->text + lines->end, lines->packed + lines->packed_next, count);
-        lines->packed_next = lines->packed_end;
-    } else {
-        room = rt_min_u64(room, BLOCK_BYTES);
-        rt_status status =
-            read_some(lines, lines->text + lines->end, room, deadline_ns, &count, error);
-        if (status)
-            return status;
-        lines->is_file_end = count == 0;
+        memcpy(to, lines->packed + lines->packed_next, count);
+        lines->packed_next += count;
+        *count_p = count;
+        return RT_OK;
     }
-    lines->end += count;
-    return RT_OK;
+    rt_status status =
+        read_some(lines, to, rt_min_u64(room, BLOCK_BYTES), deadline_ns, count_p, error);
+    if (!status)
+        lines->is_file_end = *count_p == 0;
+    return status;
 }
 
-static rt_status fill_zstd(rt_lines *lines, size_t room, uint64_t deadline_ns, rt_error *error)
+static rt_status fail_unpacking(const rt_lines *lines, rt_status status, rt_error *error)
+{
+    if (status == RT_NO_MEMORY)
+        return fail_here(lines, status, "out of memory for unpacking", error);
+    return fail_here(lines, status, rt_unpack_problem(lines->unpack), error);
+}
+
+static rt_status bring_packed(rt_lines *lines, void *to, size_t room, uint64_t deadline_ns,
+                              size_t *count_p, rt_error *error)
 {
     room = rt_min_u64(room, BLOCK_BYTES);
     for (;;) {
-        if (lines->packed_next == lines->packed_end && !lines->has_more_text) {
-            size_t count;
+        if (lines->packed_next == lines->packed_end && !rt_unpack_has_more(lines->unpack)) {
             rt_status status =
-                read_some(lines, lines->packed, BLOCK_BYTES, deadline_ns, &count, error);
+                read_some(lines, lines->packed, BLOCK_BYTES, deadline_ns, count_p, error);
             if (status)
                 return status;
-            if (count == 0 && lines->is_inside_frame)
-                return fail_here(lines, RT_DATA, "the file ends inside a zstd frame", error);
+            if (*count_p == 0 && rt_unpack_is_inside(lines->unpack))
+                return fail_here(lines, RT_DATA, "the packed file is cut off: it ends inside",
+                                 error);
             lines->packed_next = 0;
-            lines->packed_end = count;
-            lines->is_file_end = count == 0;
+            lines->packed_end = *count_p;
+            lines->is_file_end = *count_p == 0;
             if (lines->is_file_end)
                 return RT_OK;
         }
-        ZSTD_inBuffer in = {lines->packed, lines->packed_end, lines->packed_next};
-        ZSTD_outBuffer out = {lines->text + lines->end, room, 0};
-        size_t awaited = ZSTD_decompressStream(lines->decoder, &out, &in);
-        if (ZSTD_isError(awaited))
-            return rt_fail(error, RT_DATA, "%s:%" PRIu64 ": zstd: %s", lines->name, lines->line + 1,
-                           ZSTD_getErrorName(awaited));
-        lines->packed_next = in.pos;
-        lines->is_inside_frame = awaited != 0;
-        lines->has_more_text = out.pos == room && awaited != 0;
-        if (out.pos > 0) {
-            lines->end += out.pos;
+        const uint8_t *in = lines->packed + lines->packed_next;
+        rt_status status = rt_unpack_step(lines->unpack, &in, lines->packed + lines->packed_end, to,
+                                          room, count_p);
+        lines->packed_next = (size_t)(in - lines->packed);
+        if (status)
+            return fail_unpacking(lines, status, error);
+        if (*count_p > 0)
             return RT_OK;
-        }
+    }
+}
+
+static rt_status bring(rt_lines *lines, void *to, size_t room, uint64_t deadline_ns,
+                       size_t *count_p, rt_error *error)
+{
+    *count_p = 0;
+    if (lines->packing != RT_PACKED_NOT)
+        return bring_packed(lines, to, room, deadline_ns, count_p, error);
+    return bring_plain(lines, to, room, deadline_ns, count_p, error);
+}
+
+// Reads first bytes until they tell whether they are text, and of which kind.
+static rt_status find_wide(rt_lines *lines, uint64_t deadline_ns, rt_error *error)
+{
+    bool may_tell_more = true, may_be_other;
+    while (may_tell_more && !lines->is_file_end) {
+        size_t count;
+        rt_status status = bring(lines, lines->wide_text + lines->wide_count,
+                                 WIDE_BYTES - lines->wide_count, deadline_ns, &count, error);
+        if (status)
+            return status;
+        lines->wide_count += count;
+        lines->wide = rt_file_kind_wide(lines->wide_text, lines->wide_count, &may_tell_more);
+    }
+    const rt_file_kind kind = rt_file_kind_of(lines->wide_text, lines->wide_count, &may_be_other);
+    if (lines->packing != RT_PACKED_NOT && kind.packing != RT_PACKED_NOT)
+        return fail_here(lines, RT_DATA, "was packed twice: unpack it once", error);
+    if (lines->packing != RT_PACKED_NOT && !kind.is_read)
+        return rt_fail(error, RT_DATA, "%s:1: packed, it is %s, which is not read: %s", lines->name,
+                       kind.name, kind.advice);
+    lines->has_wide = true;
+    return RT_OK;
+}
+
+// What find_wide brought, then what comes, as UTF-8.
+static rt_status fill_text(rt_lines *lines, size_t room, uint64_t deadline_ns, rt_error *error)
+{
+    char *to = lines->text + lines->end;
+    size_t count = 0, used = 0;
+    rt_status status = RT_OK;
+    if (lines->wide == RT_WIDE_NOT && lines->wide_count > 0) {
+        rt_assert(lines->wide_count <= room);
+        memcpy(to, lines->wide_text, lines->wide_count);
+        lines->end += lines->wide_count;
+        lines->wide_count = 0;
+        return RT_OK;
+    }
+    if (lines->wide == RT_WIDE_NOT) {
+        status = bring(lines, to, room, deadline_ns, &count, error);
+        lines->end += status ? 0 : count;
+        return status;
+    }
+    for (;;) {
+        const size_t made = rt_file_kind_narrow(lines->wide, lines->wide_text, lines->wide_count,
+                                                lines->is_file_end, to, &used);
+        lines->wide_count -= used;
+        memmove(lines->wide_text, lines->wide_text + used, lines->wide_count);
+        lines->end += made;
+        if (made > 0 || lines->is_file_end)
+            return RT_OK;
+        status = bring(lines, lines->wide_text + lines->wide_count, WIDE_BYTES - lines->wide_count,
+                       deadline_ns, &count, error);
+        if (status)
+            return status;
+        lines->wide_count += count;
     }
 }
 
 // Brings at least one byte of text, or finds the end of the file.
 static rt_status fill(rt_lines *lines, uint64_t deadline_ns, rt_error *error)
 {
-    if (lines->packing == PACKING_UNKNOWN) {
-        rt_status status = find_packing(lines, deadline_ns, error);
-        if (status)
-            return status;
-    }
+    rt_status status = RT_OK;
+    if (!lines->has_packing)
+        status = find_packing(lines, deadline_ns, error);
+    if (!status && !lines->has_wide)
+        status = find_wide(lines, deadline_ns, error);
+    if (status)
+        return status;
     // Moving is paid for by the bytes given out before; a long tail that grows is not moved again.
     size_t tail = lines->end - lines->next;
     if (tail < lines->next || TEXT_BYTES - lines->end < BLOCK_BYTES) {
@@ -300,11 +369,7 @@ static rt_status fill(rt_lines *lines, uint64_t deadline_ns, rt_error *error)
     size_t room = TEXT_BYTES - lines->end;
     rt_assert(room >= BLOCK_BYTES);
     const size_t before = lines->end;
-    rt_status status;
-    if (lines->packing == PACKING_ZSTD)
-        status = fill_zstd(lines, room, deadline_ns, error);
-    else
-        status = fill_plain(lines, room, deadline_ns, error);
+    status = fill_text(lines, room, deadline_ns, error);
     if (lines->waits && lines->end > before)
         rt_lines_set_taken(lines, lines->taken + lines->end - before);
     return status;
@@ -406,14 +471,15 @@ static rt_status too_short(const rt_lines *lines, uint64_t offset, rt_error *err
                    lines->name, offset);
 }
 
-static rt_status seek_plain(rt_lines *lines, uint64_t offset, rt_error *error)
+// read_before: bytes that were read before this file.
+static rt_status seek_plain(rt_lines *lines, uint64_t offset, uint64_t read_before, rt_error *error)
 {
     struct stat info;
     if (fstat(lines->descriptor, &info) != 0 ||
         lseek(lines->descriptor, (off_t)offset, SEEK_SET) < 0)
         return fail_here(lines, RT_IO, strerror(errno), error);
-    lines->bytes_read += offset - lines->packed_end;
-    lines->packed_next = lines->packed_end = 0;
+    lines->bytes_read = read_before + offset;
+    lines->packed_next = lines->packed_end = lines->wide_count = 0;
     lines->is_file_end = false;
     if ((uint64_t)info.st_size < offset)
         return too_short(lines, offset, error);
@@ -422,7 +488,7 @@ static rt_status seek_plain(rt_lines *lines, uint64_t offset, rt_error *error)
 
 static rt_status skip_packed(rt_lines *lines, uint64_t offset, rt_error *error)
 {
-    while (lines->offset < offset && !lines->is_file_end) {
+    while (lines->offset < offset && (!lines->is_file_end || lines->wide_count > 0)) {
         if (is_stopped(lines))
             return RT_STOPPED;
         rt_status status = fill(lines, 0, error);
@@ -456,12 +522,15 @@ rt_status rt_lines_seek(rt_lines *lines, uint64_t offset, uint64_t line, bool in
                         uint64_t *rest_p, rt_error *error)
 {
     rt_assert(lines->offset == 0 && lines->end == 0);
+    const uint64_t read_before = lines->bytes_read;
     *rest_p = 0;
     rt_status status = RT_OK;
     if (!lines->waits && offset > 0) {
         status = find_packing(lines, 0, error);
-        if (!status && lines->packing == PACKING_PLAIN)
-            status = seek_plain(lines, offset, error);
+        if (!status)
+            status = find_wide(lines, 0, error);
+        if (!status && lines->packing == RT_PACKED_NOT && lines->wide == RT_WIDE_NOT)
+            status = seek_plain(lines, offset, read_before, error);
         else if (!status)
             status = skip_packed(lines, offset, error);
     }

@@ -1,8 +1,8 @@
 // rt_lines - the lines of one open file, pipe or socket, unpacked on the way.
 //
-// One thread. Plain text and zstd are told apart by the first bytes. A line ends with '\n', "\r\n"
-// or its file. Memory is bounded: lines longer than RT_LINE_MAX are skipped, zstd frames with
-// windows over 128 MiB are refused.
+// One thread. Plain text, UTF-16 (which becomes UTF-8) and what rt_unpack unpacks are told apart by
+// the first bytes; what else is known by them is refused by its name. A line ends with '\n', "\r\n"
+// or its file. Memory is bounded: lines longer than RT_LINE_MAX are skipped.
 #ifndef RT_LINES_H
 #define RT_LINES_H
 
@@ -37,15 +37,15 @@ rt_status rt_lines_next(rt_lines *lines, uint64_t deadline_ns, uint32_t line_fee
 // The line given out last will come again. It was not too long; nothing was asked for since.
 void rt_lines_back(rt_lines *lines);
 
-// Before the first line: goes on at this place. Plain files are sought, packed ones unpacked up to
-// there; what waits goes on with what comes. inside_line: the line before had no end when it was
+// Before the first line: goes on at this place. Plain files are sought, packed ones and UTF-16 read
+// up to there; what waits goes on with what comes. inside_line: the line before had no end when it was
 // read; what is left of it is passed over, *rest_p bytes. RT_DATA: the file ends before. RT_STOPPED
 // while unpacking. RT_IO.
 rt_status rt_lines_seek(rt_lines *lines, uint64_t offset, uint64_t line, bool inside_line,
                         uint64_t *rest_p, rt_error *error);
 
 // Where the next line begins: everything before it was given out.
-uint64_t rt_lines_offset(const rt_lines *lines); // in the unpacked file
+uint64_t rt_lines_offset(const rt_lines *lines); // in the unpacked file, of UTF-8
 uint64_t rt_lines_number(const rt_lines *lines); // lines before it
 bool rt_lines_is_inside(const rt_lines *lines);  // the file ended within the last line
 

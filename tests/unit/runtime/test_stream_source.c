@@ -267,7 +267,7 @@ static void inputs_that_cannot_be_read(void **state)
 {
     (void)state;
     char *good = put_text("good", "1\n"), *absent = path_of("absent"), *folder = path_of("folder");
-    char *gzip = put_bytes("a.gz", "\x1f\x8b\x08\x00\x00\x00", 6);
+    char *gzip = put_bytes("a.gz", "\x1f\x8b\x08\x00\x00\x00", 6); // cut off
     char *text = put_text("text.zst", "1\t2\n");
     assert_int_equal(mkdir(folder, 0700), 0);
     char *first[] = {absent, good}, *second[] = {good, absent}, *third[] = {good, folder};
@@ -275,7 +275,7 @@ static void inputs_that_cannot_be_read(void **state)
     expect_open_fails(second, 2, RT_IO, "absent: No such file");
     expect_open_fails(third, 2, RT_IO, "folder");
     char *bad[] = {gzip, text};
-    static const char *const words[] = {"a.gz:1: packed with gzip", "text.zst:1: named .zst"};
+    static const char *const words[] = {"a.gz:1: the packed file is cut off", "text.zst:1: named .zst"};
     for (uint32_t i = 0; i < 2; i++) {
         void *source = open_source(&bad[i], 1);
         rt_error error = {0};
