@@ -40,6 +40,7 @@ typedef struct {
     size_t count;
 } cli_commands;
 
+int cli_init(int argc, char **argv);
 int cli_up(int argc, char **argv);
 int cli_coordinator(int argc, char **argv);
 int cli_ps(int argc, char **argv);

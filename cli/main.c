@@ -16,6 +16,14 @@
 static int help(int argc, char **argv);
 
 static const cli_command commands[] = {
+    {"init", "FILE [--label NAME[=VALUE]]",
+     "a configuration for a file of rows: what its columns are is guessed",
+     "  FILE                  rows as CSV, by tabs or other characters, or JSON lines; also packed\n"
+     "                        (gzip, xz, bzip2, zstd) or in UTF-16; - is standard input\n"
+     "  --label NAME[=VALUE]  the column that is predicted, and which of its texts is 1\n"
+     "The configuration is printed: `lanyard init sales.csv > shop.json`, then `lanyard up shop.json`.\n"
+     "A table on standard error says why each column is what it is taken for (docs/FORMATS.md).\n",
+     cli_init},
     {"up", "CONFIG [--out DIR] [--init MODEL | --resume] [--trace] [--set KEY=VALUE]...",
      "train: spawns coordinator, PS shards and workers on this machine",
      "  --out DIR        metrics.jsonl, records.jsonl, summary.json, model/, checkpoints/ go "

@@ -1,0 +1,128 @@
+// A guess as a configuration.
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/guess/rt_guess_parts.h"
+
+static const char *const kind_names[] = {[RT_COLUMN_IGNORE] = "ignore",
+                                         [RT_COLUMN_LABEL] = "label",
+                                         [RT_COLUMN_DENSE] = "dense",
+                                         [RT_COLUMN_CATEGORICAL] = "categorical",
+                                         [RT_COLUMN_MULTI] = "multi"};
+static const char *const number_formats[] = {"1234.5",  "1234,5",  "1,234.5",
+                                             "1.234,5", "1'234.5", "1 234,5"};
+
+// What stands beside name and kind.
+static void write_notation(const rt_column *column, rt_json *json)
+{
+    if (column->number_format != RT_NUMBER_PLAIN)
+        rt_json_string(json, "number_format", number_formats[column->number_format]);
+    if (column->null_count == 1)
+        rt_json_string(json, "nulls", column->nulls[0]);
+    if (column->null_count > 1) {
+        rt_json_begin_array(json, "nulls");
+        for (uint32_t i = 0; i < column->null_count; i++)
+            rt_json_string(json, NULL, column->nulls[i]);
+        rt_json_end_array(json);
+    }
+}
+
+static void write_made(const rt_guess_column *from, const char *transform, rt_json *json)
+{
+    char name[RT_NAME_MAX];
+    // A name as long as names may be leaves no room for the second word.
+    snprintf(name, sizeof name, "%.*s %s", (int)(sizeof name - 2 - strlen(transform)), from->name,
+             transform);
+    rt_json_begin_object(json, NULL);
+    rt_json_string(json, "name", name);
+    rt_json_string(json, "kind", "categorical");
+    rt_json_string(json, "from", from->name);
+    rt_json_string(json, "transform", transform);
+    rt_json_string(json, "time_format", from->column.time_format);
+    if (from->column.null_count > 0)
+        write_notation(&from->column, json);
+    rt_json_end_object(json);
+}
+
+static void write_column(const rt_guess_column *one, const char *separator, bool needs_place,
+                         rt_json *json)
+{
+    const rt_column *column = &one->column;
+    const bool is_time = one->has_hours || one->has_days;
+    if (column->kind != RT_COLUMN_IGNORE || needs_place) {
+        rt_json_begin_object(json, NULL);
+        if (!one->is_left_out)
+            rt_json_string(json, "name", one->name);
+        rt_json_string(json, "kind", kind_names[column->kind]);
+        if (column->kind == RT_COLUMN_LABEL && column->label_rule == RT_LABEL_AT_LEAST)
+            rt_json_string(json, "rule", "at_least");
+        if (column->kind == RT_COLUMN_LABEL && strcmp(column->label_value, "1") != 0)
+            rt_json_string(json, "value", column->label_value);
+        if (column->kind == RT_COLUMN_LABEL && column->classes > 0)
+            rt_json_u64(json, "classes", column->classes);
+        if (column->kind == RT_COLUMN_LABEL && column->missing[0])
+            rt_json_string(json, "missing", column->missing);
+        if (column->kind == RT_COLUMN_DENSE && column->transform == RT_TRANSFORM_LOG1P)
+            rt_json_string(json, "transform", "log1p");
+        if (column->kind == RT_COLUMN_MULTI && separator)
+            rt_json_string(json, "separator", separator);
+        if (column->kind == RT_COLUMN_MULTI)
+            rt_json_u64(json, "values_max", column->values_max);
+        if (column->kind != RT_COLUMN_IGNORE)
+            write_notation(column, json);
+        rt_json_end_object(json);
+    }
+    if (!is_time || one->is_left_out)
+        return;
+    if (one->has_hours)
+        write_made(one, "hour", json);
+    if (one->has_days)
+        write_made(one, "weekday", json);
+}
+
+static void write_columns(const rt_guess *guess, rt_json *json)
+{
+    const bool needs_place = guess->format == RT_FORMAT_TABLE && !guess->has_header;
+    rt_json_begin_array(json, "columns");
+    for (uint32_t i = 0; i < guess->column_count; i++) {
+        const rt_guess_column *one = &guess->columns[i];
+        const char separator[] = {one->column.separator, '\0'};
+        if (!one->is_left_out || needs_place)
+            write_column(one, guess->format == RT_FORMAT_TABLE ? separator : NULL, needs_place,
+                         json);
+    }
+    rt_json_end_array(json);
+}
+
+void rt_guess_write(const rt_guess *guess, const char *path, rt_json *json)
+{
+    static const struct {
+        rt_format format;
+        const char *name;
+    } formats[] = {{RT_FORMAT_TABLE, "table"},
+                   {RT_FORMAT_JSON, "json"},
+                   {RT_FORMAT_CRITEO, "criteo"},
+                   {RT_FORMAT_LIBSVM, "libsvm"}};
+    const char delimiter[] = {guess->delimiter, '\0'};
+    rt_json_begin_object(json, NULL);
+    rt_json_u64(json, "version", 1);
+    rt_json_begin_object(json, "stream");
+    for (size_t i = 0; i < RT_COUNT_OF(formats); i++)
+        if (formats[i].format == guess->format)
+            rt_json_string(json, "format", formats[i].name);
+    rt_json_string(json, "files", path);
+    if (guess->column_count > 0) {
+        rt_json_begin_object(json, "table");
+        if (guess->format == RT_FORMAT_TABLE) {
+            rt_json_string(json, "delimiter", delimiter);
+            rt_json_bool(json, "header", guess->has_header);
+            if (guess->quotes != RT_QUOTES_AUTO)
+                rt_json_string(json, "quotes",
+                               guess->quotes == RT_QUOTES_NONE ? "none" : "rfc4180");
+        }
+        write_columns(guess, json);
+        rt_json_end_object(json);
+    }
+    rt_json_end_object(json);
+    rt_json_end_object(json);
+}
