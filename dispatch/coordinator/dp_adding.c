@@ -141,7 +141,8 @@ static void let_in(dp_run *c, const char *box, char *answer, size_t size)
     rt_error why = {0};
     const uint32_t i = c->added.count - 1, b = c->added.first + i;
     const dp_members joins = dp_members_of(&c->configs.whole, rt_bit(b));
-    dp_roster_extend(c->roster, joins.workers, joins.shards);
+    dp_membership_extend(dp_roster_members(c->roster), c->configs.whole.worker_count,
+                         c->configs.whole.ps_shard_count);
     if (c->added.of[i].has_key && c->own.ops->allow(c->transport, &c->added.of[i].key, &why))
         rt_warn("%s", why.text);
     name_ranks("worker", joins.workers, ranks, sizeof ranks);

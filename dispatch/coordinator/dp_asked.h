@@ -19,11 +19,11 @@ typedef struct {
 
 typedef struct {
     bool is_asked;
-    dp_members next;                    // from the next start on
-    uint64_t away_workers, away_shards; // by the ranks of the configuration, of the box that leaves
-    uint32_t visitor;                   // who asked; 0: nobody
-    uint64_t ended;                     // the box that leaves for good, as a mask; 0: none does
-    char what[2 * RT_NAME_MAX];         // "till-2 leaves"
+    dp_members next;            // from the next start on
+    uint64_t leaves;            // the box that leaves, as a mask; 0: none does
+    bool is_for_good;           // and its key is taken off
+    uint32_t visitor;           // who asked; 0: nobody
+    char what[2 * RT_NAME_MAX]; // "till-2 leaves"
 } dp_move;
 
 #endif

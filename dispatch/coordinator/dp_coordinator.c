@@ -286,7 +286,6 @@ static rt_status create_checkpoint(dp_run *c, rt_error *error)
                       .checkpoint = c->checkpoint,
                       .ages = &c->ages,
                       .sender = DP_SELF,
-                      .worker_count = c->limits.worker_count,
                       .shard_count = own->ps_shard_count};
     if (!*published || !*own->publish.address)
         return RT_OK;
@@ -340,8 +339,8 @@ static rt_status assemble(dp_run *c, rt_error *error)
     const rt_status status = dp_roster_assemble(c->roster, c->own.stop_fd, error);
     if (status || !c->own.may_shrink)
         return status;
-    dp_members_keep_workers(&c->members, dp_roster_workers(c->roster), &c->configs.part,
-                            &c->own.identity.config_hash);
+    dp_members_keep_workers(&c->members, dp_roster_members(c->roster)->worker_places,
+                            &c->configs.part, &c->own.identity.config_hash);
     return create_parts(c, error);
 }
 

@@ -12,10 +12,14 @@ void dp_cut_fini(dp_cut *cut)
     cut->planned = NULL;
 }
 
-// Workers whose answer is awaited.
+static uint64_t workers(const dp_cut *cut)
+{
+    return dp_membership_workers(dp_roster_members(cut->roster));
+}
+
 static uint64_t awaited_workers(const dp_cut *cut)
 {
-    return rt_bits_below(cut->worker_count) & ~cut->lost & ~cut->marks;
+    return workers(cut) & ~cut->marks;
 }
 
 static bool lacks_dense(const dp_cut *cut)
@@ -25,12 +29,11 @@ static bool lacks_dense(const dp_cut *cut)
 
 void dp_cut_lose(dp_cut *cut, uint32_t worker)
 {
-    cut->lost |= rt_bit(worker);
     if (!cut->planned || cut->asked || worker != cut->lead || !lacks_dense(cut))
         return;
     rt_bytes_fini(&cut->dense);
     cut->dense_bytes = 0;
-    cut->lead = rt_lowest_bit(rt_bits_below(cut->worker_count) & ~cut->lost);
+    cut->lead = rt_lowest_bit(workers(cut));
     cut->marks &= ~rt_bit(cut->lead);
     cut->asks_anew = true;
 }

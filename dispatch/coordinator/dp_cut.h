@@ -25,8 +25,7 @@ typedef struct {
     dp_tally *tally;
     dp_checkpoint *checkpoint;
     const dp_ages *ages; // NULL: there are none
-    uint32_t sender, worker_count, shard_count;
-    uint64_t lost;  // workers that the run goes on without
+    uint32_t sender, shard_count;
     double every_s; // from the end of a cut until the next is due; 0: never
     bool is_wanted; // one was asked for
 
@@ -54,7 +53,7 @@ void dp_cut_request(dp_cut *cut);
 // The slices of the cut are out. planned is the cut's from now on.
 rt_status dp_cut_begin(dp_cut *cut, dp_planned *planned, rt_error *error);
 
-// The run goes on without a worker. If it was to give the dense part, another one is asked.
+// A worker is lost (dp_membership_lose), and the run goes on. If it was to give the dense part, another one is asked.
 void dp_cut_lose(dp_cut *cut, uint32_t worker);
 
 // Answers of workers. RT_WIRE: nobody waits for that.

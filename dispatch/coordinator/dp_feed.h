@@ -54,8 +54,7 @@ typedef struct {
     uint64_t participants; // workers that train it
     uint64_t needed;       // workers whose slices are more than DROPs: who train, or send something
     uint64_t clean;        // dp_planner_clean, behind it
-    uint64_t left_out; // those that have nothing to do in it, and those that are lost: they get no
-                       // slice, and report nothing
+    uint64_t idle;         // workers that have nothing to do in it: they get no slice
     rt_message slices[RT_WORKERS_MAX];          // SLICE
     uint32_t label_offsets[RT_WORKERS_MAX + 1]; // samples of the workers before j
     float *labels;          // sample_count x labels of a sample, worker by worker, in slice order

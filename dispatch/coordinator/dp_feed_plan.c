@@ -105,12 +105,12 @@ static rt_status encode_slices(dp_feed *feed, const dp_plan *plan, const rt_batc
                     .plan = plan,
                     .batch = batch,
                     .planned = planned,
-                    .workers = rt_bits_below(plan->worker_count) & ~planned->left_out};
+                    .workers = rt_bits_below(plan->worker_count) & ~planned->idle};
     rt_pool_run(feed->pool, rt_bit_count(all.workers), encode_slice, &all);
     for (uint32_t w = 0; w < plan->worker_count; w++) {
         if (all.status[w])
             return all.status[w];
-        feed->left_out[w] += (uint32_t)(planned->left_out >> w & 1);
+        feed->left_out[w] += (uint32_t)(planned->idle >> w & 1);
     }
     return RT_OK;
 }
@@ -142,7 +142,7 @@ static rt_status encode(dp_feed *feed, const dp_plan *plan, const rt_batch *batc
 {
     planned->needed = find_needed(plan);
     planned->clean = dp_planner_clean(feed->planner);
-    planned->left_out = find_idle(feed, plan);
+    planned->idle = find_idle(feed, plan);
     const rt_status status = encode_slices(feed, plan, batch, planned);
     for (uint32_t w = 0; !status && w < plan->worker_count; w++)
         planned->slice_bytes += planned->slices[w].size;

@@ -22,7 +22,7 @@ void dp_flights_put(dp_flights *flights, dp_planned *planned)
 {
     dp_flight *flight = &flights->list[planned->sequence % flights->max];
     rt_assert(!flight->planned);
-    *flight = (dp_flight){.planned = planned, .reported = planned->left_out};
+    *flight = (dp_flight){.planned = planned};
     flights->count++;
 }
 
@@ -34,13 +34,13 @@ dp_planned *dp_flights_take(dp_flights *flights, dp_flight *flight)
     return planned;
 }
 
-// Of those that none of these workers has reported.
-static dp_flight *oldest_without(const dp_flights *flights, uint64_t workers)
+// Of those that this worker has to report; 0: of all.
+static dp_flight *oldest_of(const dp_flights *flights, uint64_t worker)
 {
     dp_flight *oldest = NULL;
     for (uint32_t i = 0; i < flights->max; i++) {
         dp_flight *one = &flights->list[i];
-        if (one->planned && !(one->reported & workers) &&
+        if (one->planned && (!worker || dp_flight_awaited(one, worker)) &&
             (!oldest || one->planned->sequence < oldest->planned->sequence))
             oldest = one;
     }
@@ -49,18 +49,18 @@ static dp_flight *oldest_without(const dp_flights *flights, uint64_t workers)
 
 dp_flight *dp_flights_oldest(const dp_flights *flights)
 {
-    return oldest_without(flights, 0);
+    return oldest_of(flights, 0);
 }
 
 dp_flight *dp_flights_complete(const dp_flights *flights, uint64_t workers)
 {
-    dp_flight *oldest = oldest_without(flights, 0);
-    if (!oldest || workers & ~oldest->reported)
+    dp_flight *oldest = oldest_of(flights, 0);
+    if (!oldest || dp_flight_awaited(oldest, workers))
         return NULL;
     return oldest;
 }
 
 dp_flight *dp_flights_awaited(const dp_flights *flights, uint32_t worker)
 {
-    return oldest_without(flights, rt_bit(worker));
+    return oldest_of(flights, rt_bit(worker));
 }

@@ -26,9 +26,9 @@
 // Workers wait to be taken back, and it is time.
 static bool takes_back(const dp_run *c)
 {
-    const uint64_t waiting = dp_roster_waiting(c->roster);
-    return c->checkpoint && !c->interrupted && waiting && rt_now_ns() >= c->take_back_ns &&
-           waiting & ~dp_flaps_aside(&c->flaps, time(NULL));
+    const uint64_t returning = dp_membership_returning(dp_roster_members(c->roster));
+    return c->checkpoint && !c->interrupted && returning && rt_now_ns() >= c->take_back_ns &&
+           returning & ~dp_flaps_aside(&c->flaps, time(NULL));
 }
 
 // The next checkpoint ends the run for all, who then start anew from it.
@@ -39,12 +39,12 @@ static bool ends_for_all(const dp_run *c)
 
 static rt_status send_slices(dp_run *c, dp_planned *planned, rt_error *error)
 {
-    const dp_lost_slice slice = {planned->sequence, planned->iteration, planned->participants,
-                                 planned->needed, planned->clean};
-    if (!dp_lost_sent(&c->lost, &slice))
+    const dp_membership_slice slice = {planned->sequence, planned->iteration, planned->participants,
+                                       planned->needed, planned->clean};
+    if (!dp_membership_sent(dp_roster_members(c->roster), &slice))
         return rt_fail(error, RT_PEER,
                        "a worker was lost that an iteration needs which was planned before");
-    for (uint64_t rest = dp_run_workers(c) & ~planned->left_out; rest; rest &= rest - 1) {
+    for (uint64_t rest = dp_run_workers(c) & ~planned->idle; rest; rest &= rest - 1) {
         const uint32_t w = rt_lowest_bit(rest);
         const rt_status status =
             dp_roster_send(c->roster, rt_peer(RT_ROLE_WORKER, w), &planned->slices[w], error);
@@ -82,7 +82,6 @@ static rt_status send_planned(dp_run *c, dp_planned *planned, rt_error *error)
         dp_feed_give(c->feed, planned);
         return RT_OK;
     }
-    planned->left_out |= c->lost.gone;
     dp_flights_put(&c->flights, planned);
     return RT_OK;
 }
@@ -158,7 +157,7 @@ static void finish_iteration(dp_run *c, dp_flight *f)
     if (dp_ages_iterated(&c->ages, planned->iteration, now, &input))
         dp_feed_tell(c->feed, &input);
     dp_links_iterated(&c->links, planned->iteration, c->feed, dp_tally_metrics(c->tally));
-    dp_lost_completed(&c->lost, planned->iteration);
+    dp_membership_completed(dp_roster_members(c->roster), planned->iteration);
     dp_feed_give(c->feed, dp_flights_take(&c->flights, f));
 }
 
@@ -205,7 +204,7 @@ static rt_status take_report(dp_run *c, uint32_t peer, const rt_message *message
                        ", here %016" PRIx64 ")",
                        name, f->planned->iteration, report.fingerprint, f->planned->fingerprint);
     f->reported |= rt_bit(worker);
-    dp_lost_reported(&c->lost, worker, sequence, report.idle);
+    dp_membership_reported(dp_roster_members(c->roster), worker, sequence, report.idle);
     dp_tally_report(c->tally, f->planned, worker, &report, predictions);
     dp_links_reported(&c->links, worker, &report);
     dp_prober_reported(&c->prober, worker, &report, rt_now_ns());
@@ -446,7 +445,7 @@ static dp_awaited awaited(const dp_run *c)
 {
     const dp_flight *oldest = dp_flights_oldest(&c->flights);
     if (oldest)
-        return (dp_awaited){.workers = dp_run_workers(c) & ~oldest->reported,
+        return (dp_awaited){.workers = dp_flight_awaited(oldest, dp_run_workers(c)),
                             .what = "has not trained an iteration",
                             .number = oldest->planned->sequence};
     if (c->prober.open)

@@ -48,7 +48,8 @@ static rt_status check_presence(const dp_run *c, const char *box, const dp_membe
     for (size_t k = 0; k < RT_COUNT_OF(kinds) && !c->own.spawned; k++) {
         for (uint64_t rest = kinds[k].all; rest; rest &= rest - 1) {
             const uint32_t peer = rt_peer(kinds[k].role, rt_lowest_bit(rest));
-            if (dp_roster_is_there(c->roster, peer) || used + sizeof name + 2 >= sizeof missing)
+            const dp_member *one = dp_membership_find(dp_roster_members(c->roster), peer);
+            if (dp_member_is_connected(one) || used + sizeof name + 2 >= sizeof missing)
                 continue;
             used += (size_t)snprintf(missing + used, sizeof missing - used, "%s%s",
                                      used ? ", " : "", rt_peer_name(peer, name));
@@ -148,18 +149,17 @@ rt_status dp_move_ask(dp_run *c, bool joins, const char *box, rt_error *error)
         return rt_fail(error, RT_CONFIG, "%s: takes part in this run already", box);
     if (!is_in && !joins)
         return rt_fail(error, RT_CONFIG, "%s: takes no part in this run", box);
-    const dp_members moved = dp_members_of(&c->configs.whole, rt_bit(b));
     dp_move move = {.is_asked = true, .next = dp_members_of(&c->configs.whole, in ^ rt_bit(b))};
     move.next.row_rate = c->members.row_rate;
     move.next.dense_rate = c->members.dense_rate;
     snprintf(move.what, sizeof move.what, "%s %s", box, joins ? "joins" : "leaves");
     if (joins) {
-        status = check_presence(c, box, &moved, error);
+        const dp_members joining = dp_members_of(&c->configs.whole, rt_bit(b));
+        status = check_presence(c, box, &joining, error);
         if (status)
             return status;
     } else {
-        move.away_workers = moved.workers;
-        move.away_shards = moved.shards;
+        move.leaves = rt_bit(b);
     }
     status = check_next(c, box, &move.next, error);
     if (status)
@@ -171,14 +171,10 @@ rt_status dp_move_ask(dp_run *c, bool joins, const char *box, rt_error *error)
 // One that takes no part.
 static rt_status ask_end_of_other(dp_run *c, const char *box, uint32_t b, rt_error *error)
 {
-    const dp_members gone = dp_members_of(&c->configs.whole, rt_bit(b));
     const rt_status status = check_run(c, box, error);
     if (status)
         return status;
-    c->move = (dp_move){.is_asked = true,
-                        .next = c->members,
-                        .away_workers = gone.workers,
-                        .away_shards = gone.shards};
+    c->move = (dp_move){.is_asked = true, .next = c->members, .leaves = rt_bit(b)};
     return RT_OK;
 }
 
@@ -194,7 +190,7 @@ rt_status dp_move_ask_end(dp_run *c, const char *box, rt_error *error)
         status = ask_end_of_other(c, box, b, error);
     if (status)
         return status;
-    c->move.ended = rt_bit(b);
+    c->move.is_for_good = true;
     snprintf(c->move.what, sizeof c->move.what, "%s leaves for good, its key is taken off", box);
     return RT_OK;
 }
@@ -236,8 +232,8 @@ rt_status dp_move_end(dp_run *c, bool is_written, rt_error *error)
         move->next.still_s = rt_unix_s();
     dp_added added = c->added;
     dp_added_joined(&added, move->next.boxes);
-    if (move->ended)
-        dp_added_end(&added, rt_lowest_bit(move->ended));
+    if (move->is_for_good)
+        dp_added_end(&added, rt_lowest_bit(move->leaves));
     rt_status status;
     if (is_written)
         status = dp_members_write(&c->configs.whole, c->checkpoints, &move->next, &added, &why);
@@ -251,7 +247,9 @@ rt_status dp_move_end(dp_run *c, bool is_written, rt_error *error)
     }
     snprintf(text, sizeof text, "%s: all start anew from iteration %" PRIu32, move->what,
              dp_checkpoint_newest(c->checkpoint));
-    dp_roster_dismiss(c->roster, move->away_workers, move->away_shards);
+    const dp_members leaving = dp_members_of(&c->configs.whole, move->leaves);
+    if (move->leaves)
+        dp_membership_dismiss(dp_roster_members(c->roster), leaving.workers, leaving.shards);
     answer(c, RT_OK, text);
     return rt_fail(error, RT_AGAIN, "%s", text);
 }

@@ -31,14 +31,7 @@ void dp_prober_reported(dp_prober *prober, uint32_t worker, const rt_wire_report
 
 static uint64_t workers_of(const dp_prober *p)
 {
-    return rt_bits_below(p->worker_count) & ~p->lost;
-}
-
-void dp_prober_lose(dp_prober *p, uint32_t worker)
-{
-    p->lost |= rt_bit(worker);
-    p->wanted &= ~p->lost;
-    p->asked &= ~p->lost;
+    return dp_membership_workers(dp_roster_members(p->roster));
 }
 
 static uint64_t due(const dp_prober *p, uint64_t now_ns)
@@ -122,6 +115,8 @@ rt_status dp_prober_step(dp_prober *p, bool may_begin, bool quiet, uint64_t now_
         return RT_OK;
     if (!p->drains)
         return drain(p, now_ns, error);
+    p->wanted &= workers_of(p);
+    p->asked &= workers_of(p);
     if (p->asked || workers_of(p) & ~p->marks)
         return RT_OK;
     if (!p->wanted) {
@@ -182,9 +177,7 @@ dp_awaited dp_prober_awaited(const dp_prober *p)
 {
     dp_awaited awaited = {.what = "has not measured its link", .number = p->number};
     if (p->drains)
-        awaited.workers = p->asked;
-    if (p->drains && !p->asked)
-        awaited.workers = workers_of(p) & ~p->marks;
+        awaited.workers = workers_of(p) & (p->asked ? p->asked : ~p->marks);
     return awaited;
 }
 

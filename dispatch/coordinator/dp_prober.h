@@ -34,7 +34,6 @@ typedef struct {
     dp_feed *feed; // NULL: the run is not that far yet
     rt_metrics *metrics;
     uint32_t sender, worker_count;
-    uint64_t lost;  // workers that the run goes on without
     double every_s; // 0: never
 
     bool open;
@@ -72,9 +71,6 @@ rt_status dp_prober_take(dp_prober *prober, uint32_t peer, const rt_message *mes
 
 // Who has not answered, if a pause is open.
 dp_awaited dp_prober_awaited(const dp_prober *prober);
-
-// The run goes on without a worker.
-void dp_prober_lose(dp_prober *prober, uint32_t worker);
 
 // The run ends: no other worker is asked.
 void dp_prober_stop(dp_prober *prober);

@@ -20,70 +20,42 @@
 #define LAST_WORDS_MAX 4096               // messages that are looked at when a run ends
 #define LAST_WORDS_NS UINT64_C(200000000) // for those that are still on their way
 
-typedef struct {
-    uint32_t peer; // by the configuration
-    bool joined;
-    bool waits; // it joined after the run had begun without it, or had lost it
-    bool gone;  // a worker that the run goes on without
-    uint64_t heard_ns;
-    char address[RT_ADDRESS_MAX];
-    uint8_t key[RT_WIRE_KEY_BYTES];
-} member;
-
 struct dp_roster {
     dp_roster_config config;
     rt_endpoint *endpoint;
     char address[RT_NAME_MAX];
-    uint32_t member_count, worker_count; // of the configuration
-    uint32_t joined_count;
-    bool begun;
-    uint32_t lost;                                  // rank of a worker, see dp_roster_lost
-    uint64_t workers, shards;                       // that take part, as far as is known
-    uint64_t leaving_workers, leaving_shards;       // dp_roster_dismiss
-    member members[RT_WORKERS_MAX + RT_SHARDS_MAX]; // workers, then shards
+    dp_membership members;
+    uint32_t lost; // rank of a worker, see dp_roster_lost
     uint64_t beat_ns;
     rt_error replaced; // by whom a member has served meanwhile
     rt_log_limit strangers, refused;
 };
 
-static member *find_member(dp_roster *roster, uint32_t peer)
+// A worker or a shard, by a peer of any kind; NULL: it is none of the configuration.
+static dp_member *find_member(dp_roster *roster, uint32_t peer)
 {
-    for (uint32_t i = 0; i < roster->member_count; i++) {
-        if (roster->members[i].peer == peer)
-            return &roster->members[i];
+    return dp_membership_find(&roster->members, peer);
+}
+
+static void invite(dp_roster *roster)
+{
+    const dp_roster_config *config = &roster->config;
+    const uint64_t later = config->may_shrink ? config->aside : 0;
+    const uint64_t optional = config->may_shrink ? config->without : 0;
+    dp_membership_init(&roster->members, config->config->worker_count,
+                       config->config->ps_shard_count);
+    for (uint32_t w = 0; w < config->config->worker_count; w++) {
+        const uint32_t peer = rt_peer(RT_ROLE_WORKER, w);
+        if (config->out_workers >> w & 1)
+            dp_membership_invite(&roster->members, peer, DP_INVITED_NOT);
+        else if (later >> w & 1)
+            dp_membership_invite(&roster->members, peer, DP_INVITED_LATER);
+        else if (optional >> w & 1)
+            dp_membership_invite(&roster->members, peer, DP_INVITED_OPTIONAL);
     }
-    return NULL;
-}
-
-static uint64_t taking_part(const dp_roster *roster, uint32_t peer)
-{
-    return rt_peer_role(peer) == RT_ROLE_PS ? roster->shards : roster->workers;
-}
-
-// Of a member that takes part, by its place among those that do; and the other way round.
-static member *find_by_place(dp_roster *roster, uint32_t peer)
-{
-    const uint64_t all = taking_part(roster, peer);
-    uint32_t first = 0;
-    if (rt_peer_role(peer) == RT_ROLE_PS)
-        first = roster->worker_count;
-    rt_assert(rt_peer_rank(peer) < rt_bit_count(all));
-    return &roster->members[first + rt_bit_at(all, rt_peer_rank(peer))];
-}
-
-static uint32_t place_of(const dp_roster *roster, uint32_t peer)
-{
-    return rt_peer(rt_peer_role(peer),
-                   rt_bits_under(taking_part(roster, peer), rt_peer_rank(peer)));
-}
-
-// It is no part of this run; if it comes, it waits to be added.
-static bool is_out(const dp_roster *roster, uint32_t peer)
-{
-    uint64_t out = roster->config.out_workers;
-    if (rt_peer_role(peer) == RT_ROLE_PS)
-        out = roster->config.out_shards;
-    return out >> rt_peer_rank(peer) & 1;
+    for (uint64_t rest = config->out_shards; rest; rest &= rest - 1)
+        dp_membership_invite(&roster->members, rt_peer(RT_ROLE_PS, rt_lowest_bit(rest)),
+                             DP_INVITED_NOT);
 }
 
 rt_status dp_roster_create(const dp_roster_config *config, dp_roster **roster_p, rt_error *error)
@@ -94,18 +66,8 @@ rt_status dp_roster_create(const dp_roster_config *config, dp_roster **roster_p,
     if (!roster)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     roster->config = *config;
-    roster->worker_count = c->worker_count;
     roster->lost = UINT32_MAX;
-    for (uint32_t i = 0; i < c->worker_count; i++) {
-        roster->members[roster->member_count++].peer = rt_peer(RT_ROLE_WORKER, i);
-        roster->workers |= rt_bit(i);
-    }
-    for (uint32_t i = 0; i < c->ps_shard_count; i++) {
-        roster->members[roster->member_count++].peer = rt_peer(RT_ROLE_PS, i);
-        roster->shards |= rt_bit(i);
-    }
-    roster->workers &= ~config->out_workers;
-    roster->shards &= ~config->out_shards;
+    invite(roster);
     rt_status status =
         rt_address_listen(c->network_bind, c->network_coordinator, c->network_interface,
                           c->network_port, address, sizeof address, error);
@@ -118,24 +80,6 @@ rt_status dp_roster_create(const dp_roster_config *config, dp_roster **roster_p,
     }
     *roster_p = roster;
     return RT_OK;
-}
-
-void dp_roster_extend(dp_roster *roster, uint64_t workers, uint64_t shards)
-{
-    const rt_config *config = roster->config.config;
-    const uint32_t more = config->worker_count - roster->worker_count;
-    const uint32_t shard_count = roster->member_count - roster->worker_count;
-    member *first_shard = &roster->members[roster->worker_count];
-    rt_assert(config->worker_count <= RT_WORKERS_MAX && config->ps_shard_count <= RT_SHARDS_MAX);
-    memmove(first_shard + more, first_shard, shard_count * sizeof *first_shard);
-    for (uint32_t w = roster->worker_count; w < config->worker_count; w++)
-        roster->members[w] = (member){.peer = rt_peer(RT_ROLE_WORKER, w)};
-    roster->worker_count = config->worker_count;
-    roster->member_count += more;
-    for (uint32_t s = shard_count; s < config->ps_shard_count; s++)
-        roster->members[roster->member_count++] = (member){.peer = rt_peer(RT_ROLE_PS, s)};
-    roster->config.out_workers |= workers;
-    roster->config.out_shards |= shards;
 }
 
 void dp_roster_destroy(dp_roster *roster)
@@ -151,28 +95,9 @@ const char *dp_roster_address(const dp_roster *roster)
     return roster->address;
 }
 
-uint64_t dp_roster_workers(const dp_roster *roster)
+dp_membership *dp_roster_members(dp_roster *roster)
 {
-    return roster->workers;
-}
-
-uint64_t dp_roster_waiting(const dp_roster *roster)
-{
-    uint64_t waiting = 0;
-    for (uint32_t w = 0; w < roster->worker_count; w++) {
-        if (roster->members[w].waits)
-            waiting |= rt_bit(w);
-    }
-    return waiting & ~roster->config.out_workers;
-}
-
-bool dp_roster_is_there(const dp_roster *roster, uint32_t peer)
-{
-    for (uint32_t i = 0; i < roster->member_count; i++) {
-        if (roster->members[i].peer == peer)
-            return roster->members[i].joined;
-    }
-    return false;
+    return &roster->members;
 }
 
 bool dp_roster_is_replaced(const dp_roster *roster)
@@ -185,33 +110,34 @@ uint32_t dp_roster_lost(const dp_roster *roster)
     return roster->lost;
 }
 
+// It is connected, and part of the run: it can end it.
+static bool counts(const dp_roster *roster, const dp_member *m)
+{
+    return dp_member_is_connected(m) && !dp_membership_waits(&roster->members, m);
+}
+
 static void note_loss(dp_roster *roster, uint32_t peer)
 {
-    if (rt_peer_role(peer) == RT_ROLE_WORKER && roster->begun && roster->lost == UINT32_MAX)
+    if (rt_peer_role(peer) == RT_ROLE_WORKER && roster->members.has_begun &&
+        roster->lost == UINT32_MAX)
         roster->lost = rt_peer_rank(peer);
 }
 
 // Whether the run goes on without it. What it may still say is a stranger's.
-static bool spare(dp_roster *roster, member *m, const char *why)
+static bool spare(const dp_roster *roster, const dp_member *m, const char *why)
 {
     const dp_roster_config *own = &roster->config;
-    if (!roster->begun || rt_peer_role(m->peer) != RT_ROLE_WORKER || !own->spares ||
-        !own->spares(own->context, rt_peer_rank(place_of(roster, m->peer)), why))
-        return false;
-    m->joined = m->waits = false;
-    m->gone = true;
-    roster->joined_count--;
-    return true;
+    return roster->members.has_begun && rt_peer_role(m->peer) == RT_ROLE_WORKER && own->spares &&
+           own->spares(own->context, dp_membership_place(&roster->members, m), why);
 }
 
 // A worker that waited is gone: the run does without it anyway.
-static void forget(dp_roster *roster, member *m, const char *why)
+static void forget(dp_roster *roster, dp_member *m, const char *why)
 {
     char name[32];
-    m->joined = m->waits = false;
-    roster->joined_count--;
+    dp_membership_went(&roster->members, m);
     rt_info("%s, which waited to be taken %s, is gone again: %s", rt_peer_name(m->peer, name),
-            is_out(roster, m->peer) ? "in" : "back", why);
+            m->invitation == DP_INVITED_NOT ? "in" : "back", why);
 }
 
 static rt_status member_failed(const rt_message *message, const char *name, rt_error *error)
@@ -238,8 +164,8 @@ static rt_status hear_last_words(dp_roster *roster, rt_error *error)
             (void)poll(NULL, 0, RETRY_MS);
         else if (status && status != RT_NOT_FOUND)
             return RT_OK;
-        const member *m = find_member(roster, from);
-        const bool says_why = !status && m && m->joined && !m->waits &&
+        const dp_member *m = find_member(roster, from);
+        const bool says_why = !status && m && counts(roster, m) &&
                               rt_message_header(&message)->type == RT_MESSAGE_FAILED;
         status = RT_OK;
         if (says_why)
@@ -286,11 +212,11 @@ static rt_status beat(dp_roster *roster, rt_error *error)
     if ((double)(now - roster->beat_ns) / NS_PER_S < roster->config.config->timeout_peer_s / 5)
         return RT_OK;
     roster->beat_ns = now;
-    for (uint32_t i = 0; i < roster->member_count; i++) {
-        member *m = &roster->members[i];
-        const uint32_t peer = m->peer;
+    for (uint32_t i = 0; i < dp_membership_count(&roster->members); i++) {
+        const uint32_t peer = dp_membership_at(&roster->members, i)->peer;
+        dp_member *m = find_member(roster, peer);
         rt_message message;
-        if (!m->joined)
+        if (!dp_member_is_connected(m))
             continue;
         if (rt_control_create(&message, RT_MESSAGE_HEARTBEAT, SELF))
             return rt_fail(error, RT_NO_MEMORY, "out of memory");
@@ -298,7 +224,7 @@ static rt_status beat(dp_roster *roster, rt_error *error)
         rt_message_release(&message);
         if (!status || status == RT_AGAIN) // a full queue says as much
             continue;
-        if (m->waits)
+        if (dp_membership_waits(&roster->members, m))
             forget(roster, m, rt_status_text(status));
         else if ((status = gone(roster, peer, status, error)))
             return status;
@@ -324,29 +250,22 @@ static rt_status send_to(dp_roster *roster, uint32_t peer, rt_message *message, 
 
 rt_status dp_roster_send(dp_roster *roster, uint32_t peer, rt_message *message, rt_error *error)
 {
-    const member *to = find_by_place(roster, peer);
-    if (!to->gone)
+    const dp_member *to = dp_membership_by_place(&roster->members, peer);
+    if (dp_member_takes_part(to))
         return send_to(roster, to->peer, message, error);
     rt_message_release(message);
     return RT_OK;
 }
 
-void dp_roster_dismiss(dp_roster *roster, uint64_t workers, uint64_t shards)
-{
-    roster->leaving_workers = workers;
-    roster->leaving_shards = shards;
-}
-
 void dp_roster_stop(dp_roster *roster, rt_status status, const char *text)
 {
-    for (uint32_t i = 0; i < roster->member_count; i++) {
-        const member *m = &roster->members[i];
-        const bool is_ps = rt_peer_role(m->peer) == RT_ROLE_PS;
-        const uint64_t leaving = is_ps ? roster->leaving_shards : roster->leaving_workers;
-        const bool leaves = leaving >> rt_peer_rank(m->peer) & 1;
+    for (uint32_t i = 0; i < dp_membership_count(&roster->members); i++) {
+        const dp_member *m = dp_membership_at(&roster->members, i);
+        const bool leaves = m->state == DP_MEMBER_DRAINING;
         const char *why = leaves ? RT_BOX_DRAINED : text;
         rt_message message;
-        if (!m->joined || rt_control_create_end(&message, RT_MESSAGE_STOP, SELF, status, why))
+        if (!dp_member_is_connected(m) ||
+            rt_control_create_end(&message, RT_MESSAGE_STOP, SELF, status, why))
             continue;
         if (leaves)
             rt_message_header(&message)->iteration = RT_REASON_DRAINED;
@@ -373,7 +292,7 @@ void dp_roster_answer(dp_roster *roster, uint32_t visitor, rt_status status, con
 
 // What a HELLO says against this run.
 static rt_status check_hello(const dp_roster *roster, const rt_wire_hello *hello,
-                             const member *found, const char *name, rt_error *error)
+                             const dp_member *found, const char *name, rt_error *error)
 {
     const rt_config *config = roster->config.config;
     if (!found)
@@ -381,7 +300,7 @@ static rt_status check_hello(const dp_roster *roster, const rt_wire_hello *hello
                        "%s joined, but the config has %" PRIu32 " workers and %" PRIu32
                        " PS shards",
                        name, config->worker_count, config->ps_shard_count);
-    if (found->joined && !found->waits)
+    if (counts(roster, found))
         return rt_fail(error, RT_PEER,
                        "%s has joined already: it was started twice, or has only just been lost",
                        name);
@@ -478,7 +397,7 @@ static rt_status join(dp_roster *roster, uint32_t peer, const rt_message *messag
 {
     char name[32];
     rt_wire_hello hello;
-    member *found = find_member(roster, peer);
+    dp_member *found = find_member(roster, peer);
     rt_status status = rt_control_hello(message, peer, SELF, &hello, error);
     if (!status)
         status = check_hello(roster, &hello, found, rt_peer_name(peer, name), error);
@@ -491,17 +410,13 @@ static rt_status join(dp_roster *roster, uint32_t peer, const rt_message *messag
         send_away(roster, peer, status, error->text);
     if (status || told)
         return status;
-    roster->joined_count += !found->joined;
-    found->joined = true;
-    const bool is_aside = rt_peer_role(peer) == RT_ROLE_WORKER && roster->config.may_shrink &&
-                          roster->config.aside >> rt_peer_rank(peer) & 1;
-    found->waits = roster->begun || is_aside || is_out(roster, peer);
+    dp_membership_hello(&roster->members, found);
     found->heard_ns = rt_now_ns();
     memcpy(found->address, hello.address, sizeof found->address);
     memcpy(found->key, hello.key, sizeof found->key);
-    if (is_out(roster, peer))
+    if (found->invitation == DP_INVITED_NOT)
         rt_info("%s is there; its box takes no part in this run: `lanyard add` takes it in", name);
-    else if (found->waits)
+    else if (dp_membership_waits(&roster->members, found))
         rt_info("%s is there again: it waits to be taken back", name);
     return RT_OK;
 }
@@ -510,13 +425,14 @@ static rt_status say_who_is_missing(const dp_roster *roster, rt_error *error)
 {
     char missing[256] = "";
     size_t used = 0;
-    for (uint32_t i = 0; i < roster->member_count; i++) {
+    for (uint32_t i = 0; i < dp_membership_count(&roster->members); i++) {
+        const dp_member *m = dp_membership_at(&roster->members, i);
         char name[32];
-        if (roster->members[i].joined || is_out(roster, roster->members[i].peer) ||
+        if (m->state == DP_MEMBER_JOINING || m->invitation == DP_INVITED_NOT ||
             used + sizeof name + 2 >= sizeof missing)
             continue;
         used += (size_t)snprintf(missing + used, sizeof missing - used, "%s%s", used ? ", " : "",
-                                 rt_peer_name(roster->members[i].peer, name));
+                                 rt_peer_name(m->peer, name));
     }
     return rt_fail(error, RT_TIMEOUT, "%s did not join within %g s (timeouts.start_s)", missing,
                    roster->config.config->timeout_start_s);
@@ -528,35 +444,22 @@ static bool readable(int fd)
     return fd >= 0 && poll(&one, 1, 0) == 1;
 }
 
-// Whether all are there that are waited for; late: timeouts.rejoin_s are over.
-static bool is_complete(const dp_roster *roster, bool late)
-{
-    uint32_t workers = 0;
-    const uint64_t without = roster->config.without | roster->config.aside;
-    for (uint32_t i = 0; i < roster->member_count; i++) {
-        const bool is_worker = i < roster->worker_count;
-        const bool is_optional =
-            is_out(roster, roster->members[i].peer) ||
-            (is_worker && roster->config.may_shrink && (late || without >> i & 1));
-        workers += is_worker && roster->members[i].joined && !roster->members[i].waits;
-        if (!roster->members[i].joined && !is_optional)
-            return false;
-    }
-    return workers > 0;
-}
-
 static void begin(dp_roster *roster)
 {
     char name[32];
-    roster->begun = true;
-    for (uint32_t w = 0; w < roster->worker_count; w++) {
-        if (roster->members[w].joined && !roster->members[w].waits)
-            continue;
-        roster->workers &= ~rt_bit(w);
-        if (!((roster->config.aside | roster->config.out_workers) >> w & 1))
-            rt_warn("%s is not there: the run goes on without it",
-                    rt_peer_name(roster->members[w].peer, name));
+    dp_membership_begin(&roster->members);
+    for (uint64_t rest = dp_membership_missing(&roster->members); rest; rest &= rest - 1) {
+        const dp_member *m = &roster->members.workers[rt_lowest_bit(rest)];
+        if (m->invitation != DP_INVITED_LATER)
+            rt_warn("%s is not there: the run goes on without it", rt_peer_name(m->peer, name));
     }
+}
+
+// Whether all are there that are waited for, workers for timeouts.rejoin_s at most.
+static bool is_complete(const dp_roster *roster, uint64_t late_ns)
+{
+    return dp_membership_is_complete(&roster->members,
+                                     roster->config.may_shrink && rt_now_ns() > late_ns);
 }
 
 rt_status dp_roster_assemble(dp_roster *roster, int stop_fd, rt_error *error)
@@ -565,7 +468,7 @@ rt_status dp_roster_assemble(dp_roster *roster, int stop_fd, rt_error *error)
     const uint64_t start_ns = rt_now_ns();
     const uint64_t deadline = start_ns + (uint64_t)(config->timeout_start_s * NS_PER_S);
     const uint64_t late = start_ns + (uint64_t)(config->timeout_rejoin_s * NS_PER_S);
-    while (!is_complete(roster, rt_now_ns() > late)) {
+    while (!is_complete(roster, late)) {
         uint32_t peer;
         rt_message message = {0};
         if (rt_now_ns() > deadline)
@@ -573,7 +476,7 @@ rt_status dp_roster_assemble(dp_roster *roster, int stop_fd, rt_error *error)
         if (readable(stop_fd))
             return rt_fail(error, RT_STOPPED, "interrupted before the run began");
         rt_status status = dp_roster_receive(roster, &peer, &message, error);
-        if (status == RT_AGAIN && !is_complete(roster, rt_now_ns() > late))
+        if (status == RT_AGAIN && !is_complete(roster, late))
             status = dp_roster_wait(roster, stop_fd, error);
         rt_message_release(&message);
         if (status && status != RT_AGAIN)
@@ -587,9 +490,10 @@ rt_status dp_roster_assemble(dp_roster *roster, int stop_fd, rt_error *error)
 static rt_status tell_workers(dp_roster *roster, rt_error *error)
 {
     rt_wire_workers all = {0};
-    const uint32_t count = rt_bit_count(roster->workers);
+    const uint32_t count = rt_bit_count(roster->members.worker_places);
     for (uint32_t p = 0; p < count; p++) {
-        const member *worker = find_by_place(roster, rt_peer(RT_ROLE_WORKER, p));
+        const dp_member *worker =
+            dp_membership_by_place(&roster->members, rt_peer(RT_ROLE_WORKER, p));
         memcpy(all.workers[p].address, worker->address, sizeof all.workers[p].address);
         memcpy(all.workers[p].key, worker->key, sizeof all.workers[p].key);
     }
@@ -607,21 +511,23 @@ static rt_status tell_workers(dp_roster *roster, rt_error *error)
 
 rt_status dp_roster_welcome(dp_roster *roster, rt_wire_welcome *welcome, rt_error *error)
 {
-    welcome->workers = roster->workers;
-    welcome->shards_in = (uint32_t)roster->shards;
-    for (uint32_t s = 0; s < rt_bit_count(roster->shards); s++) {
-        const member *shard = find_by_place(roster, rt_peer(RT_ROLE_PS, s));
+    dp_membership *members = &roster->members;
+    welcome->workers = members->worker_places;
+    welcome->shards_in = (uint32_t)members->shard_places;
+    for (uint32_t s = 0; s < rt_bit_count(members->shard_places); s++) {
+        const dp_member *shard = dp_membership_by_place(members, rt_peer(RT_ROLE_PS, s));
         memcpy(welcome->shards[s], shard->address, RT_ADDRESS_MAX);
         memcpy(welcome->shard_keys[s], shard->key, RT_WIRE_KEY_BYTES);
     }
-    for (uint32_t i = 0; i < roster->member_count; i++) {
+    for (uint32_t i = 0; i < dp_membership_count(members); i++) {
+        const dp_member *m = dp_membership_at(members, i);
         rt_message message;
-        if (!roster->members[i].joined || roster->members[i].waits)
+        if (!counts(roster, m))
             continue;
         if (rt_message_create(&message, RT_MESSAGE_WELCOME, SELF, 0, 1, sizeof *welcome))
             return rt_fail(error, RT_NO_MEMORY, "out of memory");
         memcpy(rt_message_payload(&message), welcome, sizeof *welcome);
-        const rt_status status = send_to(roster, roster->members[i].peer, &message, error);
+        const rt_status status = send_to(roster, m->peer, &message, error);
         if (status)
             return status;
     }
@@ -635,13 +541,14 @@ rt_status dp_roster_welcome(dp_roster *roster, rt_wire_welcome *welcome, rt_erro
 static rt_status check_silence(dp_roster *roster, rt_error *error)
 {
     uint64_t now = rt_now_ns();
-    for (uint32_t i = 0; i < roster->member_count; i++) {
-        member *m = &roster->members[i];
+    for (uint32_t i = 0; i < dp_membership_count(&roster->members); i++) {
+        dp_member *m = find_member(roster, dp_membership_at(&roster->members, i)->peer);
         double silent_s = (double)(now - m->heard_ns) / NS_PER_S;
         char name[32];
-        if (!m->joined || now <= m->heard_ns || silent_s <= roster->config.config->timeout_peer_s)
+        if (!dp_member_is_connected(m) || now <= m->heard_ns ||
+            silent_s <= roster->config.config->timeout_peer_s)
             continue;
-        if (m->waits) {
+        if (dp_membership_waits(&roster->members, m)) {
             forget(roster, m, "it is silent");
             continue;
         }
@@ -671,14 +578,14 @@ static void take_hello(dp_roster *roster, uint32_t peer, const rt_message *messa
         return;
     if (dp_roster_is_replaced(roster))
         return;
-    if (status == RT_WIRE || !find_member(roster, peer) || roster->begun)
+    if (status == RT_WIRE || !find_member(roster, peer) || roster->members.has_begun)
         log_stranger(roster, why.text);
     else if (rt_log_due(&roster->refused, &count))
         rt_warn("refused, and still waited for: %s", why.text);
 }
 
 // What a worker says that waits: nothing but that it is there, or that it gives up.
-static void take_of_waiting(dp_roster *roster, member *from, const rt_message *message)
+static void take_of_waiting(dp_roster *roster, dp_member *from, const rt_message *message)
 {
     const uint32_t type = rt_message_header(message)->type;
     rt_error why = {0};
@@ -700,8 +607,8 @@ static rt_status receive_one(dp_roster *roster, uint32_t *peer_p, rt_message *me
     *taken = true;
     *peer_p = 0;
     rt_status status = roster->config.ops->receive(roster->endpoint, peer_p, message, &why);
-    member *from = find_member(roster, *peer_p);
-    if (status == RT_WIRE && (!from || !from->joined || from->waits)) {
+    dp_member *from = find_member(roster, *peer_p);
+    if (status == RT_WIRE && !(from && counts(roster, from))) {
         log_stranger(roster, why.text);
         return RT_OK;
     }
@@ -715,7 +622,7 @@ static rt_status receive_one(dp_roster *roster, uint32_t *peer_p, rt_message *me
         return RT_OK;
     }
     if (type == RT_MESSAGE_CONTROL && rt_peer_role(*peer_p) == RT_ROLE_VISITOR) {
-        *taken = !roster->begun;
+        *taken = !roster->members.has_begun;
         if (*taken)
             dp_roster_answer(roster, *peer_p, RT_AGAIN,
                              "the run has not begun: it waits for others");
@@ -725,16 +632,16 @@ static rt_status receive_one(dp_roster *roster, uint32_t *peer_p, rt_message *me
         answer_replaced(roster, *peer_p, message);
         return RT_OK;
     }
-    if (!from || !from->joined) {
+    if (!from || !dp_member_is_connected(from)) {
         log_stranger(roster, rt_message_type_name(type));
         return RT_OK;
     }
-    if (from->waits) {
+    if (dp_membership_waits(&roster->members, from)) {
         take_of_waiting(roster, from, message);
         return RT_OK;
     }
     from->heard_ns = rt_now_ns();
-    *peer_p = place_of(roster, from->peer);
+    *peer_p = rt_peer(rt_peer_role(from->peer), dp_membership_place(&roster->members, from));
     if (type == RT_MESSAGE_FAILED) {
         status = member_failed(message, rt_peer_name(from->peer, name), error);
         if (status != RT_PEER || !spare(roster, from, error->text))
@@ -751,7 +658,7 @@ rt_status dp_roster_receive(dp_roster *roster, uint32_t *peer_p, rt_message *mes
 {
     for (int i = 0; i < STRANGERS_MAX; i++) {
         bool taken;
-        const uint32_t joined = roster->joined_count;
+        const uint32_t connected = roster->members.connected;
         rt_status status = receive_one(roster, peer_p, message, &taken, error);
         if (status == RT_AGAIN)
             break;
@@ -762,7 +669,7 @@ rt_status dp_roster_receive(dp_roster *roster, uint32_t *peer_p, rt_message *mes
             status = rt_fail(error, RT_REFUSED, "%s", roster->replaced.text);
         if (status)
             return status;
-        if (roster->joined_count != joined)
+        if (roster->members.connected != connected)
             return RT_AGAIN; // the caller looks who is there
     }
     const rt_status status = check_silence(roster, error);

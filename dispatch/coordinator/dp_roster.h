@@ -1,6 +1,7 @@
-// dp_roster - who takes part in a run: joining, sending, being heard, leaving.
+// dp_roster - the members' connections: joining, sending, being heard, ending.
 //
-// The coordinator's side of rt_member. Owns the listening endpoint. One thread. A member that is
+// The coordinator's side of rt_member. Owns the listening endpoint, and the table of members
+// (dp_membership.h), which says what each is to the run. One thread. A member that is
 // silent for timeouts.peer_s, says that it failed, or breaks the protocol, ends the run, whose
 // samples it holds, unless it is a worker that can be spared; the error names it. Who never joined
 // can do none of that: it is refused, told why, and logged, one line for many.
@@ -8,11 +9,12 @@
 // With may_shrink a run begins without workers that do not come; members of boxes that are out are
 // no part of it either. The others are numbered anew, in their order: that is the place by which
 // all calls here name them where nothing else is said, and WELCOME tells them. Who comes later, or
-// is out, waits, hears heartbeats, and can end nothing; dp_roster_waiting names it.
+// is out, waits, hears heartbeats, and can end nothing.
 #ifndef DP_ROSTER_H
 #define DP_ROSTER_H
 
 #include "dispatch/coordinator/dp_added.h"
+#include "dispatch/coordinator/dp_membership.h"
 #include "runtime/config/rt_config.h"
 #include "runtime/rt_notify.h"
 #include "runtime/wire/rt_control.h"
@@ -33,8 +35,8 @@ typedef struct {
     uint64_t out_workers, out_shards; // of boxes that are no part of the run: the same
     uint64_t run;                     // id of the run's folder; 0: it has none
     uint32_t epoch; // of this start: a member that has served a later one of this run ends it
-    // Whether the run, once it has begun, goes on without a worker that is lost (by its place),
-    // whose messages are no longer heard; NULL: never. why: what has become of it.
+    // A worker, by its place, has gone from a run that has begun. True: the run goes on, and
+    // dp_membership_lose was called; NULL: never. why: what has become of it.
     bool (*spares)(void *context, uint32_t worker, const char *why);
     void *context;
     rt_notify *notify; // told that this process is alive, in every wait; or NULL
@@ -52,21 +54,8 @@ const char *dp_roster_address(const dp_roster *roster); // "tcp://127.0.0.1:4123
 // mend it and start it again. RT_TIMEOUT: error lists who is missing; RT_STOPPED.
 rt_status dp_roster_assemble(dp_roster *roster, int stop_fd, rt_error *error);
 
-// After assembling: masks of the workers, by the ranks of the configuration, that take part, and
-// that came later, those of boxes which are out left aside.
-uint64_t dp_roster_workers(const dp_roster *roster);
-uint64_t dp_roster_waiting(const dp_roster *roster);
-
-// The configuration has these workers and shards behind those that there were: nobody waits for
-// them, and if they come, they wait.
-void dp_roster_extend(dp_roster *roster, uint64_t workers, uint64_t shards);
-
-// Whether a member is connected, by its rank of the configuration.
-bool dp_roster_is_there(const dp_roster *roster, uint32_t peer);
-
-// Members whose boxes are no part of the run any more: dp_roster_stop tells them to end for good.
-// By the ranks of the configuration.
-void dp_roster_dismiss(dp_roster *roster, uint64_t workers, uint64_t shards);
+// The table, which is the roster's as long as that lives.
+dp_membership *dp_roster_members(dp_roster *roster);
 
 // Of the worker, by the configuration, whose connection ended or that was silent, and so ended the
 // run; UINT32_MAX: it was nobody's, or somebody else's.
@@ -99,7 +88,7 @@ rt_status dp_roster_receive(dp_roster *roster, uint32_t *peer_p, rt_message *mes
 // Waits for messages, for wake_fd, or until heartbeats are due, and sends those.
 rt_status dp_roster_wait(dp_roster *roster, int wake_fd, rt_error *error);
 
-// Tells everybody to end, with the run's status; text is shown there. RT_OK: it is complete. After
+// Tells everybody to end, with the run's status, and who is DRAINING, for good; text is shown there. RT_OK: it is complete. After
 // others members end as having been stopped by a failure, so that whoever watches over them starts
 // them again, but not if the status lasts.
 void dp_roster_stop(dp_roster *roster, rt_status status, const char *text);

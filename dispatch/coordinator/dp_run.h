@@ -41,7 +41,6 @@
 #include "dispatch/coordinator/dp_flights.h"
 #include "dispatch/coordinator/dp_initial.h"
 #include "dispatch/coordinator/dp_links.h"
-#include "dispatch/coordinator/dp_lost.h"
 #include "dispatch/coordinator/dp_members.h"
 #include "dispatch/coordinator/dp_overdue.h"
 #include "dispatch/coordinator/dp_prober.h"
@@ -92,7 +91,6 @@ struct dp_run {
     uint64_t take_back_ns; // from then on workers that came back are taken back
     uint32_t hold;         // iteration of the checkpoint that does so, until it is written; else 0
     dp_flaps flaps;
-    dp_lost lost;
     dp_members members; // boxes that take part
     dp_move move;
     uint64_t distinct_keys;
@@ -114,10 +112,10 @@ struct dp_run {
     dp_watch watch;
 };
 
-// Mask of the workers that take part, by their places, but for those that are lost.
+// Mask of the workers that take part, by their places.
 static inline uint64_t dp_run_workers(const dp_run *run)
 {
-    return rt_bits_below(run->limits.worker_count) & ~run->lost.gone;
+    return dp_membership_workers(dp_roster_members(run->roster));
 }
 
 // Of them, the one that is asked for the dense weights.

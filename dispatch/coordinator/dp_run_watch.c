@@ -30,7 +30,8 @@ static void write_memory(rt_json *json, uint64_t resident, uint64_t limit)
 
 static void write_workers(const dp_run *c, rt_json *json)
 {
-    uint64_t rest = dp_roster_workers(c->roster);
+    const dp_membership *members = dp_roster_members(c->roster);
+    uint64_t rest = members->worker_places;
     rt_json_begin_array(json, "workers");
     for (uint32_t j = 0; j < c->limits.worker_count; j++, rest &= rest - 1) {
         const rt_wire_vitals *vitals = &c->watch.workers[j];
@@ -43,11 +44,8 @@ static void write_workers(const dp_run *c, rt_json *json)
     }
     rt_json_end_array(json);
     // Who was drained, or is spare, is missed by nobody.
-    rest = c->members.workers & ~dp_roster_workers(c->roster);
-    for (uint64_t gone = c->lost.gone; gone; gone &= gone - 1)
-        rest |= rt_bit(rt_bit_at(dp_roster_workers(c->roster), rt_lowest_bit(gone)));
     rt_json_begin_array(json, "out");
-    for (; rest; rest &= rest - 1)
+    for (rest = dp_membership_missing(members); rest; rest &= rest - 1)
         rt_json_u64(json, NULL, rt_lowest_bit(rest));
     rt_json_end_array(json);
 }

@@ -1,21 +1,9 @@
-// A worker is lost, and the run goes on without it, from where it is. See dp_lost.h.
+// A worker is lost, and the run goes on without it, from where it is (docs/PROTOCOL.md, "A worker
+// that is lost").
 #include <time.h>
 
 #include "dispatch/coordinator/dp_run.h"
 #include "runtime/rt_log.h"
-
-// What is under way waits for it no longer: it had nothing to do there.
-static void stop_waiting_for(dp_run *c, uint32_t worker)
-{
-    dp_flight *f;
-    while ((f = dp_flights_awaited(&c->flights, worker))) {
-        f->reported |= rt_bit(worker);
-        f->planned->left_out |= rt_bit(worker);
-    }
-    c->lost.gone |= rt_bit(worker);
-    dp_cut_lose(&c->cut, worker);
-    dp_prober_lose(&c->prober, worker);
-}
 
 static bool may_go(const dp_run *c, uint32_t worker)
 {
@@ -24,7 +12,7 @@ static bool may_go(const dp_run *c, uint32_t worker)
     return trains && c->configs.whole.on_worker_loss == RT_LOSS_SHRINK &&
            c->configs.part.dispatch.participants != RT_PARTICIPANTS_ALL &&
            !rt_dispatch_is_mutual(&c->configs.part.dispatch) && (dp_run_workers(c) & ~bit) != 0 &&
-           dp_lost_is_spare(&c->lost, worker);
+           dp_membership_can_spare(dp_roster_members(c->roster), worker);
 }
 
 // For who waits to be taken back, and the next start.
@@ -40,11 +28,13 @@ bool dp_run_spares(void *context, uint32_t worker, const char *why)
 {
     dp_run *c = context;
     const dp_input input = {.kind = DP_INPUT_LOST, .worker = worker, .value = 1};
-    const uint32_t rank = rt_bit_at(dp_roster_workers(c->roster), worker);
+    dp_membership *members = dp_roster_members(c->roster);
+    const uint32_t rank = rt_bit_at(members->worker_places, worker);
     if (!may_go(c, worker))
         return false;
     rt_warn("%s; it sat out, and had nothing that others lack: the run goes on without it", why);
-    stop_waiting_for(c, worker);
+    dp_membership_lose(members, worker);
+    dp_cut_lose(&c->cut, worker);
     dp_feed_tell(c->feed, &input);
     note(c, rank);
     dp_run_put_off_taking_back(c);

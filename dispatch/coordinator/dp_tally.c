@@ -453,7 +453,7 @@ static void write_ages(dp_tally *tally, const dp_planned *planned, rt_json *json
     rt_json_begin_array(json, "reported_before_ms");
     for (uint32_t j = 0; j < tally->config.costs.worker_count; j++) {
         double waited_ms = (double)NAN;
-        if (!(planned->left_out >> j & 1))
+        if (open->reported_ns[j])
             waited_ms = (double)(now_ns - open->reported_ns[j]) * 1e-6;
         rt_json_double(json, NULL, waited_ms);
     }
@@ -593,14 +593,16 @@ static void judge(dp_tally *tally, reported *open, const dp_planned *planned)
                       planned->slice_keys, planned->sample_count);
 }
 
-// Who got no slice has executed nothing.
-static void trace_idle(const dp_tally *tally, const dp_planned *planned)
+// Who got no slice, or was lost with it, has executed nothing.
+static void trace_idle(const dp_tally *tally, const dp_planned *planned, const reported *open)
 {
     const rt_counts nothing = {0};
     if (!tally->trace)
         return;
-    for (uint64_t rest = planned->left_out; rest; rest &= rest - 1)
-        dp_trace_counts(tally->trace, planned->iteration, rt_lowest_bit(rest), 0, &nothing);
+    for (uint32_t j = 0; j < tally->config.costs.worker_count; j++) {
+        if (!open->reported_ns[j])
+            dp_trace_counts(tally->trace, planned->iteration, j, 0, &nothing);
+    }
 }
 
 void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_stream_stats *stream)
@@ -611,7 +613,7 @@ void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_str
         take_folder(tally);
     if (tally->begin_ns == 0) // the first iteration starts the clock, as far as it was waited for
         tally->begin_ns = tally->last_ns - open->workers[0].times.compute_ns - tally->past_ns;
-    trace_idle(tally, planned);
+    trace_idle(tally, planned, open);
     rt_meter_begin_window(tally->meter);
     judge(tally, open, planned);
     add_account(&tally->planned, &planned->account, tally->config.costs.worker_count);
@@ -634,7 +636,8 @@ void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_str
     write_iteration(tally, planned, &quality, stream);
     open->bad = false;
     open->handed = open->gradients = 0;
-    memset(open->workers, 0, sizeof open->workers); // who is left out next time reports nothing
+    memset(open->workers, 0, sizeof open->workers); // who is idle next time reports nothing
+    memset(open->reported_ns, 0, sizeof open->reported_ns);
     show(tally, planned, &quality, stream);
 }
 

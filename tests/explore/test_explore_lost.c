@@ -2,7 +2,7 @@
 // lost".
 //
 // Coordinator, two shards (of rows, and of the dense weights) and two workers are a compact model;
-// which loss is spared is said by the coordinator's own dp_lost.c. One worker trains every
+// which loss is spared is said by the coordinator's own dp_membership.c. One worker trains every
 // iteration in which the other does not train alone; the other one takes part, trains alone, pushes
 // its row, or sits out, in every order. It dies at any moment, which cuts off what it has sent at
 // any place, and the coordinator notices at any moment after that. The last slice is the flush.
@@ -15,8 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "dispatch/coordinator/dp_lost.h"
 #include "runtime/rt_base.h"
+#include "tests/support/members.h"
 #include "tests/explore/explore_rules.h"
 #include "tests/explore/explore_states.h"
 
@@ -105,33 +105,44 @@ static role role_in(const search *x, const state *at, uint32_t q)
 
 // ---- the coordinator -------------------------------------------------------------------------
 
-static dp_lost lost_of(const state *at)
+static dp_membership members; // of the state that is looked at
+
+static dp_member *load(const state *at)
 {
-    dp_lost lost = {.gone = at->noticed ? rt_bit(MORTAL) : 0,
-                    .clean = at->clean ? rt_bit(MORTAL) : 0,
-                    .complete = at->complete};
-    lost.needed[MORTAL] = at->needed;
-    lost.settled[MORTAL] = at->settled;
-    lost.trained[MORTAL] = at->last;
-    return lost;
+    dp_member *one = &members.workers[MORTAL];
+    const bool trains = at->last && at->last >= rt_min_u64(at->sent, SLICES - 1);
+    members.workers[OTHER].needed = members.workers[OTHER].trained = 0;
+    members.clean = at->clean ? rt_bit(MORTAL) : 0;
+    members.complete = at->complete;
+    members.sequence = at->sent;
+    members.iteration = SLICES; // the flush counts here
+    members.connected = at->noticed ? 2 : 3;
+    one->needed = at->needed;
+    one->settled = at->settled;
+    one->trained = at->last;
+    one->state = trains ? DP_MEMBER_TRAINS : DP_MEMBER_SITS_OUT;
+    if (at->noticed)
+        one->state = DP_MEMBER_LOST;
+    return one;
 }
 
-static void keep(state *at, const dp_lost *lost)
+static void keep(state *at)
 {
-    at->clean = lost->clean != 0;
-    at->complete = (uint8_t)lost->complete;
-    at->needed = (uint8_t)lost->needed[MORTAL];
-    at->settled = (uint8_t)lost->settled[MORTAL];
-    at->last = (uint8_t)lost->trained[MORTAL];
+    const dp_member *one = &members.workers[MORTAL];
+    at->clean = members.clean != 0;
+    at->complete = (uint8_t)members.complete;
+    at->needed = (uint8_t)one->needed;
+    at->settled = (uint8_t)one->settled;
+    at->last = (uint8_t)one->trained;
 }
 
 static void complete(state *at)
 {
     const uint8_t reported = at->noticed ? at->done : (uint8_t)rt_min_u64(at->done, at->heard);
-    dp_lost lost = lost_of(at);
+    load(at);
     if (reported > at->complete)
-        dp_lost_completed(&lost, reported);
-    keep(at, &lost);
+        dp_membership_completed(&members, reported);
+    keep(at);
 }
 
 static void send_slice(search *x, const state *from)
@@ -146,14 +157,15 @@ static void send_slice(search *x, const state *from)
     uint64_t needed = participants | (does == PUSHES ? rt_bit(MORTAL) : 0);
     if (x->broken == BREAK_NOT_NEEDED)
         needed &= ~rt_bit(MORTAL);
-    dp_lost lost = lost_of(from);
-    const dp_lost_slice slice = {.sequence = q,
-                                 .iteration = q == SLICES ? 0 : q,
-                                 .participants = x->broken == BREAK_NOT_NEEDED ? 1 : participants,
-                                 .needed = needed,
-                                 .clean = owned_after(x, q) ? 0 : rt_bit(MORTAL)};
-    const bool goes = dp_lost_sent(&lost, &slice);
-    keep(&at, &lost);
+    load(from);
+    const dp_membership_slice slice = {.sequence = q,
+                                       .iteration = q == SLICES ? 0 : q,
+                                       .participants =
+                                           x->broken == BREAK_NOT_NEEDED ? 1 : participants,
+                                       .needed = needed,
+                                       .clean = owned_after(x, q) ? 0 : rt_bit(MORTAL)};
+    const bool goes = dp_membership_sent(&members, &slice);
+    keep(&at);
     at.sent++;
     at.rolled_back = !goes && x->broken != BREAK_PLANNED;
     add(x, &at);
@@ -165,11 +177,11 @@ static void hear_report(search *x, const state *from)
     if (from->heard == from->said || from->noticed)
         return;
     const uint32_t q = ++at.heard;
-    dp_lost lost = lost_of(from);
+    load(from);
     const bool sits_out = x->roles[q] == PUSHES || x->roles[q] == SITS_OUT;
-    dp_lost_reported(&lost, MORTAL, q,
-                     from->idle & bit(q) || (x->broken == BREAK_EVERY_REPORT && sits_out));
-    keep(&at, &lost);
+    dp_membership_reported(&members, MORTAL, q,
+                           from->idle & bit(q) || (x->broken == BREAK_EVERY_REPORT && sits_out));
+    keep(&at);
     complete(&at);
     add(x, &at);
 }
@@ -179,14 +191,15 @@ static void notice(search *x, const state *from)
     state at = *from;
     if (from->lives || from->noticed || from->rolled_back)
         return;
-    dp_lost lost = lost_of(from);
+    dp_member *one = load(from);
     if (x->broken == BREAK_STATE)
-        lost.trained[MORTAL] = 0;
+        one->trained = 0;
     if (x->broken == BREAK_ROWS)
-        lost.clean = UINT64_MAX;
+        members.clean = UINT64_MAX;
+    one->state = DP_MEMBER_SITS_OUT; // also where a rule that would say so is broken
     at.noticed = 1;
     at.planned = (uint8_t)rt_min_u64(from->sent + x->ahead, SLICES);
-    at.spared = dp_lost_is_spare(&lost, MORTAL);
+    at.spared = dp_membership_can_spare(&members, MORTAL);
     at.rolled_back = !at.spared;
     x->spared += at.spared;
     complete(&at);
@@ -399,6 +412,8 @@ static void explore_all(search *x)
     for (uint32_t t = 1; t < SLICES; t++)
         all *= ROLES;
     explore_states_init(&x->found, sizeof(state), 1u << 18);
+    dp_membership_init(&members, 2, 1);
+    members_begin(&members);
     for (uint32_t number = 0; number < 4 * all && !*x->violation; number++) {
         uint32_t rest = number / 4;
         x->ahead = number & 1;

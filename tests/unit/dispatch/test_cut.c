@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/members.h"
 #include "tests/support/notes.h"
 #include "tests/support/test.h"
 
@@ -35,6 +36,7 @@ static void begin(cut_case *c)
         .ops = &notes_ops, .transport = &c->transport, .config = &c->config};
     const dp_tally_config tally = {.config = &c->config, .dense_count = 1};
     assert_int_equal(dp_roster_create(&roster, &c->roster, NULL), RT_OK);
+    members_begin(dp_roster_members(c->roster));
     assert_int_equal(dp_tally_create(&tally, &c->tally, NULL), RT_OK);
     const dp_checkpoint_config checkpoint = {.directory = test_path("checkpoints"),
                                              .config = &c->config,
@@ -44,9 +46,14 @@ static void begin(cut_case *c)
                       .tally = c->tally,
                       .checkpoint = c->checkpoint,
                       .sender = rt_peer(RT_ROLE_COORDINATOR, 0),
-                      .worker_count = WORKERS,
                       .shard_count = SHARDS};
     assert_int_equal(dp_cut_begin(&c->cut, &c->planned, NULL), RT_OK);
+}
+
+static void lose(cut_case *c, uint32_t worker)
+{
+    dp_membership_lose(dp_roster_members(c->roster), worker);
+    dp_cut_lose(&c->cut, worker);
 }
 
 static void fini(cut_case *c)
@@ -230,7 +237,7 @@ static void lost_workers_are_not_waited_for(void **state)
     (void)state;
     cut_case c;
     begin(&c);
-    dp_cut_lose(&c.cut, 2); // while the cut is open
+    lose(&c, 2); // while the cut is open
     assert_int_equal(mark(&c, rt_peer(RT_ROLE_WORKER, 0), SEQUENCE), RT_OK);
     assert_int_equal(dp_cut_awaited(&c.cut).workers, 3); // 0: the dense part
     assert_int_equal(send_part(&c, rt_peer(RT_ROLE_WORKER, 0), 0, DENSE_BYTES), RT_OK);
@@ -247,7 +254,7 @@ static void another_worker_gives_the_dense_part(void **state)
     cut_case c;
     begin(&c);
     c.cut.planned = NULL;
-    dp_cut_lose(&c.cut, 0);
+    lose(&c, 0);
     rt_endpoint *endpoint = &c.transport.endpoint;
     endpoint->count = 0;
     assert_int_equal(dp_cut_begin(&c.cut, &c.planned, NULL), RT_OK);
@@ -303,7 +310,7 @@ static void the_giver_is_lost_meanwhile(void **state)
     rt_endpoint *endpoint = &c.transport.endpoint;
     assert_int_equal(mark(&c, rt_peer(RT_ROLE_WORKER, 2), SEQUENCE), RT_OK);
     assert_int_equal(send_part(&c, rt_peer(RT_ROLE_WORKER, 0), 0, DENSE_BYTES - 8), RT_OK);
-    dp_cut_lose(&c.cut, 0);
+    lose(&c, 0);
     assert_int_equal(mark_of(&c, rt_peer(RT_ROLE_WORKER, 1), SEQUENCE, 1 + 0), RT_OK);
     endpoint->count = 0;
     assert_int_equal(asked(&c), 0);
@@ -316,7 +323,7 @@ static void the_giver_is_lost_meanwhile(void **state)
     assert_int_equal(asked(&c), 0);
     assert_int_equal(mark(&c, rt_peer(RT_ROLE_WORKER, 1), SEQUENCE), RT_OK);
     assert_int_equal(asked(&c), 3);
-    dp_cut_lose(&c.cut, 1); // it has given all
+    lose(&c, 1); // it has given all
     assert_false(c.cut.asks_anew);
     fini(&c);
 }

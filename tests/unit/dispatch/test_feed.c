@@ -559,7 +559,7 @@ static void expect_idle(const feed_case *c, dp_feed *feed, bool gets_none, uint3
     dp_planned *planned = take(c, feed);
     const uint64_t bytes = planned->slices[0].size + planned->slices[1].size;
     assert_int_equal(planned->participants, 1);
-    assert_int_equal(planned->left_out, gets_none ? 2 : 0);
+    assert_int_equal(planned->idle, gets_none ? 2 : 0);
     assert_int_equal(planned->slice_bytes, bytes);
     assert_int_equal(slice_of(planned, 0).left_out, 0);
     if (gets_none)
@@ -601,7 +601,7 @@ static void who_sits_out_gets_no_slices(void **state)
     write_batch(&c, writer);
     planned = take(&c, feed);
     assert_int_equal(planned->participants, 3);
-    assert_int_equal(planned->left_out, 0);
+    assert_int_equal(planned->idle, 0);
     assert_int_equal(slice_of(planned, 1).left_out, 1);
     assert_int_equal(slice_of(planned, 1).cut, 0);
     dp_feed_give(feed, planned);

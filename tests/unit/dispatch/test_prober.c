@@ -7,6 +7,7 @@
 
 #include "dispatch/coordinator/dp_tally.h"
 #include "dispatch/planner/dp_setup.h"
+#include "tests/support/members.h"
 #include "tests/support/notes.h"
 #include "tests/support/test.h"
 
@@ -86,6 +87,7 @@ static void begin(prober_case *c)
         .ops = &notes_ops, .transport = &c->transport, .config = &c->config};
     const dp_tally_config tally = {.config = &c->config, .dense_count = 1};
     assert_int_equal(dp_roster_create(&roster, &c->roster, NULL), RT_OK);
+    members_begin(dp_roster_members(c->roster));
     assert_int_equal(dp_tally_create(&tally, &c->tally, NULL), RT_OK);
     create_feed(c);
     dp_links_init(&c->config, &c->links);
@@ -417,11 +419,11 @@ static void lost_workers_are_not_waited_for(void **state)
     step(&c, true, true);
     assert_int_equal(mark(&c, rt_peer(RT_ROLE_WORKER, 0), 1), RT_OK);
     assert_int_equal(mark(&c, rt_peer(RT_ROLE_WORKER, 2), 1), RT_OK);
-    dp_prober_lose(&c.prober, 1); // before its MARK
+    dp_membership_lose(dp_roster_members(c.roster), 1); // before its MARK
     assert_int_equal(dp_prober_awaited(&c.prober).workers, 0);
     step(&c, false, true);
     assert_int_equal(notes_ranks(t, RT_MESSAGE_LINK, RT_ROLE_WORKER, 0), 1);
-    dp_prober_lose(&c.prober, 0); // while it measures
+    dp_membership_lose(dp_roster_members(c.roster), 0); // while it measures
     step(&c, false, true);
     assert_int_equal(notes_ranks(t, RT_MESSAGE_LINK, RT_ROLE_WORKER, 0), 5);
     assert_int_equal(dp_prober_awaited(&c.prober).workers, 4);

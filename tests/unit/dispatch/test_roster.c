@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "runtime/transport/rt_member.h"
+#include "tests/support/members.h"
 #include "tests/support/test.h"
 
 #define HASH 7u
@@ -178,10 +179,11 @@ static rt_status take_a_turn(fixture *f, uint64_t workers, rt_error *error)
 // saying that they are there.
 static void await_waiting(fixture *f, uint64_t want)
 {
-    while (dp_roster_waiting(f->roster) != want) {
+    while (dp_membership_returning(dp_roster_members(f->roster)) != want) {
         rt_error error = {0};
         if (rt_now_ns() > f->end_ns)
-            fail_msg("%#" PRIx64 " wait, expected %#" PRIx64, dp_roster_waiting(f->roster), want);
+            fail_msg("%#" PRIx64 " wait, expected %#" PRIx64,
+                     dp_membership_returning(dp_roster_members(f->roster)), want);
         join_again_if_refused(f, 1);
         if (take_a_turn(f, 5, &error))
             fail_msg("%s", error.text);
@@ -216,7 +218,7 @@ static void the_others_are_numbered_anew(void **state)
     join_worker(&f, 0);
     join_worker(&f, 2);
     assemble(&f);
-    assert_int_equal(dp_roster_workers(f.roster), 5);
+    assert_int_equal(dp_roster_members(f.roster)->worker_places, 5);
     assert_int_equal(dp_roster_welcome(f.roster, &welcome, &error), RT_OK);
     rt_message message = receive(&f, f.workers[2]);
     assert_int_equal(rt_message_header(&message)->type, RT_MESSAGE_WELCOME);
@@ -256,7 +258,7 @@ static void who_is_late_is_not_waited_for(void **state)
     join_worker(&f, 1);
     assemble(&f);
     assert_true(rt_now_ns() - begin_ns >= 100000000);
-    assert_int_equal(dp_roster_workers(f.roster), 2);
+    assert_int_equal(dp_roster_members(f.roster)->worker_places, 2);
     finish(&f);
 }
 
@@ -286,7 +288,7 @@ static void who_waits_ends_nothing(void **state)
     join_worker(&f, 0);
     join_worker(&f, 2);
     assemble(&f);
-    assert_int_equal(dp_roster_workers(f.roster), 5);
+    assert_int_equal(dp_roster_members(f.roster)->worker_places, 5);
     join_worker(&f, 1);
     await_waiting(&f, 2);
     say(f.workers[1], rt_peer(RT_ROLE_WORKER, 1), RT_MESSAGE_FAILED, "enough", 6);
@@ -407,7 +409,7 @@ static void a_visitor_learns_whether_it_fits(void **state)
             assert_memory_equal(text, RT_VISITOR_FITS, strlen(RT_VISITOR_FITS));
         ops->end(visitor, 0);
     }
-    assert_int_equal(dp_roster_workers(f.roster), 5);
+    assert_int_equal(dp_roster_members(f.roster)->worker_places, 5);
     finish(&f);
 }
 
@@ -465,7 +467,7 @@ static void who_does_not_fit_is_waited_for(void **state)
     f.workers[1] = other;
     if (a.status)
         fail_msg("%s", a.error.text);
-    assert_int_equal(dp_roster_workers(f.roster), 7);
+    assert_int_equal(dp_roster_members(f.roster)->worker_places, 7);
     finish(&f);
 }
 
@@ -550,10 +552,10 @@ static void boxes_that_are_out_wait(void **state)
     join_worker(&f, 2);
     rt_endpoint *other = join(&f, rt_peer(RT_ROLE_PS, 1));
     assemble(&f);
-    assert_int_equal(dp_roster_workers(f.roster), 5);
-    assert_int_equal(dp_roster_waiting(f.roster), 0);
-    assert_true(dp_roster_is_there(f.roster, rt_peer(RT_ROLE_WORKER, 1)));
-    assert_false(dp_roster_is_there(f.roster, rt_peer(RT_ROLE_PS, 3)));
+    assert_int_equal(dp_roster_members(f.roster)->worker_places, 5);
+    assert_int_equal(dp_membership_returning(dp_roster_members(f.roster)), 0);
+    assert_true(members_connected(f.roster, rt_peer(RT_ROLE_WORKER, 1)));
+    assert_false(members_connected(f.roster, rt_peer(RT_ROLE_PS, 3)));
     assert_int_equal(dp_roster_welcome(f.roster, &welcome, &error), RT_OK);
     assert_int_equal(welcome.shards_in, 2);
     assert_int_equal(welcome.workers, 5);
@@ -565,7 +567,7 @@ static void boxes_that_are_out_wait(void **state)
     rt_message_release(&message);
     const rt_member member = {.config = {.self = rt_peer(RT_ROLE_PS, 1)}, .welcome = welcome};
     assert_int_equal(rt_member_rank(&member), 0);
-    dp_roster_dismiss(f.roster, 1, 0);
+    dp_membership_dismiss(dp_roster_members(f.roster), 1, 0);
     dp_roster_stop(f.roster, RT_AGAIN, "all start anew");
     char text[128];
     assert_int_equal(stop_of(&f, f.workers[0], text, sizeof text), RT_REASON_DRAINED);
@@ -666,7 +668,7 @@ static void a_box_more_waits(void **state)
     give_box(&f.config, 2, 1);
     f.config.worker_count += 2;
     f.config.ps_shard_count += 1;
-    dp_roster_extend(f.roster, 3u << WORKERS, 2);
+    dp_membership_extend(dp_roster_members(f.roster), WORKERS + 2, 2);
     const uint32_t worker = rt_peer(RT_ROLE_WORKER, WORKERS + 1), shard = rt_peer(RT_ROLE_PS, 1);
     rt_endpoint *other = join_of_box(&f, worker, rt_config_hash_box(&f.config, 0));
     while (dp_roster_receive(f.roster, &peer, &message, &error) == RT_AGAIN &&
@@ -679,15 +681,15 @@ static void a_box_more_waits(void **state)
     const uint64_t box = rt_config_hash_box(&f.config, 1);
     rt_endpoint *members[] = {join_of_box(&f, rt_peer(RT_ROLE_WORKER, WORKERS), box),
                               join_of_box(&f, shard, box)};
-    while (!dp_roster_is_there(f.roster, rt_peer(RT_ROLE_WORKER, WORKERS)) ||
-           !dp_roster_is_there(f.roster, shard)) {
+    while (!members_connected(f.roster, rt_peer(RT_ROLE_WORKER, WORKERS)) ||
+           !members_connected(f.roster, shard)) {
         assert_true(rt_now_ns() < f.end_ns);
         assert_int_equal(dp_roster_wait(f.roster, -1, &error), RT_OK);
         rt_status status = dp_roster_receive(f.roster, &peer, &message, &error);
         if (status != RT_AGAIN)
             fail_msg("%s", error.text);
     }
-    assert_int_equal(dp_roster_workers(f.roster), 5); // of those that train
+    assert_int_equal(dp_roster_members(f.roster)->worker_places, 5); // of those that train
     assert_int_equal(rt_control_create(&message, RT_MESSAGE_FINISH, COORDINATOR), RT_OK);
     assert_int_equal(dp_roster_send(f.roster, rt_peer(RT_ROLE_PS, 0), &message, &error), RT_OK);
     message = receive(&f, f.shard);
@@ -702,6 +704,7 @@ typedef struct {
     uint64_t may; // mask of places
     uint32_t asked;
     char why[256];
+    dp_membership *members;
 } sparing;
 
 static bool spares(void *context, uint32_t worker, const char *why)
@@ -709,7 +712,11 @@ static bool spares(void *context, uint32_t worker, const char *why)
     sparing *all = context;
     all->asked++;
     snprintf(all->why, sizeof all->why, "%u: %s", worker, why);
-    return all->may >> worker & 1;
+    if (!(all->may >> worker & 1))
+        return false;
+    all->members->clean = all->may;
+    dp_membership_lose(all->members, worker);
+    return true;
 }
 
 static void await_question(fixture *f, const sparing *all, uint32_t count)
@@ -742,17 +749,18 @@ static void who_can_be_spared_ends_nothing(void **state)
                                      .spares = spares,
                                      .context = &all};
     assert_int_equal(dp_roster_create(&config, &f.roster, &error), RT_OK);
+    all.members = dp_roster_members(f.roster);
     f.shard = join(&f, rt_peer(RT_ROLE_PS, 0));
     for (uint32_t w = 0; w < WORKERS; w++)
         join_worker(&f, w);
     assemble(&f);
-    assert_int_equal(dp_roster_workers(f.roster), 7);
+    assert_int_equal(dp_roster_members(f.roster)->worker_places, 7);
     say(f.workers[0], rt_peer(RT_ROLE_WORKER, 0), RT_MESSAGE_FAILED, "enough", 6);
     await_question(&f, &all, 1);
     assert_string_equal(all.why, "0: worker 0 failed: enough");
     assert_int_equal(rt_control_create(&message, RT_MESSAGE_FINISH, COORDINATOR), RT_OK);
     assert_int_equal(dp_roster_send(f.roster, rt_peer(RT_ROLE_WORKER, 0), &message, &error), RT_OK);
-    assert_int_equal(dp_roster_workers(f.roster), 7); // by their places
+    assert_int_equal(dp_roster_members(f.roster)->worker_places, 7); // by their places
     ops->end(f.workers[1], 0);
     f.workers[1] = NULL;
     f.config.timeout_peer_s = 2 * test_limit_factor(); // heartbeats, and silence

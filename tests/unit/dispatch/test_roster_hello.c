@@ -3,7 +3,7 @@
 // say. The case plays all of them and takes the roster's turns.
 #include "tests/unit/dispatch/test_coordinator_support.h"
 
-#include "dispatch/coordinator/dp_roster.h"
+#include "tests/support/members.h"
 
 #define WORKER(rank) rt_peer(RT_ROLE_WORKER, rank)
 
@@ -13,6 +13,7 @@ typedef struct {
     dp_added added;
     dp_roster_config config;
     dp_roster *roster;
+    char said[64]; // of the worker that was spared
 } gathering;
 
 static void prepare_roster(gathering *g)
@@ -135,7 +136,7 @@ static void must_be_sent_away(gathering *g, rt_endpoint *endpoint, rt_reason rea
 
 static void await(gathering *g, uint32_t peer)
 {
-    while (!dp_roster_is_there(g->roster, peer)) {
+    while (!members_connected(g->roster, peer)) {
         rt_error error = {0};
         rt_message message = {0};
         uint32_t from;
@@ -228,7 +229,7 @@ static void who_is_sent_away(void **state)
         rt_endpoint *endpoint = connect_as(&g, self);
         send_from(endpoint, self, RT_MESSAGE_HELLO, &hello, sizeof hello);
         must_be_sent_away(&g, endpoint, cases[i].reason, cases[i].text);
-        assert_false(dp_roster_is_there(g.roster, self));
+        assert_false(members_connected(g.roster, self));
         ops->end(endpoint, 0);
         close_all(&g);
     }
@@ -283,7 +284,7 @@ static void who_joins_twice(void **state)
     send_from(g.f.members[1], WORKER(0), RT_MESSAGE_HELLO, &hello, sizeof hello);
     must_be_sent_away(&g, g.f.members[1], RT_REASON_FAILED,
                       "worker 0 has joined already: it was started twice, or has only just been");
-    assert_true(dp_roster_is_there(g.roster, WORKER(0)));
+    assert_true(members_connected(g.roster, WORKER(0)));
     close_all(&g);
 }
 
@@ -317,7 +318,7 @@ static void keys_are_told_first(void **state)
         assert_true(rt_control_has(&message, count * sizeof *all));
         assert_memory_equal(rt_message_payload(&message), all, count * sizeof *all);
         rt_message_release(&message);
-        assert_false(dp_roster_is_there(g.roster, WORKER(1)));
+        assert_false(members_connected(g.roster, WORKER(1)));
     }
     hello.allowed = rt_hash_bytes(all, count * sizeof *all);
     send_from(endpoint, WORKER(1), RT_MESSAGE_HELLO, &hello, sizeof hello);
@@ -389,12 +390,12 @@ static void workers_that_are_aside(void **state)
         open_roster(&g);
         join_run(&g.f, 1);
         await(&g, WORKER(0));
-        assert_int_equal(dp_roster_waiting(g.roster), may);
+        assert_int_equal(dp_membership_returning(dp_roster_members(g.roster)), may);
         join_run(&g.f, 0);
         join_run(&g.f, 2);
         assemble(&g);
-        assert_int_equal(dp_roster_workers(g.roster), may ? 2 : 3);
-        assert_int_equal(dp_roster_waiting(g.roster), may);
+        assert_int_equal(dp_roster_members(g.roster)->worker_places, may ? 2 : 3);
+        assert_int_equal(dp_membership_returning(dp_roster_members(g.roster)), may);
         assert_int_equal(dp_roster_welcome(g.roster, &welcome, NULL), RT_OK);
         rt_message message = expect(&g.f, 2, RT_MESSAGE_WELCOME);
         rt_message_release(&message);
@@ -522,7 +523,7 @@ static void strangers_are_not_heard(void **state)
     const rt_wire_hello hello = hello_of(&g, WORKER(2));
     send_from(other, WORKER(2), RT_MESSAGE_HELLO, &hello, sizeof hello);
     await(&g, WORKER(2));
-    assert_int_equal(dp_roster_waiting(g.roster), 5);
+    assert_int_equal(dp_membership_returning(dp_roster_members(g.roster)), 5);
     send_from(g.f.members[0], SHARD, RT_MESSAGE_MARK, NULL, 0);
     assert_int_equal(take_turns(&g, &peer, &message, &error), RT_OK);
     assert_int_equal(rt_message_header(&message)->type, RT_MESSAGE_MARK);
@@ -582,8 +583,11 @@ static void bytes_that_are_no_message(void **state)
 
 static bool spare_all(void *context, uint32_t worker, const char *why)
 {
-    char *all = context;
-    snprintf(all + strlen(all), 128, "%u: %.23s;", worker, why);
+    gathering *g = context;
+    dp_membership *members = dp_roster_members(g->roster);
+    members->clean = rt_bit(worker);
+    dp_membership_lose(members, worker);
+    snprintf(g->said, sizeof g->said, "%u: %.23s", worker, why);
     return true;
 }
 
@@ -591,34 +595,38 @@ static bool spare_all(void *context, uint32_t worker, const char *why)
 static void who_is_silent_can_be_spared(void **state)
 {
     (void)state;
-    char said[400] = "";
     rt_error error = {0};
     rt_message message = {0};
     uint32_t peer;
     gathering g;
     prepare_roster(&g);
     g.config.spares = spare_all;
-    g.config.context = said;
+    g.config.context = &g;
+    *g.said = '\0';
     open_roster(&g);
     for (uint32_t m = 0; m < MEMBERS; m++)
         join_run(&g.f, m);
     assemble(&g);
     g.f.config.timeout_peer_s = 0.2 * test_limit_factor();
-    while (strlen(said) < 50) { // the shard is heard
+    while (!*g.said) { // the others are heard
         assert_true(rt_now_ns() < g.f.end_ns);
         send_from(g.f.members[0], SHARD, RT_MESSAGE_HEARTBEAT, NULL, 0);
+        send_from(g.f.members[2], WORKER(1), RT_MESSAGE_HEARTBEAT, NULL, 0);
         assert_int_equal(dp_roster_receive(g.roster, &peer, &message, &error), RT_AGAIN);
         assert_string_equal(error.text, "");
         usleep(1000);
     }
-    assert_string_equal(said, "0: worker 0 was silent for;1: worker 1 was silent for;");
+    assert_string_equal(g.said, "0: worker 0 was silent for");
     rt_status status = RT_AGAIN;
-    while (status == RT_AGAIN && rt_now_ns() < g.f.end_ns) // which cannot be spared
+    while (status == RT_AGAIN && rt_now_ns() < g.f.end_ns) { // the shard cannot be spared
+        send_from(g.f.members[2], WORKER(1), RT_MESSAGE_HEARTBEAT, NULL, 0);
         status = dp_roster_receive(g.roster, &peer, &message, &error);
+        usleep(1000);
+    }
     assert_int_equal(status, RT_PEER);
     assert_memory_equal(error.text, "ps 0 was silent for", 19);
     assert_int_equal(dp_roster_lost(g.roster), UINT32_MAX);
-    assert_false(dp_roster_is_there(g.roster, WORKER(0)));
+    assert_false(members_connected(g.roster, WORKER(0)));
     close_all(&g);
 }
 

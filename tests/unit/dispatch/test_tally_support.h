@@ -107,7 +107,7 @@ static UNUSED void put_planned(scene *s, uint32_t t)
                         .arrival_count = SAMPLES,
                         .arrivals = s->arrivals,
                         .participants = t == 2 ? 2 : 3,
-                        .left_out = s->left_out,
+                        .idle = s->left_out,
                         .label_offsets = {offsets[0], offsets[1], offsets[2]},
                         .labels = s->given[t - 1],
                         .weights = s->weights[t - 1],
