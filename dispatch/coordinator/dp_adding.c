@@ -7,6 +7,7 @@
 #include "dispatch/coordinator/dp_move.h"
 #include "dispatch/coordinator/dp_run.h"
 #include "runtime/files/rt_file.h"
+#include "runtime/rt_json.h"
 #include "runtime/rt_json_read.h"
 #include "runtime/rt_log.h"
 
@@ -14,10 +15,36 @@
 
 // ---- a run begins ----------------------------------------------------------------------------
 
+static rt_status adopt_from(const rt_config *whole, uint32_t first, rt_config *config,
+                            rt_json *json, rt_error *error)
+{
+    for (uint32_t b = first; b < whole->box_count; b++) {
+        rt_json_clear(json);
+        rt_config_write_box(whole, b, json, NULL);
+        const char *text = rt_json_text(json, NULL);
+        if (!text)
+            return rt_fail(error, RT_NO_MEMORY, "out of memory");
+        const rt_status status = rt_config_add_box(config, text, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
+// Gives a configuration the boxes that the site has behind its own.
+static rt_status adopt(const rt_config *whole, rt_config *config, rt_error *error)
+{
+    rt_json json;
+    rt_json_init(&json, 0);
+    const rt_status status = adopt_from(whole, config->box_count, config, &json, error);
+    rt_json_fini(&json);
+    return status;
+}
+
 static rt_status allow_keys(dp_run *c, rt_error *error)
 {
     for (uint32_t i = 0; i < c->added.count; i++) {
-        rt_info("box %s was added to this run", c->configs.whole.boxes[c->added.first + i].name);
+        rt_info("box %s was added to this run", c->site_config.boxes[c->added.first + i].name);
         if (!c->added.of[i].has_key)
             continue;
         const rt_status status = c->own.ops->allow(c->transport, &c->added.of[i].key, error);
@@ -29,17 +56,13 @@ static rt_status allow_keys(dp_run *c, rt_error *error)
 
 rt_status dp_adding_begin(dp_run *c, rt_error *error)
 {
-    dp_configs *configs = &c->configs;
-    rt_status status = dp_members_read_added(c->checkpoints, &configs->whole, &c->added, error);
+    rt_status status = dp_members_read_added(c->checkpoints, &c->site_config, &c->added, error);
     if (status || !c->added.count)
         return status;
-    status = dp_configs_adopt(&configs->whole, &configs->part, error);
+    status = adopt(&c->site_config, &c->run_config, error);
     if (status)
         return status;
-    status = dp_configs_adopt(&configs->whole, &configs->current, error);
-    if (status)
-        return status;
-    status = rt_config_check(&configs->whole, error);
+    status = rt_config_check(&c->site_config, error);
     if (status)
         return status;
     return allow_keys(c, error);
@@ -87,7 +110,7 @@ static rt_status check_key(const dp_run *c, const char *box, const char *text, r
 // others may point to stay where they are.
 static rt_status extend(dp_run *c, const char *box, const cJSON *json, rt_error *error)
 {
-    rt_config *whole = &c->configs.whole;
+    rt_config *whole = &c->site_config;
     char *text = cJSON_PrintUnformatted(json);
     if (!text)
         return rt_fail(error, RT_WIRE, "%s: a request without the box", box);
@@ -109,12 +132,12 @@ static rt_status extend(dp_run *c, const char *box, const cJSON *json, rt_error 
 // For the box, which needs one that has it; as all others have it but for that.
 static rt_status write_config(const dp_run *c, const char *path, rt_error *error)
 {
-    const rt_config *site = c->own.site ? c->own.site : &c->configs.whole;
+    const rt_config *site = c->own.site ? c->own.site : &c->site_config;
     rt_config told;
     char *text = NULL;
     if (rt_config_copy(site, &told))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    rt_status status = dp_configs_adopt(&c->configs.whole, &told, error);
+    rt_status status = adopt(&c->site_config, &told, error);
     told.network_bind[0] = '\0'; // of this box
     if (!status && rt_config_to_json(&told, &text))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory");
@@ -140,9 +163,9 @@ static void let_in(dp_run *c, const char *box, char *answer, size_t size)
     char path[RT_PATH_MAX + RT_NAME_MAX + 16], ranks[256] = "";
     rt_error why = {0};
     const uint32_t i = c->added.count - 1, b = c->added.first + i;
-    const dp_members joins = dp_members_of(&c->configs.whole, rt_bit(b));
-    dp_membership_extend(dp_roster_members(c->roster), c->configs.whole.worker_count,
-                         c->configs.whole.ps_shard_count);
+    const dp_members joins = dp_members_of(&c->site_config, rt_bit(b));
+    dp_membership_extend(dp_roster_members(c->roster), c->site_config.worker_count,
+                         c->site_config.ps_shard_count);
     if (c->added.of[i].has_key && c->own.ops->allow(c->transport, &c->added.of[i].key, &why))
         rt_warn("%s", why.text);
     name_ranks("worker", joins.workers, ranks, sizeof ranks);
@@ -172,7 +195,7 @@ static void note(dp_added *added, uint32_t at, const rt_public_key *key)
 static rt_status add(dp_run *c, const char *box, const cJSON *json, rt_error *error)
 {
     const char *text = cJSON_GetStringValue(rt_json_member(json, "key"));
-    const rt_config before = c->configs.whole;
+    const rt_config before = c->site_config;
     const dp_added added = c->added;
     rt_public_key read;
     const rt_public_key *key = NULL;
@@ -185,12 +208,12 @@ static rt_status add(dp_run *c, const char *box, const cJSON *json, rt_error *er
     }
     status = extend(c, box, rt_json_member(json, "box"), error);
     if (!status) {
-        note(&c->added, c->configs.whole.box_count - 1, key);
-        status = dp_members_write(&c->configs.whole, c->checkpoints, &c->members, &c->added, error);
+        note(&c->added, c->site_config.box_count - 1, key);
+        status = dp_members_write(&c->site_config, c->checkpoints, &c->members, &c->added, error);
     }
     if (!status)
         return RT_OK;
-    c->configs.whole = before;
+    c->site_config = before;
     c->added = added;
     return status;
 }
@@ -206,7 +229,7 @@ rt_status dp_adding_ask(dp_run *c, const char *box, const char *text, char *answ
                        "%s: a box that is added has a name of letters, digits, dots, dashes, "
                        "underscores",
                        box);
-    if (rt_config_find_box(&c->configs.whole, box) < c->configs.whole.box_count)
+    if (rt_config_find_box(&c->site_config, box) < c->site_config.box_count)
         return rt_fail(error, RT_CONFIG,
                        "%s: is a box of this run already: `lanyard add RUN %s`, without more, "
                        "takes it in",
@@ -230,12 +253,12 @@ rt_status dp_adding_ask(dp_run *c, const char *box, const char *text, char *answ
 bool dp_adding_let_go(dp_run *c, const char *box, char *answer, size_t size)
 {
     rt_error why = {0};
-    const uint32_t b = rt_config_find_box(&c->configs.whole, box), i = b - c->added.first;
-    if (b == c->configs.whole.box_count || b < c->added.first || i >= c->added.count ||
+    const uint32_t b = rt_config_find_box(&c->site_config, box), i = b - c->added.first;
+    if (b == c->site_config.box_count || b < c->added.first || i >= c->added.count ||
         !c->added.of[i].awaited)
         return false;
     c->added.of[i].awaited = false;
-    if (dp_members_write(&c->configs.whole, c->checkpoints, &c->members, &c->added, &why))
+    if (dp_members_write(&c->site_config, c->checkpoints, &c->members, &c->added, &why))
         rt_warn("%s", why.text);
     snprintf(answer, size, "%s is not waited for any more: `lanyard add` takes it in", box);
     return true;
@@ -251,11 +274,11 @@ void dp_adding_step(dp_run *c)
         if (!c->added.of[i].awaited || !dp_move_is_there(c, b) || rt_now_ns() < c->added.ask_ns)
             continue;
         c->added.ask_ns = rt_now_ns() + ASK_AGAIN_NS;
-        if (dp_move_ask(c, true, c->configs.whole.boxes[b].name, &why))
+        if (dp_move_ask(c, true, c->site_config.boxes[b].name, &why))
             rt_warn("%s", why.text);
         else
             rt_info("box %s is there: it joins with the next checkpoint",
-                    c->configs.whole.boxes[b].name);
+                    c->site_config.boxes[b].name);
         return;
     }
 }

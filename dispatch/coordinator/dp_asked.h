@@ -7,7 +7,8 @@
 #include "dispatch/coordinator/dp_members.h"
 #include "runtime/rt_base.h"
 
-#define DP_FORGET_MAX 256u // keys that wait for their end, or for a checkpoint without them
+#define DP_SETTABLE_MAX 16u // keys that can be set while a run trains
+#define DP_FORGET_MAX 256u  // keys that wait for their end, or for a checkpoint without them
 
 typedef struct {
     uint64_t forgotten[DP_FORGET_MAX]; // whose rows the newest checkpoints have
@@ -15,6 +16,7 @@ typedef struct {
     uint32_t after;    // none of them has a row after this iteration, unless it was trained anew
     uint64_t asked_ns; // when a checkpoint without them was asked for last
     uint32_t visitor;  // whose request is at work
+    char *set[DP_SETTABLE_MAX]; // "key=value" in force beside the configuration; NULL: none
 } dp_control;
 
 typedef struct {

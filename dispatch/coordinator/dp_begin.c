@@ -23,7 +23,7 @@ static const rt_transport_ops *mirror_ops(const dp_run *c)
 // A standby that was promoted says so before anything begins.
 static rt_status open_mirror(dp_run *c, rt_error *error)
 {
-    const rt_config *config = &c->configs.whole;
+    const rt_config *config = &c->site_config;
     const bool waits = config->standby_away == RT_STANDBY_WAIT;
     const double limit_s = waits ? config->timeout_start_s : config->timeout_peer_s;
     char address[RT_NAME_MAX + 16];
@@ -55,7 +55,7 @@ static rt_status open_mirror(dp_run *c, rt_error *error)
 // Now, not when there is something to be written to them.
 static rt_status check_names(const dp_run *c, rt_error *error)
 {
-    const rt_config *config = &c->configs.whole;
+    const rt_config *config = &c->site_config;
     const struct {
         const char *name, *elsewhere;
     } all[] = {{"checkpoints", config->checkpoint.directory},
@@ -80,7 +80,7 @@ static rt_status open_folder(dp_run *c, rt_error *error)
     rt_status status = c->own.directory ? check_names(c, error) : RT_OK;
     if (status)
         return status;
-    status = dp_resume_prepare(&c->configs.whole, c->own.directory, c->own.resume, c->checkpoints,
+    status = dp_resume_prepare(&c->site_config, c->own.directory, c->own.resume, c->checkpoints,
                                sizeof c->checkpoints, &c->resumes, &c->has_epoch, error);
     if (status)
         return status;
@@ -94,23 +94,23 @@ static rt_status open_folder(dp_run *c, rt_error *error)
 
 static rt_status open_watch(dp_run *c, rt_error *error)
 {
-    const rt_config *config = &c->configs.whole;
+    const rt_config *config = &c->site_config;
     const bool goes_on = c->own.resume != DP_RESUME_NO;
     rt_status status = dp_watch_open(config, c->own.directory, goes_on, &c->watch, error);
     if (status)
         return status;
-    return dp_watch_note(config, &c->configs.part.stream.names, &c->watch, error);
+    return dp_watch_note(config, &c->run_config.stream.names, &c->watch, error);
 }
 
 static rt_status open_live(dp_run *c, rt_error *error)
 {
     char journal[RT_PATH_MAX + 16] = "";
-    if (!rt_live_is_wanted(&c->configs.whole))
+    if (!rt_live_is_wanted(&c->site_config))
         return RT_OK;
     if (c->own.directory)
         snprintf(journal, sizeof journal, "%s/journal", c->own.directory);
-    rt_status status = rt_live_open_with(&c->configs.whole, journal, c->mirror, &c->live, error);
-    c->configs.part.stream.live = c->live;
+    rt_status status = rt_live_open_with(&c->site_config, journal, c->mirror, &c->live, error);
+    c->run_config.stream.live = c->live;
     return status;
 }
 
@@ -123,13 +123,13 @@ static rt_status open_stream(dp_run *c, rt_error *error)
     status = open_live(c, error);
     if (status)
         return status;
-    return rt_stream_open(&c->configs.part.stream, c->configs.whole.seed, &c->stream, error);
+    return rt_stream_open(&c->run_config.stream, c->site_config.seed, &c->stream, error);
 }
 
 // Its rows are at the shards: whoever touches one first pulls it.
 static rt_status read_model(dp_run *c, rt_error *error)
 {
-    const rt_config *config = &c->configs.whole;
+    const rt_config *config = &c->site_config;
     if (!c->own.model)
         return RT_OK;
     if (config->ps_homes == RT_HOMES_PLANNED)
@@ -141,7 +141,7 @@ static rt_status read_model(dp_run *c, rt_error *error)
             error, RT_CONFIG,
             "--init needs rows.admit 1 and rows.admit_share 1: keys of the model's rows would "
             "be left out until they had come often enough again");
-    c->configs.part.dispatch.first_touch = RT_FIRST_TOUCH_PULL;
+    c->run_config.dispatch.first_touch = RT_FIRST_TOUCH_PULL;
     return dp_initial_read(c->own.model, config, rt_stream_schema(c->stream), &c->initial, error);
 }
 
@@ -154,13 +154,13 @@ static rt_status read_members(dp_run *c, rt_error *error)
         return status;
     if (*c->checkpoints)
         dp_flaps_read(&c->flaps, c->checkpoints);
-    return dp_members_read(&c->configs.whole, c->checkpoints, &c->members, error);
+    return dp_members_read(&c->site_config, c->checkpoints, &c->members, error);
 }
 
 // Members agree on the whole configuration; from then on the run is of those that take part.
 static rt_status create_roster(dp_run *c, rt_error *error)
 {
-    const rt_config *config = &c->configs.whole;
+    const rt_config *config = &c->site_config;
     const dp_members *members = &c->members;
     dp_roster_config roster = {
         .ops = c->own.ops,
@@ -183,8 +183,7 @@ static rt_status create_roster(dp_run *c, rt_error *error)
         roster.epoch = dp_checkpoint_epoch(c->checkpoints) + 1;
     rt_status status = dp_roster_create(&roster, &c->roster, error);
     c->collect.roster = c->roster;
-    dp_members_set_rates(members, &c->configs.current);
-    dp_members_keep_boxes(members, config, &c->configs.part, &c->own.identity.config_hash);
+    dp_members_keep_boxes(members, config, &c->run_config, &c->own.identity.config_hash);
     return status;
 }
 
@@ -196,7 +195,7 @@ rt_status dp_begin(dp_run *c, rt_error *error)
     status = read_members(c, error);
     if (status)
         return status;
-    status = dp_setup_count_keys(&c->configs.whole, &c->distinct_keys, error);
+    status = dp_setup_count_keys(&c->site_config, &c->distinct_keys, error);
     if (status)
         return status;
     status = open_stream(c, error);

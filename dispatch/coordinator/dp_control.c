@@ -48,7 +48,7 @@ static rt_status set_search(dp_run *c, const rt_config *fresh, rt_error *error)
 // Versions that begin to be judged from now on.
 static rt_status set_guard(dp_run *c, const rt_config *fresh, rt_error *error)
 {
-    rt_publish_config *margins = &c->configs.part.publish;
+    rt_publish_config *margins = &c->run_config.publish;
     (void)error;
     margins->guard_log_loss = fresh->publish.guard_log_loss;
     margins->guard_calibration = fresh->publish.guard_calibration;
@@ -84,17 +84,17 @@ static rt_status set_participants(dp_run *c, const rt_config *fresh, rt_error *e
 {
     const rt_dispatch_config *dispatch = &fresh->dispatch;
     const uint64_t all = dp_run_workers(c);
-    if (c->configs.part.dispatch.participants == RT_PARTICIPANTS_ALL)
+    if (c->run_config.dispatch.participants == RT_PARTICIPANTS_ALL)
         return rt_fail(
             error, RT_CONFIG,
             "dispatch.participants: this run began with \"all\": its shards keep no dense "
             "weights for workers that come back");
-    if (c->limits.worker_count != c->configs.whole.worker_count)
+    if (c->limits.worker_count != c->site_config.worker_count)
         return rt_fail(error, RT_CONFIG,
                        "dispatch.participants: workers are missing, ranks have other meanings now");
     const bool chooses = dispatch->participants == RT_PARTICIPANTS_AUTO ||
                          dispatch->participants == RT_PARTICIPANTS_ROTATE;
-    if (chooses && c->configs.part.dispatch.participants != dispatch->participants)
+    if (chooses && c->run_config.dispatch.participants != dispatch->participants)
         return rt_fail(error, RT_CONFIG,
                        "dispatch.participants: only a run that began with it can choose");
     dp_feed_choose_on(c->feed, chooses);
@@ -149,6 +149,8 @@ static const struct {
                 {"publish.guard.hold_s", set_guard, by_version},
                 {"log.level", set_log_level, at_once}};
 
+_Static_assert(RT_COUNT_OF(settable) <= DP_SETTABLE_MAX, "dp_control.set has room for all");
+
 static rt_status find_settable(const char *key, size_t *index_p, rt_error *error)
 {
     char names[512] = "";
@@ -176,37 +178,63 @@ static rt_status set_and_check(rt_config *config, const char *assignment, rt_err
     return rt_config_check_training(config, error);
 }
 
-static rt_status make_config(const rt_config *current, const char *key, const char *value,
-                             rt_config *fresh, rt_error *error)
+// The configuration with all that is set, and this.
+static rt_status make_config(const dp_run *c, const char *assignment, rt_config *fresh,
+                             rt_error *error)
 {
-    char assignment[RT_ASK_BYTES_MAX];
-    if (rt_config_copy(current, fresh))
+    rt_status status = RT_OK;
+    if (rt_config_copy(&c->site_config, fresh))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    snprintf(assignment, sizeof assignment, "%s=%s", key, value);
-    const rt_status status = set_and_check(fresh, assignment, error);
+    dp_members_set_rates(&c->members, fresh);
+    for (size_t i = 0; i < RT_COUNT_OF(settable) && !status; i++) {
+        if (c->control.set[i])
+            status = rt_config_set(fresh, c->control.set[i], error);
+    }
+    if (!status)
+        status = set_and_check(fresh, assignment, error);
     if (status)
         rt_config_fini(fresh);
     return status;
+}
+
+// The learning rates are those of the members' file, from the start anew on.
+static rt_status keep(dp_control *control, size_t index, const char *assignment, rt_error *error)
+{
+    rt_free(control->set[index]);
+    control->set[index] = NULL;
+    if (settable[index].when == by_checkpoint)
+        return RT_OK;
+    control->set[index] = strdup(assignment);
+    if (!control->set[index])
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    return RT_OK;
+}
+
+void dp_control_fini(dp_control *control)
+{
+    for (size_t i = 0; i < RT_COUNT_OF(settable); i++)
+        free(control->set[i]);
 }
 
 static rt_status set(dp_run *c, const char *key, const char *value, char *answer, size_t size,
                      rt_error *error)
 {
     rt_config fresh;
+    char assignment[RT_ASK_BYTES_MAX];
     size_t index = 0;
     rt_status status = find_settable(key, &index, error);
     if (status)
         return status;
-    status = make_config(&c->configs.current, key, value, &fresh, error);
+    snprintf(assignment, sizeof assignment, "%s=%s", key, value);
+    status = make_config(c, assignment, &fresh, error);
     if (status)
         return status;
     status = settable[index].apply(c, &fresh, error);
-    if (status) {
-        rt_config_fini(&fresh);
+    rt_config_fini(&fresh);
+    if (!status)
+        status = keep(&c->control, index, assignment, error);
+    if (status)
         return status;
-    }
-    rt_config_fini(&c->configs.current);
-    c->configs.current = fresh;
     rt_json *json = rt_metrics_begin(dp_tally_metrics(c->tally), "set");
     rt_json_string(json, "key", key);
     rt_json_string(json, "value", value);
@@ -257,7 +285,7 @@ static void tell_forgotten(dp_run *c, uint64_t key)
 // Beyond the last iteration that may be planned without the records that were told just now.
 static void want_all_rows(dp_run *c)
 {
-    const rt_config *config = &c->configs.part;
+    const rt_config *config = &c->run_config;
     c->control.after = (uint32_t)dp_tally_iterations(c->tally) + config->run_ahead +
                        rt_config_batches_ahead(config) + PLANNED_MORE;
     if (c->checkpoint)

@@ -24,6 +24,8 @@
 // After the feed was made. What is wrong with the file goes to the log.
 void dp_control_resume(dp_run *run);
 
+void dp_control_fini(dp_control *control);
+
 // Sees to it that a checkpoint without the rows that were forgotten is made, as long as there is
 // none.
 void dp_control_step(dp_run *run);

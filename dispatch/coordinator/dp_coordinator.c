@@ -17,7 +17,7 @@
 
 static dp_slice_limits limits_of(const dp_run *c, const rt_schema *schema)
 {
-    const rt_config *config = &c->configs.part;
+    const rt_config *config = &c->run_config;
     const uint32_t sample_count_max = dp_planner_micro_batch_max(&c->planner);
     dp_slice_limits limits = {.dense_count = schema->dense_count,
                               .more_labels = schema->label_count - 1,
@@ -36,7 +36,7 @@ static dp_slice_limits limits_of(const dp_run *c, const rt_schema *schema)
 
 static rt_status create_planner(dp_run *c, const rt_schema *schema, rt_error *error)
 {
-    const rt_config *config = &c->configs.part;
+    const rt_config *config = &c->run_config;
     dp_controller_init(config, &c->controller);
     dp_links_init(config, &c->links);
     dp_ages_init(&c->ages, config->rows.expire_s);
@@ -52,7 +52,7 @@ static rt_status create_planner(dp_run *c, const rt_schema *schema, rt_error *er
 
 static rt_status create_tally(dp_run *c, const rt_schema *schema, rt_error *error)
 {
-    const dp_tally_config tally = {.config = &c->configs.part,
+    const dp_tally_config tally = {.config = &c->run_config,
                                    .costs = c->costs,
                                    .dense_count = schema->dense_count,
                                    .directory = c->own.directory,
@@ -69,10 +69,10 @@ static rt_status create_tally(dp_run *c, const rt_schema *schema, rt_error *erro
     return RT_OK;
 }
 
-// Who takes part is known, by c->configs.part.
+// Who takes part is known, by c->run_config.
 static rt_status create_parts(dp_run *c, rt_error *error)
 {
-    const rt_config *config = &c->configs.part;
+    const rt_config *config = &c->run_config;
     const rt_schema *schema = rt_stream_schema(c->stream);
     rt_status status = dp_watch_schema(config, schema, &c->watch, error);
     if (status)
@@ -105,7 +105,7 @@ static void feed_resumed(const dp_run *c, dp_feed_config *feed)
 static rt_status create_feed(dp_run *c, rt_error *error)
 {
     char journal[RT_PATH_MAX + 32], ledger[RT_PATH_MAX + 32];
-    dp_feed_config feed = {.config = &c->configs.part,
+    dp_feed_config feed = {.config = &c->run_config,
                            .planner = &c->planner,
                            .costs = c->costs,
                            .limits = c->limits,
@@ -125,8 +125,8 @@ static rt_status create_feed(dp_run *c, rt_error *error)
                            .position = &c->resumed.position,
                            .waiting = &c->resumed.beside.waiting,
                            .ids = &c->resumed.beside.ids};
-    if (c->configs.part.publish.every_s > 0 && c->own.recall)
-        feed.heard_every = dp_evidence_every(&c->configs.part.publish);
+    if (c->run_config.publish.every_s > 0 && c->own.recall)
+        feed.heard_every = dp_evidence_every(&c->run_config.publish);
     const char *place = c->checkpoints;
     if (c->own.directory) {
         place = c->own.directory;
@@ -156,7 +156,7 @@ static rt_status create_feed(dp_run *c, rt_error *error)
 
 static rt_status welcome(dp_run *c, rt_error *error)
 {
-    const rt_config *config = &c->configs.part;
+    const rt_config *config = &c->run_config;
     rt_wire_welcome payload = {.worker_count = config->worker_count,
                                .shard_count = config->ps_shard_count,
                                .dense_count = c->limits.dense_count,
@@ -192,7 +192,7 @@ static void take_over_values(dp_run *c)
 
 static dp_resume_config resume_config(dp_run *c)
 {
-    return (dp_resume_config){.config = &c->configs.part,
+    return (dp_resume_config){.config = &c->run_config,
                               .directory = c->checkpoints,
                               .schema = c->own.schema,
                               .config_hash = c->own.identity.config_hash,
@@ -238,7 +238,7 @@ static rt_status resume(dp_run *c, rt_error *error)
 // Where models are published; "": nowhere.
 static void published_folder(const dp_run *c, char *path, size_t size)
 {
-    const rt_publish_config *publish = &c->configs.part.publish;
+    const rt_publish_config *publish = &c->run_config.publish;
     if (publish->every_s <= 0)
         *path = '\0';
     else if (*publish->folder)
@@ -258,7 +258,7 @@ static double cut_every_s(const rt_config *config)
 
 static rt_status create_checkpoint(dp_run *c, rt_error *error)
 {
-    const rt_config *own = &c->configs.part;
+    const rt_config *own = &c->run_config;
     char published[RT_PATH_MAX + 16];
     if (!*c->checkpoints)
         return RT_OK;
@@ -322,7 +322,7 @@ static void announce(dp_run *c)
     const char *address = dp_roster_address(c->roster);
     rt_notify_ready(c->own.notify);
     if (c->own.directory)
-        dp_running_tell(&c->configs.whole, c->own.directory, address);
+        dp_running_tell(&c->site_config, c->own.directory, address);
     if (c->own.announce)
         c->own.announce(c->own.announce_context, address);
 }
@@ -340,7 +340,7 @@ static rt_status assemble(dp_run *c, rt_error *error)
     if (status || !c->own.may_shrink)
         return status;
     dp_members_keep_workers(&c->members, dp_roster_members(c->roster)->worker_places,
-                            &c->configs.part, &c->own.identity.config_hash);
+                            &c->run_config, &c->own.identity.config_hash);
     return create_parts(c, error);
 }
 
@@ -415,7 +415,7 @@ static rt_status open_and_run(dp_run *c, rt_error *error)
     rt_status status = open_descriptors(c, error);
     if (status)
         return status;
-    if (dp_flights_init(&c->flights, c->configs.whole.run_ahead + 1))
+    if (dp_flights_init(&c->flights, c->site_config.run_ahead + 1))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     status = rt_transport_open(c->own.ops, c->own.keys, &c->transport, error);
     if (status)
@@ -426,7 +426,7 @@ static rt_status open_and_run(dp_run *c, rt_error *error)
 // For the next start: who ended this one.
 static void note_loss(dp_run *c)
 {
-    if (!c->roster || !*c->checkpoints || c->configs.whole.on_worker_loss != RT_LOSS_SHRINK)
+    if (!c->roster || !*c->checkpoints || c->site_config.on_worker_loss != RT_LOSS_SHRINK)
         return;
     const uint32_t lost = dp_roster_lost(c->roster);
     if (lost >= RT_WORKERS_MAX)
@@ -475,7 +475,9 @@ static void close_all(dp_run *c)
         close(c->wake_fd);
     if (c->wait_fd >= 0)
         close(c->wait_fd);
-    dp_configs_fini(&c->configs);
+    dp_control_fini(&c->control);
+    rt_config_fini(&c->site_config);
+    rt_config_fini(&c->run_config);
     if (was_there)
         dp_running_end(c->own.directory);
 }
@@ -487,8 +489,12 @@ rt_status dp_coordinator_run(const dp_coordinator_config *config, rt_error *erro
                 .wake_fd = -1,
                 .wait_fd = -1};
     const rt_dispatch_config *dispatch = &config->config->dispatch;
-    if (dp_configs_init(config->config, &c.configs))
+    if (rt_config_copy(config->config, &c.site_config))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    if (rt_config_copy(config->config, &c.run_config)) {
+        rt_config_fini(&c.site_config);
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    }
     c.in_force = (dp_reloaded){dispatch->alpha, dispatch->alpha_auto, dispatch->search_evaluations,
                                dispatch->budget_ms};
     dp_reload_init(&config->reload, config->config, &c.reload);

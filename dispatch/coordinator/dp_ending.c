@@ -46,7 +46,7 @@ static rt_status finish_workers(dp_run *c, rt_error *error)
 // Files of the model that members send: one worker the dense part, every shard its rows.
 static uint32_t sender_count(const dp_run *c)
 {
-    return 1 + c->configs.part.ps_shard_count;
+    return 1 + c->run_config.ps_shard_count;
 }
 
 static uint32_t sender_of(const dp_run *c, uint32_t i)
@@ -62,7 +62,7 @@ static void name_of(const dp_run *c, uint32_t i, char *name, size_t size)
         snprintf(name, size, "dense.bin");
     else
         snprintf(name, size, "rows-%03" PRIu32 "-of-%03" PRIu32 ".bin", i - 1,
-                 c->configs.part.ps_shard_count);
+                 c->run_config.ps_shard_count);
 }
 
 static rt_status ask_for_model(dp_run *c, const char *folder, rt_error *error)
@@ -140,7 +140,7 @@ static rt_status write_manifest(const dp_run *c, const char *folder, rt_error *e
 {
     rt_json json;
     rt_manifest_part part = {.has_xxh3 = true}, scale;
-    rt_status status = dp_checkpoint_write_config(&c->configs.part, folder, &part, error);
+    rt_status status = dp_checkpoint_write_config(&c->run_config, folder, &part, error);
     if (!status)
         status = write_scale(c, folder, &scale, error);
     if (status)
@@ -150,8 +150,8 @@ static rt_status write_manifest(const dp_run *c, const char *folder, rt_error *e
     rt_json_u64(&json, "samples", dp_tally_samples(c->tally));
     if (scale.sum.bytes) // with those of the model that the run began with
         rt_json_u64(&json, "scale_samples", dp_feed_scale_samples(c->feed));
-    rt_json_u64(&json, "shards", c->configs.part.ps_shard_count);
-    rt_manifest_put_labels(&json, &c->configs.part.stream);
+    rt_json_u64(&json, "shards", c->run_config.ps_shard_count);
+    rt_manifest_put_labels(&json, &c->run_config.stream);
     rt_manifest_put_hash(&json, "schema", c->own.schema);
     rt_manifest_put_hash(&json, "config", c->own.identity.config_hash);
     rt_json_begin_array(&json, "parts");

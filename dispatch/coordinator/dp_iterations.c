@@ -106,7 +106,7 @@ static rt_status send_what_is_planned(dp_run *c, rt_error *error)
 // All workers agree, and not too often.
 static rt_status check_verdict(dp_run *c, const dp_flight *f, rt_error *error)
 {
-    const rt_config *config = &c->configs.part;
+    const rt_config *config = &c->run_config;
     const uint32_t iteration = f->planned->iteration, max = config->guard_bad_batches_max;
     const uint64_t told =
         f->reported & f->planned->participants; // who sits out does not hear of it
@@ -194,7 +194,7 @@ static rt_status take_report(dp_run *c, uint32_t peer, const rt_message *message
         expected = f->planned->label_offsets[worker + 1] - f->planned->label_offsets[worker];
     const float *predictions =
         rt_reader_take(&reader, report.sample_count,
-                       rt_config_output_count(&c->configs.part.stream) * sizeof(float));
+                       rt_config_output_count(&c->run_config.stream) * sizeof(float));
     if (report.sample_count != expected || !predictions || reader.left)
         return rt_fail(error, RT_WIRE, "%s: a report on %" PRIu32 " samples, expected %" PRIu32,
                        name, report.sample_count, expected);
@@ -220,7 +220,7 @@ static rt_status take_report(dp_run *c, uint32_t peer, const rt_message *message
 
 void dp_run_put_off_taking_back(dp_run *c)
 {
-    c->take_back_ns = rt_now_ns() + (uint64_t)(c->configs.whole.timeout_rejoin_s * 1e9);
+    c->take_back_ns = rt_now_ns() + (uint64_t)(c->site_config.timeout_rejoin_s * 1e9);
 }
 
 // The checkpoint with which workers are taken back, as soon as it is written or has failed. Until
@@ -432,7 +432,7 @@ static dp_awaited awaited_of_model(const dp_run *c)
     if (in->status == RT_AGAIN)
         from.workers = rt_bit(rt_peer_rank(lead));
     from.number = in->answered;
-    for (uint32_t s = 0; s < c->configs.part.ps_shard_count; s++) {
+    for (uint32_t s = 0; s < c->run_config.ps_shard_count; s++) {
         in = dp_collect_of(&c->collect, rt_peer(RT_ROLE_PS, s));
         if (in->status == RT_AGAIN)
             from.shards |= rt_bit(s);

@@ -25,10 +25,10 @@ static rt_status check_run(const dp_run *c, const char *what, rt_error *error)
 
 rt_status dp_move_check_boxes(const dp_run *c, const char *box, rt_error *error)
 {
-    if (c->configs.whole.box_count == 0)
+    if (c->site_config.box_count == 0)
         return rt_fail(error, RT_CONFIG,
                        "%s: the configuration does not say which boxes there are: boxes", box);
-    if (c->configs.whole.collective == RT_COLLECTIVE_MPI)
+    if (c->site_config.collective == RT_COLLECTIVE_MPI)
         return rt_fail(
             error, RT_CONFIG,
             "%s: with network.collective \"mpi\" the number of workers is that of mpirun", box);
@@ -68,7 +68,7 @@ static rt_status check_rows(const dp_run *c, const char *box, const rt_config *l
 {
     uint64_t rows = 0;
     const uint64_t fit = dp_setup_rows_that_fit(left);
-    for (uint32_t s = 0; s < c->configs.part.ps_shard_count; s++) {
+    for (uint32_t s = 0; s < c->run_config.ps_shard_count; s++) {
         const rt_wire_vitals *vitals = &c->watch.shards[s];
         if (!vitals->row_bytes_max)
             return rt_fail(error, RT_AGAIN,
@@ -92,7 +92,7 @@ static rt_status check_left(const dp_run *c, const char *box, const rt_config *l
     if (status)
         return status;
     status = rt_config_check_training(left, error);
-    if (status || left->ps_shard_count >= c->configs.part.ps_shard_count)
+    if (status || left->ps_shard_count >= c->run_config.ps_shard_count)
         return status;
     return check_rows(c, box, left, error);
 }
@@ -102,18 +102,18 @@ static rt_status check_next(const dp_run *c, const char *box, const dp_members *
                             rt_error *error)
 {
     rt_config left;
-    const uint32_t before = c->configs.part.ps_shard_count;
+    const uint32_t before = c->run_config.ps_shard_count;
     if (!next->workers)
         return rt_fail(error, RT_CONFIG, "%s: has the last worker of this run", box);
     if (!next->shards)
         return rt_fail(error, RT_CONFIG, "%s: has the last shard of this run", box);
-    if (!c->own.spawned && c->configs.whole.checkpoint.copies == 0 &&
+    if (!c->own.spawned && c->site_config.checkpoint.copies == 0 &&
         rt_bit_count(next->shards) != before)
         return rt_fail(error, RT_CONFIG,
                        "%s: rows go to other shards by the copies on the coordinator's box, and "
                        "checkpoint.copies is 0",
                        box);
-    if (rt_config_copy(&c->configs.whole, &left))
+    if (rt_config_copy(&c->site_config, &left))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     rt_config_keep_members(&left, next->workers, next->shards);
     const rt_status status = check_left(c, box, &left, error);
@@ -123,15 +123,15 @@ static rt_status check_next(const dp_run *c, const char *box, const dp_members *
 
 rt_status dp_move_check_join(const dp_run *c, const char *box, rt_error *error)
 {
-    const uint32_t b = rt_config_find_box(&c->configs.whole, box);
-    const dp_members next = dp_members_of(&c->configs.whole, c->members.boxes | rt_bit(b));
+    const uint32_t b = rt_config_find_box(&c->site_config, box);
+    const dp_members next = dp_members_of(&c->site_config, c->members.boxes | rt_bit(b));
     return check_next(c, box, &next, error);
 }
 
 bool dp_move_is_there(const dp_run *c, uint32_t box)
 {
-    const dp_members joining = dp_members_of(&c->configs.whole, rt_bit(box));
-    return check_presence(c, c->configs.whole.boxes[box].name, &joining, NULL) == RT_OK;
+    const dp_members joining = dp_members_of(&c->site_config, rt_bit(box));
+    return check_presence(c, c->site_config.boxes[box].name, &joining, NULL) == RT_OK;
 }
 
 rt_status dp_move_ask(dp_run *c, bool joins, const char *box, rt_error *error)
@@ -139,8 +139,8 @@ rt_status dp_move_ask(dp_run *c, bool joins, const char *box, rt_error *error)
     rt_status status = dp_move_check_boxes(c, box, error);
     if (status)
         return status;
-    const uint32_t b = rt_config_find_box(&c->configs.whole, box);
-    if (b == c->configs.whole.box_count)
+    const uint32_t b = rt_config_find_box(&c->site_config, box);
+    if (b == c->site_config.box_count)
         return rt_fail(error, RT_NOT_FOUND, "%s: the configuration has no box of that name%s", box,
                        joins ? ": `lanyard add RUN BOX --gbps G` says what it is" : "");
     const uint64_t in = c->members.boxes;
@@ -149,12 +149,12 @@ rt_status dp_move_ask(dp_run *c, bool joins, const char *box, rt_error *error)
         return rt_fail(error, RT_CONFIG, "%s: takes part in this run already", box);
     if (!is_in && !joins)
         return rt_fail(error, RT_CONFIG, "%s: takes no part in this run", box);
-    dp_move move = {.is_asked = true, .next = dp_members_of(&c->configs.whole, in ^ rt_bit(b))};
+    dp_move move = {.is_asked = true, .next = dp_members_of(&c->site_config, in ^ rt_bit(b))};
     move.next.row_rate = c->members.row_rate;
     move.next.dense_rate = c->members.dense_rate;
     snprintf(move.what, sizeof move.what, "%s %s", box, joins ? "joins" : "leaves");
     if (joins) {
-        const dp_members joining = dp_members_of(&c->configs.whole, rt_bit(b));
+        const dp_members joining = dp_members_of(&c->site_config, rt_bit(b));
         status = check_presence(c, box, &joining, error);
         if (status)
             return status;
@@ -180,8 +180,8 @@ static rt_status ask_end_of_other(dp_run *c, const char *box, uint32_t b, rt_err
 
 rt_status dp_move_ask_end(dp_run *c, const char *box, rt_error *error)
 {
-    const uint32_t b = rt_config_find_box(&c->configs.whole, box);
-    rt_status status = dp_added_check_end(&c->added, &c->configs.whole, box, error);
+    const uint32_t b = rt_config_find_box(&c->site_config, box);
+    rt_status status = dp_added_check_end(&c->added, &c->site_config, box, error);
     if (status)
         return status;
     if (c->members.boxes >> b & 1)
@@ -236,18 +236,17 @@ rt_status dp_move_end(dp_run *c, bool is_written, rt_error *error)
         dp_added_end(&added, rt_lowest_bit(move->leaves));
     rt_status status;
     if (is_written)
-        status = dp_members_write(&c->configs.whole, c->checkpoints, &move->next, &added, &why);
+        status = dp_members_write(&c->site_config, c->checkpoints, &move->next, &added, &why);
     else
         status =
             rt_fail(&why, RT_IO, "the checkpoint could not be written: the run goes on as it was");
     if (status) {
-        dp_members_set_rates(&c->members, &c->configs.current);
         answer(c, status, why.text);
         return RT_OK;
     }
     snprintf(text, sizeof text, "%s: all start anew from iteration %" PRIu32, move->what,
              dp_checkpoint_newest(c->checkpoint));
-    const dp_members leaving = dp_members_of(&c->configs.whole, move->leaves);
+    const dp_members leaving = dp_members_of(&c->site_config, move->leaves);
     if (move->leaves)
         dp_membership_dismiss(dp_roster_members(c->roster), leaving.workers, leaving.shards);
     answer(c, RT_OK, text);
@@ -270,12 +269,12 @@ void dp_move_iterated(dp_run *c)
     rt_json *json = rt_metrics_begin(dp_tally_metrics(c->tally), "boxes");
     rt_json_begin_array(json, "boxes");
     for (uint64_t rest = members->boxes; rest; rest &= rest - 1)
-        rt_json_string(json, NULL, c->configs.whole.boxes[rt_lowest_bit(rest)].name);
+        rt_json_string(json, NULL, c->site_config.boxes[rt_lowest_bit(rest)].name);
     rt_json_end_array(json);
     rt_json_double(json, "pause_s", pause_s);
     rt_metrics_end(dp_tally_metrics(c->tally));
     rt_info("all started anew: training stood still for %.1f s", pause_s);
     members->still_s = 0;
-    if (dp_members_write(&c->configs.whole, c->checkpoints, members, &c->added, &why))
+    if (dp_members_write(&c->site_config, c->checkpoints, members, &c->added, &why))
         rt_warn("%s", why.text);
 }

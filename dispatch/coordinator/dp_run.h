@@ -33,7 +33,6 @@
 #include "dispatch/coordinator/dp_ages.h"
 #include "dispatch/coordinator/dp_asked.h"
 #include "dispatch/coordinator/dp_collect.h"
-#include "dispatch/coordinator/dp_configs.h"
 #include "dispatch/coordinator/dp_coordinator_config.h"
 #include "dispatch/coordinator/dp_cut.h"
 #include "dispatch/coordinator/dp_feed.h"
@@ -65,7 +64,12 @@ typedef enum {
 struct dp_run {
     dp_run_phase phase;
     dp_coordinator_config own; // as the caller gave it, but for the hash of those that take part
-    dp_configs configs;
+    // Of all boxes: own.config, and behind its boxes those that were added. Its ranks are those of the
+    // roster, of people and of files beside checkpoints; members prove in HELLO that they have it.
+    rt_config site_config;
+    // Of the boxes and workers that take part, with the learning rates that were set: what is
+    // planned, trained and saved. Its ranks are places.
+    rt_config run_config;
     dp_added added;
     rt_transport *transport;
     dp_roster *roster;

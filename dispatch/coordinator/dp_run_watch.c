@@ -53,7 +53,7 @@ static void write_workers(const dp_run *c, rt_json *json)
 static void write_shards(const dp_run *c, rt_json *json)
 {
     rt_json_begin_array(json, "shards");
-    for (uint32_t s = 0; s < c->configs.part.ps_shard_count; s++) {
+    for (uint32_t s = 0; s < c->run_config.ps_shard_count; s++) {
         const rt_wire_vitals *vitals = &c->watch.shards[s];
         const bool is_known = vitals->row_bytes_max != 0;
         rt_json_begin_object(json, NULL);
@@ -135,7 +135,7 @@ static bool waits_for_input(const dp_run *c)
 
 static void record_members(dp_run *c, bool has_ended, uint64_t now)
 {
-    const rt_config *config = &c->configs.part;
+    const rt_config *config = &c->run_config;
     rt_json *json = rt_metrics_begin(dp_tally_metrics(c->tally), "members");
     rt_json_double(json, "unix_s", rt_unix_s());
     rt_json_u64(json, "iteration", dp_tally_iterations(c->tally));
@@ -193,7 +193,7 @@ static bool awaits_shards(const dp_run *c, uint64_t now)
 {
     if (c->watch.has_recorded || now >= c->watch.due_ns + EVERY_NS)
         return false;
-    for (uint32_t s = 0; s < c->configs.part.ps_shard_count; s++)
+    for (uint32_t s = 0; s < c->run_config.ps_shard_count; s++)
         if (!c->watch.shards[s].row_bytes_max)
             return true;
     return false;

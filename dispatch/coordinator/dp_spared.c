@@ -9,9 +9,9 @@ static bool may_go(const dp_run *c, uint32_t worker)
 {
     const uint64_t bit = rt_bit(worker);
     const bool trains = c->phase == DP_RUN_TRAINS || c->phase == DP_RUN_DRAINS;
-    return trains && c->configs.whole.on_worker_loss == RT_LOSS_SHRINK &&
-           c->configs.part.dispatch.participants != RT_PARTICIPANTS_ALL &&
-           !rt_dispatch_is_mutual(&c->configs.part.dispatch) && (dp_run_workers(c) & ~bit) != 0 &&
+    return trains && c->site_config.on_worker_loss == RT_LOSS_SHRINK &&
+           c->run_config.dispatch.participants != RT_PARTICIPANTS_ALL &&
+           !rt_dispatch_is_mutual(&c->run_config.dispatch) && (dp_run_workers(c) & ~bit) != 0 &&
            dp_membership_can_spare(dp_roster_members(c->roster), worker);
 }
 
