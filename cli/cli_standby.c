@@ -39,7 +39,6 @@ static void move_address(char *address, size_t size, const char *from, const cha
 void cli_move_to_standby(rt_config *config)
 {
     char from[RT_NAME_MAX], to[RT_NAME_MAX];
-    uint32_t port;
     rt_stream_config *stream = &config->stream;
     snprintf(from, sizeof from, "%s", config->network_coordinator);
     snprintf(to, sizeof to, "%s", config->standby);
@@ -48,8 +47,6 @@ void cli_move_to_standby(rt_config *config)
     for (size_t i = 0; i < RT_COUNT_OF(places); i++)
         move_address(places[i], RT_NAME_MAX, from, to);
     snprintf(config->network_coordinator, sizeof config->network_coordinator, "%s", to);
-    if (config->network_port && rt_address_split(to, from, sizeof from, &port))
-        config->network_port = port;
     if (*config->security_standby_key) // whoever reads running.json expects this box's key
         snprintf(config->security_server_key, sizeof config->security_server_key, "%s",
                  config->security_standby_key);

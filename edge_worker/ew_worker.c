@@ -192,7 +192,7 @@ static rt_status create_exchange(ew_run *w, rt_error *error)
     const bool keeps = rt_stripes_keep(config); // then it is ps, whatever there is
     ew_exchange_config exchange = {.collective = keeps ? RT_COLLECTIVE_PS : config->collective,
                                    .wire = config->dense_wire,
-                                   .overlap = config->dense_overlap,
+                                   .overlap = true,
                                    .rank = w->rank,
                                    .worker_count = w->member.welcome.worker_count,
                                    .shard_count =
@@ -231,7 +231,6 @@ static rt_status create_executor(ew_run *w, rt_error *error)
         .slice_count_max = welcome->run_ahead + 1,
         .push_credits = PUSH_CREDITS,
         .message_bytes = w->config->config->network_message_bytes,
-        .one_at_a_time = !w->config->config->network_overlap,
         .limits = slice_limits(w->config->config, welcome, w->rank),
         .values = w->config->config->model.embedding_dim,
         .state = rt_optimizer_state_floats(&w->config->config->optimizer_rows,

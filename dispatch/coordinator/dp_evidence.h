@@ -1,7 +1,7 @@
 // dp_evidence - labelled samples of the last while, by which a run judges what it publishes.
 //
 // Some of the samples that a run trains, as they were read, each with the prediction that was made
-// before it was trained: evenly spread over the last publish.guard.samples of them, at most
+// before it was trained: evenly spread over the last guard_samples of them, at most
 // DP_EVIDENCE_MAX. By them the model that a run has now is held against the version in force, on
 // the same samples, none of which either has been trained on. One thread.
 #ifndef DP_EVIDENCE_H

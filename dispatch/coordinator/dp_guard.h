@@ -2,7 +2,7 @@
 //
 // Two looks. The first costs nothing: log loss, mean prediction and mean label of the last samples,
 // every prediction made before its sample was trained: sums that fade, by a factor of e over
-// publish.guard.samples samples. Log loss is judged as normalised entropy: divided by that of a
+// guard_samples samples. Log loss is judged as normalised entropy: divided by that of a
 // model that always says the mean label (He et al., ADKDD 2014, section 3), so that days with more
 // clicks are no worse than others; of several classes, by that of a model that gives all the same
 // probability. What passes it, by the base rate and by how the last good version stood, is

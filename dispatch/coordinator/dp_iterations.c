@@ -123,7 +123,7 @@ static rt_status check_verdict(dp_run *c, const dp_flight *f, rt_error *error)
     if (number > max)
         return rt_fail(error, RT_DATA,
                        "iteration %" PRIu32 " is bad batch number %" PRIu64 ": its loss is not "
-                       "finite; guards.bad_batches_max is %" PRIu32,
+                       "finite; a run ends after more than %" PRIu32,
                        iteration, number, max);
     const char *outcome =
         config->guard_skip_bad_batches ? "nothing of it is applied" : "and it is applied";

@@ -70,7 +70,7 @@ rt_status dp_roster_create(const dp_roster_config *config, dp_roster **roster_p,
     invite(roster);
     rt_status status =
         rt_address_listen(c->network_bind, c->network_coordinator, c->network_interface,
-                          c->network_port, address, sizeof address, error);
+                          0, address, sizeof address, error);
     if (!status)
         status = config->ops->listen(config->transport, SELF, address, roster->address,
                                      &roster->endpoint, error);

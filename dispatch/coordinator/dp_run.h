@@ -18,7 +18,7 @@
 //     SAVES      SAVE to shards and one worker, until all PIECEs are on disk; then the manifest
 //
 // While it TRAINS one flight is an iteration between its slices and the last REPORT on it. With two
-// workers, planner.run_ahead 1, and a checkpoint after iteration 3:
+// workers, run_ahead 1, and a checkpoint after iteration 3:
 //
 //     slices out   1 2     3       cut        MARK . . . CUT . .   4 5
 //     reports in       1.0   1.1 2.0   2.1 3.0 3.1  marks    captured    (iteration.worker)
@@ -80,7 +80,7 @@ struct dp_run {
     dp_feed *feed;
     dp_tally *tally;
     dp_slice_limits limits;
-    dp_flights flights;        // at most planner.run_ahead + 1
+    dp_flights flights;        // at most run_ahead + 1
     uint64_t finished_workers; // that answered FINISH
     dp_collect collect;
     dp_overdue overdue;

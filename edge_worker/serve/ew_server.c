@@ -471,18 +471,17 @@ static rt_status run_threads(ew_server *server, rt_error *error)
     return RT_OK;
 }
 
-// serve.threads; 0: one for each core that the process may use.
-static uint32_t count_threads(const rt_config *config)
+// One for each core that the process may use.
+static uint32_t count_threads(void)
 {
-    const uint32_t count = config->serve.threads ? config->serve.threads : rt_thread_cores();
-    return (uint32_t)rt_min_u64(count, THREADS_MAX);
+    return (uint32_t)rt_min_u64(rt_thread_cores(), THREADS_MAX);
 }
 
 static rt_status create_threads(ew_server *server, rt_error *error)
 {
     uint32_t side;
     ew_version version;
-    server->thread_count = count_threads(server->config);
+    server->thread_count = count_threads();
     server->threads = rt_alloc(server->thread_count, sizeof *server->threads);
     if (!server->threads)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");

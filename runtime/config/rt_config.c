@@ -31,10 +31,20 @@ static void set_constants(rt_config *config)
         optimizers[i]->epsilon = 1e-10f; // only keeps a division by 0 away
         optimizers[i]->beta1 = 0.9f;     // Kingma and Ba, ICLR 2015
         optimizers[i]->beta2 = 0.999f;
-        optimizers[i]->beta = 1; // good enough, McMahan et al., KDD 2013
+        optimizers[i]->beta = 1;            // good enough, McMahan et al., KDD 2013
+        optimizers[i]->decay_floor = 0.01f; // so that a run that goes on still learns
+        optimizers[i]->momentum = 0.9f;     // what everybody takes, and the rate makes up for
     }
     config->dispatch.alpha_share = 0.5;         // decisions run beside iterations, which vary
     config->network_message_bytes = 256 * 1024; // beyond it nothing is gained
+    config->run_ahead = 2;                 // one trains, one receives its rows, one is on its way
+    config->guard_bad_batches_max = 100;   // more are no accident any more
+    config->publish.guard_samples = 20000; // log loss is known to about a hundredth then
+    // Whoever is told of an alert (alerts.command) knows which one it is, and may pass over it.
+    config->alerts.every_s = 600;
+    config->alerts.link_share = 0.5;
+    config->alerts.checkpoint_age = 3;
+    config->alerts.memory_share = 0.9;
 }
 
 rt_status rt_config_init(rt_config *config)

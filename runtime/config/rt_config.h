@@ -145,7 +145,7 @@ typedef struct {
     char http_listen[RT_NAME_MAX], tcp_listen[RT_NAME_MAX]; // HOST:PORT
     char mqtt_broker[RT_NAME_MAX], mqtt_topic[256], mqtt_client[RT_NAME_MAX];
     char mqtt_user[RT_NAME_MAX], mqtt_password[RT_PATH_MAX], mqtt_ca[RT_PATH_MAX];
-    char kafka_brokers[RT_PATH_MAX], kafka_topic[256], kafka_group[RT_NAME_MAX];
+    char kafka_brokers[RT_PATH_MAX], kafka_topic[256];
     char kafka_options[RT_PATH_MAX]; // "name=value,..." for librdkafka
     char kafka_password[RT_PATH_MAX];
     uint32_t file_count;
@@ -168,7 +168,6 @@ typedef struct {
     double synthetic_zipf;       // exponent of the popularity
     uint32_t synthetic_clusters; // users' interests that tie fields together; 0: none
     uint32_t synthetic_labels;   // of a sample
-    double synthetic_base_rate;  // share of label 1; 0: that of the shape
     double synthetic_drift;      // share of the popularity ranks replaced per million samples
     uint64_t synthetic_first;    // number of the first sample
 } rt_stream_config;
@@ -227,7 +226,7 @@ typedef struct {
     uint32_t warmup_iterations; // the learning rate grows linearly; 0: none
     rt_decay_kind decay;        // of the learning rate, after the warm-up
     uint32_t decay_iterations;
-    float decay_floor;      // share of the learning rate that stays
+    float decay_floor;      // no key: share of the learning rate that stays
     uint32_t batch_samples; // no key: N, by which gradients were divided; 0: by nothing
 } rt_optimizer_config;
 
@@ -373,7 +372,7 @@ typedef struct {
     uint32_t keep;         // versions
     double guard_log_loss; // margin, a share; 0: not judged
     double guard_calibration;
-    uint64_t guard_samples;    // over which both are taken
+    uint64_t guard_samples;    // no key: over which both are taken
     double guard_hold_s;       // without a version that passes: then the better of two is in force
     char address[RT_NAME_MAX]; // where servers of other boxes are told; "": none are
 } rt_publish_config;
@@ -382,7 +381,6 @@ typedef enum { RT_SERVE_ROWS_LOCAL, RT_SERVE_ROWS_FETCHED } rt_serve_rows;
 
 typedef struct {
     char address[RT_NAME_MAX]; // HOST:PORT
-    uint32_t threads;          // that score; 0: one for each processor
     uint32_t candidates_max;   // of a request
     char log[RT_PATH_MAX];     // folder of the spool; "": nothing is logged
     rt_serve_rows rows;
@@ -400,13 +398,13 @@ typedef struct {
 // When a run tells that somebody should look at it; 0: never, for each.
 typedef struct {
     char command[RT_PATH_MAX]; // "": nobody is told
-    double every_s;            // the same alert at most so often
+    double every_s;            // no key: the same alert at most so often
     double no_progress_s;
     double loss_drift;      // times
     double malformed_share; // of lines
-    double link_share;      // of the best rate so far
-    double checkpoint_age;  // intervals
-    double memory_share;
+    double link_share;      // no key: of the best rate so far
+    double checkpoint_age;  // no key: intervals
+    double memory_share;    // no key
 } rt_alerts_config;
 
 // Rows that end because nobody has trained them for long, and when one is stored ("rows").
@@ -457,7 +455,7 @@ typedef struct {
     rt_consistency_config consistency;
     rt_links_config links;
     uint32_t planner_threads;     // "planner.threads"; 0: half of the cores, at most 4
-    uint32_t run_ahead;           // "planner.run_ahead": iterations planned before they are done
+    uint32_t run_ahead;           // no key: iterations planned before they are done
     uint32_t ps_shard_count;      // "ps.shards"
     uint64_t ps_memory_bytes_max; // per shard
     rt_homes ps_homes;            // "ps.homes"
@@ -473,16 +471,13 @@ typedef struct {
     rt_standby_away standby_away;          // what is done without it
     uint32_t network_ps_count;             // 0: shards listen on any free port
     char network_ps[RT_SHARDS_MAX][RT_NAME_MAX]; // "HOST:PORT" of every shard
-    uint32_t network_port;                       // of the coordinator; 0: any free one
     uint32_t network_worker_port;                // of worker 0, the others follow; 0: any
-    bool network_overlap;                        // iterations overlap
     uint32_t network_message_bytes;              // rows are sent in messages of about this size
     bool guard_skip_bad_batches;                 // "guards.skip_bad_batches"
-    uint32_t guard_bad_batches_max;              // the run ends past so many
+    uint32_t guard_bad_batches_max;              // no key: the run ends past so many
     rt_collective collective;               // "network.collective": how dense gradients are summed
     rt_coding dense_wire;                   // "network.dense_wire"
     rt_coding row_wire;                     // "network.row_wire"
-    bool dense_overlap;                     // "network.dense_overlap"
     char security_key[RT_PATH_MAX];         // own secret key file; "": no keys
     char security_allow[RT_PATH_MAX];       // public keys of those that may join
     char security_server_key[RT_PATH_MAX];  // public key file of the coordinator's box

@@ -36,16 +36,13 @@ static rt_status check_shard_addresses(const rt_config *config, rt_error *error)
 
 static rt_status check_addresses(const rt_config *config, rt_error *error)
 {
-    uint32_t port = 0;
+    uint32_t port;
     if (config->network_coordinator[0]) {
         rt_status status =
             check_address("network.coordinator", config->network_coordinator, &port, error);
         if (status)
             return status;
     }
-    if (port && config->network_port && port != config->network_port)
-        return rt_fail(error, RT_CONFIG, "network.port: %u, but network.coordinator says %u",
-                       config->network_port, port);
     if (config->network_ps_count && config->network_ps_count != config->ps_shard_count)
         return rt_fail(error, RT_CONFIG,
                        "network.ps: %u addresses, expected one for each of the %u of ps.shards",

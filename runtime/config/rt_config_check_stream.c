@@ -465,8 +465,8 @@ static rt_status check_negatives(const rt_stream_config *stream, rt_error *error
                        "stream.negatives_keep: no class is the negative one, expected 1");
     if (rt_format_is_generated(stream->format))
         return rt_fail(error, RT_CONFIG,
-                       "stream.negatives_keep: is for samples that are read; "
-                       "stream.synthetic.base_rate says what is generated");
+                       "stream.negatives_keep: is for samples that are read, not for generated "
+                       "ones");
     return RT_OK;
 }
 

@@ -69,7 +69,6 @@ _Static_assert(sizeof(rt_policy_kind) == sizeof(int), "choices are read and writ
               "Step size."),                                                                       \
         FLOAT(section ".initial_accumulator", member.initial_accumulator, "0", IN(0, 1e6),         \
               "Sum of squared gradients at the start (adagrad, rowwise_adagrad, ftrl)."),          \
-        FLOAT(section ".l1", member.l1, "0", IN(0, 1e6), "L1 penalty (ftrl)."),                    \
         FLOAT(section ".l2", member.l2, "0", IN(0, 1e6),                                           \
               "L2 penalty: so much times the weight is added to its gradient; of a row, in the "   \
               "iterations that train it. Of ftrl: lambda_2."),                                     \
@@ -81,9 +80,7 @@ _Static_assert(sizeof(rt_policy_kind) == sizeof(int), "choices are read and writ
         CHOICE(section ".decay", member.decay, rt_decay_kind, "\"none\"", rt_choices_decays,       \
                "How the learning rate falls after the warm-up (not ftrl, whose own falls)."),      \
         U32(section ".decay_iterations", member.decay_iterations, "10000", IN(1, 1e9),             \
-            "iterations", "Length of the decay."),                                                 \
-        FLOAT(section ".decay_floor", member.decay_floor, "0.01", ABOVE(0, 1),                     \
-              "Share of the learning rate that the decay leaves.")
+            "iterations", "Length of the decay, which leaves a hundredth of the rate.")
 
 const rt_config_key rt_config_keys[] = {
     CHOICE("log.level", log_level, rt_log_level, "\"info\"", rt_choices_log_levels,
@@ -164,10 +161,9 @@ const rt_config_key rt_config_keys[] = {
     TEXT_OR("stream.kafka.brokers", stream.kafka_brokers, "127.0.0.1:9092",
             "`HOST:PORT,...` of some of them."),
     TEXT_OR("stream.kafka.topic", stream.kafka_topic, "events", "All its partitions are read."),
-    TEXT_OR("stream.kafka.group", stream.kafka_group, "lanyard",
-            "Consumer group, a name for who reads: offsets are in checkpoints."),
     TEXT("stream.kafka.options", stream.kafka_options,
-         "`name=value,...` for librdkafka: `security.protocol=ssl,ssl.ca.location=ca.pem`."),
+         "`name=value,...` for librdkafka: `security.protocol=ssl,ssl.ca.location=ca.pem`. The "
+         "consumer group is `lanyard`, unless `group.id` names one."),
     TEXT("stream.kafka.password", stream.kafka_password,
          "File with the password (`sasl.password`), one word, that nobody else can read."),
     LIST("stream.files", rt_config_files, "[]", "",
@@ -234,8 +230,6 @@ const rt_config_key rt_config_keys[] = {
            rt_choices_outcome_formats, "What lines of outcomes look like."),
     {ROW("stream.join.delimiter", RT_KEY_CHARACTER, "\",\"", "", "As `stream.table.delimiter`."),
      .offset = OFFSET(rt_config, stream.join.table.delimiter, char)},
-    CHOICE("stream.join.quotes", stream.join.table.quotes, rt_quotes, "\"auto\"",
-           rt_choices_quote_rules, "As `stream.table.quotes`."),
     BOOL("stream.join.header", stream.join.table.has_header, "false", "As `stream.table.header`."),
     LIST("stream.join.columns", rt_config_join_columns, "[]", "",
          "As `stream.table.columns`; of kinds id (one), time, label and ignore. Without a label "
@@ -264,8 +258,6 @@ const rt_config_key rt_config_keys[] = {
            "Exponent of the popularity: 0 is uniform."),
     U32("stream.synthetic.clusters", stream.synthetic_clusters, "32", IN(0, 65536), "",
         "Interests of users, which tie the fields of a sample together; 0: none."),
-    DOUBLE("stream.synthetic.base_rate", stream.synthetic_base_rate, "0", BELOW(0, 1), "",
-           "Share of label 1; 0: that of the shape."),
     U32("stream.synthetic.labels", stream.synthetic_labels, "1", IN(1, RT_LABELS_MAX), "",
         "Labels of a sample, each with effects of its own; every one after the first is 1 half as "
         "often as the one before."),
@@ -310,9 +302,9 @@ const rt_config_key rt_config_keys[] = {
      .word_offset = OFFSET(rt_config, model.base_rate_auto, bool)},
 
     OPTIMIZER_KEYS("optimizer.rows", optimizer_rows, rt_choices_row_optimizers, "0.03"),
+    FLOAT("optimizer.rows.l1", optimizer_rows.l1, "0", IN(0, 1e6),
+          "L1 penalty (ftrl): weights that matter little become 0."),
     OPTIMIZER_KEYS("optimizer.dense", optimizer_dense, rt_choices_dense_optimizers, "0.005"),
-    FLOAT("optimizer.dense.momentum", optimizer_dense.momentum, "0.9", BELOW(0, 1),
-          "Decay of the step (momentum)."),
 
     U64("cache.rows", cache.rows, "0", IN(0, RT_CACHE_ROWS_MAX), "rows",
         "Rows that each worker can hold; 0: by `cache.ratio`."),
@@ -431,9 +423,6 @@ const rt_config_key rt_config_keys[] = {
     U32("planner.threads", planner_threads, "0", IN(0, RT_THREADS_MAX), "threads",
         "That plan on the coordinator's box, and in `sim`; each box may have its own number. 0: "
         "half of the cores that the process may use, at most 4. The plans do not depend on it."),
-    U32("planner.run_ahead", run_ahead, "2", IN(1, 64), "iterations",
-        "Planned before they are done."),
-
     U32("ps.shards", ps_shard_count, "1", IN(1, RT_SHARDS_MAX), "", "Parameter server shards."),
     CHOICE("ps.homes", ps_homes, rt_homes, "\"hashed\"", rt_config_homes,
            "Which shard a row is on. With `boxes`, and shards on boxes of workers, `planned` "
@@ -539,8 +528,6 @@ const rt_config_key rt_config_keys[] = {
     DOUBLE("publish.guard.calibration", publish.guard_calibration, "0.25", IN(0, 100), "",
            "So is one whose mean prediction over mean label is further from 1 than the last "
            "published one's by more than this share; 0: not judged."),
-    U64("publish.guard.samples", publish.guard_samples, "20000", IN(1, 1e12), "samples",
-        "Over which both are taken; older ones fade."),
     DOUBLE("publish.guard.hold_s", publish.guard_hold_s, "600", IN(0, 1e9), "s",
            "When no version has passed for so long, the better one is put in force, with an alert: "
            "the newest, or the one that is."),
@@ -553,8 +540,6 @@ const rt_config_key rt_config_keys[] = {
          "needs `security.certificate` and `security.token`."),
      IN(1, RT_NAME_MAX - 1), .offset = TEXT_OFFSET(rt_config, serve.address),
      .size = sizeof((rt_config *)0)->serve.address},
-    U32("serve.threads", serve.threads, "0", IN(0, 256), "threads",
-        "That score; 0: the cores that the process may use."),
     U32("serve.candidates_max", serve.candidates_max, "1024", IN(1, 65536), "candidates",
         "Of one request; as many are scored at once."),
     TEXT("serve.log", serve.log,
@@ -585,8 +570,6 @@ const rt_config_key rt_config_keys[] = {
     TEXT("alerts.command", alerts.command,
          "Run by `/bin/sh` on the coordinator's box when a run needs somebody to look at it, with "
          "a JSON object on its standard input (docs/WATCHING.md); empty: nothing is run."),
-    DOUBLE("alerts.every_s", alerts.every_s, "600", IN(1, 1e7), "s",
-           "The command runs for the same alert at most so often."),
     DOUBLE("alerts.no_progress_s", alerts.no_progress_s, "300", IN(0, 1e7), "s",
            "No iteration was trained for so long, though there is input; 0: never told."),
     DOUBLE("alerts.loss_drift", alerts.loss_drift, "1.2", IN(0, 1000), "",
@@ -594,15 +577,6 @@ const rt_config_key rt_config_keys[] = {
            "times as many; 0: never told."),
     DOUBLE("alerts.malformed_share", alerts.malformed_share, "0.05", IN(0, 1), "",
            "Of the last lines so many are malformed; 0: never told."),
-    DOUBLE("alerts.link_share", alerts.link_share, "0.5", IN(0, 1), "",
-           "A link has less than this share of the best rate that it had; 0: never told."),
-    DOUBLE("alerts.checkpoint_age", alerts.checkpoint_age, "3", IN(0, 1e6), "",
-           "Something was trained so many times `checkpoint.every_s` ago, and is in no checkpoint; "
-           "0: never told."),
-    DOUBLE("alerts.memory_share", alerts.memory_share, "0.9", IN(0, 1), "",
-           "A process takes this share of the memory that its control group or box has; 0: never "
-           "told."),
-
     CHOICE(
         "on_worker_loss", on_worker_loss, rt_on_loss, "\"stop\"", rt_choices_losses,
         "What `lanyard up` does when a process is lost, and with `shrink` also what "
@@ -633,8 +607,6 @@ const rt_config_key rt_config_keys[] = {
          "Address that processes listen on, whatever the keys above say: a number (`10.0.0.5`, "
          "`::1`, `fe80::1%eth0`, in brackets or not), a name, an interface; `0.0.0.0` and `::` are "
          "every interface. Empty: as they say, else `127.0.0.1`."),
-    U32("network.port", network_port, "0", IN(0, 65535), "",
-        "Port of the coordinator; 0: that of `network.coordinator`, else any free one."),
     U32("network.worker_port", network_worker_port, "0", IN(0, 65535), "",
         "With `dispatch.hand_over` or `dispatch.reduce`: worker r listens at this port + r, on "
         "`network.bind` or `--bind`, else on the `host` of its box, else on `network.interface`; "
@@ -648,20 +620,10 @@ const rt_config_key rt_config_keys[] = {
            "Values of rows, what workers changed of them, and gradients of rows in messages. "
            "Workers and parameter servers compute in 32 bits; initial rows, the state of the "
            "optimizer, and rows that are flushed travel as they are."),
-    BOOL("network.dense_overlap", dense_overlap, "true",
-         "The dense gradients of a layer are sent while those of the layers below are computed. "
-         "The model is the same, bit for bit."),
-    BOOL("network.overlap", network_overlap, "true",
-         "What an iteration needs moves as soon as it can, during the one before. Otherwise a "
-         "worker begins an iteration when it is done with the one before. The model is the same."),
-
     BOOL("guards.skip_bad_batches", guard_skip_bad_batches, "true",
          "A batch whose loss is NaN or infinite on any worker is applied nowhere: no row and no "
          "weight changes. Rows that several workers want then wait for all workers' verdict; "
          "without it they do not, and a bad batch spoils the model."),
-    U32("guards.bad_batches_max", guard_bad_batches_max, "100", IN(0, 4294967295), "batches",
-        "The run fails after more batches with a loss that is NaN or infinite."),
-
     TEXT("security.key", security_key,
          "File with the secret key of this box (`lanyard keygen`). Empty: no keys, and only "
          "loopback addresses are used."),

@@ -142,7 +142,7 @@ static rt_status configure(const rt_stream_config *config, rd_kafka_conf_t *conf
         const char *name, *value;
     } before[] = {
         {"bootstrap.servers", config->kafka_brokers},
-        {"group.id", config->kafka_group},
+        {"group.id", "lanyard"},
         {"enable.auto.commit", "false"},
         {"enable.auto.offset.store", "false"},
     };

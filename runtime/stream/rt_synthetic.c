@@ -281,7 +281,7 @@ static int64_t draw_label(const rt_synthetic *synthetic, uint64_t number, uint32
 
 // A sample is a click if its logit with noise and bias is above 0: the bias is the quantile of the
 // noisy logits that leaves the wanted share of clicks above it, of each further label half of that.
-static rt_status calibrate(rt_synthetic *synthetic, uint32_t label, double base_rate)
+static rt_status calibrate(rt_synthetic *synthetic, uint32_t label)
 {
     int64_t *logits = rt_alloc(CALIBRATION_SAMPLES, sizeof *logits);
     if (!logits)
@@ -298,9 +298,6 @@ static rt_status calibrate(rt_synthetic *synthetic, uint32_t label, double base_
     qsort(logits, CALIBRATION_SAMPLES, sizeof *logits, compare_i64);
     uint32_t below =
         (uint32_t)((uint64_t)CALIBRATION_SAMPLES * (1000 - synthetic->shape->clicks) / 1000);
-    if (base_rate > 0)
-        below = (uint32_t)rt_min_u64((uint64_t)(CALIBRATION_SAMPLES * (1 - base_rate)),
-                                     CALIBRATION_SAMPLES - 1);
     below = CALIBRATION_SAMPLES - ((CALIBRATION_SAMPLES - below) >> label);
     below -= below == CALIBRATION_SAMPLES;
     synthetic->biases[label] = (int32_t)-logits[below];
@@ -347,7 +344,7 @@ rt_status rt_synthetic_create(const rt_stream_config *config, uint64_t seed,
         init_dense(&synthetic->dense[i], i, &shape->dense[i]);
     synthetic->label_count = rt_config_label_count(config);
     for (uint32_t l = 0; l < synthetic->label_count; l++) {
-        if (!calibrate(synthetic, l, config->synthetic_base_rate))
+        if (!calibrate(synthetic, l))
             continue;
         rt_synthetic_destroy(synthetic);
         return rt_fail(error, RT_NO_MEMORY, "out of memory for the generator");

@@ -312,7 +312,7 @@ static void tell(rt_alerts *alerts, const rt_view *view, rt_alert_kind kind, dou
         one->told_unix_s = unix_s;
 }
 
-// What waits, one after the other; the beginning of an alert not before alerts.every_s are over
+// What waits, one after the other; the beginning of an alert not before every_s are over
 // since it began last, and only if it fires then.
 static void tell_next(rt_alerts *alerts, const rt_view *view, double unix_s)
 {

@@ -179,7 +179,7 @@ static void same_answers_with_a_shared_table(void **state)
     script("shared", out, rows, NULL, NULL, NULL);
     snprintf(files, sizeof files, "stream.files=%s", rows);
     snprintf(other, sizeof other, "%s", test_path("other"));
-    train(config_of(history), other, (const char *const[]){files, "planner.run_ahead=5", NULL});
+    train(config_of(history), other, (const char *const[]){files, NULL});
     run_must_be_the_same("out", "other", 1);
     train(config_of(history), other,
           (const char *const[]){files, "rows.admit=3", "model.pooling=mean", NULL});
@@ -242,7 +242,7 @@ static void same_answers_of_a_graph(void **state)
     snprintf(rows, sizeof rows, "%s", test_path("train"));
     snprintf(files, sizeof files, "stream.files=%s", rows);
     snprintf(other, sizeof other, "%s", test_path("other"));
-    train(config_of(graph), other, (const char *const[]){files, "planner.run_ahead=5", NULL});
+    train(config_of(graph), other, (const char *const[]){files, NULL});
     run_must_be_the_same("out", "other", 1);
     char *summary = run_file("other", "summary.json", &(size_t){0});
     if (!strstr(summary, "\"label_max\": 3"))

@@ -55,16 +55,6 @@ static void the_model_is_that_of_a_run_without(void **state)
     }
 }
 
-// More slices on their way, and one at a time: the same model.
-static void however_slices_come(void **state)
-{
-    (void)state;
-    run("plain", NULL, HAND_OVER, "planner.run_ahead=3");
-    run("slow", NULL, HAND_OVER, "network.overlap=false");
-    assert_true(run_sum("plain", GRADIENTS) > 500);
-    run_must_be_the_same("plain", "slow", 2);
-}
-
 // What the workers report is what the plans say: every number, summed up.
 static void it_is_what_the_simulator_says(void **state)
 {
@@ -128,7 +118,7 @@ static void what_does_not_fit_is_named(void **state)
     }
 }
 
-TEST_MAIN(TEST_SLOW(the_model_is_that_of_a_run_without, 120), TEST_SLOW(however_slices_come, 120),
+TEST_MAIN(TEST_SLOW(the_model_is_that_of_a_run_without, 120),
           TEST_SLOW(it_is_what_the_simulator_says, 120),
           TEST_SLOW(it_goes_on_from_a_checkpoint_as_if_nothing_had_been, 120),
           TEST_SLOW(a_worker_is_lost_and_comes_back, 120), TEST(what_does_not_fit_is_named))

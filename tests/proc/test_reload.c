@@ -245,10 +245,10 @@ static void alpha_changes_while_it_runs(void **state)
     wait_for_log(&s, "dispatch.alpha: 1.5 is out of range, expected a number in [0, 1]");
     train(&s, 4, 0.25);
 
-    write_config(&s, "0.5", 9, ", \"planner\": {\"run_ahead\": 3}}"); // it looks by itself
+    write_config(&s, "0.5", 9, ", \"planner\": {\"threads\": 3}}"); // it looks by itself
     wait_for_log(&s, "dispatch.alpha reloaded: 0.25 -> 0.5");
     wait_for_log(&s, "needs a restart to take effect: batch.samples_per_worker, "
-                     "planner.run_ahead\n");
+                     "planner.threads\n");
     train(&s, 4, 0.5);
 
     write_config(&s, "\"auto\"", 8, "}"); // half a multiple of 1/8 or not, it goes on from there

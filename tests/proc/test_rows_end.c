@@ -114,22 +114,6 @@ static void memory_does_not_end_a_run(void **state)
     assert_true(rows_in_model("tight") > 4000);
 }
 
-// Who has one slice at a time, and sits out, is done with some at once, and goes on with the next
-// by itself: heartbeats, which would wake it, are too rare here for a run to end.
-static void nobody_sleeps_over_a_sweep(void **state)
-{
-    (void)state;
-    static const char *const sets[] = {"network.overlap=false",
-                                       "dispatch.participants=rotate",
-                                       "cache.rows=2000",
-                                       "rows.expire_iterations=2",
-                                       "planner.run_ahead=3",
-                                       "timeouts.peer_s=80000",
-                                       NULL};
-    run("out", sets);
-    assert_true(count_sweeps("out") > 20);
-}
-
 static void time_ends_rows(void **state)
 {
     (void)state;
@@ -146,4 +130,4 @@ static void time_ends_rows(void **state)
 }
 
 TEST_MAIN(TEST(the_simulator_ends_the_same_rows), TEST(a_run_in_two_parts),
-          TEST(memory_does_not_end_a_run), TEST(nobody_sleeps_over_a_sweep), TEST(time_ends_rows))
+          TEST(memory_does_not_end_a_run), TEST(time_ends_rows))

@@ -113,8 +113,7 @@ static void in_two_parts_kept_in_16_bits(void **state)
 static void runs_repeat(void **state)
 {
     (void)state;
-    static const char *const sets[] = {"consistency.staleness=5", "planner.run_ahead=4",
-                                       "cache.rows=300", NULL};
+    static const char *const sets[] = {"consistency.staleness=5", "cache.rows=300", NULL};
     run("one", sets);
     run("other", sets);
     run_must_be_the_same("one", "other", 2);

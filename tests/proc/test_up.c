@@ -245,8 +245,7 @@ static void a_run_and_its_files(void **state)
     check_eval(&r, 500);
 }
 
-// The same configuration gives the same model, whatever the operating system's scheduler does, and
-// whether iterations overlap or not.
+// The same configuration gives the same model, whatever the operating system's scheduler does.
 static void a_run_repeats(void **state)
 {
     (void)state;
@@ -255,7 +254,6 @@ static void a_run_repeats(void **state)
     for (uint32_t i = 0; i < 2; i++) {
         prepare(&r[i], "up", i ? "second" : "first");
         set(&r[i], "optimizer.rows.name=adam");
-        set(&r[i], i ? "network.overlap=false" : "network.overlap=true");
         must_run(&r[i]);
         process_fini(&r[i].process);
     }
@@ -344,7 +342,7 @@ static void simulation_and_run_agree(void **state)
         {"dispatch.policy=laia", "cache.rows=450", "dispatch.full_sync=true"},
         {"dispatch.policy=random", "cache.rows=430", "dispatch.keeper=true", "cache.eviction=lru",
          "network.row_wire=bf16"},
-        {"dispatch.policy=makespan", "cache.rows=3000", "ps.shards=2", "planner.run_ahead=1",
+        {"dispatch.policy=makespan", "cache.rows=3000", "ps.shards=2",
          "dispatch.measure_compute=false"},
         {"dispatch.policy=esd", "cache.rows=500", "cache.lookahead=2", "dispatch.keeper=true",
          "dispatch.window=4"},
@@ -509,7 +507,7 @@ static void a_port_in_use(void **state)
     assert_int_equal(listen(taken, 1), 0);
     assert_int_equal(getsockname(taken, (struct sockaddr *)&address, &size), 0);
     snprintf(port, sizeof port, "%u", ntohs(address.sin_port));
-    snprintf(assignment, sizeof assignment, "network.port=%s", port);
+    snprintf(assignment, sizeof assignment, "network.coordinator=127.0.0.1:%s", port);
     prepare(&r, "up", NULL);
     set(&r, assignment);
     must_fail(&r, port);
@@ -692,9 +690,6 @@ static void a_bad_batch_changes_nothing(void **state)
         fail_msg("%s", p.text);
     process_fini(&p);
     assert_true(eval_first_batch(&before) == eval_first_batch(&after)); // the rows too
-    prepare_bad_batch(&last, files, "last");
-    set(&last, "guards.bad_batches_max=0");
-    must_fail(&last, "guards.bad_batches_max is 0");
     prepare_bad_batch(&last, files, "last");
     set(&last, "guards.skip_bad_batches=false");
     must_run(&last);

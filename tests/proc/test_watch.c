@@ -341,14 +341,15 @@ static void goes_on(void **state)
 
 // ---- alerts ----------------------------------------------------------------------------------
 
-// Every run has some memory: with a threshold of next to nothing that fires. The command hangs.
+// Between two iterations some time passes: with a threshold of next to nothing that fires. The
+// command hangs.
 static void tells_somebody(void **state)
 {
     (void)state;
     process p;
     char command[600];
     snprintf(command, sizeof command, "alerts.command=cat >>%s; sleep 1000", run_path("told"));
-    const char *const sets[] = {"watch.listen=", command, "alerts.memory_share=1e-9", NULL};
+    const char *const sets[] = {"watch.listen=", command, "alerts.no_progress_s=1e-4", NULL};
     run_start_up(&p, config, "told_of", NULL, sets);
     char *told = NULL;
     for (double s = 0; s < WAIT_S && !told; s += STEP_MS * 1e-3) {
@@ -363,7 +364,7 @@ static void tells_somebody(void **state)
     }
     assert_non_null(told);
     cJSON *json = cJSON_Parse(told);
-    assert_string_equal(cJSON_GetObjectItem(json, "alert")->valuestring, "memory");
+    assert_string_equal(cJSON_GetObjectItem(json, "alert")->valuestring, "no_progress");
     assert_string_equal(cJSON_GetObjectItem(json, "run")->valuestring, run_path("told_of"));
     cJSON_Delete(json);
     free(told);

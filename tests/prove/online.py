@@ -165,7 +165,7 @@ class Site:
         self.shops[box].dealt = seen
 
     def server_sets(self):
-        return ["ps.storage=disk", "ps.folder=" + self.folder, "serve.threads=1", "serve.candidates_max=%d" % CHUNK]
+        return ["ps.storage=disk", "ps.folder=" + self.folder, "serve.candidates_max=%d" % CHUNK]
 
     def serve(self):
         """Once there is a first version."""

@@ -223,7 +223,7 @@ static void computing_times_reach_the_planner(void **state)
     assert_int_equal(told, 3);
 }
 
-// No more slices are out than planner.run_ahead and one more; each report lets another one out.
+// No more slices are out than run_ahead and one more; each report lets another one out.
 // More than that are planned: had one been let out, it would have come before the STOP.
 static void slices_wait_for_reports(void **state)
 {

@@ -474,6 +474,28 @@ static void note_event(conversation *c, char *text)
         one->iteration = (uint32_t)strtoul(text + 1, NULL, 10);
 }
 
+// What no key sets; of config NULL: whether a word is about that.
+static bool set_constant(rt_config *config, const char *word)
+{
+    static const struct {
+        const char *name;
+        size_t offset;
+        bool is_large;
+    } all[] = {{"play.run_ahead=", offsetof(rt_config, run_ahead), false},
+               {"play.bad_batches_max=", offsetof(rt_config, guard_bad_batches_max), false},
+               {"play.guard_samples=", offsetof(rt_config, publish.guard_samples), true}};
+    for (size_t i = 0; i < RT_COUNT_OF(all); i++) {
+        const size_t length = strlen(all[i].name);
+        if (strncmp(word, all[i].name, length) != 0)
+            continue;
+        const uint64_t number = strtoull(word + length, NULL, 10);
+        if (config) // little-endian
+            memcpy((uint8_t *)config + all[i].offset, &number, all[i].is_large ? 8 : 4);
+        return true;
+    }
+    return false;
+}
+
 // Everything but the configuration, which is set before.
 static void prepare(conversation *c, char *what)
 {
@@ -484,6 +506,8 @@ static void prepare(conversation *c, char *what)
             note_event(c, one);
             continue;
         }
+        if (set_constant(NULL, one))
+            continue;
         if (value && strncmp(one, "run.", 4) == 0) {
             *value++ = '\0';
             start_with(c, one + 4, value);
@@ -501,8 +525,8 @@ static void configure(rt_config *config, const char *what)
     snprintf(text, sizeof text, "%s", what);
     for (char *rest = NULL, *one = strtok_r(text, " ", &rest); one;
          one = strtok_r(NULL, " ", &rest)) {
-        if (*one != '@' && *one != '|' && strncmp(one, "run.", 4) != 0 &&
-            strncmp(one, "play.", 5) != 0) {
+        if (!set_constant(config, one) && *one != '@' && *one != '|' &&
+            strncmp(one, "run.", 4) != 0 && strncmp(one, "play.", 5) != 0) {
             for (char *at = one; (at = strchr(at, '^'));)
                 *at = ' ';
             config_must_set(config, one);
@@ -512,7 +536,7 @@ static void configure(rt_config *config, const char *what)
 
 static const char common[] =
     "workers=2 batch.samples_per_worker=8 stream.format=synthetic stream.samples_max=192 "
-    "stream.synthetic.scale=0.001 cache.rows=700 planner.threads=1 planner.run_ahead=2 ps.shards=2 "
+    "stream.synthetic.scale=0.001 cache.rows=700 planner.threads=1 ps.shards=2 "
     "network.bind=127.0.0.1 checkpoint.copies=0 dispatch.measure_compute=false";
 static const char links[] = "links.workers=[1,0.5]"; // unless boxes have them
 

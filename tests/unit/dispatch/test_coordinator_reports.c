@@ -127,7 +127,7 @@ static void a_report_before_its_turn(void **state)
     finish(&f, RT_WIRE, "worker 0: a report on slice 2 that nobody waits for");
 }
 
-// Batches without a finite loss, of all workers, up to guards.bad_batches_max.
+// Batches without a finite loss, of all workers, up to guard_bad_batches_max.
 static void bad_batches_are_counted(void **state)
 {
     (void)state;
@@ -149,7 +149,7 @@ static void bad_batches_are_counted(void **state)
     expect_stop(&f, RT_REASON_LASTS);
     finish(
         &f, RT_DATA,
-        "iteration 3 is bad batch number 3: its loss is not finite; guards.bad_batches_max is 2");
+        "iteration 3 is bad batch number 3: its loss is not finite; a run ends after more than 2");
 }
 
 // Each of these ends a run that trains.
