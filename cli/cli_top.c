@@ -52,7 +52,7 @@ static void note_end(int number)
 
 static rt_status open_folder(top *t, rt_error *error)
 {
-    rt_status status = rt_view_init(&t->view);
+    rt_status status = rt_view_init(&t->view, RT_VIEW_POINTS);
     if (status)
         return rt_fail(error, status, "out of memory");
     rt_alerts_init(&t->defaults.alerts, t->source, &t->alerts);
@@ -62,7 +62,7 @@ static rt_status open_folder(top *t, rt_error *error)
 static rt_status read_folder(top *t, rt_json *json, rt_error *error)
 {
     (void)rt_view_tail_read(&t->tail, UINT64_MAX, &t->view);
-    if (t->view.iterations == 0)
+    if (!(t->view.iterations > 0))
         return rt_fail(error, RT_DATA, "%s/metrics.jsonl: no iteration is in it", t->source);
     if (isnan(t->view.offset_s)) // of a version without such records
         t->view.offset_s = rt_view_tail_unix_s(&t->tail) - t->view.time_s;

@@ -44,17 +44,17 @@ typedef struct {
     char text[32];
 } cell;
 
-static cell short_of(double value)
+static cell as(rt_form form, double value)
 {
     cell c;
-    rt_page_number(value, c.text);
+    rt_form_text(form, value, c.text);
     return c;
 }
 
 // Of a mean that fades: what is next to nothing would take more letters than a column has.
 static cell ms_of(double ms)
 {
-    cell c = short_of(ms);
+    cell c = as(RT_FORM_SHORT, ms);
     if (ms > 0 && ms < 0.00005)
         snprintf(c.text, sizeof c.text, "0");
     else if (ms > 0 && ms < 0.01)
@@ -62,70 +62,66 @@ static cell ms_of(double ms)
     return c;
 }
 
-static cell digits_of(double value, int digits)
-{
-    cell c = {"-"};
-    if (isfinite(value))
-        snprintf(c.text, sizeof c.text, "%.*f", digits, value);
-    return c;
-}
-
-static cell percent_of(double share)
-{
-    cell c = {"-"};
-    if (isfinite(share))
-        snprintf(c.text, sizeof c.text, share < 0.0995 ? "%.1f%%" : "%.0f%%", 100 * share);
-    return c;
-}
-
-static cell age_of(double seconds)
-{
-    cell c;
-    rt_page_age(seconds, c.text);
-    return c;
-}
-
 // ---- the run ---------------------------------------------------------------------------------
+
+#define LINE_FIRST 2u // of metrics
+#define LINE_LAST 9u
+#define PLACES 10u // of a line
+
+static const rt_metric *metric_at(uint32_t place)
+{
+    for (uint32_t i = 0; i < RT_RUN_METRICS; i++)
+        if (rt_metric_of_run(i)->top.place == place)
+            return rt_metric_of_run(i);
+    return NULL;
+}
+
+// The text of a metric, with its value in place of %s; nothing where it is left out.
+static void add_metric(char *text, size_t size, const rt_metric *metric, const cJSON *status)
+{
+    char group[32], number[32];
+    const char *name = rt_metric_status_name(metric, group, sizeof group);
+    const double value = rt_json_number(*group ? rt_json_member(status, group) : status, name);
+    const char *gap = strstr(metric->top.text, "%s");
+    const size_t used = strlen(text);
+    if (!gap || (metric->is_sparse && isnan(value)))
+        return;
+    snprintf(text + used, size - used, "%.*s%s%s", (int)(gap - metric->top.text), metric->top.text,
+             rt_form_text(metric->top.form, value, number), gap + 2);
+}
+
+static void draw_metrics(screen *s, const cJSON *status)
+{
+    for (uint32_t at = LINE_FIRST; at <= LINE_LAST; at++) {
+        char text[4 * CLI_TOP_COLUMNS] = "";
+        for (uint32_t place = 0; place < PLACES; place++) {
+            const rt_metric *metric = metric_at(at * PLACES + place);
+            if (metric)
+                add_metric(text, sizeof text, metric, status);
+        }
+        if (*text)
+            line(s, "%s", text);
+    }
+}
 
 static void draw_checkpoint(screen *s, const cJSON *checkpoint)
 {
     const double every_s = rt_json_number(checkpoint, "every_s");
     const double iteration = rt_json_number(checkpoint, "iteration");
-    const cell age = age_of(rt_json_number(checkpoint, "age_s"));
+    const cell age = as(RT_FORM_AGE, rt_json_number(checkpoint, "age_s"));
     if (every_s > 0)
         line(s, "checkpoint of iteration %.0f, %s old, one every %s", iteration, age.text,
-             age_of(every_s).text);
+             as(RT_FORM_AGE, every_s).text);
     else
         line(s, "checkpoint of iteration %.0f, %s old", iteration, age.text);
 }
 
 static void draw_run(screen *s, const cJSON *json, const char *source)
 {
-    const cJSON *window = rt_json_member(json, "window"),
-                *checkpoint = rt_json_member(json, "checkpoint");
+    const cJSON *checkpoint = rt_json_member(json, "checkpoint");
     line(s, "%-38.38s %-7s %-10s iteration %.0f", source, rt_json_text_of(json, "state"),
          rt_json_text_of(json, "policy"), rt_json_number(json, "iteration"));
-    line(s, "%s iterations/s, %s samples/s; %s ms each, predicted %s, decision %s",
-         short_of(rt_json_number(json, "iterations_per_s")).text,
-         short_of(rt_json_number(json, "samples_per_s")).text,
-         short_of(rt_json_number(json, "iteration_ms")).text,
-         short_of(rt_json_number(json, "predicted_ms")).text,
-         short_of(rt_json_number(json, "decision_ms")).text);
-    char accuracy[40] = ""; // of a label of several classes
-    if (isfinite(rt_json_number(window, "accuracy")))
-        snprintf(accuracy, sizeof accuracy, " accuracy %s,",
-                 digits_of(rt_json_number(window, "accuracy"), 4).text);
-    line(s, "log loss %s (before %s), AUC %s,%s calibration %s, %s samples",
-         digits_of(rt_json_number(window, "log_loss"), 4).text,
-         digits_of(rt_json_number(window, "log_loss_before"), 4).text,
-         digits_of(rt_json_number(window, "auc"), 4).text, accuracy,
-         digits_of(rt_json_number(window, "calibration"), 3).text,
-         short_of(rt_json_number(window, "samples")).text);
-    line(s, "hits %s  keys %s  malformed %s  bad batches %s  last iteration %s ago",
-         percent_of(rt_json_number(json, "hits")).text, short_of(rt_json_number(json, "keys")).text,
-         percent_of(rt_json_number(json, "malformed_share")).text,
-         digits_of(rt_json_number(json, "bad_batches"), 0).text,
-         age_of(rt_json_number(json, "iteration_age_s")).text);
+    draw_metrics(s, json);
     if (rt_json_number(checkpoint, "iteration") > 0)
         draw_checkpoint(s, checkpoint);
 }
@@ -136,9 +132,9 @@ static void draw_lag(screen *s, const cJSON *lag)
     const double latency = rt_json_number(lag, "latency_p99_ms");
     if (isfinite(events))
         line(s, "stream: %s events wait; 99%% are trained within %s ms of their arrival",
-             short_of(events).text, short_of(latency).text);
+             as(RT_FORM_SHORT, events).text, as(RT_FORM_SHORT, latency).text);
     else if (isfinite(bytes))
-        line(s, "stream: %s MB of its files are left", short_of(bytes * MB).text);
+        line(s, "stream: %s MB of its files are left", as(RT_FORM_SHORT, bytes * MB).text);
 }
 
 static void draw_standby(screen *s, const cJSON *standby)
@@ -153,13 +149,13 @@ static void draw_standby(screen *s, const cJSON *standby)
     if (cJSON_IsTrue(rt_json_member(standby, "in_step")))
         snprintf(lacks, sizeof lacks, "in step");
     else if (behind > 0)
-        snprintf(lacks, sizeof lacks, "lacks %s MB of events", short_of(behind * MB).text);
+        snprintf(lacks, sizeof lacks, "lacks %s MB of events", as(RT_FORM_SHORT, behind * MB).text);
     if (cJSON_IsTrue(rt_json_member(standby, "there")))
         line(s, "standby: %s, %s", lacks, saved);
     else
         line(s, "standby: AWAY for %s, %s; %s commits without it",
-             age_of(rt_json_number(standby, "away_s")).text, saved,
-             digits_of(rt_json_number(standby, "commits_alone"), 0).text);
+             as(RT_FORM_AGE, rt_json_number(standby, "away_s")).text, saved,
+             as(RT_FORM_WHOLE, rt_json_number(standby, "commits_alone")).text);
 }
 
 static void draw_trouble(screen *s, const cJSON *json)
@@ -169,7 +165,7 @@ static void draw_trouble(screen *s, const cJSON *json)
         line(s, "ALERT %s: %s%s%s", rt_json_text_of(one, "alert"), rt_json_text_of(one, "text"),
              *rt_json_text_of(one, "about") ? ": " : "", rt_json_text_of(one, "about"));
     cJSON_ArrayForEach(one, rt_json_member(json, "warnings"))
-        line(s, "warning, %s ago: %s", age_of(rt_json_number(one, "age_s")).text,
+        line(s, "warning, %s ago: %s", as(RT_FORM_AGE, rt_json_number(one, "age_s")).text,
              rt_json_text_of(one, "text"));
 }
 
@@ -181,8 +177,8 @@ static cell memory_of(const cJSON *json)
     const double rss = rt_json_number(json, "rss_bytes"),
                  max = rt_json_number(json, "memory_max_bytes");
     if (isfinite(rss))
-        snprintf(c.text, sizeof c.text, "%s MB %s", short_of(rss * MB).text,
-                 percent_of(rss / max).text);
+        snprintf(c.text, sizeof c.text, "%s MB %s", as(RT_FORM_SHORT, rss * MB).text,
+                 as(RT_FORM_PERCENT, rss / max).text);
     return c;
 }
 
@@ -196,10 +192,10 @@ static void draw_worker(screen *s, const cJSON *worker)
                  ms_of(rt_json_number(times, rt_view_time_names[k])).text);
     line(s, "%2.0f%c%s %7.7s %4.4s %7.7s %4.4s  %s", rt_json_number(worker, "rank"),
          cJSON_IsFalse(rt_json_member(worker, "takes_part")) ? '-' : ' ', parts,
-         short_of(rt_json_number(up, "bytes_per_s") * MBIT).text,
-         percent_of(rt_json_number(up, "used")).text,
-         short_of(rt_json_number(down, "bytes_per_s") * MBIT).text,
-         percent_of(rt_json_number(down, "used")).text, memory_of(worker).text);
+         as(RT_FORM_SHORT, rt_json_number(up, "bytes_per_s") * MBIT).text,
+         as(RT_FORM_PERCENT, rt_json_number(up, "used")).text,
+         as(RT_FORM_SHORT, rt_json_number(down, "bytes_per_s") * MBIT).text,
+         as(RT_FORM_PERCENT, rt_json_number(down, "used")).text, memory_of(worker).text);
 }
 
 static void draw_workers(screen *s, const cJSON *json)
@@ -221,11 +217,11 @@ static void draw_shards(screen *s, const cJSON *json)
     const cJSON *one;
     uint32_t rank = 0;
     line(s, "%s", "");
-    cJSON_ArrayForEach(one, rt_json_member(json, "shards"))
-        line(s, "ps %-2u %10s rows, %s MB of %s MB; memory %s", rank++,
-             short_of(rt_json_number(one, "keys")).text,
-             short_of(rt_json_number(one, "row_bytes") * MB).text,
-             short_of(rt_json_number(one, "row_bytes_max") * MB).text, memory_of(one).text);
+    cJSON_ArrayForEach(one, rt_json_member(json, "shards")) line(
+        s, "ps %-2u %10s rows, %s MB of %s MB; memory %s", rank++,
+        as(RT_FORM_SHORT, rt_json_number(one, "keys")).text,
+        as(RT_FORM_SHORT, rt_json_number(one, "row_bytes") * MB).text,
+        as(RT_FORM_SHORT, rt_json_number(one, "row_bytes_max") * MB).text, memory_of(one).text);
     line(s, "coordinator: memory %s", memory_of(rt_json_member(json, "coordinator")).text);
 }
 
@@ -245,9 +241,9 @@ static void draw_slices(screen *s, const cJSON *json)
         if (count++ == SLICES_SHOWN)
             break;
         line(s, "%-38.38s %8s  %8s  %s", rt_json_text_of(one, "value"),
-             short_of(rt_json_number(one, "samples")).text,
-             digits_of(rt_json_number(one, "log_loss"), 4).text,
-             digits_of(rt_json_number(one, "calibration"), 3).text);
+             as(RT_FORM_SHORT, rt_json_number(one, "samples")).text,
+             as(RT_FORM_DIGITS_4, rt_json_number(one, "log_loss")).text,
+             as(RT_FORM_DIGITS_3, rt_json_number(one, "calibration")).text);
     }
 }
 
@@ -263,8 +259,9 @@ static void draw_columns(screen *s, const cJSON *json)
     cJSON_ArrayForEach(one, columns)
     {
         snprintf(cells + strlen(cells), sizeof cells - strlen(cells), "%-8.8s%5s %5s ",
-                 rt_json_text_of(one, "name"), percent_of(rt_json_number(one, "empty")).text,
-                 percent_of(rt_json_number(one, "new")).text);
+                 rt_json_text_of(one, "name"),
+                 as(RT_FORM_PERCENT, rt_json_number(one, "empty")).text,
+                 as(RT_FORM_PERCENT, rt_json_number(one, "new")).text);
         if (++count % COLUMN_CELLS == 0 || !one->next) {
             line(s, "%s", cells);
             *cells = '\0';
@@ -280,7 +277,8 @@ static void draw_published(screen *s, const cJSON *published)
     if (held > 0)
         line(s, "published: iteration %.0f; %.0f since HELD BACK, for %s: %s",
              rt_json_number(published, "in_force"), held,
-             age_of(rt_json_number(published, "held_s")).text, rt_json_text_of(published, "why"));
+             as(RT_FORM_AGE, rt_json_number(published, "held_s")).text,
+             rt_json_text_of(published, "why"));
     else
         line(s, "published: iteration %.0f", rt_json_number(published, "in_force"));
 }

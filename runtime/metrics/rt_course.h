@@ -7,7 +7,7 @@
 
 #include "runtime/rt_base.h"
 
-#define RT_COURSE_SERIES_MAX 12u
+#define RT_COURSE_SERIES_MAX 24u
 
 typedef struct {
     double sum;

@@ -55,7 +55,7 @@ typedef struct {
 static void no_progress(const rt_alerts *alerts, const rt_view *view, double unix_s, finding *f)
 {
     f->threshold = alerts->config->no_progress_s;
-    if (view->iterations && !view->waits_for_input && !view->has_ended)
+    if (view->iterations > 0 && !(view->waits_for_input > 0) && !view->has_ended)
         f->value = rt_view_age_s(view, view->iteration_time_s, unix_s);
 }
 
@@ -80,8 +80,8 @@ static void loss_drift(const rt_alerts *alerts, const rt_view *view, double unix
 {
     (void)unix_s;
     f->threshold = alerts->config->loss_drift;
-    if (view->samples >= 2 * view->window.samples && view->reference_loss > 0)
-        f->value = view->window.log_loss / view->reference_loss;
+    if (view->samples >= 2 * view->window_samples && view->reference_loss > 0)
+        f->value = view->window_log_loss / view->reference_loss;
 }
 
 static void malformed(const rt_alerts *alerts, const rt_view *view, double unix_s, finding *f)
@@ -170,9 +170,9 @@ static void model_held(const rt_alerts *alerts, const rt_view *view, double unix
     (void)alerts;
     (void)unix_s;
     f->threshold = 0.5;
-    f->value = view->published.held;
-    if (view->published.held > 0)
-        snprintf(f->about, sizeof f->about, "iteration %.0f is in force", view->published.in_force);
+    f->value = view->held;
+    if (view->held > 0)
+        snprintf(f->about, sizeof f->about, "iteration %.0f is in force", view->in_force);
 }
 
 #define XX(name, text) name,
@@ -237,7 +237,7 @@ static void write_report(const rt_alerts *alerts, const rt_view *view, rt_alert_
     rt_json_double(json, "since_unix_s", one->since_unix_s + view->ahead_s);
     rt_json_double(json, "unix_s", unix_s + view->ahead_s);
     rt_json_string(json, "run", alerts->run);
-    rt_json_u64(json, "iteration", view->iteration);
+    rt_json_double(json, "iteration", view->iteration);
     rt_json_end_object(json);
 }
 

@@ -15,41 +15,34 @@
 
 #define XX(name, title) #name,
 const char *const rt_view_time_names[RT_VIEW_TIMES] = {RT_TIMES_MAP(XX)};
+const char *const rt_view_op_names[RT_VIEW_OPS] = {RT_COUNTS_MAP(XX, RT_COUNTS_NONE)};
 #undef XX
 
-rt_status rt_view_init(rt_view *view)
+static bool has_chart(uint32_t metric)
 {
-    *view = (rt_view){.offset_s = NAN, .time_s = NAN, .iteration_time_s = NAN};
-    double *const unknown[] = {&view->keys,
-                               &view->predicted_ms,
-                               &view->cost,
-                               &view->hits,
-                               &view->hits_keys,
-                               &view->decision_ms,
-                               &view->alpha,
-                               &view->latency_p99_ms,
-                               &view->reference_loss,
-                               &view->members_time_s,
-                               &view->checkpoint_every_s,
-                               &view->checkpoint_time_s,
-                               &view->unsaved_time_s,
-                               &view->bad_time_s,
-                               &view->lost_time_s,
-                               &view->waiting_events,
-                               &view->doubted_time_s,
-                               &view->lag_events,
-                               &view->lag_bytes,
-                               &view->dense_bytes,
-                               &view->window.accuracy,
-                               &view->window.log_loss,
-                               &view->window.auc,
-                               &view->window.calibration};
-    for (size_t i = 0; i < RT_COUNT_OF(unknown); i++)
-        *unknown[i] = NAN;
+    return rt_metric_of_run(metric)->chart.title != NULL;
+}
+
+uint32_t rt_view_series(uint32_t metric)
+{
+    uint32_t series = 0;
+    rt_assert(metric == RT_RUN_METRICS || has_chart(metric));
+    for (uint32_t i = 0; i < metric; i++)
+        series += has_chart(i);
+    return series;
+}
+
+rt_status rt_view_init(rt_view *view, uint32_t point_max)
+{
+    *view = (rt_view){.offset_s = NAN, .time_s = NAN, .dense_bytes = NAN};
+    rt_metric_begin(RT_SET_RUN, view->values);
+    view->iteration = view->iterations = view->checkpoint_iteration = view->warnings = 0;
+    view->in_force = view->held = view->waits_for_input = 0;
+    rt_view_begin_anew(view);
     view->columns = rt_alloc(RT_FIELDS_MAX, sizeof *view->columns);
     rt_status status = RT_NO_MEMORY;
     if (view->columns)
-        status = rt_course_init(&view->course, RT_VIEW_POINTS, RT_VIEW_SERIES);
+        status = rt_course_init(&view->course, point_max, rt_view_series(RT_RUN_METRICS));
     if (status)
         rt_view_fini(view);
     return status;
@@ -78,26 +71,19 @@ static double fade(double mean, double value, double share)
     return mean + share * (value - mean);
 }
 
-static rt_view_quality quality_of(const cJSON *json)
-{
-    return (rt_view_quality){.samples = rt_json_number_or_0(json, "samples"),
-                             .log_loss = rt_json_number(json, "log_loss"),
-                             .auc = rt_json_number(json, "auc"),
-                             .calibration = rt_json_number(json, "calibration"),
-                             .mean_label = rt_json_number(json, "mean_label"),
-                             .accuracy = rt_json_number(json, "accuracy")};
-}
-
 static rt_view_memory memory_of(const cJSON *json)
 {
-    return (rt_view_memory){rt_json_number(json, "rss_bytes"),
-                            rt_json_number(json, "memory_max_bytes")};
+    rt_view_memory memory;
+    rt_metric_take_all(RT_SET_PROCESS, "members", json, &memory.rss_bytes, NULL);
+    return memory;
 }
 
 // ---- iterations ------------------------------------------------------------------------------
 
-static void take_way(rt_view_way *way, double bytes)
+static void take_way(rt_view_way *way, double rows, double dense)
 {
+    const double bytes = rows + dense;
+    way->rows += rows;
     way->sum += bytes;
     if (way->an_iteration > 0)
         way->an_iteration = fade(way->an_iteration, bytes, FADE);
@@ -139,10 +125,10 @@ static void take_workers(rt_view *view, const cJSON *json)
         }
         for (uint32_t way = 0; way < 2; way++) {
             const double rows = rt_json_value(cJSON_GetArrayItem(bytes[way], j));
-            double sum = isnan(rows) ? 0 : rows;
+            double dense = 0; // who trains alone exchanges nothing
             if (worker->takes_part && rt_bit_count(part) > 1 && !isnan(view->dense_bytes))
-                sum += view->dense_bytes; // who trains alone exchanges nothing
-            take_way(&worker->ways[way], sum);
+                dense = view->dense_bytes;
+            take_way(&worker->ways[way], isnan(rows) ? 0 : rows, dense);
         }
         if ((uint32_t)j >= view->worker_count) {
             worker->rank = (uint32_t)j;
@@ -150,6 +136,7 @@ static void take_workers(rt_view *view, const cJSON *json)
             view->worker_count = (uint32_t)j + 1;
         }
     }
+    view->worker_most = (uint32_t)rt_max_u64(view->worker_most, view->worker_count);
 }
 
 static void take_tick(rt_view *view)
@@ -161,74 +148,50 @@ static void take_tick(rt_view *view)
         (rt_view_tick){view->time_s, view->samples, view->malformed};
 }
 
-static void take_quality(rt_view *view, const cJSON *json)
+static void note_reference(rt_view *view, const cJSON *json)
 {
-    const cJSON *window = rt_json_member(json, "window");
     const double samples = rt_json_number_or_0(json, "samples");
-    if (!window)
-        window = rt_json_member(json, "quality");
-    view->window = quality_of(window);
-    const double of = fmax(view->window.samples, 1) * REFERENCE_WINDOWS;
+    const double of = fmax(view->window_samples, 1) * REFERENCE_WINDOWS;
     const double share = fmax(samples / of, samples / fmax(view->samples, 1)); // at first all
-    view->reference_loss = fade(view->reference_loss, view->window.log_loss, fmin(share, 1));
+    view->reference_loss = fade(view->reference_loss, view->window_log_loss, fmin(share, 1));
 }
 
-static void add_point(rt_view *view, double before_s)
+static void add_to_course(rt_view *view)
 {
-    const double passed = view->time_s - before_s;
-    const double values[RT_VIEW_SERIES] = {
-        [RT_VIEW_iterations] = passed > 0 ? passed : (double)NAN, // turned round when it is shown
-        [RT_VIEW_log_loss] = view->window.log_loss,
-        [RT_VIEW_auc] = view->window.auc,
-        [RT_VIEW_accuracy] = view->window.accuracy,
-        [RT_VIEW_calibration] = view->window.calibration,
-        [RT_VIEW_cost] = view->cost,
-        [RT_VIEW_predicted_ms] = view->predicted_ms,
-        [RT_VIEW_hits] = 100 * view->hits,
-        [RT_VIEW_lag] = view->lag_events};
-    rt_course_add(&view->course, (double)view->iteration, values);
-}
-
-// What a process counts, of a run that goes on, in which the next one counts anew.
-static void count_on(double *count, double *told, const cJSON *json, const char *key)
-{
-    const double now = rt_json_number_or_0(json, key);
-    if (now < *told)
-        *told = 0;
-    *count += now - *told;
-    *told = now;
-}
-
-static void take_iteration(rt_view *view, const cJSON *json)
-{
-    const cJSON *hits = rt_json_member(json, "hit_ratio");
-    const double iteration = rt_json_number(json, "iteration"), before_s = view->iteration_time_s;
-    view->iteration++;
-    if (!isnan(iteration))
-        view->iteration = (uint64_t)iteration;
-    view->iteration_time_s = view->time_s;
-    view->samples += rt_json_number_or_0(json, "samples");
-    count_on(&view->malformed, &view->malformed_told, json, "malformed_lines");
-    if (cJSON_IsTrue(rt_json_member(json, "bad"))) {
-        view->bad_batches++;
-        view->bad_time_s = view->time_s;
+    double values[RT_COURSE_SERIES_MAX];
+    uint32_t series = 0;
+    for (uint32_t i = 0; i < RT_RUN_METRICS; i++) {
+        if (has_chart(i))
+            values[series++] = view->values[i];
+        if (has_chart(i) || rt_metric_of_run(i)->column.place)
+            rt_mean_add(&view->means[i], view->values[i]);
     }
-    if (isnan(view->unsaved_time_s) && (double)view->iteration > view->checkpoint_iteration)
+    rt_course_add(&view->course, view->iteration, values);
+}
+
+static void take_iteration(rt_view *view, cJSON *json)
+{
+    const double iteration = rt_json_number(json, "iteration"), before_s = view->iteration_time_s;
+    const cJSON *ops = rt_json_member(json, "ops");
+    if (!rt_json_member(json, "window")) // of builds that had none
+        (void)cJSON_AddItemReferenceToObject(json, "window",
+                                             cJSON_GetObjectItemCaseSensitive(json, "quality"));
+    rt_metric_take_all(RT_SET_RUN, "iteration", json, view->values, view->told);
+    view->iteration = isnan(iteration) ? view->iteration + 1 : iteration;
+    view->iteration_time_s = view->time_s;
+    view->passed_ms = view->time_s >= before_s ? (view->time_s - before_s) * 1e3 : (double)NAN;
+    if (cJSON_IsTrue(rt_json_member(json, "bad")))
+        view->bad_time_s = view->time_s;
+    if (isnan(view->unsaved_time_s) && view->iteration > view->checkpoint_iteration)
         view->unsaved_time_s = view->time_s;
-    view->keys = rt_json_number(json, "keys");
-    view->predicted_ms = rt_json_number(json, "predicted_ms");
-    view->cost = rt_json_number(json, "cost");
-    view->hits = rt_json_number(hits, "lookups");
-    view->hits_keys = rt_json_number(hits, "keys");
-    view->decision_ms = rt_json_number(json, "decision_ms");
-    view->alpha = rt_json_number(json, "alpha");
-    view->latency_p99_ms = rt_json_number(rt_json_member(json, "latency_ms"), "p99");
-    take_quality(view, json);
+    for (uint32_t k = 0; k < RT_VIEW_OPS; k++)
+        view->ops[k] += rt_json_number_or_0(ops, rt_view_op_names[k]);
+    note_reference(view, json);
     take_workers(view, json);
     view->iterations++;
-    view->waits_for_input = false;
+    view->waits_for_input = 0;
     take_tick(view);
-    add_point(view, before_s);
+    add_to_course(view);
 }
 
 // ---- other records ---------------------------------------------------------------------------
@@ -243,108 +206,77 @@ static void take_rates(rt_view_worker *worker, const cJSON *json)
     }
 }
 
-static rt_view_standby standby_of(const rt_view *view, const cJSON *json)
-{
-    const bool is_there = cJSON_IsTrue(rt_json_member(json, "there"));
-    return (rt_view_standby){
-        .is_known = cJSON_IsObject(json),
-        .is_there = is_there,
-        .is_in_step = cJSON_IsTrue(rt_json_member(json, "in_step")),
-        .away_time_s = is_there ? (double)NAN : view->time_s - rt_json_number(json, "away_s"),
-        .behind_bytes = rt_json_number(json, "behind_bytes"),
-        .commits_alone = rt_json_number(json, "commits_alone"),
-        .checkpoint = rt_json_number(json, "checkpoint")};
-}
-
 // What was trained since a checkpoint began counts from its end.
 static void note_checkpoint(rt_view *view, double iteration, double time_s)
 {
     const double before = view->checkpoint_iteration;
     view->checkpoint_iteration = iteration;
     view->checkpoint_time_s = time_s;
-    if ((double)view->iteration <= view->checkpoint_iteration)
+    if (view->iteration <= view->checkpoint_iteration)
         view->unsaved_time_s = NAN;
     else if (view->checkpoint_iteration > before)
         view->unsaved_time_s = fmax(view->unsaved_time_s, view->checkpoint_time_s);
 }
 
 // One was completed, or was not.
-static void take_checkpoint(rt_view *view, const cJSON *json)
+static void take_checkpoint(rt_view *view, cJSON *json)
 {
     if (cJSON_IsTrue(rt_json_member(json, "complete")))
         note_checkpoint(view, rt_json_number(json, "iteration"), view->time_s);
 }
 
-static void take_losses(rt_view *view, const cJSON *json)
+// Every list of the record, as long as it may be.
+static void take_lists(rt_view *view, const cJSON *json)
 {
-    const double before = view->input_lost + view->input_breaks;
-    count_on(&view->input_lost, &view->lost_told, json, "events_lost");
-    count_on(&view->input_breaks, &view->breaks_told, json, "breaks");
-    if (view->input_lost + view->input_breaks > before)
-        view->lost_time_s = view->time_s;
-}
-
-static void take_join(rt_view *view, const cJSON *json)
-{
-    const double doubted = rt_json_number(json, "doubted");
-    view->waiting_events = rt_json_number(json, "waiting");
-    if (doubted > view->doubted)
-        view->doubted_time_s = view->time_s;
-    if (!isnan(doubted))
-        view->doubted = doubted;
-}
-
-static void take_members(rt_view *view, const cJSON *json, double unix_s)
-{
-    const cJSON *workers = rt_json_member(json, "workers"),
-                *shards = rt_json_member(json, "shards");
-    const cJSON *out = rt_json_member(json, "out"), *one,
-                *checkpoint = rt_json_member(json, "checkpoint");
-    uint32_t j = 0, s = 0;
-    cJSON_ArrayForEach(one, workers)
+    const cJSON *one;
+    view->worker_count = view->shard_count = view->out_count = 0;
+    cJSON_ArrayForEach(one, rt_json_member(json, "workers"))
     {
-        if (j == RT_WORKERS_MAX)
+        if (view->worker_count == RT_WORKERS_MAX)
             break;
-        rt_view_worker *worker = &view->workers[j++];
+        rt_view_worker *worker = &view->workers[view->worker_count++];
         worker->rank = (uint32_t)rt_json_number_or_0(one, "rank");
         worker->memory = memory_of(one);
         take_rates(worker, one);
     }
-    view->worker_count = j;
-    cJSON_ArrayForEach(one, shards)
+    cJSON_ArrayForEach(one, rt_json_member(json, "shards"))
     {
-        if (s == RT_SHARDS_MAX)
+        if (view->shard_count == RT_SHARDS_MAX)
             break;
-        view->shards[s++] =
-            (rt_view_shard){memory_of(one), rt_json_number(one, "keys"),
-                            rt_json_number(one, "row_bytes"), rt_json_number(one, "row_bytes_max")};
+        rt_view_shard *shard = &view->shards[view->shard_count++];
+        shard->memory = memory_of(one);
+        rt_metric_take_all(RT_SET_SHARD, "members", one, &shard->keys, NULL);
     }
-    view->shard_count = s;
-    view->out_count = 0;
-    cJSON_ArrayForEach(one, out)
+    cJSON_ArrayForEach(one, rt_json_member(json, "out"))
     {
         if (view->out_count < RT_WORKERS_MAX)
             view->out[view->out_count++] = (uint32_t)rt_json_value(one);
     }
+}
+
+static void take_members(rt_view *view, cJSON *json)
+{
+    const cJSON *checkpoint = rt_json_member(json, "checkpoint");
+    const double trouble = view->input_lost + view->input_breaks, doubted = view->doubted;
+    rt_metric_take_all(RT_SET_RUN, "members", json, view->values, view->told);
+    take_lists(view, json);
     view->coordinator = memory_of(rt_json_member(json, "coordinator"));
     view->dense_bytes = rt_json_number(json, "dense_bytes");
-    view->waits_for_input = cJSON_IsTrue(rt_json_member(json, "waits_for_input"));
     view->has_ended = cJSON_IsTrue(rt_json_member(json, "ended"));
-    view->members_time_s = view->time_s;
-    view->checkpoint_every_s = rt_json_number(checkpoint, "every_s");
     note_checkpoint(view, rt_json_number(checkpoint, "iteration"),
                     view->time_s - rt_json_number(checkpoint, "age_s"));
-    take_join(view, rt_json_member(json, "join"));
-    view->lag_events = rt_json_number(rt_json_member(json, "lag"), "events");
-    view->lag_bytes = rt_json_number(rt_json_member(json, "lag"), "bytes");
-    take_losses(view, rt_json_member(json, "input"));
-    view->standby = standby_of(view, rt_json_member(json, "standby"));
+    if (view->doubted > 0 && !(view->doubted <= doubted))
+        view->doubted_time_s = view->time_s;
+    if (view->input_lost + view->input_breaks > trouble)
+        view->lost_time_s = view->time_s;
+    view->standby_away_time_s =
+        view->time_s - rt_json_number(rt_json_member(json, "standby"), "away_s");
     copy_text(view->policy, sizeof view->policy, json, "policy");
-    if (isnan(unix_s))
+    if (isnan(view->taken_unix_s))
         view->offset_s = rt_json_number(json, "unix_s") - view->time_s;
 }
 
-static void take_columns(rt_view *view, const cJSON *json)
+static void take_columns(rt_view *view, cJSON *json)
 {
     const cJSON *one;
     uint32_t count = 0;
@@ -353,17 +285,13 @@ static void take_columns(rt_view *view, const cJSON *json)
         if (count == RT_FIELDS_MAX)
             break;
         rt_view_column *column = &view->columns[count++];
-        const double values = rt_json_number_or_0(one, "values"),
-                     empty = rt_json_number_or_0(one, "empty");
-        const double fresh = rt_json_number_or_0(one, "new");
+        const double values = column->values, empty = column->empty, fresh = column->fresh;
         copy_text(column->name, sizeof column->name, one, "name");
-        column->values += values;
-        column->empty += empty;
-        column->fresh += fresh;
+        rt_metric_take_all(RT_SET_COLUMN, "columns", one, &column->values, NULL);
         column->empty_share = column->new_share = 0;
-        if (values > 0) {
-            column->empty_share = empty / values;
-            column->new_share = fresh / values;
+        if (column->values > values) {
+            column->empty_share = (column->empty - empty) / (column->values - values);
+            column->new_share = (column->fresh - fresh) / (column->values - values);
         }
     }
     view->column_count = count;
@@ -385,7 +313,7 @@ static void name_apart(const rt_view *view, rt_view_slice *slice)
     }
 }
 
-static void take_slices(rt_view *view, const cJSON *json)
+static void take_slices(rt_view *view, cJSON *json)
 {
     const cJSON *one;
     view->slice_count = 0;
@@ -397,70 +325,75 @@ static void take_slices(rt_view *view, const cJSON *json)
         rt_view_slice *slice = &view->slices[view->slice_count++];
         copy_text(slice->name, sizeof slice->name, one, "value");
         name_apart(view, slice);
-        slice->quality = quality_of(one);
+        rt_metric_take_all(RT_SET_SLICE, "slices", one, &slice->quality.samples, NULL);
     }
 }
 
-static void take_warning(rt_view *view, const cJSON *json)
+static void take_warning(rt_view *view, cJSON *json)
 {
-    const uint64_t at = view->warning_count++ % RT_VIEW_WARNINGS;
-    view->warnings[at].time_s = view->time_s;
-    copy_text(view->warnings[at].text, RT_VIEW_TEXT, json, "text");
+    const uint64_t at = (uint64_t)view->warnings++ % RT_VIEW_WARNINGS;
+    view->texts[at].time_s = view->time_s;
+    copy_text(view->texts[at].text, RT_VIEW_TEXT, json, "text");
 }
 
 void rt_view_begin_anew(rt_view *view)
 {
     view->iteration_time_s = view->checkpoint_time_s = view->unsaved_time_s = NAN;
-    view->bad_time_s = view->doubted_time_s = view->lost_time_s = view->members_time_s = NAN;
-    view->standby.is_known = false;
+    view->bad_time_s = view->doubted_time_s = view->lost_time_s = NAN;
+    view->standby_there = view->standby_in_step = view->standby_behind_bytes = NAN;
+    view->standby_commits_alone = view->standby_checkpoint = NAN;
     view->tick_count = 0;
     view->has_ended = false;
     for (uint32_t i = 0; i < RT_VIEW_WARNINGS; i++)
-        view->warnings[i].time_s = NAN;
+        view->texts[i].time_s = NAN;
 }
 
 // One that cannot be judged yet is held back, too, and nobody has to look.
-static void take_publish(rt_view *view, const cJSON *json)
+static void take_publish(rt_view *view, cJSON *json)
 {
-    rt_view_published *published = &view->published;
     const double iteration = rt_json_number(json, "iteration");
     if (!cJSON_IsTrue(rt_json_member(json, "held"))) {
-        *published = (rt_view_published){.in_force = iteration, .held_time_s = NAN};
+        view->in_force = iteration;
+        view->held = 0;
+        view->held_iteration = NAN;
         return;
     }
     if (cJSON_IsTrue(rt_json_member(json, "early")))
         return;
-    if (!(published->held > 0))
-        published->held_time_s = view->time_s;
-    published->held = rt_json_number_or_0(json, "held_count");
-    published->held_iteration = iteration;
-    copy_text(published->why, sizeof published->why, json, "why");
+    if (!(view->held > 0))
+        view->held_time_s = view->time_s;
+    view->held = rt_json_number_or_0(json, "held_count");
+    view->held_iteration = iteration;
+    copy_text(view->held_why, sizeof view->held_why, json, "why");
 }
 
 // Another process goes on from a checkpoint: its clock begins anew, and what came after follows
 // again.
-static void take_resumed(rt_view *view, const cJSON *json)
+static void take_resumed(rt_view *view, cJSON *json)
 {
     const double iteration = rt_json_number_or_0(json, "iteration");
     rt_course_cut(&view->course, iteration);
     rt_view_begin_anew(view);
-    view->iteration = (uint64_t)iteration;
+    view->again += fmax(view->iteration - iteration, 0);
+    view->iteration = iteration;
     view->checkpoint_time_s = view->time_s;
     view->checkpoint_iteration = iteration;
-    view->published.held = 0;
+    view->held = 0;
+    view->held_iteration = NAN;
 }
 
-static void take_stream(rt_view *view, const cJSON *json)
+static void take_stream(rt_view *view, cJSON *json)
 {
     view->lag_events = rt_json_number(json, "events") - rt_json_number(json, "read");
 }
 
 static const struct {
     const char *name;
-    void (*take)(rt_view *view, const cJSON *json);
-} kinds[] = {{"iteration", take_iteration},   {"columns", take_columns}, {"slices", take_slices},
-             {"warning", take_warning},       {"resumed", take_resumed}, {"stream", take_stream},
-             {"checkpoint", take_checkpoint}, {"publish", take_publish}};
+    void (*take)(rt_view *view, cJSON *json);
+} kinds[] = {
+    {"iteration", take_iteration}, {"members", take_members},       {"columns", take_columns},
+    {"slices", take_slices},       {"warning", take_warning},       {"resumed", take_resumed},
+    {"stream", take_stream},       {"checkpoint", take_checkpoint}, {"publish", take_publish}};
 
 bool rt_view_take(rt_view *view, const char *line, double unix_s)
 {
@@ -471,14 +404,18 @@ bool rt_view_take(rt_view *view, const char *line, double unix_s)
     view->time_s = rt_json_number(json, "time_s");
     if (!isnan(unix_s))
         view->offset_s = unix_s - view->time_s;
-    if (strcmp(kind, "members") == 0)
-        take_members(view, json, unix_s);
+    view->taken_unix_s = unix_s;
     for (size_t i = 0; i < RT_COUNT_OF(kinds); i++) {
         if (strcmp(kind, kinds[i].name) == 0)
             kinds[i].take(view, json);
     }
     cJSON_Delete(json);
     return true;
+}
+
+void rt_view_take_summary(rt_view *view, const cJSON *json)
+{
+    rt_metric_take_all(RT_SET_RUN, "summary", json, view->values, view->told);
 }
 
 // ---- what follows from it --------------------------------------------------------------------
@@ -502,11 +439,11 @@ double rt_view_unsaved_s(const rt_view *view, double unix_s)
 
 double rt_view_standby_away_s(const rt_view *view, double unix_s)
 {
-    if (!view->standby.is_known || view->has_ended)
+    if (isnan(view->standby_there) || view->has_ended)
         return NAN;
-    if (view->standby.is_there)
+    if (view->standby_there > 0)
         return 0;
-    return rt_view_age_s(view, view->standby.away_time_s, unix_s);
+    return rt_view_age_s(view, view->standby_away_time_s, unix_s);
 }
 
 rt_view_rates rt_view_rates_of(const rt_view *view, double unix_s)
@@ -539,11 +476,59 @@ rt_view_rates rt_view_rates_of(const rt_view *view, double unix_s)
     return rates;
 }
 
-double rt_view_use(const rt_view_way *way, const rt_view_rates *rates)
+rt_view_link rt_view_link_of(const rt_view_way *way, double iterations_per_s)
 {
-    if (!(way->bytes_per_s > 0))
-        return NAN;
-    return way->an_iteration * rates->iterations_per_s / way->bytes_per_s;
+    rt_view_link link = {.sum = way->sum, .bytes_per_s = NAN, .best = NAN, .used = NAN};
+    if (way->best > 0)
+        link.best = way->best;
+    if (way->bytes_per_s > 0) {
+        link.bytes_per_s = way->bytes_per_s;
+        link.used = way->an_iteration * iterations_per_s / way->bytes_per_s;
+    }
+    return link;
+}
+
+bool rt_view_publishes(const rt_view *view)
+{
+    return view->in_force > 0 || view->held > 0;
+}
+
+void rt_view_values(const rt_view *view, double unix_s, double values[RT_RUN_METRICS])
+{
+    const rt_view_rates rates = rt_view_rates_of(view, unix_s);
+    const double day_s = view->offset_s + view->ahead_s; // where records have time 0
+    memcpy(values, view->values, sizeof view->values);
+    values[RT_RUN_iteration_age_s] = rt_view_age_s(view, view->iteration_time_s, unix_s);
+    values[RT_RUN_last_iteration_unix_s] = day_s + view->iteration_time_s;
+    values[RT_RUN_iterations_per_s] = rates.iterations_per_s;
+    values[RT_RUN_samples_per_s] = rates.samples_per_s;
+    values[RT_RUN_iteration_ms] = rates.iteration_ms;
+    values[RT_RUN_malformed_share] = rates.malformed_share;
+    values[RT_RUN_checkpoint_age_s] = rt_view_age_s(view, view->checkpoint_time_s, unix_s);
+    values[RT_RUN_checkpoint_unix_s] = day_s + view->checkpoint_time_s;
+    values[RT_RUN_unsaved_s] = rt_view_unsaved_s(view, unix_s);
+    values[RT_RUN_standby_away_s] = rt_view_standby_away_s(view, unix_s);
+    if (view->held > 0)
+        values[RT_RUN_held_s] = rt_view_age_s(view, view->held_time_s, unix_s);
+    values[RT_RUN_input_trouble] = view->input_lost + view->input_breaks;
+    values[RT_RUN_workers_all] = view->worker_count;
+    values[RT_RUN_workers_out] = view->out_count;
+}
+
+bool rt_view_line(const rt_view *view, uint32_t metric, double *x, double *y)
+{
+    const rt_metric *of = rt_metric_of_run(metric);
+    const uint32_t series = rt_view_series(metric);
+    bool is_known = false;
+    for (uint32_t p = 0; p < view->course.count; p++) {
+        const double mean = rt_mean_of(&view->course.points[p].values[series]);
+        x[p] = view->course.points[p].at;
+        y[p] = mean * of->chart.scale;
+        if (of->chart.is_rate)
+            y[p] = mean > 0 ? of->chart.scale / mean : (double)NAN;
+        is_known |= isfinite(y[p]);
+    }
+    return is_known;
 }
 
 const char *rt_view_state(const rt_view *view, double unix_s)
@@ -554,7 +539,7 @@ const char *rt_view_state(const rt_view *view, double unix_s)
         return "ended";
     if (view->iterations == 0)
         return "starts";
-    if (view->waits_for_input)
+    if (view->waits_for_input > 0)
         return "waits";
     const double limit_s = fmax(STALL_S, STALL_ITERATIONS * 1e-3 * rates.iteration_ms);
     if (age_s > limit_s)

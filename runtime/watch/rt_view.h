@@ -8,47 +8,37 @@
 
 #include "runtime/config/rt_config.h"
 #include "runtime/metrics/rt_course.h"
-#include "runtime/rt_json.h"
+#include "runtime/watch/rt_metric.h"
 #include "runtime/wire/rt_counts.h"
 
-#define RT_VIEW_POINTS 240u
+#define RT_VIEW_POINTS 240u // of the course on a page
 #define RT_VIEW_TIMES (0u RT_TIMES_MAP(RT_COUNTS_ONE))
+#define RT_VIEW_OPS (0u RT_COUNTS_MAP(RT_COUNTS_ONE, RT_COUNTS_NONE)) // those that are transfers
 #define RT_VIEW_RECENT 256u // iterations that rates are taken of
 #define RT_VIEW_SLICES_MAX 16u
 #define RT_VIEW_WARNINGS 8u
 #define RT_VIEW_TEXT 256u
 #define RT_VIEW_NAME 64u
 
-// What a chart shows. XX(name, title, unit, from zero)
-#define RT_VIEW_SERIES_MAP(XX)                                                      \
-    XX(iterations, "Speed", "iterations/s", true)                                   \
-    XX(log_loss, "Log loss, of the window", "nats", false)                          \
-    XX(auc, "AUC, of the window", "", false)                                        \
-    XX(accuracy, "Accuracy, of the window", "", false)                              \
-    XX(calibration, "Calibration, of the window", "mean prediction / label", false) \
-    XX(cost, "Transmission cost", "rows on the fastest link, per iteration", true)  \
-    XX(predicted_ms, "Predicted time of an iteration", "ms", true)                  \
-    XX(hits, "Cache hits", "% of look-ups", true)                                   \
-    XX(lag, "Events that wait", "events", true)
-
-#define XX(name, title, unit, from_zero) RT_VIEW_##name,
-typedef enum { RT_VIEW_SERIES_MAP(XX) RT_VIEW_SERIES } rt_view_series;
-#undef XX
+// Values of sets of metrics (rt_metric_map.h), each at the place of its line.
+typedef struct {
+    RT_METRICS_OF_PROCESS(RT_METRIC_MEMBER)
+} rt_view_memory;
 
 typedef struct {
-    double samples, log_loss, auc, calibration;
-    double mean_label, accuracy; // of a label of 0 and 1; of one of several classes; else NAN
+    RT_METRICS_OF_SLICE(RT_METRIC_MEMBER)
 } rt_view_quality;
 
 typedef struct {
-    double rss_bytes, max_bytes;
-} rt_view_memory;
+    RT_METRICS_OF_LINK(RT_METRIC_MEMBER)
+} rt_view_link;
 
 // Bytes of rows, requests and dense gradients one way.
 typedef struct {
     double bytes_per_s;  // of the link, in force
     double best;         // the highest rate that it had
     double sum;          // bytes so far
+    double rows;         // of them, rows and requests
     double an_iteration; // bytes, a fading mean
 } rt_view_way;
 
@@ -63,13 +53,12 @@ typedef struct {
 
 typedef struct {
     rt_view_memory memory;
-    double keys, row_bytes, row_bytes_max;
+    RT_METRICS_OF_SHARD(RT_METRIC_MEMBER)
 } rt_view_shard;
 
 typedef struct {
     char name[RT_VIEW_NAME];
-    double values, empty, fresh; // look-ups so far; of them without a value, with one never trained
-    double empty_share, new_share; // of the last record
+    RT_METRICS_OF_COLUMN(RT_METRIC_MEMBER)
 } rt_view_column;
 
 typedef struct {
@@ -78,63 +67,48 @@ typedef struct {
 } rt_view_slice;
 
 typedef struct {
-    bool is_known;             // the run has one
-    bool is_there, is_in_step; // it answers; and has all of the journals
-    double away_time_s;        // since then it does not answer; NAN: it does
-    double behind_bytes;       // that it lacks; NAN: it is away
-    double commits_alone;      // that were acknowledged without it, by this process
-    double checkpoint;         // iteration of the newest that it has as a whole; 0: none
-} rt_view_standby;
-
-// Of a run that publishes.
-typedef struct {
-    double in_force;             // iteration of the version that servers answer with; 0: none yet
-    double held, held_iteration; // so many since are held back by the guard; the newest of them
-    double held_time_s;          // since when
-    char why[RT_VIEW_TEXT];
-} rt_view_published;
-
-typedef struct {
     double time_s, samples, malformed;
 } rt_view_tick;
 
 typedef struct {
-    double offset_s; // of the clock by which ages are told, at time_s 0
-    double ahead_s;  // what the machine's clock is ahead of that: times for others are by it
-    double time_s;   // of the last record
-    bool has_ended;  // the run said so
+    double offset_s;     // of the clock by which ages are told, at time_s 0
+    double ahead_s;      // what the machine's clock is ahead of that: times for others are by it
+    double time_s;       // of the last record
+    double taken_unix_s; // when that was taken; NAN: nobody knows
+    bool has_ended;      // the run said so
 
-    uint64_t iteration, iterations; // the last one; records
-    double iteration_time_s;
-    double samples, malformed, bad_batches, keys; // so far
-    double malformed_told;                        // by this process
-    double input_lost, input_breaks;              // so far; see input of members in METRICS.md
-    double lost_told, breaks_told;                // by this process
-    double lost_time_s;                           // when it was told of the last ones; NAN: of none
-    double predicted_ms, cost, hits, hits_keys, decision_ms, alpha;
-    double latency_p99_ms;
-    rt_view_quality window;
-    double reference_loss; // of about ten windows
+    // As the last records said, and sums. What depends on the time is not in it: rt_view_values.
+    union {
+        double values[RT_RUN_METRICS];
+        struct {
+            RT_METRICS_OF_RUN(RT_METRIC_MEMBER)
+        };
+    };
+    double told[RT_RUN_METRICS];   // by this process, of what is counted
+    rt_mean means[RT_RUN_METRICS]; // over iterations, of those with a column or a chart
+    rt_course course;              // of those with a chart (rt_view_series)
+
+    double iteration_time_s;  // of the last one; NAN: this process has trained none
+    double again;             // iterations that were lost and made again
+    double lost_time_s;       // when it was told of the last losses of the input; NAN: of none
+    double checkpoint_time_s; // of the newest one, or when the run began
+    double unsaved_time_s; // of the first iteration that no checkpoint has, or later; NAN: all are
+    double bad_time_s;     // of the last batch whose loss was not finite; NAN: none was
+    double doubted_time_s; // when the last record came whose times are wrong
+    double standby_away_time_s; // since then it does not answer; NAN: it does
+    double held_time_s;         // since then versions are held back
+    char held_why[RT_VIEW_TEXT];
     rt_view_tick recent[RT_VIEW_RECENT];
     uint64_t tick_count; // ever
 
     char policy[RT_VIEW_NAME];
-    uint32_t worker_count, shard_count;
+    uint32_t worker_count, worker_most, shard_count; // worker_most: ever
     rt_view_worker workers[RT_WORKERS_MAX];
     uint32_t out_count, out[RT_WORKERS_MAX]; // ranks that do not take part
     rt_view_shard shards[RT_SHARDS_MAX];
     rt_view_memory coordinator;
     double dense_bytes;
-    bool waits_for_input;
-    double members_time_s;
-    double checkpoint_every_s, checkpoint_time_s, checkpoint_iteration;
-    double unsaved_time_s; // of the first iteration that no checkpoint has, or later; NAN: all are
-    double bad_time_s;     // of the last batch whose loss was not finite; NAN: none was
-    double waiting_events; // for their outcomes (stream.join)
-    double doubted, doubted_time_s; // records whose times are wrong, and when the last one came
-    double lag_events, lag_bytes;
-    rt_view_standby standby; // coordinator.standby
-    rt_view_published published;
+    double ops[RT_VIEW_OPS]; // rows moved, sums
 
     uint32_t column_count;
     rt_view_column *columns; // RT_FIELDS_MAX
@@ -142,15 +116,14 @@ typedef struct {
     uint32_t slice_count;
     rt_view_slice slices[RT_VIEW_SLICES_MAX];
 
-    uint64_t warning_count;
     struct {
         double time_s;
         char text[RT_VIEW_TEXT];
-    } warnings[RT_VIEW_WARNINGS]; // the newest at (warning_count - 1) modulo their number
-    rt_course course;
+    } texts[RT_VIEW_WARNINGS]; // of warnings, the newest at (warnings - 1) modulo their number
 } rt_view;
 
-rt_status rt_view_init(rt_view *view); // RT_NO_MEMORY
+// point_max: of the course, even.
+rt_status rt_view_init(rt_view *view, uint32_t point_max); // RT_NO_MEMORY
 void rt_view_fini(rt_view *view);
 
 // Takes a record, one line. unix_s: now, if it was written just now; NAN: nobody knows. False: it
@@ -159,6 +132,24 @@ bool rt_view_take(rt_view *view, const char *line, double unix_s);
 
 // What was taken is of a process that is gone: nothing in it is said of now.
 void rt_view_begin_anew(rt_view *view);
+
+// The members of summary.json, as if it were a record.
+void rt_view_take_summary(rt_view *view, const cJSON *json);
+
+// All metrics of the run as they are now.
+void rt_view_values(const rt_view *view, double unix_s, double values[RT_RUN_METRICS]);
+
+// Those of a way of a link.
+rt_view_link rt_view_link_of(const rt_view_way *way, double iterations_per_s);
+
+// A metric's chart: x and y of the course's points. False: nothing of it is known.
+bool rt_view_line(const rt_view *view, uint32_t metric, double *x, double *y);
+
+// Which series of the course is of this metric, which has a chart.
+uint32_t rt_view_series(uint32_t metric);
+
+// A published version is in force, or one is held back.
+bool rt_view_publishes(const rt_view *view);
 
 // Seconds from a record's time until now; NAN where the clock is not known.
 double rt_view_age_s(const rt_view *view, double time_s, double unix_s);
@@ -176,12 +167,10 @@ typedef struct {
 } rt_view_rates;
 rt_view_rates rt_view_rates_of(const rt_view *view, double unix_s);
 
-// Share of a link that is used, of its rate.
-double rt_view_use(const rt_view_way *way, const rt_view_rates *rates);
-
 // "starts", "trains", "waits" (for input), "stalls" or "ended".
 const char *rt_view_state(const rt_view *view, double unix_s);
 
-extern const char *const rt_view_time_names[RT_VIEW_TIMES];
+extern const char *const rt_view_time_names[RT_VIEW_TIMES]; // as in records
+extern const char *const rt_view_op_names[RT_VIEW_OPS];
 
 #endif

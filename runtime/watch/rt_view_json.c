@@ -1,53 +1,108 @@
 // A view as JSON: what /status answers.
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "runtime/watch/rt_view_write.h"
 
-static void write_quality(rt_json *json, const rt_view_quality *quality)
+#define GROUP_BYTES 32u
+
+// ---- metrics ---------------------------------------------------------------------------------
+
+static void write_value(rt_json *json, const rt_metric *metric, const char *name, double value)
 {
-    rt_json_double(json, "samples", quality->samples);
-    rt_json_double(json, "log_loss", quality->log_loss);
-    rt_json_double(json, "auc", quality->auc);
-    rt_json_double(json, "calibration", quality->calibration);
-    if (!isnan(quality->accuracy)) // of classes only
-        rt_json_double(json, "accuracy", quality->accuracy);
+    if (isnan(value) && metric->is_sparse)
+        return;
+    if (metric->is_truth && !isnan(value))
+        rt_json_bool(json, name, value > 0);
+    else
+        rt_json_double(json, name, value);
 }
 
-static void write_memory(rt_json *json, const rt_view_memory *memory)
+// Those of a list's item.
+static void write_item(rt_json *json, rt_metric_set_kind set, const double *values)
 {
-    rt_json_double(json, "rss_bytes", memory->rss_bytes);
-    rt_json_double(json, "memory_max_bytes", memory->max_bytes);
+    for (uint32_t i = 0; i < rt_metric_sets[set].count; i++) {
+        const rt_metric *metric = &rt_metric_sets[set].metrics[i];
+        if (metric->status)
+            write_value(json, metric, metric->status, values[i]);
+    }
 }
 
-static void write_way(rt_json *json, const char *key, const rt_view_way *way,
-                      const rt_view_rates *rates)
+// Of the run's, those from `first` on that are in its group.
+static void write_group(const rt_view *view, uint32_t first, const char *group,
+                        const double *values, rt_json *json)
 {
-    rt_json_begin_object(json, key);
-    rt_json_double(json, "bytes_per_s", way->bytes_per_s);
-    rt_json_double(json, "used", rt_view_use(way, rates));
+    char own[GROUP_BYTES];
+    rt_json_begin_object(json, group);
+    for (uint32_t i = first; i < RT_RUN_METRICS; i++) {
+        const rt_metric *metric = rt_metric_of_run(i);
+        if (!metric->status)
+            continue;
+        const char *name = rt_metric_status_name(metric, own, sizeof own);
+        if (strcmp(own, group) == 0)
+            write_value(json, metric, name, values[i]);
+    }
+    if (strcmp(group, "published") == 0 && values[RT_RUN_held] > 0)
+        rt_json_string(json, "why", view->held_why);
     rt_json_end_object(json);
 }
 
-static void write_worker(rt_json *json, const rt_view_worker *worker, const rt_view_rates *rates)
+// What belongs to no run that has none of it.
+static bool has_group(const rt_view *view, const char *group)
 {
+    if (strcmp(group, "standby") == 0)
+        return !isnan(view->standby_there);
+    return strcmp(group, "published") != 0 || rt_view_publishes(view);
+}
+
+static void write_run(const rt_view *view, double unix_s, rt_json *json)
+{
+    double values[RT_RUN_METRICS];
+    char group[GROUP_BYTES], before[GROUP_BYTES] = "";
+    rt_view_values(view, unix_s, values);
+    for (uint32_t i = 0; i < RT_RUN_METRICS; i++) {
+        const rt_metric *metric = rt_metric_of_run(i);
+        if (!metric->status)
+            continue;
+        const char *name = rt_metric_status_name(metric, group, sizeof group);
+        if (!*group)
+            write_value(json, metric, name, values[i]);
+        else if (strcmp(group, before) != 0 && has_group(view, group))
+            write_group(view, i, group, values, json);
+        snprintf(before, sizeof before, "%s", group);
+    }
+}
+
+// ---- lists -----------------------------------------------------------------------------------
+
+static void write_worker(rt_json *json, const rt_view_worker *worker, double iterations_per_s)
+{
+    static const char *const ways[2] = {"up", "down"};
+    const double takes_part = worker->takes_part;
     rt_json_begin_object(json, NULL);
     rt_json_u64(json, "rank", worker->rank);
-    rt_json_bool(json, "takes_part", worker->takes_part);
+    write_item(json, RT_SET_WORKER, &takes_part);
     rt_json_begin_object(json, "times_ms");
     for (uint32_t k = 0; k < RT_VIEW_TIMES; k++)
         rt_json_double(json, rt_view_time_names[k], worker->times_ms[k]);
     rt_json_end_object(json);
-    write_way(json, "up", &worker->ways[0], rates);
-    write_way(json, "down", &worker->ways[1], rates);
-    write_memory(json, &worker->memory);
+    for (uint32_t way = 0; way < 2; way++) {
+        const rt_view_link link = rt_view_link_of(&worker->ways[way], iterations_per_s);
+        rt_json_begin_object(json, ways[way]);
+        write_item(json, RT_SET_LINK, &link.sum);
+        rt_json_end_object(json);
+    }
+    write_item(json, RT_SET_PROCESS, &worker->memory.rss_bytes);
     rt_json_end_object(json);
 }
 
-static void write_members(const rt_view *view, const rt_view_rates *rates, rt_json *json)
+static void write_members(const rt_view *view, double unix_s, rt_json *json)
 {
+    const rt_view_rates rates = rt_view_rates_of(view, unix_s);
     rt_json_begin_array(json, "workers");
     for (uint32_t j = 0; j < view->worker_count; j++)
-        write_worker(json, &view->workers[j], rates);
+        write_worker(json, &view->workers[j], rates.iterations_per_s);
     rt_json_end_array(json);
     rt_json_begin_array(json, "out");
     for (uint32_t i = 0; i < view->out_count; i++)
@@ -55,17 +110,14 @@ static void write_members(const rt_view *view, const rt_view_rates *rates, rt_js
     rt_json_end_array(json);
     rt_json_begin_array(json, "shards");
     for (uint32_t s = 0; s < view->shard_count; s++) {
-        const rt_view_shard *shard = &view->shards[s];
         rt_json_begin_object(json, NULL);
-        rt_json_double(json, "keys", shard->keys);
-        rt_json_double(json, "row_bytes", shard->row_bytes);
-        rt_json_double(json, "row_bytes_max", shard->row_bytes_max);
-        write_memory(json, &shard->memory);
+        write_item(json, RT_SET_SHARD, &view->shards[s].keys);
+        write_item(json, RT_SET_PROCESS, &view->shards[s].memory.rss_bytes);
         rt_json_end_object(json);
     }
     rt_json_end_array(json);
     rt_json_begin_object(json, "coordinator");
-    write_memory(json, &view->coordinator);
+    write_item(json, RT_SET_PROCESS, &view->coordinator.rss_bytes);
     rt_json_end_object(json);
 }
 
@@ -75,8 +127,7 @@ static void write_input(const rt_view *view, rt_json *json)
     for (uint32_t c = 0; c < view->column_count; c++) {
         rt_json_begin_object(json, NULL);
         rt_json_string(json, "name", view->columns[c].name);
-        rt_json_double(json, "empty", view->columns[c].empty_share);
-        rt_json_double(json, "new", view->columns[c].new_share);
+        write_item(json, RT_SET_COLUMN, &view->columns[c].values);
         rt_json_end_object(json);
     }
     rt_json_end_array(json);
@@ -85,7 +136,7 @@ static void write_input(const rt_view *view, rt_json *json)
     for (uint32_t i = 0; i < view->slice_count; i++) {
         rt_json_begin_object(json, NULL);
         rt_json_string(json, "value", view->slices[i].name);
-        write_quality(json, &view->slices[i].quality);
+        write_item(json, RT_SET_SLICE, &view->slices[i].quality.samples);
         rt_json_end_object(json);
     }
     rt_json_end_array(json);
@@ -93,13 +144,13 @@ static void write_input(const rt_view *view, rt_json *json)
 
 static void write_warnings(const rt_view *view, double unix_s, rt_json *json)
 {
-    const uint64_t count = rt_min_u64(view->warning_count, RT_VIEW_WARNINGS);
+    const uint64_t all = (uint64_t)view->warnings, count = rt_min_u64(all, RT_VIEW_WARNINGS);
     rt_json_begin_array(json, "warnings");
-    for (uint64_t i = view->warning_count - count; i < view->warning_count; i++) {
+    for (uint64_t i = all - count; i < all; i++) {
         rt_json_begin_object(json, NULL);
         rt_json_double(json, "age_s",
-                       rt_view_age_s(view, view->warnings[i % RT_VIEW_WARNINGS].time_s, unix_s));
-        rt_json_string(json, "text", view->warnings[i % RT_VIEW_WARNINGS].text);
+                       rt_view_age_s(view, view->texts[i % RT_VIEW_WARNINGS].time_s, unix_s));
+        rt_json_string(json, "text", view->texts[i % RT_VIEW_WARNINGS].text);
         rt_json_end_object(json);
     }
     rt_json_end_array(json);
@@ -124,84 +175,14 @@ static void write_alerts(const rt_view *view, const rt_alerts *alerts, rt_json *
     rt_json_end_array(json);
 }
 
-static void write_standby(const rt_view *view, double unix_s, rt_json *json)
-{
-    const rt_view_standby *standby = &view->standby;
-    if (!standby->is_known)
-        return;
-    rt_json_begin_object(json, "standby");
-    rt_json_bool(json, "there", standby->is_there);
-    rt_json_bool(json, "in_step", standby->is_in_step);
-    rt_json_double(json, "away_s", rt_view_standby_away_s(view, unix_s));
-    rt_json_double(json, "behind_bytes", standby->behind_bytes);
-    rt_json_double(json, "commits_alone", standby->commits_alone);
-    rt_json_double(json, "checkpoint", standby->checkpoint);
-    rt_json_end_object(json);
-}
-
-static void write_published(const rt_view *view, double unix_s, rt_json *json)
-{
-    const rt_view_published *published = &view->published;
-    if (!(published->in_force > 0 || published->held > 0))
-        return;
-    rt_json_begin_object(json, "published");
-    rt_json_double(json, "in_force", published->in_force);
-    rt_json_double(json, "held", published->held);
-    if (published->held > 0) {
-        rt_json_double(json, "held_iteration", published->held_iteration);
-        rt_json_double(json, "held_s", rt_view_age_s(view, published->held_time_s, unix_s));
-        rt_json_string(json, "why", published->why);
-    }
-    rt_json_end_object(json);
-}
-
-static void write_speed(const rt_view *view, const rt_view_rates *rates, double unix_s,
-                        rt_json *json)
-{
-    rt_json_u64(json, "iteration", view->iteration);
-    rt_json_double(json, "samples", view->samples);
-    rt_json_double(json, "iteration_age_s", rt_view_age_s(view, view->iteration_time_s, unix_s));
-    rt_json_double(json, "iterations_per_s", rates->iterations_per_s);
-    rt_json_double(json, "samples_per_s", rates->samples_per_s);
-    rt_json_double(json, "iteration_ms", rates->iteration_ms);
-    rt_json_double(json, "predicted_ms", view->predicted_ms);
-    rt_json_double(json, "decision_ms", view->decision_ms);
-    rt_json_double(json, "cost", view->cost);
-    rt_json_double(json, "hits", view->hits);
-    rt_json_double(json, "keys", view->keys);
-    rt_json_double(json, "bad_batches", view->bad_batches);
-    rt_json_double(json, "malformed_lines", view->malformed);
-    rt_json_double(json, "malformed_share", rates->malformed_share);
-    rt_json_double(json, "input_events_lost", view->input_lost);
-    rt_json_double(json, "input_breaks", view->input_breaks);
-}
-
 void rt_view_write_json(const rt_view *view, const rt_alerts *alerts, double unix_s, rt_json *json)
 {
-    const rt_view_rates rates = rt_view_rates_of(view, unix_s);
     rt_json_begin_object(json, NULL);
     rt_json_string(json, "state", rt_view_state(view, unix_s));
     rt_json_string(json, "policy", view->policy);
     rt_json_double(json, "unix_s", unix_s + view->ahead_s);
-    write_speed(view, &rates, unix_s, json);
-    rt_json_begin_object(json, "window");
-    write_quality(json, &view->window);
-    rt_json_double(json, "log_loss_before", view->reference_loss);
-    rt_json_end_object(json);
-    write_members(view, &rates, json);
-    rt_json_begin_object(json, "checkpoint");
-    rt_json_double(json, "iteration", view->checkpoint_iteration);
-    rt_json_double(json, "age_s", rt_view_age_s(view, view->checkpoint_time_s, unix_s));
-    rt_json_double(json, "every_s", view->checkpoint_every_s);
-    rt_json_double(json, "unsaved_s", rt_view_unsaved_s(view, unix_s));
-    rt_json_end_object(json);
-    rt_json_begin_object(json, "lag");
-    rt_json_double(json, "events", view->lag_events);
-    rt_json_double(json, "bytes", view->lag_bytes);
-    rt_json_double(json, "latency_p99_ms", view->latency_p99_ms);
-    rt_json_end_object(json);
-    write_standby(view, unix_s, json);
-    write_published(view, unix_s, json);
+    write_run(view, unix_s, json);
+    write_members(view, unix_s, json);
     write_input(view, json);
     write_warnings(view, unix_s, json);
     write_alerts(view, alerts, json);

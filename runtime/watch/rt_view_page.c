@@ -16,64 +16,42 @@ static void fact(rt_page *page, const char *id, const char *name, const char *va
     rt_page_add(page, "</b></div>\n");
 }
 
-static void number(rt_page *page, const char *id, const char *name, double value)
-{
-    char text[32];
-    fact(page, id, name, rt_page_number(value, text));
-}
-
-static void shown_as(rt_page *page, const char *id, const char *name, const char *format,
-                     double value)
-{
-    char text[32] = "-";
-    if (isfinite(value))
-        snprintf(text, sizeof text, format, value);
-    fact(page, id, name, text);
-}
-
-static void age(rt_page *page, const char *id, const char *name, double seconds)
-{
-    char text[32];
-    fact(page, id, name, rt_page_age(seconds, text));
-}
-
 static void write_standby(const rt_view *view, double unix_s, rt_page *page)
 {
-    if (!view->standby.is_there)
-        age(page, "standby", "standby, away", rt_view_standby_away_s(view, unix_s));
-    else if (view->standby.is_in_step)
-        fact(page, "standby", "standby", "in step");
-    else
-        number(page, "standby", "standby, bytes behind", view->standby.behind_bytes);
+    char text[32] = "in step";
+    const char *name = "standby";
+    if (!(view->standby_there > 0)) {
+        name = "standby, away";
+        rt_page_age(rt_view_standby_away_s(view, unix_s), text);
+    } else if (!(view->standby_in_step > 0)) {
+        name = "standby, bytes behind";
+        rt_page_number(view->standby_behind_bytes, text);
+    }
+    fact(page, "standby", name, text);
+}
+
+static bool has_tile(const rt_metric *metric, double value)
+{
+    if (metric->tile_when == RT_SHOWN_IF_KNOWN)
+        return !isnan(value);
+    return metric->tile.title && (metric->tile_when != RT_SHOWN_IF_ANY || value > 0);
 }
 
 static void write_facts(const rt_view *view, double unix_s, rt_page *page)
 {
-    const rt_view_rates rates = rt_view_rates_of(view, unix_s);
+    double values[RT_RUN_METRICS];
+    char text[32];
+    rt_view_values(view, unix_s, values);
     rt_page_add(page, "<div class=\"facts\">\n");
     fact(page, "state", "state", rt_view_state(view, unix_s));
-    shown_as(page, "iteration", "iteration", "%.0f", (double)view->iteration);
-    age(page, "age", "last one, age", rt_view_age_s(view, view->iteration_time_s, unix_s));
-    number(page, "speed", "iterations/s", rates.iterations_per_s);
-    number(page, "samples", "samples/s", rates.samples_per_s);
-    shown_as(page, "loss", "log loss", "%.4f", view->window.log_loss);
-    shown_as(page, "auc", "AUC", "%.4f", view->window.auc);
-    if (!isnan(view->window.accuracy)) // of classes only
-        shown_as(page, "accuracy", "accuracy", "%.4f", view->window.accuracy);
-    shown_as(page, "calibration", "calibration", "%.4f", view->window.calibration);
-    shown_as(page, "hits", "cache hits", "%.1f%%", 100 * view->hits);
-    number(page, "keys", "keys", view->keys);
-    age(page, "checkpoint", "checkpoint, age",
-        rt_view_age_s(view, view->checkpoint_time_s, unix_s));
-    if (!isnan(view->lag_events))
-        number(page, "lag", "events wait", view->lag_events);
-    if (view->standby.is_known)
-        write_standby(view, unix_s, page);
-    if (view->published.in_force > 0)
-        shown_as(page, "in-force", "iteration in force", "%.0f", view->published.in_force);
-    if (view->published.held > 0)
-        number(page, "held", "versions held back", view->published.held);
-    shown_as(page, "malformed", "malformed lines", "%.1f%%", 100 * rates.malformed_share);
+    for (uint32_t i = 0; i < RT_RUN_METRICS; i++) {
+        const rt_metric *metric = rt_metric_of_run(i);
+        if (i == RT_RUN_standby_there && !isnan(view->standby_there))
+            write_standby(view, unix_s, page);
+        if (has_tile(metric, values[i]))
+            fact(page, metric->tile.id, metric->tile.title,
+                 rt_form_text(metric->tile.form, values[i], text));
+    }
     rt_page_add(page, "</div>\n");
 }
 
@@ -89,41 +67,25 @@ static void write_alerts(const rt_view *view, const rt_alerts *alerts, rt_page *
         rt_page_text(page, one->about);
         rt_page_add(page, "</p>\n");
     }
-    const uint64_t count = rt_min_u64(view->warning_count, RT_VIEW_WARNINGS);
+    const uint64_t all = (uint64_t)view->warnings, count = rt_min_u64(all, RT_VIEW_WARNINGS);
     for (uint64_t i = 1; i <= count; i++) {
         rt_page_add(page, "<p class=\"note\">");
-        rt_page_text(page, view->warnings[(view->warning_count - i) % RT_VIEW_WARNINGS].text);
+        rt_page_text(page, view->texts[(all - i) % RT_VIEW_WARNINGS].text);
         rt_page_add(page, "</p>\n");
     }
 }
 
 // ---- charts ----------------------------------------------------------------------------------
 
-static const struct {
-    const char *title, *unit;
-    bool from_zero;
-} series[] = {
-#define XX(name, title, unit, from_zero) {title, unit, from_zero},
-    RT_VIEW_SERIES_MAP(XX)
-#undef XX
-};
-
-static void write_chart(const rt_view *view, rt_view_series kind, rt_page *page)
+static void write_chart(const rt_view *view, uint32_t metric, rt_page *page)
 {
     double x[RT_VIEW_POINTS], y[RT_VIEW_POINTS];
-    bool is_known = false;
-    for (uint32_t p = 0; p < view->course.count; p++) {
-        const double mean = rt_mean_of(&view->course.points[p].values[kind]);
-        x[p] = view->course.points[p].at;
-        y[p] = kind == RT_VIEW_iterations && mean > 0 ? 1 / mean : mean;
-        is_known |= isfinite(mean);
-    }
-    const rt_chart_line line = {series[kind].title, x, y, view->course.count};
-    if (!is_known)
+    const rt_metric *of = rt_metric_of_run(metric);
+    const rt_chart_line line = {of->chart.title, x, y, view->course.count};
+    if (!rt_view_line(view, metric, x, y))
         return;
-    rt_page_add(page, "<section><h3>%s <small>%s</small></h3>\n", series[kind].title,
-                series[kind].unit);
-    rt_chart_lines(page, series[kind].from_zero, &line, 1);
+    rt_page_add(page, "<section><h3>%s <small>%s</small></h3>\n", of->chart.title, of->chart.unit);
+    rt_chart_lines(page, of->chart.from_zero, &line, 1);
     rt_page_add(page, "</section>\n");
 }
 
@@ -142,7 +104,7 @@ static void write_workers(const rt_view *view, double unix_s, rt_page *page)
         for (uint32_t way = 0; way < 2; way++) {
             const double rate = worker->ways[way].bytes_per_s * 8e-6;
             double *parts = rt_bars_add(&links, worker->rank, way ? " down" : " up");
-            const double used = rt_view_use(&worker->ways[way], &rates);
+            const double used = rt_view_link_of(&worker->ways[way], rates.iterations_per_s).used;
             parts[0] = parts[1] = 0;
             if (!isfinite(used))
                 continue;
@@ -156,33 +118,46 @@ static void write_workers(const rt_view *view, double unix_s, rt_page *page)
 
 // ---- tables ----------------------------------------------------------------------------------
 
-static void cell(rt_page *page, double value)
+static void begin_table(rt_page *page, const char *first, const rt_metric_set_kind *sets,
+                        uint32_t set_count)
+{
+    rt_page_add(page, "<div class=\"table\"><table>\n<tr><th>%s</th>", first);
+    for (uint32_t k = 0; k < set_count; k++) {
+        for (uint32_t i = 0; i < rt_metric_sets[sets[k]].count; i++) {
+            const char *title = rt_metric_sets[sets[k]].metrics[i].cell.title;
+            if (title)
+                rt_page_add(page, "<th>%s</th>", title);
+        }
+    }
+    rt_page_add(page, "</tr>\n");
+}
+
+// values: NULL: nobody knows any.
+static void write_cells(rt_page *page, rt_metric_set_kind set, const double *values)
 {
     char text[32];
-    rt_page_add(page, "<td>%s</td>", rt_page_number(value, text));
+    for (uint32_t i = 0; i < rt_metric_sets[set].count; i++) {
+        const rt_metric *metric = &rt_metric_sets[set].metrics[i];
+        const double value = values ? values[i] * metric->cell.scale : (double)NAN;
+        if (metric->cell.title)
+            rt_page_add(page, "<td>%s</td>", rt_form_text(metric->cell.form, value, text));
+    }
 }
 
 static void write_process(rt_page *page, const char *name, uint32_t number,
                           const rt_view_memory *memory, const rt_view_shard *shard)
 {
     rt_page_add(page, "<tr><td>%s %" PRIu32 "</td>", name, number);
-    cell(page, memory->rss_bytes * 1e-6);
-    cell(page, memory->max_bytes * 1e-6);
-    static const rt_view_shard unknown = {
-        .keys = (double)NAN, .row_bytes = (double)NAN, .row_bytes_max = (double)NAN};
-    if (!shard)
-        shard = &unknown;
-    cell(page, shard->keys);
-    cell(page, shard->row_bytes * 1e-6);
-    cell(page, shard->row_bytes_max * 1e-6);
+    write_cells(page, RT_SET_PROCESS, &memory->rss_bytes);
+    write_cells(page, RT_SET_SHARD, shard ? &shard->keys : NULL);
     rt_page_add(page, "</tr>\n");
 }
 
 static void write_processes(const rt_view *view, rt_page *page)
 {
-    rt_page_add(page, "<h2>Processes</h2>\n<div class=\"table\"><table>\n<tr><th>process</th>"
-                      "<th>memory, MB</th><th>of, MB</th><th>rows</th><th>rows, MB</th>"
-                      "<th>of, MB</th></tr>\n");
+    static const rt_metric_set_kind sets[] = {RT_SET_PROCESS, RT_SET_SHARD};
+    rt_page_add(page, "<h2>Processes</h2>\n");
+    begin_table(page, "process", sets, RT_COUNT_OF(sets));
     write_process(page, "coordinator", 0, &view->coordinator, NULL);
     for (uint32_t s = 0; s < view->shard_count; s++)
         write_process(page, "ps", s, &view->shards[s].memory, &view->shards[s]);
@@ -191,40 +166,38 @@ static void write_processes(const rt_view *view, rt_page *page)
     rt_page_add(page, "</table></div>\n");
 }
 
+static void write_row(rt_page *page, const char *name, rt_metric_set_kind set, const double *values)
+{
+    rt_page_add(page, "<tr><td>");
+    rt_page_text(page, name);
+    rt_page_add(page, "</td>");
+    write_cells(page, set, values);
+    rt_page_add(page, "</tr>\n");
+}
+
 static void write_slices(const rt_view *view, rt_page *page)
 {
+    static const rt_metric_set_kind set = RT_SET_SLICE;
     if (view->slice_count == 0)
         return;
     rt_page_add(page, "<h2>By ");
     rt_page_text(page, view->slice_column);
-    rt_page_add(page, "</h2>\n<div class=\"table\"><table>\n<tr><th>value</th><th>samples</th>"
-                      "<th>log loss</th><th>calibration</th><th>mean label</th></tr>\n");
-    for (uint32_t i = 0; i < view->slice_count; i++) {
-        const rt_view_quality *quality = &view->slices[i].quality;
-        rt_page_add(page, "<tr><td>");
-        rt_page_text(page, view->slices[i].name);
-        rt_page_add(page, "</td>");
-        cell(page, quality->samples);
-        cell(page, quality->log_loss);
-        cell(page, quality->calibration);
-        cell(page, quality->mean_label);
-        rt_page_add(page, "</tr>\n");
-    }
+    rt_page_add(page, "</h2>\n");
+    begin_table(page, "value", &set, 1);
+    for (uint32_t i = 0; i < view->slice_count; i++)
+        write_row(page, view->slices[i].name, set, &view->slices[i].quality.samples);
     rt_page_add(page, "</table></div>\n");
 }
 
 static void write_columns(const rt_view *view, rt_page *page)
 {
+    static const rt_metric_set_kind set = RT_SET_COLUMN;
     if (view->column_count == 0)
         return;
-    rt_page_add(page, "<h2>Columns</h2>\n<div class=\"table\"><table>\n<tr><th>column</th>"
-                      "<th>empty, %%</th><th>new, %%</th></tr>\n");
-    for (uint32_t c = 0; c < view->column_count; c++) {
-        rt_page_add(page, "<tr><td>");
-        rt_page_text(page, view->columns[c].name);
-        rt_page_add(page, "</td><td>%.1f</td><td>%.1f</td></tr>\n",
-                    100 * view->columns[c].empty_share, 100 * view->columns[c].new_share);
-    }
+    rt_page_add(page, "<h2>Columns</h2>\n");
+    begin_table(page, "column", &set, 1);
+    for (uint32_t c = 0; c < view->column_count; c++)
+        write_row(page, view->columns[c].name, set, &view->columns[c].values);
     rt_page_add(page, "</table></div>\n");
 }
 
@@ -233,8 +206,9 @@ void rt_view_write_body(const rt_view *view, const rt_alerts *alerts, double uni
     write_facts(view, unix_s, page);
     write_alerts(view, alerts, page);
     rt_page_add(page, "<div class=\"charts\">\n");
-    for (int kind = 0; kind < RT_VIEW_SERIES; kind++)
-        write_chart(view, (rt_view_series)kind, page);
+    for (uint32_t i = 0; i < RT_RUN_METRICS; i++)
+        if (rt_metric_of_run(i)->chart.where & RT_CHART_PAGE)
+            write_chart(view, i, page);
     write_workers(view, unix_s, page);
     rt_page_add(page, "</div>\n");
     if (view->course.stride > 1)

@@ -55,14 +55,18 @@ void rt_view_tail_close(rt_view_tail *tail)
     *tail = (rt_view_tail){0};
 }
 
-// Bytes at the end of line, behind the length bytes of before. True: it was a record.
+// The line has ended. True: it was a record.
 static bool take_line(rt_view_tail *tail, rt_view *view)
 {
-    const bool is_whole = !tail->skips;
     tail->line[tail->length] = '\0';
+    const bool is_text = !tail->skips && strlen(tail->line) == tail->length;
+    const bool is_record = is_text && rt_view_take(view, tail->line, NAN);
     tail->length = 0;
     tail->skips = false;
-    return is_whole && rt_view_take(view, tail->line, NAN);
+    tail->lines.count++;
+    if (!is_record && tail->lines.bad++ == 0)
+        tail->lines.first_bad = tail->lines.count;
+    return is_record;
 }
 
 static uint64_t read_file(rt_view_tail *tail, uint64_t end, rt_view *view)
@@ -79,6 +83,25 @@ static uint64_t read_file(rt_view_tail *tail, uint64_t end, rt_view *view)
             tail->skips = true;
     }
     return count;
+}
+
+rt_status rt_view_read(const char *path, FILE *file, rt_view *view, rt_view_lines *lines,
+                       rt_error *error)
+{
+    rt_view_tail tail = {.file = file, .line = rt_alloc(RT_VIEW_LINE_MAX, 1)};
+    if (!tail.line)
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    (void)read_file(&tail, UINT64_MAX, view);
+    const int cause = ferror(file) ? errno : 0;
+    if (tail.length || tail.skips) {
+        tail.skips = true;
+        (void)take_line(&tail, view);
+    }
+    rt_free(tail.line);
+    *lines = tail.lines;
+    if (cause)
+        return rt_fail(error, RT_IO, "%s: %s", path, strerror(cause));
+    return RT_OK;
 }
 
 // Another file has the name, or this one was emptied.

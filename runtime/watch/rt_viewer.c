@@ -131,15 +131,15 @@ static void answer_state(rt_viewer *viewer, rt_http_request *request, bool is_fi
     rt_json json;
     rt_json_init(&json, 0);
     rt_json_begin_object(&json, NULL);
-    const rt_view_published *published = &viewer->view.published;
-    const char *well = published->held > 0 ? "held" : "ok";
+    const rt_view *view = &viewer->view;
+    const char *well = view->held > 0 ? "held" : "ok";
     rt_json_string(&json, "status", is_fine ? well : state);
     rt_json_string(&json, "state", state);
-    if (published->in_force > 0)
-        rt_json_double(&json, "in_force", published->in_force);
-    if (published->held > 0) {
-        rt_json_double(&json, "held", published->held);
-        rt_json_string(&json, "why", published->why);
+    if (view->in_force > 0)
+        rt_json_double(&json, "in_force", view->in_force);
+    if (view->held > 0) {
+        rt_json_double(&json, "held", view->held);
+        rt_json_string(&json, "why", view->held_why);
     }
     rt_json_double(&json, "up_s", rt_steady_s() - viewer->begin_s);
     rt_json_string(&json, "build", rt_build());
@@ -329,7 +329,7 @@ rt_status rt_viewer_open(const rt_config *config, const char *directory, bool go
     rt_alerts_init(&config->alerts, viewer->directory, &viewer->alerts);
     if (directory && goes_on)
         note_history(viewer, directory);
-    rt_status status = rt_view_init(&viewer->view);
+    rt_status status = rt_view_init(&viewer->view, RT_VIEW_POINTS);
     if (status)
         rt_fail(error, status, "out of memory for watch");
     if (!status && *config->watch.listen)

@@ -25,12 +25,13 @@ static const rt_alerts_config thresholds = {.every_s = 100,
 static rt_view *make_view(void)
 {
     static rt_view view;
-    assert_int_equal(rt_view_init(&view), RT_OK);
+    assert_int_equal(rt_view_init(&view, RT_VIEW_POINTS), RT_OK);
     view.offset_s = NOW - 100;
     view.iterations = view.iteration = 50;
     view.iteration_time_s = view.time_s = 99;
     view.samples = 1000;
-    view.window = (rt_view_quality){500, 0.5, 0.7, 1, 0.3, NAN};
+    view.window_samples = 500;
+    view.window_log_loss = 0.5;
     view.reference_loss = 0.5;
     view.worker_count = 2;
     view.workers[0].ways[0] = view.workers[1].ways[1] = (rt_view_way){.bytes_per_s = 1, .best = 1};
@@ -63,7 +64,7 @@ static void spoil(rt_view *view, rt_alert_kind kind)
         view->bad_time_s = 99;
         break;
     case RT_ALERT_loss_drift:
-        view->window.log_loss = 0.61;
+        view->window_log_loss = 0.61;
         break;
     case RT_ALERT_malformed:
         view->recent[1].malformed = view->malformed = 60;
@@ -85,13 +86,15 @@ static void spoil(rt_view *view, rt_alert_kind kind)
         view->out[0] = 7;
         break;
     case RT_ALERT_standby_away: // 11 s
-        view->standby = (rt_view_standby){.is_known = true, .away_time_s = 89};
+        view->standby_there = 0;
+        view->standby_away_time_s = 89;
         break;
     case RT_ALERT_times_doubted:
         view->doubted_time_s = 99;
         break;
     case RT_ALERT_model_held:
-        view->published = (rt_view_published){.in_force = 3, .held = 1};
+        view->in_force = 3;
+        view->held = 1;
         break;
     case RT_ALERT_COUNT:
         break;

@@ -15,7 +15,7 @@
 static rt_view *make_view(void)
 {
     static rt_view view;
-    assert_int_equal(rt_view_init(&view), RT_OK);
+    assert_int_equal(rt_view_init(&view, RT_VIEW_POINTS), RT_OK);
     return &view;
 }
 
@@ -115,7 +115,7 @@ static void stays_small(void **state)
     }
     assert_true(view->course.count <= RT_VIEW_POINTS);
     for (uint32_t p = 0; p < view->course.count; p++) {
-        mean += view->course.points[p].values[RT_VIEW_log_loss].sum;
+        mean += view->course.points[p].values[rt_view_series(RT_RUN_window_log_loss)].sum;
         records += view->course.points[p].records;
     }
     assert_int_equal(records, 10000);
@@ -329,7 +329,7 @@ static void tells_of_what_is_held(void **state)
     rt_view *view = make_view();
     publish(view, 5, 20, 0, true);
     must_say(view, "\"lag\"", "lanyard_models_held 0\n", "");
-    assert_true(view->published.in_force == 0 && view->published.held == 0);
+    assert_true(view->in_force == 0 && view->held == 0);
     publish(view, 6, 40, 0, false);
     must_say(view, "\"published\":{\"in_force\":40,\"held\":0}",
              "lanyard_model_in_force_iteration 40\n", "<b id=\"in-force\">40</b>");
