@@ -10,7 +10,8 @@
 #include "runtime/files/rt_file.h"
 
 #define RUNS_MAX RT_CHART_LINES_MAX
-#define BIT 8e-6 // Mbit per byte
+#define COLUMNS_MAX 32u // of the comparison, by metrics
+#define BIT 8e-6        // Mbit per byte
 
 typedef struct {
     cli_run runs[RUNS_MAX];
@@ -21,79 +22,58 @@ typedef struct {
 
 // ---- comparison ------------------------------------------------------------------------------
 
-static void cell(rt_page *page, double value)
+static void cell(rt_page *page, rt_form form, double value)
 {
     char text[32];
-    rt_page_add(page, "<td>%s</td>", rt_page_number(value, text));
-}
-
-static void cell_fixed(rt_page *page, double value, int digits)
-{
-    if (isfinite(value))
-        rt_page_add(page, "<td>%.*f</td>", digits, value);
-    else
-        rt_page_add(page, "<td>-</td>");
-}
-
-// Over all of a run: what its summary says, or, without one, the mean of its iterations.
-static void cell_whole(rt_page *page, const cli_run *run, double of_summary, cli_run_series series)
-{
-    if (run->has_summary)
-        cell_fixed(page, of_summary, 4);
-    else
-        cell_fixed(page, rt_mean_of(&run->all[series]), 4);
+    rt_page_add(page, "<td>%s</td>", rt_form_text(form, value, text));
 }
 
 static double per_second(const cli_run *run)
 {
-    return 1e3 / rt_mean_of(&run->all[CLI_RUN_MS]);
+    return 1e3 / cli_run_value(run, RT_RUN_passed_ms);
 }
 
-// Of runs, of which others may have a label of 0 and 1.
-static bool has_accuracy(const report *r)
+// The metric of the next column of the table from this place on; RT_RUN_METRICS: there is none.
+// What is left out where nobody knows it is known of some run.
+static uint32_t next_column(const report *r, uint32_t *place)
 {
-    for (uint32_t i = 0; i < r->run_count; i++)
-        if (r->runs[i].all[CLI_RUN_ACCURACY].count)
-            return true;
-    return false;
+    for (; *place <= COLUMNS_MAX; (*place)++) {
+        for (uint32_t m = 0; m < RT_RUN_METRICS; m++) {
+            bool is_shown = !rt_metric_of_run(m)->is_sparse;
+            for (uint32_t i = 0; i < r->run_count; i++)
+                is_shown |= !isnan(cli_run_value(&r->runs[i], m));
+            if (is_shown && rt_metric_of_run(m)->column.place == *place) {
+                (*place)++;
+                return m;
+            }
+        }
+    }
+    return RT_RUN_METRICS;
 }
 
 static void write_comparison(report *r)
 {
     rt_page *page = &r->page;
-    const bool of_classes = has_accuracy(r);
-    const char *accuracy = of_classes ? "<th>accuracy</th>" : "";
-    rt_page_add(page,
-                "<div class=\"table\"><table>\n<tr><th>run</th><th>iterations</th>"
-                "<th>iterations/s</th><th>of the first</th><th>samples/s</th>"
-                "<th>ms, measured</th><th>ms, predicted</th><th>cost, rows</th>"
-                "<th>hits</th><th>decision, ms</th><th>log loss</th><th>AUC</th>"
-                "%s<th>last fifth: log loss</th><th>AUC</th>%s<th>stale reads</th></tr>\n",
-                accuracy, accuracy);
+    uint32_t columns[COLUMNS_MAX], count = 0, place = 1;
+    for (uint32_t m; count < COLUMNS_MAX && (m = next_column(r, &place)) < RT_RUN_METRICS;)
+        columns[count++] = m;
+    rt_page_add(page, "<div class=\"table\"><table>\n<tr><th>run</th><th>iterations</th>"
+                      "<th>iterations/s</th><th>of the first</th><th>samples/s</th>");
+    for (uint32_t k = 0; k < count; k++)
+        rt_page_add(page, "<th>%s</th>", rt_metric_of_run(columns[k])->column.title);
+    rt_page_add(page, "</tr>\n");
     for (uint32_t i = 0; i < r->run_count; i++) {
         const cli_run *run = &r->runs[i];
-        const char *unfinished = run->interrupted ? " (unfinished)" : "";
+        const rt_view *view = &run->view;
         rt_page_add(page, "<tr><td>");
         rt_page_text(page, run->directory);
-        rt_page_add(page, "%s</td><td>%" PRIu64 "</td>", unfinished,
-                    run->iterations - rt_min_u64(run->again, run->iterations));
-        cell(page, per_second(run));
+        rt_page_add(page, "%s</td><td>%.0f</td>", run->interrupted ? " (unfinished)" : "",
+                    fmax(view->iterations - view->again, 0));
+        cell(page, RT_FORM_SHORT, per_second(run));
         rt_page_add(page, "<td>%.2fx</td>", per_second(run) / per_second(&r->runs[0]));
-        cell(page, per_second(run) * rt_mean_of(&run->all[CLI_RUN_SAMPLES]));
-        cell(page, rt_mean_of(&run->all[CLI_RUN_MS]));
-        cell(page, rt_mean_of(&run->all[CLI_RUN_PREDICTED_MS]));
-        cell(page, rt_mean_of(&run->all[CLI_RUN_COST]));
-        cell_fixed(page, rt_mean_of(&run->all[CLI_RUN_HITS]), 3);
-        cell(page, rt_mean_of(&run->all[CLI_RUN_DECISION_MS]));
-        cell_whole(page, run, run->log_loss, CLI_RUN_LOSS);
-        cell_whole(page, run, run->auc, CLI_RUN_AUC);
-        if (of_classes)
-            cell_whole(page, run, run->accuracy, CLI_RUN_ACCURACY);
-        cell_fixed(page, run->log_loss_last_fifth, 4);
-        cell_fixed(page, run->auc_last_fifth, 4);
-        if (of_classes)
-            cell_fixed(page, run->accuracy_last_fifth, 4);
-        cell(page, run->stale_reads);
+        cell(page, RT_FORM_SHORT, per_second(run) * view->samples / view->iterations);
+        for (uint32_t k = 0; k < count; k++)
+            cell(page, rt_metric_of_run(columns[k])->column.form, cli_run_value(run, columns[k]));
         rt_page_add(page, "</tr>\n");
     }
     rt_page_add(page, "</table></div>\n");
@@ -121,11 +101,11 @@ static void write_labels(report *r)
         rt_page_add(page, "</td><td>");
         rt_page_text(page, label->name);
         rt_page_add(page, "</td>");
-        cell_fixed(page, label->log_loss, 4);
-        cell_fixed(page, label->auc, 4);
-        cell_fixed(page, label->calibration, 3);
-        cell_fixed(page, label->log_loss_last_fifth, 4);
-        cell_fixed(page, label->auc_last_fifth, 4);
+        cell(page, RT_FORM_DIGITS_4, label->log_loss);
+        cell(page, RT_FORM_DIGITS_4, label->auc);
+        cell(page, RT_FORM_DIGITS_3, label->calibration);
+        cell(page, RT_FORM_DIGITS_4, label->log_loss_last_fifth);
+        cell(page, RT_FORM_DIGITS_4, label->auc_last_fifth);
         rt_page_add(page, "</tr>\n");
     }
     rt_page_add(page, "</table></div>\n");
@@ -133,104 +113,71 @@ static void write_labels(report *r)
 
 // ---- over time -------------------------------------------------------------------------------
 
-static double identity(double value)
+static void write_chart(report *r, uint32_t metric)
 {
-    return value;
+    const rt_metric *of = rt_metric_of_run(metric);
+    rt_chart_line lines[RUNS_MAX];
+    bool is_known = false;
+    for (uint32_t i = 0; i < r->run_count; i++) {
+        is_known |= rt_view_line(&r->runs[i].view, metric, r->x[i], r->y[i]);
+        lines[i] =
+            (rt_chart_line){r->runs[i].directory, r->x[i], r->y[i], r->runs[i].view.course.count};
+    }
+    if (!is_known)
+        return;
+    rt_page_add(&r->page, "<section><h3>%s <small>%s</small></h3>\n", of->chart.title,
+                of->chart.unit);
+    rt_chart_lines(&r->page, of->chart.from_zero, lines, r->run_count);
+    rt_page_add(&r->page, "</section>\n");
 }
-
-static double rate_of_ms(double ms)
-{
-    return ms > 0 ? 1e3 / ms : NAN;
-}
-
-static double percent(double share)
-{
-    return 100 * share;
-}
-
-static const struct {
-    const char *title, *unit;
-    cli_run_series series;
-    bool from_zero;
-    double (*convert)(double);
-} over_time[] = {
-    {"Speed", "iterations/s", CLI_RUN_MS, true, rate_of_ms},
-    {"Transmission cost", "rows on the fastest link, per iteration", CLI_RUN_COST, true, identity},
-    {"Predicted time of an iteration", "ms", CLI_RUN_PREDICTED_MS, true, identity},
-    {"Cache hits", "% of look-ups", CLI_RUN_HITS, true, percent},
-    {"Log loss of the predictions made before training", "nats", CLI_RUN_LOSS, false, identity},
-    {"AUC of the predictions made before training", "", CLI_RUN_AUC, false, identity},
-    {"Accuracy of the predictions made before training", "", CLI_RUN_ACCURACY, false, identity},
-    {"Time of a decision", "ms", CLI_RUN_DECISION_MS, true, identity},
-    {"alpha", "share of samples placed exactly", CLI_RUN_ALPHA, true, identity},
-};
 
 static void write_over_time(report *r)
 {
-    rt_page *page = &r->page;
-    rt_page_add(page, "<h2>Over time</h2>\n<div class=\"charts\">\n");
-    for (size_t c = 0; c < RT_COUNT_OF(over_time); c++) {
-        if (over_time[c].series == CLI_RUN_ACCURACY && !has_accuracy(r))
-            continue;
-        rt_chart_line lines[RUNS_MAX];
-        for (uint32_t i = 0; i < r->run_count; i++) {
-            const cli_run *run = &r->runs[i];
-            for (uint32_t p = 0; p < run->course.count; p++) {
-                const double mean = rt_mean_of(&run->course.points[p].values[over_time[c].series]);
-                r->x[i][p] = run->course.points[p].at;
-                r->y[i][p] = NAN;
-                if (isfinite(mean))
-                    r->y[i][p] = over_time[c].convert(mean);
-            }
-            lines[i] = (rt_chart_line){run->directory, r->x[i], r->y[i], run->course.count};
-        }
-        rt_page_add(page, "<section><h3>%s <small>%s</small></h3>\n", over_time[c].title,
-                    over_time[c].unit);
-        rt_chart_lines(page, over_time[c].from_zero, lines, r->run_count);
-        rt_page_add(page, "</section>\n");
-    }
-    rt_page_add(page, "</div>\n");
+    rt_page_add(&r->page, "<h2>Over time</h2>\n<div class=\"charts\">\n");
+    for (uint32_t m = 0; m < RT_RUN_METRICS; m++)
+        if (rt_metric_of_run(m)->chart.where & RT_CHART_REPORT)
+            write_chart(r, m);
+    rt_page_add(&r->page, "</div>\n");
 }
 
 // ---- by kind and worker ----------------------------------------------------------------------
 
 #define XX(name, title) title,
-static const char *const kind_names[CLI_RUN_OPS] = {RT_COUNTS_MAP(XX, RT_COUNTS_NONE)};
-static const char *const time_names[CLI_RUN_TIMES] = {RT_TIMES_MAP(XX)};
+static const char *const kind_names[RT_VIEW_OPS] = {RT_COUNTS_MAP(XX, RT_COUNTS_NONE)};
+static const char *const time_names[RT_VIEW_TIMES] = {RT_TIMES_MAP(XX)};
 #undef XX
 static const char *const byte_names[] = {"rows and requests", "dense weights"};
 
 static void write_kinds(report *r)
 {
-    static double parts[RUNS_MAX][CLI_RUN_OPS];
+    static double parts[RUNS_MAX][RT_VIEW_OPS];
     rt_chart_bar bars[RUNS_MAX];
     char names[RUNS_MAX][16];
     for (uint32_t i = 0; i < r->run_count; i++) {
-        for (uint32_t k = 0; k < CLI_RUN_OPS; k++)
-            parts[i][k] = r->runs[i].ops[k] / (double)r->runs[i].iterations;
+        for (uint32_t k = 0; k < RT_VIEW_OPS; k++)
+            parts[i][k] = r->runs[i].view.ops[k] / r->runs[i].view.iterations;
         snprintf(names[i], sizeof names[i], "run %" PRIu32, i + 1);
         bars[i] = (rt_chart_bar){names[i], parts[i]};
     }
     rt_page_add(&r->page, "<h2>By kind</h2>\n<div class=\"charts\">\n"
                           "<section><h3>Rows moved per iteration <small>rows</small></h3>\n");
-    rt_chart_bars(&r->page, bars, r->run_count, kind_names, CLI_RUN_OPS);
+    rt_chart_bars(&r->page, bars, r->run_count, kind_names, RT_VIEW_OPS);
     rt_page_add(&r->page, "</section>\n</div>\n");
 }
 
-_Static_assert(CLI_RUN_OPS <= RT_BAR_PARTS_MAX && CLI_RUN_TIMES <= RT_BAR_PARTS_MAX,
+_Static_assert(RT_VIEW_OPS <= RT_BAR_PARTS_MAX && RT_VIEW_TIMES <= RT_BAR_PARTS_MAX,
                "bars have room");
 
 // Of a first iteration, and of one after a restart, no time is known: all are taken to be like the
 // others.
 static void write_links(report *r, const cli_run *run, rt_bars *bars)
 {
-    const double count = (double)run->iterations;
-    const double seconds = run->seconds * count / (double)run->all[CLI_RUN_MS].count;
-    for (uint32_t j = 0; j < run->worker_count && seconds > 0; j++) {
-        const double rows[] = {run->workers[j].up, run->workers[j].down};
+    const double count = run->view.iterations;
+    const double seconds = cli_run_value(run, RT_RUN_passed_ms) * 1e-3 * count;
+    for (uint32_t j = 0; j < run->view.worker_most && seconds > 0; j++) {
         for (uint32_t way = 0; way < 2; way++) {
             double *parts = rt_bars_add(bars, j, way ? " down" : " up");
-            parts[0] = rows[way] / seconds * BIT;
+            parts[0] = run->view.workers[j].ways[way].rows / seconds * BIT;
             parts[1] = run->dense_bytes * count / seconds * BIT;
         }
     }
@@ -241,16 +188,16 @@ static void write_workers(report *r, const cli_run *run, rt_bars *bars)
 {
     rt_page_add(&r->page, "<div class=\"charts\">\n");
     write_links(r, run, bars);
-    for (uint32_t j = 0; j < run->worker_count; j++) {
+    for (uint32_t j = 0; j < run->view.worker_most; j++) {
         double *parts = rt_bars_add(bars, j, "");
-        for (uint32_t k = 0; k < CLI_RUN_TIMES; k++)
-            parts[k] = run->workers[j].times[k] / (double)run->iterations;
+        for (uint32_t k = 0; k < RT_VIEW_TIMES; k++)
+            parts[k] = 1e3 * run->view.workers[j].time_s[k] / run->view.iterations;
     }
-    rt_bars_draw(&r->page, bars, "Where an iteration's time goes", "ms", time_names, CLI_RUN_TIMES);
-    for (uint32_t j = 0; j < run->worker_count && run->has_worker_ops; j++)
-        memcpy(rt_bars_add(bars, j, ""), run->workers[j].ops, sizeof run->workers[j].ops);
-    if (run->has_worker_ops)
-        rt_bars_draw(&r->page, bars, "Rows moved per iteration", "rows", kind_names, CLI_RUN_OPS);
+    rt_bars_draw(&r->page, bars, "Where an iteration's time goes", "ms", time_names, RT_VIEW_TIMES);
+    for (uint32_t j = 0; j < run->worker_count; j++)
+        memcpy(rt_bars_add(bars, j, ""), run->ops[j], sizeof run->ops[j]);
+    if (run->worker_count)
+        rt_bars_draw(&r->page, bars, "Rows moved per iteration", "rows", kind_names, RT_VIEW_OPS);
     rt_page_add(&r->page, "</div>\n");
 }
 
@@ -269,11 +216,11 @@ static rt_status write_each(report *r)
             rt_page_text(&r->page, run->notes[k]);
             rt_page_add(&r->page, "</p>\n");
         }
-        if (run->course.stride > 1)
+        if (run->view.course.stride > 1)
             rt_page_add(&r->page,
                         "<p class=\"note\">Every point of its lines is the mean of %" PRIu64
                         " iterations.</p>\n",
-                        run->course.stride);
+                        run->view.course.stride);
         write_workers(r, run, bars);
     }
     rt_free(bars);
