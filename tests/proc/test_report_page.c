@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "runtime/watch/rt_metric.h"
 #include "tests/support/process_case.h"
 
 #define RUN_S 60
@@ -378,7 +379,68 @@ static void long_runs_are_boiled_down(void **state)
     end_scene(&s);
 }
 
-TEST_MAIN(TEST(numbers_appear), TEST(accuracy_appears), TEST(hostile_names_are_escaped),
-          TEST(labels_have_a_table), TEST(damaged_files_give_a_part),
-          TEST(resumed_runs_keep_their_speed), TEST(what_is_no_run_is_named),
-          TEST(long_runs_are_boiled_down))
+// One record, or the summary, with the values of all metrics of the table that come of it.
+static void write_all_metrics(FILE *file, const char *from, double time_s)
+{
+    cJSON *json = cJSON_CreateObject();
+    char *text, name[64];
+    cJSON_AddStringToObject(json, "record", from);
+    cJSON_AddNumberToObject(json, "time_s", time_s);
+    for (uint32_t i = 0; i < RT_RUN_METRICS; i++) {
+        const rt_metric *metric = rt_metric_of_run(i);
+        cJSON *at = json;
+        const char *path = metric->at;
+        if (!metric->from || strcmp(metric->from, from) != 0)
+            continue;
+        for (const char *dot; (dot = strchr(path, '.')); path = dot + 1) {
+            snprintf(name, sizeof name, "%.*s", (int)(dot - path), path);
+            if (!cJSON_GetObjectItem(at, name))
+                cJSON_AddObjectToObject(at, name);
+            at = cJSON_GetObjectItem(at, name);
+        }
+        assert_non_null(cJSON_AddNumberToObject(at, path, 0.4375 + i));
+    }
+    text = cJSON_PrintUnformatted(json);
+    fprintf(file, "%s\n", text);
+    cJSON_free(text);
+    cJSON_Delete(json);
+}
+
+// Every column and chart that the table names.
+static void metrics_have_their_columns(void **state)
+{
+    (void)state;
+    char directory[RUN_PATH], number[32], want[128];
+    scene s = {.directory = test_directory()};
+    name_run(&s, "all", directory);
+    FILE *file = create(directory, "metrics.jsonl");
+    for (int t = 1; t <= 3; t++) {
+        write_all_metrics(file, "members", t);
+        write_all_metrics(file, "iteration", t);
+    }
+    fclose(file);
+    file = create(directory, "summary.json");
+    write_all_metrics(file, "summary", 4);
+    fclose(file);
+    assert_int_equal(report(&s, directory, NULL), 0);
+    check_markup(s.page);
+    for (uint32_t i = 0; i < RT_RUN_METRICS; i++) {
+        const rt_metric *metric = rt_metric_of_run(i);
+        snprintf(want, sizeof want, "<th>%s</th>", metric->column.title);
+        if (metric->column.place)
+            expect(s.page, want);
+        snprintf(want, sizeof want, "<td>%s</td>",
+                 rt_form_text(metric->column.form, metric->from ? 0.4375 + i : 1000, number));
+        if (metric->column.place)
+            expect(s.page, want);
+        snprintf(want, sizeof want, "<h3>%s <small>", metric->chart.title);
+        if (metric->chart.where & RT_CHART_REPORT)
+            expect(s.page, want);
+    }
+    end_scene(&s);
+}
+
+TEST_MAIN(TEST(metrics_have_their_columns), TEST(numbers_appear), TEST(accuracy_appears),
+          TEST(hostile_names_are_escaped), TEST(labels_have_a_table),
+          TEST(damaged_files_give_a_part), TEST(resumed_runs_keep_their_speed),
+          TEST(what_is_no_run_is_named), TEST(long_runs_are_boiled_down))

@@ -1,8 +1,10 @@
 // What `lanyard top` makes of a status.
 #include "cli/cli_top.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include "runtime/watch/rt_metric.h"
 #include "tests/support/test.h"
 
 // The line that begins so; up to the next one.
@@ -52,4 +54,35 @@ static void what_is_held_is_told(void **state)
     }
 }
 
-TEST_MAIN(TEST(columns_stay_apart), TEST(what_is_held_is_told))
+// Every metric of the table that has a place in top, by what /status says.
+static void metrics_have_their_places(void **state)
+{
+    (void)state;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < RT_RUN_METRICS; i++) {
+        const rt_metric *metric = rt_metric_of_run(i);
+        char group[32], number[32], want[128];
+        const double value = 0.4375 + i;
+        if (!metric->top.place)
+            continue;
+        rt_page text = {0};
+        cJSON *status = cJSON_CreateObject(), *at = status;
+        const char *name = rt_metric_status_name(metric, group, sizeof group);
+        if (*group)
+            at = cJSON_AddObjectToObject(status, group);
+        assert_non_null(cJSON_AddNumberToObject(at, name, value));
+        cli_top_draw(status, "run1", UINT32_MAX, &text);
+        const char *gap = strstr(metric->top.text, "%s");
+        assert_non_null(gap);
+        snprintf(want, sizeof want, "%.*s%s%s", (int)(gap - metric->top.text), metric->top.text,
+                 rt_form_text(metric->top.form, value, number), gap + 2);
+        if (!strstr(text.text, want))
+            fail_msg("%s: \"%s\" is not in %s", metric->name, want, text.text);
+        rt_page_fini(&text);
+        cJSON_Delete(status);
+        count++;
+    }
+    assert_true(count > 10);
+}
+
+TEST_MAIN(TEST(metrics_have_their_places), TEST(columns_stay_apart), TEST(what_is_held_is_told))

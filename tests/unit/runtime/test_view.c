@@ -426,6 +426,163 @@ static void tells_of_the_accuracy(void **state)
     rt_view_fini(view);
 }
 
+// ---- every metric of the table ---------------------------------------------------------------
+
+static const char standby[] =
+    "{\"record\":\"members\",\"time_s\":12,\"unix_s\":1012,\"standby\":{\"there\":false,"
+    "\"in_step\":false,\"away_s\":4,\"behind_bytes\":5,\"commits_alone\":7,\"checkpoint\":2},"
+    "\"checkpoint\":{\"every_s\":60,\"age_s\":7,\"iteration\":1}}";
+
+// The number of a status at a path of one name or two.
+static double status_at(const cJSON *status, const rt_metric *metric)
+{
+    char group[32];
+    const char *name = rt_metric_status_name(metric, group, sizeof group);
+    const cJSON *one =
+        cJSON_GetObjectItem(*group ? cJSON_GetObjectItem(status, group) : status, name);
+    if (metric->is_truth && cJSON_IsBool(one))
+        return cJSON_IsTrue(one);
+    return cJSON_IsNumber(one) ? one->valuedouble : (double)NAN;
+}
+
+static void must_be_in(const rt_metric *metric, const char *text, const char *part)
+{
+    if (!strstr(text, part))
+        fail_msg("%s: \"%s\" is not in %s", metric->name, part, text);
+}
+
+// Wherever its line says.
+static void must_be_shown(const rt_view *view, const rt_metric *metric, double value, double now_s)
+{
+    rt_json json;
+    rt_page text = {0}, page = {0};
+    char part[256], number[32];
+    rt_json_init(&json, 0);
+    rt_view_write_json(view, NULL, now_s, &json);
+    cJSON *status = cJSON_Parse(rt_json_text(&json, NULL));
+    assert_int_equal(rt_view_write_prometheus(view, NULL, now_s, &text), RT_OK);
+    rt_view_write_page(view, NULL, now_s, &page);
+    if (metric->status && status_at(status, metric) != value)
+        fail_msg("%s: expected %.9g in %s", metric->name, value, rt_json_text(&json, NULL));
+    if (metric->series) {
+        snprintf(part, sizeof part, "\n%s%s %s\n", metric->series,
+                 metric->labels ? metric->labels : "",
+                 rt_json_format_double(value * (metric->base_units > 0 ? metric->base_units : 1),
+                                       number));
+        must_be_in(metric, text.text, part);
+    }
+    if (metric->tile.title) {
+        snprintf(part, sizeof part, "<small>%s</small><b id=\"%s\">%s</b>", metric->tile.title,
+                 metric->tile.id, rt_form_text(metric->tile.form, value, number));
+        must_be_in(metric, page.text, part);
+    }
+    if (metric->chart.where & RT_CHART_PAGE && view->iterations > 0) {
+        snprintf(part, sizeof part, "<h3>%s <small>", metric->chart.title);
+        must_be_in(metric, page.text, part);
+    }
+    cJSON_Delete(status);
+    rt_json_fini(&json);
+    rt_page_fini(&text);
+    rt_page_fini(&page);
+}
+
+// The record with a value at a path, the caller's (cJSON_free).
+static char *record_with(const char *record, const char *path, double value, bool is_truth)
+{
+    cJSON *json = cJSON_Parse(record), *at = json;
+    char name[64];
+    assert_non_null(json);
+    while (strchr(path, '.')) {
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(path, "."), path);
+        path = strchr(path, '.') + 1;
+        if (!cJSON_GetObjectItem(at, name))
+            assert_non_null(cJSON_AddObjectToObject(at, name));
+        at = cJSON_GetObjectItem(at, name);
+    }
+    cJSON_DeleteItemFromObject(at, path);
+    cJSON_AddItemToObject(at, path, is_truth ? cJSON_CreateTrue() : cJSON_CreateNumber(value));
+    char *text = cJSON_PrintUnformatted(json);
+    cJSON_Delete(json);
+    return text;
+}
+
+// What a record says stands wherever the line of the table says, and is read by what it names.
+static void metrics_are_shown(void **state)
+{
+    (void)state;
+    char iteration[1024];
+    uint32_t count = 0;
+    format_iteration(iteration, sizeof iteration, 7, 12, 3, 0.5);
+    for (uint32_t i = 0; i < RT_RUN_METRICS; i++) {
+        const rt_metric *metric = rt_metric_of_run(i);
+        const double value = metric->is_truth ? 1 : 11.4375 + i;
+        if (!metric->from || strcmp(metric->from, "summary") == 0)
+            continue;
+        rt_view *view = make_view();
+        const bool is_iteration = strcmp(metric->from, "iteration") == 0;
+        char *line =
+            record_with(is_iteration ? iteration : standby, metric->at, value, metric->is_truth);
+        assert_true(rt_view_take(view, line, BEGIN_S + 12));
+        if (view->values[i] != value)
+            fail_msg("%s is %g after %s", metric->name, view->values[i], line);
+        must_be_shown(view, metric, value, BEGIN_S + 15);
+        if (metric->chart.where & RT_CHART_PAGE && !is_iteration) {
+            give(view, 8, 13, 3, 0.5); // a point of its chart
+            must_be_shown(view, metric, value, BEGIN_S + 15);
+        }
+        cJSON_free(line);
+        rt_view_fini(view);
+        count++;
+    }
+    assert_true(count > 20);
+}
+
+// What no record says as it is.
+static void the_others_are_shown(void **state)
+{
+    (void)state;
+    double values[RT_RUN_METRICS];
+    rt_view *view = make_full_view();
+    assert_true(rt_view_take(view, standby, BEGIN_S + 12));
+    publish(view, 12.25, 2, 0, false);
+    publish(view, 12.5, 3, 1, false);
+    give(view, 3, 13, 5, 0.5);
+    rt_view_values(view, BEGIN_S + 15, values);
+    for (uint32_t i = 0; i < RT_RUN_METRICS; i++) {
+        const rt_metric *metric = rt_metric_of_run(i);
+        if (metric->from)
+            continue;
+        if (!isfinite(values[i]))
+            fail_msg("%s is not known", metric->name);
+        must_be_shown(view, metric, values[i], BEGIN_S + 15);
+    }
+    rt_view_fini(view);
+}
+
+// Nothing hides another one: names, places, and members are there once, and each says what it is.
+static void lines_are_apart(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < RT_RUN_METRICS; i++) {
+        const rt_metric *one = rt_metric_of_run(i);
+        assert_true(strlen(one->help) > 5 && one->help[strlen(one->help) - 1] == '.');
+        assert_true(!one->from == !one->at);
+        for (uint32_t k = 0; k < i; k++) {
+            const rt_metric *other = rt_metric_of_run(k);
+            const bool same =
+                (one->status && other->status && strcmp(one->status, other->status) == 0) ||
+                (one->series && other->series && strcmp(one->series, other->series) == 0 &&
+                 !(one->labels && other->labels && strcmp(one->labels, other->labels) != 0)) ||
+                (one->tile.id && other->tile.id && strcmp(one->tile.id, other->tile.id) == 0) ||
+                (one->top.place && one->top.place == other->top.place) ||
+                (one->column.place && one->column.place == other->column.place) ||
+                strcmp(one->name, other->name) == 0;
+            if (same)
+                fail_msg("%s and %s are at one place", other->name, one->name);
+        }
+    }
+}
+
 static void must_hold(const rt_page *page, const char *part, bool holds)
 {
     if ((strstr(page->text, part) != NULL) != holds)
@@ -535,4 +692,5 @@ static void follows_a_file(void **state)
 TEST_MAIN(TEST(adds_up), TEST(alone), TEST(stays_small), TEST(goes_back), TEST(takes_no_nonsense),
           TEST(is_json), TEST(tells_of_the_standby), TEST(tells_of_the_accuracy), TEST(is_a_page),
           TEST(labels_are_apart), TEST(is_for_prometheus), TEST(follows_a_file),
-          TEST(what_is_unsaved), TEST(begins_anew), TEST(tells_of_what_is_held))
+          TEST(what_is_unsaved), TEST(begins_anew), TEST(tells_of_what_is_held),
+          TEST(metrics_are_shown), TEST(the_others_are_shown), TEST(lines_are_apart))
