@@ -37,11 +37,11 @@
 
 #define LINE(metric, unit_text, help_text, ...) \
     {.name = #metric, .unit = unit_text, .help = help_text, __VA_ARGS__},
-#define XX(SET, set, of) static const rt_metric of_##set[] = {RT_METRICS_OF_##SET(LINE)};
+#define XX(SET, set) static const rt_metric of_##set[] = {RT_METRICS_OF_##SET(LINE)};
 RT_METRIC_SETS(XX)
 #undef XX
 
-#define XX(SET, set, of) {of_##set, RT_COUNT_OF(of_##set), of},
+#define XX(SET, set) {of_##set, RT_COUNT_OF(of_##set)},
 const rt_metric_set rt_metric_sets[RT_METRIC_SET_COUNT] = {RT_METRIC_SETS(XX)};
 #undef XX
 
@@ -120,70 +120,4 @@ const char *rt_metric_status_name(const rt_metric *metric, char *group, size_t s
     if (dot)
         return dot + 1;
     return metric->status;
-}
-
-// ---- its page --------------------------------------------------------------------------------
-
-// What holds a metric in a list, in records and in /status.
-static const char *const lists[RT_METRIC_SET_COUNT][2] = {
-    [RT_SET_RUN] = {"", ""},
-    [RT_SET_PROCESS] = {"", ""},
-    [RT_SET_SHARD] = {"shards[].", "shards[]."},
-    [RT_SET_WORKER] = {"", "workers[]."},
-    [RT_SET_LINK] = {"", "workers[].up."},
-    [RT_SET_COLUMN] = {"columns[].", "columns[]."},
-    [RT_SET_SLICE] = {"values[].", "slices[]."}};
-
-static void write_quoted(rt_page *page, const char *before, const char *text)
-{
-    rt_page_add(page, text ? " `%s%s` |" : " |", before, text);
-}
-
-static void write_places(const rt_metric *metric, rt_page *page)
-{
-    const struct {
-        const char *name;
-        bool is_there;
-    } places[] = {{"tile", metric->tile.title != NULL},
-                  {"table", metric->cell.title != NULL},
-                  {"chart", (metric->chart.where & RT_CHART_PAGE) != 0},
-                  {"`top`", metric->top.place != 0},
-                  {"`report`: column", metric->column.place != 0},
-                  {"`report`: chart", (metric->chart.where & RT_CHART_REPORT) != 0}};
-    const char *comma = " ";
-    for (size_t i = 0; i < RT_COUNT_OF(places); i++) {
-        if (!places[i].is_there)
-            continue;
-        rt_page_add(page, "%s%s", comma, places[i].name);
-        comma = ", ";
-    }
-    rt_page_add(page, " |\n");
-}
-
-rt_status rt_metric_document(char **markdown_p)
-{
-    rt_page page = {0};
-    for (int set = 0; set < RT_METRIC_SET_COUNT; set++) {
-        rt_page_add(&page,
-                    "%sOf %s:\n\n| metric | unit | meaning | record | Prometheus | `/status` | "
-                    "page, `top`, `report` |\n|---|---|---|---|---|---|---|\n",
-                    set ? "\n" : "", rt_metric_sets[set].of);
-        for (uint32_t i = 0; i < rt_metric_sets[set].count; i++) {
-            const rt_metric *metric = &rt_metric_sets[set].metrics[i];
-            char from[PATH_MAX_BYTES] = "";
-            if (metric->from)
-                snprintf(from, sizeof from, "%s.%s", metric->from, lists[set][0]);
-            rt_page_add(&page, "| `%s` | %s | %s |", metric->name, metric->unit, metric->help);
-            write_quoted(&page, from, metric->at);
-            write_quoted(&page, "", metric->series);
-            write_quoted(&page, lists[set][1], metric->status);
-            write_places(metric, &page);
-        }
-    }
-    if (page.failed) {
-        rt_page_fini(&page);
-        return RT_NO_MEMORY;
-    }
-    *markdown_p = page.text;
-    return RT_OK;
 }

@@ -84,10 +84,9 @@ enum { RT_METRICS_OF_RUN(XX) RT_RUN_METRICS };
 typedef struct {
     const rt_metric *metrics;
     uint32_t count;
-    const char *of; // what each is of
 } rt_metric_set;
 
-#define XX(SET, set, of) RT_SET_##SET,
+#define XX(SET, set) RT_SET_##SET,
 typedef enum { RT_METRIC_SETS(XX) RT_METRIC_SET_COUNT } rt_metric_set_kind;
 #undef XX
 
@@ -112,8 +111,5 @@ const char *rt_form_text(rt_form form, double value, char text[32]);
 
 // Where a value of /status is: its group ("" without one) of `size` bytes, and its own name.
 const char *rt_metric_status_name(const rt_metric *metric, char *group, size_t size);
-
-// A table of all that are shown, in Markdown. RT_NO_MEMORY. The caller's (rt_free).
-rt_status rt_metric_document(char **markdown_p);
 
 #endif

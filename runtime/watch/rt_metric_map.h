@@ -18,8 +18,9 @@
 //   SPARSE                      where nobody knows it, it is left out; else it is "-" or null
 //   IF_KNOWN, IF_ANY            the tile is there if the number is known, or more than 0
 //
-// What follows from a line: reading, all that is named in it, its line in docs/METRICS.md, and tests
-// of each of these. Alerts may use the number by its name (rt_alerts.c).
+// What follows from a line: reading, all that is named in it, and tests of each of these. Alerts may
+// use the number by its name (rt_alerts.c). docs/METRICS.md lists the table;
+// LANYARD_UPDATE_GOLDEN=1 tests/install/test_records table writes that anew.
 #ifndef RT_METRIC_MAP_H
 #define RT_METRIC_MAP_H
 
@@ -252,14 +253,13 @@
 
 // clang-format on
 
-// XX(SET, set, struct of an item)
-#define RT_METRIC_SETS(XX)                        \
-    XX(RUN, run, "the run")                       \
-    XX(PROCESS, process, "each process")          \
-    XX(SHARD, shard, "each shard")                \
-    XX(WORKER, worker, "each worker")             \
-    XX(LINK, link, "each way of a worker's link") \
-    XX(COLUMN, column, "each column")             \
-    XX(SLICE, slice, "each value of `watch.column`")
+#define RT_METRIC_SETS(XX) \
+    XX(RUN, run)           \
+    XX(PROCESS, process)   \
+    XX(SHARD, shard)       \
+    XX(WORKER, worker)     \
+    XX(LINK, link)         \
+    XX(COLUMN, column)     \
+    XX(SLICE, slice)
 
 #endif
