@@ -15,7 +15,7 @@
 // A standby is on another box, whatever members use between each other.
 static const rt_transport_ops *mirror_ops(const dp_run *c)
 {
-    if (c->configs.whole.network_transport == RT_NETWORK_MIXED)
+    if (c->site_config.network_transport == RT_NETWORK_MIXED)
         return &rt_transport_zmq;
     return c->own.ops;
 }
