@@ -117,8 +117,7 @@ ps_aggregate *ps_aggregates_find(ps_aggregates *aggregates, uint64_t key, uint32
 ps_aggregate *ps_aggregates_open(ps_aggregates *aggregates, uint64_t key, uint32_t iteration)
 {
     ps_aggregate *aggregate = sum_at(aggregates, rt_chains_add(&aggregates->sums, key));
-    *aggregate = (ps_aggregate){
-        .key = key, .iteration = iteration, .keeper = RT_WIRE_NO_KEEPER, .gradients = RT_NO_ITEM};
+    *aggregate = (ps_aggregate){.key = key, .iteration = iteration, .gradients = RT_NO_ITEM};
     return aggregate;
 }
 

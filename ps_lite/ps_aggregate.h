@@ -11,14 +11,12 @@ typedef struct ps_aggregates ps_aggregates;
 
 typedef struct {
     uint64_t key;
-    uint64_t mask;      // workers of the sum; 0: not known, only the keeper's pull is here
+    uint64_t mask;      // workers of the sum
     uint64_t arrived;   // of them
     uint32_t iteration; // the version that the sum makes
     uint32_t base;      // the version that it applies to
-    uint32_t keeper;    // as in rt_wire_grad
-    bool pulled;        // the keeper's pull waits
-    uint32_t pull_tag;
-    uint64_t pull_iteration;
+    uint32_t step;      // of a gradient: as in rt_wire_grad
+    uint32_t pulls;     // of a change (ps_shard_delta.c): as in rt_wire_delta
     uint32_t gradients; // list in worker order; internal
 } ps_aggregate;
 
@@ -36,7 +34,7 @@ ps_aggregate *ps_aggregates_find(ps_aggregates *aggregates, uint64_t key, uint32
 ps_aggregate *ps_aggregates_next(ps_aggregates *aggregates, uint64_t key,
                                  const ps_aggregate *after);
 
-// A new, empty sum, after a reserve. The caller fills mask, base and keeper.
+// A new, empty sum, after a reserve. The caller fills the rest in.
 ps_aggregate *ps_aggregates_open(ps_aggregates *aggregates, uint64_t key, uint32_t iteration);
 
 // Copies a worker's gradient (dim floats, any alignment), after a reserve.

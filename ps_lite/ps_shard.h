@@ -5,9 +5,7 @@
 // are the PS column of docs/PROTOCOL.md. One thread; every queue has a bound in the config.
 //
 // Bit-exactness: the gradients of (key, iteration) and the dense gradients are summed in ascending
-// worker order whatever the order of arrival. SUM_ROWS carries the sum of the others in worker
-// order, and the keeper adds its own last; that equals the sum over all workers bit for bit when
-// the keeper has the highest rank or there are two trainers, else up to rounding.
+// worker order whatever the order of arrival.
 //
 // Changes of a row (PUSH_DELTA) are added in the order of their versions: each when the row has the
 // version that it names and all pulls of that one were answered.
@@ -71,7 +69,6 @@ typedef struct {
     uint64_t deltas_waiting;
     uint64_t steps;         // optimizer steps over summed gradients
     uint64_t steps_skipped; // versions made without one (RT_WIRE_NO_STEP)
-    uint64_t sums_pulled;
     uint64_t rows_ended;
     uint64_t rows_forgotten; // their home is elsewhere
     uint64_t dense_sums;

@@ -16,7 +16,7 @@ static rt_status refuse(uint32_t worker, rt_message_type type, rt_error *error)
                    rt_message_type_name(type));
 }
 
-// ---- PULL, PULL_SUM --------------------------------------------------------------------------
+// ---- PULL ------------------------------------------------------------------------------------
 
 rt_status ps_shard_answer_coded(ps_shard *shard, uint32_t worker, uint64_t iteration,
                                 rt_wire_row head, const float *row, rt_error *error)

@@ -80,7 +80,7 @@ static ps_aggregate *next_of(ps_shard *shard, const ps_entry *entry)
 {
     ps_aggregate *one = NULL;
     while ((one = ps_aggregates_next(shard->deltas, entry->key, one)))
-        if (has_its_turn(shard, entry, one->base, one->pull_tag))
+        if (has_its_turn(shard, entry, one->base, one->pulls))
             break;
     return one;
 }
@@ -121,7 +121,7 @@ static rt_status take_delta(ps_shard *shard, const ps_request *in, uint32_t i, r
     }
     ps_aggregate *one = ps_aggregates_open(shard->deltas, delta.key, delta.version);
     one->base = delta.base;
-    one->pull_tag = delta.pulls;
+    one->pulls = delta.pulls;
     ps_aggregates_add(shard->deltas, one, in->worker, change);
     return RT_OK;
 }

@@ -28,7 +28,7 @@ struct ps_shard {
     ps_outbox *outbox;
     float *sum;              // row_floats
     ps_aggregates *deltas;   // that wait, of row_floats, pull_tag: pulls of the base; or NULL
-    uint32_t *parked_counts; // per worker, pulls of rows and of sums
+    uint32_t *parked_counts; // per worker, pulls
     uint32_t floor;          // rows of versions below have ended; 0: none have
     ps_left left;            // config.names_left
     ps_shard_statistics statistics;
@@ -124,7 +124,7 @@ rt_status ps_shard_apply_pulls(ps_shard *shard, const ps_request *in, rt_error *
 rt_status ps_shard_check_rows(ps_shard *shard, const ps_request *in, rt_error *error);
 rt_status ps_shard_apply_rows(ps_shard *shard, const ps_request *in, rt_error *error);
 
-// ---- ps_shard_sums.c: PUSH_GRAD, PULL_SUM ----------------------------------------------------
+// ---- ps_shard_sums.c: PUSH_GRAD --------------------------------------------------------------
 
 // After a change of the row's version: answers pulls of it, steps by the sum that waited for it,
 // and so on.
@@ -132,8 +132,6 @@ rt_status ps_shard_row_changed(ps_shard *shard, ps_entry *entry, rt_error *error
 
 rt_status ps_shard_check_grads(ps_shard *shard, const ps_request *in, rt_error *error);
 rt_status ps_shard_apply_grads(ps_shard *shard, const ps_request *in, rt_error *error);
-rt_status ps_shard_check_sum_pulls(ps_shard *shard, const ps_request *in, rt_error *error);
-rt_status ps_shard_apply_sum_pulls(ps_shard *shard, const ps_request *in, rt_error *error);
 
 // ---- ps_shard_homes.c: rows that have another home -------------------------------------------
 

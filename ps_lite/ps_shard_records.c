@@ -72,7 +72,7 @@ static bool creates(const ps_request *in, uint32_t i)
     if (in->type == RT_MESSAGE_PUSH_CHANGE)
         return ps_change_at(in, i).base == 0;
     if (in->type == RT_MESSAGE_PUSH_GRAD)
-        return ps_grad_at(in, i).base == 0 && rt_wire_is_for_ps(ps_grad_at(in, i).keeper);
+        return ps_grad_at(in, i).base == 0;
     return in->type == RT_MESSAGE_PUSH_ROW ||
            (in->type == RT_MESSAGE_PULL && ps_pull_at(in, i).version == 0);
 }

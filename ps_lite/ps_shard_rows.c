@@ -114,7 +114,7 @@ rt_status ps_shard_check_version(ps_shard *shard, const ps_request *in, uint64_t
         return RT_OK;
     const ps_aggregate *one = NULL;
     while ((one = ps_aggregates_next(shard->aggregates, key, one)))
-        if (rt_wire_is_for_ps(one->keeper) && one->base < version)
+        if (one->base < version)
             return ps_reject(in, key, error,
                              "version %u, while gradients of iteration %u wait for version %u",
                              version, one->iteration, one->base);

@@ -1,4 +1,4 @@
-// Sums of gradients: PUSH_GRAD, and PULL_SUM.
+// Sums of gradients: PUSH_GRAD.
 #include <inttypes.h>
 #include <string.h>
 
@@ -9,8 +9,7 @@ static ps_aggregate *ready_sum(ps_shard *shard, const ps_entry *entry)
 {
     ps_aggregate *one = NULL;
     while ((one = ps_aggregates_next(shard->aggregates, entry->key, one)))
-        if (rt_wire_is_for_ps(one->keeper) && one->arrived == one->mask &&
-            one->base == entry->version)
+        if (one->arrived == one->mask && one->base == entry->version)
             break;
     return one;
 }
@@ -20,7 +19,7 @@ static void apply_sum(ps_shard *shard, ps_aggregate *aggregate, ps_entry *entry)
     const uint32_t dim = shard->config.dim;
     float *row = ps_table_row(shard->table, entry);
     ps_aggregates_sum(shard->aggregates, aggregate, shard->sum);
-    if (aggregate->keeper == RT_WIRE_NO_STEP) {
+    if (aggregate->step == RT_WIRE_NO_STEP) {
         shard->statistics.steps_skipped++;
     } else {
         rt_optimizer_step(&shard->config.optimizer, dim, aggregate->iteration, row, row + dim,
@@ -45,7 +44,7 @@ rt_status ps_shard_row_changed(ps_shard *shard, ps_entry *entry, rt_error *error
     }
 }
 
-// ---- PUSH_GRAD, PULL_SUM ---------------------------------------------------------------------
+// ---- PUSH_GRAD -------------------------------------------------------------------------------
 
 static rt_status check_iteration(const ps_request *in, rt_error *error)
 {
@@ -68,14 +67,9 @@ static rt_status check_grad(const ps_shard *shard, const ps_request *in, const r
                          shard->config.worker_count - 1);
     if (grad->base >= in->iteration)
         return ps_reject(in, grad->key, error, "base %u is not an earlier iteration", grad->base);
-    if (rt_wire_is_for_ps(grad->keeper))
-        return RT_OK;
-    if (grad->keeper >= shard->config.worker_count)
-        return ps_reject(in, grad->key, error, "keeper %u is not a worker of this run",
-                         grad->keeper);
-    if (grad->mask & rt_bit(grad->keeper))
-        return ps_reject(in, grad->key, error, "mask %" PRIx64 " holds the keeper %u", mask,
-                         grad->keeper);
+    if (grad->step > RT_WIRE_NO_STEP)
+        return ps_reject(in, grad->key, error, "step %u, expected 0 (a step) or 1 (none)",
+                         grad->step);
     return RT_OK;
 }
 
@@ -88,15 +82,14 @@ static rt_status check_against_sums(ps_shard *shard, const ps_request *in, const
         if (one->iteration == in->iteration) {
             if (one->arrived & rt_bit(in->worker))
                 return ps_reject(in, grad->key, error, "sent twice");
-            if (one->keeper != grad->keeper)
-                return ps_reject(in, grad->key, error, "keeper %d, others have %d",
-                                 (int)grad->keeper, (int)one->keeper);
-            if (one->mask && (one->mask != grad->mask || one->base != grad->base))
+            if (one->step != grad->step)
+                return ps_reject(in, grad->key, error, "step %u, others have %u", grad->step,
+                                 one->step);
+            if (one->mask != grad->mask || one->base != grad->base)
                 return ps_reject(in, grad->key, error,
                                  "mask %" PRIx64 " base %u, others have %" PRIx64 " base %u",
                                  grad->mask, grad->base, one->mask, one->base);
-        } else if (rt_wire_is_for_ps(one->keeper) && rt_wire_is_for_ps(grad->keeper) &&
-                   one->base == grad->base) {
+        } else if (one->base == grad->base) {
             return ps_reject(in, grad->key, error, "base %u is that of iteration %u too",
                              grad->base, one->iteration);
         }
@@ -118,7 +111,7 @@ static rt_status check_record(ps_shard *shard, const ps_request *in, uint32_t i,
     status = check_against_sums(shard, in, &grad, error);
     if (status)
         return status;
-    if (rt_wire_is_for_ps(grad.keeper) && entry && entry->version > grad.base)
+    if (entry && entry->version > grad.base)
         return ps_reject(in, grad.key, error, "base %u, but the row has version %u", grad.base,
                          entry->version);
     return RT_OK;
@@ -158,22 +151,6 @@ rt_status ps_shard_check_grads(ps_shard *shard, const ps_request *in, rt_error *
     return ps_shard_reserve_rows(shard, in, error);
 }
 
-static rt_status answer_sum(ps_shard *shard, ps_aggregate *aggregate, rt_error *error)
-{
-    const rt_wire_row head = {aggregate->key, aggregate->iteration, aggregate->pull_tag};
-    const uint32_t keeper = aggregate->keeper;
-    const uint64_t iteration = aggregate->pull_iteration;
-    ps_aggregates_sum(shard->aggregates, aggregate, shard->sum);
-    ps_aggregates_close(shard->aggregates, aggregate);
-    shard->parked_counts[keeper]--;
-    shard->statistics.sums_pulled++;
-    if (shard->config.row_wire != RT_CODING_FP32)
-        return ps_shard_write_coded(shard, keeper, RT_MESSAGE_SUM_ROWS_CODED, iteration, head,
-                                    shard->config.row_wire, shard->sum, 0, error);
-    return ps_shard_write_row(shard, keeper, RT_MESSAGE_SUM_ROWS, iteration, head, shard->sum,
-                              shard->config.dim, error);
-}
-
 static rt_status add_gradient(ps_shard *shard, const ps_request *in, uint32_t i, rt_error *error)
 {
     const rt_wire_grad grad = ps_grad_at(in, i);
@@ -185,14 +162,10 @@ static rt_status add_gradient(ps_shard *shard, const ps_request *in, uint32_t i,
         return ps_reject(in, grad.key, error, "twice in one message");
     sum->mask = grad.mask;
     sum->base = grad.base;
-    sum->keeper = grad.keeper;
+    sum->step = grad.step;
     ps_aggregates_add(aggregates, sum, in->worker, ps_record_at(in, i) + sizeof grad);
     if (sum->arrived != sum->mask)
         return RT_OK;
-    if (!rt_wire_is_for_ps(sum->keeper) && !sum->pulled)
-        return RT_OK; // its keeper will ask
-    if (!rt_wire_is_for_ps(sum->keeper))
-        return answer_sum(shard, sum, error);
     ps_entry *entry = ps_table_find(shard->table, grad.key);
     if (!entry && grad.base == 0)
         entry = ps_shard_create_row(shard, grad.key);
@@ -211,52 +184,4 @@ rt_status ps_shard_apply_grads(ps_shard *shard, const ps_request *in, rt_error *
     }
     shard->statistics.gradients += in->count;
     return ps_outbox_notify(shard->outbox, in->worker, RT_MESSAGE_PUSHED, in->iteration, error);
-}
-
-rt_status ps_shard_check_sum_pulls(ps_shard *shard, const ps_request *in, rt_error *error)
-{
-    rt_status status = ps_shard_check_parked(shard, in, error);
-    if (status)
-        return status;
-    for (uint32_t i = 0; i < in->count; i++) {
-        const rt_wire_pull pull = ps_pull_at(in, i);
-        status = ps_shard_check_key(shard, in, pull.key, error);
-        if (status)
-            return status;
-        if (pull.version == 0)
-            return ps_reject(in, pull.key, error, "version 0, which no sum makes");
-        const ps_aggregate *sum = ps_aggregates_find(shard->aggregates, pull.key, pull.version);
-        if (sum && sum->keeper != in->worker)
-            return ps_reject(in, pull.key, error, "the sum of iteration %u is for keeper %d",
-                             pull.version, (int)sum->keeper);
-        if (sum && sum->pulled)
-            return ps_reject(in, pull.key, error, "the sum of iteration %u is asked for twice",
-                             pull.version);
-    }
-    if (ps_aggregates_reserve(shard->aggregates, in->count))
-        return rt_fail(error, RT_NO_MEMORY, "out of memory: pulls of worker %u", in->worker);
-    return RT_OK;
-}
-
-rt_status ps_shard_apply_sum_pulls(ps_shard *shard, const ps_request *in, rt_error *error)
-{
-    for (uint32_t i = 0; i < in->count; i++) {
-        const rt_wire_pull pull = ps_pull_at(in, i);
-        ps_aggregate *sum = ps_aggregates_find(shard->aggregates, pull.key, pull.version);
-        if (!sum)
-            sum = ps_aggregates_open(shard->aggregates, pull.key, pull.version);
-        else if (sum->pulled)
-            return ps_reject(in, pull.key, error, "twice in one message");
-        sum->keeper = in->worker;
-        sum->pulled = true;
-        sum->pull_tag = pull.tag;
-        sum->pull_iteration = in->iteration;
-        shard->parked_counts[in->worker]++;
-        if (!sum->mask || sum->arrived != sum->mask)
-            continue;
-        rt_status status = answer_sum(shard, sum, error);
-        if (status)
-            return status;
-    }
-    return RT_OK;
 }

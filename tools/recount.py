@@ -7,7 +7,7 @@
 
 PLACEMENTS says who trains which sample, and the sample's keys; TRACE what every worker pulled and
 pushed in every iteration. Nothing is shared with the program: the rules below are those of the papers
-and of docs/PROTOCOL.md. Not covered: dispatch.keeper, cache.lookahead, rows of different sizes. Needs
+and of docs/PROTOCOL.md. Not covered: cache.lookahead, rows of different sizes. Needs
 nothing beyond Python's standard library. Exit status 1: a count differs.
 
 Synchronous training. Every key has a version, the iteration that trained it last. A worker may train
@@ -57,8 +57,7 @@ import itertools
 import json
 import sys
 
-KINDS = ("miss_pull", "update_push", "evict_push", "flush_push", "grad_push", "first_touch",
-         "pull_sum")
+KINDS = ("miss_pull", "update_push", "evict_push", "flush_push", "grad_push", "first_touch")
 
 
 class Slot:

@@ -211,7 +211,6 @@ void dp_directory_attach(dp_directory *directory, uint64_t key, const dp_sought 
                     .entry = sought->entry,
                     .copies.first = DP_NO_COPY,
                     .shown.first = DP_NO_COPY,
-                    .keeper = DP_NO_KEEPER,
                     .home = has_home ? directory->homes[sought->entry] : DP_NO_HOME};
 }
 
@@ -426,8 +425,6 @@ static bool record_legal(const dp_record *record, rt_error *error)
         wrong = "the latest version is held by nobody";
     else if (record->copies.holders && record->copies.first == DP_NO_COPY)
         wrong = "held, but there is no copy";
-    else if (record->keeper != DP_NO_KEEPER && record->copies.holders != rt_bit(record->keeper))
-        wrong = "pending, but not held by the keeper alone";
     if (!wrong)
         return true;
     rt_fail(error, RT_CONFIG,

@@ -8,7 +8,7 @@
 //
 // States of a key (docs/PROTOCOL.md): L = version, P = version_ps, H = holders.
 //   unborn L = 0; PS only P = L, H empty; clean P = L; owned P < L, |H| = 1; replicated P < L,
-//   |H| >= 2; pending H = {keeper}.
+//   |H| >= 2.
 #ifndef DP_DIRECTORY_H
 #define DP_DIRECTORY_H
 
@@ -40,12 +40,9 @@ typedef struct {
     uint32_t version;    // L, last planned training iteration; 0: never trained
     uint32_t version_ps; // P, what the PS will have once all planned operations have executed
     uint32_t entry;      // in the table
-    uint32_t seen;       // iteration that `distinct` belongs to
-    uint32_t distinct;   // index among the distinct keys of that iteration
-    uint8_t keeper;      // rank while pending, else DP_NO_KEEPER
+    uint32_t seen;       // iteration whose batch had the key last
     uint8_t pulls;       // of version L that were planned (bounded staleness)
     uint8_t home;        // shard, or DP_NO_HOME; where homes are planned
-    uint8_t unused;
 } dp_record;
 _Static_assert(sizeof(dp_record) == 64, "one cache line: a batch touches records at random");
 

@@ -175,7 +175,6 @@ static rt_status finish_plan(dp_feed *feed, const dp_plan *plan, dp_feed_batch *
     return encode(feed, plan, batch, planned);
 }
 
-// *plan_p: the plan that is final now, of this batch or the one before, or NULL.
 static rt_status plan_one(dp_feed *feed, dp_feed_batch *read, dp_planned *planned,
                           const dp_plan **plan_p)
 {
@@ -307,46 +306,11 @@ static rt_status next_planned(dp_feed *feed, uint64_t sequence, dp_planned **pla
     return RT_OK;
 }
 
-// Batches and their iterations on the way through the planner, the one planned last and the one
-// before it.
-typedef struct {
-    dp_planned *planned;
-    dp_feed_batch *batch;
-} planning;
-
-// Hands on the iteration whose plan became final. RT_STOPPED: the caller is gone.
-static rt_status hand_on(dp_feed *feed, const dp_plan *plan, planning *at)
-{
-    rt_status status = finish_plan(feed, plan, at->batch, at->planned);
-    if (!status)
-        status = rt_queue_put(feed->free_batches, at->batch);
-    if (!status)
-        status = rt_queue_put(feed->full_planned, at->planned);
-    *at = (planning){0};
-    return status;
-}
-
-// What is planned so far becomes final.
-static rt_status finish_planned(dp_feed *feed, planning *before)
-{
-    const dp_plan *plan = NULL;
-    if (!before->planned)
-        return RT_OK;
-    rt_status status = dp_planner_finish(feed->planner, &plan);
-    if (status)
-        return status;
-    return hand_on(feed, plan, before);
-}
-
-// What is planned so far becomes final, and every row goes to the parameter servers. No batch is on
-// its way through the planner afterwards.
-static rt_status plan_cut(dp_feed *feed, uint64_t *sequence, bool is_cut, bool is_last,
-                          planning *before)
+// Every row goes to the parameter servers.
+static rt_status plan_cut(dp_feed *feed, uint64_t sequence, bool is_cut, bool is_last)
 {
     dp_planned *flush;
-    rt_status status = finish_planned(feed, before);
-    if (!status)
-        status = next_planned(feed, (*sequence)++, &flush);
+    rt_status status = next_planned(feed, sequence, &flush);
     if (!status)
         status = plan_flush(feed, is_cut, is_last, flush);
     if (status)
@@ -355,16 +319,14 @@ static rt_status plan_cut(dp_feed *feed, uint64_t *sequence, bool is_cut, bool i
 }
 
 // A sweep, where one is due: the records for the next batch are there.
-static rt_status plan_sweep(dp_feed *feed, uint64_t *sequence, planning *before)
+static rt_status plan_sweep(dp_feed *feed, uint64_t *sequence)
 {
     uint32_t floor;
     const dp_plan *plan;
     dp_planned *planned;
     if (!dp_sweep_due(feed->planner, &floor))
         return RT_OK;
-    rt_status status = finish_planned(feed, before);
-    if (!status)
-        status = next_planned(feed, (*sequence)++, &planned);
+    rt_status status = next_planned(feed, (*sequence)++, &planned);
     if (!status)
         status = dp_sweep(feed->planner, floor, &plan, &planned->ended);
     if (status)
@@ -383,7 +345,7 @@ static rt_status plan_sweep(dp_feed *feed, uint64_t *sequence, planning *before)
     return rt_queue_put(feed->full_planned, planned);
 }
 
-static rt_status plan_end(dp_feed *feed, uint64_t sequence, planning *before)
+static rt_status plan_end(dp_feed *feed, uint64_t sequence)
 {
     const rt_config *config = feed->config.config;
     const bool is_wanted = config->checkpoint.at_end || config->publish.every_s > 0;
@@ -397,7 +359,7 @@ static rt_status plan_end(dp_feed *feed, uint64_t sequence, planning *before)
     pthread_mutex_unlock(&feed->lock);
     if (status)
         return status;
-    return plan_cut(feed, &sequence, is_cut, true, before);
+    return plan_cut(feed, sequence, is_cut, true);
 }
 
 static bool cut_is_due(dp_feed *feed)
@@ -409,51 +371,46 @@ static bool cut_is_due(dp_feed *feed)
     return is_requested || (every && feed->iteration % every == 0);
 }
 
-// One batch on its way: what it makes final is handed on.
-static rt_status plan_batch(dp_feed *feed, uint64_t sequence, planning *now, planning *before)
+// RT_STOPPED: the caller is gone.
+static rt_status plan_batch(dp_feed *feed, uint64_t sequence, dp_feed_batch *batch)
 {
-    const dp_plan *plan = NULL;
-    rt_status status = next_planned(feed, sequence, &now->planned);
+    const dp_plan *plan;
+    dp_planned *planned;
+    rt_status status = next_planned(feed, sequence, &planned);
+    if (!status)
+        status = plan_one(feed, batch, planned, &plan);
+    if (!status)
+        status = finish_plan(feed, plan, batch, planned);
+    if (!status)
+        status = rt_queue_put(feed->free_batches, batch);
     if (status)
         return status;
-    status = plan_one(feed, now->batch, now->planned, &plan);
-    if (status)
-        return status;
-    if (plan && before->planned)
-        status = hand_on(feed, plan, before);
-    else if (plan)
-        status = hand_on(feed, plan, now);
-    if (status)
-        return status;
-    if (now->planned)
-        *before = *now;
-    return RT_OK;
+    return rt_queue_put(feed->full_planned, planned);
 }
 
 static rt_status plan_all(dp_feed *feed)
 {
-    planning before = {0};
     uint64_t sequence = feed->config.sequence_first;
     for (;;) {
-        planning now = {0};
-        rt_status status = next_batch(feed, &now.batch);
+        dp_feed_batch *batch;
+        rt_status status = next_batch(feed, &batch);
         if (status == RT_END)
-            return plan_end(feed, sequence, &before);
+            return plan_end(feed, sequence);
         const bool has_batch = !status;
         if (status && status != RT_AGAIN)
             return status;
         if (cut_is_due(feed)) {
-            status = plan_cut(feed, &sequence, true, false, &before);
+            status = plan_cut(feed, sequence++, true, false);
             if (status)
                 return status;
         }
         if (!has_batch)
             continue;
         dp_feed_apply_told(feed);
-        status = plan_sweep(feed, &sequence, &before);
+        status = plan_sweep(feed, &sequence);
         if (status)
             return status;
-        status = plan_batch(feed, sequence++, &now, &before);
+        status = plan_batch(feed, sequence++, batch);
         if (status)
             return status;
     }

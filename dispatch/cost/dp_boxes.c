@@ -35,7 +35,7 @@ static void add_ops(const dp_boxes *boxes, const dp_layout *layout, uint32_t sha
         add_row(there, here, bytes.down, traffic);
         dp_box_traffic_pass(here, there, bytes.request, traffic);
         if (bytes.received)
-            add_row(boxes->of_worker[ops->items[i].keeper], here, bytes.received, traffic);
+            add_row(boxes->of_worker[ops->items[i].peer], here, bytes.received, traffic);
     }
 }
 

@@ -258,10 +258,6 @@ static void add_op(const dp_layout *layout, const dp_op *op, dp_passing *sum)
         sum->down += row_bytes(layout, field, state, op->version == 0 || whole);
         sum->request += sizeof(rt_wire_pull);
         break;
-    case DP_OP_PULL_SUM:
-        sum->down += dp_row_bytes(layout, field, false);
-        sum->request += sizeof(rt_wire_pull);
-        break;
     case DP_OP_FORGET:
         sum->request += sizeof(rt_wire_pull);
         break;
@@ -279,7 +275,6 @@ static void add_op(const dp_layout *layout, const dp_op *op, dp_passing *sum)
         break;
     case DP_OP_DROP:
     case DP_OP_INIT:
-    case DP_OP_KEEP:
     case DP_OP_MARK:
     case DP_OP_KINDS:
         break;
@@ -329,7 +324,7 @@ static void add_handed(const dp_layout *layout, const dp_link *links, const uint
         sum->rows += op->kind == DP_OP_RECV;
         sum->gradients += op->kind == DP_OP_SUM;
         sum->bytes += bytes;
-        uint32_t from = op->keeper, to = worker;
+        uint32_t from = op->peer, to = worker;
         if (box_of) {
             from = box_of[from];
             to = box_of[to];

@@ -86,13 +86,9 @@ void dp_counts_add_op(rt_counts *counts, const dp_op *op)
     case DP_OP_PUSH_GRAD:
         counts->grad_push++;
         break;
-    case DP_OP_PULL_SUM:
-        counts->pull_sum++;
-        break;
     case DP_OP_DROP:
     case DP_OP_SEND:
     case DP_OP_RECV:
-    case DP_OP_KEEP:
     case DP_OP_REDUCE:
     case DP_OP_SUM:
     case DP_OP_MARK:

@@ -12,21 +12,21 @@
 #include "runtime/rt_hash.h"
 #include "runtime/wire/rt_counts.h"
 
+// A number stays with its operation, and so do those of modes: fingerprints of plans depend on
+// them.
 typedef enum {
-    DP_OP_PUSH_ROW,   // dirty row to the PS, with optimizer state
-    DP_OP_DROP,       // the copy is given up, the slot is free
-    DP_OP_PULL,       // row from the PS, once it has the version
-    DP_OP_INIT,       // first touch: the worker computes the initial value
-    DP_OP_PULL_SUM,   // keeper: the sum of the other trainers' gradients
-    DP_OP_SEND,       // row to another worker
-    DP_OP_RECV,       // row from another worker
-    DP_OP_PUSH_GRAD,  // this worker's gradient of a row that several trained
-    DP_OP_KEEP,       // gradient and row stay, PULL_SUM follows
-    DP_OP_REDUCE,     // gradient to another worker, which sums
-    DP_OP_PUSH_DELTA, // what this worker changed of a row since it came (bounded staleness)
-    DP_OP_MARK,       // end of a worker's part of a cut
-    DP_OP_FORGET,     // a shard gives up a row, up to a version: it is at home elsewhere
-    DP_OP_SUM,        // another worker's gradient comes into the sum here
+    DP_OP_PUSH_ROW = 0,    // dirty row to the PS, with optimizer state
+    DP_OP_DROP = 1,        // the copy is given up, the slot is free
+    DP_OP_PULL = 2,        // row from the PS, once it has the version
+    DP_OP_INIT = 3,        // first touch: the worker computes the initial value
+    DP_OP_SEND = 5,        // row to another worker
+    DP_OP_RECV = 6,        // row from another worker
+    DP_OP_PUSH_GRAD = 7,   // this worker's gradient of a row that several trained
+    DP_OP_REDUCE = 9,      // gradient to another worker, which sums
+    DP_OP_PUSH_DELTA = 10, // what this worker changed of a row since it came (bounded staleness)
+    DP_OP_MARK = 11,       // end of a worker's part of a cut
+    DP_OP_FORGET = 12,     // a shard gives up a row, up to a version: it is at home elsewhere
+    DP_OP_SUM = 13,        // another worker's gradient comes into the sum here
     DP_OP_KINDS
 } dp_op_kind;
 
@@ -36,10 +36,10 @@ typedef enum {
     DP_REASON_FLUSH   // checkpoint or end of the run
 } dp_reason;
 
-typedef enum { DP_MODE_OWN, DP_MODE_GRAD, DP_MODE_KEEP, DP_MODE_REDUCE } dp_mode;
+typedef enum { DP_MODE_OWN = 0, DP_MODE_GRAD = 1, DP_MODE_REDUCE = 3 } dp_mode;
 
 #define DP_NO_SLOT UINT32_MAX
-#define DP_NO_KEEPER 0xffu
+#define DP_NO_WORKER 0xffu
 #define DP_OP_STATE 1u // flag: optimizer state travels with the row
 #define DP_OP_WHOLE 2u // flag of PUSH_ROW, PULL where rows travel rounded: this one does not
 #define DP_OP_SHARD 2u // flags from this bit on: 1 + the shard, where homes are planned; else 0
@@ -49,15 +49,17 @@ typedef struct {
     uint64_t mask;    // PUSH_GRAD, REDUCE, SUM: workers in the sum; PUSH_DELTA: version that
                       // the slot has
     uint32_t slot;    // on this worker
-    uint32_t version; // PULL, PUSH_ROW: of the row; PUSH_GRAD, KEEP, PULL_SUM: t that it makes;
-                      // PUSH_DELTA: that it makes
+    uint32_t version; // PULL, PUSH_ROW: of the row; PUSH_GRAD, REDUCE, SUM, PUSH_DELTA:
+                      // that it makes
     uint32_t base;    // PUSH_GRAD, PUSH_DELTA: version that sum or change applies to; PUSH_ROW:
                       // that the PS has, where it travels as a change
     uint8_t kind;     // dp_op_kind
     uint8_t reason;   // dp_reason
-    uint8_t keeper;   // rank, or DP_NO_KEEPER; PUSH_DELTA: pulls of base that come before it; SEND,
-                      // RECV, REDUCE, SUM: the worker at the other end
-    uint8_t flags;    // DP_OP_STATE, DP_OP_WHOLE
+    union {
+        uint8_t peer;  // SEND, RECV, REDUCE, SUM: the worker at the other end; else DP_NO_WORKER
+        uint8_t pulls; // PUSH_DELTA: pulls of base that come before it
+    };
+    uint8_t flags; // DP_OP_STATE, DP_OP_WHOLE
 } dp_op;
 _Static_assert(sizeof(dp_op) == 32, "ops are copied in bulk");
 
@@ -98,8 +100,8 @@ typedef struct {
 void dp_clocks_add(dp_clocks *sum, const dp_clocks *one);
 
 // One worker's part of a plan. Operations are in a legal order of execution: `release` (PUSH_ROW,
-// DROP, PUSH_DELTA), `fill` (PULL, INIT, RECV, PULL_SUM), training, `after` (PUSH_GRAD, KEEP,
-// REDUCE, SUM, PUSH_DELTA, FORGET). PUSH_ROW in `after` are rows that are taken in: they go between
+// DROP, PUSH_DELTA), `fill` (PULL, INIT, RECV), training, `after` (PUSH_GRAD, REDUCE, SUM,
+// PUSH_DELTA, FORGET). PUSH_ROW in `after` are rows that are taken in: they go between
 // fill and training.
 typedef struct {
     uint32_t sample_count;
@@ -151,13 +153,13 @@ static inline bool dp_slice_is_empty(const dp_slice *slice)
            0;
 }
 
-// Appends an operation and returns it, zeroed but for kind and keeper; NULL when out of memory.
+// Appends an operation and returns it, zeroed but for kind and peer; NULL when out of memory.
 static inline dp_op *dp_ops_add(dp_ops *ops, dp_op_kind kind)
 {
     if (RT_UNLIKELY(ops->count == ops->capacity) && dp_ops_reserve(ops, 1))
         return NULL;
     dp_op *op = &ops->items[ops->count++];
-    *op = (dp_op){.kind = (uint8_t)kind, .keeper = DP_NO_KEEPER};
+    *op = (dp_op){.kind = (uint8_t)kind, .peer = DP_NO_WORKER};
     return op;
 }
 

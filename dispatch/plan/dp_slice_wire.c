@@ -45,16 +45,11 @@ static uint64_t where(bool is_so, uint64_t number)
     XX(pull_peers, uint8_t, peer_count(c, c->pull_count))             \
     XX(init_keys, uint64_t, c->init_count)                            \
     XX(init_slots, uint32_t, c->init_count)                           \
-    XX(pull_sum_keys, uint64_t, c->pull_sum_count)                    \
-    XX(pull_sum_slots, uint32_t, c->pull_sum_count)                   \
-    XX(pull_sum_versions, uint32_t, c->pull_sum_count)                \
     XX(grad_masks, uint64_t, c->grad_count)                           \
     XX(grad_rows, uint32_t, c->grad_count)                            \
     XX(grad_bases, uint32_t, c->grad_count)                           \
-    XX(grad_keepers, uint8_t, c->grad_count)                          \
     XX(grad_homes, uint8_t, home_count(c, c->grad_count))             \
     XX(grad_peers, uint8_t, adder_count(c))                           \
-    XX(keep_rows, uint32_t, c->keep_count)                            \
     XX(sum_keys, uint64_t, c->sum_count)                              \
     XX(sum_masks, uint64_t, c->sum_count)                             \
     XX(sum_rows, uint32_t, c->sum_count)                              \
@@ -139,18 +134,12 @@ static void count_ops(const dp_ops *ops, rt_wire_slice *counts)
         case DP_OP_INIT:
             counts->init_count++;
             break;
-        case DP_OP_PULL_SUM:
-            counts->pull_sum_count++;
-            break;
         case DP_OP_PUSH_GRAD:
         case DP_OP_REDUCE:
             counts->grad_count++;
             break;
         case DP_OP_SUM:
             counts->sum_count += is_first_sum(ops, i);
-            break;
-        case DP_OP_KEEP:
-            counts->keep_count++;
             break;
         case DP_OP_PUSH_DELTA:
             counts->delta_count++;
@@ -339,7 +328,7 @@ static void put_delta(const dp_op *op, const dp_slice_view *view, uint32_t at)
     WRITABLE(view->delta_held, uint32_t)[at] = (uint32_t)op->mask;
     WRITABLE(view->delta_versions, uint32_t)[at] = op->version;
     WRITABLE(view->delta_bases, uint32_t)[at] = op->base;
-    WRITABLE(view->delta_pulls, uint8_t)[at] = op->keeper;
+    WRITABLE(view->delta_pulls, uint8_t)[at] = op->pulls;
     WRITABLE(view->delta_reasons, uint8_t)[at] = op->reason;
 }
 
@@ -350,13 +339,13 @@ static void put_home(const uint8_t *homes, uint32_t at, const dp_op *op)
         WRITABLE(homes, uint8_t)[at] = (uint8_t)dp_op_shard(op, 1);
 }
 
-// The worker at the other end of a SEND or RECV. Only with dispatch.hand_over are there any.
+// The worker at the other end. Only with dispatch.hand_over do rows have one, and only with
+// dispatch.reduce gradients.
 static void put_peer(const uint8_t *peers, uint32_t at, const dp_op *op)
 {
-    const bool is_handed = op->kind == DP_OP_SEND || op->kind == DP_OP_RECV;
-    rt_assert(peers || !is_handed);
+    rt_assert(peers || op->peer == DP_NO_WORKER);
     if (peers)
-        WRITABLE(peers, uint8_t)[at] = is_handed ? op->keeper : DP_NO_KEEPER;
+        WRITABLE(peers, uint8_t)[at] = op->peer;
 }
 
 static void put_push(const dp_op *op, const dp_slice_view *view, uint32_t at)
@@ -395,16 +384,12 @@ static void put_release(const dp_slice *slice, const dp_slice_view *view)
 
 static void put_fill(const dp_slice *slice, const dp_slice_view *view)
 {
-    uint32_t pull = 0, init = 0, sum = 0;
+    uint32_t pull = 0, init = 0;
     for (uint32_t i = 0; i < slice->fill.count; i++) {
         const dp_op *op = &slice->fill.items[i];
         if (op->kind == DP_OP_INIT) {
             WRITABLE(view->init_keys, uint64_t)[init] = op->key;
             WRITABLE(view->init_slots, uint32_t)[init++] = op->slot;
-        } else if (op->kind == DP_OP_PULL_SUM) {
-            WRITABLE(view->pull_sum_keys, uint64_t)[sum] = op->key;
-            WRITABLE(view->pull_sum_slots, uint32_t)[sum] = op->slot;
-            WRITABLE(view->pull_sum_versions, uint32_t)[sum++] = op->version;
         } else {
             WRITABLE(view->pull_keys, uint64_t)[pull] = op->key;
             WRITABLE(view->pull_slots, uint32_t)[pull] = op->slot;
@@ -416,24 +401,19 @@ static void put_fill(const dp_slice *slice, const dp_slice_view *view)
     }
 }
 
-// A gradient to the PS has a keeper, or none; one to a worker has that worker.
 static void put_gradient(const dp_op *op, const dp_slice_view *view, uint32_t row, uint32_t at)
 {
-    const bool is_reduced = op->kind == DP_OP_REDUCE;
-    rt_assert(view->grad_peers || !is_reduced);
     WRITABLE(view->grad_masks, uint64_t)[at] = op->mask;
     WRITABLE(view->grad_rows, uint32_t)[at] = row;
     WRITABLE(view->grad_bases, uint32_t)[at] = op->base;
-    WRITABLE(view->grad_keepers, uint8_t)[at] = is_reduced ? DP_NO_KEEPER : op->keeper;
     put_home(view->grad_homes, at, op);
-    if (view->grad_peers)
-        WRITABLE(view->grad_peers, uint8_t)[at] = is_reduced ? op->keeper : DP_NO_KEEPER;
+    put_peer(view->grad_peers, at, op);
 }
 
 // Gradients and sums name the row of the slice: rows and their operations stand in the same order.
 static void put_after(const dp_slice *slice, const dp_slice_view *view)
 {
-    uint32_t grad = 0, keep = 0, row = 0, forget = 0, sum = 0;
+    uint32_t grad = 0, row = 0, forget = 0, sum = 0;
     uint32_t delta = view->counts.delta_count - view->counts.delta_late;
     uint32_t push = view->counts.push_count - view->counts.push_late;
     for (uint32_t i = 0; i < slice->after.count; i++) {
@@ -453,10 +433,6 @@ static void put_after(const dp_slice *slice, const dp_slice_view *view)
         while (slice->rows[row].slot != op->slot) {
             row++;
             rt_assert(row < slice->row_count);
-        }
-        if (op->kind == DP_OP_KEEP) {
-            WRITABLE(view->keep_rows, uint32_t)[keep++] = row;
-            continue;
         }
         if (op->kind != DP_OP_SUM) {
             put_gradient(op, view, row, grad++);
@@ -574,8 +550,7 @@ static rt_status check_counts(const rt_wire_slice *c, const dp_slice_limits *lim
         return bad(error, "look-ups do not fit the fields");
     if (c->push_count > limits->slot_count || c->drop_count > limits->slot_count ||
         c->pull_count > limits->slot_count || c->init_count > limits->slot_count ||
-        c->pull_sum_count > limits->slot_count || c->grad_count > c->row_count ||
-        c->keep_count > c->row_count || c->sum_count > where(limits->sums, c->row_count) ||
+        c->grad_count > c->row_count || c->sum_count > where(limits->sums, c->row_count) ||
         c->delta_count > 2 * (uint64_t)limits->slot_count || c->delta_late > c->delta_count ||
         (flush && c->delta_late) || c->push_late > c->push_count || (flush && c->push_late) ||
         (c->push_late && !(c->flags & DP_SLICE_HOMES)) ||
@@ -598,23 +573,21 @@ static rt_status check_bags(const dp_slice_view *v, const dp_slice_limits *limit
     return RT_OK;
 }
 
-// Rows of mode GRAD have one gradient each, rows of mode KEEP one KEEP and rows of mode REDUCE one
-// sum, in the order of rows.
+// Rows of mode GRAD have one gradient each and rows of mode REDUCE one sum, in the order of rows.
 static rt_status check_modes(const dp_slice_view *v, rt_error *error)
 {
     const rt_wire_slice *c = &v->counts;
-    uint32_t grad = 0, keep = 0, sum = 0;
+    uint32_t grad = 0, sum = 0;
     for (uint32_t r = 0; r < c->row_count; r++) {
-        if (v->row_modes[r] > DP_MODE_REDUCE)
+        const uint8_t mode = v->row_modes[r];
+        if (mode != DP_MODE_OWN && mode != DP_MODE_GRAD && mode != DP_MODE_REDUCE)
             return bad(error, "an unknown training mode");
-        if (v->row_modes[r] == DP_MODE_GRAD && (grad == c->grad_count || v->grad_rows[grad++] != r))
+        if (mode == DP_MODE_GRAD && (grad == c->grad_count || v->grad_rows[grad++] != r))
             return bad(error, "gradients do not fit the rows' modes");
-        if (v->row_modes[r] == DP_MODE_KEEP && (keep == c->keep_count || v->keep_rows[keep++] != r))
-            return bad(error, "kept gradients do not fit the rows' modes");
-        if (v->row_modes[r] == DP_MODE_REDUCE && (sum == c->sum_count || v->sum_rows[sum++] != r))
+        if (mode == DP_MODE_REDUCE && (sum == c->sum_count || v->sum_rows[sum++] != r))
             return bad(error, "sums do not fit the rows' modes");
     }
-    if (grad != c->grad_count || keep != c->keep_count || sum != c->sum_count)
+    if (grad != c->grad_count || sum != c->sum_count)
         return bad(error, "more gradients than rows that have one");
     return RT_OK;
 }
@@ -632,7 +605,7 @@ static bool are_workers(const uint8_t *peers, const uint8_t *flags, uint8_t expe
                         uint32_t count, const dp_slice_limits *limits)
 {
     for (uint32_t i = 0; peers && i < count; i++) {
-        if (peers[i] == DP_NO_KEEPER)
+        if (peers[i] == DP_NO_WORKER)
             continue;
         if (peers[i] >= limits->worker_count || peers[i] == limits->rank || flags[i] != expected)
             return false;
@@ -647,11 +620,10 @@ static rt_status check_sums(const dp_slice_view *v, const dp_slice_limits *limit
     const uint64_t own = rt_bit(limits->rank);
     for (uint32_t i = 0; v->grad_peers && i < c->grad_count; i++) {
         const uint64_t mask = v->grad_masks[i];
-        if (v->grad_peers[i] == DP_NO_KEEPER)
+        if (v->grad_peers[i] == DP_NO_WORKER)
             continue;
         if (v->grad_peers[i] >= limits->worker_count || v->grad_peers[i] == limits->rank ||
-            !(mask >> v->grad_peers[i] & 1) || !(mask & own) || mask & ~c->workers ||
-            v->grad_keepers[i] != DP_NO_KEEPER)
+            !(mask >> v->grad_peers[i] & 1) || !(mask & own) || mask & ~c->workers)
             return bad(error, "a gradient for a worker that cannot sum it");
     }
     for (uint32_t i = 0; i < c->sum_count; i++) {
@@ -689,8 +661,6 @@ static rt_status check_ops(const dp_slice_view *v, const dp_slice_limits *limits
         if (v->grad_masks[i] == 0 ||
             (limits->worker_count < 64 && v->grad_masks[i] >> limits->worker_count))
             return bad(error, "a gradient names workers that do not exist");
-        if (v->grad_keepers[i] != DP_NO_KEEPER && v->grad_keepers[i] >= limits->worker_count)
-            return bad(error, "a gradient names a keeper that does not exist");
     }
     return RT_OK;
 }
@@ -705,7 +675,6 @@ static rt_status check_values(const dp_slice_view *v, const dp_slice_limits *lim
             return bad(error, "impossible log odds of its labels");
     if (!all_below(v->lookup_rows, c->lookup_count, c->row_count) ||
         !all_below(v->grad_rows, c->grad_count, c->row_count) ||
-        !all_below(v->keep_rows, c->keep_count, c->row_count) ||
         !all_below(v->sum_rows, c->sum_count, c->row_count))
         return bad(error, "a row index is out of range");
     if (!all_below(v->row_slots, c->row_count, slots) ||
@@ -713,8 +682,7 @@ static rt_status check_values(const dp_slice_view *v, const dp_slice_limits *lim
         !all_below(v->drop_slots, c->drop_count, slots) ||
         !all_below(v->delta_slots, c->delta_count, slots) ||
         !all_below(v->pull_slots, c->pull_count, slots) ||
-        !all_below(v->init_slots, c->init_count, slots) ||
-        !all_below(v->pull_sum_slots, c->pull_sum_count, slots))
+        !all_below(v->init_slots, c->init_count, slots))
         return bad(error, "a slot is out of range");
     rt_status status = check_modes(v, error);
     if (!status)

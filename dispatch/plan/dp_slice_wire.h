@@ -29,8 +29,8 @@ typedef struct {
     uint32_t sample_count;
     uint32_t lookup_count;
     uint32_t row_count;
-    uint32_t push_count, drop_count, pull_count, init_count, pull_sum_count;
-    uint32_t grad_count, keep_count;
+    uint32_t push_count, drop_count, pull_count, init_count;
+    uint32_t grad_count;
     uint32_t delta_count, delta_late; // delta_late: of them, the last so many follow the training
     uint32_t dense_chunk_floats;      // of a message of the dense exchange; of a flush: 0
     uint64_t fingerprint;             // of the whole plan, for the report; 0: not known, or a flush
@@ -43,7 +43,7 @@ typedef struct {
                        // sent: it sits out, and nothing was in them
     uint32_t cut;      // of a flush: the iteration that is trained before it; 0: not known
 } rt_wire_slice;
-_Static_assert(sizeof(rt_wire_slice) == 104, "wire layout");
+_Static_assert(sizeof(rt_wire_slice) == 96, "wire layout");
 
 // A slice in place: pointers into the message.
 typedef struct {
@@ -59,7 +59,7 @@ typedef struct {
     const uint32_t *push_slots, *push_versions; // push_count
     const uint8_t *push_reasons;                // dp_reason, DP_PUSH_WHOLE
     const uint8_t *push_homes;                  // shards, here and below; NULL: hashed
-    const uint8_t *push_peers;  // SEND: the worker that gets the row, else DP_NO_KEEPER; NULL: none
+    const uint8_t *push_peers;  // SEND: the worker that gets the row, else DP_NO_WORKER; NULL: none
     const uint32_t *drop_slots; // drop_count
     const uint64_t *pull_keys;  // pull_count
     const uint32_t *pull_slots, *pull_versions;
@@ -68,14 +68,10 @@ typedef struct {
     const uint8_t *pull_peers; // RECV: the worker that sends the row, likewise
     const uint64_t *init_keys; // init_count
     const uint32_t *init_slots;
-    const uint64_t *pull_sum_keys; // pull_sum_count
-    const uint32_t *pull_sum_slots, *pull_sum_versions;
     const uint64_t *grad_masks; // grad_count
     const uint32_t *grad_rows, *grad_bases;
-    const uint8_t *grad_keepers; // rank, or DP_NO_KEEPER
     const uint8_t *grad_homes;
-    const uint8_t *grad_peers; // REDUCE: the worker that sums, else DP_NO_KEEPER; NULL: none
-    const uint32_t *keep_rows; // keep_count
+    const uint8_t *grad_peers; // REDUCE: the worker that sums, else DP_NO_WORKER; NULL: none
     const uint64_t *sum_keys;  // sum_count
     const uint64_t *sum_masks; // workers that train the row, this one among them
     const uint32_t *sum_rows;

@@ -9,7 +9,7 @@
 
 // One line per worker:
 // {"iteration":1,"worker":0,"samples":128,"miss_pull":0,"update_push":0,"evict_push":0,
-//  "flush_push":0,"grad_push":0,"first_touch":0,"pull_sum":0}
+//  "flush_push":0,"grad_push":0,"first_touch":0}
 void dp_trace_plan(FILE *file, const dp_plan *plan);
 void dp_trace_counts(FILE *file, uint64_t iteration, uint32_t worker, uint32_t samples,
                      const rt_counts *counts);

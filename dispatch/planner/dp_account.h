@@ -47,7 +47,7 @@ void dp_account_init(const dp_planner_config *planner, dp_account_config *config
 // An input record came into force.
 void dp_account_apply(const dp_input *input, dp_account_config *config);
 
-// Adds one final plan.
+// Adds one plan.
 void dp_account_add(const dp_account_config *config, const dp_plan *plan, dp_account *account);
 
 // Mean dense_bytes, where several take part, of the count iterations that follow so many of a run;

@@ -2,12 +2,12 @@
 //
 // The order matters and is the same for every policy:
 //   collect    samples, look-ups and distinct rows of every worker (dp_gather.c)
-//   settle     the iteration before becomes final: who keeps a gradient is known now
 //   release    rows leave their holders where others need them
 //   place      slots for all rows of every worker: hits first, then evictions and fills; who sits
 //              out pushes rows
 //   train      what training makes of every key
 //   show       the caches that the next decision sees (dp_shown.c)
+//   settle     what becomes of gradients (dp_settle.c)
 // With threads (dp_threads.c) the workers' parts of a stage are worked off at once, and those of
 // place and show together.
 #include <math.h>
@@ -172,7 +172,6 @@ static rt_status fill_row(dp_planner *planner, dp_work *work, uint32_t worker, u
     if (slot == DP_NO_SLOT && cache->free_count == 0 && evict(planner, &work->plan, worker))
         return RT_NO_MEMORY;
     bool local = key->version == 0 && planner->config.dispatch.first_touch == RT_FIRST_TOUCH_LOCAL;
-    work->row_fills[worker][row] = slice->fill.count;
     dp_op *op = dp_ops_add(&slice->fill, local ? DP_OP_INIT : DP_OP_PULL);
     if (!op)
         return RT_NO_MEMORY;
@@ -194,7 +193,7 @@ static rt_status fill_row(dp_planner *planner, dp_work *work, uint32_t worker, u
         op->flags = DP_OP_STATE;
     if (work->movers[d] == worker)
         op->flags |= dp_homes_whole(planner);
-    if (work->senders[d] != DP_NO_KEEPER)
+    if (work->senders[d] != DP_NO_WORKER)
         dp_handover_receive(work, d, op);
     else if (!local)
         dp_homes_name(planner, planner->directory.records[key->record].home, op);
@@ -203,8 +202,8 @@ static rt_status fill_row(dp_planner *planner, dp_work *work, uint32_t worker, u
 }
 
 // A row in the latest version.
-static rt_status use_row(dp_planner *planner, dp_work *work, uint32_t worker, uint32_t row,
-                         uint32_t slot)
+static void use_row(dp_planner *planner, dp_work *work, uint32_t worker, uint32_t row,
+                    uint32_t slot)
 {
     dp_slice *slice = &work->plan.slices[worker];
     const uint32_t d = work->row_keys[worker][row];
@@ -212,29 +211,13 @@ static rt_status use_row(dp_planner *planner, dp_work *work, uint32_t worker, ui
     dp_eviction_use(planner->caches[worker].eviction, slot, planner->iteration);
     if (planner->next_use)
         dp_eviction_expect(planner->caches[worker].eviction, slot, planner->next_use[d]);
-    dp_record *record = &planner->directory.records[work->distinct[d].record];
-    if (!planner->config.dispatch.keeper || record->keeper != worker) {
-        planner->parts[worker].hits.keys_hit++;
-        return RT_OK;
-    }
-    dp_op *op = dp_ops_add(&slice->fill, DP_OP_PULL_SUM);
-    if (!op)
-        return RT_NO_MEMORY;
-    op->key = record->key;
-    op->slot = slot;
-    op->version = record->version;
-    record->keeper = DP_NO_KEEPER;
-    return RT_OK;
+    planner->parts[worker].hits.keys_hit++;
 }
 
-// Whether a worker that trains a key has its latest version: nobody takes that from it until then,
-// unless keepers are settled in between.
-static bool holds(const dp_planner *planner, const dp_work *work, uint32_t d, uint32_t worker)
+// Whether a worker that trains a key has its latest version: nobody takes that from it until then.
+static bool holds(const dp_planner *planner, uint32_t d, uint32_t worker)
 {
-    const uint64_t holders =
-        planner->located ? planner->latest[d]
-                         : planner->directory.records[work->distinct[d].record].copies.holders;
-    return holders >> worker & 1;
+    return planner->latest[d] >> worker & 1;
 }
 
 // Slots for all rows that a worker trains. Rows that have one, latest or outdated, are marked as
@@ -251,19 +234,17 @@ static rt_status place_rows(dp_planner *planner, dp_work *work, uint32_t worker)
         const uint32_t d = row_keys[r];
         const uint32_t slot = dp_planner_slot(planner, planner->caches, work, d, worker);
         slice->rows[r] = (dp_row){DP_NO_SLOT, work->distinct[d].version, DP_MODE_OWN};
-        work->row_fills[worker][r] = DP_NO_FILL;
-        if (holds(planner, work, d, worker)) {
-            if (use_row(planner, work, worker, r, slot))
-                return RT_NO_MEMORY;
+        work->fills[worker][r] = !holds(planner, d, worker);
+        if (!work->fills[worker][r]) {
+            use_row(planner, work, worker, r, slot);
             continue;
         }
         if (slot != DP_NO_SLOT)
             dp_cache_use_anew(cache, slot, planner->iteration);
         slice->rows[r].slot = slot;
-        work->row_fills[worker][r] = DP_FILL_FOLLOWS;
     }
     for (uint32_t r = 0; r < slice->row_count; r++) {
-        if (work->row_fills[worker][r] == DP_FILL_FOLLOWS && fill_row(planner, work, worker, r))
+        if (work->fills[worker][r] && fill_row(planner, work, worker, r))
             return RT_NO_MEMORY;
     }
     return RT_OK;
@@ -339,12 +320,12 @@ static rt_status train_key(dp_planner *planner, dp_work *work, uint32_t d)
     uint32_t index = work->distinct[d].record;
     dp_record *record = &planner->directory.records[index];
     uint64_t trainers = work->trainers[d];
-    rt_assert(!(record->copies.holders & ~trainers) && record->keeper == DP_NO_KEEPER);
+    rt_assert(!(record->copies.holders & ~trainers));
     record->copies.holders = trainers; // all have their slots
     if (dp_homes_are_planned(planner) && dp_homes_train(planner, work, d))
         return RT_NO_MEMORY;
     record->version = planner->iteration;
-    if (work->summers[d] != DP_NO_KEEPER) {
+    if (work->summers[d] != DP_NO_WORKER) {
         record->copies.holders = rt_bit(work->summers[d]);
     } else if (dp_planner_is_summed(planner, trainers)) {
         rt_assert(record->version_ps == work->distinct[d].version);
@@ -363,7 +344,6 @@ static rt_status train_key(dp_planner *planner, dp_work *work, uint32_t d)
 // batch, a block at a time, or over workers; otherwise each is one step.
 typedef enum {
     STAGE_COLLECT,
-    STAGE_SETTLE,
     STAGE_RELEASE,
     STAGE_PLACE,
     STAGE_STALE, // all of it, with bounded staleness
@@ -467,7 +447,7 @@ static rt_status place(dp_planner *planner, dp_work *work, uint32_t step)
 // Whose part a key's training is: of the worker that owns the row after it, if one does.
 static uint32_t trainer_of(const dp_work *work, uint32_t d)
 {
-    return work->summers[d] != DP_NO_KEEPER ? work->summers[d] : rt_lowest_bit(work->trainers[d]);
+    return work->summers[d] != DP_NO_WORKER ? work->summers[d] : rt_lowest_bit(work->trainers[d]);
 }
 
 static rt_status train_worker(dp_planner *planner, dp_work *work, uint32_t worker)
@@ -506,7 +486,6 @@ static void show(dp_planner *planner, dp_work *work, uint32_t step)
 
 static void begin(dp_planner *planner, dp_work *work)
 {
-    planner->held_back = dp_work_of(planner, planner->iteration - 1)->open;
     if (planner->next_use)
         dp_preview_pass(planner);
     dp_planner_collect(planner, work);
@@ -515,13 +494,12 @@ static void begin(dp_planner *planner, dp_work *work)
 static rt_status finish(dp_planner *planner, dp_work *work)
 {
     const rt_status status = flush_who_sits_out(planner, &work->plan);
-    work->open = !planner->stale; // which leaves nothing to be settled
     if (status)
         return status;
     dp_lineup_predict(planner, &work->plan);
-    if (planner->config.dispatch.keeper)
+    if (planner->stale) // which leaves nothing to be settled
         return RT_OK;
-    return dp_planner_settle(planner, work, NULL);
+    return dp_planner_settle(planner, work);
 }
 
 // ---- steps -----------------------------------------------------------------------------------
@@ -535,8 +513,6 @@ static uint32_t steps_of(const dp_planner *planner, uint32_t stage)
     const bool shows = planner->shown && !pool;
     const uint32_t key_parts = pool ? 1 : blocks, row_parts = pool ? 1 : workers;
     switch ((commit_stage)stage) {
-    case STAGE_SETTLE:
-        return planner->config.dispatch.keeper;
     case STAGE_RELEASE:
     case STAGE_TRAIN:
         return exact * key_parts;
@@ -557,22 +533,19 @@ static uint32_t steps_of(const dp_planner *planner, uint32_t stage)
 
 static rt_status do_step(dp_planner *planner, uint32_t stage, uint32_t step)
 {
-    dp_work *work = dp_work_of(planner, planner->iteration);
-    dp_work *before = dp_work_of(planner, planner->iteration - 1);
+    dp_work *work = &planner->work;
     const uint32_t from = step * KEYS_BLOCK;
     const uint32_t until = (uint32_t)rt_min_u64(from + KEYS_BLOCK, planner->view.distinct_count);
     switch ((commit_stage)stage) {
     case STAGE_COLLECT:
         begin(planner, work);
         return RT_OK;
-    case STAGE_SETTLE:
-        return dp_planner_settle(planner, before, work);
     case STAGE_RELEASE:
         return release(planner, work, from, until);
     case STAGE_PLACE:
         return place(planner, work, step);
     case STAGE_STALE:
-        return dp_stale_plan(planner, planner->iteration);
+        return dp_stale_plan(planner);
     case STAGE_TRAIN:
         return train(planner, work, from, until);
     case STAGE_OUTDATE:
@@ -592,9 +565,9 @@ static rt_status do_step(dp_planner *planner, uint32_t stage, uint32_t step)
 // Instructions per key or row, measured with caches that are full (callgrind, 2026-11, x86-64):
 // what counts are their proportions. A row that takes the place of another is EVICTION more.
 static const uint32_t instructions[STAGE_COUNT] = {
-    [STAGE_COLLECT] = 30, [STAGE_SETTLE] = 100, [STAGE_RELEASE] = 90, [STAGE_PLACE] = 230,
-    [STAGE_STALE] = 600,  [STAGE_TRAIN] = 85,   [STAGE_OUTDATE] = 42, [STAGE_SHOW] = 110,
-    [STAGE_LEAVE] = 60,   [STAGE_FINISH] = 100,
+    [STAGE_COLLECT] = 30, [STAGE_RELEASE] = 90, [STAGE_PLACE] = 230,
+    [STAGE_STALE] = 600,  [STAGE_TRAIN] = 85,   [STAGE_OUTDATE] = 42,
+    [STAGE_SHOW] = 110,   [STAGE_LEAVE] = 60,   [STAGE_FINISH] = 100,
 };
 #define EVICTION 300u
 #define CHAIN 30u
@@ -625,7 +598,7 @@ static uint64_t left_count(const dp_planner *planner)
 
 uint64_t dp_planner_step_work(const dp_planner *planner)
 {
-    const dp_work *work = &planner->works[planner->iteration & 1];
+    const dp_work *work = &planner->work;
     const uint32_t stage = planner->stage, keys = planner->view.distinct_count;
     if (stage == STAGE_PLACE || stage == STAGE_SHOW)
         return placing_work(planner, work);
@@ -639,21 +612,12 @@ uint64_t dp_planner_step_work(const dp_planner *planner)
     return count * instructions[stage];
 }
 
-static const dp_plan *final_plan(dp_planner *planner)
-{
-    if (!planner->config.dispatch.keeper)
-        return &dp_work_of(planner, planner->iteration)->plan;
-    if (!planner->held_back)
-        return NULL;
-    return &dp_work_of(planner, planner->iteration - 1)->plan;
-}
-
 static const dp_stage measured_as[STAGE_COUNT] = {
-    [STAGE_COLLECT] = DP_STAGE_COLLECT, [STAGE_SETTLE] = DP_STAGE_SETTLE,
-    [STAGE_RELEASE] = DP_STAGE_RELEASE, [STAGE_PLACE] = DP_STAGE_PLACE,
-    [STAGE_STALE] = DP_STAGE_TRAIN,     [STAGE_TRAIN] = DP_STAGE_TRAIN,
-    [STAGE_OUTDATE] = DP_STAGE_SHOWN,   [STAGE_SHOW] = DP_STAGE_SHOWN,
-    [STAGE_LEAVE] = DP_STAGE_SHOWN,     [STAGE_FINISH] = DP_STAGE_SETTLE,
+    [STAGE_COLLECT] = DP_STAGE_COLLECT, [STAGE_RELEASE] = DP_STAGE_RELEASE,
+    [STAGE_PLACE] = DP_STAGE_PLACE,     [STAGE_STALE] = DP_STAGE_TRAIN,
+    [STAGE_TRAIN] = DP_STAGE_TRAIN,     [STAGE_OUTDATE] = DP_STAGE_SHOWN,
+    [STAGE_SHOW] = DP_STAGE_SHOWN,      [STAGE_LEAVE] = DP_STAGE_SHOWN,
+    [STAGE_FINISH] = DP_STAGE_SETTLE,
 };
 
 rt_status dp_planner_commit_step(dp_planner *planner, bool *done_p, const dp_plan **plan_p)
@@ -673,7 +637,7 @@ rt_status dp_planner_commit_step(dp_planner *planner, bool *done_p, const dp_pla
     *done_p = planner->stage == STAGE_COUNT;
     if (*done_p) {
         planner->stage = 0;
-        *plan_p = final_plan(planner);
+        *plan_p = &planner->work.plan;
     }
     return status;
 }
@@ -688,19 +652,9 @@ rt_status dp_planner_commit(dp_planner *planner, const dp_plan **plan_p)
     return RT_OK;
 }
 
-rt_status dp_planner_finish(dp_planner *planner, const dp_plan **plan_p)
-{
-    dp_work *last = dp_work_of(planner, planner->iteration);
-    *plan_p = NULL;
-    if (last->open)
-        *plan_p = &last->plan;
-    return dp_planner_settle(planner, last, NULL);
-}
-
 rt_status dp_planner_flush(dp_planner *planner, const dp_plan **plan_p)
 {
-    dp_plan *plan = &dp_work_of(planner, planner->iteration + 1)->plan;
-    rt_assert(!planner->works[0].open && !planner->works[1].open);
+    dp_plan *plan = &planner->work.plan;
     dp_plan_clear(plan);
     plan->participants = planner->participants;
     if (push_unsynced(planner, plan))

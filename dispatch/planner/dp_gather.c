@@ -122,10 +122,9 @@ void dp_planner_collect(dp_planner *planner, dp_work *work)
     planner->took_part = planner->participants;
     plan->dense_chunk_floats = dense_chunk_floats(planner);
     plan->hits.distinct = view->distinct_count;
-    memset(work->keepers, DP_NO_KEEPER, view->distinct_count * sizeof *work->keepers);
-    memset(work->movers, DP_NO_KEEPER, view->distinct_count * sizeof *work->movers);
-    memset(work->senders, DP_NO_KEEPER, view->distinct_count * sizeof *work->senders);
-    memset(work->summers, DP_NO_KEEPER, view->distinct_count * sizeof *work->summers);
+    memset(work->movers, DP_NO_WORKER, view->distinct_count * sizeof *work->movers);
+    memset(work->senders, DP_NO_WORKER, view->distinct_count * sizeof *work->senders);
+    memset(work->summers, DP_NO_WORKER, view->distinct_count * sizeof *work->summers);
     for (uint32_t i = 0; i < view->sample_count; i++) {
         uint32_t worker = planner->worker_of_sample[i];
         rt_assert(worker < plan->worker_count);

@@ -45,7 +45,7 @@ rt_status dp_handover_send(const dp_planner *planner, dp_work *work, uint32_t d,
     op->key = record->key;
     op->slot = dp_cache_slot(planner->caches, from, &record->copies);
     op->version = record->version;
-    op->keeper = (uint8_t)rt_lowest_bit(work->trainers[d]);
+    op->peer = (uint8_t)rt_lowest_bit(work->trainers[d]);
     op->flags = DP_OP_STATE;
     work->senders[d] = (uint8_t)from;
     return RT_OK;
@@ -54,5 +54,5 @@ rt_status dp_handover_send(const dp_planner *planner, dp_work *work, uint32_t d,
 void dp_handover_receive(const dp_work *work, uint32_t d, dp_op *op)
 {
     op->kind = DP_OP_RECV;
-    op->keeper = work->senders[d];
+    op->peer = work->senders[d];
 }

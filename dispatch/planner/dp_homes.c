@@ -235,7 +235,7 @@ rt_status dp_homes_train(dp_planner *planner, dp_work *work, uint32_t d)
     dp_record *record = &planner->directory.records[work->distinct[d].record];
     if (record->home == DP_NO_HOME)
         first_home(planner, trainers, record);
-    else if (work->movers[d] != DP_NO_KEEPER && take_in(planner, work, d, record))
+    else if (work->movers[d] != DP_NO_WORKER && take_in(planner, work, d, record))
         return RT_NO_MEMORY;
     work->homes[d] = record->home;
     if (rt_bits_many(trainers))

@@ -42,7 +42,7 @@ static void follow(const dp_planner *planner, const dp_cache *caches, uint32_t *
 static void locate_block(dp_planner *planner, const dp_cache *caches, uint32_t *slots,
                          uint32_t from, uint32_t until)
 {
-    const dp_work *work = dp_work_of(planner, planner->iteration);
+    const dp_work *work = &planner->work;
     const uint32_t n = planner->config.worker_count;
     chains all = {.count = 0};
     memset(slots + (size_t)from * n, 0xff, (size_t)(until - from) * n * sizeof *slots);

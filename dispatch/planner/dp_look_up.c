@@ -39,7 +39,7 @@ static uint32_t find_block(dp_planner *planner, uint32_t begin, uint32_t end, dp
 {
     const dp_directory *directory = &planner->directory;
     const uint64_t *keys = planner->numbers.keys;
-    dp_distinct *distinct = dp_work_of(planner, planner->iteration)->distinct;
+    dp_distinct *distinct = planner->work.distinct;
     uint64_t homes[FIND_BLOCK];
     uint32_t count = 0;
     for (uint32_t d = begin; d < end; d++) {
@@ -84,7 +84,7 @@ static void attach_records(const key_parts *all, uint32_t part)
     dp_planner *planner = all->planner;
     const dp_missing *missing = planner->missing + key_begin(all, part);
     const uint32_t count = all->missing_counts[part];
-    dp_distinct *distinct = dp_work_of(planner, planner->iteration)->distinct;
+    dp_distinct *distinct = planner->work.distinct;
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t d = missing[i].distinct;
         if (i + DP_AHEAD < count)
@@ -111,11 +111,10 @@ static uint64_t holders_of(dp_planner *planner, uint32_t record_index, uint32_t 
 // What the policy sees of a distinct key, and what was known of it before the batch.
 static void describe(dp_planner *planner, uint32_t index)
 {
-    dp_distinct *distinct = &dp_work_of(planner, planner->iteration)->distinct[index];
+    dp_distinct *distinct = &planner->work.distinct[index];
     const uint32_t record_index = distinct->record;
     dp_record *record = &planner->directory.records[record_index];
     record->seen = planner->iteration;
-    record->distinct = index;
     if (planner->config.shard_share > 0)
         dp_homes_assume(planner, record);
     uint64_t holders = holders_of(planner, record_index, index);
@@ -217,7 +216,7 @@ static rt_status begin_look_up(dp_planner *planner, const rt_batch *batch)
         .uniform = dp_planner_is_uniform(planner, batch),
         .offsets = batch->key_offsets,
         .lookups = planner->lookups,
-        .distinct = dp_work_of(planner, planner->iteration)->distinct,
+        .distinct = planner->work.distinct,
         .held = planner->held,
         .capacity = planner->capacity,
         .micro_batch_min = config->micro_batch_min,

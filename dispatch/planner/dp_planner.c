@@ -45,21 +45,20 @@ static rt_status allocate_work(const dp_planner_config *config, uint64_t lookups
         (uint64_t)dp_planner_micro_batch_max(config) * config->keys_per_sample_max;
     work->distinct = rt_alloc_unset(lookups, sizeof *work->distinct);
     work->trainers = rt_alloc_unset(lookups, sizeof *work->trainers);
-    work->keepers = rt_alloc_unset(lookups, sizeof *work->keepers);
     work->movers = rt_alloc_unset(lookups, sizeof *work->movers);
     work->senders = rt_alloc_unset(lookups, sizeof *work->senders);
     work->summers = rt_alloc(lookups, sizeof *work->summers);
     work->homes = rt_alloc(lookups, sizeof *work->homes);
     work->row_keys = rt_alloc(config->worker_count, sizeof *work->row_keys);
-    work->row_fills = rt_alloc(config->worker_count, sizeof *work->row_fills);
-    if (!work->distinct || !work->trainers || !work->keepers || !work->movers || !work->senders ||
-        !work->summers || !work->homes || !work->row_keys || !work->row_fills ||
+    work->fills = rt_alloc(config->worker_count, sizeof *work->fills);
+    if (!work->distinct || !work->trainers || !work->movers || !work->senders || !work->summers ||
+        !work->homes || !work->row_keys || !work->fills ||
         dp_plan_init(&work->plan, config->worker_count))
         return RT_NO_MEMORY;
     for (uint32_t j = 0; j < config->worker_count; j++) {
         work->row_keys[j] = rt_alloc_unset(slice_lookups, sizeof(uint32_t));
-        work->row_fills[j] = rt_alloc_unset(slice_lookups, sizeof(uint32_t));
-        if (!work->row_keys[j] || !work->row_fills[j] ||
+        work->fills[j] = rt_alloc_unset(slice_lookups, sizeof(bool));
+        if (!work->row_keys[j] || !work->fills[j] ||
             dp_slice_reserve(&work->plan.slices[j], dp_planner_micro_batch_max(config),
                              (uint32_t)slice_lookups))
             return RT_NO_MEMORY;
@@ -216,8 +215,7 @@ static rt_status allocate(dp_planner *planner)
         !planner->slots || !planner->shown_slots || !planner->worker_of_sample ||
         !planner->unsynced || dp_numbers_init(&planner->numbers, lookups) ||
         allocate_changes(planner, lookups) || dp_planner_set_pool(planner, NULL) ||
-        allocate_work(config, lookups, &planner->works[0]) ||
-        allocate_work(config, lookups, &planner->works[1]) ||
+        allocate_work(config, lookups, &planner->work) ||
         dp_directory_init(&planner->directory, config->keys_expected) ||
         (config->homes == RT_HOMES_PLANNED && dp_directory_keep_homes(&planner->directory)))
         return RT_NO_MEMORY;
@@ -313,12 +311,12 @@ rt_status dp_planner_create(const dp_planner_config *config, dp_planner **planne
 }
 
 // Operations of an equal share, so that lists which grow are not copied again and again.
-static rt_status expect_operations(dp_planner *planner, dp_work *work)
+static rt_status expect_operations(dp_planner *planner)
 {
     const dp_planner_config *config = &planner->config;
     const uint32_t rows = equal_share(config) * config->keys_per_sample_max;
     for (uint32_t j = 0; j < config->worker_count; j++) {
-        dp_slice *slice = &work->plan.slices[j];
+        dp_slice *slice = &planner->work.plan.slices[j];
         if (dp_ops_reserve(&slice->fill, rows) || dp_ops_reserve(&slice->release, rows) ||
             dp_ops_reserve(&slice->after, rows))
             return RT_NO_MEMORY;
@@ -335,8 +333,7 @@ static rt_status expect_keys(dp_planner *planner, uint64_t key_count)
         return RT_OK;
     for (uint32_t j = 0; j < config->worker_count; j++)
         most += config->slot_count[j] * (UINT64_C(1) + (planner->shown != NULL));
-    if (expect_operations(planner, &planner->works[0]) ||
-        expect_operations(planner, &planner->works[1]))
+    if (expect_operations(planner))
         return RT_NO_MEMORY;
     return dp_directory_expect(&planner->directory, rt_min_u64(key_count, most));
 }
@@ -378,18 +375,17 @@ static void work_fini(dp_work *work, uint32_t worker_count)
     for (uint32_t j = 0; j < worker_count; j++) {
         if (work->row_keys)
             rt_free(work->row_keys[j]);
-        if (work->row_fills)
-            rt_free(work->row_fills[j]);
+        if (work->fills)
+            rt_free(work->fills[j]);
     }
     rt_free(work->distinct);
     rt_free(work->trainers);
-    rt_free(work->keepers);
     rt_free(work->movers);
     rt_free(work->senders);
     rt_free(work->summers);
     rt_free(work->homes);
     rt_free(work->row_keys);
-    rt_free(work->row_fills);
+    rt_free(work->fills);
     dp_plan_fini(&work->plan);
 }
 
@@ -405,8 +401,7 @@ void dp_planner_destroy(dp_planner *planner)
     dp_admission_destroy(planner->admission);
     if (planner->policy_state)
         planner->policy->destroy(planner->policy_state);
-    work_fini(&planner->works[0], planner->config.worker_count);
-    work_fini(&planner->works[1], planner->config.worker_count);
+    work_fini(&planner->work, planner->config.worker_count);
     dp_directory_fini(&planner->directory);
     dp_lookahead_fini(&planner->lookahead);
     rt_free(planner->next_use);

@@ -9,9 +9,6 @@
 //     dp_planner_look_up(planner, batch)   one directory probe per distinct key
 //     dp_planner_place(planner)            the policy decides
 //     dp_planner_commit(planner, &plan)    cache update, row operations, plan
-// With the keeper rule (dispatch.keeper) a plan is final only when the next batch is placed: commit
-// then returns the plan of the iteration before (NULL at the first), and dp_planner_finish the
-// last.
 #ifndef DP_PLANNER_H
 #define DP_PLANNER_H
 
@@ -143,17 +140,14 @@ rt_status dp_planner_commit_step(dp_planner *planner, bool *done_p, const dp_pla
 // About how many instructions the next one takes, by counts alone.
 uint64_t dp_planner_step_work(const dp_planner *planner);
 
-// No batch follows: the plan that commit still held back, or NULL.
-rt_status dp_planner_finish(dp_planner *planner, const dp_plan **plan_p);
-
 // The view of the batch that was looked up last, and its placement after dp_planner_place.
 const dp_view *dp_planner_view(const dp_planner *planner);
 // The view numbers the participants from 0, in the order of their ranks; the placement names ranks.
 const uint32_t *dp_planner_placement(const dp_planner *planner);
 
-// After finish: every dirty row is pushed (reason flush) and stays as a clean copy. The plan has
-// iteration 0. Batches may follow: a cut is a finish and a flush between two of them, after which
-// the PS has the latest version of every key and no key is pending.
+// Every dirty row is pushed (reason flush) and stays as a clean copy. The plan has iteration 0.
+// Batches may follow: a cut is a flush between two of them, after which the PS has the latest
+// version of every key.
 rt_status dp_planner_flush(dp_planner *planner, const dp_plan **plan_p);
 
 // How the last placed batch was decided.

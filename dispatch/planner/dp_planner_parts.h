@@ -23,23 +23,17 @@
 
 #define DP_AHEAD 12u // keys between the prefetch of a record or slot and its use
 
-#define DP_NO_FILL UINT32_MAX
-#define DP_FILL_FOLLOWS (UINT32_MAX - 1)
-
-// One batch between its look-up and its final plan. There are two, because the keeper rule makes a
-// plan final only when the next batch is placed.
+// A batch between its look-up and its plan.
 typedef struct {
     dp_distinct *distinct; // keys of the batch
     uint64_t *trainers;    // by distinct key: workers that train it
-    uint8_t *keepers;      // by distinct key: DP_NO_KEEPER, or who keeps its gradient
-    uint8_t *movers;       // by distinct key: DP_NO_KEEPER, or who takes it in (dp_homes.h)
-    uint8_t *senders;      // by distinct key: DP_NO_KEEPER, or who sends it to its trainer
-    uint8_t *summers;      // by distinct key: DP_NO_KEEPER, or who sums its gradients (dp_reduce.h)
+    uint8_t *movers;       // by distinct key: DP_NO_WORKER, or who takes it in (dp_homes.h)
+    uint8_t *senders;      // by distinct key: DP_NO_WORKER, or who sends it to its trainer
+    uint8_t *summers;      // by distinct key: DP_NO_WORKER, or who sums its gradients (dp_reduce.h)
     uint8_t *homes;        // by distinct key: its shard after the training, where homes are planned
     uint32_t **row_keys;   // by worker and row: distinct key
-    uint32_t **row_fills;  // by worker and row: its operation in slice.fill, or DP_NO_FILL
-    dp_plan plan;
-    bool open; // committed, but not final
+    bool **fills;          // by worker and row: an operation of slice.fill brings it
+    dp_plan plan;          // that of a flush, a sweep or a refill, too
 } dp_work;
 
 // Distinct keys by the worker that alone has the latest copy, for who releases them.
@@ -81,7 +75,7 @@ struct dp_planner {
     const dp_policy_ops *policy;
     void *policy_state;
     uint32_t iteration; // of the batch looked up last; the first is 1
-    dp_work works[2];   // by iteration
+    dp_work work;
     dp_decision decision;
 
     dp_input waiting[DP_INPUTS_WAITING_MAX]; // by iteration; not in force yet
@@ -122,7 +116,6 @@ struct dp_planner {
     // dispatch.full_sync: records trained by one worker whose push opens the next plan
     uint32_t *unsynced;
     uint32_t unsynced_count;
-    bool held_back;       // by a commit that has begun: the plan before becomes final with it
     uint32_t stage, step; // of a commit: what is next (dp_commit.c)
 
     // config.lookahead: batches that dp_planner_preview has seen
@@ -138,8 +131,8 @@ struct dp_planner {
     rt_pool *pool;       // or NULL
 };
 
-// The threads that may work on a commit; NULL: one does all of it. Homes, rows that are pushed by
-// full_sync, and keepers depend on the order of keys over all workers; so do the slots of evictions
+// The threads that may work on a commit; NULL: one does all of it. Homes, and rows that are pushed
+// by full_sync, depend on the order of keys over all workers; so do the slots of evictions
 // that do not keep outdated copies, and counts that all caches share.
 rt_pool *dp_planner_pool(const dp_planner *planner);
 
@@ -170,9 +163,8 @@ rt_status dp_planner_enter_inputs(dp_planner *planner);
 // The first stage of a commit: the work of the batch that was placed begins. dp_gather.c
 void dp_planner_collect(dp_planner *planner, dp_work *work);
 
-// Makes a committed plan final. next: the work of the following iteration, collected; or NULL.
-// RT_NO_MEMORY. dp_settle.c
-rt_status dp_planner_settle(dp_planner *planner, dp_work *work, const dp_work *next);
+// The last stage: what becomes of gradients. RT_NO_MEMORY. dp_settle.c
+rt_status dp_planner_settle(dp_planner *planner, dp_work *work);
 
 // The uses of the batch that is committed are not ahead any longer: makes next_use. dp_preview.c
 void dp_preview_pass(dp_planner *planner);
@@ -344,11 +336,6 @@ static inline bool dp_planner_sums_all(const dp_planner *planner)
 static inline bool dp_planner_is_summed(const dp_planner *planner, uint64_t trainers)
 {
     return rt_bits_many(trainers) || (trainers && dp_planner_sums_all(planner));
-}
-
-static inline dp_work *dp_work_of(dp_planner *planner, uint32_t iteration)
-{
-    return &planner->works[iteration & 1];
 }
 
 #endif

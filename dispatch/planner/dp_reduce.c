@@ -124,7 +124,7 @@ static uint8_t choose_summer(loads *l, const dp_record *record, uint64_t trainer
 {
     const uint32_t field = rt_key_field(record->key), home = link_of_home(l, record);
     int64_t best = busiest(l, field, trainers, home, false);
-    uint8_t summer = DP_NO_KEEPER;
+    uint8_t summer = DP_NO_WORKER;
     for (uint64_t rest = trainers; rest; rest &= rest - 1) {
         const uint32_t worker = rt_lowest_bit(rest);
         const int64_t longest =
@@ -135,7 +135,7 @@ static uint8_t choose_summer(loads *l, const dp_record *record, uint64_t trainer
         best = longest;
         summer = (uint8_t)worker;
     }
-    if (summer == DP_NO_KEEPER)
+    if (summer == DP_NO_WORKER)
         busiest(l, field, trainers, home, true);
     else
         busiest(l, field, trainers & ~rt_bit(summer), link_of(l, summer), true);
@@ -177,7 +177,7 @@ static rt_status add_op(dp_work *work, uint32_t worker, uint32_t row, dp_op_kind
     op->slot = slice->rows[row].slot;
     op->version = work->plan.iteration;
     op->base = work->distinct[d].version;
-    op->keeper = (uint8_t)other;
+    op->peer = (uint8_t)other;
     return RT_OK;
 }
 

@@ -10,14 +10,14 @@
 // What is known when a row's turn comes: what all pulls, pushes of dirty rows and rows handed over
 // of the iteration take on every link, the dense exchange, and the sums chosen before. Integers.
 //
-// With dispatch.reduce: of synchronous training with hashed homes, without the keeper rule and
-// without full_sync. One thread chooses; a thread for each worker may add (dp_threads.c).
+// With dispatch.reduce: of synchronous training with hashed homes, without full_sync. One
+// thread chooses; a thread for each worker may add (dp_threads.c).
 #ifndef DP_REDUCE_H
 #define DP_REDUCE_H
 
 #include "dispatch/planner/dp_planner_parts.h"
 
-// Of all rows of the iteration, work->summers: the worker that sums, or DP_NO_KEEPER. After
+// Of all rows of the iteration, work->summers: the worker that sums, or DP_NO_WORKER. After
 // collect, before rows are released.
 void dp_reduce_choose(dp_planner *planner, dp_work *work);
 

@@ -3,8 +3,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-// One being planned, one whose plan is not final, one that comes; and cache.lookahead.
-#define BATCHES 3u
+// One being planned, one that comes; and cache.lookahead.
+#define BATCHES 2u
 #define BATCHES_MAX (BATCHES + DP_LOOKAHEAD_MAX)
 
 struct dp_replica {
@@ -16,8 +16,7 @@ struct dp_replica {
     rt_batch batches[BATCHES_MAX];
     uint32_t batch_count;
     uint64_t received, previewed, planned; // batches, from the first; each is a ring position
-    const rt_batch *before;                // planned, its plan not final
-    uint64_t final;                        // slices made
+    uint64_t made;                         // slices
     bool ended;
 };
 
@@ -70,7 +69,6 @@ static rt_batch *batch_at(dp_replica *replica, uint64_t position)
 static rt_status take_in(dp_replica *replica, const rt_message *message, rt_error *error)
 {
     dp_broadcast_reader reader;
-    uint64_t oldest = replica->planned - (replica->before != NULL);
     rt_status status = dp_broadcast_begin(message, &replica->limits, &reader, error);
     if (status)
         return status;
@@ -84,7 +82,7 @@ static rt_status take_in(dp_replica *replica, const rt_message *message, rt_erro
             return status;
     }
     for (uint32_t i = 0; i < reader.head.batch_count; i++) {
-        if (replica->ended || replica->received - oldest == replica->batch_count)
+        if (replica->ended || replica->received - replica->planned == replica->batch_count)
             return rt_fail(error, RT_WIRE, "coordinator: a BATCH that is too early");
         rt_batch *batch = batch_at(replica, replica->received);
         status = dp_broadcast_next_batch(&reader, batch, error);
@@ -131,14 +129,9 @@ static rt_status plan_next(dp_replica *replica, const dp_plan **plan_p, rt_error
     return RT_OK;
 }
 
-static rt_status plan_end(dp_replica *replica, const dp_plan **plan_p, rt_error *error)
+static rt_status plan_flush(dp_replica *replica, const dp_plan **plan_p, rt_error *error)
 {
-    rt_status status = RT_OK;
-    *plan_p = NULL;
-    if (replica->before)
-        status = dp_planner_finish(replica->planner, plan_p);
-    else
-        status = dp_planner_flush(replica->planner, plan_p);
+    const rt_status status = dp_planner_flush(replica->planner, plan_p);
     if (status)
         return rt_fail(error, status, "planning failed: %s", rt_status_text(status));
     return RT_OK;
@@ -149,7 +142,7 @@ static rt_status emit(dp_replica *replica, const dp_plan *plan, const rt_batch *
 {
     const dp_replica_config *config = &replica->config;
     rt_status status = dp_slice_encode(plan, config->rank, batch, &config->limits, config->sender,
-                                       ++replica->final, slice);
+                                       ++replica->made, slice);
     if (status)
         return rt_fail(error, status, "out of memory for a slice");
     dp_slice_set_fingerprint(slice, batch ? dp_plan_fingerprint(plan) : 0);
@@ -160,34 +153,19 @@ rt_status dp_replica_plan(dp_replica *replica, const rt_message *batches, rt_mes
                           rt_error *error)
 {
     uint64_t sequence = rt_message_header(batches)->iteration;
-    if (sequence != replica->final + 1)
+    if (sequence != replica->made + 1)
         return rt_fail(error, RT_WIRE,
                        "coordinator: a BATCH for slice %" PRIu64 ", expected one for %" PRIu64,
-                       sequence, replica->final + 1);
+                       sequence, replica->made + 1);
     rt_status status = take_in(replica, batches, error);
     if (status)
         return status;
-    for (;;) {
-        const dp_plan *plan;
-        if (replica->planned == replica->received && replica->ended) {
-            const rt_batch *last = replica->before;
-            status = plan_end(replica, &plan, error);
-            replica->before = NULL;
-            if (status)
-                return status;
-            return emit(replica, plan, last, slice, error);
-        }
-        const rt_batch *now = batch_at(replica, replica->planned), *done = now;
-        status = plan_next(replica, &plan, error);
-        if (status)
-            return status;
-        if (replica->before) {
-            done = replica->before;
-            replica->before = now;
-        } else if (!plan) {
-            replica->before = now;
-        }
-        if (plan)
-            return emit(replica, plan, done, slice, error);
-    }
+    const dp_plan *plan;
+    const rt_batch *batch = NULL;
+    if (replica->planned < replica->received || !replica->ended)
+        batch = batch_at(replica, replica->planned);
+    status = batch ? plan_next(replica, &plan, error) : plan_flush(replica, &plan, error);
+    if (status)
+        return status;
+    return emit(replica, plan, batch, slice, error);
 }

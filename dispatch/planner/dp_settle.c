@@ -1,58 +1,17 @@
-// The second stage of a commit: the plan before becomes final. See dp_planner_parts.h.
+// The last stage of a commit: gradients. See dp_planner_parts.h.
 #include "dispatch/planner/dp_homes.h"
 #include "dispatch/planner/dp_planner_parts.h"
 #include "dispatch/planner/dp_reduce.h"
 
-// A key that workers a, b and c trained in iteration t. Who trains it in t + 1?
-//
-//     a alone        a: KEEP           b, c: PUSH_GRAD, mask {b, c}, keeper a
-//                    t + 1: a pulls the sum of the others (PULL_SUM) and steps its row itself
-//     anybody else,  a, b, c: PUSH_GRAD, mask {a, b, c}
-//     or nobody      the PS makes the row of version t; t + 1: whoever needs it pulls it
-//
-// Keeping saves a gradient on its way up; the sum on its way down is no larger than the row. The
-// answer is in the placement of t + 1, so with dispatch.keeper plan t is held back until then.
-
-// KEEP: the only worker that trains the key in the next iteration was among its trainers.
-static uint8_t find_keeper(const dp_planner *planner, const dp_work *work, const dp_work *next,
-                           uint32_t d)
+// The trainers' copies of a key that several trained are given up, because each knew only its own
+// gradient; the copy of the one that summed has all.
+static void settle_key(dp_planner *planner, const dp_work *work, uint32_t d)
 {
-    const dp_record *record = &planner->directory.records[work->distinct[d].record];
-    if (!next || record->seen != next->plan.iteration)
-        return DP_NO_KEEPER;
-    uint64_t users = next->trainers[record->distinct];
-    if (!rt_bits_one(users) || !(users & work->trainers[d]))
-        return DP_NO_KEEPER;
-    return (uint8_t)rt_lowest_bit(users);
-}
-
-static uint64_t keeper_mask(uint8_t keeper)
-{
-    return keeper == DP_NO_KEEPER ? 0 : rt_bit(keeper);
-}
-
-// Until here a key that several workers trained has copies, but no holder. Now the trainers' copies
-// are given up (each knew only its own gradient), except the keeper's.
-static void settle_key(dp_planner *planner, dp_work *work, const dp_work *next, uint32_t d)
-{
-    uint32_t index = work->distinct[d].record;
-    dp_record *record = &planner->directory.records[index];
-    if (work->summers[d] != DP_NO_KEEPER) { // its copy has all gradients
-        dp_cache_outdate_all(planner->caches, work->trainers[d] & ~rt_bit(work->summers[d]),
-                             &record->copies);
-        return;
-    }
-    uint8_t keeper = find_keeper(planner, work, next, d);
-    work->keepers[d] = keeper;
-    const uint64_t kept = keeper_mask(keeper);
-    dp_cache_outdate_all(planner->caches, work->trainers[d] & ~kept, &record->copies);
-    if (keeper != DP_NO_KEEPER) {
-        record->copies.holders = kept;
-        record->keeper = keeper;
-        record->version_ps = work->distinct[d].version;
-    } else if (!next || record->seen != next->plan.iteration) {
-        dp_planner_release(planner, index);
-    }
+    const uint32_t index = work->distinct[d].record;
+    const uint64_t kept = work->summers[d] == DP_NO_WORKER ? 0 : rt_bit(work->summers[d]);
+    dp_cache_outdate_all(planner->caches, work->trainers[d] & ~kept,
+                         &planner->directory.records[index].copies);
+    dp_planner_release(planner, index);
 }
 
 static rt_status add_gradient(const dp_planner *planner, dp_work *work, uint32_t worker,
@@ -60,23 +19,18 @@ static rt_status add_gradient(const dp_planner *planner, dp_work *work, uint32_t
 {
     dp_slice *slice = &work->plan.slices[worker];
     uint32_t d = work->row_keys[worker][row];
-    if (work->summers[d] != DP_NO_KEEPER)
+    if (work->summers[d] != DP_NO_WORKER)
         return dp_reduce_add(work, worker, row);
-    uint8_t keeper = work->keepers[d];
-    bool keeps = keeper == worker;
-    dp_op *op = dp_ops_add(&slice->after, keeps ? DP_OP_KEEP : DP_OP_PUSH_GRAD);
+    dp_op *op = dp_ops_add(&slice->after, DP_OP_PUSH_GRAD);
     if (!op)
         return RT_NO_MEMORY;
     op->key = work->distinct[d].key;
-    op->mask = work->trainers[d] & ~keeper_mask(keeper);
+    op->mask = work->trainers[d];
     op->slot = slice->rows[row].slot;
     op->version = work->plan.iteration;
     op->base = work->distinct[d].version;
-    op->keeper = keeper;
     dp_homes_name(planner, work->homes[d], op);
-    slice->rows[row].mode = keeps ? DP_MODE_KEEP : DP_MODE_GRAD;
-    if (keeps && work->row_fills[worker][row] != DP_NO_FILL) // it will step the row itself
-        slice->fill.items[work->row_fills[worker][row]].flags |= DP_OP_STATE;
+    slice->rows[row].mode = DP_MODE_GRAD;
     return RT_OK;
 }
 
@@ -102,8 +56,8 @@ static rt_status add_gradients(dp_planner *planner, dp_work *work, uint32_t work
     return RT_OK;
 }
 
-// settle_key for the copies of one worker, where no gradient is kept and a copy that is given up
-// stays as an outdated one: its slot is in the plan, and the record needs no change.
+// settle_key for the copies of one worker, where a copy that is given up stays as an outdated
+// one: its slot is in the plan, and the record needs no change.
 static rt_status settle_worker(dp_planner *planner, dp_work *work, uint32_t worker)
 {
     const dp_slice *slice = &work->plan.slices[worker];
@@ -117,18 +71,15 @@ static rt_status settle_worker(dp_planner *planner, dp_work *work, uint32_t work
     return add_gradients(planner, work, worker);
 }
 
-rt_status dp_planner_settle(dp_planner *planner, dp_work *work, const dp_work *next)
+rt_status dp_planner_settle(dp_planner *planner, dp_work *work)
 {
-    if (!work->open)
-        return RT_OK;
-    work->open = false;
-    if (!planner->config.dispatch.keeper && dp_eviction_keeps(planner->caches[0].eviction))
+    if (dp_eviction_keeps(planner->caches[0].eviction))
         return dp_planner_each_worker(planner, dp_planner_pool(planner), work, settle_worker);
-    uint32_t count = (uint32_t)work->plan.hits.distinct;
+    const uint32_t count = planner->view.distinct_count;
     for (uint32_t d = 0; d < count; d++) {
         prefetch_copies(planner, work, d, count);
         if (dp_planner_is_summed(planner, work->trainers[d]))
-            settle_key(planner, work, next, d);
+            settle_key(planner, work, d);
     }
     return dp_planner_each_worker(planner, NULL, work, add_gradients);
 }

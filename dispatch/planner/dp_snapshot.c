@@ -209,7 +209,7 @@ void dp_planner_save(const dp_planner *planner, const rt_bytes *lineup, rt_bytes
                               planner->predicted_s};
     memcpy(values.shard_bytes_per_s, config->rates.shards.bytes_per_s,
            sizeof values.shard_bytes_per_s);
-    rt_assert(!planner->works[0].open && !planner->works[1].open && planner->unsynced_count == 0);
+    rt_assert(planner->unsynced_count == 0);
     sum_keys(&planner->directory, &head.key_count, &head.key_sum);
     rt_fields_put(bytes, &head_fields, &head, 1);
     rt_fields_put(bytes, &values_fields, &values, 1);
@@ -623,7 +623,7 @@ rt_status dp_planner_load(dp_planner *planner, rt_reader *reader, bool same_conf
 rt_status dp_planner_refill(dp_planner *planner, uint32_t pull_count_max, uint32_t *slot_p,
                             const dp_plan **plan_p)
 {
-    dp_plan *plan = &dp_work_of(planner, planner->iteration + 1)->plan;
+    dp_plan *plan = &planner->work.plan;
     const uint32_t first = *slot_p;
     bool more = false;
     if (planner->stale)

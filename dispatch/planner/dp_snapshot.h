@@ -1,6 +1,6 @@
 // dp_snapshot - a planner's state at a cut, as bytes, and a planner made from it again.
 //
-// The state is taken after dp_planner_finish and dp_planner_flush: every key is at the PS in its
+// The state is taken after dp_planner_flush: every key is at the PS in its
 // latest version, so the directory is what the shards hold, and is taken from them. Here are only
 // the iteration, the caches (which key sits in which slot, which slots are free in which order,
 // what eviction knows; those that decisions see likewise), the policy's state, values in force, who

@@ -93,7 +93,7 @@ static rt_status push_delta(dp_planner *planner, dp_ops *ops, uint32_t worker, u
     op->mask = copy->version;
     op->base = record->version;
     op->version = (uint32_t)rt_max_u64((uint64_t)record->version + 1, least);
-    op->keeper = record->pulls;
+    op->pulls = record->pulls;
     op->reason = (uint8_t)reason;
     op->flags = DP_OP_STATE;
     record->version = record->version_ps = op->version;
@@ -143,7 +143,7 @@ static rt_status check_row(dp_planner *planner, dp_work *work, uint32_t worker, 
         // Lemma 1: of two that are read at this clock, each is within s of it.
         rt_assert(copy->current <= (uint64_t)clock + stale->staleness);
         slice->rows[row].version = copy->version;
-        work->row_fills[worker][row] = DP_NO_FILL;
+        work->fills[worker][row] = false;
         work->plan.hits.keys_hit++;
         note_read(planner, work, d, copy->current);
         return RT_OK;
@@ -161,7 +161,7 @@ static rt_status check_rows(dp_planner *planner, dp_work *work, uint32_t worker)
         const uint32_t d = work->row_keys[worker][r];
         const dp_record *record = &planner->directory.records[work->distinct[d].record];
         slice->rows[r] = (dp_row){DP_NO_SLOT, 0, DP_MODE_OWN};
-        work->row_fills[worker][r] = DP_FILL_FOLLOWS;
+        work->fills[worker][r] = true;
         if (!(record->copies.holders >> worker & 1))
             continue;
         const uint32_t slot = dp_cache_slot(planner->caches, worker, &record->copies);
@@ -191,7 +191,6 @@ static rt_status pull_row(dp_planner *planner, dp_work *work, uint32_t worker, u
     dp_op *op = dp_ops_add(&slice->fill, local ? DP_OP_INIT : DP_OP_PULL);
     if (!op)
         return RT_NO_MEMORY;
-    work->row_fills[worker][row] = slice->fill.count - 1;
     if (slice->rows[row].slot == DP_NO_SLOT)
         slice->rows[row].slot = take_slot(planner, worker, record, index);
     slice->rows[row].version = record->version;
@@ -209,7 +208,7 @@ static rt_status pull_row(dp_planner *planner, dp_work *work, uint32_t worker, u
 static rt_status pull_rows(dp_planner *planner, dp_work *work, uint32_t worker)
 {
     for (uint32_t r = 0; r < work->plan.slices[worker].row_count; r++) {
-        if (work->row_fills[worker][r] == DP_FILL_FOLLOWS && pull_row(planner, work, worker, r))
+        if (work->fills[worker][r] && pull_row(planner, work, worker, r))
             return RT_NO_MEMORY;
     }
     return RT_OK;
@@ -244,8 +243,7 @@ static void train_rows(dp_planner *planner, dp_work *work, uint32_t worker)
         copy->version = planner->iteration;
     }
     for (uint32_t at = 0; at < slice->lookup_count; at++)
-        work->plan.hits.lookups_hit +=
-            work->row_fills[worker][slice->lookup_rows[at]] == DP_NO_FILL;
+        work->plan.hits.lookups_hit += !work->fills[worker][slice->lookup_rows[at]];
 }
 
 static rt_status evict(dp_planner *planner, dp_plan *plan, uint32_t worker)
@@ -266,9 +264,9 @@ static rt_status evict(dp_planner *planner, dp_plan *plan, uint32_t worker)
     return RT_OK;
 }
 
-rt_status dp_stale_plan(dp_planner *planner, uint32_t iteration)
+rt_status dp_stale_plan(dp_planner *planner)
 {
-    dp_work *work = dp_work_of(planner, iteration);
+    dp_work *work = &planner->work;
     if (read_rows(planner, work))
         return RT_NO_MEMORY;
     for (uint32_t w = 0; w < work->plan.worker_count; w++)

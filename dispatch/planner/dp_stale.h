@@ -57,7 +57,7 @@ void dp_stale_destroy(dp_stale *stale);
 uint64_t dp_stale_holders(const struct dp_planner *planner, uint32_t record, uint64_t *owed_p);
 
 // Read, train and trim of a batch that was collected (dp_commit.c). RT_NO_MEMORY.
-rt_status dp_stale_plan(struct dp_planner *planner, uint32_t iteration);
+rt_status dp_stale_plan(struct dp_planner *planner);
 
 // Whether the copy in a slot has something that no push took.
 static inline bool dp_stale_is_dirty(const dp_stale *stale, uint32_t worker, uint32_t slot)

@@ -141,8 +141,7 @@ static rt_status flush_stale(dp_planner *planner, uint32_t floor, dp_plan *plan)
 
 rt_status dp_sweep(dp_planner *planner, uint32_t floor, const dp_plan **plan_p, uint64_t *ended_p)
 {
-    dp_plan *plan = &dp_work_of(planner, planner->iteration + 1)->plan;
-    rt_assert(!planner->works[0].open && !planner->works[1].open);
+    dp_plan *plan = &planner->work.plan;
     rt_assert(floor <= planner->iteration);
     dp_plan_clear(plan);
     plan->participants = planner->participants;

@@ -28,7 +28,7 @@
 // row is too old), and at least one row ends.
 bool dp_sweep_due(const dp_planner *planner, uint32_t *floor_p);
 
-// After dp_planner_finish. plan: the copies that are given up, iteration 0; *ended_p: keys that are
+// plan: the copies that are given up, iteration 0; *ended_p: keys that are
 // forgotten. RT_NO_MEMORY: the planner must not be used further.
 rt_status dp_sweep(dp_planner *planner, uint32_t floor, const dp_plan **plan_p, uint64_t *ended_p);
 

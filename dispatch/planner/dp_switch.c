@@ -12,9 +12,6 @@ rt_status dp_planner_can_switch(const dp_planner *planner, rt_policy_kind policy
 {
     dp_planner_config config = planner->config;
     config.dispatch.policy = policy;
-    if (config.dispatch.keeper)
-        return rt_fail(error, RT_CONFIG,
-                       "policy: it cannot change with dispatch.keeper: plans are not final yet");
     if (dp_policy_chooses_tables(&config.dispatch) && !planner->caches[0].by_field &&
         !dp_planner_decides_on_snapshots(&config))
         return rt_fail(error, RT_CONFIG,

@@ -43,7 +43,7 @@ rt_status dp_planner_set_pool(dp_planner *planner, rt_pool *pool)
 bool dp_planner_locates(const dp_planner *planner)
 {
     const dp_planner_config *config = &planner->config;
-    return !planner->stale && config->homes != RT_HOMES_PLANNED && !config->dispatch.keeper &&
+    return !planner->stale && config->homes != RT_HOMES_PLANNED &&
            dp_eviction_keeps(planner->caches[0].eviction);
 }
 

@@ -24,7 +24,7 @@ typedef enum {
 
 struct dp_trial {
     trial_part next;
-    const dp_plan *plan; // of the batch, once it is final
+    const dp_plan *plan; // of the batch, once it is committed
     dp_planner *planner;
     dp_account_config costs;
     dp_account account;
@@ -124,7 +124,7 @@ rt_status dp_trial_step(dp_trial *trial, const rt_batch *batch, bool counts, boo
         break;
     case PART_COMMIT:
         status = dp_planner_commit_step(planner, &is_over, &trial->plan);
-        *done_p = !status && is_over && (!counts || !trial->plan);
+        *done_p = !status && is_over && !counts;
         break;
     case PART_ACCOUNT:
         dp_account_add(&trial->costs, trial->plan, &trial->account);

@@ -230,14 +230,10 @@ static rt_status sweep(simulation *s, dp_sim_result *result)
 {
     uint32_t floor;
     uint64_t ended = 0;
-    const dp_plan *plan = NULL;
+    const dp_plan *plan;
     if (!dp_sweep_due(s->planner, &floor))
         return RT_OK;
-    rt_status status = dp_planner_finish(s->planner, &plan);
-    if (!status && plan)
-        take_plan(s, plan, result);
-    if (!status)
-        status = dp_sweep(s->planner, floor, &plan, &ended);
+    const rt_status status = dp_sweep(s->planner, floor, &plan, &ended);
     result->sweeps++;
     result->rows_ended += ended;
     return status;
@@ -266,7 +262,7 @@ static rt_status simulate(simulation *s, dp_sim_result *result, rt_error *error)
     uint64_t iteration = 0, samples = 0;
     s->begin_ns = s->shown_ns = rt_now_ns();
     for (;;) {
-        const dp_plan *plan = NULL;
+        const dp_plan *plan;
         rt_status status = read_ahead(s, error);
         if (status == RT_END)
             break;
@@ -286,15 +282,9 @@ static rt_status simulate(simulation *s, dp_sim_result *result, rt_error *error)
         samples += s->batch->sample_count;
         s->first = (s->first + 1) % RT_COUNT_OF(s->batches);
         s->ahead--;
-        if (plan)
-            take_plan(s, plan, result);
+        take_plan(s, plan, result);
         show_progress(s, iteration, samples, false);
     }
-    const dp_plan *last = NULL;
-    if (iteration > 0 && dp_planner_finish(s->planner, &last))
-        return rt_fail(error, RT_NO_MEMORY, "out of memory while planning the last iteration");
-    if (last)
-        take_plan(s, last, result);
     show_progress(s, iteration, samples, true);
     result->warmup_iterations = iteration - result->account.iterations;
     if (result->account.iterations == 0)

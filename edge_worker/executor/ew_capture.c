@@ -292,11 +292,8 @@ static void write_gradient(const ew_executor *e, const dp_slice_view *view, cons
 {
     const uint32_t at = n->index, values = e->config.values;
     const float *gradient = e->gradients + (size_t)view->grad_rows[at] * values;
-    uint32_t keeper = view->grad_keepers[at];
-    if (keeper == DP_NO_KEEPER)
-        keeper = e->apply ? RT_WIRE_NO_KEEPER : RT_WIRE_NO_STEP;
     const rt_wire_grad header = {e->slots[n->slot].key, view->grad_masks[at], view->grad_bases[at],
-                                 keeper};
+                                 e->apply ? RT_WIRE_STEP : RT_WIRE_NO_STEP};
     memcpy(record, &header, sizeof header);
     if (e->config.codes)
         rt_coding_pack(e->config.codes->coding, gradient, values, record + sizeof header);
@@ -392,26 +389,5 @@ rt_status ew_capture_forgets(ew_executor *e, const ew_slice_state *slice)
         if (status)
             return status;
     }
-    return RT_OK;
-}
-
-rt_status ew_keep_gradient(ew_executor *e, const ew_slice_state *slice, const ew_node *n)
-{
-    rt_status status =
-        rt_grow(&e->kept, &e->kept_capacity, (uint64_t)e->kept_count + 1, sizeof *e->kept);
-    if (status)
-        return status;
-    ew_kept *own = &e->kept[e->kept_count];
-    if (!own->gradient)
-        own->gradient = rt_alloc(e->config.values, sizeof(float));
-    if (!own->gradient)
-        return RT_NO_MEMORY;
-    own->slot = n->slot;
-    own->apply = e->apply;
-    e->slots[n->slot].kept = e->kept_count;
-    e->slots[n->slot].keeps = true;
-    memcpy(own->gradient, e->gradients + (size_t)slice->view.keep_rows[n->index] * e->config.values,
-           e->config.values * sizeof(float));
-    e->kept_count++;
     return RT_OK;
 }

@@ -210,7 +210,7 @@ static void read_rows(void *context, const uint32_t *slots, uint32_t count, uint
     }
 }
 
-// A keeper's sums came in, one by one: put down.
+// Sums of gradients came in, one by one: put down.
 static void step_rows(void *context, const uint32_t *slots, const float *const *gradients,
                       uint32_t count, uint64_t iteration)
 {

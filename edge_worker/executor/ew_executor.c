@@ -73,9 +73,6 @@ void ew_executor_destroy(ew_executor *e)
     for (uint32_t i = 0; i < e->parked_count; i++)
         rt_message_release(&e->parked[i].message);
     rt_free(e->parked);
-    for (uint32_t i = 0; i < e->kept_capacity; i++)
-        rt_free(e->kept[i].gradient);
-    rt_free(e->kept);
     rt_free(e->slices);
     rt_free(e->slots);
     rt_free(e->push_rows);
@@ -207,15 +204,6 @@ static rt_status advance(ew_executor *e, ew_node *n, rt_error *error)
         slot->full = false;
         ew_node_complete(e, slice, n);
         break;
-    case NODE_PULL_SUM:
-        if (!slot->keeps || slot->key != n->key)
-            return rt_fail(error, RT_WIRE,
-                           "slice %" PRIu64 " pulls the sum of key %" PRIx64 " into slot %" PRIu32
-                           ", which keeps no gradient of it",
-                           slice->sequence, n->key, n->slot);
-        if (n->arrived)
-            ew_landing_unstage(e, slice, n);
-        break;
     case NODE_PULL:
         if (n->arrived)
             ew_landing_unstage(e, slice, n);
@@ -232,17 +220,6 @@ static rt_status advance(ew_executor *e, ew_node *n, rt_error *error)
         break;
     case NODE_SUM:
         return ew_sum_begin(e, slice, n, error);
-    case NODE_KEEP: {
-        if (slot->keeps)
-            return rt_fail(error, RT_WIRE,
-                           "slice %" PRIu64 " keeps a second gradient of slot %" PRIu32,
-                           slice->sequence, n->slot);
-        rt_status status = ew_keep_gradient(e, slice, n);
-        if (status)
-            return rt_fail(error, status, "out of memory for kept gradients");
-        ew_node_complete(e, slice, n);
-        break;
-    }
     }
     return RT_OK;
 }
@@ -280,19 +257,19 @@ static rt_wire_pull pull_of(const ew_node *n, uint32_t at)
     return pull;
 }
 
-static rt_status request_of_shard(ew_executor *e, const ew_slice_state *s, ew_node_kind kind,
-                                  rt_message_type type, uint32_t shard)
+static rt_status request_of_shard(ew_executor *e, const ew_slice_state *s, uint32_t shard)
 {
     const uint32_t most = ew_records_per_message(e, sizeof(rt_wire_pull));
-    const uint32_t first = ew_first_pull_node(&s->view.counts), end = first + s->pull_count;
+    const rt_wire_slice *counts = &s->view.counts;
+    const uint32_t first = ew_first_pull_node(counts), end = first + counts->pull_count;
     rt_message message = {0};
     uint32_t count = 0;
     for (uint32_t at = first; at < end; at++) {
         const ew_node *n = &s->nodes[at];
-        if (n->kind != kind || ew_partner_of_pull(e, n) != shard)
+        if (ew_partner_of_pull(e, n) != shard)
             continue;
         if (count == 0 &&
-            ew_message_for(e, type, s->sequence, most, sizeof(rt_wire_pull), &message))
+            ew_message_for(e, RT_MESSAGE_PULL, s->sequence, most, sizeof(rt_wire_pull), &message))
             return RT_NO_MEMORY;
         const rt_wire_pull pull = pull_of(n, at);
         memcpy(rt_message_payload(&message) + count * sizeof pull, &pull, sizeof pull);
@@ -309,11 +286,10 @@ static rt_status request_of_shard(ew_executor *e, const ew_slice_state *s, ew_no
 }
 
 // Requests go out as soon as the slice is known: the staging buffer has room for every answer.
-static rt_status request_rows(ew_executor *e, const ew_slice_state *s, ew_node_kind kind,
-                              rt_message_type type)
+static rt_status request_rows(ew_executor *e, const ew_slice_state *s)
 {
     for (uint32_t shard = 0; shard < e->config.shard_count; shard++) {
-        const rt_status status = request_of_shard(e, s, kind, type, shard);
+        const rt_status status = request_of_shard(e, s, shard);
         if (status)
             return status;
     }
@@ -324,7 +300,7 @@ static rt_status prepare_slice(ew_executor *e, ew_slice_state *s)
 {
     const rt_wire_slice *c = &s->view.counts;
     uint64_t nodes = ew_nodes_of(c);
-    uint64_t staged = ((uint64_t)c->pull_count + c->pull_sum_count) * ew_landing_stride(e);
+    uint64_t staged = (uint64_t)c->pull_count * ew_landing_stride(e);
     if (nodes >= RT_WIRE_TAG_WHOLE ||
         rt_grow(&s->nodes, &s->node_capacity, nodes, sizeof *s->nodes) ||
         rt_grow(&s->staging, &s->staging_capacity, staged, sizeof *s->staging))
@@ -334,7 +310,6 @@ static rt_status prepare_slice(ew_executor *e, ew_slice_state *s)
     s->done = (rt_counts){0};
     s->handed_done = 0;
     s->train_left = c->row_count;
-    s->pull_count = c->pull_count + c->pull_sum_count;
     const rt_status status = ew_handed_prepare(s);
     if (status)
         return status;
@@ -345,8 +320,7 @@ static rt_status prepare_slice(ew_executor *e, ew_slice_state *s)
 static rt_status begin_slice(ew_executor *e, ew_slice_state *s, rt_error *error)
 {
     e->begun = s->sequence;
-    if (request_rows(e, s, NODE_PULL, RT_MESSAGE_PULL) ||
-        request_rows(e, s, NODE_PULL_SUM, RT_MESSAGE_PULL_SUM))
+    if (request_rows(e, s))
         return rt_fail(error, RT_NO_MEMORY, "out of memory for slice %" PRIu64, s->sequence);
     for (uint32_t i = 0; i < s->node_count; i++) {
         const ew_node *n = &s->nodes[i], *tail = e->slots[n->slot].tail;
@@ -470,7 +444,7 @@ static rt_status take_handed(ew_executor *e, uint32_t worker, const rt_message *
 {
     if (rt_message_header(message)->type == RT_MESSAGE_GRADS)
         return ew_sums_receive(e, worker, message, error);
-    return ew_landing_receive(e, e->config.shard_count + worker, message, NODE_PULL, error);
+    return ew_landing_receive(e, e->config.shard_count + worker, message, error);
 }
 
 // Who sends may have its slice before us.
@@ -505,15 +479,15 @@ static rt_status receive_credit(ew_executor *e, uint32_t shard, rt_error *error)
     return RT_OK;
 }
 
-// Rows or sums of a shard, coded or not as network.row_wire says.
+// Rows of a shard, coded or not as network.row_wire says.
 static rt_status receive_of_shard(ew_executor *e, uint32_t shard, const rt_message *message,
-                                  bool coded, ew_node_kind kind, rt_error *error)
+                                  bool coded, rt_error *error)
 {
     const char *wire = e->config.codes ? "not \"fp32\"" : "\"fp32\"";
     if (coded != (e->config.codes != NULL))
         return rt_fail(error, RT_WIRE, "PS shard %" PRIu32 ": %s, but network.row_wire is %s",
                        shard, rt_message_type_name(rt_message_header(message)->type), wire);
-    return ew_landing_receive(e, shard, message, kind, error);
+    return ew_landing_receive(e, shard, message, error);
 }
 
 static bool takes_of_workers(const ew_executor *e, uint32_t type)
@@ -545,13 +519,9 @@ static rt_status dispatch_message(ew_executor *e, uint32_t peer, rt_message *mes
                        rt_message_type_name(header->type), rt_peer_name(peer, name));
     switch (header->type) {
     case RT_MESSAGE_ROWS:
-        return receive_of_shard(e, shard, message, false, NODE_PULL, error);
+        return receive_of_shard(e, shard, message, false, error);
     case RT_MESSAGE_ROWS_CODED:
-        return receive_of_shard(e, shard, message, true, NODE_PULL, error);
-    case RT_MESSAGE_SUM_ROWS:
-        return receive_of_shard(e, shard, message, false, NODE_PULL_SUM, error);
-    case RT_MESSAGE_SUM_ROWS_CODED:
-        return receive_of_shard(e, shard, message, true, NODE_PULL_SUM, error);
+        return receive_of_shard(e, shard, message, true, error);
     case RT_MESSAGE_PUSHED:
         return receive_credit(e, shard, error);
     default:

@@ -57,8 +57,7 @@ typedef struct {
 rt_status ew_executor_create(const ew_executor_config *config, ew_executor **executor_p);
 void ew_executor_destroy(ew_executor *executor);
 
-// Takes a message of type SLICE, ROWS, SUM_ROWS (either of them coded, too), PUSHED, HANDED or
-// GRADS, in every case (it is empty afterwards). HANDED and GRADS may come before the slice that
+// Takes a message of type SLICE, ROWS (coded, too), PUSHED, HANDED or GRADS, in every case (it is empty afterwards). HANDED and GRADS may come before the slice that
 // takes them in. RT_WIRE: it breaks the protocol (error says how; the run must end). RT_NO_MEMORY.
 rt_status ew_executor_receive(ew_executor *executor, uint32_t peer, rt_message *message,
                               rt_error *error);

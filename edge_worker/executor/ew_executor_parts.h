@@ -2,11 +2,11 @@
 //
 // Every operation of a slice, and every row that it trains, is a node in the chain of its slot.
 // The first node of a chain is ready; when it completes, the next one is. A node completes
-//   PUSH_ROW, PUSH_DELTA, PUSH_GRAD, KEEP  when its bytes are captured in a message or buffer,
-//   PULL, PULL_SUM             when its row is ready and its data has arrived, then it lands,
-//   INIT, DROP                 at once,
-//   SUM                        when the gradients of all trainers are in, and the row is stepped,
-//   TRAIN                      when the training thread is done with the slice.
+//   PUSH_ROW, PUSH_DELTA, PUSH_GRAD  when its bytes are captured in a message,
+//   PULL        when its row is ready and its data has arrived, then it lands,
+//   INIT, DROP  at once,
+//   SUM         when the gradients of all trainers are in, and the row is stepped,
+//   TRAIN       when the training thread is done with the slice.
 //
 // A SEND is a PUSH_ROW to another worker, a REDUCE a PUSH_GRAD to one, and a RECV a PULL that
 // nobody asks for. What is kept by partner counts the shards first, then, with dispatch.hand_over
@@ -26,10 +26,8 @@ typedef enum {
     NODE_DROP,
     NODE_PULL,
     NODE_INIT,
-    NODE_PULL_SUM,
     NODE_TRAIN,
     NODE_PUSH_GRAD,
-    NODE_KEEP,
     NODE_SUM // one for all SUMs of its row
 } ew_node_kind;
 
@@ -37,12 +35,12 @@ typedef struct ew_node ew_node;
 struct ew_node {
     ew_node *next;       // on the same slot
     ew_node *next_ready; // in a work list
-    uint64_t key;        // PULL, INIT, PULL_SUM
+    uint64_t key;        // PULL, INIT
     uint32_t slot;
-    uint32_t version; // PUSH_ROW, PULL: of the row; TRAIN: before training; PULL_SUM: after;
-                      // PUSH_DELTA: that the slot has; SUM: that it makes
-    uint32_t index;   // in its array of the slice; PULL, PULL_SUM: place in the staging buffer;
-                      // SUM: place among the slice's sums
+    uint32_t version; // PUSH_ROW, PULL: of the row; TRAIN: before training; PUSH_DELTA:
+                      // that the slot has; SUM: that it makes
+    uint32_t index;   // in its array of the slice; PULL: place in the staging buffer, too; SUM:
+                      // place among the slice's sums
     uint32_t slice;   // index into ew_executor.slices
     uint8_t kind;
     uint8_t flags; // PULL: DP_OP_STATE, DP_OP_WHOLE
@@ -75,7 +73,6 @@ typedef struct {
     uint32_t node_count, node_capacity;
     uint32_t nodes_left; // not complete
     uint32_t train_left; // rows that are not in place
-    uint32_t pull_count; // PULL and PULL_SUM
     ew_handed *handed;   // its RECVs, by key
     uint32_t handed_count, handed_capacity;
     uint32_t handed_done; // of them, those that have landed
@@ -96,16 +93,8 @@ typedef struct {
     uint64_t key;
     uint32_t version;
     bool full;     // key and version count
-    bool keeps;    // a gradient whose sum is not in yet
-    uint32_t kept; // its index
     ew_node *tail; // last node of the chain
 } ew_slot_state;
-
-typedef struct {
-    uint32_t slot;
-    bool apply;
-    float *gradient; // values floats
-} ew_kept;
 
 // Rows or gradients that came before the slice that takes them in.
 typedef struct {
@@ -134,9 +123,7 @@ struct ew_executor {
     uint32_t parked_count, parked_capacity;
     const float *gradients; // of the slice that was just trained
     bool apply;             // likewise
-    ew_kept *kept;          // gradients of rows whose sum is not in yet
-    uint32_t kept_count, kept_capacity;
-    uint32_t *batch_slots; // scratch of one call to ew_rows
+    uint32_t *batch_slots;  // scratch of one call to ew_rows
     uint64_t *batch_keys;
     float **batch_rows;
     float *batch_values; // rows travel rounded: EW_BATCH_CODED x (values + state); or NULL
@@ -199,17 +186,16 @@ static inline uint32_t ew_shard_of(const ew_executor *e, uint64_t key, const uin
 // slice.
 static inline bool ew_is_handed(const uint8_t *peers, uint32_t index)
 {
-    return peers && peers[index] != DP_NO_KEEPER;
+    return peers && peers[index] != DP_NO_WORKER;
 }
 
-// Who sends the row of a PULL or PULL_SUM.
+// Who sends the row of a PULL.
 static inline uint32_t ew_partner_of_pull(const ew_executor *e, const ew_node *n)
 {
     const dp_slice_view *view = &ew_slice_of(e, n)->view;
-    if (n->kind == NODE_PULL && ew_is_handed(view->pull_peers, n->index))
+    if (ew_is_handed(view->pull_peers, n->index))
         return e->config.shard_count + view->pull_peers[n->index];
-    const uint8_t *homes = n->kind == NODE_PULL ? view->pull_homes : NULL;
-    return ew_shard_of(e, n->key, homes, n->index);
+    return ew_shard_of(e, n->key, view->pull_homes, n->index);
 }
 
 // Who gets the row of a PUSH_ROW or PUSH_DELTA, which is in its slot.
@@ -265,12 +251,12 @@ uint32_t ew_first_sum_node(const rt_wire_slice *counts);
 // The node is done: the next one in the chain of its slot is ready.
 void ew_node_complete(ew_executor *e, ew_slice_state *slice, ew_node *n);
 
-// ew_landing.c: what comes into the slab. Rows (PULL) or sums (PULL_SUM) of a partner: each lands,
-// or is staged until its slot is free. RT_WIRE: nobody asked for one of them.
+// ew_landing.c: what comes into the slab. Rows of a partner: each lands, or is staged until its
+// slot is free. RT_WIRE: nobody asked for one of them.
 rt_status ew_landing_receive(ew_executor *e, uint32_t partner, const rt_message *message,
-                             ew_node_kind kind, rt_error *error);
+                             rt_error *error);
 
-// The slot of a staged row or sum is free.
+// The slot of a staged row is free.
 void ew_landing_unstage(ew_executor *e, ew_slice_state *slice, ew_node *n);
 
 // Floats that a staged row takes.
@@ -315,9 +301,5 @@ rt_status ew_sum_begin(ew_executor *e, ew_slice_state *slice, ew_node *n, rt_err
 // come late, and with them the pushes of this slice, which are part of its report; and a slice's
 // place is free only once its sums are done.
 bool ew_sums_hold_up(const ew_executor *e, const ew_slice_state *slice);
-
-// Copies the gradient of a KEEP node; its slot keeps it until the sum of the others is in.
-// RT_NO_MEMORY.
-rt_status ew_keep_gradient(ew_executor *e, const ew_slice_state *slice, const ew_node *n);
 
 #endif

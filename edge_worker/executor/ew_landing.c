@@ -1,5 +1,5 @@
-// Rows that come: what they are for, their place until their slot is free, the words that they
-// travel in made into floats, and the keeper's step with a sum.
+// Rows that come: what they are for, their place until their slot is free, and the words that they
+// travel in made into floats.
 #include <inttypes.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 
 static uint32_t row_floats(const ew_executor *e, const ew_node *n)
 {
-    if (n->kind == NODE_PULL && n->flags & DP_OP_STATE)
+    if (n->flags & DP_OP_STATE)
         return e->config.values + e->config.state;
     return e->config.values;
 }
@@ -56,35 +56,11 @@ uint32_t ew_landing_stride(const ew_executor *e)
     return e->config.values + e->config.state + (e->config.codes != NULL);
 }
 
-// The keeper's step: the sum of the others in worker order, then its own gradient.
-static void land_sum(ew_executor *e, const ew_node *n, float *sum)
-{
-    const uint32_t at = e->slots[n->slot].kept;
-    rt_assert(at < e->kept_count && e->kept[at].slot == n->slot);
-    const ew_kept own = e->kept[at];
-    if (e->config.codes) {
-        rt_coding_unpack(e->config.codes->coding, sum, e->config.values, e->batch_values);
-        sum = e->batch_values;
-    }
-    e->slots[n->slot].keeps = false;
-    for (uint32_t k = 0; k < e->config.values; k++)
-        sum[k] += own.gradient[k];
-    const float *const gradient = sum;
-    if (own.apply)
-        e->config.rows->step(e->config.rows_context, &n->slot, &gradient, 1, n->version);
-    e->kept[at] = e->kept[--e->kept_count];
-    e->slots[e->kept[at].slot].kept = at;
-    e->kept[e->kept_count] = own; // its buffer stays for the next one
-}
-
 static void landed(ew_executor *e, const ew_node *n)
 {
     ew_slot_state *slot = &e->slots[n->slot];
     rt_counts *done = &ew_slice_of(e, n)->done;
     slot->version = n->version;
-    done->pull_sum += n->kind == NODE_PULL_SUM;
-    if (n->kind == NODE_PULL_SUM)
-        return;
     slot->key = n->key;
     slot->full = true;
     if (ew_is_handed(ew_slice_of(e, n)->view.pull_peers, n->index)) {
@@ -97,13 +73,9 @@ static void landed(ew_executor *e, const ew_node *n)
 
 void ew_landing_unstage(ew_executor *e, ew_slice_state *slice, ew_node *n)
 {
-    float *row = slice->staging + (size_t)n->index * ew_landing_stride(e);
-    if (n->kind == NODE_PULL_SUM) {
-        land_sum(e, n, row);
-    } else {
-        const float *in = receive_row(e, n, row, e->batch_values);
-        e->config.rows->write(e->config.rows_context, &n->slot, 1, row_floats(e, n), &in);
-    }
+    const float *row = slice->staging + (size_t)n->index * ew_landing_stride(e);
+    const float *in = receive_row(e, n, row, e->batch_values);
+    e->config.rows->write(e->config.rows_context, &n->slot, 1, row_floats(e, n), &in);
     landed(e, n);
     ew_node_complete(e, slice, n);
 }
@@ -111,14 +83,14 @@ void ew_landing_unstage(ew_executor *e, ew_slice_state *slice, ew_node *n)
 // ---- rows in ---------------------------------------------------------------------------------
 
 static rt_status find_pull(ew_executor *e, const ew_slice_state *s, const rt_wire_row *row,
-                           ew_node_kind kind, uint32_t partner, ew_node **node_p, rt_error *error)
+                           uint32_t partner, ew_node **node_p, rt_error *error)
 {
     char name[32];
     uint32_t at = row->tag & ~RT_WIRE_TAG_FLAGS;
     ew_node *n = at < s->node_count ? &s->nodes[at] : NULL;
     if (partner >= e->config.shard_count)
         return ew_handed_find(e, s, row, partner, node_p, error);
-    if (!n || n->kind != kind || n->arrived || n->key != row->key ||
+    if (!n || n->kind != NODE_PULL || n->arrived || n->key != row->key ||
         ew_partner_of_pull(e, n) != partner)
         return rt_fail(error, RT_WIRE, "%s sent key %" PRIx64 ", which nobody asked for",
                        ew_partner_name(e, partner, name), row->key);
@@ -153,7 +125,7 @@ static void take_row(ew_executor *e, ew_slice_state *s, ew_node *n, const float 
 {
     uint32_t floats = row_floats(e, n);
     n->arrived = true;
-    if (n->kind == NODE_PULL && n->ready) {
+    if (n->ready) {
         if (batch->count == ew_batch_max(e) || batch->floats != floats)
             land_batch(e, s, batch);
         batch->floats = floats;
@@ -166,10 +138,7 @@ static void take_row(ew_executor *e, ew_slice_state *s, ew_node *n, const float 
     }
     memcpy(s->staging + (size_t)n->index * ew_landing_stride(e), data,
            row_words(e, n) * sizeof(float));
-    if (n->ready)
-        ew_landing_unstage(e, s, n);
-    else
-        e->statistics.rows_early++;
+    e->statistics.rows_early++;
 }
 
 static rt_status fail_short(const ew_executor *e, uint32_t partner, rt_error *error)
@@ -180,8 +149,7 @@ static rt_status fail_short(const ew_executor *e, uint32_t partner, rt_error *er
 
 // The next row of a message.
 static rt_status receive_row_of(ew_executor *e, ew_slice_state *s, uint32_t partner,
-                                ew_node_kind kind, rt_reader *reader, landing *batch,
-                                rt_error *error)
+                                rt_reader *reader, landing *batch, rt_error *error)
 {
     ew_node *n = NULL;
     rt_wire_row row; // a copy: rows of odd size leave the next one at any multiple of 4
@@ -189,7 +157,7 @@ static rt_status receive_row_of(ew_executor *e, ew_slice_state *s, uint32_t part
     if (!head)
         return fail_short(e, partner, error);
     memcpy(&row, head, sizeof row);
-    const rt_status status = find_pull(e, s, &row, kind, partner, &n, error);
+    const rt_status status = find_pull(e, s, &row, partner, &n, error);
     if (status)
         return status;
     const float *data = rt_reader_take(reader, row_words(e, n), sizeof(float));
@@ -200,7 +168,7 @@ static rt_status receive_row_of(ew_executor *e, ew_slice_state *s, uint32_t part
 }
 
 rt_status ew_landing_receive(ew_executor *e, uint32_t partner, const rt_message *message,
-                             ew_node_kind kind, rt_error *error)
+                             rt_error *error)
 {
     const rt_wire_header *header = rt_message_header(message);
     rt_reader reader = rt_message_reader(message);
@@ -213,7 +181,7 @@ rt_status ew_landing_receive(ew_executor *e, uint32_t partner, const rt_message 
         return rt_fail(error, RT_WIRE, "%s answers slice %" PRIu64 ", which is not open",
                        ew_partner_name(e, partner, name), header->iteration);
     for (uint32_t i = 0; i < header->count; i++) {
-        const rt_status status = receive_row_of(e, s, partner, kind, &reader, &batch, error);
+        const rt_status status = receive_row_of(e, s, partner, &reader, &batch, error);
         if (status)
             return status;
     }

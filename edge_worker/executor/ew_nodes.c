@@ -3,9 +3,8 @@
 
 uint64_t ew_nodes_of(const rt_wire_slice *c)
 {
-    return (uint64_t)c->push_count + c->drop_count + c->pull_count + c->init_count +
-           c->pull_sum_count + c->row_count + c->grad_count + c->keep_count + c->delta_count +
-           c->sum_count;
+    return (uint64_t)c->push_count + c->drop_count + c->pull_count + c->init_count + c->row_count +
+           c->grad_count + c->delta_count + c->sum_count;
 }
 
 static ew_node *add_node(ew_slice_state *s, ew_node_kind kind, uint32_t slot, uint32_t index)
@@ -23,11 +22,6 @@ static void add_fills(ew_slice_state *s)
         n->key = v->pull_keys[i];
         n->version = v->pull_versions[i];
         n->flags = v->pull_flags[i];
-    }
-    for (uint32_t i = 0; i < v->counts.pull_sum_count; i++) {
-        ew_node *n = add_node(s, NODE_PULL_SUM, v->pull_sum_slots[i], v->counts.pull_count + i);
-        n->key = v->pull_sum_keys[i];
-        n->version = v->pull_sum_versions[i];
     }
     for (uint32_t i = 0; i < v->counts.init_count; i++)
         add_node(s, NODE_INIT, v->init_slots[i], i)->key = v->init_keys[i];
@@ -58,8 +52,6 @@ void ew_nodes_add(ew_slice_state *s)
         add_node(s, NODE_TRAIN, v->row_slots[i], i)->version = v->row_versions[i];
     for (uint32_t i = 0; i < c->grad_count; i++)
         add_node(s, NODE_PUSH_GRAD, v->row_slots[v->grad_rows[i]], i);
-    for (uint32_t i = 0; i < c->keep_count; i++)
-        add_node(s, NODE_KEEP, v->row_slots[v->keep_rows[i]], i);
     for (uint32_t i = 0; i < c->sum_count; i++)
         add_node(s, NODE_SUM, v->row_slots[v->sum_rows[i]], i)->version = c->iteration;
     add_deltas(s, c->delta_count - c->delta_late, c->delta_count);
@@ -72,10 +64,10 @@ uint32_t ew_first_pull_node(const rt_wire_slice *c)
 
 uint32_t ew_first_train_node(const rt_wire_slice *c)
 {
-    return ew_first_pull_node(c) + c->pull_count + c->pull_sum_count + c->init_count + c->push_late;
+    return ew_first_pull_node(c) + c->pull_count + c->init_count + c->push_late;
 }
 
 uint32_t ew_first_sum_node(const rt_wire_slice *c)
 {
-    return ew_first_train_node(c) + c->row_count + c->grad_count + c->keep_count;
+    return ew_first_train_node(c) + c->row_count + c->grad_count;
 }

@@ -121,12 +121,12 @@ static rt_status find_sum(const ew_slice_state *slice, const rt_wire_grad *grad,
                        " does not sum from it",
                        worker, grad->key, slice->sequence);
     const uint32_t base = slice->view.row_versions[sum->row];
-    if (grad->mask != sum->mask || grad->base != base || !rt_wire_is_for_ps(grad->keeper))
+    if (grad->mask != sum->mask || grad->base != base || grad->step > RT_WIRE_NO_STEP)
         return rt_fail(error, RT_WIRE,
                        "worker %" PRIu32 " sent a gradient of key %" PRIx64 " for workers %" PRIx64
-                       " at version %" PRIu32 " (keeper %" PRIx32 "), expected %" PRIx64
-                       " at %" PRIu32,
-                       worker, grad->key, grad->mask, grad->base, grad->keeper, sum->mask, base);
+                       " at version %" PRIu32 " (step %" PRIu32 "), expected %" PRIx64
+                       " at %" PRIu32 " (0 or 1)",
+                       worker, grad->key, grad->mask, grad->base, grad->step, sum->mask, base);
     *sum_p = sum;
     return RT_OK;
 }
@@ -146,7 +146,7 @@ static rt_status take_gradient(ew_executor *e, ew_slice_state *slice, uint32_t w
     if (status)
         return status;
     add_gradient(e, slice, sum, worker, data);
-    if (grad.keeper == RT_WIRE_NO_STEP)
+    if (grad.step == RT_WIRE_NO_STEP)
         sum->no_step |= rt_bit(worker);
     if (sum->waits)
         return RT_OK;

@@ -287,7 +287,6 @@ typedef struct {
     rt_first_touch first_touch;
     bool full_sync;  // every trained row goes to the PS after every iteration (Herald's "vanilla")
     uint32_t window; // batches that are placed together; 0 and 1: each by itself
-    bool keeper;     // KEEP and PULL_SUM of the protocol
     bool hand_over;  // SEND and RECV: rows may go from worker to worker
     bool reduce;     // REDUCE and SUM: gradients may, to one of the trainers of their row
     rt_micro_batch_kind micro_batches;         // makespan

@@ -468,7 +468,6 @@ static rt_status check_homes(const rt_config *config, rt_error *error)
     } others[] = {
         {"consistency.staleness", "several workers change copies of a row at once",
          config->consistency.bounded},
-        {"dispatch.keeper", "a kept gradient's sum is where the row was", config->dispatch.keeper},
         {"dispatch.first_touch", "\"pull\" asks a shard before the row has a home",
          config->dispatch.first_touch == RT_FIRST_TOUCH_PULL},
     };

@@ -83,7 +83,6 @@ static rt_status check_consistency(const rt_config *config, rt_error *error)
         const char *key, *why;
         bool given;
     } others[] = {
-        {"dispatch.keeper", "gradients are kept for synchronous training only", dispatch->keeper},
         {"dispatch.full_sync", "it is for synchronous training only", dispatch->full_sync},
         {"cache.lookahead", "rows leave a cache after an iteration, not within",
          is_stale && config->cache.lookahead > 0},
@@ -168,14 +167,13 @@ static rt_status check_mutual(const rt_config *config, rt_error *error)
 }
 
 // One worker steps a row with all gradients, and keeps it: in synchronous training, of rows that
-// are not pushed anyway. (A keeper steps another way, and waits for the next batch.)
+// are not pushed anyway.
 static rt_status check_reduce(const rt_config *config, rt_error *error)
 {
     const struct {
         const char *key;
         bool given;
     } others[] = {
-        {"dispatch.keeper", config->dispatch.keeper},
         {"dispatch.full_sync", config->dispatch.full_sync},
         {"consistency.staleness", config->consistency.bounded},
         {"network.row_wire", config->row_wire != RT_CODING_FP32},

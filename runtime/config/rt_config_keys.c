@@ -353,9 +353,6 @@ const rt_config_key rt_config_keys[] = {
     BOOL("dispatch.full_sync", dispatch.full_sync, "false",
          "Push every trained row to the parameter server after every iteration, needed elsewhere "
          "or not (what Herald calls vanilla)."),
-    BOOL("dispatch.keeper", dispatch.keeper, "false",
-         "A worker that was one of several trainers of a row and is the only one to train it next "
-         "keeps its gradient and pulls the sum of the others."),
     BOOL("dispatch.hand_over", dispatch.hand_over, "false",
          "A row that one worker alone has and another one alone needs goes from worker to worker, "
          "where that is cheaper by the link table (Herald, appendix B). Every worker listens for "
@@ -369,8 +366,7 @@ const rt_config_key rt_config_keys[] = {
          "Bagpipe). Gradients go from worker to worker, as rows do with `dispatch.hand_over`, with "
          "which it is best combined. Pays where the link of the parameter servers is narrow. Needs "
          "`network.transport` `\"zmq\"`, `network.row_wire` `\"fp32\"`, `ps.homes` "
-         "`\"hashed\"`; not with `dispatch.keeper`, `dispatch.full_sync`, "
-         "`consistency.staleness`."),
+         "`\"hashed\"`; not with `dispatch.full_sync`, `consistency.staleness`."),
     U32("dispatch.tables", dispatch.tables, "0", IN(0, RT_FIELDS_MAX), "tables",
         "Score so many tables (fields), those with the highest degree of infrequency (laia); 0: "
         "all. Herald's scheduler."),

@@ -23,6 +23,7 @@ const rt_config_renamed rt_config_renames[] = {
     {"dispatch.criterion", NULL, "\"min2_min\"",
      "samples are placed exactly by the second smallest cost less the smallest"},
     {"dispatch.evict_cost", NULL, "false", "a transfer costs its bytes (esd)"},
+    {"dispatch.keeper", NULL, "false", "every trainer of a row sends its gradient"},
     {"planner.placement", NULL, "\"coordinator\"", "the coordinator plans, for all workers"},
     {"optimizer.rows.decay_floor", NULL, "0.01", "a decay leaves a hundredth of the rate"},
     {"optimizer.dense.decay_floor", NULL, "0.01", "a decay leaves a hundredth of the rate"},

@@ -91,7 +91,7 @@ typedef struct {
     // 1: of a worker that sat out: all that came is carried out, all it sent confirmed.
     uint32_t idle;
 } rt_wire_report;
-_Static_assert(sizeof(rt_wire_report) == 176, "wire layout");
+_Static_assert(sizeof(rt_wire_report) == 168, "wire layout");
 
 // What a process is, as far as others must agree with it.
 typedef struct {

@@ -18,8 +18,7 @@
     XX(evict_push, "evict pushes")    /* PUSH_ROW because the slot is needed */             \
     XX(flush_push, "flush pushes")    /* PUSH_ROW for a checkpoint or the end */            \
     XX(grad_push, "gradient pushes")  /* PUSH_GRAD */                                       \
-    OTHER(first_touch, "")            /* keys never trained before, by INIT or a PULL of version 0 */ \
-    XX(pull_sum, "sum pulls")         /* PULL_SUM */
+    OTHER(first_touch, "")            /* keys never trained before, by INIT or a PULL of version 0 */
 
 // Where the time of an iteration goes: the five follow each other. XX(name, title).
 #define RT_TIMES_MAP(XX)                                                                    \

@@ -11,7 +11,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is little-endian");
 
 #define RT_WIRE_MAGIC 0x59414c52u // "RLAY"
-#define RT_WIRE_VERSION 9u
+#define RT_WIRE_VERSION 10u
 #define RT_WIRE_PAYLOAD_BYTES_MAX (UINT64_C(1) << 30)
 #define RT_WIRE_DENSE_CHUNK_FLOATS_MAX (UINT32_C(1) << 16)
 
@@ -65,8 +65,6 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
                                                  the shard's part of the vector */                \
     XX(DENSE_SUM, 26, FLOATS(rt_wire_dense)) /* PS to worker: the same floats, summed in          \
                                                 worker order */                                   \
-    XX(PULL_SUM, 27, RECORDS(rt_wire_pull)) /* keeper to PS; version: the sum's iteration */      \
-    XX(SUM_ROWS, 28, STRIDES(rt_wire_row)) /* PS to keeper */                                     \
     XX(DENSE_GRAD_BF16, 29, HALVES(rt_wire_dense)) /* as DENSE_GRAD, every float in 16 bits       \
                                                       (rt_bf16) */                                \
     XX(DENSE_SUM_BF16, 30, HALVES(rt_wire_dense)) /* as DENSE_SUM, likewise: summed in 32         \
@@ -111,7 +109,6 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
     XX(PUSH_GRAD_CODED, 74, STRIDES(rt_wire_grad)) /* as PUSH_GRAD, likewise */                   \
     XX(PUSH_DELTA_CODED, 75, STRIDES(rt_wire_delta)) /* as PUSH_DELTA, likewise; state in 32      \
                                                         bits */                                   \
-    XX(SUM_ROWS_CODED, 76, STRIDES(rt_wire_row)) /* as SUM_ROWS, likewise */                      \
     XX(PEERS, 80, ANY)      /* coordinator to worker, behind WELCOME: where the workers of the    \
                                run listen for each other, rt_wire_workers (dispatch.hand_over,    \
                                dispatch.reduce) */                                                \
@@ -190,20 +187,16 @@ _Static_assert(sizeof(rt_wire_row) == 16, "wire layout");
 // iteration, and of GRADS the iteration of its slice.
 typedef struct {
     uint64_t key;
-    uint64_t mask;   // workers whose gradients belong to the sum
-    uint32_t base;   // version that the sum applies to
-    uint32_t keeper; // worker that keeps the row and pulls the sum, or one of the two below
+    uint64_t mask; // workers whose gradients belong to the sum
+    uint32_t base; // version that the sum applies to
+    uint32_t step; // rt_wire_step
 } rt_wire_grad;
 _Static_assert(sizeof(rt_wire_grad) == 24, "wire layout");
 
-#define RT_WIRE_NO_KEEPER 0xffffffffu // the PS, or the worker that sums, applies the sum
-#define RT_WIRE_NO_STEP 0xfffffffeu   // nobody does: the row gets its version, not the step
-
-// Whether the PS makes the version, with a step or without.
-static inline bool rt_wire_is_for_ps(uint32_t keeper)
-{
-    return keeper >= RT_WIRE_NO_STEP;
-}
+typedef enum {
+    RT_WIRE_STEP,   // the PS, or the worker that sums, steps the row
+    RT_WIRE_NO_STEP // nobody does: the row gets its version, not the step
+} rt_wire_step;
 
 // PUSH_CHANGE: followed by what changed of the values since the worker got them, in words of
 // rt_coding, and by the state as it is now. The row has version base when it comes, and then the

@@ -97,7 +97,7 @@ static rt_message gradients(uint32_t worker, uint64_t block, uint64_t t, uint32_
     const size_t size = sizeof(rt_wire_grad) + dim * sizeof(float);
     rt_message message = make(RT_MESSAGE_PUSH_GRAD, worker, t, size);
     for (uint32_t i = 0; i < RECORDS; i++) {
-        const rt_wire_grad head = {block * RECORDS + i, 3, base, RT_WIRE_NO_KEEPER};
+        const rt_wire_grad head = {block * RECORDS + i, 3, base, RT_WIRE_STEP};
         memcpy(rt_message_payload(&message) + i * size, &head, sizeof head);
     }
     return message;

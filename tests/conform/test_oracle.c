@@ -93,12 +93,12 @@ static void describe(const fabric_shape *s, char text[300])
 {
     snprintf(text, 300,
              "seed %" PRIu64 ", %u workers, %u shards, policy %d alpha %g, cache %d, eviction %d, "
-             "lookahead %u, first touch %d, keeper %d, full sync %d, hand over %d, reduce %d, "
+             "lookahead %u, first touch %d, full sync %d, hand over %d, reduce %d, "
              "no re-use %d, bags %u, row optimizer %d",
              s->seed, s->worker_count, s->shard_count, s->dispatch.policy, s->dispatch.alpha,
-             s->cache, s->eviction, s->lookahead, s->dispatch.first_touch, s->dispatch.keeper,
-             s->dispatch.full_sync, s->dispatch.hand_over, s->dispatch.reduce,
-             s->consistency.bounded, s->bag_max, s->rows.kind);
+             s->cache, s->eviction, s->lookahead, s->dispatch.first_touch, s->dispatch.full_sync,
+             s->dispatch.hand_over, s->dispatch.reduce, s->consistency.bounded, s->bag_max,
+             s->rows.kind);
 }
 
 static void check_shape(const fabric_shape *shape, uint32_t schedules)
@@ -140,27 +140,23 @@ static void check_shape(const fabric_shape *shape, uint32_t schedules)
 static const struct {
     rt_policy_kind policy;
     double alpha;
-    bool keeper, full_sync, hand_over, reduce;
+    bool full_sync, hand_over, reduce;
     bool no_reuse;                             // consistency.staleness 0
     uint32_t micro_batch_min, micro_batch_max; // of 8
     uint32_t tables;
 } policies[] = {
     {.policy = RT_POLICY_RANDOM},
-    {.policy = RT_POLICY_RANDOM, .keeper = true},
     {.policy = RT_POLICY_LAIA},
     {.policy = RT_POLICY_LAIA, .full_sync = true},
-    {.policy = RT_POLICY_LAIA, .full_sync = true, .keeper = true},
     {.policy = RT_POLICY_LAIA, .tables = 5},
-    {.policy = RT_POLICY_LAIA, .keeper = true, .tables = 2},
     {.policy = RT_POLICY_ESD, .alpha = 0},
     {.policy = RT_POLICY_ESD, .alpha = 0.5},
     {.policy = RT_POLICY_ESD, .alpha = 1},
-    {.policy = RT_POLICY_ESD, .alpha = 1, .keeper = true},
     {.policy = RT_POLICY_MAKESPAN},
     {.policy = RT_POLICY_MAKESPAN, .micro_batch_min = 1, .micro_batch_max = 20},
-    {.policy = RT_POLICY_MAKESPAN, .keeper = true, .micro_batch_min = 2, .micro_batch_max = 12},
+    {.policy = RT_POLICY_MAKESPAN, .micro_batch_min = 2, .micro_batch_max = 12},
     {.policy = RT_POLICY_RANDOM, .hand_over = true},
-    {.policy = RT_POLICY_LAIA, .hand_over = true, .keeper = true},
+    {.policy = RT_POLICY_LAIA, .hand_over = true},
     {.policy = RT_POLICY_MAKESPAN, .hand_over = true, .micro_batch_min = 1, .micro_batch_max = 20},
     {.policy = RT_POLICY_RANDOM, .no_reuse = true},
     {.policy = RT_POLICY_ESD, .alpha = 1, .no_reuse = true},
@@ -226,7 +222,6 @@ static void set_policy(fabric_shape *shape, size_t index)
     uint32_t m = shape->samples_per_worker, n = shape->worker_count;
     shape->dispatch.policy = policies[index].policy;
     shape->dispatch.alpha = policies[index].alpha;
-    shape->dispatch.keeper = policies[index].keeper;
     shape->dispatch.full_sync = policies[index].full_sync;
     shape->dispatch.hand_over = policies[index].hand_over;
     shape->dispatch.reduce = policies[index].reduce;
@@ -436,10 +431,10 @@ static void schedules_reach_the_corners(void **state)
     uint64_t early = 0, parked = 0, again = 0;
     rt_random random = {8};
     fabric_shape shape = small_shape(80000);
-    set_policy(&shape, 1);
+    set_policy(&shape, 0);
     fabric_plan_init(&plan, &shape);
     assert_true(plan.planned.evict_push && plan.planned.update_push && plan.planned.grad_push &&
-                plan.planned.pull_sum && plan.planned.flush_push && plan.planned.first_touch);
+                plan.planned.flush_push && plan.planned.first_touch);
     for (uint32_t i = 0; i < 8; i++) {
         fabric_result result;
         fabric_schedule schedule = random_schedule(&random);

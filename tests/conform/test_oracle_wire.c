@@ -16,8 +16,6 @@ typedef struct {
     float *row, *base; // as it is, as it came
     uint32_t key;      // number of it
     uint32_t version;  // that it came in
-    float *kept;       // its gradient, until the others' sum comes
-    bool kept_applies;
 } copy;
 
 typedef struct {
@@ -33,9 +31,8 @@ typedef struct {
     float *dense, *sums;          // sum of dense gradients; key_count x dim
     float *first;                 // likewise: what the first of several trainers reads
     uint64_t *summed;             // by key: workers of which sums has the gradients
-    bool *is_kept;                // by key: a keeper pulls the sum
     uint32_t row_count_max;
-    uint64_t wholes, changes, replicas, ended, taken_in, kept;
+    uint64_t wholes, changes, replicas, ended, taken_in;
 } rule;
 
 static void rounded(const rule *r, float *values)
@@ -140,24 +137,6 @@ static void init(rule *r, uint32_t worker, const dp_slice_view *v, uint32_t i)
     memcpy(c->base, c->row, r->dim * sizeof(float));
 }
 
-// The keeper's step: the sum of the others as it travels, and its own gradient, which does not.
-static void pull_sum(rule *r, uint32_t worker, const dp_slice_view *v, uint32_t i)
-{
-    copy *c = &r->copies[worker][v->pull_sum_slots[i]];
-    float *sum = r->sums + (size_t)c->key * r->dim;
-    assert_int_equal(r->plan->keys[c->key], v->pull_sum_keys[i]);
-    assert_true(r->is_kept[c->key] && r->summed[c->key]);
-    rounded(r, sum);
-    for (uint32_t k = 0; k < r->dim; k++)
-        sum[k] += c->kept[k];
-    if (c->kept_applies)
-        rt_optimizer_step(&r->plan->shape.rows, r->dim, v->pull_sum_versions[i], c->row,
-                          c->row + r->dim, sum);
-    r->is_kept[c->key] = false;
-    r->summed[c->key] = 0;
-    r->kept++;
-}
-
 // False: the loss is not finite.
 static bool compute(rule *r, uint32_t worker, const dp_slice_view *v, bool is_first)
 {
@@ -203,16 +182,10 @@ static void learn(rule *r, uint32_t worker, const dp_slice_view *v, bool applies
         }
         // Of one version all hold the same bits.
         float *first = r->first + (size_t)c->key * r->dim;
-        if (!r->summed[c->key] && !r->is_kept[c->key])
+        if (!r->summed[c->key])
             memcpy(first, c->row, r->dim * sizeof *g);
         assert_memory_equal(first, c->row, r->dim * sizeof *g);
         r->replicas += r->summed[c->key] != 0;
-        if (v->row_modes[i] == DP_MODE_KEEP) {
-            memcpy(c->kept, g, r->dim * sizeof *g);
-            c->kept_applies = applies;
-            r->is_kept[c->key] = true;
-            continue;
-        }
         rounded(r, g);
         for (uint32_t k = 0; k < r->dim; k++)
             sum[k] = r->summed[c->key] ? sum[k] + g[k] : g[k];
@@ -223,7 +196,7 @@ static void learn(rule *r, uint32_t worker, const dp_slice_view *v, bool applies
 static void step_sums(rule *r, uint32_t iteration, bool applies)
 {
     for (uint32_t k = 0; k < r->plan->key_count; k++) {
-        if (!r->summed[k] || r->is_kept[k])
+        if (!r->summed[k])
             continue;
         if (applies)
             rt_optimizer_step(&r->plan->shape.rows, r->dim, iteration, row_of(r, k),
@@ -252,8 +225,6 @@ static void carry_out(rule *r, uint32_t slice)
     for (uint32_t w = 0; w < r->n; w++) {
         for (uint32_t i = 0; i < views[w].counts.pull_count; i++)
             pull(r, w, &views[w], i);
-        for (uint32_t i = 0; i < views[w].counts.pull_sum_count; i++)
-            pull_sum(r, w, &views[w], i);
         for (uint32_t i = 0; i < views[w].counts.init_count; i++)
             init(r, w, &views[w], i);
         const rt_wire_slice *c = &views[w].counts;
@@ -304,17 +275,15 @@ static void create(rule *r, const fabric_plan *plan)
     r->sums = calloc((size_t)plan->key_count * r->dim, sizeof(float));
     r->first = calloc((size_t)plan->key_count * r->dim, sizeof(float));
     r->summed = calloc(plan->key_count, sizeof *r->summed);
-    r->is_kept = calloc(plan->key_count, sizeof *r->is_kept);
     for (uint32_t k = 0; k < plan->key_count; k++)
         start_row(r, k, row_of(r, k));
     for (uint32_t w = 0; w < r->n; w++) {
         const uint32_t slots = plan->planner.slot_count[w];
         r->copies[w] = calloc(slots, sizeof *r->copies[w]);
-        r->slabs[w] = calloc((size_t)slots * (r->floats + 2 * r->dim), sizeof(float));
+        r->slabs[w] = calloc((size_t)slots * (r->floats + r->dim), sizeof(float));
         for (uint32_t s = 0; s < slots; s++) {
             r->copies[w][s].row = r->slabs[w] + (size_t)s * r->floats;
             r->copies[w][s].base = r->slabs[w] + (size_t)slots * r->floats + (size_t)s * r->dim;
-            r->copies[w][s].kept = r->copies[w][s].base + (size_t)slots * r->dim;
         }
     }
     if (ew_model_create(&model, fabric_device(), &r->model, &error))
@@ -331,12 +300,12 @@ static void destroy(rule *r)
     }
     ew_model_destroy(r->model);
     void *const all[] = {r->rows,   r->versions, r->gradients, r->sums,
-                         r->summed, r->dense,    r->first,     r->is_kept};
+                         r->summed, r->dense,    r->first};
     for (size_t i = 0; i < RT_COUNT_OF(all); i++)
         free(all[i]);
 }
 
-static uint64_t wholes, changes, replicas, ended, taken_in, kept; // of all cases: none is left out
+static uint64_t wholes, changes, replicas, ended, taken_in; // of all cases: none is left out
 
 static void check(const fabric_shape *shape, uint32_t schedules)
 {
@@ -357,7 +326,6 @@ static void check(const fabric_shape *shape, uint32_t schedules)
     replicas += r.replicas;
     ended += r.ended;
     taken_in += r.taken_in;
-    kept += r.kept;
     destroy(&r);
     fabric_plan_fini(&plan);
 }
@@ -425,29 +393,6 @@ static void homes_that_move(void **state)
     assert_true(wholes > 100 && changes > 100 && replicas > 100 && ended > 0 && taken_in > 100);
 }
 
-// A trainer keeps its row, and pulls the sum of the others' gradients.
-static void sums_that_travel_rounded(void **state)
-{
-    rt_random random = {9};
-    (void)state;
-    kept = changes = 0;
-    for (uint32_t i = 0; i < 16; i++) {
-        fabric_shape shape = shape_of(1100 + i, i % 2 ? RT_CODING_INT8 : RT_CODING_BF16);
-        shape.dispatch.keeper = true;
-        shape.dispatch.policy = (rt_policy_kind)(i % RT_POLICY_COUNT);
-        shape.worker_count = 2 + rt_random_below(&random, 4);
-        shape.cache = (cache_size)rt_random_below(&random, 3);
-        shape.rows.kind = i % 3 ? RT_OPTIMIZER_ADAGRAD : RT_OPTIMIZER_SGD;
-        shape.model.embedding_dim = 1 + rt_random_below(&random, 16);
-        shape.dispatch.first_touch = (rt_first_touch)rt_random_below(&random, 2);
-        shape.bad_every = i / 2 % 4 == 3 ? 3 : 0;
-        shape.change_every = i / 2 % 4 == 2 ? 3 : 0;
-        check(&shape, 4);
-    }
-    printf("%" PRIu64 " sums, %" PRIu64 " changes\n", kept, changes);
-    assert_true(kept > 100 && changes > 100);
-}
-
 // One plan, many orders of events: the same bits.
 static void schedules_do_not_matter(void **state)
 {
@@ -461,7 +406,7 @@ static void schedules_do_not_matter(void **state)
     }
 }
 
-// Of every step of a row, at a worker or at the PS, of every sum that a keeper pulls and of every
+// Of every step of a row, at a worker or at the PS, of every
 // change of a stale copy, rounding loses at most EPSILON of its largest
 // component: 2^-9 in 16 bits, 1/254 in 8; and rows are read with as much of their own lost, which
 // changes gradients by about that share. PATH, how far a weight goes in all, is bounded by what 40
@@ -478,7 +423,6 @@ static void close_to_32_bits(void **state)
             fabric_shape shape = shape_of(700 + i, coding);
             shape.dispatch.policy = i % 2 ? RT_POLICY_LAIA : RT_POLICY_ESD;
             shape.rows.kind = i % 3 ? RT_OPTIMIZER_ADAGRAD : RT_OPTIMIZER_SGD;
-            shape.dispatch.keeper = i % 4 == 2;
             if (i % 4 == 3)
                 shape.consistency = (rt_consistency_config){true, 3};
             fabric_plan_init(&plan, &shape);
@@ -502,5 +446,4 @@ static void close_to_32_bits(void **state)
 }
 
 TEST_MAIN(TEST_SLOW(every_policy_gives_the_rules_bits, 180), TEST_SLOW(homes_that_move, 180),
-          TEST_SLOW(schedules_do_not_matter, 180), TEST_SLOW(sums_that_travel_rounded, 180),
-          TEST(close_to_32_bits))
+          TEST_SLOW(schedules_do_not_matter, 180), TEST(close_to_32_bits))

@@ -45,52 +45,44 @@ enum {
 
 // The rules of docs/PROTOCOL.md, each broken by one name. _PLAN_: the plan is changed behind the
 // planner's back, at one place; the others change the model of workers, PS or coordinator.
-#define EX_BREAK_MAP(XX)                                                                   \
-    XX(NONE, "nothing")                                                                    \
-    XX(PLAN_NO_UPDATE_PUSH, "planner: no PUSH_ROW (update) before others need the row")    \
-    XX(PLAN_NO_EVICT_PUSH, "planner: DROP of the only dirty copy")                         \
-    XX(PLAN_NO_FLUSH_PUSH, "planner: a dirty row is left out of a flush")                  \
-    XX(PLAN_SECOND_PUSH, "planner: a version is pushed twice")                             \
-    XX(PLAN_OLD_PULL, "planner: PULL of the version before L")                             \
-    XX(PLAN_NO_PULL, "planner: PULL is missing")                                           \
-    XX(PLAN_PULL_STATELESS, "planner: PULL for OWN or KEEP without optimizer state")       \
-    XX(PLAN_PULL_STATEFUL, "planner: PULL for GRAD with optimizer state")                  \
-    XX(PLAN_INIT_AGAIN, "planner: a born key is forgotten, INIT instead of PULL")          \
-    XX(PLAN_OWN_FOR_GRAD, "planner: several trainers in mode OWN")                         \
-    XX(PLAN_SMALL_MASK, "planner: a trainer is missing in the mask, and sends nothing")    \
-    XX(PLAN_WRONG_BASE, "planner: PUSH_GRAD with the base before")                         \
-    XX(PLAN_GRAD_TWICE, "planner: a gradient is pushed twice")                             \
-    XX(PLAN_FILL_FIRST, "planner: a fill stands before the push out of its slot")          \
-    XX(PLAN_NO_DROP, "planner: DROP is missing")                                           \
-    XX(PLAN_NO_PULL_SUM, "planner: KEEP without PULL_SUM")                                 \
-    XX(PLAN_LATE_PULL_SUM, "planner: PULL_SUM after the next training")                    \
-    XX(PLAN_KEEPER_SENDS, "planner: the keeper is in the mask and sends its gradient too") \
-    XX(PLAN_KEEPER_UNNAMED, "planner: the others' gradients do not name the keeper")       \
-    XX(LAND_EARLY, "worker: a row lands before rel(slot)")                                 \
-    XX(PUSH_EARLY, "worker: a row is captured before rel(slot)")                           \
-    XX(TRAIN_EARLY, "worker: trains before all its rows are in place")                     \
-    XX(ANY_VERSION, "worker: takes any version that is not older")                         \
-    XX(NO_STAGING, "worker: an answer that comes early stays in the connection")           \
-    XX(KEEPER_FORGETS, "worker: the keeper leaves its own gradient out")                   \
-    XX(PULLS_TAKE_CREDITS, "worker: pulls and pushes share credits")                       \
-    XX(IGNORE_VERDICT, "worker: worker 0 applies a bad batch")                             \
-    XX(NO_VERDICT, "worker: gradients leave before the verdict")                           \
-    XX(ANSWER_OLD, "PS: a pull is answered with what there is")                            \
-    XX(CREATE_UNKNOWN, "PS: a pull of an unknown key with version > 0 creates it")         \
-    XX(PARKED_BLOCKS, "PS: a parked pull blocks its connection")                           \
-    XX(NO_WAKE, "PS: parked pulls are not looked at again")                                \
-    XX(STORE_ANY, "PS: stores rows of any version, and versions are pushed twice")         \
-    XX(APPLY_AT_ONCE, "PS: gradients are applied as they come")                            \
-    XX(SUM_INCOMPLETE, "PS: a sum is made when the first two gradients are in")            \
-    XX(NO_BASE_CHECK, "PS: a complete sum is applied whatever the row's version")          \
-    XX(NO_WAITING_SUM, "PS: a row that comes does not apply the sum that waits for it")    \
-    XX(SUM_BEFORE_WAKE, "PS: a waiting sum is applied before pulls are woken")             \
-    XX(SUM_UNPARKED, "PS: PULL_SUM is answered before the mask is complete")               \
-    XX(SUM_KEPT, "PS: a sum that was answered is not forgotten")                           \
-    XX(SUM_APPLIED, "PS: a keeper's sum is applied to the row too")                        \
-    XX(CUT_UNCONFIRMED, "worker: MARK is answered while pushes are unconfirmed")           \
-    XX(CUT_ONE_MARK, "coordinator: CUT follows the first MARK")                            \
-    XX(CUT_OPEN, "coordinator: slices go out while a cut is open")                         \
+#define EX_BREAK_MAP(XX)                                                                \
+    XX(NONE, "nothing")                                                                 \
+    XX(PLAN_NO_UPDATE_PUSH, "planner: no PUSH_ROW (update) before others need the row") \
+    XX(PLAN_NO_EVICT_PUSH, "planner: DROP of the only dirty copy")                      \
+    XX(PLAN_NO_FLUSH_PUSH, "planner: a dirty row is left out of a flush")               \
+    XX(PLAN_SECOND_PUSH, "planner: a version is pushed twice")                          \
+    XX(PLAN_OLD_PULL, "planner: PULL of the version before L")                          \
+    XX(PLAN_NO_PULL, "planner: PULL is missing")                                        \
+    XX(PLAN_PULL_STATELESS, "planner: PULL for OWN without optimizer state")            \
+    XX(PLAN_PULL_STATEFUL, "planner: PULL for GRAD with optimizer state")               \
+    XX(PLAN_INIT_AGAIN, "planner: a born key is forgotten, INIT instead of PULL")       \
+    XX(PLAN_OWN_FOR_GRAD, "planner: several trainers in mode OWN")                      \
+    XX(PLAN_SMALL_MASK, "planner: a trainer is missing in the mask, and sends nothing") \
+    XX(PLAN_WRONG_BASE, "planner: PUSH_GRAD with the base before")                      \
+    XX(PLAN_GRAD_TWICE, "planner: a gradient is pushed twice")                          \
+    XX(PLAN_FILL_FIRST, "planner: a fill stands before the push out of its slot")       \
+    XX(PLAN_NO_DROP, "planner: DROP is missing")                                        \
+    XX(LAND_EARLY, "worker: a row lands before rel(slot)")                              \
+    XX(PUSH_EARLY, "worker: a row is captured before rel(slot)")                        \
+    XX(TRAIN_EARLY, "worker: trains before all its rows are in place")                  \
+    XX(ANY_VERSION, "worker: takes any version that is not older")                      \
+    XX(NO_STAGING, "worker: an answer that comes early stays in the connection")        \
+    XX(PULLS_TAKE_CREDITS, "worker: pulls and pushes share credits")                    \
+    XX(IGNORE_VERDICT, "worker: worker 0 applies a bad batch")                          \
+    XX(NO_VERDICT, "worker: gradients leave before the verdict")                        \
+    XX(ANSWER_OLD, "PS: a pull is answered with what there is")                         \
+    XX(CREATE_UNKNOWN, "PS: a pull of an unknown key with version > 0 creates it")      \
+    XX(PARKED_BLOCKS, "PS: a parked pull blocks its connection")                        \
+    XX(NO_WAKE, "PS: parked pulls are not looked at again")                             \
+    XX(STORE_ANY, "PS: stores rows of any version, and versions are pushed twice")      \
+    XX(APPLY_AT_ONCE, "PS: gradients are applied as they come")                         \
+    XX(SUM_INCOMPLETE, "PS: a sum is made when the first two gradients are in")         \
+    XX(NO_BASE_CHECK, "PS: a complete sum is applied whatever the row's version")       \
+    XX(NO_WAITING_SUM, "PS: a row that comes does not apply the sum that waits for it") \
+    XX(SUM_BEFORE_WAKE, "PS: a waiting sum is applied before pulls are woken")          \
+    XX(CUT_UNCONFIRMED, "worker: MARK is answered while pushes are unconfirmed")        \
+    XX(CUT_ONE_MARK, "coordinator: CUT follows the first MARK")                         \
+    XX(CUT_OPEN, "coordinator: slices go out while a cut is open")                      \
     XX(RUN_AHEAD, "coordinator: run-ahead is not kept")
 
 // Of bounded staleness, for test_explore_stale.c.
@@ -195,7 +187,7 @@ typedef struct {
                    // 0: the cut is a checkpoint. Keys that end are born again
     uint8_t bad;   // guard: bits of iterations (bit 0: the first) with a bad batch
     bool guard;    // a verdict comes back before a training is complete
-    bool keeper, full_sync, lookahead;
+    bool full_sync, lookahead;
     bool first_touch_pull;
     bool homes; // planned: worker and shard of one number are on one box; with guard, whose verdict
                 // tells that all have pulled
@@ -222,13 +214,11 @@ typedef enum {
     EX_DROP,
     EX_PULL,
     EX_INIT,
-    EX_PULL_SUM,
     EX_TRAIN,
     EX_PUSH_GRAD,
-    EX_KEEP,
-    EX_PUSH_DELTA, // mask: version that the slot has; keeper: pulls of the base
+    EX_PUSH_DELTA, // mask: version that the slot has; peer: pulls of the base
     EX_FORGET,     // on no slot; when all else of the slice is carried out
-    EX_SEND,       // keeper: the worker at the other end
+    EX_SEND,       // peer: the worker at the other end; here and below
     EX_RECV,
     EX_REDUCE,
     EX_SUM
@@ -238,7 +228,7 @@ typedef enum {
 // node, 0: none.
 typedef struct {
     uint8_t kind, slot, key, version;
-    uint8_t base, mask, keeper;
+    uint8_t base, mask, peer;
     uint8_t mode;  // TRAIN
     bool state;    // PULL, SEND: with optimizer state
     bool whole;    // PULL, PUSH_ROW: in 32 bits, where rows travel rounded
@@ -335,14 +325,12 @@ void ex_scenario_print(const ex_scenario *scenario, char *text, size_t size);
 
 typedef enum {
     EX_MESSAGE_PULL,
-    EX_MESSAGE_PULL_SUM,
     EX_MESSAGE_PUSH_ROW,
     EX_MESSAGE_PUSH_GRAD,
     EX_MESSAGE_PUSH_DELTA,
     EX_MESSAGE_PUSH_CHANGE,
     EX_MESSAGE_FORGET,
     EX_MESSAGE_ROWS,
-    EX_MESSAGE_SUM_ROWS,
     EX_MESSAGE_PUSHED,
     EX_MESSAGE_HANDED,
     EX_MESSAGE_SUMMAND // of a sum at another worker
@@ -351,11 +339,11 @@ typedef enum {
 // slice, node: that it is of. One record each.
 typedef struct {
     uint8_t kind, slice, node, key;
-    uint8_t version, value; // SUM_ROWS: value is the mask of the gradients in the sum
-    bool state;             // the row has its optimizer state
-    bool step;              // PUSH_GRAD, SUMMAND: the batch counts
-    bool old;               // of an older epoch
-    uint8_t base;           // PUSH_CHANGE: version that came
+    uint8_t version, value;
+    bool state;   // the row has its optimizer state
+    bool step;    // PUSH_GRAD, SUMMAND: the batch counts
+    bool old;     // of an older epoch
+    uint8_t base; // PUSH_CHANGE: version that came
 } ex_message;
 
 typedef struct {
@@ -366,7 +354,6 @@ typedef struct {
 typedef struct {
     bool full, state;
     uint8_t key, version, value;
-    uint8_t kept; // iteration of the gradient that is kept; 0: none
     uint8_t base; // version that came, or went whole
 } ex_slot;
 
@@ -381,10 +368,8 @@ typedef struct {
 } ex_worker;
 
 typedef struct {
-    bool open, pulled;
-    uint8_t mask, arrived, base, keeper; // mask 0: only the keeper's pull is here
-    bool step;
-    uint8_t slice, node; // of the pull
+    bool open, step;
+    uint8_t mask, arrived, base;
 } ex_sum;
 
 typedef struct {

@@ -61,8 +61,6 @@ static void change_sum(ex_program *p, uint32_t q, const ex_node *sum, ex_break w
                 n->mask = (uint8_t)(mask & ~(1u << out));
                 if (w == out)
                     remove_node(slice, i);
-            } else if (which == EX_BREAK_PLAN_KEEPER_UNNAMED) {
-                n->keeper = DP_NO_KEEPER;
             } else if (which == EX_BREAK_PLAN_WRONG_BASE) {
                 n->base--;
             } else { // every trainer takes itself for the only one
@@ -74,22 +72,6 @@ static void change_sum(ex_program *p, uint32_t q, const ex_node *sum, ex_break w
             }
         }
     }
-}
-
-// The keeper keeps, and sends what the others' sum then holds too.
-static void keeper_sends(ex_program *p, uint32_t q, uint32_t worker, uint32_t at)
-{
-    ex_slice *slice = &p->slices[q][worker];
-    ex_node keep = slice->nodes[at];
-    for (uint32_t w = 0; w < p->scenario.worker_count; w++)
-        for (uint32_t i = 0; i < p->slices[q][w].node_count; i++) {
-            ex_node *n = &p->slices[q][w].nodes[i];
-            if (n->kind == EX_PUSH_GRAD && n->key == keep.key)
-                n->mask |= (uint8_t)(1u << worker);
-        }
-    double_node(slice, at);
-    slice->nodes[at].kind = EX_PUSH_GRAD;
-    slice->nodes[at].mask |= (uint8_t)(1u << worker);
 }
 
 // A row that is taken in: the push follows the pull into its slot.
@@ -126,8 +108,7 @@ static bool has_node(const ex_program *p, uint32_t w, ex_kind kind, dp_mode mode
 // The third of three workers.
 static bool name_another(const ex_program *p, uint32_t w, ex_node *n)
 {
-    return p->scenario.worker_count > 2 &&
-           (n->keeper = (uint8_t)(EX_WORKERS - w - n->keeper), true);
+    return p->scenario.worker_count > 2 && (n->peer = (uint8_t)(EX_WORKERS - w - n->peer), true);
 }
 
 // Rules of gradients that a trainer sums.
@@ -148,7 +129,7 @@ static bool break_sum_at(ex_program *p, ex_break which, uint32_t q, uint32_t w, 
     case EX_BREAK_PLAN_SUM_ANOTHER:
         return sum && name_another(p, w, n);
     case EX_BREAK_PLAN_GRAD_FOR_REDUCE:
-        return reduce && (n->kind = EX_PUSH_GRAD, n->keeper = DP_NO_KEEPER, true);
+        return reduce && (n->kind = EX_PUSH_GRAD, n->peer = DP_NO_WORKER, true);
     case EX_BREAK_PLAN_SUM_STATELESS:
         return fill && training->mode == DP_MODE_REDUCE && (n->state = false, true);
     case EX_BREAK_PLAN_SUM_STORED:
@@ -254,10 +235,9 @@ static bool break_at(ex_program *p, ex_break which, uint32_t q, uint32_t w, uint
         return pull && n->version > 0 && (n->kind = EX_INIT, true);
     case EX_BREAK_PLAN_OWN_FOR_GRAD:
     case EX_BREAK_PLAN_SMALL_MASK:
-        return grad && n->keeper == DP_NO_KEEPER && (change_sum(p, q, n, which), true);
+        return grad && (change_sum(p, q, n, which), true);
     case EX_BREAK_PLAN_WRONG_BASE:
-        return grad && n->base > 0 && n->keeper == DP_NO_KEEPER &&
-               (change_sum(p, q, n, which), true);
+        return grad && n->base > 0 && (change_sum(p, q, n, which), true);
     case EX_BREAK_PLAN_GRAD_TWICE:
         return grad && double_node(slice, at);
     case EX_BREAK_PLAN_FILL_FIRST:
@@ -265,16 +245,6 @@ static bool break_at(ex_program *p, ex_break which, uint32_t q, uint32_t w, uint
                (move_node(slice, at, 0), true);
     case EX_BREAK_PLAN_NO_DROP:
         return n->kind == EX_DROP && (remove_node(slice, at), true);
-    case EX_BREAK_PLAN_NO_PULL_SUM:
-        return n->kind == EX_PULL_SUM && (remove_node(slice, at), true);
-    case EX_BREAK_PLAN_LATE_PULL_SUM:
-        return n->kind == EX_PULL_SUM &&
-               (move_node(slice, at, index_of(slice, EX_TRAIN, n->slot)), true);
-    case EX_BREAK_PLAN_KEEPER_SENDS:
-        return n->kind == EX_KEEP && slice->node_count < EX_NODES &&
-               (keeper_sends(p, q, w, at), true);
-    case EX_BREAK_PLAN_KEEPER_UNNAMED:
-        return grad && n->keeper != DP_NO_KEEPER && (change_sum(p, q, n, which), true);
     default:
         return break_home_at(p, which, q, w, at);
     }

@@ -122,7 +122,7 @@ static bool add_stray(const ex_model *m, ex_state *state, uint32_t worker)
                 message_of(hands ? EX_MESSAGE_HANDED : EX_MESSAGE_SUMMAND, q * EX_NODES + i, n);
             stray.old = stray.state = true;
             stray.value = ex_value_step(m->program, n->key, 1, EX_OF_NOBODY);
-            queue_put(&state->across[n->keeper][worker], stray);
+            queue_put(&state->across[n->peer][worker], stray);
             return true;
         }
     }
@@ -237,9 +237,6 @@ void ex_check_end(ex_model *m, const ex_state *state)
         if (state->workers[w].received < p->slice_count || !ex_idle(m, state, w))
             ex_violate(m, "deadlock: worker %u has got %u of %u slices and trained %u", w,
                        state->workers[w].received, p->slice_count, state->workers[w].trained);
-        for (uint32_t i = 0; i < p->scenario.slot_count; i++)
-            if (state->workers[w].slots[i].kept)
-                ex_violate(m, "worker %u still keeps a gradient", w);
         for (uint32_t q = 0; q < p->slice_count; q++) {
             if (state->parked[w][q])
                 ex_violate(m, "a pull is parked at the end");

@@ -15,8 +15,6 @@ typedef struct {
     copy copies[EX_WORKERS][EX_SLOTS];
     uint8_t version[EX_KEYS], value[EX_KEYS]; // at the PS
     uint8_t summed[EX_KEYS];                  // workers whose gradients came
-    bool is_kept[EX_KEYS];                    // a keeper pulls their sum
-    uint8_t kept[EX_KEYS];                    // its iteration
 } sequence;
 
 static void push_delta(sequence *s, uint32_t worker, const ex_node *n)
@@ -72,26 +70,12 @@ static void push_rows(sequence *s, uint32_t q, bool taken_in)
     }
 }
 
-static void pull_sum(sequence *s, uint32_t worker, const ex_node *n)
-{
-    copy *c = &s->copies[worker][n->slot];
-    assert_true(c->full && c->key == n->key && s->is_kept[n->key]);
-    assert_int_equal(s->kept[n->key], n->version);
-    if (!ex_is_bad(&s->program->scenario, n->version))
-        c->value =
-            ex_value_step(s->program, c->value, n->version, s->summed[n->key] | 1u << worker);
-    s->summed[n->key] = 0;
-    s->is_kept[n->key] = false;
-}
-
 static void fill(sequence *s, uint32_t q, uint32_t worker)
 {
     const ex_slice *slice = &s->program->slices[q][worker];
     for (uint32_t i = 0; i < slice->node_count; i++) {
         const ex_node *n = &slice->nodes[i];
         uint8_t value = s->value[n->key];
-        if (n->kind == EX_PULL_SUM)
-            pull_sum(s, worker, n);
         if (n->kind != EX_PULL && n->kind != EX_INIT)
             continue;
         assert_int_equal(s->version[n->key], n->kind == EX_PULL ? n->version : 0);
@@ -111,10 +95,7 @@ static void train(sequence *s, uint32_t q, uint32_t worker)
             continue;
         assert_true(c->full && c->key == n->key);
         s->program->reads[slice->iteration][worker][n->key] = c->value;
-        if (n->mode == DP_MODE_KEEP) {
-            s->is_kept[n->key] = true;
-            s->kept[n->key] = slice->iteration;
-        } else if (n->mode == DP_MODE_GRAD)
+        if (n->mode == DP_MODE_GRAD)
             s->summed[n->key] |= (uint8_t)(1u << worker);
         else if (!ex_is_bad(&s->program->scenario, slice->iteration))
             c->value = ex_value_step(s->program, c->value, slice->iteration, 1u << worker);
@@ -124,7 +105,7 @@ static void train(sequence *s, uint32_t q, uint32_t worker)
 static void step_sums(sequence *s, uint32_t iteration)
 {
     for (uint32_t k = 0; k < s->program->scenario.key_count; k++) {
-        if (!s->summed[k] || s->is_kept[k])
+        if (!s->summed[k])
             continue;
         if (!ex_is_bad(&s->program->scenario, iteration))
             s->value[k] = ex_value_step(s->program, s->value[k], iteration, s->summed[k]);

@@ -67,12 +67,11 @@ uint32_t ex_shard_of(const ex_scenario *scenario, uint32_t key)
 void ex_scenario_print(const ex_scenario *s, char *text, size_t size)
 {
     size_t at = (size_t)snprintf(
-        text, size,
-        "%u workers, %u keys, %u slots, %u shards, run-ahead %u, credits %u%s%s%s%s%s%s",
+        text, size, "%u workers, %u keys, %u slots, %u shards, run-ahead %u, credits %u%s%s%s%s%s",
         s->worker_count, s->key_count, s->slot_count, s->shard_count, s->run_ahead, s->push_credits,
-        s->keeper ? ", keeper" : "", s->full_sync ? ", full_sync" : "",
-        s->lookahead ? ", look-ahead" : "", s->first_touch_pull ? ", first touch by pull" : "",
-        s->guard ? ", guard" : "", s->sits_out ? ", some sit out" : "");
+        s->full_sync ? ", full_sync" : "", s->lookahead ? ", look-ahead" : "",
+        s->first_touch_pull ? ", first touch by pull" : "", s->guard ? ", guard" : "",
+        s->sits_out ? ", some sit out" : "");
     at += (size_t)snprintf(text + at, size - at, "%s%s%s", s->homes ? ", homes" : "",
                            s->rounded ? ", rounded" : "", s->hands ? ", hands" : "");
     if (s->sums)
@@ -250,16 +249,19 @@ static ex_node *add_node(ex_slice *slice, ex_kind kind, uint32_t slot)
 {
     assert_true(slice->node_count < EX_NODES && slot < EX_SLOTS);
     ex_node *n = &slice->nodes[slice->node_count++];
-    *n = (ex_node){.kind = (uint8_t)kind, .slot = (uint8_t)slot, .keeper = DP_NO_KEEPER};
+    *n = (ex_node){.kind = (uint8_t)kind, .slot = (uint8_t)slot, .peer = DP_NO_WORKER};
     return n;
 }
 
 static const struct {
     uint8_t operation, kind;
-} kinds[] = {
-    {DP_OP_PUSH_ROW, EX_PUSH_ROW}, {DP_OP_DROP, EX_DROP},     {DP_OP_PULL, EX_PULL},
-    {DP_OP_PULL_SUM, EX_PULL_SUM}, {DP_OP_INIT, EX_INIT},     {DP_OP_PUSH_GRAD, EX_PUSH_GRAD},
-    {DP_OP_KEEP, EX_KEEP},         {DP_OP_REDUCE, EX_REDUCE}, {DP_OP_SUM, EX_SUM}};
+} kinds[] = {{DP_OP_PUSH_ROW, EX_PUSH_ROW},
+             {DP_OP_DROP, EX_DROP},
+             {DP_OP_PULL, EX_PULL},
+             {DP_OP_INIT, EX_INIT},
+             {DP_OP_PUSH_GRAD, EX_PUSH_GRAD},
+             {DP_OP_REDUCE, EX_REDUCE},
+             {DP_OP_SUM, EX_SUM}};
 
 // All operations of a kind, as dp_slice_encode groups them.
 static void add_operations(ex_program *p, ex_slice *slice, const dp_ops *ops, dp_op_kind operation,
@@ -274,7 +276,7 @@ static void add_operations(ex_program *p, ex_slice *slice, const dp_ops *ops, dp
         n->version = (uint8_t)op->version;
         n->base = (uint8_t)op->base;
         n->mask = (uint8_t)op->mask;
-        n->keeper = op->keeper;
+        n->peer = op->peer;
         n->reason = op->reason;
         n->state = op->flags & DP_OP_STATE;
         n->whole = op->flags & DP_OP_WHOLE;
@@ -311,11 +313,11 @@ static void add_slice(ex_program *p, ex_slice *slice, const dp_slice *from, cons
     add_operations(p, slice, &from->release, DP_OP_SEND, EX_SEND);
     add_operations(p, slice, &from->release, DP_OP_PUSH_DELTA, EX_PUSH_DELTA);
     add_operations(p, slice, &from->fill, DP_OP_RECV, EX_RECV);
-    for (uint32_t i = 2; i < 5; i++)
+    for (uint32_t i = 2; i < 4; i++)
         add_operations(p, slice, &from->fill, kinds[i].operation, kinds[i].kind);
     add_operations(p, slice, &from->after, DP_OP_PUSH_ROW, EX_PUSH_ROW); // taken in
     add_rows(p, slice, from, batch);
-    for (uint32_t i = 5; i < 9; i++)
+    for (uint32_t i = 4; i < 7; i++)
         add_operations(p, slice, &from->after, kinds[i].operation, kinds[i].kind);
     add_operations(p, slice, &from->after, DP_OP_PUSH_DELTA, EX_PUSH_DELTA);
     add_operations(p, slice, &from->after, DP_OP_FORGET, EX_FORGET);
@@ -351,7 +353,7 @@ static void check_fills(const ex_program *p, uint32_t worker)
         const ex_slice *slice = &p->slices[q][worker];
         for (uint32_t i = 0; i < slice->node_count; i++) {
             const ex_node *n = &slice->nodes[i];
-            if (n->kind != EX_PULL && n->kind != EX_PULL_SUM && n->kind != EX_RECV)
+            if (n->kind != EX_PULL && n->kind != EX_RECV)
                 continue;
             assert_true(n->next && (n->next - 1u) / EX_NODES == q);
             const ex_node *next = &slice->nodes[(n->next - 1u) % EX_NODES];
@@ -409,7 +411,6 @@ static dp_planner_config planner_config(const ex_scenario *s)
         .lookahead = s->lookahead ? 2 : 0,
         .layout = {.field_count = 1, .values = {EX_DIM}, .state = {EX_ROW_FLOATS - EX_DIM}},
         .dispatch = {.policy = RT_POLICY_RANDOM,
-                     .keeper = s->keeper,
                      .full_sync = s->full_sync,
                      .hand_over = s->hands,
                      .reduce = s->sums > 0,
@@ -468,8 +469,6 @@ static void fill_batch(const ex_program *p, uint32_t t, rt_batch *batch)
 static void take_plan(planning *all, const dp_plan *plan)
 {
     rt_error error = {0};
-    if (!plan)
-        return;
     const rt_batch *batch = plan->iteration ? &all->batches[plan->iteration - 1] : NULL;
     // test_stale.c, test_sweep.c and test_homes.c check these plans.
     const ex_scenario *s = &all->program->scenario;
@@ -513,16 +512,12 @@ static void plan_iteration(planning *all, uint32_t t)
                 all->planner->worker_of_sample[sample++] = w;
     assert_int_equal(dp_planner_commit(all->planner, &plan), RT_OK);
     take_plan(all, plan);
-    if (!s->keeper) // with it, keys of several trainers are open until the next plan
-        check_directory(all);
+    check_directory(all);
 }
 
 static void plan_flush(planning *all)
 {
-    const dp_plan *plan = NULL;
-    assert_int_equal(dp_planner_finish(all->planner, &plan), RT_OK);
-    take_plan(all, plan);
-    check_directory(all);
+    const dp_plan *plan;
     assert_int_equal(dp_planner_flush(all->planner, &plan), RT_OK);
     take_plan(all, plan);
     check_directory(all);
@@ -530,10 +525,8 @@ static void plan_flush(planning *all)
 
 static void plan_sweep(planning *all)
 {
-    const dp_plan *plan = NULL;
+    const dp_plan *plan;
     uint64_t ended;
-    assert_int_equal(dp_planner_finish(all->planner, &plan), RT_OK);
-    take_plan(all, plan);
     assert_int_equal(dp_sweep(all->planner, all->program->scenario.floor, &plan, &ended), RT_OK);
     take_plan(all, plan);
     check_directory(all);
@@ -613,12 +606,12 @@ static uint64_t hash_worker(const ex_program *p, uint32_t worker, const uint8_t 
         hash = rt_mix(hash ^ (slice->iteration * 64u + slice->node_count));
         for (uint32_t i = 0; i < slice->node_count; i++) {
             const ex_node *n = &slice->nodes[i];
-            uint32_t keeper = n->keeper == DP_NO_KEEPER ? EX_WORKERS : workers[n->keeper];
+            uint32_t peer = n->peer == DP_NO_WORKER ? EX_WORKERS : workers[n->peer];
             if (!slots[n->slot])
                 slots[n->slot] = ++slot_count;
             uint64_t low = n->kind | slots[n->slot] << 4 | keys[n->key] << 8 | n->version << 12 |
                            n->base << 16 | rename_bits(n->mask, workers) << 20;
-            uint64_t high = keeper | (uint32_t)n->mode << 4 | n->state << 8 | n->reason << 12;
+            uint64_t high = peer | (uint32_t)n->mode << 4 | n->state << 8 | n->reason << 12;
             hash = rt_mix(hash ^ low ^ high << 32);
         }
     }

@@ -71,17 +71,12 @@ static void apply_sum(shard_turn *t, uint32_t key, uint32_t iteration)
     *sum = (ex_sum){0};
 }
 
-static bool for_ps(const ex_sum *sum)
-{
-    return sum->open && sum->mask && sum->keeper == DP_NO_KEEPER;
-}
-
 static bool apply_ready_sum(shard_turn *t, uint32_t key)
 {
     const ex_row *row = row_of(t, key);
     for (uint32_t i = 1; i <= EX_ITERATIONS; i++) {
         const ex_sum *sum = &row->sums[i];
-        if (for_ps(sum) && sum->arrived == sum->mask && sum->base == row->version) {
+        if (sum->open && sum->arrived == sum->mask && sum->base == row->version) {
             apply_sum(t, key, i);
             return true;
         }
@@ -140,18 +135,18 @@ static void take_delta(shard_turn *t, uint32_t worker, const ex_message *in)
 {
     const ex_node *n = node_at(t->model, worker, in->slice * EX_NODES + in->node);
     ex_row *row = row_of(t, in->key);
-    const ex_waiting change = {true, in->version, n->base, n->keeper, in->value};
+    const ex_waiting change = {true, in->version, n->base, n->peer, in->value};
     if (!row->exists && n->base == 0)
         create_row(row, in->key);
     if (row->exists &&
-        (row->version > n->base || (row->version == n->base && row->pulls > n->keeper)) &&
+        (row->version > n->base || (row->version == n->base && row->pulls > n->peer)) &&
         t->model->broken != EX_BREAK_DELTA_ANY_BASE &&
         t->model->broken != EX_BREAK_DELTA_NO_PULLS) {
         ex_violate(t->model, "the shard refuses: a change of base %u, the row has version %u",
                    n->base, row->version);
         return;
     }
-    if (row->exists && has_its_turn(t, row, n->base, n->keeper)) {
+    if (row->exists && has_its_turn(t, row, n->base, n->peer)) {
         add_change(t, in->key, &change);
         add_waiting(t, in->key);
         return;
@@ -184,7 +179,7 @@ static void check_version(shard_turn *t, const ex_message *in)
     if (in->version == 0)
         ex_violate(t->model, "the shard refuses: a row of version 0");
     for (uint32_t i = 1; i <= EX_ITERATIONS; i++)
-        if (for_ps(&row->sums[i]) && row->sums[i].base < in->version)
+        if (row->sums[i].open && row->sums[i].base < in->version)
             ex_violate(t->model,
                        "the shard refuses: version %u while gradients wait for version %u",
                        in->version, row->sums[i].base);
@@ -250,52 +245,28 @@ static void check_gradient(shard_turn *t, uint32_t worker, const ex_message *in,
 {
     const ex_row *row = row_of(t, in->key);
     const ex_sum *sum = &row->sums[in->version];
-    bool to_ps = n->keeper == DP_NO_KEEPER;
     if (!(n->mask >> worker & 1))
         ex_violate(t->model, "the shard refuses: the mask lacks the sender");
-    else if (!to_ps && n->mask >> n->keeper & 1)
-        ex_violate(t->model, "the shard refuses: the mask holds the keeper");
     else if (n->base >= in->version)
         ex_violate(t->model, "the shard refuses: a base that is not earlier");
     else if (sum->open && sum->arrived >> worker & 1)
         ex_violate(t->model, "the shard refuses: a gradient comes twice");
-    else if (sum->open && (sum->keeper != n->keeper || (sum->mask && sum->step != in->step)))
-        ex_violate(t->model, "the shard refuses: trainers disagree about keeper or verdict");
-    else if (sum->open && sum->mask && (sum->mask != n->mask || sum->base != n->base))
+    else if (sum->open && sum->step != in->step)
+        ex_violate(t->model, "the shard refuses: trainers disagree about the verdict");
+    else if (sum->open && (sum->mask != n->mask || sum->base != n->base))
         ex_violate(t->model, "the shard refuses: trainers disagree about mask or base");
-    else if (to_ps && row->exists && row->version > n->base &&
-             t->model->broken != EX_BREAK_APPLY_AT_ONCE)
+    else if (row->exists && row->version > n->base && t->model->broken != EX_BREAK_APPLY_AT_ONCE)
         ex_violate(t->model, "the shard refuses: base %u, the row has version %u", n->base,
                    row->version);
     for (uint32_t i = 1; i <= EX_ITERATIONS; i++)
-        if (i != in->version && to_ps && for_ps(&row->sums[i]) && row->sums[i].base == n->base)
+        if (i != in->version && row->sums[i].open && row->sums[i].base == n->base)
             ex_violate(t->model, "the shard refuses: two sums on base %u", n->base);
-}
-
-static void answer_sum(shard_turn *t, uint32_t key, uint32_t iteration)
-{
-    ex_sum *sum = &row_of(t, key)->sums[iteration];
-    uint32_t at = sum->slice * EX_NODES + sum->node;
-    ex_message message = message_of(EX_MESSAGE_SUM_ROWS, at, node_at(t->model, sum->keeper, at));
-    message.value = sum->arrived;
-    reply(t, sum->keeper, message);
-    if (t->model->broken != EX_BREAK_SUM_KEPT)
-        *sum = (ex_sum){0};
 }
 
 static void close_sum(shard_turn *t, uint32_t key, uint32_t iteration)
 {
     ex_row *row = row_of(t, key);
     ex_sum *sum = &row->sums[iteration];
-    if (sum->keeper != DP_NO_KEEPER) {
-        if (t->model->broken == EX_BREAK_SUM_APPLIED && row->version == sum->base) {
-            row->value = ex_value_step(t->model->program, row->value, iteration, sum->arrived);
-            row->version = (uint8_t)iteration;
-        }
-        if (sum->pulled)
-            answer_sum(t, key, iteration);
-        return;
-    }
     if (!row->exists && sum->base == 0)
         create_row(row, key);
     if (!row->exists || (row->version != sum->base && t->model->broken != EX_BREAK_NO_BASE_CHECK))
@@ -322,11 +293,9 @@ static void take_gradient(shard_turn *t, uint32_t worker, const ex_message *in)
     sum->open = true;
     sum->mask = n->mask;
     sum->base = n->base;
-    sum->keeper = n->keeper;
     sum->step = in->step;
     sum->arrived |= (uint8_t)(1u << worker);
-    if (t->model->broken == EX_BREAK_APPLY_AT_ONCE && for_ps(sum) &&
-        (row->exists || sum->base == 0)) {
+    if (t->model->broken == EX_BREAK_APPLY_AT_ONCE && (row->exists || sum->base == 0)) {
         if (!row->exists)
             create_row(row, in->key);
         apply_sum(t, in->key, in->version);
@@ -336,39 +305,18 @@ static void take_gradient(shard_turn *t, uint32_t worker, const ex_message *in)
     }
 }
 
-static void take_sum_pull(shard_turn *t, uint32_t worker, const ex_message *in)
-{
-    ex_sum *sum = &row_of(t, in->key)->sums[in->version];
-    if (sum->open && sum->keeper != worker)
-        ex_violate(t->model, "the shard refuses: the sum is for keeper %d, not %u",
-                   sum->keeper == DP_NO_KEEPER ? -1 : sum->keeper, worker);
-    else if (sum->open && sum->pulled)
-        ex_violate(t->model, "the shard refuses: a sum is asked for twice");
-    sum->open = sum->pulled = true;
-    sum->keeper = (uint8_t)worker;
-    sum->slice = in->slice;
-    sum->node = in->node;
-    bool complete_now = sum->mask && sum->arrived == sum->mask;
-    if (complete_now || t->model->broken == EX_BREAK_SUM_UNPARKED)
-        answer_sum(t, in->key, in->version);
-}
-
 // A confirmation leaves at once, rows when the shard has worked off what there was.
 void ex_ps_receive(ex_model *m, ex_state *state, uint32_t worker, uint32_t shard)
 {
     shard_turn one = {m, state, shard}, *t = &one;
     ex_message in = queue_take(&state->up[worker][shard]);
-    const bool pull = in.kind == EX_MESSAGE_PULL || in.kind == EX_MESSAGE_PULL_SUM;
     const bool unconfirmed =
         in.kind == EX_MESSAGE_FORGET && m->broken == EX_BREAK_FORGET_UNCONFIRMED;
-    if (!pull && !unconfirmed)
+    if (in.kind != EX_MESSAGE_PULL && !unconfirmed)
         reply(t, worker, (ex_message){.kind = EX_MESSAGE_PUSHED});
     switch ((ex_message_kind)in.kind) {
     case EX_MESSAGE_PULL:
         take_pull(t, worker, &in);
-        break;
-    case EX_MESSAGE_PULL_SUM:
-        take_sum_pull(t, worker, &in);
         break;
     case EX_MESSAGE_PUSH_ROW:
         take_row(t, &in);
@@ -386,7 +334,6 @@ void ex_ps_receive(ex_model *m, ex_state *state, uint32_t worker, uint32_t shard
         take_forget(t, &in);
         break;
     case EX_MESSAGE_ROWS:
-    case EX_MESSAGE_SUM_ROWS:
     case EX_MESSAGE_PUSHED:
     case EX_MESSAGE_HANDED:
     case EX_MESSAGE_SUMMAND:

@@ -46,7 +46,7 @@ typedef struct {
 typedef struct {
     key_message messages[MESSAGES];
     uint32_t count;
-    uint64_t requests, pulls, sum_pulls;
+    uint64_t pulls;
 } key_traffic;
 
 // What the PS has of a key, and what of its messages it has got and answered.
@@ -73,14 +73,12 @@ struct ex_reducer {
 
 static bool is_message(const ex_node *n)
 {
-    return n->kind == EX_PULL || n->kind == EX_PULL_SUM || n->kind == EX_PUSH_ROW ||
-           n->kind == EX_PUSH_GRAD;
+    return n->kind == EX_PULL || n->kind == EX_PUSH_ROW || n->kind == EX_PUSH_GRAD;
 }
 
 static ex_message message_to_be(const ex_model *m, uint32_t worker, uint32_t at)
 {
     static const uint8_t kinds[] = {[EX_PULL] = EX_MESSAGE_PULL,
-                                    [EX_PULL_SUM] = EX_MESSAGE_PULL_SUM,
                                     [EX_PUSH_ROW] = EX_MESSAGE_PUSH_ROW,
                                     [EX_PUSH_GRAD] = EX_MESSAGE_PUSH_GRAD};
     const ex_node *n = node_at(m, worker, at);
@@ -105,7 +103,7 @@ static void add_reasons(const ex_reducer *r, const key_traffic *traffic, key_mes
         if (!is_message(p))
             continue;
         uint64_t bit = UINT64_C(1) << r->index[one->worker][at];
-        *(traffic->requests & bit ? &one->answered_before : &one->delivered_before) |= bit;
+        *(traffic->pulls & bit ? &one->answered_before : &one->delivered_before) |= bit;
     }
 }
 
@@ -121,11 +119,8 @@ static void add_message(ex_reducer *r, uint32_t worker, uint32_t at)
     one->message = message_to_be(&r->model, worker, at);
     if (n->kind == EX_PULL)
         traffic->pulls |= bit;
-    else if (n->kind == EX_PULL_SUM)
-        traffic->sum_pulls |= bit;
     else
         add_reasons(r, traffic, one, n);
-    traffic->requests = traffic->pulls | traffic->sum_pulls;
 }
 
 static void count_send(ex_reducer *r, uint32_t worker, uint32_t q, const ex_node *n)
@@ -278,15 +273,12 @@ static key_state read_key(const ex_reducer *r, const ex_state *state, uint32_t k
         const uint32_t q = one->message.slice, node = one->message.node;
         const uint64_t bit = UINT64_C(1) << i;
         const ex_worker *worker = &state->workers[one->worker];
-        const ex_sum *sum = &x.row.sums[one->message.version];
-        if (!(traffic->requests & bit)) {
+        if (!(traffic->pulls & bit)) {
             x.delivered |= worker->done[q] >> node & 1 ? bit & ~under_way : 0;
         } else if (worker->arrived[q] >> node & 1) {
             x.delivered |= bit;
             x.answered |= bit;
-        } else if (traffic->pulls & bit ? state->parked[one->worker][q] >> node & 1
-                                        : sum->pulled && sum->slice == q && sum->node == node &&
-                                              sum->keeper == one->worker) {
+        } else if (state->parked[one->worker][q] >> node & 1) {
             x.delivered |= bit;
         }
     }

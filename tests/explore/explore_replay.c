@@ -261,30 +261,17 @@ static void same_row(const ex_program *p, uint32_t worker, const ex_message *wan
                 want->state || want->kind != EX_MESSAGE_ROWS ? EX_ROW_FLOATS : EX_DIM);
 }
 
-static void same_sum(const ex_program *p, const ex_message *want, const uint8_t *record)
-{
-    float sum[EX_DIM];
-    const uint8_t *coded = row_floats(p, want, record);
-    ex_gradient(want->version, want->value, sum);
-    if (p->scenario.rounded)
-        same_coded(sum, NULL, coded);
-    else
-        assert_memory_equal(coded, sum, sizeof sum);
-}
-
 static void same_gradient(const ex_program *p, uint32_t worker, const ex_message *want,
                           const uint8_t *record)
 {
     const ex_node *n = &p->slices[want->slice][worker].nodes[want->node];
-    uint32_t no_keeper = want->step ? RT_WIRE_NO_KEEPER : RT_WIRE_NO_STEP;
     rt_wire_grad grad;
     float own[EX_DIM];
     memcpy(&grad, record, sizeof grad);
     assert_int_equal(grad.key, p->keys[want->key]);
     assert_int_equal(grad.mask, n->mask);
     assert_int_equal(grad.base, n->base);
-    const bool is_kept = n->kind == EX_PUSH_GRAD && n->keeper != DP_NO_KEEPER;
-    assert_int_equal(grad.keeper, is_kept ? n->keeper : no_keeper);
+    assert_int_equal(grad.step, want->step ? RT_WIRE_STEP : RT_WIRE_NO_STEP);
     ex_gradient(want->version, 1u << worker, own);
     if (p->scenario.rounded)
         same_coded(own, NULL, record + sizeof grad);
@@ -302,7 +289,7 @@ static void same_delta(const ex_program *p, uint32_t worker, const ex_message *w
     assert_int_equal(delta.key, p->keys[want->key]);
     assert_int_equal(delta.version, want->version);
     assert_int_equal(delta.base, n->base);
-    assert_int_equal(delta.pulls, n->keeper);
+    assert_int_equal(delta.pulls, n->peer);
     ex_value_change(p, want->value, change);
     if (p->scenario.rounded)
         same_coded(change, change + EX_DIM, record + sizeof delta);
@@ -314,22 +301,19 @@ static void same_message(const ex_program *p, uint32_t worker, const ex_message 
                          const rt_message *got)
 {
     static const rt_message_type types[] = {[EX_MESSAGE_PULL] = RT_MESSAGE_PULL,
-                                            [EX_MESSAGE_PULL_SUM] = RT_MESSAGE_PULL_SUM,
                                             [EX_MESSAGE_PUSH_ROW] = RT_MESSAGE_PUSH_ROW,
                                             [EX_MESSAGE_PUSH_GRAD] = RT_MESSAGE_PUSH_GRAD,
                                             [EX_MESSAGE_PUSH_DELTA] = RT_MESSAGE_PUSH_DELTA,
                                             [EX_MESSAGE_PUSH_CHANGE] = RT_MESSAGE_PUSH_CHANGE,
                                             [EX_MESSAGE_FORGET] = RT_MESSAGE_FORGET,
                                             [EX_MESSAGE_ROWS] = RT_MESSAGE_ROWS,
-                                            [EX_MESSAGE_SUM_ROWS] = RT_MESSAGE_SUM_ROWS,
                                             [EX_MESSAGE_PUSHED] = RT_MESSAGE_PUSHED,
                                             [EX_MESSAGE_HANDED] = RT_MESSAGE_HANDED,
                                             [EX_MESSAGE_SUMMAND] = RT_MESSAGE_GRADS};
     static const rt_message_type coded_types[EX_MESSAGE_SUMMAND + 1] = {
         [EX_MESSAGE_PUSH_GRAD] = RT_MESSAGE_PUSH_GRAD_CODED,
         [EX_MESSAGE_PUSH_DELTA] = RT_MESSAGE_PUSH_DELTA_CODED,
-        [EX_MESSAGE_ROWS] = RT_MESSAGE_ROWS_CODED,
-        [EX_MESSAGE_SUM_ROWS] = RT_MESSAGE_SUM_ROWS_CODED};
+        [EX_MESSAGE_ROWS] = RT_MESSAGE_ROWS_CODED};
     const rt_wire_header *header = rt_message_header(got);
     const uint8_t *record = rt_message_payload(got);
     const rt_message_type coded = coded_types[want->kind];
@@ -339,8 +323,7 @@ static void same_message(const ex_program *p, uint32_t worker, const ex_message 
     assert_int_equal(header->count, 1);
     assert_int_equal(header->iteration,
                      want->kind == EX_MESSAGE_PUSH_GRAD ? want->version : want->slice + 1);
-    if (want->kind == EX_MESSAGE_PULL || want->kind == EX_MESSAGE_PULL_SUM ||
-        want->kind == EX_MESSAGE_FORGET)
+    if (want->kind == EX_MESSAGE_PULL || want->kind == EX_MESSAGE_FORGET)
         same_pull(p, want, record);
     else if (want->kind == EX_MESSAGE_PUSH_DELTA)
         same_delta(p, worker, want, record);
@@ -348,8 +331,6 @@ static void same_message(const ex_program *p, uint32_t worker, const ex_message 
         same_change(p, want, record);
     else if (want->kind == EX_MESSAGE_PUSH_GRAD || want->kind == EX_MESSAGE_SUMMAND)
         same_gradient(p, worker, want, record);
-    else if (want->kind == EX_MESSAGE_SUM_ROWS)
-        same_sum(p, want, record);
     else
         same_row(p, worker, want, record);
 }

@@ -133,7 +133,7 @@ static void capture_send(turn *t, uint32_t at)
     message.state = n->state && slot->state;
     if (!slot->state)
         ex_violate(t->model, "a row is handed over without its optimizer state");
-    queue_put(&t->state->across[t->worker][n->keeper], message);
+    queue_put(&t->state->across[t->worker][n->peer], message);
     slot->full = false;
     complete(t, at);
 }
@@ -145,7 +145,7 @@ static void capture_reduce(turn *t, uint32_t at)
     ex_message message = message_of(EX_MESSAGE_SUMMAND, at, n);
     message.key = slot->key;
     message.step = batch_counts(t->model, t->worker, n->version);
-    queue_put(&t->state->across[t->worker][n->keeper], message);
+    queue_put(&t->state->across[t->worker][n->peer], message);
     slot->full = false;
     complete(t, at);
 }
@@ -162,7 +162,7 @@ static void capture_gradient(turn *t, uint32_t s, uint32_t at)
     complete(t, at);
 }
 
-// Mode OWN's step, and the keeper's.
+// A step here: of mode OWN, or with a sum.
 static void step_slot(turn *t, ex_slot *slot, uint32_t iteration, uint32_t mask)
 {
     bool apply = !ex_is_bad(scenario_of(t->model), iteration) ||
@@ -211,7 +211,7 @@ static void step_sum(turn *t, uint32_t q, const ex_node *n)
 // The step of every gradient by itself, the own one at the end.
 static void step_each(turn *t, uint32_t q, const ex_node *n, bool last)
 {
-    step_slot(t, &t->self->slots[n->slot], n->version, 1u << n->keeper);
+    step_slot(t, &t->self->slots[n->slot], n->version, 1u << n->peer);
     if (!last)
         return;
     step_slot(t, &t->self->slots[n->slot], n->version, 1u << t->worker);
@@ -235,32 +235,13 @@ static void land(turn *t, uint32_t at, const ex_message *row)
 {
     const ex_node *n = node_at(t->model, t->worker, at);
     ex_slot *slot = &t->self->slots[n->slot];
-    if (n->kind == EX_PULL || n->kind == EX_RECV) {
-        *slot = (ex_slot){.full = true,
-                          .state = row->state,
-                          .key = n->key,
-                          .version = n->version,
-                          .value = row->value,
-                          .kept = slot->kept,
-                          .base = scenario_of(t->model)->rounded ? n->version : 0};
-    } else {
-        uint32_t own = t->model->broken == EX_BREAK_KEEPER_FORGETS ? 0 : 1u << t->worker;
-        if (row->value & own)
-            ex_violate(t->model, "the keeper's gradient is in the sum of the others");
-        step_slot(t, slot, n->version, row->value | own);
-        slot->kept = 0;
-    }
+    *slot = (ex_slot){.full = true,
+                      .state = row->state,
+                      .key = n->key,
+                      .version = n->version,
+                      .value = row->value,
+                      .base = scenario_of(t->model)->rounded ? n->version : 0};
     t->self->staged[at / EX_NODES][n->slot] = (ex_message){0};
-    complete(t, at);
-}
-
-static void keep_gradient(turn *t, uint32_t at)
-{
-    const ex_node *n = node_at(t->model, t->worker, at);
-    ex_slot *slot = &t->self->slots[n->slot];
-    if (slot->kept)
-        ex_violate(t->model, "the executor refuses: a second gradient is kept in a slot");
-    slot->kept = n->version;
     complete(t, at);
 }
 
@@ -288,7 +269,7 @@ static void start_push(turn *t, uint32_t at)
         ex_violate(t->model, "the executor refuses: pushes version %u, the slot has %u", n->version,
                    slot->full ? slot->version : 0);
     else if (n->kind == EX_SEND)
-        list_add(&t->sends[n->keeper], at);
+        list_add(&t->sends[n->peer], at);
     else
         list_add(
             &(is_change(t, n) || n->kind == EX_PUSH_DELTA ? t->push_rows : t->push_whole)[shard],
@@ -309,7 +290,7 @@ static void advance(turn *t, uint32_t at)
             start_push(t, at);
         break;
     case EX_REDUCE:
-        list_add(&t->reduces[n->keeper], at);
+        list_add(&t->reduces[n->peer], at);
         break;
     case EX_SUM:
         if (!is_done(t->self, at) && has_arrived(t, at))
@@ -318,12 +299,6 @@ static void advance(turn *t, uint32_t at)
     case EX_DROP:
         slot->full = false;
         complete(t, at);
-        break;
-    case EX_PULL_SUM:
-        if (!slot->kept || slot->key != n->key)
-            ex_violate(t->model, "the executor refuses: PULL_SUM where no gradient is kept");
-        if (has_arrived(t, at))
-            land(t, at, &t->self->staged[at / EX_NODES][n->slot]);
         break;
     case EX_PULL:
     case EX_RECV:
@@ -338,9 +313,6 @@ static void advance(turn *t, uint32_t at)
     case EX_TRAIN:
     case EX_FORGET:
         break; // wait for the whole slice
-    case EX_KEEP:
-        keep_gradient(t, at);
-        break;
     }
 }
 
@@ -412,19 +384,18 @@ static void request(turn *t, uint32_t at)
 {
     const ex_node *n = node_at(t->model, t->worker, at);
     const uint32_t s = shard_of(t->model, n);
-    bool sum = n->kind == EX_PULL_SUM;
-    ex_message message = message_of(sum ? EX_MESSAGE_PULL_SUM : EX_MESSAGE_PULL, at, n);
+    ex_message message = message_of(EX_MESSAGE_PULL, at, n);
     message.state = n->state;
     queue_put(t->model->broken == EX_BREAK_PULLS_TAKE_CREDITS ? &t->state->held[t->worker][s]
                                                               : &t->state->up[t->worker][s],
               message);
 }
 
-static void request_kind(turn *t, uint32_t q, ex_kind kind)
+static void request_rows(turn *t, uint32_t q)
 {
     const ex_slice *slice = slice_at(t->model, q, t->worker);
     for (uint32_t i = 0; i < slice->node_count; i++)
-        if (slice->nodes[i].kind == kind)
+        if (slice->nodes[i].kind == EX_PULL)
             request(t, q * EX_NODES + i);
 }
 
@@ -444,8 +415,7 @@ void ex_worker_receive_slice(ex_model *m, ex_state *state, uint32_t worker)
         (t->self->done[q - ring] != all_nodes(slice_at(t->model, q - ring, t->worker)) ||
          t->self->trained <= q - ring))
         ex_violate(t->model, "the executor refuses: more slices outstanding than announced");
-    request_kind(t, q, EX_PULL);
-    request_kind(t, q, EX_PULL_SUM);
+    request_rows(t, q);
     if (t->model->broken == EX_BREAK_FORGET_AT_ONCE)
         send_forgets_of(t, q);
     for (uint32_t i = 0; i < slice->node_count; i++) {
@@ -514,8 +484,6 @@ static void check_read(turn *t, const ex_node *n, uint32_t iteration)
                    slot->full && slot->key == n->key ? "version" : "another row,", slot->version);
     else if (slot->value != value)
         ex_violate(t->model, "wrong value: version %u lacks updates or has others", version);
-    else if (slot->kept)
-        ex_violate(t->model, "trained before the sum of iteration %u is in", slot->kept);
 }
 
 // EX_BREAK_SUM_EARLY, EX_BREAK_SUM_NOT_AWAITED: as if the gradients were in.
@@ -641,7 +609,7 @@ static uint32_t find_taker(const turn *t, const ex_message *message, uint32_t fr
     const ex_slice *slice = slice_at(t->model, message->slice, t->worker);
     for (uint32_t i = 0; i < slice->node_count; i++) {
         const ex_node *n = &slice->nodes[i];
-        if (n->kind == kind && n->key == message->key && n->keeper == from)
+        if (n->kind == kind && n->key == message->key && n->peer == from)
             return message->slice * EX_NODES + i;
     }
     return EX_SLICES * EX_NODES;
@@ -654,7 +622,7 @@ static void receive_summand(turn *t, uint32_t at, const ex_message *message)
     const ex_node *n = node_at(t->model, t->worker, at);
     const bool is_trained = message->slice < t->self->trained;
     uint8_t *sum = &t->self->sums[message->slice][n->slot];
-    *sum = sum_with(t, *sum, n->keeper, message->step);
+    *sum = sum_with(t, *sum, n->peer, message->step);
     if (message->old)
         *sum |= EX_OF_NOBODY;
     if (broken == EX_BREAK_SUM_TWICE && !is_trained)

@@ -35,9 +35,9 @@ typedef struct {
     const char *name;
     uint32_t worker_count, key_count, slot_count, iterations, shard_count;
     uint32_t run_ahead_max;
-    bool keeper, full_sync, guard, lookahead, first_touch_pull, cut, few_credits; // also with
-    bool one_shard;                                                               // also with
-    bool sits_out;                                                                // always
+    bool full_sync, guard, lookahead, first_touch_pull, cut, few_credits; // also with
+    bool one_shard;                                                       // also with
+    bool sits_out;                                                        // always
     bool all_names;             // plans every placement, not only the least of equal ones
     uint32_t every, every_full; // one of so many scenarios, 0: none; with EXPLORE=full
 } family;
@@ -144,7 +144,7 @@ static uint64_t least_hash(const ex_program *program)
 
 // ---- variants --------------------------------------------------------------------------------
 
-enum { VARIANTS = 3 << 8 };
+enum { VARIANTS = 3 << 7 };
 
 // The switches of variant number `number`; false where this family has no such variant.
 static bool vary(const family *f, uint32_t number, ex_scenario *s)
@@ -153,26 +153,24 @@ static bool vary(const family *f, uint32_t number, ex_scenario *s)
     number /= f->run_ahead_max + 1;
     s->push_credits = number & 1 ? 1 : EX_QUEUE;
     s->shard_count = number >> 1 & 1 ? 1 : (uint8_t)f->shard_count;
-    s->keeper = number >> 2 & 1;
-    s->full_sync = number >> 3 & 1;
-    s->guard = number >> 4 & 1;
-    s->lookahead = number >> 5 & 1;
-    s->first_touch_pull = number >> 6 & 1;
-    s->cut = number >> 7 & 1 ? (uint8_t)(f->iterations - 1) : 0;
+    s->full_sync = number >> 2 & 1;
+    s->guard = number >> 3 & 1;
+    s->lookahead = number >> 4 & 1;
+    s->first_touch_pull = number >> 5 & 1;
+    s->cut = number >> 6 & 1 ? (uint8_t)(f->iterations - 1) : 0;
     s->bad = s->guard ? 2 : 0; // the second batch
     s->sits_out = f->sits_out;
     s->eviction = s->cut ? RT_EVICT_LRU : RT_EVICT_EMARK;
-    return s->keeper <= f->keeper && s->full_sync <= f->full_sync && s->guard <= f->guard &&
-           s->lookahead <= f->lookahead && s->first_touch_pull <= f->first_touch_pull &&
-           (s->cut > 0) <= f->cut && (s->push_credits == 1) <= f->few_credits &&
-           (number >> 1 & 1) <= f->one_shard && !(s->keeper && s->full_sync);
+    return s->full_sync <= f->full_sync && s->guard <= f->guard && s->lookahead <= f->lookahead &&
+           s->first_touch_pull <= f->first_touch_pull && (s->cut > 0) <= f->cut &&
+           (s->push_credits == 1) <= f->few_credits && (number >> 1 & 1) <= f->one_shard;
 }
 
 // Scenarios that only lack their placement. Neighbours differ in what is no matter of the planner.
 static uint32_t list_variants(const family *f, ex_scenario variants[VARIANTS + 1])
 {
     uint32_t count = 0;
-    for (uint32_t v = 0; v < (f->run_ahead_max + 1) << 8; v++) {
+    for (uint32_t v = 0; v < (f->run_ahead_max + 1) << 7; v++) {
         ex_scenario *s = &variants[count];
         *s = (ex_scenario){.worker_count = (uint8_t)f->worker_count,
                            .key_count = (uint8_t)f->key_count,
@@ -276,16 +274,16 @@ static bool explore(void *context, const ex_scenario *scenario)
     return true;
 }
 
-#define ALL_VARIANTS                                                                         \
-    .run_ahead_max = 2, .keeper = true, .full_sync = true, .guard = true, .lookahead = true, \
+#define ALL_VARIANTS                                                         \
+    .run_ahead_max = 2, .full_sync = true, .guard = true, .lookahead = true, \
     .first_touch_pull = true, .cut = true, .few_credits = true
 
-#define THREE_BY_THREE .run_ahead_max = 2, .keeper = true, .cut = true, .one_shard = true
+#define THREE_BY_THREE .run_ahead_max = 2, .cut = true, .one_shard = true
 
 // Who takes no part does not wait for a verdict: without a guard.
-#define SITTING_OUT                                                           \
-    .run_ahead_max = 2, .keeper = true, .full_sync = true, .lookahead = true, \
-    .first_touch_pull = true, .cut = true, .few_credits = true, .sits_out = true
+#define SITTING_OUT                                                                     \
+    .run_ahead_max = 2, .full_sync = true, .lookahead = true, .first_touch_pull = true, \
+    .cut = true, .few_credits = true, .sits_out = true
 
 static const family families[] = {
     {"3 workers, 3 keys, 1 slot, 2 iterations", 3, 3, 1, 2, 2, THREE_BY_THREE, .every = 100,
@@ -296,8 +294,7 @@ static const family families[] = {
      .every = 20000, .every_full = 1},
     {"3 workers, 3 keys, 3 slots, 2 iterations", 3, 3, 3, 2, 2, THREE_BY_THREE, .all_names = true,
      .every = 40000, .every_full = 1},
-    {"3 workers, 3 keys, 1 slot, 4 iterations", 3, 3, 1, 4, 1, .run_ahead_max = 1, .keeper = true,
-     .every_full = 1},
+    {"3 workers, 3 keys, 1 slot, 4 iterations", 3, 3, 1, 4, 1, .run_ahead_max = 1, .every_full = 1},
     {"2 workers, 2 keys, 1 slot", 2, 2, 1, 3, 1, ALL_VARIANTS, .every = 300, .every_full = 1},
     {"2 workers, 2 keys, 2 slots", 2, 2, 2, 3, 1, ALL_VARIANTS, .every = 4000, .every_full = 100},
     {"2 workers, 2 keys, 2 slots, 2 shards", 2, 2, 2, 2, 2, ALL_VARIANTS, .every = 1000,
@@ -326,10 +323,10 @@ static const family replayed[] = {
 };
 
 static const family hunting_grounds[] = {
-    {"2 workers", 2, 2, 1, 3, 1, .run_ahead_max = 1, .keeper = true, .guard = true,
-     .first_touch_pull = true, .cut = true, .few_credits = true, .every = 150, .every_full = 7},
-    {"3 workers", 3, 2, 1, 2, 2, .run_ahead_max = 1, .keeper = true, .cut = true,
-     .few_credits = true, .every = 20, .every_full = 5},
+    {"2 workers", 2, 2, 1, 3, 1, .run_ahead_max = 1, .guard = true, .first_touch_pull = true,
+     .cut = true, .few_credits = true, .every = 30, .every_full = 4},
+    {"3 workers", 3, 2, 1, 2, 2, .run_ahead_max = 1, .cut = true, .few_credits = true, .every = 20,
+     .every_full = 5},
 };
 
 static uint32_t every_of(const family *f)
@@ -364,8 +361,8 @@ static void explore_family(const family *f, bool replays, uint64_t operations[DP
 // Every operation that a planner of this version knows was in a plan.
 static void check_vocabulary(const uint64_t operations[DP_OP_KINDS])
 {
-    static const dp_op_kind known[] = {DP_OP_PUSH_ROW, DP_OP_DROP,      DP_OP_PULL, DP_OP_INIT,
-                                       DP_OP_PULL_SUM, DP_OP_PUSH_GRAD, DP_OP_KEEP};
+    static const dp_op_kind known[] = {DP_OP_PUSH_ROW, DP_OP_DROP, DP_OP_PULL, DP_OP_INIT,
+                                       DP_OP_PUSH_GRAD};
     for (uint32_t i = 0; i < RT_COUNT_OF(known); i++)
         assert_true(operations[known[i]] > 0);
 }
@@ -399,8 +396,8 @@ static const family renamed[] = {
     {"2 workers, 2 keys, 2 slots", 2, 2, 2, 2, 1, ALL_VARIANTS, .every = 3000, .every_full = 100},
     {"3 workers, 2 keys", 3, 2, 1, 2, 2, ALL_VARIANTS, .every = 30000, .every_full = 500},
     {"3 workers, 3 keys", 3, 3, 1, 2, 2, THREE_BY_THREE, .every = 2500, .every_full = 50},
-    {"3 workers, 3 keys, 4 iterations", 3, 3, 1, 4, 1, .run_ahead_max = 1, .keeper = true,
-     .all_names = true, .every = 8000000, .every_full = 300000},
+    {"3 workers, 3 keys, 4 iterations", 3, 3, 1, 4, 1, .run_ahead_max = 1, .all_names = true,
+     .every = 8000000, .every_full = 300000},
 };
 
 static void compare_programs(ex_program *a, ex_program *b)
@@ -550,17 +547,12 @@ static const broken_rule broken_rules[] = {
     {EX_BREAK_PLAN_GRAD_TWICE, NULL},
     {EX_BREAK_PLAN_FILL_FIRST, NULL},
     {EX_BREAK_PLAN_NO_DROP, "to a worker a DROP is only a note: the next fill overwrites the slot"},
-    {EX_BREAK_PLAN_NO_PULL_SUM, NULL},
-    {EX_BREAK_PLAN_LATE_PULL_SUM, NULL},
-    {EX_BREAK_PLAN_KEEPER_SENDS, NULL},
-    {EX_BREAK_PLAN_KEEPER_UNNAMED, NULL},
     {EX_BREAK_LAND_EARLY, NULL},
     {EX_BREAK_PUSH_EARLY, NULL},
     {EX_BREAK_TRAIN_EARLY, NULL},
     {EX_BREAK_ANY_VERSION,
      "the PS never answers with a later version: the check guards the others"},
     {EX_BREAK_NO_STAGING, NULL},
-    {EX_BREAK_KEEPER_FORGETS, NULL},
     {EX_BREAK_PULLS_TAKE_CREDITS, NULL},
     {EX_BREAK_IGNORE_VERDICT, NULL},
     {EX_BREAK_NO_VERDICT, NULL},
@@ -574,9 +566,6 @@ static const broken_rule broken_rules[] = {
     {EX_BREAK_NO_BASE_CHECK, "without replicated rows some trainer pulled the base before it sent"},
     {EX_BREAK_NO_WAITING_SUM, "for the same reason no complete sum waits for its base"},
     {EX_BREAK_SUM_BEFORE_WAKE, "for the same reason"},
-    {EX_BREAK_SUM_UNPARKED, NULL},
-    {EX_BREAK_SUM_KEPT, NULL},
-    {EX_BREAK_SUM_APPLIED, NULL},
     {EX_BREAK_CUT_UNCONFIRMED, NULL},
     {EX_BREAK_CUT_ONE_MARK, NULL},
     {EX_BREAK_CUT_OPEN, NULL},
@@ -594,7 +583,7 @@ typedef struct {
 
 static bool is_plan_rule(ex_break which)
 {
-    return which <= EX_BREAK_PLAN_KEEPER_UNNAMED || which == EX_BREAK_STORE_ANY;
+    return which <= EX_BREAK_PLAN_NO_DROP || which == EX_BREAK_STORE_ANY;
 }
 
 // Answers go first because a row lands at rel(slot) and an answer never stays in the connection.
@@ -653,7 +642,7 @@ static const ex_scenario late_base = {.worker_count = 2,
                                       .iterations = 3,
                                       .trains = {{1, 1}, {0, 1}, {1, 0}},
                                       .push_credits = EX_QUEUE,
-                                      .keeper = true,
+
                                       .first_touch_pull = true};
 
 static bool break_rule(const broken_rule *rule)

@@ -1,5 +1,5 @@
 // Explores rows that go from worker to worker (docs/PROTOCOL.md, "Rows from worker to worker"):
-// small runs in every order of events, with cuts and sweeps, the keeper rule, bad batches, workers
+// small runs in every order of events, with cuts and sweeps, bad batches, workers
 // that sit out. Every training must read what sequential training reads; a part is replayed by
 // executors and shards, message by message.
 #include "tests/support/test.h"
@@ -20,9 +20,8 @@ static bool scenario_of_number(const void *context, uint64_t number, ex_scenario
     const ex_family *f = &one->shape;
     ex_scenario s = ex_varied(f, number);
     s.hands = true;
-    s.keeper = number / 13 % 3 == 0 && !one->sweeps;
     s.full_sync = number / 17 % 9 == 0;
-    s.sits_out = number / 19 % 4 == 0 && !(number / 13 % 3 == 0);
+    s.sits_out = number / 19 % 4 == 0;
     s.strays = number / 29 % 2;
     *s_p = s;
     return ex_place_with_cut(f, number, one->sweeps, s_p);

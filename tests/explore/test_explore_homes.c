@@ -14,7 +14,6 @@ typedef struct {
     ex_family shape;
     bool homes, rounded;
     bool sweeps; // in the place of cuts
-    bool keeper; // sums travel, too
 } family;
 
 static bool scenario_of_number(const family *f, uint64_t number, ex_scenario *s_p)
@@ -25,8 +24,7 @@ static bool scenario_of_number(const family *f, uint64_t number, ex_scenario *s_
     s.rounded = f->rounded;
     s.guard |= f->homes;
     s.first_touch_pull &= !f->homes;
-    s.full_sync = number / 17 % 5 == 0 && !f->keeper;
-    s.keeper = f->keeper;
+    s.full_sync = number / 17 % 5 == 0;
     s.sits_out = number / 19 % 4 == 0;
     *s_p = s;
     return ex_place_with_cut(shape, number, f->sweeps, s_p);
@@ -48,10 +46,8 @@ static uint64_t explore_family(family f, uint32_t every_replay)
            " words to forget, %" PRIu64 " actions replayed\n",
            f.shape.worker_count, f.shape.key_count, f.shape.slot_count, f.shape.shard_count,
            f.shape.iterations, f.homes ? ", homes" : "", f.rounded ? ", rounded" : "",
-           f.sweeps   ? ", sweeps"
-           : f.keeper ? ", keeper"
-                      : "",
-           sum.scenarios, sum.states, sum.transitions, sum.moved, sum.replayed.actions);
+           f.sweeps ? ", sweeps" : "", sum.scenarios, sum.states, sum.transitions, sum.moved,
+           sum.replayed.actions);
     assert_true(sum.replayed.actions > 0);
     return sum.moved;
 }
@@ -74,8 +70,7 @@ static void rows_that_travel_rounded(void **state)
     explore_family((family){{2, 2, 2, 3, 1, 401}, .rounded = true}, 13);
     explore_family((family){{3, 2, 1, 3, 1, 1009}, .rounded = true}, 13);
     explore_family((family){{2, 2, 1, 4, 1, 101}, .rounded = true, .sweeps = true}, 13);
-    explore_family((family){{2, 2, 1, 4, 1, 101}, .rounded = true, .keeper = true}, 13);
-    explore_family((family){{3, 1, 1, 4, 1, 61}, .rounded = true, .keeper = true}, 13);
+    explore_family((family){{3, 1, 1, 4, 1, 61}, .rounded = true}, 13);
 }
 
 static void both(void **state)

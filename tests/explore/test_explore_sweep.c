@@ -30,7 +30,6 @@ static bool scenario_of_number(const family *f, uint64_t number, ex_scenario *s_
     ex_scenario s = ex_varied(shape, number);
     s.cut = (uint8_t)(2 + number / 3 % (shape->iterations - 2));
     s.floor = (uint8_t)(2 + number / 7 % (s.cut - 1u));
-    s.keeper = !f->stale && number / 13 % 3 == 0;
     s.full_sync = !f->stale && number / 17 % 5 == 0;
     s.staleness = f->stale ? (uint8_t)(1 + number / 13 % 2) : 0;
     *s_p = s;

@@ -371,7 +371,6 @@ static void plan_batches(dp_planner *planner, rt_stream *stream, uint32_t count)
         dp_planner_place(planner);
         must(dp_planner_commit(planner, &plan), &error);
     }
-    must(dp_planner_finish(planner, &plan), &error);
     must(dp_planner_flush(planner, &plan), &error);
     if (!dp_planner_legal(planner, &error))
         must(RT_DATA, &error);

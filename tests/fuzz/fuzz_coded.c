@@ -25,8 +25,7 @@ static void give(ps_shard *shard, const uint8_t *head, const uint8_t *bytes, siz
                                             RT_MESSAGE_PUSH_ROW,
                                             RT_MESSAGE_DENSE_GRAD_INT8,
                                             RT_MESSAGE_DENSE_STEP,
-                                            RT_MESSAGE_PUSH_DELTA_CODED,
-                                            RT_MESSAGE_PULL_SUM};
+                                            RT_MESSAGE_PUSH_DELTA_CODED};
     rt_message message;
     rt_error error;
     const uint32_t worker = head[1] % 2, peer = rt_peer(RT_ROLE_WORKER, worker);

@@ -57,9 +57,8 @@ static uint32_t choose(chooser *from, uint32_t bound)
 
 static void choose_after(chooser *from, dp_slice *slice, const dp_row *row)
 {
-    static const dp_op_kind kinds[] = {[DP_MODE_GRAD] = DP_OP_PUSH_GRAD,
-                                       [DP_MODE_KEEP] = DP_OP_KEEP,
-                                       [DP_MODE_REDUCE] = DP_OP_SUM};
+    static const dp_op_kind kinds[] = {
+        [DP_MODE_GRAD] = DP_OP_PUSH_GRAD, [DP_MODE_REDUCE] = DP_OP_SUM};
     if (row->mode == DP_MODE_OWN)
         return;
     dp_op_kind kind = kinds[row->mode];
@@ -75,15 +74,15 @@ static void choose_after(chooser *from, dp_slice *slice, const dp_row *row)
     op->mask = 1 + choose(from, 7);
     if (kind == DP_OP_REDUCE || kind == DP_OP_SUM) {
         op->mask = rt_bit(limits.rank) | rt_bit(OTHER);
-        op->keeper = OTHER;
+        op->peer = OTHER;
     }
 }
 
 static void choose_ops(chooser *from, dp_slice *slice)
 {
     for (uint32_t i = choose(from, 8); i > 0; i--) {
-        static const dp_op_kind kinds[] = {DP_OP_PUSH_ROW, DP_OP_DROP, DP_OP_SEND,    DP_OP_PULL,
-                                           DP_OP_INIT,     DP_OP_RECV, DP_OP_PULL_SUM};
+        static const dp_op_kind kinds[] = {DP_OP_PUSH_ROW, DP_OP_DROP, DP_OP_SEND,
+                                           DP_OP_PULL,     DP_OP_INIT, DP_OP_RECV};
         uint32_t kind = choose(from, RT_COUNT_OF(kinds));
         if ((kinds[kind] == DP_OP_SEND || kinds[kind] == DP_OP_RECV) && !limits.hands)
             continue;
@@ -95,7 +94,7 @@ static void choose_ops(chooser *from, dp_slice *slice)
         op->reason = (uint8_t)choose(from, 3);
         op->flags = (uint8_t)choose(from, op->kind == DP_OP_PUSH_ROW ? 4 : 2);
         if (op->kind == DP_OP_SEND || op->kind == DP_OP_RECV)
-            op->keeper = OTHER;
+            op->peer = OTHER;
         if (op->kind == DP_OP_SEND)
             op->reason = DP_REASON_UPDATE;
         if (op->kind == DP_OP_RECV)
@@ -132,8 +131,9 @@ static rt_message invent(chooser *from, uint64_t sequence)
     }
     for (uint32_t r = 0; r < slice->row_count; r++) {
         slice->lookup_rows[r] = r;
+        static const dp_mode modes[] = {DP_MODE_OWN, DP_MODE_GRAD, DP_MODE_REDUCE};
         slice->rows[r] = (dp_row){choose(from, limits.slot_count), choose(from, 4),
-                                  choose(from, DP_MODE_REDUCE + limits.sums)};
+                                  modes[choose(from, 2 + limits.sums)]};
     }
     choose_ops(from, slice);
     status = dp_slice_encode(&plan, 0, &batch, &limits, 0, sequence, &message);
@@ -152,7 +152,7 @@ static rt_message invent_gradients(chooser *from, uint64_t sequence)
         const rt_wire_grad grad = {.key = choose(from, 4),
                                    .mask = rt_bit(limits.rank) | rt_bit(OTHER),
                                    .base = choose(from, 4),
-                                   .keeper = choose(from, 8) ? RT_WIRE_NO_KEEPER : RT_WIRE_NO_STEP};
+                                   .step = choose(from, 8) ? RT_WIRE_STEP : RT_WIRE_NO_STEP};
         memcpy(records[i], &grad, sizeof grad);
     }
     return wrap(records[0], count * sizeof records[0], RT_MESSAGE_GRADS, sequence, count);

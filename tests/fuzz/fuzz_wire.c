@@ -36,14 +36,12 @@ static void read_all(const rt_message *message)
     const bool is_delta =
         header->type == RT_MESSAGE_PUSH_DELTA || header->type == RT_MESSAGE_PUSH_DELTA_CODED ||
         header->type == RT_MESSAGE_PUSH_GRAD_CODED || header->type == RT_MESSAGE_GRADS;
-    const bool is_coded = header->type == RT_MESSAGE_ROWS_CODED ||
-                          header->type == RT_MESSAGE_SUM_ROWS_CODED ||
-                          header->type == RT_MESSAGE_PUSH_CHANGE;
+    const bool is_coded =
+        header->type == RT_MESSAGE_ROWS_CODED || header->type == RT_MESSAGE_PUSH_CHANGE;
     size_t record_bytes = is_delta || header->type == RT_MESSAGE_PUSH_GRAD ? sizeof(rt_wire_grad)
                                                                            : sizeof(rt_wire_pull);
     bool has_records = (header->type >= RT_MESSAGE_PULL && header->type <= RT_MESSAGE_PUSH_GRAD) ||
-                       is_delta || is_coded || header->type == RT_MESSAGE_PULL_SUM ||
-                       header->type == RT_MESSAGE_SUM_ROWS || header->type == RT_MESSAGE_HANDED;
+                       is_delta || is_coded || header->type == RT_MESSAGE_HANDED;
     const uint8_t *records = rt_reader_take(&reader, header->count, record_bytes);
     rt_assert(records || !has_records); // validation has compared count and size
     if (records && header->count)

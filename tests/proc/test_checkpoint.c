@@ -97,13 +97,13 @@ static void a_worker_is_killed(void **state)
 static void a_shard_is_killed(void **state)
 {
     (void)state;
-    kill_and_compare(&(attack){
-        .sets = {"on_worker_loss=restart", "ps.shards=2", "dispatch.policy=makespan",
-                 "dispatch.keeper=true", "optimizer.rows.name=adam", "optimizer.dense.name=adam",
-                 "cache.eviction=lfu", "cache.lookahead=2", "dispatch.window=4"},
-        .shards = 2,
-        .victims = {"ps"},
-        .after = {50}});
+    kill_and_compare(
+        &(attack){.sets = {"on_worker_loss=restart", "ps.shards=2", "dispatch.policy=makespan",
+                           "optimizer.rows.name=adam", "optimizer.dense.name=adam",
+                           "cache.eviction=lfu", "cache.lookahead=2", "dispatch.window=4"},
+                  .shards = 2,
+                  .victims = {"ps"},
+                  .after = {50}});
 }
 
 static void the_coordinator_is_killed(void **state)

@@ -11,7 +11,7 @@
 
 #define OPTIONS                                                                                 \
     "--set stream.samples_max=4096 --set batch.samples_per_worker=64 --set 'model.mlp=[16,8]' " \
-    "--set dispatch.keeper=true --set optimizer.rows.name=adam "                                \
+    "--set optimizer.rows.name=adam "                                                           \
     "--set optimizer.rows.l2=0.001 --set optimizer.rows.clip_norm=0.002 "                       \
     "--set optimizer.dense.clip_norm=0.05 --set optimizer.dense.warmup_iterations=5"
 

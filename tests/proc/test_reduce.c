@@ -102,9 +102,11 @@ static void what_does_not_fit_is_named(void **state)
          "dispatch.reduce: not with consistency.staleness",
          1},
         {{"network.row_wire=bf16", NULL}, "dispatch.reduce: not with network.row_wire", 1},
-        {{"dispatch.keeper=true", NULL}, "dispatch.reduce: not with dispatch.keeper", 1},
         {{"dispatch.full_sync=true", NULL}, "dispatch.reduce: not with dispatch.full_sync", 1},
         {{"sim.reduce=true", NULL}, "--set sim.reduce: is now called dispatch.reduce", 0},
+        {{"dispatch.keeper=true", NULL},
+         "dispatch.keeper is gone, and has no effect: every trainer of a row sends its gradient",
+         0},
     };
     (void)state;
     for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {

@@ -26,7 +26,7 @@ static void the_simulator_stores_the_same_rows(void **state)
     static const char *const sets[][5] = {
         {"dispatch.policy=esd", NULL},
         {"dispatch.policy=laia", "cache.lookahead=4", "rows.expire_iterations=24", NULL},
-        {"dispatch.policy=esd", "dispatch.keeper=true", "rows.admit=2", NULL},
+        {"dispatch.policy=esd", "rows.admit=2", NULL},
         {"dispatch.policy=makespan", NULL},
         {"consistency.staleness=3", "rows.expire_iterations=30", "rows.admit_bytes=4096", NULL},
         {"rows.admit=255", NULL}, // no key has a row at first

@@ -49,7 +49,7 @@ static void the_simulator_ends_the_same_rows(void **state)
     static const char *const sets[][4] = {
         {"rows.expire_iterations=24", NULL},
         {"rows.max=2500", "dispatch.policy=laia", NULL},
-        {"rows.max=2500", "rows.expire_iterations=30", "dispatch.keeper=true", NULL},
+        {"rows.max=2500", "rows.expire_iterations=30", NULL},
     };
     for (size_t i = 0; i < RT_COUNT_OF(sets); i++) {
         run("out", sets[i]);

@@ -104,12 +104,6 @@ static void in_two_parts_stale_in_8_bits(void **state)
     in_two_parts("network.row_wire=int8", "consistency.staleness=4");
 }
 
-static void in_two_parts_kept_in_16_bits(void **state)
-{
-    (void)state;
-    in_two_parts("network.row_wire=bf16", "dispatch.keeper=true");
-}
-
 static void runs_repeat(void **state)
 {
     (void)state;
@@ -141,7 +135,8 @@ static void what_does_not_go_with_it(void **state)
          "optimizer.rows.name: adam cannot add up"},
         {{"consistency.staleness=1", "optimizer.rows.name=ftrl", NULL},
          "optimizer.rows.name: ftrl cannot add up"},
-        {{"consistency.staleness=0", "dispatch.keeper=true", NULL}, "dispatch.keeper: not with"},
+        {{"consistency.staleness=0", "dispatch.full_sync=true", NULL},
+         "dispatch.full_sync: not with"},
         {{"consistency.staleness=9", "cache.lookahead=2", NULL}, "cache.lookahead: not with"},
         {{"consistency.staleness=9", "dispatch.view=strict", NULL}, "dispatch.view: not with"},
         {{"dispatch.window=2", "consistency.staleness=0", NULL},
@@ -173,5 +168,5 @@ static void no_way_back(void **state)
 TEST_MAIN(TEST(in_two_parts_without_reuse), TEST(in_two_parts_with_light_lfu),
           TEST(in_two_parts_at_random), TEST(in_two_parts_in_8_bits), TEST(in_two_parts_in_16_bits),
           TEST(in_two_parts_in_8_bits_synced), TEST(in_two_parts_stale_in_8_bits),
-          TEST(in_two_parts_kept_in_16_bits), TEST(in_two_parts_with_rows_that_end),
-          TEST(runs_repeat), TEST(what_does_not_go_with_it), TEST(no_way_back))
+          TEST(in_two_parts_with_rows_that_end), TEST(runs_repeat), TEST(what_does_not_go_with_it),
+          TEST(no_way_back))

@@ -167,8 +167,8 @@ static inline dp_op *add_op(rig *r, dp_op_kind kind, uint64_t key, uint32_t slot
     dp_slice *slice = &r->plan.slices[0];
     bool release = kind == DP_OP_PUSH_ROW || kind == DP_OP_DROP || kind == DP_OP_SEND ||
                    kind == DP_OP_PUSH_DELTA;
-    bool after = kind == DP_OP_PUSH_GRAD || kind == DP_OP_KEEP || kind == DP_OP_REDUCE ||
-                 kind == DP_OP_SUM || kind == DP_OP_FORGET;
+    bool after = kind == DP_OP_PUSH_GRAD || kind == DP_OP_REDUCE || kind == DP_OP_SUM ||
+                 kind == DP_OP_FORGET;
     dp_op *op = dp_ops_add(release ? &slice->release : after ? &slice->after : &slice->fill, kind);
     assert_non_null(op);
     op->key = key;

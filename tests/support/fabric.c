@@ -25,9 +25,8 @@ static bool queue_has_room(const fabric *f, const fabric_queue *q)
 
 static bool is_of_rows(uint32_t type)
 {
-    return type == RT_MESSAGE_PULL || type == RT_MESSAGE_PULL_SUM || type == RT_MESSAGE_ROWS ||
-           type == RT_MESSAGE_ROWS_CODED || type == RT_MESSAGE_SUM_ROWS ||
-           type == RT_MESSAGE_SUM_ROWS_CODED || rt_message_is_push(type);
+    return type == RT_MESSAGE_PULL || type == RT_MESSAGE_ROWS || type == RT_MESSAGE_ROWS_CODED ||
+           rt_message_is_push(type);
 }
 
 static rt_status offer(fabric *f, fabric_queue *q, rt_message *message)

@@ -273,14 +273,6 @@ static void change_participants(const fabric_plan *plan, dp_planner *planner, ui
     }
 }
 
-static void finish_planned(fabric_plan *plan, dp_planner *planner)
-{
-    const dp_plan *final = NULL;
-    assert_int_equal(dp_planner_finish(planner, &final), RT_OK);
-    if (final)
-        add_slices(plan, final, &plan->batches[final->iteration - 1]);
-}
-
 // t iterations are planned, and another one follows.
 static void sweep(fabric_plan *plan, dp_planner *planner, uint32_t t)
 {
@@ -290,7 +282,6 @@ static void sweep(fabric_plan *plan, dp_planner *planner, uint32_t t)
     uint32_t floor;
     if (!dp_sweep_due(planner, &floor))
         return;
-    finish_planned(plan, planner);
     const uint64_t before = dp_planner_directory(planner)->key_count;
     assert_int_equal(dp_sweep(planner, floor, &final, &ended), RT_OK);
     assert_true(ended > 0 && before - dp_planner_directory(planner)->key_count == ended);
@@ -300,7 +291,6 @@ static void sweep(fabric_plan *plan, dp_planner *planner, uint32_t t)
     add_slices(plan, final, NULL);
 }
 
-// With the keeper rule a commit returns the plan of the batch before.
 static void plan_all(fabric_plan *plan, dp_planner *planner)
 {
     const dp_plan *final = NULL;
@@ -320,10 +310,8 @@ static void plan_all(fabric_plan *plan, dp_planner *planner)
                dp_planner_placement(planner),
                plan->batches[t].sample_count * sizeof *plan->placements);
         assert_int_equal(dp_planner_commit(planner, &final), RT_OK);
-        if (final)
-            add_slices(plan, final, &plan->batches[final->iteration - 1]);
+        add_slices(plan, final, &plan->batches[t]);
     }
-    finish_planned(plan, planner);
     for (uint32_t t = 0; t < plan->shape.iterations; t++)
         planned += 1 + (plan->swept[t] > 0);
     assert_int_equal(plan->slice_count, planned);

@@ -74,9 +74,8 @@ static void touch(plan_checker *c, uint32_t sample)
             key->iteration = c->iteration;
             key->trainers = key->arrived = 0;
             key->batch_sum = key->gradient_sum = 0;
-            key->keeper = 0;
             key->summer = key->summed = 0;
-            key->kept = key->pulled = key->update_pushed = false;
+            key->pulled = key->update_pushed = false;
             c->touched[c->touched_count++] = number;
         }
         key->trainers |= rt_bit(c->worker);
@@ -146,17 +145,9 @@ static void outdate(plan_checker *c, known_key *key, uint64_t holders)
 
 static bool finish_sum(plan_checker *c, known_key *key)
 {
-    if (key->arrived != (key->trainers & ~key->keeper))
+    if (key->arrived != key->trainers)
         return plan_check_wrong(c, key->key, "gradients of %" PRIx64 " of %" PRIx64, key->arrived,
                                 key->trainers);
-    if (key->keeper) {
-        if (!key->kept)
-            return plan_check_wrong(c, key->key, "the keeper does not KEEP");
-        outdate(c, key, key->keeper);
-        key->version = key->pending = c->iteration;
-        key->pending_sum = key->gradient_sum;
-        return true;
-    }
     if (key->version > 0 && key->stored != key->version)
         return plan_check_wrong(c, key->key, "the sum waits for ever for its base %" PRIu32,
                                 key->version);
@@ -286,9 +277,6 @@ bool plan_checker_flush(plan_checker *c, const dp_plan *plan, rt_error *error)
     for (uint32_t i = 0; right && i < c->key_count; i++) {
         if (c->keys[i].version_ps != c->keys[i].version)
             right = plan_check_wrong(c, c->keys[i].key, "not flushed");
-        if (c->keys[i].pending)
-            right = plan_check_wrong(c, c->keys[i].key, "the sum of %" PRIu32 " was never pulled",
-                                     c->keys[i].pending);
     }
     right = right && check_kept(c);
     c->iteration = iteration;

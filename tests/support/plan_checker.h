@@ -8,8 +8,8 @@
 // content that a row must have; a copy that missed an update, got one twice or came from a wrong
 // row differs.
 //
-// Covered: PUSH_ROW, DROP, PULL, INIT, PULL_SUM, SEND, RECV, PUSH_GRAD, KEEP, REDUCE, SUM; modes
-// OWN, GRAD, KEEP and REDUCE. Any other operation is reported as unknown. To add one: a function
+// Covered: PUSH_ROW, DROP, PULL, INIT, SEND, RECV, PUSH_GRAD, REDUCE, SUM; modes OWN, GRAD and
+// REDUCE. Any other operation is reported as unknown. To add one: a function
 // check_<op> beside the others, a line in run_release, run_fill or run_after, and for a mode its
 // effect in train and finish_key. Errors are RT_DATA with the iteration, worker and key.
 #ifndef PLAN_CHECKER_H

@@ -40,9 +40,6 @@ static bool check_push_row(plan_checker *c, const dp_op *op)
         return false;
     if (slot->stale || !(key->holders >> c->worker & 1))
         return plan_check_wrong(c, op->key, "PUSH_ROW of a stale copy");
-    if (key->pending)
-        return plan_check_wrong(c, op->key, "PUSH_ROW before the sum of %" PRIu32 " is in",
-                                key->pending);
     if (op->version != key->version)
         return plan_check_wrong(c, op->key,
                                 "PUSH_ROW of version %" PRIu32 ", the latest is %" PRIu32,
@@ -84,9 +81,6 @@ static bool check_drop(plan_checker *c, const dp_op *op)
     if (!slot)
         return false;
     bool others = key->holders & ~rt_bit(c->worker);
-    if (key->pending && !slot->stale)
-        return plan_check_wrong(c, op->key, "DROP before the sum of %" PRIu32 " is in",
-                                key->pending);
     if (!slot->stale && !others && key->version_ps != key->version)
         return plan_check_wrong(c, op->key,
                                 "DROP of the only copy of version %" PRIu32 " (PS: %" PRIu32 ")",
@@ -102,7 +96,7 @@ static bool check_send(plan_checker *c, const dp_op *op)
     model_slot *slot = plan_check_held(c, op, &key);
     if (!slot)
         return false;
-    if (slot->stale || key->holders != rt_bit(c->worker) || key->pending)
+    if (slot->stale || key->holders != rt_bit(c->worker))
         return plan_check_wrong(c, op->key, "SEND of a copy that is not the only latest one");
     if (op->version != key->version || key->version_ps >= key->version)
         return plan_check_wrong(c, op->key,
@@ -110,11 +104,11 @@ static bool check_send(plan_checker *c, const dp_op *op)
                                 op->version, key->version, key->version_ps);
     if (!slot->has_state || !(op->flags & DP_OP_STATE))
         return plan_check_wrong(c, op->key, "SEND without optimizer state");
-    if (!c->config.hand_over || key->iteration != c->iteration || op->keeper == c->worker ||
-        op->keeper >= c->config.worker_count || key->trainers != rt_bit(op->keeper))
-        return plan_check_wrong(c, op->key, "SEND to %u, trained by %" PRIx64, op->keeper,
+    if (!c->config.hand_over || key->iteration != c->iteration || op->peer == c->worker ||
+        op->peer >= c->config.worker_count || key->trainers != rt_bit(op->peer))
+        return plan_check_wrong(c, op->key, "SEND to %u, trained by %" PRIx64, op->peer,
                                 key->trainers);
-    key->sent_to = rt_bit(op->keeper);
+    key->sent_to = rt_bit(op->peer);
     key->sent_by = c->worker;
     key->sent_content = slot->content;
     free_slot(c, slot);
@@ -200,10 +194,10 @@ static bool check_recv(plan_checker *c, const dp_op *op)
 {
     uint32_t number = plan_check_number(c, op->key);
     known_key *key = &c->keys[number];
-    if (key->sent_to != rt_bit(c->worker) || key->sent_by != op->keeper ||
+    if (key->sent_to != rt_bit(c->worker) || key->sent_by != op->peer ||
         op->version != key->version || !(op->flags & DP_OP_STATE))
         return plan_check_wrong(c, op->key, "RECV of version %" PRIu32 " from %u, sent to %" PRIx64,
-                                op->version, op->keeper, key->sent_to);
+                                op->version, op->peer, key->sent_to);
     model_slot *slot = fill_slot(c, op, number);
     if (!slot)
         return false;
@@ -234,32 +228,14 @@ static bool check_init(plan_checker *c, const dp_op *op)
     return true;
 }
 
-static bool check_pull_sum(plan_checker *c, const dp_op *op)
-{
-    known_key *key;
-    model_slot *slot = plan_check_held(c, op, &key);
-    if (!slot)
-        return false;
-    if (key->pending == 0 || op->version != key->pending || slot->stale ||
-        key->holders != rt_bit(c->worker))
-        return plan_check_wrong(c, op->key,
-                                "PULL_SUM of %" PRIu32 ", pending %" PRIu32 ", held by %" PRIx64,
-                                op->version, key->pending, key->holders);
-    slot->content = plan_check_stepped(slot->content, slot->gradient + key->pending_sum);
-    slot->version = key->pending;
-    key->pending = 0; // the PS answers once and forgets
-    return true;
-}
-
 bool plan_check_fill(plan_checker *c, const dp_ops *ops)
 {
     for (uint32_t i = 0; i < ops->count; i++) {
         const dp_op *op = &ops->items[i];
         bool right = op->kind == DP_OP_PULL   ? check_pull(c, op)
                      : op->kind == DP_OP_INIT ? check_init(c, op)
-                     : op->kind == DP_OP_RECV ? check_recv(c, op)
-                     : op->kind == DP_OP_PULL_SUM
-                         ? check_pull_sum(c, op)
+                     : op->kind == DP_OP_RECV
+                         ? check_recv(c, op)
                          : plan_check_wrong(c, op->key, "fill has operation %u", op->kind);
         if (!right)
             return false;

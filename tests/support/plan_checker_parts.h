@@ -11,16 +11,14 @@
 
 typedef struct {
     uint64_t key;
-    uint64_t holders;     // H: workers whose copy has version L
-    uint32_t version;     // L
-    uint32_t version_ps;  // P
-    uint64_t content;     // that version L must have
-    uint64_t content_ps;  // that the PS has, of version stored
-    uint32_t stored;      // version at the PS
-    bool known;           // to the PS
-    uint32_t row_pushed;  // last version that came as a row
-    uint32_t pending;     // iteration whose sum its only holder still has to pull, or 0
-    uint64_t pending_sum; // of the other trainers' gradients
+    uint64_t holders;    // H: workers whose copy has version L
+    uint32_t version;    // L
+    uint32_t version_ps; // P
+    uint64_t content;    // that version L must have
+    uint64_t content_ps; // that the PS has, of version stored
+    uint32_t stored;     // version at the PS
+    bool known;          // to the PS
+    uint32_t row_pushed; // last version that came as a row
 
     // The iteration that is carried out.
     uint32_t iteration;
@@ -28,8 +26,6 @@ typedef struct {
     uint64_t batch_sum; // of the gradients of all samples
     uint64_t arrived;   // workers whose gradient the PS has
     uint64_t gradient_sum;
-    uint64_t keeper;         // bit of the worker that keeps its gradient, or 0
-    bool kept;               // it said so
     uint64_t summer, summed; // bit of the worker that sums, or 0; whose gradients it takes
     bool pulled, update_pushed;
     uint64_t sent_to, sent_content; // bit of the worker that a row is on its way to; or 0

@@ -8,9 +8,8 @@
 // Gradients of several workers are added up.
 static bool check_mode(plan_checker *c, known_key *key, const model_slot *slot, uint32_t mode)
 {
-    bool grad = mode != DP_MODE_OWN;
-    if (mode > (c->config.reduce ? DP_MODE_REDUCE : DP_MODE_KEEP) ||
-        grad != plan_check_is_summed(c, key))
+    const bool grad = mode == DP_MODE_GRAD || (mode == DP_MODE_REDUCE && c->config.reduce);
+    if ((!grad && mode != DP_MODE_OWN) || grad != plan_check_is_summed(c, key))
         return plan_check_wrong(c, key->key, "mode %" PRIu32 ", but %" PRIu32 " workers train it",
                                 mode, rt_bit_count(key->trainers));
     if (mode != DP_MODE_GRAD && !slot->has_state)
@@ -19,11 +18,6 @@ static bool check_mode(plan_checker *c, known_key *key, const model_slot *slot, 
         return plan_check_wrong(c, key->key, "summed by two workers");
     if (mode == DP_MODE_REDUCE)
         key->summer = rt_bit(c->worker);
-    if (mode != DP_MODE_KEEP)
-        return true;
-    if (key->keeper)
-        return plan_check_wrong(c, key->key, "kept by two workers");
-    key->keeper = rt_bit(c->worker);
     return true;
 }
 
@@ -46,9 +40,6 @@ static bool check_row(plan_checker *c, const dp_row *row)
     if (slot->content != key->content)
         return plan_check_wrong(c, key->key, "the row of version %" PRIu32 " lacks updates",
                                 row->version);
-    if (key->pending)
-        return plan_check_wrong(c, key->key, "trained before the sum of %" PRIu32 " is in",
-                                key->pending);
     if (!check_mode(c, key, slot, row->mode))
         return false;
     slot->trained = c->iteration;
@@ -102,29 +93,29 @@ bool plan_check_train(plan_checker *c, const dp_slice *slice)
     return true;
 }
 
-// What PUSH_GRAD, KEEP, REDUCE and SUM have in common; NULL: reported.
+// What PUSH_GRAD, REDUCE and SUM have in common; NULL: reported.
 static model_slot *trained_slot(plan_checker *c, const dp_op *op, known_key **key_p)
 {
     model_slot *slot = plan_check_held(c, op, key_p);
     if (!slot)
         return NULL;
     const known_key *key = *key_p;
-    uint32_t keeper = key->keeper ? rt_lowest_bit(key->keeper) : DP_NO_KEEPER;
+    uint32_t peer = DP_NO_WORKER;
     bool right = false;
-    if (op->kind == DP_OP_REDUCE)
-        keeper = key->summer ? rt_lowest_bit(key->summer) : DP_NO_KEEPER;
+    if (op->kind == DP_OP_REDUCE && key->summer)
+        peer = rt_lowest_bit(key->summer);
     else if (op->kind == DP_OP_SUM) // any other trainer, each once
-        keeper = op->keeper;
+        peer = op->peer;
     if (slot->trained != c->iteration || op->version != c->iteration)
         plan_check_wrong(c, op->key, "gradient of iteration %" PRIu32, op->version);
-    else if (!plan_check_is_summed(c, key) || op->mask != (key->trainers & ~key->keeper))
+    else if (!plan_check_is_summed(c, key) || op->mask != key->trainers)
         plan_check_wrong(c, op->key, "gradient for a sum of %" PRIx64 ", trained by %" PRIx64,
                          op->mask, key->trainers);
     else if (op->base != key->version)
         plan_check_wrong(c, op->key, "gradient on base %" PRIu32 ", latest %" PRIu32, op->base,
                          key->version);
-    else if (op->keeper != keeper)
-        plan_check_wrong(c, op->key, "keeper %u, by the rows %" PRIu32, op->keeper, keeper);
+    else if (op->peer != peer)
+        plan_check_wrong(c, op->key, "for worker %u, by the rows %" PRIu32, op->peer, peer);
     else
         right = true;
     return right ? slot : NULL;
@@ -146,11 +137,11 @@ static bool check_push_grad(plan_checker *c, const dp_op *op)
         return false;
     if (key->summer)
         return plan_check_wrong(c, op->key, "PUSH_GRAD of a row that a worker sums");
-    if (!key->keeper && key->version_ps != key->version)
+    if (key->version_ps != key->version)
         return plan_check_wrong(c, op->key, "PUSH_GRAD on base %" PRIu32 ", the PS has %" PRIu32,
                                 op->base, key->version_ps);
-    if (key->arrived >> c->worker & 1 || key->keeper == rt_bit(c->worker))
-        return plan_check_wrong(c, op->key, "PUSH_GRAD twice, or by the keeper");
+    if (key->arrived >> c->worker & 1)
+        return plan_check_wrong(c, op->key, "PUSH_GRAD twice");
     gradient_leaves(c, key, slot);
     return true;
 }
@@ -173,23 +164,12 @@ static bool check_sum(plan_checker *c, const dp_op *op)
     model_slot *slot = trained_slot(c, op, &key);
     if (!slot)
         return false;
-    if (key->summer != rt_bit(c->worker) || op->keeper >= c->config.worker_count ||
-        !((key->trainers & ~key->summer & ~key->summed) >> op->keeper & 1))
+    if (key->summer != rt_bit(c->worker) || op->peer >= c->config.worker_count ||
+        !((key->trainers & ~key->summer & ~key->summed) >> op->peer & 1))
         return plan_check_wrong(c, op->key, "SUM of the gradient of %u, trained by %" PRIx64,
-                                op->keeper, key->trainers);
+                                op->peer, key->trainers);
     key->gradient_sum += key->summed ? 0 : slot->gradient;
-    key->summed |= rt_bit(op->keeper);
-    return true;
-}
-
-static bool check_keep(plan_checker *c, const dp_op *op)
-{
-    known_key *key;
-    if (!trained_slot(c, op, &key))
-        return false;
-    if (key->keeper != rt_bit(c->worker) || key->kept)
-        return plan_check_wrong(c, op->key, "KEEP twice, or by another than the keeper");
-    key->kept = true;
+    key->summed |= rt_bit(op->peer);
     return true;
 }
 
@@ -199,9 +179,8 @@ bool plan_check_after(plan_checker *c, const dp_ops *ops)
         const dp_op *op = &ops->items[i];
         bool right = op->kind == DP_OP_PUSH_GRAD ? check_push_grad(c, op)
                      : op->kind == DP_OP_REDUCE  ? check_reduce(c, op)
-                     : op->kind == DP_OP_SUM     ? check_sum(c, op)
-                     : op->kind == DP_OP_KEEP
-                         ? check_keep(c, op)
+                     : op->kind == DP_OP_SUM
+                         ? check_sum(c, op)
                          : plan_check_wrong(c, op->key, "operation %u after training", op->kind);
         if (!right)
             return false;

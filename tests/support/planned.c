@@ -255,18 +255,12 @@ static void add_slices(planned *p, const dp_plan *plan, const rt_batch *batch)
     }
 }
 
-// last: the iteration of the batch that stands behind the next one in the ring.
-static void add_plan(planned *p, const dp_plan *plan, uint32_t last)
+// batch: NULL for a sweep or a flush.
+static void add_plan(planned *p, const dp_plan *plan, const rt_batch *batch)
 {
-    const uint32_t ring = RT_COUNT_OF(p->batches);
-    if (!plan)
-        return;
     add(&p->sums.plans, dp_plan_fingerprint(plan));
     add_bytes(&p->sums.plans, &p->planner->predicted_s, sizeof p->planner->predicted_s);
     p->sums.planned++;
-    const rt_batch *batch = NULL;
-    if (plan->iteration)
-        batch = &p->batches[(p->first + ring - 1 - (last - plan->iteration)) % ring];
     add_slices(p, plan, batch);
 }
 
@@ -335,13 +329,11 @@ static void sweep(planned *p)
 {
     uint32_t floor;
     uint64_t ended = 0;
-    const dp_plan *plan = NULL;
+    const dp_plan *plan;
     if (!dp_sweep_due(p->planner, &floor))
         return;
-    assert_int_equal(dp_planner_finish(p->planner, &plan), RT_OK);
-    add_plan(p, plan, p->iteration - 1);
     assert_int_equal(dp_sweep(p->planner, floor, &plan, &ended), RT_OK);
-    add_plan(p, plan, p->iteration - 1);
+    add_plan(p, plan, NULL);
     add(&p->sums.plans, floor);
     p->sums.ended += ended;
     p->sums.sweeps++;
@@ -361,7 +353,7 @@ static void look_up(planned *p, const rt_batch *batch)
 
 static const dp_plan *commit(planned *p)
 {
-    const dp_plan *plan = NULL;
+    const dp_plan *plan;
     for (bool done = false; !done;) {
         add_work(p, dp_planner_step_work(p->planner));
         assert_int_equal(dp_planner_commit_step(p->planner, &done, &plan), RT_OK);
@@ -397,7 +389,7 @@ bool planned_step(planned *p)
     add_bytes(&p->sums.plans, dp_planner_placement(p->planner),
               batch->sample_count * sizeof(uint32_t));
     const dp_plan *plan = commit(p);
-    add_plan(p, plan, p->iteration - 1);
+    add_plan(p, plan, batch);
     add_decision(p);
     note_set(p);
     p->first = (p->first + 1) % RT_COUNT_OF(p->batches);
@@ -412,10 +404,8 @@ void planned_cut(planned *p, rt_bytes *state)
     const dp_plan *plan;
     rt_bytes lineup = {0};
     rt_error error = {0};
-    assert_int_equal(dp_planner_finish(p->planner, &plan), RT_OK);
-    add_plan(p, plan, p->iteration);
     assert_int_equal(dp_planner_flush(p->planner, &plan), RT_OK);
-    add_plan(p, plan, p->iteration);
+    add_plan(p, plan, NULL);
     if (p->chooser)
         dp_participants_save(p->chooser, &lineup);
     *state = (rt_bytes){0};

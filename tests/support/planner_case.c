@@ -72,7 +72,6 @@ void planner_case_init(planner_case *pc, const planner_shape *shape)
     random_batches_init(&pc->batches, shape->seed, shape->field_count, shape->ids_per_field,
                         shape->bag_max, shape->zipf);
     rt_batch_init(&pc->batch, 0);
-    rt_batch_init(&pc->last_batch, 0);
     for (uint32_t k = 0; k <= shape->lookahead; k++)
         rt_batch_init(&pc->ahead[k], 0);
 }
@@ -83,7 +82,6 @@ void planner_case_fini(planner_case *pc)
     plan_checker_destroy(pc->checker);
     random_batches_fini(&pc->batches);
     rt_batch_fini(&pc->batch);
-    rt_batch_fini(&pc->last_batch);
     for (uint32_t k = 0; k <= pc->shape.lookahead; k++)
         rt_batch_fini(&pc->ahead[k]);
 }
@@ -91,8 +89,7 @@ void planner_case_fini(planner_case *pc)
 void planner_case_look_up(planner_case *pc, uint32_t sample_count)
 {
     uint32_t lookahead = pc->shape.lookahead;
-    rt_batch spare = pc->last_batch;
-    pc->last_batch = pc->batch;
+    const rt_batch spare = pc->batch;
     while (pc->ahead_count <= lookahead) {
         rt_batch *next = &pc->ahead[pc->ahead_count++];
         random_batches_fill(&pc->batches, next, sample_count);
@@ -118,31 +115,16 @@ uint32_t planner_case_next_use(const planner_case *pc, uint64_t key)
     return 0;
 }
 
-static bool check_plan(planner_case *pc)
+void planner_case_commit(planner_case *pc)
 {
     rt_error error = {0};
-    if (!pc->plan)
-        return false;
-    pc->plan_batch = pc->plan->iteration == pc->iteration ? &pc->batch : &pc->last_batch;
-    if (!plan_checker_step(pc->checker, pc->plan_batch, pc->plan, &error))
+    dp_planner_place(pc->planner);
+    assert_int_equal(dp_planner_commit(pc->planner, &pc->plan), RT_OK);
+    if (!plan_checker_step(pc->checker, &pc->batch, pc->plan, &error))
         fail_msg("seed %" PRIu64 ": %s", pc->shape.seed, error.text);
     pc->fills = 0;
     for (uint32_t j = 0; j < pc->shape.worker_count; j++)
         pc->fills += pc->plan->slices[j].fill.count;
-    return true;
-}
-
-bool planner_case_commit(planner_case *pc)
-{
-    dp_planner_place(pc->planner);
-    assert_int_equal(dp_planner_commit(pc->planner, &pc->plan), RT_OK);
-    return check_plan(pc);
-}
-
-bool planner_case_finish(planner_case *pc)
-{
-    assert_int_equal(dp_planner_finish(pc->planner, &pc->plan), RT_OK);
-    return check_plan(pc);
 }
 
 void planner_case_flush(planner_case *pc)

@@ -37,14 +37,13 @@ typedef struct {
     dp_planner *planner;
     plan_checker *checker;
     random_batches batches;
-    rt_batch batch, last_batch;           // looked up last, and before that
+    rt_batch batch;                       // looked up last
     rt_batch ahead[DP_LOOKAHEAD_MAX + 1]; // previewed, the next first; and a spare
     uint32_t ahead_count;
     rt_random random; // for the test's own choices
     uint32_t iteration;
-    const dp_plan *plan;        // of the last commit, finish or flush; NULL: held back
-    const rt_batch *plan_batch; // that it is for
-    uint64_t fills;             // pulls and first touches in it
+    const dp_plan *plan; // of the last commit or flush
+    uint64_t fills;      // pulls and first touches in it
 } planner_case;
 
 // Rows of different sizes by field; every other link is ten times slower, so
@@ -59,17 +58,13 @@ void planner_case_look_up(planner_case *pc, uint32_t sample_count);
 // The iteration in which a key is used next, by reading all batches ahead; 0: in none.
 uint32_t planner_case_next_use(const planner_case *pc, uint64_t key);
 
-// Places and commits it, and checks the plan that comes out of it: with the keeper rule, the one
-// before. False: there is none.
-bool planner_case_commit(planner_case *pc);
+// Places and commits it, and checks the plan.
+void planner_case_commit(planner_case *pc);
 
-// The plan that commit still held back, checked. False: there is none.
-bool planner_case_finish(planner_case *pc);
-
-// Flushes and checks. After finish.
+// Flushes and checks.
 void planner_case_flush(planner_case *pc);
 
-// The directory and the checker agree on every key; dp_planner_legal. After finish.
+// The directory and the checker agree on every key; dp_planner_legal.
 void planner_case_compare(planner_case *pc);
 
 #endif

@@ -64,7 +64,7 @@ static void push(played *p, const uint64_t *keys, const dp_slice_view *view, uin
 {
     for (uint32_t i = first; i < end; i++) {
         const uint64_t key = keys[view->push_slots[i]];
-        if (!view->push_peers || view->push_peers[i] == DP_NO_KEEPER)
+        if (!view->push_peers || view->push_peers[i] == DP_NO_WORKER)
             put(p, key, view->push_versions[i], shard_of(p, key, view->push_homes, i));
     }
 }
@@ -76,8 +76,6 @@ static void fill(uint64_t *keys, const dp_slice_view *view)
         keys[view->pull_slots[i]] = view->pull_keys[i];
     for (uint32_t i = 0; i < counts->init_count; i++)
         keys[view->init_slots[i]] = view->init_keys[i];
-    for (uint32_t i = 0; i < counts->pull_sum_count; i++)
-        keys[view->pull_sum_slots[i]] = view->pull_sum_keys[i];
 }
 
 // Sums that the shard makes.
@@ -85,8 +83,7 @@ static void add_gradients(played *p, const uint64_t *keys, const dp_slice_view *
 {
     for (uint32_t i = 0; i < view->counts.grad_count; i++) {
         const uint64_t key = keys[view->row_slots[view->grad_rows[i]]];
-        if (view->grad_keepers[i] == DP_NO_KEEPER &&
-            (!view->grad_peers || view->grad_peers[i] == DP_NO_KEEPER))
+        if (!view->grad_peers || view->grad_peers[i] == DP_NO_WORKER)
             put(p, key, view->counts.iteration, shard_of(p, key, view->grad_homes, i));
     }
 }

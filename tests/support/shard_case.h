@@ -142,9 +142,9 @@ static inline rt_message push_of(uint32_t worker, uint64_t t, uint64_t key, uint
 }
 
 static inline rt_message grad_of(uint32_t worker, uint64_t t, uint64_t key, uint64_t mask,
-                                 uint32_t base, uint32_t keeper, float value)
+                                 uint32_t base, uint32_t step, float value)
 {
-    const grad_record record = {{key, mask, base, keeper}, {value, -value, 2 * value, 0}};
+    const grad_record record = {{key, mask, base, step}, {value, -value, 2 * value, 0}};
     return message_of(worker, RT_MESSAGE_PUSH_GRAD, t, 1, &record, sizeof(rt_wire_grad) + DIM * 4);
 }
 

@@ -397,8 +397,8 @@ static void gradients_to_a_trainer(void **state)
                                 .rates = {.links = {{100, 200}, {50, 25}}, .ps_bytes_per_s = 1e-3}};
     assert_int_equal(dp_plan_init(&plan, 2), RT_OK);
     plan.participants = 3;
-    dp_ops_add(&plan.slices[0].after, DP_OP_REDUCE)->keeper = 1;
-    dp_ops_add(&plan.slices[1].after, DP_OP_SUM)->keeper = 0;
+    dp_ops_add(&plan.slices[0].after, DP_OP_REDUCE)->peer = 1;
+    dp_ops_add(&plan.slices[1].after, DP_OP_SUM)->peer = 0;
     dp_account_add(&config, &plan, &account);
     assert_int_equal(account.handed.rows, 0);
     assert_int_equal(account.handed.gradients, 1);
@@ -422,10 +422,10 @@ static void rows_handed_over(void **state)
     plan.participants = 3;
     dp_op *send = dp_ops_add(&plan.slices[0].release, DP_OP_SEND);
     send->flags = DP_OP_STATE;
-    send->keeper = 1;
+    send->peer = 1;
     dp_op *receive = dp_ops_add(&plan.slices[1].fill, DP_OP_RECV);
     receive->flags = DP_OP_STATE;
-    receive->keeper = 0;
+    receive->peer = 0;
     dp_op *pull = dp_ops_add(&plan.slices[0].fill, DP_OP_PULL);
     pull->version = 1;
     dp_account_add(&config, &plan, &account);
@@ -604,7 +604,6 @@ static void compare_sums(const dp_account *account, const tally *sum, uint32_t w
         assert_int_equal(counts->flush_push, 0);
         assert_int_equal(counts->grad_push, sum->kinds[j][DP_OP_PUSH_GRAD][0]);
         assert_int_equal(counts->first_touch, sum->first[j]);
-        assert_int_equal(counts->pull_sum, 0);
         assert_int_equal(account->traffic[j].up, sum->up[j] + sum->requests[j]);
         assert_int_equal(account->traffic[j].down, sum->down[j]);
         all.miss_pull += counts->miss_pull;

@@ -391,20 +391,34 @@ static void sums_cut_short_leave_nothing(void **state)
     rt_bytes_fini(&after);
 }
 
+// Counts of every worker, which had a seventh number then.
+static const uint8_t *put_counts(rt_bytes *older, const uint8_t *at)
+{
+    for (uint32_t w = 0; w < RT_WORKERS_MAX; w++, at += sizeof(rt_counts)) {
+        rt_bytes_put(older, at, sizeof(rt_counts));
+        rt_bytes_put_u64(older, 1000 + w);
+    }
+    return at;
+}
+
 // Sums as a version of before saved them, with the first `size` bytes of those of plans: without
 // names, their size first, and two of their numbers behind the decisions.
 static void make_older(const rt_bytes *newest, size_t size, rt_bytes *older)
 {
-    enum { COUNTS = RT_WORKERS_MAX * 7 * 8, LOADS = RT_WORKERS_MAX * 6 * 8, SUMS = 32, LAST = 16 };
+    enum { SEVENTH = RT_WORKERS_MAX * 8, COUNTS = RT_WORKERS_MAX * sizeof(rt_counts) + SEVENTH };
+    enum { LOADS = RT_WORKERS_MAX * 6 * 8, SUMS = 32, LAST = 16 };
     enum { DECISIONS = 72, FLAG = 4 };
     rt_bytes plain = {0};
     fields_plain(newest, &plain);
     const uint8_t *at = plain.data + sizeof(dp_account);
     rt_bytes_clear(older);
-    rt_bytes_put_u64(older, size + COUNTS + LOADS + 16);
-    rt_bytes_put(older, plain.data, size);
-    rt_bytes_put(older, at, COUNTS + LOADS);
-    at += COUNTS + LOADS;
+    rt_bytes_put_u64(older, size + SEVENTH + COUNTS + LOADS + 16);
+    rt_bytes_put(older, plain.data, offsetof(dp_account, workers));
+    const uint8_t *rest = put_counts(older, plain.data + offsetof(dp_account, workers));
+    rt_bytes_put(older, rest, size - (size_t)(rest - plain.data));
+    at = put_counts(older, at);
+    rt_bytes_put(older, at, LOADS);
+    at += LOADS;
     rt_bytes_put(older, (const uint8_t[16]){0}, 16); // placement_bytes, which they had
     rt_bytes_put(older, at, SUMS);
     at += SUMS;

@@ -82,7 +82,7 @@ static planner_shape small_caches(uint32_t i)
                            .zipf = 0.8,
                            .cache = CACHE_MIDDLE,
                            .eviction = (rt_eviction_kind)(i % 3),
-                           .dispatch = {.policy = RT_POLICY_ESD, .alpha = 1, .keeper = i % 2}};
+                           .dispatch = {.policy = RT_POLICY_ESD, .alpha = 1}};
 }
 
 static uint64_t pulls_of(const dp_plan *plan)
@@ -99,7 +99,6 @@ static void nothing_shown_nothing_changed(void **state)
     (void)state;
     for (uint32_t i = 0; i < 6; i++) {
         planner_shape shape = small_caches(i);
-        shape.dispatch.keeper = false;
         planner_case plain;
         dp_planner *ahead;
         const dp_plan *plan;
@@ -134,8 +133,8 @@ static void longer_windows_pull_less(void **state)
             planner_case_init(&pc, &shape);
             for (uint32_t t = 0; t < 150; t++) {
                 planner_case_look_up(&pc, 12);
-                if (planner_case_commit(&pc))
-                    pulls[w] += pulls_of(pc.plan);
+                planner_case_commit(&pc);
+                pulls[w] += pulls_of(pc.plan);
             }
             planner_case_fini(&pc);
         }
@@ -180,7 +179,6 @@ static void windows_move_less(void **state)
             shape.sample_count_max = 32;
             shape.ids_per_field = 200;
             shape.cache = CACHE_EVERYTHING;
-            shape.dispatch.keeper = false;
             shape.dispatch.policy = i % 2 ? RT_POLICY_ESD : RT_POLICY_MAKESPAN;
             shape.dispatch.search_evaluations = 1000;
             shape.dispatch.window = windows[w];

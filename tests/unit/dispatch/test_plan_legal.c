@@ -19,17 +19,11 @@ static void check_hits(const planner_case *pc)
         lookups += pc->plan->slices[j].lookup_count;
         rows += pc->plan->slices[j].row_count;
     }
-    assert_int_equal(hits.lookups, pc->plan_batch->key_count);
+    assert_int_equal(hits.lookups, pc->batch.key_count);
     assert_int_equal(hits.lookups, lookups);
     assert_int_equal(hits.keys, rows);
     assert_int_equal(hits.keys_hit, rows - pc->fills);
     assert_true(hits.lookups_hit <= hits.lookups && hits.lookups_hit >= hits.keys_hit);
-}
-
-static void finish(planner_case *pc)
-{
-    if (planner_case_finish(pc))
-        check_hits(pc);
 }
 
 // Somebody comes or goes; where too few would be left, all train.
@@ -44,10 +38,8 @@ static void change_participants(planner_case *pc)
 // Input records and flushes at random.
 static void disturb(planner_case *pc)
 {
-    if (rt_random_below(&pc->random, 9) == 0) {
-        finish(pc);
+    if (rt_random_below(&pc->random, 9) == 0)
         planner_case_flush(pc);
-    }
     if (rt_random_below(&pc->random, 7) == 0)
         dp_planner_set_alpha(pc->planner, rt_random_below(&pc->random, 5) / 4.0);
     if (rt_random_below(&pc->random, 7) == 0) {
@@ -68,15 +60,12 @@ static void run(const planner_shape *shape, uint32_t iterations)
         if (t == iterations || rt_random_below(&pc.random, 6) == 0)
             samples = 1 + rt_random_below(&pc.random, samples);
         planner_case_look_up(&pc, samples);
-        if (planner_case_commit(&pc))
-            check_hits(&pc);
-        if (t % 8 == 0) {
-            finish(&pc);
+        planner_case_commit(&pc);
+        check_hits(&pc);
+        if (t % 8 == 0)
             planner_case_compare(&pc);
-        }
         disturb(&pc);
     }
-    finish(&pc);
     planner_case_compare(&pc);
     planner_case_flush(&pc);
     planner_case_compare(&pc);
@@ -86,7 +75,7 @@ static void run(const planner_shape *shape, uint32_t iterations)
 typedef struct {
     uint32_t worker_count, sample_count_max, field_count;
     rt_view_kind view;
-    bool keeper, full_sync, unequal;
+    bool full_sync, unequal;
     uint32_t participants_min; // 0: all, always
 } family;
 
@@ -100,7 +89,6 @@ static void run_family_with(family f, bool hand_over, bool reduce)
                            .dispatch = {.view = f.view,
                                         .hand_over = hand_over,
                                         .reduce = reduce,
-                                        .keeper = f.keeper,
                                         .full_sync = f.full_sync,
                                         .search_evaluations = 300}};
     if (f.unequal) {
@@ -132,43 +120,43 @@ static void run_family(family f)
 static void one_worker(void **state)
 {
     (void)state;
-    run_family((family){1, 5, 3, RT_VIEW_AUTO, false, false, false, 0});
+    run_family((family){1, 5, 3, RT_VIEW_AUTO, false, false, 0});
 }
 
 static void two_workers(void **state)
 {
     (void)state;
-    run_family((family){2, 8, 4, RT_VIEW_AUTO, false, false, false, 0});
+    run_family((family){2, 8, 4, RT_VIEW_AUTO, false, false, 0});
 }
 
 static void three_workers(void **state)
 {
     (void)state;
-    run_family((family){3, 10, 4, RT_VIEW_AUTO, false, false, false, 0}); // shares of 4, 3 and 3
+    run_family((family){3, 10, 4, RT_VIEW_AUTO, false, false, 0}); // shares of 4, 3 and 3
 }
 
 static void four_workers(void **state)
 {
     (void)state;
-    run_family((family){4, 12, 5, RT_VIEW_AUTO, false, false, false, 0});
+    run_family((family){4, 12, 5, RT_VIEW_AUTO, false, false, 0});
 }
 
 static void seven_workers(void **state)
 {
     (void)state;
-    run_family((family){7, 20, 3, RT_VIEW_AUTO, false, false, false, 0});
+    run_family((family){7, 20, 3, RT_VIEW_AUTO, false, false, 0});
 }
 
 static void eight_workers(void **state)
 {
     (void)state;
-    run_family((family){8, 32, 4, RT_VIEW_AUTO, false, false, false, 0});
+    run_family((family){8, 32, 4, RT_VIEW_AUTO, false, false, 0});
 }
 
 static void sixty_four_workers(void **state)
 {
     (void)state;
-    run_family((family){64, 130, 2, RT_VIEW_AUTO, false, false, false, 0});
+    run_family((family){64, 130, 2, RT_VIEW_AUTO, false, false, 0});
 }
 
 // What decisions see changes placements, never what a plan owes them.
@@ -176,68 +164,57 @@ static void views(void **state)
 {
     (void)state;
     for (uint32_t view = RT_VIEW_SNAPSHOT; view < RT_VIEW_COUNT; view++) {
-        run_family((family){2, 6, 3, (rt_view_kind)view, false, false, false, 0});
-        run_family((family){5, 20, 3, (rt_view_kind)view, true, false, true, 0});
-        run_family((family){7, 20, 3, (rt_view_kind)view, false, true, false, 0});
+        run_family((family){2, 6, 3, (rt_view_kind)view, false, false, 0});
+        run_family((family){5, 20, 3, (rt_view_kind)view, false, true, 0});
+        run_family((family){7, 20, 3, (rt_view_kind)view, true, false, 0});
     }
-}
-
-// KEEP and PULL_SUM; plans come one iteration late.
-static void keepers(void **state)
-{
-    (void)state;
-    run_family((family){1, 4, 3, RT_VIEW_AUTO, true, false, false, 0});
-    run_family((family){2, 6, 3, RT_VIEW_AUTO, true, false, false, 0});
-    run_family((family){3, 8, 4, RT_VIEW_AUTO, true, false, false, 0});
-    run_family((family){8, 32, 4, RT_VIEW_AUTO, true, false, false, 0});
-    run_family((family){64, 70, 2, RT_VIEW_AUTO, true, false, false, 0});
 }
 
 static void full_synchronisation(void **state)
 {
     (void)state;
-    run_family((family){1, 4, 3, RT_VIEW_AUTO, false, true, false, 0});
-    run_family((family){3, 8, 4, RT_VIEW_AUTO, false, true, false, 0});
-    run_family((family){8, 32, 4, RT_VIEW_AUTO, false, true, false, 0});
-    run_family((family){4, 16, 4, RT_VIEW_AUTO, true, true, false, 0});
+    run_family((family){1, 4, 3, RT_VIEW_AUTO, true, false, 0});
+    run_family((family){3, 8, 4, RT_VIEW_AUTO, true, false, 0});
+    run_family((family){8, 32, 4, RT_VIEW_AUTO, true, false, 0});
+    run_family((family){4, 16, 4, RT_VIEW_AUTO, true, false, 0});
 }
 
 static void unequal_micro_batches(void **state)
 {
     (void)state;
-    run_family((family){2, 9, 3, RT_VIEW_AUTO, false, false, true, 0});
-    run_family((family){5, 20, 3, RT_VIEW_AUTO, true, false, true, 0});
-    run_family((family){8, 32, 4, RT_VIEW_AUTO, true, true, true, 0});
+    run_family((family){2, 9, 3, RT_VIEW_AUTO, false, true, 0});
+    run_family((family){5, 20, 3, RT_VIEW_AUTO, false, true, 0});
+    run_family((family){8, 32, 4, RT_VIEW_AUTO, true, true, 0});
 }
 
 // Workers that sit out and come back, with everything else.
 static void participants_change(void **state)
 {
     (void)state;
-    run_family((family){3, 9, 3, RT_VIEW_AUTO, false, false, false, 1});
-    run_family((family){8, 32, 4, RT_VIEW_AUTO, true, false, false, 2});
-    run_family((family){5, 20, 3, RT_VIEW_SNAPSHOT, false, true, true, 1});
-    run_family((family){64, 130, 2, RT_VIEW_STRICT, false, false, false, 9});
+    run_family((family){3, 9, 3, RT_VIEW_AUTO, false, false, 1});
+    run_family((family){8, 32, 4, RT_VIEW_AUTO, false, false, 2});
+    run_family((family){5, 20, 3, RT_VIEW_SNAPSHOT, true, true, 1});
+    run_family((family){64, 130, 2, RT_VIEW_STRICT, false, false, 9});
 }
 
 // The checker knows which rows have to go from worker to worker, and which must not.
 static void rows_are_handed_over(void **state)
 {
     (void)state;
-    run_family_with((family){2, 8, 4, RT_VIEW_AUTO, false, false, false, 0}, true, false);
-    run_family_with((family){3, 9, 3, RT_VIEW_AUTO, true, false, false, 1}, true, false);
-    run_family_with((family){8, 32, 4, RT_VIEW_AUTO, false, true, true, 0}, true, false);
-    run_family_with((family){8, 32, 4, RT_VIEW_AUTO, false, false, true, 0}, true, false);
+    run_family_with((family){2, 8, 4, RT_VIEW_AUTO, false, false, 0}, true, false);
+    run_family_with((family){3, 9, 3, RT_VIEW_AUTO, false, false, 1}, true, false);
+    run_family_with((family){8, 32, 4, RT_VIEW_AUTO, true, true, 0}, true, false);
+    run_family_with((family){8, 32, 4, RT_VIEW_AUTO, false, true, 0}, true, false);
 }
 
 // One of the trainers of a row sums, alone and where rows are handed over, too.
 static void trainers_sum(void **state)
 {
     (void)state;
-    run_family_with((family){2, 8, 4, RT_VIEW_AUTO, false, false, false, 0}, false, true);
-    run_family_with((family){3, 9, 3, RT_VIEW_AUTO, false, false, false, 1}, true, true);
-    run_family_with((family){8, 32, 4, RT_VIEW_AUTO, false, false, true, 0}, true, true);
-    run_family_with((family){64, 130, 2, RT_VIEW_AUTO, false, false, false, 9}, false, true);
+    run_family_with((family){2, 8, 4, RT_VIEW_AUTO, false, false, 0}, false, true);
+    run_family_with((family){3, 9, 3, RT_VIEW_AUTO, false, false, 1}, true, true);
+    run_family_with((family){8, 32, 4, RT_VIEW_AUTO, false, true, 0}, true, true);
+    run_family_with((family){64, 130, 2, RT_VIEW_AUTO, false, false, 9}, false, true);
 }
 
 static uint64_t count_after(const dp_plan *plan, dp_op_kind kind)
@@ -296,9 +273,9 @@ static void links_say_who_sums(void **state)
 static void fewer_samples_than_workers(void **state)
 {
     (void)state;
-    run_family((family){1, 1, 2, RT_VIEW_AUTO, false, false, false, 0});
-    run_family((family){8, 1, 3, RT_VIEW_AUTO, false, false, false, 0});
-    run_family((family){8, 5, 3, RT_VIEW_AUTO, false, false, false, 0});
+    run_family((family){1, 1, 2, RT_VIEW_AUTO, false, false, 0});
+    run_family((family){8, 1, 3, RT_VIEW_AUTO, false, false, 0});
+    run_family((family){8, 5, 3, RT_VIEW_AUTO, false, false, 0});
 }
 
 static void a_long_run(void **state)
@@ -546,8 +523,8 @@ static void records_wait_for_the_next_look_up(void **state)
 
 TEST_MAIN(TEST(one_worker), TEST(two_workers), TEST(three_workers), TEST(four_workers),
           TEST(seven_workers), TEST(eight_workers), TEST(sixty_four_workers), TEST(views),
-          TEST(keepers), TEST(full_synchronisation), TEST(unequal_micro_batches),
-          TEST(participants_change), TEST(fewer_samples_than_workers), TEST(a_long_run),
-          TEST(rows_are_handed_over), TEST(trainers_sum), TEST(links_say_who_sums),
-          TEST(keys_at_the_edges), TEST(evictions_follow_the_rule), TEST(a_small_cache_is_refused),
+          TEST(full_synchronisation), TEST(unequal_micro_batches), TEST(participants_change),
+          TEST(fewer_samples_than_workers), TEST(a_long_run), TEST(rows_are_handed_over),
+          TEST(trainers_sum), TEST(links_say_who_sums), TEST(keys_at_the_edges),
+          TEST(evictions_follow_the_rule), TEST(a_small_cache_is_refused),
           TEST(records_wait_for_the_next_look_up))

@@ -409,7 +409,7 @@ static void put_begun(rt_bytes *record, const planned *p, uint64_t key_count)
     assert_int_equal(dp_planner_begin(&p->planner_config, key_count, &planner, NULL), RT_OK);
     for (; !dp_planner_is_whole(planner); parts++)
         assert_int_equal(dp_planner_add_cache(planner), RT_OK);
-    const dp_slice *slice = &planner->works[1].plan.slices[0];
+    const dp_slice *slice = &planner->work.plan.slices[0];
     records_put(record,
                 "begun for %" PRIu64 ": %" PRIu32 " parts, directory %" PRIu64
                 " bytes, operations %" PRIu32 " %" PRIu32 " %" PRIu32,

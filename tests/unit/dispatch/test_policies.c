@@ -610,7 +610,7 @@ static void fingerprint_shows_everything(void **state)
     SHOWS(op->base);
     SHOWS(op->kind);
     SHOWS(op->reason);
-    SHOWS(op->keeper);
+    SHOWS(op->peer);
     SHOWS(op->flags);
 #undef SHOWS
     dp_ops fill = slice->fill; // the same operation in another list
@@ -664,7 +664,6 @@ static uint64_t state_of_a_run(void)
         planner_case_look_up(&pc, shape.sample_count_max);
         planner_case_commit(&pc);
     }
-    planner_case_finish(&pc);
     planner_case_flush(&pc);
     dp_planner_save(pc.planner, &(rt_bytes){0}, &bytes);
     assert_false(bytes.failed);

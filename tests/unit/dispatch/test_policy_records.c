@@ -391,7 +391,7 @@ static void fill_ops(const site *s, uint32_t workers, rt_random *random, dp_ops 
         const uint32_t id = rt_random_below(random, 1000);
         op->key = rt_key(rt_random_below(random, s->layout.field_count), id);
         op->version = rt_random_below(random, 3);
-        op->keeper = (uint8_t)rt_random_below(random, workers);
+        op->peer = (uint8_t)rt_random_below(random, workers);
         op->flags = (uint8_t)rt_random_below(random, 4);
         if (rt_random_below(random, 2))
             dp_op_set_shard(op, rt_random_below(random, s->rates.shards.count));

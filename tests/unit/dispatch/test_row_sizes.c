@@ -123,10 +123,9 @@ static void by_hand(void **state)
     add(&slice->fill, DP_OP_PULL, 0, 0);
     add(&slice->fill, DP_OP_PULL, 1, DP_OP_STATE);
     add(&slice->fill, DP_OP_PULL, 1, 0);
-    add(&slice->fill, DP_OP_PULL_SUM, 1, 0);
     add(&slice->after, DP_OP_PUSH_GRAD, 0, 0);
     add(&slice->after, DP_OP_PUSH_GRAD, 1, 0);
-    uint64_t up = 48 + 272 + 40 + 152, down = 32 + 272 + 144 + 144, requests = 4 * 16;
+    uint64_t up = 48 + 272 + 40 + 152, down = 32 + 272 + 144, requests = 3 * 16;
     dp_account_add(&config, &plan, &account);
     assert_int_equal(account.traffic[0].up, up + requests);
     assert_int_equal(account.traffic[0].down, down);

@@ -171,8 +171,6 @@ static uint32_t check(const model *m)
 {
     const dp_view *view = dp_planner_view(m->pc->planner);
     const rt_dispatch_config *dispatch = &m->pc->shape.dispatch;
-    // Otherwise the last plan, or its pushes, come with the next one.
-    const bool plans_are_in_step = !dispatch->keeper && !dispatch->full_sync;
     uint32_t many = 0;
     for (uint32_t d = 0; d < view->distinct_count; d++) {
         const dp_distinct *key = &view->distinct[d];
@@ -180,7 +178,7 @@ static uint32_t check(const model *m)
         uint64_t holders = holders_of(m, key->key);
         bool several = rt_bit_count(holders) > 1;
         assert_int_equal(key->holders, holders);
-        if (plans_are_in_step) {
+        if (!dispatch->full_sync) { // whose pushes come with the next plan
             assert_int_equal(key->dirty, several || known.version != known.version_ps);
             assert_int_equal(key->version, known.version);
         }
@@ -209,9 +207,9 @@ static uint32_t run(const planner_shape *shape, uint32_t iterations, uint32_t *e
         many += check(&m);
         planner_case_commit(&pc);
         follow(&m, dp_planner_placement(pc.planner));
-        if (t % 9 == 8 && !shape->dispatch.keeper)
+        if (t % 9 == 8)
             planner_case_flush(&pc); // nothing that decisions see
-        if (!dp_planner_legal(pc.planner, &error) && !shape->dispatch.keeper)
+        if (!dp_planner_legal(pc.planner, &error))
             fail_msg("%s", error.text);
     }
     *evictions += m.evictions;
@@ -249,14 +247,13 @@ static void every_policy_and_eviction(void **state)
     assert_true(many > 1000 && evictions > 1000);
 }
 
-static void look_ahead_keeper_and_full_sync(void **state)
+static void look_ahead_and_full_sync(void **state)
 {
     (void)state;
     uint32_t evictions = 0;
     for (uint32_t i = 0; i < 24; i++) {
         planner_shape shape = shape_of(i, RT_POLICY_ESD);
         shape.lookahead = i / 2 % 3;
-        shape.dispatch.keeper = i / 6 % 2;
         shape.dispatch.full_sync = i % 5 == 4;
         run(&shape, 40, &evictions);
     }
@@ -287,5 +284,4 @@ static void who_sees_what(void **state)
     }
 }
 
-TEST_MAIN(TEST(every_policy_and_eviction), TEST(look_ahead_keeper_and_full_sync),
-          TEST(who_sees_what))
+TEST_MAIN(TEST(every_policy_and_eviction), TEST(look_ahead_and_full_sync), TEST(who_sees_what))

@@ -104,12 +104,11 @@ static void nothing_but_warm_up_is_an_error(void **state)
     assert_non_null(strstr(error.text, "31 batches, not more than the warm-up of 31 (sim.warmup)"));
 }
 
-// Also with a window of batches ahead, and with a last plan that is held back.
+// Also with a window of batches ahead.
 static void so_many_iterations(void **state)
 {
     (void)state;
-    static const char *const ways[] = {"cache.lookahead=0", "cache.lookahead=5",
-                                       "dispatch.keeper=true"};
+    static const char *const ways[] = {"cache.lookahead=0", "cache.lookahead=5"};
     for (size_t i = 0; i < RT_COUNT_OF(ways); i++) {
         const dp_sim_result some = RUN(ways[i], "sim.iterations=12"), whole = RUN(ways[i]);
         assert_int_equal(some.account.iterations, 12 - WARMUP);
@@ -167,7 +166,7 @@ static void traces_have_every_iteration(void **state)
     char line[512];
     uint32_t lines = 0;
     uint64_t samples = 0, pulls = 0;
-    const char *const sets[] = {"sim.warmup=0", "dispatch.keeper=true", NULL};
+    const char *const sets[] = {"sim.warmup=0", NULL};
     FILE *trace = tmpfile();
     assert_non_null(trace);
     assert_int_equal(run_traced(sets, 0, trace, &result, &error), RT_OK);
@@ -196,9 +195,9 @@ static void a_spec_is_a_policy_and_its_keys(void **state)
     rt_error error = {0};
     assert_int_equal(dp_sim_apply_spec(&config, "laia", &error), RT_OK);
     assert_int_equal(config.dispatch.policy, RT_POLICY_LAIA);
-    assert_int_equal(dp_sim_apply_spec(&config, "esd:alpha=0.25:keeper=true", &error), RT_OK);
+    assert_int_equal(dp_sim_apply_spec(&config, "esd:alpha=0.25:full_sync=true", &error), RT_OK);
     assert_int_equal(config.dispatch.policy, RT_POLICY_ESD);
-    assert_true(config.dispatch.alpha == 0.25 && config.dispatch.keeper);
+    assert_true(config.dispatch.alpha == 0.25 && config.dispatch.full_sync);
     for (size_t i = 0; i < RT_COUNT_OF(bad); i++) {
         error = (rt_error){0};
         assert_int_equal(dp_sim_apply_spec(&config, bad[i], &error), RT_CONFIG);

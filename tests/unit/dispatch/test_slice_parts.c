@@ -14,7 +14,7 @@
 #define SLOTS 21u
 #define ROWS 5u
 #define KEY(n) (UINT64_C(0xabc0000000000000) + (n))
-#define NONE DP_NO_KEEPER
+#define NONE DP_NO_WORKER
 
 typedef struct {
     rt_batch batch;
@@ -35,11 +35,11 @@ static void add(dp_ops *ops, dp_op op, uint32_t shard)
     dp_op_set_shard(to, shard);
 }
 
-// Rows of worker 1: own, a gradient to the PS, one that is kept, one that is summed here, and one
-// that worker 3 sums.
+// Rows of worker 1: own, a gradient to the PS, own, one that is summed here, and one that worker 3
+// sums.
 static void make_ops(dp_slice *s)
 {
-    static const uint32_t modes[ROWS] = {DP_MODE_OWN, DP_MODE_GRAD, DP_MODE_KEEP, DP_MODE_REDUCE,
+    static const uint32_t modes[ROWS] = {DP_MODE_OWN, DP_MODE_GRAD, DP_MODE_OWN, DP_MODE_REDUCE,
                                          DP_MODE_GRAD};
     for (uint32_t r = 0; r < ROWS; r++)
         s->rows[r] = (dp_row){.slot = 5 - r, .version = 30 + r, .mode = modes[r]};
@@ -47,19 +47,19 @@ static void make_ops(dp_slice *s)
         (dp_op){.kind = DP_OP_PUSH_ROW,
                 .slot = 11,
                 .version = 3,
-                .keeper = NONE,
+                .peer = NONE,
                 .reason = DP_REASON_EVICT,
                 .flags = DP_OP_WHOLE},
         2);
     add(&s->release, (dp_op){.kind = DP_OP_DROP, .slot = 13}, 0);
-    add(&s->release, (dp_op){.kind = DP_OP_SEND, .slot = 12, .version = 4, .keeper = 2}, 1);
+    add(&s->release, (dp_op){.kind = DP_OP_SEND, .slot = 12, .version = 4, .peer = 2}, 1);
     add(&s->release,
         (dp_op){.kind = DP_OP_PUSH_DELTA,
                 .slot = 14,
                 .mask = 5,
                 .version = 9,
                 .base = 7,
-                .keeper = 2,
+                .pulls = 2,
                 .reason = DP_REASON_FLUSH},
         0);
     add(&s->release, (dp_op){.kind = DP_OP_DROP, .slot = 10}, 0);
@@ -68,7 +68,7 @@ static void make_ops(dp_slice *s)
                 .key = KEY(1),
                 .slot = 15,
                 .version = 6,
-                .keeper = NONE,
+                .peer = NONE,
                 .flags = DP_OP_STATE | DP_OP_WHOLE},
         3);
     add(&s->fill, (dp_op){.kind = DP_OP_INIT, .key = KEY(3), .slot = 17}, 0);
@@ -77,27 +77,23 @@ static void make_ops(dp_slice *s)
                 .key = KEY(2),
                 .slot = 16,
                 .version = 8,
-                .keeper = 0,
+                .peer = 0,
                 .flags = DP_OP_STATE},
         0);
-    add(&s->fill, (dp_op){.kind = DP_OP_PULL_SUM, .key = KEY(4), .slot = 18, .version = 2}, 0);
     add(&s->fill, (dp_op){.kind = DP_OP_INIT, .key = KEY(5), .slot = 0}, 0);
-    add(&s->fill, (dp_op){.kind = DP_OP_PULL_SUM, .key = KEY(6), .slot = 1, .version = 22}, 0);
-    add(&s->after, (dp_op){.kind = DP_OP_PUSH_ROW, .slot = 19, .version = 1, .keeper = NONE}, 1);
-    add(&s->after, (dp_op){.kind = DP_OP_PUSH_GRAD, .slot = 4, .mask = 0xb, .base = 3, .keeper = 3},
-        2);
-    add(&s->after, (dp_op){.kind = DP_OP_KEEP, .slot = 3}, 0);
-    add(&s->after, (dp_op){.kind = DP_OP_SUM, .key = KEY(7), .slot = 2, .mask = 7, .keeper = 0}, 0);
-    add(&s->after, (dp_op){.kind = DP_OP_SUM, .key = KEY(7), .slot = 2, .mask = 7, .keeper = 2}, 0);
-    add(&s->after, (dp_op){.kind = DP_OP_REDUCE, .slot = 1, .mask = 0xe, .base = 4, .keeper = 3},
-        3);
+    add(&s->after, (dp_op){.kind = DP_OP_PUSH_ROW, .slot = 19, .version = 1, .peer = NONE}, 1);
+    add(&s->after,
+        (dp_op){.kind = DP_OP_PUSH_GRAD, .slot = 4, .mask = 0xb, .base = 3, .peer = NONE}, 2);
+    add(&s->after, (dp_op){.kind = DP_OP_SUM, .key = KEY(7), .slot = 2, .mask = 7, .peer = 0}, 0);
+    add(&s->after, (dp_op){.kind = DP_OP_SUM, .key = KEY(7), .slot = 2, .mask = 7, .peer = 2}, 0);
+    add(&s->after, (dp_op){.kind = DP_OP_REDUCE, .slot = 1, .mask = 0xe, .base = 4, .peer = 3}, 3);
     add(&s->after,
         (dp_op){.kind = DP_OP_PUSH_DELTA,
                 .slot = 20,
                 .mask = 6,
                 .version = 10,
                 .base = 8,
-                .keeper = 1,
+                .pulls = 1,
                 .reason = DP_REASON_UPDATE},
         0);
     add(&s->after, (dp_op){.kind = DP_OP_FORGET, .key = KEY(8), .version = 12}, 3);
@@ -193,16 +189,11 @@ static void check_ops(const dp_slice_view *v)
     SAME(v->pull_peers, NONE, 0);
     SAME(v->init_keys, KEY(3), KEY(5));
     SAME(v->init_slots, 17, 0);
-    SAME(v->pull_sum_keys, KEY(4), KEY(6));
-    SAME(v->pull_sum_slots, 18, 1);
-    SAME(v->pull_sum_versions, 2, 22);
     SAME(v->grad_masks, 0xb, 0xe);
     SAME(v->grad_rows, 1, 4);
     SAME(v->grad_bases, 3, 4);
-    SAME(v->grad_keepers, 3, NONE);
     SAME(v->grad_homes, 2, 3);
     SAME(v->grad_peers, NONE, 3);
-    SAME(v->keep_rows, 2);
     SAME(v->sum_keys, KEY(7));
     SAME(v->sum_masks, 7);
     SAME(v->sum_rows, 3);
@@ -234,9 +225,7 @@ static void every_value_has_its_place(void **state)
                                   .drop_count = 2,
                                   .pull_count = 2,
                                   .init_count = 2,
-                                  .pull_sum_count = 2,
                                   .grad_count = 2,
-                                  .keep_count = 1,
                                   .delta_count = 2,
                                   .delta_late = 1,
                                   .dense_chunk_floats = 4096,
@@ -253,7 +242,7 @@ static void every_value_has_its_place(void **state)
     SAME(v.lookup_rows, 0, 1, 2, 3, 4);
     SAME(v.row_slots, 5, 4, 3, 2, 1);
     SAME(v.row_versions, 30, 31, 32, 33, 34);
-    SAME(v.row_modes, DP_MODE_OWN, DP_MODE_GRAD, DP_MODE_KEEP, DP_MODE_REDUCE, DP_MODE_GRAD);
+    SAME(v.row_modes, DP_MODE_OWN, DP_MODE_GRAD, DP_MODE_OWN, DP_MODE_REDUCE, DP_MODE_GRAD);
     check_ops(&v);
     rt_message_release(&message);
     dp_plan_fini(&m.plan);
@@ -332,29 +321,23 @@ static const change changes[] = {
     AT(delta_slots, 1, 21, SLOT),
     AT(pull_slots, 1, 21, SLOT),
     AT(init_slots, 1, 21, SLOT),
-    AT(pull_sum_slots, 1, 21, SLOT),
     AT(push_slots, 2, 20, NULL),
     AT(drop_slots, 1, 20, NULL),
     AT(delta_slots, 0, 20, NULL),
     AT(pull_slots, 1, 20, NULL),
     AT(init_slots, 1, 20, NULL),
-    AT(pull_sum_slots, 1, 20, NULL),
     AT(lookup_rows, 4, 5, ROW),
     AT(lookup_rows, 4, 4, NULL),
     AT(grad_rows, 1, 5, ROW),
-    AT(keep_rows, 0, 5, ROW),
     AT(sum_rows, 0, 5, ROW),
     AT(grad_rows, 0, 0, "gradients do not fit"),
-    AT(keep_rows, 0, 1, "kept gradients do not fit"),
     AT(sum_rows, 0, 4, "sums do not fit"),
+    AT(row_modes, 0, 2, "an unknown training mode"),
     AT(row_modes, 0, 4, "an unknown training mode"),
     AT(row_modes, 0, DP_MODE_GRAD, "gradients do not fit"),
-    AT(row_modes, 0, DP_MODE_KEEP, "kept gradients do not fit"),
     AT(row_modes, 0, DP_MODE_REDUCE, "sums do not fit"),
     AT(row_modes, 4, DP_MODE_OWN, "more gradients than rows that have one"),
-    AT(row_modes, 4, DP_MODE_KEEP, "kept gradients do not fit"),
     AT(row_modes, 4, DP_MODE_REDUCE, "sums do not fit"),
-    AT(row_modes, 2, DP_MODE_OWN, "more gradients than rows that have one"),
     AT(row_modes, 3, DP_MODE_OWN, "more gradients than rows that have one"),
     AT(push_homes, 2, 3, NULL),
     AT(push_homes, 2, 4, HOME),
@@ -387,14 +370,11 @@ static const change changes[] = {
     AT(grad_masks, 0, 0, "a gradient names workers that do not exist"),
     AT(grad_masks, 0, 0x10, "a gradient names workers that do not exist"),
     AT(grad_masks, 0, 0xf, NULL),
-    AT(grad_keepers, 0, NONE, NULL),
-    AT(grad_keepers, 0, 4, "a gradient names a keeper that does not exist"),
     AT(grad_peers, 1, 4, CANNOT_SUM),
     AT(grad_peers, 1, RANK, CANNOT_SUM),
     AT(grad_peers, 1, 0, CANNOT_SUM),
     AT(grad_peers, 1, 2, NULL),
     AT(grad_masks, 1, 0xc, CANNOT_SUM),
-    AT(grad_keepers, 1, 3, CANNOT_SUM),
     AT(sum_masks, 0, 2, NO_SUM),
     AT(sum_masks, 0, 5, NO_SUM),
     AT(sum_masks, 0, 0x17, NO_SUM),

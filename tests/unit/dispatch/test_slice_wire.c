@@ -76,7 +76,7 @@ static void check_peer(const dp_op *op, dp_op_kind handed, const uint8_t *peers,
     if (op->kind == handed)
         assert_non_null(peers);
     if (peers)
-        assert_int_equal(peers[k], op->kind == handed ? op->keeper : DP_NO_KEEPER);
+        assert_int_equal(peers[k], op->kind == handed ? op->peer : DP_NO_WORKER);
 }
 
 // Every operation of the plan is at its place in the view; each kind keeps its order.
@@ -112,12 +112,6 @@ static void check_ops(const dp_ops *ops, const dp_slice *slice, const dp_slice_v
             assert_true(v->init_keys[k] == op->key);
             assert_int_equal(v->init_slots[k], op->slot);
             break;
-        case DP_OP_PULL_SUM:
-            k = seen->pull_sum_count++;
-            assert_true(v->pull_sum_keys[k] == op->key);
-            assert_int_equal(v->pull_sum_slots[k], op->slot);
-            assert_int_equal(v->pull_sum_versions[k], op->version);
-            break;
         case DP_OP_PUSH_GRAD:
         case DP_OP_REDUCE:
             k = seen->grad_count++;
@@ -125,20 +119,14 @@ static void check_ops(const dp_ops *ops, const dp_slice *slice, const dp_slice_v
             assert_true(v->grad_masks[k] == op->mask);
             assert_int_equal(slice->rows[v->grad_rows[k]].slot, op->slot);
             assert_int_equal(v->grad_bases[k], op->base);
-            assert_int_equal(v->grad_keepers[k],
-                             op->kind == DP_OP_REDUCE ? DP_NO_KEEPER : op->keeper);
             break;
         case DP_OP_SUM: // one entry for all of a row
             if (i > 0 && op[-1].kind == DP_OP_SUM && op[-1].key == op->key)
                 break;
             k = seen->sum_count++;
             assert_true(v->sum_keys[k] == op->key && v->sum_masks[k] == op->mask);
-            assert_true(op->mask >> op->keeper & 1);
+            assert_true(op->mask >> op->peer & 1);
             assert_int_equal(slice->rows[v->sum_rows[k]].slot, op->slot);
-            break;
-        case DP_OP_KEEP:
-            k = seen->keep_count++;
-            assert_int_equal(slice->rows[v->keep_rows[k]].slot, op->slot);
             break;
         default:
             fail_msg("operation %d in a slice", op->kind);
@@ -210,53 +198,9 @@ static void what_is_written_is_read(void **state)
     }
 }
 
-// The keeper's operations, which need the plan of the batch before.
-static void kept_gradients(void **state)
-{
-    (void)state;
-    dp_planner *planner;
-    rt_batch batches[2];
-    random_batches keys;
-    rt_error error = {0};
-    planner_case pc = {.shape = shape_of(5, 1)};
-    pc.config = (dp_planner_config){.worker_count = WORKERS,
-                                    .sample_count_max = 12,
-                                    .keys_per_sample_max = FIELDS,
-                                    .layout.field_count = FIELDS,
-                                    .slot_count = {20, 20, 20},
-                                    .dispatch = {.policy = RT_POLICY_RANDOM, .keeper = true}};
-    for (uint32_t f = 0; f < FIELDS; f++)
-        pc.config.layout.values[f] = 4;
-    for (uint32_t w = 0; w < WORKERS; w++)
-        pc.config.rates.links[w] = (dp_link){1e8, 1e8};
-    random_batches_init(&keys, 5, FIELDS, 15, 1, 1);
-    rt_batch_init(&batches[0], 0);
-    rt_batch_init(&batches[1], 0);
-    assert_int_equal(dp_planner_create(&pc.config, &planner, &error), RT_OK);
-    uint32_t kept = 0;
-    for (uint32_t t = 1; t <= 20; t++) {
-        const dp_plan *plan;
-        random_batches_fill(&keys, &batches[t % 2], 12);
-        assert_int_equal(dp_planner_look_up(planner, &batches[t % 2]), RT_OK);
-        dp_planner_place(planner);
-        assert_int_equal(dp_planner_commit(planner, &plan), RT_OK);
-        assert_int_equal(plan != NULL, t > 1);
-        for (uint32_t w = 0; plan && w < WORKERS; w++) {
-            check_slice(&pc, plan, &batches[(t - 1) % 2], w, t - 1);
-            for (uint32_t i = 0; i < plan->slices[w].after.count; i++)
-                kept += plan->slices[w].after.items[i].kind == DP_OP_KEEP;
-        }
-    }
-    assert_true(kept > 0);
-    dp_planner_destroy(planner);
-    random_batches_fini(&keys);
-    rt_batch_fini(&batches[0]);
-    rt_batch_fini(&batches[1]);
-}
-
 // ---- bad bytes -------------------------------------------------------------------------------
 
-// A rich slice: every kind of operation but the keeper's, which are added by hand.
+// A rich slice.
 typedef struct {
     rt_message message;
     dp_slice_limits limits;
@@ -500,7 +444,7 @@ static void every_index_is_checked(void **state)
     REFUSED(row_modes, c->row_count, uint8_t, DP_MODE_REDUCE);
     REFUSED(row_modes, c->row_count, uint8_t,
             view.row_modes[c->row_count - 1] == DP_MODE_OWN ? DP_MODE_GRAD : DP_MODE_OWN);
-    REFUSED(row_modes, c->row_count, uint8_t, DP_MODE_KEEP);
+    REFUSED(row_modes, c->row_count, uint8_t, 2);
     REFUSED(push_slots, c->push_count, uint32_t, slots);
     REFUSED(push_reasons, c->push_count, uint8_t, 3);
     REFUSED(drop_slots, c->drop_count, uint32_t, slots);
@@ -510,7 +454,6 @@ static void every_index_is_checked(void **state)
     REFUSED(grad_masks, c->grad_count, uint64_t, rt_bit(WORKERS));
     REFUSED(grad_rows, c->grad_count, uint32_t, c->row_count);
     REFUSED(grad_rows, c->grad_count, uint32_t, view.grad_rows[c->grad_count - 2]);
-    REFUSED(grad_keepers, c->grad_count, uint8_t, WORKERS);
     rt_message_release(&one.message);
 }
 
@@ -538,7 +481,7 @@ static void partners_are_checked(void **state)
         sample_slice one = slice_of(&pc, 1, t);
         const dp_slice_view view = view_of(&one);
         for (uint32_t i = 0; i < view.counts.push_count; i++) {
-            if (view.push_peers[i] == DP_NO_KEEPER)
+            if (view.push_peers[i] == DP_NO_WORKER)
                 continue;
             REFUSED(push_peers, i + 1, uint8_t, WORKERS);
             REFUSED(push_peers, i + 1, uint8_t, 1); // the worker itself
@@ -546,7 +489,7 @@ static void partners_are_checked(void **state)
             sent++;
         }
         for (uint32_t i = 0; i < view.counts.pull_count; i++) {
-            if (view.pull_peers[i] == DP_NO_KEEPER)
+            if (view.pull_peers[i] == DP_NO_WORKER)
                 continue;
             REFUSED(pull_peers, i + 1, uint8_t, WORKERS);
             REFUSED(pull_peers, i + 1, uint8_t, 1);
@@ -576,13 +519,12 @@ static void sums_are_checked(void **state)
         sample_slice one = slice_of(&pc, w, t);
         const dp_slice_view view = view_of(&one);
         for (uint32_t i = 0; i < view.counts.grad_count; i++) {
-            if (view.grad_peers[i] == DP_NO_KEEPER)
+            if (view.grad_peers[i] == DP_NO_WORKER)
                 continue;
             REFUSED(grad_peers, i + 1, uint8_t, WORKERS);
             REFUSED(grad_peers, i + 1, uint8_t, w); // the worker itself
             REFUSED(grad_masks, i + 1, uint64_t, rt_bit(w));
             REFUSED(grad_masks, i + 1, uint64_t, rt_bit(view.grad_peers[i]));
-            REFUSED(grad_keepers, i + 1, uint8_t, 0);
             sent++;
         }
         for (uint32_t i = 0; i < view.counts.sum_count; i++) {
@@ -655,9 +597,8 @@ static void flipped_bits_harm_nobody(void **state)
     rt_message_release(&one.message);
 }
 
-TEST_MAIN(TEST(what_is_written_is_read), TEST(kept_gradients), TEST(every_truncation_is_refused),
-          TEST(longer_is_refused), TEST(every_count_is_checked), TEST(log_odds_are_checked),
-          TEST(several_labels_come_along), TEST(a_flush_trains_nothing),
-          TEST(every_index_is_checked), TEST(slots_of_new_rows_are_checked),
-          TEST(partners_are_checked), TEST(sums_are_checked), TEST(the_longest_dense_chunk),
-          TEST(flipped_bits_harm_nobody))
+TEST_MAIN(TEST(what_is_written_is_read), TEST(every_truncation_is_refused), TEST(longer_is_refused),
+          TEST(every_count_is_checked), TEST(log_odds_are_checked), TEST(several_labels_come_along),
+          TEST(a_flush_trains_nothing), TEST(every_index_is_checked),
+          TEST(slots_of_new_rows_are_checked), TEST(partners_are_checked), TEST(sums_are_checked),
+          TEST(the_longest_dense_chunk), TEST(flipped_bits_harm_nobody))

@@ -1,5 +1,5 @@
 // A planner made from a snapshot plans on as the one that the snapshot was taken of: every
-// fingerprint is equal, for every policy and eviction, with keeper, look-ahead, full_sync.
+// fingerprint is equal, for every policy and eviction, with look-ahead, full_sync.
 #define _GNU_SOURCE // memmem
 #include "tests/support/test.h"
 
@@ -24,16 +24,16 @@ typedef struct {
     uint32_t lookahead;
 } batches;
 
-// Plans batch t; 0 when no plan became final.
+// Plans batch t.
 static uint64_t step(driven *d, const batches *all, uint32_t t)
 {
-    const dp_plan *plan = NULL;
+    const dp_plan *plan;
     for (; d->previewed < BATCHES && d->previewed <= t + all->lookahead; d->previewed++)
         dp_planner_preview(d->planner, &all->items[d->previewed]);
     assert_int_equal(dp_planner_look_up(d->planner, &all->items[t]), RT_OK);
     dp_planner_place(d->planner);
     assert_int_equal(dp_planner_commit(d->planner, &plan), RT_OK);
-    return plan ? dp_plan_fingerprint(plan) : 0;
+    return dp_plan_fingerprint(plan);
 }
 
 // Other workers take part from the next batch on.
@@ -50,7 +50,6 @@ static void cut_with(driven *d, const rt_bytes *lineup, rt_bytes *state)
 {
     const dp_plan *plan;
     rt_error error = {0};
-    assert_int_equal(dp_planner_finish(d->planner, &plan), RT_OK);
     assert_int_equal(dp_planner_flush(d->planner, &plan), RT_OK);
     *state = (rt_bytes){0};
     dp_planner_save(d->planner, lineup, state);
@@ -206,16 +205,13 @@ static void few_evaluations(void **context)
     compare(&shape, 33);
 }
 
-static void keeper_look_ahead_and_full_sync(void **context)
+static void look_ahead_and_full_sync(void **context)
 {
     (void)context;
     for (uint32_t eviction = 0; eviction < RT_EVICT_COUNT; eviction++) {
         planner_shape shape = shape_of(RT_POLICY_ESD, (rt_eviction_kind)eviction);
-        shape.dispatch.keeper = true;
-        compare(&shape, 20);
         shape.lookahead = 3;
         compare(&shape, 21);
-        shape.dispatch.keeper = false;
         shape.cache = CACHE_SMALLEST;
         compare(&shape, 22);
         shape.lookahead = 0;
@@ -655,5 +651,5 @@ static void sections_of_another_length(void **context)
 TEST_MAIN(TEST(sections_of_another_length), TEST(rows_of_another_cut),
           TEST_SLOW(every_policy_and_eviction, 200), TEST(a_policy_that_was_set),
           TEST(a_policy_of_other_boxes), TEST(few_evaluations), TEST(windows),
-          TEST(keeper_look_ahead_and_full_sync), TEST(values_in_force), TEST(damaged_states),
+          TEST(look_ahead_and_full_sync), TEST(values_in_force), TEST(damaged_states),
           TEST(who_takes_part), TEST(another_view), TEST(counts_of_keys))

@@ -73,7 +73,7 @@ static void draw(scene *s, uint32_t number)
         s->trainers[d] = (1 + rt_random_below(&random, 15)) & s->planner.participants;
     }
     s->work = (dp_work){.distinct = s->distinct, .trainers = s->trainers, .summers = s->summers};
-    memset(s->summers, DP_NO_KEEPER, sizeof s->summers);
+    memset(s->summers, DP_NO_WORKER, sizeof s->summers);
 }
 
 static void add(scene *s, uint32_t link, bool up, int64_t ticks)
@@ -166,7 +166,7 @@ static void check_row(scene *s, uint32_t d)
     }
     s->count = before;
     add_gradients(s, d, best);
-    assert_int_equal(s->summers[d], best == PS ? DP_NO_KEEPER : best);
+    assert_int_equal(s->summers[d], best == PS ? DP_NO_WORKER : best);
     s->by_ps += best == PS;
     s->by_worker += best != PS;
 }
@@ -188,7 +188,7 @@ static void the_busiest_link_has_least_to_do(void **state)
         }
         for (uint32_t d = 0; d < ROWS; d++)
             if (rt_bit_count(s.trainers[d]) < 2) // it has its own gradient
-                assert_int_equal(s.summers[d], DP_NO_KEEPER);
+                assert_int_equal(s.summers[d], DP_NO_WORKER);
         by_worker += s.by_worker;
         by_ps += s.by_ps;
     }

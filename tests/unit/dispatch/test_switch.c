@@ -27,7 +27,7 @@ static void step(planner_case *pc)
 {
     rt_error error = {0};
     planner_case_look_up(pc, 32);
-    (void)planner_case_commit(pc);
+    planner_case_commit(pc);
     if (!dp_planner_legal(pc->planner, &error))
         fail_msg("iteration %u: %s", pc->iteration, error.text);
 }
@@ -61,7 +61,6 @@ static void every_plan_is_legal(void **state)
             step(&pc);
         }
         assert_true(rt_bit_count(seen) > 2);
-        (void)planner_case_finish(&pc);
         planner_case_flush(&pc);
         planner_case_compare(&pc);
         planner_case_fini(&pc);
@@ -90,7 +89,7 @@ static void a_new_snapshot_is_what_workers_hold(void **state)
         held += view->distinct[d].holders != 0;
     }
     assert_true(held > 0);
-    (void)planner_case_commit(&pc);
+    planner_case_commit(&pc);
     assert_int_equal(set_policy(&pc, RT_POLICY_MAKESPAN, NULL), RT_OK);
     step(&pc);
     assert_null(pc.planner->shown);
@@ -113,12 +112,6 @@ static void what_cannot_change_is_refused(void **state)
     assert_int_equal(set_policy(&pc, RT_POLICY_LAIA, &error), RT_CONFIG);
     assert_non_null(strstr(error.text, "must begin with it"));
     assert_int_equal(set_policy(&pc, RT_POLICY_RANDOM, NULL), RT_OK);
-    planner_case_fini(&pc);
-    shape.dispatch.tables = 0;
-    shape.dispatch.keeper = true;
-    planner_case_init(&pc, &shape);
-    assert_int_equal(set_policy(&pc, RT_POLICY_LAIA, &error), RT_CONFIG);
-    assert_non_null(strstr(error.text, "keeper"));
     planner_case_fini(&pc);
 }
 

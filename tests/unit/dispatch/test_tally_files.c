@@ -42,7 +42,7 @@ static void a_fresh_run_replaces_files(void **state)
     static scene s;
     static const char line[] = "{\"iteration\":1,\"worker\":1,\"samples\":4,\"miss_pull\":671,"
                                "\"update_push\":682,\"evict_push\":693,\"flush_push\":704,"
-                               "\"grad_push\":715,\"first_touch\":726,\"pull_sum\":737}\n";
+                               "\"grad_push\":715,\"first_touch\":726}\n";
     const char *directory = test_directory();
     write_file(directory, "trace.jsonl", "old\n");
     for (uint32_t iterations = 0; iterations < 2; iterations++) {

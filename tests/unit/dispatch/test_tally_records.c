@@ -83,9 +83,9 @@ static void put_counts(writer *to, double first, double x)
 {
     put(to,
         "{\"miss_pull\":%.17g,\"update_push\":%.17g,\"evict_push\":%.17g,\"flush_push\":%.17g,"
-        "\"grad_push\":%.17g,\"first_touch\":%.17g,\"pull_sum\":%.17g}",
+        "\"grad_push\":%.17g,\"first_touch\":%.17g}",
         first * x, (first + 1) * x, (first + 2) * x, (first + 3) * x, (first + 4) * x,
-        (first + 5) * x, (first + 6) * x);
+        (first + 5) * x);
 }
 
 // What iteration t and a mean over iterations have in common; x is t, or the mean of t.

@@ -74,7 +74,7 @@ static UNUSED void put_account(dp_account *account, uint64_t t)
     account->handed = (dp_handed){.rows = 24 * t, .gradients = 25 * t};
     for (uint32_t j = 0; j < WORKERS; j++) {
         const uint64_t x = t * (1 + 10 * j);
-        account->workers[j] = (rt_counts){31 * x, 32 * x, 33 * x, 34 * x, 35 * x, 36 * x, 37 * x};
+        account->workers[j] = (rt_counts){31 * x, 32 * x, 33 * x, 34 * x, 35 * x, 36 * x};
         account->traffic[j].up = 41 * x;
         account->traffic[j].down = 42 * x;
         account->micro_batch[j] = 43 * x;
@@ -158,7 +158,7 @@ static UNUSED rt_wire_report report_of(uint64_t t, uint32_t worker)
     return (rt_wire_report){.sample_count = offsets[worker + 1] - offsets[worker],
                             .stale_reads = (uint32_t)(51 * x),
                             .loss_sum = t == 2 && worker == 0 ? NAN : 1,
-                            .done = {61 * x, 62 * x, 63 * x, 64 * x, 65 * x, 66 * x, 67 * x},
+                            .done = {61 * x, 62 * x, 63 * x, 64 * x, 65 * x, 66 * x},
                             .times = {worker ? 1000000u * 70 * x : COMPUTE_NS, 1000000u * 71 * x,
                                       1000000u * 72 * x, 1000000u * 73 * x, 1000000u * 74 * x},
                             .handed = (uint32_t)(81 * x),

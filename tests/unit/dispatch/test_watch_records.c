@@ -73,7 +73,6 @@ static void fill_plan(dp_plan *plan)
     add_fill(&plan->slices[0], DP_OP_PULL, rt_key(2, 1), 0);
     add_fill(&plan->slices[1], DP_OP_PULL, rt_key(2, 2), 0);
     add_fill(&plan->slices[1], DP_OP_PULL, rt_key(2, 3), 7); // it was trained before
-    add_fill(&plan->slices[1], DP_OP_PULL_SUM, rt_key(0, 4), 0);
 }
 
 static void counts_columns(void **state)

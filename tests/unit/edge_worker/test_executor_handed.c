@@ -27,8 +27,8 @@ static void exchange_rows(rig *r)
     setup(r, 3, 4, 4096);
     init_slice(r, keys, 2);
     begin(r);
-    add_op(r, DP_OP_SEND, key(0), 0, 1)->keeper = FROM;
-    add_op(r, DP_OP_RECV, key(2), 0, 1)->keeper = FROM;
+    add_op(r, DP_OP_SEND, key(0), 0, 1)->peer = FROM;
+    add_op(r, DP_OP_RECV, key(2), 0, 1)->peer = FROM;
     add_row(r, 0, 1, DP_MODE_OWN);
     add_row(r, 1, 1, DP_MODE_OWN);
 }
@@ -223,7 +223,7 @@ static void rows_of_every_slice_are_counted(void **state)
     for (uint32_t t = 2; t < 10; t++) {
         begin(&r);
         add_op(&r, DP_OP_DROP, key(t - 1), 1, 0);
-        add_op(&r, DP_OP_RECV, key(t), 1, 1)->keeper = FROM;
+        add_op(&r, DP_OP_RECV, key(t), 1, 1)->peer = FROM;
         add_row(&r, 0, t - 1, DP_MODE_OWN);
         add_row(&r, 1, 1, DP_MODE_OWN);
         give_slice(&r);

@@ -226,7 +226,7 @@ static void rows_for_whoever_is_called_back(void **state)
     r.sequence = 499;
     begin(&r);
     add_op(&r, DP_OP_DROP, key_of(0, 0, 0), 0, 1);
-    add_op(&r, DP_OP_RECV, key, 0, 1)->keeper = FROM;
+    add_op(&r, DP_OP_RECV, key, 0, 1)->peer = FROM;
     add_row(&r, 0, 1, DP_MODE_OWN);
     add_row(&r, 1, 1, DP_MODE_OWN);
     give_behind(&r, 498);

@@ -31,7 +31,6 @@ static void push_gradients(bool apply)
 {
     enum { ROWS = 6 };
     static const uint32_t shards[ROWS] = {0, 0, 1, 0, 0, 1}, order[] = {1, 3, 4};
-    const uint32_t nobody = apply ? RT_WIRE_NO_KEEPER : RT_WIRE_NO_STEP;
     rig r;
     ew_job job;
     rt_counts done;
@@ -50,7 +49,6 @@ static void push_gradients(bool apply)
         dp_op *op = add_op(&r, DP_OP_PUSH_GRAD, keys[i], 10 + i, 1);
         op->mask = 3 + 8 * (i % 2);
         op->base = 0;
-        op->keeper = i == 3 ? 2 : DP_NO_KEEPER;
     }
     give_slice(&r);
     for (uint32_t i = 0; i < ROWS * DIM; i++)
@@ -68,7 +66,7 @@ static void push_gradients(bool apply)
         memcpy(&head, record, sizeof head);
         assert_true(head.key == keys[row] && head.base == 0);
         assert_int_equal(head.mask, 3 + 8 * (row % 2));
-        assert_int_equal(head.keeper, row == 3 ? 2 : nobody);
+        assert_int_equal(head.step, apply ? RT_WIRE_STEP : RT_WIRE_NO_STEP);
         assert_memory_equal(record + sizeof head, gradients + row * DIM, DIM * sizeof(float));
     }
     assert_true(done.grad_push == 4 && done.first_touch == 6 && done.miss_pull == 0);

@@ -85,7 +85,6 @@ static void set_up(scenario *s, const char *key, const char *value)
         const char *key;
         bool *to;
     } flags[] = {{"one", &schedule->one_at_a_time},
-                 {"keeper", &dispatch->keeper},
                  {"hands", &dispatch->hand_over},
                  {"sums", &dispatch->reduce},
                  {"sync", &dispatch->full_sync}};

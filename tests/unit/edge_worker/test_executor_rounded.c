@@ -181,7 +181,7 @@ static void rows_come_rounded(void **state)
         const uint8_t *grad = sent_as(&w, 0, RT_MESSAGE_PUSH_GRAD_CODED, 1, sizeof head + bytes);
         memcpy(&head, grad, sizeof head);
         assert_true(head.key == key_of(1, 0, 1) && head.mask == 3 && head.base == 4 &&
-                    head.keeper == RT_WIRE_NO_KEEPER);
+                    head.step == RT_WIRE_STEP);
         rt_coding_pack(codings[c], gradients + DIM, DIM, words);
         assert_memory_equal(grad + sizeof head, words, bytes);
         assert_true(done.miss_pull == 5 && done.first_touch == 2 && done.grad_push == 1);
@@ -248,57 +248,10 @@ static void the_other_kind_of_rows_is_refused(void **state)
     world w;
     make(&w, RT_CODING_INT8, false);
     refused(&w, RT_MESSAGE_ROWS, "PS shard 1: ROWS, but network.row_wire is not \"fp32\"");
-    refused(&w, RT_MESSAGE_SUM_ROWS, "PS shard 1: SUM_ROWS, but network.row_wire is not");
     destroy(&w);
     make(&w, RT_CODING_FP32, false);
     refused(&w, RT_MESSAGE_ROWS_CODED, "ROWS_CODED, but network.row_wire is \"fp32\"");
-    refused(&w, RT_MESSAGE_SUM_ROWS_CODED, "SUM_ROWS_CODED, but network.row_wire is \"fp32\"");
     destroy(&w);
-}
-
-// The others' sum comes rounded; the keeper's own gradient is added as it is.
-static void a_keeper_gets_a_rounded_sum(void **state)
-{
-    (void)state;
-    for (uint32_t c = 0; c < RT_COUNT_OF(codings); c++) {
-        world w;
-        rt_error error;
-        rt_message message;
-        float gradients[2 * DIM] = {0}, others[ROW_FLOATS], sum[DIM], want[ROW_FLOATS];
-        const uint64_t keys[] = {key_of(0, 0, 0), key_of(1, 0, 0)};
-        make(&w, codings[c], false);
-        begin(&w.r);
-        for (uint32_t i = 0; i < 2; i++)
-            add_op(&w.r, DP_OP_INIT, keys[i], i, 0);
-        add_row(&w.r, 0, 0, DP_MODE_OWN);
-        add_row(&w.r, 1, 0, DP_MODE_KEEP);
-        add_op(&w.r, DP_OP_KEEP, keys[1], 1, 1)->keeper = 1;
-        give_next(&w);
-        for (uint32_t k = 0; k < DIM; k++)
-            gradients[DIM + k] = 0.77f * (float)k;
-        train(&w.r, gradients);
-        begin(&w.r);
-        add_op(&w.r, DP_OP_PULL_SUM, keys[1], 1, 1);
-        give_next(&w);
-        const rt_wire_pull pull = pull_at(&w.r, 0, 0);
-        const rt_wire_row head = {pull.key, pull.version, pull.tag};
-        const uint32_t bytes = 4 * rt_coding_words(codings[c], DIM);
-        assert_int_equal(rt_message_create(&message, RT_MESSAGE_SUM_ROWS_CODED,
-                                           rt_peer(RT_ROLE_PS, 0), 2, 1, sizeof head + bytes),
-                         RT_OK);
-        rt_message_header(&message)->epoch = EPOCH;
-        fill(4, others);
-        memcpy(rt_message_payload(&message), &head, sizeof head);
-        rt_coding_pack(codings[c], others, DIM, rt_message_payload(&message) + sizeof head);
-        memcpy(want, row_at(&w.r, 1), sizeof want);
-        rounded(&w, others, sum);
-        for (uint32_t k = 0; k < DIM; k++)
-            sum[k] += gradients[DIM + k];
-        rt_optimizer_step(&w.r.rows.optimizer, DIM, 1, want, want + DIM, sum);
-        assert_int_equal(give(&w.r, rt_peer(RT_ROLE_PS, 0), &message, &error), RT_OK);
-        assert_memory_equal(row_at(&w.r, 1), want, sizeof want);
-        destroy(&w);
-    }
 }
 
 // ---- what goes out ---------------------------------------------------------------------------
@@ -427,7 +380,7 @@ static void changes_of_stale_rows(rt_coding coding)
         dp_op *op = add_op(&w.r, DP_OP_PUSH_DELTA, keys[i], i, i ? 1 : 4);
         op->mask = 1; // the version that the slot has
         op->base = i ? 0 : 3;
-        op->keeper = (uint8_t)(2 - i); // pulls
+        op->pulls = (uint8_t)(2 - i);
         op->reason = i ? DP_REASON_FLUSH : DP_REASON_EVICT;
         memcpy(now[i], row_at(&w.r, i), sizeof now[i]);
         add_row(&w.r, i, 1, DP_MODE_OWN); // which is there no more
@@ -480,12 +433,11 @@ static void each_pushes_in_its_own_way(void **state)
     destroy(&w);
     make(&w, RT_CODING_FP32, false);
     begin(&w.r);
-    add_op(&w.r, DP_OP_PUSH_DELTA, key_of(0, 0, 0), 0, 1)->keeper = 0;
+    add_op(&w.r, DP_OP_PUSH_DELTA, key_of(0, 0, 0), 0, 1)->pulls = 0;
     not_accepted(&w, "slice 1 pushes changes of rows, but consistency.staleness is 0 or off");
     destroy(&w);
 }
 
 TEST_MAIN(TEST(rows_come_rounded), TEST(rounded_rows_wait_for_their_slots),
-          TEST(the_other_kind_of_rows_is_refused), TEST(a_keeper_gets_a_rounded_sum),
-          TEST(what_changed_goes_out), TEST(stale_rows_go_out_as_changes),
-          TEST(each_pushes_in_its_own_way))
+          TEST(the_other_kind_of_rows_is_refused), TEST(what_changed_goes_out),
+          TEST(stale_rows_go_out_as_changes), TEST(each_pushes_in_its_own_way))

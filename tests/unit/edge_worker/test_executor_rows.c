@@ -38,7 +38,6 @@ static void rows_nobody_asked_for(void **state)
     bad.tag = UINT32_MAX;
     refuse_rows(RT_MESSAGE_ROWS, 0, 1, bad, DIM + STATE);
     refuse_rows(RT_MESSAGE_ROWS, 1, 1, good, DIM + STATE); // of the other shard
-    refuse_rows(RT_MESSAGE_SUM_ROWS, 0, 1, good, DIM);     // of the other kind
     refuse_rows(RT_MESSAGE_ROWS, 0, 0, good, DIM + STATE); // for no slice
     refuse_rows(RT_MESSAGE_ROWS, 0, 2, good, DIM + STATE); // for a slice to come
     refuse_rows(RT_MESSAGE_ROWS, 0, 3, good, DIM + STATE); // same place in the ring

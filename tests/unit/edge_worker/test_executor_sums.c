@@ -17,7 +17,7 @@ static rt_message gradient_message(uint64_t sequence, rt_wire_grad head, uint32_
 static rt_status give_gradient(rig *r, uint32_t worker, uint64_t sequence, uint64_t row_key,
                                uint32_t base, float first, rt_error *error)
 {
-    const rt_wire_grad head = {row_key, ALL, base, RT_WIRE_NO_KEEPER};
+    const rt_wire_grad head = {row_key, ALL, base, RT_WIRE_STEP};
     rt_message message = gradient_message(sequence, head, DIM, first);
     return give(r, rt_peer(RT_ROLE_WORKER, worker), &message, error);
 }
@@ -39,7 +39,7 @@ static void add_summed(rig *r, uint64_t row_key, uint32_t slot, uint32_t version
         dp_op *op = add_op(r, DP_OP_SUM, row_key, slot, r->plan.iteration);
         op->mask = ALL;
         op->base = version;
-        op->keeper = (uint8_t)others[i];
+        op->peer = (uint8_t)others[i];
     }
 }
 
@@ -80,7 +80,7 @@ static void the_order_is_that_of_workers(void **state)
         memcpy(want, row_at(&r, 0), sizeof want);
         expect_step(&r, want, before, own, behind);
         for (uint32_t i = 0; i < 2; i++) {
-            const rt_wire_grad head = {key(0), ALL, 1, RT_WIRE_NO_KEEPER};
+            const rt_wire_grad head = {key(0), ALL, 1, RT_WIRE_STEP};
             const uint32_t from = order == 1 ? (i ? BEFORE : BEHIND) : (i ? BEHIND : BEFORE);
             rt_message message = gradient_message(2, head, DIM, 0);
             memcpy(rt_message_payload(&message) + sizeof head, from == BEFORE ? before : behind,
@@ -124,7 +124,7 @@ static void give_all(rig *r, uint32_t worker, const uint64_t *keys, const uint64
     uint32_t count = 0;
     for (uint32_t i = row_count; i-- > 0;) {
         if (masks[i] >> worker & 1) {
-            records[count].head = (rt_wire_grad){keys[i], masks[i], 1, RT_WIRE_NO_KEEPER};
+            records[count].head = (rt_wire_grad){keys[i], masks[i], 1, RT_WIRE_STEP};
             gradient_of(worker, i, records[count++].values);
         }
         if (count == 0 || (count < most && i > 0))
@@ -168,7 +168,7 @@ static void every_row_has_its_own_trainers(void **state)
                 dp_op *op = add_op(&r, DP_OP_SUM, keys[i], i, 2);
                 op->mask = masks[i];
                 op->base = 1;
-                op->keeper = (uint8_t)w;
+                op->peer = (uint8_t)w;
             }
             gradient_of(ME, i, own + i * DIM);
             memcpy(want[i], row_at(&r, i), sizeof want[i]);
@@ -220,7 +220,7 @@ static void a_gradient_goes_to_who_sums(void **state)
         dp_op *op = add_op(&r, DP_OP_REDUCE, key(0), 0, 2);
         op->mask = ALL;
         op->base = 1;
-        op->keeper = BEHIND;
+        op->peer = BEHIND;
         give_slice(&r);
         assert_int_equal(ew_executor_next_job(r.executor, &job), RT_OK);
         assert_int_equal(ew_executor_trained(r.executor, gradients, apply, &done, &error), RT_OK);
@@ -234,7 +234,7 @@ static void a_gradient_goes_to_who_sums(void **state)
         assert_int_equal(rt_message_header(out)->payload_bytes, sizeof head + DIM * sizeof(float));
         memcpy(&head, rt_message_payload(out), sizeof head);
         assert_true(head.key == key(0) && head.mask == ALL && head.base == 1);
-        assert_int_equal(head.keeper, apply ? RT_WIRE_NO_KEEPER : RT_WIRE_NO_STEP);
+        assert_int_equal(head.step, apply ? RT_WIRE_STEP : RT_WIRE_NO_STEP);
         assert_memory_equal(rt_message_payload(out) + sizeof head, gradients, DIM * sizeof(float));
         assert_true(ew_executor_idle(r.executor));
         begin(&r); // the copy lacks the others' gradients: it must not be pushed
@@ -355,7 +355,7 @@ static void a_bad_batch(void **state)
     const float own[2 * DIM] = {1, 2};
     for (uint32_t agree = 0; agree < 2; agree++) {
         float before[DIM + STATE];
-        const rt_wire_grad head = {key(0), ALL, 1, agree ? RT_WIRE_NO_STEP : RT_WIRE_NO_KEEPER};
+        const rt_wire_grad head = {key(0), ALL, 1, agree ? RT_WIRE_NO_STEP : RT_WIRE_STEP};
         rt_message first = gradient_message(2, head, DIM, 1);
         rt_message last = gradient_message(2, head, DIM, 1);
         sum_a_row(&r);
@@ -391,7 +391,7 @@ static void refuse(uint32_t worker, rt_message message, const char *words)
 static void lies_are_named(void **state)
 {
     (void)state;
-    const rt_wire_grad right = {key(0), ALL, 1, RT_WIRE_NO_KEEPER};
+    const rt_wire_grad right = {key(0), ALL, 1, RT_WIRE_STEP};
     rt_wire_grad wrong = right;
     refuse(2, gradient_message(2, right, DIM, 1), "worker 2 sent a gradient of key");
     refuse(BEHIND, gradient_message(1, right, DIM, 1), "gradients for slice 1, which is not open");
@@ -408,11 +408,10 @@ static void lies_are_named(void **state)
     refuse(BEHIND, gradient_message(2, wrong, DIM, 1), "for workers f at version 1");
     wrong = right;
     wrong.base = 2;
-    refuse(BEHIND, gradient_message(2, wrong, DIM, 1),
-           "at version 2 (keeper ffffffff), expected b at 1");
+    refuse(BEHIND, gradient_message(2, wrong, DIM, 1), "at version 2 (step 0), expected b at 1");
     wrong = right;
-    wrong.keeper = 1;
-    refuse(BEHIND, gradient_message(2, wrong, DIM, 1), "(keeper 1)");
+    wrong.step = 2;
+    refuse(BEHIND, gradient_message(2, wrong, DIM, 1), "(step 2)");
     rt_message handed = gradient_message(2, right, DIM, 1);
     rt_message_header(&handed)->type = RT_MESSAGE_HANDED; // dispatch.hand_over is off
     refuse(BEHIND, handed, "HANDED from worker 3");
@@ -422,7 +421,7 @@ static void a_gradient_comes_once(void **state)
 {
     (void)state;
     rig r;
-    const rt_wire_grad head = {key(0), ALL, 1, RT_WIRE_NO_KEEPER};
+    const rt_wire_grad head = {key(0), ALL, 1, RT_WIRE_STEP};
     rt_message again = gradient_message(2, head, DIM, 1);
     sum_a_row(&r);
     must_give(&r, BEHIND, 2, key(0), 1, 1);
@@ -435,7 +434,7 @@ static void what_waits_is_bounded(void **state)
 {
     (void)state;
     rig r;
-    const rt_wire_grad head = {key(0), ALL, 1, RT_WIRE_NO_KEEPER};
+    const rt_wire_grad head = {key(0), ALL, 1, RT_WIRE_STEP};
     rt_message more = gradient_message(3, head, DIM, 1);
     sum_a_row(&r);
     for (uint32_t i = 0; i < SLOTS; i++)
@@ -472,7 +471,7 @@ static void gradients_of_another_epoch_are_dropped(void **state)
     (void)state;
     rig r;
     rt_error error;
-    const rt_wire_grad head = {key(0), ALL, 1, RT_WIRE_NO_KEEPER};
+    const rt_wire_grad head = {key(0), ALL, 1, RT_WIRE_STEP};
     rt_message old = gradient_message(2, head, DIM, 1);
     sum_a_row(&r);
     rt_message_header(&old)->epoch = 9;

@@ -32,7 +32,7 @@ static rt_message change_of(uint64_t key, uint32_t base, uint32_t version, float
 
 static rt_message gradient_of(uint32_t worker, uint64_t key, uint64_t mask, uint32_t base)
 {
-    coded_grad record = {{key, mask, base, RT_WIRE_NO_KEEPER}, {0}};
+    coded_grad record = {{key, mask, base, RT_WIRE_STEP}, {0}};
     rt_coding_pack(RT_CODING_INT8, steps, DIM, record.words);
     return message_of(worker, RT_MESSAGE_PUSH_GRAD_CODED, 9, 1, &record,
                       sizeof(rt_wire_grad) + 4 * WORDS);
@@ -102,7 +102,7 @@ static void gradients_are_summed(void **state)
 {
     (void)state;
     fixture coded, plain;
-    const grad_record record = {{7, 3, 0, RT_WIRE_NO_KEEPER}, {127, -64, 1, 0}};
+    const grad_record record = {{7, 3, 0, RT_WIRE_STEP}, {127, -64, 1, 0}};
     uint32_t version = 0;
     begin(&coded);
     setup(&plain);
@@ -153,7 +153,7 @@ static void records_of_a_message_are_told_apart(void **state)
     coded_grad grads[COUNT];
     for (uint32_t i = 0; i < COUNT; i++) {
         const float values[DIM] = {127, (float)i, 0, 1};
-        grads[i] = (coded_grad){{7 + i, 1, 0, RT_WIRE_NO_KEEPER}, {0}};
+        grads[i] = (coded_grad){{7 + i, 1, 0, RT_WIRE_STEP}, {0}};
         rt_coding_pack(RT_CODING_INT8, values, DIM, grads[i].words);
     }
     accepted(&f, 0, message_of(0, RT_MESSAGE_PUSH_GRAD_CODED, 9, COUNT, grads, sizeof grads));
@@ -199,18 +199,6 @@ static void answers_are_as_they_are_asked_for(void **state)
             assert_memory_equal((const uint8_t *)record + values, want + DIM, sizeof(float));
     }
     drop_sent(&f);
-    accepted(&f, 0, pull_of(0, RT_MESSAGE_PULL_SUM, 9, 9, 9, 6));
-    coded_grad grad = {{9, 2, 3, 0}, {0}};
-    rt_coding_pack(RT_CODING_INT8, steps, DIM, grad.words);
-    accepted(
-        &f, 1,
-        message_of(1, RT_MESSAGE_PUSH_GRAD_CODED, 9, 1, &grad, sizeof(rt_wire_grad) + 4 * WORDS));
-    const float *sum = only_record(&f, RT_MESSAGE_SUM_ROWS_CODED, 0, &head);
-    assert_true(head.key == 9 && head.version == 9 && head.tag == 6);
-    assert_int_equal(rt_message_header(&f.sent[f.sent_count - 1])->payload_bytes,
-                     sizeof head + 4 * WORDS);
-    rt_coding_unpack(RT_CODING_INT8, sum, DIM, rounded);
-    assert_memory_equal(rounded, steps, sizeof rounded);
     teardown(&f);
 }
 

@@ -18,15 +18,14 @@
 #define DIM 5
 #define FLOATS_MAX (3 * DIM)
 
-typedef enum { OP_INIT, OP_PULL, OP_PUSH_ROW, OP_OWN, OP_GRAD, OP_KEEP, OP_REDUCE } op_kind;
+typedef enum { OP_INIT, OP_PULL, OP_PUSH_ROW, OP_OWN, OP_GRAD, OP_REDUCE } op_kind;
 
 typedef struct {
     op_kind kind;
     uint32_t t;
     uint32_t version; // of the row before: pull, push; base of gradients
     uint64_t mask;    // gradients
-    uint32_t keeper;
-    bool state; // pull
+    bool state;       // pull
 } op;
 
 // One worker's copy of a key, and what it does with it, in plan order.
@@ -60,7 +59,7 @@ typedef struct {
     ps_shard *shards[SHARDS_MAX];
     channel up[WORKERS_MAX][SHARDS_MAX], down[WORKERS_MAX][SHARDS_MAX];
     uint32_t pushes, pushed;
-    uint32_t keeps, sums, parked, ignored; // how much of each a history had
+    uint32_t parked, ignored; // how much of each a history had
     rt_random random;
     uint32_t sending_shard;
 } world;
@@ -120,7 +119,7 @@ static void push_latest(world *w, directory *d, uint32_t key, uint32_t t)
 {
     if (d->at_ps == d->latest)
         return;
-    emit(w, rt_lowest_bit(d->holders), key, (op){OP_PUSH_ROW, t, d->latest, 0, 0, false});
+    emit(w, rt_lowest_bit(d->holders), key, (op){OP_PUSH_ROW, t, d->latest, 0, false});
     d->at_ps = d->latest;
 }
 
@@ -129,33 +128,27 @@ static void fetch(world *w, directory *d, uint32_t key, uint32_t worker, uint32_
     if (d->holders & rt_bit(worker))
         return;
     const bool init = d->latest == 0 && chance(w, 70);
-    emit(w, worker, key, (op){init ? OP_INIT : OP_PULL, t, d->latest, 0, 0, state});
+    emit(w, worker, key, (op){init ? OP_INIT : OP_PULL, t, d->latest, 0, state});
     d->holders |= rt_bit(worker);
 }
 
-// Gradients of workers in ascending order; the keeper's, if there is one, last.
-static void sum_of(uint64_t key, uint32_t t, uint64_t workers, uint32_t keeper, float sum[DIM])
+// Gradients of workers in ascending order.
+static void sum_of(uint64_t key, uint32_t t, uint64_t workers, float sum[DIM])
 {
     float one[DIM];
     bool first = true;
-    uint64_t others = keeper == RT_WIRE_NO_KEEPER ? workers : workers & ~rt_bit(keeper);
-    for (; others; others &= others - 1) {
-        gradient_of(key, rt_lowest_bit(others), t, first ? sum : one);
+    for (uint64_t left = workers; left; left &= left - 1) {
+        gradient_of(key, rt_lowest_bit(left), t, first ? sum : one);
         for (int i = 0; !first && i < DIM; i++)
             sum[i] += one[i];
         first = false;
     }
-    if (keeper == RT_WIRE_NO_KEEPER)
-        return;
-    gradient_of(key, keeper, t, one);
-    for (int i = 0; i < DIM; i++)
-        sum[i] += one[i];
 }
 
-static void sequential_step(world *w, uint32_t key, uint32_t t, uint64_t trainers, uint32_t keeper)
+static void sequential_step(world *w, uint32_t key, uint32_t t, uint64_t trainers)
 {
     float sum[DIM];
-    sum_of(w->keys[key], t, trainers, keeper, sum);
+    sum_of(w->keys[key], t, trainers, sum);
     rt_optimizer_step(&w->optimizer, DIM, t, w->want[key], w->want[key] + DIM, sum);
     w->want_version[key] = t;
 }
@@ -164,31 +157,19 @@ static void plan_training(world *w, directory *d, uint32_t key, uint32_t t, uint
 {
     const bool alone = rt_bit_count(trainers) == 1;
     const bool reduce = !alone && chance(w, 30); // the row's gradient joins an all-reduce
-    const bool keep = !alone && !reduce && chance(w, 40);
-    uint32_t keeper = RT_WIRE_NO_KEEPER;
-    while (keep && (keeper == RT_WIRE_NO_KEEPER || !(trainers & rt_bit(keeper))))
-        keeper = rt_random_below(&w->random, w->worker_count);
-    if ((trainers & ~d->holders && d->latest) || (!alone && !keep && !reduce))
+    if ((trainers & ~d->holders && d->latest) || (!alone && !reduce))
         push_latest(w, d, key, t);
+    for (uint64_t left = trainers; left; left &= left - 1)
+        fetch(w, d, key, rt_lowest_bit(left), t, alone || reduce || chance(w, 50));
     for (uint64_t left = trainers; left; left &= left - 1) {
-        const uint32_t worker = rt_lowest_bit(left);
-        fetch(w, d, key, worker, t, alone || reduce || worker == keeper || chance(w, 50));
-    }
-    for (uint64_t left = trainers; left; left &= left - 1) {
-        const uint32_t worker = rt_lowest_bit(left);
-        const uint64_t mask = keep ? trainers & ~rt_bit(keeper) : trainers;
-        const op_kind kind = alone              ? OP_OWN
-                             : reduce           ? OP_REDUCE
-                             : worker == keeper ? OP_KEEP
-                                                : OP_GRAD;
-        emit(w, worker, key, (op){kind, t, d->latest, mask, keeper, false});
+        const op_kind kind = alone ? OP_OWN : reduce ? OP_REDUCE : OP_GRAD;
+        emit(w, rt_lowest_bit(left), key, (op){kind, t, d->latest, trainers, false});
     }
     d->latest = t;
-    d->holders = alone || reduce ? trainers : keep ? rt_bit(keeper) : 0;
-    if (!alone && !keep && !reduce)
+    d->holders = alone || reduce ? trainers : 0;
+    if (!alone && !reduce)
         d->at_ps = t;
-    w->keeps += keep;
-    sequential_step(w, key, t, trainers, keeper);
+    sequential_step(w, key, t, trainers);
 }
 
 static void plan(world *w)
@@ -273,9 +254,9 @@ static void execute(world *w, uint32_t worker, uint32_t key)
     const op *one = &s->ops[s->next];
     const uint64_t id = w->keys[key];
     const uint32_t tag = key | (one->state ? RT_WIRE_TAG_STATE : 0);
-    const rt_wire_pull pull = {id, one->kind == OP_KEEP ? one->t : one->version, tag};
+    const rt_wire_pull pull = {id, one->version, tag};
     const rt_wire_row push = {id, one->version, 0};
-    const rt_wire_grad grad = {id, one->mask, one->version, one->keeper};
+    const rt_wire_grad grad = {id, one->mask, one->version, RT_WIRE_STEP};
     float gradient[DIM];
     gradient_of(id, worker, one->t, gradient);
     switch (one->kind) {
@@ -285,10 +266,8 @@ static void execute(world *w, uint32_t worker, uint32_t key)
         s->version = 0;
         break;
     case OP_PULL:
-    case OP_KEEP:
         s->waiting = true;
-        send_up(w, worker, key, one->kind == OP_PULL ? RT_MESSAGE_PULL : RT_MESSAGE_PULL_SUM,
-                one->t, &pull, sizeof pull, NULL, 0);
+        send_up(w, worker, key, RT_MESSAGE_PULL, one->t, &pull, sizeof pull, NULL, 0);
         return;
     case OP_PUSH_ROW:
         assert_int_equal(s->version, one->version);
@@ -303,7 +282,7 @@ static void execute(world *w, uint32_t worker, uint32_t key)
         if (!all_came(w, key, one))
             return;
         assert_int_equal(s->version, one->version);
-        sum_of(id, one->t, one->mask, RT_WIRE_NO_KEEPER, gradient);
+        sum_of(id, one->t, one->mask, gradient);
         own_step(w, s, one->t, gradient);
         return;
     case OP_GRAD:
@@ -314,7 +293,7 @@ static void execute(world *w, uint32_t worker, uint32_t key)
     s->next++;
 }
 
-static void land(world *w, uint32_t worker, const rt_wire_row *head, bool sum, const float *floats,
+static void land(world *w, uint32_t worker, const rt_wire_row *head, const float *floats,
                  uint32_t count)
 {
     const uint32_t key = head->tag & ~RT_WIRE_TAG_STATE;
@@ -323,17 +302,6 @@ static void land(world *w, uint32_t worker, const rt_wire_row *head, bool sum, c
     const op *one = &s->ops[s->next];
     assert_true(s->waiting);
     s->waiting = false;
-    if (sum) {
-        float own[DIM], all[DIM];
-        assert_int_equal(one->kind, OP_KEEP);
-        assert_int_equal(head->version, one->t);
-        gradient_of(head->key, worker, one->t, own);
-        for (int i = 0; i < DIM; i++)
-            all[i] = floats[i] + own[i];
-        own_step(w, s, one->t, all);
-        w->sums++;
-        return;
-    }
     assert_int_equal(one->kind, OP_PULL);
     assert_int_equal(head->version, one->version); // exactly, or a stale or too new row is trained
     memcpy(s->row, floats, count * sizeof *floats);
@@ -355,14 +323,13 @@ static void receive_down(world *w, uint32_t worker, uint32_t shard)
         const void *bytes = rt_reader_take(&reader, 1, sizeof head);
         assert_non_null(bytes);
         memcpy(&head, bytes, sizeof head);
-        const bool sum = header->type == RT_MESSAGE_SUM_ROWS;
         const slot *s = &w->slots[worker][head.tag & ~RT_WIRE_TAG_STATE];
         assert_int_equal(header->iteration, s->ops[s->next].t); // of the pull
         const uint32_t count = head.tag & RT_WIRE_TAG_STATE ? w->row_floats : DIM;
         bytes = rt_reader_take(&reader, count, sizeof(float));
         assert_non_null(bytes);
         memcpy(floats, bytes, count * sizeof(float));
-        land(w, worker, &head, sum, floats, count);
+        land(w, worker, &head, floats, count);
     }
     assert_int_equal(reader.left, 0);
     rt_message_release(&message);
@@ -494,26 +461,23 @@ static void check_end(world *w, uint64_t seed)
         w->parked += (uint32_t)statistics.pulls_parked_max;
         ps_shard_destroy(w->shards[i]);
     }
-    assert_int_equal(w->keeps, w->sums);
 }
 
 static void test_histories_end_in_the_sequential_model(void **context)
 {
     (void)context;
     world *w = rt_alloc(1, sizeof *w);
-    uint32_t keeps = 0, parked = 0, pushes = 0, ignored = 0;
+    uint32_t parked = 0, pushes = 0, ignored = 0;
     for (uint64_t seed = 1; seed <= 600; seed++) {
         start(w, seed);
         plan(w);
         run(w);
         check_end(w, seed);
-        keeps += w->keeps;
         parked += w->parked;
         pushes += w->pushes;
         ignored += w->ignored;
     }
-    assert_true(keeps > 1000 && parked > 1000 && pushes > 10000 &&
-                ignored > 100); // the histories exercise them
+    assert_true(parked > 1000 && pushes > 10000 && ignored > 100); // the histories exercise them
     rt_free(w);
 }
 

@@ -154,13 +154,13 @@ static void kinds_and_iterations_do_not_mix(void **state)
     wire w;
     ps_outbox *outbox = make(&w);
     put(outbox, 0, 1, 1);
-    assert_int_equal(record(outbox, 0, RT_MESSAGE_SUM_ROWS, 1, RECORD, 2), RT_OK);
+    assert_int_equal(record(outbox, 0, RT_MESSAGE_ROWS_CODED, 1, RECORD, 2), RT_OK);
     put(outbox, 0, 2, 3);
     put(outbox, 0, 1, 4);
     assert_int_equal(ps_outbox_flush(outbox, NULL), RT_OK);
     assert_int_equal(w.count, 3);
     was_sent(&w, 0, 0, RT_MESSAGE_ROWS, 1, 2, 1);
-    was_sent(&w, 1, 0, RT_MESSAGE_SUM_ROWS, 1, 1, 2);
+    was_sent(&w, 1, 0, RT_MESSAGE_ROWS_CODED, 1, 1, 2);
     was_sent(&w, 2, 0, RT_MESSAGE_ROWS, 2, 1, 3);
     ps_outbox_destroy(outbox);
 }

@@ -98,12 +98,11 @@ static uint64_t some_workers(conversation *c)
     return rt_random_u64(&c->random) & rt_bits_below(c->config.worker_count);
 }
 
-static uint32_t some_keeper(conversation *c)
+// A step, mostly; now and then what is neither.
+static uint32_t some_step(conversation *c)
 {
-    const uint32_t drawn = below(c, c->config.worker_count + 3);
-    if (drawn > c->config.worker_count)
-        return RT_WIRE_NO_KEEPER;
-    return drawn == c->config.worker_count ? RT_WIRE_NO_STEP : drawn;
+    const uint32_t drawn = below(c, 16);
+    return drawn < 3 ? drawn : RT_WIRE_STEP;
 }
 
 // A record of this type; its bytes.
@@ -117,7 +116,7 @@ static size_t draw_record(conversation *c, rt_message_type type, uint8_t *to)
     size_t size;
     const uint64_t key = some_key(c);
     const uint32_t version = below(c, 8) ? c->now + below(c, VERSIONS_MAX + 1) : 0;
-    if (type == RT_MESSAGE_PULL || type == RT_MESSAGE_PULL_SUM || type == RT_MESSAGE_FORGET) {
+    if (type == RT_MESSAGE_PULL || type == RT_MESSAGE_FORGET) {
         const rt_wire_pull pull = {key, version,
                                    below(c, 4) | (below(c, 2) ? RT_WIRE_TAG_STATE : 0) |
                                        (below(c, 4) ? 0 : RT_WIRE_TAG_WHOLE)};
@@ -125,7 +124,7 @@ static size_t draw_record(conversation *c, rt_message_type type, uint8_t *to)
         return sizeof pull;
     }
     if (type == RT_MESSAGE_PUSH_GRAD || type == RT_MESSAGE_PUSH_GRAD_CODED) {
-        const rt_wire_grad grad = {key, some_workers(c), version, some_keeper(c)};
+        const rt_wire_grad grad = {key, some_workers(c), version, some_step(c)};
         memcpy(to, &grad, size = sizeof grad);
     } else if (type == RT_MESSAGE_PUSH_DELTA || type == RT_MESSAGE_PUSH_DELTA_CODED) {
         const rt_wire_delta delta = {key, version + 1 + below(c, 2) - (below(c, 20) == 0), version,
@@ -162,7 +161,6 @@ static rt_message draw_rows(conversation *c, uint32_t worker)
                                             RT_MESSAGE_PUSH_GRAD,
                                             RT_MESSAGE_PUSH_GRAD,
                                             RT_MESSAGE_PUSH_GRAD,
-                                            RT_MESSAGE_PULL_SUM,
                                             RT_MESSAGE_FORGET,
                                             RT_MESSAGE_PUSH_DELTA,
                                             RT_MESSAGE_PUSH_DELTA,

@@ -82,7 +82,7 @@ static void memory_is_shared_out(void **state)
     fixture f;
     grad_record *grads = rt_alloc(FIT + 1, sizeof *grads);
     for (uint32_t i = 0; i <= FIT; i++)
-        grads[i] = (grad_record){{i, 3, 0, RT_WIRE_NO_KEEPER}, {1, 2, 3, 4}};
+        grads[i] = (grad_record){{i, 3, 0, RT_WIRE_STEP}, {1, 2, 3, 4}};
     for (uint32_t more = 0; more < 2; more++) {
         start(&f);
         f.config.ps_memory_bytes_max = MEMORY;
@@ -121,7 +121,7 @@ static void the_rates_that_were_set(void **state)
     for (uint32_t set = 0; set < 2; set++) {
         const float rate = set ? 0.25f : 0.5f, dense_rate = set ? 0.125f : 2;
         const row_record push = {{5, 2, 0}, {10, 20, 30, 40}};
-        const grad_record grad = {{5, 1, 2, RT_WIRE_NO_KEEPER}, {1, 2, 4, 8}};
+        const grad_record grad = {{5, 1, 2, RT_WIRE_STEP}, {1, 2, 4, 8}};
         const rt_wire_pull pull = {5, 3, 1};
         struct {
             rt_wire_dense_state head;

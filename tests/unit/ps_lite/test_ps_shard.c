@@ -85,7 +85,7 @@ static void test_sums_are_in_worker_order_whatever_comes_first(void **context)
         accepted(&f, 0, push_of(0, 3, 1, 3, 10));
         for (int k = 0; k < 3; k++) {
             const uint32_t worker = orders[i][k];
-            accepted(&f, worker, grad_of(worker, 4, 1, 7, 3, RT_WIRE_NO_KEEPER, uneven[worker]));
+            accepted(&f, worker, grad_of(worker, 4, 1, 7, 3, RT_WIRE_STEP, uneven[worker]));
         }
         const float *row = ps_shard_find(f.shard, 1, &version);
         assert_int_equal(version, 4);
@@ -103,8 +103,8 @@ static void test_gradients_stay_invisible_until_all_and_base_are_in(void **conte
     rt_wire_row head;
     setup(&f);
     accepted(&f, 0, pull_of(0, RT_MESSAGE_PULL, 5, 1, 4, 0));
-    accepted(&f, 1, grad_of(1, 4, 1, 6, 3, RT_WIRE_NO_KEEPER, 1));
-    accepted(&f, 2, grad_of(2, 4, 1, 6, 3, RT_WIRE_NO_KEEPER, 1)); // overtook the base row
+    accepted(&f, 1, grad_of(1, 4, 1, 6, 3, RT_WIRE_STEP, 1));
+    accepted(&f, 2, grad_of(2, 4, 1, 6, 3, RT_WIRE_STEP, 1)); // overtook the base row
     uint32_t version;
     assert_null(ps_shard_find(f.shard, 1, &version));
     accepted(&f, 0, push_of(0, 4, 1, 2, 50)); // not the base either
@@ -126,10 +126,10 @@ static void test_the_base_alone_does_not_apply_a_part_of_the_sum(void **context)
     fixture f;
     uint32_t version;
     setup(&f);
-    accepted(&f, 1, grad_of(1, 4, 1, 6, 3, RT_WIRE_NO_KEEPER, 1));
+    accepted(&f, 1, grad_of(1, 4, 1, 6, 3, RT_WIRE_STEP, 1));
     accepted(&f, 2, push_of(2, 4, 1, 3, 10));
     expect_row(&f, 1, 3, 10);
-    accepted(&f, 2, grad_of(2, 4, 1, 6, 3, RT_WIRE_NO_KEEPER, 1));
+    accepted(&f, 2, grad_of(2, 4, 1, 6, 3, RT_WIRE_STEP, 1));
     assert_non_null(ps_shard_find(f.shard, 1, &version));
     assert_int_equal(version, 4);
     teardown(&f);
@@ -143,8 +143,8 @@ static void test_pulls_of_the_base_are_answered_before_the_sum(void **context)
     rt_wire_row head;
     setup(&f);
     accepted(&f, 0, pull_of(0, RT_MESSAGE_PULL, 4, 1, 3, 0));
-    accepted(&f, 1, grad_of(1, 4, 1, 6, 3, RT_WIRE_NO_KEEPER, 1));
-    accepted(&f, 2, grad_of(2, 4, 1, 6, 3, RT_WIRE_NO_KEEPER, 1));
+    accepted(&f, 1, grad_of(1, 4, 1, 6, 3, RT_WIRE_STEP, 1));
+    accepted(&f, 2, grad_of(2, 4, 1, 6, 3, RT_WIRE_STEP, 1));
     accepted(&f, 2, push_of(2, 4, 1, 3, 10));
     const float *got = only_record(&f, RT_MESSAGE_ROWS, 0, &head);
     assert_true(head.version == 3 && got[0] == 10);
@@ -157,65 +157,15 @@ static void test_first_touch_by_several_creates_from_base_0(void **context)
     fixture f;
     uint32_t version;
     setup(&f);
-    accepted(&f, 0, grad_of(0, 1, 1, 3, 0, RT_WIRE_NO_KEEPER, 1));
+    accepted(&f, 0, grad_of(0, 1, 1, 3, 0, RT_WIRE_STEP, 1));
     assert_null(ps_shard_find(f.shard, 1, &version));
-    accepted(&f, 1, grad_of(1, 1, 1, 3, 0, RT_WIRE_NO_KEEPER, 1));
+    accepted(&f, 1, grad_of(1, 1, 1, 3, 0, RT_WIRE_STEP, 1));
     float want[ROW] = {0}, sum[DIM] = {2, -2, 4, 0};
     const ps_shard_config config = config_of(&f);
     rt_row_init(1, 5, 1, DIM, want);
     rt_optimizer_step(&config.optimizer, DIM, 1, want, want + DIM, sum);
     assert_memory_equal(ps_shard_find(f.shard, 1, &version), want, sizeof want);
     assert_int_equal(version, 1);
-    teardown(&f);
-}
-
-static void test_keeper_gets_the_sum_of_the_others(void **context)
-{
-    (void)context;
-    for (int early = 0; early < 2; early++) { // the pull first, or last
-        fixture f;
-        rt_wire_row head;
-        uint32_t version;
-        setup(&f);
-        if (early)
-            accepted(&f, 1, pull_of(1, RT_MESSAGE_PULL_SUM, 4, 1, 4, 6));
-        accepted(&f, 2, grad_of(2, 4, 1, 5, 3, 1, 8));
-        accepted(&f, 0, grad_of(0, 4, 1, 5, 3, 1, 4));
-        flush(&f);
-        assert_int_equal(count_sent(&f, RT_MESSAGE_SUM_ROWS), early);
-        if (!early)
-            accepted(&f, 1, pull_of(1, RT_MESSAGE_PULL_SUM, 4, 1, 4, 6));
-        const float *got = only_record(&f, RT_MESSAGE_SUM_ROWS, 1, &head);
-        assert_true(head.version == 4 && head.tag == 6 && got[0] == 12 && got[1] == -12);
-        assert_null(ps_shard_find(f.shard, 1, &version)); // not applied
-        assert_int_equal(statistics_of(&f).gradients_waiting, 0);
-        drop_sent(&f);
-        accepted(&f, 1, pull_of(1, RT_MESSAGE_PULL_SUM, 5, 1, 4, 6)); // forgotten: parks
-        flush(&f);
-        assert_int_equal(f.sent_count, 0);
-        teardown(&f);
-    }
-}
-
-static void test_two_sums_of_a_key_are_kept_apart(void **context)
-{
-    (void)context;
-    fixture f;
-    setup(&f);
-    accepted(&f, 0, pull_of(0, RT_MESSAGE_PULL_SUM, 4, 1, 4, 0));
-    accepted(&f, 1, pull_of(1, RT_MESSAGE_PULL_SUM, 6, 1, 6, 0));
-    accepted(&f, 2, grad_of(2, 4, 1, 4, 3, 0, 40));
-    accepted(&f, 2, grad_of(2, 6, 1, 4, 5, 1, 60));
-    flush(&f);
-    assert_int_equal(count_sent(&f, RT_MESSAGE_SUM_ROWS), 2);
-    for (uint32_t i = 0; i < f.sent_count; i++) {
-        const rt_wire_header *header = rt_message_header(&f.sent[i]);
-        float sum;
-        if (header->type != RT_MESSAGE_SUM_ROWS)
-            continue;
-        memcpy(&sum, rt_message_payload(&f.sent[i]) + sizeof(rt_wire_row), sizeof sum);
-        assert_true(sum == (rt_peer_rank(f.peers[i]) == 0 ? 40 : 60));
-    }
     teardown(&f);
 }
 
@@ -231,7 +181,7 @@ static void test_many_wait(void **context)
     for (uint32_t key = 0; key < KEYS; key++) {
         const float value = (float)key;
         accepted(&f, 0, pull_of(0, RT_MESSAGE_PULL, 3, key, 2, key));
-        accepted(&f, 1, grad_of(1, 2, key, 6, 1, RT_WIRE_NO_KEEPER, value));
+        accepted(&f, 1, grad_of(1, 2, key, 6, 1, RT_WIRE_STEP, value));
         drop_sent(&f);
     }
     assert_int_equal(statistics_of(&f).pulls_parked, KEYS);
@@ -242,7 +192,7 @@ static void test_many_wait(void **context)
               sum[DIM] = {2 * (float)key, -2 * (float)key, 4 * (float)key, 0};
         rt_optimizer_step(&config.optimizer, DIM, 2, want, want + DIM, sum);
         accepted(&f, 2, push_of(2, 2, key, 1, 1));
-        accepted(&f, 2, grad_of(2, 2, key, 6, 1, RT_WIRE_NO_KEEPER, (float)key));
+        accepted(&f, 2, grad_of(2, 2, key, 6, 1, RT_WIRE_STEP, (float)key));
         assert_memory_equal(ps_shard_find(f.shard, key, &version), want, sizeof want);
         assert_int_equal(version, 2);
         drop_sent(&f);
@@ -269,12 +219,10 @@ static void test_everything_is_counted(void **context)
     accepted(&f, 0, message_of(0, RT_MESSAGE_PUSH_ROW, 3, 2, rows, sizeof rows));
     accepted(&f, 0, push_of(0, 3, 4, 5, 1)); // nothing new
     accepted(&f, 0, push_of(0, 9, 3, 9, 1)); // what two wait for
-    accepted(&f, 0, grad_of(0, 7, 4, 3, 5, RT_WIRE_NO_KEEPER, 1));
-    accepted(&f, 1, grad_of(1, 7, 4, 3, 5, RT_WIRE_NO_KEEPER, 1));
+    accepted(&f, 0, grad_of(0, 7, 4, 3, 5, RT_WIRE_STEP, 1));
+    accepted(&f, 1, grad_of(1, 7, 4, 3, 5, RT_WIRE_STEP, 1));
     accepted(&f, 0, grad_of(0, 8, 5, 1, 6, RT_WIRE_NO_STEP, 1));
-    accepted(&f, 0, grad_of(0, 9, 6, 1, 8, 2, 1));
-    accepted(&f, 2, pull_of(2, RT_MESSAGE_PULL_SUM, 9, 6, 9, 0));
-    accepted(&f, 1, grad_of(1, 9, 8, 3, 0, RT_WIRE_NO_KEEPER, 1)); // waits for worker 0
+    accepted(&f, 1, grad_of(1, 9, 8, 3, 0, RT_WIRE_STEP, 1)); // waits for worker 0
     for (uint32_t worker = 0; worker < WORKERS; worker++)
         accepted(&f, worker, dense_of(worker, 1, 0, floats, 2));
     rt_message old = push_of(0, 1, 1, 1, 10);
@@ -288,11 +236,10 @@ static void test_everything_is_counted(void **context)
                                       .rows_created = 2,
                                       .row_pushes = 4,
                                       .row_pushes_ignored = 1,
-                                      .gradients = 5,
+                                      .gradients = 4,
                                       .gradients_waiting = 1,
                                       .steps = 1,
                                       .steps_skipped = 1,
-                                      .sums_pulled = 1,
                                       .dense_sums = 1,
                                       .messages_discarded = 1};
     assert_memory_equal(&got, &want, sizeof got);
@@ -443,9 +390,7 @@ TEST_MAIN(TEST(test_dense_weights_are_sent), TEST(test_first_touch_creates_by_in
           TEST(test_gradients_stay_invisible_until_all_and_base_are_in),
           TEST(test_the_base_alone_does_not_apply_a_part_of_the_sum),
           TEST(test_pulls_of_the_base_are_answered_before_the_sum),
-          TEST(test_first_touch_by_several_creates_from_base_0),
-          TEST(test_keeper_gets_the_sum_of_the_others), TEST(test_two_sums_of_a_key_are_kept_apart),
-          TEST(test_many_wait), TEST(test_everything_is_counted),
-          TEST(test_replies_are_split_by_size_and_by_iteration),
+          TEST(test_first_touch_by_several_creates_from_base_0), TEST(test_many_wait),
+          TEST(test_everything_is_counted), TEST(test_replies_are_split_by_size_and_by_iteration),
           TEST(test_a_full_transport_keeps_order_and_has_a_bound),
           TEST(test_dense_sums_go_to_who_takes_part))

@@ -79,11 +79,11 @@ static rt_message rows_of(uint64_t t, uint64_t first, uint32_t version)
 }
 
 static rt_message grads_of(uint32_t worker, uint64_t t, uint64_t first, uint64_t mask,
-                           uint32_t base, uint32_t keeper)
+                           uint32_t base, uint32_t step)
 {
     grad_record three[3];
     for (uint32_t i = 0; i < 3; i++)
-        three[i] = (grad_record){{first + i, mask, base, keeper}, {1, 2, 3, 4}};
+        three[i] = (grad_record){{first + i, mask, base, step}, {1, 2, 3, 4}};
     return message_of(worker, RT_MESSAGE_PUSH_GRAD, t, 3, three, sizeof three);
 }
 
@@ -96,14 +96,10 @@ static void rows_and_sums(line *l)
         give(l, worker, pulls_of(worker, RT_MESSAGE_PULL, 3, 10, 3));
         give(l, worker, pulls_of(worker, RT_MESSAGE_PULL, 4, 10, 4));
     }
-    give(l, 0, grads_of(0, 4, 10, 1, 3, RT_WIRE_NO_KEEPER)); // waits for version 3
+    give(l, 0, grads_of(0, 4, 10, 1, 3, RT_WIRE_STEP)); // waits for version 3
     give(l, 0, rows_of(2, 10, 2));
-    give(l, 0, grads_of(0, 3, 10, 3, 2, RT_WIRE_NO_KEEPER));
-    give(l, 1, grads_of(1, 3, 10, 3, 2, RT_WIRE_NO_KEEPER)); // makes 3, and then 4
-    give(l, 0, grads_of(0, 5, 20, 1, 4, 2));
-    give(l, 2, pulls_of(2, RT_MESSAGE_PULL_SUM, 5, 20, 5)); // all there
-    give(l, 2, pulls_of(2, RT_MESSAGE_PULL_SUM, 6, 20, 6));
-    give(l, 0, grads_of(0, 6, 20, 1, 5, 2)); // all asked for
+    give(l, 0, grads_of(0, 3, 10, 3, 2, RT_WIRE_STEP));
+    give(l, 1, grads_of(1, 3, 10, 3, 2, RT_WIRE_STEP)); // makes 3, and then 4
     const float floats[2] = {1, 2};
     for (uint32_t worker = 0; worker < WORKERS; worker++)
         give(l, worker, dense_of(worker, 7, 0, floats, 2));

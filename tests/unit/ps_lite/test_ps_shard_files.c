@@ -153,9 +153,9 @@ static void nothing_ends_while_somebody_waits(void **state)
     accepted(&f, 1, pull_of(1, RT_MESSAGE_PULL, 9, 3, 8, 0));
     not_expired(&f, "1 pulls and 0 gradients wait");
     accepted(&f, 0, push_of(0, 8, 3, 8, 1));
-    accepted(&f, 0, grad_of(0, 9, 2, 3, 2, RT_WIRE_NO_KEEPER, 1));
+    accepted(&f, 0, grad_of(0, 9, 2, 3, 2, RT_WIRE_STEP, 1));
     not_expired(&f, "0 pulls and 1 gradients wait");
-    accepted(&f, 1, grad_of(1, 9, 2, 3, 2, RT_WIRE_NO_KEEPER, 1));
+    accepted(&f, 1, grad_of(1, 9, 2, 3, 2, RT_WIRE_STEP, 1));
     expired(&f, 1000, 5);
     teardown(&f);
 

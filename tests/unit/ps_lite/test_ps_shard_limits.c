@@ -33,11 +33,10 @@ static void test_broken_messages_are_rejected(void **context)
     rt_error error;
     setup(&f);
     accepted(&f, 0, push_of(0, 5, 1, 5, 10));
-    const uint32_t none = RT_WIRE_NO_KEEPER;
+    const uint32_t none = RT_WIRE_STEP;
     uint8_t bytes[256] = {0};
     // Sizes
     rejected(&f, 0, message_of(0, RT_MESSAGE_PULL, 1, 2, bytes, 16), "2 records of 16 bytes");
-    rejected(&f, 0, message_of(0, RT_MESSAGE_PULL_SUM, 1, 1, bytes, 32), "1 records of 16 bytes");
     rejected(&f, 0, message_of(0, RT_MESSAGE_PUSH_ROW, 1, 1, bytes, 32), "1 records of 36 bytes");
     rejected(&f, 0, message_of(0, RT_MESSAGE_PUSH_GRAD, 1, 3, bytes, 80), "3 records of 40 bytes");
     rejected(&f, 0, message_of(0, RT_MESSAGE_PULL, 1, UINT32_MAX, bytes, 240), "do not make");
@@ -50,8 +49,7 @@ static void test_broken_messages_are_rejected(void **context)
     rejected(&f, 0, grad_of(0, 6, 1, 6, 5, none, 1), "lacks the sender");
     rejected(&f, 0, grad_of(0, 6, 1, 9, 5, none, 1), "beyond 2");
     rejected(&f, 0, grad_of(0, 6, 1, 3, 6, none, 1), "base 6");
-    rejected(&f, 0, grad_of(0, 6, 1, 3, 5, 3, 1), "keeper 3");
-    rejected(&f, 0, grad_of(0, 6, 1, 3, 5, 1, 1), "holds the keeper 1");
+    rejected(&f, 0, grad_of(0, 6, 1, 3, 5, 2, 1), "step 2, expected 0");
     rejected(&f, 0, grad_of(0, 0, 1, 3, 0, none, 1), "iteration 0");
     rejected(&f, 0, grad_of(0, UINT64_C(1) << 32, 1, 3, 5, none, 1), "no version");
     rejected(&f, 0, grad_of(0, 6, 1, 3, 4, none, 1), "the row has version 5");
@@ -59,18 +57,11 @@ static void test_broken_messages_are_rejected(void **context)
     accepted(&f, 0, grad_of(0, 6, 1, 3, 5, none, 1));
     rejected(&f, 0, grad_of(0, 6, 1, 3, 5, none, 1), "sent twice");
     rejected(&f, 1, grad_of(1, 6, 1, 7, 5, none, 1), "mask 7");
-    rejected(&f, 1, grad_of(1, 6, 1, 3, 5, 2, 1), "keeper 2");
+    rejected(&f, 1, grad_of(1, 6, 1, 3, 5, RT_WIRE_NO_STEP, 1), "step 1, others have 0");
     rejected(&f, 1, grad_of(1, 7, 1, 3, 5, none, 1), "base 5 is that of iteration 6");
     accepted(&f, 0, grad_of(0, 8, 2, 3, 7, none, 1));
     rejected(&f, 1, grad_of(1, 8, 2, 3, 6, none, 1), "base 6");
     rejected(&f, 2, push_of(2, 8, 1, 6, 1), "wait for version 5");
-    // Sums
-    rejected(&f, 1, pull_of(1, RT_MESSAGE_PULL_SUM, 6, 1, 6, 0), "keeper");
-    rejected(&f, 1, pull_of(1, RT_MESSAGE_PULL_SUM, 6, 1, 0, 0), "version 0");
-    accepted(&f, 2, pull_of(2, RT_MESSAGE_PULL_SUM, 9, 3, 9, 0));
-    rejected(&f, 2, pull_of(2, RT_MESSAGE_PULL_SUM, 9, 3, 9, 0), "asked for twice");
-    rejected(&f, 1, pull_of(1, RT_MESSAGE_PULL_SUM, 9, 3, 9, 0), "for keeper 2");
-    rejected(&f, 0, grad_of(0, 9, 3, 3, 8, none, 1), "others have 2");
     // Dense
     const float floats[2] = {1, 2};
     rejected(&f, 0, dense_of(0, 1, 0, floats, 0), "8 bytes");
@@ -122,8 +113,7 @@ static void test_a_key_twice_in_a_message(void **context)
     fixture f;
     rt_error error;
     const rt_wire_pull pulls[2] = {{1, 0, 0}, {1, 0, 1}};
-    const rt_wire_pull sums[2] = {{2, 3, 0}, {2, 3, 1}};
-    const grad_record one = {{3, 3, 0, RT_WIRE_NO_KEEPER}, {1, 2, 3, 4}};
+    const grad_record one = {{3, 3, 0, RT_WIRE_STEP}, {1, 2, 3, 4}};
     const grad_record grads[2] = {one, one};
     setup(&f);
     accepted(&f, 0, message_of(0, RT_MESSAGE_PULL, 1, 2, pulls, sizeof pulls));
@@ -134,9 +124,6 @@ static void test_a_key_twice_in_a_message(void **context)
     memcpy(rows + sizeof rows / 2, &newer, sizeof rows / 2);
     accepted(&f, 0, message_of(0, RT_MESSAGE_PUSH_ROW, 3, 2, rows, sizeof rows));
     expect_row(&f, 4, 2, 20);
-    assert_int_equal(
-        receive(&f, 0, message_of(0, RT_MESSAGE_PULL_SUM, 3, 2, sums, sizeof sums), &error),
-        RT_WIRE);
     assert_int_equal(
         receive(&f, 0, message_of(0, RT_MESSAGE_PUSH_GRAD, 3, 2, grads, sizeof grads), &error),
         RT_WIRE);
@@ -156,9 +143,8 @@ static void test_other_shards_keys_are_rejected(void **context)
         key++;
     const char *text = "belongs to shard 1 of 3, this is shard 2";
     rejected(&f, 0, pull_of(0, RT_MESSAGE_PULL, 1, key, 0, 0), text);
-    rejected(&f, 0, pull_of(0, RT_MESSAGE_PULL_SUM, 1, key, 1, 0), text);
     rejected(&f, 1, push_of(1, 1, key, 1, 1), text);
-    rejected(&f, 2, grad_of(2, 1, key, 6, 0, RT_WIRE_NO_KEEPER, 1), text);
+    rejected(&f, 2, grad_of(2, 1, key, 6, 0, RT_WIRE_STEP, 1), text);
     while (rt_key_shard(key, 3) != 2)
         key++;
     accepted(&f, 0, pull_of(0, RT_MESSAGE_PULL, 1, key, 0, 0));
@@ -199,7 +185,7 @@ static void test_a_version_without_a_step(void **context)
     memcpy(want, ps_shard_find(f.shard, 1, &version), sizeof want);
     accepted(&f, 0, pull_of(0, RT_MESSAGE_PULL, 5, 1, 4, 0));
     accepted(&f, 1, grad_of(1, 4, 1, 6, 3, void_step, NAN));
-    rejected(&f, 2, grad_of(2, 4, 1, 6, 3, RT_WIRE_NO_KEEPER, 1), "others have -2");
+    rejected(&f, 2, grad_of(2, 4, 1, 6, 3, RT_WIRE_STEP, 1), "others have 1");
     expect_row(&f, 1, 3, 10);
     accepted(&f, 2, grad_of(2, 4, 1, 6, 3, void_step, 1));
     (void)only_record(&f, RT_MESSAGE_ROWS, 0, &head);
@@ -226,7 +212,7 @@ static void test_bounds(void **context)
 {
     (void)context;
     fixture f;
-    const uint32_t none = RT_WIRE_NO_KEEPER;
+    const uint32_t none = RT_WIRE_STEP;
     const float floats[40] = {0};
     ps_shard_config config = config_of(&f);
     config.pulls_parked_max = 2;
@@ -235,13 +221,12 @@ static void test_bounds(void **context)
     config.memory_bytes_max = 64 << 10;
     start(&f, &config);
     accepted(&f, 0, pull_of(0, RT_MESSAGE_PULL, 3, 1, 2, 0));
-    accepted(&f, 0, pull_of(0, RT_MESSAGE_PULL_SUM, 3, 2, 2, 0));
+    accepted(&f, 0, pull_of(0, RT_MESSAGE_PULL, 3, 2, 2, 0));
     limited(&f, 0, pull_of(0, RT_MESSAGE_PULL, 3, 3, 2, 0), "worker 0: 1 pulls while 2 wait");
-    limited(&f, 0, pull_of(0, RT_MESSAGE_PULL_SUM, 3, 3, 2, 0), "worker 0");
     accepted(&f, 1, pull_of(1, RT_MESSAGE_PULL, 3, 1, 2, 0)); // per worker
     accepted(&f, 2, push_of(2, 2, 1, 2, 1));                  // answers one
     accepted(&f, 0, pull_of(0, RT_MESSAGE_PULL, 4, 3, 2, 0));
-    accepted(&f, 1, grad_of(1, 2, 2, 2, 1, 0, 1)); // answers the other
+    accepted(&f, 2, push_of(2, 2, 2, 2, 1)); // answers the other
     accepted(&f, 0, pull_of(0, RT_MESSAGE_PULL, 4, 3, 2, 0));
     accepted(&f, 1, grad_of(1, 3, 7, 6, 0, none, 1));
     accepted(&f, 1, grad_of(1, 3, 8, 6, 0, none, 1));
@@ -274,13 +259,13 @@ static void test_gradients_that_fit(void **context)
             config.gradient_bytes_max = room * (DIM * sizeof(float) + 104) - less;
             start(&f, &config);
             for (uint32_t i = 0; i < 4; i++)
-                all[i] = (grad_record){{i, 6, 0, RT_WIRE_NO_KEEPER}, {1, 2, 3, 4}};
+                all[i] = (grad_record){{i, 6, 0, RT_WIRE_STEP}, {1, 2, 3, 4}};
             limited(&f, 1,
                     message_of(1, RT_MESSAGE_PUSH_GRAD, 3, fit + 1, all, (fit + 1) * sizeof all[0]),
                     "gradients while 0 wait for other workers");
             assert_int_equal(statistics_of(&f).gradients_waiting, 0);
             accepted(&f, 1, message_of(1, RT_MESSAGE_PUSH_GRAD, 3, fit, all, fit * sizeof all[0]));
-            limited(&f, 1, grad_of(1, 3, 99, 6, 0, RT_WIRE_NO_KEEPER, 1), "1 gradients while");
+            limited(&f, 1, grad_of(1, 3, 99, 6, 0, RT_WIRE_STEP, 1), "1 gradients while");
             assert_int_equal(statistics_of(&f).gradients_waiting, fit);
             teardown(&f);
         }
@@ -293,8 +278,8 @@ static void test_the_last_version(void **context)
     (void)context;
     fixture f;
     setup(&f);
-    accepted(&f, 0, grad_of(0, UINT32_MAX, 1, 1, UINT32_MAX - 1, RT_WIRE_NO_KEEPER, 1));
-    rejected(&f, 0, grad_of(0, UINT32_MAX, 2, 1, UINT32_MAX, RT_WIRE_NO_KEEPER, 1), "base");
+    accepted(&f, 0, grad_of(0, UINT32_MAX, 1, 1, UINT32_MAX - 1, RT_WIRE_STEP, 1));
+    rejected(&f, 0, grad_of(0, UINT32_MAX, 2, 1, UINT32_MAX, RT_WIRE_STEP, 1), "base");
     accepted(&f, 0, push_of(0, 1, 3, UINT32_MAX, 1));
     expect_row(&f, 3, UINT32_MAX, 1);
     accepted(&f, 1, pull_of(1, RT_MESSAGE_PULL, 1, 3, UINT32_MAX, 0));
@@ -326,11 +311,10 @@ static void test_a_full_table_serves_its_rows(void **context)
     assert_int_equal(
         receive(&f, 0, message_of(0, RT_MESSAGE_PULL, 3, 1, &first, sizeof first), &error),
         RT_CONFIG);
-    accepted(&f, 0, grad_of(0, 3, count, 3, 0, 2, 1)); // for a keeper: makes no row
-    accepted(&f, 0, grad_of(0, 4, count, 3, 3, RT_WIRE_NO_KEEPER, 1));
-    assert_int_equal(receive(&f, 0, grad_of(0, 5, count, 3, 0, RT_WIRE_NO_KEEPER, 1), &error),
+    accepted(&f, 0, grad_of(0, 4, count, 3, 3, RT_WIRE_STEP, 1));
+    assert_int_equal(receive(&f, 0, grad_of(0, 5, count, 3, 0, RT_WIRE_STEP, 1), &error),
                      RT_CONFIG);
-    accepted(&f, 0, grad_of(0, 5, 0, 3, 2, RT_WIRE_NO_KEEPER, 1));
+    accepted(&f, 0, grad_of(0, 5, 0, 3, 2, RT_WIRE_STEP, 1));
     assert_int_equal(statistics_of(&f).rows, count);
     teardown(&f);
 }

@@ -246,7 +246,6 @@ static void homes_need_boxes(void **state)
 {
     (void)state;
     SAYS("ps.homes: \"planned\" needs to know", "ps.homes=planned");
-    SAYS("dispatch.keeper: not with ps.homes", FOUR, "ps.homes=planned", "dispatch.keeper=true");
     SAYS("consistency.staleness: not with ps.homes", FOUR, "ps.homes=planned",
          "consistency.staleness=3");
     SAYS("dispatch.first_touch: not with ps.homes", FOUR, "ps.homes=planned",

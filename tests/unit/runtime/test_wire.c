@@ -128,8 +128,6 @@ static void payload_sizes_by_type(void **state)
     assert_true(is_valid(RT_MESSAGE_PULL, 0, 0));
     assert_false(is_valid(RT_MESSAGE_PULL, 3, 47));
     assert_false(is_valid(RT_MESSAGE_PULL, 3, 64));
-    assert_true(is_valid(RT_MESSAGE_PULL_SUM, 2, 32));
-    assert_false(is_valid(RT_MESSAGE_PULL_SUM, 2, 16));
     // Records and floats; in ROWS some may carry state and others not.
     assert_true(is_valid(RT_MESSAGE_ROWS, 2, 2 * 16 + 3 * 4));
     assert_false(is_valid(RT_MESSAGE_ROWS, 2, 2 * 16 + 3 * 4 + 1));
@@ -141,7 +139,6 @@ static void payload_sizes_by_type(void **state)
     assert_true(is_valid(RT_MESSAGE_PUSH_GRAD, 3, 3 * (24 + 5 * 4)));
     assert_false(is_valid(RT_MESSAGE_PUSH_GRAD, 3, 3 * 24 - 4));
     assert_false(is_valid(RT_MESSAGE_PUSH_GRAD, 0, 24));
-    assert_true(is_valid(RT_MESSAGE_SUM_ROWS, 2, 2 * (16 + 4)));
     // Floats, nothing, anything.
     assert_true(is_valid(RT_MESSAGE_DENSE_GRAD, 1, 8 + 12));
     assert_false(is_valid(RT_MESSAGE_DENSE_SUM, 1, 8 + 10));
@@ -169,14 +166,11 @@ static void payloads_of_records_alone(void **state)
         uint32_t bytes;
         bool floats; // may follow
     } types[] = {{RT_MESSAGE_PULL, 16, false},
-                 {RT_MESSAGE_PULL_SUM, 16, false},
                  {RT_MESSAGE_FORGET, 16, false},
                  {RT_MESSAGE_LINK, sizeof(rt_wire_link), false},
                  {RT_MESSAGE_ROWS, 16, true},
                  {RT_MESSAGE_ROWS_CODED, 16, true},
                  {RT_MESSAGE_PUSH_ROW, 16, true},
-                 {RT_MESSAGE_SUM_ROWS, 16, true},
-                 {RT_MESSAGE_SUM_ROWS_CODED, 16, true},
                  {RT_MESSAGE_HANDED, 16, true},
                  {RT_MESSAGE_PUSH_CHANGE, 16, true},
                  {RT_MESSAGE_PUSH_GRAD, 24, true},
