@@ -15,27 +15,38 @@
 #include "runtime/rt_log.h"
 #include "runtime/rt_spawn.h"
 
-#define RECENT_S 300.0      // so long after it something is not over
+#define RECENT_S RT_VIEW_RECENT_S
 #define STANDBY_AWAY_S 10.0 // a standby that starts again is back by then
-#define LINES_MIN 100.0     // for a share of them
 #define LAST_WAIT_MS 2000
 #define LAST_TURN_MS 10
 
-#define XX(name, text) #name,
-static const char *const names[] = {RT_ALERTS_MAP(XX)};
-#undef XX
-#define XX(name, text) text,
-static const char *const texts[] = {RT_ALERTS_MAP(XX)};
+typedef struct {
+    const char *name, *text;
+    uint32_t metric;
+    bool is_below;
+    double limit;
+    size_t key;     // of the limit, in rt_alerts_config; 0: none
+    uint32_t times; // a metric that it is multiplied by; 0: none
+} condition;
+
+#define ABOVE(number) .limit = number
+#define BELOW(number) .is_below = true, .limit = number
+#define ABOVE_KEY(member) .key = offsetof(rt_alerts_config, member)
+#define BELOW_KEY(member) .is_below = true, .key = offsetof(rt_alerts_config, member)
+#define TIMES(other) .times = RT_RUN_##other
+#define XX(alert, words, of, ...) \
+    {.name = #alert, .text = words, .metric = RT_RUN_##of, __VA_ARGS__},
+static const condition conditions[] = {RT_ALERTS_MAP(XX)};
 #undef XX
 
 const char *rt_alert_name(rt_alert_kind kind)
 {
-    return names[kind];
+    return conditions[kind].name;
 }
 
 const char *rt_alert_text(rt_alert_kind kind)
 {
-    return texts[kind];
+    return conditions[kind].text;
 }
 
 void rt_alerts_init(const rt_alerts_config *config, const char *run, rt_alerts *alerts)
@@ -45,179 +56,68 @@ void rt_alerts_init(const rt_alerts_config *config, const char *run, rt_alerts *
 
 // ---- conditions ------------------------------------------------------------------------------
 
-// What a condition is about now: it fires where its value has passed the threshold.
-typedef struct {
-    double value, threshold; // value NAN: nothing is known
-    bool is_below;           // it fires below the threshold
-    char about[RT_VIEW_NAME];
-} finding;
-
-static void no_progress(const rt_alerts *alerts, const rt_view *view, double unix_s, finding *f)
+static double threshold_of(const rt_alerts *alerts, const condition *c, const double *values)
 {
-    f->threshold = alerts->config->no_progress_s;
-    if (view->iterations > 0 && !(view->waits_for_input > 0) && !view->has_ended)
-        f->value = rt_view_age_s(view, view->iteration_time_s, unix_s);
+    double limit = c->limit;
+    if (c->key)
+        memcpy(&limit, (const char *)alerts->config + c->key, sizeof limit);
+    return c->times ? limit * values[c->times] : limit;
 }
 
-static void loss_not_finite(const rt_alerts *alerts, const rt_view *view, double unix_s, finding *f)
+static bool holds(const condition *c, double value, double threshold)
 {
-    (void)alerts;
-    f->threshold = RECENT_S;
-    f->is_below = true;
-    f->value = rt_view_age_s(view, view->bad_time_s, unix_s);
-}
-
-static void times_doubted(const rt_alerts *alerts, const rt_view *view, double unix_s, finding *f)
-{
-    (void)alerts;
-    f->threshold = RECENT_S;
-    f->is_below = true;
-    f->value = rt_view_age_s(view, view->doubted_time_s, unix_s);
-}
-
-// A window, and as much before it to compare with.
-static void loss_drift(const rt_alerts *alerts, const rt_view *view, double unix_s, finding *f)
-{
-    (void)unix_s;
-    f->threshold = alerts->config->loss_drift;
-    if (view->samples >= 2 * view->window_samples && view->reference_loss > 0)
-        f->value = view->window_log_loss / view->reference_loss;
-}
-
-static void malformed(const rt_alerts *alerts, const rt_view *view, double unix_s, finding *f)
-{
-    f->threshold = alerts->config->malformed_share;
-    if (view->samples + view->malformed >= LINES_MIN &&
-        rt_view_age_s(view, view->iteration_time_s, unix_s) < RECENT_S)
-        f->value = rt_view_rates_of(view, unix_s).malformed_share;
-}
-
-static void input_lost(const rt_alerts *alerts, const rt_view *view, double unix_s, finding *f)
-{
-    (void)alerts;
-    f->threshold = RECENT_S;
-    f->is_below = true;
-    f->value = rt_view_age_s(view, view->lost_time_s, unix_s);
-    snprintf(f->about, sizeof f->about, "%.0f lost, %.0f times another input", view->input_lost,
-             view->input_breaks);
-}
-
-static void link_slow(const rt_alerts *alerts, const rt_view *view, double unix_s, finding *f)
-{
-    (void)unix_s;
-    f->threshold = alerts->config->link_share;
-    f->is_below = true;
-    for (uint32_t j = 0; j < view->worker_count; j++) {
-        static const char *const ways[2] = {"up", "down"};
-        for (uint32_t way = 0; way < 2; way++) {
-            const rt_view_way *one = &view->workers[j].ways[way];
-            const double share = one->best > 0 ? one->bytes_per_s / one->best : (double)NAN;
-            if (!isnan(share) && !(share >= f->value)) {
-                f->value = share;
-                snprintf(f->about, sizeof f->about, "worker %" PRIu32 ", %s", view->workers[j].rank,
-                         ways[way]);
-            }
-        }
-    }
-}
-
-static void checkpoint_old(const rt_alerts *alerts, const rt_view *view, double unix_s, finding *f)
-{
-    f->threshold = alerts->config->checkpoint_age * view->checkpoint_every_s;
-    f->value = rt_view_unsaved_s(view, unix_s);
-}
-
-static void note_memory(finding *f, double bytes, double max, const char *who, uint32_t number)
-{
-    const double share = max > 0 ? bytes / max : (double)NAN;
-    if (isnan(share) || share <= f->value)
-        return;
-    f->value = share;
-    snprintf(f->about, sizeof f->about, "%s %" PRIu32, who, number);
-}
-
-static void memory(const rt_alerts *alerts, const rt_view *view, double unix_s, finding *f)
-{
-    (void)unix_s;
-    f->threshold = alerts->config->memory_share;
-    note_memory(f, view->coordinator.rss_bytes, view->coordinator.max_bytes, "coordinator", 0);
-    for (uint32_t j = 0; j < view->worker_count; j++)
-        note_memory(f, view->workers[j].memory.rss_bytes, view->workers[j].memory.max_bytes,
-                    "worker", view->workers[j].rank);
-    for (uint32_t s = 0; s < view->shard_count; s++)
-        note_memory(f, view->shards[s].memory.rss_bytes, view->shards[s].memory.max_bytes, "ps", s);
-}
-
-static void worker_out(const rt_alerts *alerts, const rt_view *view, double unix_s, finding *f)
-{
-    (void)alerts;
-    (void)unix_s;
-    f->threshold = 0.5;
-    f->value = view->out_count;
-    if (view->out_count)
-        snprintf(f->about, sizeof f->about, "worker %" PRIu32, view->out[0]);
-}
-
-static void standby_away(const rt_alerts *alerts, const rt_view *view, double unix_s, finding *f)
-{
-    (void)alerts;
-    f->threshold = STANDBY_AWAY_S;
-    f->value = rt_view_standby_away_s(view, unix_s);
-}
-
-static void model_held(const rt_alerts *alerts, const rt_view *view, double unix_s, finding *f)
-{
-    (void)alerts;
-    (void)unix_s;
-    f->threshold = 0.5;
-    f->value = view->held;
-    if (view->held > 0)
-        snprintf(f->about, sizeof f->about, "iteration %.0f is in force", view->in_force);
-}
-
-#define XX(name, text) name,
-static void (*const conditions[])(const rt_alerts *, const rt_view *, double,
-                                  finding *) = {RT_ALERTS_MAP(XX)};
-#undef XX
-
-static bool holds(const finding *f)
-{
-    if (isnan(f->value) || !(f->threshold > 0))
+    if (isnan(value) || !(threshold > 0))
         return false;
-    if (f->is_below)
-        return f->value < f->threshold;
-    return f->value > f->threshold;
+    return c->is_below ? value < threshold : value > threshold;
 }
 
-static void note_change(rt_alerts *alerts, rt_alert_kind kind, const finding *f, double unix_s)
+// Whom it is about, or how much; "": the run.
+static void describe(const rt_view *view, rt_alert_kind kind, char about[RT_VIEW_NAME])
+{
+    *about = '\0';
+    if (kind == RT_ALERT_input_lost)
+        snprintf(about, RT_VIEW_NAME, "%.0f lost, %.0f times another input", view->input_lost,
+                 view->input_breaks);
+    else if (kind == RT_ALERT_link_slow)
+        (void)rt_view_link_share(view, about);
+    else if (kind == RT_ALERT_memory)
+        (void)rt_view_memory_share(view, about);
+    else if (kind == RT_ALERT_worker_out)
+        snprintf(about, RT_VIEW_NAME, "worker %" PRIu32, view->out[0]);
+    else if (kind == RT_ALERT_model_held)
+        snprintf(about, RT_VIEW_NAME, "iteration %.0f is in force", view->in_force);
+}
+
+static void note_change(rt_alerts *alerts, rt_alert_kind kind, double unix_s)
 {
     rt_alert *one = &alerts->alerts[kind];
     one->is_firing = !one->is_firing;
     if (one->is_firing) {
         one->since_unix_s = unix_s;
         one->is_waiting = true;
-        const char *colon = *f->about ? ": " : "";
-        rt_info("alert %s: %s%s%s (%.4g, threshold %.4g)", names[kind], texts[kind], colon,
-                f->about, f->value, f->threshold);
+        rt_info("alert %s: %s%s%s (%.4g, threshold %.4g)", conditions[kind].name,
+                conditions[kind].text, *one->about ? ": " : "", one->about, one->value,
+                one->threshold);
         return;
     }
-    rt_info("alert %s is over", names[kind]);
+    rt_info("alert %s is over", conditions[kind].name);
     one->is_waiting = one->is_told;
 }
 
 static void judge(rt_alerts *alerts, const rt_view *view, double unix_s)
 {
+    double values[RT_RUN_METRICS];
+    rt_view_values(view, unix_s, values);
     for (int kind = 0; kind < RT_ALERT_COUNT; kind++) {
+        const condition *c = &conditions[kind];
         rt_alert *one = &alerts->alerts[kind];
-        finding f = {.value = NAN, .threshold = NAN};
-        conditions[kind](alerts, view, unix_s, &f);
-        const bool changes = holds(&f) != one->is_firing;
-        one->value = f.value;
-        one->threshold = f.threshold;
-        if (holds(&f))
-            snprintf(one->about, sizeof one->about, "%s", f.about);
-        if (changes)
-            note_change(alerts, (rt_alert_kind)kind, &f, unix_s);
+        one->value = values[c->metric];
+        one->threshold = threshold_of(alerts, c, values);
+        const bool fires = holds(c, one->value, one->threshold);
+        if (fires)
+            describe(view, (rt_alert_kind)kind, one->about);
+        if (fires != one->is_firing)
+            note_change(alerts, (rt_alert_kind)kind, unix_s);
     }
 }
 
@@ -228,9 +128,9 @@ static void write_report(const rt_alerts *alerts, const rt_view *view, rt_alert_
 {
     const rt_alert *one = &alerts->alerts[kind];
     rt_json_begin_object(json, NULL);
-    rt_json_string(json, "alert", names[kind]);
+    rt_json_string(json, "alert", conditions[kind].name);
     rt_json_string(json, "state", one->is_firing ? "firing" : "over");
-    rt_json_string(json, "text", texts[kind]);
+    rt_json_string(json, "text", conditions[kind].text);
     rt_json_string(json, "about", one->about);
     rt_json_double(json, "value", one->value);
     rt_json_double(json, "threshold", one->threshold);

@@ -11,22 +11,28 @@
 
 #include "runtime/watch/rt_view.h"
 
-// XX(name, what it says)
-#define RT_ALERTS_MAP(XX)                                         \
-    XX(no_progress, "no iteration was trained")                   \
-    XX(loss_not_finite, "a batch had a loss that is not finite")  \
-    XX(loss_drift, "the log loss is higher than it was")          \
-    XX(malformed, "many lines are malformed")                     \
-    XX(input_lost, "events are lost, or an input is another one") \
-    XX(link_slow, "a link is slower than it was")                 \
-    XX(checkpoint_old, "what was trained is in no checkpoint")    \
-    XX(memory, "memory is near its limit")                        \
-    XX(worker_out, "a worker does not take part")                 \
-    XX(standby_away, "the standby does not answer")               \
-    XX(times_doubted, "the times of some records are wrong")      \
-    XX(model_held, "the guard holds back what is trained")
+// clang-format off
 
-#define XX(name, text) RT_ALERT_##name,
+// XX(name, what it says, a metric of the run, and when it fires): above or below a limit, or a key
+// of the section `alerts`, which may be in units of another metric.
+#define RT_ALERTS_MAP(XX)                                                                          \
+    XX(no_progress, "no iteration was trained", idle_s, ABOVE_KEY(no_progress_s))                  \
+    XX(loss_not_finite, "a batch had a loss that is not finite", bad_age_s, BELOW(RECENT_S))       \
+    XX(loss_drift, "the log loss is higher than it was", loss_drift, ABOVE_KEY(loss_drift))        \
+    XX(malformed, "many lines are malformed", malformed_now, ABOVE_KEY(malformed_share))           \
+    XX(input_lost, "events are lost, or an input is another one", lost_age_s, BELOW(RECENT_S))     \
+    XX(link_slow, "a link is slower than it was", link_share, BELOW_KEY(link_share))               \
+    XX(checkpoint_old, "what was trained is in no checkpoint", unsaved_s,                          \
+       ABOVE_KEY(checkpoint_age), TIMES(checkpoint_every_s))                                       \
+    XX(memory, "memory is near its limit", memory_share, ABOVE_KEY(memory_share))                  \
+    XX(worker_out, "a worker does not take part", workers_out, ABOVE(0.5))                         \
+    XX(standby_away, "the standby does not answer", standby_away_s, ABOVE(STANDBY_AWAY_S))         \
+    XX(times_doubted, "the times of some records are wrong", doubted_age_s, BELOW(RECENT_S))       \
+    XX(model_held, "the guard holds back what is trained", held, ABOVE(0.5))
+
+// clang-format on
+
+#define XX(name, ...) RT_ALERT_##name,
 typedef enum { RT_ALERTS_MAP(XX) RT_ALERT_COUNT } rt_alert_kind;
 #undef XX
 

@@ -36,7 +36,7 @@
 #define CELL(title, form, scale) .cell = {title, RT_FORM_##form, scale}
 
 #define LINE(metric, unit_text, help_text, ...) \
-    {.name = #metric, .unit = unit_text, .help = help_text, __VA_ARGS__},
+    {.name = #metric, .unit = unit_text, .help = help_text, ##__VA_ARGS__},
 #define XX(SET, set) static const rt_metric of_##set[] = {RT_METRICS_OF_##SET(LINE)};
 RT_METRIC_SETS(XX)
 #undef XX

@@ -18,8 +18,8 @@
 //   SPARSE                      where nobody knows it, it is left out; else it is "-" or null
 //   IF_KNOWN, IF_ANY            the tile is there if the number is known, or more than 0
 //
-// What follows from a line: reading, all that is named in it, and tests of each of these. Alerts may
-// use the number by its name (rt_alerts.c). docs/METRICS.md lists the table;
+// What follows from a line: reading, all that is named in it, and tests of each of these. Alerts name
+// metrics (rt_alerts.h). docs/METRICS.md lists the table;
 // LANYARD_UPDATE_GOLDEN=1 tests/install/test_records table writes that anew.
 #ifndef RT_METRIC_MAP_H
 #define RT_METRIC_MAP_H
@@ -157,6 +157,14 @@
     XX(workers_all, "", "Workers of the run.", SERIES("lanyard_workers"))                              \
     XX(workers_out, "", "Workers that were lost, and that the run goes on without.",               \
        SERIES("lanyard_workers_out"))                                                              \
+    XX(idle_s, "s", "Since the last iteration ended, though there is input.")                      \
+    XX(bad_age_s, "s", "Since a batch had a loss that is not finite.")                             \
+    XX(lost_age_s, "s", "Since the last losses of the input.")                                     \
+    XX(doubted_age_s, "s", "Since the last record came whose times are wrong.")                    \
+    XX(loss_drift, "", "Log loss of the window over its average of about ten windows.")            \
+    XX(malformed_now, "", "`malformed_share`, where something was trained in the last 5 minutes.") \
+    XX(link_share, "", "Least share that a link has of its best rate.")                            \
+    XX(memory_share, "", "Largest share that a process has of its memory.")                        \
     XX(batch_log_loss, "nats", "Log loss of a batch, predicted before it was trained.",            \
        FROM("iteration", "quality.log_loss"),                                                      \
        CHART_OF_REPORT("Log loss of the predictions made before training", "nats", false, 1))      \

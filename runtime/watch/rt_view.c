@@ -10,6 +10,7 @@
 #define RECENT_S 10.0
 #define FADE 0.05 // of an iteration in a mean that fades
 #define REFERENCE_WINDOWS 10.0
+#define LINES_MIN 100.0    // for a share of them
 #define STALL_S 10.0       // without an iteration
 #define STALL_ITERATIONS 5 // as long as so many take
 
@@ -488,6 +489,42 @@ rt_view_link rt_view_link_of(const rt_view_way *way, double iterations_per_s)
     return link;
 }
 
+double rt_view_link_share(const rt_view *view, char about[RT_VIEW_NAME])
+{
+    double least = NAN;
+    for (uint32_t i = 0; i < 2 * view->worker_count; i++) {
+        const rt_view_way *one = &view->workers[i / 2].ways[i % 2];
+        const double share = one->best > 0 ? one->bytes_per_s / one->best : (double)NAN;
+        if (isnan(share) || share >= least)
+            continue;
+        least = share;
+        snprintf(about, RT_VIEW_NAME, "worker %" PRIu32 ", %s", view->workers[i / 2].rank,
+                 i % 2 ? "down" : "up");
+    }
+    return least;
+}
+
+static void note_memory(const rt_view_memory *memory, const char *who, uint32_t number,
+                        double *most, char about[RT_VIEW_NAME])
+{
+    const double share = memory->max_bytes > 0 ? memory->rss_bytes / memory->max_bytes : NAN;
+    if (isnan(share) || share <= *most)
+        return;
+    *most = share;
+    snprintf(about, RT_VIEW_NAME, "%s %" PRIu32, who, number);
+}
+
+double rt_view_memory_share(const rt_view *view, char about[RT_VIEW_NAME])
+{
+    double most = NAN;
+    note_memory(&view->coordinator, "coordinator", 0, &most, about);
+    for (uint32_t j = 0; j < view->worker_count; j++)
+        note_memory(&view->workers[j].memory, "worker", view->workers[j].rank, &most, about);
+    for (uint32_t s = 0; s < view->shard_count; s++)
+        note_memory(&view->shards[s].memory, "ps", s, &most, about);
+    return most;
+}
+
 bool rt_view_publishes(const rt_view *view)
 {
     return view->in_force > 0 || view->held > 0;
@@ -497,8 +534,10 @@ void rt_view_values(const rt_view *view, double unix_s, double values[RT_RUN_MET
 {
     const rt_view_rates rates = rt_view_rates_of(view, unix_s);
     const double day_s = view->offset_s + view->ahead_s; // where records have time 0
+    const double age_s = rt_view_age_s(view, view->iteration_time_s, unix_s);
+    char about[RT_VIEW_NAME];
     memcpy(values, view->values, sizeof view->values);
-    values[RT_RUN_iteration_age_s] = rt_view_age_s(view, view->iteration_time_s, unix_s);
+    values[RT_RUN_iteration_age_s] = age_s;
     values[RT_RUN_last_iteration_unix_s] = day_s + view->iteration_time_s;
     values[RT_RUN_iterations_per_s] = rates.iterations_per_s;
     values[RT_RUN_samples_per_s] = rates.samples_per_s;
@@ -513,6 +552,18 @@ void rt_view_values(const rt_view *view, double unix_s, double values[RT_RUN_MET
     values[RT_RUN_input_trouble] = view->input_lost + view->input_breaks;
     values[RT_RUN_workers_all] = view->worker_count;
     values[RT_RUN_workers_out] = view->out_count;
+    values[RT_RUN_bad_age_s] = rt_view_age_s(view, view->bad_time_s, unix_s);
+    values[RT_RUN_lost_age_s] = rt_view_age_s(view, view->lost_time_s, unix_s);
+    values[RT_RUN_doubted_age_s] = rt_view_age_s(view, view->doubted_time_s, unix_s);
+    values[RT_RUN_link_share] = rt_view_link_share(view, about);
+    values[RT_RUN_memory_share] = rt_view_memory_share(view, about);
+    if (view->iterations > 0 && !(view->waits_for_input > 0) && !view->has_ended)
+        values[RT_RUN_idle_s] = age_s;
+    // A window, and as much before it to compare with.
+    if (view->samples >= 2 * view->window_samples && view->reference_loss > 0)
+        values[RT_RUN_loss_drift] = view->window_log_loss / view->reference_loss;
+    if (view->samples + view->malformed >= LINES_MIN && age_s < RT_VIEW_RECENT_S)
+        values[RT_RUN_malformed_now] = rates.malformed_share;
 }
 
 bool rt_view_line(const rt_view *view, uint32_t metric, double *x, double *y)

@@ -14,7 +14,8 @@
 #define RT_VIEW_POINTS 240u // of the course on a page
 #define RT_VIEW_TIMES (0u RT_TIMES_MAP(RT_COUNTS_ONE))
 #define RT_VIEW_OPS (0u RT_COUNTS_MAP(RT_COUNTS_ONE, RT_COUNTS_NONE)) // those that are transfers
-#define RT_VIEW_RECENT 256u // iterations that rates are taken of
+#define RT_VIEW_RECENT 256u    // iterations that rates are taken of
+#define RT_VIEW_RECENT_S 300.0 // so long after it something is not over
 #define RT_VIEW_SLICES_MAX 16u
 #define RT_VIEW_WARNINGS 8u
 #define RT_VIEW_TEXT 256u
@@ -160,6 +161,11 @@ double rt_view_unsaved_s(const rt_view *view, double unix_s);
 
 // For how long the standby does not answer; 0: it does; NAN: there is none, or the run has ended.
 double rt_view_standby_away_s(const rt_view *view, double unix_s);
+
+// Of the link that has least of its best rate, and of the process that has most of its memory, the
+// share, and in about whose it is; NAN: nobody knows.
+double rt_view_link_share(const rt_view *view, char about[RT_VIEW_NAME]);
+double rt_view_memory_share(const rt_view *view, char about[RT_VIEW_NAME]);
 
 // Over the last ten seconds or the last iterations; 0: it stands still.
 typedef struct {

@@ -543,10 +543,25 @@ static void the_others_are_shown(void **state)
     (void)state;
     double values[RT_RUN_METRICS];
     rt_view *view = make_full_view();
-    assert_true(rt_view_take(view, standby, BEGIN_S + 12));
+    for (unsigned t = 3; t < 20; t++) // more than two windows
+        give(view, t, 2 + 0.5 * t, 5, 0.5);
+    assert_true(
+        rt_view_take(view, "{\"record\":\"iteration\",\"time_s\":11.75,\"bad\":true,\"samples\":1}",
+                     BEGIN_S + 12));
+    assert_true(rt_view_take(view,
+                             "{\"record\":\"members\",\"time_s\":12,\"join\":{\"doubted\":1},"
+                             "\"input\":{\"events_lost\":1},\"coordinator\":{\"rss_bytes\":5,"
+                             "\"memory_max_bytes\":100},\"workers\":[{\"rank\":0,\"up\":5}]}",
+                             BEGIN_S + 12));
     publish(view, 12.25, 2, 0, false);
     publish(view, 12.5, 3, 1, false);
-    give(view, 3, 13, 5, 0.5);
+    assert_true(rt_view_take(view,
+                             "{\"record\":\"members\",\"time_s\":12.75,\"standby\":{\"there\":"
+                             "false,\"away_s\":4},\"coordinator\":{\"rss_bytes\":5,"
+                             "\"memory_max_bytes\":100},\"workers\":[{\"rank\":0,\"up\":5}],"
+                             "\"checkpoint\":{\"every_s\":60,\"age_s\":7,\"iteration\":1}}",
+                             BEGIN_S + 12.75));
+    give(view, 21, 13, 5, 0.5);
     rt_view_values(view, BEGIN_S + 15, values);
     for (uint32_t i = 0; i < RT_RUN_METRICS; i++) {
         const rt_metric *metric = rt_metric_of_run(i);
