@@ -8,6 +8,7 @@
 #include "runtime/page/rt_chart.h"
 #include "cli/cli_run.h"
 #include "runtime/files/rt_file.h"
+#include "runtime/watch/rt_view_write.h"
 
 #define RUNS_MAX RT_CHART_LINES_MAX
 #define COLUMNS_MAX 32u // of the comparison, by metrics
@@ -33,34 +34,31 @@ static double per_second(const cli_run *run)
     return 1e3 / cli_run_value(run, RT_RUN_passed_ms);
 }
 
-// The metric of the next column of the table from this place on; RT_RUN_METRICS: there is none.
-// What is left out where nobody knows it is known of some run.
-static uint32_t next_column(const report *r, uint32_t *place)
+// The metric of a column of the table; NULL: none is there, or nobody knows what is left out then.
+static const rt_metric *column_at(const report *r, uint32_t place, uint32_t *metric)
 {
-    for (; *place <= COLUMNS_MAX; (*place)++) {
-        for (uint32_t m = 0; m < RT_RUN_METRICS; m++) {
-            bool is_shown = !rt_metric_of_run(m)->is_sparse;
-            for (uint32_t i = 0; i < r->run_count; i++)
-                is_shown |= !isnan(cli_run_value(&r->runs[i], m));
-            if (is_shown && rt_metric_of_run(m)->column.place == *place) {
-                (*place)++;
-                return m;
-            }
-        }
+    for (uint32_t m = 0; m < RT_RUN_METRICS; m++) {
+        const rt_metric *of = rt_metric_of_run(m);
+        bool is_known = !of->is_sparse;
+        for (uint32_t i = 0; i < r->run_count; i++)
+            is_known |= !isnan(cli_run_value(&r->runs[i], m));
+        *metric = m;
+        if (of->column.place == place && is_known)
+            return of;
     }
-    return RT_RUN_METRICS;
+    return NULL;
 }
 
 static void write_comparison(report *r)
 {
     rt_page *page = &r->page;
-    uint32_t columns[COLUMNS_MAX], count = 0, place = 1;
-    for (uint32_t m; count < COLUMNS_MAX && (m = next_column(r, &place)) < RT_RUN_METRICS;)
-        columns[count++] = m;
+    const rt_metric *of;
+    uint32_t metric;
     rt_page_add(page, "<div class=\"table\"><table>\n<tr><th>run</th><th>iterations</th>"
                       "<th>iterations/s</th><th>of the first</th><th>samples/s</th>");
-    for (uint32_t k = 0; k < count; k++)
-        rt_page_add(page, "<th>%s</th>", rt_metric_of_run(columns[k])->column.title);
+    for (uint32_t place = 1; place <= COLUMNS_MAX; place++)
+        if ((of = column_at(r, place, &metric)))
+            rt_page_add(page, "<th>%s</th>", of->column.title);
     rt_page_add(page, "</tr>\n");
     for (uint32_t i = 0; i < r->run_count; i++) {
         const cli_run *run = &r->runs[i];
@@ -72,8 +70,9 @@ static void write_comparison(report *r)
         cell(page, RT_FORM_SHORT, per_second(run));
         rt_page_add(page, "<td>%.2fx</td>", per_second(run) / per_second(&r->runs[0]));
         cell(page, RT_FORM_SHORT, per_second(run) * view->samples / view->iterations);
-        for (uint32_t k = 0; k < count; k++)
-            cell(page, rt_metric_of_run(columns[k])->column.form, cli_run_value(run, columns[k]));
+        for (uint32_t place = 1; place <= COLUMNS_MAX; place++)
+            if ((of = column_at(r, place, &metric)))
+                cell(page, of->column.form, cli_run_value(run, metric));
         rt_page_add(page, "</tr>\n");
     }
     rt_page_add(page, "</table></div>\n");
@@ -82,15 +81,14 @@ static void write_comparison(report *r)
 // Of runs whose samples have several labels.
 static void write_labels(report *r)
 {
+    static const rt_metric_set_kind set = RT_SET_LABEL;
     rt_page *page = &r->page;
     uint32_t rows = 0;
     for (uint32_t i = 0; i < r->run_count; i++)
         rows += r->runs[i].label_count;
     if (rows == 0)
         return;
-    rt_page_add(page, "<div class=\"table\"><table>\n<tr><th>run</th><th>label</th>"
-                      "<th>log loss</th><th>AUC</th><th>calibration</th>"
-                      "<th>last fifth: log loss</th><th>AUC</th></tr>\n");
+    rt_view_begin_table(page, "run</th><th>label", &set, 1);
     for (uint32_t k = 0; k < r->run_count * RT_LABELS_MAX; k++) {
         const cli_run *run = &r->runs[k / RT_LABELS_MAX];
         const cli_run_label *label = &run->labels[k % RT_LABELS_MAX];
@@ -101,11 +99,7 @@ static void write_labels(report *r)
         rt_page_add(page, "</td><td>");
         rt_page_text(page, label->name);
         rt_page_add(page, "</td>");
-        cell(page, RT_FORM_DIGITS_4, label->log_loss);
-        cell(page, RT_FORM_DIGITS_4, label->auc);
-        cell(page, RT_FORM_DIGITS_3, label->calibration);
-        cell(page, RT_FORM_DIGITS_4, label->log_loss_last_fifth);
-        cell(page, RT_FORM_DIGITS_4, label->auc_last_fifth);
+        rt_view_write_cells(page, set, &label->log_loss);
         rt_page_add(page, "</tr>\n");
     }
     rt_page_add(page, "</table></div>\n");

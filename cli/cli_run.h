@@ -11,10 +11,9 @@
 #define CLI_RUN_POINTS 400u
 #define CLI_RUN_SUMMARY_MAX (1u << 20)
 
-// Of one of several labels, over a whole run and its last fifth.
 typedef struct {
     char name[RT_NAME_MAX];
-    double log_loss, auc, calibration, log_loss_last_fifth, auc_last_fifth;
+    RT_METRICS_OF_LABEL(RT_METRIC_MEMBER)
 } cli_run_label;
 
 typedef struct {

@@ -16,6 +16,7 @@
 #include "runtime/files/rt_file.h"
 #include "runtime/rt_json.h"
 #include "runtime/rt_json_read.h"
+#include "runtime/watch/rt_view_tail.h"
 #include "runtime/wire/rt_counts.h"
 
 #define COUNT_MAX 10000u
@@ -62,12 +63,13 @@ static bool is_wanted(const trace *t, double iteration)
 }
 
 // Takes a line if it is one of the iterations; one that a restart made again counts as it was then.
-static void take_line(trace *t, const char *line)
+static bool take_line(void *context, const char *line)
 {
+    trace *t = context;
     const char *kind;
     cJSON *json = rt_json_record(line, &kind);
     if (!json)
-        return;
+        return false;
     if (strcmp(kind, "resumed") == 0)
         forget(t); // the clock begins anew
     const bool fits = strcmp(kind, "iteration") == 0 &&
@@ -75,48 +77,20 @@ static void take_line(trace *t, const char *line)
                       cJSON_IsArray(rt_json_member(json, "reported_before_ms"));
     if (!fits) {
         cJSON_Delete(json);
-        return;
+        return true;
     }
     cJSON **place = &t->records[t->seen++ % t->count];
     cJSON_Delete(*place);
     *place = json;
+    return true;
 }
 
-static rt_status read_file(trace *t, const char *run, const char *name, bool *found,
-                           rt_error *error)
-{
-    char path[RT_PATH_MAX + 32], *line = NULL;
-    size_t capacity = 0;
-    if ((size_t)snprintf(path, sizeof path, "%s/%s", run, name) >= sizeof path)
-        return rt_fail(error, RT_LIMIT, "the path of a run has more than %d bytes", RT_PATH_MAX);
-    FILE *file = fopen(path, "r");
-    if (!file && errno == ENOENT)
-        return RT_OK;
-    if (!file)
-        return rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
-    *found = true;
-    while (getline(&line, &capacity, file) > 0)
-        take_line(t, line);
-    const bool failed = ferror(file) != 0;
-    free(line);
-    fclose(file);
-    if (failed)
-        return rt_fail(error, RT_IO, "%s: %s", path, strerror(EIO));
-    return RT_OK;
-}
-
-// What was put aside (metrics.bytes_max), then what followed.
 static rt_status read_run(trace *t, const char *run, rt_error *error)
 {
-    bool found = false;
-    rt_status status = read_file(t, run, "metrics.jsonl.1", &found, error);
+    rt_view_lines lines[2];
+    const rt_status status = rt_view_read_run(run, take_line, t, lines, error);
     if (status)
         return status;
-    status = read_file(t, run, "metrics.jsonl", &found, error);
-    if (status)
-        return status;
-    if (!found)
-        return rt_fail(error, RT_NOT_FOUND, "%s: no metrics.jsonl: is this what --out named?", run);
     const char *what = t->first ? "none of these iterations is in it" : "no iteration is in it";
     if (t->seen == 0)
         return rt_fail(error, RT_NOT_FOUND, "%s/metrics.jsonl: %s", run, what);

@@ -259,6 +259,19 @@
     XX(accuracy, "", "Accuracy of the samples with a value of `watch.column`.",                    \
        FROM("slices", "accuracy"), STATUS("accuracy"), SPARSE)
 
+// Of each of several labels.
+#define RT_METRICS_OF_LABEL(XX)                                                                    \
+    XX(log_loss, "nats", "Log loss of a label over the whole run.", FROM("summary", "logloss"),    \
+       CELL("log loss", DIGITS_4, 1))                                                              \
+    XX(auc, "", "AUC of a label over the whole run.", FROM("summary", "auc"),                      \
+       CELL("AUC", DIGITS_4, 1))                                                                   \
+    XX(calibration, "", "Mean prediction over mean label, over the whole run.",                    \
+       FROM("summary", "calibration"), CELL("calibration", DIGITS_3, 1))                           \
+    XX(last_log_loss, "nats", "Log loss of a label over the last fifth of the run.",               \
+       FROM("summary", "logloss_last_fifth"), CELL("last fifth: log loss", DIGITS_4, 1))           \
+    XX(last_auc, "", "AUC of a label over the last fifth of the run.",                             \
+       FROM("summary", "auc_last_fifth"), CELL("AUC", DIGITS_4, 1))
+
 // clang-format on
 
 #define RT_METRIC_SETS(XX) \
@@ -268,6 +281,7 @@
     XX(WORKER, worker)     \
     XX(LINK, link)         \
     XX(COLUMN, column)     \
-    XX(SLICE, slice)
+    XX(SLICE, slice)       \
+    XX(LABEL, label)
 
 #endif

@@ -118,8 +118,8 @@ static void write_workers(const rt_view *view, double unix_s, rt_page *page)
 
 // ---- tables ----------------------------------------------------------------------------------
 
-static void begin_table(rt_page *page, const char *first, const rt_metric_set_kind *sets,
-                        uint32_t set_count)
+void rt_view_begin_table(rt_page *page, const char *first, const rt_metric_set_kind *sets,
+                         uint32_t set_count)
 {
     rt_page_add(page, "<div class=\"table\"><table>\n<tr><th>%s</th>", first);
     for (uint32_t k = 0; k < set_count; k++) {
@@ -132,8 +132,7 @@ static void begin_table(rt_page *page, const char *first, const rt_metric_set_ki
     rt_page_add(page, "</tr>\n");
 }
 
-// values: NULL: nobody knows any.
-static void write_cells(rt_page *page, rt_metric_set_kind set, const double *values)
+void rt_view_write_cells(rt_page *page, rt_metric_set_kind set, const double *values)
 {
     char text[32];
     for (uint32_t i = 0; i < rt_metric_sets[set].count; i++) {
@@ -148,8 +147,8 @@ static void write_process(rt_page *page, const char *name, uint32_t number,
                           const rt_view_memory *memory, const rt_view_shard *shard)
 {
     rt_page_add(page, "<tr><td>%s %" PRIu32 "</td>", name, number);
-    write_cells(page, RT_SET_PROCESS, &memory->rss_bytes);
-    write_cells(page, RT_SET_SHARD, shard ? &shard->keys : NULL);
+    rt_view_write_cells(page, RT_SET_PROCESS, &memory->rss_bytes);
+    rt_view_write_cells(page, RT_SET_SHARD, shard ? &shard->keys : NULL);
     rt_page_add(page, "</tr>\n");
 }
 
@@ -157,7 +156,7 @@ static void write_processes(const rt_view *view, rt_page *page)
 {
     static const rt_metric_set_kind sets[] = {RT_SET_PROCESS, RT_SET_SHARD};
     rt_page_add(page, "<h2>Processes</h2>\n");
-    begin_table(page, "process", sets, RT_COUNT_OF(sets));
+    rt_view_begin_table(page, "process", sets, RT_COUNT_OF(sets));
     write_process(page, "coordinator", 0, &view->coordinator, NULL);
     for (uint32_t s = 0; s < view->shard_count; s++)
         write_process(page, "ps", s, &view->shards[s].memory, &view->shards[s]);
@@ -171,7 +170,7 @@ static void write_row(rt_page *page, const char *name, rt_metric_set_kind set, c
     rt_page_add(page, "<tr><td>");
     rt_page_text(page, name);
     rt_page_add(page, "</td>");
-    write_cells(page, set, values);
+    rt_view_write_cells(page, set, values);
     rt_page_add(page, "</tr>\n");
 }
 
@@ -183,7 +182,7 @@ static void write_slices(const rt_view *view, rt_page *page)
     rt_page_add(page, "<h2>By ");
     rt_page_text(page, view->slice_column);
     rt_page_add(page, "</h2>\n");
-    begin_table(page, "value", &set, 1);
+    rt_view_begin_table(page, "value", &set, 1);
     for (uint32_t i = 0; i < view->slice_count; i++)
         write_row(page, view->slices[i].name, set, &view->slices[i].quality.samples);
     rt_page_add(page, "</table></div>\n");
@@ -195,7 +194,7 @@ static void write_columns(const rt_view *view, rt_page *page)
     if (view->column_count == 0)
         return;
     rt_page_add(page, "<h2>Columns</h2>\n");
-    begin_table(page, "column", &set, 1);
+    rt_view_begin_table(page, "column", &set, 1);
     for (uint32_t c = 0; c < view->column_count; c++)
         write_row(page, view->columns[c].name, set, &view->columns[c].values);
     rt_page_add(page, "</table></div>\n");

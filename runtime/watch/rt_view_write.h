@@ -19,4 +19,10 @@ void rt_view_write_page(const rt_view *view, const rt_alerts *alerts, double uni
 void rt_view_write_body(const rt_view *view, const rt_alerts *alerts, double unix_s, rt_page *page);
 void rt_view_write_event(const rt_page *body, rt_page *event);
 
+// A table up to its head: first, with markup, and the titles of sets' cells; the cells of one item.
+// values NULL: nobody knows any.
+void rt_view_begin_table(rt_page *page, const char *first, const rt_metric_set_kind *sets,
+                         uint32_t set_count);
+void rt_view_write_cells(rt_page *page, rt_metric_set_kind set, const double *values);
+
 #endif
