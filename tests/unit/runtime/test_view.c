@@ -574,6 +574,54 @@ static void the_others_are_shown(void **state)
     rt_view_fini(view);
 }
 
+// The same of lists: of one item, by the list that it is in.
+static void lists_are_shown(void **state)
+{
+    (void)state;
+    static const struct {
+        rt_metric_set_kind set;
+        const char *before, *after;
+    } lists[] = {{RT_SET_PROCESS, "\"coordinator\":{", "}"},
+                 {RT_SET_SHARD, "\"shards\":[{", "}]"},
+                 {RT_SET_COLUMN, "\"columns\":[{\"name\":\"c\",", "}]"},
+                 {RT_SET_SLICE, "\"column\":\"c\",\"values\":[{\"value\":\"v\",", "}]"}};
+    for (size_t l = 0; l < RT_COUNT_OF(lists); l++) {
+        for (uint32_t i = 0; i < rt_metric_sets[lists[l].set].count; i++) {
+            const rt_metric *metric = &rt_metric_sets[lists[l].set].metrics[i];
+            const double value = 7000001 + 1000 * i; // in MB, too, a number of its own
+            char line[512], number[32], want[128];
+            if (!metric->from)
+                continue;
+            rt_view *view = make_view();
+            rt_json json;
+            rt_page text = {0}, page = {0};
+            snprintf(line, sizeof line, "{\"record\":\"%s\",\"time_s\":1,%s\"%s\":%.0f%s}",
+                     metric->from, lists[l].before, metric->at, value, lists[l].after);
+            assert_true(rt_view_take(view, line, BEGIN_S));
+            rt_json_init(&json, 0);
+            rt_view_write_json(view, NULL, BEGIN_S, &json);
+            assert_int_equal(rt_view_write_prometheus(view, NULL, BEGIN_S, &text), RT_OK);
+            rt_view_write_page(view, NULL, BEGIN_S, &page);
+            snprintf(want, sizeof want, "\"%s\":%.0f", metric->status, value);
+            if (metric->status)
+                must_be_in(metric, rt_json_text(&json, NULL), want);
+            snprintf(want, sizeof want, "} %.0f\n", value);
+            if (metric->series) {
+                must_be_in(metric, text.text, want);
+                must_be_in(metric, text.text, metric->series);
+            }
+            snprintf(want, sizeof want, "<td>%s</td>",
+                     rt_form_text(metric->cell.form, metric->cell.scale * value, number));
+            if (metric->cell.title)
+                must_be_in(metric, page.text, want);
+            rt_json_fini(&json);
+            rt_page_fini(&text);
+            rt_page_fini(&page);
+            rt_view_fini(view);
+        }
+    }
+}
+
 // Nothing hides another one: names, places, and members are there once, and each says what it is.
 static void lines_are_apart(void **state)
 {
@@ -708,4 +756,5 @@ TEST_MAIN(TEST(adds_up), TEST(alone), TEST(stays_small), TEST(goes_back), TEST(t
           TEST(is_json), TEST(tells_of_the_standby), TEST(tells_of_the_accuracy), TEST(is_a_page),
           TEST(labels_are_apart), TEST(is_for_prometheus), TEST(follows_a_file),
           TEST(what_is_unsaved), TEST(begins_anew), TEST(tells_of_what_is_held),
-          TEST(metrics_are_shown), TEST(the_others_are_shown), TEST(lines_are_apart))
+          TEST(metrics_are_shown), TEST(the_others_are_shown), TEST(lists_are_shown),
+          TEST(lines_are_apart))
