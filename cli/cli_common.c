@@ -217,8 +217,9 @@ rt_status cli_transport(const rt_config *config, rt_role role, uint32_t rank,
 {
     rt_network_transport kind = config->network_transport;
     const bool is_mixed = kind == RT_NETWORK_MIXED;
-    if (is_mixed && (role == RT_ROLE_VISITOR ||
-                     (role == RT_ROLE_WORKER && config->links.transports[rank] == RT_NETWORK_ZMQ)))
+    if (is_mixed &&
+        (role == RT_ROLE_VISITOR ||
+         (role == RT_ROLE_WORKER && config->links.workers[rank].transport == RT_NETWORK_ZMQ)))
         kind = RT_NETWORK_ZMQ;
     return rt_transport_find(kind, ops_p, error);
 }

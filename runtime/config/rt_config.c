@@ -63,82 +63,17 @@ rt_status rt_config_init(rt_config *config)
 
 void rt_config_fini(rt_config *config)
 {
-    rt_free(config->stream.files);
-    rt_free(config->stream.table.columns);
-    rt_free(config->stream.join.files);
-    rt_free(config->stream.join.table.columns);
+    rt_config_lists_free(config);
     *config = (rt_config){0};
-}
-
-rt_status rt_config_copy_files(const char *const *files, uint32_t count, char ***copy_p)
-{
-    size_t size = 0;
-    *copy_p = NULL;
-    if (count == 0)
-        return RT_OK;
-    for (uint32_t i = 0; i < count; i++)
-        size += strlen(files[i]) + 1;
-    char **copy = rt_alloc(1, count * sizeof *copy + size);
-    if (!copy)
-        return RT_NO_MEMORY;
-    char *text = (char *)(copy + count);
-    for (uint32_t i = 0; i < count; i++) {
-        size = strlen(files[i]) + 1;
-        copy[i] = memcpy(text, files[i], size);
-        text += size;
-    }
-    *copy_p = copy;
-    return RT_OK;
-}
-
-rt_status rt_config_copy_columns(const rt_column *columns, uint32_t count, rt_column **copy_p)
-{
-    *copy_p = NULL;
-    if (count == 0)
-        return RT_OK;
-    *copy_p = rt_alloc(count, sizeof **copy_p);
-    if (!*copy_p)
-        return RT_NO_MEMORY;
-    memcpy(*copy_p, columns, count * sizeof **copy_p);
-    return RT_OK;
-}
-
-static rt_status copy_table(const rt_table_config *from, rt_table_config *to)
-{
-    return rt_config_copy_columns(from->columns, from->column_count, &to->columns);
-}
-
-// What to has of from's lists is its own then, also after a failure.
-static rt_status copy_lists(const rt_stream_config *from, rt_stream_config *to)
-{
-    rt_status status =
-        rt_config_copy_files((const char *const *)from->files, from->file_count, &to->files);
-    if (status)
-        return status;
-    status = rt_config_copy_files((const char *const *)from->join.files, from->join.file_count,
-                                  &to->join.files);
-    if (status)
-        return status;
-    status = copy_table(&from->table, &to->table);
-    if (status)
-        return status;
-    return copy_table(&from->join.table, &to->join.table);
 }
 
 rt_status rt_config_copy(const rt_config *config, rt_config *copy)
 {
     rt_config fresh = *config;
-    const rt_stream_config *from = &config->stream;
-    rt_stream_config *to = &fresh.stream;
-    to->table.columns = to->join.table.columns = NULL;
-    to->join.files = NULL;
-    rt_status status = copy_lists(from, to);
-    if (status) {
-        rt_config_fini(&fresh);
-        return status;
-    }
-    *copy = fresh;
-    return RT_OK;
+    const rt_status status = rt_config_lists_copy(config, &fresh);
+    if (!status)
+        *copy = fresh;
+    return status;
 }
 
 static rt_status read_section(rt_config *config, const cJSON *object, const char *section,
@@ -388,9 +323,12 @@ static bool is_bare_text(const rt_config_key *key, const char *value)
 {
     if (!key || *value == '"')
         return false;
+    if (key->type == RT_KEY_LIST && *value == '[')
+        return false;
+    if (key->type == RT_KEY_LIST && key->list->takes_one && key->list->element->type != RT_KEY_TEXT)
+        return key->list->words && !(*value >= '0' && *value <= '9');
     if (key->type == RT_KEY_LIST)
-        return key->list->takes_text && *value != '[' &&
-               !(key->list->takes_number && *value >= '0' && *value <= '9');
+        return key->list->takes_one || key->list->words;
     return key->type == RT_KEY_TEXT || key->type == RT_KEY_CHOICE || key->type == RT_KEY_CHARACTER;
 }
 

@@ -316,16 +316,16 @@ typedef struct {
 } rt_consistency_config;
 
 typedef struct {
-    double gbps_up, gbps_down;
-} rt_link_config; // Gbit/s, 1e9 bits
+    double gbps_up, gbps_down;      // Gbit/s, 1e9 bits
+    rt_network_transport transport; // of workers, where both are spoken
+} rt_link_config;
 
 typedef struct {
-    rt_link_config workers[RT_WORKERS_MAX];          // "links.workers", one per worker
-    rt_network_transport transports[RT_WORKERS_MAX]; // of the workers, where both are spoken
-    uint32_t given_count; // length of the list; 0: none, every link is 1 Gbit/s
-    double ps_gbps;       // each way; 0: no limit
-    bool pin;             // as given: nobody measures
-    double probe_s;       // a link that nothing told of for so long is probed; 0: never
+    rt_link_config workers[RT_WORKERS_MAX]; // "links.workers", one per worker
+    uint32_t given_count;                   // length of the list; 0: none, every link is 1 Gbit/s
+    double ps_gbps;                         // each way; 0: no limit
+    bool pin;                               // as given: nobody measures
+    double probe_s; // a link that nothing told of for so long is probed; 0: never
 } rt_links_config;
 
 // A machine with one link: its workers and shards share it, and what stays there needs none.
@@ -334,7 +334,6 @@ typedef struct {
     char host[RT_NAME_MAX]; // of its addresses; "": they are not told
     uint32_t port;          // of its first shard, the others follow
     rt_link_config link;
-    rt_network_transport transport; // of its workers, where both are spoken
     uint32_t worker_count, shard_count;
     bool spare; // no part of a run until it is added
 } rt_box_config;
@@ -606,8 +605,7 @@ void rt_config_fini(rt_config *config);
 // A deep copy. RT_NO_MEMORY leaves copy untouched.
 rt_status rt_config_copy(const rt_config *config, rt_config *copy);
 
-// Copies of its lists, in one block each, free with rt_free; NULL of none. RT_NO_MEMORY.
-rt_status rt_config_copy_files(const char *const *files, uint32_t count, char ***copy_p);
+// A copy of them, free with rt_free; NULL of none. RT_NO_MEMORY.
 rt_status rt_config_copy_columns(const rt_column *columns, uint32_t count, rt_column **copy_p);
 
 // Leaves only the workers and shards of two masks, in their order, with their links and addresses.

@@ -4,18 +4,11 @@
 #include <string.h>
 
 #include "runtime/config/rt_address.h"
-#include "runtime/config/rt_config_keys.h"
+#define OBJECT rt_box_config
+#include "runtime/config/rt_config_rows.h"
 #include "runtime/rt_hash.h"
 
-// As written: 0 where not given.
 #define HOST_MAX 53u // with its port it is an address
-typedef struct {
-    char name[RT_NAME_MAX], host[HOST_MAX];
-    double gbps, gbps_up, gbps_down;
-    uint32_t workers, shards, port;
-    rt_network_transport transport;
-    bool spare;
-} box_entry;
 
 const rt_config_choice rt_config_homes[] = {
     {"hashed", RT_HOMES_HASHED, "the one that a hash of its key names"},
@@ -24,58 +17,41 @@ const rt_config_choice rt_config_homes[] = {
     {0},
 };
 
-#define MEMBER(path_, type_, default_, unit_, help_, member)                          \
-    .path = path_, .type = type_, .fallback = default_, .unit = unit_, .help = help_, \
-    .offset = offsetof(box_entry, member)
-#define RATE(path_, help_, member)                                                        \
-    {                                                                                     \
-        MEMBER(path_, RT_KEY_DOUBLE, NULL, "Gbit/s", help_, member), .max = 1e4,          \
-                                                                     .min_excluded = true \
-    }
-
 static const rt_config_key box_members[] = {
-    {MEMBER("name", RT_KEY_TEXT, NULL, "", "For messages and metrics; no two the same.", name),
-     .size = RT_NAME_MAX, .min = 1, .max = RT_NAME_MAX - 1, .is_required = true},
-    RATE("gbps", "Of its link, both ways; or", gbps),
-    RATE("gbps_up", "from the box, and", gbps_up),
-    RATE("gbps_down", "to the box.", gbps_down),
-    {MEMBER("workers", RT_KEY_U32, "1", "",
-            "Workers on it; their ranks follow those of the boxes before.", workers),
-     .min = 0, .max = RT_WORKERS_MAX},
-    {MEMBER("shards", RT_KEY_U32, "0", "", "Parameter server shards on it, likewise.", shards),
-     .min = 0, .max = RT_SHARDS_MAX},
-    {MEMBER("host", RT_KEY_TEXT, "\"\"", "",
-            "Its name or address, for `network.ps`: of all boxes with shards, or of none, where "
-            "members are told by the coordinator.",
-            host),
-     .size = HOST_MAX, .max = HOST_MAX - 1},
-    {MEMBER("port", RT_KEY_U32, "7001", "", "Of its first shard; the others follow.", port),
-     .min = 1, .max = 65535 - RT_SHARDS_MAX},
-    {MEMBER("transport", RT_KEY_CHOICE, "\"ucx\"", "",
-            "How its workers connect, where `network.transport` is `mixed`.", transport),
-     .choices = rt_config_link_transports},
-    {MEMBER("spare", RT_KEY_BOOL, "false", "",
-            "It takes no part in a run until `lanyard add` says so.", spare)},
+    {ROW("name", RT_KEY_TEXT, NULL, "", "For messages and metrics; no two the same."),
+     IN(1, RT_NAME_MAX - 1), .offset = OFFSET(name[0], char), .size = RT_NAME_MAX,
+     .is_required = true},
+    {ROW("gbps", RT_KEY_DOUBLE, NULL, "Gbit/s", "Of its link, both ways; or"), ABOVE(0, 1e4),
+     .offset = OFFSET(link.gbps_up, double), .also_offset = OFFSET(link.gbps_down, double),
+     .is_short = true},
+    DOUBLE("gbps_up", link.gbps_up, NULL, ABOVE(0, 1e4), "Gbit/s", "from the box, and"),
+    DOUBLE("gbps_down", link.gbps_down, NULL, ABOVE(0, 1e4), "Gbit/s", "to the box."),
+    U32("workers", worker_count, "1", IN(0, RT_WORKERS_MAX), "",
+        "Workers on it; their ranks follow those of the boxes before."),
+    U32("shards", shard_count, "0", IN(0, RT_SHARDS_MAX), "",
+        "Parameter server shards on it, likewise."),
+    {ROW("host", RT_KEY_TEXT, "\"\"", "",
+         "Its name or address, for `network.ps`: of all boxes with shards, or of none, where "
+         "members are told by the coordinator."),
+     IN(0, HOST_MAX - 1), .offset = OFFSET(host[0], char), .size = HOST_MAX},
+    U32("port", port, "7001", IN(1, 65535 - RT_SHARDS_MAX), "",
+        "Of its first shard; the others follow."),
+    CHOICE("transport", link.transport, rt_network_transport, "\"ucx\"", rt_config_link_transports,
+           "How its workers connect, where `network.transport` is `mixed`."),
+    BOOL("spare", spare, "false", "It takes no part in a run until `lanyard add` says so."),
     {0},
 };
 
-static rt_status read_box(void *element, const cJSON *value, const char *path, rt_error *error)
+static rt_status check_box(const void *element, const cJSON *value, const char *path,
+                           rt_error *error)
 {
-    char shown[RT_CONFIG_SHOWN_MAX];
-    box_entry *entry = element;
-    if (!cJSON_IsObject(value))
-        return rt_fail(error, RT_CONFIG, "%s: %s is no box, expected an object", path,
-                       rt_config_show(value, shown));
-    rt_status status = rt_config_members_read(box_members, entry, value, path, error);
+    const rt_box_config *box = element;
+    const rt_status status = rt_config_check_rates(element, value, path, error);
     if (status)
         return status;
-    const bool both = entry->gbps > 0, up = entry->gbps_up > 0, down = entry->gbps_down > 0;
-    if (both == up || both == down)
-        return rt_fail(error, RT_CONFIG,
-                       "%s: expected either \"gbps\", or \"gbps_up\" and \"gbps_down\"", path);
-    if (entry->workers + entry->shards == 0)
+    if (box->worker_count + box->shard_count == 0)
         return rt_fail(error, RT_CONFIG, "%s: box \"%s\" has neither a worker nor a shard", path,
-                       entry->name);
+                       box->name);
     return RT_OK;
 }
 
@@ -172,8 +148,7 @@ void rt_config_keep_members(rt_config *config, uint64_t workers, uint64_t shards
             continue;
         }
         config->dispatch.participant_mask |= (participants >> w & 1) << kept;
-        links->workers[kept] = links->workers[w];
-        links->transports[kept++] = links->transports[w];
+        links->workers[kept++] = links->workers[w];
     }
     keep_shards(config, shards, gone_shards);
     for (uint32_t b = 0; b < config->box_count; b++) {
@@ -199,10 +174,8 @@ static void follow(const rt_box_config *boxes, uint32_t box_count, rt_config *co
 {
     uint32_t workers = 0, shards = 0;
     for (uint32_t b = 0; b < box_count; b++) {
-        for (uint32_t i = 0; i < boxes[b].worker_count; i++, workers++) {
-            config->links.workers[workers] = boxes[b].link;
-            config->links.transports[workers] = boxes[b].transport;
-        }
+        for (uint32_t i = 0; i < boxes[b].worker_count; i++)
+            config->links.workers[workers++] = boxes[b].link;
         char host[RT_NAME_MAX];
         (void)rt_address_host(boxes[b].host, host, sizeof host);
         for (uint32_t i = 0; i < boxes[b].shard_count && boxes[b].host[0]; i++)
@@ -266,59 +239,26 @@ static rt_status check_all(const rt_box_config *boxes, uint32_t count, const cha
     return RT_OK;
 }
 
-static rt_box_config box_of(const box_entry *entry)
+static rt_status take_boxes(rt_config *config, const rt_config_elements *read, const char *path,
+                            rt_error *error)
 {
-    rt_box_config box = {.port = entry->port,
-                         .transport = entry->transport,
-                         .worker_count = entry->workers,
-                         .shard_count = entry->shards,
-                         .spare = entry->spare};
-    memcpy(box.name, entry->name, sizeof box.name);
-    memcpy(box.host, entry->host, sizeof entry->host);
-    box.link = (rt_link_config){entry->gbps_up, entry->gbps_down};
-    if (entry->gbps > 0)
-        box.link = (rt_link_config){entry->gbps, entry->gbps};
-    return box;
-}
-
-static rt_status take_boxes(rt_config *config, const void *elements, uint32_t count, bool is_alone,
-                            const char *path, rt_error *error)
-{
-    const box_entry *entries = elements;
-    rt_box_config boxes[RT_SITE_BOXES_MAX] = {0};
-    (void)is_alone;
-    for (uint32_t b = 0; b < count; b++)
-        boxes[b] = box_of(&entries[b]);
+    const uint32_t count = read->count;
     if (count > 0) {
-        const rt_status status = check_all(boxes, count, path, error);
+        const rt_status status = check_all(read->elements, count, path, error);
         if (status)
             return status;
     }
     config->box_count = count;
-    memcpy(config->boxes, boxes, sizeof boxes);
+    memset(config->boxes, 0, sizeof config->boxes);
+    memcpy(config->boxes, read->elements, count * sizeof *config->boxes);
     if (count == 0)
         return RT_OK;
-    for (uint32_t j = 0; j < RT_WORKERS_MAX; j++) {
-        config->links.workers[j] = (rt_link_config){1, 1};
-        config->links.transports[j] = RT_NETWORK_UCX;
-    }
+    for (uint32_t j = 0; j < RT_WORKERS_MAX; j++)
+        config->links.workers[j] = (rt_link_config){1, 1, RT_NETWORK_UCX};
     memset(config->network_ps, 0, sizeof config->network_ps);
-    follow(boxes, count, config);
-    config->network_ps_count = address_count(config, has_hosts(boxes, count));
+    follow(config->boxes, count, config);
+    config->network_ps_count = address_count(config, has_hosts(config->boxes, count));
     return RT_OK;
-}
-
-// What a box is, whether it takes part or not.
-static void write_entry(const rt_box_config *box, rt_json *json)
-{
-    rt_json_string(json, "name", box->name);
-    rt_json_double(json, "gbps_up", box->link.gbps_up);
-    rt_json_double(json, "gbps_down", box->link.gbps_down);
-    rt_json_u64(json, "workers", box->worker_count);
-    rt_json_u64(json, "shards", box->shard_count);
-    rt_json_string(json, "host", box->host);
-    rt_json_u64(json, "port", box->port);
-    rt_json_string(json, "transport", box->transport == RT_NETWORK_ZMQ ? "zmq" : "ucx");
 }
 
 static void write_boxes(const rt_config *config, rt_json *json, const char *name)
@@ -329,8 +269,7 @@ static void write_boxes(const rt_config *config, rt_json *json, const char *name
         if (box->worker_count + box->shard_count == 0)
             continue; // its worker was left out of this start (rt_config_keep_members)
         rt_json_begin_object(json, NULL);
-        write_entry(box, json);
-        rt_json_bool(json, "spare", box->spare);
+        rt_config_members_write(box_members, box, NULL, json);
         rt_json_end_object(json);
     }
     rt_json_end_array(json);
@@ -340,11 +279,12 @@ _Static_assert(RT_SITE_BOXES_MAX == 64, "the text below says so");
 const rt_config_list rt_config_boxes = {
     .expected = "a list of at most 64 objects",
     .count_max = RT_SITE_BOXES_MAX,
-    .element_size = sizeof(box_entry),
-    .element = read_box,
+    .members = box_members,
+    .kind = "box",
+    .form = "an object",
+    .check = check_box,
     .take = take_boxes,
     .write = write_boxes,
-    .members = box_members,
 };
 
 // ---- a box more ------------------------------------------------------------------------------
@@ -352,7 +292,7 @@ const rt_config_list rt_config_boxes = {
 void rt_config_write_box(const rt_config *config, uint32_t box, rt_json *json, const char *key)
 {
     rt_json_begin_object(json, key);
-    write_entry(&config->boxes[box], json);
+    rt_config_members_write(box_members, &config->boxes[box], "spare", json);
     rt_json_end_object(json);
 }
 
@@ -397,18 +337,19 @@ static void add_participants(rt_config *config, uint32_t first)
             config->dispatch.participant_mask |= rt_bit(w);
 }
 
-static rt_status add_entry(rt_config *config, box_entry *entry, const char *path, rt_error *error)
+static rt_status add_entry(rt_config *config, rt_box_config *entry, const char *path,
+                           rt_error *error)
 {
     rt_box_config boxes[RT_SITE_BOXES_MAX + 1];
     const uint32_t count = config->box_count, workers = config->worker_count;
     const bool had_hosts = has_hosts(config->boxes, count);
     entry->spare = true;
     memcpy(boxes, config->boxes, count * sizeof *boxes);
-    boxes[count] = box_of(entry);
+    boxes[count] = *entry;
     if (count == RT_SITE_BOXES_MAX)
         return rt_fail(error, RT_CONFIG, "boxes: there are %u already, there can be no more",
                        RT_SITE_BOXES_MAX);
-    if (entry->shards && entry->host[0] && !had_hosts)
+    if (entry->shard_count && entry->host[0] && !had_hosts)
         return rt_fail(error, RT_CONFIG,
                        "%s: box \"%s\" has a \"host\" for its shards, the others have none", path,
                        entry->name);
@@ -426,12 +367,12 @@ static rt_status add_entry(rt_config *config, box_entry *entry, const char *path
 rt_status rt_config_add_box(rt_config *config, const char *text, rt_error *error)
 {
     char path[RT_CONFIG_KEY_PATH_MAX];
-    box_entry entry = {0};
+    rt_box_config entry = {0};
     cJSON *json = cJSON_Parse(text);
     snprintf(path, sizeof path, "boxes[%" PRIu32 "]", config->box_count);
     if (!json)
         return rt_fail(error, RT_CONFIG, "%s: no JSON object", path);
-    rt_status status = read_box(&entry, json, path, error);
+    rt_status status = rt_config_entry_read(&rt_config_boxes, &entry, json, path, error);
     cJSON_Delete(json);
     if (status)
         return status;
@@ -454,7 +395,7 @@ static bool same_links(const rt_config *config, const rt_config *other)
     for (uint32_t j = 0; j < config->worker_count; j++) {
         const rt_link_config *a = &config->links.workers[j], *b = &other->links.workers[j];
         if (a->gbps_up != b->gbps_up || a->gbps_down != b->gbps_down ||
-            config->links.transports[j] != other->links.transports[j])
+            a->transport != b->transport)
             return false;
     }
     return true;

@@ -150,6 +150,15 @@ static const char *help_of(const char *section)
     return rt_config_section_help(outer);
 }
 
+// Whether the elements of a list are those of an earlier one.
+static bool is_again(const rt_config_key *key)
+{
+    const rt_config_key *earlier = rt_config_keys;
+    while (earlier->list != key->list)
+        earlier++;
+    return earlier != key;
+}
+
 // Keys of one section stand together in the reference, wherever they stand in the table.
 static void put_section(FILE *out, const rt_config_layout *layout, const char *section)
 {
@@ -162,7 +171,7 @@ static void put_section(FILE *out, const rt_config_layout *layout, const char *s
     }
     for (const rt_config_key *key = rt_config_keys; key->path; key++) {
         section_of(key->path, own);
-        if (strcmp(own, section) != 0 || !key->list || !key->list->members)
+        if (strcmp(own, section) != 0 || !key->list || !key->list->members || is_again(key))
             continue;
         layout->members(out, key->path);
         for (const rt_config_key *member = key->list->members; member->path; member++)

@@ -3,62 +3,8 @@
 #include <string.h>
 
 #include "runtime/config/rt_config_choices.h"
-
-// An offset that does not compile when the member has another type than the row says.
-#define OFFSET(object, member, member_type) \
-    (offsetof(object, member) + 0 * _Generic(((object *)0)->member, member_type : 1))
-#define TEXT_OFFSET(object, member) OFFSET(object, member[0], char)
-
-#define IN(low, high) .min = (low), .max = (high)
-#define ABOVE(low, high) .min = (low), .max = (high), .min_excluded = true
-#define BELOW(low, high) .min = (low), .max = (high), .max_excluded = true
-
-#define ROW(path_, type_, default_, unit_, help_) \
-    .path = path_, .type = type_, .fallback = default_, .unit = unit_, .help = help_
-#define BOOL(path_, member, default_, help_)                                                    \
-    {                                                                                           \
-        ROW(path_, RT_KEY_BOOL, default_, "", help_), .offset = OFFSET(rt_config, member, bool) \
-    }
-#define U32(path_, member, default_, bounds, unit_, help_)        \
-    {                                                             \
-        ROW(path_, RT_KEY_U32, default_, unit_, help_),           \
-            .offset = OFFSET(rt_config, member, uint32_t), bounds \
-    }
-#define U64(path_, member, default_, bounds, unit_, help_)        \
-    {                                                             \
-        ROW(path_, RT_KEY_U64, default_, unit_, help_),           \
-            .offset = OFFSET(rt_config, member, uint64_t), bounds \
-    }
-#define FLOAT(path_, member, default_, bounds, help_)                                              \
-    {                                                                                              \
-        ROW(path_, RT_KEY_FLOAT, default_, "", help_), .offset = OFFSET(rt_config, member, float), \
-                                                       bounds                                      \
-    }
-#define DOUBLE(path_, member, default_, bounds, unit_, help_)   \
-    {                                                           \
-        ROW(path_, RT_KEY_DOUBLE, default_, unit_, help_),      \
-            .offset = OFFSET(rt_config, member, double), bounds \
-    }
-#define CHOICE(path_, member, member_type, default_, choices_, help_)             \
-    {                                                                             \
-        ROW(path_, RT_KEY_CHOICE, default_, "", help_),                           \
-            .offset = OFFSET(rt_config, member, member_type), .choices = choices_ \
-    }
-#define TEXT(path_, member, help_)                                                             \
-    {                                                                                          \
-        ROW(path_, RT_KEY_TEXT, "\"\"", "", help_), IN(0, sizeof((rt_config *)0)->member - 1), \
-            .offset = TEXT_OFFSET(rt_config, member), .size = sizeof((rt_config *)0)->member   \
-    }
-#define TEXT_OR(path_, member, default_, help_)                                                  \
-    {                                                                                            \
-        ROW(path_, RT_KEY_TEXT, "\"" default_ "\"", "", help_),                                  \
-            IN(0, sizeof((rt_config *)0)->member - 1), .offset = TEXT_OFFSET(rt_config, member), \
-                                                       .size = sizeof((rt_config *)0)->member    \
-    }
-#define LIST(path_, list_, default_, unit_, help_)                        \
-    {                                                                     \
-        ROW(path_, RT_KEY_LIST, default_, unit_, help_), .list = &(list_) \
-    }
+#define OBJECT rt_config
+#include "runtime/config/rt_config_rows.h"
 
 _Static_assert(sizeof(rt_policy_kind) == sizeof(int), "choices are read and written as int");
 
@@ -90,12 +36,12 @@ const rt_config_key rt_config_keys[] = {
         "before, and a new one begins: the newest records stay. 0: all of them."),
     U64("seed", seed, "1", IN(0, RT_CONFIG_INTEGER_MAX), "",
         "Everything random follows from it: initial rows and weights, ties, generated data."),
-    {ROW("device", RT_KEY_TEXT, "\"auto\"", "",
+    {TEXT_ROW(
+         "device", device, "auto",
          "Where workers compute: `cpu`, `cuda:0` (a GPU by its number), `cuda` (worker r on GPU r "
          "modulo their number on its machine), or `auto`: as `cuda` if this build and machine have "
          "one, else the CPU."),
-     IN(1, RT_NAME_MAX - 1), .offset = TEXT_OFFSET(rt_config, device),
-     .size = sizeof((rt_config *)0)->device},
+     .min = 1},
     U32("compute.threads", compute.threads, "0", IN(0, RT_THREADS_MAX), "threads",
         "Of a worker that computes on the CPU; every box may have its own number. 0: the cores "
         "that the process may use, shared by the workers of the box (`lanyard up` and mpirun know "
@@ -113,7 +59,7 @@ const rt_config_key rt_config_keys[] = {
     BOOL("compute.tf32", compute.tf32, "false",
          "On a GPU matrix products round their factors to 10 bits of mantissa (TF32), which is "
          "several times faster; sums stay 32 bits. The model is a slightly different one."),
-    LIST("boxes", rt_config_boxes, "[]", "",
+    LIST("boxes", rt_config_boxes, boxes, box_count, "[]", "",
          "The machines of a site: `workers`, `links.workers`, `links.ps_gbps`, `ps.shards` and "
          "`network.ps` follow from them, box by box, and may not say anything else. What a worker "
          "and a shard of one box exchange takes no link; a box's link carries what its workers "
@@ -166,7 +112,7 @@ const rt_config_key rt_config_keys[] = {
          "consumer group is `lanyard`, unless `group.id` names one."),
     TEXT("stream.kafka.password", stream.kafka_password,
          "File with the password (`sasl.password`), one word, that nobody else can read."),
-    LIST("stream.files", rt_config_files, "[]", "",
+    LIST("stream.files", rt_config_files, stream.files, stream.file_count, "[]", "",
          "Read in this order; `-` is standard input, `.zst` is unpacked on the way. Paths are "
          "relative to the directory that the program runs in. A FIFO stands last: it has no end."),
     BOOL(
@@ -182,7 +128,7 @@ const rt_config_key rt_config_keys[] = {
            rt_choices_dense_scalings,
            "How dense features are scaled; the numbers are part of the model."),
     LIST(
-        "stream.tables", rt_config_shared, "[]", "",
+        "stream.tables", rt_config_shared, stream.shared, stream.shared_count, "[]", "",
         "Fields that share rows, by their names: `history=item` gives history the rows of item, so "
         "that a value is the same row in both (docs/FORMATS.md). Every other field has rows of its "
         "own."),
@@ -190,15 +136,16 @@ const rt_config_key rt_config_keys[] = {
            "w: of the samples with label 0 only this share is trained, chosen by a hash of `seed` "
            "and of the sample's id, or number. Predictions p become p / (p + (1 - p) / w), in the "
            "metrics and wherever the model is asked."),
-    {ROW("stream.table.delimiter", RT_KEY_CHARACTER, "\",\"", "", "Between the cells of a line."),
-     .offset = OFFSET(rt_config, stream.table.delimiter, char)},
+    CHARACTER("stream.table.delimiter", stream.table.delimiter, ",", NULL,
+              "Between the cells of a line."),
     CHOICE("stream.table.quotes", stream.table.quotes, rt_quotes, "\"auto\"",
            rt_choices_quote_rules, "What a quote at the beginning of a cell means."),
     BOOL("stream.table.header", stream.table.has_header, "false",
          "The first line of every file holds names: a cell belongs to the column of its name, in "
          "whatever order; other cells are not read. Every column but ignored ones needs a name "
          "then."),
-    LIST("stream.table.columns", rt_config_columns, "[]", "",
+    LIST("stream.table.columns", rt_config_columns, stream.table.columns, stream.table.column_count,
+         "[]", "",
          "Every cell of a line, from the left. One is the label, or up to 8 are. Categorical and "
          "multi columns become fields in this order. In objects (json): the members that are "
          "read."),
@@ -210,7 +157,8 @@ const rt_config_key rt_config_keys[] = {
         "So many indices, from the smallest on, are dense features; one that a line lacks is 0. "
         "The others are ids: value 1 says that the id is there, 0 that it is not; another one is "
         "malformed."),
-    LIST("stream.libsvm.fields", rt_config_libsvm_fields, "[]", "",
+    LIST("stream.libsvm.fields", rt_config_libsvm_fields, stream.libsvm.fields,
+         stream.libsvm.field_count, "[]", "",
          "First index of every field; its ids go up to the next. Empty: all ids are one field."),
     U32("stream.libsvm.values_max", stream.libsvm.values_max, "32", IN(1, 1024), "ids",
         "Further ids of a field and line are dropped."),
@@ -219,8 +167,8 @@ const rt_config_key rt_config_keys[] = {
            "labels with them, and this section is not looked at. http: `POST /outcomes` to "
            "`stream.http.listen`; mqtt and kafka: `stream.join.topic` of the same brokers; feed: "
            "feeders that have a `stream.join` themselves."),
-    LIST("stream.join.outcomes", rt_config_outcomes, "[]", "",
-         "As `stream.files`, of `stream.join.source` file and follow."),
+    LIST("stream.join.outcomes", rt_config_files, stream.join.files, stream.join.file_count, "[]",
+         "", "As `stream.files`, of `stream.join.source` file and follow."),
     TEXT_OR("stream.join.listen", stream.join.listen, "127.0.0.1:7083",
             "As `stream.tcp.listen`, of `stream.join.source` tcp."),
     TEXT_OR("stream.join.topic", stream.join.topic, "outcomes",
@@ -228,10 +176,11 @@ const rt_config_key rt_config_keys[] = {
             "`stream.mqtt.client` with `-outcomes` behind it."),
     CHOICE("stream.join.format", stream.join.format, rt_format, "\"table\"",
            rt_choices_outcome_formats, "What lines of outcomes look like."),
-    {ROW("stream.join.delimiter", RT_KEY_CHARACTER, "\",\"", "", "As `stream.table.delimiter`."),
-     .offset = OFFSET(rt_config, stream.join.table.delimiter, char)},
+    CHARACTER("stream.join.delimiter", stream.join.table.delimiter, ",", NULL,
+              "As `stream.table.delimiter`."),
     BOOL("stream.join.header", stream.join.table.has_header, "false", "As `stream.table.header`."),
-    LIST("stream.join.columns", rt_config_join_columns, "[]", "",
+    LIST("stream.join.columns", rt_config_columns, stream.join.table.columns,
+         stream.join.table.column_count, "[]", "",
          "As `stream.table.columns`; of kinds id (one), time, label and ignore. Without a label "
          "every outcome has label 1."),
     DOUBLE("stream.join.window_s", stream.join.window_s, "3600", IN(0, 1e9), "s",
@@ -268,15 +217,18 @@ const rt_config_key rt_config_keys[] = {
         "The stream begins so many samples later: for a model that begins anew after some drift."),
 
     CHOICE("model.name", model.kind, rt_model_kind, "\"wdl\"", rt_choices_models, "The model."),
-    LIST("model.embedding_dim", rt_config_dims, "16", "floats",
+    LIST("model.embedding_dim", rt_config_dims, model.embedding_dims, model.embedding_dim_count,
+         "16", "floats",
          "Length of an embedding row. A list has one for every field, in order; only `sim` can do "
          "with different ones."),
     CHOICE("model.deep_input", model.deep_input, rt_deep_input, "\"all\"", rt_choices_deep_inputs,
            "What the MLP sees."),
     CHOICE("model.pooling", model.pooling, rt_pooling, "\"sum\"", rt_choices_poolings,
            "How several rows of one field become one."),
-    LIST("model.mlp", rt_config_mlp, "[256, 256, 256]", "", "Widths of the hidden layers."),
-    LIST("model.mlp_bottom", rt_config_mlp_bottom, "[]", "",
+    LIST("model.mlp", rt_config_mlp, model.mlp, model.mlp_layer_count, "[256, 256, 256]", "",
+         "Widths of the hidden layers."),
+    LIST("model.mlp_bottom", rt_config_mlp_bottom, model.mlp_bottom, model.mlp_bottom_layer_count,
+         "[]", "",
          "Widths of the hidden layers under the interactions (dlrm); a last one of embedding_dim "
          "follows."),
     CHOICE("model.cross", model.cross, rt_cross, "\"vector\"", rt_choices_crosses,
@@ -287,7 +239,7 @@ const rt_config_key rt_config_keys[] = {
          "The field of several values whose rows attention weighs (din)."),
     TEXT("model.target", model.target,
          "The field that every row of the sequence is weighed against (din)."),
-    LIST("model.attention", rt_config_attention, "[36]", "",
+    LIST("model.attention", rt_config_mlp, model.attention, model.attention_layer_count, "[36]", "",
          "Widths of the hidden layers of the unit that weighs (din)."),
     U32("model.fan_out", model.fan_out, "10", IN(1, RT_FAN_OUT_MAX), "",
         "Neighbours of a sample's node: the fields are the node, so many neighbours, and, in as "
@@ -298,8 +250,8 @@ const rt_config_key rt_config_keys[] = {
          "Share of label 1 that training starts from, as the output's bias. `\"auto\"`: the bias "
          "follows the share so far until labels of both classes have come; nothing is trained "
          "before that (docs/MODELS.md)."),
-     IN(1e-6, 1 - 1e-6), .offset = OFFSET(rt_config, model.base_rate, double), .word = "auto",
-     .word_offset = OFFSET(rt_config, model.base_rate_auto, bool)},
+     IN(1e-6, 1 - 1e-6), .offset = OFFSET(model.base_rate, double), .word = "auto",
+     .word_offset = OFFSET(model.base_rate_auto, bool)},
 
     OPTIMIZER_KEYS("optimizer.rows", optimizer_rows, rt_choices_row_optimizers, "0.03"),
     FLOAT("optimizer.rows.l1", optimizer_rows.l1, "0", IN(0, 1e6),
@@ -327,24 +279,25 @@ const rt_config_key rt_config_keys[] = {
          "Share of the samples that are placed exactly, the others greedily (esd). `\"auto\"`: the "
          "largest whose decision takes at most half of an iteration. Can be changed while a run "
          "goes on."),
-     IN(0, 1), .offset = OFFSET(rt_config, dispatch.alpha, double), .word = "auto",
-     .word_offset = OFFSET(rt_config, dispatch.alpha_auto, bool)},
+     IN(0, 1), .offset = OFFSET(dispatch.alpha, double), .word = "auto",
+     .word_offset = OFFSET(dispatch.alpha_auto, bool)},
     CHOICE("dispatch.hybrid", dispatch.hybrid, rt_hybrid_kind, "\"refine\"", rt_choices_hybrids,
            "Which samples are placed exactly (esd, `dispatch.alpha` below 1)."),
     CHOICE("dispatch.solver", dispatch.solver, rt_solver_kind, "\"transport\"", rt_choices_solvers,
            "How they are placed (esd). One that this build or machine lacks falls back to "
            "`transport`."),
-    LIST("dispatch.participants", rt_config_participants, "\"all\"", "",
-         "Which workers train, by rank. `\"auto\"`: the set whose iterations are predicted "
-         "shortest, found by planning the last batches on sets of workers; a box whose part of the "
-         "dense exchange takes longer than the others need sits out. It has no samples, serves "
-         "what others need of its cache, and fetches the dense weights from the shards when it "
-         "comes back. No set is too small for its caches. `\"all\"` is the default because it is "
-         "what was before: the other values keep the dense weights at the shards, too, and "
-         "`\"auto\"` plans some iterations again, half of one beside each; but where links or "
-         "boxes differ much `\"auto\"` is the one to take. `\"rotate\"`: other workers every 3 "
-         "iterations, to try what a run withstands. Needs `network.collective` `\"ps\"` or "
-         "`\"auto\"`, which is `ps` then."),
+    WORD_OR_LIST(
+        "dispatch.participants", rt_config_participants, "\"all\"", "",
+        "Which workers train, by rank. `\"auto\"`: the set whose iterations are predicted "
+        "shortest, found by planning the last batches on sets of workers; a box whose part of the "
+        "dense exchange takes longer than the others need sits out. It has no samples, serves "
+        "what others need of its cache, and fetches the dense weights from the shards when it "
+        "comes back. No set is too small for its caches. `\"all\"` is the default because it is "
+        "what was before: the other values keep the dense weights at the shards, too, and "
+        "`\"auto\"` plans some iterations again, half of one beside each; but where links or "
+        "boxes differ much `\"auto\"` is the one to take. `\"rotate\"`: other workers every 3 "
+        "iterations, to try what a run withstands. Needs `network.collective` `\"ps\"` or "
+        "`\"auto\"`, which is `ps` then."),
     CHOICE("dispatch.view", dispatch.view, rt_view_kind, "\"auto\"", rt_choices_views,
            "Which caches a decision sees. What moves does not depend on it: a copy is used again "
            "only if it has every update."),
@@ -395,14 +348,15 @@ const rt_config_key rt_config_keys[] = {
          "Computing times that workers report replace `sim.compute_us_per_sample` in a run "
          "(makespan, predicted times)."),
 
-    LIST(
+    WORD_OR_LIST(
         "consistency.staleness", rt_config_staleness, "\"off\"", "iterations",
         "How many updates of its own a copy of a row may take before it is pushed and pulled anew, "
         "and how many it may lack behind the row's clock (HET, s). `\"off\"`: none, every read has "
         "every update; 0: the same model, but no copy is used twice; `\"inf\"`: any. Above 0 rows "
         "are stepped where they are trained, by sgd, adagrad or rowwise_adagrad."),
 
-    LIST("links.workers", rt_config_links, "[]", "Gbit/s (1e9 bits)",
+    LIST("links.workers", rt_config_links, links.workers, links.given_count, "[]",
+         "Gbit/s (1e9 bits)",
          "The link of every worker, in order of rank: `5` is 5 Gbit/s both ways, and "
          "`{\"count\": 4, \"gbps\": 5}` stands for four of them. Empty: 1 Gbit/s each."),
     DOUBLE("links.ps_gbps", links.ps_gbps, "0", IN(0, 1e4), "Gbit/s",
@@ -477,11 +431,9 @@ const rt_config_key rt_config_keys[] = {
         "(`security.key`)."),
     TEXT("feed.to", feed_to, "`HOST:PORT` of the coordinator's box, for `lanyard feed`."),
 
-    {ROW("checkpoint.directory", RT_KEY_TEXT, "\"\"", "",
+    TEXT("checkpoint.directory", checkpoint.directory,
          "Folder for checkpoints; empty: `checkpoints` in the folder of `--out`. Parameter servers "
          "on other machines use the same path there."),
-     IN(0, 255), .offset = TEXT_OFFSET(rt_config, checkpoint.directory),
-     .size = sizeof((rt_config *)0)->checkpoint.directory},
     U32("checkpoint.every_iterations", checkpoint.every_iterations, "0", IN(0, 1e9), "iterations",
         "A checkpoint after every so many iterations; 0: not by count."),
     DOUBLE("checkpoint.every_s", checkpoint.every_s, "0", IN(0, 1e7), "s",
@@ -510,11 +462,9 @@ const rt_config_key rt_config_keys[] = {
     DOUBLE("publish.every_s", publish.every_s, "0", IN(0, 1e7), "s",
            "The model is published when so much time has passed since the last time, by way of a "
            "checkpoint; 0: never."),
-    {ROW("publish.folder", RT_KEY_TEXT, "\"\"", "",
+    TEXT("publish.folder", publish.folder,
          "Folder for published models, on the coordinator's box; empty: `published` in the folder "
          "of `--out`."),
-     IN(0, 255), .offset = TEXT_OFFSET(rt_config, publish.folder),
-     .size = sizeof((rt_config *)0)->publish.folder},
     U32("publish.keep", publish.keep, "5", IN(1, 1000), "versions",
         "The newest so many stay, for `lanyard rollback`, and those that they build on."),
     DOUBLE("publish.guard.log_loss", publish.guard_log_loss, "0.05", IN(0, 100), "",
@@ -531,11 +481,11 @@ const rt_config_key rt_config_keys[] = {
          "HOST:PORT where `lanyard serve --run` of other boxes asks for published models; empty: "
          "nowhere. Beyond loopback it needs keys."),
 
-    {ROW("serve.address", RT_KEY_TEXT, "\"127.0.0.1:8077\"", "",
+    {TEXT_ROW(
+         "serve.address", serve.address, "127.0.0.1:8077",
          "HOST:PORT where `lanyard serve` answers HTTP; port 0: any free one. Beyond loopback it "
          "needs `security.certificate` and `security.token`."),
-     IN(1, RT_NAME_MAX - 1), .offset = TEXT_OFFSET(rt_config, serve.address),
-     .size = sizeof((rt_config *)0)->serve.address},
+     .min = 1},
     U32("serve.candidates_max", serve.candidates_max, "1024", IN(1, 65536), "candidates",
         "Of one request; as many are scored at once."),
     TEXT("serve.log", serve.log,
@@ -593,7 +543,7 @@ const rt_config_key rt_config_keys[] = {
     TEXT("network.coordinator", network_coordinator,
          "`HOST:PORT` where workers and shards find the coordinator, and where it listens. Empty: "
          "they are told (`--coordinator`)."),
-    LIST("network.ps", rt_config_shards, "[]", "",
+    LIST("network.ps", rt_config_shards, network_ps, network_ps_count, "[]", "",
          "`HOST:PORT` of every shard, in order. Empty: each listens on a free port and tells the "
          "coordinator."),
     TEXT("network.interface", network_interface,

@@ -39,26 +39,36 @@ typedef struct {
 
 typedef struct rt_config_key rt_config_key;
 
-// A list says how one element is read, and what becomes of all of them; rt_config_list_read does
-// the rest. Its elements may be objects, described by members.
+// What was read of a list, to be stored.
+typedef struct {
+    const void *elements;
+    uint32_t count;
+    bool is_alone;    // one element that stood in place of a list
+    const char *word; // NULL, or one of the list's words, which did
+} rt_config_elements;
+
+// A list: what its elements are. They stand one after the other at the key's offset, key->size
+// bytes each, and how many they are at its count_offset.
 typedef struct {
     const char *expected; // after "expected", in errors and in the reference
     uint32_t count_min, count_max;
-    size_t element_size;
-    // Into element_size bytes that are zero. RT_CONFIG names path.
-    rt_status (*element)(void *element, const cJSON *value, const char *path, rt_error *error);
-    // Copies count elements into config, which is unchanged on failure. is_alone: a single value
-    // stood in place of a list.
-    rt_status (*take)(rt_config *config, const void *elements, uint32_t count, bool is_alone,
-                      const char *path, rt_error *error);
+    const rt_config_key *element; // one that is no object; NULL: all are objects
+    const rt_config_key *members; // of one that is an object, ends with path NULL; NULL: none is
+    const char *kind;             // of what an element is, in errors: "is no column, expected ..."
+    const char *form;
+    bool is_owned;     // at the offset is a pointer to them, in a block of its own; NULL of none.
+                       // Of texts these are pointers into the same block
+    bool takes_one;    // an element may stand alone, with --set a bare word
+    const char *rises; // what an element is called that has to be above the one before it
+    const char *const *words; // may stand in place of a list; ends with NULL
+    uint32_t entry_size;      // of an element while it is read, if not key->size
+    // What members cannot say of one that was read. value: its object.
+    rt_status (*check)(const void *element, const cJSON *value, const char *path, rt_error *error);
+    // In place of storing and writing them as they are, where more follows from them. config is
+    // unchanged on failure.
+    rt_status (*take)(rt_config *config, const rt_config_elements *read, const char *path,
+                      rt_error *error);
     void (*write)(const rt_config *config, rt_json *json, const char *name);
-    // In their place, of a list that is a member of an element: into the element, and from there.
-    rt_status (*take_member)(void *element, const void *elements, uint32_t count, const char *path,
-                             rt_error *error);
-    void (*write_member)(const void *element, rt_json *json, const char *name);
-    const rt_config_key *members; // NULL where elements are no objects; ends with path NULL
-    bool takes_text;              // a string may stand alone, with --set a bare one
-    bool takes_number;            // so may a number
 } rt_config_list;
 
 struct rt_config_key {
@@ -67,8 +77,11 @@ struct rt_config_key {
     bool min_excluded, max_excluded;
     bool is_required;     // members only
     bool is_brief;        // members only: not written where it is the default
+    bool is_short;        // members only: never written; a short way to say what others say
     uint32_t offset;      // into rt_config, or into the element
-    uint32_t size;        // RT_KEY_TEXT
+    uint32_t also_offset; // RT_KEY_DOUBLE: the number is stored there, too; 0: nowhere
+    uint32_t size;        // RT_KEY_TEXT, of an element of RT_KEY_LIST
+    uint32_t count_offset;
     double min, max;      // numbers
     const char *fallback; // the default as JSON; of a member NULL: not given
     const char *unit;     // "" where there is none
@@ -126,9 +139,34 @@ bool rt_config_is_section(const char *path);
 const char *rt_config_section_help(const char *section);
 
 extern const rt_config_list rt_config_files, rt_config_dims, rt_config_mlp, rt_config_mlp_bottom,
-    rt_config_attention, rt_config_shared, rt_config_columns, rt_config_join_columns,
-    rt_config_outcomes, rt_config_libsvm_fields, rt_config_links, rt_config_shards, rt_config_boxes,
-    rt_config_participants, rt_config_staleness;
+    rt_config_shared, rt_config_columns, rt_config_libsvm_fields, rt_config_links, rt_config_shards,
+    rt_config_boxes, rt_config_participants, rt_config_staleness;
+
+// rt_config_lists.c: the list at base + key->offset. RT_CONFIG names path, or the element; it is
+// unchanged then. RT_NO_MEMORY.
+rt_status rt_config_list_read(const rt_config_key *key, void *base, const cJSON *value,
+                              const char *path, rt_error *error);
+void rt_config_list_write(const rt_config_key *key, const void *base, rt_json *json,
+                          const char *name);
+
+// An object of a list into element (its entry_size or key->size bytes, zero).
+rt_status rt_config_entry_read(const rt_config_list *list, void *element, const cJSON *value,
+                               const char *path, rt_error *error);
+
+#define RT_CONFIG_ENTRY_MAX 2048 // bytes of an element
+// Members of an element that are written: all but short ones, and brief ones only where they are
+// not the default. but: one that is left away, or NULL.
+void rt_config_members_write(const rt_config_key *members, const void *element, const char *but,
+                             rt_json *json);
+
+// Blocks that lists own: to, which was copied byte by byte, gets blocks of its own (on failure none
+// of its own: RT_NO_MEMORY), or gives them back.
+rt_status rt_config_lists_copy(const rt_config *from, rt_config *to);
+void rt_config_lists_free(rt_config *config);
+
+// Either "gbps", or "gbps_up" and "gbps_down" (rt_config_list.check).
+rt_status rt_config_check_rates(const void *element, const cJSON *value, const char *path,
+                                rt_error *error);
 
 // rt_config_boxes.c: what follows from "boxes" stands in the config, and nothing else. RT_CONFIG
 // names the key that says something else.
@@ -144,10 +182,6 @@ rt_status rt_config_check_stream(const rt_config *config, rt_error *error);
 rt_status rt_config_check_network(const rt_config *config, rt_error *error);
 extern const rt_config_choice rt_config_homes[];
 extern const rt_config_choice rt_config_link_transports[]; // of one worker or box
-
-// RT_CONFIG names path, or the element; config is unchanged then. RT_NO_MEMORY.
-rt_status rt_config_list_read(const rt_config_list *list, void *base, const cJSON *value,
-                              const char *path, rt_error *error);
 
 // rt_config_value.c: reads one value into base + offset (lists: base is the rt_config), writes it
 // as member name, and says in words what is allowed. RT_CONFIG names path, RT_NO_MEMORY.

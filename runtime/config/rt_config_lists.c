@@ -1,15 +1,35 @@
-// Every list is read by rt_config_list_read, the only place that walks values: a list says how one
-// element is read and what becomes of all of them.
+// Lists: read, written, copied and given back by what a list says of its elements, wherever they
+// are; and the lists that have no file of their own.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/config/rt_config_keys.h"
+#define OBJECT link_entry
+#include "runtime/config/rt_config_rows.h"
+
+// ---- any list ----------------------------------------------------------------------------------
+
+// Of texts that a list owns pointers are stored.
+static bool has_texts(const rt_config_list *list)
+{
+    return list->is_owned && list->element && list->element->type == RT_KEY_TEXT;
+}
 
 static bool may_stand_alone(const rt_config_list *list, const cJSON *value)
 {
-    return (list->takes_text && cJSON_IsString(value)) ||
-           (list->takes_number && cJSON_IsNumber(value));
+    if (!list->takes_one || !list->element)
+        return false;
+    if (list->element->type == RT_KEY_TEXT)
+        return cJSON_IsString(value);
+    return cJSON_IsNumber(value);
+}
+
+static const char *word_of(const rt_config_list *list, const cJSON *value)
+{
+    for (const char *const *word = list->words; word && *word && cJSON_IsString(value); word++)
+        if (strcmp(*word, value->valuestring) == 0)
+            return *word;
+    return NULL;
 }
 
 static rt_status check_length(const rt_config_list *list, uint64_t count, const char *path,
@@ -23,149 +43,347 @@ static rt_status check_length(const rt_config_list *list, uint64_t count, const 
     return RT_OK;
 }
 
-static rt_status read_elements(const rt_config_list *list, uint8_t *elements, const cJSON *array,
+rt_status rt_config_entry_read(const rt_config_list *list, void *element, const cJSON *value,
                                const char *path, rt_error *error)
+{
+    char shown[RT_CONFIG_SHOWN_MAX];
+    if (!cJSON_IsObject(value))
+        return rt_fail(error, RT_CONFIG, "%s: %s is no %s, expected %s", path,
+                       rt_config_show(value, shown), list->kind, list->form);
+    const rt_status status = rt_config_members_read(list->members, element, value, path, error);
+    if (status || !list->check)
+        return status;
+    return list->check(element, value, path, error);
+}
+
+static rt_status read_text(const rt_config_list *list, void *element, const cJSON *value,
+                           const char *path, rt_error *error)
+{
+    char shown[RT_CONFIG_SHOWN_MAX];
+    const rt_config_key *key = list->element;
+    if (!cJSON_IsString(value) || strlen(value->valuestring) < (size_t)key->min)
+        return rt_fail(error, RT_CONFIG, "%s: %s is no %s, expected %s", path,
+                       rt_config_show(value, shown), list->kind, list->form);
+    if (strlen(value->valuestring) >= key->size)
+        return rt_fail(error, RT_CONFIG, "%s: %s is longer than %" PRIu32 " bytes", path,
+                       rt_config_show(value, shown), key->size - 1);
+    if (list->is_owned)
+        *(const char **)element = value->valuestring;
+    else
+        snprintf(element, key->size, "%s", value->valuestring);
+    return RT_OK;
+}
+
+static rt_status read_element(const rt_config_list *list, void *element, const cJSON *value,
+                              const char *path, rt_error *error)
+{
+    if (list->kind && list->element && list->element->type == RT_KEY_TEXT)
+        return read_text(list, element, value, path, error);
+    const bool fits = list->element && (!list->members || cJSON_IsNumber(value));
+    if (!fits)
+        return rt_config_entry_read(list, element, value, path, error);
+    if (list->members && rt_config_value_defaults(list->members, element))
+        return RT_NO_MEMORY;
+    return rt_config_value_read(list->element, element, value, path, error);
+}
+
+static double number_of(const rt_config_key *element, const uint8_t *at)
+{
+    if (element->type == RT_KEY_U64)
+        return (double)*(const uint64_t *)(const void *)at;
+    return *(const double *)(const void *)at;
+}
+
+static rt_status check_rise(const rt_config_key *key, const uint8_t *elements, uint32_t count,
+                            const char *path, rt_error *error)
+{
+    const rt_config_list *list = key->list;
+    for (uint32_t i = 1; list->rises && i < count; i++) {
+        const uint8_t *at = elements + (size_t)i * key->size;
+        if (!(number_of(list->element, at - key->size) < number_of(list->element, at)))
+            return rt_fail(error, RT_CONFIG, "%s[%u]: is not above the %s before it", path, i,
+                           list->rises);
+    }
+    return RT_OK;
+}
+
+// Copies texts and pointers to them into one block.
+static void *pack(const char *const *texts, uint32_t count)
+{
+    size_t size = 0;
+    for (uint32_t i = 0; i < count; i++)
+        size += strlen(texts[i]) + 1;
+    char **block = rt_alloc(1, count * sizeof *block + size);
+    char *text = (char *)(block + count);
+    for (uint32_t i = 0; block && i < count; i++) {
+        size = strlen(texts[i]) + 1;
+        block[i] = memcpy(text, texts[i], size);
+        text += size;
+    }
+    return block;
+}
+
+// A block for count elements; NULL of none.
+static rt_status copy_block(const rt_config_key *key, const void *elements, uint32_t count,
+                            void **block_p)
+{
+    void *block = NULL;
+    if (count > 0 && has_texts(key->list))
+        block = pack(elements, count);
+    else if (count > 0)
+        block = rt_alloc(count, key->size);
+    if (count > 0 && !block)
+        return RT_NO_MEMORY;
+    if (block && !has_texts(key->list))
+        memcpy(block, elements, (size_t)count * key->size);
+    *block_p = block;
+    return RT_OK;
+}
+
+static uint32_t *count_at(const rt_config_key *key, const void *base)
+{
+    return (uint32_t *)(uintptr_t)((const uint8_t *)base + key->count_offset);
+}
+
+static void **block_at(const rt_config_key *key, const void *base)
+{
+    return (void **)(uintptr_t)((const uint8_t *)base + key->offset);
+}
+
+static rt_status store(const rt_config_key *key, void *base, const void *elements, uint32_t count)
+{
+    void *block = NULL;
+    uint8_t *at = (uint8_t *)base + key->offset;
+    if (key->list->is_owned) {
+        const rt_status status = copy_block(key, elements, count, &block);
+        if (status)
+            return status;
+        rt_free(*block_at(key, base));
+        *block_at(key, base) = block;
+    } else {
+        memset(at, 0, (size_t)key->list->count_max * key->size);
+        memcpy(at, elements, (size_t)count * key->size);
+    }
+    *count_at(key, base) = count;
+    return RT_OK;
+}
+
+static rt_status read_elements(const rt_config_list *list, uint8_t *elements, size_t size,
+                               const cJSON *array, const char *path, rt_error *error)
 {
     char at[RT_CONFIG_KEY_PATH_MAX];
     uint32_t i = 0;
     for (const cJSON *one = array->child; one; one = one->next, i++) {
         snprintf(at, sizeof at, "%.100s[%u]", path, i);
-        rt_status status = list->element(elements + (size_t)i * list->element_size, one, at, error);
+        const rt_status status = read_element(list, elements + i * size, one, at, error);
         if (status)
             return status;
     }
     return RT_OK;
 }
 
-rt_status rt_config_list_read(const rt_config_list *list, void *base, const cJSON *value,
-                              const char *path, rt_error *error)
+static rt_status take(const rt_config_key *key, void *base, const rt_config_elements *read,
+                      const char *path, rt_error *error)
 {
-    char at[RT_CONFIG_KEY_PATH_MAX], shown[RT_CONFIG_SHOWN_MAX];
-    const bool is_alone = may_stand_alone(list, value);
-    const char *kind = list->takes_number ? "number" : "list";
-    if (!is_alone && !cJSON_IsArray(value))
-        return rt_fail(error, RT_CONFIG, "%s: %s is not a %s, expected %s", path,
-                       rt_config_show(value, shown), kind, list->expected);
-    const uint32_t count = is_alone ? 1 : (uint32_t)cJSON_GetArraySize(value);
-    rt_status status = check_length(list, count, path, error);
+    const rt_status status = check_rise(key, read->elements, read->count, path, error);
     if (status)
         return status;
-    uint8_t *elements = rt_alloc(count + 1u, list->element_size);
+    if (key->list->take)
+        return key->list->take(base, read, path, error);
+    return store(key, base, read->elements, read->count);
+}
+
+rt_status rt_config_list_read(const rt_config_key *key, void *base, const cJSON *value,
+                              const char *path, rt_error *error)
+{
+    const rt_config_list *list = key->list;
+    char at[RT_CONFIG_KEY_PATH_MAX], shown[RT_CONFIG_SHOWN_MAX];
+    rt_config_elements read = {.is_alone = may_stand_alone(list, value),
+                               .word = word_of(list, value)};
+    if (read.word)
+        return take(key, base, &read, path, error);
+    const bool takes_number = list->takes_one && list->element->type != RT_KEY_TEXT;
+    if (!read.is_alone && !cJSON_IsArray(value))
+        return rt_fail(error, RT_CONFIG, "%s: %s is not a %s, expected %s", path,
+                       rt_config_show(value, shown), takes_number ? "number" : "list",
+                       list->expected);
+    read.count = read.is_alone ? 1 : (uint32_t)cJSON_GetArraySize(value);
+    rt_status status = check_length(list, read.count, path, error);
+    if (status)
+        return status;
+    const size_t size = list->entry_size ? list->entry_size : key->size;
+    uint8_t *elements = rt_alloc(read.count + 1u, size);
     if (!elements)
         return RT_NO_MEMORY;
-    if (is_alone) {
-        snprintf(at, sizeof at, "%.120s", path);
-        status = list->element(elements, value, at, error);
-    } else {
-        status = read_elements(list, elements, value, path, error);
-    }
-    if (!status && list->take_member)
-        status = list->take_member(base, elements, count, path, error);
-    else if (!status)
-        status = list->take(base, elements, count, is_alone, path, error);
+    read.elements = elements;
+    snprintf(at, sizeof at, "%.120s", path);
+    if (read.is_alone)
+        status = read_element(list, elements, value, at, error);
+    else
+        status = read_elements(list, elements, size, value, path, error);
+    if (!status)
+        status = take(key, base, &read, path, error);
     rt_free(elements);
     return status;
 }
 
-// ---- stream.files ----------------------------------------------------------------------------
+// ---- written -----------------------------------------------------------------------------------
 
-static rt_status read_file(void *element, const cJSON *value, const char *path, rt_error *error)
+static const uint8_t *elements_of(const rt_config_key *key, const void *base)
 {
-    char shown[RT_CONFIG_SHOWN_MAX];
-    if (!cJSON_IsString(value) || !value->valuestring[0])
-        return rt_fail(error, RT_CONFIG, "%s: %s is no path, expected a string", path,
-                       rt_config_show(value, shown));
-    if (strlen(value->valuestring) >= RT_PATH_MAX)
-        return rt_fail(error, RT_CONFIG, "%s: %s is longer than %d bytes", path,
-                       rt_config_show(value, shown), RT_PATH_MAX - 1);
-    *(const char **)element = value->valuestring;
-    return RT_OK;
+    if (key->list->is_owned)
+        return *block_at(key, base);
+    return (const uint8_t *)base + key->offset;
 }
 
-static rt_status replace_files(char ***files_p, uint32_t *count_p, const void *elements,
-                               uint32_t count)
+static bool is_same(const rt_config_key *key, const void *one, const void *other)
 {
-    char **files;
-    if (rt_config_copy_files(elements, count, &files))
-        return RT_NO_MEMORY;
-    rt_free(*files_p);
-    *files_p = files;
-    *count_p = count;
-    return RT_OK;
+    static const uint8_t sizes[] = {
+        [RT_KEY_BOOL] = sizeof(bool),     [RT_KEY_U32] = sizeof(uint32_t),
+        [RT_KEY_U64] = sizeof(uint64_t),  [RT_KEY_FLOAT] = sizeof(float),
+        [RT_KEY_DOUBLE] = sizeof(double), [RT_KEY_CHARACTER] = 1,
+        [RT_KEY_CHOICE] = sizeof(int)};
+    const char *at = (const char *)one + key->offset, *at2 = (const char *)other + key->offset;
+    if (key->type == RT_KEY_TEXT)
+        return strcmp(at, at2) == 0;
+    if (key->type != RT_KEY_LIST)
+        return memcmp(at, at2, sizes[key->type]) == 0;
+    const uint32_t count = *count_at(key, one);
+    return count == *count_at(key, other) &&
+           memcmp(elements_of(key, one), elements_of(key, other), (size_t)count * key->size) == 0;
 }
 
-static void write_paths(char **files, uint32_t count, rt_json *json, const char *name)
+void rt_config_members_write(const rt_config_key *members, const void *element, const char *but,
+                             rt_json *json)
 {
+    uint64_t plain[RT_CONFIG_ENTRY_MAX / sizeof(uint64_t)] = {0};
+    const rt_status status = rt_config_value_defaults(members, plain);
+    for (const rt_config_key *key = members; key->path; key++) {
+        if (key->is_short || (but && strcmp(but, key->path) == 0))
+            continue;
+        if (status || !key->is_brief || !is_same(key, element, plain))
+            rt_config_value_write(key, element, json, key->path);
+    }
+}
+
+void rt_config_list_write(const rt_config_key *key, const void *base, rt_json *json,
+                          const char *name)
+{
+    const rt_config_list *list = key->list;
+    if (list->write) {
+        list->write(base, json, name);
+        return;
+    }
+    const uint8_t *at = elements_of(key, base);
     rt_json_begin_array(json, name);
-    for (uint32_t i = 0; i < count; i++)
-        rt_json_string(json, NULL, files[i]);
+    for (uint32_t i = 0; i < *count_at(key, base); i++, at += key->size) {
+        if (has_texts(list)) {
+            rt_json_string(json, NULL, *(char *const *)(const void *)at);
+        } else if (!list->members) {
+            rt_config_value_write(list->element, at, json, NULL);
+        } else {
+            rt_json_begin_object(json, NULL);
+            rt_config_members_write(list->members, at, NULL, json);
+            rt_json_end_object(json);
+        }
+    }
     rt_json_end_array(json);
 }
 
-static rt_status take_files(rt_config *config, const void *elements, uint32_t count, bool is_alone,
-                            const char *path, rt_error *error)
+// ---- copied and given back ---------------------------------------------------------------------
+
+// The next key from at on that owns a block; NULL: none does.
+static const rt_config_key *next_owner(const rt_config_key *at)
 {
-    (void)is_alone, (void)path, (void)error;
-    return replace_files(&config->stream.files, &config->stream.file_count, elements, count);
+    while (at->path && !(at->list && at->list->is_owned))
+        at++;
+    return at->path ? at : NULL;
 }
 
-static void write_files(const rt_config *config, rt_json *json, const char *name)
+void rt_config_lists_free(rt_config *config)
 {
-    write_paths(config->stream.files, config->stream.file_count, json, name);
+    for (const rt_config_key *key = rt_config_keys; (key = next_owner(key)); key++) {
+        rt_free(*block_at(key, config));
+        *block_at(key, config) = NULL;
+    }
 }
 
-static rt_status take_outcomes(rt_config *config, const void *elements, uint32_t count,
-                               bool is_alone, const char *path, rt_error *error)
+rt_status rt_config_lists_copy(const rt_config *from, rt_config *to)
 {
-    rt_join_config *join = &config->stream.join;
-    (void)is_alone, (void)path, (void)error;
-    return replace_files(&join->files, &join->file_count, elements, count);
+    rt_status status = RT_OK;
+    for (const rt_config_key *key = rt_config_keys; (key = next_owner(key)); key++)
+        *block_at(key, to) = NULL;
+    for (const rt_config_key *key = rt_config_keys; !status && (key = next_owner(key)); key++)
+        status = copy_block(key, *block_at(key, from), *count_at(key, from), block_at(key, to));
+    if (status)
+        rt_config_lists_free(to);
+    return status;
 }
 
-static void write_outcomes(const rt_config *config, rt_json *json, const char *name)
+rt_status rt_config_copy_columns(const rt_column *columns, uint32_t count, rt_column **copy_p)
 {
-    write_paths(config->stream.join.files, config->stream.join.file_count, json, name);
+    *copy_p = NULL;
+    if (count == 0)
+        return RT_OK;
+    *copy_p = rt_alloc(count, sizeof **copy_p);
+    if (!*copy_p)
+        return RT_NO_MEMORY;
+    memcpy(*copy_p, columns, count * sizeof **copy_p);
+    return RT_OK;
 }
 
-_Static_assert(RT_FILES_MAX == 256, "the text below says so");
+// ---- numbers, paths, addresses -----------------------------------------------------------------
+
+_Static_assert(RT_FILES_MAX == 256, "the text says so");
+static const rt_config_key a_path = {.type = RT_KEY_TEXT, .size = RT_PATH_MAX, .min = 1};
 const rt_config_list rt_config_files = {
     .expected = "a path, or a list of at most 256 paths",
     .count_max = RT_FILES_MAX,
-    .element_size = sizeof(char *),
-    .element = read_file,
-    .take = take_files,
-    .write = write_files,
-    .takes_text = true,
-};
-const rt_config_list rt_config_outcomes = {
-    .expected = "a path, or a list of at most 256 paths",
-    .count_max = RT_FILES_MAX,
-    .element_size = sizeof(char *),
-    .element = read_file,
-    .take = take_outcomes,
-    .write = write_outcomes,
-    .takes_text = true,
+    .element = &a_path,
+    .kind = "path",
+    .form = "a string",
+    .is_owned = true,
+    .takes_one = true,
 };
 
-// ---- model.embedding_dim ---------------------------------------------------------------------
+_Static_assert(RT_SHARDS_MAX == 16, "the text says so");
+static const rt_config_key an_address = {.type = RT_KEY_TEXT, .size = RT_NAME_MAX};
+const rt_config_list rt_config_shards = {
+    .expected = "an address, or a list of at most 16 addresses",
+    .count_max = RT_SHARDS_MAX,
+    .element = &an_address,
+    .kind = "address",
+    .form = "\"HOST:PORT\"",
+    .takes_one = true,
+};
 
-static rt_status read_dim(void *element, const cJSON *value, const char *path, rt_error *error)
-{
-    static const rt_config_key dim = {.type = RT_KEY_U32, .min = 1, .max = 4096};
-    return rt_config_value_read(&dim, element, value, path, error);
-}
+_Static_assert(RT_MLP_LAYERS_MAX == 8, "the texts say so");
+static const rt_config_key a_width = {.type = RT_KEY_U32, IN(1, 65536)};
+const rt_config_list rt_config_mlp = {
+    .expected = "a list of 1 to 8 integers in [1, 65536]",
+    .count_min = 1,
+    .count_max = RT_MLP_LAYERS_MAX,
+    .element = &a_width,
+};
+const rt_config_list rt_config_mlp_bottom = {
+    .expected = "a list of at most 7 integers in [1, 65536]",
+    .count_max = RT_MLP_LAYERS_MAX - 1,
+    .element = &a_width,
+};
 
-static rt_status take_dims(rt_config *config, const void *elements, uint32_t count, bool is_alone,
-                           const char *path, rt_error *error)
+// ---- model.embedding_dim: one number, or a list ------------------------------------------------
+
+static rt_status take_dims(rt_config *config, const rt_config_elements *read, const char *at,
+                           rt_error *error)
 {
-    const uint32_t *dims = elements;
+    const uint32_t *dims = read->elements;
     rt_model_config *model = &config->model;
-    (void)path, (void)error;
+    (void)at, (void)error;
     memset(model->embedding_dims, 0, sizeof model->embedding_dims);
     model->embedding_dim = 0;
-    model->embedding_dim_count = is_alone ? 0 : count;
-    for (uint32_t i = 0; i < count; i++) {
-        if (!is_alone)
+    model->embedding_dim_count = read->is_alone ? 0 : read->count;
+    for (uint32_t i = 0; i < read->count; i++) {
+        if (!read->is_alone)
             model->embedding_dims[i] = dims[i];
         model->embedding_dim = (uint32_t)rt_max_u64(model->embedding_dim, dims[i]);
     }
@@ -184,295 +402,107 @@ static void write_dims(const rt_config *config, rt_json *json, const char *name)
     rt_json_end_array(json);
 }
 
-_Static_assert(RT_FIELDS_MAX == 256, "the text below says so");
+_Static_assert(RT_FIELDS_MAX == 256, "the text says so");
+static const rt_config_key a_dim = {.type = RT_KEY_U32, IN(1, 4096)};
 const rt_config_list rt_config_dims = {
     .expected = "an integer in [1, 4096], or a list of at most 256 of them",
     .count_min = 1,
     .count_max = RT_FIELDS_MAX,
-    .element_size = sizeof(uint32_t),
-    .element = read_dim,
+    .element = &a_dim,
+    .takes_one = true,
     .take = take_dims,
     .write = write_dims,
-    .takes_number = true,
 };
 
-// ---- model.mlp -------------------------------------------------------------------------------
+// ---- links.workers: each as often as it says ---------------------------------------------------
 
-static rt_status read_width(void *element, const cJSON *value, const char *path, rt_error *error)
-{
-    static const rt_config_key width = {.type = RT_KEY_U32, .min = 1, .max = 65536};
-    return rt_config_value_read(&width, element, value, path, error);
-}
-
-// Into widths (RT_MLP_LAYERS_MAX, the rest 0).
-static void take_widths(uint32_t widths[RT_MLP_LAYERS_MAX], const void *elements, uint32_t count)
-{
-    memset(widths, 0, RT_MLP_LAYERS_MAX * sizeof *widths);
-    memcpy(widths, elements, count * sizeof *widths);
-}
-
-static void write_widths(const uint32_t *widths, uint32_t count, rt_json *json, const char *name)
-{
-    rt_json_begin_array(json, name);
-    for (uint32_t i = 0; i < count; i++)
-        rt_json_u64(json, NULL, widths[i]);
-    rt_json_end_array(json);
-}
-
-static rt_status take_mlp(rt_config *config, const void *elements, uint32_t count, bool is_alone,
-                          const char *path, rt_error *error)
-{
-    (void)is_alone, (void)path, (void)error;
-    take_widths(config->model.mlp, elements, count);
-    config->model.mlp_layer_count = count;
-    return RT_OK;
-}
-
-static void write_mlp(const rt_config *config, rt_json *json, const char *name)
-{
-    write_widths(config->model.mlp, config->model.mlp_layer_count, json, name);
-}
-
-static rt_status take_mlp_bottom(rt_config *config, const void *elements, uint32_t count,
-                                 bool is_alone, const char *path, rt_error *error)
-{
-    (void)is_alone, (void)path, (void)error;
-    take_widths(config->model.mlp_bottom, elements, count);
-    config->model.mlp_bottom_layer_count = count;
-    return RT_OK;
-}
-
-static void write_mlp_bottom(const rt_config *config, rt_json *json, const char *name)
-{
-    write_widths(config->model.mlp_bottom, config->model.mlp_bottom_layer_count, json, name);
-}
-
-_Static_assert(RT_MLP_LAYERS_MAX == 8, "the texts below say so");
-const rt_config_list rt_config_mlp = {
-    .expected = "a list of 1 to 8 integers in [1, 65536]",
-    .count_min = 1,
-    .count_max = RT_MLP_LAYERS_MAX,
-    .element_size = sizeof(uint32_t),
-    .element = read_width,
-    .take = take_mlp,
-    .write = write_mlp,
-};
-const rt_config_list rt_config_mlp_bottom = {
-    .expected = "a list of at most 7 integers in [1, 65536]",
-    .count_max = RT_MLP_LAYERS_MAX - 1,
-    .element_size = sizeof(uint32_t),
-    .element = read_width,
-    .take = take_mlp_bottom,
-    .write = write_mlp_bottom,
-};
-
-static rt_status take_attention(rt_config *config, const void *elements, uint32_t count,
-                                bool is_alone, const char *path, rt_error *error)
-{
-    (void)is_alone, (void)path, (void)error;
-    take_widths(config->model.attention, elements, count);
-    config->model.attention_layer_count = count;
-    return RT_OK;
-}
-
-static void write_attention(const rt_config *config, rt_json *json, const char *name)
-{
-    write_widths(config->model.attention, config->model.attention_layer_count, json, name);
-}
-
-const rt_config_list rt_config_attention = {
-    .expected = "a list of 1 to 8 integers in [1, 65536]",
-    .count_min = 1,
-    .count_max = RT_MLP_LAYERS_MAX,
-    .element_size = sizeof(uint32_t),
-    .element = read_width,
-    .take = take_attention,
-    .write = write_attention,
-};
-
-// ---- links.workers ---------------------------------------------------------------------------
-
-// As written: 0 where not given.
 typedef struct {
-    double gbps, gbps_up, gbps_down;
-    rt_network_transport transport;
+    rt_link_config link;
     uint32_t count;
 } link_entry;
-
-#define RATE(path_, help_, member)                                               \
-    {                                                                            \
-        .path = path_, .type = RT_KEY_DOUBLE, .unit = "Gbit/s", .help = help_,   \
-        .offset = offsetof(link_entry, member), .max = 1e4, .min_excluded = true \
-    }
 
 const rt_config_choice rt_config_link_transports[] = {
     {"ucx", RT_NETWORK_UCX, "UCX"}, {"zmq", RT_NETWORK_ZMQ, "ZeroMQ"}, {0}};
 
 static const rt_config_key link_members[] = {
-    RATE("gbps", "Both ways; or", gbps),
-    RATE("gbps_up", "worker to parameter servers, and", gbps_up),
-    RATE("gbps_down", "parameter servers to worker.", gbps_down),
-    {.path = "transport",
-     .type = RT_KEY_CHOICE,
-     .fallback = "\"ucx\"",
-     .help = "How the worker connects, where `network.transport` is `mixed`.",
-     .unit = "",
-     .offset = offsetof(link_entry, transport),
-     .choices = rt_config_link_transports},
-    {.path = "count",
-     .type = RT_KEY_U32,
-     .fallback = "1",
-     .unit = "workers",
-     .help = "So many workers have such a link.",
-     .offset = offsetof(link_entry, count),
-     .min = 1,
-     .max = RT_WORKERS_MAX},
+    {ROW("gbps", RT_KEY_DOUBLE, NULL, "Gbit/s", "Both ways; or"), ABOVE(0, 1e4),
+     .offset = OFFSET(link.gbps_up, double), .also_offset = OFFSET(link.gbps_down, double),
+     .is_short = true},
+    DOUBLE("gbps_up", link.gbps_up, NULL, ABOVE(0, 1e4), "Gbit/s",
+           "worker to parameter servers, and"),
+    DOUBLE("gbps_down", link.gbps_down, NULL, ABOVE(0, 1e4), "Gbit/s",
+           "parameter servers to worker."),
+    CHOICE("transport", link.transport, rt_network_transport, "\"ucx\"", rt_config_link_transports,
+           "How the worker connects, where `network.transport` is `mixed`."),
+    {ROW("count", RT_KEY_U32, "1", "workers", "So many workers have such a link."),
+     IN(1, RT_WORKERS_MAX), .offset = OFFSET(count, uint32_t), .is_short = true},
     {0},
 };
 
-static rt_status read_link(void *element, const cJSON *value, const char *path, rt_error *error)
+rt_status rt_config_check_rates(const void *element, const cJSON *value, const char *at,
+                                rt_error *error)
 {
-    char shown[RT_CONFIG_SHOWN_MAX];
-    link_entry *entry = element;
-    *entry = (link_entry){.count = 1, .transport = RT_NETWORK_UCX};
-    if (!cJSON_IsObject(value)) {
-        if (!cJSON_IsNumber(value))
-            return rt_fail(error, RT_CONFIG, "%s: %s is no link, expected a number or an object",
-                           path, rt_config_show(value, shown));
-        return rt_config_value_read(&link_members[0], entry, value, path, error);
-    }
-    rt_status status = rt_config_members_read(link_members, entry, value, path, error);
-    if (status)
-        return status;
-    bool both = entry->gbps > 0, up = entry->gbps_up > 0, down = entry->gbps_down > 0;
+    (void)element;
+    const bool both = cJSON_GetObjectItemCaseSensitive(value, "gbps");
+    const bool up = cJSON_GetObjectItemCaseSensitive(value, "gbps_up");
+    const bool down = cJSON_GetObjectItemCaseSensitive(value, "gbps_down");
     if (both == up || both == down)
         return rt_fail(error, RT_CONFIG,
-                       "%s: expected either \"gbps\", or \"gbps_up\" and \"gbps_down\"", path);
+                       "%s: expected either \"gbps\", or \"gbps_up\" and \"gbps_down\"", at);
     return RT_OK;
 }
 
-static rt_status take_links(rt_config *config, const void *elements, uint32_t entry_count,
-                            bool is_alone, const char *path, rt_error *error)
+static rt_status take_links(rt_config *config, const rt_config_elements *read, const char *at,
+                            rt_error *error)
 {
-    const link_entry *entries = elements;
-    rt_link_config links[RT_WORKERS_MAX] = {0};
-    rt_network_transport transports[RT_WORKERS_MAX];
+    const link_entry *entries = read->elements;
+    rt_link_config links[RT_WORKERS_MAX];
     uint32_t count = 0;
-    (void)is_alone;
-    for (uint32_t e = 0; e < entry_count; e++) {
-        const link_entry *entry = &entries[e];
-        if (entry->count > RT_WORKERS_MAX - count)
-            return rt_fail(error, RT_CONFIG, "%s[%u]: more than %u links", path, e, RT_WORKERS_MAX);
-        for (uint32_t i = 0; i < entry->count; i++, count++) {
-            transports[count] = entry->transport;
-            links[count] = (rt_link_config){entry->gbps_up, entry->gbps_down};
-            if (entry->gbps > 0)
-                links[count] = (rt_link_config){entry->gbps, entry->gbps};
-        }
+    for (uint32_t e = 0; e < read->count; e++) {
+        if (entries[e].count > RT_WORKERS_MAX - count)
+            return rt_fail(error, RT_CONFIG, "%s[%u]: more than %u links", at, e, RT_WORKERS_MAX);
+        for (uint32_t i = 0; i < entries[e].count; i++)
+            links[count++] = entries[e].link;
     }
     config->links.given_count = count;
     for (uint32_t i = 0; i < RT_WORKERS_MAX; i++) {
-        config->links.transports[i] = i < count ? transports[i] : RT_NETWORK_UCX;
-        config->links.workers[i] = count > 0 ? links[i] : (rt_link_config){1, 1};
+        const rt_link_config other = {.transport = RT_NETWORK_UCX};
+        config->links.workers[i] = i < count ? links[i] : other;
+        if (count == 0)
+            config->links.workers[i].gbps_up = config->links.workers[i].gbps_down = 1;
     }
     return RT_OK;
 }
 
-static void write_links(const rt_config *config, rt_json *json, const char *name)
-{
-    rt_json_begin_array(json, name);
-    for (uint32_t i = 0; i < config->links.given_count; i++) {
-        const rt_link_config *link = &config->links.workers[i];
-        rt_json_begin_object(json, NULL);
-        rt_json_double(json, "gbps_up", link->gbps_up);
-        rt_json_double(json, "gbps_down", link->gbps_down);
-        rt_json_string(json, "transport",
-                       config->links.transports[i] == RT_NETWORK_ZMQ ? "zmq" : "ucx");
-        rt_json_end_object(json);
-    }
-    rt_json_end_array(json);
-}
-
-_Static_assert(RT_WORKERS_MAX == 64, "the text below says so");
+_Static_assert(RT_WORKERS_MAX == 64, "the text says so");
 const rt_config_list rt_config_links = {
     .expected = "a list of numbers or objects for at most 64 links",
     .count_max = RT_WORKERS_MAX,
-    .element_size = sizeof(link_entry),
-    .element = read_link,
-    .take = take_links,
-    .write = write_links,
+    .element = &link_members[0],
     .members = link_members,
+    .kind = "link",
+    .form = "a number or an object",
+    .entry_size = sizeof(link_entry),
+    .check = rt_config_check_rates,
+    .take = take_links,
 };
 
-// ---- network.ps ------------------------------------------------------------------------------
+// ---- consistency.staleness: a number or a word -------------------------------------------------
 
-static rt_status read_shard(void *element, const cJSON *value, const char *path, rt_error *error)
-{
-    char shown[RT_CONFIG_SHOWN_MAX];
-    if (!cJSON_IsString(value) || strlen(value->valuestring) >= RT_NAME_MAX)
-        return rt_fail(error, RT_CONFIG, "%s: %s is no address, expected \"HOST:PORT\"", path,
-                       rt_config_show(value, shown));
-    snprintf(element, RT_NAME_MAX, "%s", value->valuestring);
-    return RT_OK;
-}
+static const char *const staleness_words[] = {"off", "inf", NULL};
 
-static rt_status take_shards(rt_config *config, const void *elements, uint32_t count, bool is_alone,
-                             const char *path, rt_error *error)
-{
-    (void)is_alone, (void)path, (void)error;
-    config->network_ps_count = count;
-    memset(config->network_ps, 0, sizeof config->network_ps);
-    memcpy(config->network_ps, elements, count * sizeof *config->network_ps);
-    return RT_OK;
-}
-
-static void write_shards(const rt_config *config, rt_json *json, const char *name)
-{
-    rt_json_begin_array(json, name);
-    for (uint32_t i = 0; i < config->network_ps_count; i++)
-        rt_json_string(json, NULL, config->network_ps[i]);
-    rt_json_end_array(json);
-}
-
-_Static_assert(RT_SHARDS_MAX == 16, "the text below says so");
-const rt_config_list rt_config_shards = {
-    .expected = "an address, or a list of at most 16 addresses",
-    .count_max = RT_SHARDS_MAX,
-    .element_size = RT_NAME_MAX,
-    .element = read_shard,
-    .take = take_shards,
-    .write = write_shards,
-    .takes_text = true,
-};
-
-// ---- consistency.staleness -------------------------------------------------------------------
-
-static rt_status read_staleness(void *element, const cJSON *value, const char *path,
+static rt_status take_staleness(rt_config *config, const rt_config_elements *read, const char *at,
                                 rt_error *error)
 {
-    static const rt_config_key bound = {
-        .type = RT_KEY_U32, .min = 0, .max = RT_STALENESS_INF - 1.0};
-    rt_consistency_config *one = element;
-    char shown[RT_CONFIG_SHOWN_MAX];
-    *one = (rt_consistency_config){.bounded = true, .staleness = RT_STALENESS_INF};
-    if (!cJSON_IsString(value))
-        return rt_config_value_read(&bound, &one->staleness, value, path, error);
-    if (strcmp(value->valuestring, "off") == 0)
-        *one = (rt_consistency_config){0};
-    else if (strcmp(value->valuestring, "inf") != 0)
-        return rt_fail(error, RT_CONFIG, "%s: %s, expected %s", path, rt_config_show(value, shown),
+    rt_consistency_config one = {.bounded = true, .staleness = RT_STALENESS_INF};
+    if (read->word && read->word == staleness_words[0])
+        one = (rt_consistency_config){0};
+    else if (!read->word && !read->is_alone)
+        return rt_fail(error, RT_CONFIG, "%s: a list, expected %s", at,
                        rt_config_staleness.expected);
-    return RT_OK;
-}
-
-static rt_status take_staleness(rt_config *config, const void *elements, uint32_t count,
-                                bool is_alone, const char *path, rt_error *error)
-{
-    (void)count; // 1
-    if (!is_alone)
-        return rt_fail(error, RT_CONFIG, "%s: a list, expected %s", path,
-                       rt_config_staleness.expected);
-    config->consistency = *(const rt_consistency_config *)elements;
+    else if (!read->word)
+        one.staleness = *(const uint32_t *)read->elements;
+    config->consistency = one;
     return RT_OK;
 }
 
@@ -482,69 +512,42 @@ static void write_staleness(const rt_config *config, rt_json *json, const char *
     if (consistency->bounded && consistency->staleness != RT_STALENESS_INF)
         rt_json_u64(json, name, consistency->staleness);
     else
-        rt_json_string(json, name, consistency->bounded ? "inf" : "off");
+        rt_json_string(json, name, staleness_words[consistency->bounded]);
 }
 
+static const rt_config_key a_bound = {.type = RT_KEY_U32, IN(0, RT_STALENESS_INF - 1.0)};
 const rt_config_list rt_config_staleness = {
     .expected = "\"off\", \"inf\", or a number of iterations below 2^32 - 1",
     .count_min = 1,
     .count_max = 1,
-    .element_size = sizeof(rt_consistency_config),
-    .element = read_staleness,
+    .element = &a_bound,
+    .takes_one = true,
+    .words = staleness_words,
     .take = take_staleness,
     .write = write_staleness,
-    .takes_text = true,
-    .takes_number = true,
 };
 
-// ---- dispatch.participants -------------------------------------------------------------------
+// ---- dispatch.participants: ranks or a word ----------------------------------------------------
 
 // By rt_participants.
-static const char *const participants_words[] = {"all", "auto", "rotate"};
+static const char *const participants_words[] = {"all", "auto", "rotate", NULL};
 
-typedef struct {
-    rt_participants word; // RT_PARTICIPANTS_LIST: a rank
-    uint32_t rank;
-} participant;
-
-static rt_status read_participant(void *element, const cJSON *value, const char *path,
-                                  rt_error *error)
+static rt_status take_participants(rt_config *config, const rt_config_elements *read,
+                                   const char *at, rt_error *error)
 {
-    static const rt_config_key rank = {.type = RT_KEY_U32, .min = 0, .max = RT_WORKERS_MAX - 1};
-    participant *one = element;
-    char shown[RT_CONFIG_SHOWN_MAX];
-    one->word = RT_PARTICIPANTS_LIST;
-    if (!cJSON_IsString(value))
-        return rt_config_value_read(&rank, &one->rank, value, path, error);
-    for (uint32_t i = 0; i < RT_COUNT_OF(participants_words); i++) {
-        if (strcmp(value->valuestring, participants_words[i]) == 0)
-            one->word = (rt_participants)i;
-    }
-    if (one->word != RT_PARTICIPANTS_LIST)
-        return RT_OK;
-    return rt_fail(error, RT_CONFIG, "%s: %s, expected %s", path, rt_config_show(value, shown),
-                   rt_config_participants.expected);
-}
-
-static rt_status take_participants(rt_config *config, const void *elements, uint32_t count,
-                                   bool is_alone, const char *path, rt_error *error)
-{
-    const participant *items = elements;
+    const uint32_t *items = read->elements;
     uint64_t ranks = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        const bool is_rank = items[i].word == RT_PARTICIPANTS_LIST;
-        const char *why = NULL;
-        if (!is_rank && !is_alone)
-            why = "is a word";
-        if (is_rank && ranks >> items[i].rank & 1)
-            why = "stands there already";
-        if (why)
-            return rt_fail(error, RT_CONFIG, "%s[%" PRIu32 "]: %s, expected %s", path, i, why,
-                           rt_config_participants.expected);
-        if (is_rank)
-            ranks |= rt_bit(items[i].rank);
+    rt_participants word = RT_PARTICIPANTS_LIST;
+    for (uint32_t i = 0; i < read->count; i++) {
+        if (ranks >> items[i] & 1)
+            return rt_fail(error, RT_CONFIG, "%s[%" PRIu32 "]: stands there already, expected %s",
+                           at, i, rt_config_participants.expected);
+        ranks |= rt_bit(items[i]);
     }
-    config->dispatch.participants = items[0].word;
+    for (uint32_t i = 0; read->word && i < RT_PARTICIPANTS_LIST; i++)
+        if (read->word == participants_words[i])
+            word = (rt_participants)i;
+    config->dispatch.participants = word;
     config->dispatch.participant_mask = ranks;
     return RT_OK;
 }
@@ -561,14 +564,13 @@ static void write_participants(const rt_config *config, rt_json *json, const cha
     rt_json_end_array(json);
 }
 
-_Static_assert(RT_WORKERS_MAX == 64, "the text below says so");
+static const rt_config_key a_rank = {.type = RT_KEY_U32, IN(0, RT_WORKERS_MAX - 1)};
 const rt_config_list rt_config_participants = {
     .expected = "\"all\", \"auto\", \"rotate\", or a list of at most 64 different ranks",
     .count_min = 1,
     .count_max = RT_WORKERS_MAX,
-    .element_size = sizeof(participant),
-    .element = read_participant,
+    .element = &a_rank,
+    .words = participants_words,
     .take = take_participants,
     .write = write_participants,
-    .takes_text = true,
 };

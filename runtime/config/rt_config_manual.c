@@ -94,6 +94,10 @@ const char *rt_config_key_word(uint32_t at, uint32_t i)
     const rt_config_key *key = &rt_config_keys[at];
     if (key->type == RT_KEY_BOOL)
         return truths[i];
+    if (key->list && key->list->words)
+        return key->list->words[i];
+    if (key->word && i == 0)
+        return key->word;
     if (!key->choices)
         return NULL;
     return key->choices[i].name;

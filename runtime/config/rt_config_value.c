@@ -156,6 +156,8 @@ static rt_status read_number(const rt_config_key *key, char *base, const cJSON *
         memcpy(at, &narrow, sizeof narrow);
     else
         memcpy(at, &number, sizeof number);
+    if (key->also_offset)
+        memcpy(base + key->also_offset, &number, sizeof number);
     return RT_OK;
 }
 
@@ -221,7 +223,7 @@ rt_status rt_config_value_read(const rt_config_key *key, void *base, const cJSON
     case RT_KEY_CHOICE:
         return read_choice(key, at, value, path, error);
     case RT_KEY_LIST:
-        return rt_config_list_read(key->list, base, value, path, error);
+        return rt_config_list_read(key, base, value, path, error);
     }
     return RT_CONFIG;
 }
@@ -271,10 +273,7 @@ void rt_config_value_write(const rt_config_key *key, const void *base, rt_json *
         rt_json_string(json, name, choice_name(key->choices, choice));
         break;
     case RT_KEY_LIST:
-        if (key->list->write_member)
-            key->list->write_member(base, json, name);
-        else
-            key->list->write(base, json, name);
+        rt_config_list_write(key, base, json, name);
         break;
     }
 }

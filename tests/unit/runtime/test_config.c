@@ -115,7 +115,8 @@ static void test_every_key_reaches_its_member(void **state)
     assert_int_equal(c.links.given_count, 3);
     assert_true(c.links.workers[0].gbps_up == 2.5 && c.links.workers[0].gbps_down == 2.5);
     assert_true(c.links.workers[2].gbps_up == 1.5 && c.links.workers[2].gbps_down == 0.5);
-    assert_true(c.links.transports[0] == RT_NETWORK_UCX && c.links.transports[2] == RT_NETWORK_ZMQ);
+    assert_int_equal(c.links.workers[0].transport, RT_NETWORK_UCX);
+    assert_int_equal(c.links.workers[2].transport, RT_NETWORK_ZMQ);
     assert_int_equal(c.network_transport, RT_NETWORK_MIXED);
     assert_true(c.links.ps_gbps == 40 && c.planner_threads == 9 && c.ps_shard_count == 5);
     assert_int_equal(c.ps_memory_bytes_max, 2097152);
