@@ -1,4 +1,4 @@
-// rt_ucx_endpoint - an endpoint over UCX and how its connections come about; for rt_ucx.c only.
+// rt_ucx_endpoint - an endpoint over UCX and how its connections come about; for rt_ucx_transport.c only.
 //
 // One thread at a time. Everything moves in rt_ucx_progress (what came by UCX) and rt_ucx_turn (the
 // sockets too: who comes, who has gone, the next attempt to connect).

@@ -8,7 +8,7 @@
 //
 // An end is said before it is made (BYE, with the number of messages sent in all) and agreed to
 // (GONE) once all of them have arrived: nothing is lost to a connection that closes.
-// For rt_ucx.c only; one thread at a time per port.
+// For rt_ucx_transport.c only; one thread at a time per port.
 #ifndef RT_UCX_LINK_H
 #define RT_UCX_LINK_H
 
