@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "dispatch/coordinator/dp_added.h"
+#include "dispatch/coordinator/dp_members.h"
 #include "dispatch/coordinator/dp_coordinator.h"
 #include "edge_worker/predict/ew_cells.h"
 #include "runtime/config/rt_address.h"

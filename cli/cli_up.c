@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "dispatch/coordinator/dp_flaps.h"
+#include "dispatch/coordinator/dp_losses.h"
 #include "dispatch/coordinator/dp_members.h"
 #include "edge_worker/device/ew_device.h"
 #include "runtime/wire/rt_control.h"
@@ -66,7 +66,7 @@ typedef struct {
     uint64_t restarts_ns[RESTARTS_MAX]; // when, a ring
     uint32_t restart_count;
     bool again;            // an attempt was made before
-    dp_flaps flaps;        // workers that were lost of late
+    dp_losses losses;        // workers that were lost of late
     dp_members members;    // who takes part
     uint64_t absent, back; // workers that the attempt began without; of them, those that are back
     uint64_t left;         // workers that ended since, and the coordinator may have gone on without
@@ -312,7 +312,7 @@ static void spawn_absent(run *r)
         uint32_t at = 0;
         while (at < r->child_count && r->children[at].peer != peer)
             at++;
-        if (rt_now_ns() < r->back_ns[rank] || dp_flaps_aside(&r->flaps, time(NULL)) >> rank & 1 ||
+        if (rt_now_ns() < r->back_ns[rank] || dp_losses_too_often(&r->losses, time(NULL)) >> rank & 1 ||
             (at < r->child_count && r->children[at].pid))
             continue;
         if (at < r->child_count)
@@ -596,7 +596,7 @@ static void choose_absent(run *r)
         return;
     r->absent |= rt_bit(rank);
     put_off_return(r, rank);
-    dp_flaps_note(&r->flaps, rank, time(NULL));
+    dp_losses_note(&r->losses, rank, time(NULL));
     if (r->absent == all)
         r->absent = 0;
 }

@@ -6,7 +6,7 @@
 
 #include "cli/cli.h"
 #include "dispatch/coordinator/dp_checkpoint.h"
-#include "dispatch/coordinator/dp_state.h"
+#include "dispatch/coordinator/dp_saved.h"
 #include "runtime/files/rt_checkpoint.h"
 #include "runtime/files/rt_manifest.h"
 #include "runtime/files/rt_pack.h"

@@ -16,9 +16,21 @@
 #ifndef DP_CONTROL_H
 #define DP_CONTROL_H
 
-#include "dispatch/coordinator/dp_asked.h"
 #include "dispatch/coordinator/dp_reload.h"
-#include "dispatch/coordinator/dp_run_type.h"
+
+typedef struct dp_run dp_run;
+
+#define DP_SETTABLE_MAX 16u // keys that can be set while a run trains
+#define DP_FORGET_MAX 256u  // keys that wait for their end, or for a checkpoint without them
+
+typedef struct {
+    uint64_t forgotten[DP_FORGET_MAX]; // whose rows the newest checkpoints have
+    uint32_t forgotten_count;
+    uint32_t after;    // none of them has a row after this iteration, unless it was trained anew
+    uint64_t asked_ns; // when a checkpoint without them was asked for last
+    uint32_t visitor;  // whose request is at work
+    char *set[DP_SETTABLE_MAX]; // "key=value" in force beside the configuration; NULL: none
+} dp_control;
 
 // Keys that a run before was to forget, and that the checkpoint which this one goes on from has.
 // After the feed was made. What is wrong with the file goes to the log.

@@ -15,7 +15,7 @@
 
 #include "dispatch/coordinator/dp_checkpoint.h"
 #include "dispatch/coordinator/dp_feed.h"
-#include "dispatch/coordinator/dp_overdue.h"
+#include "dispatch/coordinator/dp_membership.h"
 #include "dispatch/coordinator/dp_roster.h"
 #include "dispatch/coordinator/dp_tally.h"
 

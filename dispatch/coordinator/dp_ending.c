@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "dispatch/coordinator/dp_live.h"
+#include "dispatch/coordinator/dp_watch.h"
 #include "dispatch/coordinator/dp_run.h"
 #include "runtime/files/rt_folder.h"
 #include "runtime/files/rt_manifest.h"

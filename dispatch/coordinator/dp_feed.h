@@ -10,7 +10,6 @@
 
 #include "dispatch/coordinator/dp_columns.h"
 #include "dispatch/coordinator/dp_evidence.h"
-#include "dispatch/coordinator/dp_ranges.h"
 #include "dispatch/planner/dp_account.h"
 #include "dispatch/plan/dp_journal.h"
 #include "dispatch/planner/dp_snapshot.h"

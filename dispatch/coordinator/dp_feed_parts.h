@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "dispatch/coordinator/dp_asked.h"
+#include "dispatch/coordinator/dp_control.h"
 #include "dispatch/coordinator/dp_feed.h"
 #include "dispatch/plan/dp_broadcast.h"
 #include "dispatch/planner/dp_participants.h"

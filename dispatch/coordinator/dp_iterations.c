@@ -11,15 +11,77 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "dispatch/coordinator/dp_adding.h"
 #include "dispatch/coordinator/dp_control.h"
-#include "dispatch/coordinator/dp_live.h"
+#include "dispatch/coordinator/dp_watch.h"
 #include "dispatch/coordinator/dp_move.h"
 #include "dispatch/coordinator/dp_run.h"
 #include "runtime/transport/rt_ask.h"
 
 #define LIVE_RECORD_NS UINT64_C(1000000000)
 #define PRESSED_CUT_NS UINT64_C(2000000000) // between checkpoints that a full journal asks for
+
+// ---- iterations that are out -----------------------------------------------------------------
+
+// Of these workers, those that have to report it and have not.
+static uint64_t awaited_of(const dp_open_iteration *one, uint64_t workers)
+{
+    return workers & ~one->reported & ~one->planned->idle;
+}
+
+rt_status dp_open_init(dp_open_iterations *open, uint32_t max)
+{
+    *open = (dp_open_iterations){.max = max, .list = rt_alloc(max, sizeof *open->list)};
+    if (!open->list)
+        return RT_NO_MEMORY;
+    return RT_OK;
+}
+
+void dp_open_fini(dp_open_iterations *open, dp_feed *feed)
+{
+    for (uint32_t i = 0; i < open->max && open->list; i++) {
+        if (open->list[i].planned)
+            dp_feed_give(feed, open->list[i].planned);
+    }
+    rt_free(open->list);
+    *open = (dp_open_iterations){0};
+}
+
+static void put_open(dp_open_iterations *open, dp_planned *planned)
+{
+    dp_open_iteration *one = &open->list[planned->sequence % open->max];
+    rt_assert(!one->planned);
+    *one = (dp_open_iteration){.planned = planned};
+    open->count++;
+}
+
+static dp_planned *take_open(dp_open_iterations *open, dp_open_iteration *one)
+{
+    dp_planned *planned = one->planned;
+    one->planned = NULL;
+    open->count--;
+    return planned;
+}
+
+// Of those that this worker has to report; 0: of all.
+static dp_open_iteration *oldest_of(const dp_open_iterations *open, uint64_t worker)
+{
+    dp_open_iteration *oldest = NULL;
+    for (uint32_t i = 0; i < open->max; i++) {
+        dp_open_iteration *one = &open->list[i];
+        if (one->planned && (!worker || awaited_of(one, worker)) &&
+            (!oldest || one->planned->sequence < oldest->planned->sequence))
+            oldest = one;
+    }
+    return oldest;
+}
+
+static dp_open_iteration *oldest_if_reported(const dp_open_iterations *open, uint64_t workers)
+{
+    dp_open_iteration *oldest = oldest_of(open, 0);
+    if (!oldest || awaited_of(oldest, workers))
+        return NULL;
+    return oldest;
+}
 
 // ---- iterations ------------------------------------------------------------------------------
 
@@ -28,7 +90,7 @@ static bool takes_back(const dp_run *c)
 {
     const uint64_t returning = dp_membership_returning(dp_roster_members(c->roster));
     return c->checkpoint && !c->interrupted && returning && rt_now_ns() >= c->take_back_ns &&
-           returning & ~dp_flaps_aside(&c->flaps, time(NULL));
+           returning & ~dp_losses_too_often(&c->losses, time(NULL));
 }
 
 // The next checkpoint ends the run for all, who then start anew from it.
@@ -82,14 +144,14 @@ static rt_status send_planned(dp_run *c, dp_planned *planned, rt_error *error)
         dp_feed_give(c->feed, planned);
         return RT_OK;
     }
-    dp_flights_put(&c->flights, planned);
+    put_open(&c->open, planned);
     return RT_OK;
 }
 
 static rt_status send_what_is_planned(dp_run *c, rt_error *error)
 {
     while (c->phase == DP_RUN_TRAINS && !c->cut.planned && !c->hold && !c->prober.open &&
-           !dp_flights_full(&c->flights)) {
+           c->open.count < c->open.max) {
         dp_planned *planned;
         rt_status status = dp_feed_take(c->feed, &planned, error);
         if (status == RT_AGAIN)
@@ -104,7 +166,7 @@ static rt_status send_what_is_planned(dp_run *c, rt_error *error)
 }
 
 // All workers agree, and not too often.
-static rt_status check_verdict(dp_run *c, const dp_flight *f, rt_error *error)
+static rt_status check_verdict(dp_run *c, const dp_open_iteration *f, rt_error *error)
 {
     const rt_config *config = &c->run_config;
     const uint32_t iteration = f->planned->iteration, max = config->guard_bad_batches_max;
@@ -133,7 +195,7 @@ static rt_status check_verdict(dp_run *c, const dp_flight *f, rt_error *error)
 }
 
 // All workers that have a slice of it have reported.
-static void finish_iteration(dp_run *c, dp_flight *f)
+static void finish_iteration(dp_run *c, dp_open_iteration *f)
 {
     const dp_planned *planned = f->planned;
     rt_stream_stats stats = dp_feed_stream_stats(c->feed);
@@ -158,13 +220,13 @@ static void finish_iteration(dp_run *c, dp_flight *f)
         dp_feed_tell(c->feed, &input);
     dp_links_iterated(&c->links, planned->iteration, c->feed, dp_tally_metrics(c->tally));
     dp_membership_completed(dp_roster_members(c->roster), planned->iteration);
-    dp_feed_give(c->feed, dp_flights_take(&c->flights, f));
+    dp_feed_give(c->feed, take_open(&c->open, f));
 }
 
 // In their order: workers that are left out of an iteration may have to report on one before it.
 static rt_status finish_iterations(dp_run *c, rt_error *error)
 {
-    for (dp_flight *f; (f = dp_flights_complete(&c->flights, dp_run_workers(c)));) {
+    for (dp_open_iteration *f; (f = oldest_if_reported(&c->open, dp_run_workers(c)));) {
         const rt_status status = check_verdict(c, f, error);
         if (status)
             return status;
@@ -181,9 +243,9 @@ static rt_status take_report(dp_run *c, uint32_t peer, const rt_message *message
     const void *head = rt_reader_take(&reader, 1, sizeof report);
     uint64_t sequence = rt_message_header(message)->iteration;
     uint32_t worker = rt_peer_rank(peer);
-    dp_flight *f = NULL;
+    dp_open_iteration *f = NULL;
     if (rt_peer_role(peer) == RT_ROLE_WORKER)
-        f = dp_flights_awaited(&c->flights, worker); // a worker trains them in order
+        f = oldest_of(&c->open, rt_bit(worker)); // a worker trains them in order
     rt_peer_name(peer, name);
     if (!head || !f || f->planned->sequence != sequence)
         return rt_fail(error, RT_WIRE, "%s: a report on slice %" PRIu64 " that nobody waits for",
@@ -286,7 +348,7 @@ static rt_status go_on_with_checkpoint(dp_run *c, rt_error *error)
         if (status)
             return status;
     }
-    if (c->flights.count)
+    if (c->open.count)
         return RT_OK;
     return dp_cut_step(&c->cut, error);
 }
@@ -302,7 +364,7 @@ static rt_status go_on_with_probes(dp_run *c, rt_error *error)
         dp_prober_stop(&c->prober);
     if (c->prober.open)
         c->iteration_ns = 0;
-    return dp_prober_step(&c->prober, may_begin, c->flights.count == 0, rt_now_ns(), error);
+    return dp_prober_step(&c->prober, may_begin, c->open.count == 0, rt_now_ns(), error);
 }
 
 // ---- messages --------------------------------------------------------------------------------
@@ -443,9 +505,9 @@ static dp_awaited awaited_of_model(const dp_run *c)
 
 static dp_awaited awaited(const dp_run *c)
 {
-    const dp_flight *oldest = dp_flights_oldest(&c->flights);
+    const dp_open_iteration *oldest = oldest_of(&c->open, 0);
     if (oldest)
-        return (dp_awaited){.workers = dp_flight_awaited(oldest, dp_run_workers(c)),
+        return (dp_awaited){.workers = awaited_of(oldest, dp_run_workers(c)),
                             .what = "has not trained an iteration",
                             .number = oldest->planned->sequence};
     if (c->prober.open)
@@ -507,7 +569,7 @@ static void want_checkpoint(dp_run *c)
         return;
     }
     c->cut.is_wanted = true;
-    if (c->flights.count || dp_tally_iterations(c->tally) > dp_checkpoint_newest(c->checkpoint))
+    if (c->open.count || dp_tally_iterations(c->tally) > dp_checkpoint_newest(c->checkpoint))
         return;
     if (dp_checkpoint_newest(c->checkpoint))
         rt_info("nothing is new since the checkpoint of iteration %" PRIu32
@@ -553,7 +615,7 @@ static rt_status end_checkpoints(dp_run *c, rt_error *error)
 // Plans, reports or the answers to a cut are still to come.
 static bool is_under_way(const dp_run *c)
 {
-    return c->phase == DP_RUN_TRAINS || c->flights.count || c->cut.planned;
+    return c->phase == DP_RUN_TRAINS || c->open.count || c->cut.planned;
 }
 
 // Sends what is planned, and takes what has come.

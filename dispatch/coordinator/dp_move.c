@@ -3,10 +3,14 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "dispatch/coordinator/dp_run.h"
 #include "dispatch/planner/dp_setup.h"
 #include "runtime/rt_log.h"
+#include "runtime/files/rt_file.h"
+#include "runtime/rt_json.h"
+#include "runtime/rt_json_read.h"
 
 // what: the box, or the key.
 static rt_status check_run(const dp_run *c, const char *what, rt_error *error)
@@ -209,7 +213,7 @@ rt_status dp_move_ask_rates(dp_run *c, const char *key, const rt_config *fresh, 
 
 bool dp_move_is_at_rest(const dp_run *c)
 {
-    return !c->hold && !c->cut.planned && !c->flights.count && !c->prober.open &&
+    return !c->hold && !c->cut.planned && !c->open.count && !c->prober.open &&
            !dp_checkpoint_busy(c->checkpoint) &&
            dp_checkpoint_newest(c->checkpoint) == dp_tally_iterations(c->tally);
 }
@@ -277,4 +281,278 @@ void dp_move_iterated(dp_run *c)
     members->still_s = 0;
     if (dp_members_write(&c->site_config, c->checkpoints, members, &c->added, &why))
         rt_warn("%s", why.text);
+}
+
+// ---- boxes that no configuration had ---------------------------------------------------------
+
+#define ASK_AGAIN_NS UINT64_C(10000000000) // for a checkpoint, where the one before failed
+
+// ---- a run begins ----------------------------------------------------------------------------
+
+static rt_status adopt_from(const rt_config *whole, uint32_t first, rt_config *config,
+                            rt_json *json, rt_error *error)
+{
+    for (uint32_t b = first; b < whole->box_count; b++) {
+        rt_json_clear(json);
+        rt_config_write_box(whole, b, json, NULL);
+        const char *text = rt_json_text(json, NULL);
+        if (!text)
+            return rt_fail(error, RT_NO_MEMORY, "out of memory");
+        const rt_status status = rt_config_add_box(config, text, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
+// Gives a configuration the boxes that the site has behind its own.
+static rt_status adopt(const rt_config *whole, rt_config *config, rt_error *error)
+{
+    rt_json json;
+    rt_json_init(&json, 0);
+    const rt_status status = adopt_from(whole, config->box_count, config, &json, error);
+    rt_json_fini(&json);
+    return status;
+}
+
+static rt_status allow_keys(dp_run *c, rt_error *error)
+{
+    for (uint32_t i = 0; i < c->added.count; i++) {
+        rt_info("box %s was added to this run", c->site_config.boxes[c->added.first + i].name);
+        if (!c->added.of[i].has_key)
+            continue;
+        const rt_status status = c->own.ops->allow(c->transport, &c->added.of[i].key, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
+rt_status dp_adding_begin(dp_run *c, rt_error *error)
+{
+    rt_status status = dp_members_read_added(c->checkpoints, &c->site_config, &c->added, error);
+    if (status || !c->added.count)
+        return status;
+    status = adopt(&c->site_config, &c->run_config, error);
+    if (status)
+        return status;
+    status = rt_config_check(&c->site_config, error);
+    if (status)
+        return status;
+    return allow_keys(c, error);
+}
+
+// ---- a box more ------------------------------------------------------------------------------
+
+static bool has_other_key(const rt_public_key *key, const rt_public_key *other)
+{
+    return strcmp(key->name, other->name) == 0 &&
+           memcmp(key->bytes, other->bytes, RT_KEY_BYTES) != 0;
+}
+
+// Only who may write into the folder of the run lets a key in: any box with a key may ask.
+static rt_status check_key(const dp_run *c, const char *box, const char *text, rt_public_key *key,
+                           rt_error *error)
+{
+    char path[RT_PATH_MAX + 32], shown[RT_KEY_TEXT_SIZE];
+    const rt_keys *keys = c->own.keys;
+    if (!keys || !keys->is_set)
+        return rt_fail(error, RT_CONFIG, "%s: this run uses no keys (security.key)", box);
+    if (!c->own.directory)
+        return rt_fail(error, RT_CONFIG,
+                       "%s: a key is let in by way of the folder of the run, and this one has none "
+                       "(--out)",
+                       box);
+    snprintf(path, sizeof path, "%s/" DP_ADDED_KEY, c->own.directory);
+    rt_status status = rt_keys_read_public(path, key, error);
+    if (status)
+        return status;
+    if (strcmp(rt_key_text(key->bytes, shown), text) != 0)
+        return rt_fail(error, RT_CONFIG, "%s: %s has another key", box, path);
+    bool differs = has_other_key(key, &keys->own);
+    for (uint32_t i = 0; i < keys->allowed_count; i++)
+        differs |= has_other_key(key, &keys->allowed[i]);
+    for (uint32_t i = 0; i < c->added.count; i++)
+        differs |= c->added.of[i].has_key && has_other_key(key, &c->added.of[i].key);
+    if (differs)
+        return rt_fail(error, RT_CONFIG, "%s: another key of the name %s is allowed already", box,
+                       key->name);
+    return RT_OK;
+}
+
+// As one of the run: what it would be with it is a configuration as any other. The lists that
+// others may point to stay where they are.
+static rt_status extend(dp_run *c, const char *box, const cJSON *json, rt_error *error)
+{
+    rt_config *whole = &c->site_config;
+    char *text = cJSON_PrintUnformatted(json);
+    if (!text)
+        return rt_fail(error, RT_WIRE, "%s: a request without the box", box);
+    rt_status status = rt_config_add_box(whole, text, error);
+    cJSON_free(text);
+    if (status)
+        return status;
+    if (strcmp(whole->boxes[whole->box_count - 1].name, box) != 0)
+        return rt_fail(error, RT_WIRE, "%s: a request with another box", box);
+    status = rt_config_check(whole, error);
+    if (status)
+        return status;
+    status = rt_config_check_training(whole, error);
+    if (status)
+        return status;
+    return dp_move_check_join(c, box, error);
+}
+
+// For the box, which needs one that has it; as all others have it but for that.
+static rt_status write_config(const dp_run *c, const char *path, rt_error *error)
+{
+    const rt_config *site = c->own.site ? c->own.site : &c->site_config;
+    rt_config told;
+    char *text = NULL;
+    if (rt_config_copy(site, &told))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    rt_status status = adopt(&c->site_config, &told, error);
+    told.network_bind[0] = '\0'; // of this box
+    if (!status && rt_config_to_json(&told, &text))
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory");
+    rt_config_fini(&told);
+    if (!status)
+        status = rt_file_save(path, text, strlen(text), error);
+    rt_free(text);
+    return status;
+}
+
+static void name_ranks(const char *what, uint64_t ranks, char *text, size_t size)
+{
+    for (; ranks; ranks &= ranks - 1) {
+        const size_t used = strlen(text);
+        snprintf(text + used, size - used, "%s%s %" PRIu32, used ? ", " : "", what,
+                 rt_lowest_bit(ranks));
+    }
+}
+
+// It is on disk; from here on nothing fails that would have to be undone.
+static void let_in(dp_run *c, const char *box, char *answer, size_t size)
+{
+    char path[RT_PATH_MAX + RT_NAME_MAX + 16], ranks[256] = "";
+    rt_error why = {0};
+    const uint32_t i = c->added.count - 1, b = c->added.first + i;
+    const dp_members joins = dp_members_of(&c->site_config, rt_bit(b));
+    dp_membership_extend(dp_roster_members(c->roster), c->site_config.worker_count,
+                         c->site_config.ps_shard_count);
+    if (c->added.of[i].has_key && c->own.ops->allow(c->transport, &c->added.of[i].key, &why))
+        rt_warn("%s", why.text);
+    name_ranks("worker", joins.workers, ranks, sizeof ranks);
+    name_ranks("ps", joins.shards, ranks, sizeof ranks);
+    snprintf(path, sizeof path, "%s/%s.json", c->checkpoints, box);
+    if (write_config(c, path, &why)) {
+        rt_warn("%s", why.text);
+        snprintf(path, sizeof path, "(it could not be written: %.200s)", why.text);
+    }
+    snprintf(
+        answer, size,
+        "%s is known to this run: %s. Start them there with the configuration %s: they are taken "
+        "in with a checkpoint as soon as they are all there",
+        box, ranks, path);
+}
+
+static void note(dp_added *added, uint32_t at, const rt_public_key *key)
+{
+    if (added->count == 0)
+        added->first = at;
+    added->of[added->count].has_key = key != NULL;
+    if (key)
+        added->of[added->count].key = *key;
+    added->of[added->count++].awaited = true;
+}
+
+static rt_status add(dp_run *c, const char *box, const cJSON *json, rt_error *error)
+{
+    const char *text = cJSON_GetStringValue(rt_json_member(json, "key"));
+    const rt_config before = c->site_config;
+    const dp_added added = c->added;
+    rt_public_key read;
+    const rt_public_key *key = NULL;
+    rt_status status;
+    if (text) {
+        key = &read;
+        status = check_key(c, box, text, &read, error);
+        if (status)
+            return status;
+    }
+    status = extend(c, box, rt_json_member(json, "box"), error);
+    if (!status) {
+        note(&c->added, c->site_config.box_count - 1, key);
+        status = dp_members_write(&c->site_config, c->checkpoints, &c->members, &c->added, error);
+    }
+    if (!status)
+        return RT_OK;
+    c->site_config = before;
+    c->added = added;
+    return status;
+}
+
+rt_status dp_adding_ask(dp_run *c, const char *box, const char *text, char *answer, size_t size,
+                        rt_error *error)
+{
+    rt_status status = dp_move_check_boxes(c, box, error);
+    if (status)
+        return status;
+    if (!rt_key_name_is_valid(box))
+        return rt_fail(error, RT_CONFIG,
+                       "%s: a box that is added has a name of letters, digits, dots, dashes, "
+                       "underscores",
+                       box);
+    if (rt_config_find_box(&c->site_config, box) < c->site_config.box_count)
+        return rt_fail(error, RT_CONFIG,
+                       "%s: is a box of this run already: `lanyard add RUN %s`, without more, "
+                       "takes it in",
+                       box, box);
+    cJSON *json = cJSON_Parse(text);
+    if (cJSON_IsObject(json))
+        status = add(c, box, json, error);
+    else
+        status = rt_fail(error, RT_WIRE, "%s: a request that is no JSON object", box);
+    cJSON_Delete(json);
+    if (status)
+        return status;
+    let_in(c, box, answer, size);
+    if (!c->own.spawned)
+        return RT_OK;
+    return dp_move_ask(c, true, box, error);
+}
+
+// ---- waiting for it --------------------------------------------------------------------------
+
+bool dp_adding_let_go(dp_run *c, const char *box, char *answer, size_t size)
+{
+    rt_error why = {0};
+    const uint32_t b = rt_config_find_box(&c->site_config, box), i = b - c->added.first;
+    if (b == c->site_config.box_count || b < c->added.first || i >= c->added.count ||
+        !c->added.of[i].awaited)
+        return false;
+    c->added.of[i].awaited = false;
+    if (dp_members_write(&c->site_config, c->checkpoints, &c->members, &c->added, &why))
+        rt_warn("%s", why.text);
+    snprintf(answer, size, "%s is not waited for any more: `lanyard add` takes it in", box);
+    return true;
+}
+
+void dp_adding_step(dp_run *c)
+{
+    rt_error why = {0};
+    if (c->move.is_asked || c->phase != DP_RUN_TRAINS || c->interrupted)
+        return;
+    for (uint32_t i = 0; i < c->added.count; i++) {
+        const uint32_t b = c->added.first + i;
+        if (!c->added.of[i].awaited || !dp_move_is_there(c, b) || rt_now_ns() < c->added.ask_ns)
+            continue;
+        c->added.ask_ns = rt_now_ns() + ASK_AGAIN_NS;
+        if (dp_move_ask(c, true, c->site_config.boxes[b].name, &why))
+            rt_warn("%s", why.text);
+        else
+            rt_info("box %s is there: it joins with the next checkpoint",
+                    c->site_config.boxes[b].name);
+        return;
+    }
 }

@@ -8,8 +8,20 @@
 #ifndef DP_MOVE_H
 #define DP_MOVE_H
 
-#include "dispatch/coordinator/dp_run_type.h"
+#include "dispatch/coordinator/dp_members.h"
 #include "runtime/config/rt_config.h"
+
+typedef struct dp_run dp_run;
+
+typedef struct {
+    bool is_asked;
+    dp_members next;            // from the next start on
+    uint64_t leaves;            // the box that leaves, as a mask; 0: none does
+    bool is_for_good;           // and its key is taken off
+    uint32_t visitor;           // who asked; 0: nobody
+    char what[2 * RT_NAME_MAX]; // "till-2 leaves"
+} dp_move;
+#include "runtime/rt_base.h"
 
 // Whether boxes of this run can come and go now. RT_CONFIG, RT_AGAIN.
 rt_status dp_move_check_boxes(const dp_run *run, const char *box, rt_error *error);
@@ -48,5 +60,28 @@ void dp_move_drop(dp_run *run);
 
 // An iteration is trained: the first one after a change tells how long training stood still.
 void dp_move_iterated(dp_run *run);
+
+// ---- boxes that no configuration had ---------------------------------------------------------
+//
+// Takes boxes that no configuration had (dp_added.h) into a run: when it begins those
+// that its file has, later those that people add. One thread.
+
+// A run begins: its boxes are those of the file, too, and their keys are allowed. After the folder
+// of checkpoints is known, before anything is made of the configuration. Errors as dp_added_take.
+rt_status dp_adding_begin(dp_run *run, rt_error *error);
+
+// A request (dp_control.h): a box more. text: an object, "box" as in boxes, and "key", where the
+// run uses keys and others do not have it, the public key in Z85, which has to stand in
+// DP_ADDED_KEY, too: so that only who may write there lets somebody in. The box is known once the
+// file of dp_members has it; answer says where its configuration was written. RT_OK and
+// run->move.is_asked: answered later.
+rt_status dp_adding_ask(dp_run *run, const char *box, const char *text, char *answer, size_t size,
+                        rt_error *error);
+
+// It is not waited for any more. False: it was not.
+bool dp_adding_let_go(dp_run *run, const char *box, char *answer, size_t size);
+
+// Takes in a box that is awaited once its members are there.
+void dp_adding_step(dp_run *run);
 
 #endif

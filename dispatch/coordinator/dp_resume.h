@@ -11,7 +11,6 @@
 
 #include "dispatch/coordinator/dp_roster.h"
 #include "dispatch/coordinator/dp_saved.h"
-#include "dispatch/coordinator/dp_state.h"
 
 typedef struct {
     const rt_config *config;

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "dispatch/coordinator/dp_hello.h"
 #include "runtime/config/rt_address.h"
 #include "runtime/live/rt_standby.h"
 #include "runtime/rt_hash.h"
@@ -290,7 +289,33 @@ void dp_roster_answer(dp_roster *roster, uint32_t visitor, rt_status status, con
 
 // ---- joining ---------------------------------------------------------------------------------
 
-// What a HELLO says against this run.
+static bool is_zero(const uint8_t *bytes, size_t size)
+{
+    return *bytes == 0 && memcmp(bytes, bytes + 1, size - 1) == 0;
+}
+
+static uint32_t box_of(const rt_config *config, uint32_t peer)
+{
+    if (rt_peer_role(peer) == RT_ROLE_PS)
+        return rt_config_box_of_shard(config, rt_peer_rank(peer));
+    return rt_config_box_of_worker(config, rt_peer_rank(peer));
+}
+
+// Of a member that listens: whoever connects to it needs its key.
+static rt_status check_key(const dp_roster *roster, const rt_wire_hello *hello, const char *name,
+                           rt_error *error)
+{
+    const dp_roster_config *own = &roster->config;
+    const rt_keys *keys = own->keys;
+    if (!keys || !keys->is_set || rt_keys_find(keys, hello->key))
+        return RT_OK;
+    if (own->added && dp_added_find_key(own->added, hello->key))
+        return RT_OK;
+    return rt_fail(error, RT_CONFIG, "%s has %s, which security.allow does not have", name,
+                   is_zero(hello->key, sizeof hello->key) ? "no key" : "a key");
+}
+
+// What a HELLO says of a member against what the run knows of it.
 static rt_status check_hello(const dp_roster *roster, const rt_wire_hello *hello,
                              const dp_member *found, const char *name, rt_error *error)
 {
@@ -304,11 +329,22 @@ static rt_status check_hello(const dp_roster *roster, const rt_wire_hello *hello
         return rt_fail(error, RT_PEER,
                        "%s has joined already: it was started twice, or has only just been lost",
                        name);
-    const dp_hello_run run = {.config = config,
-                              .identity = &roster->config.identity,
-                              .keys = roster->config.keys,
-                              .added = roster->config.added};
-    return dp_hello_check(&run, found->peer, hello, name, error);
+    const rt_status status = rt_control_agree(hello, &roster->config.identity, name, error);
+    if (status)
+        return status;
+    if (hello->role != (uint32_t)rt_peer_role(found->peer) ||
+        hello->rank != rt_peer_rank(found->peer))
+        return rt_fail(error, RT_WIRE, "%s says that it is another one", name);
+    const bool listens = hello->role == RT_ROLE_PS || rt_dispatch_is_mutual(&config->dispatch);
+    if (listens && !hello->address[0])
+        return rt_fail(error, RT_WIRE, "%s does not say where it listens", name);
+    if (hello->box != rt_config_hash_box(config, box_of(config, found->peer)))
+        return rt_fail(
+            error, RT_CONFIG,
+            "%s has another entry of its box in boxes: `lanyard add` wrote a file for it", name);
+    if (!listens)
+        return RT_OK;
+    return check_key(roster, hello, name, error);
 }
 
 // Somebody who is no member. Nothing ends because of it.

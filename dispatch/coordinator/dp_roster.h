@@ -13,7 +13,7 @@
 #ifndef DP_ROSTER_H
 #define DP_ROSTER_H
 
-#include "dispatch/coordinator/dp_added.h"
+#include "dispatch/coordinator/dp_members.h"
 #include "dispatch/coordinator/dp_membership.h"
 #include "runtime/config/rt_config.h"
 #include "runtime/rt_notify.h"

@@ -2,8 +2,7 @@
 // end.
 //
 // dp_begin.c opens what it needs, dp_coordinator.c takes it from there to the end, dp_iterations.c
-// carries it from slice to slice, dp_ending.c collects the model. Who only hands it on includes
-// dp_run_type.h. One thread.
+// carries it from slice to slice, dp_ending.c collects the model. One thread.
 //
 // A run goes through its phases once, and each waits for others in turns (dp_run_turn):
 //
@@ -17,33 +16,30 @@
 //       |
 //     SAVES      SAVE to shards and one worker, until all PIECEs are on disk; then the manifest
 //
-// While it TRAINS one flight is an iteration between its slices and the last REPORT on it. With two
+// While it TRAINS an open iteration is one between its slices and the last REPORT on it. With two
 // workers, run_ahead 1, and a checkpoint after iteration 3:
 //
 //     slices out   1 2     3       cut        MARK . . . CUT . .   4 5
 //     reports in       1.0   1.1 2.0   2.1 3.0 3.1  marks    captured    (iteration.worker)
-//     flights      1 2 2   2 2     1   1 0 ...                     1 2
+//     open         1 2 2   2 2     1   1 0 ...                     1 2
 //
-// No slice goes out while as many flights are open as may be, a cut waits for its marks and shards
+// No slice goes out while as many iterations are open as may be, a cut waits for its marks and shards
 // (cut.planned), links are probed (prober.open), or a checkpoint is to bring workers back (hold).
 #ifndef DP_RUN_H
 #define DP_RUN_H
 
-#include "dispatch/coordinator/dp_added.h"
 #include "dispatch/coordinator/dp_ages.h"
-#include "dispatch/coordinator/dp_asked.h"
 #include "dispatch/coordinator/dp_collect.h"
-#include "dispatch/coordinator/dp_coordinator_config.h"
+#include "dispatch/coordinator/dp_control.h"
+#include "dispatch/coordinator/dp_move.h"
+#include "dispatch/coordinator/dp_coordinator.h"
 #include "dispatch/coordinator/dp_cut.h"
 #include "dispatch/coordinator/dp_feed.h"
-#include "dispatch/coordinator/dp_flaps.h"
-#include "dispatch/coordinator/dp_flights.h"
+#include "dispatch/coordinator/dp_losses.h"
 #include "dispatch/coordinator/dp_initial.h"
 #include "dispatch/coordinator/dp_links.h"
 #include "dispatch/coordinator/dp_members.h"
-#include "dispatch/coordinator/dp_overdue.h"
-#include "dispatch/coordinator/dp_prober.h"
-#include "dispatch/coordinator/dp_run_type.h"
+#include "dispatch/coordinator/dp_membership.h"
 #include "dispatch/coordinator/dp_shelf.h"
 #include "dispatch/coordinator/dp_tally.h"
 #include "dispatch/coordinator/dp_watch.h"
@@ -60,6 +56,19 @@ typedef enum {
     DP_RUN_FINISHES, // workers are asked whether all is done
     DP_RUN_SAVES     // the model comes in
 } dp_run_phase;
+
+// Iterations that are out and not all have reported on, by sequence number.
+typedef struct {
+    dp_planned *planned; // NULL: free
+    uint64_t reported;   // mask of workers
+    uint64_t skipped;    // of them, those that applied nothing
+    bool bad;            // a loss is not finite
+} dp_open_iteration;
+
+typedef struct {
+    dp_open_iteration *list;
+    uint32_t max, count;
+} dp_open_iterations;
 
 struct dp_run {
     dp_run_phase phase;
@@ -80,7 +89,7 @@ struct dp_run {
     dp_feed *feed;
     dp_tally *tally;
     dp_slice_limits limits;
-    dp_flights flights;        // at most run_ahead + 1
+    dp_open_iterations open;   // at most run_ahead + 1
     uint64_t finished_workers; // that answered FINISH
     dp_collect collect;
     dp_overdue overdue;
@@ -94,7 +103,7 @@ struct dp_run {
     dp_cut cut;
     uint64_t take_back_ns; // from then on workers that came back are taken back
     uint32_t hold;         // iteration of the checkpoint that does so, until it is written; else 0
-    dp_flaps flaps;
+    dp_losses losses;
     dp_members members; // boxes that take part
     dp_move move;
     uint64_t distinct_keys;
@@ -145,6 +154,10 @@ static inline void dp_run_tell_records(dp_run *run)
 }
 
 // ---- dp_iterations.c -------------------------------------------------------------------------
+
+rt_status dp_open_init(dp_open_iterations *open, uint32_t max); // RT_NO_MEMORY
+// Gives what is left back to the feed, which may be NULL if nothing was ever put.
+void dp_open_fini(dp_open_iterations *open, dp_feed *feed);
 
 // Takes a message of a member (dp_run *context). RT_WIRE, and what its part returns.
 rt_status dp_run_take(void *context, uint32_t peer, const rt_message *message, rt_error *error);

@@ -9,6 +9,9 @@
 #include "dispatch/coordinator/dp_slices.h"
 #include "runtime/watch/rt_viewer.h"
 #include "runtime/wire/rt_control.h"
+#include "runtime/live/rt_live.h"
+#include "runtime/metrics/rt_metrics.h"
+#include "runtime/stream/rt_stream.h"
 
 typedef struct {
     rt_viewer *viewer; // NULL: nobody looks
@@ -41,5 +44,12 @@ rt_status dp_watch_schema(const rt_config *config, const rt_schema *schema, dp_w
 rt_status dp_watch_take(dp_watch *watch, uint32_t peer, const rt_message *message, rt_error *error);
 
 void dp_watch_close(dp_watch *watch); // also of a zeroed one
+
+// ---- events that are sent --------------------------------------------------------------------
+//
+// What the metrics say of a run that is sent its events (rt_live.h).
+
+// A record "stream", and "outcomes" where these are sent (docs/METRICS.md).
+void dp_live_record(rt_live *live, const rt_stream_stats *stats, rt_metrics *metrics);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include <time.h>
 
-#include "dispatch/coordinator/dp_flaps.h"
+#include "dispatch/coordinator/dp_losses.h"
 
 static void say_finished(fixture *f, uint32_t worker, const rt_wire_report *flushed)
 {
@@ -315,11 +315,11 @@ static void who_was_lost_too_often_waits(void **state)
         uint32_t losses[WORKERS];
         bool may_shrink;
         uint32_t workers;
-    } cases[] = {{{0, DP_FLAPS_MAX}, true, 1},
-                 {{DP_FLAPS_MAX, 1}, true, 2},
-                 {{0, DP_FLAPS_MAX - 1}, true, 3},
-                 {{DP_FLAPS_MAX, DP_FLAPS_MAX}, true, 3},
-                 {{0, DP_FLAPS_MAX}, false, 3}};
+    } cases[] = {{{0, DP_LOSSES_MAX}, true, 1},
+                 {{DP_LOSSES_MAX, 1}, true, 2},
+                 {{0, DP_LOSSES_MAX - 1}, true, 3},
+                 {{DP_LOSSES_MAX, DP_LOSSES_MAX}, true, 3},
+                 {{0, DP_LOSSES_MAX}, false, 3}};
     for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
         fixture f;
         prepare_shrinking(&f);

@@ -37,7 +37,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "dispatch/coordinator/dp_flaps.h"
+#include "dispatch/coordinator/dp_losses.h"
 #include "runtime/files/rt_checkpoint.h"
 #include "runtime/files/rt_manifest.h"
 #include "runtime/rt_hash.h"

@@ -1,5 +1,5 @@
 // Ranges of labels and features against what a batch was made of.
-#include "dispatch/coordinator/dp_ranges.h"
+#include "dispatch/coordinator/dp_columns.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // Members that are alive and do not answer.
-#include "dispatch/coordinator/dp_overdue.h"
+#include "dispatch/coordinator/dp_membership.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // Probes while a run goes on: when they are due, what is asked of whom, and how much of the time
 // they may take. The case plays the workers; time is what it says.
-#include "dispatch/coordinator/dp_prober.h"
+#include "dispatch/coordinator/dp_links.h"
 
 #include <math.h>
 #include <string.h>

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "dispatch/coordinator/dp_columns.h"
-#include "dispatch/coordinator/dp_live.h"
 #include "dispatch/coordinator/dp_reading.h"
 #include "dispatch/coordinator/dp_slices.h"
 #include "dispatch/coordinator/dp_watch.h"
