@@ -115,7 +115,7 @@ ONE_BY_ONE := $(addprefix -Wl$(comma)--wrap=,pthread_create pthread_join pthread
 PLAYED := $(addprefix -Wl$(comma)--wrap=rt_,synthetic_create mirror_open mirror_close mirror_await mirror_lead \
   mirror_check mirror_statistics live_is_wanted live_open_with live_close live_journal live_statistics \
   journal_is_pressed journal_is_old journal_keep_from position_find_events)
-$(DIR)/tests/unit/dispatch/test_coordinator_records: LDLIBS += $(ONE_BY_ONE) $(PLAYED)
+$(DIR)/tests/unit/dispatch/test_conversations: LDLIBS += $(ONE_BY_ONE) $(PLAYED)
 # In a group: the library calls what tests put in the place of its own functions.
 define LINK
 @echo "link $@"

@@ -4,11 +4,10 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "runtime/rt_hash.h"
 #include "tests/support/one_by_one.h"
 #include "tests/support/played_parts.h"
+#include "tests/support/played_rules.h"
 #include "tests/support/test.h"
 
 #define TURN_NS UINT64_C(1000000)
@@ -92,6 +91,8 @@ void played_join(played *p, uint32_t peer, const rt_wire_hello *hello)
 {
     played_peer *one = played_find(p, peer);
     one->is_there = true;
+    if (one->is_gone || one->told.has_left)
+        one->told = (played_told){0};
     one->is_gone = one->is_mute = one->is_full = one->is_broken = false;
     played_say(p, peer, RT_MESSAGE_HELLO, 0, 0, hello, sizeof *hello);
 }
@@ -107,14 +108,15 @@ void played_begin(played *p)
 void played_end(played *p)
 {
     for (uint32_t i = 0; i < PLAYED_PEERS; i++) {
-        rt_bytes_fini(&p->peers[i].said);
         rt_free(p->peers[i].keys);
         p->peers[i] = (played_peer){0};
     }
     for (uint32_t i = 0; i < p->letter_count; i++)
         rt_message_release(&p->letters[i].message);
-    p->letter_count = 0;
-    p->held.count = 0;
+    p->letter_count = p->slice_count = 0;
+    p->held.count = p->trained.count = p->wanted.count = 0;
+    memset(p->done, 0, sizeof p->done);
+    p->samples = 0;
     stage = NULL;
 }
 
@@ -122,6 +124,10 @@ void played_fini(played *p)
 {
     rt_free(p->letters);
     rt_free(p->held.rows);
+    rt_free(p->trained.rows);
+    rt_free(p->wanted.rows);
+    rt_free(p->slices);
+    rt_bytes_fini(&p->broken);
     for (uint32_t i = 0; i < p->cut_count; i++)
         rt_free(p->cuts[i].rows);
 }
@@ -159,44 +165,6 @@ static void end_here(rt_endpoint *endpoint, uint32_t linger_ms)
     (void)linger_ms;
 }
 
-// Where the model is that a run begins with is a path from the root: what is before the folder of
-// the case does not count.
-static uint64_t hash_of(const rt_message *message, size_t size)
-{
-    char here[RT_FOLDER_MAX];
-    rt_wire_load load;
-    const bool is_load =
-        rt_message_header(message)->type == RT_MESSAGE_LOAD && rt_control_has(message, sizeof load);
-    if (!is_load)
-        return rt_hash_bytes(rt_message_payload(message), size);
-    memcpy(&load, rt_message_payload(message), sizeof load);
-    assert_non_null(getcwd(here, sizeof here));
-    const bool is_below = strncmp(load.folder, here, strlen(here)) == 0;
-    const char *folder = load.folder + (is_below ? strlen(here) : 0);
-    return rt_hash_bytes(&load, offsetof(rt_wire_load, folder)) ^
-           rt_hash_bytes(folder, strlen(folder));
-}
-
-// A line: all of the header, and what the payload is.
-static void note(played_peer *to, const rt_message *message)
-{
-    const rt_wire_header *header = rt_message_header(message);
-    const size_t size = message->size - sizeof *header;
-    char line[RT_FOLDER_MAX], text[RT_FOLDER_MAX / 2] = "";
-    if (header->type == RT_MESSAGE_STOP || header->type == RT_MESSAGE_CONTROLLED)
-        (void)rt_control_text(message, text, sizeof text);
-    const char *build = *text ? strstr(text, rt_build()) : NULL;
-    const uint64_t hash = *text ? 0 : hash_of(message, size);
-    const int length =
-        snprintf(line, sizeof line,
-                 "%s %" PRIu32 " %" PRIu64 " %" PRIu32 " %08" PRIx32 " %zu %016" PRIx64 " %.*s\n",
-                 rt_message_type_name(header->type), header->epoch, header->iteration,
-                 header->count, header->sender, build ? 0 : size, hash,
-                 build ? (int)(build - text) : (int)strlen(text), text);
-    rt_bytes_put(&to->said, line, (size_t)length);
-    to->messages++;
-}
-
 static rt_status send_there(rt_endpoint *endpoint, uint32_t peer, rt_message *message)
 {
     played *p = (played *)endpoint;
@@ -210,8 +178,7 @@ static rt_status send_there(rt_endpoint *endpoint, uint32_t peer, rt_message *me
         return RT_IO;
     if (rt_message_validate(message, peer, &error))
         fail_msg("the coordinator sends what nobody takes: %s", error.text);
-    if (rt_message_header(message)->type != RT_MESSAGE_HEARTBEAT)
-        note(to, message);
+    played_rules_told(p, peer, message);
     p->on_message(p, (rt_message_type)rt_message_header(message)->type);
     if (!to->is_mute)
         played_answer(p, peer, message);
@@ -231,8 +198,10 @@ static rt_status receive_here(rt_endpoint *endpoint, uint32_t *peer_p, rt_messag
         memmove(&p->letters[i], &p->letters[i + 1], (--p->letter_count - i) * sizeof letter);
         *peer_p = letter.peer;
         *message = letter.message;
-        if (rt_message_validate(message, letter.peer, error) == RT_OK)
+        if (rt_message_validate(message, letter.peer, error) == RT_OK) {
+            played_rules_took(p, letter.peer, message);
             return RT_OK;
+        }
         rt_message_release(message);
         return RT_WIRE;
     }

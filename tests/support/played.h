@@ -13,6 +13,7 @@
 #include "runtime/transport/rt_transport.h"
 #include "runtime/wire/rt_bytes.h"
 #include "runtime/wire/rt_control.h"
+#include "runtime/wire/rt_counts.h"
 
 #define PLAYED_VISITORS 4u
 #define PLAYED_PEERS (RT_WORKERS_MAX + RT_SHARDS_MAX + PLAYED_VISITORS)
@@ -57,6 +58,8 @@ typedef struct {
 typedef struct {
     played_row *rows;
     uint32_t count, capacity, iteration;
+    rt_counts done[RT_WORKERS_MAX]; // of a cut: reported until then
+    uint64_t samples;
 } played_rows;
 
 typedef struct {
@@ -65,12 +68,31 @@ typedef struct {
     rt_message message;
 } played_letter;
 
+// What a member was told, for played_rules.h.
+typedef struct {
+    uint32_t hellos, stops; // HELLOs that were taken, and STOPs: one may answer each
+    bool has_left;          // it said that it failed
+    bool is_welcome;
+    bool is_marked;              // a MARK was answered since the last slice
+    bool is_asked, has_finished; // FINISH came; it is answered
+    uint64_t sequence;           // of the last slice
+    uint32_t gap, trained, out;  // left out before it; iteration; slices without a report
+    uint32_t cut;                // the last one
+} played_told;
+
 typedef struct {
     bool is_there, is_mute, is_gone, is_full, is_broken;
-    uint64_t messages;
-    rt_bytes said;  // to it, a line for each message
     uint64_t *keys; // of a worker: by slot
+    played_told told;
 } played_peer;
+
+// What all workers were told of a slice, by its number.
+typedef struct {
+    bool is_known;
+    uint32_t iteration;
+    uint64_t fingerprint, workers;
+    uint32_t samples;
+} played_slice;
 
 typedef struct played played;
 struct played {
@@ -96,13 +118,22 @@ struct played {
     played_rows cuts[PLAYED_CUTS];
     uint32_t cut_count;
     uint64_t given_copies; // shards that have got one
+
+    // What rules look at: all of it is of one run, but for what was the last complete checkpoint.
+    rt_bytes broken; // lines: rules that were
+    played_slice *slices;
+    uint32_t slice_count, slice_capacity;
+    played_rows trained, wanted;    // rows of slices, by the iteration; pulls
+    rt_counts done[RT_WORKERS_MAX]; // reported, by rank
+    uint64_t samples;               // likewise
+    uint32_t cut_complete, written_of, written_count;
 };
 
 extern const rt_transport_ops played_ops;
 
 // The one that played_ops is about from now on: one run at a time.
 void played_begin(played *p);
-// What was said is dropped, checkpoints stay for the next run.
+// What was told is dropped, checkpoints stay for the next run.
 void played_end(played *p);
 void played_fini(played *p);
 

@@ -9,6 +9,7 @@
 #include "runtime/files/rt_checkpoint.h"
 #include "runtime/rt_hash.h"
 #include "tests/support/played_parts.h"
+#include "tests/support/played_rules.h"
 #include "tests/support/test.h"
 
 #define KEYS_OF_ANSWER 700u
@@ -126,6 +127,7 @@ static void take_slice(played *p, uint32_t rank, const rt_message *message)
 {
     rt_wire_slice slice;
     played_carry_out(p, rank, message, &slice);
+    played_rules_slice(p, rank, rt_message_header(message)->iteration, &slice);
     if (slice.iteration > p->iteration) {
         p->iteration = slice.iteration;
         p->on_iteration(p, slice.iteration);

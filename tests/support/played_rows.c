@@ -6,12 +6,15 @@
 #include "tests/support/played_parts.h"
 #include "tests/support/test.h"
 
+static void add(played_rows *to, uint64_t key, uint32_t version, uint32_t shard)
+{
+    assert_int_equal(rt_grow(&to->rows, &to->capacity, to->count + 1u, sizeof *to->rows), RT_OK);
+    to->rows[to->count++] = (played_row){key, version, shard};
+}
+
 static void put(played *p, uint64_t key, uint32_t version, uint32_t shard)
 {
-    played_rows *held = &p->held;
-    assert_int_equal(rt_grow(&held->rows, &held->capacity, held->count + 1u, sizeof *held->rows),
-                     RT_OK);
-    held->rows[held->count++] = (played_row){key, version, shard};
+    add(&p->held, key, version, shard);
 }
 
 static uint32_t shard_of(const played *p, uint64_t key, const uint8_t *homes, uint32_t i)
@@ -97,6 +100,17 @@ static void push_deltas(played *p, const uint64_t *keys, const dp_slice_view *vi
     }
 }
 
+// What rules look at in the end.
+static void note_rows(played *p, const uint64_t *keys, const dp_slice_view *view)
+{
+    const rt_wire_slice *counts = &view->counts;
+    for (uint32_t i = 0; i < counts->row_count; i++)
+        add(&p->trained, keys[view->row_slots[i]], counts->iteration, 0);
+    for (uint32_t i = 0; i < counts->pull_count; i++)
+        if (!view->pull_peers || view->pull_peers[i] == DP_NO_KEEPER)
+            add(&p->wanted, view->pull_keys[i], view->pull_versions[i], 0);
+}
+
 void played_carry_out(played *p, uint32_t rank, const rt_message *message, rt_wire_slice *counts)
 {
     dp_slice_view view;
@@ -112,6 +126,7 @@ void played_carry_out(played *p, uint32_t rank, const rt_message *message, rt_wi
     push(p, worker->keys, &view, 0, counts->push_count - counts->push_late);
     push_deltas(p, worker->keys, &view, 0, counts->delta_count - counts->delta_late);
     fill(worker->keys, &view);
+    note_rows(p, worker->keys, &view);
     push(p, worker->keys, &view, counts->push_count - counts->push_late, counts->push_count);
     add_gradients(p, worker->keys, &view);
     push_deltas(p, worker->keys, &view, counts->delta_count - counts->delta_late,
@@ -136,14 +151,19 @@ void played_keep(played *p, uint32_t iteration)
     p->cut_count += i == p->cut_count;
     played_sort(&p->held);
     copy(&p->held, &p->cuts[i]);
+    memcpy(p->cuts[i].done, p->done, sizeof p->done);
+    p->cuts[i].samples = p->samples;
     p->cuts[i].iteration = iteration;
 }
 
 void played_load(played *p, uint32_t iteration)
 {
     for (uint32_t i = 0; i < p->cut_count; i++) {
-        if (p->cuts[i].iteration == iteration)
-            copy(&p->cuts[i], &p->held);
+        if (p->cuts[i].iteration != iteration)
+            continue;
+        copy(&p->cuts[i], &p->held);
+        memcpy(p->done, p->cuts[i].done, sizeof p->done);
+        p->samples = p->cuts[i].samples;
     }
 }
 
@@ -163,18 +183,27 @@ static bool is_among(uint64_t key, const uint64_t *keys, uint32_t count)
     return false;
 }
 
+// Those of a shard that end leave the list.
+static uint64_t drop(const played *p, played_rows *rows, uint32_t shard, uint32_t floor,
+                     const uint64_t *keys, uint32_t count)
+{
+    uint32_t left = 0;
+    played_sort(rows);
+    for (uint32_t i = 0; i < rows->count; i++) {
+        const played_row *row = &rows->rows[i];
+        if (!played_is_at(p, row, shard) ||
+            (row->version >= floor && !is_among(row->key, keys, count)))
+            rows->rows[left++] = *row;
+    }
+    const uint64_t ended = rows->count - left;
+    rows->count = left;
+    return ended;
+}
+
 uint64_t played_expire(played *p, uint32_t shard, uint32_t floor, const uint64_t *keys,
                        uint32_t count)
 {
-    uint32_t left = 0;
-    played_sort(&p->held);
-    for (uint32_t i = 0; i < p->held.count; i++) {
-        const played_row *row = &p->held.rows[i];
-        if (!played_is_at(p, row, shard) ||
-            (row->version >= floor && !is_among(row->key, keys, count)))
-            p->held.rows[left++] = *row;
-    }
-    const uint64_t ended = p->held.count - left;
-    p->held.count = left;
-    return ended;
+    (void)drop(p, &p->trained, shard, floor, keys, count);
+    (void)drop(p, &p->wanted, shard, floor, keys, count);
+    return drop(p, &p->held, shard, floor, keys, count);
 }

@@ -1,17 +1,15 @@
-// Conversations of a coordinator with the members of short runs, one for each way of going about
-// it, against those that were recorded (tests/golden/coordinator.golden): all that it says to each
-// of them, how it ends, what it logs, and the files that it leaves behind. What a run has to do,
-// other tests say; this one notices that one goes on otherwise.
+// Conversations of a coordinator with the members of short runs: some 540 ways of going about it
+// (conversations.txt). Whatever happens in one, the rules of tests/support/played_rules.h hold of
+// all that is said, and those of left_behind.h of the files. Beside that the file has, below each,
+// what a user sees: how it ends, what it logs, which checkpoints and models there are.
 //
 // Members, journals and a standby are played (tests/support/played.h), threads run one at a time
 // and time passes only while the coordinator waits: a conversation is the same in every build and
 // on every machine.
 //
 // A change that is to make others: LANYARD_UPDATE_GOLDEN=1 (or a part of a name, for those that
-// have it) writes the file anew, and the difference says which. It has a line for each
-// conversation, NAME: WHAT..., so that a new one is a new line; below it stands, indented, what is
-// recorded. LANYARD_SHOW=FOLDER puts there what was said, message by message, and the files, of the
-// line that is recorded anew. WHAT is
+// have it) writes the file anew, to be read; a broken rule is never written. It has a line for each
+// conversation, NAME: WHAT..., so that a new one is a new line. WHAT is
 //   KEY=VALUE          of the configuration
 //   run.KEY=VALUE      how the coordinator is started (start_with)
 //   play.KEY=VALUE     how members behave (behave)
@@ -47,10 +45,12 @@
 #include "tests/support/one_by_one.h"
 #include "tests/support/played.h"
 #include "tests/support/records.h"
+#include "tests/support/left_behind.h"
+#include "tests/support/played_rules.h"
 #include "tests/support/said.h"
 #include "tests/support/test.h"
 
-#define GOLDEN "tests/golden/coordinator.golden"
+#define CONVERSATIONS "tests/unit/dispatch/conversations.txt"
 #define PARTS 8u    // of the file, each a case
 #define LIMIT_S 30u // of a conversation
 #define CASE_S 240u
@@ -76,6 +76,7 @@ typedef struct {
     event events[EVENTS_MAX];
     uint32_t event_count;
     uint64_t begin_ns;
+    bool may_simulate;
     int signals; // the other end of own.signal_fd
     uint32_t saved;
 } conversation;
@@ -419,6 +420,8 @@ static void start_with(conversation *c, const char *key, const char *value)
         tell_members(c, value);
     else if (strcmp(key, "rows") == 0 || strcmp(key, "rows_and_garbage") == 0)
         write_rows(number, key[4] != '\0');
+    else if (strcmp(key, "simulated") == 0)
+        c->may_simulate = number != 0;
     else if (strcmp(key, "forgotten") == 0)
         write_forgotten(number);
     else if (strcmp(key, "table") == 0)
@@ -540,28 +543,6 @@ static const char common[] =
     "network.bind=127.0.0.1 checkpoint.copies=0 dispatch.measure_compute=false";
 static const char links[] = "links.workers=[1,0.5]"; // unless boxes have them
 
-// What each member was told, as one number.
-static void put_messages(rt_bytes *record, played *members)
-{
-    static const char letters[] = "  wpv";
-    char line[RECORDS_LINE_BYTES] = "told";
-    for (uint32_t role = RT_ROLE_WORKER; role <= RT_ROLES; role++) {
-        for (uint32_t rank = 0; rank < RT_WORKERS_MAX; rank++) {
-            char name[16];
-            played_peer *one = played_find(members, rt_peer((rt_role)role, rank));
-            if (!one || !one->messages)
-                continue;
-            const size_t used = strlen(line);
-            rt_bytes_put(&one->said, "", 1);
-            snprintf(name, sizeof name, "%c%" PRIu32, letters[role], rank);
-            snprintf(line + used, sizeof line - used, " %s=%" PRIu64 "#%08" PRIx32, name,
-                     one->messages, (uint32_t)rt_hash_bytes(one->said.data, one->said.size));
-            records_show(name, (const char *)one->said.data);
-        }
-    }
-    records_put(record, "%s", line);
-}
-
 // ---- generators --------------------------------------------------------------------------------
 
 // To make one takes as long as half a run does. Those of the common configuration are made before a
@@ -601,6 +582,25 @@ rt_status __wrap_rt_synthetic_create(const rt_stream_config *config, uint64_t se
 }
 
 // ---- conversations -----------------------------------------------------------------------------
+
+// Rules, and what is left behind.
+static void check(conversation *c, rt_status status, rt_bytes *record)
+{
+    char left[RECORDS_LINE_BYTES];
+    const left_run run = {
+        .config = &c->config, .own = &c->own, .status = status, .may_simulate = c->may_simulate};
+    played_rules_end(c->members, status == RT_OK);
+    left_check(&run, c->members, left, sizeof left);
+    if (*left)
+        records_put(record, "leaves%s", left);
+    rt_bytes *broken = &c->members->broken;
+    rt_bytes_put(broken, "", 1);
+    if (broken->size > 1) {
+        printf("broken rules:\n%s", (const char *)broken->data);
+        record->failed = true;
+    }
+    rt_bytes_fini(broken);
+}
 
 static void one_run(played *members, const char *all, char *own, rt_bytes *record)
 {
@@ -645,11 +645,11 @@ static void one_run(played *members, const char *all, char *own, rt_bytes *recor
     const rt_status status = dp_coordinator_run(&c.own, &error);
     snprintf(said, sizeof said, "%s", said_end(&log));
     one_by_one_end_children(); // commands of the user's, which nobody waits for
-    records_put(record, "ended with %d, saved %" PRIu32 ": %s", status, c.saved, error.text);
+    (void)said_end(&out);
+    records_put(record, "%s%s%s", status ? rt_status_text(status) : "complete",
+                *error.text ? ": " : "", error.text);
     records_put_lines(record, "log", said);
-    records_put_hash(record, "said", said_end(&out));
-    put_messages(record, members);
-    records_put_files(record, "out");
+    check(&c, status, record);
     played_end(members);
     rt_config_fini(&c.config);
     if (c.has_theirs)
@@ -728,5 +728,5 @@ static char *play(const char *line)
 
 int main(int argc, char **argv)
 {
-    return records_main(GOLDEN, PARTS, CASE_S, play, argc, argv);
+    return records_main(CONVERSATIONS, PARTS, CASE_S, play, argc, argv);
 }
