@@ -9,11 +9,9 @@
 #include "runtime/rt_hash.h"
 #include "tests/support/fabric_parts.h"
 #include "tests/support/lies.h"
-#include "tests/support/records.h"
 #include "tests/support/test.h"
 
 #define EPOCH 3u
-#define TYPES 90u // more than there are of messages
 #define EVENTS_MAX 200000u
 #define COORDINATOR rt_peer(RT_ROLE_COORDINATOR, 0)
 
@@ -28,8 +26,7 @@ typedef struct {
     ew_codes codes;
     uint64_t trained, given; // sequences: of the last job, and slice
     bool blocked;
-    uint64_t said, seen; // hashes: of its messages; of what it tells of itself
-    uint32_t messages[TYPES];
+    uint64_t sent; // messages
 } worker;
 
 typedef struct {
@@ -37,8 +34,7 @@ typedef struct {
     uint32_t rank;
     ps_shard *shard;
     bool unsent;
-    uint64_t said;
-    uint32_t messages;
+    uint64_t sent; // messages
 } shard;
 
 struct run {
@@ -53,9 +49,8 @@ struct run {
     uint32_t sent, delivered;
     uint32_t lie_at; // 0: nobody lies
     uint64_t lie_seed;
-    uint64_t taken; // hash of what came of the lie; 0: it was refused
+    bool is_taken;
     bool is_over;
-    rt_bytes *record;
     rt_random random;
 };
 
@@ -86,12 +81,6 @@ static bool is_full(run *r)
     return r->schedule.full_every && ++r->sent % r->schedule.full_every == 0;
 }
 
-static uint64_t hash_message(uint64_t before, uint32_t to, const rt_message *message)
-{
-    rt_message_header(message)->stamp = 0; // of a clock
-    return rt_mix(before ^ to ^ rt_hash_bytes(message->data, message->size));
-}
-
 static rt_status send_of_worker(void *context, uint32_t partner, rt_message *message)
 {
     worker *w = context;
@@ -102,8 +91,7 @@ static rt_status send_of_worker(void *context, uint32_t partner, rt_message *mes
         w->blocked = true;
         return RT_AGAIN;
     }
-    w->said = hash_message(w->said, to, message);
-    w->messages[rt_message_header(message)->type]++;
+    w->sent++;
     fabric_queue_put(queue_of(r, rt_peer(RT_ROLE_WORKER, w->rank), to), message);
     return RT_OK;
 }
@@ -114,10 +102,15 @@ static rt_status send_of_shard(void *context, uint32_t to, rt_message *message)
     run *r = s->run;
     if (is_full(r))
         return RT_AGAIN;
-    s->said = hash_message(s->said, to, message);
-    s->messages++;
+    s->sent++;
     fabric_queue_put(queue_of(r, rt_peer(RT_ROLE_PS, s->rank), to), message);
     return RT_OK;
+}
+
+static uint32_t row_floats(const fabric_plan *plan)
+{
+    const uint32_t dim = plan->shape.model.embedding_dim;
+    return dim + rt_optimizer_state_floats(&plan->shape.rows, dim);
 }
 
 // ---- parts -------------------------------------------------------------------------------------
@@ -219,6 +212,12 @@ static void destroy(run *r)
     free(r->queues);
 }
 
+static void must(rt_status status, const rt_error *error)
+{
+    if (status)
+        fail_msg("%s", error->text);
+}
+
 // ---- lies ------------------------------------------------------------------------------------
 
 static rt_status receive(run *r, uint32_t peer, uint32_t to, rt_message *message, rt_error *error)
@@ -228,63 +227,91 @@ static rt_status receive(run *r, uint32_t peer, uint32_t to, rt_message *message
     return ew_executor_receive(r->workers[rt_peer_rank(to)].executor, peer, message, error);
 }
 
-// What whoever took a lie has said and counted.
-static uint64_t hash_part(const run *r, uint32_t peer)
+// The rows of whoever gets a message.
+static uint64_t hash_rows(const run *r, uint32_t peer)
 {
-    const uint32_t rank = rt_peer_rank(peer);
+    const uint32_t rank = rt_peer_rank(peer), floats = row_floats(r->plan);
+    uint64_t rows = 0;
     if (rt_peer_role(peer) == RT_ROLE_WORKER) {
-        const worker *w = &r->workers[rank];
-        const ew_executor_statistics got = ew_executor_get_statistics(w->executor);
-        return rt_hash_bytes(&got, sizeof got) ^ w->said;
+        const ew_host_rows *own = &r->workers[rank].rows;
+        const size_t count = (size_t)own->slot_count * own->stride;
+        return rt_hash_bytes(own->slab, count * sizeof *own->slab);
     }
-    ps_shard_statistics got;
-    ps_shard_get_statistics(r->shards[rank].shard, &got);
-    return rt_hash_bytes(&got, sizeof got) ^ r->shards[rank].said;
+    for (uint32_t k = 0; k < r->plan->key_count; k++) {
+        uint32_t version = 0;
+        const float *row = ps_shard_find(r->shards[rank].shard, r->plan->keys[k], &version);
+        rows = rt_mix(rows ^ (row ? rt_hash_bytes(row, floats * sizeof *row) ^ version : 1));
+    }
+    return rows;
 }
 
-// Validated as a transport does it. again: the same once more, or empty.
-static rt_status give(run *r, uint32_t peer, uint32_t to, rt_message *message, rt_message *again,
-                      rt_error *error)
+static uint64_t sent_by(const run *r, uint32_t peer)
+{
+    const uint32_t rank = rt_peer_rank(peer);
+    return rt_peer_role(peer) == RT_ROLE_WORKER ? r->workers[rank].sent : r->shards[rank].sent;
+}
+
+// Validated as a transport does it.
+static rt_status give(run *r, uint32_t peer, uint32_t to, rt_message *message, rt_error *error)
 {
     rt_status status = rt_message_validate(message, peer, error);
     if (!status)
         status = receive(r, peer, to, message, error);
-    if (!status && again->data)
-        status = receive(r, peer, to, again, error);
     rt_message_release(message);
-    rt_message_release(again);
     return status;
 }
 
-// To whom it goes, what is wrong with it, and what is said to that.
+// It is of another length than it says, and not of those that are taken at their word.
+static bool must_refuse(const rt_wire_header *was, const rt_wire_header *is)
+{
+    return (was->count != is->count || was->payload_bytes != is->payload_bytes) &&
+           is->type != RT_MESSAGE_PUSHED && is->type != RT_MESSAGE_SLICE &&
+           is->type != RT_MESSAGE_HANDED;
+}
+
+// By these nothing may change, be they refused or passed over. Of others the records in front of
+// the wrong one may count: who refuses one ends.
+static bool must_change_nothing(const rt_wire_header *was, const rt_wire_header *is, bool refused)
+{
+    return (was->epoch != is->epoch && is->type != RT_MESSAGE_PUSHED) ||
+           (refused && was->type != is->type);
+}
+
+static void check_lie(bool ok, const char *what, const char *type, const rt_error *error)
+{
+    if (!ok)
+        fail_msg("%s, %s (\"%s\")", type, what, error->text);
+}
+
+// Whoever refuses one says why, and answers nothing.
 static void deliver_lie(run *r, uint32_t from, uint32_t to, rt_message *message)
 {
-    char what[LIES_TEXT_BYTES] = "twice", name[32];
+    char what[LIES_TEXT_BYTES] = "twice";
     rt_random random = {r->lie_seed};
     rt_error error = {0};
-    rt_message again = {0};
     uint32_t peer = from;
-    const char *type = rt_message_type_name(rt_message_header(message)->type);
-    if (r->lie_seed % 7 == 0)
-        again = fabric_copy(message);
-    else
+    const rt_wire_header was = *rt_message_header(message);
+    const char *type = rt_message_type_name(was.type);
+    if (r->lie_seed % 7 == 0) {
+        rt_message first = fabric_copy(message);
+        must(give(r, from, to, &first, &error), &error);
+    } else {
         lies_tell(&random, r->n + 2, message, &peer, what);
-    const rt_status status = give(r, peer, to, message, &again, &error);
+    }
+    const rt_wire_header is = *rt_message_header(message);
+    const uint64_t rows = hash_rows(r, to), sent = sent_by(r, to);
+    const rt_status status = give(r, peer, to, message, &error);
+    const bool same = hash_rows(r, to) == rows && sent_by(r, to) == sent;
     r->is_over = true;
-    if (!status)
-        r->taken = rt_mix(hash_part(r, to)) | 1;
-    else
-        records_put(r->record, "%" PRIu32 " %s to %s, %s: %s", r->delivered, type,
-                    rt_peer_name(to, name), what, error.text);
+    r->is_taken = !status;
+    printf("%s, %s\n", type, what);
+    check_lie(status || !must_refuse(&was, &is), "is taken", type, &error);
+    check_lie(!status || *error.text, "is refused without a reason", type, &error);
+    check_lie(!status || sent_by(r, to) == sent, "is refused and answered", type, &error);
+    check_lie(same || !must_change_nothing(&was, &is, status), "changes something", type, &error);
 }
 
 // ---- what happens ------------------------------------------------------------------------------
-
-static void must(rt_status status, const rt_error *error)
-{
-    if (status)
-        fail_msg("%s", error->text);
-}
 
 static void deliver(run *r, uint32_t index)
 {
@@ -355,9 +382,6 @@ static void expire(run *r)
         uint64_t ended = 0;
         rt_error error = {0};
         must(ps_shard_expire(r->shards[i].shard, r->floor, NULL, NULL, &ended, &error), &error);
-        if (r->lie_at == 0)
-            records_put(r->record, "shard %" PRIu32 ": %" PRIu64 " rows below %" PRIu32 " ended", i,
-                        ended, r->floor);
     }
     r->floor = 0;
     for (uint32_t i = 0; i < r->n; i++)
@@ -365,10 +389,10 @@ static void expire(run *r)
 }
 
 // Sixteenths, small enough that their sums are exact.
-static float *draw_gradients(const run *r, const worker *w, const rt_wire_slice *c)
+static float *draw_gradients(const run *r, uint32_t rank, const rt_wire_slice *c)
 {
-    const uint32_t count = c->row_count * w->rows.values;
-    rt_random random = {rt_mix(r->schedule.seed ^ (uint64_t)c->iteration << 8 ^ w->rank)};
+    const uint32_t count = c->row_count * r->plan->shape.model.embedding_dim;
+    rt_random random = {rt_mix(r->schedule.seed ^ (uint64_t)c->iteration << 8 ^ rank)};
     float *floats = calloc(count + 1, sizeof *floats);
     assert_non_null(floats);
     for (uint32_t i = 0; i < count; i++)
@@ -376,14 +400,18 @@ static float *draw_gradients(const run *r, const worker *w, const rt_wire_slice 
     return floats;
 }
 
+static bool counts(const run *r, uint32_t iteration)
+{
+    return !r->schedule.skip_every || iteration % r->schedule.skip_every != 0;
+}
+
 static void train(run *r, worker *w, const ew_job *job)
 {
     rt_counts done;
     rt_error error = {0};
     const rt_wire_slice *c = &job->slice->counts;
-    const uint32_t skip = r->schedule.skip_every;
-    const bool applies = !skip || c->iteration % skip != 0;
-    float *gradients = draw_gradients(r, w, c);
+    const bool applies = counts(r, c->iteration);
+    float *gradients = draw_gradients(r, w->rank, c);
     for (uint32_t i = 0; applies && i < c->row_count; i++) {
         const float *one = gradients + (size_t)i * w->rows.values;
         if (job->slice->row_modes[i] == DP_MODE_OWN)
@@ -391,31 +419,19 @@ static void train(run *r, worker *w, const ew_job *job)
     }
     w->trained = job->sequence;
     must(ew_executor_trained(w->executor, gradients, applies, &done, &error), &error);
-    w->seen = rt_mix(w->seen ^ rt_hash_bytes(&done, sizeof done));
     free(gradients);
 }
 
-// What it tells of itself, after whatever happened.
-static void look_at(worker *w)
-{
-    const ew_executor *e = w->executor;
-    const rt_wire_slice *next = ew_executor_next_counts(e);
-    const uint64_t now[] = {ew_executor_waits_for(e), ew_executor_is_held_up(e),
-                            ew_executor_has_begun(e), ew_executor_idle(e),
-                            ew_executor_iteration(e), next ? next->iteration : UINT64_MAX};
-    w->seen = rt_mix(w->seen ^ rt_hash_bytes(now, sizeof now));
-}
-
-static void begin_and_look(run *r)
+static void begin_all(run *r)
 {
     for (uint32_t i = 0; i < r->n; i++) {
         rt_error error = {0};
         bool has_begun = false;
-        worker *w = &r->workers[i];
+        const ew_executor *e = r->workers[i].executor;
         if (r->schedule.one_at_a_time)
-            must(ew_executor_begin(w->executor, &has_begun, &error), &error);
-        w->seen = rt_mix(w->seen ^ has_begun);
-        look_at(w);
+            must(ew_executor_begin(r->workers[i].executor, &has_begun, &error), &error);
+        if (ew_executor_idle(e)) // who has nothing to do waits for nothing
+            assert_true(!ew_executor_waits_for(e) && !ew_executor_is_held_up(e));
     }
 }
 
@@ -505,47 +521,165 @@ static bool happens(run *r)
     return true;
 }
 
-// ---- the record --------------------------------------------------------------------------------
+// ---- what must have come of it -----------------------------------------------------------------
 
-static void put_worker(run *r, const worker *w)
+// A row as one loop over all slices has it.
+typedef struct {
+    float *row, *sum;         // values and state; gradients of the iteration
+    uint32_t version, summed; // iterations; summed: of sum
+} wanted_row;
+
+static void begin_anew(const run *r, uint32_t k, wanted_row *one)
 {
-    char types[600] = "";
-    const ew_executor_statistics got = ew_executor_get_statistics(w->executor);
-    const size_t floats = (size_t)w->rows.slot_count * w->rows.stride;
-    for (uint32_t t = 0; t < TYPES; t++) {
-        const size_t used = strlen(types);
-        if (w->messages[t])
-            snprintf(types + used, sizeof types - used, " %s %" PRIu32, rt_message_type_name(t),
-                     w->messages[t]);
-    }
-    records_put(r->record,
-                "worker %" PRIu32 ": %s #%016" PRIx64 ", done #%016" PRIx64 ", %" PRIu64
-                " stale, %" PRIu64 " early, %" PRIu64 " handed, %" PRIu64
-                " gradients, seen #%016" PRIx64 ", rows #%016" PRIx64,
-                w->rank, types, w->said, rt_hash_bytes(&got.done, sizeof got.done), got.stale_reads,
-                got.rows_early, got.handed, got.gradients, w->seen,
-                rt_hash_bytes(w->rows.slab, floats * sizeof *w->rows.slab));
+    const fabric_shape *shape = &r->plan->shape;
+    const uint32_t dim = shape->model.embedding_dim;
+    one->version = 0;
+    rt_row_init(r->plan->keys[k], shape->seed, (float)shape->model.init_scale, dim, one->row);
+    rt_optimizer_init_state(&shape->rows, dim, one->row + dim);
 }
 
-static void put_shard(run *r, const shard *s)
+static uint32_t index_of(const fabric_plan *plan, uint64_t key)
 {
-    ps_shard_statistics got;
-    uint64_t rows = 0;
-    const uint32_t floats =
-        r->plan->shape.model.embedding_dim +
-        rt_optimizer_state_floats(&r->plan->shape.rows, r->plan->shape.model.embedding_dim);
+    uint32_t low = 0, high = plan->key_count;
+    while (low < high) {
+        const uint32_t middle = (low + high) / 2;
+        if (plan->keys[middle] < key)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    assert_true(low < plan->key_count && plan->keys[low] == key);
+    return low;
+}
+
+// What a worker's slots have, and what its gradients add.
+static void add_slice(const run *r, uint32_t rank, const rt_message *slice, uint64_t *keys,
+                      wanted_row *all)
+{
+    dp_slice_view view;
+    rt_error error = {0};
+    const dp_slice_limits limits = fabric_limits(r->plan, rank);
+    const uint32_t dim = r->plan->shape.model.embedding_dim;
+    must(dp_slice_decode(slice, &limits, &view, &error), &error);
+    const rt_wire_slice *c = &view.counts;
+    for (uint32_t i = 0; i < c->pull_count; i++)
+        keys[view.pull_slots[i]] = view.pull_keys[i];
+    for (uint32_t i = 0; i < c->init_count; i++)
+        keys[view.init_slots[i]] = view.init_keys[i];
+    for (uint32_t i = 0; i < c->pull_sum_count; i++)
+        keys[view.pull_sum_slots[i]] = view.pull_sum_keys[i];
+    float *gradients = draw_gradients(r, rank, c);
+    for (uint32_t i = 0; i < c->row_count; i++) {
+        wanted_row *one = &all[index_of(r->plan, keys[view.row_slots[i]])];
+        if (one->summed != c->iteration)
+            memset(one->sum, 0, dim * sizeof *one->sum);
+        one->summed = c->iteration;
+        for (uint32_t d = 0; d < dim; d++)
+            one->sum[d] += gradients[(size_t)i * dim + d];
+    }
+    free(gradients);
+}
+
+// Rows that were trained in slice s make their step, rows below its floor end.
+static void end_slice(const run *r, uint32_t s, uint32_t iteration, wanted_row *all)
+{
+    const fabric_shape *shape = &r->plan->shape;
+    const uint32_t dim = shape->model.embedding_dim;
+    for (uint32_t k = 0; k < r->plan->key_count; k++) {
+        wanted_row *one = &all[k];
+        if (iteration && one->summed == iteration) {
+            if (counts(r, iteration))
+                rt_optimizer_step(&shape->rows, dim, iteration, one->row, one->row + dim, one->sum);
+            one->version = iteration;
+        }
+        if (one->version < r->plan->floors[s])
+            begin_anew(r, k, one);
+    }
+}
+
+// At the one shard that has it.
+static const float *find_row(const run *r, uint64_t key, uint32_t *version_p)
+{
+    const float *row = NULL;
+    for (uint32_t i = 0; i < r->s; i++) {
+        const float *here = ps_shard_find(r->shards[i].shard, key, version_p);
+        assert_true(!row || !here);
+        row = here ? here : row;
+    }
+    return row;
+}
+
+static void check_rows(const run *r, const wanted_row *all)
+{
+    const fabric_shape *shape = &r->plan->shape;
+    const bool is_exact = shape->row_wire == RT_CODING_FP32 && shape->consistency.staleness == 0;
     for (uint32_t k = 0; k < r->plan->key_count; k++) {
         uint32_t version = 0;
-        const float *row = ps_shard_find(s->shard, r->plan->keys[k], &version);
-        rows = rt_mix(rows ^ (row ? rt_hash_bytes(row, floats * sizeof *row) ^ version : 1));
+        const float *row = find_row(r, r->plan->keys[k], &version);
+        if (version != r->plan->versions[k] || (is_exact && version != all[k].version))
+            fail_msg("key %" PRIx64 " has version %" PRIu32 ", planned was %" PRIu32
+                     ", trained last in %" PRIu32,
+                     r->plan->keys[k], version, r->plan->versions[k], all[k].version);
+        if (row && is_exact)
+            assert_memory_equal(row, all[k].row, row_floats(r->plan) * sizeof *row);
     }
-    ps_shard_get_statistics(s->shard, &got);
-    records_put(r->record,
-                "shard %" PRIu32 ": %" PRIu32 " messages #%016" PRIx64 ", %" PRIu64
-                " rows #%016" PRIx64 ", %" PRIu64 " pulls, %" PRIu64 " most parked, counts "
-                "#%016" PRIx64,
-                s->rank, s->messages, s->said, got.rows, rows, got.pulls, got.pulls_parked_max,
-                rt_hash_bytes(&got, sizeof got));
+}
+
+static void check_counts(const run *r)
+{
+    rt_counts done = {0};
+    uint64_t handed = 0, gradients = 0;
+    for (uint32_t i = 0; i < r->n; i++) {
+        const ew_executor_statistics got = ew_executor_get_statistics(r->workers[i].executor);
+        rt_counts_add(&done, &got.done);
+        handed += got.handed;
+        gradients += got.gradients;
+        assert_int_equal(got.stale_reads, 0);
+    }
+    assert_memory_equal(&done, &r->plan->planned, sizeof done);
+    assert_int_equal(handed, r->plan->handed);
+    assert_int_equal(gradients, r->plan->gradients);
+    for (uint32_t i = 0; i < r->s; i++) {
+        ps_shard_statistics got;
+        ps_shard_get_statistics(r->shards[i].shard, &got);
+        assert_int_equal(got.pulls_parked + got.gradients_waiting + got.deltas_waiting, 0);
+        assert_int_equal(got.messages_discarded, 0);
+    }
+}
+
+static void check(const run *r)
+{
+    const uint32_t floats = row_floats(r->plan), n = r->plan->key_count;
+    wanted_row *all = calloc(n, sizeof *all);
+    float *memory = calloc((size_t)n * 2 * floats, sizeof *memory);
+    uint64_t *keys[RT_WORKERS_MAX];
+    assert_true(all && memory);
+    for (uint32_t k = 0; k < n; k++) {
+        all[k].row = memory + (size_t)k * 2 * floats;
+        all[k].sum = all[k].row + floats;
+        begin_anew(r, k, &all[k]);
+    }
+    for (uint32_t i = 0; i < r->n; i++)
+        keys[i] = calloc(r->plan->planner.slot_count[i], sizeof **keys);
+    for (uint32_t s = 0; s < r->plan->slice_count; s++) {
+        uint32_t iteration = 0;
+        for (uint32_t i = 0; i < r->n; i++) {
+            const rt_message *slice = &r->plan->slices[(size_t)s * r->n + i];
+            rt_wire_slice head;
+            if (!slice->data)
+                continue;
+            memcpy(&head, rt_message_payload(slice), sizeof head);
+            iteration = head.iteration;
+            add_slice(r, i, slice, keys[i], all);
+        }
+        end_slice(r, s, iteration, all);
+    }
+    check_rows(r, all);
+    check_counts(r);
+    for (uint32_t i = 0; i < r->n; i++)
+        free(keys[i]);
+    free(memory);
+    free(all);
 }
 
 static void play(run *r)
@@ -555,43 +689,39 @@ static void play(run *r)
     while (!r->is_over && happens(r)) {
         assert_true(++events < EVENTS_MAX);
         if (!r->is_over)
-            begin_and_look(r);
+            begin_all(r);
     }
     if (!r->is_over && (!is_drained(r) || r->handed != r->plan->slice_count))
         fail_msg("nothing can happen any more: %" PRIu32 " of %" PRIu32 " slices", r->handed,
                  r->plan->slice_count);
 }
 
-uint32_t rows_run_play(const fabric_plan *plan, const rows_run_schedule *schedule, rt_bytes *record)
+static run run_of(const fabric_plan *plan, const rows_run_schedule *schedule)
 {
-    run r = {.plan = plan,
-             .schedule = *schedule,
-             .n = plan->shape.worker_count,
-             .s = plan->shape.shard_count,
-             .record = record,
-             .random = {rt_mix(schedule->seed + 1)}};
+    return (run){.plan = plan,
+                 .schedule = *schedule,
+                 .n = plan->shape.worker_count,
+                 .s = plan->shape.shard_count,
+                 .random = {rt_mix(schedule->seed + 1)}};
+}
+
+uint32_t rows_run_play(const fabric_plan *plan, const rows_run_schedule *schedule)
+{
+    run r = run_of(plan, schedule);
     play(&r);
-    for (uint32_t i = 0; i < r.n; i++)
-        put_worker(&r, &r.workers[i]);
-    for (uint32_t i = 0; i < r.s; i++)
-        put_shard(&r, &r.shards[i]);
+    check(&r);
     destroy(&r);
     return r.delivered;
 }
 
-uint64_t rows_run_lie(const fabric_plan *plan, const rows_run_schedule *schedule, uint32_t delivery,
-                      uint64_t seed, rt_bytes *record)
+bool rows_run_lie(const fabric_plan *plan, const rows_run_schedule *schedule, uint32_t delivery,
+                  uint64_t seed)
 {
-    run r = {.plan = plan,
-             .schedule = *schedule,
-             .n = plan->shape.worker_count,
-             .s = plan->shape.shard_count,
-             .lie_at = delivery,
-             .lie_seed = seed,
-             .record = record,
-             .random = {rt_mix(schedule->seed + 1)}};
+    run r = run_of(plan, schedule);
+    r.lie_at = delivery;
+    r.lie_seed = seed;
     play(&r);
     assert_true(r.is_over);
     destroy(&r);
-    return r.taken;
+    return r.is_taken;
 }
