@@ -83,8 +83,8 @@ void ps_shard_destroy(ps_shard *shard);
 // Consumes a validated message of a peer, in every case (it is empty afterwards). Messages of other
 // epochs are discarded. RT_WIRE: the message breaks the protocol; RT_LIMIT: it does not fit into a
 // bound; RT_CONFIG: nor into ps.memory_bytes_max; error names peer, key and what was expected, and
-// no row has changed. What send returned,
-// RT_NO_MEMORY: part of the message may have been applied.
+// no row has changed, unless the message has a key twice. What send returned, RT_NO_MEMORY: part of
+// the message may have been applied.
 rt_status ps_shard_receive(ps_shard *shard, uint32_t peer, rt_message *message, rt_error *error);
 
 // Sends all replies gathered so far; call it when the sockets are drained. RT_AGAIN: the transport
