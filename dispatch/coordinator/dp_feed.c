@@ -222,8 +222,8 @@ static rt_status open_planner(dp_feed *feed, rt_error *error)
     if (status)
         return status;
     rt_metrics_limit(feed->journal, config->config->metrics_bytes_max);
-    return dp_participants_open(config->planner, config->lineup, dp_planner_rates(planner),
-                                &feed->chooser, error);
+    const dp_rates told = dp_planner_rates_told(planner);
+    return dp_participants_open(config->planner, config->lineup, &told, &feed->chooser, error);
 }
 
 static rt_status start_threads(dp_feed *feed, rt_error *error)

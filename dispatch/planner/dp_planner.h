@@ -177,6 +177,8 @@ uint64_t dp_planner_row_count(const dp_planner *planner);
 // The value in force for the batch looked up last. worker: 0 for kinds that are about none.
 double dp_planner_value(const dp_planner *planner, dp_input_kind kind, uint32_t worker);
 const dp_rates *dp_planner_rates(const dp_planner *planner); // those of them that are rates
+// The same, once the records that wait are in force, too: what a chooser was told (dp_participants.h).
+dp_rates dp_planner_rates_told(const dp_planner *planner);
 
 // Records for the next look-up, in short.
 void dp_planner_set_alpha(dp_planner *planner, double alpha);

@@ -117,6 +117,18 @@ const dp_rates *dp_planner_rates(const dp_planner *planner)
     return &planner->config.rates;
 }
 
+dp_rates dp_planner_rates_told(const dp_planner *planner)
+{
+    dp_rates rates = planner->config.rates;
+    for (uint32_t i = 0; i < planner->waiting_count; i++) {
+        const dp_input *one = &planner->waiting[i];
+        double *rate = dp_rates_at(&rates, (dp_input_kind)one->kind, one->worker);
+        if (rate)
+            *rate = one->value;
+    }
+    return rates;
+}
+
 static void apply_next(dp_planner *planner, dp_input_kind kind, uint32_t worker, double value)
 {
     dp_input input = {.kind = kind, .worker = worker, .value = value};
