@@ -173,13 +173,6 @@ static void add_bytes(uint64_t *sum, const void *bytes, size_t size)
     add(sum, rt_hash_bytes(bytes, size));
 }
 
-static void add_work(planned *p, uint64_t work)
-{
-    add(&p->sums.work, work);
-    p->sums.steps++;
-    p->sums.instructions += work;
-}
-
 static void add_view(planned *p)
 {
     const dp_view *view = dp_planner_view(p->planner);
@@ -214,7 +207,6 @@ static void add_decision(planned *p)
     add(sum, decision->tables + ((uint64_t)decision->table_count << 32));
     add(sum, dp_planner_clean(p->planner));
     add(sum, dp_planner_row_count(p->planner));
-    add(sum, dp_directory_bytes(dp_planner_directory(p->planner)));
     for (uint32_t kind = 0; kind < DP_INPUT_KINDS; kind++) {
         uint32_t count = dp_input_subject((dp_input_kind)kind) ? p->config.worker_count : 1;
         if (kind == DP_INPUT_SHARD_LINK)
@@ -248,7 +240,6 @@ static void add_slices(planned *p, const dp_plan *plan, const rt_batch *batch)
             fail_msg("iteration %" PRIu32 ", worker %" PRIu32 ": %s", plan->iteration, w,
                      error.text);
         add_bytes(&p->sums.slices, message.data, message.size);
-        p->sums.slice_bytes += message.size;
         if (w == planned_rank(p) && plan->iteration)
             keep_slice(p, &message);
         rt_message_release(&message);
@@ -259,8 +250,7 @@ static void add_slices(planned *p, const dp_plan *plan, const rt_batch *batch)
 static void add_plan(planned *p, const dp_plan *plan, const rt_batch *batch)
 {
     add(&p->sums.plans, dp_plan_fingerprint(plan));
-    add_bytes(&p->sums.plans, &p->planner->predicted_s, sizeof p->planner->predicted_s);
-    p->sums.planned++;
+    add_bytes(&p->sums.times, &p->planner->predicted_s, sizeof p->planner->predicted_s);
     add_slices(p, plan, batch);
 }
 
@@ -318,11 +308,6 @@ static void choose(planned *p, const rt_batch *batch)
                      RT_OK);
     for (uint32_t i = 0; i < count; i++)
         apply(p, &records[i]);
-    p->sums.searched += dp_participants_searches(p->chooser);
-    rt_bytes state = {0};
-    dp_participants_save(p->chooser, &state);
-    add_bytes(&p->sums.choosers, state.data, state.size);
-    rt_bytes_fini(&state);
 }
 
 static void sweep(planned *p)
@@ -335,18 +320,15 @@ static void sweep(planned *p)
     assert_int_equal(dp_sweep(p->planner, floor, &plan, &ended), RT_OK);
     add_plan(p, plan, NULL);
     add(&p->sums.plans, floor);
-    p->sums.ended += ended;
-    p->sums.sweeps++;
+    add(&p->sums.plans, ended);
 }
 
 static void look_up(planned *p, const rt_batch *batch)
 {
     for (bool done = false; !done;) {
-        add_work(p, dp_planner_room_work(p->planner, batch));
         assert_int_equal(dp_planner_make_room(p->planner, batch, &done), RT_OK);
     }
     for (bool done = false; !done;) {
-        add_work(p, dp_planner_look_up_work(p->planner, batch));
         assert_int_equal(dp_planner_look_up_step(p->planner, batch, &done), RT_OK);
     }
 }
@@ -355,20 +337,9 @@ static const dp_plan *commit(planned *p)
 {
     const dp_plan *plan;
     for (bool done = false; !done;) {
-        add_work(p, dp_planner_step_work(p->planner));
         assert_int_equal(dp_planner_commit_step(p->planner, &done, &plan), RT_OK);
     }
     return plan;
-}
-
-static void note_set(planned *p)
-{
-    const uint64_t now = dp_planner_participants(p->planner);
-    if (p->set_count && p->last_sets[p->set_count - 1] == now)
-        return;
-    assert_true(p->set_count < RT_COUNT_OF(p->last_sets));
-    p->last_iterations[p->set_count] = p->iteration;
-    p->last_sets[p->set_count++] = now;
 }
 
 bool planned_step(planned *p)
@@ -381,7 +352,7 @@ bool planned_step(planned *p)
     tell(p);
     sweep(p);
     assert_int_equal(dp_planner_admit(p->planner, batch, &refused), RT_OK);
-    p->sums.refused += refused;
+    add(&p->sums.plans, refused);
     choose(p, batch);
     look_up(p, batch);
     dp_planner_place(p->planner);
@@ -391,7 +362,6 @@ bool planned_step(planned *p)
     const dp_plan *plan = commit(p);
     add_plan(p, plan, batch);
     add_decision(p);
-    note_set(p);
     p->first = (p->first + 1) % RT_COUNT_OF(p->batches);
     p->ahead--;
     return true;

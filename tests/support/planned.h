@@ -14,9 +14,8 @@
 #define PLANNED_AS_MAX 24u
 
 typedef struct {
-    uint64_t plans, work, views, slices, decisions, choosers;
-    uint64_t planned, steps, instructions, slice_bytes, refused, ended, sweeps, searched;
-} planned_sums;
+    uint64_t plans, times, views, slices, decisions;
+} planned_sums; // times: that are predicted
 
 typedef struct {
     rt_config config;
@@ -33,8 +32,6 @@ typedef struct {
     planned_sums sums;
     rt_bytes first_slice, last_slice; // messages to planned_rank, of trained iterations
     char sets[700];                   // of the line, those that a configuration takes
-    uint64_t last_sets[96];           // who took part, as often as it changed
-    uint32_t last_iterations[96], set_count;
     // what else a line says
     uint32_t iterations, cut, tries; // tries: of so many other words one; 0: none
     bool is_told, tries_slices;
