@@ -157,6 +157,33 @@ static void a_difference_is_found(void **state)
     process_fini(&p);
 }
 
+// HybridDis' greedy half, by a program that has Algorithms 1 and 2 from the paper.
+static void the_greedy_is_the_paper_s(void **state)
+{
+    char placements[400];
+    process p = {0};
+    (void)state;
+    needs_python();
+    snprintf(placements, sizeof placements, "%s/placements", run_folder());
+    process_must_run(
+        (const char *const[]){process_lanyard(), "sim", "configs/demo.json", "--policies",
+                              "esd:alpha=0:hybrid=paper:first_touch=pull", "--set", "workers=4",
+                              "--set", "batch.samples_per_worker=64", "--set", "cache.ratio=1",
+                              "--set", "cache.rows=0", "--set", "stream.samples_max=4096",
+                              "--placements", placements, NULL},
+        RUN_S);
+    const char *const in_ticks[] = {
+        PYTHON, "tests/proc/check_greedy.py", placements, "64", "26214", "262144", NULL};
+    if (process_run(&p, in_ticks, RUN_S) != 0)
+        fail_msg("%s", p.text);
+    process_fini(&p);
+    const char *const in_other_prices[] = {
+        PYTHON, "tests/proc/check_greedy.py", placements, "64", "1", "3", NULL};
+    assert_int_equal(process_run(&p, in_other_prices, RUN_S), 1);
+    assert_non_null(strstr(p.text, "4096 samples, "));
+    process_fini(&p);
+}
+
 // It is the one that published results are given relative to; what chooses tables is another one.
 static void plain_laia_is_the_reference(void **state)
 {
@@ -186,5 +213,5 @@ static void one_policy_at_a_time(void **state)
 
 TEST_MAIN(TEST_SLOW(every_policy_and_eviction, 240), TEST(full_synchronisation),
           TEST(rows_that_are_handed_over), TEST_SLOW(bounded_staleness, 240),
-          TEST(a_difference_is_found), TEST(plain_laia_is_the_reference),
-          TEST(one_policy_at_a_time))
+          TEST(a_difference_is_found), TEST(the_greedy_is_the_paper_s),
+          TEST(plain_laia_is_the_reference), TEST(one_policy_at_a_time))

@@ -107,7 +107,7 @@ static void note_rows(played *p, const uint64_t *keys, const dp_slice_view *view
     for (uint32_t i = 0; i < counts->row_count; i++)
         add(&p->trained, keys[view->row_slots[i]], counts->iteration, 0);
     for (uint32_t i = 0; i < counts->pull_count; i++)
-        if (!view->pull_peers || view->pull_peers[i] == DP_NO_KEEPER)
+        if (!view->pull_peers || view->pull_peers[i] == DP_NO_WORKER)
             add(&p->wanted, view->pull_keys[i], view->pull_versions[i], 0);
 }
 

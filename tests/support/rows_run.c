@@ -566,8 +566,6 @@ static void add_slice(const run *r, uint32_t rank, const rt_message *slice, uint
         keys[view.pull_slots[i]] = view.pull_keys[i];
     for (uint32_t i = 0; i < c->init_count; i++)
         keys[view.init_slots[i]] = view.init_keys[i];
-    for (uint32_t i = 0; i < c->pull_sum_count; i++)
-        keys[view.pull_sum_slots[i]] = view.pull_sum_keys[i];
     float *gradients = draw_gradients(r, rank, c);
     for (uint32_t i = 0; i < c->row_count; i++) {
         wanted_row *one = &all[index_of(r->plan, keys[view.row_slots[i]])];
