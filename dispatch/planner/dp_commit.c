@@ -65,18 +65,19 @@ static rt_status add_drop(dp_plan *plan, uint32_t worker, uint32_t slot, const d
 // The latest version leaves its holder where others train the key: a dirty row goes to the PS if
 // anybody has to pull it, or if gradients of several workers will be applied to it there. The copy
 // of a worker that does not train it is outdated after this iteration and gives up its slot now.
-static rt_status release_key(dp_planner *planner, dp_work *work, uint32_t d)
+static rt_status release_key(dp_planner *planner, uint32_t d)
 {
+    dp_work *work = &planner->work;
     dp_record *record = &planner->directory.records[work->distinct[d].record];
     uint64_t trainers = work->trainers[d];
     if (record->copies.holders == 0)
         return RT_OK;
     rt_assert(rt_bits_one(record->copies.holders)); // of several trainers none is a holder
     uint32_t holder = rt_lowest_bit(record->copies.holders);
-    const uint32_t slot = dp_planner_slot(planner, planner->caches, work, d, holder);
+    const uint32_t slot = dp_planner_slot(planner, planner->caches, d, holder);
     const bool stays = trainers >> holder & 1;
     const bool sends = dp_handover_is_better(planner, record, trainers);
-    if (sends && dp_handover_send(planner, work, d, record))
+    if (sends && dp_handover_send(planner, d, record))
         return RT_NO_MEMORY;
     if (!sends && record->version_ps < record->version && trainers != record->copies.holders &&
         push_row(planner, &work->plan, holder, slot, record, DP_REASON_UPDATE, stays))
@@ -90,22 +91,21 @@ static rt_status release_key(dp_planner *planner, dp_work *work, uint32_t d)
 }
 
 // The record of a held key that is released soon, and its copy in the cache of the holder.
-static void prefetch_held(const dp_planner *planner, const dp_work *work, uint32_t d,
-                          uint32_t holder)
+static void prefetch_held(const dp_planner *planner, uint32_t d, uint32_t holder)
 {
-    dp_directory_prefetch(&planner->directory, work->distinct[d].record);
+    dp_directory_prefetch(&planner->directory, planner->work.distinct[d].record);
     if (planner->located)
         dp_eviction_prefetch(planner->caches[holder].eviction,
-                             dp_planner_slot(planner, planner->caches, work, d, holder));
+                             dp_planner_slot(planner, planner->caches, d, holder));
 }
 
-static rt_status release_worker(dp_planner *planner, dp_work *work, uint32_t worker)
+static rt_status release_worker(dp_planner *planner, uint32_t worker)
 {
     const uint32_t *keys = planner->held_rows.keys, end = planner->held_rows.ends[worker + 1];
     for (uint32_t i = planner->held_rows.ends[worker]; i < end; i++) {
         if (i + DP_AHEAD < end)
-            prefetch_held(planner, work, keys[i + DP_AHEAD], worker);
-        if (release_key(planner, work, keys[i]))
+            prefetch_held(planner, keys[i + DP_AHEAD], worker);
+        if (release_key(planner, keys[i]))
             return RT_NO_MEMORY;
     }
     return RT_OK;
@@ -159,8 +159,9 @@ static rt_status evict(dp_planner *planner, dp_plan *plan, uint32_t worker)
 
 // The row comes into the slot of the worker's outdated copy, which place_rows renewed, or into
 // another one.
-static rt_status fill_row(dp_planner *planner, dp_work *work, uint32_t worker, uint32_t row)
+static rt_status fill_row(dp_planner *planner, uint32_t worker, uint32_t row)
 {
+    dp_work *work = &planner->work;
     dp_cache *cache = &planner->caches[worker];
     dp_slice *slice = &work->plan.slices[worker];
     uint32_t d = work->row_keys[worker][row];
@@ -194,7 +195,7 @@ static rt_status fill_row(dp_planner *planner, dp_work *work, uint32_t worker, u
     if (work->movers[d] == worker)
         op->flags |= dp_homes_whole(planner);
     if (work->senders[d] != DP_NO_WORKER)
-        dp_handover_receive(work, d, op);
+        dp_handover_receive(planner, d, op);
     else if (!local)
         dp_homes_name(planner, planner->directory.records[key->record].home, op);
     slice->rows[row].slot = op->slot;
@@ -202,9 +203,9 @@ static rt_status fill_row(dp_planner *planner, dp_work *work, uint32_t worker, u
 }
 
 // A row in the latest version.
-static void use_row(dp_planner *planner, dp_work *work, uint32_t worker, uint32_t row,
-                    uint32_t slot)
+static void use_row(dp_planner *planner, uint32_t worker, uint32_t row, uint32_t slot)
 {
+    dp_work *work = &planner->work;
     dp_slice *slice = &work->plan.slices[worker];
     const uint32_t d = work->row_keys[worker][row];
     slice->rows[row].slot = slot;
@@ -222,21 +223,22 @@ static bool holds(const dp_planner *planner, uint32_t d, uint32_t worker)
 
 // Slots for all rows that a worker trains. Rows that have one, latest or outdated, are marked as
 // used first, so that no eviction takes one of them.
-static rt_status place_rows(dp_planner *planner, dp_work *work, uint32_t worker)
+static rt_status place_rows(dp_planner *planner, uint32_t worker)
 {
+    dp_work *work = &planner->work;
     dp_slice *slice = &work->plan.slices[worker];
     dp_cache *cache = &planner->caches[worker];
     dp_seats *seats = &planner->seats[worker];
     const uint32_t *row_keys = work->row_keys[worker];
     seats->left_count = seats->taken_count = 0;
     for (uint32_t r = 0; r < slice->row_count; r++) {
-        dp_planner_prefetch_row(planner, planner->caches, work, worker, r);
+        dp_planner_prefetch_row(planner, planner->caches, worker, r);
         const uint32_t d = row_keys[r];
-        const uint32_t slot = dp_planner_slot(planner, planner->caches, work, d, worker);
+        const uint32_t slot = dp_planner_slot(planner, planner->caches, d, worker);
         slice->rows[r] = (dp_row){DP_NO_SLOT, work->distinct[d].version, DP_MODE_OWN};
         work->fills[worker][r] = !holds(planner, d, worker);
         if (!work->fills[worker][r]) {
-            use_row(planner, work, worker, r, slot);
+            use_row(planner, worker, r, slot);
             continue;
         }
         if (slot != DP_NO_SLOT)
@@ -244,7 +246,7 @@ static rt_status place_rows(dp_planner *planner, dp_work *work, uint32_t worker)
         slice->rows[r].slot = slot;
     }
     for (uint32_t r = 0; r < slice->row_count; r++) {
-        if (work->fills[worker][r] && fill_row(planner, work, worker, r))
+        if (work->fills[worker][r] && fill_row(planner, worker, r))
             return RT_NO_MEMORY;
     }
     return RT_OK;
@@ -315,14 +317,15 @@ static rt_status flush_who_sits_out(dp_planner *planner, dp_plan *plan)
 // ---- train -----------------------------------------------------------------------------------
 
 // One trainer becomes the dirty owner. After several, the PS has the sum; see settle_key.
-static rt_status train_key(dp_planner *planner, dp_work *work, uint32_t d)
+static rt_status train_key(dp_planner *planner, uint32_t d)
 {
+    dp_work *work = &planner->work;
     uint32_t index = work->distinct[d].record;
     dp_record *record = &planner->directory.records[index];
     uint64_t trainers = work->trainers[d];
     rt_assert(!(record->copies.holders & ~trainers));
     record->copies.holders = trainers; // all have their slots
-    if (dp_homes_are_planned(planner) && dp_homes_train(planner, work, d))
+    if (dp_homes_are_planned(planner) && dp_homes_train(planner, d))
         return RT_NO_MEMORY;
     record->version = planner->iteration;
     if (work->summers[d] != DP_NO_WORKER) {
@@ -338,64 +341,45 @@ static rt_status train_key(dp_planner *planner, dp_work *work, uint32_t d)
     return RT_OK;
 }
 
-// ---- stages ----------------------------------------------------------------------------------
-
-// Of one commit, in this order. Where one thread does all of it they go in steps, over keys of the
-// batch, a block at a time, or over workers; otherwise each is one step.
-typedef enum {
-    STAGE_COLLECT,
-    STAGE_RELEASE,
-    STAGE_PLACE,
-    STAGE_STALE, // all of it, with bounded staleness
-    STAGE_TRAIN,
-    STAGE_OUTDATE, // in the caches that decisions see
-    STAGE_SHOW,
-    STAGE_LEAVE,
-    STAGE_FINISH,
-    STAGE_COUNT
-} commit_stage;
-
-#define KEYS_BLOCK 2048u
+// ---- the parts of a stage ------------------------------------------------------------------
 
 // Who has which row before training: rows leave their holders.
-static rt_status begin_release(dp_planner *planner, dp_work *work)
+static rt_status begin_release(dp_planner *planner)
 {
     dp_planner_end_locating(planner);
     dp_homes_begin(planner);
     if (planner->config.dispatch.reduce)
-        dp_reduce_choose(planner, work);
+        dp_reduce_choose(planner);
     if (dp_planner_pool(planner))
         return RT_OK;
-    return push_unsynced(planner, &work->plan);
+    return push_unsynced(planner, &planner->work.plan);
 }
 
-static rt_status release(dp_planner *planner, dp_work *work, uint32_t from, uint32_t until)
+static rt_status release(dp_planner *planner, uint32_t from, uint32_t until)
 {
     const bool are_planned = dp_homes_are_planned(planner);
     rt_pool *pool = dp_planner_pool(planner);
     if (from == 0) {
-        const rt_status status = begin_release(planner, work);
+        const rt_status status = begin_release(planner);
         if (status)
             return status;
     }
     if (pool)
-        return dp_planner_each_worker(planner, pool, work, release_worker);
+        return dp_planner_each_worker(planner, pool, release_worker);
     for (uint32_t d = from; d < until; d++) {
         if (d + DP_AHEAD < until && planner->latest[d + DP_AHEAD])
-            prefetch_held(planner, work, d + DP_AHEAD,
-                          rt_lowest_bit(planner->latest[d + DP_AHEAD]));
-        const rt_status status = release_key(planner, work, d);
+            prefetch_held(planner, d + DP_AHEAD, rt_lowest_bit(planner->latest[d + DP_AHEAD]));
+        const rt_status status = release_key(planner, d);
         if (status)
             return status;
         if (are_planned)
-            dp_homes_choose_mover(planner, work, d);
+            dp_homes_choose_mover(planner, d);
     }
     return RT_OK;
 }
 
 typedef struct {
     dp_planner *planner;
-    dp_work *work;
     rt_status status[RT_WORKERS_MAX];
 } placing;
 
@@ -405,27 +389,27 @@ static void place_some(void *context, uint32_t part)
     placing *all = context;
     const uint32_t n = all->planner->config.worker_count;
     if (part < n)
-        all->status[part] = place_rows(all->planner, all->work, part);
+        all->status[part] = place_rows(all->planner, part);
     else
-        dp_shown_place(all->planner, all->work, part - n);
+        dp_shown_place(all->planner, part - n);
 }
 
-static void end_placing(dp_planner *planner, dp_work *work, bool shown)
+static void end_placing(dp_planner *planner, bool shown)
 {
     dp_planner_settle_seats(planner, true, shown);
     for (uint32_t w = 0; w < planner->config.worker_count; w++)
-        work->plan.hits.keys_hit += planner->parts[w].hits.keys_hit;
+        planner->work.plan.hits.keys_hit += planner->parts[w].hits.keys_hit;
 }
 
-static rt_status place_all(dp_planner *planner, dp_work *work)
+static rt_status place_all(dp_planner *planner, rt_pool *pool)
 {
     const uint32_t n = planner->config.worker_count;
     const bool shown = planner->shown != NULL;
-    placing all = {.planner = planner, .work = work};
+    placing all = {.planner = planner};
     if (shown)
-        dp_shown_outdate(planner, work, 0, planner->view.distinct_count);
-    rt_pool_run(dp_planner_pool(planner), n + n * shown, place_some, &all);
-    end_placing(planner, work, shown);
+        dp_shown_outdate(planner, 0, planner->view.distinct_count);
+    rt_pool_run(pool, shown ? 2 * n : n, place_some, &all);
+    end_placing(planner, shown);
     for (uint32_t w = 0; w < n; w++) {
         if (all.status[w])
             return all.status[w];
@@ -434,13 +418,15 @@ static rt_status place_all(dp_planner *planner, dp_work *work)
 }
 
 // A worker's rows; after the last worker, the chains.
-static rt_status place(dp_planner *planner, dp_work *work, uint32_t step)
+static rt_status place(dp_planner *planner, uint32_t worker, uint32_t until)
 {
-    if (dp_planner_pool(planner))
-        return place_all(planner, work);
-    if (step < planner->config.worker_count)
-        return place_rows(planner, work, step);
-    end_placing(planner, work, false);
+    rt_pool *pool = dp_planner_pool(planner);
+    (void)until;
+    if (pool)
+        return place_all(planner, pool);
+    if (worker < planner->config.worker_count)
+        return place_rows(planner, worker);
+    end_placing(planner, false);
     return RT_OK;
 }
 
@@ -450,191 +436,240 @@ static uint32_t trainer_of(const dp_work *work, uint32_t d)
     return work->summers[d] != DP_NO_WORKER ? work->summers[d] : rt_lowest_bit(work->trainers[d]);
 }
 
-static rt_status train_worker(dp_planner *planner, dp_work *work, uint32_t worker)
+static rt_status train_worker(dp_planner *planner, uint32_t worker)
 {
+    dp_work *work = &planner->work;
     const uint32_t *keys = work->row_keys[worker], count = work->plan.slices[worker].row_count;
     for (uint32_t r = 0; r < count; r++) {
         if (r + DP_AHEAD < count)
             dp_directory_prefetch(&planner->directory, work->distinct[keys[r + DP_AHEAD]].record);
-        if (trainer_of(work, keys[r]) == worker && train_key(planner, work, keys[r]))
+        if (trainer_of(work, keys[r]) == worker && train_key(planner, keys[r]))
             return RT_NO_MEMORY;
     }
     return RT_OK;
 }
 
-static rt_status train(dp_planner *planner, dp_work *work, uint32_t from, uint32_t until)
+static rt_status train(dp_planner *planner, uint32_t from, uint32_t until)
 {
     rt_pool *pool = dp_planner_pool(planner);
     if (pool)
-        return dp_planner_each_worker(planner, pool, work, train_worker);
+        return dp_planner_each_worker(planner, pool, train_worker);
     for (uint32_t d = from; d < until; d++) {
-        dp_planner_prefetch_record(planner, work, d);
-        const rt_status status = train_key(planner, work, d);
+        dp_planner_prefetch_record(planner, d);
+        const rt_status status = train_key(planner, d);
         if (status)
             return status;
     }
     return RT_OK;
 }
 
-static void show(dp_planner *planner, dp_work *work, uint32_t step)
+static rt_status outdate(dp_planner *planner, uint32_t from, uint32_t until)
 {
-    if (step < planner->config.worker_count)
-        dp_shown_place(planner, work, step);
+    dp_shown_outdate(planner, from, until);
+    return RT_OK;
+}
+
+static rt_status show(dp_planner *planner, uint32_t worker, uint32_t until)
+{
+    (void)until;
+    if (worker < planner->config.worker_count)
+        dp_shown_place(planner, worker);
     else
         dp_planner_settle_seats(planner, false, true);
+    return RT_OK;
 }
 
-static void begin(dp_planner *planner, dp_work *work)
+// ---- stages that are one step ----------------------------------------------------------------
+
+static rt_status collect(dp_planner *planner, uint32_t from, uint32_t until)
 {
+    (void)from, (void)until;
     if (planner->next_use)
         dp_preview_pass(planner);
-    dp_planner_collect(planner, work);
+    dp_planner_collect(planner);
+    return RT_OK;
 }
 
-static rt_status finish(dp_planner *planner, dp_work *work)
+static rt_status plan_stale(dp_planner *planner, uint32_t from, uint32_t until)
 {
-    const rt_status status = flush_who_sits_out(planner, &work->plan);
+    (void)from, (void)until;
+    return dp_stale_plan(planner);
+}
+
+static rt_status leave(dp_planner *planner, uint32_t from, uint32_t until)
+{
+    (void)from, (void)until;
+    dp_planner_release_left(planner);
+    return RT_OK;
+}
+
+static rt_status finish(dp_planner *planner, uint32_t from, uint32_t until)
+{
+    (void)from, (void)until;
+    const rt_status status = flush_who_sits_out(planner, &planner->work.plan);
     if (status)
         return status;
-    dp_lineup_predict(planner, &work->plan);
+    dp_lineup_predict(planner, &planner->work.plan);
     if (planner->stale) // which leaves nothing to be settled
         return RT_OK;
-    return dp_planner_settle(planner, work);
+    return dp_planner_settle(planner);
 }
 
-// ---- steps -----------------------------------------------------------------------------------
+// ---- what a step takes -----------------------------------------------------------------------
 
-// 0: this planner has no such stage. A batch without keys has a block.
-static uint32_t steps_of(const dp_planner *planner, uint32_t stage)
-{
-    const uint32_t blocks = planner->view.distinct_count / KEYS_BLOCK + 1;
-    const uint32_t workers = planner->config.worker_count + 1; // and the chains
-    const bool pool = dp_planner_pool(planner) != NULL, exact = planner->stale == NULL;
-    const bool shows = planner->shown && !pool;
-    const uint32_t key_parts = pool ? 1 : blocks, row_parts = pool ? 1 : workers;
-    switch ((commit_stage)stage) {
-    case STAGE_RELEASE:
-    case STAGE_TRAIN:
-        return exact * key_parts;
-    case STAGE_PLACE:
-        return exact * row_parts;
-    case STAGE_STALE:
-        return !exact;
-    case STAGE_OUTDATE:
-        return shows * blocks;
-    case STAGE_SHOW:
-        return shows * workers;
-    case STAGE_LEAVE:
-        return exact;
-    default:
-        return 1;
-    }
-}
-
-static rt_status do_step(dp_planner *planner, uint32_t stage, uint32_t step)
-{
-    dp_work *work = &planner->work;
-    const uint32_t from = step * KEYS_BLOCK;
-    const uint32_t until = (uint32_t)rt_min_u64(from + KEYS_BLOCK, planner->view.distinct_count);
-    switch ((commit_stage)stage) {
-    case STAGE_COLLECT:
-        begin(planner, work);
-        return RT_OK;
-    case STAGE_RELEASE:
-        return release(planner, work, from, until);
-    case STAGE_PLACE:
-        return place(planner, work, step);
-    case STAGE_STALE:
-        return dp_stale_plan(planner);
-    case STAGE_TRAIN:
-        return train(planner, work, from, until);
-    case STAGE_OUTDATE:
-        dp_shown_outdate(planner, work, from, until);
-        return RT_OK;
-    case STAGE_SHOW:
-        show(planner, work, step);
-        return RT_OK;
-    case STAGE_LEAVE:
-        dp_planner_release_left(planner);
-        return RT_OK;
-    default:
-        return finish(planner, work);
-    }
-}
-
-// Instructions per key or row, measured with caches that are full (callgrind, 2026-11, x86-64):
-// what counts are their proportions. A row that takes the place of another is EVICTION more.
-static const uint32_t instructions[STAGE_COUNT] = {
-    [STAGE_COLLECT] = 30, [STAGE_RELEASE] = 90, [STAGE_PLACE] = 230,
-    [STAGE_STALE] = 600,  [STAGE_TRAIN] = 85,   [STAGE_OUTDATE] = 42,
-    [STAGE_SHOW] = 110,   [STAGE_LEAVE] = 60,   [STAGE_FINISH] = 100,
-};
+// Instructions beside those per key or row (see stages): of a row that takes the place of another,
+// and of a copy's place in the chain of its record.
 #define EVICTION 300u
 #define CHAIN 30u
 
-static uint64_t placing_work(const dp_planner *planner, const dp_work *work)
+static uint64_t placing_work(const dp_planner *planner, const dp_cache *caches, uint32_t worker,
+                             uint32_t instructions)
 {
-    const uint32_t worker = planner->step;
     if (worker == planner->config.worker_count)
-        return (uint64_t)work->plan.hits.keys * CHAIN;
-    const uint32_t rows = work->plan.slices[worker].row_count;
-    const bool shows = planner->stage == STAGE_SHOW;
-    const uint32_t free = (shows ? planner->shown : planner->caches)[worker].free_count;
-    uint64_t sum = (uint64_t)rows * instructions[planner->stage];
-    if (rows > free)
-        sum += (uint64_t)(rows - free) * EVICTION;
-    return sum;
+        return (uint64_t)planner->work.plan.hits.keys * CHAIN;
+    const uint32_t rows = planner->work.plan.slices[worker].row_count;
+    const uint32_t free = caches[worker].free_count;
+    return (uint64_t)rows * instructions + (rows > free ? (uint64_t)(rows - free) * EVICTION : 0);
+}
+
+static uint64_t work_of_place(const dp_planner *planner, uint32_t worker, uint32_t instructions)
+{
+    return placing_work(planner, planner->caches, worker, instructions);
+}
+
+static uint64_t work_of_show(const dp_planner *planner, uint32_t worker, uint32_t instructions)
+{
+    return placing_work(planner, planner->shown, worker, instructions);
+}
+
+static uint64_t work_of_look_ups(const dp_planner *planner, uint32_t from, uint32_t instructions)
+{
+    (void)from;
+    return (uint64_t)planner->view.lookup_count * instructions;
+}
+
+static uint64_t work_of_rows(const dp_planner *planner, uint32_t from, uint32_t instructions)
+{
+    (void)from;
+    return planner->work.plan.hits.keys * instructions;
+}
+
+#define KEYS_BLOCK 2048u
+
+static uint64_t work_of_keys(const dp_planner *planner, uint32_t from, uint32_t instructions)
+{
+    return rt_min_u64(planner->view.distinct_count - from, KEYS_BLOCK) * instructions;
 }
 
 // Copies that were evicted, in both sets of caches.
-static uint64_t left_count(const dp_planner *planner)
+static uint64_t work_of_left(const dp_planner *planner, uint32_t from, uint32_t instructions)
 {
     uint64_t count = 0;
+    (void)from;
     for (uint32_t w = 0; w < planner->config.worker_count; w++)
         count += planner->seats[w].left_count +
                  (planner->shown ? planner->shown_seats[w].left_count : 0);
-    return count;
+    return count * instructions;
+}
+
+// ---- stages ----------------------------------------------------------------------------------
+
+static bool always(const dp_planner *planner)
+{
+    (void)planner;
+    return true;
+}
+
+static bool is_exact(const dp_planner *planner)
+{
+    return planner->stale == NULL;
+}
+
+static bool is_stale(const dp_planner *planner)
+{
+    return planner->stale != NULL;
+}
+
+// With threads the caches that decisions see are done beside the workers'.
+static bool shows_alone(const dp_planner *planner)
+{
+    return planner->shown != NULL && dp_planner_pool(planner) == NULL;
+}
+
+// What the steps of a stage go over where one thread does all of a commit: keys of the batch, a
+// block at a time, or workers and then the chains. With threads every stage is one step.
+typedef enum { OVER_ALL, OVER_KEYS, OVER_WORKERS } stage_shape;
+
+// Instructions are per key or row, measured with caches that are full (callgrind, 2026-11, x86-64):
+// what counts are their proportions. from: the first key, or the worker.
+typedef struct {
+    bool (*is_there)(const dp_planner *planner);
+    stage_shape shape;
+    rt_status (*step)(dp_planner *planner, uint32_t from, uint32_t until);
+    uint64_t (*work)(const dp_planner *planner, uint32_t from, uint32_t instructions);
+    uint32_t instructions;
+    dp_stage measured_as;
+} stage;
+
+// Of one commit, in this order; the first one is always there.
+static const stage stages[] = {
+    {always, OVER_ALL, collect, work_of_look_ups, 30, DP_STAGE_COLLECT},
+    {is_exact, OVER_KEYS, release, work_of_keys, 90, DP_STAGE_RELEASE},
+    {is_exact, OVER_WORKERS, place, work_of_place, 230, DP_STAGE_PLACE},
+    {is_stale, OVER_ALL, plan_stale, work_of_rows, 600, DP_STAGE_TRAIN},
+    {is_exact, OVER_KEYS, train, work_of_keys, 85, DP_STAGE_TRAIN},
+    {shows_alone, OVER_KEYS, outdate, work_of_keys, 42, DP_STAGE_SHOWN},
+    {shows_alone, OVER_WORKERS, show, work_of_show, 110, DP_STAGE_SHOWN},
+    {is_exact, OVER_ALL, leave, work_of_left, 60, DP_STAGE_SHOWN},
+    {always, OVER_ALL, finish, work_of_rows, 100, DP_STAGE_SETTLE},
+};
+
+// A batch without keys has a block.
+static uint32_t steps_of(const dp_planner *planner, const stage *one)
+{
+    if (!one->is_there(planner))
+        return 0;
+    if (one->shape == OVER_ALL || dp_planner_pool(planner))
+        return 1;
+    if (one->shape == OVER_WORKERS)
+        return planner->config.worker_count + 1;
+    return planner->view.distinct_count / KEYS_BLOCK + 1;
+}
+
+static uint32_t first_of(const dp_planner *planner)
+{
+    return planner->step * (stages[planner->stage].shape == OVER_KEYS ? KEYS_BLOCK : 1);
 }
 
 uint64_t dp_planner_step_work(const dp_planner *planner)
 {
-    const dp_work *work = &planner->work;
-    const uint32_t stage = planner->stage, keys = planner->view.distinct_count;
-    if (stage == STAGE_PLACE || stage == STAGE_SHOW)
-        return placing_work(planner, work);
-    uint64_t count = work->plan.hits.keys;
-    if (stage == STAGE_COLLECT)
-        count = planner->view.lookup_count;
-    else if (stage == STAGE_LEAVE)
-        count = left_count(planner);
-    else if (stage == STAGE_RELEASE || stage == STAGE_TRAIN || stage == STAGE_OUTDATE)
-        count = rt_min_u64(keys - planner->step * KEYS_BLOCK, KEYS_BLOCK);
-    return count * instructions[stage];
+    const stage *one = &stages[planner->stage];
+    return one->work(planner, first_of(planner), one->instructions);
 }
 
-static const dp_stage measured_as[STAGE_COUNT] = {
-    [STAGE_COLLECT] = DP_STAGE_COLLECT, [STAGE_RELEASE] = DP_STAGE_RELEASE,
-    [STAGE_PLACE] = DP_STAGE_PLACE,     [STAGE_STALE] = DP_STAGE_TRAIN,
-    [STAGE_TRAIN] = DP_STAGE_TRAIN,     [STAGE_OUTDATE] = DP_STAGE_SHOWN,
-    [STAGE_SHOW] = DP_STAGE_SHOWN,      [STAGE_LEAVE] = DP_STAGE_SHOWN,
-    [STAGE_FINISH] = DP_STAGE_SETTLE,
-};
+static rt_status do_step(dp_planner *planner)
+{
+    const uint32_t from = first_of(planner);
+    const uint32_t until = (uint32_t)rt_min_u64(from + KEYS_BLOCK, planner->view.distinct_count);
+    return stages[planner->stage].step(planner, from, until);
+}
 
 rt_status dp_planner_commit_step(dp_planner *planner, bool *done_p, const dp_plan **plan_p)
 {
     dp_profile *profile = planner->profile;
-    if (profile && planner->stage == STAGE_COLLECT)
+    if (profile && planner->stage == 0)
         memset(profile->ns, 0, sizeof profile->ns);
     const uint64_t since = profile ? profile->clock_ns() : 0;
-    rt_status status = do_step(planner, planner->stage, planner->step);
+    const rt_status status = do_step(planner);
     if (profile)
-        profile->ns[measured_as[planner->stage]] += profile->clock_ns() - since;
+        profile->ns[stages[planner->stage].measured_as] += profile->clock_ns() - since;
     planner->step++;
-    while (planner->stage < STAGE_COUNT && planner->step >= steps_of(planner, planner->stage)) {
+    while (planner->stage < RT_COUNT_OF(stages) &&
+           planner->step >= steps_of(planner, &stages[planner->stage])) {
         planner->stage++;
         planner->step = 0;
     }
-    *done_p = planner->stage == STAGE_COUNT;
+    *done_p = planner->stage == RT_COUNT_OF(stages);
     if (*done_p) {
         planner->stage = 0;
         *plan_p = &planner->work.plan;

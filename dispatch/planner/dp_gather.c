@@ -7,9 +7,10 @@
 
 // Samples, look-ups and distinct rows of one worker; adds it to the trainers of its keys. rows:
 // those of the workers before it that row_of was used for.
-static void collect_rows(dp_planner *planner, dp_work *work, uint32_t worker, uint32_t rows,
-                         uint32_t *row_of, uint64_t *trainers)
+static void collect_rows(dp_planner *planner, uint32_t worker, uint32_t rows, uint32_t *row_of,
+                         uint64_t *trainers)
 {
+    dp_work *work = &planner->work;
     const dp_view *view = &planner->view;
     const uint64_t *latest = planner->latest;
     const uint32_t *lookups = view->lookups, *offsets = view->offsets;
@@ -40,7 +41,6 @@ static void collect_rows(dp_planner *planner, dp_work *work, uint32_t worker, ui
 
 typedef struct {
     dp_planner *planner;
-    dp_work *work;
     uint64_t lookups_max;
     uint64_t *trainers; // by thread and distinct key
     uint32_t part_count;
@@ -60,8 +60,8 @@ static void collect_some(void *context, uint32_t thread)
     memset(row_of, 0, planner->view.distinct_count * sizeof *row_of);
     while ((worker = __atomic_fetch_add(&all->next, 1, __ATOMIC_RELAXED)) <
            planner->config.worker_count) {
-        collect_rows(planner, all->work, worker, rows, row_of, trainers);
-        rows += all->work->plan.slices[worker].row_count;
+        collect_rows(planner, worker, rows, row_of, trainers);
+        rows += planner->work.plan.slices[worker].row_count;
     }
 }
 
@@ -74,7 +74,7 @@ static void add_trainers(void *context, uint32_t part)
         uint64_t trainers = 0;
         for (uint32_t thread = 0; thread < all->part_count; thread++)
             trainers |= all->trainers[thread * all->lookups_max + d];
-        all->work->trainers[d] = trainers;
+        all->planner->work.trainers[d] = trainers;
     }
 }
 
@@ -108,8 +108,9 @@ static uint32_t dense_chunk_floats(const dp_planner *planner)
     return dp_dense_chunk_floats(slowest, config->dense_wire);
 }
 
-void dp_planner_collect(dp_planner *planner, dp_work *work)
+void dp_planner_collect(dp_planner *planner)
 {
+    dp_work *work = &planner->work;
     const dp_view *view = &planner->view;
     dp_plan *plan = &work->plan;
     dp_plan_clear(plan);
@@ -135,7 +136,6 @@ void dp_planner_collect(dp_planner *planner, dp_work *work)
     }
     rt_pool *pool = dp_planner_pool(planner);
     collecting all = {.planner = planner,
-                      .work = work,
                       .lookups_max = (uint64_t)planner->config.sample_count_max *
                                      planner->config.keys_per_sample_max,
                       .trainers = pool ? planner->trained : work->trainers,

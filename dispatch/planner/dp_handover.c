@@ -35,9 +35,9 @@ bool dp_handover_is_better(const dp_planner *planner, const dp_record *record, u
     return directly(planner, record, from, to) < by_server(planner, record, from, to);
 }
 
-rt_status dp_handover_send(const dp_planner *planner, dp_work *work, uint32_t d,
-                           const dp_record *record)
+rt_status dp_handover_send(dp_planner *planner, uint32_t d, const dp_record *record)
 {
+    dp_work *work = &planner->work;
     const uint32_t from = rt_lowest_bit(record->copies.holders);
     dp_op *op = dp_ops_add(&work->plan.slices[from].release, DP_OP_SEND);
     if (!op)
@@ -51,8 +51,8 @@ rt_status dp_handover_send(const dp_planner *planner, dp_work *work, uint32_t d,
     return RT_OK;
 }
 
-void dp_handover_receive(const dp_work *work, uint32_t d, dp_op *op)
+void dp_handover_receive(const dp_planner *planner, uint32_t d, dp_op *op)
 {
     op->kind = DP_OP_RECV;
-    op->peer = work->senders[d];
+    op->peer = planner->work.senders[d];
 }

@@ -19,10 +19,9 @@
 bool dp_handover_is_better(const dp_planner *planner, const dp_record *record, uint64_t trainers);
 
 // SEND in the slice of the holder, whose copy is given up. RT_NO_MEMORY.
-rt_status dp_handover_send(const dp_planner *planner, dp_work *work, uint32_t d,
-                           const dp_record *record);
+rt_status dp_handover_send(dp_planner *planner, uint32_t d, const dp_record *record);
 
 // The operation that fills the row of distinct key d, which has its slot, becomes a RECV.
-void dp_handover_receive(const dp_work *work, uint32_t d, dp_op *op);
+void dp_handover_receive(const dp_planner *planner, uint32_t d, dp_op *op);
 
 #endif

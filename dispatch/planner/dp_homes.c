@@ -171,8 +171,9 @@ static bool is_at_home_with(const dp_planner *planner, uint64_t trainers, uint32
     return false;
 }
 
-void dp_homes_choose_mover(dp_planner *planner, dp_work *work, uint32_t d)
+void dp_homes_choose_mover(dp_planner *planner, uint32_t d)
 {
+    dp_work *work = &planner->work;
     const dp_record *record = &planner->directory.records[work->distinct[d].record];
     const uint64_t trainers = work->trainers[d];
     if (!rt_bits_many(trainers) || record->home == DP_NO_HOME ||
@@ -187,21 +188,22 @@ void dp_homes_choose_mover(dp_planner *planner, dp_work *work, uint32_t d)
 }
 
 // Others have filled the shard since the mover was chosen: it pulls the row as they do.
-static void stay(dp_planner *planner, dp_work *work, uint32_t mover, uint64_t key)
+static void stay(dp_planner *planner, uint32_t mover, uint64_t key)
 {
-    const dp_ops *fill = &work->plan.slices[mover].fill;
+    const dp_ops *fill = &planner->work.plan.slices[mover].fill;
     for (uint32_t i = 0; i < fill->count && dp_homes_whole(planner); i++)
         if (fill->items[i].key == key)
             fill->items[i].flags &= (uint8_t)~DP_OP_WHOLE;
 }
 
 // Takes a row in: the mover's copy, of the version before this training, goes to its own box.
-static rt_status take_in(dp_planner *planner, dp_work *work, uint32_t d, dp_record *record)
+static rt_status take_in(dp_planner *planner, uint32_t d, dp_record *record)
 {
+    dp_work *work = &planner->work;
     const uint32_t mover = work->movers[d], before = record->home;
     const uint32_t shard = shard_on(planner, planner->config.boxes.of_worker[mover], record->key);
     if (shard == NO_SHARD) {
-        stay(planner, work, mover, record->key);
+        stay(planner, mover, record->key);
         return RT_OK;
     }
     dp_op *op = dp_ops_add(&work->plan.slices[mover].after, DP_OP_PUSH_ROW);
@@ -229,13 +231,14 @@ static void first_home(dp_planner *planner, uint64_t trainers, dp_record *record
     dp_directory_set_home(&planner->directory, record, shard);
 }
 
-rt_status dp_homes_train(dp_planner *planner, dp_work *work, uint32_t d)
+rt_status dp_homes_train(dp_planner *planner, uint32_t d)
 {
+    dp_work *work = &planner->work;
     const uint64_t trainers = work->trainers[d];
     dp_record *record = &planner->directory.records[work->distinct[d].record];
     if (record->home == DP_NO_HOME)
         first_home(planner, trainers, record);
-    else if (work->movers[d] != DP_NO_WORKER && take_in(planner, work, d, record))
+    else if (work->movers[d] != DP_NO_WORKER && take_in(planner, d, record))
         return RT_NO_MEMORY;
     work->homes[d] = record->home;
     if (rt_bits_many(trainers))

@@ -55,11 +55,11 @@ rt_status dp_homes_push(dp_planner *planner, dp_plan *plan, uint32_t worker, uin
 
 // Before the rows of an iteration are placed: who takes in a row of distinct key d that several
 // train; a rank, or DP_NO_WORKER. Only where homes are planned, as dp_homes_train.
-void dp_homes_choose_mover(dp_planner *planner, dp_work *work, uint32_t d);
+void dp_homes_choose_mover(dp_planner *planner, uint32_t d);
 
 // Training of distinct key d: its home afterwards. Those that take a row in push it first.
 // RT_NO_MEMORY.
-rt_status dp_homes_train(dp_planner *planner, dp_work *work, uint32_t d);
+rt_status dp_homes_train(dp_planner *planner, uint32_t d);
 
 // An iteration begins: no box has served anybody in it.
 void dp_homes_begin(dp_planner *planner);

@@ -42,12 +42,12 @@ static void follow(const dp_planner *planner, const dp_cache *caches, uint32_t *
 static void locate_block(dp_planner *planner, const dp_cache *caches, uint32_t *slots,
                          uint32_t from, uint32_t until)
 {
-    const dp_work *work = &planner->work;
     const uint32_t n = planner->config.worker_count;
     chains all = {.count = 0};
     memset(slots + (size_t)from * n, 0xff, (size_t)(until - from) * n * sizeof *slots);
     for (uint32_t d = from; d < until; d++)
-        add(caches, d, dp_planner_copies(planner, caches, work->distinct[d].record)->first, &all);
+        add(caches, d, dp_planner_copies(planner, caches, planner->work.distinct[d].record)->first,
+            &all);
     while (all.count)
         follow(planner, caches, slots, &all);
 }

@@ -146,9 +146,8 @@ void dp_planner_begin_locating(dp_planner *planner);
 void dp_planner_end_locating(dp_planner *planner); // also where nothing was begun
 
 // Runs part for every worker, on the threads of pool; the first failure, in the order of workers.
-typedef rt_status (*dp_worker_part)(dp_planner *planner, dp_work *work, uint32_t worker);
-rt_status dp_planner_each_worker(dp_planner *planner, rt_pool *pool, dp_work *work,
-                                 dp_worker_part part);
+typedef rt_status (*dp_worker_part)(dp_planner *planner, uint32_t worker);
+rt_status dp_planner_each_worker(dp_planner *planner, rt_pool *pool, dp_worker_part part);
 
 // Copies that left or came in one set of caches, or in both: chains and holders follow.
 void dp_planner_settle_seats(dp_planner *planner, bool own, bool shown);
@@ -161,10 +160,10 @@ void dp_planner_release_left(dp_planner *planner);
 rt_status dp_planner_enter_inputs(dp_planner *planner);
 
 // The first stage of a commit: the work of the batch that was placed begins. dp_gather.c
-void dp_planner_collect(dp_planner *planner, dp_work *work);
+void dp_planner_collect(dp_planner *planner);
 
 // The last stage: what becomes of gradients. RT_NO_MEMORY. dp_settle.c
-rt_status dp_planner_settle(dp_planner *planner, dp_work *work);
+rt_status dp_planner_settle(dp_planner *planner);
 
 // The uses of the batch that is committed are not ahead any longer: makes next_use. dp_preview.c
 void dp_preview_pass(dp_planner *planner);
@@ -172,8 +171,8 @@ void dp_preview_pass(dp_planner *planner);
 // The caches that decisions see follow a placement, after collect. In three steps: copies that are
 // the latest no longer, of some keys of the batch (of all, where there is a pool); the slots of
 // every worker, which workers may do at once; and the chains (dp_planner_settle_seats). dp_shown.c
-void dp_shown_outdate(dp_planner *planner, dp_work *work, uint32_t from, uint32_t until);
-void dp_shown_place(dp_planner *planner, dp_work *work, uint32_t worker);
+void dp_shown_outdate(dp_planner *planner, uint32_t from, uint32_t until);
+void dp_shown_place(dp_planner *planner, uint32_t worker);
 
 // A record's copies in one of the planner's two sets of caches.
 static inline dp_copies *dp_planner_copies(const dp_planner *planner, const dp_cache *caches,
@@ -193,12 +192,12 @@ static inline const uint32_t *dp_planner_noted(const dp_planner *planner, const 
 
 // That slot, in one of the two sets of caches.
 static inline uint32_t dp_planner_slot(const dp_planner *planner, const dp_cache *caches,
-                                       const dp_work *work, uint32_t d, uint32_t worker)
+                                       uint32_t d, uint32_t worker)
 {
     if (planner->located)
         return *dp_planner_noted(planner, caches, d, worker);
     return dp_cache_slot(caches, worker,
-                         dp_planner_copies(planner, caches, work->distinct[d].record));
+                         dp_planner_copies(planner, caches, planner->work.distinct[d].record));
 }
 
 // Gives the record back if no cache of either kind has a copy.
@@ -232,8 +231,9 @@ dp_record *dp_planner_dirty_in(const dp_planner *planner, uint32_t worker, uint3
 
 // What is to be known of the copy of a row that is placed soon. caches: one of the two sets.
 static inline void dp_planner_prefetch_row(const dp_planner *planner, const dp_cache *caches,
-                                           const dp_work *work, uint32_t worker, uint32_t row)
+                                           uint32_t worker, uint32_t row)
 {
+    const dp_work *work = &planner->work;
     const uint32_t count = work->plan.slices[worker].row_count;
     const uint32_t *keys = work->row_keys[worker];
     if (planner->located && row + 2 * DP_AHEAD < count)
@@ -242,7 +242,7 @@ static inline void dp_planner_prefetch_row(const dp_planner *planner, const dp_c
         return;
     const uint32_t d = keys[row + DP_AHEAD];
     if (planner->located) {
-        const uint32_t slot = dp_planner_slot(planner, caches, work, d, worker);
+        const uint32_t slot = dp_planner_slot(planner, caches, d, worker);
         if (slot != DP_NO_SLOT)
             dp_eviction_prefetch(caches[worker].eviction, slot);
         return;
@@ -253,11 +253,10 @@ static inline void dp_planner_prefetch_row(const dp_planner *planner, const dp_c
 }
 
 // Records are far apart in memory: each is fetched some keys before its use.
-static inline void dp_planner_prefetch_record(const dp_planner *planner, const dp_work *work,
-                                              uint32_t d)
+static inline void dp_planner_prefetch_record(const dp_planner *planner, uint32_t d)
 {
     if (d + DP_AHEAD < planner->view.distinct_count)
-        dp_directory_prefetch(&planner->directory, work->distinct[d + DP_AHEAD].record);
+        dp_directory_prefetch(&planner->directory, planner->work.distinct[d + DP_AHEAD].record);
 }
 
 // Victims lead to a slot, the slot to a record: each step is fetched before its turn comes.

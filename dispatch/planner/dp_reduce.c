@@ -142,8 +142,9 @@ static uint8_t choose_summer(loads *l, const dp_record *record, uint64_t trainer
     return summer;
 }
 
-void dp_reduce_choose(dp_planner *planner, dp_work *work)
+void dp_reduce_choose(dp_planner *planner)
 {
+    dp_work *work = &planner->work;
     const uint32_t count = planner->view.distinct_count;
     const dp_record *records = planner->directory.records;
     uint32_t most = 0;
@@ -164,9 +165,10 @@ void dp_reduce_choose(dp_planner *planner, dp_work *work)
     }
 }
 
-static rt_status add_op(dp_work *work, uint32_t worker, uint32_t row, dp_op_kind kind,
+static rt_status add_op(dp_planner *planner, uint32_t worker, uint32_t row, dp_op_kind kind,
                         uint32_t other)
 {
+    dp_work *work = &planner->work;
     dp_slice *slice = &work->plan.slices[worker];
     const uint32_t d = work->row_keys[worker][row];
     dp_op *op = dp_ops_add(&slice->after, kind);
@@ -181,16 +183,17 @@ static rt_status add_op(dp_work *work, uint32_t worker, uint32_t row, dp_op_kind
     return RT_OK;
 }
 
-rt_status dp_reduce_add(dp_work *work, uint32_t worker, uint32_t row)
+rt_status dp_reduce_add(dp_planner *planner, uint32_t worker, uint32_t row)
 {
+    dp_work *work = &planner->work;
     const uint32_t d = work->row_keys[worker][row], summer = work->summers[d];
     if (worker != summer) {
         work->plan.slices[worker].rows[row].mode = DP_MODE_GRAD;
-        return add_op(work, worker, row, DP_OP_REDUCE, summer);
+        return add_op(planner, worker, row, DP_OP_REDUCE, summer);
     }
     work->plan.slices[worker].rows[row].mode = DP_MODE_REDUCE;
     for (uint64_t rest = work->trainers[d] & ~rt_bit(summer); rest; rest &= rest - 1) {
-        if (add_op(work, worker, row, DP_OP_SUM, rt_lowest_bit(rest)))
+        if (add_op(planner, worker, row, DP_OP_SUM, rt_lowest_bit(rest)))
             return RT_NO_MEMORY;
     }
     return RT_OK;

@@ -19,10 +19,10 @@
 
 // Of all rows of the iteration, work->summers: the worker that sums, or DP_NO_WORKER. After
 // collect, before rows are released.
-void dp_reduce_choose(dp_planner *planner, dp_work *work);
+void dp_reduce_choose(dp_planner *planner);
 
 // The operations behind a training of row d, which has a summer: REDUCE at each of the others, a
 // SUM for each of them at the summer. RT_NO_MEMORY.
-rt_status dp_reduce_add(dp_work *work, uint32_t worker, uint32_t row);
+rt_status dp_reduce_add(dp_planner *planner, uint32_t worker, uint32_t row);
 
 #endif

@@ -12,9 +12,9 @@
 
 #define GONE_BLOCK 64u // keys whose copies are fetched together
 
-static dp_copies *shown_of(dp_planner *planner, const dp_work *work, uint32_t d)
+static dp_copies *shown_of(dp_planner *planner, uint32_t d)
 {
-    return &planner->directory.records[work->distinct[d].record].shown;
+    return &planner->directory.records[planner->work.distinct[d].record].shown;
 }
 
 static void evict(dp_planner *planner, dp_cache *cache)
@@ -45,20 +45,20 @@ static void expect(const dp_planner *planner, dp_cache *cache, uint32_t slot, ui
 
 // ---- copies that are the latest no longer ----------------------------------------------------
 
-static void outdate_key(dp_planner *planner, dp_work *work, uint32_t d)
+static void outdate_key(dp_planner *planner, uint32_t d)
 {
-    dp_copies *shown = shown_of(planner, work, d);
+    dp_work *work = &planner->work;
+    dp_copies *shown = shown_of(planner, d);
     for (uint64_t rest = shown->holders & ~work->trainers[d]; rest; rest &= rest - 1) {
         const uint32_t worker = rt_lowest_bit(rest);
         dp_cache_outdate(planner->shown, worker,
-                         dp_planner_slot(planner, planner->shown, work, d, worker), shown);
+                         dp_planner_slot(planner, planner->shown, d, worker), shown);
     }
     shown->holders = work->trainers[d]; // who has no copy yet gets one
 }
 
 typedef struct {
     dp_planner *planner;
-    dp_work *work;
     uint32_t part_count;
 } key_parts;
 
@@ -66,31 +66,31 @@ static void note_gone(void *context, uint32_t part)
 {
     const key_parts *all = context;
     dp_planner *planner = all->planner;
-    const uint64_t count = planner->view.distinct_count;
+    const uint64_t *trainers = planner->work.trainers, count = planner->view.distinct_count;
     const uint32_t end = (uint32_t)(count * (part + 1) / all->part_count);
     for (uint32_t d = (uint32_t)(count * part / all->part_count); d < end; d++) {
-        dp_planner_prefetch_record(planner, all->work, d);
-        dp_copies *shown = shown_of(planner, all->work, d);
-        planner->gone[d] = shown->holders & ~all->work->trainers[d];
-        shown->holders = all->work->trainers[d];
+        dp_planner_prefetch_record(planner, d);
+        dp_copies *shown = shown_of(planner, d);
+        planner->gone[d] = shown->holders & ~trainers[d];
+        shown->holders = trainers[d];
     }
 }
 
-void dp_shown_outdate(dp_planner *planner, dp_work *work, uint32_t from, uint32_t until)
+void dp_shown_outdate(dp_planner *planner, uint32_t from, uint32_t until)
 {
     rt_pool *pool = dp_planner_pool(planner);
-    key_parts all = {planner, work, rt_pool_threads(pool)};
+    key_parts all = {planner, rt_pool_threads(pool)};
     if (pool) {
         rt_pool_run(pool, all.part_count, note_gone, &all);
         return;
     }
     for (uint32_t d = from; d < until; d++) {
-        dp_planner_prefetch_record(planner, work, d);
-        outdate_key(planner, work, d);
+        dp_planner_prefetch_record(planner, d);
+        outdate_key(planner, d);
     }
 }
 
-static void outdate_gone(dp_planner *planner, const dp_work *work, uint32_t worker)
+static void outdate_gone(dp_planner *planner, uint32_t worker)
 {
     dp_cache *cache = &planner->shown[worker];
     const uint32_t count = planner->view.distinct_count;
@@ -100,7 +100,7 @@ static void outdate_gone(dp_planner *planner, const dp_work *work, uint32_t work
         for (uint32_t d = begin; d < end; d++) {
             if (!(planner->gone[d] >> worker & 1))
                 continue;
-            slots[slot_count] = dp_planner_slot(planner, planner->shown, work, d, worker);
+            slots[slot_count] = dp_planner_slot(planner, planner->shown, d, worker);
             dp_eviction_prefetch(cache->eviction, slots[slot_count++]);
         }
         for (uint32_t i = 0; i < slot_count; i++)
@@ -112,19 +112,20 @@ static void outdate_gone(dp_planner *planner, const dp_work *work, uint32_t work
 
 // Rows that are there are marked as used first, so that no eviction takes one of them. The others
 // wait among the seats, with their key in place of the slot.
-void dp_shown_place(dp_planner *planner, dp_work *work, uint32_t worker)
+void dp_shown_place(dp_planner *planner, uint32_t worker)
 {
+    dp_work *work = &planner->work;
     dp_cache *cache = &planner->shown[worker];
     dp_seats *seats = &planner->shown_seats[worker];
     const uint32_t *row_keys = work->row_keys[worker];
     const uint32_t row_count = work->plan.slices[worker].row_count;
     seats->left_count = seats->taken_count = 0;
     if (dp_planner_pool(planner))
-        outdate_gone(planner, work, worker);
+        outdate_gone(planner, worker);
     for (uint32_t r = 0; r < row_count; r++) {
-        dp_planner_prefetch_row(planner, planner->shown, work, worker, r);
+        dp_planner_prefetch_row(planner, planner->shown, worker, r);
         const uint32_t d = row_keys[r];
-        const uint32_t slot = dp_planner_slot(planner, planner->shown, work, d, worker);
+        const uint32_t slot = dp_planner_slot(planner, planner->shown, d, worker);
         if (slot == DP_NO_SLOT) {
             dp_seats_take(seats, work->distinct[d].record, d);
             continue;

@@ -114,8 +114,9 @@ rt_status dp_stale_flush(dp_planner *planner, dp_plan *plan, uint32_t worker, ui
 // ---- read ------------------------------------------------------------------------------------
 
 // Clocks of two reads of a row in one iteration.
-static void note_read(dp_planner *planner, dp_work *work, uint32_t d, uint32_t clock)
+static void note_read(dp_planner *planner, uint32_t d, uint32_t clock)
 {
+    dp_work *work = &planner->work;
     dp_stale *stale = planner->stale;
     if (stale->highest[d] < stale->lowest[d]) // the first
         stale->lowest[d] = stale->highest[d] = clock;
@@ -127,9 +128,9 @@ static void note_read(dp_planner *planner, dp_work *work, uint32_t d, uint32_t c
 }
 
 // A copy that is there: read as it is, or pushed, to be pulled again.
-static rt_status check_row(dp_planner *planner, dp_work *work, uint32_t worker, uint32_t row,
-                           uint32_t slot)
+static rt_status check_row(dp_planner *planner, uint32_t worker, uint32_t row, uint32_t slot)
 {
+    dp_work *work = &planner->work;
     const dp_stale *stale = planner->stale;
     const uint32_t d = work->row_keys[worker][row];
     dp_slice *slice = &work->plan.slices[worker];
@@ -145,7 +146,7 @@ static rt_status check_row(dp_planner *planner, dp_work *work, uint32_t worker, 
         slice->rows[row].version = copy->version;
         work->fills[worker][row] = false;
         work->plan.hits.keys_hit++;
-        note_read(planner, work, d, copy->current);
+        note_read(planner, d, copy->current);
         return RT_OK;
     }
     work->plan.clocks.stale_keys++;
@@ -154,8 +155,9 @@ static rt_status check_row(dp_planner *planner, dp_work *work, uint32_t worker, 
     return push_delta(planner, &slice->release, worker, slot, record, DP_REASON_UPDATE);
 }
 
-static rt_status check_rows(dp_planner *planner, dp_work *work, uint32_t worker)
+static rt_status check_rows(dp_planner *planner, uint32_t worker)
 {
+    dp_work *work = &planner->work;
     dp_slice *slice = &work->plan.slices[worker];
     for (uint32_t r = 0; r < slice->row_count; r++) {
         const uint32_t d = work->row_keys[worker][r];
@@ -165,7 +167,7 @@ static rt_status check_rows(dp_planner *planner, dp_work *work, uint32_t worker)
         if (!(record->copies.holders >> worker & 1))
             continue;
         const uint32_t slot = dp_cache_slot(planner->caches, worker, &record->copies);
-        if (check_row(planner, work, worker, r, slot))
+        if (check_row(planner, worker, r, slot))
             return RT_NO_MEMORY;
     }
     return RT_OK;
@@ -181,8 +183,9 @@ static uint32_t take_slot(dp_planner *planner, uint32_t worker, dp_record *recor
     return slot;
 }
 
-static rt_status pull_row(dp_planner *planner, dp_work *work, uint32_t worker, uint32_t row)
+static rt_status pull_row(dp_planner *planner, uint32_t worker, uint32_t row)
 {
+    dp_work *work = &planner->work;
     dp_slice *slice = &work->plan.slices[worker];
     const uint32_t d = work->row_keys[worker][row], index = work->distinct[d].record;
     dp_record *record = &planner->directory.records[index];
@@ -201,32 +204,34 @@ static rt_status pull_row(dp_planner *planner, dp_work *work, uint32_t worker, u
     record->pulls = (uint8_t)(record->pulls + !local);
     planner->stale->copies[worker][op->slot] =
         (dp_stale_copy){record->copies.clock, record->copies.clock, record->version, false};
-    note_read(planner, work, d, record->copies.clock);
+    note_read(planner, d, record->copies.clock);
     return RT_OK;
 }
 
-static rt_status pull_rows(dp_planner *planner, dp_work *work, uint32_t worker)
+static rt_status pull_rows(dp_planner *planner, uint32_t worker)
 {
+    dp_work *work = &planner->work;
     for (uint32_t r = 0; r < work->plan.slices[worker].row_count; r++) {
-        if (work->fills[worker][r] && pull_row(planner, work, worker, r))
+        if (work->fills[worker][r] && pull_row(planner, worker, r))
             return RT_NO_MEMORY;
     }
     return RT_OK;
 }
 
-static rt_status read_rows(dp_planner *planner, dp_work *work)
+static rt_status read_rows(dp_planner *planner)
 {
+    dp_work *work = &planner->work;
     dp_stale *stale = planner->stale;
     for (uint32_t d = 0; d < planner->view.distinct_count; d++) {
         stale->lowest[d] = 1; // above highest: not read yet
         stale->highest[d] = 0;
     }
     for (uint32_t w = 0; w < work->plan.worker_count; w++) {
-        if (check_rows(planner, work, w))
+        if (check_rows(planner, w))
             return RT_NO_MEMORY;
     }
     for (uint32_t w = 0; w < work->plan.worker_count; w++) {
-        if (pull_rows(planner, work, w))
+        if (pull_rows(planner, w))
             return RT_NO_MEMORY;
     }
     return RT_OK;
@@ -234,8 +239,9 @@ static rt_status read_rows(dp_planner *planner, dp_work *work)
 
 // ---- train, trim -----------------------------------------------------------------------------
 
-static void train_rows(dp_planner *planner, dp_work *work, uint32_t worker)
+static void train_rows(dp_planner *planner, uint32_t worker)
 {
+    dp_work *work = &planner->work;
     const dp_slice *slice = &work->plan.slices[worker];
     for (uint32_t r = 0; r < slice->row_count; r++) {
         dp_stale_copy *copy = &planner->stale->copies[worker][slice->rows[r].slot];
@@ -267,10 +273,10 @@ static rt_status evict(dp_planner *planner, dp_plan *plan, uint32_t worker)
 rt_status dp_stale_plan(dp_planner *planner)
 {
     dp_work *work = &planner->work;
-    if (read_rows(planner, work))
+    if (read_rows(planner))
         return RT_NO_MEMORY;
     for (uint32_t w = 0; w < work->plan.worker_count; w++)
-        train_rows(planner, work, w);
+        train_rows(planner, w);
     for (uint32_t w = 0; w < work->plan.worker_count; w++) {
         const uint32_t limit = planner->config.slot_count[w] - planner->config.overshoot;
         while (planner->caches[w].occupied > limit) {

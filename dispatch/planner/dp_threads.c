@@ -59,7 +59,6 @@ rt_pool *dp_planner_pool(const dp_planner *planner)
 
 typedef struct {
     dp_planner *planner;
-    dp_work *work;
     dp_worker_part part;
     rt_status status[RT_WORKERS_MAX];
 } worker_parts;
@@ -67,13 +66,12 @@ typedef struct {
 static void run_worker(void *context, uint32_t worker)
 {
     worker_parts *all = context;
-    all->status[worker] = all->part(all->planner, all->work, worker);
+    all->status[worker] = all->part(all->planner, worker);
 }
 
-rt_status dp_planner_each_worker(dp_planner *planner, rt_pool *pool, dp_work *work,
-                                 dp_worker_part part)
+rt_status dp_planner_each_worker(dp_planner *planner, rt_pool *pool, dp_worker_part part)
 {
-    worker_parts all = {.planner = planner, .work = work, .part = part};
+    worker_parts all = {.planner = planner, .part = part};
     const uint32_t count = planner->config.worker_count;
     rt_pool_run(pool, count, run_worker, &all);
     for (uint32_t w = 0; w < count; w++) {

@@ -25,7 +25,6 @@ typedef struct {
     dp_distinct distinct[ROWS];
     uint64_t trainers[ROWS];
     uint8_t summers[ROWS];
-    dp_work work;
     transfer all[TRANSFERS_MAX];
     uint32_t count;
     uint32_t by_worker, by_ps; // rows that are summed there
@@ -72,7 +71,8 @@ static void draw(scene *s, uint32_t number)
         s->distinct[d] = (dp_distinct){.key = record->key, .record = r};
         s->trainers[d] = (1 + rt_random_below(&random, 15)) & s->planner.participants;
     }
-    s->work = (dp_work){.distinct = s->distinct, .trainers = s->trainers, .summers = s->summers};
+    s->planner.work =
+        (dp_work){.distinct = s->distinct, .trainers = s->trainers, .summers = s->summers};
     memset(s->summers, DP_NO_WORKER, sizeof s->summers);
 }
 
@@ -179,7 +179,7 @@ static void the_busiest_link_has_least_to_do(void **state)
     uint32_t by_worker = 0, by_ps = 0;
     for (uint32_t i = 0; i < CASES; i++) {
         draw(&s, i);
-        dp_reduce_choose(&s.planner, &s.work);
+        dp_reduce_choose(&s.planner);
         add_moves(&s);
         for (uint32_t trainers = WORKERS; trainers > 1; trainers--) {
             for (uint32_t d = 0; d < ROWS; d++)
