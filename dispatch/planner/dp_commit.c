@@ -74,7 +74,7 @@ static rt_status release_key(dp_planner *planner, uint32_t d)
         return RT_OK;
     rt_assert(rt_bits_one(record->copies.holders)); // of several trainers none is a holder
     uint32_t holder = rt_lowest_bit(record->copies.holders);
-    const uint32_t slot = dp_planner_slot(planner, planner->caches, d, holder);
+    const uint32_t slot = dp_planner_slot(planner, &planner->own, d, holder);
     const bool stays = trainers >> holder & 1;
     const bool sends = dp_handover_is_better(planner, record, trainers);
     if (sends && dp_handover_send(planner, d, record))
@@ -86,7 +86,7 @@ static rt_status release_key(dp_planner *planner, uint32_t d)
         return RT_OK;
     if (!sends && add_drop(&work->plan, holder, slot, record))
         return RT_NO_MEMORY;
-    dp_cache_outdate(planner->caches, holder, slot, &record->copies);
+    dp_cache_outdate(planner->own.caches, holder, slot, &record->copies);
     return RT_OK;
 }
 
@@ -95,8 +95,8 @@ static void prefetch_held(const dp_planner *planner, uint32_t d, uint32_t holder
 {
     dp_directory_prefetch(&planner->directory, planner->work.distinct[d].record);
     if (planner->located)
-        dp_eviction_prefetch(planner->caches[holder].eviction,
-                             dp_planner_slot(planner, planner->caches, d, holder));
+        dp_eviction_prefetch(planner->own.caches[holder].eviction,
+                             dp_planner_slot(planner, &planner->own, d, holder));
 }
 
 static rt_status release_worker(dp_planner *planner, uint32_t worker)
@@ -118,7 +118,7 @@ static rt_status push_unsynced(dp_planner *planner, dp_plan *plan)
     for (uint32_t i = 0; i < planner->unsynced_count; i++) {
         dp_record *record = &planner->directory.records[planner->unsynced[i]];
         uint32_t worker = rt_lowest_bit(record->copies.holders);
-        const uint32_t slot = dp_cache_slot(planner->caches, worker, &record->copies);
+        const uint32_t slot = dp_cache_slot(planner->own.caches, worker, &record->copies);
         if (push_row(planner, plan, worker, slot, record, DP_REASON_UPDATE, true))
             return RT_NO_MEMORY;
     }
@@ -141,8 +141,8 @@ static rt_status give_up(dp_planner *planner, dp_plan *plan, uint32_t worker, ui
 // does not go. So nobody else looks at the record of a copy that is not outdated.
 static rt_status evict(dp_planner *planner, dp_plan *plan, uint32_t worker)
 {
-    dp_cache *cache = &planner->caches[worker];
-    dp_planner_prefetch_victims(planner, planner->caches, cache);
+    dp_cache *cache = &planner->own.caches[worker];
+    dp_planner_prefetch_victims(planner, planner->own.caches, cache);
     uint32_t slot = dp_eviction_victim(cache->eviction, planner->iteration);
     rt_assert(slot != DP_NO_SLOT); // dp_planner_create made sure that a micro-batch fits
     uint32_t index = cache->slots[slot].record;
@@ -152,7 +152,7 @@ static rt_status evict(dp_planner *planner, dp_plan *plan, uint32_t worker)
         if (give_up(planner, plan, worker, slot, record))
             return RT_NO_MEMORY;
     }
-    dp_seats_leave(&planner->seats[worker], index, slot);
+    dp_seats_leave(&planner->own.seats[worker], index, slot);
     dp_cache_vacate(cache, slot);
     return RT_OK;
 }
@@ -162,12 +162,12 @@ static rt_status evict(dp_planner *planner, dp_plan *plan, uint32_t worker)
 static rt_status fill_row(dp_planner *planner, uint32_t worker, uint32_t row)
 {
     dp_work *work = &planner->work;
-    dp_cache *cache = &planner->caches[worker];
+    dp_cache *cache = &planner->own.caches[worker];
     dp_slice *slice = &work->plan.slices[worker];
     uint32_t d = work->row_keys[worker][row];
     const dp_distinct *key = &work->distinct[d];
     if (cache->free_count > DP_AHEAD)
-        dp_cache_prefetch(planner->caches,
+        dp_cache_prefetch(planner->own.caches,
                           dp_copy(worker, cache->free_slots[cache->free_count - 1 - DP_AHEAD]));
     uint32_t slot = slice->rows[row].slot;
     if (slot == DP_NO_SLOT && cache->free_count == 0 && evict(planner, &work->plan, worker))
@@ -180,7 +180,7 @@ static rt_status fill_row(dp_planner *planner, uint32_t worker, uint32_t row)
     op->version = key->version;
     if (slot == DP_NO_SLOT) {
         slot = dp_cache_take(cache, key->record, planner->iteration);
-        dp_seats_take(&planner->seats[worker], key->record, slot);
+        dp_seats_take(&planner->own.seats[worker], key->record, slot);
     }
     op->slot = slot;
     if (planner->by_bytes)
@@ -209,9 +209,9 @@ static void use_row(dp_planner *planner, uint32_t worker, uint32_t row, uint32_t
     dp_slice *slice = &work->plan.slices[worker];
     const uint32_t d = work->row_keys[worker][row];
     slice->rows[row].slot = slot;
-    dp_eviction_use(planner->caches[worker].eviction, slot, planner->iteration);
+    dp_eviction_use(planner->own.caches[worker].eviction, slot, planner->iteration);
     if (planner->next_use)
-        dp_eviction_expect(planner->caches[worker].eviction, slot, planner->next_use[d]);
+        dp_eviction_expect(planner->own.caches[worker].eviction, slot, planner->next_use[d]);
     planner->parts[worker].hits.keys_hit++;
 }
 
@@ -227,14 +227,14 @@ static rt_status place_rows(dp_planner *planner, uint32_t worker)
 {
     dp_work *work = &planner->work;
     dp_slice *slice = &work->plan.slices[worker];
-    dp_cache *cache = &planner->caches[worker];
-    dp_seats *seats = &planner->seats[worker];
+    dp_cache *cache = &planner->own.caches[worker];
+    dp_seats *seats = &planner->own.seats[worker];
     const uint32_t *row_keys = work->row_keys[worker];
     seats->left_count = seats->taken_count = 0;
     for (uint32_t r = 0; r < slice->row_count; r++) {
-        dp_planner_prefetch_row(planner, planner->caches, worker, r);
+        dp_planner_prefetch_row(planner, &planner->own, worker, r);
         const uint32_t d = row_keys[r];
-        const uint32_t slot = dp_planner_slot(planner, planner->caches, d, worker);
+        const uint32_t slot = dp_planner_slot(planner, &planner->own, d, worker);
         slice->rows[r] = (dp_row){DP_NO_SLOT, work->distinct[d].version, DP_MODE_OWN};
         work->fills[worker][r] = !holds(planner, d, worker);
         if (!work->fills[worker][r]) {
@@ -257,7 +257,7 @@ static rt_status place_rows(dp_planner *planner, uint32_t worker)
 // A free slot still names its last record, which then has no copy in it.
 dp_record *dp_planner_dirty_in(const dp_planner *planner, uint32_t worker, uint32_t slot)
 {
-    const uint32_t index = planner->caches[worker].slots[slot].record;
+    const uint32_t index = planner->own.caches[worker].slots[slot].record;
     if (index >= planner->directory.record_top)
         return NULL;
     dp_record *record = &planner->directory.records[index];
@@ -266,7 +266,7 @@ dp_record *dp_planner_dirty_in(const dp_planner *planner, uint32_t worker, uint3
         is_dirty = dp_stale_is_dirty(planner->stale, worker, slot);
     if (!is_dirty || !(record->copies.holders >> worker & 1))
         return NULL;
-    return dp_cache_slot(planner->caches, worker, &record->copies) == slot ? record : NULL;
+    return dp_cache_slot(planner->own.caches, worker, &record->copies) == slot ? record : NULL;
 }
 
 static rt_status flush_slot(dp_planner *planner, dp_plan *plan, uint32_t worker, uint32_t slot,
@@ -283,12 +283,12 @@ static uint32_t rows_at_once(const dp_planner *planner, uint32_t worker)
     const double bytes = dp_whole_row_bytes(&planner->config.layout, 0, true);
     const double rows = FLUSH_SHARE * planner->predicted_s *
                         planner->config.rates.links[worker].up_bytes_per_s / bytes;
-    return (uint32_t)fmin(fmax(rows, 1), planner->caches[worker].slot_count);
+    return (uint32_t)fmin(fmax(rows, 1), planner->own.caches[worker].slot_count);
 }
 
 static rt_status flush_some(dp_planner *planner, dp_plan *plan, uint32_t worker)
 {
-    const dp_cache *cache = &planner->caches[worker];
+    const dp_cache *cache = &planner->own.caches[worker];
     uint32_t *slot = &planner->flushed[worker];
     for (uint32_t left = rows_at_once(planner, worker); left && *slot < cache->slot_count;
          ++*slot) {
@@ -404,7 +404,7 @@ static void end_placing(dp_planner *planner, bool shown)
 static rt_status place_all(dp_planner *planner, rt_pool *pool)
 {
     const uint32_t n = planner->config.worker_count;
-    const bool shown = planner->shown != NULL;
+    const bool shown = planner->shown.caches != NULL;
     placing all = {.planner = planner};
     if (shown)
         dp_shown_outdate(planner, 0, planner->view.distinct_count);
@@ -534,12 +534,12 @@ static uint64_t placing_work(const dp_planner *planner, const dp_cache *caches, 
 
 static uint64_t work_of_place(const dp_planner *planner, uint32_t worker, uint32_t instructions)
 {
-    return placing_work(planner, planner->caches, worker, instructions);
+    return placing_work(planner, planner->own.caches, worker, instructions);
 }
 
 static uint64_t work_of_show(const dp_planner *planner, uint32_t worker, uint32_t instructions)
 {
-    return placing_work(planner, planner->shown, worker, instructions);
+    return placing_work(planner, planner->shown.caches, worker, instructions);
 }
 
 static uint64_t work_of_look_ups(const dp_planner *planner, uint32_t from, uint32_t instructions)
@@ -567,8 +567,8 @@ static uint64_t work_of_left(const dp_planner *planner, uint32_t from, uint32_t 
     uint64_t count = 0;
     (void)from;
     for (uint32_t w = 0; w < planner->config.worker_count; w++)
-        count += planner->seats[w].left_count +
-                 (planner->shown ? planner->shown_seats[w].left_count : 0);
+        count += planner->own.seats[w].left_count +
+                 (planner->shown.caches ? planner->shown.seats[w].left_count : 0);
     return count * instructions;
 }
 
@@ -593,7 +593,7 @@ static bool is_stale(const dp_planner *planner)
 // With threads the caches that decisions see are done beside the workers'.
 static bool shows_alone(const dp_planner *planner)
 {
-    return planner->shown != NULL && dp_planner_pool(planner) == NULL;
+    return planner->shown.caches != NULL && dp_planner_pool(planner) == NULL;
 }
 
 // What the steps of a stage go over where one thread does all of a commit: keys of the batch, a
@@ -695,7 +695,7 @@ rt_status dp_planner_flush(dp_planner *planner, const dp_plan **plan_p)
     if (push_unsynced(planner, plan))
         return RT_NO_MEMORY;
     for (uint32_t w = 0; w < planner->config.worker_count; w++) {
-        const dp_cache *cache = &planner->caches[w];
+        const dp_cache *cache = &planner->own.caches[w];
         for (uint32_t slot = 0; slot < cache->slot_count; slot++) {
             dp_record *record = dp_planner_dirty_in(planner, w, slot);
             if (!record)

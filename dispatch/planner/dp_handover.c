@@ -43,7 +43,7 @@ rt_status dp_handover_send(dp_planner *planner, uint32_t d, const dp_record *rec
     if (!op)
         return RT_NO_MEMORY;
     op->key = record->key;
-    op->slot = dp_cache_slot(planner->caches, from, &record->copies);
+    op->slot = dp_cache_slot(planner->own.caches, from, &record->copies);
     op->version = record->version;
     op->peer = (uint8_t)rt_lowest_bit(work->trainers[d]);
     op->flags = DP_OP_STATE;

@@ -210,7 +210,7 @@ static rt_status take_in(dp_planner *planner, uint32_t d, dp_record *record)
     if (!op)
         return RT_NO_MEMORY;
     op->key = record->key;
-    op->slot = dp_cache_slot(planner->caches, mover, &record->copies);
+    op->slot = dp_cache_slot(planner->own.caches, mover, &record->copies);
     op->version = work->distinct[d].version;
     op->reason = DP_REASON_UPDATE;
     op->flags = DP_OP_STATE | dp_homes_whole(planner);

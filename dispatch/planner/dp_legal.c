@@ -4,14 +4,15 @@
 #include "dispatch/planner/dp_planner_parts.h"
 
 // Every holder has a copy in one slot, and there are no other copies but outdated ones.
-static bool caches_are_legal(const dp_planner *planner, const dp_cache *caches, rt_error *error)
+static bool caches_are_legal(const dp_planner *planner, const dp_cache_set *set, rt_error *error)
 {
+    const dp_cache *caches = set->caches;
     uint64_t latest = 0, copies = 0, occupied = 0, filled = 0;
     for (uint64_t i = 0; i <= planner->directory.mask; i++) {
         const dp_entry *entry = &planner->directory.entries[i];
         if (!entry->record)
             continue;
-        const dp_copies *of = dp_planner_copies(planner, caches, entry->record - 1);
+        const dp_copies *of = dp_planner_copies(planner, set, entry->record - 1);
         for (uint64_t rest = of->holders; rest; rest &= rest - 1) {
             uint32_t worker = rt_lowest_bit(rest);
             uint32_t slot = dp_cache_slot(caches, worker, of);
@@ -46,6 +47,6 @@ static bool caches_are_legal(const dp_planner *planner, const dp_cache *caches, 
 bool dp_planner_legal(const dp_planner *planner, rt_error *error)
 {
     return dp_directory_legal(&planner->directory, error) &&
-           caches_are_legal(planner, planner->caches, error) &&
-           (!planner->shown || caches_are_legal(planner, planner->shown, error));
+           caches_are_legal(planner, &planner->own, error) &&
+           (!planner->shown.caches || caches_are_legal(planner, &planner->shown, error));
 }

@@ -16,7 +16,7 @@ uint64_t dp_planner_clean(const dp_planner *planner)
     const uint64_t out = rt_bits_below(planner->config.worker_count) & ~planner->participants;
     for (uint64_t rest = out; rest; rest &= rest - 1) {
         const uint32_t w = rt_lowest_bit(rest);
-        if (planner->flushed[w] == planner->caches[w].slot_count)
+        if (planner->flushed[w] == planner->own.caches[w].slot_count)
             clean |= rt_bit(w);
     }
     return clean;

@@ -27,29 +27,29 @@ static void add(const dp_cache *caches, uint32_t d, uint32_t copy, chains *all)
 }
 
 // Notes all copies of a round, and begins the next one with those behind them.
-static void follow(const dp_planner *planner, const dp_cache *caches, uint32_t *slots, chains *all)
+static void follow(const dp_planner *planner, const dp_cache_set *set, chains *all)
 {
     const uint32_t n = planner->config.worker_count, count = all->count;
     all->count = 0;
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t d = all->keys[i], copy = all->copies[i];
         const uint32_t worker = dp_copy_worker(copy), slot = dp_copy_slot(copy);
-        slots[(size_t)d * n + worker] = slot;
-        add(caches, d, caches[worker].slots[slot].next_copy, all);
+        set->slots[(size_t)d * n + worker] = slot;
+        add(set->caches, d, set->caches[worker].slots[slot].next_copy, all);
     }
 }
 
-static void locate_block(dp_planner *planner, const dp_cache *caches, uint32_t *slots,
-                         uint32_t from, uint32_t until)
+static void locate_block(dp_planner *planner, const dp_cache_set *set, uint32_t from,
+                         uint32_t until)
 {
     const uint32_t n = planner->config.worker_count;
     chains all = {.count = 0};
-    memset(slots + (size_t)from * n, 0xff, (size_t)(until - from) * n * sizeof *slots);
+    memset(set->slots + (size_t)from * n, 0xff, (size_t)(until - from) * n * sizeof *set->slots);
     for (uint32_t d = from; d < until; d++)
-        add(caches, d, dp_planner_copies(planner, caches, planner->work.distinct[d].record)->first,
-            &all);
+        add(set->caches, d,
+            dp_planner_copies(planner, set, planner->work.distinct[d].record)->first, &all);
     while (all.count)
-        follow(planner, caches, slots, &all);
+        follow(planner, set, &all);
 }
 
 // Distinct keys by holder: as many lists as workers, each in the order of keys. They are for
@@ -88,9 +88,9 @@ static void locate_some(void *context, uint32_t part)
     const uint32_t end = (uint32_t)rt_min_u64(begin + PART, planner->view.distinct_count);
     for (uint32_t d = begin; d < end; d += BLOCK) {
         const uint32_t until = (uint32_t)rt_min_u64(d + BLOCK, end);
-        locate_block(planner, planner->caches, planner->slots, d, until);
-        if (planner->shown)
-            locate_block(planner, planner->shown, planner->shown_slots, d, until);
+        locate_block(planner, &planner->own, d, until);
+        if (planner->shown.caches)
+            locate_block(planner, &planner->shown, d, until);
     }
 }
 

@@ -132,12 +132,12 @@ rt_status dp_planner_add_cache(dp_planner *planner)
 {
     const uint32_t n = planner->config.worker_count, left = planner->caches_missing--;
     rt_assert(left > 0);
-    const bool is_shown = planner->shown && left <= n;
+    const bool is_shown = planner->shown.caches && left <= n;
     const uint32_t worker = (n - left % n) % n;
-    dp_cache *cache = &(is_shown ? planner->shown : planner->caches)[worker];
+    dp_cache *cache = &(is_shown ? planner->shown.caches : planner->own.caches)[worker];
     if (create_cache(planner, worker, cache))
         return RT_NO_MEMORY;
-    if (planner->cached && (is_shown || !planner->shown))
+    if (planner->cached && (is_shown || !planner->shown.caches))
         dp_cache_count_fields(cache, &planner->directory, planner->cached);
     return RT_OK;
 }
@@ -147,14 +147,14 @@ static rt_status allocate_caches(dp_planner *planner, uint64_t lookups)
 {
     const dp_planner_config *config = &planner->config;
     planner->by_bytes = sizes_differ(&config->layout);
-    planner->caches = rt_alloc(config->worker_count, sizeof *planner->caches);
+    planner->own.caches = rt_alloc(config->worker_count, sizeof *planner->own.caches);
     planner->caches_missing = config->worker_count;
-    if (!planner->caches || dp_planner_create_seats(planner, &planner->seats))
+    if (!planner->own.caches || dp_planner_create_seats(planner, &planner->own.seats))
         return RT_NO_MEMORY;
     if (dp_planner_decides_on_snapshots(config)) {
-        planner->shown = rt_alloc(config->worker_count, sizeof *planner->shown);
+        planner->shown.caches = rt_alloc(config->worker_count, sizeof *planner->shown.caches);
         planner->caches_missing *= 2;
-        if (!planner->shown || dp_planner_create_seats(planner, &planner->shown_seats))
+        if (!planner->shown.caches || dp_planner_create_seats(planner, &planner->shown.seats))
             return RT_NO_MEMORY;
     }
     if (dp_policy_chooses_tables(&config->dispatch)) {
@@ -206,13 +206,13 @@ static rt_status allocate(dp_planner *planner)
     planner->held = rt_alloc_unset(lookups, sizeof *planner->held);
     planner->latest = rt_alloc_unset(lookups, sizeof *planner->latest);
     planner->missing = rt_alloc_unset(lookups, sizeof *planner->missing);
-    planner->slots = rt_alloc_unset(lookups * config->worker_count, sizeof *planner->slots);
-    planner->shown_slots =
-        rt_alloc_unset(lookups * config->worker_count, sizeof *planner->shown_slots);
+    planner->own.slots = rt_alloc_unset(lookups * config->worker_count, sizeof *planner->own.slots);
+    planner->shown.slots =
+        rt_alloc_unset(lookups * config->worker_count, sizeof *planner->shown.slots);
     planner->worker_of_sample = rt_alloc_unset(config->sample_count_max, sizeof(uint32_t));
     planner->unsynced = rt_alloc_unset(lookups, sizeof *planner->unsynced);
     if (!planner->lookups || !planner->held || !planner->latest || !planner->missing ||
-        !planner->slots || !planner->shown_slots || !planner->worker_of_sample ||
+        !planner->own.slots || !planner->shown.slots || !planner->worker_of_sample ||
         !planner->unsynced || dp_numbers_init(&planner->numbers, lookups) ||
         allocate_changes(planner, lookups) || dp_planner_set_pool(planner, NULL) ||
         allocate_work(config, lookups, &planner->work) ||
@@ -265,7 +265,7 @@ void dp_planner_compute_ticks(dp_planner *planner)
     const dp_planner_config *config = &planner->config;
     // A key costs a pull and a push; in snapshots a push by everybody else.
     uint64_t transfers = 2;
-    if (planner->shown)
+    if (planner->shown.caches)
         transfers = rt_max_u64(transfers, config->worker_count);
     if (config->dispatch.window > 1) // what it costs next: a push and a pull
         transfers += 2;
@@ -331,8 +331,9 @@ static rt_status expect_keys(dp_planner *planner, uint64_t key_count)
     uint64_t most = (uint64_t)config->sample_count_max * config->keys_per_sample_max;
     if (key_count == 0)
         return RT_OK;
+    const uint64_t sets = planner->shown.caches ? 2 : 1;
     for (uint32_t j = 0; j < config->worker_count; j++)
-        most += config->slot_count[j] * (UINT64_C(1) + (planner->shown != NULL));
+        most += sets * config->slot_count[j];
     if (expect_operations(planner))
         return RT_NO_MEMORY;
     return dp_directory_expect(&planner->directory, rt_min_u64(key_count, most));
@@ -389,13 +390,20 @@ static void work_fini(dp_work *work, uint32_t worker_count)
     dp_plan_fini(&work->plan);
 }
 
+static void destroy_set(dp_cache_set *set, uint32_t worker_count)
+{
+    dp_planner_destroy_caches(set->caches, worker_count);
+    dp_seats_destroy(set->seats, worker_count);
+    rt_free(set->slots);
+}
+
 void dp_planner_destroy(dp_planner *planner)
 {
     if (!planner)
         return;
     dp_planner_end_locating(planner);
-    dp_planner_destroy_caches(planner->caches, planner->config.worker_count);
-    dp_planner_destroy_caches(planner->shown, planner->config.worker_count);
+    destroy_set(&planner->own, planner->config.worker_count);
+    destroy_set(&planner->shown, planner->config.worker_count);
     dp_stale_destroy(planner->stale);
     dp_window_destroy(planner->window);
     dp_admission_destroy(planner->admission);
@@ -411,15 +419,11 @@ void dp_planner_destroy(dp_planner *planner)
     rt_free(planner->missing);
     dp_numbers_fini(&planner->numbers);
     rt_free(planner->changes);
-    rt_free(planner->slots);
-    rt_free(planner->shown_slots);
     rt_free(planner->worker_of_sample);
     rt_free(planner->row_of);
     rt_free(planner->held_rows.keys);
     rt_free(planner->gone);
     rt_free(planner->trained);
-    dp_seats_destroy(planner->seats, planner->config.worker_count);
-    dp_seats_destroy(planner->shown_seats, planner->config.worker_count);
     rt_free(planner->cached);
     rt_free(planner->unsynced);
     rt_free(planner);

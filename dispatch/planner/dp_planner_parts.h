@@ -42,6 +42,15 @@ typedef struct {
     uint32_t ends[RT_WORKERS_MAX + 1]; // of worker w: from ends[w] on, up to ends[w + 1]
 } dp_held_rows;
 
+// The caches of all workers. A planner has a set of the workers' own, and, where decisions see
+// something else (dp_shown.c), one of that.
+typedef struct {
+    dp_cache *caches; // by worker; of shown NULL: decisions see the workers' own
+    dp_seats *seats;  // by worker: copies that come and leave in a commit
+    uint32_t *slots;  // by distinct key and worker: of its copy, outdated ones too; or DP_NO_SLOT.
+                      // Where it is located
+} dp_cache_set;
+
 // A distinct key of the batch that had no record when it was looked up.
 typedef struct {
     uint32_t distinct;
@@ -66,8 +75,7 @@ struct dp_planner {
     double predicted_s;                 // of the last iteration, where not all train
     uint32_t floor; // of the last sweep: versions below are at no shard any more
     dp_directory directory;
-    dp_cache *caches;         // worker_count
-    dp_cache *shown;          // worker_count, what decisions see instead (dp_shown.c); or NULL
+    dp_cache_set own, shown;
     uint32_t caches_missing;  // of both, until dp_planner_add_cache
     struct dp_window *window; // dispatch.window above 1; or NULL
     dp_stale *stale;          // consistency.staleness above 0; or NULL
@@ -88,14 +96,12 @@ struct dp_planner {
     dp_view view;
     uint32_t *lookups;
     uint8_t *held;
-    uint64_t *latest;              // by distinct key: H, whatever the view shows
-    dp_numbers numbers;            // the distinct keys
-    dp_missing *missing;           // scratch of a look-up
-    uint32_t *slots, *shown_slots; // by distinct key and worker: of its copy, outdated ones too; or
-                                   // DP_NO_SLOT. Where it is located
-    bool located;                  // dp_planner_locates
-    bool locating;                 // threads are at it: dp_planner_end_locating
-    int32_t *changes;              // see dp_view; or NULL
+    uint64_t *latest;    // by distinct key: H, whatever the view shows
+    dp_numbers numbers;  // the distinct keys
+    dp_missing *missing; // scratch of a look-up
+    bool located;        // dp_planner_locates
+    bool locating;       // threads are at it: dp_planner_end_locating
+    int32_t *changes;    // see dp_view; or NULL
     uint32_t capacity[RT_WORKERS_MAX];
     uint32_t rows_max[RT_WORKERS_MAX];
     uint32_t *worker_of_sample;
@@ -105,8 +111,6 @@ struct dp_planner {
     // scratch of a commit
     uint32_t *row_of; // by thread and distinct key: 1 + its last row, counted over all workers that
                       // the thread collects; 0: none
-    dp_seats *seats;  // by worker: of caches
-    dp_seats *shown_seats; // by worker: of shown, where there is that; or NULL
     uint64_t *trained; // by thread and distinct key: those of the key's trainers that the thread
                        // collects; with a pool
     dp_worker_hits parts[RT_WORKERS_MAX];
@@ -175,29 +179,28 @@ void dp_shown_outdate(dp_planner *planner, uint32_t from, uint32_t until);
 void dp_shown_place(dp_planner *planner, uint32_t worker);
 
 // A record's copies in one of the planner's two sets of caches.
-static inline dp_copies *dp_planner_copies(const dp_planner *planner, const dp_cache *caches,
+static inline dp_copies *dp_planner_copies(const dp_planner *planner, const dp_cache_set *set,
                                            uint32_t record)
 {
     dp_record *of = &planner->directory.records[record];
-    return caches == planner->caches ? &of->copies : &of->shown;
+    return set == &planner->own ? &of->copies : &of->shown;
 }
 
 // Where the slot of worker's copy of a distinct key is noted.
-static inline const uint32_t *dp_planner_noted(const dp_planner *planner, const dp_cache *caches,
+static inline const uint32_t *dp_planner_noted(const dp_planner *planner, const dp_cache_set *set,
                                                uint32_t d, uint32_t worker)
 {
-    const uint32_t *slots = caches == planner->caches ? planner->slots : planner->shown_slots;
-    return &slots[(size_t)d * planner->config.worker_count + worker];
+    return &set->slots[(size_t)d * planner->config.worker_count + worker];
 }
 
 // That slot, in one of the two sets of caches.
-static inline uint32_t dp_planner_slot(const dp_planner *planner, const dp_cache *caches,
+static inline uint32_t dp_planner_slot(const dp_planner *planner, const dp_cache_set *set,
                                        uint32_t d, uint32_t worker)
 {
     if (planner->located)
-        return *dp_planner_noted(planner, caches, d, worker);
-    return dp_cache_slot(caches, worker,
-                         dp_planner_copies(planner, caches, planner->work.distinct[d].record));
+        return *dp_planner_noted(planner, set, d, worker);
+    return dp_cache_slot(set->caches, worker,
+                         dp_planner_copies(planner, set, planner->work.distinct[d].record));
 }
 
 // Gives the record back if no cache of either kind has a copy.
@@ -229,27 +232,27 @@ static inline uint8_t dp_planner_held_byte(uint64_t holders, bool dirty)
 // The record of the copy in a slot, if the PS lacks what it has; or NULL. dp_commit.c
 dp_record *dp_planner_dirty_in(const dp_planner *planner, uint32_t worker, uint32_t slot);
 
-// What is to be known of the copy of a row that is placed soon. caches: one of the two sets.
-static inline void dp_planner_prefetch_row(const dp_planner *planner, const dp_cache *caches,
+// What is to be known of the copy of a row that is placed soon, in one of the two sets.
+static inline void dp_planner_prefetch_row(const dp_planner *planner, const dp_cache_set *set,
                                            uint32_t worker, uint32_t row)
 {
     const dp_work *work = &planner->work;
     const uint32_t count = work->plan.slices[worker].row_count;
     const uint32_t *keys = work->row_keys[worker];
     if (planner->located && row + 2 * DP_AHEAD < count)
-        __builtin_prefetch(dp_planner_noted(planner, caches, keys[row + 2 * DP_AHEAD], worker));
+        __builtin_prefetch(dp_planner_noted(planner, set, keys[row + 2 * DP_AHEAD], worker));
     if (row + DP_AHEAD >= count)
         return;
     const uint32_t d = keys[row + DP_AHEAD];
     if (planner->located) {
-        const uint32_t slot = dp_planner_slot(planner, caches, d, worker);
+        const uint32_t slot = dp_planner_slot(planner, set, d, worker);
         if (slot != DP_NO_SLOT)
-            dp_eviction_prefetch(caches[worker].eviction, slot);
+            dp_eviction_prefetch(set->caches[worker].eviction, slot);
         return;
     }
-    const uint32_t first = dp_planner_copies(planner, caches, work->distinct[d].record)->first;
+    const uint32_t first = dp_planner_copies(planner, set, work->distinct[d].record)->first;
     if (first != DP_NO_COPY)
-        dp_cache_prefetch(caches, first);
+        dp_cache_prefetch(set->caches, first);
 }
 
 // Records are far apart in memory: each is fetched some keys before its use.

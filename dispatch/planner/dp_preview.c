@@ -24,8 +24,8 @@ static void expect_key(dp_planner *planner, uint64_t key, uint32_t iteration)
     if (index == DP_NO_RECORD)
         return;
     const dp_record *record = &planner->directory.records[index];
-    expect_copies(planner->caches, record->copies.first, iteration);
-    expect_copies(planner->shown, record->shown.first, iteration);
+    expect_copies(planner->own.caches, record->copies.first, iteration);
+    expect_copies(planner->shown.caches, record->shown.first, iteration);
 }
 
 void dp_planner_preview(dp_planner *planner, const rt_batch *batch)

@@ -10,7 +10,7 @@ static void settle_key(dp_planner *planner, uint32_t d)
     const dp_work *work = &planner->work;
     const uint32_t index = work->distinct[d].record;
     const uint64_t kept = work->summers[d] == DP_NO_WORKER ? 0 : rt_bit(work->summers[d]);
-    dp_cache_outdate_all(planner->caches, work->trainers[d] & ~kept,
+    dp_cache_outdate_all(planner->own.caches, work->trainers[d] & ~kept,
                          &planner->directory.records[index].copies);
     dp_planner_release(planner, index);
 }
@@ -43,7 +43,7 @@ static void prefetch_copies(const dp_planner *planner, uint32_t d, uint32_t coun
         dp_directory_prefetch(&planner->directory, work->distinct[d + 2 * DP_AHEAD].record);
     if (d + DP_AHEAD < count && dp_planner_is_summed(planner, work->trainers[d + DP_AHEAD])) {
         uint32_t record = work->distinct[d + DP_AHEAD].record;
-        dp_cache_prefetch(planner->caches, planner->directory.records[record].copies.first);
+        dp_cache_prefetch(planner->own.caches, planner->directory.records[record].copies.first);
     }
 }
 
@@ -67,9 +67,10 @@ static rt_status settle_worker(dp_planner *planner, uint32_t worker)
     for (uint32_t r = 0; r < slice->row_count; r++) {
         const uint32_t d = work->row_keys[worker][r];
         if (r + DP_AHEAD < slice->row_count)
-            dp_eviction_prefetch(planner->caches[worker].eviction, slice->rows[r + DP_AHEAD].slot);
+            dp_eviction_prefetch(planner->own.caches[worker].eviction,
+                                 slice->rows[r + DP_AHEAD].slot);
         if (dp_planner_is_summed(planner, work->trainers[d]) && work->summers[d] != worker)
-            dp_cache_keep_outdated(&planner->caches[worker], slice->rows[r].slot);
+            dp_cache_keep_outdated(&planner->own.caches[worker], slice->rows[r].slot);
     }
     return add_gradients(planner, worker);
 }
@@ -77,7 +78,7 @@ static rt_status settle_worker(dp_planner *planner, uint32_t worker)
 rt_status dp_planner_settle(dp_planner *planner)
 {
     dp_work *work = &planner->work;
-    if (dp_eviction_keeps(planner->caches[0].eviction))
+    if (dp_eviction_keeps(planner->own.caches[0].eviction))
         return dp_planner_each_worker(planner, dp_planner_pool(planner), settle_worker);
     const uint32_t count = planner->view.distinct_count;
     for (uint32_t d = 0; d < count; d++) {

@@ -19,10 +19,10 @@ static dp_copies *shown_of(dp_planner *planner, uint32_t d)
 
 static void evict(dp_planner *planner, dp_cache *cache)
 {
-    dp_planner_prefetch_victims(planner, planner->shown, cache);
+    dp_planner_prefetch_victims(planner, planner->shown.caches, cache);
     uint32_t slot = dp_eviction_victim(cache->eviction, planner->iteration);
     rt_assert(slot != DP_NO_SLOT); // dp_planner_create made sure that a micro-batch fits
-    dp_seats_leave(&planner->shown_seats[cache->worker], cache->slots[slot].record, slot);
+    dp_seats_leave(&planner->shown.seats[cache->worker], cache->slots[slot].record, slot);
     dp_cache_vacate(cache, slot);
 }
 
@@ -51,8 +51,8 @@ static void outdate_key(dp_planner *planner, uint32_t d)
     dp_copies *shown = shown_of(planner, d);
     for (uint64_t rest = shown->holders & ~work->trainers[d]; rest; rest &= rest - 1) {
         const uint32_t worker = rt_lowest_bit(rest);
-        dp_cache_outdate(planner->shown, worker,
-                         dp_planner_slot(planner, planner->shown, d, worker), shown);
+        dp_cache_outdate(planner->shown.caches, worker,
+                         dp_planner_slot(planner, &planner->shown, d, worker), shown);
     }
     shown->holders = work->trainers[d]; // who has no copy yet gets one
 }
@@ -92,7 +92,7 @@ void dp_shown_outdate(dp_planner *planner, uint32_t from, uint32_t until)
 
 static void outdate_gone(dp_planner *planner, uint32_t worker)
 {
-    dp_cache *cache = &planner->shown[worker];
+    dp_cache *cache = &planner->shown.caches[worker];
     const uint32_t count = planner->view.distinct_count;
     for (uint32_t begin = 0; begin < count; begin += GONE_BLOCK) {
         const uint32_t end = (uint32_t)rt_min_u64(begin + GONE_BLOCK, count);
@@ -100,7 +100,7 @@ static void outdate_gone(dp_planner *planner, uint32_t worker)
         for (uint32_t d = begin; d < end; d++) {
             if (!(planner->gone[d] >> worker & 1))
                 continue;
-            slots[slot_count] = dp_planner_slot(planner, planner->shown, d, worker);
+            slots[slot_count] = dp_planner_slot(planner, &planner->shown, d, worker);
             dp_eviction_prefetch(cache->eviction, slots[slot_count++]);
         }
         for (uint32_t i = 0; i < slot_count; i++)
@@ -115,17 +115,17 @@ static void outdate_gone(dp_planner *planner, uint32_t worker)
 void dp_shown_place(dp_planner *planner, uint32_t worker)
 {
     dp_work *work = &planner->work;
-    dp_cache *cache = &planner->shown[worker];
-    dp_seats *seats = &planner->shown_seats[worker];
+    dp_cache *cache = &planner->shown.caches[worker];
+    dp_seats *seats = &planner->shown.seats[worker];
     const uint32_t *row_keys = work->row_keys[worker];
     const uint32_t row_count = work->plan.slices[worker].row_count;
     seats->left_count = seats->taken_count = 0;
     if (dp_planner_pool(planner))
         outdate_gone(planner, worker);
     for (uint32_t r = 0; r < row_count; r++) {
-        dp_planner_prefetch_row(planner, planner->shown, worker, r);
+        dp_planner_prefetch_row(planner, &planner->shown, worker, r);
         const uint32_t d = row_keys[r];
-        const uint32_t slot = dp_planner_slot(planner, planner->shown, d, worker);
+        const uint32_t slot = dp_planner_slot(planner, &planner->shown, d, worker);
         if (slot == DP_NO_SLOT) {
             dp_seats_take(seats, work->distinct[d].record, d);
             continue;

@@ -136,9 +136,9 @@ static void save_worker(const dp_planner *planner, uint32_t w, rt_bytes *bytes)
                                   .down_bytes_per_s = rates->links[w].down_bytes_per_s,
                                   .compute_s = rates->compute_s_per_sample[w]};
     rt_fields_put(bytes, &worker_fields, &head, 1);
-    save_cache(planner, &planner->caches[w], bytes);
-    if (planner->shown)
-        save_cache(planner, &planner->shown[w], bytes);
+    save_cache(planner, &planner->own.caches[w], bytes);
+    if (planner->shown.caches)
+        save_cache(planner, &planner->shown.caches[w], bytes);
 }
 
 static void save_policy(const dp_planner *planner, rt_bytes *bytes)
@@ -185,7 +185,7 @@ static uint32_t seen_by(const dp_planner *planner)
 {
     if (planner->stale)
         return SEEN_STALE;
-    return planner->shown ? SEEN_SHOWN : SEEN_WORKERS;
+    return planner->shown.caches ? SEEN_SHOWN : SEEN_WORKERS;
 }
 
 void dp_planner_save(const dp_planner *planner, const rt_bytes *lineup, rt_bytes *bytes)
@@ -263,7 +263,7 @@ static rt_status load_free_slots(dp_cache *cache, bool *is_used, rt_reader *read
 }
 
 // keys: of all slots. Eviction tells which copies are outdated.
-static rt_status load_copies(dp_planner *planner, const dp_cache *caches, dp_cache *cache,
+static rt_status load_copies(dp_planner *planner, const dp_cache_set *set, dp_cache *cache,
                              const bool *is_used, const uint8_t *keys, rt_error *error)
 {
     if (dp_directory_reserve(&planner->directory, cache->slot_count))
@@ -279,11 +279,11 @@ static rt_status load_copies(dp_planner *planner, const dp_cache *caches, dp_cac
                            ", which no shard has",
                            cache->worker, key);
         uint32_t index = dp_directory_find(&planner->directory, key);
-        dp_copies *copies = dp_planner_copies(planner, caches, index);
-        if (dp_cache_slot(caches, cache->worker, copies) != DP_NO_SLOT)
+        dp_copies *copies = dp_planner_copies(planner, set, index);
+        if (dp_cache_slot(set->caches, cache->worker, copies) != DP_NO_SLOT)
             return bad(error, "a worker has a key twice");
         dp_cache_put(cache, slot, copies, index);
-        if (caches == planner->caches && !planner->stale && rt_bits_many(copies->holders))
+        if (set == &planner->own && !planner->stale && rt_bits_many(copies->holders))
             return bad(error, "several workers hold the latest version of a key");
         cache->outdated += dp_eviction_is_outdated(cache->eviction, slot);
     }
@@ -292,8 +292,8 @@ static rt_status load_copies(dp_planner *planner, const dp_cache *caches, dp_cac
 }
 
 // Which slots are free, what is in the others, and how they are evicted.
-static rt_status load_slots(dp_planner *planner, dp_cache *caches, dp_cache *cache, bool *is_used,
-                            rt_reader *reader, rt_error *error)
+static rt_status load_slots(dp_planner *planner, const dp_cache_set *set, dp_cache *cache,
+                            bool *is_used, rt_reader *reader, rt_error *error)
 {
     const rt_status status = load_free_slots(cache, is_used, reader, error);
     if (status)
@@ -303,7 +303,7 @@ static rt_status load_slots(dp_planner *planner, dp_cache *caches, dp_cache *cac
         return bad(error, "it ends within the keys of a cache");
     if (dp_eviction_load(cache->eviction, is_used, reader) || reader->left)
         return bad(error, "the eviction of a cache cannot be that of these slots");
-    return load_copies(planner, caches, cache, is_used, keys, error);
+    return load_copies(planner, set, cache, is_used, keys, error);
 }
 
 // A part that its size stands before; one that has failed where it is cut off.
@@ -318,15 +318,15 @@ static rt_reader take_part(rt_reader *reader)
 
 // The cache of one worker, in the workers' set or in the one that decisions see. *reader stands
 // behind it.
-static rt_status load_cache(dp_planner *planner, dp_cache *caches, uint32_t worker,
+static rt_status load_cache(dp_planner *planner, const dp_cache_set *set, uint32_t worker,
                             rt_reader *reader, rt_error *error)
 {
-    dp_cache *cache = &caches[worker];
+    dp_cache *cache = &set->caches[worker];
     rt_reader one = take_part(reader);
     bool *is_used = rt_alloc(cache->slot_count, sizeof *is_used);
     if (!is_used)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for a cache");
-    const rt_status status = load_slots(planner, caches, cache, is_used, &one, error);
+    const rt_status status = load_slots(planner, set, cache, is_used, &one, error);
     rt_free(is_used);
     return status;
 }
@@ -335,11 +335,11 @@ rt_status dp_planner_copy_caches(dp_planner *planner)
 {
     for (uint32_t w = 0; w < planner->config.worker_count; w++) {
         rt_bytes bytes = {0};
-        save_cache(planner, &planner->caches[w], &bytes);
+        save_cache(planner, &planner->own.caches[w], &bytes);
         rt_reader reader = rt_bytes_reader(&bytes);
         rt_status status = RT_NO_MEMORY;
         if (!bytes.failed)
-            status = load_cache(planner, planner->shown, w, &reader, NULL);
+            status = load_cache(planner, &planner->shown, w, &reader, NULL);
         rt_bytes_fini(&bytes);
         if (status)
             return status;
@@ -352,19 +352,19 @@ static rt_status load_caches(dp_planner *planner, uint32_t w, bool has_shown, rt
                              rt_error *error)
 {
     rt_reader again = *reader;
-    rt_status status = load_cache(planner, planner->caches, w, reader, error);
+    rt_status status = load_cache(planner, &planner->own, w, reader, error);
     if (status)
         return status;
     if (planner->stale)
-        dp_stale_spend(planner->stale, w, planner->caches[w].slot_count);
+        dp_stale_spend(planner->stale, w, planner->own.caches[w].slot_count);
     if (has_shown) {
         again = *reader;
         if (!rt_reader_take(reader, rt_reader_u64(reader), 1))
             return bad(error, "it ends within the caches that decisions see");
     }
-    if (!planner->shown)
+    if (!planner->shown.caches)
         return RT_OK;
-    return load_cache(planner, planner->shown, w, &again, error);
+    return load_cache(planner, &planner->shown, w, &again, error);
 }
 
 static bool is_rate(double value)
@@ -630,7 +630,7 @@ rt_status dp_planner_refill(dp_planner *planner, uint32_t pull_count_max, uint32
         return RT_END; // copies are spent: they are pulled when they are read
     dp_plan_clear(plan);
     for (uint32_t w = 0; w < planner->config.worker_count; w++) {
-        const dp_cache *cache = &planner->caches[w];
+        const dp_cache *cache = &planner->own.caches[w];
         uint32_t end = (uint32_t)rt_min_u64((uint64_t)first + pull_count_max, cache->slot_count);
         more |= first < cache->slot_count;
         for (uint32_t slot = first; slot < end; slot++) {
@@ -639,7 +639,7 @@ rt_status dp_planner_refill(dp_planner *planner, uint32_t pull_count_max, uint32
                 continue;
             const dp_record *record = &planner->directory.records[index];
             if (!(record->copies.holders >> w & 1) ||
-                dp_cache_slot(planner->caches, w, &record->copies) != slot)
+                dp_cache_slot(planner->own.caches, w, &record->copies) != slot)
                 continue;
             dp_op *op = dp_ops_add(&plan->slices[w].fill, DP_OP_PULL);
             if (!op)

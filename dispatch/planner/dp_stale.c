@@ -69,7 +69,7 @@ uint64_t dp_stale_holders(const dp_planner *planner, uint32_t record, uint64_t *
             holders |= rt_bit(worker);
         else if (!copy->spent)
             owed |= rt_bit(worker);
-        at = planner->caches[worker].slots[slot].next_copy;
+        at = planner->own.caches[worker].slots[slot].next_copy;
     }
     *owed_p = owed;
     return holders;
@@ -104,7 +104,7 @@ static rt_status push_delta(dp_planner *planner, dp_ops *ops, uint32_t worker, u
 
 rt_status dp_stale_flush(dp_planner *planner, dp_plan *plan, uint32_t worker, uint32_t slot)
 {
-    dp_record *record = &planner->directory.records[planner->caches[worker].slots[slot].record];
+    dp_record *record = &planner->directory.records[planner->own.caches[worker].slots[slot].record];
     rt_status status =
         push_delta(planner, &plan->slices[worker].release, worker, slot, record, DP_REASON_FLUSH);
     planner->stale->copies[worker][slot].spent = true;
@@ -138,7 +138,7 @@ static rt_status check_row(dp_planner *planner, uint32_t worker, uint32_t row, u
     const dp_stale_copy *copy = &stale->copies[worker][slot];
     const uint32_t clock = record->copies.clock;
     slice->rows[row].slot = slot;
-    dp_eviction_use(planner->caches[worker].eviction, slot, planner->iteration);
+    dp_eviction_use(planner->own.caches[worker].eviction, slot, planner->iteration);
     work->plan.clocks.clock_messages += is_young(stale, copy);
     if (is_valid(stale, copy, clock)) {
         // Lemma 1: of two that are read at this clock, each is within s of it.
@@ -166,7 +166,7 @@ static rt_status check_rows(dp_planner *planner, uint32_t worker)
         work->fills[worker][r] = true;
         if (!(record->copies.holders >> worker & 1))
             continue;
-        const uint32_t slot = dp_cache_slot(planner->caches, worker, &record->copies);
+        const uint32_t slot = dp_cache_slot(planner->own.caches, worker, &record->copies);
         if (check_row(planner, worker, r, slot))
             return RT_NO_MEMORY;
     }
@@ -175,7 +175,7 @@ static rt_status check_rows(dp_planner *planner, uint32_t worker)
 
 static uint32_t take_slot(dp_planner *planner, uint32_t worker, dp_record *record, uint32_t index)
 {
-    dp_cache *cache = &planner->caches[worker];
+    dp_cache *cache = &planner->own.caches[worker];
     const uint32_t slot = dp_cache_fill(cache, &record->copies, index, planner->iteration);
     if (planner->by_bytes)
         dp_eviction_weigh(cache->eviction, slot,
@@ -254,7 +254,7 @@ static void train_rows(dp_planner *planner, uint32_t worker)
 
 static rt_status evict(dp_planner *planner, dp_plan *plan, uint32_t worker)
 {
-    dp_cache *cache = &planner->caches[worker];
+    dp_cache *cache = &planner->own.caches[worker];
     // The rows of this iteration may go too: it is over.
     const uint32_t slot = dp_eviction_victim(cache->eviction, planner->iteration + 1);
     rt_assert(slot != DP_NO_SLOT);
@@ -263,7 +263,7 @@ static rt_status evict(dp_planner *planner, dp_plan *plan, uint32_t worker)
     if (!planner->stale->copies[worker][slot].spent &&
         push_delta(planner, &plan->slices[worker].after, worker, slot, record, DP_REASON_EVICT))
         return RT_NO_MEMORY;
-    dp_cache_drop(planner->caches, worker, &record->copies);
+    dp_cache_drop(planner->own.caches, worker, &record->copies);
     if (record->copies.first == DP_NO_COPY)
         record->copies.clock = 0;
     dp_planner_release(planner, index);
@@ -279,7 +279,7 @@ rt_status dp_stale_plan(dp_planner *planner)
         train_rows(planner, w);
     for (uint32_t w = 0; w < work->plan.worker_count; w++) {
         const uint32_t limit = planner->config.slot_count[w] - planner->config.overshoot;
-        while (planner->caches[w].occupied > limit) {
+        while (planner->own.caches[w].occupied > limit) {
             if (evict(planner, &work->plan, w))
                 return RT_NO_MEMORY;
         }

@@ -103,22 +103,22 @@ static bool ends(const dp_planner *planner, const dp_record *record, uint32_t fl
 
 // Copies in one of the two sets of caches; only those of the workers are in the plan. A free slot
 // still names its last record, which then has no copy in it.
-static rt_status drop_below(dp_planner *planner, dp_cache *caches, uint32_t worker, uint32_t floor,
-                            dp_plan *plan)
+static rt_status drop_below(dp_planner *planner, const dp_cache_set *set, uint32_t worker,
+                            uint32_t floor, dp_plan *plan)
 {
-    const dp_cache *cache = &caches[worker];
+    const dp_cache *cache = &set->caches[worker];
     for (uint32_t slot = 0; slot < cache->slot_count; slot++) {
         const uint32_t index = cache->slots[slot].record;
         if (index >= planner->directory.record_top)
             continue;
         dp_record *record = &planner->directory.records[index];
-        dp_copies *copies = dp_planner_copies(planner, caches, index);
-        if (!ends(planner, record, floor) || dp_cache_slot(caches, worker, copies) != slot)
+        dp_copies *copies = dp_planner_copies(planner, set, index);
+        if (!ends(planner, record, floor) || dp_cache_slot(set->caches, worker, copies) != slot)
             continue;
-        if (caches == planner->caches && copies->holders >> worker & 1 &&
+        if (set == &planner->own && copies->holders >> worker & 1 &&
             drop_copy(planner, plan, worker, slot, record))
             return RT_NO_MEMORY;
-        dp_cache_drop(caches, worker, copies);
+        dp_cache_drop(set->caches, worker, copies);
         dp_planner_release(planner, index);
     }
     return RT_OK;
@@ -130,7 +130,7 @@ static rt_status drop_below(dp_planner *planner, dp_cache *caches, uint32_t work
 static rt_status flush_stale(dp_planner *planner, uint32_t floor, dp_plan *plan)
 {
     for (uint32_t w = 0; w < planner->config.worker_count; w++) {
-        for (uint32_t slot = 0; slot < planner->caches[w].slot_count; slot++) {
+        for (uint32_t slot = 0; slot < planner->own.caches[w].slot_count; slot++) {
             const dp_record *record = dp_planner_dirty_in(planner, w, slot);
             if (record && !ends(planner, record, floor) && dp_stale_flush(planner, plan, w, slot))
                 return RT_NO_MEMORY;
@@ -149,8 +149,8 @@ rt_status dp_sweep(dp_planner *planner, uint32_t floor, const dp_plan **plan_p, 
     if (planner->stale && flush_stale(planner, floor, plan))
         return RT_NO_MEMORY;
     for (uint32_t w = 0; w < planner->config.worker_count; w++) {
-        if (drop_below(planner, planner->caches, w, floor, plan) ||
-            (planner->shown && drop_below(planner, planner->shown, w, floor, plan)))
+        if (drop_below(planner, &planner->own, w, floor, plan) ||
+            (planner->shown.caches && drop_below(planner, &planner->shown, w, floor, plan)))
             return RT_NO_MEMORY;
     }
     planner->floor = (uint32_t)rt_max_u64(planner->floor, floor);

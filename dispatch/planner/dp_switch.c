@@ -12,7 +12,7 @@ rt_status dp_planner_can_switch(const dp_planner *planner, rt_policy_kind policy
 {
     dp_planner_config config = planner->config;
     config.dispatch.policy = policy;
-    if (dp_policy_chooses_tables(&config.dispatch) && !planner->caches[0].by_field &&
+    if (dp_policy_chooses_tables(&config.dispatch) && !planner->own.caches[0].by_field &&
         !dp_planner_decides_on_snapshots(&config))
         return rt_fail(error, RT_CONFIG,
                        "policy: \"%s\" with dispatch.tables counts what caches hold from the "
@@ -25,32 +25,32 @@ rt_status dp_planner_can_switch(const dp_planner *planner, rt_policy_kind policy
 static void drop_shown(dp_planner *planner)
 {
     for (uint32_t w = 0; w < planner->config.worker_count; w++) {
-        const dp_cache *cache = &planner->shown[w];
+        const dp_cache *cache = &planner->shown.caches[w];
         for (uint32_t slot = 0; slot < cache->slot_count; slot++) {
             const uint32_t index = cache->slots[slot].record;
             if (index >= planner->directory.record_top)
                 continue;
             dp_copies *copies = &planner->directory.records[index].shown;
-            if (dp_cache_slot(planner->shown, w, copies) != slot)
+            if (dp_cache_slot(planner->shown.caches, w, copies) != slot)
                 continue;
-            dp_cache_drop(planner->shown, w, copies);
+            dp_cache_drop(planner->shown.caches, w, copies);
             dp_planner_release(planner, index);
         }
     }
-    dp_planner_destroy_caches(planner->shown, planner->config.worker_count);
-    planner->shown = NULL;
+    dp_planner_destroy_caches(planner->shown.caches, planner->config.worker_count);
+    planner->shown.caches = NULL;
 }
 
 static rt_status create_shown(dp_planner *planner, bool counts)
 {
-    if (!planner->shown_seats && dp_planner_create_seats(planner, &planner->shown_seats))
+    if (!planner->shown.seats && dp_planner_create_seats(planner, &planner->shown.seats))
         return RT_NO_MEMORY;
     if (counts && !planner->cached)
         planner->cached = rt_alloc(RT_FIELDS_MAX, sizeof *planner->cached);
-    if ((counts && !planner->cached) || dp_planner_create_caches(planner, &planner->shown))
+    if ((counts && !planner->cached) || dp_planner_create_caches(planner, &planner->shown.caches))
         return RT_NO_MEMORY;
     for (uint32_t w = 0; counts && w < planner->config.worker_count; w++)
-        dp_cache_count_fields(&planner->shown[w], &planner->directory, planner->cached);
+        dp_cache_count_fields(&planner->shown.caches[w], &planner->directory, planner->cached);
     return dp_planner_copy_caches(planner);
 }
 
@@ -61,9 +61,9 @@ rt_status dp_planner_switch(dp_planner *planner, rt_error *error)
         return RT_OK;
     const bool wants = dp_planner_decides_on_snapshots(config);
     const bool counts = dp_policy_chooses_tables(&config->dispatch);
-    if (planner->shown && (!wants || (counts && !planner->shown[0].by_field)))
+    if (planner->shown.caches && (!wants || (counts && !planner->shown.caches[0].by_field)))
         drop_shown(planner);
-    if (wants && !planner->shown && create_shown(planner, counts))
+    if (wants && !planner->shown.caches && create_shown(planner, counts))
         return rt_fail(error, RT_NO_MEMORY, "out of memory for the caches that decisions see");
     planner->policy->destroy(planner->policy_state);
     planner->policy_state = NULL;

@@ -44,14 +44,14 @@ bool dp_planner_locates(const dp_planner *planner)
 {
     const dp_planner_config *config = &planner->config;
     return !planner->stale && config->homes != RT_HOMES_PLANNED &&
-           dp_eviction_keeps(planner->caches[0].eviction);
+           dp_eviction_keeps(planner->own.caches[0].eviction);
 }
 
 rt_pool *dp_planner_pool(const dp_planner *planner)
 {
     const bool one_by_one = !dp_planner_locates(planner) || planner->config.dispatch.full_sync ||
-                            planner->caches[0].by_field ||
-                            (planner->shown && planner->shown[0].by_field);
+                            planner->own.caches[0].by_field ||
+                            (planner->shown.caches && planner->shown.caches[0].by_field);
     return one_by_one ? NULL : planner->pool;
 }
 
@@ -103,13 +103,12 @@ static void link_part(void *context, uint32_t part)
         dp_seats_link(&all->seatings[i], &all->planner->directory, part, all->part_count);
 }
 
-static void add_seating(const dp_planner *planner, bool shown, seat_parts *all)
+static void add_seating(const dp_planner *planner, const dp_cache_set *set, seat_parts *all)
 {
-    all->seatings[all->seating_count++] =
-        (dp_seating){.seats = shown ? planner->shown_seats : planner->seats,
-                     .caches = shown ? planner->shown : planner->caches,
-                     .worker_count = planner->config.worker_count,
-                     .shown = shown};
+    all->seatings[all->seating_count++] = (dp_seating){.seats = set->seats,
+                                                       .caches = set->caches,
+                                                       .worker_count = planner->config.worker_count,
+                                                       .shown = set == &planner->shown};
 }
 
 void dp_planner_settle_seats(dp_planner *planner, bool own, bool shown)
@@ -117,9 +116,9 @@ void dp_planner_settle_seats(dp_planner *planner, bool own, bool shown)
     rt_pool *pool = dp_planner_pool(planner);
     seat_parts all = {.planner = planner, .part_count = rt_pool_threads(pool)};
     if (own)
-        add_seating(planner, false, &all);
+        add_seating(planner, &planner->own, &all);
     if (shown)
-        add_seating(planner, true, &all);
+        add_seating(planner, &planner->shown, &all);
     rt_pool_run(pool, all.part_count, unlink_part, &all);
     rt_pool_run(pool, all.part_count, link_part, &all);
 }
@@ -158,9 +157,9 @@ void dp_planner_release_left(dp_planner *planner)
 {
     rt_pool *pool = dp_planner_pool(planner);
     seat_parts all = {.planner = planner, .part_count = rt_pool_threads(pool)};
-    add_seating(planner, false, &all);
-    if (planner->shown)
-        add_seating(planner, true, &all);
+    add_seating(planner, &planner->own, &all);
+    if (planner->shown.caches)
+        add_seating(planner, &planner->shown, &all);
     rt_pool_run(pool, all.part_count, detach_part, &all);
     for (uint32_t i = 0; i < all.seating_count; i++) {
         for (uint32_t w = 0; w < planner->config.worker_count; w++) {

@@ -38,7 +38,7 @@ static bool has_lost_rows(const dp_planner *planner, uint64_t lost)
 {
     for (uint64_t rest = lost; rest; rest &= rest - 1) {
         const uint32_t worker = rt_lowest_bit(rest);
-        for (uint32_t slot = 0; slot < planner->caches[worker].slot_count; slot++)
+        for (uint32_t slot = 0; slot < planner->own.caches[worker].slot_count; slot++)
             if (dp_planner_dirty_in(planner, worker, slot))
                 return true;
     }

@@ -217,13 +217,13 @@ static void expect_row(dp_window *w, const dp_planner *planner, window_batch *b,
     if (is_in_sight(w, b->before[d], planner->iteration)) {
         holders = batch_of(w, b->before[d].iteration)->trainers[b->before[d].index];
         key->dirty = true;
-        if (rt_bits_many(holders) && !planner->shown)
+        if (rt_bits_many(holders) && !planner->shown.caches)
             holders = 0;
     } else {
         const uint32_t index = dp_directory_peek(&planner->directory, key->key);
         const dp_record *record = index == DP_NO_RECORD ? NULL : &planner->directory.records[index];
         if (record) {
-            holders = planner->shown ? record->shown.holders : record->copies.holders;
+            holders = planner->shown.caches ? record->shown.holders : record->copies.holders;
             key->dirty = record->version != record->version_ps || rt_bits_many(holders);
         }
     }

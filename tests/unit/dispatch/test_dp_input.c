@@ -300,7 +300,7 @@ static uint64_t dirty_workers(const dp_planner *planner)
 {
     uint64_t dirty = 0;
     for (uint32_t w = 0; w < planner->config.worker_count; w++) {
-        for (uint32_t slot = 0; slot < planner->caches[w].slot_count; slot++)
+        for (uint32_t slot = 0; slot < planner->own.caches[w].slot_count; slot++)
             dirty |= dp_planner_dirty_in(planner, w, slot) ? rt_bit(w) : 0;
     }
     return dirty;

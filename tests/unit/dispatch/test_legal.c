@@ -15,21 +15,22 @@ static const char *const says[WAYS] = {
     [COUNT] = "records reachable",
 };
 
-static dp_record *held_record(dp_planner *planner, const dp_cache *caches)
+static dp_record *held_record(dp_planner *planner, const dp_cache_set *set)
 {
     dp_directory *directory = &planner->directory;
     for (uint32_t r = 0; r < directory->record_count; r++) {
-        if (dp_planner_copies(planner, caches, r)->holders == 1)
+        if (dp_planner_copies(planner, set, r)->holders == 1)
             return &directory->records[r];
     }
     fail_msg("nobody holds a row alone");
     return NULL;
 }
 
-static void spoil(dp_planner *planner, dp_cache *caches, way how)
+static void spoil(dp_planner *planner, const dp_cache_set *set, way how)
 {
-    dp_record *record = held_record(planner, caches);
-    dp_copies *copies = caches == planner->caches ? &record->copies : &record->shown;
+    dp_cache *caches = set->caches;
+    dp_record *record = held_record(planner, set);
+    dp_copies *copies = set == &planner->own ? &record->copies : &record->shown;
     switch (how) {
     case OCCUPIED:
         caches[1].occupied++;
@@ -74,9 +75,9 @@ static void must_be_seen(rt_view_kind view, bool is_shown, way how)
         planner_case_look_up(&pc, 12);
         planner_case_commit(&pc);
     }
-    assert_int_equal(pc.planner->shown != NULL, view == RT_VIEW_SNAPSHOT);
+    assert_int_equal(pc.planner->shown.caches != NULL, view == RT_VIEW_SNAPSHOT);
     assert_true(dp_planner_legal(pc.planner, &error));
-    spoil(pc.planner, is_shown ? pc.planner->shown : pc.planner->caches, how);
+    spoil(pc.planner, is_shown ? &pc.planner->shown : &pc.planner->own, how);
     if (dp_planner_legal(pc.planner, &error) || !strstr(error.text, says[how]))
         fail_msg("way %d: \"%s\"", (int)how, error.text);
     planner_case_fini(&pc);

@@ -247,7 +247,7 @@ static bool *mark_state(const planned *p, const rt_bytes *state)
             mark_section(&m, 6);
     for (uint32_t w = 0; w < n; w++) {
         mark_described(&m, !w && p->is_told ? 8 : 0, 1);
-        for (uint32_t set = 0; set < 1u + (planner->shown != NULL); set++) {
+        for (uint32_t set = 0; set < 1u + (planner->shown.caches != NULL); set++) {
             if (w && w + 1 < n)
                 m.at += sizeof(uint64_t) + size_at(&m, m.at);
             else

@@ -636,7 +636,7 @@ static void sections_of_another_length(void **context)
     }
     cut(&one, &state);
     dp_admission_save(one.planner->admission, &counts);
-    dp_eviction_save(one.planner->caches[1].eviction, &eviction);
+    dp_eviction_save(one.planner->own.caches[1].eviction, &eviction);
     must_be_refused(&pc, one.planner, &state, &counts, "counts of keys that cannot be");
     must_be_refused(&pc, one.planner, &state, &eviction,
                     "the eviction of a cache cannot be that of these slots");
