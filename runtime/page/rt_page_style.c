@@ -2,11 +2,12 @@
 #include "runtime/page/rt_chart.h"
 
 static const char style[] =
-    ":root{--page:#fff;--ink:#1c2430;--soft:#5b6675;--grid:#e3e7ec;--box:#f6f7f9;--warn:#8a4b00;\n"
+    ":root{--page:#fff;--ink:#1c2430;--soft:#5b6675;--grid:#e3e7ec;--box:#f6f7f9;--warn:#8a4b00;"
+    "--alert:#b3261e;\n"
     "--c0:#2f6fd0;--c1:#d9662b;--c2:#2b9a66;--c3:#b5409b;--c4:#8a7a16;--c5:#1a9bb0;--c6:#7a56d6;"
     "--c7:#6b7583}\n"
     "@media(prefers-color-scheme:dark){:root{--page:#14181e;--ink:#e6eaf0;--soft:#9aa6b5;"
-    "--grid:#2c343f;--box:#1c222b;--warn:#ffb45c;\n"
+    "--grid:#2c343f;--box:#1c222b;--warn:#ffb45c;--alert:#ff8a80;\n"
     "--c0:#6ea2f2;--c1:#f08a55;--c2:#55c590;--c3:#e07cc9;--c4:#cfbb45;--c5:#4fc9de;--c6:#a68bf0;"
     "--c7:#a5afbd}}\n"
     "body{margin:0 auto;padding:24px;max-width:1360px;background:var(--page);color:var(--ink);"
@@ -15,6 +16,8 @@ static const char style[] =
     "h3{font-size:15px;margin:0 0 2px}\n"
     ".note{color:var(--soft);margin:2px 0}.warn{color:var(--warn);margin:4px 0;"
     "overflow-wrap:anywhere}\n"
+    ".alert{color:var(--alert);border-left:4px solid var(--alert);padding:2px 0 2px 8px;"
+    "margin:4px 0;overflow-wrap:anywhere}\n"
     ".charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,480px),1fr));"
     "gap:16px}\n"
     "section{background:var(--box);border-radius:8px;padding:12px 14px;min-width:0}\n"

@@ -27,12 +27,10 @@
 #define COLUMN(place, title, form) .column = {place, title, RT_FORM_##form}
 #define OR_MEAN_OF(other) .mean_of = RT_RUN_##other
 #define CHART_IN(where, title, unit, from_zero, scale) \
-    .chart = {where, title, unit, from_zero, false, scale}
+    .chart = {where, title, unit, from_zero, scale}
 #define CHART(...) CHART_IN(RT_CHART_PAGE | RT_CHART_REPORT, __VA_ARGS__)
 #define CHART_OF_PAGE(...) CHART_IN(RT_CHART_PAGE, __VA_ARGS__)
 #define CHART_OF_REPORT(...) CHART_IN(RT_CHART_REPORT, __VA_ARGS__)
-#define CHART_OF_RATE(title, unit, scale) \
-    .chart = {RT_CHART_PAGE | RT_CHART_REPORT, title, unit, true, true, scale}
 #define CELL(title, form, scale) .cell = {title, RT_FORM_##form, scale}
 
 #define LINE(metric, unit_text, help_text, ...) \

@@ -63,7 +63,7 @@ typedef struct {
     struct {
         uint32_t where; // RT_CHART_PAGE, RT_CHART_REPORT
         const char *title, *unit;
-        bool from_zero, is_rate; // is_rate: of a time
+        bool from_zero;
         double scale;
     } chart;
     struct {

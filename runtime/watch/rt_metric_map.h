@@ -18,9 +18,9 @@
 //   SPARSE                      where nobody knows it, it is left out; else it is "-" or null
 //   IF_KNOWN, IF_ANY            the tile is there if the number is known, or more than 0
 //
-// What follows from a line: reading, all that is named in it, and tests of each of these. Alerts name
-// metrics (rt_alerts.h). docs/METRICS.md lists the table;
-// LANYARD_UPDATE_GOLDEN=1 tests/install/test_records table writes that anew.
+// What follows from a line: reading, all that is named in it, and tests of each of these. Alerts
+// name metrics (rt_alerts.h). docs/METRICS.md lists the table;
+// `LANYARD_UPDATE_GOLDEN=1 tests/install/test_records table` writes that anew.
 #ifndef RT_METRIC_MAP_H
 #define RT_METRIC_MAP_H
 
@@ -37,38 +37,39 @@
        TILE("age", "last one, age", AGE), TOP(45, "  last iteration %s ago", AGE))                 \
     XX(last_iteration_unix_s, "s", "When the last iteration ended, by the clock of the day.",      \
        SERIES("lanyard_last_iteration_timestamp_seconds"))                                         \
-    XX(iterations_per_s, "1/s", "Iterations in a second, over the last 10 s, or two iterations.",  \
-       STATUS("iterations_per_s"), TILE("speed", "iterations/s", SHORT),                           \
-       TOP(21, "%s iterations/s", SHORT))                                                          \
-    XX(samples_per_s, "1/s", "Samples in a second, over the same time.", STATUS("samples_per_s"),  \
-       TILE("samples", "samples/s", SHORT), TOP(22, ", %s samples/s", SHORT))                      \
-    XX(iteration_ms, "ms", "Time of an iteration, over the same time.", STATUS("iteration_ms"),    \
-       SECONDS("lanyard_iteration_seconds"), TOP(23, "; %s ms each", SHORT))                       \
-    XX(passed_ms, "ms", "From the record of an iteration to the next one.",                        \
-       COLUMN(1, "ms, measured", SHORT), CHART_OF_RATE("Speed", "iterations/s", 1e3))              \
     XX(window_samples, "samples", "Samples that the window holds (`watch.window_samples`).",       \
        FROM("iteration", "window.samples"), STATUS("window.samples"),                              \
        SERIES("lanyard_window_samples"), TOP(36, ", %s samples", SHORT))                           \
     XX(window_log_loss, "nats", "Log loss of the window.", FROM("iteration", "window.log_loss"),   \
        STATUS("window.log_loss"), SERIES("lanyard_window_log_loss"),                               \
        TILE("loss", "log loss", DIGITS_4), TOP(31, "log loss %s", DIGITS_4),                       \
-       CHART_OF_PAGE("Log loss, of the window", "nats", false, 1))                                 \
+       CHART("Log loss, of the window", "nats", false, 1))                                         \
     XX(reference_loss, "nats", "Log loss on average over about ten windows.",                      \
        STATUS("window.log_loss_before"), SERIES("lanyard_reference_log_loss"),                     \
        TOP(32, " (before %s)", DIGITS_4))                                                          \
     XX(window_auc, "", "AUC of the window.", FROM("iteration", "window.auc"),                      \
        STATUS("window.auc"), SERIES("lanyard_window_auc"), TILE("auc", "AUC", DIGITS_4),           \
-       TOP(33, ", AUC %s", DIGITS_4), CHART_OF_PAGE("AUC, of the window", "", false, 1))           \
+       TOP(33, ", AUC %s", DIGITS_4), CHART("AUC, of the window", "", false, 1))                   \
     XX(window_accuracy, "",                                                                        \
        "Share of the window whose likeliest class was right, of a label of several classes.",      \
        FROM("iteration", "window.accuracy"), STATUS("window.accuracy"), SPARSE,                    \
        SERIES("lanyard_window_accuracy_ratio"), TILE("accuracy", "accuracy", DIGITS_4), IF_KNOWN,  \
-       TOP(34, ", accuracy %s", DIGITS_4), CHART_OF_PAGE("Accuracy, of the window", "", false, 1)) \
+       TOP(34, ", accuracy %s", DIGITS_4), CHART("Accuracy, of the window", "", false, 1))         \
     XX(window_calibration, "", "Mean prediction over mean label, of the window.",                  \
        FROM("iteration", "window.calibration"), STATUS("window.calibration"),                      \
        SERIES("lanyard_window_calibration_ratio"), TILE("calibration", "calibration", DIGITS_4),   \
        TOP(35, ", calibration %s", DIGITS_3),                                                      \
-       CHART_OF_PAGE("Calibration, of the window", "mean prediction / label", false, 1))           \
+       CHART("Calibration, of the window", "mean prediction / label", false, 1))                   \
+    XX(iterations_per_s, "1/s", "Iterations in a second, over the last 10 s, or two iterations.",  \
+       STATUS("iterations_per_s"), TILE("speed", "iterations/s", SHORT),                           \
+       TOP(21, "%s iterations/s", SHORT))                                                          \
+    XX(samples_per_s, "1/s", "Samples in a second, over the same time.", STATUS("samples_per_s"),  \
+       TILE("samples", "samples/s", SHORT), TOP(22, ", %s samples/s", SHORT),                      \
+       CHART("Speed", "samples/s, over 10 s", true, 1))                                            \
+    XX(iteration_ms, "ms", "Time of an iteration, over the same time.", STATUS("iteration_ms"),    \
+       SECONDS("lanyard_iteration_seconds"), TOP(23, "; %s ms each", SHORT))                       \
+    XX(passed_ms, "ms", "From the record of an iteration to the next one.",                        \
+       COLUMN(1, "ms, measured", SHORT))                                                           \
     XX(cost, "rows", "Cost of an iteration's transfers, in rows on the fastest link.",             \
        FROM("iteration", "cost"), STATUS("cost"), SERIES("lanyard_cost_rows"),                     \
        COLUMN(3, "cost, rows", SHORT),                                                             \
@@ -130,6 +131,9 @@
     XX(in_force, "", "Iteration of the published version that servers answer with; 0: none.",      \
        STATUS("published.in_force"), SERIES("lanyard_model_in_force_iteration"),                   \
        TILE("in-force", "iteration in force", WHOLE), IF_ANY)                                      \
+    XX(in_force_age_s, "s", "Since the version in force was published.", SPARSE,                   \
+       STATUS("in_force_age_s"), SERIES("lanyard_model_in_force_age_seconds"),                     \
+       TILE("in-force-age", "in force, age", AGE), IF_KNOWN)                                       \
     XX(held, "", "Versions since then that the guard has held back.", STATUS("published.held"),    \
        SERIES("lanyard_models_held"), TILE("held", "versions held back", SHORT), IF_ANY)           \
     XX(held_iteration, "", "Iteration of the newest version that is held back.",                   \
@@ -154,7 +158,7 @@
     XX(waits_for_input, "", "1: nothing is there to be trained.",                                  \
        FROM("members", "waits_for_input"), SERIES("lanyard_waits_for_input"))                      \
     XX(warnings, "", "Warnings of the coordinator's log.", SERIES("lanyard_warnings_total"))       \
-    XX(workers_all, "", "Workers of the run.", SERIES("lanyard_workers"))                              \
+    XX(workers_all, "", "Workers of the run.", SERIES("lanyard_workers"))                          \
     XX(workers_out, "", "Workers that were lost, and that the run goes on without.",               \
        SERIES("lanyard_workers_out"))                                                              \
     XX(idle_s, "s", "Since the last iteration ended, though there is input.")                      \
@@ -165,21 +169,18 @@
     XX(malformed_now, "", "`malformed_share`, where something was trained in the last 5 minutes.") \
     XX(link_share, "", "Least share that a link has of its best rate.")                            \
     XX(memory_share, "", "Largest share that a process has of its memory.")                        \
-    XX(batch_log_loss, "nats", "Log loss of a batch, predicted before it was trained.",            \
-       FROM("iteration", "quality.log_loss"),                                                      \
-       CHART_OF_REPORT("Log loss of the predictions made before training", "nats", false, 1))      \
-    XX(batch_auc, "", "AUC of a batch, predicted before it was trained.",                          \
-       FROM("iteration", "quality.auc"),                                                           \
-       CHART_OF_REPORT("AUC of the predictions made before training", "", false, 1))               \
-    XX(batch_accuracy, "", "Accuracy of a batch of classes, predicted before it was trained.",     \
-       FROM("iteration", "quality.accuracy"),                                                      \
-       CHART_OF_REPORT("Accuracy of the predictions made before training", "", false, 1))          \
     XX(decision_ms, "ms", "Time of the decision who trains which sample.",                         \
        FROM("iteration", "decision_ms"), STATUS("decision_ms"),                                    \
        SECONDS("lanyard_decision_seconds"), TOP(25, ", decision %s", SHORT),                       \
        COLUMN(5, "decision, ms", SHORT), CHART_OF_REPORT("Time of a decision", "ms", true, 1))     \
     XX(alpha, "", "`dispatch.alpha` in force.", FROM("iteration", "alpha"),                        \
        CHART_OF_REPORT("alpha", "share of samples placed exactly", true, 1))                       \
+    XX(batch_log_loss, "nats", "Log loss of a batch, predicted before it was trained.",            \
+       FROM("iteration", "quality.log_loss"))                                                      \
+    XX(batch_auc, "", "AUC of a batch, predicted before it was trained.",                          \
+       FROM("iteration", "quality.auc"))                                                           \
+    XX(batch_accuracy, "", "Accuracy of a batch of classes, predicted before it was trained.",     \
+       FROM("iteration", "quality.accuracy"))                                                      \
     XX(whole_log_loss, "nats", "Log loss over the whole run.", FROM("summary", "logloss"),         \
        COLUMN(6, "log loss", DIGITS_4), OR_MEAN_OF(batch_log_loss))                                \
     XX(whole_auc, "", "AUC over the whole run.", FROM("summary", "auc"),                           \

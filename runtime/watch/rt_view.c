@@ -164,8 +164,7 @@ static void add_to_course(rt_view *view)
     for (uint32_t i = 0; i < RT_RUN_METRICS; i++) {
         if (has_chart(i))
             values[series++] = view->values[i];
-        if (has_chart(i) || rt_metric_of_run(i)->column.place)
-            rt_mean_add(&view->means[i], view->values[i]);
+        rt_mean_add(&view->means[i], view->values[i]);
     }
     rt_course_add(&view->course, view->iteration, values);
 }
@@ -192,6 +191,7 @@ static void take_iteration(rt_view *view, cJSON *json)
     view->iterations++;
     view->waits_for_input = 0;
     take_tick(view);
+    view->samples_per_s = rt_view_rates_of(view, NAN).samples_per_s;
     add_to_course(view);
 }
 
@@ -340,7 +340,7 @@ static void take_warning(rt_view *view, cJSON *json)
 void rt_view_begin_anew(rt_view *view)
 {
     view->iteration_time_s = view->checkpoint_time_s = view->unsaved_time_s = NAN;
-    view->bad_time_s = view->doubted_time_s = view->lost_time_s = NAN;
+    view->bad_time_s = view->doubted_time_s = view->lost_time_s = view->in_force_time_s = NAN;
     view->standby_there = view->standby_in_step = view->standby_behind_bytes = NAN;
     view->standby_commits_alone = view->standby_checkpoint = NAN;
     view->tick_count = 0;
@@ -355,6 +355,7 @@ static void take_publish(rt_view *view, cJSON *json)
     const double iteration = rt_json_number(json, "iteration");
     if (!cJSON_IsTrue(rt_json_member(json, "held"))) {
         view->in_force = iteration;
+        view->in_force_time_s = view->time_s;
         view->held = 0;
         view->held_iteration = NAN;
         return;
@@ -547,6 +548,7 @@ void rt_view_values(const rt_view *view, double unix_s, double values[RT_RUN_MET
     values[RT_RUN_checkpoint_unix_s] = day_s + view->checkpoint_time_s;
     values[RT_RUN_unsaved_s] = rt_view_unsaved_s(view, unix_s);
     values[RT_RUN_standby_away_s] = rt_view_standby_away_s(view, unix_s);
+    values[RT_RUN_in_force_age_s] = rt_view_age_s(view, view->in_force_time_s, unix_s);
     if (view->held > 0)
         values[RT_RUN_held_s] = rt_view_age_s(view, view->held_time_s, unix_s);
     values[RT_RUN_input_trouble] = view->input_lost + view->input_breaks;
@@ -575,8 +577,6 @@ bool rt_view_line(const rt_view *view, uint32_t metric, double *x, double *y)
         const double mean = rt_mean_of(&view->course.points[p].values[series]);
         x[p] = view->course.points[p].at;
         y[p] = mean * of->chart.scale;
-        if (of->chart.is_rate)
-            y[p] = mean > 0 ? of->chart.scale / mean : (double)NAN;
         is_known |= isfinite(y[p]);
     }
     return is_known;

@@ -72,6 +72,8 @@ typedef struct {
 } rt_view_tick;
 
 typedef struct {
+    char name[RT_VIEW_NAME]; // of the run, for people; "": it has none
+
     double offset_s;     // of the clock by which ages are told, at time_s 0
     double ahead_s;      // what the machine's clock is ahead of that: times for others are by it
     double time_s;       // of the last record
@@ -86,7 +88,7 @@ typedef struct {
         };
     };
     double told[RT_RUN_METRICS];   // by this process, of what is counted
-    rt_mean means[RT_RUN_METRICS]; // over iterations, of those with a column or a chart
+    rt_mean means[RT_RUN_METRICS]; // over iterations
     rt_course course;              // of those with a chart (rt_view_series)
 
     double iteration_time_s;  // of the last one; NAN: this process has trained none
@@ -97,6 +99,7 @@ typedef struct {
     double bad_time_s;     // of the last batch whose loss was not finite; NAN: none was
     double doubted_time_s; // when the last record came whose times are wrong
     double standby_away_time_s; // since then it does not answer; NAN: it does
+    double in_force_time_s;     // when this process published the version in force; NAN: it has not
     double held_time_s;         // since then versions are held back
     char held_why[RT_VIEW_TEXT];
     rt_view_tick recent[RT_VIEW_RECENT];

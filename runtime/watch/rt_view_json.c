@@ -56,10 +56,24 @@ static bool has_group(const rt_view *view, const char *group)
     return strcmp(group, "published") != 0 || rt_view_publishes(view);
 }
 
+// A group is written at the first of its metrics.
+static bool is_begun(uint32_t metric, const char *group)
+{
+    char own[GROUP_BYTES];
+    for (uint32_t i = 0; i < metric; i++) {
+        if (!rt_metric_of_run(i)->status)
+            continue;
+        (void)rt_metric_status_name(rt_metric_of_run(i), own, sizeof own);
+        if (strcmp(own, group) == 0)
+            return true;
+    }
+    return false;
+}
+
 static void write_run(const rt_view *view, double unix_s, rt_json *json)
 {
     double values[RT_RUN_METRICS];
-    char group[GROUP_BYTES], before[GROUP_BYTES] = "";
+    char group[GROUP_BYTES];
     rt_view_values(view, unix_s, values);
     for (uint32_t i = 0; i < RT_RUN_METRICS; i++) {
         const rt_metric *metric = rt_metric_of_run(i);
@@ -68,9 +82,8 @@ static void write_run(const rt_view *view, double unix_s, rt_json *json)
         const char *name = rt_metric_status_name(metric, group, sizeof group);
         if (!*group)
             write_value(json, metric, name, values[i]);
-        else if (strcmp(group, before) != 0 && has_group(view, group))
+        else if (!is_begun(i, group) && has_group(view, group))
             write_group(view, i, group, values, json);
-        snprintf(before, sizeof before, "%s", group);
     }
 }
 

@@ -55,22 +55,33 @@ static void write_facts(const rt_view *view, double unix_s, rt_page *page)
     rt_page_add(page, "</div>\n");
 }
 
-static void write_alerts(const rt_view *view, const rt_alerts *alerts, rt_page *page)
+// How long ago, before what is told; nothing where nobody knows it.
+static void write_age(rt_page *page, const char *before, double seconds, const char *after)
+{
+    char text[32];
+    if (isfinite(seconds))
+        rt_page_add(page, "<small>%s%s%s</small> ", before, rt_page_age(seconds, text), after);
+}
+
+static void write_alerts(const rt_view *view, const rt_alerts *alerts, double unix_s, rt_page *page)
 {
     for (int kind = 0; kind < RT_ALERT_COUNT && alerts; kind++) {
         const rt_alert *one = &alerts->alerts[kind];
         if (!one->is_firing)
             continue;
-        rt_page_add(page, "<p class=\"warn\" data-alert=\"%s\">%s%s",
-                    rt_alert_name((rt_alert_kind)kind), rt_alert_text((rt_alert_kind)kind),
-                    *one->about ? ": " : "");
+        rt_page_add(page, "<p class=\"alert\" data-alert=\"%s\">",
+                    rt_alert_name((rt_alert_kind)kind));
+        write_age(page, "for ", fmax(unix_s - one->since_unix_s, 0), "");
+        rt_page_add(page, "%s%s", rt_alert_text((rt_alert_kind)kind), *one->about ? ": " : "");
         rt_page_text(page, one->about);
         rt_page_add(page, "</p>\n");
     }
     const uint64_t all = (uint64_t)view->warnings, count = rt_min_u64(all, RT_VIEW_WARNINGS);
     for (uint64_t i = 1; i <= count; i++) {
+        const uint64_t at = (all - i) % RT_VIEW_WARNINGS;
         rt_page_add(page, "<p class=\"note\">");
-        rt_page_text(page, view->texts[(all - i) % RT_VIEW_WARNINGS].text);
+        write_age(page, "", rt_view_age_s(view, view->texts[at].time_s, unix_s), " ago");
+        rt_page_text(page, view->texts[at].text);
         rt_page_add(page, "</p>\n");
     }
 }
@@ -203,7 +214,7 @@ static void write_columns(const rt_view *view, rt_page *page)
 void rt_view_write_body(const rt_view *view, const rt_alerts *alerts, double unix_s, rt_page *page)
 {
     write_facts(view, unix_s, page);
-    write_alerts(view, alerts, page);
+    write_alerts(view, alerts, unix_s, page);
     rt_page_add(page, "<div class=\"charts\">\n");
     for (uint32_t i = 0; i < RT_RUN_METRICS; i++)
         if (rt_metric_of_run(i)->chart.where & RT_CHART_PAGE)
@@ -233,13 +244,14 @@ static const char script[] =
 
 void rt_view_write_page(const rt_view *view, const rt_alerts *alerts, double unix_s, rt_page *page)
 {
-    rt_page_head(page, "lanyard");
+    rt_page_head(page, *view->name ? view->name : "lanyard");
     rt_page_add(page, "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
                       "style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
                       "img-src data:\"/>\n<link rel=\"icon\" href=\"data:,\"/>\n"
                       "<noscript><meta http-equiv=\"refresh\" content=\"10\"/></noscript>\n"
-                      "</head>\n<body>\n<h1>lanyard</h1>\n<p class=\"warn\" id=\"link\"></p>\n"
-                      "<main id=\"now\">\n");
+                      "</head>\n<body>\n<h1>lanyard <small id=\"name\">");
+    rt_page_text(page, view->name);
+    rt_page_add(page, "</small></h1>\n<p class=\"warn\" id=\"link\"></p>\n<main id=\"now\">\n");
     rt_view_write_body(view, alerts, unix_s, page);
     rt_page_add(page, "</main>\n%s</body>\n</html>\n", script);
 }

@@ -282,6 +282,18 @@ static void note_history(rt_viewer *viewer, const char *directory)
         viewer->history_bytes = (uint64_t)info.st_size;
 }
 
+// After its folder.
+static void name_run(rt_viewer *viewer)
+{
+    size_t end = strlen(viewer->directory), begin;
+    while (end > 0 && viewer->directory[end - 1] == '/')
+        end--;
+    for (begin = end; begin > 0 && viewer->directory[begin - 1] != '/';)
+        begin--;
+    snprintf(viewer->view.name, sizeof viewer->view.name, "%.*s", (int)(end - begin),
+             viewer->directory + begin);
+}
+
 static rt_status listen_on(rt_viewer *viewer, rt_error *error)
 {
     rt_http_config http;
@@ -330,6 +342,7 @@ rt_status rt_viewer_open(const rt_config *config, const char *directory, bool go
     if (directory && goes_on)
         note_history(viewer, directory);
     rt_status status = rt_view_init(&viewer->view, RT_VIEW_POINTS);
+    name_run(viewer);
     if (status)
         rt_fail(error, status, "out of memory for watch");
     if (!status && *config->watch.listen)

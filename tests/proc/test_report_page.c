@@ -225,7 +225,7 @@ static void accuracy_appears(void **state)
     expect(s.page, "<th>AUC</th><th>accuracy</th><th>last fifth");
     expect(s.page, "<td>0.8765</td><td>-</td><td>0.4321</td><td>0.8888</td><td>-</td><td>0</td>");
     expect(s.page, "<td>0.7000</td><td>0.6789</td><td>0.4000</td><td>0.8000</td><td>0.7891</td>");
-    expect(s.page, "Accuracy of the predictions");
+    expect(s.page, "Accuracy, of the window");
     end_scene(&s);
 }
 

@@ -459,7 +459,9 @@ static void must_be_shown(const rt_view *view, const rt_metric *metric, double v
     char part[256], number[32];
     rt_json_init(&json, 0);
     rt_view_write_json(view, NULL, now_s, &json);
-    cJSON *status = cJSON_Parse(rt_json_text(&json, NULL));
+    cJSON *status = cJSON_Parse(rt_json_text(&json, NULL)), *one, *other;
+    cJSON_ArrayForEach(one, status) for (other = one->next; other; other = other->next)
+        assert_string_not_equal(one->string, other->string);
     assert_int_equal(rt_view_write_prometheus(view, NULL, now_s, &text), RT_OK);
     rt_view_write_page(view, NULL, now_s, &page);
     if (metric->status && status_at(status, metric) != value)
@@ -678,6 +680,49 @@ static void is_a_page(void **state)
     rt_view_fini(view);
 }
 
+// What fires says since when; what people ask first comes first; the name is text from outside.
+static void has_an_order(void **state)
+{
+    (void)state;
+    static const rt_alerts_config config = {.no_progress_s = 60};
+    rt_alerts alerts;
+    rt_view *view = make_full_view();
+    rt_page page = {0};
+    snprintf(view->name, sizeof view->name, "run<1>");
+    rt_alerts_init(&config, "", &alerts);
+    rt_alerts_step(&alerts, view, BEGIN_S + 70);
+    rt_view_write_page(view, &alerts, BEGIN_S + 70 + 300, &page);
+    must_hold(&page, "<title>run&lt;1&gt;</title>", true);
+    must_hold(&page, "<small id=\"name\">run&lt;1&gt;</small>", true);
+    must_hold(&page,
+              "<p class=\"alert\" data-alert=\"no_progress\"><small>for 5 min</small> no iteration",
+              true);
+    must_hold(&page, "<p class=\"note\"><small>6 min ago</small> &lt;script&gt;", true);
+    static const char *const titles[] = {"<h3>Log loss", "<h3>AUC", "<h3>Calibration", "<h3>Speed",
+                                         "<h3>Transmission"};
+    const char *at = page.text;
+    for (size_t i = 0; i < RT_COUNT_OF(titles); i++) {
+        at = strstr(at, titles[i]);
+        if (!at)
+            fail_msg("%s is not behind %s", titles[i], i ? titles[i - 1] : "the beginning");
+    }
+    rt_page_fini(&page);
+    rt_view_fini(view);
+}
+
+// Iterations that come in bursts: the speed is that of ten seconds, not of the last two of them.
+static void speed_is_smooth(void **state)
+{
+    (void)state;
+    rt_view *view = make_view();
+    for (unsigned t = 0; t < 100; t++) // four at once, every second
+        give(view, t + 1, t / 4 + 1e-4 * (t % 4), 0, 0.5);
+    const uint32_t series = rt_view_series(RT_RUN_samples_per_s);
+    for (uint32_t p = 60; p < view->course.count; p++)
+        test_close(rt_mean_of(&view->course.points[p].values[series]), 400, 0.1, 1, "samples/s");
+    rt_view_fini(view);
+}
+
 static void is_for_prometheus(void **state)
 {
     (void)state;
@@ -756,5 +801,5 @@ TEST_MAIN(TEST(adds_up), TEST(alone), TEST(stays_small), TEST(goes_back), TEST(t
           TEST(is_json), TEST(tells_of_the_standby), TEST(tells_of_the_accuracy), TEST(is_a_page),
           TEST(labels_are_apart), TEST(is_for_prometheus), TEST(follows_a_file),
           TEST(what_is_unsaved), TEST(begins_anew), TEST(tells_of_what_is_held),
-          TEST(metrics_are_shown), TEST(the_others_are_shown), TEST(lists_are_shown),
-          TEST(lines_are_apart))
+          TEST(metrics_are_shown), TEST(the_others_are_shown), TEST(has_an_order),
+          TEST(speed_is_smooth), TEST(lists_are_shown), TEST(lines_are_apart))
