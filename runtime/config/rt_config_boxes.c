@@ -4,9 +4,10 @@
 #include <string.h>
 
 #include "runtime/config/rt_address.h"
-#define OBJECT rt_box_config
 #include "runtime/config/rt_config_rows.h"
 #include "runtime/rt_hash.h"
+
+#define OBJECT rt_box_config
 
 #define HOST_MAX 53u // with its port it is an address
 

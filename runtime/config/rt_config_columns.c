@@ -3,8 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define OBJECT rt_column
 #include "runtime/config/rt_config_rows.h"
+
+#define OBJECT rt_column
 
 static const rt_config_choice column_kinds[] = {
     {"label", RT_COLUMN_LABEL, "1 or 0, by `rule` and `value`; or one of `classes`"},

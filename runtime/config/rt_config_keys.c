@@ -3,8 +3,9 @@
 #include <string.h>
 
 #include "runtime/config/rt_config_choices.h"
-#define OBJECT rt_config
 #include "runtime/config/rt_config_rows.h"
+
+#define OBJECT rt_config
 
 _Static_assert(sizeof(rt_policy_kind) == sizeof(int), "choices are read and written as int");
 

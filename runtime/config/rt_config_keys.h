@@ -1,12 +1,13 @@
 // rt_config_keys - the table behind rt_config: one row per key. Only rt_config*.c and its test
 // include this.
 //
-// To rename a key, or to take out a key or a value of a choice: its row, and a line in
-// rt_config_renamed.c. To add a key: a member in
-// rt_config.h and a row in rt_config_keys.c, at its section. To add a value to a choice (a policy,
-// a solver): its enumerator and a line in its list of choices. Reading, checking, --set, the
-// reference in docs/CONFIG.md and writing back all follow from the table; a row whose member has
-// another type does not compile.
+// To add a key: a member in rt_config.h and a row in rt_config_keys.c, at its section. What a column
+// or a box has is a key likewise, with its row in rt_config_columns.c or rt_config_boxes.c. To
+// rename a key, or to take out a key or a value of a choice: its row, and a line in
+// rt_config_renamed.c. To add a value to a choice (a policy, a solver): its enumerator and a line in
+// its list of choices. Reading, checking, --set, completion, copying, the reference in
+// docs/CONFIG.md and writing back all follow from the table; a row whose member has another type
+// does not compile.
 #ifndef RT_CONFIG_KEYS_H
 #define RT_CONFIG_KEYS_H
 

@@ -4,8 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define OBJECT link_entry
 #include "runtime/config/rt_config_rows.h"
+
+#define OBJECT link_entry
 
 // ---- any list ----------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
-// rt_config_rows - how rows of a table of keys are written. A file that has such a table says first
-// what they are members of (#define OBJECT rt_column) and includes this; a row whose member has
-// another type than the row says does not compile.
+// rt_config_rows - how rows of a table of keys are written. A file says what its rows are members
+// of (#define OBJECT rt_column); a row whose member has another type than the row says does not
+// compile.
 //
 // bounds: IN(0, 5), ABOVE(0, 5) without its lower end, BELOW(0, 5) without the upper one;
 // BRIEF(bounds): of a member of an element, which is not written where it is the default. What else
