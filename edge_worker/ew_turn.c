@@ -98,7 +98,7 @@ static uint64_t needed_weights(const ew_run *w, const rt_wire_slice *next)
     if (next && takes_part(w, next))
         return next->iteration - 1;
     const bool is_asked = is_giver_asked(w) && w->rank == w->giver;
-    if (!next && is_asked && ew_executor_has_begun(w->executor)) // or the cut is not known yet
+    if (!next && is_asked)
         return rt_max_u64(ew_executor_iteration(w->executor), w->weights.version);
     return w->weights.version;
 }
@@ -314,32 +314,13 @@ static rt_status wait_for_messages(ew_run *w, bool ready[ENDPOINTS_MAX], rt_erro
     return RT_OK;
 }
 
-// Operations that have become possible, messages out, the next training. *has_begun_p: a slice has.
-static rt_status go_on_once(ew_run *w, bool *has_begun_p, rt_error *error)
+// Messages out, the next training.
+static rt_status go_on(ew_run *w, rt_error *error)
 {
-    rt_status status = RT_OK;
-    *has_begun_p = false;
-    if (!ew_exchange_busy(w->exchange))
-        status = ew_executor_begin(w->executor, has_begun_p, error);
-    if (status)
-        return status;
-    status = ew_executor_flush(w->executor, error);
+    const rt_status status = ew_executor_flush(w->executor, error);
     if (status)
         return status;
     return start_job(w, error);
-}
-
-// Where slices begin one after the other (network.overlap), one may be over at once, and nothing
-// would tell that the next can begin.
-static rt_status go_on(ew_run *w, rt_error *error)
-{
-    bool has_begun;
-    do {
-        const rt_status status = go_on_once(w, &has_begun, error);
-        if (status)
-            return status;
-    } while (has_begun);
-    return RT_OK;
 }
 
 // What others have sent. ready: of the endpoints, as they are waited for.

@@ -131,7 +131,7 @@ static void pass_idle_slices(ew_executor *e)
 {
     for (const ew_slice_state *s; (s = ew_slice_behind(e, e->trained));) {
         e->trained = s->sequence - 1;
-        if (s->sequence > e->begun || !(s->view.counts.flags & DP_SLICE_FLUSH))
+        if (!(s->view.counts.flags & DP_SLICE_FLUSH))
             break;
         e->trained++;
         e->iteration = (uint32_t)rt_max_u64(e->iteration, s->view.counts.cut);
@@ -319,7 +319,6 @@ static rt_status prepare_slice(ew_executor *e, ew_slice_state *s)
 // Lets the operations of a slice start.
 static rt_status begin_slice(ew_executor *e, ew_slice_state *s, rt_error *error)
 {
-    e->begun = s->sequence;
     if (request_rows(e, s))
         return rt_fail(error, RT_NO_MEMORY, "out of memory for slice %" PRIu64, s->sequence);
     for (uint32_t i = 0; i < s->node_count; i++) {
@@ -388,8 +387,6 @@ static rt_status receive_slice(ew_executor *e, rt_message *message, rt_error *er
     e->received = sequence;
     if (prepare_slice(e, s))
         return rt_fail(error, RT_NO_MEMORY, "out of memory for slice %" PRIu64, sequence);
-    if (e->config.one_at_a_time)
-        return RT_OK;
     return begin_slice(e, s, error);
 }
 
@@ -409,25 +406,6 @@ bool ew_executor_is_held_up(const ew_executor *e)
             return true;
     }
     return false;
-}
-
-rt_status ew_executor_begin(ew_executor *e, bool *has_begun_p, rt_error *error)
-{
-    const bool begins = e->begun != e->received && e->trained >= e->begun && all_pushed(e) &&
-                        !(e->begun && ew_slice_at(e, e->begun)->sequence == e->begun);
-    if (has_begun_p)
-        *has_begun_p = begins;
-    if (!begins)
-        return RT_OK;
-    const rt_status status = begin_slice(e, ew_slice_behind(e, e->begun), error);
-    if (status)
-        return status;
-    return work(e, error);
-}
-
-bool ew_executor_has_begun(const ew_executor *e)
-{
-    return e->begun == e->received;
 }
 
 ew_wait ew_executor_waits_for(const ew_executor *e)
@@ -544,8 +522,7 @@ rt_status ew_executor_receive(ew_executor *e, uint32_t peer, rt_message *message
 rt_status ew_executor_next_job(ew_executor *e, ew_job *job)
 {
     const ew_slice_state *s = ew_slice_at(e, e->trained + 1);
-    if (e->job_out || s->sequence != e->trained + 1 || s->sequence > e->begun || s->train_left ||
-        ew_sums_hold_up(e, s))
+    if (e->job_out || s->sequence != e->trained + 1 || s->train_left || ew_sums_hold_up(e, s))
         return RT_AGAIN;
     e->job_out = true;
     *job = (ew_job){s->sequence, &s->view};

@@ -3,7 +3,7 @@
 // A state machine without sockets or threads: messages come in through ew_executor_receive, go out
 // through the send callback. An operation waits for the earlier operations on its own slot and for
 // nothing else; what belongs to slice t+1 and does not depend on training t is under way while t
-// trains (unless one_at_a_time says otherwise). All calls come from one thread (the communication
+// trains. All calls come from one thread (the communication
 // thread); training itself runs elsewhere, between ew_executor_next_job and ew_executor_trained.
 //
 // Bounds: at most slice_count_max slices are not trained (the coordinator keeps to run_ahead), and
@@ -26,7 +26,6 @@ typedef struct {
     uint32_t slice_count_max;
     uint32_t push_credits;  // messages per shard that the PS has not processed yet
     uint32_t message_bytes; // payload of a full message, about
-    bool one_at_a_time;     // no operation of a slice starts before the slice before is complete
     dp_slice_limits limits;
     uint32_t values, state; // floats of a row
     const ew_rows_ops *rows;
@@ -74,13 +73,6 @@ const rt_wire_slice *ew_executor_next_counts(const ew_executor *executor);
 // *done (may be NULL) receives what the slice executed.
 rt_status ew_executor_trained(ew_executor *executor, const float *gradients, bool apply,
                               rt_counts *done, rt_error *error);
-
-// With one_at_a_time: starts the next slice if the one before is complete, that is trained, all its
-// rows in place, its pushes confirmed. Call it when the dense exchange is over, and after messages.
-// Otherwise slices start by themselves. *has_begun_p (may be NULL): one did, and may be over by
-// now.
-rt_status ew_executor_begin(ew_executor *executor, bool *has_begun_p, rt_error *error);
-bool ew_executor_has_begun(const ew_executor *executor); // all slices that came
 
 // What the next job waits for.
 typedef enum {

@@ -108,7 +108,6 @@ struct ew_executor {
     ew_slice_state *slices; // slice_count, by sequence
     uint32_t slice_count;   // slice_count_max; twice as many where sums may outlive their training
     uint64_t received;      // sequence of the last slice
-    uint64_t begun;         // sequence of the last slice whose operations may start
     uint64_t trained;       // sequence of the last slice that is trained or needs none, or that
                             // was left out behind it
     uint32_t iteration;     // that is trained then, here or elsewhere

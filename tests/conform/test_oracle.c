@@ -85,7 +85,6 @@ static fabric_schedule random_schedule(rt_random *random)
                              .run_ahead = rt_random_below(random, 5),
                              .push_credits = 1 + rt_random_below(random, 4),
                              .message_bytes = message_bytes[rt_random_below(random, 4)],
-                             .one_at_a_time = rt_random_below(random, 3) == 0,
                              .queue_max = queues[rt_random_below(random, 4)]};
 }
 

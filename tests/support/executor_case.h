@@ -105,17 +105,10 @@ static inline void create(rig *r, const ew_executor_config *config)
     assert_int_equal(dp_slice_reserve(&r->plan.slices[0], 4, 4 * FIELDS), RT_OK);
 }
 
-static inline void setup_as(rig *r, uint32_t slices, uint32_t credits, uint32_t message_bytes,
-                            bool one_at_a_time)
-{
-    ew_executor_config config = config_of(r, slices, credits, message_bytes);
-    config.one_at_a_time = one_at_a_time;
-    create(r, &config);
-}
-
 static inline void setup(rig *r, uint32_t slices, uint32_t credits, uint32_t message_bytes)
 {
-    setup_as(r, slices, credits, message_bytes, false);
+    const ew_executor_config config = config_of(r, slices, credits, message_bytes);
+    create(r, &config);
 }
 
 static inline void teardown(rig *r)

@@ -151,7 +151,6 @@ static void create_worker(fabric *f, uint32_t rank)
         .slice_count_max = f->schedule->run_ahead + 2, // as ew_worker has it
         .push_credits = f->schedule->push_credits,
         .message_bytes = f->schedule->message_bytes,
-        .one_at_a_time = f->schedule->one_at_a_time,
         .limits = fabric_limits(f->plan, rank),
         .values = w->rows.values,
         .state = w->rows.state,
@@ -535,17 +534,6 @@ static void act(fabric *f, const action *a)
         fail_msg("flush %u: %s", a->index, error.text);
 }
 
-// As a worker does after every turn.
-static void begin_slices(fabric *f)
-{
-    rt_error error = {0};
-    for (uint32_t i = 0; i < f->n; i++) {
-        fabric_worker *w = &f->workers[i];
-        if (!w->dense_open && ew_executor_begin(w->executor, NULL, &error))
-            fail_msg("worker %u begins a slice: %s", i, error.text);
-    }
-}
-
 // ---- the end ---------------------------------------------------------------------------------
 
 static bool is_done(fabric *f)
@@ -692,7 +680,6 @@ void fabric_run(const fabric_plan *plan, const fabric_schedule *schedule, fabric
                      plan->shape.seed, schedule->seed);
         }
         act(&f, &next.chosen);
-        begin_slices(&f);
     }
     check_workers(&f);
     check_shards(&f);

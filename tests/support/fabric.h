@@ -52,7 +52,6 @@ typedef struct {
     uint32_t run_ahead;     // slices handed out before they are trained
     uint32_t push_credits;  // per worker and shard
     uint32_t message_bytes; // of a full message
-    bool one_at_a_time;     // iterations do not overlap on a worker
     uint32_t queue_max;     // messages of rows in a queue, then RT_AGAIN; 0: no limit
 } fabric_schedule;
 

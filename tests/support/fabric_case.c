@@ -42,7 +42,6 @@ fabric_schedule fabric_case_schedule(rt_random *random, uint32_t i)
                              .run_ahead = rt_random_below(random, 5),
                              .push_credits = 1 + rt_random_below(random, 4),
                              .message_bytes = i % 2 ? 200 : 1 << 18,
-                             .one_at_a_time = rt_random_below(random, 3) == 0,
                              .queue_max = rt_random_below(random, 4)};
 }
 

@@ -139,7 +139,6 @@ static void create_worker(run *r, uint32_t rank)
                                        .slice_count_max = r->schedule.run_ahead + 2,
                                        .push_credits = r->schedule.push_credits,
                                        .message_bytes = r->schedule.message_bytes,
-                                       .one_at_a_time = r->schedule.one_at_a_time,
                                        .limits = fabric_limits(r->plan, rank),
                                        .values = w->rows.values,
                                        .state = w->rows.state,
@@ -422,14 +421,10 @@ static void train(run *r, worker *w, const ew_job *job)
     free(gradients);
 }
 
-static void begin_all(run *r)
+static void check_idle(run *r)
 {
     for (uint32_t i = 0; i < r->n; i++) {
-        rt_error error = {0};
-        bool has_begun = false;
         const ew_executor *e = r->workers[i].executor;
-        if (r->schedule.one_at_a_time)
-            must(ew_executor_begin(r->workers[i].executor, &has_begun, &error), &error);
         if (ew_executor_idle(e)) // who has nothing to do waits for nothing
             assert_true(!ew_executor_waits_for(e) && !ew_executor_is_held_up(e));
     }
@@ -687,7 +682,7 @@ static void play(run *r)
     while (!r->is_over && happens(r)) {
         assert_true(++events < EVENTS_MAX);
         if (!r->is_over)
-            begin_all(r);
+            check_idle(r);
     }
     if (!r->is_over && (!is_drained(r) || r->handed != r->plan->slice_count))
         fail_msg("nothing can happen any more: %" PRIu32 " of %" PRIu32 " slices", r->handed,

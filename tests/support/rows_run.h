@@ -12,7 +12,6 @@ typedef struct {
     uint64_t seed;      // of the order of events, and of gradients
     uint32_t run_ahead; // slices handed out before they are trained
     uint32_t push_credits, message_bytes;
-    bool one_at_a_time;
     uint32_t full_every; // so many messages: one is refused at first; 0: none
     uint32_t skip_every; // so many iterations: one does not count; 0: none
 } rows_run_schedule;

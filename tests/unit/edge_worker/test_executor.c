@@ -294,62 +294,6 @@ static void a_message_is_of_one_slice(void **state)
     teardown(&r);
 }
 
-static void begin_next(rig *r)
-{
-    rt_error error = {0};
-    if (ew_executor_begin(r->executor, NULL, &error))
-        fail_msg("%s", error.text);
-}
-
-// Slice 2 could push, and ask for its row, while slice 1 trains; slice 3 needs nothing at all. One
-// at a time, each waits for the end of the one before, confirmation of its push included.
-static void slices_one_at_a_time(void **state)
-{
-    (void)state;
-    rig r;
-    rt_error error;
-    rt_message confirm;
-    const uint64_t keys[] = {key_of(0, 0, 0), key_of(1, 0, 0)};
-    setup_as(&r, 3, 4, 4096, true);
-    assert_int_equal(ew_executor_waits_for(r.executor), EW_WAIT_PLAN);
-    init_slice(&r, keys, 2);
-    assert_no_job(&r);
-    begin_next(&r);
-    begin(&r);
-    add_op(&r, DP_OP_PUSH_ROW, keys[0], 0, 1)->reason = DP_REASON_EVICT;
-    add_op(&r, DP_OP_PULL, key_of(0, 1, 5), 0, 0);
-    add_row(&r, 0, 0, DP_MODE_OWN);
-    add_row(&r, 1, 1, DP_MODE_OWN);
-    give_slice(&r);
-    begin_next(&r); // slice 1 is not trained
-    assert_int_equal(r.sent_count, 0);
-    train(&r, NULL);
-    assert_int_equal(r.sent_count, 0);
-    begin_next(&r);
-    assert_int_equal(r.sent_count, 2);
-    assert_int_equal(ew_executor_waits_for(r.executor), EW_WAIT_PUSH);
-    rt_wire_pull pull = pull_at(&r, 1, 0);
-    assert_int_equal(answer(&r, 1, &pull, 0, DIM + STATE, 50, &error), RT_OK);
-    begin(&r);
-    add_row(&r, 0, 2, DP_MODE_OWN);
-    add_row(&r, 1, 2, DP_MODE_OWN);
-    give_slice(&r);
-    train(&r, NULL); // slice 2
-    begin_next(&r);
-    assert_no_job(&r); // its push is not confirmed
-    assert_int_equal(ew_executor_waits_for(r.executor), EW_WAIT_PUSH);
-    assert_int_equal(
-        rt_message_create(&confirm, RT_MESSAGE_PUSHED, rt_peer(RT_ROLE_PS, 0), 2, 0, 0), RT_OK);
-    assert_int_equal(give(&r, rt_peer(RT_ROLE_PS, 0), &confirm, &error), RT_OK);
-    assert_int_equal(ew_executor_waits_for(r.executor), EW_WAIT_PULL);
-    assert_no_job(&r);
-    begin_next(&r);
-    train(&r, NULL);
-    assert_int_equal(ew_executor_get_statistics(r.executor).stale_reads, 0);
-    assert_true(ew_executor_idle(r.executor));
-    teardown(&r);
-}
-
 static void a_full_transport_gets_it_again(void **state)
 {
     (void)state;
@@ -392,5 +336,4 @@ TEST_MAIN(TEST(slices_come_in_order), TEST(slices_outstanding_are_bounded),
           TEST(what_was_pushed_away_is_gone), TEST(a_message_is_of_one_slice),
           TEST(requests_go_out_with_the_slice), TEST(requests_are_split),
           TEST(an_early_row_waits_for_its_slot), TEST(pushes_wait_for_credits),
-          TEST(slices_one_at_a_time), TEST(a_full_transport_gets_it_again),
-          TEST(a_broken_transport_is_named))
+          TEST(a_full_transport_gets_it_again), TEST(a_broken_transport_is_named))

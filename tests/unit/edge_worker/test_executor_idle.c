@@ -94,32 +94,6 @@ static void a_gap_is_passed_in_its_turn(void **state)
     teardown(&r);
 }
 
-// Likewise where slices wait for the end of the one before.
-static void one_at_a_time_behind_a_gap(void **state)
-{
-    (void)state;
-    rig r;
-    rt_error error = {0};
-    const uint64_t keys[] = {key_of(0, 0, 0), key_of(1, 0, 0)};
-    setup_as(&r, 3, 4, 4096, true);
-    init_slice(&r, keys, 2);
-    r.sequence++;
-    begin_two_rows(&r, 1);
-    give_behind(&r, 1);
-    for (uint32_t i = 0; i < 2; i++) {
-        assert_no_job(&r);
-        assert_int_equal(ew_executor_begin(r.executor, NULL, &error), RT_OK);
-        train(&r, NULL);
-    }
-    r.sequence += 50;
-    begin_two_rows(&r, 3);
-    give_behind(&r, 50);
-    assert_int_equal(ew_executor_begin(r.executor, NULL, &error), RT_OK);
-    train(&r, NULL);
-    assert_true(ew_executor_idle(r.executor));
-    teardown(&r);
-}
-
 // A flush says which iteration is trained before it, if by others: worker 0 hands its weights out.
 static void a_flush_tells_what_is_trained(void **state)
 {
@@ -139,34 +113,6 @@ static void a_flush_tells_what_is_trained(void **state)
     begin_two_rows(&r, 1);
     give_behind(&r, 0);
     train(&r, NULL);
-    teardown(&r);
-}
-
-// A flush that came, and has not begun where slices wait for the end of the one before, has told
-// nothing yet: whoever is asked for the weights of its iteration waits for that.
-static void a_flush_that_waits_tells_nothing(void **state)
-{
-    (void)state;
-    rig r;
-    rt_error error = {0};
-    const uint64_t keys[] = {key_of(0, 0, 0), key_of(1, 0, 0)};
-    setup_as(&r, 3, 4, 4096, true);
-    init_slice(&r, keys, 2);
-    assert_false(ew_executor_has_begun(r.executor));
-    assert_int_equal(ew_executor_begin(r.executor, NULL, &error), RT_OK);
-    assert_true(ew_executor_has_begun(r.executor));
-    train(&r, NULL);
-    r.sequence += 7;
-    begin(&r);
-    r.plan.iteration = r.plan.dense_chunk_floats = 0;
-    rt_message flush = slice_message(&r, ++r.sequence);
-    dp_slice_set_place(&flush, 7, 8);
-    assert_int_equal(give(&r, COORDINATOR, &flush, &error), RT_OK);
-    assert_false(ew_executor_has_begun(r.executor));
-    assert_int_equal(ew_executor_iteration(r.executor), 1);
-    assert_int_equal(ew_executor_begin(r.executor, NULL, &error), RT_OK);
-    assert_true(ew_executor_has_begun(r.executor));
-    assert_int_equal(ew_executor_iteration(r.executor), 8);
     teardown(&r);
 }
 
@@ -237,6 +183,5 @@ static void rows_for_whoever_is_called_back(void **state)
 }
 
 TEST_MAIN(TEST(who_is_called_back_trains_at_once), TEST(a_gap_is_passed_in_its_turn),
-          TEST(one_at_a_time_behind_a_gap), TEST(a_flush_tells_what_is_trained),
-          TEST(a_flush_that_waits_tells_nothing), TEST(a_slice_that_trains_names_no_cut),
+          TEST(a_flush_tells_what_is_trained), TEST(a_slice_that_trains_names_no_cut),
           TEST(gaps_are_checked), TEST(rows_for_whoever_is_called_back))

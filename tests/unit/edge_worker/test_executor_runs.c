@@ -18,8 +18,8 @@ static const char *const runs[] = {
     "seed=1",
     "seed=2 cache=0 ahead=3 optimizer=0",
     "seed=3 cache=2 optimizer=2 touch=1",
-    "seed=4 one=1 ahead=0 credits=1 full=3",
-    "seed=5 one=1 ahead=3 message=40 policy=1",
+    "seed=4 ahead=0 credits=1 full=3",
+    "seed=5 ahead=3 message=40 policy=1",
     "seed=6 full=2 credits=1 message=1 optimizer=3",
     "seed=7 skip=3",
     "seed=9 wire=16 full=5",
@@ -28,10 +28,10 @@ static const char *const runs[] = {
     "seed=12 homes=1 change=2 iterations=14 workers=4",
     "seed=13 change=3 iterations=14 full=4",
     "seed=14 hands=1 ids=8 ahead=3",
-    "seed=15 hands=1 one=1 full=3 optimizer=0",
+    "seed=15 hands=1 full=3 optimizer=0",
     "seed=16 sums=1 ids=8 skip=4",
     "seed=17 sums=1 hands=1 ahead=3 full=3 credits=1 change=3",
-    "seed=18 sums=1 one=1 ahead=1 optimizer=2",
+    "seed=18 sums=1 ahead=1 optimizer=2",
     "seed=19 stale=2 ids=8",
     "seed=20 stale=3 wire=8 optimizer=2 full=3",
     "seed=21 stale=0 policy=2",
@@ -43,7 +43,7 @@ static const char *const runs[] = {
     "seed=27 workers=1 shards=1 ahead=4",
     "seed=28 workers=7 shards=3 samples=2 hands=1 sums=1 ids=6 skip=5",
     "seed=29 stale=2 wire=16 touch=1 dim=3 lies=15",
-    "seed=30 stale=5 touch=1 one=1 policy=1 lies=15",
+    "seed=30 stale=5 touch=1 policy=1 lies=15",
     "seed=31 wire=16 touch=1 optimizer=2 lies=15",
     "seed=32 wire=8 touch=1 full=4 lies=15",
     "seed=33 hands=1 touch=1 lies=15",
@@ -52,7 +52,7 @@ static const char *const runs[] = {
     "seed=35 stale=1 credits=1 message=1 full=3 samples=5 ids=40 lies=15",
     "seed=36 evict=0 lookahead=4 policy=2 bag=3 ids=30 lies=15",
     "seed=37 change=2 iterations=14 workers=4 skip=3 lies=15",
-    "seed=38 change=2 sums=1 hands=1 iterations=16 workers=4 cache=0 one=1 lies=15",
+    "seed=38 change=2 sums=1 hands=1 iterations=16 workers=4 cache=0 lies=15",
     "seed=39 expire=3 iterations=14 ids=30 hands=1 sums=1 lies=15",
     "seed=40 expire=4 iterations=14 ids=30 stale=2 lies=15",
 };
@@ -122,8 +122,7 @@ static void set_up(scenario *s, const char *key, const char *value)
     const struct {
         const char *key;
         bool *to;
-    } flags[] = {{"one", &schedule->one_at_a_time},
-                 {"hands", &dispatch->hand_over},
+    } flags[] = {{"hands", &dispatch->hand_over},
                  {"sums", &dispatch->reduce},
                  {"sync", &dispatch->full_sync}};
     for (size_t i = 0; i < RT_COUNT_OF(numbers); i++) {
