@@ -22,7 +22,6 @@
 // What is said of what cannot be, with # for numbers.
 static const char *const refusals[] = {
     "slice: a gradient for a worker that cannot sum it",
-    "slice: a gradient names a keeper that does not exist",
     "slice: a gradient names workers that do not exist",
     "slice: a row index is out of range",
     "slice: a row that is handed over by or to no other worker, or without state",
@@ -35,7 +34,6 @@ static const char *const refusals[] = {
     "slice: impossible log odds of its labels",
     "slice: its iteration does not fit its kind",
     "slice: its length does not fit its counts",
-    "slice: kept gradients do not fit the rows' modes",
     "slice: look-ups do not fit the fields",
     "slice: more gradients than rows that have one",
     "slice: more operations than slots",
