@@ -1,13 +1,13 @@
 // Short simulations, of Lanyard and of the systems beside it, what is advised, the best fixed set,
-// and counts of rows, against those that were recorded (tests/golden/simulations.golden): every
-// number of a result, every word that is said. What they have to be, other tests say; this one
-// notices that they became others.
+// and counts of rows. simulations.txt has a line for each, and below it what a user is told: what
+// is said, why something is refused, which advice comes first. The numbers of a result are held
+// against each other (check_result), against an independent count of the input, and, of a journal,
+// against the run that wrote it.
 //
 // A look at the clock takes so long as a line says, so that times are the same on every machine.
 //
 // A change that is to make others: LANYARD_UPDATE_GOLDEN=1 (or a part of a name, for those that
-// have it) writes the file anew. It has a line for each, NAME: WORD..., and below it, indented,
-// what is recorded. A word is
+// have it) writes the file anew. It has a line for each, NAME: WORD... A word is
 //   KEY=VALUE            of the configuration
 //   run=sim, fixed, advise, count, read, or a SPEC of dp_peers.h (@FILE: one of the case's)
 //   policy=SPEC          of dp_sim_apply_spec
@@ -38,9 +38,9 @@
 #include "tests/support/said.h"
 #include "tests/support/test.h"
 
-#define GOLDEN "tests/golden/simulations.golden"
-#define PARTS 4u // of the file, each a case
-#define SHOWN 3u // advices, from both ends
+#define SIMULATIONS "tests/unit/dispatch/simulations.txt"
+#define PARTS 4u       // of the file, each a case
+#define LINES_SHOWN 3u // of what is said
 
 // ---- the clock ---------------------------------------------------------------------------------
 
@@ -70,6 +70,7 @@ typedef struct {
     char journal[RT_PATH_MAX], replayed[RT_PATH_MAX]; // paths; "": none
     rt_status status;
     rt_error error;
+    uint64_t plans; // of the simulation before in the same line; 0: none
 } asked;
 
 static void set_text(asked *a, char *lines)
@@ -166,64 +167,59 @@ static void take_words(asked *a, const char *text)
 
 // ---- what comes of it --------------------------------------------------------------------------
 
-// What the planner alone has.
-static void put_planned(rt_bytes *record, const dp_sim_result *r)
+static void must(bool ok, const char *what)
 {
-    const dp_account *account = &r->account;
-    const dp_decisions *d = &r->decisions;
-    records_put(record,
-                "%" PRIu64 " keys, %" PRIu64 " bytes, %" PRIu64 " sweeps of %" PRIu64
-                " rows, plans #%016" PRIx64,
-                r->directory_keys, r->directory_bytes, r->sweeps, r->rows_ended, r->fingerprint);
-    records_put(record, "ms %.9g %.9g %.9g, %.9g; samples/s %.9g", r->decision_ms_p50,
-                r->decision_ms_p99, r->decision_ms_max, r->commit_ms_p50, r->planned_samples_per_s);
-    records_put(record,
-                "decided %" PRIu64 ", measured %" PRIu64 ", samples %" PRIu64 " %" PRIu64
-                " %" PRIu64 ", alpha %.9g, error %.9g of %.9g, device %.9g",
-                d->iterations, d->measured_iterations, d->samples, d->opt_samples, d->heu_samples,
-                d->alpha, d->error_s, d->error_bound_s, d->device_s);
-    records_put(record,
-                "clocks %" PRIu64 " %" PRIu64 " %" PRIu64 ", moved %" PRIu64 ", handed %" PRIu64
-                " %" PRIu64 " %.9g",
-                account->clocks.stale_keys, account->clocks.clock_messages,
-                account->clocks.clock_spread, account->moved, account->handed.gradients,
-                account->handed.bytes, account->handed.cost_s);
+    if (!ok)
+        fail_msg("%s", what);
 }
 
-static void put_totals(rt_bytes *record, const dp_sim_result *r)
+static void check_hits(const asked *a, const dp_sim_result *r)
 {
     const dp_account *account = &r->account;
-    records_put(record,
-                "%" PRIu64 " iterations behind %" PRIu64 ", %" PRIu64 " samples, %" PRIu32
-                " slots, workers %" PRIx64 ", s %.9g",
-                account->iterations, r->warmup_iterations, account->samples, r->slot_count,
-                r->participants, account->predicted_s);
-    records_put(record,
-                "hits %" PRIu64 " of %" PRIu64 ", %" PRIu64 " of %" PRIu64 " of %" PRIu64
-                ", handed %" PRIu64 ", summed %" PRIu64 ", soon %" PRIu64 ", window %" PRIu64
-                " rows %" PRIu64 " batches",
-                account->hits.lookups_hit, account->hits.lookups, account->hits.keys_hit,
-                account->hits.keys, account->hits.distinct, account->handed.rows, r->reduce_bytes,
-                r->reduce_critical_bytes, r->window_rows, r->window_batches);
-}
-
-// Of each worker: its counts in the order of RT_COUNTS_MAP, bytes up and down, samples, seconds.
-static void put_result(rt_bytes *record, const dp_sim_result *r)
-{
-    const dp_account *account = &r->account;
-    put_totals(record, r);
+    uint64_t pulls = 0, created = 0, samples = 0;
     for (uint32_t j = 0; j < r->costs.worker_count; j++) {
-        char line[RECORDS_LINE_BYTES] = "";
-        size_t size = 0;
-#define XX(name, title) \
-    size +=             \
-        (size_t)snprintf(line + size, sizeof line - size, " %" PRIu64, account->workers[j].name);
-        RT_COUNTS_MAP(XX, XX)
-#undef XX
-        records_put(record, "worker %" PRIu32 ":%s, %" PRIu64 " %" PRIu64 ", %" PRIu64 ", %.9g", j,
-                    line, account->traffic[j].up, account->traffic[j].down, account->micro_batch[j],
-                    account->cost_s[j]);
+        const rt_counts *own = &account->workers[j];
+        pulls += own->miss_pull;
+        created += own->first_touch;
+        samples += account->micro_batch[j];
     }
+    const bool pulls_new = a->config.dispatch.first_touch == RT_FIRST_TOUCH_PULL;
+    must(samples == account->samples, "each sample has one worker");
+    must(account->hits.lookups_hit <= account->hits.lookups &&
+             account->hits.keys_hit <= account->hits.keys &&
+             account->hits.distinct <= account->hits.keys,
+         "there are no more hits than look-ups");
+    const uint64_t missed = account->hits.keys - account->hits.keys_hit;
+    if (missed != pulls + (pulls_new ? 0 : created) + account->handed.rows)
+        fail_msg("%" PRIu64 " keys were not there, but %" PRIu64 " rows came and %" PRIu64
+                 " were made, %" PRIu64 " handed",
+                 missed, pulls, created, account->handed.rows);
+}
+
+// All keys of the input, counted by themselves.
+static void check_keys(asked *a, const dp_sim_result *r)
+{
+    dp_popularity profile;
+    const rt_config *config = &a->config;
+    const dp_popularity_config counting = {.memory_max = 1 << 26};
+    const bool all = config->sim_iterations == 0 && !r->sweeps && config->rows.admit == 1 &&
+                     config->rows.admit_share == 1;
+    if (dp_popularity_take(config, &counting, &profile, NULL) == RT_OK && all)
+        assert_int_equal(r->directory_keys, profile.row_count);
+    dp_popularity_fini(&profile);
+}
+
+static void check_result(asked *a, const dp_sim_result *r)
+{
+    const dp_account *account = &r->account;
+    check_hits(a, r);
+    must(account->iterations > 0 && account->predicted_s > 0, "a simulation takes time");
+    for (uint32_t j = 0; j < r->costs.worker_count; j++)
+        must((account->traffic[j].up + account->traffic[j].down > 0) == (account->cost_s[j] > 0),
+             "what moves costs");
+    must(r->decision_ms_p50 <= r->decision_ms_p99 &&
+             r->decision_ms_p99 <= r->decision_ms_max + 1e-9,
+         "quantiles are in order");
 }
 
 // From its start, as text of the caller's (free).
@@ -257,125 +253,146 @@ static void open_files(asked *a)
     a->sim.inputs = &a->inputs;
 }
 
-static void put_files(rt_bytes *record, asked *a)
+static uint64_t lines_of(const char *text)
+{
+    uint64_t lines = 0;
+    for (; *text; text++)
+        lines += *text == '\n';
+    return lines;
+}
+
+// A line for each worker and iteration, and one for each sample, where a simulation came to its end.
+static void check_files(asked *a, const dp_sim_result *r)
 {
     char *trace = text_of(a->sim.trace), *placements = text_of(a->sim.placements);
-    if (*trace)
-        records_put_hash(record, "trace", trace);
-    if (*placements)
-        records_put_hash(record, "placements", placements);
+    if (r && a->status == RT_OK) {
+        const uint64_t iterations = r->account.iterations + r->warmup_iterations;
+        const uint32_t n = r->costs.worker_count;
+        assert_int_equal(lines_of(trace), iterations * n);
+        must(lines_of(placements) >= r->account.samples &&
+                 lines_of(placements) <= iterations * n * a->config.samples_per_worker,
+             "each sample has a line");
+    }
     free(trace);
     free(placements);
     dp_inputs_fini(&a->inputs);
-    if (!*a->journal)
-        return;
-    char *journal = records_read(a->journal);
-    records_put_lines(record, "journal", journal ? journal : "none");
-    free(journal);
 }
 
 static void run_sim(asked *a, rt_bytes *record)
 {
     static dp_sim_result result;
+    (void)record;
     a->status = dp_sim_run(&a->sim, &result, &a->error);
-    if (a->status)
-        return;
-    put_result(record, &result);
-    put_planned(record, &result);
+    if (!a->status) {
+        check_result(a, &result);
+        check_keys(a, &result);
+        if (a->sim.inputs && a->plans)
+            must(a->plans == result.fingerprint,
+                 "a journal gives the plans of the run that wrote it");
+        a->plans = result.fingerprint;
+    }
+    check_files(a, &result);
 }
 
+// It looks up what Lanyard does.
 static void run_peer(asked *a, rt_bytes *record)
 {
-    static dp_sim_result result;
+    static dp_sim_result result, own;
     dp_peer peer;
+    (void)record;
     a->status = dp_peer_parse(a->run, &peer, &a->error);
     if (!a->status)
-        records_put(record,
-                    "peer %d: hot %" PRIu64 ", profile %" PRIu64 ", file %d, schedule %d, "
-                    "window %" PRIu32 ", replicate %d, partition %d",
-                    peer.kind, peer.hot_rows, peer.profile, peer.file[0] != 0, peer.schedule,
-                    peer.window, peer.replicate, peer.partition);
-    if (!a->status)
         a->status = dp_peer_run(&a->sim, &peer, &result, &a->error);
-    if (!a->status)
-        put_result(record, &result);
+    check_files(a, NULL);
+    if (a->status)
+        return;
+    const dp_account *account = &result.account;
+    must(account->hits.lookups_hit <= account->hits.lookups &&
+             account->hits.keys_hit <= account->hits.keys && account->predicted_s > 0,
+         "there are no more hits than look-ups");
+    must(result.reduce_critical_bytes <= result.reduce_bytes, "a part is no more than the whole");
+    dp_sim_config sim = a->sim;
+    sim.trace = sim.placements = NULL;
+    sim.journal = NULL;
+    sim.inputs = NULL;
+    if (dp_sim_run(&sim, &own, NULL) == RT_OK && peer.kind == DP_PEER_BAGPIPE) {
+        assert_int_equal(account->samples, own.account.samples);
+        assert_int_equal(account->hits.lookups, own.account.hits.lookups);
+    }
 }
 
-static void describe_advice(const dp_advice *one, char *line, size_t size)
-{
-    size_t used = (size_t)snprintf(
-        line, size,
-        "%.9g s %.9g bytes, cache %" PRIu64 ", workers %" PRIx64 ", within %d %" PRIu32 ":",
-        one->predicted_s, one->bytes, one->cache_bytes, one->participants, one->consistency.bounded,
-        one->consistency.staleness);
-    for (uint32_t l = 0; l < DP_ADVICE_LINES; l++)
-        used += (size_t)snprintf(line + used, size - used, " %s", one->lines[l]);
-}
-
+// The best first. What an advice is, is in the first one's lines.
 static void run_advise(asked *a, rt_bytes *record)
 {
     static dp_advices advices;
-    char line[RECORDS_LINE_BYTES];
-    rt_bytes all = {0};
     a->status = dp_advise(&a->sim, a->iterations, &advices, &a->error);
+    for (uint32_t i = 1; i < advices.count; i++)
+        must(advices.items[i - 1].predicted_s <= advices.items[i].predicted_s,
+             "better advice comes first");
     records_put(record,
                 "%" PRIu32 " advices, too small %" PRIu32 ", refused %" PRIu32
-                ", too short %" PRIu32 ", %" PRIu64 " iterations, %" PRIu64 " keys",
-                advices.count, advices.too_small, advices.refused, advices.too_short,
-                advices.iterations, advices.keys);
-    for (uint32_t i = 0; i < advices.count; i++) {
-        describe_advice(&advices.items[i], line, sizeof line);
-        rt_bytes_put(&all, line, strlen(line));
-        rt_bytes_put(&all, "\n", 1);
-        if (i < SHOWN || i + SHOWN >= advices.count)
-            records_put(record, "%" PRIu32 ": %s", i, line);
-    }
-    rt_bytes_put(&all, "", 1);
-    records_put_hash(record, "all", (const char *)all.data);
-    rt_bytes_fini(&all);
+                ", too short %" PRIu32,
+                advices.count, advices.too_small, advices.refused, advices.too_short);
+    for (uint32_t l = 0; l < DP_ADVICE_LINES && advices.count; l++)
+        if (*advices.items[0].lines[l])
+            records_put(record, "%s", advices.items[0].lines[l]);
     dp_advices_fini(&advices);
+    check_files(a, NULL);
 }
 
 static void run_fixed(asked *a, rt_bytes *record)
 {
     dp_fixed_set best;
     a->status = dp_fixed_best(&a->sim, &best, &a->error);
-    records_put(record, "workers %" PRIx64 ", %.9g s, %" PRIu32 " tried", best.workers,
-                best.predicted_s, best.tried);
+    if (!a->status)
+        records_put(record, "workers %" PRIx64 ", %" PRIu32 " tried", best.workers, best.tried);
+    check_files(a, NULL);
 }
 
-static void put_rows(rt_bytes *record, const dp_popular *rows, uint64_t count)
+static void check_rows(const dp_popularity *profile)
 {
-    rt_bytes all = {0};
-    char line[64];
-    for (uint64_t i = 0; i < count; i++) {
-        snprintf(line, sizeof line, "%016" PRIx64 " %" PRIu64 "\n", rows[i].key, rows[i].uses);
-        rt_bytes_put(&all, line, strlen(line));
+    uint64_t uses = 0;
+    for (uint64_t i = 0; i < profile->row_count; i++) {
+        const dp_popular *one = &profile->uses[i];
+        uses += one->uses;
+        must(i == 0 || one[-1].uses > one->uses ||
+                 (one[-1].uses == one->uses && one[-1].key < one->key),
+             "the most used rows come first, of equal ones the smallest key");
     }
-    rt_bytes_put(&all, "", 1);
-    records_put_hash(record, "rows", (const char *)all.data);
-    rt_bytes_fini(&all);
+    must(uses == profile->lookups, "each look-up uses a row");
+}
+
+// What is written reads as it was.
+static void check_hot(asked *a, const dp_popularity *profile)
+{
+    dp_popular *rows = NULL;
+    uint64_t count = 0;
+    a->status =
+        dp_popularity_write(profile, &a->config, &a->schema, a->hot_rows, a->file, &a->error);
+    if (a->status)
+        return;
+    if (dp_popularity_read(a->file, &a->config, &a->schema, &rows, &count, &a->error))
+        fail_msg("%s", a->error.text);
+    assert_int_equal(count, rt_min_u64(a->hot_rows, profile->row_count));
+    if (count)
+        assert_memory_equal(rows, profile->uses, count * sizeof *rows);
+    rt_free(rows);
 }
 
 static void run_count(asked *a, rt_bytes *record)
 {
     dp_popularity profile;
     a->status = dp_popularity_take(&a->config, &a->counting, &profile, &a->error);
-    records_put(record, "%" PRIu64 " rows, %" PRIu64 " look-ups, %" PRIu64 " samples, end: %s",
-                profile.row_count, profile.lookups, profile.samples,
-                dp_popularity_end_name(profile.end));
-    put_rows(record, profile.uses, profile.row_count);
-    if (!a->status && a->hot_rows) {
-        a->status =
-            dp_popularity_write(&profile, &a->config, &a->schema, a->hot_rows, a->file, &a->error);
-        char *file = a->status ? NULL : records_read(a->file);
-        if (file) {
-            records_put(record, "file: %.*s", (int)strcspn(file, "\n"), file);
-            records_put_hash(record, "file", file);
-        }
-        free(file);
+    if (!a->status) {
+        records_put(record, "%" PRIu64 " rows, %" PRIu64 " look-ups, %" PRIu64 " samples, end: %s",
+                    profile.row_count, profile.lookups, profile.samples,
+                    dp_popularity_end_name(profile.end));
+        check_rows(&profile);
     }
+    if (!a->status && a->hot_rows)
+        check_hot(a, &profile);
     dp_popularity_fini(&profile);
+    check_files(a, NULL);
 }
 
 static void run_read(asked *a, rt_bytes *record)
@@ -383,8 +400,10 @@ static void run_read(asked *a, rt_bytes *record)
     dp_popular *rows = NULL;
     uint64_t count = 0;
     a->status = dp_popularity_read(a->file, &a->config, &a->schema, &rows, &count, &a->error);
-    put_rows(record, rows, count);
+    if (!a->status)
+        records_put(record, "%" PRIu64 " rows", count);
     rt_free(rows);
+    check_files(a, NULL);
 }
 
 static void run_one(asked *a, rt_bytes *record)
@@ -402,7 +421,6 @@ static void run_one(asked *a, rt_bytes *record)
     while (i < RT_COUNT_OF(runs) && strcmp(a->run, runs[i].name) != 0)
         i++;
     (i < RT_COUNT_OF(runs) ? runs[i].run : run_peer)(a, record);
-    put_files(record, a);
 }
 
 // ---- a record ----------------------------------------------------------------------------------
@@ -411,6 +429,16 @@ static const char common[] =
     "rows=200,1 workers=3 batch.samples_per_worker=4 stream.format=criteo model.embedding_dim=8 "
     "cache.rows=150 links.workers=[1,0.5,0.2] planner.threads=1 sim.warmup=3 run=sim "
     "clock=1000,500 file=hot dense=3000 memory=4000000 iterations=6";
+
+// Of progress the end.
+static const char *last_lines(const char *text)
+{
+    const char *at = text + strlen(text);
+    for (uint32_t lines = 0; at > text; at--)
+        if (at[-1] == '\n' && at[0] && ++lines == LINES_SHOWN)
+            return at;
+    return at;
+}
 
 // What is said, without the name of the case's folder; a line that is written over is several.
 static void put_said(rt_bytes *record, const char *what, const char *said)
@@ -428,17 +456,15 @@ static void put_said(rt_bytes *record, const char *what, const char *said)
         at++;
     }
     text[size] = '\0';
-    if (strlen(text) < 1500)
-        records_put_lines(record, what, text);
-    else
-        records_put_hash(record, what, text);
+    records_put_lines(record, what, last_lines(text));
 }
 
-static void play_one(const char *all, rt_bytes *record)
+// plans: of the one before; 0: none.
+static void play_one(const char *all, uint64_t *plans_p, rt_bytes *record)
 {
     static asked a;
     said_output log;
-    a = (asked){.config = config_fresh()};
+    a = (asked){.config = config_fresh(), .plans = *plans_p};
     test_time.now_ns = test_time.looks = 0;
     a.sim = (dp_sim_config){.config = &a.config, .schema = &a.schema};
     take_words(&a, common);
@@ -451,8 +477,9 @@ static void play_one(const char *all, rt_bytes *record)
     if (!a.status)
         run_one(&a, record);
     put_said(record, "said", said_end(&log));
-    records_put(record, "status %d", a.status);
-    put_said(record, "error", a.error.text);
+    if (a.status)
+        put_said(record, rt_status_text(a.status), a.error.text);
+    *plans_p = a.plans;
     rt_config_fini(&a.config);
 }
 
@@ -460,16 +487,17 @@ static char *play(const char *line)
 {
     char all[RECORDS_LINE_BYTES] = "", text[RECORDS_LINE_BYTES];
     rt_bytes record = {0};
+    uint64_t plans = 0;
     snprintf(text, sizeof text, "%s", strchr(line, ':') + 1);
     for (char *rest = NULL, *one = strtok_r(text, "|", &rest); one;
          one = strtok_r(NULL, "|", &rest)) {
         strncat(all, one, sizeof all - strlen(all) - 1);
-        play_one(all, &record);
+        play_one(all, &plans, &record);
     }
     return records_text(&record);
 }
 
 int main(int argc, char **argv)
 {
-    return records_main(GOLDEN, PARTS, 0, play, argc, argv);
+    return records_main(SIMULATIONS, PARTS, 0, play, argc, argv);
 }
