@@ -1,24 +1,17 @@
-#define _GNU_SOURCE // memmem
 #include "tests/support/records.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "dispatch/coordinator/dp_checkpoint.h"
-#include "runtime/files/rt_pack.h"
 #include "runtime/rt_build.h"
 #include "runtime/rt_hash.h"
-#include "runtime/stream/rt_position.h"
 #include "tests/support/test.h"
 
-#define FILES_MAX 256
 #define PATH_BYTES 600
 #define WRITE_S 900
 
@@ -277,18 +270,6 @@ static size_t take_number(const char *at, char *to, size_t size)
     return used;
 }
 
-// Leaves out what stands between the two, wherever they are.
-static void leave_out(char *text, const char *from, const char *to)
-{
-    for (char *at = text; (at = strstr(at, from));) {
-        at += strlen(from);
-        char *end = strpbrk(at, to);
-        if (!end)
-            return;
-        memmove(at, end, strlen(end) + 1);
-    }
-}
-
 static void leave_out_word(char *text, const char *word)
 {
     const size_t length = strlen(word);
@@ -320,12 +301,6 @@ char *records_normalise(const char *text)
     free(plain);
     assert_non_null(getcwd(folder, sizeof folder));
     leave_out_word(made, folder);
-    leave_out(made, "\"coordinator\":{\"rss_bytes\":", "}");
-    leave_out(made, "\"checksum\": ", "\n");
-    leave_out(made, "\"checksum\":", "}");
-    leave_out(made, "\"name\": \"planner.bin\"", "}");
-    leave_out(made, "\"name\":\"planner.bin\"", "}");
-    leave_out(made, "\"complete\":true,\"bytes\":", ",");
     return made;
 }
 
@@ -365,117 +340,4 @@ void records_put_lines(rt_bytes *record, const char *what, const char *text)
 {
     for (const char *at = text; *at; at = next_of(at))
         records_put(record, "%s: %.*s", what, (int)length_of(at), at);
-}
-
-void records_show(const char *name, const char *text)
-{
-    char path[2 * PATH_BYTES];
-    const char *folder = getenv("LANYARD_SHOW");
-    if (!folder)
-        return;
-    const int length = snprintf(path, sizeof path, "%s/%s", folder, name);
-    for (char *at = path + strlen(folder) + 1; at < path + length; at++)
-        *at = *at == '/' ? '_' : *at;
-    FILE *file = fopen(path, "a");
-    char *made = records_normalise(text);
-    assert_non_null(file);
-    assert_true(fprintf(file, "-- a run\n%s", made) > 0);
-    assert_int_equal(fclose(file), 0);
-    free(made);
-}
-
-// ---- files -------------------------------------------------------------------------------------
-
-// Folder by folder.
-static int compare_names(const void *left, const void *right)
-{
-    const char *a = *(char *const *)left, *b = *(char *const *)right;
-    const size_t a_folder = (size_t)(strrchr(a, '/') - a), b_folder = (size_t)(strrchr(b, '/') - b);
-    const size_t common = a_folder < b_folder ? a_folder : b_folder;
-    const int order = strncmp(a, b, common);
-    if (order || a_folder == b_folder)
-        return order ? order : strcmp(a, b);
-    return a_folder < b_folder ? -1 : 1;
-}
-
-static void list_files(const char *folder, char **paths, uint32_t *count)
-{
-    DIR *entries = opendir(folder);
-    for (struct dirent *entry; entries && (entry = readdir(entries));) {
-        char path[PATH_BYTES];
-        struct stat info;
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-            continue;
-        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        assert_int_equal(lstat(path, &info), 0);
-        if (S_ISDIR(info.st_mode)) {
-            list_files(path, paths, count);
-            continue;
-        }
-        assert_true(*count < FILES_MAX);
-        paths[(*count)++] = strdup(path);
-    }
-    if (entries)
-        closedir(entries);
-}
-
-static bool ends_with(const char *path, const char *end)
-{
-    const size_t length = strlen(path), own = strlen(end);
-    return length >= own && strcmp(path + length - own, end) == 0;
-}
-
-// Of the planner's state what the planner itself has put there, bit by bit: sums of losses are as
-// exact as a machine's logarithms, and positions in files have paths.
-static uint32_t hash_of_state(const char *path)
-{
-    rt_bytes bytes = {0};
-    rt_file_sum sum;
-    if (rt_pack_read(path, DP_CHECKPOINT_MAGIC, &bytes, &sum, NULL))
-        return 0;
-    rt_reader reader = rt_bytes_reader(&bytes);
-    const uint64_t size = rt_reader_u64(&reader);
-    const void *state = rt_reader_take(&reader, size, 1);
-    rt_reader planner = {state, state ? size : 0, !state};
-    rt_bytes position = {0};
-    const bool has_state = rt_position_take(&planner, &position);
-    const uint64_t hash = has_state ? rt_hash_bytes(planner.next, planner.left) : 0;
-    rt_bytes_fini(&position);
-    rt_bytes_fini(&bytes);
-    return (uint32_t)(hash ^ reader.left);
-}
-
-static uint32_t hash_of_file(const char *path)
-{
-    if (ends_with(path, "/planner.bin"))
-        return hash_of_state(path);
-    char *text = records_read(path);
-    const uint32_t hash = text ? hash_of(text) : 0;
-    if (text)
-        records_show(path, text);
-    free(text);
-    return hash;
-}
-
-void records_put_files(rt_bytes *record, const char *folder)
-{
-    char *paths[FILES_MAX], before[PATH_BYTES] = "", line[RECORDS_LINE_BYTES] = "";
-    uint32_t count = 0;
-    list_files(folder, paths, &count);
-    qsort(paths, count, sizeof *paths, compare_names);
-    for (uint32_t i = 0; i < count; i++) {
-        const char *name = strrchr(paths[i], '/') + 1;
-        const size_t length = (size_t)(name - paths[i]);
-        if (strncmp(before, paths[i], length) != 0 || before[length]) {
-            if (*line)
-                records_put(record, "%s", line);
-            snprintf(before, sizeof before, "%.*s", (int)length, paths[i]);
-            snprintf(line, sizeof line, "%s", before);
-        }
-        const size_t used = strlen(line);
-        snprintf(line + used, sizeof line - used, " %s=#%08" PRIx32, name, hash_of_file(paths[i]));
-        free(paths[i]);
-    }
-    if (*line)
-        records_put(record, "%s", line);
 }

@@ -2,7 +2,7 @@
 //
 // A line "NAME: WHAT" for each, below it what was recorded, indented; lines with # and empty ones
 // stay where they are. What depends on the machine is left out of what is recorded: names of
-// builds, memory, the last digits of numbers, sizes of what is packed.
+// builds, the last digits of numbers.
 #ifndef RECORDS_H
 #define RECORDS_H
 
@@ -55,12 +55,6 @@ void records_put(rt_bytes *record, const char *format, ...) __attribute__((forma
 // "WHAT: 3 lines HASH" of a text; and every line of it.
 void records_put_hash(rt_bytes *record, const char *what, const char *text);
 void records_put_lines(rt_bytes *record, const char *what, const char *text);
-// All files below a folder, by name: of each a hash of what is in it.
-void records_put_files(rt_bytes *record, const char *folder);
-
-// Where LANYARD_SHOW names a folder a text is put there, at the end of the file of that name.
-void records_show(const char *name, const char *text);
-
 // A text without what depends on the machine; free.
 char *records_normalise(const char *text);
 
