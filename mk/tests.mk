@@ -102,7 +102,7 @@ $(TESTS): | $(CPU_PLUGIN) $(FAILING) $(DAY) $(LIBRARIES)
 $(TESTS): LDLIBS += -lcmocka
 $(FUZZERS): LDLIBS += -fsanitize=fuzzer
 # A clock of its own.
-$(addprefix $(DIR)/tests/unit/,bandwidth_probe/test_bw_probe bandwidth_probe/test_bw_probe_records dispatch/test_simulations): LDLIBS += -Wl,--wrap=rt_now_ns
+$(addprefix $(DIR)/tests/unit/,bandwidth_probe/test_bw_probe bandwidth_probe/test_bw_probe_found dispatch/test_simulations): LDLIBS += -Wl,--wrap=rt_now_ns
 # Memory and descriptors that there are none of.
 $(DIR)/tests/unit/ps_lite/test_ps_server_config: LDLIBS += -Wl,--wrap=eventfd,--wrap=epoll_create1
 $(DIR)/tests/unit/runtime/test_control: LDLIBS += -Wl,--wrap=malloc

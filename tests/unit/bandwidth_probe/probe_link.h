@@ -61,7 +61,6 @@ typedef struct probe_link {
     bool is_taken;      // another one has the turn
 
     uint32_t trains, sent, waited;
-    uint64_t sent_hash; // of all that was sent, and when
     uint64_t begin_ns, free_ns;
     bw_responder responder;
     link_stream streams[LINK_STREAMS];
@@ -122,8 +121,6 @@ static uint64_t link_carry(link_stream *s, size_t size, size_t answer_size)
     at += link->rtt_ns / 2 + rt_mix(link->seed ^ link->sent) % (link->jitter_ns + 1);
     if (link->tick_ns) // one behind the other all the same
         at = (at / link->tick_ns + 1) * link->tick_ns + link->sent;
-    link->sent_hash =
-        rt_mix(link->sent_hash ^ now) + rt_mix(size ^ (answer_size << 32)) + rt_mix(s->end.self);
     return at;
 }
 
