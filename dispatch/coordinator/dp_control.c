@@ -21,33 +21,34 @@
 
 // ---- set -------------------------------------------------------------------------------------
 
-void dp_control_take_over(dp_run *c, const dp_reloaded *values)
+void dp_control_take_over(dp_run *run, const dp_reloaded *values)
 {
-    const dp_reloaded *old = &c->in_force;
+    const dp_reloaded *old = &run->settings.in_force;
     const double alpha = values->alpha_auto ? old->alpha : values->alpha;
     if (values->alpha != old->alpha || values->alpha_auto != old->alpha_auto)
-        dp_controller_set_alpha(&c->controller, values->alpha_auto, alpha);
+        dp_controller_set_alpha(&run->settings.controller, values->alpha_auto, alpha);
     if (values->search_evaluations != old->search_evaluations ||
         values->budget_ms != old->budget_ms)
-        dp_controller_set_search(&c->controller, values->search_evaluations, values->budget_ms);
-    c->in_force = *values;
-    dp_run_tell_records(c);
+        dp_controller_set_search(&run->settings.controller, values->search_evaluations,
+                                 values->budget_ms);
+    run->settings.in_force = *values;
+    dp_run_tell_records(run);
 }
 
-static rt_status set_search(dp_run *c, const rt_config *fresh, rt_error *error)
+static rt_status set_search(dp_run *run, const rt_config *fresh, rt_error *error)
 {
     const rt_dispatch_config *dispatch = &fresh->dispatch;
     const dp_reloaded values = {dispatch->alpha, dispatch->alpha_auto, dispatch->search_evaluations,
                                 dispatch->budget_ms};
     (void)error;
-    dp_control_take_over(c, &values);
+    dp_control_take_over(run, &values);
     return RT_OK;
 }
 
 // Versions that begin to be judged from now on.
-static rt_status set_guard(dp_run *c, const rt_config *fresh, rt_error *error)
+static rt_status set_guard(dp_run *run, const rt_config *fresh, rt_error *error)
 {
-    rt_publish_config *margins = &c->run_config.publish;
+    rt_publish_config *margins = &run->run_config.publish;
     (void)error;
     margins->guard_log_loss = fresh->publish.guard_log_loss;
     margins->guard_calibration = fresh->publish.guard_calibration;
@@ -55,15 +56,15 @@ static rt_status set_guard(dp_run *c, const rt_config *fresh, rt_error *error)
     return RT_OK;
 }
 
-static rt_status set_log_level(dp_run *c, const rt_config *fresh, rt_error *error)
+static rt_status set_log_level(dp_run *run, const rt_config *fresh, rt_error *error)
 {
-    (void)c;
+    (void)run;
     (void)error;
     rt_log_set_level(fresh->log_level);
     return RT_OK;
 }
 
-static rt_status set_policy(dp_run *c, const rt_config *fresh, rt_error *error)
+static rt_status set_policy(dp_run *run, const rt_config *fresh, rt_error *error)
 {
     const dp_input input = {.kind = DP_INPUT_POLICY,
                             .value = rt_policy_number(fresh->dispatch.policy)};
@@ -74,58 +75,58 @@ static rt_status set_policy(dp_run *c, const rt_config *fresh, rt_error *error)
             "dispatch.policy: with dispatch.view \"strict\" a run must begin with \"%s\" of "
             "chosen tables",
             rt_config_choice_name("dispatch.policy", (int)dispatch->policy));
-    dp_feed_tell(c->feed, &input);
+    dp_feed_tell(run->feed, &input);
     return RT_OK;
 }
 
 // Shards have the dense weights for who comes back only where the run began that way.
-static rt_status set_participants(dp_run *c, const rt_config *fresh, rt_error *error)
+static rt_status set_participants(dp_run *run, const rt_config *fresh, rt_error *error)
 {
     const rt_dispatch_config *dispatch = &fresh->dispatch;
-    const uint64_t all = dp_run_workers(c);
-    if (c->run_config.dispatch.participants == RT_PARTICIPANTS_ALL)
+    const uint64_t all = dp_run_workers(run);
+    if (run->run_config.dispatch.participants == RT_PARTICIPANTS_ALL)
         return rt_fail(
             error, RT_CONFIG,
             "dispatch.participants: this run began with \"all\": its shards keep no dense "
             "weights for workers that come back");
-    if (c->limits.worker_count != c->site_config.worker_count)
+    if (run->planning.limits.worker_count != run->site_config.worker_count)
         return rt_fail(error, RT_CONFIG,
                        "dispatch.participants: workers are missing, ranks have other meanings now");
     const bool chooses = dispatch->participants == RT_PARTICIPANTS_AUTO ||
                          dispatch->participants == RT_PARTICIPANTS_ROTATE;
-    if (chooses && c->run_config.dispatch.participants != dispatch->participants)
+    if (chooses && run->run_config.dispatch.participants != dispatch->participants)
         return rt_fail(error, RT_CONFIG,
                        "dispatch.participants: only a run that began with it can choose");
-    dp_feed_choose_on(c->feed, chooses);
+    dp_feed_choose_on(run->feed, chooses);
     if (chooses)
         return RT_OK;
     uint64_t who = all;
     if (dispatch->participants == RT_PARTICIPANTS_LIST)
         who = dispatch->participant_mask;
-    for (uint32_t w = 0; w < c->limits.worker_count; w++) {
+    for (uint32_t w = 0; w < run->planning.limits.worker_count; w++) {
         const dp_input input = {
             .kind = DP_INPUT_PARTICIPATES, .worker = w, .value = (double)(who >> w & 1)};
-        dp_feed_tell(c->feed, &input);
+        dp_feed_tell(run->feed, &input);
     }
     return RT_OK;
 }
 
-static rt_status set_rate(dp_run *c, const char *key, const rt_config *fresh, rt_error *error)
+static rt_status set_rate(dp_run *run, const char *key, const rt_config *fresh, rt_error *error)
 {
-    rt_status status = dp_move_ask_rates(c, key, fresh, error);
+    rt_status status = dp_move_ask_rates(run, key, fresh, error);
     if (!status)
-        c->move.visitor = c->control.visitor;
+        run->move.visitor = run->control.visitor;
     return status;
 }
 
-static rt_status set_row_rate(dp_run *c, const rt_config *fresh, rt_error *error)
+static rt_status set_row_rate(dp_run *run, const rt_config *fresh, rt_error *error)
 {
-    return set_rate(c, "optimizer.rows.learning_rate", fresh, error);
+    return set_rate(run, "optimizer.rows.learning_rate", fresh, error);
 }
 
-static rt_status set_dense_rate(dp_run *c, const rt_config *fresh, rt_error *error)
+static rt_status set_dense_rate(dp_run *run, const rt_config *fresh, rt_error *error)
 {
-    return set_rate(c, "optimizer.dense.learning_rate", fresh, error);
+    return set_rate(run, "optimizer.dense.learning_rate", fresh, error);
 }
 
 static const char by_plan[] = "from the next plan on", at_once[] = "from now on",
@@ -134,7 +135,7 @@ static const char by_plan[] = "from the next plan on", at_once[] = "from now on"
 
 static const struct {
     const char *key;
-    rt_status (*apply)(dp_run *c, const rt_config *fresh, rt_error *error);
+    rt_status (*apply)(dp_run *run, const rt_config *fresh, rt_error *error);
     const char *when; // it holds
 } settable[] = {{"dispatch.alpha", set_search, by_plan},
                 {"dispatch.search_evaluations", set_search, by_plan},
@@ -178,16 +179,16 @@ static rt_status set_and_check(rt_config *config, const char *assignment, rt_err
 }
 
 // The configuration with all that is set, and this.
-static rt_status make_config(const dp_run *c, const char *assignment, rt_config *fresh,
+static rt_status make_config(const dp_run *run, const char *assignment, rt_config *fresh,
                              rt_error *error)
 {
     rt_status status = RT_OK;
-    if (rt_config_copy(&c->site_config, fresh))
+    if (rt_config_copy(&run->site_config, fresh))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    dp_members_set_rates(&c->members, fresh);
+    dp_members_set_rates(&run->members, fresh);
     for (size_t i = 0; i < RT_COUNT_OF(settable) && !status; i++) {
-        if (c->control.set[i])
-            status = rt_config_set(fresh, c->control.set[i], error);
+        if (run->control.set[i])
+            status = rt_config_set(fresh, run->control.set[i], error);
     }
     if (!status)
         status = set_and_check(fresh, assignment, error);
@@ -215,7 +216,7 @@ void dp_control_fini(dp_control *control)
         free(control->set[i]);
 }
 
-static rt_status set(dp_run *c, const char *key, const char *value, char *answer, size_t size,
+static rt_status set(dp_run *run, const char *key, const char *value, char *answer, size_t size,
                      rt_error *error)
 {
     rt_config fresh;
@@ -225,19 +226,19 @@ static rt_status set(dp_run *c, const char *key, const char *value, char *answer
     if (status)
         return status;
     snprintf(assignment, sizeof assignment, "%s=%s", key, value);
-    status = make_config(c, assignment, &fresh, error);
+    status = make_config(run, assignment, &fresh, error);
     if (status)
         return status;
-    status = settable[index].apply(c, &fresh, error);
+    status = settable[index].apply(run, &fresh, error);
     rt_config_fini(&fresh);
     if (!status)
-        status = keep(&c->control, index, assignment, error);
+        status = keep(&run->control, index, assignment, error);
     if (status)
         return status;
-    rt_json *json = rt_metrics_begin(dp_tally_metrics(c->tally), "set");
+    rt_json *json = rt_metrics_begin(dp_stats_metrics(run->stats), "set");
     rt_json_string(json, "key", key);
     rt_json_string(json, "value", value);
-    rt_metrics_end(dp_tally_metrics(c->tally));
+    rt_metrics_end(dp_stats_metrics(run->stats));
     snprintf(answer, size, "%s is %s %s", key, value, settable[index].when);
     return RT_OK;
 }
@@ -258,37 +259,38 @@ static rt_status write_keys(const dp_control *control, rt_file *file, rt_error *
 
 // Whoever goes on from a checkpoint that still has the rows ends them again: a file beside the
 // checkpoints names their keys until there is one without them.
-static rt_status write_list(const dp_run *c, rt_error *error)
+static rt_status write_list(const dp_run *run, rt_error *error)
 {
     char path[RT_PATH_MAX + 16];
     rt_file *file;
-    snprintf(path, sizeof path, "%s/" LIST, c->checkpoints);
-    if (mkdir(c->checkpoints, 0777) != 0 && errno != EEXIST)
-        return rt_fail(error, RT_IO, "cannot make %s: %s", c->checkpoints, strerror(errno));
+    snprintf(path, sizeof path, "%s/" LIST, run->folder.checkpoints);
+    if (mkdir(run->folder.checkpoints, 0777) != 0 && errno != EEXIST)
+        return rt_fail(error, RT_IO, "cannot make %s: %s", run->folder.checkpoints,
+                       strerror(errno));
     rt_status status = rt_file_create(path, &file, error);
     if (status)
         return status;
-    status = write_keys(&c->control, file, error);
+    status = write_keys(&run->control, file, error);
     if (!status)
         return rt_file_commit(file, error);
     rt_file_abort(file);
     return status;
 }
 
-static void tell_forgotten(dp_run *c, uint64_t key)
+static void tell_forgotten(dp_run *run, uint64_t key)
 {
     const dp_input input = dp_input_forget(key);
-    dp_feed_tell(c->feed, &input);
+    dp_feed_tell(run->feed, &input);
 }
 
 // Beyond the last iteration that may be planned without the records that were told just now.
-static void want_all_rows(dp_run *c)
+static void want_all_rows(dp_run *run)
 {
-    const rt_config *config = &c->run_config;
-    c->control.after = (uint32_t)dp_tally_iterations(c->tally) + config->run_ahead +
-                       rt_config_batches_ahead(config) + PLANNED_MORE;
-    if (c->checkpoint)
-        dp_checkpoint_want_all(c->checkpoint, c->control.after);
+    const rt_config *config = &run->run_config;
+    run->control.after = (uint32_t)dp_stats_iterations(run->stats) + config->run_ahead +
+                         rt_config_batches_ahead(config) + PLANNED_MORE;
+    if (run->checkpoint)
+        dp_checkpoint_want_all(run->checkpoint, run->control.after);
 }
 
 static rt_status read_keys(const char *text, dp_control *control, uint32_t *count_p,
@@ -310,10 +312,10 @@ static rt_status read_keys(const char *text, dp_control *control, uint32_t *coun
     return RT_OK;
 }
 
-static rt_status forget(dp_run *c, const char *keys, const char *second, char *answer, size_t size,
-                        rt_error *error)
+static rt_status forget(dp_run *run, const char *keys, const char *second, char *answer,
+                        size_t size, rt_error *error)
 {
-    dp_control *control = &c->control;
+    dp_control *control = &run->control;
     const uint32_t before = control->forgotten_count;
     uint32_t count = before;
     (void)second;
@@ -321,30 +323,31 @@ static rt_status forget(dp_run *c, const char *keys, const char *second, char *a
     if (status)
         return status;
     control->forgotten_count = count;
-    if (*c->checkpoints)
-        status = write_list(c, error);
+    if (*run->folder.checkpoints)
+        status = write_list(run, error);
     if (status) {
         control->forgotten_count = before;
         return status;
     }
     for (uint32_t i = before; i < count; i++)
-        tell_forgotten(c, control->forgotten[i]);
-    want_all_rows(c);
-    rt_json *json = rt_metrics_begin(dp_tally_metrics(c->tally), "forget");
+        tell_forgotten(run, control->forgotten[i]);
+    want_all_rows(run);
+    rt_json *json = rt_metrics_begin(dp_stats_metrics(run->stats), "forget");
     rt_json_u64(json, "keys", count - before);
-    rt_metrics_end(dp_tally_metrics(c->tally));
+    rt_metrics_end(dp_stats_metrics(run->stats));
     snprintf(answer, size, "%" PRIu32 " keys: their rows end before the next batch is trained%s",
-             count - before, *c->checkpoints ? "; checkpoints from then on do without" : "");
+             count - before,
+             *run->folder.checkpoints ? "; checkpoints from then on do without" : "");
     return RT_OK;
 }
 
-void dp_control_resume(dp_run *c)
+void dp_control_resume(dp_run *run)
 {
     char path[RT_PATH_MAX + 16], line[24];
-    dp_control *control = &c->control;
-    if (!*c->checkpoints)
+    dp_control *control = &run->control;
+    if (!*run->folder.checkpoints)
         return;
-    snprintf(path, sizeof path, "%s/" LIST, c->checkpoints);
+    snprintf(path, sizeof path, "%s/" LIST, run->folder.checkpoints);
     FILE *file = fopen(path, "re");
     if (!file)
         return;
@@ -355,90 +358,90 @@ void dp_control_resume(dp_run *c)
         }
         const uint64_t key = strtoull(line, NULL, 16);
         control->forgotten[control->forgotten_count++] = key;
-        tell_forgotten(c, key);
+        tell_forgotten(run, key);
     }
     fclose(file);
     if (!control->forgotten_count)
         return;
     rt_info("%" PRIu32 " rows that were to be forgotten end again", control->forgotten_count);
-    want_all_rows(c);
+    want_all_rows(run);
 }
 
-void dp_control_step(dp_run *c)
+void dp_control_step(dp_run *run)
 {
-    dp_control *control = &c->control;
+    dp_control *control = &run->control;
     char path[RT_PATH_MAX + 16];
-    if (!control->forgotten_count || dp_tally_iterations(c->tally) <= control->after)
+    if (!control->forgotten_count || dp_stats_iterations(run->stats) <= control->after)
         return;
-    if (!c->checkpoint || dp_checkpoint_has_all(c->checkpoint)) {
+    if (!run->checkpoint || dp_checkpoint_has_all(run->checkpoint)) {
         control->forgotten_count = 0;
-        snprintf(path, sizeof path, "%s/" LIST, c->checkpoints);
-        if (*c->checkpoints && unlink(path) != 0 && errno != ENOENT)
+        snprintf(path, sizeof path, "%s/" LIST, run->folder.checkpoints);
+        if (*run->folder.checkpoints && unlink(path) != 0 && errno != ENOENT)
             rt_warn("cannot remove %s: %s", path, strerror(errno));
         return;
     }
     if (control->asked_ns && rt_now_ns() - control->asked_ns < ASK_AGAIN_NS)
         return;
     control->asked_ns = rt_now_ns();
-    c->cut.is_wanted = true;
+    run->cut.is_wanted = true;
 }
 
 // ---- boxes -----------------------------------------------------------------------------------
 
-static rt_status move(dp_run *c, bool joins, const char *box, char *answer, size_t size,
+static rt_status move(dp_run *run, bool joins, const char *box, char *answer, size_t size,
                       rt_error *error)
 {
-    rt_status status = dp_move_ask(c, joins, box, error);
+    rt_status status = dp_move_ask(run, joins, box, error);
     if (status)
         return status;
-    c->move.visitor = c->control.visitor;
+    run->move.visitor = run->control.visitor;
     snprintf(answer, size, "%s %s with the next checkpoint", box, joins ? "joins" : "leaves");
     return RT_OK;
 }
 
-static rt_status add(dp_run *c, const char *box, const char *second, char *answer, size_t size,
+static rt_status add(dp_run *run, const char *box, const char *second, char *answer, size_t size,
                      rt_error *error)
 {
     (void)second;
-    return move(c, true, box, answer, size, error);
+    return move(run, true, box, answer, size, error);
 }
 
 // One that no configuration has.
-static rt_status add_new(dp_run *c, const char *box, const char *text, char *answer, size_t size,
+static rt_status add_new(dp_run *run, const char *box, const char *text, char *answer, size_t size,
                          rt_error *error)
 {
-    rt_status status = dp_adding_ask(c, box, text, answer, size, error);
-    if (!status && c->move.is_asked)
-        c->move.visitor = c->control.visitor;
+    rt_status status = dp_adding_ask(run, box, text, answer, size, error);
+    if (!status && run->move.is_asked)
+        run->move.visitor = run->control.visitor;
     return status;
 }
 
-static rt_status drain(dp_run *c, const char *box, const char *second, char *answer, size_t size,
+static rt_status drain(dp_run *run, const char *box, const char *second, char *answer, size_t size,
                        rt_error *error)
 {
     (void)second;
-    if (dp_adding_let_go(c, box, answer, size))
+    if (dp_adding_let_go(run, box, answer, size))
         return RT_OK;
-    return move(c, false, box, answer, size, error);
+    return move(run, false, box, answer, size, error);
 }
 
-static rt_status drain_for_good(dp_run *c, const char *box, const char *how, char *answer,
+static rt_status drain_for_good(dp_run *run, const char *box, const char *how, char *answer,
                                 size_t size, rt_error *error)
 {
     if (strcmp(how, "for good") != 0)
         return rt_fail(error, RT_WIRE,
                        "a request to drain \"%.40s\", which this build does not know", how);
-    const rt_status status = dp_move_ask_end(c, box, error);
+    const rt_status status = dp_move_ask_end(run, box, error);
     if (status)
         return status;
-    c->move.visitor = c->control.visitor;
+    run->move.visitor = run->control.visitor;
     snprintf(answer, size, "%s leaves for good with the next checkpoint", box);
     return RT_OK;
 }
 
 // ---- requests --------------------------------------------------------------------------------
 
-typedef rt_status (*verb)(dp_run *c, const char *first, const char *second, char *answer,
+typedef rt_status (*verb)(dp_run *run, const char *first, const char *second, char *answer,
                           size_t size, rt_error *error);
 
 static const struct {
@@ -448,7 +451,7 @@ static const struct {
 } verbs[] = {{"set", 2, set},     {"forget", 1, forget}, {"add", 1, add},
              {"add", 2, add_new}, {"drain", 1, drain},   {"drain", 2, drain_for_good}};
 
-rt_status dp_control_do(dp_run *c, char *request, char *answer, size_t size, rt_error *error)
+rt_status dp_control_do(dp_run *run, char *request, char *answer, size_t size, rt_error *error)
 {
     const char *parts[3] = {request, NULL, NULL};
     uint32_t count = 1;
@@ -456,11 +459,11 @@ rt_status dp_control_do(dp_run *c, char *request, char *answer, size_t size, rt_
         *at++ = '\0';
         parts[count++] = at;
     }
-    if (c->phase != DP_RUN_TRAINS || c->interrupted)
+    if (run->phase != DP_RUN_TRAINS || run->interrupted)
         return rt_fail(error, RT_AGAIN, "the run does not train: it begins, or ends");
     for (size_t i = 0; i < RT_COUNT_OF(verbs); i++) {
         if (strcmp(verbs[i].name, request) == 0 && count == verbs[i].arguments + 1)
-            return verbs[i].run(c, parts[1], parts[2], answer, size, error);
+            return verbs[i].run(run, parts[1], parts[2], answer, size, error);
     }
     if (strcmp(request, "promote") == 0)
         return rt_fail(error, RT_AGAIN, "who listens there leads the run already");

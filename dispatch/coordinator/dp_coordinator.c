@@ -19,38 +19,38 @@
 // ---- the folder ------------------------------------------------------------------------------
 
 // A standby is on another box, whatever members use between each other.
-static const rt_transport_ops *mirror_ops(const dp_run *c)
+static const rt_transport_ops *mirror_ops(const dp_run *run)
 {
-    if (c->site_config.network_transport == RT_NETWORK_MIXED)
+    if (run->site_config.network_transport == RT_NETWORK_MIXED)
         return &rt_transport_zmq;
-    return c->own.ops;
+    return run->own.ops;
 }
 
 // A standby that was promoted says so before anything begins.
-static rt_status open_mirror(dp_run *c, rt_error *error)
+static rt_status open_mirror(dp_run *run, rt_error *error)
 {
-    const rt_config *config = &c->site_config;
+    const rt_config *config = &run->site_config;
     const bool waits = config->standby_away == RT_STANDBY_WAIT;
     const double limit_s = waits ? config->timeout_start_s : config->timeout_peer_s;
     char address[RT_NAME_MAX + 16];
     if (!*config->standby)
         return RT_OK;
-    if (!c->own.directory)
+    if (!run->own.directory)
         return rt_fail(error, RT_CONFIG, "coordinator.standby: needs a folder of the run: --out");
     snprintf(address, sizeof address, "tcp://%s", config->standby);
-    const rt_mirror_config mirror = {.ops = mirror_ops(c),
-                                     .keys = c->own.keys,
+    const rt_mirror_config mirror = {.ops = mirror_ops(run),
+                                     .keys = run->own.keys,
                                      .address = address,
-                                     .directory = c->own.directory,
-                                     .checkpoints = c->checkpoints,
-                                     .epoch = dp_checkpoint_epoch(c->checkpoints),
+                                     .directory = run->own.directory,
+                                     .checkpoints = run->folder.checkpoints,
+                                     .epoch = dp_checkpoint_epoch(run->folder.checkpoints),
                                      .waits = waits,
                                      .timeout_peer_s = config->timeout_peer_s};
-    rt_status status = rt_mirror_open(&mirror, &c->mirror, error);
+    rt_status status = rt_mirror_open(&mirror, &run->mirror, error);
     if (status)
         return status;
-    rt_notify_ready(c->own.notify);
-    status = rt_mirror_await(c->mirror, limit_s, c->own.stop_fd, error);
+    rt_notify_ready(run->own.notify);
+    status = rt_mirror_await(run->mirror, limit_s, run->own.stop_fd, error);
     if (status != RT_TIMEOUT || waits)
         return status;
     rt_warn("%s: the run begins without it", error->text);
@@ -59,9 +59,9 @@ static rt_status open_mirror(dp_run *c, rt_error *error)
 }
 
 // Now, not when there is something to be written to them.
-static rt_status check_names(const dp_run *c, rt_error *error)
+static rt_status check_names(const dp_run *run, rt_error *error)
 {
-    const rt_config *config = &c->site_config;
+    const rt_config *config = &run->site_config;
     const struct {
         const char *name, *elsewhere;
     } all[] = {{"checkpoints", config->checkpoint.directory},
@@ -73,7 +73,7 @@ static rt_status check_names(const dp_run *c, rt_error *error)
     char path[RT_PATH_MAX + 16];
     rt_status status = RT_OK;
     for (size_t i = 0; i < RT_COUNT_OF(all) && !status; i++) {
-        snprintf(path, sizeof path, "%s/%s", c->own.directory, all[i].name);
+        snprintf(path, sizeof path, "%s/%s", run->own.directory, all[i].name);
         if (!*all[i].elsewhere)
             status = rt_own_check_folder(path, error);
     }
@@ -81,62 +81,64 @@ static rt_status check_names(const dp_run *c, rt_error *error)
 }
 
 // Where checkpoints are, whether the run goes on from one, and what its folder is called.
-static rt_status open_folder(dp_run *c, rt_error *error)
+static rt_status open_folder(dp_run *run, rt_error *error)
 {
-    rt_status status = c->own.directory ? check_names(c, error) : RT_OK;
+    rt_status status = run->own.directory ? check_names(run, error) : RT_OK;
     if (status)
         return status;
-    status = dp_resume_prepare(&c->site_config, c->own.directory, c->own.resume, c->checkpoints,
-                               sizeof c->checkpoints, &c->resumes, &c->has_epoch, error);
+    status = dp_resume_prepare(&run->site_config, run->own.directory, run->own.resume,
+                               run->folder.checkpoints, sizeof run->folder.checkpoints,
+                               &run->folder.resumes, &run->folder.has_epoch, error);
     if (status)
         return status;
-    status = open_mirror(c, error);
-    if (status || !c->own.directory || !c->has_epoch)
+    status = open_mirror(run, error);
+    if (status || !run->own.directory || !run->folder.has_epoch)
         return status;
-    return rt_standby_read_id(c->own.directory, &c->id, error);
+    return rt_standby_read_id(run->own.directory, &run->folder.id, error);
 }
 
 // ---- what is read ----------------------------------------------------------------------------
 
-static rt_status open_watch(dp_run *c, rt_error *error)
+static rt_status open_watch(dp_run *run, rt_error *error)
 {
-    const rt_config *config = &c->site_config;
-    const bool goes_on = c->own.resume != DP_RESUME_NO;
-    rt_status status = dp_watch_open(config, c->own.directory, goes_on, &c->watch, error);
+    const rt_config *config = &run->site_config;
+    const bool goes_on = run->own.resume != DP_RESUME_NO;
+    rt_status status = dp_watch_open(config, run->own.directory, goes_on, &run->watch, error);
     if (status)
         return status;
-    return dp_watch_note(config, &c->run_config.stream.names, &c->watch, error);
+    return dp_watch_note(config, &run->run_config.stream.names, &run->watch, error);
 }
 
-static rt_status open_live(dp_run *c, rt_error *error)
+static rt_status open_live(dp_run *run, rt_error *error)
 {
     char journal[RT_PATH_MAX + 16] = "";
-    if (!rt_live_is_wanted(&c->site_config))
+    if (!rt_live_is_wanted(&run->site_config))
         return RT_OK;
-    if (c->own.directory)
-        snprintf(journal, sizeof journal, "%s/journal", c->own.directory);
-    rt_status status = rt_live_open_with(&c->site_config, journal, c->mirror, &c->live, error);
-    c->run_config.stream.live = c->live;
+    if (run->own.directory)
+        snprintf(journal, sizeof journal, "%s/journal", run->own.directory);
+    rt_status status =
+        rt_live_open_with(&run->site_config, journal, run->mirror, &run->live, error);
+    run->run_config.stream.live = run->live;
     return status;
 }
 
 // What is sent, or the files: the stream may point to journal and names of values.
-static rt_status open_stream(dp_run *c, rt_error *error)
+static rt_status open_stream(dp_run *run, rt_error *error)
 {
-    rt_status status = open_watch(c, error);
+    rt_status status = open_watch(run, error);
     if (status)
         return status;
-    status = open_live(c, error);
+    status = open_live(run, error);
     if (status)
         return status;
-    return rt_stream_open(&c->run_config.stream, c->site_config.seed, &c->stream, error);
+    return rt_stream_open(&run->run_config.stream, run->site_config.seed, &run->stream, error);
 }
 
 // Its rows are at the shards: whoever touches one first pulls it.
-static rt_status read_model(dp_run *c, rt_error *error)
+static rt_status read_model(dp_run *run, rt_error *error)
 {
-    const rt_config *config = &c->site_config;
-    if (!c->own.model)
+    const rt_config *config = &run->site_config;
+    if (!run->own.model)
         return RT_OK;
     if (config->ps_homes == RT_HOMES_PLANNED)
         return rt_fail(error, RT_CONFIG,
@@ -147,86 +149,88 @@ static rt_status read_model(dp_run *c, rt_error *error)
             error, RT_CONFIG,
             "--init needs rows.admit 1 and rows.admit_share 1: keys of the model's rows would "
             "be left out until they had come often enough again");
-    c->run_config.dispatch.first_touch = RT_FIRST_TOUCH_PULL;
-    return dp_initial_read(c->own.model, config, rt_stream_schema(c->stream), &c->initial, error);
+    run->run_config.dispatch.first_touch = RT_FIRST_TOUCH_PULL;
+    return dp_initial_read(run->own.model, config, rt_stream_schema(run->stream), &run->initial,
+                           error);
 }
 
 // ---- who takes part --------------------------------------------------------------------------
 
-static rt_status read_members(dp_run *c, rt_error *error)
+static rt_status read_members(dp_run *run, rt_error *error)
 {
-    rt_status status = dp_adding_begin(c, error);
+    rt_status status = dp_adding_begin(run, error);
     if (status)
         return status;
-    if (*c->checkpoints)
-        dp_losses_read(&c->losses, c->checkpoints);
-    return dp_members_read(&c->site_config, c->checkpoints, &c->members, error);
+    if (*run->folder.checkpoints)
+        dp_losses_read(&run->losses, run->folder.checkpoints);
+    return dp_members_read(&run->site_config, run->folder.checkpoints, &run->members, error);
 }
 
 // Members agree on the whole configuration; from then on the run is of those that take part.
-static rt_status create_roster(dp_run *c, rt_error *error)
+static rt_status create_roster(dp_run *run, rt_error *error)
 {
-    const rt_config *config = &c->site_config;
-    const dp_members *members = &c->members;
+    const rt_config *config = &run->site_config;
+    const dp_members *members = &run->members;
     dp_roster_config roster = {
-        .ops = c->own.ops,
-        .transport = c->transport,
+        .ops = run->own.ops,
+        .transport = run->transport,
         .config = config,
-        .identity = c->own.identity,
-        .keys = c->own.keys,
-        .added = &c->added,
-        .may_shrink = c->own.may_shrink,
-        .without = c->own.without,
+        .identity = run->own.identity,
+        .keys = run->own.keys,
+        .added = &run->added,
+        .may_shrink = run->own.may_shrink,
+        .without = run->own.without,
         .out_workers = rt_bits_below(config->worker_count) & ~members->workers,
         .out_shards = rt_bits_below(config->ps_shard_count) & ~members->shards,
-        .run = c->id,
+        .run = run->folder.id,
         .spares = dp_run_spares,
-        .context = c,
-        .notify = c->own.notify};
-    if (c->own.may_shrink)
-        roster.aside = dp_losses_uninvite(&c->losses, config->worker_count, time(NULL));
-    if (c->id)
-        roster.epoch = dp_checkpoint_epoch(c->checkpoints) + 1;
-    rt_status status = dp_roster_create(&roster, &c->roster, error);
-    c->collect.roster = c->roster;
-    dp_members_keep_boxes(members, config, &c->run_config, &c->own.identity.config_hash);
+        .context = run,
+        .notify = run->own.notify};
+    if (run->own.may_shrink)
+        roster.aside = dp_losses_uninvite(&run->losses, config->worker_count, time(NULL));
+    if (run->folder.id)
+        roster.epoch = dp_checkpoint_epoch(run->folder.checkpoints) + 1;
+    rt_status status = dp_roster_create(&roster, &run->roster, error);
+    run->collect.roster = run->roster;
+    dp_members_keep_boxes(members, config, &run->run_config, &run->own.identity.config_hash);
     return status;
 }
 
-static rt_status begin(dp_run *c, rt_error *error)
+static rt_status begin(dp_run *run, rt_error *error)
 {
-    rt_status status = open_folder(c, error);
+    rt_status status = open_folder(run, error);
     if (status)
         return status;
-    status = read_members(c, error);
+    status = read_members(run, error);
     if (status)
         return status;
-    status = dp_setup_count_keys(&c->site_config, &c->distinct_keys, error);
+    status = dp_setup_count_keys(&run->site_config, &run->planning.distinct_keys, error);
     if (status)
         return status;
-    status = open_stream(c, error);
+    status = open_stream(run, error);
     if (status)
         return status;
-    status = read_model(c, error);
+    status = read_model(run, error);
     if (status)
         return status;
-    return create_roster(c, error);
+    return create_roster(run, error);
 }
 
 // ---- starting --------------------------------------------------------------------------------
 
-static dp_slice_limits limits_of(const dp_run *c, const rt_schema *schema)
+static dp_slice_limits limits_of(const dp_run *run, const rt_schema *schema)
 {
-    const rt_config *config = &c->run_config;
-    const uint32_t sample_count_max = dp_planner_micro_batch_max(&c->planner);
+    const rt_config *config = &run->run_config;
+    const uint32_t sample_count_max = dp_planner_micro_batch_max(&run->planning.planner);
     dp_slice_limits limits = {.dense_count = schema->dense_count,
                               .more_labels = schema->label_count - 1,
                               .field_count = schema->field_count,
                               .worker_count = config->worker_count,
-                              .batch_samples = c->planner.sample_count_max,
+                              .batch_samples = run->planning.planner.sample_count_max,
                               .sample_count_max = sample_count_max,
-                              .lookup_count_max = sample_count_max * c->planner.keys_per_sample_max,
-                              .slot_count = c->planner.slot_count[0],
+                              .lookup_count_max =
+                                  sample_count_max * run->planning.planner.keys_per_sample_max,
+                              .slot_count = run->planning.planner.slot_count[0],
                               .hands = config->dispatch.hand_over,
                               .sums = config->dispatch.reduce};
     if (config->ps_homes == RT_HOMES_PLANNED)
@@ -234,102 +238,103 @@ static dp_slice_limits limits_of(const dp_run *c, const rt_schema *schema)
     return limits;
 }
 
-static rt_status create_planner(dp_run *c, const rt_schema *schema, rt_error *error)
+static rt_status create_planner(dp_run *run, const rt_schema *schema, rt_error *error)
 {
-    const rt_config *config = &c->run_config;
-    dp_controller_init(config, &c->controller);
-    dp_links_init(config, &c->links);
-    dp_ages_init(&c->ages, config->rows.expire_s);
-    rt_status status = dp_setup(config, schema, c->distinct_keys, &c->planner, error);
+    const rt_config *config = &run->run_config;
+    dp_controller_init(config, &run->settings.controller);
+    dp_links_init(config, &run->links);
+    dp_ages_init(&run->ages, config->rows.expire_s);
+    rt_status status =
+        dp_setup(config, schema, run->planning.distinct_keys, &run->planning.planner, error);
     if (status)
         return status;
-    dp_setup_dense(config, c->own.dense_bytes, &c->planner);
-    c->planner.measure_error = config->sim_dispatch_error;
-    dp_account_init(&c->planner, &c->costs);
-    c->limits = limits_of(c, schema);
-    return dp_planner_check(&c->planner, error);
+    dp_setup_dense(config, run->own.dense_bytes, &run->planning.planner);
+    run->planning.planner.measure_error = config->sim_dispatch_error;
+    dp_account_init(&run->planning.planner, &run->planning.costs);
+    run->planning.limits = limits_of(run, schema);
+    return dp_planner_check(&run->planning.planner, error);
 }
 
-static rt_status create_tally(dp_run *c, const rt_schema *schema, rt_error *error)
+static rt_status create_tally(dp_run *run, const rt_schema *schema, rt_error *error)
 {
-    const dp_tally_config tally = {.config = &c->run_config,
-                                   .costs = c->costs,
+    const dp_stats_config stats = {.config = &run->run_config,
+                                   .costs = run->planning.costs,
                                    .dense_count = schema->dense_count,
-                                   .directory = c->own.directory,
-                                   .trace = c->own.trace,
-                                   .progress = c->own.progress,
-                                   .slices = c->watch.slices,
-                                   .keeps = c->own.resume != DP_RESUME_NO,
-                                   .resumed = c->resumes};
-    rt_status status = dp_tally_create(&tally, &c->tally, error);
+                                   .directory = run->own.directory,
+                                   .trace = run->own.trace,
+                                   .progress = run->own.progress,
+                                   .slices = run->watch.slices,
+                                   .keeps = run->own.resume != DP_RESUME_NO,
+                                   .resumed = run->folder.resumes};
+    rt_status status = dp_stats_create(&stats, &run->stats, error);
     if (status)
         return status;
-    if (c->watch.viewer)
-        rt_metrics_tap(dp_tally_metrics(c->tally), rt_viewer_take, c->watch.viewer);
+    if (run->watch.viewer)
+        rt_metrics_tap(dp_stats_metrics(run->stats), rt_viewer_take, run->watch.viewer);
     return RT_OK;
 }
 
 // Who takes part is known, by c->run_config.
-static rt_status create_parts(dp_run *c, rt_error *error)
+static rt_status create_parts(dp_run *run, rt_error *error)
 {
-    const rt_config *config = &c->run_config;
-    const rt_schema *schema = rt_stream_schema(c->stream);
-    rt_status status = dp_watch_schema(config, schema, &c->watch, error);
+    const rt_config *config = &run->run_config;
+    const rt_schema *schema = rt_stream_schema(run->stream);
+    rt_status status = dp_watch_schema(config, schema, &run->watch, error);
     if (status)
         return status;
-    status = create_planner(c, schema, error);
+    status = create_planner(run, schema, error);
     if (status)
         return status;
-    c->prober = (dp_prober){.roster = c->roster,
-                            .links = &c->links,
-                            .sender = DP_SELF,
-                            .worker_count = config->worker_count,
-                            .every_s = config->links.probe_s};
-    dp_prober_init(&c->prober, rt_now_ns());
-    status = create_tally(c, schema, error);
-    if (status || !c->has_epoch)
+    run->prober = (dp_prober){.roster = run->roster,
+                              .links = &run->links,
+                              .sender = DP_SELF,
+                              .worker_count = config->worker_count,
+                              .every_s = config->links.probe_s};
+    dp_prober_init(&run->prober, rt_now_ns());
+    status = create_tally(run, schema, error);
+    if (status || !run->folder.has_epoch)
         return status;
-    return dp_resume_begin_epoch(c->checkpoints, &c->epoch, error);
+    return dp_resume_begin_epoch(run->folder.checkpoints, &run->folder.epoch, error);
 }
 
 // What a run that goes on has read of its checkpoint.
-static void feed_resumed(const dp_run *c, dp_feed_config *feed)
+static void feed_resumed(const dp_run *run, dp_feed_config *feed)
 {
-    feed->sequence_first = c->resumed.sequence_next;
-    feed->restored = c->resumed.planner;
-    feed->scale = c->resumed.beside.scale;
-    feed->rate = &c->resumed.beside.rate;
+    feed->sequence_first = run->resumed.sequence_next;
+    feed->restored = run->resumed.planner;
+    feed->scale = run->resumed.beside.scale;
+    feed->rate = &run->resumed.beside.rate;
 }
 
 // Reading and planning begin: the stream is the feed's.
-static rt_status create_feed(dp_run *c, rt_error *error)
+static rt_status create_feed(dp_run *run, rt_error *error)
 {
     char journal[RT_PATH_MAX + 32], ledger[RT_PATH_MAX + 32];
-    dp_feed_config feed = {.config = &c->run_config,
-                           .planner = &c->planner,
-                           .costs = c->costs,
-                           .limits = c->limits,
-                           .planned_max = c->open.max + 2,
-                           .wake_fd = c->wake_fd,
+    dp_feed_config feed = {.config = &run->run_config,
+                           .planner = &run->planning.planner,
+                           .costs = run->planning.costs,
+                           .limits = run->planning.limits,
+                           .planned_max = run->open.max + 2,
+                           .wake_fd = run->wake_fd,
                            .sender = DP_SELF,
-                           .is_fresh = c->own.resume == DP_RESUME_NO,
-                           .cuts = c->checkpoint != NULL,
+                           .is_fresh = run->own.resume == DP_RESUME_NO,
+                           .cuts = run->checkpoint != NULL,
                            .slice_field = UINT32_MAX,
-                           .epoch = c->epoch,
+                           .epoch = run->folder.epoch,
                            .sequence_first = 1,
-                           .scale = c->initial.scale,
-                           .has_model = c->own.model != NULL,
-                           .lineup = &c->resumed.restored.lineup,
-                           .iteration = c->resumed.restored.iteration,
-                           .input_count = c->resumed.restored.input_count,
-                           .position = &c->resumed.position,
-                           .waiting = &c->resumed.beside.waiting,
-                           .ids = &c->resumed.beside.ids};
-    if (c->run_config.publish.every_s > 0 && c->own.recall)
-        feed.heard_every = dp_evidence_every(&c->run_config.publish);
-    const char *place = c->checkpoints;
-    if (c->own.directory) {
-        place = c->own.directory;
+                           .scale = run->initial.scale,
+                           .has_model = run->own.model != NULL,
+                           .lineup = &run->resumed.restored.lineup,
+                           .iteration = run->resumed.restored.iteration,
+                           .input_count = run->resumed.restored.input_count,
+                           .position = &run->resumed.position,
+                           .waiting = &run->resumed.beside.waiting,
+                           .ids = &run->resumed.beside.ids};
+    if (run->run_config.publish.every_s > 0 && run->own.recall)
+        feed.heard_every = dp_evidence_every(&run->run_config.publish);
+    const char *place = run->folder.checkpoints;
+    if (run->own.directory) {
+        place = run->own.directory;
         snprintf(journal, sizeof journal, "%s/records.jsonl", place);
         feed.journal = journal;
     }
@@ -337,114 +342,114 @@ static rt_status create_feed(dp_run *c, rt_error *error)
         snprintf(ledger, sizeof ledger, "%s/stream.taken", place);
         feed.ledger = ledger;
     }
-    if (c->watch.slices)
-        feed.slice_field = c->watch.slices->field;
-    if (c->resumed.planner)
-        feed_resumed(c, &feed);
-    rt_status status = dp_feed_create(&feed, c->stream, &c->feed, error);
+    if (run->watch.slices)
+        feed.slice_field = run->watch.slices->field;
+    if (run->resumed.planner)
+        feed_resumed(run, &feed);
+    rt_status status = dp_feed_create(&feed, run->stream, &run->feed, error);
     if (!status) {
-        c->resumed.planner = NULL;
-        c->stream = NULL;
+        run->resumed.planner = NULL;
+        run->stream = NULL;
     }
-    rt_scale_destroy(c->resumed.beside.scale);
-    c->resumed.beside.scale = NULL;
-    rt_bytes_fini(&c->resumed.restored.lineup);
-    c->cut.feed = c->prober.feed = c->feed;
-    c->prober.metrics = dp_tally_metrics(c->tally);
+    rt_scale_destroy(run->resumed.beside.scale);
+    run->resumed.beside.scale = NULL;
+    rt_bytes_fini(&run->resumed.restored.lineup);
+    run->cut.feed = run->prober.feed = run->feed;
+    run->prober.metrics = dp_stats_metrics(run->stats);
     return status;
 }
 
-static rt_status welcome(dp_run *c, rt_error *error)
+static rt_status welcome(dp_run *run, rt_error *error)
 {
-    const rt_config *config = &c->run_config;
+    const rt_config *config = &run->run_config;
     rt_wire_welcome payload = {.worker_count = config->worker_count,
                                .shard_count = config->ps_shard_count,
-                               .dense_count = c->limits.dense_count,
-                               .field_count = c->limits.field_count,
-                               .keys_per_sample_max =
-                                   c->limits.lookup_count_max / c->limits.sample_count_max,
-                               .slot_count = c->limits.slot_count,
-                               .sample_count_max = c->limits.sample_count_max,
-                               .run_ahead = c->open.max,
-                               .dense_bytes = c->own.dense_bytes,
-                               .epoch = c->epoch,
-                               .row_rate = c->members.row_rate,
-                               .dense_rate = c->members.dense_rate,
-                               .run = c->id};
-    rt_status status = dp_roster_welcome(c->roster, &payload, error);
+                               .dense_count = run->planning.limits.dense_count,
+                               .field_count = run->planning.limits.field_count,
+                               .keys_per_sample_max = run->planning.limits.lookup_count_max /
+                                                      run->planning.limits.sample_count_max,
+                               .slot_count = run->planning.limits.slot_count,
+                               .sample_count_max = run->planning.limits.sample_count_max,
+                               .run_ahead = run->open.max,
+                               .dense_bytes = run->own.dense_bytes,
+                               .epoch = run->folder.epoch,
+                               .row_rate = run->members.row_rate,
+                               .dense_rate = run->members.dense_rate,
+                               .run = run->folder.id};
+    rt_status status = dp_roster_welcome(run->roster, &payload, error);
     if (!status)
-        dp_links_place(&c->links, payload.shards);
+        dp_links_place(&run->links, payload.shards);
     return status;
 }
 
 // ---- going on --------------------------------------------------------------------------------
 
 // Controllers and link table know what is in force.
-static void take_over_values(dp_run *c)
+static void take_over_values(dp_run *run)
 {
-    const dp_planner *planner = c->resumed.planner;
-    c->costs.rates = *dp_planner_rates(planner);
-    dp_links_resume(&c->links, planner);
-    dp_controller_resume(&c->controller, dp_planner_value(planner, DP_INPUT_ALPHA, 0),
+    const dp_planner *planner = run->resumed.planner;
+    run->planning.costs.rates = *dp_planner_rates(planner);
+    dp_links_resume(&run->links, planner);
+    dp_controller_resume(&run->settings.controller, dp_planner_value(planner, DP_INPUT_ALPHA, 0),
                          (uint32_t)dp_planner_value(planner, DP_INPUT_SEARCH_EVALUATIONS, 0),
-                         c->costs.rates.compute_s_per_sample);
+                         run->planning.costs.rates.compute_s_per_sample);
 }
 
-static dp_resume_config resume_config(dp_run *c)
+static dp_resume_config resume_config(dp_run *run)
 {
-    return (dp_resume_config){.config = &c->run_config,
-                              .directory = c->checkpoints,
-                              .schema = c->own.schema,
-                              .config_hash = c->own.identity.config_hash,
-                              .epoch = c->epoch,
+    return (dp_resume_config){.config = &run->run_config,
+                              .directory = run->folder.checkpoints,
+                              .schema = run->own.schema,
+                              .config_hash = run->own.identity.config_hash,
+                              .epoch = run->folder.epoch,
                               .sender = DP_SELF,
-                              .planner = &c->planner,
-                              .limits = c->limits,
-                              .roster = c->roster,
-                              .tally = c->tally,
-                              .stop_fd = c->own.stop_fd,
-                              .wake_fd = c->wake_fd,
+                              .planner = &run->planning.planner,
+                              .limits = run->planning.limits,
+                              .roster = run->roster,
+                              .stats = run->stats,
+                              .stop_fd = run->own.stop_fd,
+                              .wake_fd = run->wake_fd,
                               .other = dp_run_take,
-                              .context = c};
+                              .context = run};
 }
 
-static rt_status begin_with_model(dp_run *c, rt_error *error)
+static rt_status begin_with_model(dp_run *run, rt_error *error)
 {
-    const dp_resume_config config = resume_config(c);
-    if (!c->own.model)
+    const dp_resume_config config = resume_config(run);
+    if (!run->own.model)
         return RT_OK;
-    return dp_resume_begin_with(&config, &c->initial.saved, error);
+    return dp_resume_begin_with(&config, &run->initial.saved, error);
 }
 
-static rt_status resume(dp_run *c, rt_error *error)
+static rt_status resume(dp_run *run, rt_error *error)
 {
-    const dp_resume_config config = resume_config(c);
-    rt_status status = dp_resume_run(&config, &c->resumed, error);
-    if (status == RT_NOT_FOUND && c->own.resume == DP_RESUME_IF_ANY) {
+    const dp_resume_config config = resume_config(run);
+    rt_status status = dp_resume_run(&config, &run->resumed, error);
+    if (status == RT_NOT_FOUND && run->own.resume == DP_RESUME_IF_ANY) {
         rt_warn("%s: starting from the beginning", error->text);
         *error = (rt_error){0};
-        dp_tally_begin_anew(c->tally);
-        return begin_with_model(c, error);
+        dp_stats_begin_anew(run->stats);
+        return begin_with_model(run, error);
     }
     if (status)
         return status;
-    take_over_values(c);
-    dp_ages_go_on(&c->ages, &c->resumed.ages, rt_now_ns());
+    take_over_values(run);
+    dp_ages_go_on(&run->ages, &run->resumed.ages, rt_now_ns());
     return RT_OK;
 }
 
 // ---- checkpoints -----------------------------------------------------------------------------
 
 // Where models are published; "": nowhere.
-static void published_folder(const dp_run *c, char *path, size_t size)
+static void published_folder(const dp_run *run, char *path, size_t size)
 {
-    const rt_publish_config *publish = &c->run_config.publish;
+    const rt_publish_config *publish = &run->run_config.publish;
     if (publish->every_s <= 0)
         *path = '\0';
     else if (*publish->folder)
         snprintf(path, size, "%s", publish->folder);
     else
-        snprintf(path, size, "%s/published", c->own.directory);
+        snprintf(path, size, "%s/published", run->own.directory);
 }
 
 // A model that is published is that of a checkpoint: none may be longer away.
@@ -456,44 +461,44 @@ static double cut_every_s(const rt_config *config)
     return every_s;
 }
 
-static rt_status create_checkpoint(dp_run *c, rt_error *error)
+static rt_status create_checkpoint(dp_run *run, rt_error *error)
 {
-    const rt_config *own = &c->run_config;
+    const rt_config *own = &run->run_config;
     char published[RT_PATH_MAX + 16];
-    if (!*c->checkpoints)
+    if (!*run->folder.checkpoints)
         return RT_OK;
-    published_folder(c, published, sizeof published);
-    const dp_checkpoint_config config = {.directory = c->checkpoints,
+    published_folder(run, published, sizeof published);
+    const dp_checkpoint_config config = {.directory = run->folder.checkpoints,
                                          .published = published,
                                          .config = own,
-                                         .config_hash = c->own.identity.config_hash,
-                                         .schema = c->own.schema,
-                                         .epoch = c->epoch,
-                                         .metrics = dp_tally_metrics(c->tally),
-                                         .collect = &c->collect,
-                                         .guard = dp_tally_guard(c->tally),
-                                         .evidence = dp_tally_evidence(c->tally),
-                                         .recall = c->own.recall,
-                                         .is_of_others = c->resumed.is_of_others};
-    rt_status status = dp_checkpoint_create(&config, c->resumed.past, c->resumed.past_count,
-                                            &c->checkpoint, error);
+                                         .config_hash = run->own.identity.config_hash,
+                                         .schema = run->own.schema,
+                                         .epoch = run->folder.epoch,
+                                         .metrics = dp_stats_metrics(run->stats),
+                                         .collect = &run->collect,
+                                         .guard = dp_stats_guard(run->stats),
+                                         .evidence = dp_stats_evidence(run->stats),
+                                         .recall = run->own.recall,
+                                         .is_of_others = run->resumed.is_of_others};
+    rt_status status = dp_checkpoint_create(&config, run->resumed.past, run->resumed.past_count,
+                                            &run->checkpoint, error);
     if (status)
         return status;
-    c->cut = (dp_cut){.roster = c->roster,
-                      .every_s = cut_every_s(own),
-                      .end_ns = rt_now_ns(),
-                      .tally = c->tally,
-                      .checkpoint = c->checkpoint,
-                      .ages = &c->ages,
-                      .sender = DP_SELF,
-                      .shard_count = own->ps_shard_count};
+    run->cut = (dp_cut){.roster = run->roster,
+                        .every_s = cut_every_s(own),
+                        .end_ns = rt_now_ns(),
+                        .stats = run->stats,
+                        .checkpoint = run->checkpoint,
+                        .ages = &run->ages,
+                        .sender = DP_SELF,
+                        .shard_count = own->ps_shard_count};
     if (!*published || !*own->publish.address)
         return RT_OK;
-    const dp_shelf_config shelf = {.address = own->publish.address,
-                                   .folder = published,
-                                   .keys = c->own.keys,
-                                   .key = "publish.address"};
-    return dp_shelf_open(&shelf, &c->shelf, error);
+    const dp_publisher_config publisher = {.address = own->publish.address,
+                                           .folder = published,
+                                           .keys = run->own.keys,
+                                           .key = "publish.address"};
+    return dp_publisher_open(&publisher, &run->publisher, error);
 }
 
 // ---- running.json ----------------------------------------------------------------------------
@@ -533,214 +538,215 @@ static void end_running(const char *directory)
 // ---- a run -----------------------------------------------------------------------------------
 
 // The stream is taken over.
-static rt_status begin_feed(dp_run *c, rt_error *error)
+static rt_status begin_feed(dp_run *run, rt_error *error)
 {
-    rt_status status = create_checkpoint(c, error);
+    rt_status status = create_checkpoint(run, error);
     if (status)
         return status;
-    return create_feed(c, error);
+    return create_feed(run, error);
 }
 
 // Who takes part is known before anybody has joined. A run of its own plans while others join.
-static rt_status plan_ahead(dp_run *c, rt_error *error)
+static rt_status plan_ahead(dp_run *run, rt_error *error)
 {
-    rt_status status = create_parts(c, error);
-    if (status || c->resumes)
+    rt_status status = create_parts(run, error);
+    if (status || run->folder.resumes)
         return status;
-    return begin_feed(c, error);
+    return begin_feed(run, error);
 }
 
 // Where members and people find the run.
-static void announce(dp_run *c)
+static void announce(dp_run *run)
 {
-    const char *address = dp_roster_address(c->roster);
-    rt_notify_ready(c->own.notify);
-    if (c->own.directory)
-        tell_running(&c->site_config, c->own.directory, address);
-    if (c->own.announce)
-        c->own.announce(c->own.announce_context, address);
+    const char *address = dp_roster_address(run->roster);
+    rt_notify_ready(run->own.notify);
+    if (run->own.directory)
+        tell_running(&run->site_config, run->own.directory, address);
+    if (run->own.announce)
+        run->own.announce(run->own.announce_context, address);
 }
 
 // Until all have joined, or those without whom the run would be none.
-static rt_status assemble(dp_run *c, rt_error *error)
+static rt_status assemble(dp_run *run, rt_error *error)
 {
-    if (!c->own.may_shrink) {
-        const rt_status status = plan_ahead(c, error);
+    if (!run->own.may_shrink) {
+        const rt_status status = plan_ahead(run, error);
         if (status)
             return status;
     }
-    announce(c);
-    const rt_status status = dp_roster_assemble(c->roster, c->own.stop_fd, error);
-    if (status || !c->own.may_shrink)
+    announce(run);
+    const rt_status status = dp_roster_assemble(run->roster, run->own.stop_fd, error);
+    if (status || !run->own.may_shrink)
         return status;
-    dp_members_keep_workers(&c->members, dp_roster_members(c->roster)->worker_places,
-                            &c->run_config, &c->own.identity.config_hash);
-    return create_parts(c, error);
+    dp_members_keep_workers(&run->members, dp_roster_members(run->roster)->worker_places,
+                            &run->run_config, &run->own.identity.config_hash);
+    return create_parts(run, error);
 }
 
 // Rows and caches are those of a checkpoint or a model, where there is one.
-static rt_status fill(dp_run *c, rt_error *error)
+static rt_status fill(dp_run *run, rt_error *error)
 {
-    if (c->resumes)
-        return resume(c, error);
-    return begin_with_model(c, error);
+    if (run->folder.resumes)
+        return resume(run, error);
+    return begin_with_model(run, error);
 }
 
 // A feed that could not begin before is made of what fill has read.
-static rt_status begin_late(dp_run *c, rt_error *error)
+static rt_status begin_late(dp_run *run, rt_error *error)
 {
-    rt_status status = begin_feed(c, error);
+    rt_status status = begin_feed(run, error);
     if (status)
         return status;
-    dp_control_resume(c);
-    for (uint32_t w = 0; w < c->limits.worker_count; w++)
-        dp_links_tell(&c->links, w, c->feed, dp_tally_metrics(c->tally));
+    dp_control_resume(run);
+    for (uint32_t w = 0; w < run->planning.limits.worker_count; w++)
+        dp_links_tell(&run->links, w, run->feed, dp_stats_metrics(run->stats));
     return RT_OK;
 }
 
 // All are there: to the end of the run.
-static rt_status conduct(dp_run *c, rt_error *error)
+static rt_status conduct(dp_run *run, rt_error *error)
 {
-    rt_status status = welcome(c, error);
+    rt_status status = welcome(run, error);
     if (status)
         return status;
-    dp_run_put_off_taking_back(c);
-    status = fill(c, error);
+    dp_run_put_off_taking_back(run);
+    status = fill(run, error);
     if (status)
         return status;
-    rt_mirror_lead(c->mirror); // all shards have answered, where they have rows
-    if (!c->feed)
-        status = begin_late(c, error);
+    rt_mirror_lead(run->mirror); // all shards have answered, where they have rows
+    if (!run->feed)
+        status = begin_late(run, error);
     if (status)
         return status;
-    status = dp_run_train(c, error);
+    status = dp_run_train(run, error);
     if (status)
         return status;
-    return dp_run_finish(c, error);
+    return dp_run_finish(run, error);
 }
 
-static rt_status run(dp_run *c, rt_error *error)
+static rt_status go(dp_run *run, rt_error *error)
 {
-    rt_status status = begin(c, error);
+    rt_status status = begin(run, error);
     if (status)
         return status;
-    status = assemble(c, error);
+    status = assemble(run, error);
     if (status)
         return status;
-    return conduct(c, error);
+    return conduct(run, error);
 }
 
 // ---- its process -----------------------------------------------------------------------------
 
-static rt_status open_descriptors(dp_run *c, rt_error *error)
+static rt_status open_descriptors(dp_run *run, rt_error *error)
 {
     struct epoll_event event = {.events = EPOLLIN};
-    c->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    c->wait_fd = epoll_create1(EPOLL_CLOEXEC);
-    c->collect = (dp_collect){.sender = DP_SELF, .wake_fd = c->wake_fd};
-    if (c->wake_fd >= 0 && c->wait_fd >= 0 &&
-        epoll_ctl(c->wait_fd, EPOLL_CTL_ADD, c->wake_fd, &event) == 0)
+    run->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    run->wait_fd = epoll_create1(EPOLL_CLOEXEC);
+    run->collect = (dp_collect){.sender = DP_SELF, .wake_fd = run->wake_fd};
+    if (run->wake_fd >= 0 && run->wait_fd >= 0 &&
+        epoll_ctl(run->wait_fd, EPOLL_CTL_ADD, run->wake_fd, &event) == 0)
         return RT_OK;
     return rt_fail(error, RT_LIMIT, "out of descriptors");
 }
 
-static rt_status open_and_run(dp_run *c, rt_error *error)
+static rt_status open_and_run(dp_run *run, rt_error *error)
 {
-    rt_status status = open_descriptors(c, error);
+    rt_status status = open_descriptors(run, error);
     if (status)
         return status;
-    if (dp_open_init(&c->open, c->site_config.run_ahead + 1))
+    if (dp_open_init(&run->open, run->site_config.run_ahead + 1))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    status = rt_transport_open(c->own.ops, c->own.keys, &c->transport, error);
+    status = rt_transport_open(run->own.ops, run->own.keys, &run->transport, error);
     if (status)
         return status;
-    return run(c, error);
+    return go(run, error);
 }
 
 // For the next start: who ended this one.
-static void note_loss(dp_run *c)
+static void note_loss(dp_run *run)
 {
-    if (!c->roster || !*c->checkpoints || c->site_config.on_worker_loss != RT_LOSS_SHRINK)
+    if (!run->roster || !*run->folder.checkpoints ||
+        run->site_config.on_worker_loss != RT_LOSS_SHRINK)
         return;
-    const uint32_t lost = dp_roster_lost(c->roster);
+    const uint32_t lost = dp_roster_lost(run->roster);
     if (lost >= RT_WORKERS_MAX)
         return;
-    dp_losses_note(&c->losses, lost, time(NULL));
-    dp_losses_write(&c->losses, c->checkpoints);
+    dp_losses_note(&run->losses, lost, time(NULL));
+    dp_losses_write(&run->losses, run->folder.checkpoints);
 }
 
 // Members are told how it ended. Those of one that was replaced start again, and find the other.
-static void dismiss(dp_run *c, rt_status status, const char *why)
+static void dismiss(dp_run *run, rt_status status, const char *why)
 {
-    if (!c->roster)
+    if (!run->roster)
         return;
-    if (rt_mirror_check(c->mirror, NULL) == RT_REFUSED || dp_roster_is_replaced(c->roster))
-        dp_roster_stop(c->roster, RT_PEER, why);
+    if (rt_mirror_check(run->mirror, NULL) == RT_REFUSED || dp_roster_is_replaced(run->roster))
+        dp_roster_stop(run->roster, RT_PEER, why);
     else
-        dp_roster_stop(c->roster, status, why);
+        dp_roster_stop(run->roster, status, why);
 }
 
-static void close_all(dp_run *c)
+static void close_all(dp_run *run)
 {
-    const bool was_there = c->roster && c->own.directory;
-    dp_open_fini(&c->open, c->feed);
-    dp_collect_fini(&c->collect);
-    dp_cut_fini(&c->cut);
-    dp_checkpoint_destroy(c->checkpoint);
-    dp_shelf_close(c->shelf);
-    dp_feed_destroy(c->feed);
-    rt_stream_close(c->stream);
-    rt_live_close(c->live);
-    rt_mirror_close(c->mirror);
-    dp_planner_destroy(c->resumed.planner);
-    dp_tally_destroy(c->tally);
-    dp_watch_close(&c->watch);
-    dp_roster_destroy(c->roster);
-    rt_free(c->resumed.past);
-    rt_bytes_fini(&c->resumed.position);
-    rt_bytes_fini(&c->resumed.beside.waiting);
-    rt_bytes_fini(&c->resumed.beside.ids);
-    rt_bytes_fini(&c->resumed.restored.lineup);
-    rt_scale_destroy(c->resumed.beside.scale);
-    dp_initial_fini(&c->initial);
-    if (c->transport)
-        c->own.ops->close(c->transport);
-    if (c->wake_fd >= 0)
-        close(c->wake_fd);
-    if (c->wait_fd >= 0)
-        close(c->wait_fd);
-    dp_control_fini(&c->control);
-    rt_config_fini(&c->site_config);
-    rt_config_fini(&c->run_config);
+    const bool was_there = run->roster && run->own.directory;
+    dp_open_fini(&run->open, run->feed);
+    dp_collect_fini(&run->collect);
+    dp_cut_fini(&run->cut);
+    dp_checkpoint_destroy(run->checkpoint);
+    dp_publisher_close(run->publisher);
+    dp_feed_destroy(run->feed);
+    rt_stream_close(run->stream);
+    rt_live_close(run->live);
+    rt_mirror_close(run->mirror);
+    dp_planner_destroy(run->resumed.planner);
+    dp_stats_destroy(run->stats);
+    dp_watch_close(&run->watch);
+    dp_roster_destroy(run->roster);
+    rt_free(run->resumed.past);
+    rt_bytes_fini(&run->resumed.position);
+    rt_bytes_fini(&run->resumed.beside.waiting);
+    rt_bytes_fini(&run->resumed.beside.ids);
+    rt_bytes_fini(&run->resumed.restored.lineup);
+    rt_scale_destroy(run->resumed.beside.scale);
+    dp_initial_fini(&run->initial);
+    if (run->transport)
+        run->own.ops->close(run->transport);
+    if (run->wake_fd >= 0)
+        close(run->wake_fd);
+    if (run->wait_fd >= 0)
+        close(run->wait_fd);
+    dp_control_fini(&run->control);
+    rt_config_fini(&run->site_config);
+    rt_config_fini(&run->run_config);
     if (was_there)
-        end_running(c->own.directory);
+        end_running(run->own.directory);
 }
 
 rt_status dp_coordinator_run(const dp_coordinator_config *config, rt_error *error)
 {
-    dp_run c = {.own = *config,
-                .overdue = {.limit_s = config->config->timeout_answer_s},
-                .wake_fd = -1,
-                .wait_fd = -1};
+    dp_run run = {.own = *config,
+                  .overdue = {.limit_s = config->config->timeout_answer_s},
+                  .wake_fd = -1,
+                  .wait_fd = -1};
     const rt_dispatch_config *dispatch = &config->config->dispatch;
-    if (rt_config_copy(config->config, &c.site_config))
+    if (rt_config_copy(config->config, &run.site_config))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    if (rt_config_copy(config->config, &c.run_config)) {
-        rt_config_fini(&c.site_config);
+    if (rt_config_copy(config->config, &run.run_config)) {
+        rt_config_fini(&run.site_config);
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     }
-    c.in_force = (dp_reloaded){dispatch->alpha, dispatch->alpha_auto, dispatch->search_evaluations,
-                               dispatch->budget_ms};
-    dp_reload_init(&config->reload, config->config, &c.reload);
-    rt_status status = open_and_run(&c, error);
+    run.settings.in_force = (dp_reloaded){dispatch->alpha, dispatch->alpha_auto,
+                                          dispatch->search_evaluations, dispatch->budget_ms};
+    dp_reload_init(&config->reload, config->config, &run.settings.reload);
+    rt_status status = open_and_run(&run, error);
     if (status) {
-        note_loss(&c);
-        dismiss(&c, status, error->text);
+        note_loss(&run);
+        dismiss(&run, status, error->text);
     } else {
-        dismiss(&c, RT_OK, RT_RUN_COMPLETE);
+        dismiss(&run, RT_OK, RT_RUN_COMPLETE);
     }
-    if (!status && c.input_failure.status) // complete for all but whoever gave the input
-        status = rt_fail(error, c.input_failure.status, "%s", c.input_failure.text);
-    close_all(&c);
+    if (!status && run.input_failure.status) // complete for all but whoever gave the input
+        status = rt_fail(error, run.input_failure.status, "%s", run.input_failure.text);
+    close_all(&run);
     return status;
 }

@@ -117,7 +117,7 @@ static void gather_state(const dp_cut *cut, rt_bytes *state)
     *state = (rt_bytes){0};
     rt_bytes_put_u64(state, planned->size);
     rt_bytes_put(state, planned->data, planned->size);
-    dp_tally_save(cut->tally, state);
+    dp_stats_save(cut->stats, state);
     rt_bytes_put(state, cut->planned->scale.data, cut->planned->scale.size);
     rt_bytes_put(state, cut->planned->ids.data, cut->planned->ids.size);
 }
@@ -127,7 +127,7 @@ static void gather_state(const dp_cut *cut, rt_bytes *state)
 static rt_status ask_shards(dp_cut *cut, rt_error *error)
 {
     dp_checkpoint_content content = {.iteration = cut->planned->cut,
-                                     .samples = dp_tally_samples(cut->tally),
+                                     .samples = dp_stats_samples(cut->stats),
                                      .events = cut->planned->events,
                                      .dense = cut->dense,
                                      .scale = cut->planned->scale_bin,
@@ -140,7 +140,7 @@ static rt_status ask_shards(dp_cut *cut, rt_error *error)
     content.trained_s = cut->drained_s;
     if (cut->ages)
         dp_ages_keep(cut->ages, cut->drained_ns, &content.ages);
-    dp_tally_judge(cut->tally, cut->planned->is_learnt, &content.verdict);
+    dp_stats_judge(cut->stats, cut->planned->is_learnt, &content.verdict);
     content.wait_ms = (double)(cut->asked_ns - cut->drained_ns) * 1e-6;
     gather_state(cut, &content.state);
     if (content.state.failed) {

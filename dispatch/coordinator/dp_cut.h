@@ -17,12 +17,12 @@
 #include "dispatch/coordinator/dp_feed.h"
 #include "dispatch/coordinator/dp_membership.h"
 #include "dispatch/coordinator/dp_roster.h"
-#include "dispatch/coordinator/dp_tally.h"
+#include "dispatch/coordinator/dp_stats.h"
 
 typedef struct {
     dp_roster *roster;
     dp_feed *feed;
-    dp_tally *tally;
+    dp_stats *stats;
     dp_checkpoint *checkpoint;
     const dp_ages *ages; // NULL: there are none
     uint32_t sender, shard_count;

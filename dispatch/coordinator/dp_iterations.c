@@ -86,30 +86,31 @@ static dp_open_iteration *oldest_if_reported(const dp_open_iterations *open, uin
 // ---- iterations ------------------------------------------------------------------------------
 
 // Workers wait to be taken back, and it is time.
-static bool takes_back(const dp_run *c)
+static bool takes_back(const dp_run *run)
 {
-    const uint64_t returning = dp_membership_returning(dp_roster_members(c->roster));
-    return c->checkpoint && !c->interrupted && returning && rt_now_ns() >= c->take_back_ns &&
-           returning & ~dp_losses_too_often(&c->losses, time(NULL));
+    const uint64_t returning = dp_membership_returning(dp_roster_members(run->roster));
+    return run->checkpoint && !run->interrupted && returning &&
+           rt_now_ns() >= run->restart.not_before_ns &&
+           returning & ~dp_losses_too_often(&run->losses, time(NULL));
 }
 
 // The next checkpoint ends the run for all, who then start anew from it.
-static bool ends_for_all(const dp_run *c)
+static bool ends_for_all(const dp_run *run)
 {
-    return takes_back(c) || (c->move.is_asked && !c->interrupted);
+    return takes_back(run) || (run->move.is_asked && !run->interrupted);
 }
 
-static rt_status send_slices(dp_run *c, dp_planned *planned, rt_error *error)
+static rt_status send_slices(dp_run *run, dp_planned *planned, rt_error *error)
 {
     const dp_membership_slice slice = {planned->sequence, planned->iteration, planned->participants,
                                        planned->needed, planned->clean};
-    if (!dp_membership_sent(dp_roster_members(c->roster), &slice))
+    if (!dp_membership_sent(dp_roster_members(run->roster), &slice))
         return rt_fail(error, RT_PEER,
                        "a worker was lost that an iteration needs which was planned before");
-    for (uint64_t rest = dp_run_workers(c) & ~planned->idle; rest; rest &= rest - 1) {
+    for (uint64_t rest = dp_run_workers(run) & ~planned->idle; rest; rest &= rest - 1) {
         const uint32_t w = rt_lowest_bit(rest);
         const rt_status status =
-            dp_roster_send(c->roster, rt_peer(RT_ROLE_WORKER, w), &planned->slices[w], error);
+            dp_roster_send(run->roster, rt_peer(RT_ROLE_WORKER, w), &planned->slices[w], error);
         if (status)
             return status;
     }
@@ -117,48 +118,48 @@ static rt_status send_slices(dp_run *c, dp_planned *planned, rt_error *error)
 }
 
 // A flush trains nothing: nobody reports on it, MARK and FINISH ask for its end.
-static void note_flush(dp_run *c, const dp_planned *planned)
+static void note_flush(dp_run *run, const dp_planned *planned)
 {
     if (planned->is_last)
-        c->phase = DP_RUN_DRAINS;
-    dp_tally_flush(c->tally, planned);
+        run->phase = DP_RUN_DRAINS;
+    dp_stats_flush(run->stats, planned);
     if (!planned->is_cut)
         return;
-    c->hold = 0;
-    if (!planned->is_last && ends_for_all(c))
-        c->hold = planned->cut;
+    run->restart.checkpoint = 0;
+    if (!planned->is_last && ends_for_all(run))
+        run->restart.checkpoint = planned->cut;
 }
 
-static rt_status send_planned(dp_run *c, dp_planned *planned, rt_error *error)
+static rt_status send_planned(dp_run *run, dp_planned *planned, rt_error *error)
 {
-    const rt_status status = send_slices(c, planned, error);
+    const rt_status status = send_slices(run, planned, error);
     if (status) {
-        dp_feed_give(c->feed, planned);
+        dp_feed_give(run->feed, planned);
         return status;
     }
     if (planned->iteration == 0)
-        note_flush(c, planned);
+        note_flush(run, planned);
     if (planned->is_cut || planned->is_sweep)
-        return dp_cut_begin(&c->cut, planned, error);
+        return dp_cut_begin(&run->cut, planned, error);
     if (planned->iteration == 0) {
-        dp_feed_give(c->feed, planned);
+        dp_feed_give(run->feed, planned);
         return RT_OK;
     }
-    put_open(&c->open, planned);
+    put_open(&run->open, planned);
     return RT_OK;
 }
 
-static rt_status send_what_is_planned(dp_run *c, rt_error *error)
+static rt_status send_what_is_planned(dp_run *run, rt_error *error)
 {
-    while (c->phase == DP_RUN_TRAINS && !c->cut.planned && !c->hold && !c->prober.open &&
-           c->open.count < c->open.max) {
+    while (run->phase == DP_RUN_TRAINS && !run->cut.planned && !run->restart.checkpoint &&
+           !run->prober.open && run->open.count < run->open.max) {
         dp_planned *planned;
-        rt_status status = dp_feed_take(c->feed, &planned, error);
+        rt_status status = dp_feed_take(run->feed, &planned, error);
         if (status == RT_AGAIN)
             return RT_OK;
         if (status)
             return status;
-        status = send_planned(c, planned, error);
+        status = send_planned(run, planned, error);
         if (status)
             return status;
     }
@@ -166,9 +167,9 @@ static rt_status send_what_is_planned(dp_run *c, rt_error *error)
 }
 
 // All workers agree, and not too often.
-static rt_status check_verdict(dp_run *c, const dp_open_iteration *f, rt_error *error)
+static rt_status check_verdict(dp_run *run, const dp_open_iteration *f, rt_error *error)
 {
-    const rt_config *config = &c->run_config;
+    const rt_config *config = &run->run_config;
     const uint32_t iteration = f->planned->iteration, max = config->guard_bad_batches_max;
     const uint64_t told =
         f->reported & f->planned->participants; // who sits out does not hear of it
@@ -181,7 +182,7 @@ static rt_status check_verdict(dp_run *c, const dp_open_iteration *f, rt_error *
                        f->skipped, though);
     if (!f->bad)
         return RT_OK;
-    const uint64_t number = dp_tally_bad_batches(c->tally) + 1;
+    const uint64_t number = dp_stats_bad_batches(run->stats) + 1;
     if (number > max)
         return rt_fail(error, RT_DATA,
                        "iteration %" PRIu32 " is bad batch number %" PRIu64 ": its loss is not "
@@ -195,47 +196,47 @@ static rt_status check_verdict(dp_run *c, const dp_open_iteration *f, rt_error *
 }
 
 // All workers that have a slice of it have reported.
-static void finish_iteration(dp_run *c, dp_open_iteration *f)
+static void finish_iteration(dp_run *run, dp_open_iteration *f)
 {
     const dp_planned *planned = f->planned;
-    rt_stream_stats stats = dp_feed_stream_stats(c->feed);
+    rt_stream_stats stats = dp_feed_stream_stats(run->feed);
     dp_input input;
     uint64_t now = rt_now_ns();
-    if (c->iteration_ns == 0)
-        dp_feed_keep_journal(c->feed);
-    dp_tally_iteration(c->tally, planned, &stats);
-    dp_run_watch_iteration(c, planned);
-    dp_move_iterated(c);
-    if (c->live && now - c->live_ns >= LIVE_RECORD_NS) {
-        dp_live_record(c->live, &stats, dp_tally_metrics(c->tally));
-        c->live_ns = now;
+    if (run->iteration_ns == 0)
+        dp_feed_keep_journal(run->feed);
+    dp_stats_iteration(run->stats, planned, &stats);
+    dp_run_watch_iteration(run, planned);
+    dp_move_iterated(run);
+    if (run->live && now - run->live_recorded_ns >= LIVE_RECORD_NS) {
+        dp_live_record(run->live, &stats, dp_stats_metrics(run->stats));
+        run->live_recorded_ns = now;
     }
-    if (c->iteration_ns)
-        dp_controller_iterated(&c->controller, (double)(now - c->iteration_ns) * 1e-9);
-    c->iteration_ns = now;
-    dp_controller_decided(&c->controller, &planned->decision, (double)planned->decision_ns * 1e-9,
-                          (double)planned->place_ns * 1e-9);
-    dp_run_tell_records(c);
-    if (dp_ages_iterated(&c->ages, planned->iteration, now, &input))
-        dp_feed_tell(c->feed, &input);
-    dp_links_iterated(&c->links, planned->iteration, c->feed, dp_tally_metrics(c->tally));
-    dp_membership_completed(dp_roster_members(c->roster), planned->iteration);
-    dp_feed_give(c->feed, take_open(&c->open, f));
+    if (run->iteration_ns)
+        dp_controller_iterated(&run->settings.controller, (double)(now - run->iteration_ns) * 1e-9);
+    run->iteration_ns = now;
+    dp_controller_decided(&run->settings.controller, &planned->decision,
+                          (double)planned->decision_ns * 1e-9, (double)planned->place_ns * 1e-9);
+    dp_run_tell_records(run);
+    if (dp_ages_iterated(&run->ages, planned->iteration, now, &input))
+        dp_feed_tell(run->feed, &input);
+    dp_links_iterated(&run->links, planned->iteration, run->feed, dp_stats_metrics(run->stats));
+    dp_membership_completed(dp_roster_members(run->roster), planned->iteration);
+    dp_feed_give(run->feed, take_open(&run->open, f));
 }
 
 // In their order: workers that are left out of an iteration may have to report on one before it.
-static rt_status finish_iterations(dp_run *c, rt_error *error)
+static rt_status finish_iterations(dp_run *run, rt_error *error)
 {
-    for (dp_open_iteration *f; (f = oldest_if_reported(&c->open, dp_run_workers(c)));) {
-        const rt_status status = check_verdict(c, f, error);
+    for (dp_open_iteration *f; (f = oldest_if_reported(&run->open, dp_run_workers(run)));) {
+        const rt_status status = check_verdict(run, f, error);
         if (status)
             return status;
-        finish_iteration(c, f);
+        finish_iteration(run, f);
     }
     return RT_OK;
 }
 
-static rt_status take_report(dp_run *c, uint32_t peer, const rt_message *message, rt_error *error)
+static rt_status take_report(dp_run *run, uint32_t peer, const rt_message *message, rt_error *error)
 {
     char name[32];
     rt_wire_report report;
@@ -245,7 +246,7 @@ static rt_status take_report(dp_run *c, uint32_t peer, const rt_message *message
     uint32_t worker = rt_peer_rank(peer);
     dp_open_iteration *f = NULL;
     if (rt_peer_role(peer) == RT_ROLE_WORKER)
-        f = oldest_of(&c->open, rt_bit(worker)); // a worker trains them in order
+        f = oldest_of(&run->open, rt_bit(worker)); // a worker trains them in order
     rt_peer_name(peer, name);
     if (!head || !f || f->planned->sequence != sequence)
         return rt_fail(error, RT_WIRE, "%s: a report on slice %" PRIu64 " that nobody waits for",
@@ -256,7 +257,7 @@ static rt_status take_report(dp_run *c, uint32_t peer, const rt_message *message
         expected = f->planned->label_offsets[worker + 1] - f->planned->label_offsets[worker];
     const float *predictions =
         rt_reader_take(&reader, report.sample_count,
-                       rt_config_output_count(&c->run_config.stream) * sizeof(float));
+                       rt_config_output_count(&run->run_config.stream) * sizeof(float));
     if (report.sample_count != expected || !predictions || reader.left)
         return rt_fail(error, RT_WIRE, "%s: a report on %" PRIu32 " samples, expected %" PRIu32,
                        name, report.sample_count, expected);
@@ -266,127 +267,129 @@ static rt_status take_report(dp_run *c, uint32_t peer, const rt_message *message
                        ", here %016" PRIx64 ")",
                        name, f->planned->iteration, report.fingerprint, f->planned->fingerprint);
     f->reported |= rt_bit(worker);
-    dp_membership_reported(dp_roster_members(c->roster), worker, sequence, report.idle);
-    dp_tally_report(c->tally, f->planned, worker, &report, predictions);
-    dp_links_reported(&c->links, worker, &report);
-    dp_prober_reported(&c->prober, worker, &report, rt_now_ns());
-    dp_controller_computed(&c->controller, worker, (double)report.times.compute_ns * 1e-9,
-                           report.sample_count);
+    dp_membership_reported(dp_roster_members(run->roster), worker, sequence, report.idle);
+    dp_stats_report(run->stats, f->planned, worker, &report, predictions);
+    dp_links_reported(&run->links, worker, &report);
+    dp_prober_reported(&run->prober, worker, &report, rt_now_ns());
+    dp_controller_computed(&run->settings.controller, worker,
+                           (double)report.times.compute_ns * 1e-9, report.sample_count);
     if (report.skipped)
         f->skipped |= rt_bit(worker);
     f->bad |= !isfinite(report.loss_sum);
-    return finish_iterations(c, error);
+    return finish_iterations(run, error);
 }
 
 // ---- checkpoints -----------------------------------------------------------------------------
 
-void dp_run_put_off_taking_back(dp_run *c)
+void dp_run_put_off_taking_back(dp_run *run)
 {
-    c->take_back_ns = rt_now_ns() + (uint64_t)(c->site_config.timeout_rejoin_s * 1e9);
+    run->restart.not_before_ns = rt_now_ns() + (uint64_t)(run->site_config.timeout_rejoin_s * 1e9);
 }
 
 // The checkpoint with which workers are taken back, as soon as it is written or has failed. Until
 // then no iteration goes out that would have to be done again.
-static rt_status end_hold(dp_run *c, rt_error *error)
+static rt_status end_hold(dp_run *run, rt_error *error)
 {
-    if (!c->hold || c->cut.planned || dp_checkpoint_busy(c->checkpoint))
+    if (!run->restart.checkpoint || run->cut.planned || dp_checkpoint_busy(run->checkpoint))
         return RT_OK;
-    const bool is_written = dp_checkpoint_newest(c->checkpoint) == c->hold;
-    c->hold = 0;
-    if (c->move.is_asked)
-        return dp_move_end(c, is_written, error);
-    if (is_written && takes_back(c))
+    const bool is_written = dp_checkpoint_newest(run->checkpoint) == run->restart.checkpoint;
+    run->restart.checkpoint = 0;
+    if (run->move.is_asked)
+        return dp_move_end(run, is_written, error);
+    if (is_written && takes_back(run))
         return rt_fail(error, RT_AGAIN, "workers are back: all start anew from iteration %" PRIu32,
-                       dp_checkpoint_newest(c->checkpoint));
-    dp_run_put_off_taking_back(c);
+                       dp_checkpoint_newest(run->checkpoint));
+    dp_run_put_off_taking_back(run);
     return RT_OK;
 }
 
 // What no checkpoint needs any more goes; where there is little room, what the newest does not
 // need. Then a checkpoint is due, too.
-static void cut_journal(dp_run *c)
+static void cut_journal(dp_run *run)
 {
     for (rt_flow flow = 0; flow < RT_FLOWS; flow++) {
-        rt_journal *journal = rt_live_journal(c->live, flow);
+        rt_journal *journal = rt_live_journal(run->live, flow);
         const bool is_pressed =
             journal && (rt_journal_is_pressed(journal) || rt_journal_is_old(journal));
-        const uint64_t event = dp_checkpoint_events(c->checkpoint, is_pressed).next[flow];
+        const uint64_t event = dp_checkpoint_events(run->checkpoint, is_pressed).next[flow];
         if (journal && event)
             rt_journal_keep_from(journal, event);
-        if (is_pressed && !c->cut.planned && !c->cut.is_requested &&
-            rt_now_ns() - c->cut.end_ns > PRESSED_CUT_NS &&
-            rt_live_statistics(c->live, flow).read > event)
-            c->cut.is_wanted = true;
+        if (is_pressed && !run->cut.planned && !run->cut.is_requested &&
+            rt_now_ns() - run->cut.end_ns > PRESSED_CUT_NS &&
+            rt_live_statistics(run->live, flow).read > event)
+            run->cut.is_wanted = true;
     }
 }
 
 // How far they have come, and whether one is due.
-static rt_status look_at_checkpoints(dp_run *c, rt_error *error)
+static rt_status look_at_checkpoints(dp_run *run, rt_error *error)
 {
-    dp_checkpoint_step(c->checkpoint);
-    if (c->live)
-        cut_journal(c);
-    const rt_status status = end_hold(c, error);
+    dp_checkpoint_step(run->checkpoint);
+    if (run->live)
+        cut_journal(run);
+    const rt_status status = end_hold(run, error);
     if (status)
         return status;
-    if (c->move.is_asked && dp_move_is_at_rest(c))
-        return dp_move_end(c, true, error);
-    if (!c->hold) {
-        c->cut.is_wanted |= ends_for_all(c) && !c->cut.is_requested && !c->cut.planned;
-        dp_cut_request(&c->cut);
+    if (run->move.is_asked && dp_move_is_at_rest(run))
+        return dp_move_end(run, true, error);
+    if (!run->restart.checkpoint) {
+        run->cut.is_wanted |= ends_for_all(run) && !run->cut.is_requested && !run->cut.planned;
+        dp_cut_request(&run->cut);
     }
     return RT_OK;
 }
 
 // What is due of a checkpoint or a sweep, and whether a checkpoint is due.
-static rt_status go_on_with_checkpoint(dp_run *c, rt_error *error)
+static rt_status go_on_with_checkpoint(dp_run *run, rt_error *error)
 {
-    dp_control_step(c);
-    dp_adding_step(c);
-    if (c->checkpoint) {
-        const rt_status status = look_at_checkpoints(c, error);
+    dp_control_step(run);
+    dp_adding_step(run);
+    if (run->checkpoint) {
+        const rt_status status = look_at_checkpoints(run, error);
         if (status)
             return status;
     }
-    if (c->open.count)
+    if (run->open.count)
         return RT_OK;
-    return dp_cut_step(&c->cut, error);
+    return dp_cut_step(&run->cut, error);
 }
 
 // ---- probes ----------------------------------------------------------------------------------
 
 // What is due of probes of links, and whether one is due. A pause is not an iteration's time.
-static rt_status go_on_with_probes(dp_run *c, rt_error *error)
+static rt_status go_on_with_probes(dp_run *run, rt_error *error)
 {
-    const bool may_begin =
-        c->phase == DP_RUN_TRAINS && !c->cut.planned && !c->hold && !c->interrupted;
-    if (c->interrupted)
-        dp_prober_stop(&c->prober);
-    if (c->prober.open)
-        c->iteration_ns = 0;
-    return dp_prober_step(&c->prober, may_begin, c->open.count == 0, rt_now_ns(), error);
+    const bool may_begin = run->phase == DP_RUN_TRAINS && !run->cut.planned &&
+                           !run->restart.checkpoint && !run->interrupted;
+    if (run->interrupted)
+        dp_prober_stop(&run->prober);
+    if (run->prober.open)
+        run->iteration_ns = 0;
+    return dp_prober_step(&run->prober, may_begin, run->open.count == 0, rt_now_ns(), error);
 }
 
 // ---- messages --------------------------------------------------------------------------------
 
 // A worker's answer to FINISH says what it did since its last report: the flush.
-static rt_status take_finished(dp_run *c, uint32_t peer, const rt_message *message, rt_error *error)
+static rt_status take_finished(dp_run *run, uint32_t peer, const rt_message *message,
+                               rt_error *error)
 {
     char name[32];
     rt_wire_report report;
     if (rt_peer_role(peer) != RT_ROLE_WORKER || !rt_control_has(message, sizeof report) ||
-        c->phase != DP_RUN_FINISHES || c->finished_workers >> rt_peer_rank(peer) & 1)
+        run->phase != DP_RUN_FINISHES || run->finished_workers >> rt_peer_rank(peer) & 1)
         return rt_fail(error, RT_WIRE, "%s: a FINISHED of %zu bytes that nobody waits for",
                        rt_peer_name(peer, name), message->size - sizeof(rt_wire_header));
     memcpy(&report, rt_message_payload(message), sizeof report);
-    dp_tally_flushed(c->tally, rt_peer_rank(peer), &report);
-    c->finished_workers |= rt_bit(rt_peer_rank(peer));
+    dp_stats_flushed(run->stats, rt_peer_rank(peer), &report);
+    run->finished_workers |= rt_bit(rt_peer_rank(peer));
     return RT_OK;
 }
 
-static rt_status take_expired(dp_run *c, uint32_t peer, const rt_message *message, rt_error *error)
+static rt_status take_expired(dp_run *run, uint32_t peer, const rt_message *message,
+                              rt_error *error)
 {
-    const dp_planned *planned = c->cut.planned;
+    const dp_planned *planned = run->cut.planned;
     dp_sweep_record sweep = {0};
     bool is_over;
     if (planned) // it goes back to the feed when the sweep is over
@@ -395,76 +398,76 @@ static rt_status take_expired(dp_run *c, uint32_t peer, const rt_message *messag
                                   .keys_ended = planned->ended,
                                   .forgotten = planned->forgotten_count,
                                   .keys = planned->keys};
-    const rt_status status = dp_cut_expired(&c->cut, peer, message, &is_over, error);
+    const rt_status status = dp_cut_expired(&run->cut, peer, message, &is_over, error);
     if (!status && is_over)
-        dp_tally_swept(c->tally, &sweep, c->cut.ended_rows,
-                       (double)(rt_now_ns() - c->cut.begin_ns) * 1e-6);
+        dp_stats_swept(run->stats, &sweep, run->cut.ended_rows,
+                       (double)(rt_now_ns() - run->cut.begin_ns) * 1e-6);
     return status;
 }
 
 // What somebody asks for; it ends nothing.
-static rt_status take_control(dp_run *c, uint32_t peer, const rt_message *message)
+static rt_status take_control(dp_run *run, uint32_t peer, const rt_message *message)
 {
     char request[RT_ASK_BYTES_MAX], answer[RT_ASK_BYTES_MAX] = "", name[32];
     rt_error why = {0};
     rt_status status = rt_control_text(message, request, sizeof request);
-    const bool was_asked = c->move.is_asked;
-    c->control.visitor = peer;
-    if (!dp_roster_may_ask(c->roster, peer))
+    const bool was_asked = run->move.is_asked;
+    run->control.visitor = peer;
+    if (!dp_roster_may_ask(run->roster, peer))
         status = rt_fail(&why, RT_REFUSED, RT_ASK_ELSEWHERE);
     else if (status)
         rt_fail(&why, status, "a request of too many bytes, or with a zero in it");
     else
-        status = dp_control_do(c, request, answer, sizeof answer, &why);
+        status = dp_control_do(run, request, answer, sizeof answer, &why);
     const char *text = status ? why.text : answer;
     rt_info("%s asked: %s", rt_peer_name(peer, name), text);
-    if (c->move.is_asked && !was_asked) // dp_move_end answers
+    if (run->move.is_asked && !was_asked) // dp_move_end answers
         return RT_OK;
-    dp_roster_answer(c->roster, peer, status, text);
+    dp_roster_answer(run->roster, peer, status, text);
     return RT_OK;
 }
 
 rt_status dp_run_take(void *context, uint32_t peer, const rt_message *message, rt_error *error)
 {
-    dp_run *c = context;
+    dp_run *run = context;
     char name[32];
     uint32_t type = rt_message_header(message)->type;
     if (type == RT_MESSAGE_CONTROL)
-        return take_control(c, peer, message);
+        return take_control(run, peer, message);
     if (type == RT_MESSAGE_REPORT)
-        return take_report(c, peer, message, error);
+        return take_report(run, peer, message, error);
     if (type == RT_MESSAGE_VITALS)
-        return dp_watch_take(&c->watch, peer, message, error);
+        return dp_watch_take(&run->watch, peer, message, error);
     if (type == RT_MESSAGE_LINK)
-        return dp_prober_take(&c->prober, peer, message, rt_now_ns(), error);
+        return dp_prober_take(&run->prober, peer, message, rt_now_ns(), error);
     if (type == RT_MESSAGE_FINISHED)
-        return take_finished(c, peer, message, error);
-    if (type == RT_MESSAGE_MARK && c->prober.open)
-        return dp_prober_mark(&c->prober, peer, message, error);
+        return take_finished(run, peer, message, error);
+    if (type == RT_MESSAGE_MARK && run->prober.open)
+        return dp_prober_mark(&run->prober, peer, message, error);
     if (type == RT_MESSAGE_MARK)
-        return dp_cut_mark(&c->cut, peer, message, error);
+        return dp_cut_mark(&run->cut, peer, message, error);
     if (type == RT_MESSAGE_PART)
-        return dp_cut_part(&c->cut, peer, message, error);
+        return dp_cut_part(&run->cut, peer, message, error);
     if (type == RT_MESSAGE_PIECE)
-        return dp_collect_take(&c->collect, peer, message, error);
+        return dp_collect_take(&run->collect, peer, message, error);
     if (type == RT_MESSAGE_CUT)
-        return dp_cut_captured(&c->cut, peer, error);
+        return dp_cut_captured(&run->cut, peer, error);
     if (type == RT_MESSAGE_EXPIRE)
-        return take_expired(c, peer, message, error);
-    if (type == RT_MESSAGE_WRITTEN && rt_peer_role(peer) == RT_ROLE_PS && c->checkpoint)
-        return dp_checkpoint_written(c->checkpoint, rt_peer_rank(peer), message, error);
+        return take_expired(run, peer, message, error);
+    if (type == RT_MESSAGE_WRITTEN && rt_peer_role(peer) == RT_ROLE_PS && run->checkpoint)
+        return dp_checkpoint_written(run->checkpoint, rt_peer_rank(peer), message, error);
     return rt_fail(error, RT_WIRE, "%s: unexpected %s", rt_peer_name(peer, name),
                    rt_message_type_name(type));
 }
 
-static rt_status receive_all(dp_run *c, rt_error *error)
+static rt_status receive_all(dp_run *run, rt_error *error)
 {
     for (;;) {
         uint32_t peer;
         rt_message message = {0};
-        rt_status status = dp_roster_receive(c->roster, &peer, &message, error);
+        rt_status status = dp_roster_receive(run->roster, &peer, &message, error);
         if (!status)
-            status = dp_run_take(c, peer, &message, error);
+            status = dp_run_take(run, peer, &message, error);
         rt_message_release(&message);
         if (status == RT_AGAIN)
             return RT_OK;
@@ -474,28 +477,28 @@ static rt_status receive_all(dp_run *c, rt_error *error)
 }
 
 // The end of a part of a checkpoint ends a wait too. A descriptor that is closed leaves by itself.
-static void watch_child(dp_run *c)
+static void watch_child(dp_run *run)
 {
     struct epoll_event event = {.events = EPOLLIN};
-    if (!c->checkpoint)
+    if (!run->checkpoint)
         return;
-    const int fd = dp_checkpoint_fd(c->checkpoint);
-    if (fd >= 0 && epoll_ctl(c->wait_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
+    const int fd = dp_checkpoint_fd(run->checkpoint);
+    if (fd >= 0 && epoll_ctl(run->wait_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
         // it is watched already; without it waits end all the same, later
     }
 }
 
 // Of whom the model is not all there yet, and how much is.
-static dp_awaited awaited_of_model(const dp_run *c)
+static dp_awaited awaited_of_model(const dp_run *run)
 {
     dp_awaited from = {.what = "has sent nothing more of the model"};
-    const uint32_t lead = dp_run_lead(c);
-    const rt_parcel_in *in = dp_collect_of(&c->collect, lead);
+    const uint32_t lead = dp_run_lead(run);
+    const rt_parcel_in *in = dp_collect_of(&run->collect, lead);
     if (in->status == RT_AGAIN)
         from.workers = rt_bit(rt_peer_rank(lead));
     from.number = in->answered;
-    for (uint32_t s = 0; s < c->run_config.ps_shard_count; s++) {
-        in = dp_collect_of(&c->collect, rt_peer(RT_ROLE_PS, s));
+    for (uint32_t s = 0; s < run->run_config.ps_shard_count; s++) {
+        in = dp_collect_of(&run->collect, rt_peer(RT_ROLE_PS, s));
         if (in->status == RT_AGAIN)
             from.shards |= rt_bit(s);
         from.number += in->answered;
@@ -503,147 +506,147 @@ static dp_awaited awaited_of_model(const dp_run *c)
     return from;
 }
 
-static dp_awaited awaited(const dp_run *c)
+static dp_awaited awaited(const dp_run *run)
 {
-    const dp_open_iteration *oldest = oldest_of(&c->open, 0);
+    const dp_open_iteration *oldest = oldest_of(&run->open, 0);
     if (oldest)
-        return (dp_awaited){.workers = awaited_of(oldest, dp_run_workers(c)),
+        return (dp_awaited){.workers = awaited_of(oldest, dp_run_workers(run)),
                             .what = "has not trained an iteration",
                             .number = oldest->planned->sequence};
-    if (c->prober.open)
-        return dp_prober_awaited(&c->prober);
-    if (c->cut.planned)
-        return dp_cut_awaited(&c->cut);
-    if (c->phase == DP_RUN_SAVES)
-        return awaited_of_model(c);
+    if (run->prober.open)
+        return dp_prober_awaited(&run->prober);
+    if (run->cut.planned)
+        return dp_cut_awaited(&run->cut);
+    if (run->phase == DP_RUN_SAVES)
+        return awaited_of_model(run);
     dp_awaited from = {.what = "has not finished the run"};
-    if (c->phase == DP_RUN_FINISHES)
-        from.workers = dp_run_workers(c) & ~c->finished_workers;
+    if (run->phase == DP_RUN_FINISHES)
+        from.workers = dp_run_workers(run) & ~run->finished_workers;
     return from;
 }
 
 // Waits for messages or plans, and notes a request to stop.
-static rt_status wait_for_events(dp_run *c, rt_error *error)
+static rt_status wait_for_events(dp_run *run, rt_error *error)
 {
     eventfd_t count;
-    watch_child(c);
-    rt_status status = dp_roster_wait(c->roster, c->wait_fd, error);
-    (void)eventfd_read(c->wake_fd, &count);
-    struct pollfd stop = {.fd = c->own.stop_fd, .events = POLLIN};
-    if (!c->interrupted && stop.fd >= 0 && poll(&stop, 1, 0) == 1) {
+    watch_child(run);
+    rt_status status = dp_roster_wait(run->roster, run->wait_fd, error);
+    (void)eventfd_read(run->wake_fd, &count);
+    struct pollfd stop = {.fd = run->own.stop_fd, .events = POLLIN};
+    if (!run->interrupted && stop.fd >= 0 && poll(&stop, 1, 0) == 1) {
         rt_info("stopping after the iterations that are under way");
-        c->interrupted = true;
-        c->hold = 0;
-        dp_feed_stop(c->feed);
+        run->interrupted = true;
+        run->restart.checkpoint = 0;
+        dp_feed_stop(run->feed);
     }
-    const dp_awaited from = awaited(c);
+    const dp_awaited from = awaited(run);
     if (status)
         return status;
-    return dp_overdue_check(&c->overdue, &from, rt_now_ns(), error);
+    return dp_overdue_check(&run->overdue, &from, rt_now_ns(), error);
 }
 
-rt_status dp_run_turn(dp_run *c, rt_error *error)
+rt_status dp_run_turn(dp_run *run, rt_error *error)
 {
-    rt_status status = rt_mirror_check(c->mirror, error);
+    rt_status status = rt_mirror_check(run->mirror, error);
     if (status)
         return status;
-    status = wait_for_events(c, error);
+    status = wait_for_events(run, error);
     if (status)
         return status;
-    status = receive_all(c, error);
+    status = receive_all(run, error);
     if (status)
         return status;
-    status = finish_iterations(c, error); // some may have waited for a worker that is lost
+    status = finish_iterations(run, error); // some may have waited for a worker that is lost
     if (status)
         return status;
-    return dp_collect_step(&c->collect, error);
+    return dp_collect_step(&run->collect, error);
 }
 
 // ---- reloading -------------------------------------------------------------------------------
 
 // Somebody asks for a checkpoint. Where nothing is new it has to wait for that, which is said.
-static void want_checkpoint(dp_run *c)
+static void want_checkpoint(dp_run *run)
 {
-    if (!c->checkpoint) {
+    if (!run->checkpoint) {
         rt_warn("no checkpoint is made: neither --out nor checkpoint.directory says where");
         return;
     }
-    c->cut.is_wanted = true;
-    if (c->open.count || dp_tally_iterations(c->tally) > dp_checkpoint_newest(c->checkpoint))
+    run->cut.is_wanted = true;
+    if (run->open.count || dp_stats_iterations(run->stats) > dp_checkpoint_newest(run->checkpoint))
         return;
-    if (dp_checkpoint_newest(c->checkpoint))
+    if (dp_checkpoint_newest(run->checkpoint))
         rt_info("nothing is new since the checkpoint of iteration %" PRIu32
                 ": the next one is made once something is",
-                dp_checkpoint_newest(c->checkpoint));
+                dp_checkpoint_newest(run->checkpoint));
     else
         rt_info("nothing is trained yet: a checkpoint is made once something is");
 }
 
 // True: the configuration should be read again.
-static bool take_signals(dp_run *c)
+static bool take_signals(dp_run *run)
 {
     struct signalfd_siginfo one;
     bool reload = false;
-    while (c->own.signal_fd >= 0 && read(c->own.signal_fd, &one, sizeof one) == sizeof one) {
+    while (run->own.signal_fd >= 0 && read(run->own.signal_fd, &one, sizeof one) == sizeof one) {
         reload |= one.ssi_signo == SIGHUP;
         if (one.ssi_signo == SIGUSR1)
-            want_checkpoint(c);
+            want_checkpoint(run);
     }
     return reload;
 }
 
-static void reload_config(dp_run *c)
+static void reload_config(dp_run *run)
 {
     dp_reloaded values;
-    const bool asked = take_signals(c);
-    if (dp_reload_look(&c->reload, asked, rt_now_ns(), &c->in_force, &values))
-        dp_control_take_over(c, &values);
+    const bool asked = take_signals(run);
+    if (dp_reload_look(&run->settings.reload, asked, rt_now_ns(), &run->settings.in_force, &values))
+        dp_control_take_over(run, &values);
 }
 
 // The last checkpoint is on disk, or has failed.
-static rt_status end_checkpoints(dp_run *c, rt_error *error)
+static rt_status end_checkpoints(dp_run *run, rt_error *error)
 {
-    while (c->checkpoint && dp_checkpoint_busy(c->checkpoint)) {
-        const rt_status status = dp_run_turn(c, error);
+    while (run->checkpoint && dp_checkpoint_busy(run->checkpoint)) {
+        const rt_status status = dp_run_turn(run, error);
         if (status)
             return status;
-        dp_checkpoint_step(c->checkpoint);
+        dp_checkpoint_step(run->checkpoint);
     }
     return RT_OK;
 }
 
 // Plans, reports or the answers to a cut are still to come.
-static bool is_under_way(const dp_run *c)
+static bool is_under_way(const dp_run *run)
 {
-    return c->phase == DP_RUN_TRAINS || c->open.count || c->cut.planned;
+    return run->phase == DP_RUN_TRAINS || run->open.count || run->cut.planned;
 }
 
 // Sends what is planned, and takes what has come.
-static rt_status train_on(dp_run *c, rt_error *error)
+static rt_status train_on(dp_run *run, rt_error *error)
 {
-    rt_status status = send_what_is_planned(c, error);
+    rt_status status = send_what_is_planned(run, error);
     if (status)
         return status;
-    reload_config(c);
-    if (is_under_way(c)) // the last flush may have gone out just now
-        status = dp_run_turn(c, error);
+    reload_config(run);
+    if (is_under_way(run)) // the last flush may have gone out just now
+        status = dp_run_turn(run, error);
     if (status)
         return status;
-    status = go_on_with_checkpoint(c, error);
+    status = go_on_with_checkpoint(run, error);
     if (status)
         return status;
-    return go_on_with_probes(c, error);
+    return go_on_with_probes(run, error);
 }
 
-rt_status dp_run_train(dp_run *c, rt_error *error)
+rt_status dp_run_train(dp_run *run, rt_error *error)
 {
-    c->phase = DP_RUN_TRAINS;
-    while (is_under_way(c)) {
-        const rt_status status = train_on(c, error);
+    run->phase = DP_RUN_TRAINS;
+    while (is_under_way(run)) {
+        const rt_status status = train_on(run, error);
         if (status)
             return status;
-        dp_run_watch(c);
+        dp_run_watch(run);
     }
-    dp_move_drop(c);
-    return end_checkpoints(c, error);
+    dp_move_drop(run);
+    return end_checkpoints(run, error);
 }

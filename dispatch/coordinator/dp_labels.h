@@ -1,6 +1,6 @@
 // dp_labels - how good the predictions of a run are, label by label, where samples have several.
 //
-// The first label's meter is the run's own (dp_tally); those of the others are here. One thread.
+// The first label's meter is the run's own (dp_stats); those of the others are here. One thread.
 #ifndef DP_LABELS_H
 #define DP_LABELS_H
 

@@ -13,34 +13,34 @@
 #include "runtime/rt_json_read.h"
 
 // what: the box, or the key.
-static rt_status check_run(const dp_run *c, const char *what, rt_error *error)
+static rt_status check_run(const dp_run *run, const char *what, rt_error *error)
 {
-    if (!c->checkpoint)
+    if (!run->checkpoint)
         return rt_fail(
             error, RT_CONFIG,
             "%s: goes by a checkpoint from which all start anew, and this run makes none: "
             "it has neither --out nor checkpoint.directory, or workers that plan",
             what);
-    if (c->move.is_asked)
+    if (run->move.is_asked)
         return rt_fail(error, RT_AGAIN, "%s: %s already with the next checkpoint: ask again later",
-                       what, c->move.what);
+                       what, run->move.what);
     return RT_OK;
 }
 
-rt_status dp_move_check_boxes(const dp_run *c, const char *box, rt_error *error)
+rt_status dp_move_check_boxes(const dp_run *run, const char *box, rt_error *error)
 {
-    if (c->site_config.box_count == 0)
+    if (run->site_config.box_count == 0)
         return rt_fail(error, RT_CONFIG,
                        "%s: the configuration does not say which boxes there are: boxes", box);
-    if (c->site_config.collective == RT_COLLECTIVE_MPI)
+    if (run->site_config.collective == RT_COLLECTIVE_MPI)
         return rt_fail(
             error, RT_CONFIG,
             "%s: with network.collective \"mpi\" the number of workers is that of mpirun", box);
-    return check_run(c, box, error);
+    return check_run(run, box, error);
 }
 
 // Members of a box that joins, where nobody starts them once they are wanted.
-static rt_status check_presence(const dp_run *c, const char *box, const dp_members *joining,
+static rt_status check_presence(const dp_run *run, const char *box, const dp_members *joining,
                                 rt_error *error)
 {
     char missing[256] = "", name[32];
@@ -49,10 +49,10 @@ static rt_status check_presence(const dp_run *c, const char *box, const dp_membe
         rt_role role;
         uint64_t all;
     } kinds[] = {{RT_ROLE_WORKER, joining->workers}, {RT_ROLE_PS, joining->shards}};
-    for (size_t k = 0; k < RT_COUNT_OF(kinds) && !c->own.spawned; k++) {
+    for (size_t k = 0; k < RT_COUNT_OF(kinds) && !run->own.spawned; k++) {
         for (uint64_t rest = kinds[k].all; rest; rest &= rest - 1) {
             const uint32_t peer = rt_peer(kinds[k].role, rt_lowest_bit(rest));
-            const dp_member *one = dp_membership_find(dp_roster_members(c->roster), peer);
+            const dp_member *one = dp_membership_find(dp_roster_members(run->roster), peer);
             if (dp_member_is_connected(one) || used + sizeof name + 2 >= sizeof missing)
                 continue;
             used += (size_t)snprintf(missing + used, sizeof missing - used, "%s%s",
@@ -67,13 +67,13 @@ static rt_status check_presence(const dp_run *c, const char *box, const dp_membe
 }
 
 // Rows that the shards which stay have no memory for.
-static rt_status check_rows(const dp_run *c, const char *box, const rt_config *left,
+static rt_status check_rows(const dp_run *run, const char *box, const rt_config *left,
                             rt_error *error)
 {
     uint64_t rows = 0;
     const uint64_t fit = dp_setup_rows_that_fit(left);
-    for (uint32_t s = 0; s < c->run_config.ps_shard_count; s++) {
-        const rt_wire_vitals *vitals = &c->watch.shards[s];
+    for (uint32_t s = 0; s < run->run_config.ps_shard_count; s++) {
+        const rt_wire_vitals *vitals = &run->watch.shards[s];
         if (!vitals->row_bytes_max)
             return rt_fail(error, RT_AGAIN,
                            "%s: shard %" PRIu32 " has not said yet how many rows it has: ask again "
@@ -89,197 +89,199 @@ static rt_status check_rows(const dp_run *c, const char *box, const rt_config *l
                    box, rows, left->ps_shard_count, fit);
 }
 
-static rt_status check_left(const dp_run *c, const char *box, const rt_config *left,
+static rt_status check_left(const dp_run *run, const char *box, const rt_config *left,
                             rt_error *error)
 {
     rt_status status = rt_config_check_model(left, error);
     if (status)
         return status;
     status = rt_config_check_training(left, error);
-    if (status || left->ps_shard_count >= c->run_config.ps_shard_count)
+    if (status || left->ps_shard_count >= run->run_config.ps_shard_count)
         return status;
-    return check_rows(c, box, left, error);
+    return check_rows(run, box, left, error);
 }
 
 // What the run would be is a configuration as any other.
-static rt_status check_next(const dp_run *c, const char *box, const dp_members *next,
+static rt_status check_next(const dp_run *run, const char *box, const dp_members *next,
                             rt_error *error)
 {
     rt_config left;
-    const uint32_t before = c->run_config.ps_shard_count;
+    const uint32_t before = run->run_config.ps_shard_count;
     if (!next->workers)
         return rt_fail(error, RT_CONFIG, "%s: has the last worker of this run", box);
     if (!next->shards)
         return rt_fail(error, RT_CONFIG, "%s: has the last shard of this run", box);
-    if (!c->own.spawned && c->site_config.checkpoint.copies == 0 &&
+    if (!run->own.spawned && run->site_config.checkpoint.copies == 0 &&
         rt_bit_count(next->shards) != before)
         return rt_fail(error, RT_CONFIG,
                        "%s: rows go to other shards by the copies on the coordinator's box, and "
                        "checkpoint.copies is 0",
                        box);
-    if (rt_config_copy(&c->site_config, &left))
+    if (rt_config_copy(&run->site_config, &left))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     rt_config_keep_members(&left, next->workers, next->shards);
-    const rt_status status = check_left(c, box, &left, error);
+    const rt_status status = check_left(run, box, &left, error);
     rt_config_fini(&left);
     return status;
 }
 
-rt_status dp_move_check_join(const dp_run *c, const char *box, rt_error *error)
+rt_status dp_move_check_join(const dp_run *run, const char *box, rt_error *error)
 {
-    const uint32_t b = rt_config_find_box(&c->site_config, box);
-    const dp_members next = dp_members_of(&c->site_config, c->members.boxes | rt_bit(b));
-    return check_next(c, box, &next, error);
+    const uint32_t b = rt_config_find_box(&run->site_config, box);
+    const dp_members next = dp_members_of(&run->site_config, run->members.boxes | rt_bit(b));
+    return check_next(run, box, &next, error);
 }
 
-bool dp_move_is_there(const dp_run *c, uint32_t box)
+bool dp_move_is_there(const dp_run *run, uint32_t box)
 {
-    const dp_members joining = dp_members_of(&c->site_config, rt_bit(box));
-    return check_presence(c, c->site_config.boxes[box].name, &joining, NULL) == RT_OK;
+    const dp_members joining = dp_members_of(&run->site_config, rt_bit(box));
+    return check_presence(run, run->site_config.boxes[box].name, &joining, NULL) == RT_OK;
 }
 
-rt_status dp_move_ask(dp_run *c, bool joins, const char *box, rt_error *error)
+rt_status dp_move_ask(dp_run *run, bool joins, const char *box, rt_error *error)
 {
-    rt_status status = dp_move_check_boxes(c, box, error);
+    rt_status status = dp_move_check_boxes(run, box, error);
     if (status)
         return status;
-    const uint32_t b = rt_config_find_box(&c->site_config, box);
-    if (b == c->site_config.box_count)
+    const uint32_t b = rt_config_find_box(&run->site_config, box);
+    if (b == run->site_config.box_count)
         return rt_fail(error, RT_NOT_FOUND, "%s: the configuration has no box of that name%s", box,
                        joins ? ": `lanyard add RUN BOX --gbps G` says what it is" : "");
-    const uint64_t in = c->members.boxes;
+    const uint64_t in = run->members.boxes;
     const bool is_in = in >> b & 1;
     if (is_in && joins)
         return rt_fail(error, RT_CONFIG, "%s: takes part in this run already", box);
     if (!is_in && !joins)
         return rt_fail(error, RT_CONFIG, "%s: takes no part in this run", box);
-    dp_move move = {.is_asked = true, .next = dp_members_of(&c->site_config, in ^ rt_bit(b))};
-    move.next.row_rate = c->members.row_rate;
-    move.next.dense_rate = c->members.dense_rate;
+    dp_move move = {.is_asked = true, .next = dp_members_of(&run->site_config, in ^ rt_bit(b))};
+    move.next.row_rate = run->members.row_rate;
+    move.next.dense_rate = run->members.dense_rate;
     snprintf(move.what, sizeof move.what, "%s %s", box, joins ? "joins" : "leaves");
     if (joins) {
-        const dp_members joining = dp_members_of(&c->site_config, rt_bit(b));
-        status = check_presence(c, box, &joining, error);
+        const dp_members joining = dp_members_of(&run->site_config, rt_bit(b));
+        status = check_presence(run, box, &joining, error);
         if (status)
             return status;
     } else {
         move.leaves = rt_bit(b);
     }
-    status = check_next(c, box, &move.next, error);
+    status = check_next(run, box, &move.next, error);
     if (status)
         return status;
-    c->move = move;
+    run->move = move;
     return RT_OK;
 }
 
 // One that takes no part.
-static rt_status ask_end_of_other(dp_run *c, const char *box, uint32_t b, rt_error *error)
+static rt_status ask_end_of_other(dp_run *run, const char *box, uint32_t b, rt_error *error)
 {
-    const rt_status status = check_run(c, box, error);
+    const rt_status status = check_run(run, box, error);
     if (status)
         return status;
-    c->move = (dp_move){.is_asked = true, .next = c->members, .leaves = rt_bit(b)};
+    run->move = (dp_move){.is_asked = true, .next = run->members, .leaves = rt_bit(b)};
     return RT_OK;
 }
 
-rt_status dp_move_ask_end(dp_run *c, const char *box, rt_error *error)
+rt_status dp_move_ask_end(dp_run *run, const char *box, rt_error *error)
 {
-    const uint32_t b = rt_config_find_box(&c->site_config, box);
-    rt_status status = dp_added_check_end(&c->added, &c->site_config, box, error);
+    const uint32_t b = rt_config_find_box(&run->site_config, box);
+    rt_status status = dp_added_check_end(&run->added, &run->site_config, box, error);
     if (status)
         return status;
-    if (c->members.boxes >> b & 1)
-        status = dp_move_ask(c, false, box, error);
+    if (run->members.boxes >> b & 1)
+        status = dp_move_ask(run, false, box, error);
     else
-        status = ask_end_of_other(c, box, b, error);
+        status = ask_end_of_other(run, box, b, error);
     if (status)
         return status;
-    c->move.is_for_good = true;
-    snprintf(c->move.what, sizeof c->move.what, "%s leaves for good, its key is taken off", box);
+    run->move.is_for_good = true;
+    snprintf(run->move.what, sizeof run->move.what, "%s leaves for good, its key is taken off",
+             box);
     return RT_OK;
 }
 
-rt_status dp_move_ask_rates(dp_run *c, const char *key, const rt_config *fresh, rt_error *error)
+rt_status dp_move_ask_rates(dp_run *run, const char *key, const rt_config *fresh, rt_error *error)
 {
-    rt_status status = check_run(c, key, error);
+    rt_status status = check_run(run, key, error);
     if (status)
         return status;
-    c->move = (dp_move){.is_asked = true, .next = c->members};
-    c->move.next.row_rate = fresh->optimizer_rows.learning_rate;
-    c->move.next.dense_rate = fresh->optimizer_dense.learning_rate;
-    snprintf(c->move.what, sizeof c->move.what, "%s changes", key);
+    run->move = (dp_move){.is_asked = true, .next = run->members};
+    run->move.next.row_rate = fresh->optimizer_rows.learning_rate;
+    run->move.next.dense_rate = fresh->optimizer_dense.learning_rate;
+    snprintf(run->move.what, sizeof run->move.what, "%s changes", key);
     return RT_OK;
 }
 
-bool dp_move_is_at_rest(const dp_run *c)
+bool dp_move_is_at_rest(const dp_run *run)
 {
-    return !c->hold && !c->cut.planned && !c->open.count && !c->prober.open &&
-           !dp_checkpoint_busy(c->checkpoint) &&
-           dp_checkpoint_newest(c->checkpoint) == dp_tally_iterations(c->tally);
+    return !run->restart.checkpoint && !run->cut.planned && !run->open.count && !run->prober.open &&
+           !dp_checkpoint_busy(run->checkpoint) &&
+           dp_checkpoint_newest(run->checkpoint) == dp_stats_iterations(run->stats);
 }
 
-static void answer(dp_run *c, rt_status status, const char *text)
+static void answer(dp_run *run, rt_status status, const char *text)
 {
-    c->move.is_asked = false;
+    run->move.is_asked = false;
     rt_info("%s", text);
-    if (c->move.visitor)
-        dp_roster_answer(c->roster, c->move.visitor, status, text);
+    if (run->move.visitor)
+        dp_roster_answer(run->roster, run->move.visitor, status, text);
 }
 
-rt_status dp_move_end(dp_run *c, bool is_written, rt_error *error)
+rt_status dp_move_end(dp_run *run, bool is_written, rt_error *error)
 {
-    dp_move *move = &c->move;
+    dp_move *move = &run->move;
     char text[sizeof move->what + 64];
     rt_error why = {0};
-    move->next.still_s = c->cut.drained_s;
+    move->next.still_s = run->cut.drained_s;
     if (move->next.still_s <= 0)
         move->next.still_s = rt_unix_s();
-    dp_added added = c->added;
+    dp_added added = run->added;
     dp_added_joined(&added, move->next.boxes);
     if (move->is_for_good)
         dp_added_end(&added, rt_lowest_bit(move->leaves));
     rt_status status;
     if (is_written)
-        status = dp_members_write(&c->site_config, c->checkpoints, &move->next, &added, &why);
+        status =
+            dp_members_write(&run->site_config, run->folder.checkpoints, &move->next, &added, &why);
     else
         status =
             rt_fail(&why, RT_IO, "the checkpoint could not be written: the run goes on as it was");
     if (status) {
-        answer(c, status, why.text);
+        answer(run, status, why.text);
         return RT_OK;
     }
     snprintf(text, sizeof text, "%s: all start anew from iteration %" PRIu32, move->what,
-             dp_checkpoint_newest(c->checkpoint));
-    const dp_members leaving = dp_members_of(&c->site_config, move->leaves);
+             dp_checkpoint_newest(run->checkpoint));
+    const dp_members leaving = dp_members_of(&run->site_config, move->leaves);
     if (move->leaves)
-        dp_membership_dismiss(dp_roster_members(c->roster), leaving.workers, leaving.shards);
-    answer(c, RT_OK, text);
+        dp_membership_dismiss(dp_roster_members(run->roster), leaving.workers, leaving.shards);
+    answer(run, RT_OK, text);
     return rt_fail(error, RT_AGAIN, "%s", text);
 }
 
-void dp_move_drop(dp_run *c)
+void dp_move_drop(dp_run *run)
 {
-    if (c->move.is_asked)
-        answer(c, RT_STOPPED, "the run ended before");
+    if (run->move.is_asked)
+        answer(run, RT_STOPPED, "the run ended before");
 }
 
-void dp_move_iterated(dp_run *c)
+void dp_move_iterated(dp_run *run)
 {
-    dp_members *members = &c->members;
+    dp_members *members = &run->members;
     rt_error why = {0};
     if (members->still_s <= 0)
         return;
     const double pause_s = fmax(0, rt_unix_s() - members->still_s); // clocks may be set
-    rt_json *json = rt_metrics_begin(dp_tally_metrics(c->tally), "boxes");
+    rt_json *json = rt_metrics_begin(dp_stats_metrics(run->stats), "boxes");
     rt_json_begin_array(json, "boxes");
     for (uint64_t rest = members->boxes; rest; rest &= rest - 1)
-        rt_json_string(json, NULL, c->site_config.boxes[rt_lowest_bit(rest)].name);
+        rt_json_string(json, NULL, run->site_config.boxes[rt_lowest_bit(rest)].name);
     rt_json_end_array(json);
     rt_json_double(json, "pause_s", pause_s);
-    rt_metrics_end(dp_tally_metrics(c->tally));
+    rt_metrics_end(dp_stats_metrics(run->stats));
     rt_info("all started anew: training stood still for %.1f s", pause_s);
     members->still_s = 0;
-    if (dp_members_write(&c->site_config, c->checkpoints, members, &c->added, &why))
+    if (dp_members_write(&run->site_config, run->folder.checkpoints, members, &run->added, &why))
         rt_warn("%s", why.text);
 }
 
@@ -315,31 +317,32 @@ static rt_status adopt(const rt_config *whole, rt_config *config, rt_error *erro
     return status;
 }
 
-static rt_status allow_keys(dp_run *c, rt_error *error)
+static rt_status allow_keys(dp_run *run, rt_error *error)
 {
-    for (uint32_t i = 0; i < c->added.count; i++) {
-        rt_info("box %s was added to this run", c->site_config.boxes[c->added.first + i].name);
-        if (!c->added.of[i].has_key)
+    for (uint32_t i = 0; i < run->added.count; i++) {
+        rt_info("box %s was added to this run", run->site_config.boxes[run->added.first + i].name);
+        if (!run->added.of[i].has_key)
             continue;
-        const rt_status status = c->own.ops->allow(c->transport, &c->added.of[i].key, error);
+        const rt_status status = run->own.ops->allow(run->transport, &run->added.of[i].key, error);
         if (status)
             return status;
     }
     return RT_OK;
 }
 
-rt_status dp_adding_begin(dp_run *c, rt_error *error)
+rt_status dp_adding_begin(dp_run *run, rt_error *error)
 {
-    rt_status status = dp_members_read_added(c->checkpoints, &c->site_config, &c->added, error);
-    if (status || !c->added.count)
+    rt_status status =
+        dp_members_read_added(run->folder.checkpoints, &run->site_config, &run->added, error);
+    if (status || !run->added.count)
         return status;
-    status = adopt(&c->site_config, &c->run_config, error);
+    status = adopt(&run->site_config, &run->run_config, error);
     if (status)
         return status;
-    status = rt_config_check(&c->site_config, error);
+    status = rt_config_check(&run->site_config, error);
     if (status)
         return status;
-    return allow_keys(c, error);
+    return allow_keys(run, error);
 }
 
 // ---- a box more ------------------------------------------------------------------------------
@@ -351,19 +354,19 @@ static bool has_other_key(const rt_public_key *key, const rt_public_key *other)
 }
 
 // Only who may write into the folder of the run lets a key in: any box with a key may ask.
-static rt_status check_key(const dp_run *c, const char *box, const char *text, rt_public_key *key,
+static rt_status check_key(const dp_run *run, const char *box, const char *text, rt_public_key *key,
                            rt_error *error)
 {
     char path[RT_PATH_MAX + 32], shown[RT_KEY_TEXT_SIZE];
-    const rt_keys *keys = c->own.keys;
+    const rt_keys *keys = run->own.keys;
     if (!keys || !keys->is_set)
         return rt_fail(error, RT_CONFIG, "%s: this run uses no keys (security.key)", box);
-    if (!c->own.directory)
+    if (!run->own.directory)
         return rt_fail(error, RT_CONFIG,
                        "%s: a key is let in by way of the folder of the run, and this one has none "
                        "(--out)",
                        box);
-    snprintf(path, sizeof path, "%s/" DP_ADDED_KEY, c->own.directory);
+    snprintf(path, sizeof path, "%s/" DP_ADDED_KEY, run->own.directory);
     rt_status status = rt_keys_read_public(path, key, error);
     if (status)
         return status;
@@ -372,8 +375,8 @@ static rt_status check_key(const dp_run *c, const char *box, const char *text, r
     bool differs = has_other_key(key, &keys->own);
     for (uint32_t i = 0; i < keys->allowed_count; i++)
         differs |= has_other_key(key, &keys->allowed[i]);
-    for (uint32_t i = 0; i < c->added.count; i++)
-        differs |= c->added.of[i].has_key && has_other_key(key, &c->added.of[i].key);
+    for (uint32_t i = 0; i < run->added.count; i++)
+        differs |= run->added.of[i].has_key && has_other_key(key, &run->added.of[i].key);
     if (differs)
         return rt_fail(error, RT_CONFIG, "%s: another key of the name %s is allowed already", box,
                        key->name);
@@ -382,9 +385,9 @@ static rt_status check_key(const dp_run *c, const char *box, const char *text, r
 
 // As one of the run: what it would be with it is a configuration as any other. The lists that
 // others may point to stay where they are.
-static rt_status extend(dp_run *c, const char *box, const cJSON *json, rt_error *error)
+static rt_status extend(dp_run *run, const char *box, const cJSON *json, rt_error *error)
 {
-    rt_config *whole = &c->site_config;
+    rt_config *whole = &run->site_config;
     char *text = cJSON_PrintUnformatted(json);
     if (!text)
         return rt_fail(error, RT_WIRE, "%s: a request without the box", box);
@@ -400,18 +403,18 @@ static rt_status extend(dp_run *c, const char *box, const cJSON *json, rt_error 
     status = rt_config_check_training(whole, error);
     if (status)
         return status;
-    return dp_move_check_join(c, box, error);
+    return dp_move_check_join(run, box, error);
 }
 
 // For the box, which needs one that has it; as all others have it but for that.
-static rt_status write_config(const dp_run *c, const char *path, rt_error *error)
+static rt_status write_config(const dp_run *run, const char *path, rt_error *error)
 {
-    const rt_config *site = c->own.site ? c->own.site : &c->site_config;
+    const rt_config *site = run->own.site ? run->own.site : &run->site_config;
     rt_config told;
     char *text = NULL;
     if (rt_config_copy(site, &told))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    rt_status status = adopt(&c->site_config, &told, error);
+    rt_status status = adopt(&run->site_config, &told, error);
     told.network_bind[0] = '\0'; // of this box
     if (!status && rt_config_to_json(&told, &text))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory");
@@ -432,20 +435,21 @@ static void name_ranks(const char *what, uint64_t ranks, char *text, size_t size
 }
 
 // It is on disk; from here on nothing fails that would have to be undone.
-static void let_in(dp_run *c, const char *box, char *answer, size_t size)
+static void let_in(dp_run *run, const char *box, char *answer, size_t size)
 {
     char path[RT_PATH_MAX + RT_NAME_MAX + 16], ranks[256] = "";
     rt_error why = {0};
-    const uint32_t i = c->added.count - 1, b = c->added.first + i;
-    const dp_members joins = dp_members_of(&c->site_config, rt_bit(b));
-    dp_membership_extend(dp_roster_members(c->roster), c->site_config.worker_count,
-                         c->site_config.ps_shard_count);
-    if (c->added.of[i].has_key && c->own.ops->allow(c->transport, &c->added.of[i].key, &why))
+    const uint32_t i = run->added.count - 1, b = run->added.first + i;
+    const dp_members joins = dp_members_of(&run->site_config, rt_bit(b));
+    dp_membership_extend(dp_roster_members(run->roster), run->site_config.worker_count,
+                         run->site_config.ps_shard_count);
+    if (run->added.of[i].has_key &&
+        run->own.ops->allow(run->transport, &run->added.of[i].key, &why))
         rt_warn("%s", why.text);
     name_ranks("worker", joins.workers, ranks, sizeof ranks);
     name_ranks("ps", joins.shards, ranks, sizeof ranks);
-    snprintf(path, sizeof path, "%s/%s.json", c->checkpoints, box);
-    if (write_config(c, path, &why)) {
+    snprintf(path, sizeof path, "%s/%s.json", run->folder.checkpoints, box);
+    if (write_config(run, path, &why)) {
         rt_warn("%s", why.text);
         snprintf(path, sizeof path, "(it could not be written: %.200s)", why.text);
     }
@@ -466,36 +470,37 @@ static void note(dp_added *added, uint32_t at, const rt_public_key *key)
     added->of[added->count++].awaited = true;
 }
 
-static rt_status add(dp_run *c, const char *box, const cJSON *json, rt_error *error)
+static rt_status add(dp_run *run, const char *box, const cJSON *json, rt_error *error)
 {
     const char *text = cJSON_GetStringValue(rt_json_member(json, "key"));
-    const rt_config before = c->site_config;
-    const dp_added added = c->added;
+    const rt_config before = run->site_config;
+    const dp_added added = run->added;
     rt_public_key read;
     const rt_public_key *key = NULL;
     rt_status status;
     if (text) {
         key = &read;
-        status = check_key(c, box, text, &read, error);
+        status = check_key(run, box, text, &read, error);
         if (status)
             return status;
     }
-    status = extend(c, box, rt_json_member(json, "box"), error);
+    status = extend(run, box, rt_json_member(json, "box"), error);
     if (!status) {
-        note(&c->added, c->site_config.box_count - 1, key);
-        status = dp_members_write(&c->site_config, c->checkpoints, &c->members, &c->added, error);
+        note(&run->added, run->site_config.box_count - 1, key);
+        status = dp_members_write(&run->site_config, run->folder.checkpoints, &run->members,
+                                  &run->added, error);
     }
     if (!status)
         return RT_OK;
-    c->site_config = before;
-    c->added = added;
+    run->site_config = before;
+    run->added = added;
     return status;
 }
 
-rt_status dp_adding_ask(dp_run *c, const char *box, const char *text, char *answer, size_t size,
+rt_status dp_adding_ask(dp_run *run, const char *box, const char *text, char *answer, size_t size,
                         rt_error *error)
 {
-    rt_status status = dp_move_check_boxes(c, box, error);
+    rt_status status = dp_move_check_boxes(run, box, error);
     if (status)
         return status;
     if (!rt_key_name_is_valid(box))
@@ -503,56 +508,58 @@ rt_status dp_adding_ask(dp_run *c, const char *box, const char *text, char *answ
                        "%s: a box that is added has a name of letters, digits, dots, dashes, "
                        "underscores",
                        box);
-    if (rt_config_find_box(&c->site_config, box) < c->site_config.box_count)
+    if (rt_config_find_box(&run->site_config, box) < run->site_config.box_count)
         return rt_fail(error, RT_CONFIG,
                        "%s: is a box of this run already: `lanyard add RUN %s`, without more, "
                        "takes it in",
                        box, box);
     cJSON *json = cJSON_Parse(text);
     if (cJSON_IsObject(json))
-        status = add(c, box, json, error);
+        status = add(run, box, json, error);
     else
         status = rt_fail(error, RT_WIRE, "%s: a request that is no JSON object", box);
     cJSON_Delete(json);
     if (status)
         return status;
-    let_in(c, box, answer, size);
-    if (!c->own.spawned)
+    let_in(run, box, answer, size);
+    if (!run->own.spawned)
         return RT_OK;
-    return dp_move_ask(c, true, box, error);
+    return dp_move_ask(run, true, box, error);
 }
 
 // ---- waiting for it --------------------------------------------------------------------------
 
-bool dp_adding_let_go(dp_run *c, const char *box, char *answer, size_t size)
+bool dp_adding_let_go(dp_run *run, const char *box, char *answer, size_t size)
 {
     rt_error why = {0};
-    const uint32_t b = rt_config_find_box(&c->site_config, box), i = b - c->added.first;
-    if (b == c->site_config.box_count || b < c->added.first || i >= c->added.count ||
-        !c->added.of[i].awaited)
+    const uint32_t b = rt_config_find_box(&run->site_config, box), i = b - run->added.first;
+    if (b == run->site_config.box_count || b < run->added.first || i >= run->added.count ||
+        !run->added.of[i].awaited)
         return false;
-    c->added.of[i].awaited = false;
-    if (dp_members_write(&c->site_config, c->checkpoints, &c->members, &c->added, &why))
+    run->added.of[i].awaited = false;
+    if (dp_members_write(&run->site_config, run->folder.checkpoints, &run->members, &run->added,
+                         &why))
         rt_warn("%s", why.text);
     snprintf(answer, size, "%s is not waited for any more: `lanyard add` takes it in", box);
     return true;
 }
 
-void dp_adding_step(dp_run *c)
+void dp_adding_step(dp_run *run)
 {
     rt_error why = {0};
-    if (c->move.is_asked || c->phase != DP_RUN_TRAINS || c->interrupted)
+    if (run->move.is_asked || run->phase != DP_RUN_TRAINS || run->interrupted)
         return;
-    for (uint32_t i = 0; i < c->added.count; i++) {
-        const uint32_t b = c->added.first + i;
-        if (!c->added.of[i].awaited || !dp_move_is_there(c, b) || rt_now_ns() < c->added.ask_ns)
+    for (uint32_t i = 0; i < run->added.count; i++) {
+        const uint32_t b = run->added.first + i;
+        if (!run->added.of[i].awaited || !dp_move_is_there(run, b) ||
+            rt_now_ns() < run->added.ask_ns)
             continue;
-        c->added.ask_ns = rt_now_ns() + ASK_AGAIN_NS;
-        if (dp_move_ask(c, true, c->site_config.boxes[b].name, &why))
+        run->added.ask_ns = rt_now_ns() + ASK_AGAIN_NS;
+        if (dp_move_ask(run, true, run->site_config.boxes[b].name, &why))
             rt_warn("%s", why.text);
         else
             rt_info("box %s is there: it joins with the next checkpoint",
-                    c->site_config.boxes[b].name);
+                    run->site_config.boxes[b].name);
         return;
     }
 }

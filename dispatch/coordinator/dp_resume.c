@@ -394,7 +394,7 @@ static rt_status load_state(resume *r, const dp_saved *saved, dp_resumed *resume
         return status;
     status = load_planner(r, saved, &planner, resumed);
     if (!status)
-        status = dp_state_take_rest(&rest, r->config->tally, r->config->config,
+        status = dp_state_take_rest(&rest, r->config->stats, r->config->config,
                                     r->config->limits.dense_count, &resumed->beside, &r->damage);
     if (status) {
         dp_planner_destroy(r->planner);
@@ -500,7 +500,7 @@ static rt_status fill_caches(resume *r, rt_error *error)
 
 static void report(const resume *r, const dp_resumed *resumed)
 {
-    rt_metrics *metrics = dp_tally_metrics(r->config->tally);
+    rt_metrics *metrics = dp_stats_metrics(r->config->stats);
     rt_json *json = rt_metrics_begin(metrics, "resumed");
     rt_json_u64(json, "iteration", resumed->restored.iteration);
     rt_json_u64(json, "epoch", r->config->epoch);

@@ -21,7 +21,7 @@ typedef struct {
     const dp_planner_config *planner;
     dp_slice_limits limits;
     dp_roster *roster;
-    dp_tally *tally;
+    dp_stats *stats;
     int stop_fd; // readable when the run is to end, or -1
     int wake_fd; // an eventfd, for copies that are sent back to shards
     // Takes messages that are not about resuming.

@@ -67,9 +67,8 @@ rt_status dp_roster_create(const dp_roster_config *config, dp_roster **roster_p,
     roster->config = *config;
     roster->lost = UINT32_MAX;
     invite(roster);
-    rt_status status =
-        rt_address_listen(c->network_bind, c->network_coordinator, c->network_interface,
-                          0, address, sizeof address, error);
+    rt_status status = rt_address_listen(c->network_bind, c->network_coordinator,
+                                         c->network_interface, 0, address, sizeof address, error);
     if (!status)
         status = config->ops->listen(config->transport, SELF, address, roster->address,
                                      &roster->endpoint, error);

@@ -24,7 +24,7 @@
 //     open         1 2 2   2 2     1   1 0 ...                     1 2
 //
 // No slice goes out while as many iterations are open as may be, a cut waits for its marks and shards
-// (cut.planned), links are probed (prober.open), or a checkpoint is to bring workers back (hold).
+// (cut.planned), links are probed (prober.open), or all are to start anew (restart.checkpoint).
 #ifndef DP_RUN_H
 #define DP_RUN_H
 
@@ -40,8 +40,8 @@
 #include "dispatch/coordinator/dp_links.h"
 #include "dispatch/coordinator/dp_members.h"
 #include "dispatch/coordinator/dp_membership.h"
-#include "dispatch/coordinator/dp_shelf.h"
-#include "dispatch/coordinator/dp_tally.h"
+#include "dispatch/coordinator/dp_publisher.h"
+#include "dispatch/coordinator/dp_stats.h"
 #include "dispatch/coordinator/dp_watch.h"
 #include "dispatch/planner/dp_controller.h"
 #include "runtime/live/rt_live.h"
@@ -72,57 +72,73 @@ typedef struct {
 
 struct dp_run {
     dp_run_phase phase;
+    bool interrupted;
     dp_coordinator_config own; // as the caller gave it, but for the hash of those that take part
-    // Of all boxes: own.config, and behind its boxes those that were added. Its ranks are those of the
-    // roster, of people and of files beside checkpoints; members prove in HELLO that they have it.
+    // Of all boxes: own.config, and behind its boxes those that were added. Its ranks are those of
+    // people and of files beside checkpoints; members prove in HELLO that they have it.
     rt_config site_config;
     // Of the boxes and workers that take part, with the learning rates that were set: what is
     // planned, trained and saved. Its ranks are places.
     rt_config run_config;
-    dp_added added;
+
+    // Who: dp_roster_members is the table of members.
     rt_transport *transport;
     dp_roster *roster;
-    rt_mirror *mirror; // NULL: there is no standby
+    dp_members members; // boxes that take part
+    dp_added added;
+    dp_losses losses;
+    dp_move move;
+    struct {
+        uint64_t not_before_ns; // from then on workers that came back are taken back
+        uint32_t checkpoint;    // iteration of the one with which all start anew; 0: none is made
+    } restart;
+    dp_overdue overdue;
+    uint64_t finished_workers; // that answered FINISH
+
+    // What is read and planned.
     rt_live *live;     // NULL: nobody sends to this run
     rt_stream *stream; // until the feed has it; then NULL
-    uint64_t live_ns;  // of its last record
+    struct {
+        dp_planner_config planner;
+        dp_account_config costs;
+        dp_slice_limits limits;
+        uint64_t distinct_keys;
+    } planning;
     dp_feed *feed;
-    dp_tally *tally;
-    dp_slice_limits limits;
-    dp_open_iterations open;   // at most run_ahead + 1
-    uint64_t finished_workers; // that answered FINISH
-    dp_collect collect;
-    dp_overdue overdue;
-    rt_error input_failure; // why the input ended early: the model is saved all the same
-    bool interrupted;
-    int wake_fd;                   // written by others
-    int wait_fd;                   // readable when wake_fd is, or a part of a checkpoint is done
-    char checkpoints[RT_PATH_MAX]; // their directory; "": none are made
-    dp_checkpoint *checkpoint;
-    dp_shelf *shelf; // NULL: nothing is published to other boxes
-    dp_cut cut;
-    uint64_t take_back_ns; // from then on workers that came back are taken back
-    uint32_t hold;         // iteration of the checkpoint that does so, until it is written; else 0
-    dp_losses losses;
-    dp_members members; // boxes that take part
-    dp_move move;
-    uint64_t distinct_keys;
-    bool resumes, has_epoch;
-    uint32_t epoch;
-    uint64_t id; // of the run's folder, where it has or had a standby; else 0
-    dp_planner_config planner;
-    dp_account_config costs;
+    dp_open_iterations open; // at most run_ahead + 1
+    rt_error input_failure;  // why the input ended early: the model is saved all the same
+
+    // What is kept.
+    struct {
+        char checkpoints[RT_PATH_MAX]; // their directory; "": none are made
+        uint64_t id;                   // where the run has or had a standby; else 0
+        uint32_t epoch;
+        bool resumes, has_epoch;
+    } folder;
     dp_resumed resumed; // planner NULL: a run of its own
     dp_initial initial; // of own.model
-    dp_controller controller;
-    dp_links links;
+    dp_checkpoint *checkpoint;
+    dp_cut cut;
+    dp_collect collect;
     dp_ages ages;
+    dp_publisher *publisher; // NULL: nothing is published to other boxes
+    rt_mirror *mirror;       // NULL: there is no standby
+
+    // What is measured, and what is asked.
+    dp_links links;
     dp_prober prober;
-    dp_reload reload;
-    dp_control control;
-    dp_reloaded in_force;  // of the keys that can be reloaded, as configured
-    uint64_t iteration_ns; // end of the iteration before; 0: none yet
+    dp_stats *stats;
     dp_watch watch;
+    uint64_t iteration_ns;     // end of the iteration before; 0: none yet
+    uint64_t live_recorded_ns; // when there was a record of live
+    struct {
+        dp_controller controller;
+        dp_reload reload;
+        dp_reloaded in_force; // of the keys that can be reloaded, as configured
+    } settings;
+    dp_control control;
+    int wake_fd; // written by others
+    int wait_fd; // readable when wake_fd is, or a part of a checkpoint is done
 };
 
 // Mask of the workers that take part, by their places.
@@ -149,7 +165,7 @@ static inline uint32_t dp_run_newest(const dp_run *run)
 static inline void dp_run_tell_records(dp_run *run)
 {
     dp_input input;
-    while (dp_controller_next(&run->controller, &input))
+    while (dp_controller_next(&run->settings.controller, &input))
         dp_feed_tell(run->feed, &input);
 }
 

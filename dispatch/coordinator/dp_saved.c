@@ -313,12 +313,12 @@ static rt_status take_scale(rt_reader *rest, uint32_t dense_count, rt_scale **sc
     return status;
 }
 
-rt_status dp_state_take_rest(rt_reader *rest, dp_tally *tally, const rt_config *config,
+rt_status dp_state_take_rest(rt_reader *rest, dp_stats *stats, const rt_config *config,
                              uint32_t dense_count, dp_state_rest *out, rt_error *error)
 {
     rt_bytes_clear(&out->waiting);
     rt_bytes_clear(&out->ids);
-    rt_status status = dp_tally_load(tally, rest, error);
+    rt_status status = dp_stats_load(stats, rest, error);
     if (status)
         return status;
     status = take_scale(rest, dense_count, &out->scale, error);
@@ -366,17 +366,17 @@ rt_status dp_state_check_row(dp_state_check *check, uint64_t key, uint32_t versi
 
 static rt_status check_rest(const dp_state_check *check, rt_reader *rest, rt_error *error)
 {
-    dp_tally_config config = {.config = check->config, .dense_count = check->schema.dense_count};
+    dp_stats_config config = {.config = check->config, .dense_count = check->schema.dense_count};
     dp_state_rest beside = {0};
-    dp_tally *tally;
+    dp_stats *stats;
     dp_account_init(&check->planner_config, &config.costs);
-    rt_status status = dp_tally_create(&config, &tally, error);
+    rt_status status = dp_stats_create(&config, &stats, error);
     if (status)
         return status;
     status =
-        dp_state_take_rest(rest, tally, check->config, check->schema.dense_count, &beside, error);
+        dp_state_take_rest(rest, stats, check->config, check->schema.dense_count, &beside, error);
     dp_state_rest_fini(&beside);
-    dp_tally_destroy(tally);
+    dp_stats_destroy(stats);
     return status;
 }
 

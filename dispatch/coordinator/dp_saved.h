@@ -7,7 +7,7 @@
 #define DP_SAVED_H
 
 #include "dispatch/coordinator/dp_checkpoint.h"
-#include "dispatch/coordinator/dp_tally.h"
+#include "dispatch/coordinator/dp_stats.h"
 #include "dispatch/planner/dp_snapshot.h"
 #include "runtime/stream/rt_base_rate.h"
 #include "runtime/stream/rt_scale.h"
@@ -55,7 +55,7 @@ typedef struct {
     rt_bytes waiting, ids;
     rt_base_rate rate;
 } dp_state_rest;
-rt_status dp_state_take_rest(rt_reader *rest, dp_tally *tally, const rt_config *config,
+rt_status dp_state_take_rest(rt_reader *rest, dp_stats *stats, const rt_config *config,
                              uint32_t dense_count, dp_state_rest *out, rt_error *error);
 void dp_state_rest_fini(dp_state_rest *rest);
 

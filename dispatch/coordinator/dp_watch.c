@@ -138,17 +138,17 @@ static void write_memory(rt_json *json, uint64_t resident, uint64_t limit)
     write_known(json, "memory_max_bytes", limit);
 }
 
-static void write_workers(const dp_run *c, rt_json *json)
+static void write_workers(const dp_run *run, rt_json *json)
 {
-    const dp_membership *members = dp_roster_members(c->roster);
+    const dp_membership *members = dp_roster_members(run->roster);
     uint64_t rest = members->worker_places;
     rt_json_begin_array(json, "workers");
-    for (uint32_t j = 0; j < c->limits.worker_count; j++, rest &= rest - 1) {
-        const rt_wire_vitals *vitals = &c->watch.workers[j];
+    for (uint32_t j = 0; j < run->planning.limits.worker_count; j++, rest &= rest - 1) {
+        const rt_wire_vitals *vitals = &run->watch.workers[j];
         rt_json_begin_object(json, NULL);
         rt_json_u64(json, "rank", rest ? rt_lowest_bit(rest) : j);
-        rt_json_double(json, "up", bw_table_rate(&c->links.table, j, BW_UP));
-        rt_json_double(json, "down", bw_table_rate(&c->links.table, j, BW_DOWN));
+        rt_json_double(json, "up", bw_table_rate(&run->links.table, j, BW_UP));
+        rt_json_double(json, "down", bw_table_rate(&run->links.table, j, BW_DOWN));
         write_memory(json, vitals->resident_bytes, vitals->memory_max_bytes);
         rt_json_end_object(json);
     }
@@ -160,11 +160,11 @@ static void write_workers(const dp_run *c, rt_json *json)
     rt_json_end_array(json);
 }
 
-static void write_shards(const dp_run *c, rt_json *json)
+static void write_shards(const dp_run *run, rt_json *json)
 {
     rt_json_begin_array(json, "shards");
-    for (uint32_t s = 0; s < c->run_config.ps_shard_count; s++) {
-        const rt_wire_vitals *vitals = &c->watch.shards[s];
+    for (uint32_t s = 0; s < run->run_config.ps_shard_count; s++) {
+        const rt_wire_vitals *vitals = &run->watch.shards[s];
         const bool is_known = vitals->row_bytes_max != 0;
         rt_json_begin_object(json, NULL);
         write_if(json, "keys", is_known, vitals->rows);
@@ -177,12 +177,12 @@ static void write_shards(const dp_run *c, rt_json *json)
 }
 
 // What waits to be read, and for outcomes.
-static void write_waiting(const dp_run *c, rt_json *json)
+static void write_waiting(const dp_run *run, rt_json *json)
 {
-    const rt_stream_stats stats = dp_feed_stream_stats(c->feed);
+    const rt_stream_stats stats = dp_feed_stream_stats(run->feed);
     rt_json_begin_object(json, "lag");
-    if (c->live && rt_live_journal(c->live, RT_FLOW_EVENTS)) {
-        const rt_live_counts counts = rt_live_statistics(c->live, RT_FLOW_EVENTS);
+    if (run->live && rt_live_journal(run->live, RT_FLOW_EVENTS)) {
+        const rt_live_counts counts = rt_live_statistics(run->live, RT_FLOW_EVENTS);
         rt_json_double(json, "events", (double)counts.journal.next - (double)counts.read);
     }
     if (stats.bytes_all > 0)
@@ -197,34 +197,34 @@ static void write_waiting(const dp_run *c, rt_json *json)
 }
 
 // Of a journal also what nobody has read up to yet.
-static void write_losses(const dp_run *c, rt_json *json)
+static void write_losses(const dp_run *run, rt_json *json)
 {
-    const rt_stream_stats stats = dp_feed_stream_stats(c->feed);
+    const rt_stream_stats stats = dp_feed_stream_stats(run->feed);
     uint64_t lost = 0;
-    for (rt_flow flow = 0; c->live && flow < RT_FLOWS; flow++)
-        if (rt_live_journal(c->live, flow))
-            lost += rt_live_statistics(c->live, flow).journal.lost;
+    for (rt_flow flow = 0; run->live && flow < RT_FLOWS; flow++)
+        if (rt_live_journal(run->live, flow))
+            lost += rt_live_statistics(run->live, flow).journal.lost;
     rt_json_begin_object(json, "input");
     rt_json_u64(json, "events_lost", rt_max_u64(stats.events_lost, lost));
     rt_json_u64(json, "breaks", stats.breaks);
     rt_json_end_object(json);
 }
 
-static void write_checkpoint(const dp_run *c, uint64_t now, rt_json *json)
+static void write_checkpoint(const dp_run *run, uint64_t now, rt_json *json)
 {
     rt_json_begin_object(json, "checkpoint");
-    rt_json_double(json, "every_s", c->checkpoint ? c->cut.every_s : 0);
-    rt_json_u64(json, "iteration", c->watch.checkpoint);
-    rt_json_double(json, "age_s", (double)(now - c->watch.checkpoint_ns) * 1e-9);
+    rt_json_double(json, "every_s", run->checkpoint ? run->cut.every_s : 0);
+    rt_json_u64(json, "iteration", run->watch.checkpoint);
+    rt_json_double(json, "age_s", (double)(now - run->watch.checkpoint_ns) * 1e-9);
     rt_json_end_object(json);
 }
 
-static void write_standby(const dp_run *c, rt_json *json)
+static void write_standby(const dp_run *run, rt_json *json)
 {
     rt_mirror_counts counts;
-    if (!c->mirror)
+    if (!run->mirror)
         return;
-    rt_mirror_statistics(c->mirror, &counts);
+    rt_mirror_statistics(run->mirror, &counts);
     rt_json_begin_object(json, "standby");
     rt_json_bool(json, "there", counts.is_there);
     rt_json_bool(json, "in_step", counts.is_in_step);
@@ -237,74 +237,75 @@ static void write_standby(const dp_run *c, rt_json *json)
 }
 
 // Nothing is under way, and it is not the run itself that holds it up.
-static bool waits_for_input(const dp_run *c)
+static bool waits_for_input(const dp_run *run)
 {
-    return c->phase == DP_RUN_TRAINS && c->open.count == 0 && !c->cut.planned && !c->hold &&
-           !c->prober.open;
+    return run->phase == DP_RUN_TRAINS && run->open.count == 0 && !run->cut.planned &&
+           !run->restart.checkpoint && !run->prober.open;
 }
 
-static void record_members(dp_run *c, bool has_ended, uint64_t now)
+static void record_members(dp_run *run, bool has_ended, uint64_t now)
 {
-    const rt_config *config = &c->run_config;
-    rt_json *json = rt_metrics_begin(dp_tally_metrics(c->tally), "members");
+    const rt_config *config = &run->run_config;
+    rt_json *json = rt_metrics_begin(dp_stats_metrics(run->stats), "members");
     rt_json_double(json, "unix_s", rt_unix_s());
-    rt_json_u64(json, "iteration", dp_tally_iterations(c->tally));
+    rt_json_u64(json, "iteration", dp_stats_iterations(run->stats));
     rt_json_string(json, "policy",
                    rt_config_choice_name("dispatch.policy", (int)config->dispatch.policy));
     rt_json_u64(json, "dense_bytes", // of the next iteration, of one of several
-                dp_dense_bytes(c->planner.dense_bytes, c->planner.dense_whole_bytes,
-                               (uint32_t)dp_tally_iterations(c->tally) + 1, 0));
-    write_workers(c, json);
-    write_shards(c, json);
+                dp_dense_bytes(run->planning.planner.dense_bytes,
+                               run->planning.planner.dense_whole_bytes,
+                               (uint32_t)dp_stats_iterations(run->stats) + 1, 0));
+    write_workers(run, json);
+    write_shards(run, json);
     rt_json_begin_object(json, "coordinator");
     write_memory(json, rt_memory_resident(), rt_memory_limit());
     rt_json_end_object(json);
-    write_checkpoint(c, now, json);
-    write_waiting(c, json);
-    write_losses(c, json);
-    write_standby(c, json);
-    rt_json_bool(json, "waits_for_input", waits_for_input(c));
+    write_checkpoint(run, now, json);
+    write_waiting(run, json);
+    write_losses(run, json);
+    write_standby(run, json);
+    rt_json_bool(json, "waits_for_input", waits_for_input(run));
     rt_json_bool(json, "ended", has_ended);
-    rt_metrics_end(dp_tally_metrics(c->tally));
+    rt_metrics_end(dp_stats_metrics(run->stats));
 }
 
-static void record_warnings(dp_run *c)
+static void record_warnings(dp_run *run)
 {
     char texts[RT_LOG_RECENT][RT_LOG_RECENT_BYTES];
-    const uint32_t count = rt_log_recent(&c->watch.warnings_seen, texts);
+    const uint32_t count = rt_log_recent(&run->watch.warnings_seen, texts);
     for (uint32_t i = 0; i < count; i++) {
-        rt_json *json = rt_metrics_begin(dp_tally_metrics(c->tally), "warning");
+        rt_json *json = rt_metrics_begin(dp_stats_metrics(run->stats), "warning");
         rt_json_string(json, "text", texts[i]);
-        rt_metrics_end(dp_tally_metrics(c->tally));
+        rt_metrics_end(dp_stats_metrics(run->stats));
     }
 }
 
-static void record_all(dp_run *c, bool has_ended, uint64_t now)
+static void record_all(dp_run *run, bool has_ended, uint64_t now)
 {
-    rt_metrics *metrics = dp_tally_metrics(c->tally);
-    const uint32_t iteration = (uint32_t)dp_tally_iterations(c->tally);
-    record_members(c, has_ended, now);
-    dp_columns_record(&c->watch.columns, &c->watch.schema, iteration, metrics);
-    c->watch.columns = (dp_columns){0};
-    if (c->watch.slices)
-        dp_slices_record(c->watch.slices, iteration, metrics);
-    record_warnings(c);
+    rt_metrics *metrics = dp_stats_metrics(run->stats);
+    const uint32_t iteration = (uint32_t)dp_stats_iterations(run->stats);
+    record_members(run, has_ended, now);
+    dp_columns_record(&run->watch.columns, &run->watch.schema, iteration, metrics);
+    run->watch.columns = (dp_columns){0};
+    if (run->watch.slices)
+        dp_slices_record(run->watch.slices, iteration, metrics);
+    record_warnings(run);
 }
 
-void dp_run_watch_iteration(dp_run *c, const dp_planned *planned)
+void dp_run_watch_iteration(dp_run *run, const dp_planned *planned)
 {
-    dp_columns_merge(&c->watch.columns, &planned->columns, c->watch.schema.field_count);
-    if (c->watch.due_ns == 0)
-        c->watch.due_ns = rt_now_ns() + FIRST_NS;
+    dp_columns_merge(&run->watch.columns, &planned->columns, run->watch.schema.field_count);
+    if (run->watch.due_ns == 0)
+        run->watch.due_ns = rt_now_ns() + FIRST_NS;
 }
 
 // The first record waits for what the shards hold, but not for longer than until the next one.
-static bool awaits_shards(const dp_run *c, uint64_t now)
+static bool awaits_shards(const dp_run *run, uint64_t now)
 {
-    if (c->watch.has_recorded || now >= c->watch.due_ns + EVERY_NS)
+    if (run->watch.has_recorded || now >= run->watch.due_ns + EVERY_NS)
         return false;
-    for (uint32_t s = 0; s < c->run_config.ps_shard_count; s++)
-        if (!c->watch.shards[s].row_bytes_max)
+    for (uint32_t s = 0; s < run->run_config.ps_shard_count; s++)
+        if (!run->watch.shards[s].row_bytes_max)
             return true;
     return false;
 }
@@ -320,24 +321,24 @@ static void tell_of_clock(void)
             by_s < 0 ? "back" : "forward", fabs(by_s));
 }
 
-void dp_run_watch(dp_run *c)
+void dp_run_watch(dp_run *run)
 {
     const uint64_t now = rt_now_ns();
     tell_of_clock();
-    const uint32_t newest = dp_run_newest(c);
-    if (newest != c->watch.checkpoint) {
-        c->watch.checkpoint = newest;
-        c->watch.checkpoint_ns = now;
+    const uint32_t newest = dp_run_newest(run);
+    if (newest != run->watch.checkpoint) {
+        run->watch.checkpoint = newest;
+        run->watch.checkpoint_ns = now;
     }
-    if (c->watch.due_ns == 0 || now < c->watch.due_ns || awaits_shards(c, now))
+    if (run->watch.due_ns == 0 || now < run->watch.due_ns || awaits_shards(run, now))
         return;
-    c->watch.has_recorded = true;
-    c->watch.due_ns = now + EVERY_NS;
-    record_all(c, false, now);
+    run->watch.has_recorded = true;
+    run->watch.due_ns = now + EVERY_NS;
+    record_all(run, false, now);
 }
 
-void dp_run_watch_end(dp_run *c)
+void dp_run_watch_end(dp_run *run)
 {
-    if (c->watch.due_ns)
-        record_all(c, true, rt_now_ns());
+    if (run->watch.due_ns)
+        record_all(run, true, rt_now_ns());
 }

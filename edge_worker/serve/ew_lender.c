@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "dispatch/coordinator/dp_shelf.h"
+#include "dispatch/coordinator/dp_publisher.h"
 #include "runtime/rt_hash.h"
 #include "runtime/wire/rt_control.h"
 
@@ -13,7 +13,7 @@
 struct ew_lender {
     char folder[RT_FOLDER_MAX];
     ew_follower *copy;
-    dp_shelf *shelf;
+    dp_publisher *publisher;
 };
 
 static rt_status in_force(void *context, rt_published *published)
@@ -125,14 +125,14 @@ rt_status ew_lender_open(const ew_lender_config *config, ew_lender **lender_p, r
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     snprintf(lender->folder, sizeof lender->folder, "%s", config->folder);
     lender->copy = config->copy;
-    const dp_shelf_config shelf = {.address = config->address,
-                                   .folder = lender->folder,
-                                   .keys = config->keys,
-                                   .key = "serve.hand_out",
-                                   .in_force = in_force,
-                                   .look_up = look_up,
-                                   .context = lender};
-    status = dp_shelf_open(&shelf, &lender->shelf, error);
+    const dp_publisher_config publisher = {.address = config->address,
+                                           .folder = lender->folder,
+                                           .keys = config->keys,
+                                           .key = "serve.hand_out",
+                                           .in_force = in_force,
+                                           .look_up = look_up,
+                                           .context = lender};
+    status = dp_publisher_open(&publisher, &lender->publisher, error);
     if (status) {
         ew_lender_close(lender);
         return status;
@@ -145,6 +145,6 @@ void ew_lender_close(ew_lender *lender)
 {
     if (!lender)
         return;
-    dp_shelf_close(lender->shelf);
+    dp_publisher_close(lender->publisher);
     rt_free(lender);
 }

@@ -1,6 +1,6 @@
 // ew_lender - hands the model of a server out to others: published files and rows (serve.hand_out).
 //
-// A dp_shelf that also answers LOOK_UPs, from the full copy that this server answers with. What is
+// A dp_publisher that also answers LOOK_UPs, from the full copy that this server answers with. What is
 // in force for others is what it has taken over, so that it has the rows of every version that they
 // learn of; those of the version before stay until the next change is read.
 #ifndef EW_LENDER_H

@@ -15,7 +15,7 @@
 
 #include "cli/cli.h"
 #include "dispatch/coordinator/dp_saved.h"
-#include "dispatch/coordinator/dp_tally.h"
+#include "dispatch/coordinator/dp_stats.h"
 #include "dispatch/planner/dp_setup.h"
 #include "dispatch/planner/dp_snapshot.h"
 #include "edge_worker/model/ew_model.h"
@@ -55,7 +55,7 @@ typedef struct {
     rt_bytes texts[2];      // manifests of NEWEST and BASE before they are signed
     size_t planned_size;    // of the state before the sums
     part parts[PART_COUNT]; // planner.bin without the sums, which are long and read last
-    dp_tally *tally;        // loaded over and over: what an input leaves there means nothing
+    dp_stats *stats;        // loaded over and over: what an input leaves there means nothing
     ew_model *model;
 } fixture;
 
@@ -332,14 +332,14 @@ static void write_dense(const fixture *f, const char *path, rt_file_sum *sum)
     rt_bytes_fini(&bytes);
 }
 
-static dp_tally *create_tally(const fixture *f)
+static dp_stats *create_tally(const fixture *f)
 {
-    dp_tally_config config = {.config = &f->config, .dense_count = f->schema.dense_count};
-    dp_tally *tally;
+    dp_stats_config config = {.config = &f->config, .dense_count = f->schema.dense_count};
+    dp_stats *stats;
     rt_error error = {0};
     dp_account_init(&f->planner, &config.costs);
-    must(dp_tally_create(&config, &tally, &error), &error);
-    return tally;
+    must(dp_stats_create(&config, &stats, &error), &error);
+    return stats;
 }
 
 // As dp_cut gathers it: what the planner knew, then the sums of the run.
@@ -354,7 +354,7 @@ static void save_state(fixture *f, const dp_planner *planner, const rt_stream *s
     rt_bytes_put_u64(&f->state, planned.size);
     rt_bytes_put(&f->state, planned.data, planned.size);
     f->planned_size = f->state.size;
-    dp_tally_save(f->tally, &f->state);
+    dp_stats_save(f->stats, &f->state);
     rt_assert(!planned.failed && !f->state.failed);
     rt_bytes_fini(&planned);
 }
@@ -386,7 +386,7 @@ static void make_checkpoints(fixture *f, size_t index)
     make_samples(f);
     make_config(f, index);
     make_folders(f);
-    f->tally = create_tally(f);
+    f->stats = create_tally(f);
     f->model = create_model(f);
     must(dp_planner_create(&f->planner, &planner, &error), &error);
     must(rt_stream_open(&f->config.stream, f->config.seed, &stream, &error), &error);
@@ -492,7 +492,7 @@ static bool load_state(const fixture *f, const dp_saved *saved, const ps_shard *
     if (!status)
         status = dp_planner_load(planner, &state, same, &restored, &error);
     if (!status && reader.left > 0)
-        status = dp_tally_load(f->tally, &reader, &error);
+        status = dp_stats_load(f->stats, &reader, &error);
     if (!status)
         plan_on(f, planner, &position);
     rt_bytes_fini(&position);

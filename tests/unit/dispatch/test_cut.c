@@ -20,7 +20,7 @@ typedef struct {
     rt_transport transport;
     dp_planned planned;
     dp_roster *roster;
-    dp_tally *tally;
+    dp_stats *stats;
     dp_checkpoint *checkpoint;
     dp_cut cut;
 } cut_case;
@@ -34,16 +34,16 @@ static void begin(cut_case *c)
     c->config.ps_shard_count = SHARDS;
     const dp_roster_config roster = {
         .ops = &notes_ops, .transport = &c->transport, .config = &c->config};
-    const dp_tally_config tally = {.config = &c->config, .dense_count = 1};
+    const dp_stats_config stats = {.config = &c->config, .dense_count = 1};
     assert_int_equal(dp_roster_create(&roster, &c->roster, NULL), RT_OK);
     members_begin(dp_roster_members(c->roster));
-    assert_int_equal(dp_tally_create(&tally, &c->tally, NULL), RT_OK);
+    assert_int_equal(dp_stats_create(&stats, &c->stats, NULL), RT_OK);
     const dp_checkpoint_config checkpoint = {.directory = test_path("checkpoints"),
                                              .config = &c->config,
-                                             .metrics = dp_tally_metrics(c->tally)};
+                                             .metrics = dp_stats_metrics(c->stats)};
     assert_int_equal(dp_checkpoint_create(&checkpoint, NULL, 0, &c->checkpoint, NULL), RT_OK);
     c->cut = (dp_cut){.roster = c->roster,
-                      .tally = c->tally,
+                      .stats = c->stats,
                       .checkpoint = c->checkpoint,
                       .sender = rt_peer(RT_ROLE_COORDINATOR, 0),
                       .shard_count = SHARDS};
@@ -61,7 +61,7 @@ static void fini(cut_case *c)
     c->cut.planned = NULL; // nobody's
     dp_cut_fini(&c->cut);
     dp_checkpoint_destroy(c->checkpoint);
-    dp_tally_destroy(c->tally);
+    dp_stats_destroy(c->stats);
     dp_roster_destroy(c->roster);
     rt_config_fini(&c->config);
 }

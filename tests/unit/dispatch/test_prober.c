@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "dispatch/coordinator/dp_tally.h"
+#include "dispatch/coordinator/dp_stats.h"
 #include "dispatch/planner/dp_setup.h"
 #include "tests/support/members.h"
 #include "tests/support/notes.h"
@@ -20,7 +20,7 @@ typedef struct {
     rt_config config;
     rt_transport transport;
     dp_roster *roster;
-    dp_tally *tally;
+    dp_stats *stats;
     dp_planner_config planner;
     dp_feed *feed;
     dp_links links;
@@ -85,16 +85,16 @@ static void begin(prober_case *c)
         c->config.links.workers[w] = (rt_link_config){1, 1};
     const dp_roster_config roster = {
         .ops = &notes_ops, .transport = &c->transport, .config = &c->config};
-    const dp_tally_config tally = {.config = &c->config, .dense_count = 1};
+    const dp_stats_config stats = {.config = &c->config, .dense_count = 1};
     assert_int_equal(dp_roster_create(&roster, &c->roster, NULL), RT_OK);
     members_begin(dp_roster_members(c->roster));
-    assert_int_equal(dp_tally_create(&tally, &c->tally, NULL), RT_OK);
+    assert_int_equal(dp_stats_create(&stats, &c->stats, NULL), RT_OK);
     create_feed(c);
     dp_links_init(&c->config, &c->links);
     c->prober = (dp_prober){.roster = c->roster,
                             .links = &c->links,
                             .feed = c->feed,
-                            .metrics = dp_tally_metrics(c->tally),
+                            .metrics = dp_stats_metrics(c->stats),
                             .sender = rt_peer(RT_ROLE_COORDINATOR, 0),
                             .worker_count = WORKERS,
                             .every_s = EVERY_S};
@@ -106,7 +106,7 @@ static void begin(prober_case *c)
 static void fini(prober_case *c)
 {
     dp_feed_destroy(c->feed);
-    dp_tally_destroy(c->tally);
+    dp_stats_destroy(c->stats);
     dp_roster_destroy(c->roster);
     rt_config_fini(&c->config);
 }

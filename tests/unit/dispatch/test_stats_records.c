@@ -1,5 +1,5 @@
-// Every member of what dp_tally writes, against values that are worked out here.
-#include "tests/unit/dispatch/test_tally_support.h"
+// Every member of what dp_stats writes, against values that are worked out here.
+#include "tests/unit/dispatch/test_stats_support.h"
 
 #include <unistd.h>
 
@@ -290,23 +290,23 @@ static void run_to_end(scene *s, const char *directory, uint32_t labels, uint32_
     for (uint32_t t = 1; t <= ITERATIONS; t++) {
         run_iteration(s, t);
         if (stops && t == 2) {
-            dp_tally_save(s->tally, &saved);
-            dp_tally_destroy(s->tally);
+            dp_stats_save(s->stats, &saved);
+            dp_stats_destroy(s->stats);
             s->resumed = true;
             open_tally(s, directory);
             rt_reader reader = rt_bytes_reader(&saved);
-            assert_int_equal(dp_tally_load(s->tally, &reader, NULL), RT_OK);
+            assert_int_equal(dp_stats_load(s->stats, &reader, NULL), RT_OK);
             assert_int_equal(reader.left, 0);
         }
         if (!stops) // what is rolled is not saved
             check_iteration(s, directory, t);
     }
-    assert_int_equal(dp_tally_samples(s->tally), ITERATIONS * SAMPLES);
-    assert_int_equal(dp_tally_iterations(s->tally), ITERATIONS);
+    assert_int_equal(dp_stats_samples(s->stats), ITERATIONS * SAMPLES);
+    assert_int_equal(dp_stats_iterations(s->stats), ITERATIONS);
     assert_memory_equal(&s->slices, &s->own_slices, sizeof s->slices);
     assert_int_equal(s->slices.count, classes ? 0 : 2);
     said_begin(&out, STDOUT_FILENO);
-    const rt_status status = dp_tally_finish(s->tally, &reading, true, NULL);
+    const rt_status status = dp_stats_finish(s->stats, &reading, true, NULL);
     const char *told = said_end(&out);
     assert_int_equal(status, RT_OK);
     check_told(s, told);
@@ -357,7 +357,7 @@ static void a_sweep(void **state)
     open_scene(&s, 1, 0);
     open_tally(&s, directory);
     run_iteration(&s, 1); // the file has its name from then on
-    dp_tally_swept(s.tally, &sweep, 6, 7.5);
+    dp_stats_swept(s.stats, &sweep, 6, 7.5);
     close_scene(&s);
     must_be_record(directory, "sweep",
                    "{\"record\":\"sweep\",\"iteration\":1,\"floor\":2,\"forgotten\":3,"

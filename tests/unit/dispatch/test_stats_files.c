@@ -1,6 +1,6 @@
-// Which files dp_tally replaces and which it goes on with; and the line of progress.
+// Which files dp_stats replaces and which it goes on with; and the line of progress.
 #define _GNU_SOURCE // posix_openpt
-#include "tests/unit/dispatch/test_tally_support.h"
+#include "tests/unit/dispatch/test_stats_support.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -116,11 +116,11 @@ static void a_trace_that_cannot_be_written(void **state)
     snprintf(path, sizeof path, "%s/trace.jsonl.new", directory);
     assert_int_equal(mkdir(path, 0700), 0);
     open_scene(&s, 1, 0);
-    const dp_tally_config config = {
+    const dp_stats_config config = {
         .config = &s.config, .directory = directory, .trace = true, .costs.worker_count = WORKERS};
-    assert_int_equal(dp_tally_create(&config, &s.tally, &error), RT_IO);
+    assert_int_equal(dp_stats_create(&config, &s.stats, &error), RT_IO);
     assert_non_null(strstr(error.text, "trace.jsonl.new: cannot be written"));
-    assert_null(s.tally);
+    assert_null(s.stats);
     close_scene(&s);
 }
 

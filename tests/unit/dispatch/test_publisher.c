@@ -1,5 +1,5 @@
-// What a shelf answers, byte for byte, to whoever asks for published files, and for rows.
-#include "dispatch/coordinator/dp_shelf.h"
+// What a publisher answers, byte for byte, to whoever asks for published files, and for rows.
+#include "dispatch/coordinator/dp_publisher.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,11 +20,11 @@ static const rt_transport_ops *const ops = &rt_transport_zmq;
 
 typedef struct {
     char folder[400];
-    dp_shelf *shelf;
+    dp_publisher *publisher;
     rt_transport *transport;
     rt_endpoint *endpoint;
     uint64_t asked, end_ns;
-    _Atomic(rt_status) in_force; // of the server whose shelf it is; its thread asks
+    _Atomic(rt_status) in_force; // of the server whose publisher it is; its thread asks
     _Atomic bool pinned;
     uint8_t *bytes; // of the file of rows
 } fixture;
@@ -69,13 +69,13 @@ static void open_shelf(fixture *f, bool of_server)
     put_file(f, "ckpt-000000000012/rows-000-of-001.bin", f->bytes, FILE_BYTES);
     put_file(f, "secret", "secret", 6);
     snprintf(address, sizeof address, "127.0.0.1:%u", test_free_port());
-    const dp_shelf_config config = {.address = address,
-                                    .folder = f->folder,
-                                    .key = "publish.address",
-                                    .in_force = of_server ? tell_in_force : NULL,
-                                    .look_up = of_server ? echo : NULL,
-                                    .context = f};
-    if (dp_shelf_open(&config, &f->shelf, &error))
+    const dp_publisher_config config = {.address = address,
+                                        .folder = f->folder,
+                                        .key = "publish.address",
+                                        .in_force = of_server ? tell_in_force : NULL,
+                                        .look_up = of_server ? echo : NULL,
+                                        .context = f};
+    if (dp_publisher_open(&config, &f->publisher, &error))
         fail_msg("%s", error.text);
     snprintf(tcp, sizeof tcp, "tcp://%s", address);
     assert_int_equal(ops->open(&f->transport, NULL), RT_OK);
@@ -86,7 +86,7 @@ static void close_shelf(fixture *f)
 {
     ops->end(f->endpoint, 0);
     ops->close(f->transport);
-    dp_shelf_close(f->shelf);
+    dp_publisher_close(f->publisher);
     free(f->bytes);
 }
 
@@ -263,14 +263,14 @@ static void who_hands_out_rows(void **state)
 static void where_it_cannot_listen(void **state)
 {
     (void)state;
-    dp_shelf *shelf = NULL;
+    dp_publisher *publisher = NULL;
     rt_error error = {0};
-    const dp_shelf_config config = {
+    const dp_publisher_config config = {
         .address = "192.0.2.1:7", .folder = "/", .key = "publish.address"}; // of no machine
-    assert_int_not_equal(dp_shelf_open(&config, &shelf, &error), RT_OK);
+    assert_int_not_equal(dp_publisher_open(&config, &publisher, &error), RT_OK);
     assert_memory_equal(error.text, "publish.address", 15);
-    assert_null(shelf);
-    dp_shelf_close(NULL);
+    assert_null(publisher);
+    dp_publisher_close(NULL);
 }
 
 TEST_MAIN(TEST(files_from_any_byte_on), TEST(what_is_not_handed_out), TEST(what_is_no_question),

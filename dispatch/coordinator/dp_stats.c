@@ -1,4 +1,4 @@
-#include "dispatch/coordinator/dp_tally.h"
+#include "dispatch/coordinator/dp_stats.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -37,9 +37,9 @@ typedef struct {
     bool bad;                             // a loss is not finite
 } reported;
 
-struct dp_tally {
+struct dp_stats {
     bool is_weighted; // samples are, or negatives are left out
-    dp_tally_config config;
+    dp_stats_config config;
     rt_meter *meter; // of the first label, which is what all numbers without a label's name are of
     dp_labels *labels; // of several; NULL: there is one
     rt_metrics *metrics;
@@ -67,44 +67,44 @@ struct dp_tally {
 };
 
 // As many iterations are out at once as the coordinator sends ahead.
-static rt_status create_open(dp_tally *tally, const rt_config *config)
+static rt_status create_open(dp_stats *stats, const rt_config *config)
 {
     const uint32_t outputs = rt_config_output_count(&config->stream);
     size_t samples = (size_t)config->worker_count * config->samples_per_worker * outputs;
-    tally->open_count = config->run_ahead + 1;
-    tally->open = rt_alloc(tally->open_count, sizeof *tally->open);
-    tally->predictions = rt_alloc(tally->open_count * samples, sizeof *tally->predictions);
-    if (!tally->open || !tally->predictions)
+    stats->open_count = config->run_ahead + 1;
+    stats->open = rt_alloc(stats->open_count, sizeof *stats->open);
+    stats->predictions = rt_alloc(stats->open_count * samples, sizeof *stats->predictions);
+    if (!stats->open || !stats->predictions)
         return RT_NO_MEMORY;
-    for (uint32_t i = 0; i < tally->open_count; i++)
-        tally->open[i].predictions = tally->predictions + i * samples;
+    for (uint32_t i = 0; i < stats->open_count; i++)
+        stats->open[i].predictions = stats->predictions + i * samples;
     return RT_OK;
 }
 
-static reported *open_of(const dp_tally *tally, const dp_planned *planned)
+static reported *open_of(const dp_stats *stats, const dp_planned *planned)
 {
-    return &tally->open[planned->sequence % tally->open_count];
+    return &stats->open[planned->sequence % stats->open_count];
 }
 
 // For readers: what came before is no part of this history.
-void dp_tally_begin_anew(dp_tally *tally)
+void dp_stats_begin_anew(dp_stats *stats)
 {
-    rt_json *json = rt_metrics_begin(tally->metrics, "resumed");
+    rt_json *json = rt_metrics_begin(stats->metrics, "resumed");
     rt_json_u64(json, "iteration", 0);
     rt_json_bool(json, "caches", false);
-    rt_metrics_end(tally->metrics);
+    rt_metrics_end(stats->metrics);
 }
 
 // Files of before go on; otherwise they are replaced, with the first iteration.
-static bool goes_on(const dp_tally *tally)
+static bool goes_on(const dp_stats *stats)
 {
-    return tally->config.resumed || tally->config.keeps;
+    return stats->config.resumed || stats->config.keeps;
 }
 
-static rt_status open_metrics(dp_tally *tally, rt_error *error)
+static rt_status open_metrics(dp_stats *stats, rt_error *error)
 {
     char path[RT_PATH_MAX + 32];
-    const dp_tally_config *config = &tally->config;
+    const dp_stats_config *config = &stats->config;
     const char *place = NULL;
     bool begins_anew = false;
     if (config->directory) {
@@ -115,27 +115,27 @@ static rt_status open_metrics(dp_tally *tally, rt_error *error)
             config->keeps && !config->resumed && stat(path, &info) == 0 && info.st_size > 0;
     }
     rt_status status;
-    if (goes_on(tally))
-        status = rt_metrics_append(place, &tally->metrics, error);
+    if (goes_on(stats))
+        status = rt_metrics_append(place, &stats->metrics, error);
     else
-        status = rt_metrics_open_beside(place, &tally->metrics, error);
+        status = rt_metrics_open_beside(place, &stats->metrics, error);
     if (status)
         return status;
-    rt_metrics_limit(tally->metrics, config->config->metrics_bytes_max);
+    rt_metrics_limit(stats->metrics, config->config->metrics_bytes_max);
     if (begins_anew)
-        dp_tally_begin_anew(tally);
+        dp_stats_begin_anew(stats);
     return RT_OK;
 }
 
-static rt_status open_trace(dp_tally *tally, rt_error *error)
+static rt_status open_trace(dp_stats *stats, rt_error *error)
 {
     char path[RT_PATH_MAX + 32];
-    const char *directory = tally->config.directory;
-    if (!directory || !tally->config.trace)
+    const char *directory = stats->config.directory;
+    if (!directory || !stats->config.trace)
         return RT_OK;
     int file = -1;
     rt_status status;
-    if (goes_on(tally)) {
+    if (goes_on(stats)) {
         snprintf(path, sizeof path, "%s/trace.jsonl", directory);
         status = rt_own_open(path, 0666, &file, error);
     } else {
@@ -144,78 +144,78 @@ static rt_status open_trace(dp_tally *tally, rt_error *error)
     }
     if (status)
         return status;
-    tally->trace = fdopen(file, "a");
-    if (!tally->trace || fseek(tally->trace, 0, SEEK_END) != 0)
+    stats->trace = fdopen(file, "a");
+    if (!stats->trace || fseek(stats->trace, 0, SEEK_END) != 0)
         return rt_fail(error, RT_IO, "%s: cannot write", path);
     return RT_OK;
 }
 
 // RT_NO_MEMORY.
-static rt_status allocate(dp_tally *tally)
+static rt_status allocate(dp_stats *stats)
 {
-    const rt_config *config = tally->config.config;
+    const rt_config *config = stats->config.config;
     const uint32_t class_count = rt_config_class_count(&config->stream);
-    if (rt_meter_create(&tally->meter))
+    if (rt_meter_create(&stats->meter))
         return RT_NO_MEMORY;
-    if (tally->is_weighted)
-        rt_meter_weigh(tally->meter);
+    if (stats->is_weighted)
+        rt_meter_weigh(stats->meter);
     if (class_count)
-        rt_meter_classify(tally->meter, class_count);
-    if (dp_labels_create(config, &tally->labels) ||
-        dp_ranges_init(&tally->ranges, tally->config.dense_count, class_count > 0))
+        rt_meter_classify(stats->meter, class_count);
+    if (dp_labels_create(config, &stats->labels) ||
+        dp_ranges_init(&stats->ranges, stats->config.dense_count, class_count > 0))
         return RT_NO_MEMORY;
-    return create_open(tally, config);
+    return create_open(stats, config);
 }
 
-static rt_status open_all(dp_tally *tally, rt_error *error)
+static rt_status open_all(dp_stats *stats, rt_error *error)
 {
-    if (allocate(tally))
+    if (allocate(stats))
         return rt_fail(error, RT_NO_MEMORY, "out of memory for metrics");
-    const rt_status status = open_metrics(tally, error);
+    const rt_status status = open_metrics(stats, error);
     if (status)
         return status;
-    return open_trace(tally, error);
+    return open_trace(stats, error);
 }
 
-rt_status dp_tally_create(const dp_tally_config *config, dp_tally **tally_p, rt_error *error)
+rt_status dp_stats_create(const dp_stats_config *config, dp_stats **tally_p, rt_error *error)
 {
-    dp_tally *tally = rt_alloc(1, sizeof *tally);
-    if (!tally)
+    dp_stats *stats = rt_alloc(1, sizeof *stats);
+    if (!stats)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    tally->config = *config;
-    tally->tty = isatty(STDERR_FILENO);
+    stats->config = *config;
+    stats->tty = isatty(STDERR_FILENO);
     const rt_stream_config *stream = &config->config->stream;
-    tally->is_weighted = rt_stream_is_weighted(stream) || stream->negatives_keep < 1;
-    dp_evidence_init(&tally->evidence, config->config, config->dense_count);
-    const rt_status status = open_all(tally, error);
+    stats->is_weighted = rt_stream_is_weighted(stream) || stream->negatives_keep < 1;
+    dp_evidence_init(&stats->evidence, config->config, config->dense_count);
+    const rt_status status = open_all(stats, error);
     if (status) {
-        dp_tally_destroy(tally);
+        dp_stats_destroy(stats);
         return status;
     }
-    *tally_p = tally;
+    *tally_p = stats;
     return RT_OK;
 }
 
-void dp_tally_destroy(dp_tally *tally)
+void dp_stats_destroy(dp_stats *stats)
 {
-    if (!tally)
+    if (!stats)
         return;
-    rt_meter_destroy(tally->meter);
-    dp_labels_destroy(tally->labels);
-    dp_ranges_fini(&tally->ranges);
-    if (tally->metrics)
-        rt_metrics_close(tally->metrics);
-    if (tally->trace)
-        fclose(tally->trace);
-    if (tally->trace && tally->begin_ns == 0 && !goes_on(tally)) {
+    rt_meter_destroy(stats->meter);
+    dp_labels_destroy(stats->labels);
+    dp_ranges_fini(&stats->ranges);
+    if (stats->metrics)
+        rt_metrics_close(stats->metrics);
+    if (stats->trace)
+        fclose(stats->trace);
+    if (stats->trace && stats->begin_ns == 0 && !goes_on(stats)) {
         char path[RT_PATH_MAX + 32];
-        snprintf(path, sizeof path, "%s/trace.jsonl.new", tally->config.directory);
+        snprintf(path, sizeof path, "%s/trace.jsonl.new", stats->config.directory);
         (void)unlink(path);
     }
-    rt_free(tally->open);
-    rt_free(tally->predictions);
-    dp_evidence_fini(&tally->evidence);
-    rt_free(tally);
+    rt_free(stats->open);
+    rt_free(stats->predictions);
+    dp_evidence_fini(&stats->evidence);
+    rt_free(stats);
 }
 
 // Of a checkpoint, beside what other objects keep.
@@ -233,7 +233,7 @@ typedef struct {
     XX(T, past_ns)
 RT_FIELDS(sums_fields, sums, SUMS, "");
 
-void dp_tally_save(const dp_tally *t, rt_bytes *bytes)
+void dp_stats_save(const dp_stats *t, rt_bytes *bytes)
 {
     sums own = {.stale_reads = t->stale_reads,
                 .bad_batches = t->bad_batches,
@@ -256,7 +256,7 @@ void dp_tally_save(const dp_tally *t, rt_bytes *bytes)
 
 // What stood between the sums of plans and the ranges before members had names in files. Their size
 // comes first, and is another one for each version.
-static bool take_before(dp_tally *t, sums *own, rt_reader *reader)
+static bool take_before(dp_stats *t, sums *own, rt_reader *reader)
 {
     const uint64_t size = rt_reader_u64(reader);
     const char *planned = NULL, *loads = NULL;
@@ -280,7 +280,7 @@ static bool take_before(dp_tally *t, sums *own, rt_reader *reader)
     return !reader->failed;
 }
 
-static bool take_sums(dp_tally *t, sums *own, rt_reader *reader)
+static bool take_sums(dp_stats *t, sums *own, rt_reader *reader)
 {
     if (!rt_fields_are_next(reader))
         return take_before(t, own, reader);
@@ -291,7 +291,7 @@ static bool take_sums(dp_tally *t, sums *own, rt_reader *reader)
            rt_fields_get(reader, &dp_decisions_fields, &t->decisions, 1);
 }
 
-rt_status dp_tally_load(dp_tally *t, rt_reader *reader, rt_error *error)
+rt_status dp_stats_load(dp_stats *t, rt_reader *reader, rt_error *error)
 {
     sums own = {0};
     const bool is_whole = take_sums(t, &own, reader) && dp_ranges_load(&t->ranges, reader) &&
@@ -317,33 +317,33 @@ rt_status dp_tally_load(dp_tally *t, rt_reader *reader, rt_error *error)
     return rt_fail(error, RT_DATA, "sums of the run: they end early, or are none");
 }
 
-rt_metrics *dp_tally_metrics(const dp_tally *tally)
+rt_metrics *dp_stats_metrics(const dp_stats *stats)
 {
-    return tally->metrics;
+    return stats->metrics;
 }
 
-uint64_t dp_tally_samples(const dp_tally *tally)
+uint64_t dp_stats_samples(const dp_stats *stats)
 {
-    return tally->planned.samples;
+    return stats->planned.samples;
 }
 
-uint64_t dp_tally_iterations(const dp_tally *tally)
+uint64_t dp_stats_iterations(const dp_stats *stats)
 {
-    return tally->planned.iterations;
+    return stats->planned.iterations;
 }
 
-uint64_t dp_tally_bad_batches(const dp_tally *tally)
+uint64_t dp_stats_bad_batches(const dp_stats *stats)
 {
-    return tally->bad_batches;
+    return stats->bad_batches;
 }
 
-void dp_tally_report(dp_tally *tally, const dp_planned *planned, uint32_t worker,
+void dp_stats_report(dp_stats *stats, const dp_planned *planned, uint32_t worker,
                      const rt_wire_report *report, const float *predictions)
 {
-    reported *open = open_of(tally, planned);
-    load *sum = &tally->workers[worker], *now = &open->workers[worker];
-    rt_counts_add(&tally->executed[worker], &report->done);
-    tally->stale_reads += report->stale_reads;
+    reported *open = open_of(stats, planned);
+    load *sum = &stats->workers[worker], *now = &open->workers[worker];
+    rt_counts_add(&stats->executed[worker], &report->done);
+    stats->stale_reads += report->stale_reads;
     open->bad |= !isfinite(report->loss_sum);
     open->handed += report->handed;
     open->gradients += report->gradients;
@@ -351,11 +351,11 @@ void dp_tally_report(dp_tally *tally, const dp_planned *planned, uint32_t worker
     open->reported_ns[worker] = rt_now_ns();
     rt_times_add(&sum->times, &now->times);
     sum->dense_early_bytes += now->dense_early_bytes;
-    const size_t count = rt_config_output_count(&tally->config.config->stream);
+    const size_t count = rt_config_output_count(&stats->config.config->stream);
     memcpy(open->predictions + planned->label_offsets[worker] * count, predictions,
            report->sample_count * count * sizeof *predictions);
-    if (tally->trace)
-        dp_trace_counts(tally->trace, planned->iteration, worker, report->sample_count,
+    if (stats->trace)
+        dp_trace_counts(stats->trace, planned->iteration, worker, report->sample_count,
                         &report->done);
 }
 
@@ -380,14 +380,14 @@ static void add_account(dp_account *sum, const dp_account *one, uint32_t worker_
     }
 }
 
-void dp_tally_flush(dp_tally *tally, const dp_planned *planned)
+void dp_stats_flush(dp_stats *stats, const dp_planned *planned)
 {
-    add_account(&tally->planned, &planned->account, tally->config.costs.worker_count);
+    add_account(&stats->planned, &planned->account, stats->config.costs.worker_count);
 }
 
-void dp_tally_flushed(dp_tally *tally, uint32_t worker, const rt_wire_report *report)
+void dp_stats_flushed(dp_stats *stats, uint32_t worker, const rt_wire_report *report)
 {
-    rt_counts_add(&tally->executed[worker], &report->done);
+    rt_counts_add(&stats->executed[worker], &report->done);
 }
 
 static double share(uint64_t part, uint64_t whole)
@@ -395,10 +395,10 @@ static double share(uint64_t part, uint64_t whole)
     return whole ? (double)part / (double)whole : 0;
 }
 
-static double samples_per_s(const dp_tally *tally)
+static double samples_per_s(const dp_stats *stats)
 {
-    uint64_t ns = tally->last_ns - tally->begin_ns;
-    return ns ? (double)tally->planned.samples * 1e9 / (double)ns : 0;
+    uint64_t ns = stats->last_ns - stats->begin_ns;
+    return ns ? (double)stats->planned.samples * 1e9 / (double)ns : 0;
 }
 
 static void write_loads(rt_json *json, const load *workers, uint32_t worker_count, double scale)
@@ -445,13 +445,13 @@ static void write_clocks(rt_json *json, const dp_clocks *clocks, double scale)
 }
 
 // When what happened, before this record.
-static void write_ages(dp_tally *tally, const dp_planned *planned, rt_json *json)
+static void write_ages(dp_stats *stats, const dp_planned *planned, rt_json *json)
 {
-    const reported *open = open_of(tally, planned);
+    const reported *open = open_of(stats, planned);
     const uint64_t now_ns = rt_now_ns();
     rt_json_double(json, "planned_before_ms", (double)(now_ns - planned->ready_ns) * 1e-6);
     rt_json_begin_array(json, "reported_before_ms");
-    for (uint32_t j = 0; j < tally->config.costs.worker_count; j++) {
+    for (uint32_t j = 0; j < stats->config.costs.worker_count; j++) {
         double waited_ms = (double)NAN;
         if (open->reported_ns[j])
             waited_ms = (double)(now_ns - open->reported_ns[j]) * 1e-6;
@@ -460,13 +460,13 @@ static void write_ages(dp_tally *tally, const dp_planned *planned, rt_json *json
     rt_json_end_array(json);
 }
 
-static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt_quality *quality,
+static void write_iteration(dp_stats *stats, const dp_planned *planned, const rt_quality *quality,
                             const rt_stream_stats *stream)
 {
-    uint32_t n = tally->config.costs.worker_count;
+    uint32_t n = stats->config.costs.worker_count;
     const dp_account *account = &planned->account;
     rt_counts counts = dp_account_counts(account, n);
-    rt_json *json = rt_metrics_begin(tally->metrics, "iteration");
+    rt_json *json = rt_metrics_begin(stats->metrics, "iteration");
     rt_json_u64(json, "iteration", planned->iteration);
     rt_json_u64(json, "samples", planned->sample_count);
     rt_json_begin_array(json, "participants");
@@ -479,187 +479,187 @@ static void write_iteration(dp_tally *tally, const dp_planned *planned, const rt
     rt_json_u64(json, "malformed_lines", stream->malformed);
     rt_json_u64(json, "odd_labels", stream->odd_labels);
     rt_metrics_quality(json, "quality", quality);
-    const rt_quality window = rt_meter_rolled(tally->meter);
+    const rt_quality window = rt_meter_rolled(stats->meter);
     rt_metrics_quality(json, "window", &window);
-    if (tally->labels)
-        dp_labels_write(tally->labels, json);
+    if (stats->labels)
+        dp_labels_write(stats->labels, json);
     rt_json_bool(json, "untrained", planned->is_untrained);
-    rt_json_bool(json, "bad", open_of(tally, planned)->bad);
+    rt_json_bool(json, "bad", open_of(stats, planned)->bad);
     rt_json_u64(json, "dense_clipped", planned->dense_clipped);
     dp_ranges_write(&planned->ranges, json, "ranges");
     rt_json_double(json, "cost",
-                   dp_account_cost_s(account, n) / dp_account_unit_s(&tally->config.costs));
+                   dp_account_cost_s(account, n) / dp_account_unit_s(&stats->config.costs));
     rt_json_double(json, "predicted_ms", account->predicted_s * 1e3);
     dp_decisions decisions = {0};
     dp_decisions_add(&decisions, &planned->decision, planned->sample_count);
-    dp_decisions_write(&decisions, dp_account_unit_s(&tally->config.costs), json);
+    dp_decisions_write(&decisions, dp_account_unit_s(&stats->config.costs), json);
     rt_json_double(json, "decision_ms", (double)planned->decision_ns * 1e-6);
     rt_json_double(json, "choice_ms", (double)planned->choice_ns * 1e-6);
     rt_json_double(json, "commit_ms", (double)planned->commit_ns * 1e-6);
     rt_json_double(json, "read_ms", (double)planned->read_ns * 1e-6);
-    rt_latency_write(&tally->latency, json, "latency_ms");
+    rt_latency_write(&stats->latency, json, "latency_ms");
     rt_json_u64(json, "slice_bytes", planned->slice_bytes);
     write_hits(json, &account->hits);
-    if (tally->config.config->consistency.bounded)
+    if (stats->config.config->consistency.bounded)
         write_clocks(json, &account->clocks, 1);
     rt_counts_write(json, "ops", &counts, 1);
-    if (tally->config.config->dispatch.hand_over)
-        rt_json_u64(json, "rows_handed", open_of(tally, planned)->handed);
-    if (tally->config.config->dispatch.reduce)
-        rt_json_u64(json, "gradients_handed", open_of(tally, planned)->gradients);
+    if (stats->config.config->dispatch.hand_over)
+        rt_json_u64(json, "rows_handed", open_of(stats, planned)->handed);
+    if (stats->config.config->dispatch.reduce)
+        rt_json_u64(json, "gradients_handed", open_of(stats, planned)->gradients);
     write_traffic(json, account, n, 1);
-    write_loads(json, open_of(tally, planned)->workers, n, 1);
-    write_ages(tally, planned, json);
-    rt_metrics_end(tally->metrics);
+    write_loads(json, open_of(stats, planned)->workers, n, 1);
+    write_ages(stats, planned, json);
+    rt_metrics_end(stats->metrics);
 }
 
 // ", 12 s left", or nothing where the end is not known.
-static void describe_end(const dp_tally *tally, const rt_stream_stats *stream, char text[32])
+static void describe_end(const dp_stats *stats, const rt_stream_stats *stream, char text[32])
 {
-    const rt_config *config = tally->config.config;
+    const rt_config *config = stats->config.config;
     double done = share(stream->bytes_read, stream->bytes_all);
     if (config->stream.samples_max)
-        done = fmax(done, share(tally->planned.samples, config->stream.samples_max));
+        done = fmax(done, share(stats->planned.samples, config->stream.samples_max));
     text[0] = '\0';
     if (done > 0 && done < 1)
         snprintf(text, 32, ", %.0f s left",
-                 (double)(tally->last_ns - tally->begin_ns) * 1e-9 * (1 - done) / done);
+                 (double)(stats->last_ns - stats->begin_ns) * 1e-9 * (1 - done) / done);
 }
 
 // The rate is that since the line before: what happens now, also in a run of months. The first
 // line comes with the first iteration, of which nobody can tell yet.
-static void show(dp_tally *tally, const dp_planned *planned, const rt_quality *quality,
+static void show(dp_stats *stats, const dp_planned *planned, const rt_quality *quality,
                  const rt_stream_stats *stream)
 {
-    const uint64_t passed_ns = tally->last_ns - tally->shown_ns;
+    const uint64_t passed_ns = stats->last_ns - stats->shown_ns;
     char rate[32] = "", end[32] = "";
-    const uint64_t every_ns = tally->tty ? SHOW_TTY_NS : SHOW_FILE_NS;
-    if (!tally->config.progress || passed_ns < every_ns)
+    const uint64_t every_ns = stats->tty ? SHOW_TTY_NS : SHOW_FILE_NS;
+    if (!stats->config.progress || passed_ns < every_ns)
         return;
-    if (tally->shown_ns) {
-        const uint64_t samples = tally->planned.samples - tally->shown_samples;
+    if (stats->shown_ns) {
+        const uint64_t samples = stats->planned.samples - stats->shown_samples;
         snprintf(rate, sizeof rate, "%.0f samples/s, ", (double)samples * 1e9 / (double)passed_ns);
-        describe_end(tally, stream, end);
+        describe_end(stats, stream, end);
     }
-    tally->shown_ns = tally->last_ns;
-    tally->shown_samples = tally->planned.samples;
+    stats->shown_ns = stats->last_ns;
+    stats->shown_samples = stats->planned.samples;
     const dp_account *account = &planned->account;
     fprintf(
         stderr, "%siteration %" PRIu32 ": %slog loss %.4f, AUC %.4f, cost %.0f, hits %.1f%%%s%s",
-        tally->tty ? "\r\033[K" : "", planned->iteration, rate, quality->log_loss, quality->auc,
-        dp_account_cost_s(account, tally->config.costs.worker_count) /
-            dp_account_unit_s(&tally->config.costs),
-        100 * share(account->hits.lookups_hit, account->hits.lookups), end, tally->tty ? "" : "\n");
+        stats->tty ? "\r\033[K" : "", planned->iteration, rate, quality->log_loss, quality->auc,
+        dp_account_cost_s(account, stats->config.costs.worker_count) /
+            dp_account_unit_s(&stats->config.costs),
+        100 * share(account->hits.lookups_hit, account->hits.lookups), end, stats->tty ? "" : "\n");
 }
 
 // From the first iteration on the folder is this run's: one that fails before leaves it as it was.
-static void take_folder(dp_tally *tally)
+static void take_folder(dp_stats *stats)
 {
     char path[RT_PATH_MAX + 32], fresh[RT_PATH_MAX + 32];
-    rt_metrics_keep(tally->metrics);
-    if (!tally->trace || goes_on(tally))
+    rt_metrics_keep(stats->metrics);
+    if (!stats->trace || goes_on(stats))
         return;
-    snprintf(path, sizeof path, "%s/trace.jsonl", tally->config.directory);
+    snprintf(path, sizeof path, "%s/trace.jsonl", stats->config.directory);
     snprintf(fresh, sizeof fresh, "%s.new", path);
     if (rename(fresh, path) != 0)
         rt_warn("%s cannot be replaced: it is in %s", path, fresh);
 }
 
 // What the metrics say is of all samples, also of the negatives that were left out.
-static void judge(dp_tally *tally, reported *open, const dp_planned *planned)
+static void judge(dp_stats *stats, reported *open, const dp_planned *planned)
 {
-    const double keep = tally->config.config->stream.negatives_keep;
-    if (tally->labels) {
-        dp_labels_add(tally->labels, tally->meter, tally->config.slices, planned,
+    const double keep = stats->config.config->stream.negatives_keep;
+    if (stats->labels) {
+        dp_labels_add(stats->labels, stats->meter, stats->config.slices, planned,
                       open->predictions);
-        rt_meter_roll(tally->meter, tally->config.config->watch.window_samples);
+        rt_meter_roll(stats->meter, stats->config.config->watch.window_samples);
         return;
     }
-    if (rt_config_class_count(&tally->config.config->stream)) {
-        rt_meter_add_classes(tally->meter, open->predictions, planned->labels,
+    if (rt_config_class_count(&stats->config.config->stream)) {
+        rt_meter_add_classes(stats->meter, open->predictions, planned->labels,
                              planned->sample_count);
-        rt_meter_roll(tally->meter, tally->config.config->watch.window_samples);
+        rt_meter_roll(stats->meter, stats->config.config->watch.window_samples);
         return;
     }
     rt_negatives_correct(open->predictions, planned->sample_count, keep, open->predictions);
-    if (tally->is_weighted)
-        rt_meter_add_weighted(tally->meter, open->predictions, planned->labels, planned->weights,
+    if (stats->is_weighted)
+        rt_meter_add_weighted(stats->meter, open->predictions, planned->labels, planned->weights,
                               1 / keep, planned->sample_count);
     else
-        rt_meter_add(tally->meter, open->predictions, planned->labels, planned->sample_count);
-    rt_meter_roll(tally->meter, tally->config.config->watch.window_samples);
-    if (tally->config.slices)
-        dp_slices_add(tally->config.slices, open->predictions, planned->labels, planned->weights,
+        rt_meter_add(stats->meter, open->predictions, planned->labels, planned->sample_count);
+    rt_meter_roll(stats->meter, stats->config.config->watch.window_samples);
+    if (stats->config.slices)
+        dp_slices_add(stats->config.slices, open->predictions, planned->labels, planned->weights,
                       planned->slice_keys, planned->sample_count);
 }
 
 // Who got no slice, or was lost with it, has executed nothing.
-static void trace_idle(const dp_tally *tally, const dp_planned *planned, const reported *open)
+static void trace_idle(const dp_stats *stats, const dp_planned *planned, const reported *open)
 {
     const rt_counts nothing = {0};
-    if (!tally->trace)
+    if (!stats->trace)
         return;
-    for (uint32_t j = 0; j < tally->config.costs.worker_count; j++) {
+    for (uint32_t j = 0; j < stats->config.costs.worker_count; j++) {
         if (!open->reported_ns[j])
-            dp_trace_counts(tally->trace, planned->iteration, j, 0, &nothing);
+            dp_trace_counts(stats->trace, planned->iteration, j, 0, &nothing);
     }
 }
 
-void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_stream_stats *stream)
+void dp_stats_iteration(dp_stats *stats, const dp_planned *planned, const rt_stream_stats *stream)
 {
-    reported *open = open_of(tally, planned);
-    tally->last_ns = rt_now_ns();
-    if (tally->begin_ns == 0)
-        take_folder(tally);
-    if (tally->begin_ns == 0) // the first iteration starts the clock, as far as it was waited for
-        tally->begin_ns = tally->last_ns - open->workers[0].times.compute_ns - tally->past_ns;
-    trace_idle(tally, planned, open);
-    rt_meter_begin_window(tally->meter);
-    judge(tally, open, planned);
-    add_account(&tally->planned, &planned->account, tally->config.costs.worker_count);
-    tally->decision_ns += planned->decision_ns;
-    tally->slice_bytes += planned->slice_bytes;
-    dp_decisions_add(&tally->decisions, &planned->decision, planned->sample_count);
-    tally->fingerprint = dp_fingerprint_add(tally->fingerprint, planned->fingerprint);
-    tally->bad_batches += open->bad;
-    dp_ranges_merge(&tally->ranges, &planned->ranges);
-    tally->latency = (rt_latency){0};
-    rt_latency_add_arrivals(&tally->latency, planned->arrivals, planned->arrival_count);
-    rt_latency_merge(&tally->latency_all, &tally->latency);
-    rt_quality quality = rt_meter_window(tally->meter);
-    if (tally->has_trained && planned->is_judged) {
-        dp_guard_add(&tally->guard, &tally->config.config->publish, &quality);
-        dp_evidence_add(&tally->evidence, &planned->heard, open->predictions,
-                        rt_config_output_count(&tally->config.config->stream), planned->iteration);
+    reported *open = open_of(stats, planned);
+    stats->last_ns = rt_now_ns();
+    if (stats->begin_ns == 0)
+        take_folder(stats);
+    if (stats->begin_ns == 0) // the first iteration starts the clock, as far as it was waited for
+        stats->begin_ns = stats->last_ns - open->workers[0].times.compute_ns - stats->past_ns;
+    trace_idle(stats, planned, open);
+    rt_meter_begin_window(stats->meter);
+    judge(stats, open, planned);
+    add_account(&stats->planned, &planned->account, stats->config.costs.worker_count);
+    stats->decision_ns += planned->decision_ns;
+    stats->slice_bytes += planned->slice_bytes;
+    dp_decisions_add(&stats->decisions, &planned->decision, planned->sample_count);
+    stats->fingerprint = dp_fingerprint_add(stats->fingerprint, planned->fingerprint);
+    stats->bad_batches += open->bad;
+    dp_ranges_merge(&stats->ranges, &planned->ranges);
+    stats->latency = (rt_latency){0};
+    rt_latency_add_arrivals(&stats->latency, planned->arrivals, planned->arrival_count);
+    rt_latency_merge(&stats->latency_all, &stats->latency);
+    rt_quality quality = rt_meter_window(stats->meter);
+    if (stats->has_trained && planned->is_judged) {
+        dp_guard_add(&stats->guard, &stats->config.config->publish, &quality);
+        dp_evidence_add(&stats->evidence, &planned->heard, open->predictions,
+                        rt_config_output_count(&stats->config.config->stream), planned->iteration);
     }
-    tally->has_trained |= !planned->is_untrained;
-    write_iteration(tally, planned, &quality, stream);
+    stats->has_trained |= !planned->is_untrained;
+    write_iteration(stats, planned, &quality, stream);
     open->bad = false;
     open->handed = open->gradients = 0;
     memset(open->workers, 0, sizeof open->workers); // who is idle next time reports nothing
     memset(open->reported_ns, 0, sizeof open->reported_ns);
-    show(tally, planned, &quality, stream);
+    show(stats, planned, &quality, stream);
 }
 
-void dp_tally_judge(const dp_tally *tally, bool is_learnt, dp_verdict *verdict)
+void dp_stats_judge(const dp_stats *stats, bool is_learnt, dp_verdict *verdict)
 {
-    dp_guard_judge(&tally->guard, &tally->config.config->publish, is_learnt, verdict);
+    dp_guard_judge(&stats->guard, &stats->config.config->publish, is_learnt, verdict);
 }
 
-dp_guard *dp_tally_guard(dp_tally *tally)
+dp_guard *dp_stats_guard(dp_stats *stats)
 {
-    return &tally->guard;
+    return &stats->guard;
 }
 
-const dp_evidence *dp_tally_evidence(const dp_tally *tally)
+const dp_evidence *dp_stats_evidence(const dp_stats *stats)
 {
-    return &tally->evidence;
+    return &stats->evidence;
 }
 
-void dp_tally_swept(dp_tally *tally, const dp_sweep_record *sweep, uint64_t rows_ended,
+void dp_stats_swept(dp_stats *stats, const dp_sweep_record *sweep, uint64_t rows_ended,
                     double pause_ms)
 {
-    rt_json *json = rt_metrics_begin(tally->metrics, "sweep");
+    rt_json *json = rt_metrics_begin(stats->metrics, "sweep");
     rt_json_u64(json, "iteration", sweep->iteration);
     rt_json_u64(json, "floor", sweep->floor);
     rt_json_u64(json, "keys_ended", sweep->keys_ended);
@@ -667,7 +667,7 @@ void dp_tally_swept(dp_tally *tally, const dp_sweep_record *sweep, uint64_t rows
     rt_json_u64(json, "rows_ended", rows_ended);
     rt_json_u64(json, "keys", sweep->keys);
     rt_json_double(json, "pause_ms", pause_ms);
-    rt_metrics_end(tally->metrics);
+    rt_metrics_end(stats->metrics);
     rt_debug("%" PRIu64 " rows that were trained last before iteration %" PRIu32 " have ended, "
              "%" PRIu64 " are left (%.0f ms)",
              sweep->keys_ended, sweep->floor, sweep->keys, pause_ms);
@@ -692,32 +692,32 @@ static void write_quality(rt_json *json, const rt_quality *all, const rt_quality
     rt_json_u64(json, "invalid_predictions", all->invalid_count);
 }
 
-static void write_workers(const dp_tally *tally, rt_json *json, double per_iteration)
+static void write_workers(const dp_stats *stats, rt_json *json, double per_iteration)
 {
-    const dp_account *planned = &tally->planned;
-    uint32_t n = tally->config.costs.worker_count;
+    const dp_account *planned = &stats->planned;
+    uint32_t n = stats->config.costs.worker_count;
     rt_json_begin_array(json, "ops_by_worker");
     for (uint32_t j = 0; j < n; j++)
-        rt_counts_write(json, NULL, &tally->executed[j], per_iteration);
+        rt_counts_write(json, NULL, &stats->executed[j], per_iteration);
     rt_json_end_array(json);
     write_traffic(json, planned, n, per_iteration);
-    write_loads(json, tally->workers, n, per_iteration);
+    write_loads(json, stats->workers, n, per_iteration);
 }
 
-static void write_labels(const dp_tally *tally, rt_json *json, const rt_quality *all,
+static void write_labels(const dp_stats *stats, rt_json *json, const rt_quality *all,
                          const rt_quality *last)
 {
-    if (!tally->labels)
+    if (!stats->labels)
         return;
     rt_json_begin_object(json, "labels");
-    for (uint32_t l = 0; l < dp_labels_count(tally->labels); l++) {
-        rt_meter *meter = dp_labels_meter(tally->labels, l);
+    for (uint32_t l = 0; l < dp_labels_count(stats->labels); l++) {
+        rt_meter *meter = dp_labels_meter(stats->labels, l);
         rt_quality own = *all, own_last = *last;
         if (meter) {
             own = rt_meter_total(meter);
             own_last = rt_meter_last_fifth(meter);
         }
-        rt_json_begin_object(json, rt_config_label(&tally->config.config->stream, l));
+        rt_json_begin_object(json, rt_config_label(&stats->config.config->stream, l));
         rt_json_u64(json, "samples", own.sample_count);
         write_quality(json, &own, &own_last);
         rt_json_end_object(json);
@@ -725,102 +725,102 @@ static void write_labels(const dp_tally *tally, rt_json *json, const rt_quality 
     rt_json_end_object(json);
 }
 
-static rt_status save_summary(const dp_tally *tally, const rt_quality *all, const rt_quality *last,
+static rt_status save_summary(const dp_stats *stats, const rt_quality *all, const rt_quality *last,
                               const dp_reading *reading, bool interrupted, rt_error *error)
 {
-    const dp_account *planned = &tally->planned;
+    const dp_account *planned = &stats->planned;
     const double per_iteration = share(1, planned->iterations);
-    uint32_t n = tally->config.costs.worker_count;
+    uint32_t n = stats->config.costs.worker_count;
     rt_counts executed = {0};
     char path[RT_PATH_MAX + 32];
     rt_json json;
     for (uint32_t j = 0; j < n; j++)
-        rt_counts_add(&executed, &tally->executed[j]);
+        rt_counts_add(&executed, &stats->executed[j]);
     rt_json_init(&json, 2);
     rt_json_begin_object(&json, NULL);
     rt_json_u64(&json, "iterations", planned->iterations);
     rt_json_u64(&json, "samples", planned->samples);
-    rt_json_double(&json, "samples_per_s", samples_per_s(tally));
-    rt_json_double(&json, "seconds", (double)(tally->last_ns - tally->begin_ns) * 1e-9);
+    rt_json_double(&json, "samples_per_s", samples_per_s(stats));
+    rt_json_double(&json, "seconds", (double)(stats->last_ns - stats->begin_ns) * 1e-9);
     write_quality(&json, all, last);
-    write_labels(tally, &json, all, last);
-    rt_json_u64(&json, "bad_batches", tally->bad_batches);
-    dp_ranges_write(&tally->ranges, &json, "ranges");
-    rt_json_u64(&json, "stale_reads", tally->stale_reads);
+    write_labels(stats, &json, all, last);
+    rt_json_u64(&json, "bad_batches", stats->bad_batches);
+    dp_ranges_write(&stats->ranges, &json, "ranges");
+    rt_json_u64(&json, "stale_reads", stats->stale_reads);
     rt_json_double(&json, "cost",
                    dp_account_cost_s(planned, n) * per_iteration /
-                       dp_account_unit_s(&tally->config.costs));
+                       dp_account_unit_s(&stats->config.costs));
     rt_counts_write(&json, "ops", &executed, per_iteration);
-    if (tally->config.config->dispatch.hand_over)
+    if (stats->config.config->dispatch.hand_over)
         rt_json_double(&json, "rows_handed", (double)planned->handed.rows * per_iteration);
-    if (tally->config.config->dispatch.reduce)
+    if (stats->config.config->dispatch.reduce)
         rt_json_double(&json, "gradients_handed",
                        (double)planned->handed.gradients * per_iteration);
-    write_workers(tally, &json, per_iteration);
+    write_workers(stats, &json, per_iteration);
     write_hits(&json, &planned->hits);
-    if (tally->config.config->consistency.bounded)
+    if (stats->config.config->consistency.bounded)
         write_clocks(&json, &planned->clocks, per_iteration);
     rt_json_double(&json, "predicted_iteration_ms", planned->predicted_s * 1e3 * per_iteration);
-    rt_json_double(&json, "decision_ms", (double)tally->decision_ns * 1e-6 * per_iteration);
-    dp_decisions_write(&tally->decisions, dp_account_unit_s(&tally->config.costs), &json);
-    snprintf(path, sizeof path, "%016" PRIx64, tally->fingerprint);
+    rt_json_double(&json, "decision_ms", (double)stats->decision_ns * 1e-6 * per_iteration);
+    dp_decisions_write(&stats->decisions, dp_account_unit_s(&stats->config.costs), &json);
+    snprintf(path, sizeof path, "%016" PRIx64, stats->fingerprint);
     rt_json_string(&json, "plan_fingerprint", path);
-    rt_json_double(&json, "slice_bytes", (double)tally->slice_bytes * per_iteration);
+    rt_json_double(&json, "slice_bytes", (double)stats->slice_bytes * per_iteration);
     rt_json_double(&json, "dense_bytes",
-                   dp_account_dense_bytes(&tally->config.costs, 0, planned->iterations));
+                   dp_account_dense_bytes(&stats->config.costs, 0, planned->iterations));
     dp_reading_write(reading, &json);
-    rt_latency_write(&tally->latency_all, &json, "latency_ms");
+    rt_latency_write(&stats->latency_all, &json, "latency_ms");
     rt_json_u64(&json, "dense_clipped", reading->stats.dense_clipped);
     rt_json_bool(&json, "interrupted", interrupted);
     rt_json_end_object(&json);
-    snprintf(path, sizeof path, "%s/summary.json", tally->config.directory);
+    snprintf(path, sizeof path, "%s/summary.json", stats->config.directory);
     rt_status status = rt_json_save(&json, path, error);
     rt_json_fini(&json);
     return status;
 }
 
-rt_status dp_tally_finish(dp_tally *tally, const dp_reading *reading, bool interrupted,
+rt_status dp_stats_finish(dp_stats *stats, const dp_reading *reading, bool interrupted,
                           rt_error *error)
 {
-    rt_quality all = rt_meter_total(tally->meter);
-    rt_quality last = rt_meter_last_fifth(tally->meter);
-    const dp_account *planned = &tally->planned;
-    uint32_t n = tally->config.costs.worker_count;
+    rt_quality all = rt_meter_total(stats->meter);
+    rt_quality last = rt_meter_last_fifth(stats->meter);
+    const dp_account *planned = &stats->planned;
+    uint32_t n = stats->config.costs.worker_count;
     uint64_t iterations = rt_max_u64(planned->iterations, 1);
-    if (tally->config.progress && tally->tty)
+    if (stats->config.progress && stats->tty)
         fprintf(stderr, "\r\033[K");
     printf("%" PRIu64 " iterations, %" PRIu64 " samples, %.0f samples/s%s\n", planned->iterations,
-           planned->samples, samples_per_s(tally), interrupted ? " (interrupted)" : "");
+           planned->samples, samples_per_s(stats), interrupted ? " (interrupted)" : "");
     if (planned->samples)
         printf("log loss %.4f, AUC %.4f; over the last fifth %.4f, %.4f\n", all.log_loss, all.auc,
                last.log_loss, last.auc);
     if (planned->samples && all.class_count)
         printf("accuracy %.4f; over the last fifth %.4f\n", all.mean_label, last.mean_label);
-    if (tally->labels)
-        dp_labels_print(tally->labels, &all);
+    if (stats->labels)
+        dp_labels_print(stats->labels, &all);
     printf("transmission cost per iteration %.0f rows on the fastest link, hits %.1f%% of "
            "look-ups, stale reads %" PRIu64 "\n",
-           dp_account_cost_s(planned, n) / dp_account_unit_s(&tally->config.costs) /
+           dp_account_cost_s(planned, n) / dp_account_unit_s(&stats->config.costs) /
                (double)iterations,
-           100 * share(planned->hits.lookups_hit, planned->hits.lookups), tally->stale_reads);
-    if (tally->latency_all.count)
+           100 * share(planned->hits.lookups_hit, planned->hits.lookups), stats->stale_reads);
+    if (stats->latency_all.count)
         printf("from arrival to trained rows %.0f ms (half of the samples), %.0f ms (99%%)\n",
-               (double)rt_latency_quantile_ns(&tally->latency_all, 0.5) * 1e-6,
-               (double)rt_latency_quantile_ns(&tally->latency_all, 0.99) * 1e-6);
+               (double)rt_latency_quantile_ns(&stats->latency_all, 0.5) * 1e-6,
+               (double)rt_latency_quantile_ns(&stats->latency_all, 0.99) * 1e-6);
     if (reading->stats.duplicates)
         printf("%" PRIu64 " events had come before (stream.id) and were dropped\n",
                reading->stats.duplicates);
-    if (tally->bad_batches)
-        printf("%" PRIu64 " batches had a loss that is not finite%s\n", tally->bad_batches,
-               tally->config.config->guard_skip_bad_batches ? "; nothing of them was applied" : "");
-    if (planned->samples && tally->ranges.label_min == tally->ranges.label_max)
-        printf("all labels are %g: is the label column the right one?\n", tally->ranges.label_min);
+    if (stats->bad_batches)
+        printf("%" PRIu64 " batches had a loss that is not finite%s\n", stats->bad_batches,
+               stats->config.config->guard_skip_bad_batches ? "; nothing of them was applied" : "");
+    if (planned->samples && stats->ranges.label_min == stats->ranges.label_max)
+        printf("all labels are %g: is the label column the right one?\n", stats->ranges.label_min);
     dp_reading_print(reading);
     if (reading->stats.dense_clipped)
         printf("%" PRIu64 " dense values lay beyond %g deviations and were clipped to that\n",
                reading->stats.dense_clipped, (double)RT_SCALE_LIMIT);
     fflush(stdout);
-    if (!tally->config.directory)
+    if (!stats->config.directory)
         return RT_OK;
-    return save_summary(tally, &all, &last, reading, interrupted, error);
+    return save_summary(stats, &all, &last, reading, interrupted, error);
 }

@@ -1,10 +1,10 @@
-// test_tally_support - iterations that a dp_tally is told of, and what it has written. The n-th
+// test_stats_support - iterations that a dp_stats is told of, and what it has written. The n-th
 // number of iteration t is n * t, so that no two members are equal, and a mean over three
 // iterations is 2 n.
-#ifndef TEST_TALLY_SUPPORT_H
-#define TEST_TALLY_SUPPORT_H
+#ifndef TEST_STATS_SUPPORT_H
+#define TEST_STATS_SUPPORT_H
 
-#include "dispatch/coordinator/dp_tally.h"
+#include "dispatch/coordinator/dp_stats.h"
 
 #include <cjson/cJSON.h>
 #include <math.h>
@@ -36,19 +36,19 @@ typedef struct {
     bool sliced, traced, resumed, keeps, progress;
     uint32_t outputs, labels; // of a sample
     uint64_t left_out;        // workers that get no slice
-    dp_tally *tally;
+    dp_stats *stats;
     dp_planned planned[ITERATIONS];
     float given[ITERATIONS][SAMPLES * OUTPUTS_MAX], weights[ITERATIONS][SAMPLES * OUTPUTS_MAX];
     float predictions[ITERATIONS][SAMPLES * OUTPUTS_MAX];
     uint64_t keys[SAMPLES], arrivals[SAMPLES];
-    rt_meter *own[OUTPUTS_MAX]; // of every label, beside the tally's
+    rt_meter *own[OUTPUTS_MAX]; // of every label, beside the stats's
 } scene;
 
 // ---- what is put in --------------------------------------------------------------------------
 
 static UNUSED void open_tally(scene *s, const char *directory)
 {
-    dp_tally_config config = {.config = &s->config,
+    dp_stats_config config = {.config = &s->config,
                               .directory = directory,
                               .dense_count = 1,
                               .slices = s->sliced ? &s->slices : NULL,
@@ -61,7 +61,7 @@ static UNUSED void open_tally(scene *s, const char *directory)
     config.costs.layout = (dp_layout){.field_count = 1, .values = {4}};
     config.costs.rates.links[0] = (dp_link){1e6, 2e6};
     config.costs.rates.links[1] = (dp_link){4e6, 3e6};
-    assert_int_equal(dp_tally_create(&config, &s->tally, NULL), RT_OK);
+    assert_int_equal(dp_stats_create(&config, &s->stats, NULL), RT_OK);
 }
 
 static UNUSED void put_account(dp_account *account, uint64_t t)
@@ -166,7 +166,7 @@ static UNUSED rt_wire_report report_of(uint64_t t, uint32_t worker)
                             .gradients = (uint32_t)(83 * x)};
 }
 
-// What the tally should make of the samples, by meters of our own.
+// What the stats should make of the samples, by meters of our own.
 static UNUSED void judge(scene *s, uint32_t t)
 {
     const double keep = s->config.stream.negatives_keep;
@@ -212,11 +212,11 @@ static UNUSED void run_iteration(scene *s, uint32_t t)
         if (s->left_out >> j & 1)
             continue;
         const rt_wire_report report = report_of(t, j);
-        dp_tally_report(s->tally, &s->planned[t - 1], j, &report,
+        dp_stats_report(s->stats, &s->planned[t - 1], j, &report,
                         s->predictions[t - 1] + offsets[j] * s->outputs);
     }
     judge(s, t);
-    dp_tally_iteration(s->tally, &s->planned[t - 1], &stream);
+    dp_stats_iteration(s->stats, &s->planned[t - 1], &stream);
     dp_ranges_fini(&s->planned[t - 1].ranges);
 }
 
@@ -246,7 +246,7 @@ static UNUSED void open_scene(scene *s, uint32_t labels, uint32_t classes)
         assert_int_equal(rt_meter_create(&s->own[l]), RT_OK);
 }
 
-// The meters of our own weigh where the tally's have to.
+// The meters of our own weigh where the stats's have to.
 static UNUSED void weigh(scene *s, uint32_t classes)
 {
     for (uint32_t l = 0; l < s->labels; l++) {
@@ -259,7 +259,7 @@ static UNUSED void weigh(scene *s, uint32_t classes)
 
 static UNUSED void close_scene(scene *s)
 {
-    dp_tally_destroy(s->tally);
+    dp_stats_destroy(s->stats);
     for (uint32_t l = 0; l < s->labels; l++)
         rt_meter_destroy(s->own[l]);
     rt_config_fini(&s->config);

@@ -1,4 +1,4 @@
-#include "dispatch/coordinator/dp_tally.h"
+#include "dispatch/coordinator/dp_stats.h"
 
 #include <cjson/cJSON.h>
 #include <malloc.h>
@@ -18,7 +18,7 @@
 
 typedef struct {
     rt_config config;
-    dp_tally *tally;
+    dp_stats *stats;
     dp_planned planned[ITERATIONS];
     float labels[ITERATIONS][WORKERS * SAMPLES];
     float predictions[ITERATIONS][WORKERS][SAMPLES];
@@ -30,13 +30,13 @@ static void open_scene(scene *s, const char *directory, uint32_t dense_count)
     assert_int_equal(rt_config_init(&s->config), RT_OK);
     s->config.worker_count = WORKERS;
     s->config.samples_per_worker = SAMPLES;
-    dp_tally_config config = {
+    dp_stats_config config = {
         .config = &s->config, .directory = directory, .dense_count = dense_count};
     config.costs.worker_count = WORKERS;
     config.costs.layout = (dp_layout){.field_count = 1, .values = {4}};
     for (uint32_t j = 0; j < WORKERS; j++)
         config.costs.rates.links[j] = (dp_link){1e6, 1e6};
-    assert_int_equal(dp_tally_create(&config, &s->tally, NULL), RT_OK);
+    assert_int_equal(dp_stats_create(&config, &s->stats, NULL), RT_OK);
     for (uint32_t t = 0; t < ITERATIONS; t++) {
         dp_planned *planned = &s->planned[t];
         *planned = (dp_planned){.sequence = t + 1,
@@ -55,7 +55,7 @@ static void open_scene(scene *s, const char *directory, uint32_t dense_count)
 
 static void close_scene(scene *s)
 {
-    dp_tally_destroy(s->tally);
+    dp_stats_destroy(s->stats);
     rt_config_fini(&s->config);
 }
 
@@ -63,14 +63,14 @@ static void report(scene *s, uint32_t iteration, uint32_t worker)
 {
     rt_wire_report one = {.sample_count = SAMPLES,
                           .times.compute_ns = 1000000 * (10 * iteration + worker)};
-    dp_tally_report(s->tally, &s->planned[iteration - 1], worker, &one,
+    dp_stats_report(s->stats, &s->planned[iteration - 1], worker, &one,
                     s->predictions[iteration - 1][worker]);
 }
 
 static void close_iteration(scene *s, uint32_t iteration)
 {
     rt_stream_stats stream = {0};
-    dp_tally_iteration(s->tally, &s->planned[iteration - 1], &stream);
+    dp_stats_iteration(s->stats, &s->planned[iteration - 1], &stream);
 }
 
 static cJSON *read_json(const char *directory, const char *name, uint32_t line)
@@ -128,7 +128,7 @@ static void reports_of_two_iterations_mix(void **state)
     report(&s, 4, 1);
     close_iteration(&s, 4);
     const dp_reading reading = {0};
-    assert_int_equal(dp_tally_finish(s.tally, &reading, false, NULL), RT_OK);
+    assert_int_equal(dp_stats_finish(s.stats, &reading, false, NULL), RT_OK);
     close_scene(&s);
     for (uint32_t t = 1; t <= ITERATIONS; t++) {
         cJSON *record = read_json(directory, "metrics.jsonl", t);
@@ -169,7 +169,7 @@ static void run_iteration(scene *s, uint32_t iteration)
             .stale_reads = 1,
             .loss_sum = iteration % 2 ? NAN : 1,
             .done = {.miss_pull = iteration, .update_push = 10 * w, .grad_push = 5}};
-        dp_tally_report(s->tally, planned, w, &one, s->predictions[iteration - 1][w]);
+        dp_stats_report(s->stats, planned, w, &one, s->predictions[iteration - 1][w]);
     }
     close_iteration(s, iteration);
     dp_ranges_fini(&planned->ranges);
@@ -190,18 +190,18 @@ static void a_resumed_run_has_one_summary(void **state)
         for (uint32_t t = 1; t <= ITERATIONS; t++) {
             if (stops && t == 3) {
                 rt_reader reader;
-                dp_tally_save(s.tally, &saved);
+                dp_stats_save(s.stats, &saved);
                 assert_false(saved.failed);
                 close_scene(&s);
                 open_scene(&s, directory, 1);
                 reader = rt_bytes_reader(&saved);
-                assert_int_equal(dp_tally_load(s.tally, &reader, NULL), RT_OK);
+                assert_int_equal(dp_stats_load(s.stats, &reader, NULL), RT_OK);
                 assert_int_equal(reader.left, 0);
             }
             run_iteration(&s, t);
         }
-        assert_int_equal(dp_tally_bad_batches(s.tally), 2);
-        assert_int_equal(dp_tally_finish(s.tally, &reading, false, NULL), RT_OK);
+        assert_int_equal(dp_stats_bad_batches(s.stats), 2);
+        assert_int_equal(dp_stats_finish(s.stats, &reading, false, NULL), RT_OK);
         close_scene(&s);
         summaries[stops] = read_json(directory, "summary.json", 0);
         cJSON_DeleteItemFromObject(summaries[stops], "seconds");
@@ -226,8 +226,8 @@ static void the_summary_has_what_was_executed(void **state)
     open_scene(&s, directory, 1);
     for (uint32_t t = 1; t <= ITERATIONS; t++)
         run_iteration(&s, t);
-    dp_tally_flushed(s.tally, 1, &flushed);
-    assert_int_equal(dp_tally_finish(s.tally, &reading, false, NULL), RT_OK);
+    dp_stats_flushed(s.stats, 1, &flushed);
+    assert_int_equal(dp_stats_finish(s.stats, &reading, false, NULL), RT_OK);
     close_scene(&s);
     cJSON *summary = read_json(directory, "summary.json", 0);
     const cJSON *all = cJSON_GetObjectItemCaseSensitive(summary, "ops");
@@ -351,7 +351,7 @@ static void every_member_is_there(void **state)
     open_scene(&s, directory, 1);
     for (uint32_t t = 1; t <= ITERATIONS; t++)
         run_iteration(&s, t);
-    assert_int_equal(dp_tally_finish(s.tally, &reading, false, NULL), RT_OK);
+    assert_int_equal(dp_stats_finish(s.stats, &reading, false, NULL), RT_OK);
     close_scene(&s);
     cJSON *summary = read_json(directory, "summary.json", 0);
     cJSON *iteration = read_json(directory, "metrics.jsonl", 2);
@@ -361,7 +361,7 @@ static void every_member_is_there(void **state)
     cJSON_Delete(iteration);
 }
 
-// Sums that end early, wherever, leave a tally as it was created.
+// Sums that end early, wherever, leave a stats as it was created.
 static void sums_cut_short_leave_nothing(void **state)
 {
     (void)state;
@@ -369,19 +369,19 @@ static void sums_cut_short_leave_nothing(void **state)
     rt_bytes whole = {0}, fresh = {0}, after = {0};
     const char *directory = test_directory();
     open_scene(&s, directory, 1);
-    dp_tally_save(s.tally, &fresh);
+    dp_stats_save(s.stats, &fresh);
     run_iteration(&s, 1);
     run_iteration(&s, 2);
-    dp_tally_save(s.tally, &whole);
+    dp_stats_save(s.stats, &whole);
     close_scene(&s);
     for (size_t size = 0; size < whole.size; size += 1 + whole.size / 50) {
         rt_error error = {0};
         open_scene(&s, directory, 1);
         rt_reader reader = {whole.data, size, false};
-        assert_int_equal(dp_tally_load(s.tally, &reader, &error), RT_DATA);
+        assert_int_equal(dp_stats_load(s.stats, &reader, &error), RT_DATA);
         assert_non_null(strstr(error.text, "sums of the run"));
         after.size = 0;
-        dp_tally_save(s.tally, &after);
+        dp_stats_save(s.stats, &after);
         assert_int_equal(after.size, fresh.size);
         assert_memory_equal(after.data, fresh.data, fresh.size);
         close_scene(&s);
@@ -450,7 +450,7 @@ static void sums_of_older_versions_are_read(void **state)
         account->samples = 9 * t;
         run_iteration(&s, t);
     }
-    dp_tally_save(s.tally, &newest);
+    dp_stats_save(s.stats, &newest);
     close_scene(&s);
     fields_plain(&newest, &want);
     for (size_t i = 0; i < RT_COUNT_OF(sizes); i++) {
@@ -459,11 +459,11 @@ static void sums_of_older_versions_are_read(void **state)
             make_older(&newest, sizes[i] + (size_t)by, &older);
             rt_reader reader = rt_bytes_reader(&older);
             open_scene(&s, directory, 1);
-            const rt_status status = dp_tally_load(s.tally, &reader, &error);
+            const rt_status status = dp_stats_load(s.stats, &reader, &error);
             assert_int_equal(status, by ? RT_DATA : RT_OK);
             assert_int_equal(by ? 0 : reader.left, 0);
             rt_bytes_clear(&again);
-            dp_tally_save(s.tally, &again);
+            dp_stats_save(s.stats, &again);
             close_scene(&s);
             if (by)
                 continue;
@@ -505,7 +505,7 @@ static void checkpoints_leave_no_holes(void **state)
             *one = rt_alloc(1 + rt_random_below(&random, 4000), 1);
         }
         assert_non_null(rt_bytes_extend(&part, more)); // the planner's
-        dp_tally_save(s.tally, &all);
+        dp_stats_save(s.stats, &all);
         rt_bytes_put(&all, part.data, part.size);
         assert_false(all.failed);
         rt_bytes_fini(&part);
@@ -526,7 +526,7 @@ static const char *said_at_the_end(scene *s, bool interrupted)
     said_output out;
     const dp_reading reading = {0};
     said_begin(&out, STDOUT_FILENO);
-    const rt_status status = dp_tally_finish(s->tally, &reading, interrupted, NULL);
+    const rt_status status = dp_stats_finish(s->stats, &reading, interrupted, NULL);
     const char *text = said_end(&out);
     assert_int_equal(status, RT_OK);
     return text;

@@ -1,4 +1,4 @@
-#include "dispatch/coordinator/dp_shelf.h"
+#include "dispatch/coordinator/dp_publisher.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,8 +19,8 @@
 #define WAIT_MS 1000
 #define LINGER_MS 200
 
-struct dp_shelf {
-    dp_shelf_config config;
+struct dp_publisher {
+    dp_publisher_config config;
     char folder[RT_FOLDER_MAX], bound[RT_NAME_MAX];
     rt_transport *transport;
     rt_endpoint *endpoint;
@@ -30,12 +30,13 @@ struct dp_shelf {
 };
 
 // current.json, of the version that the server answers with: its folder may be ahead of it.
-static rt_status put_in_force(const dp_shelf *shelf, const rt_wire_fetch *fetch, uint8_t *to,
-                              size_t *size_p, rt_wire_fetched *fetched, rt_error *error)
+static rt_status put_in_force(const dp_publisher *publisher, const rt_wire_fetch *fetch,
+                              uint8_t *to, size_t *size_p, rt_wire_fetched *fetched,
+                              rt_error *error)
 {
     char text[96];
     rt_published published;
-    const rt_status status = shelf->config.in_force(shelf->config.context, &published);
+    const rt_status status = publisher->config.in_force(publisher->config.context, &published);
     if (status || fetch->offset > 0)
         return rt_fail(error, RT_NOT_FOUND, RT_PUBLISHED_CURRENT ": nothing is in force");
     snprintf(text, sizeof text, "{\"iteration\":%" PRIu32 ",\"pinned\":%s}\n", published.iteration,
@@ -47,17 +48,18 @@ static rt_status put_in_force(const dp_shelf *shelf, const rt_wire_fetch *fetch,
 }
 
 // The bytes that were asked for, or why there are none.
-static rt_status read_bytes(const dp_shelf *shelf, const rt_wire_fetch *fetch, rt_message *answer,
-                            size_t *size_p, rt_wire_fetched *fetched, rt_error *error)
+static rt_status read_bytes(const dp_publisher *publisher, const rt_wire_fetch *fetch,
+                            rt_message *answer, size_t *size_p, rt_wire_fetched *fetched,
+                            rt_error *error)
 {
     char path[RT_FOLDER_MAX + sizeof fetch->name];
     struct stat info;
     uint8_t *to = rt_message_payload(answer) + sizeof *fetched;
-    if (shelf->config.in_force && strcmp(fetch->name, RT_PUBLISHED_CURRENT) == 0)
-        return put_in_force(shelf, fetch, to, size_p, fetched, error);
+    if (publisher->config.in_force && strcmp(fetch->name, RT_PUBLISHED_CURRENT) == 0)
+        return put_in_force(publisher, fetch, to, size_p, fetched, error);
     if (!rt_published_may_be(fetch->name))
         return rt_fail(error, RT_NOT_FOUND, "no published file has this name");
-    snprintf(path, sizeof path, "%s/%s", shelf->folder, fetch->name);
+    snprintf(path, sizeof path, "%s/%s", publisher->folder, fetch->name);
     const int file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (file < 0 || fstat(file, &info) != 0) {
         if (file >= 0)
@@ -76,7 +78,7 @@ static rt_status read_bytes(const dp_shelf *shelf, const rt_wire_fetch *fetch, r
     return RT_OK;
 }
 
-static rt_status answer(const dp_shelf *shelf, uint32_t peer, const rt_message *question)
+static rt_status answer(const dp_publisher *publisher, uint32_t peer, const rt_message *question)
 {
     rt_wire_fetch fetch;
     rt_wire_fetched fetched = {0};
@@ -91,104 +93,105 @@ static rt_status answer(const dp_shelf *shelf, uint32_t peer, const rt_message *
                           sizeof fetched + RT_WIRE_FETCH_BYTES_MAX))
         return RT_NO_MEMORY;
     fetched.offset = fetch.offset;
-    fetched.status = read_bytes(shelf, &fetch, &message, &size, &fetched, &error);
+    fetched.status = read_bytes(publisher, &fetch, &message, &size, &fetched, &error);
     if (fetched.status) {
         size = strlen(error.text);
         memcpy(rt_message_payload(&message) + sizeof fetched, error.text, size);
     }
     memcpy(rt_message_payload(&message), &fetched, sizeof fetched);
     rt_message_finish(&message, 0, sizeof fetched + size);
-    rt_status status = rt_transport_zmq.send(shelf->endpoint, peer, &message);
+    rt_status status = rt_transport_zmq.send(publisher->endpoint, peer, &message);
     rt_message_release(&message); // of who does not read, or is gone: it asks again
     return status;
 }
 
-static rt_status look_up(const dp_shelf *shelf, uint32_t peer, const rt_message *question)
+static rt_status look_up(const dp_publisher *publisher, uint32_t peer, const rt_message *question)
 {
     static const char none[] = "rows are handed out by a server (serve.hand_out), not by a run";
     const rt_wire_looked_up refused = {.status = RT_UNSUPPORTED};
     rt_message message = {0};
     rt_status status;
-    if (shelf->config.look_up)
-        status = shelf->config.look_up(shelf->config.context, question, &message);
+    if (publisher->config.look_up)
+        status = publisher->config.look_up(publisher->config.context, question, &message);
     else
         status = rt_control_create_struct(&message, RT_MESSAGE_LOOKED_UP, SELF,
                                           rt_message_header(question)->iteration, &refused,
                                           sizeof refused, none);
     if (!status)
-        status = rt_transport_zmq.send(shelf->endpoint, peer, &message);
+        status = rt_transport_zmq.send(publisher->endpoint, peer, &message);
     rt_message_release(&message);
     return status;
 }
 
 static void *hand_out(void *context)
 {
-    dp_shelf *shelf = context;
+    dp_publisher *publisher = context;
     const rt_transport_ops *ops = &rt_transport_zmq;
     uint64_t stop = 0;
-    while (read(shelf->wake_fd, &stop, sizeof stop) < 0) {
+    while (read(publisher->wake_fd, &stop, sizeof stop) < 0) {
         bool ready;
         uint32_t peer;
         rt_message message = {0};
         rt_error error = {0};
-        rt_status status = ops->receive(shelf->endpoint, &peer, &message, &error);
+        rt_status status = ops->receive(publisher->endpoint, &peer, &message, &error);
         if (!status && rt_message_header(&message)->type == RT_MESSAGE_FETCH)
-            (void)answer(shelf, peer, &message);
+            (void)answer(publisher, peer, &message);
         if (!status && rt_message_header(&message)->type == RT_MESSAGE_LOOK_UP)
-            (void)look_up(shelf, peer, &message);
+            (void)look_up(publisher, peer, &message);
         rt_message_release(&message);
         if (status == RT_AGAIN)
-            (void)ops->wait(&shelf->endpoint, 1, shelf->wake_fd, WAIT_MS, &ready);
+            (void)ops->wait(&publisher->endpoint, 1, publisher->wake_fd, WAIT_MS, &ready);
     }
     return NULL;
 }
 
-static rt_status open_all(dp_shelf *shelf, rt_error *error)
+static rt_status open_all(dp_publisher *publisher, rt_error *error)
 {
     char address[RT_NAME_MAX + 16];
-    snprintf(address, sizeof address, "tcp://%s", shelf->config.address);
-    shelf->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (shelf->wake_fd < 0)
+    snprintf(address, sizeof address, "tcp://%s", publisher->config.address);
+    publisher->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (publisher->wake_fd < 0)
         return rt_fail(error, RT_LIMIT, "eventfd: %s", strerror(errno));
     rt_status status =
-        rt_transport_open(&rt_transport_zmq, shelf->config.keys, &shelf->transport, error);
+        rt_transport_open(&rt_transport_zmq, publisher->config.keys, &publisher->transport, error);
     if (status)
         return status;
-    status = rt_transport_zmq.listen(shelf->transport, SELF, address, shelf->bound,
-                                     &shelf->endpoint, error);
+    status = rt_transport_zmq.listen(publisher->transport, SELF, address, publisher->bound,
+                                     &publisher->endpoint, error);
     if (status)
         return status;
-    return rt_thread_run(&shelf->thread, &shelf->started, hand_out, shelf, error);
+    return rt_thread_run(&publisher->thread, &publisher->started, hand_out, publisher, error);
 }
 
-rt_status dp_shelf_open(const dp_shelf_config *config, dp_shelf **shelf_p, rt_error *error)
+rt_status dp_publisher_open(const dp_publisher_config *config, dp_publisher **shelf_p,
+                            rt_error *error)
 {
-    dp_shelf *shelf = rt_alloc(1, sizeof *shelf);
-    if (!shelf)
+    dp_publisher *publisher = rt_alloc(1, sizeof *publisher);
+    if (!publisher)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    shelf->config = *config;
-    snprintf(shelf->folder, sizeof shelf->folder, "%s", config->folder);
-    if (open_all(shelf, error)) {
-        dp_shelf_close(shelf);
+    publisher->config = *config;
+    snprintf(publisher->folder, sizeof publisher->folder, "%s", config->folder);
+    if (open_all(publisher, error)) {
+        dp_publisher_close(publisher);
         return rt_fail_in(error, "%s", config->key);
     }
-    rt_info("published models at %s", shelf->bound);
-    *shelf_p = shelf;
+    rt_info("published models at %s", publisher->bound);
+    *shelf_p = publisher;
     return RT_OK;
 }
 
-void dp_shelf_close(dp_shelf *shelf)
+void dp_publisher_close(dp_publisher *publisher)
 {
     const uint64_t one = 1;
-    if (!shelf)
+    if (!publisher)
         return;
-    if (shelf->started && write(shelf->wake_fd, &one, sizeof one) == sizeof one)
-        pthread_join(shelf->thread, NULL);
-    if (shelf->endpoint)
-        rt_transport_zmq.end(shelf->endpoint, LINGER_MS);
-    if (shelf->transport)
-        rt_transport_zmq.close(shelf->transport);
-    if (shelf->wake_fd >= 0)
-        close(shelf->wake_fd);
-    rt_free(shelf);
+    if (publisher->started && write(publisher->wake_fd, &one, sizeof one) == sizeof one)
+        pthread_join(publisher->thread, NULL);
+    if (publisher->endpoint)
+        rt_transport_zmq.end(publisher->endpoint, LINGER_MS);
+    if (publisher->transport)
+        rt_transport_zmq.close(publisher->transport);
+    if (publisher->wake_fd >= 0)
+        close(publisher->wake_fd);
+    rt_free(publisher);
 }

@@ -1,9 +1,9 @@
-// dp_tally - what a run has measured so far: progress line, metrics records, summary.
+// dp_stats - what a run has measured so far: progress line, metrics records, summary.
 //
 // One thread. Numbers that come from plans (cost, operations, hits) and numbers that workers report
 // (loss, executed operations, times) are kept apart, so that they can be held against each other.
-#ifndef DP_TALLY_H
-#define DP_TALLY_H
+#ifndef DP_STATS_H
+#define DP_STATS_H
 
 #include "dispatch/coordinator/dp_guard.h"
 #include "dispatch/coordinator/dp_reading.h"
@@ -11,7 +11,7 @@
 #include "runtime/wire/rt_control.h"
 #include "runtime/metrics/rt_metrics.h"
 
-typedef struct dp_tally dp_tally;
+typedef struct dp_stats dp_stats;
 
 typedef struct {
     const rt_config *config;
@@ -23,32 +23,32 @@ typedef struct {
     bool progress;
     bool keeps;   // metrics.jsonl and trace.jsonl of an earlier start go on
     bool resumed; // and so does its history; else it begins anew, which is recorded
-} dp_tally_config;
+} dp_stats_config;
 
-rt_status dp_tally_create(const dp_tally_config *config, dp_tally **tally_p, rt_error *error);
-void dp_tally_destroy(dp_tally *tally);
+rt_status dp_stats_create(const dp_stats_config *config, dp_stats **tally_p, rt_error *error);
+void dp_stats_destroy(dp_stats *stats);
 
 // What the metrics hold so far is no part of the history any more.
-void dp_tally_begin_anew(dp_tally *tally);
+void dp_stats_begin_anew(dp_stats *stats);
 
-// Sums over all iterations that are complete, and back into a new tally. RT_DATA: no such state.
-void dp_tally_save(const dp_tally *tally, rt_bytes *bytes);
-rt_status dp_tally_load(dp_tally *tally, rt_reader *reader, rt_error *error);
+// Sums over all iterations that are complete, and back into a new stats. RT_DATA: no such state.
+void dp_stats_save(const dp_stats *stats, rt_bytes *bytes);
+rt_status dp_stats_load(dp_stats *stats, rt_reader *reader, rt_error *error);
 
 // Where this object's records go; others may add theirs.
-rt_metrics *dp_tally_metrics(const dp_tally *tally);
+rt_metrics *dp_stats_metrics(const dp_stats *stats);
 
-uint64_t dp_tally_samples(const dp_tally *tally); // of all complete iterations
-uint64_t dp_tally_iterations(const dp_tally *tally);
-uint64_t dp_tally_bad_batches(const dp_tally *tally);
+uint64_t dp_stats_samples(const dp_stats *stats); // of all complete iterations
+uint64_t dp_stats_iterations(const dp_stats *stats);
+uint64_t dp_stats_bad_batches(const dp_stats *stats);
 
 // One worker's report on an iteration. predictions: report->sample_count x labels of a sample.
-void dp_tally_report(dp_tally *tally, const dp_planned *planned, uint32_t worker,
+void dp_stats_report(dp_stats *stats, const dp_planned *planned, uint32_t worker,
                      const rt_wire_report *report, const float *predictions);
 
 // The flush at the end, which belongs to no iteration: what is planned, and what a worker executed.
-void dp_tally_flush(dp_tally *tally, const dp_planned *planned);
-void dp_tally_flushed(dp_tally *tally, uint32_t worker, const rt_wire_report *report);
+void dp_stats_flush(dp_stats *stats, const dp_planned *planned);
+void dp_stats_flushed(dp_stats *stats, uint32_t worker, const rt_wire_report *report);
 
 // Rows have ended, after an iteration (dp_sweep.h).
 typedef struct {
@@ -59,19 +59,19 @@ typedef struct {
 
 // rows_ended: of the shards, which lack rows that only a cache had. pause_ms: from its plan to the
 // last answer.
-void dp_tally_swept(dp_tally *tally, const dp_sweep_record *sweep, uint64_t rows_ended,
+void dp_stats_swept(dp_stats *stats, const dp_sweep_record *sweep, uint64_t rows_ended,
                     double pause_ms);
 
 // All reports of a training iteration are in.
-void dp_tally_iteration(dp_tally *tally, const dp_planned *planned, const rt_stream_stats *stream);
+void dp_stats_iteration(dp_stats *stats, const dp_planned *planned, const rt_stream_stats *stream);
 
 // Whether the model is fit to be published (dp_guard_judge); and what it is judged by.
-void dp_tally_judge(const dp_tally *tally, bool is_learnt, dp_verdict *verdict);
-dp_guard *dp_tally_guard(dp_tally *tally);
-const dp_evidence *dp_tally_evidence(const dp_tally *tally);
+void dp_stats_judge(const dp_stats *stats, bool is_learnt, dp_verdict *verdict);
+dp_guard *dp_stats_guard(dp_stats *stats);
+const dp_evidence *dp_stats_evidence(const dp_stats *stats);
 
 // Prints the summary for people, and writes directory/summary.json. RT_IO, RT_NO_MEMORY.
-rt_status dp_tally_finish(dp_tally *tally, const dp_reading *reading, bool interrupted,
+rt_status dp_stats_finish(dp_stats *stats, const dp_reading *reading, bool interrupted,
                           rt_error *error);
 
 #endif
