@@ -1,19 +1,20 @@
 // dp_membership - who the members of a run are, and what each one is to it: one table with one
 // state for each worker and each shard of the configuration. Nothing else notes who takes part.
 //
-//               HELLO               the run begins                a slice
-//    UNKNOWN ----------> JOINING ---------------------> SITS_OUT <-------> TRAINS
-//     ^ | ^               | |  ^                         |   |               |
-//     | | | it went       | |  | HELLO                   |   |   it leaves   |
-//     | | +---------------+ |  |                         |   +-------+-------+
-//     | |                   |  +------ LOST <------------+           |
-//     | |   it went again   |           ^    it is lost              v
-//     | |                   +-----------+                        DRAINING
-//     | |                   |               it leaves                ^
-//     | |                   +----------------------------------------+
-//     (a HELLO that does not fit changes nothing: it is a stranger's)
+//             HELLO                  the run begins              a slice
+//    +-> UNKNOWN ----------> JOINING ---------------> SITS_OUT <---------> TRAINS
+//    |                       |  |  ^                    |   |                |
+//    | it went, no place     |  |  | HELLO         lost |   | its box leaves |
+//    +-----------------------+  |  |                    v   +-------+--------+
+//                               |  +----------------- LOST          |
+//                               |  it went, had a place ^           v
+//                               +-----------------------+       DRAINING
+//                               |                                   ^
+//                               |  its box leaves                   |
+//                               +-----------------------------------+
 //
-// A shard that takes part is always in TRAINS: JOINING leads there. A worker that is lost while the
+// A HELLO that does not fit changes nothing. A shard that takes part is always in TRAINS: JOINING
+// leads there. A worker that is lost while the
 // run cannot do without it changes nothing either: the run ends, and the table with it. Two states
 // belong to recovery without a standstill (docs/RECOVERY.md), and nothing enters them yet: FILLING
 // comes between JOINING and SITS_OUT, while the run goes on and the newcomer's cache is filled;
