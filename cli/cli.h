@@ -92,6 +92,10 @@ int cli_load(const char *path, const char *const *sets, uint32_t set_count, cons
 int cli_load_model(const char *path, const char *const *sets, uint32_t set_count, const char *name,
                    rt_config *config);
 
+// Of the folder of a run its model/, or where there is none yet what it publishes; else the folder
+// itself. model: room for its path.
+const char *cli_model_of(const char *folder, char model[RT_PATH_MAX]);
+
 // ew_source_open, and the log by its configuration. Returns an exit status, after printing what is
 // wrong.
 int cli_open_source(const char *folder, const char *const *sets, uint32_t set_count,

@@ -95,6 +95,28 @@ int cli_end(rt_status status, const rt_error *error)
     return CLI_OK;
 }
 
+// Whether a file that is no configuration seems to be one of rows: several lines, and no object
+// that goes over all of them.
+static bool holds_rows(const char *path)
+{
+    char bytes[16384];
+    FILE *file = fopen(path, "rb");
+    const size_t count = file ? fread(bytes, 1, sizeof bytes - 1, file) : 0;
+    if (file)
+        fclose(file);
+    bytes[count] = '\0';
+    const char *begin = bytes + strspn(bytes, " \t\r\n");
+    return count > 0 && (*begin != '{' || strstr(begin, "}\n{") || strstr(begin, "}\r\n{"));
+}
+
+static int fail_config(const char *path, rt_error *error)
+{
+    (void)cli_fail(error);
+    if (holds_rows(path))
+        fprintf(stderr, "If %s holds rows to train on: lanyard init %s > run.json\n", path, path);
+    return CLI_FAILED;
+}
+
 typedef rt_status check_config(const rt_config *config, rt_error *error);
 
 static int load(const char *path, const char *const *sets, uint32_t set_count, const char *name,
@@ -107,7 +129,7 @@ static int load(const char *path, const char *const *sets, uint32_t set_count, c
         return CLI_USAGE;
     }
     if (rt_config_open(path, sets, set_count, config, &error))
-        return cli_fail(&error);
+        return fail_config(path, &error);
     if (check(config, &error)) {
         rt_config_fini(config);
         return cli_fail(&error);
@@ -129,11 +151,32 @@ int cli_load_model(const char *path, const char *const *sets, uint32_t set_count
     return load(path, sets, set_count, name, rt_config_check_model, config);
 }
 
+const char *cli_model_of(const char *folder, char model[RT_PATH_MAX])
+{
+    static const char *const inside[] = {"model/config.json", "published/current.json",
+                                         "published/lock"};
+    static const char *const own[] = {"config.json", "current.json"};
+    for (size_t i = 0; i < RT_COUNT_OF(own); i++)
+        if (snprintf(model, RT_PATH_MAX, "%s/%s", folder, own[i]) >= (int)RT_PATH_MAX ||
+            access(model, F_OK) == 0)
+            return folder;
+    for (size_t i = 0; i < RT_COUNT_OF(inside); i++) {
+        if (snprintf(model, RT_PATH_MAX, "%s/%s", folder, inside[i]) >= (int)RT_PATH_MAX ||
+            access(model, F_OK) != 0)
+            continue;
+        *strrchr(model, '/') = '\0';
+        return model;
+    }
+    return folder;
+}
+
 int cli_open_source(const char *folder, const char *const *sets, uint32_t set_count,
                     bool reads_input, rt_config *config, ew_source *source)
 {
     rt_error error = {0};
+    static char model[RT_PATH_MAX]; // source keeps it; one at a time, of main's thread
     rt_log_setup(RT_LOG_INFO, "lanyard");
+    folder = cli_model_of(folder, model);
     if (ew_source_open(folder, sets, set_count, reads_input, config, source, &error))
         return cli_fail(&error);
     rt_log_setup(config->log_level, "lanyard");

@@ -220,6 +220,7 @@ static rt_status serve(serving *s, rt_error *error)
 int cli_serve(int argc, char **argv)
 {
     static serving s; // only main's thread
+    static char model[RT_PATH_MAX];
     rt_error error = {0};
     const cli_option options[] = {{"run", &s.run, NULL}};
     rt_log_setup(RT_LOG_INFO, "serve");
@@ -227,10 +228,11 @@ int cli_serve(int argc, char **argv)
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &s.folder, s.sets, &s.set_count))
         return CLI_USAGE;
     if (!s.folder) {
-        fprintf(stderr, "lanyard serve: which MODEL? The folder model/ of a run, the one that a "
+        fprintf(stderr, "lanyard serve: which MODEL? The folder of a run, the one that a "
                         "run publishes to, or with --run the one that a copy is kept in\n");
         return CLI_USAGE;
     }
+    s.folder = cli_model_of(s.folder, model);
     rt_status status = serve(&s, &error);
     ew_lender_close(s.lender);
     ew_remote_close(s.remote);

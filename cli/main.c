@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/cli_help.h"
+#include "runtime/rt_edit.h"
 #include "runtime/rt_locale.h"
 #include "runtime/transport/rt_member.h"
 
@@ -25,7 +26,7 @@ static const cli_command commands[] = {
      "A table on standard error says why each column is what it is taken for (docs/FORMATS.md).\n",
      cli_init},
     {"up", "CONFIG [--out DIR] [--init MODEL | --resume] [--trace] [--set KEY=VALUE]...",
-     "train: spawns coordinator, PS shards and workers on this machine",
+     "train: spawns coordinator, PS shards and workers on this machine (also: lanyard train)",
      "  --out DIR        metrics.jsonl, records.jsonl, summary.json, model/, checkpoints/ go "
      "there;\n"
      "                   those of an earlier run are replaced, but for checkpoints\n"
@@ -324,8 +325,54 @@ static void prepare_process(void)
     (void)setrlimit(RLIMIT_NOFILE, &files);
 }
 
+// What people type for what is called otherwise here.
+static const struct {
+    const char *word, *command;
+} other_names[] = {{"train", "up"},       {"fit", "up"},        {"run", "up"},
+                   {"start", "up"},       {"guess", "init"},    {"infer", "init"},
+                   {"new", "init"},       {"score", "predict"}, {"evaluate", "eval"},
+                   {"validate", "check"}, {"simulate", "sim"}};
+
+static const cli_command *find_command(const char *name)
+{
+    for (size_t i = 0; i < RT_COUNT_OF(commands); i++)
+        if (strcmp(name, commands[i].name) == 0)
+            return &commands[i];
+    return NULL;
+}
+
+static const char *nearest_command(const char *wanted)
+{
+    uint32_t least = rt_edit_limit(strlen(wanted));
+    const char *nearest = NULL;
+    for (size_t i = 0; i < RT_COUNT_OF(commands) + RT_COUNT_OF(other_names); i++) {
+        const size_t other = i - RT_COUNT_OF(commands);
+        const bool is_command = i < RT_COUNT_OF(commands);
+        const char *name = is_command ? commands[i].name : other_names[other].word;
+        const uint32_t distance = rt_edit_distance(wanted, strlen(wanted), name, strlen(name));
+        if (distance >= least)
+            continue;
+        least = distance;
+        nearest = is_command ? name : other_names[other].command;
+    }
+    return nearest;
+}
+
+static int unknown_command(int argc, char **argv)
+{
+    const char *nearest = nearest_command(argv[1]);
+    fprintf(stderr, "lanyard: unknown command \"%s\"", argv[1]);
+    if (access(argv[1], R_OK) == 0 && argc == 2)
+        fprintf(stderr, "; for a file of rows: lanyard init %s > run.json", argv[1]);
+    else if (nearest)
+        fprintf(stderr, ", did you mean \"%s\"?", nearest);
+    fprintf(stderr, " (see lanyard --help)\n");
+    return CLI_USAGE;
+}
+
 int main(int argc, char **argv)
 {
+    static char up[] = "up";
     hold_standard_descriptors();
     (void)rt_locale_enter();
     rt_keep_freed_memory();
@@ -338,10 +385,10 @@ int main(int argc, char **argv)
         return close_output(cli_help_usage(&all_commands, stdout));
     if (strcmp(argv[1], "--version") == 0)
         return close_output(cli_help_version());
-    for (size_t i = 0; i < RT_COUNT_OF(commands); i++) {
-        if (strcmp(argv[1], commands[i].name) == 0)
-            return run_command(&commands[i], argc - 1, argv + 1);
-    }
-    fprintf(stderr, "lanyard: unknown command \"%s\" (see lanyard --help)\n", argv[1]);
-    return CLI_USAGE;
+    if (strcmp(argv[1], "train") == 0)
+        argv[1] = up;
+    const cli_command *command = find_command(argv[1]);
+    if (command)
+        return run_command(command, argc - 1, argv + 1);
+    return unknown_command(argc, argv);
 }

@@ -518,6 +518,7 @@ def _float(column, text):
     """A number as number_format says; with a point as JSON has it, too."""
     group, decimal = {"1234,5": ("", ","), "1,234.5": (",", "."), "1.234,5": (".", ","),
                       "1'234.5": ("'", "."), "1 234,5": (" ", ",")}.get(column.get("number_format"), ("", "."))
+    text = text.strip(" $%\u20ac\u00a3\u00a5\u00a0")
     whole, _, rest = text.partition(decimal)
     if group and re.fullmatch(rf"[+-]?\d+(?:{re.escape(group)}\d\d\d)*", whole) and group not in rest:
         text = whole.replace(group, "") + ("." + rest if rest else "")

@@ -442,6 +442,7 @@ typedef struct {
     uint32_t box_count;                     // "boxes"; 0: they are not told
     rt_box_config boxes[RT_SITE_BOXES_MAX]; // ranks of workers and shards go up from the first on
     uint32_t worker_count;                  // "workers"
+    bool has_workers;                       // no key: "workers" was said
     uint32_t samples_per_worker; // "batch.samples_per_worker", m; a batch has N = m x workers
     uint32_t batch_wait_ms;      // one that does not fill is trained as it is; 0: it waits
     rt_stream_config stream;

@@ -65,7 +65,9 @@ const rt_config_key rt_config_keys[] = {
          "`network.ps` follow from them, box by box, and may not say anything else. What a worker "
          "and a shard of one box exchange takes no link; a box's link carries what its workers "
          "exchange with others and what others want of its shards."),
-    U32("workers", worker_count, "4", IN(1, RT_WORKERS_MAX), "", "Number of workers."),
+    U32("workers", worker_count, "1", IN(1, RT_WORKERS_MAX), "",
+        "Number of workers. Where it is not said: those of `boxes`, as many as `links.workers` has "
+        "links, or one."),
     U32("batch.samples_per_worker", samples_per_worker, "256", IN(1, 65536), "samples",
         "m: a batch has m x `workers` samples."),
     U32("batch.wait_ms", batch_wait_ms, "60000", IN(0, 86400000), "ms",

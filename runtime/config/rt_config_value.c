@@ -1,6 +1,7 @@
 // One value of any kind: read from JSON and checked against its key's row, written, and named in
 // messages; which key a misspelt one may have been meant for.
 #include "runtime/config/rt_config_keys.h"
+#include "runtime/rt_edit.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -332,25 +333,6 @@ static word word_of(const char *text, size_t length)
     return (word){text, (uint32_t)rt_min_u64(length, RT_CONFIG_KEY_PATH_MAX)};
 }
 
-// Levenshtein distance.
-static uint32_t edit_distance(word left, word right)
-{
-    uint32_t row[RT_CONFIG_KEY_PATH_MAX + 1];
-    for (uint32_t j = 0; j <= right.length; j++)
-        row[j] = j;
-    for (uint32_t i = 0; i < left.length; i++) {
-        uint32_t diagonal = row[0];
-        row[0] = i + 1;
-        for (uint32_t j = 1; j <= right.length; j++) {
-            uint32_t change = diagonal + (left.text[i] != right.text[j - 1]);
-            uint64_t shift = rt_min_u64(row[j], row[j - 1]) + 1;
-            diagonal = row[j];
-            row[j] = (uint32_t)rt_min_u64(change, shift);
-        }
-    }
-    return row[right.length];
-}
-
 static word leaf_of(word path)
 {
     uint32_t start = path.length;
@@ -365,11 +347,16 @@ typedef struct {
     uint32_t least;
 } suggestion;
 
+static uint32_t distance_of(word left, word right)
+{
+    return rt_edit_distance(left.text, left.length, right.text, right.length);
+}
+
 static void consider(suggestion *best, word candidate)
 {
     // The right name at the wrong place counts as one edit.
-    uint32_t moved = edit_distance(best->leaf, leaf_of(candidate)) + 1;
-    uint32_t distance = (uint32_t)rt_min_u64(edit_distance(best->wanted, candidate), moved);
+    uint32_t moved = distance_of(best->leaf, leaf_of(candidate)) + 1;
+    uint32_t distance = (uint32_t)rt_min_u64(distance_of(best->wanted, candidate), moved);
     if (distance < best->least) {
         best->least = distance;
         best->nearest = candidate;
@@ -381,8 +368,8 @@ rt_status rt_config_unknown(const rt_config_key *keys, const char *path, rt_erro
     word whole = word_of(path, strlen(path));
     suggestion best = {.wanted = whole, .leaf = leaf_of(whole)};
     if (strchr(path, '['))
-        best.wanted = best.leaf;           // of an element only the member is compared
-    best.least = 2 + best.leaf.length / 3; // farther is no help
+        best.wanted = best.leaf;                  // of an element only the member is compared
+    best.least = rt_edit_limit(best.leaf.length); // farther is no help
     for (const rt_config_key *key = keys; key->path; key++) {
         for (const char *dot = strchr(key->path, '.'); dot; dot = strchr(dot + 1, '.'))
             consider(&best, word_of(key->path, (size_t)(dot - key->path)));

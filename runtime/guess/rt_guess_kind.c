@@ -183,6 +183,25 @@ static bool is_even(const rt_guess_values *v)
     return fabs(low - 0.25) < 0.1 && fabs(middle - 0.5) < 0.1 && fabs(high - 0.75) < 0.1;
 }
 
+// Whether few of many possible numbers occur, again and again, also among the usual ones, and they
+// are not round: as codes do.
+static bool is_sparse(const rt_guess_values *v)
+{
+    double sorted[RT_GUESS_NUMBERS];
+    const size_t count = rt_min_u64(v->present - odd_of(v), RT_GUESS_NUMBERS);
+    size_t round = 0, distinct = 1;
+    memcpy(sorted, v->sample, count * sizeof *sorted);
+    qsort(sorted, count, sizeof *sorted, compare_doubles);
+    for (size_t i = 0; i < count; i++)
+        round += fmod(sorted[i], 10) == 0;
+    const size_t low = count / 10, high = count - 1 - count / 10;
+    for (size_t i = low + 1; i <= high; i++)
+        distinct += sorted[i] != sorted[i - 1];
+    const double range = v->max - v->min, bulk = sorted[high] - sorted[low];
+    return distinct_of(v) * 8 <= v->present && range > 8 * (double)distinct_of(v) &&
+           bulk > 8 * (double)distinct && round * 2 < count;
+}
+
 static void decide_dense(const rt_guess_values *v, rt_number_format format, const char *why,
                          rt_guess_column *column)
 {
@@ -247,7 +266,9 @@ static void decide_number(const rt_guess_values *v, rt_number_format format,
         decide_categorical(v, "whole numbers that are ids by their name", column);
     else if (distinct <= FEW)
         decide_categorical(v, "few whole numbers", column);
-    else if (v->negatives == 0 && v->max >= 1000 && (v->max > 1e7 || is_even(v)))
+    else if (is_sparse(v))
+        decide_categorical(v, "few of many possible whole numbers, as codes are", column);
+    else if (v->negatives == 0 && v->max >= 200 && (v->max > 1e7 || is_even(v)))
         decide_categorical(v, "whole numbers, spread as ids are", column);
     else
         decide_dense(v, format, "whole numbers", column);

@@ -28,8 +28,11 @@
 static bool is_in(const char *text, const char *words)
 {
     char lower[RT_GUESS_TEXT];
+    text += strspn(text, " ");
     size_t length = strlen(text);
-    for (size_t i = 0; i <= length; i++)
+    while (length > 0 && text[length - 1] == ' ')
+        length--;
+    for (size_t i = 0; i < length; i++)
         lower[i] = (char)tolower((unsigned char)text[i]);
     for (const char *at = words; *at;) {
         const size_t size = strcspn(at, " ");
@@ -53,11 +56,16 @@ static bool is_binary(const rt_guess_values *v)
            (distinct == 1 && none * 100 >= v->present && is_in(v->top[0].text, YES));
 }
 
-static bool is_rating(const rt_guess_values *v)
+// Called so; or, where columns have no names, 1 to 5.
+static bool is_rating(const rt_guess_table *table, const rt_guess_values *v)
 {
     const uint64_t distinct = rt_keyset_count(&v->distinct);
+    const bool is_named = rt_guess_has_word(v->name, WORDS_RATING);
+    const bool is_like_one = !table->layout->has_header &&
+                             table->layout->format == RT_FORMAT_TABLE && v->max == 5 &&
+                             v->min > 0 && v->min <= 1 && distinct <= 10;
     return v->numbers[RT_NUMBER_PLAIN] == v->present && distinct > 2 && distinct <= 20 &&
-           rt_guess_has_word(v->name, WORDS_RATING);
+           (is_named || is_like_one);
 }
 
 // How much speaks for it; 0: it cannot be.
@@ -66,7 +74,7 @@ static uint32_t score_of(const rt_guess_table *table, uint32_t index)
     const rt_guess_values *v = &table->values[index];
     const bool is_named = rt_guess_has_word(v->name, WORDS_LABEL);
     const bool is_outcome = rt_guess_has_word(v->name, WORDS_OUTCOME);
-    if (is_rating(v))
+    if (is_rating(table, v))
         return 3;
     if (!is_binary(v))
         return 0;
@@ -207,9 +215,9 @@ rt_status rt_guess_label(const rt_guess_table *table, const char *asked, uint32_
     if (!asked) {
         list_binary(table, list, sizeof list);
         const bool is_only = !strchr(list, ',');
-        why = best >= 8                   ? "the label by its name"
-              : best == 3 && is_rating(v) ? "a rating"
-              : is_only                   ? "the only column with two values"
+        why = best >= 8                          ? "the label by its name"
+              : best == 3 && is_rating(table, v) ? "a rating"
+              : is_only                          ? "the only column with two values"
                         : "the likeliest of those with two values; else --label NAME";
     }
     snprintf(column->column.label_value, RT_NAME_MAX, "1");

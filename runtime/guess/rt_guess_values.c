@@ -133,7 +133,7 @@ static void add_number(rt_guess_values *values, rt_cell cell)
 {
     double number = 0, any = 0;
     bool is_one = false;
-    if (cell.length > 0 && cell.length < 40 && strchr("+-.0123456789", cell.text[0]))
+    if (cell.length < 40)
         for (int format = RT_NUMBER_SPACE_GROUPS; format >= RT_NUMBER_PLAIN; format--) {
             if (!rt_columns_number_as((rt_number_format)format, cell, &any))
                 continue;

@@ -27,8 +27,29 @@ static bool is_plain_number(rt_cell number)
     return number.length > 0;
 }
 
+// Without blanks around it, and the sign of a currency or of percent that people write with it.
+static rt_cell bare_number(rt_cell cell)
+{
+    static const char *const signs[] = {" ", "$", "%", "€", "£", "¥", "\xc2\xa0"};
+    for (size_t i = 0; i < RT_COUNT_OF(signs); i++) {
+        const size_t size = strlen(signs[i]);
+        const bool is_before = cell.length > size && memcmp(cell.text, signs[i], size) == 0;
+        const bool is_behind =
+            cell.length > size && memcmp(cell.text + cell.length - size, signs[i], size) == 0;
+        if (!is_before && !is_behind)
+            continue;
+        cell.text += is_before ? size : 0;
+        cell.length -= size;
+        i = SIZE_MAX; // from the first one again
+    }
+    return cell;
+}
+
 bool rt_columns_number(rt_cell number, double *value_p)
 {
+    if (rt_decimal_short(number.text, number.length, value_p))
+        return true;
+    number = bare_number(number);
     if (rt_decimal_short(number.text, number.length, value_p))
         return true;
     if (!is_plain_number(number))
@@ -87,7 +108,7 @@ bool rt_columns_number_as(rt_number_format format, rt_cell number, double *value
 {
     char plain[NUMBER_BYTES_MAX + 1];
     size_t count;
-    if (format == RT_NUMBER_PLAIN || !make_plain(format, number, plain, &count))
+    if (format == RT_NUMBER_PLAIN || !make_plain(format, bare_number(number), plain, &count))
         return rt_columns_number(number, value_p);
     return rt_columns_number((rt_cell){plain, count}, value_p);
 }

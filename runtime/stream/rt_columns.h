@@ -111,7 +111,8 @@ void rt_columns_name(const rt_columns *columns, uint32_t index, char name[RT_NAM
 // Whether the column has a cell that is read, for what these columns are for.
 bool rt_columns_reads(const rt_columns *columns, uint32_t index);
 
-// [sign] digits [. digits] [e [sign] digits], correctly rounded, finite.
+// [sign] digits [. digits] [e [sign] digits], correctly rounded, finite; blanks around it, $, EUR's,
+// pound's, yen's and percent's signs are no part of it.
 bool rt_columns_number(rt_cell number, double *value_p);
 bool rt_columns_number_as(rt_number_format format, rt_cell number, double *value_p);
 

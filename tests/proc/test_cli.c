@@ -99,7 +99,7 @@ static void wrong_usage_is_named(void **state)
     SAYS(2, "which CONFIG?", "doctor");
     SAYS(2, "which CONFIG?", "coordinator");
     SAYS(2, "which DIR?", "eval");
-    SAYS(2, "unknown command \"trian\" (see lanyard --help)", "trian");
+    SAYS(2, "unknown command \"trian\", did you mean \"up\"? (see lanyard --help)", "trian");
     SAYS(2, "unknown option \"--outt\" (see lanyard up --help)", "up", "a.json", "--outt", "b");
     SAYS(2, "a value is missing after \"--out\"", "up", "a.json", "--out");
     SAYS(2, "a value is missing after \"--out\"", "up", "a.json", "--out", "");
@@ -134,7 +134,7 @@ static void folders_without_a_model_are_named(void **state)
     assert_int_equal(mkdir(file, 0777), 0);
     snprintf(file, sizeof file, "%s/model/config.json", run);
     write_file(file, "{}");
-    SAYS(1, "a run/model", "predict", run);
+    SAYS(1, "stream.files: no input given", "predict", run); // it is the run's model that is meant
     snprintf(file, sizeof file, "%s/current.json", published);
     write_file(file, "{\"iteration\": 58, \"pinned\": false}");
     for (int i = 58; i < 60; i++) {
@@ -194,7 +194,7 @@ static void a_server_waits_only_where_a_model_may_come(void **state)
     write_file(file, "");
     must_wait(published, NULL, NULL, "no model yet: the run has published none");
     must_wait(test_path("copy"), "--run", "127.0.0.1:1", "copy from tcp://127.0.0.1:1 yet: ");
-    SAYS(1, "a run: no config.json: expected the folder model/ of a run", "serve", run);
+    must_wait(run, NULL, NULL, "a run/published: no model yet: the run has published none");
     SAYS(1, "lock: Not a directory", "serve", file);
     SAYS(1, "lock/model: Not a directory: expected the folder model/", "serve", none);
 }

@@ -31,7 +31,7 @@ static void test_defaults(void **state)
     (void)state;
     rt_config config = config_fresh();
     assert_int_equal(config.log_level, RT_LOG_INFO);
-    assert_int_equal(config.worker_count, 4);
+    assert_int_equal(config.worker_count, 1);
     assert_int_equal(config.samples_per_worker, 256);
     assert_int_equal(config.stream.file_count, 0);
     assert_true(config.stream.malformed_share_max == 0.01);
@@ -501,7 +501,7 @@ static void test_check(void **state)
     check_says(SET("stream.files=[\"-\",\"-\"]", "cache.rows=1"),
                "stream.files: standard input can be read only once");
     check_says(SET("stream.files=x", "links.workers=[1,2,3]"),
-               "links.workers: 3 links, expected one for each of the 4 workers");
+               "links.workers: 3 links, expected one for each of the 1 workers");
     check_says(SET("stream.files=x", "links.workers=[1,2,3]", "workers=3"), NULL);
     check_says(SET("stream.files=-"), NULL);
     check_says(SET("stream.files=-", "cache.rows=10"), NULL);

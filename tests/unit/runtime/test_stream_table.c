@@ -311,7 +311,8 @@ static void malformed_lines_say_why(void **state)
         {"1,1e999,3", "column 2 (x): expected a finite number or nothing, found \"1e999\""},
         {"1,1e39,3", "column 2 (x): expected a finite number or nothing, found \"1e39\""},
         {"1,0x10,3", "column 2 (x): expected a finite number or nothing, found \"0x10\""},
-        {"1, 2,3", "column 2 (x): expected a finite number or nothing, found \" 2\""},
+        {"1, 2 4,3", "column 2 (x): expected a finite number or nothing, found \" 2 4\""},
+        {"1,%,3", "column 2 (x): expected a finite number or nothing, found \"%\""},
         {"1,-,3", "column 2 (x): expected a finite number or nothing (`nulls` names texts "
                   "that mean nothing), found \"-\""},
         {"1,.,3", "column 2 (x): expected a finite number or nothing, found \".\""},
@@ -403,6 +404,12 @@ static void numbers_as_countries_write_them(void **state)
         {RT_NUMBER_SPACE_GROUPS, "-1 234,5", -1234.5},
         {RT_NUMBER_SPACE_GROUPS, "1 23", NAN},
         {RT_NUMBER_PLAIN, "1,5", NAN},
+        {RT_NUMBER_PLAIN, " 12 ", 12},
+        {RT_NUMBER_PLAIN, "$1.50", 1.5},
+        {RT_NUMBER_PLAIN, "7.5 %", 7.5},
+        {RT_NUMBER_COMMA, "12,50 €", 12.5},
+        {RT_NUMBER_PLAIN, "$", NAN},
+        {RT_NUMBER_PLAIN, "12 a", NAN},
     };
     for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
         char text[32] = {0};
