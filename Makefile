@@ -58,7 +58,7 @@ MAKEFLAGS += --no-print-directory $(JOBS)
 first: all
 include mk/cuda.mk mk/mpi.mk mk/ucx.mk mk/library.mk mk/tests.mk mk/install.mk
 
-program: $(PROGRAM) $(PLUGIN) $(MPI_PLUGIN) $(UCX_PLUGIN) ## build the program (build/lanyard) and its plug-ins
+program: $(PROGRAM) build/lanyard-parquet $(PLUGIN) $(MPI_PLUGIN) $(UCX_PLUGIN) ## build the program (build/lanyard) and its plug-ins
 all: program library $(if $(SANITIZER),,pages) $(LIBRARY) $(TESTS) $(CPU_PLUGIN) $(PTX_PLUGINS) ## build the program and its tests
 
 demo: ## build (kernels for the GPUs of this machine) and train, on DATA=file (Criteo format) if given
@@ -98,6 +98,9 @@ $(LIBRARY) $(SUPPORT):
 	@rm -f $@
 	$(Q)$(AR) rcs $@ $(filter %.o,$^)
 
+build/lanyard-parquet: tools/lanyard-parquet
+	@mkdir -p build
+	$(Q)install -m 755 $< $@
 $(PROGRAM): $(DIR)/cli/main.o $(LIBRARY)
 	@echo "link $@"
 	$(Q)$(CC) $(CFLAGS) $(SANITIZE) $^ $(LDLIBS) -o $@

@@ -25,6 +25,7 @@ install: program library pages ## install under PREFIX=/usr/local, below DESTDIR
 	install -d $(addprefix $(INTO)/,bin include lib/lanyard share/lanyard share/doc/lanyard/results share/man/man1 share/man/man5) \
 	  $(addprefix $(DESTDIR),$(LIBDIR) $(UNITDIR) $(BASH_DIR) $(ZSH_DIR))
 	install -m 755 $(PROGRAM) $(INTO)/bin/lanyard
+	install -m 755 tools/lanyard-parquet $(INTO)/bin/lanyard-parquet
 	install -m 644 build/liblanyard.so $(DESTDIR)$(LIBDIR)/liblanyard.so.$(LIB_ABI)
 	ln -sf liblanyard.so.$(LIB_ABI) $(DESTDIR)$(LIBDIR)/liblanyard.so
 	install -m 644 build/liblanyard.a $(DESTDIR)$(LIBDIR)
@@ -42,7 +43,7 @@ install: program library pages ## install under PREFIX=/usr/local, below DESTDIR
 	install -m 644 $(PAGES)/_lanyard $(DESTDIR)$(ZSH_DIR)/_lanyard
 
 uninstall: ## remove what make install put there, with the same PREFIX and DESTDIR
-	rm -f $(INTO)/bin/lanyard $(INTO)/include/lanyard.h $(addprefix $(DESTDIR)$(LIBDIR)/,liblanyard.a liblanyard.so liblanyard.so.*) \
+	rm -f $(INTO)/bin/lanyard $(INTO)/bin/lanyard-parquet $(INTO)/include/lanyard.h $(addprefix $(DESTDIR)$(LIBDIR)/,liblanyard.a liblanyard.so liblanyard.so.*) \
 	  $(addprefix $(DESTDIR)$(UNITDIR)/,$(notdir $(UNITS))) $(DESTDIR)$(BASH_DIR)/lanyard $(DESTDIR)$(ZSH_DIR)/_lanyard \
 	  $(addprefix $(INTO)/share/man/,man1/lanyard.1 man1/lanyard-*.1 man5/lanyard-config.5)
 	rm -rf $(addprefix $(INTO)/,lib/lanyard share/lanyard share/doc/lanyard)

@@ -400,8 +400,6 @@ rt_status rt_config_set(rt_config *config, const char *assignment, rt_error *err
 
 static rt_status complete(rt_config *config, rt_error *error)
 {
-    if (!config->has_workers && config->box_count == 0 && config->links.given_count > 0)
-        config->worker_count = config->links.given_count;
     rt_table_config *const tables[] = {&config->stream.table, &config->stream.join.table};
     const rt_format formats[] = {config->stream.format, config->stream.join.format};
     for (size_t i = 0; i < RT_COUNT_OF(tables); i++) {

@@ -466,6 +466,8 @@ static rt_status take_links(rt_config *config, const rt_config_elements *read, c
             links[count++] = entries[e].link;
     }
     config->links.given_count = count;
+    if (!config->has_workers && config->box_count == 0)
+        config->worker_count = count > 0 ? count : 1;
     for (uint32_t i = 0; i < RT_WORKERS_MAX; i++) {
         const rt_link_config other = {.transport = RT_NETWORK_UCX};
         config->links.workers[i] = i < count ? links[i] : other;

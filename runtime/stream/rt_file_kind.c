@@ -11,13 +11,17 @@ typedef struct {
 } known;
 
 #define MAGIC(bytes) bytes, sizeof bytes - 1
-#define PACKED(name, packing)     \
-    {                             \
-        name, packing, true, NULL \
+#define PACKED(name, packing)            \
+    {                                    \
+        name, packing, true, false, NULL \
     }
-#define OTHER(name, advice)                \
-    {                                      \
-        name, RT_PACKED_NOT, false, advice \
+#define OTHER(name, advice)                       \
+    {                                             \
+        name, RT_PACKED_NOT, false, false, advice \
+    }
+#define COLUMNS(name)                                   \
+    {                                                   \
+        name, RT_PACKED_NOT, true, true, COLUMNS_ADVICE \
     }
 #define COLUMNS_ADVICE "lanyard-parquet FILE writes its rows as lines, for stream.files=-"
 #define PACKER_ADVICE "unpack it, or pack it with gzip, xz, bzip2 or zstd"
@@ -30,11 +34,11 @@ static const known kinds[] = {
            "7zXZ\0"),
      0, false, PACKED("xz", RT_PACKED_XZ)},
     {MAGIC("BZh"), 0, true, PACKED("bzip2", RT_PACKED_BZIP2)},
-    {MAGIC("PAR1"), 0, true, OTHER("a Parquet file", COLUMNS_ADVICE)},
-    {MAGIC("ARROW1\0"), 0, false, OTHER("an Arrow file", COLUMNS_ADVICE)},
-    {MAGIC("FEA1"), 0, true, OTHER("a Feather file", COLUMNS_ADVICE)},
-    {MAGIC("\xff\xff\xff\xff"), 0, false, OTHER("an Arrow stream", COLUMNS_ADVICE)},
-    {MAGIC("ORC"), 0, true, OTHER("an ORC file", COLUMNS_ADVICE)},
+    {MAGIC("PAR1"), 0, true, COLUMNS("a Parquet file")},
+    {MAGIC("ARROW1\0"), 0, false, COLUMNS("an Arrow file")},
+    {MAGIC("FEA1"), 0, true, COLUMNS("a Feather file")},
+    {MAGIC("\xff\xff\xff\xff"), 0, false, COLUMNS("an Arrow stream")},
+    {MAGIC("ORC"), 0, true, COLUMNS("an ORC file")},
     {MAGIC("Obj\x01"), 0, false, OTHER("an Avro file", "write its records as JSON lines")},
     {MAGIC("PK\x03\x04"), 0, false,
      OTHER("a zip file, or a sheet of Excel or LibreOffice (.xlsx, .ods)",
@@ -80,7 +84,7 @@ static bool has_control(const uint8_t *bytes, size_t count)
 
 rt_file_kind rt_file_kind_of(const uint8_t *bytes, size_t count, bool *may_tell_more)
 {
-    static const rt_file_kind text = {NULL, RT_PACKED_NOT, true, NULL};
+    static const rt_file_kind text = {NULL, RT_PACKED_NOT, true, false, NULL};
     *may_tell_more = count == 0;
     if (count == 0)
         return text;

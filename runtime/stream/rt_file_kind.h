@@ -11,7 +11,8 @@
 typedef struct {
     const char *name;   // "gzip", "a Parquet file"; of text NULL
     rt_packing packing; // RT_PACKED_NOT: it is text, or not read at all
-    bool is_read;       // text, and what is unpacked
+    bool is_read;       // text, what is unpacked, and
+    bool is_columnar;   // what rt_columnar makes lines of
     const char *advice; // of a kind that is not read: what to do
 } rt_file_kind;
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "runtime/rt_log.h"
+#include "runtime/stream/rt_columnar.h"
 #include "runtime/stream/rt_file_kind.h"
 
 // Small enough that unpacked text is parsed while it is still in the cache.
@@ -22,7 +23,8 @@ struct rt_lines {
     rt_source_watch watch;
     bool has_packing; // packing is known
     rt_packing packing;
-    bool has_wide; // wide is known
+    rt_columnar columnar; // who makes lines of the file
+    bool has_wide;        // wide is known
     rt_wide wide;
     bool waits;       // no regular file: bytes may be long in coming
     bool is_file_end; // no more bytes will come from this file
@@ -105,10 +107,21 @@ static bool is_stopped(const rt_lines *lines)
     return lines->watch.stop >= 0 && poll(&stop, 1, 0) == 1;
 }
 
+static bool is_columnar(const rt_lines *lines)
+{
+    return lines->columnar.child != 0;
+}
+
+// Where bytes come from.
+static int source_of(const rt_lines *lines)
+{
+    return is_columnar(lines) ? lines->columnar.lines : lines->descriptor;
+}
+
 // Until there are bytes, or the end of them; RT_STOPPED, RT_AGAIN.
 static rt_status wait_for_bytes(const rt_lines *lines, uint64_t deadline_ns)
 {
-    struct pollfd wanted[] = {{lines->descriptor, POLLIN, 0}, {lines->watch.stop, POLLIN, 0}};
+    struct pollfd wanted[] = {{source_of(lines), POLLIN, 0}, {lines->watch.stop, POLLIN, 0}};
     int count;
     do
         count = poll(wanted, 2, rt_wait_ms(deadline_ns));
@@ -120,6 +133,16 @@ static rt_status wait_for_bytes(const rt_lines *lines, uint64_t deadline_ns)
     return RT_OK;
 }
 
+// All of the file was read then.
+static rt_status end_columnar(rt_lines *lines, rt_error *error)
+{
+    const off_t at = lseek(lines->descriptor, 0, SEEK_CUR),
+                end = lseek(lines->descriptor, 0, SEEK_END);
+    if (end > at)
+        lines->bytes_read += (uint64_t)(end - at);
+    return rt_columnar_end(&lines->columnar, lines->name, error);
+}
+
 // Reads what is there, at least one byte; *count_p 0: end of file.
 static rt_status read_some(rt_lines *lines, void *bytes, size_t size, uint64_t deadline_ns,
                            size_t *count_p, rt_error *error)
@@ -127,15 +150,15 @@ static rt_status read_some(rt_lines *lines, void *bytes, size_t size, uint64_t d
     for (;;) {
         // A read of a file does not wait for long, and a poll of it would be one call too many.
         rt_status status = RT_OK;
-        if (lines->waits)
+        if (lines->waits || is_columnar(lines))
             status = wait_for_bytes(lines, deadline_ns);
         if (status)
             return status;
-        ssize_t count = read(lines->descriptor, bytes, size);
+        ssize_t count = read(source_of(lines), bytes, size);
         if (count >= 0) {
             *count_p = (size_t)count;
-            lines->bytes_read += (uint64_t)count;
-            return RT_OK;
+            lines->bytes_read += is_columnar(lines) ? 0 : (uint64_t)count;
+            return count == 0 && is_columnar(lines) ? end_columnar(lines, error) : RT_OK;
         }
         // EAGAIN: a standard input that somebody made non-blocking.
         if (errno != EINTR && errno != EAGAIN)
@@ -146,7 +169,7 @@ static rt_status read_some(rt_lines *lines, void *bytes, size_t size, uint64_t d
 static rt_status check_kind(const rt_lines *lines, const rt_file_kind *kind, rt_error *error)
 {
     const char *ending, *name;
-    if (!kind->is_read)
+    if (!kind->is_read || (kind->is_columnar && lines->waits))
         return rt_fail(error, RT_DATA, "%s:1: %s, which is not read: %s", lines->name, kind->name,
                        kind->advice);
     const rt_packing wanted = rt_file_kind_named(lines->name, &ending, &name);
@@ -178,7 +201,10 @@ static rt_status find_packing(rt_lines *lines, uint64_t deadline_ns, rt_error *e
     lines->has_packing = true;
     if (kind.packing != RT_PACKED_NOT)
         rt_unpack_begin(lines->unpack, kind.packing);
-    return RT_OK;
+    if (!kind.is_columnar)
+        return RT_OK;
+    lines->packed_end = 0;
+    return rt_columnar_start(&lines->columnar, lines->descriptor, lines->name, error);
 }
 
 rt_status rt_lines_create(rt_lines **lines_p, rt_error *error)
@@ -187,6 +213,7 @@ rt_status rt_lines_create(rt_lines **lines_p, rt_error *error)
     if (!lines)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for an input");
     lines->watch = (rt_source_watch){-1, -1};
+    lines->columnar = RT_COLUMNAR_NONE;
     lines->text = rt_alloc(TEXT_BYTES + 1 + RT_LINE_PAD, 1);
     lines->packed = rt_alloc(BLOCK_BYTES, 1);
     lines->wide_text = rt_alloc(WIDE_BYTES, 1);
@@ -202,6 +229,7 @@ void rt_lines_destroy(rt_lines *lines)
 {
     if (!lines)
         return;
+    rt_columnar_stop(&lines->columnar);
     rt_unpack_destroy(lines->unpack);
     rt_free(lines->wide_text);
     rt_free(lines->packed);
@@ -211,6 +239,7 @@ void rt_lines_destroy(rt_lines *lines)
 
 void rt_lines_begin(rt_lines *lines, int descriptor, const char *name, uint32_t file, bool waits)
 {
+    rt_columnar_stop(&lines->columnar);
     lines->descriptor = descriptor;
     lines->name = name;
     lines->file = file;
@@ -529,7 +558,8 @@ rt_status rt_lines_seek(rt_lines *lines, uint64_t offset, uint64_t line, bool in
         status = find_packing(lines, 0, error);
         if (!status)
             status = find_wide(lines, 0, error);
-        if (!status && lines->packing == RT_PACKED_NOT && lines->wide == RT_WIDE_NOT)
+        if (!status && lines->packing == RT_PACKED_NOT && lines->wide == RT_WIDE_NOT &&
+            !is_columnar(lines))
             status = seek_plain(lines, offset, read_before, error);
         else if (!status)
             status = skip_packed(lines, offset, error);

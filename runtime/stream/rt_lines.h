@@ -1,7 +1,8 @@
 // rt_lines - the lines of one open file, pipe or socket, unpacked on the way.
 //
 // One thread. Plain text, UTF-16 (which becomes UTF-8) and what rt_unpack unpacks are told apart by
-// the first bytes; what else is known by them is refused by its name. A line ends with '\n', "\r\n"
+// the first bytes, and so are files that hold columns, which rt_columnar makes lines of; what else
+// is known by them is refused by its name. A line ends with '\n', "\r\n"
 // or its file. Memory is bounded: lines longer than RT_LINE_MAX are skipped.
 #ifndef RT_LINES_H
 #define RT_LINES_H

@@ -500,8 +500,9 @@ static void test_check(void **state)
                               "(standard input)");
     check_says(SET("stream.files=[\"-\",\"-\"]", "cache.rows=1"),
                "stream.files: standard input can be read only once");
-    check_says(SET("stream.files=x", "links.workers=[1,2,3]"),
-               "links.workers: 3 links, expected one for each of the 1 workers");
+    check_says(SET("stream.files=x", "workers=2", "links.workers=[1,2,3]"),
+               "links.workers: 3 links, expected one for each of the 2 workers");
+    check_says(SET("stream.files=x", "cache.rows=1", "links.workers=[1,2,3]"), NULL);
     check_says(SET("stream.files=x", "links.workers=[1,2,3]", "workers=3"), NULL);
     check_says(SET("stream.files=-"), NULL);
     check_says(SET("stream.files=-", "cache.rows=10"), NULL);
