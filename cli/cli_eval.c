@@ -15,6 +15,7 @@
 typedef struct {
     const rt_config *config;
     ew_source source;
+    bool is_of_holdout; // of the samples that training left to be judged by
     ew_finished weights;
     rt_stream_config input; // the model's, but for negatives_keep: all samples are judged
     rt_stream *stream;
@@ -162,11 +163,15 @@ static void print_result(const evaluation *e, bool json)
 }
 
 // Training may have left out samples of label 0 (stream.negatives_keep); here all are judged, by
-// probabilities that are corrected for it.
+// probabilities that are corrected for it. Of the files of the run itself what it held out.
 static rt_status open_input(evaluation *e, rt_error *error)
 {
     e->input = e->config->stream;
     e->input.negatives_keep = 1;
+    e->input.epochs = 1;
+    e->input.reads_held_out = e->is_of_holdout;
+    if (!e->is_of_holdout)
+        e->input.holdout = 0;
     return rt_stream_open(&e->input, e->config->seed, &e->stream, error);
 }
 
@@ -255,6 +260,16 @@ static rt_status evaluate_to(evaluation *e, const char *predictions, rt_error *e
     return close_predictions(e, predictions, error);
 }
 
+// Other files are judged as a whole.
+static bool says_files(const char *const *sets, uint32_t set_count)
+{
+    for (uint32_t i = 0; i < set_count; i++)
+        if (strncmp(sets[i], "stream.files=", strlen("stream.files=")) == 0 ||
+            strncmp(sets[i], "stream=", strlen("stream=")) == 0)
+            return true;
+    return false;
+}
+
 int cli_eval(int argc, char **argv)
 {
     const char *directory = NULL, *predictions = NULL, *sets[CLI_SETS_MAX];
@@ -273,6 +288,7 @@ int cli_eval(int argc, char **argv)
     int code = cli_open_source(directory, sets, set_count, true, &config, &e.source);
     if (code != CLI_OK)
         return code;
+    e.is_of_holdout = config.stream.holdout > 0 && !says_files(sets, set_count);
     const rt_status status = evaluate_to(&e, predictions, &error);
     if (!status)
         print_result(&e, json);

@@ -213,6 +213,8 @@ static rt_status open_input(prediction *p, rt_error *error)
 {
     p->input = p->config->stream;
     p->input.negatives_keep = 1;
+    p->input.holdout = 0;
+    p->input.epochs = 1;
     return rt_stream_open(&p->input, p->config->seed, &p->stream, error);
 }
 

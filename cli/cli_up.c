@@ -651,6 +651,27 @@ static int check_here(const rt_config *config)
     return CLI_OK;
 }
 
+// What metrics and the summary say is of predictions that were made before a sample was trained.
+static void say_what_is_progressive(const rt_stream_config *stream)
+{
+    if (stream->epochs > 1)
+        printf("the log loss above is progressive, of all %" PRIu32
+               " epochs: but for the first one, "
+               "the samples were trained before%s\n",
+               stream->epochs, stream->holdout > 0 ? "" : "; stream.holdout=0.1 judges by others");
+}
+
+// The model that is saved, by samples that it has not seen.
+static int judge_held_out(const char *out)
+{
+    char command[] = "eval", folder[RT_PATH_MAX];
+    char *arguments[] = {command, folder, NULL};
+    snprintf(folder, sizeof folder, "%s", out);
+    printf("held out (stream.holdout), judged by the model that is saved:\n");
+    fflush(stdout);
+    return cli_eval(2, arguments);
+}
+
 int cli_up(int argc, char **argv)
 {
     rt_config config;
@@ -689,6 +710,11 @@ int cli_up(int argc, char **argv)
     bool complete = attempt(&r);
     while (!complete && prepare_restart(&r))
         complete = attempt(&r);
+    code = complete ? CLI_OK : CLI_FAILED;
+    if (complete)
+        say_what_is_progressive(&config.stream);
+    if (complete && r.out && config.stream.holdout > 0 && !r.stop_asked)
+        code = judge_held_out(r.out);
     rt_config_fini(&config);
-    return complete ? CLI_OK : CLI_FAILED;
+    return code;
 }

@@ -85,6 +85,7 @@ void dp_reading_write(const dp_reading *reading, rt_json *json)
     rt_json_u64(json, "input_events_lost", stats->events_lost);
     rt_json_u64(json, "input_breaks", stats->breaks);
     rt_json_u64(json, "negatives_left_out", stats->left_out);
+    rt_json_u64(json, "held_out", stats->held_out);
     write_join(&stats->join, json);
     rt_json_string(json, "input_error", reading->failure.text);
     rt_json_begin_array(json, "inputs");
@@ -135,6 +136,9 @@ void dp_reading_print(const dp_reading *reading)
     if (stats->left_out)
         printf("%" PRIu64 " samples with label 0 were left out (stream.negatives_keep)\n",
                stats->left_out);
+    if (stats->held_out)
+        printf("%" PRIu64 " samples were held out, counted in every epoch (stream.holdout)\n",
+               stats->held_out);
     print_join(&stats->join);
     if (stats->bytes_lost)
         printf("%" PRIu64 " bytes that pipes gave were not trained: restarts lost them, or they "

@@ -157,6 +157,9 @@ typedef struct {
     rt_dense_scaling dense_scaling;
     double malformed_share_max; // of the last 5,000 to 10,000 lines (judged from 1,000 lines on)
     double negatives_keep;      // share of the samples with label 0 that is trained; 0: all
+    uint32_t epochs;            // how often the files are read; 0: once
+    double holdout;             // share of the samples that is not trained
+    bool reads_held_out;        // no key: who judges sets it. These samples, instead of the others
     rt_table_config table;      // table, json
     rt_libsvm_config libsvm;
     uint32_t shared_count;                      // "tables"

@@ -470,9 +470,40 @@ static rt_status check_negatives(const rt_stream_config *stream, rt_error *error
     return RT_OK;
 }
 
+// What is read more than once, or by who judges.
+static rt_status check_again(const rt_stream_config *stream, const char *key, rt_error *error)
+{
+    const bool is_read =
+        !rt_format_is_generated(stream->format) && stream->source == RT_SOURCE_FILE;
+    if (!is_read || rt_config_has_join(stream))
+        return rt_fail(error, RT_CONFIG, "%s: is for files, without stream.join", key);
+    for (uint32_t i = 0; i < stream->file_count; i++)
+        if (strcmp(stream->files[i], "-") == 0)
+            return rt_fail(error, RT_CONFIG, "%s: standard input can be read only once", key);
+    return RT_OK;
+}
+
+static rt_status check_epochs(const rt_stream_config *stream, rt_error *error)
+{
+    rt_status status = RT_OK;
+    if (stream->holdout > 0)
+        status = check_again(stream, "stream.holdout", error);
+    if (status || stream->epochs <= 1)
+        return status;
+    if (stream->id[0])
+        return rt_fail(error, RT_CONFIG,
+                       "stream.epochs: with stream.id no event is trained twice, expected 1");
+    if (stream->epochs * stream->file_count > RT_FILES_MAX)
+        return rt_fail(error, RT_CONFIG, "stream.epochs: %u of %u files are more than %u in all",
+                       stream->epochs, stream->file_count, RT_FILES_MAX);
+    return check_again(stream, "stream.epochs", error);
+}
+
 static rt_status check_format(const rt_stream_config *stream, rt_error *error)
 {
     rt_status status = check_join(stream, error);
+    if (!status)
+        status = check_epochs(stream, error);
     if (!status && rt_format_has(stream->format, RT_HAS_COLUMNS))
         status = check_table(stream, error);
     if (!status && rt_format_has(stream->format, RT_HAS_INDICES))

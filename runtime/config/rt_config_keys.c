@@ -135,6 +135,13 @@ const rt_config_key rt_config_keys[] = {
         "Fields that share rows, by their names: `history=item` gives history the rows of item, so "
         "that a value is the same row in both (docs/FORMATS.md). Every other field has rows of its "
         "own."),
+    U32("stream.epochs", stream.epochs, "1", IN(1, RT_FILES_MAX), "",
+        "How often the files are read, one after the other. What metrics say of later epochs is of "
+        "samples that were trained before: `stream.holdout` judges."),
+    DOUBLE("stream.holdout", stream.holdout, "0", IN(0, 0.9), "",
+           "This share of the samples of files is not trained, chosen by a hash of the line and of "
+           "`seed`. `lanyard up --out` judges the model by them at its end, `lanyard eval RUN` "
+           "later."),
     DOUBLE("stream.negatives_keep", stream.negatives_keep, "1", ABOVE(0, 1), "",
            "w: of the samples with label 0 only this share is trained, chosen by a hash of `seed` "
            "and of the sample's id, or number. Predictions p become p / (p + (1 - p) / w), in the "

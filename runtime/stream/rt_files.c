@@ -206,14 +206,16 @@ static void close_files(void *source)
 // All are named, and the first one is open.
 static rt_status open_first(files *f, const rt_stream_config *config, rt_error *error)
 {
-    f->inputs = rt_alloc(config->file_count, sizeof *f->inputs);
+    // What stands twice in a list is read twice: so are the files of an epoch.
+    const uint32_t epochs = config->epochs > 0 ? config->epochs : 1;
+    f->inputs = rt_alloc((size_t)config->file_count * epochs, sizeof *f->inputs);
     if (!f->inputs)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for an input");
     rt_status status = rt_lines_create(&f->lines, error);
     if (status)
         return status;
-    for (; f->count < config->file_count; f->count++) {
-        const char *path = config->files[f->count];
+    for (; f->count < config->file_count * epochs; f->count++) {
+        const char *path = config->files[f->count % config->file_count];
         const char *name = is_stdin(path) ? "standard input" : path;
         f->inputs[f->count] = (input){.path = path, .name = name};
     }

@@ -82,9 +82,12 @@ static rt_status open_stream(const rt_stream_config *config, uint64_t seed, bool
     stream->malformed_share_max = config->malformed_share_max;
     stream->seed = seed;
     stream->negatives_keep = config->negatives_keep > 0 ? config->negatives_keep : 1;
+    stream->holdout = config->holdout;
+    stream->reads_held_out = config->reads_held_out;
     stream->holds_outcomes = config->holds_outcomes;
     const bool joins = rt_config_has_join(config) && !config->labels_optional;
-    stream->sets_aside = config->holds_outcomes || joins || stream->negatives_keep < 1;
+    stream->sets_aside =
+        config->holds_outcomes || joins || stream->negatives_keep < 1 || stream->holdout > 0;
     stream->ignores_labels = config->labels_optional;
     rt_status status = open_parts(stream, config, seed, with_input, error);
     stream->schema.has_weights |= rt_stream_is_weighted(config);
@@ -183,6 +186,7 @@ rt_stream_stats rt_stream_statistics(const rt_stream *stream)
                              .positive = s->positive,
                              .odd_labels = s->odd_labels,
                              .left_out = stream->left_out,
+                             .held_out = stream->held_out,
                              .bytes_read = counts.bytes_read,
                              .bytes_all = counts.bytes_all,
                              .bytes_lost = counts.taken - rt_min_u64(counts.given, counts.taken),

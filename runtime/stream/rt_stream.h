@@ -51,6 +51,7 @@ typedef struct {
                              // as 0: who can say which is label 1; 0: there is no such label
     uint32_t doubtful_label; // which label
     uint64_t left_out;       // negatives, by stream.negatives_keep
+    uint64_t held_out;       // samples, by stream.holdout, of all epochs
     rt_join_counts join;
     uint64_t bytes_read; // of the files, before unpacking
     uint64_t bytes_all;  // of all files together; 0 where unknown (standard input, generator)

@@ -62,7 +62,9 @@ rt_status rt_stream_count_keys(const rt_stream_config *config, uint64_t seed,
         return rt_fail(error, RT_CONFIG,
                        "the keys of standard input or a pipe cannot be counted, it is read only "
                        "once: set cache.distinct_keys");
-    rt_status status = rt_stream_open(config, seed, &stream, error);
+    rt_stream_config once = *config;
+    once.epochs = 1;
+    rt_status status = rt_stream_open(&once, seed, &stream, error);
     if (status)
         return status;
     if (rt_keyset_init(&set)) {

@@ -71,7 +71,8 @@ void rt_stream_look_at_labels(rt_stream *stream, const rt_batch *batch)
             continue;
         note(stream, batch, l);
         // Others are 0 that negatives_keep left out, or that still wait for what they will be.
-        const bool lacks_others = seen->value > 0 && (stream->left_out || stream->joined);
+        const bool lacks_others =
+            seen->value > 0 && (stream->left_out || stream->held_out || stream->joined);
         if (seen->varies || seen->is_told || seen->count < JUDGED_FROM_LABELS || lacks_others)
             continue;
         seen->is_told = true;

@@ -151,6 +151,13 @@ static bool is_left_out(const rt_stream *stream, const rt_line_sample *sample)
     return sample->label == 0 && !rt_negatives_keeps(stream->seed, number, stream->negatives_keep);
 }
 
+// Lines that are the same are on the same side, in every epoch.
+static bool is_held_out(const rt_stream *stream, const rt_line *line)
+{
+    rt_random random = {rt_hash_bytes(line->text, line->length) ^ rt_mix(stream->seed)};
+    return rt_random_unit(&random) < stream->holdout;
+}
+
 // What only some streams do with a sample. True: it is not for the batch.
 static __attribute__((noinline)) bool set_aside(rt_stream *stream, const rt_line *line,
                                                 rt_line_sample *sample)
@@ -165,6 +172,10 @@ static __attribute__((noinline)) bool set_aside(rt_stream *stream, const rt_line
         sample->is_word = stream->schema.has_times || line->clock == RT_CLOCK_SENDER;
         stream->last = *sample;
         stream->has_event = true;
+        return true;
+    }
+    if (stream->holdout > 0 && is_held_out(stream, line) != stream->reads_held_out) {
+        stream->held_out++;
         return true;
     }
     if (stream->negatives_keep == 1 || !is_left_out(stream, sample))

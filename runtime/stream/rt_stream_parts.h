@@ -43,6 +43,9 @@ struct rt_stream {
     uint64_t seed;
     double negatives_keep;
     uint64_t left_out;   // negatives, by negatives_keep
+    double holdout;      // share that who trains leaves to who judges
+    bool reads_held_out; // this is who judges
+    uint64_t held_out;   // samples that are the other one's
     bool holds_outcomes; // it is the second input of a join
     bool sets_aside;     // one of these: samples are not for the batch at once, or not at all
     rt_joined *joined;   // NULL: samples have their labels with them

@@ -23,13 +23,15 @@ RT_FIELDS_SHARED(rt_stream_state_fields, rt_stream_state, STATE,
 // Beside the counts that every position has: behind what the parser keeps, with its size.
 static bool keeps_more(const rt_stream *stream)
 {
-    return stream->joined || stream->negatives_keep < 1;
+    return stream->joined || stream->negatives_keep < 1 || stream->holdout > 0;
 }
 
 static void tell_more(const rt_stream *stream, rt_bytes *bytes)
 {
     const uint64_t parser_size = bytes->size;
     rt_bytes_put_u64(bytes, stream->left_out);
+    if (stream->holdout > 0)
+        rt_bytes_put_u64(bytes, stream->held_out);
     if (stream->joined)
         rt_joined_tell(stream->joined, bytes);
     rt_bytes_put_u64(bytes, parser_size);
@@ -43,11 +45,14 @@ static rt_status seek_more(rt_stream *stream, rt_reader *bytes, rt_error *error)
         memcpy(&parser_size, bytes->next + bytes->left - sizeof parser_size, sizeof parser_size);
     if (bytes->left < 2 * sizeof parser_size || parser_size > bytes->left - 2 * sizeof parser_size)
         return rt_fail(error, RT_DATA,
-                       "the position is one without stream.join and stream.negatives_keep");
+                       "the position is one without stream.join, stream.negatives_keep and "
+                       "stream.holdout");
     rt_reader more = {bytes->next + parser_size, bytes->left - parser_size - sizeof parser_size,
                       false};
     bytes->left = parser_size;
     stream->left_out = rt_reader_u64(&more);
+    if (stream->holdout > 0)
+        stream->held_out = rt_reader_u64(&more);
     if (stream->joined)
         return rt_joined_seek(stream->joined, &more, error);
     return RT_OK;
@@ -86,7 +91,7 @@ static rt_status check_counts(const rt_stream *stream, rt_error *error)
     const rt_stream_state *s = &stream->state;
     if (!stream->parser || stream->joined ||
         (s->all.malformed <= s->all.lines &&
-         s->samples + stream->left_out == s->all.lines - s->all.malformed))
+         s->samples + stream->left_out + stream->held_out == s->all.lines - s->all.malformed))
         return RT_OK;
     return rt_fail(error, RT_DATA,
                    "reading is to go on after %" PRIu64 " samples of %" PRIu64 " lines", s->samples,

@@ -42,6 +42,7 @@ rt_config config_fresh(void)
 {
     rt_config config;
     assert_int_equal(rt_config_init(&config), RT_OK);
+    config.worker_count = 4;
     return config;
 }
 

@@ -7,7 +7,7 @@
 // A configuration in which every key has a value of its own, none the default.
 extern const char config_everything[];
 
-rt_config config_fresh(void);               // the defaults; rt_config_fini
+rt_config config_fresh(void);               // the defaults, but four workers; rt_config_fini
 rt_config config_load_everything(void);     // config_everything, through a file
 char *config_json(const rt_config *config); // rt_free
 

@@ -29,7 +29,8 @@ static void must_refuse(rt_config *config, const char *assignment, const char *t
 static void test_defaults(void **state)
 {
     (void)state;
-    rt_config config = config_fresh();
+    rt_config config;
+    assert_int_equal(rt_config_init(&config), RT_OK);
     assert_int_equal(config.log_level, RT_LOG_INFO);
     assert_int_equal(config.worker_count, 1);
     assert_int_equal(config.samples_per_worker, 256);
