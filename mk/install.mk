@@ -5,7 +5,7 @@ DESTDIR :=
 LIBDIR = $(PREFIX)/lib
 UNITDIR = $(PREFIX)/lib/systemd/system
 INTO = $(DESTDIR)$(PREFIX)
-DOCS := README.md LICENSE CHANGELOG.md $(wildcard docs/*.md)
+DOCS := README.md LICENSE CHANGELOG.md $(filter-out docs/README.md,$(wildcard docs/*.md))
 UNITS := $(wildcard configs/systemd/*.service)
 PLUGINS = $(wildcard build/liblanyard_*.so)
 # Made by the program itself from its tables: manual pages, and what shells read.

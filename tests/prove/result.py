@@ -129,12 +129,6 @@ def table(one):
     return "\n".join([circumstances(one), ""] + rows_of(one, COLUMNS) + [""] + list(late(one))).rstrip("\n") + "\n"
 
 
-def short_table(one):
-    """For who reads no more than that: those who could take the place."""
-    some = dict(one, systems={name: run for name, run in one["systems"].items() if name not in ("base", "truth")})
-    return rows_of(some, [COLUMNS[0], COLUMNS[1], COLUMNS[2], COLUMNS[3], COLUMNS[4], COLUMNS[5]])
-
-
 # ---- the picture
 
 def draw_curves(one, out):
