@@ -37,7 +37,7 @@ static rt_status push_row(dp_planner *planner, dp_plan *plan, uint32_t worker, u
     op->version = record->version;
     op->reason = (uint8_t)reason;
     op->flags = DP_OP_STATE;
-    const bool has_ended = record->version_ps > 0 && record->version_ps < planner->floor;
+    const bool has_ended = record->version_ps > 0 && record->version_ps < planner->swept.floor;
     if (planner->config.layout.wire != RT_CODING_FP32 && (stays || has_ended))
         op->flags |= DP_OP_WHOLE;
     else if (planner->config.layout.wire != RT_CODING_FP32)
@@ -94,15 +94,16 @@ static rt_status release_key(dp_planner *planner, uint32_t d)
 static void prefetch_held(const dp_planner *planner, uint32_t d, uint32_t holder)
 {
     dp_directory_prefetch(&planner->directory, planner->work.distinct[d].record);
-    if (planner->located)
+    if (planner->locate.is_done)
         dp_eviction_prefetch(planner->own.caches[holder].eviction,
                              dp_planner_slot(planner, &planner->own, d, holder));
 }
 
 static rt_status release_worker(dp_planner *planner, uint32_t worker)
 {
-    const uint32_t *keys = planner->held_rows.keys, end = planner->held_rows.ends[worker + 1];
-    for (uint32_t i = planner->held_rows.ends[worker]; i < end; i++) {
+    const uint32_t *keys = planner->locate.held_rows.keys,
+                   end = planner->locate.held_rows.ends[worker + 1];
+    for (uint32_t i = planner->locate.held_rows.ends[worker]; i < end; i++) {
         if (i + DP_AHEAD < end)
             prefetch_held(planner, keys[i + DP_AHEAD], worker);
         if (release_key(planner, keys[i]))
@@ -115,14 +116,14 @@ static rt_status release_worker(dp_planner *planner, uint32_t worker)
 // directory has counted them as clean since then.
 static rt_status push_unsynced(dp_planner *planner, dp_plan *plan)
 {
-    for (uint32_t i = 0; i < planner->unsynced_count; i++) {
-        dp_record *record = &planner->directory.records[planner->unsynced[i]];
+    for (uint32_t i = 0; i < planner->unsynced.count; i++) {
+        dp_record *record = &planner->directory.records[planner->unsynced.records[i]];
         uint32_t worker = rt_lowest_bit(record->copies.holders);
         const uint32_t slot = dp_cache_slot(planner->own.caches, worker, &record->copies);
         if (push_row(planner, plan, worker, slot, record, DP_REASON_UPDATE, true))
             return RT_NO_MEMORY;
     }
-    planner->unsynced_count = 0;
+    planner->unsynced.count = 0;
     return RT_OK;
 }
 
@@ -186,8 +187,8 @@ static rt_status fill_row(dp_planner *planner, uint32_t worker, uint32_t row)
     if (planner->by_bytes)
         dp_eviction_weigh(cache->eviction, op->slot,
                           dp_row_bytes(&planner->config.layout, key->field, true));
-    if (planner->next_use)
-        dp_eviction_expect(cache->eviction, op->slot, planner->next_use[d]);
+    if (planner->preview.next_use)
+        dp_eviction_expect(cache->eviction, op->slot, planner->preview.next_use[d]);
     // A gradient needs no optimizer state: the PS has it.
     if (!dp_planner_is_summed(planner, work->trainers[d]) || work->movers[d] == worker ||
         work->summers[d] == worker)
@@ -210,9 +211,10 @@ static void use_row(dp_planner *planner, uint32_t worker, uint32_t row, uint32_t
     const uint32_t d = work->row_keys[worker][row];
     slice->rows[row].slot = slot;
     dp_eviction_use(planner->own.caches[worker].eviction, slot, planner->iteration);
-    if (planner->next_use)
-        dp_eviction_expect(planner->own.caches[worker].eviction, slot, planner->next_use[d]);
-    planner->parts[worker].hits.keys_hit++;
+    if (planner->preview.next_use)
+        dp_eviction_expect(planner->own.caches[worker].eviction, slot,
+                           planner->preview.next_use[d]);
+    planner->collect.hits_of[worker].hits.keys_hit++;
 }
 
 // Whether a worker that trains a key has its latest version: nobody takes that from it until then.
@@ -336,7 +338,7 @@ static rt_status train_key(dp_planner *planner, uint32_t d)
         record->copies.holders = 0;
     } else if (planner->config.dispatch.full_sync) {
         record->version_ps = planner->iteration;
-        planner->unsynced[planner->unsynced_count++] = index;
+        planner->unsynced.records[planner->unsynced.count++] = index;
     }
     return RT_OK;
 }
@@ -398,7 +400,7 @@ static void end_placing(dp_planner *planner, bool shown)
 {
     dp_planner_settle_seats(planner, true, shown);
     for (uint32_t w = 0; w < planner->config.worker_count; w++)
-        planner->work.plan.hits.keys_hit += planner->parts[w].hits.keys_hit;
+        planner->work.plan.hits.keys_hit += planner->collect.hits_of[w].hits.keys_hit;
 }
 
 static rt_status place_all(dp_planner *planner, rt_pool *pool)
@@ -484,7 +486,7 @@ static rt_status show(dp_planner *planner, uint32_t worker, uint32_t until)
 static rt_status collect(dp_planner *planner, uint32_t from, uint32_t until)
 {
     (void)from, (void)until;
-    if (planner->next_use)
+    if (planner->preview.next_use)
         dp_preview_pass(planner);
     dp_planner_collect(planner);
     return RT_OK;
@@ -638,12 +640,13 @@ static uint32_t steps_of(const dp_planner *planner, const stage *one)
 
 static uint32_t first_of(const dp_planner *planner)
 {
-    return planner->step * (stages[planner->stage].shape == OVER_KEYS ? KEYS_BLOCK : 1);
+    return planner->commit.step *
+           (stages[planner->commit.stage].shape == OVER_KEYS ? KEYS_BLOCK : 1);
 }
 
 uint64_t dp_planner_step_work(const dp_planner *planner)
 {
-    const stage *one = &stages[planner->stage];
+    const stage *one = &stages[planner->commit.stage];
     return one->work(planner, first_of(planner), one->instructions);
 }
 
@@ -651,27 +654,27 @@ static rt_status do_step(dp_planner *planner)
 {
     const uint32_t from = first_of(planner);
     const uint32_t until = (uint32_t)rt_min_u64(from + KEYS_BLOCK, planner->view.distinct_count);
-    return stages[planner->stage].step(planner, from, until);
+    return stages[planner->commit.stage].step(planner, from, until);
 }
 
 rt_status dp_planner_commit_step(dp_planner *planner, bool *done_p, const dp_plan **plan_p)
 {
     dp_profile *profile = planner->profile;
-    if (profile && planner->stage == 0)
+    if (profile && planner->commit.stage == 0)
         memset(profile->ns, 0, sizeof profile->ns);
     const uint64_t since = profile ? profile->clock_ns() : 0;
     const rt_status status = do_step(planner);
     if (profile)
-        profile->ns[stages[planner->stage].measured_as] += profile->clock_ns() - since;
-    planner->step++;
-    while (planner->stage < RT_COUNT_OF(stages) &&
-           planner->step >= steps_of(planner, &stages[planner->stage])) {
-        planner->stage++;
-        planner->step = 0;
+        profile->ns[stages[planner->commit.stage].measured_as] += profile->clock_ns() - since;
+    planner->commit.step++;
+    while (planner->commit.stage < RT_COUNT_OF(stages) &&
+           planner->commit.step >= steps_of(planner, &stages[planner->commit.stage])) {
+        planner->commit.stage++;
+        planner->commit.step = 0;
     }
-    *done_p = planner->stage == RT_COUNT_OF(stages);
+    *done_p = planner->commit.stage == RT_COUNT_OF(stages);
     if (*done_p) {
-        planner->stage = 0;
+        planner->commit.stage = 0;
         *plan_p = &planner->work.plan;
     }
     return status;

@@ -35,7 +35,7 @@ static void collect_rows(dp_planner *planner, uint32_t worker, uint32_t rows, ui
     }
     slice->row_count = row_count;
     slice->lookup_count = (uint32_t)(lookup_rows - slice->lookup_rows);
-    planner->parts[worker].hits =
+    planner->collect.hits_of[worker].hits =
         (dp_hits){.lookups_hit = hits, .lookups = slice->lookup_count, .keys = row_count};
 }
 
@@ -53,7 +53,7 @@ static void collect_some(void *context, uint32_t thread)
 {
     collecting *all = context;
     dp_planner *planner = all->planner;
-    uint32_t *row_of = planner->row_of + thread * all->lookups_max;
+    uint32_t *row_of = planner->collect.row_of + thread * all->lookups_max;
     uint64_t *trainers = all->trainers + thread * all->lookups_max;
     uint32_t worker, rows = 0;
     memset(trainers, 0, planner->view.distinct_count * sizeof *trainers);
@@ -82,9 +82,9 @@ static void add_trainers(void *context, uint32_t part)
 static void add_hits(dp_planner *planner, dp_plan *plan)
 {
     for (uint32_t w = 0; w < plan->worker_count; w++) {
-        plan->hits.lookups_hit += planner->parts[w].hits.lookups_hit;
-        plan->hits.lookups += planner->parts[w].hits.lookups;
-        plan->hits.keys += planner->parts[w].hits.keys;
+        plan->hits.lookups_hit += planner->collect.hits_of[w].hits.lookups_hit;
+        plan->hits.lookups += planner->collect.hits_of[w].hits.lookups;
+        plan->hits.keys += planner->collect.hits_of[w].hits.keys;
     }
 }
 
@@ -138,7 +138,7 @@ void dp_planner_collect(dp_planner *planner)
     collecting all = {.planner = planner,
                       .lookups_max = (uint64_t)planner->config.sample_count_max *
                                      planner->config.keys_per_sample_max,
-                      .trainers = pool ? planner->trained : work->trainers,
+                      .trainers = pool ? planner->collect.trained : work->trainers,
                       .part_count = rt_pool_threads(pool)};
     rt_pool_run(pool, all.part_count, collect_some, &all);
     if (pool)

@@ -56,7 +56,7 @@ static void locate_block(dp_planner *planner, const dp_cache_set *set, uint32_t 
 // threads that release rows by worker.
 static void list_held(dp_planner *planner)
 {
-    dp_held_rows *held = &planner->held_rows;
+    dp_held_rows *held = &planner->locate.held_rows;
     const uint32_t count = planner->view.distinct_count, n = planner->config.worker_count;
     uint32_t next[RT_WORKERS_MAX], sum = 0;
     memset(held->ends, 0, sizeof held->ends);
@@ -97,13 +97,13 @@ static void locate_some(void *context, uint32_t part)
 void dp_planner_begin_locating(dp_planner *planner)
 {
     const uint32_t parts = 1 + (planner->view.distinct_count + PART - 1) / PART;
-    planner->locating =
-        planner->located && rt_pool_begin(dp_planner_pool(planner), parts, locate_some, planner);
+    planner->locate.runs = planner->locate.is_done &&
+                           rt_pool_begin(dp_planner_pool(planner), parts, locate_some, planner);
 }
 
 void dp_planner_end_locating(dp_planner *planner)
 {
-    if (planner->locating)
+    if (planner->locate.runs)
         rt_pool_end(planner->pool);
-    planner->locating = false;
+    planner->locate.runs = false;
 }

@@ -62,7 +62,7 @@ static void find_some(void *context, uint32_t part)
     uint32_t count = 0;
     for (uint32_t d = begin; d < end; d += FIND_BLOCK)
         count += find_block(all->planner, d, (uint32_t)rt_min_u64(d + FIND_BLOCK, end),
-                            all->planner->missing + begin + count);
+                            all->planner->look_up.missing + begin + count);
     all->missing_counts[part] = count;
 }
 
@@ -71,7 +71,7 @@ static void reserve_records(const key_parts *all)
 {
     dp_planner *planner = all->planner;
     for (uint32_t part = 0; part < all->part_count; part++) {
-        dp_missing *missing = planner->missing + key_begin(all, part);
+        dp_missing *missing = planner->look_up.missing + key_begin(all, part);
         for (uint32_t i = 0; i < all->missing_counts[part]; i++)
             dp_directory_reserve_record(&planner->directory,
                                         planner->numbers.keys[missing[i].distinct],
@@ -82,7 +82,7 @@ static void reserve_records(const key_parts *all)
 static void attach_records(const key_parts *all, uint32_t part)
 {
     dp_planner *planner = all->planner;
-    const dp_missing *missing = planner->missing + key_begin(all, part);
+    const dp_missing *missing = planner->look_up.missing + key_begin(all, part);
     const uint32_t count = all->missing_counts[part];
     dp_distinct *distinct = planner->work.distinct;
     for (uint32_t i = 0; i < count; i++) {
@@ -172,8 +172,9 @@ rt_status dp_planner_admit(dp_planner *planner, rt_batch *batch, uint32_t *refus
         return RT_OK;
     admission->draw = planner->iteration + 1;
     rt_status status = dp_admission_filter(admission, &planner->directory, batch, refused_p);
-    for (uint32_t i = 0; i < *refused_p && planner->next_use; i++)
-        (void)dp_lookahead_pass(&planner->lookahead, admission->refused[i], planner->iteration + 1);
+    for (uint32_t i = 0; i < *refused_p && planner->preview.next_use; i++)
+        (void)dp_lookahead_pass(&planner->preview.batches, admission->refused[i],
+                                planner->iteration + 1);
     return status;
 }
 
@@ -200,7 +201,7 @@ static rt_status begin_look_up(dp_planner *planner, const rt_batch *batch)
     rt_status status = dp_planner_enter_inputs(planner);
     if (status)
         return status;
-    planner->located = dp_planner_locates(planner);
+    planner->locate.is_done = dp_planner_locates(planner);
     if (config->dense_whole_bytes > 0 && planner->iteration == RT_CODING_WHOLE_ITERATIONS + 1)
         dp_planner_compute_ticks(planner);
     const uint32_t n = planner->view_ticks.worker_count;
@@ -236,15 +237,15 @@ static rt_status begin_look_up(dp_planner *planner, const rt_batch *batch)
 
 static uint32_t look_ups_of_step(const dp_planner *planner, const rt_batch *batch)
 {
-    const uint32_t left = batch->key_count - planner->looked_up;
+    const uint32_t left = batch->key_count - planner->look_up.done;
     return planner->pool ? left : (uint32_t)rt_min_u64(left, LOOK_UPS_STEP);
 }
 
 // Numbers depend on nothing but the batch: threads always share that.
 static rt_status number_keys(dp_planner *planner, const rt_batch *batch, uint32_t count)
 {
-    const uint32_t from = planner->looked_up;
-    planner->looked_up += count;
+    const uint32_t from = planner->look_up.done;
+    planner->look_up.done += count;
     if (planner->pool)
         return dp_numbers_add_all(&planner->numbers, planner->pool, batch->keys, count,
                                   planner->lookups);
@@ -255,7 +256,7 @@ rt_status dp_planner_look_up_step(dp_planner *planner, const rt_batch *batch, bo
 {
     const uint32_t count = look_ups_of_step(planner, batch);
     *done_p = false;
-    if (planner->looked_up == 0) {
+    if (planner->look_up.done == 0) {
         const rt_status status = begin_look_up(planner, batch);
         if (status)
             return status;
@@ -263,7 +264,7 @@ rt_status dp_planner_look_up_step(dp_planner *planner, const rt_batch *batch, bo
     if (count > 0)
         return number_keys(planner, batch, count);
     describe_keys(planner);
-    planner->looked_up = 0;
+    planner->look_up.done = 0;
     *done_p = true;
     return RT_OK;
 }

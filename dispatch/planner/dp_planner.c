@@ -167,9 +167,9 @@ static rt_status allocate_caches(dp_planner *planner, uint64_t lookups)
                          config->worker_count, config->sample_count_max, lookups, &planner->window))
         return RT_NO_MEMORY;
     if (config->lookahead > 0) {
-        planner->next_use = rt_alloc(lookups, sizeof *planner->next_use);
-        if (!planner->next_use ||
-            dp_lookahead_init(&planner->lookahead, config->lookahead + 1, lookups))
+        planner->preview.next_use = rt_alloc(lookups, sizeof *planner->preview.next_use);
+        if (!planner->preview.next_use ||
+            dp_lookahead_init(&planner->preview.batches, config->lookahead + 1, lookups))
             return RT_NO_MEMORY;
     }
     if (config->consistency.staleness > 0 &&
@@ -205,15 +205,15 @@ static rt_status allocate(dp_planner *planner)
     planner->lookups = rt_alloc_unset(lookups, sizeof *planner->lookups);
     planner->held = rt_alloc_unset(lookups, sizeof *planner->held);
     planner->latest = rt_alloc_unset(lookups, sizeof *planner->latest);
-    planner->missing = rt_alloc_unset(lookups, sizeof *planner->missing);
+    planner->look_up.missing = rt_alloc_unset(lookups, sizeof *planner->look_up.missing);
     planner->own.slots = rt_alloc_unset(lookups * config->worker_count, sizeof *planner->own.slots);
     planner->shown.slots =
         rt_alloc_unset(lookups * config->worker_count, sizeof *planner->shown.slots);
     planner->worker_of_sample = rt_alloc_unset(config->sample_count_max, sizeof(uint32_t));
-    planner->unsynced = rt_alloc_unset(lookups, sizeof *planner->unsynced);
-    if (!planner->lookups || !planner->held || !planner->latest || !planner->missing ||
+    planner->unsynced.records = rt_alloc_unset(lookups, sizeof *planner->unsynced.records);
+    if (!planner->lookups || !planner->held || !planner->latest || !planner->look_up.missing ||
         !planner->own.slots || !planner->shown.slots || !planner->worker_of_sample ||
-        !planner->unsynced || dp_numbers_init(&planner->numbers, lookups) ||
+        !planner->unsynced.records || dp_numbers_init(&planner->numbers, lookups) ||
         allocate_changes(planner, lookups) || dp_planner_set_pool(planner, NULL) ||
         allocate_work(config, lookups, &planner->work) ||
         dp_directory_init(&planner->directory, config->keys_expected) ||
@@ -411,21 +411,21 @@ void dp_planner_destroy(dp_planner *planner)
         planner->policy->destroy(planner->policy_state);
     work_fini(&planner->work, planner->config.worker_count);
     dp_directory_fini(&planner->directory);
-    dp_lookahead_fini(&planner->lookahead);
-    rt_free(planner->next_use);
+    dp_lookahead_fini(&planner->preview.batches);
+    rt_free(planner->preview.next_use);
     rt_free(planner->lookups);
     rt_free(planner->held);
     rt_free(planner->latest);
-    rt_free(planner->missing);
+    rt_free(planner->look_up.missing);
     dp_numbers_fini(&planner->numbers);
     rt_free(planner->changes);
     rt_free(planner->worker_of_sample);
-    rt_free(planner->row_of);
-    rt_free(planner->held_rows.keys);
+    rt_free(planner->collect.row_of);
+    rt_free(planner->locate.held_rows.keys);
     rt_free(planner->gone);
-    rt_free(planner->trained);
+    rt_free(planner->collect.trained);
     rt_free(planner->cached);
-    rt_free(planner->unsynced);
+    rt_free(planner->unsynced.records);
     rt_free(planner);
 }
 

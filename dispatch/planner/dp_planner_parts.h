@@ -62,77 +62,94 @@ typedef struct {
     dp_hits hits;
 } __attribute__((aligned(64))) dp_worker_hits;
 
+// What one file alone has, or has first, stands below its name.
 struct dp_planner {
     dp_planner_config config;
-    dp_ticks ticks;                     // of all workers, by rank
-    uint64_t participants;              // in force
-    uint64_t took_part;                 // in the iteration before
-    uint8_t rank_of[RT_WORKERS_MAX];    // by number in the view
-    uint8_t number_of[RT_WORKERS_MAX];  // by rank, of participants
-    dp_ticks view_ticks;                // of the participants, by number
-    uint32_t served[RT_SITE_BOXES_MAX]; // gradients that met there in this iteration (dp_homes.h)
-    uint32_t flushed[RT_WORKERS_MAX];   // by rank: slots of who sits out that were looked at
-    double predicted_s;                 // of the last iteration, where not all train
-    uint32_t floor; // of the last sweep: versions below are at no shard any more
+    uint32_t iteration; // of the batch looked up last; the first is 1
     dp_directory directory;
     dp_cache_set own, shown;
-    uint32_t caches_missing;  // of both, until dp_planner_add_cache
+    uint32_t caches_missing; // of both, until dp_planner_add_cache
+    bool by_bytes;           // rows differ in size, and eviction looks at it
+    uint32_t *cached;        // by field: see dp_view; or NULL
+    const dp_policy_ops *policy;
+    void *policy_state;
     struct dp_window *window; // dispatch.window above 1; or NULL
     dp_stale *stale;          // consistency.staleness above 0; or NULL
     dp_admission *admission;  // rows.admit above 1; or NULL
-    const dp_policy_ops *policy;
-    void *policy_state;
-    uint32_t iteration; // of the batch looked up last; the first is 1
-    dp_work work;
-    dp_decision decision;
+    dp_profile *profile;      // or NULL
+    rt_pool *pool;            // or NULL
 
-    dp_input waiting[DP_INPUTS_WAITING_MAX]; // by iteration; not in force yet
-    uint32_t waiting_count;
-    uint64_t input_count;                      // ever taken
-    uint64_t forgotten[DP_INPUTS_WAITING_MAX]; // keys that the last sweep ended by name
-    uint32_t forgotten_count;
+    // dp_lineup: who trains, and what transfers take
+    uint64_t participants;             // in force
+    uint64_t took_part;                // in the iteration before
+    uint8_t rank_of[RT_WORKERS_MAX];   // by number in the view
+    uint8_t number_of[RT_WORKERS_MAX]; // by rank, of participants
+    dp_ticks ticks;                    // of all workers, by rank
+    dp_ticks view_ticks;               // of the participants, by number
+    double predicted_s;                // of the last iteration, where not all train
+    uint32_t flushed[RT_WORKERS_MAX];  // by rank: slots of who sits out that were looked at
 
     // the batch looked up last: see dp_view
     dp_view view;
     uint32_t *lookups;
     uint8_t *held;
-    uint64_t *latest;    // by distinct key: H, whatever the view shows
-    dp_numbers numbers;  // the distinct keys
-    dp_missing *missing; // scratch of a look-up
-    bool located;        // dp_planner_locates
-    bool locating;       // threads are at it: dp_planner_end_locating
-    int32_t *changes;    // see dp_view; or NULL
+    uint64_t *latest;   // by distinct key: H, whatever the view shows
+    dp_numbers numbers; // the distinct keys
+    int32_t *changes;   // see dp_view; or NULL
     uint32_t capacity[RT_WORKERS_MAX];
     uint32_t rows_max[RT_WORKERS_MAX];
     uint32_t *worker_of_sample;
+    dp_decision decision;
+    dp_work work;
 
-    uint32_t looked_up; // of a look-up in steps
+    struct {
+        dp_input waiting[DP_INPUTS_WAITING_MAX]; // by iteration; not in force yet
+        uint32_t waiting_count;
+        uint64_t taken; // ever
+    } inputs;           // dp_values
 
-    // scratch of a commit
-    uint32_t *row_of; // by thread and distinct key: 1 + its last row, counted over all workers that
-                      // the thread collects; 0: none
-    uint64_t *trained; // by thread and distinct key: those of the key's trainers that the thread
-                       // collects; with a pool
-    dp_worker_hits parts[RT_WORKERS_MAX];
-    dp_held_rows held_rows;
-    uint64_t *gone; // by distinct key: workers whose copy in shown is the latest no longer
+    struct {
+        uint32_t floor;                            // versions below are at no shard any more
+        uint64_t forgotten[DP_INPUTS_WAITING_MAX]; // keys that it ended by name
+        uint32_t forgotten_count;
+    } swept; // dp_sweep: the last one
 
-    // dispatch.full_sync: records trained by one worker whose push opens the next plan
-    uint32_t *unsynced;
-    uint32_t unsynced_count;
-    uint32_t stage, step; // of a commit: what is next (dp_commit.c)
+    struct {
+        uint32_t done;       // look-ups, of a look-up in steps
+        dp_missing *missing; // scratch
+    } look_up;
 
-    // config.lookahead: batches that dp_planner_preview has seen
-    dp_lookahead lookahead;
-    uint32_t previewed; // the last of them, by iteration
-    uint32_t *next_use; // by distinct key: iteration of its next known use, or 0
+    struct {
+        bool is_done; // dp_planner_locates: the slots of both sets are there
+        bool runs;    // threads are at it: dp_planner_end_locating
+        dp_held_rows held_rows;
+    } locate;
 
-    bool by_bytes; // rows differ in size, and eviction looks at it
+    struct {
+        dp_lookahead batches; // config.lookahead: that dp_planner_preview has seen
+        uint32_t last;        // of them, by iteration
+        uint32_t *next_use;   // by distinct key: iteration of its next known use, or 0
+    } preview;
 
-    uint32_t *cached; // by field: see dp_view; or NULL
+    struct {
+        uint32_t *row_of;  // by thread and distinct key: 1 + its last row, counted over all workers
+                           // that the thread collects; 0: none
+        uint64_t *trained; // by thread and distinct key: those of the key's trainers that the
+                           // thread collects; with a pool
+        dp_worker_hits hits_of[RT_WORKERS_MAX];
+    } collect; // dp_gather
 
-    dp_profile *profile; // or NULL
-    rt_pool *pool;       // or NULL
+    struct {
+        uint32_t stage, step; // that is next
+    } commit;
+
+    struct {
+        uint32_t *records; // trained by one worker whose push opens the next plan
+        uint32_t count;
+    } unsynced; // dispatch.full_sync: dp_commit
+
+    uint32_t served[RT_SITE_BOXES_MAX]; // dp_homes: gradients that met there in this iteration
+    uint64_t *gone; // dp_shown, by distinct key: workers whose copy there is the latest no longer
 };
 
 // The threads that may work on a commit; NULL: one does all of it. Homes, and rows that are pushed
@@ -197,7 +214,7 @@ static inline const uint32_t *dp_planner_noted(const dp_planner *planner, const 
 static inline uint32_t dp_planner_slot(const dp_planner *planner, const dp_cache_set *set,
                                        uint32_t d, uint32_t worker)
 {
-    if (planner->located)
+    if (planner->locate.is_done)
         return *dp_planner_noted(planner, set, d, worker);
     return dp_cache_slot(set->caches, worker,
                          dp_planner_copies(planner, set, planner->work.distinct[d].record));
@@ -239,12 +256,12 @@ static inline void dp_planner_prefetch_row(const dp_planner *planner, const dp_c
     const dp_work *work = &planner->work;
     const uint32_t count = work->plan.slices[worker].row_count;
     const uint32_t *keys = work->row_keys[worker];
-    if (planner->located && row + 2 * DP_AHEAD < count)
+    if (planner->locate.is_done && row + 2 * DP_AHEAD < count)
         __builtin_prefetch(dp_planner_noted(planner, set, keys[row + 2 * DP_AHEAD], worker));
     if (row + DP_AHEAD >= count)
         return;
     const uint32_t d = keys[row + DP_AHEAD];
-    if (planner->located) {
+    if (planner->locate.is_done) {
         const uint32_t slot = dp_planner_slot(planner, set, d, worker);
         if (slot != DP_NO_SLOT)
             dp_eviction_prefetch(set->caches[worker].eviction, slot);

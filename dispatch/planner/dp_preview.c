@@ -31,10 +31,10 @@ static void expect_key(dp_planner *planner, uint64_t key, uint32_t iteration)
 void dp_planner_preview(dp_planner *planner, const rt_batch *batch)
 {
     const dp_planner_config *config = &planner->config;
-    uint32_t iteration = (uint32_t)rt_max_u64(planner->previewed, planner->iteration) + 1;
+    uint32_t iteration = (uint32_t)rt_max_u64(planner->preview.last, planner->iteration) + 1;
     rt_assert(iteration <= planner->iteration + 1 + dp_planner_ahead(config));
     rt_assert(batch->key_count <= (uint64_t)config->sample_count_max * config->keys_per_sample_max);
-    planner->previewed = iteration;
+    planner->preview.last = iteration;
     if (planner->window)
         dp_window_add(planner->window, planner, batch, iteration);
     if (config->lookahead == 0)
@@ -42,9 +42,9 @@ void dp_planner_preview(dp_planner *planner, const rt_batch *batch)
     for (uint32_t begin = 0; begin < batch->key_count; begin += PREVIEW_BLOCK) {
         uint32_t end = (uint32_t)rt_min_u64(begin + PREVIEW_BLOCK, batch->key_count);
         for (uint32_t k = begin; k < end; k++)
-            dp_lookahead_prefetch(&planner->lookahead, batch->keys[k]);
+            dp_lookahead_prefetch(&planner->preview.batches, batch->keys[k]);
         for (uint32_t k = begin; k < end; k++) {
-            if (dp_lookahead_add(&planner->lookahead, batch->keys[k], iteration))
+            if (dp_lookahead_add(&planner->preview.batches, batch->keys[k], iteration))
                 expect_key(planner, batch->keys[k], iteration);
         }
     }
@@ -56,9 +56,9 @@ void dp_preview_pass(dp_planner *planner)
     for (uint32_t begin = 0; begin < view->distinct_count; begin += PREVIEW_BLOCK) {
         uint32_t end = (uint32_t)rt_min_u64(begin + PREVIEW_BLOCK, view->distinct_count);
         for (uint32_t d = begin; d < end; d++)
-            dp_lookahead_prefetch(&planner->lookahead, view->distinct[d].key);
+            dp_lookahead_prefetch(&planner->preview.batches, view->distinct[d].key);
         for (uint32_t d = begin; d < end; d++)
-            planner->next_use[d] =
-                dp_lookahead_pass(&planner->lookahead, view->distinct[d].key, view->iteration);
+            planner->preview.next_use[d] = dp_lookahead_pass(
+                &planner->preview.batches, view->distinct[d].key, view->iteration);
     }
 }

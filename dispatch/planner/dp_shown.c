@@ -39,8 +39,8 @@ static uint32_t fill(dp_planner *planner, dp_cache *cache, const dp_distinct *ke
 
 static void expect(const dp_planner *planner, dp_cache *cache, uint32_t slot, uint32_t d)
 {
-    if (planner->next_use)
-        dp_eviction_expect(cache->eviction, slot, planner->next_use[d]);
+    if (planner->preview.next_use)
+        dp_eviction_expect(cache->eviction, slot, planner->preview.next_use[d]);
 }
 
 // ---- copies that are the latest no longer ----------------------------------------------------

@@ -193,12 +193,12 @@ void dp_planner_save(const dp_planner *planner, const rt_bytes *lineup, rt_bytes
     const dp_planner_config *config = &planner->config;
     snapshot_head head = {.format = FORMAT,
                           .iteration = planner->iteration,
-                          .input_count = planner->input_count,
+                          .input_count = planner->inputs.taken,
                           .worker_count = config->worker_count,
                           .eviction = config->eviction,
                           .by_bytes = planner->by_bytes,
                           .policy = rt_policy_number(config->dispatch.policy),
-                          .waiting_count = planner->waiting_count,
+                          .waiting_count = planner->inputs.waiting_count,
                           .seen = seen_by(planner) | what_is_beside(planner)};
     snapshot_values values = {config->dispatch.alpha,
                               config->rates.ps_bytes_per_s,
@@ -209,12 +209,12 @@ void dp_planner_save(const dp_planner *planner, const rt_bytes *lineup, rt_bytes
                               planner->predicted_s};
     memcpy(values.shard_bytes_per_s, config->rates.shards.bytes_per_s,
            sizeof values.shard_bytes_per_s);
-    rt_assert(planner->unsynced_count == 0);
+    rt_assert(planner->unsynced.count == 0);
     sum_keys(&planner->directory, &head.key_count, &head.key_sum);
     rt_fields_put(bytes, &head_fields, &head, 1);
     rt_fields_put(bytes, &values_fields, &values, 1);
     rt_bytes_put(bytes, config->slot_count, config->worker_count * sizeof *config->slot_count);
-    rt_fields_put(bytes, &dp_input_fields, planner->waiting, planner->waiting_count);
+    rt_fields_put(bytes, &dp_input_fields, planner->inputs.waiting, planner->inputs.waiting_count);
     save_policy(planner, bytes);
     rt_bytes_put_u64(bytes, lineup->size);
     rt_bytes_put(bytes, lineup->data, lineup->size);
@@ -416,7 +416,7 @@ static rt_status load_waiting(dp_planner *planner, const snapshot_head *head, bo
         if (waiting[i].kind >= DP_INPUT_KINDS ||
             dp_input_check(&waiting[i], planner->config.worker_count, error))
             return bad(error, "an input record is out of range");
-        planner->waiting[planner->waiting_count++] = waiting[i];
+        planner->inputs.waiting[planner->inputs.waiting_count++] = waiting[i];
     }
     return RT_OK;
 }
@@ -606,8 +606,8 @@ rt_status dp_planner_load(dp_planner *planner, rt_reader *reader, bool same_conf
             "the checkpoint was written with consistency.staleness above 0, whose versions "
             "of rows run ahead of the iterations: keep it above 0");
     *restored = (dp_restored){.iteration = head.iteration, .input_count = head.input_count};
-    planner->iteration = planner->previewed = head.iteration;
-    planner->input_count = head.input_count;
+    planner->iteration = planner->preview.last = head.iteration;
+    planner->inputs.taken = head.input_count;
     rt_status status = RT_OK;
     if (same_config)
         status = load_config(planner, &head, &values, error);

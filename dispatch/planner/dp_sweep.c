@@ -25,8 +25,8 @@ static uint32_t floor_by_age(const dp_planner *planner)
     uint32_t floor = 0;
     if (limit && planner->iteration > limit && planner->iteration % every == 0)
         floor = planner->iteration - limit + 1;
-    for (uint32_t i = 0; i < planner->waiting_count; i++) {
-        const dp_input *input = &planner->waiting[i];
+    for (uint32_t i = 0; i < planner->inputs.waiting_count; i++) {
+        const dp_input *input = &planner->inputs.waiting[i];
         if (input->kind == DP_INPUT_ROWS_FLOOR && input->iteration <= planner->iteration + 1)
             floor = (uint32_t)rt_max_u64(floor, (uint64_t)input->value);
     }
@@ -37,8 +37,8 @@ static uint32_t floor_by_age(const dp_planner *planner)
 static uint32_t list_forgotten(const dp_planner *planner, uint64_t *keys)
 {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < planner->waiting_count; i++) {
-        const dp_input *input = &planner->waiting[i];
+    for (uint32_t i = 0; i < planner->inputs.waiting_count; i++) {
+        const dp_input *input = &planner->inputs.waiting[i];
         if (input->kind != DP_INPUT_FORGET || input->iteration > planner->iteration + 1 ||
             !dp_directory_knows(&planner->directory, dp_input_key(input)))
             continue;
@@ -73,8 +73,8 @@ bool dp_sweep_due(const dp_planner *planner, uint32_t *floor_p)
 
 const uint64_t *dp_sweep_forgotten(const dp_planner *planner, uint32_t *count_p)
 {
-    *count_p = planner->forgotten_count;
-    return planner->forgotten;
+    *count_p = planner->swept.forgotten_count;
+    return planner->swept.forgotten;
 }
 
 // ---- the sweep -------------------------------------------------------------------------------
@@ -96,8 +96,8 @@ static rt_status drop_copy(dp_planner *planner, dp_plan *plan, uint32_t worker, 
 static bool ends(const dp_planner *planner, const dp_record *record, uint32_t floor)
 {
     bool is_forgotten = false;
-    for (uint32_t i = 0; i < planner->forgotten_count && !is_forgotten; i++)
-        is_forgotten = planner->forgotten[i] == record->key;
+    for (uint32_t i = 0; i < planner->swept.forgotten_count && !is_forgotten; i++)
+        is_forgotten = planner->swept.forgotten[i] == record->key;
     return is_forgotten || dp_directory_age(&planner->directory, record) < floor;
 }
 
@@ -145,7 +145,7 @@ rt_status dp_sweep(dp_planner *planner, uint32_t floor, const dp_plan **plan_p, 
     rt_assert(floor <= planner->iteration);
     dp_plan_clear(plan);
     plan->participants = planner->participants;
-    planner->forgotten_count = list_forgotten(planner, planner->forgotten);
+    planner->swept.forgotten_count = list_forgotten(planner, planner->swept.forgotten);
     if (planner->stale && flush_stale(planner, floor, plan))
         return RT_NO_MEMORY;
     for (uint32_t w = 0; w < planner->config.worker_count; w++) {
@@ -153,10 +153,11 @@ rt_status dp_sweep(dp_planner *planner, uint32_t floor, const dp_plan **plan_p, 
             (planner->shown.caches && drop_below(planner, &planner->shown, w, floor, plan)))
             return RT_NO_MEMORY;
     }
-    planner->floor = (uint32_t)rt_max_u64(planner->floor, floor);
-    for (uint32_t i = 0; i < planner->forgotten_count; i++)
-        dp_directory_erase(&planner->directory, planner->forgotten[i]);
-    *ended_p = planner->forgotten_count + dp_directory_erase_below(&planner->directory, floor);
+    planner->swept.floor = (uint32_t)rt_max_u64(planner->swept.floor, floor);
+    for (uint32_t i = 0; i < planner->swept.forgotten_count; i++)
+        dp_directory_erase(&planner->directory, planner->swept.forgotten[i]);
+    *ended_p =
+        planner->swept.forgotten_count + dp_directory_erase_below(&planner->directory, floor);
     *plan_p = plan;
     return RT_OK;
 }

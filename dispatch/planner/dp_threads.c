@@ -9,7 +9,7 @@
 rt_status dp_planner_set_pool(dp_planner *planner, rt_pool *pool)
 {
     dp_planner_end_locating(planner);
-    if (!pool && planner->row_of) { // there is room for one
+    if (!pool && planner->collect.row_of) { // there is room for one
         planner->pool = NULL;
         return RT_OK;
     }
@@ -28,13 +28,13 @@ rt_status dp_planner_set_pool(dp_planner *planner, rt_pool *pool)
         rt_free(gone);
         return RT_NO_MEMORY;
     }
-    rt_free(planner->row_of);
-    rt_free(planner->held_rows.keys);
+    rt_free(planner->collect.row_of);
+    rt_free(planner->locate.held_rows.keys);
     rt_free(planner->gone);
-    rt_free(planner->trained);
-    planner->row_of = row_of;
-    planner->trained = trained;
-    planner->held_rows.keys = keys;
+    rt_free(planner->collect.trained);
+    planner->collect.row_of = row_of;
+    planner->collect.trained = trained;
+    planner->locate.held_rows.keys = keys;
     planner->gone = gone;
     planner->pool = rt_pool_threads(pool) > 1 ? pool : NULL;
     return RT_OK;

@@ -49,16 +49,16 @@ rt_status dp_planner_enter_inputs(dp_planner *planner)
 {
     uint32_t count = 0;
     const uint64_t lost_before = planner->config.lost;
-    while (count < planner->waiting_count &&
-           planner->waiting[count].iteration <= planner->iteration)
-        set_value(&planner->config, &planner->waiting[count++]);
+    while (count < planner->inputs.waiting_count &&
+           planner->inputs.waiting[count].iteration <= planner->iteration)
+        set_value(&planner->config, &planner->inputs.waiting[count++]);
     if (count == 0)
         return RT_OK;
     if (has_lost_rows(planner, planner->config.lost & ~lost_before))
         return RT_PEER;
-    planner->waiting_count -= count;
-    memmove(planner->waiting, planner->waiting + count,
-            planner->waiting_count * sizeof *planner->waiting);
+    planner->inputs.waiting_count -= count;
+    memmove(planner->inputs.waiting, planner->inputs.waiting + count,
+            planner->inputs.waiting_count * sizeof *planner->inputs.waiting);
     rt_status status = dp_planner_switch(planner, NULL);
     if (!status)
         dp_planner_recompute(planner);
@@ -73,16 +73,16 @@ rt_status dp_planner_apply(dp_planner *planner, dp_input *input, rt_error *error
             planner, (rt_policy_kind)rt_policy_of_number((uint32_t)input->value), error);
     if (status)
         return status;
-    if (planner->waiting_count == DP_INPUTS_WAITING_MAX)
+    if (planner->inputs.waiting_count == DP_INPUTS_WAITING_MAX)
         return rt_fail(error, RT_AGAIN, "%u input records wait for their iteration",
                        DP_INPUTS_WAITING_MAX);
     if (input->iteration <= planner->iteration)
         input->iteration = planner->iteration + 1;
-    input->number = ++planner->input_count;
-    uint32_t at = planner->waiting_count++;
-    for (; at > 0 && planner->waiting[at - 1].iteration > input->iteration; at--)
-        planner->waiting[at] = planner->waiting[at - 1];
-    planner->waiting[at] = *input;
+    input->number = ++planner->inputs.taken;
+    uint32_t at = planner->inputs.waiting_count++;
+    for (; at > 0 && planner->inputs.waiting[at - 1].iteration > input->iteration; at--)
+        planner->inputs.waiting[at] = planner->inputs.waiting[at - 1];
+    planner->inputs.waiting[at] = *input;
     return RT_OK;
 }
 

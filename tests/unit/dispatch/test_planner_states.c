@@ -237,7 +237,7 @@ static bool *mark_state(const planned *p, const rt_bytes *state)
     mark_described(&m, p->is_told ? 12 : 0, 1); // values in force
     mark(&m, m.at, p->is_told ? n : 0);
     m.at += n * sizeof(uint32_t);
-    mark_described(&m, 8, planner->waiting_count);
+    mark_described(&m, 8, planner->inputs.waiting_count);
     mark_section(&m, 4); // the policy's
     mark_section(&m, 4); // who takes part
     for (uint32_t i = 0; i < 2; i++)
