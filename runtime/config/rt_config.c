@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +43,7 @@ static void set_constants(rt_config *config)
     config->publish.guard_samples = 20000; // log loss is known to about a hundredth then
     // Whoever is told of an alert (alerts.command) knows which one it is, and may pass over it.
     config->alerts.every_s = 600;
+    config->alerts.malformed_share = 0.05; // complete() has more
     config->alerts.link_share = 0.5;
     config->alerts.checkpoint_age = 3;
     config->alerts.memory_share = 0.9;
@@ -398,8 +400,10 @@ rt_status rt_config_set(rt_config *config, const char *assignment, rt_error *err
     return status;
 }
 
+// What follows from keys. Nobody has to look at malformed lines that a run is told to bear.
 static rt_status complete(rt_config *config, rt_error *error)
 {
+    config->alerts.malformed_share = fmax(0.05, config->stream.malformed_share_max);
     rt_table_config *const tables[] = {&config->stream.table, &config->stream.join.table};
     const rt_format formats[] = {config->stream.format, config->stream.join.format};
     for (size_t i = 0; i < RT_COUNT_OF(tables); i++) {

@@ -402,7 +402,7 @@ typedef struct {
     double every_s;            // no key: the same alert at most so often
     double no_progress_s;
     double loss_drift;      // times
-    double malformed_share; // of lines
+    double malformed_share; // no key: of lines
     double link_share;      // no key: of the best rate so far
     double checkpoint_age;  // no key: intervals
     double memory_share;    // no key

@@ -531,8 +531,6 @@ const rt_config_key rt_config_keys[] = {
     DOUBLE("alerts.loss_drift", alerts.loss_drift, "1.2", IN(0, 1000), "",
            "Log loss of `watch.window_samples` is so many times what it was on average over ten "
            "times as many; 0: never told."),
-    DOUBLE("alerts.malformed_share", alerts.malformed_share, "0.05", IN(0, 1), "",
-           "Of the last lines so many are malformed; 0: never told."),
     CHOICE(
         "on_worker_loss", on_worker_loss, rt_on_loss, "\"stop\"", rt_choices_losses,
         "What `lanyard up` does when a process is lost, and with `shrink` also what "

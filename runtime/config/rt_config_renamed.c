@@ -46,6 +46,8 @@ const rt_config_renamed rt_config_renames[] = {
     {"network.overlap", NULL, "true", "what an iteration needs moves during the one before"},
     {"network.dense_overlap", NULL, "true",
      "gradients of a layer are sent while those of the layers below are computed"},
+    {"alerts.malformed_share", NULL, "0.05",
+     "an alert tells of 5% of malformed lines, or of stream.malformed_share_max where it is more"},
     {"guards.bad_batches_max", NULL, "100", "a run ends after more than 100 bad batches"},
     {0},
 };

@@ -358,6 +358,22 @@ static void test_keys_do_not_share_members(void **state)
     }
 }
 
+static void test_what_follows_from_keys(void **state)
+{
+    (void)state;
+    static const double shares[][2] = {{0.01, 0.05}, {0.05, 0.05}, {0.2, 0.2}};
+    for (size_t i = 0; i < RT_COUNT_OF(shares); i++) {
+        rt_config config;
+        char set[64];
+        snprintf(set, sizeof set, "stream.malformed_share_max=%g", shares[i][0]);
+        assert_int_equal(rt_config_open(config_write_file("malformed.json", "{}"),
+                                        (const char *const[]){set}, 1, &config, NULL),
+                         RT_OK);
+        assert_true(config.alerts.malformed_share == shares[i][1]);
+        rt_config_fini(&config);
+    }
+}
+
 static void test_round_trip(void **state)
 {
     (void)state;
@@ -673,6 +689,6 @@ TEST_MAIN(TEST(test_alpha_auto), TEST(test_differences_are_named), TEST(test_def
           TEST(test_every_key_reaches_its_member), TEST(test_columns),
           TEST(test_counts_are_those_of_choices), TEST(test_bounds_of_every_key),
           TEST(test_what_was_before_leads_to_today), TEST(test_keys_do_not_share_members),
-          TEST(test_round_trip), TEST(test_copy_is_deep), TEST(test_escaped_backslash),
-          TEST(test_set), TEST(test_set_errors), TEST(test_check), TEST(test_check_of_tables),
-          TEST(test_check_of_nodes), TEST(test_reference))
+          TEST(test_what_follows_from_keys), TEST(test_round_trip), TEST(test_copy_is_deep),
+          TEST(test_escaped_backslash), TEST(test_set), TEST(test_set_errors), TEST(test_check),
+          TEST(test_check_of_tables), TEST(test_check_of_nodes), TEST(test_reference))
