@@ -78,6 +78,8 @@ static rt_status read_text(const rt_config_list *list, void *element, const cJSO
 static rt_status read_element(const rt_config_list *list, void *element, const cJSON *value,
                               const char *path, rt_error *error)
 {
+    if (word_of(list, value))
+        return rt_fail(error, RT_CONFIG, "%s: is a word, expected %s", path, list->expected);
     if (list->kind && list->element && list->element->type == RT_KEY_TEXT)
         return read_text(list, element, value, path, error);
     const bool fits = list->element && (!list->members || cJSON_IsNumber(value));
