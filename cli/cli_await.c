@@ -1,6 +1,7 @@
 // Waiting for the addresses that a process listens on.
 #include "cli/cli.h"
 #include "runtime/config/rt_await.h"
+#include "runtime/config/rt_sources.h"
 
 #define PLACES_MAX 8u
 

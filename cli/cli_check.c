@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "cli/cli_plan.h"
 #include "edge_worker/model/ew_count.h"
+#include "runtime/config/rt_sources.h"
 
 static int print_document(void)
 {
@@ -37,7 +38,7 @@ static int print_migrated(const char *path, uint32_t set_count)
 static int print_sources(void)
 {
     for (int kind = 0; kind < (int)RT_SOURCE_COUNT; kind++)
-        if (rt_config_has_source((rt_source_kind)kind))
+        if (rt_source_is_built((rt_source_kind)kind))
             puts(rt_config_choice_name("stream.source", kind));
     return CLI_OK;
 }

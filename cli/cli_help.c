@@ -6,6 +6,7 @@
 #include "cli/cli_manual.h"
 #include "cli/cli_words.h"
 #include "edge_worker/collective/ew_collective.h"
+#include "runtime/config/rt_sources.h"
 #include "runtime/rt_build.h"
 #include "runtime/rt_cuda.h"
 #include "runtime/rt_plugin.h"
@@ -60,8 +61,8 @@ static void put_features(bool wanted)
     const struct {
         const char *name;
         bool is_there;
-    } parts[] = {{"mqtt", rt_config_has_source(RT_SOURCE_MQTT)},
-                 {"kafka", rt_config_has_source(RT_SOURCE_KAFKA)}};
+    } parts[] = {{"mqtt", rt_source_is_built(RT_SOURCE_MQTT)},
+                 {"kafka", rt_source_is_built(RT_SOURCE_KAFKA)}};
     for (size_t i = 0; i < RT_COUNT_OF(parts); i++)
         if (parts[i].is_there == wanted)
             printf(" %s", parts[i].name);
@@ -73,7 +74,7 @@ int cli_help_version(void)
 {
     printf("lanyard %s\nsources:", rt_build());
     for (int kind = 0; kind < (int)RT_SOURCE_COUNT; kind++)
-        if (rt_config_has_source((rt_source_kind)kind))
+        if (rt_source_is_built((rt_source_kind)kind))
             printf(" %s", rt_config_choice_name("stream.source", kind));
     printf("\nwith:");
     put_features(true);

@@ -237,7 +237,7 @@ static bool read_number(const char *option, const char *text, uint64_t least, ui
 static bool has_end(const rt_config *config)
 {
     return config->stream.samples_max > 0 || (!rt_format_is_generated(config->stream.format) &&
-                                              !rt_config_is_live(config->stream.source));
+                                              !rt_source_is_live(config->stream.source));
 }
 
 static rt_status take(const rt_config *config, const options_given *given, dp_popularity *profile,

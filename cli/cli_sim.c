@@ -11,6 +11,7 @@
 #include "dispatch/planner/dp_setup.h"
 #include "dispatch/sim/dp_fixed.h"
 #include "dispatch/sim/dp_peers.h"
+#include "runtime/config/rt_policies.h"
 #include "runtime/numbers/rt_optimizer.h"
 #include "runtime/rt_json.h"
 

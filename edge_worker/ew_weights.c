@@ -57,7 +57,7 @@ static stretch stretch_at(const ew_weights *w, uint32_t shard, uint32_t at, uint
         kind = at / part;
         first = at % part;
     }
-    const uint32_t kinds = 1 + rt_optimizer_find(w->optimizer.kind)->state.per_value;
+    const uint32_t kinds = 1 + rt_optimizer_find(w->optimizer.kind)->about->state.per_value;
     stretch one = {first, (uint32_t)rt_min_u64(most, part - first), w->values};
     if (kind >= kinds)
         return (stretch){0, most, w->state + (at - part)};

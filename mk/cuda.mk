@@ -15,7 +15,7 @@ KERNELS := $(wildcard edge_worker/device/cuda/*.cu dispatch/solvers/cuda/*.cu)
 PLUGIN := $(if $(SANITIZER),,$(if $(GPU_CODE),build/liblanyard_cuda.so,no-plugin))
 CPU_PLUGIN := $(DIR)/tests/liblanyard_cuda_cpu.so
 PLUGIN_PARTS := runtime/rt_base runtime/rt_status runtime/numbers/rt_optimizer
-SHARED_HEADERS := runtime/rt_status.h runtime/rt_cuda.h runtime/config/rt_config.h runtime/config/rt_choice.h runtime/numbers/rt_optimizer.h \
+SHARED_HEADERS := runtime/rt_status.h runtime/rt_cuda.h runtime/config/rt_config.h $(addprefix runtime/config/rt_,choice.h optimizers.h solvers.h) runtime/numbers/rt_optimizer.h runtime/numbers/rt_optimizer_parts.h $(wildcard runtime/optimizers/*.h) \
   edge_worker/device/ew_device.h edge_worker/device/ew_cuda.h edge_worker/collective/ew_collective.h \
   dispatch/solvers/dp_solver.h dispatch/solvers/dp_cuda.h
 ABI := -DRT_CUDA_ABI=$(firstword $(shell cat $(SHARED_HEADERS) | cksum))u
@@ -23,7 +23,7 @@ NVCCFLAGS := -std=c++17 -O3 -fmad=false -lineinfo -Xcompiler -fPIC,-fvisibility=
   $(foreach gpu,$(GPU_CODE),-gencode arch=compute_$(gpu),code=sm_$(gpu)) \
   -gencode arch=compute_$(firstword $(GPU_CODE)),code=compute_$(firstword $(GPU_CODE))
 # The tests and measurements that need a GPU, nvcc and nothing else: what needs another library is in gpu_stubs.c.
-GPU_SOURCES := $(addprefix runtime/,rt_base.c rt_build.c rt_group.c rt_shown.c rt_status.c rt_log.c rt_cuda.c rt_locale.c rt_plugin.c rt_pool.c rt_thread.c numbers/rt_optimizer.c config/rt_config_labels.c \
+GPU_SOURCES := $(addprefix runtime/,rt_base.c rt_build.c rt_group.c rt_shown.c rt_status.c rt_log.c rt_cuda.c rt_locale.c rt_plugin.c rt_pool.c rt_thread.c numbers/rt_optimizer.c config/rt_choice.c config/rt_config_labels.c \
   wire/rt_wire.c wire/rt_bytes.c files/rt_file.c files/rt_own.c files/rt_tensors.c) $(wildcard dispatch/solvers/*.c edge_worker/model/*.c \
   edge_worker/executor/*_rows.c) $(filter-out %/ew_blas.c,$(wildcard edge_worker/device/*.c)) \
   $(addprefix tests/,support/test.c support/solver_case.c gpu/gpu_devices.c gpu/gpu_stubs.c)
@@ -106,4 +106,4 @@ $(GPU_TESTS) build/gpu/tests/gpu/gpu_bench: %: %.o $(GPU_OBJECTS)
 	@echo "link $@"
 	$(Q)$(CC) $(CFLAGS) $(FAST_LINK) $^ -lpthread -ldl -lm -o $@
 
--include $(KERNELS:%.cu=$(DIR)/cuda_cpu/%.d) $(KERNELS:%.cu=$(DIR)/ptx/host/%.d) $(foreach gpu,$(PTX_GPUS),$(KERNELS:%.cu=$(DIR)/ptx/$(gpu)/%.d)) $(KERNELS:%.cu=build/cuda/%.d) $(patsubst %.o,%.d,$(filter build/gpu/%,$(GPU_OBJECTS))) $(GPU_TESTS:%=%.d)
+-include $(PLUGIN_PARTS:%=$(DIR)/plugin/%.d) $(PLUGIN_PARTS:%=build/cuda/%.d) $(KERNELS:%.cu=$(DIR)/cuda_cpu/%.d) $(KERNELS:%.cu=$(DIR)/ptx/host/%.d) $(foreach gpu,$(PTX_GPUS),$(KERNELS:%.cu=$(DIR)/ptx/$(gpu)/%.d)) $(KERNELS:%.cu=build/cuda/%.d) $(patsubst %.o,%.d,$(filter build/gpu/%,$(GPU_OBJECTS))) $(GPU_TESTS:%=%.d)

@@ -39,7 +39,6 @@ except ImportError:
     raise
 
 SCALE_LIMIT = np.float32(10)  # deviations from the mean
-OPTIMIZERS = ["sgd", "momentum", "adagrad", "rowwise_adagrad", "adam", "ftrl"]
 ROWS_HEADER = np.dtype([("magic", "S8"), ("version", "<u4"), ("header_bytes", "<u4"),
                         ("schema", "<u8"), ("row_count", "<u8"), ("shard", "<u4"),
                         ("shard_count", "<u4"), ("dim", "<u4"), ("state_floats", "<u4"),
@@ -735,8 +734,8 @@ def read_model(folder):
     first, keys, versions, values, state = rows
     manifest = os.path.join(folder, "manifest.json")
     written_s = float(int(os.stat(manifest).st_mtime)) if meta else 0.0
-    return Model(keys, versions, values, state, OPTIMIZERS[first["optimizer"]], dense, scale,
-                 config, meta, written_s)
+    optimizer = config["optimizer"]["rows"]["name"] if config else f'number {first["optimizer"]}'
+    return Model(keys, versions, values, state, optimizer, dense, scale, config, meta, written_s)
 
 
 def main(arguments):

@@ -11,6 +11,7 @@
 #include "dispatch/coordinator/dp_move.h"
 #include "dispatch/coordinator/dp_run.h"
 #include "dispatch/policies/dp_policy.h"
+#include "runtime/config/rt_policies.h"
 #include "runtime/files/rt_file.h"
 #include "runtime/rt_log.h"
 #include "runtime/transport/rt_ask.h"

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "dispatch/coordinator/dp_feed_parts.h"
+#include "runtime/config/rt_formats.h"
 #include "runtime/rt_log.h"
 #include "runtime/stream/rt_parser.h"
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/config/rt_config.h"
+#include "runtime/config/rt_policies.h"
 
 typedef struct {
     const char *name;

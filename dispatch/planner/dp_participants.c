@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "dispatch/planner/dp_choice.h"
+#include "runtime/config/rt_policies.h"
 #include "runtime/rt_hash.h"
 #include "runtime/rt_log.h"
 #include "runtime/wire/rt_fields.h"

@@ -223,7 +223,7 @@ rt_status dp_setup(const rt_config *config, const rt_schema *schema, uint64_t di
 // Weights and state travel as they are, gradients may be shorter.
 void dp_setup_dense(const rt_config *config, uint64_t dense_bytes, dp_planner_config *planner)
 {
-    const rt_optimizer_size state = rt_optimizer_find(config->optimizer_dense.kind)->state;
+    const rt_optimizer_size state = rt_optimizer_find(config->optimizer_dense.kind)->about->state;
     const uint64_t floats = rt_coding_dense_floats(config->dense_wire, dense_bytes);
     planner->dense_bytes = dense_bytes;
     planner->dense_whole_bytes = 0;

@@ -6,6 +6,7 @@
 
 #include "dispatch/planner/dp_homes.h"
 #include "dispatch/planner/dp_window.h"
+#include "runtime/config/rt_policies.h"
 #include "runtime/rt_build.h"
 
 #define FORMAT 5u

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "dispatch/planner/dp_planner_parts.h"
+#include "runtime/config/rt_policies.h"
 
 // Caches count what they hold of each table from the beginning of a run, or never.
 void dp_planner_set_tables(rt_dispatch_config *dispatch, uint32_t tables)

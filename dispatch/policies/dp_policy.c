@@ -1,4 +1,4 @@
-#include "dispatch/policies/dp_policy.h"
+#include "dispatch/policies/dp_policies.h"
 
 #define RANDOM(XX, PART, NONE, T) XX(T, state)
 RT_FIELDS_SHARED(dp_policy_random_fields, rt_random, RANDOM, "state:8");

@@ -59,10 +59,6 @@ typedef struct dp_policy_ops {
     bool (*load)(void *state, rt_reader *reader);
 } dp_policy_ops;
 
-#define XX(kind, name, help) extern const dp_policy_ops dp_policy_##name;
-RT_POLICY_MAP(XX) // rt_choice.h: the one place that lists them
-#undef XX
-
 const dp_policy_ops *dp_policy_find(rt_policy_kind kind);
 
 // Whether it has all of these traits.

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "dispatch/planner/dp_setup.h"
+#include "runtime/config/rt_policies.h"
 #include "runtime/numbers/rt_optimizer.h"
 
 // Of what is varied, a policy has the most values, or the size of caches has.

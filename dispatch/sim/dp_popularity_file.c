@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "dispatch/sim/dp_popularity.h"
+#include "runtime/config/rt_formats.h"
 #include "runtime/files/rt_file.h"
 #include "runtime/files/rt_manifest.h"
 #include "runtime/rt_json_read.h"

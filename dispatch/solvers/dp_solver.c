@@ -1,4 +1,4 @@
-#include "dispatch/solvers/dp_solver.h"
+#include "dispatch/solvers/dp_solvers.h"
 
 #include "runtime/rt_log.h"
 

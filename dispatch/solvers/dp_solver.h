@@ -37,9 +37,7 @@ typedef struct {
     rt_status (*available)(rt_error *error);
 } dp_solver_ops;
 
-#define XX(kind, name, help) extern const dp_solver_ops dp_solver_##name;
-RT_SOLVER_MAP(XX) // rt_choice.h: the one place that lists them
-#undef XX
+extern const dp_solver_ops dp_solver_transport; // the default
 
 // The table of a kind; NULL where it is not available.
 const dp_solver_ops *dp_solver_find(rt_solver_kind kind);

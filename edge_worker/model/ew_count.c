@@ -79,7 +79,7 @@ static void count_rows_put(void *state, float *slab, uint32_t row_stride, uint32
 // One block of dim values: values read and written, the state too, gradients read.
 static void add_step(void *state, const rt_optimizer_config *optimizer, u64 blocks, uint32_t dim)
 {
-    add(state, blocks * dim * rt_optimizer_find(optimizer->kind)->flops_per_value,
+    add(state, blocks * dim * rt_optimizer_find(optimizer->kind)->about->flops_per_value,
         blocks * (3 * (u64)dim + 2 * (u64)rt_optimizer_state_floats(optimizer, dim)));
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "edge_worker/model/ew_model_parts.h"
+#include "runtime/config/rt_models.h"
 #include "runtime/rt_hash.h"
 
 #define XX(kind, name, traits, help) &ew_##name,

@@ -8,6 +8,7 @@
 
 #include "edge_worker/model/ew_shape.h"
 #include "edge_worker/model/ew_split.h"
+#include "runtime/config/rt_models.h"
 
 #define EW_TENSORS_MAX 64u
 #define EW_BUFFERS_MAX 64u

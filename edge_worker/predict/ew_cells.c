@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/config/rt_formats.h"
 #include "runtime/numbers/rt_decimal.h"
 #include "runtime/rt_hash.h"
 #include "runtime/rt_json.h"

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "runtime/config/rt_optimizers.h"
 #include "runtime/numbers/rt_negatives.h"
 #include "runtime/rt_hash.h"
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/config/rt_formats.h"
 #include "runtime/rt_date.h"
 
 #define TIME_BYTES 80u

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "runtime/config/rt_config_keys.h"
+#include "runtime/config/rt_formats.h"
 #include "runtime/rt_hash.h"
 
 #define FILE_BYTES_MAX (1u << 20)

@@ -31,9 +31,6 @@
 
 #define RT_CACHE_ROWS_MAX 67108863 // that a plan can number
 
-#define XX(kind, number, name, traits, help) RT_FORMAT_##kind = number,
-typedef enum { RT_FORMAT_MAP(XX, XX) } rt_format;
-#undef XX
 typedef enum { RT_SCALING_NONE, RT_SCALING_STANDARD } rt_dense_scaling; // of dense features
 typedef enum { RT_SYNTHETIC_CRITEO, RT_SYNTHETIC_AVAZU, RT_SYNTHETIC_SEARCH } rt_synthetic_shape;
 typedef enum {
@@ -107,11 +104,6 @@ typedef struct {
     uint32_t values_max;            // keys of a field and sample; further ones are dropped
 } rt_libsvm_config;
 
-#define XX(kind, name, help) RT_SOURCE_##kind,
-typedef enum { RT_SOURCE_MAP(XX, XX) } rt_source_kind;
-#undef XX
-#define RT_SOURCE_COUNT (0 RT_SOURCE_MAP(RT_CHOICE_ONE, RT_CHOICE_ONE))
-
 typedef enum { RT_JOIN_NEGATIVE, RT_JOIN_DROP } rt_join_unanswered;
 typedef enum { RT_LATE_DROP, RT_LATE_TRAIN } rt_join_late;
 typedef enum { RT_JOIN_END_TRAIN, RT_JOIN_END_KEEP } rt_join_at_end;
@@ -175,10 +167,6 @@ typedef struct {
     uint64_t synthetic_first;    // number of the first sample
 } rt_stream_config;
 
-#define XX(kind, name, traits, help) RT_MODEL_##kind,
-typedef enum { RT_MODEL_MAP(XX) } rt_model_kind;
-#undef XX
-#define RT_MODEL_COUNT (0 RT_MODEL_MAP(RT_CHOICE_ONE))
 typedef enum { RT_DEEP_DENSE, RT_DEEP_ALL } rt_deep_input;
 typedef enum { RT_POOL_SUM, RT_POOL_MEAN } rt_pooling;
 typedef enum { RT_CROSS_VECTOR, RT_CROSS_MATRIX } rt_cross; // DCN v1, v2
@@ -205,10 +193,6 @@ typedef struct {
     bool base_rate_auto; // "auto": the first batch's, once that was predicted
 } rt_model_config;
 
-#define XX(kind, name, help) RT_OPTIMIZER_##kind,
-typedef enum { RT_OPTIMIZER_MAP(XX, XX) } rt_optimizer_kind;
-#undef XX
-#define RT_OPTIMIZER_COUNT (0 RT_OPTIMIZER_MAP(RT_CHOICE_ONE, RT_CHOICE_ONE))
 typedef enum {
     RT_DECAY_NONE,
     RT_DECAY_LINEAR,
@@ -244,27 +228,6 @@ typedef struct {
     uint32_t lookahead; // batches that the planner sees before it plans one; 0: none
 } rt_cache_config;
 
-#define XX(kind, name, help) RT_POLICY_##kind,
-typedef enum { RT_POLICY_MAP(XX) } rt_policy_kind;
-#undef XX
-#define RT_POLICY_COUNT (0 RT_POLICY_MAP(RT_CHOICE_ONE))
-// Policies have numbers in records and checkpoints. 3 was herald's, which is laia with tables.
-#define RT_POLICY_HERALD_WAS 3
-static inline uint32_t rt_policy_number(rt_policy_kind kind)
-{
-    return (uint32_t)kind + ((uint32_t)kind >= RT_POLICY_HERALD_WAS);
-}
-// RT_POLICY_COUNT: of none.
-static inline uint32_t rt_policy_of_number(uint32_t number)
-{
-    if (number == RT_POLICY_HERALD_WAS)
-        return RT_POLICY_LAIA;
-    return (uint32_t)rt_min_u64(number - (number > RT_POLICY_HERALD_WAS), RT_POLICY_COUNT);
-}
-#define XX(kind, name, help) RT_SOLVER_##kind,
-typedef enum { RT_SOLVER_MAP(XX) } rt_solver_kind;
-#undef XX
-#define RT_SOLVER_COUNT (0 RT_SOLVER_MAP(RT_CHOICE_ONE))
 typedef enum { RT_MICRO_BATCH_FREE, RT_MICRO_BATCH_EQUAL } rt_micro_batch_kind;
 typedef enum { RT_VIEW_AUTO, RT_VIEW_SNAPSHOT, RT_VIEW_STRICT } rt_view_kind;
 #define RT_VIEW_COUNT (RT_VIEW_STRICT + 1)
@@ -518,52 +481,9 @@ static inline uint32_t rt_config_batches_ahead(const rt_config *config)
     return window > config->cache.lookahead + 1 ? window - 1 : config->cache.lookahead;
 }
 
-// Of a value that is no format: false.
-static inline bool rt_format_has(rt_format format, rt_format_trait trait)
-{
-    switch (format) {
-#define XX(kind, number, name, traits, help) \
-    case RT_FORMAT_##kind:                   \
-        return (trait & (traits)) != 0;
-        RT_FORMAT_MAP(XX, XX)
-#undef XX
-    }
-    return false;
-}
-
-static inline bool rt_format_is_generated(rt_format format)
-{
-#define XX(kind, number, name, traits, help) || format == RT_FORMAT_##kind
-    return false RT_FORMAT_MAP(RT_CHOICE_NONE, XX);
-#undef XX
-}
-
-static inline bool rt_model_takes(rt_model_kind kind, rt_model_trait trait)
-{
-    switch (kind) {
-#define XX(kind, name, traits, help) \
-    case RT_MODEL_##kind:            \
-        return (trait & (traits)) != 0;
-        RT_MODEL_MAP(XX)
-#undef XX
-    }
-    return false;
-}
-
-// Whether who sends events is told what is kept of them.
-static inline bool rt_config_is_live(rt_source_kind source)
-{
-#define NO(kind, name, help) [RT_SOURCE_##kind] = false,
-#define YES(kind, name, help) [RT_SOURCE_##kind] = true,
-    static const bool is_live[] = {RT_SOURCE_MAP(NO, YES)};
-#undef NO
-#undef YES
-    return is_live[source];
-}
-
 static inline bool rt_config_source_is_live(const rt_stream_config *stream)
 {
-    return !rt_format_is_generated(stream->format) && rt_config_is_live(stream->source);
+    return !rt_format_is_generated(stream->format) && rt_source_is_live(stream->source);
 }
 
 // Labels of a sample: how many, what each is called (of a format without names "label"), and what
@@ -578,28 +498,11 @@ uint32_t rt_config_class_count(const rt_stream_config *stream);
 uint32_t rt_config_output_count(const rt_stream_config *stream);
 
 // Whether labels come later (stream.join), and are sent.
-static inline bool rt_config_has_join(const rt_stream_config *stream)
-{
-    return stream->join.file_count > 0 || stream->join.source != RT_SOURCE_FILE;
-}
+bool rt_config_has_join(const rt_stream_config *stream);
 
 static inline bool rt_config_join_is_live(const rt_stream_config *stream)
 {
-    return rt_config_has_join(stream) && rt_config_is_live(stream->join.source);
-}
-
-// Whether this build was made with the library that a source needs.
-static inline bool rt_config_has_source(rt_source_kind kind)
-{
-#ifndef RT_HAS_MQTT
-    if (kind == RT_SOURCE_MQTT)
-        return false;
-#endif
-#ifndef RT_HAS_KAFKA
-    if (kind == RT_SOURCE_KAFKA)
-        return false;
-#endif
-    return kind < RT_SOURCE_COUNT;
+    return rt_config_has_join(stream) && rt_source_is_live(stream->join.source);
 }
 
 // Sets every key to its default. RT_NO_MEMORY.

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "runtime/config/rt_config_keys.h"
+#include "runtime/config/rt_optimizers.h"
 
 static rt_status check_links(const rt_config *config, rt_error *error)
 {
@@ -43,7 +44,7 @@ static rt_status check_rows(const rt_config *config, rt_error *error)
     return RT_OK;
 }
 
-// A rate that changes would move weights by itself: z holds what earlier rates made of them.
+// A rate that changes would move weights by itself: ftrl's z holds what earlier rates made of them.
 static rt_status check_rate(const rt_optimizer_config *optimizer, const char *section,
                             rt_error *error)
 {
@@ -52,10 +53,11 @@ static rt_status check_rate(const rt_optimizer_config *optimizer, const char *se
         key = "decay";
     if (optimizer->warmup_iterations)
         key = "warmup_iterations";
-    if (optimizer->kind != RT_OPTIMIZER_FTRL || !key)
+    if (!rt_optimizer_is(optimizer->kind, RT_OWN_RATES) || !key)
         return RT_OK;
-    return rt_fail(error, RT_CONFIG, "%s.%s: ftrl has a learning rate of its own for every weight",
-                   section, key);
+    return rt_fail(error, RT_CONFIG, "%s.%s: %s has a learning rate of its own for every weight",
+                   section, key,
+                   rt_config_choice_name("optimizer.dense.name", (int)optimizer->kind));
 }
 
 static rt_status check_rates(const rt_config *config, rt_error *error)
@@ -69,10 +71,23 @@ static rt_status check_rates(const rt_config *config, rt_error *error)
 // With bounded staleness changes of several workers are added up, of values and of state. That
 // means something where state is a sum; a moving average is none, and ftrl's values follow from its
 // state.
-static bool adds_up(rt_optimizer_kind kind)
+static rt_status check_adds_up(rt_optimizer_kind kind, rt_error *error)
 {
-    return kind == RT_OPTIMIZER_SGD || kind == RT_OPTIMIZER_ADAGRAD ||
-           kind == RT_OPTIMIZER_ROWWISE_ADAGRAD;
+    char expected[256];
+    int used = 0;
+    const char *name;
+    if (rt_optimizer_is(kind, RT_ADDS_UP))
+        return RT_OK;
+    for (uint32_t other = 0; other < RT_OPTIMIZER_COUNT; other++) {
+        name = rt_config_choice_name("optimizer.rows.name", (int)other);
+        if (name && rt_optimizer_is(other, RT_ADDS_UP) && used < (int)sizeof expected)
+            used += snprintf(expected + used, sizeof expected - (size_t)used, "%s\"%s\"",
+                             used ? ", " : "", name);
+    }
+    return rt_fail(error, RT_CONFIG,
+                   "optimizer.rows.name: %s cannot add up what several workers changed, as "
+                   "consistency.staleness above 0 needs: expected one of %s",
+                   rt_config_choice_name("optimizer.rows.name", (int)kind), expected);
 }
 
 static rt_status check_consistency(const rt_config *config, rt_error *error)
@@ -97,13 +112,7 @@ static rt_status check_consistency(const rt_config *config, rt_error *error)
         if (others[i].given)
             return rt_fail(error, RT_CONFIG, "%s: not with consistency.staleness: %s",
                            others[i].key, others[i].why);
-    if (is_stale && !adds_up(config->optimizer_rows.kind))
-        return rt_fail(error, RT_CONFIG,
-                       "optimizer.rows.name: %s cannot add up what several workers changed, as "
-                       "consistency.staleness above 0 needs: expected \"sgd\", \"adagrad\" or "
-                       "\"rowwise_adagrad\"",
-                       rt_config_choice_name("optimizer.rows.name", config->optimizer_rows.kind));
-    return RT_OK;
+    return is_stale ? check_adds_up(config->optimizer_rows.kind, error) : RT_OK;
 }
 
 // A window expects rows to be as synchronous training leaves them, on links of workers, and to be

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "runtime/config/rt_config_keys.h"
+#include "runtime/config/rt_sources.h"
 #include "runtime/rt_date.h"
 #include "runtime/rt_locale.h"
 
@@ -24,7 +25,7 @@ static rt_status check_flow(const line_flow *flow, rt_error *error)
 {
     const char *name = rt_config_choice_name(flow->source, (int)flow->kind);
     const bool follows = flow->kind == RT_SOURCE_FOLLOW;
-    if (!rt_config_has_source(flow->kind))
+    if (!rt_source_is_built(flow->kind))
         return rt_fail(error, RT_UNSUPPORTED,
                        "%s: this build has no \"%s\": its library was missing "
                        "(docs/DEPENDENCIES.md)",

@@ -1,5 +1,12 @@
 #include "runtime/config/rt_config_choices.h"
 
+#include "runtime/config/rt_formats.h"
+#include "runtime/config/rt_models.h"
+#include "runtime/config/rt_optimizers.h"
+#include "runtime/config/rt_policies.h"
+#include "runtime/config/rt_solvers.h"
+#include "runtime/config/rt_sources.h"
+
 const rt_config_choice rt_choices_log_levels[] = {
     {"error", RT_LOG_ERROR, "what ends the run"}, {"warn", RT_LOG_WARN, "what needs attention"},
     {"info", RT_LOG_INFO, "a few lines per run"}, {"debug", RT_LOG_DEBUG, "lines per object"},
@@ -96,7 +103,7 @@ const rt_config_choice rt_choices_poolings[] = {
     {"mean", RT_POOL_MEAN, "divided by their number"},
     {0},
 };
-#define XX(kind, name, help) {#name, RT_OPTIMIZER_##kind, help},
+#define XX(kind, name, traits, help) {#name, RT_OPTIMIZER_##kind, help},
 const rt_config_choice rt_choices_row_optimizers[] = {RT_OPTIMIZER_MAP(XX, RT_CHOICE_NONE){0}};
 const rt_config_choice rt_choices_dense_optimizers[] = {RT_OPTIMIZER_MAP(XX, XX){0}};
 #undef XX

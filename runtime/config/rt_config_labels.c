@@ -1,5 +1,11 @@
 // What the labels of a stream are: columns of its own list, or of that of its outcomes.
 #include "runtime/config/rt_config.h"
+#include "runtime/config/rt_sources.h"
+
+bool rt_config_has_join(const rt_stream_config *stream)
+{
+    return stream->join.file_count > 0 || stream->join.source != RT_SOURCE_FILE;
+}
 
 static const rt_table_config *table_of(const rt_stream_config *stream)
 {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/config/rt_formats.h"
 #include "runtime/guess/rt_guess_parts.h"
 
 #define CLASSES_FEW 64u

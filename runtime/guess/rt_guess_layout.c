@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/config/rt_formats.h"
 #include "runtime/guess/rt_guess_parts.h"
 #include "runtime/rt_date.h"
 #include "runtime/rt_json_read.h"

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/config/rt_formats.h"
 #include "runtime/guess/rt_guess_parts.h"
 
 static const char *const kind_names[] = {[RT_COLUMN_IGNORE] = "ignore",

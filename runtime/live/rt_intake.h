@@ -1,7 +1,7 @@
 // rt_intake - the table of operations of those that bring events into a journal.
 //
 // To add one: a file with its operations, a line in the list of rt_live.c, its name in
-// RT_SOURCE_MAP (rt_choice.h) and its keys. An intake tells nobody that events are kept before the
+// RT_SOURCE_MAP (rt_sources.h) and its keys. An intake tells nobody that events are kept before the
 // journal said so. It has threads of its own, and where the journal is full it lets those wait that
 // send.
 #ifndef RT_INTAKE_H

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 
+#include "runtime/config/rt_sources.h"
 #include "runtime/live/rt_intake_core.h"
 #include "runtime/rt_log.h"
 #include "runtime/transport/rt_transport.h"

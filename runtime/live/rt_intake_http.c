@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/config/rt_sources.h"
 #include "runtime/http/rt_http.h"
 #include "runtime/live/rt_intake_core.h"
 #include "runtime/rt_json.h"

@@ -13,6 +13,7 @@
 #include <sys/prctl.h>
 
 #include "runtime/config/rt_address.h"
+#include "runtime/config/rt_sources.h"
 #include "runtime/http/rt_http_secrets.h"
 #include "runtime/live/rt_intake_core.h"
 #include "runtime/rt_log.h"

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "runtime/config/rt_sources.h"
 #include "runtime/http/rt_http_guests.h"
 #include "runtime/live/rt_intake_core.h"
 #include "runtime/rt_log.h"

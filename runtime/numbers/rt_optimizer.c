@@ -1,11 +1,5 @@
 #include "runtime/numbers/rt_optimizer.h"
 
-#include <float.h>
-#include <math.h>
-#include <string.h>
-
-#include "runtime/rt_hash.h"
-
 // The same bits on every machine: loops are element-wise (any vector width gives the same result),
 // the one sum has a fixed order, and a multiply followed by an add is never fused: build with
 // -ffp-contract=off and without -ffast-math. gcc knows the former pragma as an option only.
@@ -18,6 +12,9 @@
 #ifdef __FAST_MATH__
 #error "rt_optimizer.c must not be compiled with -ffast-math"
 #endif
+
+#include "runtime/numbers/rt_optimizer_parts.h"
+#include "runtime/rt_hash.h"
 
 #define LANES 8u
 
@@ -39,63 +36,6 @@
 
 typedef rt_optimizer_terms terms;
 
-// Without epsilon and accumulated gradients a divisor is 0, and so is the gradient: 0 / 0.
-static inline float positive(float divisor)
-{
-    return divisor > FLT_MIN ? divisor : FLT_MIN;
-}
-
-static inline float shaped(terms t, float gradient, float value)
-{
-    return t.scale * gradient + t.l2 * value;
-}
-
-WIDE static void step_sgd(const rt_optimizer_config *config, terms t, uint32_t dim, uint32_t plane,
-                          float *restrict values, float *restrict state,
-                          const float *restrict gradient)
-{
-    (void)config, (void)state, (void)plane;
-    for (uint32_t i = 0; i < dim; i++)
-        values[i] -= t.rate * shaped(t, gradient[i], values[i]);
-}
-
-static const rt_optimizer_ops sgd = {.name = "sgd", .flops_per_value = 2, .step = step_sgd};
-
-WIDE static void step_momentum(const rt_optimizer_config *config, terms t, uint32_t dim,
-                               uint32_t plane, float *restrict values, float *restrict velocity,
-                               const float *restrict gradient)
-{
-    (void)plane;
-    const float decay = config->momentum;
-    for (uint32_t i = 0; i < dim; i++) {
-        velocity[i] = decay * velocity[i] + shaped(t, gradient[i], values[i]);
-        values[i] -= t.rate * velocity[i];
-    }
-}
-
-static const rt_optimizer_ops momentum = {
-    .name = "momentum", .state = {1, 0}, .flops_per_value = 4, .step = step_momentum};
-
-// Duchi, Hazan, Singer, JMLR 12 (2011), the diagonal form.
-WIDE static void step_adagrad(const rt_optimizer_config *config, terms t, uint32_t dim,
-                              uint32_t plane, float *restrict values, float *restrict squares,
-                              const float *restrict gradient)
-{
-    (void)plane;
-    const float epsilon = config->epsilon;
-    for (uint32_t i = 0; i < dim; i++) {
-        float g = shaped(t, gradient[i], values[i]), square = squares[i] + g * g;
-        squares[i] = square;
-        values[i] -= t.rate * g / positive(sqrtf(square) + epsilon);
-    }
-}
-
-static const rt_optimizer_ops adagrad = {.name = "adagrad",
-                                         .state = {1, 0},
-                                         .accumulators = {1, 0},
-                                         .flops_per_value = 7,
-                                         .step = step_adagrad};
-
 // Sum of squares in one order on every machine: lane k takes the elements k, k + 8, ...
 static inline float sum_of_squares(terms t, uint32_t count, const float *restrict values,
                                    const float *restrict gradient)
@@ -104,11 +44,11 @@ static inline float sum_of_squares(terms t, uint32_t count, const float *restric
     uint32_t i = 0;
     for (; i + LANES <= count; i += LANES)
         for (uint32_t k = 0; k < LANES; k++) {
-            float g = shaped(t, gradient[i + k], values[i + k]);
+            float g = rt_optimizer_shaped(t, gradient[i + k], values[i + k]);
             lanes[k] += g * g;
         }
     for (uint32_t k = 0; i + k < count; k++) {
-        float g = shaped(t, gradient[i + k], values[i + k]);
+        float g = rt_optimizer_shaped(t, gradient[i + k], values[i + k]);
         lanes[k] += g * g;
     }
     return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) +
@@ -125,125 +65,31 @@ WIDE static double squares_from(terms t, uint32_t dim, uint32_t begin, const flo
     return (double)sum_of_squares(t, size, values + begin, gradient + begin);
 }
 
-// One accumulator per row, of the mean of the squares (as DLRM and FBGEMM do). What it leaves of
-// the learning rate is all values' rate.
-static inline void settle_rowwise_adagrad(const rt_optimizer_config *config, uint32_t dim,
-                                          double squares, float *square, terms *t)
-{
-    *square += (float)squares / (float)dim;
-    t->rate = t->rate / positive(sqrtf(*square) + config->epsilon);
-}
-
-WIDE static void step_rowwise_adagrad(const rt_optimizer_config *config, terms t, uint32_t dim,
-                                      uint32_t plane, float *restrict values,
-                                      float *restrict square, const float *restrict gradient)
-{
-    (void)plane;
-    double squares = 0;
-    if (dim <= RT_OPTIMIZER_SQUARES_CHUNK)
-        squares = (double)sum_of_squares(t, dim, values, gradient);
-    else
-        for (uint32_t at = 0; at < dim; at += RT_OPTIMIZER_SQUARES_CHUNK)
-            squares += squares_from(t, dim, at, values, gradient);
-    settle_rowwise_adagrad(config, dim, squares, square, &t);
-    for (uint32_t i = 0; i < dim; i++)
-        values[i] -= t.rate * shaped(t, gradient[i], values[i]);
-}
-
-static const rt_optimizer_ops rowwise_adagrad = {.name = "rowwise_adagrad",
-                                                 .state = {0, 1},
-                                                 .accumulators = {0, 1},
-                                                 .flops_per_value = 4,
-                                                 .step = step_rowwise_adagrad,
-                                                 .settle = settle_rowwise_adagrad,
-                                                 .step_settled = step_sgd};
-
-// libm's pow differs between machines in the last bit; multiplications do not.
-static double power(double base, uint64_t exponent)
-{
-    double result = 1;
-    for (; exponent; exponent >>= 1, base *= base)
-        if (exponent & 1)
-            result *= base;
-    return result;
-}
-
-static void correct_bias(const rt_optimizer_config *config, uint64_t step, terms *t)
-{
-    rt_assert(step > 0);
-    t->rate = (float)(t->rate / (1 - power(config->beta1, step)));
-    t->root = (float)(1 / sqrt(1 - power(config->beta2, step)));
-}
-
-// Kingma, Ba, ICLR 2015, Algorithm 1.
-WIDE static void step_adam(const rt_optimizer_config *config, terms t, uint32_t dim, uint32_t plane,
-                           float *restrict values, float *restrict state,
-                           const float *restrict gradient)
-{
-    float *restrict first = state, *restrict second = state + plane;
-    const float beta1 = config->beta1, beta2 = config->beta2, epsilon = config->epsilon;
-    const float rest1 = 1 - beta1, rest2 = 1 - beta2;
-    for (uint32_t i = 0; i < dim; i++) {
-        float g = shaped(t, gradient[i], values[i]);
-        float m = beta1 * first[i] + rest1 * g;
-        float v = beta2 * second[i] + rest2 * (g * g);
-        first[i] = m;
-        second[i] = v;
-        values[i] -= t.rate * m / positive(sqrtf(v) * t.root + epsilon);
+// A loop over values for every kind. What it has no state of is never read.
+#define XX(kind, name, traits, help)                                                            \
+    WIDE static void step_##name(const rt_optimizer_config *config, terms t, uint32_t dim,      \
+                                 uint32_t plane, float *restrict values, float *restrict state, \
+                                 const float *restrict gradient)                                \
+    {                                                                                           \
+        const rt_optimizer_config c = *config;                                                  \
+        const uint32_t floats = rt_##name##_about.state.per_value;                              \
+        float *restrict first = floats > 0 ? state : values;                                    \
+        float *restrict second = floats > 1 ? state + plane : values;                           \
+        for (uint32_t i = 0; i < dim; i++)                                                      \
+            rt_##name##_value(&c, t, gradient[i], values + i, first + i, second + i);           \
     }
-}
+RT_OPTIMIZER_MAP(XX, XX)
+#undef XX
 
-static const rt_optimizer_ops adam = {.name = "adam",
-                                      .state = {2, 0},
-                                      .flops_per_value = 14,
-                                      .adapt = correct_bias,
-                                      .step = step_adam};
-
-static void keep_own_l2(const rt_optimizer_config *config, uint64_t step, terms *t)
-{
-    (void)config, (void)step;
-    t->l2 = 0;
-}
-
-// McMahan et al., KDD 2013, Algorithm 1. State: n (squares), then z. A row's initial values enter
-// only through sigma, so the first steps largely replace them. l2 is the paper's lambda_2. The
-// paper's gradients are those of single samples: a step takes their sum, for beta and the penalties
-// are numbers of that size, beside which a mean over a batch is nothing.
-WIDE static void step_ftrl(const rt_optimizer_config *config, terms t, uint32_t dim, uint32_t plane,
-                           float *restrict values, float *restrict state,
-                           const float *restrict gradient)
-{
-    float *restrict squares = state, *restrict z = state + plane;
-    const float alpha = t.rate, beta = config->beta;
-    const float l1 = config->l1, l2 = config->l2, summed = rt_optimizer_summed(config);
-    for (uint32_t i = 0; i < dim; i++) {
-        float g = t.scale * gradient[i] * summed, square = squares[i] + g * g;
-        float root = sqrtf(square);
-        float sigma = (root - sqrtf(squares[i])) / alpha;
-        float z_next = z[i] + (g - sigma * values[i]);
-        float shrunk = fabsf(z_next) > l1 ? copysignf(l1, z_next) - z_next : 0;
-        squares[i] = square;
-        z[i] = z_next;
-        values[i] = shrunk / positive((beta + root) / alpha + l2);
-    }
-}
-
-static const rt_optimizer_ops ftrl = {.name = "ftrl",
-                                      .state = {2, 0},
-                                      .accumulators = {1, 0},
-                                      .flops_per_value = 15,
-                                      .adapt = keep_own_l2,
-                                      .step = step_ftrl};
+#define XX(kind, name, traits, help) \
+    {#name, &rt_##name##_about, rt_##name##_adapt, rt_##name##_settle, step_##name},
+static const rt_optimizer_ops optimizers[RT_OPTIMIZER_COUNT] = {RT_OPTIMIZER_MAP(XX, XX)};
+#undef XX
 
 const rt_optimizer_ops *rt_optimizer_find(rt_optimizer_kind kind)
 {
-#define XX(enumerator, name, help) [RT_OPTIMIZER_##enumerator] = &name,
-    static const rt_optimizer_ops *const optimizers[RT_OPTIMIZER_COUNT] = {
-        RT_OPTIMIZER_MAP(XX, XX)
-    };
-#undef XX
-    rt_assert((uint32_t)kind < RT_OPTIMIZER_COUNT);
-    return optimizers[kind];
+    rt_assert(kind < RT_OPTIMIZER_COUNT);
+    return &optimizers[kind];
 }
 
 uint32_t rt_optimizer_floats(rt_optimizer_size size, uint32_t dim)
@@ -253,14 +99,14 @@ uint32_t rt_optimizer_floats(rt_optimizer_size size, uint32_t dim)
 
 uint32_t rt_optimizer_state_floats(const rt_optimizer_config *config, uint32_t dim)
 {
-    return rt_optimizer_floats(rt_optimizer_find(config->kind)->state, dim);
+    return rt_optimizer_floats(rt_optimizer_find(config->kind)->about->state, dim);
 }
 
 void rt_optimizer_init_state(const rt_optimizer_config *config, uint32_t dim, float *state)
 {
-    const rt_optimizer_ops *ops = rt_optimizer_find(config->kind);
-    const uint32_t count = rt_optimizer_floats(ops->state, dim);
-    const uint32_t accumulators = rt_optimizer_floats(ops->accumulators, dim);
+    const rt_optimizer_about *about = rt_optimizer_find(config->kind)->about;
+    const uint32_t count = rt_optimizer_floats(about->state, dim);
+    const uint32_t accumulators = rt_optimizer_floats(about->accumulators, dim);
     for (uint32_t i = 0; i < accumulators; i++)
         state[i] = config->initial_accumulator;
     for (uint32_t i = accumulators; i < count; i++)
@@ -325,10 +171,8 @@ double rt_optimizer_squares(uint32_t count, const float *gradient)
 
 rt_optimizer_terms rt_optimizer_terms_of(const rt_optimizer_config *config, uint64_t step)
 {
-    const rt_optimizer_ops *ops = rt_optimizer_find(config->kind);
     terms t = {.rate = rt_optimizer_rate(config, step), .root = 1, .scale = 1, .l2 = config->l2};
-    if (ops->adapt)
-        ops->adapt(config, step, &t);
+    rt_optimizer_find(config->kind)->adapt(config, step, &t);
     return t;
 }
 
@@ -349,8 +193,28 @@ double rt_optimizer_chunk_squares(rt_optimizer_terms t, uint32_t dim, uint32_t c
 rt_optimizer_terms rt_optimizer_settle(const rt_optimizer_config *config, rt_optimizer_terms t,
                                        uint32_t dim, double squares, float *state)
 {
-    rt_optimizer_find(config->kind)->settle(config, dim, squares, state, &t);
+    t.rate = rt_optimizer_find(config->kind)->settle(config, t.rate, dim, squares, state);
     return t;
+}
+
+WIDE static double block_squares(terms t, uint32_t dim, const float *restrict values,
+                                 const float *restrict gradient)
+{
+    double squares = 0;
+    if (dim <= RT_OPTIMIZER_SQUARES_CHUNK) // a row: no call
+        return (double)sum_of_squares(t, dim, values, gradient);
+    for (uint32_t at = 0; at < dim; at += RT_OPTIMIZER_SQUARES_CHUNK)
+        squares += squares_from(t, dim, at, values, gradient);
+    return squares;
+}
+
+static inline void step_block(const rt_optimizer_config *config, terms t, uint32_t dim,
+                              float *values, float *state, const float *gradient)
+{
+    const rt_optimizer_ops *ops = &optimizers[config->kind];
+    if (ops->about->state.per_block)
+        t.rate = ops->settle(config, t.rate, dim, block_squares(t, dim, values, gradient), state);
+    ops->step(config, t, dim, dim, values, state, gradient);
 }
 
 void rt_optimizer_step_scaled(const rt_optimizer_config *config, uint32_t dim, uint64_t step,
@@ -358,7 +222,7 @@ void rt_optimizer_step_scaled(const rt_optimizer_config *config, uint32_t dim, u
 {
     terms t = rt_optimizer_terms_of(config, step);
     t.scale = scale;
-    rt_optimizer_find(config->kind)->step(config, t, dim, dim, values, state, gradient);
+    step_block(config, t, dim, values, state, gradient);
 }
 
 rt_optimizer_terms rt_optimizer_clipped_terms(const rt_optimizer_config *config, uint32_t dim,
@@ -372,13 +236,13 @@ rt_optimizer_terms rt_optimizer_clipped_terms(const rt_optimizer_config *config,
 void rt_optimizer_step(const rt_optimizer_config *config, uint32_t dim, uint64_t step,
                        float *values, float *state, const float *gradient)
 {
-    terms t = rt_optimizer_clipped_terms(config, dim, step, gradient);
-    rt_optimizer_find(config->kind)->step(config, t, dim, dim, values, state, gradient);
+    const terms t = rt_optimizer_clipped_terms(config, dim, step, gradient);
+    step_block(config, t, dim, values, state, gradient);
 }
 
 bool rt_optimizer_is_elementwise(const rt_optimizer_config *config)
 {
-    return rt_optimizer_find(config->kind)->state.per_block == 0;
+    return rt_optimizer_find(config->kind)->about->state.per_block == 0;
 }
 
 void rt_optimizer_step_range(const rt_optimizer_config *config, terms t, uint32_t dim,
@@ -387,11 +251,8 @@ void rt_optimizer_step_range(const rt_optimizer_config *config, terms t, uint32_
 {
     const rt_optimizer_ops *ops = rt_optimizer_find(config->kind);
     rt_assert(from <= to && to <= dim);
-    if (ops->step_settled)
-        ops->step_settled(config, t, to - from, dim, values + from, state, gradient + from);
-    else
-        ops->step(config, t, to - from, dim, values + from,
-                  ops->state.per_value ? state + from : state, gradient + from);
+    ops->step(config, t, to - from, dim, values + from,
+              ops->about->state.per_value ? state + from : state, gradient + from);
 }
 
 // The sum S of four uniform 16-bit integers has mean 2 * 65535 and variance (2^32 - 1) / 3. Its

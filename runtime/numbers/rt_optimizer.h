@@ -23,25 +23,26 @@ typedef struct {
     uint32_t per_value, per_block;
 } rt_optimizer_size;
 
-// Everything particular to a kind (rt_choice.h lists them).
 typedef struct {
-    const char *name;
-    rt_optimizer_size state;
+    rt_optimizer_size state;        // of each value, or one float of the block
     rt_optimizer_size accumulators; // of the state: these come first, from initial_accumulator
     uint32_t flops_per_value;       // of a step, for the measurements
-    // Changes the terms of iteration step that all kinds begin with; NULL: nothing.
+} rt_optimizer_about;
+
+// Everything particular to a kind: made of its file (rt_optimizer_parts.h).
+typedef struct {
+    const char *name;
+    const rt_optimizer_about *about;
+    // Changes the terms of iteration step that all kinds begin with.
     void (*adapt)(const rt_optimizer_config *config, uint64_t step, rt_optimizer_terms *terms);
-    // As rt_optimizer_step, with its terms, of dim values of a block; floats of state that belong
-    // to one value are plane (the values of the block) apart.
+    // Of a float of state for the whole block, if there is one: squares, the sum over all dim
+    // values of what their gradients count as, goes into it; returns the rate that it leaves.
+    float (*settle)(const rt_optimizer_config *config, float rate, uint32_t dim, double squares,
+                    float *state);
+    // Any dim values of a block, with its terms; floats of state that belong to one value are plane
+    // (the values of the block) apart.
     void (*step)(const rt_optimizer_config *config, rt_optimizer_terms terms, uint32_t dim,
                  uint32_t plane, float *values, float *state, const float *gradient);
-    // Kinds with a float of state for the whole block, NULL for others: the two parts of step.
-    // squares, the sum over all dim values of what their gradients count as, goes into that float,
-    // from which the terms follow; then values step by those, any part of them.
-    void (*settle)(const rt_optimizer_config *config, uint32_t dim, double squares, float *state,
-                   rt_optimizer_terms *terms);
-    void (*step_settled)(const rt_optimizer_config *config, rt_optimizer_terms terms, uint32_t dim,
-                         uint32_t plane, float *values, float *state, const float *gradient);
 } rt_optimizer_ops;
 
 const rt_optimizer_ops *rt_optimizer_find(rt_optimizer_kind kind);
@@ -103,12 +104,6 @@ static inline rt_optimizer_config rt_optimizer_in_run(const rt_optimizer_config 
     rt_optimizer_config other = rt_optimizer_with_rate(config, rate);
     other.batch_samples = batch_samples;
     return other;
-}
-
-// What makes the sum over samples of a gradient.
-static inline float rt_optimizer_summed(const rt_optimizer_config *config)
-{
-    return config->batch_samples ? (float)config->batch_samples : 1;
 }
 
 // The learning rate of step: learning_rate, times step / warmup_iterations before the end of the

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/config/rt_sources.h"
 #include "runtime/rt_log.h"
 #include "runtime/stream/rt_file_mark.h"
 #include "runtime/stream/rt_position.h"

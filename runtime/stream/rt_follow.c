@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/config/rt_sources.h"
 #include "runtime/rt_hash.h"
 #include "runtime/rt_clock.h"
 #include "runtime/rt_log.h"

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "runtime/config/rt_sources.h"
 #include "runtime/rt_clock.h"
 #include "runtime/rt_log.h"
 #include "runtime/stream/rt_join_time.h"

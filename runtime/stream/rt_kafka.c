@@ -20,6 +20,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "runtime/config/rt_sources.h"
 #include "runtime/http/rt_http_secrets.h"
 #include "runtime/rt_clock.h"
 #include "runtime/stream/rt_kafka_parts.h"

@@ -3,7 +3,12 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "runtime/config/rt_formats.h"
 #include "runtime/stream/rt_synthetic.h"
+
+#define XX(kind, number, name, traits, help) extern const rt_parser_ops rt_parser_##name;
+RT_FORMAT_MAP(XX, RT_CHOICE_NONE)
+#undef XX
 
 const rt_parser_ops *rt_parser_find(rt_format format)
 {

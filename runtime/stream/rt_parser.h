@@ -1,7 +1,7 @@
 // rt_parser - the table of operations of those that make a sample of a line.
 //
 // To add a format of lines: one file with its operations, and one line of RT_FORMAT_MAP
-// (rt_choice.h).
+// (rt_formats.h).
 #ifndef RT_PARSER_H
 #define RT_PARSER_H
 
@@ -56,9 +56,5 @@ void rt_parser_dense_name(const rt_stream_config *config, uint32_t feature, char
 // no stream.
 rt_status rt_parser_read_schema(const rt_stream_config *config, uint64_t seed, rt_schema *schema,
                                 rt_error *error);
-
-#define XX(kind, number, name, traits, help) extern const rt_parser_ops rt_parser_##name;
-RT_FORMAT_MAP(XX, RT_CHOICE_NONE)
-#undef XX
 
 #endif

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "runtime/config/rt_sources.h"
 #include "runtime/stream/rt_keyset.h"
 #include "runtime/stream/rt_stream.h"
 

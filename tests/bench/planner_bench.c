@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "dispatch/planner/dp_planner.h"
+#include "runtime/config/rt_policies.h"
 #include "tests/support/random_batches.h"
 
 #define WORKERS 8u

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ps_lite/ps_shard.h"
+#include "runtime/config/rt_optimizers.h"
 #include "runtime/rt_hash.h"
 
 #define RECORDS 2048u

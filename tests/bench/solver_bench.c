@@ -7,6 +7,7 @@
 // A MATRIX file: uint32 rows, sinks; uint32 capacity[sinks]; int32 cost[rows][sinks], all in the
 // byte order of the machine. OUT receives the sink of every row, one number per line.
 #include "dispatch/solvers/dp_solver.h"
+#include "runtime/config/rt_solvers.h"
 #include "runtime/rt_hash.h"
 
 #include <stdio.h>

@@ -16,6 +16,8 @@
 #include <time.h>
 
 #include "edge_worker/model/ew_model.h"
+#include "runtime/config/rt_models.h"
+#include "runtime/config/rt_optimizers.h"
 #include "runtime/rt_hash.h"
 
 #define FIELDS 26u

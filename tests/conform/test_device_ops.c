@@ -1,5 +1,6 @@
 // Memory, rows and layers of every device against naive ones in double precision, on odd sizes,
 // with guard zones around what is written (bounds: device_cases.h).
+#include "runtime/config/rt_optimizers.h"
 #include "tests/conform/device_cases.h"
 
 #define FLAT_MAX 18001u

@@ -4,11 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/config/rt_models.h"
 #include "tests/support/devices.h"
 #include "tests/support/test.h"
 
 #include "edge_worker/executor/ew_device_rows.h"
 #include "edge_worker/model/ew_model.h"
+#include "runtime/config/rt_optimizers.h"
 #include "runtime/rt_hash.h"
 
 #define SAMPLES 24u

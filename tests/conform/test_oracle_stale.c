@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/config/rt_optimizers.h"
+#include "runtime/config/rt_policies.h"
 #include "tests/support/fabric_case.h"
 
 typedef struct {

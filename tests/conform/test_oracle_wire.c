@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/config/rt_optimizers.h"
+#include "runtime/config/rt_policies.h"
 #include "tests/support/fabric_case.h"
 
 typedef struct {
@@ -339,9 +341,9 @@ static fabric_shape shape_of(uint64_t seed, rt_coding coding)
 
 static void every_policy_gives_the_rules_bits(void **state)
 {
-    static const rt_optimizer_kind optimizers[] = {RT_OPTIMIZER_SGD, RT_OPTIMIZER_ADAGRAD,
-                                                   RT_OPTIMIZER_ROWWISE_ADAGRAD, RT_OPTIMIZER_ADAM,
-                                                   RT_OPTIMIZER_FTRL};
+#define XX(kind, name, traits, help) RT_OPTIMIZER_##kind,
+    static const rt_optimizer_kind optimizers[] = { RT_OPTIMIZER_MAP(XX, RT_CHOICE_NONE) };
+#undef XX
     rt_random random = {3};
     (void)state;
     wholes = changes = replicas = ended = 0;

@@ -3,6 +3,7 @@
 // kernels on the CPU are slow. And `transport` against scipy's totals
 // (tests/golden/make_solvers.py); test_solvers holds it against all placements there are.
 #include "dispatch/solvers/dp_solver.h"
+#include "runtime/config/rt_solvers.h"
 #include "runtime/rt_hash.h"
 #include "tests/support/devices.h"
 #include "tests/support/solver_case.h"

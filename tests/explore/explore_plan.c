@@ -6,6 +6,8 @@
 #include "dispatch/planner/dp_planner_parts.h"
 #include "dispatch/planner/dp_sweep.h"
 #include "dispatch/plan/dp_slice_wire.h"
+#include "runtime/config/rt_optimizers.h"
+#include "runtime/config/rt_policies.h"
 #include "runtime/rt_hash.h"
 #include "runtime/numbers/rt_coding.h"
 #include "runtime/numbers/rt_optimizer.h"

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ps_lite/ps_shard.h"
+#include "runtime/config/rt_optimizers.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

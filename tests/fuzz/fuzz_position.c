@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "runtime/config/rt_formats.h"
 #include "runtime/stream/rt_position.h"
 #include "runtime/stream/rt_stream.h"
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "edge_worker/executor/ew_executor.h"
+#include "runtime/config/rt_optimizers.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

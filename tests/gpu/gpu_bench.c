@@ -19,6 +19,9 @@
 #include "dispatch/solvers/dp_solver.h"
 #include "edge_worker/device/ew_device.h"
 #include "edge_worker/model/ew_model.h"
+#include "runtime/config/rt_models.h"
+#include "runtime/config/rt_optimizers.h"
+#include "runtime/config/rt_solvers.h"
 #include "runtime/rt_cuda.h"
 #include "runtime/rt_hash.h"
 

@@ -12,6 +12,8 @@
 #include <unistd.h>
 
 #include "ps_lite/ps_model_file.h"
+#include "runtime/config/rt_config.h"
+#include "runtime/config/rt_policies.h"
 #include "runtime/rt_hash.h"
 #include "tests/support/process_case.h"
 #include "tests/support/run_case.h"
@@ -88,10 +90,10 @@ static void values_are_set_while_it_trains(void **state)
     run_await_iterations(&up, "out", 3);
     ask("set", "dispatch.alpha", "0.25", 0, "dispatch.alpha is 0.25");
     run_await_iterations(&up, "out", 10);
-    static const char *const policies[] = {"laia", "makespan", "random", "esd"};
-    for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
-        ask("set", "dispatch.policy", policies[i], 0, policies[i]);
-        run_await_iterations(&up, "out", 30 + 20 * (uint32_t)i);
+    for (uint32_t kind = 0; kind < RT_POLICY_COUNT; kind++) {
+        const char *policy = rt_config_choice_name("dispatch.policy", (int)kind);
+        ask("set", "dispatch.policy", policy, 0, policy);
+        run_await_iterations(&up, "out", 30 + 20 * kind);
     }
     ask("set", "dispatch.participants", "[1, 2]", 0, NULL);
     ask("set", "log.level", "debug", 0, NULL);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "dispatch/policies/dp_policy.h"
+#include "runtime/config/rt_policies.h"
 #include "tests/support/run_case.h"
 
 #define RUN_S 120.0

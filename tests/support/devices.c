@@ -9,6 +9,7 @@
 
 #include "dispatch/solvers/dp_cuda.h"
 #include "edge_worker/device/ew_cuda.h"
+#include "runtime/config/rt_solvers.h"
 #include "runtime/rt_cuda.h"
 #include "tests/support/test.h"
 

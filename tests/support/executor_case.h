@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "edge_worker/executor/ew_executor.h"
+#include "runtime/config/rt_optimizers.h"
 #include "runtime/rt_hash.h"
 #include "tests/support/test.h"
 

@@ -1,6 +1,9 @@
 #include "tests/support/fabric_case.h"
 
 #include "tests/support/test.h"
+#include "runtime/config/rt_models.h"
+#include "runtime/config/rt_optimizers.h"
+#include "runtime/config/rt_policies.h"
 
 #include <math.h>
 #include <string.h>

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "ps_lite/ps_server.h"
+#include "runtime/config/rt_optimizers.h"
 #include "tests/support/test.h"
 
 #define DIM 4

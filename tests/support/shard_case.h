@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ps_lite/ps_shard.h"
+#include "runtime/config/rt_optimizers.h"
 #include "tests/support/test.h"
 
 #define WORKERS 3

@@ -1,86 +1,62 @@
 // ew_cuda_optimizer - rt_optimizer_step on a device: the same operations in the same order, hence
-// the same bits. rt_optimizer.c names the papers.
+// the same bits: the steps of values are the same source (rt_optimizer_parts.h).
 #ifndef EW_CUDA_OPTIMIZER_H
 #define EW_CUDA_OPTIMIZER_H
 
 #include "edge_worker/device/cuda/ew_cuda_parts.h"
+
+extern "C" {
+#include "runtime/numbers/rt_optimizer_parts.h"
+}
 
 #define EW_CUDA_SQUARE_LANES 8u // lanes of rt_optimizer's sum of squares
 
 // What a step needs, worked out once on the host.
 typedef struct {
     rt_optimizer_config config;
-    float rate, root; // adam: with the bias corrections of the step
-    float l2;         // added to gradients, times the value
-    float summed;     // ftrl: gradients times this
+    rt_optimizer_terms terms;
 } ew_cuda_step_terms;
 
 static inline ew_cuda_step_terms ew_cuda_step_of(const rt_optimizer_config *config, uint64_t step)
 {
-    const rt_optimizer_terms terms = rt_optimizer_terms_of(config, step);
-    return {*config, terms.rate, terms.root, terms.l2, rt_optimizer_summed(config)};
+    return {*config, rt_optimizer_terms_of(config, step)};
 }
 
-static __device__ inline float ew_cuda_positive(float divisor)
+// The terms with the scale of clipping.
+static __device__ inline rt_optimizer_terms ew_cuda_scaled(const ew_cuda_step_terms &t, float scale)
 {
-    return divisor > FLT_MIN ? divisor : FLT_MIN;
+    rt_optimizer_terms terms = t.terms;
+    terms.scale = scale;
+    return terms;
 }
 
-// What a gradient counts as. scale: of clipping.
-static __device__ inline float ew_cuda_shaped(const ew_cuda_step_terms &t, float scale,
-                                              float gradient, float value)
+// One value; first and second: its state, where the kind has any.
+static __device__ inline void ew_cuda_step_value(const rt_optimizer_config &config,
+                                                 const rt_optimizer_terms &terms, float *value,
+                                                 float *first, float *second, float raw)
 {
-    return scale * gradient + t.l2 * value;
-}
-
-// One value; first and second: its state, where the kind has any. Not for row-wise Adagrad.
-static __device__ inline void ew_cuda_step_value(const ew_cuda_step_terms &t, float scale,
-                                                 float *value, float *first, float *second,
-                                                 float raw)
-{
-    const rt_optimizer_config &c = t.config;
-    const float gradient = ew_cuda_shaped(t, scale, raw, *value);
-    switch (c.kind) {
-    case RT_OPTIMIZER_SGD:
-        *value -= t.rate * gradient;
+    switch (config.kind) {
+#define XX(kind, name, traits, help)                                  \
+    case RT_OPTIMIZER_##kind:                                         \
+        rt_##name##_value(&config, terms, raw, value, first, second); \
         break;
-    case RT_OPTIMIZER_MOMENTUM:
-        *first = c.momentum * *first + gradient;
-        *value -= t.rate * *first;
-        break;
-    case RT_OPTIMIZER_ADAGRAD: {
-        float square = *first + gradient * gradient;
-        *first = square;
-        *value -= t.rate * gradient / ew_cuda_positive(sqrtf(square) + c.epsilon);
-        break;
-    }
-    case RT_OPTIMIZER_ADAM: {
-        float m = c.beta1 * *first + (1 - c.beta1) * gradient;
-        float v = c.beta2 * *second + (1 - c.beta2) * (gradient * gradient);
-        *first = m;
-        *second = v;
-        *value -= t.rate * m / ew_cuda_positive(sqrtf(v) * t.root + c.epsilon);
-        break;
-    }
-    case RT_OPTIMIZER_FTRL: {
-        float sum = gradient * t.summed, square = *first + sum * sum, root = sqrtf(square);
-        float sigma = (root - sqrtf(*first)) / t.rate;
-        float z = *second + (sum - sigma * *value);
-        float shrunk = fabsf(z) > c.l1 ? copysignf(c.l1, z) - z : 0;
-        *first = square;
-        *second = z;
-        *value = shrunk / ew_cuda_positive((c.beta + root) / t.rate + c.l2);
-        break;
-    }
-    case RT_OPTIMIZER_ROWWISE_ADAGRAD:
-        break;
+        RT_OPTIMIZER_MAP(XX, XX)
+#undef XX
     }
 }
 
-// Row-wise Adagrad: what its new square leaves of the learning rate.
-static __device__ inline float ew_cuda_rowwise_rate(const ew_cuda_step_terms &t, float square)
+// Kinds with a float of state for the whole block: what becomes of it, and of the rate.
+static __device__ inline float ew_cuda_settle(const ew_cuda_step_terms &t, uint32_t dim,
+                                              double squares, float *state)
 {
-    return t.rate / ew_cuda_positive(sqrtf(square) + t.config.epsilon);
+    switch (t.config.kind) {
+#define XX(kind, name, traits, help) \
+    case RT_OPTIMIZER_##kind:        \
+        return rt_##name##_settle(&t.config, t.terms.rate, dim, squares, state);
+        RT_OPTIMIZER_MAP(XX, XX)
+#undef XX
+    }
+    return t.terms.rate;
 }
 
 // The eight lanes' sums in rt_optimizer's order; whole warps call, lanes 0 to 7 hold sums. Lane 0
@@ -93,17 +69,18 @@ template <typename T> static __device__ inline T ew_cuda_add_lanes(T sum)
     return sum;
 }
 
-// Row-wise Adagrad's sum of squares over at most one chunk, in lane 0; whole warps call, all lanes
+// The sum of what gradients count as, squared, over at most one chunk, in lane 0; whole warps call, all lanes
 // load, and lane k adds the elements k, k + 8, ... in that order.
 static __device__ inline float ew_cuda_shaped_squares(const ew_cuda_step_terms &t, float scale,
                                                       uint32_t count, const float *values,
                                                       const float *gradient, uint32_t lane)
 {
+    const rt_optimizer_terms terms = ew_cuda_scaled(t, scale);
     float sum = 0;
     for (uint32_t begin = 0; begin < count; begin += EW_CUDA_WARP) {
         float own = 0;
         if (begin + lane < count)
-            own = ew_cuda_shaped(t, scale, gradient[begin + lane], values[begin + lane]);
+            own = rt_optimizer_shaped(terms, gradient[begin + lane], values[begin + lane]);
         own *= own;
         for (uint32_t k = 0; k < EW_CUDA_WARP; k += EW_CUDA_SQUARE_LANES) {
             const float one = __shfl_sync(EW_CUDA_FULL, own, k + lane % EW_CUDA_SQUARE_LANES);

@@ -68,7 +68,7 @@ static fresh_row fresh_row_of(const rt_optimizer_config *optimizer, uint32_t dim
     fresh.initial = optimizer->initial_accumulator;
     fresh.unit = scale / 37837.2266f; // as in rt_row_init
     fresh.accumulator_end =
-        dim + rt_optimizer_floats(rt_optimizer_find(optimizer->kind)->accumulators, dim);
+        dim + rt_optimizer_floats(rt_optimizer_find(optimizer->kind)->about->accumulators, dim);
     return fresh;
 }
 

@@ -1,8 +1,9 @@
 // step, rows_step: the optimizer on the dense block and on rows of the slab.
 //
-// No races: every value and its state belong to one thread; a row's one accumulator (row-wise
+// No races: every value and its state belong to one thread; a row's one float of state (row-wise
 // Adagrad) is written by lane 0 of its warp, after a barrier of the warp; slots are distinct.
 #include "edge_worker/device/cuda/ew_cuda_optimizer.h"
+#include "runtime/config/rt_optimizers.h"
 
 // Sums over the dense block: a warp for each chunk, into parts; then one warp adds these in order.
 
@@ -51,32 +52,28 @@ static __global__ void block_scale(ew_cuda_step_terms t, uint32_t part_count, co
         *scale = ew_cuda_clip_scale(t, sum);
 }
 
-// Row-wise Adagrad over the whole dense block: its one accumulator, and the rate of all values.
+// A float of state for the whole dense block, and the rate of all values.
 static __global__ void block_rate(ew_cuda_step_terms t, uint32_t count, uint32_t part_count,
-                                  const double *parts, float *square, float *rate)
+                                  const double *parts, float *state, float *rate)
 {
     const double sum = add_parts(part_count, parts);
-    if (threadIdx.x > 0)
+    if (threadIdx.x == 0)
+        *rate = ew_cuda_settle(t, count, sum, state);
+}
+
+// rate: NULL stands for that of the terms.
+static __global__ void step_values(ew_cuda_step_terms t, const float *scale, const float *rate,
+                                   uint32_t count, float *values, float *state,
+                                   const float *gradients)
+{
+    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= count)
         return;
-    *square += (float)sum / (float)count;
-    *rate = ew_cuda_rowwise_rate(t, *square);
-}
-
-static __global__ void step_at_rate(ew_cuda_step_terms t, const float *scale, const float *rate,
-                                    uint32_t count, float *values, const float *gradients)
-{
-    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < count)
-        values[i] -= *rate * ew_cuda_shaped(t, scale ? *scale : 1, gradients[i], values[i]);
-}
-
-static __global__ void step_values(ew_cuda_step_terms t, const float *scale, uint32_t count,
-                                   float *values, float *state, const float *gradients)
-{
-    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < count)
-        ew_cuda_step_value(t, scale ? *scale : 1, values + i, state + i, state + count + (size_t)i,
-                           gradients[i]);
+    rt_optimizer_terms terms = ew_cuda_scaled(t, scale ? *scale : 1);
+    if (rate)
+        terms.rate = *rate;
+    ew_cuda_step_value(t.config, terms, values + i, state + i, state + count + (size_t)i,
+                       gradients[i]);
 }
 
 static __global__ void step_rows(ew_cuda_step_terms t, uint32_t dim, float *slab,
@@ -88,8 +85,8 @@ static __global__ void step_rows(ew_cuda_step_terms t, uint32_t dim, float *slab
         return;
     float *row = slab + (size_t)slots[k] * row_stride;
     size_t from = (size_t)(rows ? rows[k] : k) * dim;
-    ew_cuda_step_value(t, 1, row + d, row + dim + d, row + 2 * (size_t)dim + d,
-                       gradients[from + d]);
+    ew_cuda_step_value(t.config, ew_cuda_scaled(t, 1), row + d, row + dim + d,
+                       row + 2 * (size_t)dim + d, gradients[from + d]);
 }
 
 // A warp per row, which must know the gradient's norm first.
@@ -104,25 +101,26 @@ static __global__ void step_rows_clipped(ew_cuda_step_terms t, uint32_t dim, flo
     if (k >= count)
         return;
     float *row = slab + (size_t)slots[k] * row_stride;
+    const rt_optimizer_terms terms = ew_cuda_scaled(t, scale);
     for (uint32_t d = threadIdx.x; d < dim; d += EW_CUDA_WARP)
-        ew_cuda_step_value(t, scale, row + d, row + dim + d, row + 2 * (size_t)dim + d,
+        ew_cuda_step_value(t.config, terms, row + d, row + dim + d, row + 2 * (size_t)dim + d,
                            gradient[d]);
 }
 
-// A warp per row.
-static __global__ void step_rows_rowwise(ew_cuda_step_terms t, uint32_t dim, float *slab,
+// A warp per row, of kinds with one float of state for the whole of it.
+static __global__ void step_rows_settled(ew_cuda_step_terms t, uint32_t dim, float *slab,
                                          uint32_t row_stride, const uint32_t *slots,
                                          const uint32_t *rows, uint32_t count,
                                          const float *gradients)
 {
     uint32_t k = ew_cuda_row(), lane = threadIdx.x;
-    float *row = slab, square = 0;
+    float *row = slab, own = 0;
     double squares = 0;
     const float *gradient = gradients;
     if (k < count) { // other warps only keep step
         row = slab + (size_t)slots[k] * row_stride;
         gradient = gradients + (size_t)(rows ? rows[k] : k) * dim;
-        square = row[dim];
+        own = row[dim];
     }
     float scale = ew_cuda_row_scale(t, dim, gradient, k < count);
     for (uint32_t begin = 0; begin < dim; begin += RT_OPTIMIZER_SQUARES_CHUNK) {
@@ -131,24 +129,24 @@ static __global__ void step_rows_rowwise(ew_cuda_step_terms t, uint32_t dim, flo
                                           gradient + begin, lane);
     }
     squares = __shfl_sync(EW_CUDA_FULL, squares, 0);
-    __syncwarp(); // all have read the old square and values
+    __syncwarp(); // all have read the old float and values
     if (k >= count)
         return;
-    square += (float)squares / (float)dim;
+    rt_optimizer_terms terms = ew_cuda_scaled(t, scale);
+    terms.rate = ew_cuda_settle(t, dim, squares, &own);
     if (lane == 0)
-        row[dim] = square;
-    float rate = ew_cuda_rowwise_rate(t, square);
+        row[dim] = own;
     for (uint32_t i = lane; i < dim; i += EW_CUDA_WARP)
-        row[i] -= rate * ew_cuda_shaped(t, scale, gradient[i], row[i]);
+        ew_cuda_step_value(t.config, terms, row + i, &own, &own, gradient[i]);
 }
 
 // Parts of a sum over the dense block in scratch, with room behind them for a float that follows
-// from it. Row-wise Adagrad's sum needs the scale of clipping's.
-typedef enum { SUM_OF_CLIPPING, SUM_OF_ROWWISE } block_sum;
+// from it. The sum that a block settles by needs the scale of clipping's.
+typedef enum { SUM_OF_CLIPPING, SUM_TO_SETTLE } block_sum;
 
 static double *parts_of(ew_cuda *cuda, block_sum sum, uint32_t part_count)
 {
-    const size_t each = part_count + (size_t)1, doubles = (SUM_OF_ROWWISE + 1) * each;
+    const size_t each = part_count + (size_t)1, doubles = (SUM_TO_SETTLE + 1) * each;
     rt_assert(doubles * sizeof(double) <= EW_CUDA_SCRATCH_FLOATS * sizeof(float));
     return (double *)(void *)cuda->scratch + sum * each;
 }
@@ -169,19 +167,22 @@ static const float *clip_block(ew_cuda *cuda, const ew_cuda_step_terms &terms, u
     return scale;
 }
 
-static void step_block_rowwise(ew_cuda *cuda, const ew_cuda_step_terms &terms, const float *scale,
-                               uint32_t count, float *values, float *square, const float *gradients)
+// The rate of the dense block in device memory, or NULL where no float of state belongs to it all.
+static const float *settle_block(ew_cuda *cuda, const ew_cuda_step_terms &terms, const float *scale,
+                                 uint32_t count, const float *values, float *state,
+                                 const float *gradients)
 {
+    if (rt_optimizer_is_elementwise(&terms.config))
+        return NULL;
     const uint32_t part_count = rt_optimizer_chunk_count(count);
-    double *parts = parts_of(cuda, SUM_OF_ROWWISE, part_count);
+    double *parts = parts_of(cuda, SUM_TO_SETTLE, part_count);
     float *rate = (float *)(parts + part_count);
     ew_cuda_tile groups = ew_cuda_groups_of(part_count, EW_CUDA_WARP);
     LAUNCH(chunk_shaped_squares, groups.grid, groups.block, 0, cuda->compute, terms, scale, count,
            values, gradients, parts);
     LAUNCH(block_rate, dim3(1), dim3(EW_CUDA_WARP), 0, cuda->compute, terms, count, part_count,
-           parts, square, rate);
-    LAUNCH(step_at_rate, dim3(ew_cuda_blocks(count, EW_CUDA_THREADS)), dim3(EW_CUDA_THREADS), 0,
-           cuda->compute, terms, scale, rate, count, values, gradients);
+           parts, state, rate);
+    return rate;
 }
 
 extern "C" void ew_cuda_step(void *state, const rt_optimizer_config *optimizer, uint32_t count,
@@ -193,11 +194,9 @@ extern "C" void ew_cuda_step(void *state, const rt_optimizer_config *optimizer, 
     if (count == 0 || !ew_cuda_enter(cuda))
         return;
     const float *scale = clip_block(cuda, terms, count, gradients);
-    if (optimizer->kind == RT_OPTIMIZER_ROWWISE_ADAGRAD)
-        step_block_rowwise(cuda, terms, scale, count, values, optimizer_state, gradients);
-    else
-        LAUNCH(step_values, dim3(ew_cuda_blocks(count, EW_CUDA_THREADS)), dim3(EW_CUDA_THREADS), 0,
-               cuda->compute, terms, scale, count, values, optimizer_state, gradients);
+    const float *rate = settle_block(cuda, terms, scale, count, values, optimizer_state, gradients);
+    LAUNCH(step_values, dim3(ew_cuda_blocks(count, EW_CUDA_THREADS)), dim3(EW_CUDA_THREADS), 0,
+           cuda->compute, terms, scale, rate, count, values, optimizer_state, gradients);
     ew_cuda_leave(cuda, "step");
 }
 
@@ -228,8 +227,8 @@ extern "C" void ew_cuda_rows_step(void *state, const rt_optimizer_config *optimi
     rows = bring(cuda, rows, count, count);
     if (!ew_cuda_enter(cuda))
         return; // without its slots no row may be stepped
-    if (optimizer->kind == RT_OPTIMIZER_ROWWISE_ADAGRAD) {
-        LAUNCH(step_rows_rowwise, groups.grid, groups.block, 0, cuda->compute, terms, dim, slab,
+    if (!rt_optimizer_is_elementwise(optimizer)) {
+        LAUNCH(step_rows_settled, groups.grid, groups.block, 0, cuda->compute, terms, dim, slab,
                row_stride, slots, rows, count, gradients);
     } else if (optimizer->clip_norm > 0) {
         LAUNCH(step_rows_clipped, groups.grid, groups.block, 0, cuda->compute, terms, dim, slab,

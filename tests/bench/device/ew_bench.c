@@ -5,6 +5,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "runtime/config/rt_models.h"
+#include "runtime/config/rt_optimizers.h"
 #include "runtime/rt_hash.h"
 
 #define SECONDS 0.1 // per measurement, about

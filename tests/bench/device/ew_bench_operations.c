@@ -1,6 +1,7 @@
 // The operations of ew_device.h, one by one, at the sizes that the models give them.
 #include <string.h>
 
+#include "runtime/config/rt_optimizers.h"
 #include "tests/bench/device/ew_bench.h"
 
 #define CROSS_LAYERS 3u

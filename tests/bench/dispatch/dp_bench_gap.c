@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "runtime/config/rt_policies.h"
 #include "tests/bench/dispatch/dp_bench.h"
 #include "tests/bench/dispatch/dp_bound.h"
 #include "dispatch/policies/dp_policy.h"
@@ -11,7 +12,9 @@
 #define WORKERS_TINY 4u
 #define SAMPLES_TINY 3u
 
-static const char *const specs[] = {"random", "laia", "esd", "makespan"};
+#define XX(kind, name, help) #name,
+static const char *const specs[] = {RT_POLICY_MAP(XX)};
+#undef XX
 #define SPECS RT_COUNT_OF(specs)
 
 typedef struct {

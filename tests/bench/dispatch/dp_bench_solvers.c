@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/config/rt_solvers.h"
 #include "tests/bench/dispatch/dp_bench.h"
 #include "dispatch/solvers/dp_solver.h"
 #include "runtime/rt_hash.h"
@@ -128,7 +129,9 @@ static const struct {
 #define XX(kind, name, help) RT_SOLVER_##kind,
 static const rt_solver_kind kinds[] = {RT_SOLVER_MAP(XX)};
 #undef XX
-static const char *const kind_names[] = {"transport", "hungarian", "greedy", "hungarian_cuda"};
+#define XX(kind, name, help) #name,
+static const char *const kind_names[] = {RT_SOLVER_MAP(XX)};
+#undef XX
 
 // About cubic: 8 times as long for twice the rows.
 static bool too_slow(rt_solver_kind kind, uint64_t last_ns, bool quick)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "dispatch/sim/dp_fixed.h"
+#include "runtime/config/rt_policies.h"
 #include "tests/support/config_case.h"
 #include "tests/support/test.h"
 

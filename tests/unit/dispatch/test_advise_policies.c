@@ -1,5 +1,5 @@
 // More policies than there are: what advise tries follows from the list, however long it is.
-#include "runtime/config/rt_config.h" // its enumerators are those of the real list
+#include "runtime/config/rt_policies.h" // its enumerators are those of the real list
 #undef RT_POLICY_MAP
 #define RT_POLICY_MAP(XX) \
     XX(ESD, esd, "")      \
@@ -12,6 +12,7 @@
     XX(ESD, esd, "")      \
     XX(ESD, esd, "")
 #include "dispatch/sim/dp_advise.c"
+#include "runtime/config/rt_policies.h"
 
 #include "tests/support/config_case.h"
 #include "tests/support/test.h"

@@ -8,6 +8,7 @@
 
 #include "dispatch/cost/dp_ticks.h"
 #include "dispatch/planner/dp_account.h"
+#include "runtime/config/rt_policies.h"
 #include "tests/support/random_batches.h"
 #include "tests/support/test.h"
 

@@ -2,6 +2,7 @@
 // over random runs: times that are just at a limit, decisions of values no longer in force, reloads
 // in between, records that wait.
 #include "dispatch/planner/dp_controller.h"
+#include "runtime/config/rt_policies.h"
 
 #include <math.h>
 #include <stdio.h>

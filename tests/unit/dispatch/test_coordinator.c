@@ -1,5 +1,7 @@
 // A run of a coordinator from the first HELLO to the last STOP, its checkpoints, and starts that
 // fail.
+#include "runtime/config/rt_formats.h"
+#include "runtime/config/rt_sources.h"
 #include "tests/unit/dispatch/test_coordinator_support.h"
 
 #include <poll.h>

@@ -1,4 +1,5 @@
 // What people ask of a run: every request, what it is answered, and what it becomes.
+#include "runtime/config/rt_policies.h"
 #include "tests/unit/dispatch/test_coordinator_ask.h"
 
 #include "dispatch/coordinator/dp_control.h"

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "dispatch/plan/dp_slice_wire.h"
+#include "runtime/config/rt_formats.h"
 #include "runtime/files/rt_checkpoint.h"
 #include "runtime/files/rt_file.h"
 #include "runtime/files/rt_manifest.h"

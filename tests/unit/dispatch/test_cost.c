@@ -7,6 +7,7 @@
 #include "dispatch/planner/dp_account.h"
 #include "dispatch/cost/dp_ticks.h"
 #include "dispatch/solvers/dp_solver.h"
+#include "runtime/config/rt_policies.h"
 #include "tests/support/planner_case.h"
 
 // ---- Algorithm 1, word for word --------------------------------------------------------------

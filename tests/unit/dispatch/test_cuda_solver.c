@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "dispatch/solvers/dp_solver.h"
+#include "runtime/config/rt_solvers.h"
 #include "tests/support/devices.h"
 #include "tests/support/solver_case.h"
 #include "tests/support/test.h"

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dispatch/policies/dp_policies.h"
+#include "runtime/config/rt_solvers.h"
 #include "tests/support/planner_case.h"
 
 #define SAMPLES_MAX 64u

@@ -10,6 +10,7 @@
 #include "dispatch/cost/dp_ticks.h"
 #include "dispatch/planner/dp_planner_parts.h"
 #include "dispatch/solvers/dp_solver.h"
+#include "runtime/config/rt_policies.h"
 #include "tests/support/config_case.h"
 #include "tests/support/planner_case.h"
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "dispatch/cache/dp_seats.h"
+#include "runtime/config/rt_policies.h"
 #include "tests/support/planner_case.h"
 
 #define ITERATIONS 24u

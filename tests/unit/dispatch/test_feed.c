@@ -11,6 +11,7 @@
 #include "dispatch/coordinator/dp_feed_parts.h"
 #include "dispatch/coordinator/dp_reading.h"
 #include "dispatch/planner/dp_setup.h"
+#include "runtime/config/rt_formats.h"
 #include "tests/support/fields_case.h"
 #include "tests/support/said.h"
 #include "tests/support/test.h"

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "dispatch/policies/dp_herald.h"
+#include "runtime/config/rt_policies.h"
 #include "tests/support/planner_case.h"
 
 // ---- profile ------------------------------------------------------------------------------------

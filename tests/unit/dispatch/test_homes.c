@@ -9,6 +9,7 @@
 #include "dispatch/planner/dp_planner.h"
 #include "dispatch/planner/dp_snapshot.h"
 #include "dispatch/planner/dp_sweep.h"
+#include "runtime/config/rt_policies.h"
 #include "tests/support/random_batches.h"
 #include "tests/support/test.h"
 

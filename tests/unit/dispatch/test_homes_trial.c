@@ -1,6 +1,7 @@
 // Where the rows of a trial (shard_share) are taken to be, of which nobody knows where they are:
 // written down once more, for sites on which some boxes have no worker.
 #include "dispatch/planner/dp_planner.h"
+#include "runtime/config/rt_policies.h"
 
 #include <string.h>
 

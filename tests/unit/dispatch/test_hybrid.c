@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "dispatch/policies/dp_hybrid.h"
+#include "dispatch/solvers/dp_solvers.h"
 #include "runtime/rt_hash.h"
 
 #define ROWS_MAX 60u

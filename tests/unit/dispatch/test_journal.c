@@ -1,6 +1,7 @@
 // Journals of input records, line by line: what is read of each, and what is said of those that
 // cannot be; and the range of every kind of record, from a second table.
 #include "dispatch/plan/dp_journal.h"
+#include "runtime/config/rt_policies.h"
 
 #include <inttypes.h>
 #include <math.h>

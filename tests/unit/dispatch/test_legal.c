@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "dispatch/planner/dp_planner_parts.h"
+#include "runtime/config/rt_policies.h"
 #include "tests/support/planner_case.h"
 #include "tests/support/test.h"
 

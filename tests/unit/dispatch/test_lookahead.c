@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 
+#include "runtime/config/rt_policies.h"
 #include "tests/support/planner_case.h"
 
 // ---- dp_lookahead -------------------------------------------------------------------------------

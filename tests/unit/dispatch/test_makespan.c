@@ -1,6 +1,6 @@
 // The weights by which makespan aims at the slowest link: against their definition, from the
 // placements that it makes.
-#include "dispatch/policies/dp_policy.h"
+#include "dispatch/policies/dp_policies.h"
 
 #include <math.h>
 #include <string.h>

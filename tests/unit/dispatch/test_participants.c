@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "dispatch/planner/dp_choice.h"
+#include "runtime/config/rt_policies.h"
 #include "tests/support/fields_case.h"
 #include "tests/support/random_batches.h"
 #include "tests/support/test.h"

@@ -1,4 +1,5 @@
 // Plans of random runs, carried out by an independent checker (tests/support/plan_checker.h).
+#include "runtime/config/rt_policies.h"
 #include "tests/support/crossed.h"
 #include "tests/support/test.h"
 

@@ -6,6 +6,7 @@
 // A change that is to make other plans: LANYARD_UPDATE_GOLDEN=1 writes the file anew. It begins
 // with what was wanted, a line for each simulation, so that a new one is a new line with a colon.
 #include "dispatch/sim/dp_peers.h"
+#include "runtime/config/rt_policies.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -4,6 +4,7 @@
 //   a planner of other settings takes a state over, with the caches where it has the same
 //   a state, a slice or a chooser's bytes in which some word is another are refused with one of the
 //   sentences below, each of which comes up, or taken; a planner with a state that was taken is legal
+#include "runtime/config/rt_policies.h"
 #include "tests/support/planned.h"
 
 #include <inttypes.h>

@@ -11,9 +11,9 @@
 
 #include "dispatch/cost/dp_boxes.h"
 #include "dispatch/cost/dp_ticks.h"
-#include "dispatch/policies/dp_policy.h"
+#include "dispatch/policies/dp_policies.h"
 #include "dispatch/policies/dp_search.h"
-#include "dispatch/solvers/dp_solver.h"
+#include "dispatch/solvers/dp_solvers.h"
 #include "tests/support/fields_case.h"
 #include "tests/support/random_view.h"
 #include "tests/support/records.h"

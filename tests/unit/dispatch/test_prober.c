@@ -7,6 +7,7 @@
 
 #include "dispatch/coordinator/dp_stats.h"
 #include "dispatch/planner/dp_setup.h"
+#include "runtime/config/rt_formats.h"
 #include "tests/support/members.h"
 #include "tests/support/notes.h"
 #include "tests/support/test.h"

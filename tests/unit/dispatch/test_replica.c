@@ -1,5 +1,6 @@
 // A worker that plans for itself makes the coordinator's slices, byte for byte.
 #include "dispatch/planner/dp_replica.h"
+#include "runtime/config/rt_policies.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,6 +8,7 @@
 #include "dispatch/cost/dp_ticks.h"
 #include "dispatch/plan/dp_plan.h"
 #include "dispatch/policies/dp_policy.h"
+#include "runtime/config/rt_policies.h"
 #include "tests/support/eviction_model.h"
 #include "tests/support/planner_case.h"
 

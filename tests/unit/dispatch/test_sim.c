@@ -1,6 +1,7 @@
 // What a simulation says of a run: which iterations count, what is part of their time, its traces,
 // and policies told by a SPEC.
 #include "dispatch/sim/dp_sim.h"
+#include "runtime/config/rt_policies.h"
 
 #include <math.h>
 #include <stdio.h>

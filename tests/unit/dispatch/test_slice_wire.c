@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "dispatch/plan/dp_slice_wire.h"
+#include "runtime/config/rt_policies.h"
 #include "tests/support/planner_case.h"
 
 #define COORDINATOR rt_peer(RT_ROLE_COORDINATOR, 0)

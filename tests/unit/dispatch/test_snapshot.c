@@ -8,6 +8,8 @@
 
 #include "dispatch/planner/dp_planner_parts.h"
 #include "dispatch/planner/dp_snapshot.h"
+#include "runtime/config/rt_policies.h"
+#include "runtime/config/rt_solvers.h"
 #include "tests/support/fields_case.h"
 #include "tests/support/planner_case.h"
 

@@ -10,6 +10,7 @@
 
 #include "dispatch/plan/dp_plan.h"
 #include "dispatch/planner/dp_planner.h"
+#include "runtime/config/rt_policies.h"
 #include "runtime/rt_hash.h"
 #include "tests/support/eviction_model.h"
 #include "tests/support/planner_case.h"

@@ -5,6 +5,7 @@
 #define TEST_STATS_SUPPORT_H
 
 #include "dispatch/coordinator/dp_stats.h"
+#include "runtime/config/rt_formats.h"
 
 #include <cjson/cJSON.h>
 #include <math.h>

@@ -7,6 +7,7 @@
 #include "dispatch/coordinator/dp_ages.h"
 #include "dispatch/planner/dp_planner_parts.h"
 #include "dispatch/planner/dp_sweep.h"
+#include "runtime/config/rt_policies.h"
 #include "tests/support/planner_case.h"
 
 #define KEYS_MAX 4000u

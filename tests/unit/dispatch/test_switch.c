@@ -1,5 +1,6 @@
 // Another policy while a planner plans: every plan is legal, and a policy that is set decides from
 // then on as it does elsewhere.
+#include "runtime/config/rt_policies.h"
 #include "tests/support/crossed.h"
 #include "tests/support/test.h"
 

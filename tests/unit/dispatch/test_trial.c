@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "dispatch/planner/dp_account.h"
+#include "runtime/config/rt_policies.h"
 #include "tests/support/random_batches.h"
 #include "tests/support/test.h"
 

@@ -11,6 +11,7 @@
 #include "dispatch/coordinator/dp_reading.h"
 #include "dispatch/coordinator/dp_slices.h"
 #include "dispatch/coordinator/dp_watch.h"
+#include "runtime/config/rt_sources.h"
 #include "runtime/rt_hash.h"
 #include "runtime/stream/rt_source.h"
 #include "tests/support/config_case.h"

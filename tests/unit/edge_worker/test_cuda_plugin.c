@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "dispatch/solvers/dp_solvers.h"
+#include "runtime/config/rt_optimizers.h"
 #include "tests/support/devices.h"
 #include "tests/support/test.h"
 

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "edge_worker/model/ew_model.h"
+#include "runtime/config/rt_models.h"
+#include "runtime/config/rt_optimizers.h"
 #include "runtime/rt_hash.h"
 #include "tests/support/test.h"
 

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "runtime/config/rt_models.h"
 #include "tests/bench/device/ew_bench.h"
 #include "tests/support/test.h"
 

@@ -1,5 +1,7 @@
 // What models cost, counted, against closed formulas; and the table of docs/MODELS.md against that.
 #include "edge_worker/model/ew_count.h"
+#include "runtime/config/rt_models.h"
+#include "runtime/config/rt_optimizers.h"
 
 #include <stdio.h>
 #include <stdlib.h>

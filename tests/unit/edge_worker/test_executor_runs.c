@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/config/rt_optimizers.h"
+#include "runtime/config/rt_policies.h"
 #include "runtime/rt_hash.h"
 #include "tests/support/rows_run.h"
 #include "tests/support/test.h"

@@ -8,6 +8,8 @@
 #include "tests/support/test.h"
 
 #include "edge_worker/model/ew_model.h"
+#include "runtime/config/rt_models.h"
+#include "runtime/config/rt_optimizers.h"
 
 #define SAMPLES 10u
 #define FIELDS 3u

@@ -15,9 +15,11 @@
 // the result.
 #include <math.h>
 
+#include "runtime/config/rt_models.h"
 #include "tests/unit/edge_worker/golden.h"
 
 #include "edge_worker/model/ew_model.h"
+#include "runtime/config/rt_optimizers.h"
 
 #define BOUND 1e-5
 #define BOUND_ADAM 1e-4

@@ -12,6 +12,8 @@
 #include "tests/support/test.h"
 
 #include "edge_worker/model/ew_model.h"
+#include "runtime/config/rt_models.h"
+#include "runtime/config/rt_optimizers.h"
 #include "runtime/rt_hash.h"
 
 #define BOUND 1e-5

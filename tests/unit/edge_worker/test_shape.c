@@ -5,6 +5,8 @@
 
 #include "edge_worker/device/ew_cuda.h"
 #include "edge_worker/model/ew_model_parts.h"
+#include "runtime/config/rt_models.h"
+#include "runtime/config/rt_optimizers.h"
 #include "runtime/rt_hash.h"
 #include "tests/support/cuda_model.h"
 #include "tests/support/devices.h"

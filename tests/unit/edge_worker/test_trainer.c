@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "edge_worker/device/ew_cuda.h"
+#include "runtime/config/rt_models.h"
+#include "runtime/config/rt_optimizers.h"
 #include "tests/support/devices.h"
 #include "tests/support/test.h"
 

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "ps_lite/ps_shard.h"
+#include "runtime/config/rt_optimizers.h"
 #include "runtime/numbers/rt_bf16.h"
 #include "runtime/numbers/rt_coding.h"
 #include "runtime/numbers/rt_int8.h"

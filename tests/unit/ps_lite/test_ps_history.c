@@ -2,6 +2,7 @@
 // messages in any order that channels allow, and rows that must equal, bit for bit, those of one
 // process that trains iteration after iteration.
 #include "ps_lite/ps_shard.h"
+#include "runtime/config/rt_optimizers.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -394,11 +395,9 @@ static void run(world *w)
 
 static void start(world *w, uint64_t seed)
 {
-    static const rt_optimizer_kind kinds[] = {RT_OPTIMIZER_SGD, RT_OPTIMIZER_ADAGRAD,
-                                              RT_OPTIMIZER_ROWWISE_ADAGRAD, RT_OPTIMIZER_ADAM,
-                                              RT_OPTIMIZER_FTRL};
-    _Static_assert(RT_COUNT_OF(kinds) == 0 RT_OPTIMIZER_MAP(RT_CHOICE_ONE, RT_CHOICE_NONE),
-                   "one of each");
+#define XX(kind, name, traits, help) RT_OPTIMIZER_##kind,
+    static const rt_optimizer_kind kinds[] = { RT_OPTIMIZER_MAP(XX, RT_CHOICE_NONE) };
+#undef XX
     memset(w, 0, sizeof *w);
     w->random.state = seed;
     w->worker_count = 2 + rt_random_below(&w->random, WORKERS_MAX - 1);

@@ -8,6 +8,7 @@
 
 #include "edge_worker/executor/ew_executor.h"
 #include "ps_lite/ps_checkpoint.h"
+#include "runtime/config/rt_optimizers.h"
 #include "runtime/files/rt_file.h"
 #include "runtime/rt_hash.h"
 #include "tests/support/test.h"

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ps_lite/ps_model_file.h"
+#include "runtime/config/rt_optimizers.h"
 #include "runtime/files/rt_checkpoint.h"
 
 #include "tests/support/server_case.h"

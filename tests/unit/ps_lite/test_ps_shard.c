@@ -1,4 +1,5 @@
 // A shard alone: what it answers to pulls, pushes and gradients, and when.
+#include "runtime/config/rt_optimizers.h"
 #include "tests/support/shard_case.h"
 
 // ---- Pulls and rows

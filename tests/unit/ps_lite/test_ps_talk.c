@@ -16,6 +16,7 @@
 
 #include "ps_lite/ps_shard.h"
 #include "ps_lite/ps_store.h"
+#include "runtime/config/rt_optimizers.h"
 #include "runtime/files/rt_file.h"
 #include "runtime/numbers/rt_coding.h"
 #include "runtime/rt_hash.h"

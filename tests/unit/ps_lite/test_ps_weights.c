@@ -1,6 +1,7 @@
 // A shard's part of the dense weights: steps against plain ones of the optimizer, fetches, and what
 // does not follow from what came before.
 #include "ps_lite/ps_dense.h"
+#include "runtime/config/rt_optimizers.h"
 
 #include <math.h>
 #include <string.h>
@@ -157,12 +158,9 @@ static void must_be_equal(const fixture *f, uint64_t version)
 static void steps_are_the_optimizers(void **state)
 {
     (void)state;
-    static const rt_optimizer_kind kinds[] = {RT_OPTIMIZER_SGD,     RT_OPTIMIZER_MOMENTUM,
-                                              RT_OPTIMIZER_ADAGRAD, RT_OPTIMIZER_ADAM,
-                                              RT_OPTIMIZER_FTRL,    RT_OPTIMIZER_ROWWISE_ADAGRAD};
-    for (size_t k = 0; k < RT_COUNT_OF(kinds); k++) {
+    for (rt_optimizer_kind kind = 0; kind < RT_OPTIMIZER_COUNT; kind++) {
         fixture f;
-        setup(&f, kinds[k]);
+        setup(&f, kind);
         begin(&f);
         must_be_equal(&f, BEGUN);
         iterate(&f, BEGUN + 1, 1, 1);

@@ -6,6 +6,11 @@
 #include <string.h>
 
 #include "runtime/config/rt_config_keys.h"
+#include "runtime/config/rt_formats.h"
+#include "runtime/config/rt_models.h"
+#include "runtime/config/rt_optimizers.h"
+#include "runtime/config/rt_policies.h"
+#include "runtime/config/rt_solvers.h"
 #include "tests/support/config_case.h"
 #include "tests/support/test.h"
 

@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/config/rt_models.h"
+#include "runtime/config/rt_policies.h"
 #include "runtime/rt_hash.h"
 #include "tests/support/config_case.h"
 #include "tests/support/test.h"

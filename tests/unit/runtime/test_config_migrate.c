@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include "runtime/config/rt_config_keys.h"
+#include "runtime/config/rt_policies.h"
+#include "runtime/config/rt_solvers.h"
 #include "tests/support/config_case.h"
 #include "tests/support/test.h"
 

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/config/rt_sources.h"
 #include "runtime/stream/rt_source.h"
 #include "tests/support/open_quote_case.h"
 #include "tests/support/test.h"

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "runtime/config/rt_sources.h"
 #include "runtime/rt_hash.h"
 #include "runtime/stream/rt_source.h"
 #include "tests/support/config_case.h"

@@ -1,4 +1,5 @@
 // Events that are sent: what senders are told, and what the source of lines gives of it.
+#include "runtime/config/rt_sources.h"
 #include "runtime/live/rt_live.h"
 
 #include <poll.h>
@@ -453,7 +454,7 @@ static void refuses_to_open(void **state)
     must_not_open("feed.listen");
     config.stream.source = RT_SOURCE_MQTT;
     strcpy(config.stream.mqtt_broker, "192.0.2.1:1883");
-    must_not_open(rt_config_has_source(RT_SOURCE_MQTT) ? "stream.mqtt.ca" : "no \"mqtt\"");
+    must_not_open(rt_source_is_built(RT_SOURCE_MQTT) ? "stream.mqtt.ca" : "no \"mqtt\"");
 }
 
 TEST_MAIN(TEST(http_answers_once_events_are_kept), TEST(http_says_when_it_is_full),

@@ -1,5 +1,6 @@
 // A mirror and its standby in one process, over loopback: what is acknowledged is synced there, and
 // folders are the same byte for byte, whoever was away.
+#include "runtime/config/rt_sources.h"
 #include "runtime/live/rt_mirror.h"
 
 #include <errno.h>

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "runtime/config/rt_sources.h"
 #include "runtime/live/rt_live.h"
 #include "tests/support/test.h"
 

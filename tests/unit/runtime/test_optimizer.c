@@ -1,7 +1,8 @@
-#include "runtime/numbers/rt_optimizer.h"
+// Every optimizer of the list: its own formula, its pinned bits, and what all of them promise.
+#define RT_OPTIMIZER_FORMULAS
+#include "runtime/numbers/rt_optimizer_parts.h"
 
-#include <float.h>
-#include <math.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "runtime/rt_hash.h"
@@ -23,7 +24,7 @@ static rt_optimizer_config config_of(rt_optimizer_kind kind)
 {
     rt_optimizer_config config = base;
     config.kind = kind;
-    config.l2 = kind == RT_OPTIMIZER_FTRL ? 0.3f : 0;
+    config.l2 = rt_optimizer_is(kind, RT_OWN_RATES) ? 0.3f : 0;
     return config;
 }
 
@@ -33,7 +34,7 @@ static rt_optimizer_config shaped_config_of(rt_optimizer_kind kind)
     rt_optimizer_config config = config_of(kind);
     config.l2 = 0.3f;
     config.clip_norm = 0.7f;
-    if (kind == RT_OPTIMIZER_FTRL)
+    if (rt_optimizer_is(kind, RT_OWN_RATES))
         return config;
     config.warmup_iterations = 7;
     config.decay = RT_DECAY_COSINE;
@@ -65,44 +66,14 @@ typedef struct {
     double w, a, b;
 } reference;
 
-static void reference_step(const rt_optimizer_config *c, reference *r, double g, double mean_square,
-                           uint64_t t)
-{
-    const double rate = reference_rate(c, t), beta1 = c->beta1, beta2 = c->beta2;
-    double n, sigma;
-    switch (c->kind) {
-    case RT_OPTIMIZER_SGD:
-        r->w -= rate * g;
-        return;
-    case RT_OPTIMIZER_MOMENTUM:
-        r->a = c->momentum * r->a + g;
-        r->w -= rate * r->a;
-        return;
-    case RT_OPTIMIZER_ADAGRAD:
-        r->a += g * g;
-        r->w -= rate * g / (sqrt(r->a) + c->epsilon);
-        return;
-    case RT_OPTIMIZER_ROWWISE_ADAGRAD:
-        r->a += mean_square;
-        r->w -= rate * g / (sqrt(r->a) + c->epsilon);
-        return;
-    case RT_OPTIMIZER_ADAM:
-        r->a = beta1 * r->a + (1 - beta1) * g;
-        r->b = beta2 * r->b + (1 - beta2) * g * g;
-        r->w -= rate * (r->a / (1 - pow(beta1, (double)t))) /
-                (sqrt(r->b / (1 - pow(beta2, (double)t))) + c->epsilon);
-        return;
-    case RT_OPTIMIZER_FTRL:
-        n = r->a + g * g;
-        sigma = (sqrt(n) - sqrt(r->a)) / rate;
-        r->b += g - sigma * r->w;
-        r->a = n;
-        r->w = fabs(r->b) <= c->l1
-                   ? 0
-                   : -(r->b - (r->b > 0 ? c->l1 : -c->l1)) / ((c->beta + sqrt(n)) / rate + c->l2);
-        return;
-    }
-}
+typedef void formula(const rt_optimizer_given *given, double *w, double *a, double *b);
+
+#define XX(kind, name, traits, help) {rt_##name##_formula, rt_##name##_bits},
+static const struct {
+    formula *formula;
+    uint64_t bits;
+} own[] = {RT_OPTIMIZER_MAP(XX, XX)};
+#undef XX
 
 static double random_value(rt_random *random)
 {
@@ -121,8 +92,7 @@ static void reference_shape(const rt_optimizer_config *c, uint32_t dim, const re
         shaped[i] = gradient[i];
         if (c->clip_norm > 0 && norm > c->clip_norm)
             shaped[i] *= c->clip_norm / norm;
-        if (c->kind != RT_OPTIMIZER_FTRL)
-            shaped[i] += c->l2 * values[i].w;
+        shaped[i] += (double)rt_optimizer_terms_of(c, 1).l2 * values[i].w;
     }
 }
 
@@ -137,7 +107,7 @@ static void run_against_reference(rt_optimizer_config config, uint32_t dim)
     for (uint32_t i = 0; i < dim; i++) {
         values[i] = (float)random_value(&random);
         want[i].w = values[i];
-        if (kind != RT_OPTIMIZER_ADAM && kind != RT_OPTIMIZER_MOMENTUM)
+        if (rt_optimizer_floats(rt_optimizer_find(kind)->about->accumulators, 1))
             want[i].a = config.initial_accumulator;
     }
     values[dim] = 4321;
@@ -150,8 +120,11 @@ static void run_against_reference(rt_optimizer_config config, uint32_t dim)
         for (uint32_t i = 0; i < dim; i++)
             mean_square += shaped[i] * shaped[i] / dim;
         rt_optimizer_step(&config, dim, t, values, state, gradient);
-        for (uint32_t i = 0; i < dim; i++)
-            reference_step(&config, &want[i], shaped[i], mean_square, t);
+        for (uint32_t i = 0; i < dim; i++) {
+            const rt_optimizer_given given = {&config, shaped[i], mean_square,
+                                              reference_rate(&config, t), (double)t};
+            own[kind].formula(&given, &want[i].w, &want[i].a, &want[i].b);
+        }
     }
     // A float step rounds about six times, each relative 2^-24 of a value of size 1.
     for (uint32_t i = 0; i < dim; i++)
@@ -219,20 +192,21 @@ static void test_norms(void **context)
 static void test_state_sizes_and_initial_state(void **context)
 {
     (void)context;
-    const uint32_t want[] = {0, 16, 16, 1, 32, 32};
-    _Static_assert(RT_COUNT_OF(want) == RT_OPTIMIZER_COUNT, "one of each");
-    for (int kind = 0; kind < RT_OPTIMIZER_COUNT; kind++) {
-        const rt_optimizer_config config = config_of((rt_optimizer_kind)kind);
-        assert_int_equal(rt_optimizer_state_floats(&config, 16), want[kind]);
+    for (rt_optimizer_kind kind = 0; kind < RT_OPTIMIZER_COUNT; kind++) {
+        const rt_optimizer_config config = config_of(kind);
+        const rt_optimizer_about *about = rt_optimizer_find(kind)->about;
+        const uint32_t count = rt_optimizer_state_floats(&config, 16);
+        assert_int_equal(count, 16 * about->state.per_value + about->state.per_block);
+        assert_true(about->state.per_block == 0 || about->state.per_value == 0);
         float state[33];
         for (size_t i = 0; i < 33; i++)
             state[i] = 77;
         rt_optimizer_init_state(&config, 16, state);
-        assert_true(state[want[kind]] == 77);
-        bool accumulates = kind == RT_OPTIMIZER_ADAGRAD || kind == RT_OPTIMIZER_ROWWISE_ADAGRAD ||
-                           kind == RT_OPTIMIZER_FTRL;
-        for (uint32_t i = 0; i < want[kind]; i++)
-            assert_true(state[i] == (accumulates && i < 16 ? config.initial_accumulator : 0));
+        assert_true(state[count] == 77);
+        for (uint32_t i = 0; i < count; i++) {
+            const bool accumulates = i < rt_optimizer_floats(about->accumulators, 16);
+            assert_true(state[i] == (accumulates ? config.initial_accumulator : 0));
+        }
     }
 }
 
@@ -241,7 +215,7 @@ static void test_zero_gradients_change_nothing(void **context)
 {
     (void)context;
     for (int kind = 0; kind < RT_OPTIMIZER_COUNT; kind++) {
-        if (kind == RT_OPTIMIZER_FTRL) // below
+        if (rt_optimizer_is((rt_optimizer_kind)kind, RT_OWN_RATES)) // below
             continue;
         rt_optimizer_config config = config_of((rt_optimizer_kind)kind);
         config.epsilon = 0;
@@ -260,27 +234,89 @@ static void test_zero_gradients_change_nothing(void **context)
     assert_true(value == 0); // with z = 0 the proximal minimum is 0
 }
 
-// ftrl steps by sums over samples, whatever the gradient was divided by; the others by what comes.
-static void test_only_ftrl_takes_sums(void **context)
+// After three steps with parts of a gradient, in a run that divided by 256, or with all of it.
+static void steps_in_run(const rt_optimizer_config *config, float part, float values[9])
+{
+    float state[18], gradient[9];
+    rt_optimizer_init_state(config, 9, state);
+    for (int i = 0; i < 9; i++) {
+        values[i] = 0.1f * (float)i;
+        gradient[i] = (0.3f - 0.07f * (float)i) * part;
+    }
+    for (uint64_t t = 1; t < 4; t++)
+        rt_optimizer_step(config, 9, t, values, state, gradient);
+}
+
+// Some (ftrl) step by sums over samples, whatever the gradient was divided by, the others by what
+// comes: nothing in between.
+static void test_steps_are_by_sums_or_by_what_comes(void **context)
 {
     (void)context;
-    for (int kind = RT_OPTIMIZER_SGD; kind <= RT_OPTIMIZER_FTRL; kind++) {
-        const bool sums = kind == RT_OPTIMIZER_FTRL;
-        const rt_optimizer_config plain = config_of((rt_optimizer_kind)kind);
+    uint32_t by_sums = 0;
+    for (rt_optimizer_kind kind = 0; kind < RT_OPTIMIZER_COUNT; kind++) {
+        const rt_optimizer_config plain = config_of(kind);
         const rt_optimizer_config divided = rt_optimizer_in_run(&plain, 0, 256);
-        float values[2][9], states[2][18], gradient[9], part[9];
-        for (int i = 0; i < 9; i++) {
-            values[0][i] = values[1][i] = 0.1f * (float)i;
-            gradient[i] = 0.3f - 0.07f * (float)i;
-            part[i] = gradient[i] / 256;
+        float want[9], same[9], part[9];
+        steps_in_run(&plain, 1, want);
+        steps_in_run(&divided, 1, same);
+        steps_in_run(&divided, 1.0f / 256, part);
+        const bool sums = memcmp(want, same, sizeof want) != 0;
+        assert_memory_equal(want, sums ? part : same, sizeof want);
+        by_sums += sums;
+    }
+    assert_true(by_sums > 0 && by_sums < RT_OPTIMIZER_COUNT);
+}
+
+// Any cut of a block, and a block of several values at once, are the same steps.
+static void test_parts_are_the_whole(void **context)
+{
+    (void)context;
+    for (rt_optimizer_kind kind = 0; kind < RT_OPTIMIZER_COUNT; kind++) {
+        const rt_optimizer_config config = shaped_config_of(kind);
+        float values[2][DIM_MAX], states[2][2 * DIM_MAX], gradient[DIM_MAX];
+        for (int k = 0; k < 2; k++) {
+            rt_row_init(1, 2, 1, DIM_MAX, values[k]);
+            rt_optimizer_init_state(&config, DIM_MAX, states[k]);
         }
-        for (int k = 0; k < 2; k++)
-            rt_optimizer_init_state(&plain, 9, states[k]);
-        for (uint64_t t = 1; t < 4; t++) {
-            rt_optimizer_step(&plain, 9, t, values[0], states[0], gradient);
-            rt_optimizer_step(&divided, 9, t, values[1], states[1], sums ? part : gradient);
+        for (uint64_t t = 1; t < 9; t++) {
+            rt_row_init(t, 3, 0.5f, DIM_MAX, gradient);
+            rt_optimizer_step(&config, DIM_MAX, t, values[0], states[0], gradient);
+            rt_optimizer_terms terms = rt_optimizer_clipped_terms(&config, DIM_MAX, t, gradient);
+            if (!rt_optimizer_is_elementwise(&config))
+                terms = rt_optimizer_settle(
+                    &config, terms, DIM_MAX,
+                    rt_optimizer_chunk_squares(terms, DIM_MAX, 0, values[1], gradient), states[1]);
+            for (uint32_t from = 0; from < DIM_MAX; from += (uint32_t)t)
+                rt_optimizer_step_range(&config, terms, DIM_MAX, from,
+                                        (uint32_t)rt_min_u64(from + t, DIM_MAX), values[1],
+                                        states[1], gradient);
         }
         assert_memory_equal(values[0], values[1], sizeof values[0]);
+        assert_memory_equal(states[0], states[1],
+                            rt_optimizer_state_floats(&config, DIM_MAX) * sizeof(float));
+    }
+}
+
+// Half the squared distance from 1, 2, 3: every kind gets nearer, and near.
+static void test_every_kind_descends(void **context)
+{
+    (void)context;
+    for (rt_optimizer_kind kind = 0; kind < RT_OPTIMIZER_COUNT; kind++) {
+        rt_optimizer_config config = base;
+        config.kind = kind;
+        config.learning_rate = 0.3f;
+        config.l1 = 0;
+        float values[3] = {0}, state[6], gradient[3], loss = 0;
+        rt_optimizer_init_state(&config, 3, state);
+        for (uint64_t t = 1; t <= 1000; t++) {
+            for (int i = 0; i < 3; i++)
+                gradient[i] = values[i] - (float)(i + 1);
+            rt_optimizer_step(&config, 3, t, values, state, gradient);
+        }
+        for (int i = 0; i < 3; i++)
+            loss += (values[i] - (float)(i + 1)) * (values[i] - (float)(i + 1)) / 2;
+        if (!(loss < 0.1f)) // 7 at the start
+            fail_msg("%s: %g", rt_optimizer_find(kind)->name, (double)loss);
     }
 }
 
@@ -303,12 +339,11 @@ static uint64_t bits_after_steps(rt_optimizer_kind kind)
 static void test_bits_are_pinned(void **context)
 {
     (void)context;
-    const uint64_t want[] = {UINT64_C(0x736f4ad8e1fb3f83), UINT64_C(0xed3960465474e6d7),
-                             UINT64_C(0x22284348fcd10935), UINT64_C(0x2be6b5f098861874),
-                             UINT64_C(0x2141794328004277), UINT64_C(0xc1e3fb4c01fc8d57)};
-    _Static_assert(RT_COUNT_OF(want) == RT_OPTIMIZER_COUNT, "one of each");
-    for (int kind = 0; kind < RT_OPTIMIZER_COUNT; kind++)
-        assert_int_equal(bits_after_steps((rt_optimizer_kind)kind), want[kind]);
+    for (rt_optimizer_kind kind = 0; kind < RT_OPTIMIZER_COUNT; kind++)
+        if (bits_after_steps(kind) != own[kind].bits)
+            fail_msg("%s: rt_%s_bits is %#" PRIx64 ", and it steps to %#" PRIx64,
+                     rt_optimizer_find(kind)->name, rt_optimizer_find(kind)->name, own[kind].bits,
+                     bits_after_steps(kind));
 }
 
 // The one sum of all formulas, over squares: eight partial sums, then a tree, whatever the machine.
@@ -428,7 +463,7 @@ static void test_row_init_moments(void **context)
     assert_true(extreme > 3.2 && extreme <= 2 * sqrt(3) * (1 + 1e-4)); // the sum of four is bounded
 }
 
-// rt_choice.h has one line for an optimizer: its name leads to its table.
+// A line of the list: its name leads to its table; some are for dense weights only.
 static void test_names_lead_to_their_tables(void **context)
 {
     (void)context;
@@ -436,14 +471,15 @@ static void test_names_lead_to_their_tables(void **context)
         const char *name = rt_optimizer_find((rt_optimizer_kind)kind)->name;
         const char *rows = rt_config_choice_name("optimizer.rows.name", kind);
         assert_string_equal(name, rt_config_choice_name("optimizer.dense.name", kind));
-        assert_true(kind == RT_OPTIMIZER_MOMENTUM ? !rows : rows && strcmp(rows, name) == 0);
+        assert_true(!rows || strcmp(rows, name) == 0);
     }
 }
 
 TEST_MAIN(TEST(test_kinds_follow_their_formulas), TEST(test_shaped_steps_follow_their_formulas),
           TEST(test_rate_follows_its_formula), TEST(test_norms),
           TEST(test_state_sizes_and_initial_state), TEST(test_zero_gradients_change_nothing),
-          TEST(test_only_ftrl_takes_sums), TEST(test_bits_are_pinned),
+          TEST(test_steps_are_by_sums_or_by_what_comes), TEST(test_parts_are_the_whole),
+          TEST(test_every_kind_descends), TEST(test_bits_are_pinned),
           TEST(test_row_wise_sum_has_its_order), TEST(test_row_wise_sum_goes_by_chunks),
           TEST(test_row_init_is_pinned), TEST(test_row_init_depends_on_key_seed_and_not_on_dim),
           TEST(test_row_init_moments), TEST(test_names_lead_to_their_tables))

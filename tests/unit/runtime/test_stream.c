@@ -1,4 +1,5 @@
 // rt_stream: files in sequence, malformed lines, limits, standard input, counting; real data.
+#include "runtime/config/rt_formats.h"
 #include "tests/unit/runtime/test_stream_support.h"
 
 #include "runtime/config/rt_config.h"

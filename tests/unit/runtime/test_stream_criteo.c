@@ -1,4 +1,5 @@
 // rt_criteo: against values worked out by hand and a parser that does it the slow way.
+#include "runtime/config/rt_formats.h"
 #include "tests/unit/runtime/test_stream_support.h"
 
 #include <math.h>

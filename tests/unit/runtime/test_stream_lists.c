@@ -1,5 +1,6 @@
 // Going on with more input: longer lists, other lists, files that grew, were renamed or replaced.
 // Every row has a number of its own, and every number is counted.
+#include "runtime/config/rt_formats.h"
 #include "tests/unit/runtime/test_stream_support.h"
 
 #include <sys/stat.h>

@@ -1,5 +1,6 @@
 // rt_synthetic: the same everywhere, and as skewed, tied together, drifting and learnable as it
 // says.
+#include "runtime/config/rt_formats.h"
 #include "tests/unit/runtime/test_stream_support.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
 // A vector spread over shards: against a plain walk over its floats, one by one.
+#include "runtime/config/rt_optimizers.h"
 #include "runtime/numbers/rt_stripes.h"
 
 #include <stdlib.h>

@@ -1,0 +1,35 @@
+// rt_policies - "dispatch.policy": a line for each; dp_policy_NAME does the work (dp_policy.h).
+#ifndef RT_POLICIES_H
+#define RT_POLICIES_H
+
+#include "runtime/config/rt_choice.h"
+
+// clang-format off
+#define RT_POLICY_MAP(XX)                                                                \
+    XX(RANDOM, random, "at random")                                                      \
+    XX(LAIA, laia, "where most of a sample's rows are (Herald, Algorithm 1)")            \
+    XX(ESD, esd, "where training it costs least (ESD, Algorithms 1 and 2)")              \
+    XX(MAKESPAN, makespan,                                                               \
+       "where the iteration is predicted to end first, every row counted once")
+// clang-format on
+
+#define XX(kind, name, help) RT_POLICY_##kind,
+enum { RT_POLICY_MAP(XX) };
+#undef XX
+#define RT_POLICY_COUNT (0 RT_POLICY_MAP(RT_CHOICE_ONE))
+
+// Policies have numbers in records and checkpoints. 3 was herald's, which is laia with tables.
+#define RT_POLICY_HERALD_WAS 3
+static inline uint32_t rt_policy_number(rt_policy_kind kind)
+{
+    return kind + (kind >= RT_POLICY_HERALD_WAS);
+}
+// RT_POLICY_COUNT: of none.
+static inline uint32_t rt_policy_of_number(uint32_t number)
+{
+    if (number == RT_POLICY_HERALD_WAS)
+        return RT_POLICY_LAIA;
+    return (uint32_t)rt_min_u64(number - (number > RT_POLICY_HERALD_WAS), RT_POLICY_COUNT);
+}
+
+#endif
