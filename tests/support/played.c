@@ -128,6 +128,7 @@ void played_fini(played *p)
     rt_free(p->wanted.rows);
     rt_free(p->slices);
     rt_bytes_fini(&p->broken);
+    rt_bytes_fini(&p->heard);
     for (uint32_t i = 0; i < p->cut_count; i++)
         rt_free(p->cuts[i].rows);
 }

@@ -121,6 +121,7 @@ struct played {
 
     // What rules look at: all of it is of one run, but for what was the last complete checkpoint.
     rt_bytes broken; // lines: rules that were
+    rt_bytes heard;  // lines: answers to visitors, and why members are stopped, each once
     played_slice *slices;
     uint32_t slice_count, slice_capacity;
     played_rows trained, wanted;    // rows of slices, by the iteration; pulls

@@ -1,3 +1,4 @@
+#define _GNU_SOURCE // memmem
 #include "tests/support/played_rules.h"
 
 #include <inttypes.h>
@@ -110,11 +111,29 @@ static void check_cut(played *p, played_told *told, const rt_message *message)
                      order.keep_from, p->cut_complete);
 }
 
+// What people read: answers to a visitor, and why a member is stopped, if the run is not complete.
+static void hear(played *p, const char *who, const rt_message *message)
+{
+    char text[RT_FOLDER_MAX] = "", line[RT_FOLDER_MAX + 64];
+    const rt_wire_header *header = rt_message_header(message);
+    if (rt_control_text(message, text, sizeof text) ||
+        (header->type == RT_MESSAGE_STOP && header->iteration == RT_REASON_COMPLETE))
+        return;
+    for (char *at = text; (at = strchr(at, '\n'));)
+        *at = ';';
+    const int length = snprintf(line, sizeof line, "%s: %s\n", who, text);
+    if (p->heard.size && memmem(p->heard.data, p->heard.size, line, (size_t)length))
+        return;
+    rt_bytes_put(&p->heard, line, (size_t)length);
+}
+
 void played_rules_told(played *p, uint32_t peer, const rt_message *message)
 {
     char name[32];
     const rt_wire_header *header = rt_message_header(message);
     played_told *told = &played_find(p, peer)->told;
+    if (header->type == RT_MESSAGE_CONTROLLED || header->type == RT_MESSAGE_STOP)
+        hear(p, header->type == RT_MESSAGE_STOP ? "stop" : "answer", message);
     if (rt_peer_role(peer) == RT_ROLE_VISITOR)
         return;
     check_place(p, rt_peer_name(peer, name), told, header->type,

@@ -584,12 +584,18 @@ rt_status __wrap_rt_synthetic_create(const rt_stream_config *config, uint64_t se
 // ---- conversations -----------------------------------------------------------------------------
 
 // Rules, and what is left behind.
-static void check(conversation *c, rt_status status, rt_bytes *record)
+static void check(conversation *c, rt_status status, const char *why, rt_bytes *record)
 {
     char left[RECORDS_LINE_BYTES];
     const left_run run = {
         .config = &c->config, .own = &c->own, .status = status, .may_simulate = c->may_simulate};
     played_rules_end(c->members, status == RT_OK);
+    rt_bytes *heard = &c->members->heard;
+    rt_bytes_put(heard, "", 1);
+    for (char *rest = (char *)heard->data, *line; (line = strsep(&rest, "\n"));)
+        if (*line && (strncmp(line, "stop: ", 6) != 0 || strcmp(line + 6, why) != 0))
+            records_put(record, "%s", line);
+    rt_bytes_fini(heard);
     left_check(&run, c->members, left, sizeof left);
     if (*left)
         records_put(record, "leaves%s", left);
@@ -649,7 +655,7 @@ static void one_run(played *members, const char *all, char *own, rt_bytes *recor
     records_put(record, "%s%s%s", status ? rt_status_text(status) : "complete",
                 *error.text ? ": " : "", error.text);
     records_put_lines(record, "log", said);
-    check(&c, status, record);
+    check(&c, status, error.text, record);
     played_end(members);
     rt_config_fini(&c.config);
     if (c.has_theirs)
