@@ -6,7 +6,7 @@
 //                        value is checked with all others that are in force
 //     forget KEY         16 hexadecimal digits: the row of a key, and all copies of it, end
 //     add BOX            a box joins with the next checkpoint, or leaves (dp_move.h); answered then
-//     add BOX TEXT       one that no configuration has, which is let in (dp_added.h)
+//     add BOX TEXT       one that no configuration has, which is let in (dp_move.h)
 //     drain BOX
 //     drain BOX for good  of a box that was added: its key is taken off, too
 //

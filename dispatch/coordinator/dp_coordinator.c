@@ -166,34 +166,50 @@ static rt_status read_members(dp_run *run, rt_error *error)
     return dp_members_read(&run->site_config, run->folder.checkpoints, &run->members, error);
 }
 
+// Where the run may shrink, workers that others told to do without are optional.
+static void invite(const dp_run *run, dp_membership *all)
+{
+    const rt_config *config = &run->site_config;
+    if (run->own.may_shrink) {
+        const uint64_t workers = rt_bits_below(config->worker_count);
+        dp_membership_invite(all, RT_ROLE_WORKER, run->own.without & workers, DP_INVITED_OPTIONAL);
+        dp_membership_invite(all, RT_ROLE_WORKER,
+                             dp_losses_uninvite(&run->losses, config->worker_count, time(NULL)) &
+                                 workers,
+                             DP_INVITED_LATER);
+    }
+    dp_membership_invite(all, RT_ROLE_WORKER,
+                         rt_bits_below(config->worker_count) & ~run->members.workers,
+                         DP_INVITED_NOT);
+    dp_membership_invite(all, RT_ROLE_PS,
+                         rt_bits_below(config->ps_shard_count) & ~run->members.shards,
+                         DP_INVITED_NOT);
+}
+
 // Members agree on the whole configuration; from then on the run is of those that take part.
 static rt_status create_roster(dp_run *run, rt_error *error)
 {
     const rt_config *config = &run->site_config;
-    const dp_members *members = &run->members;
-    dp_roster_config roster = {
-        .ops = run->own.ops,
-        .transport = run->transport,
-        .config = config,
-        .identity = run->own.identity,
-        .keys = run->own.keys,
-        .added = &run->added,
-        .may_shrink = run->own.may_shrink,
-        .without = run->own.without,
-        .out_workers = rt_bits_below(config->worker_count) & ~members->workers,
-        .out_shards = rt_bits_below(config->ps_shard_count) & ~members->shards,
-        .run = run->folder.id,
-        .spares = dp_run_spares,
-        .context = run,
-        .notify = run->own.notify};
-    if (run->own.may_shrink)
-        roster.aside = dp_losses_uninvite(&run->losses, config->worker_count, time(NULL));
+    dp_roster_config roster = {.ops = run->own.ops,
+                               .transport = run->transport,
+                               .config = config,
+                               .identity = run->own.identity,
+                               .keys = run->own.keys,
+                               .added = &run->added,
+                               .may_shrink = run->own.may_shrink,
+                               .run = run->folder.id,
+                               .spares = dp_run_spares,
+                               .context = run,
+                               .notify = run->own.notify};
     if (run->folder.id)
         roster.epoch = dp_checkpoint_epoch(run->folder.checkpoints) + 1;
-    rt_status status = dp_roster_create(&roster, &run->roster, error);
+    const rt_status status = dp_roster_create(&roster, &run->roster, error);
+    if (status)
+        return status;
+    invite(run, dp_roster_members(run->roster));
     run->collect.roster = run->roster;
-    dp_members_keep_boxes(members, config, &run->run_config, &run->own.identity.config_hash);
-    return status;
+    dp_members_keep_boxes(&run->members, config, &run->run_config, &run->own.identity.config_hash);
+    return RT_OK;
 }
 
 static rt_status begin(dp_run *run, rt_error *error)

@@ -75,7 +75,7 @@ rt_status dp_members_write(const rt_config *config, const char *folder, const dp
 // keys. The file of dp_members has them, so that whoever starts the coordinator again, or leads in
 // its place, knows them, too; members of the other boxes need not: what HELLO compares leaves such
 // boxes out (rt_config_site_boxes), and ALLOW tells members the keys. A box that was added is
-// awaited until its members are there: then it joins (dp_adding.h). A plain value.
+// awaited until its members are there: then it joins (dp_move.h). A plain value.
 
 // In the folder of the run: the key of a box that is being added.
 #define DP_ADDED_KEY "added.public"

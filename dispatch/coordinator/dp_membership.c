@@ -70,19 +70,21 @@ void dp_membership_init(dp_membership *all, uint32_t worker_count, uint32_t shar
 {
     *all = (dp_membership){0};
     dp_membership_extend(all, worker_count, shard_count);
-    for (uint32_t i = 0; i < dp_membership_count(all); i++)
-        dp_membership_invite(all, dp_membership_at(all, i)->peer, DP_INVITED_AWAITED);
+    dp_membership_invite(all, RT_ROLE_WORKER, rt_bits_below(worker_count), DP_INVITED_AWAITED);
+    dp_membership_invite(all, RT_ROLE_PS, rt_bits_below(shard_count), DP_INVITED_AWAITED);
 }
 
-void dp_membership_invite(dp_membership *all, uint32_t peer, dp_invitation invitation)
+void dp_membership_invite(dp_membership *all, rt_role role, uint64_t ranks,
+                          dp_invitation invitation)
 {
-    dp_member *one = dp_membership_find(all, peer);
-    uint64_t *places = is_worker(one) ? &all->worker_places : &all->shard_places;
-    rt_assert(!all->has_begun && (is_worker(one) || invitation != DP_INVITED_LATER));
-    one->invitation = invitation;
-    *places |= rt_bit(rt_peer_rank(peer));
+    uint64_t *places = role == RT_ROLE_WORKER ? &all->worker_places : &all->shard_places;
+    rt_assert(!all->has_begun);
+    rt_assert(role == RT_ROLE_WORKER || invitation != DP_INVITED_LATER);
+    for (uint64_t rest = ranks; rest; rest &= rest - 1)
+        dp_membership_find(all, rt_peer(role, rt_lowest_bit(rest)))->invitation = invitation;
+    *places |= ranks;
     if (invitation == DP_INVITED_NOT)
-        *places &= ~rt_bit(rt_peer_rank(peer));
+        *places &= ~ranks;
     check(all);
 }
 

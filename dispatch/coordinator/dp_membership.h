@@ -14,32 +14,31 @@
 //                               +-----------------------------------+
 //
 // A HELLO that does not fit changes nothing. A shard that takes part is always in TRAINS: JOINING
-// leads there. A worker that is lost while the
-// run cannot do without it changes nothing either: the run ends, and the table with it. Two states
-// belong to recovery without a standstill (docs/RECOVERY.md), and nothing enters them yet: FILLING
-// comes between JOINING and SITS_OUT, while the run goes on and the newcomer's cache is filled;
-// ROLLED_BACK comes between LOST and SITS_OUT, when a lost worker's process is back at a cut.
+// leads there. If a worker is lost that the run needs, the run ends, and the table with it. Two
+// states belong to recovery without a standstill (docs/RECOVERY.md), and nothing enters them yet:
+// FILLING comes between JOINING and SITS_OUT, while the run goes on and the newcomer's cache is
+// filled; ROLLED_BACK comes between LOST and SITS_OUT, once a lost worker is back at a cut.
 //
 //   call                     who                 when
 //   dp_membership_hello      dp_roster           a HELLO fits
 //   dp_membership_begin      dp_roster           all that are awaited are there
 //   dp_membership_went       dp_roster           a member that waits is silent, fails, is closed
-//   dp_membership_extend     dp_adding           a box more is known
+//   dp_membership_extend     dp_move             a box more is known
 //   dp_membership_sent       dp_iterations       before the slices of a plan go out
 //   dp_membership_reported   dp_iterations       a worker has reported a slice
 //   dp_membership_completed  dp_iterations       all have reported an iteration
-//   dp_membership_lose       dp_run_spares       a worker has gone, and dp_membership_can_spare
+//   dp_membership_lose       dp_losses           a worker has gone, and dp_membership_can_spare
 //   dp_membership_dismiss    dp_move             the checkpoint with which a box leaves is written
 //
-// Members have two names. Ranks are those of the whole configuration: people, files and rt_peer in
-// this header use them, where nothing else is said. Places number the members that take part, in
-// the order of their ranks: plans, slices and masks of workers use places. They are final once the
-// run has begun; until then all that are invited have one.
+// Members have two numbers. A rank numbers all members of the configuration: people, files and, if
+// nothing else is said, this header use ranks. A place numbers the members that take part, in the
+// order of their ranks: plans, slices and masks of workers use places. Places are final once the
+// run has begun; until then every member that is invited has one.
 //
 // What holds after every call (check() asserts it):
 // - Before the run begins every member is UNKNOWN or JOINING.
-// - Who has another state than these two has a place, or is DRAINING.
-// - Who has a place is invited; a shard with a place is TRAINS, or DRAINING, once the run has begun.
+// - A member in another state has a place, or is DRAINING.
+// - A member with a place is invited. Once the run has begun, such a shard is TRAINS or DRAINING.
 // - Only workers are SITS_OUT or LOST, and at least one worker takes part.
 // - A worker has settled no slice that was not sent, and trained no iteration that was not sent.
 //
@@ -51,14 +50,14 @@
 #include "runtime/wire/rt_control.h"
 
 typedef enum {
-    DP_MEMBER_UNKNOWN, // not connected
-    DP_MEMBER_JOINING, // connected; it waits until the run begins, or a later start takes it in
-    DP_MEMBER_FILLING,
+    DP_MEMBER_UNKNOWN,  // not connected
+    DP_MEMBER_JOINING,  // connected; it waits until the run begins, or a later start takes it in
+    DP_MEMBER_FILLING,  // not entered yet
     DP_MEMBER_SITS_OUT, // the newest iteration that went out is trained without it
     DP_MEMBER_TRAINS,
-    DP_MEMBER_DRAINING, // told to end for good when the run ends
-    DP_MEMBER_LOST,     // not connected; its place stays empty
-    DP_MEMBER_ROLLED_BACK,
+    DP_MEMBER_DRAINING,    // told to end for good when the run ends
+    DP_MEMBER_LOST,        // not connected; its place stays empty
+    DP_MEMBER_ROLLED_BACK, // not entered yet
     DP_MEMBER_STATES
 } dp_member_state;
 
@@ -98,8 +97,9 @@ typedef struct {
 // All are awaited.
 void dp_membership_init(dp_membership *all, uint32_t worker_count, uint32_t shard_count);
 
-// Before the run begins. LATER: workers only.
-void dp_membership_invite(dp_membership *all, uint32_t peer, dp_invitation invitation);
+// Of these ranks, before the run begins. LATER: workers only.
+void dp_membership_invite(dp_membership *all, rt_role role, uint64_t ranks,
+                          dp_invitation invitation);
 
 // So many there are now; those that are new are not invited.
 void dp_membership_extend(dp_membership *all, uint32_t worker_count, uint32_t shard_count);

@@ -63,7 +63,7 @@ void dp_move_iterated(dp_run *run);
 
 // ---- boxes that no configuration had ---------------------------------------------------------
 //
-// Takes boxes that no configuration had (dp_added.h) into a run: when it begins those
+// Takes boxes that no configuration had (dp_members.h) into a run: when it begins those
 // that its file has, later those that people add. One thread.
 
 // A run begins: its boxes are those of the file, too, and their keys are allowed. After the folder

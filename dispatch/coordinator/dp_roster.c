@@ -36,27 +36,6 @@ static dp_member *find_member(dp_roster *roster, uint32_t peer)
     return dp_membership_find(&roster->members, peer);
 }
 
-static void invite(dp_roster *roster)
-{
-    const dp_roster_config *config = &roster->config;
-    const uint64_t later = config->may_shrink ? config->aside : 0;
-    const uint64_t optional = config->may_shrink ? config->without : 0;
-    dp_membership_init(&roster->members, config->config->worker_count,
-                       config->config->ps_shard_count);
-    for (uint32_t w = 0; w < config->config->worker_count; w++) {
-        const uint32_t peer = rt_peer(RT_ROLE_WORKER, w);
-        if (config->out_workers >> w & 1)
-            dp_membership_invite(&roster->members, peer, DP_INVITED_NOT);
-        else if (later >> w & 1)
-            dp_membership_invite(&roster->members, peer, DP_INVITED_LATER);
-        else if (optional >> w & 1)
-            dp_membership_invite(&roster->members, peer, DP_INVITED_OPTIONAL);
-    }
-    for (uint64_t rest = config->out_shards; rest; rest &= rest - 1)
-        dp_membership_invite(&roster->members, rt_peer(RT_ROLE_PS, rt_lowest_bit(rest)),
-                             DP_INVITED_NOT);
-}
-
 rt_status dp_roster_create(const dp_roster_config *config, dp_roster **roster_p, rt_error *error)
 {
     const rt_config *c = config->config;
@@ -66,7 +45,7 @@ rt_status dp_roster_create(const dp_roster_config *config, dp_roster **roster_p,
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     roster->config = *config;
     roster->lost = UINT32_MAX;
-    invite(roster);
+    dp_membership_init(&roster->members, c->worker_count, c->ps_shard_count);
     rt_status status = rt_address_listen(c->network_bind, c->network_coordinator,
                                          c->network_interface, 0, address, sizeof address, error);
     if (!status)

@@ -30,10 +30,7 @@ typedef struct {
     const rt_keys *keys;   // NULL: loopback only
     const dp_added *added; // boxes with keys that members are told (ALLOW); NULL: none
     bool may_shrink;       // after timeouts.rejoin_s workers are no longer waited for
-    uint64_t without;      // and these not at all
-    uint64_t aside;        // nor these, who do not take part even if they come: they wait
-    uint64_t out_workers, out_shards; // of boxes that are no part of the run: the same
-    uint64_t run;                     // id of the run's folder; 0: it has none
+    uint64_t run;          // id of the run's folder; 0: it has none
     uint32_t epoch; // of this start: a member that has served a later one of this run ends it
     // A worker, by its place, has gone from a run that has begun. True: the run goes on, and
     // dp_membership_lose was called; NULL: never. why: what has become of it.
@@ -54,7 +51,8 @@ const char *dp_roster_address(const dp_roster *roster); // "tcp://127.0.0.1:4123
 // mend it and start it again. RT_TIMEOUT: error lists who is missing; RT_STOPPED.
 rt_status dp_roster_assemble(dp_roster *roster, int stop_fd, rt_error *error);
 
-// The table, which is the roster's as long as that lives.
+// The table, which is the roster's as long as that lives. All members are awaited unless others are
+// invited otherwise before the roster assembles.
 dp_membership *dp_roster_members(dp_roster *roster);
 
 // Of the worker, by the configuration, whose connection ended or that was silent, and so ended the

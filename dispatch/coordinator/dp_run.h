@@ -1,7 +1,7 @@
 // dp_run - what the coordinator's parts share: the state of one run, from the first HELLO to the
 // end.
 //
-// dp_begin.c opens what it needs, dp_coordinator.c takes it from there to the end, dp_iterations.c
+// dp_coordinator.c opens what it needs and takes it to the end, dp_iterations.c
 // carries it from slice to slice, dp_ending.c collects the model. One thread.
 //
 // A run goes through its phases once, and each waits for others in turns (dp_run_turn):

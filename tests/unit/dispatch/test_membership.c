@@ -25,9 +25,9 @@ static dp_member *shard(dp_membership *all, uint32_t rank)
 static void invite(dp_membership *all)
 {
     dp_membership_init(all, WORKERS, SHARDS);
-    dp_membership_invite(all, rt_peer(RT_ROLE_WORKER, 1), DP_INVITED_LATER);
-    dp_membership_invite(all, rt_peer(RT_ROLE_WORKER, 3), DP_INVITED_NOT);
-    dp_membership_invite(all, rt_peer(RT_ROLE_PS, 1), DP_INVITED_NOT);
+    dp_membership_invite(all, RT_ROLE_WORKER, 1 << 1, DP_INVITED_LATER);
+    dp_membership_invite(all, RT_ROLE_WORKER, 1 << 3, DP_INVITED_NOT);
+    dp_membership_invite(all, RT_ROLE_PS, 1 << 1, DP_INVITED_NOT);
 }
 
 // Worker 2 is at place 1.
@@ -61,7 +61,7 @@ static void the_run_begins_with_who_is_there(void **state)
     dp_membership_hello(&all, worker(&all, 2));
     assert_false(dp_membership_is_complete(&all, false));
     assert_true(dp_membership_is_complete(&all, true));
-    dp_membership_invite(&all, rt_peer(RT_ROLE_WORKER, 0), DP_INVITED_OPTIONAL);
+    dp_membership_invite(&all, RT_ROLE_WORKER, 1 << 0, DP_INVITED_OPTIONAL);
     assert_true(dp_membership_is_complete(&all, false));
     dp_membership_hello(&all, shard(&all, 1));
     assert_true(dp_membership_waits(&all, worker(&all, 1)));
@@ -175,7 +175,7 @@ static void commit(dp_membership *all, uint32_t bug)
     if (bug == BEGINS_TWICE)
         dp_membership_begin(all);
     else if (bug == INVITED_LATE)
-        dp_membership_invite(all, rt_peer(RT_ROLE_WORKER, 1), DP_INVITED_AWAITED);
+        dp_membership_invite(all, RT_ROLE_WORKER, 1 << 1, DP_INVITED_AWAITED);
     else if (bug == NOT_SPARE)
         dp_membership_lose(all, 1);
     else if (bug == WENT_THAT_TAKES_PART)

@@ -91,13 +91,14 @@ static void start_alone(fixture *f, uint64_t without, uint32_t shards, uint64_t 
                                      .config = &f->config,
                                      .identity = {.config_hash = HASH},
                                      .may_shrink = true,
-                                     .without = without,
-                                     .out_workers = out_workers,
-                                     .out_shards = out_shards,
                                      .run = RUN,
                                      .epoch = EPOCH};
     if (dp_roster_create(&config, &f->roster, &error))
         fail_msg("%s", error.text);
+    dp_membership *members = dp_roster_members(f->roster);
+    dp_membership_invite(members, RT_ROLE_WORKER, without, DP_INVITED_OPTIONAL);
+    dp_membership_invite(members, RT_ROLE_WORKER, out_workers, DP_INVITED_NOT);
+    dp_membership_invite(members, RT_ROLE_PS, out_shards, DP_INVITED_NOT);
 }
 
 static void start_with(fixture *f, uint64_t without, uint32_t shards, uint64_t out_workers,

@@ -350,10 +350,10 @@ static void who_is_missing_is_named(void **state)
     prepare_roster(&g);
     g.f.config.ps_shard_count = 3;
     g.f.config.worker_count = 4;
-    g.config.out_workers = 4;
-    g.config.out_shards = 2;
     g.f.config.timeout_start_s = 0.25;
     open_roster(&g);
+    dp_membership_invite(dp_roster_members(g.roster), RT_ROLE_WORKER, 4, DP_INVITED_NOT);
+    dp_membership_invite(dp_roster_members(g.roster), RT_ROLE_PS, 2, DP_INVITED_NOT);
     join_run(&g.f, 2);
     await(&g, WORKER(1));
     assert_int_equal(dp_roster_assemble(g.roster, -1, &error), RT_TIMEOUT);
@@ -384,10 +384,10 @@ static void workers_that_are_aside(void **state)
         gathering g;
         rt_wire_welcome welcome = {0};
         prepare_roster(&g);
-        g.config.aside = 1;
-        g.config.may_shrink = may;
+        g.config.may_shrink = true;
         g.f.config.timeout_rejoin_s = 1000;
         open_roster(&g);
+        dp_membership_invite(dp_roster_members(g.roster), RT_ROLE_WORKER, may, DP_INVITED_LATER);
         join_run(&g.f, 1);
         await(&g, WORKER(0));
         assert_int_equal(dp_membership_returning(dp_roster_members(g.roster)), may);
@@ -505,11 +505,11 @@ static void strangers_are_not_heard(void **state)
     gathering g;
     prepare_roster(&g);
     g.config.may_shrink = true;
-    g.config.aside = 1;
     g.f.config.worker_count = 3;
-    g.config.without = 4;
     g.f.config.timeout_rejoin_s = 1000;
     open_roster(&g);
+    dp_membership_invite(dp_roster_members(g.roster), RT_ROLE_WORKER, 1, DP_INVITED_LATER);
+    dp_membership_invite(dp_roster_members(g.roster), RT_ROLE_WORKER, 4, DP_INVITED_OPTIONAL);
     for (uint32_t m = 0; m < MEMBERS; m++)
         join_run(&g.f, m);
     assemble(&g);
