@@ -254,10 +254,10 @@ static void find_commas(rt_guess_table *table)
     }
 }
 
-static bool has_twin_before(const rt_guess_table *table, uint32_t index)
+static bool has_twin(const rt_guess_table *table, uint32_t index)
 {
-    for (uint32_t i = 0; i < index; i++)
-        if (strcmp(table->values[i].name, table->values[index].name) == 0)
+    for (uint32_t i = 0; i < table->count; i++)
+        if (i != index && strcmp(table->values[i].name, table->values[index].name) == 0)
             return true;
     return false;
 }
@@ -272,8 +272,8 @@ static const char *find_name_problem(const rt_guess_table *table, uint32_t index
         return "not used: its name is longer than 63 bytes";
     if (!rt_json_is_utf8(name, strlen(name)))
         return "not used: its name is no UTF-8 (iconv -f LATIN1 -t UTF-8 writes the file so)";
-    if (has_twin_before(table, index))
-        return "not used: another column has the same name";
+    if (has_twin(table, index))
+        return "not used: two columns have this name";
     return NULL;
 }
 
@@ -291,6 +291,9 @@ static rt_status make_columns(maker *m, const char *asked, rt_guess *guess, rt_e
     }
     rt_guess_column label = {0};
     rt_status status = rt_guess_label(table, asked, &guess->label, &label, error);
+    if (!status && find_name_problem(table, guess->label))
+        status = rt_fail(error, RT_DATA, "the label, %s: %s", table->values[guess->label].name,
+                         find_name_problem(table, guess->label));
     if (status)
         return status;
     label.name = guess->columns[guess->label].name;

@@ -102,11 +102,28 @@ static uint32_t cells_expected(const rt_table *table)
     return table->columns->count - table->columns->derived_count;
 }
 
-static bool reject_count(const rt_table *table, uint32_t count, rt_line_problem *problem)
+// What seems to divide a line that is one cell; NULL: nothing does.
+static const char *other_delimiter(const rt_table *table, const rt_line *line)
 {
+    static const char *const delimiters[] = {"\t", ";", "|", ","};
+    for (size_t i = 0; i < RT_COUNT_OF(delimiters); i++)
+        if (*delimiters[i] != table->delimiter && memchr(line->text, *delimiters[i], line->length))
+            return i == 0 ? "\\t" : delimiters[i];
+    return NULL;
+}
+
+static bool reject_count(const rt_table *table, const rt_line *line, uint32_t count,
+                         rt_line_problem *problem)
+{
+    const char *other = count == 1 ? other_delimiter(table, line) : NULL;
     if (table->bare_count)
         return rt_line_reject(problem, "expected %u cells, or %u without labels, found %u",
                               cells_expected(table), table->bare_count, count);
+    if (other)
+        return rt_line_reject(problem,
+                              "expected %u cells, found 1: they seem to be divided by \"%s\" "
+                              "(stream.table.delimiter)",
+                              cells_expected(table), other);
     return rt_line_reject(problem, "expected %u cells, found %u", cells_expected(table), count);
 }
 
@@ -121,7 +138,7 @@ static __attribute__((noinline)) bool reject(rt_table *table, const rt_line *lin
     const uint32_t count = count_cells(table, line);
     const bool is_bare = table->bare_count > 0 && count == table->bare_count;
     if (count != cells_expected(table) && !is_bare)
-        return reject_count(table, count, problem);
+        return reject_count(table, line, count, problem);
     return rt_line_reject_cell(
         problem, number, name_of(table, column),
         rt_columns_expected(table->columns, column, (rt_cell){shown_cell, shown}), shown_cell,
@@ -311,6 +328,17 @@ static const char *lacked(const rt_table *table)
     return NULL;
 }
 
+static rt_status suggest_delimiter(const rt_table *table, const rt_line *line, rt_error *error)
+{
+    const char *other = other_delimiter(table, line);
+    const rt_error before = *error;
+    if (other)
+        return rt_fail(error, RT_DATA,
+                       "%.300s; its cells seem to be divided by \"%s\" (stream.table.delimiter)",
+                       before.text, other);
+    return RT_DATA;
+}
+
 static rt_status read_header(rt_table *table, const char *name, const rt_line *line,
                              rt_error *error)
 {
@@ -328,9 +356,10 @@ static rt_status read_header(rt_table *table, const char *name, const rt_line *l
         (!rt_event_id_number(table->id, &table->id_cell) || table->id_cell >= table->order_count))
         return fail_header(name, line, "lacks the column of stream.id: ", table->id, error);
     snprintf(lacks, sizeof lacks, "lacks this column of %s: ", table->list);
-    if (lacked(table))
-        return fail_header(name, line, lacks, lacked(table), error);
-    return RT_OK;
+    if (!lacked(table))
+        return RT_OK;
+    status = fail_header(name, line, lacks, lacked(table), error);
+    return table->order_count == 1 ? suggest_delimiter(table, line, error) : status;
 }
 
 static rt_status check_separators(const rt_table *table, rt_error *error)

@@ -183,7 +183,7 @@ static void tables(void **state)
          "user_id id!, at time, amount dense, clicked label"},
         {"quoted.csv", ",note,price,price,always,never,click\n",
          "%i,\"%t,\n\"\"%t\"\"\",%q.%c,1,x,,%b\n", NULL,
-         " -, note id, price dense, price -, always -, never -, click label"},
+         " -, note id, price -, price -, always -, never -, click label"},
     };
     expect_cases(cases, RT_COUNT_OF(cases));
 }

@@ -275,7 +275,8 @@ static void inputs_that_cannot_be_read(void **state)
     expect_open_fails(second, 2, RT_IO, "absent: No such file");
     expect_open_fails(third, 2, RT_IO, "folder");
     char *bad[] = {gzip, text};
-    static const char *const words[] = {"a.gz:1: the packed file is cut off", "text.zst:1: named .zst"};
+    static const char *const words[] = {"a.gz:1: the packed file is cut off",
+                                        "text.zst:1: named .zst"};
     for (uint32_t i = 0; i < 2; i++) {
         void *source = open_source(&bad[i], 1);
         rt_error error = {0};

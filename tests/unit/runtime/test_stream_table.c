@@ -302,6 +302,8 @@ static void malformed_lines_say_why(void **state)
         {"1,2,3,4", "expected 3 cells, found 4"},
         {"1,2,3,", "expected 3 cells, found 4"},
         {"", "expected 3 cells, found 1"},
+        {"1;2;3", "expected 3 cells, found 1: they seem to be divided by \";\" "
+                  "(stream.table.delimiter)"},
         {"x,2", "expected 3 cells, found 2"}, // the count explains more than the cell
         {"1,\"2\",\"3\",\"a,b\"", "expected 3 cells, found 4"},
         {"x,2,3",
