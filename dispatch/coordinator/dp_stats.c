@@ -9,6 +9,7 @@
 
 #include "dispatch/coordinator/dp_labels.h"
 #include "dispatch/plan/dp_trace.h"
+#include "dispatch/policies/dp_policy.h"
 #include "runtime/metrics/rt_latency.h"
 #include "runtime/numbers/rt_negatives.h"
 #include "runtime/files/rt_own.h"
@@ -763,6 +764,9 @@ static rt_status save_summary(const dp_stats *stats, const rt_quality *all, cons
     rt_json_double(&json, "predicted_iteration_ms", planned->predicted_s * 1e3 * per_iteration);
     rt_json_double(&json, "decision_ms", (double)stats->decision_ns * 1e-6 * per_iteration);
     dp_decisions_write(&stats->decisions, dp_account_unit_s(&stats->config.costs), &json);
+    const char *solver = dp_policy_solver(&stats->config.config->dispatch);
+    if (solver)
+        rt_json_string(&json, "solver", solver);
     snprintf(path, sizeof path, "%016" PRIx64, stats->fingerprint);
     rt_json_string(&json, "plan_fingerprint", path);
     rt_json_double(&json, "slice_bytes", (double)stats->slice_bytes * per_iteration);

@@ -1,5 +1,6 @@
 #include "dispatch/coordinator/dp_watch.h"
 #include "dispatch/coordinator/dp_run.h"
+#include "dispatch/policies/dp_policy.h"
 #include "runtime/rt_clock.h"
 #include "runtime/rt_log.h"
 #include "runtime/rt_memory.h"
@@ -251,6 +252,9 @@ static void record_members(dp_run *run, bool has_ended, uint64_t now)
     rt_json_u64(json, "iteration", dp_stats_iterations(run->stats));
     rt_json_string(json, "policy",
                    rt_config_choice_name("dispatch.policy", (int)config->dispatch.policy));
+    const char *solver = dp_policy_solver(&config->dispatch);
+    if (solver)
+        rt_json_string(json, "solver", solver);
     rt_json_u64(json, "dense_bytes", // of the next iteration, of one of several
                 dp_dense_bytes(run->planning.planner.dense_bytes,
                                run->planning.planner.dense_whole_bytes,

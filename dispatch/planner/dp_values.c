@@ -121,8 +121,8 @@ const dp_rates *dp_planner_rates(const dp_planner *planner)
 dp_rates dp_planner_rates_told(const dp_planner *planner)
 {
     dp_rates rates = planner->config.rates;
-    for (uint32_t i = 0; i < planner->waiting_count; i++) {
-        const dp_input *one = &planner->waiting[i];
+    for (uint32_t i = 0; i < planner->inputs.waiting_count; i++) {
+        const dp_input *one = &planner->inputs.waiting[i];
         double *rate = dp_rates_at(&rates, (dp_input_kind)one->kind, one->worker);
         if (rate)
             *rate = one->value;

@@ -64,6 +64,10 @@ const dp_policy_ops *dp_policy_find(rt_policy_kind kind);
 // Whether it has all of these traits.
 bool dp_policy_can(rt_policy_kind kind, uint32_t traits);
 
+// Name of the solver that places samples, as it is after a fall-back to transport; NULL: the policy
+// has none.
+const char *dp_policy_solver(const rt_dispatch_config *dispatch);
+
 // Whether it chooses tables to score, for which caches count what they hold of each.
 bool dp_policy_chooses_tables(const rt_dispatch_config *dispatch);
 

@@ -291,6 +291,7 @@ static void every_member_is_there(void **state)
         "dispatch_error_bound",
         "dispatch_error",
         "dispatch_device_ms",
+        "solver",
         "plan_fingerprint",
         "slice_bytes",
         "dense_bytes",

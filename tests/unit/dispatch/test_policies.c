@@ -709,10 +709,24 @@ static void same_state_on_other_processors(void **context)
     assert_true(own == other);
 }
 
-TEST_MAIN(TEST(hybrid_of_one_sample_each), TEST(hybrid_of_three_samples_each),
-          TEST(hybrid_of_128_samples_each), TEST(hybrid_of_64_workers),
-          TEST(planner_passes_alpha_on), TEST(laia_takes_the_best_holder),
-          TEST(laia_counts_long_samples), TEST(random_is_fair), TEST(names_lead_to_their_tables),
-          TEST(numbers_stay), TEST(states_of_herald_are_laia_s), TEST(traits_are_theirs),
-          TEST(equal_seeds_give_equal_plans), TEST(fingerprint_shows_everything),
-          TEST(state_of_makespan_fits_together), TEST(same_state_on_other_processors))
+// Also where another one takes its place.
+static void the_solver_that_places_is_named(void **state)
+{
+    rt_dispatch_config dispatch = {.policy = RT_POLICY_ESD, .solver = RT_SOLVER_HUNGARIAN};
+    (void)state;
+    assert_string_equal(dp_policy_solver(&dispatch), "hungarian");
+    dispatch.solver = RT_SOLVER_HUNGARIAN_CUDA;
+    assert_string_equal(dp_policy_solver(&dispatch),
+                        dp_solver_find(RT_SOLVER_HUNGARIAN_CUDA) ? "hungarian_cuda" : "transport");
+    dispatch.policy = RT_POLICY_LAIA;
+    assert_null(dp_policy_solver(&dispatch));
+}
+
+TEST_MAIN(TEST(the_solver_that_places_is_named), TEST(hybrid_of_one_sample_each),
+          TEST(hybrid_of_three_samples_each), TEST(hybrid_of_128_samples_each),
+          TEST(hybrid_of_64_workers), TEST(planner_passes_alpha_on),
+          TEST(laia_takes_the_best_holder), TEST(laia_counts_long_samples), TEST(random_is_fair),
+          TEST(names_lead_to_their_tables), TEST(numbers_stay), TEST(states_of_herald_are_laia_s),
+          TEST(traits_are_theirs), TEST(equal_seeds_give_equal_plans),
+          TEST(fingerprint_shows_everything), TEST(state_of_makespan_fits_together),
+          TEST(same_state_on_other_processors))
