@@ -55,12 +55,12 @@ static void write_facts(const rt_view *view, double unix_s, rt_page *page)
     rt_page_add(page, "</div>\n");
 }
 
-// How long ago, before what is told; nothing where nobody knows it.
+// A time between two texts; nothing where nobody knows it.
 static void write_age(rt_page *page, const char *before, double seconds, const char *after)
 {
     char text[32];
     if (isfinite(seconds))
-        rt_page_add(page, "<small>%s%s%s</small> ", before, rt_page_age(seconds, text), after);
+        rt_page_add(page, "<small>%s%s%s</small>", before, rt_page_age(seconds, text), after);
 }
 
 static void write_alerts(const rt_view *view, const rt_alerts *alerts, double unix_s, rt_page *page)
@@ -69,18 +69,18 @@ static void write_alerts(const rt_view *view, const rt_alerts *alerts, double un
         const rt_alert *one = &alerts->alerts[kind];
         if (!one->is_firing)
             continue;
-        rt_page_add(page, "<p class=\"alert\" data-alert=\"%s\">",
-                    rt_alert_name((rt_alert_kind)kind));
-        write_age(page, "for ", fmax(unix_s - one->since_unix_s, 0), "");
-        rt_page_add(page, "%s%s", rt_alert_text((rt_alert_kind)kind), *one->about ? ": " : "");
+        rt_page_add(page, "<p class=\"alert\" data-alert=\"%s\">%s%s",
+                    rt_alert_name((rt_alert_kind)kind), rt_alert_text((rt_alert_kind)kind),
+                    *one->about ? ": " : "");
         rt_page_text(page, one->about);
+        write_age(page, " (firing for ", fmax(unix_s - one->since_unix_s, 0), ")");
         rt_page_add(page, "</p>\n");
     }
     const uint64_t all = (uint64_t)view->warnings, count = rt_min_u64(all, RT_VIEW_WARNINGS);
     for (uint64_t i = 1; i <= count; i++) {
         const uint64_t at = (all - i) % RT_VIEW_WARNINGS;
         rt_page_add(page, "<p class=\"note\">");
-        write_age(page, "", rt_view_age_s(view, view->texts[at].time_s, unix_s), " ago");
+        write_age(page, "", rt_view_age_s(view, view->texts[at].time_s, unix_s), " ago: ");
         rt_page_text(page, view->texts[at].text);
         rt_page_add(page, "</p>\n");
     }

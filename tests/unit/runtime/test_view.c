@@ -695,9 +695,10 @@ static void has_an_order(void **state)
     must_hold(&page, "<title>run&lt;1&gt;</title>", true);
     must_hold(&page, "<small id=\"name\">run&lt;1&gt;</small>", true);
     must_hold(&page,
-              "<p class=\"alert\" data-alert=\"no_progress\"><small>for 5 min</small> no iteration",
+              "<p class=\"alert\" data-alert=\"no_progress\">no iteration was trained"
+              "<small> (firing for 5 min)</small></p>",
               true);
-    must_hold(&page, "<p class=\"note\"><small>6 min ago</small> &lt;script&gt;", true);
+    must_hold(&page, "<p class=\"note\"><small>6 min ago: </small>&lt;script&gt;", true);
     static const char *const titles[] = {"<h3>Log loss", "<h3>AUC", "<h3>Calibration", "<h3>Speed",
                                          "<h3>Transmission"};
     const char *at = page.text;
