@@ -244,9 +244,9 @@ typedef enum { RT_HYBRID_REFINE, RT_HYBRID_PAPER } rt_hybrid_kind;
 
 typedef struct {
     rt_policy_kind policy;
-    double alpha;       // share of the samples that Opt places, [0, 1]
-    bool alpha_auto;    // "auto": a controller changes alpha, which starts at 1
-    double alpha_share; // of the iteration time that a decision may take, for "auto"; no key
+    double alpha;          // share of the samples that Opt places, [0, 1]
+    bool alpha_auto;       // "auto": a controller changes alpha, which starts at 1
+    double alpha_share;    // of the iteration time that a decision may take, for "auto"; no key
     rt_hybrid_kind hybrid; // which samples these are
     rt_solver_kind solver;
     rt_view_kind view; // which caches a decision sees
