@@ -162,7 +162,7 @@ static void messages_that_nobody_waits_for(void **state)
         size_t size;
         const char *text;
     } cases[] = {
-        {1, RT_MESSAGE_FINISHED, 176, "worker 0: a FINISHED of 176 bytes that nobody waits for"},
+        {1, RT_MESSAGE_FINISHED, 176, "worker 0: a FINISHED of 168 bytes that nobody waits for"},
         {1, RT_MESSAGE_MARK, 0, "worker 0: a MARK that nobody waits for"},
         {1, RT_MESSAGE_PART, 16, "a PART of the dense weights that nobody waits for"},
         {0, RT_MESSAGE_PIECE, 40, "ps 0: a PIECE of a file that nobody waits for"},
@@ -201,7 +201,7 @@ static void whoever_answers_finish_twice(void **state)
     for (uint32_t i = 0; i < 2; i++)
         say(&f, 2, RT_MESSAGE_FINISHED, 0, &flushed, sizeof flushed, NULL, 0);
     expect_stop(&f, RT_REASON_FAILED);
-    finish(&f, RT_WIRE, "worker 1: a FINISHED of 176 bytes that nobody waits for");
+    finish(&f, RT_WIRE, "worker 1: a FINISHED of 168 bytes that nobody waits for");
 }
 
 // ---- what processes have in memory -----------------------------------------------------------

@@ -83,7 +83,7 @@ static void begin(prober_case *c)
     c->config.worker_count = WORKERS;
     c->config.links.pin = false;
     for (uint32_t w = 0; w < WORKERS; w++)
-        c->config.links.workers[w] = (rt_link_config){1, 1};
+        c->config.links.workers[w] = (rt_link_config){.gbps_up = 1, .gbps_down = 1};
     const dp_roster_config roster = {
         .ops = &notes_ops, .transport = &c->transport, .config = &c->config};
     const dp_stats_config stats = {.config = &c->config, .dense_count = 1};
