@@ -122,15 +122,9 @@ static rt_status open_live(dp_run *run, rt_error *error)
     return status;
 }
 
-// What is sent, or the files: the stream may point to journal and names of values.
+// The stream may point to journal and names of values.
 static rt_status open_stream(dp_run *run, rt_error *error)
 {
-    rt_status status = open_watch(run, error);
-    if (status)
-        return status;
-    status = open_live(run, error);
-    if (status)
-        return status;
     return rt_stream_open(&run->run_config.stream, run->site_config.seed, &run->stream, error);
 }
 
@@ -155,6 +149,11 @@ static rt_status read_model(dp_run *run, rt_error *error)
 }
 
 // ---- who takes part --------------------------------------------------------------------------
+
+static rt_status count_keys(dp_run *run, rt_error *error)
+{
+    return dp_setup_count_keys(&run->site_config, &run->planning.distinct_keys, error);
+}
 
 static rt_status read_members(dp_run *run, rt_error *error)
 {
@@ -210,26 +209,6 @@ static rt_status create_roster(dp_run *run, rt_error *error)
     run->collect.roster = run->roster;
     dp_members_keep_boxes(&run->members, config, &run->run_config, &run->own.identity.config_hash);
     return RT_OK;
-}
-
-static rt_status begin(dp_run *run, rt_error *error)
-{
-    rt_status status = open_folder(run, error);
-    if (status)
-        return status;
-    status = read_members(run, error);
-    if (status)
-        return status;
-    status = dp_setup_count_keys(&run->site_config, &run->planning.distinct_keys, error);
-    if (status)
-        return status;
-    status = open_stream(run, error);
-    if (status)
-        return status;
-    status = read_model(run, error);
-    if (status)
-        return status;
-    return create_roster(run, error);
 }
 
 // ---- starting --------------------------------------------------------------------------------
@@ -393,9 +372,11 @@ static rt_status welcome(dp_run *run, rt_error *error)
                                .dense_rate = run->members.dense_rate,
                                .run = run->folder.id};
     rt_status status = dp_roster_welcome(run->roster, &payload, error);
-    if (!status)
-        dp_links_place(&run->links, payload.shards);
-    return status;
+    if (status)
+        return status;
+    dp_links_place(&run->links, payload.shards);
+    dp_run_put_off_taking_back(run);
+    return RT_OK;
 }
 
 // ---- going on --------------------------------------------------------------------------------
@@ -565,7 +546,9 @@ static rt_status begin_feed(dp_run *run, rt_error *error)
 // Who takes part is known before anybody has joined. A run of its own plans while others join.
 static rt_status plan_ahead(dp_run *run, rt_error *error)
 {
-    rt_status status = create_parts(run, error);
+    if (run->own.may_shrink)
+        return RT_OK;
+    const rt_status status = create_parts(run, error);
     if (status || run->folder.resumes)
         return status;
     return begin_feed(run, error);
@@ -585,11 +568,6 @@ static void announce(dp_run *run)
 // Until all have joined, or those without whom the run would be none.
 static rt_status assemble(dp_run *run, rt_error *error)
 {
-    if (!run->own.may_shrink) {
-        const rt_status status = plan_ahead(run, error);
-        if (status)
-            return status;
-    }
     announce(run);
     const rt_status status = dp_roster_assemble(run->roster, run->own.stop_fd, error);
     if (status || !run->own.may_shrink)
@@ -610,45 +588,16 @@ static rt_status fill(dp_run *run, rt_error *error)
 // A feed that could not begin before is made of what fill has read.
 static rt_status begin_late(dp_run *run, rt_error *error)
 {
-    rt_status status = begin_feed(run, error);
+    rt_mirror_lead(run->mirror); // all shards have answered, where they have rows
+    if (run->feed)
+        return RT_OK;
+    const rt_status status = begin_feed(run, error);
     if (status)
         return status;
     dp_control_resume(run);
     for (uint32_t w = 0; w < run->planning.limits.worker_count; w++)
         dp_links_tell(&run->links, w, run->feed, dp_stats_metrics(run->stats));
     return RT_OK;
-}
-
-// All are there: to the end of the run.
-static rt_status conduct(dp_run *run, rt_error *error)
-{
-    rt_status status = welcome(run, error);
-    if (status)
-        return status;
-    dp_run_put_off_taking_back(run);
-    status = fill(run, error);
-    if (status)
-        return status;
-    rt_mirror_lead(run->mirror); // all shards have answered, where they have rows
-    if (!run->feed)
-        status = begin_late(run, error);
-    if (status)
-        return status;
-    status = dp_run_train(run, error);
-    if (status)
-        return status;
-    return dp_run_finish(run, error);
-}
-
-static rt_status go(dp_run *run, rt_error *error)
-{
-    rt_status status = begin(run, error);
-    if (status)
-        return status;
-    status = assemble(run, error);
-    if (status)
-        return status;
-    return conduct(run, error);
 }
 
 // ---- its process -----------------------------------------------------------------------------
@@ -661,22 +610,20 @@ static rt_status open_descriptors(dp_run *run, rt_error *error)
     run->collect = (dp_collect){.sender = DP_SELF, .wake_fd = run->wake_fd};
     if (run->wake_fd >= 0 && run->wait_fd >= 0 &&
         epoll_ctl(run->wait_fd, EPOLL_CTL_ADD, run->wake_fd, &event) == 0)
-        return RT_OK;
+        return dp_open_init(&run->open, run->site_config.run_ahead + 1, error);
     return rt_fail(error, RT_LIMIT, "out of descriptors");
 }
 
-static rt_status open_and_run(dp_run *run, rt_error *error)
+static rt_status open_transport(dp_run *run, rt_error *error)
 {
-    rt_status status = open_descriptors(run, error);
-    if (status)
-        return status;
-    if (dp_open_init(&run->open, run->site_config.run_ahead + 1))
-        return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    status = rt_transport_open(run->own.ops, run->own.keys, &run->transport, error);
-    if (status)
-        return status;
-    return go(run, error);
+    return rt_transport_open(run->own.ops, run->own.keys, &run->transport, error);
 }
+
+// The life of a run.
+static rt_status (*const steps[])(dp_run *run, rt_error *error) = {
+    open_descriptors, open_transport, open_folder, read_members,  count_keys,   open_watch,
+    open_live,        open_stream,    read_model,  create_roster, plan_ahead,   assemble,
+    welcome,          fill,           begin_late,  dp_run_train,  dp_run_finish};
 
 // For the next start: who ended this one.
 static void note_loss(dp_run *run)
@@ -754,7 +701,9 @@ rt_status dp_coordinator_run(const dp_coordinator_config *config, rt_error *erro
     run.settings.in_force = (dp_reloaded){dispatch->alpha, dispatch->alpha_auto,
                                           dispatch->search_evaluations, dispatch->budget_ms};
     dp_reload_init(&config->reload, config->config, &run.settings.reload);
-    rt_status status = open_and_run(&run, error);
+    rt_status status = RT_OK;
+    for (size_t i = 0; i < RT_COUNT_OF(steps) && !status; i++)
+        status = steps[i](&run, error);
     if (status) {
         note_loss(&run);
         dismiss(&run, status, error->text);

@@ -28,11 +28,11 @@ static uint64_t awaited_of(const dp_open_iteration *one, uint64_t workers)
     return workers & ~one->reported & ~one->planned->idle;
 }
 
-rt_status dp_open_init(dp_open_iterations *open, uint32_t max)
+rt_status dp_open_init(dp_open_iterations *open, uint32_t max, rt_error *error)
 {
     *open = (dp_open_iterations){.max = max, .list = rt_alloc(max, sizeof *open->list)};
     if (!open->list)
-        return RT_NO_MEMORY;
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
     return RT_OK;
 }
 

@@ -171,7 +171,7 @@ static inline void dp_run_tell_records(dp_run *run)
 
 // ---- dp_iterations.c -------------------------------------------------------------------------
 
-rt_status dp_open_init(dp_open_iterations *open, uint32_t max); // RT_NO_MEMORY
+rt_status dp_open_init(dp_open_iterations *open, uint32_t max, rt_error *error); // RT_NO_MEMORY
 // Gives what is left back to the feed, which may be NULL if nothing was ever put.
 void dp_open_fini(dp_open_iterations *open, dp_feed *feed);
 
