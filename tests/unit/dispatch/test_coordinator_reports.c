@@ -162,7 +162,7 @@ static void messages_that_nobody_waits_for(void **state)
         size_t size;
         const char *text;
     } cases[] = {
-        {1, RT_MESSAGE_FINISHED, 176, "worker 0: a FINISHED of 168 bytes that nobody waits for"},
+        {1, RT_MESSAGE_FINISHED, 168, "worker 0: a FINISHED of 168 bytes that nobody waits for"},
         {1, RT_MESSAGE_MARK, 0, "worker 0: a MARK that nobody waits for"},
         {1, RT_MESSAGE_PART, 16, "a PART of the dense weights that nobody waits for"},
         {0, RT_MESSAGE_PIECE, 40, "ps 0: a PIECE of a file that nobody waits for"},
