@@ -4,6 +4,7 @@
 
 #include <bzlib.h>
 #include <lzma.h>
+#include <sys/stat.h>
 #include <zlib.h>
 
 #include "runtime/stream/rt_lines.h"
@@ -281,5 +282,48 @@ static void other_kinds_say_what_they_are(void **state)
     }
 }
 
-TEST_MAIN(TEST(lines_of_all_kinds), TEST(packed_files_that_are_cut_or_damaged),
-          TEST(other_kinds_say_what_they_are))
+// A stand-in for lanyard-parquet: it writes the bytes behind the first 16, and fails where the file
+// says so.
+static const char stand_in[] = "#!/bin/sh\n"
+                               "tail -c +17 <\"$1\"\n"
+                               "! grep -q FAILS \"$1\" || exit 1\n";
+
+static void files_that_hold_columns(void **state)
+{
+    (void)state;
+    static const uint8_t head[16] = "PAR1\x15\x04\0";
+    size_t size;
+    char *text = make_text(&size), *program = put_text("lanyard-parquet", stand_in);
+    uint8_t *file = malloc(ROOM);
+    char path_variable[600];
+    rt_lines *lines;
+    assert_non_null(file);
+    assert_int_equal(chmod(program, 0700), 0);
+    snprintf(path_variable, sizeof path_variable, "%s:%s", test_directory(), getenv("PATH"));
+    setenv("PATH", path_variable, 1);
+    memcpy(file, head, sizeof head);
+    memcpy(file + sizeof head, text, size);
+    char *path = put_bytes("rows.parquet", file, sizeof head + size);
+    assert_int_equal(rt_lines_create(&lines, NULL), RT_OK);
+    expect_text(lines, path, text, size, 0); // also from places within
+    rt_lines_destroy(lines);                 // while the program writes
+    memcpy(file + sizeof head + size, "FAILS\n", 6);
+    expect_fails("fails.parquet", file, sizeof head + size + 6, "lanyard-parquet has failed");
+    setenv("PATH", "/nowhere", 1);
+    rt_error error = {0};
+    rt_line line;
+    const int descriptor = open_path(path);
+    assert_int_equal(rt_lines_create(&lines, NULL), RT_OK);
+    rt_lines_begin(lines, descriptor, path, 0, false);
+    assert_int_equal(rt_lines_next(lines, 0, 0, &line, &error), RT_IO);
+    assert_non_null(strstr(error.text, "lanyard-parquet, which reads such files"));
+    rt_lines_destroy(lines);
+    close(descriptor);
+    free(path);
+    free(program);
+    free(file);
+    free(text);
+}
+
+TEST_MAIN(TEST(files_that_hold_columns), TEST(lines_of_all_kinds),
+          TEST(packed_files_that_are_cut_or_damaged), TEST(other_kinds_say_what_they_are))
