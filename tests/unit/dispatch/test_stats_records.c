@@ -176,7 +176,7 @@ static void put_summary(scene *s, writer *to)
         put(to, "\"samples\":%u}%s,", (unsigned)one.sample_count, l ? "}" : "");
     }
     put(to, "\"bad_batches\":1,\"stale_reads\":%u,", 51 * 12 * 6);
-    put(to, "\"solver\":\"transport\",");
+    put(to, "\"solver\":\"transport\",\"held_out\":0,");
     put(to,
         "\"ranges\":{\"label_min\":0,\"label_max\":1,\"dense_min\":[1],\"dense_max\":[3],"
         "\"dense_not_finite\":3,\"label_mean\":%s},",
