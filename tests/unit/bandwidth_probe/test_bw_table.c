@@ -15,9 +15,9 @@ static void open_table_with(bool pin, double ps_gbps, bw_table *table)
     config.worker_count = 2;
     config.links.pin = pin;
     config.links.ps_gbps = ps_gbps;
-    config.links.workers[0] = (rt_link_config){1, 2};
-    config.links.workers[1] = (rt_link_config){0.5, 0.25};
-    config.links.workers[2] = (rt_link_config){4, 4}; // of nobody
+    config.links.workers[0] = (rt_link_config){.gbps_up = 1, .gbps_down = 2};
+    config.links.workers[1] = (rt_link_config){.gbps_up = 0.5, .gbps_down = 0.25};
+    config.links.workers[2] = (rt_link_config){.gbps_up = 4, .gbps_down = 4}; // of nobody
     bw_table_init(&config, table);
     rt_config_fini(&config);
 }
@@ -151,7 +151,7 @@ static void open_many(const double *gbps, uint32_t count, bw_table *table)
     config.worker_count = count;
     config.links.pin = false;
     for (uint32_t j = 0; j < count; j++)
-        config.links.workers[j] = (rt_link_config){gbps[j], gbps[j]};
+        config.links.workers[j] = (rt_link_config){.gbps_up = gbps[j], .gbps_down = gbps[j]};
     bw_table_init(&config, table);
     rt_config_fini(&config);
 }

@@ -44,7 +44,7 @@ static void begin(links_case *c, bool pinned)
     c->config.ps_shard_count = SHARDS;
     c->config.links.pin = pinned;
     for (uint32_t w = 0; w < WORKERS; w++)
-        c->config.links.workers[w] = (rt_link_config){1, 1};
+        c->config.links.workers[w] = (rt_link_config){.gbps_up = 1, .gbps_down = 1};
     snprintf(c->path, sizeof c->path, "%s", test_path("metrics.jsonl"));
     assert_int_equal(rt_metrics_open(c->path, &c->metrics, NULL), RT_OK);
     dp_links_init(&c->config, &c->links);
