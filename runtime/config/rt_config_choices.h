@@ -6,37 +6,15 @@
 
 #include "runtime/config/rt_config_keys.h"
 
-extern const rt_config_choice rt_choices_log_levels[];
-extern const rt_config_choice rt_choices_losses[];
-extern const rt_config_choice rt_choices_formats[];
-extern const rt_config_choice rt_choices_quote_rules[];
-extern const rt_config_choice rt_choices_outcome_formats[];
-extern const rt_config_choice rt_choices_unanswered_events[];
-extern const rt_config_choice rt_choices_standby_away[];
-extern const rt_config_choice rt_choices_late_outcomes[];
-extern const rt_config_choice rt_choices_join_ends[];
-extern const rt_config_choice rt_choices_sources[];
-extern const rt_config_choice rt_choices_dense_scalings[];
-extern const rt_config_choice rt_choices_synthetic_shapes[];
-extern const rt_config_choice rt_choices_storages[];
-extern const rt_config_choice rt_choices_serve_rows[];
-extern const rt_config_choice rt_choices_models[];
-extern const rt_config_choice rt_choices_deep_inputs[];
-extern const rt_config_choice rt_choices_crosses[];
-extern const rt_config_choice rt_choices_poolings[];
-extern const rt_config_choice rt_choices_row_optimizers[];
-extern const rt_config_choice rt_choices_dense_optimizers[];
-extern const rt_config_choice rt_choices_decays[];
-extern const rt_config_choice rt_choices_evictions[];
-extern const rt_config_choice rt_choices_policies[];
-extern const rt_config_choice rt_choices_solvers[];
-extern const rt_config_choice rt_choices_micro_batches[];
-extern const rt_config_choice rt_choices_views[];
-extern const rt_config_choice rt_choices_first_touches[];
-extern const rt_config_choice rt_choices_hybrids[];
-extern const rt_config_choice rt_choices_collectives[];
-extern const rt_config_choice rt_choices_dense_wires[];
-extern const rt_config_choice rt_choices_row_wires[];
-extern const rt_config_choice rt_choices_transports[];
+extern const rt_config_choice rt_choices_log_levels[], rt_choices_losses[], rt_choices_formats[],
+    rt_choices_quote_rules[], rt_choices_outcome_formats[], rt_choices_unanswered_events[],
+    rt_choices_standby_away[], rt_choices_late_outcomes[], rt_choices_join_ends[],
+    rt_choices_sources[], rt_choices_dense_scalings[], rt_choices_synthetic_shapes[],
+    rt_choices_storages[], rt_choices_serve_rows[], rt_choices_models[], rt_choices_deep_inputs[],
+    rt_choices_crosses[], rt_choices_poolings[], rt_choices_row_optimizers[],
+    rt_choices_dense_optimizers[], rt_choices_decays[], rt_choices_evictions[],
+    rt_choices_policies[], rt_choices_solvers[], rt_choices_micro_batches[], rt_choices_views[],
+    rt_choices_first_touches[], rt_choices_hybrids[], rt_choices_collectives[],
+    rt_choices_dense_wires[], rt_choices_row_wires[], rt_choices_transports[];
 
 #endif

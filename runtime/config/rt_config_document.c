@@ -34,10 +34,15 @@ static const char introduction[] =
     "\n"
     "An unknown key, a key that stands twice, a wrong type and a value out of range are errors\n"
     "that name the file and the path. `[0, 1]` includes both ends, `(0, 1]` excludes 0.\n"
-    "`lanyard check FILE` tells whether a file is complete.\n"
-    "\n"
-    "This page is made from the table in `runtime/config/rt_config_keys.c`; a test compares "
-    "them.\n";
+    "`lanyard check FILE` tells whether a file is complete.";
+
+static void put_introduction(FILE *out, const char *text)
+{
+    fprintf(out,
+            "%s\n\nThis page is made from the table in `runtime/config/rt_config_keys.c`; a test "
+            "compares them.\n",
+            text);
+}
 
 // Text of a table cell: a bar would end it.
 static void put_cell(FILE *out, const char *text)
@@ -130,7 +135,7 @@ static void put_members(FILE *out, const char *list)
     put_table_head(out);
 }
 
-static const rt_config_layout markdown = {put_heading, put_members, put_row};
+static const rt_config_layout markdown = {put_introduction, put_heading, put_members, put_row};
 
 // The section of a key's path, "" for a key at the root.
 static void section_of(const char *path, char section[RT_CONFIG_KEY_PATH_MAX])
@@ -203,15 +208,14 @@ static rt_status hand_over(const char *text, size_t size, char **text_p)
     return RT_OK;
 }
 
-rt_status rt_config_lay_out(const rt_config_layout *layout, const char *introduction_text,
-                            char **text_p)
+rt_status rt_config_lay_out(const rt_config_layout *layout, char **text_p)
 {
     char *text = NULL, section[RT_CONFIG_KEY_PATH_MAX];
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
     if (!out)
         return RT_NO_MEMORY;
-    fputs(introduction_text, out);
+    layout->introduction(out, introduction);
     put_section(out, layout, "");
     for (const rt_config_key *key = rt_config_keys; key->path; key++) {
         section_of(key->path, section);
@@ -229,7 +233,7 @@ rt_status rt_config_lay_out(const rt_config_layout *layout, const char *introduc
 
 rt_status rt_config_document(char **markdown_p)
 {
-    return rt_config_lay_out(&markdown, introduction, markdown_p);
+    return rt_config_lay_out(&markdown, markdown_p);
 }
 
 // Closes and opens objects until those open are the sections of path. open holds their names.

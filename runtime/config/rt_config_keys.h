@@ -222,15 +222,15 @@ const char *rt_config_show_text(const char *bytes, char text[RT_CONFIG_SHOWN_MAX
 
 // rt_config_document.c: how a reference of all keys is laid out.
 typedef struct {
+    void (*introduction)(FILE *out, const char *text); // Markdown
     // name "": top level; help may be NULL.
     void (*section)(FILE *out, const char *name, const char *help);
     void (*members)(FILE *out, const char *list); // those of the elements of a list follow
     void (*key)(FILE *out, const rt_config_key *key);
 } rt_config_layout;
 
-// The whole reference after an introduction; free with rt_free. RT_NO_MEMORY.
-rt_status rt_config_lay_out(const rt_config_layout *layout, const char *introduction_text,
-                            char **text_p);
+// The whole reference; free with rt_free. RT_NO_MEMORY.
+rt_status rt_config_lay_out(const rt_config_layout *layout, char **text_p);
 const char *rt_config_type_name(const rt_config_key *key);
 
 // What is allowed, as far as the type does not say it: "", or in text.

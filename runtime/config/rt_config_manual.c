@@ -1,33 +1,29 @@
 // The reference of all keys as a manual page, and the keys as words for completion.
+#include <string.h>
+
 #include "runtime/config/rt_config_keys.h"
 #include "runtime/rt_roff.h"
 
-static const char introduction[] =
-    ".SH DESCRIPTION\n"
-    "A run is described by one JSON file; every key has a default. Sections nest:\n"
-    ".B dispatch.alpha\n"
-    "below is {\\(dqdispatch\\(dq: {\\(dqalpha\\(dq: 1}} in the file. Single keys can be changed\n"
-    "on the command line:\n"
-    ".PP\n"
-    ".EX\n"
-    "lanyard sim configs/demo.json \\-\\-set dispatch.policy=laia \\-\\-set dispatch.alpha=0.5\n"
-    ".EE\n"
-    ".PP\n"
-    "A value after\n"
-    ".B \\-\\-set\n"
-    "is JSON; where a string is expected, quotes may be left out. A section takes an object and\n"
-    "changes only the keys in it.\n"
-    ".PP\n"
-    "A file can build on another one with \\(dqinclude\\(dq: \\(dqformats/avazu.json\\(dq at its\n"
-    "top level: that file (the path is relative to the including one, at most 8 deep) is read\n"
-    "first, then overridden key by key. Lists are replaced as a whole. \\(dqversion\\(dq: 1 says\n"
-    "which names of keys a file uses.\n"
-    ".PP\n"
-    "An unknown key, a key that stands twice, a wrong type and a value out of range are errors\n"
-    "that name the file and the path. [0, 1] includes both ends, (0, 1] excludes 0.\n"
-    ".B lanyard check\n"
-    "tells whether a file is complete.\n"
-    ".SH KEYS\n";
+// Paragraphs, but for the title; an example stands between two lines of backquotes.
+static void put_introduction(FILE *out, const char *text)
+{
+    char block[1024];
+    fputs(".SH DESCRIPTION\n", out);
+    for (const char *end; *text; text = end + strspn(end, "\n")) {
+        const char *gap = strstr(text, "\n\n");
+        end = gap ? gap : text + strlen(text);
+        const bool is_example = strncmp(text, "```\n", 4) == 0;
+        const size_t around = is_example ? 4 : 0;
+        if (*text == '#')
+            continue;
+        snprintf(block, sizeof block, "%.*s", (int)(end - text - 2 * (ptrdiff_t)around),
+                 text + around);
+        fputs(is_example ? ".PP\n.EX\n" : ".PP\n", out);
+        rt_roff_text(out, block);
+        fputs(is_example ? "\n.EE\n" : "\n", out);
+    }
+    fputs(".SH KEYS\n", out);
+}
 
 static void put_section(FILE *out, const char *name, const char *help)
 {
@@ -79,8 +75,8 @@ static void put_key(FILE *out, const rt_config_key *key)
 
 rt_status rt_config_manual(char **text_p)
 {
-    static const rt_config_layout manual = {put_section, put_members, put_key};
-    return rt_config_lay_out(&manual, introduction, text_p);
+    static const rt_config_layout manual = {put_introduction, put_section, put_members, put_key};
+    return rt_config_lay_out(&manual, text_p);
 }
 
 const char *rt_config_key_path(uint32_t at)
