@@ -6,6 +6,7 @@ that failed (as systemd would) happen there. Attempts are told apart by their co
 import glob
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -14,6 +15,13 @@ ROUND_LIMIT_S = 300
 GRACE_S = 4.0  # for processes to end by themselves when the run is complete
 RESTART_S = 0.3  # between the end of a process in a box and its next start
 LAN = os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "lan", "lan.sh")
+
+
+def choices_of(program, key):
+    """The names that a key of the configuration takes, as the program documents them."""
+    document = subprocess.run([program, "check", "--document"], check=True, capture_output=True, text=True).stdout
+    row, = re.findall(rf"^\| `{re.escape(key)}` \|.*$", document, re.M)
+    return re.findall(r'`"([^"`]+)"`:', row)
 
 
 class Failed(Exception):
