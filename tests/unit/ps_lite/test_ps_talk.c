@@ -228,6 +228,8 @@ static void check_bounds(const conversation *c)
     assert_int_equal(got.rows, rows);
     assert_true(got.pulls_parked <= (uint64_t)c->config.pulls_parked_max * c->config.worker_count);
     assert_true(got.pulls_parked <= c->pull_count);
+    assert_true(got.gradients_waiting * c->config.dim * sizeof(float) <=
+                c->config.gradient_bytes_max);
     assert_true(got.rows <= 1 || got.row_bytes <= c->config.memory_bytes_max);
 }
 
@@ -422,8 +424,10 @@ static void say_something(conversation *c)
         c->pull_count = asked_before;
     }
     // Forgotten rows leave, if they come too late to be wanted; else versions rise.
-    if (c->keys <= 200)
-        look(c, counts && (!status || is_twice), header.type == RT_MESSAGE_FORGET);
+    if (c->keys > 200)
+        return; // to look takes long
+    look(c, counts && (!status || is_twice), header.type == RT_MESSAGE_FORGET);
+    check_bounds(c);
 }
 
 // ---- cuts and ends -----------------------------------------------------------------------------
