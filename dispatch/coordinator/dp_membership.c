@@ -182,6 +182,26 @@ uint64_t dp_membership_returning(const dp_membership *all)
     return ranks;
 }
 
+uint64_t dp_membership_absent(const dp_membership *all, rt_role role, uint64_t ranks)
+{
+    const dp_member *of = role == RT_ROLE_WORKER ? all->workers : all->shards;
+    uint64_t absent = 0;
+    for (; ranks; ranks &= ranks - 1) {
+        if (!dp_member_is_connected(&of[rt_lowest_bit(ranks)]))
+            absent |= ranks & -ranks;
+    }
+    return absent;
+}
+
+void dp_membership_names(rt_role role, uint64_t numbers, char *text, size_t size)
+{
+    char name[32];
+    size_t used = strlen(text);
+    for (; numbers && used + sizeof name + 2 < size; numbers &= numbers - 1)
+        used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "",
+                                 rt_peer_name(rt_peer(role, rt_lowest_bit(numbers)), name));
+}
+
 static const dp_member *worker_at(const dp_membership *all, uint32_t place)
 {
     rt_assert(place < rt_bit_count(all->worker_places));
@@ -248,36 +268,28 @@ void dp_membership_dismiss(dp_membership *all, uint64_t workers, uint64_t shards
     check(all);
 }
 
-// Who trains from now on, and who does not any more.
-static void note_trainers(dp_membership *all, const dp_membership_slice *slice)
-{
-    uint64_t rest = all->worker_places;
-    for (uint32_t place = 0; rest; place++, rest &= rest - 1) {
-        dp_member *one = &all->workers[rt_lowest_bit(rest)];
-        const bool trains = slice->participants >> place & 1;
-        if (trains)
-            one->trained = slice->iteration;
-        if (dp_member_takes_part(one) && trains != (one->state == DP_MEMBER_TRAINS))
-            change(all, one, trains ? DP_MEMBER_TRAINS : DP_MEMBER_SITS_OUT);
-    }
-}
-
 bool dp_membership_sent(dp_membership *all, const dp_membership_slice *slice)
 {
-    const uint64_t needed = slice->needed | (slice->iteration ? slice->participants : 0);
+    const uint64_t trainers = slice->iteration ? slice->participants : 0;
+    const uint64_t needed = slice->needed | trainers;
+    uint64_t rest = all->worker_places;
     rt_assert(slice->sequence > all->sequence);
     if (needed & ~dp_membership_workers(all))
         return false;
     all->sequence = slice->sequence;
     all->clean = slice->clean;
-    uint64_t rest = all->worker_places;
-    for (uint32_t place = 0; rest; place++, rest &= rest - 1) {
-        if (needed >> place & 1)
-            all->workers[rt_lowest_bit(rest)].needed = slice->sequence;
-    }
-    if (slice->iteration) {
+    if (slice->iteration)
         all->iteration = slice->iteration;
-        note_trainers(all, slice);
+    for (uint32_t place = 0; rest; place++, rest &= rest - 1) {
+        dp_member *one = &all->workers[rt_lowest_bit(rest)];
+        const bool trains = trainers >> place & 1;
+        if (needed >> place & 1)
+            one->needed = slice->sequence;
+        if (trains)
+            one->trained = slice->iteration;
+        if (slice->iteration && dp_member_takes_part(one) &&
+            trains != (one->state == DP_MEMBER_TRAINS))
+            change(all, one, trains ? DP_MEMBER_TRAINS : DP_MEMBER_SITS_OUT);
     }
     check(all);
     return true;
@@ -299,15 +311,6 @@ void dp_membership_completed(dp_membership *all, uint32_t iteration)
 
 // ---- who does not answer ---------------------------------------------------------------------
 
-static void put_names(uint64_t mask, rt_role role, char *text, size_t size)
-{
-    char name[32];
-    size_t used = strlen(text);
-    for (; mask && used + sizeof name < size; mask &= mask - 1)
-        used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "",
-                                 rt_peer_name(rt_peer(role, rt_lowest_bit(mask)), name));
-}
-
 rt_status dp_overdue_check(dp_overdue *overdue, const dp_awaited *awaited, uint64_t now_ns,
                            rt_error *error)
 {
@@ -323,8 +326,8 @@ rt_status dp_overdue_check(dp_overdue *overdue, const dp_awaited *awaited, uint6
     const double waited_s = (double)(now_ns - overdue->since_ns) * 1e-9;
     if (waited_s <= overdue->limit_s)
         return RT_OK;
-    put_names(awaited->workers, RT_ROLE_WORKER, names, sizeof names);
-    put_names(awaited->shards, RT_ROLE_PS, names, sizeof names);
+    dp_membership_names(RT_ROLE_WORKER, awaited->workers, names, sizeof names);
+    dp_membership_names(RT_ROLE_PS, awaited->shards, names, sizeof names);
     return rt_fail(error, RT_TIMEOUT, "%s: alive, but %s within %.0f s (timeouts.answer_s)", names,
                    awaited->what, waited_s);
 }

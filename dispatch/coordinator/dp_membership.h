@@ -147,6 +147,12 @@ uint64_t dp_membership_workers(const dp_membership *all);
 uint64_t dp_membership_missing(const dp_membership *all);
 uint64_t dp_membership_returning(const dp_membership *all);
 
+// Of these ranks, those that are not connected.
+uint64_t dp_membership_absent(const dp_membership *all, rt_role role, uint64_t ranks);
+
+// Appends names, of ranks or of places, to a list in text: "worker 0, worker 3".
+void dp_membership_names(rt_role role, uint64_t numbers, char *text, size_t size);
+
 // Whether nobody misses a worker, by its place, if it goes now (docs/PROTOCOL.md, "A worker that is
 // lost"): it sits out, has no row that the PS lacks, has settled the last slice that needed it, and
 // an iteration after its last one is complete: others have its dense gradients and weights.

@@ -43,24 +43,14 @@ rt_status dp_move_check_boxes(const dp_run *run, const char *box, rt_error *erro
 static rt_status check_presence(const dp_run *run, const char *box, const dp_members *joining,
                                 rt_error *error)
 {
-    char missing[256] = "", name[32];
-    size_t used = 0;
-    const struct {
-        rt_role role;
-        uint64_t all;
-    } kinds[] = {{RT_ROLE_WORKER, joining->workers}, {RT_ROLE_PS, joining->shards}};
-    for (size_t k = 0; k < RT_COUNT_OF(kinds) && !run->own.spawned; k++) {
-        for (uint64_t rest = kinds[k].all; rest; rest &= rest - 1) {
-            const uint32_t peer = rt_peer(kinds[k].role, rt_lowest_bit(rest));
-            const dp_member *one = dp_membership_find(dp_roster_members(run->roster), peer);
-            if (dp_member_is_connected(one) || used + sizeof name + 2 >= sizeof missing)
-                continue;
-            used += (size_t)snprintf(missing + used, sizeof missing - used, "%s%s",
-                                     used ? ", " : "", rt_peer_name(peer, name));
-        }
-    }
-    if (!used)
+    const dp_membership *all = dp_roster_members(run->roster);
+    const uint64_t workers = dp_membership_absent(all, RT_ROLE_WORKER, joining->workers);
+    const uint64_t shards = dp_membership_absent(all, RT_ROLE_PS, joining->shards);
+    char missing[256] = "";
+    if (run->own.spawned || !(workers | shards))
         return RT_OK;
+    dp_membership_names(RT_ROLE_WORKER, workers, missing, sizeof missing);
+    dp_membership_names(RT_ROLE_PS, shards, missing, sizeof missing);
     return rt_fail(error, RT_NOT_FOUND,
                    "%s: not there yet: %s; start them on that box, they wait to be taken in", box,
                    missing);
@@ -425,15 +415,6 @@ static rt_status write_config(const dp_run *run, const char *path, rt_error *err
     return status;
 }
 
-static void name_ranks(const char *what, uint64_t ranks, char *text, size_t size)
-{
-    for (; ranks; ranks &= ranks - 1) {
-        const size_t used = strlen(text);
-        snprintf(text + used, size - used, "%s%s %" PRIu32, used ? ", " : "", what,
-                 rt_lowest_bit(ranks));
-    }
-}
-
 // It is on disk; from here on nothing fails that would have to be undone.
 static void let_in(dp_run *run, const char *box, char *answer, size_t size)
 {
@@ -446,8 +427,8 @@ static void let_in(dp_run *run, const char *box, char *answer, size_t size)
     if (run->added.of[i].has_key &&
         run->own.ops->allow(run->transport, &run->added.of[i].key, &why))
         rt_warn("%s", why.text);
-    name_ranks("worker", joins.workers, ranks, sizeof ranks);
-    name_ranks("ps", joins.shards, ranks, sizeof ranks);
+    dp_membership_names(RT_ROLE_WORKER, joins.workers, ranks, sizeof ranks);
+    dp_membership_names(RT_ROLE_PS, joins.shards, ranks, sizeof ranks);
     snprintf(path, sizeof path, "%s/%s.json", run->folder.checkpoints, box);
     if (write_config(run, path, &why)) {
         rt_warn("%s", why.text);

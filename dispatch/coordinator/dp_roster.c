@@ -437,17 +437,13 @@ static rt_status join(dp_roster *roster, uint32_t peer, const rt_message *messag
 
 static rt_status say_who_is_missing(const dp_roster *roster, rt_error *error)
 {
+    const dp_membership *all = &roster->members;
     char missing[256] = "";
-    size_t used = 0;
-    for (uint32_t i = 0; i < dp_membership_count(&roster->members); i++) {
-        const dp_member *m = dp_membership_at(&roster->members, i);
-        char name[32];
-        if (m->state == DP_MEMBER_JOINING || m->invitation == DP_INVITED_NOT ||
-            used + sizeof name + 2 >= sizeof missing)
-            continue;
-        used += (size_t)snprintf(missing + used, sizeof missing - used, "%s%s", used ? ", " : "",
-                                 rt_peer_name(m->peer, name));
-    }
+    dp_membership_names(RT_ROLE_WORKER,
+                        dp_membership_absent(all, RT_ROLE_WORKER, all->worker_places), missing,
+                        sizeof missing);
+    dp_membership_names(RT_ROLE_PS, dp_membership_absent(all, RT_ROLE_PS, all->shard_places),
+                        missing, sizeof missing);
     return rt_fail(error, RT_TIMEOUT, "%s did not join within %g s (timeouts.start_s)", missing,
                    roster->config.config->timeout_start_s);
 }

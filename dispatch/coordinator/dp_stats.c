@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "dispatch/coordinator/dp_labels.h"
+#include "dispatch/coordinator/dp_quality.h"
 #include "dispatch/plan/dp_trace.h"
 #include "dispatch/policies/dp_policy.h"
 #include "runtime/metrics/rt_latency.h"

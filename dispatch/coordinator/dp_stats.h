@@ -7,7 +7,7 @@
 
 #include "dispatch/coordinator/dp_guard.h"
 #include "dispatch/coordinator/dp_reading.h"
-#include "dispatch/coordinator/dp_slices.h"
+#include "dispatch/coordinator/dp_quality.h"
 #include "runtime/wire/rt_control.h"
 #include "runtime/metrics/rt_metrics.h"
 

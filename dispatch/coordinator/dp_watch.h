@@ -6,7 +6,7 @@
 #define DP_WATCH_H
 
 #include "dispatch/coordinator/dp_columns.h"
-#include "dispatch/coordinator/dp_slices.h"
+#include "dispatch/coordinator/dp_quality.h"
 #include "runtime/watch/rt_viewer.h"
 #include "runtime/wire/rt_control.h"
 #include "runtime/live/rt_live.h"

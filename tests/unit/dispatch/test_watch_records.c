@@ -9,7 +9,7 @@
 
 #include "dispatch/coordinator/dp_columns.h"
 #include "dispatch/coordinator/dp_reading.h"
-#include "dispatch/coordinator/dp_slices.h"
+#include "dispatch/coordinator/dp_quality.h"
 #include "dispatch/coordinator/dp_watch.h"
 #include "runtime/config/rt_sources.h"
 #include "runtime/rt_hash.h"
