@@ -66,7 +66,7 @@ typedef struct {
     uint64_t restarts_ns[RESTARTS_MAX]; // when, a ring
     uint32_t restart_count;
     bool again;            // an attempt was made before
-    dp_losses losses;        // workers that were lost of late
+    dp_losses losses;      // workers that were lost of late
     dp_members members;    // who takes part
     uint64_t absent, back; // workers that the attempt began without; of them, those that are back
     uint64_t left;         // workers that ended since, and the coordinator may have gone on without
@@ -312,7 +312,8 @@ static void spawn_absent(run *r)
         uint32_t at = 0;
         while (at < r->child_count && r->children[at].peer != peer)
             at++;
-        if (rt_now_ns() < r->back_ns[rank] || dp_losses_too_often(&r->losses, time(NULL)) >> rank & 1 ||
+        if (rt_now_ns() < r->back_ns[rank] ||
+            dp_losses_too_often(&r->losses, time(NULL)) >> rank & 1 ||
             (at < r->child_count && r->children[at].pid))
             continue;
         if (at < r->child_count)

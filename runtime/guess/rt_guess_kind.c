@@ -1,5 +1,4 @@
 // What a column is to a model, by its name and by what its values have in common.
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,9 +53,9 @@ bool rt_guess_has_word(const char *name, const char *words)
     char word[64];
     size_t length = 0;
     for (const char *at = name;; at++) {
-        const bool is_begin =
-            at > name && isupper((unsigned char)*at) && islower((unsigned char)at[-1]); // userId
-        const bool is_letter = isalpha((unsigned char)*at) || (*at & 0x80);
+        const bool is_begin = at > name && rt_guess_is_upper(*at) &&
+                              (rt_guess_is_letter(at[-1]) && !rt_guess_is_upper(at[-1])); // userId
+        const bool is_letter = rt_guess_is_letter(*at) || (*at & 0x80);
         if ((!is_letter || is_begin) && length > 0) {
             if (is_word_in(word, length, words))
                 return true;
@@ -65,7 +64,7 @@ bool rt_guess_has_word(const char *name, const char *words)
         if (!*at)
             return false;
         if (is_letter && length < sizeof word)
-            word[length++] = (char)tolower((unsigned char)*at);
+            word[length++] = rt_guess_lower(*at);
     }
 }
 

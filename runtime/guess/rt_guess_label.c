@@ -1,5 +1,4 @@
 // Which column is the label, and which of its texts is label 1.
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +33,7 @@ static bool is_in(const char *text, const char *words)
     while (length > 0 && text[length - 1] == ' ')
         length--;
     for (size_t i = 0; i < length; i++)
-        lower[i] = (char)tolower((unsigned char)text[i]);
+        lower[i] = rt_guess_lower(text[i]);
     for (const char *at = words; *at;) {
         const size_t size = strcspn(at, " ");
         if (size == length && memcmp(at, lower, size) == 0)

@@ -1,5 +1,4 @@
 // Which format, delimiter and quotes lines have, and whether the first one is a header.
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -89,8 +88,7 @@ static double share_between_digits(const rt_guess_lines *lines, uint32_t count, 
             if (line.text[k] != delimiter)
                 continue;
             all++;
-            between += isdigit((unsigned char)line.text[k - 1]) &&
-                       isdigit((unsigned char)line.text[k + 1]);
+            between += rt_guess_is_digit(line.text[k - 1]) && rt_guess_is_digit(line.text[k + 1]);
         }
     }
     return all ? (double)between / (double)all : 0;
@@ -245,7 +243,8 @@ static double share_of_objects(const rt_guess_lines *lines)
 static bool is_hexadecimal(rt_cell cell)
 {
     for (size_t i = 0; i < cell.length; i++)
-        if (!isxdigit((unsigned char)cell.text[i]))
+        if (!rt_guess_is_digit(cell.text[i]) &&
+            (rt_guess_lower(cell.text[i]) < 'a' || rt_guess_lower(cell.text[i]) > 'f'))
             return false;
     return cell.length == 8 || cell.length == 0;
 }

@@ -6,6 +6,28 @@
 #include "runtime/stream/rt_columns.h"
 #include "runtime/stream/rt_keyset.h"
 
+// ---- letters, of ASCII alone, whatever the locale ----
+
+static inline bool rt_guess_is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static inline bool rt_guess_is_upper(char c)
+{
+    return c >= 'A' && c <= 'Z';
+}
+
+static inline bool rt_guess_is_letter(char c)
+{
+    return rt_guess_is_upper((char)(c & ~0x20));
+}
+
+static inline char rt_guess_lower(char c)
+{
+    return rt_guess_is_upper(c) ? (char)(c | 0x20) : c;
+}
+
 // ---- the first lines of a file ----
 
 typedef struct {

@@ -1,5 +1,4 @@
 // What the values of a column have in common.
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -85,9 +84,8 @@ static void add_time(rt_guess_values *values, rt_cell cell)
 {
     char format[RT_NAME_MAX];
     bool is_alive = false;
-    const bool begins_well =
-        cell.length >= 6 && cell.length < 48 &&
-        (isdigit((unsigned char)cell.text[0]) || isalpha((unsigned char)cell.text[0]));
+    const bool begins_well = cell.length >= 6 && cell.length < 48 &&
+                             (rt_guess_is_digit(cell.text[0]) || rt_guess_is_letter(cell.text[0]));
     for (uint32_t i = 0; i < RT_GUESS_TIMES && values->has_times; i++) {
         rt_guess_time *time = &values->times[i];
         int64_t ms = 0;
@@ -149,8 +147,8 @@ static void add_number(rt_guess_values *values, rt_cell cell)
     const size_t sign = cell.text[0] == '-' || cell.text[0] == '+';
     values->fractions += number != floor(number) || memchr(cell.text, '.', cell.length) ||
                          memchr(cell.text, ',', cell.length);
-    values->leading_zeros += cell.length > sign + 1 && cell.text[sign] == '0' &&
-                             isdigit((unsigned char)cell.text[sign + 1]);
+    values->leading_zeros +=
+        cell.length > sign + 1 && cell.text[sign] == '0' && rt_guess_is_digit(cell.text[sign + 1]);
     values->negatives += number < 0;
     values->rises += number > values->before;
     values->steps += number == values->before + 1;
@@ -202,11 +200,11 @@ static void add_shape(rt_guess_values *values, rt_cell cell)
     uint32_t digits = 0, points = 0, spaces = 0, others = 0;
     for (size_t i = 0; i < cell.length; i++) {
         const unsigned char c = (unsigned char)cell.text[i];
-        digits += isdigit(c) != 0;
+        digits += rt_guess_is_digit((char)c);
         points += c == '.';
         spaces += c == ' ';
-        others +=
-            !isdigit(c) && c != '.' && c != ' ' && c != '-' && c != '(' && c != ')' && c != '/';
+        others += !rt_guess_is_digit((char)c) && c != '.' && c != ' ' && c != '-' && c != '(' &&
+                  c != ')' && c != '/';
     }
     const char *at = memchr(cell.text, '@', cell.length);
     values->mails += at && at > cell.text && spaces == 0 &&
