@@ -25,7 +25,9 @@ static int spawn(const char *program, char *const arguments[], int input, int ou
     posix_spawnattr_setpgroup(&attributes, 0);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &usual);
-    const int cause = posix_spawnp(&child, program, &files, &attributes, arguments, environ);
+    const bool is_path = strchr(program, '/') != NULL;
+    const int cause = (is_path ? posix_spawn : posix_spawnp)(&child, program, &files, &attributes,
+                                                             arguments, environ);
     posix_spawn_file_actions_destroy(&files);
     posix_spawnattr_destroy(&attributes);
     *child_p = cause ? 0 : (int)child;
