@@ -23,7 +23,7 @@ static void five_in_ten_minutes(void **state)
     assert_int_equal(dp_losses_too_often(&losses, T + DP_LOSSES_S), 8);
     assert_int_equal(dp_losses_too_often(&losses, T + DP_LOSSES_S + 1), 0);
     assert_int_equal(dp_losses_too_often(&losses, T), 0); // a clock that was set back
-    dp_losses_note(&losses, 3, T + DP_LOSSES_S + 1);   // once more soon after
+    dp_losses_note(&losses, 3, T + DP_LOSSES_S + 1);      // once more soon after
     assert_int_equal(dp_losses_too_often(&losses, T + DP_LOSSES_S + 2), 8);
 }
 
