@@ -515,6 +515,8 @@ def _iso(text):
 
 def _float(column, text):
     """A number as number_format says; with a point as JSON has it, too."""
+    if not isinstance(text, str):
+        return float(text)
     group, decimal = {"1234,5": ("", ","), "1,234.5": (",", "."), "1.234,5": (".", ","),
                       "1'234.5": ("'", "."), "1 234,5": (" ", ",")}.get(column.get("number_format"), ("", "."))
     text = text.strip(" $%\u20ac\u00a3\u00a5\u00a0")
