@@ -67,6 +67,7 @@ typedef struct {
     bool apply;         // the job's iteration counts
     bool is_untrained;  // it is predicted only
     uint64_t iteration; // of the job
+    uint64_t place;     // likewise: of its optimizer steps (rt_optimizer_place)
     ew_finish finish;
     ew_mark mark;
     uint32_t giver; // worker that is asked for the dense weights, at a MARK that says so or FINISH

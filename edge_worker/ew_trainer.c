@@ -16,7 +16,7 @@ typedef enum { TASK_TRAIN, TASK_ROWS, TASK_DENSE, TASK_BARRIER } task_kind;
 typedef struct {
     task_kind kind;
     const dp_slice_view *slice;
-    uint64_t iteration;
+    uint64_t place; // rt_optimizer_place
     bool apply;
 } task;
 
@@ -72,7 +72,7 @@ static void step_own_rows(ew_trainer *t, const dp_slice_view *slice)
         t->own_rows[count++] = r;
     }
     device->ops->rows_step(device->state, &t->config.row_optimizer, t->config.dim,
-                           slice->counts.iteration, t->config.slab, t->config.row_stride,
+                           dp_slice_place(&slice->counts), t->config.slab, t->config.row_stride,
                            t->own_slots, t->own_rows, count, t->row_gradients);
 }
 
@@ -154,14 +154,14 @@ static void settle_rows(ew_trainer *t, const dp_slice_view *slice, bool apply)
     out->compute_ns += rt_now_ns() - begin;
 }
 
-static void dense_step(ew_trainer *t, uint64_t iteration, bool apply)
+static void dense_step(ew_trainer *t, uint64_t place, bool apply)
 {
     rt_error error = {0};
     if (!apply)
         return;
     if (!in_place(t) && ew_model_dense_write(t->config.model, EW_GRADIENTS, t->dense, &error))
         return; // the device stays failed: the next training reports it
-    ew_model_dense_step(t->config.model, iteration);
+    ew_model_dense_step(t->config.model, place);
 }
 
 static void *run_tasks(void *context)
@@ -181,7 +181,7 @@ static void *run_tasks(void *context)
             (void)rt_queue_put(t->results, &t->trained);
             break;
         case TASK_DENSE:
-            dense_step(t, next->iteration, next->apply);
+            dense_step(t, next->place, next->apply);
             break;
         case TASK_BARRIER:
             (void)rt_queue_put(t->barriers, t);
@@ -284,9 +284,9 @@ void ew_trainer_rows(ew_trainer *t, const dp_slice_view *slice, bool apply)
     give(t, (task){.kind = TASK_ROWS, .slice = slice, .apply = apply});
 }
 
-void ew_trainer_dense(ew_trainer *t, uint64_t iteration, bool apply)
+void ew_trainer_dense(ew_trainer *t, uint64_t place, bool apply)
 {
-    give(t, (task){.kind = TASK_DENSE, .iteration = iteration, .apply = apply});
+    give(t, (task){.kind = TASK_DENSE, .place = place, .apply = apply});
 }
 
 rt_status ew_trainer_result(ew_trainer *t, const ew_trained **trained_p)

@@ -64,8 +64,9 @@ float *ew_trainer_dense_gradients(ew_trainer *trainer, uint32_t *count_p);
 // Before the first task: the exchange is told as gradients become final, until ew_trainer_stop.
 void ew_trainer_attach(ew_trainer *trainer, ew_exchange *exchange);
 
-// The sum is in place: step number iteration follows before the next training, if apply.
-void ew_trainer_dense(ew_trainer *trainer, uint64_t iteration, bool apply);
+// The sum is in place: a step follows before the next training, if apply. place:
+// rt_optimizer_place.
+void ew_trainer_dense(ew_trainer *trainer, uint64_t place, bool apply);
 
 // Waits until all tasks are done, and all else that the device was asked for. Fails as the device
 // has: where no training follows nothing else would tell of what befell rows.

@@ -130,6 +130,7 @@ static rt_status next_job(ew_run *w, rt_error *error)
     account_wait(w);
     w->fingerprint = slice->fingerprint;
     w->iteration = slice->iteration;
+    w->place = dp_slice_place(slice);
     w->report.times = (rt_times){.plan_ns = w->waited_ns[EW_WAIT_PLAN],
                                  .push_ns = w->waited_ns[EW_WAIT_PUSH],
                                  .pull_ns = w->waited_ns[EW_WAIT_PULL]};
@@ -289,9 +290,9 @@ static rt_status take_sums(ew_run *w, rt_error *error)
     w->idle_ns = w->summed_ns;
     uint32_t count;
     const float *gradients = ew_trainer_dense_gradients(w->trainer, &count);
-    status = ew_weights_step(&w->weights, w->iteration, w->apply, ew_exchange_alone(w->exchange),
-                             gradients, error);
-    ew_trainer_dense(w->trainer, w->iteration, w->apply);
+    status = ew_weights_step(&w->weights, w->iteration, w->place, w->apply,
+                             ew_exchange_alone(w->exchange), gradients, error);
+    ew_trainer_dense(w->trainer, w->place, w->apply);
     return status;
 }
 

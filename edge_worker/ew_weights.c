@@ -199,8 +199,8 @@ static rt_status send_pulls(ew_weights *w, uint64_t iteration, rt_error *error)
     return RT_OK;
 }
 
-rt_status ew_weights_step(ew_weights *w, uint64_t iteration, bool applies, bool alone,
-                          const float *gradients, rt_error *error)
+rt_status ew_weights_step(ew_weights *w, uint64_t iteration, uint64_t place, bool applies,
+                          bool alone, const float *gradients, rt_error *error)
 {
     w->version = iteration;
     if (!w->shared)
@@ -208,7 +208,10 @@ rt_status ew_weights_step(ew_weights *w, uint64_t iteration, bool applies, bool 
     w->ahead = alone;
     if (alone)
         return RT_OK;
-    rt_wire_dense_step step = {.applies = applies, .scale = 1};
+    rt_wire_dense_step step = {.applies = applies,
+                               .scale = 1,
+                               .behind = (uint32_t)(iteration - (uint32_t)place),
+                               .trained = (uint32_t)(place >> RT_OPTIMIZER_PART)};
     if (applies)
         step.scale = rt_optimizer_scale(&w->optimizer, w->stripes.count, gradients);
     return send_steps(w, iteration, &step, error);

@@ -57,9 +57,9 @@ rt_status ew_weights_begin(ew_weights *weights, rt_error *error);
 void ew_weights_shift(ew_weights *weights, float log_odds, const float *more_odds);
 
 // The sum of an iteration is complete, gradients holds it. The step is told to the shards, unless
-// this worker trained alone.
-rt_status ew_weights_step(ew_weights *weights, uint64_t iteration, bool applies, bool alone,
-                          const float *gradients, rt_error *error);
+// this worker trained alone. place: rt_optimizer_place.
+rt_status ew_weights_step(ew_weights *weights, uint64_t iteration, uint64_t place, bool applies,
+                          bool alone, const float *gradients, rt_error *error);
 
 // Others will need the weights that the model has: the shards get them if they have older ones.
 rt_status ew_weights_share(ew_weights *weights, rt_error *error);

@@ -17,6 +17,7 @@ typedef struct {
     uint32_t base;      // the version that it applies to
     uint32_t step;      // of a gradient: as in rt_wire_grad
     uint32_t pulls;     // of a change (ps_shard_delta.c): as in rt_wire_delta
+    uint64_t place;     // likewise: where the step stands (rt_optimizer_place)
     uint32_t gradients; // list in worker order; internal
 } ps_aggregate;
 

@@ -134,12 +134,16 @@ static rt_status handle(ps_shard *shard, const handler *how, uint32_t worker,
                         const rt_message *message, rt_error *error)
 {
     const rt_wire_header *header = rt_message_header(message);
-    const ps_request in = {.type = how->type,
-                           .worker = worker,
-                           .iteration = header->iteration,
-                           .count = header->count,
-                           .record_size = how->head_size + how->floats * sizeof(float),
-                           .records = rt_message_payload(message)};
+    ps_request in = {.type = how->type,
+                     .worker = worker,
+                     .iteration = header->iteration,
+                     .count = header->count,
+                     .record_size = how->head_size + how->floats * sizeof(float),
+                     .records = rt_message_payload(message)};
+    if (in.type == RT_MESSAGE_PUSH_GRAD) {
+        in.iteration = (uint32_t)header->iteration;
+        in.place = header->iteration - in.iteration + ((uint32_t)in.iteration - header->stamp);
+    }
     if ((uint64_t)in.count * in.record_size != header->payload_bytes)
         return rt_fail(error, RT_WIRE,
                        "worker %u: %s of iteration %" PRIu64 ": %u records of %zu bytes "

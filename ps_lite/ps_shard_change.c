@@ -149,6 +149,7 @@ rt_status ps_shard_decode_push(const ps_shard *shard, uint32_t worker, const rt_
     if (status)
         return rt_fail(error, status, "out of memory: a push of worker %u", worker);
     rt_message_header(whole_p)->epoch = header->epoch;
+    rt_message_header(whole_p)->stamp = header->stamp;
     const uint8_t *in = rt_message_payload(message);
     uint8_t *out = rt_message_payload(whole_p);
     for (uint32_t i = 0; i < header->count; i++, in += coded, out += whole) {

@@ -47,6 +47,7 @@ typedef struct {
     rt_message_type type;
     uint32_t worker;
     uint64_t iteration;
+    uint64_t place; // PUSH_GRAD: rt_optimizer_place
     uint32_t count;
     size_t record_size; // with its floats
     const uint8_t *records;

@@ -22,7 +22,7 @@ static void apply_sum(ps_shard *shard, ps_aggregate *aggregate, ps_entry *entry)
     if (aggregate->step == RT_WIRE_NO_STEP) {
         shard->statistics.steps_skipped++;
     } else {
-        rt_optimizer_step(&shard->config.optimizer, dim, aggregate->iteration, row, row + dim,
+        rt_optimizer_step(&shard->config.optimizer, dim, aggregate->place, row, row + dim,
                           shard->sum);
         shard->statistics.steps++;
     }
@@ -46,13 +46,19 @@ rt_status ps_shard_row_changed(ps_shard *shard, ps_entry *entry, rt_error *error
 
 // ---- PUSH_GRAD -------------------------------------------------------------------------------
 
-static rt_status check_iteration(const ps_request *in, rt_error *error)
+static rt_status check_iteration(const ps_shard *shard, const ps_request *in, rt_error *error)
 {
-    if (in->iteration > 0 && in->iteration <= UINT32_MAX)
-        return RT_OK;
-    return rt_fail(error, RT_WIRE,
-                   "worker %u: %s of iteration %" PRIu64 ", which no version can be", in->worker,
-                   rt_message_type_name(in->type), in->iteration);
+    if (in->iteration == 0)
+        return rt_fail(error, RT_WIRE,
+                       "worker %u: %s of iteration %" PRIu64 ", which no version can be",
+                       in->worker, rt_message_type_name(in->type), in->iteration);
+    if (!rt_optimizer_place_fits(in->place, shard->config.optimizer.batch_samples))
+        return rt_fail(error, RT_WIRE,
+                       "worker %u: %s of iteration %" PRIu64 " for step %" PRIu32
+                       " of the optimizer, with %" PRIu64 " samples: impossible",
+                       in->worker, rt_message_type_name(in->type), in->iteration,
+                       (uint32_t)in->place, in->place >> RT_OPTIMIZER_PART);
+    return RT_OK;
 }
 
 // What can be said of a gradient by itself.
@@ -85,6 +91,11 @@ static rt_status check_against_sums(ps_shard *shard, const ps_request *in, const
             if (one->step != grad->step)
                 return ps_reject(in, grad->key, error, "step %u, others have %u", grad->step,
                                  one->step);
+            if (one->place != in->place)
+                return ps_reject(in, grad->key, error,
+                                 "step %u of the optimizer, with %u samples: others have %u, %u",
+                                 (uint32_t)in->place, (uint32_t)(in->place >> RT_OPTIMIZER_PART),
+                                 (uint32_t)one->place, (uint32_t)(one->place >> RT_OPTIMIZER_PART));
             if (one->mask != grad->mask || one->base != grad->base)
                 return ps_reject(in, grad->key, error,
                                  "mask %" PRIx64 " base %u, others have %" PRIx64 " base %u",
@@ -133,7 +144,7 @@ static rt_status check_records(ps_shard *shard, const ps_request *in, rt_error *
 
 rt_status ps_shard_check_grads(ps_shard *shard, const ps_request *in, rt_error *error)
 {
-    rt_status status = check_iteration(in, error);
+    rt_status status = check_iteration(shard, in, error);
     if (status)
         return status;
     status = check_records(shard, in, error);
@@ -163,6 +174,7 @@ static rt_status add_gradient(ps_shard *shard, const ps_request *in, uint32_t i,
     sum->mask = grad.mask;
     sum->base = grad.base;
     sum->step = grad.step;
+    sum->place = in->place;
     ps_aggregates_add(aggregates, sum, in->worker, ps_record_at(in, i) + sizeof grad);
     if (sum->arrived != sum->mask)
         return RT_OK;

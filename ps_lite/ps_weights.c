@@ -156,6 +156,11 @@ static bool shifts_fit(const ps_weights *weights, const rt_wire_dense_step *step
     return true;
 }
 
+static uint64_t place_of(uint64_t iteration, const rt_wire_dense_step *step)
+{
+    return (uint64_t)step->trained << RT_OPTIMIZER_PART | (uint32_t)(iteration - step->behind);
+}
+
 static rt_status take_step(ps_weights *weights, uint32_t worker, const rt_message *message,
                            rt_error *error)
 {
@@ -177,6 +182,7 @@ static rt_status take_step(ps_weights *weights, uint32_t worker, const rt_messag
     }
     if (!are_there(weights) || iteration != weights->version + 1 ||
         weights->summed != weights->value_count || step.applies > 1 || !(step.scale >= 0) ||
+        !rt_optimizer_place_fits(place_of(iteration, &step), weights->optimizer.batch_samples) ||
         !shifts_fit(weights, &step))
         return rt_fail(error, RT_WIRE,
                        "worker %" PRIu32 ": a dense step of iteration %" PRIu64
@@ -186,9 +192,9 @@ static rt_status take_step(ps_weights *weights, uint32_t worker, const rt_messag
         if (step.by[l] != 0)
             weights->block[step.at[l]] += step.by[l];
     if (step.applies)
-        rt_optimizer_step_scaled(&weights->optimizer, weights->value_count, iteration, step.scale,
-                                 weights->block, weights->block + weights->value_count,
-                                 weights->sum);
+        rt_optimizer_step_scaled(&weights->optimizer, weights->value_count,
+                                 place_of(iteration, &step), step.scale, weights->block,
+                                 weights->block + weights->value_count, weights->sum);
     weights->version = iteration;
     weights->last = step;
     weights->summed = 0;

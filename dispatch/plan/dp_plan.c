@@ -34,7 +34,7 @@ void dp_plan_fini(dp_plan *plan)
 
 void dp_plan_clear(dp_plan *plan)
 {
-    plan->iteration = 0;
+    plan->iteration = plan->step = 0;
     plan->sample_count = 0;
     plan->returning = plan->sharing = 0;
     plan->dense_chunk_floats = 0;

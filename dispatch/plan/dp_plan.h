@@ -123,6 +123,7 @@ typedef struct {
 
 typedef struct {
     uint32_t iteration; // from 1; 0: not a training iteration (final flush)
+    uint32_t step;      // full batches that the samples make, up to this one, rounded up; likewise
     uint32_t worker_count;
     uint32_t sample_count;
     uint64_t participants;       // workers that train and take part in the dense exchange

@@ -187,6 +187,8 @@ static rt_wire_slice slice_counts(const dp_plan *plan, const dp_slice *slice, co
                             .iteration = plan->iteration,
                             .batch_samples =
                                 (uint32_t)where(plan->iteration, limits->batch_samples),
+                            .step = plan->step,
+                            .trained = (uint32_t)where(plan->iteration, plan->sample_count),
                             .sample_count = slice->sample_count,
                             .lookup_count = lookup_count,
                             .row_count = slice->row_count,
@@ -512,8 +514,11 @@ static bool all_below(const uint32_t *values, uint32_t count, uint32_t bound)
 static bool has_samples_of_kind(const rt_wire_slice *c, bool flush)
 {
     if (flush)
-        return c->lookup_count + c->sample_count + c->row_count + c->grad_count == 0;
-    return c->batch_samples >= c->sample_count && c->batch_samples > 0;
+        return c->lookup_count + c->sample_count + c->row_count + c->grad_count + c->trained +
+                   c->step ==
+               0;
+    return c->batch_samples >= c->trained && c->trained >= c->sample_count && c->trained > 0 &&
+           c->step > 0 && c->step <= c->iteration;
 }
 
 static rt_status check_counts(const rt_wire_slice *c, const dp_slice_limits *limits,

@@ -9,6 +9,7 @@
 #define DP_SLICE_WIRE_H
 
 #include "dispatch/plan/dp_plan.h"
+#include "runtime/numbers/rt_optimizer.h"
 #include "runtime/stream/rt_batch.h"
 #include "runtime/wire/rt_wire.h"
 
@@ -42,8 +43,16 @@ typedef struct {
     uint32_t left_out; // slices between this one and the one before it that this worker was not
                        // sent: it sits out, and nothing was in them
     uint32_t cut;      // of a flush: the iteration that is trained before it; 0: not known
+    uint32_t step;     // dp_plan.step
+    uint32_t trained;  // samples of all workers, at most batch_samples; of a flush: 0
 } rt_wire_slice;
-_Static_assert(sizeof(rt_wire_slice) == 96, "wire layout");
+_Static_assert(sizeof(rt_wire_slice) == 104, "wire layout");
+
+// Where its optimizer steps stand.
+static inline uint64_t dp_slice_place(const rt_wire_slice *slice)
+{
+    return rt_optimizer_place(slice->step, slice->trained, slice->batch_samples);
+}
 
 // A slice in place: pointers into the message.
 typedef struct {

@@ -115,6 +115,7 @@ void dp_planner_collect(dp_planner *planner)
     dp_plan *plan = &work->plan;
     dp_plan_clear(plan);
     plan->iteration = planner->iteration;
+    plan->step = dp_planner_step_of(planner->passed);
     plan->sample_count = view->sample_count;
     plan->participants = planner->participants;
     plan->returning = planner->participants & ~planner->took_part;

@@ -66,6 +66,7 @@ typedef struct {
 struct dp_planner {
     dp_planner_config config;
     uint32_t iteration; // of the batch looked up last; the first is 1
+    uint64_t passed;    // samples up to it, each as a share of the full batch that it was read for
     dp_directory directory;
     dp_cache_set own, shown;
     uint32_t caches_missing; // of both, until dp_planner_add_cache
@@ -355,6 +356,13 @@ static inline bool dp_planner_sums_all(const dp_planner *planner)
 static inline bool dp_planner_is_summed(const dp_planner *planner, uint64_t trainers)
 {
     return rt_bits_many(trainers) || (trainers && dp_planner_sums_all(planner));
+}
+
+// planner->passed counts in these parts of a full batch.
+#define DP_PASSED_WHOLE (UINT64_C(1) << 20)
+static inline uint32_t dp_planner_step_of(uint64_t passed)
+{
+    return (uint32_t)((passed + DP_PASSED_WHOLE - 1) / DP_PASSED_WHOLE);
 }
 
 #endif

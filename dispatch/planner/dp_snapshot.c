@@ -29,6 +29,7 @@ typedef struct {
     uint32_t waiting_count;
     uint32_t seen;               // snapshot_seen
     uint64_t key_count, key_sum; // what the shards hold if they captured this very cut
+    uint64_t passed;             // 0: all batches were full
 } snapshot_head;
 
 #define HEAD(XX, PART, NONE, T) \
@@ -42,7 +43,8 @@ typedef struct {
     XX(T, waiting_count)        \
     XX(T, seen)                 \
     XX(T, key_count)            \
-    XX(T, key_sum)
+    XX(T, key_sum)              \
+    XX(T, passed)
 RT_FIELDS(head_fields, snapshot_head, HEAD,
           "format:4 iteration:4 input_count:8 worker_count:4 eviction:4 by_bytes:4 policy:4 "
           "waiting_count:4 seen:4 key_count:8 key_sum:8");
@@ -200,7 +202,8 @@ void dp_planner_save(const dp_planner *planner, const rt_bytes *lineup, rt_bytes
                           .by_bytes = planner->by_bytes,
                           .policy = rt_policy_number(config->dispatch.policy),
                           .waiting_count = planner->inputs.waiting_count,
-                          .seen = seen_by(planner) | what_is_beside(planner)};
+                          .seen = seen_by(planner) | what_is_beside(planner),
+                          .passed = planner->passed};
     snapshot_values values = {config->dispatch.alpha,
                               config->rates.ps_bytes_per_s,
                               config->dispatch.search_evaluations,
@@ -609,6 +612,7 @@ rt_status dp_planner_load(dp_planner *planner, rt_reader *reader, bool same_conf
     *restored = (dp_restored){.iteration = head.iteration, .input_count = head.input_count};
     planner->iteration = planner->preview.last = head.iteration;
     planner->inputs.taken = head.input_count;
+    planner->passed = head.passed ? head.passed : head.iteration * DP_PASSED_WHOLE;
     rt_status status = RT_OK;
     if (same_config)
         status = load_config(planner, &head, &values, error);

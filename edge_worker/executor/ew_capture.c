@@ -301,6 +301,14 @@ static void write_gradient(const ew_executor *e, const dp_slice_view *view, cons
         memcpy(record + sizeof header, gradient, values * sizeof *gradient);
 }
 
+// Where the step with the sum stands (rt_wire_grad).
+static void put_place(const rt_wire_slice *c, rt_wire_header *header)
+{
+    header->stamp = c->iteration - c->step;
+    if (c->trained < c->batch_samples)
+        header->iteration |= (uint64_t)c->trained << RT_WIRE_SHORT_BIT;
+}
+
 static size_t gradient_bytes(const ew_executor *e)
 {
     uint32_t words = e->config.values;
@@ -326,6 +334,8 @@ static rt_status capture_gradient_group(ew_executor *e, uint32_t partner)
                                       record_bytes, &message);
     if (status)
         return status;
+    if (!is_handed)
+        put_place(&slice->view.counts, rt_message_header(&message));
     for (uint32_t i = 0; i < count; i++)
         write_gradient(e, &slice->view, group[i], rt_message_payload(&message) + i * record_bytes);
     status = ew_outlet_put(&e->pushes[partner], &message);

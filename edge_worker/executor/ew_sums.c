@@ -61,7 +61,8 @@ static void step_row(ew_executor *e, const ew_slice_state *slice, const ew_sum *
             into[i] += one[i];
     }
     const float *const gradient = into;
-    e->config.rows->step(e->config.rows_context, &n->slot, &gradient, 1, n->version);
+    e->config.rows->step(e->config.rows_context, &n->slot, &gradient, 1,
+                         dp_slice_place(&slice->view.counts));
 }
 
 // All are in, this worker's own among them. The row is this worker's now: the PS has it as it was.

@@ -101,7 +101,7 @@ rt_status ew_model_predict(ew_model *model, const ew_micro_batch *batch, ew_step
                            rt_error *error);
 
 // One optimizer step with what the block EW_GRADIENTS holds: after a step, and after the exchange
-// with other workers wrote the sum there. step: from 1.
+// with other workers wrote the sum there. step: rt_optimizer_place.
 void ew_model_dense_step(ew_model *model, uint64_t step);
 
 // A block of the dense parameters in device memory, *count_p floats. The state is what

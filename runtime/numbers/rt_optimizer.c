@@ -171,8 +171,11 @@ double rt_optimizer_squares(uint32_t count, const float *gradient)
 
 rt_optimizer_terms rt_optimizer_terms_of(const rt_optimizer_config *config, uint64_t step)
 {
-    terms t = {.rate = rt_optimizer_rate(config, step), .root = 1, .scale = 1, .l2 = config->l2};
-    rt_optimizer_find(config->kind)->adapt(config, step, &t);
+    const uint32_t number = (uint32_t)step, part = (uint32_t)(step >> RT_OPTIMIZER_PART);
+    terms t = {.rate = rt_optimizer_rate(config, number), .root = 1, .scale = 1, .l2 = config->l2};
+    if (part)
+        t.l2 *= (float)part / (float)config->batch_samples;
+    rt_optimizer_find(config->kind)->adapt(config, number, &t);
     return t;
 }
 

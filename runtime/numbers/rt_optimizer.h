@@ -3,8 +3,9 @@
 //
 // A row on the wire and in a table is `dim` values followed by `rt_optimizer_state_floats(...)`
 // floats of state. The gradient is the sum over all samples of the iteration, divided by N, the
-// samples of a full batch: a sample counts the same in a batch that ended early. Results depend on the inputs only, never on the thread or machine width: every build uses
-// the same element-wise operations in the same order.
+// samples of a full batch: a sample counts the same in a batch that ended early. Results depend on
+// the inputs only, never on the thread or machine width: every build uses the same element-wise
+// operations in the same order.
 #ifndef RT_OPTIMIZER_H
 #define RT_OPTIMIZER_H
 
@@ -47,7 +48,24 @@ typedef struct {
 
 const rt_optimizer_ops *rt_optimizer_find(rt_optimizer_kind kind);
 
-// The terms of iteration step, from 1, without clipping.
+// Where a step stands in a run, as functions below take it: how many full batches the samples so
+// far make, rounded up, and behind that the samples of a batch that is not full (0: it is; others
+// need config->batch_samples). What goes by the length of a run (warm-up, decay, Adam's bias
+// correction) and what a step does whatever its gradients say (l2) goes by samples in this way,
+// however the stream was cut into batches. Where all batches are full it is the number of the
+// iteration.
+#define RT_OPTIMIZER_PART 32u // the bit where samples begin
+static inline uint64_t rt_optimizer_place(uint32_t step, uint32_t samples, uint32_t full)
+{
+    return step | (samples < full ? (uint64_t)samples << RT_OPTIMIZER_PART : 0);
+}
+static inline bool rt_optimizer_place_fits(uint64_t place, uint32_t full)
+{
+    return (uint32_t)place > 0 &&
+           (place >> RT_OPTIMIZER_PART == 0 || place >> RT_OPTIMIZER_PART < full);
+}
+
+// The terms of a step at that place, without clipping.
 rt_optimizer_terms rt_optimizer_terms_of(const rt_optimizer_config *config, uint64_t step);
 
 uint32_t rt_optimizer_floats(rt_optimizer_size size, uint32_t dim);
@@ -58,10 +76,9 @@ uint32_t rt_optimizer_state_floats(const rt_optimizer_config *config, uint32_t d
 // State of a block that was never trained.
 void rt_optimizer_init_state(const rt_optimizer_config *config, uint32_t dim, float *state);
 
-// values, state and gradient do not overlap. step is the number of the iteration, from 1: the
-// learning rate follows from it, and Adam's bias correction. The block is a row, or the whole dense
-// part: its gradient is scaled down to clip_norm where its norm is above, then l2 x values is added
-// (ftrl has its own l2).
+// values, state and gradient do not overlap. step: rt_optimizer_place. The block is a row, or the
+// whole dense part: its gradient is scaled down to clip_norm where its norm is above, then l2 x
+// values is added (ftrl has its own l2).
 void rt_optimizer_step(const rt_optimizer_config *config, uint32_t dim, uint64_t step,
                        float *values, float *state, const float *gradient);
 

@@ -203,7 +203,9 @@ rt_status rt_message_validate(const rt_message *message, uint32_t peer, rt_error
     if (!peer_is_known(header->sender))
         return rt_fail(error, RT_WIRE, "%s sent %s with the impossible sender %#" PRIx32, name,
                        type, header->sender);
-    if (header->stamp != 0 && rt_peer_role(header->sender) != RT_ROLE_PS)
+    const bool has_place =
+        header->type == RT_MESSAGE_PUSH_GRAD || header->type == RT_MESSAGE_PUSH_GRAD_CODED;
+    if (header->stamp != 0 && rt_peer_role(header->sender) != RT_ROLE_PS && !has_place)
         return rt_fail(error, RT_WIRE, "%s sent %s with the time stamp %#" PRIx32 " of a shard",
                        name, type, header->stamp);
     uint64_t arrived_bytes = message->size - sizeof *header;

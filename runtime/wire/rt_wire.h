@@ -148,7 +148,7 @@ typedef struct {
     uint64_t iteration; // that the message belongs to; 0 where none
     uint32_t count;     // records in the payload
     uint32_t stamp;     // from a shard: when it handed the message over, PUSHED: when the push came
-                        // (bw_stamp, by its clock); otherwise 0
+                        // (bw_stamp, by its clock); of PUSH_GRAD: below; otherwise 0
     uint64_t payload_bytes; // after this header
 } rt_wire_header;
 _Static_assert(sizeof(rt_wire_header) == 40, "wire layout");
@@ -184,7 +184,9 @@ typedef struct {
 _Static_assert(sizeof(rt_wire_row) == 16, "wire layout");
 
 // PUSH_GRAD, GRADS: followed by dim floats. The version that the sum makes is the header's
-// iteration, and of GRADS the iteration of its slice.
+// iteration, and of GRADS the iteration of its slice. PUSH_GRAD of a batch that is not full has its
+// samples above the version's 32 bits; its stamp is by how much the optimizer's step is below the
+// iteration (rt_optimizer_place).
 typedef struct {
     uint64_t key;
     uint64_t mask; // workers whose gradients belong to the sum
@@ -197,6 +199,8 @@ typedef enum {
     RT_WIRE_STEP,   // the PS, or the worker that sums, steps the row
     RT_WIRE_NO_STEP // nobody does: the row gets its version, not the step
 } rt_wire_step;
+
+#define RT_WIRE_SHORT_BIT 32u // of the header's iteration, where samples begin
 
 // PUSH_CHANGE: followed by what changed of the values since the worker got them, in words of
 // rt_coding, and by the state as it is now. The row has version base when it comes, and then the
@@ -283,10 +287,12 @@ _Static_assert(sizeof(rt_wire_dense_int8) == 16, "wire layout");
 typedef struct {
     uint32_t applies; // 0: a loss is not finite, or it was predicted only: nothing counts but by
     float scale;      // of clip_norm, over the whole vector
+    uint32_t behind;  // by how much the optimizer's step is below the iteration, and
+    uint32_t trained; // samples of the batch, if it is not full; else 0 (rt_optimizer_place)
     uint32_t at[RT_LABELS_MAX]; // places in the shard's part
     float by[RT_LABELS_MAX];    // what is added to them before the step; 0: nothing
 } rt_wire_dense_step;
-_Static_assert(sizeof(rt_wire_dense_step) == 72, "wire layout");
+_Static_assert(sizeof(rt_wire_dense_step) == 80, "wire layout");
 
 // DENSE_STATE: values of the shard's part, then each kind of state that goes with them.
 typedef struct {

@@ -199,6 +199,7 @@ static fabric_shape small_shape(uint64_t seed)
                           .shard_count = 2,
                           .samples_per_worker = 8,
                           .iterations = 50,
+                          .short_every = 5,
                           .last_samples = 5,
                           .field_count = 4,
                           .ids_per_field = 60,

@@ -223,8 +223,8 @@ static void write(het *h, uint32_t worker, const uint32_t *keys, uint32_t count,
     for (uint32_t r = 0; r < count; r++) {
         copy *c = copy_at(h, worker, keys[r]);
         if (!is_untrained(h))
-            rt_optimizer_step(&h->plan->shape.rows, h->dim, h->iteration, c->row, c->row + h->dim,
-                              gradients + (size_t)r * h->dim);
+            rt_optimizer_step(&h->plan->shape.rows, h->dim, fabric_place(h->plan, h->iteration),
+                              c->row, c->row + h->dim, gradients + (size_t)r * h->dim);
         c->current++;
     }
 }
@@ -277,7 +277,7 @@ static void step(het *h)
         float *dense = ew_model_dense(h->models[w], EW_GRADIENTS, &count);
         memcpy(dense, h->sum, count * sizeof *dense);
         if (!is_untrained(h))
-            ew_model_dense_step(h->models[w], h->iteration);
+            ew_model_dense_step(h->models[w], fabric_place(h->plan, h->iteration));
     }
     for (uint32_t w = 0; w < h->n; w++)
         trim(h, w);

@@ -178,8 +178,8 @@ static void learn(rule *r, uint32_t worker, const dp_slice_view *v, bool applies
         float *sum = r->sums + (size_t)c->key * r->dim;
         if (v->row_modes[i] == DP_MODE_OWN) {
             if (applies)
-                rt_optimizer_step(optimizer, r->dim, v->counts.iteration, c->row, c->row + r->dim,
-                                  g);
+                rt_optimizer_step(optimizer, r->dim, dp_slice_place(&v->counts), c->row,
+                                  c->row + r->dim, g);
             continue;
         }
         // Of one version all hold the same bits.
@@ -201,8 +201,8 @@ static void step_sums(rule *r, uint32_t iteration, bool applies)
         if (!r->summed[k])
             continue;
         if (applies)
-            rt_optimizer_step(&r->plan->shape.rows, r->dim, iteration, row_of(r, k),
-                              row_of(r, k) + r->dim, r->sums + (size_t)k * r->dim);
+            rt_optimizer_step(&r->plan->shape.rows, r->dim, fabric_place(r->plan, iteration),
+                              row_of(r, k), row_of(r, k) + r->dim, r->sums + (size_t)k * r->dim);
         r->versions[k] = iteration;
         r->summed[k] = 0;
     }
@@ -254,7 +254,7 @@ static void carry_out(rule *r, uint32_t slice)
     float *dense = ew_model_dense(r->model, EW_GRADIENTS, &count);
     memcpy(dense, r->dense, count * sizeof *dense);
     if (applies)
-        ew_model_dense_step(r->model, iteration);
+        ew_model_dense_step(r->model, fabric_place(r->plan, iteration));
 }
 
 // ---- runs ------------------------------------------------------------------------------------

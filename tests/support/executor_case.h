@@ -140,7 +140,7 @@ static inline uint64_t key(uint32_t n)
 static inline dp_slice *begin(rig *r)
 {
     dp_plan_clear(&r->plan);
-    r->plan.iteration = (uint32_t)r->sequence + 1;
+    r->plan.iteration = r->plan.step = (uint32_t)r->sequence + 1;
     r->plan.sample_count = 4;
     r->plan.dense_chunk_floats = 1;
     r->plan.participants = SUMS ? 15 : 1;

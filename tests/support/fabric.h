@@ -22,6 +22,7 @@ typedef struct {
     uint32_t samples_per_worker;
     uint32_t more_labels; // of a sample, after the first: some are absent, losses have weights
     uint32_t iterations;
+    uint32_t short_every;  // so many iterations: a batch is not full; 0: all are but the last
     uint32_t last_samples; // of the last batch; 0: a full one
     uint32_t change_every; // so many iterations: others take part; 0: all always do
     rt_coding dense_wire, row_wire;
@@ -112,6 +113,9 @@ typedef struct {
 // cost model counts, versions, nothing left anywhere.
 void fabric_run(const fabric_plan *plan, const fabric_schedule *schedule, fabric_result *result);
 void fabric_result_fini(fabric_result *result);
+
+// Where the optimizer's steps of iteration t stand (rt_optimizer_place).
+uint64_t fabric_place(const fabric_plan *plan, uint32_t t);
 
 // The model of a run on this shape; sample_count_max of the whole batch if whole, else of a worker.
 ew_model_config fabric_model(const fabric_plan *plan, bool whole);

@@ -109,7 +109,9 @@ static void make_batches(fabric_plan *plan)
     plan->batches = calloc(shape->iterations, sizeof *plan->batches);
     for (uint32_t t = 0; t < shape->iterations; t++) {
         bool last = t + 1 == shape->iterations && shape->last_samples;
-        random_batches_fill(&keys, &bare, last ? shape->last_samples : batch_max(shape));
+        const bool is_short = shape->short_every && t % shape->short_every == 2;
+        uint32_t samples = is_short ? 1 + t % batch_max(shape) : batch_max(shape);
+        random_batches_fill(&keys, &bare, last ? shape->last_samples : samples);
         rt_batch_init(&plan->batches[t], shape->dense_count);
         if (shape->more_labels)
             rt_batch_begin(&plan->batches[t], shape->more_labels + 1, true);
@@ -327,6 +329,7 @@ void fabric_plan_init(fabric_plan *plan, const fabric_shape *shape)
     dp_planner *planner;
     rt_error error = {0};
     *plan = (fabric_plan){.shape = *shape};
+    plan->shape.rows.batch_samples = plan->shape.dense.batch_samples = batch_max(shape);
     configure_planner(plan);
     make_batches(plan);
     keep_offered(plan);
@@ -365,6 +368,15 @@ void fabric_plan_fini(fabric_plan *plan)
     free(plan->versions);
     free(plan->floors);
     free(plan->swept);
+}
+
+uint64_t fabric_place(const fabric_plan *plan, uint32_t t)
+{
+    const uint32_t full = plan->planner.sample_count_max;
+    uint32_t samples = 0;
+    for (uint32_t i = 0; i < t; i++)
+        samples += plan->batches[i].sample_count;
+    return rt_optimizer_place((samples + full - 1) / full, plan->batches[t - 1].sample_count, full);
 }
 
 ew_model_config fabric_model(const fabric_plan *plan, bool whole)

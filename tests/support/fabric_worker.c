@@ -56,6 +56,7 @@ void fabric_begin_job(fabric_worker *w)
     rt_error error = {0};
     if (c->iteration == 1 && w->rank == rt_lowest_bit(c->workers) && c->workers != rt_bit(w->rank))
         fabric_must(w, ew_weights_begin(&w->weights, &error), &error);
+    w->place = dp_slice_place(c);
     ew_weights_shift(&w->weights, c->log_odds, slice->more_odds);
     ew_exchange_begin(w->exchange, c->iteration, c->dense_chunk_floats, c->workers);
     w->training = w->dense_open = true;
@@ -105,7 +106,7 @@ static void settle_job(fabric_worker *w, bool apply)
         const float *gradient = w->step.row_gradients + (size_t)r * w->rows.values;
         if (slice->row_modes[r] == DP_MODE_OWN)
             ew_host_rows_ops.step(&w->rows, &slice->row_slots[r], &gradient, 1,
-                                  slice->counts.iteration);
+                                  dp_slice_place(&slice->counts));
     }
     if (ew_executor_trained(w->executor, w->step.row_gradients, apply, &done, &error))
         fail_msg("worker %u, trained %" PRIu64 ": %s", w->rank, sequence, error.text);
@@ -127,12 +128,12 @@ static void take_dense_sum(fabric_worker *w)
     w->dense_open = false;
     const float *gradients = ew_model_dense(w->model, EW_GRADIENTS, &count);
     fabric_must(w,
-                ew_weights_step(&w->weights, w->iteration, w->apply, ew_exchange_alone(w->exchange),
-                                gradients, &error),
+                ew_weights_step(&w->weights, w->iteration, w->place, w->apply,
+                                ew_exchange_alone(w->exchange), gradients, &error),
                 &error);
     w->fabric->result->alone += ew_exchange_alone(w->exchange);
     if (w->apply)
-        ew_model_dense_step(w->model, w->iteration);
+        ew_model_dense_step(w->model, w->place);
 }
 
 void fabric_take_dense_sum(fabric_worker *w, const rt_message *message)

@@ -23,9 +23,9 @@ typedef struct {
     bool blocked; // a full queue refused a message
     ew_exchange *exchange;
     ew_weights weights;
-    uint64_t iteration; // of the last job
-    uint64_t trained;   // sequence of the last job, or sweep
-    uint64_t given;     // of the last slice that was handed out to it
+    uint64_t iteration, place; // of the last job
+    uint64_t trained;          // sequence of the last job, or sweep
+    uint64_t given;            // of the last slice that was handed out to it
     ew_step_result step;
     double loss_sum;
     float *before; // rows of the job when it began

@@ -138,6 +138,7 @@ void reference_step(reference *r, const rt_batch *batch, const rt_batch *came, u
     ew_step_result step;
     rt_error error = {0};
     uint32_t row_count = index_batch(r, came);
+    const uint64_t place = fabric_place(r->plan, t);
     for (uint32_t i = 0; i < row_count; i++)
         r->last[r->row_keys[i]] = t;
     ew_micro_batch all = {.sample_count = batch->sample_count,
@@ -163,10 +164,10 @@ void reference_step(reference *r, const rt_batch *batch, const rt_batch *came, u
         return; // applied nowhere
     for (uint32_t i = 0; i < row_count; i++) {
         float *row = r->rows + (size_t)r->row_keys[i] * r->row_floats;
-        rt_optimizer_step(&shape->rows, r->dim, t, row, row + r->dim,
+        rt_optimizer_step(&shape->rows, r->dim, place, row, row + r->dim,
                           step.row_gradients + (size_t)i * r->dim);
     }
-    ew_model_dense_step(r->model, t);
+    ew_model_dense_step(r->model, place);
 }
 
 void reference_sweep(reference *r, uint32_t floor)

@@ -134,6 +134,7 @@ static void make(made *m)
                                   .sums = true};
     assert_int_equal(dp_plan_init(&m->plan, WORKERS), RT_OK);
     m->plan.iteration = 5;
+    m->plan.step = 5;
     m->plan.sample_count = 3;
     m->plan.participants = 0xf;
     m->plan.dense_chunk_floats = 4096;
@@ -218,6 +219,8 @@ static void every_value_has_its_place(void **state)
     const rt_wire_slice counts = {.flags = DP_SLICE_HOMES | DP_SLICE_HANDS | DP_SLICE_SUMS,
                                   .iteration = 5,
                                   .batch_samples = 4,
+                                  .step = 5,
+                                  .trained = 3,
                                   .sample_count = 2,
                                   .lookup_count = 5,
                                   .row_count = ROWS,

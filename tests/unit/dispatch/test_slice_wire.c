@@ -158,6 +158,8 @@ static void check_slice(const planner_case *pc, const dp_plan *plan, const rt_ba
     seen.iteration = plan->iteration;
     seen.log_odds = batch ? batch->learning.log_odds[0] : 0;
     seen.batch_samples = plan->iteration ? limits.batch_samples : 0;
+    seen.step = plan->step;
+    seen.trained = plan->iteration ? plan->sample_count : 0;
     seen.sample_count = slice->sample_count;
     seen.lookup_count = slice->lookup_count;
     seen.row_count = slice->row_count;
@@ -411,7 +413,7 @@ static void a_flush_trains_nothing(void **state)
     assert_int_equal(decode_copy(&one, &one.message), RT_WIRE);
     counts->flags &= ~DP_SLICE_FLUSH;
     assert_int_equal(decode_copy(&one, &one.message), RT_OK);
-    counts->batch_samples = counts->sample_count - 1;
+    counts->batch_samples = counts->trained - 1;
     assert_int_equal(decode_copy(&one, &one.message), RT_WIRE);
     rt_message_release(&one.message);
 }

@@ -245,7 +245,7 @@ static void pushes_wait_for_credits(void **state)
     init_slice(&r, keys, 2);
     train(&r, NULL);
     begin(&r);
-    r.plan.iteration = 0; // a flush
+    r.plan.iteration = r.plan.step = r.plan.sample_count = 0; // a flush
     r.plan.dense_chunk_floats = 0;
     add_op(&r, DP_OP_PUSH_ROW, keys[0], 0, 1)->reason = DP_REASON_FLUSH;
     add_op(&r, DP_OP_PUSH_ROW, keys[1], 1, 1)->reason = DP_REASON_FLUSH;

@@ -34,7 +34,7 @@ static void push_and_check(rig *r, const uint64_t *keys, uint32_t count)
     uint32_t pushed = 0;
     forget_sent(r);
     begin(r);
-    r->plan.iteration = 0; // a flush
+    r->plan.iteration = r->plan.step = r->plan.sample_count = 0; // a flush
     r->plan.dense_chunk_floats = 0;
     for (uint32_t i = 0; i < count; i++)
         add_op(r, DP_OP_PUSH_ROW, keys[i], i, 0)->reason = DP_REASON_FLUSH;

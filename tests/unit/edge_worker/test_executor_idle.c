@@ -104,7 +104,7 @@ static void a_flush_tells_what_is_trained(void **state)
     train(&r, NULL);
     r.sequence += 7;
     begin(&r);
-    r.plan.iteration = r.plan.dense_chunk_floats = 0;
+    r.plan.iteration = r.plan.step = r.plan.sample_count = r.plan.dense_chunk_floats = 0;
     rt_message flush = slice_message(&r, ++r.sequence);
     dp_slice_set_place(&flush, 7, 8);
     assert_int_equal(give(&r, COORDINATOR, &flush, &error), RT_OK);

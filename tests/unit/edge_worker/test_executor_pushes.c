@@ -152,7 +152,7 @@ static void more_changes_than_a_batch(void **state)
             if (rt_key_shard(rt_key(0, id), SHARDS) == 0)
                 keys[found++] = rt_key(0, id);
         begin(&r);
-        r.plan.iteration = 0; // a flush
+        r.plan.iteration = r.plan.step = r.plan.sample_count = 0; // a flush
         r.plan.dense_chunk_floats = 0;
         for (uint32_t i = 0; i < count; i++)
             add_op(&r, DP_OP_INIT, keys[i], i, 0);
@@ -163,7 +163,7 @@ static void more_changes_than_a_batch(void **state)
         for (uint32_t i = 0; i < count; i++)
             row_at(&r, i)[1] += (float)(i % 127); // a multiple of the scale
         begin(&r);
-        r.plan.iteration = 0;
+        r.plan.iteration = r.plan.step = r.plan.sample_count = 0;
         r.plan.dense_chunk_floats = 0;
         for (uint32_t i = 0; i < count; i++)
             add_op(&r, DP_OP_PUSH_ROW, keys[i], i, 0)->reason = DP_REASON_FLUSH;
@@ -354,7 +354,7 @@ static void what_is_trained_next_is_known(void **state)
     assert_null(ew_executor_next_counts(r.executor));
     assert_int_equal(ew_executor_waits_for(r.executor), EW_WAIT_PLAN);
     begin(&r);
-    r.plan.iteration = 0; // a flush, whose row cannot come
+    r.plan.iteration = r.plan.step = r.plan.sample_count = 0; // a flush, whose row cannot come
     r.plan.dense_chunk_floats = 0;
     add_op(&r, DP_OP_PULL, key_of(0, 0, 7), 5, 1);
     give_slice(&r);

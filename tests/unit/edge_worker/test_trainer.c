@@ -143,6 +143,8 @@ static void train_once(ew_device *device, float *values, uint64_t *straight)
     static const uint8_t modes[] = {DP_MODE_OWN, DP_MODE_OWN};
     const dp_slice_view slice = {.counts = {.iteration = 1,
                                             .batch_samples = 2,
+                                            .step = 1,
+                                            .trained = 2,
                                             .sample_count = 2,
                                             .lookup_count = 2,
                                             .row_count = 2},

@@ -320,6 +320,33 @@ static void test_every_kind_descends(void **context)
     }
 }
 
+// What a step does whatever its gradient says is the less the fewer samples it is of: four quarters
+// of a batch decay a value as the batch would. The rate follows full batches, not steps.
+static void test_a_part_of_a_batch_is_a_part_of_a_step(void **context)
+{
+    (void)context;
+    rt_optimizer_config config = config_of(RT_OPTIMIZER_SGD);
+    config.learning_rate = 0.1f;
+    config.l2 = 0.01f;
+    config.clip_norm = 0;
+    config.warmup_iterations = 0;
+    config.decay = RT_DECAY_NONE;
+    config.batch_samples = 64;
+    float whole = 1, parts = 1, gradient = 0;
+    rt_optimizer_step(&config, 1, rt_optimizer_place(7, 64, 64), &whole, NULL, &gradient);
+    assert_true(whole == 1 - 0.1f * 0.01f);
+    for (int i = 0; i < 4; i++)
+        rt_optimizer_step(&config, 1, rt_optimizer_place(7, 16, 64), &parts, NULL, &gradient);
+    test_close(parts, whole, 1e-6, 0, "four quarters of a batch");
+    assert_true(rt_optimizer_place(7, 64, 64) == 7);
+    config.warmup_iterations = 10;
+    assert_true(rt_optimizer_terms_of(&config, rt_optimizer_place(3, 1, 64)).rate ==
+                rt_optimizer_rate(&config, 3));
+    assert_true(rt_optimizer_place_fits(rt_optimizer_place(3, 1, 64), 64));
+    assert_false(rt_optimizer_place_fits(rt_optimizer_place(3, 64, 65), 64));
+    assert_false(rt_optimizer_place_fits(0, 64));
+}
+
 // Bits of one run of every kind at dimension 19, pinned: a compiler, a machine or a vector width
 // that rounds differently shows here.
 static uint64_t bits_after_steps(rt_optimizer_kind kind)
@@ -479,7 +506,8 @@ TEST_MAIN(TEST(test_kinds_follow_their_formulas), TEST(test_shaped_steps_follow_
           TEST(test_rate_follows_its_formula), TEST(test_norms),
           TEST(test_state_sizes_and_initial_state), TEST(test_zero_gradients_change_nothing),
           TEST(test_steps_are_by_sums_or_by_what_comes), TEST(test_parts_are_the_whole),
-          TEST(test_every_kind_descends), TEST(test_bits_are_pinned),
-          TEST(test_row_wise_sum_has_its_order), TEST(test_row_wise_sum_goes_by_chunks),
-          TEST(test_row_init_is_pinned), TEST(test_row_init_depends_on_key_seed_and_not_on_dim),
-          TEST(test_row_init_moments), TEST(test_names_lead_to_their_tables))
+          TEST(test_every_kind_descends), TEST(test_a_part_of_a_batch_is_a_part_of_a_step),
+          TEST(test_bits_are_pinned), TEST(test_row_wise_sum_has_its_order),
+          TEST(test_row_wise_sum_goes_by_chunks), TEST(test_row_init_is_pinned),
+          TEST(test_row_init_depends_on_key_seed_and_not_on_dim), TEST(test_row_init_moments),
+          TEST(test_names_lead_to_their_tables))
