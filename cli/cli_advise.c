@@ -49,7 +49,7 @@ static own_table own_table_of(const rt_config *config, const dp_advices *advices
 {
     const uint32_t dim = config->model.embedding_dim; // the largest
     const uint64_t floats = dim + rt_optimizer_state_floats(&config->optimizer_rows, dim);
-    const double samples = (double)config->worker_count * config->samples_per_worker;
+    const double samples = rt_config_batch(config, config->worker_count);
     return (own_table){advices->keys * floats * sizeof(float),
                        config->compute_us_per_sample * 1e-6 * samples};
 }

@@ -56,7 +56,7 @@ static int print_model(const rt_config *config)
     rt_schema schema;
     rt_error error = {0};
     ew_model_counts counts;
-    const uint32_t samples = config->samples_per_worker;
+    const uint32_t samples = rt_config_share(config);
     rt_status status = rt_config_check_training(config, &error);
     if (!status)
         status = cli_schema(config, &schema, &error);

@@ -346,7 +346,7 @@ static rt_status dense_inputs(ew_model_config *one, rt_error *error)
 
 ew_model_config cli_model(const rt_config *config, const rt_schema *schema)
 {
-    const uint32_t samples = config->samples_per_worker;
+    const uint32_t samples = rt_config_share(config);
     ew_model_config model = {.model = config->model,
                              .optimizer = config->optimizer_dense,
                              .seed = config->seed,

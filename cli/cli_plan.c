@@ -104,7 +104,7 @@ rt_status cli_plan_make(const rt_config *config, bool count, cli_plan *plan, rt_
     plan->row_bytes = dim * sizeof(float);
     plan->state_bytes = rt_optimizer_state_floats(&config->optimizer_rows, dim) * sizeof(float);
     plan->micro_batch =
-        (uint32_t)rt_max_u64(config->samples_per_worker, dp_setup_micro_batch_max(config));
+        (uint32_t)rt_max_u64(rt_config_share(config), dp_setup_micro_batch_max(config));
     plan->lookups = (uint64_t)plan->micro_batch * plan->schema.keys_per_sample_max;
     status = plan_caches(config, plan, error);
     if (status)

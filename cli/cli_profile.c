@@ -98,7 +98,7 @@ static void cover(result *r, const options_given *given)
     }
     if (r->level_count == 0 || r->levels[r->level_count - 1].rows < sum.rows)
         r->levels[r->level_count++] = sum;
-    const uint64_t batch = (uint64_t)r->config->samples_per_worker * r->schema.keys_per_sample_max;
+    const uint64_t batch = (uint64_t)rt_config_share(r->config) * r->schema.keys_per_sample_max;
     r->cache_rows = rt_min_u64(rt_max_u64(r->hot.rows, batch), RT_CACHE_ROWS_MAX);
 }
 

@@ -376,7 +376,7 @@ static void set_own_table(const rt_config *config, const dp_sim_config *sim, sim
 {
     const uint32_t dim = config->model.embedding_dim; // the largest
     const uint64_t floats = dim + rt_optimizer_state_floats(&config->optimizer_rows, dim);
-    run->own_table_s = config->compute_us_per_sample * 1e-6 * config->samples_per_worker;
+    run->own_table_s = config->compute_us_per_sample * 1e-6 * rt_config_share(config);
     run->own_table_bytes =
         rt_max_u64(run->result.directory_keys, sim->distinct_keys) * floats * sizeof(float);
 }
@@ -388,7 +388,7 @@ static rt_status run_one_box(const rt_config *base, dp_sim_config sim, sim_run *
                              rt_error *error)
 {
     rt_config config;
-    uint32_t fastest = 0, batch = base->worker_count * base->samples_per_worker;
+    uint32_t fastest = 0, batch = rt_config_batch(base, base->worker_count);
     if (rt_config_copy(base, &config))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     for (uint32_t j = 1; j < base->worker_count; j++) {
@@ -399,7 +399,7 @@ static rt_status run_one_box(const rt_config *base, dp_sim_config sim, sim_run *
     config.links.given_count = 1;
     config.box_count = 0;
     config.worker_count = 1;
-    config.samples_per_worker = batch;
+    config.samples_per_worker = base->samples_per_worker ? batch : 0;
     config.cache.rows =
         rt_max_u64(run->result.slot_count, (uint64_t)batch * sim.schema->keys_per_sample_max);
     config.dispatch.policy = run->policy = RT_POLICY_ESD;

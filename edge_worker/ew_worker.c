@@ -103,7 +103,7 @@ static rt_status create_rows(ew_run *w, rt_error *error)
 // The samples by which gradients are divided.
 static uint32_t full_batch(const rt_config *config, const rt_wire_welcome *welcome)
 {
-    return welcome->worker_count * config->samples_per_worker;
+    return rt_config_batch(config, welcome->worker_count);
 }
 
 // What the stream's fields are, where that matters: the configuration says it.

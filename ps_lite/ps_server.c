@@ -116,7 +116,7 @@ static rt_status create_shard(server *s, rt_error *error)
     const uint64_t memory = config->ps_memory_bytes_max;
     if (ps_store_open(config, &s->store, error))
         return error->status;
-    const uint32_t batch = welcome->worker_count * config->samples_per_worker;
+    const uint32_t batch = rt_config_batch(config, welcome->worker_count);
     const ps_shard_config shard = {
         .rank = s->place,
         .shard_count = welcome->shard_count,

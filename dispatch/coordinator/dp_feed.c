@@ -273,6 +273,7 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
     feed->config = *config;
     feed->stop_fd = feed->ledger_fd = -1;
     feed->batch_size = config->planner->sample_count_max;
+    feed->grows = rt_config_batch_grows(config->config);
     feed->idle_limit_ns = IDLE_NS;
     pthread_mutex_init(&feed->lock, NULL);
     const rt_status status = open_all(feed, stream, error);

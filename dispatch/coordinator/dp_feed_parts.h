@@ -30,7 +30,8 @@ typedef struct {
 
 struct dp_feed {
     dp_feed_config config; // without planner: the caller's only while creating
-    uint32_t batch_size;
+    uint32_t batch_size;   // of a full batch
+    bool grows;            // batches up to there (rt_batch_grown)
     rt_stream *stream;
     rt_scale *scale;   // the reader's; NULL: dense features stay as they are
     rt_base_rate rate; // the reader's

@@ -44,10 +44,13 @@ static void scale_one(dp_feed *feed, dp_feed_batch *into)
     rt_scale_copy(feed->scale, into->scale);
 }
 
-static rt_status read_one(dp_feed *feed, dp_feed_batch *into, uint32_t batch_size, rt_error *error)
+static rt_status read_one(dp_feed *feed, dp_feed_batch *into, rt_error *error)
 {
     uint64_t begin = rt_now_ns();
-    rt_status status = rt_stream_read(feed->stream, &into->batch, batch_size, error);
+    uint32_t samples = feed->batch_size;
+    if (feed->grows)
+        samples = rt_batch_grown(samples, rt_stream_statistics(feed->stream).samples);
+    rt_status status = rt_stream_read(feed->stream, &into->batch, samples, error);
     if (!status && feed->config.heard_every > 0 &&
         dp_heard_take(&into->heard, &into->batch, feed->config.heard_every, &feed->passed))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory for a batch");
@@ -142,7 +145,7 @@ void *dp_feed_read(void *context)
         void *item;
         if (rt_queue_take(feed->free_batches, &item))
             break;
-        rt_status status = read_one(feed, item, feed->batch_size, &error);
+        rt_status status = read_one(feed, item, &error);
         if (status && status != RT_END)
             fail_reading(feed, &error, has_read);
         if (status == RT_END && feed->scale && has_read)

@@ -123,7 +123,7 @@ static rt_status create_meters(dp_labels *labels)
 rt_status dp_labels_create(const rt_config *config, dp_labels **labels_p)
 {
     const uint32_t count = rt_config_label_count(&config->stream);
-    const size_t samples = (size_t)config->worker_count * config->samples_per_worker;
+    const size_t samples = (size_t)rt_config_batch(config, config->worker_count);
     *labels_p = NULL;
     if (count == 1)
         return RT_OK;

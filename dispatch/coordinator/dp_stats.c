@@ -71,7 +71,7 @@ struct dp_stats {
 static rt_status create_open(dp_stats *stats, const rt_config *config)
 {
     const uint32_t outputs = rt_config_output_count(&config->stream);
-    size_t samples = (size_t)config->worker_count * config->samples_per_worker * outputs;
+    size_t samples = (size_t)rt_config_batch(config, config->worker_count) * outputs;
     stats->open_count = config->run_ahead + 1;
     stats->open = rt_alloc(stats->open_count, sizeof *stats->open);
     stats->predictions = rt_alloc(stats->open_count * samples, sizeof *stats->predictions);

@@ -53,7 +53,7 @@ uint32_t dp_setup_micro_batch_max(const rt_config *config)
         return 0;
     if (dispatch->micro_batch_max || dispatch->micro_batches == RT_MICRO_BATCH_EQUAL)
         return dispatch->micro_batch_max;
-    return (uint32_t)rt_min_u64(config->worker_count, FREE_SHARES) * config->samples_per_worker;
+    return (uint32_t)rt_min_u64(config->worker_count, FREE_SHARES) * rt_config_share(config);
 }
 
 // As many rows as fit DEFAULT_CACHE_BYTES, and not fewer than two batches may need.
@@ -62,7 +62,7 @@ static uint64_t default_rows(const rt_config *config, const rt_schema *schema)
     const rt_dispatch_config *dispatch = &config->dispatch;
     const uint32_t dim = config->model.embedding_dim; // the largest
     const uint64_t floats = dim + rt_optimizer_state_floats(&config->optimizer_rows, dim);
-    uint64_t samples = config->samples_per_worker;
+    uint64_t samples = rt_config_share(config);
     if (dp_policy_can(dispatch->policy, DP_POLICY_UNEQUAL))
         samples = rt_max_u64(samples, dispatch->micro_batch_max);
     const uint64_t rows = DEFAULT_CACHE_BYTES / (floats * sizeof(float));
@@ -79,7 +79,7 @@ static rt_status cache_rows(const rt_config *config, const rt_schema *schema,
     if (rows < 1)
         rows = (double)default_rows(config, schema);
     // A share of a small input: at least what any training needs.
-    const uint64_t least = (uint64_t)config->samples_per_worker * schema->keys_per_sample_max;
+    const uint64_t least = (uint64_t)rt_config_share(config) * schema->keys_per_sample_max;
     if (!config->cache.rows && rows < (double)least) {
         rt_info("cache.ratio of %" PRIu64 " keys is %.0f rows: caches have %" PRIu64
                 " instead, which a worker's batch may need",
@@ -164,7 +164,7 @@ rt_status dp_setup(const rt_config *config, const rt_schema *schema, uint64_t di
         return status;
     memset(planner, 0, sizeof *planner);
     planner->worker_count = config->worker_count;
-    planner->sample_count_max = config->worker_count * config->samples_per_worker;
+    planner->sample_count_max = rt_config_batch(config, config->worker_count);
     planner->keys_per_sample_max = schema->keys_per_sample_max;
     if (dp_policy_can(config->dispatch.policy, DP_POLICY_UNEQUAL))
         planner->micro_batch_min = config->dispatch.micro_batch_min;

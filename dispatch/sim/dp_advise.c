@@ -211,6 +211,7 @@ static rt_status copy_for(const rt_config *from, uint32_t iterations, rt_config 
 {
     if (rt_config_copy(from, config))
         return RT_NO_MEMORY;
+    config->samples_per_worker = rt_config_share(from); // batches as they are once they have grown
     config->sim_iterations = iterations;
     config->sim_warmup = iterations / 2;
     return RT_OK;

@@ -138,11 +138,15 @@ static rt_status apply_inputs(simulation *s, uint64_t iteration, rt_error *error
     return RT_OK;
 }
 
-static uint32_t samples_of_next(const simulation *s, uint32_t batch_size)
+// Of a run that is planned again its records name all batches that were not full.
+static uint32_t samples_of_next(const simulation *s)
 {
+    const rt_config *config = s->sim->config;
     if (!s->sim->inputs)
-        return batch_size;
-    return dp_inputs_samples(s->sim->inputs, s->read_count + 1, batch_size);
+        return rt_config_batch_after(config, config->worker_count,
+                                     rt_stream_statistics(s->stream).samples);
+    return dp_inputs_samples(s->sim->inputs, s->read_count + 1,
+                             rt_config_batch(config, config->worker_count));
 }
 
 // Reads until cache.lookahead batches are known behind the one that is planned next. RT_END: there
@@ -150,13 +154,12 @@ static uint32_t samples_of_next(const simulation *s, uint32_t batch_size)
 static rt_status read_ahead(simulation *s, rt_error *error)
 {
     const rt_config *config = s->sim->config;
-    uint32_t batch_size = config->worker_count * config->samples_per_worker;
     uint64_t limit = DP_ITERATIONS_MAX;
     if (config->sim_iterations)
         limit = rt_min_u64(config->sim_iterations, limit);
     while (s->ahead <= rt_config_batches_ahead(config) && !s->ended && s->read_count < limit) {
         rt_batch *batch = &s->batches[(s->first + s->ahead) % RT_COUNT_OF(s->batches)];
-        const uint32_t samples = samples_of_next(s, batch_size);
+        const uint32_t samples = samples_of_next(s);
         const rt_status status = rt_stream_read(s->stream, batch, samples, error);
         s->ended = status == RT_END;
         if (s->ended)

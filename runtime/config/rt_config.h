@@ -409,7 +409,8 @@ typedef struct {
     rt_box_config boxes[RT_SITE_BOXES_MAX]; // ranks of workers and shards go up from the first on
     uint32_t worker_count;                  // "workers"
     bool has_workers;                       // no key: "workers" was said
-    uint32_t samples_per_worker; // "batch.samples_per_worker", m; a batch has N = m x workers
+    uint32_t batch_samples;                 // "batch.samples": N of a batch, once it has grown
+    uint32_t samples_per_worker; // m; N = m x workers from the first batch on; 0: batch_samples
     uint32_t batch_wait_ms;      // one that does not fill is trained as it is; 0: it waits
     rt_stream_config stream;
     rt_model_config model;
@@ -473,6 +474,37 @@ typedef struct {
     bool sim_dispatch_error;      // esd: a second, exact solution tells what HybridDis lost
     double compute_us_per_sample; // "sim.compute_us_per_sample"; 0: not known
 } rt_config;
+
+// Samples of a full batch of so many workers, N; and of one of them, at most.
+static inline uint32_t rt_config_batch(const rt_config *config, uint32_t worker_count)
+{
+    return config->samples_per_worker ? worker_count * config->samples_per_worker
+                                      : config->batch_samples;
+}
+static inline uint32_t rt_config_share(const rt_config *config)
+{
+    return (rt_config_batch(config, config->worker_count) + config->worker_count - 1) /
+           config->worker_count;
+}
+
+// Samples of the batch that follows so many. Large batches are for speed: what is learnt from a
+// sample in time for the next ones matters most while little is known, and costs time once.
+#define RT_BATCH_FIRST 8u
+#define RT_BATCH_GROWTH 64u // a batch has this part of the samples before it
+static inline uint32_t rt_batch_grown(uint32_t full, uint64_t samples)
+{
+    return (uint32_t)rt_min_u64(rt_max_u64(samples / RT_BATCH_GROWTH, RT_BATCH_FIRST), full);
+}
+static inline bool rt_config_batch_grows(const rt_config *config)
+{
+    return config->samples_per_worker == 0;
+}
+static inline uint32_t rt_config_batch_after(const rt_config *config, uint32_t worker_count,
+                                             uint64_t samples)
+{
+    const uint32_t full = rt_config_batch(config, worker_count);
+    return rt_config_batch_grows(config) ? rt_batch_grown(full, samples) : full;
+}
 
 // Batches that are read before the one that is planned: cache.lookahead, or what a window needs.
 static inline uint32_t rt_config_batches_ahead(const rt_config *config)

@@ -68,8 +68,12 @@ const rt_config_key rt_config_keys[] = {
     U32("workers", worker_count, "1", IN(1, RT_WORKERS_MAX), "",
         "Number of workers. Where it is not said: those of `boxes`, as many as `links.workers` has "
         "links, or one."),
-    U32("batch.samples_per_worker", samples_per_worker, "256", IN(1, 65536), "samples",
-        "m: a batch has m x `workers` samples."),
+    U32("batch.samples", batch_samples, "256", IN(1, 4194304), "samples",
+        "N: a batch of all workers together, however many there are. The first ones are smaller: a "
+        "batch has a 64th of the samples that came before it, at least 8, at most N."),
+    U32("batch.samples_per_worker", samples_per_worker, "0", IN(0, 65536), "samples",
+        "m: instead of `batch.samples`, every batch from the first on has m x `workers` samples, as "
+        "in papers. 0: `batch.samples` counts."),
     U32("batch.wait_ms", batch_wait_ms, "60000", IN(0, 86400000), "ms",
         "A batch that a pipe or standard input does not fill is trained as it is, so long after "
         "its first sample was read. 0: it waits until it is full."),

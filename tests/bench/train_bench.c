@@ -3,7 +3,7 @@
 //   train_bench [CONFIG [KEY=VALUE ...]]
 //
 // Without arguments: the first 100,000 samples of configs/demo.json.
-// Every distinct key has a slot of its own. Batches are workers x batch.samples_per_worker samples.
+// Every distinct key has a slot of its own. Batches are those of a run.
 // Prints one JSON line: metrics of each batch before training on it, and samples per second of
 // CPU time for the step alone (ew_model_step, dense and row optimizers). The counterpart of
 // train_reference.py.
@@ -107,13 +107,23 @@ static ew_micro_batch prepare(trainer *t)
                             .row_slots = t->row_slots,
                             .slab = t->slab,
                             .row_stride = t->row_stride,
-                            .scale = 1 / (float)batch->sample_count};
+                            .scale =
+                                1 / (float)rt_config_batch(&t->config, t->config.worker_count)};
 }
 
-static void train_batch(trainer *t, uint64_t iteration)
+// Where the optimizers' steps of the next batch stand.
+static uint64_t place_of(const trainer *t)
+{
+    const uint32_t full = rt_config_batch(&t->config, t->config.worker_count);
+    const uint64_t samples = t->samples + t->batch.sample_count;
+    return rt_optimizer_place((uint32_t)((samples + full - 1) / full), t->batch.sample_count, full);
+}
+
+static void train_batch(trainer *t)
 {
     ew_step_result result;
     rt_error error;
+    const uint64_t place = place_of(t);
     ew_micro_batch batch = prepare(t);
     rt_base_rate_note(&t->rate, &t->batch, 0);
     batch.log_odds = t->batch.learning.log_odds[0];
@@ -125,9 +135,9 @@ static void train_batch(trainer *t, uint64_t iteration)
     uint64_t start = cpu_time_ns();
     check(ew_model_step(t->model, &batch, NULL, NULL, &result, &error), &error);
     if (!t->batch.learning.is_untrained) {
-        ew_model_dense_step(t->model, iteration);
+        ew_model_dense_step(t->model, place);
         t->device.ops->rows_step(t->device.state, &t->config.optimizer_rows,
-                                 t->config.model.embedding_dim, iteration, t->slab, t->row_stride,
+                                 t->config.model.embedding_dim, place, t->slab, t->row_stride,
                                  batch.row_slots, NULL, batch.row_count, result.row_gradients);
     }
     t->step_ns += cpu_time_ns() - start;
@@ -145,7 +155,8 @@ static void setup(trainer *t, int argc, char **argv)
         check(rt_config_set(config, argv[i], &error), &error);
     check(rt_stream_open(&config->stream, config->seed, &t->stream, &error), &error);
     const rt_schema *schema = rt_stream_schema(t->stream);
-    uint32_t samples = config->worker_count * config->samples_per_worker;
+    const uint32_t samples = rt_config_batch(config, config->worker_count);
+    config->optimizer_rows.batch_samples = config->optimizer_dense.batch_samples = samples;
     uint32_t lookups = samples * schema->keys_per_sample_max;
     uint32_t dim = config->model.embedding_dim;
     uint64_t key_count, table_size = 1024;
@@ -202,10 +213,12 @@ int main(int argc, char **argv)
     rt_status status;
     char *demo[] = {argv[0], "configs/demo.json", "stream.samples_max=100000"};
     setup(&t, argc > 1 ? argc : 3, argc > 1 ? argv : demo);
-    uint32_t samples = t.config.worker_count * t.config.samples_per_worker;
-    for (uint64_t i = 1; (status = rt_stream_read(t.stream, &t.batch, samples, &error)) == RT_OK;
-         i++)
-        train_batch(&t, i);
+    do {
+        const uint32_t samples = rt_config_batch_after(&t.config, t.config.worker_count, t.samples);
+        status = rt_stream_read(t.stream, &t.batch, samples, &error);
+        if (!status)
+            train_batch(&t);
+    } while (!status);
     if (status != RT_END)
         check(status, &error);
     rt_quality total = rt_meter_total(t.meter), last = rt_meter_last_fifth(t.meter);

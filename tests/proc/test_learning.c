@@ -408,6 +408,29 @@ static void another_program_predicts_the_same(void **state)
     }
 }
 
+// The total of a batch is the setting: what is learnt does not depend on how many share it.
+static void more_workers_learn_the_same(void **state)
+{
+    (void)state;
+    static const char *const workers[] = {"workers=1", "workers=3", "workers=4"};
+    double first = 0;
+    for (size_t i = 0; i < RT_COUNT_OF(workers); i++) {
+        process p;
+        const char *const sets[] = {workers[i], "batch.samples_per_worker=0", "batch.samples=256",
+                                    NULL};
+        up(&p, "out", NULL, sets);
+        process_fini(&p);
+        cJSON *summary = summary_of("out");
+        const double iterations = number(summary, "iterations"), loss = number(summary, "logloss");
+        cJSON_Delete(summary);
+        assert_int_equal(iterations, 228); // 6,144 samples in batches that grow to a 64th of them
+        if (i == 0)
+            first = loss;
+        else if (!(fabs(loss - first) < 1e-3))
+            fail_msg("%s: log loss %g, with one worker %g", workers[i], loss, first);
+    }
+}
+
 TEST_MAIN(TEST_SLOW(another_program_predicts_the_same, 240), TEST(rare_positives),
           TEST_SLOW(no_batch_overshoots, 120), TEST(one_wild_value), TEST(a_time_of_two_minutes),
-          TEST(the_scale_is_part_of_the_model))
+          TEST(the_scale_is_part_of_the_model), TEST(more_workers_learn_the_same))

@@ -108,6 +108,14 @@ static dp_feed_config config_of(const feed_case *c)
     return config;
 }
 
+static rt_wire_slice slice_of(const dp_planned *planned, uint32_t worker)
+{
+    rt_wire_slice counts;
+    assert_non_null(planned->slices[worker].data);
+    memcpy(&counts, rt_message_payload(&planned->slices[worker]), sizeof counts);
+    return counts;
+}
+
 static void expect_iteration(const feed_case *c, dp_feed *feed, uint32_t iteration)
 {
     dp_planned *planned = take(c, feed);
@@ -389,6 +397,45 @@ static void a_short_batch_is_in_the_journal(void **state)
     fini(&c);
 }
 
+// With a total the first batches are small, and grow to it with what has been read. Their sizes are in
+// the journal, and where the optimizers stand follows the samples.
+static void batches_grow(void **state)
+{
+    (void)state;
+    enum { FULL = 22 }; // no multiple of the workers
+    feed_case c;
+    dp_feed *feed;
+    dp_inputs inputs;
+    uint32_t seen = 0, sizes[512], count = 0;
+    begin(&c, NULL);
+    c.config.samples_per_worker = 0;
+    c.config.batch_samples = FULL;
+    assert_int_equal(dp_setup(&c.config, rt_stream_schema(c.stream), 0, &c.planner, NULL), RT_OK);
+    assert_int_equal(c.planner.sample_count_max, FULL);
+    dp_feed_config config = config_of(&c);
+    config.journal = test_path("records.jsonl");
+    assert_int_equal(dp_feed_create(&config, c.stream, &feed, NULL), RT_OK);
+    while (count < 3 || sizes[count - 3] < FULL) {
+        dp_planned *planned = take(&c, feed);
+        const uint32_t grown = seen < 8 * 64 ? 8 : seen / 64;
+        sizes[count] = planned->sample_count;
+        assert_int_equal(sizes[count], grown < FULL ? grown : FULL);
+        seen += sizes[count++];
+        const rt_wire_slice slice = slice_of(planned, 0);
+        assert_int_equal(slice.batch_samples, FULL);
+        assert_int_equal(slice.trained, sizes[count - 1]);
+        assert_int_equal(slice.step, (seen + FULL - 1) / FULL);
+        dp_feed_give(feed, planned);
+    }
+    dp_feed_keep_journal(feed);
+    dp_feed_destroy(feed);
+    assert_int_equal(dp_inputs_load(test_path("records.jsonl"), WORKERS, &inputs, NULL), RT_OK);
+    for (uint32_t t = 0; t < count; t++)
+        assert_int_equal(dp_inputs_samples(&inputs, t + 1, FULL), sizes[t]);
+    dp_inputs_fini(&inputs);
+    fini(&c);
+}
+
 // What came before bad data is planned to its end; bad data alone is a failure.
 static void bad_data_ends_the_input(void **state)
 {
@@ -545,14 +592,6 @@ static void keys_are_counted(void **state)
     fini(&c);
 }
 
-static rt_wire_slice slice_of(const dp_planned *planned, uint32_t worker)
-{
-    rt_wire_slice counts;
-    assert_non_null(planned->slices[worker].data);
-    memcpy(&counts, rt_message_payload(&planned->slices[worker]), sizeof counts);
-    return counts;
-}
-
 // What worker 1, which sits out, gets of an iteration. left_out: nothing, or how many it did not
 // get before.
 static void expect_idle(const feed_case *c, dp_feed *feed, bool gets_none, uint32_t left_out)
@@ -676,7 +715,7 @@ static void caches_of_an_input_of_unknown_length(void **state)
 
 TEST_MAIN(TEST(a_run_ends_before_its_iterations_wrap), TEST(a_cut_serves_a_request),
           TEST(a_cut_does_not_wait_for_input), TEST(a_short_batch_is_in_the_journal),
-          TEST(bad_data_ends_the_input), TEST(names_outlive_a_restart),
+          TEST(bad_data_ends_the_input), TEST(batches_grow), TEST(names_outlive_a_restart),
           TEST(what_is_told_takes_effect), TEST(times_are_of_their_parts), TEST(keys_are_counted),
           TEST(a_position_that_cannot_be), TEST(waiting_for_input_is_said),
           TEST(who_sits_out_gets_no_slices), TEST(who_sits_out_is_heard_of_again),

@@ -38,7 +38,8 @@ static void test_defaults(void **state)
     assert_int_equal(rt_config_init(&config), RT_OK);
     assert_int_equal(config.log_level, RT_LOG_INFO);
     assert_int_equal(config.worker_count, 1);
-    assert_int_equal(config.samples_per_worker, 256);
+    assert_int_equal(config.batch_samples, 256);
+    assert_int_equal(config.samples_per_worker, 0);
     assert_int_equal(config.stream.file_count, 0);
     assert_true(config.stream.malformed_share_max == 0.01);
     assert_int_equal(config.model.embedding_dim, 16);
