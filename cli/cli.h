@@ -105,6 +105,14 @@ int cli_open_source(const char *folder, const char *const *sets, uint32_t set_co
 int cli_load_run(const char *path, const char *const *sets, uint32_t set_count, const char *name,
                  rt_config *config);
 
+// For a command that reads its input once, and tells what it found at its end: a file that is
+// followed is read as it is now, a FIFO until its last writer has closed it. RT_CONFIG: a topic,
+// which has no end, unless stream.samples_max gives it one, or the command itself (is_bounded).
+rt_status cli_end_input(rt_config *config, bool is_bounded, rt_error *error);
+
+// Whether one of the assignments is of this key of "stream", or of the whole section.
+bool cli_sets(const char *const *sets, uint32_t set_count, const char *key);
+
 // HOST:PORT with "tcp://" before it where no scheme is given. Prints what is wrong; false then.
 bool cli_address(const char *given, char *address, size_t size);
 

@@ -190,7 +190,7 @@ int cli_advise(int argc, char **argv)
         return code;
     rt_config_leave_spares(&config);
     dp_advices advices = {0};
-    if (advise(&config, iterations, &advices, &error))
+    if (cli_end_input(&config, false, &error) || advise(&config, iterations, &advices, &error))
         code = cli_fail(&error);
     else if (json)
         code = print_json(&config, &advices);

@@ -11,6 +11,7 @@
 
 #include "cli/cli.h"
 #include "edge_worker/model/ew_count.h"
+#include "runtime/config/rt_sources.h"
 #include "runtime/files/rt_manifest.h"
 #include "runtime/numbers/rt_coding.h"
 #include "runtime/rt_hash.h"
@@ -193,6 +194,47 @@ int cli_load_run(const char *path, const char *const *sets, uint32_t set_count, 
         return code;
     rt_config_fini(config);
     return cli_fail(&error);
+}
+
+bool cli_sets(const char *const *sets, uint32_t set_count, const char *key)
+{
+    const size_t length = strlen(key);
+    for (uint32_t i = 0; i < set_count; i++)
+        if ((strncmp(sets[i], key, length) == 0 && sets[i][length] == '=') ||
+            strncmp(sets[i], "stream=", strlen("stream=")) == 0)
+            return true;
+    return false;
+}
+
+static rt_status fail_without_end(const char *section, const char *files, rt_error *error)
+{
+    return rt_fail(error, RT_CONFIG,
+                   "%s.source: \"kafka\" has no end: set stream.samples_max, or read files: --set "
+                   "%s.source=file --set %s=...",
+                   section, section, files);
+}
+
+rt_status cli_end_input(rt_config *config, bool is_bounded, rt_error *error)
+{
+    rt_stream_config *stream = &config->stream;
+    rt_join_config *join = &stream->join;
+    const bool joins = rt_config_has_join(stream) && !stream->labels_optional;
+    if (rt_format_is_generated(stream->format))
+        return RT_OK;
+    if (stream->source == RT_SOURCE_FOLLOW) {
+        rt_info("%s is read to its present end", stream->files[0]);
+        stream->source = RT_SOURCE_FILE;
+    }
+    if (join->source == RT_SOURCE_FOLLOW)
+        join->source = RT_SOURCE_FILE;
+    stream->fifo_ends = true;
+    if (is_bounded || stream->samples_max)
+        return RT_OK;
+    if (stream->source == RT_SOURCE_KAFKA)
+        return fail_without_end("stream", "stream.files", error);
+    if (joins && join->source == RT_SOURCE_KAFKA)
+        return fail_without_end("stream.join", "stream.join.outcomes", error);
+    return RT_OK;
 }
 
 int cli_open_stop_fd(void)

@@ -260,16 +260,6 @@ static rt_status evaluate_to(evaluation *e, const char *predictions, rt_error *e
     return close_predictions(e, predictions, error);
 }
 
-// Other files are judged as a whole.
-static bool says_files(const char *const *sets, uint32_t set_count)
-{
-    for (uint32_t i = 0; i < set_count; i++)
-        if (strncmp(sets[i], "stream.files=", strlen("stream.files=")) == 0 ||
-            strncmp(sets[i], "stream=", strlen("stream=")) == 0)
-            return true;
-    return false;
-}
-
 int cli_eval(int argc, char **argv)
 {
     const char *directory = NULL, *predictions = NULL, *sets[CLI_SETS_MAX];
@@ -288,8 +278,11 @@ int cli_eval(int argc, char **argv)
     int code = cli_open_source(directory, sets, set_count, true, &config, &e.source);
     if (code != CLI_OK)
         return code;
-    e.is_of_holdout = config.stream.holdout > 0 && !says_files(sets, set_count);
-    const rt_status status = evaluate_to(&e, predictions, &error);
+    // Other files are judged as a whole.
+    e.is_of_holdout = config.stream.holdout > 0 && !cli_sets(sets, set_count, "stream.files");
+    rt_status status = cli_end_input(&config, false, &error);
+    if (!status)
+        status = evaluate_to(&e, predictions, &error);
     if (!status)
         print_result(&e, json);
     rt_stream_close(e.stream);

@@ -369,13 +369,27 @@ static rt_status predict_to(prediction *p, const char *path, rt_error *error)
     return status;
 }
 
-static int run(prediction *p, const rt_config *config, const char *out)
+// The source of the model ends. One that the caller names goes on, and so does a FIFO: their lines
+// are answered as they come.
+static rt_status end_input(rt_config *config, bool is_source_said, rt_error *error)
+{
+    const bool fifo_ends = config->stream.fifo_ends;
+    if (is_source_said)
+        return RT_OK;
+    const rt_status status = cli_end_input(config, false, error);
+    config->stream.fifo_ends = fifo_ends;
+    return status;
+}
+
+static int run(prediction *p, rt_config *config, bool is_source_said, const char *out)
 {
     rt_error error = {0};
     p->config = config;
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->changed, NULL);
-    const rt_status status = predict_to(p, out, &error);
+    rt_status status = end_input(config, is_source_said, &error);
+    if (!status)
+        status = predict_to(p, out, &error);
     close_all(p);
     return cli_end(status == RT_STOPPED ? RT_OK : status, &error);
 }
@@ -402,7 +416,7 @@ int cli_predict(int argc, char **argv)
     int code = cli_open_source(directory, sets, set_count, true, &config, &p->source);
     if (code == CLI_OK) {
         config.stream.labels_optional = true;
-        code = run(p, &config, out);
+        code = run(p, &config, cli_sets(sets, set_count, "stream.source"), out);
         rt_config_fini(&config);
     }
     rt_free(p);

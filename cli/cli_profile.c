@@ -299,6 +299,7 @@ int cli_profile(int argc, char **argv)
     const char *sets[CLI_SETS_MAX];
     uint32_t set_count;
     rt_config config;
+    rt_error error = {0};
     options_given given = {
         .counting = {.memory_max = COUNT_MEMORY, .progress = isatty(STDERR_FILENO)}};
     const cli_option options[] = {
@@ -320,7 +321,10 @@ int cli_profile(int argc, char **argv)
     if (code != CLI_OK)
         return code;
     rt_config_leave_spares(&config);
-    code = profile_config(&config, &given);
+    if (cli_end_input(&config, given.counting.samples_max > 0, &error))
+        code = cli_fail(&error);
+    else
+        code = profile_config(&config, &given);
     rt_config_fini(&config);
     return code;
 }

@@ -518,8 +518,8 @@ int cli_sim(int argc, char **argv)
     if (code != CLI_OK)
         return code;
     rt_config_leave_spares(&config);
-    rt_status status = RT_OK;
-    if (records) {
+    rt_status status = cli_end_input(&config, config.sim_iterations > 0, &error);
+    if (!status && records) {
         status = dp_inputs_load(records, config.worker_count, &inputs, &error);
         sim.inputs = &inputs;
     }

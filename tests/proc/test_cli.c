@@ -440,6 +440,38 @@ static void who_reads_no_more_ends_it_in_silence(void **state)
     }
 }
 
+// Who tells something at the end of the input does not wait for more of it: of the file that a run
+// followed, of a FIFO whose writer has ended.
+static void an_input_without_end_is_not_waited_for(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *command;
+        int status;
+        const char *says;
+    } all[] = {
+        {"eval \"$1/out/model\" $ALL", 0, "20000 samples: log loss"},
+        {"predict \"$1/out/model\" $ALL --out \"$1/p\"", 0, "20000 predictions"},
+        {"sim \"$1/out/model/config.json\" $ALL --policies esd", 0, "read to its present end"},
+        {"profile \"$1/out/model/config.json\" $ALL", 0, "read to its present end"},
+        {"eval \"$1/out/model\" $ALL --set stream.files=\"$1/none\"", 1, "/none: No such file"},
+        {"eval \"$1/out/model\" $ALL --set stream.source=file"
+         " --set stream.files=\"$1/fifo\"",
+         0, "20000 samples: log loss"},
+        {"eval \"$1/out/model\" $ALL --set stream.source=kafka"
+         " --set 'stream.files=[]'",
+         1, "stream.source: "}}; // it has no end, or the build has none
+    train_a_little(" --set stream.source=follow");
+    must_say_in_shell("mkfifo \"$1/fifo\"", 0, NULL);
+    for (size_t i = 0; i < RT_COUNT_OF(all); i++) {
+        char line[400];
+        snprintf(line, sizeof line, "ALL='--set stream.samples_max=0'; %s\"$0\" %s",
+                 strstr(all[i].command, "fifo") ? "cat \"$1/rows\" > \"$1/fifo\" & " : "",
+                 all[i].command);
+        must_say_in_shell(line, all[i].status, all[i].says);
+    }
+}
+
 // What ends a run of several processes is said by one of them.
 static void a_failure_is_said_once(void **state)
 {
@@ -598,6 +630,6 @@ TEST_MAIN(TEST(every_command_has_help), TEST(wrong_usage_is_named),
           TEST(an_empty_input_is_an_error), TEST(what_cannot_be_is_refused_once),
           TEST(a_socket_is_no_input), TEST(a_model_needs_no_input),
           TEST(a_coordinator_that_ends_early_has_said_why), TEST(what_cannot_be_said_has_failed),
-          TEST(who_reads_no_more_ends_it_in_silence), TEST(a_failure_is_said_once),
-          TEST(q_ends_top), TEST_SLOW(what_is_meant_is_said_first, 120),
-          TEST(closed_descriptors_are_not_files))
+          TEST(who_reads_no_more_ends_it_in_silence), TEST(an_input_without_end_is_not_waited_for),
+          TEST(a_failure_is_said_once), TEST(q_ends_top),
+          TEST_SLOW(what_is_meant_is_said_first, 120), TEST(closed_descriptors_are_not_files))
