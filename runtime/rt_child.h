@@ -21,7 +21,7 @@ typedef struct {
 // How the work ended; values are the work's own.
 typedef struct {
     rt_error error; // status RT_OK: it succeeded
-    uint64_t values[12];
+    uint64_t values[13];
     uint64_t ns; // that it took
 } rt_child_result;
 

@@ -10,8 +10,8 @@
 typedef enum { STEP_IDLE, STEP_PARTS, STEP_CLOSING } dp_checkpoint_stage;
 
 // What closing says: the checkpoint is complete, though it was not published; that no version was in
-// force; that it is not among the versions; and how it compares.
-enum { ONLY_PUBLISHING, IS_FIRST, LEFT_OUT, IN_FORCE, COMPARED, OF_COMPARISON };
+// force; that it is not among the versions; how it compares; and which iteration is pinned (0: none).
+enum { ONLY_PUBLISHING, IS_FIRST, LEFT_OUT, IN_FORCE, COMPARED, PINNED, OF_COMPARISON };
 _Static_assert(OF_COMPARISON * sizeof(uint64_t) + sizeof(dp_comparison) <=
                    sizeof((rt_child_result *)0)->values,
                "it has room");

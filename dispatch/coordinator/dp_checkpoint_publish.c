@@ -86,6 +86,7 @@ rt_status dp_checkpoint_publish(dp_checkpoint *c, rt_child_result *result)
     if (rt_published_read(c->published, &current, NULL))
         current = (rt_published){0};
     result->values[IS_FIRST] = current.iteration == 0;
+    result->values[PINNED] = current.pinned ? current.iteration : 0;
     const dp_verdict *verdict = &c->content.verdict;
     if (!current.pinned && verdict->is_held && current.iteration > iteration) {
         result->values[LEFT_OUT] = true; // of another run: it stays in force until one passes
@@ -173,6 +174,8 @@ void dp_checkpoint_report_version(dp_checkpoint *c, const rt_child_result *resul
     rt_json_bool(json, "held", verdict->is_held);
     rt_json_bool(json, "early", verdict->is_early);
     rt_json_u64(json, "held_count", c->held_count);
+    if (result->values[PINNED])
+        rt_json_u64(json, "pinned", result->values[PINNED]);
     rt_json_string(json, "why", verdict->why);
     rt_json_double(json, "logloss", verdict->log_loss);
     rt_json_double(json, "normalised_entropy", verdict->normalised_entropy);

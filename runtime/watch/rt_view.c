@@ -353,9 +353,13 @@ void rt_view_begin_anew(rt_view *view)
 static void take_publish(rt_view *view, cJSON *json)
 {
     const double iteration = rt_json_number(json, "iteration");
-    if (!cJSON_IsTrue(rt_json_member(json, "held"))) {
-        view->in_force = iteration;
+    const double pinned = rt_json_number_or_0(json, "pinned");
+    const bool is_held = cJSON_IsTrue(rt_json_member(json, "held"));
+    if (pinned > 0 ? view->in_force != pinned : !is_held) {
+        view->in_force = pinned > 0 ? pinned : iteration;
         view->in_force_time_s = view->time_s;
+    }
+    if (!is_held) {
         view->held = 0;
         view->held_iteration = NAN;
         return;

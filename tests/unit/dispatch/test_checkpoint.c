@@ -478,6 +478,15 @@ static rt_published_version version_of(const fixture *f, uint32_t iteration)
     return version;
 }
 
+static double last_number(const char *name)
+{
+    cJSON *record = cJSON_Parse(told);
+    const cJSON *member = cJSON_GetObjectItem(record, name);
+    const double value = cJSON_IsBool(member) ? cJSON_IsTrue(member) : number(record, name);
+    cJSON_Delete(record);
+    return value;
+}
+
 // Each is one of the run, says when its samples were trained, and is in force unless it is held
 // back, or somebody has pinned another.
 static void versions_of_a_run(void **state)
@@ -512,6 +521,7 @@ static void versions_of_a_run(void **state)
     assert_int_equal(rt_published_write(f.published, &pinned, NULL), RT_OK);
     make(&f, 4);
     assert_true(version_of(&f, 4).base == 3 && in_force(&f).iteration == 1 && in_force(&f).pinned);
+    assert_true(last_number("pinned") == 1 && last_number("held") == 0);
     cJSON *root = manifest_of(f.published, 4);
     rt_manifest_part part;
     assert_false(rt_manifest_part_of(root, "planner.bin", &part)); // nobody else needs it
@@ -554,15 +564,6 @@ static void come(fixture *f, uint32_t iteration)
     dp_evidence_add(&f->evidence, &heard, predictions, 1, iteration);
     dp_heard_fini(&heard);
     rt_batch_fini(&batch);
-}
-
-static double last_number(const char *name)
-{
-    cJSON *record = cJSON_Parse(told);
-    const cJSON *member = cJSON_GetObjectItem(record, name);
-    const double value = cJSON_IsBool(member) ? cJSON_IsTrue(member) : number(record, name);
-    cJSON_Delete(record);
-    return value;
 }
 
 // A version that the first look doubts is held against the one in force by the samples that came

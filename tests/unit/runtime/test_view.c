@@ -343,6 +343,11 @@ static void tells_of_what_is_held(void **state)
     publish(view, 11, 100, 0, false);
     must_say(view, "\"published\":{\"in_force\":100,\"held\":0}", "lanyard_models_held 0\n",
              "<b id=\"in-force\">100</b>");
+    static const char pinned[] = "{\"record\":\"publish\",\"time_s\":12,\"iteration\":120,"
+                                 "\"held\":false,\"held_count\":0,\"pinned\":40}";
+    assert_true(rt_view_take(view, pinned, BEGIN_S + 12));
+    must_say(view, "\"published\":{\"in_force\":40,\"held\":0}", "lanyard_models_held 0\n",
+             "<b id=\"in-force\">40</b>");
     rt_view_fini(view);
 }
 
