@@ -114,12 +114,14 @@ rt_status rt_standby_disk_open(const rt_config *config, const char *directory,
                                const char *checkpoints, rt_standby_disk *disk, rt_error *error)
 {
     char own[RT_PATH_MAX + 16];
+    rt_status status = RT_OK;
     *disk = (rt_standby_disk){.segment_file = -1, .part_file = -1};
     snprintf(disk->directory, sizeof disk->directory, "%s", directory);
     snprintf(disk->checkpoints, sizeof disk->checkpoints, "%s", checkpoints);
     snprintf(own, sizeof own, "%s/journal", directory);
     const char *place = *config->journal_directory ? config->journal_directory : own;
-    rt_status status = rt_own_check_folder(own, error);
+    if (place == own) // a name that nobody gave
+        status = rt_own_check_folder(own, error);
     if (!status)
         status = make_folders(config, place, disk, error);
     if (status)

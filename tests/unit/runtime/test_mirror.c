@@ -21,6 +21,7 @@
 
 #include "runtime/live/rt_segment.h"
 #include "runtime/live/rt_standby.h"
+#include "runtime/live/rt_standby_disk.h"
 #include "runtime/rt_log.h"
 #include "runtime/transport/rt_ask.h"
 #include "runtime/wire/rt_control.h"
@@ -659,6 +660,30 @@ static void a_file_that_cannot_be_read_is_told(void **state)
     rt_config_fini(&b.config);
 }
 
+// A link in the standby's folder leads nowhere; where the journal has a folder of its own, the name
+// is not used.
+static void a_link_is_no_journal_where_one_is_used(void **state)
+{
+    (void)state;
+    rt_config config;
+    rt_standby_disk disk;
+    rt_error error = {0};
+    assert_int_equal(rt_config_init(&config), RT_OK);
+    config.stream.source = RT_SOURCE_HTTP;
+    assert_int_equal(mkdir(test_path("out"), 0700), 0);
+    assert_int_equal(symlink("../elsewhere", test_path("out/journal")), 0);
+    char out[RT_PATH_MAX], saved[RT_PATH_MAX];
+    snprintf(out, sizeof out, "%s", test_path("out"));
+    snprintf(saved, sizeof saved, "%s", test_path("saved"));
+    assert_int_equal(rt_standby_disk_open(&config, out, saved, &disk, &error), RT_CONFIG);
+    assert_non_null(strstr(error.text, "out/journal: a symbolic link"));
+    snprintf(config.journal_directory, sizeof config.journal_directory, "%s", test_path("kept"));
+    if (rt_standby_disk_open(&config, out, saved, &disk, &error))
+        fail_msg("%s", error.text);
+    rt_standby_disk_close(&disk);
+    rt_config_fini(&config);
+}
+
 // ---- a connection as the standby sees it
 
 typedef struct {
@@ -814,5 +839,6 @@ TEST_MAIN(TEST(acknowledged_is_synced_there), TEST(who_was_away_gets_what_it_lac
           TEST(follows_one_run_and_no_old_epoch), TEST(no_folder_of_a_coordinator_is_followed_in),
           TEST(checkpoints_come_and_go_as_here),
           TEST(keys_to_be_forgotten_are_there_as_long_as_here),
-          TEST(a_file_that_cannot_be_read_is_told), TEST(an_old_connection_takes_nothing_back),
-          TEST(a_block_elsewhere_changes_nothing), TEST(others_have_numbers))
+          TEST(a_file_that_cannot_be_read_is_told), TEST(a_link_is_no_journal_where_one_is_used),
+          TEST(an_old_connection_takes_nothing_back), TEST(a_block_elsewhere_changes_nothing),
+          TEST(others_have_numbers))
