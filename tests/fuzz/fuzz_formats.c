@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "runtime/config/rt_formats.h"
 #include "runtime/rt_hash.h"
 #include "runtime/stream/rt_parser.h"
 #include "tests/fuzz/fuzz_lines.h"
@@ -53,10 +54,10 @@ static void open_target(target *t, uint8_t choice)
                                           .field_count = 2,
                                           .fields = {5, 100},
                                           .values_max = 4}};
-    const rt_parser_ops *const formats[] = {&rt_parser_json, &rt_parser_libsvm, &rt_parser_table};
+    static const rt_format formats[] = {RT_FORMAT_JSON, RT_FORMAT_LIBSVM, RT_FORMAT_TABLE};
     static const char *const names[] = {"a.0", "#", "i"}; // of events
     rt_error error;
-    t->ops = formats[choice % KINDS / 4];
+    t->ops = rt_parser_find(formats[choice % KINDS / 4]);
     rt_assert(t->ops->create(&config, &t->parser, &error) == RT_OK);
     rt_assert(t->ops->name_by(t->parser, names[choice % KINDS / 4], &error) == RT_OK);
     t->ops->schema(t->parser, &t->schema);

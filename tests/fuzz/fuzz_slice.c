@@ -180,9 +180,7 @@ static void run(ew_executor *executor, bool coded, const uint8_t *bytes, size_t 
         uint8_t kind = bytes[0] % 7;
         rt_message message = {0};
         uint32_t peer = rt_peer(RT_ROLE_PS, 0);
-        rt_message_type type = kind != 1 ? RT_MESSAGE_SUM_ROWS
-                               : coded   ? RT_MESSAGE_ROWS_CODED
-                                         : RT_MESSAGE_ROWS;
+        rt_message_type type = coded ? RT_MESSAGE_ROWS_CODED : RT_MESSAGE_ROWS;
         if (kind == 0) {
             peer = rt_peer(RT_ROLE_COORDINATOR, 0);
             message = wrap(bytes + 2, length, RT_MESSAGE_SLICE, ++sequence, 1);
