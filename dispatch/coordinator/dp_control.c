@@ -13,10 +13,16 @@
 #include "dispatch/policies/dp_policy.h"
 #include "runtime/config/rt_policies.h"
 #include "runtime/files/rt_file.h"
+#include "runtime/rt_hash.h"
 #include "runtime/rt_log.h"
 #include "runtime/transport/rt_ask.h"
 
-#define LIST "forgotten"                   // beside the checkpoints
+#define LIST "forgotten" // beside the checkpoints
+#define SUM "sum "       // its first line: of all bytes behind that
+#define KEY_BYTES 17u    // 16 digits and the end of a line
+#define SUM_BYTES (sizeof SUM - 1 + KEY_BYTES)
+#define LIST_BYTES_MAX (SUM_BYTES + DP_FORGET_MAX * KEY_BYTES)
+#define HEXADECIMAL "0123456789abcdef"
 #define PLANNED_MORE 8u                    // batches and plans on their way, beside run-ahead
 #define ASK_AGAIN_NS UINT64_C(10000000000) // for a checkpoint, where the one before failed
 
@@ -246,36 +252,82 @@ static rt_status set(dp_run *run, const char *key, const char *value, char *answ
 
 // ---- forget ----------------------------------------------------------------------------------
 
-static rt_status write_keys(const dp_control *control, rt_file *file, rt_error *error)
+static void path_of_list(const dp_run *run, char path[RT_PATH_MAX + 16])
 {
-    char line[24];
-    for (uint32_t i = 0; i < control->forgotten_count; i++) {
-        snprintf(line, sizeof line, "%016" PRIx64 "\n", control->forgotten[i]);
-        const rt_status status = rt_file_write(file, line, strlen(line), error);
-        if (status)
-            return status;
-    }
-    return RT_OK;
+    snprintf(path, RT_PATH_MAX + 16, "%s/" LIST, run->folder.checkpoints);
 }
 
 // Whoever goes on from a checkpoint that still has the rows ends them again: a file beside the
-// checkpoints names their keys until there is one without them.
+// checkpoints names their keys until there is one without them. The sum stands first: a file of an
+// earlier build has none, and one that was cut short must not look like that.
 static rt_status write_list(const dp_run *run, rt_error *error)
 {
-    char path[RT_PATH_MAX + 16];
-    rt_file *file;
-    snprintf(path, sizeof path, "%s/" LIST, run->folder.checkpoints);
+    char path[RT_PATH_MAX + 16], text[LIST_BYTES_MAX + 1], sum[SUM_BYTES + 1];
+    const dp_control *control = &run->control;
+    size_t size = SUM_BYTES;
+    for (uint32_t i = 0; i < control->forgotten_count; i++, size += KEY_BYTES)
+        snprintf(text + size, sizeof text - size, "%016" PRIx64 "\n", control->forgotten[i]);
+    snprintf(sum, sizeof sum, SUM "%016" PRIx64 "\n",
+             rt_hash_bytes(text + SUM_BYTES, size - SUM_BYTES));
+    memcpy(text, sum, SUM_BYTES);
+    path_of_list(run, path);
     if (mkdir(run->folder.checkpoints, 0777) != 0 && errno != EEXIST)
         return rt_fail(error, RT_IO, "cannot make %s: %s", run->folder.checkpoints,
                        strerror(errno));
-    rt_status status = rt_file_create(path, &file, error);
-    if (status)
-        return status;
-    status = write_keys(&run->control, file, error);
-    if (!status)
-        return rt_file_commit(file, error);
-    rt_file_abort(file);
-    return status;
+    return rt_file_save(path, text, size, error);
+}
+
+// A line of 16 hexadecimal digits.
+static bool take_number(const char *line, uint64_t *number_p)
+{
+    if (strspn(line, HEXADECIMAL) != KEY_BYTES - 1 || line[KEY_BYTES - 1] != '\n')
+        return false;
+    *number_p = strtoull(line, NULL, 16);
+    return true;
+}
+
+// Of a file of an earlier build only its form is known.
+static bool take_list(const char *text, size_t size, dp_control *control)
+{
+    uint64_t sum;
+    const char *at = text, *end = text + size;
+    const bool has_sum = strncmp(text, SUM, strlen(SUM)) == 0;
+    if (has_sum) {
+        at += SUM_BYTES;
+        if (!take_number(text + strlen(SUM), &sum) || rt_hash_bytes(at, (size_t)(end - at)) != sum)
+            return false;
+    }
+    for (; *at; at += KEY_BYTES) {
+        if (control->forgotten_count == DP_FORGET_MAX ||
+            !take_number(at, &control->forgotten[control->forgotten_count]))
+            return false;
+        control->forgotten_count++;
+    }
+    return at == end && (has_sum || size > 0);
+}
+
+rt_status dp_control_open(dp_run *run, rt_error *error)
+{
+    char path[RT_PATH_MAX + 16], text[LIST_BYTES_MAX + 2];
+    if (!run->folder.resumes)
+        return RT_OK;
+    path_of_list(run, path);
+    FILE *file = fopen(path, "re");
+    if (!file && (errno == ENOENT || errno == ENOTDIR))
+        return RT_OK;
+    if (!file)
+        return rt_fail(error, rt_status_of_errno(errno), "%s: %s", path, strerror(errno));
+    const size_t size = fread(text, 1, sizeof text - 1, file);
+    const bool failed = ferror(file) != 0;
+    fclose(file);
+    text[size] = '\0';
+    if (!failed && take_list(text, size, &run->control))
+        return RT_OK;
+    return rt_fail(error, RT_DATA,
+                   "%s is damaged: it named rows that were to be forgotten, and that checkpoints "
+                   "still have. Put a copy in its place (a standby has one), or remove it and ask "
+                   "for them again (`lanyard forget`)",
+                   path);
 }
 
 static void tell_forgotten(dp_run *run, uint64_t key)
@@ -299,7 +351,7 @@ static rt_status read_keys(const char *text, dp_control *control, uint32_t *coun
 {
     uint32_t count = control->forgotten_count;
     for (const char *at = text; *at; at += *at == ',') {
-        if (strspn(at, "0123456789abcdef") != 16 || (at[16] && at[16] != ','))
+        if (strspn(at, HEXADECIMAL) != 16 || (at[16] && at[16] != ','))
             return rt_fail(error, RT_WIRE, "forget: expected keys of 16 hexadecimal digits");
         if (count == DP_FORGET_MAX)
             return rt_fail(error, RT_AGAIN,
@@ -344,24 +396,9 @@ static rt_status forget(dp_run *run, const char *keys, const char *second, char 
 
 void dp_control_resume(dp_run *run)
 {
-    char path[RT_PATH_MAX + 16], line[24];
-    dp_control *control = &run->control;
-    if (!*run->folder.checkpoints)
-        return;
-    snprintf(path, sizeof path, "%s/" LIST, run->folder.checkpoints);
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return;
-    while (control->forgotten_count < DP_FORGET_MAX && fgets(line, sizeof line, file)) {
-        if (strspn(line, "0123456789abcdef") != 16) {
-            rt_warn("%s: expected keys of 16 hexadecimal digits, a line each", path);
-            continue;
-        }
-        const uint64_t key = strtoull(line, NULL, 16);
-        control->forgotten[control->forgotten_count++] = key;
-        tell_forgotten(run, key);
-    }
-    fclose(file);
+    const dp_control *control = &run->control;
+    for (uint32_t i = 0; i < control->forgotten_count; i++)
+        tell_forgotten(run, control->forgotten[i]);
     if (!control->forgotten_count)
         return;
     rt_info("%" PRIu32 " rows that were to be forgotten end again", control->forgotten_count);
@@ -376,7 +413,7 @@ void dp_control_step(dp_run *run)
         return;
     if (!run->checkpoint || dp_checkpoint_has_all(run->checkpoint)) {
         control->forgotten_count = 0;
-        snprintf(path, sizeof path, "%s/" LIST, run->folder.checkpoints);
+        path_of_list(run, path);
         if (*run->folder.checkpoints && unlink(path) != 0 && errno != ENOENT)
             rt_warn("cannot remove %s: %s", path, strerror(errno));
         return;

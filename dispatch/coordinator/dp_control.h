@@ -32,8 +32,11 @@ typedef struct {
     char *set[DP_SETTABLE_MAX]; // "key=value" in force beside the configuration; NULL: none
 } dp_control;
 
-// Keys that a run before was to forget, and that the checkpoint which this one goes on from has.
-// After the feed was made. What is wrong with the file goes to the log.
+// Reads the keys that a run before was to forget, and that the checkpoint which this one goes on from
+// has. RT_DATA: the file that names them is damaged.
+rt_status dp_control_open(dp_run *run, rt_error *error);
+
+// Their rows end again. After the feed was made.
 void dp_control_resume(dp_run *run);
 
 void dp_control_fini(dp_control *control);

@@ -91,6 +91,9 @@ static rt_status open_folder(dp_run *run, rt_error *error)
                                &run->folder.resumes, &run->folder.has_epoch, error);
     if (status)
         return status;
+    status = dp_control_open(run, error);
+    if (status)
+        return status;
     status = open_mirror(run, error);
     if (status || !run->own.directory || !run->folder.has_epoch)
         return status;
