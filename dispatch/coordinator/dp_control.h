@@ -32,8 +32,8 @@ typedef struct {
     char *set[DP_SETTABLE_MAX]; // "key=value" in force beside the configuration; NULL: none
 } dp_control;
 
-// Reads the keys that a run before was to forget, and that the checkpoint which this one goes on from
-// has. RT_DATA: the file that names them is damaged.
+// Reads the keys that a run before was to forget, and that the checkpoint has which this one goes on
+// from. RT_DATA: the file that names them is damaged.
 rt_status dp_control_open(dp_run *run, rt_error *error);
 
 // Their rows end again. After the feed was made.

@@ -171,8 +171,8 @@ const rt_config_choice rt_choices_dense_wires[] = {
     {"fp32", RT_CODING_FP32, "as they are"},
     {"bf16", RT_CODING_BF16, "half the bytes; a worker adds what rounding lost to its next ones"},
     {"int8", RT_CODING_INT8,
-     "a quarter of the bytes, with a scale for every 256 of them, after the run's first 20 iterations "
-     "in 32 bits, trained or not; what rounding lost is added to the next ones, by workers to "
+     "a quarter of the bytes, with a scale for every 256 of them, after the run's first 20 "
+     "iterations in 32 bits, trained or not; what rounding lost is added to the next ones, by workers to "
      "gradients, by shards to sums"},
     {0},
 };
