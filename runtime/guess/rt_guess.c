@@ -18,9 +18,9 @@ typedef struct {
     rt_cell *cells;
     char *scratch;
     const char *label_value;
-    uint32_t label; // column that rows are divided by; UINT32_MAX: none yet
-    bool *is_there; // of the row at hand, by column
-    uint32_t there_room;
+    uint32_t label;  // column that rows are divided by; UINT32_MAX: none yet
+    uint8_t *splits; // of the row at hand, by column: bits by rt_guess_split_by
+    uint32_t splits_room;
     uint32_t place; // of the member of an object that was found last
     const char *row_label;
 } maker;
@@ -30,7 +30,7 @@ static rt_status add_column(maker *m, const char *name, size_t length)
     rt_status status =
         rt_grow(&m->table.values, &m->room, m->table.count + 1u, sizeof *m->table.values);
     if (!status)
-        status = rt_grow(&m->is_there, &m->there_room, m->table.count + 1u, sizeof *m->is_there);
+        status = rt_grow(&m->splits, &m->splits_room, m->table.count + 1u, sizeof *m->splits);
     if (status)
         return status;
     return rt_guess_values_init(&m->table.values[m->table.count++], name, length);
@@ -39,21 +39,24 @@ static rt_status add_column(maker *m, const char *name, size_t length)
 // The second time rows are only told apart by their label.
 static rt_status take(maker *m, uint32_t column, rt_cell cell)
 {
-    const bool is_there = cell.length > 0 && rt_guess_null_find(cell) < 0;
+    const rt_guess_values *values = &m->table.values[column];
     if (m->label == UINT32_MAX)
         return rt_guess_values_add(&m->table.values[column], cell);
-    m->is_there[column] = is_there;
+    m->splits[column] = 0;
+    if (cell.length == 0 || rt_guess_null_find(cell) >= 0)
+        return RT_OK;
+    const bool is_first = values->top_count > 0 && strlen(values->top[0].text) == cell.length &&
+                          memcmp(values->top[0].text, cell.text, cell.length) == 0;
+    m->splits[column] = (uint8_t)(1u << RT_GUESS_THERE | !rt_guess_says_no(cell) << RT_GUESS_TELLS |
+                                  is_first << RT_GUESS_FIRST);
     return RT_OK;
 }
 
 static void count_by_label(maker *m, bool is_one)
 {
-    for (uint32_t i = 0; i < m->table.count; i++) {
-        if (m->is_there[i])
-            m->table.values[i].labels[is_one]++;
-        else
-            m->table.values[i].lacks[is_one]++;
-    }
+    for (uint32_t i = 0; i < m->table.count; i++)
+        for (uint32_t by = 0; by < RT_GUESS_SPLITS; by++)
+            m->table.values[i].splits[by][m->splits[i] >> by & 1][is_one]++;
 }
 
 static bool is_label_one(const maker *m, rt_cell cell)
@@ -161,7 +164,7 @@ static rt_status take_array(maker *m, uint32_t column, const cJSON *array)
     }
     if (m->label == UINT32_MAX)
         return rt_guess_values_add_array(values, cells, count);
-    m->is_there[column] = count > 0;
+    m->splits[column] = count > 0 ? 1u << RT_GUESS_THERE | 1u << RT_GUESS_TELLS : 0;
     return RT_OK;
 }
 
@@ -222,8 +225,8 @@ static rt_status take_objects(maker *m)
         }
         m->place = 0;
         m->row_label = NULL;
-        if (m->is_there)
-            memset(m->is_there, 0, m->table.count * sizeof *m->is_there);
+        if (m->splits)
+            memset(m->splits, 0, m->table.count * sizeof *m->splits);
         status = take_object(m, json, "", 0);
         cJSON_Delete(json);
         m->table.row_count++;
@@ -297,6 +300,7 @@ static rt_status make_columns(maker *m, const char *asked, rt_guess *guess, rt_e
     if (status)
         return status;
     label.name = guess->columns[guess->label].name;
+    guess->unlabelled = rt_guess_unlabelled(&table->values[guess->label], &label);
     guess->columns[guess->label] = label;
     return RT_OK;
 }
@@ -406,7 +410,7 @@ rt_status rt_guess_make(const char *path, const char *label, rt_guess **guess_p,
         guess->layout = words;
     }
     rt_free(m.table.values);
-    rt_free(m.is_there);
+    rt_free(m.splits);
     rt_free(m.cells);
     rt_free(m.scratch);
     rt_guess_lines_fini(&m.lines);

@@ -30,7 +30,8 @@ typedef struct {
     bool is_whole;      // they are all
     uint32_t column_count;
     rt_guess_column *columns;
-    uint32_t label; // its column; of formats that have no columns 0
+    double unlabelled; // share of the rows
+    uint32_t label;    // its column; of formats that have no columns 0
 } rt_guess;
 
 // path: "-" is standard input. label: a column's name or number, with "=VALUE" behind it where that

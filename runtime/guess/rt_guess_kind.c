@@ -30,6 +30,7 @@
     "customer user client member person people patient kunde kunden visitor subscriber account " \
     "email mail phone telephone telefon mobile ip cookie ssn passport name surname firstname "   \
     "lastname username login contact employee driver cliente utente utilisateur"
+#define WORDS_EVENT "session order transaction event request view search query offer invoice click"
 #define WORDS_TIME                                                                             \
     "time timestamp ts date datetime at when day hour created updated zeit datum heure fecha " \
     "epoch ms millis seen since"
@@ -48,7 +49,21 @@ static bool is_word_in(const char *word, size_t length, const char *words)
     return false;
 }
 
-bool rt_guess_has_word(const char *name, const char *words)
+// Or one of them with what makes an id of it: itemid, kundennr.
+static bool is_id_of(const char *word, size_t length, const char *words)
+{
+    static const char *const endings[] = {"id", "ids", "code", "key", "nr", "no", "nummer"};
+    for (size_t i = 0; i < RT_COUNT_OF(endings); i++) {
+        const size_t size = strlen(endings[i]);
+        if (length > size && memcmp(word + length - size, endings[i], size) == 0 &&
+            is_word_in(word, length - size, words))
+            return true;
+    }
+    return false;
+}
+
+static bool find_word(const char *name, const char *words,
+                      bool (*is_one)(const char *word, size_t length, const char *words))
 {
     char word[64];
     size_t length = 0;
@@ -57,7 +72,7 @@ bool rt_guess_has_word(const char *name, const char *words)
                               (rt_guess_is_letter(at[-1]) && !rt_guess_is_upper(at[-1])); // userId
         const bool is_letter = rt_guess_is_letter(*at) || (*at & 0x80);
         if ((!is_letter || is_begin) && length > 0) {
-            if (is_word_in(word, length, words))
+            if (is_one(word, length, words))
                 return true;
             length = 0;
         }
@@ -66,6 +81,16 @@ bool rt_guess_has_word(const char *name, const char *words)
         if (is_letter && length < sizeof word)
             word[length++] = rt_guess_lower(*at);
     }
+}
+
+bool rt_guess_has_word(const char *name, const char *words)
+{
+    return find_word(name, words, is_word_in);
+}
+
+static bool is_person(const char *name)
+{
+    return rt_guess_has_word(name, WORDS_PERSON) || find_word(name, WORDS_PERSON, is_id_of);
 }
 
 // ---- counts ----------------------------------------------------------------------------------
@@ -157,6 +182,10 @@ static bool find_number_format(const rt_guess_table *table, const rt_guess_value
     if (*format_p == RT_NUMBER_PLAIN && table->has_comma && v->fractions == 0 &&
         table->layout->format == RT_FORMAT_TABLE)
         *format_p = RT_NUMBER_COMMA; // whole ones so far
+    // So is 1.234 not 1.234 where others have decimals behind a comma.
+    if (*format_p == RT_NUMBER_PLAIN && table->has_comma && v->grouped > 0 &&
+        v->grouped == v->dotted && table->layout->format == RT_FORMAT_TABLE)
+        *format_p = RT_NUMBER_POINT_GROUPS;
     const uint64_t odd = v->present - most;
     return most > 0 && (odd * 1000 <= v->present || (v->odd_more == 0 && v->odd_count <= 2 &&
                                                      most * 2 >= v->present && odd == odd_of(v)));
@@ -211,6 +240,10 @@ static void decide_dense(const rt_guess_values *v, rt_number_format format, cons
     take_nulls(v, false, &column->column);
     for (uint32_t i = 0; i < v->odd_count; i++)
         add_null(&column->column, v->odd[i].text);
+    if (format == RT_NUMBER_POINT_GROUPS && v->grouped == v->dotted) {
+        snprintf(column->why, sizeof column->why, "whole numbers, points between thousands");
+        return;
+    }
     snprintf(min, sizeof min, "%.6g", v->min);
     snprintf(max, sizeof max, "%.6g", v->max);
     snprintf(column->why, sizeof column->why, "%s, %s to %s", why, min, max);
@@ -232,7 +265,7 @@ static void decide_categorical(const rt_guess_values *v, const char *why, rt_gue
              (unsigned long long)distinct_of(v));
     column->is_person = v->mails * 2 > v->present || v->addresses * 2 > v->present ||
                         v->phones * 2 > v->present ||
-                        (distinct_of(v) > 20 && rt_guess_has_word(column->name, WORDS_PERSON));
+                        (distinct_of(v) > 20 && is_person(column->name));
 }
 
 static void decide_ignore(const char *why, rt_guess_column *column)
@@ -248,7 +281,8 @@ static void decide_number(const rt_guess_values *v, rt_number_format format,
     const char *name = column->name;
     const bool is_quantity = rt_guess_has_word(name, WORDS_QUANTITY),
                is_id = rt_guess_has_word(name, WORDS_ID),
-               is_called_id = rt_guess_has_word(name, "id ids uid key code");
+               is_called_id = rt_guess_has_word(name, "id ids uid key code") ||
+                              find_word(name, WORDS_ID " " WORDS_PERSON " " WORDS_EVENT, is_id_of);
     if (v->leading_zeros > 0 && v->fractions == 0)
         decide_categorical(v, "digits with zeros before them", column);
     else if (v->fractions > 0)
@@ -388,17 +422,43 @@ static void decide_text(const rt_guess_table *table, const rt_guess_values *v,
 
 // ---- all of it -------------------------------------------------------------------------------
 
-// There only where the label is 1, and absent where it is 0: known when the label is, not before.
-static bool is_known_late(const rt_guess_values *v)
+// Rows are so where the label is `label`, and are not where it is the other one.
+static bool goes_with_label(uint64_t rows[2][2], uint32_t label)
 {
-    return v->labels[1] > 10 && v->lacks[0] > 10 && v->labels[0] * 1000 <= v->lacks[0] &&
-           v->lacks[1] * 50 <= v->labels[1];
+    return rows[1][label] > 10 && rows[0][!label] > 10 &&
+           rows[1][!label] * 1000 <= rows[0][!label] && rows[0][label] * 50 <= rows[1][label];
+}
+
+// Rows are so only where the label is 1, if not in all of these: it is no chance, as twenty of
+// label 0 were to be expected among them.
+static bool comes_with_one(uint64_t rows[2][2])
+{
+    const double ones = (double)(rows[0][1] + rows[1][1]), zeros = (double)rows[0][0];
+    return rows[1][0] == 0 && ones > 0 && (double)rows[1][1] * zeros > 20 * (zeros + ones);
+}
+
+// Why a column is known when the label is, not before; NULL: it may be known before.
+static const char *find_late(rt_guess_values *v)
+{
+    if (goes_with_label(v->splits[RT_GUESS_THERE], 1) || comes_with_one(v->splits[RT_GUESS_THERE]))
+        return "filled only where the label is 1: it is not known before";
+    if (goes_with_label(v->splits[RT_GUESS_THERE], 0))
+        return "filled only where the label is 0: it is not known before";
+    if (distinct_of(v) == 2 && (goes_with_label(v->splits[RT_GUESS_FIRST], 0) ||
+                                goes_with_label(v->splits[RT_GUESS_FIRST], 1)))
+        return "says what the label says: it is not known before";
+    if (goes_with_label(v->splits[RT_GUESS_TELLS], 1) || comes_with_one(v->splits[RT_GUESS_TELLS]))
+        return "0, no or nothing wherever the label is 0: it is not known before";
+    if (goes_with_label(v->splits[RT_GUESS_TELLS], 0))
+        return "0, no or nothing wherever the label is 1: it is not known before";
+    return NULL;
 }
 
 void rt_guess_kind(const rt_guess_table *table, uint32_t index, rt_guess_column *column)
 {
-    const rt_guess_values *v = &table->values[index];
+    rt_guess_values *v = &table->values[index];
     rt_number_format format = RT_NUMBER_PLAIN;
+    const char *late = find_late(v);
     const uint64_t none = v->empty + nulls_of(v);
     if (v->nested > 0)
         decide_ignore("objects in an array: not read", column);
@@ -406,8 +466,8 @@ void rt_guess_kind(const rt_guess_table *table, uint32_t index, rt_guess_column 
         decide_ignore("numbers beyond 2^53, which JSON rounds: write them as texts", column);
     else if (v->present == 0)
         decide_ignore("always empty", column);
-    else if (is_known_late(v))
-        decide_ignore("filled only where the label is 1: it is not known before", column);
+    else if (late)
+        decide_ignore(late, column);
     else if (v->arrays > 0)
         decide_list(v, rt_keyset_count(&v->distinct_array), v->array_max, column);
     else if (distinct_of(v) == 1 && none * 200 < rows_of(v))

@@ -1,4 +1,5 @@
 // Which column is the label, and which of its texts is label 1.
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,9 @@
     "installed install liked like returned won success attrition cancelled canceled canceled "      \
     "readmitted approved accepted booked ordered opened gekauft kauf geklickt klick achat acheté " \
     "comprado acquistato retained active deposit class"
+// A column that is called so is known before, or says the contrary.
+#define WORDS_BEFORE \
+    "previous previously prev last past prior before earlier ever history historical not non no un"
 #define WORDS_RATING "rating ratings stars"
 #define YES                                                                                     \
     "1 1.0 true t yes y ja j oui o si sí sim s on positive pos good click clicked bought buy " \
@@ -43,13 +47,32 @@ static bool is_in(const char *text, const char *words)
     return false;
 }
 
+bool rt_guess_says_no(rt_cell cell)
+{
+    char text[RT_GUESS_TEXT];
+    double number;
+    if (rt_columns_number_as(RT_NUMBER_COMMA, cell, &number))
+        return number == 0;
+    if (cell.length >= sizeof text)
+        return false;
+    memcpy(text, cell.text, cell.length);
+    text[cell.length] = '\0';
+    return is_in(text, NO);
+}
+
+static uint64_t none_of(const rt_guess_values *v)
+{
+    uint64_t none = v->empty;
+    for (uint32_t i = 0; i < RT_GUESS_NULLS; i++)
+        none += v->nulls[i];
+    return none;
+}
+
 // Texts that it has, without what stands for nothing: 2, or 1 where the other one is nothing.
 static bool is_binary(const rt_guess_values *v)
 {
     const uint64_t distinct = rt_keyset_count(&v->distinct);
-    uint64_t none = v->empty;
-    for (uint32_t i = 0; i < RT_GUESS_NULLS; i++)
-        none += v->nulls[i];
+    const uint64_t none = none_of(v);
     if (v->arrays > 0 || v->nested > 0)
         return false;
     return distinct == 2 ||
@@ -72,16 +95,18 @@ static bool is_rating(const rt_guess_table *table, const rt_guess_values *v)
 static uint32_t score_of(const rt_guess_table *table, uint32_t index)
 {
     const rt_guess_values *v = &table->values[index];
-    const bool is_named = rt_guess_has_word(v->name, WORDS_LABEL);
-    const bool is_outcome = rt_guess_has_word(v->name, WORDS_OUTCOME);
+    const bool is_before = rt_guess_has_word(v->name, WORDS_BEFORE);
+    const bool is_named = !is_before && rt_guess_has_word(v->name, WORDS_LABEL);
+    const bool is_outcome = !is_before && rt_guess_has_word(v->name, WORDS_OUTCOME);
+    const bool is_all = is_outcome && is_in(v->name, WORDS_OUTCOME); // "exited", "is active"
     if (is_rating(table, v))
         return 3;
     if (!is_binary(v))
         return 0;
     const bool is_word = is_in(v->top[0].text, YES " " NO);
     const bool is_edge = index == 0 || index + 1 == table->count;
-    return (is_named ? 16u : 0) + (is_outcome ? 8u : 0) + (is_word ? 2u : 0) + (is_edge ? 2u : 0) +
-           (index + 1 == table->count) + 1;
+    return (is_named ? 16u : 0) + (is_outcome ? 8u : 0) + (is_all ? 4u : 0) + (is_word ? 2u : 0) +
+           (is_edge ? 2u : 0) + (index + 1 == table->count) + 1;
 }
 
 static void list_binary(const rt_guess_table *table, char *list, size_t size)
@@ -129,7 +154,8 @@ static uint64_t count_of(const rt_guess_values *v, const char *text)
 static void take_value(const rt_guess_values *v, const char *text, const char *why,
                        rt_guess_column *column)
 {
-    const double share = v->present ? 100 * (double)count_of(v, text) / (double)v->present : 0;
+    const uint64_t rows = v->top_count == 1 ? v->present + none_of(v) : v->present;
+    const double share = rows ? 100 * (double)count_of(v, text) / (double)rows : 0;
     double number;
     // A number is compared as one, so that 1 is also 1.0.
     if (!rt_columns_number((rt_cell){text, strlen(text)}, &number) || number != 1)
@@ -189,6 +215,17 @@ static rt_status decide_many(const rt_guess_values *v, const char *why, rt_guess
                    "'%s=%s'",
                    v->name, distinct >= 300000 ? "at least " : "", (unsigned long long)distinct,
                    v->top[0].text, v->top[1].text, v->name, v->top[0].text);
+}
+
+double rt_guess_unlabelled(const rt_guess_values *v, rt_guess_column *column)
+{
+    const uint64_t none = column->column.missing[0] ? 0 : none_of(v);
+    const size_t used = strlen(column->why);
+    if (none == 0)
+        return 0;
+    snprintf(column->why + used, sizeof column->why - used,
+             "; %" PRIu64 " rows have none, and are left out", none);
+    return (double)none / (double)(none + v->present);
 }
 
 rt_status rt_guess_label(const rt_guess_table *table, const char *asked, uint32_t *index_p,

@@ -75,6 +75,14 @@ rt_status rt_guess_layout_find(const char *path, const rt_guess_lines *lines,
 #define RT_GUESS_SEPARATORS 3u
 #define RT_GUESS_NULLS 20u
 
+// What may say of a row what its label says.
+typedef enum {
+    RT_GUESS_THERE,  // the cell is there
+    RT_GUESS_TELLS,  // it is there, and neither 0 nor a no
+    RT_GUESS_FIRST,  // it is the text that came first
+    RT_GUESS_SPLITS, // their number
+} rt_guess_split_by;
+
 typedef struct {
     char text[RT_GUESS_TEXT];
     uint64_t count;
@@ -110,10 +118,10 @@ typedef struct {
     uint64_t mails, addresses, phones;
     uint64_t arrays, array_values, array_max; // of JSON
     rt_keyset distinct_array;
-    uint64_t nested, words; // arrays of arrays and objects; true and false
-    uint64_t beyond;        // whole numbers that JSON does not keep
-    uint64_t labels[2];     // rows where it is there, by label
-    uint64_t lacks[2];      // where it is not
+    uint64_t nested, words;                 // arrays of arrays and objects; true and false
+    uint64_t beyond;                        // whole numbers that JSON does not keep
+    uint64_t dotted, grouped;               // with points; with points between thousands
+    uint64_t splits[RT_GUESS_SPLITS][2][2]; // rows by rt_guess_splits, whether so, and by label
 } rt_guess_values;
 
 rt_status rt_guess_values_init(rt_guess_values *values, const char *name, size_t length);
@@ -139,8 +147,11 @@ typedef struct {
 bool rt_guess_has_word(const char *name, const char *words); // words: by spaces
 
 // Which column is the label, and how: found, or as asked. RT_DATA: none is.
+bool rt_guess_says_no(rt_cell cell);
 rt_status rt_guess_label(const rt_guess_table *table, const char *asked, uint32_t *index_p,
                          rt_guess_column *column, rt_error *error);
+// The share of rows that have no label, which column then says.
+double rt_guess_unlabelled(const rt_guess_values *v, rt_guess_column *column);
 void rt_guess_kind(const rt_guess_table *table, uint32_t index, rt_guess_column *column);
 
 #endif

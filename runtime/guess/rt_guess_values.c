@@ -127,6 +127,23 @@ static void note(rt_guess_value *list, uint32_t *count, uint32_t max, rt_cell ce
     list[i].count++;
 }
 
+// Whether points stand between thousands, at no other place: 1.234, 12.345.678.
+static bool is_grouped(rt_cell cell)
+{
+    size_t digits = 0, points = 0;
+    for (size_t i = cell.text[0] == '-'; i < cell.length; i++) {
+        const bool is_point = cell.text[i] == '.';
+        if (is_point && (digits == 0 || digits > 3 || (points > 0 && digits != 3)))
+            return false;
+        if (!is_point && !rt_guess_is_digit(cell.text[i]))
+            return false;
+        points += is_point;
+        digits = is_point ? 0 : digits + 1;
+    }
+    const size_t sign = cell.text[0] == '-';
+    return points > 0 && digits == 3 && cell.text[sign] != '0';
+}
+
 static void add_number(rt_guess_values *values, rt_cell cell)
 {
     double number = 0, any = 0;
@@ -145,6 +162,8 @@ static void add_number(rt_guess_values *values, rt_cell cell)
     }
     const uint64_t seen = values->numbers[RT_NUMBER_PLAIN] + values->fractions;
     const size_t sign = cell.text[0] == '-' || cell.text[0] == '+';
+    values->dotted += memchr(cell.text, '.', cell.length) != NULL;
+    values->grouped += is_grouped(cell);
     values->fractions += number != floor(number) || memchr(cell.text, '.', cell.length) ||
                          memchr(cell.text, ',', cell.length);
     values->leading_zeros +=

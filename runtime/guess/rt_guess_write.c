@@ -5,6 +5,8 @@
 #include "runtime/config/rt_formats.h"
 #include "runtime/guess/rt_guess_parts.h"
 
+#define UNLABELLED_MAX 0.001 // of all rows: a tenth of what a run bears of malformed ones
+
 static const char *const kind_names[] = {[RT_COLUMN_IGNORE] = "ignore",
                                          [RT_COLUMN_LABEL] = "label",
                                          [RT_COLUMN_DENSE] = "dense",
@@ -112,6 +114,9 @@ void rt_guess_write(const rt_guess *guess, const char *path, rt_json *json)
         if (formats[i].format == guess->format)
             rt_json_string(json, "format", formats[i].name);
     rt_json_string(json, "files", path);
+    // A row without its label is a malformed line: so many of them are none to end a run for.
+    if (guess->unlabelled > UNLABELLED_MAX)
+        rt_json_u64(json, "malformed_share_max", 1);
     if (guess->column_count > 0) {
         rt_json_begin_object(json, "table");
         if (guess->format == RT_FORMAT_TABLE) {

@@ -179,7 +179,7 @@ static void tables(void **state)
         {"grouped.csv", "date;amount;shop;label\n", "%m/%d/2026 10:%d PM;1.%d4,%c €;%t;%b\n", NULL,
          "date time, amount dense, shop id, label label"},
         {"bare.tsv", "", "%u\t%t\t%q.%c\t%b\n", NULL, "c1 id, c2 id, c3 dense, c4 label"},
-        {"bars.psv", "user_id|at|amount|clicked\n", "%u|%s|%?|true\n%u|%s|%q|false\n", NULL,
+        {"bars.psv", "user_id|at|amount|clicked\n", "%u|%s|%?|%b\n%u|%s|%q|%b\n", NULL,
          "user_id id!, at time, amount dense, clicked label"},
         {"quoted.csv", ",note,price,price,always,never,click\n",
          "%i,\"%t,\n\"\"%t\"\"\",%q.%c,1,x,,%b\n", NULL,
@@ -204,6 +204,87 @@ static void tables_of_other_kinds(void **state)
          "who -, from id!, mail id!, converted label"},
     };
     expect_cases(cases, RT_COUNT_OF(cases));
+}
+
+static void names(void **state)
+{
+    (void)state;
+    static const guess_case cases[] = {
+        {"before.csv", "previous_purchase,bought,itemid,visitorid\n", "%b,%b,%q,%q\n", NULL,
+         "previous_purchase id, bought label, itemid id, visitorid id!"},
+        {"whole.csv", "is_active,exited,town\n", "%b,%b,%t\n", NULL,
+         "is_active id, exited label, town id"},
+        {"contrary.csv", "town,bought,paid,not_bought\n", "%t,%b,%q,%b\n", NULL,
+         "town id, bought label, paid dense, not_bought id"},
+    };
+    expect_cases(cases, RT_COUNT_OF(cases));
+}
+
+// A column says what the label says, by what is there, by what is not 0, by its texts, or in a part
+// of the rows of label 1 alone.
+static void what_is_known_with_the_label(void **state)
+{
+    (void)state;
+    static const guess_case cases[] = {
+        {"late.csv", "user,bought,revenue,kept,units,sent_back,coupon,why_not\n",
+         "%u,1,%q.5,no,2,yes,%b,\n%u,1,%q.5,no,1,no,0,\n%u,0,0.00,yes,0,no,%b,%t\n", NULL,
+         "user id!, bought label, revenue -, kept -, units -, sent_back -, coupon id, why_not -"},
+        {"late.jsonl", "",
+         "{\"item\": %q, \"won\": true, \"copy\": \"W\", \"at\": %b}\n"
+         "{\"item\": %q, \"won\": false, \"copy\": \"L\", \"at\": %b}\n",
+         NULL, "item id, won label, copy -, at id"},
+    };
+    expect_cases(cases, RT_COUNT_OF(cases));
+}
+
+static rt_guess *guess_of_rows(const char *header, const char *row, char **written_p)
+{
+    file_text file = {malloc(1 << 20), 0};
+    rt_json json;
+    assert_non_null(file.text);
+    put(&file, header);
+    for (uint32_t i = 0; i < ROWS; i++)
+        put_row(&file, row, i);
+    char *path = put_bytes("rows.csv", file.text, file.size);
+    rt_guess *guess = guess_of(path, NULL);
+    rt_json_init(&json, 0);
+    rt_guess_write(guess, path, &json);
+    *written_p = strdup(rt_json_text(&json, NULL));
+    rt_json_fini(&json);
+    free(path);
+    free(file.text);
+    return guess;
+}
+
+static void points_between_thousands(void **state)
+{
+    (void)state;
+    char *written;
+    rt_guess *guess =
+        guess_of_rows("umsatz;preis;gekauft\n", "1.%d4;%q,%c;%y\n980;%q,%c;%y\n", &written);
+    assert_int_equal(guess->columns[0].column.number_format, RT_NUMBER_POINT_GROUPS);
+    rt_guess_destroy(guess);
+    free(written);
+    guess = guess_of_rows("size;price;bought\n", "1.%d4;%q.%c;%y\n", &written);
+    assert_int_equal(guess->columns[0].column.number_format, RT_NUMBER_PLAIN);
+    rt_guess_destroy(guess);
+    free(written);
+}
+
+// Rows without a label are none to end a run for.
+static void rows_without_a_label(void **state)
+{
+    (void)state;
+    char *written;
+    rt_guess *guess = guess_of_rows("item,bought\n", "%u,%b\n%u,%b\n%u,\n", &written);
+    assert_non_null(strstr(guess->columns[1].why, "600 rows have none"));
+    assert_non_null(strstr(written, "\"malformed_share_max\":1"));
+    rt_guess_destroy(guess);
+    free(written);
+    guess = guess_of_rows("item,bought\n", "%u,%b\n", &written);
+    assert_null(strstr(written, "malformed_share_max"));
+    rt_guess_destroy(guess);
+    free(written);
 }
 
 static void objects(void **state)
@@ -252,4 +333,6 @@ static void what_no_guess_is_made_of(void **state)
     free(path);
 }
 
-TEST_MAIN(TEST(tables), TEST(tables_of_other_kinds), TEST(objects), TEST(what_no_guess_is_made_of))
+TEST_MAIN(TEST(tables), TEST(tables_of_other_kinds), TEST(names),
+          TEST(what_is_known_with_the_label), TEST(points_between_thousands),
+          TEST(rows_without_a_label), TEST(objects), TEST(what_no_guess_is_made_of))
