@@ -78,32 +78,41 @@ static rt_status connect_shards(ew_run *w, rt_error *error)
     return RT_OK;
 }
 
+// The samples by which gradients are divided.
+static uint32_t full_batch(const rt_config *config, const rt_wire_welcome *welcome)
+{
+    return rt_config_batch(config, welcome->worker_count);
+}
+
+// Of rows that this worker trains alone, and of those whose gradients it sums.
+static rt_optimizer_config row_optimizer(const ew_run *w)
+{
+    const rt_config *config = w->config->config;
+    const rt_wire_welcome *welcome = &w->member.welcome;
+    return rt_optimizer_in_run(&config->optimizer_rows, welcome->row_rate,
+                               full_batch(config, welcome));
+}
+
 static rt_status create_rows(ew_run *w, rt_error *error)
 {
     const rt_config *config = w->config->config;
+    const rt_optimizer_config optimizer = row_optimizer(w);
     uint32_t slots = w->member.welcome.slot_count, dim = config->model.embedding_dim;
     rt_status status;
     if (w->device.unified)
-        status = ew_host_rows_init(&w->rows, slots, dim, &config->optimizer_rows, config->seed,
+        status = ew_host_rows_init(&w->rows, slots, dim, &optimizer, config->seed,
                                    (float)config->model.init_scale);
     else
-        status =
-            ew_device_rows_init(&w->device_rows, &w->device, slots, dim, &config->optimizer_rows,
-                                config->seed, (float)config->model.init_scale);
+        status = ew_device_rows_init(&w->device_rows, &w->device, slots, dim, &optimizer,
+                                     config->seed, (float)config->model.init_scale);
     if (!status && config->consistency.staleness > 0)
-        status = ew_bases_init(&w->bases, slots, dim, &config->optimizer_rows, config->seed,
+        status = ew_bases_init(&w->bases, slots, dim, &optimizer, config->seed,
                                (float)config->model.init_scale);
     if (!status && config->row_wire != RT_CODING_FP32)
         status = ew_codes_init(&w->codes, config->row_wire, w->bases.rows ? 0 : slots, dim,
                                config->seed, (float)config->model.init_scale);
     return status ? rt_fail(error, status, "out of memory for a cache of %" PRIu32 " rows", slots)
                   : RT_OK;
-}
-
-// The samples by which gradients are divided.
-static uint32_t full_batch(const rt_config *config, const rt_wire_welcome *welcome)
-{
-    return rt_config_batch(config, welcome->worker_count);
 }
 
 // What the stream's fields are, where that matters: the configuration says it.
@@ -154,9 +163,7 @@ static rt_status create_model(ew_run *w, rt_error *error)
     bool unified = w->device.unified;
     ew_trainer_config trainer = {.device = &w->device,
                                  .model = w->model,
-                                 .row_optimizer =
-                                     rt_optimizer_in_run(&config->optimizer_rows, welcome->row_rate,
-                                                         full_batch(config, welcome)),
+                                 .row_optimizer = row_optimizer(w),
                                  .slab = unified ? w->rows.slab : w->device_rows.slab,
                                  .slot_count = welcome->slot_count,
                                  .row_stride = unified ? w->rows.stride : w->device_rows.stride,

@@ -55,6 +55,33 @@ static void the_model_is_that_of_a_run_without(void **state)
     }
 }
 
+// Batches that grow are parts of a step, and FTRL goes by sums of gradients: who sums knows of how
+// many samples, as the shards do.
+static void steps_are_those_of_the_shards(void **state)
+{
+    static const char *const optimizers[] = {"optimizer.rows.l2=0.01", "optimizer.rows.name=ftrl"};
+    (void)state;
+    for (size_t i = 0; i < RT_COUNT_OF(optimizers); i++) {
+        const char *const sets[] = {optimizers[i],
+                                    "batch.samples_per_worker=0",
+                                    "batch.samples=96",
+                                    "stream.samples_max=1600",
+                                    "dispatch.policy=random",
+                                    "dispatch.participants=all",
+                                    REDUCE,
+                                    NULL};
+        run_up(config, "sums", NULL, sets);
+        const char *without[RT_COUNT_OF(sets)];
+        memcpy(without, sets, sizeof sets);
+        without[6] = "dispatch.reduce=false";
+        run_up(config, "shards", NULL, without);
+        assert_true(run_sum("sums", GRADIENTS) > 100);
+        run_must_equal("sums", "shards", "model/rows-000-of-002.bin");
+        run_must_equal("sums", "shards", "model/rows-001-of-002.bin");
+        run_must_equal("sums", "shards", "model/dense.bin");
+    }
+}
+
 // What the workers report is what the plans say: every number, summed up.
 static void it_is_what_the_simulator_says(void **state)
 {
@@ -121,6 +148,7 @@ static void what_does_not_fit_is_named(void **state)
 }
 
 TEST_MAIN(TEST_SLOW(the_model_is_that_of_a_run_without, 120),
+          TEST_SLOW(steps_are_those_of_the_shards, 120),
           TEST_SLOW(it_is_what_the_simulator_says, 120),
           TEST_SLOW(it_goes_on_from_a_checkpoint_as_if_nothing_had_been, 120),
           TEST_SLOW(a_worker_is_lost_and_comes_back, 120), TEST(what_does_not_fit_is_named))
