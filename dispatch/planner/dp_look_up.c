@@ -198,7 +198,8 @@ static rt_status begin_look_up(dp_planner *planner, const rt_batch *batch)
     if (dp_directory_reserve(&planner->directory, batch->key_count))
         return RT_NO_MEMORY;
     planner->iteration++;
-    planner->passed += batch->sample_count * DP_PASSED_WHOLE / config->sample_count_max;
+    planner->passed +=
+        rt_max_u64(batch->sample_count * DP_PASSED_WHOLE / config->sample_count_max, 1);
     rt_status status = dp_planner_enter_inputs(planner);
     if (status)
         return status;

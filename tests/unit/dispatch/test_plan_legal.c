@@ -522,10 +522,33 @@ static void records_wait_for_the_next_look_up(void **state)
     planner_case_fini(&late);
 }
 
+// Steps are full batches that the samples make, rounded up: the first sample belongs to the first,
+// however large they are.
+static void a_sample_of_a_huge_batch_is_in_a_step(void **state)
+{
+    (void)state;
+    const planner_shape shape = {.seed = 1,
+                                 .worker_count = 1,
+                                 .sample_count_max = 1u << 21,
+                                 .field_count = 1,
+                                 .ids_per_field = 100,
+                                 .bag_max = 1,
+                                 .cache = CACHE_SMALLEST,
+                                 .dispatch = {.policy = RT_POLICY_RANDOM}};
+    planner_case pc;
+    planner_case_init(&pc, &shape);
+    for (uint32_t t = 0; t < 2; t++) {
+        planner_case_look_up(&pc, 1);
+        planner_case_commit(&pc);
+        assert_int_equal(pc.plan->step, 1);
+    }
+    planner_case_fini(&pc);
+}
+
 TEST_MAIN(TEST(one_worker), TEST(two_workers), TEST(three_workers), TEST(four_workers),
           TEST(seven_workers), TEST(eight_workers), TEST(sixty_four_workers), TEST(views),
           TEST(full_synchronisation), TEST(unequal_micro_batches), TEST(participants_change),
           TEST(fewer_samples_than_workers), TEST(a_long_run), TEST(rows_are_handed_over),
           TEST(trainers_sum), TEST(links_say_who_sums), TEST(keys_at_the_edges),
           TEST(evictions_follow_the_rule), TEST(a_small_cache_is_refused),
-          TEST(records_wait_for_the_next_look_up))
+          TEST(records_wait_for_the_next_look_up), TEST(a_sample_of_a_huge_batch_is_in_a_step))
