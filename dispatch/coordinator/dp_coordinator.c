@@ -176,8 +176,7 @@ static void invite(const dp_run *run, dp_membership *all)
         const uint64_t workers = rt_bits_below(config->worker_count);
         dp_membership_invite(all, RT_ROLE_WORKER, run->own.without & workers, DP_INVITED_OPTIONAL);
         dp_membership_invite(all, RT_ROLE_WORKER,
-                             dp_losses_uninvite(&run->losses, config->worker_count, time(NULL)) &
-                                 workers,
+                             dp_losses_uninvite(&run->losses, run->members.workers, time(NULL)),
                              DP_INVITED_LATER);
     }
     dp_membership_invite(all, RT_ROLE_WORKER,

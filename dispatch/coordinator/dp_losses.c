@@ -32,11 +32,11 @@ uint64_t dp_losses_too_often(const dp_losses *losses, int64_t now_s)
     return aside;
 }
 
-uint64_t dp_losses_uninvite(const dp_losses *losses, uint32_t worker_count, int64_t now_s)
+uint64_t dp_losses_uninvite(const dp_losses *losses, uint64_t workers, int64_t now_s)
 {
     char name[32];
-    const uint64_t aside = dp_losses_too_often(losses, now_s), all = rt_bits_below(worker_count);
-    if ((aside & all) == all)
+    const uint64_t aside = dp_losses_too_often(losses, now_s) & workers;
+    if (aside == workers)
         return 0;
     for (uint64_t rest = aside; rest; rest &= rest - 1)
         rt_warn("%s was lost %u times within %d s: it is put aside, the run goes on without it",

@@ -21,8 +21,9 @@ void dp_losses_note(dp_losses *losses, uint32_t worker, int64_t now_s);
 // Mask of those to be done without. Losses that the clock says are still to come do not count.
 uint64_t dp_losses_too_often(const dp_losses *losses, int64_t now_s);
 
-// The same where a run begins, which the log says; not all of its workers, for it needs some.
-uint64_t dp_losses_uninvite(const dp_losses *losses, uint32_t worker_count, int64_t now_s);
+// The same where a run of these workers begins, which the log says; not all of them, for it needs
+// some.
+uint64_t dp_losses_uninvite(const dp_losses *losses, uint64_t workers, int64_t now_s);
 
 // In a folder. Without such a file, or with one that cannot be read, nobody was lost.
 void dp_losses_read(dp_losses *losses, const char *folder);

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "dispatch/coordinator/dp_losses.h"
+#include "tests/support/config_case.h"
 
 static void say_finished(fixture *f, uint32_t worker, const rt_wire_report *flushed)
 {
@@ -333,6 +334,21 @@ static void who_was_lost_too_often_waits(void **state)
     }
 }
 
+// The worker of a box that takes no part is no other one with which the run could begin.
+static void the_last_of_those_that_take_part_stays(void **state)
+{
+    (void)state;
+    fixture f;
+    prepare_shrinking(&f);
+    config_must_set(&f.config,
+                    "boxes=[{\"name\":\"a\",\"gbps\":1,\"workers\":1,\"shards\":1},"
+                    "{\"name\":\"b\",\"gbps\":1,\"workers\":1,\"shards\":0,\"spare\":true}]");
+    note_losses(&f, 0, DP_LOSSES_MAX);
+    start_some(&f, 3, 1);
+    say(&f, 0, RT_MESSAGE_FAILED, 0, "enough", 6, NULL, 0);
+    leave_all(&f, "ps 0 failed: enough");
+}
+
 // ---- there, and does not answer ----------------------------------------------------------------
 
 static void who_does_not_answer_is_named(void **state)
@@ -381,4 +397,5 @@ static void who_does_not_answer_is_named(void **state)
 
 TEST_MAIN(TEST(who_sits_out_may_go), TEST(who_goes_during_a_cut), TEST(who_must_not_go),
           TEST(who_ended_a_run_is_noted), TEST(who_comes_late_is_taken_back),
-          TEST(who_was_lost_too_often_waits), TEST(who_does_not_answer_is_named))
+          TEST(who_was_lost_too_often_waits), TEST(the_last_of_those_that_take_part_stays),
+          TEST(who_does_not_answer_is_named))

@@ -79,9 +79,11 @@ static void one_at_least_stays(void **state)
     dp_losses losses = {0};
     for (uint32_t i = 0; i < 2 * DP_LOSSES_MAX; i++)
         dp_losses_note(&losses, i % 2, T);
-    assert_int_equal(dp_losses_uninvite(&losses, 3, T), 3);
-    assert_int_equal(dp_losses_uninvite(&losses, 2, T), 0);
-    assert_int_equal(dp_losses_uninvite(&losses, 3, T + DP_LOSSES_S + 1), 0);
+    assert_int_equal(dp_losses_uninvite(&losses, 7, T), 3);
+    assert_int_equal(dp_losses_uninvite(&losses, 3, T), 0);
+    assert_int_equal(dp_losses_uninvite(&losses, 5, T), 1);
+    assert_int_equal(dp_losses_uninvite(&losses, 1, T), 0); // the other one's box takes no part
+    assert_int_equal(dp_losses_uninvite(&losses, 7, T + DP_LOSSES_S + 1), 0);
 }
 
 TEST_MAIN(TEST(five_in_ten_minutes), TEST(a_new_process_knows), TEST(only_what_can_be_is_read),
