@@ -515,7 +515,7 @@ bool dp_adding_let_go(dp_run *run, const char *box, char *answer, size_t size)
     rt_error why = {0};
     const uint32_t b = rt_config_find_box(&run->site_config, box), i = b - run->added.first;
     if (b == run->site_config.box_count || b < run->added.first || i >= run->added.count ||
-        !run->added.of[i].awaited)
+        !run->added.of[i].awaited || (run->move.is_asked && run->move.next.boxes >> b & 1))
         return false;
     run->added.of[i].awaited = false;
     if (dp_members_write(&run->site_config, run->folder.checkpoints, &run->members, &run->added,

@@ -78,7 +78,7 @@ rt_status dp_adding_begin(dp_run *run, rt_error *error);
 rt_status dp_adding_ask(dp_run *run, const char *box, const char *text, char *answer, size_t size,
                         rt_error *error);
 
-// It is not waited for any more. False: it was not.
+// It is not waited for any more. False: it was not, or it joins already.
 bool dp_adding_let_go(dp_run *run, const char *box, char *answer, size_t size);
 
 // Takes in a box that is awaited once its members are there.

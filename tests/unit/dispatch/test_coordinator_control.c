@@ -587,9 +587,42 @@ static void a_box_that_is_new(void **state)
     fail_run(&f);
 }
 
+// It is asked for once it is there; from then on it joins, whoever drains it.
+static void a_box_that_joins_is_not_let_go(void **state)
+{
+    (void)state;
+    static const char box[] = BOX("d", ",\"shards\":1,\"workers\":0");
+    fixture f;
+    char request[256], says[1024];
+    prepare(&f);
+    f.config.stream.samples_max = 0; // no end
+    config_must_set(&f.config, "boxes=[" BOX("a", ",\"shards\":1,\"workers\":1") "," BOX(
+                                   "b", ",\"workers\":1") "]");
+    start(&f);
+    train_to(&f, 2);
+    snprintf(request, sizeof request, "add\nd\n{\"box\":%s}", box);
+    snprintf(says, sizeof says,
+             "d is known to this run: ps 1. Start them there with the configuration "
+             "%s/checkpoints/d.json: they are taken in with a checkpoint as soon as they are all "
+             "there",
+             f.out);
+    ask(&f, request, RT_OK, says);
+    assert_int_equal(rt_config_add_box(&f.config, box, NULL), RT_OK);
+    join_run(&f, MEMBERS);
+    (void)train_to_flush(&f);
+    refuse(&f, "drain\nd", "d: d joins already with the next checkpoint: ask again later");
+    cJSON *boxes = read_boxes(&f);
+    const cJSON *added = cJSON_GetArrayItem(cJSON_GetObjectItem(boxes, "added"), 0);
+    assert_true(cJSON_IsTrue(cJSON_GetObjectItem(added, "awaited")));
+    cJSON_Delete(boxes);
+    (void)play_cut(&f);
+    fail_run(&f);
+}
+
 TEST_MAIN(TEST(what_is_set_becomes_records), TEST(what_cannot_be_set), TEST(others_ask_too),
           TEST(only_who_began_so_can_choose), TEST(rows_are_forgotten),
           TEST(a_damaged_list_is_noticed), TEST(rows_end), TEST(without_checkpoints),
           TEST(too_many_are_forgotten), TEST(how_long_keys_wait), TEST(other_rates_begin_anew),
           TEST(boxes_that_cannot_move), TEST(without_boxes), TEST(a_box_leaves),
-          TEST(boxes_that_cannot_be_new), TEST(a_box_that_is_new))
+          TEST(boxes_that_cannot_be_new), TEST(a_box_that_is_new),
+          TEST(a_box_that_joins_is_not_let_go))
