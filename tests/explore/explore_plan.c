@@ -34,7 +34,8 @@ rt_optimizer_config ex_optimizer(void)
     return (rt_optimizer_config){.kind = RT_OPTIMIZER_ROWWISE_ADAGRAD,
                                  .learning_rate = 0.25f,
                                  .epsilon = 1e-6f,
-                                 .initial_accumulator = 0.5f};
+                                 .initial_accumulator = 0.5f,
+                                 .batch_samples = SAMPLES_MAX};
 }
 
 // Every trainer moves a float of its own, so that sums are exact in any order.
@@ -377,13 +378,15 @@ static void add_plan(ex_program *p, const dp_plan *plan, const rt_batch *batch)
                                   .rank = w,
                                   .hands = s->hands,
                                   .sums = s->sums > 0,
-                                  .batch_samples = s->worker_count * s->slot_count,
+                                  .batch_samples = SAMPLES_MAX,
                                   .sample_count_max = s->slot_count,
                                   .lookup_count_max = s->slot_count,
                                   .slot_count = ex_slots_of(s),
                                   .shard_count = s->homes ? s->shard_count : 0};
         ex_slice *slice = &p->slices[q][w];
         *slice = (ex_slice){.iteration = (uint8_t)plan->iteration};
+        if (batch && batch->sample_count < SAMPLES_MAX)
+            p->short_samples[plan->iteration] = (uint8_t)batch->sample_count;
         add_slice(p, slice, &plan->slices[w], batch);
         dp_counts_add_slice(&p->planned[w], &plan->slices[w]);
         assert_int_equal(dp_slice_encode(plan, w, batch, &limits, rt_peer(RT_ROLE_COORDINATOR, 0),

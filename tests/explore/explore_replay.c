@@ -321,8 +321,11 @@ static void same_message(const ex_program *p, uint32_t worker, const ex_message 
     if (want->kind == EX_MESSAGE_PUSHED)
         return;
     assert_int_equal(header->count, 1);
-    assert_int_equal(header->iteration,
-                     want->kind == EX_MESSAGE_PUSH_GRAD ? want->version : want->slice + 1);
+    if (want->kind == EX_MESSAGE_PUSH_GRAD)
+        assert_true(header->iteration == (want->version | (uint64_t)p->short_samples[want->version]
+                                                              << RT_WIRE_SHORT_BIT));
+    else
+        assert_int_equal(header->iteration, want->slice + 1);
     if (want->kind == EX_MESSAGE_PULL || want->kind == EX_MESSAGE_FORGET)
         same_pull(p, want, record);
     else if (want->kind == EX_MESSAGE_PUSH_DELTA)

@@ -214,7 +214,8 @@ static void members_are_recorded(void **state)
         {.resident_bytes = 6, .memory_max_bytes = 7},
         {.resident_bytes = 8}};
     static const char expected[] =
-        "{\"record\":\"members\",\"iteration\":40,\"policy\":\"esd\",\"dense_bytes\":4000,"
+        "{\"record\":\"members\",\"iteration\":40,\"policy\":\"esd\",\"solver\":\"transport\","
+        "\"dense_bytes\":4000,"
         "\"workers\":[{\"rank\":0,\"up\":62500000,\"down\":31250000,\"rss_bytes\":6,"
         "\"memory_max_bytes\":7},{\"rank\":1,\"up\":125000000,\"down\":250000000,\"rss_bytes\":8,"
         "\"memory_max_bytes\":null}],\"out\":[],\"shards\":[{\"keys\":3,\"row_bytes\":4,"
