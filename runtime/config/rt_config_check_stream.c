@@ -478,9 +478,14 @@ static rt_status check_again(const rt_stream_config *stream, const char *key, rt
         !rt_format_is_generated(stream->format) && stream->source == RT_SOURCE_FILE;
     if (!is_read || rt_config_has_join(stream))
         return rt_fail(error, RT_CONFIG, "%s: is for files, without stream.join", key);
-    for (uint32_t i = 0; i < stream->file_count; i++)
+    for (uint32_t i = 0; i < stream->file_count; i++) {
+        struct stat info;
         if (strcmp(stream->files[i], "-") == 0)
             return rt_fail(error, RT_CONFIG, "%s: standard input can be read only once", key);
+        if (stat(stream->files[i], &info) == 0 && S_ISFIFO(info.st_mode))
+            return rt_fail(error, RT_CONFIG, "%s: %s is a pipe, which can be read only once", key,
+                           stream->files[i]);
+    }
     return RT_OK;
 }
 

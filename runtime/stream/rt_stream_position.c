@@ -26,12 +26,36 @@ static bool keeps_more(const rt_stream *stream)
     return stream->joined || stream->negatives_keep < 1 || stream->holdout > 0;
 }
 
+// Which samples are held out follows from both.
+static rt_status check_holdout(const rt_stream *stream, rt_reader *more, rt_error *error)
+{
+    double share = 0;
+    rt_reader_get(more, &share, sizeof share, 1);
+    const uint64_t seed = rt_reader_u64(more);
+    if (more->failed)
+        return rt_fail(error, RT_DATA, "the position is one without stream.holdout, or damaged");
+    if (share == stream->holdout && seed == stream->seed)
+        return RT_OK;
+    return rt_fail(error, RT_DATA,
+                   "stream.holdout was %g with seed %" PRIu64 ", it is %g with seed %" PRIu64
+                   ": what was trained before would be held out now; a run goes on with what it "
+                   "began with",
+                   share, seed, stream->holdout, stream->seed);
+}
+
+static void tell_held_out(const rt_stream *stream, rt_bytes *bytes)
+{
+    rt_bytes_put_u64(bytes, stream->held_out);
+    rt_bytes_put(bytes, &stream->holdout, sizeof stream->holdout);
+    rt_bytes_put_u64(bytes, stream->seed);
+}
+
 static void tell_more(const rt_stream *stream, rt_bytes *bytes)
 {
     const uint64_t parser_size = bytes->size;
     rt_bytes_put_u64(bytes, stream->left_out);
     if (stream->holdout > 0)
-        rt_bytes_put_u64(bytes, stream->held_out);
+        tell_held_out(stream, bytes);
     if (stream->joined)
         rt_joined_tell(stream->joined, bytes);
     rt_bytes_put_u64(bytes, parser_size);
@@ -53,9 +77,10 @@ static rt_status seek_more(rt_stream *stream, rt_reader *bytes, rt_error *error)
     stream->left_out = rt_reader_u64(&more);
     if (stream->holdout > 0)
         stream->held_out = rt_reader_u64(&more);
-    if (stream->joined)
+    rt_status status = stream->holdout > 0 ? check_holdout(stream, &more, error) : RT_OK;
+    if (!status && stream->joined)
         return rt_joined_seek(stream->joined, &more, error);
-    return RT_OK;
+    return status;
 }
 
 void rt_stream_tell(const rt_stream *stream, rt_bytes *position)
@@ -140,7 +165,9 @@ static rt_status seek_new(rt_stream *stream, const rt_bytes *position, rt_error 
     if (stream->parser_ops && stream->parser_ops->seek)
         is_ours = stream->parser_ops->seek(stream->parser, &parser);
     if (!is_ours)
-        return rt_fail(error, RT_DATA, "the position is one of another format of lines");
+        return rt_fail(error, RT_DATA,
+                       "the position is one of another format of lines, or one with stream.join, "
+                       "stream.negatives_keep or stream.holdout");
     status = check_counts(stream, error);
     if (status)
         return status;

@@ -2,6 +2,8 @@
 // have all of them between each other, in every epoch and after a restart.
 #include "tests/unit/runtime/test_stream_support.h"
 
+#include <sys/stat.h>
+
 #include "tests/support/config_case.h"
 
 #define ROWS 2000u
@@ -111,4 +113,62 @@ static void what_cannot_be_read_again(void **state)
     }
 }
 
-TEST_MAIN(TEST(each_sample_is_trained_or_judged), TEST(what_cannot_be_read_again))
+static void pipes(void **state)
+{
+    (void)state;
+    char *path = put_text("pipe", "");
+    unlink(path);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    rt_config config = config_of(path, (const char *const[]){"stream.holdout=0.1", NULL});
+    rt_error error = {0};
+    config_must_set(&config, "cache.rows=100");
+    assert_int_equal(rt_config_check(&config, &error), RT_CONFIG);
+    assert_non_null(strstr(error.text, "pipe is a pipe, which can be read only once"));
+    rt_config_fini(&config);
+    free(path);
+}
+
+// What was trained is not judged by.
+static void others_are_not_held_out(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *before, *now;
+        uint64_t seed;
+        const char *words;
+    } cases[] = {
+        {"0.25", "0.5", 7, "stream.holdout was 0.25 with seed 7, it is 0.5 with seed 7"},
+        {"0.25", "0.25", 8, "stream.holdout was 0.25 with seed 7, it is 0.25 with seed 8"},
+        {"0.25", "0", 7, "or one with stream.join, stream.negatives_keep or stream.holdout"},
+        {"0", "0.25", 7, "the position is one without stream."},
+    };
+    char *path = put_rows(), sets[2][32];
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
+        rt_stream *stream;
+        rt_batch batch;
+        rt_bytes position = {0};
+        rt_error error = {0};
+        snprintf(sets[0], sizeof sets[0], "stream.holdout=%s", cases[i].before);
+        snprintf(sets[1], sizeof sets[1], "stream.holdout=%s", cases[i].now);
+        rt_config before = config_of(path, (const char *const[]){sets[0], NULL});
+        rt_config now = config_of(path, (const char *const[]){sets[1], NULL});
+        assert_int_equal(rt_stream_open(&before.stream, 7, &stream, &error), RT_OK);
+        rt_batch_init(&batch, 0);
+        assert_int_equal(rt_stream_read(stream, &batch, 64, &error), RT_OK);
+        rt_stream_tell(stream, &position);
+        rt_stream_close(stream);
+        assert_int_equal(rt_stream_open(&now.stream, cases[i].seed, &stream, &error), RT_OK);
+        assert_int_equal(rt_stream_seek(stream, &position, &error), RT_DATA);
+        if (!strstr(error.text, cases[i].words))
+            fail_msg("\"%s\" does not say \"%s\"", error.text, cases[i].words);
+        rt_stream_close(stream);
+        rt_bytes_fini(&position);
+        rt_batch_fini(&batch);
+        rt_config_fini(&before);
+        rt_config_fini(&now);
+    }
+    free(path);
+}
+
+TEST_MAIN(TEST(each_sample_is_trained_or_judged), TEST(what_cannot_be_read_again), TEST(pipes),
+          TEST(others_are_not_held_out))
