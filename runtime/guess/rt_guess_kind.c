@@ -18,13 +18,13 @@
     "member device shop store branch filiale category cat kategorie type class segment brand "   \
     "campaign ad banner site page channel kanal region country land city model version status "  \
     "gender sex merchant seller supplier advertiser publisher creative os browser pos position"
-#define WORDS_QUANTITY                                                                             \
-    "price preis prix precio prezzo amount betrag montant qty quantity menge count cnt age alter " \
-    "total sum summe cost costs kosten revenue umsatz distance duration dauer seconds sec secs "   \
-    "minutes hours days weeks months weight gewicht height length width size volume score rate "   \
-    "pct percent prozent share ratio discount rabatt temperature temp balance salary income "      \
-    "limit budget visits views clicks impressions sessions orders purchases points stars rating "  \
-    "tenure latitude longitude lat lon lng speed power energy load value wert bytes avg mean min " \
+#define WORDS_QUANTITY                                                                                    \
+    "price preis prix precio prezzo amount betrag montant qty quantity menge count cnt age alter "        \
+    "total sum summe cost costs kosten revenue umsatz distance duration dauer seconds sec secs "          \
+    "minutes hours days weeks months weight gewicht height length width size volume score rate "          \
+    "pct percent prozent share ratio discount rabatt temperature temp balance salary income "             \
+    "limit budget premium visits views clicks impressions sessions orders purchases points stars rating " \
+    "tenure latitude longitude lat lon lng speed power energy load value wert bytes avg mean min "        \
     "max std median nights guests rooms children adults area level depth frequency recency"
 #define WORDS_PERSON                                                                             \
     "customer user client member person people patient kunde kunden visitor subscriber account " \

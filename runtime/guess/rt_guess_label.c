@@ -9,6 +9,8 @@
 #include "runtime/guess/rt_guess_parts.h"
 
 #define CLASSES_FEW 64u
+#define RATING_SCORE 4u
+#define NAMED_SCORE 10u
 
 #define WORDS_LABEL "label labels target y"
 #define WORDS_OUTCOME                                                                               \
@@ -16,10 +18,10 @@
     "exited default defaulted fraud fraudulent response responded outcome survived subscribed "     \
     "installed install liked like returned won success attrition cancelled canceled canceled "      \
     "readmitted approved accepted booked ordered opened gekauft kauf geklickt klick achat acheté " \
-    "comprado acquistato retained active deposit class"
+    "comprado acquistato retained active deposit class show noshow"
 // A column that is called so is known before, or says the contrary.
 #define WORDS_BEFORE \
-    "previous previously prev last past prior before earlier ever history historical not non no un"
+    "previous previously prev last past prior before earlier ever history historical not non un"
 #define WORDS_RATING "rating ratings stars"
 #define YES                                                                                     \
     "1 1.0 true t yes y ja j oui o si sí sim s on positive pos good click clicked bought buy " \
@@ -100,13 +102,15 @@ static uint32_t score_of(const rt_guess_table *table, uint32_t index)
     const bool is_outcome = !is_before && rt_guess_has_word(v->name, WORDS_OUTCOME);
     const bool is_all = is_outcome && is_in(v->name, WORDS_OUTCOME); // "exited", "is active"
     if (is_rating(table, v))
-        return 3;
+        return RATING_SCORE;
     if (!is_binary(v))
         return 0;
+    if (is_before)
+        return 1;
     const bool is_word = is_in(v->top[0].text, YES " " NO);
     const bool is_edge = index == 0 || index + 1 == table->count;
     return (is_named ? 16u : 0) + (is_outcome ? 8u : 0) + (is_all ? 4u : 0) + (is_word ? 2u : 0) +
-           (is_edge ? 2u : 0) + (index + 1 == table->count) + 1;
+           (is_edge ? 2u : 0) + (index + 1 == table->count) + 2;
 }
 
 static void list_binary(const rt_guess_table *table, char *list, size_t size)
@@ -173,8 +177,8 @@ static bool is_less(const char *a, const char *b)
     return false;
 }
 
-// Of two texts the one that says yes; else the one that does not say no; else the larger of
-// numbers, the rarer of texts.
+// Of two numbers the larger, 2 of 1 and 2; of two texts the one that says yes, else the one that
+// does not say no, else the rarer.
 static void decide_binary(const rt_guess_values *v, const char *why, rt_guess_column *column)
 {
     const char *a = v->top[0].text, *b = v->top[1].text;
@@ -184,10 +188,10 @@ static void decide_binary(const rt_guess_values *v, const char *why, rt_guess_co
         snprintf(column->column.missing, RT_NAME_MAX, "%s", strcmp(a, "0") == 0 ? "1" : "0");
         return;
     }
-    if (a_is != b_is)
-        take_value(v, a_is ? a : b, why, column);
-    else if (is_less(a, b) || is_less(b, a))
+    if (is_less(a, b) || is_less(b, a))
         take_value(v, is_less(a, b) ? b : a, why, column);
+    else if (a_is != b_is)
+        take_value(v, a_is ? a : b, why, column);
     else
         take_value(v, v->top[0].count < v->top[1].count ? a : b, why, column);
 }
@@ -233,11 +237,12 @@ rt_status rt_guess_label(const rt_guess_table *table, const char *asked, uint32_
 {
     char list[400];
     const char *value = NULL, *why = "as asked";
-    uint32_t best = 0;
+    uint32_t best = 0, named = 0;
     if (asked && !find_asked(table, asked, index_p, &value))
         return rt_fail(error, RT_DATA, "--label %s: no column has this name or number", asked);
     for (uint32_t i = 0; i < table->count && !asked; i++) {
         const uint32_t score = score_of(table, i);
+        named += score >= NAMED_SCORE;
         if (score < best || score == 0 || (score == best && best > 0))
             continue;
         best = score;
@@ -252,9 +257,10 @@ rt_status rt_guess_label(const rt_guess_table *table, const char *asked, uint32_
     if (!asked) {
         list_binary(table, list, sizeof list);
         const bool is_only = !strchr(list, ',');
-        why = best >= 8                          ? "the label by its name"
-              : best == 3 && is_rating(table, v) ? "a rating"
-              : is_only                          ? "the only column with two values"
+        why = best >= NAMED_SCORE && named > 1 ? "the likeliest by its name; else --label NAME"
+              : best >= NAMED_SCORE            ? "the label by its name"
+              : best == RATING_SCORE && is_rating(table, v) ? "a rating"
+              : is_only                                     ? "the only column with two values"
                         : "the likeliest of those with two values; else --label NAME";
     }
     snprintf(column->column.label_value, RT_NAME_MAX, "1");

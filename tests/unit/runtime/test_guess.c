@@ -216,6 +216,9 @@ static void names(void **state)
          "is_active id, exited label, town id"},
         {"contrary.csv", "town,bought,paid,not_bought\n", "%t,%b,%q,%b\n", NULL,
          "town id, bought label, paid dense, not_bought id"},
+        {"paid.csv", "state,bought_before,item\n", "%y,%b,%u\n", NULL,
+         "state label, bought_before id, item id"},
+        {"shown.csv", "no_show,sms\n", "%y,%b\n", NULL, "no_show label, sms id"},
     };
     expect_cases(cases, RT_COUNT_OF(cases));
 }
@@ -269,6 +272,21 @@ static void points_between_thousands(void **state)
     assert_int_equal(guess->columns[0].column.number_format, RT_NUMBER_PLAIN);
     rt_guess_destroy(guess);
     free(written);
+}
+
+static void two_numbers(void **state)
+{
+    (void)state;
+    static const char *const values[][2] = {{"1", "2"}, {"2", "1"}, {"-1", "1"}, {"1.0", "0.0"}};
+    static const char *const larger[] = {"2", "2", "1", "1"};
+    for (size_t i = 0; i < RT_COUNT_OF(values); i++) {
+        char row[64], *written;
+        snprintf(row, sizeof row, "%%u,%s\n%%u,%s\n", values[i][0], values[i][1]);
+        rt_guess *guess = guess_of_rows("item,outcome\n", row, &written);
+        assert_string_equal(guess->columns[1].column.label_value, larger[i]);
+        rt_guess_destroy(guess);
+        free(written);
+    }
 }
 
 // Rows without a label are none to end a run for.
@@ -334,5 +352,5 @@ static void what_no_guess_is_made_of(void **state)
 }
 
 TEST_MAIN(TEST(tables), TEST(tables_of_other_kinds), TEST(names),
-          TEST(what_is_known_with_the_label), TEST(points_between_thousands),
+          TEST(what_is_known_with_the_label), TEST(points_between_thousands), TEST(two_numbers),
           TEST(rows_without_a_label), TEST(objects), TEST(what_no_guess_is_made_of))
