@@ -498,7 +498,7 @@ static void who_takes_part(void **context)
             (void)step(&one, &all, t);
         }
         cut_with(&one, before ? &(rt_bytes){0} : &lineup, &state);
-        if (before) { // without names, without the last two values, and without a lineup
+        if (before) { // without names, samples, the last two values, and a lineup
             rt_bytes plain = {0};
             const uint32_t format = 3;
             fields_plain(&state, &plain);
@@ -506,6 +506,8 @@ static void who_takes_part(void **context)
             state = plain;
             const size_t at = 56 + 152, behind = 16 + shape.worker_count * sizeof(uint32_t) + 8;
             memcpy(state.data, &format, sizeof format);
+            memmove(state.data + 56, state.data + 56 + 8, state.size - 56 - 8);
+            state.size -= 8;
             memmove(state.data + at, state.data + at + 16, behind - 16);
             memmove(state.data + at + behind - 16, state.data + at + behind + 8,
                     state.size - at - behind - 8);
