@@ -86,30 +86,43 @@ static rt_status set_policy(dp_run *run, const rt_config *fresh, rt_error *error
     return RT_OK;
 }
 
+// People name workers by their ranks, plans by their places.
+static rt_status places_of(const dp_membership *members, uint64_t ranks, uint64_t *places_p,
+                           rt_error *error)
+{
+    char names[256] = "";
+    dp_membership_names(RT_ROLE_WORKER, ranks & ~members->worker_places, names, sizeof names);
+    if (*names)
+        return rt_fail(error, RT_CONFIG, "dispatch.participants: not in this run now: %s", names);
+    *places_p = 0;
+    for (; ranks; ranks &= ranks - 1)
+        *places_p |= rt_bit(dp_membership_place(members, &members->workers[rt_lowest_bit(ranks)]));
+    return RT_OK;
+}
+
 // Shards have the dense weights for who comes back only where the run began that way.
 static rt_status set_participants(dp_run *run, const rt_config *fresh, rt_error *error)
 {
     const rt_dispatch_config *dispatch = &fresh->dispatch;
-    const uint64_t all = dp_run_workers(run);
+    uint64_t who = dp_run_workers(run);
+    rt_status status = RT_OK;
     if (run->run_config.dispatch.participants == RT_PARTICIPANTS_ALL)
         return rt_fail(
             error, RT_CONFIG,
             "dispatch.participants: this run began with \"all\": its shards keep no dense "
             "weights for workers that come back");
-    if (run->planning.limits.worker_count != run->site_config.worker_count)
-        return rt_fail(error, RT_CONFIG,
-                       "dispatch.participants: workers are missing, ranks have other meanings now");
     const bool chooses = dispatch->participants == RT_PARTICIPANTS_AUTO ||
                          dispatch->participants == RT_PARTICIPANTS_ROTATE;
     if (chooses && run->run_config.dispatch.participants != dispatch->participants)
         return rt_fail(error, RT_CONFIG,
                        "dispatch.participants: only a run that began with it can choose");
+    if (dispatch->participants == RT_PARTICIPANTS_LIST)
+        status = places_of(dp_roster_members(run->roster), dispatch->participant_mask, &who, error);
+    if (status)
+        return status;
     dp_feed_choose_on(run->feed, chooses);
     if (chooses)
         return RT_OK;
-    uint64_t who = all;
-    if (dispatch->participants == RT_PARTICIPANTS_LIST)
-        who = dispatch->participant_mask;
     for (uint32_t w = 0; w < run->planning.limits.worker_count; w++) {
         const dp_input input = {
             .kind = DP_INPUT_PARTICIPATES, .worker = w, .value = (double)(who >> w & 1)};

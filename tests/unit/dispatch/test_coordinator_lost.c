@@ -1,6 +1,6 @@
 // Workers that a run does without: lost ones, late ones, those that were lost too often; who is
 // there and does not answer; and what keeps a run from beginning.
-#include "tests/unit/dispatch/test_coordinator_support.h"
+#include "tests/unit/dispatch/test_coordinator_ask.h"
 
 #include <time.h>
 
@@ -294,6 +294,29 @@ static void who_comes_late_is_taken_back(void **state)
     assert_int_equal(count_lines(&f, "checkpoints/losses", ""), 0); // nobody was lost
 }
 
+// Who is asked for by rank is found in a run whose places begin with another one.
+static void ranks_are_those_of_all(void **state)
+{
+    (void)state;
+    fixture f;
+    prepare_shrinking(&f);
+    f.own.without = 1;
+    f.config.stream.samples_max = 0; // no end
+    f.config.dispatch.participants = RT_PARTICIPANTS_LIST;
+    f.config.dispatch.participant_mask = 3;
+    start_some(&f, 5, 2);
+    assert_int_equal(train_one(&f, 1, false), 1);
+    refuse(&f, "set\ndispatch.participants\n[0,1]",
+           "dispatch.participants: not in this run now: worker 0");
+    ask(&f, "set\ndispatch.participants\n[1]", RT_OK,
+        "dispatch.participants is [1] from the next plan on");
+    for (uint32_t t = 1; t < 10;)
+        t = train_one(&f, 1, false);
+    assert_int_equal(count_lines(&f, "records.jsonl", "\"participates\""), 0); // as it was
+    say(&f, 0, RT_MESSAGE_FAILED, 0, "enough", 6, NULL, 0);
+    leave_all(&f, "ps 0 failed: enough");
+}
+
 static void note_losses(const fixture *f, uint32_t worker, uint32_t count)
 {
     char path[600];
@@ -397,5 +420,5 @@ static void who_does_not_answer_is_named(void **state)
 
 TEST_MAIN(TEST(who_sits_out_may_go), TEST(who_goes_during_a_cut), TEST(who_must_not_go),
           TEST(who_ended_a_run_is_noted), TEST(who_comes_late_is_taken_back),
-          TEST(who_was_lost_too_often_waits), TEST(the_last_of_those_that_take_part_stays),
-          TEST(who_does_not_answer_is_named))
+          TEST(ranks_are_those_of_all), TEST(who_was_lost_too_often_waits),
+          TEST(the_last_of_those_that_take_part_stays), TEST(who_does_not_answer_is_named))
