@@ -8,6 +8,7 @@
 static void put_introduction(FILE *out, const char *text)
 {
     char block[1024];
+    const char *before = ""; // the section's own line begins its first paragraph
     fputs(".SH DESCRIPTION\n", out);
     for (const char *end; *text; text = end + strspn(end, "\n")) {
         const char *gap = strstr(text, "\n\n");
@@ -18,7 +19,8 @@ static void put_introduction(FILE *out, const char *text)
             continue;
         snprintf(block, sizeof block, "%.*s", (int)(end - text - 2 * (ptrdiff_t)around),
                  text + around);
-        fputs(is_example ? ".PP\n.EX\n" : ".PP\n", out);
+        fprintf(out, "%s%s", before, is_example ? ".EX\n" : "");
+        before = ".PP\n";
         rt_roff_text(out, block);
         fputs(is_example ? "\n.EE\n" : "\n", out);
     }

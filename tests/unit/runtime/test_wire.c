@@ -147,7 +147,7 @@ static void payload_sizes_by_type(void **state)
     assert_false(is_valid(RT_MESSAGE_DENSE_GRAD_BF16, 1, 8 + 11));
     assert_true(is_valid(RT_MESSAGE_DENSE_STATE, 5, 8 + 12));
     assert_false(is_valid(RT_MESSAGE_DENSE_STATE, 5, 4));
-    assert_true(is_valid(RT_MESSAGE_DENSE_STEP, 1, 72));
+    assert_true(is_valid(RT_MESSAGE_DENSE_STEP, 1, 80));
     assert_false(is_valid(RT_MESSAGE_DENSE_STEP, 1, 76));
     assert_true(is_valid(RT_MESSAGE_DENSE_PULL, 0, 0));
     assert_false(is_valid(RT_MESSAGE_DENSE_PULL, 0, 4));
@@ -178,7 +178,7 @@ static void payloads_of_records_alone(void **state)
                  {RT_MESSAGE_GRADS, 24, true},
                  {RT_MESSAGE_PUSH_DELTA, 24, true},
                  {RT_MESSAGE_PUSH_DELTA_CODED, 24, true},
-                 {RT_MESSAGE_DENSE_STEP, 72, false},
+                 {RT_MESSAGE_DENSE_STEP, 80, false},
                  {RT_MESSAGE_DENSE_JOIN, sizeof(rt_wire_dense_join), false},
                  {RT_MESSAGE_DENSE_JOINED, sizeof(rt_wire_dense_join), false}};
     for (size_t i = 0; i < RT_COUNT_OF(types); i++) {
