@@ -449,6 +449,29 @@ static void rows_of_another_cut(void **context)
     end_with_one(&pc, &one, &all, &state);
 }
 
+// Every worker refuses a step whose number is above that of its iteration: no such run begins.
+static void more_samples_than_batches(void **context)
+{
+    (void)context;
+    planner_case pc;
+    driven one = {0};
+    rt_bytes state;
+    dp_planner *other;
+    dp_restored restored;
+    rt_error error = {0};
+    const planner_shape shape = shape_of(RT_POLICY_ESD, RT_EVICT_LRU);
+    planner_case_init(&pc, &shape);
+    assert_int_equal(dp_planner_create(&pc.config, &one.planner, NULL), RT_OK);
+    one.planner->passed = 1;
+    cut(&one, &state);
+    assert_int_equal(load(&pc.config, one.planner, &state, &other, &restored, &error), RT_DATA);
+    assert_non_null(strstr(error.text, "more samples than so many batches have"));
+    rt_bytes_fini(&state);
+    dp_planner_destroy(other);
+    dp_planner_destroy(one.planner);
+    planner_case_fini(&pc);
+}
+
 // Workers of before had two counts more behind their rates. Both kinds of caches follow.
 static void give_counts(rt_bytes *state, size_t at, uint32_t worker_count)
 {
@@ -652,8 +675,8 @@ static void sections_of_another_length(void **context)
     planner_case_fini(&pc);
 }
 
-TEST_MAIN(TEST(sections_of_another_length), TEST(rows_of_another_cut),
-          TEST_SLOW(every_policy_and_eviction, 200), TEST(a_policy_that_was_set),
-          TEST(a_policy_of_other_boxes), TEST(few_evaluations), TEST(windows),
-          TEST(look_ahead_and_full_sync), TEST(values_in_force), TEST(damaged_states),
-          TEST(who_takes_part), TEST(another_view), TEST(counts_of_keys))
+TEST_MAIN(TEST(sections_of_another_length), TEST(more_samples_than_batches),
+          TEST(rows_of_another_cut), TEST_SLOW(every_policy_and_eviction, 200),
+          TEST(a_policy_that_was_set), TEST(a_policy_of_other_boxes), TEST(few_evaluations),
+          TEST(windows), TEST(look_ahead_and_full_sync), TEST(values_in_force),
+          TEST(damaged_states), TEST(who_takes_part), TEST(another_view), TEST(counts_of_keys))
