@@ -38,6 +38,8 @@ static bool is_in(const char *text, const char *words)
     size_t length = strlen(text);
     while (length > 0 && text[length - 1] == ' ')
         length--;
+    if (length > sizeof lower)
+        return false;
     for (size_t i = 0; i < length; i++)
         lower[i] = rt_guess_lower(text[i]);
     for (const char *at = words; *at;) {

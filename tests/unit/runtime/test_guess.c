@@ -214,6 +214,8 @@ static void names(void **state)
          "previous_purchase id, bought label, itemid id, visitorid id!"},
         {"whole.csv", "is_active,exited,town\n", "%b,%b,%t\n", NULL,
          "is_active id, exited label, town id"},
+        {"long.csv", "town,a name of more than fifty letters has what was bought\n", "%t,%b\n",
+         NULL, "town id, a name of more than fifty letters has what was bought label"},
         {"contrary.csv", "town,bought,paid,not_bought\n", "%t,%b,%q,%b\n", NULL,
          "town id, bought label, paid dense, not_bought id"},
         {"paid.csv", "state,bought_before,item\n", "%y,%b,%u\n", NULL,
