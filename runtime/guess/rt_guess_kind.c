@@ -7,6 +7,7 @@
 #include "runtime/config/rt_formats.h"
 #include "runtime/guess/rt_guess_parts.h"
 #include "runtime/rt_date.h"
+#include "runtime/rt_json_read.h"
 
 #define DAY_MS (24 * INT64_C(3600000))
 #define FEW 32u // values that are told apart better than they are measured
@@ -128,9 +129,14 @@ static void add_empty(const rt_guess_values *v, rt_guess_column *column)
                  none * 1000 < rows_of(v) * 10, 100 * share(none, rows_of(v)));
 }
 
+static bool can_be_null(const char *text)
+{
+    return strlen(text) < RT_COLUMN_NULL_SIZE && rt_json_is_utf8(text, strlen(text));
+}
+
 static void add_null(rt_column *column, const char *text)
 {
-    if (column->null_count < RT_COLUMN_NULLS_MAX && strlen(text) < RT_COLUMN_NULL_SIZE)
+    if (column->null_count < RT_COLUMN_NULLS_MAX && can_be_null(text))
         snprintf(column->nulls[column->null_count++], RT_COLUMN_NULL_SIZE, "%s", text);
 }
 
@@ -164,6 +170,14 @@ static uint64_t odd_of(const rt_guess_values *v)
     return count;
 }
 
+static bool can_all_be_nulls(const rt_guess_values *v)
+{
+    for (uint32_t i = 0; i < v->odd_count; i++)
+        if (!can_be_null(v->odd[i].text))
+            return false;
+    return v->odd_more == 0 && v->odd_count <= 2;
+}
+
 // Whether they are numbers, but for a few texts that can be named as nulls.
 static bool find_number_format(const rt_guess_table *table, const rt_guess_values *v,
                                rt_number_format *format_p)
@@ -187,8 +201,8 @@ static bool find_number_format(const rt_guess_table *table, const rt_guess_value
         v->grouped == v->dotted && table->layout->format == RT_FORMAT_TABLE)
         *format_p = RT_NUMBER_POINT_GROUPS;
     const uint64_t odd = v->present - most;
-    return most > 0 && (odd * 1000 <= v->present || (v->odd_more == 0 && v->odd_count <= 2 &&
-                                                     most * 2 >= v->present && odd == odd_of(v)));
+    return most > 0 && (odd * 1000 <= v->present ||
+                        (can_all_be_nulls(v) && most * 2 >= v->present && odd == odd_of(v)));
 }
 
 static int compare_doubles(const void *a, const void *b)

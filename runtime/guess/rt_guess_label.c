@@ -7,6 +7,7 @@
 
 #include "runtime/config/rt_formats.h"
 #include "runtime/guess/rt_guess_parts.h"
+#include "runtime/rt_json_read.h"
 
 #define CLASSES_FEW 64u
 #define RATING_SCORE 4u
@@ -278,5 +279,12 @@ rt_status rt_guess_label(const rt_guess_table *table, const char *asked, uint32_
         decide_binary(v, why, column);
     else
         return decide_many(v, why, column, error);
+    // It is kept as far as it is shown.
+    const char *one = column->column.label_value;
+    if (strlen(one) + 1 >= RT_GUESS_TEXT || !rt_json_is_utf8(one, strlen(one)))
+        return rt_fail(error, RT_DATA,
+                       "%s, the label: its text for 1 is longer than %u bytes, or no UTF-8 (iconv "
+                       "-f LATIN1 -t UTF-8 writes the file so)",
+                       v->name, RT_GUESS_TEXT - 2);
     return RT_OK;
 }

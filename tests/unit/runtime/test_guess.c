@@ -216,6 +216,8 @@ static void names(void **state)
          "is_active id, exited label, town id"},
         {"long.csv", "town,a name of more than fifty letters has what was bought\n", "%t,%b\n",
          NULL, "town id, a name of more than fifty letters has what was bought label"},
+        {"remarks.csv", "size,town,bought\n", "%q,%t,%b\nnobody has measured it so far,%t,%b\n",
+         NULL, "size id, town id, bought label"},
         {"contrary.csv", "town,bought,paid,not_bought\n", "%t,%b,%q,%b\n", NULL,
          "town id, bought label, paid dense, not_bought id"},
         {"paid.csv", "state,bought_before,item\n", "%y,%b,%u\n", NULL,
@@ -331,6 +333,7 @@ static void what_no_guess_is_made_of(void **state)
         {"<a>1</a>\n", "XML"},
         {"a\n1\n2\n", "no character divides"},
         {"a,b\n1.5,x\n2.5,y\n3.5,z\n", "no column has two values"},
+        {"a,b\n1,refus\xe9\n2,refus\xe9\n3,pay\xe9\n", "no UTF-8"},
     };
     for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
         char *path = put_text("rows", cases[i].text);
