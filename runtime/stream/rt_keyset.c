@@ -2,7 +2,7 @@
 
 #include "runtime/rt_hash.h"
 
-#define SLOTS_MIN (UINT64_C(1) << 16)
+#define SLOTS_MIN (UINT64_C(1) << 10)
 #define PREFETCH 16u // keys ahead: enough to hide a miss to memory
 
 rt_status rt_keyset_init(rt_keyset *set)
