@@ -597,8 +597,6 @@ rt_status dp_planner_load(dp_planner *planner, rt_reader *reader, bool same_conf
         values.participants = planner->config.participants;
     if (head.iteration > DP_ITERATIONS_MAX)
         return bad(error, "an iteration beyond the last that can be");
-    if (head.passed > head.iteration * DP_PASSED_WHOLE)
-        return bad(error, "more samples than so many batches have");
     uint64_t key_count, key_sum;
     sum_keys(&planner->directory, &key_count, &key_sum);
     if (key_count != head.key_count || key_sum != head.key_sum)
@@ -611,6 +609,8 @@ rt_status dp_planner_load(dp_planner *planner, rt_reader *reader, bool same_conf
             error, RT_CONFIG,
             "the checkpoint was written with consistency.staleness above 0, whose versions "
             "of rows run ahead of the iterations: keep it above 0");
+    if (head.passed > head.iteration * DP_PASSED_WHOLE)
+        return bad(error, "its head cannot be"); // more samples than so many batches have
     *restored = (dp_restored){.iteration = head.iteration, .input_count = head.input_count};
     planner->iteration = planner->preview.last = head.iteration;
     planner->inputs.taken = head.input_count;

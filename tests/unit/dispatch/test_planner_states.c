@@ -67,7 +67,6 @@ static const char *const refusals[] = {
     "state of the planner: it ends within who takes part",
     "state of the planner: it is not that of this policy",
     "state of the planner: its head cannot be",
-    "state of the planner: more samples than so many batches have",
     "state of the planner: the eviction of a cache cannot be that of these slots",
     "state of the planner: the shards hold # trained rows, the cut has # (or other versions)",
     "state of the planner: worker # holds key #, which no shard has",
