@@ -262,7 +262,7 @@ typedef struct {
     uint8_t final_version[EX_KEYS], final_value[EX_KEYS];  // and that the PS has at the end
     ex_value values[EX_VALUES];
     uint32_t value_count;
-    uint8_t short_samples[EX_ITERATIONS + 1]; // of batches that are not full; else 0
+    uint8_t short_samples[EX_ITERATIONS + 1];   // of batches that are not full; else 0
     rt_message messages[EX_SLICES][EX_WORKERS]; // the slices as the planner made them
     rt_counts planned[EX_WORKERS];
     uint32_t operations[DP_OP_KINDS];
