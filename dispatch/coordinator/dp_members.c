@@ -371,6 +371,31 @@ const char *dp_added_find_key(const dp_added *added, const uint8_t key[RT_KEY_BY
 
 // ---- what becomes of them --------------------------------------------------------------------
 
+static rt_status adopt_from(const rt_config *whole, uint32_t first, rt_config *config,
+                            rt_json *json, rt_error *error)
+{
+    for (uint32_t b = first; b < whole->box_count; b++) {
+        rt_json_clear(json);
+        rt_config_write_box(whole, b, json, NULL);
+        const char *text = rt_json_text(json, NULL);
+        if (!text)
+            return rt_fail(error, RT_NO_MEMORY, "out of memory");
+        const rt_status status = rt_config_add_box(config, text, error);
+        if (status)
+            return status;
+    }
+    return RT_OK;
+}
+
+rt_status dp_added_adopt(const rt_config *whole, rt_config *config, rt_error *error)
+{
+    rt_json json;
+    rt_json_init(&json, 0);
+    const rt_status status = adopt_from(whole, config->box_count, config, &json, error);
+    rt_json_fini(&json);
+    return status;
+}
+
 rt_status dp_added_check_end(const dp_added *added, const rt_config *config, const char *box,
                              rt_error *error)
 {

@@ -92,6 +92,9 @@ uint32_t dp_added_list(const dp_added *added, rt_wire_allowed all[RT_SITE_BOXES_
 // NULL: it is no key of theirs.
 const char *dp_added_find_key(const dp_added *added, const uint8_t key[RT_KEY_BYTES]);
 
+// Gives a configuration the boxes that the site has behind its own.
+rt_status dp_added_adopt(const rt_config *whole, rt_config *config, rt_error *error);
+
 // Whether a box of a configuration can leave for good. RT_NOT_FOUND: there is none of that name;
 // RT_CONFIG: none of them let its key in, so they cannot take it off.
 rt_status dp_added_check_end(const dp_added *added, const rt_config *config, const char *box,

@@ -281,32 +281,6 @@ void dp_move_iterated(dp_run *run)
 
 // ---- a run begins ----------------------------------------------------------------------------
 
-static rt_status adopt_from(const rt_config *whole, uint32_t first, rt_config *config,
-                            rt_json *json, rt_error *error)
-{
-    for (uint32_t b = first; b < whole->box_count; b++) {
-        rt_json_clear(json);
-        rt_config_write_box(whole, b, json, NULL);
-        const char *text = rt_json_text(json, NULL);
-        if (!text)
-            return rt_fail(error, RT_NO_MEMORY, "out of memory");
-        const rt_status status = rt_config_add_box(config, text, error);
-        if (status)
-            return status;
-    }
-    return RT_OK;
-}
-
-// Gives a configuration the boxes that the site has behind its own.
-static rt_status adopt(const rt_config *whole, rt_config *config, rt_error *error)
-{
-    rt_json json;
-    rt_json_init(&json, 0);
-    const rt_status status = adopt_from(whole, config->box_count, config, &json, error);
-    rt_json_fini(&json);
-    return status;
-}
-
 static rt_status allow_keys(dp_run *run, rt_error *error)
 {
     for (uint32_t i = 0; i < run->added.count; i++) {
@@ -326,7 +300,8 @@ rt_status dp_adding_begin(dp_run *run, rt_error *error)
         dp_members_read_added(run->folder.checkpoints, &run->site_config, &run->added, error);
     if (status || !run->added.count)
         return status;
-    status = adopt(&run->site_config, &run->run_config, error);
+    run->settings.reload.added_from = run->added.first;
+    status = dp_added_adopt(&run->site_config, &run->run_config, error);
     if (status)
         return status;
     status = rt_config_check(&run->site_config, error);
@@ -404,7 +379,7 @@ static rt_status write_config(const dp_run *run, const char *path, rt_error *err
     char *text = NULL;
     if (rt_config_copy(site, &told))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    rt_status status = adopt(&run->site_config, &told, error);
+    rt_status status = dp_added_adopt(&run->site_config, &told, error);
     told.network_bind[0] = '\0'; // of this box
     if (!status && rt_config_to_json(&told, &text))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory");

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "dispatch/coordinator/dp_members.h"
 #include "runtime/rt_json.h"
 #include "runtime/rt_log.h"
 
@@ -82,6 +83,8 @@ static rt_status read_file(const dp_reload *reload, dp_reloaded *values, char *r
                                 fresh.dispatch.search_evaluations, fresh.dispatch.budget_ms};
         if (source->adapt)
             source->adapt(&fresh);
+        if (reload->added_from && fresh.box_count == reload->added_from)
+            (void)dp_added_adopt(reload->running, &fresh, NULL); // else boxes differ, which is said
         name_others(reload->running, &fresh, restart, size);
     }
     rt_config_fini(&fresh);

@@ -16,6 +16,7 @@ typedef struct {
 typedef struct {
     const dp_reload_source *source;
     const rt_config *running; // what the run began with
+    uint32_t added_from;      // its boxes from this one on are of no file (dp_members.h); 0: none
     uint64_t looked_ns;
     int64_t changed_s, changed_ns, size; // of the file as it was read last
     uint64_t inode, device;

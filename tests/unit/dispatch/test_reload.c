@@ -239,6 +239,28 @@ static void other_keys_need_a_restart(void **state)
     fini(&c);
 }
 
+// A box that `lanyard add` let in is in no file, which does not make it a change.
+static void boxes_that_were_added_need_no_restart(void **state)
+{
+    (void)state;
+    static const char boxes[] = "{\"boxes\": [{\"name\": \"a\", \"gbps\": 1, \"workers\": 1, "
+                                "\"shards\": 1}], " STREAM "}";
+    reload_case c;
+    begin(&c);
+    rt_config_fini(&c.running);
+    c.running = config_fresh();
+    write_file(&c, boxes);
+    assert_int_equal(rt_config_load(&c.running, c.path, NULL), RT_OK);
+    const rt_dispatch_config *d = &c.running.dispatch;
+    c.in_force = (dp_reloaded){d->alpha, d->alpha_auto, d->search_evaluations, d->budget_ms};
+    static const char box[] = "{\"name\": \"b\", \"gbps\": 2, \"workers\": 2, \"shards\": 1}";
+    assert_int_equal(rt_config_add_box(&c.running, box, NULL), RT_OK);
+    must_say(&c, true, true, "needs a restart to take effect: boxes, ");
+    c.reload.added_from = 1;
+    must_say(&c, true, true, "");
+    fini(&c);
+}
+
 static void without_a_file_there_is_nothing_to_look_at(void **state)
 {
     (void)state;
@@ -253,4 +275,5 @@ static void without_a_file_there_is_nothing_to_look_at(void **state)
 TEST_MAIN(TEST(the_first_look_reads_it), TEST(it_is_looked_at_once_a_second),
           TEST(whoever_asks_need_not_wait), TEST(every_sign_of_a_change_counts),
           TEST(what_is_wrong_leaves_the_values), TEST(the_command_line_follows_the_file),
-          TEST(other_keys_need_a_restart), TEST(without_a_file_there_is_nothing_to_look_at))
+          TEST(other_keys_need_a_restart), TEST(boxes_that_were_added_need_no_restart),
+          TEST(without_a_file_there_is_nothing_to_look_at))
