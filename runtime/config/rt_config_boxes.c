@@ -19,27 +19,27 @@ const rt_config_choice rt_config_homes[] = {
 };
 
 static const rt_config_key box_members[] = {
-    {ROW("name", RT_KEY_TEXT, NULL, "", "For messages and metrics; no two the same."),
+    {ROW("name", RT_KEY_TEXT, NULL, "", "A unique name, for messages and metrics."),
      IN(1, RT_NAME_MAX - 1), .offset = OFFSET(name[0], char), .size = RT_NAME_MAX,
      .is_required = true},
-    {ROW("gbps", RT_KEY_DOUBLE, NULL, "Gbit/s", "Of its link, both ways; or"), ABOVE(0, 1e4),
+    {ROW("gbps", RT_KEY_DOUBLE, NULL, "Gbit/s", "Rate of its link both ways; or"), ABOVE(0, 1e4),
      .offset = OFFSET(link.gbps_up, double), .also_offset = OFFSET(link.gbps_down, double),
      .is_short = true},
-    DOUBLE("gbps_up", link.gbps_up, NULL, ABOVE(0, 1e4), "Gbit/s", "from the box, and"),
-    DOUBLE("gbps_down", link.gbps_down, NULL, ABOVE(0, 1e4), "Gbit/s", "to the box."),
+    DOUBLE("gbps_up", link.gbps_up, NULL, ABOVE(0, 1e4), "Gbit/s", "rate from the box, and"),
+    DOUBLE("gbps_down", link.gbps_down, NULL, ABOVE(0, 1e4), "Gbit/s", "rate to the box."),
     U32("workers", worker_count, "1", IN(0, RT_WORKERS_MAX), "",
-        "Workers on it; their ranks follow those of the boxes before."),
+        "Workers on the box. Their ranks follow those of earlier boxes."),
     U32("shards", shard_count, "0", IN(0, RT_SHARDS_MAX), "",
-        "Parameter server shards on it, likewise."),
+        "Shards on the box. Their ranks follow those of earlier boxes."),
     {ROW("host", RT_KEY_TEXT, "\"\"", "",
-         "Its name or address, for `network.ps`: of all boxes with shards, or of none, where "
-         "members are told by the coordinator."),
+         "Name or address of the box, for `network.ps`. Give it for all boxes with shards, or for "
+         "none; then the coordinator tells the members."),
      IN(0, HOST_MAX - 1), .offset = OFFSET(host[0], char), .size = HOST_MAX},
     U32("port", port, "7001", IN(1, 65535 - RT_SHARDS_MAX), "",
-        "Of its first shard; the others follow."),
+        "Port of its first shard; the others follow."),
     CHOICE("transport", link.transport, rt_network_transport, "\"ucx\"", rt_config_link_transports,
-           "How its workers connect, where `network.transport` is `mixed`."),
-    BOOL("spare", spare, "false", "It takes no part in a run until `lanyard add` says so."),
+           "Transport of its workers, if `network.transport` is `mixed`."),
+    BOOL("spare", spare, "false", "The box takes no part in a run until `lanyard add`."),
     {0},
 };
 

@@ -13,22 +13,22 @@ static const rt_config_choice column_kinds[] = {
     {"categorical", RT_COLUMN_CATEGORICAL, "one id"},
     {"multi", RT_COLUMN_MULTI, "several ids in one cell"},
     {"weight", RT_COLUMN_WEIGHT, "how many times the sample counts, 0 to 1e6; an empty cell is 1"},
-    {"id", RT_COLUMN_ID, "names the sample"},
-    {"time", RT_COLUMN_TIME, "when it was, as `time_format` says"},
-    {"ignore", RT_COLUMN_IGNORE, "no part of a sample; others may be made `from` it"},
+    {"id", RT_COLUMN_ID, "the name of the sample"},
+    {"time", RT_COLUMN_TIME, "the time of the sample, in `time_format`"},
+    {"ignore", RT_COLUMN_IGNORE, "not part of a sample; other columns may be made `from` it"},
     {0},
 };
 static const rt_config_choice label_rules[] = {
-    {"equals", RT_LABEL_EQUALS, "1 where the cell is exactly `value`"},
-    {"at_least", RT_LABEL_AT_LEAST, "1 where the cell's number is `value` or more"},
+    {"equals", RT_LABEL_EQUALS, "1 if the cell is exactly `value`"},
+    {"at_least", RT_LABEL_AT_LEAST, "1 if the cell's number is `value` or more"},
     {0},
 };
 static const rt_config_choice transforms[] = {
-    {"none", RT_TRANSFORM_NONE, "as it is"},
+    {"none", RT_TRANSFORM_NONE, "none"},
     {"log1p", RT_TRANSFORM_LOG1P, "log(1 + max(x, 0))"},
     {"hour", RT_TRANSFORM_HOUR, "of the day (0 to 23, UTC) of a time"},
     {"weekday", RT_TRANSFORM_WEEKDAY, "0 (Monday) to 6 (UTC) of a time"},
-    {"bucket", RT_TRANSFORM_BUCKET, "how many of `edges` are at most the number"},
+    {"bucket", RT_TRANSFORM_BUCKET, "the number of `edges` that are at most the value"},
     {0},
 };
 static const rt_config_choice id_kinds[] = {
@@ -38,12 +38,12 @@ static const rt_config_choice id_kinds[] = {
 };
 
 static const rt_config_choice number_formats[] = {
-    {"1234.5", RT_NUMBER_PLAIN, "a point before the decimals"},
-    {"1234,5", RT_NUMBER_COMMA, "a comma"},
-    {"1,234.5", RT_NUMBER_COMMA_GROUPS, "a point, and commas between thousands"},
-    {"1.234,5", RT_NUMBER_POINT_GROUPS, "a comma, and points between thousands"},
-    {"1'234.5", RT_NUMBER_QUOTE_GROUPS, "a point, and apostrophes between thousands"},
-    {"1 234,5", RT_NUMBER_SPACE_GROUPS, "a comma, and spaces between thousands"},
+    {"1234.5", RT_NUMBER_PLAIN, "a decimal point"},
+    {"1234,5", RT_NUMBER_COMMA, "a decimal comma"},
+    {"1,234.5", RT_NUMBER_COMMA_GROUPS, "a decimal point, and commas between thousands"},
+    {"1.234,5", RT_NUMBER_POINT_GROUPS, "a decimal comma, and points between thousands"},
+    {"1'234.5", RT_NUMBER_QUOTE_GROUPS, "a decimal point, and apostrophes between thousands"},
+    {"1 234,5", RT_NUMBER_SPACE_GROUPS, "a decimal comma, and spaces between thousands"},
     {0},
 };
 
@@ -75,33 +75,33 @@ static const rt_config_list column_nulls = {
 };
 
 static const rt_config_key column_members[] = {
-    TEXT("name", name, "For messages and metrics; no two the same."),
-    {CHOICE_ROW("kind", kind, rt_column_kind, NULL, column_kinds,
-                "What the column is; must be given."),
+    TEXT("name", name, "A unique name, for messages and metrics."),
+    {CHOICE_ROW("kind", kind, rt_column_kind, NULL, column_kinds, "Kind of the column. Required."),
      .is_required = true},
     CHOICE("rule", label_rule, rt_label_rule, "\"equals\"", label_rules,
            "When the label is 1 (label)."),
-    TEXT_OR("value", label_value, "1", "What the label is compared with (label)."),
+    TEXT_OR("value", label_value, "1", "Value that the label is compared with (label)."),
     DOUBLE("loss_weight", loss_weight, "1", BRIEF(IN(1e-6, 1e6)), "",
-           "What the loss of this one of several labels is multiplied by (label)."),
+           "Factor for the loss of this label, if there are several (label)."),
     U32("classes", classes, "0", BRIEF(IN(0, RT_CLASSES_MAX)), "",
-        "The label is one of so many classes, a whole number from 0, and the model predicts a "
-        "probability of each; 0: it is 1 or 0 (label)."),
+        "Number of classes. The label is a whole number from 0, and the model predicts a "
+        "probability for each class. 0: the label is 1 or 0 (label)."),
     CHOICE("transform", transform, rt_transform, "\"none\"", transforms,
-           "Applied to the cell (dense; all but log1p also categorical: the result is the id)."),
-    CHOICE("id", id, rt_id_kind, "\"hash\"", id_kinds,
-           "How a cell becomes an id (categorical, multi)."),
-    CHARACTER("separator", separator, "|", "|;, :/^\t", "Between the values of a cell (multi)."),
+           "Transform of the cell (dense; except log1p also categorical, where the result is the "
+           "id)."),
+    CHOICE("id", id, rt_id_kind, "\"hash\"", id_kinds, "Id of a cell (categorical, multi)."),
+    CHARACTER("separator", separator, "|", "|;, :/^\t",
+              "Character between the values of a cell (multi)."),
     U32("values_max", values_max, "8", IN(1, 1024), "",
-        "Further values of a cell are dropped (multi); equal ones count once."),
+        "Most values of a cell; further values are dropped, and equal ones count once (multi)."),
     {TEXT_ROW("path", path, "",
-              "Where the value stands in an object (json): names, and numbers in arrays, from the "
-              "root by dots. Empty: `name`."),
+              "Path of the value in an object, from the root: names, and numbers in arrays, with "
+              "dots between them (json). Empty: `name`."),
      .is_brief = true},
     {LIST_ROW(
          "from", column_from, from, from_count, "[]", "",
-         "Columns before this one that it is made from, by name; it has no cell of its own. One: "
-         "their cell once more. Two or more: their cross, an id of all their ids together "
+         "Earlier columns that this one is made from, by name. It then has no cell of its own. One "
+         "name copies that column; two to four names form a cross, an id of all their ids together "
          "(categorical)."),
      .is_brief = true},
     {LIST_ROW("edges", column_edges, edges, edge_count, "[]", "", "For `transform` bucket."),
@@ -109,17 +109,17 @@ static const rt_config_key column_members[] = {
     {TEXT_ROW("time_format", time_format, RT_COLUMN_TIME_FORMAT,
               "`unix` (seconds since 1970), `unix_ms`, `unix_us`, `unix_ns`; `iso` "
               "(`2026-10-01T18:00:00.5+02:00`, or less of it); or a pattern of `%Y %y %m %b %d %H "
-              "%I %p %M %S %f %z %a` and other characters as they are (time, hour, weekday)."),
+              "%I %p %M %S %f %z %a` and literal characters (time, hour, weekday)."),
      .is_brief = true},
     {CHOICE_ROW("number_format", number_format, rt_number_format, "\"1234.5\"", number_formats,
-                "How numbers are written."),
+                "Format of numbers."),
      .is_brief = true},
     {LIST_ROW("nulls", column_nulls, nulls, null_count, "[]", "",
-              "Texts that mean an empty cell: `NULL`, `NA`, `\\N`, `-`; a text, or a list of at "
-              "most 4."),
+              "Texts that mean an empty cell, such as `NULL`, `NA`, `\\N`, `-`: a text, or a list "
+              "of at most 4."),
      .is_brief = true},
     {TEXT_ROW("missing", missing, "",
-              "What an empty or missing cell stands for; empty: dense 0, an id of its own."),
+              "Value of an empty or missing cell. Empty: 0 if dense, otherwise a separate id."),
      .is_brief = true},
     {0},
 };

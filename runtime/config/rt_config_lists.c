@@ -428,16 +428,14 @@ const rt_config_choice rt_config_link_transports[] = {
     {"ucx", RT_NETWORK_UCX, "UCX"}, {"zmq", RT_NETWORK_ZMQ, "ZeroMQ"}, {0}};
 
 static const rt_config_key link_members[] = {
-    {ROW("gbps", RT_KEY_DOUBLE, NULL, "Gbit/s", "Both ways; or"), ABOVE(0, 1e4),
+    {ROW("gbps", RT_KEY_DOUBLE, NULL, "Gbit/s", "Rate both ways; or"), ABOVE(0, 1e4),
      .offset = OFFSET(link.gbps_up, double), .also_offset = OFFSET(link.gbps_down, double),
      .is_short = true},
-    DOUBLE("gbps_up", link.gbps_up, NULL, ABOVE(0, 1e4), "Gbit/s",
-           "worker to parameter servers, and"),
-    DOUBLE("gbps_down", link.gbps_down, NULL, ABOVE(0, 1e4), "Gbit/s",
-           "parameter servers to worker."),
+    DOUBLE("gbps_up", link.gbps_up, NULL, ABOVE(0, 1e4), "Gbit/s", "rate from the worker, and"),
+    DOUBLE("gbps_down", link.gbps_down, NULL, ABOVE(0, 1e4), "Gbit/s", "rate to the worker."),
     CHOICE("transport", link.transport, rt_network_transport, "\"ucx\"", rt_config_link_transports,
-           "How the worker connects, where `network.transport` is `mixed`."),
-    {ROW("count", RT_KEY_U32, "1", "workers", "So many workers have such a link."),
+           "Transport of the worker, if `network.transport` is `mixed`."),
+    {ROW("count", RT_KEY_U32, "1", "workers", "Number of workers with such a link."),
      IN(1, RT_WORKERS_MAX), .offset = OFFSET(count, uint32_t), .is_short = true},
     {0},
 };
