@@ -14,13 +14,10 @@ static const char *kind_of(const rt_guess_column *column)
 {
     switch (column->column.kind) {
     case RT_COLUMN_LABEL:
-        return "label";
     case RT_COLUMN_DENSE:
-        return "dense";
     case RT_COLUMN_CATEGORICAL:
-        return "categorical";
     case RT_COLUMN_MULTI:
-        return "multi";
+        return rt_config_column_kind(column->column.kind);
     default:
         return column->has_hours || column->has_days ? "time" : "-";
     }

@@ -360,7 +360,7 @@ class Model:
         names, wanted = _names(columns), _wanted(columns)
         texts, ids, dense, keys, field = {}, {}, [], [[] for _ in range(count)], 0
         for column, name in zip(columns, names):
-            kind, made = column["kind"], _sources(column)
+            kind, made = column["kind"], sources_of(column)
             own = texts[made[0]] if len(made) == 1 else cells.get(name, [""] * count)
             texts[column["name"]] = own = ["" if is_missing(one) else one for one in own]
             if len(made) > 1:
@@ -410,7 +410,7 @@ def is_missing(value):
         return not hasattr(value, "__len__")
 
 
-def _sources(column):
+def sources_of(column):
     """Names of the columns that it is made of."""
     made = column.get("from") or []
     return [made] if isinstance(made, str) else made
@@ -420,14 +420,14 @@ def _names(columns):
     """How each is called by who asks: by its name, its path, or the number of its cell in a line."""
     names, cells = [], 0
     for column in columns:
-        cells += not _sources(column)
+        cells += not sources_of(column)
         names.append(column["name"] or column.get("path") or str(cells))
     return names
 
 
 def _wanted(columns):
     """Names of those that crosses are made of."""
-    return {name for column in columns for name in _sources(column) if len(_sources(column)) > 1}
+    return {name for column in columns for name in sources_of(column) if len(sources_of(column)) > 1}
 
 
 def _criteo_columns():

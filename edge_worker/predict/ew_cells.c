@@ -209,6 +209,13 @@ uint32_t ew_cells_find(const ew_cells *cells, const char *name, size_t length)
     return EW_CELL_NONE;
 }
 
+rt_column_kind ew_cells_kind(const ew_cells *cells, uint32_t column)
+{
+    if (cells->columns)
+        return cells->columns->items[cells->places[column]].column.kind;
+    return column < cells->schema.dense_count ? RT_COLUMN_DENSE : RT_COLUMN_CATEGORICAL;
+}
+
 char ew_cells_separator(const ew_cells *cells, uint32_t column)
 {
     return cells->separators[column];

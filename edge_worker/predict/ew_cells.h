@@ -29,6 +29,8 @@ uint32_t ew_cells_find(const ew_cells *cells, const char *name, size_t length); 
 uint32_t ew_cells_find_behind(const ew_cells *cells, uint32_t before, const char *name,
                               size_t length);
 
+// What a column is: dense or an id, as configured; of one that others are made of alone as well.
+rt_column_kind ew_cells_kind(const ew_cells *cells, uint32_t column);
 // What stands between the values of a column's cell; 0: it has one value.
 char ew_cells_separator(const ew_cells *cells, uint32_t column);
 

@@ -197,6 +197,13 @@ PUBLIC const char *lanyard_column_name(const lanyard_model *model, size_t number
     return ew_cells_name(model->cells, (uint32_t)number);
 }
 
+PUBLIC const char *lanyard_column_kind(const lanyard_model *model, size_t number)
+{
+    if (number >= ew_cells_count(model->cells))
+        return NULL;
+    return rt_config_column_kind(ew_cells_kind(model->cells, (uint32_t)number));
+}
+
 PUBLIC char lanyard_column_separator(const lanyard_model *model, size_t number)
 {
     if (number >= ew_cells_count(model->cells))

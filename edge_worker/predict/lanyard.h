@@ -50,6 +50,9 @@ void lanyard_version(const lanyard_model *model, uint64_t *iteration, uint64_t *
  * and ids that nothing else is made of; one without a name is called by its path, or by the number
  * of its cell, from 1. NULL behind the last. Valid until free. */
 const char *lanyard_column_name(const lanyard_model *model, size_t number);
+/* What such a column is to the model: "dense", "categorical" or "multi", as docs/FORMATS.md names
+ * kinds; "ignore" or "time" where others are made of it alone. NULL behind the last. */
+const char *lanyard_column_kind(const lanyard_model *model, size_t number);
 /* What stands between the values of such a column's cell; 0: it has one value. */
 char lanyard_column_separator(const lanyard_model *model, size_t number);
 /* stream.format of the model's lines, "table" or "json" for example. Valid until free. */

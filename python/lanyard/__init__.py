@@ -2,11 +2,12 @@
 
     import lanyard
     model = lanyard.Model("run1/model")
-    model.columns                              # names, in order
+    model.columns                              # names, in order; .kind of each
     model.labels                               # likewise, of what it predicts
     model.iteration, model.samples, model.age_s   # which version it is, as `lanyard serve` says it
     model.predict({"I1": [1, 5], "C1": ["68fd1e64", ""]})    # float32, probabilities of label 1
-    weights = lanyard.read("run1/model")       # rows, dense part and scale as numpy arrays
+    model.weights                              # rows, dense part and scale as numpy arrays
+    lanyard.Classifier().fit(frame, y)         # trains: fit, partial_fit, predict_proba of scikit-learn
 
 predict() goes through liblanyard (lanyard.h), the program's own code; it is looked for where
 LANYARD_LIBRARY says, beside this file, where the system looks for libraries, and in
@@ -22,12 +23,12 @@ import warnings
 
 import numpy as np
 
-from .weights import ModelError, is_missing, read_model as read
+from .cells import array_of, columns_of, values_of
+from .weights import ModelError, read_model as read
 
-__all__ = ["Model", "ModelError", "read"]
+__all__ = ["Classifier", "Column", "Model", "ModelError", "TrainingError", "read"]
 
 ABI = 1
-_TEXT, _INT64, _DOUBLE, _BOOL = range(4)
 
 
 class _Column(ctypes.Structure):
@@ -43,7 +44,8 @@ def _candidates():
         return [os.environ["LANYARD_LIBRARY"]]
     name = f"liblanyard.so.{ABI}"
     here = os.path.dirname(os.path.abspath(__file__))
-    return [os.path.join(here, name), name, f"/usr/local/lib/{name}"]
+    tree = os.path.join(here, "../../build/liblanyard.so")
+    return [os.path.join(here, name), *([tree] if os.path.exists(tree) else []), name, f"/usr/local/lib/{name}"]
 
 
 def _open():
@@ -66,6 +68,7 @@ def _open():
     library.lanyard_free.restype = None
     library.lanyard_column_name.argtypes = [place, size]
     library.lanyard_column_name.restype = text
+    library.lanyard_column_kind.argtypes, library.lanyard_column_kind.restype = [place, size], text
     library.lanyard_column_separator.argtypes = [place, size]
     library.lanyard_column_separator.restype = ctypes.c_ubyte
     library.lanyard_format.argtypes, library.lanyard_format.restype = [place], text
@@ -101,133 +104,54 @@ def _pointer(array, kind):
     return array.ctypes.data_as(ctypes.POINTER(kind))
 
 
-# ---- cells: what is missing is the empty text, whatever a container says for it
-
-WHOLE_MAX = 2.0 ** 53
-
-
-def _array_of(values):
-    """An array of numpy: of objects, where that says more (which are whole, which are missing)."""
-    if isinstance(values, np.ma.MaskedArray):
-        return np.array([None if hidden else one for one, hidden in
-                         zip(values.data, np.ma.getmaskarray(values))], object)
-    nulls = getattr(values, "null_count", 0)  # of Arrow a number, of Polars a function
-    if (nulls() if callable(nulls) else nulls) > 0:
-        values = values.to_pylist() if hasattr(values, "to_pylist") else values.to_list()
-    if isinstance(values, (str, bytes)):
-        raise ValueError("a text is no column of cells")
-    if hasattr(values, "__array__") or hasattr(values, "dtype"):
-        array = np.asarray(values)
-        if array.dtype.kind == "T":
-            return array.astype(object)
-        return array.astype(array.dtype.newbyteorder("="), copy=False)
-    array = np.empty(len(values), object)
-    array[:] = values if isinstance(values, list) else list(values)
-    return array
+def __getattr__(name):
+    """What trains is loaded when it is asked for: scikit-learn takes a second to import."""
+    if name == "Classifier":
+        from .classifier import Classifier
+        return Classifier
+    if name == "TrainingError":
+        from .training import TrainingError
+        return TrainingError
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def _is_list(value):
-    return isinstance(value, (list, tuple, set, frozenset)) or getattr(value, "ndim", 0) == 1
+class Column(str):
+    """The name of a column. kind: "dense", "categorical", "multi"; "ignore" or "time" where others are made of it
+    alone. separator: between the values of a cell, "" where it has one value."""
+
+    def __new__(cls, name, kind, separator):
+        self = super().__new__(cls, name)
+        self.kind, self.separator = kind, separator
+        return self
+
+    def __getnewargs__(self):
+        return str(self), self.kind, self.separator
 
 
-def _text_of_float(number, is_json):
-    """As the library writes a number of LANYARD_DOUBLE."""
-    if number == np.floor(number) and abs(number) < WHOLE_MAX:
-        return str(int(number))
-    if is_json and (abs(number) < WHOLE_MAX or abs(number) >= 1e22):
-        return f"{number:.17g}"
-    return next((text for text in (f"{number:.{digits}g}" for digits in (15, 16))
-                 if float(text) == number), f"{number:.17g}")
-
-
-def _text_of(value, is_json, separator=None):
-    """The cell of a value, as it would stand in a line. separator: of a column of several values."""
-    if _is_list(value):
-        if not separator:
-            raise ValueError("expected one value, found several")
-        texts = [_text_of(one, is_json) for one in value]
-        if any(separator in one for one in texts):
-            raise ValueError(f"a value holds what divides values, {separator!r}")
-        return separator.join(one for one in texts if one)
-    if is_missing(value):
-        return ""
-    if isinstance(value, (bool, np.bool_)):
-        return ("true" if value else "false") if is_json else str(int(value))
-    if isinstance(value, np.floating):
-        value = float(str(value))  # of the digits that say it: 0.1, not 0.10000000149
-    if isinstance(value, float):
-        return _text_of_float(value, is_json)
-    if isinstance(value, np.datetime64):
-        return str(value).replace("T", " ")
-    return value.decode() if isinstance(value, bytes) else str(value)
-
-
-def _texts_of_times(array):
-    """Seconds where all are whole ones, as str() of a time has them."""
-    whole = array.astype("datetime64[s]") if array.dtype != np.dtype("datetime64[D]") else array
-    shown = whole if np.array_equal(whole[~np.isnat(array)], array[~np.isnat(array)]) else array
-    texts = np.char.replace(np.datetime_as_string(shown), "T", " ")
-    return np.where(np.isnat(array), "", texts)
-
-
-def _of_objects(array, is_json, separator):
-    """Numbers where all are, so that they are written as those of other arrays are; else texts."""
-    kinds = set(map(type, array.tolist()))
-    if kinds <= {int} and array.size and max(map(abs, array)) < 2 ** 63:
-        return array.astype(np.int64)
-    if kinds == {bool} or kinds == {float}:
-        return array.astype(kinds.pop())
-    return np.array([_text_of(one, is_json, separator) for one in array], "U")
-
-
-def _values_of(name, values, is_json, separator):
-    """(type, array) as the library reads them."""
-    try:
-        array = _array_of(values)
-        if array.ndim == 2 and array.dtype.kind != "O" and separator:
-            array = _array_of(list(array))
-        if array.ndim != 1:
-            raise ValueError(f"expected one dimension, found {array.ndim}")
-        if array.dtype.kind == "O":
-            array = _of_objects(array, is_json, separator)
-    except ValueError as error:
-        raise ValueError(f"column {name}: {error}") from None
-    if array.dtype.kind == "b":
-        return _BOOL, np.ascontiguousarray(array)
-    if array.dtype.kind in "iu" and array.dtype != np.uint64:
-        return _INT64, np.ascontiguousarray(array, np.int64)
-    if array.dtype.kind == "f":
-        if array.dtype.itemsize < 8:
-            array = array.astype("U")  # of the digits that say it: 0.1, not 0.10000000149
-        return _DOUBLE, np.ascontiguousarray(array, np.float64)
-    if array.dtype.kind == "M":
-        array = _texts_of_times(array)
-    if array.dtype.kind not in "US":
-        array = array.astype("U")
-    if array.dtype.kind == "U":
-        array = np.char.encode(array, "utf-8") if len(array) else array.astype("S1")
-    return _TEXT, np.ascontiguousarray(array)
-
-
-def _columns_of(columns):
-    """(name, values) of a dict, a frame of pandas or Polars, a table of Arrow."""
-    if hasattr(columns, "items"):
-        return columns.items()
-    names = getattr(columns, "column_names", None) or columns.columns
-    return [(name, columns[name]) for name in names]
+def _log_loss(found, labels):
+    """Of probabilities, samples or samples x labels or classes; labels: 0 and 1, NaN where there is none, or classes."""
+    labels = np.asarray(labels)
+    if found.ndim == 2 and labels.ndim == 1:
+        return float(-np.log(np.maximum(found[np.arange(len(found)), labels.astype(int)], 1e-15)).mean())
+    if found.shape != labels.shape:
+        raise ValueError(f"expected labels of shape {found.shape}, found {labels.shape}")
+    labels, found = labels.astype(np.float64), np.clip(found.astype(np.float64), 1e-15, 1 - 1e-15)
+    return float(-np.nanmean(labels * np.log(found) + (1 - labels) * np.log(1 - found)))
 
 
 class Model:
     """A finished model: the folder model/ of a run, a checkpoint, or what `lanyard export` made."""
 
     def __init__(self, path):
-        self._model = ctypes.c_void_p()
+        self.path = os.fspath(path)
+        self._model, self._weights = ctypes.c_void_p(), None
         self._call(_lib().lanyard_load, os.fsencode(path), ctypes.byref(self._model))
         self.columns = []
         while (name := _lib().lanyard_column_name(self._model, len(self.columns))) is not None:
-            self.columns.append(name.decode())
-        self._separators = {name: chr(_lib().lanyard_column_separator(self._model, i)).strip("\0")
-                            for i, name in enumerate(self.columns)}
+            kind = _lib().lanyard_column_kind(self._model, len(self.columns))
+            separator = chr(_lib().lanyard_column_separator(self._model, len(self.columns)))
+            self.columns.append(Column(name.decode(), kind.decode(), separator.strip("\0")))
+        self._separators = {name: name.separator for name in self.columns}
         self.format = _lib().lanyard_format(self._model).decode()
         iteration, samples, trained_s = ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_double()
         _lib().lanyard_version(self._model, ctypes.byref(iteration), ctypes.byref(samples),
@@ -247,6 +171,26 @@ class Model:
     def age_s(self):
         """Since the last samples were trained."""
         return time.time() - self.trained_s
+
+    @property
+    def weights(self):
+        """Its files as numpy arrays (lanyard.read): keys, values and state of the rows, dense, scale, config."""
+        if self._weights is None:
+            self._weights = read(self.path)
+        return self._weights
+
+    def importance(self, columns, labels, repeats=3, samples=2000, seed=0):
+        """Column -> by how much log loss rises where the values of this column are dealt out anew among the samples,
+        the mean of `repeats`; the largest first. Taken of so many samples, chosen at random. columns: as of predict();
+        labels: 0 and 1, or the number of the class, or samples x labels."""
+        rng, labels = np.random.default_rng(seed), np.asarray(labels)
+        arrays = {name: array_of(values) for name, values in columns_of(columns)}
+        chosen = rng.permutation(len(labels))[:samples]
+        arrays, labels = {name: values[chosen] for name, values in arrays.items()}, labels[chosen]
+        base = _log_loss(self.predict(arrays), labels)
+        rises = {name: np.mean([_log_loss(self.predict({**arrays, name: rng.permutation(values)}), labels) - base
+                                for _ in range(repeats)]) for name, values in arrays.items()}
+        return {name: float(rises[name]) for name in sorted(rises, key=rises.get, reverse=True)}
 
     @staticmethod
     def _call(function, *arguments):
@@ -268,8 +212,8 @@ class Model:
         frame. Values are numbers, str, bytes, times, or lists of them for a column of several values. One that is not
         named is missing in all samples; None, NaN, NaT, pandas.NA, what is masked and "" are missing, too."""
         is_json = self.format == "json"
-        arrays = {name: _values_of(name, values, is_json, self._separators.get(name))
-                  for name, values in _columns_of(columns)}
+        arrays = {name: values_of(name, values, is_json, self._separators.get(name))
+                  for name, values in columns_of(columns)}
         counts = {len(array) for _, array in arrays.values()}
         if len(counts) != 1:
             raise ValueError(f"columns of one length are expected, found {sorted(counts)}")

@@ -622,6 +622,9 @@ rt_status rt_config_check_training(const rt_config *config, rt_error *error);
 // "esd". NULL: no such choice or value.
 const char *rt_config_choice_name(const char *path, int value);
 
+// The same of a column's kind.
+const char *rt_config_column_kind(rt_column_kind kind);
+
 // Of a model with this config on this stream: for files, so that they are not mixed up.
 uint64_t rt_config_schema(const rt_config *config);
 

@@ -221,3 +221,11 @@ const rt_config_list rt_config_shared = {
     .element = &a_pair,
     .takes_one = true,
 };
+
+const char *rt_config_column_kind(rt_column_kind kind)
+{
+    const rt_config_choice *one = column_kinds;
+    while (one->name && one->value != (int)kind)
+        one++;
+    return one->name;
+}
