@@ -52,7 +52,7 @@ class Build(build_py):
         self.mkpath(f"{into}/bin")
         shutil.copy(library, f"{into}/{LIBRARY}")
         shutil.copy(program, f"{into}/bin/lanyard")
-        for plugin in glob.glob(f"{os.path.dirname(program)}/liblanyard_*.so"):
+        for plugin in glob.glob(f"{os.path.dirname(program)}/liblanyard_cuda.so"):  # beside the program
             shutil.copy(plugin, f"{into}/bin")
 
 

@@ -176,7 +176,11 @@ class Model:
     def weights(self):
         """Its files as numpy arrays (lanyard.read): keys, values and state of the rows, dense, scale, config."""
         if self._weights is None:
-            self._weights = read(self.path)
+            weights = read(self.path)
+            if weights.meta.get("iteration", self.iteration) != self.iteration:
+                raise ModelError(f"{self.path}: holds iteration {weights.meta['iteration']} by now, this model is of "
+                                 f"{self.iteration}")
+            self._weights = weights
         return self._weights
 
     def importance(self, columns, labels, repeats=3, samples=2000, seed=0):

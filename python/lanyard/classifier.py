@@ -6,7 +6,6 @@ import io
 import numbers
 import shutil
 import tarfile
-import tempfile
 import warnings
 from collections.abc import Mapping
 
@@ -43,6 +42,7 @@ except ImportError:
             return self
 
 KINDS = ("dense", "categorical", "multi", "ignore")
+METRICS_BYTES = 1000000  # that a run may leave in its folder
 VALUES_MAX = 1024  # of a cell of several values
 
 
@@ -200,20 +200,24 @@ class Classifier(ClassifierMixin, BaseEstimator):
         if weights is not None and given is None and len(set(codes[weights > 0])) < 2:
             raise ValueError("Classifier needs samples of at least 2 classes whose sample_weight is above zero")
         rng = self._rng()
-        home = self._home if goes_on else tempfile.TemporaryDirectory(prefix="lanyard-")
+        home = self._home if goes_on else training.Home()
         config = self._config if goes_on else self._configured(samples, codes, classes, weights is not None, rng)
         malformed = self._malformed if goes_on else 0
         lines, order = _lines(config, samples, codes, weights)
-        summary = training.train(home.name, config, self._chunks(lines, order, epochs, rng), goes_on, self.verbose)
+        summary = training.train(home.path, self._with_own(config), self._chunks(lines, order, epochs, rng), goes_on, self.verbose)
         if summary["malformed_lines"] > malformed:
             warnings.warn(f"{summary['malformed_lines'] - malformed} samples could not be read, and were left out; "
                           "verbose=True says why", stacklevel=3)
-        self._model = Model(f"{home.name}/out/model")
-        self._home, self._config, self._malformed = home, config, summary["malformed_lines"]
+        self._take(home)
+        self._config, self._malformed = config, summary["malformed_lines"]
         self.classes_ = classes
         if not goes_on:
             self._remember(samples)
         return self
+
+    def _take(self, home):
+        self._home, self._model = home, Model(f"{home.path}/out/model")
+        self._model.home = home  # whoever has the model can read its files
 
     def _epochs(self):
         if not isinstance(self.epochs, numbers.Integral) or self.epochs < 1:
@@ -254,6 +258,12 @@ class Classifier(ClassifierMixin, BaseEstimator):
         training.put(config, "stream.table.columns", head + self._columns(samples, codes, label))
         training.put(config, "checkpoint.keep", 1)
         training.put(config, "timeouts.peer_s", 60)  # one machine, however busy
+        training.put(config, "metrics.bytes_max", METRICS_BYTES)
+        return config
+
+    def _with_own(self, config):
+        """With the user's keys, those of today: a learning rate may change between two calls."""
+        config = copy.deepcopy(config)
         for path, value in (self.config or {}).items():
             training.put(config, path, value)
         training.put(config, "stream.files", "-")
@@ -323,7 +333,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
     def save(self, folder):
         """Copies the model there, for `lanyard serve`, `lanyard predict` and lanyard.Model."""
         self._check()
-        shutil.copytree(f"{self._home.name}/out/model", folder)
+        shutil.copytree(f"{self._home.path}/out/model", folder)
 
     def _check(self):
         if not hasattr(self, "_model"):
@@ -378,7 +388,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         if hasattr(self, "_model"):
             packed = io.BytesIO()
             with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as tar:
-                tar.add(f"{self._home.name}/out", "out")
+                tar.add(f"{self._home.path}/out", "out")
             state["_files"] = packed.getvalue()
         return state
 
@@ -387,10 +397,10 @@ class Classifier(ClassifierMixin, BaseEstimator):
         packed = state.pop("_files", None)
         self.__dict__.update(state)
         if packed is not None:
-            self._home = tempfile.TemporaryDirectory(prefix="lanyard-")
+            home = training.Home()
             with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
-                tar.extractall(self._home.name)
-            self._model = Model(f"{self._home.name}/out/model")
+                tar.extractall(home.path)
+            self._take(home)
 
     def __deepcopy__(self, memo):
         other = type(self).__new__(type(self))

@@ -3,18 +3,20 @@
 It is looked for where LANYARD_PROGRAM says, in this package, in the tree that this package stands in, and in PATH.
 """
 
-import collections
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import weakref
+from collections.abc import Mapping
 
 from .weights import sources_of
 
 GUESS_ROWS = 10000  # that `lanyard init -` looks at
 CHUNK_ROWS = 4096
+NAME_MAX = 64  # bytes of a column's name and its end
 
 
 class TrainingError(RuntimeError):
@@ -48,14 +50,16 @@ def lines_of(columns):
 def _reasons(log):
     """What a log says of a failure: its errors, without the process that said them; else its end."""
     lines = log.splitlines()
-    errors = [line.split("error: ", 1)[1] for line in lines if "error: " in line]
+    errors = [line.split("error: ", 1)[1].removeprefix("config.json: ") for line in lines if "error: " in line]
     return "; ".join(dict.fromkeys(errors)) or "\n".join(lines[-5:])
 
 
 def guess(names, columns, label):
     """The columns of a configuration for a table, as `lanyard init` proposes them. Raises ValueError."""
     # A name that begins with no letter could be taken for a cell, and the first line then for no header.
-    known = {name if name[:1].isalpha() else f"column {i}": name for i, name in enumerate(names)}
+    # One that is too long for a configuration would be left out; this way the run says so.
+    known = {name if name[:1].isalpha() and len(name.encode()) < NAME_MAX else f"column {i}": name
+             for i, name in enumerate(names)}
     text = "".join(lines_of([[name] + column[:GUESS_ROWS] for name, column in zip(known, columns)]))
     done = subprocess.run([program(), "init", "-", "--label", label], input=text.encode(), capture_output=True,
                           check=False)
@@ -75,11 +79,19 @@ def put(config, path, value):
     *sections, key = path.split(".")
     for section in sections:
         config = config.setdefault(section, {})
-    if isinstance(value, collections.abc.Mapping):
+    if isinstance(value, Mapping):
         for inner in value:
             put(config, f"{key}.{inner}", value[inner])
     else:
         config[key] = value
+
+
+class Home:
+    """A folder of a run, which goes when nothing refers to it any longer."""
+
+    def __init__(self):
+        self.path = tempfile.mkdtemp(prefix="lanyard-")
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
 def train(folder, config, lines, goes_on, is_shown):
