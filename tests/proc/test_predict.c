@@ -428,8 +428,11 @@ static void the_package_installs(void **state)
     snprintf(command, sizeof command,
              "set -e; cd '%s/..'; cp -rL \"$OLDPWD/python\" source; cp \"$OLDPWD/%s\" here.so; "
              "/usr/bin/python3 -m venv --system-site-packages venv; "
-             "venv/bin/pip install -q --no-build-isolation --no-deps ./source; "
-             "LANYARD_LIBRARY=\"$PWD/here.so\" venv/bin/python -c \"import lanyard; "
+             "install='venv/bin/pip install -q --no-build-isolation --no-deps ./source'; "
+             "unset LANYARD_LIBRARY LANYARD_PROGRAM; "
+             "if $install >said 2>&1; then exit 1; fi; grep -q 'does not stand in a tree' said; "
+             "LANYARD_LIBRARY=\"$PWD/here.so\" LANYARD_PROGRAM=/bin/true $install; "
+             "rm here.so; venv/bin/python -c \"import lanyard; "
              "model = lanyard.Model('out/model'); assert '/venv/' in lanyard.__file__; "
              "assert len(model.predict({'C1': [1, 2]})) == 2; "
              "assert len(lanyard.read('out/model').keys) > 100\"",
