@@ -213,7 +213,7 @@ class Model:
     def predict(self, columns):
         """Probabilities of label 1, float32; of a model of several labels or classes samples x so many, here and
         below. columns: name -> values (an array, a list, a column of pandas, Polars or Arrow), all of one length; or a
-        frame. Values are numbers, str, bytes, times, or lists of them for a column of several values. One that is not
+        frame, or a list of dicts. Values are numbers, str, bytes, times, or lists of them for a column of several values. One that is not
         named is missing in all samples; None, NaN, NaT, pandas.NA, what is masked and "" are missing, too."""
         is_json = self.format == "json"
         arrays = {name: values_of(name, values, is_json, self._separators.get(name))

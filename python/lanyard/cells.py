@@ -1,5 +1,7 @@
 """Cells: what a value of any container is in a line of samples. What is missing is the empty text."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from .weights import is_missing
@@ -111,8 +113,18 @@ def values_of(name, values, is_json, separator):
     return TEXT, np.ascontiguousarray(array)
 
 
+def is_records(data):
+    return isinstance(data, (list, tuple)) and bool(data) and all(isinstance(row, Mapping) for row in data)
+
+
 def columns_of(columns):
-    """(name, values) of a dict, a frame of pandas or Polars, a table of Arrow."""
+    """(name, values) of a dict, a list of dicts, an array with named fields, a frame of pandas or Polars, a table of
+    Arrow. A key that a dict of a list lacks is missing there."""
+    if is_records(columns):
+        return [(name, [row.get(name) for row in columns]) for name in dict.fromkeys(n for row in columns for n in row)]
+    fields = getattr(getattr(columns, "dtype", None), "names", None)
+    if fields:
+        return [(name, columns[name]) for name in fields]
     if hasattr(columns, "items"):
         return columns.items()
     names = getattr(columns, "column_names", None) or columns.columns

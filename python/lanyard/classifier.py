@@ -13,7 +13,7 @@ import numpy as np
 
 from . import Model
 from . import training
-from .cells import array_of, columns_of, texts_of
+from .cells import array_of, columns_of, is_records, texts_of
 from .weights import ModelError, sources_of
 
 try:
@@ -55,13 +55,8 @@ class _Samples:
         if hasattr(data, "tocsr"):
             raise TypeError("Sparse data was passed, but dense data is required: X.toarray()")
         self.is_frame = not isinstance(data, Mapping) and (hasattr(data, "columns") or hasattr(data, "column_names"))
-        if isinstance(data, (list, tuple)) and data and all(isinstance(row, Mapping) for row in data):
-            names = dict.fromkeys(name for row in data for name in row)
-            data = {name: [row.get(name) for row in data] for name in names}
-        fields = getattr(getattr(data, "dtype", None), "names", None)
-        if fields:
-            data = {name: data[name] for name in fields}
-        if self.is_frame or isinstance(data, Mapping):
+        has_fields = bool(getattr(getattr(data, "dtype", None), "names", None))
+        if self.is_frame or isinstance(data, Mapping) or is_records(data) or has_fields:
             self._of_names(data)
         else:
             self._of_matrix(np.asarray(data))

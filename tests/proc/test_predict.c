@@ -434,6 +434,8 @@ static void the_package_installs(void **state)
              "LANYARD_LIBRARY=\"$PWD/here.so\" LANYARD_PROGRAM=/bin/true $install; "
              "rm here.so; venv/bin/python -c \"import lanyard; "
              "model = lanyard.Model('out/model'); assert '/venv/' in lanyard.__file__; "
+             "kinds = {name: name.kind for name in model.columns}; "
+             "assert kinds['D1'] == 'dense' and kinds['C1'] == 'categorical', kinds; "
              "assert len(model.predict({'C1': [1, 2]})) == 2; "
              "assert len(lanyard.read('out/model').keys) > 100\"",
              out, process_beside("liblanyard.so"));
