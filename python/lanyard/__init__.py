@@ -129,7 +129,7 @@ class Column(str):
 
 
 def _log_loss(found, labels):
-    """Of probabilities, samples or samples x labels or classes; labels: 0 and 1, NaN where there is none, or classes."""
+    """Of probabilities, samples or samples x labels or classes; labels: 0 and 1 (NaN: there is none), or classes."""
     labels = np.asarray(labels)
     if found.ndim == 2 and labels.ndim == 1:
         return float(-np.log(np.maximum(found[np.arange(len(found)), labels.astype(int)], 1e-15)).mean())

@@ -95,8 +95,8 @@ class _Samples:
     def _of_matrix(self, array):
         if array.ndim != 2:
             raise ValueError(
-                f"Expected 2D array, got {'scalar' if not array.ndim else f'{array.ndim}D'} array instead. Reshape your "
-                "data either using array.reshape(-1, 1) if your data has a single feature or array.reshape(1, -1) if "
+                f"Expected 2D array, got {'scalar' if not array.ndim else f'{array.ndim}D'} array instead. Reshape "
+                "your data either using array.reshape(-1, 1) if your data has a single feature or array.reshape(1, -1) if "
                 "it contains a single sample.")
         if array.dtype.kind in "OU":
             try:
@@ -172,7 +172,8 @@ class Classifier(ClassifierMixin, BaseEstimator):
         if not hasattr(self, "_model") and classes is None:
             raise ValueError("classes must be passed on the first call to partial_fit.")
         if hasattr(self, "_model") and classes is not None and not np.array_equal(self.classes_, np.unique(classes)):
-            raise ValueError(f"`classes={classes}` is not the same as on last call to partial_fit, was: {self.classes_}")
+            raise ValueError(f"`classes={classes}` is not the same as on last call to partial_fit, was: "
+                             f"{self.classes_}")
         return self._learn(X, y, np.unique(classes) if classes is not None else self.classes_, sample_weight, 1,
                            goes_on=hasattr(self, "_model"))
 
@@ -199,7 +200,8 @@ class Classifier(ClassifierMixin, BaseEstimator):
         config = self._config if goes_on else self._configured(samples, codes, classes, weights is not None, rng)
         malformed = self._malformed if goes_on else 0
         lines, order = _lines(config, samples, codes, weights)
-        summary = training.train(home.path, self._with_own(config), self._chunks(lines, order, epochs, rng), goes_on, self.verbose)
+        chunks = self._chunks(lines, order, epochs, rng)
+        summary = training.train(home.path, self._with_own(config), chunks, goes_on, self.verbose)
         if summary["malformed_lines"] > malformed:
             warnings.warn(f"{summary['malformed_lines'] - malformed} samples could not be read, and were left out; "
                           "verbose=True says why", stacklevel=3)
