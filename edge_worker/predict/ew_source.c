@@ -265,6 +265,7 @@ typedef struct {
     uint32_t have; // iteration of the rows that are in the table already; 0: none are
     ps_table *table;
     ps_model_info info;
+    char parent[PATH_SIZE]; // where all are that build on each other
 } loading;
 
 // replaces: a checkpoint's changes of rows that one before it holds.
@@ -314,13 +315,12 @@ static rt_status load_folder(loading *l, const char *folder, uint32_t before, rt
 static rt_status load_base(loading *l, const char *folder, uint32_t base, uint32_t before,
                            rt_error *error)
 {
-    char parent[PATH_SIZE], path[PATH_SIZE + 64];
-    snprintf(parent, sizeof parent, "%s/..", folder);
+    char path[PATH_SIZE + 64];
     if (base >= before)
         return rt_fail(error, RT_DATA,
                        "%s: builds on iteration %" PRIu32 ", expected one below %" PRIu32, folder,
                        base, before);
-    const rt_status status = rt_checkpoint_path(parent, base, path, sizeof path, error);
+    const rt_status status = rt_checkpoint_path(l->parent, base, path, sizeof path, error);
     if (status)
         return status;
     return load_folder(l, path, base, error);
@@ -419,11 +419,18 @@ static rt_status load_folder(loading *l, const char *folder, uint32_t before, rt
     return RT_OK;
 }
 
+static rt_status load_newest(loading *l, rt_error *error)
+{
+    const char *folder = l->source->folder;
+    snprintf(l->parent, sizeof l->parent, "%s/..", folder);
+    return load_folder(l, folder, UINT32_MAX, error);
+}
+
 rt_status ew_source_rows(const ew_source *source, uint32_t shard, uint32_t row_floats,
                          ps_table *table, ps_model_info *info_p, rt_error *error)
 {
     loading l = {.source = source, .shard = shard, .row_floats = row_floats, .table = table};
-    rt_status status = load_folder(&l, source->folder, UINT32_MAX, error);
+    const rt_status status = load_newest(&l, error);
     if (info_p)
         *info_p = l.info;
     return status;
@@ -437,5 +444,5 @@ rt_status ew_source_changes(const ew_source *source, uint32_t row_floats, uint32
                  .row_floats = row_floats,
                  .have = have,
                  .table = table};
-    return load_folder(&l, source->folder, UINT32_MAX, error);
+    return load_newest(&l, error);
 }

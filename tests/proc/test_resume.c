@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "dispatch/coordinator/dp_checkpoint.h"
 #include "runtime/files/rt_checkpoint.h"
@@ -78,6 +79,63 @@ static void other_shards_build_on_nothing(void **state)
     assert_int_equal(base_of(100), 80);
     run((const char *const[]){"ps.shards=2", "stream.samples_max=3872"}, "--resume",
         "going on after iteration 100");
+}
+
+// What `lanyard eval` says of the checkpoint; the caller's.
+static char *evaluate(uint32_t iteration)
+{
+    char name[100];
+    process p;
+    snprintf(name, sizeof name, "out/checkpoints/ckpt-%012" PRIu32, iteration);
+    run_start(&p, (const char *const[]){"eval", run_path(name), NULL},
+              (const char *const[]){"stream.samples_max=320", NULL});
+    run_must_end(&p, 0);
+    char *said = strdup(p.text);
+    process_fini(&p);
+    return said;
+}
+
+// header: of a file of rows. As one of iteration, with changes since base.
+static void put_rows(uint32_t iteration, uint32_t base, uint8_t *bytes, size_t size)
+{
+    char name[120];
+    const uint32_t place[] = {iteration, base};
+    memcpy(bytes + 56, place, sizeof place);
+    const uint64_t sum = rt_hash_bytes(bytes, 64);
+    memcpy(bytes + 64, &sum, sizeof sum);
+    snprintf(name, sizeof name, "out/checkpoints/ckpt-%012" PRIu32, iteration);
+    assert_int_equal(rt_checkpoint_make(run_path(name), NULL), RT_OK);
+    strcat(name, "/rows-000-of-001.bin");
+    run_write(name, bytes, size);
+}
+
+// 219 files without a change stand between the rows of the first checkpoint and the second.
+static void long_chains_are_read(void **state)
+{
+    (void)state;
+    const uint64_t rows = 0;
+    uint8_t header[72];
+    char name[100];
+    size_t size;
+    run((const char *const[]){"checkpoint.every_iterations=220", "stream.samples_max=14112"}, NULL,
+        NULL);
+    assert_int_equal(base_of(440), 220);
+    char *want = evaluate(440);
+    snprintf(name, sizeof name, "checkpoints/ckpt-%012d/rows-000-of-001.bin", 220);
+    char *all = run_file("out", name, &size);
+    assert_true(size > sizeof header);
+    memcpy(header, all, sizeof header);
+    memcpy(header + 24, &rows, sizeof rows);
+    put_rows(1, 0, (uint8_t *)all, size);
+    for (uint32_t i = 2; i <= 220; i++)
+        put_rows(i, i - 1, header, sizeof header);
+    snprintf(name, sizeof name, "out/checkpoints/ckpt-%012d/manifest.json", 220);
+    assert_int_equal(unlink(run_path(name)), 0); // it has the sum of other rows
+    char *found = evaluate(440);
+    assert_string_equal(found, want);
+    free(all);
+    free(found);
+    free(want);
 }
 
 // ---- which stay --------------------------------------------------------------------------------
@@ -313,6 +371,7 @@ static void rows_grow_old_over_starts(void **state)
     free(metrics);
 }
 
-TEST_MAIN(TEST_SLOW(other_shards_build_on_nothing, 120), TEST_SLOW(as_many_stay_over_starts, 120),
-          TEST_SLOW(chains_stay_over_starts, 120), TEST_SLOW(rows_grow_old_over_starts, 120),
-          TEST_SLOW(versions_go_on, 120), TEST_SLOW(a_planner_of_another_iteration, 120))
+TEST_MAIN(TEST_SLOW(other_shards_build_on_nothing, 120), TEST_SLOW(long_chains_are_read, 120),
+          TEST_SLOW(as_many_stay_over_starts, 120), TEST_SLOW(chains_stay_over_starts, 120),
+          TEST_SLOW(rows_grow_old_over_starts, 120), TEST_SLOW(versions_go_on, 120),
+          TEST_SLOW(a_planner_of_another_iteration, 120))
