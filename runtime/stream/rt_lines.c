@@ -14,6 +14,7 @@
 // Small enough that unpacked text is parsed while it is still in the cache.
 #define BLOCK_BYTES ((size_t)256 << 10)
 #define TEXT_BYTES (RT_LINE_MAX + 2 * BLOCK_BYTES)
+#define PACKED_BYTES_MIN 8u          // fewer are no packed file, not even one without content
 #define WIDE_BYTES (BLOCK_BYTES / 2) // of UTF-16, which may become half as much again
 
 struct rt_lines {
@@ -173,6 +174,14 @@ static rt_status check_kind(const rt_lines *lines, const rt_file_kind *kind, rt_
         return rt_fail(error, RT_DATA, "%s:1: %s, which is not read: %s", lines->name, kind->name,
                        kind->advice);
     const rt_packing wanted = rt_file_kind_named(lines->name, &ending, &name);
+    if (wanted != RT_PACKED_NOT && lines->packed_end == 0)
+        return rt_fail(error, RT_DATA,
+                       "%s:1: the file is empty, expected one packed with %s: "
+                       "what was to write it did not",
+                       lines->name, name);
+    if (wanted != kind->packing && wanted != RT_PACKED_NOT && lines->packed_end < PACKED_BYTES_MIN)
+        return rt_fail(error, RT_DATA, "%s:1: named %s, but its %zu bytes are too few for %s",
+                       lines->name, ending, lines->packed_end, name);
     if (wanted != RT_PACKED_NOT && wanted != kind->packing)
         return rt_fail(error, RT_DATA, "%s:1: named %s, but its first bytes are not those of %s",
                        lines->name, ending, name);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <zlib.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include "runtime/rt_memory.h"
 
@@ -18,7 +19,7 @@ struct rt_unpack {
     bool is_inside;
     bool has_more;
     bool is_open; // gzip, xz, bzip2: the decoder is between its creation and its end
-    char problem[96];
+    char problem[160];
     ZSTD_DCtx *zstd;
     z_stream gzip;
     lzma_stream xz;
@@ -84,10 +85,28 @@ bool rt_unpack_has_more(const rt_unpack *unpack)
     return unpack->has_more;
 }
 
+// What stands where a stream of the packing should begin is something else: what was appended to a
+// packed file, as its first bytes are looked at before they come here.
+static rt_status other_bytes(rt_unpack *unpack, const char *packing)
+{
+    snprintf(unpack->problem, sizeof unpack->problem,
+             "the packed data (%s) ends here, and the bytes that follow are not %s: cut them off, "
+             "or pack the whole file anew",
+             packing, packing);
+    return RT_DATA;
+}
+
 static rt_status damaged(rt_unpack *unpack, const char *packing, const char *what)
 {
-    snprintf(unpack->problem, sizeof unpack->problem, "%s: %s", packing, what);
+    snprintf(unpack->problem, sizeof unpack->problem, "the packed data (%s) is damaged%s%s",
+             packing, what ? ": " : "", what ? what : "");
     return RT_DATA;
+}
+
+static void skip_padding(const uint8_t **in_p, const uint8_t *end)
+{
+    while (*in_p < end && **in_p == 0)
+        ++*in_p;
 }
 
 // ---- zstd ------------------------------------------------------------------------------------
@@ -95,9 +114,15 @@ static rt_status damaged(rt_unpack *unpack, const char *packing, const char *wha
 static rt_status step_zstd(rt_unpack *unpack, const uint8_t **in_p, const uint8_t *end, char *out,
                            size_t room, size_t *count_p)
 {
+    if (!unpack->is_inside)
+        skip_padding(in_p, end);
+    if (*in_p == end && !unpack->is_inside)
+        return RT_OK;
     ZSTD_inBuffer in = {*in_p, (size_t)(end - *in_p), 0};
     ZSTD_outBuffer to = {out, room, 0};
     const size_t awaited = ZSTD_decompressStream(unpack->zstd, &to, &in);
+    if (ZSTD_getErrorCode(awaited) == ZSTD_error_prefix_unknown)
+        return other_bytes(unpack, "zstd");
     if (ZSTD_isError(awaited))
         return damaged(unpack, "zstd", ZSTD_getErrorName(awaited));
     *in_p += in.pos;
@@ -140,7 +165,11 @@ static step_result step_gzip(rt_unpack *unpack, const uint8_t **in_p, const uint
         return STEP_NO_MEMORY;
     if (result == Z_OK || result == Z_BUF_ERROR)
         return STEP_ON;
-    damaged(unpack, "gzip", z->msg ? z->msg : "damaged");
+    // So zlib names a wrong first byte, with a code that says nothing.
+    if (z->msg && strcmp(z->msg, "incorrect header check") == 0)
+        other_bytes(unpack, "gzip");
+    else
+        damaged(unpack, "gzip", z->msg);
     return STEP_DAMAGED;
 }
 
@@ -161,8 +190,11 @@ static step_result step_xz(rt_unpack *unpack, const uint8_t **in_p, const uint8_
         return STEP_NO_MEMORY;
     if (result == LZMA_OK || result == LZMA_BUF_ERROR)
         return STEP_ON;
-    damaged(unpack, "xz",
-            result == LZMA_MEMLIMIT_ERROR ? "needs more than 1 GiB to be unpacked" : "damaged");
+    if (result == LZMA_FORMAT_ERROR)
+        other_bytes(unpack, "xz");
+    else
+        damaged(unpack, "xz",
+                result == LZMA_MEMLIMIT_ERROR ? "needs more than 1 GiB to be unpacked" : NULL);
     return STEP_DAMAGED;
 }
 
@@ -183,15 +215,18 @@ static step_result step_bzip2(rt_unpack *unpack, const uint8_t **in_p, const uin
         return STEP_NO_MEMORY;
     if (result == BZ_OK)
         return STEP_ON;
-    damaged(unpack, "bzip2", "damaged");
+    if (result == BZ_DATA_ERROR_MAGIC)
+        other_bytes(unpack, "bzip2");
+    else
+        damaged(unpack, "bzip2", NULL);
     return STEP_DAMAGED;
 }
 
 static rt_status step_stream(rt_unpack *unpack, const uint8_t **in_p, const uint8_t *end, char *out,
                              size_t room, size_t *count_p)
 {
-    while (!unpack->is_open && *in_p < end && **in_p == 0)
-        ++*in_p; // padding
+    if (!unpack->is_open)
+        skip_padding(in_p, end);
     if (!unpack->is_open && *in_p == end)
         return RT_OK;
     if (!unpack->is_open && !open_decoder(unpack))

@@ -61,12 +61,12 @@ static size_t pack_one(packing how, const uint8_t *bytes, size_t size, uint8_t *
     }
 }
 
-// Two packed files behind one another, zeros between them where that is padding.
+// Two packed files behind one another, zeros between them as padding.
 static size_t pack_two(packing how, const uint8_t *bytes, size_t size, uint8_t *out)
 {
     const size_t half = size / 2;
     size_t used = pack_one(how, bytes, half, out);
-    const size_t padding = how == GZIP || how == XZ ? 8 : 0;
+    const size_t padding = how == PLAIN ? 0 : 8;
     memset(out + used, 0, padding);
     used += padding;
     return used + pack_one(how, bytes + half, size - half, out + used);
@@ -226,10 +226,18 @@ static void packed_files_that_are_cut_or_damaged(void **state)
         expect_fails(names[how], packed, count / 2, "cut off");
         expect_fails(names[how], packed, count - 1, "cut off");
         packed[count / 2] ^= 0x10;
-        expect_fails(names[how], packed, count, names[how]);
+        expect_fails(names[how], packed, count, "is damaged");
         packed[count / 2] ^= 0x10;
-        memcpy(packed + count, "behind", 6);
-        expect_fails(names[how], packed, count + 6, names[how]);
+        for (size_t padding = 0; padding <= 8; padding += 8) {
+            memset(packed + count, 0, padding);
+            memcpy(packed + count + padding, "what is behind", 14);
+            expect_fails(names[how], packed, count + padding + 14, "the bytes that follow are not");
+        }
+        // What begins like another file of the packing is one: cut off, or damaged.
+        memcpy(packed + count, packed, 20);
+        expect_fails(names[how], packed, count + 20, "cut off");
+        expect_fails(names[how], packed, 0, "the file is empty");
+        expect_fails(names[how], packed, 1, "too few");
     }
     uint8_t *twice = malloc(ROOM);
     assert_non_null(twice);
