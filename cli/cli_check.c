@@ -6,6 +6,7 @@
 
 #include "cli/cli.h"
 #include "cli/cli_plan.h"
+#include "dispatch/planner/dp_setup.h"
 #include "edge_worker/model/ew_count.h"
 #include "runtime/config/rt_sources.h"
 
@@ -56,10 +57,13 @@ static int print_model(const rt_config *config)
     rt_schema schema;
     rt_error error = {0};
     ew_model_counts counts;
+    uint64_t rows;
     const uint32_t samples = rt_config_share(config);
     rt_status status = rt_config_check_training(config, &error);
     if (!status)
         status = cli_schema(config, &schema, &error);
+    if (!status)
+        status = dp_setup_share_rows(config, &schema, &rows, &error);
     if (status)
         return cli_fail(&error);
     const ew_model_config model = cli_model(config, &schema);

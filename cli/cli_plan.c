@@ -20,6 +20,9 @@
 static rt_status learn_input(const rt_config *config, bool count, cli_plan *plan, rt_error *error)
 {
     rt_status status = cli_schema(config, &plan->schema, error);
+    uint64_t rows;
+    if (!status)
+        status = dp_setup_share_rows(config, &plan->schema, &rows, error);
     plan->distinct_keys = config->cache.distinct_keys;
     if (!status && count && !plan->distinct_keys && rt_stream_is_countable(&config->stream))
         status = rt_stream_count_keys(&config->stream, config->seed, &plan->distinct_keys, error);

@@ -56,6 +56,22 @@ uint32_t dp_setup_micro_batch_max(const rt_config *config)
     return (uint32_t)rt_min_u64(config->worker_count, FREE_SHARES) * rt_config_share(config);
 }
 
+rt_status dp_setup_share_rows(const rt_config *config, const rt_schema *schema, uint64_t *rows_p,
+                              rt_error *error)
+{
+    const uint32_t share = rt_config_share(config), keys = schema->keys_per_sample_max;
+    *rows_p = (uint64_t)share * keys;
+    if (*rows_p <= RT_CACHE_ROWS_MAX)
+        return RT_OK;
+    return rt_fail(error, RT_CONFIG,
+                   "%s: a worker's share of a batch, %" PRIu32 " samples of up to %" PRIu32
+                   " keys, may need %" PRIu64 " rows, and a cache has at most %u: take smaller "
+                   "batches%s",
+                   config->samples_per_worker ? "batch.samples_per_worker" : "batch.samples", share,
+                   keys, *rows_p, RT_CACHE_ROWS_MAX,
+                   config->samples_per_worker ? "" : ", or more workers");
+}
+
 // As many rows as fit DEFAULT_CACHE_BYTES, and not fewer than two batches may need.
 static uint64_t default_rows(const rt_config *config, const rt_schema *schema)
 {
@@ -66,7 +82,8 @@ static uint64_t default_rows(const rt_config *config, const rt_schema *schema)
     if (dp_policy_can(dispatch->policy, DP_POLICY_UNEQUAL))
         samples = rt_max_u64(samples, dispatch->micro_batch_max);
     const uint64_t rows = DEFAULT_CACHE_BYTES / (floats * sizeof(float));
-    return rt_max_u64(rows, 2 * samples * schema->keys_per_sample_max);
+    return rt_min_u64(rt_max_u64(rows, 2 * samples * schema->keys_per_sample_max),
+                      RT_CACHE_ROWS_MAX);
 }
 
 static rt_status cache_rows(const rt_config *config, const rt_schema *schema,
@@ -74,12 +91,15 @@ static rt_status cache_rows(const rt_config *config, const rt_schema *schema,
 {
     uint64_t keys = config->cache.distinct_keys ? config->cache.distinct_keys : distinct_keys;
     double rows = (double)config->cache.rows;
+    uint64_t least;
+    rt_status status = dp_setup_share_rows(config, schema, &least, error);
+    if (status)
+        return status;
     if (!config->cache.rows)
         rows = ceil(config->cache.ratio * (double)keys);
     if (rows < 1)
         rows = (double)default_rows(config, schema);
     // A share of a small input: at least what any training needs.
-    const uint64_t least = (uint64_t)rt_config_share(config) * schema->keys_per_sample_max;
     if (!config->cache.rows && rows < (double)least) {
         rt_info("cache.ratio of %" PRIu64 " keys is %.0f rows: caches have %" PRIu64
                 " instead, which a worker's batch may need",

@@ -25,6 +25,11 @@ rt_status dp_setup_count_keys(const rt_config *config, uint64_t *keys_p, rt_erro
 // Rows that ps.memory_bytes_max (and ps.disk_bytes_max) hold on all shards.
 uint64_t dp_setup_rows_that_fit(const rt_config *config);
 
+// Rows that an equal share of a full batch may need. RT_CONFIG: more than a cache can have; dp_setup
+// says so, too, and whoever asks beforehand works with counts that fit 32 bits.
+rt_status dp_setup_share_rows(const rt_config *config, const rt_schema *schema, uint64_t *rows_p,
+                              rt_error *error);
+
 // The most samples that a worker may get in an iteration; 0: all take equally many.
 uint32_t dp_setup_micro_batch_max(const rt_config *config);
 

@@ -343,6 +343,8 @@ static void a_model_needs_no_input(void **state)
 {
     (void)state;
     SAYS(0, "26 fields", "check", "configs/criteo.json", "--model");
+    SAYS(1, "may need 109051904 rows", "check", "configs/criteo.json", "--model", "--set",
+         "batch.samples=4194304", "--set", "workers=1");
     SAYS(1, "stream.files: no input given", "check", "configs/criteo.json");
 }
 

@@ -36,6 +36,44 @@ static void caches(void **state)
     assert_in_range(slots(NULL, 0), 2 * 256 * 26, UINT32_MAX); // of keys that nobody can count
 }
 
+// What a worker's share of a batch may need has to fit a cache, however its size is given: products
+// past 32 bits among them.
+static void shares(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *workers, *samples, *rows;
+        uint32_t keys;
+        const char *want; // NULL: it fits
+    } cases[] = {
+        {"workers=1", "batch.samples=1000", "cache.rows=0", 67108, NULL},
+        {"workers=1", "batch.samples=1000", "cache.rows=0", 67109, "batch.samples: a worker's"},
+        {"workers=1", "batch.samples=1000", "cache.rows=67108863", 67109, "at most 67108863"},
+        {"workers=1", "batch.samples=4194304", "cache.rows=0", 1024, "may need 4294967296 rows"},
+        {"workers=64", "batch.samples=4194304", "cache.rows=0", 1023, NULL},
+        {"workers=64", "batch.samples=4194304", "cache.rows=0", 1024, "or more workers"},
+        {"workers=2", "batch.samples_per_worker=65536", "cache.rows=0", 65536,
+         "batch.samples_per_worker: a worker's share of a batch, 65536 samples"},
+    };
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
+        const rt_schema schema = {.field_count = 1, .keys_per_sample_max = cases[i].keys};
+        rt_config config = config_fresh();
+        dp_planner_config planner;
+        rt_error error = {0};
+        uint64_t rows;
+        config_must_set(&config, cases[i].workers);
+        config_must_set(&config, cases[i].samples);
+        config_must_set(&config, cases[i].rows);
+        const rt_status status = dp_setup(&config, &schema, 100, &planner, &error);
+        assert_int_equal(status, cases[i].want ? RT_CONFIG : RT_OK);
+        if (cases[i].want)
+            assert_non_null(strstr(error.text, cases[i].want));
+        assert_int_equal(dp_setup_share_rows(&config, &schema, &rows, &error), status);
+        assert_int_equal(rows, (uint64_t)rt_config_share(&config) * cases[i].keys);
+        rt_config_fini(&config);
+    }
+}
+
 #define BOX(name, rest) "{\"name\":\"" name "\"" rest "}"
 
 // Links of boxes in bytes per second, and who is where.
@@ -406,8 +444,8 @@ static void an_empty_input_is_an_error(void **state)
     rt_config_fini(&config);
 }
 
-TEST_MAIN(TEST(keys_are_counted), TEST(an_empty_input_is_an_error), TEST(caches), TEST(boxes),
-          TEST(what_cannot_be_set_up), TEST(rows_where_nobody_counts), TEST(micro_batches),
-          TEST(rows_that_shards_hold), TEST(rows_that_end), TEST(slots_that_a_planner_needs),
-          TEST(the_fewest_workers), TEST(the_dense_part), TEST(what_a_planner_is_told),
-          TEST(stale_copies_take_slots), TEST(threads))
+TEST_MAIN(TEST(keys_are_counted), TEST(an_empty_input_is_an_error), TEST(caches), TEST(shares),
+          TEST(boxes), TEST(what_cannot_be_set_up), TEST(rows_where_nobody_counts),
+          TEST(micro_batches), TEST(rows_that_shards_hold), TEST(rows_that_end),
+          TEST(slots_that_a_planner_needs), TEST(the_fewest_workers), TEST(the_dense_part),
+          TEST(what_a_planner_is_told), TEST(stale_copies_take_slots), TEST(threads))
