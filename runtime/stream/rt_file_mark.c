@@ -17,6 +17,9 @@
     XX(T, offset)               \
     XX(T, line)                 \
     XX(T, size)                 \
+    XX(T, end_hash)             \
+    XX(T, tail_hash)            \
+    XX(T, tail_bytes)           \
     XX(T, head_bytes)           \
     XX(T, flags)                \
     XX(T, name)
@@ -26,6 +29,7 @@ RT_FIELDS_SHARED(
     "size:8 head_bytes:4 flags:4 name:24");
 
 #define START_BYTES 64u
+#define END_BYTES 1024u
 #define COPY_HEAD_BYTES 4096u // fewer bytes say too little of whether two files are copies
 
 // Hash of the first size bytes, of the first START_BYTES, and how many of them there are.
@@ -67,6 +71,33 @@ void rt_file_mark_init(const char *path, int descriptor, rt_file_mark *mark)
         hash_head(descriptor, RT_FILE_HEAD_BYTES, &mark->head_bytes, &mark->start_hash);
 }
 
+// Of the last bytes of so many; 0: they cannot be read.
+static uint64_t hash_end(int descriptor, uint64_t size)
+{
+    uint8_t bytes[END_BYTES];
+    const size_t count = rt_min_u64(size, END_BYTES);
+    if (descriptor < 0 || pread(descriptor, bytes, count, (off_t)(size - count)) != (ssize_t)count)
+        return 0;
+    return rt_hash_bytes(bytes, count);
+}
+
+void rt_file_mark_finish(rt_file_mark *mark, int descriptor, uint64_t size)
+{
+    mark->flags |= RT_MARK_FINISHED;
+    mark->size = size;
+    mark->end_hash = mark->flags & RT_MARK_WAITS ? 0 : hash_end(descriptor, size);
+}
+
+// A file of the size of the one that was read ends as that did, as far as is known.
+static bool has_end(const rt_file_mark *before, int descriptor)
+{
+    struct stat info;
+    if (!(before->flags & RT_MARK_FINISHED) || before->end_hash == 0 || descriptor < 0 ||
+        fstat(descriptor, &info) != 0 || (uint64_t)info.st_size != before->size)
+        return true;
+    return hash_end(descriptor, before->size) == before->end_hash;
+}
+
 static bool has_head(const rt_file_mark *before, const rt_file_mark *now, int descriptor)
 {
     uint32_t count;
@@ -96,6 +127,8 @@ int rt_file_mark_match(const rt_file_mark *before, const rt_file_mark *now, int 
         return RT_FILE_SURE; // it was cut off
     if (!has_head(before, now, descriptor))
         return is_path ? RT_FILE_REPLACED : 0;
+    if (!has_end(before, descriptor))
+        return is_path ? RT_FILE_REWRITTEN : 0;
     if (is_path)
         return RT_FILE_SURE;
     return is_inode ? 2 : 1;

@@ -105,6 +105,27 @@ static uint64_t first_offset(const files *f, const input *in)
     return (uint64_t)at;
 }
 
+// Only the beginning of the file is that of the one that was read. One that was read to its end may
+// be replaced: the new one is read.
+static rt_status begin_other(files *f, rt_error *error)
+{
+    input *in = &f->inputs[f->at];
+    if (in->state != RT_INPUT_GROWN)
+        return rt_fail(error, RT_DATA,
+                       "%s is not the file that was read up to byte %" PRIu64
+                       ": what stands before that byte differs; put that one back, or give the new "
+                       "one another name",
+                       in->name, in->from);
+    rt_info("%s was replaced since it was read: it is read from its start", in->name);
+    if (lseek(f->descriptor, 0, SEEK_SET) < 0)
+        return rt_fail(error, RT_IO, "cannot read %s: %s", in->name, strerror(errno));
+    rt_file_mark_init(in->path, f->descriptor, &in->mark);
+    in->state = RT_INPUT_READ;
+    in->from = in->from_line = 0;
+    rt_lines_begin(f->lines, f->descriptor, in->name, f->at, false);
+    return RT_OK;
+}
+
 static rt_status begin_input(files *f, rt_error *error)
 {
     input *in = &f->inputs[f->at];
@@ -124,9 +145,14 @@ static rt_status begin_input(files *f, rt_error *error)
     f->has_begun = true;
     in->from = mark->offset;
     in->from_line = mark->line;
+    const rt_lines_place place = {.offset = mark->offset,
+                                  .line = mark->line,
+                                  .tail = {mark->tail_hash, mark->tail_bytes},
+                                  .is_inside = mark->flags & RT_MARK_INSIDE};
     if (mark->offset > 0 || mark->line > 0)
-        status = rt_lines_seek(f->lines, mark->offset, mark->line, mark->flags & RT_MARK_INSIDE,
-                               &rest, error);
+        status = rt_lines_seek(f->lines, &place, &rest, error);
+    if (status == RT_NOT_FOUND)
+        return begin_other(f, error);
     if (rest > 0)
         rt_warn("%s:%" PRIu64 ": the line was still being written when it was read: %" PRIu64
                 " bytes of it came"
@@ -138,8 +164,11 @@ static rt_status begin_input(files *f, rt_error *error)
 
 static void refresh_mark(const files *f, rt_file_mark *mark)
 {
+    const rt_lines_tail tail = rt_lines_last(f->lines);
     mark->offset = rt_lines_offset(f->lines);
     mark->line = rt_lines_number(f->lines);
+    mark->tail_hash = tail.hash;
+    mark->tail_bytes = tail.bytes;
 }
 
 // Its end was seen.
@@ -148,8 +177,7 @@ static void finish_input(files *f)
     input *in = &f->inputs[f->at];
     refresh_mark(f, &in->mark);
     const off_t size = lseek(f->descriptor, 0, SEEK_CUR);
-    in->mark.size = size > 0 ? (uint64_t)size : 0;
-    in->mark.flags |= RT_MARK_FINISHED;
+    rt_file_mark_finish(&in->mark, f->descriptor, size > 0 ? (uint64_t)size : 0);
     if (rt_lines_is_inside(f->lines))
         in->mark.flags |= RT_MARK_INSIDE;
     if (in->mark.flags & RT_MARK_WAITS)
@@ -392,16 +420,16 @@ typedef struct {
     int8_t sure[MARKS_MAX]; // by mark: rt_file_mark_match
 } look;
 
-static rt_status refuse_replaced(const files *f, const look *looks, const bool *is_taken,
-                                 rt_error *error)
+// A mark of what was rewritten is of no more use: its first bytes are those of the new file.
+static rt_status refuse_replaced(const files *f, const look *looks, bool *is_taken, rt_error *error)
 {
     for (uint32_t i = 0; i < f->count; i++) {
         for (uint32_t m = 0; m < f->past_count; m++) {
             const rt_file_mark *mark = &f->past[m];
-            if (f->inputs[i].state != RT_INPUT_UNREAD || is_taken[m] ||
-                looks[i].sure[m] != RT_FILE_REPLACED)
+            if (f->inputs[i].state != RT_INPUT_UNREAD || is_taken[m] || looks[i].sure[m] >= 0)
                 continue;
             if (mark->flags & RT_MARK_FINISHED) {
+                is_taken[m] = looks[i].sure[m] == RT_FILE_REWRITTEN;
                 rt_info("%s was replaced since it was read", f->inputs[i].name);
                 continue;
             }

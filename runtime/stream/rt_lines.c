@@ -7,13 +7,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/rt_hash.h"
 #include "runtime/rt_log.h"
 #include "runtime/stream/rt_columnar.h"
 #include "runtime/stream/rt_file_kind.h"
 
 // Small enough that unpacked text is parsed while it is still in the cache.
 #define BLOCK_BYTES ((size_t)256 << 10)
-#define TEXT_BYTES (RT_LINE_MAX + 2 * BLOCK_BYTES)
+#define TEXT_BYTES (RT_LINE_MAX + 2 * BLOCK_BYTES + RT_LINES_TAIL_BYTES)
 #define PACKED_BYTES_MIN 8u          // fewer are no packed file, not even one without content
 #define WIDE_BYTES (BLOCK_BYTES / 2) // of UTF-16, which may become half as much again
 
@@ -37,7 +38,7 @@ struct rt_lines {
     uint8_t *packed; // BLOCK_BYTES: [packed_next, packed_end) is not yet unpacked or copied
     size_t packed_next, packed_end;
     char *text;       // TEXT_BYTES and padding
-    size_t next, end; // [next, end) has not been given out
+    size_t next, end; // [next, end) has not been given out; before it what was, at least the tail
     size_t scanned;   // no line end in [next, scanned)
     uint64_t line;    // lines given out of this file
     uint64_t offset;  // of text[next] in the unpacked file
@@ -55,6 +56,12 @@ uint64_t rt_lines_offset(const rt_lines *lines)
 uint64_t rt_lines_number(const rt_lines *lines)
 {
     return lines->line;
+}
+
+rt_lines_tail rt_lines_last(const rt_lines *lines)
+{
+    const size_t bytes = rt_min_u64(lines->next, RT_LINES_TAIL_BYTES);
+    return (rt_lines_tail){rt_hash_bytes(lines->text + lines->next - bytes, bytes), bytes};
 }
 
 bool rt_lines_is_inside(const rt_lines *lines)
@@ -397,12 +404,13 @@ static rt_status fill(rt_lines *lines, uint64_t deadline_ns, rt_error *error)
     if (status)
         return status;
     // Moving is paid for by the bytes given out before; a long tail that grows is not moved again.
-    size_t tail = lines->end - lines->next;
-    if (tail < lines->next || TEXT_BYTES - lines->end < BLOCK_BYTES) {
-        memmove(lines->text, lines->text + lines->next, tail);
-        lines->scanned -= lines->next;
-        lines->next = 0;
-        lines->end = tail;
+    const size_t rest = lines->end - lines->next;
+    const size_t kept = rt_min_u64(lines->next, RT_LINES_TAIL_BYTES), over = lines->next - kept;
+    if (rest < over || TEXT_BYTES - lines->end < BLOCK_BYTES) {
+        memmove(lines->text, lines->text + over, kept + rest);
+        lines->scanned -= over;
+        lines->next = kept;
+        lines->end = kept + rest;
     }
     size_t room = TEXT_BYTES - lines->end;
     rt_assert(room >= BLOCK_BYTES);
@@ -510,7 +518,8 @@ static rt_status too_short(const rt_lines *lines, uint64_t offset, rt_error *err
 }
 
 // read_before: bytes that were read before this file.
-static rt_status seek_plain(rt_lines *lines, uint64_t offset, uint64_t read_before, rt_error *error)
+static rt_status seek_plain(rt_lines *lines, uint64_t offset, uint64_t tail, uint64_t read_before,
+                            rt_error *error)
 {
     struct stat info;
     if (fstat(lines->descriptor, &info) != 0 ||
@@ -521,6 +530,10 @@ static rt_status seek_plain(rt_lines *lines, uint64_t offset, uint64_t read_befo
     lines->is_file_end = false;
     if ((uint64_t)info.st_size < offset)
         return too_short(lines, offset, error);
+    tail = rt_min_u64(tail, offset);
+    if (pread(lines->descriptor, lines->text, tail, (off_t)(offset - tail)) != (ssize_t)tail)
+        return fail_here(lines, RT_IO, "what was read cannot be read again", error);
+    lines->next = lines->end = lines->scanned = tail;
     return RT_OK;
 }
 
@@ -556,27 +569,37 @@ static rt_status skip_rest(rt_lines *lines, uint64_t *rest_p, rt_error *error)
     return status;
 }
 
-rt_status rt_lines_seek(rt_lines *lines, uint64_t offset, uint64_t line, bool inside_line,
-                        uint64_t *rest_p, rt_error *error)
+static bool is_behind(const rt_lines *lines, const rt_lines_tail *tail)
+{
+    return tail->bytes == 0 ||
+           (tail->bytes <= lines->next &&
+            rt_hash_bytes(lines->text + lines->next - tail->bytes, tail->bytes) == tail->hash);
+}
+
+rt_status rt_lines_seek(rt_lines *lines, const rt_lines_place *place, uint64_t *rest_p,
+                        rt_error *error)
 {
     rt_assert(lines->offset == 0 && lines->end == 0);
     const uint64_t read_before = lines->bytes_read;
+    const uint64_t tail = rt_min_u64(place->tail.bytes, RT_LINES_TAIL_BYTES);
     *rest_p = 0;
     rt_status status = RT_OK;
-    if (!lines->waits && offset > 0) {
+    if (!lines->waits && place->offset > 0) {
         status = find_packing(lines, 0, error);
         if (!status)
             status = find_wide(lines, 0, error);
         if (!status && lines->packing == RT_PACKED_NOT && lines->wide == RT_WIDE_NOT &&
             !is_columnar(lines))
-            status = seek_plain(lines, offset, read_before, error);
+            status = seek_plain(lines, place->offset, tail, read_before, error);
         else if (!status)
-            status = skip_packed(lines, offset, error);
+            status = skip_packed(lines, place->offset, error);
+        if (!status && !is_behind(lines, &place->tail))
+            status = RT_NOT_FOUND;
     }
-    lines->offset = offset;
-    lines->line = line;
+    lines->offset = place->offset;
+    lines->line = place->line;
     lines->last_size = lines->last_lines = 0;
-    if (!status && inside_line && !lines->waits)
+    if (!status && place->is_inside && !lines->waits)
         status = skip_rest(lines, rest_p, error);
     return status;
 }

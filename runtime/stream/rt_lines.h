@@ -38,17 +38,31 @@ rt_status rt_lines_next(rt_lines *lines, uint64_t deadline_ns, uint32_t line_fee
 // The line given out last will come again. It was not too long; nothing was asked for since.
 void rt_lines_back(rt_lines *lines);
 
+// The last bytes before a place, by which it is known again.
+#define RT_LINES_TAIL_BYTES 1024u
+typedef struct {
+    uint64_t hash;
+    uint64_t bytes; // at most RT_LINES_TAIL_BYTES; 0: nobody looked
+} rt_lines_tail;
+
+typedef struct {
+    uint64_t offset, line;
+    rt_lines_tail tail;
+    bool is_inside; // the line before had no end when it was read
+} rt_lines_place;
+
 // Before the first line: goes on at this place. Plain files are sought, packed ones and UTF-16 read
-// up to there; what waits goes on with what comes. inside_line: the line before had no end when it was
-// read; what is left of it is passed over, *rest_p bytes. RT_DATA: the file ends before. RT_STOPPED
-// while unpacking. RT_IO.
-rt_status rt_lines_seek(rt_lines *lines, uint64_t offset, uint64_t line, bool inside_line,
-                        uint64_t *rest_p, rt_error *error);
+// up to there; what waits goes on with what comes. What is left of a line that had no end is passed
+// over, *rest_p bytes. RT_DATA: the file ends before. RT_NOT_FOUND, without a text: other bytes than
+// the tail's stand before the place. RT_STOPPED while unpacking. RT_IO.
+rt_status rt_lines_seek(rt_lines *lines, const rt_lines_place *place, uint64_t *rest_p,
+                        rt_error *error);
 
 // Where the next line begins: everything before it was given out.
-uint64_t rt_lines_offset(const rt_lines *lines); // in the unpacked file, of UTF-8
-uint64_t rt_lines_number(const rt_lines *lines); // lines before it
-bool rt_lines_is_inside(const rt_lines *lines);  // the file ended within the last line
+uint64_t rt_lines_offset(const rt_lines *lines);    // in the unpacked file, of UTF-8
+uint64_t rt_lines_number(const rt_lines *lines);    // lines before it
+rt_lines_tail rt_lines_last(const rt_lines *lines); // what stands before it
+bool rt_lines_is_inside(const rt_lines *lines);     // the file ended within the last line
 
 uint64_t rt_lines_bytes_read(const rt_lines *lines);     // of all files so far, before unpacking
 void rt_lines_add_read(rt_lines *lines, uint64_t bytes); // read before, or passed over

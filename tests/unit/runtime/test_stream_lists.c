@@ -262,6 +262,52 @@ static void files_that_were_replaced_or_cut(void **state)
     free(a);
 }
 
+// Rows of equal length, the first 64 KiB and more of them the same: from row `from` on others.
+static char *put_rows(const char *name, uint32_t count, uint32_t from, uint32_t more)
+{
+    static char text[32 * ROWS_MAX];
+    size_t size = 0;
+    for (uint32_t i = 0; i < count; i++)
+        size += (size_t)sprintf(text + size, "1,%05u\n", i >= from ? i + more : i);
+    return strstr(name, ".zst") ? put_packed(name, text, size, 50000) : put_bytes(name, text, size);
+}
+
+// Its first bytes are those of the file that was read, and what was read behind them is not.
+static void files_that_were_written_anew(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"plain", "wide"};
+    rt_error error;
+    for (size_t n = 0; n < RT_COUNT_OF(names); n++) {
+        rt_bytes at = {0};
+        memset(seen, 0, sizeof seen);
+        char *file = put_rows(names[n], 20000, 20000, 0);
+        assert_int_equal(read_on(&file, 1, &at, 15000, &error), RT_OK);
+        free(put_rows(names[n], 20000, 14990, 30000));
+        must_refuse(&file, 1, &at, "what stands before that byte differs");
+        free(put_rows(names[n], 22000, 15001, 0)); // the same up to there: more came
+        must_read(&file, 1, &at, ROWS_MAX);
+        expect_rows(0, 22000, 1);
+        free(put_rows(names[n], 22000, 21000, 30000)); // as long, with another end
+        must_read(&file, 1, &at, ROWS_MAX);
+        expect_rows(0, 21000, 2);
+        expect_rows(51000, 1000, 1);
+        must_read(&file, 1, &at, ROWS_MAX); // nothing is new
+        expect_rows(51000, 1000, 1);
+        free(put_rows(names[n], 23000, 21000, 50000)); // longer, with other rows before
+        must_read(&file, 1, &at, ROWS_MAX);
+        expect_rows(0, 21000, 3);
+        expect_rows(51000, 1000, 1);
+        expect_rows(71000, 2000, 1);
+        free(put_rows(names[n], 24000, 21000, 50000)); // it has grown
+        must_read(&file, 1, &at, ROWS_MAX);
+        expect_rows(0, 21000, 3);
+        expect_rows(71000, 3000, 1);
+        rt_bytes_fini(&at);
+        free(file);
+    }
+}
+
 static void pipe_of(const char *text, int *writer)
 {
     int ends[2];
@@ -437,6 +483,6 @@ static void damaged_positions(void **state)
 TEST_MAIN(TEST(longer_and_other_lists), TEST(stopped_anywhere), TEST(files_that_grow),
           TEST(a_file_that_grows_within_a_line), TEST(packed_files_that_grow),
           TEST(a_file_that_is_renamed), TEST(a_copy_in_another_folder),
-          TEST(files_that_were_replaced_or_cut), TEST(standard_input_goes_on),
-          TEST(what_a_restart_loses_is_counted), TEST(a_fifo_is_held_open),
-          TEST(positions_of_the_first_format), TEST(damaged_positions))
+          TEST(files_that_were_replaced_or_cut), TEST(files_that_were_written_anew),
+          TEST(standard_input_goes_on), TEST(what_a_restart_loses_is_counted),
+          TEST(a_fifo_is_held_open), TEST(positions_of_the_first_format), TEST(damaged_positions))

@@ -136,7 +136,7 @@ static void begin(rt_lines *lines, int *file, const char *path)
 static void expect_text(rt_lines *lines, const char *path, const char *text, size_t size,
                         uint32_t mark)
 {
-    static uint64_t offsets[LINES + 1];
+    static rt_lines_place places[LINES + 1];
     static const char *starts[LINES];
     rt_error error = {0};
     rt_line line;
@@ -154,15 +154,24 @@ static void expect_text(rt_lines *lines, const char *path, const char *text, siz
         assert_memory_equal(line.text + skipped, at, length);
         starts[i] = at;
         at = end + 1;
-        offsets[i + 1] = rt_lines_offset(lines);
+        places[i + 1] =
+            (rt_lines_place){rt_lines_offset(lines), i + 1, rt_lines_last(lines), false};
     }
     assert_int_equal(rt_lines_next(lines, 0, 0, &line, &error), RT_END);
-    assert_int_equal(offsets[LINES], size + mark);
+    assert_int_equal(places[LINES].offset, size + mark);
     rt_random random = {11};
     for (uint32_t n = 0; n < 4; n++) {
         const uint32_t i = 1 + rt_random_below(&random, LINES - 1);
         begin(lines, &file, path);
-        assert_int_equal(rt_lines_seek(lines, offsets[i], i, false, &rest, &error), RT_OK);
+        assert_int_equal(rt_lines_seek(lines, &places[i], &rest, &error), RT_OK);
+        const rt_lines_tail tail = rt_lines_last(lines);
+        assert_memory_equal(&tail, &places[i].tail, sizeof tail);
+        begin(lines, &file, path);
+        rt_lines_place other = places[i];
+        other.tail.hash ^= 1;
+        assert_int_equal(rt_lines_seek(lines, &other, &rest, &error), RT_NOT_FOUND);
+        begin(lines, &file, path);
+        assert_int_equal(rt_lines_seek(lines, &places[i], &rest, &error), RT_OK);
         assert_int_equal(rt_lines_next(lines, 0, 0, &line, &error), RT_OK);
         assert_int_equal(line.number, i + 1);
         assert_memory_equal(line.text, starts[i], line.length);
