@@ -96,13 +96,20 @@ static rt_status evaluate_batch(evaluation *e, rt_error *error)
     return RT_OK;
 }
 
+static void print_quality(const char *name, const char *colon, const rt_quality *own)
+{
+    char loss[RT_QUALITY_TEXT], auc[RT_QUALITY_TEXT], calibration[RT_QUALITY_TEXT];
+    printf("%s%s%" PRIu64 " samples%s log loss %s, AUC %s, calibration %s", name, *name ? ": " : "",
+           own->sample_count, colon, rt_quality_show(own->log_loss, 4, loss),
+           rt_quality_show(own->auc, 4, auc), rt_quality_show(own->calibration, 3, calibration));
+}
+
 static void print_labels(const evaluation *e)
 {
     for (uint32_t l = 0; l < label_count(e) && label_count(e) > 1; l++) {
         const rt_quality own = rt_meter_total(e->meters[l]);
-        printf("%s: %" PRIu64 " samples, log loss %.4f, AUC %.4f, calibration %.3f\n",
-               e->weights.schema.label_names[l], own.sample_count, own.log_loss, own.auc,
-               own.calibration);
+        print_quality(e->weights.schema.label_names[l], ",", &own);
+        printf("\n");
     }
 }
 
@@ -136,10 +143,12 @@ static void print_result(const evaluation *e, bool json)
     const ew_scorer_counts counts = ew_scorer_counted(e->scorer);
     const double unknown = (double)counts.unknown / (double)rt_max_u64(1, counts.lookups);
     if (!json) {
-        printf("%" PRIu64 " samples: log loss %.4f, AUC %.4f, calibration %.3f, "
-               "%.1f%% of look-ups are unknown keys\n",
-               quality.sample_count, quality.log_loss, quality.auc, quality.calibration,
-               100 * unknown);
+        if (quality.sample_count == 0) {
+            printf("0 samples: nothing was judged\n");
+            return;
+        }
+        print_quality("", ":", &quality);
+        printf(", %.1f%% of look-ups are unknown keys\n", 100 * unknown);
         if (quality.class_count)
             printf("accuracy %.4f of %" PRIu32 " classes\n", quality.mean_label,
                    quality.class_count);

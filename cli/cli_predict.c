@@ -308,9 +308,12 @@ static void tell(const prediction *p)
         unknown += counts.unknown;
     }
     const double share = (double)unknown / (double)rt_max_u64(1, lookups);
-    rt_info("%" PRIu64 " predictions, %" PRIu64 " malformed lines (nan), %.1f%% of look-ups are "
-            "unknown keys",
-            stats.samples - stats.malformed, stats.malformed, 100 * share);
+    char malformed[64] = "";
+    if (stats.malformed)
+        snprintf(malformed, sizeof malformed, ", %" PRIu64 " malformed lines without one (\"nan\")",
+                 stats.malformed);
+    rt_info("%" PRIu64 " predictions%s, %.1f%% of look-ups are unknown keys",
+            stats.samples - stats.malformed, malformed, 100 * share);
 }
 
 static void close_all(prediction *p)

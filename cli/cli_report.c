@@ -68,7 +68,8 @@ static void write_comparison(report *r)
         rt_page_add(page, "%s</td><td>%.0f</td>", run->interrupted ? " (unfinished)" : "",
                     fmax(view->iterations - view->again, 0));
         cell(page, RT_FORM_SHORT, per_second(run));
-        rt_page_add(page, "<td>%.2fx</td>", per_second(run) / per_second(&r->runs[0]));
+        const double ratio = per_second(run) / per_second(&r->runs[0]);
+        rt_page_add(page, isfinite(ratio) ? "<td>%.2fx</td>" : "<td></td>", ratio);
         cell(page, RT_FORM_SHORT, per_second(run) * view->samples / view->iterations);
         for (uint32_t place = 1; place <= COLUMNS_MAX; place++)
             if ((of = column_at(r, place, &metric)))

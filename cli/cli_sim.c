@@ -229,9 +229,13 @@ static void print_best_set(const sim_run *run)
         return;
     printf("%s: the best of %" PRIu32 " fixed sets of workers,", run->spec, run->best.tried);
     print_ranks(run->best.workers);
-    const double more = 100 * (predicted_s(run) / run->best.predicted_s - 1);
-    printf(", takes %.2f ms; this takes %.1f%% %s\n", run->best.predicted_s * 1e3, fabs(more),
-           more < 0 ? "less" : "more");
+    const double own = predicted_s(run), best = run->best.predicted_s;
+    const double more = own == best ? 0 : 100 * (own / best - 1);
+    printf(", takes %.2f ms; this takes ", best * 1e3);
+    if (isfinite(more))
+        printf("%.1f%% %s\n", fabs(more), more < 0 ? "less" : "more");
+    else // nothing moves with the best one
+        printf("%.2f ms\n", own * 1e3);
 }
 
 static void print_own_table(const sim_run *run)
@@ -287,7 +291,8 @@ static void print_table(const rt_config *config, const sim_run *runs, uint32_t c
                runs[i].spec, cost_of(result), versus, (double)counts.miss_pull * scale,
                (double)counts.update_push * scale, (double)counts.evict_push * scale,
                (double)counts.grad_push * scale, (double)counts.first_touch * scale,
-               100 * (double)account->hits.lookups_hit / (double)account->hits.lookups,
+               100 * (double)account->hits.lookups_hit /
+                   (double)rt_max_u64(1, account->hits.lookups),
                account->predicted_s * 1e3 * scale, result->decision_ms_p50,
                result->planned_samples_per_s);
     }

@@ -127,12 +127,14 @@ static bool is_worse(const rt_publish_config *config, const dp_comparison *c)
 static void compared(const dp_comparison *c, uint32_t in_force, const char *so, char *why,
                      size_t size)
 {
+    char text[4][RT_QUALITY_TEXT];
     snprintf(why, size,
-             "on the last %" PRIu32
-             " labelled samples its log loss is %.4f, calibration %.3f; those "
-             "of the version in force (iteration %" PRIu32 ") are %.4f, %.3f%s",
-             c->count, c->log_loss[DP_OURS], c->calibration[DP_OURS], in_force,
-             c->log_loss[DP_THEIRS], c->calibration[DP_THEIRS], so);
+             "on the last %" PRIu32 " labelled samples its log loss is %s, calibration %s; those "
+             "of the version in force (iteration %" PRIu32 ") are %s, %s%s",
+             c->count, rt_quality_show(c->log_loss[DP_OURS], 4, text[0]),
+             rt_quality_show(c->calibration[DP_OURS], 3, text[1]), in_force,
+             rt_quality_show(c->log_loss[DP_THEIRS], 4, text[2]),
+             rt_quality_show(c->calibration[DP_THEIRS], 3, text[3]), so);
 }
 
 // By samples of one label alone a model that says nothing but that one is the better.

@@ -234,7 +234,9 @@ void dp_labels_print(const dp_labels *labels, const rt_quality *first)
 {
     for (uint32_t l = 0; l < labels->count; l++) {
         const rt_quality own = l > 0 ? rt_meter_total(labels->meters[l]) : *first;
-        printf("%s: log loss %.4f, AUC %.4f, calibration %.3f\n",
-               rt_config_label(&labels->config->stream, l), own.log_loss, own.auc, own.calibration);
+        char loss[RT_QUALITY_TEXT], auc[RT_QUALITY_TEXT], calibration[RT_QUALITY_TEXT];
+        printf("%s: log loss %s, AUC %s, calibration %s\n",
+               rt_config_label(&labels->config->stream, l), rt_quality_show(own.log_loss, 4, loss),
+               rt_quality_show(own.auc, 4, auc), rt_quality_show(own.calibration, 3, calibration));
     }
 }

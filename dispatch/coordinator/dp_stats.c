@@ -533,7 +533,7 @@ static void show(dp_stats *stats, const dp_planned *planned, const rt_quality *q
                  const rt_stream_stats *stream)
 {
     const uint64_t passed_ns = stats->last_ns - stats->shown_ns;
-    char rate[32] = "", end[32] = "";
+    char rate[32] = "", end[32] = "", loss[RT_QUALITY_TEXT], auc[RT_QUALITY_TEXT];
     const uint64_t every_ns = stats->tty ? SHOW_TTY_NS : SHOW_FILE_NS;
     if (!stats->config.progress || passed_ns < every_ns)
         return;
@@ -545,12 +545,13 @@ static void show(dp_stats *stats, const dp_planned *planned, const rt_quality *q
     stats->shown_ns = stats->last_ns;
     stats->shown_samples = stats->planned.samples;
     const dp_account *account = &planned->account;
-    fprintf(
-        stderr, "%siteration %" PRIu32 ": %slog loss %.4f, AUC %.4f, cost %.0f, hits %.1f%%%s%s",
-        stats->tty ? "\r\033[K" : "", planned->iteration, rate, quality->log_loss, quality->auc,
-        dp_account_cost_s(account, stats->config.costs.worker_count) /
-            dp_account_unit_s(&stats->config.costs),
-        100 * share(account->hits.lookups_hit, account->hits.lookups), end, stats->tty ? "" : "\n");
+    fprintf(stderr, "%siteration %" PRIu32 ": %slog loss %s, AUC %s, cost %.0f, hits %.1f%%%s%s",
+            stats->tty ? "\r\033[K" : "", planned->iteration, rate,
+            rt_quality_show(quality->log_loss, 4, loss), rt_quality_show(quality->auc, 4, auc),
+            dp_account_cost_s(account, stats->config.costs.worker_count) /
+                dp_account_unit_s(&stats->config.costs),
+            100 * share(account->hits.lookups_hit, account->hits.lookups), end,
+            stats->tty ? "" : "\n");
 }
 
 // From the first iteration on the folder is this run's: one that fails before leaves it as it was.
@@ -783,6 +784,18 @@ static rt_status save_summary(const dp_stats *stats, const rt_quality *all, cons
     return status;
 }
 
+static void print_quality(const rt_quality *all, const rt_quality *last)
+{
+    char text[4][RT_QUALITY_TEXT];
+    printf("log loss %s, AUC %s; over the last fifth %s, %s\n",
+           rt_quality_show(all->log_loss, 4, text[0]), rt_quality_show(all->auc, 4, text[1]),
+           rt_quality_show(last->log_loss, 4, text[2]), rt_quality_show(last->auc, 4, text[3]));
+    if (all->class_count)
+        printf("accuracy %s; over the last fifth %s\n",
+               rt_quality_show(all->mean_label, 4, text[0]),
+               rt_quality_show(last->mean_label, 4, text[1]));
+}
+
 rt_status dp_stats_finish(dp_stats *stats, const dp_reading *reading, bool interrupted,
                           rt_error *error)
 {
@@ -796,10 +809,7 @@ rt_status dp_stats_finish(dp_stats *stats, const dp_reading *reading, bool inter
     printf("%" PRIu64 " iterations, %" PRIu64 " samples, %.0f samples/s%s\n", planned->iterations,
            planned->samples, samples_per_s(stats), interrupted ? " (interrupted)" : "");
     if (planned->samples)
-        printf("log loss %.4f, AUC %.4f; over the last fifth %.4f, %.4f\n", all.log_loss, all.auc,
-               last.log_loss, last.auc);
-    if (planned->samples && all.class_count)
-        printf("accuracy %.4f; over the last fifth %.4f\n", all.mean_label, last.mean_label);
+        print_quality(&all, &last);
     if (stats->labels)
         dp_labels_print(stats->labels, &all);
     printf("transmission cost per iteration %.0f rows on the fastest link, hits %.1f%% of "

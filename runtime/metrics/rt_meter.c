@@ -1,6 +1,7 @@
 #include "runtime/metrics/rt_meter.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "runtime/wire/rt_fields.h"
@@ -85,6 +86,14 @@ struct rt_meter {
     tally *segments[SEGMENT_COUNT]; // in use first, spare ones behind
     tally storage[SEGMENT_COUNT];
 };
+
+const char *rt_quality_show(double value, int decimals, char text[RT_QUALITY_TEXT])
+{
+    if (!isfinite(value))
+        return "undefined";
+    snprintf(text, RT_QUALITY_TEXT, "%.*f", decimals, value);
+    return text;
+}
 
 rt_status rt_meter_create(rt_meter **meter_p)
 {

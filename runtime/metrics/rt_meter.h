@@ -46,6 +46,10 @@ typedef struct {
     uint32_t class_count; // 0: the label is 0 or 1
 } rt_quality;
 
+// One of these numbers as people read it: "undefined" where it is NAN.
+#define RT_QUALITY_TEXT 32u
+const char *rt_quality_show(double value, int decimals, char text[RT_QUALITY_TEXT]);
+
 // On RT_OK *meter_p is the caller's. RT_NO_MEMORY.
 rt_status rt_meter_create(rt_meter **meter_p);
 void rt_meter_destroy(rt_meter *meter);

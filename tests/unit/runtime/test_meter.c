@@ -396,9 +396,20 @@ static void test_saved_by_another_build(void **state)
     rt_meter_destroy(again);
 }
 
-TEST_MAIN(TEST(test_rolled), TEST(test_classes_against_brute_force),
-          TEST(test_auc_of_distinct_levels_is_exact), TEST(test_auc_of_any_predictions),
-          TEST(test_auc_by_hand), TEST(test_sums_against_long_double),
-          TEST(test_window_is_what_came_since), TEST(test_undefined_is_nan),
-          TEST(test_what_is_no_probability_is_counted), TEST(test_last_fifth),
-          TEST(test_saved_by_another_build))
+// What people read is no NAN.
+static void numbers_that_are_not_defined(void **state)
+{
+    (void)state;
+    char text[RT_QUALITY_TEXT];
+    assert_string_equal(rt_quality_show(0.12345, 4, text), "0.1235");
+    assert_string_equal(rt_quality_show(1, 3, text), "1.000");
+    assert_string_equal(rt_quality_show(NAN, 4, text), "undefined");
+    assert_string_equal(rt_quality_show(INFINITY, 4, text), "undefined");
+}
+
+TEST_MAIN(TEST(numbers_that_are_not_defined), TEST(test_rolled),
+          TEST(test_classes_against_brute_force), TEST(test_auc_of_distinct_levels_is_exact),
+          TEST(test_auc_of_any_predictions), TEST(test_auc_by_hand),
+          TEST(test_sums_against_long_double), TEST(test_window_is_what_came_since),
+          TEST(test_undefined_is_nan), TEST(test_what_is_no_probability_is_counted),
+          TEST(test_last_fifth), TEST(test_saved_by_another_build))
