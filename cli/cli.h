@@ -49,6 +49,8 @@ int cli_sim(int argc, char **argv);
 int cli_advise(int argc, char **argv);
 int cli_profile(int argc, char **argv);
 int cli_eval(int argc, char **argv);
+// The model of a run by what the run held out (stream.holdout): printed, and put into its summary.
+int cli_eval_held_out(const char *folder);
 int cli_predict(int argc, char **argv);
 int cli_serve(int argc, char **argv);
 int cli_pin(int argc, char **argv);

@@ -272,6 +272,9 @@ static char *shared_json(const rt_config *config)
     shared.compute.nice = 0;    // likewise
     shared.planner_threads = 0; // likewise
     shared.compute.idle = false;
+    shared.sim_iterations = 0; // when a run ends is the coordinator's, and it may go on later
+    shared.sim_warmup = 0;
+    shared.stream.samples_max = 0;
     shared.watch = (rt_watch_config){0};
     shared.alerts = (rt_alerts_config){0};
     const rt_status status = rt_config_to_json(&shared, &json);

@@ -6,9 +6,12 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/cli_run.h"
 #include "edge_worker/predict/ew_scorer.h"
+#include "runtime/files/rt_file.h"
 #include "runtime/metrics/rt_meter.h"
 #include "runtime/rt_json.h"
+#include "runtime/wire/rt_bytes.h"
 
 #define BATCH_SAMPLES 1024u
 
@@ -137,38 +140,87 @@ static void write_labels(const evaluation *e, rt_json *out)
     rt_json_end_object(out);
 }
 
-static void print_result(const evaluation *e, bool json)
+static double unknown_share(const evaluation *e)
 {
-    rt_quality quality = rt_meter_total(e->meters[0]);
     const ew_scorer_counts counts = ew_scorer_counted(e->scorer);
-    const double unknown = (double)counts.unknown / (double)rt_max_u64(1, counts.lookups);
-    if (!json) {
-        if (quality.sample_count == 0) {
-            printf("0 samples: nothing was judged\n");
-            return;
-        }
-        print_quality("", ":", &quality);
-        printf(", %.1f%% of look-ups are unknown keys\n", 100 * unknown);
-        if (quality.class_count)
-            printf("accuracy %.4f of %" PRIu32 " classes\n", quality.mean_label,
-                   quality.class_count);
-        print_labels(e);
-        if (counts.dense_clipped)
-            printf("%" PRIu64 " dense values lay beyond %g deviations and were clipped to that\n",
-                   counts.dense_clipped, (double)RT_SCALE_LIMIT);
-        return;
-    }
+    return (double)counts.unknown / (double)rt_max_u64(1, counts.lookups);
+}
+
+static void write_result(const evaluation *e, rt_json *out)
+{
+    const rt_quality quality = rt_meter_total(e->meters[0]);
+    write_quality(out, &quality);
+    rt_json_double(out, "unknown_lookups", unknown_share(e));
+    rt_json_u64(out, "dense_clipped", ew_scorer_counted(e->scorer).dense_clipped);
+    write_labels(e, out);
+}
+
+static void print_json(const evaluation *e)
+{
     rt_json out;
     rt_json_init(&out, 2);
     rt_json_begin_object(&out, NULL);
-    write_quality(&out, &quality);
-    rt_json_double(&out, "unknown_lookups", unknown);
-    rt_json_u64(&out, "dense_clipped", counts.dense_clipped);
-    write_labels(e, &out);
+    write_result(e, &out);
     rt_json_end_object(&out);
     const char *text = rt_json_text(&out, NULL);
     puts(text ? text : "{}");
     rt_json_fini(&out);
+}
+
+static void print_result(const evaluation *e)
+{
+    const rt_quality quality = rt_meter_total(e->meters[0]);
+    const uint64_t clipped = ew_scorer_counted(e->scorer).dense_clipped;
+    if (quality.sample_count == 0) {
+        printf("0 samples: nothing was judged\n");
+        return;
+    }
+    print_quality("", ":", &quality);
+    printf(", %.1f%% of look-ups are unknown keys\n", 100 * unknown_share(e));
+    if (quality.class_count)
+        printf("accuracy %.4f of %" PRIu32 " classes\n", quality.mean_label, quality.class_count);
+    print_labels(e);
+    if (clipped)
+        printf("%" PRIu64 " dense values lay beyond %g deviations and were clipped to that\n",
+               clipped, (double)RT_SCALE_LIMIT);
+}
+
+// A summary is an object over lines: another member is put before its end.
+static rt_status add_to_summary(const evaluation *e, const char *path, rt_error *error)
+{
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return rt_fail(error, RT_IO, "%s: %s", path, strerror(errno));
+    char *summary = rt_alloc(CLI_RUN_SUMMARY_MAX, 1);
+    size_t size = summary ? fread(summary, 1, CLI_RUN_SUMMARY_MAX, file) : 0, more_size = 0;
+    fclose(file);
+    rt_json more;
+    rt_status status = RT_OK;
+    while (size > 0 && summary[size - 1] != '}')
+        size--;
+    while (size > 0 && (summary[size - 1] == '}' || summary[size - 1] == '\n'))
+        size--;
+    rt_json_init(&more, 2);
+    rt_json_begin_object(&more, NULL);
+    rt_json_begin_object(&more, "holdout");
+    write_result(e, &more);
+    rt_json_end_object(&more);
+    rt_json_end_object(&more);
+    const char *text = rt_json_text(&more, &more_size);
+    rt_bytes whole = {0};
+    rt_bytes_put(&whole, summary, size);
+    rt_bytes_put(&whole, ",", 1);
+    if (text)
+        rt_bytes_put(&whole, text + 1, more_size - 1);
+    rt_bytes_put(&whole, "\n", 1);
+    if (!summary || !text || whole.failed)
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory for %s", path);
+    else
+        status = rt_file_save(path, whole.data, whole.size, error);
+    rt_bytes_fini(&whole);
+    rt_json_fini(&more);
+    rt_free(summary);
+    return status;
 }
 
 // Training may have left out samples of label 0 (stream.negatives_keep); here all are judged, by
@@ -269,38 +321,88 @@ static rt_status evaluate_to(evaluation *e, const char *predictions, rt_error *e
     return close_predictions(e, predictions, error);
 }
 
-int cli_eval(int argc, char **argv)
+// Which samples were held out follows from the share and the seed of the run that made the model: by
+// others it would be judged by samples that it was trained on.
+static rt_status check_holdout(const evaluation *e, const char *const *sets, uint32_t set_count,
+                               rt_error *error)
 {
-    const char *directory = NULL, *predictions = NULL, *sets[CLI_SETS_MAX];
-    uint32_t set_count;
-    bool json = false;
+    static const char *const keys[] = {"stream.holdout", "seed"};
+    for (size_t i = 0; i < RT_COUNT_OF(keys); i++)
+        if (e->is_of_holdout && cli_sets(sets, set_count, keys[i]))
+            return rt_fail(error, RT_CONFIG,
+                           "%s: which samples were held out follows from the run that made the "
+                           "model, and others were trained; leave it as it was, or name other "
+                           "files (stream.files)",
+                           keys[i]);
+    if (!e->is_of_holdout && cli_sets(sets, set_count, "stream.holdout") &&
+        !cli_sets(sets, set_count, "stream.files"))
+        rt_warn("stream.holdout is 0: all samples of the files are judged, also those that the "
+                "model was trained on");
+    return RT_OK;
+}
+
+static void close_all(evaluation *e)
+{
+    rt_stream_close(e->stream);
+    rt_batch_fini(&e->batch);
+    ew_scorer_destroy(e->scorer);
+    ew_device_close(&e->device);
+    ew_finished_close(&e->weights);
+    for (uint32_t l = 0; l < RT_LABELS_MAX; l++)
+        rt_meter_destroy(e->meters[l]);
+}
+
+typedef struct {
+    const char *predictions, *summary; // files; NULL: none
+    bool json;
+} results_wanted;
+
+static int eval(const char *directory, const char *const *sets, uint32_t set_count,
+                const results_wanted *wanted)
+{
     rt_config config;
     rt_error error = {0};
     evaluation e = {.config = &config};
-    const cli_option options[] = {{"json", NULL, &json}, {"predictions", &predictions, NULL}};
+    int code = cli_open_source(directory, sets, set_count, true, &config, &e.source);
+    if (code != CLI_OK)
+        return code;
+    // Other files are judged as a whole.
+    e.is_of_holdout = config.stream.holdout > 0 && !cli_sets(sets, set_count, "stream.files");
+    rt_status status = check_holdout(&e, sets, set_count, &error);
+    if (!status)
+        status = cli_end_input(&config, false, &error);
+    if (!status)
+        status = evaluate_to(&e, wanted->predictions, &error);
+    if (!status && wanted->json)
+        print_json(&e);
+    else if (!status)
+        print_result(&e);
+    if (!status && wanted->summary)
+        status = add_to_summary(&e, wanted->summary, &error);
+    close_all(&e);
+    rt_config_fini(&config);
+    return cli_end(status, &error);
+}
+
+int cli_eval_held_out(const char *folder)
+{
+    char summary[RT_PATH_MAX + 32];
+    snprintf(summary, sizeof summary, "%s/summary.json", folder);
+    return eval(folder, NULL, 0, &(results_wanted){.summary = summary});
+}
+
+int cli_eval(int argc, char **argv)
+{
+    const char *directory = NULL, *sets[CLI_SETS_MAX];
+    uint32_t set_count;
+    results_wanted wanted = {0};
+    const cli_option options[] = {{"json", NULL, &wanted.json},
+                                  {"predictions", &wanted.predictions, NULL}};
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &directory, sets, &set_count))
         return CLI_USAGE;
     if (!directory) {
         fprintf(stderr, "lanyard eval: which DIR? The folder model/ of a run, or a checkpoint\n");
         return CLI_USAGE;
     }
-    int code = cli_open_source(directory, sets, set_count, true, &config, &e.source);
-    if (code != CLI_OK)
-        return code;
-    // Other files are judged as a whole.
-    e.is_of_holdout = config.stream.holdout > 0 && !cli_sets(sets, set_count, "stream.files");
-    rt_status status = cli_end_input(&config, false, &error);
-    if (!status)
-        status = evaluate_to(&e, predictions, &error);
-    if (!status)
-        print_result(&e, json);
-    rt_stream_close(e.stream);
-    rt_batch_fini(&e.batch);
-    ew_scorer_destroy(e.scorer);
-    ew_device_close(&e.device);
-    ew_finished_close(&e.weights);
-    for (uint32_t l = 0; l < RT_LABELS_MAX; l++)
-        rt_meter_destroy(e.meters[l]);
-    rt_config_fini(&config);
-    return cli_end(status, &error);
+    return eval(directory, sets, set_count, &wanted);
 }

@@ -665,12 +665,9 @@ static void say_what_is_progressive(const rt_stream_config *stream)
 // The model that is saved, by samples that it has not seen.
 static int judge_held_out(const char *out)
 {
-    char command[] = "eval", folder[RT_PATH_MAX];
-    char *arguments[] = {command, folder, NULL};
-    snprintf(folder, sizeof folder, "%s", out);
     printf("held out (stream.holdout), judged by the model that is saved:\n");
     fflush(stdout);
-    return cli_eval(2, arguments);
+    return cli_eval_held_out(out);
 }
 
 int cli_up(int argc, char **argv)

@@ -396,7 +396,7 @@ static void what_cannot_be_said_has_failed(void **state)
 // config.json, rows and out in the case's folder.
 static void train_a_little(const char *sets)
 {
-    char line[400], *rows = NULL;
+    char line[600], *rows = NULL;
     size_t size;
     FILE *text = open_memstream(&rows, &size);
     for (int i = 0; i < 20000; i++)
@@ -440,6 +440,37 @@ static void who_reads_no_more_ends_it_in_silence(void **state)
             fail_msg("%s: %s", commands[i], p.text);
         process_fini(&p);
     }
+}
+
+// By what a run held out it is judged: the summary keeps it, and samples that were trained are not
+// taken for it. How far a run goes is no part of what it is: one that goes on further is the same.
+static void what_was_held_out_judges(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line;
+        int status;
+        const char *says;
+    } all[] = {
+        {"tail -n 9 \"$1/out/summary.json\" | tr -d '\\n'", 0, "\"holdout\": {    \"samples\": "},
+        {"\"$0\" eval \"$1/out\" --set stream.holdout=0.5", 1, "stream.holdout: which samples"},
+        {"\"$0\" eval \"$1/out\" --set seed=9", 1, "seed: which samples were held out"},
+        {"\"$0\" eval \"$1/out\" --set stream.holdout=0", 0,
+         "also those that the model was trained"},
+        {"\"$0\" eval \"$1/out\" --set stream.holdout=0.5 --set stream.files=\"$1/rows\"", 0,
+         "64 samples: "},
+        {"\"$0\" eval \"$1/out\" --set stream.files=/dev/null", 0, "0 samples: nothing was judged"},
+    };
+    train_a_little(" --set stream.holdout=0.4 --set checkpoint.at_end=true");
+    must_say_in_shell("grep -h config \"$1\"/out/checkpoints/*/manifest.json >\"$1/hash\"", 0,
+                      NULL);
+    for (size_t i = 0; i < RT_COUNT_OF(all); i++)
+        must_say_in_shell(all[i].line, all[i].status, all[i].says);
+    must_say_in_shell("rm -r \"$1/out\"", 0, NULL);
+    train_a_little(" --set stream.holdout=0.4 --set checkpoint.at_end=true --set sim.iterations=5"
+                   " --set stream.samples_max=48 --set sim.warmup=2");
+    must_say_in_shell("grep -h config \"$1\"/out/checkpoints/*/manifest.json | diff - \"$1/hash\"",
+                      0, NULL);
 }
 
 // Who tells something at the end of the input does not wait for more of it: of the file that a run
@@ -633,5 +664,5 @@ TEST_MAIN(TEST(every_command_has_help), TEST(wrong_usage_is_named),
           TEST(a_socket_is_no_input), TEST(a_model_needs_no_input),
           TEST(a_coordinator_that_ends_early_has_said_why), TEST(what_cannot_be_said_has_failed),
           TEST(who_reads_no_more_ends_it_in_silence), TEST(an_input_without_end_is_not_waited_for),
-          TEST(a_failure_is_said_once), TEST(q_ends_top),
+          TEST(what_was_held_out_judges), TEST(a_failure_is_said_once), TEST(q_ends_top),
           TEST_SLOW(what_is_meant_is_said_first, 120), TEST(closed_descriptors_are_not_files))
