@@ -17,15 +17,86 @@ static void put_synopsis(FILE *file, const cli_command *command)
     fprintf(file, "  lanyard %s %s\n      %s\n", command->name, command->arguments, command->help);
 }
 
+// Every command stands in one of these, in the order in which people need them.
+static const struct {
+    const char *title, *example, *commands; // commands: with a space before and behind each
+} groups[] = {
+    {"Train", "lanyard init sales.csv > shop.json && lanyard up shop.json --out run",
+     " init up eval export verify "},
+    {"Ask a model", "lanyard predict run/model --set stream.files=new.csv",
+     " predict serve pin rollback "},
+    {"Watch a run", "lanyard top run", " top report trace "},
+    {"Operate a run", "lanyard set run log.level debug",
+     " set add drain forget feed standby promote "},
+    {"Plan a run", "lanyard advise shop.json", " check doctor sim advise profile "},
+    {"Several boxes", "lanyard keygen keys", " keygen probe coordinator ps worker "},
+    {"Help", "lanyard help up", " help "},
+};
+
+static bool is_in(const char *list, const char *name)
+{
+    char word[CLI_WORD_BYTES];
+    snprintf(word, sizeof word, " %s ", name);
+    return strstr(list, word) != NULL;
+}
+
 int cli_help_usage(const cli_commands *all, FILE *file)
 {
-    fprintf(file, "lanyard %s - trains click-through models on the machines of a local network\n\n",
+    fprintf(file, "lanyard %s - trains click-through models on the machines of a local network\n",
             RT_PROGRAM_VERSION);
-    for (size_t i = 0; i < all->count; i++)
-        put_synopsis(file, &all->commands[i]);
-    fprintf(file, "\nOptions: `lanyard COMMAND --help`. All keys of CONFIG: docs/CONFIG.md, or "
-                  "`lanyard check --document`.\n");
+    for (size_t g = 0; g < RT_COUNT_OF(groups); g++) {
+        fprintf(file, "\n%s, for example: %s\n", groups[g].title, groups[g].example);
+        for (size_t i = 0; i < all->count; i++)
+            if (is_in(groups[g].commands, all->commands[i].name))
+                fprintf(file, "  lanyard %-12s %s\n", all->commands[i].name, all->commands[i].help);
+    }
+    fprintf(file,
+            "\nArguments and options: `lanyard COMMAND --help`. The keys of CONFIG that matter "
+            "most:\n`lanyard help keys`; all of them: docs/CONFIG.md, or `lanyard check "
+            "--document`.\n");
     return file == stdout ? CLI_OK : CLI_USAGE;
+}
+
+// What most configurations say something about; the table of keys says what.
+static const char *const keys[] = {"stream.files",
+                                   "stream.format",
+                                   "stream.source",
+                                   "stream.table.columns",
+                                   "stream.epochs",
+                                   "stream.holdout",
+                                   "stream.join.window_s",
+                                   "model.name",
+                                   "model.embedding_dim",
+                                   "optimizer.rows.learning_rate",
+                                   "optimizer.dense.learning_rate",
+                                   "batch.samples",
+                                   "workers",
+                                   "ps.shards",
+                                   "cache.rows",
+                                   "boxes",
+                                   "dispatch.policy",
+                                   "checkpoint.every_s",
+                                   "publish.every_s",
+                                   "watch.listen"};
+
+// The first sentence, or all of it where it has no other.
+static size_t first_sentence(const char *help)
+{
+    const char *end = strstr(help, ". ");
+    return end ? (size_t)(end - help) + 1 : strlen(help);
+}
+
+static int print_keys(void)
+{
+    for (size_t i = 0; i < RT_COUNT_OF(keys); i++) {
+        const char *help = rt_config_key_help(keys[i]);
+        rt_assert(help);
+        printf("  %-30s %.*s\n", keys[i], (int)first_sentence(help), help);
+    }
+    printf(
+        "\nIn CONFIG a key stands in its section, {\"model\": {\"name\": \"dlrm\"}}; on the command "
+        "line\n--set model.name=dlrm. All keys: `lanyard check --document`.\n");
+    return CLI_OK;
 }
 
 static const cli_command *find(const cli_commands *all, const char *name)
@@ -96,6 +167,8 @@ static int print_completion(const cli_commands *all, const char *shell)
 
 static int explain_named(const cli_commands *all, const char *name)
 {
+    if (strcmp(name, "keys") == 0)
+        return print_keys();
     const cli_command *command = find(all, name);
     if (!command)
         return CLI_USAGE;
@@ -123,7 +196,8 @@ int cli_help(const cli_commands *all, int argc, char **argv)
     else
         code = cli_help_usage(all, stdout);
     if (code == CLI_USAGE)
-        fprintf(stderr, "lanyard help: expected one of the commands, --man DIR, or --completion "
-                        "bash or zsh (see lanyard help)\n");
+        fprintf(stderr,
+                "lanyard help: expected one of the commands, keys, --man DIR, or --completion "
+                "bash or zsh (see lanyard help)\n");
     return code;
 }

@@ -247,8 +247,9 @@ static const cli_command commands[] = {
      "                           dispatch.reduce), instead of network.bind\n"
      "  --share N                workers on this box, which share its cores (compute.threads 0)\n",
      cli_worker},
-    {"help", "[COMMAND | --man DIR | --completion bash|zsh]",
+    {"help", "[COMMAND | keys | --man DIR | --completion bash|zsh]",
      "this list, what one command takes, manual pages, completion for a shell",
+     "  keys                   the keys of CONFIG that matter most, a line each\n"
      "  --man DIR              writes the manual pages to DIR\n"
      "  --completion bash|zsh  prints what the shell reads: `. <(lanyard help --completion "
      "bash)`\n",

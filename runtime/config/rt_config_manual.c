@@ -86,6 +86,14 @@ const char *rt_config_key_path(uint32_t at)
     return rt_config_keys[at].path;
 }
 
+const char *rt_config_key_help(const char *path)
+{
+    for (const rt_config_key *key = rt_config_keys; key->path; key++)
+        if (strcmp(key->path, path) == 0)
+            return key->help;
+    return NULL;
+}
+
 const char *rt_config_key_word(uint32_t at, uint32_t i)
 {
     static const char *const truths[] = {"false", "true", NULL};
