@@ -637,7 +637,8 @@ rt_status rt_config_manual(char **text_p);
 // Walks the keys, at from 0: the path, and the words that its value may be (of a choice; true and
 // false), i from 0. NULL after the last.
 const char *rt_config_key_path(uint32_t at);
-const char *rt_config_key_help(const char *path); // all that docs/CONFIG.md says of it; NULL: no key
+const char *
+rt_config_key_help(const char *path); // all that docs/CONFIG.md says of it; NULL: no key
 const char *rt_config_key_word(uint32_t at, uint32_t i);
 
 // The same config as JSON, defaults included; free with rt_free.
