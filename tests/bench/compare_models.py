@@ -28,6 +28,7 @@ MODELS = {"wdl": CRITEO, "dfm": CRITEO, "dcn": CRITEO, "dlrm": CRITEO, "ncf": MO
 def up(program, model, rows, seed, out, *more):
     widths = "[" + MODELS[model][2].replace("-", ",") + "]"
     sets = [f"model.name={model}", f"model.mlp={widths}", "model.mlp_bottom=[256,64]",
+            "workers=4", "batch.samples_per_worker=256",  # batch.samples would begin with smaller ones
             f"seed={seed}", "stream.files=" + rows, "log.level=error", *more]
     command = [program, "up", os.path.join(HERE, "../..", MODELS[model][1]), "--out", out]
     for one in sets:
