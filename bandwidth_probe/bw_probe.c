@@ -56,7 +56,7 @@ static rt_status send_probe(const bw_probe_config *config, uint32_t stream, rt_p
         return status;
     memset(rt_message_payload(&message), 0, sizeof probe + filler); // no memory of ours goes out
     memcpy(rt_message_payload(&message), &probe, sizeof probe);
-    status = config->ops->send(end->endpoint, end->server, &message);
+    status = rt_transport_send(config->ops, end->endpoint, end->server, &message);
     rt_message_release(&message);
     return status;
 }
@@ -69,7 +69,7 @@ static rt_status take_answer(const bw_probe_config *config, uint32_t stream, uin
     uint32_t peer;
     rt_message message = {0};
     const bw_stream_end *end = &config->streams[stream];
-    rt_status status = config->ops->receive(end->endpoint, &peer, &message, error);
+    rt_status status = rt_transport_receive(config->ops, end->endpoint, &peer, &message, error);
     if (status)
         return status;
     const rt_wire_header *header = rt_message_header(&message);
@@ -459,7 +459,7 @@ static void answer(const bw_listener *listener, uint32_t peer, uint64_t number, 
         return;
     memset(rt_message_payload(&message), 0, sizeof probed + bytes);
     memcpy(rt_message_payload(&message), &probed, sizeof probed);
-    rt_status status = listener->ops->send(listener->endpoint, peer, &message);
+    rt_status status = rt_transport_send(listener->ops, listener->endpoint, peer, &message);
     if (status) // who probes keeps to its window, or waits in vain
         rt_debug("a probe of %s is not answered: %s", rt_peer_name(peer, name),
                  rt_status_text(status));

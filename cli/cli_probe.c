@@ -24,7 +24,8 @@ static rt_status take_message(bw_responder *responder, const bw_listener *listen
 {
     uint32_t peer;
     rt_message message = {0};
-    rt_status status = listener->ops->receive(listener->endpoint, &peer, &message, error);
+    rt_status status =
+        rt_transport_receive(listener->ops, listener->endpoint, &peer, &message, error);
     if (!status && rt_message_header(&message)->type == RT_MESSAGE_PROBE)
         status = bw_responder_take(responder, listener, peer, &message, error);
     rt_message_release(&message);

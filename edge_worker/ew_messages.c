@@ -144,7 +144,8 @@ rt_status ew_run_drain_shard(ew_run *w, uint32_t shard, rt_error *error)
     for (uint32_t i = 0; i < RECEIVE_MAX; i++) {
         uint32_t peer;
         rt_message message = {0};
-        rt_status status = w->config->ops->receive(w->endpoints[1 + shard], &peer, &message, error);
+        rt_status status =
+            rt_transport_receive(w->config->ops, w->endpoints[1 + shard], &peer, &message, error);
         if (status == RT_AGAIN)
             return RT_OK;
         if (status == RT_NOT_FOUND && w->finish == EW_FINISH_ANSWERED)
@@ -270,6 +271,13 @@ static rt_status probe_if_idle(ew_run *w, rt_error *error)
     return status;
 }
 
+rt_status ew_run_tell_vitals(ew_run *w, rt_error *error)
+{
+    rt_wire_vitals vitals = {0};
+    rt_traffic_share(RT_ROLE_WORKER, &vitals.traffic);
+    return rt_member_tell_vitals(&w->member, &vitals, error);
+}
+
 // The flush has no training; its report goes out once everything is done.
 static rt_status finish_if_idle(ew_run *w, rt_error *error)
 {
@@ -277,7 +285,9 @@ static rt_status finish_if_idle(ew_run *w, rt_error *error)
     if (w->finish != EW_FINISH_ASKED || !ew_run_is_idle(w))
         return RT_OK;
     w->finish = EW_FINISH_ANSWERED;
-    const rt_status status = ew_trainer_settle(w->trainer, error);
+    rt_status status = ew_trainer_settle(w->trainer, error);
+    if (!status)
+        status = ew_run_tell_vitals(w, error); // all that it has moved, for the summary
     if (status)
         return status;
     const ew_executor_statistics all = ew_executor_get_statistics(w->executor);

@@ -69,7 +69,8 @@ static rt_status greet(ew_peers *peers, uint32_t place, rt_error *error)
     if (rt_control_create_struct(&message, RT_MESSAGE_HELLO, own_peer(peers), 0, &hello,
                                  sizeof hello, NULL))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    rt_status status = peers->ops->send(peers->others[place], peer_at(peers, place), &message);
+    rt_status status =
+        rt_transport_send(peers->ops, peers->others[place], peer_at(peers, place), &message);
     rt_message_release(&message);
     if (status && status != RT_NOT_FOUND) // one that is gone is found by those who wait for it
         return rt_fail(error, status, "cannot send to worker %" PRIu32 ": %s", place,
@@ -132,7 +133,8 @@ rt_status ew_peers_send(ew_peers *peers, uint32_t place, rt_message *message)
 {
     rt_assert(peers->connected && peers->others[place]);
     rt_message_header(message)->sender = own_peer(peers);
-    rt_status status = peers->ops->send(peers->others[place], peer_at(peers, place), message);
+    rt_status status =
+        rt_transport_send(peers->ops, peers->others[place], peer_at(peers, place), message);
     if (status != RT_NOT_FOUND)
         return status;
     note_gone(peers, place);
@@ -158,7 +160,7 @@ static rt_status receive_one(ew_peers *peers, uint32_t *peer_p, rt_message *mess
 {
     char name[32];
     rt_guests *guests = &peers->guests;
-    rt_status status = peers->ops->receive(guests->endpoint, peer_p, message, error);
+    rt_status status = rt_transport_receive(peers->ops, guests->endpoint, peer_p, message, error);
     if (status == RT_NOT_FOUND)
         return RT_OK; // the end of its connection to us: what it sent was received
     if (status)
@@ -199,7 +201,8 @@ static rt_status look_at(ew_peers *peers, uint32_t place, rt_error *error)
     uint32_t peer;
     char text[256];
     rt_message message = {0};
-    rt_status status = peers->ops->receive(peers->others[place], &peer, &message, error);
+    rt_status status =
+        rt_transport_receive(peers->ops, peers->others[place], &peer, &message, error);
     if (status == RT_NOT_FOUND)
         note_gone(peers, place);
     if (status == RT_NOT_FOUND || status == RT_AGAIN)

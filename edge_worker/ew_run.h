@@ -127,4 +127,7 @@ bool ew_run_is_idle(const ew_run *run);
 // What the coordinator asked for, once nothing else is left to do: a MARK, a probe, the end.
 rt_status ew_run_answer_if_idle(ew_run *w, rt_error *error);
 
+// As rt_member_tell_vitals, with what this worker has moved.
+rt_status ew_run_tell_vitals(ew_run *w, rt_error *error);
+
 #endif

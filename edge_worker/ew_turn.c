@@ -359,8 +359,7 @@ static rt_status take_in(ew_run *w, const bool ready[ENDPOINTS_MAX], rt_error *e
 static rt_status keep_up(ew_run *w, rt_error *error)
 {
     if (rt_member_vitals_due(&w->member)) {
-        rt_wire_vitals vitals = {0};
-        const rt_status status = rt_member_tell_vitals(&w->member, &vitals, error);
+        const rt_status status = ew_run_tell_vitals(w, error);
         if (status)
             return status;
     }

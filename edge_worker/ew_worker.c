@@ -25,7 +25,7 @@ static rt_status send_to_shard(void *context, uint32_t shard, rt_message *messag
     const uint64_t now_us = rt_now_ns() / 1000; // sending may wake others, who then run first
     rt_message_header(message)->epoch = w->member.welcome.epoch;
     rt_status status =
-        w->config->ops->send(w->endpoints[1 + shard], ew_run_shard(w, shard), message);
+        rt_transport_send(w->config->ops, w->endpoints[1 + shard], ew_run_shard(w, shard), message);
     if (!status)
         bw_passive_sent(&w->link, shard, size, rt_message_is_push(type), now_us);
     return status;

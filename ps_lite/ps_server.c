@@ -91,7 +91,7 @@ static rt_status send_to_worker(void *context, uint32_t peer, rt_message *messag
     char name[32];
     set_stamp(s, peer, rt_message_header(message));
     rt_message_header(message)->sender = self_of(s);
-    rt_status status = s->ops->send(s->guests.endpoint, peer, message);
+    rt_status status = rt_transport_send(s->ops, s->guests.endpoint, peer, message);
     if (status != RT_NOT_FOUND)
         return status;
     rt_debug("%s of iteration %" PRIu64 " dropped: %s is not connected",
@@ -467,7 +467,7 @@ static rt_status drain_workers(server *s, rt_error *error)
         uint32_t peer = 0;
         char name[32];
         rt_error why = {0};
-        rt_status status = s->ops->receive(s->guests.endpoint, &peer, &message, &why);
+        rt_status status = rt_transport_receive(s->ops, s->guests.endpoint, &peer, &message, &why);
         s->prompt &= i == 0;
         if (status == RT_AGAIN)
             return RT_OK;

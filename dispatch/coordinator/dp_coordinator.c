@@ -694,6 +694,7 @@ rt_status dp_coordinator_run(const dp_coordinator_config *config, rt_error *erro
                   .wake_fd = -1,
                   .wait_fd = -1};
     const rt_dispatch_config *dispatch = &config->config->dispatch;
+    rt_traffic_begin();
     if (rt_config_copy(config->config, &run.site_config))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     if (rt_config_copy(config->config, &run.run_config)) {

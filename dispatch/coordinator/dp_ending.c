@@ -226,12 +226,15 @@ rt_status dp_run_finish(dp_run *run, rt_error *error)
         say_how_to_finish(run, error);
     if (status)
         return status;
+    rt_traffic traffic;
     dp_reading reading;
     dp_reading_take(run->feed, &reading);
     if (run->live)
         dp_live_record(run->live, &reading.stats, dp_stats_metrics(run->stats));
     dp_run_watch_end(run);
     run->input_failure = reading.failure;
+    dp_run_traffic(run, &traffic);
+    dp_stats_traffic(run->stats, &traffic, run->watch.samples);
     status = dp_stats_finish(run->stats, &reading, run->interrupted, error);
     if (!status && !run->input_failure.status && run->own.saved)
         run->own.saved(run->own.announce_context);

@@ -100,7 +100,7 @@ static rt_status answer(const dp_publisher *publisher, uint32_t peer, const rt_m
     }
     memcpy(rt_message_payload(&message), &fetched, sizeof fetched);
     rt_message_finish(&message, 0, sizeof fetched + size);
-    rt_status status = rt_transport_zmq.send(publisher->endpoint, peer, &message);
+    rt_status status = rt_transport_send(&rt_transport_zmq, publisher->endpoint, peer, &message);
     rt_message_release(&message); // of who does not read, or is gone: it asks again
     return status;
 }
@@ -118,7 +118,7 @@ static rt_status look_up(const dp_publisher *publisher, uint32_t peer, const rt_
                                           rt_message_header(question)->iteration, &refused,
                                           sizeof refused, none);
     if (!status)
-        status = rt_transport_zmq.send(publisher->endpoint, peer, &message);
+        status = rt_transport_send(&rt_transport_zmq, publisher->endpoint, peer, &message);
     rt_message_release(&message);
     return status;
 }
@@ -133,7 +133,7 @@ static void *hand_out(void *context)
         uint32_t peer;
         rt_message message = {0};
         rt_error error = {0};
-        rt_status status = ops->receive(publisher->endpoint, &peer, &message, &error);
+        rt_status status = rt_transport_receive(ops, publisher->endpoint, &peer, &message, &error);
         if (!status && rt_message_header(&message)->type == RT_MESSAGE_FETCH)
             (void)answer(publisher, peer, &message);
         if (!status && rt_message_header(&message)->type == RT_MESSAGE_LOOK_UP)

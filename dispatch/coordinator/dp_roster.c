@@ -136,7 +136,8 @@ static rt_status hear_last_words(dp_roster *roster, rt_error *error)
         uint32_t from = 0;
         char name[32];
         rt_message message = {0};
-        rt_status status = roster->config.ops->receive(roster->endpoint, &from, &message, NULL);
+        rt_status status =
+            rt_transport_receive(roster->config.ops, roster->endpoint, &from, &message, NULL);
         if (status == RT_AGAIN)
             (void)poll(NULL, 0, RETRY_MS);
         else if (status && status != RT_NOT_FOUND)
@@ -197,7 +198,7 @@ static rt_status beat(dp_roster *roster, rt_error *error)
             continue;
         if (rt_control_create(&message, RT_MESSAGE_HEARTBEAT, SELF))
             return rt_fail(error, RT_NO_MEMORY, "out of memory");
-        rt_status status = roster->config.ops->send(roster->endpoint, peer, &message);
+        rt_status status = rt_transport_send(roster->config.ops, roster->endpoint, peer, &message);
         rt_message_release(&message);
         if (!status || status == RT_AGAIN) // a full queue says as much
             continue;
@@ -213,11 +214,11 @@ static rt_status send_to(dp_roster *roster, uint32_t peer, rt_message *message, 
 {
     const double limit_s = roster->config.config->timeout_peer_s;
     const uint64_t limit_ns = rt_now_ns() + (uint64_t)(limit_s * NS_PER_S);
-    rt_status status = roster->config.ops->send(roster->endpoint, peer, message);
+    rt_status status = rt_transport_send(roster->config.ops, roster->endpoint, peer, message);
     while (status == RT_AGAIN && rt_now_ns() < limit_ns) {
         (void)poll(NULL, 0, RETRY_MS);
         (void)beat(roster, NULL); // who is gone is found when its own turn comes
-        status = roster->config.ops->send(roster->endpoint, peer, message);
+        status = rt_transport_send(roster->config.ops, roster->endpoint, peer, message);
     }
     rt_message_release(message);
     if (!status)
@@ -261,7 +262,7 @@ void dp_roster_answer(dp_roster *roster, uint32_t visitor, rt_status status, con
     rt_message message;
     if (rt_control_create_end(&message, RT_MESSAGE_CONTROLLED, SELF, status, text))
         return;
-    (void)roster->config.ops->send(roster->endpoint, visitor, &message);
+    (void)rt_transport_send(roster->config.ops, roster->endpoint, visitor, &message);
     rt_message_release(&message);
 }
 
@@ -339,7 +340,7 @@ static void send_away(dp_roster *roster, uint32_t peer, rt_status status, const 
     rt_message message;
     if (rt_control_create_end(&message, RT_MESSAGE_STOP, SELF, status, text))
         return;
-    (void)roster->config.ops->send(roster->endpoint, peer, &message);
+    (void)rt_transport_send(roster->config.ops, roster->endpoint, peer, &message);
     rt_message_release(&message);
 }
 
@@ -364,7 +365,7 @@ static void answer_replaced(dp_roster *roster, uint32_t peer, const rt_message *
     log_stranger(roster, "a coordinator that was replaced came back: it is told so");
     if (rt_standby_refuse(question, SELF, &answer))
         return;
-    (void)roster->config.ops->send(roster->endpoint, peer, &answer);
+    (void)rt_transport_send(roster->config.ops, roster->endpoint, peer, &answer);
     rt_message_release(&answer);
 }
 
@@ -400,7 +401,7 @@ static rt_status tell_keys(dp_roster *roster, uint32_t peer, uint64_t has, bool 
     if (rt_message_create(&message, RT_MESSAGE_ALLOW, SELF, 0, count, size))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     memcpy(rt_message_payload(&message), all, size);
-    rt_status status = own->ops->send(roster->endpoint, peer, &message);
+    rt_status status = rt_transport_send(own->ops, roster->endpoint, peer, &message);
     rt_message_release(&message);
     if (status)
         return rt_fail(error, status, "cannot tell it keys: %s", rt_status_text(status));
@@ -616,7 +617,8 @@ static rt_status receive_one(dp_roster *roster, uint32_t *peer_p, rt_message *me
     rt_error why = {0};
     *taken = true;
     *peer_p = 0;
-    rt_status status = roster->config.ops->receive(roster->endpoint, peer_p, message, &why);
+    rt_status status =
+        rt_transport_receive(roster->config.ops, roster->endpoint, peer_p, message, &why);
     dp_member *from = find_member(roster, *peer_p);
     if (status == RT_WIRE && !(from && counts(roster, from))) {
         log_stranger(roster, why.text);

@@ -201,6 +201,9 @@ void dp_run_watch_iteration(dp_run *run, const dp_planned *planned);
 void dp_run_watch(dp_run *run);
 void dp_run_watch_end(dp_run *run);
 
+// What has crossed the links since this start, as far as the workers have told.
+void dp_run_traffic(const dp_run *run, rt_traffic *traffic);
+
 // ---- dp_ending.c -----------------------------------------------------------------------------
 
 // Everything is trained: the flush, the model, the summary.

@@ -61,6 +61,8 @@ struct dp_stats {
     uint64_t begin_ns, last_ns;
     uint64_t shown_ns, shown_samples; // of the last line of progress
     uint64_t past_ns;                 // of training before this process resumed it
+    rt_traffic moved; // over the links, since this start
+    uint64_t moved_samples;
     dp_guard guard;
     dp_evidence evidence;
     bool has_trained; // an iteration of this process; the first one is predicted by what was before
@@ -675,6 +677,12 @@ void dp_stats_swept(dp_stats *stats, const dp_sweep_record *sweep, uint64_t rows
              sweep->keys_ended, sweep->floor, sweep->keys, pause_ms);
 }
 
+void dp_stats_traffic(dp_stats *stats, const rt_traffic *traffic, uint64_t samples)
+{
+    stats->moved = *traffic;
+    stats->moved_samples = samples;
+}
+
 // ---- summary ---------------------------------------------------------------------------------
 
 static void write_quality(rt_json *json, const rt_quality *all, const rt_quality *last)
@@ -773,6 +781,7 @@ static rt_status save_summary(const dp_stats *stats, const rt_quality *all, cons
     rt_json_double(&json, "slice_bytes", (double)stats->slice_bytes * per_iteration);
     rt_json_double(&json, "dense_bytes",
                    dp_account_dense_bytes(&stats->config.costs, 0, planned->iterations));
+    rt_traffic_write(&json, "traffic", &stats->moved, stats->moved_samples);
     dp_reading_write(reading, &json);
     rt_latency_write(&stats->latency_all, &json, "latency_ms");
     rt_json_u64(&json, "dense_clipped", reading->stats.dense_clipped);
@@ -796,6 +805,29 @@ static void print_quality(const rt_quality *all, const rt_quality *last)
                rt_quality_show(last->mean_label, 4, text[1]));
 }
 
+// Of each cause that is a hundredth of all or more.
+static void print_traffic(const dp_stats *stats)
+{
+    static const char *const names[] = {
+#define XX(name, text) #name,
+        RT_CAUSES_MAP(XX)
+#undef XX
+    };
+    const uint64_t all = rt_traffic_bytes(&stats->moved);
+    const char *mark = ":";
+    if (!all || !stats->moved_samples)
+        return;
+    printf("over the links %.0f bytes a sample", (double)all / (double)stats->moved_samples);
+    for (uint32_t c = 0; c < RT_CAUSES; c++) {
+        const double part = share(stats->moved.bytes[c], all);
+        if (part < 0.01)
+            continue;
+        printf("%s %s %.0f%%", mark, names[c], 100 * part);
+        mark = ",";
+    }
+    printf("\n");
+}
+
 rt_status dp_stats_finish(dp_stats *stats, const dp_reading *reading, bool interrupted,
                           rt_error *error)
 {
@@ -817,6 +849,7 @@ rt_status dp_stats_finish(dp_stats *stats, const dp_reading *reading, bool inter
            dp_account_cost_s(planned, n) / dp_account_unit_s(&stats->config.costs) /
                (double)iterations,
            100 * share(planned->hits.lookups_hit, planned->hits.lookups), stats->stale_reads);
+    print_traffic(stats);
     if (stats->latency_all.count)
         printf("from arrival to trained rows %.0f ms (half of the samples), %.0f ms (99%%)\n",
                (double)rt_latency_quantile_ns(&stats->latency_all, 0.5) * 1e-6,

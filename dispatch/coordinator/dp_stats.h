@@ -70,6 +70,9 @@ void dp_stats_judge(const dp_stats *stats, bool is_learnt, dp_verdict *verdict);
 dp_guard *dp_stats_guard(dp_stats *stats);
 const dp_evidence *dp_stats_evidence(const dp_stats *stats);
 
+// What crossed the links since this start, and the samples that were trained; for the summary.
+void dp_stats_traffic(dp_stats *stats, const rt_traffic *traffic, uint64_t samples);
+
 // Prints the summary for people, and writes directory/summary.json. RT_IO, RT_NO_MEMORY.
 rt_status dp_stats_finish(dp_stats *stats, const dp_reading *reading, bool interrupted,
                           rt_error *error);

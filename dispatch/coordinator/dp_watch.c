@@ -244,6 +244,20 @@ static bool waits_for_input(const dp_run *run)
            !run->restart.checkpoint && !run->prober.open;
 }
 
+void dp_run_traffic(const dp_run *run, rt_traffic *traffic)
+{
+    rt_traffic_share(RT_ROLE_COORDINATOR, traffic);
+    for (uint32_t j = 0; j < RT_WORKERS_MAX; j++)
+        rt_traffic_add(traffic, &run->watch.workers[j].traffic);
+}
+
+static void write_all_traffic(const dp_run *run, rt_json *json)
+{
+    rt_traffic traffic;
+    dp_run_traffic(run, &traffic);
+    rt_traffic_write(json, "traffic", &traffic, run->watch.samples);
+}
+
 static void record_members(dp_run *run, bool has_ended, uint64_t now)
 {
     const rt_config *config = &run->run_config;
@@ -267,6 +281,7 @@ static void record_members(dp_run *run, bool has_ended, uint64_t now)
     write_checkpoint(run, now, json);
     write_waiting(run, json);
     write_losses(run, json);
+    write_all_traffic(run, json);
     write_standby(run, json);
     rt_json_bool(json, "waits_for_input", waits_for_input(run));
     rt_json_bool(json, "ended", has_ended);
@@ -299,6 +314,7 @@ static void record_all(dp_run *run, bool has_ended, uint64_t now)
 void dp_run_watch_iteration(dp_run *run, const dp_planned *planned)
 {
     dp_columns_merge(&run->watch.columns, &planned->columns, run->watch.schema.field_count);
+    run->watch.samples += planned->sample_count;
     if (run->watch.due_ns == 0)
         run->watch.due_ns = rt_now_ns() + FIRST_NS;
 }

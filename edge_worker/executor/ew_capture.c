@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "edge_worker/executor/ew_executor_parts.h"
+#include "runtime/wire/rt_traffic.h"
 
 #define MESSAGES_MAX 256u // whose rows are read in one go
 
@@ -191,6 +192,7 @@ static rt_status end_group(ew_executor *e, const outgoing *out, row_group *group
     const rt_status status = ew_outlet_put(&e->pushes[out->partner], &group->message);
     if (status)
         return status;
+    rt_traffic_split(RT_CAUSE_row_state, (uint64_t)group->count * e->config.state * sizeof(float));
     for (uint32_t i = group->first; i < group->first + group->count; i++) {
         ew_node *n = out->nodes[i];
         const uint8_t reason = reason_of(&group->slice->view, n);

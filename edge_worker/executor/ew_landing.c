@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "edge_worker/executor/ew_executor_parts.h"
+#include "runtime/wire/rt_traffic.h"
 
 static uint32_t row_floats(const ew_executor *e, const ew_node *n)
 {
@@ -160,9 +161,15 @@ static rt_status receive_row_of(ew_executor *e, ew_slice_state *s, uint32_t part
     const rt_status status = find_pull(e, s, &row, partner, &n, error);
     if (status)
         return status;
-    const float *data = rt_reader_take(reader, row_words(e, n), sizeof(float));
+    const uint32_t words = row_words(e, n), state = row_floats(e, n) - e->config.values;
+    const float *data = rt_reader_take(reader, words, sizeof(float));
     if (!data)
         return fail_short(e, partner, error);
+    if (partner < e->config.shard_count) { // what workers hand over, they have counted
+        rt_traffic_split(RT_CAUSE_row_state, state * sizeof(float));
+        if (n->version == 0)
+            rt_traffic_split(RT_CAUSE_first_rows, (words - state) * sizeof(float));
+    }
     take_row(e, s, n, data, batch);
     return RT_OK;
 }

@@ -119,7 +119,7 @@ static rt_status send_one(const ew_asker *asker, rt_message *question, uint64_t 
 {
     rt_message_header(question)->sender = rt_visitor_peer(&asker->visitor);
     rt_message_header(question)->iteration = number;
-    return rt_transport_zmq.send(asker->endpoint, SERVER, question);
+    return rt_transport_send(&rt_transport_zmq, asker->endpoint, SERVER, question);
 }
 
 // A question for no rows: of who does not answer, and first of all, so that no question for rows is
@@ -240,7 +240,7 @@ static rt_status receive_all(ew_asker *asker)
         uint32_t peer;
         rt_message message = {0};
         rt_error error = {0};
-        const rt_status status = rt_transport_zmq.receive(asker->endpoint, &peer, &message, &error);
+        const rt_status status = rt_transport_receive(&rt_transport_zmq, asker->endpoint, &peer, &message, &error);
         if (status == RT_AGAIN)
             return RT_OK;
         if (status == RT_WIRE)

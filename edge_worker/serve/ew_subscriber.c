@@ -91,7 +91,7 @@ static rt_status send_fetch(ew_subscriber *s, const char *name, uint64_t offset,
     if (rt_control_create_struct(&message, RT_MESSAGE_FETCH, rt_visitor_peer(&s->visitor),
                                  ++s->question, &fetch, sizeof fetch, NULL))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    status = rt_transport_zmq.send(s->endpoint, SERVER, &message);
+    status = rt_transport_send(&rt_transport_zmq, s->endpoint, SERVER, &message);
     rt_message_release(&message);
     if (status)
         return rt_fail(error, RT_PEER, "%s does not take questions", s->address);
@@ -107,7 +107,7 @@ static rt_status await_answer(ew_subscriber *s, rt_message *answer, rt_error *er
     while (rt_now_ns() < end_ns && !atomic_load(&s->stops)) {
         bool ready;
         uint32_t peer;
-        rt_status status = ops->receive(s->endpoint, &peer, answer, error);
+        rt_status status = rt_transport_receive(ops, s->endpoint, &peer, answer, error);
         if (status == RT_AGAIN) {
             (void)ops->wait(&s->endpoint, 1, -1, WAIT_MS, &ready);
             continue;

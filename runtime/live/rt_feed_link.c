@@ -95,7 +95,7 @@ static rt_status send_events(rt_feed_link *f, uint64_t first, uint32_t count, co
     memcpy(rt_message_payload(&message), &head, sizeof head);
     if (size)
         memcpy(rt_message_payload(&message) + sizeof head, lines, size);
-    status = rt_transport_zmq.send(f->endpoint, SERVER, &message);
+    status = rt_transport_send(&rt_transport_zmq, f->endpoint, SERVER, &message);
     rt_message_release(&message);
     return status;
 }
@@ -210,7 +210,7 @@ static rt_status receive_all(rt_feed_link *f, rt_error *error)
         uint32_t peer;
         rt_message message = {0};
         rt_error failure = {0};
-        rt_status status = rt_transport_zmq.receive(f->endpoint, &peer, &message, &failure);
+        rt_status status = rt_transport_receive(&rt_transport_zmq, f->endpoint, &peer, &message, &failure);
         if (status == RT_NOT_FOUND)
             disconnect(f);
         const bool is_message = !status;

@@ -119,7 +119,7 @@ static void receive_all(intake *in)
         uint32_t peer;
         rt_message message = {0};
         rt_error error = {0};
-        const rt_status status = ops->receive(in->endpoint, &peer, &message, &error);
+        const rt_status status = rt_transport_receive(ops, in->endpoint, &peer, &message, &error);
         if (status == RT_AGAIN)
             return;
         if (!status && !take(in, peer, &message))
@@ -148,7 +148,7 @@ static void send_answers(intake *in)
             rt_journal_origin(in->core.journals.of[answers[i].flow], answers[i].feeder);
         if (rt_message_create(&message, RT_MESSAGE_KEPT, SELF, last, answers[i].again, 0))
             continue;
-        if (rt_transport_zmq.send(in->endpoint, answers[i].peer, &message))
+        if (rt_transport_send(&rt_transport_zmq, in->endpoint, answers[i].peer, &message))
             rt_message_release(&message); // it asks again
     }
 }

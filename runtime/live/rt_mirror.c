@@ -113,7 +113,7 @@ static rt_status await_answer(rt_mirror *m, rt_bytes *text, rt_error *error)
         bool ready;
         uint32_t peer;
         rt_message answer = {0};
-        rt_status status = ops->receive(m->endpoint, &peer, &answer, error);
+        rt_status status = rt_transport_receive(ops, m->endpoint, &peer, &answer, error);
         if (status == RT_AGAIN) {
             if (is_stopped(m))
                 return rt_fail(error, RT_STOPPED, "ends");
@@ -151,7 +151,7 @@ rt_status rt_mirror_ask(rt_mirror *m, const rt_wire_mirror *what, const void *by
     memcpy(rt_message_payload(&message), what, sizeof *what);
     if (size)
         memcpy(rt_message_payload(&message) + sizeof *what, bytes, size);
-    rt_status status = m->config.ops->send(m->endpoint, STANDBY, &message);
+    rt_status status = rt_transport_send(m->config.ops, m->endpoint, STANDBY, &message);
     rt_message_release(&message);
     if (status)
         return rt_fail(error, RT_PEER, "%s: cannot send: %s", m->address, rt_status_text(status));

@@ -117,7 +117,7 @@ static void answer_mirror(standby *s, uint32_t peer, const rt_message *message)
     if (status && rt_log_due(&s->limit, &count))
         rt_warn("refused: %s", error.text);
     if (!create_answer(message, SELF, s->disk.state.epoch, &error, &text, &answer)) {
-        (void)s->config->ops->send(s->endpoint, peer, &answer);
+        (void)rt_transport_send(s->config->ops, s->endpoint, peer, &answer);
         rt_message_release(&answer);
     }
     rt_bytes_fini(&text);
@@ -149,7 +149,7 @@ static void answer_control(standby *s, uint32_t peer, const rt_message *message)
         return;
     if (!status)
         rt_message_header(&answer)->iteration = RT_REASON_COMPLETE;
-    (void)s->config->ops->send(s->endpoint, peer, &answer);
+    (void)rt_transport_send(s->config->ops, s->endpoint, peer, &answer);
     rt_message_release(&answer);
 }
 
@@ -159,7 +159,7 @@ static void send_away(standby *s, uint32_t peer)
     rt_message answer;
     if (rt_control_create_end(&answer, RT_MESSAGE_STOP, SELF, RT_STOPPED, RT_STANDBY_FOLLOWS))
         return;
-    (void)s->config->ops->send(s->endpoint, peer, &answer);
+    (void)rt_transport_send(s->config->ops, s->endpoint, peer, &answer);
     rt_message_release(&answer);
 }
 
@@ -169,7 +169,7 @@ static void turn(standby *s)
     bool ready;
     uint32_t peer;
     rt_message message = {0};
-    rt_status status = ops->receive(s->endpoint, &peer, &message, NULL);
+    rt_status status = rt_transport_receive(ops, s->endpoint, &peer, &message, NULL);
     rt_notify_alive(s->config->notify);
     if (status) {
         rt_message_release(&message);

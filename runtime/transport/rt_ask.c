@@ -35,7 +35,7 @@ static rt_status await(const rt_ask_config *config, rt_endpoint *endpoint,
         uint32_t peer;
         rt_message message = {0};
         (void)config->ops->wait(&endpoint, 1, -1, WAIT_MS, &ready);
-        rt_status status = config->ops->receive(endpoint, &peer, &message, &why);
+        rt_status status = rt_transport_receive(config->ops, endpoint, &peer, &message, &why);
         if (status == RT_AGAIN)
             continue;
         if (!status)
@@ -61,7 +61,7 @@ static rt_status ask(const rt_ask_config *config, rt_transport *transport, uint3
         return status;
     if (rt_control_create_text(&message, RT_MESSAGE_CONTROL, self, request))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory");
-    if (!status && config->ops->send(endpoint, COORDINATOR, &message)) {
+    if (!status && rt_transport_send(config->ops, endpoint, COORDINATOR, &message)) {
         rt_message_release(&message);
         status =
             rt_fail(error, RT_PEER, "cannot send to the coordinator at %s", config->coordinator);

@@ -65,7 +65,7 @@ rt_status rt_guests_take_hello(rt_guests *guests, uint32_t peer, const rt_messag
         guests->greeted |= rt_bit(rank);
     else if (rt_control_create_end(&refusal, RT_MESSAGE_STOP, guests->self, status, error->text) ==
              RT_OK) {
-        (void)guests->ops->send(guests->endpoint, peer, &refusal);
+        (void)rt_transport_send(guests->ops, guests->endpoint, peer, &refusal);
         rt_message_release(&refusal);
     }
     return status;

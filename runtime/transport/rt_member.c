@@ -273,6 +273,7 @@ rt_status rt_member_join(rt_member *member, const rt_member_config *config, rt_e
 {
     attempt now = {0};
     *member = (rt_member){.config = *config};
+    rt_traffic_begin();
     rt_notify_ready(config->notify);
     rt_status status = RT_OK;
     if (config->leader)
@@ -338,10 +339,11 @@ rt_status rt_member_send(rt_member *member, rt_message *message, rt_error *error
 {
     const uint64_t limit_ns = rt_now_ns() + (uint64_t)(member->config.timeout_peer_s * NS_PER_S);
     rt_message_header(message)->sender = member->config.self;
-    rt_status status = member->config.ops->send(member->endpoint, COORDINATOR, message);
+    rt_status status =
+        rt_transport_send(member->config.ops, member->endpoint, COORDINATOR, message);
     while (status == RT_AGAIN && rt_now_ns() < limit_ns) {
         (void)poll(NULL, 0, RETRY_MS);
-        status = member->config.ops->send(member->endpoint, COORDINATOR, message);
+        status = rt_transport_send(member->config.ops, member->endpoint, COORDINATOR, message);
     }
     rt_message_release(message);
     if (status == RT_AGAIN)
@@ -380,7 +382,8 @@ rt_status rt_member_receive(rt_member *member, rt_message *message, rt_error *er
 {
     for (;;) {
         uint32_t peer;
-        rt_status status = member->config.ops->receive(member->endpoint, &peer, message, error);
+        rt_status status =
+            rt_transport_receive(member->config.ops, member->endpoint, &peer, message, error);
         if (status == RT_AGAIN)
             status = rt_member_check(member, error) == RT_OK ? RT_AGAIN : RT_PEER;
         if (status)
@@ -400,7 +403,8 @@ rt_status rt_member_receive(rt_member *member, rt_message *message, rt_error *er
 // For what need not arrive: a coordinator that has enough to read goes without.
 static rt_status offer(rt_member *member, rt_message *message, rt_error *error)
 {
-    rt_status status = member->config.ops->send(member->endpoint, COORDINATOR, message);
+    rt_status status =
+        rt_transport_send(member->config.ops, member->endpoint, COORDINATOR, message);
     rt_message_release(message);
     if (status == RT_AGAIN)
         return RT_OK;

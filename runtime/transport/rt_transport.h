@@ -12,6 +12,7 @@
 #define RT_TRANSPORT_H
 
 #include "runtime/transport/rt_keys.h"
+#include "runtime/wire/rt_traffic.h"
 #include "runtime/wire/rt_wire.h"
 
 #define RT_ENDPOINTS_MAX 88 // a worker: coordinator, shards, its listener, other workers
@@ -82,6 +83,27 @@ static inline rt_status rt_transport_open(const rt_transport_ops *ops, const rt_
         ops->close(transport);
     else
         *transport_p = transport;
+    return status;
+}
+
+// ops->send and ops->receive, and the bytes are counted (rt_traffic.h).
+static inline rt_status rt_transport_send(const rt_transport_ops *ops, rt_endpoint *endpoint,
+                                          uint32_t peer, rt_message *message)
+{
+    const uint32_t type = rt_message_header(message)->type;
+    const size_t size = message->size;
+    const rt_status status = ops->send(endpoint, peer, message);
+    if (!status)
+        rt_traffic_count(RT_WAY_SENT, type, peer, size);
+    return status;
+}
+
+static inline rt_status rt_transport_receive(const rt_transport_ops *ops, rt_endpoint *endpoint,
+                                             uint32_t *peer_p, rt_message *message, rt_error *error)
+{
+    const rt_status status = ops->receive(endpoint, peer_p, message, error);
+    if (!status)
+        rt_traffic_count(RT_WAY_RECEIVED, rt_message_header(message)->type, *peer_p, message->size);
     return status;
 }
 

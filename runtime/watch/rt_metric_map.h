@@ -140,6 +140,70 @@
        STATUS("published.held_iteration"), SPARSE)                                                 \
     XX(held_s, "s", "For so long versions have been held back.", STATUS("published.held_s"),       \
        SPARSE)                                                                                     \
+    XX(a_sample_bytes, "bytes", "Bytes over all links for a trained sample, since the run started.",\
+       FROM("members", "traffic.a_sample"), STATUS("traffic.a_sample"),                            \
+       SERIES("lanyard_traffic_sample_bytes"), TILE("sample-bytes", "bytes/sample", SHORT),        \
+       IF_KNOWN, TOP(46, "  bytes/sample %s", SHORT))                                              \
+    XX(traffic_requests, "bytes",                                                                  \
+       "Over all links: pulls, rows that are given up, confirmations of pushes.",                  \
+       FROM("members", "traffic.requests"), STATUS("traffic.requests"),                            \
+       SERIES("lanyard_traffic_bytes_total"), LABELS("{cause=\"requests\"}"))                      \
+    XX(traffic_rows, "bytes",                                                                      \
+       "Over all links: values of rows, with their keys and versions.",                            \
+       FROM("members", "traffic.rows"), STATUS("traffic.rows"),                                    \
+       SERIES("lanyard_traffic_bytes_total"), LABELS("{cause=\"rows\"}"))                          \
+    XX(traffic_first_rows, "bytes",                                                                \
+       "Over all links: values of rows that nobody has trained before.",                           \
+       FROM("members", "traffic.first_rows"), STATUS("traffic.first_rows"),                        \
+       SERIES("lanyard_traffic_bytes_total"), LABELS("{cause=\"first_rows\"}"))                    \
+    XX(traffic_row_state, "bytes",                                                                 \
+       "Over all links: the optimizer's state that rows bring along.",                             \
+       FROM("members", "traffic.row_state"), STATUS("traffic.row_state"),                          \
+       SERIES("lanyard_traffic_bytes_total"), LABELS("{cause=\"row_state\"}"))                     \
+    XX(traffic_gradients, "bytes",                                                                 \
+       "Over all links: gradients of rows.",                                                       \
+       FROM("members", "traffic.gradients"), STATUS("traffic.gradients"),                          \
+       SERIES("lanyard_traffic_bytes_total"), LABELS("{cause=\"gradients\"}"))                     \
+    XX(traffic_dense, "bytes",                                                                     \
+       "Over all links: gradients of the dense part, and their sums.",                             \
+       FROM("members", "traffic.dense"), STATUS("traffic.dense"),                                  \
+       SERIES("lanyard_traffic_bytes_total"), LABELS("{cause=\"dense\"}"))                         \
+    XX(traffic_dense_weights, "bytes",                                                             \
+       "Over all links: the dense part for a worker that comes or comes back.",                    \
+       FROM("members", "traffic.dense_weights"), STATUS("traffic.dense_weights"),                  \
+       SERIES("lanyard_traffic_bytes_total"), LABELS("{cause=\"dense_weights\"}"))                 \
+    XX(traffic_slices, "bytes",                                                                    \
+       "Over all links: plans and samples for the workers.",                                       \
+       FROM("members", "traffic.slices"), STATUS("traffic.slices"),                                \
+       SERIES("lanyard_traffic_bytes_total"), LABELS("{cause=\"slices\"}"))                        \
+    XX(traffic_reports, "bytes",                                                                   \
+       "Over all links: what workers say of an iteration: predictions, counts.",                   \
+       FROM("members", "traffic.reports"), STATUS("traffic.reports"),                              \
+       SERIES("lanyard_traffic_bytes_total"), LABELS("{cause=\"reports\"}"))                       \
+    XX(traffic_checkpoints, "bytes",                                                               \
+       "Over all links: checkpoints, the finished model, the standby's copies.",                   \
+       FROM("members", "traffic.checkpoints"), STATUS("traffic.checkpoints"),                      \
+       SERIES("lanyard_traffic_bytes_total"), LABELS("{cause=\"checkpoints\"}"))                   \
+    XX(traffic_versions, "bytes",                                                                  \
+       "Over all links: published versions, for servers.",                                         \
+       FROM("members", "traffic.versions"), STATUS("traffic.versions"),                            \
+       SERIES("lanyard_traffic_bytes_total"), LABELS("{cause=\"versions\"}"))                      \
+    XX(traffic_feed, "bytes",                                                                      \
+       "Over all links: events and outcomes that are sent to the run.",                            \
+       FROM("members", "traffic.feed"), STATUS("traffic.feed"),                                    \
+       SERIES("lanyard_traffic_bytes_total"), LABELS("{cause=\"feed\"}"))                          \
+    XX(traffic_questions, "bytes",                                                                 \
+       "Over all links: rows that servers ask servers for.",                                       \
+       FROM("members", "traffic.questions"), STATUS("traffic.questions"),                          \
+       SERIES("lanyard_traffic_bytes_total"), LABELS("{cause=\"questions\"}"))                     \
+    XX(traffic_probes, "bytes",                                                                    \
+       "Over all links: measurements of links.",                                                   \
+       FROM("members", "traffic.probes"), STATUS("traffic.probes"),                                \
+       SERIES("lanyard_traffic_bytes_total"), LABELS("{cause=\"probes\"}"))                        \
+    XX(traffic_control, "bytes",                                                                   \
+       "Over all links: joining, heartbeats, requests, the end.",                                  \
+       FROM("members", "traffic.control"), STATUS("traffic.control"),                              \
+       SERIES("lanyard_traffic_bytes_total"), LABELS("{cause=\"control\"}"))                       \
     XX(bad_batches, "", "Batches whose loss was not finite.", FROM("iteration", "bad"), SUM,       \
        STATUS("bad_batches"), SERIES("lanyard_bad_batches_total"),                                 \
        TOP(44, "  bad batches %s", WHOLE))                                                         \
@@ -194,6 +258,8 @@
        COLUMN(10, "AUC", DIGITS_4))                                                                \
     XX(last_accuracy, "", "Accuracy over the last fifth, of a label of several classes.",          \
        FROM("summary", "accuracy_last_fifth"), COLUMN(11, "accuracy", DIGITS_4), SPARSE)           \
+    XX(run_sample_bytes, "bytes", "Bytes over all links for a trained sample, of a whole run.",    \
+       FROM("summary", "traffic.a_sample"), COLUMN(13, "bytes/sample", SHORT))                     \
     XX(stale_reads, "rows", "Rows that were read without an update that they had to contain.",     \
        FROM("summary", "stale_reads"), COLUMN(12, "stale reads", SHORT))
 
@@ -275,14 +341,14 @@
 
 // clang-format on
 
-#define RT_METRIC_SETS(XX) \
-    XX(RUN, run)           \
-    XX(PROCESS, process)   \
-    XX(SHARD, shard)       \
-    XX(WORKER, worker)     \
-    XX(LINK, link)         \
-    XX(COLUMN, column)     \
-    XX(SLICE, slice)       \
+#define RT_METRIC_SETS(XX)                                                                         \
+    XX(RUN, run)                                                                                   \
+    XX(PROCESS, process)                                                                           \
+    XX(SHARD, shard)                                                                               \
+    XX(WORKER, worker)                                                                             \
+    XX(LINK, link)                                                                                 \
+    XX(COLUMN, column)                                                                             \
+    XX(SLICE, slice)                                                                               \
     XX(LABEL, label)
 
 #endif

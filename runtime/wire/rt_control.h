@@ -8,6 +8,7 @@
 
 #include "runtime/rt_build.h"
 #include "runtime/wire/rt_counts.h"
+#include "runtime/wire/rt_traffic.h"
 #include "runtime/wire/rt_wire.h"
 
 #define RT_ADDRESS_MAX 64u
@@ -143,11 +144,13 @@ typedef struct {
 _Static_assert(sizeof(rt_wire_written) == 32, "wire layout");
 
 // VITALS: what a process has in memory and may have; of a shard, its rows. 0: not known, or none.
+// traffic: a worker's share (rt_traffic_share) since it joined.
 typedef struct {
     uint64_t resident_bytes, memory_max_bytes;
     uint64_t rows, row_bytes, row_bytes_max;
+    rt_traffic traffic;
 } rt_wire_vitals;
-_Static_assert(sizeof(rt_wire_vitals) == 40, "wire layout");
+_Static_assert(sizeof(rt_wire_vitals) == 40 + 8 * RT_CAUSES && RT_CAUSES == 15, "wire layout");
 
 #define RT_WIRE_LOAD_FIRST 1u // all rows held so far are dropped before
 // Homes of rows were planned: a file has what its shard had, whatever a hash says.

@@ -32,7 +32,7 @@ static const message_rule rules[] = {
 #define STRIDES(type) SHAPE_STRIDES, sizeof(type)
 #define FLOATS(type) SHAPE_FLOATS, sizeof(type)
 #define HALVES(type) SHAPE_HALVES, sizeof(type)
-#define XX(name, number, payload) [number] = {#name, payload},
+#define XX(name, number, payload, cause) [number] = {#name, payload},
     RT_MESSAGE_MAP(XX)
 #undef XX
 };

@@ -11,11 +11,12 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is little-endian");
 
 #define RT_WIRE_MAGIC 0x59414c52u // "RLAY"
-#define RT_WIRE_VERSION 10u
+#define RT_WIRE_VERSION 11u
 #define RT_WIRE_PAYLOAD_BYTES_MAX (UINT64_C(1) << 30)
 #define RT_WIRE_DENSE_CHUNK_FLOATS_MAX (UINT32_C(1) << 16)
 
-// XX(NAME, number, what its payload consists of): one line is a message.
+// XX(NAME, number, what its payload consists of, what it is for: rt_traffic.h): one line is a
+// message.
 //
 //   EMPTY        nothing
 //   RECORDS(t)   `count` records
@@ -26,104 +27,123 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire format is li
 //   ANY          the receiver reads it with an rt_reader; the comment says what it finds
 // clang-format off
 #define RT_MESSAGE_MAP(XX)                                                                        \
-    XX(HELLO, 1, ANY)       /* joins: rt_wire_hello */                                            \
-    XX(WELCOME, 2, ANY)     /* coordinator: schema and PS addresses, rt_wire_welcome */           \
-    XX(SLICE, 3, ANY)       /* coordinator to worker: its part of a plan, rt_wire_slice */        \
-    XX(REPORT, 4, ANY)      /* worker to coordinator: an iteration is done, rt_wire_report */     \
-    XX(HEARTBEAT, 5, EMPTY) /* both ways */                                                       \
-    XX(STOP, 6, ANY)        /* end now; iteration: rt_reason; payload: reason as text */          \
-    XX(FAILED, 7, ANY)      /* to the coordinator: sender gives up; iteration, payload: as        \
-                               STOP */                                                            \
-    XX(FINISH, 8, EMPTY)    /* coordinator: no more slices; count: the worker that gives the      \
-                               model */                                                           \
-    XX(FINISHED, 9, ANY)    /* answer to FINISH: all is done */                                   \
-    XX(SAVE, 10, EMPTY)     /* coordinator: send your part of the model, or of the checkpoint     \
-                               of `iteration`, as PIECEs */                                       \
-    XX(BATCH, 11, ANY)      /* coordinator to worker: batches to plan from, dp_broadcast.h */     \
-    XX(MARK, 12, EMPTY)     /* to a worker: answer with the same once all so far is carried       \
-                               out; count of a cut: 1 + the worker that gives the dense           \
-                               weights */                                                         \
-    XX(PART, 13, ANY)       /* a piece of the dense part of a checkpoint, rt_wire_part and        \
-                               bytes */                                                           \
-    XX(CUT, 14, ANY)        /* to a shard: write your rows, rt_wire_cut; answer: they are         \
-                               captured */                                                        \
-    XX(WRITTEN, 15, ANY)    /* a shard's rows are on disk, or not: rt_wire_written, text */       \
-    XX(LOAD, 16, ANY)       /* to a shard: take rows from files, rt_wire_load */                  \
-    XX(LOADED, 17, ANY)     /* the answer: rt_wire_written, text */                               \
-    XX(KEYS, 18, ANY)       /* to a shard: from row `iteration` on; the answer:                   \
-                               rt_wire_key[count] */                                              \
-    XX(PIECE, 19, ANY)      /* a piece of a file that goes to another box: rt_wire_piece,         \
-                               bytes */                                                           \
-    XX(PULL, 20, RECORDS(rt_wire_pull)) /* worker to PS */                                        \
-    XX(ROWS, 21, ROWS(rt_wire_row)) /* PS to worker; with state or without, as each pull's tag    \
-                                       asked */                                                   \
-    XX(PUSH_ROW, 22, STRIDES(rt_wire_row)) /* worker to PS: floats with state */                  \
-    XX(PUSH_GRAD, 23, STRIDES(rt_wire_grad)) /* worker to PS */                                   \
-    XX(PUSHED, 24, ANY)     /* PS to worker: one push message was processed, its credit           \
-                               returns */                                                         \
-    XX(DENSE_GRAD, 25, FLOATS(rt_wire_dense)) /* worker to PS; count: the first one's place in    \
-                                                 the shard's part of the vector */                \
-    XX(DENSE_SUM, 26, FLOATS(rt_wire_dense)) /* PS to worker: the same floats, summed in          \
-                                                worker order */                                   \
-    XX(DENSE_GRAD_BF16, 29, HALVES(rt_wire_dense)) /* as DENSE_GRAD, every float in 16 bits       \
-                                                      (rt_bf16) */                                \
-    XX(DENSE_SUM_BF16, 30, HALVES(rt_wire_dense)) /* as DENSE_SUM, likewise: summed in 32         \
-                                                     bits, then rounded */                        \
-    XX(DENSE_JOIN, 31, RECORDS(rt_wire_dense_join)) /* worker to shard 0: what it can do */       \
-    XX(DENSE_JOINED, 32, RECORDS(rt_wire_dense_join)) /* the answer, to all workers: every        \
-                                                         worker's, by rank */                     \
-    XX(TAKEN, 33, ANY)      /* the answer to PIECEs: rt_wire_taken, text */                       \
-    XX(EXPIRE, 34, ANY)     /* to a shard: rows end, rt_wire_expire, keys of others that do;      \
-                               its answer: how many did, without keys */                          \
-    XX(DENSE_STEP, 35, RECORDS(rt_wire_dense_step)) /* worker to PS: what became of the sum */    \
-    XX(DENSE_PULL, 36, EMPTY) /* worker to PS: your part of the weights after `iteration` */      \
-    XX(DENSE_STATE, 37, FLOATS(rt_wire_dense_state)) /* the answer; and to PS, the weights        \
-                                                        that a run begins with; count: as         \
-                                                        DENSE_GRAD's */                           \
-    XX(PUSH_DELTA, 38, STRIDES(rt_wire_delta)) /* worker to PS: floats with state */              \
-    XX(FORGET, 39, RECORDS(rt_wire_pull)) /* worker to PS: rows that have another home */         \
-    XX(PROBE, 40, ANY)      /* to whoever listens: rt_wire_probe, filler; iteration: its          \
-                               number */                                                          \
-    XX(PROBED, 41, ANY)     /* the answer: rt_wire_probed, filler; iteration: of the PROBE */     \
-    XX(LINK, 42, RECORDS(rt_wire_link)) /* to a worker, none: measure; its answer */              \
-    XX(VITALS, 43, ANY)     /* member to coordinator, now and then: rt_wire_vitals */             \
-    XX(EVENTS, 50, ANY)     /* from a feeder: rt_wire_events, `count` lines; iteration: the       \
-                               first one's number. 0 lines: a question */                         \
-    XX(KEPT, 51, ANY)       /* the answer; iteration: the last number that is on disk; count:     \
-                               1: what followed it has to come again */                           \
-    XX(FETCH, 52, ANY)      /* to who publishes: rt_wire_fetch */                                 \
-    XX(FETCHED, 53, ANY)    /* the answer: rt_wire_fetched, bytes or text */                      \
-    XX(LOOK_UP, 54, ANY)    /* to a server that hands rows out: rt_wire_look_up,                  \
-                               rt_wire_wanted... */                                               \
-    XX(LOOKED_UP, 55, ANY)  /* the answer: rt_wire_looked_up, a byte for each, rows; or text */   \
-    XX(OUTCOMES, 56, ANY)   /* as EVENTS, of outcomes (stream.join); its answer is KEPT, too */   \
-    XX(CONTROL, 60, ANY)    /* a visitor asks the coordinator for something: text, rt_ask.h */    \
-    XX(CONTROLLED, 61, ANY) /* the answer; iteration: rt_reason; text: what was done, or why      \
-                               not */                                                             \
-    XX(DENSE_GRAD_INT8, 70, ANY) /* as DENSE_GRAD, in 8 bits: rt_wire_dense_int8, floats,         \
-                                    rt_int8 */                                                    \
-    XX(DENSE_SUM_INT8, 71, ANY) /* as DENSE_SUM, likewise: summed in 32 bits, then rounded */     \
-    XX(ROWS_CODED, 72, ROWS(rt_wire_row)) /* as ROWS, values as network.row_wire says             \
-                                             (rt_coding) */                                       \
-    XX(PUSH_CHANGE, 73, STRIDES(rt_wire_change)) /* worker to PS: coded values, state */          \
-    XX(PUSH_GRAD_CODED, 74, STRIDES(rt_wire_grad)) /* as PUSH_GRAD, likewise */                   \
-    XX(PUSH_DELTA_CODED, 75, STRIDES(rt_wire_delta)) /* as PUSH_DELTA, likewise; state in 32      \
-                                                        bits */                                   \
-    XX(PEERS, 80, ANY)      /* coordinator to worker, behind WELCOME: where the workers of the    \
-                               run listen for each other, rt_wire_workers (dispatch.hand_over,    \
-                               dispatch.reduce) */                                                \
-    XX(HANDED, 81, STRIDES(rt_wire_row)) /* worker to worker: floats with state; iteration:       \
-                                            the slice that the rows are of, on both sides */      \
-    XX(MIRROR, 82, ANY)     /* coordinator to its standby: rt_wire_mirror, bytes; iteration: a    \
-                               number of its own, which the answer has, too */                    \
-    XX(MIRRORED, 83, ANY)   /* the answer, once it is on disk: rt_wire_mirrored, text */          \
-    XX(GRADS, 84, STRIDES(rt_wire_grad)) /* worker to worker, who sums them (dispatch.reduce);    \
-                                            iteration: as HANDED's */                             \
-    XX(ALLOW, 85, ANY)      /* coordinator to member, before WELCOME: rt_wire_allowed[count] */
+    XX(HELLO, 1, ANY, control)       /* joins: rt_wire_hello */                                   \
+    XX(WELCOME, 2, ANY, control)     /* coordinator: schema and PS addresses, rt_wire_welcome */  \
+    XX(SLICE, 3, ANY, slices)        /* coordinator to worker: its part of a plan, rt_wire_slice  \
+                                        */                                                        \
+    XX(REPORT, 4, ANY, reports)      /* worker to coordinator: an iteration is done,              \
+                                        rt_wire_report */                                         \
+    XX(HEARTBEAT, 5, EMPTY, control) /* both ways */                                              \
+    XX(STOP, 6, ANY, control)        /* end now; iteration: rt_reason; payload: reason as text */ \
+    XX(FAILED, 7, ANY, control)      /* to the coordinator: sender gives up; iteration, payload:  \
+                                        as STOP */                                                \
+    XX(FINISH, 8, EMPTY, control)    /* coordinator: no more slices; count: the worker that gives \
+                                        the model */                                              \
+    XX(FINISHED, 9, ANY, control)    /* answer to FINISH: all is done */                          \
+    XX(SAVE, 10, EMPTY, checkpoints) /* coordinator: send your part of the model, or of the       \
+                                        checkpoint of `iteration`, as PIECEs */                   \
+    XX(BATCH, 11, ANY, slices)       /* coordinator to worker: batches to plan from,              \
+                                        dp_broadcast.h */                                         \
+    XX(MARK, 12, EMPTY, checkpoints) /* to a worker: answer with the same once all so far is      \
+                                        carried out; count of a cut: 1 + the worker that gives    \
+                                        the dense weights */                                      \
+    XX(PART, 13, ANY, checkpoints)   /* a piece of the dense part of a checkpoint, rt_wire_part   \
+                                        and bytes */                                              \
+    XX(CUT, 14, ANY, checkpoints)    /* to a shard: write your rows, rt_wire_cut; answer: they    \
+                                        are captured */                                           \
+    XX(WRITTEN, 15, ANY, checkpoints) /* a shard's rows are on disk, or not: rt_wire_written,     \
+                                         text */                                                  \
+    XX(LOAD, 16, ANY, checkpoints)   /* to a shard: take rows from files, rt_wire_load */         \
+    XX(LOADED, 17, ANY, checkpoints) /* the answer: rt_wire_written, text */                      \
+    XX(KEYS, 18, ANY, checkpoints)   /* to a shard: from row `iteration` on; the answer:          \
+                                        rt_wire_key[count] */                                     \
+    XX(PIECE, 19, ANY, checkpoints)  /* a piece of a file that goes to another box:               \
+                                        rt_wire_piece, bytes */                                   \
+    XX(PULL, 20, RECORDS(rt_wire_pull), requests) /* worker to PS */                              \
+    XX(ROWS, 21, ROWS(rt_wire_row), rows) /* PS to worker; with state or without, as each pull's  \
+                                             tag asked */                                         \
+    XX(PUSH_ROW, 22, STRIDES(rt_wire_row), rows) /* worker to PS: floats with state */            \
+    XX(PUSH_GRAD, 23, STRIDES(rt_wire_grad), gradients) /* worker to PS */                        \
+    XX(PUSHED, 24, ANY, requests)    /* PS to worker: one push message was processed, its credit  \
+                                        returns */                                                \
+    XX(DENSE_GRAD, 25, FLOATS(rt_wire_dense), dense) /* worker to PS; count: the first one's      \
+                                                        place in the shard's part of the vector   \
+                                                        */                                        \
+    XX(DENSE_SUM, 26, FLOATS(rt_wire_dense), dense) /* PS to worker: the same floats, summed in   \
+                                                       worker order */                            \
+    XX(DENSE_GRAD_BF16, 29, HALVES(rt_wire_dense), dense) /* as DENSE_GRAD, every float in 16     \
+                                                             bits (rt_bf16) */                    \
+    XX(DENSE_SUM_BF16, 30, HALVES(rt_wire_dense), dense) /* as DENSE_SUM, likewise: summed in 32  \
+                                                            bits, then rounded */                 \
+    XX(DENSE_JOIN, 31, RECORDS(rt_wire_dense_join), dense) /* worker to shard 0: what it can do   \
+                                                              */                                  \
+    XX(DENSE_JOINED, 32, RECORDS(rt_wire_dense_join), dense) /* the answer, to all workers: every \
+                                                                worker's, by rank */              \
+    XX(TAKEN, 33, ANY, checkpoints)  /* the answer to PIECEs: rt_wire_taken, text */              \
+    XX(EXPIRE, 34, ANY, checkpoints) /* to a shard: rows end, rt_wire_expire, keys of others that \
+                                        do; its answer: how many did, without keys */             \
+    XX(DENSE_STEP, 35, RECORDS(rt_wire_dense_step), dense) /* worker to PS: what became of the    \
+                                                              sum */                              \
+    XX(DENSE_PULL, 36, EMPTY, dense_weights) /* worker to PS: your part of the weights after      \
+                                                `iteration` */                                    \
+    XX(DENSE_STATE, 37, FLOATS(rt_wire_dense_state), dense_weights) /* the answer; and to PS, the \
+                                            weights that a run begins with; count: as             \
+                                            DENSE_GRAD's */                                       \
+    XX(PUSH_DELTA, 38, STRIDES(rt_wire_delta), rows) /* worker to PS: floats with state */        \
+    XX(FORGET, 39, RECORDS(rt_wire_pull), requests) /* worker to PS: rows that have another home  \
+                                                       */                                         \
+    XX(PROBE, 40, ANY, probes)       /* to whoever listens: rt_wire_probe, filler; iteration: its \
+                                        number */                                                 \
+    XX(PROBED, 41, ANY, probes)      /* the answer: rt_wire_probed, filler; iteration: of the     \
+                                        PROBE */                                                  \
+    XX(LINK, 42, RECORDS(rt_wire_link), probes) /* to a worker, none: measure; its answer */      \
+    XX(VITALS, 43, ANY, control)     /* member to coordinator, now and then: rt_wire_vitals */    \
+    XX(EVENTS, 50, ANY, feed)        /* from a feeder: rt_wire_events, `count` lines; iteration:  \
+                                        the first one's number. 0 lines: a question */            \
+    XX(KEPT, 51, ANY, feed)          /* the answer; iteration: the last number that is on disk;   \
+                                        count: 1: what followed it has to come again */           \
+    XX(FETCH, 52, ANY, versions)     /* to who publishes: rt_wire_fetch */                        \
+    XX(FETCHED, 53, ANY, versions)   /* the answer: rt_wire_fetched, bytes or text */             \
+    XX(LOOK_UP, 54, ANY, questions)  /* to a server that hands rows out: rt_wire_look_up,         \
+                                        rt_wire_wanted... */                                      \
+    XX(LOOKED_UP, 55, ANY, questions) /* the answer: rt_wire_looked_up, a byte for each, rows; or \
+                                         text */                                                  \
+    XX(OUTCOMES, 56, ANY, feed)      /* as EVENTS, of outcomes (stream.join); its answer is KEPT, \
+                                        too */                                                    \
+    XX(CONTROL, 60, ANY, control)    /* a visitor asks the coordinator for something: text,       \
+                                        rt_ask.h */                                               \
+    XX(CONTROLLED, 61, ANY, control) /* the answer; iteration: rt_reason; text: what was done, or \
+                                        why not */                                                \
+    XX(DENSE_GRAD_INT8, 70, ANY, dense) /* as DENSE_GRAD, in 8 bits: rt_wire_dense_int8, floats,  \
+                                           rt_int8 */                                             \
+    XX(DENSE_SUM_INT8, 71, ANY, dense) /* as DENSE_SUM, likewise: summed in 32 bits, then rounded \
+                                          */                                                      \
+    XX(ROWS_CODED, 72, ROWS(rt_wire_row), rows) /* as ROWS, values as network.row_wire says       \
+                                                   (rt_coding) */                                 \
+    XX(PUSH_CHANGE, 73, STRIDES(rt_wire_change), rows) /* worker to PS: coded values, state */    \
+    XX(PUSH_GRAD_CODED, 74, STRIDES(rt_wire_grad), gradients) /* as PUSH_GRAD, likewise */        \
+    XX(PUSH_DELTA_CODED, 75, STRIDES(rt_wire_delta), rows) /* as PUSH_DELTA, likewise; state in   \
+                                                              32 bits */                          \
+    XX(PEERS, 80, ANY, control)      /* coordinator to worker, behind WELCOME: where the workers  \
+                                        of the run listen for each other, rt_wire_workers         \
+                                        (dispatch.hand_over, dispatch.reduce) */                  \
+    XX(HANDED, 81, STRIDES(rt_wire_row), rows) /* worker to worker: floats with state; iteration: \
+                                                  the slice that the rows are of, on both sides   \
+                                                  */                                              \
+    XX(MIRROR, 82, ANY, checkpoints) /* coordinator to its standby: rt_wire_mirror, bytes;        \
+                                        iteration: a number of its own, which the answer has, too \
+                                        */                                                        \
+    XX(MIRRORED, 83, ANY, checkpoints) /* the answer, once it is on disk: rt_wire_mirrored, text  \
+                                          */                                                      \
+    XX(GRADS, 84, STRIDES(rt_wire_grad), gradients) /* worker to worker, who sums them            \
+                                                       (dispatch.reduce); iteration: as HANDED's  \
+                                                       */                                         \
+    XX(ALLOW, 85, ANY, control)      /* coordinator to member, before WELCOME:                    \
+                                        rt_wire_allowed[count] */
 // clang-format on
 
 typedef enum {
-#define XX(name, number, payload) RT_MESSAGE_##name = number,
+#define XX(name, number, ...) RT_MESSAGE_##name = number,
     RT_MESSAGE_MAP(XX)
 #undef XX
 } rt_message_type;

@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 // All that there are, so that none is forgotten, and one that is none.
 static const uint16_t types[] = {
-#define XX(name, number, payload) number,
+#define XX(name, number, ...) number,
     RT_MESSAGE_MAP(XX)
 #undef XX
         0};

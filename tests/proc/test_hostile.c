@@ -304,7 +304,7 @@ static void say_message(void *socket, uint32_t type, uint32_t sender, uint16_t v
 static uint32_t last_message(void)
 {
     uint32_t last = 0;
-#define XX(name, number, payload) last = number > last ? number : last;
+#define XX(name, number, ...) last = number > last ? number : last;
     RT_MESSAGE_MAP(XX)
 #undef XX
     return last;

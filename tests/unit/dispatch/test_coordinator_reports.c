@@ -211,8 +211,8 @@ static void members_are_recorded(void **state)
     (void)state;
     static const rt_wire_vitals vitals[MEMBERS] = {
         {.resident_bytes = 1, .memory_max_bytes = 2, .rows = 3, .row_bytes = 4, .row_bytes_max = 5},
-        {.resident_bytes = 6, .memory_max_bytes = 7},
-        {.resident_bytes = 8}};
+        {.resident_bytes = 6, .memory_max_bytes = 7, .traffic.bytes[RT_CAUSE_rows] = 1000},
+        {.resident_bytes = 8, .traffic.bytes = {[RT_CAUSE_rows] = 200, [RT_CAUSE_dense] = 30}}};
     static const char expected[] =
         "{\"record\":\"members\",\"iteration\":40,\"policy\":\"esd\",\"solver\":\"transport\","
         "\"dense_bytes\":4000,"
@@ -239,6 +239,12 @@ static void members_are_recorded(void **state)
     finish(&f, RT_OK, "");
     cJSON *record = last_record(&f, "members"), *want = cJSON_Parse(expected);
     cJSON *coordinator = cJSON_DetachItemFromObjectCaseSensitive(record, "coordinator");
+    cJSON *traffic = cJSON_DetachItemFromObjectCaseSensitive(record, "traffic");
+    test_close(number(traffic, "rows"), 1200, 0, 0, "bytes of rows, of both workers");
+    test_close(number(traffic, "dense"), 30, 0, 0, "bytes of gradients");
+    test_close(number(traffic, "samples"), ITERATIONS * 16, 0, 0, "samples");
+    assert_true(number(traffic, "slices") > 0); // the coordinator's own
+    cJSON_Delete(traffic);
     assert_true(number(coordinator, "rss_bytes") > 1e5);
     assert_true(cJSON_HasObjectItem(coordinator, "memory_max_bytes"));
     json_take_between(record, "time_s", 0, 3600);
@@ -260,7 +266,7 @@ static void half_of_the_vitals(void **state)
     start(&f);
     say(&f, 2, RT_MESSAGE_VITALS, 0, &vitals, sizeof vitals / 2, NULL, 0);
     expect_stop(&f, RT_REASON_FAILED);
-    finish(&f, RT_WIRE, "worker 1: VITALS of 20 bytes, expected 40");
+    finish(&f, RT_WIRE, "worker 1: VITALS of 80 bytes, expected 160");
 }
 
 TEST_MAIN(TEST(a_report_on_other_samples), TEST(a_report_by_another_plan),

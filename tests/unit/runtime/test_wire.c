@@ -362,7 +362,7 @@ static void other_versions_may_say_hello_and_stop(void **state)
 {
     (void)state;
     static const uint16_t versions[] = {0, RT_WIRE_VERSION - 1, RT_WIRE_VERSION + 1, UINT16_MAX};
-#define XX(name, number, payload) RT_MESSAGE_##name,
+#define XX(name, number, ...) RT_MESSAGE_##name,
     static const rt_message_type types[] = { RT_MESSAGE_MAP(XX) };
 #undef XX
     for (size_t v = 0; v < RT_COUNT_OF(versions); v++) {
