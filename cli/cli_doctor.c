@@ -22,6 +22,7 @@
 #include "runtime/config/rt_address.h"
 #include "runtime/files/rt_checkpoint.h"
 #include "runtime/rt_json.h"
+#include "runtime/rt_memory.h"
 #include "runtime/transport/rt_keys.h"
 #include "runtime/wire/rt_control.h"
 
@@ -227,9 +228,11 @@ static void check_disk(doctor *d, const cli_plan *plan)
         say(d, enough, "disk", "%.1f MB are free at %s: %s", left * MB, folder, takes);
 }
 
-// What new processes may take without pushing others out, as the kernel estimates it.
+// What new processes may take without pushing others out, as the kernel estimates it, and no more
+// than the control group may have.
 static double available_bytes(void)
 {
+    const uint64_t limit = rt_memory_limit();
     uint64_t available_kb = 0;
     char line[256];
     FILE *file = fopen("/proc/meminfo", "r");
@@ -238,6 +241,8 @@ static double available_bytes(void)
             break;
     if (file)
         fclose(file);
+    if (limit && limit / 1024 < available_kb)
+        return (double)limit;
     return (double)available_kb * 1024;
 }
 

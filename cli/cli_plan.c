@@ -148,10 +148,12 @@ uint64_t cli_plan_disk(const cli_plan *plan, const rt_config *config, const cli_
     return 2 * ((uint64_t)rows + who->has_coordinator * dense);
 }
 
-static void say_count(char *text, size_t size, const char *what, uint32_t count)
+// With what they take beside what a process takes.
+static void say_part(char *text, size_t size, const char *what, uint32_t count, uint64_t bytes)
 {
     if (count)
-        snprintf(text, size, "%" PRIu32 " %s%s, ", count, what, count == 1 ? "" : "s");
+        snprintf(text, size, "%" PRIu32 " %s%s (%.1f MB), ", count, what, count == 1 ? "" : "s",
+                 (double)(count * bytes) * MB);
     else
         *text = '\0';
 }
@@ -159,10 +161,10 @@ static void say_count(char *text, size_t size, const char *what, uint32_t count)
 void cli_plan_tell_memory(const cli_plan *plan, const rt_config *config, const cli_residents *who,
                           char *text, size_t size)
 {
-    char workers[32], shards[32], rows[96] = "", rest[256] = "";
+    char workers[64], shards[64], coordinator[64] = "", rows[96] = "", rest[256] = "";
     const bool follows = who->shards || who->has_coordinator || !plan->slot_count;
-    say_count(workers, sizeof workers, "worker", who->workers);
-    say_count(shards, sizeof shards, "shard", who->shards);
+    say_part(workers, sizeof workers, "worker", who->workers, plan->worker_bytes);
+    say_part(shards, sizeof shards, "shard", who->shards, plan->shard_bytes);
     if (who->shards)
         snprintf(rows, sizeof rows, ", rows of at most %.1f MB on a shard (ps.memory_bytes_max)",
                  (double)config->ps_memory_bytes_max * MB);
@@ -171,7 +173,9 @@ void cli_plan_tell_memory(const cli_plan *plan, const rt_config *config, const c
                  "; how many distinct keys there are is not known (cache.distinct_keys): what they "
                  "take comes on top%s",
                  rows);
-    const char *coordinator = who->has_coordinator ? "the coordinator, " : "";
+    if (who->has_coordinator)
+        snprintf(coordinator, sizeof coordinator, "the coordinator (%.1f MB), ",
+                 (double)plan->coordinator_bytes * MB);
     snprintf(text, size, "%s%s%sabout %.1f MB of memory, with %.1f MB for each process itself%s",
              workers, shards, coordinator, (double)cli_plan_memory(plan, who) * MB,
              (double)CLI_PROCESS_BYTES * MB, rest);

@@ -61,7 +61,7 @@ struct dp_stats {
     uint64_t begin_ns, last_ns;
     uint64_t shown_ns, shown_samples; // of the last line of progress
     uint64_t past_ns;                 // of training before this process resumed it
-    rt_traffic moved; // over the links, since this start
+    rt_traffic moved;                 // over the links, since this start
     uint64_t moved_samples;
     dp_guard guard;
     dp_evidence evidence;

@@ -240,7 +240,8 @@ static rt_status receive_all(ew_asker *asker)
         uint32_t peer;
         rt_message message = {0};
         rt_error error = {0};
-        const rt_status status = rt_transport_receive(&rt_transport_zmq, asker->endpoint, &peer, &message, &error);
+        const rt_status status =
+            rt_transport_receive(&rt_transport_zmq, asker->endpoint, &peer, &message, &error);
         if (status == RT_AGAIN)
             return RT_OK;
         if (status == RT_WIRE)

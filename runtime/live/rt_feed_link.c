@@ -210,7 +210,8 @@ static rt_status receive_all(rt_feed_link *f, rt_error *error)
         uint32_t peer;
         rt_message message = {0};
         rt_error failure = {0};
-        rt_status status = rt_transport_receive(&rt_transport_zmq, f->endpoint, &peer, &message, &failure);
+        rt_status status =
+            rt_transport_receive(&rt_transport_zmq, f->endpoint, &peer, &message, &failure);
         if (status == RT_NOT_FOUND)
             disconnect(f);
         const bool is_message = !status;

@@ -341,14 +341,14 @@
 
 // clang-format on
 
-#define RT_METRIC_SETS(XX)                                                                         \
-    XX(RUN, run)                                                                                   \
-    XX(PROCESS, process)                                                                           \
-    XX(SHARD, shard)                                                                               \
-    XX(WORKER, worker)                                                                             \
-    XX(LINK, link)                                                                                 \
-    XX(COLUMN, column)                                                                             \
-    XX(SLICE, slice)                                                                               \
+#define RT_METRIC_SETS(XX) \
+    XX(RUN, run)           \
+    XX(PROCESS, process)   \
+    XX(SHARD, shard)       \
+    XX(WORKER, worker)     \
+    XX(LINK, link)         \
+    XX(COLUMN, column)     \
+    XX(SLICE, slice)       \
     XX(LABEL, label)
 
 #endif

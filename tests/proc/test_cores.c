@@ -1,15 +1,12 @@
 // Threads of a run, and of those who ask its model: each worker has its share of the cores, and no
 // number of them changes a bit of what is trained or answered.
-#define _GNU_SOURCE // unshare
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <unistd.h>
 
 #include "runtime/rt_hash.h"
@@ -125,20 +122,6 @@ static void threads_change_no_answer(void **state)
     }
 }
 
-// From here on this case is in a control group with time for so many cores.
-static void take_quota(const char *cpu_max)
-{
-    if (unshare(CLONE_NEWNS) != 0)
-        test_skip("no namespace of mounts without root: %s", strerror(errno));
-    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
-        mount("none", "/sys/fs/cgroup", "tmpfs", 0, NULL) != 0)
-        test_skip("nothing can be mounted over /sys/fs/cgroup: %s", strerror(errno));
-    FILE *file = fopen("/sys/fs/cgroup/cpu.max", "w");
-    if (!file || fputs(cpu_max, file) < 0 || fclose(file) != 0)
-        test_skip("no file in /sys/fs/cgroup: %s", strerror(errno));
-    assert_int_equal(rt_thread_cores(), 1);
-}
-
 static uint32_t threads_of(pid_t pid)
 {
     char path[64];
@@ -201,7 +184,8 @@ static void a_quota_is_kept(void **state)
         test_skip("one core");
     train("out", "compute.threads=1", 1, 1);
     const uint32_t scoring = threads_of_server();
-    take_quota("100000 100000");
+    process_in_group("cpu.max", "100000 100000");
+    assert_int_equal(rt_thread_cores(), 1);
     train("shared", "stream.samples_max=1024", 1, 1);
     assert_int_equal(scoring - threads_of_server(), cores - 1);
     assert_int_equal(threads_of_prediction(NULL), threads_of_prediction("1"));

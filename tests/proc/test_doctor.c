@@ -223,9 +223,26 @@ static void a_model_comes_to_the_coordinator(void **state)
                                NULL};
     (void)process_run(&p, all, SAY_S); // the shard's box is nowhere
     run_must_say(&p, ": a model and its successor, about 14");
-    run_must_say(&p, "MB are available: the coordinator, about 1");
+    run_must_say(&p, "MB are available: the coordinator (2");
+    process_fini(&p);
+}
+
+// A container of 300 MB on a larger machine: what is there is what it may have, and each part of the
+// sum is told.
+static void a_group_bounds_the_box(void **state)
+{
+    (void)state;
+    process p = {0};
+    const char *const all[] = {process_lanyard(), "doctor", "configs/demo.json", NULL};
+    process_in_group("memory.max", "300000000\n");
+    assert_int_equal(process_run(&p, all, SAY_S), 1);
+    run_must_say(&p, "FIX  memory     300.0 MB are available: 4 workers (");
+    run_must_say(&p, " MB), 1 shard (");
+    run_must_say(&p, " MB), the coordinator (");
+    run_must_say(&p, " MB of memory, with 100.0 MB for each process itself");
     process_fini(&p);
 }
 
 TEST_MAIN(TEST(the_coordinator_is_asked), TEST(others_ask_too), TEST(a_folder_must_be_possible),
-          TEST(check_and_doctor_say_the_same), TEST(a_model_comes_to_the_coordinator))
+          TEST(check_and_doctor_say_the_same), TEST(a_model_comes_to_the_coordinator),
+          TEST(a_group_bounds_the_box))

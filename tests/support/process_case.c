@@ -1,14 +1,16 @@
-#define _GNU_SOURCE // pipe2, memmem
+#define _GNU_SOURCE // pipe2, memmem, unshare
 #include "tests/support/process_case.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -262,4 +264,18 @@ pid_t process_worker(const process *p, unsigned rank)
     }
     fail_msg("no worker %u; the program said:\n%s", rank, p->text);
     return 0;
+}
+
+void process_in_group(const char *file, const char *text)
+{
+    char path[128];
+    snprintf(path, sizeof path, "/sys/fs/cgroup/%s", file);
+    if (unshare(CLONE_NEWNS) != 0)
+        test_skip("no namespace of mounts without root: %s", strerror(errno));
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("none", "/sys/fs/cgroup", "tmpfs", 0, NULL) != 0)
+        test_skip("nothing can be mounted over /sys/fs/cgroup: %s", strerror(errno));
+    FILE *group = fopen(path, "w");
+    if (!group || fputs(text, group) < 0 || fclose(group) != 0)
+        test_skip("no file in /sys/fs/cgroup: %s", strerror(errno));
 }

@@ -56,6 +56,10 @@ void process_must_run(const char *const *arguments, double limit_s);
 bool process_has_numpy(void);
 void process_need_numpy(void);
 
+// From here on this case, and what it starts, finds itself in a control group of version 2 that has
+// this file with this text, and no other. A skip where nothing can be mounted.
+void process_in_group(const char *file, const char *text);
+
 // The child of p whose arguments contain all words of a command, as in "worker --rank 1".
 pid_t process_child(const process *p, const char *command);
 
