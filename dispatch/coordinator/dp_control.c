@@ -82,6 +82,15 @@ static rt_status set_policy(dp_run *run, const rt_config *fresh, rt_error *error
             "dispatch.policy: with dispatch.view \"strict\" a run must begin with \"%s\" of "
             "chosen tables",
             rt_config_choice_name("dispatch.policy", (int)dispatch->policy));
+    const rt_config *now = &run->run_config;
+    if (fresh->consistency.bounded != now->consistency.bounded ||
+        fresh->consistency.staleness != now->consistency.staleness ||
+        fresh->cache.eviction != now->cache.eviction)
+        return rt_fail(error, RT_CONFIG,
+                       "dispatch.policy: \"%s\" comes with another consistency.staleness or "
+                       "cache.eviction than this run trains with, where \"auto\" stands for them: "
+                       "it takes a restart",
+                       rt_config_choice_name("dispatch.policy", (int)dispatch->policy));
     dp_feed_tell(run->feed, &input);
     return RT_OK;
 }

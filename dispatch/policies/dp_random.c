@@ -1,4 +1,4 @@
-// The baseline of every paper: a random placement with equal micro-batches.
+// The baseline of every paper: a random placement with equal micro-batches. Also HET's.
 #include "dispatch/policies/dp_policy.h"
 #include "runtime/rt_hash.h"
 
@@ -43,3 +43,11 @@ const dp_policy_ops dp_policy_random = {.name = "random",
                                         .place = place,
                                         .save = save,
                                         .load = load};
+
+// HET (VLDB'22) places no samples; what it is beside this follows from its name (rt_config.c).
+const dp_policy_ops dp_policy_het = {.name = "het",
+                                     .create = create,
+                                     .destroy = rt_free,
+                                     .place = place,
+                                     .save = save,
+                                     .load = load};

@@ -114,8 +114,8 @@ static void judge(const rt_config *config, const dp_sim_result *result, dp_advic
     advice->consistency = config->consistency;
 }
 
-// A window that changes nothing, what stale copies do not allow, and one of two things that go
-// together.
+// A window that changes nothing, what stale copies do not allow or het without them, and one of two
+// things that go together.
 static bool is_vain(const rt_config *config)
 {
     const rt_dispatch_config *dispatch = &config->dispatch;
@@ -123,6 +123,8 @@ static bool is_vain(const rt_config *config)
         return true;
     if (config->consistency.bounded)
         return dispatch->window > 1 || dispatch->hand_over;
+    if (dispatch->policy == RT_POLICY_HET)
+        return true;
     return dispatch->window > 1 && !dp_policy_can(dispatch->policy, DP_POLICY_WINDOWS);
 }
 

@@ -12,6 +12,7 @@
 
 #include "runtime/config/rt_config_keys.h"
 #include "runtime/config/rt_formats.h"
+#include "runtime/config/rt_policies.h"
 #include "runtime/rt_hash.h"
 
 #define FILE_BYTES_MAX (1u << 20)
@@ -297,6 +298,18 @@ rt_status rt_config_migrate(const char *path, char **json_p, rt_error *error)
     return RT_OK;
 }
 
+// HET is a placement with a consistency and an eviction: those that nobody gave follow from it.
+static void follow_policy(rt_config *config)
+{
+    const bool is_het = config->dispatch.policy == RT_POLICY_HET;
+    if (config->cache.eviction_given != RT_EVICT_AUTO)
+        config->cache.eviction = (rt_eviction_kind)config->cache.eviction_given;
+    else
+        config->cache.eviction = is_het ? RT_EVICT_LIGHT_LFU : RT_EVICT_EMARK;
+    if (config->consistency_auto)
+        config->consistency = (rt_consistency_config){is_het, is_het ? RT_STALENESS_HET : 0};
+}
+
 // Takes next over if the status is RT_OK, else gives it back.
 static rt_status settle(rt_config *config, rt_config *next, rt_status status)
 {
@@ -304,6 +317,7 @@ static rt_status settle(rt_config *config, rt_config *next, rt_status status)
         rt_config_fini(next);
         return status;
     }
+    follow_policy(next);
     rt_config_fini(config);
     *config = *next;
     return RT_OK;

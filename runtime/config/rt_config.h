@@ -219,13 +219,15 @@ typedef struct {
 
 typedef enum { RT_EVICT_EMARK, RT_EVICT_LRU, RT_EVICT_LFU, RT_EVICT_LIGHT_LFU } rt_eviction_kind;
 #define RT_EVICT_COUNT (RT_EVICT_LIGHT_LFU + 1)
+#define RT_EVICT_AUTO RT_EVICT_COUNT // no rule: the policy says which
 
 typedef struct {
-    uint64_t rows;          // rows per worker; 0: by ratio
-    double ratio;           // rows per worker as a share of the distinct keys of the input
-    uint64_t distinct_keys; // declared; 0: counted once (files only)
-    rt_eviction_kind eviction;
-    uint32_t lookahead; // batches that the planner sees before it plans one; 0: none
+    uint64_t rows;             // rows per worker; 0: by ratio
+    double ratio;              // rows per worker as a share of the distinct keys of the input
+    uint64_t distinct_keys;    // declared; 0: counted once (files only)
+    int eviction_given;        // of rt_eviction_kind, or RT_EVICT_AUTO
+    rt_eviction_kind eviction; // no key: what follows from it
+    uint32_t lookahead;        // batches that the planner sees before it plans one; 0: none
 } rt_cache_config;
 
 typedef enum { RT_MICRO_BATCH_FREE, RT_MICRO_BATCH_EQUAL } rt_micro_batch_kind;
@@ -276,6 +278,7 @@ typedef enum { RT_NETWORK_ZMQ, RT_NETWORK_UCX, RT_NETWORK_MIXED } rt_network_tra
 
 // How old a copy of a row may be that is trained on (HET, VLDB'22).
 #define RT_STALENESS_INF UINT32_MAX
+#define RT_STALENESS_HET 100u // the largest of HET's Table 1
 typedef struct {
     bool bounded;       // otherwise every read has every update: strict BSP
     uint32_t staleness; // s; RT_STALENESS_INF: any
@@ -419,6 +422,7 @@ typedef struct {
     rt_cache_config cache;
     rt_dispatch_config dispatch;
     rt_consistency_config consistency;
+    bool consistency_auto; // it follows from the policy
     rt_links_config links;
     uint32_t planner_threads;     // "planner.threads"; 0: half of the cores, at most 4
     uint32_t run_ahead;           // no key: iterations planned before they are done

@@ -4,6 +4,7 @@
 
 #include "runtime/config/rt_config_keys.h"
 #include "runtime/config/rt_optimizers.h"
+#include "runtime/config/rt_policies.h"
 
 static rt_status check_links(const rt_config *config, rt_error *error)
 {
@@ -68,11 +69,19 @@ static rt_status check_rates(const rt_config *config, rt_error *error)
     return check_rate(&config->optimizer_dense, "optimizer.dense", error);
 }
 
+// Who did not give the key learns where it comes from.
+static const char *staleness_name(const rt_config *config)
+{
+    return config->consistency_auto ? "consistency.staleness (of dispatch.policy \"het\")"
+                                    : "consistency.staleness";
+}
+
 // With bounded staleness changes of several workers are added up, of values and of state. That
 // means something where state is a sum; a moving average is none, and ftrl's values follow from its
 // state.
-static rt_status check_adds_up(rt_optimizer_kind kind, rt_error *error)
+static rt_status check_adds_up(const rt_config *config, rt_error *error)
 {
+    const rt_optimizer_kind kind = config->optimizer_rows.kind;
     char expected[256];
     int used = 0;
     const char *name;
@@ -86,8 +95,27 @@ static rt_status check_adds_up(rt_optimizer_kind kind, rt_error *error)
     }
     return rt_fail(error, RT_CONFIG,
                    "optimizer.rows.name: %s cannot add up what several workers changed, as "
-                   "consistency.staleness above 0 needs: expected one of %s",
-                   rt_config_choice_name("optimizer.rows.name", (int)kind), expected);
+                   "%s above 0 needs: expected one of %s",
+                   rt_config_choice_name("optimizer.rows.name", (int)kind), staleness_name(config),
+                   expected);
+}
+
+// Under its name people expect HET's caches, as those are by which it is compared.
+static rt_status check_het(const rt_config *config, rt_error *error)
+{
+    if (config->dispatch.policy != RT_POLICY_HET)
+        return RT_OK;
+    if (!config->consistency.bounded)
+        return rt_fail(
+            error, RT_CONFIG,
+            "consistency.staleness: \"off\" not with dispatch.policy \"het\", which trains "
+            "on stale copies: expected \"auto\" (%u), \"inf\", or a number of iterations",
+            RT_STALENESS_HET);
+    if (config->cache.eviction == RT_EVICT_EMARK)
+        return rt_fail(error, RT_CONFIG,
+                       "cache.eviction: \"emark\" not with dispatch.policy \"het\": expected "
+                       "\"auto\" (\"light_lfu\"), \"light_lfu\", \"lfu\" or \"lru\"");
+    return RT_OK;
 }
 
 static rt_status check_consistency(const rt_config *config, rt_error *error)
@@ -110,9 +138,9 @@ static rt_status check_consistency(const rt_config *config, rt_error *error)
         return RT_OK;
     for (size_t i = 0; i < RT_COUNT_OF(others); i++)
         if (others[i].given)
-            return rt_fail(error, RT_CONFIG, "%s: not with consistency.staleness: %s",
-                           others[i].key, others[i].why);
-    return is_stale ? check_adds_up(config->optimizer_rows.kind, error) : RT_OK;
+            return rt_fail(error, RT_CONFIG, "%s: not with %s: %s", others[i].key,
+                           staleness_name(config), others[i].why);
+    return is_stale ? check_adds_up(config, error) : RT_OK;
 }
 
 // A window expects rows to be as synchronous training leaves them, on links of workers, and to be
@@ -123,8 +151,7 @@ static rt_status check_window(const rt_config *config, rt_error *error)
         const char *key, *why;
         bool given;
     } others[] = {
-        {"consistency.staleness", "it knows synchronous training only",
-         config->consistency.bounded},
+        {staleness_name(config), "it knows synchronous training only", config->consistency.bounded},
         {"boxes", "it knows links of workers, not of boxes", config->box_count > 0},
         {"rows.admit", "batches are seen before it is known which keys have rows",
          config->rows.admit > 1},
@@ -184,7 +211,7 @@ static rt_status check_reduce(const rt_config *config, rt_error *error)
         bool given;
     } others[] = {
         {"dispatch.full_sync", config->dispatch.full_sync},
-        {"consistency.staleness", config->consistency.bounded},
+        {staleness_name(config), config->consistency.bounded},
         {"network.row_wire", config->row_wire != RT_CODING_FP32},
     };
     if (!config->dispatch.reduce)
@@ -229,6 +256,7 @@ rt_status rt_config_check_model(const rt_config *config, rt_error *error)
         check_participants,
         check_rows,
         check_device,
+        check_het,
         check_consistency,
         check_window,
         check_row_wire,

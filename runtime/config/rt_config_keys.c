@@ -285,7 +285,7 @@ const rt_config_key rt_config_keys[] = {
            "that fit into 64 MiB, and at least twice the rows that a batch may need."),
     U64("cache.distinct_keys", cache.distinct_keys, "0", IN(0, RT_CONFIG_INTEGER_MAX), "keys",
         "Distinct keys of the input, for `cache.ratio`. 0: the input is read once to count them."),
-    CHOICE("cache.eviction", cache.eviction, rt_eviction_kind, "\"emark\"", rt_choices_evictions,
+    CHOICE("cache.eviction", cache.eviction_given, int, "\"auto\"", rt_choices_evictions,
            "Which row makes room for another."),
     U32("cache.lookahead", cache.lookahead, "0", IN(0, 32), "batches",
         "Batches that are read ahead of the planned one. Rows that they need are evicted last. A "
@@ -366,11 +366,12 @@ const rt_config_key rt_config_keys[] = {
          "report (makespan, predicted times)."),
 
     WORD_OR_LIST(
-        "consistency.staleness", rt_config_staleness, "\"off\"", "iterations",
+        "consistency.staleness", rt_config_staleness, "\"auto\"", "iterations",
         "How many updates of its own a copy of a row may take before it is pushed and pulled anew, "
         "and how many it may lack behind the row's clock (HET, s). `\"off\"`: none, every read has "
-        "every update; 0: the same model, but no copy is used twice; `\"inf\"`: any. Above 0 rows "
-        "are stepped where they are trained, by sgd, adagrad or rowwise_adagrad."),
+        "every update; 0: the same model, but no copy is used twice; `\"inf\"`: any; `\"auto\"`: 100 for "
+        "`dispatch.policy` `\"het\"`, else `\"off\"`. Above 0 rows are stepped where they are "
+        "trained, by sgd, adagrad or rowwise_adagrad."),
 
     LIST("links.workers", rt_config_links, links.workers, links.given_count, "[]",
          "Gbit/s (1e9 bits)",

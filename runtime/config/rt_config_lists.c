@@ -492,13 +492,13 @@ const rt_config_list rt_config_links = {
 
 // ---- consistency.staleness: a number or a word -------------------------------------------------
 
-static const char *const staleness_words[] = {"off", "inf", NULL};
+static const char *const staleness_words[] = {"off", "inf", "auto", NULL};
 
 static rt_status take_staleness(rt_config *config, const rt_config_elements *read, const char *at,
                                 rt_error *error)
 {
     rt_consistency_config one = {.bounded = true, .staleness = RT_STALENESS_INF};
-    if (read->word && read->word == staleness_words[0])
+    if (read->word && read->word != staleness_words[1])
         one = (rt_consistency_config){0};
     else if (!read->word && !read->is_alone)
         return rt_fail(error, RT_CONFIG, "%s: a list, expected %s", at,
@@ -506,13 +506,16 @@ static rt_status take_staleness(rt_config *config, const rt_config_elements *rea
     else if (!read->word)
         one.staleness = *(const uint32_t *)read->elements;
     config->consistency = one;
+    config->consistency_auto = read->word && read->word == staleness_words[2];
     return RT_OK;
 }
 
 static void write_staleness(const rt_config *config, rt_json *json, const char *name)
 {
     const rt_consistency_config *consistency = &config->consistency;
-    if (consistency->bounded && consistency->staleness != RT_STALENESS_INF)
+    if (config->consistency_auto)
+        rt_json_string(json, name, staleness_words[2]);
+    else if (consistency->bounded && consistency->staleness != RT_STALENESS_INF)
         rt_json_u64(json, name, consistency->staleness);
     else
         rt_json_string(json, name, staleness_words[consistency->bounded]);
@@ -520,7 +523,7 @@ static void write_staleness(const rt_config *config, rt_json *json, const char *
 
 static const rt_config_key a_bound = {.type = RT_KEY_U32, IN(0, RT_STALENESS_INF - 1.0)};
 const rt_config_list rt_config_staleness = {
-    .expected = "\"off\", \"inf\", or a number of iterations below 2^32 - 1",
+    .expected = "\"auto\", \"off\", \"inf\", or a number of iterations below 2^32 - 1",
     .count_min = 1,
     .count_max = 1,
     .element = &a_bound,

@@ -10,7 +10,8 @@
     XX(LAIA, laia, "where most of a sample's rows are (Herald, Algorithm 1)")            \
     XX(ESD, esd, "where training it costs least (ESD, Algorithms 1 and 2)")              \
     XX(MAKESPAN, makespan,                                                               \
-       "where the iteration is predicted to end first, every row counted once")
+       "where the iteration is predicted to end first, every row counted once")          \
+    XX(HET, het, "at random, with stale copies and light LFU (HET)")
 // clang-format on
 
 #define XX(kind, name, help) RT_POLICY_##kind,

@@ -88,7 +88,8 @@ static void kill_and_compare(const attack *a)
 static void a_worker_is_killed(void **state)
 {
     (void)state;
-    kill_and_compare(&(attack){.sets = {"on_worker_loss=restart", "stream.samples_max=6000"},
+    kill_and_compare(&(attack){.sets = {"on_worker_loss=restart", "stream.samples_max=6000",
+                                        "dispatch.policy=het", "cache.rows=500"},
                                .shards = 1,
                                .victims = {"--rank 1", "worker"},
                                .after = {45, 70}});

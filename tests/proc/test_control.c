@@ -90,7 +90,7 @@ static void values_are_set_while_it_trains(void **state)
     run_await_iterations(&up, "out", 3);
     ask("set", "dispatch.alpha", "0.25", 0, "dispatch.alpha is 0.25");
     run_await_iterations(&up, "out", 10);
-    for (uint32_t kind = 0; kind < RT_POLICY_COUNT; kind++) {
+    for (uint32_t kind = 0; kind < RT_POLICY_HET; kind++) {
         const char *policy = rt_config_choice_name("dispatch.policy", (int)kind);
         ask("set", "dispatch.policy", policy, 0, policy);
         // Until it is in force: of two that come before one plan only the second would be.
@@ -103,12 +103,13 @@ static void values_are_set_while_it_trains(void **state)
     ask("set", "workers", "2", 1, "cannot be set while a run trains");
     ask("set", "dispatch.alpha", "2", 1, "dispatch.alpha");
     ask("set", "dispatch.policy", "best", 1, "\"best\" is unknown");
+    ask("set", "dispatch.policy", "het", 1, "comes with another consistency.staleness");
     ask("set", "dispatch.participants", "auto", 1, "only a run that began with it");
     kill(up.pid, SIGINT);
     run_must_end(&up, 0);
     process_fini(&up);
-    assert_int_equal(count_in("metrics.jsonl", "\"record\":\"set\""), 3 + RT_POLICY_COUNT);
-    assert_int_equal(count_in("records.jsonl", "\"kind\":\"policy\""), RT_POLICY_COUNT);
+    assert_int_equal(count_in("metrics.jsonl", "\"record\":\"set\""), 3 + RT_POLICY_HET);
+    assert_int_equal(count_in("records.jsonl", "\"kind\":\"policy\""), RT_POLICY_HET);
     assert_int_equal(count_in("records.jsonl", "\"kind\":\"participates\""), 2);
     assert_int_equal(access(run_path("out/running.json"), F_OK), -1);
     snprintf(bound, sizeof bound, "sim.iterations=%" PRIu64, iterations_of());

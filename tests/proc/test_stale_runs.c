@@ -68,10 +68,10 @@ static void in_two_parts_with_light_lfu(void **state)
     in_two_parts("consistency.staleness=3", "cache.eviction=light_lfu");
 }
 
-static void in_two_parts_at_random(void **state)
+static void in_two_parts_as_het(void **state)
 {
     (void)state;
-    in_two_parts("consistency.staleness=100", "dispatch.policy=random");
+    in_two_parts("dispatch.policy=het", "cache.rows=500");
 }
 
 static void in_two_parts_with_rows_that_end(void **state)
@@ -114,6 +114,39 @@ static void runs_repeat(void **state)
     run_same_line("one", "other", "auc");
 }
 
+static uint64_t planned(const char *const *sets)
+{
+    process p;
+    start(&p, "sim", NULL, sets);
+    run_must_end(&p, 0);
+    const char *at = strstr(p.text, "\"plan_fingerprint\": \"");
+    assert_non_null(at);
+    const uint64_t fingerprint = strtoull(at + strlen("\"plan_fingerprint\": \""), NULL, 16);
+    process_fini(&p);
+    return fingerprint;
+}
+
+// A name for three values, each of which may be another one.
+static void het_is_a_name(void **state)
+{
+    (void)state;
+    static const char *const random = "dispatch.policy=random", *const het = "dispatch.policy=het";
+    static const char *const same[][2][5] = {
+        {{"cache.rows=300", het},
+         {"cache.rows=300", random, "consistency.staleness=100", "cache.eviction=light_lfu"}},
+        {{"cache.rows=300", "consistency.staleness=2", het},
+         {"cache.rows=300", random, "consistency.staleness=2", "cache.eviction=light_lfu"}},
+        {{"cache.rows=300", het, "cache.eviction=lru"},
+         {"cache.rows=300", "consistency.staleness=100", random, "cache.eviction=lru"}}};
+    uint64_t fingerprints[RT_COUNT_OF(same)];
+    for (size_t i = 0; i < RT_COUNT_OF(same); i++) {
+        fingerprints[i] = planned(same[i][0]);
+        assert_true(fingerprints[i] == planned(same[i][1]));
+        for (size_t k = 0; k < i; k++)
+            assert_true(fingerprints[i] != fingerprints[k]);
+    }
+}
+
 static void must_be_refused(const char *command, const char *out, const char *const *sets,
                             const char *words)
 {
@@ -147,8 +180,16 @@ static void what_does_not_go_with_it(void **state)
          "dispatch.hand_over: not with"},
         {{"dispatch.hand_over=true", "network.row_wire=int8", NULL},
          "network.row_wire: \"int8\" not with dispatch.hand_over"},
+        {{"dispatch.policy=het", "consistency.staleness=off", NULL},
+         "consistency.staleness: \"off\" not with dispatch.policy \"het\""},
+        {{"dispatch.policy=het", "cache.eviction=emark", NULL},
+         "cache.eviction: \"emark\" not with dispatch.policy \"het\""},
+        {{"dispatch.policy=het", "cache.lookahead=1", NULL},
+         "cache.lookahead: not with consistency.staleness (of dispatch.policy \"het\")"},
+        {{"dispatch.policy=het", "optimizer.rows.name=adam", NULL},
+         "as consistency.staleness (of dispatch.policy \"het\") above 0 needs"},
         {{"consistency.staleness=-1", NULL}, "consistency.staleness"},
-        {{"consistency.staleness=often", NULL}, "expected \"off\", \"inf\", or a number"},
+        {{"consistency.staleness=often", NULL}, "expected \"auto\", \"off\", \"inf\", or a number"},
     };
     for (size_t i = 0; i < RT_COUNT_OF(cases); i++)
         must_be_refused("sim", NULL, cases[i].sets, cases[i].words);
@@ -166,7 +207,7 @@ static void no_way_back(void **state)
 }
 
 TEST_MAIN(TEST(in_two_parts_without_reuse), TEST(in_two_parts_with_light_lfu),
-          TEST(in_two_parts_at_random), TEST(in_two_parts_in_8_bits), TEST(in_two_parts_in_16_bits),
+          TEST(in_two_parts_as_het), TEST(in_two_parts_in_8_bits), TEST(in_two_parts_in_16_bits),
           TEST(in_two_parts_in_8_bits_synced), TEST(in_two_parts_stale_in_8_bits),
-          TEST(in_two_parts_with_rows_that_end), TEST(runs_repeat), TEST(what_does_not_go_with_it),
-          TEST(no_way_back))
+          TEST(in_two_parts_with_rows_that_end), TEST(runs_repeat), TEST(het_is_a_name),
+          TEST(what_does_not_go_with_it), TEST(no_way_back))

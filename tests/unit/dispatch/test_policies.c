@@ -487,7 +487,8 @@ static void traits_are_theirs(void **state)
 static void numbers_stay(void **state)
 {
     (void)state;
-    static const char *const names[] = {"random", "laia", "esd", "laia", "makespan"}; // 3: herald
+    static const char *const names[] = {"random", "laia",     "esd",
+                                        "laia",   "makespan", "het"}; // 3: herald
     for (uint32_t number = 0; number < RT_COUNT_OF(names); number++) {
         const rt_policy_kind kind = (rt_policy_kind)rt_policy_of_number(number);
         assert_string_equal(dp_policy_find(kind)->name, names[number]);

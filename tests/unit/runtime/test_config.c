@@ -294,7 +294,7 @@ static void test_counts_are_those_of_choices(void **state)
         const char *path;
         int count;
     } lists[] = {
-        {"cache.eviction", RT_EVICT_COUNT},
+        {"cache.eviction", RT_EVICT_AUTO + 1},
         {"dispatch.view", RT_VIEW_COUNT},
         {"dispatch.policy", RT_POLICY_COUNT},
         {"dispatch.solver", RT_SOLVER_COUNT},
@@ -378,6 +378,38 @@ static void test_what_follows_from_keys(void **state)
         assert_true(config.alerts.malformed_share == shares[i][1]);
         rt_config_fini(&config);
     }
+}
+
+static void must_be(const rt_config *config, rt_eviction_kind eviction, bool bounded,
+                    uint32_t staleness)
+{
+    assert_int_equal(config->cache.eviction, eviction);
+    assert_int_equal(config->consistency.bounded, bounded);
+    assert_int_equal(config->consistency.staleness, staleness);
+}
+
+// Whatever is set when; what is written says "auto", so that it follows again.
+static void test_what_follows_from_het(void **state)
+{
+    (void)state;
+    rt_config config = config_fresh(), again = config_fresh();
+    must_be(&config, RT_EVICT_EMARK, false, 0);
+    config_must_set(&config, "dispatch.policy=het");
+    must_be(&config, RT_EVICT_LIGHT_LFU, true, RT_STALENESS_HET);
+    char *json = config_json(&config);
+    assert_int_equal(rt_config_load(&again, config_write_file("het.json", json), NULL), RT_OK);
+    must_be(&again, RT_EVICT_LIGHT_LFU, true, RT_STALENESS_HET);
+    config_must_set(&again, "dispatch.policy=laia");
+    must_be(&again, RT_EVICT_EMARK, false, 0);
+    config_must_set(&config, "cache.eviction=lfu");
+    config_must_set(&config, "consistency.staleness=0");
+    must_be(&config, RT_EVICT_LFU, true, 0);
+    config_must_set(&config, "dispatch.policy=random");
+    must_be(&config, RT_EVICT_LFU, true, 0);
+    config_must_set(&config, "consistency.staleness=auto");
+    must_be(&config, RT_EVICT_LFU, false, 0);
+    rt_free(json);
+    rt_config_fini(&config), rt_config_fini(&again);
 }
 
 static void test_round_trip(void **state)
@@ -695,6 +727,7 @@ TEST_MAIN(TEST(test_alpha_auto), TEST(test_differences_are_named), TEST(test_def
           TEST(test_every_key_reaches_its_member), TEST(test_columns),
           TEST(test_counts_are_those_of_choices), TEST(test_bounds_of_every_key),
           TEST(test_what_was_before_leads_to_today), TEST(test_keys_do_not_share_members),
-          TEST(test_what_follows_from_keys), TEST(test_round_trip), TEST(test_copy_is_deep),
-          TEST(test_escaped_backslash), TEST(test_set), TEST(test_set_errors), TEST(test_check),
-          TEST(test_check_of_tables), TEST(test_check_of_nodes), TEST(test_reference))
+          TEST(test_what_follows_from_keys), TEST(test_what_follows_from_het),
+          TEST(test_round_trip), TEST(test_copy_is_deep), TEST(test_escaped_backslash),
+          TEST(test_set), TEST(test_set_errors), TEST(test_check), TEST(test_check_of_tables),
+          TEST(test_check_of_nodes), TEST(test_reference))
