@@ -229,6 +229,57 @@ static void more_alpha_never_costs_more(void **state)
     assert_true(between > 100 && falls > between + 50); // not in one step
 }
 
+// Rows in falling order of min2 - min, the first of equals first.
+static void order_of(const matrix *m, uint32_t *order)
+{
+    for (uint32_t k = 0; k < m->rows; k++) {
+        uint32_t at = k;
+        order[k] = k;
+        const int32_t regret = m->sinks > 1 ? smallest(m, k, 1) - smallest(m, k, 0) : 0;
+        while (at > 0 && m->sinks > 1 &&
+               smallest(m, order[at - 1], 1) - smallest(m, order[at - 1], 0) < regret) {
+            order[at] = order[at - 1];
+            order[--at] = k;
+        }
+    }
+}
+
+// ESD's Theorem 1 (room for m everywhere): the i-th row of the greedy pays at most its
+// (floor(i / m) + 1)-th smallest cost. Refined, rows that stayed where the greedy had them still do,
+// and the sum over all rows stays below the sum of their bounds.
+static void every_row_keeps_theorem_1(void **state)
+{
+    rt_random random = {7};
+    uint32_t order[ROWS_MAX], greedy[ROWS_MAX], placement[ROWS_MAX], above = 0, later = 0;
+    (void)state;
+    for (uint32_t t = 0; t < 300; t++) {
+        dp_hybrid *hybrid = hybrid_of(RT_HYBRID_REFINE, RT_SOLVER_TRANSPORT);
+        matrix m = random_matrix(&random, ROWS_MAX);
+        const uint32_t room = (m.rows + m.sinks - 1) / m.sinks;
+        for (uint32_t j = 0; j < m.sinks; j++)
+            m.capacity[j] = room;
+        const dp_problem problem = problem_of(&m);
+        order_of(&m, order);
+        dp_hybrid_solve(hybrid, &problem, 0, greedy);
+        dp_hybrid_solve(hybrid, &problem, (1 + t % 7) / 8.0, placement);
+        int64_t bounds = 0;
+        for (uint32_t k = 0; k < m.rows; k++) {
+            const uint32_t i = order[k];
+            const int32_t bound = smallest(&m, i, k / room);
+            const int32_t pays = m.cost[i * m.sinks + placement[i]];
+            bounds += bound;
+            later += bound > smallest(&m, i, 0);
+            assert_true(m.cost[i * m.sinks + greedy[i]] <= bound);
+            assert_true(placement[i] != greedy[i] || pays <= bound);
+            above += pays > bound;
+        }
+        assert_true(total(&m, placement) <= total(&m, greedy) && total(&m, greedy) <= bounds);
+        dp_hybrid_destroy(hybrid);
+    }
+    assert_true(later > 1000 &&
+                above > 0); // the bounds are not idle, and no row's alone is the sum
+}
+
 static void the_bound_holds(void **state)
 {
     static const rt_hybrid_kind kinds[] = {RT_HYBRID_REFINE, RT_HYBRID_PAPER};
@@ -295,5 +346,6 @@ static void who_pays_most_changes_places(void **state)
     dp_hybrid_destroy(hybrid);
 }
 
-TEST_MAIN(TEST(more_alpha_never_costs_more), TEST(the_bound_holds), TEST(who_is_taken_up_again),
-          TEST(seats_without_rows_count), TEST(who_pays_most_changes_places))
+TEST_MAIN(TEST(more_alpha_never_costs_more), TEST(the_bound_holds), TEST(every_row_keeps_theorem_1),
+          TEST(who_is_taken_up_again), TEST(seats_without_rows_count),
+          TEST(who_pays_most_changes_places))
