@@ -46,7 +46,7 @@ static rt_status set_search(dp_run *run, const rt_config *fresh, rt_error *error
 {
     const rt_dispatch_config *dispatch = &fresh->dispatch;
     const dp_reloaded values = {dispatch->alpha, dispatch->alpha_auto, dispatch->search_evaluations,
-                                dispatch->budget_ms};
+                                rt_dispatch_budget_ms(dispatch)};
     (void)error;
     dp_control_take_over(run, &values);
     return RT_OK;

@@ -701,8 +701,9 @@ rt_status dp_coordinator_run(const dp_coordinator_config *config, rt_error *erro
         rt_config_fini(&run.site_config);
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     }
-    run.settings.in_force = (dp_reloaded){dispatch->alpha, dispatch->alpha_auto,
-                                          dispatch->search_evaluations, dispatch->budget_ms};
+    run.settings.in_force =
+        (dp_reloaded){dispatch->alpha, dispatch->alpha_auto, dispatch->search_evaluations,
+                      rt_dispatch_budget_ms(dispatch)};
     dp_reload_init(&config->reload, config->config, &run.settings.reload);
     rt_status status = RT_OK;
     for (size_t i = 0; i < RT_COUNT_OF(steps) && !status; i++)

@@ -195,6 +195,13 @@ static rt_status check_verdict(dp_run *run, const dp_open_iteration *f, rt_error
     return RT_OK;
 }
 
+// Of an iteration without embedding traffic: the longest computing, and the shortest wait for the
+// dense exchange, in which the last of the workers waits for nobody. 0: nobody trained.
+static double necessary_s(const dp_open_iteration *f)
+{
+    return (double)(f->compute_ns + f->dense_ns) * 1e-9;
+}
+
 // All workers that have a slice of it have reported.
 static void finish_iteration(dp_run *run, dp_open_iteration *f)
 {
@@ -214,6 +221,9 @@ static void finish_iteration(dp_run *run, dp_open_iteration *f)
     if (run->iteration_ns)
         dp_controller_iterated(&run->settings.controller, (double)(now - run->iteration_ns) * 1e-9);
     run->iteration_ns = now;
+    dp_controller_necessary(
+        &run->settings.controller, necessary_s(f),
+        (double)(planned->decision_ns - planned->place_ns + planned->commit_ns) * 1e-9);
     dp_controller_decided(&run->settings.controller, &planned->decision,
                           (double)planned->decision_ns * 1e-9, (double)planned->place_ns * 1e-9);
     dp_run_tell_records(run);
@@ -273,6 +283,11 @@ static rt_status take_report(dp_run *run, uint32_t peer, const rt_message *messa
     dp_prober_reported(&run->prober, worker, &report, rt_now_ns());
     dp_controller_computed(&run->settings.controller, worker,
                            (double)report.times.compute_ns * 1e-9, report.sample_count);
+    if (report.sample_count > 0) {
+        f->dense_ns =
+            f->compute_ns ? rt_min_u64(f->dense_ns, report.times.dense_ns) : report.times.dense_ns;
+        f->compute_ns = rt_max_u64(f->compute_ns, report.times.compute_ns);
+    }
     if (report.skipped)
         f->skipped |= rt_bit(worker);
     f->bad |= !isfinite(report.loss_sum);

@@ -80,7 +80,8 @@ static rt_status read_file(const dp_reload *reload, dp_reloaded *values, char *r
     status = check(&fresh, error);
     if (!status) {
         *values = (dp_reloaded){fresh.dispatch.alpha, fresh.dispatch.alpha_auto,
-                                fresh.dispatch.search_evaluations, fresh.dispatch.budget_ms};
+                                fresh.dispatch.search_evaluations,
+                                rt_dispatch_budget_ms(&fresh.dispatch)};
         if (source->adapt)
             source->adapt(&fresh);
         if (reload->added_from && fresh.box_count == reload->added_from)
@@ -98,6 +99,14 @@ static const char *alpha_text(const dp_reloaded *values, char text[32])
     return rt_json_format_double(values->alpha, text);
 }
 
+static const char *budget_text(double budget_ms, char text[32])
+{
+    if (budget_ms == RT_BUDGET_AUTO)
+        return "\"auto\"";
+    snprintf(text, 32, "%g", budget_ms);
+    return text;
+}
+
 static void tell_changes(const dp_reloaded *old, const dp_reloaded *values)
 {
     char from[32], to[32];
@@ -107,7 +116,8 @@ static void tell_changes(const dp_reloaded *old, const dp_reloaded *values)
         rt_info("dispatch.search_evaluations reloaded: %" PRIu32 " -> %" PRIu32,
                 old->search_evaluations, values->search_evaluations);
     if (values->budget_ms != old->budget_ms)
-        rt_info("dispatch.budget_ms reloaded: %g -> %g", old->budget_ms, values->budget_ms);
+        rt_info("dispatch.budget_ms reloaded: %s -> %s", budget_text(old->budget_ms, from),
+                budget_text(values->budget_ms, to));
 }
 
 bool dp_reload_look(dp_reload *reload, bool asked, uint64_t now_ns, const dp_reloaded *in_force,

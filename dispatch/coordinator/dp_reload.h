@@ -28,7 +28,7 @@ typedef struct {
     double alpha;
     bool alpha_auto;
     uint32_t search_evaluations;
-    double budget_ms;
+    double budget_ms; // RT_BUDGET_AUTO: measured
 } dp_reloaded;
 
 void dp_reload_init(const dp_reload_source *source, const rt_config *running, dp_reload *reload);

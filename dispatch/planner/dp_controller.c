@@ -10,6 +10,7 @@
 #define RISE_SHARE 0.8 // of the limit: alpha rises only when its decisions stay below
 #define PATIENCE_MAX (128u * DP_CONTROLLER_WINDOW)
 #define BUDGET_LOW 0.85       // of the budget: no change above it
+#define BUDGET_LEAST_S 1e-9   // where a plan alone takes longer: the fewest tables or evaluations
 #define SEARCH_FACTOR_MAX 4.0 // of one change
 #define COMPUTE_CHANGE 0.15
 
@@ -81,7 +82,9 @@ void dp_controller_init(const rt_config *config, dp_controller *c)
     *c = (dp_controller){.alpha_share = config->dispatch.alpha_share,
                          .measure_compute = config->dispatch.measure_compute,
                          .worker_count = config->worker_count,
-                         .budget_s = config->dispatch.budget_ms * 1e-3,
+                         .budget_auto = config->dispatch.budget_auto,
+                         .budget_s =
+                             config->dispatch.budget_auto ? 0 : config->dispatch.budget_ms * 1e-3,
                          .evaluations_max = config->dispatch.search_evaluations,
                          .uses_alpha = dp_policy_can(config->dispatch.policy, DP_POLICY_ALPHA),
                          .alpha_auto = config->dispatch.alpha_auto,
@@ -167,11 +170,28 @@ static void set_evaluations(dp_controller *c, uint32_t evaluations)
 
 void dp_controller_set_search(dp_controller *c, uint32_t evaluations, double budget_ms)
 {
-    c->budget_s = budget_ms * 1e-3;
+    c->budget_auto = budget_ms == RT_BUDGET_AUTO;
+    c->budget_s = c->budget_auto ? 0 : budget_ms * 1e-3;
+    clear_times(&c->necessary);
+    clear_times(&c->plans);
     if (evaluations != c->evaluations_max && budget_ms == 0)
         set_evaluations(c, evaluations);
     clear_searches(c);
     clear_times(&c->scorings);
+}
+
+// Herald's budget (NSDI '24, section 4.3): the "necessary iteration time", less the plan's.
+void dp_controller_necessary(dp_controller *c, double necessary_s, double plan_s)
+{
+    if (!c->budget_auto || !c->measure_compute || necessary_s <= 0)
+        return;
+    add_time(&c->necessary, necessary_s);
+    add_time(&c->plans, plan_s);
+    if (c->necessary.count < DP_CONTROLLER_SEARCH)
+        return;
+    const double left_s =
+        median(c->necessary.values, c->necessary.count) - median(c->plans.values, c->plans.count);
+    c->budget_s = fmax(left_s, BUDGET_LEAST_S);
 }
 
 // The time of a placement is a fixed part and one per evaluation; scaling by the whole of it comes

@@ -32,9 +32,12 @@ typedef struct {
     bool uses_alpha; // the policy
     bool alpha_auto;
     double alpha_share;
-    double budget_s; // 0: off
+    bool budget_auto;
+    double budget_s; // 0: off, or not measured yet
     bool measure_compute;
     uint32_t worker_count;
+
+    dp_times necessary, plans; // that the budget follows from
 
     dp_times iterations;
     dp_times decisions; // at the alpha in force
@@ -63,8 +66,12 @@ void dp_controller_resume(dp_controller *controller, double alpha, uint32_t eval
 // dispatch.alpha was reloaded: a number, or "auto" from the alpha in force on.
 void dp_controller_set_alpha(dp_controller *controller, bool is_auto, double alpha);
 
-// dispatch.search_evaluations and dispatch.budget_ms were reloaded.
+// dispatch.search_evaluations and dispatch.budget_ms (or RT_BUDGET_AUTO) were reloaded.
 void dp_controller_set_search(dp_controller *controller, uint32_t evaluations, double budget_ms);
+
+// An iteration would have taken so long without embedding traffic, and its plan but for the
+// placement. Before its dp_controller_decided.
+void dp_controller_necessary(dp_controller *controller, double necessary_s, double plan_s);
 
 // A batch was decided: times of look-up and placement together, and of the placement. Decisions
 // made before the last record came into force are told by what `decision` says was in force.

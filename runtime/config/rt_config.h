@@ -261,11 +261,18 @@ typedef struct {
     uint32_t micro_batch_min, micro_batch_max; // makespan: samples per worker; max 0: no limit
     uint32_t search_evaluations; // makespan: local search stops after so many moves were judged
     double budget_ms;            // of a decision; a controller derives search_evaluations; 0: off
+    bool budget_auto;            // "auto": it is measured
     bool measure_compute;        // the workers' measured computing times weigh on decisions
     uint32_t tables;             // laia: tables that are scored; 0: all
     rt_participants participants;
     uint64_t participant_mask; // ranks, where they are listed
 } rt_dispatch_config;
+
+#define RT_BUDGET_AUTO (-1.0)
+static inline double rt_dispatch_budget_ms(const rt_dispatch_config *dispatch)
+{
+    return dispatch->budget_auto ? RT_BUDGET_AUTO : dispatch->budget_ms;
+}
 
 // Workers send to each other, so they listen for each other.
 static inline bool rt_dispatch_is_mutual(const rt_dispatch_config *dispatch)

@@ -355,12 +355,14 @@ const rt_config_key rt_config_keys[] = {
     U32("dispatch.search_evaluations", dispatch.search_evaluations, "8000", IN(0, UINT32_MAX), "",
         "Placements that the local search may evaluate in an iteration (makespan). Each takes "
         "about 0.1 microseconds for each key and 8 workers. Can be changed during a run."),
-    DOUBLE(
-        "dispatch.budget_ms", dispatch.budget_ms, "0", IN(0, 1e6), "ms",
-        "Time that placing a batch may take: `search_evaluations` (makespan) or `tables` (laia) "
-        "follow from the time that they are measured to take; 0: off. Herald's budget is the time "
-        "of an iteration without embedding traffic, less the time of a plan. Can be changed while "
-        "a run goes on."),
+    {ROW("dispatch.budget_ms", RT_KEY_DOUBLE, "0", "ms",
+         "Time that placing a batch may take: `search_evaluations` (makespan) or `tables` (laia) "
+         "follow from measured times. 0: no limit. `\"auto\"`: Herald's budget, the measured time "
+         "of an iteration without embedding traffic, less the time of the rest of a plan; `sim`, and "
+         "a run with `dispatch.measure_compute` false, measure nothing. Can be changed during a "
+         "run."),
+     IN(0, 1e6), .offset = OFFSET(dispatch.budget_ms, double), .word = "auto",
+     .word_offset = OFFSET(dispatch.budget_auto, bool)},
     BOOL("dispatch.measure_compute", dispatch.measure_compute, "true",
          "Replace `sim.compute_us_per_sample` in a run by the computing times that workers "
          "report (makespan, predicted times)."),

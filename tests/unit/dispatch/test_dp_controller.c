@@ -90,6 +90,50 @@ static void tables_follow_the_budget(void **state)
     }
 }
 
+// Scoring a table takes 0.1 ms. tables: in the end, from all 26; plan_s: of the rest of a plan.
+static void must_score(plant *p, double necessary_s, double plan_s, uint32_t tables)
+{
+    for (uint32_t t = 0; t < 700; t++) {
+        const double place_s = p->in_force.tables * 0.1e-3;
+        dp_controller_necessary(&p->controller, necessary_s, plan_s);
+        dp_controller_decided(&p->controller, &p->in_force, plan_s + place_s, place_s);
+        take_records(p);
+    }
+    assert_int_equal(p->in_force.tables, tables);
+}
+
+static void a_budget_is_measured(void **state)
+{
+    (void)state;
+    static const char *const sets[] = {"dispatch.policy=laia", "dispatch.budget_ms=auto",
+                                       "dispatch.measure_compute=false"};
+    static const struct {
+        double necessary_s, plan_s;
+        uint32_t tables;
+    } cases[] = {
+        {10e-3, 1e-3, 26}, {3e-3, 1e-3, 20}, {2e-3, 1.45e-3, 5}, {1e-3, 2e-3, 1}, {0, 1, 26}};
+    plant p;
+    for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
+        plant_init(&p, sets, 2, 4);
+        for (uint32_t k = 0; k <= DELAY_MAX; k++)
+            p.coming[k].table_count = p.coming[k].tables = 26;
+        p.in_force = p.coming[0];
+        must_score(&p, cases[i].necessary_s, cases[i].plan_s, cases[i].tables);
+    }
+    must_score(&p, 2e-3, 1e-3, 10);
+    dp_controller_set_search(&p.controller, p.controller.evaluations_max,
+                             2); // a number overrides it
+    must_score(&p, 2e-3, 1e-3, 20);
+    dp_controller_set_search(&p.controller, p.controller.evaluations_max, RT_BUDGET_AUTO);
+    must_score(&p, 2e-3, 1e-3, 10);
+    plant_init(&p, sets, 3, 0); // nothing is measured
+    for (uint32_t k = 0; k <= DELAY_MAX; k++)
+        p.coming[k].table_count = p.coming[k].tables = 26;
+    p.in_force = p.coming[0];
+    must_score(&p, 2e-3, 1e-3, 26);
+    assert_int_equal(p.changes, 0);
+}
+
 static const char *const automatic[] = {"dispatch.alpha=auto"};
 
 static void alpha_is_the_largest_that_hides(void **state)
@@ -315,9 +359,9 @@ static void unknown_computing_times_are_learned(void **state)
     assert_int_equal(compute(&p.controller, 500, 7e-6, 64, &value), 0);
 }
 
-TEST_MAIN(TEST(tables_follow_the_budget), TEST(alpha_is_the_largest_that_hides),
-          TEST(alpha_falls_at_once_and_rises_late), TEST(rare_outliers_do_not_count),
-          TEST(noise_at_the_limit_does_not_swing_it), TEST(fixed_alpha_is_left_alone),
-          TEST(a_reload_forgets_what_was_tried), TEST(a_budget_is_met),
-          TEST(budgets_that_cannot_be_met), TEST(computing_times_are_told_when_they_last),
-          TEST(unknown_computing_times_are_learned))
+TEST_MAIN(TEST(tables_follow_the_budget), TEST(a_budget_is_measured),
+          TEST(alpha_is_the_largest_that_hides), TEST(alpha_falls_at_once_and_rises_late),
+          TEST(rare_outliers_do_not_count), TEST(noise_at_the_limit_does_not_swing_it),
+          TEST(fixed_alpha_is_left_alone), TEST(a_reload_forgets_what_was_tried),
+          TEST(a_budget_is_met), TEST(budgets_that_cannot_be_met),
+          TEST(computing_times_are_told_when_they_last), TEST(unknown_computing_times_are_learned))

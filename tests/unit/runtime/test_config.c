@@ -684,8 +684,8 @@ static void test_alpha_auto(void **state)
     must_refuse(&config, "dispatch.alpha=automatic",
                 "dispatch.alpha: \"automatic\" is not a number, expected a number in [0, 1], or "
                 "\"auto\"");
-    must_refuse(&config, "dispatch.budget_ms=auto",
-                "dispatch.budget_ms: \"auto\" is not a number, expected a number in [0, 1000000]");
+    must_refuse(&config, "links.probe_s=auto",
+                "links.probe_s: \"auto\" is not a number, expected a number in [0, 1000000]");
     // It survives being written and read, and being copied.
     char *json = config_json(&config);
     assert_non_null(strstr(json, "\"alpha\": \"auto\""));
