@@ -281,7 +281,8 @@ static rt_status next_batch(dp_feed *feed, dp_feed_batch **batch_p)
         if (status)
             break;
         feed->ahead[feed->ahead_count++] = item;
-        dp_planner_preview(feed->planner, &((dp_feed_batch *)item)->batch);
+        if (dp_planner_preview(feed->planner, &((dp_feed_batch *)item)->batch))
+            return RT_NO_MEMORY;
     }
     if (feed->ahead_count == 0)
         return RT_END;

@@ -168,8 +168,7 @@ static rt_status allocate_caches(dp_planner *planner, uint64_t lookups)
         return RT_NO_MEMORY;
     if (config->lookahead > 0) {
         planner->preview.next_use = rt_alloc(lookups, sizeof *planner->preview.next_use);
-        if (!planner->preview.next_use ||
-            dp_lookahead_init(&planner->preview.batches, config->lookahead + 1, lookups))
+        if (!planner->preview.next_use || dp_lookahead_init(&planner->preview.batches))
             return RT_NO_MEMORY;
     }
     if (config->consistency.staleness > 0 &&

@@ -107,8 +107,8 @@ bool dp_planner_is_whole(const dp_planner *planner);
 // Shows the planner a batch before its turn, at most dp_planner_ahead ahead of the one looked up
 // next; in order, none left out. With `lookahead` a row that it needs is not evicted while there is
 // another one. The batch stays the caller's. The same batches must come to the look-up. Without a
-// window it is optional for every batch.
-void dp_planner_preview(dp_planner *planner, const rt_batch *batch);
+// window it is optional for every batch. RT_NO_MEMORY: the planner must not be used further.
+rt_status dp_planner_preview(dp_planner *planner, const rt_batch *batch);
 
 // Before the look-up of a batch, which nothing may have changed since its preview: keys that get no
 // row yet are taken out of it (dp_admission.h). Without rows.admit it stays as it is. *refused_p:

@@ -28,7 +28,7 @@ static void expect_key(dp_planner *planner, uint64_t key, uint32_t iteration)
     expect_copies(planner->shown.caches, record->shown.first, iteration);
 }
 
-void dp_planner_preview(dp_planner *planner, const rt_batch *batch)
+rt_status dp_planner_preview(dp_planner *planner, const rt_batch *batch)
 {
     const dp_planner_config *config = &planner->config;
     uint32_t iteration = (uint32_t)rt_max_u64(planner->preview.last, planner->iteration) + 1;
@@ -38,7 +38,9 @@ void dp_planner_preview(dp_planner *planner, const rt_batch *batch)
     if (planner->window)
         dp_window_add(planner->window, planner, batch, iteration);
     if (config->lookahead == 0)
-        return;
+        return RT_OK;
+    if (dp_lookahead_reserve(&planner->preview.batches, batch->key_count))
+        return RT_NO_MEMORY;
     for (uint32_t begin = 0; begin < batch->key_count; begin += PREVIEW_BLOCK) {
         uint32_t end = (uint32_t)rt_min_u64(begin + PREVIEW_BLOCK, batch->key_count);
         for (uint32_t k = begin; k < end; k++)
@@ -48,6 +50,7 @@ void dp_planner_preview(dp_planner *planner, const rt_batch *batch)
                 expect_key(planner, batch->keys[k], iteration);
         }
     }
+    return RT_OK;
 }
 
 void dp_preview_pass(dp_planner *planner)

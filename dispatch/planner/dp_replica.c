@@ -118,8 +118,10 @@ static rt_status plan_next(dp_replica *replica, const dp_plan **plan_p, rt_error
     dp_planner *planner = replica->planner;
     rt_batch *batch = batch_at(replica, replica->planned);
     while (replica->previewed < replica->received &&
-           replica->previewed <= replica->planned + replica->ahead)
-        dp_planner_preview(planner, batch_at(replica, replica->previewed++));
+           replica->previewed <= replica->planned + replica->ahead) {
+        if (dp_planner_preview(planner, batch_at(replica, replica->previewed++)))
+            return rt_fail(error, RT_NO_MEMORY, "out of memory for a batch that is ahead");
+    }
     if (replica->planned == replica->received)
         return rt_fail(error, RT_WIRE, "coordinator: a BATCH message without the batch");
     const rt_status status = plan_one(planner, batch, plan_p);

@@ -18,6 +18,7 @@ typedef struct {
     const dp_sim_config *sim;
     rt_stream *stream;
     rt_batch batches[DP_LOOKAHEAD_MAX + 1]; // a ring: the one to plan, and those ahead of it
+    uint32_t ring;                          // of them
     uint32_t first, ahead;
     uint64_t read_count; // batches
     bool ended;
@@ -158,7 +159,7 @@ static rt_status read_ahead(simulation *s, rt_error *error)
     if (config->sim_iterations)
         limit = rt_min_u64(config->sim_iterations, limit);
     while (s->ahead <= rt_config_batches_ahead(config) && !s->ended && s->read_count < limit) {
-        rt_batch *batch = &s->batches[(s->first + s->ahead) % RT_COUNT_OF(s->batches)];
+        rt_batch *batch = &s->batches[(s->first + s->ahead) % s->ring];
         const uint32_t samples = samples_of_next(s);
         const rt_status status = rt_stream_read(s->stream, batch, samples, error);
         s->ended = status == RT_END;
@@ -171,7 +172,8 @@ static rt_status read_ahead(simulation *s, rt_error *error)
         s->read_count++;
         s->ahead++;
         uint64_t begin = rt_now_ns();
-        dp_planner_preview(s->planner, batch);
+        if (dp_planner_preview(s->planner, batch))
+            return rt_fail(error, RT_NO_MEMORY, "out of memory for a batch that is ahead");
         s->preview_ns += rt_now_ns() - begin;
     }
     s->batch = &s->batches[s->first];
@@ -283,7 +285,7 @@ static rt_status simulate(simulation *s, dp_sim_result *result, rt_error *error)
             dp_trace_placement(s->sim->placements, (uint32_t)iteration, s->batch,
                                dp_planner_placement(s->planner));
         samples += s->batch->sample_count;
-        s->first = (s->first + 1) % RT_COUNT_OF(s->batches);
+        s->first = (s->first + 1) % s->ring;
         s->ahead--;
         take_plan(s, plan, result);
         show_progress(s, iteration, samples, false);
@@ -360,13 +362,13 @@ static rt_status run(simulation *s, dp_sim_result *result, rt_error *error)
 
 rt_status dp_sim_run(const dp_sim_config *sim, dp_sim_result *result, rt_error *error)
 {
-    simulation s = {.sim = sim};
+    simulation s = {.sim = sim, .ring = rt_config_batches_ahead(sim->config) + 1};
     memset(result, 0, sizeof *result);
-    for (uint32_t i = 0; i < RT_COUNT_OF(s.batches); i++)
+    for (uint32_t i = 0; i < s.ring; i++)
         rt_batch_init(&s.batches[i], sim->schema->dense_count);
     const rt_status status = run(&s, result, error);
     rt_stream_close(s.stream);
-    for (uint32_t i = 0; i < RT_COUNT_OF(s.batches); i++)
+    for (uint32_t i = 0; i < s.ring; i++)
         rt_batch_fini(&s.batches[i]);
     dp_planner_destroy(s.planner);
     rt_pool_destroy(s.pool);

@@ -155,6 +155,8 @@ static rt_status check_window(const rt_config *config, rt_error *error)
         {"boxes", "it knows links of workers, not of boxes", config->box_count > 0},
         {"rows.admit", "batches are seen before it is known which keys have rows",
          config->rows.admit > 1},
+        {"cache.lookahead above 32", "every batch that is known would be placed again",
+         config->cache.lookahead > 32},
     };
     if (config->dispatch.window <= 1)
         return RT_OK;

@@ -504,7 +504,7 @@ static void plan_iteration(planning *all, uint32_t t)
     const ex_scenario *s = &all->program->scenario;
     const dp_plan *plan = NULL;
     while (s->lookahead && all->shown < s->iterations && all->shown <= t + 2)
-        dp_planner_preview(all->planner, &all->batches[all->shown++]);
+        assert_int_equal(dp_planner_preview(all->planner, &all->batches[all->shown++]), RT_OK);
     for (uint32_t w = 0; w < s->worker_count && s->sits_out; w++) {
         dp_input input = {
             .kind = DP_INPUT_PARTICIPATES, .worker = w, .value = s->trains[t][w] ? 1 : 0};

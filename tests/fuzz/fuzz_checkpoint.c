@@ -366,7 +366,7 @@ static void plan_batches(dp_planner *planner, rt_stream *stream, uint32_t count)
     rt_error error = {0};
     rt_batch_init(&batch, rt_stream_schema(stream)->dense_count);
     for (uint32_t i = 0; i < count && !rt_stream_read(stream, &batch, SAMPLES, &error); i++) {
-        dp_planner_preview(planner, &batch);
+        must(dp_planner_preview(planner, &batch), &error);
         must(dp_planner_look_up(planner, &batch), &error);
         dp_planner_place(planner);
         must(dp_planner_commit(planner, &plan), &error);

@@ -300,7 +300,7 @@ static void plan_all(fabric_plan *plan, dp_planner *planner)
     uint32_t shown = 0, planned = 0, refused;
     for (uint32_t t = 0; t < plan->shape.iterations; t++) {
         while (shown <= t + plan->shape.lookahead && shown < plan->shape.iterations)
-            dp_planner_preview(planner, &plan->batches[shown++]);
+            assert_int_equal(dp_planner_preview(planner, &plan->batches[shown++]), RT_OK);
         if (t > 0)
             sweep(plan, planner, t);
         if (plan->shape.change_every && t % plan->shape.change_every == 0)

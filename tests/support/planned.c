@@ -269,7 +269,7 @@ static bool read_ahead(planned *p)
         if (status)
             fail_msg("%s", error.text);
         assert_int_equal(rt_tables_fold(&p->schema.tables, next), RT_OK);
-        dp_planner_preview(p->planner, next);
+        assert_int_equal(dp_planner_preview(p->planner, next), RT_OK);
         p->ahead++;
     }
     return p->ahead > 0;
@@ -394,7 +394,9 @@ void planned_replace(planned *p, dp_planner *planner, dp_participants *chooser)
     p->chooser = chooser;
     assert_int_equal(dp_planner_set_pool(planner, p->pool), RT_OK);
     for (uint32_t i = 0; i < p->ahead; i++)
-        dp_planner_preview(planner, &p->batches[(p->first + i) % RT_COUNT_OF(p->batches)]);
+        assert_int_equal(
+            dp_planner_preview(planner, &p->batches[(p->first + i) % RT_COUNT_OF(p->batches)]),
+            RT_OK);
 }
 
 void planned_tell(const planned *p, dp_planner *to)

@@ -23,7 +23,7 @@ typedef struct {
     rt_schema schema;
     dp_slice_limits limits;
     rt_stream *stream;
-    rt_batch batches[DP_LOOKAHEAD_MAX + 1]; // a ring: the next one first
+    rt_batch batches[33]; // a ring: the next one first
     uint32_t first, ahead;
     dp_planner *planner;
     dp_participants *chooser; // NULL: nobody chooses

@@ -94,7 +94,7 @@ void planner_case_look_up(planner_case *pc, uint32_t sample_count)
         rt_batch *next = &pc->ahead[pc->ahead_count++];
         random_batches_fill(&pc->batches, next, sample_count);
         if (lookahead > 0)
-            dp_planner_preview(pc->planner, next);
+            assert_int_equal(dp_planner_preview(pc->planner, next), RT_OK);
     }
     pc->batch = pc->ahead[0];
     memmove(pc->ahead, pc->ahead + 1, lookahead * sizeof *pc->ahead);

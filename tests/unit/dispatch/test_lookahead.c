@@ -10,9 +10,10 @@
 
 #define KEYS_MAX 64u
 #define ITERATIONS 400u
+#define AHEAD_MAX (DP_LOOKAHEAD_MAX + 2)
 
-static uint32_t next_naively(bool uses[ITERATIONS + 80][KEYS_MAX], uint32_t key, uint32_t after,
-                             uint32_t last)
+static uint32_t next_naively(bool uses[ITERATIONS + AHEAD_MAX][KEYS_MAX], uint32_t key,
+                             uint32_t after, uint32_t last)
 {
     for (uint32_t t = after + 1; t <= last; t++) {
         if (uses[t][key])
@@ -29,17 +30,18 @@ static uint64_t key_of(uint32_t key)
 
 static void run_window(uint32_t window, uint32_t keys, uint64_t seed)
 {
-    static bool uses[ITERATIONS + 80][KEYS_MAX];
+    static bool uses[ITERATIONS + AHEAD_MAX][KEYS_MAX];
     rt_random random = {seed};
     uint32_t last = 0;
     dp_lookahead lookahead;
-    for (uint32_t t = 0; t < ITERATIONS + 80; t++) {
+    for (uint32_t t = 0; t < ITERATIONS + AHEAD_MAX; t++) {
         for (uint32_t k = 0; k < KEYS_MAX; k++)
             uses[t][k] = false;
     }
-    assert_int_equal(dp_lookahead_init(&lookahead, window, keys), RT_OK);
+    assert_int_equal(dp_lookahead_init(&lookahead), RT_OK);
     for (uint32_t t = 1; t <= ITERATIONS; t++) {
         for (; last < t + window - 1; last++) {
+            assert_int_equal(dp_lookahead_reserve(&lookahead, keys), RT_OK);
             for (uint32_t n = 0; n < keys; n++) {
                 uint32_t k = rt_random_below(&random, KEYS_MAX);
                 bool is_new = next_naively(uses, k, t - 1, last + 1) == 0;
@@ -63,7 +65,7 @@ static void run_window(uint32_t window, uint32_t keys, uint64_t seed)
 static void uses_are_known(void **state)
 {
     (void)state;
-    static const uint32_t windows[] = {1, 2, 3, 9, DP_LOOKAHEAD_MAX + 1, 63};
+    static const uint32_t windows[] = {1, 2, 3, 9, 63, 64, DP_LOOKAHEAD_MAX + 1};
     for (uint32_t w = 0; w < RT_COUNT_OF(windows); w++) {
         for (uint32_t keys = 1; keys <= 24; keys += 7)
             run_window(windows[w], keys, w * 100 + keys);
@@ -223,7 +225,7 @@ static uint64_t bags_with_a_window(uint64_t seed, bool full)
         rt_batch_init(&batches[t], 0);
         random_batches_fill(&pc.batches, &batches[t], 12);
         batches[t].has_gaps = !full;
-        dp_planner_preview(pc.planner, &batches[t]);
+        assert_int_equal(dp_planner_preview(pc.planner, &batches[t]), RT_OK);
         if (t < shape.lookahead)
             continue;
         const dp_plan *plan;

@@ -56,7 +56,7 @@ static void setup(rig *r, uint32_t i)
                                  .zipf = 0.8,
                                  .cache = CACHE_MIDDLE,
                                  .eviction = (rt_eviction_kind)crossed(i, 1, RT_EVICT_COUNT),
-                                 .lookahead = i % 5 == 4 ? DP_LOOKAHEAD_MAX : i % 5,
+                                 .lookahead = i % 5 == 4 ? 33 : i % 5,
                                  .dispatch = {.policy = (rt_policy_kind)(i / 2 % RT_POLICY_COUNT),
                                               .alpha = 0.5,
                                               .window = i % 3 ? 1 : i % 5 + 1,

@@ -31,7 +31,7 @@ static uint64_t step(driven *d, const batches *all, uint32_t t)
 {
     const dp_plan *plan;
     for (; d->previewed < BATCHES && d->previewed <= t + all->lookahead; d->previewed++)
-        dp_planner_preview(d->planner, &all->items[d->previewed]);
+        assert_int_equal(dp_planner_preview(d->planner, &all->items[d->previewed]), RT_OK);
     assert_int_equal(dp_planner_look_up(d->planner, &all->items[t]), RT_OK);
     dp_planner_place(d->planner);
     assert_int_equal(dp_planner_commit(d->planner, &plan), RT_OK);
