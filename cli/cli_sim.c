@@ -348,7 +348,9 @@ static rt_status run_spec(rt_config *config, const dp_sim_config *sim, bool fixe
                           sim_run *run, rt_error *error)
 {
     dp_peer peer;
-    rt_status status = dp_peer_parse(run->spec, &peer, error);
+    rt_status status = RT_NOT_FOUND;
+    if (!dp_policy_is_named(run->spec)) // by itself; its designs are simulated only
+        status = dp_peer_parse(run->spec, &peer, error);
     if (!status)
         return run_peer(sim, &peer, run, error);
     if (status != RT_NOT_FOUND)

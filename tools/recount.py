@@ -2,12 +2,13 @@
 """Counts again, from the definitions alone, what a simulation says that it moves.
 
     build/lanyard sim CONFIG --policies esd --trace TRACE --placements PLACEMENTS [--set ...]
-    tools/recount.py PLACEMENTS TRACE --workers N --rows CACHE_ROWS [--eviction emark|lru|lfu|light_lfu]
+    tools/recount.py PLACEMENTS TRACE --workers N --rows CACHE_ROWS [--eviction emark|lru|lfu|light_lfu|ttl]
+                     [--lookahead BATCHES]
                      [--first-touch local|pull] [--full-sync] [--hand-over] [--staleness S|inf] [--overshoot ROWS]
 
 PLACEMENTS says who trains which sample, and the sample's keys; TRACE what every worker pulled and
 pushed in every iteration. Nothing is shared with the program: the rules below are those of the papers
-and of docs/PROTOCOL.md. Not covered: cache.lookahead, rows of different sizes. Needs
+and of docs/PROTOCOL.md. Not covered: rows of different sizes; a flush. Needs
 nothing beyond Python's standard library. Exit status 1: a count differs.
 
 Synchronous training. Every key has a version, the iteration that trained it last. A worker may train
@@ -27,6 +28,11 @@ are used worker by worker, first those that are there, then the others, each in 
 row takes a free slot or the victim's. No row that the worker trains in this iteration is a victim.
   - lru: the victim was used longest ago. lfu: it has the lowest frequency, and reached it first. The
     slot of an outdated copy is free at once.
+  - ttl (Bagpipe, section 3.2): as lru, with a time to live. A row of a batch that is in none of the next
+    BATCHES batches leaves its worker at the beginning of the next iteration; if the PS lacks it, it is
+    pushed first (evict push).
+  - With --lookahead BATCHES a row that one of so many next batches has is no victim while another one can
+    be; then the row whose next use is farthest away is, then the lowest slot.
   - light_lfu: as lfu, but a row of frequency 10 or more is no victim. With every victim a hand moves on
     by a slot, at first slot 0, and halves the frequency of the row there, unless this iteration uses it
     or it is 1; below 10 the row is then before all others of its frequency. With no victim otherwise the
@@ -62,11 +68,11 @@ KINDS = ("miss_pull", "update_push", "evict_push", "flush_push", "grad_push", "f
 
 class Slot:
     """A row in a cache."""
-    __slots__ = ("key", "latest", "mark", "frequency", "used", "turn", "direct")
+    __slots__ = ("key", "latest", "mark", "frequency", "used", "turn", "direct", "next_use")
 
     def __init__(self, key):
         self.key, self.latest = key, True
-        self.mark = self.frequency = self.used = self.turn = 0
+        self.mark = self.frequency = self.used = self.turn = self.next_use = 0
         self.direct = False
 
 
@@ -113,7 +119,7 @@ class Cache:
     def order(self, slot):
         if self.eviction == "emark":
             return slot.latest, slot.mark, slot.frequency
-        return (slot.turn,) if self.eviction == "lru" else (slot.frequency, slot.turn)
+        return (slot.turn,) if self.eviction in ("lru", "ttl") else (slot.frequency, slot.turn)
 
     def move_hand(self, iteration):
         """light_lfu: a row with a new frequency joins the queue again."""
@@ -137,13 +143,21 @@ class Cache:
             heapq.heappop(self.queue)
         return False
 
+    def farthest(self, iteration):
+        """Of rows that are all needed: the key whose next use is last."""
+        return max((slot.next_use, -at, slot.key) for at, slot in enumerate(self.slots)
+                   if slot and slot.used != iteration)[2]
+
     def victim(self, iteration):
         """The key that has to go. Within an iteration rows only leave the queue."""
         if self.queue_iteration != iteration:
             self.queue_iteration = iteration
             self.queue = [(self.order(slot), at, slot.key) for at, slot in enumerate(self.slots)
-                          if slot and slot.used != iteration and not slot.direct]
+                          if slot and slot.used != iteration and not slot.direct
+                          and slot.next_use <= iteration]
             heapq.heapify(self.queue)
+        if not self.queue and self.eviction in ("lru", "ttl"):
+            return self.farthest(iteration)
         if self.eviction == "light_lfu":
             self.move_hand(iteration)
             while not self.drop_old_entries():
@@ -164,6 +178,29 @@ class Recount:
         self.version_ps = collections.defaultdict(int)
         self.unsynced = []  # (worker, key) with --full-sync
         self.handed = set()  # keys of this iteration, with --hand-over
+        self.expired = []  # keys, with --eviction ttl
+
+    def expect(self, ahead):
+        """ahead: the keys of each of the next batches, once this one is looked up."""
+        self.next_use = {}
+        for iteration, keys in ahead:
+            for key in keys:
+                self.next_use.setdefault(key, iteration)
+        for cache in self.caches:
+            for slot in cache.slots:
+                if slot:
+                    slot.next_use = self.next_use.get(slot.key, 0)
+
+    def expire(self, counts):
+        for key in self.expired:
+            worker = self.holder(key)
+            if worker is None:
+                continue
+            if self.version_ps[key] < self.version[key]:
+                counts[worker]["evict_push"] += 1
+                self.version_ps[key] = self.version[key]
+            self.caches[worker].remove(key)
+        self.expired = []
 
     def holder(self, key):
         return next((w for w, cache in enumerate(self.caches) if cache.has_latest(key)), None)
@@ -213,6 +250,7 @@ class Recount:
             if not cache.free:
                 self.make_room(worker, iteration, counts)
             cache.put(key, iteration)
+            cache.slots[cache.slot_of[key]].next_use = self.next_use.get(key, 0)
         for key in missing:
             self.fetch(worker, key, counts)
 
@@ -238,10 +276,13 @@ class Recount:
             for key in keys:
                 rows[worker][key] = None
                 trainers.setdefault(key, set()).add(worker)
+        self.expire(counts)
         self.release(trainers, counts)
         for worker, keys in enumerate(rows):
             self.place(worker, list(keys), iteration, counts)
         self.train(trainers, iteration, counts)
+        if self.options.eviction == "ttl":
+            self.expired = [key for key in trainers if key not in self.next_use]
         return counts
 
 
@@ -344,7 +385,12 @@ def compare(options):
     trace = read_trace(options.trace)
     recount = Recount(options) if options.staleness is None else StaleRecount(options)
     compared = different = 0
-    for iteration, samples in batches(options.placements):
+    all_batches = list(batches(options.placements))
+    keys = [(iteration, {key for _, keys in samples for key in keys})
+            for iteration, samples in all_batches]
+    for number, (iteration, samples) in enumerate(all_batches, 1):
+        if options.staleness is None:
+            recount.expect(keys[number:number + options.lookahead])
         for worker, counts in enumerate(recount.step(iteration, samples)):
             said = trace.pop((iteration, worker), None)
             if said is None:
@@ -370,7 +416,9 @@ def main():
     parser.add_argument("trace")
     parser.add_argument("--workers", type=int, required=True)
     parser.add_argument("--rows", type=int, required=True, help="slots of a cache")
-    parser.add_argument("--eviction", choices=("emark", "lru", "lfu", "light_lfu"), default="emark")
+    parser.add_argument("--eviction", choices=("emark", "lru", "lfu", "light_lfu", "ttl"),
+                        default="emark")
+    parser.add_argument("--lookahead", type=int, default=0, help="batches (lru, ttl)")
     parser.add_argument("--first-touch", choices=("local", "pull"), default="local")
     parser.add_argument("--full-sync", action="store_true")
     parser.add_argument("--hand-over", action="store_true")

@@ -6,7 +6,8 @@
 static const dp_eviction_rules *const kinds[] = {[RT_EVICT_EMARK] = &dp_eviction_emark,
                                                  [RT_EVICT_LRU] = &dp_eviction_lru,
                                                  [RT_EVICT_LFU] = &dp_eviction_lfu,
-                                                 [RT_EVICT_LIGHT_LFU] = &dp_eviction_light_lfu};
+                                                 [RT_EVICT_LIGHT_LFU] = &dp_eviction_light_lfu,
+                                                 [RT_EVICT_TTL] = &dp_eviction_lru};
 
 // ---- rows that will be needed ----------------------------------------------------------------
 

@@ -19,7 +19,8 @@
 //        1; below LIGHT_USES it is first in the list of its new frequency. So frequencies decay
 //        once in as many evictions as there are slots, and what was popular gives way when the
 //        stream drifts. With no victim in the lists the hand goes on until there is one.
-// To lru, lfu and light_lfu an outdated copy is a free slot.
+// ttl:   as lru. The planner takes rows out before their slots are needed (dp_expire.h).
+// To lru, lfu, light_lfu and ttl an outdated copy is a free slot.
 //
 // expects: of some rows the caller knows in which iteration they are used next. They stay while any
 //        other row can go: the rules above treat them like rows that this iteration uses. When only

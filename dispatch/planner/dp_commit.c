@@ -13,6 +13,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "dispatch/planner/dp_expire.h"
 #include "dispatch/planner/dp_handover.h"
 #include "dispatch/planner/dp_homes.h"
 #include "dispatch/planner/dp_reduce.h"
@@ -129,12 +130,14 @@ static rt_status push_unsynced(dp_planner *planner, dp_plan *plan)
 
 // ---- place -----------------------------------------------------------------------------------
 
-// What the PS does not have yet is pushed.
-static rt_status give_up(dp_planner *planner, dp_plan *plan, uint32_t worker, uint32_t slot,
-                         dp_record *record)
+rt_status dp_planner_give_up(dp_planner *planner, dp_plan *plan, uint32_t worker, uint32_t slot,
+                             dp_record *record, dp_reason reason)
 {
-    if (record->version_ps < record->version)
-        return push_row(planner, plan, worker, slot, record, DP_REASON_EVICT, false);
+    if (record->version_ps < record->version) {
+        const rt_status status = push_row(planner, plan, worker, slot, record, reason, false);
+        if (status || reason == DP_REASON_EVICT) // which says that the copy goes
+            return status;
+    }
     return add_drop(plan, worker, slot, record);
 }
 
@@ -150,7 +153,7 @@ static rt_status evict(dp_planner *planner, dp_plan *plan, uint32_t worker)
     if (!dp_eviction_is_outdated(cache->eviction, slot)) {
         dp_record *record = &planner->directory.records[index];
         rt_assert(record->copies.holders == rt_bit(worker));
-        if (give_up(planner, plan, worker, slot, record))
+        if (dp_planner_give_up(planner, plan, worker, slot, record, DP_REASON_EVICT))
             return RT_NO_MEMORY;
     }
     dp_seats_leave(&planner->own.seats[worker], index, slot);
@@ -354,7 +357,10 @@ static rt_status begin_release(dp_planner *planner)
         dp_reduce_choose(planner);
     if (dp_planner_pool(planner))
         return RT_OK;
-    return push_unsynced(planner, &planner->work.plan);
+    const rt_status status = push_unsynced(planner, &planner->work.plan);
+    if (status)
+        return status;
+    return dp_expire(planner, &planner->work.plan, DP_REASON_EVICT);
 }
 
 static rt_status release(dp_planner *planner, uint32_t from, uint32_t until)
@@ -514,6 +520,7 @@ static rt_status finish(dp_planner *planner, uint32_t from, uint32_t until)
     dp_lineup_predict(planner, &planner->work.plan);
     if (planner->stale) // which leaves nothing to be settled
         return RT_OK;
+    dp_expire_note(planner);
     return dp_planner_settle(planner);
 }
 
@@ -695,7 +702,7 @@ rt_status dp_planner_flush(dp_planner *planner, const dp_plan **plan_p)
     dp_plan *plan = &planner->work.plan;
     dp_plan_clear(plan);
     plan->participants = planner->participants;
-    if (push_unsynced(planner, plan))
+    if (push_unsynced(planner, plan) || dp_expire(planner, plan, DP_REASON_FLUSH))
         return RT_NO_MEMORY;
     for (uint32_t w = 0; w < planner->config.worker_count; w++) {
         const dp_cache *cache = &planner->own.caches[w];

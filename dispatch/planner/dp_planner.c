@@ -210,11 +210,12 @@ static rt_status allocate(dp_planner *planner)
         rt_alloc_unset(lookups * config->worker_count, sizeof *planner->shown.slots);
     planner->worker_of_sample = rt_alloc_unset(config->sample_count_max, sizeof(uint32_t));
     planner->unsynced.records = rt_alloc_unset(lookups, sizeof *planner->unsynced.records);
+    planner->expired.records = rt_alloc_lazy(lookups, sizeof *planner->expired.records);
     if (!planner->lookups || !planner->held || !planner->latest || !planner->look_up.missing ||
         !planner->own.slots || !planner->shown.slots || !planner->worker_of_sample ||
-        !planner->unsynced.records || dp_numbers_init(&planner->numbers, lookups) ||
-        allocate_changes(planner, lookups) || dp_planner_set_pool(planner, NULL) ||
-        allocate_work(config, lookups, &planner->work) ||
+        !planner->unsynced.records || !planner->expired.records ||
+        dp_numbers_init(&planner->numbers, lookups) || allocate_changes(planner, lookups) ||
+        dp_planner_set_pool(planner, NULL) || allocate_work(config, lookups, &planner->work) ||
         dp_directory_init(&planner->directory, config->keys_expected) ||
         (config->homes == RT_HOMES_PLANNED && dp_directory_keep_homes(&planner->directory)))
         return RT_NO_MEMORY;
@@ -425,6 +426,7 @@ void dp_planner_destroy(dp_planner *planner)
     rt_free(planner->collect.trained);
     rt_free(planner->cached);
     rt_free(planner->unsynced.records);
+    rt_free(planner->expired.records);
     rt_free(planner);
 }
 

@@ -149,6 +149,11 @@ struct dp_planner {
         uint32_t count;
     } unsynced; // dispatch.full_sync: dp_commit
 
+    struct {
+        uint32_t *records; // of iteration, that no batch in sight needs
+        uint32_t count, iteration;
+    } expired; // dp_expire; between a commit and the plan that follows
+
     uint32_t served[RT_SITE_BOXES_MAX]; // dp_homes: gradients that met there in this iteration
     uint64_t *gone; // dp_shown, by distinct key: workers whose copy there is the latest no longer
 };
@@ -246,6 +251,10 @@ static inline uint8_t dp_planner_held_byte(uint64_t holders, bool dirty)
         return DP_HELD_BY_MANY;
     return (uint8_t)(rt_lowest_bit(holders) | (dirty ? 0 : DP_HELD_CLEAN));
 }
+
+// The latest copy goes, and is pushed if the PS lacks what it has. RT_NO_MEMORY. dp_commit.c
+rt_status dp_planner_give_up(dp_planner *planner, dp_plan *plan, uint32_t worker, uint32_t slot,
+                             dp_record *record, dp_reason reason);
 
 // The record of the copy in a slot, if the PS lacks what it has; or NULL. dp_commit.c
 dp_record *dp_planner_dirty_in(const dp_planner *planner, uint32_t worker, uint32_t slot);

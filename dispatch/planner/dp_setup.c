@@ -190,7 +190,7 @@ rt_status dp_setup(const rt_config *config, const rt_schema *schema, uint64_t di
         planner->micro_batch_min = config->dispatch.micro_batch_min;
     planner->micro_batch_max = dp_setup_micro_batch_max(config);
     planner->eviction = config->cache.eviction;
-    planner->lookahead = config->cache.lookahead;
+    planner->lookahead = rt_config_lookahead(config);
     planner->dispatch = config->dispatch;
     if (config->dispatch.budget_ms > 0 && config->dispatch.tables == 0)
         planner->dispatch.tables = RT_FIELDS_MAX; // all, to begin with

@@ -213,7 +213,7 @@ void dp_planner_save(const dp_planner *planner, const rt_bytes *lineup, rt_bytes
                               planner->predicted_s};
     memcpy(values.shard_bytes_per_s, config->rates.shards.bytes_per_s,
            sizeof values.shard_bytes_per_s);
-    rt_assert(planner->unsynced.count == 0);
+    rt_assert(planner->unsynced.count == 0 && planner->expired.count == 0);
     sum_keys(&planner->directory, &head.key_count, &head.key_sum);
     rt_fields_put(bytes, &head_fields, &head, 1);
     rt_fields_put(bytes, &values_fields, &values, 1);

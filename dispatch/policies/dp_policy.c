@@ -1,3 +1,5 @@
+#include <string.h>
+
 #include "dispatch/policies/dp_policies.h"
 #include "dispatch/solvers/dp_solver.h"
 
@@ -11,6 +13,15 @@ const dp_policy_ops *dp_policy_find(rt_policy_kind kind)
 #undef XX
     rt_assert((uint32_t)kind < RT_POLICY_COUNT);
     return policies[kind];
+}
+
+bool dp_policy_is_named(const char *name)
+{
+    for (uint32_t kind = 0; kind < RT_POLICY_COUNT; kind++) {
+        if (strcmp(dp_policy_find((rt_policy_kind)kind)->name, name) == 0)
+            return true;
+    }
+    return false;
 }
 
 bool dp_policy_can(rt_policy_kind kind, uint32_t traits)

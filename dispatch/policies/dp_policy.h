@@ -37,7 +37,8 @@ typedef enum {
     DP_POLICY_TIME = 8,       // lowers the time of an iteration; the others lower its cost
     DP_POLICY_REFERENCE = 16, // published results are given relative to it
     DP_POLICY_SNAPSHOTS = 32, // dispatch.view "auto": it sees the caches of dp_shown
-    DP_POLICY_WINDOWS = 64    // dispatch.window means something: it looks at dp_view.next
+    DP_POLICY_WINDOWS = 64,   // dispatch.window means something: it looks at dp_view.next
+    DP_POLICY_FRESH = 128     // not with consistency.staleness
 } dp_policy_trait;
 
 typedef struct dp_policy_ops {
@@ -60,6 +61,7 @@ typedef struct dp_policy_ops {
 } dp_policy_ops;
 
 const dp_policy_ops *dp_policy_find(rt_policy_kind kind);
+bool dp_policy_is_named(const char *name);
 
 // Whether it has all of these traits.
 bool dp_policy_can(rt_policy_kind kind, uint32_t traits);

@@ -122,7 +122,8 @@ static bool is_vain(const rt_config *config)
     if (dispatch->hand_over != dispatch->reduce)
         return true;
     if (config->consistency.bounded)
-        return dispatch->window > 1 || dispatch->hand_over;
+        return dispatch->window > 1 || dispatch->hand_over ||
+               dp_policy_can(dispatch->policy, DP_POLICY_FRESH);
     if (dispatch->policy == RT_POLICY_HET)
         return true;
     return dispatch->window > 1 && !dp_policy_can(dispatch->policy, DP_POLICY_WINDOWS);

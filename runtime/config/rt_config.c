@@ -298,14 +298,18 @@ rt_status rt_config_migrate(const char *path, char **json_p, rt_error *error)
     return RT_OK;
 }
 
-// HET is a placement with a consistency and an eviction: those that nobody gave follow from it.
+// A system of a paper is a placement with an eviction and a consistency: those that nobody gave
+// follow from it.
 static void follow_policy(rt_config *config)
 {
-    const bool is_het = config->dispatch.policy == RT_POLICY_HET;
+    const rt_policy_kind policy = config->dispatch.policy;
+    const bool is_het = policy == RT_POLICY_HET;
     if (config->cache.eviction_given != RT_EVICT_AUTO)
         config->cache.eviction = (rt_eviction_kind)config->cache.eviction_given;
     else
-        config->cache.eviction = is_het ? RT_EVICT_LIGHT_LFU : RT_EVICT_EMARK;
+        config->cache.eviction = is_het                        ? RT_EVICT_LIGHT_LFU
+                                 : policy == RT_POLICY_BAGPIPE ? RT_EVICT_TTL
+                                                               : RT_EVICT_EMARK;
     if (config->consistency_auto)
         config->consistency = (rt_consistency_config){is_het, is_het ? RT_STALENESS_HET : 0};
 }

@@ -217,8 +217,14 @@ typedef struct {
     uint32_t batch_samples; // no key: N, by which gradients were divided; 0: by nothing
 } rt_optimizer_config;
 
-typedef enum { RT_EVICT_EMARK, RT_EVICT_LRU, RT_EVICT_LFU, RT_EVICT_LIGHT_LFU } rt_eviction_kind;
-#define RT_EVICT_COUNT (RT_EVICT_LIGHT_LFU + 1)
+typedef enum {
+    RT_EVICT_EMARK,
+    RT_EVICT_LRU,
+    RT_EVICT_LFU,
+    RT_EVICT_LIGHT_LFU,
+    RT_EVICT_TTL
+} rt_eviction_kind;
+#define RT_EVICT_COUNT (RT_EVICT_TTL + 1)
 #define RT_EVICT_AUTO RT_EVICT_COUNT // no rule: the policy says which
 
 typedef struct {
@@ -517,12 +523,15 @@ static inline uint32_t rt_config_batch_after(const rt_config *config, uint32_t w
     return rt_config_batch_grows(config) ? rt_batch_grown(full, samples) : full;
 }
 
-// Batches that are read before the one that is planned: cache.lookahead, or what a window needs.
-static inline uint32_t rt_config_batches_ahead(const rt_config *config)
-{
-    const uint32_t window = config->dispatch.window;
-    return window > config->cache.lookahead + 1 ? window - 1 : config->cache.lookahead;
-}
+// Bagpipe (SOSP'23) has a window of 200 batches, the planned one included, in its experiments, and
+// rows leave after their last use in it.
+#define RT_BAGPIPE_LOOKAHEAD 199u
+
+// cache.lookahead and cache.eviction, or what the policy has in their place.
+uint32_t rt_config_lookahead(const rt_config *config);
+
+// Batches that are read before the one that is planned: for look-ahead, or what a window needs.
+uint32_t rt_config_batches_ahead(const rt_config *config);
 
 static inline bool rt_config_source_is_live(const rt_stream_config *stream)
 {

@@ -118,6 +118,31 @@ static rt_status check_het(const rt_config *config, rt_error *error)
     return RT_OK;
 }
 
+// Uses to come decide when a row leaves, in synchronous training alone.
+static rt_status check_ttl(const rt_config *config, rt_error *error)
+{
+    if (config->cache.eviction != RT_EVICT_TTL) {
+        if (config->dispatch.policy != RT_POLICY_BAGPIPE)
+            return RT_OK;
+        return rt_fail(error, RT_CONFIG,
+                       "cache.eviction: \"%s\" not with dispatch.policy \"bagpipe\": expected "
+                       "\"auto\" or \"ttl\"",
+                       rt_config_choice_name("cache.eviction", (int)config->cache.eviction));
+    }
+    const bool by_policy = config->cache.eviction_given == RT_EVICT_AUTO;
+    const char *what = by_policy ? "dispatch.policy: \"bagpipe\"" : "cache.eviction: \"ttl\"";
+    if (rt_config_lookahead(config) == 0)
+        return rt_fail(error, RT_CONFIG,
+                       "%s looks ahead to know when a row leaves: expected cache.lookahead above 0",
+                       what);
+    if (config->consistency.bounded)
+        return rt_fail(error, RT_CONFIG,
+                       "%s: not with consistency.staleness: rows leave by their uses, in "
+                       "synchronous training only",
+                       what);
+    return RT_OK;
+}
+
 static rt_status check_consistency(const rt_config *config, rt_error *error)
 {
     const rt_dispatch_config *dispatch = &config->dispatch;
@@ -156,7 +181,7 @@ static rt_status check_window(const rt_config *config, rt_error *error)
         {"rows.admit", "batches are seen before it is known which keys have rows",
          config->rows.admit > 1},
         {"cache.lookahead above 32", "every batch that is known would be placed again",
-         config->cache.lookahead > 32},
+         rt_config_lookahead(config) > 32},
     };
     if (config->dispatch.window <= 1)
         return RT_OK;
@@ -259,6 +284,7 @@ rt_status rt_config_check_model(const rt_config *config, rt_error *error)
         check_rows,
         check_device,
         check_het,
+        check_ttl,
         check_consistency,
         check_window,
         check_row_wire,

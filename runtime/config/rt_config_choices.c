@@ -112,13 +112,17 @@ const rt_config_choice rt_choices_decays[] = {
     {0},
 };
 const rt_config_choice rt_choices_evictions[] = {
-    {"auto", RT_EVICT_AUTO, "`\"light_lfu\"` for het, `\"emark\"` for the other policies"},
+    {"auto", RT_EVICT_AUTO,
+     "`\"light_lfu\"` for het, `\"ttl\"` for bagpipe, `\"emark\"` for the other policies"},
     {"emark", RT_EVICT_EMARK, "outdated copies, then the lowest mark, then the lowest frequency"},
     {"lru", RT_EVICT_LRU, "least recently used"},
     {"lfu", RT_EVICT_LFU, "least frequently used"},
     {"light_lfu", RT_EVICT_LIGHT_LFU,
      "the same, but rows with ten uses are only counted, and stay until the count has decayed "
      "(HET)"},
+    {"ttl", RT_EVICT_TTL,
+     "a row leaves after its last use in the batches of `cache.lookahead`, before its slot is "
+     "needed (Bagpipe); then the least recently used"},
     {0},
 };
 #define XX(kind, name, help) {#name, RT_POLICY_##kind, help},

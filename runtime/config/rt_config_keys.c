@@ -287,9 +287,11 @@ const rt_config_key rt_config_keys[] = {
         "Distinct keys of the input, for `cache.ratio`. 0: the input is read once to count them."),
     CHOICE("cache.eviction", cache.eviction_given, int, "\"auto\"", rt_choices_evictions,
            "Which row makes room for another."),
-    U32("cache.lookahead", cache.lookahead, "0", IN(0, 32), "batches",
-        "Batches that are read ahead of the planned one. Rows that they need are evicted last. A "
-        "live stream is trained this many batches later."),
+    U32("cache.lookahead", cache.lookahead, "0", IN(0, 1023), "batches",
+        "Batches that are read ahead of the planned one. Rows that they need are evicted last. The "
+        "batches are kept in memory, with 16 to 64 bytes for each of their keys and 8 bytes for "
+        "each batch that the key is in. A live stream is trained this many batches later. With "
+        "`dispatch.policy` `\"bagpipe\"` 0 stands for 199."),
 
     CHOICE("dispatch.policy", dispatch.policy, rt_policy_kind, "\"esd\"", rt_choices_policies,
            "How samples are assigned to workers."),

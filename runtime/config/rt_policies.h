@@ -11,7 +11,9 @@
     XX(ESD, esd, "where training it costs least (ESD, Algorithms 1 and 2)")              \
     XX(MAKESPAN, makespan,                                                               \
        "where the iteration is predicted to end first, every row counted once")          \
-    XX(HET, het, "at random, with stale copies and light LFU (HET)")
+    XX(HET, het, "at random, with stale copies and light LFU (HET)")                       \
+    XX(BAGPIPE, bagpipe,                                                                 \
+       "in sequence; rows leave after their last use in sight (Bagpipe)")
 // clang-format on
 
 #define XX(kind, name, help) RT_POLICY_##kind,

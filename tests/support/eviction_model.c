@@ -71,6 +71,7 @@ static bool goes_before(const eviction_model *m, uint32_t a, uint32_t b)
             return x->frequency < y->frequency;
         return a < b;
     case RT_EVICT_LRU:
+    case RT_EVICT_TTL:
         return x->at < y->at;
     case RT_EVICT_LFU:
     case RT_EVICT_LIGHT_LFU:

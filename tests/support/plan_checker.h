@@ -26,6 +26,7 @@ typedef struct {
     bool always_summed; // mode GRAD with one trainer, too (staleness 0)
     bool hand_over;     // rows that one worker alone has go straight to the one that trains them
     bool reduce;        // one of several trainers of a row may sum their gradients
+    bool expires;       // rows leave slots that nobody needs (ttl)
     bool full_sync;     // rows are pushed to the PS without anybody's need
     uint32_t micro_batch_min, micro_batch_max; // samples per worker; 0: equal shares
 } plan_checker_config;

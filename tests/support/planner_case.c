@@ -62,6 +62,7 @@ void planner_case_init(planner_case *pc, const planner_shape *shape)
                                    .first_touch = shape->dispatch.first_touch,
                                    .hand_over = shape->dispatch.hand_over,
                                    .reduce = shape->dispatch.reduce,
+                                   .expires = shape->eviction == RT_EVICT_TTL,
                                    .full_sync = shape->dispatch.full_sync,
                                    .always_summed = shape->consistency.bounded,
                                    .micro_batch_min = shape->dispatch.micro_batch_min,
