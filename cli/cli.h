@@ -25,6 +25,9 @@
 #define CLI_DRAINED 6
 #define CLI_SETS_MAX 256
 #define CLI_UP_VARIABLE "LANYARD_UP" // in the environment of those that `up` starts
+// On --up-fd, from a shard that waits for the next start: it was told to, or lost the coordinator.
+#define CLI_TOLD "told"
+#define CLI_ALONE "alone"
 #define CLI_SAVED "saved" // on --announce-fd, after the address: model and summary are on disk
 
 typedef struct {

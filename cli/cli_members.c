@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 #include <sys/resource.h>
 #include <sys/file.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -37,6 +39,7 @@ typedef struct {
     rt_identity identity;
     uint32_t rank, box_workers; // 0: it was not said
     char coordinator[RT_NAME_MAX + 16], standby[RT_NAME_MAX + 16];
+    int up_fd;       // of a shard under `up`, a socket to it; -1: none
     char leader[32]; // in the working directory: who led the run (rt_leader.h)
     rt_notify notify;
 } member_arguments;
@@ -89,14 +92,19 @@ static int check_rank(uint32_t rank, uint32_t count, const char *of_what)
 
 // As they stand on the command line.
 typedef struct {
-    const char *path, *rank, *bind, *coordinator, *share;
+    const char *path, *rank, *bind, *coordinator, *share, *up_fd;
     const char *sets[CLI_SETS_MAX];
     uint32_t set_count;
 } member_words;
 
 static int read_numbers(const char *command, const member_words *words, member_arguments *arguments)
 {
-    unsigned long rank = 0, box_workers = 0;
+    unsigned long rank = 0, box_workers = 0, fd = 0;
+    if (words->up_fd && !parse_number(words->up_fd, INT32_MAX, &fd)) {
+        fprintf(stderr, "lanyard ps: --up-fd %s: expected a descriptor\n", words->up_fd);
+        return CLI_USAGE;
+    }
+    arguments->up_fd = words->up_fd ? (int)fd : -1;
     if (!parse_number(words->rank, RT_WORKERS_MAX - 1, &rank)) {
         fprintf(stderr, "lanyard %s: expected --rank N\n", command);
         return CLI_USAGE;
@@ -149,11 +157,12 @@ static int read_member(int argc, char **argv, const char *role, member_arguments
     char name[32];
     *arguments = (member_arguments){0};
     const bool is_worker = strcmp(role, "worker") == 0;
-    const cli_option options[] = {{"rank", &words.rank, NULL},
-                                  {"coordinator", &words.coordinator, NULL},
-                                  {"bind", &words.bind, NULL},
-                                  {"share", &words.share, NULL}}; // a worker's
-    if (!cli_parse(argc, argv, options, RT_COUNT_OF(options) - !is_worker, &words.path, words.sets,
+    const cli_option options[] = {
+        {"rank", &words.rank, NULL},
+        {"coordinator", &words.coordinator, NULL},
+        {"bind", &words.bind, NULL},
+        {is_worker ? "share" : "up-fd", is_worker ? &words.share : &words.up_fd, NULL}};
+    if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &words.path, words.sets,
                    &words.set_count))
         return CLI_USAGE;
     if (is_worker && !words.rank) // then mpirun may have started it
@@ -244,6 +253,63 @@ int cli_worker(int argc, char **argv)
     return code;
 }
 
+// ---- a shard that outlives a start -----------------------------------------------------------
+
+#define PAUSE_MS 300 // between two starts, so that nobody is asked again and again
+
+// `up` hears that the shard waits, and says where the next coordinator is. False: there is none.
+static bool ask_up(member_arguments *arguments, rt_status why)
+{
+    char text[sizeof arguments->coordinator];
+    ssize_t got;
+    const char *told = why == RT_STOPPED ? CLI_TOLD : CLI_ALONE;
+    if (send(arguments->up_fd, told, strlen(told), MSG_NOSIGNAL) < 0)
+        return false;
+    do
+        got = recv(arguments->up_fd, text, sizeof text - 1, 0);
+    while (got < 0 && errno == EINTR);
+    if (got <= 0)
+        return false;
+    text[got] = '\0';
+    return cli_address(text, arguments->coordinator, sizeof arguments->coordinator);
+}
+
+static bool await_next(member_arguments *arguments, const ps_kept *kept, const rt_error *why)
+{
+    rt_info("%s; the rows stay in memory, with how they were at the checkpoint of iteration "
+            "%" PRIu32 ": this shard waits for the next start",
+            why->text, ps_kept_iteration(kept));
+    if (arguments->up_fd >= 0)
+        return ask_up(arguments, why->status);
+    (void)poll(NULL, 0, PAUSE_MS);
+    return true;
+}
+
+// From start to start, while there are rows to go on with. One that was not taken in again ends as
+// after a loss: a process with no past may fit, which reads its configuration anew.
+static int serve(member_arguments *arguments, ps_server_config *server, rt_error *error)
+{
+    ps_kept *kept = NULL;
+    bool was_welcome = false, has_waited = false;
+    rt_status status;
+    server->was_welcome = &was_welcome;
+    if (arguments->config.on_worker_loss != RT_LOSS_STOP)
+        server->kept = &kept;
+    do {
+        *error = (rt_error){0};
+        was_welcome = false;
+        status = ps_server_run(server, error);
+        if (status && has_waited && !was_welcome && rt_status_lasts(status)) {
+            rt_info("not taken in again: %s", error->text);
+            ps_kept_destroy(kept);
+            return CLI_ENDED;
+        }
+        has_waited = true;
+    } while (kept && await_next(arguments, kept, error));
+    ps_kept_destroy(kept);
+    return member_exit(status, error);
+}
+
 int cli_ps(int argc, char **argv)
 {
     rt_error error = {0};
@@ -266,8 +332,9 @@ int cli_ps(int argc, char **argv)
         status =
             cli_await(&arguments.config, CLI_SHARD, arguments.rank, -1, &arguments.notify, &error);
     if (!status)
-        status = ps_server_run(&server, &error);
-    code = member_exit(status, &error);
+        code = serve(&arguments, &server, &error);
+    else
+        code = member_exit(status, &error);
     end_member(&arguments);
     return code;
 }

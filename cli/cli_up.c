@@ -4,7 +4,8 @@
 // to go, then made to. With on_worker_loss all of them are started again then, from the newest
 // checkpoint: nothing of a failed attempt is kept but what is on disk. With "shrink" a lost worker
 // stays away for timeouts.rejoin_s; then it is started beside the others and waits until the
-// coordinator ends the attempt, at a checkpoint, so that all start anew. Whether the loss ends the
+// coordinator ends the attempt, at a checkpoint, so that all start anew. A shard that says that it
+// waits, with its rows, is told where the next coordinator is; all others are new. Whether the loss ends the
 // attempt is the coordinator's to say: it may go on without a worker that sat out. Children die
 // with this process (PR_SET_PDEATHSIG), so nothing stays behind.
 #define _GNU_SOURCE // memfd_create
@@ -19,6 +20,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -28,6 +30,7 @@
 #include "dispatch/coordinator/dp_losses.h"
 #include "dispatch/coordinator/dp_members.h"
 #include "edge_worker/device/ew_device.h"
+#include "runtime/rt_hash.h"
 #include "runtime/wire/rt_control.h"
 
 #define GRACE_MS 2000u // between being told to end and being made to
@@ -41,6 +44,8 @@ typedef struct {
     pid_t past_pid;
     int failure; // as wait reports it; 0: none
     bool waits;  // a worker that the attempt goes on without
+    bool stays;  // a shard that has said that it waits for the next attempt
+    int talk_fd; // of a shard, a socket to it; -1: none
     uint32_t peer;
     char name[32];
 } child;
@@ -58,6 +63,9 @@ typedef struct {
     int announce_fd;              // what the coordinator says beside its log; -1: closed
     child children[CHILDREN_MAX]; // the coordinator is the first
     uint32_t child_count;
+    child kept[RT_SHARDS_MAX]; // shards of the attempt before that wait
+    uint32_t kept_count;
+    uint64_t config_hash; // of what the children were given
     sigset_t signals;
     const child *first_failed;
     bool told;                          // children were told to end
@@ -114,7 +122,7 @@ static rt_status spawn(run *r, uint32_t peer, const char *name, char *const *arg
     child *c = &r->children[r->child_count];
     pid_t parent = getpid();
     int ready[2];
-    *c = (child){.peer = peer};
+    *c = (child){.peer = peer, .talk_fd = -1};
     snprintf(c->name, sizeof c->name, "%s", name);
     if (pipe2(ready, O_CLOEXEC) != 0)
         return rt_fail(error, RT_LIMIT, "cannot start %s: %s", c->name, strerror(errno));
@@ -135,17 +143,79 @@ static rt_status spawn(run *r, uint32_t peer, const char *name, char *const *arg
     return RT_OK;
 }
 
+// A shard that the attempt before has left, if it is still there.
+static bool take_kept(run *r, uint32_t peer)
+{
+    for (uint32_t i = 0; i < r->kept_count; i++) {
+        child *kept = &r->kept[i];
+        if (kept->peer != peer || !kept->pid ||
+            send(kept->talk_fd, r->address, strlen(r->address), MSG_NOSIGNAL) < 0)
+            continue;
+        kept->stays = false;
+        r->children[r->child_count++] = *kept;
+        *kept = (child){.talk_fd = -1};
+        return true;
+    }
+    return false;
+}
+
+static void end_kept(run *r)
+{
+    for (uint32_t i = 0; i < r->kept_count; i++) {
+        child *kept = &r->kept[i];
+        if (kept->pid && kill(kept->pid, SIGKILL) == 0)
+            (void)waitpid(kept->pid, NULL, 0);
+        if (kept->talk_fd >= 0)
+            close(kept->talk_fd);
+    }
+    r->kept_count = 0;
+}
+
+// Those that wait for the next attempt.
+static void keep_children(run *r)
+{
+    for (uint32_t i = 0; i < r->child_count; i++) {
+        child *c = &r->children[i];
+        if (c->pid && c->stays)
+            r->kept[r->kept_count++] = *c;
+        else if (c->talk_fd >= 0)
+            close(c->talk_fd);
+    }
+}
+
+static rt_status spawn_shard(run *r, uint32_t rank, rt_error *error)
+{
+    char name[32], rank_text[16], fd_text[16];
+    const uint32_t peer = rt_peer(RT_ROLE_PS, rank);
+    int fds[2];
+    char *arguments[] = {"lanyard",       "ps",       r->config_path, "--rank", rank_text,
+                         "--coordinator", r->address, "--up-fd",      fd_text,  NULL};
+    if (take_kept(r, peer))
+        return RT_OK;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, fds) != 0)
+        return rt_fail(error, RT_LIMIT, "cannot create a socket: %s", strerror(errno));
+    (void)fcntl(fds[0], F_SETFD, FD_CLOEXEC);
+    snprintf(rank_text, sizeof rank_text, "%" PRIu32, rank);
+    snprintf(fd_text, sizeof fd_text, "%d", fds[1]);
+    const rt_status status = spawn(r, peer, rt_peer_name(peer, name), arguments, error);
+    close(fds[1]);
+    if (status)
+        close(fds[0]);
+    else
+        r->children[r->child_count - 1].talk_fd = fds[0];
+    return status;
+}
+
 static rt_status spawn_member(run *r, rt_role role, uint32_t rank, rt_error *error)
 {
     char name[32], rank_text[16], share[16];
-    char *shard[] = {"lanyard",  "ps", r->config_path, "--rank", rank_text, "--coordinator",
-                     r->address, NULL};
     char *worker[] = {"lanyard",       "worker",   r->config_path, "--rank", rank_text,
                       "--coordinator", r->address, "--share",      share,    NULL};
-    char *const *arguments = role == RT_ROLE_PS ? shard : worker;
+    if (role == RT_ROLE_PS)
+        return spawn_shard(r, rank, error);
     snprintf(rank_text, sizeof rank_text, "%" PRIu32, rank);
     snprintf(share, sizeof share, "%" PRIu32, r->config->worker_count);
-    return spawn(r, rt_peer(role, rank), rt_peer_name(rt_peer(role, rank), name), arguments, error);
+    return spawn(r, rt_peer(role, rank), rt_peer_name(rt_peer(role, rank), name), worker, error);
 }
 
 // All workers, by mpirun, which gives each its rank.
@@ -391,21 +461,40 @@ static void report_failure(run *r)
     if (c)
         r->lost = c->peer;
     for (uint32_t i = 1; i < r->child_count && c == r->children; i++) {
-        if (r->children[i].pid && !r->children[i].waits)
+        if (r->children[i].pid && !r->children[i].waits && !r->children[i].stays)
             r->lost = r->children[i].peer;
     }
     if (c && WIFSIGNALED(c->failure))
         rt_error_log("%s (pid %ld) was ended by signal %d (%s)", c->name, (long)c->past_pid,
                      WTERMSIG(c->failure), strsignal(WTERMSIG(c->failure)));
+    else if (c && c->pid)
+        rt_error_log("%s (pid %ld) answers nobody", c->name, (long)c->pid);
     else if (c && !has_said_why(c))
         rt_error_log("%s (pid %ld) ended with status %d", c->name, (long)c->past_pid,
                      WEXITSTATUS(c->failure));
+}
+
+// What shards say: they wait for the next attempt. If one has lost the coordinator, the end of
+// which nobody has seen, that stands still.
+static void hear_shards(run *r)
+{
+    for (uint32_t i = 0; i < r->child_count; i++) {
+        child *c = &r->children[i];
+        char text[16] = "";
+        if (c->talk_fd < 0 || !c->pid || c->stays ||
+            recv(c->talk_fd, text, sizeof text - 1, MSG_DONTWAIT) <= 0)
+            continue;
+        c->stays = true;
+        if (strcmp(text, CLI_ALONE) == 0 && r->children[0].pid && !r->first_failed)
+            r->first_failed = r->children;
+    }
 }
 
 static void reap(run *r)
 {
     int status;
     pid_t pid;
+    hear_shards(r);
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
         for (uint32_t i = 0; i < r->child_count; i++) {
             if (r->children[i].pid != pid)
@@ -414,14 +503,19 @@ static void reap(run *r)
             r->children[i].pid = 0;
             judge(r, &r->children[i], status);
         }
+        for (uint32_t i = 0; i < r->kept_count; i++) {
+            if (r->kept[i].pid == pid)
+                r->kept[i].pid = 0;
+        }
     }
 }
 
+// That have yet to end.
 static uint32_t alive(const run *r)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < r->child_count; i++)
-        count += r->children[i].pid != 0;
+        count += r->children[i].pid != 0 && !r->children[i].stays;
     return count;
 }
 
@@ -429,7 +523,7 @@ static void signal_all(run *r, int signal)
 {
     r->told = true;
     for (uint32_t i = 0; i < r->child_count; i++) {
-        if (r->children[i].pid)
+        if (r->children[i].pid && !r->children[i].stays)
             kill(r->children[i].pid, signal);
     }
 }
@@ -486,6 +580,8 @@ static void end_all(run *r)
     report_failure(r);
     // What is to start again has nothing to tidy up: one that stands still would only cost time.
     if (r->config->on_worker_loss == RT_LOSS_STOP || r->stop_asked) {
+        for (uint32_t i = 0; i < r->child_count; i++)
+            r->children[i].stays = false;
         signal_all(r, SIGTERM);
         wait_for_end(r, GRACE_MS);
     }
@@ -500,6 +596,10 @@ static rt_status put_config(run *r, rt_error *error)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     size_t length = strlen(json);
     r->config_fd = memfd_create("lanyard-config", 0); // inherited by the children
+    const uint64_t hash = rt_hash_bytes(json, length);
+    if (hash != r->config_hash) // what shards have read is not that of this attempt
+        end_kept(r);
+    r->config_hash = hash;
     bool written = r->config_fd >= 0 && write(r->config_fd, json, length) == (ssize_t)length;
     rt_free(json);
     snprintf(r->config_path, sizeof r->config_path, "/proc/self/fd/%d", r->config_fd);
@@ -544,11 +644,14 @@ static bool attempt(run *r)
         status = put_config(r, &error);
     if (!status)
         status = spawn_all(r, &error);
-    if (!status)
+    if (!status) {
+        end_kept(r); // that this attempt does not need
         watch(r);
+    }
     if (status && alive(r))
         signal_all(r, SIGTERM);
     end_all(r);
+    keep_children(r);
     const bool complete = !status && is_complete(r);
     if (r->announce_fd >= 0)
         close(r->announce_fd);
@@ -708,6 +811,7 @@ int cli_up(int argc, char **argv)
     bool complete = attempt(&r);
     while (!complete && prepare_restart(&r))
         complete = attempt(&r);
+    end_kept(&r);
     code = complete ? CLI_OK : CLI_FAILED;
     if (complete)
         say_what_is_progressive(&config.stream);

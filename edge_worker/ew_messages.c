@@ -275,7 +275,7 @@ rt_status ew_run_tell_vitals(ew_run *w, rt_error *error)
 {
     rt_wire_vitals vitals = {0};
     rt_traffic_share(RT_ROLE_WORKER, &vitals.traffic);
-    return rt_member_tell_vitals(&w->member, &vitals, error);
+    return rt_member_tell_vitals(&w->member, &vitals, 0, error);
 }
 
 // The flush has no training; its report goes out once everything is done.

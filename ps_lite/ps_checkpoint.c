@@ -84,7 +84,7 @@ rt_status ps_checkpoint_begin(ps_checkpoint *c, const rt_message *message, rt_er
     if (!rt_child_start(&c->child, write_rows, c, WRITE_LIMIT_S, &c->failure) &&
         ps_shard_hold(c->shard, &c->failure))
         rt_child_end(&c->child); // it would see what changes from here on
-    ps_shard_cut(c->shard, c->cut.iteration, c->cut.base);
+    ps_shard_cut(c->shard, c->cut.iteration, c->cut.base, rt_message_header(message)->count);
     return RT_OK;
 }
 
@@ -94,6 +94,8 @@ rt_status ps_checkpoint_poll(ps_checkpoint *c, rt_message *answer)
     if (!c->failure.status && (c->child.fd < 0 || rt_child_poll(&c->child, &result) == RT_AGAIN))
         return RT_AGAIN;
     c->failure = (rt_error){0};
+    if (!result.error.status)
+        ps_shard_written(c->shard, c->cut.iteration, result.values[0], result.values[1]);
     const rt_wire_written written = {.status = result.error.status,
                                      .bytes = result.values[0],
                                      .hash = result.values[1],
@@ -223,7 +225,7 @@ rt_status ps_checkpoint_load(ps_shard *shard, const rt_message *message, uint64_
         *error = found;
         return l.stopped;
     }
-    ps_shard_cut(shard, (uint32_t)iteration, 0);
+    ps_shard_loaded(shard, (uint32_t)iteration, &load);
     if (l.begins && !status)
         ps_shard_begin_with(shard);
     const rt_wire_written loaded = {.status = status, .file = file};

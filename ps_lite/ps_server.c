@@ -39,10 +39,11 @@ typedef struct {
     int wait_fd; // readable when the files have something to do, or a part of a checkpoint is done
     bw_responder probes;
     arrivals arrived[RT_WORKERS_MAX];
-    bool prompt;      // the next message was waited for
-    rt_guests guests; // the listener
-    bool busy;        // with a file: rows must not change
-    bool unsent;      // the shard holds messages that the transport did not take
+    bool prompt;       // the next message was waited for
+    rt_guests guests;  // the listener
+    bool busy;         // with a file: rows must not change
+    rt_status stopped; // what ended a roll-back of rows
+    bool unsent;       // the shard holds messages that the transport did not take
     bool finished;
 } server;
 
@@ -131,6 +132,7 @@ static rt_status create_shard(server *s, rt_error *error)
         .row_wire = config->row_wire,
         .memory_bytes_max = memory,
         .store = s->store,
+        .image_bytes_max = s->config->kept ? memory / 4 : 0,
         .gradient_bytes_max = memory / 4,
         .dense_bytes_max = memory / 4,
         .keeps_dense = rt_stripes_keep(config),
@@ -156,6 +158,20 @@ static rt_status create_shard(server *s, rt_error *error)
 }
 
 // ---- Joining and leaving ---------------------------------------------------------------------
+
+static ps_kept *kept_of(const server *s)
+{
+    if (!s->config->kept)
+        return NULL;
+    return *s->config->kept;
+}
+
+static void drop_kept(const server *s)
+{
+    ps_kept_destroy(kept_of(s));
+    if (s->config->kept)
+        *s->config->kept = NULL;
+}
 
 static rt_status check_welcome(const server *s, rt_error *error)
 {
@@ -206,6 +222,7 @@ static rt_status join(server *s, rt_error *error)
         .keys = s->config->keys,
         .identity = s->config->identity,
         .box = rt_config_hash_box(config, rt_config_box_of_shard(config, rank)),
+        .holds = kept_of(s) ? ps_kept_iteration(kept_of(s)) : 0,
         .timeout_start_s = config->timeout_start_s,
         .timeout_peer_s = config->timeout_peer_s,
         .notify = s->config->notify};
@@ -216,6 +233,8 @@ static rt_status join(server *s, rt_error *error)
     status = check_welcome(s, error);
     if (status)
         return status;
+    if (s->config->was_welcome)
+        *s->config->was_welcome = true;
     s->place = rt_member_rank(&s->member);
     s->guests.worker_count = s->member.welcome.worker_count;
     status = create_shard(s, error);
@@ -225,12 +244,37 @@ static rt_status join(server *s, rt_error *error)
     return RT_OK;
 }
 
+// Whether the run ended elsewhere, and goes on with the next start.
+static bool goes_on(rt_status status, const rt_error *error)
+{
+    return status == RT_PEER || status == RT_NOT_FOUND ||
+           (status == RT_STOPPED && strcmp(error->text, RT_RUN_COMPLETE) &&
+            strcmp(error->text, RT_BOX_DRAINED));
+}
+
+// Rows that have not been asked for yet are kept once more.
+static void keep_rows(server *s)
+{
+    if (s->shard && s->config->kept && !kept_of(s))
+        *s->config->kept = ps_shard_give(s->shard);
+}
+
 static void leave(server *s, rt_status status, const rt_error *error)
 {
     const bool was_told = status == RT_OK || status == RT_STOPPED || status == RT_REFUSED;
+    uint32_t linger_ms = LINGER_MS;
+    if (goes_on(status, error))
+        keep_rows(s);
+    else
+        drop_kept(s);
+    if (kept_of(s) && s->member.endpoint) { // nobody is there to hear more
+        s->ops->end(s->member.endpoint, 0);
+        s->member.endpoint = NULL;
+        linger_ms = 0;
+    }
     rt_member_leave(&s->member, was_told ? NULL : error);
     if (s->guests.endpoint)
-        s->ops->end(s->guests.endpoint, LINGER_MS);
+        s->ops->end(s->guests.endpoint, linger_ms);
     if (s->transport)
         s->ops->close(s->transport);
     if (s->shard)
@@ -266,6 +310,14 @@ static rt_status meanwhile(void *context, int wait_fd, rt_error *error)
     const rt_status status = turn(s, wait_fd, wait_ms, error);
     s->busy = false;
     return status;
+}
+
+// Why rows are not rolled back to the end is told apart from what ends the run.
+static rt_status adopting(void *context, int wait_fd, rt_error *error)
+{
+    server *s = context;
+    s->stopped = meanwhile(context, wait_fd, error);
+    return s->stopped;
 }
 
 // The rows go to the coordinator's box: only there is a model whole. Of a checkpoint it is the file
@@ -326,6 +378,32 @@ static rt_status tell_written(server *s, rt_error *error)
     return rt_member_send(&s->member, &answer, error);
 }
 
+// In place of files, the rows that outlived the last run.
+static rt_status adopt(server *s, uint32_t iteration, uint64_t lineage, rt_error *error)
+{
+    rt_message answer = {0};
+    rt_error why = {0};
+    rt_status status = rt_fail(&why, RT_NOT_FOUND, "no rows are kept in memory");
+    s->stopped = RT_OK;
+    if (kept_of(s))
+        status = ps_shard_adopt(s->shard, s->config->kept, iteration, lineage, adopting, s, &why);
+    if (s->stopped) {
+        *error = why;
+        return s->stopped;
+    }
+    if (status)
+        rt_info("the rows of the checkpoint of iteration %" PRIu32 " come from files: %s",
+                iteration, why.text);
+    else
+        rt_info("the rows in memory are those of the checkpoint of iteration %" PRIu32 " again",
+                iteration);
+    const rt_wire_written loaded = {.status = status ? RT_NOT_FOUND : RT_OK};
+    if (rt_control_create_struct(&answer, RT_MESSAGE_LOADED, rt_peer(RT_ROLE_PS, s->place),
+                                 iteration, &loaded, sizeof loaded, why.text))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory: a message");
+    return rt_member_send(&s->member, &answer, error);
+}
+
 // The first file of a checkpoint: whatever an earlier one that turned out to be damaged left is
 // dropped.
 static rt_status load(server *s, const rt_message *message, rt_error *error)
@@ -335,6 +413,10 @@ static rt_status load(server *s, const rt_message *message, rt_error *error)
     const bool is_whole = rt_control_has(message, sizeof head);
     if (is_whole)
         memcpy(&head, rt_message_payload(message), sizeof head);
+    if (is_whole && head.flags & RT_WIRE_LOAD_KEPT)
+        return adopt(s, (uint32_t)rt_message_header(message)->iteration, head.files[s->place].hash,
+                     error);
+    drop_kept(s);
     if (is_whole && head.shard_count <= RT_SHARDS_MAX && memchr(head.folder, 0, sizeof head.folder))
         ps_files_note_load(&s->files, rt_message_header(message)->iteration, &head);
     if (is_whole && head.flags & RT_WIRE_LOAD_FIRST && ps_shard_clear(s->shard))
@@ -383,6 +465,8 @@ static rt_status take_from_coordinator(server *s, const rt_message *message, rt_
     if (s->busy)
         return rt_fail(error, RT_WIRE, "coordinator: %s while rows are read or written",
                        rt_message_type_name(rt_message_header(message)->type));
+    if (type != RT_MESSAGE_LOAD && type != RT_MESSAGE_FINISH)
+        drop_kept(s); // the run has rows without them
     switch (type) {
     case RT_MESSAGE_SAVE:
         return save(s, message, error);
@@ -452,6 +536,8 @@ static rt_status take_from_worker(server *s, uint32_t peer, rt_message *message,
                              rt_peer_name(peer, name), rt_message_type_name(type));
             break;
         }
+        if (!ps_dense_takes(type))
+            drop_kept(s); // the run has begun without them
         if (rt_message_is_push(type))
             note_arrival(s, peer);
         return ps_shard_receive(s->shard, peer, message, error);
@@ -506,7 +592,7 @@ static rt_status tell_vitals(server *s, rt_error *error)
     ps_shard_get_statistics(s->shard, &now);
     vitals.rows = now.rows;
     vitals.row_bytes = now.row_bytes;
-    return rt_member_tell_vitals(&s->member, &vitals, error);
+    return rt_member_tell_vitals(&s->member, &vitals, now.image_bytes, error);
 }
 
 // ready: workers, and the coordinator, have sent something. The order of the two sockets does not

@@ -26,6 +26,10 @@ typedef struct {
     rt_identity identity;    // workers and coordinator must have the same
     uint64_t schema;         // goes into model files
     rt_notify *notify;       // or NULL
+    // Rows of the run before, which the coordinator may ask for instead of files; and those that
+    // the next one may go on with, if this one ends for no fault of the shard. NULL: neither.
+    struct ps_kept **kept;
+    bool *was_welcome; // set once the coordinator has taken it in; or NULL
 } ps_server_config;
 
 // RT_OK: finished (FINISH). RT_STOPPED, RT_REFUSED: the coordinator said STOP; error holds its

@@ -51,6 +51,9 @@ rt_status ps_shard_create(const ps_shard_config *config, ps_shard **shard_p)
     shard->gradients_max =
         (uint32_t)rt_min_u64(config->gradient_bytes_max / gradient_bytes, UINT32_MAX / 4);
     shard->workers = rt_bits_below(config->worker_count);
+    // Numbers of pulls (adds_deltas) are in no file, and a page of a store is read to be kept.
+    if (!config->adds_deltas && !config->store)
+        ps_images_init(&shard->images, shard->row_floats, config->image_bytes_max);
     rt_status status = create_parts(shard);
     if (status) {
         ps_shard_destroy(shard);
@@ -73,6 +76,7 @@ void ps_shard_destroy(ps_shard *shard)
     rt_free(shard->sum);
     rt_free(shard->parked_counts);
     ps_left_fini(&shard->left);
+    ps_images_give_up(&shard->images);
     rt_free(shard);
 }
 
@@ -218,6 +222,7 @@ void ps_shard_get_statistics(const ps_shard *shard, ps_shard_statistics *statist
     *statistics = shard->statistics;
     statistics->rows = ps_table_count(shard->table);
     statistics->row_bytes = ps_table_bytes(shard->table);
+    statistics->image_bytes = shard->images.bytes;
     statistics->pulls_parked = ps_parked_count(shard->parked);
     statistics->gradients_waiting = ps_aggregates_gradients(shard->aggregates);
     statistics->deltas_waiting = 0;

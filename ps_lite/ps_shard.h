@@ -14,6 +14,7 @@
 #ifndef PS_SHARD_H
 #define PS_SHARD_H
 
+#include "ps_lite/ps_images.h"
 #include "ps_lite/ps_snapshot.h"
 #include "ps_lite/ps_weights.h"
 #include "runtime/numbers/rt_optimizer.h"
@@ -41,6 +42,7 @@ typedef struct {
     rt_coding row_wire;          // of values and gradients: other than fp32, coded pushes are taken
     uint64_t memory_bytes_max;   // rows
     ps_store *store;             // for the rows' floats, or NULL: in memory; the caller's
+    uint64_t image_bytes_max;    // rows as they were at checkpoints (ps_images.h); 0: none
     uint64_t gradient_bytes_max; // gradients that wait for others
     uint64_t dense_bytes_max;    // dense gradients that wait for others; dense weights
     bool keeps_dense;            // the dense weights: rt_stripes_keep
@@ -57,7 +59,8 @@ typedef struct {
 typedef struct {
     uint64_t rows;
     uint64_t row_bytes; // index and rows
-    uint64_t pulls;     // records
+    uint64_t image_bytes;
+    uint64_t pulls; // records
     uint64_t pulls_parked;
     uint64_t pulls_parked_max;
     uint64_t rows_created; // by init
@@ -111,9 +114,30 @@ rt_status ps_shard_save(const ps_shard *shard, const rt_sink *sink, uint64_t sch
                         const ps_cut *cut, ps_progress progress, void *context, rt_file_sum *sum_p,
                         rt_error *error);
 
-// A cut was captured, or a checkpoint of this iteration is loaded: what leaves from here on,
-// changes that build on it name. base: of the cut.
-void ps_shard_cut(ps_shard *shard, uint32_t iteration, uint32_t base);
+// A cut was captured, whose file builds on that of base (0: it has all rows): what leaves from here
+// on, changes that build on it name, and rows are kept as they are now before they change.
+// complete: iteration of the newest complete checkpoint.
+void ps_shard_cut(ps_shard *shard, uint32_t iteration, uint32_t base, uint32_t complete);
+
+// The file of the newest cut is on disk, with this sum.
+void ps_shard_written(ps_shard *shard, uint32_t iteration, uint64_t bytes, uint64_t hash);
+
+// The files of a LOAD are loaded: the rows are those of a checkpoint, or of a part of its files.
+void ps_shard_loaded(ps_shard *shard, uint32_t iteration, const rt_wire_load *load);
+
+// Rows that outlive a shard, and how they were at the newest checkpoints, for the shard of the next
+// start. NULL: there are no such images, and the rows are of no use.
+typedef struct ps_kept ps_kept;
+ps_kept *ps_shard_give(ps_shard *shard);         // which can only be destroyed then
+void ps_kept_destroy(ps_kept *kept);             // also of NULL
+uint32_t ps_kept_iteration(const ps_kept *kept); // of the newest cut
+
+// Rolls the rows back to a checkpoint, and takes them over; *kept_p is NULL then. RT_NOT_FOUND:
+// they cannot become those of that checkpoint; RT_CONFIG, RT_NO_MEMORY: there is no room for a row
+// that had gone; or what progress returned. Then the shard is as it was, and with these rows it can
+// be tried again. Before the first message about rows.
+rt_status ps_shard_adopt(ps_shard *shard, ps_kept **kept_p, uint32_t iteration, uint64_t lineage,
+                         ps_progress progress, void *context, rt_error *error);
 
 // Adds the rows of one model file that belong to this shard; the file may be of another number of
 // shards. Files of changes come after the one that they change. Only before the first message.

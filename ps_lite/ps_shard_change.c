@@ -99,6 +99,7 @@ rt_status ps_shard_apply_changes(ps_shard *shard, const ps_request *in, rt_error
             return check_change(shard, in, &change, error);
         if (!entry)
             entry = ps_shard_create_row(shard, change.key);
+        ps_images_keep(&shard->images, shard->table, entry);
         apply(shard, ps_record_at(in, i) + sizeof change, ps_table_row(shard->table, entry));
         entry->version = change.version;
         rt_status status = ps_shard_row_changed(shard, entry, error);

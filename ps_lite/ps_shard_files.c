@@ -39,9 +39,42 @@ rt_status ps_shard_save(const ps_shard *shard, const rt_sink *sink, uint64_t sch
     return status;
 }
 
-void ps_shard_cut(ps_shard *shard, uint32_t iteration, uint32_t base)
+void ps_shard_cut(ps_shard *shard, uint32_t iteration, uint32_t base, uint32_t complete)
 {
     ps_left_cut(&shard->left, iteration, base);
+    ps_images_cut(&shard->images, shard->table, iteration, base, complete);
+}
+
+void ps_shard_written(ps_shard *shard, uint32_t iteration, uint64_t bytes, uint64_t hash)
+{
+    ps_images_written(&shard->images, iteration, bytes, hash);
+}
+
+// Files of another number of shards, or of other homes, say nothing of the rows of this one.
+static uint64_t lineage_of(const ps_shard *shard, const rt_wire_load *load)
+{
+    const ps_shard_config *config = &shard->config;
+    const ps_images *images = &shard->images;
+    const bool was_planned = load->flags & RT_WIRE_LOAD_HOMES;
+    uint64_t base = 0;
+    if (load->shard_count != config->shard_count ||
+        was_planned != (config->homes == RT_HOMES_PLANNED))
+        return 0;
+    if (load->flags & RT_WIRE_LOAD_FIRST)
+        base = RT_LINEAGE_ALL_ROWS;
+    else if (images->count)
+        base = images->of[images->count - 1].lineage;
+    return rt_control_lineage(base, load->files[config->rank].bytes,
+                              load->files[config->rank].hash);
+}
+
+void ps_shard_loaded(ps_shard *shard, uint32_t iteration, const rt_wire_load *load)
+{
+    ps_left_cut(&shard->left, iteration, 0);
+    if (load->flags & RT_WIRE_LOAD_MODEL)
+        ps_images_give_up(&shard->images);
+    else
+        ps_images_begin(&shard->images, iteration, lineage_of(shard, load));
 }
 
 rt_status ps_shard_load(ps_shard *shard, const char *path, uint64_t schema, ps_progress progress,
@@ -70,6 +103,7 @@ rt_status ps_shard_clear(ps_shard *shard)
     shard->table = empty;
     shard->floor = 0;
     ps_left_fini(&shard->left);
+    ps_images_give_up(&shard->images);
     return RT_OK;
 }
 
@@ -98,6 +132,7 @@ rt_status ps_shard_expire(ps_shard *shard, uint32_t floor, ps_progress progress,
                        " gradients wait for their rows",
                        ps_parked_count(shard->parked),
                        (uint64_t)ps_aggregates_gradients(shard->aggregates));
+    ps_images_give_up(&shard->images); // as many rows may end as there are
     const rt_status status = erase_below(shard, floor, progress, context, error);
     shard->floor = (uint32_t)rt_max_u64(shard->floor, floor);
     *ended_p = before - ps_table_count(shard->table);
@@ -107,6 +142,7 @@ rt_status ps_shard_expire(ps_shard *shard, uint32_t floor, ps_progress progress,
 
 bool ps_shard_forget(ps_shard *shard, uint64_t key)
 {
+    ps_images_give_up(&shard->images); // no image of it may come back
     const bool was_there = ps_table_erase(shard->table, key);
     shard->statistics.rows_ended += was_there;
     return was_there;

@@ -39,6 +39,7 @@ rt_status ps_shard_apply_forgets(ps_shard *shard, const ps_request *in, rt_error
             continue;
         if (shard->config.names_left && ps_left_add(&shard->left, one.key))
             return rt_fail(error, RT_NO_MEMORY, "out of memory: keys that have left the shard");
+        ps_images_keep(&shard->images, shard->table, entry);
         ps_table_erase(shard->table, one.key);
         shard->statistics.rows_forgotten++;
     }

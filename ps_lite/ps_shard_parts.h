@@ -2,7 +2,8 @@
 // functions: one that checks all of it and makes room, one that applies it. Those of rows are in
 // ps_shard_rows.c, of sums of gradients in ps_shard_sums.c, of changes in ps_shard_delta.c, of
 // what travels rounded in ps_shard_change.c; what they share in ps_shard_records.c; what concerns
-// all rows at once in ps_shard_files.c.
+// all rows at once in ps_shard_files.c; what outlives a shard in ps_shard_kept.c. Whatever changes,
+// makes or ends a row says so to the images first (ps_images_keep, ps_images_born).
 #ifndef PS_SHARD_PARTS_H
 #define PS_SHARD_PARTS_H
 
@@ -31,6 +32,7 @@ struct ps_shard {
     uint32_t *parked_counts; // per worker, pulls
     uint32_t floor;          // rows of versions below have ended; 0: none have
     ps_left left;            // config.names_left
+    ps_images images;
     ps_shard_statistics statistics;
 };
 

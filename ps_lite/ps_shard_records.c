@@ -103,6 +103,7 @@ rt_status ps_shard_check_parked(const ps_shard *shard, const ps_request *in, rt_
 // After a reserve; the key has no row.
 ps_entry *ps_shard_create_row(ps_shard *shard, uint64_t key)
 {
+    ps_images_born(&shard->images, key);
     ps_entry *entry = ps_table_insert(shard->table, key);
     float *row = ps_table_row(shard->table, entry);
     rt_row_init(key, shard->config.seed, shard->config.init_scale, shard->config.dim, row);

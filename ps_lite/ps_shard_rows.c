@@ -138,14 +138,17 @@ static rt_status store_row(ps_shard *shard, const ps_request *in, uint32_t i, ps
     const rt_wire_row row = ps_row_at(in, i);
     if (!found.entry) {
         found.entry = ps_table_find(shard->table, row.key); // twice in this message?
-        if (!found.entry)
+        if (!found.entry) {
+            ps_images_born(&shard->images, row.key);
             found.entry = ps_table_insert(shard->table, row.key);
+        }
         found.row = ps_table_row(shard->table, found.entry);
     }
     if (row.version <= found.entry->version) {
         shard->statistics.row_pushes_ignored++;
         return RT_OK;
     }
+    ps_images_keep(&shard->images, shard->table, found.entry);
     memcpy(found.row, ps_record_at(in, i) + sizeof row, shard->row_floats * sizeof(float));
     found.entry->version = row.version;
     return ps_shard_row_changed(shard, found.entry, error);

@@ -157,6 +157,7 @@ static rt_status ask_shards(dp_cut *cut, rt_error *error)
         if (rt_control_create_struct(&message, RT_MESSAGE_CUT, cut->sender, content.iteration,
                                      &order, sizeof order, NULL))
             return rt_fail(error, RT_NO_MEMORY, "out of memory");
+        rt_message_header(&message)->count = dp_checkpoint_newest(cut->checkpoint);
         status = dp_roster_send(cut->roster, rt_peer(RT_ROLE_PS, s), &message, error);
         if (status)
             return status;

@@ -76,6 +76,7 @@ typedef struct {
     uint64_t heard_ns;
     char address[RT_ADDRESS_MAX];
     uint8_t key[RT_WIRE_KEY_BYTES];
+    bool has_rows; // a shard that came with rows of a checkpoint in memory
     // Of a worker: what was sent to it, and what it has said of that.
     uint64_t needed;  // the last slice in which it trains, or sends something to others
     uint64_t settled; // the last slice whose report said that all it had sent is confirmed

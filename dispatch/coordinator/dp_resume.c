@@ -23,6 +23,8 @@ typedef struct {
     uint64_t marks;        // workers that answered the last MARK
     const dp_saved *saved; // the candidate
     uint64_t loading;      // shards that read one of its files
+    uint64_t asked;        // of them, those that are asked for rows that they have in memory
+    uint32_t kept;         // shards whose rows are those of the candidate without a file
     uint32_t loaded[RT_SHARDS_MAX];
     uint64_t sending;    // shards that get a copy
     uint32_t sending_to; // of them, the one whose turn it is
@@ -111,21 +113,70 @@ static rt_status send_empty(resume *r, uint32_t peer, rt_message_type type, uint
     return dp_roster_send(r->config->roster, peer, &message, error);
 }
 
+static rt_status send_order(resume *r, uint32_t shard, uint32_t i, const rt_wire_load *load,
+                            rt_error *error)
+{
+    rt_message message;
+    if (rt_control_create_struct(&message, RT_MESSAGE_LOAD, r->config->sender,
+                                 r->saved->past[i].iteration, load, sizeof *load, NULL))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    r->loading |= rt_bit(shard);
+    return dp_roster_send(r->config->roster, rt_peer(RT_ROLE_PS, shard), &message, error);
+}
+
 // The next file of the candidate, if there is one. While it is read the shard takes nothing else.
 static rt_status send_load(resume *r, uint32_t shard, rt_error *error)
 {
-    rt_message message;
     const uint32_t i = r->loaded[shard];
     if (i == r->saved->count || r->damage.status)
         return RT_OK;
     rt_wire_load load = r->saved->loads[i];
     if (i == 0)
         load.flags |= RT_WIRE_LOAD_FIRST;
-    if (rt_control_create_struct(&message, RT_MESSAGE_LOAD, r->config->sender,
-                                 r->saved->past[i].iteration, &load, sizeof load, NULL))
-        return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    r->loading |= rt_bit(shard);
-    return dp_roster_send(r->config->roster, rt_peer(RT_ROLE_PS, shard), &message, error);
+    return send_order(r, shard, i, &load, error);
+}
+
+// ---- rows in memory --------------------------------------------------------------------------
+
+// 0: the files are of other shards, or of other homes, or of a model.
+static uint64_t lineage_of(const resume *r, uint32_t shard)
+{
+    const rt_config *config = r->config->config;
+    uint64_t lineage = RT_LINEAGE_ALL_ROWS;
+    for (uint32_t i = 0; i < r->saved->count; i++) {
+        const rt_wire_load *load = &r->saved->loads[i];
+        const bool was_planned = load->flags & RT_WIRE_LOAD_HOMES;
+        if (load->shard_count != config->ps_shard_count || load->flags & RT_WIRE_LOAD_MODEL ||
+            was_planned != (config->ps_homes == RT_HOMES_PLANNED))
+            return 0;
+        lineage = rt_control_lineage(lineage, load->files[shard].bytes, load->files[shard].hash);
+    }
+    return lineage;
+}
+
+// A shard that has outlived the start before rolls its rows back; any other one reads files.
+static rt_status send_first(resume *r, uint32_t shard, rt_error *error)
+{
+    dp_membership *members = dp_roster_members(r->config->roster);
+    const uint64_t lineage = lineage_of(r, shard);
+    rt_wire_load load = {.shard_count = r->config->config->ps_shard_count,
+                         .flags = RT_WIRE_LOAD_KEPT};
+    if (!lineage || !dp_membership_by_place(members, rt_peer(RT_ROLE_PS, shard))->has_rows)
+        return send_load(r, shard, error);
+    load.files[shard].hash = lineage;
+    r->asked |= rt_bit(shard);
+    return send_order(r, shard, r->saved->count - 1, &load, error);
+}
+
+// It was asked for rows in memory. What is wrong with them is wrong with no file.
+static rt_status take_asked(resume *r, uint32_t shard, bool has_them, rt_error *error)
+{
+    r->asked &= ~rt_bit(shard);
+    if (!has_them)
+        return send_load(r, shard, error);
+    r->loaded[shard] = r->saved->count;
+    r->kept++;
+    return RT_OK;
 }
 
 // ---- copies ----------------------------------------------------------------------------------
@@ -233,6 +284,8 @@ static rt_status take_loaded(resume *r, uint32_t shard, const rt_message *messag
     snprintf(why, sizeof why, "%.*s", (int)rt_min_u64(reader.left, sizeof why - 1),
              (const char *)reader.next);
     r->loading &= ~rt_bit(shard);
+    if (r->asked >> shard & 1)
+        return take_asked(r, shard, loaded.status == RT_OK, error);
     if (is_sound((rt_status)loaded.status) || loaded.status == RT_NO_MEMORY)
         return rt_fail(error, (rt_status)loaded.status, "ps %" PRIu32 ": %s", shard, why);
     if (loaded.status && !r->damage.status && begin_copy(r, shard, loaded.file, why))
@@ -323,7 +376,7 @@ static rt_status turn(resume *r, rt_error *error)
 static rt_status load_files(resume *r, rt_error *error)
 {
     for (uint32_t s = 0; s < r->config->config->ps_shard_count; s++) {
-        const rt_status status = send_load(r, s, error);
+        const rt_status status = send_first(r, s, error);
         if (status)
             return status;
     }
@@ -339,6 +392,7 @@ static rt_status load_rows(resume *r, const dp_saved *saved, rt_error *error)
 {
     r->saved = saved;
     r->damage = (rt_error){0};
+    r->kept = 0;
     memset(r->loaded, 0, sizeof r->loaded);
     memset(r->tried, 0, sizeof r->tried);
     const rt_status status = load_files(r, error);
@@ -505,6 +559,7 @@ static void report(const resume *r, const dp_resumed *resumed)
     rt_json_u64(json, "iteration", resumed->restored.iteration);
     rt_json_u64(json, "epoch", r->config->epoch);
     rt_json_bool(json, "caches", resumed->restored.caches);
+    rt_json_u64(json, "shards_in_memory", r->kept);
     rt_json_double(json, "seconds", (double)(rt_now_ns() - r->begin_ns) * 1e-9);
     rt_metrics_end(metrics);
 }

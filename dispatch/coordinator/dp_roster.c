@@ -429,6 +429,7 @@ static rt_status join(dp_roster *roster, uint32_t peer, const rt_message *messag
     found->heard_ns = rt_now_ns();
     memcpy(found->address, hello.address, sizeof found->address);
     memcpy(found->key, hello.key, sizeof found->key);
+    found->has_rows = rt_message_header(message)->iteration != 0;
     if (found->invitation == DP_INVITED_NOT)
         rt_info("%s is there; its box takes no part in this run: `lanyard add` takes it in", name);
     else if (dp_membership_waits(&roster->members, found))

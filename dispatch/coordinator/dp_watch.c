@@ -77,6 +77,8 @@ rt_status dp_watch_take(dp_watch *watch, uint32_t peer, const rt_message *messag
                        rt_peer_name(peer, name), message->size - sizeof(rt_wire_header),
                        sizeof *of);
     memcpy(&of[rank], rt_message_payload(message), sizeof *of);
+    if (of == watch->shards)
+        watch->image_bytes[rank] = rt_message_header(message)->iteration;
     return RT_OK;
 }
 
@@ -171,6 +173,7 @@ static void write_shards(const dp_run *run, rt_json *json)
         write_if(json, "keys", is_known, vitals->rows);
         write_if(json, "row_bytes", is_known, vitals->row_bytes);
         write_known(json, "row_bytes_max", vitals->row_bytes_max);
+        write_if(json, "image_bytes", is_known, run->watch.image_bytes[s]);
         write_memory(json, vitals->resident_bytes, vitals->memory_max_bytes);
         rt_json_end_object(json);
     }

@@ -20,8 +20,9 @@ typedef struct {
     dp_slices *slices;                                             // likewise
     dp_columns columns;                                            // since the last record
     rt_wire_vitals workers[RT_WORKERS_MAX], shards[RT_SHARDS_MAX]; // by place
-    uint64_t due_ns;  // of the next records; 0: nothing was trained yet
-    uint64_t samples; // that were trained since this start
+    uint64_t image_bytes[RT_SHARDS_MAX]; // likewise: of rows as they were at checkpoints
+    uint64_t due_ns;                     // of the next records; 0: nothing was trained yet
+    uint64_t samples;                    // that were trained since this start
     bool has_recorded;
     uint64_t checkpoint_ns; // when the newest one was complete, or the run began
     uint32_t checkpoint;    // iteration of it

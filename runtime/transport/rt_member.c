@@ -43,7 +43,8 @@ static rt_status send_hello(rt_member *member, rt_error *error)
     hello.epoch = member->leaders.of[0].epoch;
     hello.box = member->config.box;
     hello.allowed = member->allowed;
-    if (rt_message_create(&message, RT_MESSAGE_HELLO, member->config.self, 0, 1, sizeof hello))
+    if (rt_message_create(&message, RT_MESSAGE_HELLO, member->config.self, member->config.holds, 1,
+                          sizeof hello))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     memcpy(rt_message_payload(&message), &hello, sizeof hello);
     return rt_member_send(member, &message, error);
@@ -438,13 +439,14 @@ bool rt_member_vitals_due(rt_member *member)
     return true;
 }
 
-rt_status rt_member_tell_vitals(rt_member *member, rt_wire_vitals *vitals, rt_error *error)
+rt_status rt_member_tell_vitals(rt_member *member, rt_wire_vitals *vitals, uint64_t image_bytes,
+                                rt_error *error)
 {
     rt_message message;
     vitals->resident_bytes = rt_memory_resident();
     vitals->memory_max_bytes = rt_memory_limit();
-    if (rt_control_create_struct(&message, RT_MESSAGE_VITALS, member->config.self, 0, vitals,
-                                 sizeof *vitals, NULL))
+    if (rt_control_create_struct(&message, RT_MESSAGE_VITALS, member->config.self, image_bytes,
+                                 vitals, sizeof *vitals, NULL))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     return offer(member, &message, error);
 }

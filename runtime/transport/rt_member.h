@@ -27,6 +27,7 @@ typedef struct {
     const rt_keys *keys;     // NULL: none
     rt_identity identity;
     uint64_t box;       // rt_config_hash_box of its box; 0: boxes are not told
+    uint32_t holds;     // of a shard: iteration of the newest checkpoint that it can go back to; 0
     const char *leader; // path of rt_leader's file; NULL: who has led the run is not kept
     double timeout_start_s, timeout_peer_s;
     rt_notify *notify; // told once this process waits for others, and with every beat; or NULL
@@ -79,7 +80,9 @@ rt_status rt_member_beat(rt_member *member, rt_error *error);
 // memory of this process filled in; a coordinator that has enough to read goes without. Errors as
 // rt_member_beat.
 bool rt_member_vitals_due(rt_member *member);
-rt_status rt_member_tell_vitals(rt_member *member, rt_wire_vitals *vitals, rt_error *error);
+// image_bytes: of a shard, of rows as they were at checkpoints.
+rt_status rt_member_tell_vitals(rt_member *member, rt_wire_vitals *vitals, uint64_t image_bytes,
+                                rt_error *error);
 
 // The message is taken in every case, as this member's. Waits while the queue is full. RT_PEER: the
 // coordinator is gone, or has not read for timeout_peer_s.

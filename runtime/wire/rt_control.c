@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/rt_hash.h"
 #include "runtime/rt_log.h"
 
 rt_status rt_control_hello(const rt_message *message, uint32_t peer, uint32_t self,
@@ -172,4 +173,12 @@ bool rt_control_put_text(char *field, size_t size, const char *text)
         return false;
     memcpy(field, text, length);
     return true;
+}
+
+uint64_t rt_control_lineage(uint64_t base, uint64_t bytes, uint64_t hash)
+{
+    const uint64_t all[] = {base, bytes, hash};
+    if (base == 0)
+        return 0;
+    return rt_max_u64(rt_hash_bytes(all, sizeof all), RT_LINEAGE_ALL_ROWS + 1);
 }

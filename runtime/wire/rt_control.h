@@ -16,6 +16,7 @@
 #define RT_FOLDER_MAX 1024u // bytes of a path, with the zero
 
 // HELLO: the first message of a worker or shard to the coordinator, and of a worker to a shard.
+// header.iteration: of a shard, that of the newest checkpoint whose rows it has in memory; 0: none.
 // Fields up to program are where they are in every version.
 typedef struct {
     uint32_t role; // rt_role
@@ -126,7 +127,8 @@ _Static_assert(sizeof(rt_wire_part) == 16, "wire layout");
 
 // CUT: remove checkpoints of iterations before keep_from from the parent of a folder, then write
 // rows whose version is above base (0: all) to it. What is removed is needed by nobody, whether
-// this one will be complete or not. header.iteration: of the cut. The answer has no payload.
+// this one will be complete or not. header.iteration: of the cut; header.count: iteration of the
+// newest complete checkpoint. The answer has no payload.
 typedef struct {
     uint32_t base;
     uint32_t keep_from;
@@ -145,6 +147,7 @@ _Static_assert(sizeof(rt_wire_written) == 32, "wire layout");
 
 // VITALS: what a process has in memory and may have; of a shard, its rows. 0: not known, or none.
 // traffic: a worker's share (rt_traffic_share) since it joined.
+// header.iteration: of a shard, bytes of rows as they were at checkpoints (ps_images.h).
 typedef struct {
     uint64_t resident_bytes, memory_max_bytes;
     uint64_t rows, row_bytes, row_bytes_max;
@@ -152,12 +155,21 @@ typedef struct {
 } rt_wire_vitals;
 _Static_assert(sizeof(rt_wire_vitals) == 40 + 8 * RT_CAUSES && RT_CAUSES == 15, "wire layout");
 
+// By what a checkpoint's rows of one shard are known: the sums of all its files that the checkpoint
+// consists of, one after the other. base: of the files before; 0: not known, as the result is then.
+#define RT_LINEAGE_ALL_ROWS UINT64_C(1) // base of a file that has all rows
+uint64_t rt_control_lineage(uint64_t base, uint64_t bytes, uint64_t hash);
+
 #define RT_WIRE_LOAD_FIRST 1u // all rows held so far are dropped before
 // Homes of rows were planned: a file has what its shard had, whatever a hash says.
 #define RT_WIRE_LOAD_HOMES 2u
 // Not of a checkpoint, but of a model that the run begins with: it has not trained these rows
 // (version 0).
 #define RT_WIRE_LOAD_MODEL 4u
+// Nothing is to be read: the rows that the shard has kept in memory (HELLO) are to become those of
+// the checkpoint again. The hash of a shard's file is the checkpoint's lineage. Where it cannot be
+// done the answer has RT_NOT_FOUND, and the files follow.
+#define RT_WIRE_LOAD_KEPT 8u
 
 // LOAD: rows of the files of shard_count shards in a folder. header.iteration: of the cut.
 typedef struct {

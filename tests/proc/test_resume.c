@@ -4,6 +4,7 @@
 #include "tests/support/test.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,6 +62,47 @@ static uint64_t number_in(const char *folder, uint32_t iteration, const char *na
 static uint64_t base_of(uint32_t iteration)
 {
     return number_in("checkpoints", iteration, "\"base\": ", 10);
+}
+
+// ---- rows in memory ----------------------------------------------------------------------------
+
+static const char losing[] =
+    "{\"workers\": 2, \"ps\": {\"shards\": 2}, \"batch\": {\"samples_per_worker\": 16},"
+    " \"stream\": {\"format\": \"synthetic\", \"samples_max\": 32000,"
+    "  \"synthetic\": {\"scale\": 0.001, \"clusters\": 4}},"
+    " \"model\": {\"embedding_dim\": 4, \"mlp\": [8, 4]},"
+    " \"dispatch\": {\"measure_compute\": false, \"alpha\": 0.5}, \"links\": {\"pin\": true},"
+    " \"cache\": {\"rows\": 500}, \"on_worker_loss\": \"restart\","
+    " \"timeouts\": {\"start_s\": 20, \"peer_s\": 2},"
+    " \"checkpoint\": {\"every_iterations\": 100, \"full_every\": 3, \"keep\": 3}}";
+
+// A run in which one process is killed; so many shards go on with the rows that they have.
+static void lose(const char *out, const char *victim, const char *shards_in_memory)
+{
+    process p;
+    run_start_up(&p, losing, out, NULL, NULL);
+    run_await_checkpoint(&p, out);
+    assert_int_equal(kill(process_child(&p, victim), SIGKILL), 0);
+    process_await(&p, 0, "going on after iteration", RUN_CASE_S);
+    run_must_end(&p, 0);
+    size_t size;
+    char *metrics = run_file(out, "metrics.jsonl", &size);
+    if (!strstr(metrics, shards_in_memory))
+        fail_msg("no %s; it said:\n%s", shards_in_memory, p.text);
+    free(metrics);
+    process_fini(&p);
+}
+
+static void shards_that_are_there_read_nothing(void **state)
+{
+    (void)state;
+    run_up(losing, "calm", NULL, NULL);
+    lose("worker", "worker", "\"shards_in_memory\":2");
+    run_must_be_the_same("worker", "calm", 2);
+    lose("shard", "ps", "\"shards_in_memory\":1");
+    run_must_be_the_same("shard", "calm", 2);
+    lose("coordinator", "coordinator", "\"shards_in_memory\":2");
+    run_must_be_the_same("coordinator", "calm", 2);
 }
 
 // ---- what the next one builds on ---------------------------------------------------------------
@@ -371,7 +413,7 @@ static void rows_grow_old_over_starts(void **state)
     free(metrics);
 }
 
-TEST_MAIN(TEST_SLOW(other_shards_build_on_nothing, 120), TEST_SLOW(long_chains_are_read, 120),
-          TEST_SLOW(as_many_stay_over_starts, 120), TEST_SLOW(chains_stay_over_starts, 120),
-          TEST_SLOW(rows_grow_old_over_starts, 120), TEST_SLOW(versions_go_on, 120),
-          TEST_SLOW(a_planner_of_another_iteration, 120))
+TEST_MAIN(TEST(shards_that_are_there_read_nothing), TEST_SLOW(other_shards_build_on_nothing, 120),
+          TEST_SLOW(long_chains_are_read, 120), TEST_SLOW(as_many_stay_over_starts, 120),
+          TEST_SLOW(chains_stay_over_starts, 120), TEST_SLOW(rows_grow_old_over_starts, 120),
+          TEST_SLOW(versions_go_on, 120), TEST_SLOW(a_planner_of_another_iteration, 120))

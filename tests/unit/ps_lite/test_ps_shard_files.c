@@ -246,7 +246,7 @@ static void cut_at(fixture *f, const char *name, uint32_t iteration, uint32_t ba
 {
     const ps_cut cut = {iteration, base};
     save(f, name, &cut);
-    ps_shard_cut(f->shard, iteration, base);
+    ps_shard_cut(f->shard, iteration, base, base);
 }
 
 // Files of changes say below which version rows of older files have ended; files of all rows have
@@ -429,11 +429,11 @@ static void what_left_long_ago_is_dropped(void **state)
     ps_shard_config config = planned(&f);
     start(&f, &config);
     push_many(&f, 9);
-    ps_shard_cut(f.shard, 10, 0);
+    ps_shard_cut(f.shard, 10, 0, 0);
     give_up(&f, 1);
-    ps_shard_cut(f.shard, 20, 10);
+    ps_shard_cut(f.shard, 20, 10, 10);
     give_up(&f, 2);
-    ps_shard_cut(f.shard, 30, 20); // those since 10 are of no use any more, those since 20 are
+    ps_shard_cut(f.shard, 30, 20, 20); // those since 10 are of no use any more, those since 20 are
     give_up(&f, 3);
     const ps_cut since[] = {{40, 10}, {40, 20}, {40, 21}, {40, 30}, {40, 31}};
     const uint64_t left[] = {2, 3};

@@ -526,7 +526,7 @@ static void cut(conversation *c)
     const rt_sink sink = rt_file_sink(&place);
     if (ps_shard_save(c->shard, &sink, SCHEMA, &how, NULL, NULL, &sum, &error))
         fail_msg("%s", error.text);
-    ps_shard_cut(c->shard, how.iteration, how.base);
+    ps_shard_cut(c->shard, how.iteration, how.base, how.base);
     look(c, true, true);
     check_bounds(c);
     check_keys(c);
