@@ -220,12 +220,13 @@ rt_status ps_checkpoint_load(ps_shard *shard, const rt_message *message, uint64_
         return rt_fail(error, RT_WIRE, "coordinator: a LOAD with impossible values");
     l.begins = load.flags & RT_WIRE_LOAD_MODEL;
     uint32_t file = 0;
+    const uint64_t lineage = ps_shard_begin_load(shard, &load);
     const rt_status status = load_files(&l, &load, &file, &found);
     if (l.stopped) {
         *error = found;
         return l.stopped;
     }
-    ps_shard_loaded(shard, (uint32_t)iteration, &load);
+    ps_shard_loaded(shard, (uint32_t)iteration, status ? 0 : lineage);
     if (l.begins && !status)
         ps_shard_begin_with(shard);
     const rt_wire_written loaded = {.status = status, .file = file};

@@ -123,7 +123,10 @@ void ps_shard_cut(ps_shard *shard, uint32_t iteration, uint32_t base, uint32_t c
 void ps_shard_written(ps_shard *shard, uint32_t iteration, uint64_t bytes, uint64_t hash);
 
 // The files of a LOAD are loaded: the rows are those of a checkpoint, or of a part of its files.
-void ps_shard_loaded(ps_shard *shard, uint32_t iteration, const rt_wire_load *load);
+// begin_load: before files are read into the table; the rows are no checkpoint's until loaded says
+// so. Gives the lineage of what load names, 0: not known. loaded: lineage 0 where reading failed.
+uint64_t ps_shard_begin_load(ps_shard *shard, const rt_wire_load *load);
+void ps_shard_loaded(ps_shard *shard, uint32_t iteration, uint64_t lineage);
 
 // Rows that outlive a shard, and how they were at the newest checkpoints, for the shard of the next
 // start. NULL: there are no such images, and the rows are of no use.

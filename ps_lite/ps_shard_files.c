@@ -68,13 +68,18 @@ static uint64_t lineage_of(const ps_shard *shard, const rt_wire_load *load)
                               load->files[config->rank].hash);
 }
 
-void ps_shard_loaded(ps_shard *shard, uint32_t iteration, const rt_wire_load *load)
+uint64_t ps_shard_begin_load(ps_shard *shard, const rt_wire_load *load)
+{
+    const uint64_t lineage = load->flags & RT_WIRE_LOAD_MODEL ? 0 : lineage_of(shard, load);
+    ps_images_give_up(&shard->images);
+    return lineage;
+}
+
+void ps_shard_loaded(ps_shard *shard, uint32_t iteration, uint64_t lineage)
 {
     ps_left_cut(&shard->left, iteration, 0);
-    if (load->flags & RT_WIRE_LOAD_MODEL)
-        ps_images_give_up(&shard->images);
-    else
-        ps_images_begin(&shard->images, iteration, lineage_of(shard, load));
+    if (lineage)
+        ps_images_begin(&shard->images, iteration, lineage);
 }
 
 rt_status ps_shard_load(ps_shard *shard, const char *path, uint64_t schema, ps_progress progress,

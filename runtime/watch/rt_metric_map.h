@@ -143,7 +143,7 @@
     XX(a_sample_bytes, "bytes", "Bytes over all links for a trained sample, since the run started.",\
        FROM("members", "traffic.a_sample"), STATUS("traffic.a_sample"),                            \
        SERIES("lanyard_traffic_sample_bytes"), TILE("sample-bytes", "bytes/sample", SHORT),        \
-       IF_KNOWN, TOP(46, "  bytes/sample %s", SHORT))                                              \
+       IF_KNOWN)                                                                                   \
     XX(traffic_requests, "bytes",                                                                  \
        "Over all links: pulls, rows that are given up, confirmations of pushes.",                  \
        FROM("members", "traffic.requests"), STATUS("traffic.requests"),                            \

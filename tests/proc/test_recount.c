@@ -124,8 +124,8 @@ static void rows_that_expire(void **state)
     static const struct {
         const char *policy, *eviction, *rows, *lookahead;
     } cases[] = {
-        {"bagpipe", "emark", "420", "7"}, // which does not matter to it
-        {"bagpipe", "emark", "900", "199"}, {"random", "ttl", "420", "1"},
+        {"bagpipe", "ttl", "420", "7"},
+        {"bagpipe", "ttl", "900", "199"}, {"random", "ttl", "420", "1"},
         {"random", "ttl", "450", "30"},     {"esd", "ttl", "500", "3"},
         {"random", "lru", "420", "9"},
     };

@@ -41,8 +41,6 @@ static void rivals_fini(rivals *all)
 
 static rt_status rivals_init(const dp_bench_case *one, rivals *all, rt_error *error)
 {
-    static const rt_policy_kind kinds[] = {RT_POLICY_RANDOM, RT_POLICY_LAIA, RT_POLICY_ESD,
-                                           RT_POLICY_MAKESPAN};
     uint32_t n = one->config.worker_count;
     dp_policy_config config = {.worker_count = n,
                                .sample_count_max = one->batch_size,
@@ -54,8 +52,8 @@ static rt_status rivals_init(const dp_bench_case *one, rivals *all, rt_error *er
     if (!all->place)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     for (size_t k = 0; k < SPECS; k++) {
-        config.dispatch.policy = kinds[k];
-        all->ops[k] = dp_policy_find(kinds[k]);
+        config.dispatch.policy = (rt_policy_kind)k;
+        all->ops[k] = dp_policy_find((rt_policy_kind)k);
         rt_status status = all->ops[k]->create(&config, &all->states[k], error);
         if (status)
             return status;

@@ -219,7 +219,7 @@ static void members_are_recorded(void **state)
         "\"workers\":[{\"rank\":0,\"up\":62500000,\"down\":31250000,\"rss_bytes\":6,"
         "\"memory_max_bytes\":7},{\"rank\":1,\"up\":125000000,\"down\":250000000,\"rss_bytes\":8,"
         "\"memory_max_bytes\":null}],\"out\":[],\"shards\":[{\"keys\":3,\"row_bytes\":4,"
-        "\"row_bytes_max\":5,\"rss_bytes\":1,\"memory_max_bytes\":2}],"
+        "\"row_bytes_max\":5,\"image_bytes\":0,\"rss_bytes\":1,\"memory_max_bytes\":2}],"
         "\"checkpoint\":{\"every_s\":0,\"iteration\":0},\"lag\":{},"
         "\"input\":{\"events_lost\":0,\"breaks\":0},\"waits_for_input\":false,"
         "\"ended\":true}";
