@@ -174,9 +174,15 @@ static void end_kept(run *r)
 // Those that wait for the next attempt.
 static void keep_children(run *r)
 {
+    uint32_t left = 0; // a start that failed half-way took only some of those of before
+    for (uint32_t i = 0; i < r->kept_count; i++) {
+        if (r->kept[i].pid)
+            r->kept[left++] = r->kept[i];
+    }
+    r->kept_count = left;
     for (uint32_t i = 0; i < r->child_count; i++) {
         child *c = &r->children[i];
-        if (c->pid && c->stays)
+        if (c->pid && c->stays && r->kept_count < RT_COUNT_OF(r->kept))
             r->kept[r->kept_count++] = *c;
         else if (c->talk_fd >= 0)
             close(c->talk_fd);

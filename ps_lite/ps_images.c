@@ -273,6 +273,8 @@ rt_status ps_images_roll_back(ps_images *images, ps_table *table, uint32_t itera
         return rt_fail(error, RT_NOT_FOUND,
                        "no rows of the checkpoint of iteration %" PRIu32 " are in memory",
                        iteration);
+    for (uint32_t g = found; g < images->count; g++)
+        images->of[g].lineage = 0; // cut short, the rows are on their way back and nowhere else
     for (uint32_t g = images->count; g-- >= found;) {
         for (const ps_image_block *block = images->of[g].newest; block; block = block->before) {
             rt_status status = undo_block(images, table, block, error);
