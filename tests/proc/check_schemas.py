@@ -340,7 +340,7 @@ def typed(schema, column, values):
 
 def texts_of(package, schema, column, values):
     if schema.format == "json":
-        text = package._text_of  # pylint: disable=protected-access
+        text = package.cells._text_of  # pylint: disable=protected-access
         return [[text(each, True) for each in one] if isinstance(one, list) else text(one, True) for one in values]
     return [schema.text(column["name"], one) for one in values]
 
