@@ -124,10 +124,9 @@ static void rows_that_expire(void **state)
     static const struct {
         const char *policy, *eviction, *rows, *lookahead;
     } cases[] = {
-        {"bagpipe", "ttl", "420", "7"},
-        {"bagpipe", "ttl", "900", "199"}, {"random", "ttl", "420", "1"},
-        {"random", "ttl", "450", "30"},     {"esd", "ttl", "500", "3"},
-        {"random", "lru", "420", "9"},
+        {"bagpipe", "ttl", "420", "7"}, {"bagpipe", "ttl", "900", "199"},
+        {"random", "ttl", "420", "1"},  {"random", "ttl", "450", "30"},
+        {"esd", "ttl", "500", "3"},     {"random", "lru", "420", "9"},
     };
     char placements[400], trace[400], rows[64], lookahead[64], eviction[64];
     (void)state;

@@ -7,6 +7,7 @@
 
 #include "tests/bench/dispatch/dp_bench.h"
 #include "dispatch/solvers/dp_solver.h"
+#include "runtime/config/rt_policies.h"
 #include "tests/support/test.h"
 
 static void percentiles_of_times(void **state)
