@@ -17,7 +17,8 @@
 typedef struct {
     cli_run runs[RUNS_MAX];
     uint32_t run_count;
-    double x[RUNS_MAX][CLI_RUN_POINTS], y[RUNS_MAX][CLI_RUN_POINTS]; // of the chart in progress
+    double x[RUNS_MAX][CLI_RUN_POINTS], times_s[RUNS_MAX][CLI_RUN_POINTS],
+        y[RUNS_MAX][CLI_RUN_POINTS]; // of the chart in progress
     rt_page page;
 } report;
 
@@ -114,9 +115,11 @@ static void write_chart(report *r, uint32_t metric)
     rt_chart_line lines[RUNS_MAX];
     bool is_known = false;
     for (uint32_t i = 0; i < r->run_count; i++) {
-        is_known |= rt_view_line(&r->runs[i].view, metric, r->x[i], r->y[i]);
-        lines[i] =
-            (rt_chart_line){r->runs[i].directory, r->x[i], r->y[i], r->runs[i].view.course.count};
+        const rt_view *view = &r->runs[i].view;
+        is_known |= rt_view_line(view, metric, r->x[i], r->times_s[i], r->y[i]) &&
+                    rt_view_has_chart(view, metric);
+        lines[i] = (rt_chart_line){r->runs[i].directory, r->x[i], r->times_s[i], r->y[i],
+                                   view->course.count};
     }
     if (!is_known)
         return;
@@ -234,10 +237,11 @@ static rt_status write_page(report *r)
                 r->run_count, r->run_count == 1 ? "" : "s");
     write_comparison(r);
     write_labels(r);
+    rt_page_begin_main(page);
     write_over_time(r);
     write_kinds(r);
     rt_status status = write_each(r);
-    rt_page_add(page, "</body>\n</html>\n");
+    rt_page_add(page, "</main>\n</body>\n</html>\n");
     if (page->failed)
         return RT_NO_MEMORY;
     return status;

@@ -38,7 +38,7 @@ static void halve(rt_course *course)
 {
     for (uint32_t i = 0; i < course->count / 2; i++) {
         const rt_point *a = &course->points[2 * i], *b = a + 1;
-        rt_point both = {.at = b->at, .records = a->records + b->records};
+        rt_point both = {.at = b->at, .time_s = b->time_s, .records = a->records + b->records};
         for (uint32_t k = 0; k < course->series_count; k++) {
             both.values[k].sum = a->values[k].sum + b->values[k].sum;
             both.values[k].count = a->values[k].count + b->values[k].count;
@@ -60,10 +60,11 @@ static rt_point *point_for(rt_course *course)
     return point;
 }
 
-void rt_course_add(rt_course *course, double at, const double *values)
+void rt_course_add(rt_course *course, double at, double time_s, const double *values)
 {
     rt_point *point = point_for(course);
     point->at = at;
+    point->time_s = time_s;
     point->records++;
     for (uint32_t k = 0; k < course->series_count; k++)
         rt_mean_add(&point->values[k], values[k]);

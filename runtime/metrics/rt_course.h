@@ -15,7 +15,8 @@ typedef struct {
 } rt_mean;
 
 typedef struct {
-    double at; // iteration, the last one
+    double at;     // iteration, the last one
+    double time_s; // its time
     uint64_t records;
     rt_mean values[RT_COURSE_SERIES_MAX];
 } rt_point;
@@ -36,7 +37,7 @@ rt_status rt_course_init(rt_course *course, uint32_t point_max, uint32_t series_
 void rt_course_fini(rt_course *course); // also of a zeroed one
 
 // values: series_count, NAN where there is none.
-void rt_course_add(rt_course *course, double at, const double *values);
+void rt_course_add(rt_course *course, double at, double time_s, const double *values);
 
 // Points that end behind `at` go.
 void rt_course_cut(rt_course *course, double at);

@@ -11,6 +11,7 @@
 #define RIGHT 14.0
 #define TOP 14.0
 #define BOTTOM 24.0
+#define UNIT_WIDTH 76.0 // of an axis, and half a label beside it
 #define BAR_HEIGHT 18.0
 #define BAR_LEFT 104.0
 #define BAR_RIGHT 80.0
@@ -52,7 +53,7 @@ static double y_at(const axis *y, double value)
     return HEIGHT - BOTTOM - (value - y->low) / (y->high - y->low) * (HEIGHT - TOP - BOTTOM);
 }
 
-static void draw_axes(rt_page *page, const axis *x, const axis *y)
+static void draw_y(rt_page *page, const axis *y)
 {
     char text[32];
     for (int i = 0; i <= TICKS_MAX; i++) {
@@ -65,19 +66,24 @@ static void draw_axes(rt_page *page, const axis *x, const axis *y)
         rt_page_add(page, "<text x=\"%.0f\" y=\"%.1f\" class=\"end\">%s</text>\n", LEFT - 6,
                     y_at(y, value) + 4, rt_page_number(shown, text));
     }
+}
+
+static void draw_x(rt_page *page, const axis *x, const char *unit)
+{
+    char text[32];
     for (int i = 0; i <= TICKS_MAX; i++) {
         const double value = x->low + i * x->step;
-        if (value > x->high - x->step / 2 && i > 0)
+        if (x_at(x, value) > WIDTH - RIGHT - UNIT_WIDTH && i > 0)
             break;
         rt_page_add(page, "<text x=\"%.1f\" y=\"%.0f\" class=\"middle\">%s</text>", x_at(x, value),
                     HEIGHT - BOTTOM + 16, rt_page_number(value, text));
     }
-    rt_page_add(page, "<text x=\"%.0f\" y=\"%.0f\" class=\"end\">iteration</text>\n", WIDTH - RIGHT,
-                HEIGHT - BOTTOM + 16);
+    rt_page_add(page, "<text x=\"%.0f\" y=\"%.0f\" class=\"end\">%s</text>\n", WIDTH - RIGHT,
+                HEIGHT - BOTTOM + 16, unit);
 }
 
-static void draw_line(rt_page *page, const rt_chart_line *line, uint32_t number, const axis *x,
-                      const axis *y)
+static void draw_line(rt_page *page, const rt_chart_line *line, const double *at, double unit,
+                      uint32_t number, const axis *x, const axis *y)
 {
     bool joined = false;
     const char *dashes = number >= RT_CHART_COLOURS ? " dashed" : "";
@@ -86,7 +92,7 @@ static void draw_line(rt_page *page, const rt_chart_line *line, uint32_t number,
         const bool there = isfinite(line->y[i]);
         const char command = joined ? 'L' : 'M';
         if (there)
-            rt_page_add(page, "%c%.1f %.1f", command, x_at(x, line->x[i]), y_at(y, line->y[i]));
+            rt_page_add(page, "%c%.1f %.1f", command, x_at(x, at[i] / unit), y_at(y, line->y[i]));
         if (there && !joined && (i + 1 == line->count || !isfinite(line->y[i + 1])))
             rt_page_add(page, "h.1"); // a point alone is seen too
         joined = there;
@@ -104,9 +110,52 @@ static void legend(rt_page *page, const char *kind, uint32_t number, bool dashed
     rt_page_add(page, "</span>\n");
 }
 
+// What a time is counted in, so that an axis has round numbers.
+static double time_unit(double seconds, const char **name_p)
+{
+    static const struct {
+        double least, unit;
+        const char *name;
+    } units[] = {{2 * 86400.0, 86400, "days"}, {2 * 3600.0, 3600, "hours"}, {120, 60, "minutes"}};
+    for (size_t i = 0; i < RT_COUNT_OF(units); i++) {
+        *name_p = units[i].name;
+        if (seconds >= units[i].least)
+            return units[i].unit;
+    }
+    *name_p = "seconds";
+    return 1;
+}
+
+// All lines over iterations, or over times.
+static void draw_over(rt_page *page, bool by_time, const rt_chart_line *lines, uint32_t line_count,
+                      const axis *y)
+{
+    const char *name = "iteration";
+    double last = -INFINITY, first = INFINITY, unit = 1;
+    for (uint32_t k = 0; k < line_count; k++) {
+        const double *at = by_time ? lines[k].times_s : lines[k].iterations;
+        for (uint32_t i = 0; i < lines[k].count; i++) {
+            if (!isfinite(lines[k].y[i]))
+                continue;
+            first = fmin(first, at[i]);
+            last = fmax(last, at[i]);
+        }
+    }
+    if (by_time)
+        unit = time_unit(last, &name);
+    axis x = axis_of(by_time ? 0 : fmin(first - 1, 0), last / unit);
+    x.high = fmax(last / unit, x.low + 1e-3); // no room for iterations that never were
+    rt_page_add(page, "<g class=\"%s\">\n", by_time ? "by-time" : "by-iteration");
+    draw_x(page, &x, name);
+    for (uint32_t k = 0; k < line_count; k++)
+        draw_line(page, &lines[k], by_time ? lines[k].times_s : lines[k].iterations, unit, k, &x,
+                  y);
+    rt_page_add(page, "</g>\n");
+}
+
 void rt_chart_lines(rt_page *page, bool from_zero, const rt_chart_line *lines, uint32_t line_count)
 {
-    double low = INFINITY, high = -INFINITY, last = 1, first = INFINITY;
+    double low = INFINITY, high = -INFINITY;
     if (from_zero)
         low = 0;
     for (uint32_t k = 0; k < line_count; k++) {
@@ -115,8 +164,6 @@ void rt_chart_lines(rt_page *page, bool from_zero, const rt_chart_line *lines, u
                 continue;
             low = fmin(low, lines[k].y[i]);
             high = fmax(high, lines[k].y[i]);
-            first = fmin(first, lines[k].x[i]);
-            last = fmax(last, lines[k].x[i]);
         }
     }
     if (!isfinite(high)) {
@@ -124,13 +171,14 @@ void rt_chart_lines(rt_page *page, bool from_zero, const rt_chart_line *lines, u
         return;
     }
     const axis y = axis_of(low, high);
-    axis x = axis_of(fmin(first - 1, 0), last);
-    x.high = last; // no room for iterations that never were
     rt_page_add(page, "<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\">\n", WIDTH, HEIGHT);
-    draw_axes(page, &x, &y);
-    for (uint32_t k = 0; k < line_count; k++)
-        draw_line(page, &lines[k], k, &x, &y);
-    rt_page_add(page, "</svg>\n<p class=\"legend\">");
+    draw_y(page, &y);
+    draw_over(page, true, lines, line_count, &y);
+    draw_over(page, false, lines, line_count, &y);
+    rt_page_add(page, "</svg>\n");
+    if (line_count == 1) // the title says it
+        return;
+    rt_page_add(page, "<p class=\"legend\">");
     for (uint32_t k = 0; k < line_count; k++)
         legend(page, "s", k % RT_CHART_COLOURS, k >= RT_CHART_COLOURS, lines[k].name);
     rt_page_add(page, "</p>\n");

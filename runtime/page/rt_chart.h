@@ -1,4 +1,4 @@
-// rt_chart - charts of a report as SVG: lines over iterations, stacked bars.
+// rt_chart - charts of a report as SVG: lines over time or iterations, stacked bars.
 //
 // Colours are classes of the page (s0.. for runs, k0.. for kinds), so that it can be light or dark.
 #ifndef RT_CHART_H
@@ -11,11 +11,11 @@
 
 typedef struct {
     const char *name; // from outside
-    const double *x, *y;
+    const double *iterations, *times_s, *y;
     uint32_t count; // points; those with y = NAN are gaps
 } rt_chart_line;
 
-// From 0, or from about the least value with from_zero false.
+// With both axes: rt_page_begin_main has the choice. From 0, or from about the least value with from_zero false.
 void rt_chart_lines(rt_page *page, bool from_zero, const rt_chart_line *lines, uint32_t line_count);
 
 typedef struct {

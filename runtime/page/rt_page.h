@@ -15,6 +15,9 @@ typedef struct {
 // The document up to its head's last line, with the style that charts (rt_chart.h) need.
 void rt_page_head(rt_page *page, const char *title);
 
+// <main id="now">, and before it the choice of what the axes of its charts (rt_chart.h) count.
+void rt_page_begin_main(rt_page *page);
+
 void rt_page_fini(rt_page *page);
 
 // Markup of the program's own, with printf's directives for numbers and constants.

@@ -38,6 +38,8 @@ static const char style[] =
     ".facts{display:grid;grid-template-columns:repeat(auto-fill,minmax(118px,1fr));gap:8px;"
     "margin:12px 0}.fact{background:var(--box);border-radius:8px;padding:8px 10px;min-width:0}"
     ".fact small,.fact b{display:block}.fact b{font-size:18px;overflow-wrap:anywhere}\n"
+    "#axis{margin:0 6px 0 0;vertical-align:middle}label{color:var(--soft);font-size:13px}"
+    "#axis:checked~main .by-time,#axis:not(:checked)~main .by-iteration{display:none}\n"
     "th:first-child,td:first-child{text-align:left;white-space:normal;overflow-wrap:anywhere;min-"
     "width:160px}\n";
 
@@ -54,4 +56,12 @@ void rt_page_head(rt_page *page, const char *title)
                     "i.s%u,i.k%u{background:var(--c%u);border-color:var(--c%u)}\n",
                     k, k, k, k, k, k, k, k);
     rt_page_add(page, "</style>\n");
+}
+
+// Beside the part that is replaced: a choice outlives what it is a choice about.
+void rt_page_begin_main(rt_page *page)
+{
+    rt_page_add(page, "<input type=\"checkbox\" id=\"axis\"/>"
+                      "<label for=\"axis\">iterations in place of time on the axes</label>\n"
+                      "<main id=\"now\">\n");
 }

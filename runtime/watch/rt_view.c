@@ -166,7 +166,7 @@ static void add_to_course(rt_view *view)
             values[series++] = view->values[i];
         rt_mean_add(&view->means[i], view->values[i]);
     }
-    rt_course_add(&view->course, view->iteration, values);
+    rt_course_add(&view->course, view->iteration, view->earlier_s + view->time_s, values);
 }
 
 static void take_iteration(rt_view *view, cJSON *json)
@@ -379,6 +379,8 @@ static void take_resumed(rt_view *view, cJSON *json)
 {
     const double iteration = rt_json_number_or_0(json, "iteration");
     rt_course_cut(&view->course, iteration);
+    if (!isnan(view->iteration_time_s))
+        view->earlier_s += view->iteration_time_s;
     rt_view_begin_anew(view);
     view->again += fmax(view->iteration - iteration, 0);
     view->iteration = iteration;
@@ -572,16 +574,30 @@ void rt_view_values(const rt_view *view, double unix_s, double values[RT_RUN_MET
         values[RT_RUN_malformed_now] = rates.malformed_share;
 }
 
-bool rt_view_line(const rt_view *view, uint32_t metric, double *x, double *y)
+bool rt_view_is_alone(const rt_view *view)
+{
+    return view->worker_most == 1 && view->shard_count == 1;
+}
+
+bool rt_view_has_chart(const rt_view *view, uint32_t metric)
+{
+    const bool is_of_placing = metric == RT_RUN_cost || metric == RT_RUN_predicted_ms ||
+                               metric == RT_RUN_decision_ms || metric == RT_RUN_alpha;
+    return !is_of_placing || !rt_view_is_alone(view);
+}
+
+bool rt_view_line(const rt_view *view, uint32_t metric, double *iterations, double *times_s,
+                  double *values)
 {
     const rt_metric *of = rt_metric_of_run(metric);
     const uint32_t series = rt_view_series(metric);
     bool is_known = false;
     for (uint32_t p = 0; p < view->course.count; p++) {
         const double mean = rt_mean_of(&view->course.points[p].values[series]);
-        x[p] = view->course.points[p].at;
-        y[p] = mean * of->chart.scale;
-        is_known |= isfinite(y[p]);
+        iterations[p] = view->course.points[p].at;
+        times_s[p] = view->course.points[p].time_s;
+        values[p] = mean * of->chart.scale;
+        is_known |= isfinite(values[p]);
     }
     return is_known;
 }

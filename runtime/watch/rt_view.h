@@ -11,7 +11,7 @@
 #include "runtime/watch/rt_metric.h"
 #include "runtime/wire/rt_counts.h"
 
-#define RT_VIEW_POINTS 240u // of the course on a page
+#define RT_VIEW_POINTS 160u // of the course on a page
 #define RT_VIEW_TIMES (0u RT_TIMES_MAP(RT_COUNTS_ONE))
 #define RT_VIEW_OPS (0u RT_COUNTS_MAP(RT_COUNTS_ONE, RT_COUNTS_NONE)) // those that are transfers
 #define RT_VIEW_RECENT 256u    // iterations that rates are taken of
@@ -91,6 +91,7 @@ typedef struct {
     rt_mean means[RT_RUN_METRICS]; // over iterations
     rt_course course;              // of those with a chart (rt_view_series)
 
+    double earlier_s;         // that processes before this one trained for
     double iteration_time_s;  // of the last one; NAN: this process has trained none
     double again;             // iterations that were lost and made again
     double lost_time_s;       // when it was told of the last losses of the input; NAN: of none
@@ -146,8 +147,15 @@ void rt_view_values(const rt_view *view, double unix_s, double values[RT_RUN_MET
 // Those of a way of a link.
 rt_view_link rt_view_link_of(const rt_view_way *way, double iterations_per_s);
 
-// A metric's chart: x and y of the course's points. False: nothing of it is known.
-bool rt_view_line(const rt_view *view, uint32_t metric, double *x, double *y);
+// A metric's chart: iterations, seconds of training and values of the course's points. False:
+// nothing of it is known.
+bool rt_view_line(const rt_view *view, uint32_t metric, double *iterations, double *times_s,
+                  double *values);
+
+// A metric's chart says something of this run: one worker with one shard has no choice of where a
+// sample is trained, nor a second link.
+bool rt_view_has_chart(const rt_view *view, uint32_t metric);
+bool rt_view_is_alone(const rt_view *view);
 
 // Which series of the course is of this metric, which has a chart.
 uint32_t rt_view_series(uint32_t metric);

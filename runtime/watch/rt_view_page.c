@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "runtime/page/rt_chart.h"
 #include "runtime/watch/rt_view_write.h"
@@ -63,6 +64,16 @@ static void write_age(rt_page *page, const char *before, double seconds, const c
         rt_page_add(page, "<small>%s%s%s</small>", before, rt_page_age(seconds, text), after);
 }
 
+// In UTC: the page is one for all who look, wherever they are.
+static void write_since(rt_page *page, double unix_s)
+{
+    const time_t at = (time_t)unix_s;
+    char text[32];
+    struct tm day;
+    if (isfinite(unix_s) && gmtime_r(&at, &day) && strftime(text, sizeof text, "%F %H:%M", &day))
+        rt_page_add(page, " <small>since %s UTC</small>", text);
+}
+
 static void write_alerts(const rt_view *view, const rt_alerts *alerts, double unix_s, rt_page *page)
 {
     for (int kind = 0; kind < RT_ALERT_COUNT && alerts; kind++) {
@@ -73,13 +84,14 @@ static void write_alerts(const rt_view *view, const rt_alerts *alerts, double un
                     rt_alert_name((rt_alert_kind)kind), rt_alert_text((rt_alert_kind)kind),
                     *one->about ? ": " : "");
         rt_page_text(page, one->about);
-        write_age(page, " (firing for ", fmax(unix_s - one->since_unix_s, 0), ")");
+        write_since(page, one->since_unix_s);
+        write_age(page, " (for ", fmax(unix_s - one->since_unix_s, 0), ")");
         rt_page_add(page, "</p>\n");
     }
     const uint64_t all = (uint64_t)view->warnings, count = rt_min_u64(all, RT_VIEW_WARNINGS);
     for (uint64_t i = 1; i <= count; i++) {
         const uint64_t at = (all - i) % RT_VIEW_WARNINGS;
-        rt_page_add(page, "<p class=\"note\">");
+        rt_page_add(page, "<p class=\"warn\">");
         write_age(page, "", rt_view_age_s(view, view->texts[at].time_s, unix_s), " ago: ");
         rt_page_text(page, view->texts[at].text);
         rt_page_add(page, "</p>\n");
@@ -90,10 +102,10 @@ static void write_alerts(const rt_view *view, const rt_alerts *alerts, double un
 
 static void write_chart(const rt_view *view, uint32_t metric, rt_page *page)
 {
-    double x[RT_VIEW_POINTS], y[RT_VIEW_POINTS];
+    double x[RT_VIEW_POINTS], times_s[RT_VIEW_POINTS], y[RT_VIEW_POINTS];
     const rt_metric *of = rt_metric_of_run(metric);
-    const rt_chart_line line = {of->chart.title, x, y, view->course.count};
-    if (!rt_view_line(view, metric, x, y))
+    const rt_chart_line line = {of->chart.title, x, times_s, y, view->course.count};
+    if (!rt_view_has_chart(view, metric) || !rt_view_line(view, metric, x, times_s, y))
         return;
     rt_page_add(page, "<section><h3>%s <small>%s</small></h3>\n", of->chart.title, of->chart.unit);
     rt_chart_lines(page, of->chart.from_zero, &line, 1);
@@ -124,7 +136,8 @@ static void write_workers(const rt_view *view, double unix_s, rt_page *page)
         }
     }
     rt_bars_draw(page, &times, "Where an iteration's time goes", "ms", time_titles, RT_VIEW_TIMES);
-    rt_bars_draw(page, &links, "Links", "Mbit/s", link_titles, LINK_PARTS);
+    if (!rt_view_is_alone(view))
+        rt_bars_draw(page, &links, "Links", "Mbit/s", link_titles, LINK_PARTS);
 }
 
 // ---- tables ----------------------------------------------------------------------------------
@@ -251,7 +264,8 @@ void rt_view_write_page(const rt_view *view, const rt_alerts *alerts, double uni
                       "<noscript><meta http-equiv=\"refresh\" content=\"10\"/></noscript>\n"
                       "</head>\n<body>\n<h1>lanyard <small id=\"name\">");
     rt_page_text(page, view->name);
-    rt_page_add(page, "</small></h1>\n<p class=\"warn\" id=\"link\"></p>\n<main id=\"now\">\n");
+    rt_page_add(page, "</small></h1>\n<p class=\"warn\" id=\"link\"></p>\n");
+    rt_page_begin_main(page);
     rt_view_write_body(view, alerts, unix_s, page);
     rt_page_add(page, "</main>\n%s</body>\n</html>\n", script);
 }

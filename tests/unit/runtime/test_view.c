@@ -701,9 +701,9 @@ static void has_an_order(void **state)
     must_hold(&page, "<small id=\"name\">run&lt;1&gt;</small>", true);
     must_hold(&page,
               "<p class=\"alert\" data-alert=\"no_progress\">no iteration was trained"
-              "<small> (firing for 5 min)</small></p>",
+              " <small>since 1970-01-01 00:17 UTC</small><small> (for 5 min)</small></p>",
               true);
-    must_hold(&page, "<p class=\"note\"><small>6 min ago: </small>&lt;script&gt;", true);
+    must_hold(&page, "<p class=\"warn\"><small>6 min ago: </small>&lt;script&gt;", true);
     static const char *const titles[] = {"<h3>Log loss", "<h3>AUC", "<h3>Calibration", "<h3>Speed",
                                          "<h3>Transmission"};
     const char *at = page.text;
@@ -713,6 +713,63 @@ static void has_an_order(void **state)
             fail_msg("%s is not behind %s", titles[i], i ? titles[i - 1] : "the beginning");
     }
     rt_page_fini(&page);
+    rt_view_fini(view);
+}
+
+// The choice of the axis stands outside of what is replaced; both axes are drawn.
+static void axes_can_be_chosen(void **state)
+{
+    (void)state;
+    rt_view *view = make_view();
+    rt_page page = {0};
+    for (unsigned t = 0; t < 40; t++)
+        give(view, t + 1, 10 * t, 0, 0.5);
+    rt_view_write_page(view, NULL, BEGIN_S + 400, &page);
+    const char *choice = strstr(page.text, "id=\"axis\""), *main = strstr(page.text, "<main");
+    assert_true(choice && main && choice < main);
+    must_hold(&page, "class=\"end\">minutes<", true);
+    must_hold(&page, "class=\"end\">iteration<", true);
+    must_hold(&page, "<g class=\"by-time\">", true);
+    rt_page_fini(&page);
+    rt_view_fini(view);
+}
+
+// A process that goes on begins with time 0: the axis does not.
+static void time_goes_on(void **state)
+{
+    (void)state;
+    double iterations[RT_VIEW_POINTS], times_s[RT_VIEW_POINTS], y[RT_VIEW_POINTS];
+    rt_view *view = make_view();
+    give(view, 1, 100, 0, 0.5);
+    give(view, 2, 200, 0, 0.5);
+    give(view, 3, 300, 0, 0.5);
+    assert_true(
+        rt_view_take(view, "{\"record\":\"resumed\",\"time_s\":0,\"iteration\":2}", BEGIN_S + 400));
+    give(view, 3, 5, 0, 0.5);
+    assert_true(rt_view_line(view, RT_RUN_window_log_loss, iterations, times_s, y));
+    assert_int_equal(view->course.count, 3);
+    assert_true(iterations[2] == 3 && times_s[1] == 200);
+    test_close(times_s[2], 305, 0, 1e-9, "seconds of training");
+    rt_view_fini(view);
+}
+
+// One worker with one shard: neither placing nor links can be another.
+static void one_box_has_no_links(void **state)
+{
+    (void)state;
+    static const char *const titles[] = {"<h3>Links", "<h3>Transmission cost",
+                                         "<h3>Predicted time"};
+    rt_view *view = make_full_view();
+    for (unsigned alone = 0; alone < 2; alone++) {
+        rt_page page = {0};
+        if (alone)
+            view->worker_count = view->worker_most = view->shard_count = 1;
+        rt_view_write_page(view, NULL, BEGIN_S + 70, &page);
+        for (size_t i = 0; i < RT_COUNT_OF(titles); i++)
+            must_hold(&page, titles[i], !alone);
+        must_hold(&page, "<h3>Speed", true);
+        rt_page_fini(&page);
+    }
     rt_view_fini(view);
 }
 
@@ -808,4 +865,5 @@ TEST_MAIN(TEST(adds_up), TEST(alone), TEST(stays_small), TEST(goes_back), TEST(t
           TEST(labels_are_apart), TEST(is_for_prometheus), TEST(follows_a_file),
           TEST(what_is_unsaved), TEST(begins_anew), TEST(tells_of_what_is_held),
           TEST(metrics_are_shown), TEST(the_others_are_shown), TEST(has_an_order),
+          TEST(axes_can_be_chosen), TEST(time_goes_on), TEST(one_box_has_no_links),
           TEST(speed_is_smooth), TEST(lists_are_shown), TEST(lines_are_apart))
