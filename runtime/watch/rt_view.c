@@ -8,7 +8,8 @@
 #include "runtime/rt_json_read.h"
 
 #define RECENT_S 10.0
-#define FADE 0.05 // of an iteration in a mean that fades
+#define TICK_S (RECENT_S / (RT_VIEW_RECENT - 8)) // so many moments hold all of it
+#define FADE 0.05                                // of an iteration in a mean that fades
 #define REFERENCE_WINDOWS 10.0
 #define LINES_MIN 100.0    // for a share of them
 #define STALL_S 10.0       // without an iteration
@@ -145,8 +146,13 @@ static void take_tick(rt_view *view)
     const rt_view_tick *last = &view->recent[(view->tick_count - 1) % RT_VIEW_RECENT];
     if (view->tick_count && view->time_s < last->time_s)
         view->tick_count = 0; // another process goes on
+    // The last one moves on until it is far enough from the one before it.
+    if (view->tick_count >= 2) {
+        const rt_view_tick *before = &view->recent[(view->tick_count - 2) % RT_VIEW_RECENT];
+        view->tick_count -= view->time_s - before->time_s < TICK_S;
+    }
     view->recent[view->tick_count++ % RT_VIEW_RECENT] =
-        (rt_view_tick){view->time_s, view->samples, view->malformed};
+        (rt_view_tick){view->time_s, view->samples, view->malformed, view->iterations};
 }
 
 static void note_reference(rt_view *view, const cJSON *json)
@@ -462,23 +468,22 @@ rt_view_rates rt_view_rates_of(const rt_view *view, double unix_s)
         return rates;
     const rt_view_tick *last = &view->recent[(view->tick_count - 1) % RT_VIEW_RECENT];
     const rt_view_tick *first = last;
-    uint64_t between = 0;
     for (uint64_t back = 1; back < count; back++) {
         const rt_view_tick *one = &view->recent[(view->tick_count - 1 - back) % RT_VIEW_RECENT];
-        if (between && last->time_s - one->time_s > RECENT_S)
+        if (first != last && last->time_s - one->time_s > RECENT_S)
             break;
         first = one;
-        between = back;
     }
     const double passed = last->time_s - first->time_s;
     const double samples = last->samples - first->samples;
     const double malformed = last->malformed - first->malformed;
+    const double between = last->iterations - first->iterations;
     if (!(passed > 0))
         return rates;
-    rates = (rt_view_rates){.iterations_per_s = (double)between / passed,
+    rates = (rt_view_rates){.iterations_per_s = between / passed,
                             .samples_per_s = samples / passed,
                             .malformed_share = malformed / fmax(samples + malformed, 1),
-                            .iteration_ms = passed / (double)between * 1e3};
+                            .iteration_ms = passed / between * 1e3};
     if (rt_view_age_s(view, last->time_s, unix_s) > RECENT_S + 3e-3 * rates.iteration_ms)
         rates.iterations_per_s = rates.samples_per_s = 0;
     return rates;

@@ -14,7 +14,7 @@
 #define RT_VIEW_POINTS 160u // of the course on a page
 #define RT_VIEW_TIMES (0u RT_TIMES_MAP(RT_COUNTS_ONE))
 #define RT_VIEW_OPS (0u RT_COUNTS_MAP(RT_COUNTS_ONE, RT_COUNTS_NONE)) // those that are transfers
-#define RT_VIEW_RECENT 256u    // iterations that rates are taken of
+#define RT_VIEW_RECENT 256u    // moments that rates are taken of
 #define RT_VIEW_RECENT_S 300.0 // so long after it something is not over
 #define RT_VIEW_SLICES_MAX 16u
 #define RT_VIEW_WARNINGS 8u
@@ -68,7 +68,7 @@ typedef struct {
 } rt_view_slice;
 
 typedef struct {
-    double time_s, samples, malformed;
+    double time_s, samples, malformed, iterations;
 } rt_view_tick;
 
 typedef struct {

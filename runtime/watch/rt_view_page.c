@@ -8,7 +8,7 @@
 #include "runtime/page/rt_chart.h"
 #include "runtime/watch/rt_view_write.h"
 
-#define LINK_PARTS 2u
+#define LINK_PARTS RT_BAR_PARTS_MAX // the first and the last, whose colour is grey
 
 static void fact(rt_page *page, const char *id, const char *name, const char *value)
 {
@@ -117,7 +117,7 @@ static void write_workers(const rt_view *view, double unix_s, rt_page *page)
 #define XX(name, title) title,
     static const char *const time_titles[] = { RT_TIMES_MAP(XX) };
 #undef XX
-    static const char *const link_titles[LINK_PARTS] = {"used", "free"};
+    static const char *const link_titles[LINK_PARTS] = {"used", [LINK_PARTS - 1] = "free"};
     const rt_view_rates rates = rt_view_rates_of(view, unix_s);
     rt_bars times = {.count = 0}, links = {.count = 0};
     for (uint32_t j = 0; j < view->worker_count; j++) {
@@ -128,11 +128,11 @@ static void write_workers(const rt_view *view, double unix_s, rt_page *page)
             const double rate = worker->ways[way].bytes_per_s * 8e-6;
             double *parts = rt_bars_add(&links, worker->rank, way ? " down" : " up");
             const double used = rt_view_link_of(&worker->ways[way], rates.iterations_per_s).used;
-            parts[0] = parts[1] = 0;
+            parts[0] = parts[LINK_PARTS - 1] = 0;
             if (!isfinite(used))
                 continue;
             parts[0] = fmin(used, 1) * rate;
-            parts[1] = rate - parts[0];
+            parts[LINK_PARTS - 1] = rate - parts[0];
         }
     }
     rt_bars_draw(page, &times, "Where an iteration's time goes", "ms", time_titles, RT_VIEW_TIMES);

@@ -40,8 +40,8 @@ static rt_view *make_view(void)
     view.shards[0] = (rt_view_shard){{10, 100}, 5, 10, 100};
     view.checkpoint_every_s = 10;
     view.checkpoint_time_s = 90;
-    view.recent[0] = (rt_view_tick){98, 500, 0};
-    view.recent[1] = (rt_view_tick){99, 1000, 0};
+    view.recent[0] = (rt_view_tick){98, 500, 0, 5};
+    view.recent[1] = (rt_view_tick){99, 1000, 0, 10};
     view.tick_count = 2;
     return &view;
 }

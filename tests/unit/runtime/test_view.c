@@ -716,6 +716,20 @@ static void has_an_order(void **state)
     rt_view_fini(view);
 }
 
+// A thousand iterations in a second, all in its first half: ten seconds hold as many of both.
+static void speed_of_a_quick_run_is_smooth(void **state)
+{
+    (void)state;
+    rt_view *view = make_view();
+    for (unsigned t = 0; t < 24000; t++) {
+        give(view, t + 1, t / 1000 + 0.5e-3 * (t % 1000), 0, 0.5);
+        const double now = rt_view_rates_of(view, NAN).iterations_per_s;
+        if (t > 11000)
+            test_close(now, 1000, 0.08, 1, "iterations/s");
+    }
+    rt_view_fini(view);
+}
+
 // The choice of the axis stands outside of what is replaced; both axes are drawn.
 static void axes_can_be_chosen(void **state)
 {
@@ -865,5 +879,6 @@ TEST_MAIN(TEST(adds_up), TEST(alone), TEST(stays_small), TEST(goes_back), TEST(t
           TEST(labels_are_apart), TEST(is_for_prometheus), TEST(follows_a_file),
           TEST(what_is_unsaved), TEST(begins_anew), TEST(tells_of_what_is_held),
           TEST(metrics_are_shown), TEST(the_others_are_shown), TEST(has_an_order),
-          TEST(axes_can_be_chosen), TEST(time_goes_on), TEST(one_box_has_no_links),
-          TEST(speed_is_smooth), TEST(lists_are_shown), TEST(lines_are_apart))
+          TEST(speed_of_a_quick_run_is_smooth), TEST(axes_can_be_chosen), TEST(time_goes_on),
+          TEST(one_box_has_no_links), TEST(speed_is_smooth), TEST(lists_are_shown),
+          TEST(lines_are_apart))
