@@ -80,11 +80,22 @@ static void take_summary(cli_run *run, const cJSON *json)
     }
 }
 
+// Members were told of, and not that it has ended. A summary is then of an earlier process.
+static bool goes_on(const rt_view *view)
+{
+    return view->shard_count > 0 && !view->has_ended;
+}
+
 // Of a run that has not ended there is none.
 static rt_status read_summary(cli_run *run, rt_error *error)
 {
     char path[RT_PATH_MAX + 32];
     snprintf(path, sizeof path, "%s/summary.json", run->directory);
+    if (goes_on(&run->view)) {
+        run->interrupted = true;
+        note(run, "the run has not ended: this is what it has done so far");
+        return RT_OK;
+    }
     FILE *file = fopen(path, "r");
     run->interrupted = !file;
     if (!file && errno == ENOENT) {

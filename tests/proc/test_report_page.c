@@ -440,7 +440,32 @@ static void metrics_have_their_columns(void **state)
     end_scene(&s);
 }
 
+// A run that was resumed and goes on: what its first process wrote at its end is not said of it.
+static void live_runs_are_told_of(void **state)
+{
+    (void)state;
+    scene s = {.directory = test_directory()};
+    char directory[RUN_PATH];
+    name_run(&s, "run", directory);
+    FILE *file = create(directory, "metrics.jsonl");
+    write_iteration(file, 1, 1, 10);
+    fprintf(file,
+            "{\"record\":\"members\",\"time_s\":2,\"shards\":[{\"rank\":0}],\"ended\":true}\n"
+            "{\"record\":\"resumed\",\"time_s\":0,\"iteration\":1}\n"
+            "{\"record\":\"members\",\"time_s\":1,\"shards\":[{\"rank\":0}],\"ended\":false}\n");
+    write_iteration(file, 2, 1, 10);
+    fclose(file);
+    write_summary(directory);
+    assert_int_equal(report(&s, directory, NULL), 0);
+    check_markup(s.page);
+    expect(s.page, "run (unfinished)</td>");
+    expect(s.page, "the run has not ended");
+    assert_null(strstr(s.page, "0.5432"));
+    expect(s.page, "<td>0.6543</td>");
+    end_scene(&s);
+}
+
 TEST_MAIN(TEST(metrics_have_their_columns), TEST(numbers_appear), TEST(accuracy_appears),
-          TEST(hostile_names_are_escaped), TEST(labels_have_a_table),
+          TEST(hostile_names_are_escaped), TEST(labels_have_a_table), TEST(live_runs_are_told_of),
           TEST(damaged_files_give_a_part), TEST(resumed_runs_keep_their_speed),
           TEST(what_is_no_run_is_named), TEST(long_runs_are_boiled_down))
