@@ -170,7 +170,7 @@ class Process:
                     env=self.environment, preexec_fn=lambda: self.limits.enter(self.box))
         elif self.process and self.process.poll() is not None:
             status, self.process, self.due = self.process.returncode, None, time.monotonic() + RESTART_S
-            if status in (0, 2, 5) or not self.again:
+            if status in (0, 2, 5, 6) or not self.again:
                 self.status = status
 
     def end(self, wait_s=ENDS_S):
