@@ -279,7 +279,9 @@
        STATUS("row_bytes"), SERIES("lanyard_shard_row_bytes"), CELL("rows, MB", SHORT, 1e-6))      \
     XX(row_bytes_max, "bytes", "What a shard's rows may take (`ps.memory_bytes_max`).",            \
        FROM("members", "row_bytes_max"), STATUS("row_bytes_max"),                                  \
-       SERIES("lanyard_shard_row_limit_bytes"), CELL("of, MB", SHORT, 1e-6))
+       SERIES("lanyard_shard_row_limit_bytes"), CELL("of, MB", SHORT, 1e-6))                       \
+    XX(image_bytes, "bytes", "Rows as they were at the newest checkpoints.",                       \
+       FROM("members", "image_bytes"), STATUS("image_bytes"), SERIES("lanyard_shard_image_bytes"))
 
 #define RT_METRICS_OF_WORKER(XX)                                                                   \
     XX(takes_part, "", "1: the worker trained the last iteration; 0: it sat out.",                 \

@@ -45,8 +45,8 @@ static const char members[] =
     "\"dense_bytes\":500,\"workers\":[{\"rank\":0,\"rss_bytes\":10,\"memory_max_bytes\":100,"
     "\"up\":1e6,\"down\":2e6},{\"rank\":2,\"rss_bytes\":20,\"memory_max_bytes\":100,\"up\":1e6,"
     "\"down\":2e6}],\"out\":[1],\"shards\":[{\"rss_bytes\":30,\"memory_max_bytes\":100,"
-    "\"keys\":77,\"row_bytes\":40,\"row_bytes_max\":80}],\"coordinator\":{\"rss_bytes\":5,"
-    "\"memory_max_bytes\":100},\"checkpoint\":{\"every_s\":60,\"age_s\":7,\"iteration\":2},"
+    "\"keys\":77,\"row_bytes\":40,\"row_bytes_max\":80,\"image_bytes\":9}],"
+    "\"coordinator\":{\"rss_bytes\":5,\"memory_max_bytes\":100},\"checkpoint\":{\"every_s\":60,\"age_s\":7,\"iteration\":2},"
     "\"lag\":{\"events\":12,\"bytes\":null},\"waits_for_input\":false,\"ended\":false}";
 
 static void give_members(rt_view *view, double time_s)
@@ -816,6 +816,7 @@ static void is_for_prometheus(void **state)
     must_hold(&text, "lanyard_column_empty_total{column=\"<b>\\\"\\\\x\"} 25\n", true);
     must_hold(&text, "lanyard_slice_log_loss{column=\"shop\",value=\"a & b\"} 0.5\n", true);
     must_hold(&text, "lanyard_shard_row_limit_bytes{shard=\"0\"} 80\n", true);
+    must_hold(&text, "lanyard_shard_image_bytes{shard=\"0\"} 9\n", true);
     must_hold(&text, "nan", false);
     if (system("command -v promtool >/dev/null") != 0)
         test_skip("promtool is not installed (tools/setup watch)");
