@@ -19,8 +19,8 @@
 #include "edge_worker/ew_worker.h"
 #include "edge_worker/predict/ew_recall.h"
 #include "ps_lite/ps_server.h"
-#include "runtime/wire/rt_control.h"
 #include "runtime/transport/rt_keys.h"
+#include "runtime/wire/rt_control.h"
 
 static bool parse_number(const char *text, unsigned long most, unsigned long *number_p)
 {
@@ -274,15 +274,33 @@ static bool ask_up(member_arguments *arguments, rt_status why)
     return cli_address(text, arguments->coordinator, sizeof arguments->coordinator);
 }
 
-static bool await_next(member_arguments *arguments, const ps_kept *kept, const rt_error *why)
+// is_new: the shard has served since it waited last.
+static bool await_next(member_arguments *arguments, const ps_kept *kept, bool is_new,
+                       const rt_error *why)
 {
-    rt_info("%s; the rows stay in memory, with how they were at the checkpoint of iteration "
-            "%" PRIu32 ": this shard waits for the next start",
-            why->text, ps_kept_iteration(kept));
+    if (is_new)
+        rt_info("%s; the rows stay in memory, with how they were at the checkpoint of iteration "
+                "%" PRIu32 ": this shard waits for the next start",
+                why->text, ps_kept_iteration(kept));
     if (arguments->up_fd >= 0)
         return ask_up(arguments, why->status);
     (void)poll(NULL, 0, PAUSE_MS);
     return true;
+}
+
+// Whether another process has had the place of this shard for timeouts.start_s. A place is free a
+// little after its process was lost, so one refusal says nothing. since_ns: of the first one in a
+// row; 0: there is none.
+static bool is_replaced(const member_arguments *arguments, const rt_error *why, uint64_t *since_ns)
+{
+    const uint64_t now = rt_now_ns();
+    if (!rt_control_says_taken(why->text)) {
+        *since_ns = 0;
+        return false;
+    }
+    if (!*since_ns)
+        *since_ns = now;
+    return (double)(now - *since_ns) >= arguments->config.timeout_start_s * 1e9;
 }
 
 // From start to start, while there are rows to go on with. One that was not taken in again ends as
@@ -291,6 +309,7 @@ static int serve(member_arguments *arguments, ps_server_config *server, rt_error
 {
     ps_kept *kept = NULL;
     bool was_welcome = false, has_waited = false;
+    uint64_t taken_ns = 0;
     rt_status status;
     server->was_welcome = &was_welcome;
     if (arguments->config.on_worker_loss != RT_LOSS_STOP)
@@ -299,13 +318,16 @@ static int serve(member_arguments *arguments, ps_server_config *server, rt_error
         *error = (rt_error){0};
         was_welcome = false;
         status = ps_server_run(server, error);
-        if (status && has_waited && !was_welcome && rt_status_lasts(status)) {
+        if (status && has_waited && !was_welcome &&
+            (rt_status_lasts(status) || is_replaced(arguments, error, &taken_ns))) {
             rt_info("not taken in again: %s", error->text);
             ps_kept_destroy(kept);
             return CLI_ENDED;
         }
         has_waited = true;
-    } while (kept && await_next(arguments, kept, error));
+        if (was_welcome)
+            taken_ns = 0;
+    } while (kept && await_next(arguments, kept, was_welcome, error));
     ps_kept_destroy(kept);
     return member_exit(status, error);
 }

@@ -150,17 +150,22 @@ static void start_box(boxes *b, process *p, const char *role, const char *rank)
     start_box_with(b, p, role, rank, b->extra);
 }
 
-static void start_boxes(boxes *b, const char *out, const char *loss)
+static void start_boxes_without_shard(boxes *b, const char *out, const char *loss)
 {
     snprintf(b->address, sizeof b->address, "network.coordinator=127.0.0.1:%u", test_free_port());
     snprintf(b->loss, sizeof b->loss, "on_worker_loss=%s", loss);
     snprintf(b->out, sizeof b->out, "%s/%s", run_folder(), out);
-    start_box(b, &b->shard, "ps", "0");
     for (uint32_t w = 0; w < WORKERS; w++) {
         if (!(b->absent >> w & 1))
             start_box(b, &b->workers[w], "worker", (const char *[]){"0", "1", "2"}[w]);
     }
     start_box(b, &b->coordinator, "coordinator", b->out);
+}
+
+static void start_boxes(boxes *b, const char *out, const char *loss)
+{
+    start_boxes_without_shard(b, out, loss);
+    start_box(b, &b->shard, "ps", "0");
 }
 
 static void lose_box(process *p)
@@ -283,6 +288,42 @@ static void every_box_is_lost(void **state)
     fini_boxes(&b);
     run_must_train_once("hit", SAMPLES, (uint32_t[]){3}, 1);
     run_must_be_the_same("hit", "calm", 1);
+}
+
+// A shard that keeps its rows, and whose place another process has taken, does not ask for ever.
+static void a_shard_that_was_replaced(void **state)
+{
+    (void)state;
+    process shard = {0};
+    boxes b = {.extra = "timeouts.start_s=4 --set " ENDLESS, .absent = 6};
+    start_boxes_without_shard(&b, "hit", "shrink");
+    const char *const arguments[] = {process_lanyard(),
+                                     "ps",
+                                     config_path(),
+                                     "--rank",
+                                     "0",
+                                     "--set",
+                                     b.address,
+                                     "--set",
+                                     b.loss,
+                                     "--set",
+                                     ENDLESS,
+                                     "--set",
+                                     "timeouts.start_s=4",
+                                     NULL};
+    process_start(&shard, arguments);
+    run_await_checkpoint(&b.coordinator, "hit");
+    assert_int_equal(kill(shard.pid, SIGSTOP), 0);
+    start_box(&b, &b.shard, "ps", "0");
+    (void)process_await(&b.coordinator, 0, "going on after iteration", RUN_CASE_S);
+    assert_int_equal(kill(shard.pid, SIGCONT), 0);
+    run_must_end(&shard, 3);
+    run_must_say(&shard, "the rows stay in memory");
+    run_must_say(&shard, "not taken in again: another ps 0 is connected already");
+    process_fini(&shard);
+    lose_box(&b.workers[0]);
+    lose_box(&b.shard);
+    lose_box(&b.coordinator);
 }
 
 // The name of the coordinator's box may be known later than a process starts: its unit starts it
@@ -443,7 +484,8 @@ static void away_when_the_run_is_complete(void **state)
     run_must_train_once("next", SAMPLES, (uint32_t[]){3}, 1);
 }
 
-TEST_MAIN(TEST_SLOW(a_worker_that_flaps_is_put_aside, 180), TEST_SLOW(a_worker_comes_back, 90),
+TEST_MAIN(TEST_SLOW(a_shard_that_was_replaced, 90),
+          TEST_SLOW(a_worker_that_flaps_is_put_aside, 180), TEST_SLOW(a_worker_comes_back, 90),
           TEST_SLOW(a_box_comes_back, 90), TEST_SLOW(a_box_comes_and_goes, 90),
           TEST_SLOW(every_box_is_lost, 180), TEST_SLOW(a_box_is_drained_and_added, 120),
           TEST(an_unknown_name_is_tried_again), TEST_SLOW(nothing_left_to_start_from, 90),
