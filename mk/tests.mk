@@ -72,7 +72,7 @@ endif
 prove: ## install what is missing, build: five boxes that learn online, beside what one would use instead: twelve minutes (QUICK=1: a few; needs root)
 	@tools/setup prove
 	@$(MAKE) program
-	LANYARD=$(PROGRAM) tests/prove/prove $(if $(QUICK),--quick)
+	LANYARD=$(PROGRAM) tests/prove/prove $(if $(QUICK),--quick) $(if $(PART),--part $(PART))
 
 fuzz: ## feed every decoder with made-up bytes, FUZZ_SECONDS=10 each (needs clang)
 	@tools/setup fuzz

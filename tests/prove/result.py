@@ -15,7 +15,10 @@ from svg import line_at, picture, spread, text_at  # noqa: E402
 POINTS = 40
 KEPT = ("samples_per_s", "lost", "untrained", "unserved", "own", "age_p50_s", "age_p90_s", "starts", "killed",
         "trained", "seconds", "join")
-TITLES = {"lanyard": "Lanyard, five boxes", "one": "Lanyard, one box, its table on disk",
+TRAINING = ("train", "train8", "torch", "trainone")
+TITLES = {"train": "Lanyard, four workers and two shards", "train8": "the same, int8 on the links",
+          "trainone": "Lanyard, one box, its table on disk",
+          "lanyard": "Lanyard, five boxes", "one": "Lanyard, one box, its table on disk",
           "torch": "PyTorch, tables sharded",
           "vw": "Vowpal Wabbit, one box", "yesterday": "yesterday's model", "base": "base rate",
           "truth": "the truth that labels were drawn by"}
@@ -23,7 +26,7 @@ COLOURS = {"lanyard": "#1f6fb4", "one": "#e08a1e", "torch": "#c0392b", "vw": "#7
            "base": "#bbbbbb", "truth": "#2e8b57"}
 SERVES = ("lanyard", "one", "yesterday", "base", "truth")
 WIDTH, LEFT, RIGHT, TOP, HEIGHT = 760, 50, 210, 66, 220
-BAR_LEFT, BAR_STEP = 250, 20
+BAR_LEFT, BAR_STEP = 270, 20
 
 
 def judge(options, found, today):
@@ -32,6 +35,7 @@ def judge(options, found, today):
     import numpy as np
 
     import events
+    trained = {name: found.pop(name) for name in TRAINING if name in found}
     count = max([one["events"] for one in found.values() if one.get("events")] or [len(today)])
     first = max([one["served_from"] or 0 for one in found.values() if "served_from" in one] or [0])
     labels, floor = today.labels[:count], events.base_rate(today.labels[:count])
@@ -68,7 +72,22 @@ def judge(options, found, today):
             "first": first, "yesterday": options.yesterday, "table": options.table_bytes / 1e6,
             "memory": options.memory,
             "limits": options.limits.reason or "", "fast": options.fast, "slow": options.slow,
-            "marks": found.get("lanyard", {}).get("notes", []), "systems": systems}
+            "training": train_table_of(trained, options), "marks": found.get("lanyard", {}).get("notes", []), "systems": systems}
+
+
+def train_table_of(trained, options):
+    """Of each run of the part that trains alone, without its predictions; how it compares with PyTorch."""
+    rival = trained.get("torch", {})
+    rows = {}
+    for name, run in trained.items():
+        one = rows[name] = dict(run, title=TITLES[name])
+        if "memory" in run:
+            one["memory"] = max(run["memory"].values()) / 1e6
+            one["limit"] = run.get("limit", options.memory * 1e6) / 1e6
+        for key, ratio in (("samples_per_s", "times"), ("link_bytes", "share")):
+            if run.get(key) and rival.get(key):
+                one[ratio] = run[key] / rival[key]
+    return rows
 
 
 def wrong(one):
@@ -103,6 +122,31 @@ def rows_of(one, columns):
     return lines
 
 
+TRAIN_COLUMNS = [("samples/s", "samples_per_s", "%.0f"), ("times PyTorch", "times", "%.2f"),
+                 ("bytes a sample over the links", "link_bytes", "%.0f"), ("of PyTorch's", "share", "%.2f"),
+                 ("log loss before training", "log_loss", "%.4f"), ("samples", "samples", "%d"),
+                 ("memory of the fullest box, MB", "memory", "%.0f"),
+                 ("ended for want of memory", "killed", "%d")]
+
+
+def train_table(one):
+    """The runs that train alone, and by what their bytes were caused."""
+    runs = one.get("training") or {}
+    if not runs:
+        return ""
+    lines = rows_of({"systems": runs}, TRAIN_COLUMNS)
+    causes = sorted({name for run in runs.values() for name in run.get("causes", {})})
+    told = {run["title"]: run["causes"] for run in runs.values() if run.get("causes")}
+    if told:
+        lines += ["", "| bytes a sample, by cause | %s |" % " | ".join(told), "|---" * (len(told) + 1) + "|"]
+        for name in causes:
+            cells = " | ".join("%.0f" % one.get(name, 0) for one in told.values())
+            lines.append("| %s | %s |" % (name.replace("_", " "), cells))
+    for tuning, rate in runs.get("torch", {}).get("tried", []):
+        lines += ["", "PyTorch, threads %d, batches of %d: %.0f samples/s on the first batches." % (*tuning, rate)]
+    return "\n".join(lines) + "\n\n"
+
+
 def circumstances(one):
     marks = "; ".join("%s after %d events" % (mark["text"], mark["at"]) for mark in one["marks"])
     limits = "%d MB of memory each" % one["memory"] if not one["limits"] else "no bound of memory (%s)" % one["limits"]
@@ -126,7 +170,7 @@ def late(one):
 
 
 def table(one):
-    return "\n".join([circumstances(one), ""] + rows_of(one, COLUMNS) + [""] + list(late(one))).rstrip("\n") + "\n"
+    return train_table(one) + "\n".join([circumstances(one), ""] + rows_of(one, COLUMNS) + [""] + list(late(one))).rstrip("\n") + "\n"
 
 
 # ---- the picture

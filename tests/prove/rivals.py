@@ -44,15 +44,14 @@ def number_ids(folder, model, today):
     np.savez(os.path.join(folder, "dense.npz"), **model.dense)
 
 
-def run_torch(options, today):
+def run_torch(options, today, threads, batch, batches=0):
     """All boxes, none of which goes away; with more memory where a box has too little for it."""
     if subprocess.run(["/usr/bin/python3", "-c", "import torch"], stderr=subprocess.DEVNULL, check=False).returncode:
         raise NotRun("python3-torch is not installed (tools/setup prove)")
     folder = os.path.join(options.work, "torch")
-    os.makedirs(folder)
-    model = read_model.read_model(options.model)
-    number_ids(folder, model, today)
-    del model
+    if not os.path.exists(folder):
+        os.makedirs(folder)
+        number_ids(folder, read_model.read_model(options.model), today)
     ranks = len(options.boxes)
     memory = max(options.memory * 1e6, TORCH_BYTES + 1.3 * options.table_bytes / ranks)
     for box in options.boxes:
@@ -61,8 +60,8 @@ def run_torch(options, today):
     before, master = boxes.counted(options.boxes), boxes.address(options.boxes[0])
     logs = [os.path.join(options.out, "logs", "torch-" + box) for box in options.boxes]
     environment = {"GLOO_SOCKET_IFNAME": "eth0", "PYTHONDONTWRITEBYTECODE": "1"}
-    processes = [boxes.Process(options.limits, box, ["/usr/bin/python3", SHARDS, folder, str(rank), str(ranks), master],
-                               log, again=False, environment=environment)
+    processes = [boxes.Process(options.limits, box, ["/usr/bin/python3", SHARDS, folder, str(rank), str(ranks), master,
+                                                str(threads), str(batch), str(batches)], log, again=False, environment=environment)
                  for rank, (box, log) in enumerate(zip(options.boxes, logs))]
     used = await_all(options, processes, 60 + options.seconds)
     for box in options.boxes:

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 """shards.py - the rival in PyTorch: tests/lan/rival.py on the events of a proof, from yesterday's model on.
 
-usage: shards.py FOLDER RANK RANKS MASTER
+usage: shards.py FOLDER RANK RANKS MASTER THREADS BATCH BATCHES
 
-Tables sharded over the boxes, one process in each, gloo over the same links; Adagrad, as the run has it. FOLDER has
+Tables sharded over the boxes, one process in each, gloo over the same links; Adagrad, as the run has it. BATCHES 0: all. FOLDER has
 what rivals.py prepared: numbered ids, keys, what the model of yesterday has of them. Every rank writes the predictions
 that it made before training to FOLDER/predictions-RANK.npy and prints a line of JSON.
 """
@@ -22,7 +22,7 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 import torch.distributed  # noqa: E402
 
-BATCH, ROW_RATE, DENSE_RATE, EPSILON = 1000, 0.05, 0.005, 1e-10  # of the proof's configuration, and its defaults
+ROW_RATE, DENSE_RATE, EPSILON = 0.05, 0.005, 1e-10  # of the proof's configuration, and its defaults
 PEER_S, PORT = 60, 29411
 rival = importlib.machinery.SourceFileLoader("rival", os.path.join(ROOT, "tests", "lan", "rival.py")).load_module()
 
@@ -51,7 +51,7 @@ class Tower(torch.nn.Module):
 class Shard(rival.Worker):
     """One of `ranks` processes, with its rows and the squares of their gradients."""
 
-    def __init__(self, folder, rank, ranks):
+    def __init__(self, folder, rank, ranks, batch, batches):
         self.torch, self.rank, self.ranks = torch, rank, ranks
         held = np.load(os.path.join(folder, "events.npz"))
         own = slice(rank, None, ranks)
@@ -68,11 +68,11 @@ class Shard(rival.Worker):
             self.squares[some] = 0
         self.model = Tower(np.load(os.path.join(folder, "dense.npz")))
         self.dense_squares, self.predicted = {}, []
-        self.batches = self.share_out(held["ids"], held["labels"])
+        self.batches = self.share_out(held["ids"], held["labels"], batch, batches)
 
-    def share_out(self, ids, labels):
-        rival.BATCH = BATCH // self.ranks * self.ranks
-        count = len(labels) // rival.BATCH * rival.BATCH
+    def share_out(self, ids, labels, batch, batches):
+        rival.BATCH = batch // self.ranks * self.ranks
+        count = min(len(labels) // rival.BATCH, batches or len(labels)) * rival.BATCH
         return self.cut(reference, labels[:count].astype(np.float32), np.zeros((count, 0), np.float32), ids[:count])
 
     def forward(self, lookups, taken, dense):
@@ -105,10 +105,11 @@ class Shard(rival.Worker):
 
 def main():
     folder, rank, ranks, master = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-    torch.set_num_threads(1)
+    threads, batch, batches = map(int, sys.argv[5:8])
+    torch.set_num_threads(threads)
     torch.distributed.init_process_group("gloo", init_method="tcp://%s:%d" % (master, PORT), rank=rank,
                                          world_size=ranks, timeout=datetime.timedelta(seconds=PEER_S))
-    worker = Shard(folder, rank, ranks)
+    worker = Shard(folder, rank, ranks, batch, batches)
     seconds = worker.run()
     np.save(os.path.join(folder, "predictions-%d.npy" % rank), np.array(worker.predicted))
     print(json.dumps({"seconds": seconds, "batches": len(worker.batches)}), flush=True)
