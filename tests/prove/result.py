@@ -72,7 +72,8 @@ def judge(options, found, today):
             "first": first, "yesterday": options.yesterday, "table": options.table_bytes / 1e6,
             "memory": options.memory,
             "limits": options.limits.reason or "", "fast": options.fast, "slow": options.slow,
-            "training": train_table_of(trained, options), "marks": found.get("lanyard", {}).get("notes", []), "systems": systems}
+            "training": train_table_of(trained, options),
+            "marks": found.get("lanyard", {}).get("notes", []), "systems": systems}
 
 
 def train_table_of(trained, options):
@@ -170,7 +171,8 @@ def late(one):
 
 
 def table(one):
-    return train_table(one) + "\n".join([circumstances(one), ""] + rows_of(one, COLUMNS) + [""] + list(late(one))).rstrip("\n") + "\n"
+    lines = [circumstances(one), ""] + rows_of(one, COLUMNS) + [""] + list(late(one))
+    return train_table(one) + "\n".join(lines).rstrip("\n") + "\n"
 
 
 # ---- the picture

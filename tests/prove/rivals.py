@@ -61,7 +61,8 @@ def run_torch(options, today, threads, batch, batches=0):
     logs = [os.path.join(options.out, "logs", "torch-" + box) for box in options.boxes]
     environment = {"GLOO_SOCKET_IFNAME": "eth0", "PYTHONDONTWRITEBYTECODE": "1"}
     processes = [boxes.Process(options.limits, box, ["/usr/bin/python3", SHARDS, folder, str(rank), str(ranks), master,
-                                                str(threads), str(batch), str(batches)], log, again=False, environment=environment)
+                                                str(threads), str(batch), str(batches)],
+                               log, again=False, environment=environment)
                  for rank, (box, log) in enumerate(zip(options.boxes, logs))]
     used = await_all(options, processes, 60 + options.seconds)
     for box in options.boxes:
