@@ -18,9 +18,12 @@
 #include "dispatch/coordinator/dp_coordinator.h"
 #include "edge_worker/ew_worker.h"
 #include "edge_worker/predict/ew_recall.h"
+#include "ps_lite/ps_merge.h"
 #include "ps_lite/ps_server.h"
 #include "runtime/transport/rt_keys.h"
 #include "runtime/wire/rt_control.h"
+
+_Static_assert(DP_MERGE_FILES_MAX == PS_MERGE_FILES_MAX, "what is merged at once");
 
 static bool parse_number(const char *text, unsigned long most, unsigned long *number_p)
 {
@@ -600,6 +603,7 @@ int cli_coordinator(int argc, char **argv)
         .progress = true,
         .notify = &notify,
         .recall = ew_recall,
+        .merge = ps_merge,
         .announce = announce,
         .saved = say_saved,
         .announce_context = &words.fd};

@@ -60,6 +60,8 @@ static uint64_t lineage_of(const ps_shard *shard, const rt_wire_load *load)
     if (load->shard_count != config->shard_count ||
         was_planned != (config->homes == RT_HOMES_PLANNED))
         return 0;
+    if (load->flags & RT_WIRE_LOAD_FIRST && load->lineage)
+        return load->lineage;
     if (load->flags & RT_WIRE_LOAD_FIRST)
         base = RT_LINEAGE_ALL_ROWS;
     else if (images->count)

@@ -93,11 +93,14 @@ rt_status dp_checkpoint_create(const dp_checkpoint_config *config, const dp_chec
     if (!c)
         return rt_fail(error, RT_NO_MEMORY, "out of memory for checkpoints");
     c->config = *config;
-    c->child.fd = -1;
+    c->child.fd = c->merger.fd = -1;
     c->after = (dp_hook){.command = config->config->checkpoint.after, .metrics = config->metrics};
     snprintf(c->directory, sizeof c->directory, "%s", config->directory);
     if (config->published)
         snprintf(c->published, sizeof c->published, "%s", config->published);
+    rt_checkpoint_remove_draft(c->directory);
+    if (*c->published)
+        rt_checkpoint_remove_draft(c->published);
     const rt_status status = begin(c, past, past_count, error);
     if (status) {
         dp_checkpoint_destroy(c);
@@ -120,6 +123,7 @@ void dp_checkpoint_destroy(dp_checkpoint *c)
         return;
     dp_hook_end(&c->after);
     rt_child_end(&c->child);
+    dp_checkpoint_merge_end(c);
     content_fini(c);
     rt_free(c->past);
     rt_free(c);
@@ -156,6 +160,7 @@ static bool lacks_all_rows(const dp_checkpoint *c)
 void dp_checkpoint_want_all(dp_checkpoint *c, uint32_t after)
 {
     c->all_after = (uint32_t)rt_max_u64(c->all_after, after);
+    dp_checkpoint_merge_end(c); // no file of what is to be forgotten is made any more
 }
 
 bool dp_checkpoint_has_all(const dp_checkpoint *c)
@@ -163,17 +168,14 @@ bool dp_checkpoint_has_all(const dp_checkpoint *c)
     return !lacks_all_rows(c);
 }
 
-// Changes since the newest one, until full_every of them stand behind each other.
+// Changes since the newest one; where these become too many, and a merge does not help, all rows.
 static uint32_t choose_base(const dp_checkpoint *c)
 {
-    uint32_t length = 0;
-    for (uint32_t i = c->past_count; i-- > 0 && c->past[i].base;)
-        length++;
     if (*c->published && !c->is_chained)
         return 0;
     if (lacks_all_rows(c))
         return 0;
-    if (c->past_count == 0 || length + 1 >= c->config.config->checkpoint.full_every)
+    if (c->past_count == 0 || (dp_checkpoint_is_long(c) && !dp_checkpoint_can_merge(c)))
         return 0;
     return c->past[c->past_count - 1].iteration;
 }
@@ -287,8 +289,8 @@ rt_status dp_checkpoint_begin(dp_checkpoint *c, dp_checkpoint_content *content, 
                               rt_error *error)
 {
     rt_assert(c->step == STEP_IDLE);
-    rt_status status =
-        rt_checkpoint_path(c->directory, content->iteration, c->folder, sizeof c->folder, error);
+    rt_status status = rt_checkpoint_path(c->directory, content->iteration, c->folder,
+                                          RT_WIRE_LOAD_FOLDER_MAX, error);
     if (status)
         return status;
     rt_checkpoint_remove(c->directory, content->iteration, NULL); // one that was never complete
@@ -298,10 +300,12 @@ rt_status dp_checkpoint_begin(dp_checkpoint *c, dp_checkpoint_content *content, 
     c->scale = (rt_file_sum){c->content.scale.size,
                              rt_hash_bytes(c->content.scale.data, c->content.scale.size)};
     c->base = choose_base(c);
+    if (c->base == 0)
+        dp_checkpoint_merge_end(c); // nothing will build on it
     c->keep_from = choose_keep_from(c, c->content.iteration);
     c->failure = (rt_error){0};
     c->shards_done = c->copying = 0;
-    c->own_done = false;
+    c->own_done = c->is_apart = false;
     c->begin_ns = rt_now_ns();
     c->step = STEP_PARTS;
     // Shards remove what nobody needs already: this one may never be complete.
@@ -361,7 +365,10 @@ static rt_status ask_for_copy(dp_checkpoint *c, uint32_t shard, rt_error *error)
     const uint32_t peer = rt_peer(RT_ROLE_PS, shard), iteration = c->content.iteration;
     dp_collect *collect = c->config.collect;
     shard_path(c, shard, path, sizeof path);
-    if (c->config.config->checkpoint.copies == 0 || is_here(path, c->shards[shard].bytes))
+    if (is_here(path, c->shards[shard].bytes))
+        return RT_OK;
+    c->is_apart = true;
+    if (c->config.config->checkpoint.copies == 0)
         return RT_OK;
     // The coordinator's own part makes the folder, but may not have come to that yet.
     rt_status status = rt_checkpoint_make_own(c->folder, &failure);
@@ -579,7 +586,9 @@ static void finish(dp_checkpoint *c, const rt_child_result *result)
         return;
     }
     c->past[c->past_count++] =
-        (dp_checkpoint_past){c->content.iteration, c->base, c->content.events};
+        (dp_checkpoint_past){c->content.iteration, c->base, c->content.events, bytes_of_rows(c)};
+    c->cannot_merge &= c->base != 0;
+    dp_checkpoint_merge(c);
     dp_hook_put(&c->after, c->content.iteration, c->folder);
 }
 
@@ -608,6 +617,7 @@ void dp_checkpoint_step(dp_checkpoint *c)
     rt_child_result result = {0};
     const uint64_t shards = rt_bits_below(c->config.config->ps_shard_count);
     dp_hook_step(&c->after);
+    dp_checkpoint_merge_step(c);
     if (c->child.fd >= 0 && rt_child_poll(&c->child, &result) == RT_OK) {
         if (c->step == STEP_CLOSING) {
             finish(c, &result);

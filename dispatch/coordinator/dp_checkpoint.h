@@ -17,10 +17,17 @@
 #include "runtime/wire/rt_control.h"
 #include "runtime/metrics/rt_metrics.h"
 #include "runtime/files/rt_manifest.h"
+#include "runtime/files/rt_sink.h"
 
 #define DP_CHECKPOINT_MAGIC UINT64_C(0x4e414c504e594c52) // "RLYNPLAN"
 
 typedef struct dp_checkpoint dp_checkpoint;
+
+// Makes one file of all rows of a shard's file of all rows and the files of changes behind it, at
+// most DP_MERGE_FILES_MAX; sums: what each of them has to have (ps_merge). In a forked copy.
+#define DP_MERGE_FILES_MAX 32u
+typedef rt_status (*dp_merge)(const char *const *paths, const rt_file_sum *sums, uint32_t count,
+                              const rt_sink *sink, rt_file_sum *sum_p, rt_error *error);
 
 typedef struct {
     const char *directory; // DIRECTORY/ckpt-...
@@ -34,6 +41,7 @@ typedef struct {
     dp_guard *guard;     // that judged what comes to be published, by this
     const dp_evidence *evidence;
     dp_recall recall;  // or NULL
+    dp_merge merge;    // or NULL: shards write all rows now and then
     bool is_of_others; // the newest of the past has other shards, or homes: nothing builds on it
 } dp_checkpoint_config;
 
@@ -42,6 +50,7 @@ typedef struct {
     uint32_t iteration;
     uint32_t base;             // the one that it changes; 0: it has all rows
     rt_position_events events; // where it goes on in journals; 0: unknown, or there is none
+    uint64_t row_bytes;        // of its files of rows
 } dp_checkpoint_past;
 
 // What goes into one.
@@ -90,6 +99,7 @@ bool dp_checkpoint_busy(const dp_checkpoint *checkpoint);
 
 // Readable when dp_checkpoint_step has something to do; -1: nothing is under way here.
 int dp_checkpoint_fd(const dp_checkpoint *checkpoint);
+int dp_checkpoint_merge_fd(const dp_checkpoint *checkpoint); // likewise, of a merge
 
 // Begins one; *cut is what shards are to be told. RT_CONFIG: the path is too long.
 rt_status dp_checkpoint_begin(dp_checkpoint *checkpoint, dp_checkpoint_content *content,

@@ -1,5 +1,6 @@
-// dp_checkpoint_parts - what the files of dp_checkpoint share: making one (dp_checkpoint.c), and
-// publishing it (dp_checkpoint_publish.c). dp_checkpoint_epoch.c stands by itself.
+// dp_checkpoint_parts - what the files of dp_checkpoint share: making one (dp_checkpoint.c),
+// publishing it (dp_checkpoint_publish.c), and merging those that build on each other
+// (dp_checkpoint_merge.c). dp_checkpoint_epoch.c stands by itself.
 #ifndef DP_CHECKPOINT_PARTS_H
 #define DP_CHECKPOINT_PARTS_H
 
@@ -28,6 +29,10 @@ struct dp_checkpoint {
     uint32_t all_after; // dp_checkpoint_want_all; 0: nobody does
     char folder[RT_FOLDER_MAX];
     rt_child child;
+    rt_child merger;    // beside the child; nothing waits for it
+    uint32_t merges_to; // iteration of the checkpoint that has all rows when it is done
+    bool is_apart;      // a shard's file of the newest checkpoint is not in its folder here
+    bool cannot_merge;  // the last merge failed: the next one of all rows is the shards' work
     bool own_done;
     uint64_t shards_done;             // that have written
     uint64_t copying;                 // whose files are on their way here
@@ -50,6 +55,18 @@ struct dp_checkpoint {
 // A manifest of that format with what all have; and the files of the checkpoint.
 void dp_checkpoint_begin_manifest(const dp_checkpoint *c, unsigned format, rt_json *json);
 void dp_checkpoint_put_parts(const dp_checkpoint *c, rt_json *json, bool with_planner);
+
+// Changes since the newest one with all rows are as many bytes as that has, or full_every
+// checkpoints would build on each other.
+bool dp_checkpoint_is_long(const dp_checkpoint *c);
+
+// Whether a merge makes that short again: then shards need not write all rows.
+bool dp_checkpoint_can_merge(const dp_checkpoint *c);
+
+// Begins one where that is so and it is due; takes what has become of one; ends it.
+void dp_checkpoint_merge(dp_checkpoint *c);
+void dp_checkpoint_merge_step(dp_checkpoint *c);
+void dp_checkpoint_merge_end(dp_checkpoint *c);
 
 // In the forked copy: the checkpoint, complete, becomes a version. One that is held is there as
 // well, for those that build on it.

@@ -478,6 +478,7 @@ static rt_status create_checkpoint(dp_run *run, rt_error *error)
                                          .guard = dp_stats_guard(run->stats),
                                          .evidence = dp_stats_evidence(run->stats),
                                          .recall = run->own.recall,
+                                         .merge = run->own.merge,
                                          .is_of_others = run->resumed.is_of_others};
     rt_status status = dp_checkpoint_create(&config, run->resumed.past, run->resumed.past_count,
                                             &run->checkpoint, error);

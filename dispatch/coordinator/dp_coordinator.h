@@ -42,6 +42,7 @@ typedef struct {
     // rows in memory than they look up; for the guard. output_count predictions of each. NULL: it
     // does without. Called in a forked copy of the process.
     dp_recall recall;
+    dp_merge merge; // or NULL: nothing is merged, shards write all rows now and then
     // Called once, with the address that members connect to.
     void (*announce)(void *context, const char *address);
     // Called once model and summary are on disk: whatever happens to the run now has no effect.

@@ -241,7 +241,8 @@ static rt_status take_rows(const char *folder, const cJSON *root, rt_wire_load *
         load->files[s].hash = part.xxh3;
     }
     load->flags = RT_WIRE_LOAD_MODEL;
-    (void)rt_control_put_text(load->folder, sizeof load->folder, folder); // as long as folder
+    if (!rt_control_put_text(load->folder, sizeof load->folder, folder))
+        return rt_fail(error, RT_CONFIG, "the path %s is too long", folder);
     return RT_OK;
 }
 

@@ -497,9 +497,11 @@ static void watch_child(dp_run *run)
     struct epoll_event event = {.events = EPOLLIN};
     if (!run->checkpoint)
         return;
-    const int fd = dp_checkpoint_fd(run->checkpoint);
-    if (fd >= 0 && epoll_ctl(run->wait_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
-        // it is watched already; without it waits end all the same, later
+    const int fds[] = {dp_checkpoint_fd(run->checkpoint), dp_checkpoint_merge_fd(run->checkpoint)};
+    for (uint32_t i = 0; i < RT_COUNT_OF(fds); i++) {
+        if (fds[i] >= 0 && epoll_ctl(run->wait_fd, EPOLL_CTL_ADD, fds[i], &event) != 0) {
+            // it is watched already; without it waits end all the same, later
+        }
     }
 }
 

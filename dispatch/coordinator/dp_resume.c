@@ -133,6 +133,8 @@ static rt_status send_load(resume *r, uint32_t shard, rt_error *error)
     rt_wire_load load = r->saved->loads[i];
     if (i == 0)
         load.flags |= RT_WIRE_LOAD_FIRST;
+    if (i == 0)
+        load.lineage = r->saved->lineages[shard];
     return send_order(r, shard, i, &load, error);
 }
 
@@ -143,6 +145,7 @@ static uint64_t lineage_of(const resume *r, uint32_t shard)
 {
     const rt_config *config = r->config->config;
     uint64_t lineage = RT_LINEAGE_ALL_ROWS;
+    const uint64_t merged = r->saved->lineages[shard];
     for (uint32_t i = 0; i < r->saved->count; i++) {
         const rt_wire_load *load = &r->saved->loads[i];
         const bool was_planned = load->flags & RT_WIRE_LOAD_HOMES;
@@ -150,6 +153,8 @@ static uint64_t lineage_of(const resume *r, uint32_t shard)
             was_planned != (config->ps_homes == RT_HOMES_PLANNED))
             return 0;
         lineage = rt_control_lineage(lineage, load->files[shard].bytes, load->files[shard].hash);
+        if (i == 0 && merged)
+            lineage = merged;
     }
     return lineage;
 }

@@ -21,6 +21,7 @@ typedef struct {
     rt_file_sum planner, dense;
     rt_wire_load load;
     dp_ages_kept ages;
+    uint64_t lineages[RT_SHARDS_MAX]; // where it was merged
 } manifest;
 
 // ---- files -----------------------------------------------------------------------------------
@@ -69,6 +70,7 @@ static bool get_part(const cJSON *root, const char *name, rt_file_sum *sum)
 
 static bool take_parts(const cJSON *root, manifest *m)
 {
+    const cJSON *lineages = cJSON_GetObjectItemCaseSensitive(root, "lineages");
     m->load.shard_count = m->shard_count;
     for (uint32_t s = 0; s < m->shard_count; s++) {
         char name[64];
@@ -78,6 +80,8 @@ static bool take_parts(const cJSON *root, manifest *m)
             return false;
         m->load.files[s].bytes = sum.bytes;
         m->load.files[s].hash = sum.hash;
+        if (lineages && !rt_manifest_hash(lineages, name, &m->lineages[s]))
+            return false;
     }
     return get_part(root, "planner.bin", &m->planner) && get_part(root, "dense.bin", &m->dense) &&
            m->dense.bytes > 0;
@@ -138,7 +142,8 @@ static rt_status read_any_manifest(const char *directory, uint32_t iteration, ma
     char folder[RT_FOLDER_MAX] = "";
     cJSON *root = NULL;
     *m = (manifest){0};
-    rt_status status = rt_checkpoint_path(directory, iteration, folder, sizeof folder, error);
+    rt_status status =
+        rt_checkpoint_path(directory, iteration, folder, RT_WIRE_LOAD_FOLDER_MAX, error);
     if (!status)
         status = rt_manifest_read(folder, &root, error);
     if (!status && (!take_manifest(root, m) || m->iteration != iteration || m->base >= iteration))
@@ -181,6 +186,14 @@ static rt_status read_own(const manifest *m, dp_saved *saved, rt_error *error)
     return status;
 }
 
+static dp_checkpoint_past past_of(const manifest *m)
+{
+    dp_checkpoint_past past = {.iteration = m->iteration, .base = m->base};
+    for (uint32_t s = 0; s < m->shard_count; s++)
+        past.row_bytes += m->load.files[s].bytes;
+    return past;
+}
+
 // The chain from the checkpoint down to one with all rows, then turned round.
 static rt_status read_chain(const char *directory, const manifest *newest, uint64_t schema,
                             dp_saved *saved, rt_error *error)
@@ -194,10 +207,12 @@ static rt_status read_chain(const char *directory, const manifest *newest, uint6
         if (rt_grow(&saved->past, &past_capacity, saved->count + 1u, sizeof *saved->past) ||
             rt_grow(&saved->loads, &load_capacity, saved->count + 1u, sizeof *saved->loads))
             return rt_fail(error, RT_NO_MEMORY, "out of memory");
-        saved->past[saved->count] = (dp_checkpoint_past){m.iteration, m.base, {{0}}};
+        saved->past[saved->count] = past_of(&m);
         saved->loads[saved->count++] = m.load;
-        if (m.base == 0)
+        if (m.base == 0) {
+            memcpy(saved->lineages, m.lineages, sizeof saved->lineages);
             break;
+        }
         const uint32_t base = m.base;
         rt_status status = read_manifest(directory, base, schema, &m, error);
         if (status == RT_NOT_FOUND) // not of the one that is to be read
@@ -268,7 +283,7 @@ rt_status dp_saved_past(const char *directory, const dp_saved *saved, dp_checkpo
         if (read_any_manifest(directory, iterations[i], &m, NULL))
             continue;
         if (m.base == 0 || (used && m.base == past[used - 1].iteration))
-            past[used++] = (dp_checkpoint_past){m.iteration, m.base, {{0}}};
+            past[used++] = past_of(&m);
     }
     rt_free(iterations);
     memcpy(past + used, saved->past, saved->count * sizeof *past);

@@ -22,6 +22,8 @@ typedef struct {
     dp_checkpoint_past *past;
     rt_wire_load *loads; // likewise: what shards are to be told, without `first`
     uint32_t count;
+    // By what shards know the first, where it was merged (rt_control_lineage); 0: by its files.
+    uint64_t lineages[RT_SHARDS_MAX];
 } dp_saved;
 
 // RT_NOT_FOUND: it was never completed. RT_IO, RT_DATA: damaged, or a part is missing. RT_CONFIG:

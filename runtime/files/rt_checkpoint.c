@@ -1,3 +1,4 @@
+#define _GNU_SOURCE // renameat2
 #include "runtime/files/rt_checkpoint.h"
 
 #include <dirent.h>
@@ -16,6 +17,7 @@
 #define PREFIX "ckpt-"
 #define ASIDE "damaged-" PREFIX
 #define MANIFEST "manifest.json"
+#define DRAFT "merge.tmp"
 #define DIGITS 12
 
 rt_status rt_checkpoint_path(const char *directory, uint32_t iteration, char *path, size_t size,
@@ -158,6 +160,40 @@ void rt_checkpoint_remove(const char *directory, uint32_t iteration, const char 
     }
     remove_file(path, file);
     (void)rmdir(path);
+}
+
+rt_status rt_checkpoint_begin_draft(const char *directory, char *path, size_t size, rt_error *error)
+{
+    const int length = snprintf(path, size, "%s/" DRAFT, directory);
+    if (length < 0 || (size_t)length >= size)
+        return rt_fail(error, RT_CONFIG, "the path %s is too long", directory);
+    rt_checkpoint_remove_draft(directory);
+    return rt_checkpoint_make_own(path, error);
+}
+
+rt_status rt_checkpoint_put_draft(const char *directory, uint32_t iteration, rt_error *error)
+{
+    char path[RT_PATH_MAX + 64], draft[RT_PATH_MAX + 64];
+    const rt_status status = rt_checkpoint_path(directory, iteration, path, sizeof path, error);
+    if (status)
+        return status;
+    snprintf(draft, sizeof draft, "%s/" DRAFT, directory);
+    sync_folder(draft);
+    // Nothing else will do: there must be no moment without the checkpoint.
+    if (renameat2(AT_FDCWD, draft, AT_FDCWD, path, RENAME_EXCHANGE) != 0)
+        return rt_fail(error, rt_status_of_errno(errno), "cannot exchange %s and %s: %s", draft,
+                       path, strerror(errno));
+    sync_folder(directory);
+    rt_checkpoint_remove_draft(directory);
+    return RT_OK;
+}
+
+void rt_checkpoint_remove_draft(const char *directory)
+{
+    char path[RT_PATH_MAX + 64];
+    snprintf(path, sizeof path, "%s/" DRAFT, directory);
+    if (!rt_own_check_folder(path, NULL))
+        remove_folder(path);
 }
 
 static void aside_path(const char *directory, uint32_t iteration, char *path, size_t size)

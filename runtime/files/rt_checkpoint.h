@@ -30,4 +30,13 @@ void rt_checkpoint_remove(const char *directory, uint32_t iteration, const char 
 #define RT_CHECKPOINT_ASIDE_MAX 3u
 void rt_checkpoint_set_aside(const char *directory, uint32_t iteration);
 
+// A folder of files that takes the place of a complete checkpoint as a whole, by one exchange of
+// names: whatever ends the process, the old one is there or the new one. begin_draft: *path is an
+// empty folder, which nobody takes for a checkpoint. RT_CONFIG: the path is too long, or a link's.
+rt_status rt_checkpoint_begin_draft(const char *directory, char *path, size_t size,
+                                    rt_error *error);
+// Then the old one goes. RT_IO: it is as it was, as where the file system cannot exchange names.
+rt_status rt_checkpoint_put_draft(const char *directory, uint32_t iteration, rt_error *error);
+void rt_checkpoint_remove_draft(const char *directory); // what a process that ended has left
+
 #endif

@@ -62,8 +62,9 @@ void rt_manifest_sign(const char *text, rt_bytes *bytes)
 {
     char tail[64];
     size_t length = text ? strlen(text) : 0;
-    while (length > 0 && (text[length - 1] == '}' || text[length - 1] == '\n'))
-        length--;
+    bool is_open = false; // without its own last brace; the one before is its last member's
+    while (length > 0 && (text[length - 1] == '\n' || (text[length - 1] == '}' && !is_open)))
+        is_open |= text[--length] == '}';
     int size =
         snprintf(tail, sizeof tail, SIGNATURE "%016" PRIx64 "\"\n}\n", rt_hash_bytes(text, length));
     rt_bytes_put(bytes, text, length);

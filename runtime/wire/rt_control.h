@@ -171,6 +171,8 @@ uint64_t rt_control_lineage(uint64_t base, uint64_t bytes, uint64_t hash);
 // done the answer has RT_NOT_FOUND, and the files follow.
 #define RT_WIRE_LOAD_KEPT 8u
 
+#define RT_WIRE_LOAD_FOLDER_MAX (RT_FOLDER_MAX - sizeof(uint64_t))
+
 // LOAD: rows of the files of shard_count shards in a folder. header.iteration: of the cut.
 typedef struct {
     uint32_t shard_count; // 0: no rows
@@ -178,7 +180,9 @@ typedef struct {
     struct {
         uint64_t bytes, hash; // rt_file_sum that a shard's file must have; of a model XXH3 of it
     } files[RT_SHARDS_MAX];
-    char folder[RT_FOLDER_MAX];
+    char folder[RT_WIRE_LOAD_FOLDER_MAX];
+    // With FIRST: of the file's rows, where it was merged; 0: it follows from the file.
+    uint64_t lineage;
 } rt_wire_load;
 _Static_assert(sizeof(rt_wire_load) == 8 + 16 * 16 + 1024, "wire layout");
 

@@ -129,7 +129,7 @@ static rt_status say_written(fixture *f, uint32_t shard, uint32_t iteration, rt_
     rt_message message;
     const size_t more = status ? strlen(why) : 0;
     const rt_wire_written written = {
-        .status = (uint32_t)status, .bytes = 50 + shard, .hash = 60 + shard};
+        .status = (uint32_t)status, .bytes = (f->cut.base ? 50 : 5000) + shard, .hash = 60 + shard};
     assert_int_equal(rt_message_create(&message, RT_MESSAGE_WRITTEN, rt_peer(RT_ROLE_PS, shard),
                                        iteration, 1, sizeof written + more),
                      RT_OK);
@@ -253,13 +253,13 @@ static void all_of_it_is_written(void **state)
     assert_string_equal(cJSON_GetObjectItem(root, "schema")->valuestring, hash);
     snprintf(hash, sizeof hash, "%016lx", (unsigned long)CONFIG);
     assert_string_equal(cJSON_GetObjectItem(root, "config")->valuestring, hash);
-    part_must_be(root, "rows-000-of-002.bin", 50, 60);
-    part_must_be(root, "rows-001-of-002.bin", 51, 61);
+    part_must_be(root, "rows-000-of-002.bin", 5000, 60);
+    part_must_be(root, "rows-001-of-002.bin", 5001, 61);
     part_must_be(root, "dense.bin", 10, rt_hash_bytes("dense of 7", 10));
     part_must_be(root, "scale.bin", 10, rt_hash_bytes("scale of 7", 10));
     part_must_be(root, "planner.bin", sum.bytes, sum.hash);
     assert_true(cJSON_IsTrue(cJSON_GetObjectItem(record, "complete")));
-    assert_true(number(record, "bytes") == (double)(50 + 51 + sum.bytes + 10));
+    assert_true(number(record, "bytes") == (double)(5000 + 5001 + sum.bytes + 10));
     assert_true(number(record, "iteration") == 7 && number(record, "base") == 0);
     cJSON_Delete(root);
     cJSON_Delete(record);
@@ -371,7 +371,7 @@ static void all_rows_are_wanted(void **state)
 static void what_was_there_counts(void **state)
 {
     (void)state;
-    static const dp_checkpoint_past past[] = {{3, 0, {{5}}}, {5, 3, {{6}}}};
+    static const dp_checkpoint_past past[] = {{3, 0, {{5}}, 900}, {5, 3, {{6}}, 90}};
     for (uint32_t of_others = 0; of_others < 2; of_others++) {
         fixture f;
         prepare(&f, 100, 3, false);
@@ -688,7 +688,7 @@ static void versions_of_runs_that_go_on(void **state)
 {
     (void)state;
     enum { AS_IT_WAS, FROM_BEFORE, OF_OTHERS, OTHER_START, CASES };
-    static const dp_checkpoint_past past[] = {{1, 0, {{0}}}, {2, 1, {{0}}}};
+    static const dp_checkpoint_past past[] = {{1, 0, {{0}}, 900}, {2, 1, {{0}}, 90}};
     static const uint32_t all[] = {1, 2, 3};
     for (uint32_t which = AS_IT_WAS; which < CASES; which++) {
         fixture f;
