@@ -26,6 +26,7 @@ typedef struct dp_checkpoint dp_checkpoint;
 // Makes one file of all rows of a shard's file of all rows and the files of changes behind it, at
 // most DP_MERGE_FILES_MAX; sums: what each of them has to have (ps_merge). In a forked copy.
 #define DP_MERGE_FILES_MAX 32u
+#define DP_MERGE_BYTES_MIN (UINT64_C(64) << 20) // below, a checkpoint of all rows takes no time
 typedef rt_status (*dp_merge)(const char *const *paths, const rt_file_sum *sums, uint32_t count,
                               const rt_sink *sink, rt_file_sum *sum_p, rt_error *error);
 
@@ -40,8 +41,9 @@ typedef struct {
     dp_collect *collect; // copies of the shards' files come by it
     dp_guard *guard;     // that judged what comes to be published, by this
     const dp_evidence *evidence;
-    dp_recall recall;  // or NULL
-    dp_merge merge;    // or NULL: shards write all rows now and then
+    dp_recall recall;         // or NULL
+    dp_merge merge;           // or NULL: shards write all rows now and then
+    uint64_t merge_bytes_min; // of all rows on disk: a smaller table is written by the shards
     bool is_of_others; // the newest of the past has other shards, or homes: nothing builds on it
 } dp_checkpoint_config;
 

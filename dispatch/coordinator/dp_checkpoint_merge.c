@@ -29,16 +29,21 @@ static uint32_t find_first(const dp_checkpoint *c)
     return i ? i - 1 : c->past_count;
 }
 
+// A table that merges are made of.
+static bool is_large(const dp_checkpoint *c, uint32_t first)
+{
+    return c->config.merge && first < c->past_count &&
+           c->past[first].row_bytes >= c->config.merge_bytes_min;
+}
+
 bool dp_checkpoint_is_long(const dp_checkpoint *c)
 {
     const uint32_t first = find_first(c);
     uint64_t changes = 0;
-    if (first == c->past_count)
-        return true;
     for (uint32_t i = first + 1; i < c->past_count; i++)
         changes += c->past[i].row_bytes;
     return c->past_count - first >= c->config.config->checkpoint.full_every ||
-           (changes > 0 && changes >= c->past[first].row_bytes);
+           (is_large(c, first) && changes > 0 && changes >= c->past[first].row_bytes);
 }
 
 // With checkpoint.after every folder is copied once, as it is then; a standby would lack the merged
@@ -48,8 +53,8 @@ bool dp_checkpoint_can_merge(const dp_checkpoint *c)
     const rt_config *config = c->config.config;
     const char *after = config->checkpoint.after;
     const uint32_t first = find_first(c);
-    return c->config.merge && !c->is_apart && !c->cannot_merge && !(after && *after) &&
-           !*config->standby && config->checkpoint.full_every > 1 && first < c->past_count &&
+    return is_large(c, first) && !c->is_apart && !c->cannot_merge && !(after && *after) &&
+           !*config->standby && config->checkpoint.full_every > 1 &&
            c->past_count - first < LENGTH_MAX && dp_checkpoint_has_all(c);
 }
 
@@ -201,6 +206,8 @@ static rt_status write_manifest(const dp_checkpoint *c, const merging *m, cJSON 
     char *text = is_whole ? cJSON_Print(manifest) : NULL;
     if (!text)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    for (char *tab = text; (tab = strchr(tab, '\t'));)
+        *tab = ' '; // as in other manifests; in strings they are escaped
     rt_manifest_sign(text, &bytes);
     cJSON_free(text);
     rt_status status = RT_NO_MEMORY;
@@ -374,5 +381,8 @@ void dp_checkpoint_merge_step(dp_checkpoint *c)
 
 void dp_checkpoint_merge_end(dp_checkpoint *c)
 {
+    if (c->merger.fd < 0)
+        return;
     rt_child_end(&c->merger);
+    rt_checkpoint_remove_draft(c->directory);
 }

@@ -479,6 +479,7 @@ static rt_status create_checkpoint(dp_run *run, rt_error *error)
                                          .evidence = dp_stats_evidence(run->stats),
                                          .recall = run->own.recall,
                                          .merge = run->own.merge,
+                                         .merge_bytes_min = DP_MERGE_BYTES_MIN,
                                          .is_of_others = run->resumed.is_of_others};
     rt_status status = dp_checkpoint_create(&config, run->resumed.past, run->resumed.past_count,
                                             &run->checkpoint, error);

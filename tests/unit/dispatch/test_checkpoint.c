@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -801,10 +802,153 @@ static void a_scale_or_none(void **state)
     assert_non_null(strstr(error.text, "cannot remove"));
 }
 
+// ---- merging ----------------------------------------------------------------------------------
+
+#define MERGED_BYTES 5000u // more than the changes
+
+static const char zeros[6000];
+
+// What becomes of the next merge.
+static enum { MERGES, DIES, FAILS, WAITS } merge_does;
+
+static rt_status merge(const char *const *paths, const rt_file_sum *sums, uint32_t count,
+                       const rt_sink *sink, rt_file_sum *sum_p, rt_error *error)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct stat info;
+        if (stat(paths[i], &info) != 0 || (uint64_t)info.st_size != sums[i].bytes)
+            return rt_fail(error, RT_DATA, "%s", paths[i]);
+    }
+    rt_status status = sink->open(sink->context, 0, error);
+    if (!status)
+        status = sink->write(sink->context, zeros, MERGED_BYTES, error);
+    if (merge_does == DIES && strstr(paths[0], "rows-001"))
+        raise(SIGKILL);
+    while (merge_does == WAITS)
+        (void)pause();
+    if (merge_does == FAILS) {
+        sink->abort(sink->context);
+        return rt_fail(error, RT_IO, "the disk is full");
+    }
+    *sum_p = (rt_file_sum){MERGED_BYTES, 70 + count};
+    return status ? status : sink->commit(sink->context, error);
+}
+
+// As make, with the shards' files.
+static void make_files(fixture *f, uint32_t iteration)
+{
+    char folder[RT_FOLDER_MAX], path[RT_FOLDER_MAX + 64];
+    begin(f, iteration);
+    assert_int_equal(rt_checkpoint_path(f->directory, iteration, folder, sizeof folder, NULL),
+                     RT_OK);
+    assert_int_equal(rt_checkpoint_make(folder, NULL), RT_OK);
+    for (uint32_t s = 0; s < SHARDS; s++) {
+        snprintf(path, sizeof path, "%s/rows-%03u-of-%03u.bin", folder, s, SHARDS);
+        assert_int_equal(rt_file_save(path, zeros, (f->cut.base ? 50 : 5000) + s, NULL), RT_OK);
+    }
+    finish(f, iteration);
+}
+
+static void await_merge(fixture *f)
+{
+    while (dp_checkpoint_merge_fd(f->checkpoint) >= 0) {
+        assert_true(rt_now_ns() < f->end_ns);
+        struct pollfd child = {.fd = dp_checkpoint_merge_fd(f->checkpoint), .events = POLLIN};
+        (void)poll(&child, 1, 100);
+        dp_checkpoint_step(f->checkpoint);
+    }
+}
+
+static void base_must_be(const char *folder, uint32_t iteration, double base)
+{
+    char path[RT_FOLDER_MAX];
+    cJSON *root = manifest_of(folder, iteration);
+    assert_int_equal(rt_checkpoint_path(folder, iteration, path, sizeof path, NULL), RT_OK);
+    assert_int_equal(rt_manifest_check(path, root, NULL), RT_OK);
+    assert_true(number(root, "base") == base);
+    cJSON_Delete(root);
+}
+
+static void begin_merging(fixture *f, int does)
+{
+    merge_does = does;
+    prepare(f, 2, 3, true);
+    f->how.merge = merge;
+    open_with(f, NULL, 0);
+    for (uint32_t t = 1; t <= 3; t++)
+        make_files(f, t);
+    assert_true(dp_checkpoint_merge_fd(f->checkpoint) >= 0);
+}
+
+// Cuts go on meanwhile, and build on what is being merged; afterwards what it was made of goes.
+static void merged_beside_the_run(void **state)
+{
+    (void)state;
+    fixture f;
+    begin_merging(&f, MERGES);
+    make_files(&f, 4);
+    assert_int_equal(f.cut.base, 3);
+    await_merge(&f);
+    base_must_be(f.directory, 3, 0);
+    base_must_be(f.directory, 4, 3);
+    base_must_be(f.published, 3, 0);
+    base_must_be(f.published, 4, 3);
+    cJSON *root = manifest_of(f.directory, 3);
+    part_must_be(root, "rows-001-of-002.bin", MERGED_BYTES, 73);
+    uint64_t lineage = RT_LINEAGE_ALL_ROWS, told_lineage;
+    for (uint32_t t = 0; t < 3; t++) // as shards know it
+        lineage = rt_control_lineage(lineage, (t ? 50 : 5000) + 1, 61);
+    assert_true(rt_manifest_hash(cJSON_GetObjectItem(root, "lineages"), "rows-001-of-002.bin",
+                                 &told_lineage));
+    assert_true(lineage == told_lineage);
+    cJSON_Delete(root);
+    make_files(&f, 5);
+    assert_int_equal(f.cut.base, 4);
+    must_be_there(f.directory, (const uint32_t[]){3, 4, 5}, 3);
+    close_all(&f);
+}
+
+// It is killed, or has no room: the chain is as it was, and shards write all rows once.
+static void merges_that_fail(void **state)
+{
+    (void)state;
+    for (int does = DIES; does <= FAILS; does++) {
+        fixture f;
+        begin_merging(&f, does);
+        await_merge(&f);
+        base_must_be(f.directory, 3, 2);
+        base_must_be(f.published, 3, 2);
+        make_files(&f, 4);
+        assert_int_equal(f.cut.base, 0);
+        merge_does = MERGES;
+        for (uint32_t t = 5; t <= 6; t++)
+            make_files(&f, t);
+        await_merge(&f);
+        base_must_be(f.directory, 6, 0);
+        close_all(&f);
+    }
+}
+
+// No file of rows that are to be forgotten is made, and what a merge has begun goes.
+static void merges_end_with_a_forget(void **state)
+{
+    (void)state;
+    fixture f;
+    begin_merging(&f, WAITS);
+    dp_checkpoint_want_all(f.checkpoint, 4);
+    assert_int_equal(dp_checkpoint_merge_fd(f.checkpoint), -1);
+    assert_int_not_equal(access(test_path("checkpoints/merge.tmp"), F_OK), 0);
+    make_files(&f, 5);
+    assert_int_equal(f.cut.base, 0);
+    assert_true(dp_checkpoint_has_all(f.checkpoint));
+    close_all(&f);
+}
+
 TEST_MAIN(TEST(all_of_it_is_written), TEST(what_builds_on_what), TEST(which_stay),
           TEST(old_ones_go), TEST(all_rows_are_wanted), TEST(what_was_there_counts),
           TEST(one_that_fails_is_nobodys), TEST(answers_that_nobody_waits_for),
           TEST(versions_of_a_run), TEST(versions_of_runs_that_go_on),
           TEST(the_newest_against_the_one_in_force), TEST(who_waits_for_samples_is_told_of),
           TEST(what_another_run_published_stays), TEST(what_is_worse_stays_back),
-          TEST(what_cannot_be_published), TEST(epochs_are_counted), TEST(a_scale_or_none))
+          TEST(what_cannot_be_published), TEST(epochs_are_counted), TEST(a_scale_or_none),
+          TEST(merged_beside_the_run), TEST(merges_that_fail), TEST(merges_end_with_a_forget))
