@@ -462,11 +462,13 @@ const rt_config_key rt_config_keys[] = {
     DOUBLE("checkpoint.every_s", checkpoint.every_s, "0", IN(0, 1e7), "s",
            "Seconds between checkpoints. 0: not by time."),
     U32("checkpoint.full_every", checkpoint.full_every, "10", IN(1, 1000), "checkpoints",
-        "One of so many holds all rows, the others those that changed since the one before; 1: all "
-        "rows every time."),
+        "Of so many that build on each other one holds all rows, the others those that changed "
+        "since the one before. Of 64 MiB of rows and more they are merged beside the run then, or "
+        "once changes have as many bytes as all rows; 1: all rows every time."),
     U32("checkpoint.keep", checkpoint.keep, "3", IN(1, 1000), "checkpoints",
         "The newest so many stay, and those that they build on: at most `checkpoint.keep` + "
-        "`checkpoint.full_every` - 1 folders, and the one that is being written."),
+        "`checkpoint.full_every` - 1 folders, those that were completed during a merge, and the "
+        "one that is being written."),
     DOUBLE("checkpoint.keep_s", checkpoint.keep_s, "0", IN(0, 1e10), "s",
            "Age above which checkpoints are removed when a new one is complete, except the newest "
            "and those that it builds on. 0: never."),

@@ -208,8 +208,9 @@ static void fewer_shards_than_before(void **state)
 static void those_before_are_found(void **state)
 {
     (void)state;
-    static const dp_checkpoint_past want[] = {
-        {3, 0, {{0}}}, {4, 3, {{0}}}, {8, 0, {{0}}}, {9, 0, {{0}}}, {12, 9, {{0}}}};
+    static const struct {
+        uint32_t iteration, base;
+    } want[] = {{3, 0}, {4, 3}, {8, 0}, {9, 0}, {12, 9}};
     dp_saved saved;
     dp_checkpoint_past *past;
     uint32_t count;
