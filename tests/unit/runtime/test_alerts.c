@@ -37,7 +37,8 @@ static rt_view *make_view(void)
     view.workers[0].ways[0] = view.workers[1].ways[1] = (rt_view_way){.bytes_per_s = 1, .best = 1};
     view.workers[0].memory = view.workers[1].memory = (rt_view_memory){10, 100};
     view.shard_count = 1;
-    view.shards[0] = (rt_view_shard){{10, 100}, 5, 10, 100};
+    view.shards[0] =
+        (rt_view_shard){.memory = {10, 100}, .keys = 5, .row_bytes = 10, .row_bytes_max = 100};
     view.checkpoint_every_s = 10;
     view.checkpoint_time_s = 90;
     view.recent[0] = (rt_view_tick){98, 500, 0, 5};
