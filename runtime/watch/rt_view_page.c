@@ -68,10 +68,10 @@ static void write_age(rt_page *page, const char *before, double seconds, const c
 static void write_since(rt_page *page, double unix_s)
 {
     const time_t at = (time_t)unix_s;
-    char text[32];
     struct tm day;
-    if (isfinite(unix_s) && gmtime_r(&at, &day) && strftime(text, sizeof text, "%F %H:%M", &day))
-        rt_page_add(page, " <small>since %s UTC</small>", text);
+    if (isfinite(unix_s) && gmtime_r(&at, &day))
+        rt_page_add(page, " <small>since %04d-%02d-%02d %02d:%02d UTC</small>", day.tm_year + 1900,
+                    day.tm_mon + 1, day.tm_mday, day.tm_hour, day.tm_min);
 }
 
 static void write_alerts(const rt_view *view, const rt_alerts *alerts, double unix_s, rt_page *page)

@@ -4,8 +4,7 @@
 usage: shards.py FOLDER RANK RANKS MASTER THREADS BATCH BATCHES
 
 Tables sharded over the boxes, one process in each, gloo over the same links; Adagrad, as the run has it. BATCHES 0: all.
-FOLDER has
-what rivals.py prepared: numbered ids, keys, what the model of yesterday has of them. Every rank writes the predictions
+FOLDER has what rivals.py prepared: numbered ids, keys, what the model of yesterday has of them. Every rank writes the predictions
 that it made before training to FOLDER/predictions-RANK.npy and prints a line of JSON.
 """
 import datetime
