@@ -3,9 +3,9 @@
 
 usage: shards.py FOLDER RANK RANKS MASTER THREADS BATCH BATCHES
 
-Tables sharded over the boxes, one process in each, gloo over the same links; Adagrad, as the run has it. BATCHES 0: all.
-FOLDER has what rivals.py prepared: numbered ids, keys, what the model of yesterday has of them. Every rank writes the predictions
-that it made before training to FOLDER/predictions-RANK.npy and prints a line of JSON.
+Tables are sharded over the boxes, with one process in each, and gloo goes over the same links. The optimizer is Adagrad,
+as in the run. BATCHES 0: all. FOLDER has what rivals.py prepared: numbered ids, keys, and the rows of yesterday's model.
+Every rank writes its predictions before training to FOLDER/predictions-RANK.npy and prints a line of JSON.
 """
 import datetime
 import importlib.machinery
